@@ -1,0 +1,3 @@
+//! The `cuzarr` command.
+
+fn main() {}

@@ -1,0 +1,127 @@
+//! Element types as devices see them: a kind and a size, always in native byte order.
+//!
+//! Byte order, calendars, string encodings and fields belong to whoever stores the elements; to a device a datetime is
+//! an 8-byte integer and a structure is opaque bytes.
+
+use std::fmt;
+
+/// What the bits of an element mean to arithmetic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DTypeKind {
+    /// One byte, 0 or 1.
+    Bool,
+    /// Two's complement.
+    Int,
+    /// Unsigned.
+    UInt,
+    /// IEEE 754 binary16, binary32, binary64.
+    Float,
+    /// The upper half of a binary32.
+    BFloat,
+    /// Two floats: real, imaginary.
+    Complex,
+    /// Bytes without arithmetic, of any size.
+    Opaque,
+}
+
+/// An element type: kind and size in bytes.
+///
+/// ```
+/// use cuzarr_device::DType;
+/// assert_eq!(DType::FLOAT32.size_bytes(), 4);
+/// assert_eq!(DType::FLOAT32.to_string(), "float32");
+/// assert_eq!(DType::opaque(24).to_string(), "opaque24");
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct DType {
+    kind: DTypeKind,
+    size_bytes: u32,
+}
+
+macro_rules! dtypes {
+    ($($(#[$doc:meta])* $name:ident = $kind:ident, $size:literal;)*) => {
+        impl DType {
+            $($(#[$doc])* pub const $name: DType = DType { kind: DTypeKind::$kind, size_bytes: $size };)*
+        }
+    };
+}
+
+dtypes! {
+    /// `bool`
+    BOOL = Bool, 1;
+    /// `int8`
+    INT8 = Int, 1;
+    /// `int16`
+    INT16 = Int, 2;
+    /// `int32`
+    INT32 = Int, 4;
+    /// `int64`
+    INT64 = Int, 8;
+    /// `uint8`
+    UINT8 = UInt, 1;
+    /// `uint16`
+    UINT16 = UInt, 2;
+    /// `uint32`
+    UINT32 = UInt, 4;
+    /// `uint64`
+    UINT64 = UInt, 8;
+    /// `float16`
+    FLOAT16 = Float, 2;
+    /// `float32`
+    FLOAT32 = Float, 4;
+    /// `float64`
+    FLOAT64 = Float, 8;
+    /// `bfloat16`
+    BFLOAT16 = BFloat, 2;
+    /// `complex64`
+    COMPLEX64 = Complex, 8;
+    /// `complex128`
+    COMPLEX128 = Complex, 16;
+}
+
+impl DType {
+    /// Elements of `size_bytes` bytes without arithmetic. Zero-sized elements are allowed.
+    pub const fn opaque(size_bytes: u32) -> DType {
+        DType { kind: DTypeKind::Opaque, size_bytes }
+    }
+
+    /// What the bits mean.
+    pub const fn kind(self) -> DTypeKind {
+        self.kind
+    }
+
+    /// Bytes of one element.
+    pub const fn size_bytes(self) -> usize {
+        self.size_bytes as usize
+    }
+
+    /// Bytes that a change of byte order reverses together: a complex number is two units, opaque bytes are single ones.
+    pub const fn swap_unit_bytes(self) -> usize {
+        match self.kind {
+            DTypeKind::Complex => self.size_bytes as usize / 2,
+            DTypeKind::Opaque => 1,
+            _ => self.size_bytes as usize,
+        }
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bits = self.size_bytes * 8;
+        match self.kind {
+            DTypeKind::Bool => f.write_str("bool"),
+            DTypeKind::Int => write!(f, "int{bits}"),
+            DTypeKind::UInt => write!(f, "uint{bits}"),
+            DTypeKind::Float => write!(f, "float{bits}"),
+            DTypeKind::BFloat => write!(f, "bfloat{bits}"),
+            DTypeKind::Complex => write!(f, "complex{bits}"),
+            DTypeKind::Opaque => write!(f, "opaque{}", self.size_bytes),
+        }
+    }
+}
+
+impl fmt::Debug for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}

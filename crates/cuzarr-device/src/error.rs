@@ -1,0 +1,103 @@
+//! The one error of this crate: what happened ([`ErrorKind`]), on what, and what to do about it.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+/// What went wrong, for callers that handle kinds differently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// An argument has no meaning: a shape that overflows, axes that repeat, a range outside the memory.
+    InvalidArgument,
+    /// Memory is on another device than the operation needs.
+    MemorySpace,
+    /// The operation has no implementation for this dtype or device.
+    Unsupported,
+    /// No such device here, or its driver cannot be used.
+    DeviceUnavailable,
+    /// A library that this operation needs was not found or is too old.
+    LibraryMissing,
+    /// The byte budget refused the request.
+    BudgetExceeded,
+    /// The device or the host had no memory left.
+    OutOfMemory,
+    /// A kernel did not compile.
+    KernelCompileFailed,
+    /// The driver reported a failure.
+    DeviceFailed,
+}
+
+/// An error of the device layer. Small to return: one pointer.
+pub struct Error(Box<Inner>);
+
+struct Inner {
+    kind: ErrorKind,
+    message: String,
+    hint: Option<String>,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+/// This crate's result.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    /// An error of `kind`; `message` says what, where, got and expected, in lower case without a full stop.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Error(Box::new(Inner { kind, message: message.into(), hint: None, source: None }))
+    }
+
+    /// Adds what the reader can do, as an imperative.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.0.hint = Some(hint.into());
+        self
+    }
+
+    /// Adds the error below this one.
+    #[must_use]
+    pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        self.0.source = Some(source.into());
+        self
+    }
+
+    /// What happened.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// What happened, on what, in words; without hint and source.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// What the reader can do about it.
+    pub fn hint(&self) -> Option<&str> {
+        self.0.hint.as_deref()
+    }
+
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        Error::new(ErrorKind::InvalidArgument, message)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)?;
+        match &self.0.hint {
+            Some(hint) => write!(f, "\nhint: {hint}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {self}", self.0.kind)
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.source.as_deref().map(|source| source as _)
+    }
+}

@@ -1,0 +1,260 @@
+//! The one error of the library: what happened ([`ErrorKind`]), the trail to where (array, chunk, codec), a hint, the
+//! cause, and how many others failed beside it.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+/// Declares [`ErrorKind`] together with the list that other languages mirror.
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What went wrong, for callers that handle kinds differently.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum ErrorKind {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl ErrorKind {
+            /// Every kind, in order of declaration.
+            pub const ALL: &'static [ErrorKind] = &[$(ErrorKind::$name,)*];
+
+            /// The kind's name, the same in every language and in JSON.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(ErrorKind::$name => stringify!($name),)*
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// An argument has no meaning.
+    InvalidArgument,
+    /// A configuration key or value has no meaning.
+    ConfigInvalid,
+    /// There is no array or group at this path.
+    NodeNotFound,
+    /// There is no array at this path.
+    ArrayNotFound,
+    /// There is no group at this path.
+    GroupNotFound,
+    /// An array is already there.
+    ContainsArray,
+    /// A group is already there.
+    ContainsGroup,
+    /// Metadata is not JSON, or breaks its specification.
+    MetadataInvalid,
+    /// The codec's name is not known.
+    UnknownCodec,
+    /// The data type's name is not known.
+    UnknownDataType,
+    /// The metadata asks for another extension or feature that is not supported.
+    UnsupportedFeature,
+    /// The selection does not fit the array.
+    SelectionInvalid,
+    /// Shapes that must agree do not.
+    ShapeMismatch,
+    /// Data types that must agree do not.
+    DTypeMismatch,
+    /// Encoded bytes cannot be decoded.
+    ChunkCorrupt,
+    /// A stored checksum differs from the computed one.
+    ChecksumMismatch,
+    /// A chunk is missing, and missing chunks were not allowed.
+    ChunkNotFound,
+    /// A value cannot be encoded as the codec or data type demands.
+    EncodeFailed,
+    /// A key would leave the store, or has no meaning in it.
+    KeyInvalid,
+    /// The store failed.
+    StoreFailed,
+    /// The store or array was opened for reading only.
+    ReadOnly,
+    /// Memory is on another device than the operation needs.
+    MemorySpace,
+    /// The operation has no implementation for this data type or device.
+    Unsupported,
+    /// No such device here, or its driver cannot be used.
+    DeviceUnavailable,
+    /// A library that this operation needs was not found or is too old.
+    LibraryMissing,
+    /// The memory budget refused the request.
+    BudgetExceeded,
+    /// The device or the host had no memory left.
+    OutOfMemory,
+    /// A kernel did not compile.
+    KernelCompileFailed,
+    /// The device's driver reported a failure.
+    DeviceFailed,
+    /// A fall-back was needed, and `strict` forbids it.
+    FallbackRefused,
+    /// The work was cancelled.
+    Cancelled,
+}
+
+/// An error of the library. Small to return: one pointer.
+pub struct Error(Box<Inner>);
+
+struct Inner {
+    kind: ErrorKind,
+    message: String,
+    trail: Vec<String>,
+    hint: Option<String>,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+    others: Vec<Error>,
+}
+
+/// The library's result.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    /// An error of `kind`; `message` says what, got and expected, in lower case without a full stop.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Error(Box::new(Inner {
+            kind,
+            message: message.into(),
+            trail: Vec::new(),
+            hint: None,
+            source: None,
+            others: Vec::new(),
+        }))
+    }
+
+    /// Prepends a place to the trail: callers add theirs as the error passes, so it reads array → chunk → codec → device.
+    #[must_use]
+    pub fn at(mut self, place: impl Into<String>) -> Self {
+        self.0.trail.insert(0, place.into());
+        self
+    }
+
+    /// Adds what the reader can do, as an imperative.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.0.hint = Some(hint.into());
+        self
+    }
+
+    /// Adds the error below this one.
+    #[must_use]
+    pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        self.0.source = Some(source.into());
+        self
+    }
+
+    /// Adds the errors of other units of the same call.
+    #[must_use]
+    pub fn with_others(mut self, others: impl IntoIterator<Item = Error>) -> Self {
+        self.0.others.extend(others);
+        self
+    }
+
+    /// What happened.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// What happened, in words; without trail, hint and source.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// Where it happened, outermost place first.
+    pub fn trail(&self) -> &[String] {
+        &self.0.trail
+    }
+
+    /// What the reader can do about it.
+    pub fn hint(&self) -> Option<&str> {
+        self.0.hint.as_deref()
+    }
+
+    /// What else failed in the same call.
+    pub fn others(&self) -> &[Error] {
+        &self.0.others
+    }
+}
+
+/// `result.at("chunk 'c/0'")`: the trail, at the end of a line.
+pub trait ResultExt<T> {
+    /// Prepends a place to the error's trail; the place is only made when there is an error.
+    fn at<P: Into<String>>(self, place: impl FnOnce() -> P) -> Result<T>;
+}
+
+impl<T, E: Into<Error>> ResultExt<T> for Result<T, E> {
+    fn at<P: Into<String>>(self, place: impl FnOnce() -> P) -> Result<T> {
+        self.map_err(|error| error.into().at(place()))
+    }
+}
+
+impl From<cuzarr_device::Error> for Error {
+    fn from(error: cuzarr_device::Error) -> Self {
+        use cuzarr_device::ErrorKind as Device;
+        let kind = match error.kind() {
+            Device::InvalidArgument => ErrorKind::InvalidArgument,
+            Device::MemorySpace => ErrorKind::MemorySpace,
+            Device::Unsupported => ErrorKind::Unsupported,
+            Device::DeviceUnavailable => ErrorKind::DeviceUnavailable,
+            Device::LibraryMissing => ErrorKind::LibraryMissing,
+            Device::BudgetExceeded => ErrorKind::BudgetExceeded,
+            Device::OutOfMemory => ErrorKind::OutOfMemory,
+            Device::KernelCompileFailed => ErrorKind::KernelCompileFailed,
+            _ => ErrorKind::DeviceFailed,
+        };
+        let mut own = Error::new(kind, error.message());
+        own.0.hint = error.hint().map(String::from);
+        own.with_source(error)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for place in &self.0.trail {
+            write!(f, "{place}: ")?;
+        }
+        f.write_str(&self.0.message)?;
+        match self.0.others.len() {
+            0 => {}
+            1 => f.write_str(" (and 1 more failure)")?,
+            n => write!(f, " (and {n} more failures)")?,
+        }
+        match &self.0.hint {
+            Some(hint) => write!(f, "\nhint: {hint}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {self}", self.0.kind)
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.source.as_deref().map(|source| source as _)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trail_reads_from_array_to_codec() {
+        let error: Result<()> = Err(Error::new(ErrorKind::ChunkCorrupt, "frame ends early: got 3 bytes, expected 20"));
+        let error = error.at(|| "codec 'zstd'").at(|| "chunk 'c/0/1'").at(|| "array '/t'").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "array '/t': chunk 'c/0/1': codec 'zstd': frame ends early: got 3 bytes, expected 20"
+        );
+    }
+
+    #[test]
+    fn device_errors_keep_kind_and_hint() {
+        let device = cuzarr_device::Error::new(cuzarr_device::ErrorKind::BudgetExceeded, "asked 2, used 1, allowed 2");
+        let error = Error::from(device.with_hint("raise memory_limit"));
+        assert_eq!((error.kind(), error.hint()), (ErrorKind::BudgetExceeded, Some("raise memory_limit")));
+    }
+}

@@ -1,0 +1,6 @@
+//! Zarr arrays straight into and out of GPU memory.
+
+mod error;
+pub mod store;
+
+pub use error::{Error, ErrorKind, Result, ResultExt};

@@ -1,0 +1,118 @@
+//! Stores: keys and their bytes. A store knows nothing of codecs, and reads into memory that its caller lends.
+//!
+//! One trait, completion-based: a batch of (key, range) goes in, every item comes back through the sink, in any order,
+//! from any thread. So a store may serve items one by one, by a thread pool, by `io_uring` or by hundreds of requests in
+//! flight, and no executor is forced on anyone.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::error::Result;
+
+/// A key: `/`-separated, no leading or trailing `/`, no empty, `.` or `..` segments. The empty key is the root prefix.
+pub type Key = str;
+
+/// Which bytes of a value are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ByteRange {
+    /// All of them.
+    Full,
+    /// `size_bytes` bytes from `offset`; an error when the value is shorter.
+    Span {
+        /// First byte.
+        offset: u64,
+        /// How many bytes.
+        size_bytes: u64,
+    },
+    /// All bytes from `offset` on.
+    From {
+        /// First byte.
+        offset: u64,
+    },
+    /// The last bytes; all of them when the value is shorter.
+    Suffix {
+        /// How many bytes.
+        size_bytes: u64,
+    },
+}
+
+/// One item of a batch.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ReadRequest {
+    /// Which value.
+    pub key: String,
+    /// Which of its bytes.
+    pub range: ByteRange,
+}
+
+/// How one item ended, when nothing failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadOutcome {
+    /// The reserved memory holds the bytes.
+    Filled,
+    /// The key does not exist; nothing was reserved.
+    Missing,
+}
+
+/// Where a batch's bytes go. Called from any thread.
+pub trait ReadSink: Send + Sync {
+    /// Memory for item `index`, which turned out to have `size_bytes` bytes. A store calls this at most once an item,
+    /// fills all of it, and touches none of it after `done`.
+    ///
+    /// # Errors
+    /// When the size is above what the item may have, the budget refuses it, or the batch was cancelled; the store
+    /// passes that error on to `done`.
+    #[allow(clippy::mut_from_ref)] // each item's memory is lent once
+    fn reserve(&self, index: usize, size_bytes: u64) -> Result<&mut [u8]>;
+
+    /// Item `index` ended. Called exactly once an item.
+    fn done(&self, index: usize, outcome: Result<ReadOutcome>);
+}
+
+/// Threads that a store may borrow for blocking work.
+pub trait Workers: Send + Sync {
+    /// Runs `job` soon, on some thread.
+    fn spawn(&self, job: Box<dyn FnOnce() + Send>);
+
+    /// How many jobs run at once.
+    fn count(&self) -> usize;
+}
+
+/// What is directly below a prefix.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listing {
+    /// Full keys of values.
+    pub keys: Vec<String>,
+    /// Full prefixes, without a trailing `/`.
+    pub prefixes: Vec<String>,
+}
+
+/// Keys and their bytes.
+pub trait Store: fmt::Debug + fmt::Display + Send + Sync {
+    /// Reads a batch. May return before the items are done.
+    fn read(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: &dyn Workers);
+
+    /// Writes a value, whole and atomically: readers see the old value or the new one.
+    fn write(&self, key: &Key, value: &[u8]) -> Result<()>;
+
+    /// Writes a value unless the key exists; says whether it wrote.
+    fn write_if_absent(&self, key: &Key, value: &[u8]) -> Result<bool>;
+
+    /// Deletes a value; a missing key is no error.
+    fn delete(&self, key: &Key) -> Result<()>;
+
+    /// Deletes everything below a prefix (`""`: everything).
+    fn delete_prefix(&self, prefix: &Key) -> Result<()>;
+
+    /// Size of a value in bytes, or `None` when the key does not exist.
+    fn size_bytes(&self, key: &Key) -> Result<Option<u64>>;
+
+    /// What is directly below a prefix (`""`: the root), sorted.
+    fn list_dir(&self, prefix: &Key) -> Result<Listing>;
+
+    /// Every key below a prefix, sorted.
+    fn list(&self, prefix: &Key) -> Result<Vec<String>>;
+
+    /// Whether writing is refused.
+    fn is_read_only(&self) -> bool;
+}

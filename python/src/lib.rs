@@ -1,0 +1,1 @@
+//! The Rust side of the Python package `cuzarr`.
