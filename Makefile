@@ -1,0 +1,114 @@
+# Every habit of the project is one target here; `make help` lists them. They need Rust, Python >= 3.11, make and a C/C++
+# compiler, keep everything they install inside the checkout (.venv, target, dist), and do nothing twice: a stamp or an
+# output file stands for each step.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules
+
+VENV := .venv
+PYTHON_RUN := $(VENV)/bin/python
+PIP := $(PYTHON_RUN) -m pip --disable-pip-version-check --quiet
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/cuzarr
+ARCHITECTURES := sm_75 sm_80 sm_90 sm_100 sm_120
+
+# What the extension module and the command are built from. Python files are not: the package is installed in place.
+SOURCES := Cargo.toml Cargo.lock python/Cargo.toml python/pyproject.toml \
+	$(shell find crates python/src -type f -not -name '*.md' -not -path '*/tests/*' -not -path '*/target/*')
+KERNELS := $(shell find crates -name '*.cu' -o -name '*.cuh')
+
+.PHONY: help demo test test-rust test-python lint fmt clippy deny kernels stubs bench docs cubins wheel gpu-bundle gpu-peers build clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
+
+demo: build ## write a compressed array, read it back through the whole data path, check every element
+	$(VENV)/bin/cuzarr demo
+
+test: test-rust test-python ## run every test
+
+test-rust:
+	cargo test --workspace --locked
+
+test-python: build
+	cd python && ../$(PYTHON_RUN) -m pytest
+
+lint: fmt clippy deny kernels stubs ## formatting, clippy, licences and advisories, kernels, stubs
+
+build: $(VENV)/.package ## install the package and the cuzarr command into .venv
+
+# ---------------------------------------------------------------------------------------------------- environment
+
+$(VENV)/.environment: python/requirements-dev.txt scripts/find-python
+	test -x $(PYTHON_RUN) || "$$(scripts/find-python)" -m venv $(VENV)
+	$(PIP) install --requirement python/requirements-dev.txt
+	touch $@
+
+$(VENV)/.package: $(VENV)/.environment $(SOURCES)
+	VIRTUAL_ENV=$(abspath $(VENV)) PATH="$(abspath $(VENV))/bin:$$PATH" \
+		$(VENV)/bin/maturin develop --release --locked --quiet --manifest-path python/Cargo.toml
+	touch $@
+
+$(VENV)/.nvrtc: $(VENV)/.environment python/requirements-kernels.txt
+	$(PIP) install --requirement python/requirements-kernels.txt
+	touch $@
+
+# ----------------------------------------------------------------------------------------------------------- lint
+
+fmt:
+	cargo fmt --all --check
+
+clippy:
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+# Unoptimised, because it builds in a minute and runs in a second; outside the checkout, so that fresh clones share it.
+DENY_VERSION := 0.20.2
+DENY := $(CACHE)/cargo-deny-$(DENY_VERSION)/bin/cargo-deny
+
+$(DENY):
+	cargo install cargo-deny --version $(DENY_VERSION) --locked --debug --no-default-features \
+		--root $(CACHE)/cargo-deny-$(DENY_VERSION) --target-dir $(CACHE)/cargo-deny-$(DENY_VERSION)/target
+	rm -rf $(CACHE)/cargo-deny-$(DENY_VERSION)/target
+
+# The advisory database lives on a server of its own. Without it, what can be checked is checked, and the gap is said.
+deny: | $(DENY)
+	$(DENY) --all-features check bans licenses sources
+	if $(DENY) fetch db >/dev/null 2>&1; then $(DENY) --all-features check advisories; \
+	else echo 'advisories: skipped: the advisory database cannot be reached from here'; fi
+
+kernels: $(VENV)/.nvrtc
+	$(PYTHON_RUN) scripts/compile_kernels.py --arch $(ARCHITECTURES)
+
+stubs: build
+	cd python && ../$(PYTHON_RUN) -m mypy.stubtest cuzarr._core
+
+# ------------------------------------------------------------------------------------------------- products, docs
+
+bench: build ## cuzarr beside zarrs and tensorstore on this machine, answers checked, recorded in bench/record
+	$(PYTHON_RUN) bench/cpu_read.py --record bench/record
+
+docs: ## the Rust documentation, warnings denied
+	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked
+
+python/cuzarr/cubins/.stamp: $(VENV)/.nvrtc $(KERNELS) scripts/compile_kernels.py
+	$(PYTHON_RUN) scripts/compile_kernels.py --arch $(ARCHITECTURES) --out python/cuzarr/cubins
+	touch $@
+
+cubins: python/cuzarr/cubins/.stamp ## compile the kernels that travel in the wheel
+
+wheel: $(VENV)/.environment cubins ## the wheel, with compiled kernels, in dist/
+	rm -f dist/cuzarr-*.whl
+	$(VENV)/bin/maturin build --release --locked --quiet --manifest-path python/Cargo.toml --out dist
+	ls -l dist/cuzarr-*.whl
+
+gpu-bundle: wheel ## what a GPU machine without network or Rust needs, in dist/gpu
+	scripts/gpu-bundle dist/gpu
+
+gpu-peers: $(VENV)/.environment ## the packages that cuzarr is compared with, as wheels in dist/gpu/peers
+	rm -rf dist/gpu/peers
+	$(PIP) download --dest dist/gpu/peers --python-version 3.12 --only-binary :all: --requirement bench/requirements-peers.txt
+	du -sh dist/gpu/peers
+
+clean: ## remove what the targets made, except the cargo cache in target/
+	rm -rf $(VENV) dist python/cuzarr/cubins python/cuzarr/_core*.so

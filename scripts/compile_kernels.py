@@ -1,0 +1,139 @@
+"""Compiles every kernel of the tree with NVRTC for every architecture asked for: a check for CI, and with `--out` the
+cubins that travel in the wheel.
+
+    python scripts/compile_kernels.py [FILE.cu ...] --arch sm_80 sm_90 [--out DIR]
+
+NVRTC comes from its wheel (`nvidia-cuda-nvrtc-cu12`) in the running Python, or from the system's loader path. It has no
+CUDA or standard headers, and neither have the kernels: what they include lies in `crates/cuzarr-device/kernels/include`.
+"""
+
+import argparse
+import concurrent.futures
+import ctypes
+import hashlib
+import importlib.util
+import json
+import os
+import pathlib
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+INCLUDE = ROOT / "crates/cuzarr-device/kernels/include"
+# The flags that the package itself compiles with: without contraction, so that the GPU computes what the CPU computes.
+FLAGS = ("--fmad=false", "--std=c++17")
+
+
+class Nvrtc:
+    """The few calls of NVRTC that turn a source into a cubin."""
+
+    def __init__(self, path):
+        self.library = ctypes.CDLL(path)
+        self.library.nvrtcGetErrorString.restype = ctypes.c_char_p
+        major, minor = ctypes.c_int(), ctypes.c_int()
+        self.check(self.library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)))
+        self.version = f"{major.value}.{minor.value}"
+
+    def check(self, status):
+        if status:
+            raise RuntimeError(f"nvrtc: {self.library.nvrtcGetErrorString(status).decode()}")
+
+    def compile(self, source, name, options):
+        """The cubin and the compiler's log; the cubin is None when the source does not compile."""
+        program = ctypes.c_void_p()
+        self.check(
+            self.library.nvrtcCreateProgram(ctypes.byref(program), source, name.encode(), 0, None, None),
+        )
+        try:
+            array = (ctypes.c_char_p * len(options))(*[option.encode() for option in options])
+            status = self.library.nvrtcCompileProgram(program, len(options), array)
+            log = self.output(program, "ProgramLog").rstrip(b"\0").decode(errors="replace").strip()
+            return (None if status else self.output(program, "CUBIN")), log
+        finally:
+            self.library.nvrtcDestroyProgram(ctypes.byref(program))
+
+    def output(self, program, what):
+        size = ctypes.c_size_t()
+        self.check(getattr(self.library, f"nvrtcGet{what}Size")(program, ctypes.byref(size)))
+        data = ctypes.create_string_buffer(size.value)
+        self.check(getattr(self.library, f"nvrtcGet{what}")(program, data))
+        return data.raw
+
+
+def find_nvrtc():
+    """The newest library of the installed wheels, else the loader's."""
+    found = []
+    package = importlib.util.find_spec("nvidia")
+    for place in package.submodule_search_locations if package else ():
+        found += sorted(pathlib.Path(place).glob("*/lib/libnvrtc.so.*"))
+    found = [path for path in found if "builtins" not in path.name and "alt" not in path.name]
+    return os.fspath(found[-1]) if found else "libnvrtc.so.12"
+
+
+def sources(named):
+    """The kernels to compile: those named, or every `.cu` of the crates."""
+    if named:
+        return [pathlib.Path(name).resolve() for name in named]
+    return sorted(path for path in ROOT.glob("crates/**/*.cu") if "target" not in path.relative_to(ROOT).parts)
+
+
+def headers_digest():
+    """One hash over all headers: a cubin made with others is stale."""
+    digest = hashlib.sha256()
+    for path in sorted(INCLUDE.rglob("*.cuh")):
+        digest.update(path.relative_to(INCLUDE).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--arch", nargs="+", required=True)
+    parser.add_argument("--out", type=pathlib.Path)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("files", nargs="*")
+    args = parser.parse_args()
+
+    nvrtc = Nvrtc(find_nvrtc())
+    kernels = sources(args.files)
+    if not kernels:
+        print("no kernels found", file=sys.stderr)
+        return 1
+    if args.out:
+        args.out.mkdir(parents=True, exist_ok=True)
+
+    def build(job):
+        path, arch = job
+        options = [*FLAGS, f"--gpu-architecture={arch}", f"-I{INCLUDE}"]
+        start = time.perf_counter()
+        cubin, log = nvrtc.compile(path.read_bytes(), path.name, options)
+        return path, arch, cubin, log, time.perf_counter() - start
+
+    start, failed, records = time.perf_counter(), 0, []
+    jobs = [(path, arch) for path in kernels for arch in args.arch]
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        for path, arch, cubin, log, seconds in pool.map(build, jobs):
+            name = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
+            failed += cubin is None
+            size = "FAILED" if cubin is None else f"{len(cubin):>8} bytes"
+            print(f"{arch:<7} {size}  {seconds:5.2f} s  {name}")
+            if log:
+                print(log)
+            if args.out and cubin is not None:
+                file = f"{path.stem}.{arch}.cubin"
+                if any(record["file"] == file for record in records):
+                    raise RuntimeError(f"two kernels are named {path.stem}")
+                (args.out / file).write_bytes(cubin)
+                source = hashlib.sha256(path.read_bytes()).hexdigest()
+                records.append({"file": file, "source": name.as_posix(), "arch": arch, "sha256_source": source})
+    if args.out and not failed:
+        manifest = {"nvrtc": nvrtc.version, "flags": FLAGS, "sha256_headers": headers_digest(), "cubins": records}
+        (args.out / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
+    print(
+        f"nvrtc {nvrtc.version}: {len(kernels)} kernels x {len(args.arch)} architectures, {failed} failed, "
+        f"{time.perf_counter() - start:.1f} s"
+    )
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
