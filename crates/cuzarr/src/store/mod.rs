@@ -4,6 +4,7 @@
 //! from any thread. So a store may serve items one by one, by a thread pool, by `io_uring` or by hundreds of requests in
 //! flight, and no executor is forced on anyone.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
@@ -45,25 +46,42 @@ pub struct ReadRequest {
     pub range: ByteRange,
 }
 
+/// Memory lent to a store for the bytes of one item. It is owned, so neither side can touch it while the other has it.
+pub trait Lease: Send {
+    /// The memory, exactly as long as was asked for. What it holds before is unspecified.
+    fn bytes(&mut self) -> &mut [u8];
+
+    /// For the lender, to get its own type back.
+    fn into_any(self: Box<Self>) -> Box<dyn Any>;
+}
+
+impl Lease for Vec<u8> {
+    fn bytes(&mut self) -> &mut [u8] {
+        self
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
+
 /// How one item ended, when nothing failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadOutcome {
-    /// The reserved memory holds the bytes.
-    Filled,
+    /// The lent memory holds the bytes, and goes back to its lender.
+    Filled(Box<dyn Lease>),
     /// The key does not exist; nothing was reserved.
     Missing,
 }
 
 /// Where a batch's bytes go. Called from any thread.
 pub trait ReadSink: Send + Sync {
-    /// Memory for item `index`, which turned out to have `size_bytes` bytes. A store calls this at most once an item,
-    /// fills all of it, and touches none of it after `done`.
+    /// Memory for item `index`, which turned out to have `size_bytes` bytes. A store calls this at most once an item, and
+    /// either fills all of the memory and hands it back through `done`, or drops it.
     ///
     /// # Errors
     /// When the size is above what the item may have, the budget refuses it, or the batch was cancelled; the store
     /// passes that error on to `done`.
-    #[allow(clippy::mut_from_ref)] // each item's memory is lent once
-    fn reserve(&self, index: usize, size_bytes: u64) -> Result<&mut [u8]>;
+    fn reserve(&self, index: usize, size_bytes: u64) -> Result<Box<dyn Lease>>;
 
     /// Item `index` ended. Called exactly once an item.
     fn done(&self, index: usize, outcome: Result<ReadOutcome>);
