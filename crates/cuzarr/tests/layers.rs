@@ -1,0 +1,495 @@
+//! The shape of the house, checked: which room may see which, who may call the driver, where `unsafe` may stand.
+//!
+//! The sources are cut into tokens (comments, strings and test modules left out), every path that starts with `crate`,
+//! `self` or `super` is resolved to the room it reaches, and an arrow that points up is a failure. A token scanner is
+//! enough: what it cannot see (a macro that builds paths) is not written here.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// The rooms of `cuzarr`, lowest first; rooms of one level do not see each other.
+const LEVELS: &[&[&str]] =
+    &[&["error"], &["config"], &["meta", "store"], &["codec"], &["plan"], &["run"], &["node"], &["compute", "display"]];
+
+/// What a room may not name, and why. A needle is a path as it is written, `a::b`.
+const FORBIDDEN: &[(&str, &[&str], &str)] = &[
+    ("meta", &["std::fs", "std::net", "std::thread"], "metadata is values, without input and output"),
+    ("meta", &["Buffer", "NdBuffer", "Stream", "Pool"], "metadata touches no device"),
+    ("plan", &["std::fs", "std::net", "std::thread"], "a plan does nothing"),
+    ("plan", &["Buffer", "NdBuffer", "Stream", "Pool"], "a plan touches no device"),
+    ("plan", &["dyn Store", "StoreExt", "LocalStore", "MemoryStore"], "a plan reads nothing"),
+    ("codec", &["dyn Store", "StoreExt", "LocalStore", "MemoryStore"], "codecs never see a key"),
+];
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Token {
+    text: String,
+    line: usize,
+}
+
+/// Identifiers and punctuation (`::` as one token) of Rust source; comments, literals and lifetimes are dropped.
+fn tokens(source: &str) -> Vec<Token> {
+    let chars: Vec<char> = source.chars().collect();
+    let (mut found, mut at, mut line) = (Vec::new(), 0, 1);
+    let get = |index: usize| chars.get(index).copied().unwrap_or('\0');
+    while at < chars.len() {
+        let start = at;
+        match get(at) {
+            '/' if get(at + 1) == '/' => at += chars[at..].iter().take_while(|&&c| c != '\n').count(),
+            '/' if get(at + 1) == '*' => at = end_of_block_comment(&chars, at),
+            '"' => at = end_of_string(&chars, at),
+            '\'' => at = end_of_quote(&chars, at),
+            c if c.is_alphabetic() || c == '_' => {
+                at += chars[at..].iter().take_while(|c| c.is_alphanumeric() || **c == '_').count();
+                let text: String = chars[start..at].iter().collect();
+                match raw_string_hashes(&text, &chars, at) {
+                    Some(hashes) => at = end_of_raw_string(&chars, at, hashes),
+                    None if text == "b" && get(at) == '"' => {}
+                    None => found.push(Token { text, line }),
+                }
+            }
+            ':' if get(at + 1) == ':' => {
+                found.push(Token { text: "::".into(), line });
+                at += 2;
+            }
+            c => {
+                if !c.is_whitespace() {
+                    found.push(Token { text: c.into(), line });
+                }
+                at += 1;
+            }
+        }
+        line += chars[start..at.min(chars.len())].iter().filter(|&&c| c == '\n').count();
+    }
+    found
+}
+
+fn end_of_block_comment(chars: &[char], start: usize) -> usize {
+    let (mut at, mut depth) = (start, 0);
+    while at < chars.len() {
+        match (chars[at], chars.get(at + 1)) {
+            ('/', Some('*')) => (at, depth) = (at + 2, depth + 1),
+            ('*', Some('/')) => (at, depth) = (at + 2, depth - 1),
+            _ => at += 1,
+        }
+        if depth == 0 {
+            break;
+        }
+    }
+    at
+}
+
+fn end_of_string(chars: &[char], start: usize) -> usize {
+    let mut at = start + 1;
+    while at < chars.len() && chars[at] != '"' {
+        at += if chars[at] == '\\' { 2 } else { 1 };
+    }
+    at + 1
+}
+
+/// After a character literal, or after the quote of a lifetime (whose name then is a harmless identifier).
+fn end_of_quote(chars: &[char], start: usize) -> usize {
+    if chars.get(start + 1) == Some(&'\\') {
+        return start + 3 + chars[(start + 3).min(chars.len())..].iter().take_while(|&&c| c != '\'').count() + 1;
+    }
+    if chars.get(start + 2) == Some(&'\'') { start + 3 } else { start + 1 }
+}
+
+/// How many `#` open the raw string that follows the prefix `text`, if one does.
+fn raw_string_hashes(text: &str, chars: &[char], at: usize) -> Option<usize> {
+    let hashes = chars[at..].iter().take_while(|&&c| c == '#').count();
+    (matches!(text, "r" | "br" | "cr") && chars.get(at + hashes) == Some(&'"')).then_some(hashes)
+}
+
+fn end_of_raw_string(chars: &[char], start: usize, hashes: usize) -> usize {
+    let mut at = start + hashes + 1;
+    while at < chars.len() {
+        if chars[at] == '"' && chars[at + 1..].iter().take(hashes).filter(|&&c| c == '#').count() == hashes {
+            return at + 1 + hashes;
+        }
+        at += 1;
+    }
+    at
+}
+
+/// The index after the item that starts at `at` (attributes, then everything up to `;` or a closed brace).
+fn end_of_item(tokens: &[Token], mut at: usize) -> usize {
+    let mut depth = 0usize;
+    while at < tokens.len() {
+        match tokens[at].text.as_str() {
+            "{" | "(" | "[" => depth += 1,
+            "}" | ")" | "]" => {
+                depth = depth.saturating_sub(1);
+                if depth == 0 && tokens[at].text == "}" {
+                    return at + 1;
+                }
+            }
+            ";" if depth == 0 => return at + 1,
+            _ => {}
+        }
+        at += 1;
+    }
+    at
+}
+
+fn texts_at(tokens: &[Token], at: usize, expected: &[&str]) -> bool {
+    expected.iter().enumerate().all(|(i, text)| tokens.get(at + i).is_some_and(|token| token.text == *text))
+}
+
+const CFG_TEST: &[&str] = &["#", "[", "cfg", "(", "test", ")", "]"];
+
+/// The tokens that are not test-only, and the names of test-only modules that live in files of their own.
+fn without_tests(tokens: &[Token]) -> (Vec<Token>, Vec<String>) {
+    let (mut kept, mut modules, mut at) = (Vec::new(), Vec::new(), 0);
+    while at < tokens.len() {
+        if texts_at(tokens, at, CFG_TEST) {
+            let end = end_of_item(tokens, at + CFG_TEST.len());
+            let item = &tokens[at..end];
+            if let Some(name) = (0..item.len()).find(|&i| texts_at(item, i, &["mod"]) && texts_at(item, i + 2, &[";"]))
+            {
+                modules.push(item[name + 1].text.clone());
+            }
+            at = end;
+        } else {
+            kept.push(tokens[at].clone());
+            at += 1;
+        }
+    }
+    (kept, modules)
+}
+
+/// A source file: its module path inside its crate, and its tokens outside tests.
+struct Source {
+    path: PathBuf,
+    module: Vec<String>,
+    tokens: Vec<Token>,
+}
+
+/// Module path of a file below `src`: `codec/zstd/mod.rs` is `codec::zstd`.
+fn module_of(relative: &Path) -> Vec<String> {
+    let mut module: Vec<String> =
+        relative.with_extension("").iter().map(|part| part.to_string_lossy().into_owned()).collect();
+    if module.last().is_some_and(|last| matches!(last.as_str(), "mod" | "lib" | "main")) {
+        module.pop();
+    }
+    module
+}
+
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() && path.file_name().is_some_and(|name| name != "target") {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Parses files; those that are test-only modules of another one are left out.
+fn sources(files: impl IntoIterator<Item = (PathBuf, Vec<String>, String)>) -> Vec<Source> {
+    let (mut found, mut test_modules) = (Vec::new(), BTreeSet::new());
+    for (path, module, text) in files {
+        let (tokens, modules) = without_tests(&tokens(&text));
+        for name in modules {
+            test_modules.insert([module.as_slice(), &[name]].concat());
+        }
+        found.push(Source { path, module, tokens });
+    }
+    found.retain(|source| !(0..=source.module.len()).any(|n| test_modules.contains(&source.module[..n])));
+    found
+}
+
+fn library() -> Vec<Source> {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let found = sources(rust_files(&src).into_iter().map(|path| {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let module = module_of(path.strip_prefix(&src).unwrap());
+        (path, module, text)
+    }));
+    assert!(found.len() > 2, "no sources below {}", src.display());
+    found
+}
+
+/// Every leaf path of the use-tree (or plain path) that starts at `at`.
+fn leaves(tokens: &[Token], at: &mut usize, prefix: &[String], found: &mut Vec<Vec<String>>) {
+    let mut path = prefix.to_vec();
+    while let Some(token) = tokens.get(*at) {
+        match token.text.as_str() {
+            "{" => {
+                *at += 1;
+                while tokens.get(*at).is_some_and(|token| token.text != "}") {
+                    leaves(tokens, at, &path, found);
+                    while tokens.get(*at).is_some_and(|token| !matches!(token.text.as_str(), "," | "}")) {
+                        *at += 1; // `as name`
+                    }
+                    if texts_at(tokens, *at, &[","]) {
+                        *at += 1;
+                    }
+                }
+                *at += 1;
+                return;
+            }
+            "*" => {
+                *at += 1;
+                break;
+            }
+            text if text.starts_with(|c: char| c.is_alphabetic() || c == '_') => {
+                path.push(text.into());
+                *at += 1;
+            }
+            _ => break,
+        }
+        if !texts_at(tokens, *at, &["::"]) {
+            break;
+        }
+        *at += 1;
+    }
+    found.push(path);
+}
+
+/// Every path inside the crate that a file names, absolute, with its line.
+fn inner_paths(source: &Source) -> Vec<(Vec<String>, usize)> {
+    let tokens = &source.tokens;
+    let (mut found, mut at) = (Vec::new(), 0);
+    // Inline modules shift what `super` means: their names, with the brace depth they opened at.
+    let (mut depth, mut inline): (usize, Vec<(String, usize)>) = (0, Vec::new());
+    while at < tokens.len() {
+        match tokens[at].text.as_str() {
+            "mod" if texts_at(tokens, at + 2, &["{"]) => inline.push((tokens[at + 1].text.clone(), depth)),
+            "{" => depth += 1,
+            "}" => {
+                depth = depth.saturating_sub(1);
+                inline.retain(|(_, opened)| *opened < depth);
+            }
+            start @ ("crate" | "self" | "super") if texts_at(tokens, at + 1, &["::"]) => {
+                let mut base: Vec<String> = Vec::new();
+                if start != "crate" {
+                    base.extend(source.module.iter().cloned().chain(inline.iter().map(|(name, _)| name.clone())));
+                }
+                let line = tokens[at].line;
+                while texts_at(tokens, at, &["super", "::"]) {
+                    base.pop();
+                    at += 2;
+                }
+                if matches!(tokens[at].text.as_str(), "crate" | "self") {
+                    at += 2;
+                }
+                let mut paths = Vec::new();
+                leaves(tokens, &mut at, &base, &mut paths);
+                found.extend(paths.into_iter().map(|path| (path, line)));
+                continue;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    found
+}
+
+/// Names that `lib.rs` re-exports, with the room they come from.
+fn root_exports(sources: &[Source]) -> BTreeMap<String, String> {
+    let mut exports = BTreeMap::new();
+    for root in sources.iter().filter(|source| source.module.is_empty()) {
+        for start in (0..root.tokens.len()).filter(|&i| texts_at(&root.tokens, i, &["pub", "use"])) {
+            let (mut at, mut paths) = (start + 2, Vec::new());
+            leaves(&root.tokens, &mut at, &[], &mut paths);
+            for path in paths.into_iter().filter(|path| level_of(&path[0]).is_some()) {
+                exports.insert(path[path.len() - 1].clone(), path[0].clone());
+            }
+        }
+    }
+    exports
+}
+
+fn level_of(room: &str) -> Option<usize> {
+    LEVELS.iter().position(|rooms| rooms.contains(&room))
+}
+
+/// Every arrow that points up or sideways, as a sentence.
+fn upward_arrows(sources: &[Source]) -> Vec<String> {
+    let exports = root_exports(sources);
+    let mut wrong = Vec::new();
+    for source in sources.iter().filter(|source| !source.module.is_empty()) {
+        let from = &source.module[0];
+        let place = |line: usize| format!("{}:{line}", source.path.display());
+        let Some(level) = level_of(from) else {
+            wrong.push(format!("{}: '{from}' is not a room of the house", place(1)));
+            continue;
+        };
+        for (path, line) in inner_paths(source) {
+            let Some(first) = path.first() else { continue };
+            let to = if level_of(first).is_some() { first } else { exports.get(first).unwrap_or(first) };
+            match level_of(to) {
+                Some(below) if to == from || below < level => {}
+                Some(_) => wrong.push(format!("{}: '{from}' must not see '{to}' ({})", place(line), path.join("::"))),
+                None => wrong.push(format!("{}: '{}' is in no room of the house", place(line), path.join("::"))),
+            }
+        }
+    }
+    wrong
+}
+
+/// Where `needle` (`a::b`, `dyn Store`, or a name) stands in the tokens: line numbers.
+fn mentions(tokens: &[Token], needle: &str) -> Vec<usize> {
+    let wanted: Vec<Token> = self::tokens(needle);
+    let wanted: Vec<&str> = wanted.iter().map(|token| token.text.as_str()).collect();
+    (0..tokens.len()).filter(|&at| texts_at(tokens, at, &wanted)).map(|at| tokens[at].line).collect()
+}
+
+fn forbidden_names(sources: &[Source]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for source in sources {
+        for (room, needles, why) in
+            FORBIDDEN.iter().filter(|(room, ..)| source.module.first().is_some_and(|m| m == room))
+        {
+            for needle in *needles {
+                for line in mentions(&source.tokens, needle) {
+                    wrong.push(format!("{}:{line}: '{room}' names {needle}: {why}", source.path.display()));
+                }
+            }
+        }
+    }
+    wrong
+}
+
+/// The workspace's own Rust files, from its root: crates and the Python package's crate.
+fn workspace() -> Vec<(PathBuf, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+    let mut files = rust_files(&root.join("crates"));
+    files.extend(rust_files(&root.join("python/src")));
+    files
+        .into_iter()
+        .map(|path| (path.strip_prefix(&root).unwrap().to_path_buf(), std::fs::read_to_string(&path).unwrap()))
+        .collect()
+}
+
+/// Whether `unsafe` may stand in the file: the device layer, the files that launch kernels, the Python boundary.
+fn may_be_unsafe(path: &Path) -> bool {
+    path.starts_with("crates/cuzarr-device")
+        || path.starts_with("python/src")
+        || (path.starts_with("crates/cuzarr/src/codec") && path.file_name().is_some_and(|name| name == "cuda.rs"))
+}
+
+fn report(wrong: &[String]) {
+    assert!(wrong.is_empty(), "{} found:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn rooms_see_only_rooms_below_them() {
+    report(&upward_arrows(&library()));
+}
+
+#[test]
+fn rooms_keep_to_their_work() {
+    report(&forbidden_names(&library()));
+}
+
+#[test]
+fn only_the_device_layer_calls_the_driver() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut wrong = Vec::new();
+    for (path, text) in workspace().iter().filter(|(path, _)| !path.starts_with("crates/cuzarr-device")) {
+        for name in ["cudarc", "libloading"] {
+            let found = mentions(&tokens(text), name);
+            wrong.extend(found.iter().map(|line| format!("{}:{line}: names {name}", path.display())));
+        }
+    }
+    for manifest in ["crates/cuzarr/Cargo.toml", "crates/cuzarr-cli/Cargo.toml", "python/Cargo.toml"] {
+        let text = std::fs::read_to_string(root.join(manifest)).unwrap();
+        let dependencies = text.lines().filter(|line| !line.trim_start().starts_with('#'));
+        wrong.extend(
+            dependencies
+                .filter(|line| line.starts_with("cudarc") || line.starts_with("libloading"))
+                .map(|line| format!("{manifest}: {line}")),
+        );
+    }
+    report(&wrong);
+}
+
+#[test]
+fn the_device_layer_knows_no_zarr() {
+    let mut wrong = Vec::new();
+    for (path, text) in workspace().iter().filter(|(path, _)| path.starts_with("crates/cuzarr-device")) {
+        let found = mentions(&tokens(text), "cuzarr::");
+        wrong.extend(found.iter().map(|line| format!("{}:{line}: names the crate above", path.display())));
+    }
+    report(&wrong);
+}
+
+#[test]
+fn unsafe_stands_only_where_it_may() {
+    let mut wrong = Vec::new();
+    for (path, text) in workspace().iter().filter(|(path, _)| !may_be_unsafe(path)) {
+        let found = mentions(&tokens(text), "unsafe");
+        wrong.extend(found.iter().map(|line| format!("{}:{line}: unsafe", path.display())));
+    }
+    report(&wrong);
+}
+
+/// A small house of its own, so that each check is seen to find what it is for.
+fn planted(files: &[(&str, &str)]) -> Vec<Source> {
+    let root =
+        ("lib.rs", "mod error; pub mod meta; pub mod plan; pub use error::{Error, Result}; pub use node::Array;");
+    sources(
+        std::iter::once(&root)
+            .chain(files)
+            .map(|(path, text)| (PathBuf::from(path), module_of(Path::new(path)), text.to_string())),
+    )
+}
+
+#[test]
+fn planted_upward_arrows_are_found() {
+    for (path, text) in [
+        ("meta/v2.rs", "use crate::codec::Chain;"),
+        ("meta/v2.rs", "use crate::{error::Error, plan::{Plan as P}};"),
+        ("meta/v2.rs", "fn f() { let a = super::super::run::engine(); }"),
+        ("meta/v2.rs", "fn f(a: &crate::Array) {}"),
+        ("meta/mod.rs", "use super::store::Key;"),
+        ("plan/mod.rs", "mod inner { use super::super::run::Engine; }"),
+        ("error.rs", "use crate::config::Config;"),
+        ("meta/mod.rs", "fn f() { crate::nowhere(); }"),
+        ("attic.rs", "fn f() {}"),
+    ] {
+        assert_eq!(upward_arrows(&planted(&[(path, text)])).len(), 1, "{path}: {text}");
+    }
+}
+
+#[test]
+fn downward_arrows_tests_and_comments_pass() {
+    let files = [
+        ("plan/mod.rs", "use crate::{Error, Result, meta::ArrayMetadata}; use self::boxes::Region; mod boxes;"),
+        ("plan/boxes.rs", "use super::Plan; /* crate::run */ // crate::node\nconst A: &str = \"crate::run::x\";"),
+        ("plan/quotes.rs", "fn f<'a>(c: char) { let _ = ('{', '\\'', r#\"crate::run::\"x\"#, b\"crate::run::y\"); }"),
+        ("meta/mod.rs", "#[cfg(test)] mod tests { use crate::node::Array; }\n#[cfg(test)]\nmod battery;"),
+        ("meta/battery.rs", "use crate::node::Array;"),
+    ];
+    assert_eq!(upward_arrows(&planted(&files)), Vec::<String>::new());
+}
+
+#[test]
+fn planted_names_are_found() {
+    let files = [
+        ("plan/mod.rs", "use std::fs::File;\nuse cuzarr_device::{Device, NdBuffer};"),
+        ("codec/mod.rs", "fn f(store: &dyn Store) {}"),
+        ("run/mod.rs", "use std::fs::File;"),
+    ];
+    let found = forbidden_names(&planted(&files));
+    assert_eq!(found.len(), 3, "{found:?}");
+    assert!(found[0].starts_with("plan/mod.rs:1:") && found[1].starts_with("plan/mod.rs:2:"), "{found:?}");
+    let lines = mentions(&tokens("// unsafe\nfn f() {\n    unsafe { g(\"unsafe\") }\n}"), "unsafe");
+    assert_eq!(lines, [3]);
+}
+
+#[test]
+fn unsafe_may_stand_in_launch_files_alone() {
+    let may = |path| may_be_unsafe(Path::new(path));
+    assert!(may("crates/cuzarr-device/src/cpu/copy.rs") && may("crates/cuzarr/src/codec/zstd/cuda.rs"));
+    assert!(!may("crates/cuzarr/src/codec/zstd/cpu.rs") && !may("crates/cuzarr/src/run/cuda.rs"));
+}
