@@ -1,6 +1,7 @@
 //! Zarr arrays straight into and out of GPU memory.
 
 mod error;
+pub mod meta;
 pub mod store;
 
 pub use error::{Error, ErrorKind, Result, ResultExt};

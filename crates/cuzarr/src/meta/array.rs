@@ -1,0 +1,296 @@
+//! Metadata of one array, whichever format it came from. [`v2`](super::v2) and [`v3`](super::v3) parse and build the
+//! documents.
+
+use serde_json::{Map, Value, json};
+
+use super::chunk_key::ChunkKeyEncoding;
+use super::dtype::{DataType, Endian};
+use super::extension::Extension;
+use super::fill::FillValue;
+use super::grid::{RegularGrid, product};
+use super::json::{Json, Object, object_from_map};
+use super::{ZarrFormat, invalid, node, v2, v3};
+use crate::{Error, ErrorKind, Result};
+
+/// Order of the elements inside a v2 chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Order {
+    /// The last dimension varies fastest.
+    C,
+    /// The first dimension varies fastest.
+    F,
+}
+
+/// What the metadata says about encoding.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CodecsMetadata {
+    /// The chain of a v3 array, in order of encoding.
+    V3(Vec<Extension>),
+    /// What a v2 array says instead.
+    V2 {
+        /// Filters in order of encoding; each has an `id`.
+        filters: Vec<Map<String, Value>>,
+        /// Applied last; has an `id`.
+        compressor: Option<Map<String, Value>>,
+        /// Order of the elements.
+        order: Order,
+        /// Byte order of a plain data type. Fields of structures say their own.
+        endian: Endian,
+    },
+}
+
+/// What a new array is made of; see [`ArrayMetadata::new`].
+#[derive(Clone, Debug)]
+pub struct NewArray {
+    /// Elements along each dimension.
+    pub shape: Vec<u64>,
+    /// Type of the elements.
+    pub data_type: DataType,
+    /// Elements of a chunk along each dimension.
+    pub chunk_shape: Vec<u64>,
+    /// Value of missing elements.
+    pub fill_value: FillValue,
+    /// Encoding; also decides the format.
+    pub codecs: CodecsMetadata,
+    /// `None`: `c/0/0` in v3, `0.0` in v2. A v2 array can only have [`ChunkKeyEncoding::V2`].
+    pub chunk_key_encoding: Option<ChunkKeyEncoding>,
+    /// The user's attributes.
+    pub attributes: Map<String, Value>,
+    /// Names of dimensions; v3 only.
+    pub dimension_names: Option<Vec<Option<String>>>,
+}
+
+/// Checked metadata of one array, with the document it came from.
+#[derive(Clone, Debug)]
+pub struct ArrayMetadata {
+    pub(super) format: ZarrFormat,
+    pub(super) shape: Vec<u64>,
+    pub(super) data_type: DataType,
+    pub(super) chunk_grid: RegularGrid,
+    pub(super) chunk_key_encoding: ChunkKeyEncoding,
+    pub(super) fill_value: FillValue,
+    pub(super) codecs: CodecsMetadata,
+    pub(super) attributes: Map<String, Value>,
+    pub(super) dimension_names: Option<Vec<Option<String>>>,
+    /// `zarr.json` or `.zarray` as it will be written.
+    pub(super) document: Object,
+    /// `.zattrs` as it will be written; unused in v3.
+    pub(super) zattrs: Object,
+}
+
+impl ArrayMetadata {
+    /// From the bytes of a v3 `zarr.json`.
+    pub fn from_json(zarr_json: &[u8]) -> Result<Self> {
+        v3::parse_array(Json::parse_object(zarr_json)?)
+    }
+
+    /// From the bytes of a v2 `.zarray`, and of `.zattrs` if there is one.
+    pub fn from_json_v2(zarray: &[u8], zattrs: Option<&[u8]>) -> Result<Self> {
+        v2::parse_array(Json::parse_object(zarray)?, parse_zattrs(zattrs)?)
+    }
+
+    /// A new array. What it is made of is checked as if it had been read.
+    pub fn new(new: NewArray) -> Result<Self> {
+        match &new.codecs {
+            CodecsMetadata::V3(codecs) => v3::parse_array(v3::array_document(&new, codecs)?),
+            CodecsMetadata::V2 { .. } => v2::parse_array(v2::array_document(&new)?, object_from_map(&new.attributes)?),
+        }
+    }
+
+    /// A new v3 array with default chunk keys, no attributes and no dimension names.
+    pub fn new_v3(
+        shape: Vec<u64>,
+        data_type: DataType,
+        chunk_shape: Vec<u64>,
+        fill_value: FillValue,
+        codecs: Vec<Extension>,
+    ) -> Result<Self> {
+        let codecs = CodecsMetadata::V3(codecs);
+        let (chunk_key_encoding, attributes, dimension_names) = (None, Map::new(), None);
+        ArrayMetadata::new(NewArray {
+            shape,
+            data_type,
+            chunk_shape,
+            fill_value,
+            codecs,
+            chunk_key_encoding,
+            attributes,
+            dimension_names,
+        })
+    }
+
+    /// A new v2 array in C order and little-endian, with `.` in its chunk keys and no attributes.
+    pub fn new_v2(
+        shape: Vec<u64>,
+        data_type: DataType,
+        chunk_shape: Vec<u64>,
+        fill_value: FillValue,
+        filters: Vec<Map<String, Value>>,
+        compressor: Option<Map<String, Value>>,
+    ) -> Result<Self> {
+        let codecs = CodecsMetadata::V2 { filters, compressor, order: Order::C, endian: Endian::Little };
+        let (chunk_key_encoding, attributes, dimension_names) = (None, Map::new(), None);
+        ArrayMetadata::new(NewArray {
+            shape,
+            data_type,
+            chunk_shape,
+            fill_value,
+            codecs,
+            chunk_key_encoding,
+            attributes,
+            dimension_names,
+        })
+    }
+
+    /// The format of the document.
+    pub fn zarr_format(&self) -> ZarrFormat {
+        self.format
+    }
+
+    /// Elements along each dimension.
+    pub fn shape(&self) -> &[u64] {
+        &self.shape
+    }
+
+    /// Number of dimensions.
+    pub fn ndim(&self) -> usize {
+        self.shape.len()
+    }
+
+    /// Number of elements; an error beyond `u64`.
+    pub fn elems(&self) -> Result<u64> {
+        let message = || format!("member 'shape': got more elements than can be counted, {:?}", self.shape);
+        product(&self.shape).ok_or_else(|| Error::new(ErrorKind::MetadataInvalid, message()))
+    }
+
+    /// Type of the elements.
+    pub fn data_type(&self) -> &DataType {
+        &self.data_type
+    }
+
+    /// The grid of chunks (of shards, if the array has them).
+    pub fn chunk_grid(&self) -> &RegularGrid {
+        &self.chunk_grid
+    }
+
+    /// How chunk keys are made.
+    pub fn chunk_key_encoding(&self) -> &ChunkKeyEncoding {
+        &self.chunk_key_encoding
+    }
+
+    /// Value of missing elements.
+    pub fn fill_value(&self) -> &FillValue {
+        &self.fill_value
+    }
+
+    /// What the metadata says about encoding.
+    pub fn codecs(&self) -> &CodecsMetadata {
+        &self.codecs
+    }
+
+    /// The user's attributes. Numbers that are not finite, which Python writes as `NaN` and `Infinity`, are strings here;
+    /// [`attributes_json`](Self::attributes_json) has them as they are.
+    pub fn attributes(&self) -> &Map<String, Value> {
+        &self.attributes
+    }
+
+    /// The user's attributes as text, every number as it was written.
+    pub fn attributes_json(&self) -> String {
+        let members = match self.format {
+            ZarrFormat::V2 => Some(&self.zattrs),
+            ZarrFormat::V3 => attributes_member(&self.document),
+        };
+        members.map_or_else(|| "{}".to_owned(), |members| Json::Object(members.clone()).to_text(None))
+    }
+
+    /// Names of the dimensions, one for each; v2 has none.
+    pub fn dimension_names(&self) -> Option<&[Option<String>]> {
+        self.dimension_names.as_deref()
+    }
+
+    /// Changes the shape, keeping the number of dimensions.
+    pub fn set_shape(&mut self, shape: Vec<u64>) -> Result<()> {
+        if shape.len() != self.ndim() {
+            return Err(Error::new(
+                ErrorKind::ShapeMismatch,
+                format!("new shape: got {} dimensions, expected {}", shape.len(), self.ndim()),
+            ));
+        }
+        self.document.insert("shape".into(), Json::from_value(&json!(shape))?);
+        self.shape = shape;
+        Ok(())
+    }
+
+    /// Replaces the attributes.
+    pub fn set_attributes(&mut self, attributes: Map<String, Value>) -> Result<()> {
+        self.replace_attributes(object_from_map(&attributes)?);
+        Ok(())
+    }
+
+    /// Replaces the attributes by the JSON object in `text`, whose numbers are kept as they are written, `NaN` too.
+    pub fn set_attributes_json(&mut self, text: &str) -> Result<()> {
+        self.replace_attributes(Json::parse_object(text.as_bytes())?);
+        Ok(())
+    }
+
+    fn replace_attributes(&mut self, attributes: Object) {
+        self.attributes = super::json::object_to_map(&attributes);
+        match self.format {
+            ZarrFormat::V2 => self.zattrs = attributes,
+            ZarrFormat::V3 => drop(self.document.insert("attributes".into(), Json::Object(attributes))),
+        }
+    }
+
+    /// The bytes of `zarr.json` or `.zarray`, laid out as zarr-python does.
+    pub fn to_json(&self) -> Vec<u8> {
+        to_bytes(&self.document)
+    }
+
+    /// Every document to store: its name below the array's path, and its bytes.
+    pub fn documents(&self) -> Vec<(&'static str, Vec<u8>)> {
+        match self.format {
+            ZarrFormat::V2 => vec![(node::ZARRAY, self.to_json()), (node::ZATTRS, to_bytes(&self.zattrs))],
+            ZarrFormat::V3 => vec![(node::ZARR_JSON, self.to_json())],
+        }
+    }
+}
+
+/// The bytes of a document.
+pub(super) fn to_bytes(document: &Object) -> Vec<u8> {
+    Json::Object(document.clone()).to_text(Some(2)).into_bytes()
+}
+
+/// The members of `.zattrs`; none without one.
+pub(super) fn parse_zattrs(zattrs: Option<&[u8]>) -> Result<Object> {
+    use crate::ResultExt;
+    zattrs.map_or_else(|| Ok(Object::new()), |bytes| Json::parse_object(bytes).at(|| node::ZATTRS))
+}
+
+/// The `attributes` of a v3 document, if they are an object.
+pub(super) fn attributes_member(document: &Object) -> Option<&Object> {
+    match document.get("attributes") {
+        Some(Json::Object(members)) => Some(members),
+        _ => None,
+    }
+}
+
+/// The chunk shape to use for a stored one, and whether it differs. Older writers stored 0 for empty dimensions; like
+/// zarr-python that is read as 1, or as the size of an inner chunk, since no chunk can have been stored.
+pub(super) fn check_chunk_shape(
+    stored: &[u64],
+    shape: &[u64],
+    inner: Option<&[u64]>,
+    member: &str,
+) -> Result<(RegularGrid, bool)> {
+    if stored.len() != shape.len() {
+        return Err(invalid(member, &json!(stored), &format!("{} sizes, as in 'shape'", shape.len())));
+    }
+    let size_of = |(axis, (&size, &length)): (usize, (&u64, &u64))| match (size, length) {
+        (0, 0) => Ok(inner.and_then(|inner| inner.get(axis).copied()).unwrap_or(1).max(1)),
+        (0, _) => Err(invalid(member, &json!(stored), "chunk sizes of at least 1")),
+        _ => Ok(size),
+    };
+    let sizes = stored.iter().zip(shape).enumerate().map(size_of).collect::<Result<Vec<_>>>()?;
+    let changed = sizes != stored;
+    Ok((RegularGrid::new(sizes)?, changed))
+}

@@ -1,0 +1,240 @@
+//! Consolidated metadata: the documents of everything below a group, kept with the group so that opening a hierarchy
+//! takes one read. v3 keeps them inline in the group's `zarr.json` (zarr-python's extension), v2 in `.zmetadata`.
+//!
+//! Documents are only taken apart when a node is asked for: one array that cannot be read does not close the others.
+
+use indexmap::IndexMap;
+use serde_json::Value;
+
+use super::json::{Json, Object};
+use super::node::{NodeMetadata, ZARRAY, ZATTRS, ZGROUP};
+use super::{ZarrFormat, invalid, v2, v3};
+use crate::{Error, ErrorKind, Result, ResultExt};
+
+/// The documents of the nodes below a group, by their path relative to it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Consolidated {
+    format: ZarrFormat,
+    entries: IndexMap<String, Entry>,
+}
+
+/// The documents of one node.
+#[derive(Clone, Debug, PartialEq)]
+struct Entry {
+    is_array: bool,
+    /// `zarr.json`, `.zarray` or `.zgroup`.
+    document: Object,
+    /// `.zattrs`; unused in v3.
+    zattrs: Option<Object>,
+}
+
+impl Consolidated {
+    /// Of `nodes`, which are given by their path relative to the group and must all be of `format`. Sorted by depth, then
+    /// by path, as zarr-python does.
+    pub fn from_nodes<'a>(
+        format: ZarrFormat,
+        nodes: impl IntoIterator<Item = (String, &'a NodeMetadata)>,
+    ) -> Result<Self> {
+        let mut entries = IndexMap::new();
+        for (path, node) in nodes {
+            if node.zarr_format() != format {
+                return Err(Error::new(
+                    ErrorKind::InvalidArgument,
+                    format!("node '{path}': got format {}, expected {}", node.zarr_format().number(), format.number()),
+                ));
+            }
+            entries.insert(path, Entry::of(node));
+        }
+        entries.sort_by(|a, _, b, _| (a.matches('/').count(), a).cmp(&(b.matches('/').count(), b)));
+        Ok(Consolidated { format, entries })
+    }
+
+    /// From the `consolidated_metadata` member of a v3 group.
+    pub(super) fn from_v3(value: &Json) -> Result<Self> {
+        const MEMBER: &str = "consolidated_metadata";
+        let Json::Object(members) = value else {
+            return Err(invalid(MEMBER, &value.to_value(), "an object"));
+        };
+        match members.get("kind") {
+            Some(Json::String(kind)) if kind == "inline" => {}
+            kind => {
+                let got = kind.map_or(Value::Null, Json::to_value);
+                return Err(Error::new(
+                    ErrorKind::UnsupportedFeature,
+                    format!("member '{MEMBER}.kind': got {got}, expected \"inline\""),
+                ));
+            }
+        }
+        let documents = match members.get("metadata") {
+            Some(Json::Object(documents)) => documents,
+            other => {
+                let got = other.map_or(Value::Null, Json::to_value);
+                return Err(invalid("consolidated_metadata.metadata", &got, "an object"));
+            }
+        };
+        let mut entries = IndexMap::new();
+        for (path, document) in documents {
+            let place = || format!("consolidated metadata of '{path}'");
+            let Json::Object(document) = document else {
+                return Err(invalid("metadata", &document.to_value(), "an object")).at(place);
+            };
+            let is_array = v3::node_type(document).at(place)? == "array";
+            let entry = Entry { is_array, document: document.clone(), zattrs: None };
+            entries.insert(normal(path), entry);
+        }
+        Ok(Consolidated { format: ZarrFormat::V3, entries })
+    }
+
+    /// From a v2 `.zmetadata`.
+    pub(super) fn from_v2(document: &Object) -> Result<Self> {
+        let version = document.get("zarr_consolidated_format").map_or(Value::Null, Json::to_value);
+        if version.as_u64() != Some(1) {
+            return Err(invalid("zarr_consolidated_format", &version, "1"));
+        }
+        let Some(Json::Object(documents)) = document.get("metadata") else {
+            let got = document.get("metadata").map_or(Value::Null, Json::to_value);
+            return Err(invalid("metadata", &got, "an object"));
+        };
+        let mut found: IndexMap<String, [Option<&Object>; 3]> = IndexMap::new();
+        for (key, member) in documents {
+            let (path, name) = key.rsplit_once('/').unwrap_or(("", key));
+            let place = [ZARRAY, ZGROUP, ZATTRS].iter().position(|known| *known == name);
+            let (Some(place), Json::Object(member)) = (place, member) else {
+                let expected = "an object under a key that ends with .zarray, .zgroup or .zattrs";
+                return Err(invalid(&format!("metadata.{key}"), &member.to_value(), expected));
+            };
+            found.entry(normal(path)).or_default()[place] = Some(member);
+        }
+        let mut entries = IndexMap::new();
+        for (path, [zarray, zgroup, zattrs]) in found {
+            // The group's own documents are beside `.zmetadata` as well; attributes without a node describe nothing.
+            if let (false, Some(document)) = (path.is_empty(), zarray.or(zgroup)) {
+                let entry = Entry { is_array: zarray.is_some(), document: document.clone(), zattrs: zattrs.cloned() };
+                entries.insert(path, entry);
+            }
+        }
+        Ok(Consolidated { format: ZarrFormat::V2, entries })
+    }
+
+    /// As the `consolidated_metadata` member of a v3 group.
+    pub(super) fn to_v3(&self) -> Json {
+        let documents: Object =
+            self.entries.iter().map(|(path, entry)| (path.clone(), Json::Object(entry.document.clone()))).collect();
+        Json::Object(
+            [
+                ("kind", Json::String("inline".into())),
+                ("must_understand", Json::Bool(false)),
+                ("metadata", Json::Object(documents)),
+            ]
+            .map(|(name, member)| (name.to_owned(), member))
+            .into_iter()
+            .collect(),
+        )
+    }
+
+    /// As the `.zmetadata` of a v2 group, whose own documents are given.
+    pub(super) fn to_v2(&self, zgroup: &Object, zattrs: &Object) -> Object {
+        let mut documents = Object::new();
+        documents.insert(ZGROUP.into(), Json::Object(zgroup.clone()));
+        documents.insert(ZATTRS.into(), Json::Object(zattrs.clone()));
+        for (path, entry) in &self.entries {
+            let name = if entry.is_array { ZARRAY } else { ZGROUP };
+            let zattrs = entry.zattrs.clone().unwrap_or_default();
+            documents.insert(format!("{path}/{ZATTRS}"), Json::Object(zattrs));
+            documents.insert(format!("{path}/{name}"), Json::Object(entry.document.clone()));
+        }
+        [("metadata", Json::Object(documents)), ("zarr_consolidated_format", Json::Number("1".into()))]
+            .map(|(name, member)| (name.to_owned(), member))
+            .into_iter()
+            .collect()
+    }
+
+    /// The format of the documents.
+    pub fn zarr_format(&self) -> ZarrFormat {
+        self.format
+    }
+
+    /// The path of every node, relative to the group, in stored order.
+    pub fn paths(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.entries.keys().map(String::as_str)
+    }
+
+    /// Whether the node at `path` is an array; `None` if there is none.
+    pub fn is_array(&self, path: &str) -> Option<bool> {
+        self.entries.get(path).map(|entry| entry.is_array)
+    }
+
+    /// The names of the nodes directly below `path`; the group itself is at `""`.
+    pub fn children<'a>(&'a self, path: &'a str) -> impl Iterator<Item = &'a str> {
+        self.paths().filter_map(move |it| below(it, path)).filter(|name| !name.contains('/'))
+    }
+
+    /// The metadata of the node at `path`; `None` if there is none. A group comes with what is consolidated below it.
+    pub fn node(&self, path: &str) -> Result<Option<NodeMetadata>> {
+        let Some(entry) = self.entries.get(path) else {
+            return Ok(None);
+        };
+        let node = match entry.is_array {
+            true => entry.array(self.format).map(|array| NodeMetadata::Array(Box::new(array))),
+            false => entry.group(self.format).and_then(|mut group| {
+                group.set_consolidated(Some(self.under(path)))?;
+                Ok(NodeMetadata::Group(Box::new(group)))
+            }),
+        };
+        node.map(Some).at(|| format!("consolidated metadata of '{path}'"))
+    }
+
+    /// The part below `path`.
+    pub fn under(&self, path: &str) -> Consolidated {
+        let part = |(it, entry): (&String, &Entry)| below(it, path).map(|rest| (rest.to_owned(), entry.clone()));
+        Consolidated { format: self.format, entries: self.entries.iter().filter_map(part).collect() }
+    }
+}
+
+impl Entry {
+    fn of(node: &NodeMetadata) -> Entry {
+        match node {
+            NodeMetadata::Array(array) => Entry {
+                is_array: true,
+                document: array.document.clone(),
+                zattrs: (array.format == ZarrFormat::V2).then(|| array.zattrs.clone()),
+            },
+            NodeMetadata::Group(group) => {
+                let mut document = group.document.clone();
+                // What is consolidated below it has its own place.
+                document.shift_remove("consolidated_metadata");
+                let zattrs = (group.format == ZarrFormat::V2).then(|| group.zattrs.clone());
+                Entry { is_array: false, document, zattrs }
+            }
+        }
+    }
+
+    fn array(&self, format: ZarrFormat) -> Result<super::ArrayMetadata> {
+        match format {
+            ZarrFormat::V2 => v2::parse_array(self.document.clone(), self.zattrs.clone().unwrap_or_default()),
+            ZarrFormat::V3 => v3::parse_array(self.document.clone()),
+        }
+    }
+
+    fn group(&self, format: ZarrFormat) -> Result<super::GroupMetadata> {
+        let mut document = self.document.clone();
+        document.shift_remove("consolidated_metadata");
+        match format {
+            ZarrFormat::V2 => v2::parse_group(document, self.zattrs.clone().unwrap_or_default()),
+            ZarrFormat::V3 => v3::parse_group(document),
+        }
+    }
+}
+
+/// What follows `group` in `path`, if the path lies below it.
+fn below<'a>(path: &'a str, group: &str) -> Option<&'a str> {
+    match group {
+        "" => Some(path),
+        _ => path.strip_prefix(group)?.strip_prefix('/'),
+    }
+}
+
+/// A path without slashes around it.
+fn normal(path: &str) -> String {
+    path.trim_matches('/').to_owned()
+}

@@ -1,0 +1,468 @@
+//! Data types as metadata names them.
+//!
+//! A [`DataType`] says what an element means; in memory it is always in native (little-endian) byte order. How it is
+//! stored is said beside it: by the v3 `bytes` codec, by the [`Endian`] of a v2 array, or, in a v2 structure, by each
+//! field's. Names and configurations are in [`v2`] and [`v3`].
+//!
+//! Every type that zarr-python 3.4 registers is here, and `bfloat16`, `r*` and v2 fields with a shape besides.
+
+pub mod v2;
+pub mod v3;
+
+use serde_json::Value;
+
+use cuzarr_device::DType;
+
+use crate::{Error, ErrorKind, Result};
+
+/// The largest element in bytes. NumPy allows 2 GiB, but a fill value is one element, and a line of metadata must not make
+/// a reader take that much.
+const MAX_SIZE_BYTES: usize = 1 << 26;
+/// The most units of a structure that a change of byte order may have to visit, so that a few bytes of metadata cannot
+/// ask for a list of millions.
+const MAX_SWAP_UNITS: usize = 1 << 16;
+
+/// What an element is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum DataType {
+    /// One byte, 0 or 1.
+    Bool,
+    /// 8-bit signed integer.
+    Int8,
+    /// 16-bit signed integer.
+    Int16,
+    /// 32-bit signed integer.
+    Int32,
+    /// 64-bit signed integer.
+    Int64,
+    /// 8-bit unsigned integer.
+    UInt8,
+    /// 16-bit unsigned integer.
+    UInt16,
+    /// 32-bit unsigned integer.
+    UInt32,
+    /// 64-bit unsigned integer.
+    UInt64,
+    /// IEEE 754 binary16.
+    Float16,
+    /// IEEE 754 binary32.
+    Float32,
+    /// IEEE 754 binary64.
+    Float64,
+    /// The upper half of a binary32.
+    BFloat16,
+    /// Two binary32: real, imaginary.
+    Complex64,
+    /// Two binary64: real, imaginary.
+    Complex128,
+    /// Bytes without meaning: v3 `raw_bytes` and `r*`, v2 `|V*`.
+    RawBytes {
+        /// Bytes of one element, at least 1.
+        size: usize,
+    },
+    /// Bytes ending with the first of the trailing zeros: v3 `null_terminated_bytes`, v2 `|S*`.
+    NullTerminatedBytes {
+        /// Bytes of one element, at least 1.
+        length_bytes: usize,
+    },
+    /// Code points of 4 bytes, filled up with zeros: v3 `fixed_length_utf32`, v2 `<U*`.
+    FixedLengthUtf32 {
+        /// Bytes of one element: 4 for each code point, at least 4.
+        length_bytes: usize,
+    },
+    /// A point in time: an `i64` count of `scale_factor` units since 1970; `i64::MIN` is NaT.
+    DateTime64 {
+        /// The unit.
+        unit: TimeUnit,
+        /// How many units one count is: 1 to `i32::MAX`.
+        scale_factor: u32,
+    },
+    /// A span of time: an `i64` count of `scale_factor` units; `i64::MIN` is NaT.
+    TimeDelta64 {
+        /// The unit.
+        unit: TimeUnit,
+        /// How many units one count is: 1 to `i32::MAX`.
+        scale_factor: u32,
+    },
+    /// Fields one after the other, without padding.
+    Struct {
+        /// At least one.
+        fields: Vec<Field>,
+    },
+    /// UTF-8 of any length: v3 `string`, v2 `|O` with the filter `vlen-utf8`.
+    VariableString,
+    /// Bytes of any length: v3 `variable_length_bytes` and `bytes`, v2 `|O` with the filter `vlen-bytes`.
+    VariableBytes,
+}
+
+/// A field of a structure.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Field {
+    /// Unique in its structure.
+    pub name: String,
+    /// Of fixed size.
+    pub data_type: DataType,
+    /// How a v2 array stores it; [`Endian::Little`] where it does not matter. In v3 the `bytes` codec decides.
+    pub endian: Endian,
+    /// Lengths of the dimensions that the field has itself; empty for a plain field. Only v2 can say this.
+    pub shape: Vec<usize>,
+}
+
+impl Field {
+    /// A plain field stored in little-endian byte order.
+    pub fn new(name: impl Into<String>, data_type: DataType) -> Self {
+        Field { name: name.into(), data_type, endian: Endian::Little, shape: Vec::new() }
+    }
+
+    /// Number of elements: 1 unless the field has a shape.
+    fn count(&self) -> usize {
+        self.shape.iter().fold(1, |count, &length| count.saturating_mul(length))
+    }
+
+    fn size_bytes(&self) -> usize {
+        self.data_type.size_bytes().unwrap_or(0).saturating_mul(self.count())
+    }
+}
+
+/// Order of the bytes of a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Endian {
+    /// Lowest byte first.
+    Little,
+    /// Highest byte first.
+    Big,
+}
+
+/// Bytes inside an element that a change of byte order reverses: `count` units of `unit_bytes`, the first at `offset`,
+/// one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SwapUnit {
+    /// Of the first unit, in bytes from the start of the element.
+    pub offset: usize,
+    /// Bytes that are reversed together: 2, 4 or 8.
+    pub unit_bytes: usize,
+    /// Number of units.
+    pub count: usize,
+}
+
+/// Unit of a date or a span of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)] // The names say it.
+pub enum TimeUnit {
+    Year,
+    Month,
+    Week,
+    Day,
+    Hour,
+    Minute,
+    Second,
+    Millisecond,
+    Microsecond,
+    Nanosecond,
+    Picosecond,
+    Femtosecond,
+    Attosecond,
+    /// None: NumPy's `datetime64` without brackets.
+    Generic,
+}
+
+const TIME_UNITS: [(TimeUnit, &str); 14] = [
+    (TimeUnit::Year, "Y"),
+    (TimeUnit::Month, "M"),
+    (TimeUnit::Week, "W"),
+    (TimeUnit::Day, "D"),
+    (TimeUnit::Hour, "h"),
+    (TimeUnit::Minute, "m"),
+    (TimeUnit::Second, "s"),
+    (TimeUnit::Millisecond, "ms"),
+    (TimeUnit::Microsecond, "us"),
+    (TimeUnit::Nanosecond, "ns"),
+    (TimeUnit::Picosecond, "ps"),
+    (TimeUnit::Femtosecond, "fs"),
+    (TimeUnit::Attosecond, "as"),
+    (TimeUnit::Generic, "generic"),
+];
+
+impl TimeUnit {
+    /// NumPy's name: `ns`, `D`, `generic`.
+    pub fn name(self) -> &'static str {
+        TIME_UNITS.iter().find(|(unit, _)| *unit == self).map_or("generic", |(_, name)| name)
+    }
+
+    /// By NumPy's name, also `μs`.
+    pub fn from_name(name: &str) -> Option<Self> {
+        let name = if matches!(name, "\u{3bc}s" | "\u{b5}s") { "us" } else { name };
+        TIME_UNITS.iter().find(|(_, known)| *known == name).map(|(unit, _)| *unit)
+    }
+}
+
+/// The types without parameters: v3 name, v2 kind and size, and what a device sees.
+const PLAIN: [(DataType, &str, &str, DType); 15] = [
+    (DataType::Bool, "bool", "b1", DType::BOOL),
+    (DataType::Int8, "int8", "i1", DType::INT8),
+    (DataType::Int16, "int16", "i2", DType::INT16),
+    (DataType::Int32, "int32", "i4", DType::INT32),
+    (DataType::Int64, "int64", "i8", DType::INT64),
+    (DataType::UInt8, "uint8", "u1", DType::UINT8),
+    (DataType::UInt16, "uint16", "u2", DType::UINT16),
+    (DataType::UInt32, "uint32", "u4", DType::UINT32),
+    (DataType::UInt64, "uint64", "u8", DType::UINT64),
+    (DataType::Float16, "float16", "f2", DType::FLOAT16),
+    (DataType::Float32, "float32", "f4", DType::FLOAT32),
+    (DataType::Float64, "float64", "f8", DType::FLOAT64),
+    // NumPy has no code for it; tensorstore writes the name into v2 documents.
+    (DataType::BFloat16, "bfloat16", "bfloat16", DType::BFLOAT16),
+    (DataType::Complex64, "complex64", "c8", DType::COMPLEX64),
+    (DataType::Complex128, "complex128", "c16", DType::COMPLEX128),
+];
+
+impl DataType {
+    fn plain(&self) -> Option<&'static (DataType, &'static str, &'static str, DType)> {
+        PLAIN.iter().find(|(data_type, ..)| data_type == self)
+    }
+
+    /// A structure of `fields`, checked: at least one, unique names, fixed sizes, at most 64 MiB in all.
+    pub fn structure(fields: Vec<Field>) -> Result<DataType> {
+        let structure = DataType::Struct { fields };
+        structure.check()?;
+        Ok(structure)
+    }
+
+    /// Bytes of one element; `None` if elements differ in length.
+    pub fn size_bytes(&self) -> Option<usize> {
+        match self {
+            DataType::RawBytes { size } => Some(*size),
+            DataType::NullTerminatedBytes { length_bytes } | DataType::FixedLengthUtf32 { length_bytes } => {
+                Some(*length_bytes)
+            }
+            DataType::DateTime64 { .. } | DataType::TimeDelta64 { .. } => Some(8),
+            DataType::Struct { fields } => {
+                Some(fields.iter().fold(0, |size: usize, field| size.saturating_add(field.size_bytes())))
+            }
+            DataType::VariableString | DataType::VariableBytes => None,
+            plain => plain.plain().map(|(.., dtype)| dtype.size_bytes()),
+        }
+    }
+
+    /// The type as a device sees it; `None` if elements differ in length.
+    pub fn device_dtype(&self) -> Option<DType> {
+        match self {
+            DataType::DateTime64 { .. } | DataType::TimeDelta64 { .. } => Some(DType::INT64),
+            _ => match self.plain() {
+                Some((.., dtype)) => Some(*dtype),
+                None => self.size_bytes().and_then(|size| u32::try_from(size).ok()).map(DType::opaque),
+            },
+        }
+    }
+
+    /// Byte offset of every field of a structure; empty for other types.
+    pub fn field_offsets(&self) -> Vec<usize> {
+        let DataType::Struct { fields } = self else {
+            return Vec::new();
+        };
+        let mut end = 0usize;
+        let offset_of = |field: &Field| {
+            let offset = end;
+            end = end.saturating_add(field.size_bytes());
+            offset
+        };
+        fields.iter().map(offset_of).collect()
+    }
+
+    /// Bytes that a change of byte order reverses together, if they are the same throughout the element: 1 for bytes and
+    /// single-byte numbers, half a complex number, 4 for UTF-32. `None` for a structure with larger fields (ask
+    /// [`swap_units`](Self::swap_units)) and for variable length.
+    pub fn swap_unit_bytes(&self) -> Option<usize> {
+        match self {
+            DataType::RawBytes { .. } | DataType::NullTerminatedBytes { .. } => Some(1),
+            DataType::FixedLengthUtf32 { .. } => Some(4),
+            DataType::DateTime64 { .. } | DataType::TimeDelta64 { .. } => Some(8),
+            DataType::Struct { .. } if self.swap_units().is_empty() => Some(1),
+            DataType::Struct { .. } | DataType::VariableString | DataType::VariableBytes => None,
+            plain => plain.plain().map(|(.., dtype)| dtype.swap_unit_bytes()),
+        }
+    }
+
+    /// Everything inside an element that a change of byte order reverses, in order of offset: what the v3 `bytes` codec
+    /// with `endian: big` swaps. Empty if byte order does not matter.
+    pub fn swap_units(&self) -> Vec<SwapUnit> {
+        let mut units = Vec::new();
+        self.push_swap_units(0, 1, None, &mut units);
+        units
+    }
+
+    /// What must be reversed to get native elements from those of a v2 array whose dtype has the byte order `endian`. In
+    /// a structure each field's own byte order counts.
+    pub fn stored_swap_units(&self, endian: Endian) -> Vec<SwapUnit> {
+        let mut units = Vec::new();
+        self.push_swap_units(0, 1, Some(endian), &mut units);
+        units
+    }
+
+    /// Units of `repeat` elements from `offset` on: all (`stored` is `None`), or those stored in big-endian order.
+    fn push_swap_units(&self, offset: usize, repeat: usize, stored: Option<Endian>, units: &mut Vec<SwapUnit>) {
+        if let DataType::Struct { fields } = self {
+            let size = self.size_bytes().unwrap_or(0);
+            let offsets = self.field_offsets();
+            for index in 0..repeat {
+                // Byte-sized fields leave no units, so an early end keeps a hostile repeat from costing time.
+                let before = units.len();
+                for (field, field_offset) in fields.iter().zip(&offsets) {
+                    let stored = stored.map(|_| field.endian);
+                    let offset = offset.saturating_add(index.saturating_mul(size)).saturating_add(*field_offset);
+                    field.data_type.push_swap_units(offset, field.count(), stored, units);
+                }
+                if units.len() == before || units.len() > MAX_SWAP_UNITS {
+                    return;
+                }
+            }
+            return;
+        }
+        let (Some(unit_bytes), Some(size)) = (self.swap_unit_bytes(), self.size_bytes()) else {
+            return;
+        };
+        if unit_bytes > 1 && stored != Some(Endian::Little) {
+            let count = (size / unit_bytes).saturating_mul(repeat);
+            units.push(SwapUnit { offset, unit_bytes, count });
+        }
+    }
+
+    /// What `numpy.dtype` accepts for the native elements, after its lists of fields became lists of tuples: `"<f4"`, or
+    /// `[["a", "<i4"], ["b", "<f8", [2]]]`. `bfloat16` needs `ml_dtypes`; variable lengths are `"T"` and `"|O"`.
+    pub fn numpy_descr(&self) -> Value {
+        match self {
+            DataType::VariableString => Value::from("T"),
+            _ => v2::to_name(self, Endian::Little, v2::FieldOrder::Native),
+        }
+    }
+
+    /// Refuses what no array can have: elements of 0 bytes or more than 64 MiB, structures with equal names.
+    pub(crate) fn check(&self) -> Result<()> {
+        let refuse = |message: String| Err(Error::new(ErrorKind::MetadataInvalid, message));
+        if let DataType::Struct { fields } = self {
+            let mut names = std::collections::HashSet::new();
+            for field in fields {
+                if field.data_type.size_bytes().is_none() {
+                    return Err(Error::new(
+                        ErrorKind::UnsupportedFeature,
+                        format!("field '{}': got a data type of variable length, expected a fixed size", field.name),
+                    ));
+                }
+                if !names.insert(&field.name) {
+                    return refuse(format!("field '{}': got the name twice, expected it once", field.name));
+                }
+                field.data_type.check()?;
+            }
+        }
+        match self.size_bytes() {
+            Some(size) if !(1..=MAX_SIZE_BYTES).contains(&size) => {
+                return refuse(format!("data type: got elements of {size} bytes, expected 1 to {MAX_SIZE_BYTES}"));
+            }
+            _ => {}
+        }
+        if let DataType::FixedLengthUtf32 { length_bytes } = self
+            && !length_bytes.is_multiple_of(4)
+        {
+            return refuse(format!(
+                "data type 'fixed_length_utf32': got {length_bytes} bytes, expected a multiple of 4"
+            ));
+        }
+        if let DataType::DateTime64 { scale_factor, .. } | DataType::TimeDelta64 { scale_factor, .. } = self
+            && !(1..=i32::MAX as u32).contains(scale_factor)
+        {
+            return refuse(format!("data type: got a scale factor of {scale_factor}, expected 1 to {}", i32::MAX));
+        }
+        if matches!(self, DataType::Struct { .. }) && self.swap_units().len() > MAX_SWAP_UNITS {
+            return Err(Error::new(
+                ErrorKind::UnsupportedFeature,
+                format!("data type: got a structure of more than {MAX_SWAP_UNITS} numbers, expected fewer"),
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// A data type that is not known, or not in this form.
+fn unknown(got: &Value, expected: &str) -> Error {
+    Error::new(
+        ErrorKind::UnknownDataType,
+        format!("data type: got {}, expected {expected}", super::json::abbreviate(got)),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn structure(fields: Vec<(&str, DataType)>) -> DataType {
+        DataType::structure(fields.into_iter().map(|(name, data_type)| Field::new(name, data_type)).collect()).unwrap()
+    }
+
+    #[test]
+    fn sizes_and_swap_units_by_type() {
+        for (data_type, size, unit) in [
+            (DataType::Bool, 1, 1),
+            (DataType::UInt64, 8, 8),
+            (DataType::BFloat16, 2, 2),
+            (DataType::Complex64, 8, 4),
+            (DataType::Complex128, 16, 8),
+            (DataType::RawBytes { size: 7 }, 7, 1),
+            (DataType::NullTerminatedBytes { length_bytes: 5 }, 5, 1),
+            (DataType::FixedLengthUtf32 { length_bytes: 12 }, 12, 4),
+            (DataType::DateTime64 { unit: TimeUnit::Nanosecond, scale_factor: 1 }, 8, 8),
+        ] {
+            assert_eq!(data_type.size_bytes(), Some(size), "{data_type:?}");
+            assert_eq!(data_type.swap_unit_bytes(), Some(unit), "{data_type:?}");
+            assert_eq!(data_type.device_dtype().unwrap().size_bytes(), size);
+            let units = data_type.swap_units();
+            let expected = SwapUnit { offset: 0, unit_bytes: unit, count: size / unit };
+            assert_eq!(units, if unit == 1 { vec![] } else { vec![expected] });
+        }
+        assert_eq!(DataType::VariableString.size_bytes(), None);
+        assert_eq!(DataType::VariableBytes.device_dtype(), None);
+    }
+
+    #[test]
+    fn structure_lists_its_units_by_offset() {
+        let inner = structure(vec![("x", DataType::Int16), ("y", DataType::UInt8)]);
+        let mut fields =
+            vec![Field::new("a", DataType::UInt8), Field::new("b", inner), Field::new("c", DataType::Complex64)];
+        fields[1].shape = vec![2];
+        let outer = DataType::structure(fields).unwrap();
+        assert_eq!(outer.size_bytes(), Some(1 + 2 * 3 + 8));
+        assert_eq!(outer.field_offsets(), [0, 1, 7]);
+        assert_eq!(outer.device_dtype(), Some(DType::opaque(15)));
+        let unit = |offset, unit_bytes, count| SwapUnit { offset, unit_bytes, count };
+        assert_eq!(outer.swap_units(), [unit(1, 2, 1), unit(4, 2, 1), unit(7, 4, 2)]);
+        assert_eq!(outer.swap_unit_bytes(), None);
+        assert_eq!(structure(vec![("a", DataType::Int8)]).swap_unit_bytes(), Some(1));
+    }
+
+    #[test]
+    fn stored_units_follow_each_fields_byte_order() {
+        let mut fields = vec![Field::new("a", DataType::Int32), Field::new("b", DataType::Float64)];
+        fields[1].endian = Endian::Big;
+        let data_type = DataType::structure(fields).unwrap();
+        let expected = [SwapUnit { offset: 4, unit_bytes: 8, count: 1 }];
+        assert_eq!(data_type.stored_swap_units(Endian::Little), expected);
+        assert_eq!(DataType::Int16.stored_swap_units(Endian::Little), []);
+        assert_eq!(DataType::Int16.stored_swap_units(Endian::Big).len(), 1);
+    }
+
+    #[test]
+    fn impossible_structures_are_refused() {
+        let refused = |fields: Vec<Field>| DataType::structure(fields).unwrap_err().kind();
+        let with_shape = |data_type, shape| Field { shape, ..Field::new("a", data_type) };
+        assert_eq!(refused(vec![]), ErrorKind::MetadataInvalid);
+        let twice = vec![Field::new("a", DataType::Int8), Field::new("a", DataType::Int8)];
+        assert_eq!(refused(twice), ErrorKind::MetadataInvalid);
+        assert_eq!(refused(vec![Field::new("a", DataType::VariableString)]), ErrorKind::UnsupportedFeature);
+        assert_eq!(refused(vec![with_shape(DataType::Int8, vec![0])]), ErrorKind::MetadataInvalid);
+        let huge = vec![usize::MAX, usize::MAX];
+        assert_eq!(refused(vec![with_shape(DataType::Int8, huge)]), ErrorKind::MetadataInvalid);
+        let inner = structure(vec![("x", DataType::Int16), ("y", DataType::UInt8)]);
+        assert_eq!(refused(vec![with_shape(inner, vec![1 << 24])]), ErrorKind::UnsupportedFeature);
+        let bytes = structure(vec![("x", DataType::Int8), ("y", DataType::UInt8)]);
+        assert!(DataType::structure(vec![with_shape(bytes, vec![1 << 24])]).is_ok());
+    }
+}

@@ -1,0 +1,394 @@
+//! Fill values: what elements are that no chunk holds.
+//!
+//! A fill value is kept as the bytes of one native element, so that a NaN's payload or the last bit of a `uint64` is
+//! never lost. JSON forms, by data type:
+//!
+//! | type | written | also read |
+//! |---|---|---|
+//! | bool | `true` | `0`, `1` |
+//! | integers | `5` | `5.0` up to 2⁵³, `"5"`, `true` |
+//! | floats | `0.5`, `"NaN"`, `"Infinity"`, `"-Infinity"`, other NaNs as `"0x7fc00001"` (v3) | any `"0x…"`, `"0.5"` |
+//! | complex | `[re, im]` | a plain number |
+//! | raw, null-terminated and variable bytes | base64 | a list of byte values |
+//! | strings | `"text"` | an integer, as its digits |
+//! | dates and spans of time | the count | `"NaT"` |
+//! | structures | v3: an object of the fields; v2: base64 of the element as stored | either |
+
+use std::borrow::Cow;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json::{Map, Number, Value};
+
+use super::dtype::{DataType, Endian, Field};
+use super::small_float::{BFLOAT16, FLOAT16, SmallFloat};
+use super::{ZarrFormat, invalid};
+use crate::{Error, ErrorKind, Result, ResultExt};
+
+/// Integers beyond this are not exact as floats, so a float there may stand for another integer.
+const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
+
+/// What missing elements are.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum FillValue {
+    /// The bytes of one element in native (little-endian) order; for data types of variable length the value's bytes.
+    Element(Vec<u8>),
+    /// v2 `null`: anything; [`FillValue::element`] then gives the data type's default, as zarr-python does.
+    Undefined,
+}
+
+impl FillValue {
+    /// The data type's default in zarr-python: zero, an empty string, NaT. Fields of structures are zero.
+    pub fn default_of(data_type: &DataType) -> FillValue {
+        FillValue::Element(default_element(data_type))
+    }
+
+    /// The bytes of one element; the default if the value is undefined.
+    pub fn element(&self, data_type: &DataType) -> Cow<'_, [u8]> {
+        match self {
+            FillValue::Element(bytes) => Cow::Borrowed(bytes),
+            FillValue::Undefined => Cow::Owned(default_element(data_type)),
+        }
+    }
+
+    /// From the `fill_value` member of a document.
+    pub fn from_json(value: &Value, data_type: &DataType, format: ZarrFormat) -> Result<FillValue> {
+        data_type.check()?;
+        match (value, format) {
+            (Value::Null, ZarrFormat::V2) => Ok(FillValue::Undefined),
+            _ => Ok(FillValue::Element(parse(value, data_type, format)?)),
+        }
+    }
+
+    /// As the `fill_value` member of a document.
+    pub fn to_json(&self, data_type: &DataType, format: ZarrFormat) -> Result<Value> {
+        match (self, format) {
+            (FillValue::Element(bytes), _) => {
+                if data_type.size_bytes().is_some_and(|size| size != bytes.len()) {
+                    let message =
+                        format!("fill value of {data_type:?}: got {} bytes, expected one element", bytes.len());
+                    return Err(Error::new(ErrorKind::InvalidArgument, message));
+                }
+                write(bytes, data_type, format)
+            }
+            (FillValue::Undefined, ZarrFormat::V2) => Ok(Value::Null),
+            (FillValue::Undefined, ZarrFormat::V3) => {
+                Err(Error::new(ErrorKind::MetadataInvalid, "member 'fill_value': got null, expected a value"))
+            }
+        }
+    }
+}
+
+fn default_element(data_type: &DataType) -> Vec<u8> {
+    match data_type {
+        DataType::DateTime64 { .. } | DataType::TimeDelta64 { .. } => i64::MIN.to_le_bytes().to_vec(),
+        _ => vec![0; data_type.size_bytes().unwrap_or(0)],
+    }
+}
+
+fn wrong(value: &Value, expected: &str) -> Error {
+    invalid("fill_value", value, expected)
+}
+
+fn parse(value: &Value, data_type: &DataType, format: ZarrFormat) -> Result<Vec<u8>> {
+    Ok(match data_type {
+        DataType::Bool => vec![u8::from(parse_bool(value)?)],
+        DataType::Int8 => (parse_integer(value, i8::MIN.into(), i8::MAX.into())? as i8).to_le_bytes().to_vec(),
+        DataType::Int16 => (parse_integer(value, i16::MIN.into(), i16::MAX.into())? as i16).to_le_bytes().to_vec(),
+        DataType::Int32 => (parse_integer(value, i32::MIN.into(), i32::MAX.into())? as i32).to_le_bytes().to_vec(),
+        DataType::Int64 => (parse_integer(value, i64::MIN.into(), i64::MAX.into())? as i64).to_le_bytes().to_vec(),
+        DataType::UInt8 => (parse_integer(value, 0, u8::MAX.into())? as u8).to_le_bytes().to_vec(),
+        DataType::UInt16 => (parse_integer(value, 0, u16::MAX.into())? as u16).to_le_bytes().to_vec(),
+        DataType::UInt32 => (parse_integer(value, 0, u32::MAX.into())? as u32).to_le_bytes().to_vec(),
+        DataType::UInt64 => (parse_integer(value, 0, u64::MAX.into())? as u64).to_le_bytes().to_vec(),
+        DataType::Float16 => Float::Half(FLOAT16).parse(value)?,
+        DataType::BFloat16 => Float::Half(BFLOAT16).parse(value)?,
+        DataType::Float32 => Float::Single.parse(value)?,
+        DataType::Float64 => Float::Double.parse(value)?,
+        DataType::Complex64 => parse_complex(value, Float::Single)?,
+        DataType::Complex128 => parse_complex(value, Float::Double)?,
+        DataType::RawBytes { size } => padded(parse_bytes(value)?, *size, value)?,
+        DataType::NullTerminatedBytes { length_bytes } => padded(parse_bytes(value)?, *length_bytes, value)?,
+        DataType::FixedLengthUtf32 { length_bytes } => {
+            let text = value.as_str().ok_or_else(|| wrong(value, "a string"))?;
+            let points = text.chars().flat_map(|character| u32::from(character).to_le_bytes()).collect();
+            padded(points, *length_bytes, value)?
+        }
+        DataType::DateTime64 { .. } | DataType::TimeDelta64 { .. } if value == "NaT" => i64::MIN.to_le_bytes().to_vec(),
+        DataType::DateTime64 { .. } | DataType::TimeDelta64 { .. } => {
+            (parse_integer(value, i64::MIN.into(), i64::MAX.into())? as i64).to_le_bytes().to_vec()
+        }
+        DataType::Struct { fields } => parse_structure(value, data_type, fields, format)?,
+        DataType::VariableString => parse_text(value)?.into_bytes(),
+        DataType::VariableBytes => parse_bytes(value)?,
+    })
+}
+
+fn parse_bool(value: &Value) -> Result<bool> {
+    match value {
+        Value::Bool(value) => Ok(*value),
+        // zarr-python 2 wrote what it was given, often 0.
+        Value::Number(number) if number.as_f64() == Some(0.0) => Ok(false),
+        Value::Number(number) if number.as_f64() == Some(1.0) => Ok(true),
+        _ => Err(wrong(value, "true or false")),
+    }
+}
+
+/// An integer from `low` to `high`.
+fn parse_integer(value: &Value, low: i128, high: i128) -> Result<i128> {
+    let integer = match value {
+        Value::Bool(value) => Some(i128::from(*value)),
+        Value::Number(number) => number.as_i128().or_else(|| {
+            let float = number.as_f64()?;
+            (float.fract() == 0.0 && float.abs() <= MAX_EXACT_INTEGER).then_some(float as i128)
+        }),
+        Value::String(text) => text.trim().parse().ok(),
+        _ => None,
+    };
+    integer
+        .filter(|integer| (low..=high).contains(integer))
+        .ok_or_else(|| wrong(value, &format!("an integer from {low} to {high}")))
+}
+
+/// The formats of a floating-point number.
+#[derive(Clone, Copy)]
+enum Float {
+    Half(SmallFloat),
+    Single,
+    Double,
+}
+
+impl Float {
+    fn size_bytes(self) -> usize {
+        match self {
+            Float::Half(_) => 2,
+            Float::Single => 4,
+            Float::Double => 8,
+        }
+    }
+
+    /// Little-endian bytes of the nearest value, as NumPy converts: too large becomes infinity.
+    fn encode(self, value: f64) -> Vec<u8> {
+        match self {
+            Float::Half(format) => format.encode(value).to_le_bytes().to_vec(),
+            Float::Single => (value as f32).to_le_bytes().to_vec(),
+            Float::Double => value.to_le_bytes().to_vec(),
+        }
+    }
+
+    /// The exact value of little-endian bytes.
+    fn decode(self, bytes: &[u8]) -> f64 {
+        match self {
+            Float::Half(format) => format.decode(u16::from_le_bytes(array_of(bytes))),
+            Float::Single => f64::from(f32::from_le_bytes(array_of(bytes))),
+            Float::Double => f64::from_le_bytes(array_of(bytes)),
+        }
+    }
+
+    fn parse(self, value: &Value) -> Result<Vec<u8>> {
+        let expected = "a number, \"NaN\", \"Infinity\", \"-Infinity\" or \"0x\" with 4, 8 or 16 hexadecimal digits";
+        let parsed = match value {
+            Value::Number(number) => number.as_f64().map(|value| self.encode(value)),
+            Value::Bool(value) => Some(self.encode(f64::from(u8::from(*value)))),
+            Value::String(text) => match text.strip_prefix("0x") {
+                Some(digits) => self.parse_hex(digits),
+                None => self.parse_text(text),
+            },
+            _ => None,
+        };
+        parsed.ok_or_else(|| wrong(value, expected))
+    }
+
+    fn parse_text(self, text: &str) -> Option<Vec<u8>> {
+        match text {
+            "NaN" => Some(self.encode(f64::NAN)),
+            "Infinity" => Some(self.encode(f64::INFINITY)),
+            "-Infinity" => Some(self.encode(f64::NEG_INFINITY)),
+            _ => text.trim().parse().ok().map(|value| self.encode(value)),
+        }
+    }
+
+    /// The bits of this format, or of an IEEE format of another width, which is then converted.
+    fn parse_hex(self, digits: &str) -> Option<Vec<u8>> {
+        if !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return None;
+        }
+        let bits = u64::from_str_radix(digits, 16).ok()?;
+        if digits.len() == 2 * self.size_bytes() {
+            return Some(bits.to_le_bytes()[..self.size_bytes()].to_vec());
+        }
+        match digits.len() {
+            4 => Some(self.encode(FLOAT16.decode(bits as u16))),
+            8 => Some(self.encode(f64::from(f32::from_bits(bits as u32)))),
+            16 => Some(self.encode(f64::from_bits(bits))),
+            _ => None,
+        }
+    }
+
+    fn write(self, bytes: &[u8], format: ZarrFormat) -> Value {
+        let value = self.decode(bytes);
+        if value.is_infinite() {
+            return Value::from(if value > 0.0 { "Infinity" } else { "-Infinity" });
+        }
+        if let Some(number) = Number::from_f64(value) {
+            return Value::Number(number);
+        }
+        // Readers of v2 know no bits, only NaN.
+        if format == ZarrFormat::V2 || bytes == self.encode(f64::NAN) {
+            return Value::from("NaN");
+        }
+        let digits: String = bytes.iter().rev().map(|byte| format!("{byte:02x}")).collect();
+        Value::from(format!("0x{digits}"))
+    }
+}
+
+fn parse_complex(value: &Value, part: Float) -> Result<Vec<u8>> {
+    match value {
+        Value::Array(parts) if parts.len() == 2 => Ok([part.parse(&parts[0])?, part.parse(&parts[1])?].concat()),
+        Value::Number(_) => Ok([part.parse(value)?, part.encode(0.0)].concat()),
+        _ => Err(wrong(value, "[real, imaginary]")),
+    }
+}
+
+/// base64, or a list of byte values as the v3 specification has it for `r*`.
+fn parse_bytes(value: &Value) -> Result<Vec<u8>> {
+    let parsed = match value {
+        Value::String(text) => BASE64.decode(text).ok(),
+        Value::Array(bytes) => bytes.iter().map(|byte| byte.as_u64().and_then(|byte| byte.try_into().ok())).collect(),
+        _ => None,
+    };
+    parsed.ok_or_else(|| wrong(value, "base64 or a list of byte values"))
+}
+
+fn parse_text(value: &Value) -> Result<String> {
+    match value {
+        Value::String(text) => Ok(text.clone()),
+        // Arrays of strings were often created with a fill value of 0, which zarr-python reads as "0".
+        Value::Number(number) if !number.is_f64() => Ok(number.to_string()),
+        _ => Err(wrong(value, "a string")),
+    }
+}
+
+/// `bytes` filled up with zeros to `size`.
+fn padded(mut bytes: Vec<u8>, size: usize, value: &Value) -> Result<Vec<u8>> {
+    if bytes.len() > size {
+        return Err(wrong(value, &format!("at most {size} bytes, not {}", bytes.len())));
+    }
+    bytes.resize(size, 0);
+    Ok(bytes)
+}
+
+fn parse_structure(value: &Value, data_type: &DataType, fields: &[Field], format: ZarrFormat) -> Result<Vec<u8>> {
+    match value {
+        Value::String(_) => {
+            let mut bytes = parse_bytes(value)?;
+            let size = data_type.size_bytes().unwrap_or(0);
+            if bytes.len() != size {
+                return Err(wrong(value, &format!("base64 of {size} bytes, not {}", bytes.len())));
+            }
+            if format == ZarrFormat::V2 {
+                swap_stored(&mut bytes, data_type);
+            }
+            Ok(bytes)
+        }
+        Value::Object(members) => parse_members(value, members, fields, format),
+        _ => Err(wrong(value, "base64 or an object of the fields")),
+    }
+}
+
+fn parse_members(value: &Value, members: &Map<String, Value>, fields: &[Field], format: ZarrFormat) -> Result<Vec<u8>> {
+    if let Some(name) = members.keys().find(|name| !fields.iter().any(|field| field.name == **name)) {
+        return Err(wrong(value, &format!("only the structure's fields, not '{name}'")));
+    }
+    let mut bytes = Vec::new();
+    for field in fields {
+        let element = match members.get(&field.name) {
+            Some(inner) => parse(inner, &field.data_type, format).at(|| format!("field '{}'", field.name))?,
+            None => default_element(&field.data_type),
+        };
+        // A field with a shape repeats its element; the structure's size was checked to be one memory can hold.
+        bytes.extend(element.repeat(field.shape.iter().product()));
+    }
+    Ok(bytes)
+}
+
+/// Changes an element of a v2 structure between stored and native byte order.
+fn swap_stored(bytes: &mut [u8], data_type: &DataType) {
+    for unit in data_type.stored_swap_units(Endian::Little) {
+        let end = unit.offset + unit.unit_bytes * unit.count;
+        for number in bytes[unit.offset..end].chunks_exact_mut(unit.unit_bytes) {
+            number.reverse();
+        }
+    }
+}
+
+/// JSON of one element; `bytes` has the data type's size.
+fn write(bytes: &[u8], data_type: &DataType, format: ZarrFormat) -> Result<Value> {
+    Ok(match data_type {
+        DataType::Bool => Value::from(bytes != [0]),
+        DataType::Int8 => Value::from(i8::from_le_bytes(array_of(bytes))),
+        DataType::Int16 => Value::from(i16::from_le_bytes(array_of(bytes))),
+        DataType::Int32 => Value::from(i32::from_le_bytes(array_of(bytes))),
+        DataType::Int64 | DataType::DateTime64 { .. } | DataType::TimeDelta64 { .. } => {
+            Value::from(i64::from_le_bytes(array_of(bytes)))
+        }
+        DataType::UInt8 => Value::from(u8::from_le_bytes(array_of(bytes))),
+        DataType::UInt16 => Value::from(u16::from_le_bytes(array_of(bytes))),
+        DataType::UInt32 => Value::from(u32::from_le_bytes(array_of(bytes))),
+        DataType::UInt64 => Value::from(u64::from_le_bytes(array_of(bytes))),
+        DataType::Float16 => Float::Half(FLOAT16).write(bytes, format),
+        DataType::BFloat16 => Float::Half(BFLOAT16).write(bytes, format),
+        DataType::Float32 => Float::Single.write(bytes, format),
+        DataType::Float64 => Float::Double.write(bytes, format),
+        DataType::Complex64 => {
+            Value::Array(bytes.chunks_exact(4).map(|part| Float::Single.write(part, format)).collect())
+        }
+        DataType::Complex128 => {
+            Value::Array(bytes.chunks_exact(8).map(|part| Float::Double.write(part, format)).collect())
+        }
+        DataType::NullTerminatedBytes { .. } => {
+            let end = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+            Value::from(BASE64.encode(&bytes[..end]))
+        }
+        DataType::RawBytes { .. } | DataType::VariableBytes => Value::from(BASE64.encode(bytes)),
+        DataType::FixedLengthUtf32 { .. } => write_utf32(bytes)?,
+        DataType::VariableString => {
+            let text = std::str::from_utf8(bytes);
+            Value::from(
+                text.map_err(|_| Error::new(ErrorKind::InvalidArgument, "fill value: got bytes, expected UTF-8"))?,
+            )
+        }
+        DataType::Struct { fields } if format == ZarrFormat::V3 => write_members(bytes, data_type, fields)?,
+        DataType::Struct { .. } => {
+            let mut stored = bytes.to_vec();
+            swap_stored(&mut stored, data_type);
+            Value::from(BASE64.encode(stored))
+        }
+    })
+}
+
+fn write_utf32(bytes: &[u8]) -> Result<Value> {
+    let points: Vec<u32> = bytes.chunks_exact(4).map(|point| u32::from_le_bytes(array_of(point))).collect();
+    let end = points.iter().rposition(|&point| point != 0).map_or(0, |last| last + 1);
+    let text: Option<String> = points[..end].iter().map(|&point| char::from_u32(point)).collect();
+    let message = "fill value: got a number that is no code point, expected UTF-32";
+    text.map(Value::from).ok_or_else(|| Error::new(ErrorKind::InvalidArgument, message))
+}
+
+fn write_members(bytes: &[u8], data_type: &DataType, fields: &[Field]) -> Result<Value> {
+    let mut members = Map::new();
+    for (field, offset) in fields.iter().zip(data_type.field_offsets()) {
+        // Fields with a shape do not occur in v3.
+        let end = offset + field.data_type.size_bytes().unwrap_or(0);
+        members.insert(field.name.clone(), write(&bytes[offset..end], &field.data_type, ZarrFormat::V3)?);
+    }
+    Ok(Value::Object(members))
+}
+
+/// The bytes as an array. The size was checked before; other sizes read as zeros.
+fn array_of<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    bytes.try_into().unwrap_or([0; N])
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,206 @@
+//! The regular chunk grid: which chunk holds an element, and which region of the array a chunk covers. Counts and
+//! products are checked; nothing here wraps or panics, whatever the document says.
+
+use std::ops::Range;
+
+use serde_json::{Value, json};
+
+use super::extension::Extension;
+use super::{invalid, parse_shape};
+use crate::{Error, ErrorKind, Result};
+
+/// A grid of chunks of one shape, starting at the array's origin. Chunks at the far edges hang over.
+///
+/// ```
+/// use cuzarr::meta::RegularGrid;
+/// let grid = RegularGrid::new(vec![4, 3]).unwrap();
+/// assert_eq!(grid.chunk_counts(&[10, 3]).unwrap(), [3, 1]);
+/// assert_eq!(grid.chunk_of(&[9, 2]).unwrap(), [2, 0]);
+/// assert_eq!(grid.chunk_region(&[2, 0], &[10, 3]).unwrap(), [8..10, 0..3]);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct RegularGrid {
+    chunk_shape: Vec<u64>,
+}
+
+impl RegularGrid {
+    /// A grid of chunks of `chunk_shape` elements, each at least 1.
+    pub fn new(chunk_shape: Vec<u64>) -> Result<Self> {
+        if chunk_shape.contains(&0) {
+            return Err(invalid("chunk_shape", &json!(chunk_shape), "chunk sizes of at least 1"));
+        }
+        Ok(RegularGrid { chunk_shape })
+    }
+
+    /// From the `chunk_grid` member of a v3 document.
+    pub(crate) fn from_v3(value: &Value) -> Result<Vec<u64>> {
+        let extension = Extension::from_json(value, "chunk_grid")?;
+        if extension.name != "regular" {
+            return Err(Error::new(
+                ErrorKind::UnsupportedFeature,
+                format!("member 'chunk_grid': got '{}', expected 'regular'", extension.name),
+            ));
+        }
+        extension.check_members("chunk_grid", &["chunk_shape"])?;
+        match extension.configuration.get("chunk_shape") {
+            Some(shape) => parse_shape(shape, "chunk_grid.configuration.chunk_shape"),
+            None => Err(invalid("chunk_grid", value, "a configuration with chunk_shape")),
+        }
+    }
+
+    /// The shape of every chunk, in elements.
+    pub fn chunk_shape(&self) -> &[u64] {
+        &self.chunk_shape
+    }
+
+    /// Number of dimensions.
+    pub fn ndim(&self) -> usize {
+        self.chunk_shape.len()
+    }
+
+    /// Number of chunks along each dimension of an array of `shape`. A dimension of length 0 has none.
+    pub fn chunk_counts(&self, shape: &[u64]) -> Result<Vec<u64>> {
+        self.check_ndim(shape.len(), "shape")?;
+        Ok(shape.iter().zip(&self.chunk_shape).map(|(&size, &chunk)| size.div_ceil(chunk)).collect())
+    }
+
+    /// Number of chunks of an array of `shape`; an error beyond `u64`.
+    pub fn chunk_count(&self, shape: &[u64]) -> Result<u64> {
+        product(&self.chunk_counts(shape)?).ok_or_else(|| too_large("number of chunks", shape))
+    }
+
+    /// The chunk that holds the element at `index`.
+    pub fn chunk_of(&self, index: &[u64]) -> Result<Vec<u64>> {
+        self.check_ndim(index.len(), "element index")?;
+        Ok(index.iter().zip(&self.chunk_shape).map(|(&at, &chunk)| at / chunk).collect())
+    }
+
+    /// The region of the array that a chunk covers, cut off at the array's `shape`.
+    pub fn chunk_region(&self, chunk: &[u64], shape: &[u64]) -> Result<Vec<Range<u64>>> {
+        self.check_ndim(chunk.len(), "chunk index")?;
+        let counts = self.chunk_counts(shape)?;
+        if chunk.iter().zip(&counts).any(|(at, count)| at >= count) {
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                format!("chunk index: got {chunk:?}, expected one below {counts:?}"),
+            ));
+        }
+        // A chunk below its count begins below the shape, so the product cannot overflow; its end might.
+        let region = chunk.iter().zip(&self.chunk_shape).zip(shape).map(|((&at, &size), &limit)| {
+            let start = at * size;
+            start..start.saturating_add(size).min(limit)
+        });
+        Ok(region.collect())
+    }
+
+    /// Number of elements of a whole chunk; an error beyond what memory can be asked for.
+    pub fn chunk_elems(&self) -> Result<usize> {
+        product(&self.chunk_shape)
+            .and_then(|elems| usize::try_from(elems).ok())
+            .ok_or_else(|| too_large("elements of a chunk", &self.chunk_shape))
+    }
+
+    /// Bytes of a whole chunk whose elements take `elem_size_bytes`; an error beyond what memory can be asked for.
+    pub fn chunk_size_bytes(&self, elem_size_bytes: usize) -> Result<usize> {
+        self.chunk_elems()?
+            .checked_mul(elem_size_bytes)
+            .filter(|&bytes| isize::try_from(bytes).is_ok())
+            .ok_or_else(|| too_large("bytes of a chunk", &self.chunk_shape))
+    }
+
+    fn check_ndim(&self, got: usize, what: &str) -> Result<()> {
+        if got == self.ndim() {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::InvalidArgument,
+            format!("{what}: got {got} dimensions, expected {} as in the chunk grid", self.ndim()),
+        ))
+    }
+}
+
+/// The product, or `None` beyond `u64`. One zero makes it zero, whatever the others are.
+pub(crate) fn product(sizes: &[u64]) -> Option<u64> {
+    if sizes.contains(&0) {
+        return Some(0);
+    }
+    sizes.iter().try_fold(1u64, |product, &size| product.checked_mul(size))
+}
+
+fn too_large(what: &str, shape: &[u64]) -> Error {
+    Error::new(
+        ErrorKind::MetadataInvalid,
+        format!("{what}: got more than can be counted, for the shape {}", super::json::abbreviate(&json!(shape))),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn covers_every_element_once() {
+        let grid = RegularGrid::new(vec![4, 1, 7]).unwrap();
+        let shape = [9, 2, 7];
+        let mut seen = vec![0; 9 * 2 * 7];
+        let counts = grid.chunk_counts(&shape).unwrap();
+        assert_eq!((counts.as_slice(), grid.chunk_count(&shape).unwrap()), ([3, 2, 1].as_slice(), 6));
+        for (i, j, k) in (0..3).flat_map(|i| (0..2).flat_map(move |j| (0..1).map(move |k| (i, j, k)))) {
+            let region = grid.chunk_region(&[i, j, k], &shape).unwrap();
+            for index in region[0].clone().flat_map(|a| {
+                let (second, third) = (region[1].clone(), region[2].clone());
+                second.flat_map(move |b| third.clone().map(move |c| [a, b, c]))
+            }) {
+                assert_eq!(grid.chunk_of(&index).unwrap(), [i, j, k]);
+                seen[((index[0] * 2 + index[1]) * 7 + index[2]) as usize] += 1;
+            }
+        }
+        assert!(seen.iter().all(|&count| count == 1));
+    }
+
+    #[test]
+    fn scalar_array_has_one_chunk() {
+        let grid = RegularGrid::new(vec![]).unwrap();
+        assert_eq!(grid.chunk_count(&[]).unwrap(), 1);
+        assert_eq!(grid.chunk_region(&[], &[]).unwrap(), []);
+        assert_eq!(grid.chunk_elems().unwrap(), 1);
+    }
+
+    #[test]
+    fn empty_dimension_has_no_chunks() {
+        let grid = RegularGrid::new(vec![5, 5]).unwrap();
+        assert_eq!(grid.chunk_counts(&[0, 6]).unwrap(), [0, 2]);
+        assert_eq!(grid.chunk_count(&[0, u64::MAX]).unwrap(), 0);
+        assert_eq!(grid.chunk_region(&[0, 0], &[0, 6]).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    }
+
+    #[test]
+    fn largest_sizes_do_not_overflow() {
+        let grid = RegularGrid::new(vec![u64::MAX - 1]).unwrap();
+        assert_eq!(grid.chunk_region(&[1], &[u64::MAX]).unwrap(), [Range { start: u64::MAX - 1, end: u64::MAX }]);
+        let grid = RegularGrid::new(vec![1 << 40, 1 << 40]).unwrap();
+        assert_eq!(grid.chunk_elems().unwrap_err().kind(), ErrorKind::MetadataInvalid);
+        let grid = RegularGrid::new(vec![1, 1]).unwrap();
+        assert!(grid.chunk_count(&[1 << 40, 1 << 40]).is_err());
+        let grid = RegularGrid::new(vec![1 << 62]).unwrap();
+        assert!(grid.chunk_size_bytes(1).is_ok());
+        assert!(grid.chunk_size_bytes(2).is_err());
+    }
+
+    #[test]
+    fn other_grids_are_refused_by_name() {
+        let value = json!({"name": "rectilinear", "configuration": {"kind": "inline", "chunk_shapes": [[1, 2]]}});
+        let error = RegularGrid::from_v3(&value).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::UnsupportedFeature);
+        assert_eq!(error.message(), "member 'chunk_grid': got 'rectilinear', expected 'regular'");
+    }
+
+    #[test]
+    fn zero_and_negative_chunk_sizes_are_refused() {
+        assert_eq!(RegularGrid::new(vec![3, 0]).unwrap_err().kind(), ErrorKind::MetadataInvalid);
+        for shape in [json!([-1]), json!([1.0]), json!(["1"]), json!(3), json!([1e30])] {
+            let value = json!({"name": "regular", "configuration": {"chunk_shape": shape}});
+            assert_eq!(RegularGrid::from_v3(&value).unwrap_err().kind(), ErrorKind::MetadataInvalid);
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Metadata of one group.
+
+use serde_json::{Map, Value};
+
+use super::array::{attributes_member, parse_zattrs, to_bytes};
+use super::consolidated::Consolidated;
+use super::json::{Json, Object, object_from_map, object_to_map};
+use super::{ZarrFormat, node, v2, v3};
+use crate::{Error, ErrorKind, Result, ResultExt};
+
+/// Checked metadata of one group, with the documents it came from.
+#[derive(Clone, Debug)]
+pub struct GroupMetadata {
+    pub(super) format: ZarrFormat,
+    pub(super) attributes: Map<String, Value>,
+    pub(super) consolidated: Option<Consolidated>,
+    /// `zarr.json` or `.zgroup` as it will be written.
+    pub(super) document: Object,
+    /// `.zattrs` as it will be written; unused in v3.
+    pub(super) zattrs: Object,
+    /// `.zmetadata` as it will be written, if there is one; unused in v3.
+    pub(super) zmetadata: Option<Object>,
+}
+
+impl GroupMetadata {
+    /// A new group.
+    pub fn new(format: ZarrFormat, attributes: Map<String, Value>) -> Result<Self> {
+        let members = object_from_map(&attributes)?;
+        match format {
+            ZarrFormat::V2 => v2::parse_group(v2::group_document(), members),
+            ZarrFormat::V3 => v3::parse_group(v3::group_document(members)),
+        }
+    }
+
+    /// From the bytes of a v3 `zarr.json`.
+    pub fn from_json(zarr_json: &[u8]) -> Result<Self> {
+        v3::parse_group(Json::parse_object(zarr_json)?)
+    }
+
+    /// From the bytes of a v2 `.zgroup`, and of `.zattrs` and `.zmetadata` where they exist.
+    pub fn from_json_v2(zgroup: &[u8], zattrs: Option<&[u8]>, zmetadata: Option<&[u8]>) -> Result<Self> {
+        let mut group = v2::parse_group(Json::parse_object(zgroup)?, parse_zattrs(zattrs)?)?;
+        if let Some(bytes) = zmetadata {
+            let document = Json::parse_object(bytes).at(|| node::ZMETADATA)?;
+            group.consolidated = Some(Consolidated::from_v2(&document).at(|| node::ZMETADATA)?);
+            group.zmetadata = Some(document);
+        }
+        Ok(group)
+    }
+
+    /// The format of the documents.
+    pub fn zarr_format(&self) -> ZarrFormat {
+        self.format
+    }
+
+    /// The user's attributes. Numbers that are not finite are strings here, see
+    /// [`ArrayMetadata::attributes`](super::ArrayMetadata::attributes).
+    pub fn attributes(&self) -> &Map<String, Value> {
+        &self.attributes
+    }
+
+    /// The user's attributes as text, every number as it was written.
+    pub fn attributes_json(&self) -> String {
+        let members = match self.format {
+            ZarrFormat::V2 => Some(&self.zattrs),
+            ZarrFormat::V3 => attributes_member(&self.document),
+        };
+        members.map_or_else(|| "{}".to_owned(), |members| Json::Object(members.clone()).to_text(None))
+    }
+
+    /// The metadata of everything below this group, if it was consolidated.
+    pub fn consolidated(&self) -> Option<&Consolidated> {
+        self.consolidated.as_ref()
+    }
+
+    /// Replaces the attributes.
+    pub fn set_attributes(&mut self, attributes: Map<String, Value>) -> Result<()> {
+        self.replace_attributes(object_from_map(&attributes)?)
+    }
+
+    /// Replaces the attributes by the JSON object in `text`, whose numbers are kept as they are written, `NaN` too.
+    pub fn set_attributes_json(&mut self, text: &str) -> Result<()> {
+        self.replace_attributes(Json::parse_object(text.as_bytes())?)
+    }
+
+    fn replace_attributes(&mut self, attributes: Object) -> Result<()> {
+        self.attributes = object_to_map(&attributes);
+        match self.format {
+            ZarrFormat::V2 => {
+                self.zattrs = attributes;
+                // Consolidated metadata repeats the attributes of its own group.
+                if let Some(Json::Object(entries)) = self.zmetadata.as_mut().and_then(|it| it.get_mut("metadata")) {
+                    entries.insert(node::ZATTRS.into(), Json::Object(self.zattrs.clone()));
+                }
+            }
+            ZarrFormat::V3 => drop(self.document.insert("attributes".into(), Json::Object(attributes))),
+        }
+        Ok(())
+    }
+
+    /// Replaces or removes the consolidated metadata, which must be of the group's format.
+    pub fn set_consolidated(&mut self, consolidated: Option<Consolidated>) -> Result<()> {
+        if let Some(other) =
+            consolidated.as_ref().map(Consolidated::zarr_format).filter(|format| *format != self.format)
+        {
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                format!("consolidated metadata: got format {}, expected {}", other.number(), self.format.number()),
+            ));
+        }
+        match (self.format, &consolidated) {
+            (ZarrFormat::V3, None) => drop(self.document.shift_remove("consolidated_metadata")),
+            (ZarrFormat::V3, Some(new)) => drop(self.document.insert("consolidated_metadata".into(), new.to_v3())),
+            (ZarrFormat::V2, None) => self.zmetadata = None,
+            (ZarrFormat::V2, Some(new)) => self.zmetadata = Some(new.to_v2(&self.document, &self.zattrs)),
+        }
+        self.consolidated = consolidated;
+        Ok(())
+    }
+
+    /// The bytes of `zarr.json` or `.zgroup`.
+    pub fn to_json(&self) -> Vec<u8> {
+        to_bytes(&self.document)
+    }
+
+    /// Every document to store: its name below the group's path, and its bytes.
+    pub fn documents(&self) -> Vec<(&'static str, Vec<u8>)> {
+        match (self.format, &self.zmetadata) {
+            (ZarrFormat::V3, _) => vec![(node::ZARR_JSON, self.to_json())],
+            (ZarrFormat::V2, zmetadata) => {
+                let mut documents = vec![(node::ZGROUP, self.to_json()), (node::ZATTRS, to_bytes(&self.zattrs))];
+                // On one line, as zarr-python writes it: it can be large, and nobody reads it.
+                let zmetadata = zmetadata.as_ref().map(|members| Json::Object(members.clone()).to_text(None));
+                documents.extend(zmetadata.map(|text| (node::ZMETADATA, text.into_bytes())));
+                documents
+            }
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Zarr v2 and v3 metadata of arrays and groups: parsing, checking, editing and writing documents. Pure: no I/O and no
+//! device.
+//!
+//! ```
+//! use cuzarr::meta::{ArrayMetadata, DataType, FillValue};
+//! # fn main() -> cuzarr::Result<()> {
+//! let mut array = ArrayMetadata::from_json(
+//!     br#"{
+//!         "zarr_format": 3, "node_type": "array", "shape": [10, 20], "data_type": "float32",
+//!         "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [5, 8]}},
+//!         "chunk_key_encoding": {"name": "default"}, "fill_value": "NaN", "codecs": ["bytes"],
+//!         "note": {"must_understand": false}
+//!     }"#,
+//! )?;
+//! assert_eq!(array.data_type(), &DataType::Float32);
+//! assert_eq!(array.chunk_grid().chunk_counts(array.shape())?, [2, 3]);
+//! assert_eq!(array.chunk_key_encoding().key(&[1, 2]), "c/1/2");
+//! assert_eq!(array.fill_value(), &FillValue::Element(f32::NAN.to_le_bytes().to_vec()));
+//! array.set_shape(vec![12, 20])?;
+//! assert!(String::from_utf8_lossy(&array.to_json()).contains("note"));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! - A document is kept as its author wrote it (order of members, spelling of numbers, members unknown here), and
+//!   setters edit it in place; [`ArrayMetadata::documents`] gives what to store under which key.
+//! - Every error names the member, what was got and what was expected, as [`ErrorKind::MetadataInvalid`],
+//!   [`ErrorKind::UnsupportedFeature`] or [`ErrorKind::UnknownDataType`].
+//! - Codecs are only taken apart into names and configurations here; what they mean is the codec chain's business.
+//!
+//! Specifications: <https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html>,
+//! <https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html>. Where they are silent, zarr-python 3.4 is followed.
+
+mod array;
+pub mod chunk_key;
+pub mod consolidated;
+pub mod dtype;
+pub mod extension;
+pub mod fill;
+pub mod grid;
+mod group;
+mod json;
+pub mod node;
+mod small_float;
+mod v2;
+mod v3;
+
+pub use array::{ArrayMetadata, CodecsMetadata, NewArray, Order};
+pub use chunk_key::{ChunkKeyEncoding, Separator};
+pub use consolidated::Consolidated;
+pub use dtype::{DataType, Endian, Field, SwapUnit, TimeUnit};
+pub use extension::Extension;
+pub use fill::FillValue;
+pub use grid::RegularGrid;
+pub use group::GroupMetadata;
+pub use node::{Documents, NodeMetadata};
+
+use serde_json::{Map, Value};
+
+use crate::{Error, ErrorKind, Result};
+
+/// The version of the storage format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ZarrFormat {
+    /// `.zarray`, `.zgroup`, `.zattrs`.
+    V2,
+    /// `zarr.json`.
+    V3,
+}
+
+impl ZarrFormat {
+    /// 2 or 3.
+    pub const fn number(self) -> u8 {
+        match self {
+            ZarrFormat::V2 => 2,
+            ZarrFormat::V3 => 3,
+        }
+    }
+}
+
+/// A member that breaks its specification.
+pub(crate) fn invalid(member: &str, got: &Value, expected: &str) -> Error {
+    Error::new(
+        ErrorKind::MetadataInvalid,
+        format!("member '{member}': got {}, expected {expected}", json::abbreviate(got)),
+    )
+}
+
+/// A member that must be there.
+pub(crate) fn required<'a>(document: &'a Map<String, Value>, member: &str) -> Result<&'a Value> {
+    document.get(member).ok_or_else(|| {
+        Error::new(ErrorKind::MetadataInvalid, format!("member '{member}': got nothing, expected it to be there"))
+    })
+}
+
+/// `zarr_format` must be `expected`.
+pub(crate) fn check_format(document: &Map<String, Value>, expected: ZarrFormat) -> Result<()> {
+    let got = required(document, "zarr_format")?;
+    if got.as_u64() == Some(u64::from(expected.number())) {
+        return Ok(());
+    }
+    Err(invalid("zarr_format", got, &expected.number().to_string()))
+}
+
+/// A list of non-negative integers: a shape.
+pub(crate) fn parse_shape(value: &Value, member: &str) -> Result<Vec<u64>> {
+    let Value::Array(elements) = value else {
+        return Err(invalid(member, value, "an array of non-negative integers"));
+    };
+    elements
+        .iter()
+        .map(|element| element.as_u64().ok_or_else(|| invalid(member, value, "an array of non-negative integers")))
+        .collect()
+}
