@@ -16,7 +16,7 @@ struct Allocation {
     device: Device,
     address: usize,
     size_bytes: usize,
-    _owner: Owner,
+    owner: Owner,
 }
 
 /// Flat, untyped bytes on a device. Cloning and slicing share the memory; copying is always a word of its own.
@@ -41,7 +41,7 @@ impl Buffer {
     /// `address` names `size_bytes` bytes on `device` that stay valid, and are not freed or moved, until `owner` is
     /// dropped; nobody else writes them while a safe reference to them exists.
     pub unsafe fn from_raw(device: Device, address: usize, size_bytes: usize, owner: Owner) -> Self {
-        let allocation = Allocation { device, address, size_bytes, _owner: owner };
+        let allocation = Allocation { device, address, size_bytes, owner };
         Buffer { allocation: Arc::new(allocation), offset_bytes: 0, size_bytes }
     }
 
@@ -58,6 +58,11 @@ impl Buffer {
     /// The device address of the first byte. Reading through it is the caller's responsibility.
     pub fn address(&self) -> usize {
         self.allocation.address + self.offset_bytes
+    }
+
+    /// Who gives the memory back at the end.
+    pub(crate) fn owner(&self) -> &(dyn Any + Send + Sync) {
+        &*self.allocation.owner
     }
 
     /// Size of the whole block that this buffer is a view of.

@@ -1,15 +1,27 @@
 //! Device memory, streams and kernels for cuzarr. Knows nothing of Zarr, and is the only crate that calls a GPU's driver.
 
 mod buffer;
+mod cuda;
 mod device;
 mod dtype;
 mod error;
+mod kernel;
 mod layout;
+pub mod pool;
+mod probe;
+mod slab;
+mod stream;
 mod transfer;
 
 pub use buffer::{Buffer, Owner};
-pub use device::Device;
+pub use cuda::set_library_search_paths;
+pub use device::{Device, MemoryInfo};
 pub use dtype::{DType, DTypeKind};
 pub use error::{Error, ErrorKind, Result};
+pub use kernel::{Arguments, Kernel, KernelSource, set_cubin_directory};
 pub use layout::{Layout, Order};
+pub use pool::DeviceAllocator;
+pub use probe::{GpuReport, LibraryReport, Probe, probe};
+pub use slab::{DEFAULT_SLAB_BYTES, Slab, SlabPiece, SlabRing};
+pub use stream::{Event, Stream};
 pub use transfer::{Arithmetic, ElementStep, Packing, Tail, Transfer, TransferBox};

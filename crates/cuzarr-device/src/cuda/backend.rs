@@ -1,0 +1,71 @@
+//! The seam under everything that runs on a device: some forty calls that the CUDA driver answers, or `simt` in tests.
+
+use std::ffi::c_void;
+
+use crate::error::Result;
+
+/// A backend's handle of a stream; 0 is the legacy default stream.
+pub(crate) type RawStream = usize;
+/// A backend's handle of an event.
+pub(crate) type RawEvent = usize;
+/// A backend's handle of a kernel.
+pub(crate) type RawFunction = usize;
+
+/// Size and shape of a launch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Grid {
+    pub(crate) blocks: u32,
+    pub(crate) threads: u32,
+    pub(crate) shared_bytes: u32,
+}
+
+/// What a device can do, asked once.
+#[derive(Clone, Debug)]
+pub(crate) struct Properties {
+    pub(crate) name: String,
+    pub(crate) compute_capability: (u32, u32),
+    pub(crate) multiprocessors: u32,
+    pub(crate) total_bytes: u64,
+    pub(crate) memory_pools: bool,
+}
+
+/// One device as code above sees it. Every call may come from any thread.
+///
+/// # Safety
+/// The `unsafe` calls trust their addresses, sizes and handles: memory must be valid until the stream has passed the call.
+pub(crate) trait Backend: Send + Sync {
+    fn properties(&self) -> &Properties;
+    fn memory_info(&self) -> Result<(u64, u64)>;
+    fn allocate(&self, size_bytes: usize, stream: RawStream) -> Result<usize>;
+    unsafe fn free(&self, address: usize, stream: RawStream) -> Result<()>;
+    /// Gives unused pool memory back to the system.
+    fn trim(&self) -> Result<()>;
+    fn allocate_host(&self, size_bytes: usize) -> Result<usize>;
+    unsafe fn free_host(&self, address: usize, size_bytes: usize) -> Result<()>;
+    fn create_stream(&self) -> Result<RawStream>;
+    unsafe fn destroy_stream(&self, stream: RawStream) -> Result<()>;
+    unsafe fn synchronize_stream(&self, stream: RawStream) -> Result<()>;
+    unsafe fn stream_is_idle(&self, stream: RawStream) -> Result<bool>;
+    fn synchronize_device(&self) -> Result<()>;
+    fn create_event(&self, timing: bool) -> Result<RawEvent>;
+    unsafe fn destroy_event(&self, event: RawEvent) -> Result<()>;
+    unsafe fn record(&self, event: RawEvent, stream: RawStream) -> Result<()>;
+    unsafe fn wait(&self, stream: RawStream, event: RawEvent) -> Result<()>;
+    unsafe fn synchronize_event(&self, event: RawEvent) -> Result<()>;
+    unsafe fn event_is_done(&self, event: RawEvent) -> Result<bool>;
+    unsafe fn elapsed_ms(&self, start: RawEvent, end: RawEvent) -> Result<f32>;
+    unsafe fn h2d(&self, src: *const u8, dst: usize, size_bytes: usize, stream: RawStream) -> Result<()>;
+    unsafe fn d2h(&self, src: usize, dst: *mut u8, size_bytes: usize, stream: RawStream) -> Result<()>;
+    unsafe fn d2d(&self, src: usize, dst: usize, size_bytes: usize, stream: RawStream) -> Result<()>;
+    unsafe fn memset(&self, dst: usize, byte: u8, size_bytes: usize, stream: RawStream) -> Result<()>;
+    /// Loads machine code for this device; `simt` needs none, its library holds every kernel already.
+    fn load_module(&self, cubin: &[u8]) -> Result<usize>;
+    unsafe fn function(&self, module: usize, name: &str) -> Result<RawFunction>;
+    unsafe fn launch(
+        &self,
+        function: RawFunction,
+        grid: Grid,
+        stream: RawStream,
+        arguments: &mut [*mut c_void],
+    ) -> Result<()>;
+}

@@ -1,0 +1,516 @@
+//! The CUDA driver, bound at run time: the table of its functions, its error codes, and [`CudaBackend`], one GPU.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
+use std::sync::OnceLock;
+
+use super::backend::{Backend, Grid, Properties, RawEvent, RawFunction, RawStream};
+use super::library;
+use crate::error::{Error, ErrorKind, Result};
+
+type Code = c_int;
+
+/// Declares the table of functions and how it is filled, so that a name and its type are written once.
+macro_rules! driver_functions {
+    ($($field:ident = $symbol:literal ($($argument:ty),*);)*) => {
+        struct Functions { $($field: unsafe extern "C" fn($($argument),*) -> Code,)* }
+
+        impl Functions {
+            fn load(library: &libloading::Library) -> Result<Functions> {
+                // SAFETY: names and types are those of cuda.h; the `_v2` names have had these types since CUDA 4.
+                unsafe { Ok(Functions { $($field: library::symbol(library, $symbol)?,)* }) }
+            }
+        }
+    };
+}
+
+driver_functions! {
+    init = "cuInit"(c_uint);
+    driver_version = "cuDriverGetVersion"(*mut c_int);
+    error_name = "cuGetErrorName"(Code, *mut *const c_char);
+    error_string = "cuGetErrorString"(Code, *mut *const c_char);
+    device_count = "cuDeviceGetCount"(*mut c_int);
+    device_get = "cuDeviceGet"(*mut c_int, c_int);
+    device_name = "cuDeviceGetName"(*mut c_char, c_int, c_int);
+    device_attribute = "cuDeviceGetAttribute"(*mut c_int, c_int, c_int);
+    device_total_memory = "cuDeviceTotalMem_v2"(*mut usize, c_int);
+    primary_context_retain = "cuDevicePrimaryCtxRetain"(*mut *mut c_void, c_int);
+    context_get_current = "cuCtxGetCurrent"(*mut *mut c_void);
+    context_set_current = "cuCtxSetCurrent"(*mut c_void);
+    context_synchronize = "cuCtxSynchronize"();
+    memory_info = "cuMemGetInfo_v2"(*mut usize, *mut usize);
+    memory_allocate = "cuMemAlloc_v2"(*mut u64, usize);
+    memory_free = "cuMemFree_v2"(u64);
+    host_allocate = "cuMemHostAlloc"(*mut *mut c_void, usize, c_uint);
+    host_free = "cuMemFreeHost"(*mut c_void);
+    pool_create = "cuMemPoolCreate"(*mut *mut c_void, *const PoolProperties);
+    pool_set_attribute = "cuMemPoolSetAttribute"(*mut c_void, c_int, *mut c_void);
+    pool_trim = "cuMemPoolTrimTo"(*mut c_void, usize);
+    pool_allocate = "cuMemAllocFromPoolAsync"(*mut u64, usize, *mut c_void, *mut c_void);
+    pool_free = "cuMemFreeAsync"(u64, *mut c_void);
+    stream_create = "cuStreamCreate"(*mut *mut c_void, c_uint);
+    stream_destroy = "cuStreamDestroy_v2"(*mut c_void);
+    stream_synchronize = "cuStreamSynchronize"(*mut c_void);
+    stream_query = "cuStreamQuery"(*mut c_void);
+    stream_wait_event = "cuStreamWaitEvent"(*mut c_void, *mut c_void, c_uint);
+    event_create = "cuEventCreate"(*mut *mut c_void, c_uint);
+    event_destroy = "cuEventDestroy_v2"(*mut c_void);
+    event_record = "cuEventRecord"(*mut c_void, *mut c_void);
+    event_query = "cuEventQuery"(*mut c_void);
+    event_synchronize = "cuEventSynchronize"(*mut c_void);
+    event_elapsed = "cuEventElapsedTime"(*mut f32, *mut c_void, *mut c_void);
+    copy_h2d = "cuMemcpyHtoDAsync_v2"(u64, *const c_void, usize, *mut c_void);
+    copy_d2h = "cuMemcpyDtoHAsync_v2"(*mut c_void, u64, usize, *mut c_void);
+    copy_any = "cuMemcpyAsync"(u64, u64, usize, *mut c_void);
+    memset = "cuMemsetD8Async"(u64, u8, usize, *mut c_void);
+    module_load = "cuModuleLoadData"(*mut *mut c_void, *const c_void);
+    module_function = "cuModuleGetFunction"(*mut *mut c_void, *mut c_void, *const c_char);
+    launch = "cuLaunchKernel"(
+        *mut c_void, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint,
+        *mut c_void, *mut *mut c_void, *mut *mut c_void
+    );
+}
+
+const SUCCESS: Code = 0;
+const ERROR_OUT_OF_MEMORY: Code = 2;
+const ERROR_NOT_READY: Code = 600;
+
+const ATTRIBUTE_MULTIPROCESSORS: c_int = 16;
+const ATTRIBUTE_CAPABILITY_MAJOR: c_int = 75;
+const ATTRIBUTE_CAPABILITY_MINOR: c_int = 76;
+const ATTRIBUTE_MEMORY_POOLS: c_int = 115;
+
+/// `CUmemPoolProps`: pinned device memory of one GPU, not exportable.
+#[repr(C)]
+struct PoolProperties {
+    allocation_type: c_int,
+    handle_types: c_int,
+    location_type: c_int,
+    location_id: c_int,
+    win32_security: *mut c_void,
+    max_size: usize,
+    usage: u16,
+    reserved: [u8; 54],
+}
+
+const POOL_ATTRIBUTE_RELEASE_THRESHOLD: c_int = 4;
+
+/// The driver, initialised. It exists once a process, and only after something asked for a GPU.
+pub(crate) struct Driver {
+    functions: Functions,
+    path: std::path::PathBuf,
+    process: u32,
+}
+
+static DRIVER: OnceLock<std::result::Result<Driver, DriverProblem>> = OnceLock::new();
+
+/// Why the driver cannot be used, kept so that every later call gives the same answer.
+struct DriverProblem {
+    kind: ErrorKind,
+    message: String,
+    hint: String,
+}
+
+impl Driver {
+    /// The driver, loaded and initialised at the first call.
+    ///
+    /// # Errors
+    /// `DeviceUnavailable` when there is no driver, it is too old, sees no GPU, or this process was forked after CUDA
+    /// had been initialised (a child cannot use its parent's driver).
+    pub(crate) fn get() -> Result<&'static Driver> {
+        let driver = DRIVER.get_or_init(|| Driver::load().map_err(DriverProblem::from));
+        match driver {
+            Ok(driver) if driver.process == std::process::id() => Ok(driver),
+            Ok(_) => Err(Error::new(
+                ErrorKind::DeviceUnavailable,
+                "this process was forked after CUDA had been initialised, so it cannot use the GPU",
+            )
+            .with_hint("start worker processes with 'spawn' or 'forkserver', or use the GPU only in the children")),
+            Err(problem) => Err(problem.error()),
+        }
+    }
+
+    fn load() -> Result<Driver> {
+        let found = library::open("CUZARR_CUDA_LIBRARY", &["libcuda.so.1", "libcuda.so"]).map_err(|cause| {
+            Error::new(ErrorKind::DeviceUnavailable, format!("no CUDA driver: {}", cause.message()))
+                .with_hint(cause.hint().unwrap_or("install the NVIDIA driver, or use device 'cpu'").to_string())
+        })?;
+        let functions = Functions::load(&found.library)?;
+        // The functions live in this library, for as long as the process.
+        std::mem::forget(found.library);
+        let driver = Driver { functions, path: found.path, process: std::process::id() };
+        // SAFETY: cuInit may be called any number of times.
+        driver.check("cuInit", unsafe { (driver.functions.init)(0) }).map_err(|cause| {
+            Error::new(ErrorKind::DeviceUnavailable, format!("the CUDA driver cannot start: {}", cause.message()))
+                .with_hint("run nvidia-smi to see whether a GPU is visible here")
+        })?;
+        Ok(driver)
+    }
+
+    /// Where the driver's library was found.
+    pub(crate) fn path(&self) -> &std::path::Path {
+        &self.path
+    }
+
+    /// The newest CUDA this driver knows, as (major, minor).
+    pub(crate) fn version(&self) -> Result<(u32, u32)> {
+        let mut version = 0;
+        // SAFETY: writes one int.
+        self.check("cuDriverGetVersion", unsafe { (self.functions.driver_version)(&mut version) })?;
+        Ok((version as u32 / 1000, version as u32 % 1000 / 10))
+    }
+
+    /// How many GPUs this process sees.
+    pub(crate) fn device_count(&self) -> Result<u32> {
+        let mut count = 0;
+        // SAFETY: writes one int.
+        self.check("cuDeviceGetCount", unsafe { (self.functions.device_count)(&mut count) })?;
+        Ok(count.max(0) as u32)
+    }
+
+    /// What GPU `ordinal` is; makes no context.
+    pub(crate) fn properties(&self, ordinal: u32) -> Result<Properties> {
+        let device = self.device(ordinal)?;
+        let mut name = [0 as c_char; 256];
+        // SAFETY: the driver writes at most 256 bytes, ended by a zero.
+        self.check("cuDeviceGetName", unsafe { (self.functions.device_name)(name.as_mut_ptr(), 256, device) })?;
+        let mut total_bytes = 0usize;
+        // SAFETY: writes one size.
+        let code = unsafe { (self.functions.device_total_memory)(&mut total_bytes, device) };
+        self.check("cuDeviceTotalMem", code)?;
+        // SAFETY: the driver ended the name with a zero inside the 256 bytes.
+        let name = unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned();
+        Ok(Properties {
+            name,
+            compute_capability: (
+                self.attribute(device, ATTRIBUTE_CAPABILITY_MAJOR)? as u32,
+                self.attribute(device, ATTRIBUTE_CAPABILITY_MINOR)? as u32,
+            ),
+            multiprocessors: self.attribute(device, ATTRIBUTE_MULTIPROCESSORS)?.max(1) as u32,
+            total_bytes: total_bytes as u64,
+            memory_pools: self.attribute(device, ATTRIBUTE_MEMORY_POOLS).unwrap_or(0) == 1,
+        })
+    }
+
+    fn device(&self, ordinal: u32) -> Result<c_int> {
+        let count = self.device_count()?;
+        if ordinal >= count {
+            return Err(Error::new(
+                ErrorKind::DeviceUnavailable,
+                format!("no device cuda:{ordinal}, {count} GPUs are visible"),
+            )
+            .with_hint("check CUDA_VISIBLE_DEVICES"));
+        }
+        let mut device = 0;
+        // SAFETY: writes one handle.
+        self.check("cuDeviceGet", unsafe { (self.functions.device_get)(&mut device, ordinal as c_int) })?;
+        Ok(device)
+    }
+
+    fn attribute(&self, device: c_int, attribute: c_int) -> Result<c_int> {
+        let mut value = 0;
+        // SAFETY: writes one int.
+        self.check("cuDeviceGetAttribute", unsafe {
+            (self.functions.device_attribute)(&mut value, attribute, device)
+        })?;
+        Ok(value)
+    }
+
+    fn check(&self, call: &str, code: Code) -> Result<()> {
+        if code == SUCCESS {
+            return Ok(());
+        }
+        let kind = if code == ERROR_OUT_OF_MEMORY { ErrorKind::OutOfMemory } else { ErrorKind::DeviceFailed };
+        Err(Error::new(kind, format!("{call} failed with {}", self.describe(code))))
+    }
+
+    fn describe(&self, code: Code) -> String {
+        let text = |function: unsafe extern "C" fn(Code, *mut *const c_char) -> Code| {
+            let mut text: *const c_char = std::ptr::null();
+            // SAFETY: on success the driver stores a pointer to a constant, zero-ended text.
+            let found = unsafe { function(code, &mut text) } == SUCCESS && !text.is_null();
+            // SAFETY: as above.
+            found.then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
+        };
+        match (text(self.functions.error_name), text(self.functions.error_string)) {
+            (Some(name), Some(words)) => format!("{name} ({words})"),
+            _ => format!("CUDA error {code}"),
+        }
+    }
+}
+
+impl From<Error> for DriverProblem {
+    fn from(error: Error) -> Self {
+        let hint = error.hint().unwrap_or("update the NVIDIA driver").to_string();
+        let kind = match error.kind() {
+            ErrorKind::LibraryMissing => ErrorKind::DeviceUnavailable,
+            kind => kind,
+        };
+        DriverProblem { kind, message: error.message().to_string(), hint }
+    }
+}
+
+impl DriverProblem {
+    fn error(&self) -> Error {
+        Error::new(self.kind, self.message.clone()).with_hint(self.hint.clone())
+    }
+}
+
+/// One GPU: its primary context, retained once and never reset, and the pool its memory comes from.
+pub(crate) struct CudaBackend {
+    driver: &'static Driver,
+    context: usize,
+    /// 0 where the GPU has no memory pools (some virtual GPUs): plain allocation then.
+    pool: usize,
+    properties: Properties,
+}
+
+/// Makes a context current for this thread, and puts a foreign one back at the end.
+struct Current<'a> {
+    driver: &'a Driver,
+    previous: *mut c_void,
+}
+
+impl Drop for Current<'_> {
+    fn drop(&mut self) {
+        if !self.previous.is_null() {
+            // SAFETY: it was current before; failing leaves ours current, which is no worse than not restoring.
+            unsafe { (self.driver.functions.context_set_current)(self.previous) };
+        }
+    }
+}
+
+impl CudaBackend {
+    /// Retains the GPU's primary context and makes its pool.
+    pub(crate) fn new(ordinal: u32) -> Result<CudaBackend> {
+        let driver = Driver::get()?;
+        let device = driver.device(ordinal)?;
+        let properties = driver.properties(ordinal)?;
+        let mut context = std::ptr::null_mut();
+        // SAFETY: writes one handle; never released, so that it stays valid for the process.
+        let code = unsafe { (driver.functions.primary_context_retain)(&mut context, device) };
+        driver.check("cuDevicePrimaryCtxRetain", code)?;
+        let mut backend = CudaBackend { driver, context: context as usize, pool: 0, properties };
+        if backend.properties.memory_pools {
+            backend.pool = backend.create_pool(device)?;
+        }
+        Ok(backend)
+    }
+
+    /// A pool that keeps what it once got: giving memory back and asking again costs milliseconds a gigabyte.
+    fn create_pool(&self, device: c_int) -> Result<usize> {
+        let _current = self.enter()?;
+        const PINNED_DEVICE_MEMORY: c_int = 1;
+        let properties = PoolProperties {
+            allocation_type: PINNED_DEVICE_MEMORY,
+            handle_types: 0,
+            location_type: 1,
+            location_id: device,
+            win32_security: std::ptr::null_mut(),
+            max_size: 0,
+            usage: 0,
+            reserved: [0; 54],
+        };
+        let mut pool = std::ptr::null_mut();
+        // SAFETY: reads the properties, writes one handle.
+        self.check("cuMemPoolCreate", unsafe { (self.functions().pool_create)(&mut pool, &properties) })?;
+        let mut threshold = u64::MAX;
+        let value = (&raw mut threshold).cast();
+        // SAFETY: this attribute is a u64.
+        let code = unsafe { (self.functions().pool_set_attribute)(pool, POOL_ATTRIBUTE_RELEASE_THRESHOLD, value) };
+        self.check("cuMemPoolSetAttribute", code)?;
+        Ok(pool as usize)
+    }
+
+    fn functions(&self) -> &Functions {
+        &self.driver.functions
+    }
+
+    fn check(&self, call: &str, code: Code) -> Result<()> {
+        self.driver.check(call, code)
+    }
+
+    fn ready(&self, call: &str, code: Code) -> Result<bool> {
+        if code == ERROR_NOT_READY { Ok(false) } else { self.check(call, code).map(|()| true) }
+    }
+
+    fn enter(&self) -> Result<Current<'_>> {
+        Driver::get()?;
+        let ours = self.context as *mut c_void;
+        let mut previous = std::ptr::null_mut();
+        // SAFETY: writes one handle.
+        self.check("cuCtxGetCurrent", unsafe { (self.functions().context_get_current)(&mut previous) })?;
+        if previous == ours {
+            return Ok(Current { driver: self.driver, previous: std::ptr::null_mut() });
+        }
+        // SAFETY: the primary context, retained for the process.
+        self.check("cuCtxSetCurrent", unsafe { (self.functions().context_set_current)(ours) })?;
+        Ok(Current { driver: self.driver, previous })
+    }
+}
+
+/// Enters the context, calls one driver function, checks its code.
+macro_rules! call {
+    ($self:ident, $symbol:literal, $field:ident($($argument:expr),*)) => {{
+        let _current = $self.enter()?;
+        // SAFETY: the arguments are valid for this function: handles came from the driver, addresses from the caller,
+        // who promised them (`Backend`), and results go to locals.
+        let code = unsafe { ($self.functions().$field)($($argument),*) };
+        $self.check($symbol, code)
+    }};
+}
+
+impl Backend for CudaBackend {
+    fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    fn memory_info(&self) -> Result<(u64, u64)> {
+        let (mut free, mut total) = (0usize, 0usize);
+        call!(self, "cuMemGetInfo", memory_info(&mut free, &mut total))?;
+        Ok((free as u64, total as u64))
+    }
+
+    fn allocate(&self, size_bytes: usize, stream: RawStream) -> Result<usize> {
+        let mut address = 0u64;
+        if self.pool == 0 {
+            call!(self, "cuMemAlloc", memory_allocate(&mut address, size_bytes))?;
+        } else {
+            let (pool, stream) = (self.pool as *mut c_void, stream as *mut c_void);
+            call!(self, "cuMemAllocFromPoolAsync", pool_allocate(&mut address, size_bytes, pool, stream))?;
+        }
+        Ok(address as usize)
+    }
+
+    unsafe fn free(&self, address: usize, stream: RawStream) -> Result<()> {
+        if self.pool == 0 {
+            // cuMemFree waits for the device, so it is ordered after every stream.
+            return call!(self, "cuMemFree", memory_free(address as u64));
+        }
+        call!(self, "cuMemFreeAsync", pool_free(address as u64, stream as *mut c_void))
+    }
+
+    fn trim(&self) -> Result<()> {
+        if self.pool == 0 {
+            return Ok(());
+        }
+        self.synchronize_device()?;
+        call!(self, "cuMemPoolTrimTo", pool_trim(self.pool as *mut c_void, 0))
+    }
+
+    fn allocate_host(&self, size_bytes: usize) -> Result<usize> {
+        const PORTABLE: c_uint = 1;
+        let mut address = std::ptr::null_mut();
+        call!(self, "cuMemHostAlloc", host_allocate(&mut address, size_bytes, PORTABLE))?;
+        Ok(address as usize)
+    }
+
+    unsafe fn free_host(&self, address: usize, _size_bytes: usize) -> Result<()> {
+        call!(self, "cuMemFreeHost", host_free(address as *mut c_void))
+    }
+
+    fn create_stream(&self) -> Result<RawStream> {
+        const NON_BLOCKING: c_uint = 1;
+        let mut stream = std::ptr::null_mut();
+        call!(self, "cuStreamCreate", stream_create(&mut stream, NON_BLOCKING))?;
+        Ok(stream as usize)
+    }
+
+    unsafe fn destroy_stream(&self, stream: RawStream) -> Result<()> {
+        call!(self, "cuStreamDestroy", stream_destroy(stream as *mut c_void))
+    }
+
+    unsafe fn synchronize_stream(&self, stream: RawStream) -> Result<()> {
+        call!(self, "cuStreamSynchronize", stream_synchronize(stream as *mut c_void))
+    }
+
+    unsafe fn stream_is_idle(&self, stream: RawStream) -> Result<bool> {
+        let _current = self.enter()?;
+        // SAFETY: the caller promises a live stream.
+        let code = unsafe { (self.functions().stream_query)(stream as *mut c_void) };
+        self.ready("cuStreamQuery", code)
+    }
+
+    fn synchronize_device(&self) -> Result<()> {
+        call!(self, "cuCtxSynchronize", context_synchronize())
+    }
+
+    fn create_event(&self, timing: bool) -> Result<RawEvent> {
+        const DISABLE_TIMING: c_uint = 2;
+        let mut event = std::ptr::null_mut();
+        call!(self, "cuEventCreate", event_create(&mut event, if timing { 0 } else { DISABLE_TIMING }))?;
+        Ok(event as usize)
+    }
+
+    unsafe fn destroy_event(&self, event: RawEvent) -> Result<()> {
+        call!(self, "cuEventDestroy", event_destroy(event as *mut c_void))
+    }
+
+    unsafe fn record(&self, event: RawEvent, stream: RawStream) -> Result<()> {
+        call!(self, "cuEventRecord", event_record(event as *mut c_void, stream as *mut c_void))
+    }
+
+    unsafe fn wait(&self, stream: RawStream, event: RawEvent) -> Result<()> {
+        call!(self, "cuStreamWaitEvent", stream_wait_event(stream as *mut c_void, event as *mut c_void, 0))
+    }
+
+    unsafe fn synchronize_event(&self, event: RawEvent) -> Result<()> {
+        call!(self, "cuEventSynchronize", event_synchronize(event as *mut c_void))
+    }
+
+    unsafe fn event_is_done(&self, event: RawEvent) -> Result<bool> {
+        let _current = self.enter()?;
+        // SAFETY: the caller promises a live event.
+        let code = unsafe { (self.functions().event_query)(event as *mut c_void) };
+        self.ready("cuEventQuery", code)
+    }
+
+    unsafe fn elapsed_ms(&self, start: RawEvent, end: RawEvent) -> Result<f32> {
+        let mut elapsed = 0.0;
+        call!(self, "cuEventElapsedTime", event_elapsed(&mut elapsed, start as *mut c_void, end as *mut c_void))?;
+        Ok(elapsed)
+    }
+
+    unsafe fn h2d(&self, src: *const u8, dst: usize, size_bytes: usize, stream: RawStream) -> Result<()> {
+        call!(self, "cuMemcpyHtoDAsync", copy_h2d(dst as u64, src.cast(), size_bytes, stream as *mut c_void))
+    }
+
+    unsafe fn d2h(&self, src: usize, dst: *mut u8, size_bytes: usize, stream: RawStream) -> Result<()> {
+        call!(self, "cuMemcpyDtoHAsync", copy_d2h(dst.cast(), src as u64, size_bytes, stream as *mut c_void))
+    }
+
+    unsafe fn d2d(&self, src: usize, dst: usize, size_bytes: usize, stream: RawStream) -> Result<()> {
+        // With unified addressing the driver sees from the addresses which GPUs these are.
+        call!(self, "cuMemcpyAsync", copy_any(dst as u64, src as u64, size_bytes, stream as *mut c_void))
+    }
+
+    unsafe fn memset(&self, dst: usize, byte: u8, size_bytes: usize, stream: RawStream) -> Result<()> {
+        call!(self, "cuMemsetD8Async", memset(dst as u64, byte, size_bytes, stream as *mut c_void))
+    }
+
+    fn load_module(&self, cubin: &[u8]) -> Result<usize> {
+        // The driver reads the size from the ELF header, so a truncated image must not reach it: `kernel` verifies hashes.
+        let mut module = std::ptr::null_mut();
+        call!(self, "cuModuleLoadData", module_load(&mut module, cubin.as_ptr().cast()))?;
+        Ok(module as usize)
+    }
+
+    unsafe fn function(&self, module: usize, name: &str) -> Result<RawFunction> {
+        let name = CString::new(name).map_err(|_| Error::invalid("a kernel's name contains a zero byte"))?;
+        let mut function = std::ptr::null_mut();
+        call!(self, "cuModuleGetFunction", module_function(&mut function, module as *mut c_void, name.as_ptr()))?;
+        Ok(function as usize)
+    }
+
+    unsafe fn launch(
+        &self,
+        function: RawFunction,
+        grid: Grid,
+        stream: RawStream,
+        arguments: &mut [*mut c_void],
+    ) -> Result<()> {
+        let (function, stream) = (function as *mut c_void, stream as *mut c_void);
+        let (arguments, none) = (arguments.as_mut_ptr(), std::ptr::null_mut());
+        let (blocks, threads, shared) = (grid.blocks, grid.threads, grid.shared_bytes);
+        call!(self, "cuLaunchKernel", launch(function, blocks, 1, 1, threads, 1, 1, shared, stream, arguments, none))
+    }
+}

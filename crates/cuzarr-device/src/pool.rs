@@ -1,0 +1,267 @@
+//! Where device memory comes from.
+//!
+//! Ours is a stream-ordered pool per GPU that keeps what it once got. The rule of its memory: it is allocated in the
+//! order of one stream; any stream that uses it through this crate is put behind the allocation, and noted; when the last
+//! buffer over it is dropped, it is freed in the order of the stream that used it last, after all the others. So dropping
+//! never blocks and never pulls memory from under running work. Memory whose address was given to code outside
+//! ([`mark_shared`]) is freed only after the whole device is idle.
+//!
+//! Other libraries' pools come in through [`DeviceAllocator`].
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::buffer::Buffer;
+use crate::cuda::context::{Context, lock};
+use crate::device::Device;
+use crate::error::{Error, ErrorKind, Result};
+use crate::stream::{Event, Stream};
+
+/// Gives device memory: our pool, CuPy's, PyTorch's.
+pub trait DeviceAllocator: Send + Sync {
+    /// Uninitialised memory on the stream's device, for use in the order of `stream`.
+    ///
+    /// # Errors
+    /// `OutOfMemory` when the device has none left, after giving back what was cached.
+    fn allocate(&self, size_bytes: usize, stream: &Stream) -> Result<Buffer>;
+}
+
+/// Our own stream-ordered pool.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pool;
+
+impl DeviceAllocator for Pool {
+    fn allocate(&self, size_bytes: usize, stream: &Stream) -> Result<Buffer> {
+        allocate(size_bytes, stream)
+    }
+}
+
+/// Memory on the device of `stream`, in its order, from our pool. On `cpu`, zeroed heap memory.
+///
+/// # Errors
+/// `OutOfMemory`, after the pool was trimmed and asked once more.
+pub fn allocate(size_bytes: usize, stream: &Stream) -> Result<Buffer> {
+    match stream.context() {
+        None => allocate_host(size_bytes),
+        Some(context) => {
+            let memory = PooledMemory::new(context, size_bytes, Some(stream.clone()))?;
+            Ok(wrap(memory))
+        }
+    }
+}
+
+/// Memory on `device` that every stream may use at once.
+///
+/// # Errors
+/// `DeviceUnavailable` when the device cannot be used; `OutOfMemory`, after the pool was trimmed and asked once more.
+pub fn allocate_on(device: Device, size_bytes: usize) -> Result<Buffer> {
+    if device == Device::Cpu {
+        return allocate_host(size_bytes);
+    }
+    Ok(wrap(PooledMemory::new(Context::get(device)?, size_bytes, None)?))
+}
+
+fn allocate_host(size_bytes: usize) -> Result<Buffer> {
+    let out_of_memory = || Error::new(ErrorKind::OutOfMemory, format!("the host has no {size_bytes} bytes"));
+    if size_bytes == 0 {
+        return Ok(Buffer::from_vec(Vec::new()));
+    }
+    let layout = std::alloc::Layout::array::<u8>(size_bytes).map_err(|_| out_of_memory())?;
+    // SAFETY: the layout is not empty. Zeroed pages cost nothing until they are touched, and unlike `vec![0; n]` this may fail.
+    let address = unsafe { std::alloc::alloc_zeroed(layout) };
+    if address.is_null() {
+        return Err(out_of_memory());
+    }
+    // SAFETY: allocated by the global allocator with this layout, and initialised.
+    Ok(Buffer::from_vec(unsafe { Vec::from_raw_parts(address, size_bytes, size_bytes) }))
+}
+
+fn wrap(memory: PooledMemory) -> Buffer {
+    let (device, address, size_bytes) = (memory.context.device, memory.address, memory.size_bytes);
+    // SAFETY: the pool gave this memory, and the owner gives it back.
+    unsafe { Buffer::from_raw(device, address, size_bytes, Box::new(memory)) }
+}
+
+/// Says that code outside knows this memory's address (DLPack, CUDA array interface) and may use it on streams we do not
+/// know: its return waits for the whole device.
+pub fn mark_shared(buffer: &Buffer) {
+    if let Some(pooled) = buffer.owner().downcast_ref::<PooledMemory>() {
+        pooled.shared.store(true, Ordering::Release);
+    }
+}
+
+/// What our pool has given on one device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolStats {
+    /// Bytes in use now.
+    pub used_bytes: u64,
+    /// Most bytes that were in use at once.
+    pub peak_bytes: u64,
+    /// Allocations since the process began.
+    pub allocations: u64,
+    /// Times the pool had to be trimmed because the device was full.
+    pub trims: u64,
+    /// Bytes of pinned host memory held for slabs.
+    pub pinned_bytes: u64,
+}
+
+/// What our pool has given on `device`. Zeroes for `cpu` and for a device that was not used.
+pub fn stats(device: Device) -> PoolStats {
+    let Ok(context) = used_context(device) else { return PoolStats::default() };
+    let counters = &context.counters;
+    PoolStats {
+        used_bytes: counters.used.load(Ordering::Relaxed),
+        peak_bytes: counters.peak.load(Ordering::Relaxed),
+        allocations: counters.allocations.load(Ordering::Relaxed),
+        trims: counters.trims.load(Ordering::Relaxed),
+        pinned_bytes: context.pinned.held_bytes(),
+    }
+}
+
+/// Gives memory that the pool keeps unused, pinned slabs too, back to the system. Waits for the device.
+///
+/// # Errors
+/// `DeviceFailed`
+pub fn trim(device: Device) -> Result<()> {
+    match used_context(device) {
+        Ok(context) => {
+            context.pinned.clear(context)?;
+            context.backend.trim()
+        }
+        Err(_) => Ok(()),
+    }
+}
+
+/// A context only if there is one already: asking for numbers must not start CUDA.
+fn used_context(device: Device) -> Result<&'static Context> {
+    Context::existing(device).ok_or_else(|| Error::new(ErrorKind::DeviceUnavailable, format!("{device} was not used")))
+}
+
+#[derive(Default)]
+pub(crate) struct Counters {
+    used: AtomicU64,
+    peak: AtomicU64,
+    allocations: AtomicU64,
+    trims: AtomicU64,
+}
+
+impl Counters {
+    fn add(&self, size_bytes: usize) {
+        let used = self.used.fetch_add(size_bytes as u64, Ordering::Relaxed) + size_bytes as u64;
+        self.peak.fetch_max(used, Ordering::Relaxed);
+        self.allocations.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The owner of one allocation of our pool.
+pub(crate) struct PooledMemory {
+    context: &'static Context,
+    address: usize,
+    size_bytes: usize,
+    /// The stream it was allocated on; none when it was given to all of them.
+    home: Option<Stream>,
+    /// Passed once the memory may be used on other streams; none when it may at once.
+    ready: Option<Event>,
+    /// Other streams that used it, the last one last.
+    users: Mutex<Vec<Stream>>,
+    shared: AtomicBool,
+}
+
+impl PooledMemory {
+    fn new(context: &'static Context, size_bytes: usize, home: Option<Stream>) -> Result<PooledMemory> {
+        let raw = home.as_ref().map_or(context.home_stream, Stream::raw_handle);
+        let address = match size_bytes {
+            0 => 0,
+            _ => allocate_or_trim(context, size_bytes, raw)?,
+        };
+        let mut memory = PooledMemory {
+            context,
+            address,
+            size_bytes,
+            home,
+            ready: None,
+            users: Mutex::default(),
+            shared: AtomicBool::new(false),
+        };
+        context.counters.add(size_bytes);
+        match &memory.home {
+            _ if size_bytes == 0 => {}
+            Some(home) => memory.ready = Some(home.record()?),
+            // SAFETY: the home stream lives as long as the process.
+            None => unsafe { context.backend.synchronize_stream(raw) }?,
+        }
+        Ok(memory)
+    }
+
+    /// Orders `stream` behind the allocation and remembers it.
+    pub(crate) fn note_use(&self, stream: &Stream) -> Result<()> {
+        if self.home.as_ref().is_some_and(|home| home.is_same_queue(stream)) {
+            return Ok(());
+        }
+        let mut users = lock(&self.users);
+        if let Some(at) = users.iter().position(|user| user.is_same_queue(stream)) {
+            let last = users.len() - 1;
+            users.swap(at, last);
+            return Ok(());
+        }
+        if let Some(ready) = &self.ready {
+            stream.wait(ready)?;
+        }
+        users.push(stream.clone());
+        Ok(())
+    }
+
+    fn give_back(&mut self) -> Result<()> {
+        let context = self.context;
+        if self.shared.load(Ordering::Acquire) {
+            context.backend.synchronize_device()?;
+        }
+        let users = std::mem::take(&mut *lock(&self.users));
+        let freeing = users.iter().rfind(|user| user.device() == context.device).or(self.home.as_ref());
+        let raw = freeing.map_or(context.home_stream, Stream::raw_handle);
+        for user in users.iter().chain(&self.home) {
+            if freeing.is_none_or(|freeing| !freeing.is_same_queue(user)) {
+                user.record()?.hold_back(context, raw)?;
+            }
+        }
+        // SAFETY: the pool gave it, nobody views it any more, and the stream is behind every stream that used it.
+        unsafe { context.backend.free(self.address, raw) }
+    }
+}
+
+impl Drop for PooledMemory {
+    fn drop(&mut self) {
+        if self.size_bytes > 0 {
+            // A failure means that the device is lost, or that this is a forked child; then leaking is right, and the next
+            // call on the device reports it.
+            let _ = self.give_back();
+        }
+        self.context.counters.used.fetch_sub(self.size_bytes as u64, Ordering::Relaxed);
+    }
+}
+
+fn allocate_or_trim(context: &'static Context, size_bytes: usize, stream: usize) -> Result<usize> {
+    match context.backend.allocate(size_bytes, stream) {
+        Err(error) if error.kind() == ErrorKind::OutOfMemory => {
+            context.counters.trims.fetch_add(1, Ordering::Relaxed);
+            context.backend.trim()?;
+            context.backend.allocate(size_bytes, stream).map_err(|error| out_of_memory(context, size_bytes, error))
+        }
+        answer => answer,
+    }
+}
+
+fn out_of_memory(context: &'static Context, size_bytes: usize, cause: Error) -> Error {
+    if cause.kind() != ErrorKind::OutOfMemory {
+        return cause;
+    }
+    let room = match context.backend.memory_info() {
+        Ok((free, total)) => format!("{free} of {total} bytes are free"),
+        Err(_) => "how much is free is unknown".to_string(),
+    };
+    let used = context.counters.used.load(Ordering::Relaxed);
+    let message = format!("{} has no {size_bytes} bytes left: {room}, cuzarr holds {used}", context.device);
+    Error::new(ErrorKind::OutOfMemory, message)
+        .with_hint("read a smaller selection, lower the memory budget, or free other libraries' caches")
+        .with_source(cause)
+}

@@ -1,0 +1,141 @@
+//! What this machine offers, and why the rest is missing: for `cuzarr doctor` and for error reports.
+
+use std::path::PathBuf;
+
+use crate::cuda::cubin;
+use crate::cuda::driver::Driver;
+use crate::cuda::library;
+use crate::cuda::nvrtc::Nvrtc;
+use crate::error::Result;
+
+/// A library that is found at run time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LibraryReport {
+    /// What it is called.
+    pub name: &'static str,
+    /// What it is for.
+    pub purpose: &'static str,
+    /// Where it was found.
+    pub path: Option<PathBuf>,
+    /// Its version, where it says.
+    pub version: Option<(u32, u32)>,
+    /// Why it cannot be used.
+    pub problem: Option<String>,
+}
+
+/// One GPU that the driver shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GpuReport {
+    /// N of `cuda:N`.
+    pub ordinal: u32,
+    /// What the driver calls it.
+    pub name: String,
+    /// Compute capability.
+    pub compute_capability: (u32, u32),
+    /// Multiprocessors.
+    pub multiprocessors: u32,
+    /// Its memory.
+    pub total_bytes: u64,
+    /// Whether the driver's stream-ordered pools work on it.
+    pub memory_pools: bool,
+}
+
+/// What this machine offers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Probe {
+    /// The driver.
+    pub driver: LibraryReport,
+    /// The GPUs it shows.
+    pub gpus: Vec<GpuReport>,
+    /// Why no GPU can be used; `None` when one can.
+    pub unusable: Option<String>,
+    /// Libraries that add something, and what.
+    pub libraries: Vec<LibraryReport>,
+    /// Where the package's own machine code is looked for.
+    pub cubin_directory: Option<PathBuf>,
+    /// How many cubins lie there.
+    pub shipped_cubins: usize,
+    /// Where compiled kernels are kept.
+    pub cache_directory: Option<PathBuf>,
+}
+
+/// Looks at this machine. Loads and starts the driver, but makes no context; never fails and never panics.
+pub fn probe() -> Probe {
+    let driver = Driver::get();
+    let gpus = driver.as_ref().map_or_else(|_| Vec::new(), |driver| gpus(driver));
+    let unusable = match &driver {
+        Err(error) => Some(error.to_string()),
+        Ok(_) if gpus.is_empty() => Some("the driver shows no GPU\nhint: check CUDA_VISIBLE_DEVICES".to_string()),
+        Ok(_) => None,
+    };
+    let cubin_directory = cubin::shipped_directory();
+    let shipped_cubins = cubin_directory.as_ref().map_or(0, |directory| {
+        let files = std::fs::read_dir(directory).into_iter().flatten().flatten();
+        files.filter(|file| file.path().extension().is_some_and(|extension| extension == "cubin")).count()
+    });
+    let driver = report(
+        "CUDA driver",
+        "running anything on a GPU",
+        driver.map(|driver| (driver.path().into(), driver.version().ok())),
+    );
+    Probe {
+        driver,
+        gpus,
+        unusable,
+        libraries: libraries(),
+        cubin_directory,
+        shipped_cubins,
+        cache_directory: cubin::cache_directory(),
+    }
+}
+
+fn gpus(driver: &Driver) -> Vec<GpuReport> {
+    let gpu = |ordinal| {
+        let properties = driver.properties(ordinal).ok()?;
+        Some(GpuReport {
+            ordinal,
+            name: properties.name,
+            compute_capability: properties.compute_capability,
+            multiprocessors: properties.multiprocessors,
+            total_bytes: properties.total_bytes,
+            memory_pools: properties.memory_pools,
+        })
+    };
+    (0..driver.device_count().unwrap_or(0)).filter_map(gpu).collect()
+}
+
+fn libraries() -> Vec<LibraryReport> {
+    let nvrtc = Nvrtc::get().map(|nvrtc| (nvrtc.path().into(), nvrtc.version().ok()));
+    let optional = |name, purpose, variable, files: &[&str]| {
+        report(name, purpose, library::open(variable, files).map(|found| (found.path, None)))
+    };
+    vec![
+        report("NVRTC", "compiling kernels that have no shipped machine code", nvrtc),
+        optional(
+            "cuFile",
+            "reading storage straight into GPU memory",
+            "CUZARR_CUFILE_LIBRARY",
+            &["libcufile.so.0", "libcufile.so"],
+        ),
+        optional(
+            "nvCOMP",
+            "comparing with NVIDIA's decoders",
+            "CUZARR_NVCOMP_LIBRARY",
+            &["libnvcomp.so.5", "libnvcomp.so.4", "libnvcomp.so"],
+        ),
+        optional(
+            "NVTX",
+            "naming ranges in profiles",
+            "CUZARR_NVTX_LIBRARY",
+            &["libnvToolsExt.so.1", "libnvtx3interop.so"],
+        ),
+    ]
+}
+
+fn report(name: &'static str, purpose: &'static str, found: Result<(PathBuf, Option<(u32, u32)>)>) -> LibraryReport {
+    let (path, version, problem) = match found {
+        Ok((path, version)) => (Some(path), version, None),
+        Err(error) => (None, None, Some(error.message().to_string())),
+    };
+    LibraryReport { name, purpose, path, version, problem }
+}

@@ -1,0 +1,510 @@
+//! The pinned ring: host memory that storage fills and the bus empties.
+//!
+//! Slabs are plain pinned memory, never write-combined, since the host reads headers in them. Pinning is slow (about 1 s a
+//! GiB), so slabs are made when first needed and kept for the process, per device; a [`SlabRing`] bounds how much one user
+//! has in flight. On `cpu` slabs are heap memory.
+//!
+//! ```
+//! use cuzarr_device::{Buffer, Device, SlabRing, Stream, pool};
+//! let stream = Stream::new(Device::Cpu)?;
+//! let ring = SlabRing::new(Device::Cpu, 1 << 20, 4 << 20)?;
+//! let arena = pool::allocate(1 << 20, &stream)?;
+//! let mut slab = ring.acquire(0)?;
+//! let mut piece = slab.carve(1000).expect("a fresh slab has room");
+//! std::thread::scope(|threads| threads.spawn(move || piece.fill(7)).join()).unwrap();
+//! slab.upload(0..1000, &arena.slice(..1000)?, &stream)?;
+//! drop(slab); // reused once the copy is done
+//! stream.synchronize()?;
+//! assert_eq!(arena.host_bytes()?[999], 7);
+//! # Ok::<(), cuzarr_device::Error>(())
+//! ```
+
+use std::collections::VecDeque;
+use std::ops::{Deref, DerefMut, Range};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+
+use crate::buffer::Buffer;
+use crate::cuda::context::{Context, lock};
+use crate::device::Device;
+use crate::error::{Error, ErrorKind, Result};
+use crate::stream::{Event, Stream};
+
+/// Size of a slab unless something else is asked: large enough that copies run at the bus's speed.
+pub const DEFAULT_SLAB_BYTES: usize = 16 << 20;
+
+/// Pieces begin at multiples of this, so that what lands behind them on the device is aligned for wide loads.
+const PIECE_ALIGNMENT_BYTES: usize = 256;
+
+/// A block of host memory: pinned, or heap for `cpu`.
+struct Block {
+    address: usize,
+    size_bytes: usize,
+    heap: Option<Vec<u8>>,
+}
+
+/// Blocks that nobody uses now, kept for the next one.
+#[derive(Default)]
+pub(crate) struct PinnedCache(Mutex<Cached>);
+
+#[derive(Default)]
+struct Cached {
+    free: Vec<Block>,
+    held_bytes: usize,
+}
+
+static HOST_CACHE: PinnedCache = PinnedCache(Mutex::new(Cached { free: Vec::new(), held_bytes: 0 }));
+
+impl PinnedCache {
+    /// A kept block of at least `size_bytes` and at most twice that, else a new one.
+    fn take(&self, context: Option<&'static Context>, size_bytes: usize) -> Result<Block> {
+        {
+            let mut cached = lock(&self.0);
+            let fits = |block: &Block| block.size_bytes >= size_bytes && block.size_bytes / 2 <= size_bytes;
+            let best = cached.free.iter().enumerate().filter(|(_, block)| fits(block));
+            if let Some(at) = best.min_by_key(|(_, block)| block.size_bytes).map(|(at, _)| at) {
+                return Ok(cached.free.swap_remove(at));
+            }
+        }
+        let block = match context {
+            None => {
+                let mut heap = Vec::new();
+                if heap.try_reserve_exact(size_bytes).is_err() {
+                    return Err(Error::new(
+                        ErrorKind::OutOfMemory,
+                        format!("the host has no {size_bytes} bytes for a slab"),
+                    ));
+                }
+                heap.resize(size_bytes, 0);
+                Block { address: heap.as_mut_ptr() as usize, size_bytes, heap: Some(heap) }
+            }
+            Some(context) => {
+                let address = context.backend.allocate_host(size_bytes).or_else(|_| {
+                    // Other sizes may hold all the memory that may be pinned: give those back and ask once more.
+                    self.clear(context)?;
+                    context.backend.allocate_host(size_bytes)
+                })?;
+                Block { address, size_bytes, heap: None }
+            }
+        };
+        lock(&self.0).held_bytes += size_bytes;
+        Ok(block)
+    }
+
+    /// Keeps a block for later, unless that would hold more than `keep_bytes` unused.
+    fn put(&self, context: Option<&'static Context>, block: Block, keep_bytes: usize) {
+        let mut cached = lock(&self.0);
+        let unused: usize = cached.free.iter().map(|block| block.size_bytes).sum();
+        if unused + block.size_bytes <= keep_bytes {
+            cached.free.push(block);
+            return;
+        }
+        cached.held_bytes -= block.size_bytes;
+        drop(cached);
+        if let (Some(context), None) = (context, &block.heap) {
+            // SAFETY: it came from `allocate_host` with this size, and its last copy is done. A failure means that the
+            // device is lost, which the next call on it reports.
+            let _ = unsafe { context.backend.free_host(block.address, block.size_bytes) };
+        }
+    }
+
+    pub(crate) fn held_bytes(&self) -> u64 {
+        lock(&self.0).held_bytes as u64
+    }
+
+    /// Gives every unused block back to the system.
+    pub(crate) fn clear(&self, context: &'static Context) -> Result<()> {
+        let free = {
+            let mut cached = lock(&self.0);
+            let free = std::mem::take(&mut cached.free);
+            cached.held_bytes -= free.iter().map(|block| block.size_bytes).sum::<usize>();
+            free
+        };
+        for block in free {
+            // SAFETY: as in `put`.
+            unsafe { context.backend.free_host(block.address, block.size_bytes) }?;
+        }
+        Ok(())
+    }
+}
+
+/// Hands out slabs of one device, never more than its limit at once. Clones share the limit.
+#[derive(Clone)]
+pub struct SlabRing(Arc<Ring>);
+
+struct Ring {
+    device: Device,
+    context: Option<&'static Context>,
+    slab_bytes: usize,
+    limit_bytes: usize,
+    state: Mutex<RingState>,
+    returned: Condvar,
+}
+
+#[derive(Default)]
+struct RingState {
+    leased_bytes: usize,
+    /// Given back, but copies of them are still under way; oldest first.
+    busy: VecDeque<(Vec<Event>, Block)>,
+}
+
+impl SlabRing {
+    /// A ring of slabs of `slab_bytes` with at most `limit_bytes` out at once. Takes no memory yet.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for sizes of 0, `DeviceUnavailable` when the device cannot be used.
+    pub fn new(device: Device, slab_bytes: usize, limit_bytes: usize) -> Result<SlabRing> {
+        if slab_bytes == 0 || limit_bytes == 0 {
+            return Err(Error::invalid(format!("slabs of {slab_bytes} bytes within {limit_bytes} bytes hold nothing")));
+        }
+        let context = if device == Device::Cpu { None } else { Some(Context::get(device)?) };
+        Ok(SlabRing(Arc::new(Ring {
+            device,
+            context,
+            slab_bytes: slab_bytes.min(limit_bytes),
+            limit_bytes,
+            state: Mutex::default(),
+            returned: Condvar::new(),
+        })))
+    }
+
+    /// For which device the slabs are pinned.
+    pub fn device(&self) -> Device {
+        self.0.device
+    }
+
+    /// Size of an ordinary slab.
+    pub fn slab_bytes(&self) -> usize {
+        self.0.slab_bytes
+    }
+
+    /// Most bytes out at once.
+    pub fn limit_bytes(&self) -> usize {
+        self.0.limit_bytes
+    }
+
+    /// Bytes out now, copies under way included.
+    pub fn leased_bytes(&self) -> usize {
+        lock(&self.0.state).leased_bytes
+    }
+
+    /// A slab of at least `min_bytes` (0: an ordinary one). Blocks until enough slabs came back and their last copies are
+    /// done; a thread that holds all of them itself waits for ever.
+    ///
+    /// # Errors
+    /// `BudgetExceeded` when `min_bytes` is above the ring's limit, `OutOfMemory`, `DeviceFailed`.
+    pub fn acquire(&self, min_bytes: usize) -> Result<Slab> {
+        let size_bytes = self.0.size_for(min_bytes)?;
+        let mut state = lock(&self.0.state);
+        loop {
+            state = self.0.reap(state, false)?;
+            if state.leased_bytes + size_bytes <= self.0.limit_bytes {
+                break;
+            }
+            state = if state.busy.is_empty() {
+                self.0.returned.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner())
+            } else {
+                self.0.reap(state, true)?
+            };
+        }
+        state.leased_bytes += size_bytes;
+        drop(state);
+        self.lease(size_bytes)
+    }
+
+    /// As [`SlabRing::acquire`], but `None` instead of blocking.
+    ///
+    /// # Errors
+    /// As [`SlabRing::acquire`].
+    pub fn try_acquire(&self, min_bytes: usize) -> Result<Option<Slab>> {
+        let size_bytes = self.0.size_for(min_bytes)?;
+        let mut state = self.0.reap(lock(&self.0.state), false)?;
+        if state.leased_bytes + size_bytes > self.0.limit_bytes {
+            return Ok(None);
+        }
+        state.leased_bytes += size_bytes;
+        drop(state);
+        self.lease(size_bytes).map(Some)
+    }
+
+    fn lease(&self, size_bytes: usize) -> Result<Slab> {
+        match self.0.cache().take(self.0.context, size_bytes) {
+            Ok(block) => {
+                let lease = Lease {
+                    ring: Arc::clone(&self.0),
+                    leased_bytes: size_bytes,
+                    block: Some(block),
+                    copies: Mutex::default(),
+                };
+                Ok(Slab { lease: Arc::new(lease), size_bytes, carved_bytes: 0 })
+            }
+            Err(error) => {
+                lock(&self.0.state).leased_bytes -= size_bytes;
+                self.0.returned.notify_all();
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Ring {
+    fn cache(&self) -> &'static PinnedCache {
+        self.context.map_or(&HOST_CACHE, |context| &context.pinned)
+    }
+
+    fn size_for(&self, min_bytes: usize) -> Result<usize> {
+        if min_bytes <= self.slab_bytes {
+            return Ok(self.slab_bytes);
+        }
+        if min_bytes > self.limit_bytes {
+            let message =
+                format!("one slab of {min_bytes} bytes is above the ring's limit of {} bytes", self.limit_bytes);
+            return Err(Error::new(ErrorKind::BudgetExceeded, message)
+                .with_hint("raise the pinned memory limit, or store smaller chunks"));
+        }
+        // Whole multiples, so that slabs of near sizes can replace each other.
+        Ok(min_bytes.next_multiple_of(1 << 20).min(self.limit_bytes))
+    }
+
+    /// Takes slabs whose copies are done out of `busy`; with `wait`, blocks for the oldest.
+    fn reap<'a>(&'a self, mut state: MutexGuard<'a, RingState>, wait: bool) -> Result<MutexGuard<'a, RingState>> {
+        let mut must_wait = wait;
+        while let Some((events, _)) = state.busy.front() {
+            let mut done = true;
+            for event in events {
+                done = done && event.is_done()?;
+            }
+            if !done && !must_wait {
+                break;
+            }
+            // The slab leaves the queue first, so that no other thread takes it too.
+            let Some((events, block)) = state.busy.pop_front() else { break };
+            drop(state);
+            let passed: Result<()> = events.iter().try_for_each(Event::synchronize);
+            let size_bytes = block.size_bytes;
+            match passed {
+                Ok(()) => self.cache().put(self.context, block, self.limit_bytes),
+                // The device may still reach it: never give it to anybody again.
+                Err(_) => std::mem::forget(block),
+            }
+            state = lock(&self.state);
+            state.leased_bytes = state.leased_bytes.saturating_sub(size_bytes);
+            self.returned.notify_all();
+            passed?;
+            must_wait = false;
+        }
+        Ok(state)
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        let busy = std::mem::take(&mut lock(&self.state).busy);
+        for (events, block) in busy {
+            match events.iter().try_for_each(Event::synchronize) {
+                Ok(()) => self.cache().put(self.context, block, self.limit_bytes),
+                Err(_) => std::mem::forget(block),
+            }
+        }
+    }
+}
+
+/// What a slab and its pieces share; dropped by the last of them.
+struct Lease {
+    ring: Arc<Ring>,
+    leased_bytes: usize,
+    /// `None` only while it is being dropped.
+    block: Option<Block>,
+    /// The last copy from or into the slab on each stream.
+    copies: Mutex<Vec<(Stream, Event)>>,
+}
+
+impl Lease {
+    fn address(&self) -> usize {
+        self.block.as_ref().map_or(0, |block| block.address)
+    }
+
+    fn note_copy(&self, stream: &Stream) -> Result<()> {
+        let event = match stream.record() {
+            Ok(event) => event,
+            // Without a mark nobody would know when the copy is done.
+            Err(error) => return stream.synchronize().and(Err(error)),
+        };
+        let mut copies = lock(&self.copies);
+        match copies.iter_mut().find(|(user, _)| user.is_same_queue(stream)) {
+            Some(entry) => entry.1 = event,
+            None => copies.push((stream.clone(), event)),
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let Some(block) = self.block.take() else { return };
+        let events: Vec<Event> = lock(&self.copies).drain(..).map(|(_, event)| event).collect();
+        let mut state = lock(&self.ring.state);
+        // A reused block may be larger than what was asked; the ring counts what it asked for.
+        state.leased_bytes = state.leased_bytes - self.leased_bytes + block.size_bytes;
+        state.busy.push_back((events, block));
+        drop(state);
+        self.ring.returned.notify_all();
+    }
+}
+
+/// A piece of pinned host memory, for one user at a time. Dropping it gives it back to the ring, which hands it out again
+/// once its last copy is done.
+pub struct Slab {
+    lease: Arc<Lease>,
+    size_bytes: usize,
+    carved_bytes: usize,
+}
+
+impl Slab {
+    /// Size in bytes.
+    pub fn size_bytes(&self) -> usize {
+        self.size_bytes
+    }
+
+    /// Bytes up to the end of the last piece: what an upload has to take.
+    pub fn carved_bytes(&self) -> usize {
+        self.carved_bytes
+    }
+
+    /// Bytes that can still be carved in one piece.
+    pub fn room_bytes(&self) -> usize {
+        self.size_bytes.saturating_sub(self.carved_bytes.next_multiple_of(PIECE_ALIGNMENT_BYTES))
+    }
+
+    /// The next piece, for any thread to fill; `None` when there is no room. It begins at a multiple of 256 bytes and holds
+    /// whatever was there before.
+    pub fn carve(&mut self, size_bytes: usize) -> Option<SlabPiece> {
+        if size_bytes > self.room_bytes() {
+            return None;
+        }
+        let offset_bytes = self.carved_bytes.next_multiple_of(PIECE_ALIGNMENT_BYTES);
+        self.carved_bytes = offset_bytes + size_bytes;
+        Some(SlabPiece { lease: Arc::clone(&self.lease), offset_bytes, size_bytes })
+    }
+
+    /// Forgets what was carved, to begin again.
+    ///
+    /// # Errors
+    /// `InvalidArgument` while a piece lives, `DeviceFailed`. Waits for copies under way.
+    pub fn reset(&mut self) -> Result<()> {
+        self.require_no_pieces()?;
+        self.wait()?;
+        self.carved_bytes = 0;
+        Ok(())
+    }
+
+    /// Blocks until every copy from or into this slab is done.
+    ///
+    /// # Errors
+    /// `DeviceFailed`
+    pub fn wait(&self) -> Result<()> {
+        let copies = std::mem::take(&mut *lock(&self.lease.copies));
+        copies.iter().try_for_each(|(_, event)| event.synchronize())
+    }
+
+    /// Puts the copy of `range` of this slab into `dst` on `stream`; all pieces must have been dropped.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the range is outside or of another size than `dst`, or a piece lives; `MemorySpace`;
+    /// `DeviceFailed`.
+    pub fn upload(&mut self, range: Range<usize>, dst: &Buffer, stream: &Stream) -> Result<()> {
+        self.require_copy(&range, dst.size_bytes())?;
+        // Later pieces begin behind what is being copied.
+        self.carved_bytes = self.carved_bytes.max(range.end);
+        // SAFETY: inside the slab, which is not written while the copy runs: no piece lives, writing again goes through
+        // `bytes_mut` or `reset`, which wait, and the ring waits for the mark before it hands the slab out.
+        unsafe { stream.h2d_async((self.lease.address() + range.start) as *const u8, dst) }?;
+        self.lease.note_copy(stream)
+    }
+
+    /// Puts the copy of `src` to byte `offset_bytes` of this slab on `stream`. [`Slab::bytes`] waits for it.
+    ///
+    /// # Errors
+    /// As [`Slab::upload`].
+    pub fn download(&mut self, src: &Buffer, offset_bytes: usize, stream: &Stream) -> Result<()> {
+        let end = offset_bytes.saturating_add(src.size_bytes());
+        self.require_copy(&(offset_bytes..end), src.size_bytes())?;
+        // SAFETY: inside the slab, which is not touched while the copy runs, as in `upload`.
+        unsafe { stream.d2h_async(src, (self.lease.address() + offset_bytes) as *mut u8) }?;
+        self.carved_bytes = self.carved_bytes.max(end);
+        self.lease.note_copy(stream)
+    }
+
+    /// The bytes, once no piece lives; waits for copies under way.
+    ///
+    /// # Errors
+    /// `InvalidArgument` while a piece lives, `DeviceFailed`.
+    pub fn bytes(&self) -> Result<&[u8]> {
+        self.require_no_pieces()?;
+        self.wait()?;
+        // SAFETY: initialised memory of this size, and nobody writes it: no piece, no copy, and both need `&mut self`.
+        Ok(unsafe { std::slice::from_raw_parts(self.lease.address() as *const u8, self.size_bytes) })
+    }
+
+    /// The bytes for writing, as [`Slab::bytes`].
+    ///
+    /// # Errors
+    /// As [`Slab::bytes`].
+    pub fn bytes_mut(&mut self) -> Result<&mut [u8]> {
+        self.require_no_pieces()?;
+        self.wait()?;
+        // SAFETY: as in `bytes`, and `self` is borrowed alone.
+        Ok(unsafe { std::slice::from_raw_parts_mut(self.lease.address() as *mut u8, self.size_bytes) })
+    }
+
+    fn require_no_pieces(&self) -> Result<()> {
+        match Arc::strong_count(&self.lease) {
+            1 => {
+                // What the threads that dropped their pieces wrote is visible from here on.
+                std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
+                Ok(())
+            }
+            count => Err(Error::invalid(format!("{} pieces of the slab are still being filled", count - 1))),
+        }
+    }
+
+    fn require_copy(&self, range: &Range<usize>, size_bytes: usize) -> Result<()> {
+        self.require_no_pieces()?;
+        if range.start <= range.end && range.end <= self.size_bytes && range.len() == size_bytes {
+            return Ok(());
+        }
+        let message = format!("range {range:?} of a slab of {} bytes, for {size_bytes} bytes", self.size_bytes);
+        Err(Error::invalid(message))
+    }
+}
+
+/// Part of a slab, to be filled by whichever thread has it. Keeps the slab out until it is dropped.
+pub struct SlabPiece {
+    lease: Arc<Lease>,
+    offset_bytes: usize,
+    size_bytes: usize,
+}
+
+impl SlabPiece {
+    /// Where in the slab the piece begins.
+    pub fn offset_bytes(&self) -> usize {
+        self.offset_bytes
+    }
+}
+
+impl Deref for SlabPiece {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        let address = self.lease.address() + self.offset_bytes;
+        // SAFETY: initialised memory inside the slab; pieces do not overlap, and the slab itself refuses while one lives.
+        unsafe { std::slice::from_raw_parts(address as *const u8, self.size_bytes) }
+    }
+}
+
+impl DerefMut for SlabPiece {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        let address = self.lease.address() + self.offset_bytes;
+        // SAFETY: as in `deref`, and `self` is borrowed alone.
+        unsafe { std::slice::from_raw_parts_mut(address as *mut u8, self.size_bytes) }
+    }
+}
