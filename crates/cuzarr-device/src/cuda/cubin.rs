@@ -23,7 +23,7 @@ pub(crate) const HEADERS: &[(&str, &str)] = &[
 ];
 
 /// Flags beside the architecture. No fused multiply-add: the CPU rounds after each step, and so must the GPU.
-pub(crate) const FLAGS: &[&str] = &["--std=c++17", "--fmad=false", "--device-as-default-execution-space"];
+pub(crate) const FLAGS: &[&str] = &["--std=c++17", "--fmad=false"];
 
 const KEY_FORMAT: &str = "cuzarr-cubin-1";
 const CACHE_MAGIC: &[u8; 8] = b"czcubin1";
