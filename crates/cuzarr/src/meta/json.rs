@@ -205,6 +205,7 @@ fn write_items<'a>(
     out.push(brackets[1]);
 }
 
+/// Only ASCII, as Python does, so that a document of zarr-python comes back byte for byte.
 fn write_string(out: &mut String, text: &str) {
     out.push('"');
     for character in text.chars() {
@@ -214,9 +215,15 @@ fn write_string(out: &mut String, text: &str) {
             '\n' => out.push_str("\\n"),
             '\r' => out.push_str("\\r"),
             '\t' => out.push_str("\\t"),
-            // Writing to a string cannot fail.
-            c if c < ' ' => drop(write!(out, "\\u{:04x}", c as u32)),
-            c => out.push(c),
+            '\u{8}' => out.push_str("\\b"),
+            '\u{c}' => out.push_str("\\f"),
+            ' '..='~' => out.push(character),
+            other => {
+                for unit in other.encode_utf16(&mut [0; 2]) {
+                    // Writing to a string cannot fail.
+                    let _ = write!(out, "\\u{unit:04x}");
+                }
+            }
         }
     }
     out.push('"');
@@ -445,7 +452,9 @@ mod tests {
         let parsed = parse(r#""a\"\\\/\b\f\n\r\t\u00e9\ud83d\ude00\u0000é""#).unwrap();
         let expected = "a\"\\/\u{8}\u{c}\n\r\té😀\0é";
         assert_eq!(parsed, Json::String(expected.into()));
-        assert_eq!(parse(&parsed.to_text(None)).unwrap(), parsed);
+        let written = r#""a\"\\/\b\f\n\r\t\u00e9\ud83d\ude00\u0000\u00e9""#;
+        assert_eq!(parsed.to_text(None), written);
+        assert_eq!(parse(written).unwrap(), parsed);
     }
 
     #[test]

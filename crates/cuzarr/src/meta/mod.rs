@@ -45,6 +45,9 @@ mod small_float;
 mod v2;
 mod v3;
 
+#[cfg(test)]
+mod golden_tests;
+
 pub use array::{ArrayMetadata, CodecsMetadata, NewArray, Order};
 pub use chunk_key::{ChunkKeyEncoding, Separator};
 pub use consolidated::Consolidated;
