@@ -8,9 +8,9 @@ use super::dtype::{DataType, Endian};
 use super::extension::Extension;
 use super::fill::FillValue;
 use super::grid::{RegularGrid, product};
-use super::json::{Json, Object, object_from_map};
+use super::json::{Json, Object, object_from_map, object_to_map, object_to_text};
 use super::{ZarrFormat, invalid, node, v2, v3};
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Result, ResultExt};
 
 /// Order of the elements inside a v2 chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -200,7 +200,7 @@ impl ArrayMetadata {
             ZarrFormat::V2 => Some(&self.zattrs),
             ZarrFormat::V3 => attributes_member(&self.document),
         };
-        members.map_or_else(|| "{}".to_owned(), |members| Json::Object(members.clone()).to_text(None))
+        members.map_or_else(|| "{}".to_owned(), |members| object_to_text(members, None))
     }
 
     /// Names of the dimensions, one for each; v2 has none.
@@ -234,7 +234,7 @@ impl ArrayMetadata {
     }
 
     fn replace_attributes(&mut self, attributes: Object) {
-        self.attributes = super::json::object_to_map(&attributes);
+        self.attributes = object_to_map(&attributes);
         match self.format {
             ZarrFormat::V2 => self.zattrs = attributes,
             ZarrFormat::V3 => drop(self.document.insert("attributes".into(), Json::Object(attributes))),
@@ -257,12 +257,11 @@ impl ArrayMetadata {
 
 /// The bytes of a document.
 pub(super) fn to_bytes(document: &Object) -> Vec<u8> {
-    Json::Object(document.clone()).to_text(Some(2)).into_bytes()
+    object_to_text(document, Some(2)).into_bytes()
 }
 
 /// The members of `.zattrs`; none without one.
 pub(super) fn parse_zattrs(zattrs: Option<&[u8]>) -> Result<Object> {
-    use crate::ResultExt;
     zattrs.map_or_else(|| Ok(Object::new()), |bytes| Json::parse_object(bytes).at(|| node::ZATTRS))
 }
 

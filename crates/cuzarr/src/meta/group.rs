@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::array::{attributes_member, parse_zattrs, to_bytes};
 use super::consolidated::Consolidated;
-use super::json::{Json, Object, object_from_map, object_to_map};
+use super::json::{Json, Object, object_from_map, object_to_map, object_to_text};
 use super::{ZarrFormat, node, v2, v3};
 use crate::{Error, ErrorKind, Result, ResultExt};
 
@@ -65,7 +65,7 @@ impl GroupMetadata {
             ZarrFormat::V2 => Some(&self.zattrs),
             ZarrFormat::V3 => attributes_member(&self.document),
         };
-        members.map_or_else(|| "{}".to_owned(), |members| Json::Object(members.clone()).to_text(None))
+        members.map_or_else(|| "{}".to_owned(), |members| object_to_text(members, None))
     }
 
     /// The metadata of everything below this group, if it was consolidated.
@@ -130,7 +130,7 @@ impl GroupMetadata {
             (ZarrFormat::V2, zmetadata) => {
                 let mut documents = vec![(node::ZGROUP, self.to_json()), (node::ZATTRS, to_bytes(&self.zattrs))];
                 // On one line, as zarr-python writes it: it can be large, and nobody reads it.
-                let zmetadata = zmetadata.as_ref().map(|members| Json::Object(members.clone()).to_text(None));
+                let zmetadata = zmetadata.as_ref().map(|members| object_to_text(members, None));
                 documents.extend(zmetadata.map(|text| (node::ZMETADATA, text.into_bytes())));
                 documents
             }

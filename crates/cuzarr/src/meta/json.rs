@@ -78,12 +78,20 @@ impl Json {
         from_value_at(value, 0)
     }
 
-    /// The text as Python's `json.dumps(…, indent=indent)` lays it out; without `indent` on one line.
+    /// The text; see [`object_to_text`].
+    #[cfg(test)]
     pub(crate) fn to_text(&self, indent: Option<usize>) -> String {
         let mut out = String::new();
         write_value(&mut out, self, indent, 0);
         out
     }
+}
+
+/// The text of an object, as Python's `json.dumps(…, indent=indent)` lays it out; without `indent` on one line.
+pub(crate) fn object_to_text(members: &Object, indent: Option<usize>) -> String {
+    let mut out = String::new();
+    write_object(&mut out, members, indent, 0);
+    out
 }
 
 /// The plain members of an object.
@@ -166,11 +174,13 @@ fn write_value(out: &mut String, value: &Json, indent: Option<usize>, level: usi
             let items = elements.iter().map(|element| (None, element));
             write_items(out, ['[', ']'], items, indent, level);
         }
-        Json::Object(members) => {
-            let items = members.iter().map(|(name, member)| (Some(name.as_str()), member));
-            write_items(out, ['{', '}'], items, indent, level);
-        }
+        Json::Object(members) => write_object(out, members, indent, level),
     }
+}
+
+fn write_object(out: &mut String, members: &Object, indent: Option<usize>, level: usize) {
+    let items = members.iter().map(|(name, member)| (Some(name.as_str()), member));
+    write_items(out, ['{', '}'], items, indent, level);
 }
 
 fn write_items<'a>(

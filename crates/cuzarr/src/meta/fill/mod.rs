@@ -15,6 +15,7 @@
 //! | structures | v3: an object of the fields; v2: base64 of the element as stored | either |
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -297,7 +298,8 @@ fn parse_structure(value: &Value, data_type: &DataType, fields: &[Field], format
 }
 
 fn parse_members(value: &Value, members: &Map<String, Value>, fields: &[Field], format: ZarrFormat) -> Result<Vec<u8>> {
-    if let Some(name) = members.keys().find(|name| !fields.iter().any(|field| field.name == **name)) {
+    let known: HashSet<&str> = fields.iter().map(|field| field.name.as_str()).collect();
+    if let Some(name) = members.keys().find(|name| !known.contains(name.as_str())) {
         return Err(wrong(value, &format!("only the structure's fields, not '{name}'")));
     }
     let mut bytes = Vec::new();
