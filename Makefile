@@ -91,11 +91,10 @@ bench: build ## cuzarr beside zarrs and tensorstore on this machine, answers che
 docs: ## the Rust documentation, warnings denied
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked
 
-python/cuzarr/cubins/.stamp: $(VENV)/.nvrtc $(KERNELS) scripts/compile_kernels.py
+python/cuzarr/cubins/MANIFEST.sha256: $(VENV)/.nvrtc $(KERNELS) scripts/compile_kernels.py
 	$(PYTHON_RUN) scripts/compile_kernels.py --arch $(ARCHITECTURES) --out python/cuzarr/cubins
-	touch $@
 
-cubins: python/cuzarr/cubins/.stamp ## compile the kernels that travel in the wheel
+cubins: python/cuzarr/cubins/MANIFEST.sha256 ## compile the kernels that travel in the wheel
 
 wheel: $(VENV)/.environment cubins ## the wheel, with compiled kernels, in dist/
 	rm -f dist/cuzarr-*.whl

@@ -2,6 +2,10 @@
 cubins that travel in the wheel.
 
     python scripts/compile_kernels.py [FILE.cu ...] --arch sm_80 sm_90 [--out DIR]
+    python scripts/compile_kernels.py [FILE.cu ...] --keys
+
+A cubin's name carries the key under which `cuzarr-device` looks for it (`src/cuda/cubin.rs` computes the same), and
+`MANIFEST.sha256` lists all of them as `sha256sum` writes it. `--keys` prints the keys and needs no compiler.
 
 NVRTC comes from its wheel (`nvidia-cuda-nvrtc-cu12`) in the running Python, or from the system's loader path. It has no
 CUDA or standard headers, and neither have the kernels: what they include lies in `crates/cuzarr-device/kernels/include`.
@@ -12,16 +16,17 @@ import concurrent.futures
 import ctypes
 import hashlib
 import importlib.util
-import json
 import os
 import pathlib
+import shutil
 import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 INCLUDE = ROOT / "crates/cuzarr-device/kernels/include"
+KEY_FORMAT = "cuzarr-cubin-1"
 # The flags that the package itself compiles with: without contraction, so that the GPU computes what the CPU computes.
-FLAGS = ("--fmad=false", "--std=c++17")
+FLAGS = ("--std=c++17", "--fmad=false")
 
 
 class Nvrtc:
@@ -77,29 +82,50 @@ def sources(named):
     return sorted(path for path in ROOT.glob("crates/**/*.cu") if "target" not in path.relative_to(ROOT).parts)
 
 
-def headers_digest():
-    """One hash over all headers: a cubin made with others is stale."""
+def headers():
+    """The headers that kernels may include, as (name, path), in the order of their names."""
+    found = ((path.relative_to(INCLUDE).as_posix(), path) for path in INCLUDE.rglob("*.cuh"))
+    return sorted(found)
+
+
+def key(path):
+    """What decides a kernel's machine code, architecture and compiler aside."""
     digest = hashlib.sha256()
-    for path in sorted(INCLUDE.rglob("*.cuh")):
-        digest.update(path.relative_to(INCLUDE).as_posix().encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()
+    parts = [KEY_FORMAT, " ".join(FLAGS), path.read_text()]
+    for name, header in headers():
+        parts += [name, header.read_text()]
+    for part in parts:
+        data = part.encode()
+        digest.update(len(data).to_bytes(8, "little") + data)
+    return digest.hexdigest()[:32]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--arch", nargs="+", required=True)
+    wanted = parser.add_mutually_exclusive_group(required=True)
+    wanted.add_argument("--arch", nargs="+")
+    wanted.add_argument("--keys", action="store_true")
     parser.add_argument("--out", type=pathlib.Path)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("files", nargs="*")
     args = parser.parse_args()
 
-    nvrtc = Nvrtc(find_nvrtc())
     kernels = sources(args.files)
     if not kernels:
         print("no kernels found", file=sys.stderr)
         return 1
+    stems = [path.stem for path in kernels]
+    if len(stems) != len(set(stems)):
+        print(f"kernels need names of their own: {sorted(stems)}", file=sys.stderr)
+        return 1
+    if args.keys:
+        for path in kernels:
+            print(path.stem, key(path))
+        return 0
+    nvrtc = Nvrtc(find_nvrtc())
     if args.out:
-        args.out.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(args.out, ignore_errors=True)
+        args.out.mkdir(parents=True)
 
     def build(job):
         path, arch = job
@@ -108,7 +134,7 @@ def main():
         cubin, log = nvrtc.compile(path.read_bytes(), path.name, options)
         return path, arch, cubin, log, time.perf_counter() - start
 
-    start, failed, records = time.perf_counter(), 0, []
+    start, failed, manifest = time.perf_counter(), 0, []
     jobs = [(path, arch) for path in kernels for arch in args.arch]
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         for path, arch, cubin, log, seconds in pool.map(build, jobs):
@@ -119,15 +145,11 @@ def main():
             if log:
                 print(log)
             if args.out and cubin is not None:
-                file = f"{path.stem}.{arch}.cubin"
-                if any(record["file"] == file for record in records):
-                    raise RuntimeError(f"two kernels are named {path.stem}")
+                file = f"{path.stem}-{key(path)}.{arch}.cubin"
                 (args.out / file).write_bytes(cubin)
-                source = hashlib.sha256(path.read_bytes()).hexdigest()
-                records.append({"file": file, "source": name.as_posix(), "arch": arch, "sha256_source": source})
+                manifest.append(f"{hashlib.sha256(cubin).hexdigest()}  {file}\n")
     if args.out and not failed:
-        manifest = {"nvrtc": nvrtc.version, "flags": FLAGS, "sha256_headers": headers_digest(), "cubins": records}
-        (args.out / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
+        (args.out / "MANIFEST.sha256").write_text("".join(sorted(manifest)))
     print(
         f"nvrtc {nvrtc.version}: {len(kernels)} kernels x {len(args.arch)} architectures, {failed} failed, "
         f"{time.perf_counter() - start:.1f} s"

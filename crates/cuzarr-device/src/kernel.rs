@@ -3,7 +3,7 @@
 //! A [`KernelSource`] is the text of a file, embedded with `include_str!`. Machine code for it is looked for under a key
 //! made of everything that decides it, in this order:
 //!
-//! 1. cubins shipped with the package ([`set_cubin_directory`] or `CUZARR_CUBIN_DIR`), made by `scripts/build_cubins.py`;
+//! 1. cubins shipped with the package ([`set_cubin_directory`] or `CUZARR_CUBIN_DIR`), made by `scripts/compile_kernels.py`;
 //! 2. the cache on disk;
 //! 3. NVRTC, whose answer goes to the cache.
 //!

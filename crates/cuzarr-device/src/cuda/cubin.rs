@@ -2,7 +2,7 @@
 //!
 //! A cubin's key is the SHA-256 of a format number, the flags, the source and every header. Shipped cubins are named
 //! `<source>-<key>.sm_<arch>.cubin` and listed with their own hashes in `MANIFEST.sha256` (as `sha256sum` writes it), so
-//! finding them needs no compiler, and a stale or damaged one is simply not found. `scripts/build_cubins.py` computes the
+//! finding them needs no compiler, and a stale or damaged one is simply not found. `scripts/compile_kernels.py` computes the
 //! same key; a test compares the two.
 
 use std::io::Write;
