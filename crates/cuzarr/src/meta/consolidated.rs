@@ -238,3 +238,75 @@ fn below<'a>(path: &'a str, group: &str) -> Option<&'a str> {
 fn normal(path: &str) -> String {
     path.trim_matches('/').to_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn v2(value: Value) -> Result<Consolidated> {
+        Consolidated::from_v2(&Json::parse_object(value.to_string().as_bytes()).unwrap())
+    }
+
+    fn v3(value: Value) -> Result<Consolidated> {
+        Consolidated::from_v3(&Json::parse(value.to_string().as_bytes()).unwrap())
+    }
+
+    fn inline(metadata: Value) -> Value {
+        json!({"kind": "inline", "must_understand": false, "metadata": metadata})
+    }
+
+    #[test]
+    fn one_unreadable_array_leaves_the_others() {
+        let group = json!({"zarr_format": 3, "node_type": "group"});
+        let broken = json!({"zarr_format": 3, "node_type": "array", "shape": "x"});
+        let consolidated = v3(inline(json!({"good": group, "bad": broken}))).unwrap();
+        assert!(consolidated.node("good").unwrap().is_some());
+        let error = consolidated.node("bad").unwrap_err();
+        assert_eq!(error.trail(), ["consolidated metadata of 'bad'"]);
+    }
+
+    #[test]
+    fn attributes_without_a_node_and_the_group_itself_are_left_out() {
+        let zgroup = json!({"zarr_format": 2});
+        let metadata = json!({".zgroup": zgroup, ".zattrs": {}, "a/.zattrs": {}, "b/.zgroup": zgroup});
+        let consolidated = v2(json!({"zarr_consolidated_format": 1, "metadata": metadata})).unwrap();
+        assert_eq!(consolidated.paths().collect::<Vec<_>>(), ["b"]);
+        assert_eq!(consolidated.is_array("a"), None);
+    }
+
+    #[test]
+    fn names_that_only_begin_alike_are_not_below() {
+        let group = json!({"zarr_format": 3, "node_type": "group"});
+        let consolidated = v3(inline(json!({"a": group, "ab": group, "a/b": group, "a/b/c": group}))).unwrap();
+        assert_eq!(consolidated.children("a").collect::<Vec<_>>(), ["b"]);
+        assert_eq!(consolidated.under("a").paths().collect::<Vec<_>>(), ["b", "b/c"]);
+        assert_eq!(consolidated.children("").collect::<Vec<_>>(), ["a", "ab"]);
+    }
+
+    #[test]
+    fn other_forms_are_refused() {
+        let kind = json!({"kind": "elsewhere", "must_understand": false, "metadata": {}});
+        assert_eq!(v3(kind).unwrap_err().kind(), ErrorKind::UnsupportedFeature);
+        for value in [json!(3), inline(json!([])), inline(json!({"a": 3})), inline(json!({"a": {"node_type": 3}}))] {
+            assert_eq!(v3(value).unwrap_err().kind(), ErrorKind::MetadataInvalid);
+        }
+        for value in [
+            json!({"metadata": {}}),
+            json!({"zarr_consolidated_format": 2, "metadata": {}}),
+            json!({"zarr_consolidated_format": 1, "metadata": []}),
+            json!({"zarr_consolidated_format": 1, "metadata": {"a/.other": {}}}),
+            json!({"zarr_consolidated_format": 1, "metadata": {"a/.zgroup": 3}}),
+        ] {
+            assert_eq!(v2(value).unwrap_err().kind(), ErrorKind::MetadataInvalid);
+        }
+    }
+
+    #[test]
+    fn nodes_of_another_format_are_refused() {
+        let group = super::super::GroupMetadata::new(ZarrFormat::V2, serde_json::Map::new()).unwrap();
+        let node = NodeMetadata::Group(Box::new(group));
+        let error = Consolidated::from_nodes(ZarrFormat::V3, [("a".to_owned(), &node)]).unwrap_err();
+        assert_eq!(error.message(), "node 'a': got format 2, expected 3");
+    }
+}

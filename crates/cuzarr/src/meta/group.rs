@@ -137,3 +137,53 @@ impl GroupMetadata {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn attributes(value: Value) -> Map<String, Value> {
+        value.as_object().cloned().unwrap()
+    }
+
+    #[test]
+    fn new_groups_read_back() {
+        let v3 = GroupMetadata::new(ZarrFormat::V3, attributes(json!({"a": [1.5]}))).unwrap();
+        let expected = json!({"attributes": {"a": [1.5]}, "zarr_format": 3, "node_type": "group"});
+        assert_eq!(serde_json::from_slice::<Value>(&v3.to_json()).unwrap(), expected);
+        assert_eq!(GroupMetadata::from_json(&v3.to_json()).unwrap().attributes(), v3.attributes());
+
+        let v2 = GroupMetadata::new(ZarrFormat::V2, attributes(json!({"a": 1}))).unwrap();
+        let [(zgroup, group), (zattrs, attrs)] = &v2.documents()[..] else { panic!("two documents") };
+        assert_eq!((*zgroup, *zattrs), (node::ZGROUP, node::ZATTRS));
+        let read = GroupMetadata::from_json_v2(group, Some(attrs), None).unwrap();
+        assert_eq!(read.attributes_json(), r#"{"a": 1}"#);
+    }
+
+    #[test]
+    fn attributes_are_replaced_in_their_place() {
+        let text = br#"{"zarr_format": 3, "attributes": {"a": 1}, "node_type": "group"}"#;
+        let mut group = GroupMetadata::from_json(text).unwrap();
+        group.set_attributes(attributes(json!({"b": null}))).unwrap();
+        let written = Json::parse(&group.to_json()).unwrap().to_text(None);
+        assert_eq!(written, r#"{"zarr_format": 3, "attributes": {"b": null}, "node_type": "group"}"#);
+        assert!(group.set_attributes_json("[]").is_err());
+        assert_eq!(group.attributes_json(), r#"{"b": null}"#);
+    }
+
+    #[test]
+    fn attributes_nested_too_deep_are_refused() {
+        let deep = (0..500).fold(Value::Null, |inner, _| Value::Array(vec![inner]));
+        let error = GroupMetadata::new(ZarrFormat::V3, attributes(json!({"a": deep}))).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::MetadataInvalid);
+    }
+
+    #[test]
+    fn consolidated_metadata_must_be_of_the_same_format() {
+        let mut group = GroupMetadata::new(ZarrFormat::V2, Map::new()).unwrap();
+        let other = Consolidated::from_nodes(ZarrFormat::V3, []).unwrap();
+        assert_eq!(group.set_consolidated(Some(other)).unwrap_err().kind(), ErrorKind::InvalidArgument);
+        assert_eq!(group.documents().len(), 2);
+    }
+}

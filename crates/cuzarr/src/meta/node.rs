@@ -147,3 +147,72 @@ impl NodeMetadata {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ErrorKind;
+
+    const ARRAY_V3: &[u8] = br#"{
+        "zarr_format": 3, "node_type": "array", "shape": [], "data_type": "int8", "fill_value": 1, "codecs": ["bytes"],
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": []}}, "chunk_key_encoding": "default"
+    }"#;
+    const ARRAY_V2: &[u8] =
+        br#"{"zarr_format": 2, "shape": [], "chunks": [], "dtype": "|i1", "fill_value": 1, "order": "C"}"#;
+    const GROUP_V3: &[u8] = br#"{"zarr_format": 3, "node_type": "group"}"#;
+    const GROUP_V2: &[u8] = br#"{"zarr_format": 2}"#;
+
+    fn read(documents: &[(&str, &[u8])]) -> Result<Option<NodeMetadata>> {
+        let mut found = Documents::default();
+        for &(name, bytes) in documents {
+            found.set(name, bytes);
+        }
+        NodeMetadata::from_documents(&found)
+    }
+
+    #[test]
+    fn nothing_describes_nothing() {
+        assert!(read(&[]).unwrap().is_none());
+        assert!(read(&[(ZATTRS, b"{}"), (ZMETADATA, b"{}"), ("readme", b"")]).unwrap().is_none());
+    }
+
+    #[test]
+    fn newer_formats_and_arrays_go_first() {
+        let all = [(ZGROUP, GROUP_V2), (ZARRAY, ARRAY_V2), (ZARR_JSON, GROUP_V3)];
+        let node = read(&all).unwrap().unwrap();
+        assert_eq!((node.zarr_format(), node.as_array().is_none()), (ZarrFormat::V3, true));
+        let node = read(&all[..2]).unwrap().unwrap();
+        assert_eq!((node.zarr_format(), node.as_group().is_none()), (ZarrFormat::V2, true));
+        let node = read(&[(ZGROUP, GROUP_V2), (ZATTRS, br#"{"a": 1}"#)]).unwrap().unwrap();
+        assert_eq!(node.as_group().unwrap().attributes()["a"], 1);
+        assert!(read(&[(ZARR_JSON, ARRAY_V3)]).unwrap().unwrap().as_array().is_some());
+    }
+
+    #[test]
+    fn errors_name_the_document() {
+        for (documents, place) in [
+            (vec![(ZARR_JSON, b"[]".as_slice())], ZARR_JSON),
+            (vec![(ZARR_JSON, br#"{"zarr_format": 3, "node_type": "matrix"}"#)], ZARR_JSON),
+            (vec![(ZARR_JSON, br#"{"zarr_format": 3}"#)], ZARR_JSON),
+            (vec![(ZARR_JSON, GROUP_V2)], ZARR_JSON),
+            (vec![(ZARRAY, GROUP_V2)], ZARRAY),
+            (vec![(ZGROUP, GROUP_V3)], ZGROUP),
+            (vec![(ZGROUP, GROUP_V2), (ZATTRS, b"3")], ZGROUP),
+            (vec![(ZGROUP, GROUP_V2), (ZMETADATA, b"{}")], ZGROUP),
+        ] {
+            let error = read(&documents).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::MetadataInvalid, "{error}");
+            assert_eq!(error.trail()[0], place, "{error}");
+        }
+    }
+
+    #[test]
+    fn documents_of_a_v3_group_keep_optional_members() {
+        let text = br#"{"zarr_format": 3, "x": {"must_understand": false}, "node_type": "group", "attributes": {}}"#;
+        let documents = read(&[(ZARR_JSON, text)]).unwrap().unwrap().documents();
+        assert_eq!(documents.len(), 1);
+        assert_eq!(Json::parse(&documents[0].1).unwrap(), Json::parse(text).unwrap());
+        let surprise = br#"{"zarr_format": 3, "x": 1, "node_type": "group", "attributes": {}}"#;
+        assert_eq!(read(&[(ZARR_JSON, surprise)]).unwrap_err().kind(), ErrorKind::UnsupportedFeature);
+    }
+}

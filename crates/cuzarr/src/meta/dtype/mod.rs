@@ -9,9 +9,10 @@
 pub mod v2;
 pub mod v3;
 
-use serde_json::Value;
+use std::fmt;
 
 use cuzarr_device::DType;
+use serde_json::Value;
 
 use crate::{Error, ErrorKind, Result};
 
@@ -382,6 +383,37 @@ impl DataType {
     }
 }
 
+/// Short, for people: `float32`, `raw_bytes(8)`, `datetime64[10us]`, `struct(a: int32, b: float64[2, 3])`.
+impl fmt::Display for DataType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let time = |f: &mut fmt::Formatter<'_>, kind: &str, unit: TimeUnit, scale_factor: u32| match scale_factor {
+            1 => write!(f, "{kind}[{}]", unit.name()),
+            scale => write!(f, "{kind}[{scale}{}]", unit.name()),
+        };
+        match self {
+            DataType::RawBytes { size } => write!(f, "raw_bytes({size})"),
+            DataType::NullTerminatedBytes { length_bytes } => write!(f, "null_terminated_bytes({length_bytes})"),
+            DataType::FixedLengthUtf32 { length_bytes } => write!(f, "fixed_length_utf32({length_bytes})"),
+            DataType::DateTime64 { unit, scale_factor } => time(f, "datetime64", *unit, *scale_factor),
+            DataType::TimeDelta64 { unit, scale_factor } => time(f, "timedelta64", *unit, *scale_factor),
+            DataType::Struct { fields } => {
+                f.write_str("struct(")?;
+                for (index, field) in fields.iter().enumerate() {
+                    let comma = if index > 0 { ", " } else { "" };
+                    write!(f, "{comma}{}: {}", field.name, field.data_type)?;
+                    if !field.shape.is_empty() {
+                        write!(f, "{:?}", field.shape)?;
+                    }
+                }
+                f.write_str(")")
+            }
+            DataType::VariableString => f.write_str("string"),
+            DataType::VariableBytes => f.write_str("variable_length_bytes"),
+            plain => f.write_str(plain.plain().map_or("", |(_, name, ..)| name)),
+        }
+    }
+}
+
 /// A data type that is not known, or not in this form.
 fn unknown(got: &Value, expected: &str) -> Error {
     Error::new(
@@ -436,6 +468,16 @@ mod tests {
         assert_eq!(outer.swap_units(), [unit(1, 2, 1), unit(4, 2, 1), unit(7, 4, 2)]);
         assert_eq!(outer.swap_unit_bytes(), None);
         assert_eq!(structure(vec![("a", DataType::Int8)]).swap_unit_bytes(), Some(1));
+    }
+
+    #[test]
+    fn names_for_people_are_short() {
+        let mut fields = vec![Field::new("a", DataType::Int32), Field::new("b", DataType::Float64)];
+        fields[1].shape = vec![2, 3];
+        assert_eq!(DataType::Struct { fields }.to_string(), "struct(a: int32, b: float64[2, 3])");
+        let time = DataType::DateTime64 { unit: TimeUnit::Microsecond, scale_factor: 10 };
+        assert_eq!(time.to_string(), "datetime64[10us]");
+        assert_eq!(DataType::RawBytes { size: 8 }.to_string(), "raw_bytes(8)");
     }
 
     #[test]
