@@ -66,8 +66,7 @@ impl FillValue {
         match (self, format) {
             (FillValue::Element(bytes), _) => {
                 if data_type.size_bytes().is_some_and(|size| size != bytes.len()) {
-                    let message =
-                        format!("fill value of {data_type}: got {} bytes, expected one element", bytes.len());
+                    let message = format!("fill value of {data_type}: got {} bytes, expected one element", bytes.len());
                     return Err(Error::new(ErrorKind::InvalidArgument, message));
                 }
                 write(bytes, data_type, format)

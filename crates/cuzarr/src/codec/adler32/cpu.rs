@@ -1,0 +1,6 @@
+//! The simd-adler32 crate.
+
+/// Adler-32 of `bytes`.
+pub(super) fn checksum(bytes: &[u8]) -> u32 {
+    simd_adler32::adler32(&bytes)
+}

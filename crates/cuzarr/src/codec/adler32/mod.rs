@@ -1,0 +1,31 @@
+//! # `numcodecs.adler32`
+//!
+//! Adler-32 (RFC 1950), before the data unless `location` says `end`.
+//!
+//! - Specification: <https://numcodecs.readthedocs.io/en/stable/checksum32.html>
+//! - Names: v3 `numcodecs.adler32`, `adler32`; v2 `adler32`
+//! - Compatible: zarr-python, numcodecs, zarrs
+//! - Native: cpu. On GPUs: via host.
+//!
+//! ```
+//! # use cuzarr::codec::{ChunkSpec, Chain};
+//! # use cuzarr::meta::{DataType, Extension, FillValue};
+//! let codec = serde_json::json!({"name": "numcodecs.adler32", "configuration": {"location": "start"}});
+//! # let spec = ChunkSpec::new(vec![4], DataType::UInt8, FillValue::Element(vec![0]));
+//! # Chain::from_extensions(&[Extension::new("bytes", Default::default()), Extension::from_json(&codec, "codecs")?], spec)?;
+//! # Ok::<(), cuzarr::Error>(())
+//! ```
+
+mod cpu;
+
+use super::checksum::{Checksum, Location, location};
+use super::configuration::Configuration;
+use super::registry::{Opened, Request};
+use crate::Result;
+
+/// Opens the codec from its configuration.
+pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
+    let configuration = Configuration::new(request.name, request.configuration, &["location"])?;
+    let location = location(&configuration, Location::Start)?;
+    Ok(Opened::bytes(Checksum { name: "numcodecs.adler32", location, compute: cpu::checksum }))
+}

@@ -1,0 +1,179 @@
+//! The container's header and its table of blocks. Pure: everything is checked here before a decoder runs.
+//!
+//! ```text
+//! header   version, version of the compressor's format, flags, typesize, nbytes u32, blocksize u32, cbytes u32
+//! copied   nbytes bytes                                       when the flag MEMCPYED is set
+//! blocks   start of each block u32 …, then per block: per split: size u32, that many bytes
+//! ```
+//! A split's size equal to its decoded size means stored bytes. A block is split into `typesize` streams when the flag
+//! DONT_SPLIT is clear, it is not the short last one, and the streams are neither too many nor too short.
+
+use crate::Result;
+use crate::codec::contract::corrupt;
+
+/// Bytes of the header.
+pub(crate) const HEADER_BYTES: usize = 16;
+/// The version of the container that is written; 1 is read, too.
+pub(super) const VERSION: u8 = 2;
+/// Most splits of a block.
+pub(super) const MAX_SPLITS: usize = 16;
+/// Fewest bytes of a split.
+pub(super) const MIN_SPLIT_BYTES: usize = 128;
+/// Most decoded bytes: sizes are C's `int`, with room for a header.
+pub(super) const MAX_DECODED_BYTES: usize = i32::MAX as usize - HEADER_BYTES;
+
+pub(super) const FLAG_SHUFFLE: u8 = 1;
+pub(super) const FLAG_MEMCPYED: u8 = 2;
+pub(super) const FLAG_BITSHUFFLE: u8 = 4;
+pub(super) const FLAG_DONT_SPLIT: u8 = 16;
+
+/// Who compresses the blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Compressor {
+    BloscLz,
+    Lz4,
+    Lz4Hc,
+    Snappy,
+    Zlib,
+    Zstd,
+}
+
+impl Compressor {
+    /// By `cname`.
+    pub(crate) const NAMES: &'static [(&'static str, Compressor)] = &[
+        ("blosclz", Compressor::BloscLz),
+        ("lz4", Compressor::Lz4),
+        ("lz4hc", Compressor::Lz4Hc),
+        ("snappy", Compressor::Snappy),
+        ("zlib", Compressor::Zlib),
+        ("zstd", Compressor::Zstd),
+    ];
+
+    /// The number of its format in the flags.
+    pub(super) fn format(self) -> u8 {
+        match self {
+            Compressor::BloscLz => 0,
+            Compressor::Lz4 | Compressor::Lz4Hc => 1,
+            Compressor::Snappy => 2,
+            Compressor::Zlib => 3,
+            Compressor::Zstd => 4,
+        }
+    }
+
+    fn from_format(format: u8) -> Option<Compressor> {
+        use Compressor::{BloscLz, Lz4, Snappy, Zlib, Zstd};
+        [BloscLz, Lz4, Snappy, Zlib, Zstd].into_iter().find(|compressor| compressor.format() == format)
+    }
+}
+
+/// What happened to a block before compression.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shuffling {
+    None,
+    Bytes,
+    Bits,
+}
+
+/// A checked header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) compressor: Compressor,
+    pub(crate) shuffling: Shuffling,
+    pub(crate) type_bytes: usize,
+    pub(crate) decoded_bytes: usize,
+    pub(crate) block_bytes: usize,
+    pub(crate) memcpyed: bool,
+    may_split: bool,
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<usize> {
+    let word = bytes.get(at..)?.first_chunk::<4>()?;
+    Some(u32::from_le_bytes(*word) as usize)
+}
+
+impl Header {
+    /// Reads the header of `frame`, which must be the whole frame.
+    pub(crate) fn parse(frame: &[u8]) -> Result<Header> {
+        let Some(header) = frame.first_chunk::<HEADER_BYTES>() else {
+            return Err(corrupt(format!("got {} bytes, expected a header of {HEADER_BYTES}", frame.len())));
+        };
+        let [version, _, flags, type_bytes, ..] = *header;
+        if !(1..=VERSION).contains(&version) {
+            return Err(corrupt(format!("byte 0: container version {version}, expected 1 or {VERSION}")));
+        }
+        let size = |at| word(header, at).unwrap_or(0);
+        let (decoded_bytes, block_bytes, frame_bytes) = (size(4), size(8), size(12));
+        if frame_bytes != frame.len() {
+            return Err(corrupt(format!(
+                "byte 12: the header says a frame of {frame_bytes} bytes, got {}",
+                frame.len()
+            )));
+        }
+        let memcpyed = flags & FLAG_MEMCPYED != 0;
+        let shuffling = match (flags & FLAG_SHUFFLE != 0, flags & FLAG_BITSHUFFLE != 0) {
+            (true, _) => Shuffling::Bytes,
+            (false, true) => Shuffling::Bits,
+            (false, false) => Shuffling::None,
+        };
+        let format = flags >> 5;
+        let compressor = match Compressor::from_format(format) {
+            Some(compressor) => compressor,
+            // Nothing is compressed, so the number means nothing.
+            None if memcpyed => Compressor::BloscLz,
+            None => return Err(corrupt(format!("byte 2: unknown compressor format {format}"))),
+        };
+        if decoded_bytes > 0 && (block_bytes == 0 || type_bytes == 0 || decoded_bytes > MAX_DECODED_BYTES) {
+            let message = format!("sizes {decoded_bytes}, blocks of {block_bytes}, types of {type_bytes} cannot be");
+            return Err(corrupt(format!("byte 3: {message}")));
+        }
+        let may_split = flags & FLAG_DONT_SPLIT == 0;
+        let type_bytes = type_bytes.max(1).into();
+        Ok(Header { compressor, shuffling, type_bytes, decoded_bytes, block_bytes, memcpyed, may_split })
+    }
+
+    /// Number of blocks.
+    pub(crate) fn block_count(&self) -> usize {
+        self.decoded_bytes.div_ceil(self.block_bytes.max(1))
+    }
+
+    /// Streams that a block of `size` decoded bytes is split into.
+    pub(crate) fn split_count(&self, size: usize) -> usize {
+        let splits = self.may_split
+            && size == self.block_bytes
+            && self.type_bytes <= MAX_SPLITS
+            && size / self.type_bytes >= MIN_SPLIT_BYTES;
+        if splits { self.type_bytes } else { 1 }
+    }
+
+    /// The bytes behind the header of a frame that stores its data as it is.
+    pub(crate) fn copied<'a>(&self, frame: &'a [u8]) -> Result<&'a [u8]> {
+        let data = &frame[HEADER_BYTES.min(frame.len())..];
+        match data.len() == self.decoded_bytes {
+            true => Ok(data),
+            false => Err(corrupt(format!("got {} stored bytes, expected {}", data.len(), self.decoded_bytes))),
+        }
+    }
+
+    /// Where block `index` begins in the frame.
+    pub(crate) fn block_start(&self, frame: &[u8], index: usize) -> Result<usize> {
+        let table_end = self.block_count().saturating_mul(4).saturating_add(HEADER_BYTES);
+        let start = word(frame, index.saturating_mul(4).saturating_add(HEADER_BYTES));
+        match start {
+            Some(start) if start >= table_end && start < frame.len() => Ok(start),
+            _ => {
+                let start = start.map_or("nowhere".into(), |start| format!("at byte {start}"));
+                let frame = frame.len();
+                Err(corrupt(format!("block {index} begins {start}, expected from {table_end} to below {frame}")))
+            }
+        }
+    }
+}
+
+/// The stream that begins at byte `at` of the frame, and where the next begins.
+pub(crate) fn stream(frame: &[u8], at: usize) -> Result<(&[u8], usize)> {
+    let stream = word(frame, at).and_then(|size| {
+        let end = at.checked_add(4)?.checked_add(size)?;
+        Some((frame.get(at + 4..end)?, end))
+    });
+    stream.ok_or_else(|| corrupt(format!("byte {at}: the stream there leaves the frame of {} bytes", frame.len())))
+}

@@ -1,0 +1,256 @@
+//! Blocks one after the other: each is decompressed into a scratch block and unshuffled from there into its place.
+
+use std::borrow::Cow;
+
+use lz4::block::CompressionMode;
+
+use super::bits::{bitshuffle, bitunshuffle};
+use super::container::{
+    FLAG_BITSHUFFLE, FLAG_DONT_SPLIT, FLAG_MEMCPYED, FLAG_SHUFFLE, HEADER_BYTES, Header, MAX_DECODED_BYTES, MAX_SPLITS,
+    MIN_SPLIT_BYTES, VERSION, stream,
+};
+use super::{Compressor, Shuffling, blosclz};
+use crate::codec::contract::{BytesToBytes, Size, corrupt, expect_size, unencodable};
+use crate::codec::gzip::cpu::{zlib_encode, zlib_into};
+use crate::codec::shuffle::cpu::{shuffle, unshuffle};
+use crate::codec::{lz4 as lz4_codec, scratch, zstd as zstd_codec};
+use crate::{Result, ResultExt};
+
+/// c-blosc's decoder refuses larger blocks.
+const MAX_BLOCK_BYTES: usize = (i32::MAX as usize - 4 * 255) / 3;
+
+#[derive(Debug)]
+pub(super) struct Blosc {
+    pub(super) compressor: Compressor,
+    pub(super) level: u8,
+    pub(super) shuffling: Shuffling,
+    pub(super) type_bytes: u8,
+    pub(super) block_bytes: usize,
+}
+
+/// Decodes a frame whose header was checked to say `decoded.len()`.
+fn decode_frame(header: &Header, frame: &[u8], decoded: &mut [u8]) -> Result<()> {
+    if header.memcpyed {
+        decoded.copy_from_slice(header.copied(frame)?);
+        return Ok(());
+    }
+    for (index, block) in decoded.chunks_mut(header.block_bytes.max(1)).enumerate() {
+        let start = header.block_start(frame, index)?;
+        let unit = header.type_bytes;
+        match header.shuffling {
+            Shuffling::Bytes if unit > 1 => scratch::with(block.len(), |scratch| {
+                decode_streams(header, frame, start, scratch)?;
+                unshuffle(scratch, block, unit);
+                Ok(())
+            }),
+            Shuffling::Bits if block.len() >= unit => scratch::with(block.len(), |scratch| {
+                decode_streams(header, frame, start, scratch)?;
+                bitunshuffle(scratch, block, unit);
+                Ok(())
+            }),
+            _ => decode_streams(header, frame, start, block),
+        }
+        .at(|| format!("block {index}"))?;
+    }
+    Ok(())
+}
+
+fn decode_streams(header: &Header, frame: &[u8], start: usize, block: &mut [u8]) -> Result<()> {
+    let splits = header.split_count(block.len());
+    let split_bytes = block.len() / splits;
+    // c-blosc rounds its blocks to whole elements; a frame that did not would leave bytes that no stream holds.
+    expect_size(split_bytes * splits, block.len())?;
+    let mut at = start;
+    for part in block.chunks_exact_mut(split_bytes.max(1)) {
+        let (compressed, next) = stream(frame, at)?;
+        if compressed.len() == part.len() {
+            part.copy_from_slice(compressed);
+        } else {
+            decode_stream(header.compressor, compressed, part).at(|| format!("stream at byte {at}"))?;
+        }
+        at = next;
+    }
+    Ok(())
+}
+
+fn decode_stream(compressor: Compressor, compressed: &[u8], part: &mut [u8]) -> Result<()> {
+    match compressor {
+        Compressor::BloscLz => blosclz::decompress(compressed, part),
+        Compressor::Lz4 | Compressor::Lz4Hc => lz4_codec::cpu::block_into(compressed, part),
+        Compressor::Zlib => zlib_into(compressed, part),
+        Compressor::Zstd => expect_size(zstd_codec::cpu::decompress(compressed, part)?, part.len()),
+        Compressor::Snappy => {
+            let size = snap::raw::decompress_len(compressed).map_err(|error| corrupt(error.to_string()))?;
+            expect_size(size, part.len())?;
+            let size =
+                snap::raw::Decoder::new().decompress(compressed, part).map_err(|error| corrupt(error.to_string()))?;
+            expect_size(size, part.len())
+        }
+    }
+}
+
+impl Blosc {
+    /// Whether blocks of `block_bytes` are split: as c-blosc's FORWARD_COMPAT_SPLIT.
+    fn splits(&self, block_bytes: usize) -> bool {
+        let unit = usize::from(self.type_bytes);
+        self.compressor != Compressor::Zstd && unit <= MAX_SPLITS && block_bytes / unit >= MIN_SPLIT_BYTES
+    }
+
+    /// Bytes of a block: what was asked for, or by level so that a block stays in the second-level cache and there are
+    /// enough of them to decode in parallel.
+    fn choose_block_bytes(&self, decoded: usize) -> usize {
+        let unit = usize::from(self.type_bytes);
+        let wanted = match (self.block_bytes, self.level) {
+            (0, 0..=2) => 64 << 10,
+            (0, 3..=5) => 256 << 10,
+            (0, _) => 512 << 10,
+            (asked, _) => asked.clamp(MIN_SPLIT_BYTES, MAX_BLOCK_BYTES),
+        };
+        let block = wanted.min(decoded).max(1);
+        if block > unit { block / unit * unit } else { block }
+    }
+
+    /// Encodes one block's streams behind `frame`; false when the frame would not become smaller than a copy.
+    fn encode_block(&self, block: &[u8], splits: usize, limit: usize, frame: &mut Vec<u8>) -> Result<bool> {
+        let split_bytes = (block.len() / splits).max(1);
+        for part in block.chunks_exact(split_bytes) {
+            let header = frame.len();
+            frame.extend_from_slice(&[0; 4]);
+            let compressed = self.encode_stream(part)?.filter(|stream| stream.len() < part.len());
+            let stream = compressed.as_deref().unwrap_or(part);
+            frame.extend_from_slice(stream);
+            frame[header..header + 4].copy_from_slice(&(stream.len() as u32).to_le_bytes());
+            if frame.len() >= limit {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// One stream; `None` when it does not become smaller.
+    fn encode_stream(&self, part: &[u8]) -> Result<Option<Vec<u8>>> {
+        let lz4 = |mode| {
+            let mut stream = vec![0; part.len()];
+            let size = lz4_codec::cpu::block_encode(part, mode, &mut stream)?;
+            stream.truncate(size);
+            Some(stream)
+        };
+        let level = i32::from(self.level);
+        Ok(match self.compressor {
+            Compressor::BloscLz => blosclz::compress(part, self.level, part.len()),
+            Compressor::Lz4 => lz4(CompressionMode::FAST((10 - level).max(1))),
+            Compressor::Lz4Hc => lz4(CompressionMode::HIGHCOMPRESSION(level)),
+            Compressor::Zlib => Some(zlib_encode(part, level)?),
+            Compressor::Zstd => {
+                // As c-blosc: levels to 8 are zstd's 1, 3, 5, …; 9 is its highest.
+                let level = if level < 9 { level * 2 - 1 } else { 22 };
+                let mut stream = Vec::with_capacity(part.len());
+                zstd_codec::cpu::compress(part, level, false, &mut stream).is_ok().then_some(stream)
+            }
+            Compressor::Snappy => return Err(unencodable("'cname' snappy is only decoded")),
+        })
+    }
+
+    fn header(&self, flags: u8, decoded: usize, block: usize) -> [u8; HEADER_BYTES] {
+        let mut header = [0; HEADER_BYTES];
+        // The second byte is the version of the compressor's format: 1 for all of them.
+        header[..4].copy_from_slice(&[VERSION, 1, flags, self.type_bytes]);
+        header[4..8].copy_from_slice(&(decoded as u32).to_le_bytes());
+        header[8..12].copy_from_slice(&(block as u32).to_le_bytes());
+        header
+    }
+
+    fn encode_copied(&self, flags: u8, decoded: &[u8], block: usize) -> Vec<u8> {
+        let mut frame = self.header(flags | FLAG_MEMCPYED, decoded.len(), block).to_vec();
+        frame.extend_from_slice(decoded);
+        frame
+    }
+
+    /// The blocks, or `None` when copying is shorter.
+    fn encode_blocks(&self, flags: u8, decoded: &[u8], block_bytes: usize) -> Result<Option<Vec<u8>>> {
+        let limit = HEADER_BYTES + decoded.len();
+        let count = decoded.len().div_ceil(block_bytes);
+        let mut frame = Vec::with_capacity(limit);
+        frame.extend_from_slice(&self.header(flags, decoded.len(), block_bytes));
+        frame.resize(HEADER_BYTES + 4 * count, 0);
+        let mut shuffled = vec![0; if self.shuffling == Shuffling::None { 0 } else { block_bytes }];
+        let unit = usize::from(self.type_bytes);
+        for (index, block) in decoded.chunks(block_bytes).enumerate() {
+            let start = (frame.len() as u32).to_le_bytes();
+            frame[HEADER_BYTES + 4 * index..][..4].copy_from_slice(&start);
+            let block = match self.shuffling {
+                Shuffling::Bytes if unit > 1 => {
+                    shuffle(block, &mut shuffled[..block.len()], unit);
+                    &shuffled[..block.len()]
+                }
+                Shuffling::Bits if block.len() >= unit => {
+                    bitshuffle(block, &mut shuffled[..block.len()], unit);
+                    &shuffled[..block.len()]
+                }
+                _ => block,
+            };
+            let splits = if flags & FLAG_DONT_SPLIT == 0 && block.len() == block_bytes { unit } else { 1 };
+            if !self.encode_block(block, splits, limit, &mut frame)? {
+                return Ok(None);
+            }
+        }
+        Ok(Some(frame))
+    }
+}
+
+impl BytesToBytes for Blosc {
+    fn name(&self) -> &str {
+        "blosc"
+    }
+
+    fn encoded_size(&self, decoded: Size) -> Size {
+        decoded.compressed()
+    }
+
+    fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {
+        let header = Header::parse(encoded)?;
+        if header.decoded_bytes != decoded.len() {
+            let (got, expected) = (header.decoded_bytes, decoded.len());
+            return Err(corrupt(format!("byte 4: the header says {got} decoded bytes, expected {expected}")));
+        }
+        decode_frame(&header, encoded, decoded)
+    }
+
+    fn decode(&self, encoded: &[u8], limit_bytes: u64) -> Result<Vec<u8>> {
+        let header = Header::parse(encoded)?;
+        if header.decoded_bytes as u64 > limit_bytes {
+            let got = header.decoded_bytes;
+            return Err(corrupt(format!(
+                "byte 4: the header says {got} decoded bytes, at most {limit_bytes} are allowed"
+            )));
+        }
+        // Zeroed pages cost nothing until they are written, and a frame that lies fails at its first missing block.
+        let mut decoded = vec![0; header.decoded_bytes];
+        decode_frame(&header, encoded, &mut decoded)?;
+        Ok(decoded)
+    }
+
+    fn encode(&self, decoded: Cow<'_, [u8]>) -> Result<Vec<u8>> {
+        if decoded.len() > MAX_DECODED_BYTES {
+            let message = format!("{} bytes in a chunk, Blosc holds at most {MAX_DECODED_BYTES}", decoded.len());
+            return Err(unencodable(message).with_hint("use smaller chunks or another compressor"));
+        }
+        let block_bytes = self.choose_block_bytes(decoded.len());
+        let shuffle_flag = match self.shuffling {
+            Shuffling::None => 0,
+            Shuffling::Bytes => FLAG_SHUFFLE,
+            Shuffling::Bits => FLAG_BITSHUFFLE,
+        };
+        let split_flag = if self.splits(block_bytes) { 0 } else { FLAG_DONT_SPLIT };
+        let flags = shuffle_flag | split_flag | self.compressor.format() << 5;
+        let blocks = match self.level {
+            0 => None,
+            _ if decoded.is_empty() => None,
+            _ => self.encode_blocks(flags, &decoded, block_bytes)?,
+        };
+        let mut frame = blocks.unwrap_or_else(|| self.encode_copied(flags, &decoded, block_bytes));
+        let size = (frame.len() as u32).to_le_bytes();
+        frame[12..16].copy_from_slice(&size);
+        Ok(frame)
+    }
+}

@@ -1,0 +1,68 @@
+//! # `blosc`
+//!
+//! The Blosc-1 container: blocks, shuffled by bytes or bits, each compressed by one of five compressors.
+//!
+//! - Specification: <https://zarr-specs.readthedocs.io/en/latest/v3/codecs/blosc/index.html>,
+//!   <https://github.com/Blosc/c-blosc/blob/main/README_CHUNK_FORMAT.rst>
+//! - Names: v3 `blosc`, `numcodecs.blosc`; v2 `blosc`
+//! - Compatible: zarr-python, numcodecs, zarrs, tensorstore
+//! - Native: cpu. On GPUs: via host.
+//!
+//! ```
+//! # use cuzarr::codec::{ChunkSpec, Chain};
+//! # use cuzarr::meta::{DataType, Extension, FillValue};
+//! let codec = serde_json::json!({"name": "blosc", "configuration":
+//!     {"cname": "lz4", "clevel": 5, "shuffle": "shuffle", "typesize": 4, "blocksize": 0}});
+//! # let spec = ChunkSpec::new(vec![4], DataType::UInt8, FillValue::Element(vec![0]));
+//! # Chain::from_extensions(&[Extension::new("bytes", Default::default()), Extension::from_json(&codec, "codecs")?], spec)?;
+//! # Ok::<(), cuzarr::Error>(())
+//! ```
+//!
+//! The container is read and written here, not by c-blosc, and the compressors' own libraries see single blocks: every
+//! offset and size of a hostile frame is checked against metadata before it is used, there is no process-wide state, and
+//! the same tables of blocks and streams are what a GPU decoder starts from. BloscLZ is this project's own code, too.
+//! Snappy is decoded; encoding it is refused, as no c-blosc of zarr-python, zarrs or tensorstore has it.
+
+mod bits;
+mod blosclz;
+mod container;
+mod cpu;
+
+pub(crate) use container::{Compressor, Shuffling};
+
+use super::configuration::Configuration;
+use super::registry::{Opened, Request};
+use crate::Result;
+
+/// Opens the codec from its configuration, in the spelling of v3 or of numcodecs.
+pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
+    let known = ["cname", "clevel", "shuffle", "typesize", "blocksize"];
+    let configuration = Configuration::new(request.name, request.configuration, &known)?;
+    let numcodecs = request.zarr_format == 2 || request.name.starts_with("numcodecs.");
+    // v3 requires `cname`; zarr-python's default is zstd, numcodecs' is lz4.
+    let default = if numcodecs { Compressor::Lz4 } else { Compressor::Zstd };
+    let compressor = configuration.choice("cname", Compressor::NAMES)?.unwrap_or(default);
+    let level = configuration.integer("clevel", 0..=9, 5)? as u8;
+    let block_bytes = configuration.integer("blocksize", 0..=i32::MAX.into(), 0)? as usize;
+    let element_bytes = request.element_bytes.unwrap_or(1);
+    let type_bytes = configuration.integer("typesize", 0..=i32::MAX.into(), 0)? as usize;
+    let type_bytes = if type_bytes == 0 { element_bytes } else { type_bytes };
+    let automatic = if element_bytes == 1 { Shuffling::Bits } else { Shuffling::Bytes };
+    let shuffling = match configuration.get("shuffle") {
+        Some(serde_json::Value::Number(_)) => match configuration.integer("shuffle", -1..=2, 1)? {
+            -1 => automatic,
+            0 => Shuffling::None,
+            1 => Shuffling::Bytes,
+            _ => Shuffling::Bits,
+        },
+        None if numcodecs => Shuffling::Bytes,
+        _ => {
+            let choices =
+                [("noshuffle", Shuffling::None), ("shuffle", Shuffling::Bytes), ("bitshuffle", Shuffling::Bits)];
+            configuration.choice("shuffle", &choices)?.unwrap_or(automatic)
+        }
+    };
+    // c-blosc's header has one byte for the size.
+    let type_bytes = if type_bytes > 255 { 1 } else { type_bytes.max(1) as u8 };
+    Ok(Opened::bytes(cpu::Blosc { compressor, level, shuffling, type_bytes, block_bytes }))
+}

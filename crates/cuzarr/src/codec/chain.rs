@@ -1,0 +1,319 @@
+//! A validated chain of codecs.
+
+use std::sync::Arc;
+
+use cuzarr_device::Device;
+
+use super::contract::{ArrayToArray, ArrayToBytes, BytesToBytes, Size, VARIABLE_LIMIT_BYTES, VariableToBytes, corrupt};
+use super::program::{Program, tail_split};
+use super::registry::{self, Opened, Request};
+use super::{ChunkSpec, Sharding, VariableElements, v2};
+use crate::meta::{ArrayMetadata, CodecsMetadata, Extension};
+use crate::{Error, ErrorKind, Result, ResultExt};
+
+/// The codec chain of one array, validated for one decoded chunk.
+#[derive(Clone, Debug)]
+pub struct Chain {
+    spec: ChunkSpec,
+    arrays: Vec<Arc<dyn ArrayToArray>>,
+    serializer: Serializer,
+    bytes: Vec<BytesStep>,
+    encoded: Size,
+}
+
+/// The array→bytes codec.
+#[derive(Clone, Debug)]
+pub(crate) enum Serializer {
+    Fixed(Arc<dyn ArrayToBytes>),
+    Sharding(Arc<Sharding>),
+    Variable(Arc<dyn VariableToBytes>),
+}
+
+/// A bytes→bytes codec and how many bytes it decodes to.
+#[derive(Clone, Debug)]
+pub(crate) struct BytesStep {
+    pub(crate) codec: Arc<dyn BytesToBytes>,
+    pub(crate) decoded: Size,
+}
+
+/// How a codec runs on a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Support {
+    /// There, in the same movement that places the elements.
+    Native,
+    /// On the CPU, because of this; the result is copied.
+    ViaHost(&'static str),
+}
+
+/// One codec of a chain, and how it runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stage {
+    /// The codec's v3 name.
+    pub name: String,
+    /// How it runs.
+    pub support: Support,
+}
+
+impl Serializer {
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Serializer::Fixed(codec) => codec.name(),
+            Serializer::Sharding(_) => "sharding_indexed",
+            Serializer::Variable(codec) => codec.name(),
+        }
+    }
+}
+
+/// Joins codecs, checking that each fits behind the one before.
+pub(crate) struct Builder {
+    zarr_format: u8,
+    spec: ChunkSpec,
+    /// The array that the next array codec would see.
+    pub(crate) current: ChunkSpec,
+    arrays: Vec<Arc<dyn ArrayToArray>>,
+    serializer: Option<Serializer>,
+    bytes: Vec<BytesStep>,
+    size: Size,
+}
+
+impl Builder {
+    pub(crate) fn new(zarr_format: u8, spec: ChunkSpec) -> Result<Builder> {
+        let size = spec.size()?;
+        let current = spec.clone();
+        Ok(Builder { zarr_format, spec, current, arrays: Vec::new(), serializer: None, bytes: Vec::new(), size })
+    }
+
+    /// Whether there is an array→bytes codec yet.
+    pub(crate) fn is_serialized(&self) -> bool {
+        self.serializer.is_some()
+    }
+
+    /// Opens a codec for what the chain gives so far.
+    pub(crate) fn open(&self, codec: &Extension) -> Result<Opened> {
+        registry::open(&Request {
+            name: &codec.name,
+            configuration: &codec.configuration,
+            zarr_format: self.zarr_format,
+            spec: &self.current,
+            decoded: self.size,
+            element_bytes: self.current.data_type.size_bytes(),
+        })
+    }
+
+    /// Adds an opened codec.
+    pub(crate) fn push(&mut self, opened: Opened) -> Result<()> {
+        match (opened, self.is_serialized()) {
+            (Opened::Array(codec), false) => {
+                self.current = codec.encoded_spec().clone();
+                self.size = self.current.size()?;
+                self.arrays.push(codec);
+            }
+            (Opened::Serializer(codec), false) => {
+                self.size = codec.encoded_size();
+                self.serializer = Some(Serializer::Fixed(codec));
+            }
+            (Opened::Sharding(codec), false) => {
+                self.size = codec.encoded_bound();
+                self.serializer = Some(Serializer::Sharding(codec));
+            }
+            (Opened::Variable(codec), false) => {
+                if !self.arrays.is_empty() {
+                    let message =
+                        format!("codec '{}' behind array codecs: they take elements of one size", codec.name());
+                    return Err(Error::new(ErrorKind::UnsupportedFeature, message));
+                }
+                self.size = Size::Unknown;
+                self.serializer = Some(Serializer::Variable(codec));
+            }
+            (Opened::Bytes(codec), true) => {
+                let decoded = self.size;
+                self.size = codec.encoded_size(decoded);
+                self.bytes.push(BytesStep { codec, decoded });
+            }
+            (Opened::Bytes(codec), false) => {
+                return Err(misplaced(codec.name(), "bytes→bytes", "stands before the array→bytes codec"));
+            }
+            (Opened::Array(codec), true) => {
+                return Err(misplaced(codec.name(), "array→array", "stands behind the array→bytes codec"));
+            }
+            (Opened::Serializer(_) | Opened::Sharding(_) | Opened::Variable(_), true) => {
+                let message = "a chain has exactly one array→bytes codec, got a second";
+                return Err(Error::new(ErrorKind::MetadataInvalid, message));
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn finish(self) -> Result<Chain> {
+        let Builder { spec, arrays, serializer, bytes, size, .. } = self;
+        let Some(serializer) = serializer else {
+            return Err(Error::new(ErrorKind::MetadataInvalid, "the chain has no array→bytes codec, such as 'bytes'"));
+        };
+        Ok(Chain { spec, arrays, serializer, bytes, encoded: size })
+    }
+}
+
+fn misplaced(name: &str, kind: &str, place: &str) -> Error {
+    Error::new(ErrorKind::MetadataInvalid, format!("codec '{name}' ({kind}) {place}"))
+}
+
+impl Chain {
+    /// The chain of an array: v3 codecs, or v2's order, filters, byte order and compressor as the same chain.
+    ///
+    /// # Errors
+    /// `UnknownCodec`, or `MetadataInvalid` and `UnsupportedFeature` naming the codec.
+    pub fn new(metadata: &ArrayMetadata) -> Result<Chain> {
+        let shape = metadata.chunk_grid().chunk_shape().to_vec();
+        let spec = ChunkSpec::new(shape, metadata.data_type().clone(), metadata.fill_value().clone());
+        match metadata.codecs() {
+            CodecsMetadata::V3(codecs) => Chain::from_extensions(codecs, spec),
+            CodecsMetadata::V2 { .. } => v2::chain(metadata.codecs(), spec),
+        }
+    }
+
+    /// A chain of v3 codecs for decoded chunks of `spec`.
+    ///
+    /// # Errors
+    /// As [`Chain::new`].
+    pub fn from_extensions(codecs: &[Extension], spec: ChunkSpec) -> Result<Chain> {
+        let mut builder = Builder::new(3, spec)?;
+        for (index, codec) in codecs.iter().enumerate() {
+            let opened = builder.open(codec).at(|| format!("codecs[{index}]"))?;
+            builder.push(opened).at(|| format!("codecs[{index}]"))?;
+        }
+        builder.finish()
+    }
+
+    /// The decoded chunk.
+    pub fn spec(&self) -> &ChunkSpec {
+        &self.spec
+    }
+
+    /// The shards, when sharding is the whole chain, so that inner chunks can be read by themselves.
+    pub fn sharding(&self) -> Option<&Sharding> {
+        match &self.serializer {
+            Serializer::Sharding(sharding) if self.arrays.is_empty() && self.bytes.is_empty() => Some(sharding),
+            _ => None,
+        }
+    }
+
+    /// Most bytes that an encoded chunk may have; `None` for elements of variable length.
+    pub fn encoded_bound_bytes(&self) -> Option<u64> {
+        self.encoded.bound()
+    }
+
+    /// How many bytes an encoded chunk has.
+    pub(crate) fn encoded_size(&self) -> Size {
+        self.encoded
+    }
+
+    pub(crate) fn arrays(&self) -> &[Arc<dyn ArrayToArray>] {
+        &self.arrays
+    }
+
+    pub(crate) fn serializer(&self) -> &Serializer {
+        &self.serializer
+    }
+
+    pub(crate) fn bytes(&self) -> &[BytesStep] {
+        &self.bytes
+    }
+
+    /// Whether elements differ in length, so that [`Chain::decode_variable`] is the way.
+    pub fn is_variable(&self) -> bool {
+        self.spec.data_type.size_bytes().is_none()
+    }
+
+    /// What runs where, made once per array and device.
+    ///
+    /// # Errors
+    /// `Unsupported` for elements of variable length.
+    pub fn bind(&self, device: Device) -> Result<Program> {
+        Program::new(self, device)
+    }
+
+    /// Every codec in order of encoding, and how it runs on `device`. On the CPU everything is native.
+    pub fn describe(&self, device: Device) -> Vec<Stage> {
+        let native = |native: bool, reason| match native || device == Device::Cpu {
+            true => Support::Native,
+            false => Support::ViaHost(reason),
+        };
+        let split = tail_split(self);
+        let mut stages = Vec::new();
+        for (index, codec) in self.arrays.iter().enumerate() {
+            let support = native(index < split.arrays, "needs whole chunks, or follows a codec that does");
+            stages.push(Stage { name: codec.name().into(), support });
+        }
+        let support = match &self.serializer {
+            Serializer::Fixed(_) => native(split.serializer, "follows a codec that runs on the host"),
+            Serializer::Sharding(_) => native(self.sharding().is_some(), "other codecs stand around the shards"),
+            Serializer::Variable(_) => native(false, "elements of variable length are host memory"),
+        };
+        stages.push(Stage { name: self.serializer.name().into(), support });
+        for (index, step) in self.bytes.iter().enumerate() {
+            let support = native(index < split.bytes, "decoded on the host in this version");
+            stages.push(Stage { name: step.codec.name().into(), support });
+        }
+        if let Some(sharding) = self.sharding() {
+            stages.extend(sharding.inner().describe(device));
+        }
+        stages
+    }
+
+    /// Undoes the bytes→bytes codecs of a variable-length chunk.
+    fn decode_bytes(&self, stored: &[u8]) -> Result<Vec<u8>> {
+        let mut current: Option<Vec<u8>> = None;
+        for step in self.bytes.iter().rev() {
+            let limit = step.decoded.bound().unwrap_or(VARIABLE_LIMIT_BYTES);
+            let encoded = current.as_deref().unwrap_or(stored);
+            let decoded = step.codec.decode(encoded, limit).at(|| format!("codec '{}'", step.codec.name()))?;
+            current = Some(decoded);
+        }
+        Ok(current.unwrap_or_else(|| stored.to_vec()))
+    }
+
+    /// Decodes a chunk of variable-length elements.
+    ///
+    /// # Errors
+    /// `ChunkCorrupt` or `ChecksumMismatch` with the codec in the trail; `Unsupported` for elements of one size.
+    pub fn decode_variable(&self, stored: &[u8]) -> Result<VariableElements> {
+        let count = self.spec.elements().unwrap_or(u64::MAX);
+        match &self.serializer {
+            Serializer::Variable(codec) => {
+                let serialized = self.decode_bytes(stored)?;
+                let name = || format!("codec '{}'", codec.name());
+                let elements = codec.decode(&serialized, count).at(name)?;
+                match elements.len() as u64 == count {
+                    true => Ok(elements),
+                    false => Err(corrupt(format!("got {} elements, expected {count}", elements.len()))).at(name),
+                }
+            }
+            Serializer::Sharding(sharding) if self.is_variable() => {
+                let serialized = self.decode_bytes(stored)?;
+                sharding.decode_variable(&serialized).at(|| "codec 'sharding_indexed'")
+            }
+            _ => Err(Error::new(ErrorKind::Unsupported, "elements have one size: decode them packed")),
+        }
+    }
+
+    /// Encodes a chunk of variable-length elements. A shard of which nothing needs to be stored is still written.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the number of elements is not the chunk's; `EncodeFailed`.
+    pub fn encode_variable(&self, elements: &VariableElements) -> Result<Vec<u8>> {
+        if Some(elements.len() as u64) != self.spec.elements() {
+            let message = format!("got {} elements for a chunk of shape {:?}", elements.len(), self.spec.shape);
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        let serialized = match &self.serializer {
+            Serializer::Variable(codec) => codec.encode(elements).at(|| format!("codec '{}'", codec.name()))?,
+            Serializer::Sharding(sharding) if self.is_variable() => {
+                sharding.encode_variable(elements).at(|| "codec 'sharding_indexed'")?
+            }
+            _ => return Err(Error::new(ErrorKind::Unsupported, "elements have one size: encode them packed")),
+        };
+        self.bytes.iter().try_fold(serialized, |decoded, step| {
+            step.codec.encode(decoded.into()).at(|| format!("codec '{}'", step.codec.name()))
+        })
+    }
+}

@@ -1,0 +1,91 @@
+//! Four bytes of checksum before or behind the data: what `crc32c`, `crc32`, `adler32` and `fletcher32` share.
+
+use std::borrow::Cow;
+
+use super::configuration::Configuration;
+use super::contract::{BytesToBytes, Size, corrupt, expect_encoded_size};
+use crate::{Error, ErrorKind, Result};
+
+/// Bytes of every checksum here.
+pub(crate) const CHECKSUM_BYTES: usize = 4;
+
+/// Where the checksum is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Location {
+    Start,
+    End,
+}
+
+/// numcodecs' member `location`, since its version 0.13.
+pub(crate) fn location(configuration: &Configuration<'_>, default: Location) -> Result<Location> {
+    let choices = [("start", Location::Start), ("end", Location::End)];
+    Ok(configuration.choice("location", &choices)?.unwrap_or(default))
+}
+
+/// A checksum codec.
+#[derive(Debug)]
+pub(crate) struct Checksum {
+    pub(crate) name: &'static str,
+    pub(crate) location: Location,
+    pub(crate) compute: fn(&[u8]) -> u32,
+}
+
+impl BytesToBytes for Checksum {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn encoded_size(&self, decoded: Size) -> Size {
+        decoded.plus(CHECKSUM_BYTES as u64)
+    }
+
+    fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {
+        expect_encoded_size(encoded.len(), decoded.len().saturating_add(CHECKSUM_BYTES))?;
+        decoded.copy_from_slice(self.check(encoded)?);
+        Ok(())
+    }
+
+    fn decode(&self, encoded: &[u8], limit_bytes: u64) -> Result<Vec<u8>> {
+        let payload = self.check(encoded)?;
+        match payload.len() as u64 > limit_bytes {
+            true => Err(corrupt(format!("got {} bytes, at most {limit_bytes} are allowed", payload.len()))),
+            false => Ok(payload.to_vec()),
+        }
+    }
+
+    fn view<'a>(&self, encoded: &'a [u8]) -> Option<Result<&'a [u8]>> {
+        Some(self.check(encoded))
+    }
+
+    fn encode(&self, decoded: Cow<'_, [u8]>) -> Result<Vec<u8>> {
+        let checksum = (self.compute)(&decoded).to_le_bytes();
+        match self.location {
+            Location::Start => Ok([&checksum, &*decoded].concat()),
+            Location::End => {
+                let mut encoded = decoded.into_owned();
+                encoded.extend_from_slice(&checksum);
+                Ok(encoded)
+            }
+        }
+    }
+}
+
+impl Checksum {
+    fn check<'a>(&self, encoded: &'a [u8]) -> Result<&'a [u8]> {
+        let parts = match self.location {
+            Location::Start => encoded.split_first_chunk::<CHECKSUM_BYTES>(),
+            Location::End => encoded.split_last_chunk::<CHECKSUM_BYTES>().map(|(payload, stored)| (stored, payload)),
+        };
+        let Some((stored, payload)) = parts else {
+            return Err(corrupt(format!("got {} bytes, expected a checksum of {CHECKSUM_BYTES}", encoded.len())));
+        };
+        let (stored, computed) = (u32::from_le_bytes(*stored), (self.compute)(payload));
+        match stored == computed {
+            true => Ok(payload),
+            false => Err(Error::new(
+                ErrorKind::ChecksumMismatch,
+                format!("stored checksum is {stored:08x}, that of the {} bytes is {computed:08x}", payload.len()),
+            )),
+        }
+    }
+}

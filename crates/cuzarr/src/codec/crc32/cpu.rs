@@ -1,0 +1,6 @@
+//! The crc32fast crate.
+
+/// CRC-32 of `bytes`.
+pub(super) fn checksum(bytes: &[u8]) -> u32 {
+    crc32fast::hash(bytes)
+}

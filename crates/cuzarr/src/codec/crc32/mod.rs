@@ -1,0 +1,31 @@
+//! # `numcodecs.crc32`
+//!
+//! CRC-32 as zlib computes it, before the data unless `location` says `end`.
+//!
+//! - Specification: <https://numcodecs.readthedocs.io/en/stable/checksum32.html>
+//! - Names: v3 `numcodecs.crc32`, `crc32`; v2 `crc32`
+//! - Compatible: zarr-python, numcodecs
+//! - Native: cpu. On GPUs: via host.
+//!
+//! ```
+//! # use cuzarr::codec::{ChunkSpec, Chain};
+//! # use cuzarr::meta::{DataType, Extension, FillValue};
+//! let codec = serde_json::json!({"name": "numcodecs.crc32", "configuration": {"location": "end"}});
+//! # let spec = ChunkSpec::new(vec![4], DataType::UInt8, FillValue::Element(vec![0]));
+//! # Chain::from_extensions(&[Extension::new("bytes", Default::default()), Extension::from_json(&codec, "codecs")?], spec)?;
+//! # Ok::<(), cuzarr::Error>(())
+//! ```
+
+mod cpu;
+
+use super::checksum::{Checksum, Location, location};
+use super::configuration::Configuration;
+use super::registry::{Opened, Request};
+use crate::Result;
+
+/// Opens the codec from its configuration.
+pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
+    let configuration = Configuration::new(request.name, request.configuration, &["location"])?;
+    let location = location(&configuration, Location::Start)?;
+    Ok(Opened::bytes(Checksum { name: "numcodecs.crc32", location, compute: cpu::checksum }))
+}

@@ -1,0 +1,31 @@
+//! # `crc32c`
+//!
+//! CRC-32C (Castagnoli, RFC 3720) behind the data, or before it where numcodecs' `location` says so.
+//!
+//! - Specification: <https://zarr-specs.readthedocs.io/en/latest/v3/codecs/crc32c/index.html>
+//! - Names: v3 `crc32c`, `numcodecs.crc32c`; v2 `crc32c`
+//! - Compatible: zarr-python, numcodecs, zarrs, tensorstore
+//! - Native: cpu. On GPUs: via host.
+//!
+//! ```
+//! # use cuzarr::codec::{ChunkSpec, Chain};
+//! # use cuzarr::meta::{DataType, Extension, FillValue};
+//! let codec = serde_json::json!({"name": "crc32c"});
+//! # let spec = ChunkSpec::new(vec![4], DataType::UInt8, FillValue::Element(vec![0]));
+//! # Chain::from_extensions(&[Extension::new("bytes", Default::default()), Extension::from_json(&codec, "codecs")?], spec)?;
+//! # Ok::<(), cuzarr::Error>(())
+//! ```
+
+pub(crate) mod cpu;
+
+use super::checksum::{Checksum, Location, location};
+use super::configuration::Configuration;
+use super::registry::{Opened, Request};
+use crate::Result;
+
+/// Opens the codec from its configuration.
+pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
+    let configuration = Configuration::new(request.name, request.configuration, &["location"])?;
+    let location = location(&configuration, Location::End)?;
+    Ok(Opened::bytes(Checksum { name: "crc32c", location, compute: cpu::checksum }))
+}

@@ -1,0 +1,185 @@
+//! Codecs from elsewhere: Python's registries, or a program's own. They see host memory and whole chunks.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::{Arc, RwLock};
+
+use serde_json::{Map, Value};
+
+use super::ChunkSpec;
+use super::contract::{ArrayToArray, ArrayToBytes, BytesToBytes, Size, corrupt, expect_size, unencodable};
+use super::registry::{Opened, Request};
+use crate::{Result, ResultExt};
+
+/// What an external codec is opened with.
+#[derive(Clone, Copy, Debug)]
+pub struct ExternalRequest<'a> {
+    /// The name as metadata spells it: a v3 name, or a v2 id.
+    pub name: &'a str,
+    /// Its configuration; without `id` in v2.
+    pub configuration: &'a Map<String, Value>,
+    /// 2 or 3.
+    pub zarr_format: u8,
+    /// The array before this codec; for bytes→bytes codecs the array that was serialised.
+    pub spec: &'a ChunkSpec,
+}
+
+/// Where codecs come from that are not built in. Asked once per codec and array.
+pub trait ExternalCodecs: Send + Sync {
+    /// Opens a codec, or says that its name is not known there.
+    fn open(&self, request: &ExternalRequest<'_>) -> Result<Option<ExternalCodec>>;
+}
+
+/// Decoding and encoding of whole chunks in host memory. Arrays are elements in native byte order, C order.
+pub trait HostCodec: Send + Sync + fmt::Debug {
+    /// Encoded → decoded.
+    fn decode(&self, encoded: &[u8]) -> Result<Vec<u8>>;
+    /// Decoded → encoded.
+    fn encode(&self, decoded: &[u8]) -> Result<Vec<u8>>;
+}
+
+/// What stands on both sides of an external codec.
+#[derive(Clone, Debug)]
+pub enum ExternalKind {
+    /// Array → array; what the array is after encoding.
+    ArrayToArray(ChunkSpec),
+    /// Array → bytes.
+    ArrayToBytes,
+    /// Bytes → bytes.
+    BytesToBytes,
+}
+
+/// An opened external codec.
+#[derive(Clone, Debug)]
+pub struct ExternalCodec {
+    /// What it stands between.
+    pub kind: ExternalKind,
+    /// What it does.
+    pub codec: Arc<dyn HostCodec>,
+}
+
+static EXTERNAL: RwLock<Option<Arc<dyn ExternalCodecs>>> = RwLock::new(None);
+
+/// Says, for the whole process, where codecs come from that are not built in. Arrays opened before keep their codecs.
+pub fn set_external(codecs: Option<Arc<dyn ExternalCodecs>>) {
+    *EXTERNAL.write().unwrap_or_else(std::sync::PoisonError::into_inner) = codecs;
+}
+
+/// Asks the external codecs for a name.
+pub(super) fn open(request: &Request<'_>) -> Result<Option<Opened>> {
+    let codecs = EXTERNAL.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+    let Some(codecs) = codecs else { return Ok(None) };
+    let Request { name, configuration, zarr_format, spec, .. } = *request;
+    let asked = ExternalRequest { name, configuration, zarr_format, spec };
+    let Some(ExternalCodec { kind, codec }) = codecs.open(&asked).at(|| format!("codec '{name}'"))? else {
+        return Ok(None);
+    };
+    let name = name.to_string();
+    Ok(Some(match kind {
+        ExternalKind::ArrayToArray(encoded) => {
+            let (decoded_bytes, encoded_bytes) = (spec.size_bytes()?, encoded.size_bytes()?);
+            Opened::array(ArrayCodec { name, codec, encoded, decoded_bytes, encoded_bytes })
+        }
+        ExternalKind::ArrayToBytes => {
+            Opened::serializer(Serializer { name, codec, decoded: Size::Exact(spec.size_bytes()? as u64) })
+        }
+        ExternalKind::BytesToBytes => Opened::bytes(BytesCodec { name, codec }),
+    }))
+}
+
+#[derive(Debug)]
+struct ArrayCodec {
+    name: String,
+    codec: Arc<dyn HostCodec>,
+    encoded: ChunkSpec,
+    decoded_bytes: usize,
+    encoded_bytes: usize,
+}
+
+#[derive(Debug)]
+struct Serializer {
+    name: String,
+    codec: Arc<dyn HostCodec>,
+    decoded: Size,
+}
+
+#[derive(Debug)]
+struct BytesCodec {
+    name: String,
+    codec: Arc<dyn HostCodec>,
+}
+
+fn decode_exactly(codec: &dyn HostCodec, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {
+    let bytes = codec.decode(encoded)?;
+    expect_size(bytes.len(), decoded.len())?;
+    decoded.copy_from_slice(&bytes);
+    Ok(())
+}
+
+impl ArrayToArray for ArrayCodec {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn encoded_spec(&self) -> &ChunkSpec {
+        &self.encoded
+    }
+
+    fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {
+        expect_size(decoded.len(), self.decoded_bytes)?;
+        decode_exactly(&*self.codec, encoded, decoded)
+    }
+
+    fn encode_into(&self, decoded: &[u8], encoded: &mut [u8]) -> Result<()> {
+        let bytes = self.codec.encode(decoded)?;
+        if bytes.len() != self.encoded_bytes || encoded.len() != bytes.len() {
+            return Err(unencodable(format!("encodes to {} bytes, expected {}", bytes.len(), self.encoded_bytes)));
+        }
+        encoded.copy_from_slice(&bytes);
+        Ok(())
+    }
+}
+
+impl ArrayToBytes for Serializer {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn encoded_size(&self) -> Size {
+        self.decoded.compressed()
+    }
+
+    fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {
+        decode_exactly(&*self.codec, encoded, decoded)
+    }
+
+    fn encode(&self, decoded: Cow<'_, [u8]>) -> Result<Vec<u8>> {
+        self.codec.encode(&decoded)
+    }
+}
+
+impl BytesToBytes for BytesCodec {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn encoded_size(&self, decoded: Size) -> Size {
+        decoded.compressed()
+    }
+
+    fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {
+        decode_exactly(&*self.codec, encoded, decoded)
+    }
+
+    fn decode(&self, encoded: &[u8], limit_bytes: u64) -> Result<Vec<u8>> {
+        let decoded = self.codec.decode(encoded)?;
+        match decoded.len() as u64 > limit_bytes {
+            true => Err(corrupt(format!("decodes to {} bytes, at most {limit_bytes} are allowed", decoded.len()))),
+            false => Ok(decoded),
+        }
+    }
+
+    fn encode(&self, decoded: Cow<'_, [u8]>) -> Result<Vec<u8>> {
+        self.codec.encode(&decoded)
+    }
+}

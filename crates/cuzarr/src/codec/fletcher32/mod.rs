@@ -1,0 +1,31 @@
+//! # `numcodecs.fletcher32`
+//!
+//! HDF5's Fletcher-32 over big-endian 16-bit words, behind the data.
+//!
+//! - Specification: <https://numcodecs.readthedocs.io/en/stable/checksum32.html>
+//! - Names: v3 `numcodecs.fletcher32`, `fletcher32`; v2 `fletcher32`
+//! - Compatible: zarr-python, numcodecs, zarrs, netCDF-C
+//! - Native: cpu. On GPUs: via host.
+//!
+//! ```
+//! # use cuzarr::codec::{ChunkSpec, Chain};
+//! # use cuzarr::meta::{DataType, Extension, FillValue};
+//! let codec = serde_json::json!({"name": "numcodecs.fletcher32"});
+//! # let spec = ChunkSpec::new(vec![4], DataType::UInt8, FillValue::Element(vec![0]));
+//! # Chain::from_extensions(&[Extension::new("bytes", Default::default()), Extension::from_json(&codec, "codecs")?], spec)?;
+//! # Ok::<(), cuzarr::Error>(())
+//! ```
+
+mod cpu;
+
+use super::checksum::{Checksum, Location};
+use super::configuration::Configuration;
+use super::registry::{Opened, Request};
+use crate::Result;
+
+/// Opens the codec from its configuration.
+pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
+    Configuration::new(request.name, request.configuration, &[])?;
+    let location = Location::End;
+    Ok(Opened::bytes(Checksum { name: "numcodecs.fletcher32", location, compute: cpu::checksum }))
+}

@@ -1,0 +1,132 @@
+//! libdeflate for one member of known size, zlib-rs for everything else.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::io::{BufRead, Read};
+
+use flate2::bufread::GzDecoder;
+use libdeflater::{CompressionLvl, Compressor, DecompressionError, Decompressor};
+
+use crate::Result;
+use crate::codec::contract::{BytesToBytes, Size, corrupt, expect_size, read_exactly, read_to_limit, unencodable};
+
+thread_local! {
+    static DECOMPRESSOR: RefCell<Decompressor> = RefCell::default();
+    static COMPRESSOR: RefCell<Option<(i32, Compressor)>> = const { RefCell::new(None) };
+}
+
+#[derive(Debug)]
+pub(super) struct Gzip {
+    pub(super) level: i32,
+}
+
+/// Runs `work` with this thread's decompressor.
+pub(crate) fn with_decompressor<T>(
+    work: impl FnOnce(&mut Decompressor) -> Result<T, DecompressionError>,
+) -> Result<T, DecompressionError> {
+    DECOMPRESSOR.with_borrow_mut(work)
+}
+
+/// Runs `work` with this thread's compressor of `level`.
+pub(crate) fn with_compressor<T>(level: i32, work: impl FnOnce(&mut Compressor) -> Result<T>) -> Result<T> {
+    let wanted = CompressionLvl::new(level).map_err(|_| unencodable(format!("level {level} does not exist")))?;
+    COMPRESSOR.with_borrow_mut(|kept| {
+        let kept = match kept {
+            Some(kept) if kept.0 == level => kept,
+            other => other.insert((level, Compressor::new(wanted))),
+        };
+        work(&mut kept.1)
+    })
+}
+
+/// Reads member after member, then only zeros.
+struct Members<'a> {
+    /// `None` behind the last member.
+    member: Option<GzDecoder<&'a [u8]>>,
+}
+
+impl<'a> Members<'a> {
+    fn new(encoded: &'a [u8]) -> Self {
+        Members { member: Some(GzDecoder::new(encoded)) }
+    }
+}
+
+impl Read for Members<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        while let Some(member) = &mut self.member {
+            let count = member.read(buffer)?;
+            if count > 0 || buffer.is_empty() {
+                return Ok(count);
+            }
+            let mut rest = *member.get_ref();
+            let zeros = rest.iter().take_while(|&&byte| byte == 0).count();
+            rest.consume(zeros);
+            self.member = (!rest.is_empty()).then(|| GzDecoder::new(rest));
+        }
+        Ok(0)
+    }
+}
+
+/// Whether the last four bytes say `size`, as they do when one member without anything behind it holds everything.
+fn ends_with_size(encoded: &[u8], size: usize) -> bool {
+    encoded.last_chunk::<4>().is_some_and(|last| u32::from_le_bytes(*last) == size as u32)
+}
+
+impl BytesToBytes for Gzip {
+    fn name(&self) -> &str {
+        "gzip"
+    }
+
+    fn encoded_size(&self, decoded: Size) -> Size {
+        decoded.compressed()
+    }
+
+    fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {
+        if ends_with_size(encoded, decoded.len())
+            && with_decompressor(|decompressor| decompressor.gzip_decompress(encoded, decoded)) == Ok(decoded.len())
+        {
+            return Ok(());
+        }
+        // Several members, or damage: the slower decoder reads the first and names the second.
+        read_exactly(Members::new(encoded), decoded)
+    }
+
+    fn decode(&self, encoded: &[u8], limit_bytes: u64) -> Result<Vec<u8>> {
+        read_to_limit(Members::new(encoded), limit_bytes)
+    }
+
+    fn encode(&self, decoded: Cow<'_, [u8]>) -> Result<Vec<u8>> {
+        with_compressor(self.level, |compressor| {
+            let mut encoded = vec![0; compressor.gzip_compress_bound(decoded.len())];
+            let size =
+                compressor.gzip_compress(&decoded, &mut encoded).map_err(|error| unencodable(error.to_string()))?;
+            encoded.truncate(size);
+            Ok(encoded)
+        })
+    }
+}
+
+/// What libdeflate says, in terms of sizes.
+pub(crate) fn explain(error: DecompressionError, encoded: usize, decoded: usize) -> crate::Error {
+    match error {
+        DecompressionError::BadData => corrupt(format!("the deflate stream of {encoded} bytes is damaged or cut off")),
+        DecompressionError::InsufficientSpace => corrupt(format!("decodes to more than the expected {decoded} bytes")),
+    }
+}
+
+/// Decodes a zlib stream of exactly `decoded.len()` bytes.
+pub(crate) fn zlib_into(encoded: &[u8], decoded: &mut [u8]) -> Result<()> {
+    let size = with_decompressor(|decompressor| decompressor.zlib_decompress(encoded, decoded))
+        .map_err(|error| explain(error, encoded.len(), decoded.len()))?;
+    expect_size(size, decoded.len())
+}
+
+/// Encodes a zlib stream.
+pub(crate) fn zlib_encode(decoded: &[u8], level: i32) -> Result<Vec<u8>> {
+    with_compressor(level, |compressor| {
+        let mut encoded = vec![0; compressor.zlib_compress_bound(decoded.len())];
+        let size = compressor.zlib_compress(decoded, &mut encoded).map_err(|error| unencodable(error.to_string()))?;
+        encoded.truncate(size);
+        Ok(encoded)
+    })
+}

@@ -1,0 +1,81 @@
+//! liblz4's safe block decoder.
+
+use std::borrow::Cow;
+
+use lz4::block::{CompressionMode, compress_bound, compress_to_buffer, decompress_to_buffer};
+
+use crate::Result;
+use crate::codec::contract::{BytesToBytes, Size, corrupt, expect_size, unencodable};
+
+const HEADER_BYTES: usize = 4;
+
+#[derive(Debug)]
+pub(super) struct Lz4 {
+    pub(super) acceleration: i32,
+}
+
+/// Decodes one LZ4 block of exactly `decoded.len()` bytes.
+pub(crate) fn block_into(block: &[u8], decoded: &mut [u8]) -> Result<()> {
+    // liblz4 counts in C's int, and needs a last token even for nothing.
+    let (Ok(size), Ok(_)) = (i32::try_from(decoded.len()), i32::try_from(block.len())) else {
+        return Err(corrupt(format!("an LZ4 block of {} bytes is larger than the format allows", block.len())));
+    };
+    let count = decompress_to_buffer(block, Some(size), decoded).map_err(|_| {
+        corrupt(format!("the LZ4 block of {} bytes is damaged, cut off or longer than {size}", block.len()))
+    })?;
+    expect_size(count, decoded.len())
+}
+
+/// Encodes one LZ4 block into `encoded`; `None` when it does not fit.
+pub(crate) fn block_encode(decoded: &[u8], mode: CompressionMode, encoded: &mut [u8]) -> Option<usize> {
+    compress_to_buffer(decoded, Some(mode), false, encoded).ok()
+}
+
+/// The size that the header says, which must be what metadata says.
+fn split(encoded: &[u8]) -> Result<(usize, &[u8])> {
+    match encoded.split_first_chunk::<HEADER_BYTES>() {
+        Some((header, block)) => Ok((u32::from_le_bytes(*header) as usize, block)),
+        None => Err(corrupt(format!("got {} encoded bytes, expected a header of {HEADER_BYTES}", encoded.len()))),
+    }
+}
+
+impl BytesToBytes for Lz4 {
+    fn name(&self) -> &str {
+        "numcodecs.lz4"
+    }
+
+    fn encoded_size(&self, decoded: Size) -> Size {
+        decoded.compressed()
+    }
+
+    fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {
+        let (size, block) = split(encoded)?;
+        if size != decoded.len() {
+            return Err(corrupt(format!("byte 0: the header says {size} bytes, expected {}", decoded.len())));
+        }
+        block_into(block, decoded)
+    }
+
+    fn decode(&self, encoded: &[u8], limit_bytes: u64) -> Result<Vec<u8>> {
+        let (size, block) = split(encoded)?;
+        // A byte of LZ4 makes at most 255, so a larger claim is a lie, whatever the limit.
+        if size as u64 > limit_bytes || size / 255 > block.len() {
+            return Err(corrupt(format!("byte 0: the header says {size} bytes, for {} encoded ones", block.len())));
+        }
+        let mut decoded = vec![0; size];
+        block_into(block, &mut decoded)?;
+        Ok(decoded)
+    }
+
+    fn encode(&self, decoded: Cow<'_, [u8]>) -> Result<Vec<u8>> {
+        let bound =
+            compress_bound(decoded.len()).map_err(|_| unencodable(format!("{} bytes are too many", decoded.len())))?;
+        let mut encoded = vec![0; HEADER_BYTES + bound];
+        encoded[..HEADER_BYTES].copy_from_slice(&(decoded.len() as u32).to_le_bytes());
+        let mode = CompressionMode::FAST(self.acceleration);
+        let size =
+            block_encode(&decoded, mode, &mut encoded[HEADER_BYTES..]).ok_or_else(|| unencodable("liblz4 failed"))?;
+        encoded.truncate(HEADER_BYTES + size);
+        Ok(encoded)
+    }
+}

@@ -1,0 +1,32 @@
+//! # `numcodecs.lz4`
+//!
+//! One LZ4 block behind its decoded size, a little-endian `u32`.
+//!
+//! - Specification: <https://numcodecs.readthedocs.io/en/stable/compression/lz4.html>
+//! - Names: v3 `numcodecs.lz4`, `lz4`; v2 `lz4`
+//! - Compatible: zarr-python, numcodecs
+//! - Native: cpu (liblz4). On GPUs: via host.
+//!
+//! ```
+//! # use cuzarr::codec::{ChunkSpec, Chain};
+//! # use cuzarr::meta::{DataType, Extension, FillValue};
+//! let codec = serde_json::json!({"name": "numcodecs.lz4", "configuration": {"acceleration": 1}});
+//! # let spec = ChunkSpec::new(vec![4], DataType::UInt8, FillValue::Element(vec![0]));
+//! # Chain::from_extensions(&[Extension::new("bytes", Default::default()), Extension::from_json(&codec, "codecs")?], spec)?;
+//! # Ok::<(), cuzarr::Error>(())
+//! ```
+
+pub(crate) mod cpu;
+
+use super::configuration::Configuration;
+use super::registry::{Opened, Request};
+use crate::Result;
+
+/// Opens the codec from its configuration.
+pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
+    let configuration = Configuration::new(request.name, request.configuration, &["acceleration"])?;
+    // liblz4 takes anything below 1 as 1 and above 65537 as 65537.
+    let acceleration =
+        configuration.integer("acceleration", i32::MIN.into()..=i32::MAX.into(), 1)?.clamp(1, 65537) as i32;
+    Ok(Opened::bytes(cpu::Lz4 { acceleration }))
+}

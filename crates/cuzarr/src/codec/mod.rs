@@ -1,0 +1,79 @@
+//! Codecs, and the chains that metadata makes of them.
+//!
+//! ```
+//! use cuzarr::codec::Chain;
+//! use cuzarr::meta::ArrayMetadata;
+//! use cuzarr_device::Device;
+//!
+//! let metadata = ArrayMetadata::from_json(br#"{
+//!     "zarr_format": 3, "node_type": "array", "shape": [6], "data_type": "uint16", "fill_value": 0,
+//!     "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [3]}},
+//!     "chunk_key_encoding": {"name": "default"},
+//!     "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}]
+//! }"#)?;
+//! let program = Chain::new(&metadata)?.bind(Device::Cpu)?;
+//! let stored = program.encode(&[1, 0, 2, 0, 3, 0])?;
+//! assert_eq!(stored.len(), 6 + 4);
+//! let mut packed = vec![0; program.packed_size_bytes()];
+//! program.decode(&stored, &mut packed)?;
+//! assert_eq!(packed, [1, 0, 2, 0, 3, 0]);
+//! # Ok::<(), cuzarr::Error>(())
+//! ```
+//!
+//! # How a chain runs
+//!
+//! A [`Chain`] is validated once per array: array→array codecs, exactly one array→bytes codec, bytes→bytes codecs, each
+//! opened for the shape, data type and fill value that the codec before it gives. Bound to a device it is a [`Program`]:
+//! **passes** that run on the host, one chunk at a time, and a **tail**. The tail is the longest run of steps, ending at
+//! the array, that only move elements or change them one by one (unshuffle, byte order, casts, scale and offset,
+//! transposition); whoever writes elements to their place applies it in the same movement, on any device. What lies
+//! between passes and tail is the **packed** chunk, of a size that metadata alone decides.
+//!
+//! # Sizes
+//!
+//! No memory is taken on a frame's word. Where metadata fixes a decoded size ([`Size::Exact`]) a codec decodes into
+//! memory of that size or fails; where it only bounds one ([`Size::AtMost`]: a compressor over a compressor) the output
+//! grows with what really comes. Variable-length elements have no bound but [`VARIABLE_LIMIT_BYTES`].
+//!
+//! # Names
+//!
+//! One folder per codec, named by its Zarr v3 name; its `mod.rs` is its documentation. [`names`] lists what is built in;
+//! others may come from [`ExternalCodecs`].
+
+mod adler32;
+mod blosc;
+mod bytes;
+mod bz2;
+mod chain;
+mod checksum;
+mod configuration;
+mod contract;
+mod crc32;
+mod crc32c;
+mod external;
+mod fletcher32;
+mod gzip;
+mod lz4;
+mod packbits;
+mod program;
+mod registry;
+mod reinterpret;
+mod scratch;
+mod sharding_indexed;
+mod shuffle;
+mod spec;
+mod transpose;
+mod v2;
+mod vlen;
+mod vlen_bytes;
+mod vlen_utf8;
+mod zlib;
+mod zstd;
+
+pub use chain::{Chain, Stage, Support};
+pub use contract::{ArrayToArray, ArrayToBytes, BytesToBytes, Size, TailPart, VARIABLE_LIMIT_BYTES, VariableToBytes};
+pub use external::{ExternalCodec, ExternalCodecs, ExternalKind, ExternalRequest, HostCodec, set_external};
+pub use program::Program;
+pub use registry::{REFUSED, names};
+pub use sharding_indexed::{ShardIndex, Sharding};
+pub use spec::{ChunkSpec, VariableElements};

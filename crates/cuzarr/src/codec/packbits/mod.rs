@@ -1,0 +1,42 @@
+//! # `numcodecs.packbits`
+//!
+//! Booleans as bits, most significant first, behind a byte that says how many bits of the last byte are padding.
+//!
+//! - Specification: <https://numcodecs.readthedocs.io/en/stable/filter/packbits.html>
+//! - Names: v3 `numcodecs.packbits`; v2 `packbits`. (zarr-extensions' `packbits` is another codec, and is refused.)
+//! - Compatible: zarr-python, numcodecs
+//! - Native: everywhere, as the packing of the tail, when no other codec of whole chunks stands before it; the first
+//!   byte is checked on the host.
+//!
+//! ```
+//! # use cuzarr::codec::{ChunkSpec, Chain};
+//! # use cuzarr::meta::{DataType, Extension, FillValue};
+//! let codec = serde_json::json!({"name": "numcodecs.packbits"});
+//! # let spec = ChunkSpec::new(vec![4], DataType::Bool, FillValue::Element(vec![0]));
+//! # Chain::from_extensions(&[Extension::from_json(&codec, "codecs")?, Extension::new("bytes", Default::default())], spec)?;
+//! # Ok::<(), cuzarr::Error>(())
+//! ```
+
+mod cpu;
+
+pub use cpu::Header;
+
+use super::ChunkSpec;
+use super::configuration::Configuration;
+use super::registry::{Opened, Request};
+use crate::Result;
+use crate::meta::{DataType, FillValue};
+
+pub(crate) const NAME: &str = "numcodecs.packbits";
+
+/// Opens the codec from its configuration.
+pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
+    let configuration = Configuration::new(request.name, request.configuration, &[])?;
+    let spec = request.spec;
+    if spec.data_type != DataType::Bool {
+        return Err(configuration.invalid(format!("takes bool, got {:?}", spec.data_type)));
+    }
+    let header = Header::of(spec.size_bytes()?);
+    let encoded = ChunkSpec::new(vec![1 + header.bits_bytes as u64], DataType::UInt8, FillValue::Element(vec![0]));
+    Ok(Opened::array(cpu::PackBits { header, encoded }))
+}

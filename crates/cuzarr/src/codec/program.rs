@@ -1,0 +1,311 @@
+//! A chain bound to a device: host passes, then a tail.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use cuzarr_device::{Arithmetic, Device, ElementStep, Packing, Tail};
+
+use super::chain::{Chain, Serializer};
+use super::contract::{
+    ArrayToArray, ArrayToBytes, BytesToBytes, Size, TailPart, VARIABLE_LIMIT_BYTES, expect_encoded_size,
+};
+use super::{packbits, scratch};
+use crate::{Error, ErrorKind, Result, ResultExt};
+
+/// A chain bound to a device. Used by many threads at once.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// In order of decoding.
+    passes: Vec<Pass>,
+    packed_size_bytes: usize,
+    tail: Tail,
+    packed_axes: Vec<usize>,
+}
+
+/// One codec that runs on the host.
+#[derive(Clone, Debug)]
+enum Pass {
+    Bytes {
+        codec: Arc<dyn BytesToBytes>,
+        decoded: Size,
+    },
+    Serializer {
+        codec: Arc<dyn ArrayToBytes>,
+        decoded: usize,
+    },
+    Array {
+        codec: Arc<dyn ArrayToArray>,
+        decoded: usize,
+        encoded: usize,
+    },
+    /// The first byte of `packbits`, which a tail does not know.
+    BitsHeader(packbits::Header),
+}
+
+/// How many codecs of each kind, counted from the array, the tail takes over.
+#[derive(Clone, Debug)]
+pub(crate) struct TailSplit {
+    pub(crate) arrays: usize,
+    pub(crate) serializer: bool,
+    pub(crate) bytes: usize,
+    packing: Packing,
+    /// In order of reading.
+    steps: Vec<ElementStep>,
+    axes: Vec<usize>,
+    bits: Option<packbits::Header>,
+}
+
+/// The step that undoes `step`, when it is exactly its mirror image.
+fn mirror(step: &ElementStep) -> Option<ElementStep> {
+    Some(match *step {
+        ElementStep::SwapBytes { unit_bytes } => ElementStep::SwapBytes { unit_bytes },
+        ElementStep::Cast { from, to } => ElementStep::Cast { from: to, to: from },
+        ElementStep::Arithmetic { operation, dtype, operand } => {
+            let operation = match operation {
+                Arithmetic::Add => Arithmetic::Subtract,
+                Arithmetic::Subtract => Arithmetic::Add,
+                Arithmetic::Multiply => Arithmetic::Divide,
+                Arithmetic::Divide => Arithmetic::Multiply,
+                _ => return None,
+            };
+            ElementStep::Arithmetic { operation, dtype, operand }
+        }
+    })
+}
+
+/// Whether writing is reading backwards, as one tail for both directions needs.
+fn is_mirrored(read: &[ElementStep], write: &[ElementStep]) -> bool {
+    read.len() == write.len() && read.iter().rev().zip(write).all(|(read, write)| mirror(read).as_ref() == Some(write))
+}
+
+/// Leaves nothing to the tail.
+fn no_split(chain: &Chain) -> TailSplit {
+    TailSplit {
+        arrays: 0,
+        serializer: false,
+        bytes: 0,
+        packing: Packing::Plain,
+        steps: Vec::new(),
+        axes: (0..chain.spec().shape.len()).collect(),
+        bits: None,
+    }
+}
+
+/// Cuts the chain: the longest run of codecs from the array on that a tail can do.
+pub(crate) fn tail_split(chain: &Chain) -> TailSplit {
+    let mut split = no_split(chain);
+    for codec in chain.arrays() {
+        if split.packing != Packing::Plain {
+            return split;
+        }
+        match codec.tail() {
+            // Dimension i of what comes out is dimension axes[i] of what the codec before gave.
+            TailPart::Axes(axes) => split.axes = axes.iter().map(|&axis| split.axes[axis]).collect(),
+            TailPart::Steps { read, write } if is_mirrored(&read, &write) => {
+                split.steps.splice(0..0, read);
+            }
+            TailPart::Bits(header) => {
+                split.packing = Packing::Bits;
+                split.bits = Some(header);
+            }
+            TailPart::Steps { .. } | TailPart::Host(_) => return split,
+        }
+        split.arrays += 1;
+    }
+    let Serializer::Fixed(serializer) = chain.serializer() else { return split };
+    let Some(steps) = serializer.steps() else { return split };
+    split.steps.splice(0..0, steps);
+    split.serializer = true;
+    if split.packing != Packing::Plain {
+        return split;
+    }
+    let Some(step) = chain.bytes().first() else { return split };
+    if let Some(packing) = step.decoded.bound().and_then(|bytes| step.codec.packing(bytes)) {
+        split.packing = packing;
+        split.bytes = 1;
+    }
+    split
+}
+
+impl Pass {
+    fn name(&self) -> &str {
+        match self {
+            Pass::Bytes { codec, .. } => codec.name(),
+            Pass::Serializer { codec, .. } => codec.name(),
+            Pass::Array { codec, .. } => codec.name(),
+            Pass::BitsHeader(_) => packbits::NAME,
+        }
+    }
+
+    fn decoded_size(&self) -> Size {
+        match self {
+            Pass::Bytes { decoded, .. } => *decoded,
+            Pass::Serializer { decoded, .. } | Pass::Array { decoded, .. } => Size::Exact(*decoded as u64),
+            Pass::BitsHeader(header) => Size::Exact(header.bits_bytes as u64),
+        }
+    }
+
+    /// The decoded bytes, when they lie inside the encoded ones.
+    fn view<'a>(&self, encoded: &'a [u8]) -> Option<Result<&'a [u8]>> {
+        match self {
+            Pass::Bytes { codec, .. } => codec.view(encoded),
+            Pass::BitsHeader(header) => Some(header.check(encoded)),
+            Pass::Serializer { .. } | Pass::Array { .. } => None,
+        }
+    }
+
+    fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {
+        match self {
+            Pass::Bytes { codec, .. } => codec.decode_into(encoded, decoded),
+            Pass::Serializer { codec, .. } => codec.decode_into(encoded, decoded),
+            Pass::Array { codec, encoded: expected, .. } => {
+                expect_encoded_size(encoded.len(), *expected)?;
+                codec.decode_into(encoded, decoded)
+            }
+            Pass::BitsHeader(header) => {
+                decoded.copy_from_slice(header.check(encoded)?);
+                Ok(())
+            }
+        }
+    }
+
+    fn encode(&self, decoded: Cow<'_, [u8]>) -> Result<Vec<u8>> {
+        match self {
+            Pass::Bytes { codec, .. } => codec.encode(decoded),
+            Pass::Serializer { codec, .. } => codec.encode(decoded),
+            Pass::Array { codec, encoded: size, .. } => {
+                let mut encoded = vec![0; *size];
+                codec.encode_into(&decoded, &mut encoded)?;
+                Ok(encoded)
+            }
+            Pass::BitsHeader(header) => Ok(header.put_before(&decoded)),
+        }
+    }
+}
+
+/// Runs `passes` from `encoded` into `packed`, each into memory of its exact size, the last one in place.
+fn run(passes: &[Pass], encoded: &[u8], packed: &mut [u8]) -> Result<()> {
+    let Some((first, rest)) = passes.split_first() else {
+        expect_encoded_size(encoded.len(), packed.len())?;
+        packed.copy_from_slice(encoded);
+        return Ok(());
+    };
+    let place = || format!("codec '{}'", first.name());
+    if rest.is_empty() {
+        return first.decode_into(encoded, packed).at(place);
+    }
+    if let Some(view) = first.view(encoded) {
+        return run(rest, view.at(place)?, packed);
+    }
+    match (first.decoded_size(), first) {
+        (Size::AtMost(_) | Size::Unknown, Pass::Bytes { codec, decoded }) => {
+            let limit = decoded.bound().unwrap_or(VARIABLE_LIMIT_BYTES);
+            let decoded = codec.decode(encoded, limit).at(place)?;
+            run(rest, &decoded, packed)
+        }
+        (size, _) => scratch::with(size.bound().unwrap_or(0) as usize, |decoded| {
+            first.decode_into(encoded, decoded).at(place)?;
+            run(rest, decoded, packed)
+        }),
+    }
+}
+
+impl Program {
+    pub(crate) fn new(chain: &Chain, device: Device) -> Result<Program> {
+        // The tail is the same everywhere; a device that decodes by itself will cut elsewhere.
+        let _ = device;
+        Program::build(chain, tail_split(chain))
+    }
+
+    /// The chain as passes only: the packed chunk is the decoded chunk, elements in native order, C order.
+    pub(crate) fn whole(chain: &Chain) -> Result<Program> {
+        Program::build(chain, no_split(chain))
+    }
+
+    fn build(chain: &Chain, split: TailSplit) -> Result<Program> {
+        let spec_at = |index: usize| match index {
+            0 => chain.spec(),
+            index => chain.arrays()[index - 1].encoded_spec(),
+        };
+        let mut passes = Vec::new();
+        for step in chain.bytes()[split.bytes..].iter().rev() {
+            passes.push(Pass::Bytes { codec: step.codec.clone(), decoded: step.decoded });
+        }
+        let last = chain.arrays().len();
+        if !split.serializer {
+            let decoded = spec_at(last).size_bytes()?;
+            match chain.serializer() {
+                // Elements in native order are their own bytes.
+                Serializer::Fixed(codec) if codec.steps().is_some_and(|steps| steps.is_empty()) => {}
+                Serializer::Fixed(codec) => passes.push(Pass::Serializer { codec: codec.clone(), decoded }),
+                Serializer::Sharding(codec) => passes.push(Pass::Serializer { codec: codec.clone(), decoded }),
+                Serializer::Variable(codec) => {
+                    let message = format!("codec '{}' has elements of variable length", codec.name());
+                    return Err(Error::new(ErrorKind::Unsupported, message));
+                }
+            }
+        }
+        for index in (split.arrays..last).rev() {
+            let (decoded, encoded) = (spec_at(index).size_bytes()?, spec_at(index + 1).size_bytes()?);
+            passes.push(Pass::Array { codec: chain.arrays()[index].clone(), decoded, encoded });
+        }
+        let packed_spec = spec_at(split.arrays);
+        let mut packed_size_bytes = packed_spec.size_bytes()?;
+        let mut packed = packed_spec.dtype()?;
+        if let Some(header) = split.bits {
+            packed_size_bytes = header.bits_bytes;
+            packed = cuzarr_device::DType::BOOL;
+            passes.push(Pass::BitsHeader(header));
+        }
+        let tail = Tail { packing: split.packing, packed, steps: split.steps, dtype: chain.spec().dtype()? };
+        Ok(Program { passes, packed_size_bytes, tail, packed_axes: split.axes })
+    }
+
+    /// The exact size of one packed chunk, the input of the tail.
+    pub fn packed_size_bytes(&self) -> usize {
+        self.packed_size_bytes
+    }
+
+    /// Whether stored bytes are packed bytes, so that they can be fetched straight to their place. Their number must
+    /// still be compared with [`Program::packed_size_bytes`].
+    pub fn stored_is_packed(&self) -> bool {
+        self.passes.is_empty()
+    }
+
+    /// Host passes over one stored chunk.
+    ///
+    /// # Errors
+    /// `ChunkCorrupt` or `ChecksumMismatch`, with the codec in the trail; `packed` then holds anything.
+    pub fn decode(&self, stored: &[u8], packed: &mut [u8]) -> Result<()> {
+        if packed.len() != self.packed_size_bytes {
+            let message = format!("got {} bytes for a packed chunk of {}", packed.len(), self.packed_size_bytes);
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        run(&self.passes, stored, packed)
+    }
+
+    /// Host passes over one packed chunk, to what is stored.
+    ///
+    /// # Errors
+    /// `EncodeFailed`, with the codec in the trail; `InvalidArgument` when the size is not a packed chunk's.
+    pub fn encode(&self, packed: &[u8]) -> Result<Vec<u8>> {
+        if packed.len() != self.packed_size_bytes {
+            let message = format!("got {} bytes for a packed chunk of {}", packed.len(), self.packed_size_bytes);
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        let encoded = self.passes.iter().rev().try_fold(Cow::Borrowed(packed), |decoded, pass| {
+            pass.encode(decoded).map(Cow::Owned).at(|| format!("codec '{}'", pass.name()))
+        })?;
+        Ok(encoded.into_owned())
+    }
+
+    /// What elements go through between packed memory and an nd-buffer, both ways.
+    pub fn tail(&self) -> &Tail {
+        &self.tail
+    }
+
+    /// Dimension `i` of the packed chunk, whose elements lie in C order, is dimension `packed_axes[i]` of the array.
+    pub fn packed_axes(&self) -> &[usize] {
+        &self.packed_axes
+    }
+}

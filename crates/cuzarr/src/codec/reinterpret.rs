@@ -1,0 +1,42 @@
+//! A filter of v2 that views the bytes before it as another data type or in another byte order.
+
+use super::ChunkSpec;
+use super::bytes::cpu::{Bytes, swap};
+use super::contract::{ArrayToArray, expect_encoded_size};
+use crate::Result;
+
+/// Elements to the bytes they would be stored as, and those as elements of another type.
+#[derive(Debug)]
+pub(super) struct Reinterpret {
+    /// Byte order of what comes in.
+    pub(super) before: Bytes,
+    /// Bytes that are reversed together to make what goes out native; 1 for none.
+    pub(super) after: usize,
+    pub(super) encoded: ChunkSpec,
+}
+
+impl ArrayToArray for Reinterpret {
+    fn name(&self) -> &str {
+        "bytes"
+    }
+
+    fn encoded_spec(&self) -> &ChunkSpec {
+        &self.encoded
+    }
+
+    fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {
+        expect_encoded_size(encoded.len(), decoded.len())?;
+        decoded.copy_from_slice(encoded);
+        swap(decoded, self.after);
+        self.before.swap(decoded);
+        Ok(())
+    }
+
+    fn encode_into(&self, decoded: &[u8], encoded: &mut [u8]) -> Result<()> {
+        expect_encoded_size(encoded.len(), decoded.len())?;
+        encoded.copy_from_slice(decoded);
+        self.before.swap(encoded);
+        swap(encoded, self.after);
+        Ok(())
+    }
+}

@@ -1,0 +1,28 @@
+//! Host memory that passes use between them, kept per thread so that a chunk does not pay for fresh pages.
+
+use std::cell::RefCell;
+
+use crate::{Error, ErrorKind, Result};
+
+/// Larger pieces go back to the system.
+const KEPT_BYTES: usize = 64 << 20;
+
+thread_local! {
+    static FREE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Runs `work` on `size_bytes` bytes of unspecified (but initialised) content.
+pub(crate) fn with<T>(size_bytes: usize, work: impl FnOnce(&mut [u8]) -> Result<T>) -> Result<T> {
+    let mut memory = FREE.with_borrow_mut(Vec::pop).unwrap_or_default();
+    if memory.len() < size_bytes {
+        memory.try_reserve_exact(size_bytes - memory.len()).map_err(|_| {
+            Error::new(ErrorKind::OutOfMemory, format!("no {size_bytes} bytes of host memory for a chunk"))
+        })?;
+        memory.resize(size_bytes, 0);
+    }
+    let result = work(&mut memory[..size_bytes]);
+    if memory.capacity() <= KEPT_BYTES {
+        FREE.with_borrow_mut(|free| free.push(memory));
+    }
+    result
+}

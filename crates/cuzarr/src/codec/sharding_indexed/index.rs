@@ -1,0 +1,119 @@
+//! The index of a shard, and shards made of encoded chunks.
+
+use super::Sharding;
+use crate::codec::contract::{corrupt, expect_encoded_size, unencodable};
+use crate::{Error, ErrorKind, Result, ResultExt};
+
+/// Both halves of an entry for a chunk that is not there.
+const EMPTY: u64 = u64::MAX;
+
+/// Where the inner chunks of one shard are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShardIndex {
+    /// Offset and size of each chunk, C order.
+    entries: Vec<[u64; 2]>,
+}
+
+impl ShardIndex {
+    /// Offset and size in bytes of the chunk with this index in C order; `None` when it is not stored.
+    pub fn get(&self, linear: usize) -> Option<(u64, u64)> {
+        match self.entries.get(linear) {
+            None | Some([EMPTY, EMPTY]) => None,
+            Some([offset, size_bytes]) => Some((*offset, *size_bytes)),
+        }
+    }
+
+    /// Number of inner chunks, stored or not.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there are no inner chunks.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Checks that every stored chunk lies inside an object of this size.
+    ///
+    /// # Errors
+    /// `ChunkCorrupt`, naming the inner chunk.
+    pub fn validate(&self, object_size_bytes: u64) -> Result<()> {
+        for (linear, [offset, size_bytes]) in self.entries.iter().enumerate() {
+            let inside = offset.checked_add(*size_bytes).is_some_and(|end| end <= object_size_bytes);
+            if !inside && [*offset, *size_bytes] != [EMPTY, EMPTY] {
+                return Err(corrupt(format!(
+                    "shard index: inner chunk {linear} of {size_bytes} bytes at byte {offset} leaves its shard of \
+                     {object_size_bytes} bytes"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Sharding {
+    /// Decodes the bytes at [`Sharding::index_range`].
+    ///
+    /// # Errors
+    /// `ChunkCorrupt` or `ChecksumMismatch`.
+    pub fn decode_index(&self, bytes: &[u8]) -> Result<ShardIndex> {
+        // The size first: what is allocated below is then no more than what is there.
+        let expected = usize::try_from(self.index_size_bytes).unwrap_or(usize::MAX);
+        expect_encoded_size(bytes.len(), expected).at(|| "shard index")?;
+        let mut packed = vec![0; self.index_program.packed_size_bytes()];
+        self.index_program.decode(bytes, &mut packed).at(|| "shard index")?;
+        let (words, _) = packed.as_chunks::<8>();
+        let (entries, _) = words.as_chunks::<2>();
+        let entries = entries.iter().map(|entry| entry.map(u64::from_ne_bytes)).collect();
+        Ok(ShardIndex { entries })
+    }
+
+    fn encode_index(&self, entries: &[[u64; 2]]) -> Result<Vec<u8>> {
+        let packed: Vec<u8> = entries.iter().flatten().flat_map(|half| half.to_ne_bytes()).collect();
+        self.index_program.encode(&packed).at(|| "shard index")
+    }
+
+    /// The object of a shard whose encoded inner chunks are `chunks`, C order; `None` when there is none.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the number of chunks is not the shard's.
+    pub fn encode(&self, chunks: Vec<Option<Vec<u8>>>) -> Result<Option<Vec<u8>>> {
+        match chunks.iter().all(Option::is_none) {
+            true => Ok(None),
+            false => self.encode_object(chunks).map(Some),
+        }
+    }
+
+    /// As [`Sharding::encode`], with an object even for no chunks at all.
+    pub(super) fn encode_object(&self, chunks: Vec<Option<Vec<u8>>>) -> Result<Vec<u8>> {
+        if chunks.len() != self.len() {
+            let message = format!("got {} inner chunks for a shard of {}", chunks.len(), self.len());
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        let first = if self.index_at_start { self.index_size_bytes } else { 0 };
+        let mut end = first;
+        let mut entries = Vec::with_capacity(chunks.len());
+        for chunk in &chunks {
+            entries.push(match chunk {
+                None => [EMPTY, EMPTY],
+                Some(chunk) => {
+                    let (start, size) = (end, chunk.len() as u64);
+                    end = end.saturating_add(size);
+                    [start, size]
+                }
+            });
+        }
+        let index = self.encode_index(&entries)?;
+        let size =
+            usize::try_from(end - first).map_err(|_| unencodable(format!("a shard of {end} bytes is too large")))?;
+        let mut object = Vec::with_capacity(size.saturating_add(index.len()));
+        if self.index_at_start {
+            object.extend_from_slice(&index);
+        }
+        chunks.iter().flatten().for_each(|chunk| object.extend_from_slice(chunk));
+        if !self.index_at_start {
+            object.extend_from_slice(&index);
+        }
+        Ok(object)
+    }
+}

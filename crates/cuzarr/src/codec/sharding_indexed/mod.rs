@@ -1,0 +1,164 @@
+//! # `sharding_indexed`
+//!
+//! Many inner chunks in one object, with an index of where each one is.
+//!
+//! - Specification: <https://zarr-specs.readthedocs.io/en/latest/v3/codecs/sharding-indexed/index.html>
+//! - Names: v3 `sharding_indexed`
+//! - Compatible: zarr-python, zarrs, tensorstore
+//! - Native: everywhere when it is the whole chain: inner chunks are read and decoded by themselves. With other codecs
+//!   around it, shards are decoded whole on the host.
+//!
+//! ```
+//! # use cuzarr::codec::{ChunkSpec, Chain};
+//! # use cuzarr::meta::{DataType, Extension, FillValue};
+//! let codec = serde_json::json!({"name": "sharding_indexed", "configuration": {
+//!     "chunk_shape": [2, 2],
+//!     "codecs": [{"name": "bytes"}, {"name": "zstd", "configuration": {"level": 1, "checksum": false}}],
+//!     "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}],
+//!     "index_location": "end"
+//! }});
+//! # let spec = ChunkSpec::new(vec![4, 4], DataType::UInt8, FillValue::Element(vec![0]));
+//! let chain = Chain::from_extensions(&[Extension::from_json(&codec, "codecs")?], spec)?;
+//! assert_eq!(chain.sharding().map(|sharding| sharding.grid().to_vec()), Some(vec![2, 2]));
+//! # Ok::<(), cuzarr::Error>(())
+//! ```
+//!
+//! The index is read in full before a chunk is: every entry must lie inside the object. Shards may hold bytes that no
+//! entry names. Chunks are written in C order, without gaps.
+
+mod index;
+mod whole;
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+pub use index::ShardIndex;
+
+use super::configuration::Configuration;
+use super::contract::Size;
+use super::program::Program;
+use super::registry::{Opened, Request};
+use super::{Chain, ChunkSpec};
+use crate::meta::{DataType, Extension, FillValue};
+use crate::store::ByteRange;
+use crate::{Result, ResultExt};
+
+/// Shards of one array: how to find, read and write their inner chunks.
+#[derive(Clone, Debug)]
+pub struct Sharding {
+    shard_shape: Vec<u64>,
+    grid: Vec<u64>,
+    inner: Chain,
+    /// The inner chain without a tail; `None` for elements of variable length.
+    inner_program: Option<Program>,
+    index_program: Program,
+    index_size_bytes: u64,
+    index_at_start: bool,
+}
+
+fn default_codecs() -> Value {
+    json!([{"name": "bytes", "configuration": {"endian": "little"}}])
+}
+
+fn default_index_codecs() -> Value {
+    json!([{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}])
+}
+
+fn extensions(configuration: &Configuration<'_>, key: &str, default: &Value) -> Result<Vec<Extension>> {
+    let value = configuration.get(key).unwrap_or(default);
+    let Some(list) = value.as_array() else {
+        return Err(configuration.invalid(format!("'{key}' is {value}, expected a list of codecs")));
+    };
+    list.iter().enumerate().map(|(at, codec)| Extension::from_json(codec, &format!("{key}[{at}]"))).collect()
+}
+
+/// Opens the codec from its configuration.
+pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
+    let known = ["chunk_shape", "codecs", "index_codecs", "index_location"];
+    let configuration = Configuration::new(request.name, request.configuration, &known)?;
+    let spec = request.spec;
+    let chunk_shape = configuration.extents("chunk_shape")?;
+    let grid = grid(&configuration, &spec.shape, &chunk_shape)?;
+    let codecs = extensions(&configuration, "codecs", &default_codecs())?;
+    let inner_spec = ChunkSpec { shape: chunk_shape, ..spec.clone() };
+    let inner = Chain::from_extensions(&codecs, inner_spec).at(|| "codec 'sharding_indexed': inner chunks")?;
+    let inner_program = if inner.is_variable() { None } else { Some(Program::whole(&inner)?) };
+    let index_codecs = extensions(&configuration, "index_codecs", &default_index_codecs())?;
+    let index = index_chain(&configuration, &grid, &index_codecs)?;
+    let Size::Exact(index_size_bytes) = index.encoded_size() else {
+        return Err(configuration.invalid("'index_codecs' must encode to a fixed size, without compression"));
+    };
+    let index_at_start = configuration.choice("index_location", &[("start", true), ("end", false)])?.unwrap_or(false);
+    Ok(Opened::Sharding(Arc::new(Sharding {
+        shard_shape: spec.shape.clone(),
+        grid,
+        inner,
+        inner_program,
+        index_program: Program::whole(&index)?,
+        index_size_bytes,
+        index_at_start,
+    })))
+}
+
+/// Inner chunks per dimension: they must fill the shard.
+fn grid(configuration: &Configuration<'_>, shard: &[u64], chunk: &[u64]) -> Result<Vec<u64>> {
+    let fits = shard.len() == chunk.len()
+        && shard.iter().zip(chunk).all(|(shard, chunk)| *chunk > 0 && shard.is_multiple_of(*chunk));
+    match fits {
+        true => Ok(shard.iter().zip(chunk).map(|(shard, chunk)| shard / chunk).collect()),
+        false => Err(configuration.invalid(format!("'chunk_shape' {chunk:?} does not divide the shard's {shard:?}"))),
+    }
+}
+
+fn index_chain(configuration: &Configuration<'_>, grid: &[u64], codecs: &[Extension]) -> Result<Chain> {
+    let shape = [grid, &[2]].concat();
+    let spec = ChunkSpec::new(shape, DataType::UInt64, FillValue::Element(vec![0xff; 8]));
+    Chain::from_extensions(codecs, spec).map_err(|error| {
+        let message = format!("'index_codecs': {}", error.message());
+        configuration.invalid(message).with_source(error)
+    })
+}
+
+impl Sharding {
+    /// The chain of an inner chunk; it may be sharded again.
+    pub fn inner(&self) -> &Chain {
+        &self.inner
+    }
+
+    /// Inner chunks per dimension.
+    pub fn grid(&self) -> &[u64] {
+        &self.grid
+    }
+
+    /// Number of inner chunks.
+    pub fn len(&self) -> usize {
+        // The index, 16 bytes for each, was found to fit memory when the codec was opened.
+        self.grid.iter().product::<u64>() as usize
+    }
+
+    /// Whether there are no inner chunks: a dimension of the shard has no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of the encoded index.
+    pub fn index_size_bytes(&self) -> u64 {
+        self.index_size_bytes
+    }
+
+    /// Where the encoded index lies in the object.
+    pub fn index_range(&self) -> ByteRange {
+        match self.index_at_start {
+            true => ByteRange::Span { offset: 0, size_bytes: self.index_size_bytes },
+            false => ByteRange::Suffix { size_bytes: self.index_size_bytes },
+        }
+    }
+
+    /// Most bytes a shard may have: four times what its chunks need, as writers that replace chunks leave old ones behind.
+    pub(crate) fn encoded_bound(&self) -> Size {
+        let chunks = self.inner.encoded_bound_bytes().and_then(|bytes| bytes.checked_mul(self.len() as u64));
+        let bound = chunks.and_then(|bytes| bytes.checked_mul(4)?.checked_add(self.index_size_bytes));
+        bound.map_or(Size::Unknown, Size::AtMost)
+    }
+}

@@ -1,0 +1,37 @@
+//! # `numcodecs.shuffle`
+//!
+//! Byte shuffle: first all first bytes of the elements, then all second bytes, ….
+//!
+//! - Specification: <https://numcodecs.readthedocs.io/en/stable/filter/shuffle.html>
+//! - Names: v3 `numcodecs.shuffle`, `shuffle`; v2 `shuffle`
+//! - Compatible: zarr-python, numcodecs, zarrs
+//! - Native: everywhere, as the packing of the tail, when it is the first codec behind the array→bytes codec; otherwise
+//!   on the host.
+//!
+//! ```
+//! # use cuzarr::codec::{ChunkSpec, Chain};
+//! # use cuzarr::meta::{DataType, Extension, FillValue};
+//! let codec = serde_json::json!({"name": "numcodecs.shuffle", "configuration": {"elementsize": 4}});
+//! # let spec = ChunkSpec::new(vec![4], DataType::UInt8, FillValue::Element(vec![0]));
+//! # Chain::from_extensions(&[Extension::new("bytes", Default::default()), Extension::from_json(&codec, "codecs")?], spec)?;
+//! # Ok::<(), cuzarr::Error>(())
+//! ```
+
+pub(crate) mod cpu;
+
+use super::configuration::Configuration;
+use super::registry::{Opened, Request};
+use crate::Result;
+
+/// Opens the codec from its configuration. Without `elementsize`, a v3 codec takes the size of the array's elements, a
+/// v2 filter numcodecs' default of 4.
+pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
+    let configuration = Configuration::new(request.name, request.configuration, &["elementsize"])?;
+    let default = if request.zarr_format == 2 { 4 } else { request.element_bytes.unwrap_or(4) as i64 };
+    let unit_bytes = configuration.integer("elementsize", 0..=i32::MAX.into(), default)?.max(1) as usize;
+    if let Some(bytes) = request.decoded.bound().filter(|bytes| bytes % unit_bytes as u64 != 0) {
+        let message = format!("'elementsize' {unit_bytes} does not divide the chunk's {bytes} bytes");
+        return Err(configuration.invalid(message));
+    }
+    Ok(Opened::bytes(cpu::Shuffle { unit_bytes }))
+}

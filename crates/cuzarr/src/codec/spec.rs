@@ -1,0 +1,126 @@
+//! What codecs know of a chunk, and chunks of variable-length elements.
+
+use cuzarr_device::{DType, DTypeKind};
+use serde_json::Value;
+
+use super::configuration::ALL_DTYPES;
+use super::contract::Size;
+use crate::meta::{DataType, FillValue};
+use crate::{Error, ErrorKind, Result};
+
+/// A chunk, or an intermediate array of a chain: elements in native byte order, C order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChunkSpec {
+    /// Extents.
+    pub shape: Vec<u64>,
+    /// What an element is.
+    pub data_type: DataType,
+    /// What elements are that were never written.
+    pub fill_value: FillValue,
+}
+
+impl ChunkSpec {
+    /// A spec of these parts.
+    pub fn new(shape: Vec<u64>, data_type: DataType, fill_value: FillValue) -> ChunkSpec {
+        ChunkSpec { shape, data_type, fill_value }
+    }
+
+    /// Number of elements; `None` when it does not fit.
+    pub fn elements(&self) -> Option<u64> {
+        // A zero anywhere makes nothing of the largest other extents.
+        if self.shape.contains(&0) {
+            return Some(0);
+        }
+        self.shape.iter().try_fold(1u64, |product, &extent| product.checked_mul(extent))
+    }
+
+    /// Bytes of the whole chunk.
+    pub(crate) fn size(&self) -> Result<Size> {
+        let Some(element) = self.data_type.size_bytes() else { return Ok(Size::Unknown) };
+        let bytes = self.elements().and_then(|count| count.checked_mul(element as u64));
+        match bytes.filter(|&bytes| isize::try_from(bytes).is_ok()) {
+            Some(bytes) => Ok(Size::Exact(bytes)),
+            None => Err(Error::new(
+                ErrorKind::MetadataInvalid,
+                format!("a chunk of shape {:?} with elements of {element} bytes is too large", self.shape),
+            )),
+        }
+    }
+
+    /// Bytes of the whole chunk of fixed-size elements.
+    pub(crate) fn size_bytes(&self) -> Result<usize> {
+        match self.size()? {
+            Size::Exact(bytes) => Ok(bytes as usize),
+            _ => Err(Error::new(ErrorKind::Unsupported, "elements of variable length have no packed form")),
+        }
+    }
+
+    /// The element type as devices see it.
+    pub(crate) fn dtype(&self) -> Result<DType> {
+        self.data_type.device_dtype().ok_or_else(|| {
+            Error::new(ErrorKind::Unsupported, format!("elements of {:?} differ in length", self.data_type))
+        })
+    }
+
+    /// The fill value's bytes, one element.
+    pub(crate) fn fill_bytes(&self) -> Vec<u8> {
+        self.fill_value.element(&self.data_type).into_owned()
+    }
+}
+
+/// The data type that has `dtype`'s bits.
+pub(crate) fn data_type_of(dtype: DType) -> Result<DataType> {
+    if dtype.kind() == DTypeKind::Opaque {
+        return Ok(DataType::RawBytes { size: dtype.size_bytes() });
+    }
+    let name = ALL_DTYPES.iter().find(|(_, known)| *known == dtype).map_or("", |(name, _)| name);
+    DataType::from_v3(&Value::from(name))
+}
+
+/// Variable-length elements of a chunk or selection, in C order: element `i` is `data[offsets[i]..offsets[i + 1]]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VariableElements {
+    /// One more than there are elements, ascending, from 0 to the length of `data`.
+    pub offsets: Vec<u64>,
+    /// The elements' bytes, one after the other.
+    pub data: Vec<u8>,
+}
+
+impl VariableElements {
+    /// No elements, with room for `count`.
+    pub fn with_capacity(count: usize) -> VariableElements {
+        let mut offsets = Vec::with_capacity(count.saturating_add(1));
+        offsets.push(0);
+        VariableElements { offsets, data: Vec::new() }
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.offsets.len().saturating_sub(1)
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Element `index`.
+    pub fn get(&self, index: usize) -> Option<&[u8]> {
+        let (start, end) = (*self.offsets.get(index)?, *self.offsets.get(index + 1)?);
+        self.data.get(usize::try_from(start).ok()?..usize::try_from(end).ok()?)
+    }
+
+    /// Adds an element.
+    pub fn push(&mut self, element: &[u8]) {
+        if self.offsets.is_empty() {
+            self.offsets.push(0);
+        }
+        self.data.extend_from_slice(element);
+        self.offsets.push(self.data.len() as u64);
+    }
+
+    /// The elements in order.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.len()).filter_map(|index| self.get(index))
+    }
+}

@@ -1,0 +1,130 @@
+//! What a v2 array says, as a chain.
+//!
+//! numcodecs passes NumPy arrays from filter to filter, and each filter views what it gets as the data type of its own
+//! configuration. So the chain carries, beside the array, in which byte order its bytes would be stored, and where a
+//! filter's view differs from what came before, a step that reinterprets bytes stands between. `order: F` is a
+//! transposition before the first filter; a filter or compressor of bytes is preceded by the implicit `bytes` codec.
+
+use serde_json::{Map, Value};
+
+use super::chain::{Builder, Chain};
+use super::configuration::NumpyDType;
+use super::registry::Opened;
+use super::reinterpret::Reinterpret;
+use super::spec::data_type_of;
+use super::{ChunkSpec, bytes, transpose};
+use crate::meta::{CodecsMetadata, DataType, Endian, Extension, Order};
+use crate::{Error, ErrorKind, Result, ResultExt};
+
+/// Filters that take an array, and the members that say how they view it and what they give.
+const ARRAY_FILTERS: &[(&str, &str, &str)] = &[
+    ("delta", "dtype", "astype"),
+    ("fixedscaleoffset", "dtype", "astype"),
+    ("quantize", "dtype", "astype"),
+    ("astype", "decode_dtype", "encode_dtype"),
+];
+
+/// The chain of a v2 array.
+pub(super) fn chain(codecs: &CodecsMetadata, spec: ChunkSpec) -> Result<Chain> {
+    let CodecsMetadata::V2 { filters, compressor, order, endian } = codecs else {
+        return Err(Error::new(ErrorKind::InvalidArgument, "not the codecs of a v2 array"));
+    };
+    let ndim = spec.shape.len();
+    let mut builder = Builder::new(2, spec)?;
+    let mut endian = *endian;
+    if *order == Order::F && ndim > 1 {
+        if builder.current.data_type.size_bytes().is_none() {
+            return Err(Error::new(ErrorKind::UnsupportedFeature, "order F with elements of variable length"));
+        }
+        let axes = (0..ndim).rev().collect();
+        let opened = transpose::open_axes(&builder.current, axes);
+        builder.push(opened)?;
+    }
+    for (index, filter) in filters.iter().enumerate() {
+        add(&mut builder, filter, &mut endian).at(|| format!("filters[{index}]"))?;
+    }
+    if let Some(compressor) = compressor {
+        add(&mut builder, compressor, &mut endian).at(|| "compressor")?;
+    }
+    serialize(&mut builder, endian)?;
+    builder.finish()
+}
+
+/// Adds the implicit `bytes` codec, unless there is an array→bytes codec.
+fn serialize(builder: &mut Builder, endian: Endian) -> Result<()> {
+    if builder.is_serialized() {
+        return Ok(());
+    }
+    if builder.current.data_type.size_bytes().is_none() {
+        let message = format!("no filter encodes elements of {:?}", builder.current.data_type);
+        return Err(Error::new(ErrorKind::MetadataInvalid, message).with_hint("add the filter vlen-utf8 or vlen-bytes"));
+    }
+    let opened = bytes::open_v2(&builder.current, endian)?;
+    builder.push(opened)
+}
+
+/// Adds one filter or the compressor; `endian` is the byte order of the bytes that stand before and behind it.
+fn add(builder: &mut Builder, codec: &Map<String, Value>, endian: &mut Endian) -> Result<()> {
+    let Some(Value::String(id)) = codec.get("id") else {
+        return Err(Error::new(ErrorKind::MetadataInvalid, "the codec has no 'id'"));
+    };
+    let mut configuration = codec.clone();
+    configuration.shift_remove("id");
+    let extension = Extension::new(id.clone(), configuration);
+    let array = ARRAY_FILTERS.iter().find(|(name, ..)| name == id);
+    if builder.is_serialized() && (array.is_some() || matches!(id.as_str(), "bitround" | "packbits")) {
+        let message = format!("codec '{id}' takes arrays, and follows a codec that gives bytes");
+        return Err(Error::new(ErrorKind::UnsupportedFeature, message));
+    }
+    let mut after = *endian;
+    if let Some((_, input, output)) = array {
+        let dtype = |key| NumpyDType::member(id, &extension.configuration, key);
+        let view = dtype(input)?;
+        if let Some(view) = view {
+            reinterpret(builder, *endian, view)?;
+        }
+        let output = dtype(output)?.or(view);
+        after = output.map_or(after, |output| if output.big_endian { Endian::Big } else { Endian::Little });
+    }
+    if id == "packbits" && builder.current.data_type != DataType::Bool {
+        let view = NumpyDType { dtype: cuzarr_device::DType::BOOL, big_endian: false };
+        reinterpret(builder, *endian, view)?;
+    }
+    let opened = match builder.open(&extension)? {
+        opened @ Opened::Bytes(_) if !builder.is_serialized() => {
+            serialize(builder, *endian)?;
+            // Again, now that the number of bytes is known.
+            drop(opened);
+            builder.open(&extension)?
+        }
+        opened => opened,
+    };
+    *endian = after;
+    builder.push(opened)
+}
+
+/// Makes the chain's array what a filter views its bytes as.
+fn reinterpret(builder: &mut Builder, endian: Endian, view: NumpyDType) -> Result<()> {
+    let current = &builder.current;
+    let units = current.data_type.stored_swap_units(endian);
+    let same = current.data_type.device_dtype() == Some(view.dtype) && units.is_empty() != view.big_endian;
+    // Dates are integers to every filter, and their type is worth keeping.
+    if same || (view.dtype.size_bytes() == 1 && current.dtype()?.size_bytes() == 1 && current.dtype()? == view.dtype) {
+        return Ok(());
+    }
+    let size = current.size_bytes()?;
+    let element = view.dtype.size_bytes();
+    if element == 0 || !size.is_multiple_of(element) {
+        let message = format!("a chunk of {size} bytes cannot be viewed as elements of {element}");
+        return Err(Error::new(ErrorKind::MetadataInvalid, message));
+    }
+    // numcodecs flattens; where elements keep their size the shape only matters for the product.
+    let shape =
+        if element == current.dtype()?.size_bytes() { current.shape.clone() } else { vec![(size / element) as u64] };
+    let data_type = data_type_of(view.dtype)?;
+    let fill_value = crate::meta::FillValue::default_of(&data_type);
+    let before = bytes::swapper(current, endian)?;
+    let encoded = ChunkSpec::new(shape, data_type, fill_value);
+    let after = if view.big_endian { view.dtype.swap_unit_bytes() } else { 1 };
+    builder.push(Opened::array(Reinterpret { before, after, encoded }))
+}

@@ -1,0 +1,34 @@
+//! # `vlen-utf8`
+//!
+//! Strings in UTF-8, each behind its size, behind their count.
+//!
+//! - Specification: <https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/vlen-utf8>
+//! - Names: v3 `vlen-utf8`, `numcodecs.vlen-utf8`; v2 `vlen-utf8`, as the first filter or the compressor of dtype `|O`
+//! - Compatible: zarr-python, numcodecs, zarrs
+//! - Native: cpu. Elements of variable length live in host memory only.
+//!
+//! ```
+//! # use cuzarr::codec::{ChunkSpec, Chain};
+//! # use cuzarr::meta::{DataType, Extension, FillValue};
+//! let codec = serde_json::json!({"name": "vlen-utf8"});
+//! # let spec = ChunkSpec::new(vec![4], DataType::VariableString, FillValue::Element(vec![]));
+//! # Chain::from_extensions(&[Extension::from_json(&codec, "codecs")?], spec)?;
+//! # Ok::<(), cuzarr::Error>(())
+//! ```
+
+use std::sync::Arc;
+
+use super::configuration::Configuration;
+use super::registry::{Opened, Request};
+use super::vlen::VLen;
+use crate::Result;
+use crate::meta::DataType;
+
+/// Opens the codec from its configuration.
+pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
+    let configuration = Configuration::new(request.name, request.configuration, &[])?;
+    match request.spec.data_type {
+        DataType::VariableString => Ok(Opened::Variable(Arc::new(VLen { name: "vlen-utf8", text: true }))),
+        ref other => Err(configuration.invalid(format!("takes elements of variable length, got {other:?}"))),
+    }
+}

@@ -1,0 +1,34 @@
+//! libdeflate where the size is known, zlib-rs where it is not.
+
+use std::borrow::Cow;
+
+use crate::Result;
+use crate::codec::contract::{BytesToBytes, Size, read_to_limit};
+use crate::codec::gzip::cpu::{zlib_encode, zlib_into};
+
+#[derive(Debug)]
+pub(super) struct Zlib {
+    pub(super) level: i32,
+}
+
+impl BytesToBytes for Zlib {
+    fn name(&self) -> &str {
+        "numcodecs.zlib"
+    }
+
+    fn encoded_size(&self, decoded: Size) -> Size {
+        decoded.compressed()
+    }
+
+    fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {
+        zlib_into(encoded, decoded)
+    }
+
+    fn decode(&self, encoded: &[u8], limit_bytes: u64) -> Result<Vec<u8>> {
+        read_to_limit(flate2::bufread::ZlibDecoder::new(encoded), limit_bytes)
+    }
+
+    fn encode(&self, decoded: Cow<'_, [u8]>) -> Result<Vec<u8>> {
+        zlib_encode(&decoded, self.level)
+    }
+}

@@ -1,0 +1,68 @@
+//! libzstd, with one context per thread.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+
+use zstd::bulk::{Compressor, Decompressor};
+
+use crate::Result;
+use crate::codec::contract::{BytesToBytes, Size, corrupt, expect_size, read_to_limit, unencodable};
+
+thread_local! {
+    static DECOMPRESSOR: RefCell<Decompressor<'static>> = RefCell::default();
+    static COMPRESSOR: RefCell<Compressor<'static>> = RefCell::default();
+}
+
+#[derive(Debug)]
+pub(super) struct Zstd {
+    pub(super) level: i32,
+    pub(super) checksum: bool,
+}
+
+/// Decodes all frames of `encoded` into `decoded`, without a window of their own; gives the number of bytes.
+pub(crate) fn decompress(encoded: &[u8], decoded: &mut [u8]) -> Result<usize> {
+    DECOMPRESSOR.with_borrow_mut(|decompressor| {
+        decompressor.decompress_to_buffer(encoded, decoded).map_err(|error| {
+            corrupt(format!("{}, in {} encoded bytes for {} decoded", lower(&error), encoded.len(), decoded.len()))
+        })
+    })
+}
+
+/// Encodes one frame into `encoded`, or says that it does not fit.
+pub(crate) fn compress(decoded: &[u8], level: i32, checksum: bool, encoded: &mut Vec<u8>) -> std::io::Result<usize> {
+    COMPRESSOR.with_borrow_mut(|compressor| {
+        compressor.set_compression_level(level)?;
+        compressor.include_checksum(checksum)?;
+        compressor.compress_to_buffer(decoded, encoded)
+    })
+}
+
+fn lower(error: &std::io::Error) -> String {
+    error.to_string().to_lowercase()
+}
+
+impl BytesToBytes for Zstd {
+    fn name(&self) -> &str {
+        "zstd"
+    }
+
+    fn encoded_size(&self, decoded: Size) -> Size {
+        decoded.compressed()
+    }
+
+    fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {
+        expect_size(decompress(encoded, decoded)?, decoded.len())
+    }
+
+    fn decode(&self, encoded: &[u8], limit_bytes: u64) -> Result<Vec<u8>> {
+        // The streaming decoder keeps a window of its own; libzstd refuses windows above 128 MiB.
+        let decoder = zstd::stream::read::Decoder::with_buffer(encoded).map_err(|error| corrupt(lower(&error)))?;
+        read_to_limit(decoder, limit_bytes)
+    }
+
+    fn encode(&self, decoded: Cow<'_, [u8]>) -> Result<Vec<u8>> {
+        let mut encoded = Vec::with_capacity(zstd::zstd_safe::compress_bound(decoded.len()));
+        compress(&decoded, self.level, self.checksum, &mut encoded).map_err(|error| unencodable(lower(&error)))?;
+        Ok(encoded)
+    }
+}

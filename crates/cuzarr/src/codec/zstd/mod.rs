@@ -1,0 +1,34 @@
+//! # `zstd`
+//!
+//! Zstandard frames, RFC 8878.
+//!
+//! - Specification: <https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/zstd>
+//! - Names: v3 `zstd`, `numcodecs.zstd`; v2 `zstd`
+//! - Compatible: zarr-python, numcodecs, zarrs, tensorstore
+//! - Native: cpu (libzstd). On GPUs: via host.
+//!
+//! ```
+//! # use cuzarr::codec::{ChunkSpec, Chain};
+//! # use cuzarr::meta::{DataType, Extension, FillValue};
+//! let codec = serde_json::json!({"name": "zstd", "configuration": {"level": 3, "checksum": true}});
+//! # let spec = ChunkSpec::new(vec![4], DataType::UInt8, FillValue::Element(vec![0]));
+//! # Chain::from_extensions(&[Extension::new("bytes", Default::default()), Extension::from_json(&codec, "codecs")?], spec)?;
+//! # Ok::<(), cuzarr::Error>(())
+//! ```
+//!
+//! Decoding takes what other writers make: frames without content size, several frames, skippable frames. Encoding
+//! writes one frame with its content size.
+
+pub(crate) mod cpu;
+
+use super::configuration::Configuration;
+use super::registry::{Opened, Request};
+use crate::Result;
+
+/// Opens the codec from its configuration.
+pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
+    let configuration = Configuration::new(request.name, request.configuration, &["level", "checksum"])?;
+    let level = configuration.integer("level", -131_072..=22, 0)? as i32;
+    let checksum = configuration.boolean("checksum", false)?;
+    Ok(Opened::bytes(cpu::Zstd { level, checksum }))
+}

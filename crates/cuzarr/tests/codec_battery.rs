@@ -1,0 +1,252 @@
+//! One battery of tests, instantiated for every codec: round trips over data types and shapes, cut-off, over-long and
+//! damaged frames, and frames that lie about their sizes.
+
+use cuzarr::ErrorKind;
+use cuzarr::codec::{Chain, ChunkSpec, Program};
+use cuzarr::meta::{DataType, Extension, FillValue};
+use cuzarr_device::Device;
+use serde_json::{Value, json};
+
+/// A small deterministic generator (xorshift64*).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit.max(1) as u64) as usize
+    }
+}
+
+/// Bytes like those of smooth fields: small differences, some runs, some noise.
+fn field(size: usize, seed: u64) -> Vec<u8> {
+    let mut random = Random(seed | 1);
+    let mut value = 1000u32;
+    let mut bytes = Vec::with_capacity(size + 4);
+    while bytes.len() < size {
+        match random.below(8) {
+            0 => bytes.extend_from_slice(&random.next().to_le_bytes()),
+            1 => bytes.extend(std::iter::repeat_n(value as u8, random.below(60))),
+            _ => {
+                value = value.wrapping_add(random.below(9) as u32).wrapping_sub(4);
+                bytes.extend_from_slice(&value.to_le_bytes());
+            }
+        }
+    }
+    bytes.truncate(size);
+    bytes
+}
+
+fn chain(codecs: &Value, data_type: &str, shape: &[u64]) -> cuzarr::Result<Chain> {
+    let data_type = DataType::from_v3(&Value::from(data_type))?;
+    let fill_value = FillValue::default_of(&data_type);
+    let codecs = codecs.as_array().unwrap().iter().map(|codec| Extension::from_json(codec, "codecs"));
+    Chain::from_extensions(
+        &codecs.collect::<cuzarr::Result<Vec<_>>>()?,
+        ChunkSpec::new(shape.to_vec(), data_type, fill_value),
+    )
+}
+
+const BYTES: &str = r#"{"name": "bytes", "configuration": {"endian": "little"}}"#;
+
+fn with_bytes(codec: Value) -> Value {
+    json!([serde_json::from_str::<Value>(BYTES).unwrap(), codec])
+}
+
+fn decode(program: &Program, stored: &[u8]) -> cuzarr::Result<Vec<u8>> {
+    let mut packed = vec![0xa5; program.packed_size_bytes()];
+    program.decode(stored, &mut packed).map(|()| packed)
+}
+
+fn assert_corrupt(error: &cuzarr::Error, what: &str) {
+    let known = matches!(error.kind(), ErrorKind::ChunkCorrupt | ErrorKind::ChecksumMismatch);
+    assert!(known && error.trail().iter().any(|place| place.starts_with("codec '")), "{what}: {error:?}");
+}
+
+/// Whether every change of the frame must be noticed.
+#[derive(Clone, Copy, PartialEq)]
+enum Guard {
+    Checked,
+    Unchecked,
+}
+
+fn round_trips(codecs: &Value, data_types: &[&str]) {
+    let shapes: &[&[u64]] = &[&[], &[0], &[1], &[7], &[3, 0, 2], &[17, 5], &[4, 3, 11], &[1000], &[130, 257]];
+    for (case, (data_type, shape)) in data_types.iter().flat_map(|t| shapes.iter().map(move |s| (t, s))).enumerate() {
+        let chain = chain(codecs, data_type, shape).unwrap();
+        let program = chain.bind(Device::Cpu).unwrap();
+        let packed = field(program.packed_size_bytes(), case as u64);
+        let stored = program.encode(&packed).unwrap();
+        let what = format!("{codecs} {data_type} {shape:?}");
+        assert!(stored.len() as u64 <= chain.encoded_bound_bytes().unwrap(), "{what}: {} bytes", stored.len());
+        assert_eq!(decode(&program, &stored).unwrap(), packed, "{what}");
+        assert!(!program.stored_is_packed() || stored == packed, "{what}");
+    }
+}
+
+fn survives_damage(codecs: &Value, guard: Guard, shapes: &[&[u64]]) {
+    for (shape, seed) in shapes.iter().zip(1..) {
+        let program = chain(codecs, "int32", shape).unwrap().bind(Device::Cpu).unwrap();
+        let packed = field(program.packed_size_bytes(), seed);
+        let stored = program.encode(&packed).unwrap();
+        for length in 0..stored.len() {
+            match decode(&program, &stored[..length]) {
+                Err(error) => assert_corrupt(&error, "cut off"),
+                Ok(decoded) => assert_eq!(decoded, packed, "{codecs}: cut to {length} of {}", stored.len()),
+            }
+        }
+        for extra in [&[0u8][..], &[1], &[0xff; 40]] {
+            match decode(&program, &[&stored, extra].concat()) {
+                Err(error) => assert_corrupt(&error, "over-long"),
+                Ok(decoded) => assert_eq!(decoded, packed, "{codecs}: {} bytes too many", extra.len()),
+            }
+        }
+        flips(&program, &stored, &packed, guard, codecs);
+    }
+}
+
+fn flips(program: &Program, stored: &[u8], packed: &[u8], guard: Guard, codecs: &Value) {
+    for bit in 0..stored.len() * 8 {
+        let mut damaged = stored.to_vec();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        match decode(program, &damaged) {
+            Err(error) => assert_corrupt(&error, "flipped"),
+            Ok(decoded) if guard == Guard::Checked => assert_eq!(decoded, packed, "{codecs}: bit {bit}"),
+            Ok(decoded) => assert_eq!(decoded.len(), packed.len()),
+        }
+    }
+}
+
+/// Every 4-byte and 8-byte word of the frame replaced by huge and awkward numbers.
+fn survives_lies(codecs: &Value) {
+    let program = chain(codecs, "int32", &[64]).unwrap().bind(Device::Cpu).unwrap();
+    let stored = program.encode(&field(program.packed_size_bytes(), 5)).unwrap();
+    for at in 0..stored.len().min(200) {
+        for word in [u32::MAX, i32::MAX as u32, i32::MIN as u32, 0x4000_0000, 0xffff_fff0, 0, 1] {
+            let mut lying = stored.clone();
+            let end = (at + 4).min(lying.len());
+            lying[at..end].copy_from_slice(&word.to_le_bytes()[..end - at]);
+            if let Err(error) = decode(&program, &lying) {
+                assert_corrupt(&error, "lying");
+            }
+        }
+        for word in [u64::MAX, 1 << 40, i64::MAX as u64] {
+            let mut lying = stored.clone();
+            let end = (at + 8).min(lying.len());
+            lying[at..end].copy_from_slice(&word.to_le_bytes()[..end - at]);
+            if let Err(error) = decode(&program, &lying) {
+                assert_corrupt(&error, "lying");
+            }
+        }
+    }
+}
+
+/// Seeded mutations: cuts, splices, flips and overwrites, several at a time.
+fn survives_mutations(codecs: &Value) {
+    let program = chain(codecs, "int32", &[9, 50]).unwrap().bind(Device::Cpu).unwrap();
+    let stored = program.encode(&field(program.packed_size_bytes(), 9)).unwrap();
+    let mut random = Random(0x5eed);
+    for _ in 0..400 {
+        let mut mutated = stored.clone();
+        for _ in 0..1 + random.below(4) {
+            let at = random.below(mutated.len());
+            match random.below(4) {
+                0 => mutated.truncate(at),
+                1 => mutated.splice(at..at, field(1 + random.below(20), random.next())).for_each(drop),
+                2 => mutated.splice(at..(at + random.below(9)).min(mutated.len()), []).for_each(drop),
+                _ if mutated.is_empty() => {}
+                _ => mutated[at] = random.next() as u8,
+            }
+        }
+        if let Err(error) = decode(&program, &mutated) {
+            assert_corrupt(&error, "mutated");
+        }
+    }
+}
+
+/// A compressor over this codec sees sizes that metadata only bounds.
+fn works_below_a_compressor(codec: &Value) {
+    let gzip = json!({"name": "gzip", "configuration": {"level": 1}});
+    let codecs = json!([serde_json::from_str::<Value>(BYTES).unwrap(), gzip, codec]);
+    let program = chain(&codecs, "int32", &[500]).unwrap().bind(Device::Cpu).unwrap();
+    let packed = field(program.packed_size_bytes(), 11);
+    let stored = program.encode(&packed).unwrap();
+    assert_eq!(decode(&program, &stored).unwrap(), packed);
+    survives_mutations(&codecs);
+}
+
+const DATA_TYPES: &[&str] = &["bool", "uint8", "int16", "float32", "float64", "complex128", "r24"];
+
+macro_rules! battery {
+    ($($name:ident: $guard:ident, $codec:tt;)*) => {$(
+        mod $name {
+            use super::*;
+
+            #[test]
+            fn round_trips() {
+                super::round_trips(&with_bytes(json!($codec)), DATA_TYPES);
+            }
+
+            #[test]
+            fn survives_damage() {
+                let codecs = with_bytes(json!($codec));
+                super::survives_damage(&codecs, Guard::$guard, &[&[40], &[300], &[1, 1]]);
+                survives_lies(&codecs);
+                survives_mutations(&codecs);
+            }
+
+            #[test]
+            fn works_below_a_compressor() {
+                super::works_below_a_compressor(&json!($codec));
+            }
+        }
+    )*};
+}
+
+battery! {
+    zstd: Unchecked, {"name": "zstd", "configuration": {"level": 3, "checksum": false}};
+    zstd_checksum: Checked, {"name": "zstd", "configuration": {"level": -1, "checksum": true}};
+    gzip: Checked, {"name": "gzip", "configuration": {"level": 5}};
+    zlib: Checked, {"name": "numcodecs.zlib", "configuration": {"level": 1}};
+    bz2: Checked, {"name": "numcodecs.bz2", "configuration": {"level": 1}};
+    lz4: Unchecked, {"name": "numcodecs.lz4", "configuration": {"acceleration": 1}};
+    crc32c: Checked, {"name": "crc32c"};
+    crc32c_start: Checked, {"name": "numcodecs.crc32c", "configuration": {"location": "start"}};
+    crc32: Checked, {"name": "numcodecs.crc32"};
+    crc32_end: Checked, {"name": "numcodecs.crc32", "configuration": {"location": "end"}};
+    adler32: Checked, {"name": "numcodecs.adler32"};
+    fletcher32: Checked, {"name": "numcodecs.fletcher32"};
+    blosc_lz4: Unchecked, {"name": "blosc", "configuration": {"cname": "lz4", "clevel": 5, "shuffle": "shuffle", "typesize": 4, "blocksize": 0}};
+    blosc_lz4hc_blocks: Unchecked, {"name": "blosc", "configuration": {"cname": "lz4hc", "clevel": 9, "shuffle": "bitshuffle", "typesize": 4, "blocksize": 512}};
+    blosc_blosclz: Unchecked, {"name": "blosc", "configuration": {"cname": "blosclz", "clevel": 9, "shuffle": "shuffle", "typesize": 4, "blocksize": 1024}};
+    blosc_zlib: Unchecked, {"name": "blosc", "configuration": {"cname": "zlib", "clevel": 1, "shuffle": "noshuffle", "typesize": 8, "blocksize": 0}};
+    blosc_zstd: Unchecked, {"name": "blosc", "configuration": {"cname": "zstd", "clevel": 5, "shuffle": "bitshuffle", "typesize": 1, "blocksize": 0}};
+    blosc_copied: Unchecked, {"name": "blosc", "configuration": {"cname": "zstd", "clevel": 0, "shuffle": "shuffle", "typesize": 3, "blocksize": 0}};
+}
+
+#[test]
+fn sharding_survives_damage() {
+    for (location, nested) in [("start", false), ("end", false), ("end", true)] {
+        let inner = json!([serde_json::from_str::<Value>(BYTES).unwrap(), {"name": "crc32c"}]);
+        let inner = match nested {
+            false => inner,
+            true => json!([{"name": "sharding_indexed", "configuration": {"chunk_shape": [2], "codecs": inner}}]),
+        };
+        let shards = json!({"name": "sharding_indexed", "configuration":
+            {"chunk_shape": [4], "codecs": inner, "index_location": location}});
+        // With a codec behind it the shard is decoded whole.
+        let codecs = json!([shards, {"name": "crc32c"}]);
+        let program = chain(&codecs, "int32", &[40]).unwrap().bind(Device::Cpu).unwrap();
+        let mut packed = field(program.packed_size_bytes(), 3);
+        packed[16..48].fill(0);
+        let stored = program.encode(&packed).unwrap();
+        assert_eq!(decode(&program, &stored).unwrap(), packed);
+        survives_damage(&codecs, Guard::Checked, &[&[40], &[8]]);
+        survives_lies(&codecs);
+    }
+}
