@@ -86,7 +86,7 @@ stubs: build
 # ------------------------------------------------------------------------------------------------- products, docs
 
 bench: build ## cuzarr beside zarrs and tensorstore on this machine, answers checked, recorded in bench/record
-	$(PYTHON_RUN) bench/cpu_read.py --record bench/record
+	$(PYTHON_RUN) bench/read.py --record bench/record
 
 docs: ## the Rust documentation, warnings denied
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked
