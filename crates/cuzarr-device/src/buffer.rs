@@ -1,12 +1,16 @@
 //! Flat, untyped bytes on a device.
 
+use std::alloc;
 use std::any::Any;
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
+use std::ptr::NonNull;
 use std::sync::Arc;
 
+use crate::copy;
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
+use crate::pool;
 
 /// Keeps memory alive: dropping it gives the memory back to whoever it came from.
 pub type Owner = Box<dyn Any + Send + Sync>;
@@ -19,15 +23,107 @@ struct Allocation {
     owner: Owner,
 }
 
+/// Host memory begins at a multiple of this: a cache line, and the widest vector registers.
+const HOST_ALIGNMENT_BYTES: usize = 64;
+
+/// Host memory that this crate allocated.
+struct HostMemory {
+    pointer: NonNull<u8>,
+    layout: alloc::Layout,
+}
+
+// SAFETY: this only owns the memory; whoever accesses it goes through a buffer's address.
+unsafe impl Send for HostMemory {}
+// SAFETY: as above; the owner itself is never read or written.
+unsafe impl Sync for HostMemory {}
+
+impl Drop for HostMemory {
+    fn drop(&mut self) {
+        // SAFETY: allocated with exactly this layout, and freed once.
+        unsafe { alloc::dealloc(self.pointer.as_ptr(), self.layout) }
+    }
+}
+
 /// Flat, untyped bytes on a device. Cloning and slicing share the memory; copying is always a word of its own.
+///
+/// As with NumPy's arrays, writing (`copy_from`, an nd-buffer's `fill`, a transfer) goes through shared references:
+/// nothing stops two threads from writing the same memory, and a slice from [`Buffer::host_bytes`] must not be held
+/// while somebody writes. Those who share memory agree on who writes when.
 #[derive(Clone)]
 pub struct Buffer {
     allocation: Arc<Allocation>,
     offset_bytes: usize,
     size_bytes: usize,
+    read_only: bool,
 }
 
 impl Buffer {
+    /// Memory whose contents are unspecified. Host memory is aligned to 64 bytes.
+    ///
+    /// # Errors
+    /// `OutOfMemory`; `DeviceUnavailable` when the device is not there.
+    pub fn empty(device: Device, size_bytes: usize) -> Result<Buffer> {
+        match device {
+            Device::Cpu => Buffer::allocate_host(size_bytes, false),
+            _ => pool::allocate_on(device, size_bytes),
+        }
+    }
+
+    /// Memory that is all zero.
+    ///
+    /// # Errors
+    /// As [`Buffer::empty`].
+    pub fn zeroed(device: Device, size_bytes: usize) -> Result<Buffer> {
+        match device {
+            Device::Cpu => Buffer::allocate_host(size_bytes, true),
+            _ => {
+                let buffer = Buffer::empty(device, size_bytes)?;
+                copy::zero(&buffer)?;
+                Ok(buffer)
+            }
+        }
+    }
+
+    /// A copy of host bytes on `device`.
+    ///
+    /// # Errors
+    /// As [`Buffer::empty`].
+    pub fn from_bytes(device: Device, bytes: &[u8]) -> Result<Buffer> {
+        let buffer = Buffer::empty(device, bytes.len())?;
+        copy::host_to_buffer(bytes, &buffer)?;
+        Ok(buffer)
+    }
+
+    /// All bytes of `parts`, one after the other, in one new buffer on `device`.
+    ///
+    /// # Errors
+    /// As [`Buffer::empty`]; `InvalidArgument` when the sizes overflow.
+    pub fn combine(device: Device, parts: &[Buffer]) -> Result<Buffer> {
+        let total = parts.iter().try_fold(0_usize, |sum, part| sum.checked_add(part.size_bytes));
+        let total = total.ok_or_else(|| Error::invalid(format!("{} buffers together are too large", parts.len())))?;
+        let combined = Buffer::empty(device, total)?;
+        let mut at = 0;
+        for part in parts {
+            combined.slice(at..at + part.size_bytes)?.copy_from(part)?;
+            at += part.size_bytes;
+        }
+        Ok(combined)
+    }
+
+    fn allocate_host(size_bytes: usize, zeroed: bool) -> Result<Buffer> {
+        let out_of_memory = || Error::new(ErrorKind::OutOfMemory, format!("the host has no {size_bytes} bytes left"));
+        let layout =
+            alloc::Layout::from_size_align(size_bytes.max(1), HOST_ALIGNMENT_BYTES).map_err(|_| out_of_memory())?;
+        // SAFETY: the layout's size is not zero.
+        let pointer = unsafe { if zeroed { alloc::alloc_zeroed(layout) } else { alloc::alloc(layout) } };
+        // `black_box` hides from the optimiser that the bytes were never written, so that reading them, which safe code
+        // can do, yields some bytes rather than undefined ones.
+        let pointer = NonNull::new(std::hint::black_box(pointer)).ok_or_else(out_of_memory)?;
+        let owner = Box::new(HostMemory { pointer, layout });
+        // SAFETY: the owner frees this memory when it is dropped, and nobody else knows it.
+        Ok(unsafe { Buffer::from_raw(Device::Cpu, pointer.as_ptr() as usize, size_bytes, owner) })
+    }
+
     /// Takes a host vector without copying.
     pub fn from_vec(bytes: Vec<u8>) -> Self {
         let (address, size_bytes) = (bytes.as_ptr() as usize, bytes.len());
@@ -42,7 +138,7 @@ impl Buffer {
     /// dropped; nobody else writes them while a safe reference to them exists.
     pub unsafe fn from_raw(device: Device, address: usize, size_bytes: usize, owner: Owner) -> Self {
         let allocation = Allocation { device, address, size_bytes, owner };
-        Buffer { allocation: Arc::new(allocation), offset_bytes: 0, size_bytes }
+        Buffer { allocation: Arc::new(allocation), offset_bytes: 0, size_bytes, read_only: false }
     }
 
     /// Where the bytes are.
@@ -70,6 +166,74 @@ impl Buffer {
         self.allocation.size_bytes
     }
 
+    /// The same memory, but every attempt to write through this view (or views of it) is refused.
+    #[must_use]
+    pub fn into_read_only(self) -> Buffer {
+        Buffer { read_only: true, ..self }
+    }
+
+    /// Whether writing through this view is refused.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// Copies the bytes to `device`; shares them when they are there already.
+    ///
+    /// # Errors
+    /// As [`Buffer::empty`] and [`Buffer::copy_from`].
+    pub fn to_device(&self, device: Device) -> Result<Buffer> {
+        if self.device() == device {
+            return Ok(self.clone());
+        }
+        let copied = Buffer::empty(device, self.size_bytes)?;
+        copied.copy_from(self)?;
+        Ok(copied)
+    }
+
+    /// Copies all bytes of `source`, from whichever device, into this memory. Both may be views of the same block.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the sizes differ or this buffer is read-only.
+    pub fn copy_from(&self, source: &Buffer) -> Result<()> {
+        if self.size_bytes != source.size_bytes {
+            let (got, expected) = (source.size_bytes, self.size_bytes);
+            return Err(Error::invalid(format!("cannot copy {got} bytes into a buffer of {expected}")));
+        }
+        copy::buffer_to_buffer(source, self)
+    }
+
+    /// Copies the bytes to the host.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, `DeviceFailed`.
+    pub fn to_vec(&self) -> Result<Vec<u8>> {
+        if self.device().is_host_accessible() {
+            return Ok(self.host_bytes()?.to_vec());
+        }
+        let mut bytes = copy::try_zeroed_vec(self.size_bytes)?;
+        copy::buffer_to_host(self, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Whether both hold the same bytes, wherever they are.
+    ///
+    /// # Errors
+    /// As [`Buffer::to_vec`]: bytes on a device are compared on the host.
+    pub fn equals(&self, other: &Buffer) -> Result<bool> {
+        if self.size_bytes != other.size_bytes {
+            return Ok(false);
+        }
+        let (left, right) = (self.to_device(Device::Cpu)?, other.to_device(Device::Cpu)?);
+        Ok(left.host_bytes()? == right.host_bytes()?)
+    }
+
+    pub(crate) fn require_writable(&self) -> Result<()> {
+        match self.read_only {
+            true => Err(Error::invalid("memory is read-only").with_hint("copy it first")),
+            false => Ok(()),
+        }
+    }
+
     /// Whether two buffers are views of one block.
     pub fn shares_memory_with(&self, other: &Buffer) -> bool {
         Arc::ptr_eq(&self.allocation, &other.allocation)
@@ -95,6 +259,7 @@ impl Buffer {
                 allocation: Arc::clone(&self.allocation),
                 offset_bytes: self.offset_bytes + start,
                 size_bytes: end - start,
+                read_only: self.read_only,
             }),
             _ => Err(Error::invalid(format!("range is not inside a buffer of {} bytes", self.size_bytes))),
         }
@@ -119,6 +284,7 @@ impl Buffer {
     /// `MemorySpace` when they are elsewhere, `InvalidArgument` when they are shared.
     pub fn host_bytes_mut(&mut self) -> Result<&mut [u8]> {
         self.require_host()?;
+        self.require_writable()?;
         if self.size_bytes == 0 {
             return Ok(&mut []);
         }

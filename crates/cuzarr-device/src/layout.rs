@@ -26,10 +26,7 @@ impl Layout {
     /// # Errors
     /// `InvalidArgument` when the size in bytes does not fit `isize`.
     pub fn contiguous(shape: &[usize], element_bytes: usize, order: Order) -> Result<Layout> {
-        let total = shape.iter().try_fold(element_bytes.max(1), |product, &extent| product.checked_mul(extent.max(1)));
-        if total.is_none_or(|total| isize::try_from(total).is_err()) {
-            return Err(Error::invalid(format!("shape {shape:?} of {element_bytes}-byte elements is too large")));
-        }
+        check_size(shape, element_bytes)?;
         let mut strides = vec![0; shape.len()];
         let mut step = element_bytes as isize;
         let mut place = |axis: usize| {
@@ -57,6 +54,8 @@ impl Layout {
         if shape.len() != strides.len() {
             return Err(Error::invalid(format!("got {} strides for {} dimensions", strides.len(), shape.len())));
         }
+        // Strides of 0 let a small memory hold a shape whose packed size overflows; `len` must not.
+        check_size(shape, element_bytes)?;
         let layout = Layout { shape: shape.to_vec(), strides: strides.to_vec(), offset_bytes, element_bytes };
         match layout.span_bytes() {
             Some((_, end)) if end <= memory_bytes => Ok(layout),
@@ -174,14 +173,125 @@ impl Layout {
             let message = format!("region {start:?} + {extent:?} by {step:?} is not inside shape {:?}", self.shape);
             return Err(Error::invalid(message));
         }
-        let offset: isize = start.iter().zip(&self.strides).map(|(&at, &stride)| at as isize * stride).sum();
         let empty = extent.contains(&0);
+        // A box with elements begins inside the span, so only an empty one could overflow here.
+        let offset = match empty {
+            true => 0,
+            false => start.iter().zip(&self.strides).map(|(&at, &stride)| at as isize * stride).sum::<isize>(),
+        };
         Ok(Layout {
             shape: extent.to_vec(),
             strides: self.strides.iter().zip(step).map(|(&stride, &by)| stride.saturating_mul(by as isize)).collect(),
-            offset_bytes: if empty { self.offset_bytes } else { self.offset_bytes.wrapping_add_signed(offset) },
+            offset_bytes: self.offset_bytes.wrapping_add_signed(offset),
             element_bytes: self.element_bytes,
         })
+    }
+
+    /// Without dimension `axis`, at position `index` of it.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when there is no such dimension or position.
+    pub fn index_axis(&self, axis: usize, index: usize) -> Result<Layout> {
+        if axis >= self.ndim() || index >= self.shape[axis] {
+            let message = format!("index {index} of axis {axis} is not inside shape {:?}", self.shape);
+            return Err(Error::invalid(message));
+        }
+        let mut layout = self.clone();
+        let (stride, _) = (layout.strides.remove(axis), layout.shape.remove(axis));
+        if !self.is_empty() {
+            layout.offset_bytes = layout.offset_bytes.wrapping_add_signed(index as isize * stride);
+        }
+        Ok(layout)
+    }
+
+    /// Without the given dimensions, all of extent 1.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when one is not, or does not exist.
+    pub fn squeeze(&self, axes: &[usize]) -> Result<Layout> {
+        if axes.iter().any(|&axis| self.shape.get(axis) != Some(&1)) {
+            return Err(Error::invalid(format!("axes {axes:?} of shape {:?} are not all of extent 1", self.shape)));
+        }
+        let keep = |axis: &usize| !axes.contains(axis);
+        Ok(Layout {
+            shape: (0..self.ndim()).filter(keep).map(|axis| self.shape[axis]).collect(),
+            strides: (0..self.ndim()).filter(keep).map(|axis| self.strides[axis]).collect(),
+            ..*self
+        })
+    }
+
+    /// Repeated along missing and 1-element dimensions, by strides of 0, as NumPy broadcasts.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the shapes do not match, or the result is too large.
+    pub fn broadcast_to(&self, shape: &[usize]) -> Result<Layout> {
+        check_size(shape, self.element_bytes)?;
+        let missing = shape.len().checked_sub(self.ndim());
+        let fits = missing.is_some_and(|missing| {
+            self.shape.iter().zip(&shape[missing..]).all(|(&own, &wanted)| own == wanted || own == 1)
+        });
+        let (Some(missing), true) = (missing, fits) else {
+            return Err(Error::invalid(format!("shape {:?} does not broadcast to {shape:?}", self.shape)));
+        };
+        let mut strides = vec![0; shape.len()];
+        for axis in 0..self.ndim() {
+            let repeated = self.shape[axis] == 1 && shape[missing + axis] != 1;
+            strides[missing + axis] = if repeated { 0 } else { self.strides[axis] };
+        }
+        Ok(Layout { shape: shape.to_vec(), strides, ..*self })
+    }
+
+    /// The same elements in C order under another shape, or `None` when no strides express that (a copy is needed).
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the number of elements differs.
+    pub fn reshape(&self, shape: &[usize]) -> Result<Option<Layout>> {
+        check_size(shape, self.element_bytes)?;
+        if shape.iter().product::<usize>() != self.len() {
+            return Err(Error::invalid(format!("cannot reshape {:?} into {shape:?}", self.shape)));
+        }
+        if self.is_empty() {
+            let strides = Layout::contiguous(shape, self.element_bytes, Order::C)?.strides;
+            return Ok(Some(Layout { shape: shape.to_vec(), strides, ..*self }));
+        }
+        // Both shapes are cut into the smallest groups of dimensions with equal products; inside a group the old
+        // dimensions must be one evenly spaced run, which the new ones then divide.
+        let old: Vec<(usize, isize)> =
+            self.shape.iter().copied().zip(self.strides.iter().copied()).filter(|&(extent, _)| extent != 1).collect();
+        let mut strides = vec![self.element_bytes as isize; shape.len()];
+        let (mut old_at, mut new_at) = (0, 0);
+        while old_at < old.len() {
+            let (old_begin, new_begin) = (old_at, new_at);
+            let (mut old_product, mut new_product) = (old[old_at].0, shape[new_at]);
+            (old_at, new_at) = (old_at + 1, new_at + 1);
+            while old_product != new_product {
+                if old_product < new_product {
+                    old_product *= old[old_at].0;
+                    old_at += 1;
+                } else {
+                    new_product *= shape[new_at];
+                    new_at += 1;
+                }
+            }
+            if !old[old_begin..old_at].windows(2).all(|pair| pair[0].1 == pair[1].1.wrapping_mul(pair[1].0 as isize)) {
+                return Ok(None);
+            }
+            let mut stride = old[old_at - 1].1;
+            for axis in (new_begin..new_at).rev() {
+                strides[axis] = stride;
+                stride = stride.wrapping_mul(shape[axis] as isize);
+            }
+        }
+        Ok(Some(Layout { shape: shape.to_vec(), strides, ..*self }))
+    }
+}
+
+/// Refuses a shape whose packed elements would not fit `isize` bytes; extents of 0 count as 1, as in NumPy.
+fn check_size(shape: &[usize], element_bytes: usize) -> Result<()> {
+    let total = shape.iter().try_fold(element_bytes.max(1), |product, &extent| product.checked_mul(extent.max(1)));
+    match total {
+        Some(total) if isize::try_from(total).is_ok() => Ok(()),
+        _ => Err(Error::invalid(format!("shape {shape:?} of {element_bytes}-byte elements is too large"))),
     }
 }
 
@@ -212,6 +322,35 @@ mod tests {
         assert_eq!((region.shape(), region.strides(), region.offset_bytes()), (&[3, 2][..], &[64, 10][..], 20));
         assert!(layout.region(&[1, 2], &[4, 2], &[4, 5]).is_err());
         assert!(layout.region(&[10, 0], &[0, 8], &[1, 1]).is_ok());
+    }
+
+    #[test]
+    fn reshape_is_a_view_where_strides_allow() {
+        let rows = Layout::contiguous(&[4, 6], 2, Order::C).unwrap();
+        assert_eq!(rows.reshape(&[2, 2, 3, 2]).unwrap().unwrap().strides(), [24, 12, 4, 2]);
+        assert_eq!(rows.reshape(&[24]).unwrap().unwrap().strides(), [2]);
+        let columns = rows.transpose(&[1, 0]).unwrap();
+        assert!(columns.reshape(&[24]).unwrap().is_none());
+        assert_eq!(columns.reshape(&[3, 2, 1, 4]).unwrap().unwrap().strides(), [4, 2, 48, 12]);
+        let one = Layout::contiguous(&[], 2, Order::C).unwrap();
+        assert_eq!(one.reshape(&[1, 1]).unwrap().unwrap().shape(), [1, 1]);
+        assert!(rows.reshape(&[5]).is_err() && rows.reshape(&[usize::MAX, 2]).is_err());
+    }
+
+    #[test]
+    fn broadcast_repeats_by_zero_strides() {
+        let column = Layout::contiguous(&[3, 1], 4, Order::C).unwrap();
+        assert_eq!(column.broadcast_to(&[2, 3, 5]).unwrap().strides(), [0, 4, 0]);
+        assert!(column.broadcast_to(&[2, 5]).is_err() && column.broadcast_to(&[3]).is_err());
+    }
+
+    #[test]
+    fn index_axis_and_squeeze_drop_dimensions() {
+        let layout = Layout::contiguous(&[2, 1, 5], 4, Order::C).unwrap();
+        let row = layout.index_axis(0, 1).unwrap();
+        assert_eq!((row.shape(), row.offset_bytes()), (&[1, 5][..], 20));
+        assert_eq!(row.squeeze(&[0]).unwrap().shape(), [5]);
+        assert!(layout.squeeze(&[0]).is_err() && layout.index_axis(2, 5).is_err());
     }
 
     #[test]

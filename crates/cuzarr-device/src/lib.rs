@@ -1,18 +1,23 @@
 //! Device memory, streams and kernels for cuzarr. Knows nothing of Zarr, and is the only crate that calls a GPU's driver.
 
+mod budget;
 mod buffer;
+mod copy;
+pub mod cpu;
 mod cuda;
 mod device;
 mod dtype;
 mod error;
 mod kernel;
 mod layout;
+mod ndbuffer;
 pub mod pool;
 mod probe;
 mod slab;
 mod stream;
-mod transfer;
+pub mod transfer;
 
+pub use budget::{Budget, Lease};
 pub use buffer::{Buffer, Owner};
 pub use cuda::set_library_search_paths;
 pub use device::{Device, MemoryInfo};
@@ -20,6 +25,7 @@ pub use dtype::{DType, DTypeKind};
 pub use error::{Error, ErrorKind, Result};
 pub use kernel::{Arguments, Kernel, KernelSource, set_cubin_directory};
 pub use layout::{Layout, Order};
+pub use ndbuffer::{HostElement, NdBuffer};
 pub use pool::DeviceAllocator;
 pub use probe::{GpuReport, LibraryReport, Probe, probe};
 pub use slab::{DEFAULT_SLAB_BYTES, Slab, SlabPiece, SlabRing};

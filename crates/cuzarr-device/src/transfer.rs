@@ -1,23 +1,37 @@
 //! Boxes of elements between packed memory (decoded chunks) and an nd-buffer, changing the elements on the way.
 //!
-//! This is the last step of every read and the first of every write. A [`Tail`] says what a packed element goes through;
-//! the boxes say from where to where. All boxes of one transfer share the tail and the packed strides, so one kernel
-//! launch moves thousands of chunks. The same tail runs on the CPU and on GPUs, with the same result, bit for bit.
+//! This is the last step of every read ([`scatter`]) and the first of every write ([`gather`]). A [`Tail`] says what a
+//! packed element goes through; the boxes say from where to where. All boxes of one transfer share the tail and the
+//! packed strides, so one kernel launch moves thousands of chunks. The same tail runs on the CPU and on GPUs, with the
+//! same result, bit for bit.
+//!
+//! Every box is checked before anything moves, so whatever the boxes say, nothing outside the packed memory is read and
+//! nothing outside the nd-buffer is written. Many threads may scatter into one nd-buffer at once, as long as their
+//! boxes are disjoint.
 
-use crate::dtype::DType;
+use std::borrow::Cow;
+
+use crate::buffer::Buffer;
+use crate::copy;
+use crate::cpu;
+use crate::device::Device;
+use crate::dtype::{DType, DTypeKind};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ndbuffer::NdBuffer;
+use crate::stream::Stream;
 
 /// One step of arithmetic, done in the element type that is current at that point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Arithmetic {
-    /// `x + operand`
+    /// `x + operand`; integers wrap.
     Add,
-    /// `x - operand`
+    /// `x - operand`; integers wrap.
     Subtract,
-    /// `x * operand`
+    /// `x * operand`; integers wrap.
     Multiply,
-    /// `x / operand`; for integers the quotient is truncated toward zero.
+    /// `x / operand`; for integers the quotient is truncated toward zero, and by zero is zero.
     Divide,
-    /// `round_half_even(x)`, floats only; the operand is not used.
+    /// `round_half_even(x)`; the operand is not used. Integers stay as they are.
     Round,
 }
 
@@ -29,7 +43,7 @@ pub enum ElementStep {
         /// Bytes that are reversed together.
         unit_bytes: usize,
     },
-    /// Converts as NumPy's `astype` does on x86-64, for NaN and out-of-range values too.
+    /// Converts as NumPy's `astype` does on x86-64, for NaN and out-of-range values too (see [`cpu::cast`]).
     Cast {
         /// Type before.
         from: DType,
@@ -40,7 +54,7 @@ pub enum ElementStep {
     Arithmetic {
         /// What to do.
         operation: Arithmetic,
-        /// In which type: an integer or float type of 1 to 8 bytes.
+        /// In which type: an integer or float type of 1 to 8 bytes. The 2-byte floats compute in binary32 and round once.
         dtype: DType,
         /// The constant's bytes, native order, zero-padded.
         operand: [u8; 8],
@@ -71,6 +85,13 @@ pub struct Tail {
     pub packed: DType,
     /// Steps in the order of reading.
     pub steps: Vec<ElementStep>,
+    /// Steps in the order of writing (nd-buffer → packed), where they are not the plain inverse of `steps`.
+    ///
+    /// `None` takes `steps` backwards, each inverted: a byte swap is its own inverse, a cast goes the other way, adding
+    /// and subtracting, multiplying and dividing change places, and rounding is left out. Codecs that define their
+    /// encoding differently state it: fixedscaleoffset reads `x / scale + offset` and writes
+    /// `round((x - offset) * scale)`, each in the type that NumPy's promotion gives.
+    pub write_steps: Option<Vec<ElementStep>>,
     /// Element type in the nd-buffer.
     pub dtype: DType,
 }
@@ -78,13 +99,100 @@ pub struct Tail {
 impl Tail {
     /// Elements that are moved as they are.
     pub fn plain(dtype: DType) -> Tail {
-        Tail { packing: Packing::Plain, packed: dtype, steps: Vec::new(), dtype }
+        Tail { packing: Packing::Plain, packed: dtype, steps: Vec::new(), write_steps: None, dtype }
     }
 
-    /// Whether packed bytes are the nd-buffer's bytes.
+    /// Whether packed bytes are the nd-buffer's bytes, both ways.
     pub fn is_plain(&self) -> bool {
-        self.packing == Packing::Plain && self.steps.is_empty()
+        self.packing == Packing::Plain && self.steps.is_empty() && self.write_steps.as_ref().is_none_or(Vec::is_empty)
     }
+
+    /// The steps of writing: `write_steps`, or the inverse of `steps`.
+    pub fn steps_of_writing(&self) -> Cow<'_, [ElementStep]> {
+        match &self.write_steps {
+            Some(steps) => Cow::Borrowed(steps),
+            None => Cow::Owned(self.steps.iter().rev().filter_map(|step| step.inverse()).collect()),
+        }
+    }
+
+    /// How many elements `size_bytes` packed bytes hold.
+    pub fn packed_len(&self, size_bytes: usize) -> usize {
+        match (self.packing, self.packed.size_bytes()) {
+            (Packing::Bits, _) => size_bytes.saturating_mul(8),
+            (_, 0) => isize::MAX as usize,
+            (_, element) => size_bytes / element,
+        }
+    }
+
+    /// Checks that every step fits the one before, in both directions.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the types do not join up, a unit is not possible, or the packing does not suit the type.
+    pub fn check(&self) -> Result<()> {
+        match self.packing {
+            Packing::Bits if self.packed != DType::BOOL => {
+                return Err(Error::invalid(format!("packed bits hold bool, not {}", self.packed)));
+            }
+            Packing::Shuffled { unit_bytes: 0 } => return Err(Error::invalid("cannot shuffle units of 0 bytes")),
+            _ => (),
+        }
+        check_steps(&self.steps, self.packed, self.dtype)?;
+        check_steps(&self.steps_of_writing(), self.dtype, self.packed)
+    }
+}
+
+impl ElementStep {
+    /// The step that takes this one back, as far as it can be; `None` when nothing does.
+    pub fn inverse(&self) -> Option<ElementStep> {
+        match *self {
+            ElementStep::SwapBytes { .. } => Some(*self),
+            ElementStep::Cast { from, to } => Some(ElementStep::Cast { from: to, to: from }),
+            ElementStep::Arithmetic { operation, dtype, operand } => {
+                let operation = match operation {
+                    Arithmetic::Add => Arithmetic::Subtract,
+                    Arithmetic::Subtract => Arithmetic::Add,
+                    Arithmetic::Multiply => Arithmetic::Divide,
+                    Arithmetic::Divide => Arithmetic::Multiply,
+                    Arithmetic::Round => return None,
+                };
+                Some(ElementStep::Arithmetic { operation, dtype, operand })
+            }
+        }
+    }
+}
+
+fn check_steps(steps: &[ElementStep], from: DType, to: DType) -> Result<()> {
+    let mut current = from;
+    for step in steps {
+        match *step {
+            ElementStep::SwapBytes { unit_bytes } => {
+                if !matches!(unit_bytes, 2 | 4 | 8 | 16) || !current.size_bytes().is_multiple_of(unit_bytes) {
+                    return Err(Error::invalid(format!("cannot swap units of {unit_bytes} bytes in {current}")));
+                }
+            }
+            ElementStep::Cast { from, to } => {
+                require_dtype("cast", from, current)?;
+                if !cpu::cast::is_supported(from, to) {
+                    return Err(Error::new(ErrorKind::Unsupported, format!("cannot cast {from} to {to}")));
+                }
+                current = to;
+            }
+            ElementStep::Arithmetic { dtype, .. } => {
+                require_dtype("arithmetic", dtype, current)?;
+                if !matches!(dtype.kind(), DTypeKind::Int | DTypeKind::UInt | DTypeKind::Float | DTypeKind::BFloat) {
+                    return Err(Error::new(ErrorKind::Unsupported, format!("no arithmetic in {dtype}")));
+                }
+            }
+        }
+    }
+    require_dtype("the end of the steps", current, to)
+}
+
+fn require_dtype(what: &str, got: DType, expected: DType) -> Result<()> {
+    if got == expected {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("{what} is in {got}, expected {expected}")))
 }
 
 /// One box to move.
@@ -110,6 +218,216 @@ pub struct Transfer {
     /// Elements between neighbours in a packed chunk, per dimension of the nd-buffer (selection steps and transposed
     /// axes included).
     pub packed_strides: Vec<isize>,
-    /// The boxes; those of one transfer do not overlap in the nd-buffer.
+    /// The boxes; those of one transfer do not overlap in the nd-buffer (nor, when gathering, in packed memory).
     pub boxes: Vec<TransferBox>,
+}
+
+impl Transfer {
+    /// Checks that no box leaves `packed_bytes` bytes of packed memory or the nd-buffer.
+    ///
+    /// # Errors
+    /// `InvalidArgument` naming the first box that does.
+    pub fn check(&self, packed_bytes: usize, array: &NdBuffer) -> Result<()> {
+        self.tail.check()?;
+        require_dtype("the nd-buffer", array.dtype(), self.tail.dtype)?;
+        if self.packed_strides.len() != array.ndim() {
+            let (got, expected) = (self.packed_strides.len(), array.ndim());
+            return Err(Error::invalid(format!("got {got} packed strides for {expected} dimensions")));
+        }
+        for (number, item) in self.boxes.iter().enumerate() {
+            check_box(&item.start, &item.extent, array.shape())
+                .and_then(|()| self.check_packed(item, packed_bytes))
+                .map_err(|error| Error::invalid(format!("box {number}: {}", error.message())))?;
+        }
+        Ok(())
+    }
+
+    fn check_packed(&self, item: &TransferBox, packed_bytes: usize) -> Result<()> {
+        let end = item.packed_offset_bytes.checked_add(item.packed_size_bytes);
+        if end.is_none_or(|end| end > packed_bytes) {
+            let (size, offset) = (item.packed_size_bytes, item.packed_offset_bytes);
+            return Err(Error::invalid(format!(
+                "{size} bytes from byte {offset} are not in {packed_bytes} packed bytes"
+            )));
+        }
+        if item.extent.contains(&0) {
+            return Ok(());
+        }
+        let len = self.tail.packed_len(item.packed_size_bytes);
+        match packed_reach(item.packed_first_elem, &item.extent, &self.packed_strides) {
+            Some((_, last)) if last < len => Ok(()),
+            _ => {
+                let (first, extent, strides) = (item.packed_first_elem, &item.extent, &self.packed_strides);
+                Err(Error::invalid(format!(
+                    "extent {extent:?} by {strides:?} from element {first} leaves a chunk of {len} elements"
+                )))
+            }
+        }
+    }
+}
+
+/// Lowest and highest element index that a box touches, or `None` when one is negative or does not fit.
+fn packed_reach(first: usize, extent: &[usize], strides: &[isize]) -> Option<(usize, usize)> {
+    let (mut low, mut high) = (isize::try_from(first).ok()?, isize::try_from(first).ok()?);
+    for (&extent, &stride) in extent.iter().zip(strides) {
+        let reach = stride.checked_mul(isize::try_from(extent - 1).ok()?)?;
+        if reach < 0 { low = low.checked_add(reach)? } else { high = high.checked_add(reach)? }
+    }
+    Some((usize::try_from(low).ok()?, usize::try_from(high).ok()?))
+}
+
+/// Refuses a box that is not inside `shape`.
+pub(crate) fn check_box(start: &[usize], extent: &[usize], shape: &[usize]) -> Result<()> {
+    let inside = start.len() == shape.len()
+        && extent.len() == shape.len()
+        && (0..shape.len()).all(|axis| start[axis].checked_add(extent[axis]).is_some_and(|end| end <= shape[axis]));
+    if inside {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("{start:?} + {extent:?} is not inside shape {shape:?}")))
+}
+
+/// Moves boxes from packed memory into `target`, through the tail. Returns when they are there.
+///
+/// # Errors
+/// `InvalidArgument` when a box leaves either memory, types do not match, `target` is read-only or the two overlap;
+/// `MemorySpace` when they are on different devices.
+pub fn scatter(packed: &Buffer, transfer: &Transfer, target: &NdBuffer) -> Result<()> {
+    let stream = Stream::legacy(target.device())?;
+    scatter_on(packed, transfer, target, &stream)?;
+    stream.synchronize()
+}
+
+/// [`scatter`] in stream order: on a GPU it returns once the work is on `stream`, on `cpu` when it is done.
+///
+/// # Errors
+/// As [`scatter`]; `MemorySpace` when `stream` is another device's.
+pub fn scatter_on(packed: &Buffer, transfer: &Transfer, target: &NdBuffer, stream: &Stream) -> Result<()> {
+    check_pair(packed, transfer, target, stream)?;
+    target.buffer().require_writable()?;
+    match target.device() {
+        // SAFETY: checked above, and `packed` is this many bytes of host memory.
+        Device::Cpu => unsafe { cpu::transfer::scatter(packed.address() as *const u8, transfer, target) },
+        device => return Err(copy::unsupported(device)),
+    }
+    Ok(())
+}
+
+/// Moves boxes from `source` into packed memory, through the tail's steps of writing. Returns when they are there.
+///
+/// Packed bytes (packed bits) that no box covers keep their values.
+///
+/// # Errors
+/// As [`scatter`].
+pub fn gather(source: &NdBuffer, transfer: &Transfer, packed: &Buffer) -> Result<()> {
+    let stream = Stream::legacy(source.device())?;
+    gather_on(source, transfer, packed, &stream)?;
+    stream.synchronize()
+}
+
+/// [`gather`] in stream order: on a GPU it returns once the work is on `stream`, on `cpu` when it is done.
+///
+/// # Errors
+/// As [`scatter_on`].
+pub fn gather_on(source: &NdBuffer, transfer: &Transfer, packed: &Buffer, stream: &Stream) -> Result<()> {
+    check_pair(packed, transfer, source, stream)?;
+    packed.require_writable()?;
+    match source.device() {
+        // SAFETY: checked above, and `packed` is this many bytes of host memory.
+        Device::Cpu => unsafe { cpu::transfer::gather(source, transfer, packed.address() as *mut u8) },
+        device => return Err(copy::unsupported(device)),
+    }
+    Ok(())
+}
+
+/// [`scatter`] from host bytes, for callers that decode into memory of their own. `target` must be on the host.
+///
+/// # Errors
+/// As [`scatter`].
+pub fn scatter_host(packed: &[u8], transfer: &Transfer, target: &NdBuffer) -> Result<()> {
+    require_host(target)?;
+    transfer.check(packed.len(), target)?;
+    target.buffer().require_writable()?;
+    // SAFETY: checked above.
+    unsafe { cpu::transfer::scatter(packed.as_ptr(), transfer, target) };
+    Ok(())
+}
+
+/// [`gather`] into host bytes. `source` must be on the host.
+///
+/// # Errors
+/// As [`gather`].
+pub fn gather_host(source: &NdBuffer, transfer: &Transfer, packed: &mut [u8]) -> Result<()> {
+    require_host(source)?;
+    transfer.check(packed.len(), source)?;
+    // SAFETY: checked above.
+    unsafe { cpu::transfer::gather(source, transfer, packed.as_mut_ptr()) };
+    Ok(())
+}
+
+/// Sets every element of the boxes, given as (start, extent), to the one whose bytes are `element`.
+///
+/// # Errors
+/// `InvalidArgument` when a box is not inside `target`, `element` has the wrong size, or `target` is read-only.
+pub fn fill_boxes(target: &NdBuffer, boxes: &[(Vec<usize>, Vec<usize>)], element: &[u8]) -> Result<()> {
+    let stream = Stream::legacy(target.device())?;
+    fill_boxes_on(target, boxes, element, &stream)?;
+    stream.synchronize()
+}
+
+/// [`fill_boxes`] in stream order: on a GPU it returns once the work is on `stream`, on `cpu` when it is done.
+///
+/// # Errors
+/// As [`fill_boxes`]; `MemorySpace` when `stream` is another device's.
+pub fn fill_boxes_on(
+    target: &NdBuffer,
+    boxes: &[(Vec<usize>, Vec<usize>)],
+    element: &[u8],
+    stream: &Stream,
+) -> Result<()> {
+    require_stream(stream, target)?;
+    target.check_element(element)?;
+    target.buffer().require_writable()?;
+    for (start, extent) in boxes {
+        check_box(start, extent, target.shape())?;
+    }
+    match target.device() {
+        Device::Cpu => {
+            for (start, extent) in boxes {
+                cpu::transfer::fill_box(target, start, extent, element);
+            }
+            Ok(())
+        }
+        device => Err(copy::unsupported(device)),
+    }
+}
+
+fn check_pair(packed: &Buffer, transfer: &Transfer, array: &NdBuffer, stream: &Stream) -> Result<()> {
+    require_stream(stream, array)?;
+    if packed.device() != array.device() {
+        let message = format!("packed bytes are on {}, the array on {}", packed.device(), array.device());
+        return Err(Error::new(ErrorKind::MemorySpace, message));
+    }
+    transfer.check(packed.size_bytes(), array)?;
+    let (start, end) = array.address_span();
+    if packed.address() < end && start < packed.address() + packed.size_bytes() && start < end {
+        return Err(Error::invalid("packed memory and the array overlap"));
+    }
+    Ok(())
+}
+
+fn require_stream(stream: &Stream, array: &NdBuffer) -> Result<()> {
+    if stream.device() == array.device() {
+        return Ok(());
+    }
+    let message = format!("the array is on {}, the stream on {}", array.device(), stream.device());
+    Err(Error::new(ErrorKind::MemorySpace, message))
+}
+
+fn require_host(array: &NdBuffer) -> Result<()> {
+    if array.device().is_host_accessible() {
+        return Ok(());
+    }
+    let message = format!("the array is on {}, host bytes cannot be moved into or out of it in place", array.device());
+    Err(Error::new(ErrorKind::MemorySpace, message))
 }

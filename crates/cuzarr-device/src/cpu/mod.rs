@@ -1,0 +1,11 @@
+//! What runs on the host: strided copies, casts, byte and bit shuffles, comparison, and the transfers made of them.
+//!
+//! Codecs use the plain functions here on their own byte slices.
+
+pub mod cast;
+pub(crate) mod compare;
+pub(crate) mod narrow;
+pub mod shuffle;
+mod steps;
+pub(crate) mod strided;
+pub(crate) mod transfer;

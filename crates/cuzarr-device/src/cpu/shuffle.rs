@@ -1,0 +1,298 @@
+//! Byte swaps, byte shuffles and bit shuffles on host bytes.
+
+use crate::error::{Error, Result};
+
+/// Reverses the bytes of every unit of `unit_bytes` bytes, in place. Bytes that do not fill a unit stay.
+pub fn swap_bytes(bytes: &mut [u8], unit_bytes: usize) {
+    fn swap<const N: usize>(bytes: &mut [u8]) {
+        for unit in bytes.as_chunks_mut::<N>().0 {
+            unit.reverse();
+        }
+    }
+    match unit_bytes {
+        0 | 1 => (),
+        2 => swap::<2>(bytes),
+        4 => swap::<4>(bytes),
+        8 => swap::<8>(bytes),
+        16 => swap::<16>(bytes),
+        _ => bytes.chunks_exact_mut(unit_bytes).for_each(<[u8]>::reverse),
+    }
+}
+
+/// Byte shuffle: first the first bytes of all units, then all second bytes, …; bytes that do not fill a unit follow
+/// unchanged, as in HDF5 and Blosc.
+///
+/// # Errors
+/// `InvalidArgument` when the lengths differ or the unit is empty.
+pub fn shuffle(source: &[u8], target: &mut [u8], unit_bytes: usize) -> Result<()> {
+    check(source, target, unit_bytes)?;
+    shuffle_part(source, 0, unit_bytes, target);
+    Ok(())
+}
+
+/// The inverse of [`shuffle`].
+///
+/// # Errors
+/// As [`shuffle`].
+pub fn unshuffle(source: &[u8], target: &mut [u8], unit_bytes: usize) -> Result<()> {
+    check(source, target, unit_bytes)?;
+    unshuffle_part(source, 0, unit_bytes, target);
+    Ok(())
+}
+
+fn check(source: &[u8], target: &[u8], unit_bytes: usize) -> Result<()> {
+    if source.len() != target.len() || unit_bytes == 0 {
+        let (from, to) = (source.len(), target.len());
+        return Err(Error::invalid(format!("cannot shuffle {from} bytes into {to} in units of {unit_bytes} bytes")));
+    }
+    Ok(())
+}
+
+/// Where byte `at` of the plain bytes lies among `size_bytes` shuffled ones.
+fn shuffled_index(at: usize, size_bytes: usize, unit_bytes: usize) -> usize {
+    let units = size_bytes / unit_bytes;
+    if at < units * unit_bytes { at % unit_bytes * units + at / unit_bytes } else { at }
+}
+
+/// Bytes of a run that lie before its first whole unit, and in its whole units; the rest follows them.
+fn split(at: usize, len: usize, size_bytes: usize, unit_bytes: usize) -> (usize, usize) {
+    let head = (at.next_multiple_of(unit_bytes) - at).min(len);
+    let units_end = size_bytes / unit_bytes * unit_bytes;
+    let whole = (at + len).min(units_end).saturating_sub(at + head) / unit_bytes * unit_bytes;
+    (head, whole)
+}
+
+/// Unshuffles the plain bytes from `at` on, as many as `target` holds, out of a whole shuffled chunk.
+pub(crate) fn unshuffle_part(chunk: &[u8], at: usize, unit_bytes: usize, target: &mut [u8]) {
+    let (head, whole) = split(at, target.len(), chunk.len(), unit_bytes);
+    let units = chunk.len() / unit_bytes;
+    let first = (at + head) / unit_bytes;
+    for index in (0..head).chain(head + whole..target.len()) {
+        target[index] = chunk[shuffled_index(at + index, chunk.len(), unit_bytes)];
+    }
+    let target = &mut target[head..head + whole];
+    if target.is_empty() {
+        return;
+    }
+    let plane = |byte: usize| &chunk[byte * units + first..][..whole / unit_bytes];
+    match unit_bytes {
+        1 => target.copy_from_slice(plane(0)),
+        2 => interleave(std::array::from_fn::<_, 2, _>(plane), target),
+        4 => interleave(std::array::from_fn::<_, 4, _>(plane), target),
+        8 => interleave(std::array::from_fn::<_, 8, _>(plane), target),
+        16 => interleave(std::array::from_fn::<_, 16, _>(plane), target),
+        _ => {
+            for byte in 0..unit_bytes {
+                for (unit, &value) in target.chunks_exact_mut(unit_bytes).zip(plane(byte)) {
+                    unit[byte] = value;
+                }
+            }
+        }
+    }
+}
+
+/// Shuffles plain bytes, which begin at `at` of the plain chunk, into their places in a whole shuffled chunk.
+pub(crate) fn shuffle_part(source: &[u8], at: usize, unit_bytes: usize, chunk: &mut [u8]) {
+    // SAFETY: a slice borrowed for writing is memory that may be written, and does not overlap `source`.
+    unsafe { shuffle_part_into(source, at, unit_bytes, chunk.as_mut_ptr(), chunk.len()) }
+}
+
+/// As [`shuffle_part`], for memory that others may write elsewhere.
+///
+/// # Safety
+/// `chunk` names `chunk_bytes` writable bytes, `at + source.len() <= chunk_bytes`, and the two do not overlap.
+pub(crate) unsafe fn shuffle_part_into(
+    source: &[u8],
+    at: usize,
+    unit_bytes: usize,
+    chunk: *mut u8,
+    chunk_bytes: usize,
+) {
+    let (head, whole) = split(at, source.len(), chunk_bytes, unit_bytes);
+    let units = chunk_bytes / unit_bytes;
+    let first = (at + head) / unit_bytes;
+    for index in (0..head).chain(head + whole..source.len()) {
+        // SAFETY: shuffling permutes the indexes below `chunk_bytes`.
+        unsafe { *chunk.add(shuffled_index(at + index, chunk_bytes, unit_bytes)) = source[index] };
+    }
+    let source = &source[head..head + whole];
+    // A few hundred units at a time, so that the source is read from the cache for every plane.
+    for (number, part) in source.chunks(BLOCK_UNITS * unit_bytes).enumerate() {
+        for byte in 0..unit_bytes {
+            let count = part.len() / unit_bytes;
+            let offset = byte * units + first + number * BLOCK_UNITS;
+            // SAFETY: whole units' planes lie inside the chunk, and `MaybeUninit` asks nothing of their contents.
+            let plane =
+                unsafe { std::slice::from_raw_parts_mut(chunk.add(offset).cast::<std::mem::MaybeUninit<u8>>(), count) };
+            match unit_bytes {
+                2 => take_plane::<2>(part, byte, plane),
+                4 => take_plane::<4>(part, byte, plane),
+                8 => take_plane::<8>(part, byte, plane),
+                _ => {
+                    for (value, unit) in plane.iter_mut().zip(part.chunks_exact(unit_bytes)) {
+                        value.write(unit[byte]);
+                    }
+                }
+            }
+        }
+    }
+}
+
+const BLOCK_UNITS: usize = 512;
+
+fn take_plane<const N: usize>(source: &[u8], byte: usize, plane: &mut [std::mem::MaybeUninit<u8>]) {
+    for (value, unit) in plane.iter_mut().zip(source.as_chunks::<N>().0) {
+        value.write(unit[byte % N]);
+    }
+}
+
+/// Writes the first byte of every plane, then the second of every plane, …
+fn interleave<const N: usize>(planes: [&[u8]; N], target: &mut [u8]) {
+    // Blocks of fixed size let the compiler unroll and vectorise; `N` slices of unknown length would not.
+    const BLOCK: usize = 16;
+    let count = target.len() / N;
+    let (units, _) = target.as_chunks_mut::<N>();
+    let mut at = 0;
+    while at + BLOCK <= count {
+        let mut block = [[0_u8; BLOCK]; N];
+        for (line, plane) in block.iter_mut().zip(&planes) {
+            line.copy_from_slice(&plane[at..at + BLOCK]);
+        }
+        for (index, unit) in units[at..at + BLOCK].iter_mut().enumerate() {
+            *unit = std::array::from_fn(|byte| block[byte][index]);
+        }
+        at += BLOCK;
+    }
+    for index in at..count {
+        units[index] = std::array::from_fn(|byte| planes[byte][index]);
+    }
+}
+
+/// Bit shuffle as bitshuffle and Blosc 1 do: of the first multiple of 8 elements, first bit 0 of byte 0 of all
+/// elements (eight elements a byte, the first in the lowest bit), then bit 1, …; the elements after them, and bytes
+/// that fill no element, follow unchanged.
+///
+/// # Errors
+/// As [`shuffle`].
+pub fn bitshuffle(source: &[u8], target: &mut [u8], unit_bytes: usize) -> Result<()> {
+    check(source, target, unit_bytes)?;
+    let rows = source.len() / unit_bytes / 8;
+    let whole = rows * 8 * unit_bytes;
+    target[whole..].copy_from_slice(&source[whole..]);
+    for row in 0..rows {
+        for byte in 0..unit_bytes {
+            let bytes = std::array::from_fn(|element| source[(row * 8 + element) * unit_bytes + byte]);
+            let bits = transpose_bits(u64::from_le_bytes(bytes)).to_le_bytes();
+            for (bit, &value) in bits.iter().enumerate() {
+                target[(byte * 8 + bit) * rows + row] = value;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The inverse of [`bitshuffle`].
+///
+/// # Errors
+/// As [`shuffle`].
+pub fn bitunshuffle(source: &[u8], target: &mut [u8], unit_bytes: usize) -> Result<()> {
+    check(source, target, unit_bytes)?;
+    let rows = source.len() / unit_bytes / 8;
+    let whole = rows * 8 * unit_bytes;
+    target[whole..].copy_from_slice(&source[whole..]);
+    for row in 0..rows {
+        for byte in 0..unit_bytes {
+            let bits = std::array::from_fn(|bit| source[(byte * 8 + bit) * rows + row]);
+            let bytes = transpose_bits(u64::from_le_bytes(bits)).to_le_bytes();
+            for (element, &value) in bytes.iter().enumerate() {
+                target[(row * 8 + element) * unit_bytes + byte] = value;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Transposes an 8×8 matrix of bits, one row a byte (Warren, Hacker's Delight, 7-3).
+fn transpose_bits(mut bits: u64) -> u64 {
+    for (shift, mask) in [(7, 0x00aa_00aa_00aa_00aa), (14, 0x0000_cccc_0000_cccc), (28, 0x0000_0000_f0f0_f0f0)] {
+        let moved = (bits ^ (bits >> shift)) & mask;
+        bits ^= moved ^ (moved << shift);
+    }
+    bits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(len: usize) -> Vec<u8> {
+        (0..len).map(|at| (at * 37 + at / 5) as u8).collect()
+    }
+
+    #[test]
+    fn swapping_reverses_whole_units_only() {
+        for unit in [1, 2, 3, 4, 8, 16] {
+            let plain = bytes(unit * 5 + 1);
+            let mut swapped = plain.clone();
+            swap_bytes(&mut swapped, unit);
+            for (at, &byte) in swapped.iter().enumerate() {
+                let from = if at < unit * 5 { at / unit * unit + unit - 1 - at % unit } else { at };
+                assert_eq!(byte, plain[from], "unit {unit}, byte {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn shuffling_puts_equal_bytes_of_units_together() {
+        for unit in [1, 2, 3, 4, 7, 8, 16, 20] {
+            for len in [0, 1, unit - 1, unit, 3 * unit + 1, 40 * unit, 1030 * unit + unit / 2] {
+                let plain = bytes(len);
+                let mut shuffled = vec![0; len];
+                shuffle(&plain, &mut shuffled, unit).unwrap();
+                for at in 0..len {
+                    assert_eq!(shuffled[shuffled_index(at, len, unit)], plain[at], "unit {unit}, byte {at} of {len}");
+                }
+                let mut back = vec![0; len];
+                unshuffle(&shuffled, &mut back, unit).unwrap();
+                assert_eq!(back, plain, "unit {unit}, {len} bytes");
+            }
+        }
+        assert!(shuffle(&[0], &mut [0], 0).is_err() && unshuffle(&[0], &mut [], 1).is_err());
+    }
+
+    #[test]
+    fn parts_of_a_shuffled_chunk_unshuffle_alone() {
+        for unit in [2, 3, 4, 8, 16] {
+            let plain = bytes(unit * 70 + 1);
+            let mut shuffled = vec![0; plain.len()];
+            shuffle(&plain, &mut shuffled, unit).unwrap();
+            for (at, len) in [(0, 5), (1, 200), (unit - 1, unit + 2), (unit * 60, unit * 10 + 1), (plain.len(), 0)] {
+                let len = len.min(plain.len() - at);
+                let mut part = vec![0; len];
+                unshuffle_part(&shuffled, at, unit, &mut part);
+                assert_eq!(part, plain[at..at + len], "unit {unit}, {len} bytes from {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn bit_shuffling_gathers_one_bit_of_eight_elements_in_a_byte() {
+        for unit in [1, 2, 4, 5, 8] {
+            for elements in [0, 7, 8, 16, 27] {
+                let plain = bytes(elements * unit + unit - 1);
+                let mut shuffled = vec![0; plain.len()];
+                bitshuffle(&plain, &mut shuffled, unit).unwrap();
+                let whole = elements / 8 * 8;
+                for (element, bit) in (0..whole).flat_map(|element| (0..unit * 8).map(move |bit| (element, bit))) {
+                    let expected = plain[element * unit + bit / 8] >> (bit % 8) & 1;
+                    let got = shuffled[bit * (whole / 8) + element / 8] >> (element % 8) & 1;
+                    assert_eq!(got, expected, "unit {unit}, element {element} of {elements}, bit {bit}");
+                }
+                assert_eq!(shuffled[whole * unit..], plain[whole * unit..]);
+                let mut back = vec![0; plain.len()];
+                bitunshuffle(&shuffled, &mut back, unit).unwrap();
+                assert_eq!(back, plain);
+            }
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! Strided copies in host memory.
+//!
+//! A copy is first brought to a normal form: dimensions ordered by the target's strides, neighbours that continue each
+//! other merged, an innermost run that is packed on both sides taken as one wide element. What remains is one of four
+//! inner loops: a flat copy, a strided run, a blocked transposition (when source and target disagree on which
+//! dimension is innermost), each of them compiled per element width.
+
+/// One dimension of a copy: its extent and the byte strides of both sides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Dimension {
+    pub extent: usize,
+    pub source: isize,
+    pub target: isize,
+}
+
+/// Drops dimensions of extent 1, orders the others by the target's strides (outermost first) and merges neighbours
+/// that continue each other on both sides. `None` when there are no elements.
+pub(crate) fn normalize(shape: &[usize], source: &[isize], target: &[isize]) -> Option<Vec<Dimension>> {
+    if shape.contains(&0) {
+        return None;
+    }
+    let dimension = |axis: usize| Dimension { extent: shape[axis], source: source[axis], target: target[axis] };
+    let mut all: Vec<Dimension> = (0..shape.len()).map(dimension).filter(|one| one.extent > 1).collect();
+    all.sort_by_key(|one| std::cmp::Reverse((one.target.unsigned_abs(), one.source.unsigned_abs())));
+    merge(&mut all);
+    Some(all)
+}
+
+fn merge(all: &mut Vec<Dimension>) {
+    all.dedup_by(|inner, outer| {
+        let extent = inner.extent as isize;
+        let continues = inner.source.checked_mul(extent) == Some(outer.source)
+            && inner.target.checked_mul(extent) == Some(outer.target);
+        if continues {
+            *outer = Dimension { extent: outer.extent * inner.extent, ..*inner };
+        }
+        continues
+    });
+}
+
+/// Copies elements of `element_bytes` bytes.
+///
+/// # Safety
+/// Every element that `shape` and the strides reach from the two pointers lies in memory that may be read (written),
+/// and the two memories do not overlap.
+pub(crate) unsafe fn copy(
+    shape: &[usize],
+    element_bytes: usize,
+    source: (*const u8, &[isize]),
+    target: (*mut u8, &[isize]),
+) {
+    let Some(mut dimensions) = normalize(shape, source.1, target.1) else { return };
+    let mut width = element_bytes;
+    if let Some(&inner) = dimensions.last()
+        && inner.source == width as isize
+        && inner.target == width as isize
+    {
+        width *= inner.extent;
+        dimensions.pop();
+    }
+    // SAFETY: normalising changes neither which elements are reached nor where they are.
+    unsafe { copy_normal(&dimensions, width, source.0, target.0) }
+}
+
+/// Copies normalised dimensions.
+///
+/// # Safety
+/// As [`copy`].
+unsafe fn copy_normal(dimensions: &[Dimension], width: usize, source: *const u8, target: *mut u8) {
+    let Some((&inner, outer)) = dimensions.split_last() else {
+        // SAFETY: one element on each side, not overlapping.
+        return unsafe { std::ptr::copy_nonoverlapping(source, target, width) };
+    };
+    // The dimension in which the source is packed best, when it is not the one in which the target is.
+    let across = (0..outer.len()).min_by_key(|&axis| outer[axis].source.unsigned_abs());
+    if let Some(across) = across.filter(|&axis| outer[axis].source.unsigned_abs() < inner.source.unsigned_abs())
+        && matches!(width, 1 | 2 | 4 | 8 | 16)
+        && inner.target == width as isize
+        && outer[across].source == width as isize
+    {
+        let plane = (outer[across], inner);
+        let mut rest = outer.to_vec();
+        rest.remove(across);
+        // SAFETY: as for the whole; a plane is a part of it.
+        for_each(&rest, source, target, |source, target| unsafe { transpose_plane(plane, width, source, target) });
+        return;
+    }
+    // SAFETY: as for the whole; a row is a part of it.
+    for_each(outer, source, target, |source, target| unsafe { copy_row(inner, width, source, target) });
+}
+
+/// Calls `row` with the pointers of every position of the outer dimensions.
+pub(crate) fn for_each(
+    outer: &[Dimension],
+    source: *const u8,
+    target: *mut u8,
+    mut row: impl FnMut(*const u8, *mut u8),
+) {
+    all_rows(outer, source, target, |source, target| {
+        row(source, target);
+        true
+    });
+}
+
+/// As [`for_each`], stopping at the first `false`, which it returns.
+pub(crate) fn all_rows(
+    outer: &[Dimension],
+    source: *const u8,
+    target: *mut u8,
+    mut row: impl FnMut(*const u8, *mut u8) -> bool,
+) -> bool {
+    let mut position = vec![0_usize; outer.len()];
+    let (mut source, mut target) = (source, target);
+    loop {
+        if !row(source, target) {
+            return false;
+        }
+        let mut axis = outer.len();
+        loop {
+            let Some(next) = axis.checked_sub(1) else { return true };
+            axis = next;
+            let dimension = outer[axis];
+            position[axis] += 1;
+            if position[axis] < dimension.extent {
+                source = source.wrapping_offset(dimension.source);
+                target = target.wrapping_offset(dimension.target);
+                break;
+            }
+            position[axis] = 0;
+            let back = -(dimension.extent as isize - 1);
+            source = source.wrapping_offset(dimension.source.wrapping_mul(back));
+            target = target.wrapping_offset(dimension.target.wrapping_mul(back));
+        }
+    }
+}
+
+/// Copies one run of elements.
+///
+/// # Safety
+/// As [`copy`].
+unsafe fn copy_row(row: Dimension, width: usize, source: *const u8, target: *mut u8) {
+    // SAFETY: passed on.
+    unsafe {
+        match width {
+            0 => (),
+            1 => copy_row_of::<[u8; 1]>(row, source, target),
+            2 => copy_row_of::<[u8; 2]>(row, source, target),
+            4 => copy_row_of::<[u8; 4]>(row, source, target),
+            8 => copy_row_of::<[u8; 8]>(row, source, target),
+            12 => copy_row_of::<[u8; 12]>(row, source, target),
+            16 => copy_row_of::<[u8; 16]>(row, source, target),
+            _ => {
+                for index in 0..row.extent as isize {
+                    let from = source.wrapping_offset(index * row.source);
+                    std::ptr::copy_nonoverlapping(from, target.wrapping_offset(index * row.target), width);
+                }
+            }
+        }
+    }
+}
+
+/// # Safety
+/// As [`copy`], with elements of `T`'s size.
+unsafe fn copy_row_of<T: Copy>(row: Dimension, source: *const u8, target: *mut u8) {
+    let width = size_of::<T>() as isize;
+    // Each branch repeats the loop so that the compiler sees the packed side.
+    // SAFETY: the elements may be accessed; `T` has alignment 1.
+    unsafe {
+        if row.target == width {
+            let target = target.cast::<T>();
+            for index in 0..row.extent as isize {
+                *target.offset(index) = *source.offset(index * row.source).cast::<T>();
+            }
+        } else if row.source == width {
+            let source = source.cast::<T>();
+            for index in 0..row.extent as isize {
+                *target.offset(index * row.target).cast::<T>() = *source.offset(index);
+            }
+        } else {
+            for index in 0..row.extent as isize {
+                *target.offset(index * row.target).cast::<T>() = *source.offset(index * row.source).cast::<T>();
+            }
+        }
+    }
+}
+
+/// Copies a plane in which the source is packed along the first dimension and the target along the second.
+///
+/// # Safety
+/// As [`copy`].
+unsafe fn transpose_plane(plane: (Dimension, Dimension), width: usize, source: *const u8, target: *mut u8) {
+    // SAFETY: passed on.
+    unsafe {
+        match width {
+            1 => transpose_plane_of::<[u8; 1], 64>(plane, source, target),
+            2 => transpose_plane_of::<[u8; 2], 32>(plane, source, target),
+            4 => transpose_plane_of::<[u8; 4], 16>(plane, source, target),
+            8 => transpose_plane_of::<[u8; 8], 8>(plane, source, target),
+            _ => transpose_plane_of::<[u8; 16], 4>(plane, source, target),
+        }
+    }
+}
+
+/// Transposes in square blocks whose sides are one cache line, through a local buffer: every line of source and target
+/// is touched once, in one burst, so power-of-two strides that map many lines to one cache set do no harm.
+///
+/// # Safety
+/// As [`copy`], with elements of `T`'s size.
+unsafe fn transpose_plane_of<T: Copy, const SIDE: usize>(
+    (along_source, along_target): (Dimension, Dimension),
+    source: *const u8,
+    target: *mut u8,
+) {
+    let (rows, columns) = (along_target.extent, along_source.extent);
+    // A source row (fixed position along the target's packed dimension) holds packed `columns`.
+    let source_row = |row: usize, column: usize| {
+        source.wrapping_offset(row as isize * along_target.source).cast::<T>().wrapping_add(column)
+    };
+    let target_row = |column: usize, row: usize| {
+        target.wrapping_offset(column as isize * along_source.target).cast::<T>().wrapping_add(row)
+    };
+    for row in (0..rows).step_by(SIDE) {
+        for column in (0..columns).step_by(SIDE) {
+            // SAFETY: rows and columns below their extents are inside; `T` has alignment 1.
+            unsafe {
+                if row + SIDE <= rows && column + SIDE <= columns {
+                    let mut block = [[*source_row(row, column); SIDE]; SIDE];
+                    for (inside, line) in block.iter_mut().enumerate() {
+                        *line = *source_row(row + inside, column).cast::<[T; SIDE]>();
+                    }
+                    (0..SIDE).for_each(|inside| {
+                        let line: [T; SIDE] = std::array::from_fn(|other| block[other][inside]);
+                        *target_row(column + inside, row).cast::<[T; SIDE]>() = line;
+                    });
+                } else {
+                    for column in column..columns.min(column + SIDE) {
+                        for row in row..rows.min(row + SIDE) {
+                            *target_row(column, row) = *source_row(row, column);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Sets elements to `element`.
+///
+/// # Safety
+/// As [`copy`] for the target.
+pub(crate) unsafe fn fill(shape: &[usize], element: &[u8], target: *mut u8, strides: &[isize]) {
+    let Some(mut dimensions) = normalize(shape, strides, strides) else { return };
+    let width = element.len();
+    let inner = match dimensions.last() {
+        Some(&inner) if inner.target == width as isize => {
+            dimensions.pop();
+            inner.extent
+        }
+        _ => 1,
+    };
+    for_each(&dimensions, target, target, |_, row| {
+        // SAFETY: `inner` packed elements begin here.
+        unsafe { fill_row(element, row, inner) }
+    });
+}
+
+/// # Safety
+/// `count` packed elements at `target` may be written.
+unsafe fn fill_row(element: &[u8], target: *mut u8, count: usize) {
+    /// # Safety
+    /// As for the outer function, with elements of `T`'s size.
+    unsafe fn fill_row_of<T: Copy>(element: &[u8], target: *mut u8, count: usize) {
+        // SAFETY: `element` has `T`'s size, and `T` alignment 1.
+        unsafe {
+            let value = *element.as_ptr().cast::<T>();
+            std::slice::from_raw_parts_mut(target.cast::<std::mem::MaybeUninit<T>>(), count)
+                .fill(std::mem::MaybeUninit::new(value));
+        }
+    }
+    let width = element.len();
+    // SAFETY: passed on.
+    unsafe {
+        match width {
+            0 => (),
+            _ if element.iter().all(|&byte| byte == element[0]) => target.write_bytes(element[0], count * width),
+            2 => fill_row_of::<[u8; 2]>(element, target, count),
+            4 => fill_row_of::<[u8; 4]>(element, target, count),
+            8 => fill_row_of::<[u8; 8]>(element, target, count),
+            16 => fill_row_of::<[u8; 16]>(element, target, count),
+            _ => {
+                for index in 0..count {
+                    std::ptr::copy_nonoverlapping(element.as_ptr(), target.add(index * width), width);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packed_dimensions_merge_into_one() {
+        let merged = normalize(&[4, 1, 3, 2], &[24, 7, 8, 4], &[24, 9, 8, 4]).unwrap();
+        assert_eq!(merged, [Dimension { extent: 24, source: 4, target: 4 }]);
+        assert_eq!(normalize(&[4, 0], &[1, 1], &[1, 1]), None);
+        assert!(normalize(&[1, 1], &[5, 6], &[7, 8]).unwrap().is_empty());
+    }
+
+    #[test]
+    fn the_targets_innermost_dimension_comes_last() {
+        let order = normalize(&[3, 5], &[20, 4], &[4, 12]).unwrap();
+        assert_eq!(
+            order,
+            [Dimension { extent: 5, source: 4, target: 12 }, Dimension { extent: 3, source: 20, target: 4 }]
+        );
+    }
+}
