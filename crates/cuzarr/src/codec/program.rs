@@ -257,7 +257,8 @@ impl Program {
             packed = cuzarr_device::DType::BOOL;
             passes.push(Pass::BitsHeader(header));
         }
-        let tail = Tail { packing: split.packing, packed, steps: split.steps, dtype: chain.spec().dtype()? };
+        let dtype = chain.spec().dtype()?;
+        let tail = Tail { packing: split.packing, packed, steps: split.steps, write_steps: None, dtype };
         Ok(Program { passes, packed_size_bytes, tail, packed_axes: split.axes })
     }
 
