@@ -4,14 +4,26 @@
 //! from any thread. So a store may serve items one by one, by a thread pool, by `io_uring` or by hundreds of requests in
 //! flight, and no executor is forced on anyone.
 
+mod adapters;
+mod batch;
+pub mod conformance;
+mod extension;
+mod key;
+mod local;
+mod memory;
+pub mod testing;
+
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
 use crate::error::Result;
 
-/// A key: `/`-separated, no leading or trailing `/`, no empty, `.` or `..` segments. The empty key is the root prefix.
-pub type Key = str;
+pub use adapters::{Prefixed, ReadOnly};
+pub use extension::{InlineWorkers, StoreExt};
+pub use key::{Key, join_key, validate_key, validate_prefix};
+pub use local::{Durability, LocalOptions, LocalStore, Symlinks};
+pub use memory::MemoryStore;
 
 /// Which bytes of a value are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -107,7 +119,8 @@ pub struct Listing {
 
 /// Keys and their bytes.
 pub trait Store: fmt::Debug + fmt::Display + Send + Sync {
-    /// Reads a batch. May return before the items are done.
+    /// Reads a batch. May return before the items are done. A span that ends beyond its value is an error, never a short
+    /// read; a key that has no meaning fails its own item only.
     fn read(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: &dyn Workers);
 
     /// Writes a value, whole and atomically: readers see the old value or the new one.
@@ -125,7 +138,8 @@ pub trait Store: fmt::Debug + fmt::Display + Send + Sync {
     /// Size of a value in bytes, or `None` when the key does not exist.
     fn size_bytes(&self, key: &Key) -> Result<Option<u64>>;
 
-    /// What is directly below a prefix (`""`: the root), sorted.
+    /// What is directly below a prefix (`""`: the root), sorted. A store on a file system may list a prefix below which
+    /// there is nothing any more.
     fn list_dir(&self, prefix: &Key) -> Result<Listing>;
 
     /// Every key below a prefix, sorted.

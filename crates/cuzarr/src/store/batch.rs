@@ -1,0 +1,249 @@
+//! How stores whose values open like files serve a batch: requests of one value share its opening, and the lent threads
+//! take units of work until none is left.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::{ByteRange, Key, Lease, ReadOutcome, ReadRequest, ReadSink, Workers};
+use crate::error::{Error, ErrorKind, Result, ResultExt};
+
+/// Most requests of one value that one thread takes at a time: many small ranges of a large shard spread over the threads,
+/// and a thread is not sent back to the queue after each of them.
+const UNIT_REQUESTS: usize = 16;
+
+/// Bytes after which a unit of several ranges ends.
+const UNIT_BYTES: u64 = 4 << 20;
+
+/// Where values are opened.
+pub(super) trait Source: Send + Sync + 'static {
+    type Object: Object;
+
+    /// Opens a value; `None` when there is none.
+    fn open(&self, key: &Key) -> Result<Option<Self::Object>>;
+
+    /// The place that errors name.
+    fn name(&self) -> String;
+}
+
+/// An open value.
+pub(super) trait Object: Send + Sync {
+    fn size_bytes(&self) -> u64;
+
+    /// Fills `bytes` from `offset` on; the range was checked against `size_bytes`.
+    fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> Result<()>;
+
+    /// Fails when the value was changed in place since it was opened.
+    fn check_unchanged(&self) -> Result<()>;
+}
+
+/// Reads a batch on the lent threads.
+pub(super) fn run<S: Source>(source: S, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: &dyn Workers) {
+    let groups = group_by_key::<S>(&batch);
+    let units = split(&groups, &batch);
+    if units.is_empty() {
+        return;
+    }
+    let jobs = workers.count().clamp(1, units.len());
+    let shared = Arc::new(Shared { source, batch, sink, groups, units, next: AtomicUsize::new(0) });
+    for _ in 0..jobs {
+        let shared = Arc::clone(&shared);
+        workers.spawn(Box::new(move || shared.work()));
+    }
+}
+
+/// The requests of one value.
+struct Group<S: Source> {
+    items: Vec<usize>,
+    opening: Mutex<Opening<S::Object>>,
+    /// Units that still need the value open.
+    remaining: AtomicUsize,
+}
+
+enum Opening<O> {
+    Untried,
+    Open(Arc<O>),
+    Missing,
+    Failed(Error),
+    Closed,
+}
+
+/// Part of a group's items, by position.
+struct Unit {
+    group: usize,
+    positions: Range<usize>,
+}
+
+struct Shared<S: Source> {
+    source: S,
+    batch: Arc<[ReadRequest]>,
+    sink: Arc<dyn ReadSink>,
+    groups: Vec<Group<S>>,
+    units: Vec<Unit>,
+    next: AtomicUsize,
+}
+
+/// Groups in the order in which their keys appear, so that what was asked first tends to come first.
+fn group_by_key<S: Source>(batch: &[ReadRequest]) -> Vec<Group<S>> {
+    let mut groups: Vec<Group<S>> = Vec::new();
+    let mut known: HashMap<&str, usize> = HashMap::with_capacity(batch.len());
+    for (item, request) in batch.iter().enumerate() {
+        let group = *known.entry(&request.key).or_insert_with(|| {
+            let opening = Mutex::new(Opening::Untried);
+            groups.push(Group { items: Vec::with_capacity(1), opening, remaining: AtomicUsize::new(0) });
+            groups.len() - 1
+        });
+        groups[group].items.push(item);
+    }
+    groups
+}
+
+fn split<S: Source>(groups: &[Group<S>], batch: &[ReadRequest]) -> Vec<Unit> {
+    let mut units = Vec::with_capacity(groups.len());
+    for (group, Group { items, remaining, .. }) in groups.iter().enumerate() {
+        let (first_unit, mut start, mut bytes) = (units.len(), 0, 0u64);
+        for (position, &item) in items.iter().enumerate() {
+            bytes = bytes.saturating_add(match batch[item].range {
+                ByteRange::Span { size_bytes, .. } | ByteRange::Suffix { size_bytes } => size_bytes,
+                ByteRange::Full | ByteRange::From { .. } => UNIT_BYTES,
+            });
+            let end = position + 1;
+            if end - start == UNIT_REQUESTS || bytes >= UNIT_BYTES || end == items.len() {
+                units.push(Unit { group, positions: start..end });
+                (start, bytes) = (end, 0);
+            }
+        }
+        remaining.store(units.len() - first_unit, Ordering::Relaxed);
+    }
+    units
+}
+
+impl<S: Source> Shared<S> {
+    fn work(&self) {
+        while let Some(unit) = self.units.get(self.next.fetch_add(1, Ordering::Relaxed)) {
+            let group = &self.groups[unit.group];
+            let key = &self.batch[group.items[0]].key;
+            let object = self.open(group, key);
+            for &item in &group.items[unit.positions.clone()] {
+                let outcome = match &object {
+                    Ok(Some(object)) => self.read(&**object, item),
+                    Ok(None) => Ok(ReadOutcome::Missing),
+                    Err(error) => Err(copy_of(error)),
+                };
+                self.sink.done(item, outcome.at(|| format!("{}: key '{key}'", self.source.name())));
+            }
+            drop(object);
+            if group.remaining.fetch_sub(1, Ordering::AcqRel) == 1 {
+                *group.opening.lock().unwrap_or_else(PoisonError::into_inner) = Opening::Closed;
+            }
+        }
+    }
+
+    /// The group's value, opened once. Other threads that need the same value wait here for its opening.
+    fn open(&self, group: &Group<S>, key: &Key) -> Result<Option<Arc<S::Object>>> {
+        let mut opening = group.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(*opening, Opening::Untried) {
+            *opening = match self.source.open(key) {
+                Ok(Some(object)) => Opening::Open(Arc::new(object)),
+                Ok(None) => Opening::Missing,
+                Err(error) => Opening::Failed(error),
+            };
+        }
+        match &*opening {
+            Opening::Open(object) => Ok(Some(Arc::clone(object))),
+            Opening::Missing => Ok(None),
+            Opening::Failed(error) => Err(copy_of(error)),
+            Opening::Untried | Opening::Closed => Err(Error::new(ErrorKind::StoreFailed, "value was closed too early")),
+        }
+    }
+
+    fn read(&self, object: &S::Object, item: usize) -> Result<ReadOutcome> {
+        let range = self.batch[item].range;
+        let (offset, size_bytes) = resolve(range, object.size_bytes())?;
+        let mut lease = reserve(&*self.sink, item, size_bytes)?;
+        object.read_exact_at(lease.bytes(), offset)?;
+        if range == ByteRange::Full {
+            object.check_unchanged()?;
+        }
+        Ok(ReadOutcome::Filled(lease))
+    }
+}
+
+/// Threads may drop jobs that they never ran: whoever waits for those items must still hear of them.
+impl<S: Source> Drop for Shared<S> {
+    fn drop(&mut self) {
+        let untouched = self.units.get(*self.next.get_mut()..).unwrap_or(&[]);
+        for unit in untouched {
+            for &item in &self.groups[unit.group].items[unit.positions.clone()] {
+                self.sink.done(item, Err(Error::new(ErrorKind::Cancelled, "the read was dropped before it began")));
+            }
+        }
+    }
+}
+
+/// Offset and size of a range of a value of `total_bytes`.
+///
+/// # Errors
+/// `StoreFailed` when the range is not inside the value.
+pub(super) fn resolve(range: ByteRange, total_bytes: u64) -> Result<(u64, u64)> {
+    let inside = match range {
+        ByteRange::Full => Some((0, total_bytes)),
+        ByteRange::Span { offset, size_bytes } => {
+            offset.checked_add(size_bytes).filter(|&end| end <= total_bytes).map(|_| (offset, size_bytes))
+        }
+        ByteRange::From { offset } => total_bytes.checked_sub(offset).map(|size_bytes| (offset, size_bytes)),
+        ByteRange::Suffix { size_bytes } => {
+            let size_bytes = size_bytes.min(total_bytes);
+            Some((total_bytes - size_bytes, size_bytes))
+        }
+    };
+    inside.ok_or_else(|| {
+        let wanted = match range {
+            ByteRange::Span { offset, size_bytes } => format!("{size_bytes} bytes from byte {offset} on"),
+            ByteRange::From { offset } => format!("the bytes from byte {offset} on"),
+            ByteRange::Full | ByteRange::Suffix { .. } => "bytes".to_string(),
+        };
+        Error::new(ErrorKind::StoreFailed, format!("value is too short: asked {wanted}, it has {total_bytes} bytes"))
+    })
+}
+
+/// Memory from the sink, of the size that was asked for.
+pub(super) fn reserve(sink: &dyn ReadSink, item: usize, size_bytes: u64) -> Result<Box<dyn Lease>> {
+    let mut lease = sink.reserve(item, size_bytes)?;
+    let lent_bytes = lease.bytes().len();
+    if lent_bytes as u64 == size_bytes {
+        return Ok(lease);
+    }
+    Err(Error::new(ErrorKind::InvalidArgument, format!("lent memory has {lent_bytes} bytes, asked {size_bytes}")))
+}
+
+/// The same failure once more, for another item that it also failed.
+pub(super) fn copy_of(error: &Error) -> Error {
+    let copy = Error::new(error.kind(), error.message());
+    let copy = error.trail().iter().rev().fold(copy, |copy, place| copy.at(place));
+    match error.hint() {
+        Some(hint) => copy.with_hint(hint),
+        None => copy,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resolves_ranges_without_overflow() {
+        assert_eq!(resolve(ByteRange::Full, 0).unwrap(), (0, 0));
+        assert_eq!(resolve(ByteRange::Span { offset: 2, size_bytes: 3 }, 5).unwrap(), (2, 3));
+        assert_eq!(resolve(ByteRange::From { offset: 5 }, 5).unwrap(), (5, 0));
+        assert_eq!(resolve(ByteRange::Suffix { size_bytes: u64::MAX }, 5).unwrap(), (0, 5));
+        for range in [
+            ByteRange::Span { offset: 2, size_bytes: 4 },
+            ByteRange::Span { offset: u64::MAX, size_bytes: u64::MAX },
+            ByteRange::From { offset: 6 },
+        ] {
+            assert_eq!(resolve(range, 5).unwrap_err().kind(), ErrorKind::StoreFailed);
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Keys: which texts are keys, and how they are joined.
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// A key: segments joined by `/`. The empty key is the root prefix, and never names a value. [`validate_key`] has the rules.
+pub type Key = str;
+
+/// Refuses texts that are no key in every store: empty ones, a leading, trailing or doubled `/`, the segments `.` and `..`,
+/// NUL, and `\`, which some systems take for a separator.
+///
+/// # Errors
+/// `KeyInvalid`, with the reason.
+pub fn validate_key(key: &Key) -> Result<()> {
+    if key.is_empty() {
+        return Err(invalid(key, "it is empty"));
+    }
+    for segment in key.split('/') {
+        let reason = match segment {
+            "" => "a segment is empty",
+            "." | ".." => "segments '.' and '..' are refused",
+            _ if segment.bytes().any(|byte| byte == 0) => "it holds a NUL",
+            _ if segment.contains('\\') => "it holds a backslash",
+            _ if cfg!(windows) && segment.contains(':') => "it holds a colon",
+            _ => continue,
+        };
+        return Err(invalid(key, reason));
+    }
+    Ok(())
+}
+
+/// Like [`validate_key`], for prefixes: these may be empty.
+///
+/// # Errors
+/// `KeyInvalid`, with the reason.
+pub fn validate_prefix(prefix: &Key) -> Result<()> {
+    if prefix.is_empty() { Ok(()) } else { validate_key(prefix) }
+}
+
+/// `prefix/name`, or `name` below the root.
+pub fn join_key(prefix: &Key, name: &str) -> String {
+    if prefix.is_empty() { name.to_string() } else { format!("{prefix}/{name}") }
+}
+
+fn invalid(key: &Key, reason: &str) -> Error {
+    Error::new(ErrorKind::KeyInvalid, format!("{key:?} is no key: {reason}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accepts_keys_that_only_look_odd() {
+        for key in ["a", "zarr.json", "c/0/1", "...", "..a/.b", "a b/ü/%2e", "~", "$HOME", "a\nb"] {
+            assert!(validate_key(key).is_ok(), "{key:?}");
+        }
+    }
+
+    #[test]
+    fn refuses_what_could_leave_a_root() {
+        for key in ["", "/", "/a", "a/", "a//b", ".", "..", "../a", "a/..", "a/./b", "a\0b", "..\\a", "a\\b"] {
+            assert_eq!(validate_key(key).unwrap_err().kind(), ErrorKind::KeyInvalid, "{key:?}");
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! A directory of the local file system: keys are paths below it, values are files.
+//!
+//! **Writing is atomic.** A value is written to a file of another name in the same directory, then renamed. Readers see the
+//! old value or the new one; an interrupted write leaves the old one and, when the process died, a `.cuzarr-….partial` file,
+//! which no listing shows and no key names.
+//!
+//! **No key leaves the root.** Keys with `..`, absolute ones and the like are refused by name, and so are symbolic links
+//! that lead outside (see [`Symlinks`]). On Linux the kernel checks this in the one call that opens the value (`openat2`
+//! with `RESOLVE_BENEATH`); elsewhere, and for writes, the real path is compared with the root's.
+//!
+//! **Reading** opens each value of a batch once and fills the lent memory by positioned reads, on the lent threads.
+
+mod file;
+mod root;
+
+use std::fmt;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::adapters::read_only_error;
+use super::batch::{self, Object, Source};
+use super::key::{join_key, validate_key, validate_prefix};
+use super::{Key, Listing, ReadRequest, ReadSink, Store, Workers};
+use crate::error::{Error, ErrorKind, Result, ResultExt};
+use root::{Reader, Root};
+
+/// What a write waits for before it returns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// Nothing: the operating system writes when it likes. A crash of the process loses nothing, a power cut may lose
+    /// values written shortly before.
+    #[default]
+    Process,
+    /// The value's bytes are on the disk before it gets its name: a power cut leaves the old value or the new one.
+    Data,
+    /// The name is on the disk too: what was written before a power cut is there after it.
+    DataAndName,
+}
+
+/// Which symbolic links are followed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Symlinks {
+    /// Those whose target is inside the root. Others are errors when a key leads through them, and not listed.
+    #[default]
+    WithinRoot,
+    /// All. The root's path itself may always lead through links.
+    Everywhere,
+}
+
+/// How a [`LocalStore`] behaves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LocalOptions {
+    /// Refuse writes.
+    pub read_only: bool,
+    /// What writes wait for.
+    pub durability: Durability,
+    /// Which symbolic links are followed.
+    pub symlinks: Symlinks,
+}
+
+/// A directory of the local file system. See the [module](self) for what it promises.
+#[derive(Clone)]
+pub struct LocalStore {
+    root: Arc<Root>,
+    options: LocalOptions,
+}
+
+/// How often a write is tried again when its directory vanishes under it, because another writer deletes a prefix.
+const WRITE_ATTEMPTS: usize = 8;
+
+impl LocalStore {
+    /// The values below `root`. The directory is created by the first write; until then every key is missing.
+    ///
+    /// # Errors
+    /// `StoreFailed` when the working directory, which a relative path starts from, is gone, or `root` is a file.
+    pub fn new(root: impl AsRef<Path>) -> Result<Self> {
+        LocalStore::with_options(root, LocalOptions::default())
+    }
+
+    /// Like [`LocalStore::new`], with options.
+    ///
+    /// # Errors
+    /// As [`LocalStore::new`].
+    pub fn with_options(root: impl AsRef<Path>, options: LocalOptions) -> Result<Self> {
+        let root = Root::new(root.as_ref(), options.symlinks)?;
+        Ok(LocalStore { root: Arc::new(root), options })
+    }
+
+    /// The root directory, absolute.
+    pub fn root(&self) -> &Path {
+        self.root.path()
+    }
+
+    /// The options.
+    pub fn options(&self) -> LocalOptions {
+        self.options
+    }
+
+    fn place(&self, key: &Key) -> String {
+        format!("{self}: key '{key}'")
+    }
+
+    fn check_writable(&self, key: &Key) -> Result<()> {
+        if self.options.read_only { Err(read_only_error(self, key)) } else { Ok(()) }
+    }
+
+    /// Writes `value` under a temporary name and then calls `publish(temporary, target)`. The temporary file is gone
+    /// afterwards, whatever happened.
+    fn write_then<T>(&self, key: &Key, value: &[u8], publish: impl Fn(&Path, &Path) -> io::Result<T>) -> Result<T> {
+        self.check_writable(key)?;
+        validate_value_key(key)?;
+        let (parent, name) = key.rsplit_once('/').unwrap_or(("", key));
+        let mut attempt = 1;
+        loop {
+            let failure = match self.root.create_directory(parent).at(|| self.place(key))? {
+                None => io::ErrorKind::NotFound.into(),
+                Some(directory) => match self.write_in(&directory, name, value, &publish) {
+                    Ok(published) => return Ok(published),
+                    Err(error) if directory.join(name).is_dir() => {
+                        return Err(in_the_way(error)).at(|| self.place(key));
+                    }
+                    Err(error) => error,
+                },
+            };
+            if failure.kind() != io::ErrorKind::NotFound || attempt == WRITE_ATTEMPTS {
+                return Err(io_error("cannot write the value", failure)).at(|| self.place(key));
+            }
+            attempt += 1;
+        }
+    }
+
+    fn write_in<T>(
+        &self,
+        directory: &Path,
+        name: &str,
+        value: &[u8],
+        publish: impl Fn(&Path, &Path) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let (mut file, partial) = Partial::create(directory)?;
+        file.write_all(value)?;
+        if self.options.durability != Durability::Process {
+            file.sync_data()?;
+        }
+        drop(file);
+        let published = publish(&partial.path, &directory.join(name))?;
+        if self.options.durability == Durability::DataAndName {
+            fs::File::open(directory)?.sync_all()?;
+        }
+        Ok(published)
+    }
+}
+
+impl Store for LocalStore {
+    fn read(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: &dyn Workers) {
+        batch::run(Reader::new(Arc::clone(&self.root)), batch, sink, workers);
+    }
+
+    fn write(&self, key: &Key, value: &[u8]) -> Result<()> {
+        self.write_then(key, value, |partial, target| fs::rename(partial, target))
+    }
+
+    fn write_if_absent(&self, key: &Key, value: &[u8]) -> Result<bool> {
+        self.check_writable(key)?;
+        if self.size_bytes(key)?.is_some() {
+            return Ok(false);
+        }
+        self.write_then(key, value, file::rename_if_absent)
+    }
+
+    fn delete(&self, key: &Key) -> Result<()> {
+        self.check_writable(key)?;
+        validate_value_key(key)?;
+        let (parent, name) = key.rsplit_once('/').unwrap_or(("", key));
+        let Some(directory) = self.root.directory(parent).at(|| self.place(key))? else { return Ok(()) };
+        let path = directory.join(name);
+        match fs::remove_file(&path) {
+            Err(error) if !is_absence(&error) && !path.is_dir() => {
+                Err(io_error("cannot delete the value", error)).at(|| self.place(key))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn delete_prefix(&self, prefix: &Key) -> Result<()> {
+        self.check_writable(prefix)?;
+        validate_prefix(prefix)?;
+        let deleted = match prefix.rsplit_once('/') {
+            _ if prefix.is_empty() => self.root.clear(),
+            Some((parent, name)) => self.root.delete_directory(parent, name),
+            None => self.root.delete_directory("", prefix),
+        };
+        deleted.at(|| format!("{self}: prefix '{prefix}'"))
+    }
+
+    fn size_bytes(&self, key: &Key) -> Result<Option<u64>> {
+        let object = Reader::new(Arc::clone(&self.root)).open(key).at(|| self.place(key))?;
+        Ok(object.map(|object| object.size_bytes()))
+    }
+
+    fn list_dir(&self, prefix: &Key) -> Result<Listing> {
+        validate_prefix(prefix)?;
+        let place = || format!("{self}: prefix '{prefix}'");
+        let Some(directory) = self.root.directory(prefix).at(place)? else { return Ok(Listing::default()) };
+        let entries = self.root.entries(&directory).at(place)?;
+        let mut listing = Listing::default();
+        for (name, is_directory) in entries {
+            let names = if is_directory { &mut listing.prefixes } else { &mut listing.keys };
+            names.push(join_key(prefix, &name));
+        }
+        listing.keys.sort_unstable();
+        listing.prefixes.sort_unstable();
+        Ok(listing)
+    }
+
+    fn list(&self, prefix: &Key) -> Result<Vec<String>> {
+        validate_prefix(prefix)?;
+        let place = || format!("{self}: prefix '{prefix}'");
+        let mut keys = Vec::new();
+        if let Some(directory) = self.root.directory(prefix).at(place)? {
+            self.root.walk(&directory, prefix, &mut Vec::new(), &mut keys).at(place)?;
+        }
+        keys.sort_unstable();
+        Ok(keys)
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.options.read_only
+    }
+}
+
+impl fmt::Display for LocalStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "file://{}", self.root.path().display())
+    }
+}
+
+impl fmt::Debug for LocalStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LocalStore('{self}')")
+    }
+}
+
+/// A value on its way, under a name that no key has. Dropping it removes what is left of it.
+struct Partial {
+    path: PathBuf,
+}
+
+const PARTIAL_START: &str = ".cuzarr-";
+const PARTIAL_END: &str = ".partial";
+
+impl Partial {
+    fn create(directory: &Path) -> io::Result<(fs::File, Partial)> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        loop {
+            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+            // The process id keeps processes of one machine apart, the random number those of several that share a disk.
+            let name = format!("{PARTIAL_START}{:x}-{:x}-{number:x}{PARTIAL_END}", std::process::id(), random_number());
+            let path = directory.join(name);
+            match fs::OpenOptions::new().write(true).create_new(true).open(&path) {
+                Ok(file) => return Ok((file, Partial { path })),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        // After a rename there is nothing to remove, and a failure to remove is not worth hiding the first one.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// A number that other processes do not draw: the standard library seeds its hash maps so.
+fn random_number() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    std::hash::RandomState::new().build_hasher().finish()
+}
+
+fn is_partial(name: &str) -> bool {
+    name.starts_with(PARTIAL_START) && name.ends_with(PARTIAL_END)
+}
+
+/// Keys of values, here: those that no temporary file can have.
+fn validate_value_key(key: &Key) -> Result<()> {
+    validate_key(key)?;
+    if key.split('/').any(is_partial) {
+        return Err(Error::new(ErrorKind::KeyInvalid, format!("{key:?} is a name that unfinished values have")));
+    }
+    Ok(())
+}
+
+fn in_the_way(error: io::Error) -> Error {
+    let message = "cannot write the value: other keys lie below it, and a directory cannot be a file";
+    Error::new(ErrorKind::StoreFailed, message).with_source(error)
+}
+
+fn io_error(what: &str, error: io::Error) -> Error {
+    Error::new(ErrorKind::StoreFailed, format!("{what}: {error}")).with_source(error)
+}
+
+/// Whether an error says that nothing has this name. A file where a directory would have to be says so too.
+fn is_absence(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+#[cfg(test)]
+mod tests;

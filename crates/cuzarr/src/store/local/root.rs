@@ -1,0 +1,304 @@
+//! The root directory, and the ways into it that cannot lead out again.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use super::super::batch::Source;
+use super::super::key::{join_key, validate_key};
+use super::super::{Key, Symlinks};
+use super::file::OpenFile;
+use super::{io_error, is_absence, is_partial};
+use crate::error::{Error, ErrorKind, Result};
+
+/// How often deleting a directory starts again because a concurrent writer put something into it.
+const DELETE_ATTEMPTS: usize = 8;
+
+/// The root directory of a store. It need not exist.
+pub(super) struct Root {
+    path: PathBuf,
+    symlinks: Symlinks,
+}
+
+impl Root {
+    pub(super) fn new(path: &Path, symlinks: Symlinks) -> Result<Self> {
+        let path = std::path::absolute(path).map_err(|error| io_error("the store's path has no meaning", error))?;
+        if path.is_file() {
+            let message = format!("'{}' is a file; a store is a directory", path.display());
+            return Err(Error::new(ErrorKind::StoreFailed, message));
+        }
+        Ok(Root { path, symlinks })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The real path of the directory that holds what is below `prefix`; `None` when there is none.
+    pub(super) fn directory(&self, prefix: &Key) -> Result<Option<PathBuf>> {
+        let Some(real) = self.resolve(prefix)? else { return Ok(None) };
+        Ok(real.is_dir().then_some(real))
+    }
+
+    /// Like [`Root::directory`], and creates what is missing, one level at a time so that no level leads outside. `None`
+    /// when a level vanished meanwhile, because another writer deletes a prefix.
+    pub(super) fn create_directory(&self, prefix: &Key) -> Result<Option<PathBuf>> {
+        if let Some(real) = self.resolve(prefix)? {
+            return require_directory(real, prefix);
+        }
+        let created = if prefix.is_empty() {
+            fs::create_dir_all(&self.path)
+        } else {
+            let (parent, name) = prefix.rsplit_once('/').unwrap_or(("", prefix));
+            let Some(parent) = self.create_directory(parent)? else { return Ok(None) };
+            fs::create_dir(parent.join(name))
+        };
+        match created {
+            Ok(()) => {}
+            // Another writer made it; a link that leads nowhere stands in the way too, and is found out below.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(io_error(&format!("cannot create the directory of '{prefix}'"), error)),
+        }
+        match self.resolve(prefix)? {
+            Some(real) => require_directory(real, prefix),
+            None => Ok(None),
+        }
+    }
+
+    /// The real path of a key or prefix, all links followed; `None` when nothing is there.
+    ///
+    /// # Errors
+    /// `KeyInvalid` when a link leads outside and such links are refused.
+    fn resolve(&self, key: &Key) -> Result<Option<PathBuf>> {
+        let path = if key.is_empty() { self.path.clone() } else { self.path.join(key) };
+        let real = match fs::canonicalize(&path) {
+            Ok(real) => real,
+            Err(error) if is_absence(&error) => return Ok(None),
+            Err(error) => return Err(io_error("cannot follow the path", error)),
+        };
+        if self.symlinks == Symlinks::Everywhere || key.is_empty() || self.contains(&real)? {
+            return Ok(Some(real));
+        }
+        Err(leads_outside())
+    }
+
+    #[cfg(test)]
+    pub(super) fn resolve_for_tests(&self, key: &Key) -> Result<Option<PathBuf>> {
+        self.resolve(key)
+    }
+
+    fn contains(&self, real: &Path) -> Result<bool> {
+        let root = fs::canonicalize(&self.path).map_err(|error| io_error("cannot follow the store's path", error))?;
+        Ok(real.starts_with(root))
+    }
+
+    /// Names in a directory that can be part of keys, and whether each is a directory. Unfinished values, names that are
+    /// not UTF-8, links that are not followed and special files are none.
+    pub(super) fn entries(&self, directory: &Path) -> Result<Vec<(String, bool)>> {
+        let reader = match fs::read_dir(directory) {
+            Ok(reader) => reader,
+            Err(error) if is_absence(&error) => return Ok(Vec::new()),
+            Err(error) => return Err(io_error("cannot list the directory", error)),
+        };
+        let mut entries = Vec::new();
+        for entry in reader {
+            let entry = entry.map_err(|error| io_error("cannot list the directory", error))?;
+            let Some(name) = entry.file_name().to_str().map(String::from) else { continue };
+            if is_partial(&name) || validate_key(&name).is_err() {
+                continue;
+            }
+            if let Some(is_directory) = self.kind_of(&entry)? {
+                entries.push((name, is_directory));
+            }
+        }
+        Ok(entries)
+    }
+
+    /// Whether an entry is a directory (`true`) or a file (`false`), through links that are followed.
+    fn kind_of(&self, entry: &fs::DirEntry) -> Result<Option<bool>> {
+        let file_type = match entry.file_type() {
+            Ok(file_type) => file_type,
+            Err(error) if is_absence(&error) => return Ok(None),
+            Err(error) => return Err(io_error("cannot list the directory", error)),
+        };
+        if !file_type.is_symlink() {
+            return Ok((file_type.is_dir() || file_type.is_file()).then(|| file_type.is_dir()));
+        }
+        let Ok(real) = fs::canonicalize(entry.path()) else { return Ok(None) };
+        if self.symlinks == Symlinks::WithinRoot && !self.contains(&real)? {
+            return Ok(None);
+        }
+        Ok(fs::metadata(&real).ok().filter(|target| target.is_dir() || target.is_file()).map(|target| target.is_dir()))
+    }
+
+    /// Every key below a directory. `above` holds the real paths from the start to here: a link back to one of them would
+    /// never end.
+    pub(super) fn walk(
+        &self,
+        directory: &Path,
+        prefix: &str,
+        above: &mut Vec<PathBuf>,
+        keys: &mut Vec<String>,
+    ) -> Result<()> {
+        above.push(directory.to_path_buf());
+        for (name, is_directory) in self.entries(directory)? {
+            let key = join_key(prefix, &name);
+            if !is_directory {
+                keys.push(key);
+                continue;
+            }
+            match fs::canonicalize(directory.join(name)) {
+                Ok(real) if !above.contains(&real) => self.walk(&real, &key, above, keys)?,
+                _ => {}
+            }
+        }
+        above.pop();
+        Ok(())
+    }
+
+    /// Deletes a directory and all in it; links are removed, not followed.
+    pub(super) fn delete_directory(&self, parent: &Key, name: &str) -> Result<()> {
+        let Some(directory) = self.directory(parent)? else { return Ok(()) };
+        delete(&directory.join(name))
+    }
+
+    /// Deletes all in the root directory, not the directory itself.
+    pub(super) fn clear(&self) -> Result<()> {
+        let entries = match fs::read_dir(&self.path) {
+            Ok(entries) => entries,
+            Err(error) if is_absence(&error) => return Ok(()),
+            Err(error) => return Err(io_error("cannot list the directory", error)),
+        };
+        for entry in entries {
+            let entry = entry.map_err(|error| io_error("cannot list the directory", error))?;
+            match entry.file_type() {
+                Ok(file_type) if file_type.is_dir() => delete(&entry.path())?,
+                _ => match fs::remove_file(entry.path()) {
+                    Err(error) if !is_absence(&error) => return Err(io_error("cannot delete a value", error)),
+                    _ => {}
+                },
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Deletes a directory tree; a link to one is removed alone. A file of this name is a value, and nothing lies below it.
+fn delete(directory: &Path) -> Result<()> {
+    match fs::symlink_metadata(directory) {
+        Err(error) if is_absence(&error) => return Ok(()),
+        Ok(found) if found.is_symlink() && !directory.is_dir() => return Ok(()),
+        Ok(found) if found.is_file() => return Ok(()),
+        _ => {}
+    }
+    for attempt in 1.. {
+        match fs::remove_dir_all(directory) {
+            Err(error) if is_absence(&error) => break,
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty && attempt < DELETE_ATTEMPTS => {}
+            Err(error) => return Err(io_error("cannot delete the directory", error)),
+            Ok(()) => break,
+        }
+    }
+    Ok(())
+}
+
+fn leads_outside() -> Error {
+    Error::new(ErrorKind::KeyInvalid, "a symbolic link leads outside the store")
+        .with_hint("open the store with symlinks followed everywhere, if its author is trusted")
+}
+
+/// The path, when it is a directory; `None` when it vanished meanwhile.
+fn require_directory(real: PathBuf, prefix: &Key) -> Result<Option<PathBuf>> {
+    match fs::metadata(&real) {
+        Ok(found) if found.is_dir() => Ok(Some(real)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(io_error("cannot follow the path", error)),
+        Ok(_) => {
+            let message = format!("'{prefix}' is a value, so nothing can lie below it");
+            Err(Error::new(ErrorKind::StoreFailed, message))
+        }
+    }
+}
+
+/// Opens values for one batch.
+pub(super) struct Reader {
+    root: Arc<Root>,
+    /// The root directory, opened by the first value. Not kept longer: a directory that is deleted and made anew has
+    /// another handle.
+    #[cfg(target_os = "linux")]
+    handle: OnceLock<Option<fs::File>>,
+}
+
+impl Reader {
+    pub(super) fn new(root: Arc<Root>) -> Self {
+        Reader {
+            root,
+            #[cfg(target_os = "linux")]
+            handle: OnceLock::new(),
+        }
+    }
+
+    pub(super) fn open_value(&self, key: &Key) -> Result<Option<OpenFile>> {
+        #[cfg(target_os = "linux")]
+        if let Some(opened) = self.open_beneath(key) {
+            return opened;
+        }
+        let Some(real) = self.root.resolve(key)? else { return Ok(None) };
+        match open_for_reading(&real) {
+            Ok(file) => OpenFile::new(file),
+            Err(error) if is_absence(&error) => Ok(None),
+            Err(error) => Err(io_error("cannot open the value", error)),
+        }
+    }
+
+    /// Opens a value by one call that cannot leave the root; `None` when that call does not settle it: no such kernel, an
+    /// absolute link (which may still lead inside), or a race with a rename.
+    #[cfg(target_os = "linux")]
+    fn open_beneath(&self, key: &Key) -> Option<Result<Option<OpenFile>>> {
+        use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+        use rustix::io::Errno;
+        let handle = self.handle.get_or_init(|| fs::File::open(self.root.path()).ok());
+        let handle = handle.as_ref()?;
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let resolve = match self.root.symlinks {
+            Symlinks::WithinRoot => ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS,
+            Symlinks::Everywhere => ResolveFlags::empty(),
+        };
+        match openat2(handle, key, flags, Mode::empty(), resolve) {
+            Ok(file) => Some(OpenFile::new(fs::File::from(file))),
+            Err(Errno::NOENT | Errno::NOTDIR) => Some(Ok(None)),
+            Err(Errno::XDEV | Errno::AGAIN | Errno::NOSYS | Errno::PERM | Errno::INVAL | Errno::TOOBIG) => None,
+            Err(error) => Some(Err(io_error("cannot open the value", error.into()))),
+        }
+    }
+}
+
+impl Source for Reader {
+    type Object = OpenFile;
+
+    fn open(&self, key: &Key) -> Result<Option<OpenFile>> {
+        super::validate_value_key(key)?;
+        self.open_value(key)
+    }
+
+    fn name(&self) -> String {
+        format!("file://{}", self.root.path().display())
+    }
+}
+
+/// Opens a file whose path was checked. It does not wait for the other end of a pipe, nor follow a link that took the
+/// file's place meanwhile.
+fn open_for_reading(path: &Path) -> io::Result<fs::File> {
+    let mut options = fs::OpenOptions::new();
+    options.read(true);
+    #[cfg(unix)]
+    {
+        use rustix::fs::OFlags;
+        use std::os::unix::fs::OpenOptionsExt;
+        // The flags' bits are small positive numbers on every system.
+        options.custom_flags((OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY).bits() as i32);
+    }
+    options.open(path)
+}

@@ -1,0 +1,224 @@
+//! A store that watches, delays or fails another, for tests of whatever stands above stores.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::{ByteRange, InlineWorkers, Key, Lease, Listing, ReadOutcome, ReadRequest, ReadSink, Store, Workers};
+use crate::error::{Error, ErrorKind, Result};
+
+/// What was asked of a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// One item of a batch.
+    Read(ReadRequest),
+    /// A write, of this many bytes.
+    Write(String, usize),
+    /// A write unless the key exists.
+    WriteIfAbsent(String, usize),
+    /// A deletion.
+    Delete(String),
+    /// A deletion of everything below a prefix.
+    DeletePrefix(String),
+    /// A question for a value's size.
+    Size(String),
+    /// A listing of one level.
+    ListDir(String),
+    /// A listing of all levels.
+    List(String),
+}
+
+type Failure = dyn Fn(&Operation) -> Option<Error> + Send + Sync;
+
+/// Watches another store: keeps what was asked, counts the bytes that were read, and on demand delays or fails operations.
+pub struct Observed {
+    inner: Arc<dyn Store>,
+    operations: Mutex<Vec<Operation>>,
+    read_bytes: Arc<AtomicU64>,
+    read_delay: Duration,
+    failure: Option<Box<Failure>>,
+}
+
+impl Observed {
+    /// Watches `inner`.
+    pub fn new(inner: Arc<dyn Store>) -> Self {
+        Observed {
+            inner,
+            operations: Mutex::default(),
+            read_bytes: Arc::default(),
+            read_delay: Duration::ZERO,
+            failure: None,
+        }
+    }
+
+    /// Lets each item of a read take at least `delay`, on the thread that serves it.
+    #[must_use]
+    pub fn with_read_delay(mut self, delay: Duration) -> Self {
+        self.read_delay = delay;
+        self
+    }
+
+    /// Asks `failure` before each operation; what it returns is the operation's outcome.
+    #[must_use]
+    pub fn with_failure(mut self, failure: impl Fn(&Operation) -> Option<Error> + Send + Sync + 'static) -> Self {
+        self.failure = Some(Box::new(failure));
+        self
+    }
+
+    /// What was asked since the last call.
+    pub fn take_operations(&self) -> Vec<Operation> {
+        std::mem::take(&mut *self.operations.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The keys and ranges that were read since the last call; other operations are forgotten.
+    pub fn take_reads(&self) -> Vec<(String, ByteRange)> {
+        let reads = self.take_operations().into_iter().filter_map(|operation| match operation {
+            Operation::Read(request) => Some((request.key, request.range)),
+            _ => None,
+        });
+        reads.collect()
+    }
+
+    /// Bytes that reads delivered since the store was made.
+    pub fn read_bytes(&self) -> u64 {
+        self.read_bytes.load(Ordering::Relaxed)
+    }
+
+    fn observe(&self, operation: Operation) -> Result<()> {
+        let failure = self.failure.as_ref().and_then(|failure| failure(&operation));
+        self.operations.lock().unwrap_or_else(PoisonError::into_inner).push(operation);
+        failure.map_or(Ok(()), Err)
+    }
+}
+
+/// Passes one item's calls on to the batch it belongs to.
+struct ItemSink {
+    item: usize,
+    sink: Arc<dyn ReadSink>,
+    read_bytes: Arc<AtomicU64>,
+    ended: AtomicBool,
+}
+
+/// A job that is dropped unrun ends its item too.
+impl Drop for ItemSink {
+    fn drop(&mut self) {
+        if !*self.ended.get_mut() {
+            self.sink.done(self.item, Err(Error::new(ErrorKind::Cancelled, "the read was dropped before it began")));
+        }
+    }
+}
+
+impl ReadSink for ItemSink {
+    fn reserve(&self, _index: usize, size_bytes: u64) -> Result<Box<dyn Lease>> {
+        self.sink.reserve(self.item, size_bytes)
+    }
+
+    fn done(&self, _index: usize, outcome: Result<ReadOutcome>) {
+        let outcome = outcome.map(|outcome| match outcome {
+            ReadOutcome::Filled(mut lease) => {
+                self.read_bytes.fetch_add(lease.bytes().len() as u64, Ordering::Relaxed);
+                ReadOutcome::Filled(lease)
+            }
+            missing => missing,
+        });
+        self.ended.store(true, Ordering::Release);
+        self.sink.done(self.item, outcome);
+    }
+}
+
+impl Store for Observed {
+    fn read(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: &dyn Workers) {
+        for (item, request) in batch.iter().enumerate() {
+            if let Err(error) = self.observe(Operation::Read(request.clone())) {
+                sink.done(item, Err(error));
+                continue;
+            }
+            let (sink, read_bytes) = (Arc::clone(&sink), Arc::clone(&self.read_bytes));
+            let item_sink = ItemSink { item, sink, read_bytes, ended: AtomicBool::new(false) };
+            let (inner, request, delay) = (Arc::clone(&self.inner), request.clone(), self.read_delay);
+            workers.spawn(Box::new(move || {
+                std::thread::sleep(delay);
+                inner.read([request].into(), Arc::new(item_sink), &InlineWorkers);
+            }));
+        }
+    }
+
+    fn write(&self, key: &Key, value: &[u8]) -> Result<()> {
+        self.observe(Operation::Write(key.to_string(), value.len()))?;
+        self.inner.write(key, value)
+    }
+
+    fn write_if_absent(&self, key: &Key, value: &[u8]) -> Result<bool> {
+        self.observe(Operation::WriteIfAbsent(key.to_string(), value.len()))?;
+        self.inner.write_if_absent(key, value)
+    }
+
+    fn delete(&self, key: &Key) -> Result<()> {
+        self.observe(Operation::Delete(key.to_string()))?;
+        self.inner.delete(key)
+    }
+
+    fn delete_prefix(&self, prefix: &Key) -> Result<()> {
+        self.observe(Operation::DeletePrefix(prefix.to_string()))?;
+        self.inner.delete_prefix(prefix)
+    }
+
+    fn size_bytes(&self, key: &Key) -> Result<Option<u64>> {
+        self.observe(Operation::Size(key.to_string()))?;
+        self.inner.size_bytes(key)
+    }
+
+    fn list_dir(&self, prefix: &Key) -> Result<Listing> {
+        self.observe(Operation::ListDir(prefix.to_string()))?;
+        self.inner.list_dir(prefix)
+    }
+
+    fn list(&self, prefix: &Key) -> Result<Vec<String>> {
+        self.observe(Operation::List(prefix.to_string()))?;
+        self.inner.list(prefix)
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.inner.is_read_only()
+    }
+}
+
+impl fmt::Display for Observed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.inner, f)
+    }
+}
+
+impl fmt::Debug for Observed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Observed({:?})", self.inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{MemoryStore, StoreExt};
+    use super::*;
+
+    #[test]
+    fn conforms_while_watching() {
+        super::super::conformance::run(&|| Arc::new(Observed::new(Arc::new(MemoryStore::new()))));
+    }
+
+    #[test]
+    fn counts_and_fails_what_it_is_told_to() {
+        let inner = Arc::new(MemoryStore::new());
+        inner.write("good", b"12345").unwrap();
+        let store = Observed::new(inner).with_failure(|operation| match operation {
+            Operation::Read(request) if request.key == "bad" => Some(Error::new(ErrorKind::StoreFailed, "told to")),
+            _ => None,
+        });
+        assert_eq!(store.get_range("good", ByteRange::Suffix { size_bytes: 2 }).unwrap().as_deref(), Some(&b"45"[..]));
+        assert_eq!(store.get("bad").unwrap_err().message(), "told to");
+        assert_eq!(store.read_bytes(), 2);
+        let reads = store.take_reads();
+        assert_eq!(reads[0], ("good".to_string(), ByteRange::Suffix { size_bytes: 2 }));
+        assert_eq!(reads.len(), 2);
+    }
+}
