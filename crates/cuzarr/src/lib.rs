@@ -1,6 +1,7 @@
 //! Zarr arrays straight into and out of GPU memory.
 
 pub mod codec;
+pub mod config;
 mod error;
 pub mod meta;
 pub mod store;
