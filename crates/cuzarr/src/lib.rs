@@ -4,6 +4,8 @@ pub mod codec;
 pub mod config;
 mod error;
 pub mod meta;
+pub mod plan;
+pub mod run;
 pub mod store;
 
 pub use error::{Error, ErrorKind, Result, ResultExt};
