@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use super::backend::{Backend, RawStream};
 use super::driver::CudaBackend;
+use super::launch::Tables;
 use super::simt::SimtBackend;
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
@@ -21,6 +22,7 @@ pub(crate) struct Context {
     pub(crate) kernels: Kernels,
     pub(crate) counters: Counters,
     pub(crate) pinned: PinnedCache,
+    pub(crate) tables: Tables,
 }
 
 static CONTEXTS: OnceLock<Mutex<HashMap<Device, &'static Context>>> = OnceLock::new();
@@ -60,6 +62,7 @@ impl Context {
             kernels: Kernels::default(),
             counters: Counters::default(),
             pinned: PinnedCache::default(),
+            tables: Tables::default(),
         })
     }
 }

@@ -1,1 +1,89 @@
+// The dialect all kernels are written in: integer types, qualifiers, indices, and the primitives of a warp and a block.
+//
+// The same .cu files are compiled three ways: by NVRTC (which has no standard headers, so none is included), by nvcc, and by
+// the system's C++ compiler for `simt`, where a thread is a fiber and these names mean functions of kernels/simt.
+// Blocks and grids have one dimension.
 #pragma once
+
+#ifdef CUZARR_SIMT
+#include "simt.h"
+#else
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef signed char i8;
+typedef short i16;
+typedef int i32;
+typedef long long i64;
+
+#define CUZARR_DEVICE __device__ __forceinline__
+/// A kernel that the host finds by this name; at most 256 threads a block.
+#define CUZARR_KERNEL(name, ...) extern "C" __global__ void __launch_bounds__(256) name(__VA_ARGS__)
+/// An array in the block's shared memory.
+#define CUZARR_SHARED(type, name, count) __shared__ type name[count]
+
+CUZARR_DEVICE u32 thread_index() { return threadIdx.x; }
+CUZARR_DEVICE u32 thread_count() { return blockDim.x; }
+CUZARR_DEVICE u32 block_index() { return blockIdx.x; }
+CUZARR_DEVICE u32 block_count() { return gridDim.x; }
+
+/// All threads of the block arrive, then all go on.
+CUZARR_DEVICE void block_barrier() { __syncthreads(); }
+
+CUZARR_DEVICE void warp_barrier(u32 lanes) { __syncwarp(lanes); }
+CUZARR_DEVICE u32 warp_ballot(u32 lanes, bool vote) { return __ballot_sync(lanes, vote); }
+template <class T>
+CUZARR_DEVICE T warp_shuffle(u32 lanes, T value, u32 from) { return __shfl_sync(lanes, value, from); }
+template <class T>
+CUZARR_DEVICE T warp_shuffle_up(u32 lanes, T value, u32 by) { return __shfl_up_sync(lanes, value, by); }
+template <class T>
+CUZARR_DEVICE T warp_shuffle_down(u32 lanes, T value, u32 by) { return __shfl_down_sync(lanes, value, by); }
+template <class T>
+CUZARR_DEVICE T warp_shuffle_xor(u32 lanes, T value, u32 mask) { return __shfl_xor_sync(lanes, value, mask); }
+
+CUZARR_DEVICE u32 atomic_add(u32* address, u32 value) { return atomicAdd(address, value); }
+CUZARR_DEVICE u64 atomic_add(u64* address, u64 value) { return atomicAdd(address, value); }
+CUZARR_DEVICE u32 atomic_or(u32* address, u32 value) { return atomicOr(address, value); }
+CUZARR_DEVICE u32 atomic_max(u32* address, u32 value) { return atomicMax(address, value); }
+CUZARR_DEVICE u32 atomic_compare_exchange(u32* address, u32 expected, u32 value) {
+    return atomicCAS(address, expected, value);
+}
+/// Sets and clears bits of one byte that other threads change too. Touches the aligned word around it, which allocations of
+/// a GPU always hold whole.
+CUZARR_DEVICE void atomic_set_bits(u8* address, u8 set, u8 clear) {
+    u64 place = (u64)address;
+    u32* word = (u32*)(place & ~3ull);
+    u32 shift = (u32)(place & 3) * 8;
+    if (clear) atomicAnd(word, ~((u32)clear << shift));
+    if (set) atomicOr(word, (u32)set << shift);
+}
+/// A load that other blocks' stores are visible to, for flags that are waited for.
+CUZARR_DEVICE u32 volatile_load(const u32* address) { return *(const volatile u32*)address; }
+CUZARR_DEVICE void volatile_store(u32* address, u32 value) { *(volatile u32*)address = value; }
+/// Stores before it are seen by other blocks before stores after it.
+CUZARR_DEVICE void device_fence() { __threadfence(); }
+/// In a loop that waits for another thread: lets it run.
+CUZARR_DEVICE void spin_yield() {}
+
+CUZARR_DEVICE u32 multiply_high(u32 a, u32 b) { return __umulhi(a, b); }
+CUZARR_DEVICE u64 multiply_high(u64 a, u64 b) { return __umul64hi(a, b); }
+CUZARR_DEVICE u32 count_leading_zeros(u32 value) { return (u32)__clz((int)value); }
+CUZARR_DEVICE u32 count_leading_zeros(u64 value) { return (u32)__clzll((long long)value); }
+CUZARR_DEVICE u32 count_ones(u32 value) { return (u32)__popc(value); }
+/// Any four of the eight bytes of `high:low`, chosen by four nibbles.
+CUZARR_DEVICE u32 permute_bytes(u32 low, u32 high, u32 selector) { return __byte_perm(low, high, selector); }
+CUZARR_DEVICE float round_half_even(float x) { return rintf(x); }
+CUZARR_DEVICE double round_half_even(double x) { return rint(x); }
+CUZARR_DEVICE u32 bits_of(float x) { return __float_as_uint(x); }
+CUZARR_DEVICE u64 bits_of(double x) { return (u64)__double_as_longlong(x); }
+CUZARR_DEVICE float float_of(u32 bits) { return __uint_as_float(bits); }
+CUZARR_DEVICE double double_of(u64 bits) { return __longlong_as_double((long long)bits); }
+
+#endif
+
+/// Threads in a warp.
+#define CUZARR_WARP 32u
+/// Every lane of a warp.
+#define CUZARR_ALL_LANES 0xffffffffu

@@ -1,0 +1,375 @@
+// Runs kernels on a CPU, thread by thread.
+//
+// Every thread of a block is a fiber on the host thread that launches. A few blocks are resident at once. The scheduler goes
+// round: over the resident blocks and, inside, over the threads, both in an order shuffled anew each time from a seed
+// (CUZARR_SIMT_SEED), and runs each until it waits at a barrier, at a warp operation, yields, or ends. So a kernel that
+// relies on an order fails sooner or later, and a run can be repeated. A round in which nobody moves is a deadlock, which is
+// reported, not waited for.
+//
+// AddressSanitizer is told of every change of stack, shared memory is a heap block of its own for each array, so that it
+// sees accesses outside of it.
+
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <string>
+#include <sys/mman.h>
+#include <vector>
+
+#include "simt.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#define CUZARR_ASAN 1
+#endif
+
+#if !defined(__x86_64__)
+#include <ucontext.h>
+#endif
+
+namespace simt {
+namespace {
+
+const size_t kStackBytes = 128 << 10;
+const u32 kResidentBlocks = 4;
+const u32 kWarp = 32;
+/// Rounds in which threads only yield, before they count as waiting for ever.
+const u64 kPatience = 1u << 20;
+const int kPoison = 0xA5;
+
+struct Kernel {
+    void* function;
+    Invoker invoker;
+};
+
+std::map<std::string, Kernel>& kernels() {
+    static std::map<std::string, Kernel> all;
+    return all;
+}
+
+enum class State { Ready, Barrier, Warp, Done };
+
+struct Block;
+
+struct Fiber {
+#if defined(__x86_64__)
+    void* stack_pointer = nullptr;
+#else
+    ucontext_t context;
+#endif
+    char* stack = nullptr;
+    void* fake_stack = nullptr;
+    State state = State::Ready;
+    Block* block = nullptr;
+    u32 thread = 0;
+    // What it waits for in its warp, and what it got.
+    WarpOperation operation = WarpOperation::Barrier;
+    u32 lanes = 0;
+    u64 value = 0;
+    Exchanged received;
+};
+
+struct Block {
+    u32 index = 0;
+    u32 live = 0;
+    std::vector<Fiber*> threads;
+    std::map<const void*, std::unique_ptr<char[]>> shared;
+};
+
+#if defined(__x86_64__)
+// Saves the callee-saved registers on the old stack, and goes on where the new one left off.
+extern "C" void cuzarr_simt_switch(void** save, void* load);
+__asm__(
+    ".text\n.globl cuzarr_simt_switch\n.hidden cuzarr_simt_switch\n.type cuzarr_simt_switch,@function\n"
+    "cuzarr_simt_switch:\n"
+    "  pushq %rbp\n  pushq %rbx\n  pushq %r12\n  pushq %r13\n  pushq %r14\n  pushq %r15\n"
+    "  movq %rsp, (%rdi)\n  movq %rsi, %rsp\n"
+    "  popq %r15\n  popq %r14\n  popq %r13\n  popq %r12\n  popq %rbx\n  popq %rbp\n  ret\n"
+    ".size cuzarr_simt_switch,.-cuzarr_simt_switch\n");
+#endif
+
+struct Scheduler {
+    Kernel kernel{};
+    void** arguments = nullptr;
+    u32 blocks = 0, threads = 0;
+    Fiber* current = nullptr;
+    bool moved = false;
+    u64 random = 1;
+    std::string error;
+    std::vector<std::unique_ptr<Fiber>> pool;
+    std::vector<Fiber*> unused;
+    void* own_fake_stack = nullptr;
+    const void* own_stack = nullptr;
+    size_t own_stack_bytes = 0;
+#if defined(__x86_64__)
+    void* own_stack_pointer = nullptr;
+#else
+    ucontext_t own_context;
+#endif
+
+    ~Scheduler() {
+        for (auto& fiber : pool) munmap(fiber->stack, kStackBytes);
+    }
+
+    u32 draw(u32 below) {
+        random ^= random << 13, random ^= random >> 7, random ^= random << 17;
+        return static_cast<u32>((random >> 16) % below);
+    }
+
+    template <class T>
+    void shuffle(std::vector<T>& items) {
+        for (size_t i = items.size(); i > 1; --i) std::swap(items[i - 1], items[draw(static_cast<u32>(i))]);
+    }
+
+    void enter(Fiber* fiber);
+    void leave(bool for_ever);
+    Fiber* take();
+    void start(Block& block);
+    void release_barrier(Block& block);
+    int run();
+};
+
+thread_local Scheduler scheduler;
+
+void fiber_main() {
+#ifdef CUZARR_ASAN
+    __sanitizer_finish_switch_fiber(nullptr, &scheduler.own_stack, &scheduler.own_stack_bytes);
+#endif
+    scheduler.kernel.invoker(scheduler.kernel.function, scheduler.arguments);
+    Fiber* fiber = scheduler.current;
+    fiber->state = State::Done;
+    --fiber->block->live;
+    scheduler.leave(true);
+    std::abort();  // nobody enters a fiber that is done
+}
+
+void Scheduler::enter(Fiber* fiber) {
+    current = fiber;
+#ifdef CUZARR_ASAN
+    __sanitizer_start_switch_fiber(&own_fake_stack, fiber->stack, kStackBytes);
+#endif
+#if defined(__x86_64__)
+    cuzarr_simt_switch(&own_stack_pointer, fiber->stack_pointer);
+#else
+    swapcontext(&own_context, &fiber->context);
+#endif
+#ifdef CUZARR_ASAN
+    __sanitizer_finish_switch_fiber(own_fake_stack, nullptr, nullptr);
+#endif
+    current = nullptr;
+}
+
+void Scheduler::leave(bool for_ever) {
+    Fiber* fiber = current;
+#ifdef CUZARR_ASAN
+    __sanitizer_start_switch_fiber(for_ever ? nullptr : &fiber->fake_stack, own_stack, own_stack_bytes);
+#else
+    (void)for_ever;
+#endif
+#if defined(__x86_64__)
+    cuzarr_simt_switch(&fiber->stack_pointer, own_stack_pointer);
+#else
+    swapcontext(&fiber->context, &own_context);
+#endif
+#ifdef CUZARR_ASAN
+    __sanitizer_finish_switch_fiber(fiber->fake_stack, nullptr, nullptr);
+#endif
+}
+
+Fiber* Scheduler::take() {
+    Fiber* fiber;
+    if (unused.empty()) {
+        pool.push_back(std::make_unique<Fiber>());
+        fiber = pool.back().get();
+        void* stack = mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (stack == MAP_FAILED) {
+            std::fprintf(stderr, "simt: no memory for the stack of a fiber\n");
+            std::abort();
+        }
+        fiber->stack = static_cast<char*>(stack);
+    } else {
+        fiber = unused.back();
+        unused.pop_back();
+    }
+#ifdef CUZARR_ASAN
+    // A fiber that ended never returned from its first frames, so their red zones are still marked.
+    __asan_unpoison_memory_region(fiber->stack, kStackBytes);
+#endif
+    fiber->state = State::Ready;
+    fiber->fake_stack = nullptr;
+#if defined(__x86_64__)
+    // What the switch pops: six registers and the address to return to, on a stack aligned as after a call.
+    void** top = reinterpret_cast<void**>(fiber->stack + kStackBytes - 56);
+    top[0] = nullptr;
+    top[-1] = reinterpret_cast<void*>(fiber_main);
+    for (int i = 2; i <= 7; ++i) top[-i] = nullptr;
+    fiber->stack_pointer = top - 7;
+#else
+    getcontext(&fiber->context);
+    fiber->context.uc_stack.ss_sp = fiber->stack;
+    fiber->context.uc_stack.ss_size = kStackBytes;
+    fiber->context.uc_link = nullptr;
+    makecontext(&fiber->context, fiber_main, 0);
+#endif
+    return fiber;
+}
+
+void Scheduler::start(Block& block) {
+    block.live = threads;
+    for (u32 thread = 0; thread < threads; ++thread) {
+        Fiber* fiber = take();
+        fiber->block = &block;
+        fiber->thread = thread;
+        block.threads.push_back(fiber);
+    }
+}
+
+void Scheduler::release_barrier(Block& block) {
+    u32 waiting = 0;
+    for (Fiber* fiber : block.threads) waiting += fiber->state == State::Barrier;
+    // As on a GPU, threads that ended do not count.
+    if (waiting == 0 || waiting < block.live) return;
+    for (Fiber* fiber : block.threads) {
+        if (fiber->state == State::Barrier) fiber->state = State::Ready;
+    }
+    moved = true;
+}
+
+int Scheduler::run() {
+    std::vector<u32> pending(blocks);
+    for (u32 i = 0; i < blocks; ++i) pending[i] = i;
+    shuffle(pending);
+    std::vector<std::unique_ptr<Block>> resident;
+    std::vector<Fiber*> order;
+    u64 idle = 0;
+    while (!pending.empty() || !resident.empty()) {
+        while (!pending.empty() && resident.size() < kResidentBlocks) {
+            auto block = std::make_unique<Block>();
+            block->index = pending.back();
+            pending.pop_back();
+            start(*block);
+            resident.push_back(std::move(block));
+        }
+        shuffle(resident);
+        moved = false;
+        bool ran = false;
+        for (auto& block : resident) {
+            order = block->threads;
+            shuffle(order);
+            for (Fiber* fiber : order) {
+                if (fiber->state != State::Ready) continue;
+                enter(fiber);
+                ran = true;
+                moved = moved || fiber->state != State::Ready;
+            }
+            release_barrier(*block);
+        }
+        for (size_t i = resident.size(); i-- > 0;) {
+            if (resident[i]->live) continue;
+            unused.insert(unused.end(), resident[i]->threads.begin(), resident[i]->threads.end());
+            resident.erase(resident.begin() + static_cast<std::ptrdiff_t>(i));
+        }
+        idle = moved ? 0 : idle + 1;
+        if (idle > kPatience || (!ran && !moved)) {
+            error = ran ? "threads spin for ever" : "deadlock: threads wait at barriers or warp operations that others left out";
+            for (auto& block : resident) unused.insert(unused.end(), block->threads.begin(), block->threads.end());
+            return 1;
+        }
+    }
+    return 0;
+}
+
+}  // namespace
+
+void register_kernel(const char* name, void* function, Invoker invoker) {
+    if (!kernels().emplace(name, Kernel{function, invoker}).second) {
+        std::fprintf(stderr, "simt: two kernels are named %s\n", name);
+        std::abort();
+    }
+}
+
+u32 thread_index() { return scheduler.current->thread; }
+u32 thread_count() { return scheduler.threads; }
+u32 block_index() { return scheduler.current->block->index; }
+u32 block_count() { return scheduler.blocks; }
+u32 lane() { return scheduler.current->thread % kWarp; }
+
+void barrier() {
+    scheduler.current->state = State::Barrier;
+    scheduler.leave(false);
+}
+
+void yield() { scheduler.leave(false); }
+
+void* shared(const void* key, size_t bytes) {
+    auto& slot = scheduler.current->block->shared[key];
+    if (!slot) {
+        slot.reset(new char[bytes]);
+        std::memset(slot.get(), kPoison, bytes);
+    }
+    return slot.get();
+}
+
+Exchanged exchange(WarpOperation operation, u32 lanes, u64 value) {
+    Fiber* self = scheduler.current;
+    Block& block = *self->block;
+    u32 first = self->thread / kWarp * kWarp;
+    if (!(lanes >> (self->thread - first) & 1)) {
+        std::fprintf(stderr, "simt: a lane takes part in a warp operation that does not name it\n");
+        std::abort();
+    }
+    self->operation = operation, self->lanes = lanes, self->value = value;
+    self->state = State::Warp;
+    bool complete = true;
+    for (u32 i = 0; i < kWarp; ++i) {
+        if (!(lanes >> i & 1)) continue;
+        Fiber* other = first + i < block.threads.size() ? block.threads[first + i] : nullptr;
+        complete = complete && other && other->state == State::Warp && other->operation == operation && other->lanes == lanes;
+    }
+    if (complete) {
+        // The last to arrive hands everybody what everybody brought.
+        Exchanged all = {};
+        for (u32 i = 0; i < kWarp; ++i) {
+            if (lanes >> i & 1) all.values[i] = block.threads[first + i]->value;
+        }
+        for (u32 i = 0; i < kWarp; ++i) {
+            if (!(lanes >> i & 1)) continue;
+            block.threads[first + i]->received = all;
+            block.threads[first + i]->state = State::Ready;
+        }
+        scheduler.moved = true;
+    } else {
+        scheduler.leave(false);
+    }
+    return self->received;
+}
+
+}  // namespace simt
+
+#define CUZARR_EXPORT extern "C" __attribute__((visibility("default")))
+
+CUZARR_EXPORT void* cuzarr_simt_find(const char* name) {
+    auto found = simt::kernels().find(name);
+    return found == simt::kernels().end() ? nullptr : &found->second;
+}
+
+CUZARR_EXPORT int cuzarr_simt_launch(void* kernel, u32 blocks, u32 threads, u32 shared_bytes, void** arguments) {
+    simt::Scheduler& scheduler = simt::scheduler;
+    if (scheduler.current || threads > 1024 || shared_bytes != 0) {
+        scheduler.error = "a launch that a GPU would refuse";
+        return 1;
+    }
+    static u64 launches = 0;
+    const char* seed = std::getenv("CUZARR_SIMT_SEED");
+    u64 launch = __atomic_fetch_add(&launches, 1, __ATOMIC_RELAXED);
+    scheduler.random = ((seed ? std::strtoull(seed, nullptr, 10) : 1) + launch) * 0x9e3779b97f4a7c15ull | 1;
+    scheduler.kernel = *static_cast<simt::Kernel*>(kernel);
+    scheduler.arguments = arguments;
+    scheduler.blocks = blocks;
+    scheduler.threads = threads;
+    return scheduler.run();
+}
+
+CUZARR_EXPORT const char* cuzarr_simt_last_error() { return simt::scheduler.error.c_str(); }

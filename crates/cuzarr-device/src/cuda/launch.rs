@@ -1,0 +1,100 @@
+//! What every launch over regions needs: the table on the device, and a grid that fits it.
+
+use std::sync::OnceLock;
+
+use super::context::Context;
+use super::regions::{Boxes, Lowered, Region};
+use crate::buffer::Buffer;
+use crate::device::Device;
+use crate::error::{Error, ErrorKind, Result};
+use crate::kernel::{Kernel, KernelSource};
+use crate::pool;
+use crate::slab::SlabRing;
+use crate::stream::Stream;
+
+/// Tables go through pinned memory of their own: a copy from pageable memory would wait for the stream.
+const TABLE_SLAB_BYTES: usize = 1 << 20;
+const TABLE_LIMIT_BYTES: usize = 64 << 20;
+/// Regions of one launch, so that its table fits the ring with room for others.
+const MAX_TABLE_REGIONS: usize = 64 << 10;
+/// Blocks that are resident on a multiprocessor at a time: 2048 threads of 256.
+const BLOCKS_PER_MULTIPROCESSOR: u32 = 8;
+
+/// The ring that carries tables to a device; made at first use.
+#[derive(Default)]
+pub(crate) struct Tables(OnceLock<SlabRing>);
+
+impl Tables {
+    fn ring(&self, device: Device) -> Result<&SlabRing> {
+        if self.0.get().is_none() {
+            let ring = SlabRing::new(device, TABLE_SLAB_BYTES, TABLE_LIMIT_BYTES)?;
+            // When two threads come here at once, the first one's ring stays.
+            let _ = self.0.set(ring);
+        }
+        self.0.get().ok_or_else(|| Error::new(ErrorKind::DeviceFailed, "no ring for the tables of kernels"))
+    }
+}
+
+/// Threads of a block. Few in `simt`, where a thread is a fiber.
+pub(crate) fn threads(device: Device) -> u32 {
+    if device == Device::Simt { 32 } else { 256 }
+}
+
+/// As many blocks as there is work for, and as the device holds at once.
+pub(crate) fn blocks(kernel: &Kernel, tiles: u64) -> u32 {
+    tiles.clamp(1, u64::from(kernel.multiprocessors() * BLOCKS_PER_MULTIPROCESSOR)) as u32
+}
+
+/// The context of a stream that is not the host's.
+pub(crate) fn context(stream: &Stream) -> Result<&'static Context> {
+    stream.context().ok_or_else(|| Error::new(ErrorKind::MemorySpace, "kernels do not run on a stream of cpu"))
+}
+
+/// Puts plain values into device memory, in stream order.
+pub(crate) fn upload<T: Plain>(values: &[T], stream: &Stream) -> Result<Buffer> {
+    // SAFETY: plain values without padding.
+    let bytes = unsafe { std::slice::from_raw_parts(values.as_ptr().cast::<u8>(), size_of_val(values)) };
+    let ring = context(stream)?.tables.ring(stream.device())?;
+    let table = pool::allocate(bytes.len(), stream)?;
+    let mut slab = ring.acquire(bytes.len())?;
+    slab.bytes_mut()?[..bytes.len()].copy_from_slice(bytes);
+    slab.upload(0..bytes.len(), &table, stream)?;
+    Ok(table)
+}
+
+/// A type whose bytes may be copied to a device as they are.
+///
+/// # Safety
+/// The type has no padding and no pointers.
+pub(crate) unsafe trait Plain: Copy {}
+
+// SAFETY: every gap is a named, initialised field.
+unsafe impl Plain for Region {}
+// SAFETY: a byte.
+unsafe impl Plain for u8 {}
+
+/// Lowers boxes and calls `launch` with the table's address, as often as the table has to be split.
+pub(crate) fn for_each_table(
+    mut boxes: Boxes,
+    stream: &Stream,
+    may_transpose: bool,
+    mut launch: impl FnMut(&Lowered, &Buffer) -> Result<()>,
+) -> Result<()> {
+    boxes.simplify();
+    let threads = threads(stream.device());
+    let mut items = std::mem::take(&mut boxes.items);
+    while !items.is_empty() {
+        let rest = items.split_off(items.len().min(MAX_TABLE_REGIONS));
+        let part = Boxes { items, ..boxes.clone() };
+        let lowered = part.lower(threads, may_transpose)?;
+        let table = upload(&lowered.regions, stream)?;
+        launch(&lowered, &table)?;
+        items = rest;
+    }
+    Ok(())
+}
+
+/// The kernel `<name>_<bytes>` of a file.
+pub(crate) fn sized_kernel(source: &'static KernelSource, device: Device, name: &str, bytes: usize) -> Result<Kernel> {
+    source.kernel(device, &format!("{name}_{bytes}"))
+}
