@@ -8,18 +8,39 @@
 #include "cuzarr/regions.cuh"
 
 /// What equal means. `Equality` in compare.rs.
-enum { EQUAL_BITS = 0, EQUAL_NAN = 1, EQUAL_ZEROS = 2 };
+enum { EQUAL_BITS, EQUAL_PARTS, EQUAL_NUMBERS, EQUAL_NUMBERS_AND_NAN };
 
-CUZARR_DEVICE bool parts_equal(u64 a, u64 b, u32 part, u32 equality) {
-    u64 infinity = part == FLOAT64 ? 0x7ff0000000000000ull : part == FLOAT32 ? 0x7f800000u : part == FLOAT16 ? 0x7c00u : 0x7f80u;
-    u64 sign = part == FLOAT64 ? 1ull << 63 : part == FLOAT32 ? 1ull << 31 : 1ull << 15;
-    bool nan_a = (a & ~sign) > infinity, nan_b = (b & ~sign) > infinity;
-    if (nan_a || nan_b) {
-        // Comparing bits, a NaN equals itself.
-        if (equality & EQUAL_NAN) return nan_a && nan_b;
-        return !(equality & EQUAL_ZEROS) && a == b;
+struct Format {
+    u64 sign, infinity;
+};
+
+CUZARR_DEVICE Format format_of(u32 part) {
+    Format format = {1ull << 15, 0x7c00};
+    if (part == BFLOAT16) format.infinity = 0x7f80;
+    else if (part == FLOAT32) format.sign = 1ull << 31, format.infinity = 0x7f800000u;
+    else if (part == FLOAT64) format.sign = 1ull << 63, format.infinity = 0x7ff0000000000000ull;
+    return format;
+}
+
+CUZARR_DEVICE bool is_nan(u64 bits, Format format) { return (bits & ~format.sign) > format.infinity; }
+
+CUZARR_DEVICE bool numbers_equal(u64 a, u64 b, Format format) {
+    if (is_nan(a, format) || is_nan(b, format)) return false;
+    return a == b || ((a | b) & ~format.sign) == 0;
+}
+
+/// Compares two elements as (real, imaginary) parts; what is not complex has an imaginary part of 0.
+CUZARR_DEVICE bool elements_equal(Value a, Value b, u32 part, u32 equality) {
+    Format format = format_of(part);
+    if (equality == EQUAL_PARTS) {
+        bool low = a.low == b.low || (is_nan(a.low, format) && is_nan(b.low, format));
+        bool high = a.high == b.high || (is_nan(a.high, format) && is_nan(b.high, format));
+        return low && high;
     }
-    return a == b || ((equality & EQUAL_ZEROS) && ((a | b) & ~sign) == 0);
+    if (numbers_equal(a.low, b.low, format) && numbers_equal(a.high, b.high, format)) return true;
+    bool nan_a = is_nan(a.low, format) || is_nan(a.high, format);
+    bool nan_b = is_nan(b.low, format) || is_nan(b.high, format);
+    return equality == EQUAL_NUMBERS_AND_NAN && nan_a && nan_b;
 }
 
 CUZARR_KERNEL(
@@ -37,14 +58,12 @@ CUZARR_KERNEL(
             if (index >= region.elems) break;
             Place place = place_of(region, walk, walk.ndim, index);
             Value a = load_value(left + place.src, bytes, aligned), b = load_value(right + place.dst, bytes, aligned);
-            if (part == OPAQUE) same = same && a.low == b.low && a.high == b.high;
-            else if (part == FLOAT32 && bytes == 8) {
-                same = same && parts_equal((u32)a.low, (u32)b.low, part, equality);
-                same = same && parts_equal(a.low >> 32, b.low >> 32, part, equality);
-            } else {
-                same = same && parts_equal(a.low, b.low, part, equality);
-                if (bytes == 16) same = same && parts_equal(a.high, b.high, part, equality);
+            if (equality == EQUAL_BITS) {
+                same = same && a.low == b.low && a.high == b.high;
+                continue;
             }
+            if (part == FLOAT32 && bytes == 8) a = complex_parts(a, COMPLEX64), b = complex_parts(b, COMPLEX64);
+            same = same && elements_equal(a, b, part, equality);
         }
         if (!same) atomic_or(differ, 1);
     }

@@ -2,6 +2,7 @@
 
 use crate::buffer::Buffer;
 use crate::cpu;
+use crate::cuda;
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Order;
@@ -71,10 +72,6 @@ pub(crate) fn try_zeroed_vec(size_bytes: usize) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-pub(crate) fn unsupported(device: Device) -> Error {
-    Error::new(ErrorKind::Unsupported, format!("no kernel of {device} moves strided elements"))
-}
-
 /// Copies elements between nd-buffers of one shape, which may share memory, converting them where the dtypes differ.
 pub(crate) fn nd_to_nd(source: &NdBuffer, target: &NdBuffer) -> Result<()> {
     if source.is_empty() {
@@ -93,7 +90,21 @@ pub(crate) fn nd_to_nd(source: &NdBuffer, target: &NdBuffer) -> Result<()> {
             }
             Ok(())
         }
-        (from, to) if from == to => Err(unsupported(from)),
+        (from, to) if from == to => {
+            let ((begin, end), (to_begin, to_end)) = (source.address_span(), target.address_span());
+            let stream = Stream::legacy(from)?;
+            if begin < to_end && to_begin < end {
+                if begin == to_begin && source.dtype() == target.dtype() && source.strides() == target.strides() {
+                    return Ok(());
+                }
+                let apart = NdBuffer::empty(from, source.dtype(), source.shape(), Order::C)?;
+                cuda::transfer::copy(source, &apart, &stream)?;
+                cuda::transfer::copy(&apart, target, &stream)?;
+            } else {
+                cuda::transfer::copy(source, target, &stream)?;
+            }
+            stream.synchronize()
+        }
         _ => across_devices(source, target),
     }
 }
@@ -127,5 +138,18 @@ pub(crate) fn nd_to_host(source: &NdBuffer, order: Order) -> Result<Vec<u8>> {
 
 /// Whether all elements are `element`; see [`NdBuffer::all_equal_element`].
 pub(crate) fn nd_equals_element(array: &NdBuffer, element: &[u8], equal_nan: bool) -> Result<bool> {
-    Ok(cpu::compare::all_equal_element(&array.to_device(Device::Cpu)?, element, equal_nan))
+    match array.device() {
+        Device::Cpu => Ok(cpu::compare::all_equal_element(array, element, equal_nan)),
+        device => cuda::compare::all_equal_element(array, element, equal_nan, &Stream::legacy(device)?),
+    }
+}
+
+/// Whether two nd-buffers of one shape and dtype have equal elements; see [`NdBuffer::all_equal`]. Compared where the first
+/// one is.
+pub(crate) fn nd_equals(left: &NdBuffer, right: &NdBuffer, equal_nan: bool) -> Result<bool> {
+    let right = right.to_device(left.device())?;
+    match left.device() {
+        Device::Cpu => cpu::compare::all_equal(left, &right, equal_nan),
+        device => cuda::compare::all_equal(left, &right, equal_nan, &Stream::legacy(device)?),
+    }
 }

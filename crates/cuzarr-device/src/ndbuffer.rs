@@ -404,13 +404,12 @@ impl NdBuffer {
     /// equals NaN only with `equal_nan`.
     ///
     /// # Errors
-    /// As [`NdBuffer::to_device`]: elements on a device are compared on the host.
+    /// As [`NdBuffer::to_device`]: elements are compared where `self` is.
     pub fn all_equal(&self, other: &NdBuffer, equal_nan: bool) -> Result<bool> {
         if self.shape() != other.shape() || self.dtype != other.dtype {
             return Ok(false);
         }
-        let (left, right) = (self.to_device(Device::Cpu)?, other.to_device(Device::Cpu)?);
-        cpu::compare::all_equal(&left, &right, equal_nan)
+        copy::nd_equals(self, other, equal_nan)
     }
 
     /// Whether every element is the one whose bytes are `element`: the test for chunks that need not be stored.

@@ -12,8 +12,8 @@
 use std::borrow::Cow;
 
 use crate::buffer::Buffer;
-use crate::copy;
 use crate::cpu;
+use crate::cuda;
 use crate::device::Device;
 use crate::dtype::{DType, DTypeKind};
 use crate::error::{Error, ErrorKind, Result};
@@ -308,7 +308,7 @@ pub fn scatter_on(packed: &Buffer, transfer: &Transfer, target: &NdBuffer, strea
     match target.device() {
         // SAFETY: checked above, and `packed` is this many bytes of host memory.
         Device::Cpu => unsafe { cpu::transfer::scatter(packed.address() as *const u8, transfer, target) },
-        device => return Err(copy::unsupported(device)),
+        _ => cuda::transfer::scatter(packed, transfer, target, stream)?,
     }
     Ok(())
 }
@@ -335,7 +335,7 @@ pub fn gather_on(source: &NdBuffer, transfer: &Transfer, packed: &Buffer, stream
     match source.device() {
         // SAFETY: checked above, and `packed` is this many bytes of host memory.
         Device::Cpu => unsafe { cpu::transfer::gather(source, transfer, packed.address() as *mut u8) },
-        device => return Err(copy::unsupported(device)),
+        _ => cuda::transfer::gather(source, transfer, packed, stream)?,
     }
     Ok(())
 }
@@ -398,7 +398,7 @@ pub fn fill_boxes_on(
             }
             Ok(())
         }
-        device => Err(copy::unsupported(device)),
+        _ => cuda::transfer::fill_boxes(target, boxes, element, stream),
     }
 }
 

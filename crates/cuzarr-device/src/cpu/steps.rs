@@ -109,6 +109,8 @@ macro_rules! compute_floats {
                     Arithmetic::Subtract => self - operand,
                     Arithmetic::Multiply => self * operand,
                     Arithmetic::Divide => self / operand,
+                    // Which bits a rounded NaN has is left open; an addition quietens it, as NumPy's `rint` does.
+                    Arithmetic::Round if self.is_nan() => self + self,
                     Arithmetic::Round => self.round_ties_even(),
                 }
             }

@@ -1,11 +1,17 @@
 //! What runs on a GPU: the driver behind a seam, the look-up of kernels, and the launches.
 
 pub(crate) mod backend;
+pub(crate) mod compare;
 pub(crate) mod context;
 pub(crate) mod cubin;
 pub(crate) mod driver;
+pub(crate) mod launch;
 pub(crate) mod library;
 pub(crate) mod nvrtc;
+pub(crate) mod regions;
+pub mod shuffle;
 pub(crate) mod simt;
+mod steps;
+pub(crate) mod transfer;
 
 pub use library::set_library_search_paths;

@@ -110,6 +110,28 @@ impl Boxes {
         1 << bits.trailing_zeros()
     }
 
+    /// The largest power of two up to 16 that divides every address of the source.
+    pub(crate) fn src_alignment(&self, base: usize) -> usize {
+        side_alignment(base, &self.src_strides, self.items.iter().map(|item| item.src_offset))
+    }
+
+    /// The largest power of two up to 16 that divides every address of the target.
+    pub(crate) fn dst_alignment(&self, base: usize) -> usize {
+        side_alignment(base, &self.dst_strides, self.items.iter().map(|item| item.dst_offset))
+    }
+
+    /// Does something with source and target exchanged.
+    pub(crate) fn swap_sides(&mut self, change: impl FnOnce(&mut Boxes)) {
+        self.exchange();
+        change(self);
+        self.exchange();
+    }
+
+    fn exchange(&mut self) {
+        std::mem::swap(&mut self.src_strides, &mut self.dst_strides);
+        self.items.iter_mut().for_each(|item| std::mem::swap(&mut item.src_offset, &mut item.dst_offset));
+    }
+
     /// Orders dimensions by the target's strides, outermost first, and merges neighbours that continue each other.
     pub(crate) fn order_and_merge(&mut self) {
         let mut axes: Vec<usize> = (0..self.src_strides.len()).collect();
@@ -143,7 +165,7 @@ impl Boxes {
             return;
         }
         let (src, dst) = (std::mem::take(&mut self.src_strides[inner]), std::mem::take(&mut self.dst_strides[inner]));
-        let runs = self.items.iter().fold(16, |bits, item| bits | item.extents[inner] * self.access_bytes);
+        let runs = self.items.iter().fold(16, |bits, item| bits | (item.extents[inner] * self.access_bytes));
         let wide = self.alignment(runs, bases);
         let factor = (wide / self.access_bytes).max(1);
         self.src_strides[inner] = if src == 0 { 0 } else { access * factor as i64 };
@@ -258,6 +280,11 @@ impl Boxes {
 /// Elements along a side of the square that the transposing kernel moves. `Square` in copy.cu.
 fn square_side(access_bytes: usize) -> u32 {
     if access_bytes <= 2 { 64 } else { 32 }
+}
+
+fn side_alignment(base: usize, strides: &[i64], offsets: impl Iterator<Item = i64>) -> usize {
+    let bits = offsets.chain(strides.iter().copied()).fold(16 | base as u64, |bits, value| bits | value as u64);
+    1 << bits.trailing_zeros()
 }
 
 fn keep<T: Copy>(values: &mut Vec<T>, used: &[bool]) {

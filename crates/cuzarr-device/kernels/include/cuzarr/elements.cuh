@@ -162,7 +162,7 @@ CUZARR_DEVICE u32 float_bits(u64 bits, u32 type) {
 }
 
 CUZARR_DEVICE u64 cast_integer(u64 bits, u32 from, u32 to) {
-    bits = sign_extend(bits, from);
+    bits = from == BOOL ? bits != 0 : sign_extend(bits, from);
     bool negative = is_signed(from);
     if (to == BOOL) return bits != 0;
     if (is_integer(to)) return truncate_bits(bits, to);
@@ -321,6 +321,11 @@ CUZARR_DEVICE Value load_value(const u8* from, u32 bytes, bool aligned) {
             case 2: value.low = *(const u16*)from; return value;
             case 4: value.low = *(const u32*)from; return value;
             case 8: value.low = *(const u64*)from; return value;
+            case 16: {
+                uint4 words = *(const uint4*)from;
+                value.low = (u64)words.y << 32 | words.x, value.high = (u64)words.w << 32 | words.z;
+                return value;
+            }
             default: break;
         }
     }
@@ -342,6 +347,13 @@ CUZARR_DEVICE void store_value(u8* to, Value value, u32 bytes, bool aligned) {
             case 2: *(u16*)to = (u16)value.low; return;
             case 4: *(u32*)to = (u32)value.low; return;
             case 8: *(u64*)to = value.low; return;
+            case 16: {
+                uint4 words;
+                words.x = (u32)value.low, words.y = (u32)(value.low >> 32);
+                words.z = (u32)value.high, words.w = (u32)(value.high >> 32);
+                *(uint4*)to = words;
+                return;
+            }
             default: break;
         }
     }

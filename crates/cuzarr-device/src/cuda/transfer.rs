@@ -1,0 +1,296 @@
+//! Launches that move boxes between packed memory and nd-buffers, between nd-buffers, and fill.
+//!
+//! Each picks the cheapest kernel that can do it: elements that move as they are, or with their bytes reversed, go through
+//! `copy.cu`; a chunk shuffled by its own element size through `shuffle.cu`; everything else through the interpreter in
+//! `elements.cu`. Arguments were checked by the public functions (`crate::transfer`, `crate::ndbuffer`).
+
+use super::launch::{blocks, for_each_table, sized_kernel, threads, upload};
+use super::regions::{Boxes, Item};
+use super::steps::{Packed, Steps, swap_unit};
+use crate::buffer::Buffer;
+use crate::dtype::{DType, DTypeKind};
+use crate::error::Result;
+use crate::kernel::KernelSource;
+use crate::ndbuffer::NdBuffer;
+use crate::stream::Stream;
+use crate::transfer::{ElementStep, Packing, Transfer};
+
+pub(super) static COPY: KernelSource = KernelSource { name: "copy", text: include_str!("../../kernels/copy.cu") };
+pub(super) static ELEMENTS: KernelSource =
+    KernelSource { name: "elements", text: include_str!("../../kernels/elements.cu") };
+pub(super) static SHUFFLE: KernelSource =
+    KernelSource { name: "shuffle", text: include_str!("../../kernels/shuffle.cu") };
+
+/// Which way elements go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Direction {
+    Scatter,
+    Gather,
+}
+
+/// Both memories of a launch: base addresses, and the buffers they lie in.
+#[derive(Clone, Copy)]
+pub(super) struct Ends<'a> {
+    pub(super) src: usize,
+    pub(super) dst: usize,
+    pub(super) src_buffer: &'a Buffer,
+    pub(super) dst_buffer: &'a Buffer,
+}
+
+impl Ends<'_> {
+    pub(super) fn bases(&self) -> (usize, usize) {
+        (self.src, self.dst)
+    }
+}
+
+/// Packed memory to an nd-buffer, in stream order.
+pub(crate) fn scatter(packed: &Buffer, transfer: &Transfer, target: &NdBuffer, stream: &Stream) -> Result<()> {
+    let ends = Ends { src: packed.address(), dst: target.address(), src_buffer: packed, dst_buffer: target.buffer() };
+    move_boxes(Direction::Scatter, transfer, &transfer.tail.steps, target.strides(), ends, stream)
+}
+
+/// An nd-buffer to packed memory, in stream order.
+pub(crate) fn gather(source: &NdBuffer, transfer: &Transfer, packed: &Buffer, stream: &Stream) -> Result<()> {
+    let ends = Ends { src: source.address(), dst: packed.address(), src_buffer: source.buffer(), dst_buffer: packed };
+    move_boxes(Direction::Gather, transfer, &transfer.tail.steps_of_writing(), source.strides(), ends, stream)
+}
+
+fn move_boxes(
+    direction: Direction,
+    transfer: &Transfer,
+    steps: &[ElementStep],
+    strides: &[isize],
+    ends: Ends<'_>,
+    stream: &Stream,
+) -> Result<()> {
+    let tail = &transfer.tail;
+    // Shuffling single bytes leaves them where they are.
+    let packing = match tail.packing {
+        Packing::Shuffled { unit_bytes: 1 } => Packing::Plain,
+        packing => packing,
+    };
+    let (packed_bytes, array_bytes) = (tail.packed.size_bytes(), tail.dtype.size_bytes());
+    let mut boxes = boxes_of(direction, transfer, packing, strides, array_bytes);
+    boxes.simplify();
+    if boxes.items.is_empty() || packed_bytes == 0 {
+        return Ok(());
+    }
+    match (packing, swap_unit(steps)) {
+        (Packing::Plain, Some(unit)) if boxes.alignment(packed_bytes, ends.bases()).is_multiple_of(unit) => {
+            boxes.cut(packed_bytes, ends.bases(), 16);
+            copy_boxes(boxes, ends, unit, false, stream)
+        }
+        (Packing::Shuffled { unit_bytes }, Some(unit))
+            if unit_bytes == packed_bytes
+                && matches!(unit_bytes, 2 | 4 | 8)
+                && array_aligned(direction, &boxes, ends, unit_bytes) =>
+        {
+            shuffle_boxes(direction, boxes, ends, unit_bytes, unit, stream)
+        }
+        _ => element_boxes(direction, boxes, ends, (tail.packed, tail.dtype), packing, steps, stream),
+    }
+}
+
+/// The boxes with byte strides and offsets on both sides. In a shuffled chunk a byte's place is the one it had before
+/// shuffling; among packed bits a place is a bit's number.
+fn boxes_of(
+    direction: Direction,
+    transfer: &Transfer,
+    packing: Packing,
+    strides: &[isize],
+    array_bytes: usize,
+) -> Boxes {
+    let width = if packing == Packing::Bits { 1 } else { transfer.tail.packed.size_bytes() as i64 };
+    let packed_strides: Vec<i64> = transfer.packed_strides.iter().map(|&stride| stride as i64 * width).collect();
+    let array_strides: Vec<i64> = strides.iter().map(|&stride| stride as i64).collect();
+    let items = transfer.boxes.iter().map(|item| {
+        let first = item.packed_first_elem as i64 * width;
+        let packed = if packing == Packing::Plain { first + item.packed_offset_bytes as i64 } else { first };
+        let array = item.start.iter().zip(&array_strides).map(|(&at, &stride)| at as i64 * stride).sum();
+        let (src_offset, dst_offset) = match direction {
+            Direction::Scatter => (packed, array),
+            Direction::Gather => (array, packed),
+        };
+        Item {
+            src_offset,
+            dst_offset,
+            chunk_offset: item.packed_offset_bytes as i64,
+            chunk_bytes: item.packed_size_bytes as u64,
+            extents: item.extent.clone(),
+        }
+    });
+    let items = items.collect();
+    let (src_strides, dst_strides) = match direction {
+        Direction::Scatter => (packed_strides, array_strides),
+        Direction::Gather => (array_strides, packed_strides),
+    };
+    Boxes { access_bytes: array_bytes, src_strides, dst_strides, items }
+}
+
+/// Whether elements of the nd-buffer may be accessed whole. The packed side counts from the chunk's beginning.
+fn array_aligned(direction: Direction, boxes: &Boxes, ends: Ends<'_>, size_bytes: usize) -> bool {
+    let bases = match direction {
+        Direction::Scatter => (0, ends.dst),
+        Direction::Gather => (ends.src, 0),
+    };
+    boxes.alignment(size_bytes, bases) == size_bytes
+}
+
+/// Moves accesses of `boxes.access_bytes` bytes as they are, reversing units of `unit` bytes.
+pub(super) fn copy_boxes(
+    mut boxes: Boxes,
+    ends: Ends<'_>,
+    unit: usize,
+    repeats_source: bool,
+    stream: &Stream,
+) -> Result<()> {
+    boxes.order_and_merge();
+    boxes.widen(ends.bases(), repeats_source);
+    let buffers = [ends.src_buffer, ends.dst_buffer];
+    for_each_table(boxes, stream, !repeats_source, |lowered, table| {
+        let name = if lowered.transposed { "copy_transposed" } else { "copy_linear" };
+        let kernel = sized_kernel(&COPY, stream.device(), name, lowered.access_bytes)?;
+        let arguments = (ends.src, ends.dst, table.address(), lowered.walk, unit as u32);
+        let (grid, threads) = (blocks(&kernel, lowered.walk.tiles), threads(stream.device()));
+        // SAFETY: the parameters of copy_linear_N and copy_transposed_N; the boxes were checked to lie in both buffers.
+        unsafe { kernel.launch(stream, grid, threads, arguments, &[buffers[0], buffers[1], table]) }
+    })
+}
+
+/// Chunks that are shuffled by their element size.
+fn shuffle_boxes(
+    direction: Direction,
+    mut boxes: Boxes,
+    ends: Ends<'_>,
+    bytes: usize,
+    unit: usize,
+    stream: &Stream,
+) -> Result<()> {
+    boxes.order_and_merge();
+    let name = if direction == Direction::Scatter { "unshuffle" } else { "shuffle" };
+    let kernel = sized_kernel(&SHUFFLE, stream.device(), name, bytes)?;
+    for_each_table(boxes, stream, false, |lowered, table| {
+        let arguments = (ends.src, ends.dst, table.address(), lowered.walk, unit as u32);
+        let grid = blocks(&kernel, lowered.walk.tiles);
+        let buffers = [ends.src_buffer, ends.dst_buffer, table];
+        // SAFETY: the parameters of unshuffle_N and shuffle_N; the boxes were checked to lie in both buffers.
+        unsafe { kernel.launch(stream, grid, threads(stream.device()), arguments, &buffers) }
+    })
+}
+
+/// Elements of any packing, through any steps.
+fn element_boxes(
+    direction: Direction,
+    mut boxes: Boxes,
+    ends: Ends<'_>,
+    (packed, array): (DType, DType),
+    packing: Packing,
+    steps: &[ElementStep],
+    stream: &Stream,
+) -> Result<()> {
+    let mut packed_bytes = packed.size_bytes();
+    let mut array_bytes = array.size_bytes();
+    if !matches!(packed_bytes, 1 | 2 | 4 | 8 | 16) || packed.kind() == DTypeKind::Opaque {
+        // Opaque elements only have bytes to swap: each is taken in parts of the largest unit that is swapped.
+        let part = steps.iter().map(ElementStep::unit_bytes).max().unwrap_or(1).max(1);
+        boxes.src_strides.push(part as i64);
+        boxes.dst_strides.push(part as i64);
+        boxes.items.iter_mut().for_each(|item| item.extents.push(packed_bytes / part));
+        (packed_bytes, array_bytes) = (part, part);
+    }
+    let (src_bytes, dst_bytes) = match direction {
+        Direction::Scatter => (packed_bytes, array_bytes),
+        Direction::Gather => (array_bytes, packed_bytes),
+    };
+    let (src_aligned, dst_aligned) =
+        (boxes.src_alignment(ends.src) >= src_bytes, boxes.dst_alignment(ends.dst) >= dst_bytes);
+    let (packed_aligned, array_aligned) = match direction {
+        Direction::Scatter => (src_aligned, dst_aligned),
+        Direction::Gather => (dst_aligned, src_aligned),
+    };
+    let how = Packed::new(packing, packed_aligned, array_aligned);
+    let steps = Steps::new(steps, src_bytes, dst_bytes)?;
+    boxes.order_and_merge();
+    let name = if direction == Direction::Scatter { "elements_scatter" } else { "elements_gather" };
+    let kernel = ELEMENTS.kernel(stream.device(), name)?;
+    for_each_table(boxes, stream, false, |lowered, table| {
+        let arguments = (ends.src, ends.dst, table.address(), lowered.walk, how, steps);
+        let grid = blocks(&kernel, lowered.walk.tiles);
+        let buffers = [ends.src_buffer, ends.dst_buffer, table];
+        // SAFETY: the parameters of elements_scatter and elements_gather; the boxes were checked to lie in both buffers.
+        unsafe { kernel.launch(stream, grid, threads(stream.device()), arguments, &buffers) }
+    })
+}
+
+/// All elements of one nd-buffer to another of the same shape, converted where the dtypes differ, in stream order. The two
+/// do not overlap.
+pub(crate) fn copy(source: &NdBuffer, target: &NdBuffer, stream: &Stream) -> Result<()> {
+    let ends =
+        Ends { src: source.address(), dst: target.address(), src_buffer: source.buffer(), dst_buffer: target.buffer() };
+    let mut boxes = whole(source, target.strides());
+    boxes.simplify();
+    if boxes.items.is_empty() || source.dtype().size_bytes() == 0 {
+        return Ok(());
+    }
+    if source.dtype() == target.dtype() {
+        boxes.cut(source.dtype().size_bytes(), ends.bases(), 16);
+        return copy_boxes(boxes, ends, 1, false, stream);
+    }
+    let step = ElementStep::Cast { from: source.dtype(), to: target.dtype() };
+    let dtypes = (source.dtype(), target.dtype());
+    element_boxes(Direction::Scatter, boxes, ends, dtypes, Packing::Plain, &[step], stream)
+}
+
+/// One box over all elements of an nd-buffer, with these strides on the other side.
+pub(super) fn whole(source: &NdBuffer, dst_strides: &[isize]) -> Boxes {
+    Boxes {
+        access_bytes: source.dtype().size_bytes(),
+        src_strides: source.strides().iter().map(|&stride| stride as i64).collect(),
+        dst_strides: dst_strides.iter().map(|&stride| stride as i64).collect(),
+        items: vec![Item {
+            src_offset: 0,
+            dst_offset: 0,
+            chunk_offset: 0,
+            chunk_bytes: 0,
+            extents: source.shape().to_vec(),
+        }],
+    }
+}
+
+/// Bytes that a launch reads an element from over and over: whole accesses of up to 16 bytes.
+pub(super) fn pattern(element: &[u8], stream: &Stream) -> Result<Buffer> {
+    let repeats = if 16 % element.len().max(1) == 0 { 16 / element.len().max(1) } else { 1 };
+    upload(&element.repeat(repeats), stream)
+}
+
+/// Every element of the boxes, (start, extent), becomes `element`, in stream order.
+pub(crate) fn fill_boxes(
+    target: &NdBuffer,
+    boxes: &[(Vec<usize>, Vec<usize>)],
+    element: &[u8],
+    stream: &Stream,
+) -> Result<()> {
+    let strides: Vec<i64> = target.strides().iter().map(|&stride| stride as i64).collect();
+    let items = boxes.iter().map(|(start, extent)| Item {
+        src_offset: 0,
+        dst_offset: start.iter().zip(&strides).map(|(&at, &stride)| at as i64 * stride).sum(),
+        chunk_offset: 0,
+        chunk_bytes: 0,
+        extents: extent.clone(),
+    });
+    let mut all = Boxes {
+        access_bytes: element.len(),
+        src_strides: vec![0; strides.len()],
+        items: items.collect(),
+        dst_strides: strides,
+    };
+    all.simplify();
+    if all.items.is_empty() || element.is_empty() {
+        return Ok(());
+    }
+    let pattern = pattern(element, stream)?;
+    let ends =
+        Ends { src: pattern.address(), dst: target.address(), src_buffer: &pattern, dst_buffer: target.buffer() };
+    all.cut(element.len(), ends.bases(), 16);
+    copy_boxes(all, ends, 1, true, stream)
+}
