@@ -6,6 +6,7 @@ mod copy;
 pub mod cpu;
 mod cuda;
 mod device;
+pub mod dlpack;
 mod dtype;
 mod error;
 mod kernel;
