@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use cuzarr_device::Device;
 
-use super::contract::{ArrayToArray, ArrayToBytes, BytesToBytes, Size, VARIABLE_LIMIT_BYTES, VariableToBytes, corrupt};
+use super::contract::{
+    ArrayToArray, ArrayToBytes, BytesToBytes, Size, TailPart, VARIABLE_LIMIT_BYTES, VariableToBytes, corrupt,
+};
 use super::program::{Program, tail_split};
 use super::registry::{self, Opened, Request};
 use super::{ChunkSpec, Sharding, VariableElements, v2};
@@ -241,7 +243,11 @@ impl Chain {
         let split = tail_split(self);
         let mut stages = Vec::new();
         for (index, codec) in self.arrays.iter().enumerate() {
-            let support = native(index < split.arrays, "needs whole chunks, or follows a codec that does");
+            let reason = match codec.tail() {
+                TailPart::Host(reason) => reason,
+                _ => "follows a codec that runs on the host",
+            };
+            let support = native(index < split.arrays, reason);
             stages.push(Stage { name: codec.name().into(), support });
         }
         let support = match &self.serializer {

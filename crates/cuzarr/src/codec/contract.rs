@@ -113,6 +113,11 @@ pub trait ArrayToArray: Send + Sync + fmt::Debug {
     /// Encodes a whole chunk; `encoded` has the size of the encoded spec.
     fn encode_into(&self, decoded: &[u8], encoded: &mut [u8]) -> Result<()>;
 
+    /// Whether decoding changes nothing.
+    fn decodes_to_itself(&self) -> bool {
+        false
+    }
+
     /// What a tail can do in this codec's place.
     fn tail(&self) -> TailPart {
         TailPart::Host("needs whole chunks")

@@ -41,23 +41,31 @@
 //! others may come from [`ExternalCodecs`].
 
 mod adler32;
+mod astype;
+mod bitround;
 mod blosc;
 mod bytes;
 mod bz2;
+mod cast_value;
 mod chain;
 mod checksum;
 mod configuration;
 mod contract;
 mod crc32;
 mod crc32c;
+mod delta;
+mod elements;
 mod external;
+mod fixedscaleoffset;
 mod fletcher32;
 mod gzip;
 mod lz4;
 mod packbits;
 mod program;
+mod quantize;
 mod registry;
 mod reinterpret;
+mod scale_offset;
 mod scratch;
 mod sharding_indexed;
 mod shuffle;

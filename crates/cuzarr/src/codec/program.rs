@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use cuzarr_device::{Arithmetic, Device, ElementStep, Packing, Tail};
+use cuzarr_device::{Device, ElementStep, Packing, Tail};
 
 use super::chain::{Chain, Serializer};
 use super::contract::{
@@ -17,6 +17,8 @@ use crate::{Error, ErrorKind, Result, ResultExt};
 pub struct Program {
     /// In order of decoding.
     passes: Vec<Pass>,
+    /// In order of encoding.
+    encoding: Vec<Pass>,
     packed_size_bytes: usize,
     tail: Tail,
     packed_axes: Vec<usize>,
@@ -50,32 +52,11 @@ pub(crate) struct TailSplit {
     pub(crate) bytes: usize,
     packing: Packing,
     /// In order of reading.
-    steps: Vec<ElementStep>,
+    read: Vec<ElementStep>,
+    /// In order of writing.
+    write: Vec<ElementStep>,
     axes: Vec<usize>,
     bits: Option<packbits::Header>,
-}
-
-/// The step that undoes `step`, when it is exactly its mirror image.
-fn mirror(step: &ElementStep) -> Option<ElementStep> {
-    Some(match *step {
-        ElementStep::SwapBytes { unit_bytes } => ElementStep::SwapBytes { unit_bytes },
-        ElementStep::Cast { from, to } => ElementStep::Cast { from: to, to: from },
-        ElementStep::Arithmetic { operation, dtype, operand } => {
-            let operation = match operation {
-                Arithmetic::Add => Arithmetic::Subtract,
-                Arithmetic::Subtract => Arithmetic::Add,
-                Arithmetic::Multiply => Arithmetic::Divide,
-                Arithmetic::Divide => Arithmetic::Multiply,
-                _ => return None,
-            };
-            ElementStep::Arithmetic { operation, dtype, operand }
-        }
-    })
-}
-
-/// Whether writing is reading backwards, as one tail for both directions needs.
-fn is_mirrored(read: &[ElementStep], write: &[ElementStep]) -> bool {
-    read.len() == write.len() && read.iter().rev().zip(write).all(|(read, write)| mirror(read).as_ref() == Some(write))
 }
 
 /// Leaves nothing to the tail.
@@ -85,7 +66,8 @@ fn no_split(chain: &Chain) -> TailSplit {
         serializer: false,
         bytes: 0,
         packing: Packing::Plain,
-        steps: Vec::new(),
+        read: Vec::new(),
+        write: Vec::new(),
         axes: (0..chain.spec().shape.len()).collect(),
         bits: None,
     }
@@ -101,20 +83,23 @@ pub(crate) fn tail_split(chain: &Chain) -> TailSplit {
         match codec.tail() {
             // Dimension i of what comes out is dimension axes[i] of what the codec before gave.
             TailPart::Axes(axes) => split.axes = axes.iter().map(|&axis| split.axes[axis]).collect(),
-            TailPart::Steps { read, write } if is_mirrored(&read, &write) => {
-                split.steps.splice(0..0, read);
+            TailPart::Steps { read, write } => {
+                split.read.splice(0..0, read);
+                split.write.extend(write);
             }
             TailPart::Bits(header) => {
                 split.packing = Packing::Bits;
                 split.bits = Some(header);
             }
-            TailPart::Steps { .. } | TailPart::Host(_) => return split,
+            TailPart::Host(_) => return split,
         }
         split.arrays += 1;
     }
     let Serializer::Fixed(serializer) = chain.serializer() else { return split };
     let Some(steps) = serializer.steps() else { return split };
-    split.steps.splice(0..0, steps);
+    // Byte order is its own inverse.
+    split.write.extend(steps.iter().rev().copied());
+    split.read.splice(0..0, steps);
     split.serializer = true;
     if split.packing != Packing::Plain {
         return split;
@@ -258,8 +243,13 @@ impl Program {
             passes.push(Pass::BitsHeader(header));
         }
         let dtype = chain.spec().dtype()?;
-        let tail = Tail { packing: split.packing, packed, steps: split.steps, write_steps: None, dtype };
-        Ok(Program { passes, packed_size_bytes, tail, packed_axes: split.axes })
+        // Most steps of writing are those of reading undone, which a tail knows by itself.
+        let undone = split.read.iter().rev().map(ElementStep::inverse).eq(split.write.iter().copied().map(Some));
+        let write_steps = if undone { None } else { Some(split.write) };
+        let tail = Tail { packing: split.packing, packed, steps: split.read, write_steps, dtype };
+        let encoding = passes.iter().rev().cloned().collect();
+        passes.retain(|pass| !matches!(pass, Pass::Array { codec, .. } if codec.decodes_to_itself()));
+        Ok(Program { passes, encoding, packed_size_bytes, tail, packed_axes: split.axes })
     }
 
     /// The exact size of one packed chunk, the input of the tail.
@@ -267,10 +257,10 @@ impl Program {
         self.packed_size_bytes
     }
 
-    /// Whether stored bytes are packed bytes, so that they can be fetched straight to their place. Their number must
-    /// still be compared with [`Program::packed_size_bytes`].
+    /// Whether stored bytes are packed bytes, both ways, so that they can be fetched straight to their place. Their
+    /// number must still be compared with [`Program::packed_size_bytes`].
     pub fn stored_is_packed(&self) -> bool {
-        self.passes.is_empty()
+        self.encoding.is_empty()
     }
 
     /// Host passes over one stored chunk.
@@ -294,7 +284,7 @@ impl Program {
             let message = format!("got {} bytes for a packed chunk of {}", packed.len(), self.packed_size_bytes);
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
-        let encoded = self.passes.iter().rev().try_fold(Cow::Borrowed(packed), |decoded, pass| {
+        let encoded = self.encoding.iter().try_fold(Cow::Borrowed(packed), |decoded, pass| {
             pass.encode(decoded).map(Cow::Owned).at(|| format!("codec '{}'", pass.name()))
         })?;
         Ok(encoded.into_owned())

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 
 use zstd::bulk::{Compressor, Decompressor};
+use zstd::zstd_safe::ResetDirective;
 
 use crate::Result;
 use crate::codec::contract::{BytesToBytes, Size, corrupt, expect_size, read_to_limit, unencodable};
@@ -31,6 +32,11 @@ pub(crate) fn decompress(encoded: &[u8], decoded: &mut [u8]) -> Result<usize> {
 /// Encodes one frame into `encoded`, or says that it does not fit.
 pub(crate) fn compress(decoded: &[u8], level: i32, checksum: bool, encoded: &mut Vec<u8>) -> std::io::Result<usize> {
     COMPRESSOR.with_borrow_mut(|compressor| {
+        // A frame that did not fit has left its session open.
+        compressor
+            .context_mut()
+            .reset(ResetDirective::SessionOnly)
+            .map_err(|_| std::io::Error::other("reset failed"))?;
         compressor.set_compression_level(level)?;
         compressor.include_checksum(checksum)?;
         compressor.compress_to_buffer(decoded, encoded)

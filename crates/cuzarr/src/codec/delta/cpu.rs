@@ -1,0 +1,96 @@
+//! Differences and running sums.
+
+use cuzarr_device::cpu::cast::cast;
+use cuzarr_device::{Arithmetic, DType};
+
+use crate::Result;
+use crate::codec::ChunkSpec;
+use crate::codec::contract::{ArrayToArray, expect_encoded_size};
+use crate::codec::elements::{Compute, typed};
+
+#[derive(Debug)]
+pub(super) struct Delta {
+    pub(super) decoded: DType,
+    pub(super) encoded_dtype: DType,
+    pub(super) encoded: ChunkSpec,
+}
+
+/// Element `i` becomes the sum of elements 0 to `i`.
+fn running_sum(dtype: DType, bytes: &mut [u8]) -> Result<()> {
+    typed!(dtype, T => {
+        let mut elements = bytes.as_chunks_mut::<{ size_of::<T>() }>().0.iter_mut();
+        let Some(first) = elements.next() else { return Ok(()) };
+        let mut sum = T::from_ne_bytes(*first);
+        for element in elements {
+            sum = sum.compute(Arithmetic::Add, T::from_ne_bytes(*element));
+            *element = sum.to_ne_bytes();
+        }
+        Ok(())
+    }, half_by_half(dtype, bytes, |sum, element| (sum + element, true)))
+}
+
+/// Element `i` becomes its difference from the one before; the first stays.
+fn differences(dtype: DType, bytes: &mut [u8]) -> Result<()> {
+    typed!(dtype, T => {
+        let mut elements = bytes.as_chunks_mut::<{ size_of::<T>() }>().0.iter_mut();
+        let Some(first) = elements.next() else { return Ok(()) };
+        let mut before = T::from_ne_bytes(*first);
+        for element in elements {
+            let value = T::from_ne_bytes(*element);
+            *element = value.compute(Arithmetic::Subtract, before).to_ne_bytes();
+            before = value;
+        }
+        Ok(())
+    }, half_by_half(dtype, bytes, |before, element| (element - before, false)))
+}
+
+/// The same for 2-byte floats, which compute in binary32 and round each time. `step` takes what it carries and an
+/// element, and gives the new element and whether to carry that one instead of the old.
+fn half_by_half(dtype: DType, bytes: &mut [u8], step: impl Fn(f32, f32) -> (f32, bool)) -> Result<()> {
+    let widen = |half: &[u8; 2]| {
+        let mut wide = [0; 4];
+        cast(dtype, DType::FLOAT32, half, &mut wide).map(|()| f32::from_ne_bytes(wide))
+    };
+    let mut elements = bytes.as_chunks_mut::<2>().0.iter_mut();
+    let Some(first) = elements.next() else { return Ok(()) };
+    let mut carried = widen(first)?;
+    for element in elements {
+        let old = widen(element)?;
+        let (new, carries_new) = step(carried, old);
+        cast(DType::FLOAT32, dtype, &new.to_ne_bytes(), element)?;
+        carried = if carries_new { widen(element)? } else { old };
+    }
+    Ok(())
+}
+
+impl ArrayToArray for Delta {
+    fn name(&self) -> &str {
+        "numcodecs.delta"
+    }
+
+    fn encoded_spec(&self) -> &ChunkSpec {
+        &self.encoded
+    }
+
+    fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {
+        let count = decoded.len() / self.decoded.size_bytes();
+        expect_encoded_size(encoded.len(), count * self.encoded_dtype.size_bytes())?;
+        match self.decoded == self.encoded_dtype {
+            true => decoded.copy_from_slice(encoded),
+            false => cast(self.encoded_dtype, self.decoded, encoded, decoded)?,
+        }
+        running_sum(self.decoded, decoded)
+    }
+
+    fn encode_into(&self, decoded: &[u8], encoded: &mut [u8]) -> Result<()> {
+        let count = decoded.len() / self.decoded.size_bytes();
+        expect_encoded_size(encoded.len(), count * self.encoded_dtype.size_bytes())?;
+        if self.decoded == self.encoded_dtype {
+            encoded.copy_from_slice(decoded);
+            return differences(self.decoded, encoded);
+        }
+        let mut wide = decoded.to_vec();
+        differences(self.decoded, &mut wide)?;
+        Ok(cast(self.decoded, self.encoded_dtype, &wide, encoded)?)
+    }
+}

@@ -1,0 +1,114 @@
+//! Integers, in arithmetic wide enough for every product.
+
+use cuzarr_device::DType;
+
+use super::EncodedFill;
+use crate::Result;
+use crate::codec::ChunkSpec;
+use crate::codec::contract::{ArrayToArray, TailPart, corrupt, expect_encoded_size, unencodable};
+use crate::codec::elements::typed;
+
+#[derive(Debug)]
+pub(super) struct ScaleOffset {
+    dtype: DType,
+    offset: i128,
+    scale: i128,
+    encoded: ChunkSpec,
+}
+
+/// An integer of any type here.
+fn integer(dtype: DType, bytes: &[u8]) -> i128 {
+    let (fill, last) = (if dtype.kind() == cuzarr_device::DTypeKind::Int { 0xff } else { 0 }, bytes.len() - 1);
+    let mut wide = if bytes[last] & 0x80 != 0 { [fill; 16] } else { [0; 16] };
+    wide[..bytes.len()].copy_from_slice(bytes);
+    i128::from_le_bytes(wide)
+}
+
+impl ScaleOffset {
+    /// `offset` and `scale` are elements of the array.
+    pub(super) fn new(spec: &ChunkSpec, dtype: DType, offset: &[u8], scale: &[u8]) -> Self {
+        ScaleOffset { dtype, offset: integer(dtype, offset), scale: integer(dtype, scale), encoded: spec.clone() }
+    }
+
+    fn map(&self, source: &[u8], target: &mut [u8], function: impl Fn(i128) -> Option<i128>) -> Option<usize> {
+        macro_rules! over {
+            ($type:ty) => {{
+                let target = target.as_chunks_mut::<{ size_of::<$type>() }>().0;
+                let source = source.as_chunks::<{ size_of::<$type>() }>().0;
+                for (index, (source, target)) in source.iter().zip(target).enumerate() {
+                    let mapped = function(<$type>::from_ne_bytes(*source) as i128);
+                    match mapped.and_then(|value| <$type>::try_from(value).ok()) {
+                        Some(value) => *target = value.to_ne_bytes(),
+                        None => return Some(index),
+                    }
+                }
+            }};
+        }
+        match self.dtype {
+            DType::INT8 => over!(i8),
+            DType::INT16 => over!(i16),
+            DType::INT32 => over!(i32),
+            DType::INT64 => over!(i64),
+            DType::UINT8 => over!(u8),
+            DType::UINT16 => over!(u16),
+            DType::UINT32 => over!(u32),
+            _ => over!(u64),
+        }
+        None
+    }
+
+    /// Element `index`, for messages.
+    fn show(&self, bytes: &[u8], index: usize) -> String {
+        typed!(self.dtype, T => {
+            let elements = bytes.as_chunks::<{ size_of::<T>() }>().0;
+            elements.get(index).map_or(String::new(), |element| T::from_ne_bytes(*element).to_string())
+        }, String::new())
+    }
+}
+
+impl EncodedFill for ScaleOffset {
+    fn encoded_mut(&mut self) -> &mut ChunkSpec {
+        &mut self.encoded
+    }
+}
+
+impl ArrayToArray for ScaleOffset {
+    fn name(&self) -> &str {
+        "scale_offset"
+    }
+
+    fn encoded_spec(&self) -> &ChunkSpec {
+        &self.encoded
+    }
+
+    fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {
+        expect_encoded_size(encoded.len(), decoded.len())?;
+        let undone = |value: i128| (value % self.scale == 0).then(|| value / self.scale + self.offset);
+        match self.map(encoded, decoded, undone) {
+            None => Ok(()),
+            Some(index) => {
+                let (value, scale, offset) = (self.show(encoded, index), self.scale, self.offset);
+                let message = format!("element {index}: {value} / {scale} + {offset} is not a value of {}", self.dtype);
+                Err(corrupt(message))
+            }
+        }
+    }
+
+    fn encode_into(&self, decoded: &[u8], encoded: &mut [u8]) -> Result<()> {
+        expect_encoded_size(encoded.len(), decoded.len())?;
+        let done = |value: i128| (value - self.offset).checked_mul(self.scale);
+        match self.map(decoded, encoded, done) {
+            None => Ok(()),
+            Some(index) => {
+                let (value, scale, offset) = (self.show(decoded, index), self.scale, self.offset);
+                let message =
+                    format!("element {index}: ({value} - {offset}) * {scale} is not a value of {}", self.dtype);
+                Err(unencodable(message))
+            }
+        }
+    }
+
+    fn tail(&self) -> TailPart {
+        TailPart::Host("integers are checked on the host")
+    }
+}

@@ -1,0 +1,126 @@
+//! Chunks as zarr-python and numcodecs store them: decoded to the same elements, encoded to the same bytes where only one
+//! encoding is right, and otherwise to bytes that decode to what was encoded.
+
+use std::fs;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use cuzarr::codec::{Chain, VariableElements};
+use cuzarr::meta::ArrayMetadata;
+use cuzarr_device::transfer::{gather_host, scatter_host};
+use cuzarr_device::{Device, NdBuffer, Order, Transfer, TransferBox};
+use serde_json::Value;
+
+const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/zarr-python-3.4.2-numcodecs-0.17.1/golden.jsonl");
+
+fn bytes(value: &Value) -> Vec<u8> {
+    BASE64.decode(value.as_str().unwrap()).unwrap()
+}
+
+fn shape(chain: &Chain) -> Vec<usize> {
+    chain.spec().shape.iter().map(|&extent| extent as usize).collect()
+}
+
+/// The movement of one whole chunk.
+fn transfer(chain: &Chain) -> Transfer {
+    let program = chain.bind(Device::Cpu).unwrap();
+    let shape = shape(chain);
+    let mut packed_strides = vec![0; shape.len()];
+    let mut stride = 1;
+    for &axis in program.packed_axes().iter().rev() {
+        packed_strides[axis] = stride;
+        stride *= shape[axis] as isize;
+    }
+    let whole = TransferBox {
+        packed_offset_bytes: 0,
+        packed_size_bytes: program.packed_size_bytes(),
+        packed_first_elem: 0,
+        start: vec![0; shape.len()],
+        extent: shape,
+    };
+    Transfer { tail: program.tail().clone(), packed_strides, boxes: vec![whole] }
+}
+
+fn decode(chain: &Chain, stored: &[u8]) -> cuzarr::Result<Vec<u8>> {
+    let program = chain.bind(Device::Cpu)?;
+    let mut packed = vec![0; program.packed_size_bytes()];
+    program.decode(stored, &mut packed)?;
+    let target = NdBuffer::zeroed(Device::Cpu, program.tail().dtype, &shape(chain), Order::C)?;
+    scatter_host(&packed, &transfer(chain), &target)?;
+    Ok(target.to_host_bytes(Order::C)?)
+}
+
+fn encode(chain: &Chain, elements: &[u8]) -> cuzarr::Result<Vec<u8>> {
+    let program = chain.bind(Device::Cpu)?;
+    let source = NdBuffer::from_host(Device::Cpu, program.tail().dtype, &shape(chain), Order::C, elements)?;
+    let mut packed = vec![0; program.packed_size_bytes()];
+    gather_host(&source, &transfer(chain), &mut packed)?;
+    program.encode(&packed)
+}
+
+fn metadata(line: &Value) -> cuzarr::Result<ArrayMetadata> {
+    match line.get("zarr.json") {
+        Some(document) => ArrayMetadata::from_json(document.to_string().as_bytes()),
+        None => ArrayMetadata::from_json_v2(line[".zarray"].to_string().as_bytes(), None),
+    }
+}
+
+fn check_variable(chain: &Chain, line: &Value) -> Result<(), String> {
+    let mut expected = VariableElements::default();
+    line["elements"].as_array().unwrap().iter().for_each(|element| expected.push(&bytes(element)));
+    let stored = bytes(&line["stored"]);
+    let decoded = chain.decode_variable(&stored).map_err(|error| format!("decode: {error:?}"))?;
+    let encoded = chain.encode_variable(&expected).map_err(|error| format!("encode: {error:?}"))?;
+    let again = chain.decode_variable(&encoded).map_err(|error| format!("decode own: {error:?}"))?;
+    match decoded == expected && again == expected && (line["exact"] == false || encoded == stored) {
+        true => Ok(()),
+        false => Err("other elements".into()),
+    }
+}
+
+fn check(line: &Value, decoded: &[u8]) -> Result<(), String> {
+    let metadata = metadata(line).map_err(|error| format!("metadata: {error:?}"))?;
+    let chain = Chain::new(&metadata).map_err(|error| format!("chain: {error:?}"))?;
+    if chain.is_variable() {
+        return check_variable(&chain, line);
+    }
+    let stored = bytes(&line["stored"]);
+    let got = decode(&chain, &stored).map_err(|error| format!("decode: {error:?}"))?;
+    if got != decoded {
+        return Err(format!("decoded {got:?}\n  expected {decoded:?}"));
+    }
+    let source = line.get("source").map_or(decoded.to_vec(), bytes);
+    let encoded = encode(&chain, &source).map_err(|error| format!("encode: {error:?}"))?;
+    if line["exact"] == true && encoded != stored {
+        return Err(format!("encoded {encoded:?}\n  expected {stored:?}"));
+    }
+    let again = decode(&chain, &encoded).map_err(|error| format!("decode own: {error:?}"))?;
+    if again != decoded {
+        return Err("own encoding decodes to other elements".into());
+    }
+    let bound = chain.encoded_bound_bytes().unwrap_or(u64::MAX);
+    match (stored.len().max(encoded.len()) as u64) <= bound {
+        true => Ok(()),
+        false => Err(format!("more than the bound of {bound} bytes")),
+    }
+}
+
+#[test]
+fn chunks_of_zarr_python_decode_and_encode_alike() {
+    let text = fs::read_to_string(GOLDEN).unwrap();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let mut failures = Vec::new();
+    for (number, line) in lines.iter().enumerate() {
+        let decoded = match &line["decoded"] {
+            Value::Number(earlier) => bytes(&lines[earlier.as_u64().unwrap() as usize]["decoded"]),
+            Value::Null => Vec::new(),
+            text => bytes(text),
+        };
+        if let Err(what) = check(line, &decoded) {
+            let document = line.get("zarr.json").unwrap_or(&line[".zarray"]);
+            failures.push(format!("line {}: {}: {document}\n  {what}", number + 1, line["name"]));
+        }
+    }
+    assert!(lines.len() > 400, "only {} lines", lines.len());
+    assert!(failures.is_empty(), "{} of {} fail:\n{}", failures.len(), lines.len(), failures.join("\n"));
+}
