@@ -456,6 +456,18 @@ impl Slab {
         Ok(unsafe { std::slice::from_raw_parts_mut(self.lease.address() as *mut u8, self.size_bytes) })
     }
 
+    /// The slab as host memory that many may read at once. It goes back to the ring with the last view of it.
+    ///
+    /// # Errors
+    /// `InvalidArgument` while a piece lives, `DeviceFailed`. Waits for copies under way.
+    pub fn into_buffer(self) -> Result<Buffer> {
+        self.require_no_pieces()?;
+        self.wait()?;
+        let (address, size_bytes) = (self.lease.address(), self.size_bytes);
+        // SAFETY: initialised memory of this size that the slab keeps from everybody else until the owner is dropped.
+        Ok(unsafe { Buffer::from_raw(Device::Cpu, address, size_bytes, Box::new(self)) })
+    }
+
     fn require_no_pieces(&self) -> Result<()> {
         match Arc::strong_count(&self.lease) {
             1 => {

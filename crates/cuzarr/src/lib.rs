@@ -1,8 +1,11 @@
 //! Zarr arrays straight into and out of GPU memory.
 
 pub mod codec;
+pub mod config;
 mod error;
 pub mod meta;
+pub mod plan;
+pub mod run;
 pub mod store;
 
 pub use error::{Error, ErrorKind, Result, ResultExt};

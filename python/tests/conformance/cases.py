@@ -4,12 +4,14 @@ a generator that is seeded by the case's own id. So an id always means the same 
 from __future__ import annotations
 
 import dataclasses
+import fnmatch
 import random
 import zlib
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import zarr
 
 from . import chains, dtypes
 from .chains import Chain, Recipe
@@ -23,6 +25,9 @@ INDEX_CODECS: list[tuple[Recipe, ...]] = [
     (("bytes", {"endian": "big"}), ("crc32c", {})),
     (("bytes", {"endian": "little"}),),
 ]
+#: What zarr-python 3.1, the newest for Python 3.11, gets wrong by itself; on 3.12 and newer every case runs.
+OLDER_ZARR_FAILS = ("v3-raw6-sharded-*", "v?-struct*", "v3-*int8-*-n_astype", "v3-*-transpose_n_delta")
+OLDER_ZARR = tuple(int(part) for part in zarr.__version__.split(".")[:2]) < (3, 2)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,6 +117,8 @@ def all_cases() -> list[Case]:
                     options = chains.chains_v2(data_type, choose)
                 for chain in options:
                     found.append(_case(f"{seed}-{chain.name}", zarr_format, data_type, variant, ndim, chain))
+    if OLDER_ZARR:
+        found = [case for case in found if not any(fnmatch.fnmatchcase(case.id, name) for name in OLDER_ZARR_FAILS)]
     return found
 
 
@@ -152,7 +159,7 @@ def _case(name: str, zarr_format: int, data_type: DataType, variant: str, ndim: 
         data_type=data_type,
         shape=shape,
         fill_value=choose.choice(fill_values),
-        order=choose.choice("CF") if zarr_format == 2 else "C",
+        order=choose.choice("CF") if zarr_format == 2 and chain.name != "zfpy" else "C",  # zfpy refuses Fortran order
         separator=choose.choice(separators),
         dimension_names=tuple("tzyx"[:ndim]) if named else None,
         chain=chain,

@@ -193,6 +193,7 @@ def chains_v2(data_type: DataType, choose: random.Random) -> Iterator[Chain]:
         ("blosc_auto", [], ("blosc", {"cname": "blosclz", "clevel": 9, "shuffle": -1})),
         ("blosc_lz4hc", [], ("blosc", {"cname": "lz4hc", "clevel": 3, "shuffle": 0, "blocksize": 256})),
         ("blosc_zlib", [], ("blosc", {"cname": "zlib", "clevel": 1, "shuffle": 1})),
+        ("base64", [], ("base64", {})),
         ("shuffle_zlib", [("shuffle", {"elementsize": size})], ("zlib", {"level": 1})),
         ("crc32", [("crc32", {})], None),
         ("crc32c_zstd", [("crc32c", {})], ("zstd", {"level": 1})),
@@ -207,6 +208,9 @@ def chains_v2(data_type: DataType, choose: random.Random) -> Iterator[Chain]:
 
 def _arithmetic_v2(data_type: DataType) -> Iterator[Chain]:
     kind, dtype, zlib = data_type.kind, data_type.numpy.str, (("zlib", {"level": 1}),)
+    if data_type.name in ("float32", "float64", "int32", "int64"):
+        yield Chain("pcodec", (), None, (("pcodec", {}),))
+        yield Chain("zfpy", (), None, (("zfpy", {"mode": 4, "tolerance": 0.01}),), lossy=True, finite=True)
     if kind == "b":
         yield Chain("packbits", (("packbits", {}),), None, zlib)
     if kind in "iu":

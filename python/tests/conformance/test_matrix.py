@@ -136,3 +136,26 @@ def test_excuses_are_read_from_the_page() -> None:
     assert excuse.covers("read", "v3-int8-x")
     assert not excuse.covers("write", "v3-int8-x")
     assert not excuse.covers("read", "v2-int8-x")
+
+
+def test_a_flipped_bit_is_seen() -> None:
+    case = next(case for case in CASES if case.data_type.name == "float32" and case.is_ragged)
+    expected = case.truth()
+    got = expected.copy()
+    engines.assert_same(got, expected, "copy", case)
+    got.view("u4").flat[-1] ^= 1
+    with pytest.raises(AssertionError, match="differs first at"):
+        engines.assert_same(got, expected, "copy", case)
+
+
+def test_an_excuse_that_no_longer_holds_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("conformance.test_matrix.EXCUSES", [excuses.Excuse("read", CASES[0].id, "because")])
+
+    def fails() -> None:
+        raise ValueError("as excused")
+
+    judge("read", CASES[0], fails)
+    with pytest.raises(pytest.fail.Exception, match="narrow or delete"):
+        judge("read", CASES[0], lambda: None)
+    with pytest.raises(ValueError, match="as excused"):
+        judge("write", CASES[0], fails)

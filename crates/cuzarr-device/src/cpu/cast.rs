@@ -9,6 +9,8 @@
 //! - Float to int64: truncated, NaN and everything outside becomes -2⁶³. To uint64: as int64 below 2⁶³, above it
 //!   truncated after subtracting 2⁶³, with the top bit flipped.
 //! - 2-byte floats convert by way of float32, except from float64 to float16, which is rounded once.
+//! - NaN keeps the upper bits of its payload and its sign, quiet or not, between float16 and the others; between float32
+//!   and float64 the processor makes it quiet; to bfloat16, and from it to float16, only the sign is kept.
 //! - Complex to real drops the imaginary part; anything to bool is "not zero", so NaN is true.
 
 use super::narrow;
@@ -34,6 +36,10 @@ pub fn cast(from: DType, to: DType, source: &[u8], target: &mut [u8]) -> Result<
     if len * from.size_bytes() != source.len() || len.checked_mul(to.size_bytes()) != Some(target.len()) {
         let (got, expected) = (target.len(), source.len());
         return Err(Error::invalid(format!("{expected} bytes of {from} do not convert to {got} bytes of {to}")));
+    }
+    if from == to {
+        target.copy_from_slice(source);
+        return Ok(());
     }
     with_type(from, CastFrom { to, source, target });
     Ok(())
@@ -142,7 +148,7 @@ real_floats! {
 }
 
 macro_rules! real_by_way_of {
-    ($($name:ident: $way:expr;)*) => {$(
+    ($($name:ident: $way:expr, $double:expr, $half:expr;)*) => {$(
         impl Real for $name {
             const ZERO: Self = $name(0);
             fn is_nonzero(self) -> bool { $way(self).is_nonzero() }
@@ -155,15 +161,27 @@ macro_rules! real_by_way_of {
             fn to_u32(self) -> u32 { $way(self).to_u32() }
             fn to_u64(self) -> u64 { $way(self).to_u64() }
             fn to_f32(self) -> f32 { $way(self).to_f32() }
-            fn to_f64(self) -> f64 { $way(self).to_f64() }
+            fn to_f64(self) -> f64 { $double(self) }
+            fn to_half(self) -> u16 { $half(self) }
         }
     )*};
 }
 
 real_by_way_of! {
-    Bool: |value: Bool| u8::from(value.0 != 0);
-    Half: |value: Half| narrow::f32_from_half(value.0);
-    BFloat: |value: BFloat| narrow::f32_from_bfloat(value.0);
+    Bool: |value: Bool| u8::from(value.0 != 0),
+        |value: Bool| f64::from(value.0 != 0),
+        |value: Bool| narrow::half_from_f32(f32::from(value.0 != 0));
+    // NumPy widens the bits of a signalling NaN and leaves it signalling.
+    Half: |value: Half| narrow::f32_from_half(value.0),
+        |value: Half| narrow::f64_from_half(value.0),
+        |value: Half| value.0;
+    // ml_dtypes drops the payload of a NaN.
+    BFloat: |value: BFloat| narrow::f32_from_bfloat(value.0),
+        |value: BFloat| f64::from(narrow::f32_from_bfloat(value.0)),
+        |value: BFloat| match narrow::f32_from_bfloat(value.0) {
+            wide if wide.is_nan() => value.0 & 0x8000 | 0x7e00,
+            wide => narrow::half_from_f32(wide),
+        };
 }
 
 macro_rules! real_elements {

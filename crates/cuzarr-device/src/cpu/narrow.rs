@@ -59,6 +59,14 @@ pub(crate) fn f32_from_half(half: u16) -> f32 {
     f32::from_bits(sign | magnitude)
 }
 
+/// The binary64 that equals a binary16; a NaN keeps its payload, and stays signalling where it was.
+pub(crate) fn f64_from_half(half: u16) -> f64 {
+    if half & 0x7fff > 0x7c00 {
+        return f64::from_bits(u64::from(half & 0x8000) << 48 | 0x7ff << 52 | u64::from(half & 0x3ff) << 42);
+    }
+    f64::from(f32_from_half(half))
+}
+
 /// Bits of the bfloat16 nearest to a binary32; every NaN becomes the quiet one of its sign.
 pub(crate) fn bfloat_from_f32(value: f32) -> u16 {
     let bits = value.to_bits();

@@ -1,0 +1,477 @@
+//! Settings: typed keys with defaults, and where each value came from.
+//!
+//! A [`Config`] is a value, not a global: it is built from the defaults, the environment and overrides, and passed on.
+//! Keys have zarr-python's names where it has them. The environment variable of `array.write_empty_chunks` is
+//! `CUZARR_ARRAY__WRITE_EMPTY_CHUNKS`.
+//!
+//! ```
+//! use cuzarr::config::{Config, Origin};
+//! let config = Config::new().with("memory_limit", "512 MiB", Origin::Set)?;
+//! assert_eq!(config.memory_limit_bytes(), 512 << 20);
+//! assert_eq!(config.setting("memory_limit")?.origin, Origin::Set);
+//! assert_eq!(config.setting("strict")?.origin, Origin::Default);
+//! # Ok::<(), cuzarr::Error>(())
+//! ```
+
+use std::fmt;
+use std::str::FromStr;
+
+use cuzarr_device::Device;
+
+use crate::error::{Error, ErrorKind, Result, ResultExt};
+
+/// Where a value came from; later ones win.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Built in.
+    Default,
+    /// This environment variable.
+    Environment(String),
+    /// Set for the process.
+    Set,
+    /// Set for a part of the program.
+    Scoped,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Default => f.write_str("default"),
+            Origin::Environment(variable) => write!(f, "environment variable {variable}"),
+            Origin::Set => f.write_str("set"),
+            Origin::Scoped => f.write_str("set in scope"),
+        }
+    }
+}
+
+/// A setting's value.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ConfigValue {
+    /// Left to the library.
+    Automatic,
+    /// Yes or no.
+    Flag(bool),
+    /// A number, or a number of bytes.
+    Number(u64),
+    /// One of some words.
+    Word(String),
+}
+
+impl fmt::Display for ConfigValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ConfigValue::Automatic => f.write_str("automatic"),
+            ConfigValue::Flag(flag) => write!(f, "{flag}"),
+            ConfigValue::Number(number) => write!(f, "{number}"),
+            ConfigValue::Word(word) => f.write_str(word),
+        }
+    }
+}
+
+/// What a key's text may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Flag,
+    /// At least this.
+    Number(u64),
+    /// At least this, or automatic.
+    OptionalNumber(u64),
+    Bytes,
+    OptionalBytes,
+    Words(&'static [&'static str]),
+    Device,
+}
+
+/// One key, in the table of all.
+struct Key {
+    name: &'static str,
+    kind: Kind,
+    default: &'static str,
+    meaning: &'static str,
+}
+
+const fn key(name: &'static str, kind: Kind, default: &'static str, meaning: &'static str) -> Key {
+    Key { name, kind, default, meaning }
+}
+
+const KEYS: &[Key] = &[
+    key("device", Kind::Device, "cpu", "where results are: cpu or cuda:N"),
+    key("strict", Kind::Flag, "false", "a fall-back to the host is an error"),
+    key("memory_limit", Kind::Bytes, "2 GiB", "bytes in flight, on the device and in pinned memory each"),
+    key("default_zarr_format", Kind::Words(&["2", "3"]), "3", "format of new arrays and groups"),
+    key("array.order", Kind::Words(&["C", "F"]), "C", "memory order of results"),
+    key("array.read_missing_chunks", Kind::Flag, "true", "missing chunks read as the fill value; otherwise an error"),
+    key("array.write_empty_chunks", Kind::Flag, "false", "chunks that only hold the fill value are stored"),
+    key(
+        "array.target_shard_size_bytes",
+        Kind::OptionalBytes,
+        "none",
+        "size of shards whose shape is left to the library",
+    ),
+    key(
+        "array.sharding_coalesce_max_gap_bytes",
+        Kind::Bytes,
+        "1 MiB",
+        "ranges this near to each other are read as one",
+    ),
+    key("array.sharding_coalesce_max_bytes", Kind::Bytes, "16 MiB", "ranges are not joined beyond this size"),
+    key("array.allow_unsafe_pickle_decode", Kind::Flag, "false", "pickled objects are decoded, which can run any code"),
+    key(
+        "threading.max_workers",
+        Kind::OptionalNumber(1),
+        "none",
+        "threads for reading and decoding; automatic: one a core",
+    ),
+    key("async.concurrency", Kind::Number(1), "10", "requests in flight to stores that are not local"),
+];
+
+/// A setting and where its value came from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Setting {
+    /// The key.
+    pub name: &'static str,
+    /// The value.
+    pub value: ConfigValue,
+    /// Where it came from.
+    pub origin: Origin,
+    /// What it means, in one line.
+    pub meaning: &'static str,
+}
+
+/// An immutable set of all settings. See the [module](self).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// One for each of `KEYS`, in their order.
+    settings: Vec<Setting>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config::new()
+    }
+}
+
+impl Config {
+    /// The defaults alone.
+    pub fn new() -> Self {
+        let setting = |key: &Key| Setting {
+            name: key.name,
+            // Every default is parsed by a test, so the fall-back is never taken.
+            value: parse(key.kind, key.default).unwrap_or(ConfigValue::Automatic),
+            origin: Origin::Default,
+            meaning: key.meaning,
+        };
+        Config { settings: KEYS.iter().map(setting).collect() }
+    }
+
+    /// The defaults and what the environment says.
+    ///
+    /// # Errors
+    /// `ConfigInvalid` when a variable's value has no meaning.
+    pub fn from_environment() -> Result<Self> {
+        Config::from_variables(|variable| std::env::var(variable).ok())
+    }
+
+    /// The defaults and what `lookup` says of each variable.
+    ///
+    /// # Errors
+    /// `ConfigInvalid` when a variable's value has no meaning.
+    pub fn from_variables(lookup: impl Fn(&str) -> Option<String>) -> Result<Self> {
+        let mut config = Config::new();
+        for key in KEYS {
+            let variable = environment_variable(key.name);
+            if let Some(text) = lookup(&variable) {
+                config = config.with(key.name, &text, Origin::Environment(variable.clone())).at(|| variable)?;
+            }
+        }
+        Ok(config)
+    }
+
+    /// The same with one key changed. Text is what a person would write: `true`, `8 GiB`, `cuda:1`, `none`.
+    ///
+    /// # Errors
+    /// `ConfigInvalid` when there is no such key, or the text has no meaning for it.
+    pub fn with(mut self, name: &str, text: &str, origin: Origin) -> Result<Self> {
+        let index = index_of(name)?;
+        let value = parse(KEYS[index].kind, text).map_err(|expected| {
+            let message = format!("config key '{name}': got '{text}', expected {expected}");
+            Error::new(ErrorKind::ConfigInvalid, message)
+        })?;
+        self.settings[index].value = value;
+        self.settings[index].origin = origin;
+        Ok(self)
+    }
+
+    /// Every setting, in a fixed order.
+    pub fn settings(&self) -> &[Setting] {
+        &self.settings
+    }
+
+    /// One setting.
+    ///
+    /// # Errors
+    /// `ConfigInvalid` when there is no such key.
+    pub fn setting(&self, name: &str) -> Result<&Setting> {
+        Ok(&self.settings[index_of(name)?])
+    }
+
+    /// `device`.
+    pub fn device(&self) -> Device {
+        // The text was checked when it was set.
+        self.word("device").parse().unwrap_or(Device::Cpu)
+    }
+
+    /// `strict`.
+    pub fn strict(&self) -> bool {
+        self.flag("strict")
+    }
+
+    /// `memory_limit`.
+    pub fn memory_limit_bytes(&self) -> u64 {
+        self.number("memory_limit").unwrap_or(u64::MAX)
+    }
+
+    /// `default_zarr_format`: 2 or 3.
+    pub fn default_zarr_format(&self) -> u8 {
+        if self.word("default_zarr_format") == "2" { 2 } else { 3 }
+    }
+
+    /// `array.order`: whether results are in F order.
+    pub fn order_is_f(&self) -> bool {
+        self.word("array.order") == "F"
+    }
+
+    /// `array.read_missing_chunks`.
+    pub fn read_missing_chunks(&self) -> bool {
+        self.flag("array.read_missing_chunks")
+    }
+
+    /// `array.write_empty_chunks`.
+    pub fn write_empty_chunks(&self) -> bool {
+        self.flag("array.write_empty_chunks")
+    }
+
+    /// `array.target_shard_size_bytes`.
+    pub fn target_shard_size_bytes(&self) -> Option<u64> {
+        self.number("array.target_shard_size_bytes")
+    }
+
+    /// `array.sharding_coalesce_max_gap_bytes`.
+    pub fn coalesce_gap_bytes(&self) -> u64 {
+        self.number("array.sharding_coalesce_max_gap_bytes").unwrap_or(0)
+    }
+
+    /// `array.sharding_coalesce_max_bytes`.
+    pub fn coalesce_max_bytes(&self) -> u64 {
+        self.number("array.sharding_coalesce_max_bytes").unwrap_or(0)
+    }
+
+    /// `array.allow_unsafe_pickle_decode`.
+    pub fn allow_unsafe_pickle_decode(&self) -> bool {
+        self.flag("array.allow_unsafe_pickle_decode")
+    }
+
+    /// `threading.max_workers`, or the number of cores.
+    pub fn threads(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        let asked = self.number("threading.max_workers").map(|count| usize::try_from(count).unwrap_or(usize::MAX));
+        asked.unwrap_or_else(cores)
+    }
+
+    /// `async.concurrency`.
+    pub fn concurrency(&self) -> usize {
+        self.number("async.concurrency").and_then(|count| usize::try_from(count).ok()).unwrap_or(1)
+    }
+
+    fn value(&self, name: &str) -> Option<&ConfigValue> {
+        index_of(name).ok().map(|index| &self.settings[index].value)
+    }
+
+    fn flag(&self, name: &str) -> bool {
+        matches!(self.value(name), Some(ConfigValue::Flag(true)))
+    }
+
+    fn number(&self, name: &str) -> Option<u64> {
+        match self.value(name) {
+            Some(ConfigValue::Number(number)) => Some(*number),
+            _ => None,
+        }
+    }
+
+    fn word(&self, name: &str) -> &str {
+        match self.value(name) {
+            Some(ConfigValue::Word(word)) => word,
+            _ => "",
+        }
+    }
+}
+
+/// The environment variable of a key: `array.order` is `CUZARR_ARRAY__ORDER`.
+pub fn environment_variable(name: &str) -> String {
+    format!("CUZARR_{}", name.replace('.', "__").to_ascii_uppercase())
+}
+
+/// A number of bytes as people write it: `1048576`, `1 MiB`, `0.5GB`, `64k`. `K` to `T` with `i` are powers of 1024,
+/// without it of 1000.
+///
+/// # Errors
+/// `ConfigInvalid` when the text is no size, or not a whole number of bytes below 2⁶⁴.
+pub fn parse_bytes(text: &str) -> Result<u64> {
+    size(text).ok_or_else(|| {
+        Error::new(ErrorKind::ConfigInvalid, format!("got '{text}', expected a number of bytes, as in '8 GiB'"))
+    })
+}
+
+fn size(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let unit = unit.trim().to_ascii_lowercase();
+    let factor: u64 = match unit.strip_suffix('b').unwrap_or(&unit) {
+        "" => 1,
+        "k" => 1000,
+        "ki" => 1 << 10,
+        "m" => 1_000_000,
+        "mi" => 1 << 20,
+        "g" => 1_000_000_000,
+        "gi" => 1 << 30,
+        "t" => 1_000_000_000_000,
+        "ti" => 1 << 40,
+        _ => return None,
+    };
+    let number = number.replace('_', "");
+    if let Ok(whole) = u64::from_str(&number) {
+        return whole.checked_mul(factor);
+    }
+    let bytes = f64::from_str(&number).ok()? * factor as f64;
+    // 2⁵³: up to here every whole number is an f64.
+    (bytes.fract() == 0.0 && (0.0..=9_007_199_254_740_992.0).contains(&bytes)).then_some(bytes as u64)
+}
+
+fn index_of(name: &str) -> Result<usize> {
+    KEYS.iter().position(|key| key.name == name).ok_or_else(|| {
+        let error = Error::new(ErrorKind::ConfigInvalid, format!("there is no config key '{name}'"));
+        match nearest(name) {
+            Some(nearest) => error.with_hint(format!("use '{nearest}'")),
+            None => error,
+        }
+    })
+}
+
+/// A key whose last part is the same, or that starts alike.
+fn nearest(name: &str) -> Option<&'static str> {
+    let last = |name: &str| name.rsplit('.').next().unwrap_or_default().to_ascii_lowercase();
+    let same_last = KEYS.iter().find(|key| last(key.name) == last(name));
+    let same_start = || KEYS.iter().find(|key| !name.is_empty() && key.name.starts_with(name));
+    same_last.or_else(same_start).map(|key| key.name)
+}
+
+/// The value that a text means; the error says what was expected.
+fn parse(kind: Kind, text: &str) -> std::result::Result<ConfigValue, String> {
+    let text = text.trim();
+    let is_none = matches!(text.to_ascii_lowercase().as_str(), "none" | "null" | "auto" | "automatic" | "");
+    let number = |least: u64| {
+        let number = u64::from_str(text).ok().filter(|&number| number >= least);
+        number.map(ConfigValue::Number).ok_or(format!("a whole number of at least {least}"))
+    };
+    let bytes = || size(text).map(ConfigValue::Number).ok_or("a number of bytes, as in '8 GiB'".to_string());
+    match kind {
+        Kind::Flag => match text.to_ascii_lowercase().as_str() {
+            "true" | "1" | "yes" | "on" => Ok(ConfigValue::Flag(true)),
+            "false" | "0" | "no" | "off" => Ok(ConfigValue::Flag(false)),
+            _ => Err("true or false".to_string()),
+        },
+        Kind::OptionalNumber(_) | Kind::OptionalBytes if is_none => Ok(ConfigValue::Automatic),
+        Kind::Number(least) => number(least),
+        Kind::OptionalNumber(least) => number(least).map_err(|expected| format!("{expected}, or none")),
+        Kind::Bytes => bytes(),
+        Kind::OptionalBytes => bytes().map_err(|expected| format!("{expected}, or none")),
+        Kind::Words(words) => match words.iter().find(|word| word.eq_ignore_ascii_case(text)) {
+            Some(word) => Ok(ConfigValue::Word(word.to_string())),
+            None => Err(format!("one of {}", words.join(", "))),
+        },
+        Kind::Device => match text.parse::<Device>() {
+            Ok(device) => Ok(ConfigValue::Word(device.to_string())),
+            Err(_) => Err("'cpu' or 'cuda:N'".to_string()),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_default_has_a_meaning() {
+        for key in KEYS {
+            assert!(parse(key.kind, key.default).is_ok(), "{}", key.name);
+        }
+        let config = Config::new();
+        assert_eq!(config.device(), Device::Cpu);
+        assert!(
+            config.read_missing_chunks() && !config.write_empty_chunks() && !config.strict() && !config.order_is_f()
+        );
+        assert_eq!((config.coalesce_gap_bytes(), config.coalesce_max_bytes()), (1 << 20, 16 << 20));
+        assert_eq!((config.default_zarr_format(), config.concurrency()), (3, 10));
+        assert!(config.threads() >= 1);
+    }
+
+    #[test]
+    fn environment_is_read_by_key() {
+        let config = Config::from_variables(|variable| match variable {
+            "CUZARR_ARRAY__WRITE_EMPTY_CHUNKS" => Some("True".into()),
+            "CUZARR_MEMORY_LIMIT" => Some("8 GiB".into()),
+            "CUZARR_THREADING__MAX_WORKERS" => Some("3".into()),
+            "CUZARR_DEVICE" => Some("gpu".into()),
+            _ => None,
+        });
+        let config = config.unwrap();
+        assert!(config.write_empty_chunks());
+        assert_eq!((config.memory_limit_bytes(), config.threads()), (8 << 30, 3));
+        assert_eq!(config.device(), Device::Cuda(0));
+        let origin = &config.setting("memory_limit").unwrap().origin;
+        assert_eq!(origin, &Origin::Environment("CUZARR_MEMORY_LIMIT".into()));
+    }
+
+    #[test]
+    fn later_values_win_and_say_so() {
+        let config = Config::new().with("strict", "yes", Origin::Set).unwrap();
+        let inner = config.clone().with("strict", "off", Origin::Scoped).unwrap();
+        assert!(config.strict() && !inner.strict());
+        assert_eq!(inner.setting("strict").unwrap().origin, Origin::Scoped);
+    }
+
+    #[test]
+    fn refuses_by_naming_key_got_and_expected() {
+        let message = |name: &str, text: &str| Config::new().with(name, text, Origin::Set).unwrap_err().to_string();
+        assert_eq!(message("strict", "maybe"), "config key 'strict': got 'maybe', expected true or false");
+        assert_eq!(message("array.order", "K"), "config key 'array.order': got 'K', expected one of C, F");
+        assert_eq!(message("order", "C"), "there is no config key 'order'\nhint: use 'array.order'");
+        assert!(message("threading.max_workers", "0").contains("at least 1, or none"));
+        let error = Config::from_variables(|name| (name == "CUZARR_DEVICE").then(|| "tpu".into())).unwrap_err();
+        assert!(error.to_string().starts_with("CUZARR_DEVICE: config key 'device': got 'tpu'"), "{error}");
+        assert_eq!(error.kind(), ErrorKind::ConfigInvalid);
+    }
+
+    #[test]
+    fn sizes_are_read_as_people_write_them() {
+        let cases = [
+            ("0", 0),
+            ("1048576", 1 << 20),
+            ("1 MiB", 1 << 20),
+            ("8GiB", 8 << 30),
+            ("1.5 GiB", 3 << 29),
+            ("64k", 64_000),
+            ("64 KB", 64_000),
+            ("2TiB", 2 << 40),
+            ("1_000", 1000),
+            ("7 b", 7),
+        ];
+        for (text, bytes) in cases {
+            assert_eq!(parse_bytes(text).unwrap(), bytes, "{text}");
+        }
+        for text in ["", "GiB", "-1", "1.5", "1e3", "8 XiB", "99999999999999999999", "99999999 TiB", "0.3 KiB", "1 2"] {
+            assert!(parse_bytes(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! What one step of a plan hands to `run`: reads, the units in them, and fills.
+
+use std::sync::Arc;
+
+use cuzarr_device::TransferBox;
+
+use crate::store::ByteRange;
+
+/// Which stored chunk something is about, for error messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChunkName {
+    /// The object.
+    pub key: Arc<str>,
+    /// Place in the shard, level after level; empty for a chunk that is an object of its own.
+    pub inner: Vec<u64>,
+}
+
+impl std::fmt::Display for ChunkName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "chunk '{}'", self.key)?;
+        if self.inner.is_empty() { Ok(()) } else { write!(f, ", inner chunk {:?}", self.inner) }
+    }
+}
+
+/// How many bytes a read may bring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SizeRule {
+    /// So many; anything else is a corrupt chunk.
+    Exact(u64),
+    /// At most so many.
+    AtMost(u64),
+    /// Not known beforehand (variable-length elements).
+    Any,
+}
+
+/// A chunk, or a piece of an uncompressed one, and the elements of the result that come from it.
+#[derive(Clone, Debug)]
+pub struct Unit {
+    /// Which chunk.
+    pub name: ChunkName,
+    /// Its bytes in the object.
+    pub range: ByteRange,
+    /// How many they may be.
+    pub size: SizeRule,
+    /// Bytes it has when packed.
+    pub packed_size_bytes: usize,
+    /// Whether this is the whole chunk, to be decoded; else it is a piece of packed bytes, taken as it is.
+    pub whole: bool,
+    /// Index of the first wanted element in the packed bytes.
+    pub first_elem: usize,
+    /// Where its elements begin in the result, per kept dimension.
+    pub start: Vec<usize>,
+    /// How many there are, per kept dimension.
+    pub extent: Vec<usize>,
+}
+
+impl Unit {
+    /// The box that scatter moves, once the packed bytes lie at `packed_offset_bytes`.
+    pub fn transfer_box(&self, packed_offset_bytes: usize) -> TransferBox {
+        TransferBox {
+            packed_offset_bytes,
+            packed_size_bytes: self.packed_size_bytes,
+            packed_first_elem: self.first_elem,
+            start: self.start.clone(),
+            extent: self.extent.clone(),
+        }
+    }
+
+    /// Its part of the result, to be filled.
+    pub fn fill(&self) -> Fill {
+        Fill { name: self.name.clone(), start: self.start.clone(), extent: self.extent.clone() }
+    }
+}
+
+/// A box of the result whose chunk does not exist.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fill {
+    /// The chunk (or shard) that does not exist.
+    pub name: ChunkName,
+    /// Where the box begins in the result, per kept dimension.
+    pub start: Vec<usize>,
+    /// How many elements, per kept dimension.
+    pub extent: Vec<usize>,
+}
+
+/// One request to the store, and the units whose bytes it brings.
+#[derive(Clone, Debug)]
+pub struct Read {
+    /// Which object.
+    pub key: Arc<str>,
+    /// Which bytes.
+    pub range: ByteRange,
+    /// How many they may be.
+    pub size: SizeRule,
+    /// Indices into the batch's units.
+    pub units: std::ops::Range<usize>,
+}
+
+/// Reads, units and fills that fit the memory at hand.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    /// Requests, each with its run of units.
+    pub reads: Vec<Read>,
+    /// Units, in the order of `reads`.
+    pub units: Vec<Unit>,
+    /// Boxes without a chunk.
+    pub fills: Vec<Fill>,
+}
+
+impl Batch {
+    /// Where a unit's bytes begin in its read, and how many they are; `None` for the whole of it.
+    pub fn unit_span(&self, read: &Read, unit: usize) -> Option<(usize, usize)> {
+        match (read.range, self.units[unit].range) {
+            (ByteRange::Span { offset: begin, .. }, ByteRange::Span { offset, size_bytes }) => {
+                // A merged read never exceeds the memory of one slab, so both fit.
+                Some(((offset - begin) as usize, size_bytes as usize))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Limits of a merged read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CoalesceLimits {
+    /// Gaps up to so many bytes are read over.
+    pub gap_bytes: u64,
+    /// Most bytes of a merged read.
+    pub max_bytes: u64,
+    /// Bytes of gaps that the batch may hold in all.
+    pub spare_bytes: u64,
+}
+
+/// Joins the ranges of neighbouring units of one object into reads. Units are reordered by offset inside each run of
+/// units of one object, never across objects.
+pub(crate) fn coalesce(mut units: Vec<Unit>, limits: CoalesceLimits) -> (Vec<Unit>, Vec<Read>) {
+    let mut from = 0;
+    while from < units.len() {
+        let key = Arc::clone(&units[from].name.key);
+        let run = units[from..].iter().take_while(|unit| unit.name.key == key).count();
+        units[from..from + run].sort_by_key(|unit| span_of(unit.range).map_or(u64::MAX, |(offset, _)| offset));
+        from += run;
+    }
+    let mut spare_bytes = limits.spare_bytes;
+    let mut reads: Vec<Read> = Vec::with_capacity(units.len());
+    for (index, unit) in units.iter().enumerate() {
+        if let Some(last) = reads.last_mut()
+            && let Some((range, gap)) = merged(last, unit, &limits).filter(|(_, gap)| *gap <= spare_bytes)
+        {
+            spare_bytes -= gap;
+            (last.range, last.units.end) = (range, index + 1);
+            if let ByteRange::Span { size_bytes, .. } = range {
+                last.size = SizeRule::Exact(size_bytes);
+            }
+            continue;
+        }
+        let key = Arc::clone(&unit.name.key);
+        reads.push(Read { key, range: unit.range, size: unit.size, units: index..index + 1 });
+    }
+    (units, reads)
+}
+
+fn span_of(range: ByteRange) -> Option<(u64, u64)> {
+    match range {
+        ByteRange::Span { offset, size_bytes } => Some((offset, size_bytes)),
+        _ => None,
+    }
+}
+
+/// The range that brings both, and the bytes it brings in vain.
+fn merged(read: &Read, unit: &Unit, limits: &CoalesceLimits) -> Option<(ByteRange, u64)> {
+    if read.key != unit.name.key {
+        return None;
+    }
+    let ((begin, read_bytes), (offset, unit_bytes)) = (span_of(read.range)?, span_of(unit.range)?);
+    let (end, unit_end) = (begin.checked_add(read_bytes)?, offset.checked_add(unit_bytes)?);
+    let gap = offset.saturating_sub(end);
+    let size_bytes = end.max(unit_end) - begin;
+    let fits = gap <= limits.gap_bytes && size_bytes <= limits.max_bytes;
+    fits.then_some((ByteRange::Span { offset: begin, size_bytes }, gap))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unit(key: &str, offset: u64, size_bytes: u64) -> Unit {
+        Unit {
+            name: ChunkName { key: key.into(), inner: vec![offset] },
+            range: ByteRange::Span { offset, size_bytes },
+            size: SizeRule::Exact(size_bytes),
+            packed_size_bytes: size_bytes as usize,
+            whole: true,
+            first_elem: 0,
+            start: vec![],
+            extent: vec![],
+        }
+    }
+
+    fn ranges(units: Vec<Unit>, gap_bytes: u64, max_bytes: u64, spare_bytes: u64) -> Vec<(String, u64, u64, usize)> {
+        let (_, reads) = coalesce(units, CoalesceLimits { gap_bytes, max_bytes, spare_bytes });
+        let span = |read: &Read| span_of(read.range).unwrap();
+        reads.iter().map(|read| (read.key.to_string(), span(read).0, span(read).1, read.units.len())).collect()
+    }
+
+    #[test]
+    fn neighbours_of_one_object_are_read_together() {
+        let units = || vec![unit("a", 20, 10), unit("a", 0, 10), unit("a", 10, 10), unit("b", 30, 5)];
+        assert_eq!(ranges(units(), 0, 100, 100), [("a".into(), 0, 30, 3), ("b".into(), 30, 5, 1)]);
+        assert_eq!(
+            ranges(units(), 0, 20, 100),
+            [("a".into(), 0, 20, 2), ("a".into(), 20, 10, 1), ("b".into(), 30, 5, 1)]
+        );
+    }
+
+    #[test]
+    fn gaps_are_read_over_as_far_as_allowed() {
+        let units = || vec![unit("a", 0, 10), unit("a", 14, 10), unit("a", 30, 10)];
+        assert_eq!(ranges(units(), 4, 100, 100).len(), 2);
+        assert_eq!(ranges(units(), 6, 100, 100).len(), 1);
+        assert_eq!(ranges(units(), 6, 100, 9).len(), 2);
+        assert_eq!(ranges(units(), 3, 100, 100).len(), 3);
+    }
+
+    #[test]
+    fn units_may_share_bytes() {
+        assert_eq!(
+            ranges(vec![unit("a", 0, 10), unit("a", 0, 10), unit("a", 2, 4)], 0, 100, 0),
+            [("a".into(), 0, 10, 3)]
+        );
+    }
+}

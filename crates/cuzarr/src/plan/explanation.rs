@@ -1,0 +1,195 @@
+//! What a read would do, and why, in words and as JSON.
+
+use std::fmt;
+
+use cuzarr_device::Device;
+use serde_json::{Value, json};
+
+use super::read::PlanOptions;
+use super::selection::Selection;
+use super::source::Source;
+use super::walk::cells_touched;
+use crate::codec::{Chain, Support};
+use crate::error::{Error, ErrorKind, Result};
+
+/// Where one codec of the chain runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// The codec.
+    pub codec: String,
+    /// Why it runs on the host; `None` when it runs on the device.
+    pub via_host: Option<String>,
+}
+
+/// What a read of a selection would do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Explanation {
+    /// Where the result would be.
+    pub device: String,
+    /// What would be read.
+    pub selection: String,
+    /// The array's codecs in order of encoding.
+    pub placements: Vec<Placement>,
+    /// Objects of the store that hold the selection; missing ones included.
+    pub objects: u64,
+    /// Chunks that would be decoded, if all of them exist.
+    pub chunks: u64,
+    /// Bytes of the result.
+    pub result_bytes: u64,
+    /// Bytes of those chunks when packed.
+    pub packed_bytes: u64,
+    /// Bytes to read from the store: the exact number for whole uncompressed chunks, else the most that metadata allows,
+    /// where it says.
+    pub stored_bytes_at_most: Option<u64>,
+    /// Batches that this becomes.
+    pub batches: u64,
+    /// Bytes that may be in flight.
+    pub memory_limit_bytes: u64,
+    /// Gaps up to so many bytes are read over.
+    pub coalesce_gap_bytes: u64,
+    /// Most bytes of one read of several chunks.
+    pub coalesce_max_bytes: u64,
+}
+
+impl Explanation {
+    /// Explains reading `selection` in batches of at most `batch_bytes` packed bytes.
+    ///
+    /// # Errors
+    /// `SelectionInvalid` when the selection does not fit the array.
+    pub fn new(
+        source: &Source,
+        chain: &Chain,
+        device: Device,
+        selection: &Selection,
+        options: &PlanOptions,
+        (batch_bytes, memory_limit_bytes): (u64, u64),
+    ) -> Result<Explanation> {
+        selection.check(&source.shape)?;
+        let touched = |shape: &[u64]| {
+            let axes = selection.axes().iter().zip(shape);
+            axes.map(|(axis, &extent)| cells_touched(axis, extent)).fold(1, u64::saturating_mul)
+        };
+        let objects = touched(&source.levels[0].chunk_shape);
+        let chunks = touched(&source.leaf().chunk_shape);
+        let packed_bytes = chunks.saturating_mul(source.packed.size_bytes as u64);
+        let indexes = source.levels.iter().filter_map(|level| {
+            level.shard.as_ref().map(|shard| touched(&level.chunk_shape).saturating_mul(shard.index_size_bytes))
+        });
+        let indexes = indexes.fold(0, u64::saturating_add);
+        let chunk_bytes = match source.packed.stored_is_packed {
+            true => Some(source.packed.size_bytes as u64),
+            false => source.leaf().bound_bytes,
+        };
+        let element_bytes = chain.spec().data_type.size_bytes().unwrap_or(0) as u64;
+        Ok(Explanation {
+            device: device.to_string(),
+            selection: selection.to_string(),
+            placements: placements(chain, device),
+            objects,
+            chunks,
+            result_bytes: selection.len().unwrap_or(u64::MAX).saturating_mul(element_bytes),
+            packed_bytes,
+            stored_bytes_at_most: chunk_bytes.map(|bytes| chunks.saturating_mul(bytes).saturating_add(indexes)),
+            batches: packed_bytes.div_ceil(batch_bytes.max(1)).max(u64::from(chunks > 0)),
+            memory_limit_bytes,
+            coalesce_gap_bytes: options.coalesce_gap_bytes,
+            coalesce_max_bytes: options.coalesce_max_bytes,
+        })
+    }
+
+    /// The explanation as JSON.
+    pub fn to_json(&self) -> Value {
+        let placements = self.placements.iter().map(|placement| match &placement.via_host {
+            None => json!({ "codec": placement.codec, "placement": "native" }),
+            Some(reason) => json!({ "codec": placement.codec, "placement": "via host", "reason": reason }),
+        });
+        json!({
+            "device": self.device,
+            "selection": self.selection,
+            "codecs": placements.collect::<Vec<_>>(),
+            "objects": self.objects,
+            "chunks": self.chunks,
+            "result_bytes": self.result_bytes,
+            "packed_bytes": self.packed_bytes,
+            "stored_bytes_at_most": self.stored_bytes_at_most,
+            "batches": self.batches,
+            "memory_limit_bytes": self.memory_limit_bytes,
+            "coalesce_gap_bytes": self.coalesce_gap_bytes,
+            "coalesce_max_bytes": self.coalesce_max_bytes,
+        })
+    }
+}
+
+/// Where each codec of a chain runs.
+pub fn placements(chain: &Chain, device: Device) -> Vec<Placement> {
+    let stages = chain.describe(device).into_iter().map(|stage| Placement {
+        codec: stage.name,
+        via_host: match stage.support {
+            Support::Native => None,
+            Support::ViaHost(reason) => Some(reason.to_string()),
+        },
+    });
+    stages.collect()
+}
+
+/// Refuses a chain of which something would run on the host although the result is on a device.
+///
+/// # Errors
+/// `FallbackRefused`, naming each codec and why.
+pub fn check_strict(chain: &Chain, device: Device) -> Result<()> {
+    let fallen: Vec<String> = placements(chain, device)
+        .into_iter()
+        .filter_map(|placement| placement.via_host.map(|reason| format!("'{}' ({reason})", placement.codec)))
+        .collect();
+    if fallen.is_empty() {
+        return Ok(());
+    }
+    let message = format!("codecs would run on the host, and strict forbids it: {}", fallen.join(", "));
+    Err(Error::new(ErrorKind::FallbackRefused, message).with_hint("unset strict, or read on the cpu"))
+}
+
+/// Bytes for people.
+fn readable(bytes: u64) -> String {
+    let units = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    let (mut amount, mut unit) = (bytes as f64 / 1024.0, 0);
+    while amount >= 1024.0 && unit + 1 < units.len() {
+        amount /= 1024.0;
+        unit += 1;
+    }
+    if bytes < 1024 { format!("{bytes} B") } else { format!("{amount:.1} {}", units[unit]) }
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "read {} into {}", self.selection, self.device)?;
+        for placement in &self.placements {
+            match &placement.via_host {
+                None => writeln!(f, "  {:<20} native", placement.codec)?,
+                Some(reason) => writeln!(f, "  {:<20} via host: {reason}", placement.codec)?,
+            }
+        }
+        writeln!(f, "  objects              {}", self.objects)?;
+        writeln!(f, "  chunks               {} ({} packed)", self.chunks, readable(self.packed_bytes))?;
+        let stored =
+            self.stored_bytes_at_most.map_or(String::from("unknown"), |bytes| format!("at most {}", readable(bytes)));
+        writeln!(f, "  stored bytes         {stored}")?;
+        writeln!(f, "  result               {}", readable(self.result_bytes))?;
+        writeln!(f, "  batches              {}", self.batches)?;
+        let (gap, most) = (readable(self.coalesce_gap_bytes), readable(self.coalesce_max_bytes));
+        writeln!(f, "  reads joined         over gaps up to {gap}, up to {most}")?;
+        write!(f, "  memory in flight     at most {}", readable(self.memory_limit_bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_readable() {
+        assert_eq!(
+            (readable(12), readable(1536), readable(3 << 30)),
+            ("12 B".into(), "1.5 KiB".into(), "3.0 GiB".into())
+        );
+    }
+}

@@ -1,0 +1,19 @@
+//! Plans: values that say what will be read, decoded and written where, and do nothing.
+//!
+//! [`Selection`] says which elements are meant, [`Source`] what is known of the array, and [`Plan`] turns both into
+//! batches of reads, units and fills. No I/O and no device: every decision here is tested without either.
+
+mod batch;
+mod explanation;
+mod pieces;
+mod read;
+mod selection;
+mod source;
+mod walk;
+pub(crate) mod write;
+
+pub use batch::{Batch, ChunkName, Fill, Read, SizeRule, Unit};
+pub use explanation::{Explanation, Placement, check_strict, placements};
+pub use read::{Entries, IndexPlace, IndexRead, Plan, PlanOptions, Room, Step};
+pub use selection::{AxisSelection, Selection, SliceArg};
+pub use source::{KeyOf, Level, PackedLayout, ShardLayout, Source};

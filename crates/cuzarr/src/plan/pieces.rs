@@ -1,0 +1,135 @@
+//! Which bytes of an uncompressed chunk hold the wanted elements: spans of at most so many bytes, without reading over
+//! gaps that are wider than a request costs.
+
+/// Wanted elements of one packed dimension: indices of the selection, and the distance of neighbours in elements.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PackedAxis {
+    /// How many.
+    pub count: u64,
+    /// Elements from one to the next.
+    pub distance: u64,
+}
+
+/// A span of packed bytes and the wanted elements in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    /// First byte, from the first wanted element of the chunk.
+    pub offset_bytes: u64,
+    /// How many bytes.
+    pub size_bytes: u64,
+    /// Wanted indices per packed dimension: `from..to`.
+    pub inside: Vec<(u64, u64)>,
+}
+
+/// Limits of a piece.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PieceLimits {
+    /// Most bytes of a piece (an element is never divided).
+    pub max_bytes: u64,
+    /// Gaps up to so many bytes are read over.
+    pub gap_bytes: u64,
+}
+
+/// Divides the wanted elements of a chunk into pieces, in packed order.
+pub(crate) fn divide(axes: &[PackedAxis], element_bytes: u64, limits: PieceLimits) -> Vec<Piece> {
+    if axes.iter().any(|axis| axis.count == 0) {
+        return Vec::new();
+    }
+    // spans[i]: elements from the first to the last wanted one, when only dimensions i.. move.
+    let mut spans = vec![1u64; axes.len() + 1];
+    // dense[i]: dimensions i.. have no gap that is better left out.
+    let mut dense = vec![true; axes.len() + 1];
+    for i in (0..axes.len()).rev() {
+        let gap = axes[i].distance.saturating_sub(spans[i + 1]).saturating_mul(element_bytes);
+        dense[i] = dense[i + 1] && (axes[i].count == 1 || gap <= limits.gap_bytes);
+        spans[i] = (axes[i].count - 1).saturating_mul(axes[i].distance).saturating_add(spans[i + 1]);
+    }
+    let mut division = Division { axes, element_bytes, limits, spans, dense, pieces: Vec::new() };
+    division.divide_axis(0, 0, &mut Vec::with_capacity(axes.len()));
+    division.pieces
+}
+
+struct Division<'a> {
+    axes: &'a [PackedAxis],
+    element_bytes: u64,
+    limits: PieceLimits,
+    spans: Vec<u64>,
+    dense: Vec<bool>,
+    pieces: Vec<Piece>,
+}
+
+impl Division<'_> {
+    /// Divides what lies below the fixed indices `above` of the dimensions before `axis`, `base` elements in.
+    fn divide_axis(&mut self, axis: usize, base: u64, above: &mut Vec<(u64, u64)>) {
+        if axis == self.axes.len() {
+            return self.emit(base, 1, above.clone());
+        }
+        let PackedAxis { count, distance } = self.axes[axis];
+        let below = self.spans[axis + 1];
+        let max_elems = (self.limits.max_bytes / self.element_bytes.max(1)).max(1);
+        if below > max_elems || !self.dense[axis + 1] {
+            for index in 0..count {
+                above.push((index, index + 1));
+                self.divide_axis(axis + 1, base + index * distance, above);
+                above.pop();
+            }
+            return;
+        }
+        let gap = distance.saturating_sub(below).saturating_mul(self.element_bytes);
+        let group = if gap <= self.limits.gap_bytes { (max_elems - below) / distance.max(1) + 1 } else { 1 };
+        let mut from = 0;
+        while from < count {
+            let to = count.min(from.saturating_add(group));
+            let mut inside = above.clone();
+            inside.push((from, to));
+            inside.extend(self.axes[axis + 1..].iter().map(|deeper| (0, deeper.count)));
+            self.emit(base + from * distance, (to - from - 1) * distance + below, inside);
+            from = to;
+        }
+    }
+
+    fn emit(&mut self, base: u64, span: u64, inside: Vec<(u64, u64)>) {
+        let (offset_bytes, size_bytes) = (base * self.element_bytes, span * self.element_bytes);
+        self.pieces.push(Piece { offset_bytes, size_bytes, inside });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn axis(count: u64, distance: u64) -> PackedAxis {
+        PackedAxis { count, distance }
+    }
+
+    fn spans(axes: &[PackedAxis], max_bytes: u64, gap_bytes: u64) -> Vec<(u64, u64)> {
+        let pieces = divide(axes, 4, PieceLimits { max_bytes, gap_bytes });
+        let wanted: u64 = pieces.iter().map(|p| p.inside.iter().map(|(from, to)| to - from).product::<u64>()).sum();
+        assert_eq!(wanted, axes.iter().map(|axis| axis.count).product::<u64>());
+        pieces.iter().map(|piece| (piece.offset_bytes, piece.size_bytes)).collect()
+    }
+
+    #[test]
+    fn a_small_whole_chunk_is_one_piece() {
+        assert_eq!(spans(&[axis(8, 10), axis(10, 1)], 1 << 20, 0), [(0, 320)]);
+        assert_eq!(spans(&[], 1, 0), [(0, 4)]);
+    }
+
+    #[test]
+    fn a_large_chunk_is_cut_between_rows() {
+        assert_eq!(spans(&[axis(8, 10), axis(10, 1)], 120, 0), [(0, 120), (120, 120), (240, 80)]);
+        assert_eq!(
+            spans(&[axis(2, 10), axis(10, 1)], 16, 0),
+            [(0, 16), (16, 16), (32, 8), (40, 16), (56, 16), (72, 8)]
+        );
+        assert_eq!(spans(&[axis(3, 1)], 1, 0), [(0, 4), (4, 4), (8, 4)]);
+    }
+
+    #[test]
+    fn wide_gaps_are_left_out_and_narrow_ones_read_over() {
+        assert_eq!(spans(&[axis(3, 10), axis(2, 1)], 1 << 20, 31), [(0, 8), (40, 8), (80, 8)]);
+        assert_eq!(spans(&[axis(3, 10), axis(2, 1)], 1 << 20, 32), [(0, 88)]);
+        assert_eq!(spans(&[axis(2, 100), axis(2, 10), axis(3, 1)], 1 << 20, 28), [(0, 52), (400, 52)]);
+        assert_eq!(spans(&[axis(2, 100), axis(2, 10), axis(3, 1)], 1 << 20, 4).len(), 4);
+    }
+}

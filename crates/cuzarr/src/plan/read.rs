@@ -1,0 +1,439 @@
+//! The plan of a read: which bytes of which objects, decoded into which boxes of the result.
+//!
+//! A plan is a value that does nothing. It is asked for one batch after the other, each as large as the memory at hand,
+//! so that a selection of millions of chunks is never listed as a whole. Where the way leads through a shard whose index
+//! is not known yet, the plan says which indexes it needs, is told them, and is asked again.
+
+use std::collections::HashMap;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::batch::{Batch, ChunkName, CoalesceLimits, Fill, SizeRule, Unit, coalesce};
+use super::pieces::{PackedAxis, PieceLimits, divide};
+use super::selection::Selection;
+use super::source::{ShardLayout, Source};
+use super::walk::{Cell, Walk};
+use crate::codec::ShardIndex;
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::ByteRange;
+
+/// Where the inner chunks of one shard lie: (offset, size) from the shard's first byte, by C-order number.
+pub trait Entries: Send {
+    /// The place of an inner chunk, or `None` when it does not exist.
+    fn get(&self, linear: usize) -> Option<(u64, u64)>;
+}
+
+impl Entries for ShardIndex {
+    fn get(&self, linear: usize) -> Option<(u64, u64)> {
+        ShardIndex::get(self, linear)
+    }
+}
+
+/// Sizes that a plan decides by.
+#[derive(Clone, Copy, Debug)]
+pub struct PlanOptions {
+    /// Gaps up to so many bytes are read over.
+    pub coalesce_gap_bytes: u64,
+    /// Most bytes of a read of several chunks.
+    pub coalesce_max_bytes: u64,
+    /// Uncompressed chunks are read in pieces of at most so many bytes.
+    pub piece_max_bytes: u64,
+    /// Shard indexes that are fetched at once, in bytes.
+    pub index_window_bytes: u64,
+}
+
+/// What one batch may hold.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    /// Packed bytes; a single chunk that is larger comes alone.
+    pub packed_bytes: usize,
+    /// Units (and fills).
+    pub units: usize,
+    /// Packed bytes of a unit are counted in multiples of this.
+    pub alignment_bytes: usize,
+}
+
+/// Where an index is, for [`Plan::learn`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct IndexPlace {
+    /// The object.
+    pub key: Arc<str>,
+    /// Where the shard begins in the object.
+    pub shard_offset: u64,
+}
+
+/// The index of one shard, to be fetched.
+#[derive(Clone, Debug)]
+pub struct IndexRead {
+    /// What to say to [`Plan::learn`].
+    pub place: IndexPlace,
+    /// Its bytes in the object.
+    pub range: ByteRange,
+    /// How many they are.
+    pub size_bytes: u64,
+    /// Level whose chunks are such shards.
+    pub level: usize,
+    /// The shard, for error messages.
+    pub name: ChunkName,
+}
+
+/// What a plan wants next.
+#[derive(Debug)]
+pub enum Step {
+    /// This can be read now.
+    Batch(Batch),
+    /// These indexes must be learned first.
+    Indexes(Vec<IndexRead>),
+    /// Everything was handed out.
+    Done,
+}
+
+/// One grid on the way down from the array to a chunk that is decoded.
+struct Frame {
+    level: usize,
+    walk: Walk,
+    /// The shard whose inner chunks are walked; `None` for the array's own grid.
+    shard: Option<Shard>,
+}
+
+struct Shard {
+    key: Arc<str>,
+    offset: u64,
+    grid: Vec<u64>,
+    entries: Box<dyn Entries>,
+    inner: Vec<u64>,
+}
+
+/// A stored chunk that was found: where its bytes are.
+struct Found {
+    name: ChunkName,
+    /// Offset and size in the object; `None` for the whole object.
+    span: Option<(u64, u64)>,
+}
+
+/// The plan of one read.
+pub struct Plan {
+    source: Arc<Source>,
+    selection: Selection,
+    options: PlanOptions,
+    /// Elements between neighbours of a packed chunk, per dimension of the array.
+    strides: Vec<u64>,
+    stack: Vec<Frame>,
+    known: HashMap<IndexPlace, Option<Box<dyn Entries>>>,
+    /// Pieces of the chunk that was met last, for which there was no room yet.
+    pieces: VecDeque<Unit>,
+}
+
+impl Plan {
+    /// The plan of reading `selection`.
+    ///
+    /// # Errors
+    /// `SelectionInvalid` when the selection does not fit the array.
+    pub fn new(source: Arc<Source>, selection: Selection, options: PlanOptions) -> Result<Plan> {
+        selection.check(&source.shape)?;
+        let inside: Vec<_> = selection.axes().iter().map(|axis| (0, axis.count)).collect();
+        let origin = vec![0; source.shape.len()];
+        let walk = Walk::new(selection.axes(), &origin, &source.levels[0].chunk_shape, &inside);
+        let strides = source.packed.strides(&source.leaf().chunk_shape);
+        let stack = vec![Frame { level: 0, walk, shard: None }];
+        Ok(Plan { source, selection, options, strides, stack, known: HashMap::new(), pieces: VecDeque::new() })
+    }
+
+    /// Elements between neighbours in packed bytes, per dimension of the result: steps and transposed axes included.
+    pub fn packed_strides(&self) -> Vec<isize> {
+        let axes = self.selection.axes().iter().zip(&self.strides).filter(|(axis, _)| !axis.dropped);
+        // A dimension with one element needs no stride; others have strides inside the chunk or are never used.
+        axes.map(|(axis, &stride)| isize::try_from(stride.saturating_mul(axis.step)).unwrap_or(isize::MAX)).collect()
+    }
+
+    /// Tells the plan an index it asked for; `None` when the shard does not exist.
+    pub fn learn(&mut self, place: IndexPlace, entries: Option<Box<dyn Entries>>) {
+        self.known.insert(place, entries);
+    }
+
+    /// What to do next, in at most so much room.
+    ///
+    /// # Errors
+    /// `ChunkCorrupt` when a shard's index contradicts the array's metadata.
+    pub fn next(&mut self, room: &Room) -> Result<Step> {
+        let mut filling = Filling { room: *room, used_bytes: 0, units: Vec::new(), fills: Vec::new() };
+        loop {
+            while let Some(piece) = self.pieces.pop_front() {
+                if !filling.has_room_for(&piece) {
+                    self.pieces.push_front(piece);
+                    return Ok(self.hand_out(filling));
+                }
+                filling.add(piece);
+            }
+            if filling.is_full() {
+                return Ok(self.hand_out(filling));
+            }
+            let Some(frame) = self.stack.last_mut() else {
+                return Ok(if filling.is_empty() { Step::Done } else { self.hand_out(filling) });
+            };
+            let Some(cell) = frame.walk.current() else {
+                self.stack.pop();
+                continue;
+            };
+            let level = frame.level;
+            let Some(found) = find(&self.source, frame, &cell)? else {
+                let name = missing_name(&self.source, frame, &cell);
+                frame.walk.advance();
+                filling.fills.push(self.fill(name, &cell));
+                continue;
+            };
+            let Some(layout) = self.source.levels[level].shard.clone() else {
+                frame.walk.advance();
+                self.plan_chunk(found, &cell)?;
+                continue;
+            };
+            let place =
+                IndexPlace { key: Arc::clone(&found.name.key), shard_offset: found.span.map_or(0, |span| span.0) };
+            match self.known.remove(&place) {
+                None if filling.is_empty() => return Ok(Step::Indexes(self.wanted_indexes(level, &layout)?)),
+                None => return Ok(self.hand_out(filling)),
+                Some(None) => {
+                    frame.walk.advance();
+                    filling.fills.push(self.fill(found.name, &cell));
+                }
+                Some(Some(entries)) => {
+                    frame.walk.advance();
+                    let shape = &self.source.levels[level + 1].chunk_shape;
+                    let walk = Walk::new(self.selection.axes(), &cell.origin, shape, &cell.inside);
+                    let offset = place.shard_offset;
+                    let shard = Shard { key: place.key, offset, grid: layout.grid, entries, inner: found.name.inner };
+                    self.stack.push(Frame { level: level + 1, walk, shard: Some(shard) });
+                }
+            }
+        }
+    }
+
+    fn hand_out(&self, filling: Filling) -> Step {
+        let packed = &self.source.packed;
+        let spare = filling.room.packed_bytes.saturating_sub(filling.used_bytes) as u64;
+        let limits = CoalesceLimits {
+            gap_bytes: self.options.coalesce_gap_bytes,
+            max_bytes: self.options.coalesce_max_bytes,
+            spare_bytes: if packed.stored_is_packed { spare } else { u64::MAX },
+        };
+        let (units, reads) = coalesce(filling.units, limits);
+        Step::Batch(Batch { reads, units, fills: filling.fills })
+    }
+
+    /// The index of the shard at hand, and those of the shards that follow it in the same grid.
+    fn wanted_indexes(&self, level: usize, layout: &ShardLayout) -> Result<Vec<IndexRead>> {
+        let Some(frame) = self.stack.last() else { return Ok(Vec::new()) };
+        let window = (self.options.index_window_bytes / layout.index_size_bytes.max(1)).clamp(1, 256) as usize;
+        let mut wanted = Vec::new();
+        for cell in frame.walk.clone().take(window) {
+            let Some(found) = find(&self.source, frame, &cell)? else { continue };
+            let size_bytes = layout.index_size_bytes;
+            let (shard_offset, range) = match (found.span, layout.index_range) {
+                (None, range) => (0, range),
+                (Some((offset, shard_bytes)), range) => {
+                    let begin = match range {
+                        ByteRange::Suffix { .. } => shard_bytes.checked_sub(size_bytes).map(|at| offset + at),
+                        _ => (shard_bytes >= size_bytes).then_some(offset),
+                    };
+                    let Some(offset_of_index) = begin else {
+                        let message = format!("shard has {shard_bytes} bytes, its index alone has {size_bytes}");
+                        return Err(Error::new(ErrorKind::ChunkCorrupt, message).at(found.name.to_string()));
+                    };
+                    (offset, ByteRange::Span { offset: offset_of_index, size_bytes })
+                }
+            };
+            let place = IndexPlace { key: Arc::clone(&found.name.key), shard_offset };
+            if !self.known.contains_key(&place) {
+                wanted.push(IndexRead { place, range, size_bytes, level, name: found.name });
+            }
+        }
+        Ok(wanted)
+    }
+
+    /// The box of the result that a cell's elements fill: starts and extents of the kept dimensions.
+    fn region(&self, inside: &[(u64, u64)]) -> (Vec<usize>, Vec<usize>) {
+        let kept = self.selection.axes().iter().zip(inside).filter(|(axis, _)| !axis.dropped);
+        // The result is in memory, so its extents fit `usize`.
+        kept.map(|(_, &(from, to))| (from as usize, (to - from) as usize)).unzip()
+    }
+
+    fn fill(&self, name: ChunkName, cell: &Cell) -> Fill {
+        let (start, extent) = self.region(&cell.inside);
+        Fill { name, start, extent }
+    }
+
+    /// Turns a stored chunk into units: itself, or pieces of it when its bytes can be taken as they are.
+    fn plan_chunk(&mut self, found: Found, cell: &Cell) -> Result<()> {
+        let packed = &self.source.packed;
+        let whole_bytes = packed.size_bytes as u64;
+        let size = match (packed.stored_is_packed, self.source.leaf().bound_bytes, found.span) {
+            (true, _, _) => SizeRule::Exact(whole_bytes),
+            (false, Some(bound), _) => SizeRule::AtMost(bound),
+            (false, None, _) => SizeRule::Any,
+        };
+        let size = match found.span {
+            None => size,
+            Some((_, stored_bytes)) => {
+                let right = match size {
+                    SizeRule::Exact(expected) => stored_bytes == expected,
+                    SizeRule::AtMost(bound) => stored_bytes <= bound,
+                    SizeRule::Any => true,
+                };
+                if !right {
+                    let message = format!("index gives {stored_bytes} bytes, expected {}", describe(size));
+                    return Err(Error::new(ErrorKind::ChunkCorrupt, message).at(found.name.to_string()));
+                }
+                SizeRule::Exact(stored_bytes)
+            }
+        };
+        let first: u64 = self.first_elem(cell, &cell.inside);
+        if packed.stored_is_packed && packed.divisible && packed.element_bytes > 0 {
+            return self.plan_pieces(found, cell, first);
+        }
+        let range = match found.span {
+            None => ByteRange::Full,
+            Some((offset, size_bytes)) => ByteRange::Span { offset, size_bytes },
+        };
+        let (start, extent) = self.region(&cell.inside);
+        self.pieces.push_back(Unit {
+            name: found.name,
+            range,
+            size,
+            packed_size_bytes: packed.size_bytes,
+            whole: true,
+            first_elem: first as usize,
+            start,
+            extent,
+        });
+        Ok(())
+    }
+
+    /// Index, in the packed chunk, of the first element of `inside`.
+    fn first_elem(&self, cell: &Cell, inside: &[(u64, u64)]) -> u64 {
+        let axes = self.selection.axes().iter().enumerate();
+        axes.map(|(dim, axis)| (axis.start + inside[dim].0 * axis.step - cell.origin[dim]) * self.strides[dim]).sum()
+    }
+
+    fn plan_pieces(&mut self, found: Found, cell: &Cell, first: u64) -> Result<()> {
+        let packed = &self.source.packed;
+        let (element_bytes, whole_bytes) = (packed.element_bytes as u64, packed.size_bytes as u64);
+        let packed_axis = |&dim: &usize| PackedAxis {
+            count: cell.inside[dim].1 - cell.inside[dim].0,
+            distance: self.selection.axes()[dim].step.saturating_mul(self.strides[dim]),
+        };
+        let axes: Vec<_> = packed.axes.iter().map(packed_axis).collect();
+        let limits =
+            PieceLimits { max_bytes: self.options.piece_max_bytes, gap_bytes: self.options.coalesce_gap_bytes };
+        let pieces = divide(&axes, element_bytes, limits);
+        let mut units = VecDeque::with_capacity(pieces.len());
+        for piece in pieces {
+            let mut inside = cell.inside.clone();
+            for (&dim, &(from, to)) in packed.axes.iter().zip(&piece.inside) {
+                inside[dim] = (cell.inside[dim].0 + from, cell.inside[dim].0 + to);
+            }
+            let (start, extent) = self.region(&inside);
+            let offset = first * element_bytes + piece.offset_bytes;
+            let size_bytes = piece.size_bytes;
+            let range = match found.span {
+                // Asking for all of the object, or all from here on, shows an object that is too long.
+                None if size_bytes == whole_bytes => ByteRange::Full,
+                None if offset + size_bytes == whole_bytes => ByteRange::From { offset },
+                None => ByteRange::Span { offset, size_bytes },
+                Some((begin, _)) => {
+                    let Some(offset) = begin.checked_add(offset) else {
+                        let message = format!("index places the chunk at byte {begin}, behind any object's end");
+                        return Err(Error::new(ErrorKind::ChunkCorrupt, message).at(found.name.to_string()));
+                    };
+                    ByteRange::Span { offset, size_bytes }
+                }
+            };
+            units.push_back(Unit {
+                name: found.name.clone(),
+                range,
+                size: SizeRule::Exact(size_bytes),
+                packed_size_bytes: size_bytes as usize,
+                whole: size_bytes == whole_bytes,
+                first_elem: 0,
+                start,
+                extent,
+            });
+        }
+        self.pieces = units;
+        Ok(())
+    }
+}
+
+fn describe(size: SizeRule) -> String {
+    match size {
+        SizeRule::Exact(bytes) => bytes.to_string(),
+        SizeRule::AtMost(bytes) => format!("at most {bytes}"),
+        SizeRule::Any => String::from("any number"),
+    }
+}
+
+/// The stored chunk of a cell, or `None` when the shard's index says that there is none.
+fn find(source: &Source, frame: &Frame, cell: &Cell) -> Result<Option<Found>> {
+    let Some(shard) = &frame.shard else {
+        let key = (source.key)(&cell.at).into();
+        return Ok(Some(Found { name: ChunkName { key, inner: Vec::new() }, span: None }));
+    };
+    let linear = cell.at.iter().zip(&shard.grid).fold(0u64, |linear, (&at, &extent)| linear * extent + at);
+    let Some((offset, size_bytes)) = shard.entries.get(linear as usize) else { return Ok(None) };
+    let name = missing_name(source, frame, cell);
+    match shard.offset.checked_add(offset) {
+        Some(begin) if begin.checked_add(size_bytes).is_some() => {
+            Ok(Some(Found { name, span: Some((begin, size_bytes)) }))
+        }
+        _ => {
+            let message = format!("index places {size_bytes} bytes at byte {offset}, behind any object's end");
+            Err(Error::new(ErrorKind::ChunkCorrupt, message).at(name.to_string()))
+        }
+    }
+}
+
+fn missing_name(source: &Source, frame: &Frame, cell: &Cell) -> ChunkName {
+    match &frame.shard {
+        None => ChunkName { key: (source.key)(&cell.at).into(), inner: Vec::new() },
+        Some(shard) => {
+            let inner = shard.inner.iter().chain(&cell.at).copied().collect();
+            ChunkName { key: Arc::clone(&shard.key), inner }
+        }
+    }
+}
+
+/// A batch in the making.
+struct Filling {
+    room: Room,
+    used_bytes: usize,
+    units: Vec<Unit>,
+    fills: Vec<Fill>,
+}
+
+impl Filling {
+    fn is_empty(&self) -> bool {
+        self.units.is_empty() && self.fills.is_empty()
+    }
+
+    fn is_full(&self) -> bool {
+        self.units.len() + self.fills.len() >= self.room.units.max(1)
+    }
+
+    /// Whether the unit fits. One that is too large for any batch comes alone.
+    fn has_room_for(&self, unit: &Unit) -> bool {
+        let fits = self.used_bytes.checked_add(self.cost(unit)).is_some_and(|used| used <= self.room.packed_bytes);
+        (fits || self.units.is_empty()) && (!self.is_full() || self.is_empty())
+    }
+
+    fn add(&mut self, unit: Unit) {
+        self.used_bytes = self.used_bytes.saturating_add(self.cost(&unit));
+        self.units.push(unit);
+    }
+
+    fn cost(&self, unit: &Unit) -> usize {
+        let alignment = self.room.alignment_bytes.max(1);
+        unit.packed_size_bytes.checked_next_multiple_of(alignment).unwrap_or(usize::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,345 @@
+//! Plans are carried out by a naive model: objects are maps of bytes, packed elements are the numbers of the array's
+//! elements, and every number must arrive at its place exactly once.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::plan::selection::AxisSelection;
+use crate::plan::source::{Level, PackedLayout};
+
+/// A small generator of numbers; the tests need variety, not quality.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 33) % limit
+    }
+}
+
+struct Table(Vec<Option<(u64, u64)>>);
+
+impl Entries for Table {
+    fn get(&self, linear: usize) -> Option<(u64, u64)> {
+        self.0[linear]
+    }
+}
+
+type Entry = Vec<Option<(u64, u64)>>;
+
+const ABSENT: u32 = u32::MAX;
+const INDEX_BYTES: u64 = 5;
+
+/// Objects of an array whose elements are their own numbers, and every shard's table by (key, offset).
+struct World {
+    source: Arc<Source>,
+    objects: BTreeMap<String, Vec<u8>>,
+    tables: BTreeMap<(String, u64), Entry>,
+    absent: Vec<Vec<u64>>,
+}
+
+fn number(at: &[u64], shape: &[u64]) -> u32 {
+    at.iter().zip(shape).fold(0, |number, (&at, &extent)| number * extent as u32 + at as u32)
+}
+
+fn places(extents: &[u64]) -> Vec<Vec<u64>> {
+    extents.iter().fold(vec![vec![]], |places, &extent| {
+        places.iter().flat_map(|place| (0..extent).map(|at| [&place[..], &[at]].concat()).collect::<Vec<_>>()).collect()
+    })
+}
+
+impl World {
+    fn new(source: Source, dice: &mut Dice) -> World {
+        let mut world =
+            World { source: Arc::new(source), objects: BTreeMap::new(), tables: BTreeMap::new(), absent: vec![] };
+        let source = Arc::clone(&world.source);
+        let grid: Vec<_> =
+            source.shape.iter().zip(&source.levels[0].chunk_shape).map(|(len, cell)| len.div_ceil(*cell)).collect();
+        for at in places(&grid) {
+            let origin: Vec<_> = at.iter().zip(&source.levels[0].chunk_shape).map(|(at, cell)| at * cell).collect();
+            let key = (source.key)(&at);
+            let mut object = Vec::new();
+            if world.store(&key, 0, &origin, &mut object, dice) {
+                world.objects.insert(key, object);
+            }
+        }
+        world
+    }
+
+    /// Appends a chunk of `level`; false when it was left out.
+    fn store(&mut self, key: &str, level: usize, origin: &[u64], object: &mut Vec<u8>, dice: &mut Dice) -> bool {
+        let source = Arc::clone(&self.source);
+        let shape = &source.levels[level].chunk_shape;
+        if dice.below(5) == 0 {
+            self.absent.extend(places(shape).iter().map(|at| at.iter().zip(origin).map(|(a, o)| a + o).collect()));
+            return false;
+        }
+        let Some(layout) = &source.levels[level].shard else {
+            let axes = &source.packed.axes;
+            let packed_shape: Vec<_> = axes.iter().map(|&axis| shape[axis]).collect();
+            for packed_at in places(&packed_shape) {
+                let mut at = origin.to_vec();
+                packed_at.iter().zip(axes).for_each(|(offset, &axis)| at[axis] += offset);
+                let inside = at.iter().zip(&source.shape).all(|(at, len)| at < len);
+                let value = if inside { number(&at, &source.shape) } else { ABSENT - 1 };
+                object.extend(value.to_le_bytes());
+            }
+            return true;
+        };
+        let begin = object.len() as u64;
+        object.extend([7; 3]);
+        let inner = &source.levels[level + 1].chunk_shape;
+        let mut table = vec![None; layout.grid.iter().product::<u64>() as usize];
+        let mut order: Vec<usize> = (0..table.len()).collect();
+        for i in (1..order.len()).rev() {
+            order.swap(i, dice.below(i as u64 + 1) as usize);
+        }
+        let cells = places(&layout.grid);
+        for linear in order {
+            let from = object.len() as u64;
+            let cell: Vec<_> = (0..shape.len()).map(|d| origin[d] + cells[linear][d] * inner[d]).collect();
+            if self.store(key, level + 1, &cell, object, dice) {
+                table[linear] = Some((from - begin, object.len() as u64 - from));
+            }
+            object.extend(vec![9; dice.below(9) as usize]);
+        }
+        object.extend([8; INDEX_BYTES as usize]);
+        self.tables.insert((key.into(), begin), table);
+        true
+    }
+
+    fn bytes(&self, key: &str, range: ByteRange) -> Option<&[u8]> {
+        let object = self.objects.get(key)?;
+        Some(match range {
+            ByteRange::Full => object,
+            ByteRange::Span { offset, size_bytes } => &object[offset as usize..(offset + size_bytes) as usize],
+            ByteRange::From { offset } => &object[offset as usize..],
+            ByteRange::Suffix { size_bytes } => &object[object.len() - size_bytes as usize..],
+        })
+    }
+
+    fn read(&self, selection: &Selection, options: PlanOptions, room: &Room) -> Vec<u32> {
+        let shape = selection.shape();
+        let mut result = vec![None; shape.iter().product::<u64>() as usize];
+        let mut plan = Plan::new(Arc::clone(&self.source), selection.clone(), options).unwrap();
+        let strides = plan.packed_strides();
+        loop {
+            match plan.next(room).unwrap() {
+                Step::Done => break,
+                Step::Indexes(wanted) => self.teach(&mut plan, wanted),
+                Step::Batch(batch) => {
+                    assert!(!batch.units.is_empty() || !batch.fills.is_empty());
+                    assert!(batch.units.len() + batch.fills.len() <= room.units);
+                    let packed: usize = batch.units.iter().map(|unit| unit.packed_size_bytes).sum();
+                    assert!(packed <= room.packed_bytes || batch.units.len() == 1);
+                    self.carry_out(&batch, &strides, &shape, &mut result);
+                }
+            }
+        }
+        result.into_iter().map(|value| value.expect("every element is written")).collect()
+    }
+
+    fn teach(&self, plan: &mut Plan, wanted: Vec<IndexRead>) {
+        assert!(!wanted.is_empty());
+        for index in wanted {
+            let table = self.tables.get(&(index.place.key.to_string(), index.place.shard_offset)).cloned();
+            match self.bytes(&index.place.key, index.range) {
+                Some(bytes) => assert_eq!(bytes, [8; INDEX_BYTES as usize], "the range is the index's"),
+                None => assert!(table.is_none()),
+            }
+            plan.learn(index.place, table.map(|table| Box::new(Table(table)) as Box<dyn Entries>));
+        }
+    }
+
+    fn carry_out(&self, batch: &Batch, strides: &[isize], shape: &[u64], result: &mut [Option<u32>]) {
+        let mut write = |start: &[usize], extent: &[usize], value: &dyn Fn(&[u64]) -> u32| {
+            for at in places(&extent.iter().map(|&n| n as u64).collect::<Vec<_>>()) {
+                let place: Vec<_> = at.iter().zip(start).map(|(a, &s)| a + s as u64).collect();
+                let slot = &mut result[number(&place, shape) as usize];
+                assert!(slot.replace(value(&at)).is_none(), "every element is written once");
+            }
+        };
+        for fill in &batch.fills {
+            write(&fill.start, &fill.extent, &|_| ABSENT);
+        }
+        let mut met = 0;
+        for read in &batch.reads {
+            assert_eq!(read.units.start, met);
+            met = read.units.end;
+            let bytes = self.bytes(&read.key, read.range);
+            for index in read.units.clone() {
+                let unit = &batch.units[index];
+                let Some(bytes) = bytes else {
+                    write(&unit.start, &unit.extent, &|_| ABSENT);
+                    continue;
+                };
+                if let SizeRule::Exact(size) = read.size {
+                    assert_eq!(bytes.len() as u64, size);
+                }
+                let packed = batch.unit_span(read, index).map_or(bytes, |(from, size)| &bytes[from..from + size]);
+                assert_eq!(packed.len(), unit.packed_size_bytes);
+                write(&unit.start, &unit.extent, &|at| {
+                    let steps = at.iter().zip(strides).map(|(&a, &s)| a as usize * s as usize).sum::<usize>();
+                    let byte = (unit.first_elem + steps) * 4;
+                    u32::from_le_bytes(packed[byte..byte + 4].try_into().unwrap())
+                });
+            }
+        }
+        assert_eq!(met, batch.units.len());
+    }
+
+    fn expected(&self, selection: &Selection) -> Vec<u32> {
+        let counts: Vec<_> = selection.axes().iter().map(|axis| axis.count).collect();
+        let element = |at: Vec<u64>| {
+            let place: Vec<_> = at.iter().zip(selection.axes()).map(|(a, axis)| axis.start + a * axis.step).collect();
+            if self.absent.contains(&place) { ABSENT } else { number(&place, &self.source.shape) }
+        };
+        places(&counts).into_iter().map(element).collect()
+    }
+}
+
+fn random_source(dice: &mut Dice, stored_is_packed: bool) -> Source {
+    let ndim = dice.below(4) as usize;
+    let depth = 1 + dice.below(3) as usize;
+    let mut shapes = vec![(0..ndim).map(|_| 1 + dice.below(3)).collect::<Vec<_>>()];
+    for _ in 1..depth {
+        let last = &shapes[0];
+        let outer = last.iter().map(|extent| extent * (1 + dice.below(3))).collect();
+        shapes.insert(0, outer);
+    }
+    let shape = (0..ndim).map(|_| 1 + dice.below(10)).collect();
+    let mut axes: Vec<usize> = (0..ndim).collect();
+    for i in (1..ndim).rev() {
+        axes.swap(i, dice.below(i as u64 + 1) as usize);
+    }
+    let level = |index: usize| {
+        let shard = shapes.get(index + 1).map(|inner| {
+            let grid = shapes[index].iter().zip(inner).map(|(outer, inner)| outer / inner).collect();
+            ShardLayout {
+                grid,
+                index_range: ByteRange::Suffix { size_bytes: INDEX_BYTES },
+                index_size_bytes: INDEX_BYTES,
+            }
+        });
+        Level { chunk_shape: shapes[index].clone(), bound_bytes: Some(1 << 20), shard }
+    };
+    let size_bytes = shapes[depth - 1].iter().product::<u64>() as usize * 4;
+    Source {
+        shape,
+        levels: (0..depth).map(level).collect(),
+        packed: PackedLayout { size_bytes, element_bytes: 4, axes, stored_is_packed, divisible: true },
+        key: Arc::new(|at| format!("c{at:?}")),
+    }
+}
+
+fn random_selection(dice: &mut Dice, shape: &[u64]) -> Selection {
+    let axis = |&len: &u64| {
+        let start = dice.below(len);
+        let step = 1 + dice.below(4);
+        let count = 1 + dice.below((len - start).div_ceil(step));
+        AxisSelection { start, count, step, dropped: count == 1 && dice.below(2) == 0 }
+    };
+    Selection::new(shape.iter().map(axis).collect()).unwrap()
+}
+
+#[test]
+fn every_selected_element_arrives_once_at_its_place() {
+    for seed in 0..1500 {
+        let mut dice = Dice(seed);
+        let stored_is_packed = seed % 2 == 0;
+        let world = World::new(random_source(&mut dice, stored_is_packed), &mut dice);
+        let selection = match dice.below(3) {
+            0 => Selection::all(&world.source.shape),
+            _ => random_selection(&mut dice, &world.source.shape),
+        };
+        let options = PlanOptions {
+            coalesce_gap_bytes: dice.below(40),
+            coalesce_max_bytes: 1 + dice.below(400),
+            piece_max_bytes: 1 + dice.below(60),
+            index_window_bytes: dice.below(30),
+        };
+        let room = Room {
+            packed_bytes: 1 + dice.below(300) as usize,
+            units: 1 + dice.below(20) as usize,
+            alignment_bytes: 1 << dice.below(4),
+        };
+        assert_eq!(world.read(&selection, options, &room), world.expected(&selection), "seed {seed}");
+    }
+}
+
+fn options() -> PlanOptions {
+    PlanOptions {
+        coalesce_gap_bytes: 1 << 16,
+        coalesce_max_bytes: 1 << 24,
+        piece_max_bytes: 1 << 24,
+        index_window_bytes: 1 << 20,
+    }
+}
+
+fn room() -> Room {
+    Room { packed_bytes: 1 << 24, units: 1000, alignment_bytes: 256 }
+}
+
+fn flat_source(shape: Vec<u64>, chunk_shape: Vec<u64>, stored_is_packed: bool) -> Source {
+    let size_bytes = chunk_shape.iter().product::<u64>() as usize * 4;
+    let axes = (0..shape.len()).collect();
+    Source {
+        shape,
+        levels: vec![Level { chunk_shape, bound_bytes: Some(1 << 40), shard: None }],
+        packed: PackedLayout { size_bytes, element_bytes: 4, axes, stored_is_packed, divisible: true },
+        key: Arc::new(|at| format!("c{at:?}")),
+    }
+}
+
+#[test]
+fn a_tiny_selection_of_a_huge_array_is_one_small_batch() {
+    let source = flat_source(vec![1 << 40, 1 << 20], vec![1 << 10, 1 << 10], true);
+    let select = |start, count| AxisSelection { start, count, step: 1, dropped: false };
+    let selection = Selection::new(vec![select((1 << 39) + 5, 2), select(1000, 30)]).unwrap();
+    let mut plan = Plan::new(Arc::new(source), selection, options()).unwrap();
+    let Step::Batch(batch) = plan.next(&room()).unwrap() else { panic!("a batch") };
+    assert_eq!(batch.reads.len(), 2);
+    assert_eq!(batch.reads[0].key.as_ref(), "c[536870912, 0]");
+    assert_eq!(batch.reads[0].range, ByteRange::Span { offset: (5 * 1024 + 1000) * 4, size_bytes: (1024 + 24) * 4 });
+    assert!(matches!(plan.next(&room()).unwrap(), Step::Done));
+}
+
+#[test]
+fn millions_of_chunks_come_in_batches() {
+    let source = flat_source(vec![1 << 40], vec![1 << 10], false);
+    let mut plan = Plan::new(Arc::new(source), Selection::all(&[1 << 40]), options()).unwrap();
+    for _ in 0..3 {
+        let Step::Batch(batch) = plan.next(&room()).unwrap() else { panic!("a batch") };
+        assert_eq!(batch.units.len(), 1000);
+    }
+}
+
+#[test]
+fn a_large_uncompressed_chunk_is_read_in_pieces_that_show_its_end() {
+    let source = flat_source(vec![1 << 13, 1 << 10], vec![1 << 13, 1 << 10], true);
+    let mut plan = Plan::new(Arc::new(source), Selection::all(&[1 << 13, 1 << 10]), options()).unwrap();
+    let mut ranges = Vec::new();
+    while let Step::Batch(batch) = plan.next(&room()).unwrap() {
+        ranges.extend(batch.reads.iter().map(|read| (read.range, read.size)));
+    }
+    let half = 1 << 24;
+    let first = (ByteRange::Span { offset: 0, size_bytes: half }, SizeRule::Exact(half));
+    assert_eq!(ranges, [first, (ByteRange::From { offset: half }, SizeRule::Exact(half))]);
+}
+
+#[test]
+fn an_index_that_contradicts_the_metadata_is_corrupt() {
+    let shard = ShardLayout { grid: vec![2], index_range: ByteRange::Suffix { size_bytes: 36 }, index_size_bytes: 36 };
+    for entry in [(0, 39), (u64::MAX - 3, 40), (u64::MAX, 1 << 30)] {
+        let mut source = flat_source(vec![20], vec![10], true);
+        source.levels.insert(0, Level { chunk_shape: vec![20], bound_bytes: None, shard: Some(shard.clone()) });
+        let mut plan = Plan::new(Arc::new(source), Selection::all(&[20]), options()).unwrap();
+        let Step::Indexes(wanted) = plan.next(&room()).unwrap() else { panic!("an index is needed") };
+        plan.learn(wanted[0].place.clone(), Some(Box::new(Table(vec![Some(entry), None]))));
+        let error = plan.next(&room()).unwrap_err();
+        assert_eq!(
+            (error.kind(), error.trail()),
+            (ErrorKind::ChunkCorrupt, &["chunk 'c[0]', inner chunk [0]".into()][..])
+        );
+    }
+}

@@ -1,0 +1,269 @@
+//! Which elements of an array are meant: NumPy's basic indexing with positive steps.
+
+use std::fmt;
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// Elements `start`, `start + step`, … of one dimension, `count` of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AxisSelection {
+    /// First element.
+    pub start: u64,
+    /// How many elements.
+    pub count: u64,
+    /// Distance between neighbours, at least 1.
+    pub step: u64,
+    /// Whether the dimension is left out of the result (an integer index; `count` is 1).
+    pub dropped: bool,
+}
+
+/// One argument of basic indexing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SliceArg {
+    /// An integer; negative ones count from the end. The dimension is dropped.
+    Index(i64),
+    /// `start:stop:step`, as Python reads it.
+    Slice {
+        /// First element.
+        start: Option<i64>,
+        /// Behind the last element.
+        stop: Option<i64>,
+        /// Distance, positive.
+        step: Option<i64>,
+    },
+    /// `...`: as many full slices as are needed.
+    Ellipsis,
+}
+
+/// Which elements of an array are meant, dimension by dimension.
+///
+/// ```
+/// use cuzarr::plan::{Selection, SliceArg};
+/// let rows = SliceArg::Slice { start: Some(1), stop: None, step: Some(2) };
+/// let selection = Selection::from_slices(&[rows, SliceArg::Index(-1)], &[6, 4])?;
+/// assert_eq!(selection.shape(), [3]);
+/// assert_eq!(selection.to_string(), "[1:6:2, 3]");
+/// # Ok::<(), cuzarr::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Selection {
+    axes: Vec<AxisSelection>,
+}
+
+impl Selection {
+    /// A selection of these elements; [`Selection::check`] compares it with an array.
+    ///
+    /// # Errors
+    /// `SelectionInvalid` when a step is 0, a dropped dimension has not one element, or the last element overflows.
+    pub fn new(axes: Vec<AxisSelection>) -> Result<Selection> {
+        for (axis, select) in axes.iter().enumerate() {
+            let last =
+                select.count.saturating_sub(1).checked_mul(select.step).and_then(|n| n.checked_add(select.start));
+            if select.step == 0 || last.is_none() || (select.dropped && select.count != 1) {
+                let message = format!("selection {select:?} of dimension {axis} has no meaning");
+                return Err(Error::new(ErrorKind::SelectionInvalid, message));
+            }
+        }
+        Ok(Selection { axes })
+    }
+
+    /// Every element of an array.
+    pub fn all(shape: &[u64]) -> Selection {
+        let axis = |&count: &u64| AxisSelection { start: 0, count, step: 1, dropped: false };
+        Selection { axes: shape.iter().map(axis).collect() }
+    }
+
+    /// The box of `extent` elements that begins at `start`.
+    ///
+    /// # Errors
+    /// `SelectionInvalid` when the lengths differ or the end overflows.
+    pub fn region(start: &[u64], extent: &[u64]) -> Result<Selection> {
+        if start.len() != extent.len() {
+            let message = format!("region has {} starts and {} extents", start.len(), extent.len());
+            return Err(Error::new(ErrorKind::SelectionInvalid, message));
+        }
+        let axes = start.iter().zip(extent);
+        Selection::new(axes.map(|(&start, &count)| AxisSelection { start, count, step: 1, dropped: false }).collect())
+    }
+
+    /// What `array[args]` means for an array of this shape; missing dimensions are selected whole.
+    ///
+    /// # Errors
+    /// `SelectionInvalid` for too many arguments, two ellipses, an index out of bounds, or a step below 1.
+    pub fn from_slices(args: &[SliceArg], shape: &[u64]) -> Result<Selection> {
+        let ellipses = args.iter().filter(|arg| **arg == SliceArg::Ellipsis).count();
+        let given = args.len() - ellipses;
+        if ellipses > 1 {
+            return Err(Error::new(ErrorKind::SelectionInvalid, "an index can only have a single ellipsis"));
+        }
+        if given > shape.len() {
+            let message = format!("too many indices: got {given}, the array has {} dimensions", shape.len());
+            return Err(Error::new(ErrorKind::SelectionInvalid, message));
+        }
+        let full = SliceArg::Slice { start: None, stop: None, step: None };
+        let mut expanded = Vec::with_capacity(shape.len());
+        for arg in args {
+            match arg {
+                SliceArg::Ellipsis => expanded.extend(std::iter::repeat_n(full, shape.len() - given)),
+                other => expanded.push(*other),
+            }
+        }
+        expanded.resize(shape.len(), full);
+        let axes = expanded.iter().zip(shape).enumerate().map(|(axis, (arg, &len))| resolve(*arg, axis, len));
+        Ok(Selection { axes: axes.collect::<Result<_>>()? })
+    }
+
+    /// The dimensions of the array.
+    pub fn axes(&self) -> &[AxisSelection] {
+        &self.axes
+    }
+
+    /// Extents of the result: those of dropped dimensions are left out.
+    pub fn shape(&self) -> Vec<u64> {
+        self.axes.iter().filter(|axis| !axis.dropped).map(|axis| axis.count).collect()
+    }
+
+    /// Whether nothing is selected.
+    pub fn is_empty(&self) -> bool {
+        self.axes.iter().any(|axis| axis.count == 0)
+    }
+
+    /// Number of elements, or `None` when it does not fit 64 bits.
+    pub fn len(&self) -> Option<u64> {
+        if self.is_empty() {
+            return Some(0);
+        }
+        self.axes.iter().try_fold(1u64, |product, axis| product.checked_mul(axis.count))
+    }
+
+    /// Whether every element of an array of this shape is selected, in order.
+    pub fn is_all(&self, shape: &[u64]) -> bool {
+        self.axes.len() == shape.len()
+            && self
+                .axes
+                .iter()
+                .zip(shape)
+                .all(|(axis, &len)| axis.count == len && axis.start == 0 && (axis.step == 1 || axis.count <= 1))
+    }
+
+    /// Compares the selection with an array.
+    ///
+    /// # Errors
+    /// `SelectionInvalid` when the number of dimensions differs or an element lies outside.
+    pub fn check(&self, shape: &[u64]) -> Result<()> {
+        if self.axes.len() != shape.len() {
+            let message = format!("selection has {} dimensions, the array has {}", self.axes.len(), shape.len());
+            return Err(Error::new(ErrorKind::SelectionInvalid, message));
+        }
+        for (axis, (select, &len)) in self.axes.iter().zip(shape).enumerate() {
+            if select.count > 0 && select.start + (select.count - 1) * select.step >= len {
+                let message = format!("selection {self} leaves dimension {axis} of {len} elements");
+                return Err(Error::new(ErrorKind::SelectionInvalid, message));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn resolve(arg: SliceArg, axis: usize, len: u64) -> Result<AxisSelection> {
+    let wide = i128::from(len);
+    let (start, stop, step) = match arg {
+        SliceArg::Index(index) => {
+            let at = if index < 0 { i128::from(index) + wide } else { i128::from(index) };
+            return match u64::try_from(at) {
+                Ok(start) if start < len => Ok(AxisSelection { start, count: 1, step: 1, dropped: true }),
+                _ => {
+                    let message = format!("index {index} is out of bounds for dimension {axis} with {len} elements");
+                    Err(Error::new(ErrorKind::SelectionInvalid, message))
+                }
+            };
+        }
+        SliceArg::Slice { start, stop, step } => (start, stop, step),
+        SliceArg::Ellipsis => (None, None, None),
+    };
+    let step = step.unwrap_or(1);
+    if step < 1 {
+        let message = format!("step {step} of dimension {axis} is not positive, only steps from 1 are supported");
+        return Err(Error::new(ErrorKind::SelectionInvalid, message));
+    }
+    let clamp = |at: Option<i64>, default: i128| match at.map(i128::from) {
+        None => default,
+        Some(at) if at < 0 => (at + wide).max(0),
+        Some(at) => at.min(wide),
+    };
+    // Both lie in 0..=len, so they fit u64 again.
+    let (start, stop) = (clamp(start, 0) as u64, clamp(stop, wide) as u64);
+    let step = step as u64;
+    let count = stop.saturating_sub(start).div_ceil(step);
+    Ok(AxisSelection { start: if count == 0 { start.min(len) } else { start }, count, step, dropped: false })
+}
+
+impl fmt::Display for Selection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[")?;
+        for (position, axis) in self.axes.iter().enumerate() {
+            if position > 0 {
+                f.write_str(", ")?;
+            }
+            // The stop is shown as the reader would write it: just behind the last element, at full steps.
+            let stop = axis.count.saturating_mul(axis.step).saturating_add(axis.start);
+            match (axis.dropped, axis.step) {
+                (true, _) => write!(f, "{}", axis.start)?,
+                (false, 1) => write!(f, "{}:{stop}", axis.start)?,
+                (false, step) => {
+                    let last = axis.start.saturating_add(axis.count.saturating_sub(1).saturating_mul(step));
+                    let stop = if axis.count == 0 { axis.start } else { last.saturating_add(1) };
+                    write!(f, "{}:{stop}:{step}", axis.start)?;
+                }
+            }
+        }
+        f.write_str("]")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slice(start: Option<i64>, stop: Option<i64>, step: Option<i64>) -> SliceArg {
+        SliceArg::Slice { start, stop, step }
+    }
+
+    fn axis(arg: SliceArg, len: u64) -> (u64, u64, u64) {
+        let selection = Selection::from_slices(&[arg], &[len]).unwrap();
+        (selection.axes()[0].start, selection.axes()[0].count, selection.axes()[0].step)
+    }
+
+    #[test]
+    fn slices_mean_what_python_means() {
+        assert_eq!(axis(slice(None, None, None), 10), (0, 10, 1));
+        assert_eq!(axis(slice(Some(-3), None, None), 10), (7, 3, 1));
+        assert_eq!(axis(slice(Some(-30), Some(30), Some(4)), 10), (0, 3, 4));
+        assert_eq!(axis(slice(Some(5), Some(2), None), 10).1, 0);
+        assert_eq!(axis(slice(Some(1), Some(-1), Some(3)), 10), (1, 3, 3));
+        assert_eq!(axis(slice(Some(99), None, None), 10).1, 0);
+        assert_eq!(axis(slice(Some(i64::MIN), Some(i64::MAX), Some(i64::MAX)), 10), (0, 1, i64::MAX as u64));
+        assert_eq!(axis(SliceArg::Index(-1), 10), (9, 1, 1));
+    }
+
+    #[test]
+    fn ellipsis_fills_the_middle() {
+        let args = [SliceArg::Index(1), SliceArg::Ellipsis, slice(Some(2), Some(4), None)];
+        let selection = Selection::from_slices(&args, &[3, 4, 5, 6]).unwrap();
+        assert_eq!(selection.shape(), [4, 5, 2]);
+        assert_eq!(selection.to_string(), "[1, 0:4, 0:5, 2:4]");
+        assert_eq!(Selection::from_slices(&[SliceArg::Ellipsis], &[]).unwrap().shape(), [0u64; 0]);
+    }
+
+    #[test]
+    fn refuses_what_does_not_fit() {
+        let refused =
+            |args: &[SliceArg]| Selection::from_slices(args, &[4]).unwrap_err().kind() == ErrorKind::SelectionInvalid;
+        assert!(refused(&[SliceArg::Index(4)]) && refused(&[SliceArg::Index(-5)]));
+        assert!(refused(&[slice(None, None, Some(0))]) && refused(&[slice(None, None, Some(-1))]));
+        assert!(refused(&[SliceArg::Index(0); 2]) && refused(&[SliceArg::Ellipsis; 2]));
+        assert!(Selection::all(&[5]).check(&[4]).is_err() && Selection::all(&[0]).check(&[0]).is_ok());
+        let overflow = AxisSelection { start: 2, count: 3, step: u64::MAX / 2, dropped: false };
+        assert!(Selection::new(vec![overflow]).is_err());
+    }
+}

@@ -1,0 +1,64 @@
+//! The plan of a write: which objects are touched, and whether each is replaced as a whole.
+
+use super::batch::ChunkName;
+use super::selection::Selection;
+use super::source::Source;
+use super::walk::{Cell, Walk, covers};
+use crate::error::Result;
+
+/// A chunk, shard or inner chunk that a write touches.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    /// Its place and the part of the selection inside it.
+    pub cell: Cell,
+    /// Whether every element that the array has there is written, so that old bytes are of no interest.
+    pub covered: bool,
+    /// Whether, besides, none of it hangs over the array's edge.
+    pub full: bool,
+}
+
+impl Target {
+    fn new(source: &Source, selection: &Selection, level: usize, cell: Cell) -> Target {
+        let shape = &source.levels[level].chunk_shape;
+        let (mut covered, mut full) = (true, true);
+        for (dim, axis) in selection.axes().iter().enumerate() {
+            let cell_end = cell.origin[dim].saturating_add(shape[dim]);
+            covered &= covers(axis, cell.inside[dim], cell.origin[dim], cell_end.min(source.shape[dim]));
+            full &= cell_end <= source.shape[dim];
+        }
+        Target { cell, covered, full: full && covered }
+    }
+}
+
+/// The objects that a write touches, one after the other.
+///
+/// # Errors
+/// `SelectionInvalid` when the selection does not fit the array.
+pub(crate) fn objects<'a>(
+    source: &'a Source,
+    selection: &'a Selection,
+) -> Result<impl Iterator<Item = (ChunkName, Target)> + 'a> {
+    selection.check(&source.shape)?;
+    let inside: Vec<_> = selection.axes().iter().map(|axis| (0, axis.count)).collect();
+    let origin = vec![0; source.shape.len()];
+    let walk = Walk::new(selection.axes(), &origin, &source.levels[0].chunk_shape, &inside);
+    Ok(walk.map(|cell| {
+        let name = ChunkName { key: (source.key)(&cell.at).into(), inner: Vec::new() };
+        (name, Target::new(source, selection, 0, cell))
+    }))
+}
+
+/// The inner chunks of a shard of `level` that a write touches, with their C-order numbers.
+pub(crate) fn inner<'a>(
+    source: &'a Source,
+    selection: &'a Selection,
+    level: usize,
+    shard: &Cell,
+) -> impl Iterator<Item = (usize, Target)> + 'a {
+    let walk = Walk::new(selection.axes(), &shard.origin, &source.levels[level + 1].chunk_shape, &shard.inside);
+    walk.map(move |cell| {
+        let grid = source.levels[level].shard.as_ref().map_or(&[][..], |layout| &layout.grid);
+        let linear = cell.at.iter().zip(grid).fold(0u64, |linear, (&at, &extent)| linear * extent + at);
+        (linear as usize, Target::new(source, selection, level + 1, cell))
+    })
+}

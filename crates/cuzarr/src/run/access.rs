@@ -1,0 +1,135 @@
+//! An array as `run` sees it: its chain bound to a device, and what plans need to know of it.
+
+use std::sync::Arc;
+
+use cuzarr_device::{DType, Device, Packing};
+
+use crate::codec::{Chain, Program};
+use crate::error::{Error, ErrorKind, Result};
+use crate::meta::ArrayMetadata;
+use crate::plan::{KeyOf, Level, PackedLayout, ShardLayout, Source};
+use crate::store::ByteRange;
+
+/// An array bound to a device: made once, used by any number of calls.
+pub struct Access {
+    chain: Arc<Chain>,
+    device: Device,
+    source: Arc<Source>,
+    /// `None` for elements of variable length.
+    program: Option<Arc<Program>>,
+    dtype: Option<DType>,
+    fill: Vec<u8>,
+}
+
+impl Access {
+    /// Binds an array whose chunks have keys below `path`.
+    ///
+    /// # Errors
+    /// What the chain reports.
+    pub fn new(metadata: &ArrayMetadata, path: &str, chain: Arc<Chain>, device: Device) -> Result<Access> {
+        let encoding = *metadata.chunk_key_encoding();
+        let path = path.to_string();
+        let key: KeyOf = Arc::new(move |at| {
+            let key = encoding.key(at);
+            if path.is_empty() { key } else { format!("{path}/{key}") }
+        });
+        let levels = levels(&chain);
+        let leaf = leaf(&chain);
+        let program = if leaf.is_variable() { None } else { Some(Arc::new(leaf.bind(device)?)) };
+        let packed = match &program {
+            Some(program) => PackedLayout {
+                size_bytes: program.packed_size_bytes(),
+                element_bytes: program.tail().packed.size_bytes(),
+                axes: program.packed_axes().to_vec(),
+                stored_is_packed: program.stored_is_packed(),
+                divisible: program.tail().packing == Packing::Plain,
+            },
+            None => PackedLayout {
+                size_bytes: 0,
+                element_bytes: 0,
+                axes: (0..metadata.ndim()).collect(),
+                stored_is_packed: false,
+                divisible: false,
+            },
+        };
+        let data_type = metadata.data_type();
+        Ok(Access {
+            source: Arc::new(Source { shape: metadata.shape().to_vec(), levels, packed, key }),
+            dtype: data_type.device_dtype(),
+            fill: metadata.fill_value().element(data_type).into_owned(),
+            chain,
+            device,
+            program,
+        })
+    }
+
+    /// Where results are.
+    pub fn device(&self) -> Device {
+        self.device
+    }
+
+    /// The array's codec chain.
+    pub fn chain(&self) -> &Arc<Chain> {
+        &self.chain
+    }
+
+    /// What plans know of the array.
+    pub fn source(&self) -> &Arc<Source> {
+        &self.source
+    }
+
+    /// The bytes of the fill value.
+    pub fn fill(&self) -> &[u8] {
+        &self.fill
+    }
+
+    /// The element type as devices see it; `None` for elements of variable length.
+    pub fn dtype(&self) -> Option<DType> {
+        self.dtype
+    }
+
+    /// What decodes and encodes the innermost chunks.
+    ///
+    /// # Errors
+    /// `Unsupported` for elements of variable length.
+    pub(crate) fn program(&self) -> Result<&Arc<Program>> {
+        let message = "elements differ in length: read and write them as variable-length elements";
+        self.program.as_ref().ok_or_else(|| Error::new(ErrorKind::Unsupported, message))
+    }
+
+    /// The chain of the innermost chunks.
+    pub(crate) fn leaf(&self) -> &Chain {
+        leaf(&self.chain)
+    }
+}
+
+fn leaf(chain: &Chain) -> &Chain {
+    let mut chain = chain;
+    while let Some(sharding) = chain.sharding() {
+        chain = sharding.inner();
+    }
+    chain
+}
+
+fn levels(chain: &Chain) -> Vec<Level> {
+    let mut levels = Vec::new();
+    let mut chain = Some(chain);
+    while let Some(current) = chain {
+        let sharding = current.sharding();
+        let shard = sharding.map(|sharding| ShardLayout {
+            grid: sharding.grid().to_vec(),
+            index_range: match sharding.index_range() {
+                ByteRange::Suffix { size_bytes } => ByteRange::Suffix { size_bytes },
+                _ => ByteRange::Span { offset: 0, size_bytes: sharding.index_size_bytes() },
+            },
+            index_size_bytes: sharding.index_size_bytes(),
+        });
+        levels.push(Level {
+            chunk_shape: current.spec().shape.clone(),
+            bound_bytes: current.encoded_bound_bytes(),
+            shard,
+        });
+        chain = sharding.map(|sharding| sharding.inner());
+    }
+    levels
+}

@@ -1,0 +1,114 @@
+//! What every part of one read or write shares: the store, the threads, the memory, the counters, the failures.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use super::memory::Memory;
+use super::pool::{Pool, Share};
+use super::report::{Counters, Report};
+use super::scratch::Scratch;
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::Store;
+
+/// Failures that are kept beside the first one.
+const OTHER_FAILURES: usize = 15;
+
+/// One read or write.
+pub(crate) struct Call {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) pool: Pool,
+    pub(crate) threads: usize,
+    pub(crate) scratch: Scratch,
+    pub(crate) memory: Memory,
+    pub(crate) limit_bytes: u64,
+    pub(crate) counters: Counters,
+    begun: Instant,
+    cancelled: AtomicBool,
+    failures: Mutex<Vec<Error>>,
+}
+
+impl Call {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        pool: Pool,
+        threads: usize,
+        scratch: Scratch,
+        memory: Memory,
+        limit_bytes: u64,
+    ) -> Call {
+        Call {
+            store,
+            threads: threads.clamp(1, crate::store::Workers::count(&pool)),
+            pool,
+            scratch,
+            memory,
+            limit_bytes,
+            counters: Counters::default(),
+            begun: Instant::now(),
+            cancelled: AtomicBool::new(false),
+            failures: Mutex::default(),
+        }
+    }
+
+    /// The threads that the call lends to stores.
+    pub(crate) fn workers(&self) -> Share<'_> {
+        Share { pool: &self.pool, threads: self.threads }
+    }
+
+    /// Notes a failure, and lets everything that has not begun end early.
+    pub(crate) fn fail(&self, error: Error) {
+        self.cancelled.store(true, Ordering::Release);
+        let mut failures = self.failures();
+        // What was cancelled because of an earlier failure is no news.
+        let news = error.kind() != ErrorKind::Cancelled || failures.is_empty();
+        if news && failures.len() <= OTHER_FAILURES {
+            failures.push(error);
+        }
+    }
+
+    /// Whether something failed already.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Acquire)
+    }
+
+    /// The error of whoever comes too late.
+    ///
+    /// # Errors
+    /// `Cancelled`
+    pub(crate) fn check_cancelled(&self) -> Result<()> {
+        if self.is_cancelled() {
+            return Err(Error::new(ErrorKind::Cancelled, "cancelled because another part of the call failed"));
+        }
+        Ok(())
+    }
+
+    /// Seconds since the call began, as a number that fits an atomic.
+    pub(crate) fn elapsed_ns(&self) -> u64 {
+        self.begun.elapsed().as_nanos() as u64
+    }
+
+    /// What was done so far.
+    pub(crate) fn report(&self) -> Report {
+        self.counters.report(self.begun.elapsed())
+    }
+
+    /// The first failure with the others beside it, if there was one.
+    ///
+    /// # Errors
+    /// That failure.
+    pub(crate) fn outcome(&self) -> Result<()> {
+        let mut failures = std::mem::take(&mut *self.failures());
+        if failures.is_empty() {
+            return Ok(());
+        }
+        // A cancellation can only come first when its cause followed it closely.
+        let first = failures.iter().position(|error| error.kind() != ErrorKind::Cancelled).unwrap_or(0);
+        let first = failures.swap_remove(first);
+        Err(first.with_others(failures.into_iter().filter(|error| error.kind() != ErrorKind::Cancelled)))
+    }
+
+    fn failures(&self) -> MutexGuard<'_, Vec<Error>> {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

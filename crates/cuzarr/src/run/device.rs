@@ -1,0 +1,366 @@
+//! Reading into device memory: chunks are decoded by all cores into slabs of pinned memory; a full slab crosses the bus in
+//! one copy, and one launch moves its elements to their places. While one slab is filled, the one before crosses the bus
+//! and the one before that is scattered.
+
+use std::any::Any;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cuzarr_device::transfer::{fill_boxes_on, scatter_on};
+use cuzarr_device::{Event, NdBuffer, Slab, SlabPiece, SlabRing, Stream, Tail, Transfer, TransferBox, pool};
+
+use super::access::Access;
+use super::call::Call;
+use super::engine::Options;
+use super::host::{Stored, check_missing, foreign_memory};
+use super::memory::Reserved;
+use super::read::{Destination, Launch, Launcher};
+use super::report::Stage;
+use super::sink::{Flight, Landing, launch};
+use crate::codec::Program;
+use crate::error::{Error, ErrorKind, Result};
+use crate::plan::{Batch, Fill, Room};
+use crate::store::Lease;
+
+/// Pieces of a slab begin at multiples of this.
+const PIECE_ALIGNMENT_BYTES: usize = 256;
+/// Elements of any type are aligned when packed bytes begin at a multiple of this.
+const ELEMENT_ALIGNMENT_BYTES: usize = 16;
+/// Units of one batch: their boxes are one launch.
+const BATCH_UNITS: usize = 4096;
+
+/// What every batch of a read into device memory shares.
+struct Target {
+    call: Arc<Call>,
+    program: Arc<Program>,
+    read_missing: bool,
+}
+
+/// Reads into an nd-buffer on a device.
+pub(crate) struct DeviceDestination {
+    target: Arc<Target>,
+    out: NdBuffer,
+    tail: Tail,
+    packed_strides: Vec<isize>,
+    fill: Vec<u8>,
+    ring: SlabRing,
+    slab_bytes: usize,
+    copies: Stream,
+    kernels: Stream,
+    /// Batches on their way from the store.
+    loading: HashMap<usize, Loading>,
+    /// Batches on their way to the result, oldest first.
+    placing: VecDeque<(Event, Reserved)>,
+}
+
+struct Loading {
+    slab: Option<Slab>,
+    pieces: Arc<Pieces>,
+    reserved: Reserved,
+}
+
+/// Where the bytes of one batch lie in its slab.
+struct Pieces {
+    /// One for each read when stored bytes are packed bytes, else one for each unit.
+    pieces: Vec<Mutex<Option<SlabPiece>>>,
+    /// Where each unit's packed bytes begin.
+    unit_offsets: Vec<usize>,
+}
+
+impl DeviceDestination {
+    pub(crate) fn new(
+        call: &Arc<Call>,
+        access: &Access,
+        out: &NdBuffer,
+        packed_strides: Vec<isize>,
+        options: &Options,
+    ) -> Result<DeviceDestination> {
+        let program = access.program()?;
+        let device = access.device();
+        let limit_bytes = usize::try_from(call.limit_bytes).unwrap_or(usize::MAX);
+        // Four slabs, and as much device memory, are in flight when the memory limit is small.
+        let slab_bytes = options.slab_bytes.min(limit_bytes / 8).max(PIECE_ALIGNMENT_BYTES);
+        let target =
+            Target { call: Arc::clone(call), program: Arc::clone(program), read_missing: options.read_missing_chunks };
+        Ok(DeviceDestination {
+            target: Arc::new(target),
+            out: out.clone(),
+            tail: program.tail().clone(),
+            packed_strides,
+            fill: access.fill().to_vec(),
+            ring: SlabRing::new(device, slab_bytes, limit_bytes)?,
+            slab_bytes,
+            copies: Stream::new(device)?,
+            kernels: Stream::new(device)?,
+            loading: HashMap::new(),
+            placing: VecDeque::new(),
+        })
+    }
+
+    /// Most slabs on their way at once: enough for every thread to have a chunk, and some that cross the bus meanwhile.
+    fn most_loading(&self) -> usize {
+        let threads = self.target.call.threads;
+        let chunks_a_slab = (self.slab_bytes / self.target.program.packed_size_bytes().max(1)).max(1);
+        threads.div_ceil(chunks_a_slab) + 3
+    }
+
+    /// Gives back the memory of batches whose elements are in their place.
+    fn collect(&mut self, wait: bool) -> Result<()> {
+        let mut wait = wait;
+        while let Some((event, _)) = self.placing.front() {
+            if std::mem::take(&mut wait) {
+                event.synchronize()?;
+            } else if !event.is_done()? {
+                break;
+            }
+            self.placing.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Host and device memory of one batch: slab, arena, and stored bytes (counted as many as packed ones).
+    fn cost(&self, slab_bytes: usize) -> u64 {
+        let copies = if self.target.program.stored_is_packed() { 2 } else { 3 };
+        (slab_bytes as u64).saturating_mul(copies)
+    }
+
+    fn acquire(&mut self, slab_bytes: usize, alone: bool) -> Result<Option<(Slab, Reserved)>> {
+        let call = Arc::clone(&self.target.call);
+        let cost = self.cost(slab_bytes);
+        loop {
+            self.collect(false)?;
+            if let Some(reserved) = call.memory.try_take(cost, call.limit_bytes)
+                && let Some(slab) = self.ring.try_acquire(slab_bytes)?
+            {
+                return Ok(Some((slab, reserved)));
+            }
+            if !self.placing.is_empty() {
+                self.collect(true)?;
+            } else if alone {
+                let reserved = call.memory.take(cost, call.limit_bytes)?;
+                return Ok(Some((self.ring.acquire(slab_bytes)?, reserved)));
+            } else {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Puts the boxes that landed, and those that have no chunk, to their places.
+    fn place(&mut self, flight: &Flight, loading: Loading) -> Result<()> {
+        let counters = &self.target.call.counters;
+        let Loading { slab, pieces, reserved } = loading;
+        let landed = flight.landed();
+        let boxes: Vec<TransferBox> =
+            landed.iter().map(|&unit| flight.batch.units[unit].transfer_box(pieces.unit_offsets[unit])).collect();
+        // Pieces of chunks that did not come: the slab must have no user left.
+        drop(pieces);
+        if let (Some(mut slab), false) = (slab, boxes.is_empty()) {
+            let size_bytes = slab.carved_bytes();
+            let arena = pool::allocate(size_bytes, &self.copies)?;
+            counters.time(Stage::Upload, size_bytes as u64, || slab.upload(0..size_bytes, &arena, &self.copies))?;
+            self.kernels.wait(&self.copies.record()?)?;
+            let packed: usize = boxes.iter().map(|item| item.packed_size_bytes).sum();
+            let transfer = Transfer { tail: self.tail.clone(), packed_strides: self.packed_strides.clone(), boxes };
+            counters.time(Stage::Scatter, packed as u64, || scatter_on(&arena, &transfer, &self.out, &self.kernels))?;
+        }
+        self.fill(flight)?;
+        self.placing.push_back((self.kernels.record()?, reserved));
+        Ok(())
+    }
+
+    fn fill(&self, flight: &Flight) -> Result<()> {
+        let missing = flight.missing();
+        let missing = missing.iter().map(|&unit| &flight.batch.units[unit]).map(|unit| (&unit.start, &unit.extent));
+        let known = flight.batch.fills.iter().map(|fill| (&fill.start, &fill.extent));
+        let boxes: Vec<_> = missing.chain(known).map(|(start, extent)| (start.clone(), extent.clone())).collect();
+        if boxes.is_empty() {
+            return Ok(());
+        }
+        let elements: usize = boxes.iter().map(|(_, extent)| extent.iter().product::<usize>()).sum();
+        let size_bytes = (elements * self.fill.len()) as u64;
+        let counters = &self.target.call.counters;
+        counters.time(Stage::Fill, size_bytes, || fill_boxes_on(&self.out, &boxes, &self.fill, &self.kernels))?;
+        Ok(())
+    }
+}
+
+/// Where reads and units lie in a slab, and how large it must be.
+struct SlabPlan {
+    piece_bytes: Vec<usize>,
+    /// Piece and offset in it, for each unit.
+    units: Vec<(usize, usize)>,
+    total_bytes: usize,
+}
+
+impl SlabPlan {
+    fn new(batch: &Batch, stored_is_packed: bool) -> SlabPlan {
+        let mut plan = SlabPlan { piece_bytes: Vec::new(), units: Vec::new(), total_bytes: 0 };
+        for read in &batch.reads {
+            let spans: Option<Vec<usize>> = stored_is_packed.then(|| in_place(batch, read)).flatten();
+            match spans {
+                Some(offsets) => {
+                    let end = offsets.iter().zip(read.units.clone());
+                    let size = end.map(|(offset, unit)| offset + batch.units[unit].packed_size_bytes).max();
+                    plan.units.extend(offsets.iter().map(|&offset| (plan.piece_bytes.len(), offset)));
+                    plan.push(size.unwrap_or(0));
+                }
+                None => {
+                    for unit in read.units.clone() {
+                        plan.units.push((plan.piece_bytes.len(), 0));
+                        plan.push(batch.units[unit].packed_size_bytes);
+                    }
+                }
+            }
+        }
+        plan
+    }
+
+    fn push(&mut self, size_bytes: usize) {
+        self.total_bytes = self.total_bytes.next_multiple_of(PIECE_ALIGNMENT_BYTES) + size_bytes;
+        self.piece_bytes.push(size_bytes);
+    }
+}
+
+/// Offsets of a read's units when they can stay where the read brings them: the whole of it, or aligned parts.
+fn in_place(batch: &Batch, read: &crate::plan::Read) -> Option<Vec<usize>> {
+    let offsets: Vec<usize> =
+        read.units.clone().map(|unit| batch.unit_span(read, unit).map_or(0, |(from, _)| from)).collect();
+    let aligned = offsets.iter().all(|offset| offset.is_multiple_of(ELEMENT_ALIGNMENT_BYTES));
+    aligned.then_some(offsets)
+}
+
+impl Destination for DeviceDestination {
+    fn room(&self) -> Room {
+        Room { packed_bytes: self.slab_bytes, units: BATCH_UNITS, alignment_bytes: PIECE_ALIGNMENT_BYTES }
+    }
+
+    fn launch(&mut self, launcher: &Launcher<'_>, batch: Batch, alone: bool) -> Result<Launch> {
+        let stored_is_packed = self.target.program.stored_is_packed();
+        if !alone && self.loading.len() >= self.most_loading() {
+            return Ok(Launch::NoMemory(batch));
+        }
+        let plan = SlabPlan::new(&batch, stored_is_packed);
+        let (slab, reserved) = match plan.total_bytes {
+            0 => (None, self.target.call.memory.take(0, self.target.call.limit_bytes)?),
+            bytes => match self.acquire(bytes.max(self.slab_bytes), alone)? {
+                Some((slab, reserved)) => (Some(slab), reserved),
+                None => return Ok(Launch::NoMemory(batch)),
+            },
+        };
+        let (slab, pieces) = carve(slab, &plan)?;
+        let pieces = Arc::new(pieces);
+        self.loading.insert(launcher.number, Loading { slab, pieces: Arc::clone(&pieces), reserved });
+        let landing = DeviceLanding { target: Arc::clone(&self.target), pieces, units: plan.units, stored_is_packed };
+        Ok(Launch::Launched(launch(launcher.call, batch, landing, launcher.number, launcher.sender)))
+    }
+
+    fn close(&mut self, flight: Arc<Flight>, number: usize) -> Result<()> {
+        self.collect(false)?;
+        let Some(loading) = self.loading.remove(&number) else { return Ok(()) };
+        // Whoever still holds the flight is about to drop it; the pieces must be gone before the slab is uploaded.
+        loading.pieces.clear();
+        if self.target.call.is_cancelled() {
+            return Ok(());
+        }
+        self.place(&flight, loading)
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        self.loading.clear();
+        let copied = self.copies.synchronize();
+        let placed = self.kernels.synchronize();
+        self.placing.clear();
+        copied.and(placed)?;
+        Ok(())
+    }
+}
+
+fn carve(slab: Option<Slab>, plan: &SlabPlan) -> Result<(Option<Slab>, Pieces)> {
+    let mut slab = slab;
+    let mut pieces = Vec::with_capacity(plan.piece_bytes.len());
+    for &size_bytes in &plan.piece_bytes {
+        let piece = match &mut slab {
+            Some(slab) => slab.carve(size_bytes),
+            None => None,
+        };
+        if piece.is_none() && slab.is_some() {
+            let message = format!("a slab has no {size_bytes} bytes left for a piece that was planned");
+            return Err(Error::new(ErrorKind::DeviceFailed, message));
+        }
+        pieces.push(piece);
+    }
+    let unit_offsets = plan
+        .units
+        .iter()
+        .map(|&(piece, offset)| pieces[piece].as_ref().map_or(0, |piece: &SlabPiece| piece.offset_bytes()) + offset);
+    let unit_offsets = unit_offsets.collect();
+    Ok((slab, Pieces { pieces: pieces.into_iter().map(Mutex::new).collect(), unit_offsets }))
+}
+
+impl Pieces {
+    fn take(&self, piece: usize) -> Result<SlabPiece> {
+        let piece = self.pieces.get(piece).and_then(|slot| slot.lock().unwrap_or_else(PoisonError::into_inner).take());
+        piece.ok_or_else(|| Error::new(ErrorKind::StoreFailed, "the store asked twice for the memory of one item"))
+    }
+
+    fn clear(&self) {
+        for slot in &self.pieces {
+            slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+        }
+    }
+}
+
+struct DeviceLanding {
+    target: Arc<Target>,
+    pieces: Arc<Pieces>,
+    units: Vec<(usize, usize)>,
+    stored_is_packed: bool,
+}
+
+/// A read that fills its place in a slab.
+struct InSlab(SlabPiece);
+
+impl Lease for InSlab {
+    fn bytes(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
+
+impl Landing for DeviceLanding {
+    fn lease(&self, batch: &Batch, read: usize, size_bytes: usize) -> Result<Box<dyn Lease>> {
+        let read = &batch.reads[read];
+        if self.stored_is_packed && in_place(batch, read).is_some() {
+            let (piece, _) = self.units[read.units.start];
+            return Ok(Box::new(InSlab(self.pieces.take(piece)?)));
+        }
+        let counted = batch.units[read.units.clone()].iter().map(|unit| unit.packed_size_bytes).sum();
+        Ok(Stored::take(&self.target.call, size_bytes, counted)?)
+    }
+
+    fn arrived(&self, _batch: &Batch, _read: usize, lease: Box<dyn Lease>) -> Result<Option<Box<Stored>>> {
+        match lease.into_any().downcast::<Stored>() {
+            Ok(stored) => Ok(Some(stored)),
+            Err(other) if other.is::<InSlab>() => Ok(None),
+            Err(_) => Err(foreign_memory()),
+        }
+    }
+
+    fn land(&self, _batch: &Batch, unit: usize, stored: &[u8]) -> Result<()> {
+        let mut packed = self.pieces.take(self.units[unit].0)?;
+        if self.stored_is_packed {
+            packed.copy_from_slice(stored);
+            return Ok(());
+        }
+        let (program, size_bytes) = (&self.target.program, packed.len() as u64);
+        self.target.call.counters.time(Stage::Decode, size_bytes, || program.decode(stored, &mut packed))
+    }
+
+    fn fill(&self, fill: &Fill) -> Result<()> {
+        // The boxes themselves are filled on the device, when the batch is placed.
+        check_missing(self.target.read_missing, fill)
+    }
+}

@@ -1,0 +1,254 @@
+//! The process's engine: its threads, its scratch memory, and the bytes in flight on each device.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cuzarr_device::{Device, NdBuffer};
+
+use super::access::Access;
+use super::call::Call;
+use super::device::DeviceDestination;
+use super::host::HostDestination;
+use super::memory::Memory;
+use super::pool::Pool;
+use super::read;
+use super::report::Report;
+use super::scratch::Scratch;
+use super::variable::{self, VariableDestination};
+use super::write;
+use crate::codec::VariableElements;
+use crate::error::{Error, ErrorKind, Result};
+use crate::plan::{Plan, PlanOptions, Selection};
+use crate::store::Store;
+
+/// How one call behaves.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Threads that the call may use.
+    pub threads: usize,
+    /// Bytes in flight outside the result, of all calls on the device together; per kind of memory (host, device).
+    pub memory_limit_bytes: u64,
+    /// Gaps up to so many bytes are read over.
+    pub coalesce_gap_bytes: u64,
+    /// Most bytes of one read of several chunks.
+    pub coalesce_max_bytes: u64,
+    /// Size of a slab of the staging ring.
+    pub slab_bytes: usize,
+    /// Whether missing chunks give the fill value; else they are errors.
+    pub read_missing_chunks: bool,
+    /// Whether chunks that hold nothing but the fill value are stored.
+    pub write_empty_chunks: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            threads: default_threads(),
+            memory_limit_bytes: 1 << 30,
+            coalesce_gap_bytes: 1 << 16,
+            coalesce_max_bytes: 4 << 20,
+            slab_bytes: 16 << 20,
+            read_missing_chunks: true,
+            write_empty_chunks: false,
+        }
+    }
+}
+
+impl Options {
+    /// The sizes that plans decide by.
+    pub fn plan(&self) -> PlanOptions {
+        PlanOptions {
+            coalesce_gap_bytes: self.coalesce_gap_bytes,
+            coalesce_max_bytes: self.coalesce_max_bytes,
+            piece_max_bytes: self.slab_bytes as u64,
+            index_window_bytes: 16 << 20,
+        }
+    }
+}
+
+fn default_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// Threads, scratch memory and budgets. The process has one; calls share it.
+pub struct Engine {
+    process: u32,
+    pool: Pool,
+    scratch: Scratch,
+    memory: Mutex<HashMap<Device, Memory>>,
+}
+
+static ENGINE: Mutex<Option<Arc<Engine>>> = Mutex::new(None);
+
+impl Engine {
+    /// The engine of this process. A forked child gets a new one: threads do not survive a fork.
+    pub fn get() -> Arc<Engine> {
+        let mut engine = ENGINE.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*engine {
+            Some(engine) if engine.process == std::process::id() => Arc::clone(engine),
+            _ => {
+                let fresh = Arc::new(Engine::new(default_threads()));
+                if let Some(parents) = engine.replace(Arc::clone(&fresh)) {
+                    // The parent's locks may be held by threads that do not exist here: never touch them again.
+                    std::mem::forget(parents);
+                }
+                fresh
+            }
+        }
+    }
+
+    /// An engine of its own, for tests and programs that keep work apart.
+    pub fn new(threads: usize) -> Engine {
+        Engine {
+            process: std::process::id(),
+            pool: Pool::new(threads),
+            scratch: Scratch::default(),
+            memory: Mutex::default(),
+        }
+    }
+
+    /// Bytes in flight on a device, of all calls.
+    pub fn memory(&self, device: Device) -> Memory {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner).entry(device).or_default().clone()
+    }
+
+    fn call(&self, store: &Arc<dyn Store>, device: Device, options: &Options) -> Arc<Call> {
+        Arc::new(Call::new(
+            Arc::clone(store),
+            self.pool.clone(),
+            options.threads,
+            self.scratch.clone(),
+            self.memory(device),
+            options.memory_limit_bytes,
+        ))
+    }
+
+    /// Reads `selection` into `out`, which is on the device that `access` is bound to. When it returns, `out` is ready on
+    /// every stream.
+    ///
+    /// # Errors
+    /// `ShapeMismatch` and `DTypeMismatch` when `out` does not fit; else the first failure, with others beside it.
+    pub fn read(
+        &self,
+        access: &Access,
+        store: &Arc<dyn Store>,
+        selection: &Selection,
+        out: &NdBuffer,
+        options: &Options,
+    ) -> Result<Report> {
+        check_array(access, selection, out)?;
+        if out.device() != access.device() {
+            let message = format!("the array is bound to {}, the result is on {}", access.device(), out.device());
+            return Err(Error::new(ErrorKind::MemorySpace, message));
+        }
+        let call = self.call(store, access.device(), options);
+        let plan = Plan::new(Arc::clone(access.source()), selection.clone(), options.plan())?;
+        let strides = plan.packed_strides();
+        if access.device() == Device::Cpu {
+            let mut destination = HostDestination::new(&call, access, out, strides, options.read_missing_chunks)?;
+            read::read(&call, access.chain(), plan, &mut destination)?;
+        } else {
+            let mut destination = DeviceDestination::new(&call, access, out, strides, options)?;
+            read::read(&call, access.chain(), plan, &mut destination)?;
+        }
+        Ok(call.report())
+    }
+
+    /// Reads elements of variable length, in C order.
+    ///
+    /// # Errors
+    /// As [`Engine::read`].
+    pub fn read_variable(
+        &self,
+        access: &Access,
+        store: &Arc<dyn Store>,
+        selection: &Selection,
+        options: &Options,
+    ) -> Result<(VariableElements, Report)> {
+        variable::require(access)?;
+        let call = self.call(store, Device::Cpu, options);
+        let plan = Plan::new(Arc::clone(access.source()), selection.clone(), options.plan())?;
+        let mut destination = VariableDestination::new(&call, access, plan.packed_strides(), options)?;
+        read::read(&call, access.chain(), plan, &mut destination)?;
+        let elements = destination.assemble(&selection.shape(), access.fill())?;
+        Ok((elements, call.report()))
+    }
+
+    /// Writes `value`, whose shape broadcasts to the selection's, from any device.
+    ///
+    /// # Errors
+    /// `ShapeMismatch` and `DTypeMismatch` when the value does not fit; else the first failure, with others beside it.
+    /// Objects that were written before it keep their new bytes; none is half written.
+    pub fn write(
+        &self,
+        access: &Access,
+        store: &Arc<dyn Store>,
+        selection: &Selection,
+        value: &NdBuffer,
+        options: &Options,
+    ) -> Result<Report> {
+        let shape = memory_shape(selection)?;
+        let value = broadcast(value, &shape)?;
+        check_array(access, selection, &value)?;
+        let call = self.call(store, value.device(), options);
+        write::write(&call, access, selection, write::Value::Elements(value), options)?;
+        Ok(call.report())
+    }
+
+    /// Writes elements of variable length, in the C order of the selection.
+    ///
+    /// # Errors
+    /// As [`Engine::write`].
+    pub fn write_variable(
+        &self,
+        access: &Access,
+        store: &Arc<dyn Store>,
+        selection: &Selection,
+        value: &VariableElements,
+        options: &Options,
+    ) -> Result<Report> {
+        variable::require(access)?;
+        let expected = selection.len();
+        if expected != Some(value.len() as u64) {
+            let message = format!("got {} elements for selection {selection}", value.len());
+            return Err(Error::new(ErrorKind::ShapeMismatch, message));
+        }
+        let call = self.call(store, Device::Cpu, options);
+        write::write(&call, access, selection, write::Value::Variable(Arc::new(value.clone())), options)?;
+        Ok(call.report())
+    }
+}
+
+/// The selection's shape as memory has it.
+///
+/// # Errors
+/// `OutOfMemory` when no memory could hold it.
+pub(crate) fn memory_shape(selection: &Selection) -> Result<Vec<usize>> {
+    let extents = selection.shape().into_iter().map(usize::try_from);
+    extents.collect::<std::result::Result<_, _>>().map_err(|_| {
+        Error::new(ErrorKind::OutOfMemory, format!("selection {selection} has more elements than memory can have"))
+    })
+}
+
+fn broadcast(value: &NdBuffer, shape: &[usize]) -> Result<NdBuffer> {
+    value.broadcast_to(shape).map_err(|error| {
+        let message = format!("a value of shape {:?} does not broadcast to shape {shape:?}", value.shape());
+        Error::new(ErrorKind::ShapeMismatch, message).with_source(error)
+    })
+}
+
+fn check_array(access: &Access, selection: &Selection, array: &NdBuffer) -> Result<()> {
+    access.program()?;
+    let shape = memory_shape(selection)?;
+    if array.shape() != shape {
+        let message = format!("got shape {:?}, the selection has {shape:?}", array.shape());
+        return Err(Error::new(ErrorKind::ShapeMismatch, message));
+    }
+    match access.dtype() {
+        Some(dtype) if dtype != array.dtype() => {
+            let message = format!("got elements of {}, the array has {dtype}", array.dtype());
+            Err(Error::new(ErrorKind::DTypeMismatch, message).with_hint("convert them first"))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,268 @@
+//! Reading into host memory: chunks are decoded straight into the result where they lie in it as they are packed, and
+//! through scratch memory, still warm in a core's cache, where they do not.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use cuzarr_device::transfer::{fill_boxes, scatter_host};
+use cuzarr_device::{HostPiece, HostPieces, NdBuffer, Tail, Transfer};
+
+use super::access::Access;
+use super::call::Call;
+use super::memory::Reserved;
+use super::read::{Destination, Launch, Launcher};
+use super::report::Stage;
+use super::scratch::ScratchBlock;
+use super::sink::{Flight, Landing, launch};
+use crate::codec::Program;
+use crate::error::{Error, ErrorKind, Result};
+use crate::plan::{Batch, Fill, Room, Unit};
+use crate::store::Lease;
+
+/// Units of one batch: enough to keep many threads busy, few enough that the plan stays small.
+const BATCH_UNITS: usize = 256;
+
+/// What every batch of a read into host memory shares.
+struct Target {
+    call: Arc<Call>,
+    out: NdBuffer,
+    pieces: HostPieces,
+    program: Arc<Program>,
+    tail: Tail,
+    packed_strides: Vec<isize>,
+    fill: Vec<u8>,
+    read_missing: bool,
+}
+
+/// Reads into an nd-buffer in host memory.
+pub(crate) struct HostDestination {
+    target: Arc<Target>,
+    reserved: HashMap<usize, Reserved>,
+}
+
+impl HostDestination {
+    pub(crate) fn new(
+        call: &Arc<Call>,
+        access: &Access,
+        out: &NdBuffer,
+        packed_strides: Vec<isize>,
+        read_missing: bool,
+    ) -> Result<HostDestination> {
+        let program = access.program()?;
+        let target = Target {
+            call: Arc::clone(call),
+            out: out.clone(),
+            pieces: HostPieces::new(out.buffer())?,
+            program: Arc::clone(program),
+            tail: program.tail().clone(),
+            packed_strides,
+            fill: access.fill().to_vec(),
+            read_missing,
+        };
+        Ok(HostDestination { target: Arc::new(target), reserved: HashMap::new() })
+    }
+}
+
+impl Destination for HostDestination {
+    fn room(&self) -> Room {
+        // An eighth of the limit: stored and packed bytes of a few batches at a time stay below it.
+        let packed_bytes = usize::try_from(self.target.call.limit_bytes / 8).unwrap_or(usize::MAX);
+        Room { packed_bytes, units: BATCH_UNITS, alignment_bytes: 1 }
+    }
+
+    fn launch(&mut self, launcher: &Launcher<'_>, batch: Batch, alone: bool) -> Result<Launch> {
+        let call = launcher.call;
+        let bytes = batch.units.iter().map(|unit| self.target.bytes_in_flight(unit)).sum();
+        let reserved = match call.memory.try_take(bytes, call.limit_bytes) {
+            Some(reserved) => reserved,
+            None if alone => call.memory.take(bytes, call.limit_bytes)?,
+            None => return Ok(Launch::NoMemory(batch)),
+        };
+        self.reserved.insert(launcher.number, reserved);
+        let landing = HostLanding(Arc::clone(&self.target));
+        Ok(Launch::Launched(launch(call, batch, landing, launcher.number, launcher.sender)))
+    }
+
+    fn close(&mut self, _flight: Arc<Flight>, number: usize) -> Result<()> {
+        self.reserved.remove(&number);
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        self.reserved.clear();
+        Ok(())
+    }
+}
+
+impl Target {
+    /// Where in the result a unit lies, byte for byte as it is packed.
+    fn direct(&self, unit: &Unit) -> Option<Range<usize>> {
+        let layout = self.out.layout();
+        let element_bytes = layout.element_bytes();
+        let elements: usize = unit.extent.iter().product();
+        if !self.tail.is_plain() || unit.first_elem != 0 || elements * element_bytes != unit.packed_size_bytes {
+            return None;
+        }
+        let mut from = layout.offset_bytes();
+        for dim in 0..unit.extent.len() {
+            let stride = layout.strides()[dim];
+            if unit.extent[dim] > 1 && self.packed_strides[dim].checked_mul(element_bytes as isize) != Some(stride) {
+                return None;
+            }
+            from = from.checked_add_signed(stride.checked_mul(isize::try_from(unit.start[dim]).ok()?)?)?;
+        }
+        Some(from..from + unit.packed_size_bytes)
+    }
+
+    /// Stored and packed bytes that are outside the result while the unit is under way. Stored bytes are counted as many
+    /// as packed ones; what is more is counted when it comes.
+    fn bytes_in_flight(&self, unit: &Unit) -> u64 {
+        let packed = unit.packed_size_bytes as u64;
+        match (self.program.stored_is_packed(), self.direct(unit).is_some()) {
+            (true, true) => 0,
+            (true, false) | (false, true) => packed,
+            (false, false) => 2 * packed,
+        }
+    }
+
+    fn scatter(&self, unit: &Unit, packed: &[u8]) -> Result<()> {
+        let transfer = Transfer {
+            tail: self.tail.clone(),
+            packed_strides: self.packed_strides.clone(),
+            boxes: vec![unit.transfer_box(0)],
+        };
+        let size_bytes = packed.len() as u64;
+        self.call.counters.time(Stage::Scatter, size_bytes, || scatter_host(packed, &transfer, &self.out))?;
+        Ok(())
+    }
+
+    fn decode(&self, stored: &[u8], packed: &mut [u8]) -> Result<()> {
+        let size_bytes = packed.len() as u64;
+        self.call.counters.time(Stage::Decode, size_bytes, || self.program.decode(stored, packed))
+    }
+}
+
+struct HostLanding(Arc<Target>);
+
+/// A read that fills its place in the result.
+struct InPlace(HostPiece);
+
+impl Lease for InPlace {
+    fn bytes(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
+
+/// Scratch memory for stored bytes, and what it takes beyond what the batch reserved.
+pub(crate) struct Stored {
+    block: ScratchBlock,
+    _extra: Option<Reserved>,
+}
+
+impl Stored {
+    /// Memory for `size_bytes` stored bytes of which `counted_bytes` are in the batch's reservation.
+    pub(crate) fn take(call: &Call, size_bytes: usize, counted_bytes: usize) -> Result<Box<Stored>> {
+        // Stored blocks and headers: bytes that do not compress grow a little.
+        let expected = counted_bytes + counted_bytes / 16 + (1 << 16);
+        let extra = match size_bytes.saturating_sub(expected) as u64 {
+            0 => None,
+            extra => Some(call.memory.try_take(extra, call.limit_bytes).ok_or_else(|| too_large(call, size_bytes))?),
+        };
+        Ok(Box::new(Stored { block: call.scratch.take(size_bytes)?, _extra: extra }))
+    }
+}
+
+fn too_large(call: &Call, size_bytes: usize) -> Error {
+    let (used, limit) = (call.memory.used_bytes(), call.limit_bytes);
+    let message =
+        format!("a stored chunk has {size_bytes} bytes, {used} bytes are in flight, the memory limit is {limit}");
+    Error::new(ErrorKind::BudgetExceeded, message).with_hint("raise the memory limit")
+}
+
+impl std::ops::Deref for Stored {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.block
+    }
+}
+
+impl Lease for Stored {
+    fn bytes(&mut self) -> &mut [u8] {
+        &mut self.block
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
+
+impl Landing for HostLanding {
+    fn lease(&self, batch: &Batch, read: usize, size_bytes: usize) -> Result<Box<dyn Lease>> {
+        let units = &batch.units[batch.reads[read].units.clone()];
+        if let ([unit], true) = (units, self.0.program.stored_is_packed())
+            && let Some(range) = self.0.direct(unit)
+        {
+            return Ok(Box::new(InPlace(self.0.pieces.lend(range)?)));
+        }
+        let counted = units.iter().map(|unit| unit.packed_size_bytes).sum();
+        Ok(Stored::take(&self.0.call, size_bytes, counted)?)
+    }
+
+    fn arrived(&self, _batch: &Batch, _read: usize, lease: Box<dyn Lease>) -> Result<Option<Box<Stored>>> {
+        match lease.into_any().downcast::<Stored>() {
+            Ok(stored) => Ok(Some(stored)),
+            Err(other) if other.is::<InPlace>() => Ok(None),
+            Err(_) => Err(foreign_memory()),
+        }
+    }
+
+    fn land(&self, batch: &Batch, unit: usize, stored: &[u8]) -> Result<()> {
+        let (target, unit) = (&*self.0, &batch.units[unit]);
+        match (target.direct(unit), target.program.stored_is_packed()) {
+            (Some(range), true) => {
+                target.pieces.lend(range)?.copy_from_slice(stored);
+                Ok(())
+            }
+            (Some(range), false) => target.decode(stored, &mut target.pieces.lend(range)?),
+            (None, true) => target.scatter(unit, stored),
+            (None, false) => {
+                let mut packed = target.call.scratch.take(unit.packed_size_bytes)?;
+                target.decode(stored, &mut packed)?;
+                target.scatter(unit, &packed)
+            }
+        }
+    }
+
+    fn fill(&self, fill: &Fill) -> Result<()> {
+        let target = &*self.0;
+        check_missing(target.read_missing, fill)?;
+        let elements: usize = fill.extent.iter().product();
+        let boxes = [(fill.start.clone(), fill.extent.clone())];
+        let size_bytes = (elements * target.fill.len()) as u64;
+        target.call.counters.time(Stage::Fill, size_bytes, || fill_boxes(&target.out, &boxes, &target.fill))?;
+        Ok(())
+    }
+}
+
+pub(crate) fn foreign_memory() -> Error {
+    Error::new(ErrorKind::StoreFailed, "the store handed back memory that it was not lent")
+}
+
+/// Whether a missing chunk may be filled.
+///
+/// # Errors
+/// `ChunkNotFound` when it may not.
+pub(crate) fn check_missing(read_missing: bool, fill: &Fill) -> Result<()> {
+    if read_missing {
+        return Ok(());
+    }
+    let error = Error::new(ErrorKind::ChunkNotFound, "the chunk does not exist");
+    Err(error.at(fill.name.to_string()).with_hint("set read_missing_chunks to get the fill value instead"))
+}

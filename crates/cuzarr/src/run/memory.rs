@@ -1,0 +1,92 @@
+//! Bytes in flight on one device, of every call together, held below what each call allows.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// Counts bytes in flight. Clones count together.
+#[derive(Clone, Default)]
+pub struct Memory(Arc<Counter>);
+
+#[derive(Default)]
+struct Counter {
+    used_bytes: Mutex<u64>,
+    returned: Condvar,
+}
+
+/// Bytes that were taken, until it is dropped.
+pub(crate) struct Reserved {
+    memory: Memory,
+    bytes: u64,
+}
+
+impl Memory {
+    /// Bytes in flight now.
+    pub fn used_bytes(&self) -> u64 {
+        *self.lock()
+    }
+
+    /// Takes bytes if they are there: with them, no more than `limit_bytes` are in flight.
+    pub(crate) fn try_take(&self, bytes: u64, limit_bytes: u64) -> Option<Reserved> {
+        let mut used = self.lock();
+        let total = used.checked_add(bytes).filter(|&total| total <= limit_bytes)?;
+        *used = total;
+        Some(Reserved { memory: self.clone(), bytes })
+    }
+
+    /// Takes bytes as soon as other calls gave theirs back. For callers that hold none themselves.
+    ///
+    /// # Errors
+    /// `BudgetExceeded` when the limit is too small whoever else is there.
+    pub(crate) fn take(&self, bytes: u64, limit_bytes: u64) -> Result<Reserved> {
+        if bytes > limit_bytes {
+            let message = format!("work on one chunk takes {bytes} bytes at once, the memory limit is {limit_bytes}");
+            return Err(Error::new(ErrorKind::BudgetExceeded, message)
+                .with_hint("raise the memory limit, or store smaller chunks"));
+        }
+        let mut used = self.lock();
+        while *used > limit_bytes - bytes {
+            used = self.0.returned.wait(used).unwrap_or_else(PoisonError::into_inner);
+        }
+        *used += bytes;
+        Ok(Reserved { memory: self.clone(), bytes })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, u64> {
+        self.0.used_bytes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        *self.memory.lock() -= self.bytes;
+        self.memory.0.returned.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refuses_what_does_not_fit_and_takes_back_what_ended() {
+        let memory = Memory::default();
+        let first = memory.take(60, 100).unwrap();
+        assert!(memory.try_take(41, 100).is_none());
+        let second = memory.try_take(40, 100).unwrap();
+        assert_eq!(memory.used_bytes(), 100);
+        assert_eq!(memory.take(101, 100).err().map(|error| error.kind()), Some(ErrorKind::BudgetExceeded));
+        drop((first, second));
+        assert_eq!(memory.used_bytes(), 0);
+    }
+
+    #[test]
+    fn waits_for_other_calls() {
+        let memory = Memory::default();
+        let held = memory.take(80, 100).unwrap();
+        let other = memory.clone();
+        let waiter = std::thread::spawn(move || other.take(50, 100).map(|reserved| reserved.bytes));
+        drop(held);
+        assert_eq!(waiter.join().unwrap().unwrap(), 50);
+    }
+}

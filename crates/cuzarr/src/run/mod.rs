@@ -1,0 +1,36 @@
+//! Carrying out plans: threads, streams, budgets.
+//!
+//! **Reading.** The calling thread asks the plan for batches and launches them while memory lasts. The store fills memory
+//! that the batch lends it, on the engine's worker threads; the thread that has the bytes goes on with them while they are
+//! warm: it decodes them into their place (host) or into a slab of pinned memory (device). When all of a batch came, the
+//! calling thread closes it: on a device it puts one copy and one scatter on the streams. Workers never wait: neither for
+//! memory, which the calling thread takes beforehand, nor for each other.
+//!
+//! **Writing** goes the same way back. Chunks are gathered, encoded and delivered by the workers; a shard is made by
+//! whoever delivers its last inner chunk. Stores write atomically, so a failure leaves old values whole.
+//!
+//! **Failures** cancel what has not begun. The call returns when nothing of it is under way any more, with the first
+//! failure, the others beside it, and all memory given back.
+
+mod access;
+mod call;
+mod device;
+mod device_write;
+mod engine;
+mod fetch;
+mod host;
+mod memory;
+mod object;
+mod pool;
+mod read;
+mod report;
+mod scratch;
+mod sink;
+mod variable;
+mod write;
+
+pub use access::Access;
+pub use engine::{Engine, Options};
+pub use memory::Memory;
+pub use pool::Pool;
+pub use report::{Report, Stage, StageReport};

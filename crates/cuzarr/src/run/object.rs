@@ -1,0 +1,209 @@
+//! Objects in the making: inner chunks are encoded in any order by any thread; the last one of a shard makes the shard,
+//! and the last of an object writes it. What failed is never written, so readers keep the old value.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::call::Call;
+use super::read::sharding_at;
+use super::report::Stage;
+use crate::codec::{Chain, ShardIndex};
+use crate::error::{Error, ErrorKind, Result, ResultExt};
+use crate::plan::{ChunkName, Source};
+use crate::store::{ByteRange, StoreExt};
+
+/// Where an encoded chunk goes.
+#[derive(Clone)]
+pub(crate) enum Place {
+    /// It is an object.
+    Object(Arc<Object>),
+    /// It is an inner chunk of a shard, with this C-order number.
+    Inner(Arc<Shard>, usize),
+}
+
+/// An object that is being written.
+pub(crate) struct Object {
+    pub(crate) call: Arc<Call>,
+    pub(crate) chain: Arc<Chain>,
+    pub(crate) source: Arc<Source>,
+    pub(crate) key: Arc<str>,
+    /// Whether all of it is replaced, so that old bytes are of no interest.
+    pub(crate) covered: bool,
+    /// Dropped with the object: tells the coordinator that nobody works on it any more.
+    pub(crate) _ticket: Box<dyn Send + Sync>,
+}
+
+/// A shard that is being written.
+pub(crate) struct Shard {
+    place: Place,
+    level: usize,
+    covered: bool,
+    base: Mutex<Base>,
+    slots: Mutex<Vec<Option<Slot>>>,
+    remaining: AtomicUsize,
+}
+
+/// What the shard was before.
+enum Base {
+    Unknown,
+    Missing,
+    Known(Stored, ShardIndex),
+}
+
+/// Bytes of an object that was read.
+#[derive(Clone)]
+pub(crate) struct Stored {
+    bytes: Arc<Vec<u8>>,
+    range: Range<usize>,
+}
+
+/// What an inner chunk becomes; slots that stay empty keep what the shard had.
+struct Slot(Option<Vec<u8>>);
+
+impl Stored {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[self.range.clone()]
+    }
+
+    fn part(&self, offset: u64, size_bytes: u64) -> Option<Stored> {
+        let start = usize::try_from(offset).ok()?.checked_add(self.range.start)?;
+        let end = start.checked_add(usize::try_from(size_bytes).ok()?)?;
+        (end <= self.range.end).then(|| Stored { bytes: Arc::clone(&self.bytes), range: start..end })
+    }
+}
+
+impl Object {
+    fn load(&self) -> Result<Option<Stored>> {
+        if self.covered {
+            return Ok(None);
+        }
+        let bound = self.source.levels[0].bound_bytes.unwrap_or(u64::MAX);
+        let read = || self.call.store.get_at_most(&self.key, bound);
+        let bytes = self.call.counters.time(Stage::Fetch, 0, read)?;
+        Ok(bytes.map(|bytes| Stored { range: 0..bytes.len(), bytes: Arc::new(bytes) }))
+    }
+
+    fn store(&self, encoded: Option<Vec<u8>>) -> Result<()> {
+        self.call.check_cancelled()?;
+        let size_bytes = encoded.as_ref().map_or(0, |bytes| bytes.len() as u64);
+        self.call.counters.time(Stage::Flush, size_bytes, || match &encoded {
+            Some(bytes) => self.call.store.write(&self.key, bytes),
+            None => self.call.store.delete(&self.key),
+        })
+    }
+}
+
+impl Place {
+    /// The object that all of this ends in.
+    pub(crate) fn object(&self) -> &Arc<Object> {
+        match self {
+            Place::Object(object) => object,
+            Place::Inner(shard, _) => shard.place.object(),
+        }
+    }
+
+    /// The bytes that are there now, when they matter.
+    pub(crate) fn load(&self) -> Result<Option<Stored>> {
+        match self {
+            Place::Object(object) => object.load(),
+            Place::Inner(shard, linear) => shard.load_inner(*linear),
+        }
+    }
+
+    /// Puts an encoded chunk in its place; `None` where nothing is to be stored.
+    pub(crate) fn deliver(&self, encoded: Option<Vec<u8>>) -> Result<()> {
+        match self {
+            Place::Object(object) => object.store(encoded),
+            Place::Inner(shard, linear) => shard.deliver(*linear, encoded),
+        }
+    }
+}
+
+impl Shard {
+    /// A shard of `level`, of which `touched` inner chunks will be delivered.
+    pub(crate) fn new(place: Place, level: usize, covered: bool, touched: usize) -> Shard {
+        let grid = place.object().source.levels[level].shard.as_ref().map_or(&[][..], |layout| &layout.grid);
+        let count = grid.iter().product::<u64>() as usize;
+        Shard {
+            place,
+            level,
+            covered,
+            base: Mutex::new(Base::Unknown),
+            slots: Mutex::new((0..count).map(|_| None).collect()),
+            remaining: AtomicUsize::new(touched),
+        }
+    }
+
+    /// What the shard was, read once; others that need it wait here.
+    fn base(&self) -> Result<MutexGuard<'_, Base>> {
+        let mut base = self.base.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(*base, Base::Unknown) {
+            *base = match self.covered {
+                true => Base::Missing,
+                false => self.load_base()?,
+            };
+        }
+        Ok(base)
+    }
+
+    fn load_base(&self) -> Result<Base> {
+        let Some(stored) = self.place.load()? else { return Ok(Base::Missing) };
+        let sharding = sharding_at(&self.place.object().chain, self.level)?;
+        let (have, need) = (stored.bytes().len() as u64, sharding.index_size_bytes());
+        let short =
+            || Error::new(ErrorKind::ChunkCorrupt, format!("shard has {have} bytes, its index alone has {need}"));
+        let at = match sharding.index_range() {
+            ByteRange::Suffix { .. } => have.checked_sub(need).ok_or_else(short)?,
+            _ => 0,
+        };
+        let index = sharding.decode_index(stored.part(at, need).ok_or_else(short)?.bytes())?;
+        index.validate(have)?;
+        Ok(Base::Known(stored, index))
+    }
+
+    fn load_inner(&self, linear: usize) -> Result<Option<Stored>> {
+        match &*self.base()? {
+            Base::Known(stored, index) => kept(stored, index, linear),
+            _ => Ok(None),
+        }
+    }
+
+    fn deliver(&self, linear: usize, encoded: Option<Vec<u8>>) -> Result<()> {
+        if let Some(slot) = self.slots.lock().unwrap_or_else(PoisonError::into_inner).get_mut(linear) {
+            *slot = Some(Slot(encoded));
+        }
+        if self.remaining.fetch_sub(1, Ordering::AcqRel) > 1 {
+            return Ok(());
+        }
+        self.place.deliver(self.assemble()?)
+    }
+
+    fn assemble(&self) -> Result<Option<Vec<u8>>> {
+        let slots = std::mem::take(&mut *self.slots.lock().unwrap_or_else(PoisonError::into_inner));
+        let base = self.base()?;
+        let mut chunks = Vec::with_capacity(slots.len());
+        for (linear, slot) in slots.into_iter().enumerate() {
+            chunks.push(match (slot, &*base) {
+                (Some(Slot(encoded)), _) => encoded,
+                (None, Base::Known(stored, index)) => {
+                    kept(stored, index, linear)?.map(|stored| stored.bytes().to_vec())
+                }
+                (None, _) => None,
+            });
+        }
+        sharding_at(&self.place.object().chain, self.level)?.encode(chunks)
+    }
+}
+
+/// The bytes of an inner chunk that the shard had.
+fn kept(stored: &Stored, index: &ShardIndex, linear: usize) -> Result<Option<Stored>> {
+    let Some((offset, size_bytes)) = index.get(linear) else { return Ok(None) };
+    let outside = || Error::new(ErrorKind::ChunkCorrupt, format!("inner chunk {linear} leaves its shard"));
+    stored.part(offset, size_bytes).map(Some).ok_or_else(outside)
+}
+
+/// Adds the chunk to an error's trail.
+pub(crate) fn at_chunk<T>(result: Result<T>, name: &ChunkName) -> Result<T> {
+    result.at(|| name.to_string())
+}

@@ -1,0 +1,151 @@
+//! Reading: a plan's batches are launched while memory lasts, and closed as they come back.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use super::call::Call;
+use super::sink::Flight;
+use crate::codec::{Chain, Sharding};
+use crate::error::{Error, ErrorKind, Result, ResultExt};
+use crate::plan::{Batch, IndexRead, Plan, Room, Step};
+
+/// Where a read's elements go: host memory, a device, a table of variable-length elements.
+pub(crate) trait Destination {
+    /// What a batch may hold.
+    fn room(&self) -> Room;
+
+    /// Launches a batch; gives it back when there is no memory for it now. With `alone`, nothing else of this call is on
+    /// its way: then it may wait for other calls, or fails.
+    fn launch(&mut self, launcher: &Launcher<'_>, batch: Batch, alone: bool) -> Result<Launch>;
+
+    /// A batch came back: every unit has landed, is missing, or has failed.
+    fn close(&mut self, flight: Arc<Flight>, number: usize) -> Result<()>;
+
+    /// Everything came back; with it, the result is complete.
+    fn finish(&mut self) -> Result<()>;
+}
+
+/// Whether a batch went on its way.
+pub(crate) enum Launch {
+    Launched(Arc<Flight>),
+    NoMemory(Batch),
+}
+
+/// What a destination launches with.
+pub(crate) struct Launcher<'a> {
+    pub(crate) call: &'a Arc<Call>,
+    pub(crate) number: usize,
+    pub(crate) sender: &'a Sender<usize>,
+}
+
+/// Reads everything that `plan` wants into `destination`. Returns when nothing of the call is on its way any more.
+///
+/// # Errors
+/// The first failure, with the others beside it.
+pub(crate) fn read(call: &Arc<Call>, chain: &Chain, plan: Plan, destination: &mut dyn Destination) -> Result<()> {
+    let (sender, receiver) = channel();
+    let mut reading = Reading { call, chain, plan, sender, receiver, flying: HashMap::new(), launched: 0 };
+    if let Err(error) = reading.run(destination) {
+        call.fail(error);
+    }
+    reading.land_the_rest(destination);
+    let finished = destination.finish();
+    call.outcome()?;
+    finished
+}
+
+struct Reading<'a> {
+    call: &'a Arc<Call>,
+    chain: &'a Chain,
+    plan: Plan,
+    sender: Sender<usize>,
+    receiver: Receiver<usize>,
+    flying: HashMap<usize, Arc<Flight>>,
+    launched: usize,
+}
+
+impl Reading<'_> {
+    fn run(&mut self, destination: &mut dyn Destination) -> Result<()> {
+        let room = destination.room();
+        while !self.call.is_cancelled() {
+            match self.plan.next(&room)? {
+                Step::Done => break,
+                Step::Indexes(wanted) => self.learn(wanted)?,
+                Step::Batch(batch) => self.launch(batch, destination)?,
+            }
+            while let Ok(number) = self.receiver.try_recv() {
+                self.close(number, destination)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn launch(&mut self, mut batch: Batch, destination: &mut dyn Destination) -> Result<()> {
+        while !self.call.is_cancelled() {
+            let launcher = Launcher { call: self.call, number: self.launched, sender: &self.sender };
+            match destination.launch(&launcher, batch, self.flying.is_empty())? {
+                Launch::Launched(flight) => {
+                    self.flying.insert(self.launched, flight);
+                    self.launched += 1;
+                    return Ok(());
+                }
+                Launch::NoMemory(refused) => batch = refused,
+            }
+            self.close_next(destination)?;
+        }
+        Ok(())
+    }
+
+    fn close_next(&mut self, destination: &mut dyn Destination) -> Result<()> {
+        match self.receiver.recv() {
+            Ok(number) => self.close(number, destination),
+            // The reading holds a sender itself.
+            Err(_) => Err(Error::new(ErrorKind::StoreFailed, "reads ended without a word")),
+        }
+    }
+
+    fn close(&mut self, number: usize, destination: &mut dyn Destination) -> Result<()> {
+        match self.flying.remove(&number) {
+            Some(flight) => destination.close(flight, number),
+            None => Ok(()),
+        }
+    }
+
+    /// After the last launch, or a failure: waits until no thread touches the call's memory any more.
+    fn land_the_rest(&mut self, destination: &mut dyn Destination) {
+        while !self.flying.is_empty() {
+            if let Err(error) = self.close_next(destination) {
+                self.call.fail(error);
+            }
+        }
+    }
+
+    fn learn(&mut self, wanted: Vec<IndexRead>) -> Result<()> {
+        let requests = wanted.iter().map(|index| (&*index.place.key, index.range, index.size_bytes)).collect();
+        let found = super::fetch::fetch(self.call, requests);
+        for (index, bytes) in wanted.into_iter().zip(found) {
+            let place = || format!("{}: shard index", index.name);
+            let sharding = sharding_at(self.chain, index.level)?;
+            let entries = match bytes.at(place)? {
+                None => None,
+                Some(bytes) => Some(Box::new(sharding.decode_index(&bytes).at(place)?) as Box<_>),
+            };
+            self.plan.learn(index.place, entries);
+        }
+        Ok(())
+    }
+}
+
+/// The sharding of a level.
+///
+/// # Errors
+/// `Unsupported` when the chain has no such level, which a plan made from it never asks for.
+pub(crate) fn sharding_at(chain: &Chain, level: usize) -> Result<&Sharding> {
+    let none = || Error::new(ErrorKind::Unsupported, format!("the codec chain has no shards at level {level}"));
+    let mut sharding = chain.sharding().ok_or_else(none)?;
+    for _ in 0..level {
+        sharding = sharding.inner().sharding().ok_or_else(none)?;
+    }
+    Ok(sharding)
+}

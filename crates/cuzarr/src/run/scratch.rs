@@ -1,0 +1,135 @@
+//! Heap blocks for the time between fetch and scatter, used again and again: a fresh one costs a page fault every 4 KiB.
+
+use std::any::Any;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::Lease;
+
+/// Blocks are powers of two from this size on.
+const SMALLEST_BYTES: usize = 1 << 12;
+/// Sizes above this are not rounded up, and not kept.
+const LARGEST_KEPT_BYTES: usize = 1 << 28;
+/// Unused bytes that are kept at most.
+const KEPT_BYTES: usize = 1 << 29;
+
+/// Where blocks come from and go back to. Clones share them.
+#[derive(Clone, Default)]
+pub(crate) struct Scratch(Arc<Mutex<Free>>);
+
+#[derive(Default)]
+struct Free {
+    /// By power of two.
+    blocks: Vec<Vec<Vec<u8>>>,
+    kept_bytes: usize,
+}
+
+/// A block, lent until it is dropped. What it holds first is unspecified.
+pub(crate) struct ScratchBlock {
+    bytes: Vec<u8>,
+    size_bytes: usize,
+    home: Scratch,
+}
+
+impl Scratch {
+    /// A block of `size_bytes`.
+    ///
+    /// # Errors
+    /// `OutOfMemory`
+    pub(crate) fn take(&self, size_bytes: usize) -> Result<ScratchBlock> {
+        let block_bytes = class_bytes(size_bytes);
+        let mut free = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = free.blocks.get_mut(class(block_bytes)).and_then(Vec::pop);
+        if kept.is_some() {
+            free.kept_bytes -= block_bytes;
+        }
+        drop(free);
+        let bytes = match kept {
+            Some(bytes) => bytes,
+            None => zeroed(block_bytes)?,
+        };
+        Ok(ScratchBlock { bytes, size_bytes, home: self.clone() })
+    }
+
+    fn give_back(&self, bytes: Vec<u8>) {
+        let block_bytes = bytes.len();
+        if !(SMALLEST_BYTES..=LARGEST_KEPT_BYTES).contains(&block_bytes) {
+            return;
+        }
+        let mut free = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if free.kept_bytes + block_bytes > KEPT_BYTES {
+            return;
+        }
+        let class = class(block_bytes);
+        if free.blocks.len() <= class {
+            free.blocks.resize_with(class + 1, Vec::new);
+        }
+        free.kept_bytes += block_bytes;
+        free.blocks[class].push(bytes);
+    }
+}
+
+fn class_bytes(size_bytes: usize) -> usize {
+    if size_bytes > LARGEST_KEPT_BYTES { size_bytes } else { size_bytes.next_power_of_two().max(SMALLEST_BYTES) }
+}
+
+fn class(block_bytes: usize) -> usize {
+    block_bytes.ilog2() as usize
+}
+
+/// Zeroed memory; untouched pages of it cost nothing.
+fn zeroed(size_bytes: usize) -> Result<Vec<u8>> {
+    let mut probe: Vec<u8> = Vec::new();
+    if probe.try_reserve_exact(size_bytes).is_err() {
+        return Err(Error::new(ErrorKind::OutOfMemory, format!("the host has no {size_bytes} bytes for a chunk")));
+    }
+    drop(probe);
+    Ok(vec![0; size_bytes])
+}
+
+impl std::ops::Deref for ScratchBlock {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..self.size_bytes]
+    }
+}
+
+impl std::ops::DerefMut for ScratchBlock {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[..self.size_bytes]
+    }
+}
+
+impl Drop for ScratchBlock {
+    fn drop(&mut self) {
+        self.home.give_back(std::mem::take(&mut self.bytes));
+    }
+}
+
+impl Lease for ScratchBlock {
+    fn bytes(&mut self) -> &mut [u8] {
+        self
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_is_used_again() {
+        let scratch = Scratch::default();
+        let mut first = scratch.take(5000).unwrap();
+        assert_eq!(first.len(), 5000);
+        first.fill(9);
+        drop(first);
+        assert_eq!(scratch.take(8000).unwrap()[0], 9);
+        assert_eq!(scratch.take(0).unwrap().len(), 0);
+        assert_eq!(scratch.take(usize::MAX).err().map(|error| error.kind()), Some(ErrorKind::OutOfMemory));
+    }
+}

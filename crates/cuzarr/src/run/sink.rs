@@ -1,0 +1,266 @@
+//! From the store's memory to the destination: one batch of a plan on its way.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::call::Call;
+use super::host::Stored;
+use super::pool::is_worker;
+use super::report::Stage;
+use crate::error::{Error, ErrorKind, Result, ResultExt};
+use crate::plan::{Batch, Fill, SizeRule};
+use crate::store::{ByteRange, Lease, ReadOutcome, ReadRequest, ReadSink};
+
+/// Packed bytes of one read above which its units are decoded by several threads.
+const SHARED_READ_BYTES: usize = 1 << 18;
+
+/// Where the bytes of one batch go.
+pub(crate) trait Landing: Send + Sync {
+    /// Memory for a read of `size_bytes`: its final place, or scratch.
+    fn lease(&self, batch: &Batch, read: usize, size_bytes: usize) -> Result<Box<dyn Lease>>;
+
+    /// The bytes of a read came. Gives the scratch back when its units must be landed one by one; `None` when the bytes
+    /// are in their place.
+    fn arrived(&self, batch: &Batch, read: usize, lease: Box<dyn Lease>) -> Result<Option<Box<Stored>>>;
+
+    /// Decodes the bytes of one unit to their place.
+    fn land(&self, batch: &Batch, unit: usize, stored: &[u8]) -> Result<()>;
+
+    /// A part of the result has no chunk.
+    fn fill(&self, fill: &Fill) -> Result<()>;
+}
+
+/// What a unit came to.
+const UNKNOWN: u8 = 0;
+const LANDED: u8 = 1;
+const MISSING: u8 = 2;
+
+/// A batch on its way.
+pub(crate) struct Flight<L: ?Sized + Landing = dyn Landing> {
+    pub(crate) batch: Batch,
+    outcomes: Mutex<Vec<u8>>,
+    pub(crate) landing: L,
+}
+
+impl Flight {
+    /// Units whose elements lie in their place.
+    pub(crate) fn landed(&self) -> Vec<usize> {
+        self.units_that(LANDED)
+    }
+
+    /// Units whose chunk does not exist.
+    pub(crate) fn missing(&self) -> Vec<usize> {
+        self.units_that(MISSING)
+    }
+
+    fn units_that(&self, outcome: u8) -> Vec<usize> {
+        self.outcomes().iter().enumerate().filter(|(_, came)| **came == outcome).map(|(unit, _)| unit).collect()
+    }
+
+    fn outcomes(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.outcomes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Sends the number of a batch once, when all of it ended; at the latest when nobody can end any more of it.
+struct Ticket {
+    number: usize,
+    remaining: AtomicUsize,
+    sent: AtomicBool,
+    call: Arc<Call>,
+    sender: Sender<usize>,
+}
+
+impl Ticket {
+    fn end(&self, units: usize) {
+        if self.remaining.fetch_sub(units, Ordering::AcqRel) == units {
+            self.send();
+        }
+    }
+
+    fn send(&self) {
+        if !self.sent.swap(true, Ordering::AcqRel) {
+            // The receiver outlives every flight, except when its thread panics, and then nobody waits.
+            let _ = self.sender.send(self.number);
+        }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if !*self.sent.get_mut() {
+            self.call.fail(Error::new(ErrorKind::StoreFailed, "the store gave up a read without saying why"));
+            self.send();
+        }
+    }
+}
+
+struct Sink {
+    flight: Arc<Flight>,
+    ticket: Arc<Ticket>,
+    /// When each read began, in nanoseconds of the call.
+    begun_ns: Vec<AtomicU64>,
+}
+
+/// Starts reading a batch. Its number comes through `sender` when every unit ended; failures are the call's.
+pub(crate) fn launch<L: Landing + 'static>(
+    call: &Arc<Call>,
+    batch: Batch,
+    landing: L,
+    number: usize,
+    sender: &Sender<usize>,
+) -> Arc<Flight> {
+    let requests: Arc<[ReadRequest]> =
+        batch.reads.iter().map(|read| ReadRequest { key: read.key.to_string(), range: read.range }).collect();
+    let ticket = Arc::new(Ticket {
+        number,
+        remaining: AtomicUsize::new(batch.units.len() + batch.fills.len()),
+        sent: AtomicBool::new(false),
+        call: Arc::clone(call),
+        sender: sender.clone(),
+    });
+    let begun_ns = batch.reads.iter().map(|_| AtomicU64::new(0)).collect();
+    let outcomes = Mutex::new(vec![UNKNOWN; batch.units.len()]);
+    let flight: Arc<Flight> = Arc::new(Flight { batch, outcomes, landing });
+    fill(&flight, &ticket);
+    if !requests.is_empty() {
+        let sink = Arc::new(Sink { flight: Arc::clone(&flight), ticket, begun_ns });
+        call.store.read(requests, sink, &call.workers());
+    }
+    flight
+}
+
+/// Fills what the plan knows to be missing, as many boxes at a time as there are threads.
+fn fill(flight: &Arc<Flight>, ticket: &Arc<Ticket>) {
+    let count = flight.batch.fills.len();
+    let share = count.div_ceil(ticket.call.threads).max(1);
+    for from in (0..count).step_by(share) {
+        let (flight, ticket) = (Arc::clone(flight), Arc::clone(ticket));
+        ticket.call.pool.clone().submit(Box::new(move || {
+            for fill in &flight.batch.fills[from..count.min(from + share)] {
+                if let Err(error) = ticket.call.check_cancelled().and_then(|()| flight.landing.fill(fill)) {
+                    ticket.call.fail(error);
+                }
+                ticket.end(1);
+            }
+        }));
+    }
+}
+
+impl ReadSink for Sink {
+    fn reserve(&self, index: usize, size_bytes: u64) -> Result<Box<dyn Lease>> {
+        let call = &self.ticket.call;
+        call.check_cancelled()?;
+        let batch = &self.flight.batch;
+        let read = batch.reads.get(index).ok_or_else(|| foreign_item(index))?;
+        let wrong = |expected: String| {
+            let message = format!("got {size_bytes} bytes, expected {expected}");
+            Err(Error::new(ErrorKind::ChunkCorrupt, message))
+        };
+        match read.size {
+            SizeRule::Exact(expected) if size_bytes != expected => {
+                let from = if let ByteRange::From { offset } = read.range { offset } else { 0 };
+                return match from {
+                    0 => wrong(expected.to_string()),
+                    from => wrong(format!("{expected} from byte {from} on")),
+                };
+            }
+            SizeRule::AtMost(bound) if size_bytes > bound => {
+                return wrong(format!("at most {bound}, the most that its metadata allows"));
+            }
+            _ => {}
+        }
+        let size_bytes = usize::try_from(size_bytes).map_err(|_| {
+            Error::new(ErrorKind::OutOfMemory, format!("the host has no {size_bytes} bytes for a chunk"))
+        })?;
+        self.begun_ns[index].store(call.elapsed_ns(), Ordering::Relaxed);
+        self.flight.landing.lease(batch, index, size_bytes)
+    }
+
+    fn done(&self, index: usize, outcome: Result<ReadOutcome>) {
+        let Some(read) = self.flight.batch.reads.get(index) else {
+            return self.ticket.call.fail(foreign_item(index));
+        };
+        let begun = self.begun_ns[index].load(Ordering::Relaxed);
+        match outcome {
+            Ok(ReadOutcome::Filled(lease)) => {
+                let time = self.ticket.call.elapsed_ns().saturating_sub(begun);
+                self.filled(index, lease, Duration::from_nanos(time));
+            }
+            Ok(ReadOutcome::Missing) => {
+                self.flight.outcomes()[read.units.clone()].fill(MISSING);
+                for unit in &self.flight.batch.units[read.units.clone()] {
+                    if let Err(error) = self.flight.landing.fill(&unit.fill()) {
+                        self.ticket.call.fail(error);
+                    }
+                }
+                self.ticket.end(read.units.len());
+            }
+            Err(error) => {
+                let name = &self.flight.batch.units[read.units.start].name;
+                self.ticket.call.fail(error.at(name.to_string()));
+                self.ticket.end(read.units.len());
+            }
+        }
+    }
+}
+
+impl Sink {
+    fn filled(&self, index: usize, mut lease: Box<dyn Lease>, time: Duration) {
+        let (flight, ticket) = (&self.flight, &self.ticket);
+        ticket.call.counters.add(Stage::Fetch, lease.bytes().len() as u64, time);
+        let units = flight.batch.reads[index].units.clone();
+        let stored = match flight.landing.arrived(&flight.batch, index, lease) {
+            Ok(Some(stored)) => Arc::new(stored),
+            Ok(None) => {
+                flight.outcomes()[units.clone()].fill(LANDED);
+                return ticket.end(units.len());
+            }
+            Err(error) => {
+                ticket.call.fail(error.at(flight.batch.units[units.start].name.to_string()));
+                return ticket.end(units.len());
+            }
+        };
+        // A store's own thread goes back to its work at once; a worker keeps the last unit for itself.
+        let kept = if is_worker() { units.end - 1 } else { units.end };
+        let packed: usize = flight.batch.units[units.clone()].iter().map(|unit| unit.packed_size_bytes).sum();
+        if is_worker() && packed <= SHARED_READ_BYTES {
+            return units.for_each(|unit| land(flight, ticket, index, unit, &stored));
+        }
+        for unit in units.start..kept {
+            let (flight, ticket, stored) = (Arc::clone(flight), Arc::clone(ticket), Arc::clone(&stored));
+            ticket.call.pool.clone().submit(Box::new(move || land(&flight, &ticket, index, unit, &stored)));
+        }
+        (kept..units.end).for_each(|unit| land(flight, ticket, index, unit, &stored));
+    }
+}
+
+fn land(flight: &Flight, ticket: &Ticket, read: usize, unit: usize, stored: &[u8]) {
+    let batch = &flight.batch;
+    let name = || batch.units[unit].name.to_string();
+    let work = || {
+        ticket.call.check_cancelled()?;
+        let stored = match batch.unit_span(&batch.reads[read], unit) {
+            None => stored,
+            Some((from, size_bytes)) => stored
+                .get(from..from + size_bytes)
+                .ok_or_else(|| Error::new(ErrorKind::ChunkCorrupt, "the read was too short"))?,
+        };
+        flight.landing.land(batch, unit, stored)
+    };
+    // A codec that panics fails its chunk, and nobody waits for ever.
+    let landed = catch_unwind(AssertUnwindSafe(work))
+        .unwrap_or_else(|_| Err(Error::new(ErrorKind::ChunkCorrupt, "a codec panicked; please report this")));
+    match landed.at(name) {
+        Ok(()) => flight.outcomes()[unit] = LANDED,
+        Err(error) => ticket.call.fail(error),
+    }
+    ticket.end(1);
+}
+
+fn foreign_item(index: usize) -> Error {
+    Error::new(ErrorKind::StoreFailed, format!("the store spoke of item {index}, which it was not asked for"))
+}

@@ -1,0 +1,183 @@
+//! Elements of variable length: decoded chunk by chunk on the host, then put in the order of the selection.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::access::Access;
+use super::call::Call;
+use super::engine::Options;
+use super::host::{Stored, check_missing, foreign_memory};
+use super::read::{Destination, Launch, Launcher};
+use super::report::Stage;
+use super::sink::{Flight, Landing, launch};
+use crate::codec::VariableElements;
+use crate::error::{Error, ErrorKind, Result};
+use crate::plan::{Batch, Fill, Room};
+use crate::store::Lease;
+
+/// Refuses arrays whose elements all have one size.
+///
+/// # Errors
+/// `Unsupported`
+pub(crate) fn require(access: &Access) -> Result<()> {
+    if access.leaf().is_variable() {
+        return Ok(());
+    }
+    let message = "the elements have one size: read and write them as an nd-buffer";
+    Err(Error::new(ErrorKind::Unsupported, message))
+}
+
+/// Elements of one box of the result, in its C order.
+struct Part {
+    start: Vec<usize>,
+    extent: Vec<usize>,
+    elements: VariableElements,
+}
+
+struct Target {
+    call: Arc<Call>,
+    chain: Arc<crate::codec::Chain>,
+    strides: Vec<isize>,
+    read_missing: bool,
+    parts: Mutex<Vec<Part>>,
+}
+
+/// Collects the elements of variable-length chunks.
+pub(crate) struct VariableDestination {
+    target: Arc<Target>,
+    threads: usize,
+    on_their_way: HashMap<usize, ()>,
+}
+
+impl VariableDestination {
+    pub(crate) fn new(
+        call: &Arc<Call>,
+        access: &Access,
+        strides: Vec<isize>,
+        options: &Options,
+    ) -> Result<VariableDestination> {
+        let target = Target {
+            call: Arc::clone(call),
+            chain: Arc::new(access.leaf().clone()),
+            strides,
+            read_missing: options.read_missing_chunks,
+            parts: Mutex::default(),
+        };
+        Ok(VariableDestination { target: Arc::new(target), threads: call.threads, on_their_way: HashMap::new() })
+    }
+
+    /// The elements of the whole selection in C order; boxes that no chunk gave hold `fill`.
+    ///
+    /// # Errors
+    /// `OutOfMemory`
+    pub(crate) fn assemble(self, shape: &[u64], fill: &[u8]) -> Result<VariableElements> {
+        let parts = std::mem::take(&mut *self.target.parts.lock().unwrap_or_else(PoisonError::into_inner));
+        let count = shape.iter().try_fold(1u64, |product, &extent| product.checked_mul(extent));
+        let no_memory = || Error::new(ErrorKind::OutOfMemory, format!("no memory for the elements of shape {shape:?}"));
+        let count = count.and_then(|count| usize::try_from(count).ok()).ok_or_else(no_memory)?;
+        // Which element of which part; parts are counted from 1, 0 is the fill value.
+        let mut places: Vec<(u32, u32)> = Vec::new();
+        places.try_reserve_exact(count).map_err(|_| no_memory())?;
+        places.resize(count, (0, 0));
+        for (number, part) in parts.iter().enumerate() {
+            for (position, place) in box_places(shape, &part.start, &part.extent).enumerate() {
+                places[place] = (number as u32 + 1, position as u32);
+            }
+        }
+        let mut elements = VariableElements::with_capacity(count);
+        for (part, position) in places {
+            let element = match part {
+                0 => Some(fill),
+                part => parts[part as usize - 1].elements.get(position as usize),
+            };
+            elements.push(element.unwrap_or(fill));
+        }
+        Ok(elements)
+    }
+}
+
+/// C-order numbers, in an array of `shape`, of the elements of a box, in the box's C order.
+pub(crate) fn box_places<'a>(
+    shape: &'a [u64],
+    start: &'a [usize],
+    extent: &'a [usize],
+) -> impl Iterator<Item = usize> + 'a {
+    let strides: Vec<isize> = (0..shape.len()).map(|dim| shape[dim + 1..].iter().product::<u64>() as isize).collect();
+    let first = start.iter().zip(&strides).map(|(&at, &stride)| at * stride as usize).sum();
+    strided_places(first, strides, extent)
+}
+
+/// Numbers `first + Σ index · stride` of a box, in its C order.
+pub(crate) fn strided_places(first: usize, strides: Vec<isize>, extent: &[usize]) -> impl Iterator<Item = usize> + '_ {
+    let count: usize = extent.iter().product();
+    let mut index = vec![0; extent.len()];
+    let mut place = first;
+    (0..count).map(move |_| {
+        let current = place;
+        for dim in (0..extent.len()).rev() {
+            index[dim] += 1;
+            place = place.wrapping_add_signed(strides[dim]);
+            if index[dim] < extent[dim] {
+                break;
+            }
+            place = place.wrapping_add_signed(-strides[dim] * extent[dim] as isize);
+            index[dim] = 0;
+        }
+        current
+    })
+}
+
+impl Destination for VariableDestination {
+    fn room(&self) -> Room {
+        // Nothing bounds the size of such chunks, so few are under way at once.
+        Room { packed_bytes: usize::MAX, units: self.threads * 2, alignment_bytes: 1 }
+    }
+
+    fn launch(&mut self, launcher: &Launcher<'_>, batch: Batch, alone: bool) -> Result<Launch> {
+        if !alone && self.on_their_way.len() > 1 {
+            return Ok(Launch::NoMemory(batch));
+        }
+        self.on_their_way.insert(launcher.number, ());
+        let landing = VariableLanding(Arc::clone(&self.target));
+        Ok(Launch::Launched(launch(launcher.call, batch, landing, launcher.number, launcher.sender)))
+    }
+
+    fn close(&mut self, _flight: Arc<Flight>, number: usize) -> Result<()> {
+        self.on_their_way.remove(&number);
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+struct VariableLanding(Arc<Target>);
+
+impl Landing for VariableLanding {
+    fn lease(&self, _batch: &Batch, _read: usize, size_bytes: usize) -> Result<Box<dyn Lease>> {
+        Ok(Stored::take(&self.0.call, size_bytes, 0)?)
+    }
+
+    fn arrived(&self, _batch: &Batch, _read: usize, lease: Box<dyn Lease>) -> Result<Option<Box<Stored>>> {
+        lease.into_any().downcast::<Stored>().map(Some).map_err(|_| foreign_memory())
+    }
+
+    fn land(&self, batch: &Batch, unit: usize, stored: &[u8]) -> Result<()> {
+        let (target, unit) = (&*self.0, &batch.units[unit]);
+        let size_bytes = stored.len() as u64;
+        let chunk = target.call.counters.time(Stage::Decode, size_bytes, || target.chain.decode_variable(stored))?;
+        let mut elements = VariableElements::with_capacity(unit.extent.iter().product());
+        for place in strided_places(unit.first_elem, target.strides.clone(), &unit.extent) {
+            let missing = || Error::new(ErrorKind::ChunkCorrupt, format!("the chunk has no element {place}"));
+            elements.push(chunk.get(place).ok_or_else(missing)?);
+        }
+        let part = Part { start: unit.start.clone(), extent: unit.extent.clone(), elements };
+        target.parts.lock().unwrap_or_else(PoisonError::into_inner).push(part);
+        Ok(())
+    }
+
+    fn fill(&self, fill: &Fill) -> Result<()> {
+        check_missing(self.0.read_missing, fill)
+    }
+}

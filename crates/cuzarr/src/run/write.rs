@@ -1,0 +1,419 @@
+//! Writing: objects of the plan are begun while memory lasts; their chunks are gathered, encoded and delivered by the
+//! workers. One call never works on one object twice at a time.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, OnceLock};
+
+use cuzarr_device::transfer::{gather_host, scatter_host};
+use cuzarr_device::{Device, NdBuffer, Order, Tail, Transfer, TransferBox};
+
+use super::access::Access;
+use super::call::Call;
+use super::device_write::DeviceSource;
+use super::engine::Options;
+use super::memory::Reserved;
+use super::object::{Object, Place, Shard, at_chunk};
+use super::report::Stage;
+use super::variable::{box_places, strided_places};
+use crate::codec::{Chain, Program, VariableElements};
+use crate::error::{Error, ErrorKind, Result};
+use crate::plan::write::{Target, inner, objects};
+use crate::plan::{ChunkName, Selection, Source};
+
+/// Objects under way at once, for every thread.
+const OBJECTS_A_THREAD: usize = 8;
+
+/// What is written.
+pub(crate) enum Value {
+    /// Elements of one size, of the selection's shape.
+    Elements(NdBuffer),
+    /// Elements of variable length, in the selection's C order.
+    Variable(Arc<VariableElements>),
+}
+
+/// What the chunks of one write share.
+pub(crate) struct Writing {
+    pub(crate) call: Arc<Call>,
+    pub(crate) source: Arc<Source>,
+    chain: Arc<Chain>,
+    leaf: Chain,
+    pub(crate) selection: Selection,
+    /// Elements between neighbours in packed bytes, per dimension of the array.
+    strides: Vec<u64>,
+    program: Option<Arc<Program>>,
+    fill: Vec<u8>,
+    /// A packed chunk of nothing but the fill value.
+    blank: OnceLock<Vec<u8>>,
+    write_empty: bool,
+}
+
+/// A chunk to be encoded.
+pub(crate) struct Leaf {
+    pub(crate) name: ChunkName,
+    pub(crate) target: Target,
+    place: Place,
+}
+
+/// The elements that go into one chunk.
+pub(crate) enum LeafValue {
+    /// In host memory, of the shape of the chunk's part of the selection.
+    Elements(NdBuffer),
+    /// All elements of the call.
+    Variable(Arc<VariableElements>),
+}
+
+/// Writes `value` to the selection.
+///
+/// # Errors
+/// The first failure, with the others beside it.
+pub(crate) fn write(
+    call: &Arc<Call>,
+    access: &Access,
+    selection: &Selection,
+    value: Value,
+    options: &Options,
+) -> Result<()> {
+    let source = Arc::clone(access.source());
+    let writing = Arc::new(Writing {
+        call: Arc::clone(call),
+        chain: Arc::clone(access.chain()),
+        leaf: access.leaf().clone(),
+        selection: selection.clone(),
+        strides: source.packed.strides(&source.leaf().chunk_shape),
+        source,
+        program: access.program().ok().cloned(),
+        fill: access.fill().to_vec(),
+        blank: OnceLock::new(),
+        write_empty: options.write_empty_chunks,
+    });
+    let feeder = match value {
+        Value::Elements(value) if value.device() != Device::Cpu => {
+            Feeder::Device(Box::new(DeviceSource::new(&writing, value, options)?))
+        }
+        Value::Elements(value) => Feeder::Host(value),
+        Value::Variable(value) => Feeder::Variable(value),
+    };
+    let (sender, receiver) = channel();
+    let mut coordinator = Coordinator { writing, feeder, sender, receiver, under_way: HashMap::new(), begun: 0 };
+    if let Err(error) = coordinator.run() {
+        call.fail(error);
+    }
+    coordinator.wait_for_the_rest();
+    call.outcome()
+}
+
+/// Where chunks get their elements from.
+enum Feeder {
+    Host(NdBuffer),
+    Variable(Arc<VariableElements>),
+    Device(Box<DeviceSource>),
+}
+
+struct Coordinator {
+    writing: Arc<Writing>,
+    feeder: Feeder,
+    sender: Sender<usize>,
+    receiver: Receiver<usize>,
+    under_way: HashMap<usize, Reserved>,
+    begun: usize,
+}
+
+/// Says that nobody works on an object any more.
+struct Ticket {
+    number: usize,
+    sender: Sender<usize>,
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        // The receiver outlives every object, except when its thread panics, and then nobody waits.
+        let _ = self.sender.send(self.number);
+    }
+}
+
+impl Coordinator {
+    fn run(&mut self) -> Result<()> {
+        let writing = Arc::clone(&self.writing);
+        let most = OBJECTS_A_THREAD * writing.call.threads;
+        for (name, target) in objects(&writing.source, &writing.selection)? {
+            while self.under_way.len() >= most && !writing.call.is_cancelled() {
+                self.wait_for_one()?;
+            }
+            let bytes = at_chunk(writing.bytes_in_flight(&name, &target), &name)?;
+            let Some(reserved) = self.reserve(bytes)? else { break };
+            let ticket = Ticket { number: self.begun, sender: self.sender.clone() };
+            self.under_way.insert(self.begun, reserved);
+            self.begun += 1;
+            let object = Arc::new(Object {
+                call: Arc::clone(&writing.call),
+                chain: Arc::clone(&writing.chain),
+                source: Arc::clone(&writing.source),
+                key: Arc::clone(&name.key),
+                covered: target.covered,
+                _ticket: Box::new(ticket),
+            });
+            self.begin(0, name, target, Place::Object(object))?;
+            while let Ok(number) = self.receiver.try_recv() {
+                self.under_way.remove(&number);
+            }
+        }
+        self.flush()
+    }
+
+    /// Memory for one more object; `None` when the call failed meanwhile.
+    fn reserve(&mut self, bytes: u64) -> Result<Option<Reserved>> {
+        let call = Arc::clone(&self.writing.call);
+        while !call.is_cancelled() {
+            if let Some(reserved) = call.memory.try_take(bytes, call.limit_bytes) {
+                return Ok(Some(reserved));
+            }
+            if self.under_way.is_empty() {
+                return call.memory.take(bytes, call.limit_bytes).map(Some);
+            }
+            self.wait_for_one()?;
+        }
+        Ok(None)
+    }
+
+    fn wait_for_one(&mut self) -> Result<()> {
+        // Chunks that wait for company on their way from the device would be waited for in vain.
+        self.flush()?;
+        if let Ok(number) = self.receiver.recv() {
+            self.under_way.remove(&number);
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        match &mut self.feeder {
+            Feeder::Device(source) => source.flush(&self.writing),
+            _ => Ok(()),
+        }
+    }
+
+    fn wait_for_the_rest(&mut self) {
+        if let Feeder::Device(source) = &mut self.feeder {
+            source.abandon();
+        }
+        while !self.under_way.is_empty() {
+            let Ok(number) = self.receiver.recv() else { break };
+            self.under_way.remove(&number);
+        }
+    }
+
+    /// Begins a chunk, or the inner chunks of a shard.
+    fn begin(&mut self, level: usize, name: ChunkName, target: Target, place: Place) -> Result<()> {
+        let writing = Arc::clone(&self.writing);
+        if writing.source.levels[level].shard.is_none() {
+            return self.feed(Leaf { name, target, place });
+        }
+        let touched = inner(&writing.source, &writing.selection, level, &target.cell).count();
+        let shard = Arc::new(Shard::new(place, level, target.covered, touched));
+        for (linear, part) in inner(&writing.source, &writing.selection, level, &target.cell) {
+            let inner = name.inner.iter().chain(&part.cell.at).copied().collect();
+            let name = ChunkName { key: Arc::clone(&name.key), inner };
+            self.begin(level + 1, name, part, Place::Inner(Arc::clone(&shard), linear))?;
+        }
+        Ok(())
+    }
+
+    fn feed(&mut self, leaf: Leaf) -> Result<()> {
+        match &mut self.feeder {
+            Feeder::Host(value) => {
+                let (start, extent) = self.writing.region(&leaf.target);
+                let part = value.region(&start, &extent, &vec![1; extent.len()])?;
+                submit(&self.writing, leaf, LeafValue::Elements(part));
+                Ok(())
+            }
+            Feeder::Variable(value) => {
+                submit(&self.writing, leaf, LeafValue::Variable(Arc::clone(value)));
+                Ok(())
+            }
+            Feeder::Device(source) => source.add(&self.writing, leaf),
+        }
+    }
+}
+
+/// Lets a worker encode a chunk.
+pub(crate) fn submit(writing: &Arc<Writing>, leaf: Leaf, value: LeafValue) {
+    let writing = Arc::clone(writing);
+    writing.call.pool.clone().submit(Box::new(move || {
+        if writing.call.is_cancelled() {
+            return;
+        }
+        let work = || leaf.place.deliver(writing.encode(&leaf, value)?);
+        let outcome = catch_unwind(AssertUnwindSafe(work))
+            .unwrap_or_else(|_| Err(Error::new(ErrorKind::EncodeFailed, "a codec panicked; please report this")));
+        if let Err(error) = at_chunk(outcome, &leaf.name) {
+            writing.call.fail(error);
+        }
+    }));
+}
+
+impl Writing {
+    /// Bytes that work on an object may take: what it was, its packed and its encoded chunks.
+    fn bytes_in_flight(&self, name: &ChunkName, target: &Target) -> Result<u64> {
+        let old = match target.covered {
+            true => 0,
+            false => self.call.store.size_bytes(&name.key)?.unwrap_or(0),
+        };
+        let packed = self.source.packed.size_bytes as u64;
+        let chunks = self.chunks_touched(target);
+        let scratch = packed.saturating_mul(chunks.min(self.call.threads as u64)).saturating_mul(2);
+        Ok(packed.saturating_mul(chunks).saturating_add(scratch).saturating_add(old))
+    }
+
+    fn chunks_touched(&self, target: &Target) -> u64 {
+        let chunk = &self.source.leaf().chunk_shape;
+        let axes = self.selection.axes().iter().zip(&target.cell.inside).zip(chunk);
+        let touched = axes.map(|((axis, &(from, to)), &chunk)| {
+            let (first, last) = (axis.start + from * axis.step, axis.start + (to - 1) * axis.step);
+            (last / chunk - first / chunk + 1).min(to - from)
+        });
+        touched.fold(1, u64::saturating_mul)
+    }
+
+    /// The part of the value that goes to a chunk: starts and extents of the kept dimensions.
+    pub(crate) fn region(&self, target: &Target) -> (Vec<usize>, Vec<usize>) {
+        let kept = self.selection.axes().iter().zip(&target.cell.inside).filter(|(axis, _)| !axis.dropped);
+        // The value is in memory, so its extents fit `usize`.
+        kept.map(|(_, &(from, to))| (from as usize, (to - from) as usize)).unzip()
+    }
+
+    /// Index of the chunk's first element that is written, and the distance of its neighbours per kept dimension.
+    fn packed_place(&self, target: &Target) -> (usize, Vec<isize>) {
+        let axes = self.selection.axes().iter().enumerate();
+        let first = axes.clone().map(|(dim, axis)| {
+            let element = axis.start + target.cell.inside[dim].0 * axis.step;
+            (element - target.cell.origin[dim]) * self.strides[dim]
+        });
+        let kept = axes.clone().filter(|(_, axis)| !axis.dropped);
+        let stride = |(dim, axis): (usize, &crate::plan::AxisSelection)| {
+            // A dimension with one element in the chunk needs no stride; others have strides inside the chunk.
+            isize::try_from(self.strides[dim].saturating_mul(axis.step)).unwrap_or(isize::MAX)
+        };
+        (first.sum::<u64>() as usize, kept.map(stride).collect())
+    }
+
+    fn encode(&self, leaf: &Leaf, value: LeafValue) -> Result<Option<Vec<u8>>> {
+        match value {
+            LeafValue::Elements(value) => self.encode_elements(leaf, &value),
+            LeafValue::Variable(value) => self.encode_variable(leaf, &value),
+        }
+    }
+
+    fn encode_elements(&self, leaf: &Leaf, value: &NdBuffer) -> Result<Option<Vec<u8>>> {
+        let no_program = || Error::new(ErrorKind::Unsupported, "elements differ in length");
+        let program = self.program.as_ref().ok_or_else(no_program)?;
+        let is_blank = !self.write_empty && value.all_equal_element(&self.fill, true)?;
+        if is_blank && leaf.target.covered {
+            return Ok(None);
+        }
+        let mut packed = self.call.scratch.take(program.packed_size_bytes())?;
+        let mut old = None;
+        if !leaf.target.full {
+            old = if leaf.target.covered { None } else { leaf.place.load()? };
+            match &old {
+                Some(old) => {
+                    let (stored, size_bytes) = (old.bytes(), packed.len() as u64);
+                    self.call.counters.time(Stage::Decode, size_bytes, || program.decode(stored, &mut packed))?;
+                }
+                None if is_blank => return Ok(None),
+                None => packed.copy_from_slice(self.blank(program)?),
+            }
+        }
+        self.gather(&leaf.target, program.tail(), value, &mut packed)?;
+        if is_blank && old.is_some() && self.is_blank(program, &packed)? {
+            return Ok(None);
+        }
+        let size_bytes = packed.len() as u64;
+        self.call.counters.time(Stage::Encode, size_bytes, || program.encode(&packed)).map(Some)
+    }
+
+    fn gather(&self, target: &Target, tail: &Tail, value: &NdBuffer, packed: &mut [u8]) -> Result<()> {
+        let (packed_first_elem, packed_strides) = self.packed_place(target);
+        let item = TransferBox {
+            packed_offset_bytes: 0,
+            packed_size_bytes: packed.len(),
+            packed_first_elem,
+            start: vec![0; value.ndim()],
+            extent: value.shape().to_vec(),
+        };
+        let transfer = Transfer { tail: tail.clone(), packed_strides, boxes: vec![item] };
+        let size_bytes = value.size_bytes() as u64;
+        self.call.counters.time(Stage::Gather, size_bytes, || gather_host(value, &transfer, packed))?;
+        Ok(())
+    }
+
+    /// The transfer of one whole chunk.
+    fn whole_chunk(&self, program: &Program) -> (Transfer, Vec<usize>) {
+        let shape: Vec<usize> = self.source.leaf().chunk_shape.iter().map(|&extent| extent as usize).collect();
+        let item = TransferBox {
+            packed_offset_bytes: 0,
+            packed_size_bytes: program.packed_size_bytes(),
+            packed_first_elem: 0,
+            start: vec![0; shape.len()],
+            extent: shape.clone(),
+        };
+        let packed_strides = self.strides.iter().map(|&stride| stride as isize).collect();
+        (Transfer { tail: program.tail().clone(), packed_strides, boxes: vec![item] }, shape)
+    }
+
+    /// A packed chunk of nothing but the fill value.
+    fn blank(&self, program: &Program) -> Result<&[u8]> {
+        if let Some(blank) = self.blank.get() {
+            return Ok(blank);
+        }
+        let (transfer, shape) = self.whole_chunk(program);
+        let ones = vec![1; shape.len()];
+        let fill = NdBuffer::full(Device::Cpu, program.tail().dtype, &ones, Order::C, &self.fill)?;
+        let mut packed = vec![0; program.packed_size_bytes()];
+        gather_host(&fill.broadcast_to(&shape)?, &transfer, &mut packed)?;
+        Ok(self.blank.get_or_init(|| packed))
+    }
+
+    /// Whether all elements of a packed chunk are the fill value.
+    fn is_blank(&self, program: &Program, packed: &[u8]) -> Result<bool> {
+        let (transfer, shape) = self.whole_chunk(program);
+        let elements = NdBuffer::empty(Device::Cpu, program.tail().dtype, &shape, Order::C)?;
+        scatter_host(packed, &transfer, &elements)?;
+        Ok(elements.all_equal_element(&self.fill, true)?)
+    }
+
+    fn encode_variable(&self, leaf: &Leaf, value: &VariableElements) -> Result<Option<Vec<u8>>> {
+        let old = if leaf.target.covered { None } else { leaf.place.load()? };
+        let old = match old {
+            Some(old) => {
+                let decode = || self.leaf.decode_variable(old.bytes());
+                Some(self.call.counters.time(Stage::Decode, old.bytes().len() as u64, decode)?)
+            }
+            None => None,
+        };
+        let too_large = || Error::new(ErrorKind::OutOfMemory, "the chunk has more elements than memory can hold");
+        let count = self.leaf.spec().elements().and_then(|n| usize::try_from(n).ok()).ok_or_else(too_large)?;
+        // Where each element of the chunk comes from: the value, by number, or what was there.
+        let mut from: Vec<Option<usize>> = vec![None; count];
+        let (start, extent) = self.region(&leaf.target);
+        let (first, strides) = self.packed_place(&leaf.target);
+        let shape = self.selection.shape();
+        for (place, number) in strided_places(first, strides, &extent).zip(box_places(&shape, &start, &extent)) {
+            from[place] = Some(number);
+        }
+        let mut elements = VariableElements::with_capacity(count);
+        for (place, number) in from.into_iter().enumerate() {
+            let element = match (number, &old) {
+                (Some(number), _) => value.get(number),
+                (None, Some(old)) => old.get(place),
+                (None, None) => Some(&self.fill[..]),
+            };
+            elements.push(element.unwrap_or(&self.fill));
+        }
+        if !self.write_empty && elements.iter().all(|element| element == self.fill) {
+            return Ok(None);
+        }
+        let encode = || self.leaf.encode_variable(&elements);
+        self.call.counters.time(Stage::Encode, elements.data.len() as u64, encode).map(Some)
+    }
+}

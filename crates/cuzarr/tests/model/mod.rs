@@ -1,0 +1,221 @@
+//! What the tests of reading and writing share: small random arrays, a naive model of them in memory, and the devices to
+//! try.
+
+#![allow(dead_code)] // each test file uses its part
+
+use std::sync::Arc;
+
+use cuzarr::Result;
+use cuzarr::codec::Chain;
+use cuzarr::meta::ArrayMetadata;
+use cuzarr::plan::{AxisSelection, Selection};
+use cuzarr::run::{Access, Engine, Options};
+use cuzarr::store::Store;
+use cuzarr_device::{DType, Device, NdBuffer, Order};
+use serde_json::{Value, json};
+
+/// A small generator of numbers; the tests need variety, not quality.
+pub struct Dice(pub u64);
+
+impl Dice {
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 33) % limit
+    }
+
+    pub fn chance(&mut self, one_in: u64) -> bool {
+        self.below(one_in) == 0
+    }
+
+    pub fn pick<T: Clone>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len() as u64) as usize].clone()
+    }
+}
+
+/// The devices to try. Those that are not here are named, or fail the test with `CUZARR_REQUIRE_GPU=1`.
+pub fn devices() -> Vec<Device> {
+    let mut devices = vec![Device::Cpu];
+    for device in [Device::Simt, Device::Cuda(0)] {
+        match NdBuffer::zeroed(device, DType::UINT8, &[1], Order::C) {
+            Ok(_) => devices.push(device),
+            Err(error) => {
+                let required = std::env::var("CUZARR_REQUIRE_GPU").is_ok_and(|value| value == "1");
+                assert!(!(required && device == Device::Cuda(0)), "a GPU is required: {error}");
+                println!("skipped: {device}: {error}");
+            }
+        }
+    }
+    devices
+}
+
+/// v3 metadata of an array.
+pub fn metadata(shape: &[u64], chunks: &[u64], data_type: &str, fill: Value, codecs: Value) -> ArrayMetadata {
+    let document = json!({
+        "zarr_format": 3, "node_type": "array", "shape": shape, "data_type": data_type,
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": chunks}},
+        "chunk_key_encoding": {"name": "default"}, "fill_value": fill, "codecs": codecs,
+    });
+    ArrayMetadata::from_json(document.to_string().as_bytes()).unwrap()
+}
+
+/// `sharding_indexed` around these codecs.
+pub fn sharding(inner: &[u64], codecs: Value, index_location: &str) -> Value {
+    json!([{"name": "sharding_indexed", "configuration": {
+        "chunk_shape": inner, "codecs": codecs, "index_location": index_location,
+        "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}],
+    }}])
+}
+
+pub fn bytes_codec(endian: &str) -> Value {
+    json!({"name": "bytes", "configuration": {"endian": endian}})
+}
+
+pub fn zstd_codec() -> Value {
+    json!({"name": "zstd", "configuration": {"level": 1, "checksum": true}})
+}
+
+/// An array under test, with its elements in memory.
+pub struct Story {
+    pub metadata: ArrayMetadata,
+    pub store: Arc<dyn Store>,
+    pub engine: Arc<Engine>,
+    pub options: Options,
+    pub elements: Vec<u8>,
+    pub element_bytes: usize,
+    pub fill: Vec<u8>,
+    pub dtype: DType,
+}
+
+impl Story {
+    pub fn new(metadata: ArrayMetadata, store: Arc<dyn Store>) -> Story {
+        let dtype = metadata.data_type().device_dtype().unwrap();
+        let fill = metadata.fill_value().element(metadata.data_type()).into_owned();
+        let elements = fill.repeat(metadata.elems().unwrap() as usize);
+        let (element_bytes, options) = (dtype.size_bytes(), Options::default());
+        Story { metadata, store, engine: Arc::new(Engine::new(3)), options, elements, element_bytes, fill, dtype }
+    }
+
+    pub fn access(&self, device: Device) -> Access {
+        let chain = Arc::new(Chain::new(&self.metadata).unwrap());
+        Access::new(&self.metadata, "a", chain, device).unwrap()
+    }
+
+    /// Numbers of the selected elements, in C order.
+    pub fn numbers(&self, selection: &Selection) -> Vec<usize> {
+        let mut numbers = vec![0];
+        for (axis, &len) in selection.axes().iter().zip(self.metadata.shape()) {
+            let places = |number: usize| {
+                (0..axis.count).map(move |at| number * len as usize + (axis.start + at * axis.step) as usize)
+            };
+            numbers = numbers.into_iter().flat_map(places).collect();
+        }
+        numbers
+    }
+
+    pub fn expected(&self, selection: &Selection) -> Vec<u8> {
+        let size = self.element_bytes;
+        self.numbers(selection).iter().flat_map(|at| self.elements[at * size..(at + 1) * size].to_vec()).collect()
+    }
+
+    pub fn try_read(&self, device: Device, selection: &Selection) -> Result<Vec<u8>> {
+        let shape: Vec<usize> = selection.shape().iter().map(|&extent| extent as usize).collect();
+        let out = NdBuffer::empty(device, self.dtype, &shape, Order::C).unwrap();
+        // What was not written by the read is seen.
+        out.fill(&vec![0xAB; self.element_bytes]).unwrap();
+        self.engine.read(&self.access(device), &self.store, selection, &out, &self.options)?;
+        Ok(out.to_host_bytes(Order::C).unwrap())
+    }
+
+    pub fn check(&self, device: Device, selection: &Selection, context: &str) {
+        let read = self.try_read(device, selection).unwrap_or_else(|error| panic!("{context}: {error}"));
+        assert!(read == self.expected(selection), "{context}: {device} {selection}: wrong elements");
+        assert_eq!(self.engine.memory(device).used_bytes(), 0, "{context}: memory is given back");
+    }
+
+    pub fn try_write(&self, device: Device, selection: &Selection, value: &[u8]) -> Result<()> {
+        let shape: Vec<usize> = selection.shape().iter().map(|&extent| extent as usize).collect();
+        let value = NdBuffer::from_host(device, self.dtype, &shape, Order::C, value).unwrap();
+        self.engine.write(&self.access(Device::Cpu), &self.store, selection, &value, &self.options)?;
+        Ok(())
+    }
+
+    /// Writes to the array and to the model.
+    pub fn write(&mut self, device: Device, selection: &Selection, value: &[u8]) {
+        self.try_write(device, selection, value).unwrap();
+        assert_eq!(self.engine.memory(device).used_bytes(), 0, "memory is given back");
+        let size = self.element_bytes;
+        for (number, place) in self.numbers(selection).into_iter().enumerate() {
+            self.elements[place * size..(place + 1) * size].copy_from_slice(&value[number * size..(number + 1) * size]);
+        }
+    }
+
+    pub fn random_selection(&self, dice: &mut Dice) -> Selection {
+        let axis = |&len: &u64| {
+            if len == 0 {
+                return AxisSelection { start: 0, count: 0, step: 1, dropped: false };
+            }
+            let start = dice.below(len);
+            let step = if dice.chance(2) { 1 } else { 1 + dice.below(4) };
+            let count = if dice.chance(12) { 0 } else { 1 + dice.below((len - start).div_ceil(step)) };
+            AxisSelection { start, count, step, dropped: count == 1 && dice.chance(2) }
+        };
+        Selection::new(self.metadata.shape().iter().map(axis).collect()).unwrap()
+    }
+
+    /// Elements that any data type can have: small numbers, and sometimes nothing but the fill value.
+    pub fn random_value(&self, dice: &mut Dice, selection: &Selection) -> Vec<u8> {
+        let count = selection.len().unwrap() as usize;
+        if dice.chance(4) {
+            return self.fill.repeat(count);
+        }
+        (0..count * self.element_bytes)
+            .map(|byte| {
+                if byte % self.element_bytes < 1 || self.dtype.size_bytes() == 1 {
+                    dice.below(2) as u8
+                } else {
+                    dice.below(60) as u8
+                }
+            })
+            .collect()
+    }
+}
+
+/// Metadata of a small random array, sharded once or twice or not at all.
+pub fn random_metadata(dice: &mut Dice) -> ArrayMetadata {
+    let ndim = dice.below(4) as usize;
+    let inner: Vec<u64> = (0..ndim).map(|_| 1 + dice.below(4)).collect();
+    let shape: Vec<u64> = (0..ndim).map(|_| if dice.chance(15) { 0 } else { 1 + dice.below(11) }).collect();
+    let (data_type, fill) = dice.pick(&[
+        ("uint8", json!(0)),
+        ("bool", json!(false)),
+        ("int16", json!(-3)),
+        ("uint32", json!(7)),
+        ("float32", json!("NaN")),
+        ("float64", json!(0.0)),
+        ("complex64", json!([1.0, 0.0])),
+        ("int64", json!(1)),
+    ]);
+    let mut codecs = Vec::new();
+    if ndim > 1 && dice.chance(3) {
+        let mut order: Vec<usize> = (0..ndim).collect();
+        for i in (1..ndim).rev() {
+            order.swap(i, dice.below(i as u64 + 1) as usize);
+        }
+        codecs.push(json!({"name": "transpose", "configuration": {"order": order}}));
+    }
+    codecs.push(bytes_codec(dice.pick(&["little", "big"])));
+    match dice.below(6) {
+        0 => codecs.push(zstd_codec()),
+        1 => codecs.push(json!({"name": "blosc", "configuration": {
+            "cname": "lz4", "clevel": 5, "shuffle": "shuffle", "typesize": 4, "blocksize": 0}})),
+        2 => codecs.push(json!({"name": "gzip", "configuration": {"level": 1}})),
+        3 => codecs.push(json!({"name": "crc32c"})),
+        _ => {}
+    }
+    let (mut codecs, mut outer) = (json!(codecs), inner);
+    for _ in 0..dice.below(3) {
+        codecs = sharding(&outer, codecs, dice.pick(&["start", "end"]));
+        outer = outer.iter().map(|extent| extent * (1 + dice.below(3))).collect();
+    }
+    metadata(&shape, &outer, data_type, fill, codecs)
+}
