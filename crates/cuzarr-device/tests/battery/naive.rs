@@ -144,6 +144,7 @@ macro_rules! float {
             Arithmetic::Subtract => a - b,
             Arithmetic::Multiply => a * b,
             Arithmetic::Divide => a / b,
+            Arithmetic::Round if a.is_nan() => a + a,
             Arithmetic::Round => a.round_ties_even(),
         })
     };
