@@ -61,7 +61,7 @@ pub struct LocalOptions {
     pub symlinks: Symlinks,
 }
 
-/// A directory of the local file system. See the [module](self) for what it promises.
+/// A directory of the local file system. Writes are atomic, and no key leaves the root.
 #[derive(Clone)]
 pub struct LocalStore {
     root: Arc<Root>,
