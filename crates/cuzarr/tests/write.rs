@@ -1,0 +1,133 @@
+//! Writing: what is stored, what is kept, and what a failure leaves.
+
+mod model;
+
+use std::sync::Arc;
+
+use cuzarr::plan::Selection;
+use cuzarr::store::testing::{Observed, Operation};
+use cuzarr::store::{LocalStore, MemoryStore, Store, StoreExt};
+use cuzarr::{Error, ErrorKind};
+use cuzarr_device::{DType, Device, NdBuffer, Order};
+use model::{Story, bytes_codec, devices, metadata, zstd_codec};
+use serde_json::json;
+
+fn story(store: Arc<dyn Store>) -> Story {
+    Story::new(metadata(&[7, 10], &[4, 4], "float32", json!(0.0), json!([bytes_codec("little"), zstd_codec()])), store)
+}
+
+fn region(start: &[u64], extent: &[u64]) -> Selection {
+    Selection::region(start, extent).unwrap()
+}
+
+fn floats(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_ne_bytes()).collect()
+}
+
+#[test]
+fn chunks_of_nothing_but_the_fill_value_are_not_stored() {
+    for device in devices() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let mut story = story(Arc::clone(&store));
+        story.write(device, &region(&[0, 0], &[7, 6]), &floats(&[3.0; 42]));
+        assert_eq!(store.list("a").unwrap().len(), 4);
+        story.write(device, &region(&[0, 0], &[4, 5]), &floats(&[0.0; 20]));
+        assert_eq!(store.list("a").unwrap(), ["a/c/0/1", "a/c/1/0", "a/c/1/1"], "a whole chunk was emptied");
+        story.write(device, &region(&[0, 5], &[4, 1]), &floats(&[0.0; 4]));
+        assert_eq!(store.list("a").unwrap(), ["a/c/1/0", "a/c/1/1"], "the rest of a chunk was emptied");
+        story.write(device, &region(&[0, 0], &[1, 1]), &floats(&[-0.0]));
+        assert_eq!(store.list("a").unwrap().len(), 3, "-0.0 is not 0.0");
+        story.options.write_empty_chunks = true;
+        story.write(device, &region(&[0, 8], &[4, 2]), &floats(&[0.0; 8]));
+        assert_eq!(store.list("a").unwrap().len(), 4);
+        story.check(device, &Selection::all(&[7, 10]), "after all");
+    }
+}
+
+#[test]
+fn a_value_is_broadcast_to_the_selection() {
+    for device in devices() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let mut story = story(store);
+        let access = story.access(Device::Cpu);
+        let row = NdBuffer::from_host(device, DType::FLOAT32, &[1, 10], Order::C, &floats(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0])).unwrap();
+        story.engine.write(&access, &story.store, &Selection::all(&[7, 10]), &row, &story.options).unwrap();
+        let scalar = NdBuffer::full(device, DType::FLOAT32, &[], Order::C, &0.5f32.to_ne_bytes()).unwrap();
+        story.engine.write(&access, &story.store, &region(&[2, 3], &[4, 4]), &scalar, &story.options).unwrap();
+        let at = |row: usize, column: usize| {
+            if (2..6).contains(&row) && (3..7).contains(&column) { 0.5 } else { column as f32 + 1.0 }
+        };
+        story.elements = floats(&(0..70).map(|place| at(place / 10, place % 10)).collect::<Vec<_>>());
+        story.check(device, &Selection::all(&[7, 10]), "broadcast");
+        let wrong = NdBuffer::zeroed(device, DType::FLOAT32, &[3], Order::C).unwrap();
+        let all = Selection::all(&[7, 10]);
+        let error = story.engine.write(&access, &story.store, &all, &wrong, &story.options).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ShapeMismatch);
+        let wrong = NdBuffer::zeroed(device, DType::FLOAT64, &[], Order::C).unwrap();
+        let error = story.engine.write(&access, &story.store, &all, &wrong, &story.options).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::DTypeMismatch);
+    }
+}
+
+#[test]
+fn whole_chunks_are_written_without_reading_and_each_once() {
+    let store = Arc::new(Observed::new(Arc::new(MemoryStore::new())));
+    let mut story = story(store.clone());
+    story.write(Device::Cpu, &Selection::all(&[7, 10]), &floats(&[2.0; 70]));
+    let mut operations = store.take_operations();
+    operations.sort_by_key(|operation| format!("{operation:?}"));
+    let keys: Vec<String> = operations
+        .iter()
+        .map(|operation| match operation {
+            Operation::Write(key, _) => key.clone(),
+            other => panic!("only writes are needed, got {other:?}"),
+        })
+        .collect();
+    assert_eq!(keys, ["a/c/0/0", "a/c/0/1", "a/c/0/2", "a/c/1/0", "a/c/1/1", "a/c/1/2"]);
+    story.write(Device::Cpu, &region(&[1, 1], &[1, 1]), &floats(&[9.0]));
+    assert_eq!(store.take_reads(), [("a/c/0/0".into(), cuzarr::store::ByteRange::Full)]);
+}
+
+#[test]
+fn a_failed_write_leaves_old_values_whole() {
+    for device in devices() {
+        let folder = tempfile::tempdir().unwrap();
+        let local: Arc<dyn Store> = Arc::new(LocalStore::new(folder.path()).unwrap());
+        let mut story = story(Arc::clone(&local));
+        let all = Selection::all(&[7, 10]);
+        story.write(device, &all, &floats(&[1.0; 70]));
+        let before: Vec<_> = local.list("a").unwrap();
+        let failing = Observed::new(Arc::clone(&local)).with_failure(|operation| match operation {
+            Operation::Write(key, _) if key == "a/c/1/1" => Some(Error::new(ErrorKind::StoreFailed, "the disk is full")),
+            _ => None,
+        });
+        let failing = Story { store: Arc::new(failing), metadata: story.metadata.clone(), fill: story.fill.clone(), elements: story.elements.clone(), engine: Arc::clone(&story.engine), ..story };
+        let error = failing.try_write(device, &all, &floats(&[2.0; 70])).unwrap_err();
+        assert_eq!((error.kind(), error.trail()[0].as_str()), (ErrorKind::StoreFailed, "chunk 'a/c/1/1'"));
+        assert_eq!(failing.engine.memory(device).used_bytes(), 0);
+        assert_eq!(local.list("a").unwrap(), before, "no rests");
+        let read = failing.try_read(device, &all).unwrap();
+        let value = |at: usize| f32::from_ne_bytes(read[at * 4..at * 4 + 4].try_into().unwrap());
+        for row in 0..7 {
+            for column in 0..10 {
+                let got = value(row * 10 + column);
+                let first = value(row / 4 * 40 + column / 4 * 4);
+                assert!(got == first && (got == 1.0 || got == 2.0), "each chunk is old or new");
+                assert!(row < 4 || !(4..8).contains(&column) || got == 1.0, "the failed one is old");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_damaged_chunk_is_not_rewritten_in_part() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let mut story = story(Arc::clone(&store));
+    story.write(Device::Cpu, &Selection::all(&[7, 10]), &floats(&[1.0; 70]));
+    store.write("a/c/0/0", b"damage").unwrap();
+    let error = story.try_write(Device::Cpu, &region(&[0, 0], &[1, 2]), &floats(&[5.0; 2])).unwrap_err();
+    assert_eq!((error.kind(), error.trail()[0].as_str()), (ErrorKind::ChunkCorrupt, "chunk 'a/c/0/0'"));
+    assert_eq!(store.get("a/c/0/0").unwrap().unwrap(), b"damage");
+    story.write(Device::Cpu, &region(&[0, 0], &[4, 4]), &floats(&[5.0; 16]));
+    story.check(Device::Cpu, &Selection::all(&[7, 10]), "replaced as a whole");
+}
