@@ -150,7 +150,9 @@ fn missing_chunks_are_errors_when_they_must_not_be_missing() {
 #[test]
 fn damaged_chunks_are_named() {
     for device in devices() {
-        for codecs in [little(), json!([bytes_codec("little"), zstd_codec()]), json!([bytes_codec("big"), {"name": "crc32c"}])] {
+        for codecs in
+            [little(), json!([bytes_codec("little"), zstd_codec()]), json!([bytes_codec("big"), {"name": "crc32c"}])]
+        {
             let (story, store) = written(codecs.clone());
             let sound = store.get("a/c/3/2").unwrap().unwrap();
             let mut flipped = sound.clone();

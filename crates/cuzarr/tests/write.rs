@@ -50,7 +50,14 @@ fn a_value_is_broadcast_to_the_selection() {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
         let mut story = story(store);
         let access = story.access(Device::Cpu);
-        let row = NdBuffer::from_host(device, DType::FLOAT32, &[1, 10], Order::C, &floats(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0])).unwrap();
+        let row = NdBuffer::from_host(
+            device,
+            DType::FLOAT32,
+            &[1, 10],
+            Order::C,
+            &floats(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0]),
+        )
+        .unwrap();
         story.engine.write(&access, &story.store, &Selection::all(&[7, 10]), &row, &story.options).unwrap();
         let scalar = NdBuffer::full(device, DType::FLOAT32, &[], Order::C, &0.5f32.to_ne_bytes()).unwrap();
         story.engine.write(&access, &story.store, &region(&[2, 3], &[4, 4]), &scalar, &story.options).unwrap();
@@ -98,10 +105,19 @@ fn a_failed_write_leaves_old_values_whole() {
         story.write(device, &all, &floats(&[1.0; 70]));
         let before: Vec<_> = local.list("a").unwrap();
         let failing = Observed::new(Arc::clone(&local)).with_failure(|operation| match operation {
-            Operation::Write(key, _) if key == "a/c/1/1" => Some(Error::new(ErrorKind::StoreFailed, "the disk is full")),
+            Operation::Write(key, _) if key == "a/c/1/1" => {
+                Some(Error::new(ErrorKind::StoreFailed, "the disk is full"))
+            }
             _ => None,
         });
-        let failing = Story { store: Arc::new(failing), metadata: story.metadata.clone(), fill: story.fill.clone(), elements: story.elements.clone(), engine: Arc::clone(&story.engine), ..story };
+        let failing = Story {
+            store: Arc::new(failing),
+            metadata: story.metadata.clone(),
+            fill: story.fill.clone(),
+            elements: story.elements.clone(),
+            engine: Arc::clone(&story.engine),
+            ..story
+        };
         let error = failing.try_write(device, &all, &floats(&[2.0; 70])).unwrap_err();
         assert_eq!((error.kind(), error.trail()[0].as_str()), (ErrorKind::StoreFailed, "chunk 'a/c/1/1'"));
         assert_eq!(failing.engine.memory(device).used_bytes(), 0);
