@@ -11,6 +11,8 @@ VENV := .venv
 PYTHON_RUN := $(VENV)/bin/python
 PIP := $(PYTHON_RUN) -m pip --disable-pip-version-check --quiet
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/cuzarr
+# One interpreter for every build of the extension module, so that none of them is redone for another.
+export PYO3_PYTHON := $(abspath $(PYTHON_RUN))
 ARCHITECTURES := sm_75 sm_80 sm_90 sm_100 sm_120
 
 # What the extension module and the command are built from. Python files are not: the package is installed in place.
@@ -28,8 +30,10 @@ demo: build ## write a compressed array, read it back through the whole data pat
 
 test: test-rust test-python ## run every test
 
-test-rust:
-	cargo test --workspace --locked
+# Every test program runs with the kernels built for the CPU, so that launching them is tested without a GPU.
+test-rust: $(VENV)/.environment
+	runner=CARGO_TARGET_$$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')_RUNNER; \
+	env "$$runner=$(CURDIR)/scripts/with-simt" cargo test --workspace --locked
 
 test-python: build
 	cd python && ../$(PYTHON_RUN) -m pytest
@@ -59,7 +63,7 @@ $(VENV)/.nvrtc: $(VENV)/.environment python/requirements-kernels.txt
 fmt:
 	cargo fmt --all --check
 
-clippy:
+clippy: $(VENV)/.environment
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
 # Unoptimised, because it builds in a minute and runs in a second; outside the checkout, so that fresh clones share it.
@@ -88,7 +92,7 @@ stubs: build
 bench: build ## cuzarr beside zarrs and tensorstore on this machine, answers checked, recorded in bench/record
 	$(PYTHON_RUN) bench/read.py --record bench/record
 
-docs: ## the Rust documentation, warnings denied
+docs: $(VENV)/.environment ## the Rust documentation, warnings denied
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked
 
 python/cuzarr/cubins/MANIFEST.sha256: $(VENV)/.nvrtc $(KERNELS) scripts/compile_kernels.py
