@@ -371,6 +371,8 @@ impl Backend for CudaBackend {
     }
 
     fn allocate(&self, size_bytes: usize, stream: RawStream) -> Result<usize> {
+        // Whole words: kernels that change single bits do it in the aligned word around them.
+        let size_bytes = size_bytes.next_multiple_of(size_of::<u32>());
         let mut address = 0u64;
         if self.pool == 0 {
             call!(self, "cuMemAlloc", memory_allocate(&mut address, size_bytes))?;

@@ -62,6 +62,12 @@ CUZARR_DEVICE u32 float_of_half(u32 half) {
     return sign | (113 - shift) << 23 | (fraction << shift & 0x3ffu) << 13;
 }
 
+/// Exact; a signalling NaN stays one, as NumPy leaves it.
+CUZARR_DEVICE u64 double_of_half(u32 half) {
+    if ((half & 0x7fffu) <= 0x7c00u) return bits_of((double)float_of(float_of_half(half)));
+    return (u64)(half >> 15) << 63 | 0x7ff0000000000000ull | (u64)(half & 0x3ffu) << 42;
+}
+
 /// Rounds `fraction` (its leading one included) down by `shift` bits, to the nearest, ties to even.
 CUZARR_DEVICE u64 round_shift(u64 fraction, u32 shift) {
     if (shift > 63) return 0;
@@ -182,11 +188,16 @@ CUZARR_DEVICE u64 cast_float(u64 bits, u32 from, u32 to) {
         return integer_of_double(x, to);
     }
     switch (to) {
-        case FLOAT64: return widen_float(float_bits(bits, from));
+        case FLOAT64: return from == FLOAT16 ? double_of_half((u32)bits) : widen_float(float_bits(bits, from));
         case FLOAT32: return float_bits(bits, from);
         case BFLOAT16: return bfloat_of_float(float_bits(bits, from));
-        default: return from == FLOAT64 ? half_of_double(bits) : half_of_float(float_bits(bits, from));
+        default: break;
     }
+    if (from == FLOAT64) return half_of_double(bits);
+    u32 single = float_bits(bits, from);
+    // ml_dtypes drops the payload of a NaN.
+    if (from == BFLOAT16 && is_nan_32(single)) return (single >> 16 & 0x8000u) | 0x7e00u;
+    return half_of_float(single);
 }
 
 CUZARR_DEVICE u64 cast_real(u64 bits, u32 from, u32 to) {

@@ -50,8 +50,8 @@ CUZARR_DEVICE u32 atomic_max(u32* address, u32 value) { return atomicMax(address
 CUZARR_DEVICE u32 atomic_compare_exchange(u32* address, u32 expected, u32 value) {
     return atomicCAS(address, expected, value);
 }
-/// Sets and clears bits of one byte that other threads change too. Touches the aligned word around it, which allocations of
-/// a GPU always hold whole.
+/// Sets and clears bits of one byte that other threads change too. Touches the aligned word around it, which our
+/// allocations hold whole.
 CUZARR_DEVICE void atomic_set_bits(u8* address, u8 set, u8 clear) {
     u64 place = (u64)address;
     u32* word = (u32*)(place & ~3ull);
