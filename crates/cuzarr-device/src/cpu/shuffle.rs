@@ -146,25 +146,63 @@ fn take_plane<const N: usize>(source: &[u8], byte: usize, plane: &mut [std::mem:
     }
 }
 
-/// Writes the first byte of every plane, then the second of every plane, …
-fn interleave<const N: usize>(planes: [&[u8]; N], target: &mut [u8]) {
-    // Blocks of fixed size let the compiler unroll and vectorise; `N` slices of unknown length would not.
-    const BLOCK: usize = 16;
-    let count = target.len() / N;
-    let (units, _) = target.as_chunks_mut::<N>();
-    let mut at = 0;
-    while at + BLOCK <= count {
-        let mut block = [[0_u8; BLOCK]; N];
-        for (line, plane) in block.iter_mut().zip(&planes) {
-            line.copy_from_slice(&plane[at..at + BLOCK]);
+/// Runs a function that was also compiled for AVX2 so, where the processor has it: the compiler makes twice the speed of
+/// the same source.
+macro_rules! widest {
+    ($(#[$doc:meta])* fn $name:ident<const $N:ident: usize>($($argument:ident: $type:ty),*) = $body:ident) => {
+        $(#[$doc])*
+        fn $name<const $N: usize>($($argument: $type),*) {
+            #[cfg(target_arch = "x86_64")]
+            if std::is_x86_feature_detected!("avx2") {
+                #[target_feature(enable = "avx2")]
+                fn wide<const $N: usize>($($argument: $type),*) {
+                    $body::<$N>($($argument),*);
+                }
+                // SAFETY: the processor has what `wide` is compiled for.
+                unsafe { wide::<$N>($($argument),*) };
+                return;
+            }
+            $body::<$N>($($argument),*);
         }
-        for (index, unit) in units[at..at + BLOCK].iter_mut().enumerate() {
-            *unit = std::array::from_fn(|byte| block[byte][index]);
+    };
+}
+
+widest! {
+    /// Writes the first byte of every plane, then the second of every plane, …
+    fn interleave<const N: usize>(planes: [&[u8]; N], target: &mut [u8]) = interleave_tiles
+}
+
+/// Units whose planes are read together, so that as many streams as planes stay in the cache.
+const TILE_UNITS: usize = 256;
+
+#[inline(always)]
+fn interleave_tiles<const N: usize>(planes: [&[u8]; N], target: &mut [u8]) {
+    for (tile, units) in target.as_chunks_mut::<N>().0.chunks_mut(TILE_UNITS).enumerate() {
+        let part = |plane: usize| &planes[plane][tile * TILE_UNITS..][..units.len()];
+        if N == 8 {
+            interleave_eight(std::array::from_fn(part), units.as_flattened_mut());
+            continue;
         }
-        at += BLOCK;
+        let planes: [&[u8]; N] = std::array::from_fn(part);
+        for (index, unit) in units.iter_mut().enumerate() {
+            *unit = std::array::from_fn(|plane| planes[plane][index]);
+        }
     }
-    for index in at..count {
-        units[index] = std::array::from_fn(|byte| planes[byte][index]);
+}
+
+/// Eight planes, at most a tile, by way of two halves: compilers vectorise four planes and a zip, but not eight planes.
+#[inline(always)]
+fn interleave_eight(planes: [&[u8]; 8], target: &mut [u8]) {
+    let (mut low, mut high) = ([[0_u8; 4]; TILE_UNITS], [[0_u8; 4]; TILE_UNITS]);
+    let units = target.as_chunks_mut::<8>().0;
+    for (index, half) in low[..units.len()].iter_mut().enumerate() {
+        *half = std::array::from_fn(|plane| planes[plane][index]);
+    }
+    for (index, half) in high[..units.len()].iter_mut().enumerate() {
+        *half = std::array::from_fn(|plane| planes[4 + plane][index]);
+    }
+    for ((unit, low), high) in units.iter_mut().zip(&low).zip(&high) {
+        *unit = (u64::from(u32::from_le_bytes(*low)) | u64::from(u32::from_le_bytes(*high)) << 32).to_le_bytes();
     }
 }
 
@@ -200,6 +238,45 @@ pub fn bitunshuffle(source: &[u8], target: &mut [u8], unit_bytes: usize) -> Resu
     let rows = source.len() / unit_bytes / 8;
     let whole = rows * 8 * unit_bytes;
     target[whole..].copy_from_slice(&source[whole..]);
+    match unit_bytes {
+        1 => bitunshuffle_fixed::<1>(&source[..whole], &mut target[..whole]),
+        2 => bitunshuffle_fixed::<2>(&source[..whole], &mut target[..whole]),
+        4 => bitunshuffle_fixed::<4>(&source[..whole], &mut target[..whole]),
+        8 => bitunshuffle_fixed::<8>(&source[..whole], &mut target[..whole]),
+        _ => bitunshuffle_any(&source[..whole], &mut target[..whole], unit_bytes),
+    }
+    Ok(())
+}
+
+widest! {
+    /// [`bitunshuffle`] of whole rows.
+    fn bitunshuffle_fixed<const N: usize>(source: &[u8], target: &mut [u8]) = bitunshuffle_tiles
+}
+
+/// Per tile: the eight rows of bits of each byte are interleaved and transposed to that byte's plane, and the planes
+/// interleaved.
+#[inline(always)]
+fn bitunshuffle_tiles<const N: usize>(source: &[u8], target: &mut [u8]) {
+    const TILE_ROWS: usize = TILE_UNITS / 8;
+    let rows = target.len() / N / 8;
+    let mut planes = [[0_u8; TILE_UNITS]; N];
+    for (tile, target) in target.chunks_mut(TILE_ROWS * 8 * N).enumerate() {
+        let units = target.len() / N;
+        for (byte, plane) in planes.iter_mut().enumerate() {
+            let row = |bit: usize| &source[(byte * 8 + bit) * rows + tile * TILE_ROWS..][..units / 8];
+            interleave_eight(std::array::from_fn(row), &mut plane[..units]);
+            for bits in plane[..units].as_chunks_mut::<8>().0 {
+                *bits = transpose_bits(u64::from_le_bytes(*bits)).to_le_bytes();
+            }
+        }
+        let planes: [&[u8]; N] = std::array::from_fn(|byte| &planes[byte][..units]);
+        interleave_tiles(planes, target);
+    }
+}
+
+/// [`bitunshuffle`] of whole rows of any unit.
+fn bitunshuffle_any(source: &[u8], target: &mut [u8], unit_bytes: usize) {
+    let rows = target.len() / unit_bytes / 8;
     for row in 0..rows {
         for byte in 0..unit_bytes {
             let bits = std::array::from_fn(|bit| source[(byte * 8 + bit) * rows + row]);
@@ -209,10 +286,10 @@ pub fn bitunshuffle(source: &[u8], target: &mut [u8], unit_bytes: usize) -> Resu
             }
         }
     }
-    Ok(())
 }
 
 /// Transposes an 8×8 matrix of bits, one row a byte (Warren, Hacker's Delight, 7-3).
+#[inline(always)]
 fn transpose_bits(mut bits: u64) -> u64 {
     for (shift, mask) in [(7, 0x00aa_00aa_00aa_00aa), (14, 0x0000_cccc_0000_cccc), (28, 0x0000_0000_f0f0_f0f0)] {
         let moved = (bits ^ (bits >> shift)) & mask;
@@ -278,7 +355,7 @@ mod tests {
     #[test]
     fn bit_shuffling_gathers_one_bit_of_eight_elements_in_a_byte() {
         for unit in [1, 2, 4, 5, 8] {
-            for elements in [0, 7, 8, 16, 27] {
+            for elements in [0, 7, 8, 16, 27, 256, 1003] {
                 let plain = bytes(elements * unit + unit - 1);
                 let mut shuffled = vec![0; plain.len()];
                 bitshuffle(&plain, &mut shuffled, unit).unwrap();

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use cuzarr_device::cpu::shuffle::{shuffle, unshuffle};
 use lz4::block::CompressionMode;
 
 use super::bits::{bitshuffle, bitunshuffle};
@@ -12,7 +13,6 @@ use super::container::{
 use super::{Compressor, Shuffling, blosclz};
 use crate::codec::contract::{BytesToBytes, Size, corrupt, expect_size, unencodable};
 use crate::codec::gzip::cpu::{zlib_encode, zlib_into};
-use crate::codec::shuffle::cpu::{shuffle, unshuffle};
 use crate::codec::{lz4 as lz4_codec, scratch, zstd as zstd_codec};
 use crate::{Result, ResultExt};
 
@@ -40,13 +40,11 @@ fn decode_frame(header: &Header, frame: &[u8], decoded: &mut [u8]) -> Result<()>
         match header.shuffling {
             Shuffling::Bytes if unit > 1 => scratch::with(block.len(), |scratch| {
                 decode_streams(header, frame, start, scratch)?;
-                unshuffle(scratch, block, unit);
-                Ok(())
+                Ok(unshuffle(scratch, block, unit)?)
             }),
             Shuffling::Bits if block.len() >= unit => scratch::with(block.len(), |scratch| {
                 decode_streams(header, frame, start, scratch)?;
-                bitunshuffle(scratch, block, unit);
-                Ok(())
+                bitunshuffle(scratch, block, unit)
             }),
             _ => decode_streams(header, frame, start, block),
         }
@@ -180,11 +178,11 @@ impl Blosc {
             frame[HEADER_BYTES + 4 * index..][..4].copy_from_slice(&start);
             let block = match self.shuffling {
                 Shuffling::Bytes if unit > 1 => {
-                    shuffle(block, &mut shuffled[..block.len()], unit);
+                    shuffle(block, &mut shuffled[..block.len()], unit)?;
                     &shuffled[..block.len()]
                 }
                 Shuffling::Bits if block.len() >= unit => {
-                    bitshuffle(block, &mut shuffled[..block.len()], unit);
+                    bitshuffle(block, &mut shuffled[..block.len()], unit)?;
                     &shuffled[..block.len()]
                 }
                 _ => block,

@@ -17,7 +17,7 @@
 //! # Ok::<(), cuzarr::Error>(())
 //! ```
 
-pub(crate) mod cpu;
+mod cpu;
 
 use super::configuration::Configuration;
 use super::registry::{Opened, Request};
