@@ -20,7 +20,7 @@ SOURCES := Cargo.toml Cargo.lock python/Cargo.toml python/pyproject.toml \
 	$(shell find crates python/src -type f -not -name '*.md' -not -path '*/tests/*' -not -path '*/target/*')
 KERNELS := $(shell find crates -name '*.cu' -o -name '*.cuh')
 
-.PHONY: help demo test test-rust test-python lint fmt clippy deny kernels stubs bench docs cubins wheel gpu-bundle gpu-peers build clean
+.PHONY: help demo test test-rust test-python lint fmt clippy deny stubs bench docs cubins wheel gpu-bundle gpu-peers build clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -33,12 +33,12 @@ test: test-rust test-python ## run every test
 # Every test program runs with the kernels built for the CPU, so that launching them is tested without a GPU.
 test-rust: $(VENV)/.environment
 	runner=CARGO_TARGET_$$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')_RUNNER; \
-	env "$$runner=$(CURDIR)/scripts/with-simt" cargo test --workspace --locked
+	env "$$runner=$(CURDIR)/scripts/with-simt" cargo test --workspace --locked --no-fail-fast
 
 test-python: build
 	cd python && ../$(PYTHON_RUN) -m pytest
 
-lint: fmt clippy deny kernels stubs ## formatting, clippy, licences and advisories, kernels, stubs
+lint: fmt clippy deny cubins stubs ## formatting, clippy, licences and advisories, kernels, stubs
 
 build: $(VENV)/.package ## install the package and the cuzarr command into .venv
 
@@ -81,9 +81,6 @@ deny: | $(DENY)
 	if $(DENY) fetch db >/dev/null 2>&1; then $(DENY) --all-features check advisories; \
 	else echo 'advisories: skipped: the advisory database cannot be reached from here'; fi
 
-kernels: $(VENV)/.nvrtc
-	$(PYTHON_RUN) scripts/compile_kernels.py --arch $(ARCHITECTURES)
-
 stubs: build
 	cd python && ../$(PYTHON_RUN) -m mypy.stubtest cuzarr._core
 
@@ -98,7 +95,7 @@ docs: $(VENV)/.environment ## the Rust documentation, warnings denied
 python/cuzarr/cubins/MANIFEST.sha256: $(VENV)/.nvrtc $(KERNELS) scripts/compile_kernels.py
 	$(PYTHON_RUN) scripts/compile_kernels.py --arch $(ARCHITECTURES) --out python/cuzarr/cubins
 
-cubins: python/cuzarr/cubins/MANIFEST.sha256 ## compile the kernels that travel in the wheel
+cubins: python/cuzarr/cubins/MANIFEST.sha256 ## compile every kernel for every shipped GPU, as it travels in the wheel
 
 wheel: $(VENV)/.environment cubins ## the wheel, with compiled kernels, in dist/
 	rm -f dist/cuzarr-*.whl
