@@ -50,9 +50,12 @@ pub(crate) struct PinnedCache(Mutex<Cached>);
 struct Cached {
     free: Vec<Block>,
     held_bytes: usize,
+    /// The largest limit of a ring so far. All rings share the blocks, so a small ring must not send away what a large
+    /// one left: giving pinned memory back to the system takes milliseconds.
+    keep_bytes: usize,
 }
 
-static HOST_CACHE: PinnedCache = PinnedCache(Mutex::new(Cached { free: Vec::new(), held_bytes: 0 }));
+static HOST_CACHE: PinnedCache = PinnedCache(Mutex::new(Cached { free: Vec::new(), held_bytes: 0, keep_bytes: 0 }));
 
 impl PinnedCache {
     /// A kept block of at least `size_bytes` and at most twice that, else a new one.
@@ -90,11 +93,13 @@ impl PinnedCache {
         Ok(block)
     }
 
-    /// Keeps a block for later, unless that would hold more than `keep_bytes` unused.
+    /// Keeps a block for later, unless more would be held unused than the largest ring may have out; `keep_bytes` is the
+    /// limit of this block's ring.
     fn put(&self, context: Option<&'static Context>, block: Block, keep_bytes: usize) {
         let mut cached = lock(&self.0);
         let unused: usize = cached.free.iter().map(|block| block.size_bytes).sum();
-        if unused + block.size_bytes <= keep_bytes {
+        cached.keep_bytes = cached.keep_bytes.max(keep_bytes);
+        if unused + block.size_bytes <= cached.keep_bytes {
             cached.free.push(block);
             return;
         }

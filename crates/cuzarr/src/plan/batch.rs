@@ -127,6 +127,8 @@ pub(crate) struct CoalesceLimits {
     pub gap_bytes: u64,
     /// Most bytes of a merged read.
     pub max_bytes: u64,
+    /// A read of so many bytes is not joined with others: it is worth its request, and more of them run side by side.
+    pub enough_bytes: u64,
     /// Bytes of gaps that the batch may hold in all.
     pub spare_bytes: u64,
 }
@@ -176,7 +178,7 @@ fn merged(read: &Read, unit: &Unit, limits: &CoalesceLimits) -> Option<(ByteRang
     let (end, unit_end) = (begin.checked_add(read_bytes)?, offset.checked_add(unit_bytes)?);
     let gap = offset.saturating_sub(end);
     let size_bytes = end.max(unit_end) - begin;
-    let fits = gap <= limits.gap_bytes && size_bytes <= limits.max_bytes;
+    let fits = gap <= limits.gap_bytes && size_bytes <= limits.max_bytes && read_bytes < limits.enough_bytes;
     fits.then_some((ByteRange::Span { offset: begin, size_bytes }, gap))
 }
 
@@ -198,7 +200,7 @@ mod tests {
     }
 
     fn ranges(units: Vec<Unit>, gap_bytes: u64, max_bytes: u64, spare_bytes: u64) -> Vec<(String, u64, u64, usize)> {
-        let (_, reads) = coalesce(units, CoalesceLimits { gap_bytes, max_bytes, spare_bytes });
+        let (_, reads) = coalesce(units, CoalesceLimits { gap_bytes, max_bytes, enough_bytes: 25, spare_bytes });
         let span = |read: &Read| span_of(read.range).unwrap();
         reads.iter().map(|read| (read.key.to_string(), span(read).0, span(read).1, read.units.len())).collect()
     }
@@ -207,6 +209,8 @@ mod tests {
     fn neighbours_of_one_object_are_read_together() {
         let units = || vec![unit("a", 20, 10), unit("a", 0, 10), unit("a", 10, 10), unit("b", 30, 5)];
         assert_eq!(ranges(units(), 0, 100, 100), [("a".into(), 0, 30, 3), ("b".into(), 30, 5, 1)]);
+        let large = vec![unit("a", 0, 25), unit("a", 25, 10), unit("a", 35, 10)];
+        assert_eq!(ranges(large, 0, 100, 100), [("a".into(), 0, 25, 1), ("a".into(), 25, 20, 2)]);
         assert_eq!(
             ranges(units(), 0, 20, 100),
             [("a".into(), 0, 20, 2), ("a".into(), 20, 10, 1), ("b".into(), 30, 5, 1)]

@@ -17,6 +17,9 @@ use crate::codec::ShardIndex;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::ByteRange;
 
+/// Reads of so many bytes are not joined with their neighbours: bandwidth, not their number, decides their time.
+const ENOUGH_BYTES: u64 = 1 << 20;
+
 /// Where the inner chunks of one shard lie: (offset, size) from the shard's first byte, by C-order number.
 pub trait Entries: Send {
     /// The place of an inner chunk, or `None` when it does not exist.
@@ -214,6 +217,7 @@ impl Plan {
         let limits = CoalesceLimits {
             gap_bytes: self.options.coalesce_gap_bytes,
             max_bytes: self.options.coalesce_max_bytes,
+            enough_bytes: ENOUGH_BYTES,
             spare_bytes: if packed.stored_is_packed { spare } else { u64::MAX },
         };
         let (units, reads) = coalesce(filling.units, limits);

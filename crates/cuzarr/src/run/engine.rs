@@ -21,6 +21,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{Plan, PlanOptions, Selection};
 use crate::store::Store;
 
+/// Threads that the process has at most, whatever is asked: more than any machine's cores, for stores far away.
+const MOST_THREADS: usize = 512;
+
 /// How one call behaves.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -113,6 +116,7 @@ impl Engine {
     }
 
     fn call(&self, store: &Arc<dyn Store>, device: Device, options: &Options) -> Arc<Call> {
+        self.pool.grow(options.threads.min(MOST_THREADS));
         Arc::new(Call::new(
             Arc::clone(store),
             self.pool.clone(),

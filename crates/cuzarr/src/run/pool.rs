@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::store::Workers;
@@ -14,7 +15,7 @@ type Job = Box<dyn FnOnce() + Send>;
 pub struct Pool(Arc<Shared>);
 
 struct Shared {
-    threads: usize,
+    threads: AtomicUsize,
     state: Mutex<State>,
     ready: Condvar,
 }
@@ -39,14 +40,23 @@ pub(crate) fn is_worker() -> bool {
 impl Pool {
     /// A pool of at most so many threads.
     pub fn new(threads: usize) -> Pool {
-        Pool(Arc::new(Shared { threads: threads.max(1), state: Mutex::default(), ready: Condvar::new() }))
+        Pool(Arc::new(Shared {
+            threads: AtomicUsize::new(threads.max(1)),
+            state: Mutex::default(),
+            ready: Condvar::new(),
+        }))
+    }
+
+    /// Lets the pool have at least so many threads.
+    pub(crate) fn grow(&self, threads: usize) {
+        self.0.threads.fetch_max(threads, Ordering::Relaxed);
     }
 
     /// Runs `job` soon. When no thread can be started at all, runs it at once.
     pub(crate) fn submit(&self, job: Job) {
         let mut state = self.0.lock();
         state.jobs.push_back(job);
-        if state.idle < state.jobs.len() && state.started < self.0.threads {
+        if state.idle < state.jobs.len() && state.started < self.0.threads.load(Ordering::Relaxed) {
             state.started += 1;
             let number = state.started;
             drop(state);
@@ -82,7 +92,7 @@ impl Workers for Pool {
     }
 
     fn count(&self) -> usize {
-        self.0.threads
+        self.0.threads.load(Ordering::Relaxed)
     }
 }
 
@@ -133,7 +143,6 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::mpsc;
 
     use super::*;
