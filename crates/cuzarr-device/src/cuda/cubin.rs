@@ -179,3 +179,85 @@ fn is_private(folder: &Path) -> bool {
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static SOURCE: KernelSource = KernelSource { name: "copy", text: include_str!("../../kernels/copy.cu") };
+
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("cuzarr-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        create_private(&folder).unwrap();
+        folder
+    }
+
+    #[test]
+    fn a_kept_cubin_is_read_back_unless_damaged() {
+        let folder = folder("kept");
+        let file = folder.join("copy-key.sm_90.nvrtc-12.9");
+        assert!(read_cached(&file).is_none());
+        write_cached(&file, b"machine code").unwrap();
+        assert_eq!(read_cached(&file).unwrap().bytes, b"machine code");
+        let whole = std::fs::read(&file).unwrap();
+        for at in 0..whole.len() {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 1;
+            std::fs::write(&file, &damaged).unwrap();
+            assert!(read_cached(&file).is_none(), "byte {at}");
+            std::fs::write(&file, &whole[..at]).unwrap();
+            assert!(read_cached(&file).is_none(), "cut at {at}");
+        }
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "no temporary file is left");
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_folder_that_others_can_write_is_not_trusted() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = folder("open");
+        let file = folder.join("kernel");
+        write_cached(&file, b"machine code").unwrap();
+        assert_eq!(std::fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
+        std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(read_cached(&file).is_none());
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_shipped_cubin_is_read_only_as_its_manifest_says() {
+        let folder = folder("shipped");
+        let bytes = b"machine code";
+        std::fs::write(folder.join("copy.cubin"), bytes).unwrap();
+        assert!(read_shipped(&folder, "copy.cubin").is_none());
+        std::fs::write(folder.join("MANIFEST.sha256"), format!("{}  copy.cubin\n", hex(&Sha256::digest(bytes))))
+            .unwrap();
+        assert_eq!(read_shipped(&folder, "copy.cubin").unwrap().bytes, bytes);
+        std::fs::write(folder.join("copy.cubin"), b"other code").unwrap();
+        assert!(read_shipped(&folder, "copy.cubin").is_none());
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn every_header_is_embedded_in_the_order_of_names() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels/include/cuzarr");
+        let files = std::fs::read_dir(root).unwrap().flatten();
+        let mut names: Vec<String> =
+            files.map(|file| format!("cuzarr/{}", file.file_name().to_str().unwrap())).collect();
+        names.sort();
+        assert_eq!(HEADERS.iter().map(|(name, _)| *name).collect::<Vec<_>>(), names);
+    }
+
+    #[test]
+    fn the_script_that_ships_cubins_computes_the_same_key() {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/compile_kernels.py");
+        let Ok(output) = std::process::Command::new("python3").arg(script).arg("--keys").output() else {
+            println!("skipped: no python3");
+            return;
+        };
+        let words = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(words.lines().any(|line| line == format!("copy {}", key(&SOURCE))), "{words}");
+    }
+}

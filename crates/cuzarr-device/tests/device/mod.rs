@@ -1,5 +1,8 @@
 //! The devices that tests run on: `simt` where its library is named, `cuda:0` where it works.
 
+// Every test file takes the part it needs.
+#![allow(dead_code)]
+
 use cuzarr_device::{Device, Stream};
 
 /// Devices with kernels. Says which are skipped and why; a missing GPU fails when `CUZARR_REQUIRE_GPU=1`.

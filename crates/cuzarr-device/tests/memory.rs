@@ -1,0 +1,294 @@
+//! Pools, streams, events and slabs, on the host and on every device there is.
+
+mod device;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use cuzarr_device::{Buffer, DType, Device, DeviceAllocator, ErrorKind, NdBuffer, Order, SlabRing, Stream, pool};
+use device::{Random, devices};
+
+fn all_devices() -> Vec<Device> {
+    let mut all = devices();
+    all.push(Device::Cpu);
+    all
+}
+
+#[test]
+fn bytes_go_to_a_device_and_come_back() {
+    for device in all_devices() {
+        let stream = Stream::new(device).unwrap();
+        let bytes = Random::new(1).bytes(100_000);
+        let [first, second] = [0, 1].map(|_| pool::allocate(bytes.len(), &stream).unwrap());
+        stream.h2d(&bytes, &first).unwrap();
+        stream.d2d(&first, &second).unwrap();
+        stream.memset(&first, 9).unwrap();
+        let mut back = vec![0; bytes.len()];
+        stream.d2h(&second, &mut back).unwrap();
+        assert!(back == bytes);
+        stream.d2h(&first, &mut back).unwrap();
+        assert!(back.iter().all(|&byte| byte == 9));
+    }
+}
+
+#[test]
+fn copies_of_the_wrong_size_or_device_are_refused() {
+    for device in devices() {
+        let stream = Stream::new(device).unwrap();
+        let memory = pool::allocate(16, &stream).unwrap();
+        assert_eq!(stream.h2d(&[0; 15], &memory).unwrap_err().kind(), ErrorKind::InvalidArgument);
+        let host = Buffer::from_vec(vec![0; 16]);
+        assert_eq!(stream.h2d(&[0; 16], &host).unwrap_err().kind(), ErrorKind::MemorySpace);
+        assert_eq!(stream.memset(&host, 1).unwrap_err().kind(), ErrorKind::MemorySpace);
+        assert_eq!(stream.d2d(&host, &memory).unwrap_err().kind(), ErrorKind::MemorySpace);
+    }
+}
+
+/// For tests that trim the pool, or that would notice.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+#[test]
+fn the_pool_counts_what_it_gives_and_gets_back() {
+    let _alone = alone();
+    for device in devices() {
+        let stream = Stream::new(device).unwrap();
+        let before = pool::stats(device);
+        let memory = pool::Pool.allocate(12_345_678, &stream).unwrap();
+        let during = pool::stats(device);
+        assert!(during.allocations > before.allocations && during.peak_bytes >= 12_345_678);
+        drop(memory);
+        pool::trim(device).unwrap();
+        let info = device.memory_info().unwrap();
+        assert!(info.free_bytes > 0 && info.free_bytes <= info.total_bytes);
+    }
+}
+
+#[test]
+fn an_impossible_allocation_says_what_was_asked_and_what_is_free() {
+    // The pool trims itself before it gives up.
+    let _alone = alone();
+    for device in devices() {
+        let error = pool::allocate_on(device, 1 << 60).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
+        assert!(error.message().contains(&(1u64 << 60).to_string()) && error.message().contains("free"), "{error}");
+        // The device still works.
+        assert!(pool::allocate_on(device, 16).is_ok());
+    }
+    assert_eq!(pool::allocate_on(Device::Cpu, usize::MAX / 2).unwrap_err().kind(), ErrorKind::OutOfMemory);
+}
+
+#[test]
+fn memory_may_be_dropped_while_other_streams_use_it() {
+    for device in devices() {
+        let [first, second] = [0, 1].map(|_| Stream::new(device).unwrap());
+        let results: Vec<Buffer> = (0..20u8)
+            .map(|round| {
+                let scratch = pool::allocate(1 << 20, &first).unwrap();
+                first.memset(&scratch, round).unwrap();
+                let marked = first.record().unwrap();
+                let result = pool::allocate_on(device, 1 << 20).unwrap();
+                second.wait(&marked).unwrap();
+                second.d2d(&scratch, &result).unwrap();
+                // `scratch` ends here, perhaps before the copy began; its memory must not be given to the next round first.
+                result
+            })
+            .collect();
+        second.synchronize().unwrap();
+        for (round, result) in results.iter().enumerate() {
+            assert!(result.to_vec().unwrap().iter().all(|&byte| byte == round as u8), "round {round} on {device}");
+        }
+    }
+}
+
+/// Memory of another owner: its drop is counted.
+struct Foreign {
+    _memory: Buffer,
+    dropped: Arc<AtomicUsize>,
+}
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        self.dropped.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn memory_of_other_owners_is_kept_until_the_stream_has_passed() {
+    for device in devices() {
+        let dropped = Arc::new(AtomicUsize::new(0));
+        let stream = Stream::new(device).unwrap();
+        {
+            let memory = pool::allocate_on(device, 64).unwrap();
+            let (address, owner) = (memory.address(), Foreign { _memory: memory, dropped: Arc::clone(&dropped) });
+            // SAFETY: the owner holds the memory.
+            let foreign = unsafe { Buffer::from_raw(device, address, 64, Box::new(owner)) };
+            stream.memset(&foreign, 3).unwrap();
+        }
+        stream.synchronize().unwrap();
+        assert_eq!(dropped.load(Ordering::SeqCst), 1, "{device}");
+    }
+}
+
+#[test]
+fn events_measure_and_order() {
+    for device in all_devices() {
+        let stream = Stream::new(device).unwrap();
+        let memory = pool::allocate(1 << 20, &stream).unwrap();
+        let start = stream.record_timed().unwrap();
+        stream.memset(&memory, 1).unwrap();
+        let end = stream.record_timed().unwrap();
+        end.synchronize().unwrap();
+        assert!(start.is_done().unwrap() && end.is_done().unwrap());
+        assert!(start.elapsed_ms(&end).unwrap() >= 0.0);
+        stream.synchronize().unwrap();
+        assert!(stream.is_idle().unwrap());
+    }
+}
+
+#[test]
+fn shared_memory_is_returned_once_the_device_is_idle() {
+    for device in devices() {
+        let memory = pool::allocate_on(device, 4096).unwrap();
+        pool::mark_shared(&memory);
+        drop(memory);
+        device.synchronize().unwrap();
+    }
+}
+
+#[test]
+fn a_wrapped_stream_is_the_stream_itself() {
+    for device in devices() {
+        let own = Stream::new(device).unwrap();
+        // SAFETY: `own` outlives it.
+        let wrapped = unsafe { Stream::from_raw(device, own.raw_handle(), Some(Box::new(own.clone()))) }.unwrap();
+        assert!(wrapped.is_same_queue(&own));
+        assert!(!Stream::new(device).unwrap().is_same_queue(&own));
+    }
+    // SAFETY: the host has no stream of this number, which is the error.
+    assert!(unsafe { Stream::from_raw(Device::Cpu, 7, None) }.is_err());
+}
+
+#[test]
+fn many_threads_use_one_device_at_once() {
+    for device in devices() {
+        std::thread::scope(|threads| {
+            for thread in 0..8u64 {
+                threads.spawn(move || {
+                    let stream = Stream::new(device).unwrap();
+                    for round in 0..10 {
+                        let mut random = Random::new(thread * 100 + round);
+                        let bytes = random.bytes(3 * 1000 * 4);
+                        let array = NdBuffer::from_host(device, DType::FLOAT32, &[3, 1000], Order::C, &bytes).unwrap();
+                        let turned = array.transpose(&[1, 0]).unwrap().copy(Order::C).unwrap();
+                        let back = turned.transpose(&[1, 0]).unwrap().to_host_bytes(Order::C).unwrap();
+                        assert!(back == bytes);
+                        let memory = pool::allocate(10_000, &stream).unwrap();
+                        stream.memset(&memory, round as u8).unwrap();
+                    }
+                });
+            }
+        });
+    }
+}
+
+#[test]
+fn pieces_of_a_slab_are_filled_by_many_threads_and_uploaded_together() {
+    for device in all_devices() {
+        let stream = Stream::new(device).unwrap();
+        let ring = SlabRing::new(device, 1 << 20, 2 << 20).unwrap();
+        let mut slab = ring.acquire(0).unwrap();
+        let pieces: Vec<_> = (0..16).map(|_| slab.carve(10_001).unwrap()).collect();
+        let offsets: Vec<usize> = pieces.iter().map(|piece| piece.offset_bytes()).collect();
+        assert!(offsets.iter().all(|offset| offset.is_multiple_of(256)));
+        let arena = pool::allocate(1 << 20, &stream).unwrap();
+        let early = slab.upload(0..16, &arena.slice(..16).unwrap(), &stream).unwrap_err();
+        assert_eq!(early.kind(), ErrorKind::InvalidArgument);
+        std::thread::scope(|threads| {
+            for (number, mut piece) in pieces.into_iter().enumerate() {
+                threads.spawn(move || piece.fill(number as u8));
+            }
+        });
+        let size = slab.carved_bytes();
+        slab.upload(0..size, &arena.slice(..size).unwrap(), &stream).unwrap();
+        drop(slab);
+        stream.synchronize().unwrap();
+        let bytes = arena.to_vec().unwrap();
+        for (number, offset) in offsets.into_iter().enumerate() {
+            assert!(bytes[offset..offset + 10_001].iter().all(|&byte| byte == number as u8));
+        }
+    }
+}
+
+#[test]
+fn a_slab_carries_bytes_back_from_the_device() {
+    for device in all_devices() {
+        let stream = Stream::new(device).unwrap();
+        let ring = SlabRing::new(device, 4096, 4096).unwrap();
+        let bytes = Random::new(8).bytes(3000);
+        let memory = Buffer::from_bytes(device, &bytes).unwrap();
+        let mut slab = ring.acquire(3000).unwrap();
+        slab.download(&memory, 1000, &stream).unwrap();
+        assert!(slab.bytes().unwrap()[1000..4000] == bytes);
+        assert_eq!(slab.carved_bytes(), 4000);
+        assert!(slab.download(&memory, 2000, &stream).is_err());
+        slab.reset().unwrap();
+        assert_eq!(slab.room_bytes(), 4096);
+    }
+}
+
+#[test]
+fn a_ring_blocks_at_its_limit_until_a_slab_returns() {
+    for device in all_devices() {
+        let ring = SlabRing::new(device, 1 << 16, 2 << 16).unwrap();
+        let [first, second] = [0, 1].map(|_| ring.acquire(0).unwrap());
+        assert!(ring.try_acquire(0).unwrap().is_none());
+        let returned = AtomicUsize::new(0);
+        std::thread::scope(|threads| {
+            let waiting = threads.spawn(|| {
+                let slab = ring.acquire(0).unwrap();
+                assert_eq!(returned.load(Ordering::SeqCst), 1);
+                drop(slab);
+            });
+            std::thread::sleep(Duration::from_millis(20));
+            returned.store(1, Ordering::SeqCst);
+            drop(first);
+            waiting.join().unwrap();
+        });
+        drop(second);
+        // Everything came back.
+        assert!(ring.try_acquire(0).unwrap().is_some());
+    }
+}
+
+#[test]
+fn slabs_above_the_ordinary_size_come_up_to_the_limit() {
+    for device in all_devices() {
+        let ring = SlabRing::new(device, 1 << 16, 5 << 20).unwrap();
+        let large = ring.acquire(3 << 20).unwrap();
+        assert!(large.size_bytes() >= 3 << 20);
+        let refused = ring.acquire((5 << 20) + 1).map(|_| ()).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::BudgetExceeded);
+        assert!(refused.message().contains("5242881") && refused.message().contains("5242880"), "{refused}");
+        assert!(SlabRing::new(device, 0, 1).is_err());
+    }
+}
+
+#[test]
+fn slabs_are_used_again_across_rings() {
+    let _alone = alone();
+    for device in devices() {
+        let size = 3 << 20;
+        let slab_address = || {
+            let ring = SlabRing::new(device, size, size).unwrap();
+            let slab = ring.acquire(0).unwrap();
+            slab.bytes().unwrap().as_ptr() as usize
+        };
+        let first = slab_address();
+        assert!((0..5).all(|_| slab_address() == first), "{device}");
+        assert!(pool::stats(device).pinned_bytes >= size as u64);
+    }
+}
