@@ -175,12 +175,15 @@ widest! {
 /// Units whose planes are read together, so that as many streams as planes stay in the cache.
 const TILE_UNITS: usize = 256;
 
+/// Rows of eight elements whose bits are shuffled together.
+const TILE_ROWS: usize = 128;
+
 #[inline(always)]
 fn interleave_tiles<const N: usize>(planes: [&[u8]; N], target: &mut [u8]) {
     for (tile, units) in target.as_chunks_mut::<N>().0.chunks_mut(TILE_UNITS).enumerate() {
         let part = |plane: usize| &planes[plane][tile * TILE_UNITS..][..units.len()];
         if N == 8 {
-            interleave_eight(std::array::from_fn(part), units.as_flattened_mut());
+            interleave_eight::<TILE_UNITS>(std::array::from_fn(part), units.as_flattened_mut());
             continue;
         }
         let planes: [&[u8]; N] = std::array::from_fn(part);
@@ -190,10 +193,10 @@ fn interleave_tiles<const N: usize>(planes: [&[u8]; N], target: &mut [u8]) {
     }
 }
 
-/// Eight planes, at most a tile, by way of two halves: compilers vectorise four planes and a zip, but not eight planes.
+/// Eight planes of at most `MOST` bytes, by way of two halves: compilers vectorise four planes and a zip, but not eight planes.
 #[inline(always)]
-fn interleave_eight(planes: [&[u8]; 8], target: &mut [u8]) {
-    let (mut low, mut high) = ([[0_u8; 4]; TILE_UNITS], [[0_u8; 4]; TILE_UNITS]);
+fn interleave_eight<const MOST: usize>(planes: [&[u8]; 8], target: &mut [u8]) {
+    let (mut low, mut high) = ([[0_u8; 4]; MOST], [[0_u8; 4]; MOST]);
     let units = target.as_chunks_mut::<8>().0;
     for (index, half) in low[..units.len()].iter_mut().enumerate() {
         *half = std::array::from_fn(|plane| planes[plane][index]);
@@ -214,9 +217,50 @@ fn interleave_eight(planes: [&[u8]; 8], target: &mut [u8]) {
 /// As [`shuffle`].
 pub fn bitshuffle(source: &[u8], target: &mut [u8], unit_bytes: usize) -> Result<()> {
     check(source, target, unit_bytes)?;
-    let rows = source.len() / unit_bytes / 8;
-    let whole = rows * 8 * unit_bytes;
+    let whole = source.len() / unit_bytes / 8 * 8 * unit_bytes;
     target[whole..].copy_from_slice(&source[whole..]);
+    match unit_bytes {
+        1 => bitshuffle_fixed::<1>(&source[..whole], &mut target[..whole]),
+        2 => bitshuffle_fixed::<2>(&source[..whole], &mut target[..whole]),
+        4 => bitshuffle_fixed::<4>(&source[..whole], &mut target[..whole]),
+        8 => bitshuffle_fixed::<8>(&source[..whole], &mut target[..whole]),
+        _ => bitshuffle_any(&source[..whole], &mut target[..whole], unit_bytes),
+    }
+    Ok(())
+}
+
+widest! {
+    /// [`bitshuffle`] of whole rows.
+    fn bitshuffle_fixed<const N: usize>(source: &[u8], target: &mut [u8]) = bitshuffle_tiles
+}
+
+/// [`bitunshuffle_tiles`] backwards.
+#[inline(always)]
+fn bitshuffle_tiles<const N: usize>(source: &[u8], target: &mut [u8]) {
+    let rows = source.len() / N / 8;
+    let mut plane = [0_u8; TILE_ROWS * 8];
+    for (tile, source) in source.chunks(TILE_ROWS * 8 * N).enumerate() {
+        let units = source.len() / N;
+        for byte in 0..N {
+            for (value, unit) in plane.iter_mut().zip(source.as_chunks::<N>().0) {
+                *value = unit[byte];
+            }
+            for bits in plane[..units].as_chunks_mut::<8>().0 {
+                *bits = transpose_bits(u64::from_le_bytes(*bits)).to_le_bytes();
+            }
+            for bit in 0..8 {
+                let row = &mut target[(byte * 8 + bit) * rows + tile * TILE_ROWS..][..units / 8];
+                for (value, bits) in row.iter_mut().zip(plane.as_chunks::<8>().0) {
+                    *value = bits[bit];
+                }
+            }
+        }
+    }
+}
+
+/// [`bitshuffle`] of whole rows of any unit.
+fn bitshuffle_any(source: &[u8], target: &mut [u8], unit_bytes: usize) {
+    let rows = source.len() / unit_bytes / 8;
     for row in 0..rows {
         for byte in 0..unit_bytes {
             let bytes = std::array::from_fn(|element| source[(row * 8 + element) * unit_bytes + byte]);
@@ -226,7 +270,6 @@ pub fn bitshuffle(source: &[u8], target: &mut [u8], unit_bytes: usize) -> Result
             }
         }
     }
-    Ok(())
 }
 
 /// The inverse of [`bitshuffle`].
@@ -235,8 +278,7 @@ pub fn bitshuffle(source: &[u8], target: &mut [u8], unit_bytes: usize) -> Result
 /// As [`shuffle`].
 pub fn bitunshuffle(source: &[u8], target: &mut [u8], unit_bytes: usize) -> Result<()> {
     check(source, target, unit_bytes)?;
-    let rows = source.len() / unit_bytes / 8;
-    let whole = rows * 8 * unit_bytes;
+    let whole = source.len() / unit_bytes / 8 * 8 * unit_bytes;
     target[whole..].copy_from_slice(&source[whole..]);
     match unit_bytes {
         1 => bitunshuffle_fixed::<1>(&source[..whole], &mut target[..whole]),
@@ -257,14 +299,13 @@ widest! {
 /// interleaved.
 #[inline(always)]
 fn bitunshuffle_tiles<const N: usize>(source: &[u8], target: &mut [u8]) {
-    const TILE_ROWS: usize = TILE_UNITS / 8;
     let rows = target.len() / N / 8;
-    let mut planes = [[0_u8; TILE_UNITS]; N];
+    let mut planes = [[0_u8; TILE_ROWS * 8]; N];
     for (tile, target) in target.chunks_mut(TILE_ROWS * 8 * N).enumerate() {
         let units = target.len() / N;
         for (byte, plane) in planes.iter_mut().enumerate() {
             let row = |bit: usize| &source[(byte * 8 + bit) * rows + tile * TILE_ROWS..][..units / 8];
-            interleave_eight(std::array::from_fn(row), &mut plane[..units]);
+            interleave_eight::<TILE_ROWS>(std::array::from_fn(row), &mut plane[..units]);
             for bits in plane[..units].as_chunks_mut::<8>().0 {
                 *bits = transpose_bits(u64::from_le_bytes(*bits)).to_le_bytes();
             }
@@ -355,7 +396,7 @@ mod tests {
     #[test]
     fn bit_shuffling_gathers_one_bit_of_eight_elements_in_a_byte() {
         for unit in [1, 2, 4, 5, 8] {
-            for elements in [0, 7, 8, 16, 27, 256, 1003] {
+            for elements in [0, 7, 8, 16, 27, 1024, 3003] {
                 let plain = bytes(elements * unit + unit - 1);
                 let mut shuffled = vec![0; plain.len()];
                 bitshuffle(&plain, &mut shuffled, unit).unwrap();
