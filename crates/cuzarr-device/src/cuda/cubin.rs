@@ -251,6 +251,22 @@ mod tests {
     }
 
     #[test]
+    fn what_the_compiler_makes_is_machine_code() {
+        if let Err(error) = Nvrtc::get() {
+            println!("skipped: no NVRTC: {}", error.message());
+            return;
+        }
+        for capability in [(7, 5), (8, 0), (9, 0)] {
+            let cubin = compile(&SOURCE, capability).unwrap();
+            assert!(cubin.starts_with(b"\x7fELF"));
+        }
+        static BROKEN: KernelSource = KernelSource { name: "broken", text: "__global__ void broken() { nonsense; }" };
+        let error = compile(&BROKEN, (9, 0)).unwrap_err();
+        assert_eq!(error.kind(), crate::error::ErrorKind::KernelCompileFailed);
+        assert!(error.message().contains("nonsense"), "{error}");
+    }
+
+    #[test]
     fn the_script_that_ships_cubins_computes_the_same_key() {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/compile_kernels.py");
         let Ok(output) = std::process::Command::new("python3").arg(script).arg("--keys").output() else {
