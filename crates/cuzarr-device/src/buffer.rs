@@ -1,15 +1,14 @@
 //! Flat, untyped bytes on a device.
 
-use std::alloc;
 use std::any::Any;
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
-use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::copy;
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
+use crate::host_memory::HostMemory;
 use crate::pool;
 
 /// Keeps memory alive: dropping it gives the memory back to whoever it came from.
@@ -21,48 +20,6 @@ struct Allocation {
     address: usize,
     size_bytes: usize,
     owner: Owner,
-}
-
-/// Host memory begins at a multiple of this: a cache line, and the widest vector registers.
-const HOST_ALIGNMENT_BYTES: usize = 64;
-
-/// Host memory from this size on asks for huge pages: results are written once, and a fault every 4 KiB would cost more
-/// than writing them.
-const HUGE_FROM_BYTES: usize = 4 << 20;
-
-/// Size of a huge page on x86-64 and most others.
-const HUGE_PAGE_BYTES: usize = 2 << 20;
-
-/// Asks the kernel for huge pages under memory that was just allocated. Only a wish: nothing depends on it.
-fn prefer_huge_pages(pointer: *mut u8, size_bytes: usize) {
-    #[cfg(target_os = "linux")]
-    {
-        use rustix::mm::{Advice, madvise};
-        // The last huge page would reach into memory of others; the advice is for whole ones.
-        let whole_bytes = size_bytes / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
-        // SAFETY: whole pages inside an allocation of ours; the advice changes how they are backed, not what they hold.
-        let _ = unsafe { madvise(pointer.cast(), whole_bytes, Advice::LinuxHugepage) };
-    }
-    #[cfg(not(target_os = "linux"))]
-    let _ = (pointer, size_bytes);
-}
-
-/// Host memory that this crate allocated.
-struct HostMemory {
-    pointer: NonNull<u8>,
-    layout: alloc::Layout,
-}
-
-// SAFETY: this only owns the memory; whoever accesses it goes through a buffer's address.
-unsafe impl Send for HostMemory {}
-// SAFETY: as above; the owner itself is never read or written.
-unsafe impl Sync for HostMemory {}
-
-impl Drop for HostMemory {
-    fn drop(&mut self) {
-        // SAFETY: allocated with exactly this layout, and freed once.
-        unsafe { alloc::dealloc(self.pointer.as_ptr(), self.layout) }
-    }
 }
 
 /// Flat, untyped bytes on a device. Cloning and slicing share the memory; copying is always a word of its own.
@@ -132,24 +89,10 @@ impl Buffer {
     }
 
     fn allocate_host(size_bytes: usize, zeroed: bool) -> Result<Buffer> {
-        let out_of_memory = || Error::new(ErrorKind::OutOfMemory, format!("the host has no {size_bytes} bytes left"));
-        let alignment = if size_bytes < HUGE_FROM_BYTES { HOST_ALIGNMENT_BYTES } else { HUGE_PAGE_BYTES };
-        let layout = alloc::Layout::from_size_align(size_bytes.max(1), alignment).map_err(|_| out_of_memory())?;
-        // SAFETY: the layout's size is not zero.
-        let pointer = unsafe { alloc::alloc(layout) };
-        if size_bytes >= HUGE_FROM_BYTES && !pointer.is_null() {
-            prefer_huge_pages(pointer, size_bytes);
-        }
-        if zeroed && !pointer.is_null() {
-            // SAFETY: allocated with at least this size. Zeroed here, after the pages could become huge.
-            unsafe { pointer.write_bytes(0, size_bytes) };
-        }
-        // `black_box` hides from the optimiser that the bytes were never written, so that reading them, which safe code
-        // can do, yields some bytes rather than undefined ones.
-        let pointer = NonNull::new(std::hint::black_box(pointer)).ok_or_else(out_of_memory)?;
-        let owner = Box::new(HostMemory { pointer, layout });
+        let memory = HostMemory::new(size_bytes, zeroed)?;
+        let address = memory.address();
         // SAFETY: the owner frees this memory when it is dropped, and nobody else knows it.
-        Ok(unsafe { Buffer::from_raw(Device::Cpu, pointer.as_ptr() as usize, size_bytes, owner) })
+        Ok(unsafe { Buffer::from_raw(Device::Cpu, address, size_bytes, Box::new(memory)) })
     }
 
     /// Takes a host vector without copying.

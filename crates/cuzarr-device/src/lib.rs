@@ -9,6 +9,7 @@ mod device;
 pub mod dlpack;
 mod dtype;
 mod error;
+mod host_memory;
 mod kernel;
 mod layout;
 mod ndbuffer;

@@ -44,6 +44,9 @@ impl WithType for EqualValues<'_> {
     }
 }
 
+/// Elements are compared in pieces of about this size, which stay in the first-level cache.
+const PATTERN_BYTES: usize = 4096;
+
 /// Whether every element of a host nd-buffer is `element`; see [`NdBuffer::all_equal_element`].
 pub(crate) fn all_equal_element(array: &NdBuffer, element: &[u8], equal_nan: bool) -> bool {
     let width = element.len();
@@ -55,41 +58,28 @@ pub(crate) fn all_equal_element(array: &NdBuffer, element: &[u8], equal_nan: boo
     if has_nan && !equal_nan {
         return false;
     }
-    let equals = |bytes: &[u8]| match part {
-        Some(part) if has_nan => same_parts(part, bytes, element),
-        _ => bytes == element,
-    };
     let Some(mut dimensions) = strided::normalize(array.shape(), array.strides(), array.strides()) else { return true };
     let packed = dimensions.last().filter(|inner| inner.target == width as isize).map(|inner| inner.extent);
     if packed.is_some() {
         dimensions.pop();
     }
     let bytes = packed.unwrap_or(1) * width;
+    let pattern = element.repeat((PATTERN_BYTES.min(bytes) / width).max(1));
     strided::all_rows(&dimensions, array.address() as *const u8, array.address() as *mut u8, |row, _| {
         // SAFETY: the constructors checked that all elements lie in their memory; these are packed neighbours.
         let row = unsafe { std::slice::from_raw_parts(row, bytes) };
-        if has_nan { row.chunks_exact(width).all(equals) } else { repeats(row, element) }
+        if let (true, Some(part)) = (has_nan, part) {
+            row.chunks_exact(width).all(|bytes| same_parts(part, bytes, element))
+        } else {
+            repeats(row, &pattern)
+        }
     })
 }
 
-/// Whether `bytes` is `element` over and over.
-fn repeats(bytes: &[u8], element: &[u8]) -> bool {
-    fn repeats_of<const N: usize>(bytes: &[u8], element: &[u8]) -> bool {
-        let Ok(element) = <[u8; N]>::try_from(element) else { return false };
-        // Whole blocks are compared without a branch, so that they vectorise.
-        bytes.as_chunks::<N>().0.chunks(1024 / N).all(|block| {
-            let different = |unit: &[u8; N]| unit.iter().zip(&element).fold(0, |sum, (a, b)| sum | (a ^ b));
-            block.iter().fold(0, |sum, unit| sum | different(unit)) == 0
-        })
-    }
-    match element.len() {
-        1 => repeats_of::<1>(bytes, element),
-        2 => repeats_of::<2>(bytes, element),
-        4 => repeats_of::<4>(bytes, element),
-        8 => repeats_of::<8>(bytes, element),
-        16 => repeats_of::<16>(bytes, element),
-        width => bytes.chunks_exact(width).all(|unit| unit == element),
-    }
+/// Whether `bytes` is elements that are all as in `pattern`, which is the element over and over.
+fn repeats(bytes: &[u8], pattern: &[u8]) -> bool {
+    // Comparing slices is `memcmp`, the fastest loop there is.
+    bytes.chunks(pattern.len()).all(|part| part == &pattern[..part.len()])
 }
 
 /// The type of the parts of a float or complex number.

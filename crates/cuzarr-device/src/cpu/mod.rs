@@ -4,6 +4,7 @@
 
 pub mod cast;
 pub(crate) mod compare;
+mod lanes;
 pub(crate) mod narrow;
 pub mod shuffle;
 mod steps;

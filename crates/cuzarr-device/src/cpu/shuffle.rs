@@ -1,5 +1,6 @@
 //! Byte swaps, byte shuffles and bit shuffles on host bytes.
 
+use super::lanes;
 use crate::error::{Error, Result};
 
 /// Reverses the bytes of every unit of `unit_bytes` bytes, in place. Bytes that do not fill a unit stay.
@@ -80,7 +81,7 @@ pub(crate) fn unshuffle_part(chunk: &[u8], at: usize, unit_bytes: usize, target:
         2 => interleave(std::array::from_fn::<_, 2, _>(plane), target),
         4 => interleave(std::array::from_fn::<_, 4, _>(plane), target),
         8 => interleave(std::array::from_fn::<_, 8, _>(plane), target),
-        16 => interleave(std::array::from_fn::<_, 16, _>(plane), target),
+        16 => interleave_vectors(std::array::from_fn::<_, 16, _>(plane), target),
         _ => {
             for byte in 0..unit_bytes {
                 for (unit, &value) in target.chunks_exact_mut(unit_bytes).zip(plane(byte)) {
@@ -116,21 +117,27 @@ pub(crate) unsafe fn shuffle_part_into(
         unsafe { *chunk.add(shuffled_index(at + index, chunk_bytes, unit_bytes)) = source[index] };
     }
     let source = &source[head..head + whole];
-    // A few hundred units at a time, so that the source is read from the cache for every plane.
-    for (number, part) in source.chunks(BLOCK_UNITS * unit_bytes).enumerate() {
-        for byte in 0..unit_bytes {
-            let count = part.len() / unit_bytes;
-            let offset = byte * units + first + number * BLOCK_UNITS;
-            // SAFETY: whole units' planes lie inside the chunk, and `MaybeUninit` asks nothing of their contents.
-            let plane =
-                unsafe { std::slice::from_raw_parts_mut(chunk.add(offset).cast::<std::mem::MaybeUninit<u8>>(), count) };
-            match unit_bytes {
-                2 => take_plane::<2>(part, byte, plane),
-                4 => take_plane::<4>(part, byte, plane),
-                8 => take_plane::<8>(part, byte, plane),
-                _ => {
-                    for (value, unit) in plane.iter_mut().zip(part.chunks_exact(unit_bytes)) {
-                        value.write(unit[byte]);
+    if source.is_empty() {
+        return;
+    }
+    // SAFETY: whole units' planes lie inside the chunk.
+    let plane = |byte: usize| unsafe { chunk.add(byte * units + first) };
+    // SAFETY: passed on: every plane has room for a byte of each unit.
+    unsafe {
+        match unit_bytes {
+            1 => std::ptr::copy_nonoverlapping(source.as_ptr(), plane(0), source.len()),
+            2 => deinterleave::<2>(source, plane),
+            4 => deinterleave::<4>(source, plane),
+            8 => deinterleave::<8>(source, plane),
+            16 => deinterleave::<16>(source, plane),
+            _ => {
+                // A few hundred units at a time, so that the source is read from the cache for every plane.
+                for (number, part) in source.chunks(BLOCK_UNITS * unit_bytes).enumerate() {
+                    for byte in 0..unit_bytes {
+                        let plane = plane(byte).add(number * BLOCK_UNITS);
+                        for (at, unit) in part.chunks_exact(unit_bytes).enumerate() {
+                            *plane.add(at) = unit[byte];
+                        }
                     }
                 }
             }
@@ -138,11 +145,30 @@ pub(crate) unsafe fn shuffle_part_into(
     }
 }
 
-const BLOCK_UNITS: usize = 512;
+/// Units that are shuffled or bit-shuffled together.
+const BLOCK_UNITS: usize = 1024;
 
-fn take_plane<const N: usize>(source: &[u8], byte: usize, plane: &mut [std::mem::MaybeUninit<u8>]) {
-    for (value, unit) in plane.iter_mut().zip(source.as_chunks::<N>().0) {
-        value.write(unit[byte % N]);
+/// Writes the bytes of every unit to their planes, given by their first address.
+///
+/// # Safety
+/// Each plane has room for as many bytes as there are units, and overlaps neither another nor the source.
+unsafe fn deinterleave<const N: usize>(source: &[u8], plane: impl Fn(usize) -> *mut u8) {
+    let planes: [*mut u8; N] = std::array::from_fn(plane);
+    let units = source.as_chunks::<N>().0;
+    let (blocks, rest) = units.as_chunks::<16>();
+    for (number, block) in blocks.iter().enumerate() {
+        let bytes = block.as_flattened();
+        let vectors: [lanes::Vector; N] = std::array::from_fn(|at| lanes::load(&bytes[at * 16..]));
+        for (plane, row) in planes.iter().zip(lanes::units_to_planes::<N>(vectors)) {
+            // SAFETY: room for every unit's byte.
+            unsafe { plane.add(number * 16).cast::<lanes::Vector>().write(row) };
+        }
+    }
+    for (index, unit) in rest.iter().enumerate() {
+        for (plane, &byte) in planes.iter().zip(unit) {
+            // SAFETY: as above.
+            unsafe { *plane.add(blocks.len() * 16 + index) = byte };
+        }
     }
 }
 
@@ -170,6 +196,22 @@ macro_rules! widest {
 widest! {
     /// Writes the first byte of every plane, then the second of every plane, …
     fn interleave<const N: usize>(planes: [&[u8]; N], target: &mut [u8]) = interleave_tiles
+}
+
+/// As [`interleave`], in vectors: for so many planes that the compiler finds nothing better.
+fn interleave_vectors<const N: usize>(planes: [&[u8]; N], target: &mut [u8]) {
+    let (units, _) = target.as_chunks_mut::<N>();
+    let count = units.len();
+    let whole = count / 16;
+    for block in 0..whole {
+        let rows = planes.map(|plane| lanes::load(&plane[block * 16..]));
+        for (at, vector) in lanes::planes_to_units::<N>(rows).iter().enumerate() {
+            units[block * 16..(block + 1) * 16].as_flattened_mut()[at * 16..(at + 1) * 16].copy_from_slice(vector);
+        }
+    }
+    for index in whole * 16..count {
+        units[index] = std::array::from_fn(|byte| planes[byte][index]);
+    }
 }
 
 /// Units whose planes are read together, so that as many streams as planes stay in the cache.
@@ -261,12 +303,18 @@ fn bitshuffle_tiles<const N: usize>(source: &[u8], target: &mut [u8]) {
 /// [`bitshuffle`] of whole rows of any unit.
 fn bitshuffle_any(source: &[u8], target: &mut [u8], unit_bytes: usize) {
     let rows = source.len() / unit_bytes / 8;
-    for row in 0..rows {
-        for byte in 0..unit_bytes {
-            let bytes = std::array::from_fn(|element| source[(row * 8 + element) * unit_bytes + byte]);
-            let bits = transpose_bits(u64::from_le_bytes(bytes)).to_le_bytes();
-            for (bit, &value) in bits.iter().enumerate() {
-                target[(byte * 8 + bit) * rows + row] = value;
+    let (mut planes, mut bits) = (vec![0; BLOCK_UNITS * unit_bytes], [0; BLOCK_UNITS]);
+    for (number, block) in source.chunks(BLOCK_UNITS * unit_bytes).enumerate() {
+        let units = block.len() / unit_bytes;
+        let planes = &mut planes[..block.len()];
+        shuffle_part(block, 0, unit_bytes, planes);
+        for (byte, plane) in planes.chunks_exact_mut(units).enumerate() {
+            transpose_all_bits(plane);
+            let bits = &mut bits[..units];
+            shuffle_part(plane, 0, 8, bits);
+            for (bit, row) in bits.chunks_exact(units / 8).enumerate() {
+                let at = (byte * 8 + bit) * rows + number * (BLOCK_UNITS / 8);
+                target[at..at + row.len()].copy_from_slice(row);
             }
         }
     }
@@ -317,15 +365,28 @@ fn bitunshuffle_tiles<const N: usize>(source: &[u8], target: &mut [u8]) {
 
 /// [`bitunshuffle`] of whole rows of any unit.
 fn bitunshuffle_any(source: &[u8], target: &mut [u8], unit_bytes: usize) {
-    let rows = target.len() / unit_bytes / 8;
-    for row in 0..rows {
-        for byte in 0..unit_bytes {
-            let bits = std::array::from_fn(|bit| source[(byte * 8 + bit) * rows + row]);
-            let bytes = transpose_bits(u64::from_le_bytes(bits)).to_le_bytes();
-            for (element, &value) in bytes.iter().enumerate() {
-                target[(row * 8 + element) * unit_bytes + byte] = value;
+    let rows = source.len() / unit_bytes / 8;
+    let (mut planes, mut bits) = (vec![0; BLOCK_UNITS * unit_bytes], [0; BLOCK_UNITS]);
+    for (number, block) in target.chunks_mut(BLOCK_UNITS * unit_bytes).enumerate() {
+        let units = block.len() / unit_bytes;
+        let planes = &mut planes[..block.len()];
+        for (byte, plane) in planes.chunks_exact_mut(units).enumerate() {
+            let bits = &mut bits[..units];
+            for (bit, row) in bits.chunks_exact_mut(units / 8).enumerate() {
+                let at = (byte * 8 + bit) * rows + number * (BLOCK_UNITS / 8);
+                row.copy_from_slice(&source[at..at + units / 8]);
             }
+            unshuffle_part(bits, 0, 8, plane);
+            transpose_all_bits(plane);
         }
+        unshuffle_part(planes, 0, unit_bytes, block);
+    }
+}
+
+/// Transposes every 8 bytes as a matrix of bits.
+fn transpose_all_bits(bytes: &mut [u8]) {
+    for bytes in bytes.as_chunks_mut::<8>().0 {
+        *bytes = transpose_bits(u64::from_le_bytes(*bytes)).to_le_bytes();
     }
 }
 
@@ -395,7 +456,7 @@ mod tests {
 
     #[test]
     fn bit_shuffling_gathers_one_bit_of_eight_elements_in_a_byte() {
-        for unit in [1, 2, 4, 5, 8] {
+        for unit in [1, 2, 4, 5, 8, 16] {
             for elements in [0, 7, 8, 16, 27, 1024, 3003] {
                 let plain = bytes(elements * unit + unit - 1);
                 let mut shuffled = vec![0; plain.len()];

@@ -23,6 +23,11 @@ impl<'a> Steps<'a> {
         self.steps.is_empty()
     }
 
+    /// Whether no step changes the type, so that all can be done without a second memory.
+    pub(super) fn are_in_place(&self) -> bool {
+        !self.steps.iter().any(|step| matches!(step, ElementStep::Cast { .. }))
+    }
+
     /// Bytes of the widest element on the way, at least 1.
     pub(super) fn widest_bytes(&self) -> usize {
         let after = |step: &ElementStep| match step {

@@ -5,6 +5,8 @@
 //! inner loops: a flat copy, a strided run, a blocked transposition (when source and target disagree on which
 //! dimension is innermost), each of them compiled per element width.
 
+use super::lanes::{Vector, transpose_square};
+
 /// One dimension of a copy: its extent and the byte strides of both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Dimension {
@@ -192,11 +194,11 @@ unsafe fn transpose_plane(plane: (Dimension, Dimension), width: usize, source: *
     // SAFETY: passed on.
     unsafe {
         match width {
-            1 => transpose_plane_of::<[u8; 1], 64>(plane, source, target),
-            2 => transpose_plane_of::<[u8; 2], 32>(plane, source, target),
-            4 => transpose_plane_of::<[u8; 4], 16>(plane, source, target),
-            8 => transpose_plane_of::<[u8; 8], 8>(plane, source, target),
-            _ => transpose_plane_of::<[u8; 16], 4>(plane, source, target),
+            1 => transpose_plane_of::<1, 16, 64>(plane, source, target),
+            2 => transpose_plane_of::<2, 8, 32>(plane, source, target),
+            4 => transpose_plane_of::<4, 4, 16>(plane, source, target),
+            8 => transpose_plane_of::<8, 2, 8>(plane, source, target),
+            _ => transpose_plane_of::<16, 1, 4>(plane, source, target),
         }
     }
 }
@@ -204,38 +206,43 @@ unsafe fn transpose_plane(plane: (Dimension, Dimension), width: usize, source: *
 /// Transposes in square blocks whose sides are one cache line, through a local buffer: every line of source and target
 /// is touched once, in one burst, so power-of-two strides that map many lines to one cache set do no harm.
 ///
+/// `SIDE` is 64 bytes and `SMALL` 16 bytes of elements.
+///
 /// # Safety
-/// As [`copy`], with elements of `T`'s size.
-unsafe fn transpose_plane_of<T: Copy, const SIDE: usize>(
+/// As [`copy`], with elements of `WIDTH` bytes.
+unsafe fn transpose_plane_of<const WIDTH: usize, const SMALL: usize, const SIDE: usize>(
     (along_source, along_target): (Dimension, Dimension),
     source: *const u8,
     target: *mut u8,
 ) {
     let (rows, columns) = (along_target.extent, along_source.extent);
     // A source row (fixed position along the target's packed dimension) holds packed `columns`.
-    let source_row = |row: usize, column: usize| {
-        source.wrapping_offset(row as isize * along_target.source).cast::<T>().wrapping_add(column)
+    let from = |row: usize, column: usize| {
+        source.wrapping_offset(row as isize * along_target.source).wrapping_add(column * WIDTH)
     };
-    let target_row = |column: usize, row: usize| {
-        target.wrapping_offset(column as isize * along_source.target).cast::<T>().wrapping_add(row)
+    let to = |column: usize, row: usize| {
+        target.wrapping_offset(column as isize * along_source.target).wrapping_add(row * WIDTH)
     };
+    let mut block = [[[0_u8; 16]; 4]; SIDE];
     for row in (0..rows).step_by(SIDE) {
         for column in (0..columns).step_by(SIDE) {
-            // SAFETY: rows and columns below their extents are inside; `T` has alignment 1.
+            // SAFETY: rows and columns below their extents are inside; vectors have alignment 1.
             unsafe {
                 if row + SIDE <= rows && column + SIDE <= columns {
-                    let mut block = [[*source_row(row, column); SIDE]; SIDE];
-                    for (inside, line) in block.iter_mut().enumerate() {
-                        *line = *source_row(row + inside, column).cast::<[T; SIDE]>();
+                    for (down, along) in (0..4).flat_map(|down| (0..4).map(move |along| (down, along))) {
+                        let (row, column) = (row + down * SMALL, column + along * SMALL);
+                        let square = std::array::from_fn(|inside| *from(row + inside, column).cast::<Vector>());
+                        for (inside, vector) in transpose_square::<WIDTH, SMALL>(square).into_iter().enumerate() {
+                            block[along * SMALL + inside][down] = vector;
+                        }
                     }
-                    (0..SIDE).for_each(|inside| {
-                        let line: [T; SIDE] = std::array::from_fn(|other| block[other][inside]);
-                        *target_row(column + inside, row).cast::<[T; SIDE]>() = line;
-                    });
+                    for (inside, line) in block.iter().enumerate() {
+                        *to(column + inside, row).cast::<[Vector; 4]>() = *line;
+                    }
                 } else {
                     for column in column..columns.min(column + SIDE) {
                         for row in row..rows.min(row + SIDE) {
-                            *target_row(column, row) = *source_row(row, column);
+                            *to(column, row).cast::<[u8; WIDTH]>() = *from(row, column).cast::<[u8; WIDTH]>();
                         }
                     }
                 }

@@ -164,11 +164,12 @@ impl Mover<'_> {
                 return strided::copy(extent, self.array_bytes, (from.0.cast_const(), from.1), to);
             }
             let Some(dimensions) = strided::normalize(extent, array.1, packed.1) else { return };
-            if let Packed::Shuffled { .. } = packed.0
-                && self.steps.is_empty()
-                && dimensions.last().is_none_or(|inner| inner.target == 1 && inner.source == self.array_bytes as isize)
-            {
-                return self.shuffle_rows(&dimensions, packed.0, array.0);
+            let packed_unit = if let Packed::Plain(_) = packed.0 { self.packed.size_bytes() as isize } else { 1 };
+            let rows_are_packed = dimensions
+                .last()
+                .is_none_or(|inner| inner.target == packed_unit && inner.source == self.array_bytes as isize);
+            if rows_are_packed && self.goes_direct(packed.0) {
+                return self.move_rows(&dimensions, packed_unit, packed.0, array.0);
             }
             let tile = tile_extents(&dimensions, self.scratch.capacity_elems);
             for_each_tile(&dimensions, &tile, |part, array_offset, packed_offset| {
@@ -207,30 +208,51 @@ impl Mover<'_> {
         }
     }
 
-    /// Moves rows that are packed on both sides straight between a shuffled chunk and the array.
+    /// Whether rows that are packed on both sides need no scratch memory: reading, when every step can be done where
+    /// the elements end up; writing, also only when they end up plain.
+    fn goes_direct(&self, packed: Packed) -> bool {
+        match self.direction {
+            Direction::Read => self.steps.are_in_place(),
+            Direction::Write => {
+                self.steps.is_empty() || (self.steps.are_in_place() && matches!(packed, Packed::Plain(_)))
+            }
+        }
+    }
+
+    /// Moves rows that are packed on both sides, a piece that fits the cache at a time.
     ///
     /// # Safety
     /// As [`Mover::move_box`].
-    unsafe fn shuffle_rows(&self, dimensions: &[Dimension], packed: Packed, array: *mut u8) {
+    unsafe fn move_rows(&self, dimensions: &[Dimension], packed_unit: isize, packed: Packed, array: *mut u8) {
         let (count, outer) = match dimensions.split_last() {
             Some((inner, outer)) => (inner.extent, outer),
             None => (1, dimensions),
         };
-        let row = [Dimension { extent: count, source: self.array_bytes as isize, target: 1 }];
-        let direction = self.direction;
         let size_bytes = self.array_bytes;
+        let most = (TILE_BYTES / size_bytes).max(1);
         for_each_row(outer, |array_offset, packed_offset| {
-            let (packed, array) = (packed.advanced(packed_offset), array.wrapping_offset(array_offset));
-            // SAFETY: a row of `count` packed elements lies there, and nobody else accesses it.
-            unsafe {
-                match direction {
-                    Direction::Read => {
-                        let bytes = std::slice::from_raw_parts_mut(array, count * size_bytes);
-                        load(&row, packed, size_bytes, bytes);
-                    }
-                    Direction::Write => {
-                        let bytes = std::slice::from_raw_parts(array.cast_const(), count * size_bytes);
-                        store(&row, packed, size_bytes, bytes);
+            for at in (0..count).step_by(most) {
+                let extent = most.min(count - at);
+                let row = [Dimension { extent, source: size_bytes as isize, target: packed_unit }];
+                let packed = packed.advanced(packed_offset + at as isize * packed_unit);
+                let array = array.wrapping_offset(array_offset).wrapping_add(at * size_bytes);
+                // SAFETY: these packed elements lie there on both sides, and nobody else accesses them.
+                unsafe {
+                    match (self.direction, packed) {
+                        (Direction::Read, _) => {
+                            let bytes = std::slice::from_raw_parts_mut(array, extent * size_bytes);
+                            load(&row, packed, size_bytes, bytes);
+                            self.steps.run(bytes, &mut [], extent);
+                        }
+                        (Direction::Write, Packed::Plain(pointer)) => {
+                            std::ptr::copy_nonoverlapping(array.cast_const(), pointer, extent * size_bytes);
+                            let bytes = std::slice::from_raw_parts_mut(pointer, extent * size_bytes);
+                            self.steps.run(bytes, &mut [], extent);
+                        }
+                        (Direction::Write, _) => {
+                            let bytes = std::slice::from_raw_parts(array.cast_const(), extent * size_bytes);
+                            store(&row, packed, size_bytes, bytes);
+                        }
                     }
                 }
             }

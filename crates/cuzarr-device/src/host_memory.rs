@@ -1,0 +1,131 @@
+//! Host memory that this crate allocates.
+//!
+//! Large memory comes from the system directly, in huge pages where it grants them: a result of a gigabyte costs a
+//! quarter of a million page faults otherwise, which take longer than decoding into it.
+
+use std::alloc;
+use std::ptr::NonNull;
+
+#[cfg(target_os = "linux")]
+use rustix::mm::{self, MapFlags, ProtFlags};
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// Memory begins at a multiple of this: a cache line, and the widest vector registers.
+const ALIGNMENT_BYTES: usize = 64;
+
+/// From this size on, memory is mapped.
+#[cfg(target_os = "linux")]
+const MAPPED_BYTES: usize = 4 << 20;
+
+/// Huge pages of x86-64, and of aarch64 with 4 KiB pages.
+#[cfg(target_os = "linux")]
+const HUGE_PAGE_BYTES: usize = 2 << 20;
+
+/// Owns host memory.
+pub(crate) struct HostMemory {
+    pointer: NonNull<u8>,
+    source: Source,
+}
+
+enum Source {
+    Allocator(alloc::Layout),
+    #[cfg(target_os = "linux")]
+    Mapping {
+        size_bytes: usize,
+    },
+}
+
+// SAFETY: this only owns the memory; whoever accesses it goes through its address.
+unsafe impl Send for HostMemory {}
+// SAFETY: as above; the owner itself is never read or written.
+unsafe impl Sync for HostMemory {}
+
+impl HostMemory {
+    /// Memory that is zero, or of unspecified contents.
+    ///
+    /// # Errors
+    /// `OutOfMemory`
+    pub(crate) fn new(size_bytes: usize, zeroed: bool) -> Result<HostMemory> {
+        #[cfg(target_os = "linux")]
+        if size_bytes >= MAPPED_BYTES {
+            return HostMemory::map(size_bytes).ok_or_else(|| out_of_memory(size_bytes));
+        }
+        let layout = alloc::Layout::from_size_align(size_bytes.max(1), ALIGNMENT_BYTES);
+        let layout = layout.map_err(|_| out_of_memory(size_bytes))?;
+        // SAFETY: the layout's size is not zero.
+        let pointer = unsafe { if zeroed { alloc::alloc_zeroed(layout) } else { alloc::alloc(layout) } };
+        // `black_box` hides from the optimiser that the bytes were never written, so that reading them, which safe code
+        // can do, yields some bytes rather than undefined ones.
+        let pointer = NonNull::new(std::hint::black_box(pointer)).ok_or_else(|| out_of_memory(size_bytes))?;
+        Ok(HostMemory { pointer, source: Source::Allocator(layout) })
+    }
+
+    /// Zero pages from the system, aligned to huge pages.
+    #[cfg(target_os = "linux")]
+    fn map(size_bytes: usize) -> Option<HostMemory> {
+        let size_bytes = size_bytes.checked_next_multiple_of(HUGE_PAGE_BYTES)?;
+        let wide = size_bytes.checked_add(HUGE_PAGE_BYTES)?;
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new private mapping anywhere, which nobody else knows; what is unmapped are its ends.
+        unsafe {
+            let base = mm::mmap_anonymous(std::ptr::null_mut(), wide, access, MapFlags::PRIVATE).ok()?;
+            let address = base as usize;
+            let start = address.next_multiple_of(HUGE_PAGE_BYTES);
+            let (before, after) = (start - address, address + wide - (start + size_bytes));
+            // Failing to unmap would only waste addresses, and failing to advise only huge pages.
+            if before > 0 {
+                let _ = mm::munmap(base, before);
+            }
+            if after > 0 {
+                let _ = mm::munmap((start + size_bytes) as *mut _, after);
+            }
+            let _ = mm::madvise(start as *mut _, size_bytes, mm::Advice::LinuxHugepage);
+            Some(HostMemory { pointer: NonNull::new(start as *mut u8)?, source: Source::Mapping { size_bytes } })
+        }
+    }
+
+    /// The first byte's.
+    pub(crate) fn address(&self) -> usize {
+        self.pointer.as_ptr() as usize
+    }
+}
+
+impl Drop for HostMemory {
+    fn drop(&mut self) {
+        // SAFETY: allocated, or mapped, with exactly this size, and given back once.
+        unsafe {
+            match self.source {
+                Source::Allocator(layout) => alloc::dealloc(self.pointer.as_ptr(), layout),
+                #[cfg(target_os = "linux")]
+                Source::Mapping { size_bytes } => {
+                    let _ = mm::munmap(self.pointer.as_ptr().cast(), size_bytes);
+                }
+            }
+        }
+    }
+}
+
+fn out_of_memory(size_bytes: usize) -> Error {
+    Error::new(ErrorKind::OutOfMemory, format!("the host has no {size_bytes} bytes left"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_of_any_size_is_aligned_zero_when_asked_and_writable_to_the_end() {
+        for size_bytes in [0, 1, 63, 4096, (4 << 20) - 1, 4 << 20, (9 << 20) + 1] {
+            let memory = HostMemory::new(size_bytes, true).unwrap();
+            assert_eq!(memory.address() % ALIGNMENT_BYTES, 0);
+            // SAFETY: this many bytes, which nobody else knows, zeroed.
+            let bytes = unsafe { std::slice::from_raw_parts_mut(memory.address() as *mut u8, size_bytes) };
+            assert!(bytes.iter().all(|&byte| byte == 0), "{size_bytes}");
+            bytes.fill(7);
+            assert!(bytes.last().is_none_or(|&byte| byte == 7));
+        }
+        assert_eq!(HostMemory::new(usize::MAX, false).err().map(|error| error.kind()), Some(ErrorKind::OutOfMemory));
+        assert_eq!(HostMemory::new(1 << 60, false).err().map(|error| error.kind()), Some(ErrorKind::OutOfMemory));
+    }
+}
