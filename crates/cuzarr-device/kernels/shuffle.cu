@@ -122,6 +122,13 @@ CUZARR_DEVICE const Span& span_of(const Span* spans, u32 count, u64 group) {
     return spans[low];
 }
 
+/// The 8 bytes of one byte position of a group's 8 elements, from the 8 planes that hold its bits.
+CUZARR_DEVICE u64 group_bytes(const u8* from, u64 groups, u32 byte) {
+    u64 bits = 0;
+    for (u32 plane = 0; plane < 8; ++plane) bits |= (u64)from[(byte * 8ull + plane) * groups] << 8 * plane;
+    return transpose_bits(bits);
+}
+
 /// A thread takes one group, so consecutive threads read consecutive bytes of a plane.
 CUZARR_KERNEL(
     bitunshuffle, const u8* src, u8* dst, const Span* spans, u32 span_count, u64 groups, u32 unit
@@ -133,13 +140,49 @@ CUZARR_KERNEL(
         const u8* from = src + span.src_offset + at;
         u8* to = dst + span.dst_offset + at * 8 * unit;
         for (u32 byte = 0; byte < unit; ++byte) {
-            u64 bits = 0;
-            for (u32 plane = 0; plane < 8; ++plane) bits |= (u64)from[(byte * 8ull + plane) * span.groups] << 8 * plane;
-            bits = transpose_bits(bits);
+            u64 bits = group_bytes(from, span.groups, byte);
             for (u32 element = 0; element < 8; ++element) to[(u64)element * unit + byte] = (u8)(bits >> 8 * element);
         }
     }
 }
+
+/// The same where the target is aligned to 8 bytes: a group is put together in registers and stored 8 bytes at a time.
+template <int Bytes>
+CUZARR_DEVICE void bitunshuffle_words(const u8* src, u8* dst, const Span* spans, u32 span_count, u64 groups) {
+    u64 stride = (u64)block_count() * thread_count();
+    for (u64 group = (u64)block_index() * thread_count() + thread_index(); group < groups; group += stride) {
+        const Span& span = span_of(spans, span_count, group);
+        u64 at = group - span.first_group;
+        const u8* from = src + span.src_offset + at;
+        u64* to = (u64*)(dst + span.dst_offset + at * 8 * Bytes);
+        u64 columns[Bytes];
+#pragma unroll
+        for (u32 byte = 0; byte < Bytes; ++byte) columns[byte] = group_bytes(from, span.groups, byte);
+#pragma unroll
+        for (u32 word = 0; word < Bytes; ++word) {
+            u64 joined = 0;
+#pragma unroll
+            for (u32 k = 0; k < 8; ++k) {
+                // Byte k of this word is byte `place % Bytes` of element `place / Bytes`.
+                u32 place = word * 8 + k;
+                joined |= (columns[place % Bytes] >> 8 * (place / Bytes) & 255) << 8 * k;
+            }
+            to[word] = joined;
+        }
+    }
+}
+
+#define CUZARR_BITUNSHUFFLE(bytes)                                                                                      \
+    CUZARR_KERNEL(                                                                                                      \
+        bitunshuffle_##bytes, const u8* src, u8* dst, const Span* spans, u32 span_count, u64 groups, u32               \
+    ) {                                                                                                                 \
+        bitunshuffle_words<bytes>(src, dst, spans, span_count, groups);                                                 \
+    }
+
+CUZARR_BITUNSHUFFLE(1)
+CUZARR_BITUNSHUFFLE(2)
+CUZARR_BITUNSHUFFLE(4)
+CUZARR_BITUNSHUFFLE(8)
 
 CUZARR_KERNEL(
     bitshuffle, const u8* src, u8* dst, const Span* spans, u32 span_count, u64 groups, u32 unit

@@ -425,12 +425,13 @@ fn shuffles_agree_with_the_cpu_and_undo_each_other() {
         let host = Stream::new(Device::Cpu).unwrap();
         let mut random = Random::new(5);
         for kind in [Shuffle::Bytes, Shuffle::Bits] {
-            for unit in [1, 2, 3, 4, 5, 8, 12, 16, 24] {
+            for (unit, step) in [1, 2, 3, 4, 5, 8, 12, 16, 24].into_iter().flat_map(|unit| [(unit, 1), (unit, 8)]) {
+                // Spans anywhere, and spans that begin where 8 bytes can be stored at once.
                 let sizes = [0, 1, unit, 8 * unit, 8 * unit + 3, 1000, 4096, 3001];
-                let (mut spans, mut at) = (Vec::new(), random.pick(&[0, 0, 1]));
+                let (mut spans, mut at) = (Vec::new(), (step - 1) / 7 * 8);
                 for size_bytes in sizes {
                     spans.push(Span { src_offset_bytes: at, dst_offset_bytes: at, size_bytes });
-                    at += size_bytes + random.pick(&[0, 0, 3]);
+                    at = (at + size_bytes + random.pick(&[0, 0, 3])).next_multiple_of(step);
                 }
                 let bytes = random.bytes(at);
                 let run = |stream: &Stream| {

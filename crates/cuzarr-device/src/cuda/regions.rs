@@ -155,6 +155,19 @@ impl Boxes {
         }
     }
 
+    /// Parts the boxes that can be moved 16 bytes at a time from the others, so that one odd edge does not narrow them all.
+    pub(crate) fn split_by_alignment(mut self, bases: (usize, usize)) -> Vec<Boxes> {
+        let Some(inner) = self.src_strides.len().checked_sub(1) else { return vec![self] };
+        let access = self.access_bytes;
+        let wide = |item: &Item| {
+            let bits = item.src_offset as u64 | item.dst_offset as u64 | bases.0 as u64 | bases.1 as u64;
+            (bits | (item.extents[inner] * access) as u64).trailing_zeros() >= 4
+        };
+        let (aligned, others): (Vec<Item>, Vec<Item>) = std::mem::take(&mut self.items).into_iter().partition(wide);
+        let groups = [aligned, others].into_iter().filter(|items| !items.is_empty());
+        groups.map(|items| Boxes { items, ..self.clone() }).collect()
+    }
+
     /// Joins accesses along the innermost dimension into wider ones, where it is packed on both sides (or repeats one element
     /// of the source, which then has to be repeated `16 / access_bytes` times) and everything is aligned.
     pub(crate) fn widen(&mut self, bases: (usize, usize), repeats_source: bool) {
@@ -367,6 +380,18 @@ mod tests {
         let mut all = boxes(1, &[12], &[12], &[&[3]]);
         all.cut(12, (0, 8), 16);
         assert_eq!((all.access_bytes, &all.items[0].extents[..]), (4, &[3, 3][..]));
+    }
+
+    #[test]
+    fn an_odd_edge_does_not_narrow_the_other_boxes() {
+        let all = boxes(4, &[4], &[4], &[&[64], &[64], &[63]]);
+        let groups = all.split_by_alignment((256, 512));
+        assert_eq!(groups.iter().map(|group| group.items.len()).collect::<Vec<_>>(), [2, 1]);
+        let widths = groups.into_iter().map(|mut group| {
+            group.widen((256, 512), false);
+            group.access_bytes
+        });
+        assert_eq!(widths.collect::<Vec<_>>(), [16, 4]);
     }
 
     #[test]

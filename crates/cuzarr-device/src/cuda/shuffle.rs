@@ -251,14 +251,18 @@ fn shuffle_bits(
         groups += own;
     }
     if groups > 0 {
-        let name = if forward { "bitshuffle" } else { "bitunshuffle" };
-        let kernel = SHUFFLE.kernel(stream.device(), name)?;
+        let aligned = table.iter().all(|span| (dst.address() as u64 + span.dst_offset).is_multiple_of(8));
+        let kernel = match (forward, unit_bytes) {
+            (true, _) => SHUFFLE.kernel(stream.device(), "bitshuffle")?,
+            (false, 1 | 2 | 4 | 8) if aligned => sized_kernel(&SHUFFLE, stream.device(), "bitunshuffle", unit_bytes)?,
+            (false, _) => SHUFFLE.kernel(stream.device(), "bitunshuffle")?,
+        };
         let count = table.len() as u32;
         let table = upload(&table, stream)?;
         let threads = threads(stream.device());
         let grid = blocks(&kernel, groups.div_ceil(u64::from(threads)));
         let arguments = (ends.src, ends.dst, table.address(), count, groups, unit_bytes as u32);
-        // SAFETY: the parameters of bitshuffle and bitunshuffle; the spans were checked to lie in both buffers.
+        // SAFETY: the parameters of bitshuffle, bitunshuffle and bitunshuffle_N; the spans were checked to lie in both buffers.
         unsafe { kernel.launch(stream, grid, threads, arguments, &[src, dst, &table]) }?;
     }
     copy_rests(spans, ends, |size| size / group_bytes * group_bytes, stream)

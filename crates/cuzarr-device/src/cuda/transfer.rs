@@ -145,15 +145,22 @@ pub(super) fn copy_boxes(
     stream: &Stream,
 ) -> Result<()> {
     boxes.order_and_merge();
-    boxes.widen(ends.bases(), repeats_source);
-    let buffers = [ends.src_buffer, ends.dst_buffer];
-    for_each_table(boxes, stream, !repeats_source, |lowered, table| {
+    for mut group in boxes.split_by_alignment(ends.bases()) {
+        group.widen(ends.bases(), repeats_source);
+        launch_copy(group, ends, unit, !repeats_source, stream)?;
+    }
+    Ok(())
+}
+
+fn launch_copy(boxes: Boxes, ends: Ends<'_>, unit: usize, may_transpose: bool, stream: &Stream) -> Result<()> {
+    for_each_table(boxes, stream, may_transpose, |lowered, table| {
         let name = if lowered.transposed { "copy_transposed" } else { "copy_linear" };
         let kernel = sized_kernel(&COPY, stream.device(), name, lowered.access_bytes)?;
         let arguments = (ends.src, ends.dst, table.address(), lowered.walk, unit as u32);
-        let (grid, threads) = (blocks(&kernel, lowered.walk.tiles), threads(stream.device()));
+        let grid = blocks(&kernel, lowered.walk.tiles);
+        let buffers = [ends.src_buffer, ends.dst_buffer, table];
         // SAFETY: the parameters of copy_linear_N and copy_transposed_N; the boxes were checked to lie in both buffers.
-        unsafe { kernel.launch(stream, grid, threads, arguments, &[buffers[0], buffers[1], table]) }
+        unsafe { kernel.launch(stream, grid, threads(stream.device()), arguments, &buffers) }
     })
 }
 
