@@ -36,13 +36,13 @@ impl DeviceAllocator for Pool {
     }
 }
 
-/// Memory on the device of `stream`, in its order, from our pool. On `cpu`, zeroed heap memory.
+/// Memory on the device of `stream`, in its order, from our pool. On `cpu`, zeroed memory of the host.
 ///
 /// # Errors
 /// `OutOfMemory`, after the pool was trimmed and asked once more.
 pub fn allocate(size_bytes: usize, stream: &Stream) -> Result<Buffer> {
     match stream.context() {
-        None => allocate_host(size_bytes),
+        None => Buffer::zeroed(Device::Cpu, size_bytes),
         Some(context) => {
             let memory = PooledMemory::new(context, size_bytes, Some(stream.clone()))?;
             Ok(wrap(memory))
@@ -56,24 +56,9 @@ pub fn allocate(size_bytes: usize, stream: &Stream) -> Result<Buffer> {
 /// `DeviceUnavailable` when the device cannot be used; `OutOfMemory`, after the pool was trimmed and asked once more.
 pub fn allocate_on(device: Device, size_bytes: usize) -> Result<Buffer> {
     if device == Device::Cpu {
-        return allocate_host(size_bytes);
+        return Buffer::zeroed(Device::Cpu, size_bytes);
     }
     Ok(wrap(PooledMemory::new(Context::get(device)?, size_bytes, None)?))
-}
-
-fn allocate_host(size_bytes: usize) -> Result<Buffer> {
-    let out_of_memory = || Error::new(ErrorKind::OutOfMemory, format!("the host has no {size_bytes} bytes"));
-    if size_bytes == 0 {
-        return Ok(Buffer::from_vec(Vec::new()));
-    }
-    let layout = std::alloc::Layout::array::<u8>(size_bytes).map_err(|_| out_of_memory())?;
-    // SAFETY: the layout is not empty. Zeroed pages cost nothing until they are touched, and unlike `vec![0; n]` this may fail.
-    let address = unsafe { std::alloc::alloc_zeroed(layout) };
-    if address.is_null() {
-        return Err(out_of_memory());
-    }
-    // SAFETY: allocated by the global allocator with this layout, and initialised.
-    Ok(Buffer::from_vec(unsafe { Vec::from_raw_parts(address, size_bytes, size_bytes) }))
 }
 
 fn wrap(memory: PooledMemory) -> Buffer {
