@@ -226,6 +226,11 @@ impl Drop for PooledMemory {
 }
 
 fn allocate_or_trim(context: &'static Context, size_bytes: usize, stream: usize) -> Result<usize> {
+    if size_bytes as u64 > context.backend.properties().total_bytes {
+        // Trimming could not help, and drivers call some such sizes invalid rather than too large.
+        let cause = Error::new(ErrorKind::OutOfMemory, "more than the device has");
+        return Err(out_of_memory(context, size_bytes, cause));
+    }
     match context.backend.allocate(size_bytes, stream) {
         Err(error) if error.kind() == ErrorKind::OutOfMemory => {
             context.counters.trims.fetch_add(1, Ordering::Relaxed);
