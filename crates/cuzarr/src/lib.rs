@@ -4,6 +4,7 @@ pub mod codec;
 pub mod config;
 mod error;
 pub mod meta;
+pub mod node;
 pub mod plan;
 pub mod run;
 pub mod store;

@@ -51,6 +51,11 @@ pub trait StoreExt: Store {
         collect(self, requests, u64::MAX)
     }
 
+    /// Like [`StoreExt::get_many`]; a value that is larger than `limit_bytes` is an error of its item.
+    fn get_many_at_most(&self, requests: Vec<ReadRequest>, limit_bytes: u64) -> Vec<Result<Option<Vec<u8>>>> {
+        collect(self, requests, limit_bytes)
+    }
+
     /// Whether the key has a value.
     ///
     /// # Errors

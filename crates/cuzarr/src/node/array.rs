@@ -1,0 +1,323 @@
+//! Arrays: opening, creating, and what the metadata says. Reading and writing elements is in `array_io`.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use cuzarr_device::Device;
+use serde_json::{Map, Value};
+
+use super::documents;
+use super::options::ArrayOptions;
+use super::path::normalize_path;
+use crate::codec::Chain;
+use crate::error::{Result, ResultExt};
+use crate::meta::{ArrayMetadata, ZarrFormat};
+use crate::store::{Store, join_key};
+
+/// An array in a store. Cloning is cheap and shares nothing that changes: each clone has its own metadata and options.
+#[derive(Clone)]
+pub struct Array {
+    store: Arc<dyn Store>,
+    path: String,
+    metadata: ArrayMetadata,
+    options: ArrayOptions,
+    warnings: Vec<String>,
+    chain: OnceLock<Arc<Chain>>,
+}
+
+/// Above so many chunks outside a new shape, those that are stored are listed, instead of trying to delete each.
+const LIST_INSTEAD_OF_DELETE: u64 = 1000;
+
+impl Array {
+    /// Opens the array at `path`, of either format.
+    ///
+    /// # Errors
+    /// `ArrayNotFound`; what the metadata or its codecs lack.
+    pub fn open(store: Arc<dyn Store>, path: &str, options: ArrayOptions) -> Result<Array> {
+        Array::open_format(store, path, None, options)
+    }
+
+    /// Opens the array at `path`, of one format.
+    ///
+    /// # Errors
+    /// As [`Array::open`].
+    pub fn open_format(
+        store: Arc<dyn Store>,
+        path: &str,
+        format: Option<ZarrFormat>,
+        options: ArrayOptions,
+    ) -> Result<Array> {
+        let path = normalize_path(path)?;
+        let (metadata, warnings) = documents::find_array(&*store, &path, format)?;
+        Array::opened(store, path, metadata, options, warnings)
+    }
+
+    pub(super) fn opened(
+        store: Arc<dyn Store>,
+        path: String,
+        metadata: ArrayMetadata,
+        options: ArrayOptions,
+        warnings: Vec<String>,
+    ) -> Result<Array> {
+        let array = Array { store, path, metadata, options, warnings, chain: OnceLock::new() };
+        array.chain()?;
+        Ok(array)
+    }
+
+    /// Creates an array, and the groups above it.
+    ///
+    /// # Errors
+    /// `ContainsArray` or `ContainsGroup` when something is there and `overwrite` is off; what the metadata's codecs lack,
+    /// before anything is stored.
+    pub fn create(
+        store: Arc<dyn Store>,
+        path: &str,
+        metadata: ArrayMetadata,
+        overwrite: bool,
+        options: ArrayOptions,
+    ) -> Result<Array> {
+        let path = normalize_path(path)?;
+        let array = Array::opened(store, path, metadata, options, Vec::new())?;
+        let metadata = &array.metadata;
+        documents::create(&*array.store, &array.path, metadata.zarr_format(), &metadata.documents(), overwrite)?;
+        Ok(array)
+    }
+
+    /// An array whose metadata is known; nothing is read. Its codecs are looked at when they are first needed.
+    ///
+    /// # Errors
+    /// `KeyInvalid` when the path has no meaning.
+    pub fn from_metadata(
+        store: Arc<dyn Store>,
+        path: &str,
+        metadata: ArrayMetadata,
+        options: ArrayOptions,
+    ) -> Result<Array> {
+        let path = normalize_path(path)?;
+        Ok(Array { store, path, metadata, options, warnings: Vec::new(), chain: OnceLock::new() })
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// The path in the store; the root's is empty.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The path with a leading `/`.
+    pub fn name(&self) -> String {
+        format!("/{}", self.path)
+    }
+
+    /// The metadata as it was read, or changed through this array.
+    pub fn metadata(&self) -> &ArrayMetadata {
+        &self.metadata
+    }
+
+    /// How the array behaves.
+    pub fn options(&self) -> &ArrayOptions {
+        &self.options
+    }
+
+    /// The same array with other options.
+    #[must_use]
+    pub fn with_options(&self, options: ArrayOptions) -> Array {
+        Array { options, ..self.clone() }
+    }
+
+    /// What was odd about the metadata's documents.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Where results are.
+    pub fn device(&self) -> Device {
+        self.options.device
+    }
+
+    /// Elements along each dimension.
+    pub fn shape(&self) -> &[u64] {
+        self.metadata.shape()
+    }
+
+    /// The codec chain.
+    ///
+    /// # Errors
+    /// `UnknownCodec` and others that the codecs report.
+    pub fn chain(&self) -> Result<&Arc<Chain>> {
+        if let Some(chain) = self.chain.get() {
+            return Ok(chain);
+        }
+        let chain = Chain::new(&self.metadata).at(|| self.place())?;
+        Ok(self.chain.get_or_init(|| Arc::new(chain)))
+    }
+
+    /// Elements of a chunk (the unit that is decoded; of a sharded array, an inner chunk of the outermost level) along each
+    /// dimension.
+    ///
+    /// # Errors
+    /// As [`Array::chain`].
+    pub fn chunk_shape(&self) -> Result<Vec<u64>> {
+        let chain = self.chain()?;
+        Ok(chain.sharding().map_or(&chain.spec().shape, |sharding| &sharding.inner().spec().shape).clone())
+    }
+
+    /// Elements of a shard along each dimension; `None` without sharding.
+    ///
+    /// # Errors
+    /// As [`Array::chain`].
+    pub fn shard_shape(&self) -> Result<Option<Vec<u64>>> {
+        let chain = self.chain()?;
+        Ok(chain.sharding().map(|_| chain.spec().shape.clone()))
+    }
+
+    /// Names this array in an error's trail.
+    pub(super) fn place(&self) -> String {
+        format!("{}: array '/{}'", self.store, self.path)
+    }
+
+    /// The keys, relative to the array, of the stored objects that hold chunks (shards, if the array has them), sorted.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub fn stored_chunks(&self) -> Result<Vec<String>> {
+        let start = join_key(&self.path, "");
+        let keys = self.store.list(&self.path)?;
+        let relative = keys.iter().filter_map(|key| key.strip_prefix(&start));
+        Ok(relative.filter(|key| self.chunk_at(key).is_some()).map(String::from).collect())
+    }
+
+    /// The chunk that a key, relative to the array, holds; `None` for keys of other things, and outside the grid.
+    fn chunk_at(&self, key: &str) -> Option<Vec<u64>> {
+        let chunk = self.metadata.chunk_key_encoding().parse_key(key, self.metadata.ndim())?;
+        let counts = self.metadata.chunk_grid().chunk_counts(self.shape()).ok()?;
+        chunk.iter().zip(counts).all(|(&at, count)| at < count).then_some(chunk)
+    }
+
+    /// How many objects that hold chunks are stored.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub fn nchunks_initialized(&self) -> Result<u64> {
+        Ok(self.stored_chunks()?.len() as u64)
+    }
+
+    /// Bytes in the store below the array's path, metadata too.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub fn nbytes_stored(&self) -> Result<u64> {
+        let mut total = 0u64;
+        for key in self.store.list(&self.path)? {
+            total = total.saturating_add(self.store.size_bytes(&key)?.unwrap_or(0));
+        }
+        Ok(total)
+    }
+
+    /// Changes the shape. Chunks that lie outside of it are deleted first; elements outside of it in chunks that remain
+    /// stay stored, and appear again when the array grows.
+    ///
+    /// # Errors
+    /// `ShapeMismatch` when the number of dimensions differs; what the store reports.
+    pub fn resize(&mut self, shape: Vec<u64>) -> Result<()> {
+        let mut metadata = self.metadata.clone();
+        metadata.set_shape(shape).at(|| self.place())?;
+        self.delete_chunks_outside(&metadata)?;
+        self.replace_metadata(metadata)
+    }
+
+    fn delete_chunks_outside(&self, new: &ArrayMetadata) -> Result<()> {
+        let grid = self.metadata.chunk_grid();
+        let (old, new) = (grid.chunk_counts(self.shape())?, grid.chunk_counts(new.shape())?);
+        if old.iter().zip(&new).all(|(old, new)| old <= new) {
+            return Ok(());
+        }
+        let outside = |chunk: &[u64]| chunk.iter().zip(&new).any(|(at, count)| at >= count);
+        let total = old.iter().try_fold(1u64, |total, &count| total.checked_mul(count)).unwrap_or(u64::MAX);
+        if total <= LIST_INSTEAD_OF_DELETE {
+            for chunk in (0..total).map(|linear| unravel(linear, &old)).filter(|chunk| outside(chunk)) {
+                self.store.delete(&join_key(&self.path, &self.metadata.chunk_key_encoding().key(&chunk)))?;
+            }
+            return Ok(());
+        }
+        for key in self.stored_chunks()? {
+            if self.chunk_at(&key).is_some_and(|chunk| outside(&chunk)) {
+                self.store.delete(&join_key(&self.path, &key))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Replaces the attributes, here and in the store.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub fn set_attributes(&mut self, attributes: Map<String, Value>) -> Result<()> {
+        let mut metadata = self.metadata.clone();
+        metadata.set_attributes(attributes).at(|| self.place())?;
+        self.replace_metadata(metadata)
+    }
+
+    /// Like [`Array::set_attributes`], of the JSON object in `text`, whose numbers are kept as they are written.
+    ///
+    /// # Errors
+    /// `MetadataInvalid` when the text is no object; what the store reports.
+    pub fn set_attributes_json(&mut self, text: &str) -> Result<()> {
+        let mut metadata = self.metadata.clone();
+        metadata.set_attributes_json(text).at(|| self.place())?;
+        self.replace_metadata(metadata)
+    }
+
+    /// Reads the metadata again: others may have changed it.
+    ///
+    /// # Errors
+    /// As [`Array::open`].
+    pub fn refresh(&mut self) -> Result<()> {
+        let format = Some(self.metadata.zarr_format());
+        let (metadata, warnings) = documents::find_array(&*self.store, &self.path, format)?;
+        *self = Array::opened(Arc::clone(&self.store), self.path.clone(), metadata, self.options, warnings)?;
+        Ok(())
+    }
+
+    fn replace_metadata(&mut self, metadata: ArrayMetadata) -> Result<()> {
+        let documents = documents::changed(&self.metadata.documents(), metadata.documents());
+        documents::replace(&*self.store, &self.path, &documents)?;
+        self.metadata = metadata;
+        self.chain = OnceLock::new();
+        Ok(())
+    }
+
+    /// The keys below the array's path that are neither metadata nor chunks of its grid: left-overs of other shapes, or
+    /// what does not belong there.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub fn foreign_keys(&self) -> Result<Vec<String>> {
+        let start = join_key(&self.path, "");
+        let chunks: BTreeSet<String> = self.stored_chunks()?.into_iter().collect();
+        let is_document = |key: &str| crate::meta::node::DOCUMENT_NAMES.contains(&key);
+        let keys = self.store.list(&self.path)?;
+        let relative = keys.iter().filter_map(|key| key.strip_prefix(&start));
+        Ok(relative.filter(|key| !is_document(key) && !chunks.contains(*key)).map(String::from).collect())
+    }
+}
+
+/// The coordinates of the `linear`th chunk in C order.
+fn unravel(mut linear: u64, counts: &[u64]) -> Vec<u64> {
+    let mut chunk = vec![0; counts.len()];
+    for (at, &count) in chunk.iter_mut().zip(counts).rev() {
+        (*at, linear) = (linear % count, linear / count);
+    }
+    chunk
+}
+
+impl fmt::Debug for Array {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, shape) = (self.name(), self.shape());
+        write!(f, "Array({} '{name}' shape={shape:?} data_type={})", self.store, self.metadata.data_type())
+    }
+}

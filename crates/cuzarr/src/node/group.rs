@@ -1,0 +1,426 @@
+//! Groups: opening, creating, and their members.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::array::Array;
+use super::documents::{self, CONSOLIDATED_V2};
+use super::hierarchy;
+use super::options::ArrayOptions;
+use super::path::normalize_path;
+use super::{Node, delete_node};
+use crate::error::{Error, ErrorKind, Result, ResultExt};
+use crate::meta::{ArrayMetadata, Consolidated, GroupMetadata, NodeMetadata, ZarrFormat};
+use crate::store::{Store, join_key};
+
+/// Whether a group's consolidated metadata is used.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Consolidation {
+    /// When there is any.
+    #[default]
+    WhenPresent,
+    /// It must be there.
+    Required,
+    /// Not even looked at; every node's own documents are.
+    Never,
+    /// It must be there, and in v2 has this name instead of `.zmetadata`.
+    Named(String),
+}
+
+impl Consolidation {
+    /// The v2 document to read.
+    pub(super) fn document(&self) -> Option<&str> {
+        match self {
+            Consolidation::WhenPresent | Consolidation::Required => Some(CONSOLIDATED_V2),
+            Consolidation::Never => None,
+            Consolidation::Named(name) => Some(name),
+        }
+    }
+}
+
+/// A group in a store.
+#[derive(Clone)]
+pub struct Group {
+    store: Arc<dyn Store>,
+    path: String,
+    metadata: GroupMetadata,
+    /// What its arrays are opened with.
+    options: ArrayOptions,
+    warnings: Vec<String>,
+    uses_consolidated: bool,
+}
+
+impl Group {
+    /// Opens the group at `path`; its arrays will have `options`.
+    ///
+    /// # Errors
+    /// `GroupNotFound`; `InvalidArgument` when consolidated metadata is required and is not there.
+    pub fn open(
+        store: Arc<dyn Store>,
+        path: &str,
+        format: Option<ZarrFormat>,
+        consolidation: Consolidation,
+        options: ArrayOptions,
+    ) -> Result<Group> {
+        let path = normalize_path(path)?;
+        let found = documents::find(&*store, &path, format, &consolidation)?;
+        let missing = || documents::not_found(ErrorKind::GroupNotFound, &*store, &path);
+        let (metadata, warnings) = match found.map(|found| (found.metadata, found.warnings)) {
+            Some((NodeMetadata::Group(metadata), warnings)) => (*metadata, warnings),
+            Some(_) => return Err(missing().with_hint("open it as an array, which it is")),
+            None => return Err(missing()),
+        };
+        let required = matches!(consolidation, Consolidation::Required | Consolidation::Named(_));
+        if required && metadata.consolidated().is_none() {
+            let message = format!("{store}: the group '/{path}' has no consolidated metadata, which was asked for");
+            return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("consolidate it first"));
+        }
+        let mut group = Group::opened(store, path, metadata, options, warnings);
+        group.uses_consolidated &= consolidation != Consolidation::Never;
+        Ok(group)
+    }
+
+    pub(super) fn opened(
+        store: Arc<dyn Store>,
+        path: String,
+        metadata: GroupMetadata,
+        options: ArrayOptions,
+        warnings: Vec<String>,
+    ) -> Group {
+        let uses_consolidated = metadata.consolidated().is_some();
+        Group { store, path, metadata, options, warnings, uses_consolidated }
+    }
+
+    /// Creates a group, and the groups above it.
+    ///
+    /// # Errors
+    /// `ContainsArray` or `ContainsGroup` when something is there and `overwrite` is off.
+    pub fn create(
+        store: Arc<dyn Store>,
+        path: &str,
+        format: ZarrFormat,
+        attributes: Map<String, Value>,
+        overwrite: bool,
+        options: ArrayOptions,
+    ) -> Result<Group> {
+        Group::create_from(store, path, GroupMetadata::new(format, attributes)?, overwrite, options)
+    }
+
+    /// Creates a group of metadata, and the groups above it.
+    ///
+    /// # Errors
+    /// As [`Group::create`].
+    pub fn create_from(
+        store: Arc<dyn Store>,
+        path: &str,
+        metadata: GroupMetadata,
+        overwrite: bool,
+        options: ArrayOptions,
+    ) -> Result<Group> {
+        let path = normalize_path(path)?;
+        documents::create(&*store, &path, metadata.zarr_format(), &metadata.documents(), overwrite)?;
+        Ok(Group::opened(store, path, metadata, options, Vec::new()))
+    }
+
+    /// A group whose metadata is known; nothing is read.
+    ///
+    /// # Errors
+    /// `KeyInvalid` when the path has no meaning.
+    pub fn from_metadata(
+        store: Arc<dyn Store>,
+        path: &str,
+        metadata: GroupMetadata,
+        options: ArrayOptions,
+    ) -> Result<Group> {
+        Ok(Group::opened(store, normalize_path(path)?, metadata, options, Vec::new()))
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// The path in the store; the root's is empty.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The path with a leading `/`.
+    pub fn name(&self) -> String {
+        format!("/{}", self.path)
+    }
+
+    /// The metadata as it was read, or changed through this group.
+    pub fn metadata(&self) -> &GroupMetadata {
+        &self.metadata
+    }
+
+    /// What the group's arrays are opened with.
+    pub fn options(&self) -> &ArrayOptions {
+        &self.options
+    }
+
+    /// What was odd about the metadata's documents.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// The consolidated metadata, when it is used.
+    pub fn consolidated(&self) -> Option<&Consolidated> {
+        self.metadata.consolidated().filter(|_| self.uses_consolidated)
+    }
+
+    /// Replaces the attributes, here and in the store.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub fn set_attributes(&mut self, attributes: Map<String, Value>) -> Result<()> {
+        let mut metadata = self.metadata.clone();
+        metadata.set_attributes(attributes).at(|| self.place())?;
+        self.replace_metadata(metadata)
+    }
+
+    /// Like [`Group::set_attributes`], of the JSON object in `text`, whose numbers are kept as they are written.
+    ///
+    /// # Errors
+    /// `MetadataInvalid` when the text is no object; what the store reports.
+    pub fn set_attributes_json(&mut self, text: &str) -> Result<()> {
+        let mut metadata = self.metadata.clone();
+        metadata.set_attributes_json(text).at(|| self.place())?;
+        self.replace_metadata(metadata)
+    }
+
+    /// Replaces the documents that differ.
+    pub(super) fn replace_metadata(&mut self, metadata: GroupMetadata) -> Result<()> {
+        let documents = documents::changed(&self.metadata.documents(), metadata.documents());
+        documents::replace(&*self.store, &self.path, &documents)?;
+        self.metadata = metadata;
+        Ok(())
+    }
+
+    fn place(&self) -> String {
+        documents::place(&*self.store, &self.path)
+    }
+
+    /// The path in the store of a path relative to this group.
+    fn absolute(&self, path: &str) -> Result<(String, String)> {
+        let relative = normalize_path(path)?;
+        let absolute = if relative.is_empty() { self.path.clone() } else { join_key(&self.path, &relative) };
+        Ok((relative, absolute))
+    }
+
+    /// The array or group at a path relative to this group.
+    ///
+    /// # Errors
+    /// `NodeNotFound`.
+    pub fn get(&self, path: &str) -> Result<Node> {
+        let (relative, absolute) = self.absolute(path)?;
+        if relative.is_empty() {
+            return Ok(Node::Group(self.clone()));
+        }
+        let format = self.metadata.zarr_format();
+        let (metadata, warnings) = match self.consolidated() {
+            Some(consolidated) => (consolidated.node(&relative).at(|| self.place())?, Vec::new()),
+            None => match documents::find(&*self.store, &absolute, Some(format), &Consolidation::WhenPresent)? {
+                Some(found) => (Some(found.metadata), found.warnings),
+                None => (None, Vec::new()),
+            },
+        };
+        let store = Arc::clone(&self.store);
+        match metadata {
+            Some(NodeMetadata::Array(metadata)) => {
+                Array::opened(store, absolute, *metadata, self.options, warnings).map(Node::Array)
+            }
+            Some(NodeMetadata::Group(metadata)) => {
+                Ok(Node::Group(Group::opened(store, absolute, *metadata, self.options, warnings)))
+            }
+            None => Err(documents::not_found(ErrorKind::NodeNotFound, &*store, &absolute)),
+        }
+    }
+
+    /// The array at a path relative to this group.
+    ///
+    /// # Errors
+    /// `ArrayNotFound` when nothing or a group is there.
+    pub fn array(&self, path: &str) -> Result<Array> {
+        match self.get(path) {
+            Ok(Node::Array(array)) => Ok(array),
+            Err(error) if error.kind() != ErrorKind::NodeNotFound => Err(error),
+            _ => Err(documents::not_found(ErrorKind::ArrayNotFound, &*self.store, &self.absolute(path)?.1)),
+        }
+    }
+
+    /// The group at a path relative to this group.
+    ///
+    /// # Errors
+    /// `GroupNotFound` when nothing or an array is there.
+    pub fn group(&self, path: &str) -> Result<Group> {
+        match self.get(path) {
+            Ok(Node::Group(group)) => Ok(group),
+            Err(error) if error.kind() != ErrorKind::NodeNotFound => Err(error),
+            _ => Err(documents::not_found(ErrorKind::GroupNotFound, &*self.store, &self.absolute(path)?.1)),
+        }
+    }
+
+    /// Whether an array or group is at a path relative to this group. Metadata that cannot be read counts.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub fn contains(&self, path: &str) -> Result<bool> {
+        match self.get(path) {
+            Ok(_) => Ok(true),
+            Err(error) => match error.kind() {
+                ErrorKind::NodeNotFound | ErrorKind::KeyInvalid => Ok(false),
+                ErrorKind::StoreFailed => Err(error),
+                _ => Ok(true),
+            },
+        }
+    }
+
+    /// Calls `visit` with the path (relative to this group) and metadata of every node below, to `max_depth` levels below
+    /// the direct members (`Some(0)`: those alone; `None`: all). A node whose metadata cannot be read comes as an error,
+    /// and ends the walk only if `visit` returns it. Depth first, each level sorted.
+    ///
+    /// # Errors
+    /// What the store and `visit` report.
+    pub fn walk(
+        &self,
+        max_depth: Option<usize>,
+        visit: &mut dyn FnMut(&str, Result<NodeMetadata>) -> Result<()>,
+    ) -> Result<()> {
+        match self.consolidated() {
+            Some(consolidated) => hierarchy::walk_consolidated(consolidated, max_depth, visit),
+            None => hierarchy::walk(&*self.store, &self.path, self.metadata.zarr_format(), max_depth, visit),
+        }
+    }
+
+    /// The nodes below, with their paths relative to this group; see [`Group::walk`]. Codecs are not looked at before an
+    /// array is used.
+    ///
+    /// # Errors
+    /// The first node whose metadata cannot be read; what the store reports.
+    pub fn members(&self, max_depth: Option<usize>) -> Result<Vec<(String, Node)>> {
+        let mut members = Vec::new();
+        self.walk(max_depth, &mut |path, metadata| {
+            members.push((path.to_string(), self.member(path, metadata?)?));
+            Ok(())
+        })?;
+        Ok(members)
+    }
+
+    /// The node at a relative path, of metadata that was read already.
+    fn member(&self, path: &str, metadata: NodeMetadata) -> Result<Node> {
+        let (store, path) = (Arc::clone(&self.store), join_key(&self.path, path));
+        Ok(match metadata {
+            NodeMetadata::Array(metadata) => Node::Array(Array::from_metadata(store, &path, *metadata, self.options)?),
+            NodeMetadata::Group(metadata) => {
+                let mut group = Group::opened(store, path, *metadata, self.options, Vec::new());
+                group.uses_consolidated &= self.uses_consolidated;
+                Node::Group(group)
+            }
+        })
+    }
+
+    /// Creates a group at a path relative to this group, of the same format.
+    ///
+    /// # Errors
+    /// As [`Group::create`].
+    pub fn create_group(&self, path: &str, attributes: Map<String, Value>, overwrite: bool) -> Result<Group> {
+        let (_, absolute) = self.member_path(path)?;
+        let format = self.metadata.zarr_format();
+        Group::create(Arc::clone(&self.store), &absolute, format, attributes, overwrite, self.options)
+    }
+
+    /// Creates an array at a path relative to this group; its metadata must be of the group's format.
+    ///
+    /// # Errors
+    /// As [`Array::create`]; `InvalidArgument` for metadata of another format.
+    pub fn create_array(&self, path: &str, metadata: ArrayMetadata, overwrite: bool) -> Result<Array> {
+        let (_, absolute) = self.member_path(path)?;
+        let (got, expected) = (metadata.zarr_format().number(), self.metadata.zarr_format().number());
+        if got != expected {
+            let message = format!("array '/{absolute}': got metadata of format {got}, the group has format {expected}");
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        Array::create(Arc::clone(&self.store), &absolute, metadata, overwrite, self.options)
+    }
+
+    /// Opens the group at a path relative to this group, or creates it.
+    ///
+    /// # Errors
+    /// `ContainsArray` when an array is there.
+    pub fn require_group(&self, path: &str) -> Result<Group> {
+        match self.group(path) {
+            Err(error) if error.kind() == ErrorKind::GroupNotFound => {}
+            opened => return opened,
+        }
+        match self.create_group(path, Map::new(), false) {
+            // Another writer was faster.
+            Err(error) if error.kind() == ErrorKind::ContainsGroup => self.group(path),
+            created => created,
+        }
+    }
+
+    /// Opens the array at a path relative to this group, or creates it of `metadata`. What is there must have the same
+    /// shape and data type.
+    ///
+    /// # Errors
+    /// `ContainsGroup` when a group is there; `ShapeMismatch` and `DTypeMismatch`.
+    pub fn require_array(&self, path: &str, metadata: ArrayMetadata) -> Result<Array> {
+        let array = match self.array(path) {
+            Err(error) if error.kind() == ErrorKind::ArrayNotFound => {
+                match self.create_array(path, metadata.clone(), false) {
+                    Err(error) if error.kind() == ErrorKind::ContainsArray => self.array(path)?,
+                    created => return created,
+                }
+            }
+            opened => opened?,
+        };
+        if array.shape() != metadata.shape() {
+            let message = format!("the array has shape {:?}, asked {:?}", array.shape(), metadata.shape());
+            return Err(Error::new(ErrorKind::ShapeMismatch, message).at(array.place()));
+        }
+        if array.metadata().data_type() != metadata.data_type() {
+            let (stored, asked) = (array.metadata().data_type(), metadata.data_type());
+            let message = format!("the array has elements of {stored}, asked {asked}");
+            return Err(Error::new(ErrorKind::DTypeMismatch, message).at(array.place()));
+        }
+        Ok(array)
+    }
+
+    /// Deletes the array or group at a path relative to this group, and everything below it.
+    ///
+    /// # Errors
+    /// `NodeNotFound`; what the store reports.
+    pub fn delete(&mut self, path: &str) -> Result<()> {
+        let (relative, absolute) = self.member_path(path)?;
+        if !self.contains(&relative)? {
+            return Err(documents::not_found(ErrorKind::NodeNotFound, &*self.store, &absolute));
+        }
+        delete_node(&*self.store, &absolute)?;
+        if let Some(consolidated) = self.consolidated() {
+            // Only here: what is stored stays until the group is consolidated again.
+            let rest = hierarchy::without(consolidated, &relative)?;
+            self.metadata.set_consolidated(Some(rest))?;
+        }
+        Ok(())
+    }
+
+    /// Like [`Group::absolute`], for members: the group itself is none.
+    fn member_path(&self, path: &str) -> Result<(String, String)> {
+        let (relative, absolute) = self.absolute(path)?;
+        if relative.is_empty() {
+            let message = format!("{path:?} is no name of a member of '/{}'", self.path);
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        Ok((relative, absolute))
+    }
+}
+
+impl fmt::Debug for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Group({} '{}')", self.store, self.name())
+    }
+}

@@ -1,0 +1,166 @@
+//! Arrays and groups: what users hold. Opening, creating and changing them; what they contain is the engine's work.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use cuzarr::meta::ZarrFormat;
+//! use cuzarr::node::{self, ArrayOptions, Group, Mode, Node};
+//! use cuzarr::store::{MemoryStore, Store};
+//!
+//! let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+//! Group::create(Arc::clone(&store), "a/b", ZarrFormat::V3, Default::default(), false, ArrayOptions::default())?;
+//! let Node::Group(root) = node::open(store, "", Mode::Read, None, ArrayOptions::default())? else { unreachable!() };
+//! let paths: Vec<String> = root.members(None)?.into_iter().map(|(path, _)| path).collect();
+//! assert_eq!(paths, ["a", "a/b"]);
+//! # Ok::<(), cuzarr::Error>(())
+//! ```
+//!
+//! Names, modes and what happens when something is already there follow zarr-python 3: v3 metadata wins over v2 metadata
+//! at the same path (with a warning, see [`Group::warnings`]); creating a node creates the groups above it; a group's
+//! members are of its own format.
+
+mod array;
+mod documents;
+mod group;
+mod hierarchy;
+mod mode;
+mod options;
+mod path;
+
+use std::sync::Arc;
+
+use crate::error::{ErrorKind, Result};
+use crate::meta::{ArrayMetadata, NodeMetadata, ZarrFormat};
+use crate::store::Store;
+
+pub use array::Array;
+pub use group::{Consolidation, Group};
+pub use hierarchy::{consolidate_metadata, create_hierarchy, delete_node};
+pub use mode::Mode;
+pub use options::ArrayOptions;
+pub use path::normalize_path;
+
+/// An array or a group.
+#[derive(Clone, Debug)]
+pub enum Node {
+    /// An array.
+    Array(Array),
+    /// A group.
+    Group(Group),
+}
+
+impl Node {
+    /// The path in the store; the root's is empty.
+    pub fn path(&self) -> &str {
+        match self {
+            Node::Array(array) => array.path(),
+            Node::Group(group) => group.path(),
+        }
+    }
+
+    /// The path with a leading `/`.
+    pub fn name(&self) -> String {
+        format!("/{}", self.path())
+    }
+}
+
+/// Opens the array or group at `path`, or creates a group there, as `mode` says. `format` `None` means whichever is there,
+/// and version 3 for a new group.
+///
+/// # Errors
+/// `NodeNotFound` when nothing is there and the mode does not create; `ContainsArray` or `ContainsGroup` when something is
+/// there and the mode must create.
+pub fn open(
+    store: Arc<dyn Store>,
+    path: &str,
+    mode: Mode,
+    format: Option<ZarrFormat>,
+    options: ArrayOptions,
+) -> Result<Node> {
+    if mode.may_open() {
+        match open_existing(mode.restrict(Arc::clone(&store))?, path, format, options) {
+            Err(error) if error.kind() == ErrorKind::NodeNotFound && mode.may_create() => {}
+            opened => return opened,
+        }
+    }
+    open_group(store, path, mode, format, options).map(Node::Group)
+}
+
+/// Opens the array or group at `path`.
+///
+/// # Errors
+/// `NodeNotFound` when nothing is there.
+pub fn open_existing(
+    store: Arc<dyn Store>,
+    path: &str,
+    format: Option<ZarrFormat>,
+    options: ArrayOptions,
+) -> Result<Node> {
+    let path = normalize_path(path)?;
+    let consolidation = Consolidation::WhenPresent;
+    let Some(found) = documents::find(&*store, &path, format, &consolidation)? else {
+        return Err(documents::not_found(ErrorKind::NodeNotFound, &*store, &path));
+    };
+    match found.metadata {
+        NodeMetadata::Array(metadata) => {
+            Array::opened(store, path, *metadata, options, found.warnings).map(Node::Array)
+        }
+        NodeMetadata::Group(metadata) => {
+            let group = Group::opened(store, path, *metadata, options, found.warnings);
+            Ok(Node::Group(group))
+        }
+    }
+}
+
+/// Opens the group at `path`, or creates it, as `mode` says.
+///
+/// # Errors
+/// `GroupNotFound` when it is not there and the mode does not create; `ContainsArray` or `ContainsGroup` when something is
+/// in the way.
+pub fn open_group(
+    store: Arc<dyn Store>,
+    path: &str,
+    mode: Mode,
+    format: Option<ZarrFormat>,
+    options: ArrayOptions,
+) -> Result<Group> {
+    if mode.may_open() {
+        let store = mode.restrict(Arc::clone(&store))?;
+        match Group::open(store, path, format, Consolidation::WhenPresent, options) {
+            Err(error) if error.kind() == ErrorKind::GroupNotFound && mode.may_create() => {}
+            opened => return opened,
+        }
+    }
+    let store = mode.restrict(store)?;
+    mode.check_creation(&*store, path)?;
+    Group::create(store, path, format.unwrap_or(ZarrFormat::V3), Default::default(), mode.overwrites(), options)
+}
+
+/// Opens the array at `path`, or creates it of `metadata`, as `mode` says.
+///
+/// # Errors
+/// `ArrayNotFound` when it is not there and the mode does not create, or there is no metadata to create it of;
+/// `ContainsArray` or `ContainsGroup` when something is in the way.
+pub fn open_array(
+    store: Arc<dyn Store>,
+    path: &str,
+    mode: Mode,
+    format: Option<ZarrFormat>,
+    metadata: Option<ArrayMetadata>,
+    options: ArrayOptions,
+) -> Result<Array> {
+    if mode.may_open() {
+        match Array::open_format(mode.restrict(Arc::clone(&store))?, path, format, options) {
+            Err(error) if error.kind() == ErrorKind::ArrayNotFound && mode.may_create() && metadata.is_some() => {}
+            opened => return opened,
+        }
+    }
+    let store = mode.restrict(store)?;
+    let Some(metadata) = metadata else {
+        return Err(documents::not_found(ErrorKind::ArrayNotFound, &*store, &normalize_path(path)?));
+    };
+    mode.check_creation(&*store, path)?;
+    Array::create(store, path, metadata, mode.overwrites(), options)
+}
+
+#[cfg(test)]
+mod tests;

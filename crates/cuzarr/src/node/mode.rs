@@ -1,0 +1,102 @@
+//! The modes that nodes are opened in.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use super::normalize_path;
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::{ReadOnly, Store};
+
+/// How to open a node; the texts are zarr-python's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// `r`: it must be there, and is only read.
+    Read,
+    /// `r+`: it must be there.
+    ReadWrite,
+    /// `a`: it is created when it is not there.
+    OpenOrCreate,
+    /// `w`: it is created; what is there is deleted.
+    Replace,
+    /// `w-`: it is created; nothing may be there.
+    CreateNew,
+}
+
+impl Mode {
+    /// Whether an existing node is opened.
+    pub(super) fn may_open(self) -> bool {
+        matches!(self, Mode::Read | Mode::ReadWrite | Mode::OpenOrCreate)
+    }
+
+    /// Whether a node may be created.
+    pub(super) fn may_create(self) -> bool {
+        matches!(self, Mode::OpenOrCreate | Mode::Replace | Mode::CreateNew)
+    }
+
+    /// Whether what is there is deleted.
+    pub(super) fn overwrites(self) -> bool {
+        self == Mode::Replace
+    }
+
+    /// The store as this mode may use it.
+    pub(super) fn restrict(self, store: Arc<dyn Store>) -> Result<Arc<dyn Store>> {
+        match (self, store.is_read_only()) {
+            (Mode::Read, false) => Ok(Arc::new(ReadOnly::new(store))),
+            (Mode::Read, true) | (_, false) => Ok(store),
+            (_, true) => Err(Error::new(
+                ErrorKind::ReadOnly,
+                format!("{store}: the store is for reading only, and the mode is '{self}'"),
+            )
+            .with_hint("use mode 'r', or open a store that can be written")),
+        }
+    }
+
+    /// Mode `w-` refuses whatever lies at the path already, nodes or not.
+    pub(super) fn check_creation(self, store: &dyn Store, path: &str) -> Result<()> {
+        if self != Mode::CreateNew {
+            return Ok(());
+        }
+        let path = normalize_path(path)?;
+        let listing = store.list_dir(&path)?;
+        if listing.keys.is_empty() && listing.prefixes.is_empty() {
+            return Ok(());
+        }
+        let message = format!("{store}: cannot create '/{path}' in mode 'w-': there is something already");
+        let kind = match super::documents::kind_at(store, &path)? {
+            Some(true) => ErrorKind::ContainsArray,
+            _ => ErrorKind::ContainsGroup,
+        };
+        Err(Error::new(kind, message).with_hint("use mode 'w' to replace it, or 'a' to open it"))
+    }
+}
+
+impl FromStr for Mode {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "r" => Ok(Mode::Read),
+            "r+" => Ok(Mode::ReadWrite),
+            "a" => Ok(Mode::OpenOrCreate),
+            "w" => Ok(Mode::Replace),
+            "w-" => Ok(Mode::CreateNew),
+            _ => {
+                let message = format!("mode: got '{text}', expected 'r', 'r+', 'a', 'w' or 'w-'");
+                Err(Error::new(ErrorKind::InvalidArgument, message))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Mode::Read => "r",
+            Mode::ReadWrite => "r+",
+            Mode::OpenOrCreate => "a",
+            Mode::Replace => "w",
+            Mode::CreateNew => "w-",
+        })
+    }
+}

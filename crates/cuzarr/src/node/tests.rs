@@ -1,0 +1,387 @@
+use super::*;
+use crate::meta::{CodecsMetadata, DataType, Extension, FillValue, GroupMetadata, NewArray};
+use crate::store::testing::{Observed, Operation};
+use crate::store::{LocalStore, MemoryStore, StoreExt};
+use serde_json::{Map, Value, json};
+
+fn memory() -> Arc<dyn Store> {
+    Arc::new(MemoryStore::new())
+}
+
+fn options() -> ArrayOptions {
+    ArrayOptions::default()
+}
+
+fn array_v3(shape: &[u64], chunks: &[u64]) -> ArrayMetadata {
+    let fill = FillValue::Element(vec![0; 4]);
+    let codecs =
+        vec![Extension::from_json(&json!({"name": "bytes", "configuration": {"endian": "little"}}), "codecs").unwrap()];
+    ArrayMetadata::new_v3(shape.to_vec(), DataType::Int32, chunks.to_vec(), fill, codecs).unwrap()
+}
+
+fn array_v2(shape: &[u64], chunks: &[u64]) -> ArrayMetadata {
+    let fill = FillValue::Element(vec![0; 4]);
+    ArrayMetadata::new_v2(shape.to_vec(), DataType::Int32, chunks.to_vec(), fill, vec![], None).unwrap()
+}
+
+fn attributes(value: Value) -> Map<String, Value> {
+    value.as_object().unwrap().clone()
+}
+
+fn paths(group: &Group, max_depth: Option<usize>) -> Vec<String> {
+    group.members(max_depth).unwrap().into_iter().map(|(path, _)| path).collect()
+}
+
+#[test]
+fn creating_an_array_creates_the_groups_above_it() {
+    for (metadata, keys) in [
+        (array_v3(&[4], &[2]), vec!["a/b/zarr.json", "a/zarr.json", "zarr.json"]),
+        (array_v2(&[4], &[2]), vec![".zattrs", ".zgroup", "a/.zattrs", "a/.zgroup", "a/b/.zarray", "a/b/.zattrs"]),
+    ] {
+        let store = memory();
+        let created = Array::create(Arc::clone(&store), "/a/b/", metadata.clone(), false, options()).unwrap();
+        assert_eq!((created.path(), created.name().as_str()), ("a/b", "/a/b"));
+        assert_eq!(store.list("").unwrap(), keys);
+        let opened = Array::open(Arc::clone(&store), "a/b", options()).unwrap();
+        assert_eq!(opened.metadata().to_json(), metadata.to_json());
+        let Node::Group(root) = open_existing(store, "", None, options()).unwrap() else { panic!("root is no group") };
+        assert_eq!(paths(&root, None), ["a", "a/b"]);
+        assert_eq!(paths(&root, Some(0)), ["a"]);
+    }
+}
+
+#[test]
+fn creating_keeps_attributes_of_groups_above() {
+    let store = memory();
+    let group = Group::create(Arc::clone(&store), "a", ZarrFormat::V3, attributes(json!({"x": 1})), false, options());
+    group.unwrap().create_array("b/c", array_v3(&[1], &[1]), false).unwrap();
+    let group = Group::open(store, "a", None, Consolidation::WhenPresent, options()).unwrap();
+    assert_eq!(group.metadata().attributes(), &attributes(json!({"x": 1})));
+    assert_eq!(paths(&group, None), ["b", "b/c"]);
+}
+
+#[test]
+fn creation_refuses_what_is_there_and_overwrites_when_asked() {
+    for metadata in [array_v3(&[4], &[2]), array_v2(&[4], &[2])] {
+        let store = memory();
+        let format = metadata.zarr_format();
+        let create = |overwrite| Array::create(Arc::clone(&store), "x", metadata.clone(), overwrite, options());
+        create(false).unwrap();
+        store.write("x/c/0", b"chunk").unwrap();
+        assert_eq!(create(false).unwrap_err().kind(), ErrorKind::ContainsArray);
+        let group = |overwrite| Group::create(Arc::clone(&store), "x", format, Map::new(), overwrite, options());
+        assert_eq!(group(false).unwrap_err().kind(), ErrorKind::ContainsArray);
+        group(true).unwrap();
+        assert!(!store.exists("x/c/0").unwrap(), "overwriting deletes old chunks");
+        assert_eq!(create(false).unwrap_err().kind(), ErrorKind::ContainsGroup);
+        let below = Array::create(Arc::clone(&store), "x/y", metadata.clone(), false, options());
+        below.unwrap();
+        let error = Array::create(Arc::clone(&store), "x/y/z", metadata.clone(), false, options()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ContainsArray);
+        assert!(error.message().contains("only groups have members"), "{error}");
+        assert!(!store.list("").unwrap().iter().any(|key| key.starts_with("x/y/z/")), "nothing was stored");
+    }
+}
+
+#[test]
+fn metadata_with_unknown_codecs_is_refused_before_anything_is_stored() {
+    let store = memory();
+    let codecs = vec![Extension::from_json(&json!("nonsense"), "codecs").unwrap()];
+    let fill = FillValue::Element(vec![0; 4]);
+    let metadata = ArrayMetadata::new_v3(vec![4], DataType::Int32, vec![2], fill, codecs).unwrap();
+    let error = Array::create(Arc::clone(&store), "x", metadata, true, options()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnknownCodec, "{error}");
+    assert_eq!(store.list("").unwrap(), Vec::<String>::new());
+}
+
+#[test]
+fn one_of_many_concurrent_creators_wins() {
+    let directory = tempfile::tempdir().unwrap();
+    for format in [ZarrFormat::V2, ZarrFormat::V3] {
+        let root = directory.path().join(format.number().to_string());
+        let store: Arc<dyn Store> = Arc::new(LocalStore::new(root).unwrap());
+        let outcomes: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..6u64)
+                .map(|i| {
+                    let store = Arc::clone(&store);
+                    let metadata =
+                        if format == ZarrFormat::V3 { array_v3(&[i + 1], &[1]) } else { array_v2(&[i + 1], &[1]) };
+                    scope.spawn(move || Array::create(store, "deep/x", metadata, false, options()))
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        let winners: Vec<_> = outcomes.iter().flatten().collect();
+        assert_eq!(winners.len(), 1);
+        assert!(outcomes.iter().flat_map(|o| o.as_ref().err()).all(|error| error.kind() == ErrorKind::ContainsArray));
+        let stored = Array::open(store, "deep/x", options()).unwrap();
+        assert_eq!(stored.shape(), winners[0].shape());
+    }
+}
+
+#[test]
+fn v3_metadata_wins_over_v2_with_a_warning() {
+    let store = memory();
+    Array::create(Arc::clone(&store), "", array_v2(&[4], &[2]), false, options()).unwrap();
+    assert!(Array::open(Arc::clone(&store), "", options()).unwrap().warnings().is_empty());
+    Array::create(Arc::clone(&store), "", array_v3(&[5], &[2]), false, options()).unwrap();
+    let both = Array::open(Arc::clone(&store), "", options()).unwrap();
+    assert_eq!(both.shape(), [5]);
+    assert!(both.warnings()[0].contains("both zarr.json and .zarray"), "{:?}", both.warnings());
+    let v2 = Array::open_format(store, "", Some(ZarrFormat::V2), options()).unwrap();
+    assert_eq!((v2.shape(), v2.warnings().len()), (&[4][..], 0));
+}
+
+#[test]
+fn modes_open_create_and_refuse_as_in_zarr_python() {
+    let kind = |result: Result<Node>| result.map(|node| node.name()).map_err(|error| error.kind());
+    let open = |store: &Arc<dyn Store>, mode: &str| {
+        kind(super::open(Arc::clone(store), "n", mode.parse().unwrap(), None, options()))
+    };
+    for mode in ["r", "r+"] {
+        assert_eq!(open(&memory(), mode), Err(ErrorKind::GroupNotFound).or(Err(ErrorKind::NodeNotFound)), "{mode}");
+    }
+    for mode in ["a", "w", "w-"] {
+        assert_eq!(open(&memory(), mode), Ok("/n".into()), "{mode}");
+    }
+    let store = memory();
+    Array::create(Arc::clone(&store), "n", array_v3(&[4], &[2]), false, options()).unwrap();
+    let shape = |mode: &str| match super::open(Arc::clone(&store), "n", mode.parse().unwrap(), None, options()) {
+        Ok(Node::Array(array)) => Ok(array.shape().to_vec()),
+        Ok(Node::Group(_)) => Ok(vec![]),
+        Err(error) => Err(error.kind()),
+    };
+    for mode in ["r", "r+", "a"] {
+        assert_eq!(shape(mode), Ok(vec![4]), "{mode}");
+    }
+    assert_eq!(shape("w-"), Err(ErrorKind::ContainsArray));
+    assert_eq!(shape("w"), Ok(vec![]), "'w' without a shape makes a group");
+    assert_eq!(shape("r"), Ok(vec![]));
+    assert_eq!("x".parse::<Mode>().unwrap_err().kind(), ErrorKind::InvalidArgument);
+}
+
+#[test]
+fn mode_r_cannot_write_and_writing_modes_need_a_writable_store() {
+    let store = memory();
+    Array::create(Arc::clone(&store), "n", array_v3(&[4], &[2]), false, options()).unwrap();
+    let mut array = open_array(Arc::clone(&store), "n", Mode::Read, None, None, options()).unwrap();
+    assert_eq!(array.resize(vec![9]).unwrap_err().kind(), ErrorKind::ReadOnly);
+    assert_eq!(array.shape(), [4], "a failed change changes nothing");
+    let read_only: Arc<dyn Store> = Arc::new(crate::store::ReadOnly::new(store));
+    for mode in ["r+", "a", "w", "w-"] {
+        let opened = open_array(Arc::clone(&read_only), "n", mode.parse().unwrap(), None, None, options());
+        assert_eq!(opened.unwrap_err().kind(), ErrorKind::ReadOnly, "{mode}");
+    }
+    assert!(open_array(read_only, "n", Mode::Read, None, None, options()).is_ok());
+}
+
+#[test]
+fn opening_arrays_by_mode_creates_from_metadata() {
+    let store = memory();
+    let open = |mode: Mode, shape: Option<u64>| {
+        let metadata = shape.map(|length| array_v3(&[length], &[2]));
+        open_array(Arc::clone(&store), "n", mode, None, metadata, options()).map(|array| array.shape()[0])
+    };
+    assert_eq!(open(Mode::OpenOrCreate, None).unwrap_err().kind(), ErrorKind::ArrayNotFound);
+    assert_eq!(open(Mode::ReadWrite, Some(3)).unwrap_err().kind(), ErrorKind::ArrayNotFound);
+    assert_eq!(open(Mode::OpenOrCreate, Some(3)).unwrap(), 3);
+    assert_eq!(open(Mode::OpenOrCreate, Some(4)).unwrap(), 3, "what is there is opened");
+    assert_eq!(open(Mode::CreateNew, Some(5)).unwrap_err().kind(), ErrorKind::ContainsArray);
+    assert_eq!(open(Mode::Replace, Some(6)).unwrap(), 6);
+    let group = Group::open(Arc::clone(&store), "n", None, Consolidation::WhenPresent, options()).unwrap_err();
+    assert_eq!((group.kind(), group.hint()), (ErrorKind::GroupNotFound, Some("open it as an array, which it is")));
+}
+
+#[test]
+fn resizing_deletes_chunks_outside_and_keeps_the_others() {
+    for metadata in [array_v3(&[10, 10], &[2, 3]), array_v2(&[10, 10], &[2, 3])] {
+        let store = memory();
+        let mut array = Array::create(Arc::clone(&store), "x", metadata, false, options()).unwrap();
+        let key = |row, column| array.metadata().chunk_key_encoding().key(&[row, column]);
+        let keys: Vec<String> =
+            (0..5).flat_map(|row| (0..4).map(move |column| (row, column))).map(|(r, c)| key(r, c)).collect();
+        for key in &keys {
+            store.write(&format!("x/{key}"), b"chunk").unwrap();
+        }
+        store.write("x/notes.txt", b"not a chunk").unwrap();
+        assert_eq!(array.nchunks_initialized().unwrap(), 20);
+        assert_eq!(array.foreign_keys().unwrap(), ["notes.txt"]);
+        array.resize(vec![5, 4]).unwrap();
+        assert_eq!(array.nchunks_initialized().unwrap(), 3 * 2);
+        let left = store.list("x").unwrap().len() - array.metadata().documents().len() - 1;
+        assert_eq!(left, 6, "chunks outside are gone from the store");
+        let reopened = Array::open(Arc::clone(&store), "x", options()).unwrap();
+        assert_eq!(reopened.shape(), [5, 4]);
+        assert!(array.resize(vec![5]).is_err());
+    }
+}
+
+#[test]
+fn resizing_a_huge_sparse_array_lists_instead_of_trying_each_chunk() {
+    let watched = Arc::new(Observed::new(memory()));
+    let store: Arc<dyn Store> = watched.clone();
+    let mut array =
+        Array::create(Arc::clone(&store), "x", array_v3(&[1 << 40, 1 << 20], &[1, 1]), false, options()).unwrap();
+    store.write("x/c/5/7", b"kept").unwrap();
+    store.write("x/c/99999/3", b"outside").unwrap();
+    watched.take_operations();
+    array.resize(vec![100, 100]).unwrap();
+    let operations = watched.take_operations();
+    assert!(operations.contains(&Operation::Delete("x/c/99999/3".into())), "{operations:?}");
+    assert!(operations.len() < 10, "{operations:?}");
+    assert_eq!(array.stored_chunks().unwrap(), ["c/5/7"]);
+}
+
+#[test]
+fn attributes_are_replaced_here_and_in_the_store() {
+    for metadata in [array_v3(&[4], &[2]), array_v2(&[4], &[2])] {
+        let watched = Arc::new(Observed::new(memory()));
+        let store: Arc<dyn Store> = watched.clone();
+        let mut array = Array::create(Arc::clone(&store), "x", metadata, false, options()).unwrap();
+        let mut other = Array::open(Arc::clone(&store), "x", options()).unwrap();
+        watched.take_operations();
+        array.set_attributes(attributes(json!({"unit": "K"}))).unwrap();
+        assert_eq!(watched.take_operations().len(), 1, "one document changed");
+        other.refresh().unwrap();
+        assert_eq!(other.metadata().attributes(), &attributes(json!({"unit": "K"})));
+        assert_eq!(array.shape(), [4]);
+    }
+}
+
+#[test]
+fn group_members_of_other_formats_and_other_things_are_left_out() {
+    let store = memory();
+    let root = Group::create(Arc::clone(&store), "", ZarrFormat::V3, Map::new(), false, options()).unwrap();
+    root.create_array("x", array_v3(&[4], &[2]), false).unwrap();
+    root.create_group("g", Map::new(), false).unwrap();
+    store.write("old/.zgroup", br#"{"zarr_format": 2}"#).unwrap();
+    store.write("implicit/deep/zarr.json", br#"{"zarr_format": 3, "node_type": "group"}"#).unwrap();
+    store.write("file.txt", b"").unwrap();
+    assert_eq!(paths(&root, None), ["g", "x"]);
+    assert!(root.contains("x").unwrap() && !root.contains("old").unwrap() && !root.contains("file.txt").unwrap());
+    assert!(!root.contains("../x").unwrap());
+    let error = root.create_array("y", array_v2(&[4], &[2]), false).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+}
+
+#[test]
+fn one_bad_member_is_named_and_does_not_hide_the_others() {
+    let store = memory();
+    let root = Group::create(Arc::clone(&store), "", ZarrFormat::V3, Map::new(), false, options()).unwrap();
+    root.create_array("good", array_v3(&[4], &[2]), false).unwrap();
+    store.write("bad/zarr.json", b"{ not json").unwrap();
+    let error = root.members(None).unwrap_err();
+    assert!(error.to_string().contains("node '/bad'"), "{error}");
+    let mut seen = Vec::new();
+    root.walk(None, &mut |path, metadata| {
+        seen.push((path.to_string(), metadata.is_ok()));
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(seen, [("bad".to_string(), false), ("good".to_string(), true)]);
+    assert!(root.contains("bad").unwrap());
+}
+
+#[test]
+fn members_are_opened_required_and_deleted_by_path() {
+    let store = memory();
+    let mut root = Group::create(Arc::clone(&store), "top", ZarrFormat::V2, Map::new(), false, options()).unwrap();
+    assert_eq!(root.require_group("g/h").unwrap().path(), "top/g/h");
+    assert_eq!(root.require_group("g/h").unwrap().path(), "top/g/h");
+    let array = root.require_array("g/x", array_v2(&[4], &[2])).unwrap();
+    assert_eq!(array.path(), "top/g/x");
+    assert_eq!(root.require_array("g/x", array_v2(&[4], &[1])).unwrap().chunk_shape().unwrap(), [2]);
+    assert_eq!(root.require_array("g/x", array_v2(&[5], &[2])).unwrap_err().kind(), ErrorKind::ShapeMismatch);
+    assert_eq!(root.require_group("g/x").unwrap_err().kind(), ErrorKind::ContainsArray);
+    assert_eq!(root.require_array("g", array_v2(&[4], &[2])).unwrap_err().kind(), ErrorKind::ContainsGroup);
+    assert_eq!(root.array("g").unwrap_err().kind(), ErrorKind::ArrayNotFound);
+    assert_eq!(root.group("g/x").unwrap_err().kind(), ErrorKind::GroupNotFound);
+    assert_eq!(root.get("nothing").unwrap_err().kind(), ErrorKind::NodeNotFound);
+    root.delete("g/h").unwrap();
+    assert_eq!(root.delete("g/h").unwrap_err().kind(), ErrorKind::NodeNotFound);
+    assert_eq!(root.delete("").unwrap_err().kind(), ErrorKind::InvalidArgument);
+    assert_eq!(paths(&root, None), ["g", "g/x"]);
+}
+
+#[test]
+fn consolidated_metadata_saves_reads_and_is_kept_apart_from_the_nodes() {
+    for format in [ZarrFormat::V2, ZarrFormat::V3] {
+        let watched = Arc::new(Observed::new(memory()));
+        let store: Arc<dyn Store> = watched.clone();
+        let root =
+            Group::create(Arc::clone(&store), "", format, attributes(json!({"a": 1})), false, options()).unwrap();
+        let metadata = || if format == ZarrFormat::V3 { array_v3(&[4], &[2]) } else { array_v2(&[4], &[2]) };
+        root.create_array("g/x", metadata(), false).unwrap();
+        root.create_array("g-1", metadata(), false).unwrap();
+        let group = |consolidation| Group::open(Arc::clone(&store), "", None, consolidation, options());
+        assert_eq!(group(Consolidation::Required).unwrap_err().kind(), ErrorKind::InvalidArgument);
+        let consolidated = consolidate_metadata(Arc::clone(&store), "", None, options()).unwrap();
+        assert_eq!(paths(&consolidated, None), ["g", "g/x", "g-1"]);
+        let mut opened = group(Consolidation::Required).unwrap();
+        watched.take_operations();
+        assert_eq!(paths(&opened, None), ["g", "g/x", "g-1"]);
+        assert_eq!(paths(&opened, Some(0)), ["g", "g-1"]);
+        let Node::Group(inner) = opened.get("g").unwrap() else { panic!("g is no group") };
+        assert_eq!(paths(&inner, None), ["x"]);
+        assert_eq!(inner.array("x").unwrap().path(), "g/x");
+        assert!(!opened.contains("later").unwrap());
+        assert_eq!(watched.take_operations(), [], "nothing was read");
+        root.create_array("later", metadata(), false).unwrap();
+        assert!(!group(Consolidation::WhenPresent).unwrap().contains("later").unwrap());
+        assert!(group(Consolidation::Never).unwrap().contains("later").unwrap());
+        opened.delete("g").unwrap();
+        assert_eq!(paths(&opened, None), ["g-1"]);
+        opened.set_attributes(attributes(json!({"a": 2}))).unwrap();
+        let again = group(Consolidation::Required).unwrap();
+        assert_eq!(again.metadata().attributes(), &attributes(json!({"a": 2})));
+    }
+}
+
+#[test]
+fn hierarchies_are_created_whole_or_not_at_all() {
+    let group =
+        || NodeMetadata::Group(Box::new(GroupMetadata::new(ZarrFormat::V3, attributes(json!({"k": 1}))).unwrap()));
+    let array = || NodeMetadata::Array(Box::new(array_v3(&[4], &[2])));
+    let store = memory();
+    let nodes = vec![("a/b/c".to_string(), array()), ("a".to_string(), group()), ("d/".to_string(), group())];
+    assert_eq!(create_hierarchy(&*store, nodes.clone(), false).unwrap(), ["a", "a/b/c", "d"]);
+    let root = Group::open(Arc::clone(&store), "", None, Consolidation::WhenPresent, options()).unwrap();
+    assert_eq!(paths(&root, None), ["a", "a/b", "a/b/c", "d"]);
+    assert_eq!(root.group("a").unwrap().metadata().attributes()["k"], 1);
+    let before = store.list("").unwrap();
+    let again = vec![("new".to_string(), array()), ("d".to_string(), group())];
+    assert_eq!(create_hierarchy(&*store, again.clone(), false).unwrap_err().kind(), ErrorKind::ContainsGroup);
+    let below = vec![("new".to_string(), array()), ("new/x".to_string(), group())];
+    assert_eq!(create_hierarchy(&*store, below, false).unwrap_err().kind(), ErrorKind::ContainsArray);
+    let mixed =
+        vec![("n".to_string(), array()), ("o".to_string(), NodeMetadata::Array(Box::new(array_v2(&[4], &[2]))))];
+    assert_eq!(create_hierarchy(&*store, mixed, false).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    let twice = vec![("n".to_string(), array()), ("/n/".to_string(), array())];
+    assert_eq!(create_hierarchy(&*store, twice, false).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    assert_eq!(store.list("").unwrap(), before);
+    assert_eq!(create_hierarchy(&*store, again, true).unwrap(), ["d", "new"]);
+}
+
+#[test]
+fn arrays_say_their_chunks_and_shards() {
+    let inner = json!([{"name": "bytes", "configuration": {"endian": "little"}}]);
+    let sharding = json!({"name": "sharding_indexed", "configuration": {
+        "chunk_shape": [2, 2], "codecs": inner,
+        "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}]
+    }});
+    let metadata = ArrayMetadata::new(NewArray {
+        shape: vec![8, 8],
+        data_type: DataType::Int32,
+        chunk_shape: vec![4, 8],
+        fill_value: FillValue::Element(vec![0; 4]),
+        codecs: CodecsMetadata::V3(vec![Extension::from_json(&sharding, "codecs").unwrap()]),
+        chunk_key_encoding: None,
+        attributes: Map::new(),
+        dimension_names: None,
+    });
+    let array = Array::from_metadata(memory(), "x", metadata.unwrap(), options()).unwrap();
+    assert_eq!(array.chunk_shape().unwrap(), [2, 2]);
+    assert_eq!(array.shard_shape().unwrap(), Some(vec![4, 8]));
+    let plain = Array::from_metadata(memory(), "x", array_v3(&[8], &[3]), options()).unwrap();
+    assert_eq!((plain.chunk_shape().unwrap(), plain.shard_shape().unwrap()), (vec![3], None));
+}
