@@ -69,7 +69,7 @@ pub struct LocalStore {
 }
 
 /// How often a write is tried again when its directory vanishes under it, because another writer deletes a prefix.
-const WRITE_ATTEMPTS: usize = 8;
+const WRITE_ATTEMPTS: usize = 100;
 
 impl LocalStore {
     /// The values below `root`. The directory is created by the first write; until then every key is missing.

@@ -13,7 +13,7 @@ use super::{io_error, is_absence, is_partial};
 use crate::error::{Error, ErrorKind, Result};
 
 /// How often deleting a directory starts again because a concurrent writer put something into it.
-const DELETE_ATTEMPTS: usize = 8;
+const DELETE_ATTEMPTS: usize = 100;
 
 /// The root directory of a store. It need not exist.
 pub(super) struct Root {
@@ -196,7 +196,9 @@ fn delete(directory: &Path) -> Result<()> {
     for attempt in 1.. {
         match fs::remove_dir_all(directory) {
             Err(error) if is_absence(&error) => break,
-            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty && attempt < DELETE_ATTEMPTS => {}
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty && attempt < DELETE_ATTEMPTS => {
+                std::thread::yield_now();
+            }
             Err(error) => return Err(io_error("cannot delete the directory", error)),
             Ok(()) => break,
         }
