@@ -188,7 +188,8 @@ impl Stream {
         self.synchronize()
     }
 
-    /// Copies one buffer to another, in stream order; their devices may be two GPUs.
+    /// Copies one buffer to another, in stream order. Between two GPUs, which may not reach each other's pools, the bytes go
+    /// by way of the host, and are there when this returns.
     ///
     /// # Errors
     /// As [`Stream::h2d`].
@@ -202,9 +203,10 @@ impl Stream {
             unsafe { std::ptr::copy(src.address() as *const u8, dst.address() as *mut u8, size_bytes) };
             return Ok(());
         };
-        let is_gpu =
-            |buffer: &Buffer| buffer.device() == queue.context.device || matches!(buffer.device(), Device::Cuda(_));
-        if !is_gpu(src) || !is_gpu(dst) || (queue.context.device == Device::Simt && src.device() != dst.device()) {
+        if [src, dst].iter().any(|buffer| buffer.device() != queue.context.device) {
+            if [src, dst].iter().all(|buffer| matches!(buffer.device(), Device::Cuda(_))) {
+                return self.copy_between_gpus(src, dst);
+            }
             let message =
                 format!("cannot copy from {} to {} on a stream of {}", src.device(), dst.device(), self.device());
             return Err(Error::new(ErrorKind::MemorySpace, message));
@@ -217,6 +219,20 @@ impl Stream {
         // SAFETY: both are device memory of this size, and live until the stream has passed (`begin_use`, `end_use`).
         unsafe { queue.context.backend.d2d(src.address(), dst.address(), size_bytes, queue.raw) }?;
         self.end_use(&[src, dst])
+    }
+
+    fn copy_between_gpus(&self, src: &Buffer, dst: &Buffer) -> Result<()> {
+        const PIECE_BYTES: usize = 64 << 20;
+        self.synchronize()?;
+        let (down, up) = (Stream::legacy(src.device())?, Stream::legacy(dst.device())?);
+        let mut piece = vec![0; src.size_bytes().min(PIECE_BYTES)];
+        for start in (0..src.size_bytes()).step_by(PIECE_BYTES) {
+            let end = src.size_bytes().min(start + PIECE_BYTES);
+            let part = &mut piece[..end - start];
+            down.d2h(&src.slice(start..end)?, part)?;
+            up.h2d(part, &dst.slice(start..end)?)?;
+        }
+        Ok(())
     }
 
     /// Sets every byte of a buffer, in stream order.

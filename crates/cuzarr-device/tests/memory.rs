@@ -68,6 +68,24 @@ fn the_pool_counts_what_it_gives_and_gets_back() {
 }
 
 #[test]
+fn bytes_go_from_one_gpu_to_another() {
+    let two = [Device::Cuda(0), Device::Cuda(1)];
+    if let Some(error) = two.iter().find_map(|&device| Stream::new(device).err()) {
+        println!("skipped: two GPUs are needed: {}", error.message());
+        return;
+    }
+    let bytes = Random::new(4).bytes(1 << 20);
+    let source = Buffer::from_bytes(two[0], &bytes).unwrap();
+    let target = Buffer::zeroed(two[1], bytes.len()).unwrap();
+    for device in two {
+        Stream::new(device).unwrap().d2d(&source, &target).unwrap();
+        assert!(target.to_vec().unwrap() == bytes);
+        Stream::new(two[1]).unwrap().memset(&target, 0).unwrap();
+        two[1].synchronize().unwrap();
+    }
+}
+
+#[test]
 fn an_impossible_allocation_says_what_was_asked_and_what_is_free() {
     // The pool trims itself before it gives up.
     let _alone = alone();

@@ -481,7 +481,6 @@ impl Backend for CudaBackend {
     }
 
     unsafe fn d2d(&self, src: usize, dst: usize, size_bytes: usize, stream: RawStream) -> Result<()> {
-        // With unified addressing the driver sees from the addresses which GPUs these are.
         call!(self, "cuMemcpyAsync", copy_any(dst as u64, src as u64, size_bytes, stream as *mut c_void))
     }
 
