@@ -41,10 +41,10 @@ pub(super) fn find(
     let names = document_names(format);
     let values = read(store, [path], &names);
     let mut found = Stored::new(&names, values).at(|| place(store, path))?;
-    if found.is_v2_group() {
-        if let Some(name) = consolidation.document() {
-            found.zmetadata = store.get_at_most(&node::key(path, name), LIMIT_BYTES).at(|| place(store, path))?;
-        }
+    if found.is_v2_group()
+        && let Some(name) = consolidation.document()
+    {
+        found.zmetadata = store.get_at_most(&node::key(path, name), LIMIT_BYTES).at(|| place(store, path))?;
     }
     let warnings = found.warnings(store, path);
     let metadata = NodeMetadata::from_documents(&found.documents()).at(|| place(store, path))?;
