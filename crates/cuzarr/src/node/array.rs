@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use cuzarr_device::Device;
 use serde_json::{Map, Value};
 
+use super::array_io::ArrayIo;
 use super::documents;
 use super::options::ArrayOptions;
 use super::path::normalize_path;
@@ -24,6 +25,7 @@ pub struct Array {
     options: ArrayOptions,
     warnings: Vec<String>,
     chain: OnceLock<Arc<Chain>>,
+    pub(super) io: ArrayIo,
 }
 
 /// Above so many chunks outside a new shape, those that are stored are listed, instead of trying to delete each.
@@ -60,7 +62,7 @@ impl Array {
         options: ArrayOptions,
         warnings: Vec<String>,
     ) -> Result<Array> {
-        let array = Array { store, path, metadata, options, warnings, chain: OnceLock::new() };
+        let array = Array { store, path, metadata, options, warnings, chain: OnceLock::new(), io: ArrayIo::default() };
         array.chain()?;
         Ok(array)
     }
@@ -95,7 +97,15 @@ impl Array {
         options: ArrayOptions,
     ) -> Result<Array> {
         let path = normalize_path(path)?;
-        Ok(Array { store, path, metadata, options, warnings: Vec::new(), chain: OnceLock::new() })
+        Ok(Array {
+            store,
+            path,
+            metadata,
+            options,
+            warnings: Vec::new(),
+            chain: OnceLock::new(),
+            io: ArrayIo::default(),
+        })
     }
 
     /// The store.

@@ -19,6 +19,7 @@
 //! members are of its own format.
 
 mod array;
+mod array_io;
 mod documents;
 mod group;
 mod hierarchy;

@@ -78,8 +78,7 @@ impl DeviceDestination {
         let program = access.program()?;
         let device = access.device();
         let limit_bytes = usize::try_from(call.limit_bytes).unwrap_or(usize::MAX);
-        // Four slabs, and as much device memory, are in flight when the memory limit is small.
-        let slab_bytes = options.slab_bytes.min(limit_bytes / 8).max(PIECE_ALIGNMENT_BYTES);
+        let slab_bytes = usize::try_from(options.batch_bytes(device)).unwrap_or(limit_bytes);
         let target =
             Target { call: Arc::clone(call), program: Arc::clone(program), read_missing: options.read_missing_chunks };
         Ok(DeviceDestination {

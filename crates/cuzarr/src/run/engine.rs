@@ -58,6 +58,12 @@ impl Default for Options {
 }
 
 impl Options {
+    /// Packed bytes of one batch of a read into memory of `device`.
+    pub fn batch_bytes(&self, device: Device) -> u64 {
+        let share = (self.memory_limit_bytes / 8).max(256);
+        if device == Device::Cpu { share } else { share.min(self.slab_bytes as u64) }
+    }
+
     /// The sizes that plans decide by.
     pub fn plan(&self) -> PlanOptions {
         PlanOptions {
@@ -149,7 +155,7 @@ impl Engine {
         let plan = Plan::new(Arc::clone(access.source()), selection.clone(), options.plan())?;
         let strides = plan.packed_strides();
         if access.device() == Device::Cpu {
-            let mut destination = HostDestination::new(&call, access, out, strides, options.read_missing_chunks)?;
+            let mut destination = HostDestination::new(&call, access, out, strides, options)?;
             read::read(&call, access.chain(), plan, &mut destination)?;
         } else {
             let mut destination = DeviceDestination::new(&call, access, out, strides, options)?;

@@ -7,10 +7,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use cuzarr_device::transfer::{fill_boxes, scatter_host};
-use cuzarr_device::{HostPiece, HostPieces, NdBuffer, Tail, Transfer};
+use cuzarr_device::{Device, HostPiece, HostPieces, NdBuffer, Tail, Transfer};
 
 use super::access::Access;
 use super::call::Call;
+use super::engine::Options;
 use super::memory::Reserved;
 use super::read::{Destination, Launch, Launcher};
 use super::report::Stage;
@@ -39,6 +40,8 @@ struct Target {
 /// Reads into an nd-buffer in host memory.
 pub(crate) struct HostDestination {
     target: Arc<Target>,
+    /// A part of the limit, so that stored and packed bytes of a few batches at a time stay below it.
+    batch_bytes: usize,
     reserved: HashMap<usize, Reserved>,
 }
 
@@ -48,7 +51,7 @@ impl HostDestination {
         access: &Access,
         out: &NdBuffer,
         packed_strides: Vec<isize>,
-        read_missing: bool,
+        options: &Options,
     ) -> Result<HostDestination> {
         let program = access.program()?;
         let target = Target {
@@ -59,17 +62,16 @@ impl HostDestination {
             tail: program.tail().clone(),
             packed_strides,
             fill: access.fill().to_vec(),
-            read_missing,
+            read_missing: options.read_missing_chunks,
         };
-        Ok(HostDestination { target: Arc::new(target), reserved: HashMap::new() })
+        let batch_bytes = usize::try_from(options.batch_bytes(Device::Cpu)).unwrap_or(usize::MAX);
+        Ok(HostDestination { target: Arc::new(target), batch_bytes, reserved: HashMap::new() })
     }
 }
 
 impl Destination for HostDestination {
     fn room(&self) -> Room {
-        // An eighth of the limit: stored and packed bytes of a few batches at a time stay below it.
-        let packed_bytes = usize::try_from(self.target.call.limit_bytes / 8).unwrap_or(usize::MAX);
-        Room { packed_bytes, units: BATCH_UNITS, alignment_bytes: 1 }
+        Room { packed_bytes: self.batch_bytes, units: BATCH_UNITS, alignment_bytes: 1 }
     }
 
     fn launch(&mut self, launcher: &Launcher<'_>, batch: Batch, alone: bool) -> Result<Launch> {

@@ -1,0 +1,253 @@
+//! Reading and writing the elements of arrays: what users call, handed to the engine.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cuzarr_device::{Device, NdBuffer, Order};
+
+use super::array::Array;
+use crate::codec::VariableElements;
+use crate::error::{Error, ErrorKind, Result, ResultExt};
+use crate::plan::{Explanation, Selection, check_strict};
+use crate::run::{Access, Engine, Options, Report};
+use crate::store::join_key;
+
+/// What an array keeps between calls: its chain bound to the devices it was used on, and what its last call did. A clone
+/// begins with the same bindings and a report of its own.
+#[derive(Default)]
+pub(super) struct ArrayIo {
+    state: Mutex<State>,
+}
+
+#[derive(Clone, Default)]
+struct State {
+    accesses: Vec<Arc<Access>>,
+    report: Option<Report>,
+}
+
+impl ArrayIo {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Clone for ArrayIo {
+    fn clone(&self) -> Self {
+        ArrayIo { state: Mutex::new(self.state().clone()) }
+    }
+}
+
+impl Array {
+    /// Reads the selected elements into new memory on the array's device.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use cuzarr::meta::ArrayMetadata;
+    /// use cuzarr::node::{Array, ArrayOptions};
+    /// use cuzarr::plan::{Selection, SliceArg};
+    /// use cuzarr::store::MemoryStore;
+    /// use cuzarr_device::{DType, Device, NdBuffer, Order};
+    ///
+    /// let metadata = ArrayMetadata::from_json(br#"{
+    ///     "zarr_format": 3, "node_type": "array", "shape": [3, 4], "data_type": "uint8", "fill_value": 9,
+    ///     "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2, 2]}},
+    ///     "chunk_key_encoding": {"name": "default"}, "codecs": ["bytes"]
+    /// }"#)?;
+    /// let array = Array::create(Arc::new(MemoryStore::new()), "a", metadata, false, ArrayOptions::default())?;
+    /// let row = NdBuffer::from_host(Device::Cpu, DType::UINT8, &[4], Order::C, &[1, 2, 3, 4])?;
+    /// array.write(&Selection::from_slices(&[SliceArg::Index(1)], array.shape())?, &row)?;
+    /// let column = array.read(&Selection::from_slices(&[SliceArg::Ellipsis, SliceArg::Index(2)], array.shape())?)?;
+    /// assert_eq!(column.to_host_bytes(Order::C)?, [9, 3, 9]);
+    /// # Ok::<(), cuzarr::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `SelectionInvalid`; `Unsupported` for elements of variable length; `FallbackRefused` under `strict`; what the
+    /// store and the codecs report, with the chunk in the trail.
+    pub fn read(&self, selection: &Selection) -> Result<NdBuffer> {
+        let work = || -> Result<NdBuffer> {
+            selection.check(self.shape())?;
+            let dtype = self.metadata().data_type().device_dtype().ok_or_else(variable)?;
+            let extents = selection.shape().into_iter().map(usize::try_from);
+            let shape: Vec<usize> = extents.collect::<std::result::Result<_, _>>().map_err(|_| too_large(selection))?;
+            let order = if self.options().order_is_f { Order::F } else { Order::C };
+            let out = NdBuffer::empty(self.device(), dtype, &shape, order)?;
+            self.read_to(selection, &out)?;
+            Ok(out)
+        };
+        work().at(|| self.place())
+    }
+
+    /// Reads the selected elements into memory of the caller, on any device; its shape is the selection's.
+    ///
+    /// # Errors
+    /// As [`Array::read`]; `ShapeMismatch` and `DTypeMismatch` when `out` does not fit.
+    pub fn read_into(&self, selection: &Selection, out: &NdBuffer) -> Result<()> {
+        self.read_to(selection, out).at(|| self.place())
+    }
+
+    fn read_to(&self, selection: &Selection, out: &NdBuffer) -> Result<()> {
+        let access = self.access(out.device())?;
+        self.check_strict(out.device())?;
+        let report = Engine::get().read(&access, self.store(), selection, out, &self.run_options())?;
+        self.io.state().report = Some(report);
+        Ok(())
+    }
+
+    /// Writes to the selected elements. The value may be on any device; its shape broadcasts to the selection's.
+    ///
+    /// # Errors
+    /// As [`Array::read_into`]; `ReadOnly`. Chunks that were written before a failure keep their new elements; no chunk
+    /// is half written.
+    pub fn write(&self, selection: &Selection, value: &NdBuffer) -> Result<()> {
+        let work = || -> Result<()> {
+            let access = self.access(Device::Cpu)?;
+            self.check_strict(value.device())?;
+            let report = Engine::get().write(&access, self.store(), selection, value, &self.run_options())?;
+            self.io.state().report = Some(report);
+            Ok(())
+        };
+        work().at(|| self.place())
+    }
+
+    /// Reads elements of variable length, in C order, into host memory.
+    ///
+    /// # Errors
+    /// As [`Array::read`]; `Unsupported` when the elements have one size.
+    pub fn read_variable(&self, selection: &Selection) -> Result<VariableElements> {
+        let work = || -> Result<VariableElements> {
+            let access = self.access(Device::Cpu)?;
+            let engine = Engine::get();
+            let (elements, report) = engine.read_variable(&access, self.store(), selection, &self.run_options())?;
+            self.io.state().report = Some(report);
+            Ok(elements)
+        };
+        work().at(|| self.place())
+    }
+
+    /// Writes elements of variable length, given in the C order of the selection.
+    ///
+    /// # Errors
+    /// As [`Array::write`]; `Unsupported` when the elements have one size.
+    pub fn write_variable(&self, selection: &Selection, value: &VariableElements) -> Result<()> {
+        let work = || -> Result<()> {
+            let access = self.access(Device::Cpu)?;
+            let engine = Engine::get();
+            let report = engine.write_variable(&access, self.store(), selection, value, &self.run_options())?;
+            self.io.state().report = Some(report);
+            Ok(())
+        };
+        work().at(|| self.place())
+    }
+
+    /// What reading the selection would do, and why; nothing is read.
+    ///
+    /// # Errors
+    /// `SelectionInvalid`; what the codecs report.
+    pub fn explain(&self, selection: &Selection) -> Result<Explanation> {
+        let work = || -> Result<Explanation> {
+            let access = self.access(self.device())?;
+            let options = self.run_options();
+            let limits = (options.batch_bytes(self.device()), options.memory_limit_bytes);
+            Explanation::new(access.source(), access.chain(), self.device(), selection, &options.plan(), limits)
+        };
+        work().at(|| self.place())
+    }
+
+    /// What the last read or write through this array did.
+    pub fn last_report(&self) -> Option<Report> {
+        self.io.state().report.clone()
+    }
+
+    /// Decodes every stored chunk and gives the keys (relative to the array) of those that cannot be read, each with its
+    /// error. `on_chunk` hears of each object when it was checked, from any thread.
+    ///
+    /// # Errors
+    /// When the store cannot list its keys, or the codecs are not known; damaged chunks are no error here.
+    pub fn verify(&self, on_chunk: &(dyn Fn(&str, Option<&Error>) + Sync)) -> Result<Vec<(String, Error)>> {
+        let access = self.access(Device::Cpu).at(|| self.place())?;
+        let keys = self.stored_chunks()?;
+        let (next, damaged) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+        let check = || {
+            while let Some(key) = keys.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let outcome = self.verify_object(&access, key);
+                on_chunk(key, outcome.as_ref().err());
+                if let Err(error) = outcome {
+                    damaged.lock().unwrap_or_else(PoisonError::into_inner).push((key.clone(), error));
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..self.options().threads.clamp(1, keys.len().max(1)) {
+                // A refused thread is no loss: this one takes every key that the others do not.
+                let _ = std::thread::Builder::new().spawn_scoped(scope, check);
+            }
+            check();
+        });
+        let mut damaged = damaged.into_inner().unwrap_or_else(PoisonError::into_inner);
+        damaged.sort_by(|(left, _), (right, _)| left.cmp(right));
+        Ok(damaged)
+    }
+
+    fn verify_object(&self, access: &Access, key: &str) -> Result<()> {
+        let unknown = || Error::new(ErrorKind::KeyInvalid, format!("'{}' is no chunk", join_key(self.path(), key)));
+        let encoding = self.metadata().chunk_key_encoding();
+        let chunk = encoding.parse_key(key, self.metadata().ndim()).ok_or_else(unknown)?;
+        let region = self.metadata().chunk_grid().chunk_region(&chunk, self.shape())?;
+        let (start, extent): (Vec<u64>, Vec<u64>) =
+            region.into_iter().map(|one| (one.start, one.end - one.start)).unzip();
+        let selection = Selection::region(&start, &extent)?;
+        let (engine, options) = (Engine::get(), self.run_options());
+        match self.metadata().data_type().device_dtype() {
+            None => engine.read_variable(access, self.store(), &selection, &options).map(|_| ()),
+            Some(dtype) => {
+                let shape: Vec<usize> = extent.iter().map(|&extent| extent as usize).collect();
+                let out = NdBuffer::empty(Device::Cpu, dtype, &shape, Order::C)?;
+                engine.read(access, self.store(), &selection, &out, &options).map(|_| ())
+            }
+        }
+    }
+
+    /// The chain bound to a device; bound again when the metadata changed.
+    fn access(&self, device: Device) -> Result<Arc<Access>> {
+        let chain = self.chain()?;
+        let mut state = self.io.state();
+        let current = |access: &Arc<Access>| Arc::ptr_eq(access.chain(), chain);
+        if let Some(access) = state.accesses.iter().find(|access| access.device() == device && current(access)) {
+            return Ok(Arc::clone(access));
+        }
+        let access = Arc::new(Access::new(self.metadata(), self.path(), Arc::clone(chain), device)?);
+        state.accesses.retain(|access| access.device() != device && current(access));
+        state.accesses.push(Arc::clone(&access));
+        Ok(access)
+    }
+
+    fn check_strict(&self, device: Device) -> Result<()> {
+        if self.options().strict && device != Device::Cpu {
+            return check_strict(self.chain()?, device);
+        }
+        Ok(())
+    }
+
+    fn run_options(&self) -> Options {
+        let options = self.options();
+        Options {
+            threads: options.threads,
+            memory_limit_bytes: options.memory_limit_bytes,
+            coalesce_gap_bytes: options.coalesce_gap_bytes,
+            coalesce_max_bytes: options.coalesce_max_bytes,
+            read_missing_chunks: options.read_missing_chunks,
+            write_empty_chunks: options.write_empty_chunks,
+            ..Options::default()
+        }
+    }
+}
+
+fn variable() -> Error {
+    let message = "elements differ in length, so they have no nd-buffer";
+    Error::new(ErrorKind::Unsupported, message).with_hint("read them as variable-length elements")
+}
+
+fn too_large(selection: &Selection) -> Error {
+    Error::new(ErrorKind::OutOfMemory, format!("selection {selection} has more elements than memory can have"))
+}

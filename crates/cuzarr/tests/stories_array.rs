@@ -1,0 +1,181 @@
+//! Arrays as users hold them: reading, writing, explaining, verifying.
+
+mod model;
+
+use std::sync::{Arc, Mutex};
+
+use cuzarr::ErrorKind;
+use cuzarr::codec::VariableElements;
+use cuzarr::meta::ArrayMetadata;
+use cuzarr::node::{Array, ArrayOptions};
+use cuzarr::plan::{AxisSelection, Selection, SliceArg};
+use cuzarr::run::Stage;
+use cuzarr::store::{MemoryStore, Store, StoreExt};
+use cuzarr_device::{DType, Device, NdBuffer, Order};
+use model::{Dice, bytes_codec, devices, metadata, sharding, zstd_codec};
+use serde_json::{Value, json};
+
+fn create(metadata: ArrayMetadata) -> (Array, Arc<dyn Store>) {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let array = Array::create(Arc::clone(&store), "a", metadata, false, ArrayOptions::default()).unwrap();
+    (array, store)
+}
+
+fn numbers(array: &Array) -> NdBuffer {
+    let shape: Vec<usize> = array.shape().iter().map(|&extent| extent as usize).collect();
+    let bytes: Vec<u8> = (0..shape.iter().product::<usize>() as i32).flat_map(i32::to_ne_bytes).collect();
+    NdBuffer::from_host(Device::Cpu, DType::INT32, &shape, Order::C, &bytes).unwrap()
+}
+
+fn plain() -> ArrayMetadata {
+    metadata(&[9, 8], &[4, 3], "int32", json!(0), json!([bytes_codec("little"), zstd_codec()]))
+}
+
+#[test]
+fn results_are_where_and_how_the_options_say() {
+    for device in devices() {
+        let (array, _) = create(plain());
+        array.write(&Selection::all(array.shape()), &numbers(&array)).unwrap();
+        for order_is_f in [false, true] {
+            let array = array.with_options(ArrayOptions { device, order_is_f, ..*array.options() });
+            let args = [SliceArg::Slice { start: Some(1), stop: None, step: Some(3) }, SliceArg::Ellipsis];
+            let read = array.read(&Selection::from_slices(&args, array.shape()).unwrap()).unwrap();
+            assert_eq!((read.device(), read.shape()), (device, &[3, 8][..]));
+            assert!(read.is_contiguous(if order_is_f { Order::F } else { Order::C }));
+            let expected: Vec<u8> =
+                [1, 4, 7].iter().flat_map(|row| row * 8..row * 8 + 8).flat_map(|at: i32| at.to_ne_bytes()).collect();
+            assert_eq!(read.to_host_bytes(Order::C).unwrap(), expected);
+            let report = array.last_report().unwrap();
+            assert_eq!(report.stage(Stage::Decode).count, 6);
+            assert_eq!(report.stage(Stage::Upload).count > 0, device != Device::Cpu);
+        }
+    }
+}
+
+#[test]
+fn errors_lead_from_the_array_to_the_chunk() {
+    let (array, store) = create(plain());
+    array.write(&Selection::all(array.shape()), &numbers(&array)).unwrap();
+    store.write("a/c/1/2", b"nonsense").unwrap();
+    let error = array.read(&Selection::all(array.shape())).unwrap_err();
+    assert!(error.trail()[0].ends_with("array '/a'"), "{error}");
+    assert_eq!(error.trail()[1], "chunk 'a/c/1/2'");
+    assert_eq!(error.trail()[2], "codec 'zstd'");
+}
+
+#[test]
+fn a_changed_shape_is_seen_by_the_next_call() {
+    let (mut array, _) = create(plain());
+    array.write(&Selection::all(array.shape()), &numbers(&array)).unwrap();
+    array.resize(vec![12, 2]).unwrap();
+    let read = array.read(&Selection::all(array.shape())).unwrap();
+    let at = |place: i32| if place / 2 < 9 { place / 2 * 8 + place % 2 } else { 0 };
+    let expected: Vec<u8> = (0..24).flat_map(|place| at(place).to_ne_bytes()).collect();
+    assert_eq!((read.shape(), read.to_host_bytes(Order::C).unwrap()), (&[12, 2][..], expected));
+}
+
+#[test]
+fn an_explanation_says_what_would_run_where() {
+    let codecs = sharding(&[2, 3], json!([bytes_codec("big"), zstd_codec()]), "end");
+    let (array, _) = create(metadata(&[100, 90], &[10, 9], "int32", json!(0), codecs));
+    let selection = Selection::region(&[5, 0], &[10, 90]).unwrap();
+    let explanation = array.explain(&selection).unwrap();
+    assert_eq!((explanation.objects, explanation.chunks, explanation.result_bytes), (20, 6 * 30, 3600));
+    assert!(explanation.placements.iter().all(|placement| placement.via_host.is_none()));
+    let on_gpu = array.with_options(ArrayOptions { device: Device::Simt, strict: true, ..*array.options() });
+    let explanation = on_gpu.explain(&selection).unwrap();
+    let via_host: Vec<&str> =
+        explanation.placements.iter().filter(|one| one.via_host.is_some()).map(|one| one.codec.as_str()).collect();
+    assert_eq!(via_host, ["zstd"]);
+    assert!(explanation.to_string().contains("zstd") && explanation.to_string().contains("via host: "));
+    assert_eq!(explanation.to_json()["codecs"].as_array().unwrap().len(), 3);
+    let empty = array.explain(&Selection::region(&[0, 0], &[0, 5]).unwrap()).unwrap();
+    assert_eq!((empty.objects, empty.chunks, empty.batches), (0, 0, 0));
+}
+
+#[test]
+fn strict_refuses_what_would_run_on_the_host() {
+    for device in devices().into_iter().filter(|device| *device != Device::Cpu) {
+        for (codecs, refused) in
+            [(json!([bytes_codec("big")]), false), (json!([bytes_codec("big"), zstd_codec()]), true)]
+        {
+            let (array, _) = create(metadata(&[9, 8], &[4, 3], "int32", json!(0), codecs));
+            let array = array.with_options(ArrayOptions { device, strict: true, ..*array.options() });
+            let all = Selection::all(array.shape());
+            let value = numbers(&array).to_device(device).unwrap();
+            let outcomes = [array.write(&all, &value).err(), array.read(&all).err()];
+            for error in outcomes {
+                assert_eq!(error.map(|error| error.kind()), refused.then_some(ErrorKind::FallbackRefused));
+            }
+        }
+    }
+}
+
+#[test]
+fn verifying_finds_every_damaged_object_and_nothing_else() {
+    let sharded = sharding(&[2, 3], json!([bytes_codec("little"), {"name": "crc32c"}]), "end");
+    for (metadata, offset) in [(plain(), 0), (self::metadata(&[9, 8], &[4, 3], "int32", json!(0), sharded), 3)] {
+        let (array, store) = create(metadata);
+        array.write(&Selection::all(array.shape()), &numbers(&array)).unwrap();
+        assert!(array.verify(&|_, _| ()).unwrap().is_empty());
+        for key in ["c/0/1", "c/2/2"] {
+            let mut bytes = store.get(&format!("a/{key}")).unwrap().unwrap();
+            bytes[offset] ^= 0x55;
+            store.write(&format!("a/{key}"), &bytes).unwrap();
+        }
+        let heard = Mutex::new(Vec::new());
+        let damaged =
+            array.verify(&|key, error| heard.lock().unwrap().push((key.to_string(), error.is_some()))).unwrap();
+        let keys: Vec<&str> = damaged.iter().map(|(key, _)| key.as_str()).collect();
+        assert_eq!(keys, ["c/0/1", "c/2/2"]);
+        let heard = heard.into_inner().unwrap();
+        assert_eq!((heard.len(), heard.iter().filter(|(_, bad)| *bad).count()), (9, 2));
+    }
+}
+
+fn variable(codecs: Value) -> ArrayMetadata {
+    metadata(&[7, 10], &[4, 6], "string", json!("-"), codecs)
+}
+
+#[test]
+fn elements_of_variable_length_are_written_and_read() {
+    let inner = json!([{"name": "vlen-utf8"}, zstd_codec()]);
+    for codecs in [inner.clone(), sharding(&[2, 3], inner, "end")] {
+        let (array, store) = create(variable(codecs));
+        let mut model = vec![String::from("-"); 70];
+        let mut dice = Dice(5);
+        for _ in 0..12 {
+            let axis = |dice: &mut Dice, len: u64| {
+                let (start, step) = (dice.below(len), 1 + dice.below(3));
+                let count = 1 + dice.below((len - start).div_ceil(step));
+                AxisSelection { start, count, step, dropped: count == 1 && dice.chance(2) }
+            };
+            let selection = Selection::new(vec![axis(&mut dice, 7), axis(&mut dice, 10)]).unwrap();
+            let axes = selection.axes();
+            let mut value = VariableElements::with_capacity(0);
+            for row in 0..axes[0].count {
+                for column in 0..axes[1].count {
+                    let text = if dice.chance(3) { String::from("-") } else { "x".repeat(dice.below(9) as usize) };
+                    value.push(text.as_bytes());
+                    let place = (axes[0].start + row * axes[0].step) * 10 + axes[1].start + column * axes[1].step;
+                    model[place as usize] = text;
+                }
+            }
+            array.write_variable(&selection, &value).unwrap();
+            assert_eq!(
+                array.read_variable(&selection).unwrap().iter().collect::<Vec<_>>(),
+                value.iter().collect::<Vec<_>>()
+            );
+            let all = array.read_variable(&Selection::all(array.shape())).unwrap();
+            let all: Vec<&str> = all.iter().map(|bytes| std::str::from_utf8(bytes).unwrap()).collect();
+            assert_eq!(all, model);
+        }
+        assert!(array.verify(&|_, _| ()).unwrap().is_empty());
+        let blank = VariableElements { offsets: (0..71).collect(), data: b"-".repeat(70) };
+        array.write_variable(&Selection::all(array.shape()), &blank).unwrap();
+        assert_eq!(store.list("a").unwrap(), ["a/zarr.json"], "empty chunks are not stored");
+        assert_eq!(array.read(&Selection::all(array.shape())).unwrap_err().kind(), ErrorKind::Unsupported);
+    }
+    let (array, _) = create(plain());
+    assert_eq!(array.read_variable(&Selection::all(array.shape())).unwrap_err().kind(), ErrorKind::Unsupported);
+}
