@@ -7,55 +7,16 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use cuzarr::codec::{Chain, VariableElements};
 use cuzarr::meta::ArrayMetadata;
-use cuzarr_device::transfer::{gather_host, scatter_host};
-use cuzarr_device::{Device, NdBuffer, Order, Transfer, TransferBox};
 use serde_json::Value;
+
+mod codec_support;
+
+use codec_support::{decode, encode};
 
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/zarr-python-3.4.2-numcodecs-0.17.1/golden.jsonl");
 
 fn bytes(value: &Value) -> Vec<u8> {
     BASE64.decode(value.as_str().unwrap()).unwrap()
-}
-
-fn shape(chain: &Chain) -> Vec<usize> {
-    chain.spec().shape.iter().map(|&extent| extent as usize).collect()
-}
-
-/// The movement of one whole chunk.
-fn transfer(chain: &Chain) -> Transfer {
-    let program = chain.bind(Device::Cpu).unwrap();
-    let shape = shape(chain);
-    let mut packed_strides = vec![0; shape.len()];
-    let mut stride = 1;
-    for &axis in program.packed_axes().iter().rev() {
-        packed_strides[axis] = stride;
-        stride *= shape[axis] as isize;
-    }
-    let whole = TransferBox {
-        packed_offset_bytes: 0,
-        packed_size_bytes: program.packed_size_bytes(),
-        packed_first_elem: 0,
-        start: vec![0; shape.len()],
-        extent: shape,
-    };
-    Transfer { tail: program.tail().clone(), packed_strides, boxes: vec![whole] }
-}
-
-fn decode(chain: &Chain, stored: &[u8]) -> cuzarr::Result<Vec<u8>> {
-    let program = chain.bind(Device::Cpu)?;
-    let mut packed = vec![0; program.packed_size_bytes()];
-    program.decode(stored, &mut packed)?;
-    let target = NdBuffer::zeroed(Device::Cpu, program.tail().dtype, &shape(chain), Order::C)?;
-    scatter_host(&packed, &transfer(chain), &target)?;
-    Ok(target.to_host_bytes(Order::C)?)
-}
-
-fn encode(chain: &Chain, elements: &[u8]) -> cuzarr::Result<Vec<u8>> {
-    let program = chain.bind(Device::Cpu)?;
-    let source = NdBuffer::from_host(Device::Cpu, program.tail().dtype, &shape(chain), Order::C, elements)?;
-    let mut packed = vec![0; program.packed_size_bytes()];
-    gather_host(&source, &transfer(chain), &mut packed)?;
-    program.encode(&packed)
 }
 
 fn metadata(line: &Value) -> cuzarr::Result<ArrayMetadata> {
