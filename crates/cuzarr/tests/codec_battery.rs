@@ -2,10 +2,12 @@
 //! damaged frames, and frames that lie about their sizes.
 
 use cuzarr::ErrorKind;
-use cuzarr::codec::{Chain, ChunkSpec, Program};
+use cuzarr::codec::{Chain, ChunkSpec, Program, VariableElements};
 use cuzarr::meta::{DataType, Extension, FillValue};
 use cuzarr_device::Device;
 use serde_json::{Value, json};
+
+mod codec_support;
 
 /// A small deterministic generator (xorshift64*).
 struct Random(u64);
@@ -248,5 +250,104 @@ fn sharding_survives_damage() {
         assert_eq!(decode(&program, &stored).unwrap(), packed);
         survives_damage(&codecs, Guard::Checked, &[&[40], &[8]]);
         survives_lies(&codecs);
+    }
+}
+
+/// Filters that lose nothing: through passes and tail, alone and below a compressor.
+#[test]
+fn filters_round_trip() {
+    let named = |name: &str, configuration: Value| json!({"name": name, "configuration": configuration});
+    for (data_type, filter) in [
+        ("int32", named("numcodecs.delta", json!({"dtype": "<i4"}))),
+        ("uint8", named("numcodecs.delta", json!({"dtype": "|u1", "astype": "<u2"}))),
+        ("float64", named("numcodecs.astype", json!({"encode_dtype": "<f8", "decode_dtype": "<f8"}))),
+        ("int16", named("numcodecs.astype", json!({"encode_dtype": "<i8", "decode_dtype": "<i2"}))),
+        ("int16", named("cast_value", json!({"data_type": "float64"}))),
+        ("int64", named("scale_offset", json!({"offset": 0, "scale": -1}))),
+        ("uint32", named("scale_offset", json!({}))),
+        ("float32", named("bitround", json!({"keepbits": 23}))),
+        ("bool", named("numcodecs.packbits", json!({}))),
+    ] {
+        let shapes: &[&[u64]] = &[&[], &[0], &[1], &[7], &[8], &[2, 0], &[3, 5], &[9, 4, 7], &[1025, 3]];
+        for (shape, compressed) in shapes.iter().flat_map(|shape| [(shape, false), (shape, true)]) {
+            let mut codecs = vec![filter.clone(), serde_json::from_str(BYTES).unwrap()];
+            codecs.extend(compressed.then(|| json!({"name": "zstd"})));
+            let chain = chain(&Value::from(codecs), data_type, shape).unwrap();
+            let size = chain.spec().elements().unwrap() as usize * chain.spec().data_type.size_bytes().unwrap();
+            let mut elements = field(size, 4);
+            match data_type {
+                "bool" => elements.iter_mut().for_each(|byte| *byte &= 1),
+                // The smallest integer has no opposite.
+                "int64" => elements.chunks_exact_mut(8).for_each(|element| element[7] = 0),
+                _ => {}
+            }
+            let stored = codec_support::encode(&chain, &elements).unwrap();
+            assert_eq!(codec_support::decode(&chain, &stored).unwrap(), elements, "{filter} {data_type} {shape:?}");
+            for length in (0..stored.len()).rev().take(40) {
+                match codec_support::decode(&chain, &stored[..length]) {
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::ChunkCorrupt, "{filter}: {error}"),
+                    // No bytes are the encoding of no elements.
+                    Ok(decoded) => assert!(decoded.is_empty() && elements.is_empty(), "{filter}: cut to {length}"),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn integers_out_of_range_are_errors_naming_the_element() {
+    let scale = json!([{"name": "scale_offset", "configuration": {"offset": 5, "scale": 3}}, {"name": "bytes"}]);
+    let chain = chain(&scale, "int8", &[3]).unwrap();
+    let error = codec_support::encode(&chain, &[6, 100, 7]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::EncodeFailed);
+    assert!(error.to_string().contains("codec 'scale_offset': element 1: (100 - 5) * 3 is not"), "{error}");
+    let error = codec_support::decode(&chain, &[3, 6, 7]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ChunkCorrupt);
+    assert!(error.to_string().contains("element 2: 7 / 3 + 5 is not"), "{error}");
+}
+
+fn variable(codecs: &Value, shape: &[u64]) -> (Chain, VariableElements) {
+    let chain = chain(codecs, "string", shape).unwrap();
+    let mut random = Random(7);
+    let mut elements = VariableElements::default();
+    for index in 0..chain.spec().elements().unwrap() {
+        elements.push("äb\u{1f980}c".repeat(random.below(4) * usize::from(index % 3 != 0)).as_bytes());
+    }
+    (chain, elements)
+}
+
+#[test]
+fn variable_lengths_survive_damage() {
+    let shards =
+        json!({"name": "sharding_indexed", "configuration": {"chunk_shape": [3], "codecs": [{"name": "vlen-utf8"}]}});
+    for codecs in [
+        json!([{"name": "vlen-utf8"}]),
+        json!([{"name": "vlen-utf8"}, {"name": "gzip"}, {"name": "crc32c"}]),
+        json!([{"name": "vlen-utf8"}, {"name": "numcodecs.lz4"}]),
+        json!([{"name": "vlen-utf8"}, {"name": "blosc"}]),
+        json!([{"name": "vlen-utf8"}, {"name": "zstd"}]),
+        json!([shards]),
+        json!([shards, {"name": "zstd"}]),
+    ] {
+        let (chain, elements) = variable(&codecs, &[12]);
+        let stored = chain.encode_variable(&elements).unwrap();
+        assert_eq!(chain.decode_variable(&stored).unwrap(), elements, "{codecs}");
+        for length in 0..stored.len() {
+            assert!(chain.decode_variable(&stored[..length]).is_err(), "{codecs}: cut to {length}");
+        }
+        let mut random = Random(99);
+        for _ in 0..600 {
+            let mut damaged = stored.clone();
+            let at = random.below(damaged.len());
+            match random.below(3) {
+                0 => damaged[at] ^= 1 << random.below(8),
+                1 => damaged[at..].iter_mut().take(4).for_each(|byte| *byte = 0xff),
+                _ => damaged.splice(at..at, [1, 2, 3]).for_each(drop),
+            }
+            match chain.decode_variable(&damaged) {
+                Ok(decoded) => assert_eq!(decoded.len(), elements.len()),
+                Err(error) => assert_corrupt(&error, "damaged"),
+            }
+        }
     }
 }
