@@ -2,6 +2,7 @@
 
 pub mod codec;
 pub mod config;
+pub mod display;
 mod error;
 pub mod meta;
 pub mod node;

@@ -21,7 +21,7 @@ use crate::store::{Store, join_key};
 pub struct Array {
     store: Arc<dyn Store>,
     path: String,
-    metadata: ArrayMetadata,
+    metadata: Arc<ArrayMetadata>,
     options: ArrayOptions,
     warnings: Vec<String>,
     chain: OnceLock<Arc<Chain>>,
@@ -62,6 +62,7 @@ impl Array {
         options: ArrayOptions,
         warnings: Vec<String>,
     ) -> Result<Array> {
+        let metadata = Arc::new(metadata);
         let array = Array { store, path, metadata, options, warnings, chain: OnceLock::new(), io: ArrayIo::default() };
         array.chain()?;
         Ok(array)
@@ -100,7 +101,7 @@ impl Array {
         Ok(Array {
             store,
             path,
-            metadata,
+            metadata: Arc::new(metadata),
             options,
             warnings: Vec::new(),
             chain: OnceLock::new(),
@@ -234,7 +235,7 @@ impl Array {
     /// # Errors
     /// `ShapeMismatch` when the number of dimensions differs; what the store reports.
     pub fn resize(&mut self, shape: Vec<u64>) -> Result<()> {
-        let mut metadata = self.metadata.clone();
+        let mut metadata = (*self.metadata).clone();
         metadata.set_shape(shape).at(|| self.place())?;
         self.delete_chunks_outside(&metadata)?;
         self.replace_metadata(metadata)
@@ -267,7 +268,7 @@ impl Array {
     /// # Errors
     /// What the store reports.
     pub fn set_attributes(&mut self, attributes: Map<String, Value>) -> Result<()> {
-        let mut metadata = self.metadata.clone();
+        let mut metadata = (*self.metadata).clone();
         metadata.set_attributes(attributes).at(|| self.place())?;
         self.replace_metadata(metadata)
     }
@@ -277,7 +278,7 @@ impl Array {
     /// # Errors
     /// `MetadataInvalid` when the text is no object; what the store reports.
     pub fn set_attributes_json(&mut self, text: &str) -> Result<()> {
-        let mut metadata = self.metadata.clone();
+        let mut metadata = (*self.metadata).clone();
         metadata.set_attributes_json(text).at(|| self.place())?;
         self.replace_metadata(metadata)
     }
@@ -296,7 +297,7 @@ impl Array {
     fn replace_metadata(&mut self, metadata: ArrayMetadata) -> Result<()> {
         let documents = documents::changed(&self.metadata.documents(), metadata.documents());
         documents::replace(&*self.store, &self.path, &documents)?;
-        self.metadata = metadata;
+        self.metadata = Arc::new(metadata);
         self.chain = OnceLock::new();
         Ok(())
     }

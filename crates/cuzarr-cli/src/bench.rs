@@ -1,0 +1,118 @@
+//! `cuzarr bench`: how fast an array of the user's own is read.
+
+use std::time::Instant;
+
+use clap::{Args, Subcommand};
+use cuzarr::node::Array;
+use cuzarr::plan::Selection;
+use cuzarr::run::Report;
+use cuzarr::{Error, ErrorKind, Result};
+use cuzarr_device::{Device, NdBuffer, Order};
+use serde_json::json;
+
+use crate::Verdict;
+use crate::nodes;
+use crate::output::{self, Output};
+
+#[derive(Subcommand)]
+pub enum Bench {
+    /// Read a whole array into a device's memory
+    Read(Read),
+}
+
+#[derive(Args)]
+pub struct Read {
+    /// Path of the array
+    path: String,
+    /// Where to decode to: cpu, or cuda:N
+    #[arg(long, default_value = "cpu")]
+    device: Device,
+    /// How often to read; the first read is a warm-up when there is more than one
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..))]
+    repeat: u64,
+    /// Compare every element with what a read into host memory, chunk by chunk, gives
+    #[arg(long)]
+    verify: bool,
+}
+
+impl Bench {
+    pub fn run(self, output: &mut Output) -> Result<Verdict> {
+        match self {
+            Bench::Read(read) => read.run(output),
+        }
+    }
+}
+
+impl Read {
+    fn run(self, output: &mut Output) -> Result<Verdict> {
+        let array = nodes::open_array(&self.path, Some(self.device))?;
+        let shape = array.metadata().shape().to_vec();
+        let everything = Selection::all(&shape);
+        let mut seconds = Vec::new();
+        let (mut array_bytes, mut verified) = (0, None);
+        for turn in 0..self.repeat {
+            output.progress("read", turn, self.repeat);
+            let started = Instant::now();
+            let values = array.read(&everything)?;
+            seconds.push(started.elapsed().as_secs_f64());
+            array_bytes = values.size_bytes() as u64;
+            if self.verify && turn + 1 == self.repeat {
+                verified = Some(self.agrees(&array, &values)?);
+            }
+        }
+        let counted = if seconds.len() > 1 { &seconds[1..] } else { &seconds[..] };
+        let best = counted.iter().copied().fold(f64::INFINITY, f64::min);
+        let rate = output::gigabytes_per_second(array_bytes, best);
+        let report = array.last_report();
+        let document = json!({
+            "path": self.path, "device": self.device.to_string(), "array_bytes": array_bytes,
+            "stored_bytes": array.nbytes_stored()?, "seconds": seconds, "gigabytes_per_second": rate,
+            "verified": verified, "stages": report.as_ref().map(Report::to_json),
+        });
+        let mut text = format!(
+            "{} into {}: {rate:.2} GB/s ({best:.4} s, best of {})\n",
+            output::bytes(array_bytes),
+            self.device,
+            counted.len()
+        );
+        if let Some(report) = report {
+            text += &format!("\n{report}\n");
+        }
+        if let Some(verified) = verified {
+            text += if verified { "\nevery element was compared and right" } else { "\nWRONG DATA" };
+        }
+        output.answer(&document, &text);
+        Ok(if verified == Some(false) { Verdict::Failed } else { Verdict::Passed })
+    }
+
+    /// Reads again into host memory along the first dimension, a chunk's extent at a time, and compares bytes.
+    fn agrees(&self, array: &Array, values: &NdBuffer) -> Result<bool> {
+        let mut options = *array.options();
+        options.device = Device::Cpu;
+        let host = array.with_options(options);
+        let shape = array.metadata().shape().to_vec();
+        let Some(&rows) = shape.first() else {
+            return Ok(host.read(&Selection::all(&shape))?.to_host_bytes(Order::C)? == values.to_host_bytes(Order::C)?);
+        };
+        let step = array.metadata().chunk_grid().chunk_shape()[0].max(1);
+        let mut first = 0;
+        while first < rows {
+            let (mut start, mut extent) = (vec![0; shape.len()], shape.clone());
+            (start[0], extent[0]) = (first, step.min(rows - first));
+            let expected = host.read(&Selection::region(&start, &extent)?)?;
+            let part = values.region(&lens(&start)?, &lens(&extent)?, &vec![1; shape.len()])?;
+            if expected.to_host_bytes(Order::C)? != part.to_host_bytes(Order::C)? {
+                return Ok(false);
+            }
+            first += extent[0];
+        }
+        Ok(true)
+    }
+}
+
+fn lens(extents: &[u64]) -> Result<Vec<usize>> {
+    let convert = |&extent: &u64| usize::try_from(extent).ok();
+    extents.iter().map(convert).collect::<Option<_>>().ok_or_else(|| {
+        Error::new(ErrorKind::InvalidArgument, format!("shape {extents:?} is too large for this machine"))
+    })
+}

@@ -1,0 +1,285 @@
+//! `cuzarr demo`: the main job on data whose truth is a formula.
+//!
+//! Arrays larger than the memory budget are written with several codecs, sharded and unsharded, read back into the
+//! device's memory through the whole data path, and compared with the formula, element by element.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use clap::Args;
+use cuzarr::meta::{ArrayMetadata, DataType, Extension, FillValue};
+use cuzarr::node::{Array, ArrayOptions};
+use cuzarr::plan::Selection;
+use cuzarr::run::Report;
+use cuzarr::store::{LocalStore, Store};
+use cuzarr::{Error, ErrorKind, Result};
+use cuzarr_device::{DType, Device, NdBuffer, Order};
+use serde_json::{Map, Value, json};
+
+use crate::Verdict;
+use crate::output::{self, Output};
+
+const CHUNK: [u64; 3] = [4, 256, 512];
+const SHARD: [u64; 3] = [16, 512, 1024];
+const PLANE: [u64; 2] = [512, 1024];
+
+#[derive(Args)]
+pub struct Demo {
+    /// Where to decode to: cpu, or cuda:N (default: a GPU where there is one)
+    #[arg(long)]
+    device: Option<Device>,
+    /// Size of each array in MiB, rounded up to whole shards
+    #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u64).range(1..=65536))]
+    size_mib: u64,
+    /// Most memory in flight, in MiB; smaller than the array, so that it has to stream
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=65536))]
+    budget_mib: u64,
+    /// Keep the arrays in this directory instead of a temporary one
+    #[arg(long)]
+    keep: Option<PathBuf>,
+    /// Change one stored byte before reading, to see the demo fail
+    #[arg(long)]
+    flip_a_byte: bool,
+}
+
+/// One array of the demo: how it is stored.
+struct Case {
+    name: &'static str,
+    codec: Option<(&'static str, Value)>,
+    sharded: bool,
+}
+
+/// What became of one array.
+struct Outcome {
+    case: &'static str,
+    array_bytes: u64,
+    stored_bytes: u64,
+    write_seconds: f64,
+    read_seconds: f64,
+    verified: bool,
+    failure: Option<Error>,
+    report: Option<Report>,
+}
+
+impl Demo {
+    pub fn run(self, output: &mut Output) -> Result<Verdict> {
+        let temporary = tempfile::tempdir().map_err(|error| io("make a temporary directory", error))?;
+        let root = self.keep.as_deref().unwrap_or(temporary.path());
+        let device = self.device.unwrap_or_else(best_device);
+        let cases = cases();
+        let mut outcomes = Vec::new();
+        for (index, case) in cases.iter().enumerate() {
+            output.progress(&format!("demo: {}", case.name), index as u64, cases.len() as u64);
+            outcomes.push(self.play(root, device, case)?);
+        }
+        let verified = outcomes.iter().all(|outcome| outcome.verified);
+        let document = json!({
+            "verified": verified,
+            "device": device.to_string(),
+            "budget_bytes": self.budget_mib << 20,
+            "arrays": outcomes.iter().map(Outcome::to_json).collect::<Vec<_>>(),
+        });
+        output.answer(&document, &self.text(device, &outcomes));
+        Ok(if verified { Verdict::Passed } else { Verdict::Failed })
+    }
+
+    /// Writes, reads and checks one array. Corrupt data is an outcome; only failures to get so far are errors.
+    fn play(&self, root: &Path, device: Device, case: &Case) -> Result<Outcome> {
+        let store: Arc<dyn Store> = Arc::new(LocalStore::new(root)?);
+        let options = ArrayOptions { device, memory_limit_bytes: self.budget_mib << 20, ..ArrayOptions::default() };
+        let array = Array::create(store, case.name, case.metadata(self.planes())?, true, options)?;
+        let write_seconds = write(&array, device)?;
+        let stored_bytes = array.nbytes_stored()?;
+        if self.flip_a_byte {
+            flip_a_byte(&root.join(case.name))?;
+        }
+        let started = Instant::now();
+        let result = array.read(&Selection::all(array.metadata().shape()));
+        let read_seconds = started.elapsed().as_secs_f64();
+        let (verified, failure) = match result {
+            Ok(values) => (is_true(&values)?, None),
+            Err(error) => (false, Some(error)),
+        };
+        let array_bytes = array.metadata().elems()? * 4;
+        let report = array.last_report();
+        Ok(Outcome {
+            case: case.name,
+            array_bytes,
+            stored_bytes,
+            write_seconds,
+            read_seconds,
+            verified,
+            failure,
+            report,
+        })
+    }
+
+    /// Extent of the first dimension.
+    fn planes(&self) -> u64 {
+        let plane_bytes = PLANE[0] * PLANE[1] * 4;
+        (self.size_mib << 20).div_ceil(plane_bytes).next_multiple_of(SHARD[0])
+    }
+
+    fn text(&self, device: Device, outcomes: &[Outcome]) -> String {
+        let mut text = format!(
+            "float32 arrays of {} in chunks of {}, read into {device} with a budget of {}\n\n",
+            output::bytes(self.planes() * PLANE[0] * PLANE[1] * 4),
+            output::bytes(CHUNK.iter().product::<u64>() * 4),
+            output::bytes(self.budget_mib << 20),
+        );
+        let rows: Vec<Vec<String>> = outcomes.iter().map(Outcome::row).collect();
+        text += &output::table(&["array", "ratio", "write GB/s", "read GB/s", "every element"], &rows);
+        for outcome in outcomes {
+            if let Some(report) = &outcome.report {
+                text += &format!("\n\nstages of reading {}\n{report}", outcome.case);
+            }
+            if let Some(failure) = &outcome.failure {
+                text += &format!("\n\n{}: {failure}", outcome.case);
+            }
+        }
+        text
+    }
+}
+
+impl Case {
+    fn metadata(&self, planes: u64) -> Result<ArrayMetadata> {
+        let mut codecs = vec![extension("bytes", json!({"endian": "little"}))];
+        if let Some((name, configuration)) = &self.codec {
+            codecs.push(extension(name, configuration.clone()));
+        }
+        // The checksum is what makes a flipped byte an error with every codec, and with none.
+        codecs.push(extension("crc32c", json!({})));
+        if self.sharded {
+            let inner: Vec<Value> = codecs.iter().map(Extension::to_json).collect();
+            let index = json!([{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}]);
+            let sharding =
+                json!({"chunk_shape": CHUNK, "codecs": inner, "index_codecs": index, "index_location": "end"});
+            codecs = vec![extension("sharding_indexed", sharding)];
+        }
+        let chunk_shape = if self.sharded { SHARD } else { CHUNK };
+        let fill = FillValue::Element(0f32.to_ne_bytes().to_vec());
+        ArrayMetadata::new_v3(vec![planes, PLANE[0], PLANE[1]], DataType::Float32, chunk_shape.to_vec(), fill, codecs)
+    }
+}
+
+impl Outcome {
+    fn to_json(&self) -> Value {
+        json!({
+            "array": self.case,
+            "verified": self.verified,
+            "array_bytes": self.array_bytes,
+            "stored_bytes": self.stored_bytes,
+            "write_seconds": self.write_seconds,
+            "read_seconds": self.read_seconds,
+            "error": self.failure.as_ref().map(ToString::to_string),
+            "stages": self.report.as_ref().map(Report::to_json),
+        })
+    }
+
+    fn row(&self) -> Vec<String> {
+        vec![
+            self.case.to_string(),
+            format!("{:.2}", self.array_bytes as f64 / self.stored_bytes.max(1) as f64),
+            format!("{:.2}", output::gigabytes_per_second(self.array_bytes, self.write_seconds)),
+            format!("{:.2}", output::gigabytes_per_second(self.array_bytes, self.read_seconds)),
+            if self.verified { "right" } else { "WRONG" }.to_string(),
+        ]
+    }
+}
+
+fn cases() -> Vec<Case> {
+    let zstd = || Some(("zstd", json!({"level": 3, "checksum": false})));
+    let lz4 = json!({"cname": "lz4", "clevel": 5, "shuffle": "shuffle", "typesize": 4, "blocksize": 0});
+    vec![
+        Case { name: "none", codec: None, sharded: false },
+        Case { name: "zstd", codec: zstd(), sharded: false },
+        Case { name: "zstd-sharded", codec: zstd(), sharded: true },
+        Case { name: "blosc-lz4-sharded", codec: Some(("blosc", lz4)), sharded: true },
+        Case { name: "gzip", codec: Some(("gzip", json!({"level": 1}))), sharded: false },
+    ]
+}
+
+fn extension(name: &str, configuration: Value) -> Extension {
+    let configuration = match configuration {
+        Value::Object(members) => members,
+        _ => Map::new(),
+    };
+    Extension::new(name, configuration)
+}
+
+/// The value of element `index` (in C order): waves along the two inner dimensions, and noise that makes codecs work.
+fn truth(index: u64) -> f32 {
+    let (column, row) = (index % PLANE[1], index / PLANE[1] % PLANE[0]);
+    let wave = (column * 3 % 2048).abs_diff(1024) + (row * 5 % 1024).abs_diff(512);
+    let mut noise = index.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    noise = (noise ^ (noise >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    (25_000 + wave + (noise >> 60)) as f32 / 100.0
+}
+
+/// Elements `start..start + count` of the array, as bytes.
+fn truth_bytes(start: u64, count: u64) -> Vec<u8> {
+    (start..start + count).flat_map(|index| truth(index).to_ne_bytes()).collect()
+}
+
+/// Writes the array shard row by shard row, from the device's memory, and gives the seconds that took; making the values
+/// does not count.
+fn write(array: &Array, device: Device) -> Result<f64> {
+    let mut seconds = 0.0;
+    let shape = array.metadata().shape().to_vec();
+    let extent = [SHARD[0], shape[1], shape[2]];
+    let elems: u64 = extent.iter().product();
+    let lens = extent.map(|extent| extent as usize);
+    for plane in (0..shape[0]).step_by(SHARD[0] as usize) {
+        let values = truth_bytes(plane * shape[1] * shape[2], elems);
+        let values = NdBuffer::from_host(device, DType::FLOAT32, &lens, Order::C, &values)?;
+        let started = Instant::now();
+        array.write(&Selection::region(&[plane, 0, 0], &extent)?, &values)?;
+        seconds += started.elapsed().as_secs_f64();
+    }
+    Ok(seconds)
+}
+
+/// Compares every element with the formula.
+fn is_true(values: &NdBuffer) -> Result<bool> {
+    let plane = values.shape()[1] * values.shape()[2];
+    for first in 0..values.shape()[0] {
+        let extent = [1, values.shape()[1], values.shape()[2]];
+        let got = values.region(&[first, 0, 0], &extent, &[1, 1, 1])?.to_host_bytes(Order::C)?;
+        if got != truth_bytes((first * plane) as u64, plane as u64) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Changes one byte in the middle of the array's largest object.
+fn flip_a_byte(directory: &Path) -> Result<()> {
+    let mut largest = (0, PathBuf::new());
+    let mut pending = vec![directory.to_path_buf()];
+    while let Some(directory) = pending.pop() {
+        let entries = std::fs::read_dir(&directory).map_err(|error| io("list the array", error))?;
+        for entry in entries {
+            let entry = entry.map_err(|error| io("list the array", error))?;
+            let kind = entry.metadata().map_err(|error| io("list the array", error))?;
+            if kind.is_dir() {
+                pending.push(entry.path());
+            } else if kind.len() > largest.0 {
+                largest = (kind.len(), entry.path());
+            }
+        }
+    }
+    let mut bytes = std::fs::read(&largest.1).map_err(|error| io("read a chunk", error))?;
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&largest.1, bytes).map_err(|error| io("write a chunk", error))
+}
+
+/// The first GPU, or the CPU where there is none.
+fn best_device() -> Device {
+    if cuzarr_device::probe().unusable.is_none() { Device::Cuda(0) } else { Device::Cpu }
+}
+
+fn io(what: &str, error: std::io::Error) -> Error {
+    Error::new(ErrorKind::StoreFailed, format!("could not {what}: {error}")).with_source(error)
+}

@@ -1,0 +1,103 @@
+//! `cuzarr doctor`: what was found on this machine, what is missing, and what that costs.
+
+use clap::Args;
+use cuzarr::Result;
+use cuzarr_device::{GpuReport, LibraryReport, Probe};
+use serde_json::{Value, json};
+
+use crate::Verdict;
+use crate::output::{self, Output};
+
+#[derive(Args)]
+pub struct Doctor {}
+
+impl Doctor {
+    pub fn run(self, output: &mut Output) -> Result<Verdict> {
+        let probe = cuzarr_device::probe();
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        output.answer(&document(&probe, threads), &text(&probe, threads));
+        Ok(Verdict::Passed)
+    }
+}
+
+fn document(probe: &Probe, threads: usize) -> Value {
+    json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "threads": threads,
+        "gpu_usable": probe.unusable.is_none(),
+        "gpu_problem": probe.unusable,
+        "driver": library_json(&probe.driver),
+        "gpus": probe.gpus.iter().map(gpu_json).collect::<Vec<_>>(),
+        "libraries": probe.libraries.iter().map(library_json).collect::<Vec<_>>(),
+        "cubin_directory": probe.cubin_directory,
+        "shipped_cubins": probe.shipped_cubins,
+        "cache_directory": probe.cache_directory,
+    })
+}
+
+fn library_json(library: &LibraryReport) -> Value {
+    json!({
+        "name": library.name, "for": library.purpose, "path": library.path,
+        "version": library.version.map(|(major, minor)| format!("{major}.{minor}")), "problem": library.problem,
+    })
+}
+
+fn gpu_json(gpu: &GpuReport) -> Value {
+    let (major, minor) = gpu.compute_capability;
+    json!({
+        "device": format!("cuda:{}", gpu.ordinal), "name": gpu.name, "compute_capability": format!("{major}.{minor}"),
+        "multiprocessors": gpu.multiprocessors, "total_bytes": gpu.total_bytes, "memory_pools": gpu.memory_pools,
+    })
+}
+
+fn text(probe: &Probe, threads: usize) -> String {
+    let mut lines = vec![
+        format!("cuzarr {}", env!("CARGO_PKG_VERSION")),
+        format!("[ok]      cpu: {threads} threads decode and copy"),
+    ];
+    lines.push(library_line(&probe.driver));
+    for gpu in &probe.gpus {
+        let (major, minor) = gpu.compute_capability;
+        let memory = output::bytes(gpu.total_bytes);
+        lines.push(format!(
+            "[ok]      cuda:{}: {}, {memory}, compute capability {major}.{minor}",
+            gpu.ordinal, gpu.name
+        ));
+    }
+    if let Some(problem) = &probe.unusable {
+        lines.push(format!("[missing] GPU: {}; arrays are read into host memory", problem.replace('\n', "; ")));
+    }
+    lines.extend(probe.libraries.iter().map(library_line));
+    lines.push(cubin_line(probe));
+    match &probe.cache_directory {
+        Some(directory) => lines.push(format!("[ok]      kernel cache: {}", directory.display())),
+        None => {
+            lines.push("[missing] kernel cache: no home directory; kernels are compiled anew by every process".into())
+        }
+    }
+    lines.join("\n")
+}
+
+fn library_line(library: &LibraryReport) -> String {
+    match (&library.path, &library.problem) {
+        (Some(path), None) => {
+            let version = library.version.map(|(major, minor)| format!(" {major}.{minor}")).unwrap_or_default();
+            format!("[ok]      {}{version}: {}", library.name, path.display())
+        }
+        (_, problem) => {
+            let problem = problem.as_deref().unwrap_or("not found");
+            format!("[missing] {}: {problem}; without it: no {}", library.name, library.purpose)
+        }
+    }
+}
+
+fn cubin_line(probe: &Probe) -> String {
+    match (&probe.cubin_directory, probe.shipped_cubins) {
+        (Some(directory), 1..) => {
+            format!("[ok]      shipped kernels: {} in {}", probe.shipped_cubins, directory.display())
+        }
+        _ => {
+            "[missing] shipped kernels: this build has none; a GPU needs NVRTC to compile them at first use".to_string()
+        }
+    }
+}

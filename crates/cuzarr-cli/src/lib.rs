@@ -1,0 +1,85 @@
+//! The `cuzarr` command: `demo info tree validate bench doctor`.
+//!
+//! Results go to standard output, as text or with `--json` as one JSON document; progress, warnings and errors go to
+//! standard error. The exit status is 0 for success, 1 for a failure (wrong data, an error), 2 for wrong arguments.
+
+mod bench;
+mod demo;
+mod doctor;
+mod nodes;
+mod output;
+mod validate;
+
+use std::ffi::OsString;
+
+use clap::{Parser, Subcommand};
+
+use crate::output::Output;
+
+#[derive(Parser)]
+#[command(
+    name = "cuzarr",
+    version,
+    about = "Zarr arrays straight into and out of GPU memory",
+    arg_required_else_help = true
+)]
+struct Arguments {
+    /// Print one JSON document instead of text
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Write compressed arrays, read them back through the whole data path, check every element
+    Demo(demo::Demo),
+    /// Show what an array or group is
+    Info(nodes::Info),
+    /// Show the hierarchy below a group
+    Tree(nodes::Tree),
+    /// Decode every chunk, check every checksum, list the bad ones
+    Validate(validate::Validate),
+    /// Measure
+    #[command(subcommand)]
+    Bench(bench::Bench),
+    /// Show what was found on this machine, what is missing, and what that costs
+    Doctor(doctor::Doctor),
+}
+
+/// How a command ended when nothing failed: `Failed` is an answer (bad chunks, wrong data), not an error.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Passed,
+    Failed,
+}
+
+/// Runs the command with these arguments (the first one is the program's name) and gives its exit status.
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> i32 {
+    let arguments = match Arguments::try_parse_from(arguments) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // A closed pipe is the only way this can fail, and there is nobody left to tell.
+            let _ = error.print();
+            return error.exit_code();
+        }
+    };
+    let mut output = Output::new(arguments.json);
+    let result = match arguments.command {
+        Command::Demo(demo) => demo.run(&mut output),
+        Command::Info(info) => info.run(&mut output),
+        Command::Tree(tree) => tree.run(&mut output),
+        Command::Validate(validate) => validate.run(&mut output),
+        Command::Bench(bench) => bench.run(&mut output),
+        Command::Doctor(doctor) => doctor.run(&mut output),
+    };
+    match result {
+        Ok(Verdict::Passed) => 0,
+        Ok(Verdict::Failed) => 1,
+        Err(error) => {
+            output.error(&error);
+            1
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Opening nodes by path, and `cuzarr info` and `cuzarr tree`.
+
+use std::sync::Arc;
+
+use clap::Args;
+use cuzarr::config::Config;
+use cuzarr::display::{self, Display};
+use cuzarr::node::{self, Array, ArrayOptions, Group, Node};
+use cuzarr::store::{LocalStore, ReadOnly};
+use cuzarr::{Error, ErrorKind, Result};
+use cuzarr_device::Device;
+
+use crate::Verdict;
+use crate::output::Output;
+
+#[derive(Args)]
+pub struct Info {
+    /// Path of an array or group
+    path: String,
+    /// Also look at everything that is stored: how many chunks, how many bytes, how many members
+    #[arg(long)]
+    complete: bool,
+}
+
+#[derive(Args)]
+pub struct Tree {
+    /// Path of a group
+    path: String,
+    /// How many levels to show
+    #[arg(long)]
+    level: Option<usize>,
+}
+
+impl Info {
+    pub fn run(self, output: &mut Output) -> Result<Verdict> {
+        let info = match open(&self.path, None)? {
+            Node::Array(array) => display::array_info(&array, self.complete)?,
+            Node::Group(group) => display::group_info(&group, self.complete)?,
+        };
+        output.answer(&info.to_json(), &info.to_text());
+        Ok(Verdict::Passed)
+    }
+}
+
+impl Tree {
+    pub fn run(self, output: &mut Output) -> Result<Verdict> {
+        let Node::Group(group) = open(&self.path, None)? else {
+            let message = format!("'{}' is an array; only groups have a tree", self.path);
+            return Err(Error::new(ErrorKind::GroupNotFound, message).with_hint("use cuzarr info"));
+        };
+        let tree = display::tree(&group, self.level)?;
+        output.answer(&tree.to_json(), &tree.to_text());
+        Ok(Verdict::Passed)
+    }
+}
+
+/// The array or group in the directory `path`; without a device, on the configured one.
+pub fn open(path: &str, device: Option<Device>) -> Result<Node> {
+    let mut options = ArrayOptions::from(&Config::from_environment()?);
+    options.device = device.unwrap_or(options.device);
+    let store = ReadOnly::new(Arc::new(LocalStore::new(path)?));
+    node::open_existing(Arc::new(store), "", None, options)
+}
+
+/// Every array below a group.
+pub fn arrays_below(group: &Group) -> Result<Vec<Array>> {
+    let members = group.members(None)?.into_iter();
+    let arrays = members.filter_map(|(_, node)| if let Node::Array(array) = node { Some(array) } else { None });
+    Ok(arrays.collect())
+}
+
+/// The array in the directory `path`.
+pub fn open_array(path: &str, device: Option<Device>) -> Result<Array> {
+    match open(path, device)? {
+        Node::Array(array) => Ok(array),
+        Node::Group(_) => {
+            let message = format!("'{path}' is a group, this command needs an array");
+            Err(Error::new(ErrorKind::ArrayNotFound, message).with_hint("use cuzarr tree to see what is in it"))
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Where results, progress and errors go.
+
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+/// Text or JSON on standard output; progress on standard error, only when that is a terminal.
+pub struct Output {
+    json: bool,
+    progress: bool,
+    last_progress: Option<Instant>,
+}
+
+impl Output {
+    pub fn new(json: bool) -> Self {
+        Output { json, progress: std::io::stderr().is_terminal(), last_progress: None }
+    }
+
+    /// The command's answer: `document` with `--json`, else `text`.
+    pub fn answer(&mut self, document: &Value, text: &str) {
+        self.clear_progress();
+        let printed = if self.json { format!("{document:#}") } else { text.trim_end().to_string() };
+        // Writing fails when the reader has left; the exit status still tells.
+        let _ = writeln!(std::io::stdout(), "{printed}");
+    }
+
+    /// An error, on standard error; with `--json` also as the answer.
+    pub fn error(&mut self, error: &cuzarr::Error) {
+        self.clear_progress();
+        let _ = writeln!(std::io::stderr(), "cuzarr: {error}");
+        if self.json {
+            let document = json!({"error": {
+                "kind": error.kind().name(), "message": error.message(), "trail": error.trail(), "hint": error.hint(),
+            }});
+            let _ = writeln!(std::io::stdout(), "{document:#}");
+        }
+    }
+
+    /// How far a long piece of work is, at most ten times a second.
+    pub fn progress(&mut self, what: &str, done: u64, total: u64) {
+        let due = self.last_progress.is_none_or(|last| last.elapsed() >= Duration::from_millis(100));
+        if self.progress && due {
+            self.last_progress = Some(Instant::now());
+            let percent = (100 * done).checked_div(total).unwrap_or(100);
+            let _ = write!(std::io::stderr(), "\r\x1b[K{what}: {done} of {total} ({percent} %)");
+        }
+    }
+
+    fn clear_progress(&mut self) {
+        if self.last_progress.take().is_some() {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+/// Rows with aligned columns; the first column is text, the others are numbers.
+pub fn table(header: &[&str], rows: &[Vec<String>]) -> String {
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
+        cells.chain([header[column].chars().count()]).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..header.len()).map(width).collect();
+    let line = |cells: &mut dyn Iterator<Item = &str>| {
+        let padded: Vec<String> = cells
+            .zip(&widths)
+            .enumerate()
+            .map(
+                |(column, (cell, &width))| {
+                    if column == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+                },
+            )
+            .collect();
+        padded.join("  ").trim_end().to_string()
+    };
+    let mut lines = vec![line(&mut header.iter().copied())];
+    lines.extend(rows.iter().map(|row| line(&mut row.iter().map(String::as_str))));
+    lines.join("\n")
+}
+
+/// A byte count for people: `1.50 GiB`.
+pub fn bytes(count: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let (mut value, mut unit) = (count as f64, 0);
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{count} B") } else { format!("{value:.2} {}", UNITS[unit]) }
+}
+
+/// `bytes` in `seconds`, as 10⁹ bytes a second.
+pub fn gigabytes_per_second(bytes: u64, seconds: f64) -> f64 {
+    if seconds > 0.0 { bytes as f64 / seconds / 1e9 } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn table_aligns_text_left_and_numbers_right() {
+        let rows = vec![vec!["fetch".into(), "1.25".into()], vec!["up".into(), "10.00".into()]];
+        assert_eq!(table(&["stage", "s"], &rows), "stage      s\nfetch   1.25\nup     10.00");
+    }
+
+    #[test]
+    fn bytes_choose_their_unit() {
+        assert_eq!([bytes(0), bytes(1023), bytes(1536), bytes(3 << 30)], ["0 B", "1023 B", "1.50 KiB", "3.00 GiB"]);
+    }
+}

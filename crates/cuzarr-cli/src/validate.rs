@@ -1,0 +1,74 @@
+//! `cuzarr validate`: decode every chunk, check every checksum, list the bad ones.
+
+use std::sync::{Mutex, PoisonError};
+
+use clap::Args;
+use cuzarr::Result;
+use cuzarr::node::{Array, Node};
+use cuzarr_device::Device;
+use serde_json::{Value, json};
+
+use crate::Verdict;
+use crate::nodes;
+use crate::output::Output;
+
+#[derive(Args)]
+pub struct Validate {
+    /// Path of an array, or of a group: every array below it
+    path: String,
+}
+
+/// What was found in one array.
+struct Finding {
+    array: String,
+    chunks: u64,
+    bad: Vec<(String, cuzarr::Error)>,
+}
+
+impl Validate {
+    pub fn run(self, output: &mut Output) -> Result<Verdict> {
+        let arrays = match nodes::open(&self.path, Some(Device::Cpu))? {
+            Node::Array(array) => vec![array],
+            Node::Group(group) => nodes::arrays_below(&group)?,
+        };
+        let findings = arrays.iter().map(|array| check(array, output)).collect::<Result<Vec<_>>>()?;
+        let good = findings.iter().all(|finding| finding.bad.is_empty());
+        let document = json!({
+            "valid": good,
+            "arrays": findings.iter().map(Finding::to_json).collect::<Vec<_>>(),
+        });
+        let text: Vec<String> = findings.iter().map(Finding::text).collect();
+        output.answer(&document, &text.join("\n"));
+        Ok(if good { Verdict::Passed } else { Verdict::Failed })
+    }
+}
+
+fn check(array: &Array, output: &mut Output) -> Result<Finding> {
+    let chunks = array.nchunks_initialized()?;
+    let what = format!("validate {}", array.name());
+    let progress = Mutex::new((0, output));
+    let bad = array.verify(&|_, _| {
+        let mut progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
+        progress.0 += 1;
+        let done = progress.0;
+        progress.1.progress(&what, done, chunks);
+    })?;
+    Ok(Finding { array: array.name(), chunks, bad })
+}
+
+impl Finding {
+    fn to_json(&self) -> Value {
+        let bad: Vec<Value> = self
+            .bad
+            .iter()
+            .map(|(key, error)| json!({"key": key, "kind": error.kind().name(), "error": error.to_string()}))
+            .collect();
+        json!({"array": self.array, "stored_chunks": self.chunks, "bad": bad})
+    }
+
+    fn text(&self) -> String {
+        let mut lines = vec![format!("{}: {} stored chunks, {} bad", self.array, self.chunks, self.bad.len())];
+        lines.extend(self.bad.iter().map(|(key, error)| format!("  {key}: {error}")));
+        lines.join("\n")
+    }
+}

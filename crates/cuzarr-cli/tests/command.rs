@@ -1,0 +1,118 @@
+//! The command as a user meets it: arguments in, text or JSON and an exit status out.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn cuzarr(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_cuzarr")).args(arguments).output().expect("the command starts")
+}
+
+fn json(output: &Output) -> Value {
+    let text = String::from_utf8_lossy(&output.stdout);
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("temporary paths are UTF-8")
+}
+
+/// Small demo arrays, kept in `directory`.
+fn demo(directory: &Path, more: &[&str]) -> Output {
+    let size =
+        ["demo", "--json", "--device", "cpu", "--size-mib", "64", "--budget-mib", "48", "--keep", text(directory)];
+    cuzarr(&[&size, more].concat())
+}
+
+#[test]
+fn demo_verifies_every_element_and_reports_stages() {
+    let directory = tempfile::tempdir().unwrap();
+    let output = demo(directory.path(), &[]);
+    let document = json(&output);
+    assert_eq!(document["verified"], true, "{document:#}");
+    assert_eq!(output.status.code(), Some(0));
+    let arrays = document["arrays"].as_array().unwrap();
+    assert!(arrays.len() >= 4);
+    for array in arrays {
+        assert!(array["array_bytes"].as_u64().unwrap() > document["budget_bytes"].as_u64().unwrap());
+        let stages = array["stages"]["stages"].as_array().unwrap();
+        assert!(stages.iter().any(|stage| stage["stage"] == "fetch" && stage["size_bytes"].as_u64() > Some(0)));
+    }
+}
+
+#[test]
+fn demo_with_a_flipped_byte_fails_and_says_where() {
+    let directory = tempfile::tempdir().unwrap();
+    let output = demo(directory.path(), &["--flip-a-byte"]);
+    let document = json(&output);
+    assert_eq!((output.status.code(), &document["verified"]), (Some(1), &Value::Bool(false)));
+    for array in document["arrays"].as_array().unwrap() {
+        let error = array["error"].as_str().unwrap_or_default();
+        assert!(error.contains("crc32c"), "{array:#}");
+    }
+}
+
+#[test]
+fn validate_finds_the_damaged_chunk_and_no_other() {
+    let directory = tempfile::tempdir().unwrap();
+    demo(directory.path(), &[]);
+    let whole = cuzarr(&["validate", "--json", text(&directory.path().join("zstd-sharded"))]);
+    assert_eq!((whole.status.code(), &json(&whole)["valid"]), (Some(0), &Value::Bool(true)));
+    demo(directory.path(), &["--flip-a-byte"]);
+    let damaged = cuzarr(&["validate", "--json", text(&directory.path().join("none"))]);
+    let document = json(&damaged);
+    assert_eq!((damaged.status.code(), &document["valid"]), (Some(1), &Value::Bool(false)));
+    assert_eq!(document["arrays"][0]["bad"].as_array().unwrap().len(), 1, "{document:#}");
+    assert_eq!(document["arrays"][0]["bad"][0]["kind"], "ChecksumMismatch");
+}
+
+#[test]
+fn bench_reads_and_verifies_what_the_demo_wrote() {
+    let directory = tempfile::tempdir().unwrap();
+    demo(directory.path(), &[]);
+    let path = directory.path().join("blosc-lz4-sharded");
+    let output = cuzarr(&["bench", "read", "--json", "--verify", "--repeat", "2", text(&path)]);
+    let document = json(&output);
+    assert_eq!((output.status.code(), &document["verified"]), (Some(0), &Value::Bool(true)), "{document:#}");
+    assert_eq!(document["seconds"].as_array().unwrap().len(), 2);
+    assert!(document["gigabytes_per_second"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn info_names_shape_codecs_and_stored_bytes() {
+    let directory = tempfile::tempdir().unwrap();
+    demo(directory.path(), &[]);
+    let path = directory.path().join("zstd-sharded");
+    let document = json(&cuzarr(&["info", "--json", "--complete", text(&path)]));
+    assert_eq!(document["shard_shape"], serde_json::json!([16, 512, 1024]));
+    assert_eq!(document["chunk_shape"], serde_json::json!([4, 256, 512]));
+    assert!(document["nbytes_stored"].as_u64().unwrap() < document["nbytes"].as_u64().unwrap());
+    let readable = cuzarr(&["info", text(&path)]);
+    assert!(String::from_utf8_lossy(&readable.stdout).contains("Shard shape"), "{readable:?}");
+}
+
+#[test]
+fn missing_paths_are_errors_with_kind_and_status() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("nothing");
+    for command in ["info", "tree", "validate"] {
+        let output = cuzarr(&[command, "--json", text(&path)]);
+        assert_eq!(
+            (output.status.code(), &json(&output)["error"]["kind"]),
+            (Some(1), &"NodeNotFound".into()),
+            "{command}"
+        );
+        assert!(String::from_utf8_lossy(&output.stderr).starts_with("cuzarr: "));
+    }
+    assert_eq!(cuzarr(&["no-such-command"]).status.code(), Some(2));
+}
+
+#[test]
+fn doctor_answers_with_and_without_a_gpu() {
+    let output = cuzarr(&["doctor", "--json"]);
+    let document = json(&output);
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(document["gpu_usable"].as_bool().unwrap(), document["gpu_problem"].is_null());
+    assert!(String::from_utf8_lossy(&cuzarr(&["doctor"]).stdout).contains("CUDA driver"));
+}

@@ -1,0 +1,91 @@
+//! What arrays and groups look like to people and programs: one description, as text, HTML and JSON.
+
+mod info;
+mod tree;
+
+use serde_json::{Map, Value};
+
+pub use info::{array_info, group_info};
+pub use tree::{Tree, tree};
+
+/// Rows of a name and a value, in order.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Description {
+    rows: Vec<Row>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Row {
+    key: &'static str,
+    label: &'static str,
+    value: Value,
+    text: String,
+}
+
+impl Description {
+    /// Adds a row: `key` and `value` are for programs, `label` and `text` for people.
+    pub(crate) fn add(
+        &mut self,
+        key: &'static str,
+        label: &'static str,
+        value: impl Into<Value>,
+        text: impl Into<String>,
+    ) {
+        self.rows.push(Row { key, label, value: value.into(), text: text.into() });
+    }
+
+    /// Adds a row whose value is the same for programs and people.
+    pub(crate) fn add_text(&mut self, key: &'static str, label: &'static str, text: impl Into<String>) {
+        let text = text.into();
+        self.add(key, label, text.clone(), text);
+    }
+}
+
+/// Something that people and programs look at.
+pub trait Display {
+    /// Plain text, without a newline at the end.
+    fn to_text(&self) -> String;
+
+    /// An HTML fragment; everything that comes from data is escaped.
+    fn to_html(&self) -> String;
+
+    /// JSON.
+    fn to_json(&self) -> Value;
+}
+
+impl Display for Description {
+    fn to_text(&self) -> String {
+        let width = self.rows.iter().map(|row| row.label.len()).max().unwrap_or(0);
+        let lines = self.rows.iter().map(|row| format!("{:<width$} : {}", row.label, row.text));
+        lines.collect::<Vec<_>>().join("\n")
+    }
+
+    fn to_html(&self) -> String {
+        let cells = |row: &Row| format!("<tr><th>{}</th><td>{}</td></tr>", escape(row.label), escape(&row.text));
+        format!("<table>{}</table>", self.rows.iter().map(cells).collect::<String>())
+    }
+
+    fn to_json(&self) -> Value {
+        Value::Object(self.rows.iter().map(|row| (row.key.to_string(), row.value.clone())).collect::<Map<_, _>>())
+    }
+}
+
+/// Text as it may stand in HTML.
+pub(crate) fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_description_gives_text_html_and_json() {
+        let mut description = Description::default();
+        description.add("shape", "Shape", vec![2, 3], "(2, 3)");
+        description.add_text("name", "Longer name", "<a & b>");
+        assert_eq!(description.to_text(), "Shape       : (2, 3)\nLonger name : <a & b>");
+        assert_eq!(description.to_json().to_string(), r#"{"shape":[2,3],"name":"<a & b>"}"#);
+        assert!(description.to_html().contains("<td>&lt;a &amp; b&gt;</td>"));
+    }
+}
