@@ -1,15 +1,21 @@
 //! Writing from device memory: the elements of many chunks are gathered by one launch, cross the bus in one copy, and are
 //! encoded from pinned memory by all cores.
+//!
+//! Whole chunks are gathered packed, through the tail, when it loses nothing; parts of chunks, and chunks whose tail rounds
+//! or casts, are gathered as they are, because they must be compared or joined with old elements on the host.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use cuzarr_device::transfer::gather_on;
-use cuzarr_device::{Layout, NdBuffer, Order, Slab, SlabRing, Stream, Tail, Transfer, TransferBox, pool};
+use cuzarr_device::{
+    Device, ElementStep, Layout, NdBuffer, Order, Packing, Slab, SlabRing, Stream, Tail, Transfer, TransferBox, pool,
+};
 
 use super::engine::Options;
 use super::report::Stage;
 use super::write::{Leaf, LeafValue, Writing, submit};
+use crate::codec::Program;
 use crate::error::Result;
 
 /// Chunks begin at multiples of this in the slab.
@@ -25,10 +31,30 @@ pub(crate) struct DeviceSource {
     kernels: Stream,
     /// Extents of the largest part of a chunk that is written, per kept dimension.
     part_shape: Vec<usize>,
-    part_bytes: usize,
-    parts_a_slab: usize,
-    gathering: Vec<Leaf>,
-    downloading: VecDeque<(Slab, Vec<Leaf>)>,
+    parts: Gathering,
+    /// Whole chunks, packed; `None` when the tail loses something.
+    chunks: Option<Gathering>,
+    downloading: VecDeque<Download>,
+}
+
+/// Chunks that will be gathered together.
+struct Gathering {
+    tail: Tail,
+    packed_strides: Vec<isize>,
+    /// Bytes of one chunk, and those it takes in the slab.
+    size_bytes: usize,
+    padded_bytes: usize,
+    most: usize,
+    leaves: Vec<Leaf>,
+}
+
+/// A slab on its way to the host.
+struct Download {
+    slab: Slab,
+    leaves: Vec<Leaf>,
+    size_bytes: usize,
+    padded_bytes: usize,
+    packed: bool,
 }
 
 impl DeviceSource {
@@ -37,11 +63,24 @@ impl DeviceSource {
         let axes = writing.selection.axes().iter().zip(chunk).filter(|(axis, _)| !axis.dropped);
         let part_shape: Vec<usize> =
             axes.map(|(axis, &chunk)| chunk.div_ceil(axis.step).min(axis.count) as usize).collect();
-        let part_bytes = part_shape.iter().product::<usize>() * value.dtype().size_bytes();
-        let part_bytes = part_bytes.next_multiple_of(PIECE_ALIGNMENT_BYTES).max(PIECE_ALIGNMENT_BYTES);
-        let limit_bytes = usize::try_from(writing.call.limit_bytes).unwrap_or(usize::MAX);
-        let slab_bytes = options.slab_bytes.min(limit_bytes / 8).max(part_bytes);
+        let mut strides = vec![1; part_shape.len()];
+        for dim in (1..part_shape.len()).rev() {
+            strides[dim - 1] = strides[dim] * part_shape[dim] as isize;
+        }
+        let element_bytes = value.dtype().size_bytes();
+        let part_bytes = part_shape.iter().product::<usize>() * element_bytes;
+        let program = match &writing.program {
+            Some(program) if loses_nothing(program) && !is_nan(writing, &value)? => Some(program),
+            _ => None,
+        };
+        let largest = program.map_or(0, |program| program.packed_size_bytes()).max(part_bytes);
         let device = value.device();
+        let slab_bytes = usize::try_from(options.batch_bytes(device)).unwrap_or(usize::MAX).max(padded(largest));
+        let parts = Gathering::new(Tail::plain(value.dtype()), strides, part_bytes, slab_bytes);
+        let chunks = program.map(|program| {
+            let strides = writing.packed_strides();
+            Gathering::new(program.tail().clone(), strides, program.packed_size_bytes(), slab_bytes)
+        });
         Ok(DeviceSource {
             // Slabs are waited for while some are downloading and some are being encoded.
             ring: SlabRing::new(device, slab_bytes, slab_bytes.saturating_mul(2 * DOWNLOADS + 2))?,
@@ -49,20 +88,21 @@ impl DeviceSource {
             kernels: Stream::new(device)?,
             value,
             part_shape,
-            part_bytes,
-            parts_a_slab: slab_bytes / part_bytes,
-            gathering: Vec::new(),
+            parts,
+            chunks,
             downloading: VecDeque::new(),
         })
     }
 
     /// Takes a chunk along with the next copy.
     pub(crate) fn add(&mut self, writing: &Arc<Writing>, leaf: Leaf) -> Result<()> {
-        self.gathering.push(leaf);
-        if self.gathering.len() < self.parts_a_slab {
+        let packed = leaf.target.full && self.chunks.is_some();
+        let gathering = self.gathering(packed);
+        gathering.leaves.push(leaf);
+        if gathering.leaves.len() < gathering.most {
             return Ok(());
         }
-        self.download(writing)?;
+        self.download(writing, packed)?;
         while self.downloading.len() > DOWNLOADS {
             self.hand_over(writing)?;
         }
@@ -71,8 +111,10 @@ impl DeviceSource {
 
     /// Hands every chunk over to the workers.
     pub(crate) fn flush(&mut self, writing: &Arc<Writing>) -> Result<()> {
-        if !self.gathering.is_empty() {
-            self.download(writing)?;
+        for packed in [true, false] {
+            if !self.gathering(packed).leaves.is_empty() {
+                self.download(writing, packed)?;
+            }
         }
         while !self.downloading.is_empty() {
             self.hand_over(writing)?;
@@ -82,54 +124,102 @@ impl DeviceSource {
 
     /// Forgets chunks that were not handed over, after a failure.
     pub(crate) fn abandon(&mut self) {
-        self.gathering.clear();
+        self.gathering(true).leaves.clear();
+        self.gathering(false).leaves.clear();
         self.downloading.clear();
     }
 
-    /// Puts the gathering and the copy of the chunks at hand on the streams.
-    fn download(&mut self, writing: &Arc<Writing>) -> Result<()> {
-        let leaves = std::mem::take(&mut self.gathering);
-        let size_bytes = leaves.len() * self.part_bytes;
-        let mut strides = vec![1; self.part_shape.len()];
-        for dim in (1..self.part_shape.len()).rev() {
-            strides[dim - 1] = strides[dim] * self.part_shape[dim] as isize;
+    fn gathering(&mut self, packed: bool) -> &mut Gathering {
+        match &mut self.chunks {
+            Some(chunks) if packed => chunks,
+            _ => &mut self.parts,
         }
-        let boxes = leaves.iter().enumerate().map(|(number, leaf)| {
-            let (start, extent) = writing.region(&leaf.target);
-            TransferBox {
-                packed_offset_bytes: number * self.part_bytes,
-                packed_size_bytes: self.part_bytes,
-                packed_first_elem: 0,
-                start,
-                extent,
-            }
-        });
-        let transfer =
-            Transfer { tail: Tail::plain(self.value.dtype()), packed_strides: strides, boxes: boxes.collect() };
-        let mut slab = self.ring.acquire(size_bytes)?;
-        let arena = pool::allocate(size_bytes, &self.kernels)?;
+    }
+
+    /// Puts the gathering and the copy of the chunks at hand on the streams.
+    fn download(&mut self, writing: &Arc<Writing>, packed: bool) -> Result<()> {
+        let gathering = self.gathering(packed);
+        let leaves = std::mem::take(&mut gathering.leaves);
+        let (size_bytes, padded_bytes) = (gathering.size_bytes, gathering.padded_bytes);
+        let transfer = gathering.transfer(writing, &leaves);
+        let total_bytes = leaves.len() * padded_bytes;
+        let mut slab = self.ring.acquire(total_bytes)?;
+        let arena = pool::allocate(total_bytes, &self.kernels)?;
+        if transfer.tail.packing == Packing::Bits {
+            // No element owns the bits behind the last one.
+            self.kernels.memset(&arena, 0)?;
+        }
         let counters = &writing.call.counters;
-        counters.time(Stage::Gather, size_bytes as u64, || gather_on(&self.value, &transfer, &arena, &self.kernels))?;
+        counters
+            .time(Stage::Gather, total_bytes as u64, || gather_on(&self.value, &transfer, &arena, &self.kernels))?;
         self.copies.wait(&self.kernels.record()?)?;
-        counters.time(Stage::Download, size_bytes as u64, || slab.download(&arena, 0, &self.copies))?;
-        self.downloading.push_back((slab, leaves));
+        counters.time(Stage::Download, total_bytes as u64, || slab.download(&arena, 0, &self.copies))?;
+        let packed = packed && self.chunks.is_some();
+        self.downloading.push_back(Download { slab, leaves, size_bytes, padded_bytes, packed });
         Ok(())
     }
 
     /// Waits for the oldest copy and lets the workers encode what came.
     fn hand_over(&mut self, writing: &Arc<Writing>) -> Result<()> {
-        let Some((slab, leaves)) = self.downloading.pop_front() else { return Ok(()) };
+        let Some(Download { slab, leaves, size_bytes, padded_bytes, packed }) = self.downloading.pop_front() else {
+            return Ok(());
+        };
         let dtype = self.value.dtype();
-        let element_bytes = dtype.size_bytes();
         let bytes = slab.into_buffer()?;
-        let whole = Layout::contiguous(&self.part_shape, element_bytes, Order::C)?;
+        let whole = Layout::contiguous(&self.part_shape, dtype.size_bytes(), Order::C)?;
         for (number, leaf) in leaves.into_iter().enumerate() {
-            let (_, extent) = writing.region(&leaf.target);
-            let from = number * self.part_bytes;
-            let part = bytes.slice(from..from + self.part_bytes)?;
-            let layout = whole.region(&vec![0; extent.len()], &extent, &vec![1; extent.len()])?;
-            submit(writing, leaf, LeafValue::Elements(NdBuffer::from_parts(part, dtype, layout)?));
+            let part = bytes.slice(number * padded_bytes..number * padded_bytes + size_bytes)?;
+            let value = if packed {
+                LeafValue::Packed(part)
+            } else {
+                let (_, extent) = writing.region(&leaf.target);
+                let layout = whole.region(&vec![0; extent.len()], &extent, &vec![1; extent.len()])?;
+                LeafValue::Elements(NdBuffer::from_parts(part, dtype, layout)?)
+            };
+            submit(writing, leaf, value);
         }
         Ok(())
     }
+}
+
+impl Gathering {
+    fn new(tail: Tail, packed_strides: Vec<isize>, size_bytes: usize, slab_bytes: usize) -> Gathering {
+        let padded_bytes = padded(size_bytes);
+        let most = (slab_bytes / padded_bytes).max(1);
+        Gathering { tail, packed_strides, size_bytes, padded_bytes, most, leaves: Vec::new() }
+    }
+
+    fn transfer(&self, writing: &Writing, leaves: &[Leaf]) -> Transfer {
+        let boxes = leaves.iter().enumerate().map(|(number, leaf)| {
+            let (start, extent) = writing.region(&leaf.target);
+            TransferBox {
+                packed_offset_bytes: number * self.padded_bytes,
+                packed_size_bytes: self.size_bytes,
+                packed_first_elem: 0,
+                start,
+                extent,
+            }
+        });
+        Transfer { tail: self.tail.clone(), packed_strides: self.packed_strides.clone(), boxes: boxes.collect() }
+    }
+}
+
+fn padded(size_bytes: usize) -> usize {
+    size_bytes.next_multiple_of(PIECE_ALIGNMENT_BYTES).max(PIECE_ALIGNMENT_BYTES)
+}
+
+/// Whether packed bytes are equal exactly when the elements are, bit for bit: then the fill value can be looked for in
+/// packed bytes.
+fn loses_nothing(program: &Program) -> bool {
+    let steps = program.tail().steps_of_writing();
+    steps.iter().all(|step| matches!(step, ElementStep::SwapBytes { .. }))
+}
+
+/// Whether the fill value is a NaN, which other bits are equal to.
+fn is_nan(writing: &Writing, value: &NdBuffer) -> Result<bool> {
+    let mut other = writing.fill.clone();
+    let Some(low) = other.first_mut() else { return Ok(false) };
+    *low ^= 1;
+    let other = NdBuffer::from_host(Device::Cpu, value.dtype(), &[], Order::C, &other)?;
+    Ok(other.all_equal_element(&writing.fill, true)?)
 }

@@ -3,7 +3,9 @@
 use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::error::{Error, ErrorKind, Result};
+use cuzarr_device::{Buffer, Device, HostPiece, HostPieces};
+
+use crate::error::Result;
 use crate::store::Lease;
 
 /// Blocks are powers of two from this size on.
@@ -20,13 +22,14 @@ pub(crate) struct Scratch(Arc<Mutex<Free>>);
 #[derive(Default)]
 struct Free {
     /// By power of two.
-    blocks: Vec<Vec<Vec<u8>>>,
+    blocks: Vec<Vec<HostPiece>>,
     kept_bytes: usize,
 }
 
 /// A block, lent until it is dropped. What it holds first is unspecified.
 pub(crate) struct ScratchBlock {
-    bytes: Vec<u8>,
+    /// `None` only while it is being dropped.
+    block: Option<HostPiece>,
     size_bytes: usize,
     home: Scratch,
 }
@@ -44,15 +47,15 @@ impl Scratch {
             free.kept_bytes -= block_bytes;
         }
         drop(free);
-        let bytes = match kept {
-            Some(bytes) => bytes,
-            None => zeroed(block_bytes)?,
+        let block = match kept {
+            Some(block) => block,
+            None => HostPieces::new(&Buffer::empty(Device::Cpu, block_bytes)?)?.lend(0..block_bytes)?,
         };
-        Ok(ScratchBlock { bytes, size_bytes, home: self.clone() })
+        Ok(ScratchBlock { block: Some(block), size_bytes, home: self.clone() })
     }
 
-    fn give_back(&self, bytes: Vec<u8>) {
-        let block_bytes = bytes.len();
+    fn give_back(&self, block: HostPiece) {
+        let block_bytes = block.len();
         if !(SMALLEST_BYTES..=LARGEST_KEPT_BYTES).contains(&block_bytes) {
             return;
         }
@@ -65,7 +68,7 @@ impl Scratch {
             free.blocks.resize_with(class + 1, Vec::new);
         }
         free.kept_bytes += block_bytes;
-        free.blocks[class].push(bytes);
+        free.blocks[class].push(block);
     }
 }
 
@@ -77,33 +80,25 @@ fn class(block_bytes: usize) -> usize {
     block_bytes.ilog2() as usize
 }
 
-/// Zeroed memory; untouched pages of it cost nothing.
-fn zeroed(size_bytes: usize) -> Result<Vec<u8>> {
-    let mut probe: Vec<u8> = Vec::new();
-    if probe.try_reserve_exact(size_bytes).is_err() {
-        return Err(Error::new(ErrorKind::OutOfMemory, format!("the host has no {size_bytes} bytes for a chunk")));
-    }
-    drop(probe);
-    Ok(vec![0; size_bytes])
-}
-
 impl std::ops::Deref for ScratchBlock {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.bytes[..self.size_bytes]
+        self.block.as_ref().map_or(&[], |block| &block[..self.size_bytes])
     }
 }
 
 impl std::ops::DerefMut for ScratchBlock {
     fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes[..self.size_bytes]
+        self.block.as_mut().map_or(&mut [], |block| &mut block[..self.size_bytes])
     }
 }
 
 impl Drop for ScratchBlock {
     fn drop(&mut self) {
-        self.home.give_back(std::mem::take(&mut self.bytes));
+        if let Some(block) = self.block.take() {
+            self.home.give_back(block);
+        }
     }
 }
 
@@ -120,6 +115,7 @@ impl Lease for ScratchBlock {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
 
     #[test]
     fn a_block_is_used_again() {

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
 
 use cuzarr_device::transfer::{gather_host, scatter_host};
-use cuzarr_device::{Device, NdBuffer, Order, Tail, Transfer, TransferBox};
+use cuzarr_device::{Buffer, Device, NdBuffer, Order, Tail, Transfer, TransferBox};
 
 use super::access::Access;
 use super::call::Call;
@@ -42,8 +42,8 @@ pub(crate) struct Writing {
     pub(crate) selection: Selection,
     /// Elements between neighbours in packed bytes, per dimension of the array.
     strides: Vec<u64>,
-    program: Option<Arc<Program>>,
-    fill: Vec<u8>,
+    pub(crate) program: Option<Arc<Program>>,
+    pub(crate) fill: Vec<u8>,
     /// A packed chunk of nothing but the fill value.
     blank: OnceLock<Vec<u8>>,
     write_empty: bool,
@@ -60,6 +60,8 @@ pub(crate) struct Leaf {
 pub(crate) enum LeafValue {
     /// In host memory, of the shape of the chunk's part of the selection.
     Elements(NdBuffer),
+    /// A whole chunk, packed, in host memory.
+    Packed(Buffer),
     /// All elements of the call.
     Variable(Arc<VariableElements>),
 }
@@ -282,31 +284,48 @@ impl Writing {
         kept.map(|(_, &(from, to))| (from as usize, (to - from) as usize)).unzip()
     }
 
-    /// Index of the chunk's first element that is written, and the distance of its neighbours per kept dimension.
+    /// Index of the chunk's first element that is written, and the packed strides.
     fn packed_place(&self, target: &Target) -> (usize, Vec<isize>) {
         let axes = self.selection.axes().iter().enumerate();
-        let first = axes.clone().map(|(dim, axis)| {
+        let first = axes.map(|(dim, axis)| {
             let element = axis.start + target.cell.inside[dim].0 * axis.step;
             (element - target.cell.origin[dim]) * self.strides[dim]
         });
-        let kept = axes.clone().filter(|(_, axis)| !axis.dropped);
-        let stride = |(dim, axis): (usize, &crate::plan::AxisSelection)| {
-            // A dimension with one element in the chunk needs no stride; others have strides inside the chunk.
-            isize::try_from(self.strides[dim].saturating_mul(axis.step)).unwrap_or(isize::MAX)
-        };
-        (first.sum::<u64>() as usize, kept.map(stride).collect())
+        (first.sum::<u64>() as usize, self.packed_strides())
+    }
+
+    /// Elements between neighbours in packed bytes, per kept dimension.
+    pub(crate) fn packed_strides(&self) -> Vec<isize> {
+        let kept = self.selection.axes().iter().zip(&self.strides).filter(|(axis, _)| !axis.dropped);
+        // A dimension with one element in the chunk needs no stride; others have strides inside the chunk.
+        kept.map(|(axis, &stride)| isize::try_from(stride.saturating_mul(axis.step)).unwrap_or(isize::MAX)).collect()
     }
 
     fn encode(&self, leaf: &Leaf, value: LeafValue) -> Result<Option<Vec<u8>>> {
         match value {
             LeafValue::Elements(value) => self.encode_elements(leaf, &value),
+            LeafValue::Packed(value) => self.encode_packed(value.host_bytes()?),
             LeafValue::Variable(value) => self.encode_variable(leaf, &value),
         }
     }
 
-    fn encode_elements(&self, leaf: &Leaf, value: &NdBuffer) -> Result<Option<Vec<u8>>> {
+    fn program(&self) -> Result<&Program> {
         let no_program = || Error::new(ErrorKind::Unsupported, "elements differ in length");
-        let program = self.program.as_ref().ok_or_else(no_program)?;
+        self.program.as_deref().ok_or_else(no_program)
+    }
+
+    /// A whole chunk whose packed bytes tell whether it is empty.
+    fn encode_packed(&self, packed: &[u8]) -> Result<Option<Vec<u8>>> {
+        let program = self.program()?;
+        if !self.write_empty && packed == self.blank(program)? {
+            return Ok(None);
+        }
+        let size_bytes = packed.len() as u64;
+        self.call.counters.time(Stage::Encode, size_bytes, || program.encode(packed)).map(Some)
+    }
+
+    fn encode_elements(&self, leaf: &Leaf, value: &NdBuffer) -> Result<Option<Vec<u8>>> {
+        let program = self.program()?;
         let is_blank = !self.write_empty && value.all_equal_element(&self.fill, true)?;
         if is_blank && leaf.target.covered {
             return Ok(None);

@@ -203,13 +203,29 @@ pub fn random_metadata(dice: &mut Dice) -> ArrayMetadata {
         }
         codecs.push(json!({"name": "transpose", "configuration": {"order": order}}));
     }
+    match (data_type, dice.below(3)) {
+        ("bool", 0) => codecs.push(json!({"name": "numcodecs.packbits"})),
+        ("int16", 0) => codecs.push(json!({"name": "numcodecs.fixedscaleoffset",
+            "configuration": {"offset": -5, "scale": 1, "dtype": "<i2", "astype": "<i4"}})),
+        _ => {}
+    }
     codecs.push(bytes_codec(dice.pick(&["little", "big"])));
-    match dice.below(6) {
+    match dice.below(7) {
         0 => codecs.push(zstd_codec()),
         1 => codecs.push(json!({"name": "blosc", "configuration": {
             "cname": "lz4", "clevel": 5, "shuffle": "shuffle", "typesize": 4, "blocksize": 0}})),
         2 => codecs.push(json!({"name": "gzip", "configuration": {"level": 1}})),
         3 => codecs.push(json!({"name": "crc32c"})),
+        4 if codecs.iter().all(|codec| codec["name"] == "bytes" || codec["name"] == "transpose") => {
+            let size = if data_type.ends_with("16") {
+                2
+            } else if data_type.ends_with("32") {
+                4
+            } else {
+                1
+            };
+            codecs.push(json!({"name": "numcodecs.shuffle", "configuration": {"elementsize": size}}));
+        }
         _ => {}
     }
     let (mut codecs, mut outer) = (json!(codecs), inner);
