@@ -178,6 +178,19 @@ fn damaged_chunks_are_named() {
 }
 
 #[test]
+fn a_part_of_a_chunk_that_is_cut_off_is_corrupt() {
+    for device in devices() {
+        let (story, store) = written(little());
+        let sound = store.get("a/c/1/1").unwrap().unwrap();
+        store.write("a/c/1/1", &sound[..30]).unwrap();
+        story.check(device, &region(&[5, 4], &[3, 4]), "the rows that are there");
+        let error = story.try_read(device, &region(&[8, 4], &[1, 4])).unwrap_err();
+        assert_eq!((error.kind(), error.trail()), (ErrorKind::ChunkCorrupt, &["chunk 'a/c/1/1'".to_string()][..]));
+        assert_eq!(error.message(), "the object has 30 bytes, expected at least 32");
+    }
+}
+
+#[test]
 fn a_store_that_fails_in_the_middle_fails_the_call_and_nothing_more() {
     for device in devices() {
         let (story, _) = written(json!([bytes_codec("little"), zstd_codec()]));

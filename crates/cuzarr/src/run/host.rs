@@ -25,6 +25,10 @@ use crate::store::Lease;
 /// Units of one batch: enough to keep many threads busy, few enough that the plan stays small.
 const BATCH_UNITS: usize = 256;
 
+/// Batches on their way at once: the store has the next ones at hand when it ends one, and a plan of millions of chunks
+/// is never in memory as a whole.
+const MOST_BATCHES: usize = 4;
+
 /// What every batch of a read into host memory shares.
 struct Target {
     call: Arc<Call>,
@@ -75,6 +79,9 @@ impl Destination for HostDestination {
     }
 
     fn launch(&mut self, launcher: &Launcher<'_>, batch: Batch, alone: bool) -> Result<Launch> {
+        if !alone && self.reserved.len() >= MOST_BATCHES {
+            return Ok(Launch::NoMemory(batch));
+        }
         let call = launcher.call;
         let bytes = batch.units.iter().map(|unit| self.target.bytes_in_flight(unit)).sum();
         let reserved = match call.memory.try_take(bytes, call.limit_bytes) {

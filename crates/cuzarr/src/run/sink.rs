@@ -11,7 +11,7 @@ use super::host::Stored;
 use super::pool::is_worker;
 use super::report::Stage;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
-use crate::plan::{Batch, Fill, SizeRule};
+use crate::plan::{Batch, Fill, Read, SizeRule};
 use crate::store::{ByteRange, Lease, ReadOutcome, ReadRequest, ReadSink};
 
 /// Packed bytes of one read above which its units are decoded by several threads.
@@ -201,7 +201,7 @@ impl ReadSink for Sink {
             }
             Err(error) => {
                 let name = &self.flight.batch.units[read.units.start].name;
-                self.ticket.call.fail(error.at(name.to_string()));
+                self.ticket.call.fail(explain(&self.ticket.call, read, error).at(name.to_string()));
                 self.ticket.end(read.units.len());
             }
         }
@@ -259,6 +259,25 @@ fn land(flight: &Flight, ticket: &Ticket, read: usize, unit: usize, stored: &[u8
         Err(error) => ticket.call.fail(error),
     }
     ticket.end(1);
+}
+
+/// A part of an object that is not there is not the store's failure: the object is shorter than its metadata says.
+fn explain(call: &Call, read: &Read, error: Error) -> Error {
+    let end = match (read.range, read.size) {
+        (ByteRange::Span { offset, size_bytes }, _) => offset.saturating_add(size_bytes),
+        (ByteRange::From { offset }, SizeRule::Exact(size_bytes)) => offset.saturating_add(size_bytes),
+        _ => return error,
+    };
+    if error.kind() != ErrorKind::StoreFailed || call.is_cancelled() {
+        return error;
+    }
+    match call.store.size_bytes(&read.key) {
+        Ok(Some(size_bytes)) if size_bytes < end => {
+            let message = format!("the object has {size_bytes} bytes, expected at least {end}");
+            Error::new(ErrorKind::ChunkCorrupt, message).with_source(error)
+        }
+        _ => error,
+    }
 }
 
 fn foreign_item(index: usize) -> Error {
