@@ -10,6 +10,7 @@
 // 8 follow unchanged, which the host copies.
 //
 // Floor: 2 x bytes moved / 4.3 TB/s on an H200.
+#include "cuzarr/bits.cuh"
 #include "cuzarr/regions.cuh"
 
 CUZARR_DEVICE u32 byte_at(u16 x, u32 k) { return x >> 8 * k & 255; }
@@ -101,16 +102,6 @@ struct Span {
     u64 first_group;  // groups of 8 elements are numbered through over all spans
     u64 groups;
 };
-
-/// The 8 x 8 bits of x, rows as bytes, exchanged (Hacker's Delight, 7-3).
-CUZARR_DEVICE u64 transpose_bits(u64 x) {
-    u64 t = (x ^ x >> 7) & 0x00aa00aa00aa00aaull;
-    x ^= t ^ t << 7;
-    t = (x ^ x >> 14) & 0x0000cccc0000ccccull;
-    x ^= t ^ t << 14;
-    t = (x ^ x >> 28) & 0x00000000f0f0f0f0ull;
-    return x ^ t ^ t << 28;
-}
 
 CUZARR_DEVICE const Span& span_of(const Span* spans, u32 count, u64 group) {
     u32 low = 0, high = count;

@@ -122,8 +122,9 @@ T warp_shuffle_xor(u32 lanes, T value, u32 mask) {
 inline u32 atomic_add(u32* address, u32 value) { return __atomic_fetch_add(address, value, __ATOMIC_RELAXED); }
 inline u64 atomic_add(u64* address, u64 value) { return __atomic_fetch_add(address, value, __ATOMIC_RELAXED); }
 inline u32 atomic_or(u32* address, u32 value) { return __atomic_fetch_or(address, value, __ATOMIC_RELAXED); }
-inline u32 atomic_max(u32* address, u32 value) {
-    u32 seen = __atomic_load_n(address, __ATOMIC_RELAXED);
+template <class T>
+T atomic_max(T* address, T value) {
+    T seen = __atomic_load_n(address, __ATOMIC_RELAXED);
     while (seen < value && !__atomic_compare_exchange_n(address, &seen, value, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
     }
     return seen;

@@ -17,8 +17,12 @@ use crate::kernel::KernelSource;
 
 /// Headers that kernels may include, in the order of their names.
 pub(crate) const HEADERS: &[(&str, &str)] = &[
+    ("cuzarr/bits.cuh", include_str!("../../kernels/include/cuzarr/bits.cuh")),
     ("cuzarr/elements.cuh", include_str!("../../kernels/include/cuzarr/elements.cuh")),
+    ("cuzarr/frames.cuh", include_str!("../../kernels/include/cuzarr/frames.cuh")),
     ("cuzarr/kernel.cuh", include_str!("../../kernels/include/cuzarr/kernel.cuh")),
+    ("cuzarr/lz.cuh", include_str!("../../kernels/include/cuzarr/lz.cuh")),
+    ("cuzarr/lz4.cuh", include_str!("../../kernels/include/cuzarr/lz4.cuh")),
     ("cuzarr/regions.cuh", include_str!("../../kernels/include/cuzarr/regions.cuh")),
 ];
 

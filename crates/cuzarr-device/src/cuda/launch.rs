@@ -62,6 +62,14 @@ pub(crate) fn upload<T: Plain>(values: &[T], stream: &Stream) -> Result<Buffer> 
     Ok(table)
 }
 
+/// Puts a table of `bytes` into device memory, in stream order, by way of pinned memory: it does not wait for the stream.
+///
+/// # Errors
+/// `MemorySpace` for a stream of cpu, `OutOfMemory`, `DeviceFailed`.
+pub fn upload_table(bytes: &[u8], stream: &Stream) -> Result<Buffer> {
+    upload(bytes, stream)
+}
+
 /// A type whose bytes may be copied to a device as they are.
 ///
 /// # Safety

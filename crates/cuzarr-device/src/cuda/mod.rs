@@ -14,4 +14,5 @@ pub(crate) mod simt;
 mod steps;
 pub(crate) mod transfer;
 
+pub use launch::upload_table;
 pub use library::set_library_search_paths;

@@ -42,6 +42,7 @@
 
 mod adler32;
 mod astype;
+pub mod batch;
 mod bitround;
 mod blosc;
 mod bytes;

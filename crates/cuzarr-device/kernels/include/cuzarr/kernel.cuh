@@ -47,6 +47,7 @@ CUZARR_DEVICE u32 atomic_add(u32* address, u32 value) { return atomicAdd(address
 CUZARR_DEVICE u64 atomic_add(u64* address, u64 value) { return atomicAdd(address, value); }
 CUZARR_DEVICE u32 atomic_or(u32* address, u32 value) { return atomicOr(address, value); }
 CUZARR_DEVICE u32 atomic_max(u32* address, u32 value) { return atomicMax(address, value); }
+CUZARR_DEVICE u64 atomic_max(u64* address, u64 value) { return atomicMax(address, value); }
 CUZARR_DEVICE u32 atomic_compare_exchange(u32* address, u32 expected, u32 value) {
     return atomicCAS(address, expected, value);
 }

@@ -94,8 +94,13 @@ fn word(bytes: &[u8], at: usize) -> Option<usize> {
 impl Header {
     /// Reads the header of `frame`, which must be the whole frame.
     pub(crate) fn parse(frame: &[u8]) -> Result<Header> {
-        let Some(header) = frame.first_chunk::<HEADER_BYTES>() else {
-            return Err(corrupt(format!("got {} bytes, expected a header of {HEADER_BYTES}", frame.len())));
+        Header::parse_first(frame, frame.len())
+    }
+
+    /// Reads the header from the first bytes of a frame that has `frame_size_bytes` in all.
+    pub(crate) fn parse_first(first: &[u8], frame_size_bytes: usize) -> Result<Header> {
+        let Some(header) = first.first_chunk::<HEADER_BYTES>() else {
+            return Err(corrupt(format!("got {} bytes, expected a header of {HEADER_BYTES}", first.len())));
         };
         let [version, _, flags, type_bytes, ..] = *header;
         if !(1..=VERSION).contains(&version) {
@@ -103,11 +108,9 @@ impl Header {
         }
         let size = |at| word(header, at).unwrap_or(0);
         let (decoded_bytes, block_bytes, frame_bytes) = (size(4), size(8), size(12));
-        if frame_bytes != frame.len() {
-            return Err(corrupt(format!(
-                "byte 12: the header says a frame of {frame_bytes} bytes, got {}",
-                frame.len()
-            )));
+        if frame_bytes != frame_size_bytes {
+            let message = format!("the header says a frame of {frame_bytes} bytes, got {frame_size_bytes}");
+            return Err(corrupt(format!("byte 12: {message}")));
         }
         let memcpyed = flags & FLAG_MEMCPYED != 0;
         let shuffling = match (flags & FLAG_SHUFFLE != 0, flags & FLAG_BITSHUFFLE != 0) {

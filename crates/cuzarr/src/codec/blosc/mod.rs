@@ -27,6 +27,7 @@ mod bits;
 mod blosclz;
 mod container;
 mod cpu;
+pub(crate) mod cuda;
 
 pub(crate) use container::{Compressor, Shuffling};
 

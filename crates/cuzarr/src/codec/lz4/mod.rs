@@ -17,6 +17,7 @@
 //! ```
 
 pub(crate) mod cpu;
+pub(crate) mod cuda;
 
 use super::configuration::Configuration;
 use super::registry::{Opened, Request};

@@ -1,0 +1,80 @@
+// The table of frames that batches of decoders share: `FrameEntry` in crates/cuzarr/src/codec/batch.rs.
+//
+// One entry a frame, made by the host from bytes it has at hand or by a scan kernel from bytes on the device: same layout.
+// A frame's streams are what one warp decodes; they are numbered through over all frames. In front of the entries stands
+// the number of streams in all, so that grids are sized from what the host knows and a scan needs no read-back.
+#pragma once
+#include "cuzarr/kernel.cuh"
+
+/// What a frame holds. `kind` of an entry.
+#define CUZARR_FRAME_DAMAGED 0u  // nothing that can be decoded: its status says why
+#define CUZARR_FRAME_COPIED 1u   // its data as they are
+#define CUZARR_FRAME_STREAMS 2u  // compressed streams
+
+/// One frame: 64 bytes.
+struct Frame {
+    u64 src_offset;    // where its encoded bytes begin
+    u64 dst_offset;    // where its decoded bytes go
+    u64 work_offset;   // where they lie in scratch before they are unshuffled
+    u64 first_stream;
+    u32 src_bytes;
+    u32 dst_bytes;
+    u32 block_bytes;   // decoded
+    u32 streams;
+    u32 splits;        // streams of a whole block
+    u32 type_bytes;
+    u32 first_tile;    // of the tiles of dst, numbered through
+    u16 kind;
+    u16 shuffling;     // 0 none, 1 bytes, 2 bits
+};
+
+/// What stands in front of the entries.
+struct FrameTable {
+    u64 streams;
+    u64 reserved[7];
+};
+
+CUZARR_DEVICE const Frame* frames_of(const FrameTable* table) { return (const Frame*)(table + 1); }
+
+/// What is wrong with a frame. `Damage` in batch.rs.
+#define CUZARR_INTACT 0u
+#define CUZARR_CUT_OFF 1u          // the stream ends where more is needed
+#define CUZARR_ZERO_OFFSET 2u      // a match that repeats nothing
+#define CUZARR_BEFORE_START 3u     // a match that begins before the stream's first byte
+#define CUZARR_TOO_LONG 4u         // decodes to more than its place
+#define CUZARR_TOO_SHORT 5u        // or to less
+#define CUZARR_TRAILING 6u         // bytes follow the end
+#define CUZARR_OTHER_SIZE 7u       // the header says another size than metadata
+#define CUZARR_BAD_HEADER 8u       // the header says what cannot be
+#define CUZARR_OTHER_FORMAT 9u     // a container or compressor that this decoder does not know
+#define CUZARR_OUTSIDE 10u         // a block or stream leaves the frame
+
+/// Records damage at byte `at` of a frame's encoded bytes; of several, the one nearest to the beginning stays.
+CUZARR_DEVICE void report(u64* statuses, u32 frame, u32 damage, u32 at) {
+    atomic_max(statuses + frame, (u64)(0xffffffffu - at) << 8 | damage);
+}
+
+CUZARR_DEVICE u32 load_u32(const u8* from) {
+    return (u32)from[0] | (u32)from[1] << 8 | (u32)from[2] << 16 | (u32)from[3] << 24;
+}
+
+/// The last frame whose first stream is at or before `stream`. Frames without streams have the number of the next one's.
+CUZARR_DEVICE u32 frame_of_stream(const Frame* frames, u32 count, u64 stream) {
+    u32 low = 0, high = count;
+    while (high - low > 1) {
+        u32 middle = low + (high - low) / 2;
+        if (frames[middle].first_stream <= stream) low = middle;
+        else high = middle;
+    }
+    return low;
+}
+
+CUZARR_DEVICE u32 frame_of_tile(const Frame* frames, u32 count, u32 tile) {
+    u32 low = 0, high = count;
+    while (high - low > 1) {
+        u32 middle = low + (high - low) / 2;
+        if (frames[middle].first_tile <= tile) low = middle;
+        else high = middle;
+    }
+    return low;
+}

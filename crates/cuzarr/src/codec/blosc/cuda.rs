@@ -1,0 +1,104 @@
+//! Launches of `blosc.cu`, and the scan of headers on the host.
+
+use cuzarr_device::{Device, Kernel, KernelSource};
+
+use super::container::{Compressor, HEADER_BYTES, Header, MIN_SPLIT_BYTES, Shuffling};
+use crate::codec::batch::{FrameEntry, Kind, Launch};
+use crate::codec::contract::corrupt;
+use crate::{Error, ErrorKind, Result};
+
+static BLOSC: KernelSource = KernelSource { name: "blosc", text: include_str!("blosc.cu") };
+
+/// Bytes of a piece of a frame that is stored as it is. `CUZARR_BLOSC_PIECE` in blosc.cu.
+const COPY_PIECE_BYTES: usize = 32 << 10;
+/// Few warps a block, so that a block's place is free as soon as its slowest stream is done.
+const WARPS_PER_BLOCK: u32 = 2;
+/// Blocks of streams that a multiprocessor holds at once: 64 warps.
+const BLOCKS_PER_MULTIPROCESSOR: u32 = 32;
+
+/// Completes a frame's entry from its header; leaves it without streams when the frame cannot be decoded.
+pub(crate) fn scan(entry: &mut FrameEntry, frame: &[u8]) -> Result<()> {
+    (entry.kind, entry.streams, entry.block_bytes) = (Kind::Damaged, 0, 1);
+    let header = Header::parse_first(frame, frame.len())?;
+    let decoded = entry.dst_bytes as usize;
+    if header.decoded_bytes != decoded {
+        let message = format!("the header says {} decoded bytes, expected {decoded}", header.decoded_bytes);
+        return Err(corrupt(format!("byte 4: {message}")));
+    }
+    if header.memcpyed {
+        header.copied(frame)?;
+        (entry.kind, entry.streams) = (Kind::Copied, decoded.div_ceil(COPY_PIECE_BYTES) as u32);
+        return Ok(());
+    }
+    if !matches!(header.compressor, Compressor::Lz4 | Compressor::Lz4Hc) {
+        let message = format!("byte 2: blocks of {:?}, which kernels do not decode", header.compressor);
+        return Err(Error::new(ErrorKind::Unsupported, message));
+    }
+    if decoded == 0 {
+        return Ok(());
+    }
+    if header.block_count() > (frame.len() - HEADER_BYTES) / 4 {
+        let count = header.block_count();
+        return Err(corrupt(format!("byte {HEADER_BYTES}: the table of {count} blocks leaves the frame")));
+    }
+    let (block, unit) = (header.block_bytes, header.type_bytes);
+    let (whole, splits) = (decoded / block, header.split_count(block));
+    if whole > 0 && !block.is_multiple_of(splits) {
+        return Err(corrupt(format!("byte 8: blocks of {block} bytes cannot be split into {splits} streams")));
+    }
+    entry.kind = Kind::Streams;
+    entry.block_bytes = block as u32;
+    entry.splits = splits as u32;
+    entry.type_bytes = unit as u32;
+    entry.streams = (whole * splits) as u32 + u32::from(!decoded.is_multiple_of(block));
+    entry.shuffling = match header.shuffling {
+        Shuffling::Bytes if unit > 1 => 1,
+        Shuffling::Bits => 2,
+        _ => 0,
+    };
+    Ok(())
+}
+
+/// About how many streams a frame has at most when c-blosc made it: blocks and splits are no smaller. A frame with more is
+/// decoded all the same, by fewer warps than it could use.
+pub(crate) fn most_streams(decoded_bytes: usize) -> u32 {
+    (decoded_bytes / MIN_SPLIT_BYTES + 1) as u32
+}
+
+fn stream_blocks(kernel: &Kernel, launch: &Launch<'_>) -> u32 {
+    let wanted = launch.streams.div_ceil(u64::from(WARPS_PER_BLOCK));
+    // The grid strides, so any number is right; when the host did not count, as many as can run at once.
+    let most = if launch.scanned { i32::MAX as u32 } else { kernel.multiprocessors() * BLOCKS_PER_MULTIPROCESSOR };
+    wanted.min(most.into()) as u32
+}
+
+pub(crate) fn launch(launch: &Launch<'_>) -> Result<()> {
+    let Launch { stream, src, dst, work, table, statuses, .. } = *launch;
+    let device = stream.device();
+    // Few threads in `simt`, where each is a fiber.
+    let threads = if device == Device::Simt { 32u32 } else { 256 };
+    if !launch.scanned {
+        let kernel = BLOSC.kernel(device, "blosc_scan")?;
+        let arguments = (src.address(), table.address(), launch.frames, statuses.address());
+        // SAFETY: the parameters of blosc_scan, one block of at most 256 threads; frames lie in the source.
+        unsafe { kernel.launch(stream, 1, threads, arguments, &[src, table, statuses]) }?;
+    }
+    let kernel = BLOSC.kernel(device, "blosc_streams")?;
+    let blocks = stream_blocks(&kernel, launch);
+    if blocks > 0 {
+        let arguments =
+            (src.address(), dst.address(), work.address(), table.address(), launch.frames, statuses.address());
+        let buffers = [src, dst, work, table, statuses];
+        // SAFETY: the parameters of blosc_streams. The table's ranges were checked to lie in the buffers, scratch holds every
+        // frame that may be shuffled, and a warp stays in its stream.
+        unsafe { kernel.launch(stream, blocks, WARPS_PER_BLOCK * 32, arguments, &buffers) }?;
+    }
+    if launch.shuffled && launch.tiles > 0 {
+        let kernel = BLOSC.kernel(device, "blosc_unshuffle")?;
+        let blocks = launch.tiles.min(kernel.multiprocessors() * BLOCKS_PER_MULTIPROCESSOR).max(1);
+        let arguments = (work.address(), dst.address(), table.address(), launch.frames, launch.tiles);
+        // SAFETY: the parameters of blosc_unshuffle; it reads a frame's scratch and writes its target.
+        unsafe { kernel.launch(stream, blocks, threads, arguments, &[work, dst, table]) }?;
+    }
+    Ok(())
+}

@@ -1,0 +1,418 @@
+//! Decoders of batches on every device with kernels, against the decoders of the host: frames of the reference libraries and
+//! of a writer here that makes what those never do, then all kinds of damage.
+
+mod model;
+
+use cuzarr::ErrorKind;
+use cuzarr::codec::batch::{Batch, Format, Unit};
+use cuzarr::codec::{Chain, ChunkSpec};
+use cuzarr::meta::{DataType, Extension, FillValue};
+use cuzarr_device::cpu::shuffle::{bitshuffle, shuffle};
+use cuzarr_device::{Buffer, Device, Stream};
+use lz4::block::CompressionMode;
+use model::Dice;
+use serde_json::{Value, json};
+
+const UNTOUCHED: u8 = 0xa5;
+
+fn devices() -> Vec<Device> {
+    model::devices().into_iter().filter(|&device| device != Device::Cpu).collect()
+}
+
+/// One frame, and the size that metadata gives it.
+#[derive(Clone)]
+struct Frame {
+    encoded: Vec<u8>,
+    decoded_bytes: usize,
+}
+
+/// What the host makes of a frame.
+fn on_host(format: Format, frame: &Frame) -> cuzarr::Result<Vec<u8>> {
+    let codec = match format {
+        Format::Lz4 => json!({"name": "numcodecs.lz4", "configuration": {"acceleration": 1}}),
+        _ => json!({"name": "blosc", "configuration":
+            {"cname": "lz4", "clevel": 5, "shuffle": "noshuffle", "typesize": 1, "blocksize": 0}}),
+    };
+    let codecs = [Extension::new("bytes", Default::default()), Extension::from_json(&codec, "codecs")?];
+    let data_type = DataType::from_v3(&Value::from("uint8"))?;
+    let spec = ChunkSpec::new(vec![frame.decoded_bytes as u64], data_type.clone(), FillValue::default_of(&data_type));
+    let mut decoded = vec![0; frame.decoded_bytes];
+    Chain::from_extensions(&codecs, spec)?.bind(Device::Cpu)?.decode(&frame.encoded, &mut decoded)?;
+    Ok(decoded)
+}
+
+/// Decodes frames that lie at any alignment, with gaps between them, and looks whether the gaps stay as they were.
+fn on_device(device: Device, format: Format, frames: &[Frame], scan_on_host: bool) -> Vec<cuzarr::Result<Vec<u8>>> {
+    let mut random = Dice(frames.len() as u64 + 7);
+    let (mut src, mut units, mut dst_bytes) = (Vec::new(), Vec::new(), 0);
+    for frame in frames {
+        let aligned = random.below(2) == 0;
+        src.resize(if aligned { src.len().next_multiple_of(16) } else { src.len() + random.below(5) as usize }, 0xff);
+        dst_bytes = if aligned { usize::next_multiple_of(dst_bytes, 16) } else { dst_bytes + random.below(5) as usize };
+        let unit =
+            Unit { src: src.len()..src.len() + frame.encoded.len(), dst: dst_bytes..dst_bytes + frame.decoded_bytes };
+        src.extend_from_slice(&frame.encoded);
+        dst_bytes = unit.dst.end;
+        units.push(unit);
+    }
+    let source = Buffer::from_bytes(device, &src).unwrap();
+    let target = Buffer::from_bytes(device, &vec![UNTOUCHED; dst_bytes]).unwrap();
+    let host = scan_on_host.then_some(&src[..]);
+    let mut batch = Batch::prepare(format, &source, &target, &units, host).unwrap();
+    batch.run(&Stream::new(device).unwrap()).unwrap();
+    let results = batch.check().unwrap();
+    let bytes = target.to_vec().unwrap();
+    let mut at = 0;
+    for unit in &units {
+        assert!(bytes[at..unit.dst.start].iter().all(|&byte| byte == UNTOUCHED), "{device}: wrote outside of frames");
+        at = unit.dst.end;
+    }
+    let decoded = units.iter().map(|unit| bytes[unit.dst.clone()].to_vec());
+    results.into_iter().zip(decoded).map(|(result, decoded)| result.map(|()| decoded)).collect()
+}
+
+/// Intact frames: the same bytes, from both scans.
+fn assert_decodes(format: Format, frames: &[Frame], plain: &[Vec<u8>]) {
+    for device in devices() {
+        for scan_on_host in [true, false] {
+            let decoded = on_device(device, format, frames, scan_on_host);
+            for (index, (decoded, plain)) in decoded.into_iter().zip(plain).enumerate() {
+                let decoded = decoded.unwrap_or_else(|error| panic!("{device}: frame {index}: {error}"));
+                let wrong = decoded.iter().zip(plain).position(|(got, expected)| got != expected);
+                assert_eq!(wrong, None, "{device}: frame {index} of {} bytes, first wrong byte", plain.len());
+            }
+        }
+    }
+}
+
+/// Damaged frames: never outside their places, and what is accepted is what the host accepts. Returns how many were refused.
+fn assert_agrees(format: Format, frames: &[Frame]) -> usize {
+    let expected: Vec<_> = frames.iter().map(|frame| on_host(format, frame)).collect();
+    let mut refused = 0;
+    for (device, scan_on_host) in devices().into_iter().flat_map(|device| [(device, true), (device, false)]) {
+        let decoded = on_device(device, format, frames, scan_on_host);
+        refused = decoded.iter().filter(|result| result.is_err()).count();
+        for (index, (decoded, expected)) in decoded.into_iter().zip(&expected).enumerate() {
+            let what =
+                || format!("{device}, scan on the host {scan_on_host}: frame {index} {:?}", frames[index].encoded);
+            match (decoded, expected) {
+                (Ok(decoded), Ok(expected)) => assert!(decoded == *expected, "{}", what()),
+                (Ok(_), Err(error)) => panic!("{}: decodes, on the host: {error}", what()),
+                // liblz4 takes a match with the offset 0 for zeros; the format says that it is damage. And the host knows
+                // more compressors.
+                (Err(error), Ok(_)) => {
+                    let stricter = error.message().contains("offset 0") || error.kind() == ErrorKind::Unsupported;
+                    assert!(stricter, "{}: {error}", what());
+                }
+                (Err(error), Err(_)) => {
+                    assert!(matches!(error.kind(), ErrorKind::ChunkCorrupt | ErrorKind::Unsupported), "{error}");
+                    assert!(error.message().starts_with("byte ") || error.message().starts_with("got "), "{error}");
+                }
+            }
+        }
+    }
+    refused
+}
+
+/// Bytes of several kinds: runs, periods shorter and longer than a warp, small differences, noise.
+fn plain(size: usize, random: &mut Dice) -> Vec<u8> {
+    let mut bytes: Vec<u8> = Vec::with_capacity(size + 4096);
+    while bytes.len() < size {
+        let most = if random.chance(8) { 3000 } else { 60 };
+        let count = 1 + random.below(most) as usize;
+        match random.below(5) {
+            0 => bytes.extend(std::iter::repeat_n(random.below(256) as u8, count)),
+            1 if !bytes.is_empty() => {
+                let back = 1 + random.below(bytes.len().min(70_000) as u64) as usize;
+                let from = bytes.len() - back;
+                (0..count).for_each(|i| bytes.push(bytes[from + i]));
+            }
+            2 if bytes.len() > 40 => {
+                let back = 1 + random.below(40) as usize;
+                let from = bytes.len() - back;
+                (0..count).for_each(|i| bytes.push(bytes[from + i]));
+            }
+            3 => bytes.extend((0..count as u32).flat_map(|i| (i / 3).to_le_bytes())),
+            _ => bytes.extend((0..count).map(|_| random.below(256) as u8)),
+        }
+    }
+    bytes.truncate(size);
+    bytes
+}
+
+fn mode(random: &mut Dice) -> CompressionMode {
+    match random.below(3) {
+        0 => CompressionMode::FAST(1 + random.below(20) as i32),
+        1 => CompressionMode::HIGHCOMPRESSION(1 + random.below(12) as i32),
+        _ => CompressionMode::DEFAULT,
+    }
+}
+
+fn lz4_frame(plain: &[u8], mode: CompressionMode) -> Frame {
+    let block = lz4::block::compress(plain, Some(mode), false).unwrap();
+    Frame { encoded: [&(plain.len() as u32).to_le_bytes()[..], &block].concat(), decoded_bytes: plain.len() }
+}
+
+/// How a container is written.
+#[derive(Clone, Copy, Debug)]
+struct Container {
+    type_bytes: usize,
+    block_bytes: usize,
+    /// 0 none, 1 bytes, 2 bits.
+    shuffling: u8,
+    split: bool,
+}
+
+/// A Blosc container with LZ4 inside; streams that do not become smaller are stored.
+fn blosc_frame(plain: &[u8], container: Container, random: &mut Dice) -> Frame {
+    let Container { type_bytes, block_bytes, shuffling, split } = container;
+    let mut flags = 1 << 5 | [0, 1, 4][usize::from(shuffling)];
+    if !split {
+        flags |= 16;
+    }
+    let mut frame = vec![2, 1, flags, type_bytes as u8];
+    frame.extend((plain.len() as u32).to_le_bytes());
+    frame.extend((block_bytes as u32).to_le_bytes());
+    frame.extend([0; 4]);
+    let blocks = plain.len().div_ceil(block_bytes);
+    frame.resize(16 + 4 * blocks, 0);
+    for (index, block) in plain.chunks(block_bytes).enumerate() {
+        let start = (frame.len() as u32).to_le_bytes();
+        frame[16 + 4 * index..][..4].copy_from_slice(&start);
+        let mut shuffled = block.to_vec();
+        match shuffling {
+            1 => shuffle(block, &mut shuffled, type_bytes).unwrap(),
+            2 if (block.len() / type_bytes).is_multiple_of(8) => bitshuffle(block, &mut shuffled, type_bytes).unwrap(),
+            _ => {}
+        }
+        let splits = split && block.len() == block_bytes && type_bytes <= 16 && block_bytes / type_bytes >= 128;
+        for part in shuffled.chunks(if splits { block_bytes / type_bytes } else { block.len() }) {
+            let compressed = lz4::block::compress(part, Some(mode(random)), false).unwrap();
+            let stream = if compressed.len() < part.len() { &compressed[..] } else { part };
+            frame.extend((stream.len() as u32).to_le_bytes());
+            frame.extend_from_slice(stream);
+        }
+    }
+    let size = (frame.len() as u32).to_le_bytes();
+    frame[12..16].copy_from_slice(&size);
+    Frame { encoded: frame, decoded_bytes: plain.len() }
+}
+
+#[test]
+fn lz4_frames_of_every_kind_decode() {
+    let mut random = Dice(1);
+    let mut plains: Vec<Vec<u8>> = [0, 1, 2, 5, 12, 13, 14, 31, 32, 33, 64, 4096].map(|n| plain(n, &mut random)).into();
+    plains.extend(
+        (0..60).map(|_| random.below(3000) as usize).collect::<Vec<_>>().iter().map(|&n| plain(n, &mut random)),
+    );
+    plains.extend([plain(70_000, &mut random), vec![0; 100_000], plain(20_000, &mut random)]);
+    // Periods around a warp and around what counts as far, over lengths that need all kinds of copies.
+    for period in [1, 2, 3, 7, 16, 31, 32, 33, 63, 100, 287, 288, 289, 575, 576, 577, 1200] {
+        let pattern = (0..period).map(|_| random.below(256) as u8).collect::<Vec<_>>();
+        plains.push(pattern.iter().copied().cycle().take(period + 3000 + period % 17).collect());
+    }
+    // Literals whose length needs many bytes.
+    plains.push((0..9000).map(|_| random.below(256) as u8).collect());
+    let frames: Vec<Frame> = plains.iter().map(|plain| lz4_frame(plain, mode(&mut random))).collect();
+    assert_decodes(Format::Lz4, &frames, &plains);
+}
+
+#[test]
+fn blosc_frames_of_c_blosc_decode() {
+    let mut rest = &include_bytes!("data/numcodecs-0.17.1/blosc_lz4.bin")[..];
+    let (mut frames, mut checksums) = (Vec::new(), Vec::new());
+    let word = |at: usize, bytes: &[u8]| u32::from_le_bytes(bytes[4 * at..][..4].try_into().unwrap());
+    while !rest.is_empty() {
+        let (size, decoded_bytes) = (word(0, rest) as usize, word(1, rest) as usize);
+        checksums.push(word(2, rest));
+        frames.push(Frame { encoded: rest[12..12 + size].to_vec(), decoded_bytes });
+        rest = &rest[12 + size..];
+    }
+    assert!(frames.len() > 100, "{} frames", frames.len());
+    let plains: Vec<_> = frames.iter().map(|frame| on_host(Format::Blosc, frame).unwrap()).collect();
+    for (plain, checksum) in plains.iter().zip(checksums) {
+        assert_eq!(crc32fast::hash(plain), checksum, "the decoder of the host");
+    }
+    assert_decodes(Format::Blosc, &frames, &plains);
+}
+
+#[test]
+fn blosc_frames_of_every_shape_decode() {
+    let mut random = Dice(3);
+    let (mut frames, mut plains) = (Vec::new(), Vec::new());
+    for case in 0..250 {
+        let type_bytes = 1 + random.below(if case % 9 == 0 { 255 } else { 17 }) as usize;
+        let elements = 1 + random.below(if case % 25 == 0 { 3000 } else { 400 }) as usize;
+        let container = Container {
+            type_bytes,
+            block_bytes: type_bytes * elements,
+            shuffling: random.below(3) as u8,
+            split: random.chance(2),
+        };
+        let size = 1 + random.below(3 * container.block_bytes as u64) as usize;
+        let plain = plain(size, &mut random);
+        frames.push(blosc_frame(&plain, container, &mut random));
+        assert_eq!(on_host(Format::Blosc, &frames[case]).unwrap(), plain, "{container:?}");
+        plains.push(plain);
+    }
+    assert_decodes(Format::Blosc, &frames, &plains);
+}
+
+/// Cuts, longer frames, and flips of bits.
+fn damaged(frame: &Frame, random: &mut Dice, cuts: usize, flips: usize) -> Vec<Frame> {
+    let with = |encoded: Vec<u8>| Frame { encoded, ..frame.clone() };
+    let size = frame.encoded.len() as u64;
+    let mut frames: Vec<Frame> = (0..cuts)
+        .map(|cut| if (cut as u64) < size.min(40) { cut } else { random.below(size) as usize })
+        .map(|cut| with(frame.encoded[..cut].to_vec()))
+        .collect();
+    for _ in 0..flips {
+        let mut encoded = frame.encoded.clone();
+        for _ in 0..1 + random.below(3) {
+            let at = if random.chance(3) { random.below(size.min(80)) } else { random.below(size) } as usize;
+            match random.below(3) {
+                0 => encoded[at] ^= 1 << random.below(8),
+                1 => encoded[at] = random.pick(&[0, 0xff, 0x0f, 0xf0]),
+                _ => encoded[at] = random.below(256) as u8,
+            }
+        }
+        frames.push(with(encoded));
+    }
+    frames.push(with([&frame.encoded[..], &[0; 9]].concat()));
+    frames
+}
+
+#[test]
+fn damaged_lz4_frames_are_refused_as_on_the_host() {
+    let mut random = Dice(5);
+    let mut frames = Vec::new();
+    for size in [0, 1, 40, 300, 700] {
+        let frame = lz4_frame(&plain(size, &mut random), mode(&mut random));
+        frames.extend(damaged(&frame, &mut random, 60, 150));
+    }
+    let refused = assert_agrees(Format::Lz4, &frames);
+    assert!(devices().is_empty() || refused > 300, "{refused} of {} refused", frames.len());
+}
+
+#[test]
+fn hostile_lz4_tokens_are_refused_with_their_place() {
+    let frame = |decoded_bytes: usize, block: &[u8]| Frame {
+        encoded: [&(decoded_bytes as u32).to_le_bytes()[..], block].concat(),
+        decoded_bytes,
+    };
+    let long = [&[0xf0][..], &[255; 5000]].concat();
+    let long_match = [&[0x1f, 7, 1, 0][..], &[255; 5000], &[0, 0x50, 1, 2, 3, 4, 5]].concat();
+    let cases: &[(Frame, &str)] = &[
+        (frame(100, &[]), "byte 4: the stream is cut off"),
+        (frame(100, &[0x10, 7, 0, 0, 0x80, 1, 2, 3, 4, 5, 6, 7, 8]), "byte 4: a match has the offset 0"),
+        (frame(100, &[0x10, 7, 2, 0, 0x80, 1, 2, 3, 4, 5, 6, 7, 8]), "byte 4: a match begins before"),
+        (frame(100, &[0x10, 7, 0xff, 0xff, 0x80, 1, 2, 3, 4, 5, 6, 7, 8]), "byte 4: a match begins before"),
+        (frame(20, &[0x1f, 7, 1, 0, 100, 0x80, 1, 2, 3, 4, 5, 6, 7, 8]), "byte 4: the stream decodes to more"),
+        (frame(8, &[0x90, 1, 2, 3, 4, 5, 6, 7, 8, 9]), "byte 4: the stream decodes to more"),
+        (frame(10, &[0x90, 1, 2, 3, 4, 5, 6, 7, 8, 9]), "byte 4: the stream decodes to less"),
+        (frame(9, &[0x90, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0]), "byte 4: bytes follow"),
+        (frame(1 << 20, &long), "byte 4: the stream is cut off"),
+        (frame(1 << 20, &long_match[..5004]), "byte 4:"),
+        (frame(2 << 20, &long_match), "the stream decodes to less"),
+        (frame(100, &[0xf0, 255, 255, 255, 255]), "byte 4: the stream is cut off"),
+    ];
+    let frames: Vec<Frame> = cases.iter().map(|(frame, _)| frame.clone()).collect();
+    for device in devices() {
+        let results = on_device(device, Format::Lz4, &frames, false);
+        for (result, (frame, message)) in results.into_iter().zip(cases) {
+            let error = result.unwrap_err();
+            assert!(error.message().contains(message), "{device}: {error}, not {message}: {:.20?}", frame.encoded);
+        }
+    }
+    assert_eq!(assert_agrees(Format::Lz4, &frames), if devices().is_empty() { 0 } else { cases.len() });
+}
+
+#[test]
+fn damaged_blosc_frames_are_refused_as_on_the_host() {
+    let mut random = Dice(6);
+    let mut frames = Vec::new();
+    for (size, type_bytes, shuffling, split) in
+        [(1100, 4, 1, true), (900, 3, 2, false), (300, 1, 0, false), (520, 2, 1, true)]
+    {
+        let container = Container { type_bytes, block_bytes: type_bytes * 130, shuffling, split };
+        let frame = blosc_frame(&plain(size, &mut random), container, &mut random);
+        frames.extend(damaged(&frame, &mut random, 60, 150));
+        // Words of the header, the table and the streams' sizes that lie about sizes.
+        for at in (0..80.min(frame.encoded.len() - 4)).step_by(2) {
+            for word in [u32::MAX, i32::MAX as u32, 0, 1, 1 << 30] {
+                let mut lying = frame.clone();
+                lying.encoded[at..at + 4].copy_from_slice(&word.to_le_bytes());
+                frames.push(lying);
+            }
+        }
+    }
+    let refused = assert_agrees(Format::Blosc, &frames);
+    assert!(devices().is_empty() || refused > 500, "{refused} of {} refused", frames.len());
+}
+
+#[test]
+fn frames_of_other_compressors_are_left_to_the_host() {
+    let codec = json!({"name": "blosc", "configuration":
+        {"cname": "zstd", "clevel": 5, "shuffle": "shuffle", "typesize": 4, "blocksize": 0}});
+    let codecs = [Extension::new("bytes", Default::default()), Extension::from_json(&codec, "codecs").unwrap()];
+    let data_type = DataType::from_v3(&Value::from("uint8")).unwrap();
+    let spec = ChunkSpec::new(vec![4000], data_type.clone(), FillValue::default_of(&data_type));
+    let program = Chain::from_extensions(&codecs, spec).unwrap().bind(Device::Cpu).unwrap();
+    let frame = Frame { encoded: program.encode(&[1; 4000]).unwrap(), decoded_bytes: 4000 };
+    for device in devices() {
+        for scan_on_host in [true, false] {
+            let results = on_device(device, Format::Blosc, std::slice::from_ref(&frame), scan_on_host);
+            assert_eq!(results[0].as_ref().unwrap_err().kind(), ErrorKind::Unsupported);
+        }
+    }
+}
+
+#[test]
+fn batches_hold_none_one_and_many_frames() {
+    let mut random = Dice(8);
+    for count in [0, 1, 700] {
+        let plains: Vec<Vec<u8>> = (0..count)
+            .map(|_| random.below(60) as usize)
+            .collect::<Vec<_>>()
+            .iter()
+            .map(|&n| plain(n, &mut random))
+            .collect();
+        let frames: Vec<Frame> = plains.iter().map(|plain| lz4_frame(plain, CompressionMode::DEFAULT)).collect();
+        assert_decodes(Format::Lz4, &frames, &plains);
+        let container = Container { type_bytes: 2, block_bytes: 40, shuffling: 1, split: true };
+        let frames: Vec<Frame> = plains.iter().map(|plain| blosc_frame(plain, container, &mut random)).collect();
+        assert_decodes(Format::Blosc, &frames, &plains);
+    }
+}
+
+#[test]
+fn one_damaged_frame_does_not_touch_the_others() {
+    let mut random = Dice(9);
+    let container = Container { type_bytes: 4, block_bytes: 2048, shuffling: 1, split: true };
+    let plains: Vec<Vec<u8>> = (0..20).map(|_| plain(5000, &mut random)).collect();
+    let mut frames: Vec<Frame> = plains.iter().map(|plain| blosc_frame(plain, container, &mut random)).collect();
+    frames[7].encoded[30] ^= 0x55;
+    for (device, scan_on_host) in devices().into_iter().flat_map(|device| [(device, true), (device, false)]) {
+        for (index, result) in on_device(device, Format::Blosc, &frames, scan_on_host).into_iter().enumerate() {
+            assert!(if index == 7 { result.is_err() } else { result.unwrap() == plains[index] }, "{device}: {index}");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_a_batch_is_refused() {
+    for device in devices() {
+        let buffer = Buffer::zeroed(device, 100).unwrap();
+        let prepare = |src, dst, host: Option<&[u8]>| {
+            Batch::prepare(Format::Lz4, &buffer, &buffer, &[Unit { src, dst }], host).map_err(|error| error.kind())
+        };
+        assert_eq!(prepare(0..101, 0..1, None).unwrap_err(), ErrorKind::InvalidArgument);
+        assert_eq!(prepare(0..1, 90..101, None).unwrap_err(), ErrorKind::InvalidArgument);
+        assert_eq!(prepare(0..50, 50..100, Some(&[0; 99])).unwrap_err(), ErrorKind::InvalidArgument);
+        let mut batch = prepare(0..50, 50..100, None).unwrap();
+        assert_eq!(batch.check().unwrap_err().kind(), ErrorKind::InvalidArgument);
+        assert_eq!(batch.run(&Stream::new(Device::Cpu).unwrap()).unwrap_err().kind(), ErrorKind::MemorySpace);
+    }
+    let host = Buffer::zeroed(Device::Cpu, 100).unwrap();
+    assert_eq!(Batch::prepare(Format::Lz4, &host, &host, &[], None).unwrap_err().kind(), ErrorKind::MemorySpace);
+}
