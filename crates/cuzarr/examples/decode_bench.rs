@@ -1,0 +1,207 @@
+//! How fast a device decodes batches of frames that are in its memory, every byte checked.
+//!
+//!     cargo run --release -p cuzarr --example decode_bench -- --device cuda:0 --codec blosc --frame-kib 8192 --total-mib 512
+//!
+//! `--codec lz4|blosc`, `--clevel 5`, `--shuffle bytes|bits|none`, `--type-bytes 4`, `--data field|noise|zeros`,
+//! `--scan host|device`, `--repeat 5`. `--frame-kib` may be given several times, separated by commas. Prints one line of JSON a
+//! size: GB/s of decoded bytes, the best and the median of the repeats (time between two events around `Batch::run`, so
+//! with the upload of its table), and the ratio.
+
+use std::time::Instant;
+
+use cuzarr::codec::batch::{Batch, Format, Unit};
+use cuzarr::codec::{Chain, ChunkSpec, Program};
+use cuzarr::meta::{DataType, Extension, FillValue};
+use cuzarr::{Error, ErrorKind, Result};
+use cuzarr_device::cpu::shuffle::shuffle;
+use cuzarr_device::{Buffer, Device, Stream};
+use serde_json::json;
+
+struct Options {
+    device: Device,
+    codec: String,
+    frames_kib: Vec<usize>,
+    total_mib: usize,
+    level: u64,
+    shuffle: String,
+    type_bytes: usize,
+    data: String,
+    scan: String,
+    repeat: usize,
+}
+
+fn invalid(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::InvalidArgument, message)
+}
+
+fn options() -> Result<Options> {
+    let mut options = Options {
+        device: Device::Cuda(0),
+        codec: "blosc".into(),
+        frames_kib: vec![8192],
+        total_mib: 512,
+        level: 5,
+        shuffle: "bytes".into(),
+        type_bytes: 4,
+        data: "field".into(),
+        scan: "host".into(),
+        repeat: 5,
+    };
+    let mut arguments = std::env::args().skip(1);
+    while let Some(name) = arguments.next() {
+        let value = arguments.next().ok_or_else(|| invalid(format!("'{name}' needs a value")))?;
+        let number =
+            |text: &str| text.parse::<usize>().map_err(|_| invalid(format!("'{name}' needs numbers, got '{text}'")));
+        match name.as_str() {
+            "--device" => options.device = value.parse()?,
+            "--codec" => options.codec = value,
+            "--frame-kib" => options.frames_kib = value.split(',').map(number).collect::<Result<_>>()?,
+            "--total-mib" => options.total_mib = number(&value)?,
+            "--clevel" => options.level = number(&value)? as u64,
+            "--shuffle" => options.shuffle = value,
+            "--type-bytes" => options.type_bytes = number(&value)?,
+            "--data" => options.data = value,
+            "--scan" => options.scan = value,
+            "--repeat" => options.repeat = number(&value)?.max(1),
+            _ => return Err(invalid(format!("unknown option '{name}'"))),
+        }
+    }
+    Ok(options)
+}
+
+/// A smooth field of floats with noise in its low bits: rows like the row before, moved a little.
+fn field(size: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut noise = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 40) as f32 / (1u64 << 24) as f32 - 0.5
+    };
+    const COLUMNS: usize = 1024;
+    let mut row = vec![280.0f32; COLUMNS];
+    let mut bytes = Vec::with_capacity(size + 4 * COLUMNS);
+    while bytes.len() < size {
+        let mut drift = 0.0;
+        for value in &mut row {
+            drift = 0.95 * drift + 0.1 * noise();
+            *value += drift;
+            // Measured to a thousandth, as packed archives are.
+            bytes.extend_from_slice(&((*value * 1000.0).round() / 1000.0).to_le_bytes());
+        }
+    }
+    bytes.truncate(size);
+    bytes
+}
+
+fn plain(options: &Options, size: usize, seed: u64) -> Result<Vec<u8>> {
+    Ok(match options.data.as_str() {
+        "field" => field(size, seed),
+        "zeros" => vec![0; size],
+        "noise" => {
+            let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+            let mut next = || {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                state as u8
+            };
+            (0..size).map(|_| next()).collect()
+        }
+        other => return Err(invalid(format!("unknown data '{other}'"))),
+    })
+}
+
+fn program(options: &Options, size: usize) -> Result<Program> {
+    let name = match options.shuffle.as_str() {
+        "bytes" => "shuffle",
+        "bits" => "bitshuffle",
+        "none" => "noshuffle",
+        other => return Err(invalid(format!("unknown shuffle '{other}'"))),
+    };
+    let codec = match options.codec.as_str() {
+        "lz4" => json!({"name": "numcodecs.lz4", "configuration": {"acceleration": 1}}),
+        "blosc" => json!({"name": "blosc", "configuration": {"cname": "lz4", "clevel": options.level,
+            "shuffle": name, "typesize": options.type_bytes, "blocksize": 0}}),
+        other => return Err(invalid(format!("unknown codec '{other}'"))),
+    };
+    let codecs = [Extension::new("bytes", Default::default()), Extension::from_json(&codec, "codecs")?];
+    let data_type = DataType::from_v3(&json!("uint8"))?;
+    let fill_value = FillValue::default_of(&data_type);
+    Chain::from_extensions(&codecs, ChunkSpec::new(vec![size as u64], data_type, fill_value))?.bind(Device::Cpu)
+}
+
+/// Most different frames: more are copies, so that making them does not take longer than decoding.
+const DISTINCT_BYTES: usize = 64 << 20;
+
+fn measure(options: &Options, frame_bytes: usize) -> Result<()> {
+    let count = ((options.total_mib << 20) / frame_bytes).max(1);
+    let distinct = (DISTINCT_BYTES / frame_bytes).clamp(1, count);
+    let program = program(options, frame_bytes)?;
+    let (mut frames, mut plains) = (Vec::new(), Vec::new());
+    for seed in 0..distinct {
+        let mut plain = plain(options, frame_bytes, seed as u64 + 1)?;
+        if options.codec == "lz4" && options.shuffle == "bytes" {
+            let mut shuffled = vec![0; plain.len()];
+            shuffle(&plain, &mut shuffled, options.type_bytes)?;
+            plain = shuffled;
+        }
+        frames.push(program.encode(&plain)?);
+        plains.push(plain);
+    }
+    let (mut encoded, mut units) = (Vec::new(), Vec::new());
+    for index in 0..count {
+        let frame = &frames[index % distinct];
+        let src = encoded.len()..encoded.len() + frame.len();
+        units.push(Unit { src, dst: index * frame_bytes..(index + 1) * frame_bytes });
+        encoded.extend_from_slice(frame);
+    }
+    let stream = Stream::new(options.device)?;
+    let src = Buffer::from_bytes(options.device, &encoded)?;
+    let dst = Buffer::empty(options.device, count * frame_bytes)?;
+    stream.memset(&dst, 0xa5)?;
+    let format = if options.codec == "lz4" { Format::Lz4 } else { Format::Blosc };
+    let host = (options.scan == "host").then_some(&encoded[..]);
+    let mut batch = Batch::prepare(format, &src, &dst, &units, host)?;
+    batch.run(&stream)?;
+    batch.check()?.into_iter().collect::<Result<Vec<()>>>()?;
+    let decoded = dst.to_vec()?;
+    for (index, got) in decoded.chunks(frame_bytes).enumerate() {
+        if let Some(wrong) = got.iter().zip(&plains[index % distinct]).position(|(got, expected)| got != expected) {
+            return Err(Error::new(ErrorKind::ChunkCorrupt, format!("frame {index}: byte {wrong} is wrong")));
+        }
+    }
+    let mut times = Vec::new();
+    for _ in 0..options.repeat {
+        let (start, began) = (stream.record_timed()?, Instant::now());
+        batch.run(&stream)?;
+        let end = stream.record_timed()?;
+        end.synchronize()?;
+        let on_device = f64::from(start.elapsed_ms(&end)?);
+        times.push(if on_device > 0.0 { on_device } else { began.elapsed().as_secs_f64() * 1e3 });
+    }
+    times.sort_by(f64::total_cmp);
+    let bytes = (count * frame_bytes) as f64;
+    let speed = |ms: f64| (bytes / ms / 1e4).round() / 100.0;
+    println!(
+        "{}",
+        json!({"device": options.device.to_string(), "codec": options.codec, "clevel": options.level, "shuffle": options.shuffle,
+            "type_bytes": options.type_bytes, "data": options.data, "scan": options.scan, "frame_kib": frame_bytes / 1024,
+            "frames": count, "ratio": (bytes / encoded.len() as f64 * 100.0).round() / 100.0, "gb_s": speed(times[0]),
+            "median_gb_s": speed(times[times.len() / 2]), "best_ms": times[0], "scratch_bytes": batch.scratch_bytes(),
+            "verified": true})
+    );
+    Ok(())
+}
+
+fn main() -> std::process::ExitCode {
+    let run =
+        || options().and_then(|options| options.frames_kib.iter().try_for_each(|kib| measure(&options, kib << 10)));
+    match run() {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            std::process::ExitCode::FAILURE
+        }
+    }
+}
