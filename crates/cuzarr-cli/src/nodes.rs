@@ -5,8 +5,9 @@ use std::sync::Arc;
 use clap::Args;
 use cuzarr::config::Config;
 use cuzarr::display::{self, Display};
+use cuzarr::meta::NodeMetadata;
 use cuzarr::node::{self, Array, ArrayOptions, Group, Node};
-use cuzarr::store::{LocalStore, ReadOnly};
+use cuzarr::store::{LocalStore, ReadOnly, join_key};
 use cuzarr::{Error, ErrorKind, Result};
 use cuzarr_device::Device;
 
@@ -62,11 +63,25 @@ pub fn open(path: &str, device: Option<Device>) -> Result<Node> {
     node::open_existing(Arc::new(store), "", None, options)
 }
 
-/// Every array below a group.
-pub fn arrays_below(group: &Group) -> Result<Vec<Array>> {
-    let members = group.members(None)?.into_iter();
-    let arrays = members.filter_map(|(_, node)| if let Node::Array(array) = node { Some(array) } else { None });
-    Ok(arrays.collect())
+/// A node's name, and why its metadata cannot be read.
+pub type Unreadable = (String, Error);
+
+/// Every array below a group, and the names of nodes whose metadata cannot be read, each with its error. Codecs are not
+/// looked at yet.
+pub fn arrays_below(group: &Group) -> Result<(Vec<Array>, Vec<Unreadable>)> {
+    let (mut arrays, mut unreadable) = (Vec::new(), Vec::new());
+    group.walk(None, &mut |path, metadata| {
+        let path = join_key(group.path(), path);
+        match metadata {
+            Ok(NodeMetadata::Array(metadata)) => {
+                arrays.push(Array::from_metadata(Arc::clone(group.store()), &path, *metadata, *group.options())?);
+            }
+            Ok(NodeMetadata::Group(_)) => {}
+            Err(error) => unreadable.push((format!("/{path}"), error)),
+        }
+        Ok(())
+    })?;
+    Ok((arrays, unreadable))
 }
 
 /// The array in the directory `path`.

@@ -18,20 +18,23 @@ pub struct Validate {
     path: String,
 }
 
-/// What was found in one array.
+/// What was found in one array, or in a node whose metadata cannot be read.
 struct Finding {
-    array: String,
+    node: String,
     chunks: u64,
+    /// Keys relative to the node, or `metadata`.
     bad: Vec<(String, cuzarr::Error)>,
 }
 
 impl Validate {
     pub fn run(self, output: &mut Output) -> Result<Verdict> {
-        let arrays = match nodes::open(&self.path, Some(Device::Cpu))? {
-            Node::Array(array) => vec![array],
+        let (arrays, unreadable) = match nodes::open(&self.path, Some(Device::Cpu))? {
+            Node::Array(array) => (vec![array], Vec::new()),
             Node::Group(group) => nodes::arrays_below(&group)?,
         };
-        let findings = arrays.iter().map(|array| check(array, output)).collect::<Result<Vec<_>>>()?;
+        let mut findings = arrays.iter().map(|array| check(array, output)).collect::<Result<Vec<_>>>()?;
+        findings.extend(unreadable.into_iter().map(|(node, error)| Finding::unreadable(node, error)));
+        findings.sort_by(|left, right| left.node.cmp(&right.node));
         let good = findings.iter().all(|finding| finding.bad.is_empty());
         let document = json!({
             "valid": good,
@@ -44,6 +47,9 @@ impl Validate {
 }
 
 fn check(array: &Array, output: &mut Output) -> Result<Finding> {
+    if let Err(error) = array.chain() {
+        return Ok(Finding::unreadable(array.name(), error));
+    }
     let chunks = array.nchunks_initialized()?;
     let what = format!("validate {}", array.name());
     let progress = Mutex::new((0, output));
@@ -53,21 +59,25 @@ fn check(array: &Array, output: &mut Output) -> Result<Finding> {
         let done = progress.0;
         progress.1.progress(&what, done, chunks);
     })?;
-    Ok(Finding { array: array.name(), chunks, bad })
+    Ok(Finding { node: array.name(), chunks, bad })
 }
 
 impl Finding {
+    fn unreadable(node: String, error: cuzarr::Error) -> Self {
+        Finding { node, chunks: 0, bad: vec![("metadata".to_string(), error)] }
+    }
+
     fn to_json(&self) -> Value {
         let bad: Vec<Value> = self
             .bad
             .iter()
             .map(|(key, error)| json!({"key": key, "kind": error.kind().name(), "error": error.to_string()}))
             .collect();
-        json!({"array": self.array, "stored_chunks": self.chunks, "bad": bad})
+        json!({"array": self.node, "stored_chunks": self.chunks, "bad": bad})
     }
 
     fn text(&self) -> String {
-        let mut lines = vec![format!("{}: {} stored chunks, {} bad", self.array, self.chunks, self.bad.len())];
+        let mut lines = vec![format!("{}: {} stored chunks, {} bad", self.node, self.chunks, self.bad.len())];
         lines.extend(self.bad.iter().map(|(key, error)| format!("  {key}: {error}")));
         lines.join("\n")
     }

@@ -116,3 +116,39 @@ fn doctor_answers_with_and_without_a_gpu() {
     assert_eq!(document["gpu_usable"].as_bool().unwrap(), document["gpu_problem"].is_null());
     assert!(String::from_utf8_lossy(&cuzarr(&["doctor"]).stdout).contains("CUDA driver"));
 }
+
+#[test]
+fn unreadable_members_are_listed_and_do_not_hide_the_others() {
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, bytes: &str| {
+        let path = directory.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, bytes).unwrap();
+    };
+    let array = |codec: &str| {
+        format!(
+            r#"{{"zarr_format": 3, "node_type": "array", "shape": [4], "data_type": "int8", "fill_value": 0,
+                "chunk_grid": {{"name": "regular", "configuration": {{"chunk_shape": [2]}}}},
+                "chunk_key_encoding": {{"name": "default"}}, "codecs": ["{codec}"]}}"#
+        )
+    };
+    write("zarr.json", r#"{"zarr_format": 3, "node_type": "group"}"#);
+    write("good/zarr.json", &array("bytes"));
+    write("strange/zarr.json", &array("from-the-future"));
+    write("broken/zarr.json", "{");
+    let root = text(directory.path());
+    let output = cuzarr(&["validate", "--json", root]);
+    let document = json(&output);
+    assert_eq!((output.status.code(), &document["valid"]), (Some(1), &Value::Bool(false)));
+    let bad: Vec<_> =
+        document["arrays"].as_array().unwrap().iter().map(|array| (&array["array"], &array["bad"])).collect();
+    assert_eq!(bad.len(), 3, "{document:#}");
+    assert_eq!((bad[0].0, &bad[0].1[0]["kind"]), (&Value::from("/broken"), &Value::from("MetadataInvalid")));
+    assert_eq!((bad[1].0, bad[1].1.as_array().unwrap().len()), (&Value::from("/good"), 0));
+    assert_eq!((bad[2].0, &bad[2].1[0]["kind"]), (&Value::from("/strange"), &Value::from("UnknownCodec")));
+    let tree = json(&cuzarr(&["tree", "--json", root]));
+    assert_eq!(tree["members"]["broken"]["type"], "unreadable");
+    assert_eq!(tree["members"]["good"]["data_type"], "int8");
+    let info = json(&cuzarr(&["info", "--complete", "--json", root]));
+    assert_eq!((&info["arrays"], &info["unreadable"]), (&Value::from(2), &Value::from(1)));
+}

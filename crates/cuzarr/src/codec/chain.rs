@@ -226,6 +226,11 @@ impl Chain {
         self.spec.data_type.size_bytes().is_none()
     }
 
+    /// How many array→array codecs the chain begins with; one array→bytes codec follows, the rest are bytes→bytes.
+    pub fn array_codec_count(&self) -> usize {
+        self.arrays.len()
+    }
+
     /// What runs where, made once per array and device.
     ///
     /// # Errors

@@ -1,10 +1,10 @@
 //! What one array or group is: the rows of zarr-python's `info`.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::Description;
-use crate::error::Result;
-use crate::meta::{CodecsMetadata, Extension, Order};
+use super::{Description, shape_text};
+use crate::error::{Error, Result};
+use crate::meta::{CodecsMetadata, Extension, NodeMetadata, Order};
 use crate::node::{Array, Group};
 use crate::store::Store;
 
@@ -24,7 +24,7 @@ pub fn array_info(array: &Array, complete: bool) -> Result<Description> {
     );
     info.add_text("data_type", "Data type", metadata.data_type().to_string());
     let fill = metadata.fill_value().to_json(metadata.data_type(), metadata.zarr_format())?;
-    info.add("fill_value", "Fill value", fill.clone(), fill.to_string());
+    info.add("fill_value", "Fill value", fill.clone(), plain(&fill));
     add_shape(&mut info, "shape", "Shape", array.shape());
     if let Some(shards) = array.shard_shape()? {
         add_shape(&mut info, "shard_shape", "Shard shape", &shards);
@@ -34,18 +34,31 @@ pub fn array_info(array: &Array, complete: bool) -> Result<Description> {
         let text: Vec<&str> = names.iter().map(|name| name.as_deref().unwrap_or("-")).collect();
         info.add("dimension_names", "Dimension names", names.to_vec(), text.join(", "));
     }
+    let order_is_f = match metadata.codecs() {
+        CodecsMetadata::V2 { order, .. } => *order == Order::F,
+        CodecsMetadata::V3(_) => array.options().order_is_f,
+    };
+    info.add_text("order", "Order", if order_is_f { "F" } else { "C" });
     add_store(&mut info, &**array.store());
-    add_codecs(&mut info, metadata.codecs());
-    let element_bytes = metadata.data_type().size_bytes().unwrap_or(0) as u64;
-    let size_bytes = metadata.elems()?.saturating_mul(element_bytes);
-    info.add("nbytes", "No. bytes", size_bytes, readable(size_bytes));
+    add_codecs(&mut info, array)?;
+    let shards = array.shard_shape()?.is_some();
+    // Elements of variable length have no size before they are read.
+    let element_bytes = metadata.data_type().size_bytes().map(|size| size as u64);
+    let size_bytes =
+        element_bytes.map(|element| Ok::<_, Error>(metadata.elems()?.saturating_mul(element))).transpose()?;
+    if let Some(size_bytes) = size_bytes {
+        info.add("nbytes", "No. bytes", size_bytes, readable(size_bytes));
+    }
     if complete {
         let stored = array.nbytes_stored()?;
         info.add("nbytes_stored", "No. bytes stored", stored, readable(stored));
-        let ratio = if stored == 0 { 0.0 } else { size_bytes as f64 / stored as f64 };
-        info.add("storage_ratio", "Storage ratio", ratio, format!("{ratio:.1}"));
+        if let Some(size_bytes) = size_bytes.filter(|_| stored > 0) {
+            let ratio = size_bytes as f64 / stored as f64;
+            info.add("storage_ratio", "Storage ratio", ratio, format!("{ratio:.1}"));
+        }
+        let label = if shards { "Shards Initialized" } else { "Chunks Initialized" };
         let chunks = array.nchunks_initialized()?;
-        info.add("nchunks_initialized", "Chunks initialized", chunks, chunks.to_string());
+        info.add("nchunks_initialized", label, chunks, chunks.to_string());
     }
     Ok(info)
 }
@@ -62,22 +75,27 @@ pub fn group_info(group: &Group, complete: bool) -> Result<Description> {
     info.add("zarr_format", "Zarr format", format, format.to_string());
     add_store(&mut info, &**group.store());
     if complete {
-        let (mut arrays, mut groups) = (0u64, 0u64);
+        let (mut arrays, mut groups, mut unreadable) = (0u64, 0u64, 0u64);
         group.walk(None, &mut |_, metadata| {
-            let counter = if metadata?.as_array().is_some() { &mut arrays } else { &mut groups };
-            *counter += 1;
+            match metadata {
+                Ok(NodeMetadata::Array(_)) => arrays += 1,
+                Ok(NodeMetadata::Group(_)) => groups += 1,
+                Err(_) => unreadable += 1,
+            }
             Ok(())
         })?;
         info.add("members", "No. members", arrays + groups, (arrays + groups).to_string());
         info.add("arrays", "No. arrays", arrays, arrays.to_string());
         info.add("groups", "No. groups", groups, groups.to_string());
+        if unreadable > 0 {
+            info.add("unreadable", "No. unreadable", unreadable, unreadable.to_string());
+        }
     }
     Ok(info)
 }
 
 fn add_shape(info: &mut Description, key: &'static str, label: &'static str, shape: &[u64]) {
-    let extents: Vec<String> = shape.iter().map(u64::to_string).collect();
-    info.add(key, label, shape.to_vec(), format!("({})", extents.join(", ")));
+    info.add(key, label, shape.to_vec(), shape_text(shape));
 }
 
 fn add_store(info: &mut Description, store: &dyn Store) {
@@ -86,28 +104,51 @@ fn add_store(info: &mut Description, store: &dyn Store) {
     info.add_text("store", "Store", store.to_string());
 }
 
-fn add_codecs(info: &mut Description, codecs: &CodecsMetadata) {
-    match codecs {
+/// Filters, serializer and compressors; of a sharded array those of its inner chunks, as in zarr-python.
+fn add_codecs(info: &mut Description, array: &Array) -> Result<()> {
+    match array.metadata().codecs() {
         CodecsMetadata::V3(codecs) => {
-            let json: Vec<Value> = codecs.iter().map(Extension::to_json).collect();
-            let text: Vec<String> = json.iter().map(Value::to_string).collect();
-            info.add("codecs", "Codecs", json, text.join(" → "));
+            let mut chain = &**array.chain()?;
+            let mut json: Vec<Value> = codecs.iter().map(Extension::to_json).collect();
+            info.add_hidden("codecs", json.clone());
+            while let Some(sharding) = chain.sharding() {
+                // The chain resolves shards only where sharding is its one codec.
+                let inner = json.first().and_then(|codec| codec.pointer("/configuration/codecs")?.as_array());
+                (chain, json) = (sharding.inner(), inner.cloned().unwrap_or_default());
+            }
+            let (filters, rest) = json.split_at(chain.array_codec_count().min(json.len()));
+            let (serializer, compressors) = rest.split_at(rest.len().min(1));
+            add_codec_row(info, "filters", "Filters", filters);
+            add_codec_row(info, "serializer", "Serializer", serializer);
+            add_codec_row(info, "compressors", "Compressors", compressors);
         }
-        CodecsMetadata::V2 { filters, compressor, order, .. } => {
-            info.add_text("order", "Order", if *order == Order::C { "C" } else { "F" });
-            let filters: Vec<Value> = filters.iter().cloned().map(Value::Object).collect();
-            let text: Vec<String> = filters.iter().map(Value::to_string).collect();
-            info.add(
-                "filters",
-                "Filters",
-                filters,
-                if text.is_empty() { "none".to_string() } else { text.join(" → ") },
-            );
-            let compressor = compressor.clone().map_or(Value::Null, Value::Object);
-            let text = if compressor.is_null() { "none".to_string() } else { compressor.to_string() };
-            info.add("compressor", "Compressor", compressor, text);
+        CodecsMetadata::V2 { filters, compressor, .. } => {
+            let json = |codecs: &[Map<String, Value>]| codecs.iter().cloned().map(Value::Object).collect::<Vec<_>>();
+            add_codec_row(info, "filters", "Filters", &json(filters));
+            add_codec_row(info, "compressors", "Compressors", &json(compressor.as_slice()));
         }
     }
+    Ok(())
+}
+
+fn add_codec_row(info: &mut Description, key: &'static str, label: &'static str, codecs: &[Value]) {
+    let text: Vec<String> = codecs.iter().map(codec_text).collect();
+    info.add(key, label, codecs.to_vec(), if text.is_empty() { "none".to_string() } else { text.join(", ") });
+}
+
+/// `zstd(level=3, checksum=false)`, of either format's JSON.
+fn codec_text(codec: &Value) -> String {
+    let name = codec.as_str().or_else(|| codec["name"].as_str()).or_else(|| codec["id"].as_str()).unwrap_or("?");
+    let own = codec.as_object().filter(|members| members.contains_key("id"));
+    let members = own.or_else(|| codec["configuration"].as_object());
+    let pairs = members.into_iter().flatten().filter(|(key, _)| *key != "id");
+    let text: Vec<String> = pairs.map(|(key, value)| format!("{key}={}", plain(value))).collect();
+    if text.is_empty() { name.to_string() } else { format!("{name}({})", text.join(", ")) }
+}
+
+/// JSON, a text without its quotes.
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), String::from)
 }
 
 /// `33554432 (32.0M)`, as zarr-python writes it.
@@ -116,5 +157,25 @@ fn readable(bytes: u64) -> String {
     match units.into_iter().find(|(size, _)| bytes >= *size) {
         Some((size, unit)) => format!("{bytes} ({:.1}{unit})", bytes as f64 / size as f64),
         None => bytes.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn codecs_of_both_formats_are_written_alike() {
+        let v3 = json!({"name": "zstd", "configuration": {"level": 3, "checksum": false}});
+        assert_eq!(codec_text(&v3), "zstd(level=3, checksum=false)");
+        assert_eq!(codec_text(&json!({"id": "blosc", "cname": "lz4"})), "blosc(cname=lz4)");
+        assert_eq!([codec_text(&json!("crc32c")), codec_text(&json!({"name": "crc32c"}))], ["crc32c", "crc32c"]);
+    }
+
+    #[test]
+    fn sizes_are_written_as_in_zarr_python() {
+        assert_eq!([readable(1023), readable(1024), readable(32 << 20)], ["1023", "1024 (1.0K)", "33554432 (32.0M)"]);
     }
 }

@@ -34,6 +34,16 @@ impl Description {
         self.rows.push(Row { key, label, value: value.into(), text: text.into() });
     }
 
+    /// Adds a value that only programs are interested in.
+    pub(crate) fn add_hidden(&mut self, key: &'static str, value: impl Into<Value>) {
+        self.add(key, "", value, "");
+    }
+
+    /// The rows that people see.
+    fn shown(&self) -> impl Iterator<Item = &Row> {
+        self.rows.iter().filter(|row| !row.label.is_empty())
+    }
+
     /// Adds a row whose value is the same for programs and people.
     pub(crate) fn add_text(&mut self, key: &'static str, label: &'static str, text: impl Into<String>) {
         let text = text.into();
@@ -55,19 +65,26 @@ pub trait Display {
 
 impl Display for Description {
     fn to_text(&self) -> String {
-        let width = self.rows.iter().map(|row| row.label.len()).max().unwrap_or(0);
-        let lines = self.rows.iter().map(|row| format!("{:<width$} : {}", row.label, row.text));
+        let width = self.shown().map(|row| row.label.len()).max().unwrap_or(0);
+        let lines = self.shown().map(|row| format!("{:<width$} : {}", row.label, row.text));
         lines.collect::<Vec<_>>().join("\n")
     }
 
     fn to_html(&self) -> String {
         let cells = |row: &Row| format!("<tr><th>{}</th><td>{}</td></tr>", escape(row.label), escape(&row.text));
-        format!("<table>{}</table>", self.rows.iter().map(cells).collect::<String>())
+        format!("<table>{}</table>", self.shown().map(cells).collect::<String>())
     }
 
     fn to_json(&self) -> Value {
         Value::Object(self.rows.iter().map(|row| (row.key.to_string(), row.value.clone())).collect::<Map<_, _>>())
     }
+}
+
+/// A shape as Python writes it: `(3, 4)`, `(5,)`, `()`.
+pub(crate) fn shape_text(shape: &[u64]) -> String {
+    let extents: Vec<String> = shape.iter().map(u64::to_string).collect();
+    let comma = if shape.len() == 1 { "," } else { "" };
+    format!("({}{comma})", extents.join(", "))
 }
 
 /// Text as it may stand in HTML.
@@ -80,12 +97,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn shapes_are_written_as_in_python() {
+        assert_eq!([shape_text(&[]), shape_text(&[5]), shape_text(&[3, 4])], ["()", "(5,)", "(3, 4)"]);
+    }
+
+    #[test]
     fn one_description_gives_text_html_and_json() {
         let mut description = Description::default();
         description.add("shape", "Shape", vec![2, 3], "(2, 3)");
         description.add_text("name", "Longer name", "<a & b>");
+        description.add_hidden("raw", 7);
         assert_eq!(description.to_text(), "Shape       : (2, 3)\nLonger name : <a & b>");
-        assert_eq!(description.to_json().to_string(), r#"{"shape":[2,3],"name":"<a & b>"}"#);
+        assert_eq!(description.to_json().to_string(), r#"{"shape":[2,3],"name":"<a & b>","raw":7}"#);
         assert!(description.to_html().contains("<td>&lt;a &amp; b&gt;</td>"));
     }
 }

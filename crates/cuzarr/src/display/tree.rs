@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::{Display, escape};
+use super::{Display, escape, shape_text};
 use crate::error::Result;
 use crate::meta::NodeMetadata;
 use crate::node::Group;
@@ -13,41 +13,49 @@ use crate::node::Group;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tree {
     name: String,
-    /// Shape and data type of an array.
-    array: Option<(Vec<u64>, String)>,
+    kind: Kind,
     members: BTreeMap<String, Tree>,
 }
 
-/// The hierarchy below `group`, down to `max_depth` levels of it.
+#[derive(Clone, Debug, PartialEq)]
+enum Kind {
+    Group,
+    Array {
+        shape: Vec<u64>,
+        data_type: String,
+    },
+    /// Its metadata cannot be read, because of this.
+    Unreadable(String),
+}
+
+/// The hierarchy below `group`, down to `max_depth` levels of it. A node whose metadata cannot be read is shown as such.
 ///
 /// # Errors
-/// The first node whose metadata cannot be read; what the store reports.
+/// What the store reports when it is asked for a listing.
 pub fn tree(group: &Group, max_depth: Option<usize>) -> Result<Tree> {
-    let mut root = Tree { name: group.name(), array: None, members: BTreeMap::new() };
+    let mut root = Tree { name: group.name(), kind: Kind::Group, members: BTreeMap::new() };
     group.walk(max_depth, &mut |path, metadata| {
-        root.insert(path, &metadata?);
+        root.insert(path, Kind::from(metadata));
         Ok(())
     })?;
     Ok(root)
 }
 
 impl Tree {
-    fn insert(&mut self, path: &str, metadata: &NodeMetadata) {
+    fn insert(&mut self, path: &str, kind: Kind) {
         let mut place = self;
         for segment in path.split('/') {
-            let empty = || Tree { name: segment.to_string(), array: None, members: BTreeMap::new() };
+            let empty = || Tree { name: segment.to_string(), kind: Kind::Group, members: BTreeMap::new() };
             place = place.members.entry(segment.to_string()).or_insert_with(empty);
         }
-        place.array = metadata.as_array().map(|array| (array.shape().to_vec(), array.data_type().to_string()));
+        place.kind = kind;
     }
 
     fn label(&self) -> String {
-        match &self.array {
-            Some((shape, data_type)) => {
-                let extents: Vec<String> = shape.iter().map(u64::to_string).collect();
-                format!("{} ({}) {data_type}", self.name, extents.join(", "))
-            }
-            None => self.name.clone(),
+        match &self.kind {
+            Kind::Array { shape, data_type } => format!("{} {} {data_type}", self.name, shape_text(shape)),
+            Kind::Unreadable(error) => format!("{} (unreadable: {error})", self.name),
+            Kind::Group => self.name.clone(),
         }
     }
 
@@ -75,12 +83,50 @@ impl Display for Tree {
     }
 
     fn to_json(&self) -> Value {
-        match &self.array {
-            Some((shape, data_type)) => json!({ "type": "array", "shape": shape, "data_type": data_type }),
-            None => {
+        match &self.kind {
+            Kind::Array { shape, data_type } => json!({ "type": "array", "shape": shape, "data_type": data_type }),
+            Kind::Unreadable(error) => json!({ "type": "unreadable", "error": error }),
+            Kind::Group => {
                 let members = self.members.iter().map(|(name, member)| (name.clone(), member.to_json()));
                 json!({ "type": "group", "members": members.collect::<Map<_, _>>() })
             }
         }
+    }
+}
+
+impl From<Result<NodeMetadata>> for Kind {
+    fn from(metadata: Result<NodeMetadata>) -> Self {
+        match metadata {
+            Ok(NodeMetadata::Array(array)) => {
+                Kind::Array { shape: array.shape().to_vec(), data_type: array.data_type().to_string() }
+            }
+            Ok(NodeMetadata::Group(_)) => Kind::Group,
+            Err(error) => Kind::Unreadable(error.message().to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::meta::ZarrFormat;
+    use crate::node::ArrayOptions;
+    use crate::store::{MemoryStore, Store};
+
+    #[test]
+    fn unreadable_members_are_shown_beside_the_others() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let (format, options) = (ZarrFormat::V3, ArrayOptions::default());
+        let root = Group::create(Arc::clone(&store), "", format, Map::new(), false, options).unwrap();
+        root.create_group("a/<b>", Map::new(), false).unwrap();
+        store.write("z/zarr.json", b"{").unwrap();
+        let tree = tree(&root, None).unwrap();
+        let text = tree.to_text();
+        assert!(text.starts_with("/\n├── a\n│   └── <b>\n└── z (unreadable: "), "{text}");
+        assert_eq!(tree.to_json()["members"]["z"]["type"], "unreadable");
+        assert_eq!(tree.to_json()["members"]["a"]["members"]["<b>"]["type"], "group");
+        assert!(tree.to_html().contains("&lt;b&gt;"));
     }
 }
