@@ -1,1 +1,45 @@
-//! The Rust side of the Python package `cuzarr`.
+//! The Rust side of the Python package `cuzarr`: arrays, stores and memory, as `cuzarr._core`. What Python programs see is
+//! written in Python on top of it.
+
+mod array;
+mod codecs;
+mod dlpack;
+mod error;
+mod ndbuffer;
+mod store;
+
+use std::path::PathBuf;
+
+use pyo3::prelude::*;
+
+/// Names of every kind of error that Rust can raise.
+#[pyfunction]
+fn error_kinds() -> Vec<&'static str> {
+    cuzarr::ErrorKind::ALL.iter().map(|kind| kind.name()).collect()
+}
+
+/// Says where NVIDIA's libraries and the shipped kernels may be. Loads nothing.
+#[pyfunction]
+fn set_library_paths(libraries: Vec<PathBuf>, cubins: Option<PathBuf>) {
+    cuzarr_device::set_library_search_paths(libraries);
+    cuzarr_device::set_cubin_directory(cubins);
+}
+
+/// Runs the `cuzarr` command with these arguments (the first one is its name) and gives its exit status.
+#[pyfunction]
+fn cli(py: Python<'_>, arguments: Vec<std::ffi::OsString>) -> i32 {
+    py.detach(|| cuzarr_cli::main(arguments))
+}
+
+#[pymodule]
+mod _core {
+    #[pymodule_export]
+    use super::{array::PyArray, cli, error_kinds, ndbuffer::PyNdBuffer, set_library_paths, store::PyStore};
+    use pyo3::prelude::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        super::codecs::install();
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

@@ -21,6 +21,8 @@ pub struct Chain {
     serializer: Serializer,
     bytes: Vec<BytesStep>,
     encoded: Size,
+    /// Elements of variable length are stored in F order.
+    variable_order_f: bool,
 }
 
 /// The array→bytes codec.
@@ -76,13 +78,15 @@ pub(crate) struct Builder {
     serializer: Option<Serializer>,
     bytes: Vec<BytesStep>,
     size: Size,
+    pub(crate) variable_order_f: bool,
 }
 
 impl Builder {
     pub(crate) fn new(zarr_format: u8, spec: ChunkSpec) -> Result<Builder> {
         let size = spec.size()?;
         let current = spec.clone();
-        Ok(Builder { zarr_format, spec, current, arrays: Vec::new(), serializer: None, bytes: Vec::new(), size })
+        let (arrays, bytes) = (Vec::new(), Vec::new());
+        Ok(Builder { zarr_format, spec, current, arrays, serializer: None, bytes, size, variable_order_f: false })
     }
 
     /// Whether there is an array→bytes codec yet.
@@ -147,11 +151,11 @@ impl Builder {
     }
 
     pub(crate) fn finish(self) -> Result<Chain> {
-        let Builder { spec, arrays, serializer, bytes, size, .. } = self;
+        let Builder { spec, arrays, serializer, bytes, size, variable_order_f, .. } = self;
         let Some(serializer) = serializer else {
             return Err(Error::new(ErrorKind::MetadataInvalid, "the chain has no array→bytes codec, such as 'bytes'"));
         };
-        Ok(Chain { spec, arrays, serializer, bytes, encoded: size })
+        Ok(Chain { spec, arrays, serializer, bytes, encoded: size, variable_order_f })
     }
 }
 
@@ -295,6 +299,7 @@ impl Chain {
                 let name = || format!("codec '{}'", codec.name());
                 let elements = codec.decode(&serialized, count).at(name)?;
                 match elements.len() as u64 == count {
+                    true if self.variable_order_f => Ok(elements.transposed(self.spec.shape.iter().rev())),
                     true => Ok(elements),
                     false => Err(corrupt(format!("got {} elements, expected {count}", elements.len()))).at(name),
                 }
@@ -317,7 +322,10 @@ impl Chain {
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
         let serialized = match &self.serializer {
-            Serializer::Variable(codec) => codec.encode(elements).at(|| format!("codec '{}'", codec.name()))?,
+            Serializer::Variable(codec) => {
+                let transposed = self.variable_order_f.then(|| elements.transposed(self.spec.shape.iter()));
+                codec.encode(transposed.as_ref().unwrap_or(elements)).at(|| format!("codec '{}'", codec.name()))?
+            }
             Serializer::Sharding(sharding) if self.is_variable() => {
                 sharding.encode_variable(elements).at(|| "codec 'sharding_indexed'")?
             }

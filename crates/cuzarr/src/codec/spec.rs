@@ -119,8 +119,50 @@ impl VariableElements {
         self.offsets.push(self.data.len() as u64);
     }
 
+    /// The elements, in C order of `shape`, in C order of the reversed shape: as the transposed array has them. There are
+    /// as many as the shape says.
+    pub(crate) fn transposed<'a>(&self, shape: impl DoubleEndedIterator<Item = &'a u64>) -> VariableElements {
+        // Dimension by dimension of the reversed shape, last one first: extent, and distance between neighbours here.
+        let axes: Vec<(usize, usize)> = shape
+            .rev()
+            .scan(1, |stride, &extent| {
+                let axis = (extent as usize, *stride);
+                *stride *= extent as usize;
+                Some(axis)
+            })
+            .collect();
+        let mut result = VariableElements::with_capacity(self.len());
+        for place in 0..self.len() {
+            let (mut rest, mut from) = (place, 0);
+            for &(extent, stride) in axes.iter().rev() {
+                from += rest % extent * stride;
+                rest /= extent;
+            }
+            result.push(self.get(from).unwrap_or_default());
+        }
+        result
+    }
+
     /// The elements in order.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         (0..self.len()).filter_map(|index| self.get(index))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn transposing_twice_by_reversed_shapes_gives_the_elements_again() {
+        let mut elements = VariableElements::with_capacity(24);
+        (0..24u8).for_each(|n| elements.push(&vec![n; usize::from(n) % 3]));
+        let shape = [2, 3, 4u64];
+        let transposed = elements.transposed(shape.iter());
+        // Element (1, 2, 3) of the array is (3, 2, 1) of the transposed one.
+        assert_eq!(transposed.get(3 * 6 + 2 * 2 + 1), elements.get(12 + 2 * 4 + 3));
+        assert_eq!(transposed.get(1), elements.get(12));
+        let again: Vec<_> = transposed.transposed(shape.iter().rev()).iter().map(<[u8]>::to_vec).collect();
+        assert_eq!(again, elements.iter().map(<[u8]>::to_vec).collect::<Vec<_>>());
     }
 }

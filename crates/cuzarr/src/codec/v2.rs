@@ -34,11 +34,12 @@ pub(super) fn chain(codecs: &CodecsMetadata, spec: ChunkSpec) -> Result<Chain> {
     let mut endian = *endian;
     if *order == Order::F && ndim > 1 {
         if builder.current.data_type.size_bytes().is_none() {
-            return Err(Error::new(ErrorKind::UnsupportedFeature, "order F with elements of variable length"));
+            builder.variable_order_f = true;
+        } else {
+            let axes = (0..ndim).rev().collect();
+            let opened = transpose::open_axes(&builder.current, axes);
+            builder.push(opened)?;
         }
-        let axes = (0..ndim).rev().collect();
-        let opened = transpose::open_axes(&builder.current, axes);
-        builder.push(opened)?;
     }
     for (index, filter) in filters.iter().enumerate() {
         add(&mut builder, filter, &mut endian).at(|| format!("filters[{index}]"))?;

@@ -1,0 +1,166 @@
+"""Between the memory that the Rust side fills or reads and the arrays of Python's libraries. Nothing here copies on a
+GPU, and nothing moves memory to another device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cuzarr import _core
+from cuzarr._config import config
+from cuzarr._dtypes import DataType
+from cuzarr.device_array import DeviceArray
+from cuzarr.errors import DTypeMismatchError, InvalidArgumentError, LibraryMissingError, ShapeMismatchError
+
+_DLPACK_CPU = 1
+
+
+def core_dtype(native: np.dtype[Any]) -> str:
+    """The Rust side's name of an element type: dates are 8-byte integers, strings and structures opaque bytes."""
+    if native.name == "bfloat16":
+        return "bfloat16"
+    if native.names is not None or native.kind in "SUV":
+        return f"opaque{native.itemsize}"
+    return "int64" if native.kind in "mM" else native.name
+
+
+def host_array(buffer: _core.NdBuffer, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """A NumPy array over host memory, which it keeps alive."""
+    if buffer.nbytes == 0:
+        return np.empty(buffer.shape, dtype)
+    return np.ndarray(buffer.shape, dtype, buffer=buffer, strides=buffer.strides)
+
+
+def _cupy_array(buffer: _core.NdBuffer, dtype: np.dtype[Any]) -> Any | None:
+    if config.get("array_type") == "device":
+        return None
+    try:
+        import cupy
+    except ImportError as error:
+        if config.get("array_type") == "cupy":
+            raise LibraryMissingError("array_type is 'cupy', and CuPy is not installed", hint="pip install cupy-cuda12x") from error
+        return None
+    if dtype.kind not in "biufc" or dtype.name == "bfloat16":
+        return None  # CuPy has no such elements
+    return cupy.from_dlpack(DeviceArray(buffer, dtype)) if buffer.nbytes else cupy.empty(buffer.shape, dtype)
+
+
+def result_array(buffer: _core.NdBuffer, dtype: np.dtype[Any]) -> Any:
+    """What a caller gets: NumPy on the CPU; CuPy or :class:`DeviceArray` on a GPU, as ``array_type`` says."""
+    if buffer.device == "cpu":
+        return host_array(buffer, dtype)
+    on_device = _cupy_array(buffer, dtype)
+    return DeviceArray(buffer, dtype) if on_device is None else on_device
+
+
+def wrap_host(array: np.ndarray[Any, Any], dtype_name: str) -> _core.NdBuffer:
+    """The memory of a NumPy array, for the Rust side; kept alive by what is returned."""
+    return _core.NdBuffer.wrap(array.ctypes.data, array.shape, array.strides, dtype_name, "cpu", array)
+
+
+def is_on_device(value: Any) -> bool:
+    """Whether this array is in a GPU's memory."""
+    if isinstance(value, DeviceArray):
+        return True
+    if isinstance(value, np.ndarray | np.generic | int | float | complex | str | bytes | list | tuple):
+        return False
+    if hasattr(value, "__dlpack_device__"):
+        return int(value.__dlpack_device__()[0]) != _DLPACK_CPU
+    try:
+        return hasattr(value, "__cuda_array_interface__")
+    except Exception:  # PyTorch raises for tensors of the CPU that require gradients
+        return False
+
+
+def wrap_device(value: Any, data_type: DataType) -> _core.NdBuffer:
+    """The memory of a GPU array, for the Rust side, without copying.
+
+    Raises
+    ------
+    DTypeMismatchError
+        Its elements are of another type.
+    """
+    if isinstance(value, DeviceArray):
+        buffer = value._buffer
+    elif hasattr(value, "__dlpack__"):
+        buffer = _core.NdBuffer.from_dlpack(value.detach() if hasattr(value, "detach") else value)
+    else:
+        device = f"cuda:{int(getattr(getattr(value, 'device', 0), 'id', 0))}"
+        buffer = _core.NdBuffer.from_cuda_array_interface(dict(value.__cuda_array_interface__), device, value)
+    expected = core_dtype(data_type.native)
+    if buffer.dtype != expected:
+        raise DTypeMismatchError(
+            f"got elements of {buffer.dtype} on {buffer.device}, the array holds {data_type}",
+            hint="convert them on the GPU first, with astype",
+        )
+    return buffer
+
+
+def to_native_host(value: Any, native: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """A NumPy array of this element type from whatever a caller writes; copied only when it has to be converted."""
+    if np.isscalar(value):
+        return np.asarray(value, native)
+    if not hasattr(value, "__array__") and hasattr(value, "__dlpack__"):
+        value = np.from_dlpack(value)
+    elif not hasattr(value, "dtype"):
+        return np.asarray(value, native)
+    array = np.asarray(value)
+    # As NumPy assigns: from any type to any other.
+    return array if array.dtype == native else array.astype(native, order="A")
+
+
+def check_out(out: Any, shape: tuple[int, ...], native: np.dtype[Any], device: str) -> _core.NdBuffer:
+    """The memory of a caller's own result array.
+
+    Raises
+    ------
+    ShapeMismatchError, DTypeMismatchError
+        It is not what the selection gives.
+    """
+    out = getattr(out, "as_ndarray_like", lambda: out)()  # zarr-python's NDBuffer
+    if tuple(out.shape) != shape:
+        raise ShapeMismatchError(f"out has shape {tuple(out.shape)}, the selection {shape}")
+    if is_on_device(out):
+        return wrap_device(out, DataType(native))
+    if device != "cpu" or not isinstance(out, np.ndarray):
+        raise InvalidArgumentError(f"out is no array on {device}: {type(out).__name__}")
+    if out.dtype != native:
+        raise DTypeMismatchError(f"out has elements of {out.dtype}, the array of {native}")
+    if not out.flags.writeable:
+        raise InvalidArgumentError("out is read-only")
+    return wrap_host(out, core_dtype(native))
+
+
+def decode_variable(offsets: bytes, data: bytes, shape: tuple[int, ...], data_type: DataType) -> np.ndarray[Any, Any]:
+    """Strings or bytes of variable length from their packed form."""
+    bounds = np.frombuffer(offsets, "u8").tolist()
+    parts: list[Any] = [data[low:high] for low, high in zip(bounds, bounds[1:], strict=False)]
+    if data_type.name == "string":
+        parts = [part.decode() for part in parts]
+    result = np.empty(len(parts), data_type.native)
+    if parts:
+        result[:] = parts
+    return result.reshape(shape)
+
+
+def encode_variable(values: np.ndarray[Any, Any], data_type: DataType) -> tuple[bytes, bytes]:
+    """Strings or bytes of variable length in their packed form: offsets and data.
+
+    Raises
+    ------
+    DTypeMismatchError
+        An element is neither.
+    """
+    parts = []
+    for item in values.reshape(-1).tolist():
+        if data_type.name == "string":
+            item = ("" if item is None else str(item)).encode()
+        elif isinstance(item, str):
+            item = item.encode()
+        elif not isinstance(item, bytes | bytearray | memoryview) and item not in (None, 0):
+            raise DTypeMismatchError(f"got an element of type {type(item).__name__}, the array holds bytes")
+        parts.append(bytes(item or b""))
+    offsets = np.zeros(len(parts) + 1, "u8")
+    np.cumsum([len(part) for part in parts], out=offsets[1:])
+    return offsets.tobytes(), b"".join(parts)

@@ -1,0 +1,419 @@
+"""Selections: what a caller writes between brackets, as boxes of an array.
+
+Only boxes (per dimension a start, a count and a step) are read and written below; index arrays, masks and coordinates
+are served by one box per chunk they touch.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import numbers
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cuzarr.errors import (
+    ArrayIndexError,
+    BoundsCheckError,
+    NegativeStepError,
+    SelectionInvalidError,
+    VindexInvalidSelectionError,
+)
+
+Fields = str | list[str] | tuple[str, ...]
+
+
+def is_integer(value: object) -> bool:
+    """Whether this is one index."""
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool | np.bool_)
+
+
+def _is_index_array(value: Any, kinds: str) -> bool:
+    if isinstance(value, list):
+        if not value:
+            return False
+        scalar = is_integer if "i" in kinds else lambda item: isinstance(item, bool | np.bool_)
+        return all(scalar(item) for item in value)
+    return not np.isscalar(value) and hasattr(value, "shape") and getattr(value, "dtype", np.dtype("V1")).kind in kinds
+
+
+def is_integer_array(value: Any) -> bool:
+    """Whether this is a list or an array of indices."""
+    return _is_index_array(value, "iu")
+
+
+def is_mask(value: Any) -> bool:
+    """Whether this is a list or an array of booleans."""
+    return _is_index_array(value, "b")
+
+
+def ensure_tuple(value: Any) -> tuple[Any, ...]:
+    """The selection, one item for each dimension it names."""
+    return value if isinstance(value, tuple) else (value,)
+
+
+def as_arrays(selection: Sequence[Any]) -> tuple[Any, ...]:
+    """The selection with lists as arrays."""
+    return tuple(np.asarray(item) if isinstance(item, list) else item for item in selection)
+
+
+def expand_ellipsis(selection: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
+    """One item for every dimension."""
+    items = ensure_tuple(selection)
+    places = [place for place, item in enumerate(items) if item is Ellipsis]
+    if len(places) > 1:
+        raise SelectionInvalidError("a selection can have one ellipsis only")
+    if places:
+        missing = max(len(shape) - (len(items) - 1), 0)
+        items = items[: places[0]] + (slice(None),) * missing + items[places[0] + 1 :]
+    if len(items) > len(shape):
+        raise SelectionInvalidError(f"too many indices: got {len(items)} for an array of {len(shape)} dimensions")
+    return items + (slice(None),) * (len(shape) - len(items))
+
+
+def normalize_index(index: Any, extent: int) -> int:
+    """An index counted from the start, checked."""
+    number = int(index)
+    if number < 0:
+        number += extent
+    if not 0 <= number < extent:
+        raise BoundsCheckError(f"index {int(index)} is out of bounds for a dimension of {extent}")
+    return number
+
+
+def _normalize_indices(indices: Any, extent: int) -> np.ndarray[Any, Any]:
+    array = np.asarray(indices)
+    if array.dtype.kind not in "iu":
+        raise SelectionInvalidError(f"index arrays hold integers, got {array.dtype}")
+    if array.dtype.kind == "u" and np.any(array >= extent):
+        raise BoundsCheckError(f"an index is out of bounds for a dimension of {extent}")
+    array = array.astype(np.intp)
+    array = np.where(array < 0, array + extent, array)
+    if np.any((array < 0) | (array >= extent)):
+        raise BoundsCheckError(f"an index is out of bounds for a dimension of {extent}")
+    return array
+
+
+@dataclass(frozen=True)
+class Box:
+    """Per dimension a first element, a count and a step; dimensions chosen by one index are dropped from the result."""
+
+    start: tuple[int, ...]
+    count: tuple[int, ...]
+    step: tuple[int, ...]
+    dropped: tuple[int, ...] = ()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of what is selected."""
+        return tuple(count for axis, count in enumerate(self.count) if axis not in self.dropped)
+
+
+def _slice_bounds(item: slice, extent: int) -> tuple[int, int, int]:
+    start, stop, step = item.indices(extent)
+    if step < 1:
+        raise NegativeStepError(f"slices have a step of at least 1, got {step}")
+    return start, max(0, -(-(stop - start) // step)), step
+
+
+def basic_box(selection: Any, shape: tuple[int, ...]) -> Box:
+    """The box of integers, slices and an ellipsis.
+
+    Raises
+    ------
+    BoundsCheckError
+        An index is outside the array.
+    NegativeStepError
+        A slice has a step below 1.
+    SelectionInvalidError
+        Something else was selected with, or too many dimensions.
+    """
+    start, count, step, dropped = [], [], [], []
+    for axis, (item, extent) in enumerate(zip(expand_ellipsis(selection, shape), shape, strict=True)):
+        if is_integer(item):
+            bounds = (normalize_index(item, extent), 1, 1)
+            dropped.append(axis)
+        elif isinstance(item, slice):
+            bounds = _slice_bounds(item, extent)
+        else:
+            raise SelectionInvalidError(f"basic selection takes integers and slices, got {type(item).__name__}")
+        for values, value in zip((start, count, step), bounds, strict=True):
+            values.append(value)
+    return Box(tuple(start), tuple(count), tuple(step), tuple(dropped))
+
+
+def block_box(selection: Any, shape: tuple[int, ...], chunks: tuple[int, ...]) -> Box:
+    """The box of whole chunks, chosen by their places in the grid."""
+    start, count = [], []
+    for item, extent, chunk in zip(expand_ellipsis(selection, shape), shape, chunks, strict=True):
+        grid = -(-extent // chunk)
+        if is_integer(item):
+            index = int(item) + grid if item < 0 else int(item)
+            if not 0 <= index < grid:
+                raise BoundsCheckError(f"block {int(item)} is out of bounds for a dimension of {grid} chunks")
+            first, last = index, index + 1
+        elif isinstance(item, slice):
+            if item.step not in (None, 1):
+                raise SelectionInvalidError(f"block slices have a step of 1, got {item.step}")
+            first, last, _ = item.indices(grid)
+        else:
+            raise SelectionInvalidError(f"block selection takes integers and slices, got {type(item).__name__}")
+        low = min(first * chunk, extent)
+        start.append(low)
+        count.append(max(min(last * chunk, extent) - low, 0))
+    return Box(tuple(start), tuple(count), (1,) * len(shape))
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Part of a fancy selection that one chunk serves: read ``box``, take ``inside`` of it, put it at ``target``."""
+
+    box: Box
+    inside: tuple[Any, ...]
+    target: Any
+
+
+class FancySelection:
+    """A selection by index arrays: its shape, and the pieces that serve it."""
+
+    shape: tuple[int, ...]
+
+    def __iter__(self) -> Iterator[Piece]:
+        raise NotImplementedError  # each kind has its own
+
+
+def _runs(chunk_of: np.ndarray[Any, Any]) -> Iterator[tuple[int, np.ndarray[Any, Any]]]:
+    """Chunk numbers, each with the places (in the given order) of what falls into it."""
+    order = np.argsort(chunk_of, kind="stable")
+    ordered = chunk_of[order]
+    ends = np.flatnonzero(np.diff(ordered)) + 1
+    for places in np.split(order, ends):
+        if places.size:
+            yield int(chunk_of[places[0]]), places
+
+
+class OrthogonalSelection(FancySelection):
+    """One selector for every dimension: an integer, a slice, an index array or a mask; their outer product."""
+
+    def __init__(self, selection: Any, shape: tuple[int, ...], chunks: tuple[int, ...]) -> None:
+        self._axes: list[np.ndarray[Any, Any]] = []
+        dropped = []
+        items = as_arrays(expand_ellipsis(selection, shape))
+        for axis, (item, extent) in enumerate(zip(items, shape, strict=True)):
+            if is_integer(item):
+                dropped.append(axis)
+            self._axes.append(_axis_indices(item, extent))
+        self._chunks = chunks
+        self._full_shape = tuple(len(indices) for indices in self._axes)
+        self.dropped = tuple(dropped)
+        self.shape = tuple(count for axis, count in enumerate(self._full_shape) if axis not in dropped)
+
+    def __iter__(self) -> Iterator[Piece]:
+        if math.prod(self._full_shape) == 0:
+            return
+        runs = [list(_runs(indices // chunk)) for indices, chunk in zip(self._axes, self._chunks, strict=True)]
+        for parts in itertools.product(*runs):
+            chosen = [indices[places] for indices, (_, places) in zip(self._axes, parts, strict=True)]
+            low = tuple(int(indices.min()) for indices in chosen)
+            count = tuple(int(indices.max()) - start + 1 for indices, start in zip(chosen, low, strict=True))
+            inside = np.ix_(*(indices - start for indices, start in zip(chosen, low, strict=True)))
+            target = np.ix_(*(places for _, places in parts))
+            yield Piece(Box(low, count, (1,) * len(low)), inside, target)
+
+    @property
+    def full_shape(self) -> tuple[int, ...]:
+        """The shape with the dimensions that single indices drop."""
+        return self._full_shape
+
+
+def _axis_indices(item: Any, extent: int) -> np.ndarray[Any, Any]:
+    if is_integer(item):
+        return np.array([normalize_index(item, extent)], np.intp)
+    if isinstance(item, slice):
+        start, count, step = _slice_bounds(item, extent)
+        return np.arange(count, dtype=np.intp) * step + start
+    if is_mask(item):
+        if item.ndim != 1 or item.shape[0] != extent:
+            raise SelectionInvalidError(f"a mask for a dimension of {extent} has that shape, got {item.shape}")
+        return np.flatnonzero(item)
+    if is_integer_array(item):
+        if item.ndim != 1:
+            raise SelectionInvalidError(f"index arrays of an orthogonal selection have 1 dimension, got {item.ndim}")
+        return _normalize_indices(item, extent)
+    name = type(item).__name__
+    raise SelectionInvalidError(f"orthogonal selection takes integers, slices, index arrays and masks, got {name}")
+
+
+class CoordinateSelection(FancySelection):
+    """One point for every place of the broadcast index arrays."""
+
+    def __init__(self, selection: Any, shape: tuple[int, ...], chunks: tuple[int, ...]) -> None:
+        items = as_arrays(ensure_tuple(selection))
+        items = tuple(np.asarray([item]) if is_integer(item) else np.asarray(item) for item in items)
+        if len(items) != len(shape) or not all(item.dtype.kind in "iu" or item.size == 0 for item in items):
+            raise SelectionInvalidError(
+                f"coordinate selection takes one integer array for each of {len(shape)} dimensions, got {selection!r}"
+            )
+        normalized = [
+            _normalize_indices(item.astype(np.intp) if item.size == 0 else item, extent)
+            for item, extent in zip(items, shape, strict=True)
+        ]
+        try:
+            points = np.broadcast_arrays(*normalized)
+        except ValueError as error:
+            raise ArrayIndexError(f"the index arrays have no common shape: {error}") from error
+        self.selection_shape = points[0].shape or (1,)
+        self._points = [axis.reshape(-1) for axis in points]
+        self._chunks = chunks
+        self._grid = tuple(max(-(-extent // chunk), 1) for extent, chunk in zip(shape, chunks, strict=True))
+        self.shape = self._points[0].shape
+
+    def __iter__(self) -> Iterator[Piece]:
+        if self.shape == (0,):
+            return
+        chunk_of = np.zeros(self.shape, object if math.prod(self._grid) > 2**62 else np.int64)
+        for axis, chunk, extent in zip(self._points, self._chunks, self._grid, strict=True):
+            chunk_of = chunk_of * extent + axis // chunk
+        for _, places in _runs(chunk_of):
+            chosen = [axis[places] for axis in self._points]
+            low = tuple(int(indices.min()) for indices in chosen)
+            count = tuple(int(indices.max()) - start + 1 for indices, start in zip(chosen, low, strict=True))
+            inside = tuple(indices - start for indices, start in zip(chosen, low, strict=True))
+            yield Piece(Box(low, count, (1,) * len(low)), inside, places)
+
+
+def mask_selection(mask: Any, shape: tuple[int, ...], chunks: tuple[int, ...]) -> CoordinateSelection:
+    """The points where a mask of the array's shape is true."""
+    items = as_arrays(ensure_tuple(mask))
+    if len(items) != 1 or not is_mask(items[0]) or items[0].shape != shape:
+        raise SelectionInvalidError(f"mask selection takes one boolean array of shape {shape}")
+    return CoordinateSelection(np.nonzero(np.asarray(items[0])), shape, chunks)
+
+
+def is_pure_fancy(selection: Any, ndim: int) -> bool:
+    """Whether brackets mean points: a mask, or only indices with at least one array."""
+    if not isinstance(selection, list) and is_mask(selection):
+        return True
+    if ndim == 1 and (is_integer_array(selection) or is_mask(selection)):
+        return True
+    return (
+        isinstance(selection, tuple)
+        and len(selection) == ndim
+        and all(is_integer(item) or is_integer_array(item) for item in selection)
+        and any(is_integer_array(item) for item in selection)
+    )
+
+
+def is_pure_orthogonal(selection: Any, ndim: int) -> bool:
+    """Whether brackets mean an outer product: index arrays only, or one beside integers and slices."""
+    items = ensure_tuple(selection)
+    arrays = [is_integer_array(item) or is_mask(item) for item in items]
+    if not ndim or len(items) > ndim:
+        return False
+    if len(items) == ndim and all(arrays):
+        return True
+    rest = all(array or isinstance(item, int | slice) for array, item in zip(arrays, items, strict=True))
+    return sum(arrays) == 1 and rest
+
+
+def pop_fields(selection: Any) -> tuple[Fields | None, Any]:
+    """Field names and what else is selected."""
+    if isinstance(selection, str):
+        return selection, ()
+    if not isinstance(selection, tuple):
+        return None, selection
+    fields = [item for item in selection if isinstance(item, str)]
+    rest = tuple(item for item in selection if not isinstance(item, str))
+    chosen: Fields | None = (fields[0] if len(fields) == 1 else fields) if fields else None
+    return chosen, rest[0] if len(rest) == 1 else rest
+
+
+def check_fields(fields: Fields | None, dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype of what the fields select.
+
+    Raises
+    ------
+    SelectionInvalidError
+        There is no such field.
+    """
+    if fields is None or (not isinstance(fields, str) and not fields):
+        return dtype
+    if not isinstance(fields, str | list | tuple):
+        raise SelectionInvalidError(f"fields are a name or a list of names, got {fields!r}")
+    if dtype.names is None:
+        raise SelectionInvalidError(f"elements of {dtype} have no fields")
+    missing = [name for name in ([fields] if isinstance(fields, str) else fields) if name not in dtype.names]
+    if missing:
+        raise SelectionInvalidError(f"no field {missing[0]!r}, there are {', '.join(dtype.names)}")
+    return dtype[fields] if isinstance(fields, str) else np.dtype([(name, dtype[name]) for name in fields])
+
+
+def one_field(fields: Fields | None) -> str | None:
+    """The field to write, of which there can be one."""
+    if fields is None or isinstance(fields, str):
+        return fields
+    if len(fields) > 1:
+        raise SelectionInvalidError("only one field can be written at a time")
+    return fields[0] if fields else None
+
+
+@dataclass(frozen=True)
+class OIndex:
+    """``array.oindex[...]``: one selector for every dimension, their outer product."""
+
+    array: Any
+
+    def __getitem__(self, selection: Any) -> Any:
+        fields, rest = pop_fields(selection)
+        return self.array.get_orthogonal_selection(as_arrays(ensure_tuple(rest)), fields=fields)
+
+    def __setitem__(self, selection: Any, value: Any) -> None:
+        fields, rest = pop_fields(selection)
+        self.array.set_orthogonal_selection(as_arrays(ensure_tuple(rest)), value, fields=fields)
+
+
+@dataclass(frozen=True)
+class VIndex:
+    """``array.vindex[...]``: points, by coordinates or by a mask."""
+
+    array: Any
+
+    def _parse(self, selection: Any) -> tuple[Fields | None, Any, bool]:
+        fields, rest = pop_fields(selection)
+        items = as_arrays(ensure_tuple(rest))
+        if len(items) == len(self.array.shape) and all(is_integer(item) or is_integer_array(item) for item in items):
+            return fields, items, False
+        if len(items) == 1 and is_mask(items[0]) and items[0].shape == self.array.shape:
+            return fields, items[0], True
+        raise VindexInvalidSelectionError(
+            "vectorized selection takes one integer array for each dimension, or one mask of the array's shape; "
+            f"got {selection!r}"
+        )
+
+    def __getitem__(self, selection: Any) -> Any:
+        fields, rest, is_a_mask = self._parse(selection)
+        get = self.array.get_mask_selection if is_a_mask else self.array.get_coordinate_selection
+        return get(rest, fields=fields)
+
+    def __setitem__(self, selection: Any, value: Any) -> None:
+        fields, rest, is_a_mask = self._parse(selection)
+        set_ = self.array.set_mask_selection if is_a_mask else self.array.set_coordinate_selection
+        set_(rest, value, fields=fields)
+
+
+@dataclass(frozen=True)
+class BlockIndex:
+    """``array.blocks[...]``: whole chunks, by their places in the grid."""
+
+    array: Any
+
+    def __getitem__(self, selection: Any) -> Any:
+        fields, rest = pop_fields(selection)
+        return self.array.get_block_selection(as_arrays(ensure_tuple(rest)), fields=fields)
+
+    def __setitem__(self, selection: Any, value: Any) -> None:
+        fields, rest = pop_fields(selection)
+        self.array.set_block_selection(as_arrays(ensure_tuple(rest)), value, fields=fields)

@@ -1,0 +1,499 @@
+"""Metadata documents as values: what is in ``zarr.json``, ``.zarray``, ``.zgroup`` and ``.zattrs``.
+
+A value keeps the document it was read from, so that members this package does not know survive a rewrite.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+
+from cuzarr._chunks import parse_shape
+from cuzarr._config import config
+from cuzarr._dtypes import DataType, ZarrFormat, from_json_v2, from_json_v3
+from cuzarr.codecs._values import Codec, ShardingCodec, parse_codec
+from cuzarr.codecs.numcodecs import NumcodecsCodec, from_numcodecs_config
+from cuzarr.errors import (
+    ContainsArrayError,
+    CuzarrUserWarning,
+    InvalidArgumentError,
+    MetadataValidationError,
+    NodeTypeValidationError,
+    UnsupportedFeatureError,
+)
+
+ZARR_JSON = "zarr.json"
+ZARRAY = ".zarray"
+ZGROUP = ".zgroup"
+ZATTRS = ".zattrs"
+ZMETADATA = ".zmetadata"
+
+
+def decode_document(raw: bytes, key: str) -> dict[str, Any]:
+    """A JSON object from stored bytes.
+
+    Raises
+    ------
+    MetadataValidationError
+        They are no JSON object; the message names the key.
+    """
+    try:
+        document = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise MetadataValidationError(f"not JSON: {error}", trail=(f"metadata '{key}'",)) from error
+    if not isinstance(document, dict):
+        message = f"expected a JSON object, got {type(document).__name__}"
+        raise MetadataValidationError(message, trail=(f"metadata '{key}'",))
+    return document
+
+
+def encode_document(document: Mapping[str, Any]) -> bytes:
+    """A JSON object as stored bytes."""
+    try:
+        return json.dumps(document, indent=config.get("json_indent"), default=_plain_json).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidArgumentError(f"metadata cannot be written as JSON: {error}") from error
+
+
+def _plain_json(value: Any) -> Any:
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def parse_attributes(attributes: Any) -> dict[str, Any]:
+    """Attributes as a dictionary of their own."""
+    if attributes is None:
+        return {}
+    if not isinstance(attributes, Mapping):
+        raise TypeError(f"attributes are a dictionary, got {attributes!r}")
+    return dict(attributes)
+
+
+class ArrayMetadata:
+    """What both formats' array metadata have."""
+
+    zarr_format: ClassVar[ZarrFormat]
+
+    document: dict[str, Any]
+    attributes: dict[str, Any]
+    shape: tuple[int, ...]
+    data_type: DataType
+
+    @property
+    def dtype(self) -> DataType:
+        """The data type."""
+        return self.data_type
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        """Shape of a chunk: the unit that is decoded."""
+        raise NotImplementedError  # each format has its own
+
+    @property
+    def shards(self) -> tuple[int, ...] | None:
+        """Shape of a shard: the stored object, when it holds many chunks."""
+        return None
+
+    def encode_chunk_key(self, chunk_coords: Iterable[int]) -> str:
+        """The key of a stored object, by its place in the grid, relative to the array."""
+        name, separator = self.chunk_key
+        text = separator.join(map(str, chunk_coords))
+        if name == "v2":
+            return text or "0"
+        return f"c{separator}{text}" if text else "c"
+
+    @property
+    def chunk_key(self) -> tuple[str, str]:
+        """Name and separator of the chunk key encoding."""
+        raise NotImplementedError  # each format has its own
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """The value of a document, attributes inside."""
+        document = dict(data)
+        attributes = parse_attributes(document.pop("attributes", None))
+        return cls(document, attributes)  # type: ignore[call-arg]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document, attributes inside."""
+        return {**self.document, "attributes": self.attributes}
+
+    def update_shape(self, shape: Iterable[int]) -> Self:
+        """The same with another shape."""
+        return type(self)({**self.document, "shape": list(shape)}, self.attributes)  # type: ignore[call-arg]
+
+    def update_attributes(self, attributes: Mapping[str, Any]) -> Self:
+        """The same with other attributes."""
+        return type(self)(self.document, dict(attributes))  # type: ignore[call-arg]
+
+    def documents(self) -> dict[str, bytes]:
+        """What is stored, by the key relative to the array."""
+        raise NotImplementedError  # each format has its own
+
+    def __eq__(self, other: object) -> bool:
+        # As JSON: not-a-number equals itself there, and a tuple the list it is written as.
+        return isinstance(other, ArrayMetadata) and _canonical(self.to_dict()) == _canonical(other.to_dict())
+
+    def __hash__(self) -> int:
+        return hash(_canonical(self.to_dict()))
+
+
+def _canonical(document: Mapping[str, Any]) -> str:
+    return json.dumps(document, sort_keys=True, default=_plain_json)
+
+
+def _required(document: Mapping[str, Any], name: str) -> Any:
+    if name not in document:
+        raise MetadataValidationError(f"member '{name}' is missing")
+    return document[name]
+
+
+def _check_format(document: Mapping[str, Any], expected: int) -> None:
+    if _required(document, "zarr_format") != expected:
+        raise MetadataValidationError(f"zarr_format is {document['zarr_format']!r}, expected {expected}")
+
+
+def _parse_shape(document: Mapping[str, Any], name: str) -> tuple[int, ...]:
+    try:
+        return parse_shape(_required(document, name))
+    except (TypeError, ValueError) as error:
+        if isinstance(error, MetadataValidationError):
+            raise
+        raise MetadataValidationError(f"member '{name}': {error}") from error
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayV3Metadata(ArrayMetadata):
+    """Metadata of an array of Zarr format 3."""
+
+    zarr_format: ClassVar[ZarrFormat] = 3
+    node_type: ClassVar[Literal["array"]] = "array"
+
+    document: dict[str, Any]
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _check_format(self.document, 3)
+        if self.document.get("node_type") != "array":
+            raise NodeTypeValidationError(f"node_type is {self.document.get('node_type')!r}, expected 'array'")
+        grid = _required(self.document, "chunk_grid")
+        if not isinstance(grid, Mapping) or grid.get("name") != "regular":
+            name = grid.get("name") if isinstance(grid, Mapping) else grid
+            raise UnsupportedFeatureError(f"chunk grid {name!r} is not supported, only 'regular'")
+        if len(self._grid_shape) != len(self.shape):
+            raise MetadataValidationError(f"chunks have {len(self._grid_shape)} dimensions, the shape {len(self.shape)}")
+        names = self.dimension_names
+        if names is not None and len(names) != len(self.shape):
+            raise MetadataValidationError(f"got {len(names)} dimension names for {len(self.shape)} dimensions")
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+        return _parse_shape(self.document, "shape")
+
+    @cached_property
+    def data_type(self) -> DataType:  # type: ignore[override]
+        return from_json_v3(_required(self.document, "data_type"))
+
+    @cached_property
+    def codecs(self) -> tuple[Codec, ...]:
+        """The codec chain, as stored."""
+        codecs = _required(self.document, "codecs")
+        if not isinstance(codecs, list | tuple):
+            raise MetadataValidationError(f"codecs are a list, got {codecs!r}")
+        return tuple(map(parse_codec, codecs))
+
+    @property
+    def sharding_codec(self) -> ShardingCodec | None:
+        """The sharding codec, when it is the whole chain."""
+        codecs = self.codecs
+        return codecs[0] if len(codecs) == 1 and isinstance(codecs[0], ShardingCodec) else None
+
+    @property
+    def inner_codecs(self) -> tuple[Codec, ...]:
+        """The chain that encodes a chunk, inside its shard if there are any."""
+        sharding = self.sharding_codec
+        return self.codecs if sharding is None else sharding.codecs
+
+    @cached_property
+    def _grid_shape(self) -> tuple[int, ...]:
+        return _parse_shape(self.document["chunk_grid"].get("configuration") or {}, "chunk_shape")
+
+    @property
+    def chunk_grid(self) -> dict[str, Any]:
+        """The chunk grid, as stored."""
+        return dict(self.document["chunk_grid"])
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        sharding = self.sharding_codec
+        return self._grid_shape if sharding is None else sharding.chunk_shape
+
+    @property
+    def shards(self) -> tuple[int, ...] | None:
+        return None if self.sharding_codec is None else self._grid_shape
+
+    @property
+    def chunk_key_encoding(self) -> dict[str, Any]:
+        """The chunk key encoding, as stored."""
+        return _named_document(_required(self.document, "chunk_key_encoding"))
+
+    @cached_property
+    def chunk_key(self) -> tuple[str, str]:  # type: ignore[override]
+        encoding = self.chunk_key_encoding
+        name = encoding["name"]
+        if name not in ("default", "v2"):
+            raise UnsupportedFeatureError(f"unknown chunk key encoding {name!r}")
+        default = "/" if name == "default" else "."
+        return name, (encoding.get("configuration") or {}).get("separator", default)
+
+    @cached_property
+    def fill_value(self) -> Any:
+        """The value of elements that were never written."""
+        return self.data_type.fill_from_json(_required(self.document, "fill_value"), 3)
+
+    @property
+    def dimension_names(self) -> tuple[str | None, ...] | None:
+        """Names of the dimensions, as far as they have any."""
+        names = self.document.get("dimension_names")
+        return None if names is None else tuple(names)
+
+    @property
+    def storage_transformers(self) -> tuple[Any, ...]:
+        """Storage transformers; none are supported."""
+        return tuple(self.document.get("storage_transformers") or ())
+
+    def to_dict(self) -> dict[str, Any]:
+        # Attributes keep their place among the members.
+        document = {**self.document, "attributes": self.attributes}
+        return document
+
+    def documents(self) -> dict[str, bytes]:
+        return {ZARR_JSON: encode_document(self.to_dict())}
+
+
+def _named_document(spec: Any) -> dict[str, Any]:
+    document = {"name": spec} if isinstance(spec, str) else spec
+    if not isinstance(document, Mapping) or not isinstance(document.get("name"), str):
+        raise MetadataValidationError(f"expected a name with a configuration, got {spec!r}")
+    return dict(document)
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayV2Metadata(ArrayMetadata):
+    """Metadata of an array of Zarr format 2."""
+
+    zarr_format: ClassVar[ZarrFormat] = 2
+
+    document: dict[str, Any]
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _check_format(self.document, 2)
+        if len(self.chunks) != len(self.shape):
+            raise MetadataValidationError(f"chunks have {len(self.chunks)} dimensions, the shape {len(self.shape)}")
+        if self.order not in ("C", "F"):
+            raise MetadataValidationError(f"order is {self.order!r}, expected 'C' or 'F'")
+        if self.dimension_separator not in (".", "/"):
+            raise MetadataValidationError(f"dimension_separator is {self.dimension_separator!r}, expected '.' or '/'")
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+        return _parse_shape(self.document, "shape")
+
+    @cached_property
+    def chunks(self) -> tuple[int, ...]:  # type: ignore[override]
+        return _parse_shape(self.document, "chunks")
+
+    @cached_property
+    def data_type(self) -> DataType:  # type: ignore[override]
+        codecs = [*(self.filters or ()), *([self.compressor] if self.compressor is not None else [])]
+        return from_json_v2(_required(self.document, "dtype"), [codec.get_config()["id"] for codec in codecs])
+
+    @cached_property
+    def filters(self) -> tuple[NumcodecsCodec, ...] | None:
+        """The filters, first to last on writing."""
+        filters = self.document.get("filters")
+        return tuple(map(from_numcodecs_config, filters)) if filters else None
+
+    @cached_property
+    def compressor(self) -> NumcodecsCodec | None:
+        """The compressor."""
+        compressor = self.document.get("compressor")
+        return None if compressor is None else from_numcodecs_config(compressor)
+
+    @property
+    def order(self) -> Literal["C", "F"]:
+        """Order of the elements inside a chunk."""
+        return _required(self.document, "order")  # type: ignore[no-any-return]
+
+    @property
+    def dimension_separator(self) -> Literal[".", "/"]:
+        """What stands between the numbers of a chunk's key."""
+        return self.document.get("dimension_separator") or "."
+
+    @property
+    def chunk_key(self) -> tuple[str, str]:
+        return "v2", self.dimension_separator
+
+    @cached_property
+    def fill_value(self) -> Any:
+        """The value of elements that were never written; ``None`` leaves it open."""
+        return self.data_type.fill_from_json(self.document.get("fill_value"), 2)
+
+    def documents(self) -> dict[str, bytes]:
+        return {ZARRAY: encode_document(self.document), ZATTRS: encode_document(self.attributes)}
+
+
+AnyArrayMetadata = ArrayV2Metadata | ArrayV3Metadata
+
+
+@dataclass(frozen=True, eq=False)
+class ConsolidatedMetadata:
+    """Metadata of everything below a group, kept with the group."""
+
+    flattened_metadata: dict[str, AnyArrayMetadata | GroupMetadata] = field(default_factory=dict)
+    kind: ClassVar[Literal["inline"]] = "inline"
+    must_understand: ClassVar[Literal[False]] = False
+
+    @property
+    def metadata(self) -> dict[str, AnyArrayMetadata | GroupMetadata]:
+        """The direct children; groups among them know theirs."""
+        return {name: self.below(name) for name in self.flattened_metadata if "/" not in name}
+
+    def below(self, name: str) -> AnyArrayMetadata | GroupMetadata:
+        """The node called ``name``, a group with all that is below it."""
+        node = self.flattened_metadata[name]
+        if not isinstance(node, GroupMetadata):
+            return node
+        inside = {
+            key[len(name) + 1 :]: child for key, child in self.flattened_metadata.items() if key.startswith(f"{name}/")
+        }
+        return GroupMetadata(node.attributes, node.zarr_format, ConsolidatedMetadata(inside), node.extra)
+
+    def without(self, name: str) -> ConsolidatedMetadata:
+        """The same without a node and what is below it."""
+        return ConsolidatedMetadata(
+            {
+                key: node
+                for key, node in self.flattened_metadata.items()
+                if key != name and not key.startswith(f"{name}/")
+            }
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """As format 3 stores it, inside the group's metadata."""
+        nodes = {key: node.to_dict() for key, node in sorted(self.flattened_metadata.items())}
+        return {"kind": self.kind, "must_understand": self.must_understand, "metadata": nodes}
+
+
+@dataclass(frozen=True, eq=False)
+class GroupMetadata:
+    """Metadata of a group."""
+
+    attributes: dict[str, Any] = field(default_factory=dict)
+    zarr_format: ZarrFormat = 3
+    consolidated_metadata: ConsolidatedMetadata | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+    node_type: ClassVar[Literal["group"]] = "group"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document of format 3; of format 2 with attributes (and consolidated metadata) inside."""
+        document: dict[str, Any] = {"attributes": self.attributes, "zarr_format": self.zarr_format}
+        if self.zarr_format == 3:
+            document["node_type"] = "group"
+        if self.consolidated_metadata is not None:
+            document["consolidated_metadata"] = self.consolidated_metadata.to_dict()
+        return document | self.extra
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> GroupMetadata:
+        """The value of a document, attributes inside."""
+        document = dict(data)
+        zarr_format = document.pop("zarr_format", None)
+        if zarr_format not in (2, 3):
+            raise MetadataValidationError(f"zarr_format is {zarr_format!r}, expected 2 or 3")
+        node_type = document.pop("node_type", "group" if zarr_format == 2 else None)
+        if node_type == "array":
+            raise ContainsArrayError("the metadata is an array's, expected a group's")
+        if node_type != "group":
+            raise NodeTypeValidationError(f"node_type is {node_type!r}, expected 'group'")
+        consolidated = document.pop("consolidated_metadata", None)
+        attributes = parse_attributes(document.pop("attributes", None))
+        return cls(attributes, zarr_format, _parse_consolidated(consolidated), document)
+
+    def documents(self) -> dict[str, bytes]:
+        """What is stored, by the key relative to the group."""
+        if self.zarr_format == 3:
+            return {ZARR_JSON: encode_document(self.to_dict())}
+        stored = {ZGROUP: encode_document({"zarr_format": 2} | self.extra), ZATTRS: encode_document(self.attributes)}
+        if self.consolidated_metadata is not None:
+            stored[ZMETADATA] = encode_document(self._consolidated_v2())
+        return stored
+
+    def _consolidated_v2(self) -> dict[str, Any]:
+        assert self.consolidated_metadata is not None
+        documents: dict[str, Any] = {ZATTRS: self.attributes, ZGROUP: {"zarr_format": 2} | self.extra}
+        for path, node in sorted(self.consolidated_metadata.flattened_metadata.items()):
+            documents[f"{path}/{ZATTRS}"] = node.attributes
+            if isinstance(node, GroupMetadata):
+                documents[f"{path}/{ZGROUP}"] = {"zarr_format": 2} | node.extra
+            else:
+                documents[f"{path}/{ZARRAY}"] = node.document
+        return {"metadata": documents, "zarr_consolidated_format": 1}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, GroupMetadata) and _canonical(self.to_dict()) == _canonical(other.to_dict())
+
+    def __hash__(self) -> int:
+        return hash(_canonical(self.to_dict()))
+
+
+def parse_node(data: Mapping[str, Any]) -> AnyArrayMetadata | GroupMetadata:
+    """The value of an array's or a group's document, attributes inside."""
+    if data.get("zarr_format") == 2:
+        is_array = "shape" in data
+        return ArrayV2Metadata.from_dict(data) if is_array else GroupMetadata.from_dict(data)
+    return ArrayV3Metadata.from_dict(data) if data.get("node_type") == "array" else GroupMetadata.from_dict(data)
+
+
+def _parse_consolidated(data: Any) -> ConsolidatedMetadata | None:
+    if data is None:
+        return None
+    if not isinstance(data, Mapping) or not isinstance(data.get("metadata"), Mapping):
+        raise MetadataValidationError(f"consolidated_metadata has no 'metadata', got {data!r}")
+    if data.get("kind") != "inline":
+        raise MetadataValidationError(f"consolidated_metadata is of kind {data.get('kind')!r}, expected 'inline'")
+    return ConsolidatedMetadata({key: parse_node(node) for key, node in data["metadata"].items()})
+
+
+def parse_consolidated_v2(document: Mapping[str, Any]) -> ConsolidatedMetadata:
+    """Consolidated metadata of format 2, from ``.zmetadata``."""
+    stored = document.get("metadata")
+    if not isinstance(stored, Mapping):
+        raise MetadataValidationError(f"'{ZMETADATA}' has no 'metadata'")
+    nodes: dict[str, dict[str, Any]] = {}
+    for key, value in stored.items():
+        path, _, name = key.rpartition("/")
+        if path and name in (ZARRAY, ZGROUP):
+            nodes.setdefault(path, {}).update(value)
+        elif path and name == ZATTRS:
+            nodes.setdefault(path, {})["attributes"] = value
+    return ConsolidatedMetadata({path: parse_node(node) for path, node in nodes.items() if "zarr_format" in node})
+
+
+def warn_both_formats(place: object) -> None:
+    """Says that a node exists in both formats."""
+    message = f"{place} has metadata of Zarr format 2 and of format 3; format 3 is used"
+    warnings.warn(message, CuzarrUserWarning, stacklevel=5)

@@ -1,0 +1,45 @@
+"""Codecs, as plain values: what an array's metadata says about its encoding.
+
+Names and arguments are zarr-python's. They hold a configuration and do no work; wherever one is expected, a
+dictionary, zarr-python's own codec or one of numcodecs' works as well.
+
+>>> from cuzarr.codecs import BloscCodec
+>>> BloscCodec(cname="lz4", clevel=5, shuffle="shuffle", typesize=4).to_dict()["name"]
+'blosc'
+"""
+
+from __future__ import annotations
+
+from cuzarr.codecs import numcodecs
+from cuzarr.codecs._values import (
+    BloscCodec,
+    BytesCodec,
+    CastValue,
+    Codec,
+    Crc32cCodec,
+    ExtensionCodec,
+    GzipCodec,
+    ScaleOffset,
+    ShardingCodec,
+    TransposeCodec,
+    VLenBytesCodec,
+    VLenUTF8Codec,
+    ZstdCodec,
+)
+
+__all__ = [
+    "BloscCodec",
+    "BytesCodec",
+    "CastValue",
+    "Codec",
+    "Crc32cCodec",
+    "ExtensionCodec",
+    "GzipCodec",
+    "ScaleOffset",
+    "ShardingCodec",
+    "TransposeCodec",
+    "VLenBytesCodec",
+    "VLenUTF8Codec",
+    "ZstdCodec",
+    "numcodecs",
+]

@@ -1,0 +1,327 @@
+"""Codecs of numcodecs, as plain values.
+
+One value serves both formats: in format 3 its name is ``numcodecs.<id>``, in format 2 its ``id`` stands beside its
+settings.
+
+>>> from cuzarr.codecs.numcodecs import LZ4
+>>> LZ4(acceleration=2).to_dict()
+{'name': 'numcodecs.lz4', 'configuration': {'acceleration': 2}}
+>>> LZ4(acceleration=2).get_config()
+{'id': 'lz4', 'acceleration': 2}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+
+from cuzarr.codecs._values import Codec, Role
+from cuzarr.errors import MetadataValidationError
+
+if TYPE_CHECKING:
+    from cuzarr._dtypes import DataType
+
+__all__ = [
+    "BZ2",
+    "CRC32",
+    "CRC32C",
+    "LZ4",
+    "LZMA",
+    "ZFPY",
+    "Adler32",
+    "AsType",
+    "BitRound",
+    "Blosc",
+    "Delta",
+    "FixedScaleOffset",
+    "Fletcher32",
+    "GZip",
+    "JenkinsLookup3",
+    "NumcodecsCodec",
+    "PCodec",
+    "PackBits",
+    "Quantize",
+    "Shuffle",
+    "Zlib",
+    "Zstd",
+]
+
+PREFIX = "numcodecs."
+
+
+class NumcodecsCodec(Codec):
+    """A codec of numcodecs by its settings. ``codec_id`` is its name there."""
+
+    codec_id: ClassVar[str] = ""
+    role: ClassVar[Role] = "bytes_bytes"
+    # numcodecs' own defaults, which format 2 metadata spells out
+    defaults: ClassVar[dict[str, Any]] = {}
+    # settings that are the array's element type unless given
+    from_dtype: ClassVar[tuple[str, ...]] = ()
+
+    codec_config: dict[str, Any]
+
+    def __init__(self, **codec_config: Any) -> None:
+        given_id = codec_config.pop("id", self.codec_id)
+        if self.codec_id and given_id != self.codec_id:
+            raise MetadataValidationError(f"expected codec '{self.codec_id}', got '{given_id}'")
+        self._id = given_id
+        self.codec_config = {key: _plain(value) for key, value in codec_config.items()}
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """The name in format 3 metadata."""
+        return PREFIX + self._id
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        identifier = str(data["name"]).removeprefix(PREFIX)
+        return _make(identifier, dict(data.get("configuration") or {}))  # type: ignore[return-value]
+
+    def configuration(self) -> dict[str, Any]:
+        return {key: value for key, value in self.codec_config.items() if key != "id"}
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"name": self.name, "configuration": self.configuration()}
+
+    def get_config(self) -> dict[str, Any]:
+        """The settings as format 2 metadata (and numcodecs) has them."""
+        return {"id": self._id, **self.defaults, **self.codec_config}
+
+    def for_dtype(self, data_type: DataType) -> Codec:
+        missing = [key for key in self.from_dtype if self.codec_config.get(key) is None]
+        if not missing:
+            return self
+        native = data_type.native
+        decided = {key: native.itemsize if key == "elementsize" else native.str for key in missing}
+        return _make(self._id, {**self.codec_config, **decided})
+
+    @property
+    def stored_dtype(self) -> np.dtype[Any] | None:
+        """The element type this codec hands on, when it is another one."""
+        return None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NumcodecsCodec) and self.get_config() == other.get_config()
+
+    def __hash__(self) -> int:
+        return hash(self._id)
+
+    def __repr__(self) -> str:
+        settings = ", ".join(f"{key}={value!r}" for key, value in self.codec_config.items())
+        return f"{type(self).__name__}({settings})"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.dtype):
+        return value.str
+    return value.item() if isinstance(value, np.generic) else value
+
+
+class BZ2(NumcodecsCodec):
+    """bzip2; ``level`` 1 to 9."""
+
+    codec_id = "bz2"
+    defaults: ClassVar[dict[str, Any]] = {"level": 1}
+
+
+class LZ4(NumcodecsCodec):
+    """LZ4, its size in front; ``acceleration`` from 1."""
+
+    codec_id = "lz4"
+    defaults: ClassVar[dict[str, Any]] = {"acceleration": 1}
+
+
+class LZMA(NumcodecsCodec):
+    """LZMA, through numcodecs."""
+
+    codec_id = "lzma"
+    defaults: ClassVar[dict[str, Any]] = {"format": 1, "check": -1, "preset": None, "filters": None}
+
+
+class Blosc(NumcodecsCodec):
+    """Blosc; ``shuffle`` 0 none, 1 bytes, 2 bits, -1 by the element's size."""
+
+    codec_id = "blosc"
+    defaults: ClassVar[dict[str, Any]] = {"cname": "lz4", "clevel": 5, "shuffle": 1, "blocksize": 0}
+
+
+class GZip(NumcodecsCodec):
+    """gzip; ``level`` 0 to 9."""
+
+    codec_id = "gzip"
+    defaults: ClassVar[dict[str, Any]] = {"level": 1}
+
+
+class Zlib(NumcodecsCodec):
+    """zlib; ``level`` 0 to 9."""
+
+    codec_id = "zlib"
+    defaults: ClassVar[dict[str, Any]] = {"level": 1}
+
+
+class Zstd(NumcodecsCodec):
+    """Zstandard; ``level`` up to 22."""
+
+    codec_id = "zstd"
+    defaults: ClassVar[dict[str, Any]] = {"level": 0}
+
+
+class Shuffle(NumcodecsCodec):
+    """Bytes of equal weight together; ``elementsize`` in bytes."""
+
+    codec_id = "shuffle"
+    defaults: ClassVar[dict[str, Any]] = {"elementsize": 4}
+    from_dtype = ("elementsize",)
+
+
+class CRC32(NumcodecsCodec):
+    """A CRC-32 checksum, in front unless ``location="end"``."""
+
+    codec_id = "crc32"
+
+
+class CRC32C(NumcodecsCodec):
+    """A CRC-32C checksum, behind unless ``location="start"``."""
+
+    codec_id = "crc32c"
+
+
+class Adler32(NumcodecsCodec):
+    """An Adler-32 checksum, in front."""
+
+    codec_id = "adler32"
+
+
+class Fletcher32(NumcodecsCodec):
+    """A Fletcher-32 checksum as HDF5 has it, behind."""
+
+    codec_id = "fletcher32"
+
+
+class JenkinsLookup3(NumcodecsCodec):
+    """A Jenkins lookup3 checksum, through numcodecs."""
+
+    codec_id = "jenkins_lookup3"
+
+
+class _DtypeCodec(NumcodecsCodec):
+    role: ClassVar[Role] = "array_array"
+    from_dtype = ("dtype",)
+
+    @property
+    def stored_dtype(self) -> np.dtype[Any] | None:
+        stored = self.codec_config.get("astype") or self.codec_config.get("dtype")
+        return None if stored is None else np.dtype(stored)
+
+
+class Delta(_DtypeCodec):
+    """Differences of neighbours; ``astype`` is the stored type."""
+
+    codec_id = "delta"
+
+
+class FixedScaleOffset(_DtypeCodec):
+    """``round((x - offset) * scale)``, stored as ``astype``."""
+
+    codec_id = "fixedscaleoffset"
+
+
+class Quantize(_DtypeCodec):
+    """Floats with ``digits`` decimal digits kept."""
+
+    codec_id = "quantize"
+
+
+class BitRound(NumcodecsCodec):
+    """Floats with ``keepbits`` bits of mantissa kept."""
+
+    codec_id = "bitround"
+    role: ClassVar[Role] = "array_array"
+
+
+class PackBits(NumcodecsCodec):
+    """Booleans as single bits."""
+
+    codec_id = "packbits"
+    role: ClassVar[Role] = "array_array"
+
+    @property
+    def stored_dtype(self) -> np.dtype[Any] | None:
+        return np.dtype("uint8")
+
+
+class AsType(NumcodecsCodec):
+    """Elements stored as ``encode_dtype``."""
+
+    codec_id = "astype"
+    role: ClassVar[Role] = "array_array"
+    from_dtype = ("decode_dtype",)
+
+    @property
+    def stored_dtype(self) -> np.dtype[Any] | None:
+        stored = self.codec_config.get("encode_dtype")
+        return None if stored is None else np.dtype(stored)
+
+
+class PCodec(NumcodecsCodec):
+    """pcodec, through numcodecs."""
+
+    codec_id = "pcodec"
+    role: ClassVar[Role] = "array_bytes"
+
+
+class ZFPY(NumcodecsCodec):
+    """zfp, through numcodecs."""
+
+    codec_id = "zfpy"
+    role: ClassVar[Role] = "array_bytes"
+
+
+_BY_ID: dict[str, type[NumcodecsCodec]] = {
+    cls.codec_id: cls
+    for cls in (
+        BZ2,
+        CRC32,
+        CRC32C,
+        LZ4,
+        LZMA,
+        ZFPY,
+        Adler32,
+        AsType,
+        BitRound,
+        Blosc,
+        Delta,
+        FixedScaleOffset,
+        Fletcher32,
+        GZip,
+        JenkinsLookup3,
+        PCodec,
+        PackBits,
+        Quantize,
+        Shuffle,
+        Zlib,
+        Zstd,
+    )
+}
+
+
+def _make(identifier: str, settings: dict[str, Any]) -> NumcodecsCodec:
+    cls = _BY_ID.get(identifier)
+    return cls(**settings) if cls is not None else NumcodecsCodec(id=identifier, **settings)
+
+
+def from_numcodecs_config(config: Mapping[str, Any]) -> NumcodecsCodec:
+    """The value for settings as format 2 metadata (and ``get_config()`` of numcodecs) has them.
+
+    Raises
+    ------
+    MetadataValidationError
+        There is no ``id``.
+    """
+    if not isinstance(config, Mapping) or not isinstance(config.get("id"), str):
+        raise MetadataValidationError(f"a codec of format 2 has an 'id', got {config!r}")
+    settings = {key: value for key, value in config.items() if key != "id"}
+    return _make(config["id"], settings)

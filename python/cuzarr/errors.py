@@ -1,0 +1,427 @@
+"""Everything that cuzarr raises.
+
+Each class stands for one *kind* of failure, has the name zarr-python gives it where zarr-python has one, and derives
+from :class:`CuzarrError` and from the built-in that a caller would expect:
+
+>>> import cuzarr
+>>> issubclass(cuzarr.errors.ArrayNotFoundError, FileNotFoundError)
+True
+>>> try:
+...     cuzarr.open_array({}, mode="r")
+... except cuzarr.CuzarrError as error:
+...     print(error.kind)
+ArrayNotFound
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+__all__ = [
+    "ArrayIndexError",
+    "ArrayNotFoundError",
+    "BaseZarrError",
+    "BoundsCheckError",
+    "BudgetExceededError",
+    "CancelledError",
+    "ChecksumMismatchError",
+    "ChunkCorruptError",
+    "ChunkNotFoundError",
+    "ConfigInvalidError",
+    "ContainsArrayAndGroupError",
+    "ContainsArrayError",
+    "ContainsGroupError",
+    "CuzarrDeprecationWarning",
+    "CuzarrError",
+    "CuzarrFutureWarning",
+    "CuzarrRuntimeWarning",
+    "CuzarrUserWarning",
+    "DTypeMismatchError",
+    "DataTypeValidationError",
+    "DeviceFailedError",
+    "DeviceUnavailableError",
+    "EncodeFailedError",
+    "FallbackRefusedError",
+    "GroupNotFoundError",
+    "ImplicitHostCopyError",
+    "InvalidArgumentError",
+    "KernelCompileFailedError",
+    "KeyInvalidError",
+    "LibraryMissingError",
+    "MemorySpaceError",
+    "MetadataValidationError",
+    "NegativeStepError",
+    "NodeNotFoundError",
+    "NodeTypeValidationError",
+    "OutOfMemoryError",
+    "PickleCodecDisabledError",
+    "ReadOnlyError",
+    "SelectionInvalidError",
+    "ShapeMismatchError",
+    "StoreFailedError",
+    "UnknownCodecError",
+    "UnknownDataTypeError",
+    "UnsupportedError",
+    "UnsupportedFeatureError",
+    "VindexInvalidSelectionError",
+]
+
+
+class CuzarrError(Exception):
+    """What every error of cuzarr is.
+
+    ``str(error)`` reads ``place: place: message`` and, on a second line, the hint.
+
+    Attributes
+    ----------
+    kind : str
+        What happened, by the name that Rust and the command line use too.
+    message : str
+        What happened, in words.
+    trail : tuple of str
+        Where, outermost place first: array, chunk, codec, device.
+    hint : str or None
+        What can be done about it.
+    others : tuple of CuzarrError
+        What else failed in the same call.
+    """
+
+    _kind: ClassVar[str] = "InvalidArgument"
+
+    kind: str
+    message: str
+    trail: tuple[str, ...]
+    hint: str | None
+    others: tuple[CuzarrError, ...]
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        trail: tuple[str, ...] = (),
+        hint: str | None = None,
+        others: tuple[CuzarrError, ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.kind = self._kind
+        self.message = message
+        self.trail = tuple(trail)
+        self.hint = hint
+        self.others = tuple(others)
+
+    def __str__(self) -> str:
+        text = ": ".join((*self.trail, self.message))
+        if self.others:
+            text += f" (and {len(self.others)} more failure{'s' if len(self.others) > 1 else ''})"
+        return f"{text}\nhint: {self.hint}" if self.hint else text
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), self.message, self.trail, self.hint, self.others)
+
+
+def _rebuild(
+    cls: type[CuzarrError], message: str, trail: tuple[str, ...], hint: str | None, others: tuple[CuzarrError, ...]
+) -> CuzarrError:
+    return cls(message, trail=trail, hint=hint, others=others)
+
+
+class InvalidArgumentError(CuzarrError, ValueError):
+    """An argument has no meaning."""
+
+    _kind = "InvalidArgument"
+
+
+class ConfigInvalidError(CuzarrError, ValueError):
+    """A configuration key or value has no meaning."""
+
+    _kind = "ConfigInvalid"
+
+
+class BaseZarrError(CuzarrError, ValueError):
+    """What the errors named by zarr-python are."""
+
+
+class NodeNotFoundError(BaseZarrError, FileNotFoundError):
+    """There is no array or group at this path."""
+
+    _kind = "NodeNotFound"
+
+
+class ArrayNotFoundError(NodeNotFoundError):
+    """There is no array at this path."""
+
+    _kind = "ArrayNotFound"
+
+
+class GroupNotFoundError(NodeNotFoundError):
+    """There is no group at this path."""
+
+    _kind = "GroupNotFound"
+
+
+class ContainsArrayError(BaseZarrError):
+    """An array is already at this path."""
+
+    _kind = "ContainsArray"
+
+
+class ContainsGroupError(BaseZarrError):
+    """A group is already at this path."""
+
+    _kind = "ContainsGroup"
+
+
+class ContainsArrayAndGroupError(BaseZarrError):
+    """Both ``.zarray`` and ``.zgroup`` are at this path, so it cannot be told what it is."""
+
+    _kind = "MetadataInvalid"
+
+
+class MetadataValidationError(BaseZarrError):
+    """Metadata is not JSON, or breaks its specification."""
+
+    _kind = "MetadataInvalid"
+
+
+class NodeTypeValidationError(MetadataValidationError):
+    """Metadata describes another type of node than was asked for."""
+
+
+class UnknownCodecError(BaseZarrError):
+    """The codec's name is not known."""
+
+    _kind = "UnknownCodec"
+
+
+class PickleCodecDisabledError(UnknownCodecError):
+    """Data is pickled, and unpickling, which can run any code, was not allowed by ``config.set({"allow_pickle": True})``."""
+
+
+class DataTypeValidationError(CuzarrError, ValueError):
+    """The data type's name or configuration is not known."""
+
+    _kind = "UnknownDataType"
+
+
+class UnknownDataTypeError(DataTypeValidationError):
+    """The data type's name is not known."""
+
+
+class UnsupportedFeatureError(BaseZarrError):
+    """Metadata asks for an extension or feature that is not supported."""
+
+    _kind = "UnsupportedFeature"
+
+
+class SelectionInvalidError(CuzarrError, IndexError):
+    """The selection does not fit the array."""
+
+    _kind = "SelectionInvalid"
+
+
+class BoundsCheckError(SelectionInvalidError):
+    """An index is outside the array."""
+
+
+class NegativeStepError(SelectionInvalidError):
+    """A slice has a step below 1."""
+
+
+class VindexInvalidSelectionError(SelectionInvalidError):
+    """``vindex`` got something other than coordinates or a mask."""
+
+
+class ArrayIndexError(SelectionInvalidError):
+    """An index array has no meaning here."""
+
+
+class ShapeMismatchError(CuzarrError, ValueError):
+    """Shapes that must agree do not."""
+
+    _kind = "ShapeMismatch"
+
+
+class DTypeMismatchError(CuzarrError, TypeError):
+    """Data types that must agree do not."""
+
+    _kind = "DTypeMismatch"
+
+
+class ChunkCorruptError(BaseZarrError):
+    """Encoded bytes cannot be decoded."""
+
+    _kind = "ChunkCorrupt"
+
+
+class ChecksumMismatchError(BaseZarrError):
+    """A stored checksum differs from the computed one."""
+
+    _kind = "ChecksumMismatch"
+
+
+class ChunkNotFoundError(BaseZarrError):
+    """A chunk is missing, and missing chunks were not allowed (``array.read_missing_chunks``)."""
+
+    _kind = "ChunkNotFound"
+
+
+class EncodeFailedError(CuzarrError, ValueError):
+    """A value cannot be encoded as the codec or data type demands."""
+
+    _kind = "EncodeFailed"
+
+
+class KeyInvalidError(CuzarrError, ValueError):
+    """A key would leave the store, or has no meaning in it."""
+
+    _kind = "KeyInvalid"
+
+
+class StoreFailedError(CuzarrError, OSError):
+    """The store failed."""
+
+    _kind = "StoreFailed"
+
+
+class ReadOnlyError(CuzarrError, ValueError):
+    """The store or array was opened for reading only."""
+
+    _kind = "ReadOnly"
+
+
+class MemorySpaceError(CuzarrError, TypeError):
+    """Memory is on another device than the operation needs."""
+
+    _kind = "MemorySpace"
+
+
+class ImplicitHostCopyError(MemorySpaceError):
+    """A device's array was used where only host memory works; copying has to be asked for."""
+
+
+class UnsupportedError(CuzarrError, RuntimeError):
+    """The operation has no implementation for this data type or device."""
+
+    _kind = "Unsupported"
+
+
+class DeviceUnavailableError(CuzarrError, RuntimeError):
+    """No such device here, or its driver cannot be used."""
+
+    _kind = "DeviceUnavailable"
+
+
+class LibraryMissingError(CuzarrError, ImportError):
+    """A library that this operation needs was not found or is too old."""
+
+    _kind = "LibraryMissing"
+
+
+class BudgetExceededError(CuzarrError, MemoryError):
+    """The memory budget refused the request."""
+
+    _kind = "BudgetExceeded"
+
+
+class OutOfMemoryError(CuzarrError, MemoryError):
+    """The device or the host had no memory left."""
+
+    _kind = "OutOfMemory"
+
+
+class KernelCompileFailedError(CuzarrError, RuntimeError):
+    """A kernel did not compile."""
+
+    _kind = "KernelCompileFailed"
+
+
+class DeviceFailedError(CuzarrError, RuntimeError):
+    """The device's driver reported a failure."""
+
+    _kind = "DeviceFailed"
+
+
+class FallbackRefusedError(CuzarrError, RuntimeError):
+    """A fall-back was needed, and ``strict`` forbids it."""
+
+    _kind = "FallbackRefused"
+
+
+class CancelledError(CuzarrError, RuntimeError):
+    """The work was cancelled."""
+
+    _kind = "Cancelled"
+
+
+class CuzarrUserWarning(UserWarning):
+    """A call is probably not what was meant."""
+
+
+class CuzarrFutureWarning(FutureWarning):
+    """A behaviour will change."""
+
+
+class UnstableSpecificationWarning(CuzarrFutureWarning):
+    """What is written has no settled specification yet, and other readers may not know it."""
+
+
+class CuzarrDeprecationWarning(DeprecationWarning):
+    """A name or argument will go."""
+
+
+class CuzarrRuntimeWarning(RuntimeWarning):
+    """An argument has no effect here, or work takes a slow path."""
+
+
+# zarr-python's names for the warnings.
+ZarrUserWarning = CuzarrUserWarning
+ZarrFutureWarning = CuzarrFutureWarning
+ZarrDeprecationWarning = CuzarrDeprecationWarning
+ZarrRuntimeWarning = CuzarrRuntimeWarning
+
+KINDS: dict[str, type[CuzarrError]] = {
+    cls._kind: cls
+    for cls in (
+        InvalidArgumentError,
+        ConfigInvalidError,
+        NodeNotFoundError,
+        ArrayNotFoundError,
+        GroupNotFoundError,
+        ContainsArrayError,
+        ContainsGroupError,
+        MetadataValidationError,
+        UnknownCodecError,
+        UnknownDataTypeError,
+        UnsupportedFeatureError,
+        SelectionInvalidError,
+        ShapeMismatchError,
+        DTypeMismatchError,
+        ChunkCorruptError,
+        ChecksumMismatchError,
+        ChunkNotFoundError,
+        EncodeFailedError,
+        KeyInvalidError,
+        StoreFailedError,
+        ReadOnlyError,
+        MemorySpaceError,
+        UnsupportedError,
+        DeviceUnavailableError,
+        LibraryMissingError,
+        BudgetExceededError,
+        OutOfMemoryError,
+        KernelCompileFailedError,
+        DeviceFailedError,
+        FallbackRefusedError,
+        CancelledError,
+    )
+}
+"""The class of every kind that Rust can raise."""
+
+
+def from_core(
+    kind: str, message: str, trail: tuple[str, ...], hint: str | None, others: tuple[CuzarrError, ...]
+) -> CuzarrError:
+    """The exception for an error of the Rust side. A kind that this package does not know yet keeps its name."""
+    error = KINDS.get(kind, CuzarrError)(message, trail=trail, hint=hint, others=others)
+    error.kind = kind
+    return error

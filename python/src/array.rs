@@ -1,0 +1,239 @@
+//! Arrays as Python holds them: an array of the library with the options of one device. Metadata, modes and hierarchies are
+//! the Python side's.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+use cuzarr::codec::VariableElements;
+use cuzarr::meta::ArrayMetadata;
+use cuzarr::node::{Array, ArrayOptions};
+use cuzarr::plan::{AxisSelection, Selection};
+use cuzarr::{Error, ErrorKind};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+
+use crate::error::{IntoPython, PyResult};
+use crate::ndbuffer::{PyNdBuffer, parse_device};
+use crate::store::{Interruptible, PyStore};
+
+/// How often a waiting call looks for signals.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// An array, bound to the device of its options.
+#[pyclass(name = "Array", module = "cuzarr._core", frozen)]
+pub struct PyArray {
+    array: Array,
+    interrupted: Arc<AtomicBool>,
+}
+
+#[pymethods]
+impl PyArray {
+    /// An array whose metadata is known: `zarr.json` or `.zarray` as bytes. Reads nothing.
+    #[new]
+    fn new(
+        store: &PyStore,
+        path: &str,
+        document: &[u8],
+        zarr_format: u8,
+        options: &Bound<'_, PyDict>,
+    ) -> PyResult<Self> {
+        let metadata = match zarr_format {
+            2 => ArrayMetadata::from_json_v2(document, None),
+            _ => ArrayMetadata::from_json(document),
+        };
+        let (store, interrupted) = Interruptible::new(Arc::clone(&store.inner));
+        let array = Array::from_metadata(Arc::new(store), path, metadata.py()?, parse_options(options)?).py()?;
+        array.chain().py()?;
+        Ok(PyArray { array, interrupted })
+    }
+
+    /// The element type as devices see it; `None` for elements of variable length.
+    #[getter]
+    fn dtype(&self) -> Option<String> {
+        self.array.metadata().data_type().device_dtype().map(|dtype| dtype.to_string())
+    }
+
+    /// The selected elements, in C order, in new memory of the device.
+    fn read(
+        &self,
+        py: Python<'_>,
+        start: Vec<u64>,
+        count: Vec<u64>,
+        step: Vec<u64>,
+        dropped: Vec<usize>,
+    ) -> PyResult<PyNdBuffer> {
+        let selection = selection(&start, &count, &step, &dropped)?;
+        Ok(PyNdBuffer { inner: self.run(py, |array| array.read(&selection))? })
+    }
+
+    /// The selected elements, into memory of the same shape.
+    fn read_into(
+        &self,
+        py: Python<'_>,
+        start: Vec<u64>,
+        count: Vec<u64>,
+        step: Vec<u64>,
+        dropped: Vec<usize>,
+        out: &PyNdBuffer,
+    ) -> PyResult<()> {
+        let selection = selection(&start, &count, &step, &dropped)?;
+        self.run(py, |array| array.read_into(&selection, &out.inner))
+    }
+
+    /// The selected elements of variable length, in C order: where each begins and ends (native 8-byte integers, one more
+    /// than elements), and their bytes.
+    fn read_variable<'py>(
+        &self,
+        py: Python<'py>,
+        start: Vec<u64>,
+        count: Vec<u64>,
+        step: Vec<u64>,
+        dropped: Vec<usize>,
+    ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
+        let selection = selection(&start, &count, &step, &dropped)?;
+        let elements = self.run(py, |array| array.read_variable(&selection))?;
+        let offsets: Vec<u8> = elements.offsets.iter().flat_map(|offset| offset.to_ne_bytes()).collect();
+        Ok((PyBytes::new(py, &offsets), PyBytes::new(py, &elements.data)))
+    }
+
+    /// Writes elements, whose shape broadcasts to the selection's.
+    fn write(
+        &self,
+        py: Python<'_>,
+        start: Vec<u64>,
+        count: Vec<u64>,
+        step: Vec<u64>,
+        dropped: Vec<usize>,
+        value: &PyNdBuffer,
+    ) -> PyResult<()> {
+        let selection = selection(&start, &count, &step, &dropped)?;
+        self.run(py, |array| array.write(&selection, &value.inner))
+    }
+
+    /// Writes elements of variable length, given as `read_variable` gives them.
+    #[expect(clippy::too_many_arguments, reason = "a selection is four lists")]
+    fn write_variable(
+        &self,
+        py: Python<'_>,
+        start: Vec<u64>,
+        count: Vec<u64>,
+        step: Vec<u64>,
+        dropped: Vec<usize>,
+        offsets: &[u8],
+        data: &[u8],
+    ) -> PyResult<()> {
+        let selection = selection(&start, &count, &step, &dropped)?;
+        let elements = variable_elements(offsets, data)?;
+        self.run(py, |array| array.write_variable(&selection, &elements))
+    }
+
+    /// What reading would do, in words and as JSON.
+    fn explain(
+        &self,
+        py: Python<'_>,
+        start: Vec<u64>,
+        count: Vec<u64>,
+        step: Vec<u64>,
+        dropped: Vec<usize>,
+    ) -> PyResult<(String, String)> {
+        let selection = selection(&start, &count, &step, &dropped)?;
+        let explanation = py.detach(|| self.array.explain(&selection)).py()?;
+        Ok((explanation.to_string(), explanation.to_json().to_string()))
+    }
+
+    /// What the last read or write did, as JSON.
+    fn last_report(&self) -> Option<String> {
+        self.array.last_report().map(|report| report.to_json().to_string())
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<cuzarr._core.{:?}>", self.array)
+    }
+}
+
+impl PyArray {
+    /// Runs a call on another thread while this one, without the interpreter's lock, waits for it and for signals. An
+    /// interrupt ends the call at its next object, and comes back as Python's own exception once it has ended.
+    fn run<T: Send>(&self, py: Python<'_>, call: impl FnOnce(&Array) -> cuzarr::Result<T> + Send) -> PyResult<T> {
+        let mut signal = None;
+        let wait = || {
+            let (sender, receiver) = channel();
+            std::thread::scope(|scope| {
+                scope.spawn(move || {
+                    // Nobody listens only when the receiver's thread is gone, and it outlives this scope.
+                    let _ = sender.send(call(&self.array));
+                });
+                loop {
+                    match receiver.recv_timeout(SIGNAL_INTERVAL) {
+                        Ok(result) => return result,
+                        Err(RecvTimeoutError::Timeout) if signal.is_none() => {
+                            if let Err(exception) = Python::attach(|py| py.check_signals()) {
+                                self.interrupted.store(true, Ordering::Release);
+                                signal = Some(exception);
+                            }
+                        }
+                        Err(RecvTimeoutError::Timeout) => {}
+                        Err(RecvTimeoutError::Disconnected) => {
+                            return Err(Error::new(ErrorKind::Cancelled, "the call ended without an answer"));
+                        }
+                    }
+                }
+            })
+        };
+        let result = py.detach(wait);
+        self.interrupted.store(false, Ordering::Release);
+        match signal {
+            Some(exception) => Err(exception),
+            None => result.py(),
+        }
+    }
+}
+
+fn selection(start: &[u64], count: &[u64], step: &[u64], dropped: &[usize]) -> PyResult<Selection> {
+    if [count.len(), step.len()] != [start.len(); 2] || dropped.iter().any(|&axis| axis >= start.len()) {
+        return Err(PyValueError::new_err("a selection is three lists of one length, and dimensions of them"));
+    }
+    let axes = (0..start.len()).map(|axis| AxisSelection {
+        start: start[axis],
+        count: count[axis],
+        step: step[axis],
+        dropped: dropped.contains(&axis),
+    });
+    Selection::new(axes.collect()).py()
+}
+
+fn variable_elements(offsets: &[u8], data: &[u8]) -> PyResult<VariableElements> {
+    let (words, rest) = offsets.as_chunks::<8>();
+    let offsets: Vec<u64> = words.iter().map(|word| u64::from_ne_bytes(*word)).collect();
+    let ordered = offsets.windows(2).all(|pair| pair[0] <= pair[1]);
+    let spans = offsets.first() == Some(&0) && offsets.last() == Some(&(data.len() as u64));
+    if !rest.is_empty() || !ordered || !spans {
+        return Err(PyValueError::new_err("offsets must rise from 0 to the number of bytes"));
+    }
+    Ok(VariableElements { offsets, data: data.to_vec() })
+}
+
+/// Options that are given replace the defaults; `None` is not given.
+fn parse_options(given: &Bound<'_, PyDict>) -> PyResult<ArrayOptions> {
+    let mut options = ArrayOptions::default();
+    for (name, value) in given {
+        if value.is_none() {
+            continue;
+        }
+        match name.extract::<&str>()? {
+            "device" => options.device = parse_device(value.extract()?)?,
+            "strict" => options.strict = value.extract()?,
+            "memory_limit_bytes" => options.memory_limit_bytes = value.extract()?,
+            "threads" => options.threads = value.extract::<usize>()?.max(1),
+            "write_empty_chunks" => options.write_empty_chunks = value.extract()?,
+            "read_missing_chunks" => options.read_missing_chunks = value.extract()?,
+            "coalesce_gap_bytes" => options.coalesce_gap_bytes = value.extract()?,
+            "coalesce_max_bytes" => options.coalesce_max_bytes = value.extract()?,
+            other => return Err(PyValueError::new_err(format!("unknown option '{other}'"))),
+        }
+    }
+    Ok(options)
+}

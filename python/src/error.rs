@@ -1,0 +1,59 @@
+//! Errors of the library as Python's exceptions, and the other way round.
+
+use cuzarr::{Error, ErrorKind};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+/// What every function here returns towards Python.
+pub type PyResult<T> = pyo3::PyResult<T>;
+
+/// The exception for an error. The classes are written in Python (`cuzarr.errors`): the stable ABI of Python 3.11 cannot
+/// derive from `ValueError` and its like in Rust.
+pub fn to_python(error: &Error) -> PyErr {
+    Python::attach(|py| match instance(py, error) {
+        Ok(exception) => PyErr::from_value(exception),
+        Err(failure) => failure,
+    })
+}
+
+fn instance<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'py, PyAny>> {
+    if let Some(original) = source_exception(py, error) {
+        return Ok(original.into_value(py).into_bound(py).into_any());
+    }
+    let others = error.others().iter().map(|other| instance(py, other)).collect::<PyResult<Vec<_>>>()?;
+    py.import("cuzarr.errors")?.getattr("from_core")?.call1((
+        error.kind().name(),
+        error.message(),
+        PyTuple::new(py, error.trail())?,
+        error.hint(),
+        PyTuple::new(py, others)?,
+    ))
+}
+
+/// The exception that a store or codec written in Python raised, when it says more than the kind does: those of ours, and
+/// interrupts.
+fn source_exception(py: Python<'_>, error: &Error) -> Option<PyErr> {
+    let source = std::error::Error::source(error)?.downcast_ref::<PyErr>()?;
+    let ours = py.import("cuzarr.errors").and_then(|errors| errors.getattr("CuzarrError")).ok()?;
+    let keep = source.is_instance(py, &ours) || !source.is_instance_of::<pyo3::exceptions::PyException>(py);
+    keep.then(|| source.clone_ref(py))
+}
+
+/// An error for an exception that Python code raised below the library.
+pub fn from_python(py: Python<'_>, kind: ErrorKind, what: &str, exception: PyErr) -> Error {
+    let message =
+        format!("{what}: {}", exception.value(py).repr().map_or_else(|_| "?".into(), |repr| repr.to_string()));
+    Error::new(kind, message).with_source(exception)
+}
+
+/// `result.py()?`: hands an error of the library to Python.
+pub trait IntoPython<T> {
+    /// The same result with Python's exception.
+    fn py(self) -> PyResult<T>;
+}
+
+impl<T, E: Into<Error>> IntoPython<T> for Result<T, E> {
+    fn py(self) -> PyResult<T> {
+        self.map_err(|error| to_python(&error.into()))
+    }
+}
