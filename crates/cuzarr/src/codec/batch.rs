@@ -18,9 +18,10 @@
 //! # }
 //! ```
 
+use std::fmt;
 use std::ops::Range;
 
-use cuzarr_device::{Buffer, Device, Stream, pool, upload_table};
+use cuzarr_device::{Buffer, Device, Event, Stream, pool, upload_table};
 
 use super::contract::corrupt;
 use super::{blosc, lz4};
@@ -57,6 +58,28 @@ pub struct Unit {
     pub dst: Range<usize>,
 }
 
+/// LZ4 frames that decode to more are left to the host: in order, a warp gives about 100 MB/s.
+const LARGEST_LZ4_BYTES: usize = 512 << 10;
+
+impl Format {
+    /// Why frames of `decoded_bytes` are better decoded on the host; `None` when kernels should do it.
+    pub(crate) fn host_reason(self, decoded_bytes: usize) -> Option<&'static str> {
+        match self {
+            _ if decoded_bytes >= MAX_UNIT_BYTES => Some("frames of 2 GiB and more are decoded on the host"),
+            Format::Lz4 if decoded_bytes > LARGEST_LZ4_BYTES => Some("one LZ4 block of more than 512 KiB is serial"),
+            _ => None,
+        }
+    }
+
+    /// Whether kernels know what the frame's header says. What they do not know is the host's to decode, or to refuse.
+    pub(crate) fn knows(self, frame: &[u8], decoded_bytes: usize) -> bool {
+        match self {
+            Format::Lz4 => frame.len() >= 4 && frame.len() < MAX_UNIT_BYTES,
+            Format::Blosc => frame.len() < MAX_UNIT_BYTES && blosc::cuda::knows(frame, decoded_bytes),
+        }
+    }
+}
+
 /// What a frame holds, as kernels see it. `CUZARR_FRAME_…` in frames.cuh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
@@ -85,6 +108,25 @@ pub(crate) struct FrameEntry {
 }
 
 impl FrameEntry {
+    /// One stream, at the beginning of both memories.
+    pub(crate) fn new(src_bytes: usize, dst_bytes: usize) -> FrameEntry {
+        FrameEntry {
+            src_offset: 0,
+            dst_offset: 0,
+            work_offset: 0,
+            first_stream: 0,
+            src_bytes: src_bytes as u32,
+            dst_bytes: dst_bytes as u32,
+            block_bytes: dst_bytes as u32,
+            streams: 1,
+            splits: 1,
+            type_bytes: 1,
+            first_tile: 0,
+            kind: Kind::Streams,
+            shuffling: 0,
+        }
+    }
+
     fn to_bytes(self) -> [u8; ENTRY_BYTES] {
         let mut bytes = [0; ENTRY_BYTES];
         let wide = [self.src_offset, self.dst_offset, self.work_offset, self.first_stream];
@@ -128,8 +170,12 @@ pub(crate) struct Launch<'a> {
     pub(crate) tiles: u32,
 }
 
+struct Running {
+    statuses: Buffer,
+    done: Event,
+}
+
 /// Frames that are decoded together.
-#[derive(Debug)]
 pub struct Batch {
     format: Format,
     src: Buffer,
@@ -142,8 +188,8 @@ pub struct Batch {
     streams: u64,
     tiles: u32,
     work_bytes: usize,
-    /// Statuses of the last run, and where it was put.
-    running: Option<(Buffer, Stream)>,
+    /// Statuses of the last run, and the mark behind it.
+    running: Option<Running>,
 }
 
 fn check_unit(index: usize, unit: &Unit, src: &Buffer, dst: &Buffer) -> Result<()> {
@@ -158,6 +204,12 @@ fn check_unit(index: usize, unit: &Unit, src: &Buffer, dst: &Buffer) -> Result<(
         return Err(Error::new(ErrorKind::Unsupported, message));
     }
     Ok(())
+}
+
+impl fmt::Debug for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Batch({:?}, {} frames)", self.format, self.entries.len())
+    }
 }
 
 impl Batch {
@@ -205,21 +257,9 @@ impl Batch {
     }
 
     fn add(&mut self, index: usize, unit: &Unit, host: Option<&[u8]>) -> Result<()> {
-        let mut entry = FrameEntry {
-            src_offset: unit.src.start as u64,
-            dst_offset: unit.dst.start as u64,
-            work_offset: 0,
-            first_stream: self.streams,
-            src_bytes: unit.src.len() as u32,
-            dst_bytes: unit.dst.len() as u32,
-            block_bytes: unit.dst.len() as u32,
-            streams: 1,
-            splits: 1,
-            type_bytes: 1,
-            first_tile: self.tiles,
-            kind: Kind::Streams,
-            shuffling: 0,
-        };
+        let mut entry = FrameEntry::new(unit.src.len(), unit.dst.len());
+        (entry.src_offset, entry.dst_offset) = (unit.src.start as u64, unit.dst.start as u64);
+        (entry.first_stream, entry.first_tile) = (self.streams, self.tiles);
         if self.format == Format::Blosc {
             entry.work_offset = self.work_bytes.next_multiple_of(WORK_ALIGNMENT_BYTES) as u64;
             match host {
@@ -293,7 +333,7 @@ impl Batch {
             Format::Lz4 => lz4::cuda::launch(&launch)?,
             Format::Blosc => blosc::cuda::launch(&launch)?,
         }
-        self.running = Some((statuses, stream.clone()));
+        self.running = Some(Running { statuses, done: stream.record()? });
         Ok(())
     }
 
@@ -314,11 +354,12 @@ impl Batch {
         if self.entries.is_empty() {
             return Ok(Vec::new());
         }
-        let Some((statuses, stream)) = self.running.take() else {
+        let Some(Running { statuses, done }) = self.running.take() else {
             return Err(Error::new(ErrorKind::InvalidArgument, "the batch was not run since it was checked"));
         };
-        let mut bytes = vec![0; statuses.size_bytes()];
-        stream.d2h(&statuses, &mut bytes)?;
+        done.synchronize()?;
+        // Not on the stream of the run, which may have other work by now.
+        let bytes = statuses.to_vec()?;
         let words = bytes.as_chunks::<STATUS_BYTES>().0.iter().map(|word| u64::from_ne_bytes(*word));
         let mut results: Vec<Result<()>> = words.map(result_of).collect();
         for (index, error) in &self.refused {

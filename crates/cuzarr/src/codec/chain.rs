@@ -243,8 +243,17 @@ impl Chain {
         Program::new(self, device)
     }
 
-    /// Every codec in order of encoding, and how it runs on `device`. On the CPU everything is native.
+    /// Every codec in order of encoding, and how it decodes to `device`. On the CPU everything is native.
     pub fn describe(&self, device: Device) -> Vec<Stage> {
+        self.stages(device, true)
+    }
+
+    /// Every codec in order of encoding, and how it encodes what is on `device`. On the CPU everything is native.
+    pub fn describe_encoding(&self, device: Device) -> Vec<Stage> {
+        self.stages(device, false)
+    }
+
+    fn stages(&self, device: Device, decoding: bool) -> Vec<Stage> {
         let native = |native: bool, reason| match native || device == Device::Cpu {
             true => Support::Native,
             false => Support::ViaHost(reason),
@@ -265,12 +274,21 @@ impl Chain {
             Serializer::Variable(_) => native(false, "elements of variable length are host memory"),
         };
         stages.push(Stage { name: self.serializer.name().into(), support });
+        let by_kernels = match decoding {
+            true => {
+                Program::new(self, device).map_or(Err("decoded on the host in this version"), |it| it.device_format())
+            }
+            false => Err("encoded on the host in this version"),
+        };
         for (index, step) in self.bytes.iter().enumerate() {
-            let support = native(index < split.bytes, "decoded on the host in this version");
+            let support = match by_kernels {
+                Ok(_) => Support::Native,
+                Err(reason) => native(index < split.bytes, reason),
+            };
             stages.push(Stage { name: step.codec.name().into(), support });
         }
         if let Some(sharding) = self.sharding() {
-            stages.extend(sharding.inner().describe(device));
+            stages.extend(sharding.inner().stages(device, decoding));
         }
         stages
     }

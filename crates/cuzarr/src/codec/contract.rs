@@ -6,6 +6,7 @@ use std::io::Read;
 
 use cuzarr_device::{ElementStep, Packing};
 
+use super::batch::Format;
 use super::{ChunkSpec, VariableElements};
 use crate::{Error, ErrorKind, Result};
 
@@ -73,6 +74,11 @@ pub trait BytesToBytes: Send + Sync + fmt::Debug {
 
     /// Encodes.
     fn encode(&self, decoded: Cow<'_, [u8]>) -> Result<Vec<u8>>;
+
+    /// For codecs that kernels decode: the format of their frames.
+    fn device_format(&self) -> Option<Format> {
+        None
+    }
 
     /// For codecs that only move bytes: how a tail reads them packed. `decoded` is the size in bytes.
     fn packing(&self, decoded: u64) -> Option<Packing> {

@@ -26,7 +26,8 @@
 //! opened for the shape, data type and fill value that the codec before it gives. Bound to a device it is a [`Program`]:
 //! **passes** that run on the host, one chunk at a time, and a **tail**. The tail is the longest run of steps, ending at
 //! the array, that only move elements or change them one by one (unshuffle, byte order, casts, scale and offset,
-//! transposition); whoever writes elements to their place applies it in the same movement, on any device. What lies
+//! transposition); whoever writes elements to their place applies it in the same movement, on any device. Where the only
+//! pass has kernels, a GPU runs it on many chunks at once instead ([`batch`]). What lies
 //! between passes and tail is the **packed** chunk, of a size that metadata alone decides.
 //!
 //! # Sizes

@@ -1,10 +1,11 @@
-//! A chain bound to a device: host passes, then a tail.
+//! A chain bound to a device: host passes, or one that the device does by itself, then a tail.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use cuzarr_device::{Device, ElementStep, Packing, Tail};
 
+use super::batch::Format;
 use super::chain::{Chain, Serializer};
 use super::contract::{
     ArrayToArray, ArrayToBytes, BytesToBytes, Size, TailPart, VARIABLE_LIMIT_BYTES, expect_encoded_size,
@@ -15,6 +16,7 @@ use crate::{Error, ErrorKind, Result, ResultExt};
 /// A chain bound to a device. Used by many threads at once.
 #[derive(Clone, Debug)]
 pub struct Program {
+    device: Device,
     /// In order of decoding.
     passes: Vec<Pass>,
     /// In order of encoding.
@@ -197,9 +199,8 @@ fn run(passes: &[Pass], encoded: &[u8], packed: &mut [u8]) -> Result<()> {
 
 impl Program {
     pub(crate) fn new(chain: &Chain, device: Device) -> Result<Program> {
-        // The tail is the same everywhere; a device that decodes by itself will cut elsewhere.
-        let _ = device;
-        Program::build(chain, tail_split(chain))
+        // The tail is the same everywhere.
+        Ok(Program { device, ..Program::build(chain, tail_split(chain))? })
     }
 
     /// The chain as passes only: the packed chunk is the decoded chunk, elements in native order, C order.
@@ -249,7 +250,8 @@ impl Program {
         let tail = Tail { packing: split.packing, packed, steps: split.read, write_steps, dtype };
         let encoding = passes.iter().rev().cloned().collect();
         passes.retain(|pass| !matches!(pass, Pass::Array { codec, .. } if codec.decodes_to_itself()));
-        Ok(Program { passes, encoding, packed_size_bytes, tail, packed_axes: split.axes })
+        let device = Device::Cpu;
+        Ok(Program { device, passes, encoding, packed_size_bytes, tail, packed_axes: split.axes })
     }
 
     /// The exact size of one packed chunk, the input of the tail.
@@ -261,6 +263,24 @@ impl Program {
     /// number must still be compared with [`Program::packed_size_bytes`].
     pub fn stored_is_packed(&self) -> bool {
         self.encoding.is_empty()
+    }
+
+    /// The only pass, when the device has kernels for it; else why it has none. Frames of it that [`Format::knows`] become
+    /// packed chunks by a batch; others, and all frames on the CPU, by [`Program::decode`].
+    pub(crate) fn device_format(&self) -> Result<Format, &'static str> {
+        match (self.device, &self.passes[..]) {
+            (Device::Cpu, _) => Err("the result is host memory"),
+            (_, [Pass::Bytes { codec, decoded: Size::Exact(_) }]) => {
+                let format = codec.device_format().ok_or("decoded on the host in this version")?;
+                format.host_reason(self.packed_size_bytes).map_or(Ok(format), Err)
+            }
+            _ => Err("decoded on the host in this version"),
+        }
+    }
+
+    /// The name of the only pass, for errors of its frames.
+    pub(crate) fn device_codec(&self) -> &str {
+        self.passes.first().map_or("", Pass::name)
     }
 
     /// Host passes over one stored chunk.

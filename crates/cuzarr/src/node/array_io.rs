@@ -8,7 +8,7 @@ use cuzarr_device::{Device, NdBuffer, Order};
 use super::array::Array;
 use crate::codec::VariableElements;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
-use crate::plan::{Explanation, Selection, check_strict};
+use crate::plan::{Explanation, Selection, check_strict, check_strict_writing};
 use crate::run::{Access, Engine, Options, Report};
 use crate::store::join_key;
 
@@ -102,7 +102,9 @@ impl Array {
     pub fn write(&self, selection: &Selection, value: &NdBuffer) -> Result<()> {
         let work = || -> Result<()> {
             let access = self.access(Device::Cpu)?;
-            self.check_strict(value.device())?;
+            if self.options().strict && value.device() != Device::Cpu {
+                check_strict_writing(self.chain()?, value.device())?;
+            }
             let report = Engine::get().write(&access, self.store(), selection, value, &self.run_options())?;
             self.io.state().report = Some(report);
             Ok(())

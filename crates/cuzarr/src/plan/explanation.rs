@@ -9,7 +9,7 @@ use super::read::PlanOptions;
 use super::selection::Selection;
 use super::source::Source;
 use super::walk::cells_touched;
-use crate::codec::{Chain, Support};
+use crate::codec::{Chain, Stage, Support};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Where one codec of the chain runs.
@@ -122,7 +122,11 @@ impl Explanation {
 
 /// Where each codec of a chain runs.
 pub fn placements(chain: &Chain, device: Device) -> Vec<Placement> {
-    let stages = chain.describe(device).into_iter().map(|stage| Placement {
+    placed(chain.describe(device))
+}
+
+fn placed(stages: Vec<Stage>) -> Vec<Placement> {
+    let stages = stages.into_iter().map(|stage| Placement {
         codec: stage.name,
         via_host: match stage.support {
             Support::Native => None,
@@ -137,7 +141,19 @@ pub fn placements(chain: &Chain, device: Device) -> Vec<Placement> {
 /// # Errors
 /// `FallbackRefused`, naming each codec and why.
 pub fn check_strict(chain: &Chain, device: Device) -> Result<()> {
-    let fallen: Vec<String> = placements(chain, device)
+    refuse_fallen(placements(chain, device))
+}
+
+/// Refuses a chain of which something would run on the host although what is written is on a device.
+///
+/// # Errors
+/// As [`check_strict`].
+pub fn check_strict_writing(chain: &Chain, device: Device) -> Result<()> {
+    refuse_fallen(placed(chain.describe_encoding(device)))
+}
+
+fn refuse_fallen(placements: Vec<Placement>) -> Result<()> {
+    let fallen: Vec<String> = placements
         .into_iter()
         .filter_map(|placement| placement.via_host.map(|reason| format!("'{}' ({reason})", placement.codec)))
         .collect();

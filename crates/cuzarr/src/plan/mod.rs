@@ -13,7 +13,7 @@ mod walk;
 pub(crate) mod write;
 
 pub use batch::{Batch, ChunkName, Fill, Read, SizeRule, Unit};
-pub use explanation::{Explanation, Placement, check_strict, placements};
+pub use explanation::{Explanation, Placement, check_strict, check_strict_writing, placements};
 pub use read::{Entries, IndexPlace, IndexRead, Plan, PlanOptions, Room, Step};
 pub use selection::{AxisSelection, Selection, SliceArg};
 pub use source::{KeyOf, Level, PackedLayout, ShardLayout, Source};

@@ -1,6 +1,7 @@
 //! Reading into device memory: chunks are decoded by all cores into slabs of pinned memory; a full slab crosses the bus in
 //! one copy, and one launch moves its elements to their places. While one slab is filled, the one before crosses the bus
-//! and the one before that is scattered.
+//! and the one before that is scattered. Where the device has kernels for the codec, chunks cross the bus encoded
+//! (`device_decode.rs`).
 
 use std::any::Any;
 use std::collections::{HashMap, VecDeque};
@@ -11,6 +12,7 @@ use cuzarr_device::{Event, NdBuffer, Slab, SlabPiece, SlabRing, Stream, Tail, Tr
 
 use super::access::Access;
 use super::call::Call;
+use super::device_decode::{Decoders, Dense, Packed, Pending};
 use super::engine::Options;
 use super::host::{Stored, check_missing, foreign_memory};
 use super::memory::Reserved;
@@ -18,6 +20,7 @@ use super::read::{Destination, Launch, Launcher};
 use super::report::Stage;
 use super::sink::{Flight, Landing, launch};
 use crate::codec::Program;
+use crate::codec::batch::Format;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{Batch, Fill, Room};
 use crate::store::Lease;
@@ -26,6 +29,8 @@ use crate::store::Lease;
 const PIECE_ALIGNMENT_BYTES: usize = 256;
 /// Elements of any type are aligned when packed bytes begin at a multiple of this.
 const ELEMENT_ALIGNMENT_BYTES: usize = 16;
+/// How much memory a batch takes in all where kernels decode: stored, slab, arena, shuffled, packed.
+const DECODING_COPIES: u64 = 5;
 /// Units of one batch: their boxes are one launch.
 const BATCH_UNITS: usize = 4096;
 
@@ -33,6 +38,8 @@ const BATCH_UNITS: usize = 4096;
 struct Target {
     call: Arc<Call>,
     program: Arc<Program>,
+    /// What kernels decode: the program's only pass, where memory suffices.
+    format: Option<Format>,
     read_missing: bool,
 }
 
@@ -50,7 +57,14 @@ pub(crate) struct DeviceDestination {
     /// Batches on their way from the store.
     loading: HashMap<usize, Loading>,
     /// Batches on their way to the result, oldest first.
-    placing: VecDeque<(Event, Reserved)>,
+    placing: VecDeque<Placing>,
+    decoders: Decoders,
+}
+
+struct Placing {
+    done: Event,
+    _reserved: Reserved,
+    decoded: Option<Pending>,
 }
 
 struct Loading {
@@ -65,6 +79,8 @@ struct Pieces {
     pieces: Vec<Mutex<Option<SlabPiece>>>,
     /// Where each unit's packed bytes begin.
     unit_offsets: Vec<usize>,
+    /// Instead of all that, when kernels decode.
+    dense: Option<Dense>,
 }
 
 impl DeviceDestination {
@@ -79,8 +95,13 @@ impl DeviceDestination {
         let device = access.device();
         let limit_bytes = usize::try_from(call.limit_bytes).unwrap_or(usize::MAX);
         let slab_bytes = usize::try_from(options.batch_bytes(device)).unwrap_or(limit_bytes);
-        let target =
-            Target { call: Arc::clone(call), program: Arc::clone(program), read_missing: options.read_missing_chunks };
+        let fits = |_: &Format| program.packed_size_bytes() as u64 <= limit_bytes as u64 / DECODING_COPIES;
+        let target = Target {
+            call: Arc::clone(call),
+            program: Arc::clone(program),
+            format: program.device_format().ok().filter(fits),
+            read_missing: options.read_missing_chunks,
+        };
         Ok(DeviceDestination {
             target: Arc::new(target),
             out: out.clone(),
@@ -93,6 +114,7 @@ impl DeviceDestination {
             kernels: Stream::new(device)?,
             loading: HashMap::new(),
             placing: VecDeque::new(),
+            decoders: Decoders::new(device),
         })
     }
 
@@ -106,20 +128,27 @@ impl DeviceDestination {
     /// Gives back the memory of batches whose elements are in their place.
     fn collect(&mut self, wait: bool) -> Result<()> {
         let mut wait = wait;
-        while let Some((event, _)) = self.placing.front() {
+        while let Some(placing) = self.placing.front() {
             if std::mem::take(&mut wait) {
-                event.synchronize()?;
-            } else if !event.is_done()? {
+                placing.done.synchronize()?;
+            } else if !placing.done.is_done()? {
                 break;
             }
-            self.placing.pop_front();
+            if let Some(decoded) = self.placing.pop_front().and_then(|placing| placing.decoded) {
+                decoded.check(&self.target.call);
+            }
         }
         Ok(())
     }
 
-    /// Host and device memory of one batch: slab, arena, and stored bytes (counted as many as packed ones).
+    /// Host and device memory of one batch: slab, arena, and stored bytes (counted as many as packed ones); decoded bytes
+    /// and scratch of as many where kernels decode.
     fn cost(&self, slab_bytes: usize) -> u64 {
-        let copies = if self.target.program.stored_is_packed() { 2 } else { 3 };
+        let copies = match self.target.format {
+            Some(_) => DECODING_COPIES,
+            None if self.target.program.stored_is_packed() => 2,
+            None => 3,
+        };
         (slab_bytes as u64).saturating_mul(copies)
     }
 
@@ -149,6 +178,21 @@ impl DeviceDestination {
         let counters = &self.target.call.counters;
         let Loading { slab, pieces, reserved } = loading;
         let landed = flight.landed();
+        if let (Some(dense), Some(format)) = (&pieces.dense, self.target.format) {
+            let (call, program) = (&self.target.call, &self.target.program);
+            let (plan, streams) = ((&flight.batch, &landed[..]), (&self.copies, &self.kernels));
+            let (packed, decoded) = self.decoders.run(dense, plan, (program, format), streams, call)?;
+            // Kept before anything can fail: what was damaged must be asked in any case.
+            let placing = Placing { done: self.kernels.record()?, _reserved: reserved, decoded };
+            self.placing.push_back(placing);
+            packed.into_iter().try_for_each(|packed| self.scatter(packed))?;
+            self.fill(flight)?;
+            let done = self.kernels.record()?;
+            if let Some(placing) = self.placing.back_mut() {
+                placing.done = done;
+            }
+            return Ok(());
+        }
         let boxes: Vec<TransferBox> =
             landed.iter().map(|&unit| flight.batch.units[unit].transfer_box(pieces.unit_offsets[unit])).collect();
         // Pieces of chunks that did not come: the slab must have no user left.
@@ -158,12 +202,20 @@ impl DeviceDestination {
             let arena = pool::allocate(size_bytes, &self.copies)?;
             counters.time(Stage::Upload, size_bytes as u64, || slab.upload(0..size_bytes, &arena, &self.copies))?;
             self.kernels.wait(&self.copies.record()?)?;
-            let packed: usize = boxes.iter().map(|item| item.packed_size_bytes).sum();
-            let transfer = Transfer { tail: self.tail.clone(), packed_strides: self.packed_strides.clone(), boxes };
-            counters.time(Stage::Scatter, packed as u64, || scatter_on(&arena, &transfer, &self.out, &self.kernels))?;
+            self.scatter((arena, boxes))?;
         }
         self.fill(flight)?;
-        self.placing.push_back((self.kernels.record()?, reserved));
+        self.placing.push_back(Placing { done: self.kernels.record()?, _reserved: reserved, decoded: None });
+        Ok(())
+    }
+
+    /// Moves packed elements to their places.
+    fn scatter(&self, (packed, boxes): Packed) -> Result<()> {
+        let size_bytes: usize = boxes.iter().map(|item| item.packed_size_bytes).sum();
+        let transfer = Transfer { tail: self.tail.clone(), packed_strides: self.packed_strides.clone(), boxes };
+        let counters = &self.target.call.counters;
+        counters
+            .time(Stage::Scatter, size_bytes as u64, || scatter_on(&packed, &transfer, &self.out, &self.kernels))?;
         Ok(())
     }
 
@@ -246,7 +298,10 @@ impl Destination for DeviceDestination {
                 None => return Ok(Launch::NoMemory(batch)),
             },
         };
-        let (slab, pieces) = carve(slab, &plan)?;
+        let (slab, pieces) = match self.target.format {
+            Some(_) => (None, Pieces::dense(slab, batch.units.len())),
+            None => carve(slab, &plan)?,
+        };
         let pieces = Arc::new(pieces);
         self.loading.insert(launcher.number, Loading { slab, pieces: Arc::clone(&pieces), reserved });
         let landing = DeviceLanding { target: Arc::clone(&self.target), pieces, units: plan.units, stored_is_packed };
@@ -267,9 +322,14 @@ impl Destination for DeviceDestination {
     fn finish(&mut self) -> Result<()> {
         self.loading.clear();
         let copied = self.copies.synchronize();
+        let decoded = self.decoders.synchronize();
         let placed = self.kernels.synchronize();
-        self.placing.clear();
-        copied.and(placed)?;
+        for pending in self.placing.drain(..).filter_map(|placing| placing.decoded) {
+            pending.check(&self.target.call);
+        }
+        copied?;
+        decoded?;
+        placed?;
         Ok(())
     }
 }
@@ -293,10 +353,14 @@ fn carve(slab: Option<Slab>, plan: &SlabPlan) -> Result<(Option<Slab>, Pieces)> 
         .iter()
         .map(|&(piece, offset)| pieces[piece].as_ref().map_or(0, |piece: &SlabPiece| piece.offset_bytes()) + offset);
     let unit_offsets = unit_offsets.collect();
-    Ok((slab, Pieces { pieces: pieces.into_iter().map(Mutex::new).collect(), unit_offsets }))
+    Ok((slab, Pieces { pieces: pieces.into_iter().map(Mutex::new).collect(), unit_offsets, dense: None }))
 }
 
 impl Pieces {
+    fn dense(slab: Option<Slab>, units: usize) -> Pieces {
+        Pieces { pieces: Vec::new(), unit_offsets: Vec::new(), dense: Some(Dense::new(slab, units)) }
+    }
+
     fn take(&self, piece: usize) -> Result<SlabPiece> {
         let piece = self.pieces.get(piece).and_then(|slot| slot.lock().unwrap_or_else(PoisonError::into_inner).take());
         piece.ok_or_else(|| Error::new(ErrorKind::StoreFailed, "the store asked twice for the memory of one item"))
@@ -349,6 +413,9 @@ impl Landing for DeviceLanding {
     }
 
     fn land(&self, _batch: &Batch, unit: usize, stored: &[u8]) -> Result<()> {
+        if let (Some(dense), Some(format)) = (&self.pieces.dense, self.target.format) {
+            return dense.land(format, &self.target.program, &self.target.call, unit, stored);
+        }
         let mut packed = self.pieces.take(self.units[unit].0)?;
         if self.stored_is_packed {
             packed.copy_from_slice(stored);

@@ -15,6 +15,7 @@
 mod access;
 mod call;
 mod device;
+mod device_decode;
 mod device_write;
 mod engine;
 mod fetch;

@@ -11,6 +11,7 @@ use super::container::{
     MIN_SPLIT_BYTES, VERSION, stream,
 };
 use super::{Compressor, Shuffling, blosclz};
+use crate::codec::batch::Format;
 use crate::codec::contract::{BytesToBytes, Size, corrupt, expect_size, unencodable};
 use crate::codec::gzip::cpu::{zlib_encode, zlib_into};
 use crate::codec::{lz4 as lz4_codec, scratch, zstd as zstd_codec};
@@ -203,6 +204,10 @@ impl BytesToBytes for Blosc {
 
     fn encoded_size(&self, decoded: Size) -> Size {
         decoded.compressed()
+    }
+
+    fn device_format(&self) -> Option<Format> {
+        matches!(self.compressor, Compressor::Lz4 | Compressor::Lz4Hc).then_some(Format::Blosc)
     }
 
     fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {

@@ -59,6 +59,11 @@ pub(crate) fn scan(entry: &mut FrameEntry, frame: &[u8]) -> Result<()> {
     Ok(())
 }
 
+/// Whether the header promises what kernels decode.
+pub(crate) fn knows(frame: &[u8], decoded_bytes: usize) -> bool {
+    scan(&mut FrameEntry::new(frame.len(), decoded_bytes), frame).is_ok()
+}
+
 /// About how many streams a frame has at most when c-blosc made it: blocks and splits are no smaller. A frame with more is
 /// decoded all the same, by fewer warps than it could use.
 pub(crate) fn most_streams(decoded_bytes: usize) -> u32 {

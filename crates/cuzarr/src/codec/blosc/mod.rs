@@ -6,7 +6,8 @@
 //!   <https://github.com/Blosc/c-blosc/blob/main/README_CHUNK_FORMAT.rst>
 //! - Names: v3 `blosc`, `numcodecs.blosc`; v2 `blosc`
 //! - Compatible: zarr-python, numcodecs, zarrs, tensorstore
-//! - Native: cpu. On GPUs: via host.
+//! - Native: cpu; cuda decodes frames whose blocks are LZ4's (`lz4`, `lz4hc`), with any shuffle, a warp a stream
+//!   (`blosc.cu`). Other compressors and encoding: via host.
 //!
 //! ```
 //! # use cuzarr::codec::{ChunkSpec, Chain};

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use lz4::block::{CompressionMode, compress_bound, compress_to_buffer, decompress_to_buffer};
 
 use crate::Result;
+use crate::codec::batch::Format;
 use crate::codec::contract::{BytesToBytes, Size, corrupt, expect_size, unencodable};
 
 const HEADER_BYTES: usize = 4;
@@ -46,6 +47,10 @@ impl BytesToBytes for Lz4 {
 
     fn encoded_size(&self, decoded: Size) -> Size {
         decoded.compressed()
+    }
+
+    fn device_format(&self) -> Option<Format> {
+        Some(Format::Lz4)
     }
 
     fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {

@@ -5,7 +5,8 @@
 //! - Specification: <https://numcodecs.readthedocs.io/en/stable/compression/lz4.html>
 //! - Names: v3 `numcodecs.lz4`, `lz4`; v2 `lz4`
 //! - Compatible: zarr-python, numcodecs
-//! - Native: cpu (liblz4). On GPUs: via host.
+//! - Native: cpu (liblz4); cuda decodes chunks of up to 512 KiB, a warp each (`lz4.cu`), larger ones go via host: one LZ4
+//!   block is serial. Encoding: via host.
 //!
 //! ```
 //! # use cuzarr::codec::{ChunkSpec, Chain};

@@ -1,0 +1,146 @@
+//! Reading arrays whose chunks are decoded by kernels: the same elements as on the CPU, the same errors, the same limits.
+
+mod model;
+
+use std::sync::Arc;
+
+use cuzarr::ErrorKind;
+use cuzarr::codec::{Chain, Support};
+use cuzarr::plan::{Selection, check_strict, check_strict_writing};
+use cuzarr::run::{Report, Stage};
+use cuzarr::store::{MemoryStore, StoreExt};
+use cuzarr_device::{Device, NdBuffer, Order};
+use model::{Dice, Story, bytes_codec, devices, metadata, sharding, zstd_codec};
+use serde_json::{Value, json};
+
+fn blosc(cname: &str, shuffle: &str) -> Value {
+    json!({"name": "blosc", "configuration":
+        {"cname": cname, "clevel": 5, "shuffle": shuffle, "typesize": 4, "blocksize": 4096}})
+}
+
+fn lz4() -> Value {
+    json!({"name": "numcodecs.lz4", "configuration": {"acceleration": 1}})
+}
+
+fn kernel_devices() -> Vec<Device> {
+    devices().into_iter().filter(|&device| device != Device::Cpu).collect()
+}
+
+/// An array of `int32` in 4 x 3 chunks of 40 x 50, values of a smooth field; one chunk stays missing.
+fn written(codecs: Value) -> Story {
+    let mut story =
+        Story::new(metadata(&[150, 140], &[40, 50], "int32", json!(-7), codecs), Arc::new(MemoryStore::new()));
+    let mut dice = Dice(11);
+    let value: Vec<u8> =
+        (0..110 * 140).flat_map(|at: i32| (at / 7 + dice.below(3) as i32 * (at % 5)).to_le_bytes()).collect();
+    story.write(Device::Cpu, &Selection::region(&[0, 0], &[110, 140]).unwrap(), &value);
+    story
+}
+
+fn report(story: &Story, device: Device) -> Report {
+    let out = NdBuffer::empty(device, story.dtype, &[150, 140], Order::C).unwrap();
+    let all = Selection::all(&[150, 140]);
+    story.engine.read(&story.access(device), &story.store, &all, &out, &story.options).unwrap()
+}
+
+fn chains() -> Vec<Value> {
+    let with = |codec: Value| json!([bytes_codec("little"), codec]);
+    vec![
+        with(blosc("lz4", "shuffle")),
+        with(blosc("lz4hc", "bitshuffle")),
+        with(blosc("lz4", "noshuffle")),
+        with(lz4()),
+        json!([bytes_codec("big"), blosc("lz4", "shuffle")]),
+        json!([{"name": "transpose", "configuration": {"order": [1, 0]}}, bytes_codec("little"), lz4()]),
+        sharding(&[20, 25], with(blosc("lz4", "shuffle")), "end"),
+        sharding(&[8, 10], with(lz4()), "start"),
+    ]
+}
+
+#[test]
+fn chunks_cross_the_bus_encoded_and_come_out_as_on_the_cpu() {
+    for codecs in chains() {
+        let mut story = written(codecs.clone());
+        let mut dice = Dice(3);
+        for device in kernel_devices() {
+            let context = format!("{codecs}");
+            story.check(device, &Selection::all(&[150, 140]), &context);
+            (0..4).for_each(|_| story.check(device, &story.random_selection(&mut dice), &context));
+            story.options.slab_bytes = 9000;
+            story.check(device, &Selection::all(&[150, 140]), &context);
+            let report = report(&story, device);
+            let (upload, decode) = (report.stage(Stage::Upload).size_bytes, report.stage(Stage::Decode).size_bytes);
+            assert!(upload < decode, "{context}: {upload} bytes up, {decode} decoded");
+            story.options = Default::default();
+        }
+    }
+}
+
+#[test]
+fn a_limit_that_is_too_small_for_kernels_is_enough_for_the_host() {
+    let mut story = written(json!([bytes_codec("little"), lz4()]));
+    story.options.memory_limit_bytes = 4 * 8000;
+    for device in kernel_devices() {
+        story.check(device, &Selection::all(&[150, 140]), "a small limit");
+    }
+}
+
+#[test]
+fn damage_names_chunk_codec_and_byte() {
+    for codec in [blosc("lz4", "shuffle"), lz4()] {
+        let story = written(json!([bytes_codec("little"), codec]));
+        let key = "a/c/1/1";
+        let mut stored = story.store.get(key).unwrap().unwrap();
+        let at = stored.len() - 1;
+        stored[at / 2..].fill(0xff);
+        story.store.write(key, &stored).unwrap();
+        for device in kernel_devices() {
+            let error = story.try_read(device, &Selection::all(&[150, 140])).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::ChunkCorrupt, "{error}");
+            let text = error.to_string();
+            assert!(text.contains(key) && text.contains("codec '") && text.contains("byte "), "{text}");
+            assert_eq!(story.engine.memory(device).used_bytes(), 0);
+            story.check(device, &Selection::region(&[0, 0], &[40, 140]).unwrap(), "chunks beside it");
+        }
+    }
+}
+
+#[test]
+fn frames_that_kernels_do_not_know_go_by_way_of_the_host() {
+    // Metadata says LZ4, but chunks hold what their writer liked, as Blosc allows.
+    let story = written(json!([bytes_codec("little"), blosc("zstd", "shuffle")]));
+    let keys: Vec<String> = (0..6).map(|at| format!("a/c/{}/{}", at / 3, at % 3)).collect();
+    let mut mixed = written(json!([bytes_codec("little"), blosc("lz4", "shuffle")]));
+    for key in keys.iter().step_by(2) {
+        let stored = story.store.get(key).unwrap().unwrap();
+        mixed.store.write(key, &stored).unwrap();
+    }
+    mixed.elements.clone_from(&story.elements);
+    for device in kernel_devices() {
+        mixed.check(device, &Selection::all(&[150, 140]), "chunks of two compressors");
+    }
+}
+
+#[test]
+fn descriptions_and_strict_know_what_is_native() {
+    let device = Device::Cuda(0);
+    let chain = |codec: Value, side: u64| {
+        Chain::new(&metadata(&[side, side], &[side, side], "int32", json!(0), json!([bytes_codec("little"), codec])))
+            .unwrap()
+    };
+    for (codec, side, native) in [
+        (blosc("lz4", "shuffle"), 1000, true),
+        (blosc("zstd", "shuffle"), 1000, false),
+        (lz4(), 300, true),
+        (lz4(), 1000, false),
+        (zstd_codec(), 300, false),
+    ] {
+        let chain = chain(codec.clone(), side);
+        let last = chain.describe(device).pop().unwrap();
+        assert_eq!(last.support == Support::Native, native, "{codec}");
+        assert_eq!(check_strict(&chain, device).is_ok(), native, "{codec}");
+        // Everything is encoded on the host.
+        assert_eq!(check_strict_writing(&chain, device).unwrap_err().kind(), ErrorKind::FallbackRefused);
+        assert!(check_strict(&chain, Device::Cpu).is_ok() && check_strict_writing(&chain, Device::Cpu).is_ok());
+    }
+}
