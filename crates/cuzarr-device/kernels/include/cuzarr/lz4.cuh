@@ -115,6 +115,9 @@ CUZARR_DEVICE Lz4Sequence lz4_sequence(const u8* src, u32 size, u32 begin, u32 o
 /// Reads up to 3 bytes before `src`, which are there: some header stands in front of every stream.
 CUZARR_DEVICE u32 lz4_block(const u8* src, u32 size, u8* dst, u32 out_size, u32 lane, u32& at) {
     u32 out = 0;
+    // Lane n knows 2^16 / n, rounded up: a division would stand between an offset and the load of its match. Exact for
+    // numbers below 32.
+    u32 inverse = lane ? (0xffffu + lane) / lane : 0;
     Lz4Sequence sequence = lz4_sequence(src, size, 0, 0, out_size, lane);
     while (sequence.damage == CUZARR_INTACT) {
         u32 shift = sequence.literals_at - sequence.begin, literals = sequence.literals;
@@ -128,7 +131,10 @@ CUZARR_DEVICE u32 lz4_block(const u8* src, u32 size, u8* dst, u32 out_size, u32 
         if (match == 0) return CUZARR_INTACT;
         warp_barrier(CUZARR_ALL_LANES);
         u32 back = lane;
-        if (offset < CUZARR_WARP) back = lane % offset;
+        if (offset < CUZARR_WARP) {
+            u32 periods = lane * warp_shuffle(CUZARR_ALL_LANES, inverse, offset) >> 16;
+            back = lane - periods * offset;
+        }
         u8 byte = 0;
         if (lane < match) byte = dst[out - offset + back];
         // Meanwhile, the next one: it needs none of this one's bytes.
