@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import difflib
 import os
+import re
 import threading
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
@@ -48,7 +49,7 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
 
 _ENVIRONMENT_PREFIX = "CUZARR_"
 # Variables that are no configuration keys: tests and the Rust side read them by themselves.
-_NOT_KEYS = ("require_gpu", "cache_dir", "cubin_dir", "log")
+_NOT_KEYS = re.compile("require_gpu|cache_dir|cubin_dir|log|test_device|conformance_engine|[a-z]+_library")
 
 
 def _check(key: str, value: Any, origin: str) -> Any:
@@ -91,7 +92,7 @@ def _read_environment(environ: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
         if not variable.startswith(_ENVIRONMENT_PREFIX):
             continue
         key = variable[len(_ENVIRONMENT_PREFIX) :].lower().replace("__", ".")
-        if key in _NOT_KEYS:
+        if _NOT_KEYS.fullmatch(key):
             continue
         try:
             value = ast.literal_eval(text)

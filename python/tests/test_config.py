@@ -76,3 +76,8 @@ def test_every_value_is_shown_with_its_origin(capsys: pytest.CaptureFixture[str]
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) >= len(DEFAULTS)
     assert any(line.startswith("device") and "'cpu'" in line and "(default)" in line for line in lines)
+
+
+def test_variables_of_tests_and_of_the_rust_side_are_no_keys() -> None:
+    names = ("REQUIRE_GPU", "CUBIN_DIR", "CACHE_DIR", "TEST_DEVICE", "NVRTC_LIBRARY", "SIMT_LIBRARY")
+    assert Config({f"CUZARR_{name}": "x" for name in names}).get("device") == "cpu"

@@ -19,6 +19,7 @@ fn random_options(dice: &mut Dice) -> Options {
         slab_bytes: dice.pick(&[1 << 10, 1 << 12, 1 << 16]),
         read_missing_chunks: true,
         write_empty_chunks: dice.chance(4),
+        strict: false,
     }
 }
 

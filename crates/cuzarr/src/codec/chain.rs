@@ -245,15 +245,20 @@ impl Chain {
 
     /// Every codec in order of encoding, and how it decodes to `device`. On the CPU everything is native.
     pub fn describe(&self, device: Device) -> Vec<Stage> {
-        self.stages(device, true)
+        self.stages(device, true, None)
+    }
+
+    /// As [`Chain::describe`], for a call that prefers the faster of the device and a host with so many threads.
+    pub fn describe_beside(&self, device: Device, host_threads: usize) -> Vec<Stage> {
+        self.stages(device, true, Some(host_threads))
     }
 
     /// Every codec in order of encoding, and how it encodes what is on `device`. On the CPU everything is native.
     pub fn describe_encoding(&self, device: Device) -> Vec<Stage> {
-        self.stages(device, false)
+        self.stages(device, false, None)
     }
 
-    fn stages(&self, device: Device, decoding: bool) -> Vec<Stage> {
+    fn stages(&self, device: Device, decoding: bool, host_threads: Option<usize>) -> Vec<Stage> {
         let native = |native: bool, reason| match native || device == Device::Cpu {
             true => Support::Native,
             false => Support::ViaHost(reason),
@@ -275,9 +280,8 @@ impl Chain {
         };
         stages.push(Stage { name: self.serializer.name().into(), support });
         let by_kernels = match decoding {
-            true => {
-                Program::new(self, device).map_or(Err("decoded on the host in this version"), |it| it.device_format())
-            }
+            true => Program::new(self, device)
+                .map_or(Err("decoded on the host in this version"), |it| it.device_format(host_threads)),
             false => Err("encoded on the host in this version"),
         };
         for (index, step) in self.bytes.iter().enumerate() {
@@ -288,7 +292,7 @@ impl Chain {
             stages.push(Stage { name: step.codec.name().into(), support });
         }
         if let Some(sharding) = self.sharding() {
-            stages.extend(sharding.inner().stages(device, decoding));
+            stages.extend(sharding.inner().stages(device, decoding, host_threads));
         }
         stages
     }

@@ -267,12 +267,15 @@ impl Program {
 
     /// The only pass, when the device has kernels for it; else why it has none. Frames of it that [`Format::knows`] become
     /// packed chunks by a batch; others, and all frames on the CPU, by [`Program::decode`].
-    pub(crate) fn device_format(&self) -> Result<Format, &'static str> {
+    ///
+    /// With `host_threads`, a host that is faster with so many threads is a reason against kernels.
+    pub(crate) fn device_format(&self, host_threads: Option<usize>) -> Result<Format, &'static str> {
         match (self.device, &self.passes[..]) {
             (Device::Cpu, _) => Err("the result is host memory"),
             (_, [Pass::Bytes { codec, decoded: Size::Exact(_) }]) => {
                 let format = codec.device_format().ok_or("decoded on the host in this version")?;
-                format.host_reason(self.packed_size_bytes).map_or(Ok(format), Err)
+                let faster_host = || format.faster_host_reason(host_threads?);
+                format.host_reason(self.packed_size_bytes).or_else(faster_host).map_or(Ok(format), Err)
             }
             _ => Err("decoded on the host in this version"),
         }

@@ -8,7 +8,7 @@ use cuzarr_device::{Device, NdBuffer, Order};
 use super::array::Array;
 use crate::codec::VariableElements;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
-use crate::plan::{Explanation, Selection, check_strict, check_strict_writing};
+use crate::plan::{Explanation, Selection, check_strict, check_strict_writing, placements};
 use crate::run::{Access, Engine, Options, Report};
 use crate::store::join_key;
 
@@ -151,7 +151,10 @@ impl Array {
             let access = self.access(self.device())?;
             let options = self.run_options();
             let limits = (options.batch_bytes(self.device()), options.memory_limit_bytes);
-            Explanation::new(access.source(), access.chain(), self.device(), selection, &options.plan(), limits)
+            let host_threads = (!options.strict).then_some(options.threads);
+            let placements = placements(access.chain(), self.device(), host_threads);
+            let chain = access.chain();
+            Explanation::new(access.source(), (chain, placements), self.device(), selection, &options.plan(), limits)
         };
         work().at(|| self.place())
     }
@@ -240,6 +243,7 @@ impl Array {
             coalesce_max_bytes: options.coalesce_max_bytes,
             read_missing_chunks: options.read_missing_chunks,
             write_empty_chunks: options.write_empty_chunks,
+            strict: options.strict,
             ..Options::default()
         }
     }

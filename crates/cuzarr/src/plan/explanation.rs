@@ -58,7 +58,7 @@ impl Explanation {
     /// `SelectionInvalid` when the selection does not fit the array.
     pub fn new(
         source: &Source,
-        chain: &Chain,
+        (chain, placements): (&Chain, Vec<Placement>),
         device: Device,
         selection: &Selection,
         options: &PlanOptions,
@@ -84,7 +84,7 @@ impl Explanation {
         Ok(Explanation {
             device: device.to_string(),
             selection: selection.to_string(),
-            placements: placements(chain, device),
+            placements,
             objects,
             chunks,
             result_bytes: selection.len().unwrap_or(u64::MAX).saturating_mul(element_bytes),
@@ -120,9 +120,9 @@ impl Explanation {
     }
 }
 
-/// Where each codec of a chain runs.
-pub fn placements(chain: &Chain, device: Device) -> Vec<Placement> {
-    placed(chain.describe(device))
+/// Where each codec of a chain runs; with `host_threads`, on the faster of the device and a host with so many threads.
+pub fn placements(chain: &Chain, device: Device, host_threads: Option<usize>) -> Vec<Placement> {
+    placed(host_threads.map_or_else(|| chain.describe(device), |threads| chain.describe_beside(device, threads)))
 }
 
 fn placed(stages: Vec<Stage>) -> Vec<Placement> {
@@ -141,7 +141,7 @@ fn placed(stages: Vec<Stage>) -> Vec<Placement> {
 /// # Errors
 /// `FallbackRefused`, naming each codec and why.
 pub fn check_strict(chain: &Chain, device: Device) -> Result<()> {
-    refuse_fallen(placements(chain, device))
+    refuse_fallen(placements(chain, device, None))
 }
 
 /// Refuses a chain of which something would run on the host although what is written is on a device.

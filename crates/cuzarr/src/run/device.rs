@@ -99,7 +99,7 @@ impl DeviceDestination {
         let target = Target {
             call: Arc::clone(call),
             program: Arc::clone(program),
-            format: program.device_format().ok().filter(fits),
+            format: program.device_format((!options.strict).then_some(options.threads)).ok().filter(fits),
             read_missing: options.read_missing_chunks,
         };
         Ok(DeviceDestination {

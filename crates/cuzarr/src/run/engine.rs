@@ -41,6 +41,8 @@ pub struct Options {
     pub read_missing_chunks: bool,
     /// Whether chunks that hold nothing but the fill value are stored.
     pub write_empty_chunks: bool,
+    /// Whether a device decodes all that it can, also where the host would be faster.
+    pub strict: bool,
 }
 
 impl Default for Options {
@@ -53,6 +55,7 @@ impl Default for Options {
             slab_bytes: 16 << 20,
             read_missing_chunks: true,
             write_empty_chunks: false,
+            strict: false,
         }
     }
 }

@@ -91,7 +91,7 @@ impl Story {
         let dtype = metadata.data_type().device_dtype().unwrap();
         let fill = metadata.fill_value().element(metadata.data_type()).into_owned();
         let elements = fill.repeat(metadata.elems().unwrap() as usize);
-        let (element_bytes, options) = (dtype.size_bytes(), Options::default());
+        let (element_bytes, options) = (dtype.size_bytes(), Options { threads: 3, ..Options::default() });
         Story { metadata, store, engine: Arc::new(Engine::new(3)), options, elements, element_bytes, fill, dtype }
     }
 
