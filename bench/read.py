@@ -134,7 +134,7 @@ def write_record(folder, place, rows):
         "rows": rows,
     }
     slug = re.sub(r"[^a-z0-9]+", "-", machine(place).lower()).strip("-")
-    path = pathlib.Path(folder) / f"{slug}-{now:%Y-%m-%d}.json"
+    path = pathlib.Path(folder) / f"{slug}-{now:%Y-%m-%d-%H%M%S}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(record, indent=1) + "\n")
     print(f"recorded in {path}")

@@ -71,7 +71,11 @@ def arguments(case: Case, codecs: Any) -> dict[str, Any]:
 
 def to_host(result: Any) -> np.ndarray:
     """A result as NumPy, whichever device it is on; nothing but `get` moves device memory."""
-    return np.asarray(result.get() if hasattr(result, "get") else result)
+    # CuPy's arrays and ours name the copy to the host differently.
+    for name in ("get", "cpu"):
+        if hasattr(result, name):
+            return np.asarray(getattr(result, name)())
+    return np.asarray(result)
 
 
 def assert_same(got: Any, expected: np.ndarray, what: str, case: Case) -> None:
