@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import re
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields as dataclass_fields, replace
 from typing import Any, Literal, Self
@@ -38,7 +39,7 @@ from cuzarr._info import Info, human_bytes
 from cuzarr._metadata import AnyArrayMetadata, ArrayV2Metadata, ArrayV3Metadata, encode_document, parse_node
 from cuzarr._nodes import read_array
 from cuzarr.codecs._values import Codec
-from cuzarr.errors import ImplicitHostCopyError, InvalidArgumentError, ShapeMismatchError, UnsupportedError
+from cuzarr.errors import CuzarrRuntimeWarning, ImplicitHostCopyError, InvalidArgumentError, ShapeMismatchError, UnsupportedError
 from cuzarr.storage import Store, StorePath, make_store_path
 
 
@@ -534,6 +535,9 @@ class Array:
             }
             raw, zarr_format = encode_document(document), self._metadata.zarr_format
             self._handles[device] = _core.Array(self.store._handle, self.path, raw, zarr_format, options)
+            if device != "cpu" and not options["strict"]:
+                strict = _core.Array(self.store._handle, self.path, raw, zarr_format, {**options, "strict": True})
+                _warn_of_fallbacks(strict, self.ndim, device)
         return self._handles[device]
 
     def _get_box(self, box: Box, out: Any, prototype: Any, fields: Fields | None) -> Any:
@@ -782,6 +786,19 @@ def _extents(shape: tuple[int, ...], chunks: tuple[int, ...]) -> tuple[tuple[int
         tuple(min(chunk, extent - start) for start in range(0, extent, chunk))
         for extent, chunk in zip(shape, chunks, strict=True)
     )
+
+
+_told: set[tuple[str, str]] = set()
+
+
+def _warn_of_fallbacks(strict: _core.Array, ndim: int, device: str) -> None:
+    # Once a process for each codec: what `strict` would refuse. What the host merely does faster is no fall-back.
+    _, explanation = strict.explain([0] * ndim, [0] * ndim, [1] * ndim, [])
+    fallen = {(item["codec"], item["reason"]) for item in json.loads(explanation)["codecs"] if "reason" in item}
+    for codec, reason in sorted(fallen - _told):
+        message = f"codec '{codec}' runs via host although arrays are read to {device}: {reason}"
+        warnings.warn(message, CuzarrRuntimeWarning, stacklevel=6)
+    _told.update(fallen)
 
 
 def _native(dtype: np.dtype[Any]) -> np.dtype[Any]:

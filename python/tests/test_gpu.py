@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import warnings
 from typing import Any
 
 import numpy as np
@@ -116,3 +117,14 @@ def test_enable_gpu_is_a_default(tmp_path: pathlib.Path) -> None:
     with cuzarr.config.enable_gpu():
         assert cuzarr.open_array(str(tmp_path / "a"), mode="r").device.startswith("cuda")
     assert cuzarr.open_array(str(tmp_path / "a"), mode="r").device == "cpu"
+
+
+def test_falling_back_to_the_host_is_told_once(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cuzarr._array._told", set())
+    array = make(tmp_path / "a", compressors=cuzarr.codecs.GzipCodec())
+    with pytest.warns(cuzarr.errors.CuzarrRuntimeWarning, match="'gzip' runs via host"):
+        array.with_device("cuda")[:]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        array.with_device("cuda")[:]
+        make(tmp_path / "b", compressors=cuzarr.codecs.BloscCodec(cname="lz4")).with_device("cuda")[:]
