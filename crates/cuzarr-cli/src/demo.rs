@@ -21,7 +21,7 @@ use crate::Verdict;
 use crate::output::{self, Output};
 
 const CHUNK: [u64; 3] = [4, 256, 512];
-const SHARD: [u64; 3] = [16, 512, 1024];
+const SHARD: [u64; 3] = [8, 512, 512];
 const PLANE: [u64; 2] = [512, 1024];
 
 #[derive(Args)]
