@@ -107,7 +107,7 @@ gpu-bundle: wheel ## what a GPU machine without network or Rust needs, in dist/g
 
 gpu-peers: $(VENV)/.environment ## the packages that cuzarr is compared with, as wheels in dist/gpu/peers
 	rm -rf dist/gpu/peers
-	$(PIP) download --dest dist/gpu/peers --python-version 3.12 --only-binary :all: --requirement bench/requirements-peers.txt
+	$(PIP) download --no-deps --dest dist/gpu/peers --python-version 3.12 --only-binary :all: --requirement bench/requirements-peers.txt
 	du -sh dist/gpu/peers
 
 clean: ## remove what the targets made, except the cargo cache in target/
