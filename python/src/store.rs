@@ -8,6 +8,7 @@ use cuzarr::store::{
     ByteRange, Key, Listing, LocalStore, MemoryStore, ReadOutcome, ReadRequest, ReadSink, Store, StoreExt, Workers,
 };
 use cuzarr::{Error, ErrorKind};
+use cuzarr_device::{Buffer, Device};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -252,6 +253,15 @@ impl Store for Interruptible {
     fn write(&self, key: &Key, value: &[u8]) -> cuzarr::Result<()> {
         self.check()?;
         self.inner.write(key, value)
+    }
+
+    fn is_on(&self, device: Device) -> bool {
+        self.inner.is_on(device)
+    }
+
+    fn write_buffer(&self, key: &Key, value: &Buffer) -> cuzarr::Result<()> {
+        self.check()?;
+        self.inner.write_buffer(key, value)
     }
 
     fn write_if_absent(&self, key: &Key, value: &[u8]) -> cuzarr::Result<bool> {

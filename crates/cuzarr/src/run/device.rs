@@ -8,7 +8,9 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cuzarr_device::transfer::{fill_boxes_on, scatter_on};
-use cuzarr_device::{Event, NdBuffer, Slab, SlabPiece, SlabRing, Stream, Tail, Transfer, TransferBox, pool};
+use cuzarr_device::{
+    Buffer, Device, Event, NdBuffer, Slab, SlabPiece, SlabRing, Stream, Tail, Transfer, TransferBox, pool,
+};
 
 use super::access::Access;
 use super::call::Call;
@@ -18,6 +20,7 @@ use super::host::{Stored, check_missing, foreign_memory};
 use super::memory::Reserved;
 use super::read::{Destination, Launch, Launcher};
 use super::report::Stage;
+use super::resident::{Frames, Resident, Taking};
 use super::sink::{Flight, Landing, launch};
 use crate::codec::Program;
 use crate::codec::batch::Format;
@@ -40,6 +43,8 @@ struct Target {
     program: Arc<Program>,
     /// What kernels decode: the program's only pass, where memory suffices.
     format: Option<Format>,
+    /// What is done with bytes that come in device memory.
+    taking: Taking,
     read_missing: bool,
 }
 
@@ -65,11 +70,15 @@ struct Placing {
     done: Event,
     _reserved: Reserved,
     decoded: Option<Pending>,
+    /// Frames that came in device memory, and what holds the memory for them.
+    frames: Option<Frames>,
+    _resident: Arc<Resident>,
 }
 
 struct Loading {
     slab: Option<Slab>,
     pieces: Arc<Pieces>,
+    resident: Arc<Resident>,
     reserved: Reserved,
 }
 
@@ -100,6 +109,7 @@ impl DeviceDestination {
             call: Arc::clone(call),
             program: Arc::clone(program),
             format: program.device_format((!options.strict).then_some(options.threads)).ok().filter(fits),
+            taking: Taking::new(program, limit_bytes),
             read_missing: options.read_missing_chunks,
         };
         Ok(DeviceDestination {
@@ -134,11 +144,42 @@ impl DeviceDestination {
             } else if !placing.done.is_done()? {
                 break;
             }
-            if let Some(decoded) = self.placing.pop_front().and_then(|placing| placing.decoded) {
-                decoded.check(&self.target.call);
+            if let Some(placing) = self.placing.pop_front() {
+                self.check(placing)?;
             }
         }
         Ok(())
+    }
+
+    /// Asks what became of the frames of a batch that is done.
+    fn check(&self, placing: Placing) -> Result<()> {
+        if let Some(decoded) = placing.decoded {
+            decoded.check(&self.target.call);
+        }
+        if let Some(frames) = placing.frames {
+            let again = frames.check(&self.target.call, &self.target.program)?;
+            again.into_iter().try_for_each(|packed| self.scatter(packed))?;
+        }
+        Ok(())
+    }
+
+    /// Memory for a batch whose bytes come in device memory, without a slab.
+    fn reserve(&mut self, packed_bytes: usize, alone: bool) -> Result<Option<Reserved>> {
+        let call = Arc::clone(&self.target.call);
+        let cost = self.target.taking.cost(packed_bytes);
+        loop {
+            self.collect(false)?;
+            if let Some(reserved) = call.memory.try_take(cost, call.limit_bytes) {
+                return Ok(Some(reserved));
+            }
+            if !self.placing.is_empty() {
+                self.collect(true)?;
+            } else if alone {
+                return call.memory.take(cost, call.limit_bytes).map(Some);
+            } else {
+                return Ok(None);
+            }
+        }
     }
 
     /// Host and device memory of one batch: slab, arena, and stored bytes (counted as many as packed ones); decoded bytes
@@ -175,23 +216,41 @@ impl DeviceDestination {
 
     /// Puts the boxes that landed, and those that have no chunk, to their places.
     fn place(&mut self, flight: &Flight, loading: Loading) -> Result<()> {
-        let counters = &self.target.call.counters;
-        let Loading { slab, pieces, reserved } = loading;
+        let Loading { slab, pieces, resident, reserved } = loading;
         let landed = flight.landed();
+        let (packed, frames) =
+            resident.place(&flight.batch, &self.target.program, &mut self.decoders, &self.kernels)?;
+        let placing =
+            Placing { done: self.kernels.record()?, _reserved: reserved, decoded: None, frames, _resident: resident };
+        // Kept before anything can fail: what was damaged must be asked in any case.
+        self.placing.push_back(placing);
+        packed.into_iter().try_for_each(|packed| self.scatter(packed))?;
+        self.place_landed(flight, slab, pieces, &landed)?;
+        self.fill(flight)?;
+        let done = self.kernels.record()?;
+        if let Some(placing) = self.placing.back_mut() {
+            placing.done = done;
+        }
+        Ok(())
+    }
+
+    /// Uploads what landed in a slab, and puts it to its place.
+    fn place_landed(
+        &mut self,
+        flight: &Flight,
+        slab: Option<Slab>,
+        pieces: Arc<Pieces>,
+        landed: &[usize],
+    ) -> Result<()> {
+        let counters = &self.target.call.counters;
         if let (Some(dense), Some(format)) = (&pieces.dense, self.target.format) {
             let (call, program) = (&self.target.call, &self.target.program);
-            let (plan, streams) = ((&flight.batch, &landed[..]), (&self.copies, &self.kernels));
+            let (plan, streams) = ((&flight.batch, landed), (&self.copies, &self.kernels));
             let (packed, decoded) = self.decoders.run(dense, plan, (program, format), streams, call)?;
-            // Kept before anything can fail: what was damaged must be asked in any case.
-            let placing = Placing { done: self.kernels.record()?, _reserved: reserved, decoded };
-            self.placing.push_back(placing);
-            packed.into_iter().try_for_each(|packed| self.scatter(packed))?;
-            self.fill(flight)?;
-            let done = self.kernels.record()?;
             if let Some(placing) = self.placing.back_mut() {
-                placing.done = done;
+                placing.decoded = decoded;
             }
-            return Ok(());
+            return packed.into_iter().try_for_each(|packed| self.scatter(packed));
         }
         let boxes: Vec<TransferBox> =
             landed.iter().map(|&unit| flight.batch.units[unit].transfer_box(pieces.unit_offsets[unit])).collect();
@@ -204,8 +263,6 @@ impl DeviceDestination {
             self.kernels.wait(&self.copies.record()?)?;
             self.scatter((arena, boxes))?;
         }
-        self.fill(flight)?;
-        self.placing.push_back(Placing { done: self.kernels.record()?, _reserved: reserved, decoded: None });
         Ok(())
     }
 
@@ -291,7 +348,13 @@ impl Destination for DeviceDestination {
             return Ok(Launch::NoMemory(batch));
         }
         let plan = SlabPlan::new(&batch, stored_is_packed);
+        let resident = Resident::new(launcher.call, self.target.taking, self.out.device());
+        let slabless = resident.device() != Device::Cpu && launcher.call.store.is_on(resident.device());
         let (slab, reserved) = match plan.total_bytes {
+            bytes if slabless => match self.reserve(bytes, alone)? {
+                Some(reserved) => (None, reserved),
+                None => return Ok(Launch::NoMemory(batch)),
+            },
             0 => (None, self.target.call.memory.take(0, self.target.call.limit_bytes)?),
             bytes => match self.acquire(bytes.max(self.slab_bytes), alone)? {
                 Some((slab, reserved)) => (Some(slab), reserved),
@@ -302,9 +365,11 @@ impl Destination for DeviceDestination {
             Some(_) => (None, Pieces::dense(slab, batch.units.len())),
             None => carve(slab, &plan)?,
         };
-        let pieces = Arc::new(pieces);
-        self.loading.insert(launcher.number, Loading { slab, pieces: Arc::clone(&pieces), reserved });
-        let landing = DeviceLanding { target: Arc::clone(&self.target), pieces, units: plan.units, stored_is_packed };
+        let (pieces, resident) = (Arc::new(pieces), Arc::new(resident));
+        let loading = Loading { slab, pieces: Arc::clone(&pieces), resident: Arc::clone(&resident), reserved };
+        self.loading.insert(launcher.number, loading);
+        let landing =
+            DeviceLanding { target: Arc::clone(&self.target), pieces, resident, units: plan.units, stored_is_packed };
         Ok(Launch::Launched(launch(launcher.call, batch, landing, launcher.number, launcher.sender)))
     }
 
@@ -324,12 +389,15 @@ impl Destination for DeviceDestination {
         let copied = self.copies.synchronize();
         let decoded = self.decoders.synchronize();
         let placed = self.kernels.synchronize();
-        for pending in self.placing.drain(..).filter_map(|placing| placing.decoded) {
-            pending.check(&self.target.call);
-        }
+        let placing = std::mem::take(&mut self.placing);
+        let checked: Vec<Result<()>> = placing.into_iter().map(|placing| self.check(placing)).collect();
+        // What was decoded on the host after all is on its way only now.
+        let placed_again = self.kernels.synchronize();
         copied?;
         decoded?;
         placed?;
+        checked.into_iter().collect::<Result<()>>()?;
+        placed_again?;
         Ok(())
     }
 }
@@ -376,6 +444,7 @@ impl Pieces {
 struct DeviceLanding {
     target: Arc<Target>,
     pieces: Arc<Pieces>,
+    resident: Arc<Resident>,
     units: Vec<(usize, usize)>,
     stored_is_packed: bool,
 }
@@ -410,6 +479,19 @@ impl Landing for DeviceLanding {
             Err(other) if other.is::<InSlab>() => Ok(None),
             Err(_) => Err(foreign_memory()),
         }
+    }
+
+    fn device(&self) -> Device {
+        self.resident.device()
+    }
+
+    fn lease_on_device(&self, batch: &Batch, read: usize, size_bytes: usize) -> Result<Buffer> {
+        let counted = batch.units[batch.reads[read].units.clone()].iter().map(|unit| unit.packed_size_bytes).sum();
+        self.resident.lease(size_bytes, counted)
+    }
+
+    fn arrived_on_device(&self, _batch: &Batch, read: usize, bytes: Buffer) -> Result<()> {
+        self.resident.arrived(read, bytes)
     }
 
     fn land(&self, _batch: &Batch, unit: usize, stored: &[u8]) -> Result<()> {

@@ -119,7 +119,8 @@ impl Decoders {
         self.streams.iter().try_for_each(|stream| Ok(stream.synchronize()?))
     }
 
-    fn stream(&mut self) -> Result<Stream> {
+    /// The next stream in turn.
+    pub(super) fn stream(&mut self) -> Result<Stream> {
         self.next = (self.next + 1) % STREAMS;
         while self.streams.len() <= self.next {
             self.streams.push(Stream::new(self.device)?);

@@ -1,7 +1,8 @@
 //! Writing from device memory: the elements of many chunks are gathered by one launch, cross the bus in one copy, and are
 //! encoded from pinned memory by all cores.
 //!
-//! Whole chunks are gathered packed, through the tail, when it loses nothing; parts of chunks, and chunks whose tail rounds
+//! Where the store keeps values on the device, whole chunks that need no encoding are gathered into memory of their own and
+//! handed over. Else whole chunks are gathered packed, through the tail, when it loses nothing; parts of chunks, and chunks whose tail rounds
 //! or casts, are gathered as they are, because they must be compared or joined with old elements on the host.
 
 use std::collections::VecDeque;
@@ -9,10 +10,12 @@ use std::sync::Arc;
 
 use cuzarr_device::transfer::gather_on;
 use cuzarr_device::{
-    Device, ElementStep, Layout, NdBuffer, Order, Packing, Slab, SlabRing, Stream, Tail, Transfer, TransferBox, pool,
+    Buffer, Device, ElementStep, Layout, NdBuffer, Order, Packing, Slab, SlabRing, Stream, Tail, Transfer, TransferBox,
+    pool,
 };
 
 use super::engine::Options;
+use super::object::at_chunk;
 use super::report::Stage;
 use super::write::{Leaf, LeafValue, Writing, submit};
 use crate::codec::Program;
@@ -22,6 +25,8 @@ use crate::error::Result;
 const PIECE_ALIGNMENT_BYTES: usize = 256;
 /// Slabs that may be under way to the host before the oldest is waited for.
 const DOWNLOADS: usize = 2;
+/// Chunks that are gathered before the store gets them: one wait for all.
+const GATHERED: usize = 64;
 
 /// Brings the chunks' elements of a value on a device to the host.
 pub(crate) struct DeviceSource {
@@ -35,6 +40,12 @@ pub(crate) struct DeviceSource {
     /// Whole chunks, packed; `None` when the tail loses something.
     chunks: Option<Gathering>,
     downloading: VecDeque<Download>,
+    /// What becomes chunks that the store takes from the device; `None` when it takes none.
+    resident: Option<Gathering>,
+    /// A packed chunk of nothing but the fill value, for chunks that hang over the array's edge.
+    blank: Option<Buffer>,
+    /// Gathered chunks that the store gets next.
+    gathered: Vec<(Leaf, Buffer)>,
 }
 
 /// Chunks that will be gathered together.
@@ -81,6 +92,13 @@ impl DeviceSource {
             let strides = writing.packed_strides();
             Gathering::new(program.tail().clone(), strides, program.packed_size_bytes(), slab_bytes)
         });
+        let resident = writing.program.as_ref().filter(|program| {
+            writing.call.store.is_on(device) && program.stored_is_packed() && program.tail().packing == Packing::Plain
+        });
+        let resident = resident.map(|program| {
+            let strides = writing.packed_strides();
+            Gathering::new(program.tail().clone(), strides, program.packed_size_bytes(), slab_bytes)
+        });
         Ok(DeviceSource {
             // Slabs are waited for while some are downloading and some are being encoded.
             ring: SlabRing::new(device, slab_bytes, slab_bytes.saturating_mul(2 * DOWNLOADS + 2))?,
@@ -91,11 +109,17 @@ impl DeviceSource {
             parts,
             chunks,
             downloading: VecDeque::new(),
+            resident,
+            blank: None,
+            gathered: Vec::new(),
         })
     }
 
     /// Takes a chunk along with the next copy.
     pub(crate) fn add(&mut self, writing: &Arc<Writing>, leaf: Leaf) -> Result<()> {
+        if self.resident.is_some() && leaf.target.covered && leaf.place.is_object() {
+            return self.gather(writing, leaf);
+        }
         let packed = leaf.target.full && self.chunks.is_some();
         let gathering = self.gathering(packed);
         gathering.leaves.push(leaf);
@@ -109,8 +133,46 @@ impl DeviceSource {
         Ok(())
     }
 
+    /// Gathers a chunk into memory that the store will keep.
+    fn gather(&mut self, writing: &Arc<Writing>, leaf: Leaf) -> Result<()> {
+        let (start, extent) = writing.region(&leaf.target);
+        let part = self.value.region(&start, &extent, &vec![1; extent.len()])?;
+        if !writing.write_empty && part.all_equal_element(&writing.fill, true)? {
+            return at_chunk(leaf.place.deliver_buffer(None), &leaf.name);
+        }
+        let chunks = self.resident.as_ref().unwrap_or(&self.parts);
+        // Of no stream: the store's readers come on streams of their own.
+        let chunk = Buffer::empty(self.value.device(), chunks.size_bytes)?;
+        if let (false, Some(program)) = (leaf.target.full, &writing.program) {
+            if self.blank.is_none() {
+                self.blank = Some(Buffer::from_bytes(self.value.device(), writing.blank(program)?)?);
+            }
+            if let Some(blank) = &self.blank {
+                self.kernels.d2d(blank, &chunk)?;
+            }
+        }
+        let transfer = chunks.transfer(writing, std::slice::from_ref(&leaf));
+        let (size_bytes, value, kernels) = (chunks.size_bytes as u64, &self.value, &self.kernels);
+        writing.call.counters.time(Stage::Gather, size_bytes, || gather_on(value, &transfer, &chunk, kernels))?;
+        self.gathered.push((leaf, chunk));
+        if self.gathered.len() < GATHERED { Ok(()) } else { self.hand_to_store() }
+    }
+
+    /// Gives the store what was gathered, once it is there.
+    fn hand_to_store(&mut self) -> Result<()> {
+        if self.gathered.is_empty() {
+            return Ok(());
+        }
+        self.kernels.synchronize()?;
+        for (leaf, chunk) in self.gathered.drain(..) {
+            at_chunk(leaf.place.deliver_buffer(Some(&chunk)), &leaf.name)?;
+        }
+        Ok(())
+    }
+
     /// Hands every chunk over to the workers.
     pub(crate) fn flush(&mut self, writing: &Arc<Writing>) -> Result<()> {
+        self.hand_to_store()?;
         for packed in [true, false] {
             if !self.gathering(packed).leaves.is_empty() {
                 self.download(writing, packed)?;
@@ -127,6 +189,7 @@ impl DeviceSource {
         self.gathering(true).leaves.clear();
         self.gathering(false).leaves.clear();
         self.downloading.clear();
+        self.gathered.clear();
     }
 
     fn gathering(&mut self, packed: bool) -> &mut Gathering {

@@ -61,6 +61,7 @@ impl ReadSink for Sink {
     fn done(&self, index: usize, outcome: Result<ReadOutcome>) {
         let item = outcome.and_then(|outcome| match outcome {
             ReadOutcome::Missing => Ok(None),
+            ReadOutcome::OnDevice(buffer) => Ok(Some(buffer.to_vec()?)),
             ReadOutcome::Filled(lease) => match lease.into_any().downcast::<Vec<u8>>() {
                 Ok(bytes) => Ok(Some(*bytes)),
                 Err(_) => Err(Error::new(ErrorKind::StoreFailed, "the store handed back memory that it was not lent")),

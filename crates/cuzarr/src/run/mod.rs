@@ -25,6 +25,7 @@ mod object;
 mod pool;
 mod read;
 mod report;
+mod resident;
 mod scratch;
 mod sink;
 mod variable;

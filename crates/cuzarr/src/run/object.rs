@@ -5,6 +5,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use cuzarr_device::Buffer;
+
 use super::call::Call;
 use super::read::sharding_at;
 use super::report::Stage;
@@ -94,7 +96,32 @@ impl Object {
     }
 }
 
+impl Object {
+    /// Writes the object as it is in device memory; `None` where nothing is to be stored.
+    fn store_buffer(&self, encoded: Option<&Buffer>) -> Result<()> {
+        self.call.check_cancelled()?;
+        let size_bytes = encoded.map_or(0, |bytes| bytes.size_bytes() as u64);
+        self.call.counters.time(Stage::Flush, size_bytes, || match encoded {
+            Some(bytes) => self.call.store.write_buffer(&self.key, bytes),
+            None => self.call.store.delete(&self.key),
+        })
+    }
+}
+
 impl Place {
+    /// Whether an encoded chunk is the whole object.
+    pub(crate) fn is_object(&self) -> bool {
+        matches!(self, Place::Object(_))
+    }
+
+    /// Like [`Place::deliver`], for a chunk that is in device memory.
+    pub(crate) fn deliver_buffer(&self, encoded: Option<&Buffer>) -> Result<()> {
+        match self {
+            Place::Object(object) => object.store_buffer(encoded),
+            Place::Inner(..) => self.deliver(encoded.map(Buffer::to_vec).transpose()?),
+        }
+    }
+
     /// The object that all of this ends in.
     pub(crate) fn object(&self) -> &Arc<Object> {
         match self {

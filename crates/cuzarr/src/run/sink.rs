@@ -6,8 +6,10 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use cuzarr_device::{Buffer, Device};
+
 use super::call::Call;
-use super::host::Stored;
+use super::host::{Stored, foreign_memory};
 use super::pool::is_worker;
 use super::report::Stage;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
@@ -26,6 +28,21 @@ pub(crate) trait Landing: Send + Sync {
     /// are in their place.
     fn arrived(&self, batch: &Batch, read: usize, lease: Box<dyn Lease>) -> Result<Option<Box<Stored>>>;
 
+    /// The device in whose memory bytes may come as well.
+    fn device(&self) -> Device {
+        Device::Cpu
+    }
+
+    /// Memory of that device for a read of `size_bytes`.
+    fn lease_on_device(&self, _batch: &Batch, _read: usize, _size_bytes: usize) -> Result<Buffer> {
+        Err(foreign_memory())
+    }
+
+    /// The bytes of a read are in memory of that device; their units are in its hands.
+    fn arrived_on_device(&self, _batch: &Batch, _read: usize, _bytes: Buffer) -> Result<()> {
+        Err(foreign_memory())
+    }
+
     /// Decodes the bytes of one unit to their place.
     fn land(&self, batch: &Batch, unit: usize, stored: &[u8]) -> Result<()>;
 
@@ -37,6 +54,8 @@ pub(crate) trait Landing: Send + Sync {
 const UNKNOWN: u8 = 0;
 const LANDED: u8 = 1;
 const MISSING: u8 = 2;
+/// Its bytes came in device memory.
+const RESIDENT: u8 = 3;
 
 /// A batch on its way.
 pub(crate) struct Flight<L: ?Sized + Landing = dyn Landing> {
@@ -155,29 +174,22 @@ impl ReadSink for Sink {
         let call = &self.ticket.call;
         call.check_cancelled()?;
         let batch = &self.flight.batch;
-        let read = batch.reads.get(index).ok_or_else(|| foreign_item(index))?;
-        let wrong = |expected: String| {
-            let message = format!("got {size_bytes} bytes, expected {expected}");
-            Err(Error::new(ErrorKind::ChunkCorrupt, message))
-        };
-        match read.size {
-            SizeRule::Exact(expected) if size_bytes != expected => {
-                let from = if let ByteRange::From { offset } = read.range { offset } else { 0 };
-                return match from {
-                    0 => wrong(expected.to_string()),
-                    from => wrong(format!("{expected} from byte {from} on")),
-                };
-            }
-            SizeRule::AtMost(bound) if size_bytes > bound => {
-                return wrong(format!("at most {bound}, the most that its metadata allows"));
-            }
-            _ => {}
-        }
-        let size_bytes = usize::try_from(size_bytes).map_err(|_| {
-            Error::new(ErrorKind::OutOfMemory, format!("the host has no {size_bytes} bytes for a chunk"))
-        })?;
+        let size_bytes = check_size(batch.reads.get(index).ok_or_else(|| foreign_item(index))?, size_bytes)?;
         self.begun_ns[index].store(call.elapsed_ns(), Ordering::Relaxed);
         self.flight.landing.lease(batch, index, size_bytes)
+    }
+
+    fn device(&self) -> Device {
+        self.flight.landing.device()
+    }
+
+    fn reserve_on_device(&self, index: usize, size_bytes: u64) -> Result<Buffer> {
+        let call = &self.ticket.call;
+        call.check_cancelled()?;
+        let batch = &self.flight.batch;
+        let size_bytes = check_size(batch.reads.get(index).ok_or_else(|| foreign_item(index))?, size_bytes)?;
+        self.begun_ns[index].store(call.elapsed_ns(), Ordering::Relaxed);
+        self.flight.landing.lease_on_device(batch, index, size_bytes)
     }
 
     fn done(&self, index: usize, outcome: Result<ReadOutcome>) {
@@ -189,6 +201,24 @@ impl ReadSink for Sink {
             Ok(ReadOutcome::Filled(lease)) => {
                 let time = self.ticket.call.elapsed_ns().saturating_sub(begun);
                 self.filled(index, lease, Duration::from_nanos(time));
+            }
+            Ok(ReadOutcome::OnDevice(bytes)) => {
+                let size_bytes = bytes.size_bytes() as u64;
+                // What was lent without asking began when it ended.
+                let begun = if begun == 0 { self.ticket.call.elapsed_ns() } else { begun };
+                let time = Duration::from_nanos(self.ticket.call.elapsed_ns().saturating_sub(begun));
+                self.ticket.call.counters.add(Stage::Fetch, size_bytes, time);
+                let landing = &self.flight.landing;
+                let arrived = check_size(read, size_bytes)
+                    .and_then(|_| landing.arrived_on_device(&self.flight.batch, index, bytes));
+                match arrived {
+                    Ok(()) => self.flight.outcomes()[read.units.clone()].fill(RESIDENT),
+                    Err(error) => {
+                        let name = &self.flight.batch.units[read.units.start].name;
+                        self.ticket.call.fail(error.at(name.to_string()));
+                    }
+                }
+                self.ticket.end(read.units.len());
             }
             Ok(ReadOutcome::Missing) => {
                 self.flight.outcomes()[read.units.clone()].fill(MISSING);
@@ -277,6 +307,28 @@ fn explain(call: &Call, read: &Read, error: Error) -> Error {
             Error::new(ErrorKind::ChunkCorrupt, message).with_source(error)
         }
         _ => error,
+    }
+}
+
+/// Compares the size of what a read brings with what its metadata allows.
+fn check_size(read: &Read, size_bytes: u64) -> Result<usize> {
+    let wrong = |expected: String| {
+        let message = format!("got {size_bytes} bytes, expected {expected}");
+        Err(Error::new(ErrorKind::ChunkCorrupt, message))
+    };
+    match read.size {
+        SizeRule::Exact(expected) if size_bytes != expected => {
+            let from = if let ByteRange::From { offset } = read.range { offset } else { 0 };
+            match from {
+                0 => wrong(expected.to_string()),
+                from => wrong(format!("{expected} from byte {from} on")),
+            }
+        }
+        SizeRule::AtMost(bound) if size_bytes > bound => {
+            wrong(format!("at most {bound}, the most that its metadata allows"))
+        }
+        _ => usize::try_from(size_bytes)
+            .map_err(|_| Error::new(ErrorKind::OutOfMemory, format!("the host has no {size_bytes} bytes for a chunk"))),
     }
 }
 

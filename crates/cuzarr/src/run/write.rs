@@ -46,14 +46,14 @@ pub(crate) struct Writing {
     pub(crate) fill: Vec<u8>,
     /// A packed chunk of nothing but the fill value.
     blank: OnceLock<Vec<u8>>,
-    write_empty: bool,
+    pub(crate) write_empty: bool,
 }
 
 /// A chunk to be encoded.
 pub(crate) struct Leaf {
     pub(crate) name: ChunkName,
     pub(crate) target: Target,
-    place: Place,
+    pub(crate) place: Place,
 }
 
 /// The elements that go into one chunk.
@@ -381,7 +381,7 @@ impl Writing {
     }
 
     /// A packed chunk of nothing but the fill value.
-    fn blank(&self, program: &Program) -> Result<&[u8]> {
+    pub(crate) fn blank(&self, program: &Program) -> Result<&[u8]> {
         if let Some(blank) = self.blank.get() {
             return Ok(blank);
         }

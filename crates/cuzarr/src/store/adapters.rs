@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use cuzarr_device::{Buffer, Device};
+
 use super::key::{join_key, validate_key, validate_prefix};
 use super::{Key, Listing, ReadRequest, ReadSink, Store, Workers};
 use crate::error::{Error, ErrorKind, Result};
@@ -32,6 +34,14 @@ impl Store for ReadOnly {
     }
 
     fn write(&self, key: &Key, _value: &[u8]) -> Result<()> {
+        Err(read_only_error(self, key))
+    }
+
+    fn is_on(&self, device: Device) -> bool {
+        self.inner.is_on(device)
+    }
+
+    fn write_buffer(&self, key: &Key, _value: &Buffer) -> Result<()> {
         Err(read_only_error(self, key))
     }
 
@@ -115,6 +125,14 @@ impl Store for Prefixed {
         self.inner.write(&self.key(key)?, value)
     }
 
+    fn is_on(&self, device: Device) -> bool {
+        self.inner.is_on(device)
+    }
+
+    fn write_buffer(&self, key: &Key, value: &Buffer) -> Result<()> {
+        self.inner.write_buffer(&self.key(key)?, value)
+    }
+
     fn write_if_absent(&self, key: &Key, value: &[u8]) -> Result<bool> {
         self.inner.write_if_absent(&self.key(key)?, value)
     }
@@ -182,6 +200,7 @@ mod tests {
         let store = ReadOnly::new(Arc::clone(&inner));
         let refusals = [
             store.write("a/b", b"new").unwrap_err(),
+            store.write_buffer("a/b", &Buffer::from_vec(b"new".to_vec())).unwrap_err(),
             store.write_if_absent("c", b"new").unwrap_err(),
             store.delete("a/b").unwrap_err(),
             store.delete_prefix("").unwrap_err(),

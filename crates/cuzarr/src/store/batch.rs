@@ -6,6 +6,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use cuzarr_device::{Buffer, Device};
+
 use super::{ByteRange, Key, Lease, ReadOutcome, ReadRequest, ReadSink, Workers};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 
@@ -33,6 +35,17 @@ pub(super) trait Object: Send + Sync {
 
     /// Fills `bytes` from `offset` on; the range was checked against `size_bytes`.
     fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> Result<()>;
+
+    /// The same range in memory of `device`: the value's own, or what `reserve` gives, filled. `None` when the bytes only
+    /// come by way of the host.
+    fn on_device(
+        &self,
+        _device: Device,
+        _range: Range<u64>,
+        _reserve: &dyn Fn() -> Result<Buffer>,
+    ) -> Result<Option<Buffer>> {
+        Ok(None)
+    }
 
     /// Fails when the value was changed in place since it was opened.
     fn check_unchanged(&self) -> Result<()>;
@@ -161,12 +174,28 @@ impl<S: Source> Shared<S> {
     fn read(&self, object: &S::Object, item: usize) -> Result<ReadOutcome> {
         let range = self.batch[item].range;
         let (offset, size_bytes) = resolve(range, object.size_bytes())?;
-        let mut lease = reserve(&*self.sink, item, size_bytes)?;
-        object.read_exact_at(lease.bytes(), offset)?;
+        let outcome = match self.on_device(object, item, offset..offset + size_bytes)? {
+            Some(buffer) => ReadOutcome::OnDevice(buffer),
+            None => {
+                let mut lease = reserve(&*self.sink, item, size_bytes)?;
+                object.read_exact_at(lease.bytes(), offset)?;
+                ReadOutcome::Filled(lease)
+            }
+        };
         if range == ByteRange::Full {
             object.check_unchanged()?;
         }
-        Ok(ReadOutcome::Filled(lease))
+        Ok(outcome)
+    }
+
+    fn on_device(&self, object: &S::Object, item: usize, range: Range<u64>) -> Result<Option<Buffer>> {
+        match self.sink.device() {
+            Device::Cpu => Ok(None),
+            device => {
+                let size_bytes = range.end - range.start;
+                object.on_device(device, range, &|| self.sink.reserve_on_device(item, size_bytes))
+            }
+        }
     }
 }
 

@@ -195,6 +195,7 @@ impl ReadSink for Watcher {
     fn done(&self, index: usize, outcome: Result<ReadOutcome>) {
         let outcome = outcome.map(|outcome| match outcome {
             ReadOutcome::Filled(mut lease) => Some(lease.bytes().to_vec()),
+            ReadOutcome::OnDevice(_) => panic!("the bytes were wanted on the host"),
             ReadOutcome::Missing => None,
         });
         self.outcomes.lock().unwrap().entry(index).or_default().push(outcome);

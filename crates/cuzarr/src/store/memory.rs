@@ -1,13 +1,11 @@
 //! Values in host memory.
 
-use std::collections::BTreeMap;
 use std::fmt;
-use std::ops::Bound;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::batch::{self, Object, Source};
-use super::key::{join_key, validate_key, validate_prefix};
+use super::values::Values;
 use super::{Key, Listing, ReadRequest, ReadSink, Store, Workers};
 use crate::error::Result;
 
@@ -22,25 +20,15 @@ use crate::error::Result;
 /// ```
 #[derive(Clone)]
 pub struct MemoryStore {
-    values: Arc<RwLock<Values>>,
+    values: Values<Arc<[u8]>>,
     number: u64,
 }
-
-type Values = BTreeMap<String, Arc<[u8]>>;
 
 impl MemoryStore {
     /// An empty store.
     pub fn new() -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
-        MemoryStore { values: Arc::default(), number: NUMBER.fetch_add(1, Ordering::Relaxed) }
-    }
-
-    fn values(&self) -> RwLockReadGuard<'_, Values> {
-        self.values.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn values_mut(&self) -> RwLockWriteGuard<'_, Values> {
-        self.values.write().unwrap_or_else(PoisonError::into_inner)
+        MemoryStore { values: Values::default(), number: NUMBER.fetch_add(1, Ordering::Relaxed) }
     }
 }
 
@@ -54,8 +42,7 @@ impl Source for MemoryStore {
     type Object = Arc<[u8]>;
 
     fn open(&self, key: &Key) -> Result<Option<Arc<[u8]>>> {
-        validate_key(key)?;
-        Ok(self.values().get(key).cloned())
+        self.values.get(key)
     }
 
     fn name(&self) -> String {
@@ -86,75 +73,31 @@ impl Store for MemoryStore {
     }
 
     fn write(&self, key: &Key, value: &[u8]) -> Result<()> {
-        validate_key(key)?;
-        let value = Arc::from(value);
-        self.values_mut().insert(key.to_string(), value);
-        Ok(())
+        self.values.insert(key, Arc::from(value))
     }
 
     fn write_if_absent(&self, key: &Key, value: &[u8]) -> Result<bool> {
-        validate_key(key)?;
-        let mut values = self.values_mut();
-        if values.contains_key(key) {
-            return Ok(false);
-        }
-        values.insert(key.to_string(), Arc::from(value));
-        Ok(true)
+        self.values.insert_if_absent(key, Arc::from(value))
     }
 
     fn delete(&self, key: &Key) -> Result<()> {
-        validate_key(key)?;
-        self.values_mut().remove(key);
-        Ok(())
+        self.values.remove(key)
     }
 
     fn delete_prefix(&self, prefix: &Key) -> Result<()> {
-        validate_prefix(prefix)?;
-        let mut values = self.values_mut();
-        if prefix.is_empty() {
-            values.clear();
-            return Ok(());
-        }
-        // Everything below `prefix/` lies between `prefix/` and `prefix0`: '0' is the character after '/'.
-        let mut tail = values.split_off(&format!("{prefix}/"));
-        let mut rest = tail.split_off(&format!("{prefix}0"));
-        values.append(&mut rest);
-        Ok(())
+        self.values.remove_prefix(prefix)
     }
 
     fn size_bytes(&self, key: &Key) -> Result<Option<u64>> {
-        validate_key(key)?;
-        Ok(self.values().get(key).map(|value| value.len() as u64))
+        Ok(self.values.get(key)?.map(|value| value.len() as u64))
     }
 
     fn list_dir(&self, prefix: &Key) -> Result<Listing> {
-        validate_prefix(prefix)?;
-        let (values, start) = (self.values(), join_key(prefix, ""));
-        let (mut listing, mut from) = (Listing::default(), start.clone());
-        // Jumps over whole sub-prefixes, so the cost is the number of entries, not of keys below them.
-        while let Some((key, _)) = values.range::<str, _>((Bound::Included(from.as_str()), Bound::Unbounded)).next() {
-            let Some(name) = key.strip_prefix(&start) else { break };
-            match name.split_once('/') {
-                None => {
-                    listing.keys.push(key.clone());
-                    from = format!("{key}\0");
-                }
-                Some((child, _)) => {
-                    listing.prefixes.push(format!("{start}{child}"));
-                    from = format!("{start}{child}0");
-                }
-            }
-        }
-        // 'a' < 'a-b' < 'a/c': prefixes are met in the order of 'a/', and sorted as 'a'.
-        listing.prefixes.sort_unstable();
-        Ok(listing)
+        self.values.list_dir(prefix)
     }
 
     fn list(&self, prefix: &Key) -> Result<Vec<String>> {
-        validate_prefix(prefix)?;
-        let (values, start) = (self.values(), join_key(prefix, ""));
-        let below = values.range::<str, _>((Bound::Included(start.as_str()), Bound::Unbounded));
-        Ok(below.map(|(key, _)| key).take_while(|key| key.starts_with(&start)).cloned().collect())
+        self.values.list(prefix)
     }
 
     fn is_read_only(&self) -> bool {

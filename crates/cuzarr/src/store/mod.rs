@@ -7,19 +7,24 @@
 mod adapters;
 mod batch;
 pub mod conformance;
+mod device;
 mod extension;
 mod key;
 mod local;
 mod memory;
 pub mod testing;
+mod values;
 
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::error::Result;
+use cuzarr_device::{Buffer, Device};
+
+use crate::error::{Error, ErrorKind, Result};
 
 pub use adapters::{Prefixed, ReadOnly};
+pub use device::GpuMemoryStore;
 pub use extension::{InlineWorkers, StoreExt};
 pub use key::{Key, join_key, validate_key, validate_prefix};
 pub use local::{Durability, LocalOptions, LocalStore, Symlinks};
@@ -81,6 +86,9 @@ impl Lease for Vec<u8> {
 pub enum ReadOutcome {
     /// The lent memory holds the bytes, and goes back to its lender.
     Filled(Box<dyn Lease>),
+    /// The bytes lie in memory of the sink's device: the store's own, which nobody writes any more, or what
+    /// [`ReadSink::reserve_on_device`] gave. They are ready on every stream.
+    OnDevice(Buffer),
     /// The key does not exist; nothing was reserved.
     Missing,
 }
@@ -94,6 +102,19 @@ pub trait ReadSink: Send + Sync {
     /// When the size is above what the item may have, the budget refuses it, or the batch was cancelled; the store
     /// passes that error on to `done`.
     fn reserve(&self, index: usize, size_bytes: u64) -> Result<Box<dyn Lease>>;
+
+    /// The device in whose memory the sink takes bytes as well; `cpu` when it wants all of them on the host.
+    fn device(&self) -> Device {
+        Device::Cpu
+    }
+
+    /// Memory of the sink's device for item `index`, instead of [`ReadSink::reserve`].
+    ///
+    /// # Errors
+    /// As [`ReadSink::reserve`]; `MemorySpace` when the sink wants bytes on the host.
+    fn reserve_on_device(&self, _index: usize, _size_bytes: u64) -> Result<Buffer> {
+        Err(Error::new(ErrorKind::MemorySpace, "the bytes are wanted on the host"))
+    }
 
     /// Item `index` ended. Called exactly once an item.
     fn done(&self, index: usize, outcome: Result<ReadOutcome>);
@@ -125,6 +146,21 @@ pub trait Store: fmt::Debug + fmt::Display + Send + Sync {
 
     /// Writes a value, whole and atomically: readers see the old value or the new one.
     fn write(&self, key: &Key, value: &[u8]) -> Result<()>;
+
+    /// Whether values go to and come from memory of `device` without a way through the host's: reads by a sink of that
+    /// device then all end as [`ReadOutcome::OnDevice`].
+    fn is_on(&self, _device: Device) -> bool {
+        false
+    }
+
+    /// Like [`Store::write`], for a value that may lie in device memory. It is ready on every stream, and nobody writes its
+    /// memory any more: the store may keep it.
+    fn write_buffer(&self, key: &Key, value: &Buffer) -> Result<()> {
+        match value.host_bytes() {
+            Ok(bytes) => self.write(key, bytes),
+            Err(_) => self.write(key, &value.to_vec()?),
+        }
+    }
 
     /// Writes a value unless the key exists; says whether it wrote.
     fn write_if_absent(&self, key: &Key, value: &[u8]) -> Result<bool>;

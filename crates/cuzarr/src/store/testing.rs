@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use cuzarr_device::{Buffer, Device};
+
 use super::{ByteRange, InlineWorkers, Key, Lease, Listing, ReadOutcome, ReadRequest, ReadSink, Store, Workers};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -114,13 +116,25 @@ impl ReadSink for ItemSink {
         self.sink.reserve(self.item, size_bytes)
     }
 
+    fn device(&self) -> Device {
+        self.sink.device()
+    }
+
+    fn reserve_on_device(&self, _index: usize, size_bytes: u64) -> Result<Buffer> {
+        self.sink.reserve_on_device(self.item, size_bytes)
+    }
+
     fn done(&self, _index: usize, outcome: Result<ReadOutcome>) {
         let outcome = outcome.map(|outcome| match outcome {
             ReadOutcome::Filled(mut lease) => {
                 self.read_bytes.fetch_add(lease.bytes().len() as u64, Ordering::Relaxed);
                 ReadOutcome::Filled(lease)
             }
-            missing => missing,
+            ReadOutcome::OnDevice(buffer) => {
+                self.read_bytes.fetch_add(buffer.size_bytes() as u64, Ordering::Relaxed);
+                ReadOutcome::OnDevice(buffer)
+            }
+            ReadOutcome::Missing => ReadOutcome::Missing,
         });
         self.ended.store(true, Ordering::Release);
         self.sink.done(self.item, outcome);
@@ -147,6 +161,15 @@ impl Store for Observed {
     fn write(&self, key: &Key, value: &[u8]) -> Result<()> {
         self.observe(Operation::Write(key.to_string(), value.len()))?;
         self.inner.write(key, value)
+    }
+
+    fn is_on(&self, device: Device) -> bool {
+        self.inner.is_on(device)
+    }
+
+    fn write_buffer(&self, key: &Key, value: &Buffer) -> Result<()> {
+        self.observe(Operation::Write(key.to_string(), value.size_bytes()))?;
+        self.inner.write_buffer(key, value)
     }
 
     fn write_if_absent(&self, key: &Key, value: &[u8]) -> Result<bool> {

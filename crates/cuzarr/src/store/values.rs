@@ -1,0 +1,112 @@
+//! A table of keys and values, and what listing and deleting mean in one: shared by the stores whose values are in memory.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use super::key::{join_key, validate_key, validate_prefix};
+use super::{Key, Listing};
+use crate::error::Result;
+
+/// Keys and values, in order. Cloning shares them.
+pub(super) struct Values<V>(Arc<RwLock<BTreeMap<String, V>>>);
+
+impl<V> Clone for Values<V> {
+    fn clone(&self) -> Self {
+        Values(Arc::clone(&self.0))
+    }
+}
+
+impl<V> Default for Values<V> {
+    fn default() -> Self {
+        Values(Arc::default())
+    }
+}
+
+impl<V: Clone> Values<V> {
+    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<String, V>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<String, V>> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn get(&self, key: &Key) -> Result<Option<V>> {
+        validate_key(key)?;
+        Ok(self.read().get(key).cloned())
+    }
+
+    pub(super) fn insert(&self, key: &Key, value: V) -> Result<()> {
+        validate_key(key)?;
+        // What was there is dropped without the lock: giving device memory back may wait.
+        let old = self.write().insert(key.to_string(), value);
+        drop(old);
+        Ok(())
+    }
+
+    /// Says whether the key was free.
+    pub(super) fn insert_if_absent(&self, key: &Key, value: V) -> Result<bool> {
+        validate_key(key)?;
+        let mut values = self.write();
+        if values.contains_key(key) {
+            return Ok(false);
+        }
+        values.insert(key.to_string(), value);
+        Ok(true)
+    }
+
+    pub(super) fn remove(&self, key: &Key) -> Result<()> {
+        validate_key(key)?;
+        let old = self.write().remove(key);
+        drop(old);
+        Ok(())
+    }
+
+    pub(super) fn remove_prefix(&self, prefix: &Key) -> Result<()> {
+        validate_prefix(prefix)?;
+        let mut values = self.write();
+        let removed = if prefix.is_empty() {
+            std::mem::take(&mut *values)
+        } else {
+            // Everything below `prefix/` lies between `prefix/` and `prefix0`: '0' is the character after '/'.
+            let mut tail = values.split_off(&format!("{prefix}/"));
+            let mut rest = tail.split_off(&format!("{prefix}0"));
+            values.append(&mut rest);
+            tail
+        };
+        drop(values);
+        drop(removed);
+        Ok(())
+    }
+
+    pub(super) fn list_dir(&self, prefix: &Key) -> Result<Listing> {
+        validate_prefix(prefix)?;
+        let (values, start) = (self.read(), join_key(prefix, ""));
+        let (mut listing, mut from) = (Listing::default(), start.clone());
+        // Jumps over whole sub-prefixes, so the cost is the number of entries, not of keys below them.
+        while let Some((key, _)) = values.range::<str, _>((Bound::Included(from.as_str()), Bound::Unbounded)).next() {
+            let Some(name) = key.strip_prefix(&start) else { break };
+            match name.split_once('/') {
+                None => {
+                    listing.keys.push(key.clone());
+                    from = format!("{key}\0");
+                }
+                Some((child, _)) => {
+                    listing.prefixes.push(format!("{start}{child}"));
+                    from = format!("{start}{child}0");
+                }
+            }
+        }
+        // 'a' < 'a-b' < 'a/c': prefixes are met in the order of 'a/', and sorted as 'a'.
+        listing.prefixes.sort_unstable();
+        Ok(listing)
+    }
+
+    pub(super) fn list(&self, prefix: &Key) -> Result<Vec<String>> {
+        validate_prefix(prefix)?;
+        let (values, start) = (self.read(), join_key(prefix, ""));
+        let below = values.range::<str, _>((Bound::Included(start.as_str()), Bound::Unbounded));
+        Ok(below.map(|(key, _)| key).take_while(|key| key.starts_with(&start)).cloned().collect())
+    }
+}
