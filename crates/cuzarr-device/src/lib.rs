@@ -2,6 +2,7 @@
 
 mod budget;
 mod buffer;
+pub mod checksum;
 mod copy;
 pub mod cpu;
 mod cuda;

@@ -122,6 +122,7 @@ T warp_shuffle_xor(u32 lanes, T value, u32 mask) {
 inline u32 atomic_add(u32* address, u32 value) { return __atomic_fetch_add(address, value, __ATOMIC_RELAXED); }
 inline u64 atomic_add(u64* address, u64 value) { return __atomic_fetch_add(address, value, __ATOMIC_RELAXED); }
 inline u32 atomic_or(u32* address, u32 value) { return __atomic_fetch_or(address, value, __ATOMIC_RELAXED); }
+inline u32 atomic_xor(u32* address, u32 value) { return __atomic_fetch_xor(address, value, __ATOMIC_RELAXED); }
 template <class T>
 T atomic_max(T* address, T value) {
     T seen = __atomic_load_n(address, __ATOMIC_RELAXED);
@@ -148,6 +149,10 @@ inline u64 multiply_high(u64 a, u64 b) {
 inline u32 count_leading_zeros(u32 value) { return value ? static_cast<u32>(__builtin_clz(value)) : 32; }
 inline u32 count_leading_zeros(u64 value) { return value ? static_cast<u32>(__builtin_clzll(value)) : 64; }
 inline u32 count_ones(u32 value) { return static_cast<u32>(__builtin_popcount(value)); }
+inline u32 dot_bytes(u32 a, u32 b, u32 sum) {
+    for (u32 i = 0; i < 32; i += 8) sum += (a >> i & 255) * (b >> i & 255);
+    return sum;
+}
 inline u32 permute_bytes(u32 low, u32 high, u32 selector) {
     u64 both = static_cast<u64>(high) << 32 | low;
     u32 result = 0;

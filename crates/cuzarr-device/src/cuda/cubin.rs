@@ -18,6 +18,7 @@ use crate::kernel::KernelSource;
 /// Headers that kernels may include, in the order of their names.
 pub(crate) const HEADERS: &[(&str, &str)] = &[
     ("cuzarr/bits.cuh", include_str!("../../kernels/include/cuzarr/bits.cuh")),
+    ("cuzarr/checksum.cuh", include_str!("../../kernels/include/cuzarr/checksum.cuh")),
     ("cuzarr/elements.cuh", include_str!("../../kernels/include/cuzarr/elements.cuh")),
     ("cuzarr/frames.cuh", include_str!("../../kernels/include/cuzarr/frames.cuh")),
     ("cuzarr/kernel.cuh", include_str!("../../kernels/include/cuzarr/kernel.cuh")),

@@ -1,6 +1,7 @@
 //! What runs on a GPU: the driver behind a seam, the look-up of kernels, and the launches.
 
 pub(crate) mod backend;
+pub(crate) mod checksum;
 pub(crate) mod compare;
 pub(crate) mod context;
 pub(crate) mod cubin;

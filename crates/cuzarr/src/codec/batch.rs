@@ -398,6 +398,10 @@ fn result_of(status: u64) -> Result<()> {
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
         10 => "a block or stream there leaves the frame",
+        11 => {
+            let message = format!("byte {at}: the checksum there is not that of the data");
+            return Err(Error::new(ErrorKind::ChecksumMismatch, message));
+        }
         _ => "damaged in an unknown way",
     };
     Err(corrupt(format!("byte {at}: {what}")))

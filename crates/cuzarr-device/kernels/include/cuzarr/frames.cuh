@@ -48,6 +48,7 @@ CUZARR_DEVICE const Frame* frames_of(const FrameTable* table) { return (const Fr
 #define CUZARR_BAD_HEADER 8u       // the header says what cannot be
 #define CUZARR_OTHER_FORMAT 9u     // a container or compressor that this decoder does not know
 #define CUZARR_OUTSIDE 10u         // a block or stream leaves the frame
+#define CUZARR_WRONG_CHECKSUM 11u  // the checksum that stands there is not that of the data
 
 /// Records damage at byte `at` of a frame's encoded bytes; of several, the one nearest to the beginning stays.
 CUZARR_DEVICE void report(u64* statuses, u32 frame, u32 damage, u32 at) {

@@ -46,6 +46,7 @@ CUZARR_DEVICE T warp_shuffle_xor(u32 lanes, T value, u32 mask) { return __shfl_x
 CUZARR_DEVICE u32 atomic_add(u32* address, u32 value) { return atomicAdd(address, value); }
 CUZARR_DEVICE u64 atomic_add(u64* address, u64 value) { return atomicAdd(address, value); }
 CUZARR_DEVICE u32 atomic_or(u32* address, u32 value) { return atomicOr(address, value); }
+CUZARR_DEVICE u32 atomic_xor(u32* address, u32 value) { return atomicXor(address, value); }
 CUZARR_DEVICE u32 atomic_max(u32* address, u32 value) { return atomicMax(address, value); }
 CUZARR_DEVICE u64 atomic_max(u64* address, u64 value) { return atomicMax(address, value); }
 CUZARR_DEVICE u32 atomic_compare_exchange(u32* address, u32 expected, u32 value) {
@@ -73,6 +74,8 @@ CUZARR_DEVICE u64 multiply_high(u64 a, u64 b) { return __umul64hi(a, b); }
 CUZARR_DEVICE u32 count_leading_zeros(u32 value) { return (u32)__clz((int)value); }
 CUZARR_DEVICE u32 count_leading_zeros(u64 value) { return (u32)__clzll((long long)value); }
 CUZARR_DEVICE u32 count_ones(u32 value) { return (u32)__popc(value); }
+/// `sum` plus the products of the four bytes of `a` with those of `b`.
+CUZARR_DEVICE u32 dot_bytes(u32 a, u32 b, u32 sum) { return __dp4a(a, b, sum); }
 /// Any four of the eight bytes of `high:low`, chosen by four nibbles.
 CUZARR_DEVICE u32 permute_bytes(u32 low, u32 high, u32 selector) { return __byte_perm(low, high, selector); }
 CUZARR_DEVICE float round_half_even(float x) { return rintf(x); }
