@@ -6,6 +6,7 @@ pub mod checksum;
 mod copy;
 pub mod cpu;
 mod cuda;
+pub mod delta;
 mod device;
 pub mod dlpack;
 mod dtype;

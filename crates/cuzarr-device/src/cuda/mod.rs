@@ -5,6 +5,7 @@ pub(crate) mod checksum;
 pub(crate) mod compare;
 pub(crate) mod context;
 pub(crate) mod cubin;
+pub(crate) mod delta;
 pub(crate) mod driver;
 pub(crate) mod launch;
 pub(crate) mod library;

@@ -1,8 +1,10 @@
-//! How fast a device copies, scatters and maps elements, every answer checked against the CPU.
+//! How fast a device copies, scatters and maps elements, sums and checks bytes, every answer checked against the CPU.
 //!
 //!     cargo run --release --example device_bench -- [--device cuda:0] [--mib 512] [--repeat 5] [--only TEXT] [--json FILE]
 //!
 //! Prints one line a case: GB/s of array (decoded bytes) and of traffic (bytes read and written), the best of the repeats.
+
+mod filters;
 
 use std::time::Instant;
 
@@ -321,7 +323,9 @@ fn run() -> std::result::Result<bool, String> {
     let words = |error: Error| error.to_string();
     let stream = Stream::new(options.device).map_err(words)?;
     let mut bench = Bench { options, stream, records: Vec::new() };
-    bus(&mut bench).and_then(|()| transfers(&mut bench)).and_then(|()| whole_arrays(&mut bench)).map_err(words)?;
+    for scenario in [bus, transfers, whole_arrays, filters::checksums, filters::running_sums] {
+        scenario(&mut bench).map_err(words)?;
+    }
     let verified = bench.records.iter().all(|record| record.verified);
     if let Some(path) = &bench.options.json {
         let records: Vec<String> = bench.records.iter().map(Record::json).collect();
