@@ -386,6 +386,40 @@ fn batches_hold_none_one_and_many_frames() {
 }
 
 #[test]
+fn batches_stay_within_the_scratch_memory_that_is_allowed() {
+    let mut random = Dice(11);
+    let container = Container { type_bytes: 4, block_bytes: 2048, shuffling: 1, split: true };
+    let plains: Vec<Vec<u8>> = (0..9).map(|_| plain(5000, &mut random)).collect();
+    let mut frames: Vec<Frame> = plains.iter().map(|plain| blosc_frame(plain, container, &mut random)).collect();
+    frames[5].encoded[16] ^= 0x55;
+    let src: Vec<u8> = frames.iter().flat_map(|frame| frame.encoded.clone()).collect();
+    let mut at = 0;
+    let units: Vec<Unit> = frames
+        .iter()
+        .enumerate()
+        .map(|(index, frame)| {
+            at += frame.encoded.len();
+            Unit { src: at - frame.encoded.len()..at, dst: index * 5000..(index + 1) * 5000 }
+        })
+        .collect();
+    for device in devices() {
+        let (source, target) =
+            (Buffer::from_bytes(device, &src).unwrap(), Buffer::from_bytes(device, &[UNTOUCHED; 45_000]).unwrap());
+        for (limit, most) in [(usize::MAX, usize::MAX), (20_000, 20_000), (1, 7_000)] {
+            let mut batch = Batch::prepare_within(Format::Blosc, &source, &target, &units, Some(&src), limit).unwrap();
+            assert!(batch.scratch_bytes() < most, "{limit}: {}", batch.scratch_bytes());
+            batch.run(&Stream::new(device).unwrap()).unwrap();
+            let results = batch.check().unwrap();
+            let bytes = target.to_vec().unwrap();
+            for (index, result) in results.iter().enumerate() {
+                assert_eq!(result.is_err(), index == 5, "{device}, {limit}: frame {index}: {result:?}");
+                assert!(index == 5 || bytes[units[index].dst.clone()] == plains[index], "{device}: frame {index}");
+            }
+        }
+    }
+}
+
+#[test]
 fn one_damaged_frame_does_not_touch_the_others() {
     let mut random = Dice(9);
     let container = Container { type_bytes: 4, block_bytes: 2048, shuffling: 1, split: true };

@@ -1,10 +1,11 @@
-// The table of frames that batches of decoders share: `FrameEntry` in crates/cuzarr/src/codec/batch.rs.
+// The table of frames that batches of decoders share: `FrameEntry` in crates/cuzarr/src/codec/batch/frames.rs.
 //
 // One entry a frame, made by the host from bytes it has at hand or by a scan kernel from bytes on the device: same layout.
 // A frame's streams are what one warp decodes; they are numbered through over all frames. In front of the entries stands
 // the number of streams in all, so that grids are sized from what the host knows and a scan needs no read-back.
 #pragma once
 #include "cuzarr/kernel.cuh"
+#include "cuzarr/status.cuh"
 
 /// What a frame holds. `kind` of an entry.
 #define CUZARR_FRAME_DAMAGED 0u  // nothing that can be decoded: its status says why
@@ -35,25 +36,6 @@ struct FrameTable {
 };
 
 CUZARR_DEVICE const Frame* frames_of(const FrameTable* table) { return (const Frame*)(table + 1); }
-
-/// What is wrong with a frame. `Damage` in batch.rs.
-#define CUZARR_INTACT 0u
-#define CUZARR_CUT_OFF 1u          // the stream ends where more is needed
-#define CUZARR_ZERO_OFFSET 2u      // a match that repeats nothing
-#define CUZARR_BEFORE_START 3u     // a match that begins before the stream's first byte
-#define CUZARR_TOO_LONG 4u         // decodes to more than its place
-#define CUZARR_TOO_SHORT 5u        // or to less
-#define CUZARR_TRAILING 6u         // bytes follow the end
-#define CUZARR_OTHER_SIZE 7u       // the header says another size than metadata
-#define CUZARR_BAD_HEADER 8u       // the header says what cannot be
-#define CUZARR_OTHER_FORMAT 9u     // a container or compressor that this decoder does not know
-#define CUZARR_OUTSIDE 10u         // a block or stream leaves the frame
-#define CUZARR_WRONG_CHECKSUM 11u  // the checksum that stands there is not that of the data
-
-/// Records damage at byte `at` of a frame's encoded bytes; of several, the one nearest to the beginning stays.
-CUZARR_DEVICE void report(u64* statuses, u32 frame, u32 damage, u32 at) {
-    atomic_max(statuses + frame, (u64)(0xffffffffu - at) << 8 | damage);
-}
 
 CUZARR_DEVICE u32 load_u32(const u8* from) {
     return (u32)from[0] | (u32)from[1] << 8 | (u32)from[2] << 16 | (u32)from[3] << 24;

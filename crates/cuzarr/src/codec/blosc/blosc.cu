@@ -17,7 +17,7 @@
 #define CUZARR_BLOSC_LZ4 1u
 /// Bytes of a piece of a frame that is stored as it is. `COPY_PIECE_BYTES` in cuda.rs.
 #define CUZARR_BLOSC_PIECE (32u << 10)
-/// Bytes of output that a block unshuffles at a time. `TILE_BYTES` in batch.rs.
+/// Bytes of output that a block unshuffles at a time. `TILE_BYTES` in cuda.rs.
 #define CUZARR_TILE (16u << 10)
 
 /// Reads one header into its entry; returns the damage, with its place in `at`. The same checks, in the same order, as

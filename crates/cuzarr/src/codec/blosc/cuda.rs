@@ -1,9 +1,10 @@
 //! Launches of `blosc.cu`, and the scan of headers on the host.
 
-use cuzarr_device::{Device, Kernel, KernelSource};
+use cuzarr_device::{Device, Kernel, KernelSource, pool, upload_table};
 
 use super::container::{Compressor, HEADER_BYTES, Header, MIN_SPLIT_BYTES, Shuffling};
-use crate::codec::batch::{FrameEntry, Kind, Launch};
+use crate::codec::batch::frames::{FrameEntry, Kind, table};
+use crate::codec::batch::{Decode, Prepared, Request, Task};
 use crate::codec::contract::corrupt;
 use crate::{Error, ErrorKind, Result};
 
@@ -11,6 +12,10 @@ static BLOSC: KernelSource = KernelSource { name: "blosc", text: include_str!("b
 
 /// Bytes of a piece of a frame that is stored as it is. `CUZARR_BLOSC_PIECE` in blosc.cu.
 const COPY_PIECE_BYTES: usize = 32 << 10;
+/// Bytes of output that a block of threads finishes at a time. `CUZARR_TILE` in blosc.cu.
+const TILE_BYTES: usize = 16 << 10;
+/// Shuffled bytes of a frame begin in scratch at multiples of this.
+const WORK_ALIGNMENT_BYTES: usize = 64;
 /// Few warps a block, so that a block's place is free as soon as its slowest stream is done.
 const WARPS_PER_BLOCK: u32 = 2;
 /// Blocks of streams that a multiprocessor holds at once: 64 warps.
@@ -70,40 +75,102 @@ pub(crate) fn most_streams(decoded_bytes: usize) -> u32 {
     (decoded_bytes / MIN_SPLIT_BYTES + 1) as u32
 }
 
-fn stream_blocks(kernel: &Kernel, launch: &Launch<'_>) -> u32 {
-    let wanted = launch.streams.div_ceil(u64::from(WARPS_PER_BLOCK));
-    // The grid strides, so any number is right; when the host did not count, as many as can run at once.
-    let most = if launch.scanned { i32::MAX as u32 } else { kernel.multiprocessors() * BLOCKS_PER_MULTIPROCESSOR };
-    wanted.min(most.into()) as u32
+/// Frames whose streams are LZ4's or stored.
+struct Frames {
+    table: Vec<u8>,
+    count: u32,
+    /// How many streams there are, when the host has counted them; else how many there can be.
+    streams: u64,
+    /// Whether the table is complete, so that no kernel has to scan.
+    scanned: bool,
+    /// Tiles of all targets.
+    tiles: u32,
+    /// Of shuffled bytes.
+    work_bytes: usize,
+    /// Threads of a block: few in `simt`, where each is a fiber.
+    threads: u32,
 }
 
-pub(crate) fn launch(launch: &Launch<'_>) -> Result<()> {
-    let Launch { stream, src, dst, work, table, statuses, .. } = *launch;
-    let device = stream.device();
-    // Few threads in `simt`, where each is a fiber.
-    let threads = if device == Device::Simt { 32u32 } else { 256 };
-    if !launch.scanned {
-        let kernel = BLOSC.kernel(device, "blosc_scan")?;
-        let arguments = (src.address(), table.address(), launch.frames, statuses.address());
-        // SAFETY: the parameters of blosc_scan, one block of at most 256 threads; frames lie in the source.
-        unsafe { kernel.launch(stream, 1, threads, arguments, &[src, table, statuses]) }?;
+pub(crate) fn prepare(request: &Request<'_>) -> Result<Prepared> {
+    let mut entries = Vec::with_capacity(request.units.len());
+    let mut refused = Vec::new();
+    let (mut streams, mut tiles, mut work_bytes) = (0, 0u32, 0usize);
+    for (index, unit) in request.units.iter().enumerate() {
+        let mut entry = FrameEntry::new(unit.src.len(), unit.dst.len());
+        (entry.src_offset, entry.dst_offset) = (unit.src.start as u64, unit.dst.start as u64);
+        (entry.first_stream, entry.first_tile) = (streams, tiles);
+        entry.work_offset = work_bytes.next_multiple_of(WORK_ALIGNMENT_BYTES) as u64;
+        match request.host {
+            Some(host) => {
+                if let Err(error) = scan(&mut entry, &host[unit.src.clone()]) {
+                    refused.push((index, error));
+                }
+            }
+            // The scan will know; this is what the grid is sized by.
+            None => entry.streams = most_streams(unit.dst.len()),
+        }
+        if request.host.is_none() || entry.shuffling != 0 {
+            work_bytes = entry.work_offset as usize + unit.dst.len();
+        }
+        streams += u64::from(entry.streams);
+        tiles = u32::try_from(unit.dst.len().div_ceil(TILE_BYTES))
+            .ok()
+            .and_then(|more| tiles.checked_add(more))
+            .ok_or_else(|| {
+                let message = format!("unit {index}: the batch decodes to too many bytes");
+                Error::new(ErrorKind::InvalidArgument, message)
+            })?;
+        entries.push(entry);
     }
-    let kernel = BLOSC.kernel(device, "blosc_streams")?;
-    let blocks = stream_blocks(&kernel, launch);
-    if blocks > 0 {
-        let arguments =
-            (src.address(), dst.address(), work.address(), table.address(), launch.frames, statuses.address());
-        let buffers = [src, dst, work, table, statuses];
-        // SAFETY: the parameters of blosc_streams. The table's ranges were checked to lie in the buffers, scratch holds every
-        // frame that may be shuffled, and a warp stays in its stream.
-        unsafe { kernel.launch(stream, blocks, WARPS_PER_BLOCK * 32, arguments, &buffers) }?;
+    let count = entries.len() as u32;
+    let (table, scanned) = (table(&entries, streams), request.host.is_some());
+    let threads = if request.device == Device::Simt { 32 } else { 256 };
+    let decode = Box::new(Frames { table, count, streams, scanned, tiles, work_bytes, threads });
+    Ok(Prepared { decode, refused })
+}
+
+impl Frames {
+    fn stream_blocks(&self, kernel: &Kernel) -> u32 {
+        let wanted = self.streams.div_ceil(u64::from(WARPS_PER_BLOCK));
+        // The grid strides, so any number is right; when the host did not count, as many as can run at once.
+        let most = if self.scanned { i32::MAX as u32 } else { kernel.multiprocessors() * BLOCKS_PER_MULTIPROCESSOR };
+        wanted.min(most.into()) as u32
     }
-    if launch.shuffled && launch.tiles > 0 {
-        let kernel = BLOSC.kernel(device, "blosc_unshuffle")?;
-        let blocks = launch.tiles.min(kernel.multiprocessors() * BLOCKS_PER_MULTIPROCESSOR).max(1);
-        let arguments = (work.address(), dst.address(), table.address(), launch.frames, launch.tiles);
-        // SAFETY: the parameters of blosc_unshuffle; it reads a frame's scratch and writes its target.
-        unsafe { kernel.launch(stream, blocks, threads, arguments, &[work, dst, table]) }?;
+}
+
+impl Decode for Frames {
+    fn scratch_bytes(&self) -> usize {
+        self.work_bytes + self.table.len()
     }
-    Ok(())
+
+    fn launch(&self, task: &Task<'_>) -> Result<()> {
+        let Task { stream, src, dst, statuses } = *task;
+        let device = stream.device();
+        let work = pool::allocate(self.work_bytes.max(1), stream)?;
+        let table = upload_table(&self.table, stream)?;
+        if !self.scanned {
+            let kernel = BLOSC.kernel(device, "blosc_scan")?;
+            let arguments = (src.address(), table.address(), self.count, statuses.address());
+            // SAFETY: the parameters of blosc_scan, one block of at most 256 threads; frames lie in the source.
+            unsafe { kernel.launch(stream, 1, self.threads, arguments, &[src, &table, statuses]) }?;
+        }
+        let kernel = BLOSC.kernel(device, "blosc_streams")?;
+        let blocks = self.stream_blocks(&kernel);
+        if blocks > 0 {
+            let addresses = (src.address(), dst.address(), work.address(), table.address());
+            let arguments = (addresses.0, addresses.1, addresses.2, addresses.3, self.count, statuses.address());
+            let buffers = [src, dst, &work, &table, statuses];
+            // SAFETY: the parameters of blosc_streams. The table's ranges were checked to lie in the buffers, scratch holds
+            // every frame that may be shuffled, and a warp stays in its stream.
+            unsafe { kernel.launch(stream, blocks, WARPS_PER_BLOCK * 32, arguments, &buffers) }?;
+        }
+        if self.work_bytes > 0 && self.tiles > 0 {
+            let kernel = BLOSC.kernel(device, "blosc_unshuffle")?;
+            let blocks = self.tiles.min(kernel.multiprocessors() * BLOCKS_PER_MULTIPROCESSOR).max(1);
+            let arguments = (work.address(), dst.address(), table.address(), self.count, self.tiles);
+            // SAFETY: the parameters of blosc_unshuffle; it reads a frame's scratch and writes its target.
+            unsafe { kernel.launch(stream, blocks, self.threads, arguments, &[&work, dst, &table]) }?;
+        }
+        Ok(())
+    }
 }

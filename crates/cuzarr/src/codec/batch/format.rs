@@ -1,0 +1,67 @@
+//! What frames a batch can hold, and which of them are better left to the host.
+
+use super::decode::{Prepared, Request};
+use crate::Result;
+use crate::codec::{blosc, lz4};
+
+/// Kernels count positions in 32 bits, with room to add.
+pub(super) const MAX_UNIT_BYTES: usize = 1 << 31;
+
+/// LZ4 frames that decode to more are left to the host: in order, a warp gives about 100 MB/s.
+const LARGEST_LZ4_BYTES: usize = 512 << 10;
+
+/// From so many threads on the host decodes faster than kernels that get batches of one slab: on an H200 with 16 threads,
+/// 8 MiB chunks of Blosc-LZ4 came at 32 GB/s by the host and at 16 GB/s by the kernels.
+const FASTER_HOST_THREADS: usize = 8;
+
+/// What frames a batch holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Format {
+    /// The decoded size (little-endian `u32`), then one LZ4 block: `numcodecs.lz4`. Fast for many frames of up to 1 MiB;
+    /// a large one takes as long as one warp needs.
+    Lz4,
+    /// Blosc-1 containers whose blocks are LZ4's; also those stored as they are.
+    Blosc,
+}
+
+impl Format {
+    /// Why a host with so many threads decodes these frames; `None` when kernels should do it.
+    pub(crate) fn faster_host_reason(self, host_threads: usize) -> Option<&'static str> {
+        (host_threads >= FASTER_HOST_THREADS).then_some("the host's threads decode it faster than kernels yet do")
+    }
+
+    /// Why frames of `decoded_bytes` are better decoded on the host; `None` when kernels should do it.
+    pub(crate) fn host_reason(self, decoded_bytes: usize) -> Option<&'static str> {
+        match self {
+            _ if decoded_bytes >= MAX_UNIT_BYTES => Some("frames of 2 GiB and more are decoded on the host"),
+            Format::Lz4 if decoded_bytes > LARGEST_LZ4_BYTES => Some("one LZ4 block of more than 512 KiB is serial"),
+            _ => None,
+        }
+    }
+
+    /// Whether kernels know what the frame's header says. What they do not know is the host's to decode, or to refuse.
+    pub(crate) fn knows(self, frame: &[u8], decoded_bytes: usize) -> bool {
+        frame.len() < MAX_UNIT_BYTES
+            && match self {
+                Format::Lz4 => frame.len() >= 4,
+                Format::Blosc => blosc::cuda::knows(frame, decoded_bytes),
+            }
+    }
+
+    /// Whether headers are read by the host only. Frames that are on the device alone are then copied back for it, whole,
+    /// when a batch of them is prepared.
+    pub(super) fn scans_on_host(self) -> bool {
+        match self {
+            Format::Lz4 | Format::Blosc => false,
+        }
+    }
+
+    /// Prepares units of this format.
+    pub(crate) fn prepare(self, request: &Request<'_>) -> Result<Prepared> {
+        match self {
+            Format::Lz4 => lz4::cuda::prepare(request),
+            Format::Blosc => blosc::cuda::prepare(request),
+        }
+    }
+}

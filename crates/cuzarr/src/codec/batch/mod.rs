@@ -1,0 +1,221 @@
+//! Batches of frames that a device decodes by itself: encoded bytes in device memory become decoded bytes there.
+//!
+//! A [`Batch`] is prepared for frames of one [`Format`], run in the order of a stream, and checked. It costs the host a look
+//! at each frame's header when the caller has those bytes at hand; otherwise a kernel reads the headers. Both write one
+//! table of 64 bytes a frame (`cuzarr/frames.cuh`), from which every other kernel starts.
+//!
+//! ```
+//! use cuzarr::codec::batch::{Batch, Format, Unit};
+//! # use cuzarr_device::{Buffer, Device, Stream};
+//! # fn decode(device: Device, encoded: &[u8], decoded_bytes: usize) -> cuzarr::Result<Vec<u8>> {
+//! let src = Buffer::from_bytes(device, encoded)?;
+//! let dst = Buffer::empty(device, decoded_bytes)?;
+//! let units = [Unit { src: 0..encoded.len(), dst: 0..decoded_bytes }];
+//! let mut batch = Batch::prepare(Format::Blosc, &src, &dst, &units, Some(encoded))?;
+//! batch.run(&Stream::new(device)?)?;
+//! batch.check()?.into_iter().collect::<cuzarr::Result<Vec<()>>>()?;
+//! # Ok(dst.to_vec()?)
+//! # }
+//! ```
+
+mod decode;
+mod format;
+pub(crate) mod frames;
+mod status;
+
+use std::fmt;
+use std::ops::Range;
+
+use cuzarr_device::{Buffer, Device, Event, Stream, pool};
+
+pub use decode::Unit;
+pub(crate) use decode::{Decode, Prepared, Request, Task};
+pub use format::Format;
+
+use crate::{Error, ErrorKind, Result};
+use format::MAX_UNIT_BYTES;
+use status::{STATUS_BYTES, result_of};
+
+/// Most frames of a batch: their table goes through pinned memory.
+const MAX_UNITS: usize = 512 << 10;
+
+struct Running {
+    statuses: Buffer,
+    done: Event,
+}
+
+/// Units that decode together.
+struct Part {
+    units: Range<usize>,
+    decode: Box<dyn Decode>,
+}
+
+/// Frames that are decoded together.
+pub struct Batch {
+    format: Format,
+    src: Buffer,
+    dst: Buffer,
+    len: usize,
+    /// One after the other, each within the scratch memory that was allowed.
+    parts: Vec<Part>,
+    /// What the host found wrong already, by unit.
+    refused: Vec<(usize, Error)>,
+    /// Statuses of the last run, and the mark behind it.
+    running: Option<Running>,
+}
+
+fn check_unit(index: usize, unit: &Unit, src: &Buffer, dst: &Buffer) -> Result<()> {
+    let inside = |range: &Range<usize>, buffer: &Buffer| range.start <= range.end && range.end <= buffer.size_bytes();
+    if !inside(&unit.src, src) || !inside(&unit.dst, dst) {
+        let (from, to) = (src.size_bytes(), dst.size_bytes());
+        let message = format!("unit {index}: {unit:?} is not inside buffers of {from} and {to} bytes");
+        return Err(Error::new(ErrorKind::InvalidArgument, message));
+    }
+    if unit.src.len().max(unit.dst.len()) >= MAX_UNIT_BYTES {
+        let message = format!("unit {index}: frames from {MAX_UNIT_BYTES} bytes on are not decoded on a device");
+        return Err(Error::new(ErrorKind::Unsupported, message));
+    }
+    Ok(())
+}
+
+impl fmt::Debug for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Batch({:?}, {} frames)", self.format, self.len)
+    }
+}
+
+impl Batch {
+    /// Plans the decoding of `units` from `src` to `dst`, both on the device that will run it. `host`, when given, holds the
+    /// same bytes as `src`. Nothing is put on the device yet; without `host`, a format whose headers only the host reads is
+    /// copied back here.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for ranges outside the buffers and too many units, `MemorySpace`, `Unsupported` for frames of 2 GiB
+    /// and more. Frames that are damaged are no error here: see [`Batch::check`].
+    pub fn prepare(format: Format, src: &Buffer, dst: &Buffer, units: &[Unit], host: Option<&[u8]>) -> Result<Batch> {
+        Batch::prepare_within(format, src, dst, units, host, usize::MAX)
+    }
+
+    /// As [`Batch::prepare`], in parts that follow each other, so that a run takes about `scratch_limit_bytes` of device
+    /// memory at most; more only for a single frame that needs it.
+    ///
+    /// # Errors
+    /// As [`Batch::prepare`].
+    pub fn prepare_within(
+        format: Format,
+        src: &Buffer,
+        dst: &Buffer,
+        units: &[Unit],
+        host: Option<&[u8]>,
+        scratch_limit_bytes: usize,
+    ) -> Result<Batch> {
+        if src.device() != dst.device() || src.device() == Device::Cpu {
+            let message = format!("cannot decode from {} to {} by kernels", src.device(), dst.device());
+            return Err(Error::new(ErrorKind::MemorySpace, message));
+        }
+        if dst.is_read_only() {
+            return Err(Error::new(ErrorKind::ReadOnly, "the target of a batch is read-only"));
+        }
+        if units.len() > MAX_UNITS {
+            let message = format!("got {} frames for a batch, at most {MAX_UNITS} are taken", units.len());
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        if let Some(host) = host.filter(|host| host.len() != src.size_bytes()) {
+            let message = format!("got {} bytes on the host, {} on the device", host.len(), src.size_bytes());
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        units.iter().enumerate().try_for_each(|(index, unit)| check_unit(index, unit, src, dst))?;
+        let copied = if host.is_none() && format.scans_on_host() { Some(src.to_vec()?) } else { None };
+        let (parts, refused) = (Vec::new(), Vec::new());
+        let mut batch =
+            Batch { format, src: src.clone(), dst: dst.clone(), len: units.len(), parts, refused, running: None };
+        batch.add(units, 0..units.len(), host.or(copied.as_deref()), scratch_limit_bytes)?;
+        Ok(batch)
+    }
+
+    /// Prepares units as one part, or as several when that would take too much scratch memory.
+    fn add(&mut self, all: &[Unit], range: Range<usize>, host: Option<&[u8]>, limit_bytes: usize) -> Result<()> {
+        if range.is_empty() {
+            return Ok(());
+        }
+        let units = &all[range.clone()];
+        let prepared = self.format.prepare(&Request { device: self.src.device(), units, host })?;
+        let wanted = prepared.decode.scratch_bytes();
+        if wanted <= limit_bytes || units.len() == 1 {
+            let refused = prepared.refused.into_iter().map(|(index, error)| (range.start + index, error));
+            self.refused.extend(refused);
+            self.parts.push(Part { units: range, decode: prepared.decode });
+            return Ok(());
+        }
+        drop(prepared);
+        let parts = wanted.div_ceil(limit_bytes.max(1)).clamp(2, units.len());
+        let each = units.len().div_ceil(parts);
+        range.clone().step_by(each).try_for_each(|start| {
+            let end = (start + each).min(range.end);
+            self.add(all, start..end, host, limit_bytes)
+        })
+    }
+
+    /// How many frames there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is nothing to decode.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Device memory that a run takes beside source and target.
+    pub fn scratch_bytes(&self) -> usize {
+        let most = self.parts.iter().map(|part| part.decode.scratch_bytes()).max().unwrap_or(0);
+        most + self.len * STATUS_BYTES
+    }
+
+    /// Puts the decoding on `stream`. Where a frame is damaged its target holds anything; other frames are not touched by it.
+    ///
+    /// # Errors
+    /// `MemorySpace` for a stream of another device, `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.
+    pub fn run(&mut self, stream: &Stream) -> Result<()> {
+        if stream.device() != self.src.device() {
+            let message = format!("a batch on {} cannot run on a stream of {}", self.src.device(), stream.device());
+            return Err(Error::new(ErrorKind::MemorySpace, message));
+        }
+        self.running = None;
+        if self.is_empty() {
+            return Ok(());
+        }
+        let statuses = pool::allocate(self.len * STATUS_BYTES, stream)?;
+        stream.memset(&statuses, 0)?;
+        for part in &self.parts {
+            let statuses = statuses.slice(part.units.start * STATUS_BYTES..part.units.end * STATUS_BYTES)?;
+            part.decode.launch(&Task { stream, src: &self.src, dst: &self.dst, statuses: &statuses })?;
+        }
+        self.running = Some(Running { statuses, done: stream.record()? });
+        Ok(())
+    }
+
+    /// Waits for the last run, and says for each frame whether it was decoded: `ChunkCorrupt` names the byte of the frame
+    /// where the damage was found, `Unsupported` a container or compressor that only the host decodes. Every frame's result
+    /// is an error of the caller when nothing ran.
+    ///
+    /// # Errors
+    /// `DeviceFailed`; `InvalidArgument` when the batch was not run.
+    pub fn check(&mut self) -> Result<Vec<Result<()>>> {
+        if self.is_empty() {
+            return Ok(Vec::new());
+        }
+        let Some(Running { statuses, done }) = self.running.take() else {
+            return Err(Error::new(ErrorKind::InvalidArgument, "the batch was not run since it was checked"));
+        };
+        done.synchronize()?;
+        // Not on the stream of the run, which may have other work by now.
+        let bytes = statuses.to_vec()?;
+        let words = bytes.as_chunks::<STATUS_BYTES>().0.iter().map(|word| u64::from_ne_bytes(*word));
+        let mut results: Vec<Result<()>> = words.map(result_of).collect();
+        for (index, error) in &self.refused {
+            results[*index] = Err(Error::new(error.kind(), error.message()));
+        }
+        Ok(results)
+    }
+}
