@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use crate::cuda::cubin;
 use crate::cuda::driver::Driver;
 use crate::cuda::library;
 use crate::cuda::nvrtc::Nvrtc;
+use crate::cuda::{cubin, cufile};
 use crate::error::Result;
 
 /// A library that is found at run time.
@@ -114,14 +114,14 @@ fn libraries() -> Vec<LibraryReport> {
         optional(
             "cuFile",
             "reading storage straight into GPU memory",
-            "CUZARR_CUFILE_LIBRARY",
-            &["libcufile.so.0", "libcufile.so"],
+            cufile::LIBRARY_VARIABLE,
+            &cufile::LIBRARY_NAMES,
         ),
         optional(
             "nvCOMP",
             "comparing with NVIDIA's decoders",
             "CUZARR_NVCOMP_LIBRARY",
-            &["libnvcomp.so.5", "libnvcomp.so.4", "libnvcomp.so"],
+            &["libnvcomp.so.6", "libnvcomp.so.5", "libnvcomp.so.4", "libnvcomp.so"],
         ),
         optional(
             "NVTX",

@@ -46,6 +46,11 @@ pub(crate) trait Backend: Send + Sync {
     unsafe fn destroy_stream(&self, stream: RawStream) -> Result<()>;
     unsafe fn synchronize_stream(&self, stream: RawStream) -> Result<()>;
     unsafe fn stream_is_idle(&self, stream: RawStream) -> Result<bool>;
+    /// Runs `work` with the device's context current on this thread, for libraries that ask for it.
+    fn with_current(&self, work: &mut dyn FnMut()) -> Result<()> {
+        work();
+        Ok(())
+    }
     fn synchronize_device(&self) -> Result<()>;
     fn create_event(&self, timing: bool) -> Result<RawEvent>;
     unsafe fn destroy_event(&self, event: RawEvent) -> Result<()>;

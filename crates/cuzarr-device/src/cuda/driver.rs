@@ -364,6 +364,12 @@ impl Backend for CudaBackend {
         &self.properties
     }
 
+    fn with_current(&self, work: &mut dyn FnMut()) -> Result<()> {
+        let _current = self.enter()?;
+        work();
+        Ok(())
+    }
+
     fn memory_info(&self) -> Result<(u64, u64)> {
         let (mut free, mut total) = (0usize, 0usize);
         call!(self, "cuMemGetInfo", memory_info(&mut free, &mut total))?;

@@ -5,6 +5,7 @@ pub(crate) mod checksum;
 pub(crate) mod compare;
 pub(crate) mod context;
 pub(crate) mod cubin;
+pub(crate) mod cufile;
 pub(crate) mod delta;
 pub(crate) mod driver;
 pub(crate) mod launch;
@@ -16,5 +17,6 @@ pub(crate) mod simt;
 mod steps;
 pub(crate) mod transfer;
 
+pub use cufile::{CuFile, DirectFile};
 pub use launch::upload_table;
 pub use library::set_library_search_paths;

@@ -70,9 +70,9 @@ struct Placing {
     done: Event,
     _reserved: Reserved,
     decoded: Option<Pending>,
-    /// Frames that came in device memory, and what holds the memory for them.
+    /// Frames that came in device memory, and what they reserved beyond the batch's share.
     frames: Option<Frames>,
-    _resident: Arc<Resident>,
+    _extra: Vec<Reserved>,
 }
 
 struct Loading {
@@ -220,8 +220,13 @@ impl DeviceDestination {
         let landed = flight.landed();
         let (packed, frames) =
             resident.place(&flight.batch, &self.target.program, &mut self.decoders, &self.kernels)?;
-        let placing =
-            Placing { done: self.kernels.record()?, _reserved: reserved, decoded: None, frames, _resident: resident };
+        let placing = Placing {
+            done: self.kernels.record()?,
+            _reserved: reserved,
+            decoded: None,
+            frames,
+            _extra: resident.take_extra(),
+        };
         // Kept before anything can fail: what was damaged must be asked in any case.
         self.placing.push_back(placing);
         packed.into_iter().try_for_each(|packed| self.scatter(packed))?;
@@ -379,13 +384,14 @@ impl Destination for DeviceDestination {
         // Whoever still holds the flight is about to drop it; the pieces must be gone before the slab is uploaded.
         loading.pieces.clear();
         if self.target.call.is_cancelled() {
+            loading.resident.clear();
             return Ok(());
         }
         self.place(&flight, loading)
     }
 
     fn finish(&mut self) -> Result<()> {
-        self.loading.clear();
+        self.loading.drain().for_each(|(_, loading)| loading.resident.clear());
         let copied = self.copies.synchronize();
         let decoded = self.decoders.synchronize();
         let placed = self.kernels.synchronize();

@@ -93,6 +93,17 @@ impl Resident {
         Ok(Buffer::empty(self.device, size_bytes)?)
     }
 
+    /// What was reserved beyond the batch's share. Whoever still holds the flight then holds no memory.
+    pub(super) fn take_extra(&self) -> Vec<Reserved> {
+        std::mem::take(&mut *lock(&self.extra))
+    }
+
+    /// Forgets what came, after a failure.
+    pub(super) fn clear(&self) {
+        lock(&self.reads).clear();
+        lock(&self.extra).clear();
+    }
+
     pub(super) fn arrived(&self, read: usize, bytes: Buffer) -> Result<()> {
         if bytes.device() != self.device() || self.device() == Device::Cpu {
             let message = format!("the store handed over memory of {}, asked for {}", bytes.device(), self.device());

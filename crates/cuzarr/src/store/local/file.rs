@@ -10,7 +10,7 @@ use super::io_error;
 use crate::error::{Error, ErrorKind, Result};
 
 /// A value that is open for reading.
-pub(super) struct OpenFile {
+pub(in super::super) struct OpenFile {
     file: File,
     size_bytes: u64,
     modified: Option<SystemTime>,
@@ -27,6 +27,13 @@ impl OpenFile {
             return Err(Error::new(ErrorKind::StoreFailed, "the value is neither a file nor a directory"));
         }
         Ok(Some(OpenFile { file, size_bytes: metadata.len(), modified: metadata.modified().ok() }))
+    }
+}
+
+impl OpenFile {
+    /// The file itself.
+    pub(in super::super) fn file(&self) -> &File {
+        &self.file
     }
 }
 

@@ -25,6 +25,7 @@ use super::batch::{self, Object, Source};
 use super::key::{join_key, validate_key, validate_prefix};
 use super::{Key, Listing, ReadRequest, ReadSink, Store, Workers};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
+pub(super) use file::OpenFile;
 use root::{Reader, Root};
 
 /// What a write waits for before it returns.
@@ -99,6 +100,11 @@ impl LocalStore {
         self.options
     }
 
+    /// Opens a value as files are opened for a batch.
+    pub(super) fn open_value(&self, key: &Key) -> Result<Option<OpenFile>> {
+        Reader::new(Arc::clone(&self.root)).open(key)
+    }
+
     fn place(&self, key: &Key) -> String {
         format!("{self}: key '{key}'")
     }
@@ -107,9 +113,19 @@ impl LocalStore {
         if self.options.read_only { Err(read_only_error(self, key)) } else { Ok(()) }
     }
 
-    /// Writes `value` under a temporary name and then calls `publish(temporary, target)`. The temporary file is gone
+    /// Writes a value, whole and atomically, by `fill`, which gets the empty file.
+    pub(super) fn write_by(&self, key: &Key, fill: &dyn Fn(&mut fs::File) -> io::Result<()>) -> Result<()> {
+        self.write_then(key, fill, |partial, target| fs::rename(partial, target))
+    }
+
+    /// Lets `fill` write a file of a temporary name and then calls `publish(temporary, target)`. The temporary file is gone
     /// afterwards, whatever happened.
-    fn write_then<T>(&self, key: &Key, value: &[u8], publish: impl Fn(&Path, &Path) -> io::Result<T>) -> Result<T> {
+    fn write_then<T>(
+        &self,
+        key: &Key,
+        fill: &dyn Fn(&mut fs::File) -> io::Result<()>,
+        publish: impl Fn(&Path, &Path) -> io::Result<T>,
+    ) -> Result<T> {
         self.check_writable(key)?;
         validate_value_key(key)?;
         let (parent, name) = key.rsplit_once('/').unwrap_or(("", key));
@@ -117,7 +133,7 @@ impl LocalStore {
         loop {
             let failure = match self.root.create_directory(parent).at(|| self.place(key))? {
                 None => io::ErrorKind::NotFound.into(),
-                Some(directory) => match self.write_in(&directory, name, value, &publish) {
+                Some(directory) => match self.write_in(&directory, name, fill, &publish) {
                     Ok(published) => return Ok(published),
                     Err(error) if directory.join(name).is_dir() => {
                         return Err(in_the_way(error)).at(|| self.place(key));
@@ -136,11 +152,11 @@ impl LocalStore {
         &self,
         directory: &Path,
         name: &str,
-        value: &[u8],
+        fill: &dyn Fn(&mut fs::File) -> io::Result<()>,
         publish: impl Fn(&Path, &Path) -> io::Result<T>,
     ) -> io::Result<T> {
         let (mut file, partial) = Partial::create(directory)?;
-        file.write_all(value)?;
+        fill(&mut file)?;
         if self.options.durability != Durability::Process {
             file.sync_data()?;
         }
@@ -159,7 +175,7 @@ impl Store for LocalStore {
     }
 
     fn write(&self, key: &Key, value: &[u8]) -> Result<()> {
-        self.write_then(key, value, |partial, target| fs::rename(partial, target))
+        self.write_by(key, &|file| file.write_all(value))
     }
 
     fn write_if_absent(&self, key: &Key, value: &[u8]) -> Result<bool> {
@@ -167,7 +183,7 @@ impl Store for LocalStore {
         if self.size_bytes(key)?.is_some() {
             return Ok(false);
         }
-        self.write_then(key, value, file::rename_if_absent)
+        self.write_then(key, &|file| file.write_all(value), file::rename_if_absent)
     }
 
     fn delete(&self, key: &Key) -> Result<()> {
@@ -196,7 +212,7 @@ impl Store for LocalStore {
     }
 
     fn size_bytes(&self, key: &Key) -> Result<Option<u64>> {
-        let object = Reader::new(Arc::clone(&self.root)).open(key).at(|| self.place(key))?;
+        let object = self.open_value(key).at(|| self.place(key))?;
         Ok(object.map(|object| object.size_bytes()))
     }
 
