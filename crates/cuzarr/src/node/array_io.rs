@@ -16,7 +16,7 @@ use crate::store::join_key;
 /// begins with the same bindings and a report of its own.
 #[derive(Default)]
 pub(super) struct ArrayIo {
-    state: Mutex<State>,
+    state: Arc<Mutex<State>>,
 }
 
 #[derive(Clone, Default)]
@@ -29,11 +29,16 @@ impl ArrayIo {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// The same bindings and the same report, for an array that differs in its store only.
+    pub(super) fn share(&self) -> ArrayIo {
+        ArrayIo { state: Arc::clone(&self.state) }
+    }
 }
 
 impl Clone for ArrayIo {
     fn clone(&self) -> Self {
-        ArrayIo { state: Mutex::new(self.state().clone()) }
+        ArrayIo { state: Arc::new(Mutex::new(self.state().clone())) }
     }
 }
 
