@@ -155,7 +155,7 @@ impl Array {
         let work = || -> Result<Explanation> {
             let access = self.access(self.device())?;
             let options = self.run_options();
-            let limits = (options.batch_bytes(self.device()), options.memory_limit_bytes);
+            let limits = (access.batch_bytes(&options), options.memory_limit_bytes);
             let host_threads = (!options.strict).then_some(options.threads);
             let placements = placements(access.chain(), self.device(), host_threads);
             let chain = access.chain();
