@@ -2,7 +2,7 @@
 //!
 //!     cargo run --release -p cuzarr --example decode_bench -- --device cuda:0 --codec blosc --frame-kib 8192 --total-mib 512
 //!
-//! `--codec lz4|blosc`, `--clevel 5`, `--shuffle bytes|bits|none`, `--type-bytes 4`, `--data field|noise|zeros`,
+//! `--codec lz4|blosc|zstd`, `--clevel 5`, `--shuffle bytes|bits|none`, `--type-bytes 4`, `--data field|noise|zeros`,
 //! `--scan host|device`, `--repeat 5`. `--frame-kib` may be given several times, separated by commas. Prints one line of JSON a
 //! size: GB/s of decoded bytes, the best and the median of the repeats (time between two events around `Batch::run`, so
 //! with the upload of its table), and the ratio.
@@ -123,6 +123,7 @@ fn program(options: &Options, size: usize) -> Result<Program> {
         "lz4" => json!({"name": "numcodecs.lz4", "configuration": {"acceleration": 1}}),
         "blosc" => json!({"name": "blosc", "configuration": {"cname": "lz4", "clevel": options.level,
             "shuffle": name, "typesize": options.type_bytes, "blocksize": 0}}),
+        "zstd" => json!({"name": "zstd", "configuration": {"level": options.level, "checksum": false}}),
         other => return Err(invalid(format!("unknown codec '{other}'"))),
     };
     let codecs = [Extension::new("bytes", Default::default()), Extension::from_json(&codec, "codecs")?];
@@ -141,7 +142,7 @@ fn measure(options: &Options, frame_bytes: usize) -> Result<()> {
     let (mut frames, mut plains) = (Vec::new(), Vec::new());
     for seed in 0..distinct {
         let mut plain = plain(options, frame_bytes, seed as u64 + 1)?;
-        if options.codec == "lz4" && options.shuffle == "bytes" {
+        if options.codec != "blosc" && options.shuffle == "bytes" {
             let mut shuffled = vec![0; plain.len()];
             shuffle(&plain, &mut shuffled, options.type_bytes)?;
             plain = shuffled;
@@ -160,7 +161,11 @@ fn measure(options: &Options, frame_bytes: usize) -> Result<()> {
     let src = Buffer::from_bytes(options.device, &encoded)?;
     let dst = Buffer::empty(options.device, count * frame_bytes)?;
     stream.memset(&dst, 0xa5)?;
-    let format = if options.codec == "lz4" { Format::Lz4 } else { Format::Blosc };
+    let format = match options.codec.as_str() {
+        "lz4" => Format::Lz4,
+        "zstd" => Format::Zstd,
+        _ => Format::Blosc,
+    };
     let host = (options.scan == "host").then_some(&encoded[..]);
     let mut batch = Batch::prepare(format, &src, &dst, &units, host)?;
     batch.run(&stream)?;

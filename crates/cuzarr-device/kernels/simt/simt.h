@@ -81,6 +81,7 @@ T from_bits(u64 bits) {
     static void name(__VA_ARGS__);                                                                                      \
     static const simt::Registration cuzarr_registration_##name(#name, name);                                            \
     static void name(__VA_ARGS__)
+#define CUZARR_CONSTANT(type, name, count) static const type name[count]
 #define CUZARR_SHARED(type, name, count)                                                                                \
     static const char cuzarr_key_##name = 0;                                                                            \
     type* name = static_cast<type*>(simt::shared(&cuzarr_key_##name, sizeof(type) * (count)))
@@ -152,6 +153,9 @@ inline u32 count_ones(u32 value) { return static_cast<u32>(__builtin_popcount(va
 inline u32 dot_bytes(u32 a, u32 b, u32 sum) {
     for (u32 i = 0; i < 32; i += 8) sum += (a >> i & 255) * (b >> i & 255);
     return sum;
+}
+inline u32 funnel_shift_right(u32 low, u32 high, u32 by) {
+    return static_cast<u32>((static_cast<u64>(high) << 32 | low) >> (by & 31));
 }
 inline u32 permute_bytes(u32 low, u32 high, u32 selector) {
     u64 both = static_cast<u64>(high) << 32 | low;

@@ -21,6 +21,8 @@ typedef long long i64;
 #define CUZARR_DEVICE __device__ __forceinline__
 /// A kernel that the host finds by this name; at most 256 threads a block.
 #define CUZARR_KERNEL(name, ...) extern "C" __global__ void __launch_bounds__(256) name(__VA_ARGS__)
+/// A table that never changes, `CUZARR_CONSTANT(u32, PRIMES, 3) = {2, 3, 5};` outside functions.
+#define CUZARR_CONSTANT(type, name, count) __constant__ type name[count]
 /// An array in the block's shared memory.
 #define CUZARR_SHARED(type, name, count) __shared__ type name[count]
 
@@ -76,6 +78,8 @@ CUZARR_DEVICE u32 count_leading_zeros(u64 value) { return (u32)__clzll((long lon
 CUZARR_DEVICE u32 count_ones(u32 value) { return (u32)__popc(value); }
 /// `sum` plus the products of the four bytes of `a` with those of `b`.
 CUZARR_DEVICE u32 dot_bytes(u32 a, u32 b, u32 sum) { return __dp4a(a, b, sum); }
+/// The 32 bits of `high:low` from bit `by` on; `by` is below 32.
+CUZARR_DEVICE u32 funnel_shift_right(u32 low, u32 high, u32 by) { return __funnelshift_r(low, high, by); }
 /// Any four of the eight bytes of `high:low`, chosen by four nibbles.
 CUZARR_DEVICE u32 permute_bytes(u32 low, u32 high, u32 selector) { return __byte_perm(low, high, selector); }
 CUZARR_DEVICE float round_half_even(float x) { return rintf(x); }

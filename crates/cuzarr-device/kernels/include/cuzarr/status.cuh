@@ -17,6 +17,8 @@
 #define CUZARR_OTHER_FORMAT 9u     // a container or compressor that this decoder does not know
 #define CUZARR_OUTSIDE 10u         // a block or stream leaves the frame
 #define CUZARR_WRONG_CHECKSUM 11u  // the checksum that stands there is not that of the data
+#define CUZARR_ZSTD_BAD_TABLE 32u  // codes that cannot be
+#define CUZARR_ZSTD_BAD_BITS 33u   // a stream of bits that does not end where its last code does
 
 /// Records damage at byte `at` of a unit's encoded bytes; of several, the one nearest to the beginning stays.
 CUZARR_DEVICE void report(u64* statuses, u32 unit, u32 damage, u32 at) {

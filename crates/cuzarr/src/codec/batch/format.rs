@@ -2,7 +2,7 @@
 
 use super::decode::{Prepared, Request};
 use crate::Result;
-use crate::codec::{blosc, lz4};
+use crate::codec::{blosc, lz4, zstd};
 
 /// Kernels count positions in 32 bits, with room to add.
 pub(super) const MAX_UNIT_BYTES: usize = 1 << 31;
@@ -23,6 +23,8 @@ pub enum Format {
     Lz4,
     /// Blosc-1 containers whose blocks are LZ4's; also those stored as they are.
     Blosc,
+    /// Zstandard frames, one or several: `zstd`. Their headers are read by the host.
+    Zstd,
 }
 
 impl Format {
@@ -36,6 +38,7 @@ impl Format {
         match self {
             _ if decoded_bytes >= MAX_UNIT_BYTES => Some("frames of 2 GiB and more are decoded on the host"),
             Format::Lz4 if decoded_bytes > LARGEST_LZ4_BYTES => Some("one LZ4 block of more than 512 KiB is serial"),
+            Format::Zstd => zstd::cuda::host_reason(decoded_bytes),
             _ => None,
         }
     }
@@ -46,6 +49,7 @@ impl Format {
             && match self {
                 Format::Lz4 => frame.len() >= 4,
                 Format::Blosc => blosc::cuda::knows(frame, decoded_bytes),
+                Format::Zstd => zstd::cuda::knows(frame, decoded_bytes),
             }
     }
 
@@ -54,6 +58,7 @@ impl Format {
     pub(super) fn scans_on_host(self) -> bool {
         match self {
             Format::Lz4 | Format::Blosc => false,
+            Format::Zstd => true,
         }
     }
 
@@ -62,6 +67,7 @@ impl Format {
         match self {
             Format::Lz4 => lz4::cuda::prepare(request),
             Format::Blosc => blosc::cuda::prepare(request),
+            Format::Zstd => zstd::cuda::prepare(request),
         }
     }
 }

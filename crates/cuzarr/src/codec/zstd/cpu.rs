@@ -7,6 +7,7 @@ use zstd::bulk::{Compressor, Decompressor};
 use zstd::zstd_safe::ResetDirective;
 
 use crate::Result;
+use crate::codec::batch::Format;
 use crate::codec::contract::{BytesToBytes, Size, corrupt, expect_size, read_to_limit, unencodable};
 
 thread_local! {
@@ -54,6 +55,10 @@ impl BytesToBytes for Zstd {
 
     fn encoded_size(&self, decoded: Size) -> Size {
         decoded.compressed()
+    }
+
+    fn device_format(&self) -> Option<Format> {
+        Some(Format::Zstd)
     }
 
     fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {

@@ -5,7 +5,7 @@
 //! - Specification: <https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/zstd>
 //! - Names: v3 `zstd`, `numcodecs.zstd`; v2 `zstd`
 //! - Compatible: zarr-python, numcodecs, zarrs, tensorstore
-//! - Native: cpu (libzstd). On GPUs: via host.
+//! - Native: cpu (libzstd); GPUs, where chunks are decoded block by block (frames with dictionaries are refused)
 //!
 //! ```
 //! # use cuzarr::codec::{ChunkSpec, Chain};
@@ -20,6 +20,9 @@
 //! writes one frame with its content size.
 
 pub(crate) mod cpu;
+pub(crate) mod cuda;
+mod scan;
+mod table;
 
 use super::configuration::Configuration;
 use super::registry::{Opened, Request};

@@ -1,0 +1,195 @@
+//! The tables that kernels start from, as `cuzarr/zstd.cuh` has them.
+
+use std::ops::Range;
+
+/// Of a slot: `CUZARR_ZSTD_TREE_WORDS` and `CUZARR_ZSTD_TABLE_WORDS`.
+pub(super) const TREE_BYTES: usize = 4 * (1024 + 4);
+pub(super) const TABLES_BYTES: usize = 4 * 1284;
+pub(super) const RESULT_BYTES: usize = 48;
+pub(super) const SEQUENCE_BYTES: usize = 8;
+/// Literals of a block begin at multiples of this.
+const LITERALS_ALIGNMENT_BYTES: u64 = 16;
+const UNKNOWN: u64 = u64::MAX;
+
+/// `ZstdUnit`.
+pub(super) struct UnitEntry {
+    pub(super) src: Range<usize>,
+    pub(super) dst: Range<usize>,
+    pub(super) first_frame: u32,
+    pub(super) frames: u32,
+}
+
+/// `ZstdFrame`.
+pub(super) struct FrameEntry {
+    pub(super) content: Option<u64>,
+    /// Where in the source.
+    pub(super) checksum: Option<usize>,
+    pub(super) unit: u32,
+    pub(super) at: u32,
+    pub(super) first_block: u32,
+    pub(super) blocks: u32,
+}
+
+/// `CUZARR_ZSTD_RAW` and so on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Literals {
+    Raw = 0,
+    Rle = 1,
+    Huffman = 2,
+}
+
+/// `ZstdBlock`, before its place in scratch is known.
+pub(super) struct Block {
+    pub(super) src: usize,
+    pub(super) src_bytes: u32,
+    pub(super) unit: u32,
+    pub(super) literals: Literals,
+    pub(super) streams: u8,
+    pub(super) own_tree: bool,
+    pub(super) modes: u8,
+    pub(super) literal_bytes: u32,
+    pub(super) literals_at: u32,
+    pub(super) literals_src_bytes: u32,
+    pub(super) sequences: u32,
+    pub(super) sequences_at: u32,
+    pub(super) tree: u32,
+    pub(super) own_tables: u32,
+    pub(super) tables: [u32; 3],
+}
+
+impl Block {
+    pub(super) fn new(src: usize, src_bytes: u32, unit: u32) -> Block {
+        Block {
+            src,
+            src_bytes,
+            unit,
+            literals: Literals::Raw,
+            streams: 0,
+            own_tree: false,
+            modes: 0,
+            literal_bytes: 0,
+            literals_at: 0,
+            literals_src_bytes: 0,
+            sequences: 0,
+            sequences_at: 0,
+            tree: 0,
+            own_tables: 0,
+            tables: [0; 3],
+        }
+    }
+}
+
+/// Everything about a batch.
+pub(super) struct Tables {
+    pub(super) units: Vec<UnitEntry>,
+    pub(super) frames: Vec<FrameEntry>,
+    pub(super) blocks: Vec<Block>,
+    /// Slots in use.
+    pub(super) trees: u32,
+    pub(super) tables: u32,
+    /// Scratch in use.
+    pub(super) literal_bytes: u64,
+    pub(super) sequences: u64,
+}
+
+/// What [`Tables`] held at a time.
+pub(super) struct Mark {
+    frames: usize,
+    blocks: usize,
+    counts: (u32, u32, u64, u64),
+}
+
+/// Where the parts of the table lie in device memory.
+pub(super) struct Layout {
+    pub(super) bytes: Vec<u8>,
+    pub(super) frames: usize,
+    pub(super) blocks: usize,
+    pub(super) with_tree: usize,
+    pub(super) with_sequences: usize,
+    pub(super) with_tree_count: u32,
+    pub(super) with_sequences_count: u32,
+}
+
+impl Tables {
+    pub(super) fn new() -> Tables {
+        // The first slot of tables is for the predefined ones.
+        let (units, frames, blocks) = (Vec::new(), Vec::new(), Vec::new());
+        Tables { units, frames, blocks, trees: 0, tables: 1, literal_bytes: 0, sequences: 0 }
+    }
+
+    pub(super) fn mark(&self) -> Mark {
+        let counts = (self.trees, self.tables, self.literal_bytes, self.sequences);
+        Mark { frames: self.frames.len(), blocks: self.blocks.len(), counts }
+    }
+
+    pub(super) fn reset(&mut self, mark: &Mark) {
+        self.frames.truncate(mark.frames);
+        self.blocks.truncate(mark.blocks);
+        (self.trees, self.tables, self.literal_bytes, self.sequences) = mark.counts;
+    }
+
+    pub(super) fn new_tree(&mut self) -> u32 {
+        self.trees += 1;
+        self.trees - 1
+    }
+
+    pub(super) fn new_tables(&mut self) -> u32 {
+        self.tables += 1;
+        self.tables - 1
+    }
+
+    pub(super) fn add(&mut self, block: Block) {
+        self.literal_bytes += u64::from(block.literal_bytes).next_multiple_of(LITERALS_ALIGNMENT_BYTES);
+        self.sequences += u64::from(block.sequences);
+        self.blocks.push(block);
+    }
+
+    /// The tables as kernels read them.
+    pub(super) fn layout(&self) -> Layout {
+        let mut bytes = Vec::with_capacity(32 * self.units.len() + 40 * self.frames.len() + 88 * self.blocks.len());
+        for unit in &self.units {
+            put(&mut bytes, &[unit.src.start as u64, unit.dst.start as u64]);
+            put32(&mut bytes, &[unit.src.len() as u32, unit.dst.len() as u32, unit.first_frame, unit.frames]);
+        }
+        let frames = bytes.len();
+        for frame in &self.frames {
+            put(&mut bytes, &[frame.content.unwrap_or(UNKNOWN), frame.checksum.map_or(UNKNOWN, |at| at as u64)]);
+            put32(&mut bytes, &[frame.unit, frame.at, frame.first_block, frame.blocks]);
+        }
+        let blocks = bytes.len();
+        let (mut literals, mut sequence) = (0, 0);
+        for block in &self.blocks {
+            put(&mut bytes, &[block.src as u64, literals, sequence]);
+            put32(&mut bytes, &[block.src_bytes, block.unit]);
+            bytes.extend([block.literals as u8, block.streams, u8::from(block.own_tree), block.modes]);
+            put32(&mut bytes, &[block.literal_bytes, block.literals_at, block.literals_src_bytes]);
+            put32(&mut bytes, &[block.sequences, block.sequences_at, block.tree, block.own_tables]);
+            put32(&mut bytes, &block.tables);
+            // The size is a multiple of its alignment.
+            put32(&mut bytes, &[0]);
+            literals += u64::from(block.literal_bytes).next_multiple_of(LITERALS_ALIGNMENT_BYTES);
+            sequence += u64::from(block.sequences);
+        }
+        let indexes = |keep: &dyn Fn(&Block) -> bool| -> Vec<u32> {
+            (0..self.blocks.len() as u32).filter(|&index| keep(&self.blocks[index as usize])).collect()
+        };
+        let trees = indexes(&|block| block.own_tree);
+        let mut sequences = indexes(&|block| block.sequences > 0);
+        // Blocks that share a warp should take about as long, and the longest should begin first.
+        sequences.sort_by_key(|&index| std::cmp::Reverse(self.blocks[index as usize].sequences));
+        let with_tree = bytes.len();
+        put32(&mut bytes, &trees);
+        let with_sequences = bytes.len();
+        put32(&mut bytes, &sequences);
+        let (with_tree_count, with_sequences_count) = (trees.len() as u32, sequences.len() as u32);
+        Layout { bytes, frames, blocks, with_tree, with_sequences, with_tree_count, with_sequences_count }
+    }
+}
+
+fn put(bytes: &mut Vec<u8>, numbers: &[u64]) {
+    bytes.extend(numbers.iter().flat_map(|number| number.to_ne_bytes()));
+}
+
+fn put32(bytes: &mut Vec<u8>, numbers: &[u32]) {
+    bytes.extend(numbers.iter().flat_map(|number| number.to_ne_bytes()));
+}
