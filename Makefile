@@ -20,7 +20,7 @@ SOURCES := Cargo.toml Cargo.lock python/Cargo.toml python/pyproject.toml \
 	$(shell find crates python/src -type f -not -name '*.md' -not -path '*/tests/*' -not -path '*/target/*')
 KERNELS := $(shell find crates -name '*.cu' -o -name '*.cuh')
 
-.PHONY: help demo test test-rust test-python lint fmt clippy deny stubs bench docs cubins wheel gpu-bundle gpu-peers build clean
+.PHONY: help demo test test-rust test-python lint fmt clippy deny stubs types bench docs cubins wheel gpu-bundle gpu-peers build clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -35,10 +35,14 @@ test-rust: $(VENV)/.environment
 	runner=CARGO_TARGET_$$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')_RUNNER; \
 	env "$$runner=$(CURDIR)/scripts/with-simt" cargo test --workspace --locked --no-fail-fast
 
+# Those that ask for a device other than the CPU run once more with the kernels built for the CPU.
+DEVICE_TESTS := tests/test_buffer.py
+
 test-python: build
 	cd python && ../$(PYTHON_RUN) -m pytest
+	cd python && ../scripts/with-simt ../$(PYTHON_RUN) -m pytest $(DEVICE_TESTS)
 
-lint: fmt clippy deny cubins stubs ## formatting, clippy, licences and advisories, kernels, stubs
+lint: fmt clippy deny cubins stubs types ## formatting, clippy, licences and advisories, kernels, stubs, types
 
 build: $(VENV)/.package ## install the package and the cuzarr command into .venv
 
@@ -83,6 +87,9 @@ deny: | $(DENY)
 
 stubs: build
 	cd python && ../$(PYTHON_RUN) -m mypy.stubtest cuzarr._core
+
+types: build
+	cd python && ../$(PYTHON_RUN) -m mypy cuzarr
 
 # ------------------------------------------------------------------------------------------------- products, docs
 

@@ -15,7 +15,7 @@ Importing initialises no GPU and imports no other array library.
 
 from __future__ import annotations
 
-from cuzarr import _libraries, codecs, errors, storage
+from cuzarr import _libraries, buffer, codecs, errors, storage
 from cuzarr._api import (
     array,
     consolidate_metadata,
@@ -70,6 +70,7 @@ __all__ = [
     "GroupMetadata",
     "__version__",
     "array",
+    "buffer",
     "codecs",
     "config",
     "consolidate_metadata",

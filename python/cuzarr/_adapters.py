@@ -356,7 +356,7 @@ def _open_zarr(name: str, settings: dict[str, Any], shape: tuple[int, ...], data
     dtype = parse_zarr_dtype(data_type, zarr_format=3)
     settled = ArrayConfig(order="C", write_empty_chunks=False)
     spec = ArraySpec(tuple(shape), dtype, dtype.default_scalar(), settled, buffer_prototype)
-    document = {"name": name, "configuration": settings} if settings else {"name": name}
+    document: dict[str, Any] = {"name": name, "configuration": settings} if settings else {"name": name}
     codec = cls.from_dict(document).evolve_from_array_spec(spec)
     encoded = codec.resolve_metadata(spec)
     if isinstance(codec, ArrayArrayCodec):

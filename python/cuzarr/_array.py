@@ -38,8 +38,17 @@ from cuzarr._indexing import (
 from cuzarr._info import Info, human_bytes
 from cuzarr._metadata import AnyArrayMetadata, ArrayV2Metadata, ArrayV3Metadata, encode_document, parse_node
 from cuzarr._nodes import read_array
+from cuzarr.buffer import NDBuffer, cpu, default_buffer_prototype, gpu
+from cuzarr.buffer._prototype import prototype_device
 from cuzarr.codecs._values import Codec
-from cuzarr.errors import CuzarrRuntimeWarning, ImplicitHostCopyError, InvalidArgumentError, ShapeMismatchError, UnsupportedError
+from cuzarr.errors import (
+    CuzarrRuntimeWarning,
+    FallbackRefusedError,
+    ImplicitHostCopyError,
+    InvalidArgumentError,
+    ShapeMismatchError,
+    UnsupportedError,
+)
 from cuzarr.storage import Store, StorePath, make_store_path
 
 
@@ -112,7 +121,8 @@ class Array:
     config : ArrayConfig or dict, optional
         How it behaves while open.
     device : str, optional
-        Where results go: ``"cpu"``, ``"cuda"``, ``"cuda:1"``. The configuration's ``device`` unless given.
+        Where results go: ``"cpu"``, ``"cuda"``, ``"cuda:1"``. What the configuration says when elements are read, unless
+        given.
 
     Examples
     --------
@@ -136,7 +146,7 @@ class Array:
         self._store_path = store_path
         self._metadata = metadata
         self._config = parse_array_config(config)
-        self._device = global_config.get("device") if device is None else str(device)
+        self._own_device = None if device is None else str(device)
         self._handles: dict[str, _core.Array] = {}
         # The Rust side checks what this side does not: a document it refuses is refused before anything is written.
         self._handle()
@@ -200,8 +210,8 @@ class Array:
 
     @property
     def device(self) -> str:
-        """Where results go."""
-        return self._device
+        """Where results go: what was given when it was opened, else what the configuration says now."""
+        return global_config.get("device") if self._own_device is None else self._own_device  # type: ignore[no-any-return]
 
     @property
     def read_only(self) -> bool:
@@ -363,24 +373,42 @@ class Array:
 
     def __getitem__(self, selection: Any) -> Any:
         """Elements, selected as NumPy does: integers, slices, an ellipsis, index arrays and masks, field names."""
-        selection = _as_index(selection)
-        chosen, rest = pop_fields(selection)
-        if is_pure_fancy(rest, self.ndim):
-            return self.vindex[selection]
-        if is_pure_orthogonal(rest, self.ndim):
-            return self.get_orthogonal_selection(rest, fields=chosen)
-        return self.get_basic_selection(rest, fields=chosen)
+        return self.getitem(selection)
 
     def __setitem__(self, selection: Any, value: Any) -> None:
         """Writes elements; ``value`` broadcasts to what is selected, and may be on any device."""
+        self.setitem(selection, value)
+
+    def getitem(self, selection: Any, *, prototype: Any = None) -> Any:
+        """As brackets, with buffers of one's own choice: the prototype decides where the elements go.
+
+        >>> import cuzarr
+        >>> from cuzarr.buffer import cpu
+        >>> cuzarr.ones((4,), store={}).getitem(slice(1, 3), prototype=cpu.buffer_prototype)
+        array([1., 1.])
+        """
         selection = _as_index(selection)
         chosen, rest = pop_fields(selection)
         if is_pure_fancy(rest, self.ndim):
-            self.vindex[selection] = value
+            chosen, points, is_mask = VIndex(self).parse(selection)
+            get = self.get_mask_selection if is_mask else self.get_coordinate_selection
+            return get(points, fields=chosen, prototype=prototype)
+        if is_pure_orthogonal(rest, self.ndim):
+            return self.get_orthogonal_selection(rest, fields=chosen, prototype=prototype)
+        return self.get_basic_selection(rest, fields=chosen, prototype=prototype)
+
+    def setitem(self, selection: Any, value: Any, *, prototype: Any = None) -> None:
+        """As assigning to brackets. The prototype changes nothing: values are taken from wherever they are."""
+        selection = _as_index(selection)
+        chosen, rest = pop_fields(selection)
+        if is_pure_fancy(rest, self.ndim):
+            chosen, points, is_mask = VIndex(self).parse(selection)
+            set_ = self.set_mask_selection if is_mask else self.set_coordinate_selection
+            set_(points, value, fields=chosen, prototype=prototype)
         elif is_pure_orthogonal(rest, self.ndim):
-            self.set_orthogonal_selection(rest, value, fields=chosen)
+            self.set_orthogonal_selection(rest, value, fields=chosen, prototype=prototype)
         else:
-            self.set_basic_selection(rest, value, fields=chosen)
+            self.set_basic_selection(rest, value, fields=chosen, prototype=prototype)
 
     def get_basic_selection(
         self,
@@ -520,7 +548,7 @@ class Array:
     # ------------------------------------------------------------------------------------------ reading and writing
 
     def _handle(self, device: str | None = None) -> _core.Array:
-        device = device or self._device
+        device = device or self.device
         if device not in self._handles:
             document = {key: value for key, value in self._metadata.document.items() if key != "attributes"}
             options = {
@@ -540,9 +568,18 @@ class Array:
                 _warn_of_fallbacks(strict, self.ndim, device)
         return self._handles[device]
 
+    def _placement(self, prototype: Any) -> tuple[str, Any]:
+        """Where an operation's memory is, and the class of it when it is one of the caller's own: a prototype counts more
+        than the array's device, which counts more than the configuration."""
+        if self._metadata.data_type.is_variable:
+            return "cpu", None  # strings and bytes of variable length are Python objects
+        if prototype is not None:
+            return prototype_device(prototype, self.device), _own_class(prototype)
+        return self.device, None if self._own_device is not None else _own_class(default_buffer_prototype())
+
     def _get_box(self, box: Box, out: Any, prototype: Any, fields: Fields | None) -> Any:
         out_dtype = check_fields(fields, self.dtype)
-        device = _device_of(prototype) or self._device
+        device, nd_buffer = self._placement(prototype)
         if out is not None:
             if out_dtype is not self.dtype or self._metadata.data_type.is_variable:
                 raise UnsupportedError(f"out takes whole elements of a fixed size, not {out_dtype}")
@@ -550,8 +587,13 @@ class Array:
             buffer = _convert.check_out(out, box.shape, native, device)
             self._handle(device).read_into(box.start, box.count, box.step, box.dropped, buffer)
             return out
-        elements = self._read(box, device)
-        return elements if out_dtype == self.dtype else _take_fields(elements, fields, out_dtype)
+        if out_dtype == self.dtype:
+            return _hand_over(self._read(box, device), nd_buffer)
+        elements = _take_fields(self._read(box, "cpu"), fields, out_dtype)
+        if device != "cpu":
+            _tell_of_host("fields of structures", device)
+            elements = _convert.to_device(elements, device)
+        return _hand_over(elements, nd_buffer)
 
     def _read(self, box: Box, device: str) -> Any:
         data_type = self._metadata.data_type
@@ -561,7 +603,7 @@ class Array:
             offsets, data = handle.read_variable(*selection)
             return _convert.decode_variable(offsets, data, box.shape, data_type)
         if self.order == "F" and len(box.shape) > 1:
-            buffer = _core.NdBuffer.empty(box.shape, handle.dtype, device, "F")
+            buffer = _core.NdBuffer.empty(box.shape, _convert.core_dtype(data_type.native), device, "F")
             handle.read_into(*selection, buffer)
         else:
             buffer = handle.read(*selection)
@@ -577,11 +619,13 @@ class Array:
         check_fields(fields, self.dtype)
         if (field := one_field(fields)) is not None:
             elements = self._read(box, "cpu")
-            elements[field] = value
+            elements[field] = _convert.on_host(value)
             value = elements
         self._write(box, value)
 
     def _write(self, box: Box, value: Any) -> None:
+        if isinstance(value, NDBuffer):
+            value = value.as_ndarray_like()
         data_type = self._metadata.data_type
         handle = self._handle()
         selection = (box.start, box.count, box.step, box.dropped)
@@ -593,19 +637,22 @@ class Array:
         if data_type.is_variable:
             handle.write_variable(*selection, *_convert.encode_variable(elements, data_type))
         elif elements.size:
-            handle.write(*selection, _convert.wrap_host(elements, handle.dtype))
+            handle.write(*selection, _convert.wrap_host(elements, _convert.core_dtype(data_type.native)))
 
     def _get_fancy(
         self, chosen: FancySelection, shape: tuple[int, ...], prototype: Any, fields: Fields | None
     ) -> Any:
         out_dtype = check_fields(fields, self.dtype)
-        device = _device_of(prototype) or self._device
-        module = _array_module(device)
+        device, nd_buffer = self._placement(prototype)
+        module = _array_module(device, out_dtype if out_dtype == self.dtype else None)
+        if module is None:
+            elements = self._get_fancy(chosen, shape, cpu.buffer_prototype, fields)
+            return _hand_over(_convert.to_device(elements, device), nd_buffer)
         result = module.empty(shape, self.dtype if device == "cpu" else _native(self.dtype))
         for piece in chosen:
             block = self._read(piece.box, device)
             result[_indices(module, piece.target)] = block[_indices(module, piece.inside)]
-        return result if out_dtype == self.dtype else _take_fields(result, fields, out_dtype)
+        return _hand_over(result if out_dtype == self.dtype else _take_fields(result, fields, out_dtype), nd_buffer)
 
     def _set_fancy(
         self,
@@ -618,8 +665,12 @@ class Array:
         self.store.check_writable()
         check_fields(fields, self.dtype)
         field = one_field(fields)
-        device = self._device if _convert.is_on_device(value) else "cpu"
-        module = _array_module(device)
+        if isinstance(value, NDBuffer):
+            value = value.as_ndarray_like()
+        device = _convert.device_of(value)
+        module = _array_module(device, self.dtype if field is None else None)
+        if module is None:
+            value, device, module = _convert.on_host(value), "cpu", np
         if device == "cpu":
             value = _convert.to_native_host(value, self.dtype if field is None else self.dtype[field])
         elif not isinstance(value, module.ndarray):
@@ -692,7 +743,7 @@ class Array:
     def with_config(self, config: ArrayConfigLike) -> Self:
         """The same array with other settings; those not named stay."""
         chosen = config if isinstance(config, ArrayConfig) else replace(self._config, **parse_changes(config))
-        return type(self)(self._store_path, self._metadata, chosen, self._device)
+        return type(self)(self._store_path, self._metadata, chosen, self._own_device)
 
     def with_device(self, device: str) -> Self:
         """The same array, reading to another device.
@@ -753,20 +804,20 @@ class Array:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Array):
             return NotImplemented
-        mine = (self._store_path, self._metadata, self._config, self._device)
-        return mine == (other._store_path, other._metadata, other._config, other._device)
+        mine = (self._store_path, self._metadata, self._config, self.device)
+        return mine == (other._store_path, other._metadata, other._config, other.device)
 
     __hash__ = None  # type: ignore[assignment]  # attributes and shape may change
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (self.store, self.path, self._metadata.to_dict(), self._config, self._device)
+        return _rebuild, (self.store, self.path, self._metadata.to_dict(), self._config, self._own_device)
 
     def __repr__(self) -> str:
-        place = "" if self._device == "cpu" else f" device={self._device}"
+        place = "" if self.device == "cpu" else f" device={self.device}"
         return f"<Array {self._store_path} shape={self.shape} dtype={self.dtype}{place}>"
 
 
-def _rebuild(store: Store, path: str, document: dict[str, Any], config: ArrayConfig, device: str) -> Array:
+def _rebuild(store: Store, path: str, document: dict[str, Any], config: ArrayConfig, device: str | None) -> Array:
     return Array(StorePath(store, path), parse_node(document), config, device)  # type: ignore[arg-type]
 
 
@@ -812,24 +863,44 @@ def _as_index(selection: Any) -> Any:
     return selection
 
 
-def _device_of(prototype: Any) -> str | None:
-    """The device of a buffer prototype of zarr-python's."""
-    if prototype is None:
-        return None
+def _own_class(prototype: Any) -> Any:
+    """The class that results go through when it is not one of those that change nothing."""
     nd_buffer = getattr(prototype, "nd_buffer", prototype)
-    return "cuda" if "gpu" in getattr(nd_buffer, "__module__", "") else "cpu"
+    plain = nd_buffer in (cpu.NDBuffer, gpu.NDBuffer) or not hasattr(nd_buffer, "from_ndarray_like")
+    return None if plain else nd_buffer
 
 
-def _array_module(device: str) -> Any:
+def _hand_over(elements: Any, nd_buffer: Any) -> Any:
+    return elements if nd_buffer is None else nd_buffer.from_ndarray_like(elements).as_ndarray_like()
+
+
+def _array_module(device: str, dtype: np.dtype[Any] | None) -> Any:
+    """NumPy or CuPy; ``None`` where index arrays have to be served in host memory. ``dtype`` is that of the elements,
+    ``None`` for parts of structures."""
     if device == "cpu":
         return np
-    try:
+    if device.startswith("cuda") and dtype is not None and _convert.cupy_holds(dtype):
         import cupy
-    except ImportError as error:
-        raise UnsupportedError(
-            f"index arrays on {device} need CuPy", hint="install cupy-cuda12x, or use with_device('cpu')"
-        ) from error
-    return cupy
+
+        return cupy
+    _tell_of_host("index arrays", device)
+    return None
+
+
+def _tell_of_host(what: str, device: str) -> None:
+    """Says once that something was done in host memory although elements go to a device.
+
+    Raises
+    ------
+    FallbackRefusedError
+        The configuration is ``strict``.
+    """
+    reason = f"{what} are served in host memory, because CuPy, which could do it on {device}, is missing or has no such elements"
+    if global_config.get("strict"):
+        raise FallbackRefusedError(reason, hint="install cupy-cuda12x, or use with_device('cpu')")
+    if (what, reason) not in _told:
+        _told.add((what, reason))
+        warnings.warn(reason, CuzarrRuntimeWarning, stacklevel=6)
 
 
 def _indices(module: Any, items: Any) -> Any:
@@ -839,8 +910,6 @@ def _indices(module: Any, items: Any) -> Any:
 
 
 def _take_fields(elements: Any, fields: Fields | None, out_dtype: np.dtype[Any]) -> Any:
-    if not isinstance(elements, np.ndarray):
-        raise UnsupportedError("fields are taken apart in host memory only", hint="use with_device('cpu')")
     if isinstance(fields, str):
         return elements[fields].copy()
     result = np.empty(elements.shape, out_dtype)

@@ -1,17 +1,20 @@
 """The configuration: every value, where it comes from, and how to change it.
 
-A value is looked for in ``config.set`` (scoped first, then global), then in the environment (``CUZARR_ARRAY__ORDER=F``
-is ``array.order``), then in the defaults.
+A value is looked for in ``config.local`` (this task's own), then in ``config.set`` (the whole process'), then in the
+environment (``CUZARR_ARRAY__ORDER=F`` is ``array.order``), then in the defaults. ``device``, ``buffer`` and ``ndbuffer``
+say the same thing in two ways, so whichever of them is set sets the others beside it.
 """
 
 from __future__ import annotations
 
 import ast
 import difflib
+import importlib
 import os
 import re
 import threading
 from collections.abc import Iterator, Mapping
+from contextvars import ContextVar, Token
 from typing import Any, Literal
 
 from cuzarr.errors import ConfigInvalidError
@@ -27,8 +30,15 @@ DEFAULTS: dict[str, Any] = {
     "array.sharding_coalesce_max_gap_bytes": 1 << 20,
     "array.sharding_coalesce_max_bytes": 16 << 20,
     "array.allow_unsafe_pickle_decode": False,
+    "async.concurrency": 10,
+    "async.timeout": None,
     "threading.max_workers": None,
     "json_indent": 2,
+    "codec_pipeline.path": "cuzarr.zarr.CodecPipeline",
+    "codec_pipeline.batch_size": 1,
+    "codec_pipeline.max_workers": None,
+    "buffer": "cuzarr.buffer.cpu.Buffer",
+    "ndbuffer": "cuzarr.buffer.cpu.NDBuffer",
     # where arrays are read to, and as what
     "device": "cpu",
     "array_type": "auto",
@@ -38,8 +48,33 @@ DEFAULTS: dict[str, Any] = {
     "memory_limit_bytes": None,
 }
 
-# Keys of zarr-python that steer parts it has and cuzarr has not. They are kept, so that one dictionary serves both.
-_ACCEPTED_PREFIXES = ("async", "codec_pipeline", "codecs", "buffer", "ndbuffer")
+# zarr-python's table of codec classes. cuzarr has its own, the registry; entries are kept, so that one dictionary serves both.
+_CODECS = {
+    "blosc": "BloscCodec",
+    "gzip": "GzipCodec",
+    "zstd": "ZstdCodec",
+    "bytes": "BytesCodec",
+    "endian": "BytesCodec",
+    "crc32c": "Crc32cCodec",
+    "sharding_indexed": "ShardingCodec",
+    "transpose": "TransposeCodec",
+    "vlen-utf8": "VLenUTF8Codec",
+    "vlen-bytes": "VLenBytesCodec",
+}
+_NUMCODECS = (
+    "BZ2 CRC32 CRC32C LZ4 LZMA ZFPY Adler32 AsType BitRound Blosc Delta FixedScaleOffset Fletcher32 GZip JenkinsLookup3 "
+    "PCodec PackBits Shuffle Quantize Zlib Zstd"
+).split()
+DEFAULTS |= {f"codecs.{name}": f"cuzarr.codecs.{codec}" for name, codec in _CODECS.items()}
+DEFAULTS |= {
+    f"codecs.numcodecs.{'jenkins_lookup3' if codec == 'JenkinsLookup3' else codec.lower()}": f"cuzarr.codecs.numcodecs.{codec}"
+    for codec in _NUMCODECS
+}
+
+# Sections whose keys anybody may add to, and the ones that name classes.
+_OPEN_SECTIONS = ("async", "codec_pipeline", "codecs")
+_CLASSES = ("buffer", "ndbuffer")
+_PLACES = ("device", "buffer", "ndbuffer")
 
 _CHOICES: dict[str, tuple[Any, ...]] = {
     "default_zarr_format": (2, 3),
@@ -52,16 +87,26 @@ _ENVIRONMENT_PREFIX = "CUZARR_"
 _NOT_KEYS = re.compile("require_gpu|cache_dir|cubin_dir|log|test_device|conformance_engine|[a-z]+_library")
 
 
+def _unknown(key: str, origin: str) -> ConfigInvalidError:
+    near = difflib.get_close_matches(key, DEFAULTS, n=1)
+    hint = f"did you mean '{near[0]}'?" if near else "print cuzarr.config to see every key"
+    return ConfigInvalidError(f"unknown configuration key '{key}' ({origin})", hint=hint)
+
+
 def _check(key: str, value: Any, origin: str) -> Any:
+    section = key.split(".", 1)[0]
+    if key in _CLASSES:
+        return _check_class(key, value, origin)
+    if section in ("codecs", "codec_pipeline") or (section in _OPEN_SECTIONS and key not in DEFAULTS):
+        return value
     if key not in DEFAULTS:
-        if key.split(".", 1)[0] in _ACCEPTED_PREFIXES:
-            return value
-        near = difflib.get_close_matches(key, DEFAULTS, n=1)
-        hint = f"did you mean '{near[0]}'?" if near else "print cuzarr.config to see every key"
-        raise ConfigInvalidError(f"unknown configuration key '{key}' ({origin})", hint=hint)
+        raise _unknown(key, origin)
     default, choices = DEFAULTS[key], _CHOICES.get(key)
     if choices is not None:
         valid, expected = value in choices, " or ".join(map(repr, choices))
+    elif key == "async.timeout":
+        valid = value is None or (isinstance(value, int | float) and not isinstance(value, bool) and value >= 0)
+        expected = "seconds or None"
     elif isinstance(default, bool):
         valid, expected = isinstance(value, bool), "True or False"
     elif key == "device":
@@ -76,11 +121,79 @@ def _check(key: str, value: Any, origin: str) -> Any:
     return value
 
 
+def resolve_class(name: Any) -> Any:
+    """A class from its dotted name, or the class itself.
+
+    Raises
+    ------
+    ConfigInvalidError
+        There is no such class.
+    """
+    if not isinstance(name, str):
+        return name
+    # zarr-python's own names mean "the CPU" and "the GPU"; here they need neither zarr-python nor CuPy.
+    name = re.sub(r"^zarr\.(core\.)?buffer\.(?=[cg]pu\.)", "cuzarr.buffer.", name)
+    module, _, attribute = name.rpartition(".")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigInvalidError(f"there is no class '{name}'", hint="give its full dotted name, or the class") from error
+
+
+def _check_class(key: str, value: Any, origin: str) -> Any:
+    dotted = isinstance(value, str) and all(part.isidentifier() for part in value.split(".")) and "." in value
+    if not dotted and not isinstance(value, type):
+        raise ConfigInvalidError(f"configuration key '{key}' cannot be {value!r} ({origin}), expected a class or its dotted name")
+    return value
+
+
+def _partner(key: str, value: Any) -> Any:
+    """The ``ndbuffer`` that belongs to a ``buffer``, or the other way round: the one beside it in its module."""
+    own, other = ("Buffer", "NDBuffer") if key == "buffer" else ("NDBuffer", "Buffer")
+    name = value if isinstance(value, str) else f"{value.__module__}.{value.__qualname__}"
+    module, _, attribute = name.rpartition(".")
+    if attribute == own and isinstance(value, str):
+        return f"{module}.{other}"
+    beside = getattr(importlib.import_module(module), other, None) if attribute == own else None
+    if beside is not None:
+        return beside
+    return f"cuzarr.buffer.{'cpu' if _is_on_cpu(value) else 'gpu'}.{other}"
+
+
+def _is_on_cpu(value: Any) -> bool:
+    # Known names are told apart without importing what they name.
+    if isinstance(value, str) and value.split(".")[0] in ("cuzarr", "zarr"):
+        return "gpu" not in value.split(".")
+    from cuzarr.buffer._prototype import device_class
+
+    return device_class(resolve_class(value)) == "cpu"
+
+
+def _complete(values: dict[str, Any], device: str, origin: str) -> dict[str, Any]:
+    """``values`` with ``device``, ``buffer`` and ``ndbuffer`` all set when one of them is; ``device`` is the present one."""
+    given = {key: values[key] for key in _PLACES if key in values}
+    if not given:
+        return values
+    on_cpu = {key: value == "cpu" if key == "device" else _is_on_cpu(value) for key, value in given.items()}
+    if len(set(on_cpu.values())) > 1:
+        said = ", ".join(f"{key} = {value!r}" for key, value in given.items())
+        raise ConfigInvalidError(f"these contradict each other ({origin}): {said}", hint="set 'buffer' alone, or 'device' alone")
+    cpu = next(iter(on_cpu.values()))
+    buffer, ndbuffer = given.get("buffer"), given.get("ndbuffer")
+    kind = f"cuzarr.buffer.{'cpu' if cpu else 'gpu'}"
+    if buffer is None:
+        buffer = f"{kind}.Buffer" if ndbuffer is None else _partner("ndbuffer", ndbuffer)
+    if ndbuffer is None:
+        ndbuffer = _partner("buffer", buffer)
+    fallback = "cpu" if cpu else device if device != "cpu" else "cuda:0"
+    return values | {"device": given.get("device", fallback), "buffer": buffer, "ndbuffer": ndbuffer}
+
+
 def _flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for name, value in values.items():
         key = f"{prefix}{name}"
         is_section = any(known.startswith(f"{key}.") for known in DEFAULTS)
-        if isinstance(value, Mapping) and (is_section or key in _ACCEPTED_PREFIXES):
+        if isinstance(value, Mapping) and (is_section or key in _OPEN_SECTIONS):
             yield from _flatten(value, f"{key}.")
         else:
             yield key, value
@@ -100,7 +213,17 @@ def _read_environment(environ: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
             value = {"true": True, "false": False, "none": None}.get(text.lower(), text)
         origin = f"environment {variable}"
         found[key] = (_check(key, value, origin), origin)
+    places = {key: found[key] for key in _PLACES if key in found}
+    if places:
+        origin = " and ".join(origin for _, origin in places.values())
+        complete = _complete({key: value for key, (value, _) in places.items()}, "cpu", origin)
+        found |= {key: places.get(key, (value, origin)) for key, value in complete.items()}
     return found
+
+
+def _normalize(key: str) -> str:
+    # zarr-python's configuration takes either; names of codecs have the hyphen themselves.
+    return key if key.startswith("codecs.") else key.replace("-", "_")
 
 
 class ConfigSet:
@@ -117,6 +240,23 @@ class ConfigSet:
         self._config._restore(self._before)
 
 
+class LocalSet:
+    """What :meth:`Config.local` returns: a change that holds inside the ``with`` block, for this task or thread only."""
+
+    def __init__(self, config: Config, values: dict[str, Any]) -> None:
+        self._config = config
+        self._values = values
+        self._tokens: list[Token[dict[str, Any]]] = []
+
+    def __enter__(self) -> Config:
+        local = self._config._local
+        self._tokens.append(local.set(local.get() | self._values))
+        return self._config
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._config._local.reset(self._tokens.pop())
+
+
 class Config:
     """Every setting of cuzarr, with its origin. There is one, ``cuzarr.config``.
 
@@ -126,6 +266,8 @@ class Config:
     key                   default    meaning
     ====================  =========  ================================================================
     ``device``            ``"cpu"``  where arrays are read to: ``"cpu"``, ``"cuda"``, ``"cuda:1"``
+    ``buffer``            CPU's      the same by zarr-python's word: a class of memory, or its dotted name; ``ndbuffer``
+                                     follows it
     ``array_type``        ``"auto"`` type of results on a GPU: ``"cupy"``, ``"device"``, or whichever is there
     ``strict``            ``False``  raise instead of falling back to a slower way
     ``allow_pickle``      ``False``  decode pickled objects, which can run any code
@@ -144,6 +286,7 @@ class Config:
         self._environ: Mapping[str, str] = os.environ if environ is None else environ
         self._lock = threading.Lock()
         self._set: dict[str, Any] = {}
+        self._local: ContextVar[dict[str, Any]] = ContextVar("cuzarr_config_local", default={})
         self._environment: dict[str, tuple[Any, str]] | None = None
 
     def _from_environment(self) -> dict[str, tuple[Any, str]]:
@@ -160,7 +303,10 @@ class Config:
         ConfigInvalidError
             The key is unknown and no default was given.
         """
-        key = key.replace("-", "_")
+        key = _normalize(key)
+        local = self._local.get()
+        if key in local:
+            return local[key]
         if key in self._set:
             return self._set[key]
         environment = self._from_environment()
@@ -168,15 +314,22 @@ class Config:
             return environment[key][0]
         if key in DEFAULTS:
             return DEFAULTS[key]
-        section = {name[len(key) + 1 :]: self.get(name) for name in self if name.startswith(f"{key}.")}
+        section: dict[str, Any] = {}
+        for name in self:
+            if name.startswith(f"{key}."):
+                *parents, last = name[len(key) + 1 :].split(".")
+                place = section
+                for parent in parents:
+                    place = place.setdefault(parent, {})
+                place[last] = self.get(name)
         if section:
             return section
         if default is not ...:
             return default
-        return _check(key, None, "asked for")
+        raise _unknown(key, "asked for")
 
     def set(self, arg: Mapping[str, Any] | None = None, **kwargs: Any) -> ConfigSet:
-        """Changes values, for good, or for a ``with`` block.
+        """Changes values of the whole process, its other threads included: for good, or until a ``with`` block ends.
 
         ``arg`` maps keys to values, nested or with dots; in keyword names ``__`` stands for the dot.
 
@@ -185,9 +338,30 @@ class Config:
         ConfigInvalidError
             A key is unknown, or a value has no meaning for it; nothing was changed.
         """
+        return ConfigSet(self, self._parse(arg, kwargs, "config.set"))
+
+    def local(self, arg: Mapping[str, Any] | None = None, **kwargs: Any) -> LocalSet:
+        """Changes values for a ``with`` block, as this thread or asynchronous task sees them; others see nothing of it.
+
+        Raises
+        ------
+        ConfigInvalidError
+            As :meth:`set`.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> with cuzarr.config.local({"array.order": "F"}):
+        ...     cuzarr.config.origin("array.order")
+        'config.local'
+        """
+        return LocalSet(self, self._parse(arg, kwargs, "config.local"))
+
+    def _parse(self, arg: Mapping[str, Any] | None, kwargs: dict[str, Any], origin: str) -> dict[str, Any]:
         given = dict(arg or {}) | {name.replace("__", "."): value for name, value in kwargs.items()}
-        values = {key.replace("-", "_"): value for key, value in _flatten(given)}
-        return ConfigSet(self, {key: _check(key, value, "config.set") for key, value in values.items()})
+        values = {_normalize(key): value for key, value in _flatten(given)}
+        checked = {key: _check(key, value, origin) for key, value in values.items()}
+        return _complete(checked, self.get("device"), origin)
 
     def _replace(self, values: dict[str, Any]) -> dict[str, tuple[bool, Any]]:
         with self._lock:
@@ -217,11 +391,17 @@ class Config:
         >>> with cuzarr.config.enable_gpu():
         ...     cuzarr.config.get("device")
         'cuda:0'
+        >>> cuzarr.config.get("device")
+        'cpu'
         """
         return self.set({"device": f"cuda:{device}" if isinstance(device, int) else device})
 
     def origin(self, key: str) -> str:
-        """Where the value of ``key`` comes from: ``"config.set"``, ``"environment CUZARR_…"`` or ``"default"``."""
+        """Where the value of ``key`` comes from: ``"config.local"``, ``"config.set"``, ``"environment CUZARR_…"`` or
+        ``"default"``."""
+        key = _normalize(key)
+        if key in self._local.get():
+            return "config.local"
         if key in self._set:
             return "config.set"
         environment = self._from_environment()
@@ -236,7 +416,7 @@ class Config:
         return {key: self.get(key) for key in self}
 
     def __iter__(self) -> Iterator[str]:
-        return iter(dict.fromkeys([*DEFAULTS, *self._from_environment(), *self._set]))
+        return iter(dict.fromkeys([*DEFAULTS, *self._from_environment(), *self._set, *self._local.get()]))
 
     def __contains__(self, key: object) -> bool:
         return key in list(self)

@@ -3,6 +3,7 @@ GPU, and nothing moves memory to another device."""
 
 from __future__ import annotations
 
+import importlib.util
 from typing import Any
 
 import numpy as np
@@ -32,17 +33,30 @@ def host_array(buffer: _core.NdBuffer, dtype: np.dtype[Any]) -> np.ndarray[Any, 
     return np.ndarray(buffer.shape, dtype, buffer=buffer, strides=buffer.strides)
 
 
+def cupy_holds(dtype: np.dtype[Any]) -> bool:
+    """Whether CuPy is installed and has arrays of this element type."""
+    try:
+        import cupy
+    except ImportError:
+        return False
+    if dtype.kind in "biufc":
+        return dtype.isnative and dtype.itemsize <= 16
+    # bfloat16, from CuPy 14 on; asking costs nothing on a GPU.
+    try:
+        return dtype.name == "bfloat16" and cupy.dtype(dtype) == dtype and cupy._core.get_dtype(dtype) is not None
+    except (AttributeError, TypeError, ValueError):
+        return False
+
+
 def _cupy_array(buffer: _core.NdBuffer, dtype: np.dtype[Any]) -> Any | None:
     if config.get("array_type") == "device":
         return None
-    try:
-        import cupy
-    except ImportError as error:
-        if config.get("array_type") == "cupy":
-            raise LibraryMissingError("array_type is 'cupy', and CuPy is not installed", hint="pip install cupy-cuda12x") from error
+    if not cupy_holds(dtype):
+        if config.get("array_type") == "cupy" and importlib.util.find_spec("cupy") is None:
+            raise LibraryMissingError("array_type is 'cupy', and CuPy is not installed", hint="pip install cupy-cuda12x")
         return None
-    if dtype.kind not in "biufc" or dtype.name == "bfloat16":
-        return None  # CuPy has no such elements
+    import cupy
+
     return cupy.from_dlpack(DeviceArray(buffer, dtype)) if buffer.nbytes else cupy.empty(buffer.shape, dtype)
 
 
@@ -52,6 +66,12 @@ def result_array(buffer: _core.NdBuffer, dtype: np.dtype[Any]) -> Any:
         return host_array(buffer, dtype)
     on_device = _cupy_array(buffer, dtype)
     return DeviceArray(buffer, dtype) if on_device is None else on_device
+
+
+def to_device(array: np.ndarray[Any, Any], device: str) -> Any:
+    """A copy of a NumPy array on a device, as a caller gets it."""
+    moved = DeviceArray.from_host(array, device)
+    return result_array(moved._buffer, moved.dtype)
 
 
 def wrap_host(array: np.ndarray[Any, Any], dtype_name: str) -> _core.NdBuffer:
@@ -73,6 +93,30 @@ def is_on_device(value: Any) -> bool:
         return False
 
 
+def device_of(value: Any) -> str:
+    """Where an array's memory is: ``"cpu"``, ``"cuda:0"``."""
+    return device_buffer(value).device if is_on_device(value) else "cpu"
+
+
+def on_host(value: Any) -> Any:
+    """A NumPy array of a GPU's array; anything else as it is."""
+    if not is_on_device(value):
+        return value
+    buffer = device_buffer(value)
+    dtype = value.dtype if isinstance(getattr(value, "dtype", None), np.dtype) else dtype_of(buffer.dtype)
+    return host_array(buffer.to("cpu"), dtype)
+
+
+def device_buffer(value: Any) -> _core.NdBuffer:
+    """The memory of a GPU array of any library, without copying."""
+    if isinstance(value, DeviceArray):
+        return value._buffer
+    if hasattr(value, "__dlpack__"):
+        return _core.NdBuffer.from_dlpack(value.detach() if hasattr(value, "detach") else value)
+    device = f"cuda:{int(getattr(getattr(value, 'device', 0), 'id', 0))}"
+    return _core.NdBuffer.from_cuda_array_interface(dict(value.__cuda_array_interface__), device, value)
+
+
 def wrap_device(value: Any, data_type: DataType) -> _core.NdBuffer:
     """The memory of a GPU array, for the Rust side, without copying.
 
@@ -81,13 +125,7 @@ def wrap_device(value: Any, data_type: DataType) -> _core.NdBuffer:
     DTypeMismatchError
         Its elements are of another type.
     """
-    if isinstance(value, DeviceArray):
-        buffer = value._buffer
-    elif hasattr(value, "__dlpack__"):
-        buffer = _core.NdBuffer.from_dlpack(value.detach() if hasattr(value, "detach") else value)
-    else:
-        device = f"cuda:{int(getattr(getattr(value, 'device', 0), 'id', 0))}"
-        buffer = _core.NdBuffer.from_cuda_array_interface(dict(value.__cuda_array_interface__), device, value)
+    buffer = device_buffer(value)
     expected = core_dtype(data_type.native)
     if buffer.dtype != expected:
         raise DTypeMismatchError(
@@ -164,3 +202,14 @@ def encode_variable(values: np.ndarray[Any, Any], data_type: DataType) -> tuple[
     offsets = np.zeros(len(parts) + 1, "u8")
     np.cumsum([len(part) for part in parts], out=offsets[1:])
     return offsets.tobytes(), b"".join(parts)
+
+
+def dtype_of(element_type: str) -> np.dtype[Any]:
+    """NumPy's type for the Rust side's name of one; bfloat16 is ``ml_dtypes``' affair."""
+    if element_type.startswith("opaque"):
+        return np.dtype(f"V{element_type.removeprefix('opaque')}")
+    if element_type == "bfloat16":
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)  # type: ignore[no-any-return]
+    return np.dtype(element_type)

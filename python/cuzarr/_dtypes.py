@@ -36,7 +36,7 @@ def _bfloat16_dtype() -> np.dtype[Any]:
         import ml_dtypes
     except ImportError:
         return np.dtype("V2")  # the bits, for those who only pass them on
-    return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(ml_dtypes.bfloat16)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ class Group:
     def __init__(self, store_path: StorePath, metadata: GroupMetadata, device: str | None = None) -> None:
         self._store_path = store_path
         self._metadata = metadata
-        self._device = global_config.get("device") if device is None else str(device)
+        self._device = None if device is None else str(device)
 
     @classmethod
     def from_store(
@@ -125,8 +125,8 @@ class Group:
 
     @property
     def device(self) -> str:
-        """Where its arrays are read to."""
-        return self._device
+        """Where its arrays are read to: what was given when it was opened, else what the configuration says now."""
+        return global_config.get("device") if self._device is None else self._device  # type: ignore[no-any-return]
 
     @property
     def read_only(self) -> bool:
@@ -492,9 +492,9 @@ class Group:
                 raise InvalidArgumentError("the nodes name the group itself, which is there already")
         below = {(self._store_path / path).path: node for path, node in nodes.items()}
         skip = len(self.path) + 1 if self.path else 0
-        for path, node in create_hierarchy(store=self.store, nodes=below, overwrite=overwrite):
+        for path, created in create_hierarchy(store=self.store, nodes=below, overwrite=overwrite):
             if path != self.path and path.startswith(self.path):
-                yield path[skip:], node
+                yield path[skip:], created
 
     def _like(self, function: str, name: str, **kwargs: Any) -> Array:
         from cuzarr import _api

@@ -131,7 +131,10 @@ def basic_box(selection: Any, shape: tuple[int, ...]) -> Box:
     SelectionInvalidError
         Something else was selected with, or too many dimensions.
     """
-    start, count, step, dropped = [], [], [], []
+    start: list[int] = []
+    count: list[int] = []
+    step: list[int] = []
+    dropped: list[int] = []
     for axis, (item, extent) in enumerate(zip(expand_ellipsis(selection, shape), shape, strict=True)):
         if is_integer(item):
             bounds = (normalize_index(item, extent), 1, 1)
@@ -381,7 +384,8 @@ class VIndex:
 
     array: Any
 
-    def _parse(self, selection: Any) -> tuple[Fields | None, Any, bool]:
+    def parse(self, selection: Any) -> tuple[Fields | None, Any, bool]:
+        """Fields, the points or the mask, and which of the two it is."""
         fields, rest = pop_fields(selection)
         items = as_arrays(ensure_tuple(rest))
         if len(items) == len(self.array.shape) and all(is_integer(item) or is_integer_array(item) for item in items):
@@ -394,12 +398,12 @@ class VIndex:
         )
 
     def __getitem__(self, selection: Any) -> Any:
-        fields, rest, is_a_mask = self._parse(selection)
+        fields, rest, is_a_mask = self.parse(selection)
         get = self.array.get_mask_selection if is_a_mask else self.array.get_coordinate_selection
         return get(rest, fields=fields)
 
     def __setitem__(self, selection: Any, value: Any) -> None:
-        fields, rest, is_a_mask = self._parse(selection)
+        fields, rest, is_a_mask = self.parse(selection)
         set_ = self.array.set_mask_selection if is_a_mask else self.array.set_coordinate_selection
         set_(rest, value, fields=fields)
 

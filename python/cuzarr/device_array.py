@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+import operator
+from collections.abc import Iterator
+from typing import Any, Literal
 
 import numpy as np
 
 from cuzarr import _core
-from cuzarr.errors import ImplicitHostCopyError
+from cuzarr.errors import ImplicitHostCopyError, InvalidArgumentError, UnsupportedError
 
-_ON_HOST = ("cpu", "cuda_host", "cuda_managed")
+Order = Literal["K", "A", "C", "F"]
+
+
+def element_type(dtype: np.dtype[Any]) -> str:
+    """The Rust side's name of what memory holds: numbers, 8-byte integers for dates, opaque bytes for all else."""
+    if dtype.kind in "mM" and dtype.isnative:
+        return "int64"
+    if dtype.name == "bfloat16":
+        return "bfloat16"
+    if dtype.kind == "O":
+        raise UnsupportedError("Python objects have no place in device memory", hint="keep them on the CPU")
+    return dtype.name if dtype.kind in "biufc" and dtype.isnative else f"opaque{dtype.itemsize}"
 
 
 class DeviceArray:
     """N-dimensional elements in device memory, without arithmetic: hand it to CuPy, PyTorch, JAX or Numba.
 
     It speaks DLPack (with streams) and the CUDA array interface (version 3), both without copying. It is never copied
-    to the host implicitly; :meth:`cpu` does so when asked.
+    to the host implicitly; :meth:`cpu` does so when asked. Slicing, reshaping and transposing give views, as in NumPy.
 
     Attributes
     ----------
@@ -33,6 +47,18 @@ class DeviceArray:
     def __init__(self, buffer: _core.NdBuffer, dtype: np.dtype[Any]) -> None:
         self._buffer = buffer
         self.dtype = np.dtype(dtype)
+
+    @classmethod
+    def empty(cls, shape: tuple[int, ...], dtype: Any, device: str, order: Literal["C", "F"] = "C") -> DeviceArray:
+        """New memory, whose elements have no meaning yet."""
+        dtype = np.dtype(dtype)
+        return cls(_core.NdBuffer.empty(shape, element_type(dtype), device, order), dtype)
+
+    @classmethod
+    def from_host(cls, array: Any, device: str) -> DeviceArray:
+        """A copy of a NumPy array in a device's memory; packed in F order when only that is how it is packed."""
+        array = np.asarray(array)
+        return cls(_host_view(array).to(device), array.dtype)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -54,7 +80,7 @@ class DeviceArray:
     @property
     def size(self) -> int:
         """Number of elements."""
-        return int(np.prod(self.shape, dtype=object))
+        return math.prod(self.shape)
 
     @property
     def nbytes(self) -> int:
@@ -115,5 +141,137 @@ class DeviceArray:
             raise TypeError("an array of 0 dimensions has no length")
         return self.shape[0]
 
+    def __iter__(self) -> Iterator[DeviceArray]:
+        return (self[place] for place in range(len(self)))
+
+    # --------------------------------------------------------------------------------------------------------- views
+
+    def __getitem__(self, key: Any) -> DeviceArray:
+        """A view of a box: integers, slices of positive steps, an ellipsis.
+
+        Raises
+        ------
+        IndexError
+            It lies outside, or is more than a box; index arrays are CuPy's and PyTorch's business.
+        """
+        from cuzarr._indexing import basic_box
+
+        box = basic_box(key, self.shape)
+        return DeviceArray(self._buffer.region(box.start, box.count, box.step, box.dropped), self.dtype)
+
+    def reshape(self, *shape: Any, order: Literal["A", "C", "F"] | None = "C", copy: bool | None = None) -> DeviceArray:
+        """The elements under another shape, a view where that is possible; one extent may be -1."""
+        extents = shape[0] if len(shape) == 1 and not hasattr(shape[0], "__index__") else shape
+        wanted = _resolve(tuple(map(operator.index, extents)), self.size)
+        if order not in ("C", None):
+            if order == "A" and not self._is_packed("F"):
+                return self.reshape(wanted, copy=copy)
+            return self.transpose().reshape(wanted[::-1], copy=copy).transpose()
+        reshaped = DeviceArray(self._buffer.reshape(wanted), self.dtype)
+        if copy is False and reshaped._buffer.address != self._buffer.address:
+            raise InvalidArgumentError(f"shape {self.shape} cannot become {wanted} without a copy")
+        return reshaped.copy() if copy and reshaped._buffer.address == self._buffer.address else reshaped
+
+    def ravel(self, order: Order = "C") -> DeviceArray:
+        """The elements in one dimension."""
+        return self.reshape((-1,), order="C" if order == "K" else order)
+
+    def transpose(self, *axes: Any) -> DeviceArray:
+        """A view with its dimensions in another order: reversed, unless ``axes`` says which comes where."""
+        given = axes[0] if len(axes) == 1 and not hasattr(axes[0], "__index__") else axes
+        chosen = range(self.ndim)[::-1] if given is None or not len(given) else given
+        return DeviceArray(self._buffer.transpose([operator.index(axis) % max(self.ndim, 1) for axis in chosen]), self.dtype)
+
+    @property
+    def T(self) -> DeviceArray:  # noqa: N802, NumPy's name
+        """The view with all dimensions reversed."""
+        return self.transpose()
+
+    def view(self, dtype: Any) -> DeviceArray:
+        """The same bits as elements of another type of the same size."""
+        dtype = np.dtype(dtype)
+        if dtype.itemsize != self.dtype.itemsize:
+            raise UnsupportedError(f"elements of {self.dtype} and {dtype} differ in size")
+        return DeviceArray(self._buffer.reinterpret(element_type(dtype)), dtype)
+
+    # ---------------------------------------------------------------------------------------------- copies and changes
+
+    def copy(self, order: Order = "C") -> DeviceArray:
+        """A packed copy on the same device."""
+        return DeviceArray(self._buffer.copy(self._order(order)), self.dtype)
+
+    def astype(self, dtype: Any, order: Order = "K", *, copy: bool = True) -> DeviceArray:
+        """A packed copy with elements converted on the device, as NumPy converts them.
+
+        Raises
+        ------
+        UnsupportedError
+            There is no such conversion on devices: strings, structures, dates.
+        """
+        dtype = np.dtype(dtype)
+        if dtype == self.dtype:
+            return self.copy(order) if copy else self
+        if (self.dtype.kind in "mM" or dtype.kind in "mM") and element_type(self.dtype) == element_type(dtype) == "int64":
+            if self.dtype.kind == dtype.kind:
+                raise UnsupportedError(f"devices do not convert {self.dtype} to {dtype}", hint="convert it on the CPU")
+            return self.copy(order).view(dtype)
+        return DeviceArray(self._buffer.astype(element_type(dtype), self._order(order)), dtype)
+
+    def fill(self, value: Any) -> None:
+        """Sets every element."""
+        self._buffer.fill(np.asarray(value).astype(self.dtype).reshape(()).tobytes())
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Writes elements from any device; they broadcast, and are converted where their type is another."""
+        from cuzarr import _convert
+
+        target = self[key]
+        if _convert.is_on_device(value):
+            source = _convert.device_buffer(value)
+        elif isinstance(value, np.ndarray) and value.size > 1:
+            source = _host_view(value.astype(self.dtype, copy=False))
+        else:
+            target.fill(np.asarray(value, self.dtype))
+            return
+        while len(source.shape) > target.ndim and source.shape[0] == 1:
+            source = source.reshape(source.shape[1:])
+        target._buffer.copy_from(source)
+
+    def all(self) -> np.bool_:
+        """Whether every element is true; they are copied to the host to be looked at."""
+        return np.bool_(self.cpu().all())
+
+    def _is_packed(self, order: Literal["C", "F"]) -> bool:
+        packed = self.dtype.itemsize
+        places = range(self.ndim)
+        for place in places if order == "F" else reversed(places):
+            if self.shape[place] != 1 and self.strides[place] != packed:
+                return False
+            packed *= self.shape[place]
+        return True
+
+    def _order(self, order: Order) -> Literal["C", "F"]:
+        if order == "C" or order == "F":
+            return order
+        return "F" if self._is_packed("F") and not self._is_packed("C") else "C"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return DeviceArray.from_host, (self.cpu(), self.device)
+
     def __repr__(self) -> str:
         return f"<DeviceArray on {self.device} shape={self.shape} dtype={self.dtype}>"
+
+
+def _resolve(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
+    """The shape with the extent that is -1 worked out."""
+    if -1 not in shape:
+        return shape
+    others = math.prod(extent for extent in shape if extent != -1)
+    if shape.count(-1) > 1 or not others or size % others:
+        raise InvalidArgumentError(f"{size} elements have no shape {shape}")
+    return tuple(size // others if extent == -1 else extent for extent in shape)
+
+
+def _host_view(array: np.ndarray[Any, Any]) -> _core.NdBuffer:
+    """The memory of a NumPy array of any type."""
+    return _core.NdBuffer.wrap(array.ctypes.data, array.shape, array.strides, element_type(array.dtype), "cpu", array)

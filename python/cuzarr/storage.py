@@ -12,6 +12,7 @@ zarr-python's, or any object with ``get``, ``set``, ``delete`` and ``list`` work
 
 from __future__ import annotations
 
+import builtins
 import os
 from collections.abc import Iterator, Mapping, MutableMapping
 from pathlib import Path
@@ -103,11 +104,11 @@ class Store:
         """Every key, sorted."""
         return self._handle.list_prefix("")
 
-    def list_prefix(self, prefix: str) -> list[str]:
+    def list_prefix(self, prefix: str) -> builtins.list[str]:
         """Every key below a prefix, sorted."""
         return self._handle.list_prefix(prefix)
 
-    def list_dir(self, prefix: str) -> list[str]:
+    def list_dir(self, prefix: str) -> builtins.list[str]:
         """Names of what is directly below a prefix, sorted."""
         keys, prefixes = self._handle.list_dir(prefix)
         return sorted(name.rpartition("/")[2] for name in (*keys, *prefixes))

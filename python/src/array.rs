@@ -2,7 +2,6 @@
 //! the Python side's.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
@@ -17,7 +16,8 @@ use pyo3::types::{PyBytes, PyDict};
 
 use crate::error::{IntoPython, PyResult};
 use crate::ndbuffer::{PyNdBuffer, parse_device};
-use crate::store::{Interruptible, PyStore};
+use crate::store::PyStore;
+use crate::watch::{Watch, Watched};
 
 /// How often a waiting call looks for signals.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
@@ -26,7 +26,6 @@ const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
 #[pyclass(name = "Array", module = "cuzarr._core", frozen)]
 pub struct PyArray {
     array: Array,
-    interrupted: Arc<AtomicBool>,
 }
 
 #[pymethods]
@@ -44,10 +43,10 @@ impl PyArray {
             2 => ArrayMetadata::from_json_v2(document, None),
             _ => ArrayMetadata::from_json(document),
         };
-        let (store, interrupted) = Interruptible::new(Arc::clone(&store.inner));
-        let array = Array::from_metadata(Arc::new(store), path, metadata.py()?, parse_options(options)?).py()?;
+        let array =
+            Array::from_metadata(Arc::clone(&store.inner), path, metadata.py()?, parse_options(options)?).py()?;
         array.chain().py()?;
-        Ok(PyArray { array, interrupted })
+        Ok(PyArray { array })
     }
 
     /// The element type as devices see it; `None` for elements of variable length.
@@ -155,23 +154,29 @@ impl PyArray {
 }
 
 impl PyArray {
-    /// Runs a call on another thread while this one, without the interpreter's lock, waits for it and for signals. An
-    /// interrupt ends the call at its next object, and comes back as Python's own exception once it has ended.
+    /// Runs a call without the interpreter's lock, under the watch of this thread. Only Python's main thread hears of
+    /// signals, so there another thread works while this one waits for both: an interrupt ends the call at its next object,
+    /// and comes back as Python's own exception once it has ended.
     fn run<T: Send>(&self, py: Python<'_>, call: impl FnOnce(&Array) -> cuzarr::Result<T> + Send) -> PyResult<T> {
+        let watch = Watch::current();
+        let array = self.array.with_store(Arc::new(Watched::new(Arc::clone(self.array.store()), Arc::clone(&watch))));
+        if !is_main_thread(py)? {
+            return py.detach(|| call(&array)).py();
+        }
         let mut signal = None;
         let wait = || {
             let (sender, receiver) = channel();
             std::thread::scope(|scope| {
-                scope.spawn(move || {
+                scope.spawn(|| {
                     // Nobody listens only when the receiver's thread is gone, and it outlives this scope.
-                    let _ = sender.send(call(&self.array));
+                    let _ = sender.send(call(&array));
                 });
                 loop {
                     match receiver.recv_timeout(SIGNAL_INTERVAL) {
                         Ok(result) => return result,
                         Err(RecvTimeoutError::Timeout) if signal.is_none() => {
                             if let Err(exception) = Python::attach(|py| py.check_signals()) {
-                                self.interrupted.store(true, Ordering::Release);
+                                watch.cancel();
                                 signal = Some(exception);
                             }
                         }
@@ -184,12 +189,16 @@ impl PyArray {
             })
         };
         let result = py.detach(wait);
-        self.interrupted.store(false, Ordering::Release);
         match signal {
             Some(exception) => Err(exception),
             None => result.py(),
         }
     }
+}
+
+fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
+    let threading = py.import("threading")?;
+    Ok(threading.call_method0("current_thread")?.is(&threading.call_method0("main_thread")?))
 }
 
 fn selection(start: &[u64], count: &[u64], step: &[u64], dropped: &[usize]) -> PyResult<Selection> {

@@ -7,6 +7,7 @@ mod dlpack;
 mod error;
 mod ndbuffer;
 mod store;
+mod watch;
 
 use std::path::PathBuf;
 
@@ -34,7 +35,9 @@ fn cli(py: Python<'_>, arguments: Vec<std::ffi::OsString>) -> i32 {
 #[pymodule]
 mod _core {
     #[pymodule_export]
-    use super::{array::PyArray, cli, error_kinds, ndbuffer::PyNdBuffer, set_library_paths, store::PyStore};
+    use super::{
+        array::PyArray, cli, error_kinds, ndbuffer::PyNdBuffer, set_library_paths, store::PyStore, watch::PyWatch,
+    };
     use pyo3::prelude::*;
 
     #[pymodule_init]

@@ -62,6 +62,10 @@ pub fn parse_device(name: &str) -> PyResult<Device> {
     name.parse::<Device>().py()
 }
 
+fn parse_order(name: &str) -> Order {
+    if name == "F" { Order::F } else { Order::C }
+}
+
 impl PyNdBuffer {
     /// Memory that a Python object owns.
     ///
@@ -99,7 +103,7 @@ impl PyNdBuffer {
     #[staticmethod]
     fn empty(py: Python<'_>, shape: Vec<usize>, dtype: &str, device: &str, order: &str) -> PyResult<Self> {
         let (dtype, device) = (parse_dtype(dtype)?, parse_device(device)?);
-        let order = if order == "F" { Order::F } else { Order::C };
+        let order = parse_order(order);
         Ok(PyNdBuffer { inner: py.detach(|| NdBuffer::empty(device, dtype, &shape, order)).py()? })
     }
 
@@ -178,6 +182,66 @@ impl PyNdBuffer {
         let inner = slf.inner.clone();
         let moved = py.detach(|| inner.to_device(device)).py()?;
         Py::new(py, PyNdBuffer { inner: moved })
+    }
+
+    /// Whether writing is refused.
+    #[getter]
+    fn is_read_only(&self) -> bool {
+        self.inner.is_read_only()
+    }
+
+    /// A view under another shape, elements in C order; a copy where a view is not possible.
+    fn reshape(&self, py: Python<'_>, shape: Vec<usize>) -> PyResult<Self> {
+        Ok(PyNdBuffer { inner: py.detach(|| self.inner.reshape_copy(&shape)).py()? })
+    }
+
+    /// A view whose dimension `i` is dimension `axes[i]` of this one.
+    fn transpose(&self, axes: Vec<usize>) -> PyResult<Self> {
+        Ok(PyNdBuffer { inner: self.inner.transpose(&axes).py()? })
+    }
+
+    /// A view of a box, without the dimensions that `dropped` names.
+    fn region(&self, start: Vec<usize>, count: Vec<usize>, step: Vec<usize>, dropped: Vec<usize>) -> PyResult<Self> {
+        let inner = self.inner.region(&start, &count, &step).and_then(|region| region.squeeze(&dropped)).py()?;
+        Ok(PyNdBuffer { inner })
+    }
+
+    /// The same bits as another type of the same size.
+    fn reinterpret(&self, dtype: &str) -> PyResult<Self> {
+        Ok(PyNdBuffer { inner: self.inner.reinterpret(parse_dtype(dtype)?).py()? })
+    }
+
+    /// A packed copy with converted elements.
+    fn astype(&self, py: Python<'_>, dtype: &str, order: &str) -> PyResult<Self> {
+        let (dtype, order) = (parse_dtype(dtype)?, parse_order(order));
+        Ok(PyNdBuffer { inner: py.detach(|| self.inner.astype(dtype, order)).py()? })
+    }
+
+    /// A packed copy.
+    fn copy(&self, py: Python<'_>, order: &str) -> PyResult<Self> {
+        let order = parse_order(order);
+        Ok(PyNdBuffer { inner: py.detach(|| self.inner.copy(order)).py()? })
+    }
+
+    /// Copies elements from any device; they broadcast, and are converted where the types differ.
+    fn copy_from(&self, py: Python<'_>, source: &PyNdBuffer) -> PyResult<()> {
+        let copy = || self.inner.copy_from_cast(&source.inner.broadcast_to(self.inner.shape())?);
+        py.detach(copy).py()
+    }
+
+    /// Sets every element to the one with these bytes.
+    fn fill(&self, py: Python<'_>, element: &[u8]) -> PyResult<()> {
+        py.detach(|| self.inner.fill(element)).py()
+    }
+
+    /// Whether shape, type and every element are equal, compared where this one is.
+    fn all_equal(&self, py: Python<'_>, other: &PyNdBuffer, equal_nan: bool) -> PyResult<bool> {
+        py.detach(|| self.inner.all_equal(&other.inner, equal_nan)).py()
+    }
+
+    /// Whether every element has these bits.
+    fn all_equal_element(&self, py: Python<'_>, element: &[u8], equal_nan: bool) -> PyResult<bool> {
+        py.detach(|| self.inner.all_equal_element(element, equal_nan)).py()
     }
 
     #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]

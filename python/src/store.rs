@@ -2,13 +2,11 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use cuzarr::store::{
     ByteRange, Key, Listing, LocalStore, MemoryStore, ReadOutcome, ReadRequest, ReadSink, Store, StoreExt, Workers,
 };
 use cuzarr::{Error, ErrorKind};
-use cuzarr_device::{Buffer, Device};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -203,98 +201,5 @@ impl Store for PythonStore {
 
     fn is_read_only(&self) -> bool {
         false
-    }
-}
-
-/// A store whose calls fail once an interrupt is wanted: so that Ctrl-C ends a read or write at its next object, and never
-/// inside one.
-pub struct Interruptible {
-    inner: Arc<dyn Store>,
-    interrupted: Arc<AtomicBool>,
-}
-
-impl Interruptible {
-    /// The store, and the flag that stops it.
-    pub fn new(inner: Arc<dyn Store>) -> (Self, Arc<AtomicBool>) {
-        let interrupted = Arc::new(AtomicBool::new(false));
-        (Interruptible { inner, interrupted: Arc::clone(&interrupted) }, interrupted)
-    }
-
-    fn check(&self) -> cuzarr::Result<()> {
-        if self.interrupted.load(Ordering::Acquire) {
-            return Err(Error::new(ErrorKind::Cancelled, "interrupted"));
-        }
-        Ok(())
-    }
-}
-
-impl fmt::Debug for Interruptible {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.fmt(f)
-    }
-}
-
-impl fmt::Display for Interruptible {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.inner, f)
-    }
-}
-
-impl Store for Interruptible {
-    fn read(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: &dyn Workers) {
-        if self.check().is_ok() {
-            return self.inner.read(batch, sink, workers);
-        }
-        for index in 0..batch.len() {
-            sink.done(index, Err(Error::new(ErrorKind::Cancelled, "interrupted")));
-        }
-    }
-
-    fn write(&self, key: &Key, value: &[u8]) -> cuzarr::Result<()> {
-        self.check()?;
-        self.inner.write(key, value)
-    }
-
-    fn is_on(&self, device: Device) -> bool {
-        self.inner.is_on(device)
-    }
-
-    fn write_buffer(&self, key: &Key, value: &Buffer) -> cuzarr::Result<()> {
-        self.check()?;
-        self.inner.write_buffer(key, value)
-    }
-
-    fn write_if_absent(&self, key: &Key, value: &[u8]) -> cuzarr::Result<bool> {
-        self.check()?;
-        self.inner.write_if_absent(key, value)
-    }
-
-    fn delete(&self, key: &Key) -> cuzarr::Result<()> {
-        self.check()?;
-        self.inner.delete(key)
-    }
-
-    fn delete_prefix(&self, prefix: &Key) -> cuzarr::Result<()> {
-        self.check()?;
-        self.inner.delete_prefix(prefix)
-    }
-
-    fn size_bytes(&self, key: &Key) -> cuzarr::Result<Option<u64>> {
-        self.check()?;
-        self.inner.size_bytes(key)
-    }
-
-    fn list_dir(&self, prefix: &Key) -> cuzarr::Result<Listing> {
-        self.check()?;
-        self.inner.list_dir(prefix)
-    }
-
-    fn list(&self, prefix: &Key) -> cuzarr::Result<Vec<String>> {
-        self.check()?;
-        self.inner.list(prefix)
-    }
-
-    fn is_read_only(&self) -> bool {
-        self.inner.is_read_only()
     }
 }

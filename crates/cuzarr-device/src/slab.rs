@@ -506,6 +506,14 @@ impl SlabPiece {
     pub fn offset_bytes(&self) -> usize {
         self.offset_bytes
     }
+
+    /// Keeps the first `at` bytes and gives the others, for another thread to fill. An `at` beyond the end keeps all.
+    pub fn split_off(&mut self, at: usize) -> SlabPiece {
+        let at = at.min(self.size_bytes);
+        let (offset_bytes, size_bytes) = (self.offset_bytes + at, self.size_bytes - at);
+        self.size_bytes = at;
+        SlabPiece { lease: Arc::clone(&self.lease), offset_bytes, size_bytes }
+    }
 }
 
 impl Deref for SlabPiece {

@@ -69,12 +69,28 @@ fn chunks_cross_the_bus_encoded_and_come_out_as_on_the_cpu() {
             let context = format!("{codecs}");
             story.check(device, &Selection::all(&[150, 140]), &context);
             (0..4).for_each(|_| story.check(device, &story.random_selection(&mut dice), &context));
-            story.options.slab_bytes = 9000;
+            (story.options.slab_bytes, story.options.decode_batch_bytes) = (9000, 9000);
             story.check(device, &Selection::all(&[150, 140]), &context);
             let report = report(&story, device);
             let (upload, decode) = (report.stage(Stage::Upload).size_bytes, report.stage(Stage::Decode).size_bytes);
             assert!(upload < decode, "{context}: {upload} bytes up, {decode} decoded");
             story.options = Options { threads: 3, ..Options::default() };
+        }
+    }
+}
+
+#[test]
+fn large_chunks_are_fetched_by_several_threads() {
+    for codecs in [json!([bytes_codec("little")]), json!([bytes_codec("little"), blosc("lz4", "noshuffle")])] {
+        let shape = [2, 600_000];
+        let metadata = metadata(&shape, &[1, 600_000], "int32", json!(0), codecs.clone());
+        let mut story = Story::new(metadata, Arc::new(MemoryStore::new()));
+        let mut dice = Dice(5);
+        // Noise, so that what is stored is as large as the chunk.
+        let value: Vec<u8> = (0..1_200_000).flat_map(|_| (dice.below(1 << 32) as u32).to_le_bytes()).collect();
+        story.write(Device::Cpu, &Selection::all(&shape), &value);
+        for device in kernel_devices() {
+            story.check(device, &Selection::all(&shape), &format!("{codecs}"));
         }
     }
 }
@@ -121,6 +137,13 @@ fn frames_that_kernels_do_not_know_go_by_way_of_the_host() {
     mixed.elements.clone_from(&story.elements);
     for device in kernel_devices() {
         mixed.check(device, &Selection::all(&[150, 140]), "chunks of two compressors");
+    }
+    for key in &keys {
+        mixed.store.write(key, &story.store.get(key).unwrap().unwrap()).unwrap();
+    }
+    mixed.options.decode_batch_bytes = 9000;
+    for device in kernel_devices() {
+        mixed.check(device, &Selection::region(&[0, 0], &[80, 140]).unwrap(), "chunks that no kernel knows");
     }
 }
 

@@ -17,6 +17,7 @@ fn random_options(dice: &mut Dice) -> Options {
         coalesce_gap_bytes: dice.below(64),
         coalesce_max_bytes: 1 + dice.below(1000),
         slab_bytes: dice.pick(&[1 << 10, 1 << 12, 1 << 16]),
+        decode_batch_bytes: dice.pick(&[1, 1 << 13, 1 << 26]),
         read_missing_chunks: true,
         write_empty_chunks: dice.chance(4),
         strict: false,

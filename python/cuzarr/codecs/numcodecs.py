@@ -73,7 +73,7 @@ class NumcodecsCodec(Codec):
     @property
     def name(self) -> str:  # type: ignore[override]
         """The name in format 3 metadata."""
-        return PREFIX + self._id
+        return PREFIX + str(self._id)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:

@@ -140,6 +140,13 @@ impl Array {
         Array { options, ..self.clone() }
     }
 
+    /// The same array through another view of its store, such as one that counts or can be stopped. What the array keeps
+    /// between calls is shared: the bound codecs and the last report.
+    #[must_use]
+    pub fn with_store(&self, store: Arc<dyn Store>) -> Array {
+        Array { store, io: self.io.share(), ..self.clone() }
+    }
+
     /// What was odd about the metadata's documents.
     pub fn warnings(&self) -> &[String] {
         &self.warnings

@@ -16,7 +16,7 @@ use crate::store::join_key;
 /// begins with the same bindings and a report of its own.
 #[derive(Default)]
 pub(super) struct ArrayIo {
-    state: Mutex<State>,
+    state: Arc<Mutex<State>>,
 }
 
 #[derive(Clone, Default)]
@@ -29,11 +29,16 @@ impl ArrayIo {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// The same bindings and the same report, for an array that differs in its store only.
+    pub(super) fn share(&self) -> ArrayIo {
+        ArrayIo { state: Arc::clone(&self.state) }
+    }
 }
 
 impl Clone for ArrayIo {
     fn clone(&self) -> Self {
-        ArrayIo { state: Mutex::new(self.state().clone()) }
+        ArrayIo { state: Arc::new(Mutex::new(self.state().clone())) }
     }
 }
 
@@ -150,7 +155,7 @@ impl Array {
         let work = || -> Result<Explanation> {
             let access = self.access(self.device())?;
             let options = self.run_options();
-            let limits = (options.batch_bytes(self.device()), options.memory_limit_bytes);
+            let limits = (access.batch_bytes(&options), options.memory_limit_bytes);
             let host_threads = (!options.strict).then_some(options.threads);
             let placements = placements(access.chain(), self.device(), host_threads);
             let chain = access.chain();

@@ -42,6 +42,7 @@ pub use path::normalize_path;
 
 /// An array or a group.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "nodes are held one at a time, and are not moved around in bulk")]
 pub enum Node {
     /// An array.
     Array(Array),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use cuzarr_device::{DType, Device, Packing};
 
+use super::engine::Options;
 use crate::codec::{Chain, Program};
 use crate::error::{Error, ErrorKind, Result};
 use crate::meta::ArrayMetadata;
@@ -86,6 +87,11 @@ impl Access {
     /// The element type as devices see it; `None` for elements of variable length.
     pub fn dtype(&self) -> Option<DType> {
         self.dtype
+    }
+
+    /// Packed bytes of one batch of a read.
+    pub fn batch_bytes(&self, options: &Options) -> u64 {
+        super::device::batch_bytes(self, options)
     }
 
     /// What decodes and encodes the innermost chunks.

@@ -3,7 +3,6 @@
 //! and the one before that is scattered. Where the device has kernels for the codec, chunks cross the bus encoded
 //! (`device_decode.rs`).
 
-use std::any::Any;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,7 +13,7 @@ use cuzarr_device::{
 
 use super::access::Access;
 use super::call::Call;
-use super::device_decode::{Decoders, Dense, Packed, Pending};
+use super::device_decode::{Decoders, Dense, InSlab, Packed, Pending, SCRATCH_COPIES};
 use super::engine::Options;
 use super::host::{Stored, check_missing, foreign_memory};
 use super::memory::Reserved;
@@ -32,8 +31,12 @@ use crate::store::Lease;
 const PIECE_ALIGNMENT_BYTES: usize = 256;
 /// Elements of any type are aligned when packed bytes begin at a multiple of this.
 const ELEMENT_ALIGNMENT_BYTES: usize = 16;
-/// How much memory a batch takes in all where kernels decode: stored, slab, arena, shuffled, packed.
-const DECODING_COPIES: u64 = 5;
+/// How much memory a batch takes in all where kernels decode: slab, arena, packed, and scratch of the decoder.
+const DECODING_COPIES: u64 = 3 + SCRATCH_COPIES as u64;
+/// Batches that should be on their way at once where kernels decode: one is fetched, one crosses the bus, one is decoded.
+const DECODING_BATCHES: u64 = 3;
+/// Batches that are fetched at once from a store that brings even one large read at full speed.
+const DIVIDED_LOADING: usize = 4;
 /// Units of one batch: their boxes are one launch.
 const BATCH_UNITS: usize = 4096;
 
@@ -41,8 +44,6 @@ const BATCH_UNITS: usize = 4096;
 struct Target {
     call: Arc<Call>,
     program: Arc<Program>,
-    /// What kernels decode: the program's only pass, where memory suffices.
-    format: Option<Format>,
     /// What is done with bytes that come in device memory.
     taking: Taking,
     read_missing: bool,
@@ -56,7 +57,10 @@ pub(crate) struct DeviceDestination {
     packed_strides: Vec<isize>,
     fill: Vec<u8>,
     ring: SlabRing,
-    slab_bytes: usize,
+    /// What kernels decode: the program's only pass, where memory suffices.
+    format: Option<Format>,
+    /// Packed bytes of a batch.
+    batch_bytes: usize,
     copies: Stream,
     kernels: Stream,
     /// Batches on their way from the store.
@@ -89,7 +93,25 @@ struct Pieces {
     /// Where each unit's packed bytes begin.
     unit_offsets: Vec<usize>,
     /// Instead of all that, when kernels decode.
-    dense: Option<Dense>,
+    dense: Option<(Dense, Format)>,
+}
+
+/// What kernels decode: the program's only pass, where memory suffices.
+fn decoded_by_kernels(program: &Program, options: &Options) -> Option<Format> {
+    let fits = |_: &Format| program.packed_size_bytes() as u64 <= options.memory_limit_bytes / DECODING_COPIES;
+    program.device_format((!options.strict).then_some(options.threads)).ok().filter(fits)
+}
+
+/// Packed bytes of a batch of a read to the device of `access`.
+pub(crate) fn batch_bytes(access: &Access, options: &Options) -> u64 {
+    let slab_bytes = options.batch_bytes(access.device());
+    match access.program().map(|program| decoded_by_kernels(program, options)) {
+        Ok(Some(_)) => {
+            let share = options.memory_limit_bytes / (DECODING_COPIES * DECODING_BATCHES);
+            options.decode_batch_bytes.min(share).max(slab_bytes)
+        }
+        _ => slab_bytes,
+    }
 }
 
 impl DeviceDestination {
@@ -104,14 +126,14 @@ impl DeviceDestination {
         let device = access.device();
         let limit_bytes = usize::try_from(call.limit_bytes).unwrap_or(usize::MAX);
         let slab_bytes = usize::try_from(options.batch_bytes(device)).unwrap_or(limit_bytes);
-        let fits = |_: &Format| program.packed_size_bytes() as u64 <= limit_bytes as u64 / DECODING_COPIES;
         let target = Target {
             call: Arc::clone(call),
             program: Arc::clone(program),
-            format: program.device_format((!options.strict).then_some(options.threads)).ok().filter(fits),
             taking: Taking::new(program, limit_bytes),
             read_missing: options.read_missing_chunks,
         };
+        let format = decoded_by_kernels(program, options);
+        let batch_bytes = usize::try_from(batch_bytes(access, options)).unwrap_or(limit_bytes);
         Ok(DeviceDestination {
             target: Arc::new(target),
             out: out.clone(),
@@ -119,7 +141,8 @@ impl DeviceDestination {
             packed_strides,
             fill: access.fill().to_vec(),
             ring: SlabRing::new(device, slab_bytes, limit_bytes)?,
-            slab_bytes,
+            format,
+            batch_bytes,
             copies: Stream::new(device)?,
             kernels: Stream::new(device)?,
             loading: HashMap::new(),
@@ -130,9 +153,13 @@ impl DeviceDestination {
 
     /// Most slabs on their way at once: enough for every thread to have a chunk, and some that cross the bus meanwhile.
     fn most_loading(&self) -> usize {
-        let threads = self.target.call.threads;
-        let chunks_a_slab = (self.slab_bytes / self.target.program.packed_size_bytes().max(1)).max(1);
-        threads.div_ceil(chunks_a_slab) + 3
+        let call = &self.target.call;
+        let fetched_as_stored = self.format.is_some() || self.target.program.stored_is_packed();
+        if fetched_as_stored && call.store.divides_reads() {
+            return DIVIDED_LOADING;
+        }
+        let chunks_a_batch = (self.batch_bytes / self.target.program.packed_size_bytes().max(1)).max(1);
+        call.threads.div_ceil(chunks_a_batch) + 3
     }
 
     /// Gives back the memory of batches whose elements are in their place.
@@ -185,7 +212,7 @@ impl DeviceDestination {
     /// Host and device memory of one batch: slab, arena, and stored bytes (counted as many as packed ones); decoded bytes
     /// and scratch of as many where kernels decode.
     fn cost(&self, slab_bytes: usize) -> u64 {
-        let copies = match self.target.format {
+        let copies = match self.format {
             Some(_) => DECODING_COPIES,
             None if self.target.program.stored_is_packed() => 2,
             None => 3,
@@ -193,9 +220,8 @@ impl DeviceDestination {
         (slab_bytes as u64).saturating_mul(copies)
     }
 
-    fn acquire(&mut self, slab_bytes: usize, alone: bool) -> Result<Option<(Slab, Reserved)>> {
+    fn acquire(&mut self, slab_bytes: usize, cost: u64, alone: bool) -> Result<Option<(Slab, Reserved)>> {
         let call = Arc::clone(&self.target.call);
-        let cost = self.cost(slab_bytes);
         loop {
             self.collect(false)?;
             if let Some(reserved) = call.memory.try_take(cost, call.limit_bytes)
@@ -248,12 +274,16 @@ impl DeviceDestination {
         landed: &[usize],
     ) -> Result<()> {
         let counters = &self.target.call.counters;
-        if let (Some(dense), Some(format)) = (&pieces.dense, self.target.format) {
+        if let Some((dense, format)) = &pieces.dense {
             let (call, program) = (&self.target.call, &self.target.program);
             let (plan, streams) = ((&flight.batch, landed), (&self.copies, &self.kernels));
-            let (packed, decoded) = self.decoders.run(dense, plan, (program, format), streams, call)?;
+            let decoded = self.decoders.run(dense, plan, (program, *format), streams, call)?;
+            if decoded.unknown {
+                self.format = None;
+            }
+            let packed = decoded.packed;
             if let Some(placing) = self.placing.back_mut() {
-                placing.decoded = decoded;
+                placing.decoded = decoded.pending;
             }
             return packed.into_iter().try_for_each(|packed| self.scatter(packed));
         }
@@ -344,7 +374,7 @@ fn in_place(batch: &Batch, read: &crate::plan::Read) -> Option<Vec<usize>> {
 
 impl Destination for DeviceDestination {
     fn room(&self) -> Room {
-        Room { packed_bytes: self.slab_bytes, units: BATCH_UNITS, alignment_bytes: PIECE_ALIGNMENT_BYTES }
+        Room { packed_bytes: self.batch_bytes, units: BATCH_UNITS, alignment_bytes: PIECE_ALIGNMENT_BYTES }
     }
 
     fn launch(&mut self, launcher: &Launcher<'_>, batch: Batch, alone: bool) -> Result<Launch> {
@@ -355,19 +385,20 @@ impl Destination for DeviceDestination {
         let plan = SlabPlan::new(&batch, stored_is_packed);
         let resident = Resident::new(launcher.call, self.target.taking, self.out.device());
         let slabless = resident.device() != Device::Cpu && launcher.call.store.is_on(resident.device());
-        let (slab, reserved) = match plan.total_bytes {
+        let slab_bytes = if self.format.is_some() { Dense::slab_bytes(&batch) } else { plan.total_bytes };
+        let (slab, reserved) = match plan.total_bytes.max(slab_bytes) {
             bytes if slabless => match self.reserve(bytes, alone)? {
                 Some(reserved) => (None, reserved),
                 None => return Ok(Launch::NoMemory(batch)),
             },
             0 => (None, self.target.call.memory.take(0, self.target.call.limit_bytes)?),
-            bytes => match self.acquire(bytes.max(self.slab_bytes), alone)? {
+            bytes => match self.acquire(slab_bytes, self.cost(bytes), alone)? {
                 Some((slab, reserved)) => (Some(slab), reserved),
                 None => return Ok(Launch::NoMemory(batch)),
             },
         };
-        let (slab, pieces) = match self.target.format {
-            Some(_) => (None, Pieces::dense(slab, batch.units.len())),
+        let (slab, pieces) = match self.format {
+            Some(format) => (None, Pieces::dense(slab, batch.units.len(), format)),
             None => carve(slab, &plan)?,
         };
         let (pieces, resident) = (Arc::new(pieces), Arc::new(resident));
@@ -431,8 +462,8 @@ fn carve(slab: Option<Slab>, plan: &SlabPlan) -> Result<(Option<Slab>, Pieces)> 
 }
 
 impl Pieces {
-    fn dense(slab: Option<Slab>, units: usize) -> Pieces {
-        Pieces { pieces: Vec::new(), unit_offsets: Vec::new(), dense: Some(Dense::new(slab, units)) }
+    fn dense(slab: Option<Slab>, units: usize, format: Format) -> Pieces {
+        Pieces { pieces: Vec::new(), unit_offsets: Vec::new(), dense: Some((Dense::new(slab, units), format)) }
     }
 
     fn take(&self, piece: usize) -> Result<SlabPiece> {
@@ -455,36 +486,30 @@ struct DeviceLanding {
     stored_is_packed: bool,
 }
 
-/// A read that fills its place in a slab.
-struct InSlab(SlabPiece);
-
-impl Lease for InSlab {
-    fn bytes(&mut self) -> &mut [u8] {
-        &mut self.0
-    }
-
-    fn into_any(self: Box<Self>) -> Box<dyn Any> {
-        self
-    }
-}
-
 impl Landing for DeviceLanding {
     fn lease(&self, batch: &Batch, read: usize, size_bytes: usize) -> Result<Box<dyn Lease>> {
         let read = &batch.reads[read];
+        if let Some(lease) = self.pieces.dense.as_ref().and_then(|(dense, _)| dense.lease(size_bytes)) {
+            return Ok(Box::new(lease));
+        }
         if self.stored_is_packed && in_place(batch, read).is_some() {
             let (piece, _) = self.units[read.units.start];
-            return Ok(Box::new(InSlab(self.pieces.take(piece)?)));
+            return Ok(Box::new(InSlab::new(self.pieces.take(piece)?)));
         }
         let counted = batch.units[read.units.clone()].iter().map(|unit| unit.packed_size_bytes).sum();
         Ok(Stored::take(&self.target.call, size_bytes, counted)?)
     }
 
-    fn arrived(&self, _batch: &Batch, _read: usize, lease: Box<dyn Lease>) -> Result<Option<Box<Stored>>> {
-        match lease.into_any().downcast::<Stored>() {
-            Ok(stored) => Ok(Some(stored)),
-            Err(other) if other.is::<InSlab>() => Ok(None),
-            Err(_) => Err(foreign_memory()),
+    fn arrived(&self, batch: &Batch, read: usize, lease: Box<dyn Lease>) -> Result<Option<Box<Stored>>> {
+        let other = match lease.into_any().downcast::<Stored>() {
+            Ok(stored) => return Ok(Some(stored)),
+            Err(other) => other,
+        };
+        let lease = other.downcast::<InSlab>().map_err(|_| foreign_memory())?;
+        if let Some((dense, _)) = &self.pieces.dense {
+            dense.arrived(batch, &batch.reads[read], &lease)?;
         }
+        Ok(None)
     }
 
     fn device(&self) -> Device {
@@ -501,8 +526,8 @@ impl Landing for DeviceLanding {
     }
 
     fn land(&self, _batch: &Batch, unit: usize, stored: &[u8]) -> Result<()> {
-        if let (Some(dense), Some(format)) = (&self.pieces.dense, self.target.format) {
-            return dense.land(format, &self.target.program, &self.target.call, unit, stored);
+        if let Some((dense, _)) = &self.pieces.dense {
+            return dense.land(&self.target.program, &self.target.call, unit, stored);
         }
         let mut packed = self.pieces.take(self.units[unit].0)?;
         if self.stored_is_packed {

@@ -1,34 +1,40 @@
-//! Decoding by kernels: encoded chunks lie one behind the other in a slab, as they come, and cross the bus so; a batch
-//! decodes them beside each other. Several batches decode at once, on streams of their own: a warp that decodes a stream in
-//! order takes milliseconds, however few there are.
+//! Decoding by kernels: encoded chunks are fetched into a slab one behind the other, cross the bus so, and one batch
+//! decodes them beside each other. A batch holds many chunks, because a warp that decodes in order takes milliseconds
+//! however few there are, and several batches decode at once, on streams of their own.
 
+use std::any::Any;
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cuzarr_device::{Buffer, Device, Slab, SlabPiece, Stream, TransferBox, pool};
 
 use super::call::Call;
 use super::report::Stage;
+use super::scratch::ScratchBlock;
 use crate::codec::Program;
 use crate::codec::batch::{self, Format};
 use crate::error::{Error, ErrorKind, Result};
-use crate::plan::Batch;
+use crate::plan::{Batch, Read, SizeRule, Unit};
+use crate::store::Lease;
 
-/// Decoded chunks begin at multiples of this.
-const ALIGNMENT_BYTES: usize = 256;
+/// Decoded chunks begin at multiples of this, and reads in a slab too.
+pub(super) const ALIGNMENT_BYTES: usize = 256;
+/// Memory that a decoder may use beside, in multiples of what it decodes.
+pub(super) const SCRATCH_COPIES: usize = 2;
 /// Batches that decode at once.
-const STREAMS: usize = 16;
+const STREAMS: usize = 4;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Where the bytes of one unit lie in the slab.
-#[derive(Clone, Copy)]
-pub(super) struct Place {
-    offset_bytes: usize,
-    size_bytes: usize,
-    /// Whether kernels have to decode them; else they are packed.
-    encoded: bool,
+/// Where the bytes of one unit are.
+enum Place {
+    /// As they are stored, in the slab.
+    Stored { offset_bytes: usize, size_bytes: usize },
+    /// Decoded already, because the slab had no room for them.
+    Packed(ScratchBlock),
 }
 
 /// The slab of one batch, filled in any order by any thread.
@@ -37,45 +43,83 @@ pub(super) struct Dense {
     places: Mutex<Vec<Option<Place>>>,
 }
 
+/// A read that fills its place in a slab.
+pub(super) struct InSlab {
+    piece: SlabPiece,
+    size_bytes: usize,
+}
+
+impl InSlab {
+    pub(super) fn new(piece: SlabPiece) -> InSlab {
+        InSlab { size_bytes: piece.len(), piece }
+    }
+}
+
+impl Lease for InSlab {
+    fn bytes(&mut self) -> &mut [u8] {
+        &mut self.piece
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+
+    fn split_off(&mut self, at: usize) -> Option<Box<dyn Lease>> {
+        Some(Box::new(InSlab::new(self.piece.split_off(at))))
+    }
+}
+
 impl Dense {
     pub(super) fn new(slab: Option<Slab>, units: usize) -> Dense {
-        Dense { slab: Mutex::new(slab), places: Mutex::new(vec![None; units]) }
+        Dense { slab: Mutex::new(slab), places: Mutex::new((0..units).map(|_| None).collect()) }
     }
 
-    /// Room for the bytes of a unit.
-    fn carve(&self, unit: usize, size_bytes: usize, encoded: bool) -> Result<SlabPiece> {
-        let piece = lock(&self.slab).as_mut().and_then(|slab| slab.carve(size_bytes));
-        let piece = piece.ok_or_else(|| {
-            Error::new(ErrorKind::DeviceFailed, format!("a slab has no {size_bytes} bytes left for a planned chunk"))
-        })?;
-        lock(&self.places)[unit] = Some(Place { offset_bytes: piece.offset_bytes(), size_bytes, encoded });
-        Ok(piece)
+    /// Bytes that the slab of a batch must have: what its reads bring. A frame that is larger than its chunk has no room
+    /// planned, and nothing to gain.
+    pub(super) fn slab_bytes(batch: &Batch) -> usize {
+        let sizes = batch.reads.iter().map(|read| match read.size {
+            SizeRule::Exact(size_bytes) => size_bytes as usize,
+            _ => batch.units[read.units.clone()].iter().map(|unit| unit.packed_size_bytes).sum(),
+        });
+        sizes.fold(0, |total: usize, size_bytes| total.next_multiple_of(ALIGNMENT_BYTES) + size_bytes)
     }
 
-    /// Takes in what is stored for a unit: as it is when kernels decode it, else decoded.
-    pub(super) fn land(
-        &self,
-        format: Format,
-        program: &Program,
-        call: &Call,
-        unit: usize,
-        stored: &[u8],
-    ) -> Result<()> {
-        let packed_bytes = program.packed_size_bytes();
-        // A frame that is larger than its chunk has no room planned, and nothing to gain.
-        let encoded = stored.len() <= packed_bytes && format.knows(stored, packed_bytes);
-        if encoded {
-            self.carve(unit, stored.len(), true)?.copy_from_slice(stored);
-            return Ok(());
+    /// Room for the bytes of a read; `None` when the slab has none.
+    pub(super) fn lease(&self, size_bytes: usize) -> Option<InSlab> {
+        lock(&self.slab).as_mut().and_then(|slab| slab.carve(size_bytes)).map(InSlab::new)
+    }
+
+    /// A read lies in the slab.
+    pub(super) fn arrived(&self, batch: &Batch, read: &Read, lease: &InSlab) -> Result<()> {
+        let mut places = lock(&self.places);
+        for unit in read.units.clone() {
+            let (from, size_bytes) = batch.unit_span(read, unit).unwrap_or((0, lease.size_bytes));
+            if from + size_bytes > lease.size_bytes {
+                return Err(Error::new(ErrorKind::ChunkCorrupt, "the read was too short"));
+            }
+            places[unit] = Some(Place::Stored { offset_bytes: lease.piece.offset_bytes() + from, size_bytes });
         }
-        let mut packed = self.carve(unit, packed_bytes, false)?;
-        call.counters.time(Stage::Decode, packed_bytes as u64, || program.decode(stored, &mut packed))
+        Ok(())
     }
 
-    /// The slab, when nobody fills it any more.
-    pub(super) fn take(&self) -> Option<Slab> {
-        lock(&self.slab).take()
+    /// Takes in what is stored for a unit that found no room.
+    pub(super) fn land(&self, program: &Program, call: &Call, unit: usize, stored: &[u8]) -> Result<()> {
+        let packed = decode(program, call, stored)?;
+        lock(&self.places)[unit] = Some(Place::Packed(packed));
+        Ok(())
     }
+
+    /// Slab and places, when nobody fills them any more.
+    fn take(&self) -> (Option<Slab>, Vec<Option<Place>>) {
+        (lock(&self.slab).take(), std::mem::take(&mut *lock(&self.places)))
+    }
+}
+
+fn decode(program: &Program, call: &Call, stored: &[u8]) -> Result<ScratchBlock> {
+    let size_bytes = program.packed_size_bytes();
+    let mut packed = call.scratch.take(size_bytes)?;
+    call.counters.time(Stage::Decode, size_bytes as u64, || program.decode(stored, &mut packed))?;
+    Ok(packed)
 }
 
 /// A batch that was put on a stream, to be checked when it is done.
@@ -101,6 +145,14 @@ impl Pending {
 
 /// Packed bytes on the device, and the boxes that lie in them.
 pub(super) type Packed = (Buffer, Vec<TransferBox>);
+
+/// What became of one batch.
+pub(super) struct Decoded {
+    pub(super) packed: Vec<Packed>,
+    pub(super) pending: Option<Pending>,
+    /// Whether kernels knew none of its frames: then the host had better decode the others too.
+    pub(super) unknown: bool,
+}
 
 /// The streams that batches decode on, in turn.
 pub(super) struct Decoders {
@@ -128,8 +180,7 @@ impl Decoders {
         Ok(self.streams[self.next].clone())
     }
 
-    /// Uploads a slab on `copies` and decodes what `landed` there; `scatters` then waits for both. Returns the packed bytes,
-    /// and the batch to be checked.
+    /// Uploads a slab on `copies` and decodes what `landed` there; `scatters` then waits for both.
     pub(super) fn run(
         &mut self,
         dense: &Dense,
@@ -137,48 +188,100 @@ impl Decoders {
         (program, format): (&Program, Format),
         (copies, scatters): (&Stream, &Stream),
         call: &Call,
-    ) -> Result<(Vec<Packed>, Option<Pending>)> {
-        let Some(mut slab) = dense.take() else { return Ok((Vec::new(), None)) };
-        let places = lock(&dense.places).clone();
-        let placed = landed.iter().filter_map(|&unit| Some((&plan.units[unit], places[unit]?)));
-        let (encoded, packed): (Vec<_>, Vec<_>) = placed.partition(|(_, place)| place.encoded);
-        let size_bytes = slab.carved_bytes();
-        if encoded.is_empty() && packed.is_empty() {
-            return Ok((Vec::new(), None));
+    ) -> Result<Decoded> {
+        let (slab, mut places) = dense.take();
+        let stored: &[u8] = slab.as_ref().map_or(Ok(&[][..]), |slab| slab.bytes())?;
+        let (mut frames, mut unknown, mut packed) = (Vec::with_capacity(landed.len()), Vec::new(), Vec::new());
+        for &index in landed {
+            let unit = &plan.units[index];
+            match places[index].take() {
+                Some(Place::Stored { offset_bytes, size_bytes }) => {
+                    let frame = Frame { unit, src: offset_bytes..offset_bytes + size_bytes };
+                    let known = format.knows(&stored[frame.src.clone()], program.packed_size_bytes());
+                    if known { frames.push(frame) } else { unknown.push(frame) }
+                }
+                Some(Place::Packed(block)) => packed.push((unit, block)),
+                None => {}
+            }
         }
-        let arena = pool::allocate(size_bytes, copies)?;
-        let boxes = packed.iter().map(|(unit, place)| unit.transfer_box(place.offset_bytes)).collect();
-        let mut results: Vec<Packed> = vec![(arena.clone(), boxes)];
-        let mut pending = None;
-        if encoded.is_empty() {
-            call.counters.time(Stage::Upload, size_bytes as u64, || slab.upload(0..size_bytes, &arena, copies))?;
-        } else {
-            let chunk_bytes = program.packed_size_bytes();
-            let stride = chunk_bytes.next_multiple_of(ALIGNMENT_BYTES);
+        let all_unknown = frames.is_empty() && !unknown.is_empty();
+        packed.extend(decode_on_host(&unknown, stored, program, call));
+        let mut decoded = Decoded { packed: Vec::new(), pending: None, unknown: all_unknown };
+        for (unit, block) in packed {
+            let buffer = pool::allocate(block.len(), copies)?;
+            call.counters.time(Stage::Upload, block.len() as u64, || copies.h2d(&block, &buffer))?;
+            decoded.packed.push((buffer, vec![unit.transfer_box(0)]));
+        }
+        if let (Some(slab), false) = (slab, frames.is_empty()) {
             let stream = self.stream()?;
-            let decoded = pool::allocate(stride * encoded.len(), &stream)?;
-            let units: Vec<batch::Unit> = encoded
-                .iter()
-                .enumerate()
-                .map(|(index, (_, place))| batch::Unit {
-                    src: place.offset_bytes..place.offset_bytes + place.size_bytes,
-                    dst: index * stride..index * stride + chunk_bytes,
-                })
-                .collect();
-            let host = slab.bytes()?.get(..size_bytes);
-            let mut batch = batch::Batch::prepare(format, &arena, &decoded, &units, host)?;
-            call.counters.time(Stage::Upload, size_bytes as u64, || slab.upload(0..size_bytes, &arena, copies))?;
-            stream.wait(&copies.record()?)?;
-            let decoded_bytes = (chunk_bytes * encoded.len()) as u64;
-            call.counters.time(Stage::Decode, decoded_bytes, || batch.run(&stream))?;
+            let (packed, pending) = decode_on_device(slab, &frames, (program, format), (copies, &stream), call)?;
             scatters.wait(&stream.record()?)?;
-            let boxes = encoded.iter().enumerate().map(|(index, (unit, _))| unit.transfer_box(index * stride));
-            results.push((decoded, boxes.collect()));
-            let names = encoded.iter().map(|(unit, _)| unit.name.to_string()).collect();
-            pending = Some(Pending { batch, names, codec: program.device_codec().to_string() });
+            decoded.packed.push(packed);
+            decoded.pending = Some(pending);
         }
         scatters.wait(&copies.record()?)?;
-        results.retain(|(_, boxes)| !boxes.is_empty());
-        Ok((results, pending))
+        Ok(decoded)
     }
+}
+
+/// A unit whose bytes lie in the slab.
+struct Frame<'a> {
+    unit: &'a Unit,
+    src: Range<usize>,
+}
+
+/// Decodes frames that kernels do not know, which is rare, on as many threads as the call may have. What fails is handed
+/// to the call.
+fn decode_on_host<'a>(
+    frames: &[Frame<'a>],
+    stored: &[u8],
+    program: &Program,
+    call: &Call,
+) -> Vec<(&'a Unit, ScratchBlock)> {
+    let (next, packed) = (AtomicUsize::new(0), Mutex::new(Vec::with_capacity(frames.len())));
+    let work = || {
+        while let Some(frame) = frames.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let decoded = call.check_cancelled().and_then(|()| decode(program, call, &stored[frame.src.clone()]));
+            match decoded {
+                Ok(block) => lock(&packed).push((frame.unit, block)),
+                Err(error) => call.fail(error.at(frame.unit.name.to_string())),
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..call.threads.min(frames.len()) {
+            // A refused thread is no loss: this one takes every frame that the others do not.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, work);
+        }
+        work();
+    });
+    packed.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Uploads a slab on `copies`, and puts the decoding of its frames on `stream`.
+fn decode_on_device(
+    mut slab: Slab,
+    frames: &[Frame<'_>],
+    (program, format): (&Program, Format),
+    (copies, stream): (&Stream, &Stream),
+    call: &Call,
+) -> Result<(Packed, Pending)> {
+    let size_bytes = slab.carved_bytes();
+    let chunk_bytes = program.packed_size_bytes();
+    let stride = chunk_bytes.next_multiple_of(ALIGNMENT_BYTES);
+    let arena = pool::allocate(size_bytes, copies)?;
+    let decoded = pool::allocate(stride * frames.len(), stream)?;
+    let dst = |index: usize| index * stride..index * stride + chunk_bytes;
+    let units = frames.iter().enumerate().map(|(index, frame)| batch::Unit { src: frame.src.clone(), dst: dst(index) });
+    let units: Vec<batch::Unit> = units.collect();
+    let host = slab.bytes()?.get(..size_bytes);
+    let scratch_bytes = SCRATCH_COPIES * decoded.size_bytes();
+    let mut batch = batch::Batch::prepare_within(format, &arena, &decoded, &units, host, scratch_bytes)?;
+    call.counters.time(Stage::Upload, size_bytes as u64, || slab.upload(0..size_bytes, &arena, copies))?;
+    stream.wait(&copies.record()?)?;
+    let decoded_bytes = (chunk_bytes * frames.len()) as u64;
+    call.counters.time(Stage::Decode, decoded_bytes, || batch.run(stream))?;
+    let boxes = frames.iter().enumerate().map(|(index, frame)| frame.unit.transfer_box(index * stride)).collect();
+    let names = frames.iter().map(|frame| frame.unit.name.to_string()).collect();
+    Ok(((decoded, boxes), Pending { batch, names, codec: program.device_codec().to_string() }))
 }

@@ -37,6 +37,8 @@ pub struct Options {
     pub coalesce_max_bytes: u64,
     /// Size of a slab of the staging ring.
     pub slab_bytes: usize,
+    /// Packed bytes of one batch that kernels decode: enough for all of a device's multiprocessors.
+    pub decode_batch_bytes: u64,
     /// Whether missing chunks give the fill value; else they are errors.
     pub read_missing_chunks: bool,
     /// Whether chunks that hold nothing but the fill value are stored.
@@ -53,6 +55,7 @@ impl Default for Options {
             coalesce_gap_bytes: 1 << 16,
             coalesce_max_bytes: 4 << 20,
             slab_bytes: 16 << 20,
+            decode_batch_bytes: 64 << 20,
             read_missing_chunks: true,
             write_empty_chunks: false,
             strict: false,

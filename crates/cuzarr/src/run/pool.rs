@@ -94,6 +94,10 @@ impl Workers for Pool {
     fn count(&self) -> usize {
         self.0.threads.load(Ordering::Relaxed)
     }
+
+    fn handle(&self) -> Option<Arc<dyn Workers>> {
+        Some(Arc::new(self.clone()))
+    }
 }
 
 /// A pool that takes part in one call with only some of the process's threads.
@@ -109,6 +113,10 @@ impl Workers for Share<'_> {
 
     fn count(&self) -> usize {
         self.threads.clamp(1, self.pool.count())
+    }
+
+    fn handle(&self) -> Option<Arc<dyn Workers>> {
+        self.pool.handle()
     }
 }
 

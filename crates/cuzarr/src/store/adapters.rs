@@ -72,6 +72,10 @@ impl Store for ReadOnly {
     fn is_read_only(&self) -> bool {
         true
     }
+
+    fn divides_reads(&self) -> bool {
+        self.inner.divides_reads()
+    }
 }
 
 impl fmt::Display for ReadOnly {
@@ -160,6 +164,10 @@ impl Store for Prefixed {
 
     fn is_read_only(&self) -> bool {
         self.inner.is_read_only()
+    }
+
+    fn divides_reads(&self) -> bool {
+        self.inner.divides_reads()
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cuzarr_device::{Buffer, Device};
 
+use super::parts::{PART_BYTES, Parts};
 use super::{ByteRange, Key, Lease, ReadOutcome, ReadRequest, ReadSink, Workers};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 
@@ -59,7 +60,9 @@ pub(super) fn run<S: Source>(source: S, batch: Arc<[ReadRequest]>, sink: Arc<dyn
         return;
     }
     let jobs = workers.count().clamp(1, units.len());
-    let shared = Arc::new(Shared { source, batch, sink, groups, units, next: AtomicUsize::new(0) });
+    let (threads, helpers) = (workers.count(), workers.handle());
+    let next = AtomicUsize::new(0);
+    let shared = Arc::new(Shared { source, batch, sink, groups, units, next, threads, helpers });
     for _ in 0..jobs {
         let shared = Arc::clone(&shared);
         workers.spawn(Box::new(move || shared.work()));
@@ -95,6 +98,9 @@ struct Shared<S: Source> {
     groups: Vec<Group<S>>,
     units: Vec<Unit>,
     next: AtomicUsize,
+    /// The lent threads, for reads that are divided.
+    threads: usize,
+    helpers: Option<Arc<dyn Workers>>,
 }
 
 /// Groups in the order in which their keys appear, so that what was asked first tends to come first.
@@ -133,18 +139,17 @@ fn split<S: Source>(groups: &[Group<S>], batch: &[ReadRequest]) -> Vec<Unit> {
 }
 
 impl<S: Source> Shared<S> {
-    fn work(&self) {
+    fn work(self: &Arc<Self>) {
         while let Some(unit) = self.units.get(self.next.fetch_add(1, Ordering::Relaxed)) {
             let group = &self.groups[unit.group];
             let key = &self.batch[group.items[0]].key;
             let object = self.open(group, key);
             for &item in &group.items[unit.positions.clone()] {
-                let outcome = match &object {
-                    Ok(Some(object)) => self.read(&**object, item),
-                    Ok(None) => Ok(ReadOutcome::Missing),
-                    Err(error) => Err(copy_of(error)),
-                };
-                self.sink.done(item, outcome.at(|| format!("{}: key '{key}'", self.source.name())));
+                match &object {
+                    Ok(Some(object)) => self.read(object, item),
+                    Ok(None) => self.done(item, Ok(ReadOutcome::Missing)),
+                    Err(error) => self.done(item, Err(copy_of(error))),
+                }
             }
             drop(object);
             if group.remaining.fetch_sub(1, Ordering::AcqRel) == 1 {
@@ -171,21 +176,44 @@ impl<S: Source> Shared<S> {
         }
     }
 
-    fn read(&self, object: &S::Object, item: usize) -> Result<ReadOutcome> {
+    fn done(&self, item: usize, outcome: Result<ReadOutcome>) {
+        self.sink.done(item, outcome.at(|| format!("{}: key '{}'", self.source.name(), self.batch[item].key)));
+    }
+
+    fn read(self: &Arc<Self>, object: &Arc<S::Object>, item: usize) {
+        let range = self.batch[item].range;
+        let (offset, mut lease) = match self.begin(object, item) {
+            Ok(Begun::Lent(offset, lease)) => (offset, lease),
+            Ok(Begun::OnDevice(buffer)) => return self.done(item, Ok(ReadOutcome::OnDevice(buffer))),
+            Err(error) => return self.done(item, Err(error)),
+        };
+        let size_bytes = lease.bytes().len();
+        if let Some(helpers) = self.helpers.as_ref().filter(|_| self.threads > 1 && size_bytes >= 2 * PART_BYTES) {
+            let shared = Arc::clone(self);
+            let span = (offset..offset + size_bytes as u64, range == ByteRange::Full);
+            match Parts::divide(object, span, lease, move |outcome| shared.done(item, outcome)) {
+                Ok(parts) => return parts.fill(helpers, self.threads),
+                Err(undivided) => lease = undivided,
+            }
+        }
+        let filled = object.read_exact_at(lease.bytes(), offset);
+        let unchanged = filled.and_then(|()| if range == ByteRange::Full { object.check_unchanged() } else { Ok(()) });
+        self.done(item, unchanged.map(|()| ReadOutcome::Filled(lease)));
+    }
+
+    /// Takes memory for an item, or its bytes when they are on the device already.
+    fn begin(&self, object: &S::Object, item: usize) -> Result<Begun> {
         let range = self.batch[item].range;
         let (offset, size_bytes) = resolve(range, object.size_bytes())?;
-        let outcome = match self.on_device(object, item, offset..offset + size_bytes)? {
-            Some(buffer) => ReadOutcome::OnDevice(buffer),
-            None => {
-                let mut lease = reserve(&*self.sink, item, size_bytes)?;
-                object.read_exact_at(lease.bytes(), offset)?;
-                ReadOutcome::Filled(lease)
+        match self.on_device(object, item, offset..offset + size_bytes)? {
+            None => Ok(Begun::Lent(offset, reserve(&*self.sink, item, size_bytes)?)),
+            Some(buffer) => {
+                if range == ByteRange::Full {
+                    object.check_unchanged()?;
+                }
+                Ok(Begun::OnDevice(buffer))
             }
-        };
-        if range == ByteRange::Full {
-            object.check_unchanged()?;
         }
-        Ok(outcome)
     }
 
     fn on_device(&self, object: &S::Object, item: usize, range: Range<u64>) -> Result<Option<Buffer>> {
@@ -197,6 +225,13 @@ impl<S: Source> Shared<S> {
             }
         }
     }
+}
+
+/// How the read of an item began.
+enum Begun {
+    /// Into lent memory, from this byte of the value on.
+    Lent(u64, Box<dyn Lease>),
+    OnDevice(Buffer),
 }
 
 /// Threads may drop jobs that they never ran: whoever waits for those items must still hear of them.

@@ -103,6 +103,10 @@ impl Store for MemoryStore {
     fn is_read_only(&self) -> bool {
         false
     }
+
+    fn divides_reads(&self) -> bool {
+        true
+    }
 }
 
 impl fmt::Display for MemoryStore {

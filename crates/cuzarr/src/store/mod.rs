@@ -13,6 +13,7 @@ mod gds;
 mod key;
 mod local;
 mod memory;
+mod parts;
 pub mod testing;
 mod values;
 
@@ -72,6 +73,14 @@ pub trait Lease: Send {
 
     /// For the lender, to get its own type back.
     fn into_any(self: Box<Self>) -> Box<dyn Any>;
+
+    /// Keeps the first `at` bytes and gives the others as memory of their own, so that several threads can fill one item;
+    /// `None` when this memory cannot be divided. The store drops what it was given here before it hands the first part
+    /// back, which then stands for all of the item.
+    fn split_off(&mut self, at: usize) -> Option<Box<dyn Lease>> {
+        let _ = at;
+        None
+    }
 }
 
 impl Lease for Vec<u8> {
@@ -129,6 +138,11 @@ pub trait Workers: Send + Sync {
 
     /// How many jobs run at once.
     fn count(&self) -> usize;
+
+    /// The same threads, for jobs that begin jobs of their own; `None` when there are none beside the caller's.
+    fn handle(&self) -> Option<Arc<dyn Workers>> {
+        None
+    }
 }
 
 /// What is directly below a prefix.
@@ -185,4 +199,9 @@ pub trait Store: fmt::Debug + fmt::Display + Send + Sync {
 
     /// Whether writing is refused.
     fn is_read_only(&self) -> bool;
+
+    /// Whether the store spreads one large read over all lent threads, so that few reads at a time keep them busy.
+    fn divides_reads(&self) -> bool {
+        false
+    }
 }

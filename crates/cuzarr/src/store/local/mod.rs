@@ -245,6 +245,10 @@ impl Store for LocalStore {
     fn is_read_only(&self) -> bool {
         self.options.read_only
     }
+
+    fn divides_reads(&self) -> bool {
+        true
+    }
 }
 
 impl fmt::Display for LocalStore {

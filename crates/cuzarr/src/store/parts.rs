@@ -1,0 +1,239 @@
+//! One large read, filled by several threads: its memory is divided, and whoever ends the last part ends the item.
+//!
+//! One thread copies from the page cache at about a tenth of what a machine's threads together reach, and a device waits
+//! for the bytes of the first large chunk before it can do anything.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::batch::Object;
+use super::{Lease, ReadOutcome, Workers};
+use crate::error::{Error, ErrorKind, Result};
+
+/// Bytes of one part: a thread is busy with it for about a fifth of a millisecond.
+pub(super) const PART_BYTES: usize = 1 << 20;
+
+/// What is called, once, with the outcome of the item.
+type End = Box<dyn FnOnce(Result<ReadOutcome>) + Send>;
+
+/// A read whose memory was divided.
+pub(super) struct Parts<O: Object> {
+    object: Arc<O>,
+    /// Whether all of the value is read, so that a change of it must be found out.
+    whole: bool,
+    waiting: Mutex<VecDeque<Part>>,
+    remaining: AtomicUsize,
+    result: Mutex<Filled>,
+}
+
+struct Part {
+    /// The memory of the first part stands for all of the item.
+    first: bool,
+    offset: u64,
+    lease: Box<dyn Lease>,
+}
+
+struct Filled {
+    first: Option<Box<dyn Lease>>,
+    failure: Option<Error>,
+    end: Option<End>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<O: Object + 'static> Parts<O> {
+    /// Divides `lease`, the memory for bytes `span` of the value; the memory itself when it cannot be divided.
+    pub(super) fn divide(
+        object: &Arc<O>,
+        (span, whole): (Range<u64>, bool),
+        mut lease: Box<dyn Lease>,
+        end: impl FnOnce(Result<ReadOutcome>) + Send + 'static,
+    ) -> Result<Arc<Parts<O>>, Box<dyn Lease>> {
+        let size_bytes = lease.bytes().len();
+        let mut waiting = VecDeque::new();
+        for at in (PART_BYTES..size_bytes).step_by(PART_BYTES).rev() {
+            match lease.split_off(at) {
+                Some(lease) => waiting.push_front(Part { first: false, offset: span.start + at as u64, lease }),
+                // What is not split off stays with the part before it.
+                None if waiting.is_empty() => return Err(lease),
+                None => {}
+            }
+        }
+        waiting.push_front(Part { first: true, offset: span.start, lease });
+        let remaining = AtomicUsize::new(waiting.len());
+        let result = Mutex::new(Filled { first: None, failure: None, end: Some(Box::new(end)) });
+        Ok(Arc::new(Parts { object: Arc::clone(object), whole, waiting: Mutex::new(waiting), remaining, result }))
+    }
+
+    /// Fills the parts, with as many other threads as are of use.
+    pub(super) fn fill(self: Arc<Self>, workers: &Arc<dyn Workers>, threads: usize) {
+        let helpers = threads.min(lock(&self.waiting).len()).saturating_sub(1);
+        for _ in 0..helpers {
+            let parts = Arc::clone(&self);
+            workers.spawn(Box::new(move || parts.work()));
+        }
+        self.work();
+    }
+
+    fn work(&self) {
+        loop {
+            // Its own statement: the lock must not be held while a part is read.
+            let part = lock(&self.waiting).pop_front();
+            let Some(mut part) = part else { return };
+            let failed = lock(&self.result).failure.is_some();
+            let read = if failed { Ok(()) } else { self.object.read_exact_at(part.lease.bytes(), part.offset) };
+            let mut result = lock(&self.result);
+            if let Err(error) = read {
+                result.failure.get_or_insert(error);
+            }
+            if part.first {
+                result.first = Some(part.lease);
+            } else {
+                drop(part.lease);
+            }
+            drop(result);
+            if self.remaining.fetch_sub(1, Ordering::AcqRel) == 1 {
+                self.end();
+            }
+        }
+    }
+
+    fn end(&self) {
+        let mut result = lock(&self.result);
+        let (first, failure, end) = (result.first.take(), result.failure.take(), result.end.take());
+        drop(result);
+        let Some(end) = end else { return };
+        let outcome = match (failure, first) {
+            (None, Some(lease)) if self.whole => self.object.check_unchanged().map(|()| ReadOutcome::Filled(lease)),
+            (None, Some(lease)) => Ok(ReadOutcome::Filled(lease)),
+            (Some(error), _) => Err(error),
+            (None, None) => Err(Error::new(ErrorKind::StoreFailed, "a part of the read was lost")),
+        };
+        end(outcome);
+    }
+}
+
+/// A thread that panicked never ends its part: whoever waits must still hear of the item.
+impl<O: Object> Drop for Parts<O> {
+    fn drop(&mut self) {
+        let end = self.result.get_mut().unwrap_or_else(PoisonError::into_inner).end.take();
+        if let Some(end) = end {
+            end(Err(Error::new(ErrorKind::StoreFailed, "a part of the read was lost")));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::any::Any;
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// Memory of a vector, in parts.
+    struct Divisible {
+        all: Arc<Mutex<Vec<u8>>>,
+        part: Vec<u8>,
+        at: usize,
+    }
+
+    impl Lease for Divisible {
+        fn bytes(&mut self) -> &mut [u8] {
+            &mut self.part
+        }
+
+        fn into_any(self: Box<Self>) -> Box<dyn Any> {
+            self
+        }
+
+        fn split_off(&mut self, at: usize) -> Option<Box<dyn Lease>> {
+            let part = self.part.split_off(at);
+            Some(Box::new(Divisible { all: Arc::clone(&self.all), part, at: self.at + at }))
+        }
+    }
+
+    impl Drop for Divisible {
+        fn drop(&mut self) {
+            lock(&self.all)[self.at..self.at + self.part.len()].copy_from_slice(&self.part);
+        }
+    }
+
+    /// Byte `i` of the value is `i % 251`; reading at or behind `broken` fails or panics.
+    struct Value {
+        broken: u64,
+        panics: bool,
+        changed: bool,
+    }
+
+    impl Object for Value {
+        fn size_bytes(&self) -> u64 {
+            u64::MAX
+        }
+
+        fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> Result<()> {
+            if offset + bytes.len() as u64 > self.broken {
+                assert!(!self.panics, "on purpose");
+                return Err(Error::new(ErrorKind::StoreFailed, "broken"));
+            }
+            bytes.iter_mut().zip(offset..).for_each(|(byte, at)| *byte = (at % 251) as u8);
+            Ok(())
+        }
+
+        fn check_unchanged(&self) -> Result<()> {
+            if self.changed { Err(Error::new(ErrorKind::StoreFailed, "changed")) } else { Ok(()) }
+        }
+    }
+
+    struct Threads;
+
+    impl Workers for Threads {
+        fn spawn(&self, job: Box<dyn FnOnce() + Send>) {
+            std::thread::spawn(job);
+        }
+
+        fn count(&self) -> usize {
+            3
+        }
+    }
+
+    fn read(value: Value, size_bytes: usize, whole: bool) -> (Result<()>, Vec<u8>) {
+        let all = Arc::new(Mutex::new(vec![0; size_bytes]));
+        let lease = Box::new(Divisible { all: Arc::clone(&all), part: vec![0; size_bytes], at: 0 });
+        let (sender, ended) = mpsc::channel();
+        let span = 7..7 + size_bytes as u64;
+        let end = move |outcome: Result<ReadOutcome>| sender.send(outcome.map(drop)).unwrap();
+        let parts = Parts::divide(&Arc::new(value), (span, whole), lease, end).ok().unwrap();
+        let workers: Arc<dyn Workers> = Arc::new(Threads);
+        // As threads that are lent do, which outlive a panic.
+        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| parts.fill(&workers, 3)));
+        let outcome = ended.recv().unwrap();
+        assert!(ended.recv().is_err(), "an item ends once");
+        let bytes = lock(&all).clone();
+        (outcome, bytes)
+    }
+
+    #[test]
+    fn several_threads_fill_one_item() {
+        for size_bytes in [PART_BYTES + 1, 2 * PART_BYTES, 5 * PART_BYTES + 3] {
+            let (outcome, bytes) = read(Value { broken: u64::MAX, panics: false, changed: false }, size_bytes, true);
+            outcome.unwrap();
+            assert!(bytes.iter().zip(7u64..).all(|(&byte, at)| byte == (at % 251) as u8));
+        }
+    }
+
+    #[test]
+    fn a_part_that_fails_fails_the_item() {
+        let size_bytes = 4 * PART_BYTES;
+        for panics in [false, true] {
+            let broken = Value { broken: 3 * PART_BYTES as u64, panics, changed: false };
+            assert_eq!(read(broken, size_bytes, false).0.unwrap_err().kind(), ErrorKind::StoreFailed);
+        }
+        let changed = || Value { broken: u64::MAX, panics: false, changed: true };
+        assert_eq!(read(changed(), size_bytes, true).0.unwrap_err().message(), "changed");
+        read(changed(), size_bytes, false).0.unwrap();
+    }
+}

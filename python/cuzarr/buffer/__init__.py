@@ -1,0 +1,30 @@
+"""Memory as operations see it: flat bytes (``Buffer``) and N-dimensional elements (``NDBuffer``), on the CPU and on GPUs.
+
+Names and semantics are those of ``zarr.buffer`` and ``zarr.abc.buffer``; neither zarr-python nor CuPy is needed. Which
+pair of classes an operation uses is its *prototype*, and decides the device:
+
+>>> import cuzarr
+>>> from cuzarr.buffer import cpu
+>>> array = cuzarr.ones((2, 3), chunks=(1, 3), dtype="float32", store={})
+>>> array.getitem(0, prototype=cpu.buffer_prototype)
+array([1., 1., 1.], dtype=float32)
+>>> cuzarr.buffer.default_buffer_prototype().buffer
+<class 'cuzarr.buffer.cpu.Buffer'>
+
+Ask memory for abilities (``device``, ``is_host_accessible``) instead of testing its class.
+"""
+
+from cuzarr.buffer import cpu, gpu
+from cuzarr.buffer._classes import ArrayLike, Buffer, BufferPrototype, NDArrayLike, NDBuffer
+from cuzarr.buffer._prototype import default_buffer_prototype
+
+__all__ = [
+    "ArrayLike",
+    "Buffer",
+    "BufferPrototype",
+    "NDArrayLike",
+    "NDBuffer",
+    "cpu",
+    "default_buffer_prototype",
+    "gpu",
+]

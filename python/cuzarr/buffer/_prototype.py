@@ -1,0 +1,38 @@
+"""Which buffers the configuration means, and where a prototype's memory is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cuzarr._config import config, resolve_class
+from cuzarr.buffer._classes import BufferPrototype
+
+
+def default_buffer_prototype() -> BufferPrototype:
+    """The pair of classes that the configuration's ``buffer`` and ``ndbuffer`` name.
+
+    >>> import cuzarr
+    >>> with cuzarr.config.set({"buffer": "cuzarr.buffer.gpu.Buffer"}):
+    ...     cuzarr.buffer.default_buffer_prototype().nd_buffer
+    <class 'cuzarr.buffer.gpu.NDBuffer'>
+    """
+    return BufferPrototype(resolve_class(config.get("buffer")), resolve_class(config.get("ndbuffer")))
+
+
+def prototype_device(prototype: Any, current: str) -> str:
+    """Where a prototype's memory is; ``current`` when that is on a GPU too and the prototype names none."""
+    nd_buffer = getattr(prototype, "nd_buffer", prototype)
+    if device_class(nd_buffer) == "cpu":
+        return "cpu"
+    if current != "cpu":
+        return current
+    return str(nd_buffer.default_device()) if hasattr(nd_buffer, "default_device") else "cuda:0"
+
+
+def device_class(buffer: Any) -> str:
+    """``"cpu"`` or ``"cuda"``: which memory a buffer class stands for, ours, zarr-python's or anybody's."""
+    accessible = getattr(buffer, "is_host_accessible", None)
+    if accessible is not None:
+        return "cpu" if accessible else "cuda"
+    homes = (parent.__module__ for parent in getattr(buffer, "__mro__", ()))
+    return "cuda" if any(home in ("zarr.core.buffer.gpu", "zarr.buffer.gpu") for home in homes) else "cpu"

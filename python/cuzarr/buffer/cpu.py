@@ -1,0 +1,149 @@
+"""Buffers in host memory, over NumPy arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+
+from cuzarr import _convert
+from cuzarr.buffer import _classes
+from cuzarr.buffer._classes import ArrayLike, BufferPrototype, BytesLike, NDArrayLike, Order, element_bits
+from cuzarr.device_array import _host_view
+from cuzarr.errors import ImplicitHostCopyError
+
+__all__ = ["Buffer", "NDBuffer", "as_numpy_array_wrapper", "buffer_prototype", "numpy_buffer_prototype"]
+
+
+def _refuse_device(array: Any, instead: str) -> None:
+    if _convert.is_on_device(array):
+        raise ImplicitHostCopyError(
+            f"an array on {_convert.device_of(array)} was given for memory of the host", hint=f"copy it there by {instead}"
+        )
+
+
+class HostMemory(_classes.Memory):
+    """What both classes of this module are: memory under NumPy arrays."""
+
+    is_host_accessible: ClassVar[bool] = True
+
+    @classmethod
+    def default_device(cls) -> str:
+        return "cpu"
+
+    def as_numpy_array(self) -> np.ndarray[Any, Any]:
+        return np.asanyarray(self._data)
+
+
+class Buffer(HostMemory, _classes.Buffer):
+    """Bytes in host memory.
+
+    >>> from cuzarr.buffer import cpu
+    >>> buffer = cpu.Buffer.from_bytes(b"zarr") + cpu.Buffer.from_bytes(b"!")
+    >>> buffer[1:].to_bytes(), len(buffer)
+    (b'arr!', 5)
+    """
+
+    def __init__(self, array_like: ArrayLike) -> None:
+        _refuse_device(array_like, "Buffer.from_buffer")
+        super().__init__(array_like)
+
+    @classmethod
+    def create_zero_length(cls) -> Self:
+        return cls(np.empty(0, "B"))
+
+    @classmethod
+    def from_buffer(cls, buffer: Any) -> Self:
+        return cls(buffer.as_numpy_array())
+
+    @classmethod
+    def from_bytes(cls, bytes_like: BytesLike) -> Self:
+        return cls(np.frombuffer(bytes_like, "B"))
+
+    def combine(self, others: Iterable[Any]) -> Self:
+        return self.__class__(np.concatenate([self.as_numpy_array(), *(other.as_numpy_array() for other in others)]))
+
+
+class NDBuffer(HostMemory, _classes.NDBuffer):
+    """Elements in host memory.
+
+    >>> from cuzarr.buffer import cpu
+    >>> buffer = cpu.NDBuffer.create(shape=(2, 2), dtype="int16", fill_value=7)
+    >>> buffer[0, 1] = 3
+    >>> buffer.as_numpy_array()
+    array([[7, 3],
+           [7, 7]], dtype=int16)
+    """
+
+    def __init__(self, array: NDArrayLike) -> None:
+        _refuse_device(array, "NDBuffer.from_numpy_array(array.cpu())")
+        super().__init__(array)
+
+    @classmethod
+    def create(
+        cls, *, shape: Iterable[int], dtype: Any, order: Literal["C", "F"] = "C", fill_value: Any | None = None
+    ) -> Self:
+        array = np.zeros(tuple(shape), dtype, order)
+        if fill_value is not None and not (isinstance(fill_value, int) and fill_value == 0):
+            array[...] = fill_value
+        return cls(array)
+
+    @classmethod
+    def empty(cls, shape: tuple[int, ...], dtype: Any, order: Literal["C", "F"] = "C") -> Self:
+        return cls(np.empty(shape, dtype, order))
+
+    @classmethod
+    def from_numpy_array(cls, array_like: Any) -> Self:
+        return cls(np.asanyarray(array_like))
+
+    def astype(self, dtype: Any, order: Order = "K") -> Self:
+        dtype = np.dtype(dtype)
+        own = self.as_numpy_array()
+        # NumPy swaps the bytes of dates without a unit only after it has refused to convert them.
+        generic = own.dtype.kind in "mM" and own.dtype.kind == dtype.kind and np.datetime_data(own.dtype)[0] == "generic"
+        if generic and np.datetime_data(dtype) == np.datetime_data(own.dtype):
+            counts = own.view(f"{own.dtype.byteorder}i8").astype(f"{dtype.byteorder}i8", order=order)
+            return self.__class__(counts.view(dtype))
+        return super().astype(dtype, order)
+
+    def __getitem__(self, key: Any) -> Self:
+        # Without the ellipsis NumPy gives a scalar, a copy, for a single element.
+        if isinstance(key, tuple) and not any(item is Ellipsis for item in key):
+            key = (*key, Ellipsis)
+        return self.__class__(np.asanyarray(self._data[key]))
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if isinstance(value, _classes.NDBuffer):
+            value = value.as_numpy_array()
+        self._data[key] = value
+
+    def all_equal(self, other: Any, equal_nan: bool = True) -> bool:
+        if other is None:
+            return False
+        array = self.as_numpy_array()
+        plain = array.dtype.kind in "biufc" and array.dtype.isnative and array.dtype.name in _COMPARED
+        if plain and np.ndim(other) == 0:
+            bits = element_bits(other, array.dtype)
+            return not array.size or (bits is not None and _host_view(array).all_equal_element(bits, equal_nan))
+        array, other = np.broadcast_arrays(array, other)
+        return bool(np.array_equal(array, other, equal_nan=equal_nan and array.dtype.kind not in "USTOV"))
+
+
+_COMPARED = frozenset(
+    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128".split()
+)
+
+
+def as_numpy_array_wrapper(func: Callable[[np.ndarray[Any, Any]], bytes], buf: Any, prototype: BufferPrototype) -> Any:
+    """Calls a function of host memory with the bytes of a buffer on any device; its result goes where ``prototype`` says."""
+    return prototype.buffer.from_bytes(func(buf.as_numpy_array()))
+
+
+buffer_prototype = BufferPrototype(buffer=Buffer, nd_buffer=NDBuffer)
+"""Host memory."""
+
+
+def numpy_buffer_prototype() -> BufferPrototype:
+    """Host memory, whatever the configuration says."""
+    return buffer_prototype

@@ -1,0 +1,228 @@
+//! Watching a read or write from outside: stopping it, and counting the objects it has reached.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cuzarr::store::{Key, Lease, Listing, ReadOutcome, ReadRequest, ReadSink, Store, Workers};
+use cuzarr::{Error, ErrorKind};
+use cuzarr_device::{Buffer, Device};
+use pyo3::prelude::*;
+
+use crate::error::PyResult;
+
+thread_local! {
+    /// The watches that this thread's calls are under, the innermost last.
+    static CURRENT: RefCell<Vec<Arc<Watch>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A flag that stops calls, and the keys they have reached.
+#[derive(Default)]
+pub struct Watch {
+    cancelled: AtomicBool,
+    keys: Mutex<Keys>,
+    counts: bool,
+}
+
+#[derive(Default)]
+struct Keys {
+    read: HashSet<String>,
+    written: HashSet<String>,
+}
+
+impl Watch {
+    /// The watch that calls of this thread are under; a new one when there is none.
+    pub fn current() -> Arc<Watch> {
+        CURRENT.with_borrow(|stack| stack.last().map(Arc::clone)).unwrap_or_default()
+    }
+
+    /// Lets calls fail before their next object.
+    pub fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Release);
+    }
+
+    fn check(&self) -> cuzarr::Result<()> {
+        if self.cancelled.load(Ordering::Acquire) {
+            return Err(Error::new(ErrorKind::Cancelled, "the call was cancelled"));
+        }
+        Ok(())
+    }
+
+    fn note(&self, note: impl FnOnce(&mut Keys)) {
+        if self.counts {
+            note(&mut self.keys.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+}
+
+/// A watch as Python holds it: calls that begin on this thread inside its `with` block are under it.
+#[pyclass(name = "Watch", module = "cuzarr._core", frozen)]
+pub struct PyWatch {
+    watch: Arc<Watch>,
+}
+
+#[pymethods]
+impl PyWatch {
+    #[new]
+    #[pyo3(signature = (*, counts=false))]
+    fn new(counts: bool) -> Self {
+        PyWatch { watch: Arc::new(Watch { counts, ..Watch::default() }) }
+    }
+
+    /// Ends the calls under this watch at their next object, and those to come at once; from any thread.
+    fn cancel(&self) {
+        self.watch.cancel();
+    }
+
+    /// How many objects of the store were read, and how many written or deleted, so far.
+    fn counts(&self) -> (usize, usize) {
+        let keys = self.watch.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        (keys.read.len(), keys.written.len())
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        CURRENT.with_borrow_mut(|stack| stack.push(Arc::clone(&slf.get().watch)));
+        slf
+    }
+
+    fn __exit__(&self, _kind: Py<PyAny>, _value: Py<PyAny>, _traceback: Py<PyAny>) -> PyResult<()> {
+        CURRENT.with_borrow_mut(|stack| {
+            let place = stack.iter().rposition(|watch| Arc::ptr_eq(watch, &self.watch));
+            place.map(|place| stack.remove(place));
+        });
+        Ok(())
+    }
+}
+
+/// A store under a watch: its calls fail once the watch is cancelled, before an object and never inside one.
+pub struct Watched {
+    inner: Arc<dyn Store>,
+    watch: Arc<Watch>,
+}
+
+impl Watched {
+    /// The store, under that watch.
+    pub fn new(inner: Arc<dyn Store>, watch: Arc<Watch>) -> Self {
+        Watched { inner, watch }
+    }
+}
+
+/// Notes each item of a batch that has arrived.
+struct CountingSink {
+    inner: Arc<dyn ReadSink>,
+    batch: Arc<[ReadRequest]>,
+    watch: Arc<Watch>,
+}
+
+impl ReadSink for CountingSink {
+    fn reserve(&self, index: usize, size_bytes: u64) -> cuzarr::Result<Box<dyn Lease>> {
+        self.inner.reserve(index, size_bytes)
+    }
+
+    fn device(&self) -> Device {
+        self.inner.device()
+    }
+
+    fn reserve_on_device(&self, index: usize, size_bytes: u64) -> cuzarr::Result<Buffer> {
+        self.inner.reserve_on_device(index, size_bytes)
+    }
+
+    fn done(&self, index: usize, outcome: cuzarr::Result<ReadOutcome>) {
+        if let Some(request) = self.batch.get(index) {
+            self.watch.note(|keys| {
+                keys.read.insert(request.key.clone());
+            });
+        }
+        self.inner.done(index, outcome);
+    }
+}
+
+impl fmt::Debug for Watched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+impl fmt::Display for Watched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.inner, f)
+    }
+}
+
+impl Store for Watched {
+    fn read(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: &dyn Workers) {
+        if self.watch.check().is_err() {
+            for index in 0..batch.len() {
+                sink.done(index, self.watch.check().map(|()| ReadOutcome::Missing));
+            }
+            return;
+        }
+        let sink = match self.watch.counts {
+            true => Arc::new(CountingSink { inner: sink, batch: Arc::clone(&batch), watch: Arc::clone(&self.watch) }),
+            false => sink,
+        };
+        self.inner.read(batch, sink, workers);
+    }
+
+    fn write(&self, key: &Key, value: &[u8]) -> cuzarr::Result<()> {
+        self.watch.check()?;
+        self.inner.write(key, value)?;
+        self.watch.note(|keys| {
+            keys.written.insert(key.to_string());
+        });
+        Ok(())
+    }
+
+    fn is_on(&self, device: Device) -> bool {
+        self.inner.is_on(device)
+    }
+
+    fn write_buffer(&self, key: &Key, value: &Buffer) -> cuzarr::Result<()> {
+        self.watch.check()?;
+        self.inner.write_buffer(key, value)?;
+        self.watch.note(|keys| {
+            keys.written.insert(key.to_string());
+        });
+        Ok(())
+    }
+
+    fn write_if_absent(&self, key: &Key, value: &[u8]) -> cuzarr::Result<bool> {
+        self.watch.check()?;
+        self.inner.write_if_absent(key, value)
+    }
+
+    fn delete(&self, key: &Key) -> cuzarr::Result<()> {
+        self.watch.check()?;
+        self.inner.delete(key)?;
+        self.watch.note(|keys| {
+            keys.written.insert(key.to_string());
+        });
+        Ok(())
+    }
+
+    fn delete_prefix(&self, prefix: &Key) -> cuzarr::Result<()> {
+        self.watch.check()?;
+        self.inner.delete_prefix(prefix)
+    }
+
+    fn size_bytes(&self, key: &Key) -> cuzarr::Result<Option<u64>> {
+        self.watch.check()?;
+        self.inner.size_bytes(key)
+    }
+
+    fn list_dir(&self, prefix: &Key) -> cuzarr::Result<Listing> {
+        self.watch.check()?;
+        self.inner.list_dir(prefix)
+    }
+
+    fn list(&self, prefix: &Key) -> cuzarr::Result<Vec<String>> {
+        self.watch.check()?;
+        self.inner.list(prefix)
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.inner.is_read_only()
+    }
+}
