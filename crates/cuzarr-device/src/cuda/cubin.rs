@@ -19,6 +19,9 @@ use crate::kernel::KernelSource;
 pub(crate) const HEADERS: &[(&str, &str)] = &[
     ("cuzarr/bits.cuh", include_str!("../../kernels/include/cuzarr/bits.cuh")),
     ("cuzarr/checksum.cuh", include_str!("../../kernels/include/cuzarr/checksum.cuh")),
+    ("cuzarr/deflate.cuh", include_str!("../../kernels/include/cuzarr/deflate.cuh")),
+    ("cuzarr/deflate_container.cuh", include_str!("../../kernels/include/cuzarr/deflate_container.cuh")),
+    ("cuzarr/deflate_tables.cuh", include_str!("../../kernels/include/cuzarr/deflate_tables.cuh")),
     ("cuzarr/elements.cuh", include_str!("../../kernels/include/cuzarr/elements.cuh")),
     ("cuzarr/frames.cuh", include_str!("../../kernels/include/cuzarr/frames.cuh")),
     ("cuzarr/kernel.cuh", include_str!("../../kernels/include/cuzarr/kernel.cuh")),

@@ -55,6 +55,7 @@ mod configuration;
 mod contract;
 mod crc32;
 mod crc32c;
+mod deflate;
 mod delta;
 mod elements;
 mod external;

@@ -27,6 +27,8 @@ pub struct Frame {
 pub fn on_host(format: Format, frame: &Frame) -> cuzarr::Result<Vec<u8>> {
     let codec = match format {
         Format::Lz4 => json!({"name": "numcodecs.lz4", "configuration": {"acceleration": 1}}),
+        Format::Gzip => json!({"name": "gzip", "configuration": {"level": 5}}),
+        Format::Zlib => json!({"name": "numcodecs.zlib", "configuration": {"level": 5}}),
         Format::Zstd => json!({"name": "zstd", "configuration": {"level": 3, "checksum": false}}),
         _ => json!({"name": "blosc", "configuration":
             {"cname": "lz4", "clevel": 5, "shuffle": "noshuffle", "typesize": 1, "blocksize": 0}}),

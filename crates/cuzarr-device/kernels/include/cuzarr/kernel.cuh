@@ -75,6 +75,10 @@ CUZARR_DEVICE u32 multiply_high(u32 a, u32 b) { return __umulhi(a, b); }
 CUZARR_DEVICE u64 multiply_high(u64 a, u64 b) { return __umul64hi(a, b); }
 CUZARR_DEVICE u32 count_leading_zeros(u32 value) { return (u32)__clz((int)value); }
 CUZARR_DEVICE u32 count_leading_zeros(u64 value) { return (u32)__clzll((long long)value); }
+CUZARR_DEVICE u32 count_trailing_zeros(u32 value) { return (u32)__clz((int)__brev(value)); }
+CUZARR_DEVICE u32 reverse_bits(u32 value) { return __brev(value); }
+/// The lower half of `high:low` moved down by 0 to 31 bits.
+CUZARR_DEVICE u32 funnel_shift(u32 low, u32 high, u32 by) { return __funnelshift_r(low, high, by); }
 CUZARR_DEVICE u32 count_ones(u32 value) { return (u32)__popc(value); }
 /// `sum` plus the products of the four bytes of `a` with those of `b`.
 CUZARR_DEVICE u32 dot_bytes(u32 a, u32 b, u32 sum) { return __dp4a(a, b, sum); }

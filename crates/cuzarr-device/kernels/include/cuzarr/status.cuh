@@ -19,6 +19,9 @@
 #define CUZARR_WRONG_CHECKSUM 11u  // the checksum that stands there is not that of the data
 #define CUZARR_ZSTD_BAD_TABLE 32u  // codes that cannot be
 #define CUZARR_ZSTD_BAD_BITS 33u   // a stream of bits that does not end where its last code does
+#define CUZARR_BAD_CODE 64u        // lengths of codes that are no code
+#define CUZARR_NO_SYMBOL 65u       // bits that no code has
+#define CUZARR_BAD_BLOCK 66u       // a block of no known type, or a stored one whose size contradicts itself
 
 /// Records damage at byte `at` of a unit's encoded bytes; of several, the one nearest to the beginning stays.
 CUZARR_DEVICE void report(u64* statuses, u32 unit, u32 damage, u32 at) {

@@ -2,7 +2,8 @@
 
 use super::decode::{Prepared, Request};
 use crate::Result;
-use crate::codec::{blosc, lz4, zstd};
+use crate::codec::deflate::cuda::Container;
+use crate::codec::{blosc, deflate, lz4, zstd};
 
 /// Kernels count positions in 32 bits, with room to add.
 pub(super) const MAX_UNIT_BYTES: usize = 1 << 31;
@@ -25,6 +26,10 @@ pub enum Format {
     Blosc,
     /// Zstandard frames, one or several: `zstd`. Their headers are read by the host.
     Zstd,
+    /// gzip members, one after the other.
+    Gzip,
+    /// One zlib stream. What follows it is ignored.
+    Zlib,
 }
 
 impl Format {
@@ -50,6 +55,7 @@ impl Format {
                 Format::Lz4 => frame.len() >= 4,
                 Format::Blosc => blosc::cuda::knows(frame, decoded_bytes),
                 Format::Zstd => zstd::cuda::knows(frame, decoded_bytes),
+                Format::Gzip | Format::Zlib => deflate::cuda::knows(frame),
             }
     }
 
@@ -57,7 +63,7 @@ impl Format {
     /// when a batch of them is prepared.
     pub(super) fn scans_on_host(self) -> bool {
         match self {
-            Format::Lz4 | Format::Blosc => false,
+            Format::Lz4 | Format::Blosc | Format::Gzip | Format::Zlib => false,
             Format::Zstd => true,
         }
     }
@@ -68,6 +74,8 @@ impl Format {
             Format::Lz4 => lz4::cuda::prepare(request),
             Format::Blosc => blosc::cuda::prepare(request),
             Format::Zstd => zstd::cuda::prepare(request),
+            Format::Gzip => deflate::cuda::prepare(Container::Gzip, request),
+            Format::Zlib => deflate::cuda::prepare(Container::Zlib, request),
         }
     }
 }

@@ -20,6 +20,9 @@ fn damage(code: u64) -> &'static str {
         10 => "a block or stream there leaves the frame",
         32 => "a table of codes cannot be",
         33 => "a stream of codes does not end where its bits do",
+        64 => "the lengths of a block's codes are no code",
+        65 => "bits that no code has",
+        66 => "a block of no known type, or a stored one whose size contradicts itself",
         _ => "damaged in an unknown way",
     }
 }

@@ -8,6 +8,7 @@ use flate2::bufread::GzDecoder;
 use libdeflater::{CompressionLvl, Compressor, DecompressionError, Decompressor};
 
 use crate::Result;
+use crate::codec::batch::Format;
 use crate::codec::contract::{BytesToBytes, Size, corrupt, expect_size, read_exactly, read_to_limit, unencodable};
 
 thread_local! {
@@ -79,6 +80,10 @@ impl BytesToBytes for Gzip {
 
     fn encoded_size(&self, decoded: Size) -> Size {
         decoded.compressed()
+    }
+
+    fn device_format(&self) -> Option<Format> {
+        Some(Format::Gzip)
     }
 
     fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {

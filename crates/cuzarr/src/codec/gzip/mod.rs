@@ -5,7 +5,7 @@
 //! - Specification: <https://zarr-specs.readthedocs.io/en/latest/v3/codecs/gzip/index.html>
 //! - Names: v3 `gzip`, `numcodecs.gzip`; v2 `gzip`
 //! - Compatible: zarr-python, numcodecs, zarrs, tensorstore
-//! - Native: cpu (libdeflate; zlib-rs for several members). On GPUs: via host.
+//! - Native: cpu (libdeflate; zlib-rs for several members); cuda (`codec/deflate`).
 //!
 //! ```
 //! # use cuzarr::codec::{ChunkSpec, Chain};

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use crate::Result;
+use crate::codec::batch::Format;
 use crate::codec::contract::{BytesToBytes, Size, read_to_limit};
 use crate::codec::gzip::cpu::{zlib_encode, zlib_into};
 
@@ -18,6 +19,10 @@ impl BytesToBytes for Zlib {
 
     fn encoded_size(&self, decoded: Size) -> Size {
         decoded.compressed()
+    }
+
+    fn device_format(&self) -> Option<Format> {
+        Some(Format::Zlib)
     }
 
     fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {

@@ -5,7 +5,7 @@
 //! - Specification: <https://numcodecs.readthedocs.io/en/stable/compression/zlib.html>
 //! - Names: v3 `numcodecs.zlib`, `zlib`; v2 `zlib`
 //! - Compatible: zarr-python, numcodecs, zarrs; tensorstore in v2
-//! - Native: cpu (libdeflate). On GPUs: via host.
+//! - Native: cpu (libdeflate); cuda (`codec/deflate`).
 //!
 //! ```
 //! # use cuzarr::codec::{ChunkSpec, Chain};

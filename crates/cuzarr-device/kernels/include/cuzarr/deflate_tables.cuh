@@ -1,0 +1,137 @@
+// Huffman codes of deflate (RFC 1951, 3.2), turned into tables by one warp.
+//
+// A table is looked up by the next bits of the stream, lowest first. An entry of the first level is a symbol and how many
+// bits it has, or, for longer codes, a second table and by how many bits that is looked up:
+//
+//     symbol << 4 | bits        bits 1 to 15; the symbol 4095 stands for bits that are no code
+//     bits << 13 | place << 4   a second table behind the first level; its entries count only their own bits
+//
+// No lane works a symbol at a time: symbols are sorted by length, and each lane finds what its entries stand for from the
+// limits of the lengths, as a canonical code's words of one length follow each other, and shorter ones come first.
+#pragma once
+#include "cuzarr/kernel.cuh"
+
+#define CUZARR_DEFLATE_LITERAL_BITS 10u
+#define CUZARR_DEFLATE_DISTANCE_BITS 8u
+/// Most entries that complete codes of 286 and 32 symbols need for these bits (`enough.c` of zlib counts them).
+#define CUZARR_DEFLATE_LITERAL_ENTRIES 1334u
+#define CUZARR_DEFLATE_DISTANCE_ENTRIES 402u
+#define CUZARR_DEFLATE_LITERALS 288u
+#define CUZARR_DEFLATE_DISTANCES 32u
+#define CUZARR_DEFLATE_NO_CODE 0xfffu
+#define CUZARR_DEFLATE_MOST_BITS 15u
+
+/// What building takes beside the tables, in shared memory.
+struct DeflateBuilding {
+    u8 lengths[CUZARR_DEFLATE_LITERALS + CUZARR_DEFLATE_DISTANCES];  // of literals, then of distances
+    u8 sequence[CUZARR_DEFLATE_LITERALS + CUZARR_DEFLATE_DISTANCES]; // as the stream has them
+    u16 sorted[CUZARR_DEFLATE_LITERALS];                             // symbols by length
+    u16 counts[2][16];                                               // of each length, in each half of the symbols
+};
+
+/// The words of a code. Those of length l, moved to 15 bits, are below limits[l - 1] >> 16 and not below those of shorter
+/// ones; its lower half says how many words have at most l bits.
+struct DeflateCode {
+    u32 limits[CUZARR_DEFLATE_MOST_BITS];
+};
+
+CUZARR_DEVICE u32 min_of(u32 a, u32 b) { return a < b ? a : b; }
+CUZARR_DEVICE u32 max_of(u32 a, u32 b) { return a > b ? a : b; }
+
+CUZARR_DEVICE u32 reverse_15(u32 bits) { return reverse_bits(bits) >> 17; }
+
+/// How many of the four bytes of `word`, each below 16, are `value`, and which: a bit 7 for each.
+CUZARR_DEVICE u32 equal_bytes(u32 word, u32 value) {
+    return ~((word ^ value * 0x01010101u) + 0x7f7f7f7fu) & 0x80808080u;
+}
+
+/// The symbol whose word `word`, of 15 bits, begins with, and its length; length 16 for none.
+CUZARR_DEVICE u32 deflate_symbol(const DeflateBuilding& building, const DeflateCode& code, u32 word, u32& length) {
+    u32 shorter = 0, start = 0, sought = word << 16 | 0xffffu;
+    // All compared, so that no comparison waits for another.
+#pragma unroll
+    for (u32 l = 0; l < CUZARR_DEFLATE_MOST_BITS; ++l) {
+        if (sought >= code.limits[l]) ++shorter, start = code.limits[l];
+    }
+    length = shorter + 1;
+    if (length > CUZARR_DEFLATE_MOST_BITS) return CUZARR_DEFLATE_NO_CODE;
+    return building.sorted[(start & 0xffffu) + ((word - (start >> 16)) >> (CUZARR_DEFLATE_MOST_BITS - length))];
+}
+
+/// Makes the table of the code that `lengths` (a multiple of 8 of them, at a multiple of 4 bytes) describe. `root` bits index
+/// the first level. False when the lengths are no code: more words than there are, or fewer, but for a single word of one
+/// bit and for none at all, which zlib takes as well.
+CUZARR_DEVICE bool deflate_table(
+    DeflateBuilding& building, const u8* lengths, u32 symbols, u32 root, u16* table, u32 entries, u32 lane
+) {
+    const u32* words = (const u32*)lengths;
+    u32 length = lane % 16, half = lane / 16, half_words = symbols / 8;
+    words += half * half_words;
+    u32 count = 0;
+    for (u32 i = 0; i < half_words; ++i) count += count_ones(equal_bytes(words[i], length));
+    building.counts[half][length] = (u16)count;
+    warp_barrier(CUZARR_ALL_LANES);
+    DeflateCode code;
+    u32 used = 0, place = 0, codes = 0;
+#pragma unroll
+    for (u32 l = 1; l <= CUZARR_DEFLATE_MOST_BITS; ++l) {
+        u32 first = building.counts[0][l], both = first + building.counts[1][l];
+        if (l == length) place = codes + (half ? first : 0);
+        codes += both;
+        used += both << (CUZARR_DEFLATE_MOST_BITS - l);
+        code.limits[l - 1] = used << 16 | codes;
+    }
+    const u32 all = 1u << CUZARR_DEFLATE_MOST_BITS;
+    bool complete = used == all, single = codes == 0 || (codes == 1 && used == all / 2);
+    if (!complete && !single) return false;
+    if (length > 0) {
+        for (u32 i = 0; i < half_words; ++i) {
+            u32 equal = equal_bytes(words[i], length);
+            while (equal) {
+                u32 bit = count_trailing_zeros(equal);
+                equal &= equal - 1;
+                building.sorted[place++] = (u16)((half * half_words + i) * 4 + bit / 8);
+            }
+        }
+    }
+    warp_barrier(CUZARR_ALL_LANES);
+    for (u32 index = lane; index < 1u << root; index += CUZARR_WARP) {
+        u32 word = reverse_15(index), word_length;
+        u32 symbol = deflate_symbol(building, code, word, word_length);
+        if (word_length > CUZARR_DEFLATE_MOST_BITS) word_length = CUZARR_DEFLATE_MOST_BITS;
+        else if (word_length > root) continue;
+        table[index] = (u16)(symbol << 4 | word_length);
+    }
+    if (!complete) {
+        warp_barrier(CUZARR_ALL_LANES);
+        return true;
+    }
+    // Words longer than `root` bits come last. Those with the same first bits share a table; later ones are no smaller, so
+    // that how many tables of each size there are follows from the limits, and the place of each from that.
+    u32 low = CUZARR_DEFLATE_MOST_BITS - root, first_prefix = 0;
+#pragma unroll
+    for (u32 l = 1; l <= CUZARR_DEFLATE_MOST_BITS; ++l) {
+        if (l == root) first_prefix = code.limits[l - 1] >> 16 >> low;
+    }
+    for (u32 prefix = first_prefix + lane; prefix < 1u << root; prefix += CUZARR_WARP) {
+        u32 at = 1u << root, before = first_prefix, bits = 0;
+#pragma unroll
+        for (u32 l = 1; l <= CUZARR_DEFLATE_MOST_BITS; ++l) {
+            if (l <= root || bits) continue;
+            u32 behind = code.limits[l - 1] >> 16 >> low, mine = prefix;
+            if (prefix < behind) bits = l - root;
+            else mine = behind;
+            at += (mine - before) << (l - root);
+            before = mine;
+        }
+        if (at + (1u << bits) > entries) continue;  // not so for any complete code
+        table[reverse_15(prefix << low)] = (u16)(bits << 13 | (at - (1u << root)) << 4);
+        for (u32 index = 0; index < 1u << bits; ++index) {
+            u32 word_length, word = prefix << low | reverse_15(index) >> root;
+            u32 symbol = deflate_symbol(building, code, word, word_length);
+            table[at + index] = (u16)(symbol << 4 | (word_length - root));
+        }
+    }
+    warp_barrier(CUZARR_ALL_LANES);
+    return true;
+}

@@ -1,0 +1,114 @@
+//! Launches of `deflate.cu`: a warp a frame, then checksums by tiles of what was decoded.
+
+use cuzarr_device::checksum::{Checksum, CrcField};
+use cuzarr_device::{Buffer, Device, KernelSource, pool, upload_table};
+
+use crate::codec::batch::frames::{FrameEntry, table};
+use crate::codec::batch::{Decode, Prepared, Request, Task};
+use crate::{Error, ErrorKind, Result};
+
+static DEFLATE: KernelSource = KernelSource { name: "deflate", text: include_str!("deflate.cu") };
+
+/// Frames from so many bytes on are left to the host. `CUZARR_DEFLATE_MOST_BYTES` in deflate_container.cuh.
+const MOST_BYTES: usize = 1 << 28;
+/// Bytes of a target that one warp checks at a time. `CUZARR_DEFLATE_TILE` in deflate.cu.
+const TILE_BYTES: usize = 16 << 10;
+/// `DeflateTrailer` in deflate_container.cuh, `ChecksumSums` in checksum.cuh.
+const TRAILER_BYTES: usize = 16;
+const SUMS_BYTES: usize = 16;
+/// Blocks that check checksums, for each multiprocessor.
+const CHECK_BLOCKS: u32 = 8;
+const WARP: u32 = 32;
+
+/// What stands around the stream. `CUZARR_DEFLATE_…` in deflate_container.cuh.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Container {
+    Zlib = 1,
+    Gzip = 2,
+}
+
+/// Whether kernels take such a frame. Headers are theirs to read.
+pub(crate) fn knows(frame: &[u8]) -> bool {
+    frame.len() < MOST_BYTES
+}
+
+struct Frames {
+    container: Container,
+    table: Vec<u8>,
+    count: u32,
+    /// Tiles of all targets.
+    tiles: u32,
+}
+
+/// Nothing is read before kernels run: they parse the headers.
+pub(crate) fn prepare(container: Container, request: &Request<'_>) -> Result<Prepared> {
+    let mut tiles = 0u32;
+    let mut entries = Vec::with_capacity(request.units.len());
+    for (index, unit) in request.units.iter().enumerate() {
+        entries.push(FrameEntry {
+            src_offset: unit.src.start as u64,
+            dst_offset: unit.dst.start as u64,
+            first_tile: tiles,
+            ..FrameEntry::new(unit.src.len(), unit.dst.len())
+        });
+        let more = u32::try_from(unit.dst.len().div_ceil(TILE_BYTES)).ok();
+        tiles = more.and_then(|more| tiles.checked_add(more)).ok_or_else(|| {
+            Error::new(ErrorKind::InvalidArgument, format!("unit {index}: the batch decodes to too many bytes"))
+        })?;
+    }
+    let count = entries.len() as u32;
+    let frames = Frames { container, table: table(&entries, count.into()), count, tiles };
+    Ok(Prepared { decode: Box::new(frames), refused: Vec::new() })
+}
+
+impl Frames {
+    /// Compares the checksums that `trailers` tell of.
+    fn check(&self, task: &Task<'_>, table: &Buffer, trailers: &Buffer, field: CrcField) -> Result<()> {
+        let Task { stream, dst, statuses, .. } = *task;
+        let (device, container) = (stream.device(), self.container as u32);
+        let sums = pool::allocate(self.count as usize * SUMS_BYTES, stream)?;
+        stream.memset(&sums, 0)?;
+        // Few threads in `simt`, where each is a fiber.
+        let threads = if device == Device::Simt { WARP } else { 256 };
+        if self.tiles > 0 {
+            let kernel = DEFLATE.kernel(device, "deflate_check")?;
+            let blocks = self.tiles.div_ceil(threads / WARP).min(kernel.multiprocessors() * CHECK_BLOCKS);
+            let (places, counts) = ((dst.address(), table.address()), (self.count, self.tiles));
+            let arguments =
+                (places.0, places.1, counts.0, counts.1, container, field, trailers.address(), sums.address());
+            // SAFETY: the parameters of deflate_check, which reads targets only, whose ranges were checked; a trailer begins
+            // inside its frame, and there are sums for each.
+            unsafe { kernel.launch(stream, blocks, threads, arguments, &[dst, table, trailers, &sums]) }?;
+        }
+        let kernel = DEFLATE.kernel(device, "deflate_compare")?;
+        let arguments =
+            (table.address(), self.count, container, trailers.address(), sums.address(), statuses.address());
+        let buffers = [table, trailers, &sums, statuses];
+        // SAFETY: the parameters of deflate_compare; there is a trailer, a sum and a status for each frame.
+        unsafe { kernel.launch(stream, self.count.div_ceil(threads), threads, arguments, &buffers) }?;
+        Ok(())
+    }
+}
+
+impl Decode for Frames {
+    fn scratch_bytes(&self) -> usize {
+        self.table.len() + self.count as usize * (TRAILER_BYTES + SUMS_BYTES)
+    }
+
+    fn launch(&self, task: &Task<'_>) -> Result<()> {
+        let Task { stream, src, dst, statuses } = *task;
+        let field = CrcField::of(Checksum::Crc32).expect("CRC-32 has a polynomial");
+        let table = upload_table(&self.table, stream)?;
+        let trailers = pool::allocate(self.count as usize * TRAILER_BYTES, stream)?;
+        let kernel = DEFLATE.kernel(stream.device(), "deflate_frames")?;
+        let (from, to) = (src.address(), dst.address());
+        let container = self.container as u32;
+        let arguments =
+            (from, to, table.address(), self.count, container, field, trailers.address(), statuses.address());
+        let buffers = [src, dst, &table, &trailers, statuses];
+        // SAFETY: the parameters of deflate_frames, with one warp a block. The table's ranges were checked to lie in source
+        // and target, and a warp stays in its frame's; there is a trailer and a status for each frame.
+        unsafe { kernel.launch(stream, self.count, WARP, arguments, &buffers) }?;
+        self.check(task, &table, &trailers, field)
+    }
+}

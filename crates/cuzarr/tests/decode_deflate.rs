@@ -1,0 +1,268 @@
+//! gzip and zlib frames decoded by kernels, against the decoders of the host: frames of libdeflate and zlib-rs at every level,
+//! streams written here bit by bit, then all kinds of damage.
+
+mod frames;
+mod model;
+
+use std::io::Write;
+
+use cuzarr::ErrorKind;
+use cuzarr::codec::batch::Format;
+use flate2::Compression;
+use flate2::write::{GzEncoder, ZlibEncoder};
+use frames::{Frame, assert_agrees, assert_decodes, damaged, devices, on_device, plain};
+use libdeflater::{CompressionLvl, Compressor};
+use model::Dice;
+
+fn frame(encoded: Vec<u8>, decoded_bytes: usize) -> Frame {
+    Frame { encoded, decoded_bytes }
+}
+
+/// By libdeflate, levels 0 to 12.
+fn libdeflate(format: Format, plain: &[u8], level: i32) -> Vec<u8> {
+    let mut compressor = Compressor::new(CompressionLvl::new(level).unwrap());
+    let mut encoded = vec![0; compressor.gzip_compress_bound(plain.len())];
+    let size = match format {
+        Format::Gzip => compressor.gzip_compress(plain, &mut encoded),
+        _ => compressor.zlib_compress(plain, &mut encoded),
+    };
+    encoded.truncate(size.unwrap());
+    encoded
+}
+
+/// By zlib-rs, levels 0 to 9, with flushes in between.
+fn zlib(format: Format, plain: &[u8], level: u32, flush_bytes: usize) -> Vec<u8> {
+    fn all<W: Write>(mut to: W, plain: &[u8], flush_bytes: usize) -> W {
+        for part in plain.chunks(flush_bytes) {
+            to.write_all(part).unwrap();
+            to.flush().unwrap();
+        }
+        to
+    }
+    let level = Compression::new(level);
+    match format {
+        Format::Gzip => all(GzEncoder::new(Vec::new(), level), plain, flush_bytes).finish(),
+        _ => all(ZlibEncoder::new(Vec::new(), level), plain, flush_bytes).finish(),
+    }
+    .unwrap()
+}
+
+fn encoded(format: Format, plain: &[u8], random: &mut Dice) -> Vec<u8> {
+    if random.chance(2) {
+        libdeflate(format, plain, random.below(13) as i32)
+    } else {
+        let flush_bytes = if random.chance(3) { 1 + random.below(9000) as usize } else { usize::MAX };
+        zlib(format, plain, random.below(10) as u32, flush_bytes)
+    }
+}
+
+#[test]
+fn frames_of_every_size_and_level_decode() {
+    let mut random = Dice(11);
+    for format in [Format::Gzip, Format::Zlib] {
+        let sizes = [0, 1, 2, 3, 31, 257, 258, 259, 4096, 70_000, 200_000];
+        let mut plains: Vec<_> = sizes.map(|size| plain(size, &mut random)).into();
+        plains
+            .extend((0..26).map(|_| random.below(30_000) as usize).map(|size| plain(size, &mut Dice(size as u64 + 1))));
+        plains.extend([vec![0; 300_000], (0..66_000).map(|_| random.below(256) as u8).collect()]);
+        let mut frames: Vec<_> = plains.iter().map(|plain| encoded(format, plain, &mut random)).collect();
+        let every = plain(25_000, &mut random);
+        frames.extend((0..=12).map(|level| libdeflate(format, &every, level)));
+        frames.extend((0..=9).map(|level| zlib(format, &every, level, usize::MAX)));
+        plains.resize(frames.len(), every);
+        let frames: Vec<_> =
+            frames.into_iter().zip(&plains).map(|(encoded, plain)| frame(encoded, plain.len())).collect();
+        assert_decodes(format, &frames, &plains);
+    }
+}
+
+#[test]
+fn members_follow_each_other_and_zeros_follow_them() {
+    let mut random = Dice(12);
+    let plain: Vec<_> = [3000, 0, 1, 40_000, 500].map(|size| plain(size, &mut random)).into();
+    // A header with everything in it: extra field, name, comment and a checksum of its own, which nobody looks at.
+    let full = |member: &[u8]| {
+        let mut header = vec![0x1f, 0x8b, 8, 4 | 8 | 16 | 2, 0, 0, 0, 0, 0, 3, 5, 0];
+        header.extend(b"extra");
+        header.extend([b'n'; 100]);
+        header.extend(b"\0comment\0\x12\x34");
+        [&header, &member[10..]].concat()
+    };
+    let mut members: Vec<_> = plain.iter().map(|plain| encoded(Format::Gzip, plain, &mut random)).collect();
+    members[2] = full(&libdeflate(Format::Gzip, &plain[2], 6));
+    members[3].extend([0; 100]);
+    members[4].extend([0; 5]);
+    let whole = plain.concat();
+    assert_decodes(Format::Gzip, &[frame(members.concat(), whole.len())], std::slice::from_ref(&whole));
+    // zlib streams may have anything behind them.
+    let stream = [encoded(Format::Zlib, &whole, &mut random), b"anything".to_vec()].concat();
+    assert_decodes(Format::Zlib, &[frame(stream, whole.len())], &[whole]);
+}
+
+/// Writes bits, lowest first, and words of codes, highest first.
+#[derive(Default)]
+struct Bits {
+    bytes: Vec<u8>,
+    count: usize,
+}
+
+impl Bits {
+    fn put(&mut self, value: u32, bits: usize) -> &mut Bits {
+        for bit in 0..bits {
+            if self.count.is_multiple_of(8) {
+                self.bytes.push(0);
+            }
+            *self.bytes.last_mut().unwrap() |= ((u64::from(value) >> bit & 1) as u8) << (self.count % 8);
+            self.count += 1;
+        }
+        self
+    }
+
+    fn code(&mut self, word: u32, bits: usize) -> &mut Bits {
+        (0..bits).rev().fold(self, |to, bit| to.put(word >> bit & 1, 1))
+    }
+
+    /// A dynamic block's header: lengths are 0 to 15, each told on its own by a code of four bits.
+    fn dynamic(&mut self, literals: &[u32], distances: &[u32]) -> &mut Bits {
+        self.put(1, 1).put(2, 2).put(literals.len() as u32 - 257, 5).put(distances.len() as u32 - 1, 5).put(15, 4);
+        // The order is 16 17 18 0 8 …: none for repetitions.
+        self.put(0, 9);
+        (0..16).for_each(|_| _ = self.put(4, 3));
+        literals.iter().chain(distances).for_each(|&length| _ = self.code(length, 4));
+        self
+    }
+
+    fn zlib(&self, plain: &[u8]) -> Frame {
+        let (mut a, mut b) = (1, 0);
+        for &byte in plain {
+            a = (a + u32::from(byte)) % 65521;
+            b = (b + a) % 65521;
+        }
+        frame([&[0x78, 0x9c], &self.bytes[..], &(b << 16 | a).to_be_bytes()].concat(), plain.len())
+    }
+}
+
+/// Lengths of codes with `pairs` of (symbol, length), the others without.
+fn lengths(count: usize, pairs: &[(usize, u32)]) -> Vec<u32> {
+    let mut lengths = vec![0; count];
+    pairs.iter().for_each(|&(symbol, length)| lengths[symbol] = length);
+    lengths
+}
+
+#[test]
+fn streams_that_no_compressor_makes_decode() {
+    // Matches of two bits, more than a round's queue holds; then matches of 258 bytes.
+    let (mut stream, mut plain) = (Bits::default(), vec![7; 1]);
+    stream.dynamic(&lengths(286, &[(257, 1), (7, 3), (256, 3), (285, 2)]), &[1]);
+    // Words: 257 is 0, 285 is 10, 7 is 110, 256 is 111.
+    stream.code(6, 3);
+    for _ in 0..5000 {
+        stream.put(0, 2);
+        plain.extend([7; 3]);
+    }
+    for _ in 0..700 {
+        stream.code(2, 2).put(0, 1);
+        plain.extend([7; 258]);
+    }
+    stream.code(7, 3);
+    let two_bits = stream.zlib(&plain);
+    // Codes of 1 to 15 bits, all of them used.
+    let (mut stream, mut deep) = (Bits::default(), Vec::new());
+    let mut ladder: Vec<_> = (0..14).map(|symbol| (symbol, symbol as u32 + 1)).collect();
+    ladder.extend([(14, 15), (256, 15)]);
+    stream.dynamic(&lengths(257, &ladder), &[0]);
+    for round in 0..600 {
+        let symbol = round * 7 % 15;
+        // The word of the n-th symbol: n ones, then a zero.
+        stream.code(((1 << symbol) - 1) << 1, symbol as usize + 1);
+        deep.push(symbol as u8);
+    }
+    stream.code(0x7fff, 15);
+    let deep_codes = stream.zlib(&deep);
+    // Fixed codes with the longest match at the longest distance, then a stored block of nothing at the end.
+    let (mut stream, mut far) = (Bits::default(), Vec::new());
+    stream.put(0, 1).put(1, 2);
+    for index in 0..32768u32 {
+        let byte = (index * 7 % 256) ^ (index >> 8);
+        if byte < 144 {
+            stream.code(0x30 + byte, 8)
+        } else {
+            stream.code(0x190 + byte - 144, 9)
+        };
+        far.push(byte as u8);
+    }
+    for _ in 0..9 {
+        stream.code(0xc5, 8).code(29, 5).put(8191, 13);
+        (0..258).for_each(|_| far.push(far[far.len() - 32768]));
+    }
+    stream.code(0, 7).put(1, 3);
+    stream.put(0, (8 - stream.count % 8) % 8).put(0xffff_0000, 32);
+    let far_matches = stream.zlib(&far);
+    // Only the end of a block.
+    let mut stream = Bits::default();
+    let nothing = stream.dynamic(&lengths(257, &[(256, 1)]), &[0]).put(0, 1).zlib(&[]);
+    assert_decodes(Format::Zlib, &[two_bits, deep_codes, far_matches, nothing], &[plain, deep, far, Vec::new()]);
+}
+
+#[test]
+fn hostile_streams_are_refused_with_their_place() {
+    let zeros = |write: &dyn Fn(&mut Bits)| {
+        let mut stream = Bits::default();
+        write(&mut stream);
+        stream.zlib(&[0; 300])
+    };
+    let literals = |pairs: &[(usize, u32)]| lengths(257, pairs);
+    let cases: &[(Frame, &str)] = &[
+        (frame(vec![], 300), "byte 0: the stream is cut off"),
+        (frame(vec![0x78, 0x9d, 1], 300), "byte 0: the header says what cannot be"),
+        (frame(vec![0x78, 0x9c], 300), "byte 2: the stream is cut off"),
+        (zeros(&|to| _ = to.put(7, 3)), "byte 2: a block of no known type"),
+        (zeros(&|to| _ = to.put(1, 8).put(0xfff0_0010, 32)), "byte 2: a block of no known type, or a stored"),
+        (zeros(&|to| _ = to.put(1, 8).put(0x0fff_f000, 32)), "byte 2: the stream is cut off"),
+        // 288 codes of literals, 32 of distances, a repetition of nothing.
+        (zeros(&|to| _ = to.put(5, 3).put(31, 5).put(0, 60)), "byte 2: the lengths of a block's codes"),
+        (zeros(&|to| _ = to.put(5, 3).put(0, 5).put(31, 5).put(0, 60)), "byte 2: the lengths of a block's codes"),
+        (zeros(&|to| _ = to.put(5, 3).put(0, 14).put(1, 3).put(1, 9).put(0, 60)), "byte 5: the lengths of a block's"),
+        (zeros(&|to| _ = to.dynamic(&literals(&[(0, 1), (1, 1), (256, 1)]), &[0])), "the lengths of a block's codes"),
+        (zeros(&|to| _ = to.dynamic(&literals(&[(0, 2), (256, 2)]), &[0])), "the lengths of a block's codes"),
+        (zeros(&|to| _ = to.dynamic(&literals(&[(0, 1), (1, 1)]), &[0])), "the lengths of a block's codes"),
+        (zeros(&|to| _ = to.dynamic(&literals(&[(256, 1)]), &[2, 2]).put(0, 9)), "the lengths of a block's codes"),
+        (zeros(&|to| _ = to.dynamic(&literals(&[(256, 1)]), &[0]).put(1, 1)), "bits that no code has"),
+        (zeros(&|to| _ = to.put(3, 3).code(1, 7).code(0, 5)), "a match begins before"),
+        (zeros(&|to| _ = to.put(3, 3).code(0x30, 8).code(1, 7).code(1, 5)), "a match begins before"),
+        (zeros(&|to| _ = to.put(3, 3).code(0x30, 8).code(1, 7).code(30, 5)), "bits that no code has"),
+        (zeros(&|to| _ = to.put(3, 3).code(0xc6, 8)), "bits that no code has"),
+        (zeros(&|to| _ = to.put(3, 3).code(0x30, 8).code(0, 7)), "the stream decodes to less"),
+        (
+            zeros(&|to| _ = (0..400).fold(to.put(3, 3), |to, _| to.code(0x30, 8)).code(0, 7)),
+            "the stream decodes to more",
+        ),
+        (zeros(&|to| _ = (0..300).fold(to.put(3, 3), |to, _| to.code(0x31, 8)).code(0, 7)), "the checksum there"),
+    ];
+    let frames: Vec<_> = cases.iter().map(|(frame, _)| frame.clone()).collect();
+    for device in devices() {
+        for ((decoded, (_, message)), frame) in
+            on_device(device, Format::Zlib, &frames, true).iter().zip(cases).zip(&frames)
+        {
+            let error = decoded.as_ref().expect_err(message);
+            assert!(error.message().contains(message), "{device}: {error}, expected {message}: {:02x?}", frame.encoded);
+            assert!(matches!(error.kind(), ErrorKind::ChunkCorrupt | ErrorKind::ChecksumMismatch), "{error:?}");
+        }
+    }
+}
+
+#[test]
+fn damaged_frames_are_refused_as_on_the_host() {
+    let mut random = Dice(13);
+    for format in [Format::Gzip, Format::Zlib] {
+        let mut frames = Vec::new();
+        for size in [0, 1, 30, 300, 700, 20_000] {
+            let plain = plain(size, &mut random);
+            let intact = frame(encoded(format, &plain, &mut random), plain.len());
+            frames.extend(damaged(&intact, &mut random, 20, 60));
+            frames.push(Frame { decoded_bytes: random.below(40_000) as usize, ..intact });
+        }
+        let refused = assert_agrees(format, &frames);
+        assert!(devices().is_empty() || refused > 300, "{refused} of {} refused", frames.len());
+    }
+}
