@@ -51,7 +51,9 @@ fn results_are_where_and_how_the_options_say() {
                 [1, 4, 7].iter().flat_map(|row| row * 8..row * 8 + 8).flat_map(|at: i32| at.to_ne_bytes()).collect();
             assert_eq!(read.to_host_bytes(Order::C).unwrap(), expected);
             let report = array.last_report().unwrap();
-            assert_eq!(report.stage(Stage::Decode).count, 6);
+            // Kernels decode all of them at once, hosts with many threads one by one.
+            let count = report.stage(Stage::Decode).count;
+            assert!(count == 6 || (device != Device::Cpu && count == 1), "{device}: {count}");
             assert_eq!(report.stage(Stage::Upload).count > 0, device != Device::Cpu);
         }
     }
