@@ -55,3 +55,12 @@ CUZARR_KERNEL(
         if (value != expected) report(statuses, span.unit, CUZARR_WRONG_CHECKSUM, span.at);
     }
 }
+
+/// Whether the byte where a checksum would be stored is the expected one, for headers of one byte.
+CUZARR_KERNEL(checksum_expect_byte, const u8* data, const ChecksumTable* table, u32 expected, u64* statuses) {
+    u32 step = block_count() * thread_count();
+    for (u32 index = block_index() * thread_count() + thread_index(); index < table->spans; index += step) {
+        const ChecksumSpan& span = spans_of(table)[index];
+        if (data[span.stored_offset] != expected) report(statuses, span.unit, CUZARR_BAD_HEADER, span.at);
+    }
+}

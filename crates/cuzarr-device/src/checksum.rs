@@ -101,17 +101,20 @@ pub fn verify_on(
     spans: &[Span],
     stream: &Stream,
 ) -> Result<()> {
-    for (index, span) in spans.iter().enumerate() {
-        let in_stored =
-            span.stored_offset_bytes.checked_add(STORED_BYTES).is_some_and(|end| end <= stored.size_bytes());
-        let in_statuses = (span.status as usize) < statuses.size_bytes() / 8;
-        if !in_stored || !in_statuses {
-            let (from, to) = (stored.size_bytes(), statuses.size_bytes());
-            return Err(Error::invalid(format!("span {index}: {span:?} is not inside {from} and {to} bytes")));
-        }
-    }
+    check_stored(stored, STORED_BYTES, statuses, spans)?;
     check(data, [stored, statuses], spans, stream)?;
     cuda::checksum::verify(checksum, big_endian, data, (stored, statuses), spans, stream)
+}
+
+/// Whether the first byte where each span's checksum would be stored, in `data`, is `expected`: for headers of one byte.
+/// Puts `CUZARR_BAD_HEADER` and the span's byte into its word of `statuses` where it is not. In stream order.
+///
+/// # Errors
+/// As [`verify_on`].
+pub fn expect_byte_on(expected: u8, data: &Buffer, statuses: &Buffer, spans: &[Span], stream: &Stream) -> Result<()> {
+    check_stored(data, 1, statuses, spans)?;
+    check(data, [data, statuses], spans, stream)?;
+    cuda::checksum::expect_byte(expected, data, statuses, spans, stream)
 }
 
 /// The checksum of each range of `data`. Waits for it.
@@ -123,6 +126,19 @@ pub fn compute(checksum: Checksum, data: &Buffer, ranges: &[Range<usize>], strea
     let spans: Vec<Span> = ranges.iter().map(span).collect();
     check(data, [data, data], &spans, stream)?;
     cuda::checksum::compute(checksum, data, &spans, stream)
+}
+
+fn check_stored(stored: &Buffer, stored_bytes: usize, statuses: &Buffer, spans: &[Span]) -> Result<()> {
+    for (index, span) in spans.iter().enumerate() {
+        let in_stored =
+            span.stored_offset_bytes.checked_add(stored_bytes).is_some_and(|end| end <= stored.size_bytes());
+        let in_statuses = (span.status as usize) < statuses.size_bytes() / 8;
+        if !in_stored || !in_statuses {
+            let (from, to) = (stored.size_bytes(), statuses.size_bytes());
+            return Err(Error::invalid(format!("span {index}: {span:?} is not inside {from} and {to} bytes")));
+        }
+    }
+    Ok(())
 }
 
 fn check(data: &Buffer, others: [&Buffer; 2], spans: &[Span], stream: &Stream) -> Result<()> {

@@ -4,7 +4,7 @@ mod device;
 
 use std::ops::Range;
 
-use cuzarr_device::checksum::{Checksum, Span, compute, verify_on};
+use cuzarr_device::checksum::{Checksum, Span, compute, expect_byte_on, verify_on};
 use cuzarr_device::{Buffer, Device, ErrorKind, Stream};
 use device::{Random, devices};
 
@@ -106,6 +106,24 @@ fn a_wrong_checksum_is_told_by_the_status_of_its_span() {
             let wrong = u64::from(u32::MAX - 72) << 8 | 11;
             assert_eq!(words, [0, wrong, 0, 0], "{device} {checksum:?}, big-endian {big_endian}");
         }
+    }
+}
+
+#[test]
+fn a_byte_that_is_not_the_expected_one_is_told() {
+    for device in devices() {
+        let stream = Stream::new(device).unwrap();
+        let data = Buffer::from_bytes(device, &[9, 7, 7, 8, 7]).unwrap();
+        let statuses = Buffer::zeroed(device, 8 * 5).unwrap();
+        let span = |at: usize| Span { bytes: 0..0, stored_offset_bytes: at, status: 4 - at as u32, at: at as u32 };
+        expect_byte_on(7, &data, &statuses, &[span(1), span(3), span(4)], &stream).unwrap();
+        stream.synchronize().unwrap();
+        let words: Vec<u8> = statuses.to_vec().unwrap().chunks(8).map(|word| word[0]).collect();
+        assert_eq!(words, [0, 8, 0, 0, 0], "{device}");
+        assert!(
+            expect_byte_on(7, &data, &statuses, &[span(3), Span { stored_offset_bytes: 5, ..span(1) }], &stream)
+                .is_err()
+        );
     }
 }
 

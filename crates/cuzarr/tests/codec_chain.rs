@@ -111,8 +111,8 @@ fn movements_and_maps_become_the_tail() {
     assert_eq!((program.tail().steps.len(), program.packed_axes()), (3, &[1, 2, 0][..]));
     assert!(!program.stored_is_packed());
     let support: Vec<_> = chain.describe(Device::Cuda(0)).into_iter().map(|stage| stage.support).collect();
-    assert_eq!(support[..5], [Support::Native; 5]);
-    assert!(matches!(support[5], Support::ViaHost(_)));
+    // The checksum is looked at where the bytes are.
+    assert_eq!(support, [Support::Native; 6]);
 
     let elements: Vec<u8> = (0..24).flat_map(|i| (i as f32 * 0.75 - 3.0).to_ne_bytes()).collect();
     assert_eq!(decode(&chain, &encode(&chain, &elements).unwrap()).unwrap(), elements);
@@ -122,7 +122,8 @@ fn movements_and_maps_become_the_tail() {
 fn codecs_of_whole_chunks_end_the_tail() {
     let delta = json!({"name": "numcodecs.delta", "configuration": {"dtype": "<i4", "astype": "<i2"}});
     let transpose = json!({"name": "transpose", "configuration": {"order": [1, 0]}});
-    let codecs = json!([transpose, delta, {"name": "bytes", "configuration": {"endian": "big"}}, {"name": "gzip"}]);
+    let codecs =
+        json!([transpose, delta, {"name": "bytes", "configuration": {"endian": "big"}}, {"name": "numcodecs.bz2"}]);
     let chain = chain("int32", &[30, 7], codecs).unwrap();
     let program = chain.bind(Device::Cpu).unwrap();
     assert_eq!((program.packed_size_bytes(), program.packed_axes()), (30 * 7 * 4, &[1, 0][..]));
@@ -130,8 +131,22 @@ fn codecs_of_whole_chunks_end_the_tail() {
     let elements: Vec<u8> = (0..210i32).flat_map(|i| (i * i % 1000).to_ne_bytes()).collect();
     assert_eq!(decode(&chain, &encode(&chain, &elements).unwrap()).unwrap(), elements);
     let names: Vec<_> = chain.describe(Device::Cuda(0)).into_iter().map(|stage| (stage.name, stage.support)).collect();
-    assert_eq!(names[0], ("transpose".into(), Support::Native));
-    assert_eq!(names[1], ("numcodecs.delta".into(), Support::ViaHost("needs whole chunks")));
+    // What the host decompresses the device sums, and places.
+    let native = |name: &str| (name.to_string(), Support::Native);
+    assert_eq!(names[..3], [native("transpose"), native("numcodecs.delta"), native("bytes")]);
+    assert!(matches!(&names[3], (_, Support::ViaHost(_))), "{names:?}");
+}
+
+#[test]
+fn what_feeds_a_codec_of_the_host_runs_there_too() {
+    let cast = json!({"name": "cast_value", "configuration": {"data_type": "int16"}});
+    let codecs = json!([cast, little(), {"name": "numcodecs.lz4"}, {"name": "crc32c"}]);
+    let stages = chain("int32", &[30, 7], codecs).unwrap().describe(Device::Cuda(0));
+    assert_eq!(stages[0].support, Support::ViaHost("every element is checked on the host"));
+    // Elements in native order have no bytes to swap.
+    assert_eq!(stages[1].support, Support::Native);
+    assert_eq!(stages[2].support, Support::ViaHost("feeds a codec that runs on the host"));
+    assert_eq!(stages[3].support, stages[2].support);
 }
 
 #[test]

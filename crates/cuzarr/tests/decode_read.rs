@@ -22,6 +22,14 @@ fn lz4() -> Value {
     json!({"name": "numcodecs.lz4", "configuration": {"acceleration": 1}})
 }
 
+fn crc32c() -> Value {
+    json!({"name": "crc32c"})
+}
+
+fn delta(dtype: &str, astype: &str) -> Value {
+    json!({"name": "numcodecs.delta", "configuration": {"dtype": dtype, "astype": astype}})
+}
+
 fn kernel_devices() -> Vec<Device> {
     devices().into_iter().filter(|&device| device != Device::Cpu).collect()
 }
@@ -75,6 +83,98 @@ fn chunks_cross_the_bus_encoded_and_come_out_as_on_the_cpu() {
             let (upload, decode) = (report.stage(Stage::Upload).size_bytes, report.stage(Stage::Decode).size_bytes);
             assert!(upload < decode, "{context}: {upload} bytes up, {decode} decoded");
             story.options = Options { threads: 3, ..Options::default() };
+        }
+    }
+}
+
+/// Passes around the decoder: checksums on both sides, whole-chunk filters behind it.
+fn chains_of_several_passes() -> Vec<Value> {
+    vec![
+        json!([bytes_codec("little"), lz4(), crc32c()]),
+        json!([bytes_codec("little"), {"name": "numcodecs.adler32"}, lz4(), {"name": "numcodecs.fletcher32"}]),
+        json!([delta("<i4", "<i4"), bytes_codec("little"), lz4()]),
+        json!([delta("<i4", "<f8"), bytes_codec("big"), blosc("lz4", "noshuffle"), crc32c()]),
+        json!([
+            {"name": "transpose", "configuration": {"order": [1, 0]}}, delta("<i4", "<i4"), bytes_codec("big"),
+            {"name": "numcodecs.shuffle", "configuration": {"elementsize": 4}}, {"name": "numcodecs.crc32"}, lz4()
+        ]),
+        json!([
+            delta("<i4", "<i4"), {"name": "transpose", "configuration": {"order": [1, 0]}},
+            {"name": "numcodecs.fixedscaleoffset", "configuration":
+                {"offset": 0, "scale": 1, "dtype": "<i4", "astype": "<i8"}},
+            bytes_codec("little"), lz4()
+        ]),
+        sharding(&[20, 25], json!([delta("<i4", "<i4"), bytes_codec("little"), lz4(), crc32c()]), "end"),
+    ]
+}
+
+#[test]
+fn passes_around_the_decoder_give_what_they_give_on_the_cpu() {
+    for codecs in chains_of_several_passes() {
+        let mut story = written(codecs.clone());
+        for device in kernel_devices() {
+            let stages = Chain::new(&story.metadata).unwrap().describe(device);
+            assert!(stages.iter().all(|stage| stage.support == Support::Native), "{stages:?}");
+            story.check(device, &Selection::all(&[150, 140]), &format!("{codecs}"));
+            story.options.slab_bytes = 9000;
+            story.check(device, &Selection::region(&[30, 20], &[60, 90]).unwrap(), &format!("{codecs}"));
+            story.options = Options { threads: 3, ..Options::default() };
+        }
+    }
+}
+
+#[test]
+fn what_the_host_decompresses_the_device_finishes() {
+    let bz2 = json!({"name": "numcodecs.bz2", "configuration": {"level": 1}});
+    let transpose = json!({"name": "transpose", "configuration": {"order": [1, 0]}});
+    for arrays in [
+        vec![delta("<i4", "<i4")],
+        vec![delta("<i4", "<i2")],
+        vec![transpose.clone(), delta("<i4", "<i4")],
+        vec![delta("<i4", "<i4"), transpose],
+    ] {
+        for endian in ["little", "big"] {
+            let codecs: Vec<Value> =
+                arrays.iter().cloned().chain([bytes_codec(endian), crc32c(), bz2.clone()]).collect();
+            let chunked = Value::from(codecs);
+            for codecs in [sharding(&[20, 25], chunked.clone(), "end"), chunked] {
+                let mut story = written(codecs.clone());
+                let mut dice = Dice(4);
+                for device in kernel_devices() {
+                    let context = format!("{codecs}");
+                    story.check(device, &Selection::all(&[150, 140]), &context);
+                    (0..3).for_each(|_| story.check(device, &story.random_selection(&mut dice), &context));
+                    story.options.slab_bytes = 9000;
+                    story.check(device, &Selection::all(&[150, 140]), &context);
+                    story.options = Options { threads: 3, ..Options::default() };
+                    assert_eq!(story.engine.memory(device).used_bytes(), 0);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_wrong_checksum_names_chunk_codec_and_byte() {
+    for codecs in [
+        json!([bytes_codec("little"), lz4(), crc32c()]),
+        json!([bytes_codec("little"), {"name": "numcodecs.adler32"}, blosc("lz4", "noshuffle")]),
+        json!([bytes_codec("little"), crc32c()]),
+    ] {
+        let story = written(codecs.clone());
+        let key = "a/c/1/1";
+        let mut stored = story.store.get(key).unwrap().unwrap();
+        // A byte of the checksum behind the data, or a literal that decodes to another.
+        let at = stored.len() - 3;
+        stored[at] ^= 1;
+        story.store.write(key, &stored).unwrap();
+        for device in kernel_devices() {
+            let error = story.try_read(device, &Selection::all(&[150, 140])).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::ChecksumMismatch, "{codecs}: {error}");
+            let text = error.to_string();
+            assert!(text.contains(key) && text.contains("32") && text.contains("codec '"), "{text}");
+            assert_eq!(story.engine.memory(device).used_bytes(), 0);
+            story.check(device, &Selection::region(&[0, 0], &[40, 140]).unwrap(), "chunks beside it");
         }
     }
 }

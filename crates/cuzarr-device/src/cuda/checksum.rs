@@ -139,6 +139,26 @@ pub(crate) fn verify(
     finish(checksum, big_endian, &summed, spans.len(), (Some(stored), Some(statuses), None), stream)
 }
 
+pub(crate) fn expect_byte(
+    expected: u8,
+    data: &Buffer,
+    statuses: &Buffer,
+    spans: &[Span],
+    stream: &Stream,
+) -> Result<()> {
+    if spans.is_empty() {
+        return Ok(());
+    }
+    let kernel = CHECKSUM.kernel(stream.device(), "checksum_expect_byte")?;
+    let (entries, _) = table(spans, kernel.multiprocessors() as usize)?;
+    let table = upload(&entries, stream)?;
+    let arguments = (data.address(), table.address(), u32::from(expected), statuses.address());
+    let threads = threads(stream.device());
+    let grid = blocks(&kernel, (spans.len() as u64).div_ceil(u64::from(threads)));
+    // SAFETY: the parameters of checksum_expect_byte; bytes and statuses of every span were checked to be there.
+    unsafe { kernel.launch(stream, grid, threads, arguments, &[data, &table, statuses]) }
+}
+
 pub(crate) fn compute(checksum: Checksum, data: &Buffer, spans: &[Span], stream: &Stream) -> Result<Vec<u32>> {
     if spans.is_empty() {
         return Ok(Vec::new());

@@ -259,42 +259,38 @@ impl Chain {
     }
 
     fn stages(&self, device: Device, decoding: bool, host_threads: Option<usize>) -> Vec<Stage> {
-        let native = |native: bool, reason| match native || device == Device::Cpu {
-            true => Support::Native,
-            false => Support::ViaHost(reason),
+        let names = self.arrays.iter().map(|codec| codec.name()).chain([self.serializer.name()]);
+        let names = names.chain(self.bytes.iter().map(|step| step.codec.name()));
+        let division = Program::new(self, device).map(|program| program.divide(host_threads));
+        let reason = |index: usize| match (&division, device) {
+            (_, Device::Cpu) => None,
+            (Ok(division), _) if decoding => division.reason(index),
+            (Ok(_), _) => self.encoding_reason(index),
+            (Err(_), _) => Some("elements of variable length are host memory"),
         };
-        let split = tail_split(self);
-        let mut stages = Vec::new();
-        for (index, codec) in self.arrays.iter().enumerate() {
-            let reason = match codec.tail() {
-                TailPart::Host(reason) => reason,
-                _ => "follows a codec that runs on the host",
-            };
-            let support = native(index < split.arrays, reason);
-            stages.push(Stage { name: codec.name().into(), support });
-        }
-        let support = match &self.serializer {
-            Serializer::Fixed(_) => native(split.serializer, "follows a codec that runs on the host"),
-            Serializer::Sharding(_) => native(self.sharding().is_some(), "other codecs stand around the shards"),
-            Serializer::Variable(_) => native(false, "elements of variable length are host memory"),
-        };
-        stages.push(Stage { name: self.serializer.name().into(), support });
-        let by_kernels = match decoding {
-            true => Program::new(self, device)
-                .map_or(Err("decoded on the host in this version"), |it| it.device_format(host_threads)),
-            false => Err("encoded on the host in this version"),
-        };
-        for (index, step) in self.bytes.iter().enumerate() {
-            let support = match by_kernels {
-                Ok(_) => Support::Native,
-                Err(reason) => native(index < split.bytes, reason),
-            };
-            stages.push(Stage { name: step.codec.name().into(), support });
-        }
+        let support = |index| reason(index).map_or(Support::Native, Support::ViaHost);
+        let stages = names.enumerate().map(|(index, name)| Stage { name: name.into(), support: support(index) });
+        let mut stages: Vec<Stage> = stages.collect();
         if let Some(sharding) = self.sharding() {
+            stages[0].support = Support::Native;
             stages.extend(sharding.inner().stages(device, decoding, host_threads));
         }
         stages
+    }
+
+    /// Why the host encodes with the codec of this number.
+    fn encoding_reason(&self, index: usize) -> Option<&'static str> {
+        let split = tail_split(self);
+        let follows = "follows a codec that runs on the host";
+        match index.checked_sub(self.arrays.len()) {
+            None if index < split.arrays => None,
+            None => match self.arrays[index].tail() {
+                TailPart::Host(reason) => Some(reason),
+                _ => Some(follows),
+            },
+            Some(0) => (!split.serializer).then_some(follows),
+            Some(number) => (number > split.bytes).then_some("encoded on the host in this version"),
+        }
     }
 
     /// Undoes the bytes→bytes codecs of a variable-length chunk.

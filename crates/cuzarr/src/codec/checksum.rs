@@ -1,9 +1,13 @@
 //! Four bytes of checksum before or behind the data: what `crc32c`, `crc32`, `adler32` and `fletcher32` share.
 
 use std::borrow::Cow;
+use std::ops::Range;
+
+use cuzarr_device::checksum;
 
 use super::configuration::Configuration;
 use super::contract::{BytesToBytes, Size, corrupt, expect_encoded_size};
+use super::native::Step;
 use crate::{Error, ErrorKind, Result};
 
 /// Bytes of every checksum here.
@@ -11,8 +15,10 @@ pub(crate) const CHECKSUM_BYTES: usize = 4;
 
 /// Where the checksum is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Location {
+pub enum Location {
+    /// Before the data.
     Start,
+    /// Behind them.
     End,
 }
 
@@ -22,10 +28,22 @@ pub(crate) fn location(configuration: &Configuration<'_>, default: Location) -> 
     Ok(configuration.choice("location", &choices)?.unwrap_or(default))
 }
 
+impl Location {
+    /// Where the data are in so many bytes of both, which are at least [`CHECKSUM_BYTES`].
+    pub(crate) fn payload(self, len: usize) -> Range<usize> {
+        match self {
+            Location::Start => CHECKSUM_BYTES..len,
+            Location::End => 0..len - CHECKSUM_BYTES,
+        }
+    }
+}
+
 /// A checksum codec.
 #[derive(Debug)]
 pub(crate) struct Checksum {
     pub(crate) name: &'static str,
+    /// The same for kernels.
+    pub(crate) kind: checksum::Checksum,
     pub(crate) location: Location,
     pub(crate) compute: fn(&[u8]) -> u32,
 }
@@ -55,6 +73,10 @@ impl BytesToBytes for Checksum {
 
     fn view<'a>(&self, encoded: &'a [u8]) -> Option<Result<&'a [u8]>> {
         Some(self.check(encoded))
+    }
+
+    fn native(&self, _decoded: Size) -> Option<Step> {
+        Some(Step::Check { checksum: self.kind, location: self.location })
     }
 
     fn encode(&self, decoded: Cow<'_, [u8]>) -> Result<Vec<u8>> {

@@ -7,6 +7,7 @@ use std::io::Read;
 use cuzarr_device::{ElementStep, Packing};
 
 use super::batch::Format;
+use super::native::Step;
 use super::{ChunkSpec, VariableElements};
 use crate::{Error, ErrorKind, Result};
 
@@ -80,6 +81,12 @@ pub trait BytesToBytes: Send + Sync + fmt::Debug {
         None
     }
 
+    /// For other codecs that a device does over whole batches: how. `decoded` is the size in bytes.
+    fn native(&self, decoded: Size) -> Option<Step> {
+        let _ = decoded;
+        None
+    }
+
     /// For codecs that only move bytes: how a tail reads them packed. `decoded` is the size in bytes.
     fn packing(&self, decoded: u64) -> Option<Packing> {
         let _ = decoded;
@@ -122,6 +129,11 @@ pub trait ArrayToArray: Send + Sync + fmt::Debug {
     /// Whether decoding changes nothing.
     fn decodes_to_itself(&self) -> bool {
         false
+    }
+
+    /// What a device can do in this codec's place over whole batches, where a tail can do nothing.
+    fn native(&self) -> Option<Vec<Step>> {
+        None
     }
 
     /// What a tail can do in this codec's place.

@@ -24,11 +24,12 @@
 //!
 //! A [`Chain`] is validated once per array: array→array codecs, exactly one array→bytes codec, bytes→bytes codecs, each
 //! opened for the shape, data type and fill value that the codec before it gives. Bound to a device it is a [`Program`]:
-//! **passes** that run on the host, one chunk at a time, and a **tail**. The tail is the longest run of steps, ending at
-//! the array, that only move elements or change them one by one (unshuffle, byte order, casts, scale and offset,
-//! transposition); whoever writes elements to their place applies it in the same movement, on any device. Where the only
-//! pass has kernels, a GPU runs it on many chunks at once instead ([`batch`]). What lies
-//! between passes and tail is the **packed** chunk, of a size that metadata alone decides.
+//! **passes**, one chunk at a time, and a **tail**. The tail is the longest run of steps, ending at the array, that only
+//! move elements or change them one by one (unshuffle, byte order, casts, scale and offset, transposition); whoever writes
+//! elements to their place applies it in the same movement, on any device. What lies between passes and tail is the
+//! **packed** chunk, of a size that metadata alone decides. A GPU runs the passes itself, each over a whole batch of
+//! chunks, from the first one on behind which it has kernels for all: checksums, decoders of frames ([`batch`]), running
+//! sums. What comes before runs on the host.
 //!
 //! # Sizes
 //!
@@ -63,6 +64,7 @@ mod fixedscaleoffset;
 mod fletcher32;
 mod gzip;
 mod lz4;
+pub(crate) mod native;
 mod packbits;
 mod program;
 mod quantize;
@@ -84,6 +86,7 @@ mod zstd;
 pub use chain::{Chain, Stage, Support};
 pub use contract::{ArrayToArray, ArrayToBytes, BytesToBytes, Size, TailPart, VARIABLE_LIMIT_BYTES, VariableToBytes};
 pub use external::{ExternalCodec, ExternalCodecs, ExternalKind, ExternalRequest, HostCodec, set_external};
+pub(crate) use program::Division;
 pub use program::Program;
 pub use registry::{REFUSED, names};
 pub use sharding_indexed::{ShardIndex, Sharding};

@@ -1,15 +1,15 @@
-//! A chain bound to a device: host passes, or one that the device does by itself, then a tail.
+//! A chain bound to a device: passes, of which the last may run on the device by themselves, then a tail.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use cuzarr_device::{Device, ElementStep, Packing, Tail};
 
-use super::batch::Format;
 use super::chain::{Chain, Serializer};
 use super::contract::{
     ArrayToArray, ArrayToBytes, BytesToBytes, Size, TailPart, VARIABLE_LIMIT_BYTES, expect_encoded_size,
 };
+use super::native::{Native, Step, array_steps, bytes_steps, header_step, serializer_steps};
 use super::{packbits, scratch};
 use crate::{Error, ErrorKind, Result, ResultExt};
 
@@ -19,6 +19,10 @@ pub struct Program {
     device: Device,
     /// In order of decoding.
     passes: Vec<Pass>,
+    /// What a device can do in place of each pass.
+    natives: Vec<PassOnDevice>,
+    /// How many bytes are stored.
+    stored: Size,
     /// In order of encoding.
     encoding: Vec<Pass>,
     packed_size_bytes: usize,
@@ -44,6 +48,38 @@ enum Pass {
     },
     /// The first byte of `packbits`, which a tail does not know.
     BitsHeader(packbits::Header),
+}
+
+/// What a device can do in place of one pass.
+#[derive(Clone, Debug)]
+struct PassOnDevice {
+    /// The pass's codec, counted in order of encoding; `None` for a pass that is only part of one.
+    codec: Option<usize>,
+    /// The steps, or why the host does it.
+    steps: Result<Vec<Step>, &'static str>,
+}
+
+/// Where the passes of a program run.
+#[derive(Clone, Debug)]
+pub(crate) struct Division {
+    /// So many passes run on the host, chunk by chunk.
+    pub(crate) host_passes: usize,
+    /// The others run on the device, batch by batch.
+    pub(crate) native: Option<Native>,
+    /// Codecs that run on the host, counted in order of encoding, and why.
+    via_host: Vec<(usize, &'static str)>,
+}
+
+impl Division {
+    /// What the device does when it does all.
+    pub(crate) fn whole(self) -> Option<Native> {
+        self.native.filter(|_| self.host_passes == 0)
+    }
+
+    /// Why the codec of this number, in order of encoding, runs on the host.
+    pub(crate) fn reason(&self, codec: usize) -> Option<&'static str> {
+        self.via_host.iter().find(|(number, _)| *number == codec).map(|(_, reason)| *reason)
+    }
 }
 
 /// How many codecs of each kind, counted from the array, the tail takes over.
@@ -197,6 +233,25 @@ fn run(passes: &[Pass], encoded: &[u8], packed: &mut [u8]) -> Result<()> {
     }
 }
 
+/// The passes of both directions, as they are found.
+#[derive(Default)]
+struct Passes {
+    decoding: Vec<Pass>,
+    natives: Vec<PassOnDevice>,
+    /// In order of decoding.
+    encoding: Vec<Pass>,
+}
+
+impl Passes {
+    fn push(&mut self, pass: Pass, codec: Option<usize>, steps: Result<Vec<Step>, &'static str>) {
+        self.encoding.push(pass.clone());
+        if !matches!(&pass, Pass::Array { codec, .. } if codec.decodes_to_itself()) {
+            self.decoding.push(pass);
+            self.natives.push(PassOnDevice { codec, steps });
+        }
+    }
+}
+
 impl Program {
     pub(crate) fn new(chain: &Chain, device: Device) -> Result<Program> {
         // The tail is the same everywhere.
@@ -213,18 +268,26 @@ impl Program {
             0 => chain.spec(),
             index => chain.arrays()[index - 1].encoded_spec(),
         };
-        let mut passes = Vec::new();
-        for step in chain.bytes()[split.bytes..].iter().rev() {
-            passes.push(Pass::Bytes { codec: step.codec.clone(), decoded: step.decoded });
-        }
+        let mut passes = Passes::default();
         let last = chain.arrays().len();
+        for (index, step) in chain.bytes().iter().enumerate().skip(split.bytes).rev() {
+            let pass = Pass::Bytes { codec: step.codec.clone(), decoded: step.decoded };
+            passes.push(pass, Some(last + 1 + index), bytes_steps(&*step.codec, step.decoded));
+        }
         if !split.serializer {
-            let decoded = spec_at(last).size_bytes()?;
+            let spec = spec_at(last);
+            let decoded = spec.size_bytes()?;
+            let whole_shards = Err("other codecs stand around the shards");
             match chain.serializer() {
                 // Elements in native order are their own bytes.
                 Serializer::Fixed(codec) if codec.steps().is_some_and(|steps| steps.is_empty()) => {}
-                Serializer::Fixed(codec) => passes.push(Pass::Serializer { codec: codec.clone(), decoded }),
-                Serializer::Sharding(codec) => passes.push(Pass::Serializer { codec: codec.clone(), decoded }),
+                Serializer::Fixed(codec) => {
+                    let steps = serializer_steps(&**codec, spec);
+                    passes.push(Pass::Serializer { codec: codec.clone(), decoded }, Some(last), steps);
+                }
+                Serializer::Sharding(codec) => {
+                    passes.push(Pass::Serializer { codec: codec.clone(), decoded }, Some(last), whole_shards);
+                }
                 Serializer::Variable(codec) => {
                     let message = format!("codec '{}' has elements of variable length", codec.name());
                     return Err(Error::new(ErrorKind::Unsupported, message));
@@ -233,7 +296,9 @@ impl Program {
         }
         for index in (split.arrays..last).rev() {
             let (decoded, encoded) = (spec_at(index).size_bytes()?, spec_at(index + 1).size_bytes()?);
-            passes.push(Pass::Array { codec: chain.arrays()[index].clone(), decoded, encoded });
+            let codec = chain.arrays()[index].clone();
+            let steps = array_steps(&*codec, spec_at(index));
+            passes.push(Pass::Array { codec, decoded, encoded }, Some(index), steps);
         }
         let packed_spec = spec_at(split.arrays);
         let mut packed_size_bytes = packed_spec.size_bytes()?;
@@ -241,17 +306,17 @@ impl Program {
         if let Some(header) = split.bits {
             packed_size_bytes = header.bits_bytes;
             packed = cuzarr_device::DType::BOOL;
-            passes.push(Pass::BitsHeader(header));
+            passes.push(Pass::BitsHeader(header), None, Ok(vec![header_step(&header)]));
         }
         let dtype = chain.spec().dtype()?;
         // Most steps of writing are those of reading undone, which a tail knows by itself.
         let undone = split.read.iter().rev().map(ElementStep::inverse).eq(split.write.iter().copied().map(Some));
         let write_steps = if undone { None } else { Some(split.write) };
         let tail = Tail { packing: split.packing, packed, steps: split.read, write_steps, dtype };
-        let encoding = passes.iter().rev().cloned().collect();
-        passes.retain(|pass| !matches!(pass, Pass::Array { codec, .. } if codec.decodes_to_itself()));
-        let device = Device::Cpu;
-        Ok(Program { device, passes, encoding, packed_size_bytes, tail, packed_axes: split.axes })
+        let Passes { decoding, natives, encoding } = passes;
+        let encoding = encoding.into_iter().rev().collect();
+        let (device, stored, packed_axes) = (Device::Cpu, chain.encoded_size(), split.axes);
+        Ok(Program { device, passes: decoding, natives, stored, encoding, packed_size_bytes, tail, packed_axes })
     }
 
     /// The exact size of one packed chunk, the input of the tail.
@@ -265,25 +330,59 @@ impl Program {
         self.encoding.is_empty()
     }
 
-    /// The only pass, when the device has kernels for it; else why it has none. Frames of it that [`Format::knows`] become
-    /// packed chunks by a batch; others, and all frames on the CPU, by [`Program::decode`].
-    ///
-    /// With `host_threads`, a host that is faster with so many threads is a reason against kernels.
-    pub(crate) fn device_format(&self, host_threads: Option<usize>) -> Result<Format, &'static str> {
-        match (self.device, &self.passes[..]) {
-            (Device::Cpu, _) => Err("the result is host memory"),
-            (_, [Pass::Bytes { codec, decoded: Size::Exact(_) }]) => {
-                let format = codec.device_format().ok_or("decoded on the host in this version")?;
-                let faster_host = || format.faster_host_reason(host_threads?);
-                format.host_reason(self.packed_size_bytes).or_else(faster_host).map_or(Ok(format), Err)
-            }
-            _ => Err("decoded on the host in this version"),
+    /// Where the passes run for a result on the program's device: there, from the first pass on behind which it has
+    /// kernels for all. With `host_threads`, a host that is faster with so many threads is a reason against kernels.
+    pub(crate) fn divide(&self, host_threads: Option<usize>) -> Division {
+        let on_host = |pass: &PassOnDevice| match &pass.steps {
+            _ if self.device == Device::Cpu => Some("the result is host memory"),
+            Ok(steps) => steps.iter().find_map(|step| match step {
+                Step::Decode { format, decoded_bytes } => {
+                    let faster = || format.faster_host_reason(host_threads?);
+                    format.host_reason(*decoded_bytes).or_else(faster)
+                }
+                _ => None,
+            }),
+            Err(reason) => Some(*reason),
+        };
+        let reasons: Vec<_> = self.natives.iter().map(on_host).collect();
+        let mut first = reasons.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
+        // What the host decodes crosses the bus in no more bytes than packed ones, and is looked at where it was decoded.
+        while (1..self.passes.len()).contains(&first) && !self.begins_behind_the_host(first) {
+            first += 1;
+        }
+        let fed = "feeds a codec that runs on the host";
+        let via_host = self.natives[..first].iter().zip(&reasons);
+        let via_host = via_host.filter_map(|(pass, reason)| Some((pass.codec?, reason.unwrap_or(fed)))).collect();
+        let steps = self.natives[first..].iter().zip(&self.passes[first..]).flat_map(|(native, pass)| {
+            let steps = native.steps.iter().flatten();
+            steps.map(|step| (step.clone(), pass.name().to_string()))
+        });
+        let steps: Vec<_> = steps.collect();
+        let native = (!steps.is_empty()).then(|| Native::new(steps, self.size_before(first), self.packed_size_bytes));
+        Division { host_passes: first, native, via_host }
+    }
+
+    fn begins_behind_the_host(&self, pass: usize) -> bool {
+        let fits = matches!(self.size_before(pass), Size::Exact(bytes) if bytes <= self.packed_size_bytes as u64);
+        let works = |steps: &Vec<Step>| steps.first().is_some_and(|step| !step.looks());
+        fits && self.natives[pass].steps.as_ref().is_ok_and(works)
+    }
+
+    /// How many bytes reach a pass.
+    fn size_before(&self, pass: usize) -> Size {
+        match pass.checked_sub(1) {
+            Some(before) => self.passes[before].decoded_size(),
+            None => self.stored,
         }
     }
 
-    /// The name of the only pass, for errors of its frames.
-    pub(crate) fn device_codec(&self) -> &str {
-        self.passes.first().map_or("", Pass::name)
+    /// The first passes only, as [`Division::host_passes`] says, over one stored chunk; `decoded` has the size that the
+    /// device's first step gets.
+    ///
+    /// # Errors
+    /// As [`Program::decode`].
+    pub(crate) fn decode_host_passes(&self, host_passes: usize, stored: &[u8], decoded: &mut [u8]) -> Result<()> {
+        run(&self.passes[..host_passes], stored, decoded)
     }
 
     /// Host passes over one stored chunk.

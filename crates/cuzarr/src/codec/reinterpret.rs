@@ -32,6 +32,10 @@ impl ArrayToArray for Reinterpret {
         Ok(())
     }
 
+    fn decodes_to_itself(&self) -> bool {
+        self.after <= 1 && self.before.uniform.is_some_and(|unit_bytes| unit_bytes <= 1)
+    }
+
     fn encode_into(&self, decoded: &[u8], encoded: &mut [u8]) -> Result<()> {
         expect_encoded_size(encoded.len(), decoded.len())?;
         encoded.copy_from_slice(decoded);

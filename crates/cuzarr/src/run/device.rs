@@ -13,7 +13,7 @@ use cuzarr_device::{
 
 use super::access::Access;
 use super::call::Call;
-use super::device_decode::{Decoders, Dense, InSlab, Packed, Pending, SCRATCH_COPIES};
+use super::device_decode::{Decoders, Dense, InSlab, Packed, Pending, SCRATCH_COPIES, finish};
 use super::engine::Options;
 use super::host::{Stored, check_missing, foreign_memory};
 use super::memory::Reserved;
@@ -21,8 +21,8 @@ use super::read::{Destination, Launch, Launcher};
 use super::report::Stage;
 use super::resident::{Frames, Resident, Taking};
 use super::sink::{Flight, Landing, launch};
-use crate::codec::Program;
-use crate::codec::batch::Format;
+use crate::codec::native::Native;
+use crate::codec::{Division, Program};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{Batch, Fill, Room};
 use crate::store::Lease;
@@ -46,6 +46,8 @@ struct Target {
     program: Arc<Program>,
     /// What is done with bytes that come in device memory.
     taking: Taking,
+    /// What the device does behind the first passes, so many, which the host does.
+    finish: Option<(usize, Native)>,
     read_missing: bool,
 }
 
@@ -57,8 +59,8 @@ pub(crate) struct DeviceDestination {
     packed_strides: Vec<isize>,
     fill: Vec<u8>,
     ring: SlabRing,
-    /// What kernels decode: the program's only pass, where memory suffices.
-    format: Option<Format>,
+    /// All passes, when kernels do them and memory suffices.
+    native: Option<Arc<Native>>,
     /// Packed bytes of a batch.
     batch_bytes: usize,
     copies: Stream,
@@ -93,19 +95,24 @@ struct Pieces {
     /// Where each unit's packed bytes begin.
     unit_offsets: Vec<usize>,
     /// Instead of all that, when kernels decode.
-    dense: Option<(Dense, Format)>,
+    dense: Option<(Dense, Arc<Native>)>,
 }
 
-/// What kernels decode: the program's only pass, where memory suffices.
-fn decoded_by_kernels(program: &Program, options: &Options) -> Option<Format> {
-    let fits = |_: &Format| program.packed_size_bytes() as u64 <= options.memory_limit_bytes / DECODING_COPIES;
-    program.device_format((!options.strict).then_some(options.threads)).ok().filter(fits)
+/// Where the program's passes run; all on the host where memory does not suffice for kernels.
+fn divide(program: &Program, options: &Options) -> Division {
+    let mut division = program.divide((!options.strict).then_some(options.threads));
+    let chunk_bytes = program.packed_size_bytes() as u64;
+    division.native = division.native.filter(|native| {
+        let needed = chunk_bytes.saturating_mul(DECODING_COPIES).saturating_add(native.extra_bytes() as u64);
+        needed <= options.memory_limit_bytes
+    });
+    division
 }
 
 /// Packed bytes of a batch of a read to the device of `access`.
 pub(crate) fn batch_bytes(access: &Access, options: &Options) -> u64 {
     let slab_bytes = options.batch_bytes(access.device());
-    match access.program().map(|program| decoded_by_kernels(program, options)) {
+    match access.program().map(|program| divide(program, options).whole()) {
         Ok(Some(_)) => {
             let share = options.memory_limit_bytes / (DECODING_COPIES * DECODING_BATCHES);
             options.decode_batch_bytes.min(share).max(slab_bytes)
@@ -126,13 +133,18 @@ impl DeviceDestination {
         let device = access.device();
         let limit_bytes = usize::try_from(call.limit_bytes).unwrap_or(usize::MAX);
         let slab_bytes = usize::try_from(options.batch_bytes(device)).unwrap_or(limit_bytes);
+        let Division { host_passes, native, .. } = divide(program, options);
+        let (native, finish) = match host_passes {
+            0 => (native.map(Arc::new), None),
+            passes => (None, native.map(|native| (passes, native))),
+        };
         let target = Target {
             call: Arc::clone(call),
             program: Arc::clone(program),
             taking: Taking::new(program, limit_bytes),
+            finish,
             read_missing: options.read_missing_chunks,
         };
-        let format = decoded_by_kernels(program, options);
         let batch_bytes = usize::try_from(batch_bytes(access, options)).unwrap_or(limit_bytes);
         Ok(DeviceDestination {
             target: Arc::new(target),
@@ -141,7 +153,7 @@ impl DeviceDestination {
             packed_strides,
             fill: access.fill().to_vec(),
             ring: SlabRing::new(device, slab_bytes, limit_bytes)?,
-            format,
+            native,
             batch_bytes,
             copies: Stream::new(device)?,
             kernels: Stream::new(device)?,
@@ -154,7 +166,7 @@ impl DeviceDestination {
     /// Most slabs on their way at once: enough for every thread to have a chunk, and some that cross the bus meanwhile.
     fn most_loading(&self) -> usize {
         let call = &self.target.call;
-        let fetched_as_stored = self.format.is_some() || self.target.program.stored_is_packed();
+        let fetched_as_stored = self.native.is_some() || self.target.program.stored_is_packed();
         if fetched_as_stored && call.store.divides_reads() {
             return DIVIDED_LOADING;
         }
@@ -212,8 +224,9 @@ impl DeviceDestination {
     /// Host and device memory of one batch: slab, arena, and stored bytes (counted as many as packed ones); decoded bytes
     /// and scratch of as many where kernels decode.
     fn cost(&self, slab_bytes: usize) -> u64 {
-        let copies = match self.format {
+        let copies = match self.native {
             Some(_) => DECODING_COPIES,
+            None if self.target.finish.is_some() => DECODING_COPIES,
             None if self.target.program.stored_is_packed() => 2,
             None => 3,
         };
@@ -274,12 +287,12 @@ impl DeviceDestination {
         landed: &[usize],
     ) -> Result<()> {
         let counters = &self.target.call.counters;
-        if let Some((dense, format)) = &pieces.dense {
+        if let Some((dense, native)) = &pieces.dense {
             let (call, program) = (&self.target.call, &self.target.program);
             let (plan, streams) = ((&flight.batch, landed), (&self.copies, &self.kernels));
-            let decoded = self.decoders.run(dense, plan, (program, *format), streams, call)?;
+            let decoded = self.decoders.run(dense, plan, (program, native), streams, call)?;
             if decoded.unknown {
-                self.format = None;
+                self.native = None;
             }
             let packed = decoded.packed;
             if let Some(placing) = self.placing.back_mut() {
@@ -287,8 +300,9 @@ impl DeviceDestination {
             }
             return packed.into_iter().try_for_each(|packed| self.scatter(packed));
         }
+        let offsets = pieces.unit_offsets.clone();
         let boxes: Vec<TransferBox> =
-            landed.iter().map(|&unit| flight.batch.units[unit].transfer_box(pieces.unit_offsets[unit])).collect();
+            landed.iter().map(|&unit| flight.batch.units[unit].transfer_box(offsets[unit])).collect();
         // Pieces of chunks that did not come: the slab must have no user left.
         drop(pieces);
         if let (Some(mut slab), false) = (slab, boxes.is_empty()) {
@@ -296,7 +310,18 @@ impl DeviceDestination {
             let arena = pool::allocate(size_bytes, &self.copies)?;
             counters.time(Stage::Upload, size_bytes as u64, || slab.upload(0..size_bytes, &arena, &self.copies))?;
             self.kernels.wait(&self.copies.record()?)?;
-            self.scatter((arena, boxes))?;
+            let packed = match &self.target.finish {
+                Some((_, native)) => {
+                    let units = landed.iter().map(|&unit| (&flight.batch.units[unit], offsets[unit]));
+                    let (packed, pending) = finish(native, &arena, units, &self.kernels, &self.target.call)?;
+                    if let Some(placing) = self.placing.back_mut() {
+                        placing.decoded = Some(pending);
+                    }
+                    packed
+                }
+                None => (arena, boxes),
+            };
+            self.scatter(packed)?;
         }
         Ok(())
     }
@@ -383,9 +408,9 @@ impl Destination for DeviceDestination {
             return Ok(Launch::NoMemory(batch));
         }
         let plan = SlabPlan::new(&batch, stored_is_packed);
-        let resident = Resident::new(launcher.call, self.target.taking, self.out.device());
+        let resident = Resident::new(launcher.call, self.target.taking.clone(), self.out.device());
         let slabless = resident.device() != Device::Cpu && launcher.call.store.is_on(resident.device());
-        let slab_bytes = if self.format.is_some() { Dense::slab_bytes(&batch) } else { plan.total_bytes };
+        let slab_bytes = if self.native.is_some() { Dense::slab_bytes(&batch) } else { plan.total_bytes };
         let (slab, reserved) = match plan.total_bytes.max(slab_bytes) {
             bytes if slabless => match self.reserve(bytes, alone)? {
                 Some(reserved) => (None, reserved),
@@ -397,8 +422,8 @@ impl Destination for DeviceDestination {
                 None => return Ok(Launch::NoMemory(batch)),
             },
         };
-        let (slab, pieces) = match self.format {
-            Some(format) => (None, Pieces::dense(slab, batch.units.len(), format)),
+        let (slab, pieces) = match &self.native {
+            Some(native) => (None, Pieces::dense(slab, batch.units.len(), Arc::clone(native))),
             None => carve(slab, &plan)?,
         };
         let (pieces, resident) = (Arc::new(pieces), Arc::new(resident));
@@ -462,8 +487,8 @@ fn carve(slab: Option<Slab>, plan: &SlabPlan) -> Result<(Option<Slab>, Pieces)> 
 }
 
 impl Pieces {
-    fn dense(slab: Option<Slab>, units: usize, format: Format) -> Pieces {
-        Pieces { pieces: Vec::new(), unit_offsets: Vec::new(), dense: Some((Dense::new(slab, units), format)) }
+    fn dense(slab: Option<Slab>, units: usize, native: Arc<Native>) -> Pieces {
+        Pieces { pieces: Vec::new(), unit_offsets: Vec::new(), dense: Some((Dense::new(slab, units), native)) }
     }
 
     fn take(&self, piece: usize) -> Result<SlabPiece> {
@@ -535,7 +560,13 @@ impl Landing for DeviceLanding {
             return Ok(());
         }
         let (program, size_bytes) = (&self.target.program, packed.len() as u64);
-        self.target.call.counters.time(Stage::Decode, size_bytes, || program.decode(stored, &mut packed))
+        self.target.call.counters.time(Stage::Decode, size_bytes, || match &self.target.finish {
+            Some((host_passes, native)) => {
+                let decoded = native.input_bytes().and_then(|size_bytes| packed.get_mut(..size_bytes));
+                program.decode_host_passes(*host_passes, stored, decoded.unwrap_or_default())
+            }
+            None => program.decode(stored, &mut packed),
+        })
     }
 
     fn fill(&self, fill: &Fill) -> Result<()> {

@@ -13,7 +13,7 @@ use super::call::Call;
 use super::report::Stage;
 use super::scratch::ScratchBlock;
 use crate::codec::Program;
-use crate::codec::batch::{self, Format};
+use crate::codec::native::{Native, NativeBatch, Source};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{Batch, Read, SizeRule, Unit};
 use crate::store::Lease;
@@ -124,9 +124,8 @@ fn decode(program: &Program, call: &Call, stored: &[u8]) -> Result<ScratchBlock>
 
 /// A batch that was put on a stream, to be checked when it is done.
 pub(super) struct Pending {
-    batch: batch::Batch,
+    batch: NativeBatch,
     names: Vec<String>,
-    codec: String,
 }
 
 impl Pending {
@@ -136,7 +135,7 @@ impl Pending {
             Ok(results) => {
                 let failed =
                     results.into_iter().zip(self.names).filter_map(|(result, name)| Some((result.err()?, name)));
-                failed.for_each(|(error, name)| call.fail(error.at(format!("codec '{}'", self.codec)).at(name)));
+                failed.for_each(|(error, name)| call.fail(error.at(name)));
             }
             Err(error) => call.fail(error),
         }
@@ -185,7 +184,7 @@ impl Decoders {
         &mut self,
         dense: &Dense,
         (plan, landed): (&Batch, &[usize]),
-        (program, format): (&Program, Format),
+        (program, native): (&Program, &Native),
         (copies, scatters): (&Stream, &Stream),
         call: &Call,
     ) -> Result<Decoded> {
@@ -197,7 +196,7 @@ impl Decoders {
             match places[index].take() {
                 Some(Place::Stored { offset_bytes, size_bytes }) => {
                     let frame = Frame { unit, src: offset_bytes..offset_bytes + size_bytes };
-                    let known = format.knows(&stored[frame.src.clone()], program.packed_size_bytes());
+                    let known = native.knows(&stored[frame.src.clone()]);
                     if known { frames.push(frame) } else { unknown.push(frame) }
                 }
                 Some(Place::Packed(block)) => packed.push((unit, block)),
@@ -214,7 +213,7 @@ impl Decoders {
         }
         if let (Some(slab), false) = (slab, frames.is_empty()) {
             let stream = self.stream()?;
-            let (packed, pending) = decode_on_device(slab, &frames, (program, format), (copies, &stream), call)?;
+            let (packed, pending) = decode_on_device(slab, &frames, (program, native), (copies, &stream), call)?;
             scatters.wait(&stream.record()?)?;
             decoded.packed.push(packed);
             decoded.pending = Some(pending);
@@ -262,26 +261,42 @@ fn decode_on_host<'a>(
 fn decode_on_device(
     mut slab: Slab,
     frames: &[Frame<'_>],
-    (program, format): (&Program, Format),
+    (program, native): (&Program, &Native),
     (copies, stream): (&Stream, &Stream),
     call: &Call,
 ) -> Result<(Packed, Pending)> {
     let size_bytes = slab.carved_bytes();
-    let chunk_bytes = program.packed_size_bytes();
-    let stride = chunk_bytes.next_multiple_of(ALIGNMENT_BYTES);
+    let decoded_bytes = program.packed_size_bytes() * frames.len();
     let arena = pool::allocate(size_bytes, copies)?;
-    let decoded = pool::allocate(stride * frames.len(), stream)?;
-    let dst = |index: usize| index * stride..index * stride + chunk_bytes;
-    let units = frames.iter().enumerate().map(|(index, frame)| batch::Unit { src: frame.src.clone(), dst: dst(index) });
-    let units: Vec<batch::Unit> = units.collect();
-    let host = slab.bytes()?.get(..size_bytes);
-    let scratch_bytes = SCRATCH_COPIES * decoded.size_bytes();
-    let mut batch = batch::Batch::prepare_within(format, &arena, &decoded, &units, host, scratch_bytes)?;
+    let ranges = frames.iter().map(|frame| frame.src.clone()).collect();
+    let source = Source { buffer: &arena, ranges, host: slab.bytes()?.get(..size_bytes) };
+    let mut batch = native.prepare(source, SCRATCH_COPIES * decoded_bytes, stream)?;
     call.counters.time(Stage::Upload, size_bytes as u64, || slab.upload(0..size_bytes, &arena, copies))?;
     stream.wait(&copies.record()?)?;
-    let decoded_bytes = (chunk_bytes * frames.len()) as u64;
+    call.counters.time(Stage::Decode, decoded_bytes as u64, || batch.run(stream))?;
+    Ok(packed_units(batch, frames.iter().map(|frame| frame.unit)))
+}
+
+/// Runs the device's passes over what the host decoded of these units, each from its offset in `arena` on.
+pub(super) fn finish<'a>(
+    native: &Native,
+    arena: &Buffer,
+    units: impl Iterator<Item = (&'a Unit, usize)>,
+    stream: &Stream,
+    call: &Call,
+) -> Result<(Packed, Pending)> {
+    let size_bytes = native.input_bytes().unwrap_or(0);
+    let (units, ranges): (Vec<&Unit>, Vec<_>) = units.map(|(unit, at)| (unit, at..at + size_bytes)).unzip();
+    let mut batch = native.prepare(Source { buffer: arena, ranges, host: None }, usize::MAX, stream)?;
+    let decoded_bytes = units.iter().map(|unit| unit.packed_size_bytes as u64).sum();
     call.counters.time(Stage::Decode, decoded_bytes, || batch.run(stream))?;
-    let boxes = frames.iter().enumerate().map(|(index, frame)| frame.unit.transfer_box(index * stride)).collect();
-    let names = frames.iter().map(|frame| frame.unit.name.to_string()).collect();
-    Ok(((decoded, boxes), Pending { batch, names, codec: program.device_codec().to_string() }))
+    Ok(packed_units(batch, units.into_iter()))
+}
+
+/// Where the packed bytes of units lie, in the order of the batch.
+fn packed_units<'a>(batch: NativeBatch, units: impl Iterator<Item = &'a Unit>) -> (Packed, Pending) {
+    let (packed, offsets) = batch.packed();
+    let placed = units.zip(offsets).map(|(unit, offset)| (unit.transfer_box(offset), unit.name.to_string()));
+    let (boxes, names) = placed.unzip();
+    ((packed.clone(), boxes), Pending { batch, names })
 }

@@ -13,11 +13,11 @@ use super::device_decode::{Decoders, Packed};
 use super::memory::Reserved;
 use super::report::Stage;
 use crate::codec::Program;
-use crate::codec::batch::{self, Format};
+use crate::codec::native::{Native, NativeBatch, Source};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan;
 
-/// Frames and decoded chunks begin at multiples of this.
+/// Frames begin at multiples of this.
 const ALIGNMENT_BYTES: usize = 256;
 /// Elements of any type are aligned when packed bytes begin at a multiple of this.
 const ELEMENT_ALIGNMENT_BYTES: usize = 16;
@@ -30,30 +30,30 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// What reads of a program's chunks do with bytes on the device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) enum Taking {
     /// Nothing: they are wanted on the host.
     Nothing,
     /// They are packed.
     Packed,
     /// Kernels decode them.
-    Frames(Format),
+    Frames(Arc<Native>),
 }
 
 impl Taking {
     pub(super) fn new(program: &Program, limit_bytes: usize) -> Taking {
         let fits = program.packed_size_bytes() as u64 <= limit_bytes as u64 / DECODING_COPIES;
-        match program.device_format(None) {
+        match program.divide(None).whole() {
             _ if program.stored_is_packed() => Taking::Packed,
             // The host may decode faster, but it would have to fetch the bytes first.
-            Ok(format) if fits => Taking::Frames(format),
+            Some(native) if fits => Taking::Frames(Arc::new(native)),
             _ => Taking::Nothing,
         }
     }
 
     /// Device memory that a batch of so many packed bytes takes at most.
-    pub(super) fn cost(self, packed_bytes: usize) -> u64 {
-        let copies = if self == Taking::Packed { PACKED_COPIES } else { DECODING_COPIES };
+    pub(super) fn cost(&self, packed_bytes: usize) -> u64 {
+        let copies = if let Taking::Packed = self { PACKED_COPIES } else { DECODING_COPIES };
         (packed_bytes as u64).saturating_mul(copies)
     }
 }
@@ -75,7 +75,7 @@ impl Resident {
 
     /// Where bytes may come; `cpu` when they may not.
     pub(super) fn device(&self) -> Device {
-        if self.taking == Taking::Nothing { Device::Cpu } else { self.device }
+        if let Taking::Nothing = self.taking { Device::Cpu } else { self.device }
     }
 
     /// Memory for stored bytes, of which the batch has counted `counted_bytes`.
@@ -122,10 +122,10 @@ impl Resident {
         scatters: &Stream,
     ) -> Result<(Vec<Packed>, Option<Frames>)> {
         let reads = std::mem::take(&mut *lock(&self.reads));
-        match self.taking {
+        match &self.taking {
             _ if reads.is_empty() => Ok((Vec::new(), None)),
-            Taking::Frames(format) => {
-                let (packed, frames) = self.decode(plan, &reads, (program, format), &decoders.stream()?, scatters)?;
+            Taking::Frames(native) => {
+                let (packed, frames) = self.decode(plan, &reads, (program, native), &decoders.stream()?, scatters)?;
                 Ok((vec![packed], Some(frames)))
             }
             Taking::Packed | Taking::Nothing => {
@@ -142,39 +142,43 @@ impl Resident {
         &self,
         plan: &plan::Batch,
         reads: &[(usize, Buffer)],
-        (program, format): (&Program, Format),
+        (program, native): (&Program, &Native),
         stream: &Stream,
         scatters: &Stream,
     ) -> Result<(Packed, Frames)> {
         let size_bytes = reads.iter().map(|(_, bytes)| bytes.size_bytes().next_multiple_of(ALIGNMENT_BYTES)).sum();
         let arena = pool::allocate(size_bytes, stream)?;
-        let chunk_bytes = program.packed_size_bytes();
-        let stride = chunk_bytes.next_multiple_of(ALIGNMENT_BYTES);
-        let (mut at, mut units, mut sources) = (0, Vec::new(), Vec::new());
+        let (mut at, mut ranges, mut sources) = (0, Vec::new(), Vec::new());
         for (read, bytes) in reads {
             stream.d2d(bytes, &arena.slice(at..at + bytes.size_bytes())?)?;
             let read = &plan.reads[*read];
             for unit in read.units.clone() {
                 let (from, size_bytes) = plan.unit_span(read, unit).unwrap_or((0, bytes.size_bytes()));
-                let dst = sources.len() * stride;
-                units.push(batch::Unit { src: at + from..at + from + size_bytes, dst: dst..dst + chunk_bytes });
-                sources.push(unit);
+                match native.check_size(size_bytes) {
+                    Ok(()) => {
+                        ranges.push(at + from..at + from + size_bytes);
+                        sources.push(&plan.units[unit]);
+                    }
+                    Err(error) => self.call.fail(error.at(plan.units[unit].name.to_string())),
+                }
             }
             at += bytes.size_bytes().next_multiple_of(ALIGNMENT_BYTES);
         }
-        let decoded = pool::allocate(stride * units.len(), stream)?;
-        let mut batch = batch::Batch::prepare(format, &arena, &decoded, &units, None)?;
-        let decoded_bytes = (chunk_bytes * units.len()) as u64;
+        let mut batch =
+            native.prepare(Source { buffer: &arena, ranges: ranges.clone(), host: None }, usize::MAX, stream)?;
+        let decoded_bytes = (program.packed_size_bytes() * ranges.len()) as u64;
         self.call.counters.time(Stage::Decode, decoded_bytes, || batch.run(stream))?;
         scatters.wait(&stream.record()?)?;
-        let boxes = sources.iter().enumerate().map(|(index, &unit)| plan.units[unit].transfer_box(index * stride));
-        let frames = units.iter().zip(&sources).map(|(unit, &source)| Frame {
-            name: plan.units[source].name.to_string(),
-            range: unit.src.clone(),
-            item: plan.units[source].transfer_box(0),
+        let (decoded, offsets) = batch.packed();
+        let boxes = sources.iter().zip(offsets).map(|(unit, offset)| unit.transfer_box(offset)).collect();
+        let packed = (decoded.clone(), boxes);
+        let frames = ranges.into_iter().zip(&sources).map(|(range, unit)| Frame {
+            name: unit.name.to_string(),
+            range,
+            item: unit.transfer_box(0),
         });
-        let frames = Frames { batch, frames: frames.collect(), arena, codec: program.device_codec().to_string() };
-        Ok(((decoded, boxes.collect()), frames))
+        let frames = frames.collect();
+        Ok((packed, Frames { batch, frames, arena }))
     }
 }
 
@@ -209,10 +213,9 @@ struct Frame {
 
 /// Frames that kernels decode, to be checked when they are done.
 pub(super) struct Frames {
-    batch: batch::Batch,
+    batch: NativeBatch,
     frames: Vec<Frame>,
     arena: Buffer,
-    codec: String,
 }
 
 impl Frames {
@@ -224,7 +227,7 @@ impl Frames {
             let decoded = match result {
                 Ok(()) => continue,
                 Err(error) if error.kind() == ErrorKind::Unsupported => self.decode_on_host(frame, call, program),
-                Err(error) => Err(error.at(format!("codec '{}'", self.codec))),
+                Err(error) => Err(error),
             };
             match decoded {
                 Ok(packed) => again.push((packed, vec![frame.item.clone()])),

@@ -34,7 +34,7 @@ pub use format::Format;
 
 use crate::{Error, ErrorKind, Result};
 use format::MAX_UNIT_BYTES;
-use status::{STATUS_BYTES, result_of};
+pub(crate) use status::{STATUS_BYTES, result_of};
 
 /// Most frames of a batch: their table goes through pinned memory.
 const MAX_UNITS: usize = 512 << 10;

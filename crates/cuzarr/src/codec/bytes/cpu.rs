@@ -15,7 +15,7 @@ pub(crate) struct Bytes {
     /// What is reversed in every element.
     pub(super) units: Vec<SwapUnit>,
     /// When all of an element is units of one size: that size, 1 for nothing to reverse.
-    pub(super) uniform: Option<usize>,
+    pub(crate) uniform: Option<usize>,
 }
 
 /// Reverses every `unit_bytes` bytes.

@@ -5,7 +5,7 @@
 //! - Specification: <https://numcodecs.readthedocs.io/en/stable/checksum32.html>
 //! - Names: v3 `numcodecs.crc32`, `crc32`; v2 `crc32`
 //! - Compatible: zarr-python, numcodecs
-//! - Native: cpu. On GPUs: via host.
+//! - Native: everywhere. On GPUs it is checked over device memory, where what it guards is decoded there.
 //!
 //! ```
 //! # use cuzarr::codec::{ChunkSpec, Chain};
@@ -18,6 +18,8 @@
 
 mod cpu;
 
+use cuzarr_device::checksum::Checksum as Kind;
+
 use super::checksum::{Checksum, Location, location};
 use super::configuration::Configuration;
 use super::registry::{Opened, Request};
@@ -27,5 +29,5 @@ use crate::Result;
 pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     let configuration = Configuration::new(request.name, request.configuration, &["location"])?;
     let location = location(&configuration, Location::Start)?;
-    Ok(Opened::bytes(Checksum { name: "numcodecs.crc32", location, compute: cpu::checksum }))
+    Ok(Opened::bytes(Checksum { name: "numcodecs.crc32", kind: Kind::Crc32, location, compute: cpu::checksum }))
 }

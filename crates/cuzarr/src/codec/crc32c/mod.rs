@@ -5,7 +5,7 @@
 //! - Specification: <https://zarr-specs.readthedocs.io/en/latest/v3/codecs/crc32c/index.html>
 //! - Names: v3 `crc32c`, `numcodecs.crc32c`; v2 `crc32c`
 //! - Compatible: zarr-python, numcodecs, zarrs, tensorstore
-//! - Native: cpu. On GPUs: via host.
+//! - Native: everywhere. On GPUs it is checked over device memory, where what it guards is decoded there.
 //!
 //! ```
 //! # use cuzarr::codec::{ChunkSpec, Chain};
@@ -18,6 +18,8 @@
 
 pub(crate) mod cpu;
 
+use cuzarr_device::checksum::Checksum as Kind;
+
 use super::checksum::{Checksum, Location, location};
 use super::configuration::Configuration;
 use super::registry::{Opened, Request};
@@ -27,5 +29,5 @@ use crate::Result;
 pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     let configuration = Configuration::new(request.name, request.configuration, &["location"])?;
     let location = location(&configuration, Location::End)?;
-    Ok(Opened::bytes(Checksum { name: "crc32c", location, compute: cpu::checksum }))
+    Ok(Opened::bytes(Checksum { name: "crc32c", kind: Kind::Crc32c, location, compute: cpu::checksum }))
 }

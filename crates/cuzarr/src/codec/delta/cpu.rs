@@ -1,12 +1,13 @@
 //! Differences and running sums.
 
 use cuzarr_device::cpu::cast::cast;
-use cuzarr_device::{Arithmetic, DType};
+use cuzarr_device::{Arithmetic, DType, Tail};
 
 use crate::Result;
 use crate::codec::ChunkSpec;
 use crate::codec::contract::{ArrayToArray, expect_encoded_size};
-use crate::codec::elements::{Compute, typed};
+use crate::codec::elements::{Compute, cast_step, typed};
+use crate::codec::native::{Map, Step};
 
 #[derive(Debug)]
 pub(super) struct Delta {
@@ -80,6 +81,16 @@ impl ArrayToArray for Delta {
             false => cast(self.encoded_dtype, self.decoded, encoded, decoded)?,
         }
         running_sum(self.decoded, decoded)
+    }
+
+    fn native(&self) -> Option<Vec<Step>> {
+        let len = usize::try_from(self.encoded.elements()?).ok()?;
+        let (packed, dtype) = (self.encoded_dtype, self.decoded);
+        let widen = cast_step(packed, dtype).map(|step| {
+            let tail = Tail { steps: vec![step], dtype, ..Tail::plain(packed) };
+            Step::Map(Map::flat(tail, len))
+        });
+        Some(widen.into_iter().chain([Step::Sum(dtype)]).collect())
     }
 
     fn encode_into(&self, decoded: &[u8], encoded: &mut [u8]) -> Result<()> {

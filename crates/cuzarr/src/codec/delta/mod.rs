@@ -5,7 +5,8 @@
 //! - Specification: <https://numcodecs.readthedocs.io/en/stable/filter/delta.html>
 //! - Names: v3 `numcodecs.delta`, `delta`; v2 `delta`
 //! - Compatible: zarr-python, numcodecs
-//! - Native: cpu. On GPUs: via host (a scan; for floats its order decides the rounding).
+//! - Native: everywhere, as a pass of its own: integers by a scan, floats one after the other, since the order decides how
+//!   they round.
 //!
 //! ```
 //! # use cuzarr::codec::{ChunkSpec, Chain};

@@ -5,7 +5,7 @@
 //! - Specification: <https://numcodecs.readthedocs.io/en/stable/checksum32.html>
 //! - Names: v3 `numcodecs.fletcher32`, `fletcher32`; v2 `fletcher32`
 //! - Compatible: zarr-python, numcodecs, zarrs, netCDF-C
-//! - Native: cpu. On GPUs: via host.
+//! - Native: everywhere. On GPUs it is checked over device memory, where what it guards is decoded there.
 //!
 //! ```
 //! # use cuzarr::codec::{ChunkSpec, Chain};
@@ -18,6 +18,8 @@
 
 mod cpu;
 
+use cuzarr_device::checksum::Checksum as Kind;
+
 use super::checksum::{Checksum, Location};
 use super::configuration::Configuration;
 use super::registry::{Opened, Request};
@@ -27,5 +29,10 @@ use crate::Result;
 pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     Configuration::new(request.name, request.configuration, &[])?;
     let location = Location::End;
-    Ok(Opened::bytes(Checksum { name: "numcodecs.fletcher32", location, compute: cpu::checksum }))
+    Ok(Opened::bytes(Checksum {
+        name: "numcodecs.fletcher32",
+        kind: Kind::Fletcher32,
+        location,
+        compute: cpu::checksum,
+    }))
 }

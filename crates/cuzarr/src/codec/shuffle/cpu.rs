@@ -12,6 +12,7 @@ use cuzarr_device::cpu::shuffle::{shuffle, unshuffle};
 
 use crate::Result;
 use crate::codec::contract::{BytesToBytes, Size, corrupt, expect_encoded_size, unencodable};
+use crate::codec::native::Step;
 
 #[derive(Debug)]
 pub(super) struct Shuffle {
@@ -51,6 +52,11 @@ impl BytesToBytes for Shuffle {
         let mut encoded = vec![0; decoded.len()];
         shuffle(&decoded, &mut encoded, self.unit_bytes)?;
         Ok(encoded)
+    }
+
+    fn native(&self, decoded: Size) -> Option<Step> {
+        let whole = decoded.bound().is_some_and(|bytes| bytes.is_multiple_of(self.unit_bytes as u64));
+        whole.then_some(Step::Unshuffle { unit_bytes: self.unit_bytes })
     }
 
     fn packing(&self, decoded: u64) -> Option<Packing> {

@@ -5,8 +5,8 @@
 //! - Specification: <https://numcodecs.readthedocs.io/en/stable/filter/shuffle.html>
 //! - Names: v3 `numcodecs.shuffle`, `shuffle`; v2 `shuffle`
 //! - Compatible: zarr-python, numcodecs, zarrs
-//! - Native: everywhere, as the packing of the tail, when it is the first codec behind the array→bytes codec; otherwise
-//!   on the host.
+//! - Native: everywhere; as the packing of the tail when it is the first codec behind the array→bytes codec, otherwise as
+//!   a pass of its own.
 //!
 //! ```
 //! # use cuzarr::codec::{ChunkSpec, Chain};

@@ -1,0 +1,442 @@
+//! What a device does of a program by itself: its passes from some point on, each over a whole batch of chunks.
+//!
+//! ```text
+//! stored ──[crc32c: looked at]──[zstd: decoded]──[delta: summed]── packed ──tail──> elements
+//! ```
+//!
+//! A [`Native`] is the list of steps, made once per array and device. [`Native::prepare`] lays their memory out for chunks
+//! that lie in one buffer, [`NativeBatch::run`] puts them on a stream one after the other, and [`NativeBatch::check`] says
+//! for each chunk which codec found what. A step that only looks (checksums, a header) leaves the bytes where they are.
+
+mod steps;
+
+use std::ops::Range;
+
+use cuzarr_device::checksum::{self, Checksum};
+use cuzarr_device::shuffle::{self, Shuffle};
+use cuzarr_device::{
+    Buffer, DType, Event, Layout, NdBuffer, Stream, Tail, Transfer, TransferBox, delta, pool, transfer,
+};
+
+pub(crate) use steps::{array_steps, bytes_steps, header_step, serializer_steps};
+
+use super::batch::{self, Batch, Format, STATUS_BYTES, result_of};
+use super::checksum::{CHECKSUM_BYTES, Location};
+use super::contract::{Size, corrupt, expect_encoded_size};
+use crate::{Error, ErrorKind, Result, ResultExt};
+
+/// Chunks between steps begin at multiples of this.
+const ALIGNMENT_BYTES: usize = 256;
+
+/// What a device does in place of one codec.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// Frames become bytes.
+    Decode {
+        /// What they are.
+        format: Format,
+        /// How many bytes, exactly.
+        decoded_bytes: usize,
+    },
+    /// A checksum beside the bytes.
+    Check {
+        /// Which.
+        checksum: Checksum,
+        /// Before or behind them.
+        location: Location,
+    },
+    /// A first byte that must be this one.
+    Header {
+        /// The byte.
+        expected: u8,
+    },
+    /// Byte planes become units.
+    Unshuffle {
+        /// Bytes of a unit.
+        unit_bytes: usize,
+    },
+    /// Elements change one by one, or their axes change places.
+    Map(Map),
+    /// Element `i` becomes the sum of elements 0 to `i`.
+    Sum(DType),
+}
+
+/// A movement of all elements of a chunk.
+#[derive(Clone, Debug)]
+pub struct Map {
+    /// How they lie, and what each goes through.
+    pub tail: Tail,
+    /// Extents of what comes out.
+    pub shape: Vec<usize>,
+    /// Elements between neighbours of what comes in, per dimension of what comes out.
+    pub packed_strides: Vec<isize>,
+}
+
+impl Map {
+    /// Elements that stay in their order.
+    pub(crate) fn flat(tail: Tail, len: usize) -> Map {
+        Map { tail, shape: vec![len], packed_strides: vec![1] }
+    }
+
+    fn decoded_bytes(&self) -> usize {
+        self.shape.iter().product::<usize>() * self.tail.dtype.size_bytes()
+    }
+}
+
+/// The steps that a device does of a program, up to packed chunks.
+#[derive(Clone, Debug)]
+pub(crate) struct Native {
+    /// In order of decoding, each with the name of its codec.
+    steps: Vec<(Step, String)>,
+    /// How many bytes the first step gets.
+    input: Size,
+    packed_bytes: usize,
+}
+
+/// Chunks that lie in one buffer.
+struct Chunks {
+    buffer: Buffer,
+    ranges: Vec<Range<usize>>,
+}
+
+/// One step over all chunks, ready to be launched.
+enum Launch {
+    Decode(Batch),
+    Check { checksum: Checksum, data: Buffer, spans: Vec<checksum::Span> },
+    Header { expected: u8, data: Buffer, spans: Vec<checksum::Span> },
+    Unshuffle { src: Buffer, dst: Buffer, spans: Vec<shuffle::Span>, unit_bytes: usize },
+    Map { src: Buffer, transfer: Box<Transfer>, dst: Box<NdBuffer> },
+    Sum { dtype: DType, src: Buffer, dst: Buffer, chunks: Vec<delta::Chunk> },
+}
+
+/// Chunks that a device brings from where its steps begin to packed bytes.
+pub(crate) struct NativeBatch {
+    launches: Vec<(Launch, String)>,
+    /// What steps that look have found, a word for each of them and each chunk.
+    statuses: Option<Buffer>,
+    chunks: Chunks,
+    /// Behind the last run.
+    done: Option<Event>,
+}
+
+/// Chunks where a device's steps begin.
+pub(crate) struct Source<'a> {
+    pub(crate) buffer: &'a Buffer,
+    pub(crate) ranges: Vec<Range<usize>>,
+    /// The bytes of the buffer, when the host has them too. They need not be in the buffer yet.
+    pub(crate) host: Option<&'a [u8]>,
+}
+
+impl Step {
+    /// Whether the step leaves the bytes where they are.
+    pub(crate) fn looks(&self) -> bool {
+        matches!(self, Step::Check { .. } | Step::Header { .. })
+    }
+}
+
+impl Native {
+    pub(crate) fn new(steps: Vec<(Step, String)>, input: Size, packed_bytes: usize) -> Native {
+        Native { steps, input, packed_bytes }
+    }
+
+    /// The exact number of bytes that the first step gets, where there is one.
+    pub(crate) fn input_bytes(&self) -> Option<usize> {
+        match self.input {
+            Size::Exact(bytes) => usize::try_from(bytes).ok(),
+            _ => None,
+        }
+    }
+
+    /// Whether the steps take a stored chunk: its size fits, and kernels know its frame. What they do not take is the
+    /// host's to decode, or to refuse.
+    pub(crate) fn knows(&self, stored: &[u8]) -> bool {
+        let mut inside = stored;
+        for (step, _) in &self.steps {
+            inside = match step {
+                Step::Check { location, .. } if inside.len() >= CHECKSUM_BYTES => {
+                    &inside[location.payload(inside.len())]
+                }
+                Step::Check { .. } => return false,
+                Step::Decode { format, decoded_bytes } => return format.knows(inside, *decoded_bytes),
+                _ => break,
+            };
+        }
+        self.input_bytes() == Some(stored.len())
+    }
+
+    /// Refuses a stored chunk that has too few bytes for what stands beside its data, or another size than metadata fixes.
+    ///
+    /// # Errors
+    /// `ChunkCorrupt`
+    pub(crate) fn check_size(&self, stored_bytes: usize) -> Result<()> {
+        let beside = self.steps.iter().map(|(step, _)| step).take_while(|step| step.looks());
+        let beside: usize = beside.map(|step| if let Step::Check { .. } = step { CHECKSUM_BYTES } else { 1 }).sum();
+        match self.input_bytes() {
+            Some(expected) => expect_encoded_size(stored_bytes, expected),
+            None if stored_bytes < beside => {
+                Err(corrupt(format!("got {stored_bytes} bytes, expected a checksum of {CHECKSUM_BYTES}")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Bytes of device memory that a chunk takes beside its stored and packed ones.
+    pub(crate) fn extra_bytes(&self) -> usize {
+        let written = self.steps.iter().filter_map(|(step, _)| match step {
+            Step::Decode { decoded_bytes, .. } => Some(*decoded_bytes),
+            Step::Map(map) => Some(map.decoded_bytes()),
+            Step::Unshuffle { .. } | Step::Sum(_) => Some(self.packed_bytes),
+            Step::Check { .. } | Step::Header { .. } => None,
+        });
+        // The last of them is the packed one.
+        let written: Vec<usize> = written.collect();
+        written.split_last().map_or(0, |(_, before)| before.iter().sum())
+    }
+
+    /// Lays the steps out for chunks of `source`, on the stream that will run them. Decoders keep below
+    /// `scratch_limit_bytes` where they can.
+    ///
+    /// # Errors
+    /// As [`Batch::prepare`]; `ChunkCorrupt` for a range that [`Native::check_size`] refuses.
+    pub(crate) fn prepare(
+        &self,
+        source: Source<'_>,
+        scratch_limit_bytes: usize,
+        stream: &Stream,
+    ) -> Result<NativeBatch> {
+        let Source { buffer, ranges, host } = source;
+        ranges.iter().try_for_each(|range| self.check_size(range.len()))?;
+        let chunks = Chunks { buffer: buffer.clone(), ranges };
+        let mut batch = NativeBatch { launches: Vec::new(), statuses: None, chunks, done: None };
+        let mut looks = 0;
+        for (step, codec) in &self.steps {
+            let host = host.filter(|_| batch.chunks.is_at(buffer));
+            let launch = batch.add(step, (host, scratch_limit_bytes), &mut looks, stream);
+            let launch = launch.at(|| format!("codec '{codec}'"))?;
+            batch.launches.push((launch, codec.clone()));
+        }
+        if looks > 0 {
+            let size_bytes = looks * batch.chunks.ranges.len() * STATUS_BYTES;
+            batch.statuses = Some(pool::allocate(size_bytes.max(1), stream)?);
+        }
+        Ok(batch)
+    }
+}
+
+impl Chunks {
+    fn is_at(&self, buffer: &Buffer) -> bool {
+        self.buffer.address() == buffer.address() && self.buffer.size_bytes() == buffer.size_bytes()
+    }
+}
+
+impl NativeBatch {
+    fn add(
+        &mut self,
+        step: &Step,
+        (host, scratch_limit_bytes): (Option<&[u8]>, usize),
+        looks: &mut usize,
+        stream: &Stream,
+    ) -> Result<Launch> {
+        let count = self.chunks.ranges.len();
+        let src = self.chunks.buffer.clone();
+        match step {
+            Step::Check { checksum, location } => {
+                let spans = self.look(*looks, |range| {
+                    let payload = location.payload(range.len());
+                    let stored = match location {
+                        Location::Start => 0,
+                        Location::End => payload.end,
+                    };
+                    (range.start + payload.start..range.start + payload.end, range.start + stored, stored)
+                })?;
+                *looks += 1;
+                Ok(Launch::Check { checksum: *checksum, data: src, spans })
+            }
+            Step::Header { expected } => {
+                let spans = self.look(*looks, |range| (range.start + 1..range.end, range.start, 0))?;
+                *looks += 1;
+                Ok(Launch::Header { expected: *expected, data: src, spans })
+            }
+            Step::Decode { format, decoded_bytes } => {
+                let from = self.chunks.ranges.clone();
+                self.allocate(*decoded_bytes, stream)?;
+                let units = from.into_iter().zip(&self.chunks.ranges);
+                let units: Vec<_> = units.map(|(src, dst)| batch::Unit { src, dst: dst.clone() }).collect();
+                let dst = &self.chunks.buffer;
+                let batch = Batch::prepare_within(*format, &src, dst, &units, host, scratch_limit_bytes)?;
+                Ok(Launch::Decode(batch))
+            }
+            Step::Unshuffle { unit_bytes } => {
+                let from = self.chunks.ranges.clone();
+                self.allocate(from.first().map_or(0, ExactSizeIterator::len), stream)?;
+                let spans = from.iter().zip(&self.chunks.ranges).map(|(src, dst)| shuffle::Span {
+                    src_offset_bytes: src.start,
+                    dst_offset_bytes: dst.start,
+                    size_bytes: src.len(),
+                });
+                let spans = spans.collect();
+                Ok(Launch::Unshuffle { src, dst: self.chunks.buffer.clone(), spans, unit_bytes: *unit_bytes })
+            }
+            Step::Sum(dtype) => {
+                let from = self.chunks.ranges.clone();
+                if from.iter().any(|range| !(src.address() + range.start).is_multiple_of(delta::ALIGNMENT_BYTES)) {
+                    let len = from.first().map_or(0, ExactSizeIterator::len) / dtype.size_bytes();
+                    let aligned = Step::Map(Map::flat(Tail::plain(*dtype), len));
+                    let launch = self.add(&aligned, (None, usize::MAX), looks, stream)?;
+                    self.launches.push((launch, String::new()));
+                    return self.add(step, (None, usize::MAX), looks, stream);
+                }
+                self.allocate(from.first().map_or(0, ExactSizeIterator::len), stream)?;
+                let chunks = from.iter().zip(&self.chunks.ranges).map(|(src, dst)| delta::Chunk {
+                    src_offset_bytes: src.start,
+                    dst_offset_bytes: dst.start,
+                    size_bytes: src.len(),
+                });
+                let chunks = chunks.collect();
+                Ok(Launch::Sum { dtype: *dtype, src, dst: self.chunks.buffer.clone(), chunks })
+            }
+            Step::Map(map) => {
+                let from = self.chunks.ranges.clone();
+                let decoded_bytes = map.decoded_bytes();
+                self.allocate(decoded_bytes, stream)?;
+                let stride = decoded_bytes.next_multiple_of(ALIGNMENT_BYTES) as isize;
+                let dst = rows(&self.chunks.buffer, map, count, stride)?;
+                let boxes = from.into_iter().enumerate().map(|(index, range)| TransferBox {
+                    packed_offset_bytes: range.start,
+                    packed_size_bytes: range.len(),
+                    packed_first_elem: 0,
+                    start: [&[index][..], &vec![0; map.shape.len()]].concat(),
+                    extent: [&[1][..], &map.shape].concat(),
+                });
+                let packed_strides = [&[0][..], &map.packed_strides].concat();
+                let transfer = Transfer { tail: map.tail.clone(), packed_strides, boxes: boxes.collect() };
+                Ok(Launch::Map { src, transfer: Box::new(transfer), dst: Box::new(dst) })
+            }
+        }
+    }
+
+    /// Narrows every chunk to what `part` gives: the bytes inside, where that which is looked at stands, and at which byte
+    /// of the chunk that is.
+    fn look(
+        &mut self,
+        number: usize,
+        part: impl Fn(&Range<usize>) -> (Range<usize>, usize, usize),
+    ) -> Result<Vec<checksum::Span>> {
+        let count = self.chunks.ranges.len();
+        let mut spans = Vec::with_capacity(count);
+        for (index, range) in self.chunks.ranges.iter_mut().enumerate() {
+            let (bytes, stored_offset_bytes, at) = part(range);
+            *range = bytes.clone();
+            let too_many = |_| Error::new(ErrorKind::InvalidArgument, "too many or too large chunks for one batch");
+            let status = u32::try_from(number * count + index).map_err(too_many)?;
+            let at = u32::try_from(at).map_err(too_many)?;
+            spans.push(checksum::Span { bytes, stored_offset_bytes, status, at });
+        }
+        Ok(spans)
+    }
+
+    /// New memory for chunks of this size.
+    fn allocate(&mut self, size_bytes: usize, stream: &Stream) -> Result<()> {
+        let stride = size_bytes.next_multiple_of(ALIGNMENT_BYTES);
+        let count = self.chunks.ranges.len();
+        let total_bytes = stride.checked_mul(count).ok_or_else(|| {
+            Error::new(ErrorKind::OutOfMemory, format!("{count} chunks of {size_bytes} bytes are more than memory"))
+        })?;
+        let ranges = (0..count).map(|index| index * stride..index * stride + size_bytes).collect();
+        self.chunks = Chunks { buffer: pool::allocate(total_bytes.max(1), stream)?, ranges };
+        Ok(())
+    }
+
+    /// The memory that packed chunks lie in, and where each begins, once the batch has run.
+    pub(crate) fn packed(&self) -> (&Buffer, impl ExactSizeIterator<Item = usize>) {
+        (&self.chunks.buffer, self.chunks.ranges.iter().map(|range| range.start))
+    }
+
+    /// Puts all steps on `stream`. Where a chunk is damaged, its packed bytes are anything; others are not touched by it.
+    ///
+    /// # Errors
+    /// As [`Batch::run`].
+    pub(crate) fn run(&mut self, stream: &Stream) -> Result<()> {
+        if self.chunks.ranges.is_empty() {
+            return Ok(());
+        }
+        if let Some(statuses) = &self.statuses {
+            stream.memset(statuses, 0)?;
+        }
+        // There are statuses wherever a step looks.
+        let statuses = self.statuses.as_ref().unwrap_or(&self.chunks.buffer);
+        for (launch, codec) in &mut self.launches {
+            launch.run(statuses, stream).at(|| format!("codec '{codec}'"))?;
+        }
+        self.done = Some(stream.record()?);
+        Ok(())
+    }
+
+    /// Waits for the last run, and says for each chunk whether it was decoded: else what the first codec that
+    /// was not content found, with its name in the trail.
+    ///
+    /// # Errors
+    /// As [`Batch::check`].
+    pub(crate) fn check(&mut self) -> Result<Vec<Result<()>>> {
+        let count = self.chunks.ranges.len();
+        let mut results: Vec<Result<()>> = (0..count).map(|_| Ok(())).collect();
+        if count == 0 {
+            return Ok(results);
+        }
+        let Some(done) = self.done.take() else {
+            return Err(Error::new(ErrorKind::InvalidArgument, "the batch was not run since it was checked"));
+        };
+        done.synchronize()?;
+        // Not on the stream of the run, which may have other work by now.
+        let statuses = self.statuses.as_ref().map_or(Ok(Vec::new()), Buffer::to_vec)?;
+        let mut words = statuses.as_chunks::<STATUS_BYTES>().0.chunks(count.max(1));
+        for (launch, codec) in &mut self.launches {
+            let found: Vec<Result<()>> = match launch {
+                Launch::Decode(batch) => batch.check()?,
+                Launch::Check { .. } | Launch::Header { .. } => {
+                    let words = words.next().unwrap_or_default();
+                    words.iter().map(|word| result_of(u64::from_ne_bytes(*word))).collect()
+                }
+                _ => continue,
+            };
+            for (result, found) in results.iter_mut().zip(found) {
+                if result.is_ok() {
+                    *result = found.at(|| format!("codec '{codec}'"));
+                }
+            }
+        }
+        Ok(results)
+    }
+}
+
+/// Chunks of `map.shape` elements, `stride` bytes from one to the next, as one array.
+fn rows(buffer: &Buffer, map: &Map, count: usize, stride: isize) -> Result<NdBuffer> {
+    let element_bytes = map.tail.dtype.size_bytes();
+    let mut strides = vec![stride];
+    for axis in 0..map.shape.len() {
+        strides.push((map.shape[axis + 1..].iter().product::<usize>() * element_bytes) as isize);
+    }
+    let shape = [&[count][..], &map.shape].concat();
+    let layout = Layout::strided(&shape, &strides, 0, element_bytes, buffer.size_bytes())?;
+    Ok(NdBuffer::from_parts(buffer.clone(), map.tail.dtype, layout)?)
+}
+
+impl Launch {
+    fn run(&mut self, statuses: &Buffer, stream: &Stream) -> Result<()> {
+        match self {
+            Launch::Decode(batch) => batch.run(stream)?,
+            Launch::Check { checksum, data, spans } => {
+                checksum::verify_on(*checksum, false, data, (data, statuses), spans, stream)?;
+            }
+            Launch::Header { expected, data, spans } => {
+                checksum::expect_byte_on(*expected, data, statuses, spans, stream)?;
+            }
+            Launch::Unshuffle { src, dst, spans, unit_bytes } => {
+                shuffle::unshuffle(Shuffle::Bytes, src, dst, spans, *unit_bytes, stream)?;
+            }
+            Launch::Map { src, transfer, dst } => transfer::scatter_on(src, transfer, dst, stream)?,
+            Launch::Sum { dtype, src, dst, chunks } => delta::accumulate_on(*dtype, src, dst, chunks, stream)?,
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,66 @@
+//! From codecs to what a device does in their place.
+
+use cuzarr_device::{DType, Packing, Tail};
+
+use super::{Map, Step};
+use crate::codec::ChunkSpec;
+use crate::codec::contract::{ArrayToArray, ArrayToBytes, BytesToBytes, Size, TailPart};
+use crate::codec::packbits;
+
+const ON_HOST: &str = "decoded on the host in this version";
+
+/// The steps of a bytes→bytes codec, or why the host does it.
+pub(crate) fn bytes_steps(codec: &dyn BytesToBytes, decoded: Size) -> Result<Vec<Step>, &'static str> {
+    match (codec.device_format(), decoded) {
+        (Some(format), Size::Exact(bytes)) => {
+            let decoded_bytes = usize::try_from(bytes).map_err(|_| ON_HOST)?;
+            Ok(vec![Step::Decode { format, decoded_bytes }])
+        }
+        (Some(_), _) => Err("metadata does not fix the size of what it decodes to"),
+        (None, _) => codec.native(decoded).map(|step| vec![step]).ok_or(ON_HOST),
+    }
+}
+
+/// The steps of an array→bytes codec over chunks of `spec`.
+pub(crate) fn serializer_steps(codec: &dyn ArrayToBytes, spec: &ChunkSpec) -> Result<Vec<Step>, &'static str> {
+    let (Some(steps), Ok(dtype), Some(len)) = (codec.steps(), spec.dtype(), len_of(spec)) else { return Err(ON_HOST) };
+    Ok(vec![Step::Map(Map::flat(Tail { steps, ..Tail::plain(dtype) }, len))])
+}
+
+/// The steps of an array→array codec that gives chunks of `decoded`.
+pub(crate) fn array_steps(codec: &dyn ArrayToArray, decoded: &ChunkSpec) -> Result<Vec<Step>, &'static str> {
+    let encoded = codec.encoded_spec();
+    let (Ok(dtype), Ok(packed), Some(len)) = (decoded.dtype(), encoded.dtype(), len_of(decoded)) else {
+        return Err(ON_HOST);
+    };
+    match codec.tail() {
+        TailPart::Steps { read, write } => {
+            let tail = Tail { packing: Packing::Plain, packed, steps: read, write_steps: Some(write), dtype };
+            Ok(vec![Step::Map(Map::flat(tail, len))])
+        }
+        TailPart::Axes(axes) => {
+            let shape: Vec<usize> = decoded.shape.iter().map(|&extent| extent as usize).collect();
+            let mut packed_strides = vec![0; axes.len()];
+            let mut stride = 1;
+            for &axis in axes.iter().rev() {
+                packed_strides[axis] = stride as isize;
+                stride *= shape[axis];
+            }
+            Ok(vec![Step::Map(Map { tail: Tail::plain(dtype), shape, packed_strides })])
+        }
+        TailPart::Bits(header) => {
+            let tail = Tail { packing: Packing::Bits, ..Tail::plain(DType::BOOL) };
+            Ok(vec![header_step(&header), Step::Map(Map::flat(tail, len))])
+        }
+        TailPart::Host(reason) => codec.native().ok_or(reason),
+    }
+}
+
+/// The byte before packed bits.
+pub(crate) fn header_step(header: &packbits::Header) -> Step {
+    Step::Header { expected: header.padding }
+}
+
+fn len_of(spec: &ChunkSpec) -> Option<usize> {
+    usize::try_from(spec.elements()?).ok()
+}
