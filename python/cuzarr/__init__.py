@@ -15,7 +15,7 @@ Importing initialises no GPU and imports no other array library.
 
 from __future__ import annotations
 
-from cuzarr import _libraries, buffer, codecs, errors, storage
+from cuzarr import _libraries, buffer, codecs, errors, kernels, storage
 from cuzarr._api import (
     array,
     consolidate_metadata,
@@ -55,6 +55,7 @@ from cuzarr._group import Group
 from cuzarr._metadata import ArrayV2Metadata, ArrayV3Metadata, ConsolidatedMetadata, GroupMetadata
 from cuzarr.device_array import DeviceArray
 from cuzarr.errors import CuzarrError
+from cuzarr.kernels import ElementwiseKernel, Module
 
 _libraries.announce()
 
@@ -66,8 +67,10 @@ __all__ = [
     "ConsolidatedMetadata",
     "CuzarrError",
     "DeviceArray",
+    "ElementwiseKernel",
     "Group",
     "GroupMetadata",
+    "Module",
     "__version__",
     "array",
     "buffer",
@@ -84,6 +87,7 @@ __all__ = [
     "empty",
     "empty_like",
     "errors",
+    "kernels",
     "from_array",
     "full",
     "full_like",

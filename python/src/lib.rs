@@ -5,6 +5,7 @@ mod array;
 mod codecs;
 mod dlpack;
 mod error;
+mod module;
 mod ndbuffer;
 mod store;
 mod watch;
@@ -35,9 +36,17 @@ fn cli(py: Python<'_>, arguments: Vec<std::ffi::OsString>) -> i32 {
 #[pymodule]
 mod _core {
     #[pymodule_export]
-    use super::{
-        array::PyArray, cli, error_kinds, ndbuffer::PyNdBuffer, set_library_paths, store::PyStore, watch::PyWatch,
-    };
+    use super::array::PyArray;
+    #[pymodule_export]
+    use super::module::{PyFunction, PyUserModule};
+    #[pymodule_export]
+    use super::ndbuffer::PyNdBuffer;
+    #[pymodule_export]
+    use super::store::PyStore;
+    #[pymodule_export]
+    use super::watch::PyWatch;
+    #[pymodule_export]
+    use super::{cli, error_kinds, set_library_paths};
     use pyo3::prelude::*;
 
     #[pymodule_init]

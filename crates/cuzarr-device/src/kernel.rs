@@ -133,7 +133,7 @@ impl Kernel {
         }
         let mut arguments = arguments;
         let mut pointers = arguments.pointers();
-        let grid = Grid { blocks, threads, shared_bytes: 0 };
+        let grid = Grid { blocks: [blocks, 1, 1], threads: [threads, 1, 1], shared_bytes: 0 };
         // SAFETY: the caller promises the arguments and what the kernel touches; the pointers live through the call.
         unsafe { self.context.backend.launch(self.function, grid, stream.raw_handle(), &mut pointers) }?;
         stream.end_use(buffers)
@@ -144,6 +144,20 @@ impl Kernel {
 pub trait Arguments {
     /// Where each value lies.
     fn pointers(&mut self) -> Vec<*mut c_void>;
+
+    /// How large each value is, in bytes.
+    fn sizes(&self) -> Vec<usize>;
+}
+
+/// Values whose types are known only when the program runs, each as its bytes.
+impl Arguments for Vec<Vec<u8>> {
+    fn pointers(&mut self) -> Vec<*mut c_void> {
+        self.iter_mut().map(|value| value.as_mut_ptr().cast()).collect()
+    }
+
+    fn sizes(&self) -> Vec<usize> {
+        self.iter().map(Vec::len).collect()
+    }
 }
 
 macro_rules! arguments {
@@ -153,6 +167,10 @@ macro_rules! arguments {
                 #[allow(non_snake_case)]
                 let ($($name,)*) = self;
                 vec![$(std::ptr::from_mut($name).cast()),*]
+            }
+
+            fn sizes(&self) -> Vec<usize> {
+                vec![$(size_of::<$name>()),*]
             }
         }
     };

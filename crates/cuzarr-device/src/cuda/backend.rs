@@ -11,12 +11,25 @@ pub(crate) type RawEvent = usize;
 /// A backend's handle of a kernel.
 pub(crate) type RawFunction = usize;
 
-/// Size and shape of a launch.
+/// Size and shape of a launch: blocks of the grid and threads of a block, each by x, y and z.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Grid {
-    pub(crate) blocks: u32,
-    pub(crate) threads: u32,
+    pub(crate) blocks: [u32; 3],
+    pub(crate) threads: [u32; 3],
     pub(crate) shared_bytes: u32,
+}
+
+/// What the driver knows of a kernel, for checks before a launch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FunctionInfo {
+    /// Most threads of a block, with the registers it takes.
+    pub(crate) max_threads: u32,
+    /// Shared memory that is declared in the source.
+    pub(crate) static_shared_bytes: u32,
+    pub(crate) registers: u32,
+    pub(crate) local_bytes: u32,
+    /// Size of each parameter; `None` when the driver is too old to say (before CUDA 12.4).
+    pub(crate) parameter_bytes: Option<Vec<usize>>,
 }
 
 /// What a device can do, asked once.
@@ -66,6 +79,11 @@ pub(crate) trait Backend: Send + Sync {
     /// Loads machine code for this device; `simt` needs none, its library holds every kernel already.
     fn load_module(&self, cubin: &[u8]) -> Result<usize>;
     unsafe fn function(&self, module: usize, name: &str) -> Result<RawFunction>;
+    /// Gives a module back; no kernel of it runs any more.
+    unsafe fn unload_module(&self, module: usize) -> Result<()>;
+    unsafe fn function_info(&self, function: RawFunction) -> Result<FunctionInfo>;
+    /// Lets launches of the function ask for so much dynamic shared memory.
+    unsafe fn allow_shared(&self, function: RawFunction, size_bytes: u32) -> Result<()>;
     unsafe fn launch(
         &self,
         function: RawFunction,

@@ -11,7 +11,7 @@ use std::sync::RwLock;
 
 use sha2::{Digest, Sha256};
 
-use super::nvrtc::Nvrtc;
+use super::nvrtc::{Compiled, Job, Nvrtc};
 use crate::error::Result;
 use crate::kernel::KernelSource;
 
@@ -102,12 +102,55 @@ pub(crate) fn candidates(source: &KernelSource, capability: (u32, u32)) -> impl 
 pub(crate) fn compile(source: &KernelSource, capability: (u32, u32)) -> Result<Vec<u8>> {
     let mut flags: Vec<String> = FLAGS.iter().map(|flag| flag.to_string()).collect();
     flags.push(format!("--gpu-architecture=sm_{}{}", capability.0, capability.1));
-    let cubin = Nvrtc::get()?.compile(source.name, source.text, HEADERS, &flags)?;
+    let file = format!("{}.cu", source.name);
+    let job = Job { file: &file, text: source.text, headers: HEADERS, flags: &flags, name_expression: None };
+    let cubin = Nvrtc::get()?.compile(&job)?.cubin;
     if let Some(file) = cache_file(source.name, &key(source), capability) {
         // A cache that cannot be written costs time, not the answer.
         let _ = write_cached(&file, &cubin);
     }
     Ok(cubin)
+}
+
+/// Machine code of a user's own kernels for a GPU of `capability`, kept on disk like ours: `text` with these flags, and with
+/// the headers of the compiler's own installation, if it has any.
+///
+/// # Errors
+/// `LibraryMissing`, `KernelCompileFailed`.
+pub(crate) fn compile_user(
+    (file, text): (&str, &str),
+    options: &[String],
+    name_expression: Option<&str>,
+    capability: (u32, u32),
+) -> Result<Compiled> {
+    let nvrtc = Nvrtc::get()?;
+    let mut flags = options.to_vec();
+    if !options.iter().any(|flag| flag.contains("gpu-architecture") || flag.starts_with("-arch")) {
+        flags.push(format!("--gpu-architecture=sm_{}{}", capability.0, capability.1));
+    }
+    flags.extend(nvrtc.include_folders().iter().map(|folder| format!("--include-path={}", folder.display())));
+    let mut hash = Sha256::new();
+    for part in [KEY_FORMAT, file, text, name_expression.unwrap_or_default()]
+        .into_iter()
+        .chain(flags.iter().map(String::as_str))
+    {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part.as_bytes());
+    }
+    // A text that includes files of the user's own may mean something else tomorrow.
+    let is_closed = !options.iter().any(|flag| flag.starts_with("-I") || flag.starts_with("--include-path"));
+    let kept = cache_file("user", &hex(&hash.finalize()[..16]), capability).filter(|_| is_closed);
+    if let Some(found) = kept.as_deref().and_then(read_cached) {
+        let end = found.bytes.iter().position(|&byte| byte == 0).unwrap_or(0);
+        let lowered_name = name_expression.map(|_| String::from_utf8_lossy(&found.bytes[..end]).into_owned());
+        return Ok(Compiled { cubin: found.bytes[(end + 1).min(found.bytes.len())..].to_vec(), lowered_name });
+    }
+    let compiled = nvrtc.compile(&Job { file, text, headers: &[], flags: &flags, name_expression })?;
+    if let Some(path) = kept {
+        let name = compiled.lowered_name.as_deref().unwrap_or_default();
+        let _ = write_cached(&path, &[name.as_bytes(), &[0], &compiled.cubin].concat());
+    }
+    Ok(compiled)
 }
 
 fn read_shipped(directory: &Path, file: &str) -> Option<Found> {

@@ -3,7 +3,7 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
-use super::backend::{Backend, Grid, Properties, RawEvent, RawFunction, RawStream};
+use super::backend::{Backend, FunctionInfo, Grid, Properties, RawEvent, RawFunction, RawStream};
 use super::library;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -64,6 +64,9 @@ driver_functions! {
     memset = "cuMemsetD8Async"(u64, u8, usize, *mut c_void);
     module_load = "cuModuleLoadData"(*mut *mut c_void, *const c_void);
     module_function = "cuModuleGetFunction"(*mut *mut c_void, *mut c_void, *const c_char);
+    module_unload = "cuModuleUnload"(*mut c_void);
+    function_attribute = "cuFuncGetAttribute"(*mut c_int, c_int, *mut c_void);
+    function_set_attribute = "cuFuncSetAttribute"(*mut c_void, c_int, c_int);
     launch = "cuLaunchKernel"(
         *mut c_void, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint,
         *mut c_void, *mut *mut c_void, *mut *mut c_void
@@ -71,6 +74,7 @@ driver_functions! {
 }
 
 const SUCCESS: Code = 0;
+const ERROR_INVALID_VALUE: Code = 1;
 const ERROR_OUT_OF_MEMORY: Code = 2;
 const ERROR_NOT_READY: Code = 600;
 
@@ -94,9 +98,24 @@ struct PoolProperties {
 
 const POOL_ATTRIBUTE_RELEASE_THRESHOLD: c_int = 4;
 
+const FUNCTION_MAX_THREADS: c_int = 0;
+const FUNCTION_SHARED_BYTES: c_int = 1;
+const FUNCTION_LOCAL_BYTES: c_int = 3;
+const FUNCTION_REGISTERS: c_int = 4;
+const FUNCTION_MAX_DYNAMIC_SHARED_BYTES: c_int = 8;
+
+/// `cuFuncGetParamInfo` of CUDA 12.4 and newer: offset and size of a parameter.
+type ParameterInfo = unsafe extern "C" fn(*mut c_void, usize, *mut usize, *mut usize) -> Code;
+
+/// Codes after which nothing on the GPU works in this process any more: a kernel faulted.
+fn loses_context(code: Code) -> bool {
+    matches!(code, 700 | 702 | 710 | 714..=719)
+}
+
 /// The driver, initialised. It exists once a process, and only after something asked for a GPU.
 pub(crate) struct Driver {
     functions: Functions,
+    parameter_info: Option<ParameterInfo>,
     path: std::path::PathBuf,
     process: u32,
 }
@@ -135,9 +154,11 @@ impl Driver {
                 .with_hint(cause.hint().unwrap_or("install the NVIDIA driver, or use device 'cpu'").to_string())
         })?;
         let functions = Functions::load(&found.library)?;
+        // SAFETY: the type is that of cuda.h.
+        let parameter_info = unsafe { library::symbol(&found.library, "cuFuncGetParamInfo") }.ok();
         // The functions live in this library, for as long as the process.
         std::mem::forget(found.library);
-        let driver = Driver { functions, path: found.path, process: std::process::id() };
+        let driver = Driver { functions, parameter_info, path: found.path, process: std::process::id() };
         // SAFETY: cuInit may be called any number of times.
         driver.check("cuInit", unsafe { (driver.functions.init)(0) }).map_err(|cause| {
             Error::new(ErrorKind::DeviceUnavailable, format!("the CUDA driver cannot start: {}", cause.message()))
@@ -220,7 +241,14 @@ impl Driver {
             return Ok(());
         }
         let kind = if code == ERROR_OUT_OF_MEMORY { ErrorKind::OutOfMemory } else { ErrorKind::DeviceFailed };
-        Err(Error::new(kind, format!("{call} failed with {}", self.describe(code))))
+        let error = Error::new(kind, format!("{call} failed with {}", self.describe(code)));
+        if !loses_context(code) {
+            return Err(error);
+        }
+        Err(error.with_hint(
+            "a kernel faulted, so this process has lost its context on the GPU: start the process again, and run it under \
+             compute-sanitizer to see which kernel it was",
+        ))
     }
 
     fn describe(&self, code: Code) -> String {
@@ -327,6 +355,23 @@ impl CudaBackend {
 
     fn check(&self, call: &str, code: Code) -> Result<()> {
         self.driver.check(call, code)
+    }
+
+    fn parameter_bytes(&self, function: RawFunction) -> Result<Option<Vec<usize>>> {
+        let Some(parameter_info) = self.driver.parameter_info else { return Ok(None) };
+        let _current = self.enter()?;
+        let mut sizes = Vec::new();
+        loop {
+            let (mut offset, mut size) = (0, 0);
+            // SAFETY: the driver made the function; it writes two sizes.
+            let code = unsafe { parameter_info(function as *mut c_void, sizes.len(), &mut offset, &mut size) };
+            if code == ERROR_INVALID_VALUE {
+                // The way it says that there are no more.
+                return Ok(Some(sizes));
+            }
+            self.check("cuFuncGetParamInfo", code)?;
+            sizes.push(size);
+        }
     }
 
     fn ready(&self, call: &str, code: Code) -> Result<bool> {
@@ -517,7 +562,32 @@ impl Backend for CudaBackend {
     ) -> Result<()> {
         let (function, stream) = (function as *mut c_void, stream as *mut c_void);
         let (arguments, none) = (arguments.as_mut_ptr(), std::ptr::null_mut());
-        let (blocks, threads, shared) = (grid.blocks, grid.threads, grid.shared_bytes);
-        call!(self, "cuLaunchKernel", launch(function, blocks, 1, 1, threads, 1, 1, shared, stream, arguments, none))
+        let ([bx, by, bz], [tx, ty, tz], shared) = (grid.blocks, grid.threads, grid.shared_bytes);
+        call!(self, "cuLaunchKernel", launch(function, bx, by, bz, tx, ty, tz, shared, stream, arguments, none))
+    }
+
+    unsafe fn unload_module(&self, module: usize) -> Result<()> {
+        call!(self, "cuModuleUnload", module_unload(module as *mut c_void))
+    }
+
+    unsafe fn function_info(&self, function: RawFunction) -> Result<FunctionInfo> {
+        let attribute = |attribute: c_int| -> Result<u32> {
+            let mut value = 0;
+            let function = function as *mut c_void;
+            call!(self, "cuFuncGetAttribute", function_attribute(&mut value, attribute, function))?;
+            Ok(value.max(0) as u32)
+        };
+        Ok(FunctionInfo {
+            max_threads: attribute(FUNCTION_MAX_THREADS)?,
+            static_shared_bytes: attribute(FUNCTION_SHARED_BYTES)?,
+            local_bytes: attribute(FUNCTION_LOCAL_BYTES)?,
+            registers: attribute(FUNCTION_REGISTERS)?,
+            parameter_bytes: self.parameter_bytes(function)?,
+        })
+    }
+
+    unsafe fn allow_shared(&self, function: RawFunction, size_bytes: u32) -> Result<()> {
+        let (function, size) = (function as *mut c_void, size_bytes as c_int);
+        call!(self, "cuFuncSetAttribute", function_set_attribute(function, FUNCTION_MAX_DYNAMIC_SHARED_BYTES, size))
     }
 }

@@ -34,7 +34,28 @@ pub(crate) struct Nvrtc {
     cubin: unsafe extern "C" fn(Program, *mut c_char) -> Code,
     log_size: unsafe extern "C" fn(Program, *mut usize) -> Code,
     log: unsafe extern "C" fn(Program, *mut c_char) -> Code,
+    add_name: unsafe extern "C" fn(Program, *const c_char) -> Code,
+    lowered_name: unsafe extern "C" fn(Program, *const c_char, *mut *const c_char) -> Code,
     path: PathBuf,
+}
+
+/// One text to be compiled.
+pub(crate) struct Job<'a> {
+    /// What messages call it; a file name.
+    pub(crate) file: &'a str,
+    pub(crate) text: &'a str,
+    /// Texts that it may include, by name.
+    pub(crate) headers: &'a [(&'a str, &'a str)],
+    pub(crate) flags: &'a [String],
+    /// A kernel whose name in machine code is asked for: `scale<float>`.
+    pub(crate) name_expression: Option<&'a str>,
+}
+
+/// What came of it.
+pub(crate) struct Compiled {
+    pub(crate) cubin: Vec<u8>,
+    /// The name in machine code of the kernel that was asked for.
+    pub(crate) lowered_name: Option<String>,
 }
 
 static NVRTC: OnceLock<std::result::Result<Nvrtc, String>> = OnceLock::new();
@@ -71,6 +92,8 @@ impl Nvrtc {
                 cubin: library::symbol(from, "nvrtcGetCUBIN")?,
                 log_size: library::symbol(from, "nvrtcGetProgramLogSize")?,
                 log: library::symbol(from, "nvrtcGetProgramLog")?,
+                add_name: library::symbol(from, "nvrtcAddNameExpression")?,
+                lowered_name: library::symbol(from, "nvrtcGetLoweredName")?,
                 path: found.path,
             }
         };
@@ -81,6 +104,20 @@ impl Nvrtc {
     /// Where it was found.
     pub(crate) fn path(&self) -> &std::path::Path {
         &self.path
+    }
+
+    /// Where CUDA's own headers are, beside the compiler: in a toolkit, and in the wheels of `nvidia-*`.
+    pub(crate) fn include_folders(&self) -> Vec<PathBuf> {
+        let Some(lib) = self.path.parent() else { return Vec::new() };
+        let candidates = [
+            "../include",
+            "../../include",
+            "../../../include",
+            "../../cuda_runtime/include",
+            "../../cuda_cccl/include",
+        ];
+        let folders = candidates.iter().filter_map(|folder| lib.join(folder).canonicalize().ok());
+        folders.filter(|folder| folder.join("cuda_fp16.h").is_file() || folder.join("cuda").is_dir()).collect()
     }
 
     /// Its version.
@@ -95,37 +132,57 @@ impl Nvrtc {
     ///
     /// # Errors
     /// `KernelCompileFailed`, with the compiler's log.
-    pub(crate) fn compile(
-        &self,
-        name: &str,
-        text: &str,
-        headers: &[(&str, &str)],
-        flags: &[String],
-    ) -> Result<Vec<u8>> {
-        let texts = c_strings(headers.iter().map(|(_, text)| *text))?;
-        let names = c_strings(headers.iter().map(|(name, _)| *name))?;
-        let flags = c_strings(flags.iter().map(String::as_str))?;
-        let (source, file) = (c_string(text)?, c_string(&format!("{name}.cu"))?);
-        let (texts, names, options) = (pointers(&texts), pointers(&names), pointers(&flags));
+    pub(crate) fn compile(&self, job: &Job<'_>) -> Result<Compiled> {
+        let texts = c_strings(job.headers.iter().map(|(_, text)| *text))?;
+        let names = c_strings(job.headers.iter().map(|(name, _)| *name))?;
+        let flags = c_strings(job.flags.iter().map(String::as_str))?;
+        let (source, file) = (c_string(job.text)?, c_string(job.file)?);
+        let wanted = job.name_expression.map(c_string).transpose()?;
+        let (texts, names) = (pointers(&texts), pointers(&names));
         let mut program = std::ptr::null_mut();
-        let count = headers.len() as c_int;
+        let count = job.headers.len() as c_int;
         // SAFETY: zero-ended texts that live through the call, which copies them.
         let code = unsafe {
             (self.create)(&mut program, source.as_ptr(), file.as_ptr(), count, texts.as_ptr(), names.as_ptr())
         };
         self.check("nvrtcCreateProgram", code)?;
-        // SAFETY: a live program and zero-ended texts.
-        let code = unsafe { (self.compile)(program, options.len() as c_int, options.as_ptr()) };
-        let cubin = if code == 0 {
-            self.bytes("nvrtcGetCUBIN", program, self.cubin_size, self.cubin)
-        } else {
-            let log = self.bytes("nvrtcGetProgramLog", program, self.log_size, self.log).unwrap_or_default();
-            let log = String::from_utf8_lossy(&log).trim_end_matches('\0').trim_end().to_string();
-            Err(Error::new(ErrorKind::KernelCompileFailed, format!("kernel {name} did not compile\n{log}")))
-        };
+        let compiled = self.compile_program(program, job.file, &flags, wanted.as_deref());
         // SAFETY: a live program, destroyed once.
         unsafe { (self.destroy)(&mut program) };
-        cubin
+        compiled
+    }
+
+    fn compile_program(
+        &self,
+        program: Program,
+        file: &str,
+        flags: &[CString],
+        wanted: Option<&CStr>,
+    ) -> Result<Compiled> {
+        if let Some(wanted) = wanted {
+            // SAFETY: a live program and a zero-ended text, which is copied.
+            self.check("nvrtcAddNameExpression", unsafe { (self.add_name)(program, wanted.as_ptr()) })?;
+        }
+        let options = pointers(flags);
+        // SAFETY: a live program and zero-ended texts.
+        let code = unsafe { (self.compile)(program, options.len() as c_int, options.as_ptr()) };
+        if code != 0 {
+            let log = self.bytes("nvrtcGetProgramLog", program, self.log_size, self.log).unwrap_or_default();
+            let log = String::from_utf8_lossy(&log).trim_end_matches('\0').trim_end().to_string();
+            let message = format!("{file} did not compile\n{log}");
+            return Err(Error::new(ErrorKind::KernelCompileFailed, message));
+        }
+        let mut lowered_name = None;
+        if let Some(wanted) = wanted {
+            let mut name = std::ptr::null();
+            // SAFETY: the program was compiled with this expression; it owns the text that it hands out.
+            let code = unsafe { (self.lowered_name)(program, wanted.as_ptr(), &mut name) };
+            self.check("nvrtcGetLoweredName", code)?;
+            // SAFETY: a zero-ended text that lives until the program is destroyed.
+            lowered_name = Some(unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned());
+        }
+        let cubin = self.bytes("nvrtcGetCUBIN", program, self.cubin_size, self.cubin)?;
+        Ok(Compiled { cubin, lowered_name })
     }
 
     fn bytes(

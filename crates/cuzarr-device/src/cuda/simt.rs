@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 
-use super::backend::{Backend, Grid, Properties, RawEvent, RawFunction, RawStream};
+use super::backend::{Backend, FunctionInfo, Grid, Properties, RawEvent, RawFunction, RawStream};
 use super::library;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -246,6 +246,18 @@ impl Backend for SimtBackend {
         Ok(function as usize)
     }
 
+    unsafe fn unload_module(&self, _module: usize) -> Result<()> {
+        Ok(())
+    }
+
+    unsafe fn function_info(&self, _function: RawFunction) -> Result<FunctionInfo> {
+        Ok(FunctionInfo { max_threads: u32::MAX, ..FunctionInfo::default() })
+    }
+
+    unsafe fn allow_shared(&self, _function: RawFunction, _size_bytes: u32) -> Result<()> {
+        Ok(())
+    }
+
     unsafe fn launch(
         &self,
         function: RawFunction,
@@ -253,7 +265,10 @@ impl Backend for SimtBackend {
         _stream: RawStream,
         arguments: &mut [*mut c_void],
     ) -> Result<()> {
-        let (blocks, threads, shared) = (grid.blocks, grid.threads, grid.shared_bytes);
+        let ([blocks, 1, 1], [threads, 1, 1]) = (grid.blocks, grid.threads) else {
+            return Err(Error::new(ErrorKind::Unsupported, "simt runs grids of one dimension"));
+        };
+        let shared = grid.shared_bytes;
         // SAFETY: the function came from `find`, and the caller promises its arguments.
         let code = unsafe { (self.launch)(function as *mut c_void, blocks, threads, shared, arguments.as_mut_ptr()) };
         if code == 0 {

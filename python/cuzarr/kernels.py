@@ -1,0 +1,529 @@
+"""Kernels of your own, compiled when the program runs: CUDA C++ as it is, or one expression over whole arrays.
+
+>>> import cuzarr
+>>> source = 'extern "C" __global__ void scale(float *x, float by, int n) {...}'
+>>> scale = cuzarr.Module(source).get_function("scale")    # doctest: +SKIP
+>>> scale(x, 2.0, x.size, grid=(x.size + 255) // 256, block=256)    # doctest: +SKIP
+
+Arguments are arrays of any library in the memory of the module's GPU, and plain numbers. Compiling needs NVRTC: ``pip install
+cuzarr[cuda12]`` or ``[cuda13]``, a CUDA toolkit, or any package that brings it (PyTorch does). What was compiled is kept on
+disk.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from cuzarr import _core
+from cuzarr._config import config
+from cuzarr._convert import core_dtype, is_on_device, result_array
+from cuzarr.device_array import DeviceArray
+from cuzarr.errors import DTypeMismatchError, InvalidArgumentError, MemorySpaceError, ShapeMismatchError
+
+__all__ = ["ElementwiseKernel", "Function", "Module"]
+
+_C_TYPES = {
+    "bool": "bool",
+    "int8": "signed char",
+    "int16": "short",
+    "int32": "int",
+    "int64": "long long",
+    "uint8": "unsigned char",
+    "uint16": "unsigned short",
+    "uint32": "unsigned int",
+    "uint64": "unsigned long long",
+    "float32": "float",
+    "float64": "double",
+}
+_MAX_BLOCKS = 1 << 20
+
+
+def _gpu(device: str | None) -> str:
+    """The GPU that a kernel is compiled for: the one asked for, else the one that arrays are read to, else the first."""
+    if device is not None:
+        return device
+    configured = str(config.get("device"))
+    return configured if configured.startswith("cuda") else "cuda:0"
+
+
+def _buffer(value: Any, device: str) -> _core.NdBuffer:
+    """The memory of an array on this GPU, without copying."""
+    if not is_on_device(value):
+        raise MemorySpaceError(
+            f"got {type(value).__name__} in host memory, the kernel runs on {device}",
+            hint="move it there first: cupy.asarray(x), torch.as_tensor(x, device='cuda'), or read it with device='cuda:0'",
+        )
+    if isinstance(value, DeviceArray):
+        buffer = value._buffer
+    elif isinstance(value, _core.NdBuffer):
+        buffer = value
+    elif hasattr(value, "__dlpack__"):
+        buffer = _core.NdBuffer.from_dlpack(value.detach() if hasattr(value, "detach") else value)
+    else:
+        number = getattr(getattr(value, "device", 0), "id", 0)
+        buffer = _core.NdBuffer.from_cuda_array_interface(dict(value.__cuda_array_interface__), f"cuda:{int(number)}", value)
+    if buffer.device != device:
+        raise MemorySpaceError(f"got an array on {buffer.device}, the kernel runs on {device}", hint=f"call .to({device!r})")
+    return buffer
+
+
+_C_NAMES = {
+    "char": "i1", "signed char": "i1", "unsigned char": "u1", "short": "i2", "unsigned short": "u2", "int": "i4",
+    "signed": "i4", "unsigned": "u4", "unsigned int": "u4", "long": "i8", "unsigned long": "u8", "long long": "i8",
+    "unsigned long long": "u8", "long int": "i8", "long long int": "i8", "float": "f4", "double": "f8", "bool": "?",
+    "int8_t": "i1", "int16_t": "i2", "int32_t": "i4", "int64_t": "i8", "uint8_t": "u1", "uint16_t": "u2",
+    "uint32_t": "u4", "uint64_t": "u8", "size_t": "u8", "ptrdiff_t": "i8",
+}  # fmt: skip
+_QUALIFIERS = re.compile(r"\b(const|volatile|__restrict__|__restrict|__grid_constant__)\b")
+
+
+def _signature(source: str, name: str) -> list[np.dtype[Any] | None] | None:
+    """Types of a kernel's parameters, as far as its declaration says them in C's own names; ``None`` for any other."""
+    text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", source, flags=re.S)
+    found = re.search(rf"__global__[^;{{}}]*?\b{re.escape(name)}\s*\(([^)]*)\)", text)
+    if found is None or not name.isidentifier():
+        return None
+    types: list[np.dtype[Any] | None] = []
+    for parameter in filter(str.strip, found[1].split(",")):
+        words = _QUALIFIERS.sub(" ", parameter).split()
+        ctype = " ".join(words if len(words) == 1 or " ".join(words) in _C_NAMES else words[:-1])
+        types.append(np.dtype(_C_NAMES[ctype]) if ctype in _C_NAMES else None)
+    return types
+
+
+def _value(value: Any, dtype: np.dtype[Any] | None, size_bytes: int | None, where: str) -> bytes:
+    """A plain value as the bytes of a parameter of this type, where it is known."""
+    if value is None:
+        return bytes(8)  # a null pointer
+    if isinstance(value, np.generic):
+        return value.tobytes()
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    if isinstance(value, ctypes.Structure | ctypes.Union | ctypes.Array | ctypes._SimpleCData):
+        return bytes(memoryview(value).cast("B"))
+    if not isinstance(value, bool | int | float):
+        raise InvalidArgumentError(
+            f"{where}: a kernel cannot take {type(value).__name__}",
+            hint="give arrays in GPU memory, numbers, NumPy scalars, or structures as bytes",
+        )
+    if dtype is None or size_bytes not in (None, dtype.itemsize):
+        raise InvalidArgumentError(
+            f"{where}: the declaration does not tell what number the kernel takes there",
+            hint=f"say it with NumPy's types: np.float32({value}), np.int64({value})",
+        )
+    if isinstance(value, float) and dtype.kind != "f":
+        raise InvalidArgumentError(f"{where}: got the float {value}, the parameter is of type {dtype}")
+    try:
+        return np.array(value, dtype).tobytes()
+    except OverflowError:
+        raise InvalidArgumentError(f"{where}: {value} does not fit into {dtype}") from None
+
+
+def _extents(value: int | Sequence[int], what: str) -> tuple[int, int, int]:
+    extents = (value,) if isinstance(value, int | np.integer) else tuple(value)
+    if not 1 <= len(extents) <= 3 or any(int(extent) < 1 or int(extent) >= 1 << 31 for extent in extents):
+        raise InvalidArgumentError(f"got {what}={value!r}, expected one to three positive integers")
+    x, y, z = (*map(int, extents), 1, 1)[:3]
+    return x, y, z
+
+
+def _stream_handle(stream: Any) -> int | None:
+    """The ``cudaStream_t`` of a stream of CuPy, PyTorch, Numba or any library that speaks ``__cuda_stream__``."""
+    if stream is None or isinstance(stream, int):
+        return stream
+    if hasattr(stream, "__cuda_stream__"):
+        protocol = stream.__cuda_stream__
+        return int((protocol() if callable(protocol) else protocol)[1])
+    for name in ("ptr", "cuda_stream", "handle"):
+        if hasattr(stream, name):
+            handle = getattr(stream, name)
+            return int(getattr(handle, "value", handle) or 0)
+    raise InvalidArgumentError(f"{type(stream).__name__} is no CUDA stream")
+
+
+class Module:
+    """A text of CUDA C++, compiled for one GPU.
+
+    Parameters
+    ----------
+    source : str
+        The text. Kernels are best declared ``extern "C"``; others, and instances of templates, are found by their C++
+        names (``"scale<float>"``), at the price of another compilation.
+    device : str, optional
+        The GPU; by default the one that arrays are read to, else ``"cuda:0"``.
+    options : sequence of str
+        NVRTC's options: ``("-DN=4", "--use_fast_math", "-I/my/headers")``.
+    name : str
+        What the compiler's messages call the text.
+
+    Raises
+    ------
+    KernelCompileFailedError
+        With the compiler's messages and the lines they are about.
+    LibraryMissingError
+        There is no NVRTC.
+    """
+
+    def __init__(
+        self, source: str, *, device: str | None = None, options: Iterable[str] = (), name: str = "module.cu"
+    ) -> None:
+        self.device = _gpu(device)
+        self._source = source
+        self._module = _core.Module(source, self.device, name, list(options))
+
+    def get_function(self, name: str) -> Function:
+        """The kernel ``name``."""
+        return Function(self._module.function(name), name, self.device, _signature(self._source, name))
+
+    def __repr__(self) -> str:
+        return f"<cuzarr.Module on {self.device}>"
+
+
+class Function:
+    """One kernel of a :class:`Module`.
+
+    Attributes
+    ----------
+    max_threads : int
+        Most threads of a block, with the registers it takes.
+    registers, local_bytes, shared_bytes : int
+        What a thread takes of registers and local memory, and a block of shared memory.
+    """
+
+    def __init__(
+        self, function: _core.Function, name: str, device: str, types: list[np.dtype[Any] | None] | None = None
+    ) -> None:
+        self._function = function
+        self._types = types
+        self.name = name
+        self.device = device
+        self.max_threads = function.max_threads
+        self.registers = function.registers
+        self.local_bytes = function.local_bytes
+        self.shared_bytes = function.static_shared_bytes
+
+    def __call__(
+        self,
+        *args: Any,
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        shared_bytes: int = 0,
+        stream: Any = None,
+    ) -> None:
+        """Launches the kernel.
+
+        Parameters
+        ----------
+        *args
+            Arrays in this GPU's memory (a pointer to the first element), numbers, NumPy scalars, ``None`` (a null pointer),
+            structures as ``bytes`` or ctypes. Python's numbers become what the kernel's declaration says; where it does
+            not say it in C's own names, a NumPy scalar is asked for, so that no number is ever read as another.
+        grid, block : int or sequence of int
+            Blocks of the grid, and threads of a block, by x, y and z.
+        shared_bytes : int
+            Dynamic shared memory of a block.
+        stream : optional
+            A stream of CuPy, PyTorch or Numba, or a handle. The call then returns at once, and whoever gave the stream sees
+            to it that the arrays are ready there. By default the kernel is waited for, so that its result, or its fault,
+            is there.
+
+        Raises
+        ------
+        InvalidArgumentError
+            Number or sizes of the arguments are not the kernel's; a block has too many threads.
+        MemorySpaceError
+            An array is not in this GPU's memory.
+        DeviceFailedError
+            The kernel faulted: this process then has lost the GPU.
+        """
+        sizes = self._function.parameter_bytes
+        if sizes is not None and len(sizes) != len(args):
+            raise InvalidArgumentError(f"kernel '{self.name}' has {len(sizes)} parameters, got {len(args)} arguments")
+        types = self._types if self._types is not None and len(self._types) == len(args) else [None] * len(args)
+        arguments: list[_core.NdBuffer | bytes] = []
+        for at, (value, dtype) in enumerate(zip(args, types, strict=True)):
+            if _is_array(value):
+                arguments.append(_buffer(value, self.device))
+            else:
+                where = f"kernel '{self.name}', argument {at}"
+                arguments.append(_value(value, dtype, sizes[at] if sizes else None, where))
+        extents = _extents(grid, "grid"), _extents(block, "block")
+        self._function.launch(arguments, *extents, shared_bytes, _stream_handle(stream))
+
+    def __repr__(self) -> str:
+        return f"<cuzarr.Function {self.name} on {self.device}>"
+
+
+class _Parameter:
+    """One parameter of an element-wise kernel: ``float32 x``, ``T x``, ``raw T x``."""
+
+    _PATTERN = re.compile(r"(raw\s+)?([A-Za-z_]\w*)\s+([A-Za-z_]\w*)$")
+
+    def __init__(self, text: str) -> None:
+        found = self._PATTERN.match(text.strip())
+        if found is None:
+            raise InvalidArgumentError(f"cannot read the parameter {text!r}", hint="write 'float32 x', 'T x' or 'raw T x'")
+        self.is_raw, self.type, self.name = found[1] is not None, found[2], found[3]
+        self.is_open = len(self.type) == 1
+        if not self.is_open and self.type not in _C_TYPES:
+            known = ", ".join(_C_TYPES)
+            raise DTypeMismatchError(f"no kernel has elements of {self.type!r}", hint=f"use one of {known}, or a letter")
+        if self.name in ("i", "n") or self.name.startswith("cuzarr_"):
+            raise InvalidArgumentError(f"the name {self.name!r} is taken: i is the element's number, n how many there are")
+
+
+def _parameters(text: str) -> list[_Parameter]:
+    return [_Parameter(part) for part in text.split(",") if part.strip()]
+
+
+class ElementwiseKernel:
+    """One expression over whole arrays, with broadcasting, in the manner of ``cupy.ElementwiseKernel``.
+
+    Parameters
+    ----------
+    in_params, out_params : str
+        ``"float32 x, T y"``: element types by NumPy's names, or a letter that stands for the type of what is passed. ``raw``
+        before a parameter gives the array itself, indexed at will; all others are the element at hand.
+    operation : str
+        CUDA C++, run for each element: ``"z = x * y + 1"``. ``i`` is the number of the element, ``n`` how many there are.
+    name : str
+        Name of the kernel, for messages and profilers.
+    preamble : str
+        Text before the kernel: functions that it calls.
+    options : sequence of str
+        NVRTC's options.
+
+    >>> import cuzarr
+    >>> hypot = cuzarr.ElementwiseKernel("T x, T y", "T z", "z = sqrt(x * x + y * y)", "hypot")
+    >>> z = hypot(u, v)    # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        in_params: str,
+        out_params: str,
+        operation: str,
+        name: str = "elementwise",
+        *,
+        preamble: str = "",
+        options: Iterable[str] = (),
+    ) -> None:
+        self.inputs, self.outputs = _parameters(in_params), _parameters(out_params)
+        names = [parameter.name for parameter in self.inputs + self.outputs]
+        if not self.outputs or len(set(names)) != len(names):
+            raise InvalidArgumentError(f"got the parameters {names}: each needs a name of its own, and one must be an output")
+        if not name.isidentifier():
+            raise InvalidArgumentError(f"{name!r} is no name for a kernel")
+        self.operation, self.name, self.preamble, self.options = operation, name, preamble, tuple(options)
+        self._function = functools.lru_cache(maxsize=None)(self._compile)
+
+    def source(self, types: dict[str, str], rank: int | None, scalars: Sequence[bool]) -> str:
+        """The text that is compiled: for these element types, for operands that all are contiguous (``rank`` is ``None``) or
+        have strides over ``rank`` dimensions, and for these operands being plain values."""
+        lines = [self.preamble]
+        lines += [f"typedef {_C_TYPES[dtype]} {letter};" for letter, dtype in sorted(types.items())]
+        if rank is not None:
+            lines.append(f"struct cuzarr_extents {{ long long at[{max(rank, 1)}]; }};")
+        parameters, before = ["unsigned long long n"], []
+        if rank is not None:
+            parameters.append("cuzarr_extents cuzarr_shape")
+            before.append("long long cuzarr_rest = i;")
+        offsets = []
+        for parameter, is_scalar in zip(self.inputs + self.outputs, scalars, strict=True):
+            ctype = parameter.type if parameter.is_open else _C_TYPES[parameter.type]
+            const = "const " if parameter in self.inputs else ""
+            name, data = parameter.name, f"cuzarr_{parameter.name}"
+            if is_scalar or parameter.is_raw:
+                parameters.append(f"{ctype} {name}" if is_scalar else f"{const}{ctype} *{name}")
+            elif rank is None:
+                parameters.append(f"{const}{ctype} *{data}")
+                before.append(f"{const}{ctype} &{name} = {data}[i];")
+            else:
+                parameters += [f"{const}char *{data}", f"cuzarr_extents {data}_strides"]
+                offsets.append(name)
+                before.append(f"{const}{ctype} &{name} = *({const}{ctype} *)({data} + {data}_offset);")
+        if rank is not None:
+            walk = [f"    cuzarr_{name}_offset += cuzarr_at * cuzarr_{name}_strides.at[cuzarr_d];" for name in offsets]
+            step = ["    long long cuzarr_at = cuzarr_rest % cuzarr_shape.at[cuzarr_d];", "    cuzarr_rest /= cuzarr_shape.at[cuzarr_d];"]
+            loop = ["#pragma unroll", f"for (int cuzarr_d = {rank - 1}; cuzarr_d >= 0; --cuzarr_d) {{", *step, *walk, "}"]
+            starts = [f"long long cuzarr_{name}_offset = 0;" for name in offsets]
+            before = [before[0], *starts, *(loop if rank else []), *before[1:]]
+        stride = "(unsigned long long)gridDim.x * blockDim.x"
+        lines += [
+            f'extern "C" __global__ void {self.name}({", ".join(parameters)}) {{',
+            f"for (unsigned long long i = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += {stride}) {{",
+            *before,
+            f'#line 1 "{self.name}"',
+            f"{self.operation};",
+            "}",
+            "}",
+        ]
+        return "\n".join(lines) + "\n"
+
+    def _compile(self, device: str, types: tuple[tuple[str, str], ...], rank: int | None, scalars: tuple[bool, ...]) -> Function:
+        text = self.source(dict(types), rank, scalars)
+        return Module(text, device=device, options=self.options, name=f"{self.name}.cu").get_function(self.name)
+
+    def __call__(self, *args: Any, size: int | None = None, stream: Any = None, block_size: int = 256) -> Any:
+        """Runs it over ``args``: the inputs, then, if the caller has them, the outputs.
+
+        Parameters
+        ----------
+        *args
+            Arrays in one GPU's memory, whose shapes broadcast; numbers for inputs that are not raw.
+        size : int, optional
+            Number of elements, where every array is raw.
+        stream, block_size
+            As :meth:`Function.__call__` takes them.
+
+        Returns
+        -------
+        array or tuple of arrays
+            The outputs: CuPy's arrays or :class:`cuzarr.DeviceArray`, as ``array_type`` says.
+        """
+        parameters = self.inputs + self.outputs
+        if len(args) not in (len(self.inputs), len(parameters)):
+            count = f"{len(self.inputs)} inputs and {len(self.outputs)} outputs"
+            raise InvalidArgumentError(f"kernel '{self.name}' has {count}, got {len(args)} arguments")
+        device = next((f"cuda:{_number(value)}" for value in args if is_on_device(value)), None)
+        if device is None:
+            raise MemorySpaceError(f"no argument of kernel '{self.name}' is in a GPU's memory", hint="read with device='cuda:0'")
+        operands: list[Any] = [_buffer(value, device) if _is_array(value) else value for value in args]
+        types = self._types(operands)
+        walked = [
+            tuple(operand.shape)
+            for operand, parameter in zip(operands, parameters, strict=False)
+            if isinstance(operand, _core.NdBuffer) and not parameter.is_raw
+        ]
+        shape = self._shape(walked, size)
+        results = [args[len(self.inputs) + at] for at in range(len(args) - len(self.inputs))]
+        for parameter in parameters[len(args) :]:
+            dtype = np.dtype(types.get(parameter.type, parameter.type))
+            operands.append(_core.NdBuffer.empty(shape, core_dtype(dtype), device, "C"))
+            results.append(result_array(operands[-1], dtype))
+        self._check_outputs(operands, shape)
+        count = int(np.prod(shape, dtype=object))
+        if count:
+            self._launch(device, operands, types, shape, count, stream, block_size)
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def _shape(self, walked: list[tuple[int, ...]], size: int | None) -> tuple[int, ...]:
+        if size is not None:
+            if walked and int(np.prod(np.broadcast_shapes(*walked), dtype=object)) != size:
+                raise InvalidArgumentError(f"got size={size} beside arrays of shapes {walked}")
+            return (size,) if not walked else np.broadcast_shapes(*walked)
+        if not walked:
+            raise InvalidArgumentError(f"every array of kernel '{self.name}' is raw: say size=")
+        try:
+            return np.broadcast_shapes(*walked)
+        except ValueError:
+            raise ShapeMismatchError(f"the shapes {walked} do not broadcast") from None
+
+    def _types(self, operands: list[Any]) -> dict[str, str]:
+        """What each letter stands for."""
+        types: dict[str, str] = {}
+        for parameter, operand in zip(self.inputs + self.outputs, operands, strict=False):
+            if isinstance(operand, _core.NdBuffer):
+                expected = types.setdefault(parameter.type, operand.dtype) if parameter.is_open else parameter.type
+                if operand.dtype != expected or operand.dtype not in _C_TYPES:
+                    raise DTypeMismatchError(f"'{parameter.name}' has elements of {operand.dtype}, expected {expected}")
+            elif parameter.is_raw or parameter in self.outputs:
+                raise MemorySpaceError(f"'{parameter.name}' has to be an array in GPU memory, got {type(operand).__name__}")
+        for parameter, operand in zip(self.inputs, operands, strict=False):
+            if parameter.is_open and parameter.type not in types:
+                types[parameter.type] = np.asarray(operand).dtype.name
+        missing = {parameter.type for parameter in self.outputs if parameter.is_open} - types.keys()
+        if missing:
+            raise DTypeMismatchError(f"nothing says what {', '.join(sorted(missing))} stands for", hint="pass the output")
+        return types
+
+    def _check_outputs(self, operands: list[Any], shape: tuple[int, ...]) -> None:
+        inputs, outputs = operands[: len(self.inputs)], operands[len(self.inputs) :]
+        for parameter, output in zip(self.outputs, outputs, strict=True):
+            if parameter.is_raw:
+                continue
+            if tuple(output.shape) != shape:
+                raise ShapeMismatchError(f"'{parameter.name}' has shape {tuple(output.shape)}, the result {shape}")
+            for other, operand in zip(self.inputs + self.outputs, inputs + outputs, strict=True):
+                if operand is output or not isinstance(operand, _core.NdBuffer):
+                    continue
+                same = (operand.address, tuple(operand.shape), tuple(operand.strides))
+                is_same = same == (output.address, tuple(output.shape), tuple(output.strides)) and not other.is_raw
+                if not is_same and _overlap(operand, output):
+                    raise InvalidArgumentError(f"the memory of '{parameter.name}' overlaps that of '{other.name}'", hint="write to another array")
+
+    def _launch(
+        self, device: str, operands: list[Any], types: dict[str, str], shape: tuple[int, ...], count: int, stream: Any, block: int
+    ) -> None:
+        parameters = self.inputs + self.outputs
+        scalars = tuple(not isinstance(operand, _core.NdBuffer) for operand in operands)
+        walked = [
+            operand for operand, parameter in zip(operands, parameters, strict=True)
+            if isinstance(operand, _core.NdBuffer) and not parameter.is_raw
+        ]
+        flat = all(tuple(operand.shape) == shape and _is_contiguous(operand) for operand in walked)
+        rank = None if flat else len(shape)
+        function = self._function(device, tuple(sorted(types.items())), rank, scalars)
+        arguments: list[Any] = [np.uint64(count)]
+        if rank is not None:
+            arguments.append(np.array(shape, "i8").tobytes())
+        for operand, parameter in zip(operands, parameters, strict=True):
+            if not isinstance(operand, _core.NdBuffer):
+                arguments.append(np.dtype(types.get(parameter.type, parameter.type)).type(operand))
+                continue
+            arguments.append(operand)
+            if rank is not None and not parameter.is_raw:
+                arguments.append(np.array(_broadcast_strides(operand, shape), "i8").tobytes())
+        blocks = min((count + block - 1) // block, _MAX_BLOCKS)
+        function(*arguments, grid=blocks, block=block, stream=stream)
+
+    def __repr__(self) -> str:
+        return f"<cuzarr.ElementwiseKernel {self.name}: {self.operation}>"
+
+
+def _is_array(value: Any) -> bool:
+    return not isinstance(value, np.generic) and (hasattr(value, "shape") or hasattr(value, "__dlpack__"))
+
+
+def _number(value: Any) -> int:
+    if isinstance(value, DeviceArray | _core.NdBuffer):
+        return int(value.device.partition(":")[2] or 0)
+    if hasattr(value, "__dlpack_device__"):
+        return int(value.__dlpack_device__()[1])
+    return int(getattr(getattr(value, "device", 0), "id", 0))
+
+
+def _is_contiguous(buffer: _core.NdBuffer) -> bool:
+    expected = 1
+    itemsize = buffer.nbytes // max(int(np.prod(buffer.shape, dtype=object)), 1)
+    for extent, stride in zip(reversed(buffer.shape), reversed(buffer.strides), strict=True):
+        if extent != 1 and stride != expected * itemsize:
+            return False
+        expected *= extent
+    return True
+
+
+def _broadcast_strides(buffer: _core.NdBuffer, shape: tuple[int, ...]) -> list[int]:
+    missing = len(shape) - len(buffer.shape)
+    strides = [0 if extent == 1 else stride for extent, stride in zip(buffer.shape, buffer.strides, strict=True)]
+    return [0] * missing + strides or [0]
+
+
+def _span(buffer: _core.NdBuffer) -> tuple[int, int]:
+    reach = [(extent - 1) * stride for extent, stride in zip(buffer.shape, buffer.strides, strict=True)]
+    itemsize = buffer.nbytes // max(int(np.prod(buffer.shape, dtype=object)), 1)
+    low = buffer.address + sum(step for step in reach if step < 0)
+    return low, buffer.address + sum(step for step in reach if step > 0) + itemsize
+
+
+def _overlap(a: _core.NdBuffer, b: _core.NdBuffer) -> bool:
+    if not a.nbytes or not b.nbytes:
+        return False
+    (a_low, a_high), (b_low, b_high) = _span(a), _span(b)
+    return a_low < b_high and b_low < a_high
