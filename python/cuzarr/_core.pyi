@@ -4,7 +4,18 @@ from collections.abc import Sequence
 from os import PathLike
 from typing import Any, final
 
-__all__ = ["__version__", "Array", "NdBuffer", "Store", "Watch", "cli", "error_kinds", "set_library_paths"]
+__all__ = [
+    "Array",
+    "Function",
+    "Module",
+    "NdBuffer",
+    "Store",
+    "Watch",
+    "__version__",
+    "cli",
+    "error_kinds",
+    "set_library_paths",
+]
 
 __version__: str
 
@@ -18,6 +29,7 @@ class Module:
     def check(text: str, file: str, options: Sequence[str], capability: tuple[int, int]) -> None: ...
     def function(self, name: str) -> Function: ...
 
+@final
 class Function:
     @property
     def max_threads(self) -> int: ...
@@ -38,6 +50,7 @@ class Function:
         stream: int | None,
     ) -> None: ...
 
+@final
 class NdBuffer:
     @staticmethod
     def empty(shape: Sequence[int], dtype: str, device: str, order: str) -> NdBuffer: ...

@@ -42,6 +42,8 @@ _C_TYPES = {
     "float64": "double",
 }
 _MAX_BLOCKS = 1 << 20
+# Elements that a thread works on side by side, so that their loads overlap.
+_UNROLL = 4
 
 
 def _gpu(device: str | None) -> str:
@@ -323,9 +325,12 @@ class ElementwiseKernel:
         self.operation, self.name, self.preamble, self.options = operation, name, preamble, tuple(options)
         self._function = functools.lru_cache(maxsize=None)(self._compile)
 
-    def source(self, types: dict[str, str], rank: int | None, scalars: Sequence[bool]) -> str:
+    def source(
+        self, types: dict[str, str], rank: int | None, scalars: Sequence[bool], in_place: bool = False
+    ) -> str:
         """The text that is compiled: for these element types, for operands that all are contiguous (``rank`` is ``None``) or
-        have strides over ``rank`` dimensions, and for these operands being plain values."""
+        have strides over ``rank`` dimensions, for these operands being plain values, and for outputs that may be inputs."""
+        restrict = "" if in_place else "__restrict__ "
         lines = [self.preamble]
         lines += [f"typedef {_C_TYPES[dtype]} {letter};" for letter, dtype in sorted(types.items())]
         if rank is not None:
@@ -340,12 +345,12 @@ class ElementwiseKernel:
             const = "const " if parameter in self.inputs else ""
             name, data = parameter.name, f"cuzarr_{parameter.name}"
             if is_scalar or parameter.is_raw:
-                parameters.append(f"{ctype} {name}" if is_scalar else f"{const}{ctype} *{name}")
+                parameters.append(f"{ctype} {name}" if is_scalar else f"{const}{ctype} *{restrict}{name}")
             elif rank is None:
-                parameters.append(f"{const}{ctype} *{data}")
+                parameters.append(f"{const}{ctype} *{restrict}{data}")
                 before.append(f"{const}{ctype} &{name} = {data}[i];")
             else:
-                parameters += [f"{const}char *{data}", f"cuzarr_extents {data}_strides"]
+                parameters += [f"{const}char *{restrict}{data}", f"cuzarr_extents {data}_strides"]
                 offsets.append(name)
                 before.append(f"{const}{ctype} &{name} = *({const}{ctype} *)({data} + {data}_offset);")
         if rank is not None:
@@ -357,6 +362,7 @@ class ElementwiseKernel:
         stride = "(unsigned long long)gridDim.x * blockDim.x"
         lines += [
             f'extern "C" __global__ void {self.name}({", ".join(parameters)}) {{',
+            f"#pragma unroll {_UNROLL}",
             f"for (unsigned long long i = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += {stride}) {{",
             *before,
             f'#line 1 "{self.name}"',
@@ -366,8 +372,10 @@ class ElementwiseKernel:
         ]
         return "\n".join(lines) + "\n"
 
-    def _compile(self, device: str, types: tuple[tuple[str, str], ...], rank: int | None, scalars: tuple[bool, ...]) -> Function:
-        text = self.source(dict(types), rank, scalars)
+    def _compile(
+        self, device: str, types: tuple[tuple[str, str], ...], rank: int | None, scalars: tuple[bool, ...], in_place: bool
+    ) -> Function:
+        text = self.source(dict(types), rank, scalars, in_place)
         return Module(text, device=device, options=self.options, name=f"{self.name}.cu").get_function(self.name)
 
     def __call__(self, *args: Any, size: int | None = None, stream: Any = None, block_size: int = 256) -> Any:
@@ -407,10 +415,10 @@ class ElementwiseKernel:
             dtype = np.dtype(types.get(parameter.type, parameter.type))
             operands.append(_core.NdBuffer.empty(shape, core_dtype(dtype), device, "C"))
             results.append(result_array(operands[-1], dtype))
-        self._check_outputs(operands, shape)
+        in_place = self._check_outputs(operands, shape)
         count = int(np.prod(shape, dtype=object))
         if count:
-            self._launch(device, operands, types, shape, count, stream, block_size)
+            self._launch(device, operands, types, shape, in_place, stream, block_size)
         return results[0] if len(results) == 1 else tuple(results)
 
     def _shape(self, walked: list[tuple[int, ...]], size: int | None) -> tuple[int, ...]:
@@ -443,36 +451,47 @@ class ElementwiseKernel:
             raise DTypeMismatchError(f"nothing says what {', '.join(sorted(missing))} stands for", hint="pass the output")
         return types
 
-    def _check_outputs(self, operands: list[Any], shape: tuple[int, ...]) -> None:
-        inputs, outputs = operands[: len(self.inputs)], operands[len(self.inputs) :]
-        for parameter, output in zip(self.outputs, outputs, strict=True):
-            if parameter.is_raw:
-                continue
-            if tuple(output.shape) != shape:
+    def _check_outputs(self, operands: list[Any], shape: tuple[int, ...]) -> bool:
+        """Whether an output is one of the inputs, element by element; any other way of sharing memory is refused."""
+        parameters, in_place = self.inputs + self.outputs, False
+        for at in range(len(self.inputs), len(parameters)):
+            output, parameter = operands[at], parameters[at]
+            if not parameter.is_raw and tuple(output.shape) != shape:
                 raise ShapeMismatchError(f"'{parameter.name}' has shape {tuple(output.shape)}, the result {shape}")
-            for other, operand in zip(self.inputs + self.outputs, inputs + outputs, strict=True):
-                if operand is output or not isinstance(operand, _core.NdBuffer):
+            for operand, other in zip(operands[:at], parameters[:at], strict=True):
+                if not isinstance(operand, _core.NdBuffer) or not _overlap(operand, output):
                     continue
-                same = (operand.address, tuple(operand.shape), tuple(operand.strides))
-                is_same = same == (output.address, tuple(output.shape), tuple(output.strides)) and not other.is_raw
-                if not is_same and _overlap(operand, output):
-                    raise InvalidArgumentError(f"the memory of '{parameter.name}' overlaps that of '{other.name}'", hint="write to another array")
+                places = [(buffer.address, tuple(buffer.shape), tuple(buffer.strides)) for buffer in (operand, output)]
+                if other.is_raw or parameter.is_raw or other in self.outputs or places[0] != places[1]:
+                    message = f"the memory of '{parameter.name}' overlaps that of '{other.name}'"
+                    raise InvalidArgumentError(message, hint="write to another array")
+                in_place = True
+        return in_place
 
     def _launch(
-        self, device: str, operands: list[Any], types: dict[str, str], shape: tuple[int, ...], count: int, stream: Any, block: int
+        self,
+        device: str,
+        operands: list[Any],
+        types: dict[str, str],
+        shape: tuple[int, ...],
+        in_place: bool,
+        stream: Any,
+        block: int,
     ) -> None:
         parameters = self.inputs + self.outputs
         scalars = tuple(not isinstance(operand, _core.NdBuffer) for operand in operands)
         walked = [
-            operand for operand, parameter in zip(operands, parameters, strict=True)
+            operand
+            for operand, parameter in zip(operands, parameters, strict=True)
             if isinstance(operand, _core.NdBuffer) and not parameter.is_raw
         ]
         flat = all(tuple(operand.shape) == shape and _is_contiguous(operand) for operand in walked)
         rank = None if flat else len(shape)
-        function = self._function(device, tuple(sorted(types.items())), rank, scalars)
+        function = self._function(device, tuple(sorted(types.items())), rank, scalars, in_place)
+        count = int(np.prod(shape, dtype=object))
         arguments: list[Any] = [np.uint64(count)]
         if rank is not None:
-            arguments.append(np.array(shape, "i8").tobytes())
+            arguments.append(np.array(shape or (1,), "i8").tobytes())
         for operand, parameter in zip(operands, parameters, strict=True):
             if not isinstance(operand, _core.NdBuffer):
                 arguments.append(np.dtype(types.get(parameter.type, parameter.type)).type(operand))
@@ -480,7 +499,7 @@ class ElementwiseKernel:
             arguments.append(operand)
             if rank is not None and not parameter.is_raw:
                 arguments.append(np.array(_broadcast_strides(operand, shape), "i8").tobytes())
-        blocks = min((count + block - 1) // block, _MAX_BLOCKS)
+        blocks = min(-(-count // (block * _UNROLL)), _MAX_BLOCKS)
         function(*arguments, grid=blocks, block=block, stream=stream)
 
     def __repr__(self) -> str:

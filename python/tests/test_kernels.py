@@ -66,10 +66,11 @@ def compiles(text):
 
 
 @pytest.mark.parametrize("rank", [None, 0, 1, 3])
+@pytest.mark.parametrize("in_place", [False, True])
 @pytest.mark.parametrize("scalars", [(False, False, False), (False, True, False)])
-def test_the_text_of_an_elementwise_kernel_compiles(rank, scalars):
+def test_the_text_of_an_elementwise_kernel_compiles(rank, scalars, in_place):
     kernel = cuzarr.ElementwiseKernel("T x, float64 y", "T z", "z = twice(x) + y * i / n", preamble="__device__ int twice(int x) { return 2 * x; }")
-    compiles(kernel.source({"T": "float32"}, rank, scalars))
+    compiles(kernel.source({"T": "float32"}, rank, scalars, in_place))
 
 
 def test_a_compile_error_shows_the_line_of_the_operation():
@@ -160,7 +161,8 @@ def test_launches_that_do_not_fit_are_refused(device):
 def test_elementwise_kernels_broadcast_like_numpy(device, shapes):
     rng = np.random.default_rng(7)
     x, y = (np.asarray(rng.normal(size=shape)) for shape in shapes)
-    kernel = cuzarr.ElementwiseKernel("T x, T y", "T z", "z = x * y - 1")
+    # As NumPy rounds: after each step.
+    kernel = cuzarr.ElementwiseKernel("T x, T y", "T z", "z = x * y - 1", options=["--fmad=false"])
     z = kernel(on_device(x, device), on_device(y, device))
     np.testing.assert_array_equal(host(z), x * y - 1)
 
@@ -175,6 +177,9 @@ def test_elementwise_kernels_take_scalars_raw_arrays_and_outputs(device):
     assert host(cuzarr.ElementwiseKernel("T x", "T z", "z = x + 1")(d, d)).tolist() == (x + 1).tolist()
     with pytest.raises(errors.InvalidArgumentError, match="overlaps"):
         reverse(d, d)
+    twice = cuzarr.ElementwiseKernel("T x", "T y, T z", "y = x; z = x")
+    with pytest.raises(errors.InvalidArgumentError, match="overlaps"):
+        twice(5, d, d)
     with pytest.raises(errors.DTypeMismatchError):
         cuzarr.ElementwiseKernel("float32 x", "float32 z", "z = x")(d)
     with pytest.raises(errors.ShapeMismatchError):
