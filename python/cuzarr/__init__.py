@@ -15,7 +15,7 @@ Importing initialises no GPU and imports no other array library.
 
 from __future__ import annotations
 
-from cuzarr import _libraries, buffer, codecs, errors, kernels, storage
+from cuzarr import _libraries, api, buffer, codecs, errors, kernels, storage
 from cuzarr._api import (
     array,
     consolidate_metadata,
@@ -49,6 +49,7 @@ from cuzarr._api import (
     zeros_like,
 )
 from cuzarr._array import Array, ArrayConfig
+from cuzarr._async_nodes import AsyncArray, AsyncGroup
 from cuzarr._config import config
 from cuzarr._core import __version__
 from cuzarr._group import Group
@@ -64,6 +65,8 @@ __all__ = [
     "ArrayConfig",
     "ArrayV2Metadata",
     "ArrayV3Metadata",
+    "AsyncArray",
+    "AsyncGroup",
     "ConsolidatedMetadata",
     "CuzarrError",
     "DeviceArray",
@@ -72,6 +75,7 @@ __all__ = [
     "GroupMetadata",
     "Module",
     "__version__",
+    "api",
     "array",
     "buffer",
     "codecs",

@@ -15,7 +15,7 @@ from cuzarr._config import config as _global_config
 from cuzarr._create import DEFAULT_FILL_VALUE, legacy_metadata, new_metadata
 from cuzarr._dtypes import parse_dtype
 from cuzarr._group import Group
-from cuzarr._metadata import AnyArrayMetadata, ArrayV2Metadata, ConsolidatedMetadata, GroupMetadata
+from cuzarr._metadata import AnyArrayMetadata, ArrayV2Metadata, ConsolidatedMetadata, GroupMetadata, as_node
 from cuzarr._nodes import (
     check_zarr_format,
     contains,
@@ -585,7 +585,8 @@ def group(
 def create_hierarchy(
     *, store: Store, nodes: dict[str, GroupMetadata | AnyArrayMetadata], overwrite: bool = False
 ) -> Iterator[tuple[str, Group | Array]]:
-    """Creates many nodes from their metadata by path, and the groups they are in; yields each with its path.
+    """Creates many nodes from their metadata by path, and the groups they are in; yields each with its path. Metadata may
+    be zarr-python's own objects.
 
     Raises
     ------
@@ -593,7 +594,8 @@ def create_hierarchy(
         A node is there, and ``overwrite`` is off; nothing was written.
     """
     place = make_store_path(store)
-    complete = hierarchy_with_parents({normalize_path(path): node for path, node in nodes.items()})
+    nodes = {normalize_path(path): as_node(node) for path, node in nodes.items()}
+    complete = hierarchy_with_parents(nodes)
     for path, node in complete.items():
         kind = contains(place / path, next(iter(nodes.values())).zarr_format)
         if kind == "array" and (node is None or not overwrite):

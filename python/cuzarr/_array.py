@@ -9,7 +9,7 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields as dataclass_fields, replace
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
@@ -50,6 +50,10 @@ from cuzarr.errors import (
     UnsupportedError,
 )
 from cuzarr.storage import Store, StorePath, make_store_path
+
+
+if TYPE_CHECKING:
+    from cuzarr._async_nodes import AsyncArray
 
 
 @dataclass(frozen=True)
@@ -357,7 +361,7 @@ class Array:
                 ("Chunk shape", self.chunks),
                 ("Order", self.order),
                 ("Read-only", self.read_only),
-                ("Store type", type(self.store).__name__),
+                ("Store type", type(getattr(self.store, "wrapped", self.store)).__name__),
                 ("Device", self.device),
                 ("Filters", self.filters),
                 ("Serializer", self.serializer),
@@ -397,7 +401,14 @@ class Array:
             return self.get_orthogonal_selection(rest, fields=chosen, prototype=prototype)
         return self.get_basic_selection(rest, fields=chosen, prototype=prototype)
 
-    def setitem(self, selection: Any, value: Any, *, prototype: Any = None) -> None:
+    @property
+    def async_array(self) -> AsyncArray:
+        """The same array, with elements that are awaited."""
+        from cuzarr._async_nodes import AsyncArray
+
+        return AsyncArray.of(self)
+
+    def setitem(self, selection: Any, value: Any, prototype: Any = None) -> None:
         """As assigning to brackets. The prototype changes nothing: values are taken from wherever they are."""
         selection = _as_index(selection)
         chosen, rest = pop_fields(selection)
@@ -696,6 +707,9 @@ class Array:
         >>> array.shape
         (2, 6)
         """
+        self._resize(new_shape, True)
+
+    def _resize(self, new_shape: Any, delete_outside_chunks: bool) -> None:
         shape = parse_shape(new_shape)
         if len(shape) != self.ndim:
             raise InvalidArgumentError(f"the new shape has {len(shape)} dimensions, the array {self.ndim}")
@@ -703,7 +717,7 @@ class Array:
         metadata = self._metadata.update_shape(shape)
         documents = metadata.documents()
         grid = _grid(shape, self._stored_chunks)
-        for key, coords in list(self._iterate_stored()):
+        for key, coords in list(self._iterate_stored()) if delete_outside_chunks else ():
             if any(place >= count for place, count in zip(coords, grid, strict=True)):
                 self.store.delete(key)
         self._store_path.write(documents)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from cuzarr._chunks import parse_shape
 from cuzarr._config import config as global_config
 from cuzarr._dtypes import parse_dtype
 from cuzarr._info import Info
-from cuzarr._metadata import AnyArrayMetadata, ConsolidatedMetadata, GroupMetadata
+from cuzarr._metadata import AnyArrayMetadata, ConsolidatedMetadata, GroupMetadata, as_node
 from cuzarr._nodes import AnyNodeMetadata, check_zarr_format, iterate_members, read_group, read_node, write_new
 from cuzarr._tree import Tree, draw_tree
 from cuzarr.errors import (
@@ -26,6 +26,9 @@ from cuzarr.errors import (
     UnsupportedError,
 )
 from cuzarr.storage import Store, StorePath, make_store_path, normalize_path
+
+if TYPE_CHECKING:
+    from cuzarr._async_nodes import AsyncGroup
 
 DefaultT = TypeVar("DefaultT")
 
@@ -161,7 +164,7 @@ class Group:
                 ("Type", type(self).__name__),
                 ("Zarr format", self._metadata.zarr_format),
                 ("Read-only", self.read_only),
-                ("Store type", type(self.store).__name__),
+                ("Store type", type(getattr(self.store, "wrapped", self.store)).__name__),
                 ("No. members", None if members is None else len(members)),
                 ("No. arrays", None if members is None or groups is None else len(members) - groups),
                 ("No. groups", groups),
@@ -485,6 +488,7 @@ class Group:
         """Creates many nodes below this group, from their metadata by path; yields each with its path."""
         from cuzarr._api import create_hierarchy
 
+        nodes = {path: as_node(node) for path, node in nodes.items()}
         for path, node in nodes.items():
             if node.zarr_format != self._metadata.zarr_format:
                 raise InvalidArgumentError(f"'{path}' is of format {node.zarr_format}, the group of {self._metadata.zarr_format}")
@@ -548,6 +552,19 @@ class Group:
         """Adds and replaces attributes, in one write."""
         self._replace_attributes({**self._metadata.attributes, **new_attributes})
         return self
+
+    async def update_attributes_async(self, new_attributes: dict[str, Any]) -> Group:
+        """As :meth:`update_attributes`, awaited."""
+        from cuzarr._async import run
+
+        return await run(self.update_attributes, new_attributes)
+
+    @property
+    def async_group(self) -> AsyncGroup:
+        """The same group, with members that are awaited."""
+        from cuzarr._async_nodes import AsyncGroup
+
+        return AsyncGroup.of(self)
 
     def _replace_attributes(self, attributes: dict[str, Any]) -> None:
         self._save(attributes=attributes)

@@ -468,6 +468,32 @@ def parse_node(data: Mapping[str, Any]) -> AnyArrayMetadata | GroupMetadata:
     return ArrayV3Metadata.from_dict(data) if data.get("node_type") == "array" else GroupMetadata.from_dict(data)
 
 
+def as_node(node: Any) -> AnyArrayMetadata | GroupMetadata:
+    """Metadata of ours from ours, from zarr-python's objects, or from a document.
+
+    Raises
+    ------
+    TypeError
+        It is none of these.
+    """
+    if isinstance(node, ArrayMetadata | GroupMetadata):
+        return node  # type: ignore[return-value]
+    if isinstance(node, Mapping):
+        return parse_node(node)
+    if not hasattr(node, "to_buffer_dict"):
+        raise TypeError(f"metadata of an array or a group was expected, got {type(node).__name__}")
+    from zarr.core.buffer.cpu import buffer_prototype
+
+    # What zarr-python would write is the one form of its metadata that it promises.
+    written = {name: json.loads(value.to_bytes()) for name, value in node.to_buffer_dict(buffer_prototype).items()}
+    if ZARR_JSON in written:
+        return parse_node(written[ZARR_JSON])
+    attributes = written.get(ZATTRS, {})
+    if ZARRAY in written:
+        return ArrayV2Metadata(written[ZARRAY], attributes)
+    return GroupMetadata.from_dict(written[ZGROUP] | {"attributes": attributes})
+
+
 def _parse_consolidated(data: Any) -> ConsolidatedMetadata | None:
     if data is None:
         return None

@@ -160,7 +160,7 @@ impl Store for PythonStore {
     // One item after the other, on the calling thread: the interpreter's lock would serialise them anyway.
     fn read(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, _workers: &dyn Workers) {
         for (index, request) in batch.iter().enumerate() {
-            sink.done(index, self.fetch(request, index, &*sink));
+            sink.done(index, sink.check().and_then(|()| self.fetch(request, index, &*sink)));
         }
     }
 

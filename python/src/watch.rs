@@ -109,15 +109,21 @@ impl Watched {
     }
 }
 
-/// Notes each item of a batch that has arrived.
-struct CountingSink {
+/// Refuses the items of a cancelled batch, and notes each that has arrived.
+struct WatchedSink {
     inner: Arc<dyn ReadSink>,
     batch: Arc<[ReadRequest]>,
     watch: Arc<Watch>,
 }
 
-impl ReadSink for CountingSink {
+impl ReadSink for WatchedSink {
+    fn check(&self) -> cuzarr::Result<()> {
+        self.watch.check()?;
+        self.inner.check()
+    }
+
     fn reserve(&self, index: usize, size_bytes: u64) -> cuzarr::Result<Box<dyn Lease>> {
+        self.watch.check()?;
         self.inner.reserve(index, size_bytes)
     }
 
@@ -126,6 +132,7 @@ impl ReadSink for CountingSink {
     }
 
     fn reserve_on_device(&self, index: usize, size_bytes: u64) -> cuzarr::Result<Buffer> {
+        self.watch.check()?;
         self.inner.reserve_on_device(index, size_bytes)
     }
 
@@ -153,16 +160,13 @@ impl fmt::Display for Watched {
 
 impl Store for Watched {
     fn read(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: &dyn Workers) {
+        let sink = Arc::new(WatchedSink { inner: sink, batch: Arc::clone(&batch), watch: Arc::clone(&self.watch) });
         if self.watch.check().is_err() {
             for index in 0..batch.len() {
                 sink.done(index, self.watch.check().map(|()| ReadOutcome::Missing));
             }
             return;
         }
-        let sink = match self.watch.counts {
-            true => Arc::new(CountingSink { inner: sink, batch: Arc::clone(&batch), watch: Arc::clone(&self.watch) }),
-            false => sink,
-        };
         self.inner.read(batch, sink, workers);
     }
 

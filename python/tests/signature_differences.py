@@ -12,16 +12,23 @@ ADDED: dict[str, dict[str, str]] = {
     "create": {"device": DEVICE},
     "create_array": {"device": DEVICE},
     "from_array": {"device": DEVICE},
+    "asynchronous.open": {"device": DEVICE},
+    "asynchronous.open_array": {"device": DEVICE},
+    "asynchronous.open_group": {"device": DEVICE},
+    "asynchronous.create": {"device": DEVICE},
+    "asynchronous.create_array": {"device": DEVICE},
+    "asynchronous.from_array": {"device": DEVICE},
 }
+
+POSITION = "the parameters are those of the synchronous function, which takes the store by position too"
 
 OTHER: dict[str, str] = {
     "Array.__init__": "zarr-python wraps an asynchronous array; ours is the array",
     "Group.__init__": "zarr-python wraps an asynchronous group; ours is the group",
+    "asynchronous.group": POSITION,
+    "asynchronous.load": POSITION,
+    "asynchronous.open": POSITION,
+    "asynchronous.open_array": POSITION,
 }
 
-ABSENT: dict[str, str] = {
-    "AsyncArray": "there is no asynchronous face yet",
-    "AsyncGroup": "there is no asynchronous face yet",
-    "Array.async_array": "there is no asynchronous face yet",
-    "Group.update_attributes_async": "there is no asynchronous face yet",
-}
+ABSENT: dict[str, str] = {}

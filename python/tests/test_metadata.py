@@ -207,3 +207,21 @@ def test_unknown_members_survive() -> None:
     changed = metadata.update_attributes({"a": 1}).update_shape((5,)).to_dict()
     assert changed["extra"] == {"must_understand": False, "x": [1]}
     assert (changed["shape"], changed["attributes"]) == ([5], {"a": 1})
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_hierarchies_are_made_of_zarr_pythons_own_metadata(zarr_format: Any) -> None:
+    zarr = pytest.importorskip("zarr", minversion="3.1")
+    theirs = zarr.create_group({}, zarr_format=zarr_format, attributes={"a": 1})
+    theirs.create_array("x/y", shape=(4,), chunks=(2,), dtype="<i2", fill_value=7, attributes={"unit": "m"})
+    nodes = {path: node.metadata for path, node in theirs.members(max_depth=None)} | {"": theirs.metadata}
+    store = cuzarr.storage.MemoryStore()
+    made = dict(cuzarr.create_hierarchy(store=store, nodes=nodes))
+    assert sorted(made) == ["", "x", "x/y"]
+    group = cuzarr.open_group(store, mode="r", zarr_format=zarr_format)
+    array = group["x/y"]
+    assert (group.attrs.asdict(), array.attrs.asdict(), array[:].tolist(), array.dtype) == ({"a": 1}, {"unit": "m"}, [7] * 4, np.dtype("<i2"))
+    root = cuzarr.open_group(store, mode="r+", zarr_format=zarr_format)
+    assert list(dict(root.create_hierarchy({"z": theirs["x"].metadata}))) == ["z"] and "z" in root
+    with pytest.raises(TypeError, match="metadata of an array or a group"):
+        dict(cuzarr.create_hierarchy(store={}, nodes={"a": 5}))

@@ -13,6 +13,7 @@ from cuzarr._create import DEFAULT_FILL_VALUE
 from signature_differences import ABSENT, ADDED, OTHER
 
 zarr = pytest.importorskip("zarr", minversion="3.4")
+asynchronous = pytest.importorskip("zarr.api.asynchronous")
 
 SPECIAL = ["__init__", "__array__", "__getitem__", "__setitem__", "__delitem__", "__contains__", "__iter__", "__len__", "__eq__"]
 
@@ -28,12 +29,15 @@ NAMES = [
     *(name for name in zarr.__all__ if not name.startswith("__")),
     *(f"Array.{name}" for name in members(zarr.Array)),
     *(f"Group.{name}" for name in members(zarr.Group)),
+    *(f"AsyncArray.{name}" for name in members(zarr.AsyncArray)),
+    *(f"AsyncGroup.{name}" for name in members(zarr.AsyncGroup)),
+    *(f"asynchronous.{name}" for name in asynchronous.__all__),
 ]
 
 
 def find(module: Any, name: str) -> Any:
     owner, _, member = name.partition(".")
-    value = getattr(module, owner)
+    value = getattr(module.api if owner == "asynchronous" else module, owner)
     return inspect.getattr_static(value, member) if member else value
 
 

@@ -48,6 +48,10 @@ struct Sink {
 }
 
 impl ReadSink for Sink {
+    fn check(&self) -> Result<()> {
+        self.call.check_cancelled()
+    }
+
     fn reserve(&self, index: usize, size_bytes: u64) -> Result<Box<dyn Lease>> {
         self.call.check_cancelled()?;
         let expected = self.sizes.get(index).copied().unwrap_or(0);

@@ -170,6 +170,10 @@ fn fill(flight: &Arc<Flight>, ticket: &Arc<Ticket>) {
 }
 
 impl ReadSink for Sink {
+    fn check(&self) -> Result<()> {
+        self.ticket.call.check_cancelled()
+    }
+
     fn reserve(&self, index: usize, size_bytes: u64) -> Result<Box<dyn Lease>> {
         let call = &self.ticket.call;
         call.check_cancelled()?;

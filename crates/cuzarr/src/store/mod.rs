@@ -114,6 +114,14 @@ pub trait ReadSink: Send + Sync {
     /// passes that error on to `done`.
     fn reserve(&self, index: usize, size_bytes: u64) -> Result<Box<dyn Lease>>;
 
+    /// Whether the items are still wanted. A store that reads one after the other asks before each of them.
+    ///
+    /// # Errors
+    /// When the batch was cancelled; the store passes that error on to `done`.
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// The device in whose memory the sink takes bytes as well; `cpu` when it wants all of them on the host.
     fn device(&self) -> Device {
         Device::Cpu

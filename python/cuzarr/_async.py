@@ -1,0 +1,76 @@
+"""Awaiting what blocks: calls run in threads of their own, without Python's lock while the Rust side works, and can be
+cancelled. A completion wakes the loop; nothing polls."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from cuzarr import _core
+from cuzarr._config import config
+
+T = TypeVar("T")
+
+
+class _Threads:
+    """As many threads as calls may be in flight at once: the configuration's ``async.concurrency``."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pool: ThreadPoolExecutor | None = None
+        self._count = 0
+
+    def submit(self, call: Callable[[], T]) -> Future[T]:
+        count = max(int(config.get("async.concurrency") or 1), 1)
+        with self._lock:
+            if self._pool is None or self._count != count:
+                if self._pool is not None:
+                    self._pool.shutdown(wait=False)  # what it has begun and queued, it finishes
+                self._pool, self._count = ThreadPoolExecutor(count, thread_name_prefix="cuzarr"), count
+            return self._pool.submit(call)
+
+    def forget(self) -> None:
+        """After a fork the threads are the parent's."""
+        self.__init__()  # type: ignore[misc]
+
+
+_threads = _Threads()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_threads.forget)
+
+
+async def run(call: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    """Awaits a blocking call, in the caller's context (its ``config.local`` included).
+
+    Cancelling ends what the call is doing at its next object of the store, waits for that, and leaves nothing running.
+    """
+    watch, context = _core.Watch(), contextvars.copy_context()
+
+    def work() -> T:
+        with watch:
+            return context.run(call, *args, **kwargs)
+
+    future = _threads.submit(work)
+    waiting = asyncio.wrap_future(future)
+    try:
+        return await asyncio.shield(waiting)
+    except asyncio.CancelledError:
+        watch.cancel()
+        if not future.cancel():
+            await _settle(waiting)
+        raise
+
+
+async def _settle(waiting: asyncio.Future[Any]) -> None:
+    # However often the task is cancelled meanwhile: until the call has ended, it holds memory and files.
+    while not waiting.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait([waiting])
+    if not waiting.cancelled():
+        waiting.exception()  # looked at, so that nobody is told of an error that nobody retrieved

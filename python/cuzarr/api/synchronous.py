@@ -1,0 +1,6 @@
+"""The functions of ``cuzarr``, under zarr-python's name for their module."""
+
+from cuzarr._api import *  # noqa: F403
+from cuzarr._api import __all__
+
+__all__ = list(__all__)
