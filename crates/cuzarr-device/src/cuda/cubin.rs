@@ -17,6 +17,7 @@ use crate::kernel::KernelSource;
 
 /// Headers that kernels may include, in the order of their names.
 pub(crate) const HEADERS: &[(&str, &str)] = &[
+    ("cuzarr/bit_window.cuh", include_str!("../../kernels/include/cuzarr/bit_window.cuh")),
     ("cuzarr/bits.cuh", include_str!("../../kernels/include/cuzarr/bits.cuh")),
     ("cuzarr/checksum.cuh", include_str!("../../kernels/include/cuzarr/checksum.cuh")),
     ("cuzarr/deflate.cuh", include_str!("../../kernels/include/cuzarr/deflate.cuh")),
@@ -24,10 +25,14 @@ pub(crate) const HEADERS: &[(&str, &str)] = &[
     ("cuzarr/deflate_tables.cuh", include_str!("../../kernels/include/cuzarr/deflate_tables.cuh")),
     ("cuzarr/elements.cuh", include_str!("../../kernels/include/cuzarr/elements.cuh")),
     ("cuzarr/frames.cuh", include_str!("../../kernels/include/cuzarr/frames.cuh")),
+    ("cuzarr/fse.cuh", include_str!("../../kernels/include/cuzarr/fse.cuh")),
     ("cuzarr/kernel.cuh", include_str!("../../kernels/include/cuzarr/kernel.cuh")),
     ("cuzarr/lz.cuh", include_str!("../../kernels/include/cuzarr/lz.cuh")),
     ("cuzarr/lz4.cuh", include_str!("../../kernels/include/cuzarr/lz4.cuh")),
     ("cuzarr/regions.cuh", include_str!("../../kernels/include/cuzarr/regions.cuh")),
+    ("cuzarr/status.cuh", include_str!("../../kernels/include/cuzarr/status.cuh")),
+    ("cuzarr/xxh64.cuh", include_str!("../../kernels/include/cuzarr/xxh64.cuh")),
+    ("cuzarr/zstd.cuh", include_str!("../../kernels/include/cuzarr/zstd.cuh")),
 ];
 
 /// Flags beside the architecture. No fused multiply-add: the CPU rounds after each step, and so must the GPU.
