@@ -46,6 +46,7 @@ DEFAULTS: dict[str, Any] = {
     "strict": False,
     "allow_pickle": False,
     "memory_limit_bytes": None,
+    "gds": "auto",
 }
 
 # zarr-python's table of codec classes. cuzarr has its own, the registry; entries are kept, so that one dictionary serves both.
@@ -80,6 +81,7 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "default_zarr_format": (2, 3),
     "array.order": ("C", "F"),
     "array_type": ("auto", "cupy", "device"),
+    "gds": ("auto", "on", "off"),
 }
 
 _ENVIRONMENT_PREFIX = "CUZARR_"
@@ -272,6 +274,7 @@ class Config:
     ``strict``            ``False``  raise instead of falling back to a slower way
     ``allow_pickle``      ``False``  decode pickled objects, which can run any code
     ``memory_limit_bytes``  ``None``  bytes in flight; ``None`` lets cuzarr choose
+    ``gds``               ``"auto"`` cuFile for a :class:`cuzarr.storage.GDSStore`: where it pays, ``"on"`` or ``"off"``
     ====================  =========  ================================================================
 
     >>> import cuzarr

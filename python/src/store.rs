@@ -4,13 +4,17 @@ use std::fmt;
 use std::sync::Arc;
 
 use cuzarr::store::{
-    ByteRange, Key, Listing, LocalStore, MemoryStore, ReadOutcome, ReadRequest, ReadSink, Store, StoreExt, Workers,
+    ByteRange, Gds, GdsStore, GpuMemoryStore, Key, Listing, LocalOptions, LocalStore, MemoryStore, ReadOutcome,
+    ReadRequest, ReadSink, Store, StoreExt, Workers,
 };
 use cuzarr::{Error, ErrorKind};
+use cuzarr_device::{Buffer, DType, Layout, NdBuffer, Order};
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::error::{IntoPython, PyResult, from_python};
+use crate::ndbuffer::{PyNdBuffer, foreign, parse_device};
 
 /// A store, shared by Python and the arrays opened in it.
 #[pyclass(name = "Store", module = "cuzarr._core", frozen)]
@@ -34,11 +38,26 @@ impl PyStore {
         PyStore { inner: Arc::new(MemoryStore::new()) }
     }
 
-    /// A store written in Python, behind its adapter (`cuzarr._adapters`).
+    /// Memory of a device.
+    #[staticmethod]
+    fn device_memory(device: &str) -> PyResult<Self> {
+        Ok(PyStore { inner: Arc::new(GpuMemoryStore::new(parse_device(device)?)) })
+    }
+
+    /// A directory that is read into GPU memory, and written from it, by cuFile, as `gds` (`auto`, `on`, `off`) says.
+    #[staticmethod]
+    fn gds(py: Python<'_>, root: std::path::PathBuf, gds: &str) -> PyResult<Self> {
+        let gds = gds.parse::<Gds>().py()?;
+        let store = py.detach(|| GdsStore::new(root, gds, LocalOptions::default())).py()?;
+        Ok(PyStore { inner: Arc::new(store) })
+    }
+
+    /// A store written in Python, behind its adapter (`cuzarr.storage`).
     #[staticmethod]
     fn python(py: Python<'_>, adapter: Py<PyAny>) -> PyResult<Self> {
         let name = adapter.call_method0(py, "describe")?.extract(py)?;
-        Ok(PyStore { inner: Arc::new(PythonStore { adapter, name }) })
+        let requests_at_once = adapter.getattr(py, "requests_at_once")?.extract::<usize>(py)?.max(1);
+        Ok(PyStore { inner: Arc::new(PythonStore { adapter, name, requests_at_once }) })
     }
 
     /// Bytes of a key, or of part of its value; a negative `start` counts from the end.
@@ -50,17 +69,62 @@ impl PyStore {
         start: Option<i64>,
         stop: Option<u64>,
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let range = match (start, stop) {
-            (None, None) => ByteRange::Full,
-            (Some(start), None) if start < 0 => ByteRange::Suffix { size_bytes: start.unsigned_abs() },
-            (Some(start), None) => ByteRange::From { offset: start.unsigned_abs() },
-            (start, Some(stop)) => {
-                let offset = start.unwrap_or(0).max(0).unsigned_abs();
-                ByteRange::Span { offset, size_bytes: stop.saturating_sub(offset) }
-            }
-        };
-        let value = py.detach(|| self.inner.get_range(key, range)).py()?;
+        let value = py.detach(|| self.inner.get_range(key, range(start, stop))).py()?;
         Ok(value.map(|bytes| PyBytes::new(py, &bytes)))
+    }
+
+    /// Several parts of one value, which is opened once; `None` when the key does not exist.
+    fn get_parts<'py>(
+        &self,
+        py: Python<'py>,
+        key: &str,
+        parts: Vec<(Option<i64>, Option<u64>)>,
+    ) -> PyResult<Vec<Option<Bound<'py, PyBytes>>>> {
+        let request = |(start, stop)| ReadRequest { key: key.to_string(), range: range(start, stop) };
+        let requests = parts.into_iter().map(request).collect();
+        let values = py.detach(|| self.inner.get_many(requests)).into_iter();
+        values.map(|value| Ok(value.py()?.map(|bytes| PyBytes::new(py, &bytes)))).collect()
+    }
+
+    /// Bytes of a key, as [`PyStore::get`], in new memory of a device.
+    #[pyo3(signature = (key, device, start=None, stop=None))]
+    fn get_on(
+        &self,
+        py: Python<'_>,
+        key: &str,
+        device: &str,
+        start: Option<i64>,
+        stop: Option<u64>,
+    ) -> PyResult<Option<PyNdBuffer>> {
+        let device = parse_device(device)?;
+        let value = py.detach(|| self.inner.get_buffer(key, range(start, stop), device)).py()?;
+        let flat = |buffer: Buffer| {
+            let layout = Layout::contiguous(&[buffer.size_bytes()], 1, Order::C).py()?;
+            Ok(PyNdBuffer { inner: NdBuffer::from_parts(buffer, DType::UINT8, layout).py()? })
+        };
+        value.map(flat).transpose()
+    }
+
+    /// Writes a copy of elements that lie one behind the other, wherever they are.
+    fn set_from(&self, py: Python<'_>, key: &str, value: &PyNdBuffer) -> PyResult<()> {
+        let array = &value.inner;
+        if !array.is_contiguous(Order::C) {
+            return Err(foreign("the elements must lie one behind the other"));
+        }
+        py.detach(|| {
+            let start = array.layout().offset_bytes();
+            let bytes = array.buffer().slice(start..start + array.size_bytes())?;
+            // Whoever owns the memory may write it again.
+            let copy = Buffer::empty(bytes.device(), bytes.size_bytes())?;
+            copy.copy_from(&bytes)?;
+            self.inner.write_buffer(key, &copy)
+        })
+        .py()
+    }
+
+    /// Whether values go to and come from memory of this device without a way through the host's.
+    fn is_on(&self, device: &str) -> PyResult<bool> {
+        Ok(self.inner.is_on(parse_device(device)?))
     }
 
     fn set(&self, py: Python<'_>, key: &str, value: &[u8]) -> PyResult<()> {
@@ -98,10 +162,24 @@ impl PyStore {
     }
 }
 
+fn range(start: Option<i64>, stop: Option<u64>) -> ByteRange {
+    match (start, stop) {
+        (None, None) => ByteRange::Full,
+        (Some(start), None) if start < 0 => ByteRange::Suffix { size_bytes: start.unsigned_abs() },
+        (Some(start), None) => ByteRange::From { offset: start.unsigned_abs() },
+        (start, Some(stop)) => {
+            let offset = start.unwrap_or(0).max(0).unsigned_abs();
+            ByteRange::Span { offset, size_bytes: stop.saturating_sub(offset) }
+        }
+    }
+}
+
 /// A store written in Python. Every call takes the interpreter's lock, on whichever thread it comes.
 struct PythonStore {
     adapter: Py<PyAny>,
     name: String,
+    /// Values that are asked for at once: more than one where the store fetches them beside each other.
+    requests_at_once: usize,
 }
 
 impl PythonStore {
@@ -117,17 +195,45 @@ impl PythonStore {
         })
     }
 
-    fn fetch(&self, request: &ReadRequest, index: usize, sink: &dyn ReadSink) -> cuzarr::Result<ReadOutcome> {
-        let key = request.key.as_str();
-        let (start, stop): (Option<i64>, Option<u64>) = match request.range {
-            ByteRange::Full => (None, None),
-            ByteRange::From { offset } => (Some(signed(offset)?), None),
-            ByteRange::Suffix { size_bytes } => (Some(-signed(size_bytes)?), None),
-            ByteRange::Span { offset, size_bytes } => (Some(signed(offset)?), Some(offset.saturating_add(size_bytes))),
-        };
-        let value: Option<Vec<u8>> = self
-            .call(&format!("get '{key}'"), |_, adapter| adapter.call_method1("get", (key, start, stop))?.extract())?;
+    /// Asks for some values at once. The bytes are copied out of Python's objects one by one.
+    fn fetch(&self, from: usize, requests: &[ReadRequest], sink: &dyn ReadSink) -> cuzarr::Result<()> {
+        let wanted = requests.iter().map(|request| {
+            let (start, stop) = bounds(request.range)?;
+            Ok((request.key.as_str(), start, stop))
+        });
+        let wanted = wanted.collect::<cuzarr::Result<Vec<_>>>()?;
+        let what = format!("get '{}'", requests.first().map_or("", |request| &request.key));
+        let values = self.call(&what, |_, adapter| {
+            let values: Vec<Py<PyAny>> = adapter.call_method1("get_many", (wanted,))?.extract()?;
+            Ok(values)
+        })?;
+        if values.len() != requests.len() {
+            let message = format!("store '{}': got {} values for {} keys", self.name, values.len(), requests.len());
+            return Err(Error::new(ErrorKind::StoreFailed, message));
+        }
+        for (at, (request, value)) in requests.iter().zip(values).enumerate() {
+            let what = format!("get '{}'", request.key);
+            let outcome = self.call(&what, |py, _| {
+                let value = value.bind(py);
+                match value.is_instance_of::<PyException>() {
+                    true => Err(PyErr::from_value(value.clone())),
+                    false => value.extract::<Option<Vec<u8>>>(),
+                }
+            });
+            sink.done(from + at, outcome.and_then(|value| self.hand_over(request, from + at, value, sink)));
+        }
+        Ok(())
+    }
+
+    fn hand_over(
+        &self,
+        request: &ReadRequest,
+        index: usize,
+        value: Option<Vec<u8>>,
+        sink: &dyn ReadSink,
+    ) -> cuzarr::Result<ReadOutcome> {
         let Some(value) = value else { return Ok(ReadOutcome::Missing) };
+        let key = &request.key;
         if let ByteRange::Span { offset, size_bytes } = request.range
             && value.len() as u64 != size_bytes
         {
@@ -138,6 +244,16 @@ impl PythonStore {
         lease.bytes().copy_from_slice(&value);
         Ok(ReadOutcome::Filled(lease))
     }
+}
+
+/// Where a range begins (negative: from the end) and ends, as adapters take it.
+fn bounds(range: ByteRange) -> cuzarr::Result<(Option<i64>, Option<u64>)> {
+    Ok(match range {
+        ByteRange::Full => (None, None),
+        ByteRange::From { offset } => (Some(signed(offset)?), None),
+        ByteRange::Suffix { size_bytes } => (Some(-signed(size_bytes)?), None),
+        ByteRange::Span { offset, size_bytes } => (Some(signed(offset)?), Some(offset.saturating_add(size_bytes))),
+    })
 }
 
 fn signed(value: u64) -> cuzarr::Result<i64> {
@@ -157,10 +273,16 @@ impl fmt::Display for PythonStore {
 }
 
 impl Store for PythonStore {
-    // One item after the other, on the calling thread: the interpreter's lock would serialise them anyway.
+    // On the calling thread: the interpreter's lock would serialise threads anyway, and who can fetch many values at once
+    // does so when asked for many.
     fn read(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, _workers: &dyn Workers) {
-        for (index, request) in batch.iter().enumerate() {
-            sink.done(index, sink.check().and_then(|()| self.fetch(request, index, &*sink)));
+        for (number, requests) in batch.chunks(self.requests_at_once).enumerate() {
+            let from = number * self.requests_at_once;
+            if let Err(error) = sink.check().and_then(|()| self.fetch(from, requests, &*sink)) {
+                let (kind, message) = (error.kind(), error.message().to_string());
+                sink.done(from, Err(error));
+                (1..requests.len()).for_each(|at| sink.done(from + at, Err(Error::new(kind, message.clone()))));
+            }
         }
     }
 

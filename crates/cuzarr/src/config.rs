@@ -97,6 +97,7 @@ const fn key(name: &'static str, kind: Kind, default: &'static str, meaning: &'s
 const KEYS: &[Key] = &[
     key("device", Kind::Device, "cpu", "where results are: cpu or cuda:N"),
     key("strict", Kind::Flag, "false", "a fall-back to the host is an error"),
+    key("gds", Kind::Words(&["auto", "on", "off"]), "auto", "cuFile between directories and GPUs, where a store can"),
     key("memory_limit", Kind::Bytes, "2 GiB", "bytes in flight, on the device and in pinned memory each"),
     key("default_zarr_format", Kind::Words(&["2", "3"]), "3", "format of new arrays and groups"),
     key("array.order", Kind::Words(&["C", "F"]), "C", "memory order of results"),

@@ -38,6 +38,7 @@ Status cuFileHandleRegister(void **handle, Description *description) {
     if (description->kind != 1) return status(5022);
     /* The real one copes with any offset and size of files that are opened for direct access. */
     int given = description->handle.descriptor, mode = fcntl(given, F_GETFL) & O_ACCMODE;
+    if (fcntl(given, F_GETFL) & O_NONBLOCK) return status(5019); /* as NVIDIA's does */
     char path[64];
     snprintf(path, sizeof path, "/proc/self/fd/%d", given);
     int *own = malloc(sizeof *own);

@@ -9,7 +9,7 @@ use cuzarr::ErrorKind;
 use cuzarr::plan::Selection;
 use cuzarr::run::{Options, Stage};
 use cuzarr::store::testing::Observed;
-use cuzarr::store::{GpuMemoryStore, MemoryStore, Prefixed, Store, StoreExt, conformance};
+use cuzarr::store::{ByteRange, GpuMemoryStore, MemoryStore, Prefixed, Store, StoreExt, conformance};
 use cuzarr_device::{Buffer, Device, NdBuffer, Order};
 use model::{Dice, Story, bytes_codec, devices, metadata, random_metadata, sharding, zstd_codec};
 use serde_json::{Value, json};
@@ -183,5 +183,14 @@ fn metadata_stays_on_the_host() {
         }
         store.write("c/0", b"chunk").unwrap();
         assert_eq!(store.value("c/0").unwrap().unwrap().device(), device);
+        let span = ByteRange::Span { offset: 1, size_bytes: 3 };
+        for place in [Device::Cpu, device] {
+            let part = store.get_buffer("c/0", span, place).unwrap().unwrap();
+            assert_eq!((part.device(), part.to_vec().unwrap()), (place, b"hun".to_vec()));
+            // What is given away is no window into the store.
+            part.copy_from(&Buffer::from_vec(b"new".to_vec())).unwrap();
+            assert_eq!(store.get("c/0").unwrap().unwrap(), b"chunk");
+            assert!(store.get_buffer("c/1", span, place).unwrap().is_none());
+        }
     }
 }

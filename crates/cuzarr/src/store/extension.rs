@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
+use cuzarr_device::{Buffer, Device};
+
 use super::{ByteRange, Key, Lease, ReadOutcome, ReadRequest, ReadSink, Store, Workers};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -54,6 +56,18 @@ pub trait StoreExt: Store {
     /// Like [`StoreExt::get_many`]; a value that is larger than `limit_bytes` is an error of its item.
     fn get_many_at_most(&self, requests: Vec<ReadRequest>, limit_bytes: u64) -> Vec<Result<Option<Vec<u8>>>> {
         collect(self, requests, limit_bytes)
+    }
+
+    /// Part of a value, in new memory of `device`; `None` when the key does not exist.
+    ///
+    /// # Errors
+    /// As [`StoreExt::get_range`]; what the device reports.
+    fn get_buffer(&self, key: &Key, range: ByteRange, device: Device) -> Result<Option<Buffer>> {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let sink = Arc::new(OneBuffer { device, sender: Mutex::new(sender) });
+        self.read([ReadRequest { key: key.to_string(), range }].into(), sink, &InlineWorkers);
+        let lost = || Err(Error::new(ErrorKind::StoreFailed, "the store gave up a read without saying why"));
+        receiver.recv().unwrap_or_else(|_| lost())
     }
 
     /// Whether the key has a value.
@@ -123,6 +137,53 @@ impl ReadSink for Collector {
             *slot = Some(item);
         }
         self.done.notify_all();
+    }
+}
+
+/// Takes one value, in memory of a device.
+struct OneBuffer {
+    device: Device,
+    sender: Mutex<std::sync::mpsc::Sender<Result<Option<Buffer>>>>,
+}
+
+impl OneBuffer {
+    fn take(&self, outcome: ReadOutcome) -> Result<Option<Buffer>> {
+        match outcome {
+            ReadOutcome::Missing => Ok(None),
+            // What the store keeps must not be written through what is given away.
+            ReadOutcome::OnDevice(buffer) if buffer.is_read_only() => {
+                let copy = Buffer::empty(self.device, buffer.size_bytes())?;
+                copy.copy_from(&buffer)?;
+                Ok(Some(copy))
+            }
+            ReadOutcome::OnDevice(buffer) => Ok(Some(buffer.to_device(self.device)?)),
+            ReadOutcome::Filled(lease) => match lease.into_any().downcast::<Vec<u8>>() {
+                Ok(bytes) if self.device == Device::Cpu => Ok(Some(Buffer::from_vec(*bytes))),
+                Ok(bytes) => Ok(Some(Buffer::from_bytes(self.device, &bytes)?)),
+                Err(_) => Err(Error::new(ErrorKind::StoreFailed, "the store handed back memory that it was not lent")),
+            },
+        }
+    }
+}
+
+impl ReadSink for OneBuffer {
+    fn reserve(&self, _index: usize, size_bytes: u64) -> Result<Box<dyn Lease>> {
+        Ok(Box::new(zeroed(size_bytes)?))
+    }
+
+    fn device(&self) -> Device {
+        self.device
+    }
+
+    fn reserve_on_device(&self, _index: usize, size_bytes: u64) -> Result<Buffer> {
+        let no_memory = |_| Error::new(ErrorKind::OutOfMemory, format!("no memory for a value of {size_bytes} bytes"));
+        Ok(Buffer::empty(self.device, usize::try_from(size_bytes).map_err(no_memory)?)?)
+    }
+
+    fn done(&self, _index: usize, outcome: Result<ReadOutcome>) {
+        let outcome = outcome.and_then(|outcome| self.take(outcome));
+        // The receiver waits for one outcome, and a second one is nobody's.
+        let _ = self.sender.lock().unwrap_or_else(PoisonError::into_inner).send(outcome);
     }
 }
 

@@ -155,16 +155,19 @@ impl Files {
     }
 }
 
-/// The same file once more; past the page cache where drives write to GPU memory and the file system can.
+/// The same file once more, without the flags it was opened with (cuFile refuses some of them); past the page cache where
+/// drives write to GPU memory and the file system can.
 fn for_reading(file: &File) -> io::Result<File> {
     #[cfg(target_os = "linux")]
-    if CuFile::get().is_ok_and(CuFile::is_direct) {
+    {
         use std::os::fd::AsRawFd;
         use std::os::unix::fs::OpenOptionsExt;
-        let flags = rustix::fs::OFlags::DIRECT.bits() as i32;
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-        if let Ok(direct) = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path) {
-            return Ok(direct);
+        let open = |flags| std::fs::OpenOptions::new().read(true).custom_flags(flags).open(&path);
+        let is_direct = CuFile::get().is_ok_and(CuFile::is_direct);
+        let direct = is_direct.then(|| open(rustix::fs::OFlags::DIRECT.bits() as i32).ok()).flatten();
+        if let Some(again) = direct.or_else(|| open(0).ok()) {
+            return Ok(again);
         }
     }
     file.try_clone()

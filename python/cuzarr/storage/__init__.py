@@ -1,0 +1,45 @@
+"""Stores: where keys and their bytes are.
+
+A path is a :class:`LocalStore`, ``None`` a :class:`MemoryStore`, a path that ends in ``.zip`` a :class:`ZipStore`. A
+dictionary, another mutable mapping (fsspec's, too), a store of zarr-python's or of obstore's, a URL that fsspec knows, or
+any object with ``get``, ``set``, ``delete`` and ``list`` works as well.
+
+>>> from cuzarr.storage import MemoryStore
+>>> store = MemoryStore()
+>>> store.set("a/b", b"bytes")
+>>> store.get("a/b"), store.exists("a/c")
+(b'bytes', False)
+
+Where zarr-python is installed, ``cuzarr.zarr`` has these stores as its own kind of stores.
+"""
+
+from cuzarr.storage._resolve import (
+    MODES,
+    AccessMode,
+    StoreLike,
+    StorePath,
+    iterate_parents,
+    make_store,
+    make_store_path,
+    normalize_path,
+)
+from cuzarr.storage._stores import ForeignStore, GDSStore, GpuMemoryStore, LocalStore, MemoryStore, Store
+from cuzarr.storage._zip import ZipStore
+
+__all__ = [
+    "MODES",
+    "AccessMode",
+    "ForeignStore",
+    "GDSStore",
+    "GpuMemoryStore",
+    "LocalStore",
+    "MemoryStore",
+    "Store",
+    "StoreLike",
+    "StorePath",
+    "ZipStore",
+    "iterate_parents",
+    "make_store",
+    "make_store_path",
+    "normalize_path",
+]

@@ -1,0 +1,435 @@
+"""Stores written in Python, as the Rust side calls them.
+
+The Rust side knows one small set of methods; everything that differs between a dictionary, fsspec's mappings, the stores
+of zarr-python and obstore, and somebody's own object ends here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Iterable, MutableMapping, Sequence
+from typing import Any, Protocol
+
+Request = tuple[str, int | None, int | None]
+"""A key, and which of its bytes: from where (negative: the last ones) and up to where."""
+
+CONCURRENCY = 32
+"""Requests under way at once to a store that is asynchronous."""
+AT_ONCE = 2 * CONCURRENCY
+"""Requests handed at once to such a store: enough to hide its distance, few enough for memory."""
+
+
+class StoreAdapter(Protocol):
+    """What the Rust side calls."""
+
+    requests_at_once: int
+
+    def get(self, key: str, start: int | None, stop: int | None) -> Any: ...
+    def get_many(self, requests: Sequence[Request]) -> list[Any]: ...
+    def set(self, key: str, value: bytes) -> None: ...
+    def set_if_not_exists(self, key: str, value: bytes) -> bool: ...
+    def delete(self, key: str) -> None: ...
+    def delete_dir(self, prefix: str) -> None: ...
+    def getsize(self, key: str) -> int | None: ...
+    def list_prefix(self, prefix: str) -> list[str]: ...
+    def list_dir(self, prefix: str) -> tuple[list[str], list[str]]: ...
+    def describe(self) -> str: ...
+
+
+def adapt_store(store: Any) -> StoreAdapter:
+    """The adapter for a mapping, a store of zarr-python's or obstore's, or an object with ``get``, ``set``, ``delete``,
+    ``list``.
+
+    Raises
+    ------
+    TypeError
+        It is none of them.
+    """
+    if isinstance(store, MutableMapping):
+        fs = getattr(store, "fs", None)
+        return FsspecAdapter(fs, str(getattr(store, "root", ""))) if hasattr(fs, "cat_file") else MappingAdapter(store)
+    if type(store).__module__.partition(".")[0] == "obstore":
+        return ObstoreAdapter(store)
+    if inspect.iscoroutinefunction(getattr(store, "get", None)) and hasattr(store, "list_prefix"):
+        return ZarrStoreAdapter(store)
+    missing = [name for name in ("get", "set", "delete", "list") if not callable(getattr(store, name, None))]
+    if missing:
+        raise TypeError(f"a {type(store).__name__} is no store: it has no {', '.join(missing)}")
+    return ObjectAdapter(store)
+
+
+def to_bytes(value: Any) -> bytes:
+    """The bytes of what a store holds: bytes-like objects, arrays, zarr-python's buffers."""
+    if hasattr(value, "to_bytes") and not isinstance(value, int):
+        return bytes(value.to_bytes())
+    return bytes(memoryview(value).cast("B")) if not isinstance(value, bytes) else value
+
+
+def cut(value: Any, start: int | None, stop: int | None) -> bytes:
+    """Part of a value; a negative ``start`` counts from the end, and all of a shorter value."""
+    raw = to_bytes(value)
+    return raw if start is None and stop is None else raw[start:stop]
+
+
+class OneByOne:
+    """Requests that are served one after the other."""
+
+    requests_at_once = 1
+
+    def get(self, key: str, start: int | None, stop: int | None) -> Any:
+        raise NotImplementedError  # each adapter has its own
+
+    def get_many(self, requests: Sequence[Request]) -> list[Any]:
+        """Values, missing ones (``None``) and failures, in the order of the requests."""
+        found: list[Any] = []
+        for request in requests:
+            try:
+                found.append(self.get(*request))
+            except Exception as error:
+                found.append(error)
+        return found
+
+
+class ListingAdapter(OneByOne):
+    """Whatever can be told from a list of keys."""
+
+    def keys(self) -> Iterable[str]:
+        raise NotImplementedError  # each adapter has its own
+
+    def set(self, key: str, value: bytes) -> None:
+        raise NotImplementedError  # each adapter has its own
+
+    def delete(self, key: str) -> None:
+        raise NotImplementedError  # each adapter has its own
+
+    def set_if_not_exists(self, key: str, value: bytes) -> bool:
+        if self.getsize(key) is not None:
+            return False
+        self.set(key, value)
+        return True
+
+    def getsize(self, key: str) -> int | None:
+        value = self.get(key, None, None)
+        return None if value is None else len(value)
+
+    def list_prefix(self, prefix: str) -> list[str]:
+        lead = f"{prefix}/" if prefix else ""
+        return sorted(key for key in list(self.keys()) if key.startswith(lead))
+
+    def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
+        lead = len(prefix) + 1 if prefix else 0
+        keys: list[str] = []
+        prefixes: dict[str, None] = {}
+        for key in self.list_prefix(prefix):
+            name, below, _ = key[lead:].partition("/")
+            if below:
+                prefixes[key[:lead] + name] = None
+            else:
+                keys.append(key)
+        return keys, list(prefixes)
+
+    def delete_dir(self, prefix: str) -> None:
+        for key in self.list_prefix(prefix):
+            self.delete(key)
+
+
+class MappingAdapter(ListingAdapter):
+    """A mapping from keys to bytes. New values are of zarr-python's buffer class when the mapping holds those."""
+
+    def __init__(self, mapping: MutableMapping[str, Any]) -> None:
+        self.mapping = mapping
+
+    def keys(self) -> Iterable[str]:
+        return list(self.mapping)
+
+    def get(self, key: str, start: int | None, stop: int | None) -> Any:
+        value = self.mapping.get(key)
+        return None if value is None else cut(value, start, stop)
+
+    def set(self, key: str, value: bytes) -> None:
+        self.mapping[key] = value
+
+    def delete(self, key: str) -> None:
+        self.mapping.pop(key, None)
+
+    def describe(self) -> str:
+        return f"{type(self.mapping).__name__} at {id(self.mapping):#x}"
+
+
+class ObjectAdapter(ListingAdapter):
+    """Any object with ``get(key)``, ``set(key, value)``, ``delete(key)`` and ``list()``."""
+
+    def __init__(self, store: Any) -> None:
+        self.store = store
+
+    def keys(self) -> Iterable[str]:
+        return list(self.store.list())
+
+    def get(self, key: str, start: int | None, stop: int | None) -> Any:
+        try:
+            value = self.store.get(key)
+        except KeyError:
+            return None
+        return None if value is None else cut(value, start, stop)
+
+    def set(self, key: str, value: bytes) -> None:
+        self.store.set(key, value)
+
+    def delete(self, key: str) -> None:
+        try:
+            self.store.delete(key)
+        except KeyError:
+            pass
+
+    def describe(self) -> str:
+        return str(self.store)
+
+
+class _Loop:
+    """One event loop in a thread of its own, for stores that are asynchronous."""
+
+    _lock = threading.Lock()
+    _loop: asyncio.AbstractEventLoop | None = None
+
+    @classmethod
+    def run(cls, coroutine: Any) -> Any:
+        with cls._lock:
+            if cls._loop is None:
+                cls._loop = asyncio.new_event_loop()
+                threading.Thread(target=cls._loop.run_forever, name="cuzarr-stores", daemon=True).start()
+        return asyncio.run_coroutine_threadsafe(coroutine, cls._loop).result()
+
+
+async def _all(coroutines: Iterable[Any]) -> list[Any]:
+    """Runs coroutines, some at a time; gives results and failures in their order."""
+    free = asyncio.Semaphore(CONCURRENCY)
+
+    async def one(coroutine: Any) -> Any:
+        async with free:
+            return await coroutine
+
+    return await asyncio.gather(*map(one, coroutines), return_exceptions=True)
+
+
+class ZarrStoreAdapter:
+    """A store of zarr-python's: its methods are coroutines and its values buffers."""
+
+    requests_at_once = AT_ONCE
+
+    def __init__(self, store: Any) -> None:
+        from zarr.core.buffer import cpu
+
+        self.store = store
+        self._buffer = cpu.Buffer
+        # Values are wanted in host memory, whatever zarr-python is configured to.
+        self._prototype = cpu.buffer_prototype
+
+    async def _get(self, key: str, start: int | None, stop: int | None) -> Any:
+        from zarr.abc.store import OffsetByteRequest, RangeByteRequest, SuffixByteRequest
+
+        request: Any = None
+        if start is not None and start < 0:
+            request = SuffixByteRequest(-start)
+        elif stop is not None:
+            request = RangeByteRequest(start or 0, stop)
+        elif start is not None:
+            request = OffsetByteRequest(start)
+        value = await self.store.get(key, self._prototype, request)
+        return None if value is None else to_bytes(value)
+
+    def get(self, key: str, start: int | None, stop: int | None) -> Any:
+        return _Loop.run(self._get(key, start, stop))
+
+    def get_many(self, requests: Sequence[Request]) -> list[Any]:
+        return list(_Loop.run(_all(self._get(*request) for request in requests)))
+
+    def set(self, key: str, value: bytes) -> None:
+        _Loop.run(self.store.set(key, self._buffer.from_bytes(value)))
+
+    def set_if_not_exists(self, key: str, value: bytes) -> bool:
+        if _Loop.run(self.store.exists(key)):
+            return False
+        _Loop.run(self.store.set_if_not_exists(key, self._buffer.from_bytes(value)))
+        return True
+
+    def delete(self, key: str) -> None:
+        _Loop.run(self.store.delete(key))
+
+    def delete_dir(self, prefix: str) -> None:
+        _Loop.run(self.store.delete_dir(prefix))
+
+    def getsize(self, key: str) -> int | None:
+        try:
+            return int(_Loop.run(self.store.getsize(key)))
+        except (FileNotFoundError, KeyError):
+            return None
+
+    async def _collect(self, names: Any) -> list[str]:
+        return [name async for name in names]
+
+    def list_prefix(self, prefix: str) -> list[str]:
+        found = _Loop.run(self._collect(self.store.list_prefix(f"{prefix}/" if prefix else "")))
+        return sorted(found)
+
+    def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
+        keys: list[str] = []
+        prefixes: list[str] = []
+        for name in sorted(_Loop.run(self._collect(self.store.list_dir(prefix)))):
+            full = f"{prefix}/{name}" if prefix else name
+            # zarr-python does not say which names are keys.
+            (keys if _Loop.run(self.store.exists(full)) else prefixes).append(full)
+        return keys, prefixes
+
+    def describe(self) -> str:
+        return str(self.store)
+
+
+class FsspecAdapter(OneByOne):
+    """A directory of a file system of fsspec's."""
+
+    def __init__(self, fs: Any, root: str) -> None:
+        self.fs, self.root = fs, root.rstrip("/")
+        # Only file systems that are asynchronous below have many requests under way.
+        self.requests_at_once = AT_ONCE if getattr(fs, "async_impl", False) else 1
+
+    def _path(self, key: str) -> str:
+        return f"{self.root}/{key}" if key else self.root
+
+    def get(self, key: str, start: int | None, stop: int | None) -> Any:
+        try:
+            return self.fs.cat_file(self._path(key), start=start, end=stop)
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+            return None
+
+    def get_many(self, requests: Sequence[Request]) -> list[Any]:
+        if len(requests) == 1:
+            return super().get_many(requests)
+        paths = [self._path(key) for key, _, _ in requests]
+        starts, stops = [start for _, start, _ in requests], [stop for _, _, stop in requests]
+        found = self.fs.cat_ranges(paths, starts, stops, max_gap=None, on_error="return")
+        absent = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
+        return [None if isinstance(value, absent) else value for value in found]
+
+    def set(self, key: str, value: bytes) -> None:
+        path = self._path(key)
+        if not getattr(self.fs, "async_impl", False):
+            self.fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+        self.fs.pipe_file(path, value)
+
+    def set_if_not_exists(self, key: str, value: bytes) -> bool:
+        if self.getsize(key) is not None:
+            return False
+        self.set(key, value)
+        return True
+
+    def delete(self, key: str) -> None:
+        try:
+            self.fs.rm_file(self._path(key))
+        except FileNotFoundError:
+            pass
+
+    def delete_dir(self, prefix: str) -> None:
+        if self.fs.isdir(self._path(prefix)):
+            self.fs.rm(self._path(prefix), recursive=True)
+
+    def getsize(self, key: str) -> int | None:
+        try:
+            found = self.fs.info(self._path(key))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return None if found["type"] == "directory" else int(found["size"])
+
+    def _relative(self, path: str) -> str:
+        start = self.fs._strip_protocol(self.root).rstrip("/")
+        return str(self.fs._strip_protocol(path)).removeprefix(start).lstrip("/")
+
+    def list_prefix(self, prefix: str) -> list[str]:
+        if not self.fs.isdir(self._path(prefix)):
+            return []
+        return sorted(self._relative(path) for path in self.fs.find(self._path(prefix)))
+
+    def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
+        try:
+            entries = self.fs.ls(self._path(prefix), detail=True)
+        except (FileNotFoundError, NotADirectoryError):
+            return [], []
+        found = [(self._relative(entry["name"]), entry["type"] == "directory") for entry in entries]
+        below = [(name, is_directory) for name, is_directory in found if name not in ("", prefix)]
+        keys = sorted(name for name, is_directory in below if not is_directory)
+        return keys, sorted(name for name, is_directory in below if is_directory)
+
+    def describe(self) -> str:
+        return f"{self.fs.unstrip_protocol(self.root)}"
+
+
+class ObstoreAdapter:
+    """A store of obstore's."""
+
+    requests_at_once = AT_ONCE
+
+    def __init__(self, store: Any) -> None:
+        import obstore.exceptions
+
+        self.store, self._obstore = store, obstore
+
+    async def _get(self, key: str, start: int | None, stop: int | None) -> bytes | None:
+        try:
+            if stop is not None:
+                return bytes(await self._obstore.get_range_async(self.store, key, start=start or 0, end=stop))
+            if start is None:
+                found = await self._obstore.get_async(self.store, key)
+            elif start < 0:
+                found = await self._obstore.get_async(self.store, key, options={"range": {"suffix": -start}})
+            elif start == 0:
+                found = await self._obstore.get_async(self.store, key)
+            else:
+                found = await self._obstore.get_async(self.store, key, options={"range": {"offset": start}})
+            return bytes(await found.bytes_async())
+        except FileNotFoundError:
+            return None
+
+    def get(self, key: str, start: int | None, stop: int | None) -> bytes | None:
+        found: bytes | None = _Loop.run(self._get(key, start, stop))
+        return found
+
+    def get_many(self, requests: Sequence[Request]) -> list[Any]:
+        return list(_Loop.run(_all(self._get(*request) for request in requests)))
+
+    def set(self, key: str, value: bytes) -> None:
+        self._obstore.put(self.store, key, value)
+
+    def set_if_not_exists(self, key: str, value: bytes) -> bool:
+        try:
+            self._obstore.put(self.store, key, value, mode="create")
+        except self._obstore.exceptions.AlreadyExistsError:
+            return False
+        return True
+
+    def delete(self, key: str) -> None:
+        try:
+            self._obstore.delete(self.store, key)
+        except FileNotFoundError:
+            pass
+
+    def delete_dir(self, prefix: str) -> None:
+        for key in self.list_prefix(prefix):
+            self.delete(key)
+
+    def getsize(self, key: str) -> int | None:
+        try:
+            return int(self._obstore.head(self.store, key)["size"])
+        except FileNotFoundError:
+            return None
+
+    def list_prefix(self, prefix: str) -> list[str]:
+        pages = self._obstore.list(self.store, prefix=f"{prefix}/" if prefix else None)
+        return sorted(entry["path"] for page in pages for entry in page)
+
+    def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
+        found = self._obstore.list_with_delimiter(self.store, prefix=f"{prefix}/" if prefix else None)
+        return sorted(entry["path"] for entry in found["objects"]), sorted(found["common_prefixes"])
+
+    def describe(self) -> str:
+        return repr(self.store)

@@ -1,0 +1,314 @@
+"""The stores of the Rust side, as Python holds them: directories and memory, of the host and of GPUs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, MutableMapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from cuzarr import _convert, _core
+from cuzarr._config import config
+from cuzarr._dtypes import DataType
+from cuzarr.errors import ReadOnlyError
+from cuzarr.storage._adapters import adapt_store
+
+ByteBounds = tuple[int | None, int | None]
+"""Which bytes: from where (negative: the last ones) and up to where; ``(None, None)`` is all of them."""
+
+_BYTES = DataType(np.dtype("u1"))
+Keys = list[str]
+Parts = list[bytes | None]
+
+
+class Store:
+    """Keys and their bytes. Keys are ``/``-separated, without a leading ``/`` and without ``..``."""
+
+    supports_writes = True
+    supports_deletes = True
+    supports_listing = True
+    supports_consolidated_metadata = True
+
+    def __init__(self, handle: _core.Store, *, read_only: bool = False) -> None:
+        self._handle = handle
+        self._read_only = read_only
+
+    @property
+    def read_only(self) -> bool:
+        """Whether writing is refused."""
+        return self._read_only
+
+    def with_read_only(self, read_only: bool = False) -> Self:
+        """The same store, with writing refused or allowed."""
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin._read_only = read_only
+        return twin
+
+    def check_writable(self) -> None:
+        """Raises ``ReadOnlyError`` when writing is refused."""
+        if self._read_only:
+            raise ReadOnlyError(f"{self} was opened for reading only", hint="open it with mode 'r+', 'a' or 'w'")
+
+    @property
+    def handle(self) -> _core.Store:
+        """The Rust side of this store."""
+        return self._handle
+
+    def get(self, key: str, *, start: int | None = None, stop: int | None = None) -> bytes | None:
+        """The bytes of ``key``, or of part of it; a negative ``start`` counts from the end. ``None`` when missing."""
+        return self._handle.get(key, start, stop)
+
+    def get_parts(self, key: str, parts: Sequence[ByteBounds]) -> Parts:
+        """Several parts of one value, which is opened once."""
+        return self._handle.get_parts(key, parts)
+
+    def get_on(self, key: str, device: str, *, start: int | None = None, stop: int | None = None) -> Any:
+        """The bytes of ``key`` as a new array of ``uint8`` on a device: NumPy's, CuPy's or a :class:`cuzarr.DeviceArray`."""
+        buffer = self._handle.get_on(key, device, start, stop)
+        return None if buffer is None else _convert.result_array(buffer, np.dtype("u1"))
+
+    def is_on(self, device: str) -> bool:
+        """Whether values go to and come from memory of this device without a way through the host's."""
+        return self._handle.is_on(device)
+
+    def set(self, key: str, value: Any) -> None:
+        """Writes a value, whole: readers see the old one or the new one. Bytes, or an array on any device; it is copied."""
+        self.check_writable()
+        if _convert.is_on_device(value):
+            flat = value.view("u1").reshape(-1) if hasattr(value, "view") else value
+            self._handle.set_from(key, _convert.wrap_device(flat, _BYTES))
+        else:
+            self._handle.set(key, bytes(memoryview(value).cast("B")) if not isinstance(value, bytes) else value)
+
+    def set_if_not_exists(self, key: str, value: Any) -> bool:
+        """Writes a value unless the key exists; says whether it wrote."""
+        self.check_writable()
+        return self._handle.set_if_not_exists(key, bytes(memoryview(value).cast("B")))
+
+    def delete(self, key: str) -> None:
+        """Deletes a value; a missing key is no error."""
+        self.check_writable()
+        self._handle.delete(key)
+
+    def delete_dir(self, prefix: str) -> None:
+        """Deletes everything below a prefix."""
+        self.check_writable()
+        self._handle.delete_dir(prefix)
+
+    def clear(self) -> None:
+        """Deletes everything."""
+        self.delete_dir("")
+
+    def exists(self, key: str) -> bool:
+        """Whether the key exists."""
+        return self._handle.getsize(key) is not None
+
+    def getsize(self, key: str) -> int:
+        """Size of a value in bytes."""
+        size = self._handle.getsize(key)
+        if size is None:
+            raise FileNotFoundError(key)
+        return size
+
+    def getsize_prefix(self, prefix: str) -> int:
+        """Size of everything below a prefix in bytes."""
+        return sum(self._handle.getsize(key) or 0 for key in self._handle.list_prefix(prefix))
+
+    def list(self) -> Keys:
+        """Every key, sorted."""
+        return self._handle.list_prefix("")
+
+    def list_prefix(self, prefix: str) -> Keys:
+        """Every key below a prefix, sorted."""
+        return self._handle.list_prefix(prefix)
+
+    def list_dir(self, prefix: str) -> Keys:
+        """Names of what is directly below a prefix, sorted."""
+        keys, prefixes = self._handle.list_dir(prefix)
+        return sorted(name.rpartition("/")[2] for name in (*keys, *prefixes))
+
+    def is_empty(self, prefix: str) -> bool:
+        """Whether nothing is below a prefix."""
+        keys, prefixes = self._handle.list_dir(prefix)
+        return not keys and not prefixes
+
+    def close(self) -> None:
+        """Does nothing; stores of cuzarr hold nothing open."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}('{self}')"
+
+
+class LocalStore(Store):
+    """A directory. Values are replaced atomically, and no key leaves the directory."""
+
+    def __init__(self, root: Path | str, *, read_only: bool = False) -> None:
+        if not isinstance(root, str | os.PathLike):
+            raise TypeError(f"root is a path, got {root!r}")
+        self.root = Path(root)
+        super().__init__(self._open(os.path.abspath(os.fspath(self.root))), read_only=read_only)
+
+    def _open(self, root: str) -> _core.Store:
+        return _core.Store.local(root)
+
+    def __str__(self) -> str:
+        return f"file://{self.root.as_posix()}"
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and isinstance(other, LocalStore) and self.root == other.root
+
+    def __hash__(self) -> int:
+        return hash(self.root)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _open_path, (type(self), str(self.root), {"read_only": self._read_only})
+
+
+def _open_path(cls: type[LocalStore], root: str, options: dict[str, Any]) -> LocalStore:
+    return cls(root, **options)
+
+
+class GDSStore(LocalStore):
+    """A directory whose values go between files and GPU memory by cuFile (GPUDirect Storage).
+
+    For arrays on a GPU; on the CPU it is a :class:`LocalStore`. Writes are atomic, and a file stays registered with cuFile
+    while it is among the last that were used.
+
+    Parameters
+    ----------
+    root
+        The directory.
+    gds
+        ``"auto"`` uses cuFile where drives can write to GPU memory (the kernel module ``nvidia-fs`` is loaded), and pinned
+        host memory, which is faster than cuFile's own compatibility mode, everywhere else. ``"on"`` always uses cuFile, and
+        reading to a GPU fails where it is not installed. ``"off"`` never does. ``None``: what the configuration key ``gds``
+        says.
+    """
+
+    def __init__(
+        self, root: Path | str, *, read_only: bool = False, gds: Literal["auto", "on", "off"] | None = None
+    ) -> None:
+        self.gds: str = config.get("gds") if gds is None else gds
+        super().__init__(root, read_only=read_only)
+
+    def _open(self, root: str) -> _core.Store:
+        return _core.Store.gds(root, self.gds)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _open_path, (type(self), str(self.root), {"read_only": self._read_only, "gds": self.gds})
+
+
+class MemoryStore(Store):
+    """This process's memory; with ``store_dict`` a mapping of the caller's, from keys to bytes."""
+
+    def __init__(self, store_dict: MutableMapping[str, Any] | None = None, *, read_only: bool = False) -> None:
+        self._store_dict = store_dict
+        handle = _core.Store.memory() if store_dict is None else _core.Store.python(adapt_store(store_dict))
+        super().__init__(handle, read_only=read_only)
+
+    def __str__(self) -> str:
+        return f"memory://{id(self._store_dict if self._store_dict is not None else self._handle)}"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, MemoryStore):
+            return False
+        same_dict = self._store_dict is not None and self._store_dict is other._store_dict
+        return same_dict or self._handle is other._handle
+
+    def __hash__(self) -> int:
+        return id(self._handle)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Another process gets a copy, as with any object in memory.
+        values = self._store_dict if self._store_dict is not None else {key: self.get(key) for key in self.list()}
+        return _fill_memory, (values, self._store_dict is not None, self._read_only)
+
+
+def _fill_memory(values: MutableMapping[str, Any], keep: bool, read_only: bool) -> MemoryStore:
+    store = MemoryStore(values if keep else None)
+    for key, value in () if keep else values.items():
+        store.set(key, value)
+    return store.with_read_only(read_only)
+
+
+class GpuMemoryStore(Store):
+    """Memory of a GPU: chunks stay where they were computed. Keys, listings and metadata documents are the host's.
+
+    What an array on that GPU writes uncompressed is handed over, and what it reads is taken from where it lies, neither by
+    way of the host; compressed chunks are decoded there where the GPU has a decoder for them. :meth:`set` and the values of
+    ``store_dict`` are copied to the GPU, or on it; :meth:`get` copies to the host.
+
+    Parameters
+    ----------
+    store_dict
+        First values: bytes, or arrays on any device. They are copied.
+    device
+        ``"cuda:N"``; ``None``: the configured device if that is a GPU, else ``"cuda:0"``. On ``"cpu"`` it is a
+        :class:`MemoryStore`.
+    """
+
+    def __init__(
+        self,
+        store_dict: Mapping[str, Any] | None = None,
+        *,
+        device: str | None = None,
+        read_only: bool = False,
+    ) -> None:
+        configured = str(config.get("device"))
+        self.device = device or ("cuda:0" if configured == "cpu" else configured)
+        super().__init__(_core.Store.device_memory(self.device))
+        for key, value in (store_dict or {}).items():
+            self.set(key, value.as_array_like() if hasattr(value, "as_array_like") else value)
+        self._read_only = read_only
+
+    @classmethod
+    def from_dict(cls, store_dict: Mapping[str, Any], *, device: str | None = None) -> Self:
+        """A store with copies of these values, which may be anywhere."""
+        return cls(store_dict, device=device)
+
+    def __str__(self) -> str:
+        return f"gpumemory://{id(self._handle)}"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, GpuMemoryStore) and self._handle is other._handle
+
+    def __hash__(self) -> int:
+        return id(self._handle)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        values = {key: self.get(key) for key in self.list()}
+        return _fill_gpu_memory, (values, self.device, self._read_only)
+
+
+def _fill_gpu_memory(values: dict[str, bytes], device: str, read_only: bool) -> GpuMemoryStore:
+    return GpuMemoryStore(values, device=device, read_only=read_only)
+
+
+class ForeignStore(Store):
+    """A store written in Python: zarr-python's, obstore's, fsspec's, or any object with ``get``, ``set``, ``delete`` and
+    ``list``."""
+
+    def __init__(self, store: Any, *, read_only: bool = False) -> None:
+        self.wrapped = store
+        super().__init__(
+            _core.Store.python(adapt_store(store)), read_only=read_only or bool(getattr(store, "read_only", False))
+        )
+
+    def __str__(self) -> str:
+        return str(self.wrapped)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ForeignStore) and bool(self.wrapped == other.wrapped)
+
+    def __hash__(self) -> int:
+        return id(self.wrapped)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _wrap_foreign, (self.wrapped, self._read_only)
+
+
+def _wrap_foreign(store: Any, read_only: bool) -> ForeignStore:
+    return ForeignStore(store, read_only=read_only)

@@ -1,0 +1,241 @@
+"""Stores: what each promises, and what is accepted where a store is expected."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cuzarr
+from cuzarr import storage
+from cuzarr.errors import ConfigInvalidError, ReadOnlyError, StoreFailedError, UnsupportedError
+
+DEVICES = [os.environ.get("CUZARR_TEST_DEVICE", "simt"), "cpu"]
+
+
+def _device(name: str) -> str:
+    if name != "cpu":
+        try:
+            storage.GpuMemoryStore({"probe": b"1"}, device=name)
+        except cuzarr.errors.DeviceUnavailableError as error:
+            if os.environ.get("CUZARR_REQUIRE_GPU") == "1":
+                raise
+            pytest.skip(f"{name}: {error.args[0]}")
+    return name
+
+
+Make = Callable[[Path], Any]
+
+STORES: dict[str, Make] = {
+    "local": lambda folder: storage.LocalStore(folder / "root"),
+    "gds": lambda folder: storage.GDSStore(folder / "root"),
+    "memory": lambda folder: storage.MemoryStore(),
+    "dictionary": lambda folder: storage.MemoryStore({}),
+    "gpu": lambda folder: storage.GpuMemoryStore(device="cpu"),
+    "zip": lambda folder: storage.ZipStore(folder / "a.zip", mode="w"),
+    "fsspec": lambda folder: storage.make_store(_mapper(folder)),
+    "obstore": lambda folder: storage.make_store(_obstore(folder)),
+    "zarr": lambda folder: storage.make_store(_zarr(folder)),
+}
+
+
+def _mapper(folder: Path) -> Any:
+    return pytest.importorskip("fsspec").get_mapper(f"file://{folder}/root", create=True)
+
+
+def _obstore(folder: Path) -> Any:
+    (folder / "root").mkdir()
+    return pytest.importorskip("obstore").store.LocalStore(folder / "root")
+
+
+def _zarr(folder: Path) -> Any:
+    return pytest.importorskip("zarr").storage.MemoryStore()
+
+
+@pytest.fixture(params=STORES)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    return STORES[request.param](tmp_path)
+
+
+def test_values_come_back(store: storage.Store) -> None:
+    assert store.is_empty("") and store.get("a/b") is None and not store.exists("a/b")
+    for key, value in {"a/b": b"bytes", "a/c/0": b"", "zarr.json": b"{}"}.items():
+        store.set(key, value)
+    assert store.get("a/b") == b"bytes" and store.get("a/c/0") == b""
+    assert store.get("a/b", start=1, stop=3) == b"yt" and store.get("a/b", start=-2) == b"es"
+    assert store.get("a/b", start=2) == b"tes"
+    assert store.get_parts("a/b", [(0, 2), (-1, None), (None, None)]) == [b"by", b"s", b"bytes"]
+    assert store.get_parts("a/x", [(0, 2)]) == [None]
+    assert store.list() == ["a/b", "a/c/0", "zarr.json"] and store.list_prefix("a") == ["a/b", "a/c/0"]
+    assert store.list_dir("") == ["a", "zarr.json"] and store.list_dir("a") == ["b", "c"]
+    assert store.getsize("a/b") == 5 and store.getsize_prefix("a") == 5
+    assert not store.is_empty("a") and store.is_empty("b")
+    assert not store.set_if_not_exists("a/b", b"other") and store.set_if_not_exists("a/d", b"new")
+    assert store.get("a/b") == b"bytes" and store.get("a/d") == b"new"
+    with pytest.raises(FileNotFoundError):
+        store.getsize("a/x")
+    with pytest.raises(StoreFailedError):
+        store.get("a/b", start=4, stop=9)
+
+
+def test_values_are_deleted(store: storage.Store) -> None:
+    if not store.supports_deletes:
+        with pytest.raises(UnsupportedError, match="cannot be deleted"):
+            store.set("a", b"1")
+            store.delete("a")
+        store.clear()
+        assert store.list() == []
+        return
+    for key in ("a/b", "a/c/0", "ab/c", "zarr.json"):
+        store.set(key, b"1")
+    store.delete("a/b")
+    store.delete("a/b")
+    assert store.list() == ["a/c/0", "ab/c", "zarr.json"]
+    store.delete_dir("a")
+    assert store.list() == ["ab/c", "zarr.json"]
+    store.clear()
+    assert store.list() == []
+
+
+def test_arrays_are_written_and_read(store: storage.Store) -> None:
+    value = np.arange(60, dtype="int32").reshape(6, 10)
+    for compressors in (None, "auto"):
+        name = f"with {compressors}"
+        array = cuzarr.create_array(store, name=name, shape=(6, 10), chunks=(4, 4), dtype="int32", compressors=compressors)
+        array[:] = value
+        np.testing.assert_array_equal(cuzarr.open_array(store, path=name, mode="r")[:], value)
+        np.testing.assert_array_equal(cuzarr.open_array(store, path=name, mode="r")[1::2, 3], value[1::2, 3])
+
+
+def test_a_store_for_reading_refuses_writes(store: storage.Store) -> None:
+    reader = store.with_read_only(True)
+    for write in (
+        lambda: reader.set("a", b"1"),
+        lambda: reader.set_if_not_exists("a", b"1"),
+        lambda: reader.delete("a"),
+        lambda: reader.clear(),
+    ):
+        with pytest.raises(ReadOnlyError):
+            write()
+    assert not store.read_only and reader.with_read_only(False).read_only is False
+
+
+@pytest.mark.parametrize("name", ["local", "gds", "memory", "dictionary", "gpu", "zip"])
+def test_stores_are_pickled(name: str, tmp_path: Path) -> None:
+    store = STORES[name](tmp_path)
+    store.set("a/b", b"bytes")
+    store.close()
+    twin = pickle.loads(pickle.dumps(store))
+    assert type(twin) is type(store) and twin.get("a/b") == b"bytes" and not twin.read_only
+    if name in ("local", "gds", "zip"):
+        assert twin == store and hash(twin) == hash(store)
+
+
+def test_a_zip_file_keeps_what_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "a.zip"
+    value = np.arange(100.0)
+    array = cuzarr.create_array(path, shape=100, chunks=30, dtype="float64", compressors=None)
+    array[:] = value
+    array.store.close()
+    np.testing.assert_array_equal(cuzarr.open_array(path, mode="r")[:], value)
+    np.testing.assert_array_equal(cuzarr.open_array(f"zip://{path}", mode="r")[10:40], value[10:40])
+    with zipfile.ZipFile(path) as file:
+        assert "zarr.json" in file.namelist() and "c/0" in file.namelist()
+    zarr = pytest.importorskip("zarr")
+    np.testing.assert_array_equal(zarr.open_array(zarr.storage.ZipStore(path), mode="r")[:], value)
+
+
+def test_urls_go_to_fsspec(tmp_path: Path) -> None:
+    pytest.importorskip("fsspec")
+    store = storage.make_store(f"local://{tmp_path}/a")
+    store.set("a/b", b"bytes")
+    assert (tmp_path / "a/a/b").read_bytes() == b"bytes"
+    with pytest.raises(UnsupportedError, match="nowhere"):
+        storage.make_store("nowhere://bucket/key")
+
+
+def test_zarrs_directories_are_read_by_ours(tmp_path: Path) -> None:
+    zarr = pytest.importorskip("zarr")
+    opened = storage.make_store(zarr.storage.LocalStore(tmp_path, read_only=True))
+    assert type(opened) is storage.LocalStore and opened.read_only
+
+
+def test_gds_is_a_word(tmp_path: Path) -> None:
+    assert storage.GDSStore(tmp_path).gds == "auto"
+    with cuzarr.config.set({"gds": "off"}):
+        assert storage.GDSStore(tmp_path).gds == "off"
+    assert pickle.loads(pickle.dumps(storage.GDSStore(tmp_path, gds="on"))).gds == "on"
+    with pytest.raises(ConfigInvalidError):
+        storage.GDSStore(tmp_path, gds="perhaps")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_device_memory_keeps_values(name: str) -> None:
+    device = _device(name)
+    store = storage.GpuMemoryStore({"a": b"first"}, device=device)
+    store.set("zarr.json", b"{}")
+    store.set("c/0", bytearray(range(100)))
+    assert store.get("a") == b"first" and store.get("c/0", start=3, stop=5) == b"\x03\x04"
+    assert store.is_on(device) == (device != "cpu")
+    part = store.get_on("c/0", device, start=10, stop=20)
+    assert part.dtype == np.uint8 and part.shape == (10,)
+    host = part if device == "cpu" else cuzarr._core.Store.memory() and store.get_on("c/0", "cpu", start=10, stop=20)
+    np.testing.assert_array_equal(host, np.arange(10, 20))
+    assert store.get_on("missing", device) is None
+    # What was read is no window into the store, and a device's array is taken as it is.
+    store.set("copy", part)
+    assert store.get("copy") == bytes(range(10, 20))
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_arrays_live_in_device_memory(name: str) -> None:
+    device = _device(name)
+    store = storage.GpuMemoryStore(device=device)
+    value = np.arange(1000, dtype="float32").reshape(20, 50)
+    for compressors in (None, "auto"):
+        array = cuzarr.create_array(
+            store, name=f"{compressors}", shape=(20, 50), chunks=(7, 20), dtype="float32", compressors=compressors
+        )
+        array[:] = value
+        np.testing.assert_array_equal(array[:], value)
+        read = cuzarr.open_array(store, path=f"{compressors}", device=device)
+        on_device = read[:]
+        np.testing.assert_array_equal(on_device if device == "cpu" else on_device.cpu() if hasattr(on_device, "cpu") else on_device.get(), value)
+        read[:] = on_device
+        np.testing.assert_array_equal(array[3:9, ::7], value[3:9, ::7])
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_directories_are_read_to_devices(name: str, tmp_path: Path) -> None:
+    device = _device(name)
+    store = storage.GDSStore(tmp_path / "root")
+    value = np.arange(1000, dtype="float32")
+    cuzarr.create_array(store, shape=1000, chunks=300, dtype="float32")[:] = value
+    with cuzarr.config.set({"array_type": "device"}):
+        read = cuzarr.open_array(store, device=device)[:]
+    np.testing.assert_array_equal(read if device == "cpu" else read.cpu(), value)
+
+
+def test_a_missing_cufile_is_told(tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    _device(DEVICES[0])
+    program = f"""
+import cuzarr, numpy as np
+store = cuzarr.storage.GDSStore({str(tmp_path)!r}, gds="on")
+cuzarr.create_array(store, shape=10, chunks=5, dtype="int8", compressors=None)[:] = np.arange(10)
+try:
+    cuzarr.open_array(store, device={DEVICES[0]!r})[:]
+except cuzarr.errors.LibraryMissingError as error:
+    print("told:", error)
+"""
+    environment = {**os.environ, "CUZARR_CUFILE_LIBRARY": "/nonexistent/libcufile.so"}
+    ran = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    assert "told:" in ran.stdout and "/nonexistent/libcufile.so" in ran.stdout, ran.stderr

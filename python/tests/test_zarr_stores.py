@@ -1,0 +1,163 @@
+"""Our stores as zarr-python's: its own tests of stores, and arrays of zarr-python's in them."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+zarr = pytest.importorskip("zarr")
+
+from zarr.buffer import cpu  # noqa: E402
+from zarr.testing.store import StoreTests  # noqa: E402
+
+import cuzarr  # noqa: E402
+from cuzarr._zarr_stores import GDSStore, GpuMemoryStore, LocalStore, MemoryStore, NativeStore, ZipStore  # noqa: E402
+
+DEVICE = os.environ.get("CUZARR_TEST_DEVICE", "cpu")
+
+
+class OurStoreTests(StoreTests[Any, Any]):
+    buffer_cls = cpu.Buffer
+
+    def test_store_supports_writes(self, store: Any) -> None:
+        assert store.supports_writes
+
+    def test_store_supports_listing(self, store: Any) -> None:
+        assert store.supports_listing
+
+    def test_store_repr(self, store: Any) -> None:
+        assert repr(store) == f"{type(store).__name__}('{store}')"
+
+
+class TestLocalStore(OurStoreTests):
+    store_cls = LocalStore
+
+    async def set(self, store: Any, key: str, value: Any) -> None:
+        path = store.root / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(value.to_bytes())
+
+    async def get(self, store: Any, key: str) -> Any:
+        return self.buffer_cls.from_bytes((store.root / key).read_bytes())
+
+    @pytest.fixture
+    def store_kwargs(self, tmp_path: Path) -> dict[str, Any]:
+        (tmp_path / "root").mkdir()
+        return {"root": str(tmp_path / "root")}
+
+    async def test_open_makes_the_directory_unless_it_only_reads(self, tmp_path: Path) -> None:
+        with pytest.raises(FileNotFoundError):
+            await self.store_cls.open(tmp_path / "absent", read_only=True)
+        with pytest.raises(FileNotFoundError):
+            await self.store_cls.open(tmp_path / "absent", mode="r+")
+        assert (await self.store_cls.open(tmp_path / "made")).root.is_dir()
+
+
+class TestGDSStore(TestLocalStore):
+    store_cls = GDSStore
+
+
+class InMemoryTests(OurStoreTests):
+    async def set(self, store: Any, key: str, value: Any) -> None:
+        store.cuzarr_store.handle.set(key, value.to_bytes())
+
+    async def get(self, store: Any, key: str) -> Any:
+        return self.buffer_cls.from_bytes(store.cuzarr_store.handle.get(key))
+
+
+class TestMemoryStore(InMemoryTests):
+    store_cls = MemoryStore
+
+    @pytest.fixture(params=[None, {}])
+    def store_kwargs(self, request: pytest.FixtureRequest) -> dict[str, Any]:
+        return {"store_dict": None if request.param is None else {}}
+
+    async def test_a_mapping_gets_buffers(self) -> None:
+        mapping: dict[str, Any] = {}
+        await MemoryStore(mapping).set("a", cpu.Buffer.from_bytes(b"1"))
+        assert isinstance(mapping["a"], cpu.Buffer) and mapping["a"].to_bytes() == b"1"
+
+
+class TestGpuMemoryStore(InMemoryTests):
+    store_cls = GpuMemoryStore
+
+    @pytest.fixture
+    def store_kwargs(self) -> dict[str, Any]:
+        return {"device": DEVICE}
+
+
+class TestZipStore(OurStoreTests):
+    store_cls = ZipStore
+
+    async def set(self, store: Any, key: str, value: Any) -> None:
+        store.set_sync(key, value)
+
+    async def get(self, store: Any, key: str) -> Any:
+        return self.buffer_cls.from_bytes(store.cuzarr_store.get(key))
+
+    @pytest.fixture
+    def store_kwargs(self, tmp_path: Path) -> dict[str, Any]:
+        return {"path": str(tmp_path / "a.zip"), "mode": "w"}
+
+    @pytest.fixture
+    def open_kwargs(self, store_kwargs: dict[str, Any]) -> dict[str, Any]:
+        return store_kwargs
+
+    # A file that is opened for reading must be there.
+    @pytest.mark.parametrize("read_only", [True, False])
+    async def test_store_open_read_only(self, open_kwargs: dict[str, Any], read_only: bool) -> None:
+        with zipfile.ZipFile(open_kwargs["path"], "w"):
+            pass
+        store = await self.store_cls.open(open_kwargs["path"], mode="r" if read_only else "a")
+        assert store._is_open and store.read_only == read_only
+
+
+def _stores(folder: Path) -> list[Any]:
+    return [
+        LocalStore(folder / "local"),
+        GDSStore(folder / "gds"),
+        MemoryStore(),
+        MemoryStore({}),
+        GpuMemoryStore(device=DEVICE),
+        ZipStore(folder / "a.zip", mode="w"),
+    ]
+
+
+@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("shards", [None, (8, 20)])
+def test_arrays_of_zarr_python_live_in_our_stores(number: int, shards: Any, tmp_path: Path) -> None:
+    store = _stores(tmp_path)[number]
+    value = np.arange(600, dtype="int16").reshape(20, 30)
+    array = zarr.create_array(store, name="a", shape=(20, 30), chunks=(4, 10), shards=shards, dtype="int16")
+    array[:] = value
+    # zarr-python makes a store for reading of one that can also write, which a ZIP file does not offer.
+    mode = "r+" if isinstance(store, ZipStore) else "r"
+    np.testing.assert_array_equal(zarr.open_array(store, path="a", mode=mode)[3:18:2, 5:], value[3:18:2, 5:])
+    # And ours read them, through the store that is inside.
+    assert isinstance(store, NativeStore)
+    ours = cuzarr.open_array(store, path="a", mode="r")
+    np.testing.assert_array_equal(ours[:], value)
+    assert cuzarr.storage.make_store(store).handle is store.cuzarr_store.handle
+
+
+async def test_many_ranges_of_one_value(tmp_path: Path) -> None:
+    from zarr.abc.store import OffsetByteRequest, RangeByteRequest, SuffixByteRequest
+
+    if not hasattr(zarr.abc.store.Store, "get_ranges"):
+        pytest.skip("this zarr-python reads one range at a time")
+    for store in _stores(tmp_path):
+        store.set_sync("a", cpu.Buffer.from_bytes(b"0123456789"))
+        wanted = [RangeByteRequest(2, 4), None, SuffixByteRequest(3), OffsetByteRequest(8), RangeByteRequest(8, 30)]
+        expected = [b"23", b"0123456789", b"789", b"89", b"89"]
+        found = dict(store.get_ranges_sync("a", wanted, prototype=cpu.buffer_prototype))
+        assert [found[at].to_bytes() for at in range(5)] == expected
+        found = {at: value async for part in store.get_ranges("a", wanted, prototype=cpu.buffer_prototype) for at, value in part}
+        assert [found[at].to_bytes() for at in range(5)] == expected
+        with pytest.raises(BaseExceptionGroup) as caught:
+            store.get_ranges_sync("b", wanted, prototype=cpu.buffer_prototype)
+        assert caught.group_contains(FileNotFoundError)
