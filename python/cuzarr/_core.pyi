@@ -6,6 +6,10 @@ from typing import Any, final
 
 __all__ = [
     "Array",
+    "ChunkReply",
+    "ChunkRequest",
+    "ChunkStore",
+    "Chunks",
     "Function",
     "Module",
     "NdBuffer",
@@ -14,6 +18,7 @@ __all__ = [
     "__version__",
     "cli",
     "error_kinds",
+    "has_codec",
     "set_library_paths",
 ]
 
@@ -166,3 +171,54 @@ class Watch:
     def counts(self) -> tuple[int, int]: ...
     def __enter__(self) -> Watch: ...
     def __exit__(self, _kind: Any, _value: Any, _traceback: Any, /) -> None: ...
+
+def has_codec(name: str, zarr_format: int) -> bool: ...
+@final
+class Chunks:
+    def __new__(cls, document: bytes, zarr_format: int, write_orders: Sequence[Sequence[int]]) -> Chunks: ...
+    @property
+    def dtype(self) -> str | None: ...
+    @property
+    def is_sharded(self) -> bool: ...
+    @property
+    def index_is_first(self) -> bool: ...
+
+@final
+class ChunkStore:
+    @staticmethod
+    def local(root: str | PathLike[str]) -> ChunkStore: ...
+    @staticmethod
+    def of(store: Store) -> ChunkStore: ...
+    @staticmethod
+    def python(adapter: Any) -> ChunkStore: ...
+
+@final
+class ChunkReply:
+    def __call__(self, index: int, value: Any) -> None: ...
+
+@final
+class ChunkRequest:
+    @staticmethod
+    def of_batch(
+        batch: list[Any],
+        chunk_shape: Sequence[int],
+        out_shape: Sequence[int],
+        numbered: bool,
+        keep_beyond: bool,
+    ) -> ChunkRequest | None: ...
+    @staticmethod
+    def stacked(keys: Sequence[str], chunk_shape: Sequence[int]) -> ChunkRequest: ...
+    @property
+    def out_start(self) -> tuple[int, ...]: ...
+    @property
+    def out_shape(self) -> tuple[int, ...]: ...
+    def cancel(self) -> None: ...
+    def read(self, chunks: Chunks, store: ChunkStore, out: NdBuffer, options: dict[str, Any]) -> list[int]: ...
+    def read_variable(
+        self, chunks: Chunks, store: ChunkStore, options: dict[str, Any]
+    ) -> tuple[bytes, bytes, list[int]]: ...
+    def write(self, chunks: Chunks, store: ChunkStore, value: NdBuffer, options: dict[str, Any]) -> None: ...
+    def write_variable(
+        self, chunks: Chunks, store: ChunkStore, offsets: bytes, data: bytes, options: dict[str, Any]
+    ) -> None: ...
+    def __len__(self) -> int: ...

@@ -214,7 +214,8 @@ fn selection(start: &[u64], count: &[u64], step: &[u64], dropped: &[usize]) -> P
     Selection::new(axes.collect()).py()
 }
 
-fn variable_elements(offsets: &[u8], data: &[u8]) -> PyResult<VariableElements> {
+/// Elements of variable length as Python packs them.
+pub fn variable_elements(offsets: &[u8], data: &[u8]) -> PyResult<VariableElements> {
     let (words, rest) = offsets.as_chunks::<8>();
     let offsets: Vec<u64> = words.iter().map(|word| u64::from_ne_bytes(*word)).collect();
     let ordered = offsets.windows(2).all(|pair| pair[0] <= pair[1]);
@@ -226,7 +227,7 @@ fn variable_elements(offsets: &[u8], data: &[u8]) -> PyResult<VariableElements> 
 }
 
 /// Options that are given replace the defaults; `None` is not given.
-fn parse_options(given: &Bound<'_, PyDict>) -> PyResult<ArrayOptions> {
+pub fn parse_options(given: &Bound<'_, PyDict>) -> PyResult<ArrayOptions> {
     let mut options = ArrayOptions::default();
     for (name, value) in given {
         if value.is_none() {

@@ -7,6 +7,7 @@ mod dlpack;
 mod error;
 mod module;
 mod ndbuffer;
+mod pipeline;
 mod store;
 mod watch;
 
@@ -41,6 +42,8 @@ mod _core {
     use super::module::{PyFunction, PyUserModule};
     #[pymodule_export]
     use super::ndbuffer::PyNdBuffer;
+    #[pymodule_export]
+    use super::pipeline::{PyChunkReply, PyChunkRequest, PyChunkStore, PyChunks, has_codec};
     #[pymodule_export]
     use super::store::PyStore;
     #[pymodule_export]

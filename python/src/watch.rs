@@ -24,18 +24,30 @@ pub struct Watch {
     cancelled: AtomicBool,
     keys: Mutex<Keys>,
     counts: bool,
+    lists_missing: bool,
 }
 
 #[derive(Default)]
 struct Keys {
     read: HashSet<String>,
     written: HashSet<String>,
+    missing: HashSet<String>,
 }
 
 impl Watch {
     /// The watch that calls of this thread are under; a new one when there is none.
     pub fn current() -> Arc<Watch> {
         CURRENT.with_borrow(|stack| stack.last().map(Arc::clone)).unwrap_or_default()
+    }
+
+    /// A watch that remembers which keys were missing.
+    pub fn of_missing() -> Watch {
+        Watch { lists_missing: true, ..Watch::default() }
+    }
+
+    /// The keys that were missing so far, since this was last asked.
+    pub fn take_missing(&self) -> HashSet<String> {
+        std::mem::take(&mut self.keys.lock().unwrap_or_else(PoisonError::into_inner).missing)
     }
 
     /// Lets calls fail before their next object.
@@ -141,6 +153,10 @@ impl ReadSink for WatchedSink {
             self.watch.note(|keys| {
                 keys.read.insert(request.key.clone());
             });
+            if self.watch.lists_missing && matches!(outcome, Ok(ReadOutcome::Missing)) {
+                let mut keys = self.watch.keys.lock().unwrap_or_else(PoisonError::into_inner);
+                keys.missing.insert(request.key.clone());
+            }
         }
         self.inner.done(index, outcome);
     }

@@ -203,6 +203,19 @@ impl Chain {
         }
     }
 
+    /// The same chain, whose shards are written with their inner chunks in these orders, the outermost shards' first. An
+    /// order lists C-order numbers; it is no part of the metadata, and readers do not need it.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when an order does not list every inner chunk once.
+    pub fn with_write_orders(&self, orders: &[Arc<[u32]>]) -> Result<Chain> {
+        let mut chain = self.clone();
+        if let Serializer::Sharding(sharding) = &self.serializer {
+            chain.serializer = Serializer::Sharding(Arc::new(sharding.with_write_orders(orders)?));
+        }
+        Ok(chain)
+    }
+
     /// Most bytes that an encoded chunk may have; `None` for elements of variable length.
     pub fn encoded_bound_bytes(&self) -> Option<u64> {
         self.encoded.bound()

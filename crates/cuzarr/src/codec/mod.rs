@@ -88,6 +88,6 @@ pub use contract::{ArrayToArray, ArrayToBytes, BytesToBytes, Size, TailPart, VAR
 pub use external::{ExternalCodec, ExternalCodecs, ExternalKind, ExternalRequest, HostCodec, set_external};
 pub(crate) use program::Division;
 pub use program::Program;
-pub use registry::{REFUSED, names};
+pub use registry::{REFUSED, is_built_in, names};
 pub use sharding_indexed::{ShardIndex, Sharding};
 pub use spec::{ChunkSpec, VariableElements};

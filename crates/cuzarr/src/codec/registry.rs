@@ -95,6 +95,11 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     BUILT_IN.iter().map(|(names, ..)| names[0])
 }
 
+/// Whether metadata of that format may spell a built-in codec so.
+pub fn is_built_in(name: &str, zarr_format: u8) -> bool {
+    find(name, zarr_format).is_some()
+}
+
 fn find(name: &str, zarr_format: u8) -> Option<Open> {
     let known = |(names, id, _): &&(&[&str], Option<&str>, Open)| match zarr_format {
         2 => *id == Some(name),

@@ -64,6 +64,19 @@ impl Access {
         })
     }
 
+    /// The same chunks as those of an array of another shape, and under other keys.
+    #[must_use]
+    pub fn with_chunks(&self, shape: Vec<u64>, key: KeyOf) -> Access {
+        let source = Source { shape, key, ..(*self.source).clone() };
+        Access {
+            source: Arc::new(source),
+            chain: Arc::clone(&self.chain),
+            program: self.program.clone(),
+            fill: self.fill.clone(),
+            ..*self
+        }
+    }
+
     /// Where results are.
     pub fn device(&self) -> Device {
         self.device

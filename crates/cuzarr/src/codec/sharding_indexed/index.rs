@@ -92,16 +92,12 @@ impl Sharding {
         }
         let first = if self.index_at_start { self.index_size_bytes } else { 0 };
         let mut end = first;
-        let mut entries = Vec::with_capacity(chunks.len());
-        for chunk in &chunks {
-            entries.push(match chunk {
-                None => [EMPTY, EMPTY],
-                Some(chunk) => {
-                    let (start, size) = (end, chunk.len() as u64);
-                    end = end.saturating_add(size);
-                    [start, size]
-                }
-            });
+        let mut entries = vec![[EMPTY, EMPTY]; chunks.len()];
+        for linear in self.order() {
+            if let Some(chunk) = &chunks[linear] {
+                entries[linear] = [end, chunk.len() as u64];
+                end = end.saturating_add(chunk.len() as u64);
+            }
         }
         let index = self.encode_index(&entries)?;
         let size =
@@ -110,10 +106,16 @@ impl Sharding {
         if self.index_at_start {
             object.extend_from_slice(&index);
         }
-        chunks.iter().flatten().for_each(|chunk| object.extend_from_slice(chunk));
+        self.order().filter_map(|linear| chunks[linear].as_ref()).for_each(|chunk| object.extend_from_slice(chunk));
         if !self.index_at_start {
             object.extend_from_slice(&index);
         }
         Ok(object)
+    }
+
+    /// The C-order numbers of the inner chunks, in the order in which they are written.
+    fn order(&self) -> impl Iterator<Item = usize> + '_ {
+        let order = self.write_order.as_deref();
+        (0..self.len()).map(move |at| order.map_or(at, |order| order[at] as usize))
     }
 }

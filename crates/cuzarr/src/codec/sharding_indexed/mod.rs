@@ -24,7 +24,7 @@
 //! ```
 //!
 //! The index is read in full before a chunk is: every entry must lie inside the object. Shards may hold bytes that no
-//! entry names. Chunks are written in C order, without gaps.
+//! entry names. Chunks are written without gaps, in C order unless [`Chain::with_write_orders`] chose another.
 
 mod index;
 mod whole;
@@ -42,7 +42,7 @@ use super::registry::{Opened, Request};
 use super::{Chain, ChunkSpec};
 use crate::meta::{DataType, Extension, FillValue};
 use crate::store::ByteRange;
-use crate::{Result, ResultExt};
+use crate::{Error, ErrorKind, Result, ResultExt};
 
 /// Shards of one array: how to find, read and write their inner chunks.
 #[derive(Clone, Debug)]
@@ -55,6 +55,8 @@ pub struct Sharding {
     index_program: Program,
     index_size_bytes: u64,
     index_at_start: bool,
+    /// In which order inner chunks are written, by C-order number; `None` for C order.
+    write_order: Option<Arc<[u32]>>,
 }
 
 fn default_codecs() -> Value {
@@ -98,6 +100,7 @@ pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
         index_program: Program::whole(&index)?,
         index_size_bytes,
         index_at_start,
+        write_order: None,
     })))
 }
 
@@ -140,6 +143,20 @@ impl Sharding {
     /// Whether there are no inner chunks: a dimension of the shard has no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// The same shards, written in other orders: this level's first, then those of shards inside.
+    pub(super) fn with_write_orders(&self, orders: &[Arc<[u32]>]) -> Result<Sharding> {
+        let Some((order, deeper)) = orders.split_first() else { return Ok(self.clone()) };
+        let mut seen = vec![false; self.len()];
+        let fresh = |&linear: &u32| seen.get_mut(linear as usize).is_some_and(|seen| !std::mem::replace(seen, true));
+        if order.len() != self.len() || !order.iter().all(fresh) {
+            let message = format!("a write order of {} entries for {} inner chunks", order.len(), self.len());
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        let inner = self.inner.with_write_orders(deeper)?;
+        let inner_program = if inner.is_variable() { None } else { Some(Program::whole(&inner)?) };
+        Ok(Sharding { inner, inner_program, write_order: Some(Arc::clone(order)), ..self.clone() })
     }
 
     /// Bytes of the encoded index.

@@ -1,0 +1,213 @@
+"""The chunks of a pipeline, for the Rust side: codecs and a chunk's specification as one document, or why not."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from zarr.codecs import ShardingCodec
+from zarr.codecs._v2 import V2Codec
+from zarr.codecs.sharding import _ShardIndex
+
+from cuzarr import _core
+from cuzarr._convert import core_dtype
+from cuzarr._dtypes import DataType
+from cuzarr.errors import CuzarrError
+from cuzarr.zarr._fallbacks import Fallback
+
+# Modules whose codec classes are what their names say. A class from elsewhere, chosen by the `codecs` configuration or
+# registered by a program, is there to be called.
+_CODEC_MODULES = ("zarr.codecs.", "numcodecs.")
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """Chunks of one specification, and how their elements lie in NumPy's arrays."""
+
+    core: _core.Chunks
+    shape: tuple[int, ...]
+    fill_value: Any
+    data_type: DataType
+    core_dtype: str
+
+    @property
+    def native(self) -> np.dtype[Any]:
+        """The elements' type, in the machine's byte order."""
+        return self.data_type.native
+
+    @property
+    def is_variable(self) -> bool:
+        """Whether elements differ in length."""
+        return self.data_type.is_variable
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of a decoded chunk; of elements of variable length their number."""
+        return int(np.prod(self.shape, dtype=object)) * self.data_type.item_bytes
+
+    def request(self, batch: list[Any], out_shape: tuple[int, ...], *, numbered: bool) -> _core.ChunkRequest | None:
+        """The box that a batch makes up, if it does."""
+        # zarr-python keeps what a shard holds beyond the array's edge, and overwrites what other chunks hold there.
+        return _core.ChunkRequest.of_batch(batch, self.shape, out_shape, numbered, self.core.is_sharded)
+
+
+# Tests and programs that replace these want them to be called.
+_SHARD_CODE = {name: getattr(_ShardIndex, name) for name in ("get_chunk_slice", "set_chunk_slice")}
+
+
+def shards_are_patched() -> bool:
+    """Whether zarr-python's code for shards is no longer what it was when it was imported."""
+    return any(getattr(_ShardIndex, name) is not code for name, code in _SHARD_CODE.items())
+
+
+def open_chunks(codecs: tuple[Any, ...], spec: Any) -> Chunks:
+    """The chunks that these codecs of zarr-python's make of such a specification.
+
+    Raises
+    ------
+    Fallback
+        They are not ours to encode and decode.
+    """
+    fill_value = spec.dtype.default_scalar() if spec.fill_value is None else spec.fill_value
+    data_type = _data_type(spec.dtype)
+    if len(codecs) == 1 and type(codecs[0]) is V2Codec:
+        document, orders = _document_v2(codecs[0], spec, fill_value), ()
+        zarr_format = 2
+    else:
+        document, orders = _document_v3(codecs, spec, fill_value, data_type)
+        zarr_format = 3
+    try:
+        text = json.dumps(document, default=_plain)
+    except TypeError as error:
+        raise Fallback(f"a codec's configuration is no JSON: {error}") from None
+    try:
+        core = _open(text.encode(), zarr_format, orders)
+    except CuzarrError as error:
+        raise Fallback(f"not supported: {error.message}") from None
+    if (core.dtype is None) != data_type.is_variable:
+        raise Fallback("elements of variable length are not what NumPy holds")
+    return Chunks(core, spec.shape, fill_value, data_type, "" if data_type.is_variable else core_dtype(data_type.native))
+
+
+@lru_cache(maxsize=256)
+def _open(document: bytes, zarr_format: int, orders: tuple[tuple[int, ...], ...]) -> _core.Chunks:
+    return _core.Chunks(document, zarr_format, [list(order) for order in orders])
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} {value!r}")
+
+
+def _data_type(dtype: Any) -> DataType:
+    name = getattr(type(dtype), "_zarr_v3_name", "")
+    native = dtype.to_native_dtype()
+    if name in ("string", "variable_length_utf8"):
+        return DataType(native, "string")
+    if name in ("variable_length_bytes", "bytes"):
+        return DataType(native, "variable_length_bytes")
+    if native.kind not in "biufcmMSUV":
+        raise Fallback(f"no elements of {native} are known here")
+    return DataType(native.newbyteorder("="))
+
+
+def _check_class(codec: Any) -> None:
+    if not type(codec).__module__.startswith(_CODEC_MODULES):
+        raise Fallback(f"codec class {type(codec).__module__}.{type(codec).__qualname__} is a program's own")
+
+
+def _check_name(name: str, zarr_format: int) -> None:
+    if not _core.has_codec(name, zarr_format):
+        raise Fallback(f"codec '{name}' is not built in")
+
+
+def _document_v2(codec: V2Codec, spec: Any, fill_value: Any) -> dict[str, Any]:
+    steps = [*(codec.filters or ()), *([codec.compressor] if codec.compressor is not None else [])]
+    for step in steps:
+        _check_class(step)
+    configurations = [step.get_config() for step in steps]
+    for configuration in configurations:
+        _check_name(configuration["id"], 2)
+    filters = configurations[: len(codec.filters or ())]
+    data_type = spec.dtype.to_json(zarr_format=2)
+    return {
+        "zarr_format": 2,
+        "shape": list(spec.shape),
+        "chunks": list(spec.shape),
+        "dtype": data_type["name"] if isinstance(data_type, dict) else data_type,
+        "fill_value": spec.dtype.to_json_scalar(fill_value, zarr_format=2),
+        "order": spec.order,
+        "filters": filters or None,
+        "compressor": configurations[-1] if codec.compressor is not None else None,
+    }
+
+
+def _document_v3(
+    codecs: tuple[Any, ...], spec: Any, fill_value: Any, data_type: DataType
+) -> tuple[dict[str, Any], tuple[tuple[int, ...], ...]]:
+    evolved = []
+    shapes = []
+    current = spec
+    for codec in codecs:
+        codec = codec.evolve_from_array_spec(current)
+        evolved.append(codec)
+        shapes.append(current.shape)
+        current = codec.resolve_metadata(current)
+    _check_v3(evolved, data_type)
+    document = {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": list(spec.shape),
+        "data_type": data_type.to_json(3),
+        "fill_value": spec.dtype.to_json_scalar(fill_value, zarr_format=3),
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(spec.shape)}},
+        "chunk_key_encoding": {"name": "default"},
+        "codecs": [codec.to_dict() for codec in evolved],
+    }
+    return document, _write_orders(evolved, shapes)
+
+
+def _check_v3(codecs: Any, data_type: DataType) -> None:
+    for codec in codecs:
+        _check_class(codec)
+        name = codec.to_dict()["name"]
+        _check_name(name, 3)
+        if name == "scale_offset" and data_type.native.kind in "iu":
+            raise Fallback("codec 'scale_offset' on integers: zarr-python refuses what overflows")
+        if isinstance(codec, ShardingCodec):
+            _check_v3(codec.codecs, data_type)
+            _check_v3(codec.index_codecs, data_type)
+
+
+def _write_orders(codecs: Any, shapes: list[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
+    """The order in which zarr-python writes the inner chunks of each level of shards, by C-order number.
+
+    ``shapes`` has the shape of the chunk before each codec.
+    """
+    for codec, shape in zip(codecs, shapes, strict=False):
+        if isinstance(codec, ShardingCodec):
+            grid = tuple(extent // inner for extent, inner in zip(shape, codec.chunk_shape, strict=True))
+            order = _write_order(grid, getattr(codec, "subchunk_write_order", "morton"))
+            deeper = [codec.chunk_shape] if isinstance(codec.codecs[0], ShardingCodec) else []
+            return (order, *_write_orders(codec.codecs, deeper))
+    return ()
+
+
+@lru_cache(maxsize=64)
+def _write_order(grid: tuple[int, ...], name: str) -> tuple[int, ...]:
+    numbers = np.arange(int(np.prod(grid))).reshape(grid)
+    if name == "colexicographic":
+        return tuple(numbers.ravel(order="F").tolist())
+    if name == "morton":
+        from zarr.core import indexing
+
+        places = getattr(indexing, "morton_order_coords", None) or indexing.morton_order_iter
+        return tuple(int(numbers[tuple(place)]) for place in places(grid))
+    return tuple(numbers.ravel().tolist())

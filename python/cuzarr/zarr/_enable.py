@@ -1,0 +1,73 @@
+"""Turning cuzarr on inside zarr-python."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import zarr
+
+from cuzarr.zarr import _patches, _pipeline
+
+PIPELINE = f"{_pipeline.CodecPipeline.__module__}.{_pipeline.CodecPipeline.__qualname__}"
+
+
+class Enabled:
+    """What :func:`enable` returns: the change is already made. Leaving the ``with`` block, or :meth:`disable`, undoes it.
+
+    Attributes
+    ----------
+    patches : tuple of str
+        The repairs inside zarr-python that are in force.
+    """
+
+    def __init__(self, settings: Any, patches: tuple[str, ...], *, patched: bool) -> None:
+        self.patches = patches
+        self._settings = settings
+        self._patched = patched
+        self._is_on = True
+
+    def disable(self) -> None:
+        """Undoes the change; doing so twice has no effect."""
+        if self._is_on:
+            self._is_on = False
+            self._settings.__exit__(None, None, None)
+            if self._patched:
+                _patches.revert()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.disable()
+
+    def __repr__(self) -> str:
+        return f"<Enabled {'on' if self._is_on else 'off'} patches={list(self.patches)}>"
+
+
+def enable(*, gpu: bool = False, patch: bool = True) -> Enabled:
+    """Lets zarr-python read and write through cuzarr, for good or for a ``with`` block.
+
+    Parameters
+    ----------
+    gpu
+        Also let arrays be read into GPU memory, as ``zarr.config.enable_gpu()`` does.
+    patch
+        Repair what zarr-python does with GPU memory outside of its pipelines: coordinate (``vindex``) reads and writes,
+        ``numpy.asarray(array)``, and metadata that travels through the GPU. Without a GPU the repairs change nothing.
+
+    >>> import cuzarr.zarr, zarr
+    >>> with cuzarr.zarr.enable(patch=False) as enabled:
+    ...     zarr.config.get("codec_pipeline.path")
+    'cuzarr.zarr.CodecPipeline'
+    >>> enabled.patches
+    ()
+    """
+    values: dict[str, Any] = {"codec_pipeline.path": PIPELINE}
+    if gpu:
+        values |= {"buffer": "zarr.buffer.gpu.Buffer", "ndbuffer": "zarr.buffer.gpu.NDBuffer"}
+    settings = zarr.config.set(values)
+    patches = _patches.apply() if patch else ()
+    return Enabled(settings, patches, patched=patch)
+
+
+Enabled.__module__ = enable.__module__ = "cuzarr.zarr"

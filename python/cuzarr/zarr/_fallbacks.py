@@ -1,0 +1,76 @@
+"""What zarr-python's own code had to do instead, and why: counted, told once an array, or refused."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import warnings
+from collections import Counter
+
+from cuzarr._config import config
+from cuzarr.errors import CuzarrRuntimeWarning, FallbackRefusedError
+
+logger = logging.getLogger("cuzarr")
+
+_lock = threading.Lock()
+_native: Counter[str] = Counter()
+_fallen: Counter[str] = Counter()
+
+
+class FallbackWarning(CuzarrRuntimeWarning):
+    """zarr-python's own code reads or writes an array of a GPU, chunk by chunk, on the host."""
+
+
+class Fallback(Exception):
+    """Why a call cannot be carried out here. Never leaves the package."""
+
+
+def count_native(operation: str) -> None:
+    """Counts a ``"read"``, ``"write"``, ``"decode"`` or ``"encode"`` that was carried out here."""
+    with _lock:
+        _native[operation] += 1
+
+
+def fall_back(reason: str, *, on_device: bool, told: set[str]) -> None:
+    """Counts a fall-back, and tells of it unless ``told`` says that this array did already.
+
+    Raises
+    ------
+    FallbackRefusedError
+        The configuration is ``strict``.
+    """
+    if config.get("strict"):
+        raise FallbackRefusedError(
+            f"this would be left to zarr-python's own code: {reason}", hint="set strict to False to allow it"
+        )
+    with _lock:
+        _fallen[reason] += 1
+    if reason in told:
+        return
+    told.add(reason)
+    if on_device:
+        message = f"zarr-python's own code works on the host for this array: {reason}"
+        warnings.warn(message, FallbackWarning, stacklevel=3)
+    else:
+        logger.info("zarr-python's own code works for this array: %s", reason)
+
+
+def fallbacks(*, reset: bool = False) -> dict[str, int]:
+    """How many reads and writes were left to zarr-python's own code since the process began, by reason.
+
+    >>> import cuzarr.zarr
+    >>> isinstance(cuzarr.zarr.fallbacks(), dict)
+    True
+    """
+    with _lock:
+        found = dict(_fallen)
+        if reset:
+            _fallen.clear()
+            _native.clear()
+        return found
+
+
+def calls() -> dict[str, int]:
+    """How many reads, writes, decodings and encodings were carried out here since the process began."""
+    with _lock:
+        return dict(_native)

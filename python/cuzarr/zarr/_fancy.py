@@ -1,0 +1,137 @@
+"""Requests whose parts are no box: whole chunks are decoded or encoded together, and the array library moves elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cuzarr import _core
+from cuzarr.zarr._chunks import Chunks
+from cuzarr.zarr._fallbacks import Fallback
+from cuzarr.zarr._memory import empty_like, read_box, write_box
+from cuzarr.zarr._sources import _Dictionary
+
+# Bytes of decoded chunks that are held at once.
+_GROUP_BYTES = 64 << 20
+
+# Above so many bytes a shard is not decoded whole for the sake of some elements: zarr-python's sharding codec finds the
+# inner chunks, and this pipeline decodes those.
+_WHOLE_SHARD_BYTES = 16 << 20
+
+
+@dataclass(frozen=True)
+class Group:
+    """Chunks of one specification that are decoded together."""
+
+    chunks: Chunks
+    items: list[int]
+    request: _core.ChunkRequest
+
+    @property
+    def stacked_shape(self) -> tuple[int, ...]:
+        """The shape of all chunks, one behind the other along the first dimension."""
+        shape = self.chunks.shape
+        return (shape[0] * len(self.items), *shape[1:]) if shape else ()
+
+    def chunk(self, elements: Any, rank: int) -> Any:
+        """One of the chunks, as a view."""
+        if not self.chunks.shape:
+            return elements
+        extent = self.chunks.shape[0]
+        return elements[rank * extent : (rank + 1) * extent]
+
+
+def group(batch: list[Any], chunks_of: Callable[[Any], Chunks], *, numbered: bool) -> list[Group]:
+    """The chunks of a batch, in groups that memory can hold."""
+    keys = [str(at) if numbered else item[0].path for at, item in enumerate(batch)]
+    return _groups(list(range(len(batch))), [item[1] for item in batch], keys, chunks_of)
+
+
+def group_specs(specs: list[Any], chunks_of: Callable[[Any], Chunks], values: list[Any]) -> list[Group]:
+    """Chunks that are at hand, by number; those that are ``None`` are left out."""
+    items = [at for at, value in enumerate(values) if value is not None]
+    return _groups(items, specs, [str(at) for at in range(len(specs))], chunks_of)
+
+
+def _groups(items: list[int], specs: list[Any], keys: list[str], chunks_of: Callable[[Any], Chunks]) -> list[Group]:
+    gathered: list[tuple[Chunks, list[int]]] = []
+    for item in items:
+        chunks = chunks_of(specs[item])
+        room = max(1, _GROUP_BYTES // max(1, chunks.nbytes)) if chunks.shape else 1
+        if gathered and gathered[-1][0] is chunks and len(gathered[-1][1]) < room:
+            gathered[-1][1].append(item)
+        else:
+            gathered.append((chunks, [item]))
+    return [
+        Group(chunks, members, _core.ChunkRequest.stacked([keys[item] for item in members], chunks.shape))
+        for chunks, members in gathered
+    ]
+
+
+def check_shards(groups: list[Group], *, on_device: bool) -> None:
+    """Raises ``Fallback`` when shards are too large to be decoded whole."""
+    if not on_device and any(part.chunks.core.is_sharded and part.chunks.nbytes > _WHOLE_SHARD_BYTES for part in groups):
+        raise Fallback("some elements of large shards: zarr-python finds the inner chunks, which are decoded here")
+
+
+def read(
+    groups: list[Group],
+    batch: list[Any],
+    place: Any,
+    drop_axes: tuple[int, ...],
+    source: _core.ChunkStore,
+    options: dict[str, Any],
+) -> list[int]:
+    """Reads the selected elements of every chunk into ``place``. Gives the missing items."""
+    missing = []
+    for part in groups:
+        elements = empty_like(place, part.stacked_shape, part.chunks)
+        absent = {part.items[rank] for rank in read_box(part.request, part.chunks, source, elements, options)}
+        for rank, item in enumerate(part.items):
+            _, _, chunk_selection, out_selection, _ = batch[item]
+            if item in absent:
+                missing.append(item)
+                place[out_selection] = part.chunks.fill_value
+                continue
+            # An Ellipsis makes NumPy give arrays of no dimensions instead of scalars.
+            selected = np.asanyarray(part.chunk(elements, rank)[chunk_selection]) if isinstance(
+                elements, np.ndarray
+            ) else part.chunk(elements, rank)[chunk_selection]
+            place[out_selection] = selected.squeeze(axis=drop_axes) if drop_axes else selected
+    return missing
+
+
+def write(
+    groups: list[Group],
+    batch: list[Any],
+    value: Any,
+    drop_axes: tuple[int, ...],
+    source: _core.ChunkStore,
+    options: dict[str, Any],
+) -> None:
+    """Puts elements into every chunk, keeping what the chunk holds beside them."""
+    for part in groups:
+        elements = empty_like(value, part.stacked_shape, part.chunks)
+        # What is missing is filled.
+        read_box(part.request, part.chunks, source, elements, options)
+        for rank, item in enumerate(part.items):
+            _, spec, chunk_selection, out_selection, _ = batch[item]
+            part.chunk(elements, rank)[chunk_selection] = _value(value, chunk_selection, out_selection, drop_axes, len(spec.shape))
+        write_box(part.request, part.chunks, source, elements, options)
+
+
+def _value(value: Any, chunk_selection: Any, out_selection: Any, drop_axes: tuple[int, ...], ndim: int) -> Any:
+    if value.shape == () or (isinstance(chunk_selection, tuple) and chunk_selection == ()):
+        return value
+    selected = value[out_selection]
+    if not drop_axes:
+        return selected
+    return selected[tuple(None if axis in drop_axes else slice(None) for axis in range(ndim))]
+
+
+def collect(values: dict[str, Any]) -> _core.ChunkStore:
+    """A place for encoded chunks."""
+    return _core.ChunkStore.python(_Dictionary(values))

@@ -1,0 +1,93 @@
+"""Arrays that zarr-python hands over, as memory that the Rust side fills and reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cuzarr import _core
+from cuzarr._convert import decode_variable, encode_variable, wrap_device, wrap_host
+from cuzarr.zarr._chunks import Chunks
+
+
+def is_host(array: Any) -> bool:
+    """Whether an array's elements are in host memory."""
+    return isinstance(array, np.ndarray) or not hasattr(array, "__cuda_array_interface__")
+
+
+def box(array: Any, start: tuple[int, ...], shape: tuple[int, ...]) -> Any:
+    """A view of part of an array."""
+    if tuple(array.shape) == shape:
+        return array
+    return array[(*(slice(at, at + extent) for at, extent in zip(start, shape, strict=True)), ...)]
+
+
+def is_native(array: Any, chunks: Chunks) -> bool:
+    """Whether elements lie in this array as the Rust side has them."""
+    return bool(array.dtype == chunks.native) and not chunks.is_variable
+
+
+def wrap(array: Any, chunks: Chunks) -> _core.NdBuffer:
+    """The memory of an array for which :func:`is_native` holds."""
+    if isinstance(array, np.ndarray):
+        return wrap_host(array, chunks.core_dtype)
+    return wrap_device(array, chunks.data_type)
+
+
+def empty_like(array: Any, shape: tuple[int, ...], chunks: Chunks) -> Any:
+    """New memory of the native type, where ``array`` is."""
+    if is_host(array):
+        return np.empty(shape, chunks.native)
+    import cupy
+
+    return cupy.empty(shape, chunks.native)
+
+
+def read_box(
+    request: _core.ChunkRequest, chunks: Chunks, store: _core.ChunkStore, place: Any, options: dict[str, Any]
+) -> list[int]:
+    """Reads a request into the array it is meant for, a view of the request's shape. Gives the missing items."""
+    if chunks.is_variable:
+        offsets, data, missing = request.read_variable(chunks.core, store, options)
+        place[...] = decode_variable(offsets, data, tuple(request.out_shape), chunks.data_type)
+        return missing
+    if (isinstance(place, np.ndarray) or not is_host(place)) and is_native(place, chunks):
+        return request.read(chunks.core, store, wrap(place, chunks), options)
+    # Another byte order, one field of a structure, or memory of a kind that is not known.
+    elements = empty_like(place, tuple(request.out_shape), chunks)
+    missing = request.read(chunks.core, store, wrap(elements, chunks), options)
+    _assign(place, elements)
+    return missing
+
+
+def _assign(place: Any, elements: Any) -> None:
+    # As integers: NumPy mixes up the byte order of dates without a unit.
+    if place.dtype.kind in "mM" and elements.dtype.kind == place.dtype.kind:
+        place, elements = _as_integers(place), _as_integers(elements)
+    place[...] = elements
+
+
+def _as_integers(array: Any) -> Any:
+    return array.view(np.dtype("i8").newbyteorder(array.dtype.byteorder))
+
+
+def _in_native_order(value: Any, native: np.dtype[Any]) -> Any:
+    if value.dtype == native:
+        return value
+    if native.kind in "mM" and value.dtype.kind == native.kind:
+        return _as_integers(value).astype("i8").view(native)
+    return value.astype(native)
+
+
+def write_box(
+    request: _core.ChunkRequest, chunks: Chunks, store: _core.ChunkStore, value: Any, options: dict[str, Any]
+) -> None:
+    """Writes elements, whose shape broadcasts to the request's."""
+    if chunks.is_variable:
+        elements = np.broadcast_to(np.asarray(value), tuple(request.out_shape))
+        request.write_variable(chunks.core, store, *encode_variable(elements, chunks.data_type), options)
+        return
+    if is_host(value):
+        value = np.asarray(value)
+    request.write(chunks.core, store, wrap(_in_native_order(value, chunks.native), chunks), options)

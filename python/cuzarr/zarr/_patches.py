@@ -1,0 +1,138 @@
+"""Repairs inside zarr-python, for what its arrays do with GPU memory outside of any pipeline.
+
+Each repair names the module and the attribute it replaces, and is applied only where it finds there what it knows. All of
+them are undone when the last one who asked for them goes.
+"""
+
+from __future__ import annotations
+
+import importlib
+import threading
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+def _is_device_array(value: Any) -> bool:
+    return not isinstance(value, np.ndarray | np.generic) and hasattr(value, "__cuda_array_interface__")
+
+
+class _NumPy(types.ModuleType):
+    """NumPy, whose ``array`` leaves arrays of a GPU where they are instead of raising."""
+
+    def __init__(self) -> None:
+        super().__init__("numpy")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(np, name)
+
+    @staticmethod
+    def array(value: Any, *args: Any, **kwargs: Any) -> Any:
+        if _is_device_array(value) and not args and not kwargs:
+            return value
+        return np.array(value, *args, **kwargs)
+
+
+def _keep_on_device(original: Any) -> Any:
+    return _NumPy() if original is np else None
+
+
+def _to_host(array: Any) -> np.ndarray[Any, Any]:
+    for copy in ("get", "to_numpy", "numpy"):
+        if hasattr(array, copy):
+            return np.asarray(getattr(array, copy)())
+    import cupy
+
+    return np.asarray(cupy.asnumpy(array))
+
+
+def _convert_to_host(original: Any) -> Any:
+    if not isinstance(original, types.FunctionType):
+        return None
+
+    def __array__(self: Any, dtype: Any = None, copy: bool | None = None) -> Any:
+        if copy is False:
+            return original(self, dtype, copy)
+        elements = self[...]
+        if not _is_device_array(elements):
+            elements = np.array(elements, dtype=dtype)
+            return elements
+        host = _to_host(elements)
+        return host if dtype is None else host.astype(dtype, copy=False)
+
+    __array__.__doc__ = original.__doc__
+    return __array__
+
+
+def _host_prototype(original: Any) -> Any:
+    from zarr.core.buffer import cpu
+    from zarr.core.buffer.core import default_buffer_prototype
+
+    return (lambda: cpu.buffer_prototype) if original is default_buffer_prototype else None
+
+
+@dataclass(frozen=True)
+class _Repair:
+    name: str
+    module: str
+    attribute: str
+    # From what is there to what takes its place; None when it is not what is known.
+    replace: Callable[[Any], Any]
+
+
+_REPAIRS = (
+    _Repair("coordinate reads and writes stay on the GPU", "zarr.core.array", "np", _keep_on_device),
+    _Repair("numpy.asarray(array) copies to the host", "zarr.core.array", "Array.__array__", _convert_to_host),
+    *(
+        _Repair(f"metadata stays on the host ({module})", module, "default_buffer_prototype", _host_prototype)
+        for module in ("zarr.core.group", "zarr.core.metadata.io", "zarr.core._json")
+    ),
+)
+
+_lock = threading.Lock()
+_users = 0
+_applied: list[tuple[Any, str, Any, str]] = []
+
+
+def _owner(repair: _Repair) -> tuple[Any, str] | None:
+    try:
+        owner: Any = importlib.import_module(repair.module)
+    except ImportError:
+        return None
+    *path, name = repair.attribute.split(".")
+    for step in path:
+        owner = getattr(owner, step, None)
+    return (owner, name) if owner is not None and name in vars(owner) else None
+
+
+def apply() -> tuple[str, ...]:
+    """Applies the repairs that fit this zarr-python, once for everybody who asks. Gives their names."""
+    global _users
+    with _lock:
+        _users += 1
+        if _users == 1:
+            for repair in _REPAIRS:
+                found = _owner(repair)
+                if found is None:
+                    continue
+                owner, name = found
+                original = vars(owner)[name]
+                replacement = repair.replace(original)
+                if replacement is not None:
+                    setattr(owner, name, replacement)
+                    _applied.append((owner, name, original, repair.name))
+        return tuple(name for *_, name in _applied)
+
+
+def revert() -> None:
+    """Undoes the repairs, when nobody else asked for them."""
+    global _users
+    with _lock:
+        _users -= 1
+        if _users == 0:
+            while _applied:
+                owner, name, original, _ = _applied.pop()
+                setattr(owner, name, original)

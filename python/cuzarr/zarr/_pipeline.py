@@ -1,0 +1,309 @@
+"""The codec pipeline for zarr-python.
+
+A request of zarr-python's is a list of chunks, each with its key, the part of the chunk and the part of the result. When
+the parts make up a box, the Rust side reads or writes all of them in one call, straight from or into zarr-python's
+array. When they do not (coordinates, masks, lists of indices), whole chunks are decoded in one call, and NumPy or CuPy
+moves the elements. What is left goes to zarr-python's own pipeline, counted, with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self
+
+from zarr.abc.codec import CodecPipeline as ZarrCodecPipeline
+from zarr.core.array_spec import ArrayConfig, ArraySpec
+from zarr.core.buffer import default_buffer_prototype
+from zarr.core.codec_pipeline import BatchedCodecPipeline
+from zarr.codecs._v2 import V2Codec
+from zarr.core.sync import sync
+from zarr.registry import register_pipeline
+
+from cuzarr import _core
+from cuzarr.zarr import _fancy, _threads
+from cuzarr.zarr._chunks import Chunks, open_chunks, shards_are_patched
+from cuzarr.zarr._fallbacks import Fallback, count_native, fall_back
+from cuzarr.zarr._host import read_by_zarr, write_by_zarr
+from cuzarr.zarr._memory import empty_like, is_host, read_box, write_box
+from cuzarr.zarr._sources import given_values
+from cuzarr.zarr._work import Work, reading as _reading, run_options, writing as _writing
+
+if TYPE_CHECKING:
+    from zarr.core.buffer import NDBuffer
+
+_PRESENT = {"status": "present"}
+_MISSING = {"status": "missing"}
+
+
+class CodecPipeline(ZarrCodecPipeline):
+    """Reads and writes the chunks of zarr-python's arrays through cuzarr.
+
+    Chosen by ``cuzarr.zarr.enable()``, or by the configuration
+    ``zarr.config.set({"codec_pipeline.path": "cuzarr.zarr.CodecPipeline"})``.
+    """
+
+    def __init__(self, base: BatchedCodecPipeline) -> None:
+        self._base = base
+        self._codecs = tuple(base)
+        self._chunks: list[tuple[Any, Chunks | str]] = []
+        self._told: set[str] = set()
+
+    # --------------------------------------------------------------------------------------------- what it is made of
+
+    @classmethod
+    def from_codecs(cls, codecs: Iterable[Any], **kwargs: Any) -> Self:
+        """A pipeline of these codecs."""
+        return cls(BatchedCodecPipeline.from_codecs(codecs, **kwargs))
+
+    @classmethod
+    def from_array_metadata_and_store(cls, array_metadata: Any, store: Any) -> Self:
+        """The pipeline of an array."""
+        if array_metadata.zarr_format == 2:
+            codecs: Any = [V2Codec(filters=array_metadata.filters, compressor=array_metadata.compressor)]
+            shape, settings = array_metadata.chunks, {"order": array_metadata.order}
+        else:
+            # Rectilinear grids have chunks of many shapes; a request tells each one's.
+            grid = array_metadata.chunk_grid
+            shape = getattr(grid, "chunk_shape", (1,) * len(array_metadata.shape))
+            codecs, settings = array_metadata.codecs, {}
+        spec = ArraySpec(
+            shape=shape,
+            dtype=array_metadata.dtype,
+            fill_value=array_metadata.fill_value,
+            config=ArrayConfig.from_dict(settings),  # type: ignore[arg-type]
+            prototype=default_buffer_prototype(),
+        )
+        return cls.from_codecs(codecs).evolve_from_array_spec(spec)
+
+    def evolve_from_array_spec(self, array_spec: Any) -> Self:
+        """The same codecs, with what they leave open filled in."""
+        evolved: list[Any] = []
+        for codec in self._codecs:
+            evolved.append(codec.evolve_from_array_spec(array_spec))
+            array_spec = evolved[-1].resolve_metadata(array_spec)
+        arrays = len(self.array_array_codecs)
+        base = replace(
+            self._base,
+            array_array_codecs=tuple(evolved[:arrays]),
+            array_bytes_codec=evolved[arrays],
+            bytes_bytes_codecs=tuple(evolved[arrays + 1 :]),
+        )
+        return type(self)(base)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._codecs)
+
+    @property
+    def codecs(self) -> tuple[Any, ...]:
+        """The codecs, in order of encoding."""
+        return self._codecs
+
+    @property
+    def array_array_codecs(self) -> tuple[Any, ...]:
+        """The codecs from arrays to arrays."""
+        return self._base.array_array_codecs
+
+    @property
+    def array_bytes_codec(self) -> Any:
+        """The codec from arrays to bytes."""
+        return self._base.array_bytes_codec
+
+    @property
+    def bytes_bytes_codecs(self) -> tuple[Any, ...]:
+        """The codecs from bytes to bytes."""
+        return self._base.bytes_bytes_codecs
+
+    @property
+    def batch_size(self) -> int:
+        """zarr-python's batch size; here a request is one batch."""
+        return self._base.batch_size
+
+    @property
+    def supports_partial_decode(self) -> bool:
+        """Whether parts of a chunk can be decoded by themselves."""
+        return self._base.supports_partial_decode
+
+    @property
+    def supports_partial_encode(self) -> bool:
+        """Whether parts of a chunk can be replaced by themselves."""
+        return self._base.supports_partial_encode
+
+    def validate(self, **kwargs: Any) -> None:
+        """Raises when a codec does not fit the array's metadata."""
+        self._base.validate(**kwargs)
+
+    def compute_encoded_size(self, byte_length: int, array_spec: Any) -> int:
+        """Bytes of an encoded chunk; ``NotImplementedError`` when they depend on the data."""
+        return self._base.compute_encoded_size(byte_length, array_spec)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and self._base == other._base
+
+    def __hash__(self) -> int:
+        return hash((type(self), self._base))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"base": self._base}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["base"])  # type: ignore[misc]
+
+    def __repr__(self) -> str:
+        return f"CodecPipeline({', '.join(type(codec).__name__ for codec in self)})"
+
+    # ------------------------------------------------------------------------------------------------ reading, writing
+
+    async def read(
+        self, batch_info: Iterable[tuple[Any, Any, Any, Any, bool]], out: NDBuffer, drop_axes: tuple[int, ...] = ()
+    ) -> tuple[Any, ...]:
+        """Reads chunks into ``out``. Says of each whether it is stored."""
+        batch = list(batch_info)
+        if not batch:
+            return ()
+        work = self._plan(_reading, batch, out, drop_axes)
+        if work is None:
+            return await read_by_zarr(self._base, batch, out, drop_axes)
+        return _results(len(batch), await work.run())
+
+    def read_sync(
+        self,
+        batch_info: Iterable[tuple[Any, Any, Any, Any, bool]],
+        out: NDBuffer,
+        drop_axes: tuple[int, ...] = (),
+        max_workers: int = 1,
+    ) -> tuple[Any, ...]:
+        """:meth:`read` for a thread without an event loop."""
+        batch = list(batch_info)
+        if not batch:
+            return ()
+        work = self._plan(_reading, batch, out, drop_axes)
+        if work is None:
+            return sync(read_by_zarr(self._base, batch, out, drop_axes))
+        return _results(len(batch), work.run_sync())
+
+    async def write(
+        self, batch_info: Iterable[tuple[Any, Any, Any, Any, bool]], value: NDBuffer, drop_axes: tuple[int, ...] = ()
+    ) -> None:
+        """Writes elements into chunks, keeping what a chunk holds beside them."""
+        if batch := list(batch_info):
+            work = self._plan(_writing, batch, value, drop_axes)
+            await (write_by_zarr(self._base, batch, value, drop_axes) if work is None else work.run())
+
+    def write_sync(
+        self,
+        batch_info: Iterable[tuple[Any, Any, Any, Any, bool]],
+        value: NDBuffer,
+        drop_axes: tuple[int, ...] = (),
+        max_workers: int = 1,
+    ) -> None:
+        """:meth:`write` for a thread without an event loop."""
+        if batch := list(batch_info):
+            work = self._plan(_writing, batch, value, drop_axes)
+            if work is None:
+                sync(write_by_zarr(self._base, batch, value, drop_axes))
+            else:
+                work.run_sync()
+
+    def _plan(self, plan: Any, batch: list[Any], buffer: NDBuffer, drop_axes: tuple[int, ...]) -> Work | None:
+        """What is to be done, or ``None`` when zarr-python's own code has to do it."""
+        array = buffer.as_ndarray_like()
+        try:
+            work: Work = plan(self._chunks_of, batch, array, drop_axes)
+        except Fallback as reason:
+            fall_back(str(reason), on_device=not is_host(array), told=self._told)
+            return None
+        return work
+
+    # ---------------------------------------------------------------------------------------------- decoding, encoding
+
+    async def decode(self, chunk_bytes_and_specs: Iterable[tuple[Any, Any]]) -> Iterable[Any]:
+        """Decodes chunks that are at hand; ``None`` stays ``None``."""
+        given = list(chunk_bytes_and_specs)
+        values = [value for value, _ in given]
+        try:
+            groups = _fancy.group_specs([spec for _, spec in given], self._chunks_of, values)
+        except Fallback as reason:
+            fall_back(str(reason), on_device=False, told=self._told)
+            return await self._base.decode(given)
+        decoded: list[Any] = [None] * len(given)
+
+        def work() -> None:
+            for part in groups:
+                prototype = given[part.items[0]][1].prototype
+                like = prototype.nd_buffer.empty(shape=(0,), dtype=part.chunks.native).as_ndarray_like()
+                elements = empty_like(like, part.stacked_shape, part.chunks)
+                read_box(part.request, part.chunks, given_values(values), elements, run_options(given[part.items[0]][1]))
+                for rank, item in enumerate(part.items):
+                    wanted = given[item][1].dtype.to_native_dtype()
+                    chunk = part.chunk(elements, rank)
+                    chunk = chunk if chunk.dtype == wanted else chunk.astype(wanted)
+                    decoded[item] = prototype.nd_buffer.from_ndarray_like(chunk)
+
+        await _threads.run(work, lambda: [part.request.cancel() for part in groups])
+        count_native("decode")
+        return decoded
+
+    async def encode(self, chunk_arrays_and_specs: Iterable[tuple[Any, Any]]) -> Iterable[Any]:
+        """Encodes chunks; ``None`` stays ``None``."""
+        given = list(chunk_arrays_and_specs)
+        arrays = [value for value, _ in given]
+        try:
+            groups = _fancy.group_specs([spec for _, spec in given], self._chunks_of, arrays)
+            if any(part.chunks.core.is_sharded for part in groups):
+                raise Fallback("shards are encoded with their array, not by themselves")
+        except Fallback as reason:
+            fall_back(str(reason), on_device=False, told=self._told)
+            return await self._base.encode(given)
+        encoded: list[Any] = [None] * len(given)
+
+        def work() -> None:
+            for part in groups:
+                for rank, item in enumerate(part.items):
+                    stored: dict[str, Any] = {}
+                    request = _core.ChunkRequest.stacked([str(item)], part.chunks.shape)
+                    options = run_options(given[item][1]) | {"write_empty_chunks": True}
+                    write_box(request, part.chunks, _fancy.collect(stored), arrays[item].as_ndarray_like(), options)
+                    encoded[item] = given[item][1].prototype.buffer.from_buffer(stored[str(item)])
+
+        await _threads.run(work, lambda: [part.request.cancel() for part in groups])
+        count_native("encode")
+        return encoded
+
+    def _chunks_of(self, spec: Any) -> Chunks:
+        """The chunks of a specification; a request's chunks share it, so the last ones are looked at first."""
+        for known, found in self._chunks:
+            if known is spec or _same_chunks(known, spec):
+                break
+        else:
+            try:
+                found = open_chunks(self._codecs, spec)
+            except Fallback as reason:
+                found = str(reason)
+            self._chunks = [(spec, found), *self._chunks[:15]]
+        if isinstance(found, str):
+            raise Fallback(found)
+        if found.core.is_sharded and shards_are_patched():
+            raise Fallback("a program changed zarr-python's code for shards")
+        return found
+
+
+def _same_chunks(left: Any, right: Any) -> bool:
+    return (
+        left.shape == right.shape
+        and left.dtype == right.dtype
+        and left.order == right.order
+        and (left.fill_value is right.fill_value or ArraySpec.__eq__(left, right))
+    )
+
+
+def _results(count: int, missing: list[int]) -> tuple[Any, ...]:
+    results = [_PRESENT] * count
+    for item in missing:
+        results[item] = _MISSING
+    return tuple(results)
+
+
+# zarr-python looks classes up by module and name.
+CodecPipeline.__module__ = "cuzarr.zarr"
+register_pipeline(CodecPipeline)

@@ -1,0 +1,237 @@
+"""Where the chunks of a request are, as the Rust side reads and writes them.
+
+zarr-python's stores that are known exactly are read without their code: a directory by our own store, a dictionary by
+looking into it. Everything else is asked through its own methods.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, MutableMapping
+from functools import lru_cache
+from typing import Any
+
+from zarr.abc.store import OffsetByteRequest, RangeByteRequest, SuffixByteRequest
+from zarr.core.buffer import cpu
+from zarr.core.common import concurrent_map
+from zarr.core.config import config as zarr_config
+from zarr.storage import LocalStore, MemoryStore, StorePath
+
+from cuzarr import _core
+from cuzarr.zarr._chunks import Chunks
+
+Requests = list[tuple[str, int | None, int | None]]
+Reply = Callable[[int, Any], None]
+
+
+@lru_cache(maxsize=64)
+def _directory(root: str) -> _core.ChunkStore:
+    return _core.ChunkStore.local(root)
+
+
+def is_numbered(batch: list[Any]) -> bool:
+    """Whether the chunks of a batch go by their numbers, because their store is asked through its own methods."""
+    first = batch[0][0]
+    if type(first) is not StorePath:
+        return True
+    return type(first.store) not in (LocalStore, MemoryStore) and _own(first.store) is None
+
+
+def _own(store: Any) -> _core.Store | None:
+    """What is behind a store of cuzarr's."""
+    handle = getattr(store, "_handle", None) if type(store).__module__.startswith("cuzarr.") else None
+    return handle if isinstance(handle, _core.Store) else None
+
+
+async def open_source(batch: list[Any], chunks: Chunks, *, writing: bool, on_device: bool) -> _core.ChunkStore:
+    """Where the chunks of a batch are, for a coroutine of the running loop."""
+    first = batch[0][0]
+    if not is_numbered(batch):
+        if not first.store._is_open:
+            await first.store._ensure_open()
+        return _known(first.store, writing)
+    return _core.ChunkStore.python(_getters(batch, chunks, asyncio.get_running_loop(), on_device))
+
+
+def open_source_sync(batch: list[Any], chunks: Chunks, *, writing: bool, on_device: bool) -> _core.ChunkStore:
+    """Where the chunks of a batch are, for a thread that is not the loop's."""
+    from zarr.core.sync import _get_loop, sync
+
+    first = batch[0][0]
+    if not is_numbered(batch):
+        if not first.store._is_open:
+            sync(first.store._ensure_open())
+        return _known(first.store, writing)
+    return _core.ChunkStore.python(_getters(batch, chunks, _get_loop(), on_device))
+
+
+def _known(store: Any, writing: bool) -> _core.ChunkStore:
+    if writing:
+        store._check_writable()
+    own = _own(store)
+    if own is not None:
+        return _core.ChunkStore.of(own)
+    if type(store) is LocalStore:
+        return _directory(os.path.abspath(store.root))
+    return _core.ChunkStore.python(_Dictionary(store._store_dict))
+
+
+def _getters(batch: list[Any], chunks: Chunks, loop: asyncio.AbstractEventLoop, on_device: bool) -> Any:
+    getters = [item[0] for item in batch]
+    spec = batch[0][1]
+    if isinstance(getters[0], StorePath):
+        # Encoded bytes are wanted on the host: the Rust side takes them from there to the GPU.
+        prototype = cpu.buffer_prototype if on_device else spec.prototype
+        if chunks.core.is_sharded and hasattr(getters[0].store, "get_ranges"):
+            return _Shards(getters, prototype, loop, chunks, spec.config)
+        return _Coroutines(getters, prototype, loop)
+    # Inner chunks of a shard that zarr-python's sharding codec holds in memory.
+    if hasattr(getters[0], "get_sync"):
+        return _InMemory(getters, spec.prototype)
+    return _Coroutines(getters, spec.prototype, loop)
+
+
+def given_values(values: list[Any]) -> _core.ChunkStore:
+    """Chunks whose encoded bytes are at hand, or ``None``."""
+    return _core.ChunkStore.python(_Dictionary({str(at): value for at, value in enumerate(values) if value is not None}))
+
+
+def _part(value: Any, start: int | None, stop: int | None) -> Any:
+    if value is None:
+        return None
+    raw = value.as_numpy_array()
+    return raw if start is None and stop is None else raw[start:stop]
+
+
+class _Dictionary:
+    """Values of a zarr-python ``MemoryStore``, or any mapping from keys to its buffers."""
+
+    def __init__(self, values: MutableMapping[str, Any]) -> None:
+        self.values = values
+
+    def fetch(self, requests: Requests, reply: Reply) -> list[Any] | None:
+        get = self.values.get
+        return [_part(get(key), start, stop) for key, start, stop in requests]
+
+    def set(self, key: str, value: bytes) -> None:
+        self.values[key] = cpu.Buffer.from_bytes(value)
+
+    def delete(self, key: str) -> None:
+        self.values.pop(key, None)
+
+
+def _byte_request(start: int | None, stop: int | None) -> Any:
+    if start is not None and start < 0:
+        return SuffixByteRequest(-start)
+    if stop is not None:
+        return RangeByteRequest(start or 0, stop)
+    return None if start is None else OffsetByteRequest(start)
+
+
+class _InMemory:
+    """Byte getters that answer at once."""
+
+    def __init__(self, getters: list[Any], prototype: Any) -> None:
+        self.getters = getters
+        self.prototype = prototype
+
+    def fetch(self, requests: Requests, reply: Reply) -> list[Any] | None:
+        return [
+            _part(self.getters[int(key)].get_sync(prototype=self.prototype), start, stop)
+            for key, start, stop in requests
+        ]
+
+    def set(self, key: str, value: bytes) -> None:
+        self.getters[int(key)].set_sync(self.prototype.buffer.from_bytes(value))
+
+    def delete(self, key: str) -> None:
+        self.getters[int(key)].delete_sync()
+
+
+class _Coroutines:
+    """Byte getters whose methods are coroutines of a loop that runs on another thread."""
+
+    def __init__(self, getters: list[Any], prototype: Any, loop: asyncio.AbstractEventLoop) -> None:
+        self.getters = getters
+        self.prototype = prototype
+        self.loop = loop
+        self.tasks: set[asyncio.Task[None]] = set()
+
+    def fetch(self, requests: Requests, reply: Reply) -> list[Any] | None:
+        self.loop.call_soon_threadsafe(self._start, requests, reply)
+        return None
+
+    def _start(self, requests: Requests, reply: Reply) -> None:
+        task = self.loop.create_task(self._fetch(requests, reply))
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    async def _fetch(self, requests: Requests, reply: Reply) -> None:
+        numbered = [(index, *request, reply) for index, request in enumerate(requests)]
+        await concurrent_map(numbered, self._get, zarr_config.get("async.concurrency"))
+
+    async def _get(self, index: int, key: str, start: int | None, stop: int | None, reply: Reply) -> None:
+        try:
+            request = _byte_request(start, stop)
+            getter = self.getters[int(key)]
+            value = await (getter.get(self.prototype) if request is None else getter.get(self.prototype, request))
+            reply(index, None if value is None else value.as_numpy_array())
+        except Exception as error:
+            reply(index, error)
+
+    def _wait(self, coroutine: Awaitable[Any]) -> None:
+        asyncio.run_coroutine_threadsafe(coroutine, self.loop).result()  # type: ignore[arg-type]
+
+    def set(self, key: str, value: bytes) -> None:
+        self._wait(self.getters[int(key)].set(self.prototype.buffer.from_bytes(value)))
+
+    def delete(self, key: str) -> None:
+        self._wait(self.getters[int(key)].delete())
+
+
+class _Shards(_Coroutines):
+    """Shards in a store that joins neighbouring ranges of a value as suits it."""
+
+    def __init__(self, getters: list[Any], prototype: Any, loop: Any, chunks: Chunks, settings: Any) -> None:
+        super().__init__(getters, prototype, loop)
+        self._index_is_first = chunks.core.index_is_first
+        self._limits = {
+            "max_gap_bytes": settings.sharding_coalesce_max_gap_bytes,
+            "max_coalesced_bytes": settings.sharding_coalesce_max_bytes,
+        }
+
+    def _is_inner_chunk(self, start: int | None, stop: int | None) -> bool:
+        return start is not None and stop is not None and not (self._index_is_first and start == 0)
+
+    async def _fetch(self, requests: Requests, reply: Reply) -> None:
+        plain: list[Any] = []
+        ranges: dict[str, list[tuple[int, Any]]] = {}
+        for index, (key, start, stop) in enumerate(requests):
+            if self._is_inner_chunk(start, stop):
+                ranges.setdefault(key, []).append((index, _byte_request(start, stop)))
+            else:
+                plain.append((self._get, index, key, start, stop, reply))
+        joined = [(self._get_ranges, key, wanted, reply) for key, wanted in ranges.items()]
+        await concurrent_map([*plain, *joined], _call, zarr_config.get("async.concurrency"))
+
+    async def _get_ranges(self, key: str, wanted: list[tuple[int, Any]], reply: Reply) -> None:
+        getter = self.getters[int(key)]
+        byte_ranges = [request for _, request in wanted]
+        try:
+            values = getter.store.get_ranges(getter.path, byte_ranges, prototype=self.prototype, **self._limits)
+            async for part in values:
+                for at, value in part:
+                    reply(wanted[at][0], None if value is None else value.as_numpy_array())
+        except BaseExceptionGroup as errors:
+            # The shard was deleted meanwhile: what is missing reads as the fill value.
+            gone = errors.subgroup(FileNotFoundError) is not None and errors.split(FileNotFoundError)[1] is None
+            for index, _ in wanted:
+                reply(index, None if gone else errors)
+        except Exception as error:
+            for index, _ in wanted:
+                reply(index, error)
+
+
+async def _call(function: Callable[..., Awaitable[None]], *arguments: Any) -> None:
+    await function(*arguments)

@@ -1,0 +1,128 @@
+"""What one request comes to: a box that the Rust side reads or writes, or chunks that the array library takes apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from cuzarr import _core
+from cuzarr._config import config
+from cuzarr.zarr import _fancy, _threads
+from cuzarr.zarr._chunks import Chunks
+from cuzarr.zarr._fallbacks import count_native
+from cuzarr.zarr._memory import box, is_host, read_box, write_box
+from cuzarr.zarr._sources import is_numbered, open_source, open_source_sync
+
+ChunksOf = Callable[[Any], Chunks]
+
+# What stands for the extents of a result when the value that is written is one element.
+_ANY_EXTENT = 1 << 62
+
+
+class Work:
+    """A request that can be carried out, on a thread of its own or on this one."""
+
+    def __init__(
+        self,
+        operation: str,
+        batch: list[Any],
+        chunks: Chunks,
+        array: Any,
+        requests: list[_core.ChunkRequest],
+        work: Callable[[_core.ChunkStore], Any],
+    ) -> None:
+        self._operation = operation
+        self._batch = batch
+        self._chunks = chunks
+        self._on_device = not is_host(array)
+        self._requests = requests
+        self._work = work
+
+    async def run(self) -> Any:
+        """Carries it out beside the running loop."""
+        is_write = self._operation == "write"
+        source = await open_source(self._batch, self._chunks, writing=is_write, on_device=self._on_device)
+        result = await _threads.run(lambda: self._work(source), self._cancel)
+        count_native(self._operation)
+        return result
+
+    def run_sync(self) -> Any:
+        """Carries it out on this thread, which is not the loop's."""
+        is_write = self._operation == "write"
+        source = open_source_sync(self._batch, self._chunks, writing=is_write, on_device=self._on_device)
+        result = self._work(source)
+        count_native(self._operation)
+        return result
+
+    def _cancel(self) -> None:
+        for request in self._requests:
+            request.cancel()
+
+
+def reading(chunks_of: ChunksOf, batch: list[Any], place: Any, drop_axes: tuple[int, ...]) -> Work:
+    """Reads a batch into ``place``; the result of the work is the items that are missing.
+
+    Raises
+    ------
+    Fallback
+        It is not ours to do.
+    """
+    chunks = chunks_of(batch[0][1])
+    options = run_options(batch[0][1])
+    numbered = is_numbered(batch)
+    request = None if drop_axes else chunks.request(batch, tuple(place.shape), numbered=numbered)
+    if request is not None:
+        view = box(place, tuple(request.out_start), tuple(request.out_shape))
+        return Work(
+            "read", batch, chunks, place, [request], lambda source: read_box(request, chunks, source, view, options)
+        )
+    groups = _fancy.group(batch, chunks_of, numbered=numbered)
+    _fancy.check_shards(groups, on_device=not is_host(place))
+    requests = [group.request for group in groups]
+    return Work(
+        "read", batch, chunks, place, requests,
+        lambda source: _fancy.read(groups, batch, place, drop_axes, source, options),
+    )  # fmt: skip
+
+
+def writing(chunks_of: ChunksOf, batch: list[Any], elements: Any, drop_axes: tuple[int, ...]) -> Work:
+    """Writes ``elements`` to a batch; one element goes everywhere.
+
+    Raises
+    ------
+    Fallback
+        It is not ours to do.
+    """
+    chunks = chunks_of(batch[0][1])
+    options = run_options(batch[0][1])
+    numbered = is_numbered(batch)
+    shape = tuple(elements.shape)
+    is_scalar = shape == ()
+    if is_scalar and isinstance(batch[0][3], tuple):
+        shape = (_ANY_EXTENT,) * len(batch[0][3])
+    fits = chunks.is_variable or elements.dtype.newbyteorder("=") == chunks.native
+    request = chunks.request(batch, shape, numbered=numbered) if fits and not drop_axes else None
+    if request is not None:
+        value = elements if is_scalar else box(elements, tuple(request.out_start), tuple(request.out_shape))
+        return Work(
+            "write", batch, chunks, elements, [request], lambda source: write_box(request, chunks, source, value, options)
+        )
+    groups = _fancy.group(batch, chunks_of, numbered=numbered)
+    requests = [group.request for group in groups]
+    return Work(
+        "write", batch, chunks, elements, requests,
+        lambda source: _fancy.write(groups, batch, elements, drop_axes, source, options),
+    )  # fmt: skip
+
+
+def run_options(spec: Any) -> dict[str, Any]:
+    """The options of the Rust side for chunks of a specification."""
+    settings = spec.config
+    return {
+        "strict": config.get("strict"),
+        "memory_limit_bytes": config.get("memory_limit_bytes"),
+        "threads": config.get("threading.max_workers"),
+        "write_empty_chunks": settings.write_empty_chunks,
+        "coalesce_gap_bytes": getattr(settings, "sharding_coalesce_max_gap_bytes", None),
+        "coalesce_max_bytes": getattr(settings, "sharding_coalesce_max_bytes", None),
+    }

@@ -1,0 +1,80 @@
+//! How the chunks of a request are encoded.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cuzarr::codec::Chain;
+use cuzarr::meta::ArrayMetadata;
+use cuzarr::run::Access;
+use cuzarr::store::ByteRange;
+use cuzarr_device::Device;
+use pyo3::prelude::*;
+
+use crate::error::{IntoPython, PyResult};
+
+/// Whether a codec is built in, by the name that metadata of that format gives it.
+#[pyfunction]
+pub fn has_codec(name: &str, zarr_format: u8) -> bool {
+    cuzarr::codec::is_built_in(name, zarr_format)
+}
+
+/// Chunks of one shape, element type and codec chain, wherever they are stored.
+#[pyclass(name = "Chunks", module = "cuzarr._core", frozen)]
+pub struct PyChunks {
+    pub(super) metadata: ArrayMetadata,
+    pub(super) chain: Arc<Chain>,
+    /// The chain bound to the devices it was used on.
+    accesses: Mutex<Vec<Arc<Access>>>,
+}
+
+#[pymethods]
+impl PyChunks {
+    /// Chunks as those of an array that is one chunk large: its `zarr.json` or `.zarray` as bytes. `write_orders` lists, for
+    /// every level of sharding, the C-order numbers of inner chunks in the order in which they are written.
+    #[new]
+    fn new(document: &[u8], zarr_format: u8, write_orders: Vec<Vec<u32>>) -> PyResult<Self> {
+        let metadata = match zarr_format {
+            2 => ArrayMetadata::from_json_v2(document, None),
+            _ => ArrayMetadata::from_json(document),
+        };
+        let metadata = metadata.py()?;
+        let orders: Vec<Arc<[u32]>> = write_orders.into_iter().map(Arc::from).collect();
+        let chain = Chain::new(&metadata).and_then(|chain| chain.with_write_orders(&orders)).py()?;
+        Ok(PyChunks { metadata, chain: Arc::new(chain), accesses: Mutex::default() })
+    }
+
+    /// The element type as devices see it; `None` for elements of variable length.
+    #[getter]
+    fn dtype(&self) -> Option<String> {
+        self.metadata.data_type().device_dtype().map(|dtype| dtype.to_string())
+    }
+
+    /// Whether parts of a chunk are stored chunks themselves.
+    #[getter]
+    fn is_sharded(&self) -> bool {
+        self.chain.sharding().is_some()
+    }
+
+    /// Whether a shard begins with its index.
+    #[getter]
+    fn index_is_first(&self) -> bool {
+        self.chain.sharding().is_some_and(|sharding| matches!(sharding.index_range(), ByteRange::Span { .. }))
+    }
+
+    fn __repr__(&self) -> String {
+        let (shape, data_type) = (self.metadata.shape(), self.metadata.data_type());
+        format!("<cuzarr._core.Chunks {data_type} {shape:?}>")
+    }
+}
+
+impl PyChunks {
+    /// The chain bound to a device.
+    pub(super) fn access(&self, device: Device) -> cuzarr::Result<Arc<Access>> {
+        let mut accesses = self.accesses.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(access) = accesses.iter().find(|access| access.device() == device) {
+            return Ok(Arc::clone(access));
+        }
+        let access = Arc::new(Access::new(&self.metadata, "", Arc::clone(&self.chain), device)?);
+        accesses.push(Arc::clone(&access));
+        Ok(access)
+    }
+}

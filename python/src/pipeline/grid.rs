@@ -1,0 +1,158 @@
+//! Which box a list of chunks makes up.
+
+use std::sync::Arc;
+
+use cuzarr::plan::{AxisSelection, KeyOf, Selection};
+
+/// What one chunk contributes along one dimension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// First element, in the chunk.
+    pub start: u64,
+    /// How many elements.
+    pub count: u64,
+    /// Distance between neighbours.
+    pub step: u64,
+    /// Where they lie in the result; `None` when the result has no such dimension.
+    pub out_start: Option<u64>,
+}
+
+/// A box of elements, as a selection of an array that has just the chunks that hold them.
+pub struct Grid {
+    /// The array's shape.
+    pub shape: Vec<u64>,
+    /// The box.
+    pub selection: Selection,
+    /// Where the box begins in the result, per dimension of the result.
+    pub out_start: Vec<u64>,
+    /// Its extents in the result.
+    pub out_shape: Vec<u64>,
+    /// Which item each chunk is.
+    pub places: Arc<Places>,
+}
+
+/// From places in a grid to items.
+pub struct Places {
+    /// Per dimension the places at which there are chunks, ascending.
+    positions: Vec<Vec<u64>>,
+    /// The item of each chunk, C order of `positions`.
+    items: Vec<usize>,
+}
+
+impl Places {
+    fn item(&self, at: &[u64]) -> Option<usize> {
+        let mut linear = 0;
+        for (positions, at) in self.positions.iter().zip(at) {
+            linear = linear * positions.len() + positions.binary_search(at).ok()?;
+        }
+        self.items.get(linear).copied()
+    }
+
+    /// Keys by place. A plan asks for no place at which nothing was selected.
+    pub fn keys(self: &Arc<Places>, keys: &Arc<[String]>) -> KeyOf {
+        let (places, keys) = (Arc::clone(self), Arc::clone(keys));
+        Arc::new(move |at| places.item(at).map(|item| keys[item].clone()).unwrap_or_default())
+    }
+}
+
+/// One dimension of a box while it is put together.
+struct Axis {
+    /// The different parts along this dimension, by their place in the result.
+    parts: Vec<Part>,
+    start: u64,
+    step: u64,
+    positions: Vec<u64>,
+}
+
+impl Axis {
+    fn new(mut parts: Vec<Part>, chunk: u64) -> Option<Axis> {
+        parts.sort_by_key(|part| part.out_start);
+        parts.dedup();
+        let first = *parts.first()?;
+        let (out_first, step) = (first.out_start.unwrap_or(0), first.step);
+        if parts.len() > 1 && first.out_start.is_none() {
+            return None;
+        }
+        let (mut expected, mut positions) = (out_first, Vec::with_capacity(parts.len()));
+        for part in &parts {
+            // Where the part's first element is in an array whose first chunk is the box's first.
+            let element = (part.out_start.unwrap_or(0) - out_first).checked_mul(step)?.checked_add(first.start)?;
+            let end = part.start.checked_add((part.count.checked_sub(1)?).checked_mul(step)?)?;
+            let origin = element.checked_sub(part.start)?;
+            let fits = part.step == step && part.out_start.unwrap_or(0) == expected && end < chunk;
+            if !fits || origin % chunk != 0 || positions.last().is_some_and(|&last| last >= origin / chunk) {
+                return None;
+            }
+            positions.push(origin / chunk);
+            expected += part.count;
+        }
+        Some(Axis { parts, start: first.start, step, positions })
+    }
+
+    fn count(&self) -> u64 {
+        self.parts.iter().map(|part| part.count).sum()
+    }
+}
+
+impl Grid {
+    /// The box that the parts of chunks of `chunk_shape` make up; `None` when they are none. An item is `complete` when all
+    /// that the array has of its chunk is selected.
+    pub fn of_parts(items: &[(Vec<Part>, bool)], chunk_shape: &[u64]) -> Option<Grid> {
+        let ndim = chunk_shape.len();
+        if chunk_shape.contains(&0) {
+            return None;
+        }
+        let axis = |dim: usize| Axis::new(items.iter().map(|(parts, _)| parts[dim]).collect(), chunk_shape[dim]);
+        let axes = (0..ndim).map(axis).collect::<Option<Vec<_>>>()?;
+        let total = axes.iter().try_fold(1usize, |total, axis| total.checked_mul(axis.parts.len()))?;
+        if total != items.len() {
+            return None;
+        }
+        let mut places = vec![usize::MAX; total];
+        let mut shape: Vec<u64> = Vec::with_capacity(ndim);
+        for (dim, axis) in axes.iter().enumerate() {
+            shape.push((axis.positions.last()? + 1).checked_mul(chunk_shape[dim])?);
+        }
+        for (item, (parts, complete)) in items.iter().enumerate() {
+            let mut linear = 0;
+            for (dim, (axis, part)) in axes.iter().zip(parts).enumerate() {
+                let rank = axis.parts.binary_search_by_key(&part.out_start, |known| known.out_start).ok()?;
+                linear = linear * axis.parts.len() + rank;
+                if *complete && rank + 1 == axis.parts.len() {
+                    // Nothing of the array lies behind: what the chunk has there need not be kept.
+                    shape[dim] = axis.positions[rank] * chunk_shape[dim] + part.start + part.count;
+                }
+            }
+            let place = &mut places[linear];
+            if *place != usize::MAX {
+                return None;
+            }
+            *place = item;
+        }
+        let select = |axis: &Axis| AxisSelection {
+            start: axis.start,
+            count: axis.count(),
+            step: axis.step,
+            dropped: axis.parts[0].out_start.is_none(),
+        };
+        let selection = Selection::new(axes.iter().map(select).collect()).ok()?;
+        let out_start = axes.iter().filter_map(|axis| axis.parts[0].out_start).collect();
+        let positions = axes.into_iter().map(|axis| axis.positions).collect();
+        let places = Arc::new(Places { positions, items: places });
+        Some(Grid { shape, out_shape: selection.shape(), selection, out_start, places })
+    }
+
+    /// Whole chunks, one behind the other along the first dimension.
+    pub fn stacked(count: usize, chunk_shape: &[u64]) -> Option<Grid> {
+        let whole = |number: usize| {
+            let part = |(dim, &extent): (usize, &u64)| Part {
+                start: 0,
+                count: extent,
+                step: 1,
+                out_start: Some(if dim == 0 { number as u64 * extent } else { 0 }),
+            };
+            (chunk_shape.iter().enumerate().map(part).collect(), false)
+        };
+        Grid::of_parts(&(0..count).map(whole).collect::<Vec<_>>(), chunk_shape)
+    }
+}

@@ -1,0 +1,271 @@
+//! One request of zarr-python's: chunks, the part of each, and the part of the result.
+
+use std::sync::Arc;
+
+use cuzarr::codec::VariableElements;
+use cuzarr::node::ArrayOptions;
+use cuzarr::plan::{check_strict, check_strict_writing};
+use cuzarr::run::{Access, Engine, Options};
+use cuzarr::store::Store;
+use cuzarr_device::Device;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyInt, PyList, PySlice, PySliceMethods, PyTuple};
+
+use super::chunks::PyChunks;
+use super::grid::{Grid, Part};
+use super::store::PyChunkStore;
+use crate::array::{parse_options, variable_elements};
+use crate::error::PyResult;
+use crate::ndbuffer::PyNdBuffer;
+use crate::watch::{Watch, Watched};
+
+/// A box of elements and the keys of the chunks that hold them.
+#[pyclass(name = "ChunkRequest", module = "cuzarr._core", frozen)]
+pub struct PyChunkRequest {
+    grid: Grid,
+    keys: Arc<[String]>,
+    watch: Arc<Watch>,
+}
+
+#[pymethods]
+impl PyChunkRequest {
+    /// The request that a batch of zarr-python's makes, when its parts make up a box of chunks of one shape; else `None`.
+    /// Keys are the `path` of each byte getter, or with `numbered` the item's number. With `keep_beyond`, what a chunk
+    /// holds beyond the array's edge is kept when the rest of it is written.
+    #[staticmethod]
+    fn of_batch(
+        batch: &Bound<'_, PyList>,
+        chunk_shape: Vec<u64>,
+        out_shape: Vec<u64>,
+        numbered: bool,
+        keep_beyond: bool,
+    ) -> PyResult<Option<Self>> {
+        let mut items = Vec::with_capacity(batch.len());
+        let mut keys = Vec::with_capacity(batch.len());
+        let mut spec: Option<Bound<'_, PyAny>> = None;
+        for (number, item) in batch.iter().enumerate() {
+            let item = item.cast_into::<PyTuple>()?;
+            let item_spec = item.get_item(1)?;
+            if !spec.as_ref().is_some_and(|spec| spec.is(&item_spec)) {
+                if item_spec.getattr("shape")?.extract::<Vec<u64>>()? != chunk_shape {
+                    return Ok(None);
+                }
+                spec = Some(item_spec);
+            }
+            let Some(parts) = parts(&item.get_item(2)?, &item.get_item(3)?, &chunk_shape, &out_shape)? else {
+                return Ok(None);
+            };
+            items.push((parts, !keep_beyond && item.get_item(4)?.extract::<bool>()?));
+            keys.push(match numbered {
+                true => number.to_string(),
+                false => item.get_item(0)?.getattr("path")?.extract()?,
+            });
+        }
+        Ok(Grid::of_parts(&items, &chunk_shape).map(|grid| PyChunkRequest::new(grid, keys)))
+    }
+
+    /// Whole chunks, one behind the other along the first dimension.
+    #[staticmethod]
+    fn stacked(keys: Vec<String>, chunk_shape: Vec<u64>) -> PyResult<Self> {
+        let grid = Grid::stacked(keys.len(), &chunk_shape)
+            .ok_or_else(|| PyValueError::new_err("chunks of this shape cannot be stacked"))?;
+        Ok(PyChunkRequest::new(grid, keys))
+    }
+
+    /// Where the box begins in the result.
+    #[getter]
+    fn out_start<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, &self.grid.out_start)
+    }
+
+    /// Extents of the box in the result.
+    #[getter]
+    fn out_shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, &self.grid.out_shape)
+    }
+
+    /// Lets a read or write that runs on another thread end at its next object.
+    fn cancel(&self) {
+        self.watch.cancel();
+    }
+
+    /// Reads into memory of the box's shape; missing chunks give the fill value. Gives the items that are missing.
+    fn read(
+        &self,
+        py: Python<'_>,
+        chunks: &PyChunks,
+        store: &PyChunkStore,
+        out: &PyNdBuffer,
+        options: &Bound<'_, PyDict>,
+    ) -> PyResult<Vec<usize>> {
+        let (options, strict) = run_options(options)?;
+        let device = out.inner.device();
+        self.run(py, store, |store| {
+            if strict && device != Device::Cpu {
+                check_strict(&chunks.chain, device)?;
+            }
+            let access = self.access(chunks, device)?;
+            Engine::get().read(&access, store, &self.grid.selection, &out.inner, &options).map(|_| ())
+        })
+        .map(|((), missing)| missing)
+    }
+
+    /// Reads elements of variable length, in C order: where each begins and ends, their bytes, and the missing items.
+    fn read_variable<'py>(
+        &self,
+        py: Python<'py>,
+        chunks: &PyChunks,
+        store: &PyChunkStore,
+        options: &Bound<'_, PyDict>,
+    ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>, Vec<usize>)> {
+        let (options, _) = run_options(options)?;
+        let (elements, missing) = self.run(py, store, |store| {
+            let access = self.access(chunks, Device::Cpu)?;
+            let (elements, _) = Engine::get().read_variable(&access, store, &self.grid.selection, &options)?;
+            let offsets: Vec<u8> = elements.offsets.iter().flat_map(|offset| offset.to_ne_bytes()).collect();
+            Ok((offsets, elements.data))
+        })?;
+        Ok((PyBytes::new(py, &elements.0), PyBytes::new(py, &elements.1), missing))
+    }
+
+    /// Writes elements, whose shape broadcasts to the box's.
+    fn write(
+        &self,
+        py: Python<'_>,
+        chunks: &PyChunks,
+        store: &PyChunkStore,
+        value: &PyNdBuffer,
+        options: &Bound<'_, PyDict>,
+    ) -> PyResult<()> {
+        let (options, strict) = run_options(options)?;
+        self.run(py, store, |store| {
+            if strict && value.inner.device() != Device::Cpu {
+                check_strict_writing(&chunks.chain, value.inner.device())?;
+            }
+            let access = self.access(chunks, Device::Cpu)?;
+            Engine::get().write(&access, store, &self.grid.selection, &value.inner, &options).map(|_| ())
+        })
+        .map(|_| ())
+    }
+
+    /// Writes elements of variable length, given as `read_variable` gives them.
+    fn write_variable(
+        &self,
+        py: Python<'_>,
+        chunks: &PyChunks,
+        store: &PyChunkStore,
+        offsets: &[u8],
+        data: &[u8],
+        options: &Bound<'_, PyDict>,
+    ) -> PyResult<()> {
+        let (options, _) = run_options(options)?;
+        let value: VariableElements = variable_elements(offsets, data)?;
+        self.run(py, store, |store| {
+            let access = self.access(chunks, Device::Cpu)?;
+            Engine::get().write_variable(&access, store, &self.grid.selection, &value, &options).map(|_| ())
+        })
+        .map(|_| ())
+    }
+
+    fn __len__(&self) -> usize {
+        self.keys.len()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<cuzarr._core.ChunkRequest {} of {} chunks>", self.grid.selection, self.keys.len())
+    }
+}
+
+impl PyChunkRequest {
+    fn new(grid: Grid, keys: Vec<String>) -> Self {
+        PyChunkRequest { grid, keys: keys.into(), watch: Arc::new(Watch::of_missing()) }
+    }
+
+    /// The items whose key does not exist, in order.
+    fn missing(&self) -> Vec<usize> {
+        let missing = self.watch.take_missing();
+        let is_missing = |(item, key): (usize, &String)| missing.contains(key).then_some(item);
+        if missing.is_empty() { Vec::new() } else { self.keys.iter().enumerate().filter_map(is_missing).collect() }
+    }
+
+    fn access(&self, chunks: &PyChunks, device: Device) -> cuzarr::Result<Access> {
+        let key = self.grid.places.keys(&self.keys);
+        Ok(chunks.access(device)?.with_chunks(self.grid.shape.clone(), key))
+    }
+
+    /// Carries out a call on this thread, without the interpreter's lock. What the store's own code raised is raised again.
+    fn run<T: Send>(
+        &self,
+        py: Python<'_>,
+        store: &PyChunkStore,
+        call: impl FnOnce(&Arc<dyn Store>) -> cuzarr::Result<T> + Send,
+    ) -> PyResult<(T, Vec<usize>)> {
+        let watched: Arc<dyn Store> = Arc::new(Watched::new(Arc::clone(&store.inner), Arc::clone(&self.watch)));
+        match py.detach(|| call(&watched)) {
+            Ok(value) => Ok((value, self.missing())),
+            Err(error) => Err(store.take_failure().unwrap_or_else(|| crate::error::to_python(&error))),
+        }
+    }
+}
+
+/// What one item says, dimension by dimension; `None` when it is no part of a box.
+fn parts(
+    chunk_selection: &Bound<'_, PyAny>,
+    out_selection: &Bound<'_, PyAny>,
+    chunk_shape: &[u64],
+    out_shape: &[u64],
+) -> PyResult<Option<Vec<Part>>> {
+    let (Ok(chunk), Ok(out)) = (chunk_selection.cast::<PyTuple>(), out_selection.cast::<PyTuple>()) else {
+        return Ok(None);
+    };
+    if chunk.len() != chunk_shape.len() || out.len() != out_shape.len() {
+        return Ok(None);
+    }
+    let mut out = out.iter().zip(out_shape);
+    let mut found = Vec::with_capacity(chunk_shape.len());
+    for (select, &extent) in chunk.iter().zip(chunk_shape) {
+        if select.is_exact_instance_of::<PyInt>() {
+            found.push(Part { start: select.extract()?, count: 1, step: 1, out_start: None });
+            continue;
+        }
+        let (Ok(select), Some((place, &out_extent))) = (select.cast::<PySlice>(), out.next()) else { return Ok(None) };
+        let Ok(place) = place.cast::<PySlice>() else { return Ok(None) };
+        let select = select.indices(extent.try_into()?)?;
+        let place = place.indices(out_extent.try_into()?)?;
+        if select.step < 1 || place.step != 1 || select.slicelength == 0 || select.slicelength != place.slicelength {
+            return Ok(None);
+        }
+        found.push(Part {
+            start: select.start.unsigned_abs() as u64,
+            count: select.slicelength as u64,
+            step: select.step.unsigned_abs() as u64,
+            out_start: Some(place.start.unsigned_abs() as u64),
+        });
+    }
+    Ok(if out.next().is_some() { None } else { Some(found) })
+}
+
+/// The engine's options, and whether fall-backs are errors.
+fn run_options(given: &Bound<'_, PyDict>) -> PyResult<(Options, bool)> {
+    let ArrayOptions {
+        strict,
+        write_empty_chunks,
+        memory_limit_bytes,
+        threads,
+        coalesce_gap_bytes,
+        coalesce_max_bytes,
+        ..
+    } = parse_options(given)?;
+    let options = Options {
+        threads,
+        memory_limit_bytes,
+        coalesce_gap_bytes,
+        coalesce_max_bytes,
+        write_empty_chunks,
+        strict,
+        read_missing_chunks: true,
+        ..Options::default()
+    };
+    Ok((options, strict))
+}

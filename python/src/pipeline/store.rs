@@ -1,0 +1,306 @@
+//! Where the chunks of a request are: a directory, or Python objects that are asked for them.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cuzarr::store::{
+    ByteRange, Key, Lease, Listing, LocalOptions, LocalStore, ReadOutcome, ReadRequest, ReadSink, Store, Symlinks,
+    Workers,
+};
+use cuzarr::{Error, ErrorKind};
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::PyBaseException;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
+
+use crate::error::{IntoPython, PyResult, from_python};
+use crate::store::PyStore;
+
+/// Where chunks are.
+#[pyclass(name = "ChunkStore", module = "cuzarr._core", frozen)]
+pub struct PyChunkStore {
+    pub(super) inner: Arc<dyn Store>,
+    failure: Failure,
+}
+
+/// The first exception that a store's own code raised.
+type Failure = Arc<Mutex<Option<PyErr>>>;
+
+#[pymethods]
+impl PyChunkStore {
+    /// A directory, whose symbolic links are followed wherever they lead, as zarr-python does.
+    #[staticmethod]
+    fn local(root: std::path::PathBuf) -> PyResult<Self> {
+        let options = LocalOptions { symlinks: Symlinks::Everywhere, ..LocalOptions::default() };
+        let store = LocalStore::with_options(root, options).py()?;
+        Ok(PyChunkStore { inner: Arc::new(store), failure: Failure::default() })
+    }
+
+    /// A store of cuzarr's.
+    #[staticmethod]
+    fn of(store: &PyStore) -> Self {
+        PyChunkStore { inner: Arc::clone(&store.inner), failure: Failure::default() }
+    }
+
+    /// A Python object with `fetch(requests, reply)`, `set(key, value)` and `delete(key)`. `fetch` gets (key, start, stop),
+    /// where a negative start counts from the end; it gives all values in a list, or `None` and calls `reply` with the
+    /// number of each request, from any thread, and its value. A value is bytes-like, `None`, or an exception.
+    #[staticmethod]
+    fn python(adapter: Py<PyAny>) -> Self {
+        let failure = Failure::default();
+        let inner = Arc::new(PythonChunks { adapter, failure: Arc::clone(&failure) });
+        PyChunkStore { inner, failure }
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<cuzarr._core.ChunkStore {}>", self.inner)
+    }
+}
+
+impl PyChunkStore {
+    pub(super) fn take_failure(&self) -> Option<PyErr> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+fn note(py: Python<'_>, failure: &Failure, what: &str, exception: PyErr) -> Error {
+    failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| exception.clone_ref(py));
+    from_python(py, ErrorKind::StoreFailed, what, exception)
+}
+
+struct PythonChunks {
+    adapter: Py<PyAny>,
+    failure: Failure,
+}
+
+impl fmt::Debug for PythonChunks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PythonChunks")
+    }
+}
+
+impl fmt::Display for PythonChunks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a store of zarr-python's")
+    }
+}
+
+type Bounds = (String, Option<i64>, Option<u64>);
+
+fn bounds(request: &ReadRequest) -> cuzarr::Result<Bounds> {
+    let signed = |value: u64| {
+        i64::try_from(value).map_err(|_| Error::new(ErrorKind::StoreFailed, format!("no value has a byte {value}")))
+    };
+    let (start, stop) = match request.range {
+        ByteRange::Full => (None, None),
+        ByteRange::From { offset } => (Some(signed(offset)?), None),
+        ByteRange::Suffix { size_bytes } => (Some(-signed(size_bytes)?), None),
+        ByteRange::Span { offset, size_bytes } => (Some(signed(offset)?), Some(offset.saturating_add(size_bytes))),
+    };
+    Ok((request.key.clone(), start, stop))
+}
+
+/// Items that are not done yet. What is left when nobody can end it any more fails.
+struct Pending {
+    batch: Arc<[ReadRequest]>,
+    sink: Arc<dyn ReadSink>,
+    done: Vec<AtomicBool>,
+}
+
+impl Pending {
+    fn end(&self, index: usize, outcome: cuzarr::Result<ReadOutcome>) {
+        if !self.done[index].swap(true, Ordering::AcqRel) {
+            self.sink.done(index, outcome);
+        }
+    }
+
+    fn end_all(&self, failed: impl Fn() -> Error) {
+        (0..self.batch.len()).for_each(|index| self.end(index, Err(failed())));
+    }
+
+    /// Memory for a value of `size_bytes`, once the value is known to be what was asked for.
+    fn reserve(&self, index: usize, size_bytes: usize) -> cuzarr::Result<Box<dyn Lease>> {
+        let request = &self.batch[index];
+        if let ByteRange::Span { offset, size_bytes: expected } = request.range
+            && size_bytes as u64 != expected
+        {
+            let key = &request.key;
+            let message = format!("'{key}' has {size_bytes} bytes from byte {offset}, expected {expected}");
+            return Err(Error::new(ErrorKind::StoreFailed, message));
+        }
+        self.sink.reserve(index, size_bytes as u64)
+    }
+
+    fn fill(&self, index: usize, value: &Held) {
+        let outcome = self.reserve(index, value.len()).map(|mut lease| {
+            value.copy_to(lease.bytes());
+            ReadOutcome::Filled(lease)
+        });
+        self.end(index, outcome);
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        self.end_all(|| Error::new(ErrorKind::Cancelled, "the store gave up the read"));
+    }
+}
+
+/// The bytes of a Python object, held in place.
+struct Held(PyBuffer<u8>);
+
+impl Held {
+    fn new(value: &Bound<'_, PyAny>) -> PyResult<Held> {
+        let buffer = PyBuffer::<u8>::get(value)?;
+        match buffer.is_c_contiguous() {
+            true => Ok(Held(buffer)),
+            false => Err(pyo3::exceptions::PyBufferError::new_err("the bytes of a value lie apart")),
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.0.len_bytes()
+    }
+
+    fn copy_to(&self, dst: &mut [u8]) {
+        assert_eq!(dst.len(), self.len());
+        if self.len() > 0 {
+            // SAFETY: the exporter keeps `len` contiguous bytes in place as long as the buffer is held, and `dst` is
+            // memory of our own of the same length. Values of a store are replaced, never changed in place; somebody
+            // who does that nevertheless gets some mixture of old and new bytes, which decoders check.
+            unsafe { std::ptr::copy_nonoverlapping(self.0.buf_ptr().cast::<u8>(), dst.as_mut_ptr(), dst.len()) };
+        }
+    }
+}
+
+/// Through which a store's own code hands over the values of one batch.
+#[pyclass(name = "ChunkReply", module = "cuzarr._core", frozen)]
+pub struct PyChunkReply {
+    pending: Arc<Pending>,
+    failure: Failure,
+}
+
+#[pymethods]
+impl PyChunkReply {
+    /// The value of a request: bytes-like, `None` when there is none, or an exception.
+    fn __call__(&self, py: Python<'_>, index: usize, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        if index >= self.pending.batch.len() {
+            return Err(pyo3::exceptions::PyIndexError::new_err(index));
+        }
+        match classify(py, &self.pending, &self.failure, index, value) {
+            Ok(Some(value)) => py.detach(|| self.pending.fill(index, &value)),
+            Ok(None) => py.detach(|| self.pending.end(index, Ok(ReadOutcome::Missing))),
+            Err(error) => py.detach(|| self.pending.end(index, Err(error))),
+        }
+        Ok(())
+    }
+}
+
+fn classify(
+    py: Python<'_>,
+    pending: &Pending,
+    failure: &Failure,
+    index: usize,
+    value: &Bound<'_, PyAny>,
+) -> cuzarr::Result<Option<Held>> {
+    if value.is_none() {
+        return Ok(None);
+    }
+    let what = || format!("reading '{}'", pending.batch[index].key);
+    if value.is_instance_of::<PyBaseException>() {
+        return Err(note(py, failure, &what(), PyErr::from_value(value.clone())));
+    }
+    Held::new(value).map(Some).map_err(|exception| note(py, failure, &what(), exception))
+}
+
+impl PythonChunks {
+    fn fetch(&self, py: Python<'_>, pending: &Arc<Pending>, workers: &dyn Workers) -> cuzarr::Result<()> {
+        let requests = pending.batch.iter().map(bounds).collect::<cuzarr::Result<Vec<Bounds>>>()?;
+        let raised = |exception| note(py, &self.failure, "reading chunks", exception);
+        let reply = PyChunkReply { pending: Arc::clone(pending), failure: Arc::clone(&self.failure) };
+        let answer = self.adapter.bind(py).call_method1("fetch", (requests, reply)).map_err(raised)?;
+        if answer.is_none() {
+            return Ok(());
+        }
+        let values = answer.cast_into::<PyList>().map_err(|error| raised(error.into()))?;
+        let count = pending.batch.len();
+        if values.len() != count {
+            let message = format!("the store gave {} values for {count} requests", values.len());
+            return Err(Error::new(ErrorKind::StoreFailed, message));
+        }
+        let mut held = Vec::with_capacity(count);
+        for (index, value) in values.iter().enumerate() {
+            match classify(py, pending, &self.failure, index, &value) {
+                Ok(Some(value)) => held.push((index, value)),
+                Ok(None) => py.detach(|| pending.end(index, Ok(ReadOutcome::Missing))),
+                Err(error) => py.detach(|| pending.end(index, Err(error))),
+            }
+        }
+        // Copied by the lent threads, without the interpreter's lock.
+        let held = Arc::new(held);
+        let next = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        for _ in 0..workers.count().clamp(1, held.len().max(1)) {
+            let (held, next, pending) = (Arc::clone(&held), Arc::clone(&next), Arc::clone(pending));
+            workers.spawn(Box::new(move || {
+                while let Some((index, value)) = held.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    pending.fill(*index, value);
+                }
+            }));
+        }
+        Ok(())
+    }
+
+    fn call(&self, what: &str, call: impl FnOnce(Python<'_>, &Bound<'_, PyAny>) -> PyResult<()>) -> cuzarr::Result<()> {
+        Python::attach(|py| call(py, self.adapter.bind(py)).map_err(|error| note(py, &self.failure, what, error)))
+    }
+}
+
+fn no_such_call(what: &str) -> Error {
+    Error::new(ErrorKind::Unsupported, format!("{what} is not asked of the chunks of a request"))
+}
+
+impl Store for PythonChunks {
+    fn read(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: &dyn Workers) {
+        let done = batch.iter().map(|_| AtomicBool::new(false)).collect();
+        let pending = Arc::new(Pending { batch, sink, done });
+        if let Err(error) = Python::attach(|py| self.fetch(py, &pending, workers)) {
+            pending.end_all(|| Error::new(error.kind(), error.message().to_string()));
+        }
+    }
+
+    fn write(&self, key: &Key, value: &[u8]) -> cuzarr::Result<()> {
+        self.call(&format!("writing '{key}'"), |py, adapter| {
+            adapter.call_method1("set", (key, PyBytes::new(py, value))).map(|_| ())
+        })
+    }
+
+    fn write_if_absent(&self, _key: &Key, _value: &[u8]) -> cuzarr::Result<bool> {
+        Err(no_such_call("writing a value unless it exists"))
+    }
+
+    fn delete(&self, key: &Key) -> cuzarr::Result<()> {
+        self.call(&format!("deleting '{key}'"), |_, adapter| adapter.call_method1("delete", (key,)).map(|_| ()))
+    }
+
+    fn delete_prefix(&self, _prefix: &Key) -> cuzarr::Result<()> {
+        Err(no_such_call("deleting a prefix"))
+    }
+
+    // Only budgets want it before a value is read, and asking would be a request of its own.
+    fn size_bytes(&self, _key: &Key) -> cuzarr::Result<Option<u64>> {
+        Ok(None)
+    }
+
+    fn list_dir(&self, _prefix: &Key) -> cuzarr::Result<Listing> {
+        Err(no_such_call("listing"))
+    }
+
+    fn list(&self, _prefix: &Key) -> cuzarr::Result<Vec<String>> {
+        Err(no_such_call("listing"))
+    }
+
+    fn is_read_only(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,139 @@
+"""Turning the pipeline on and off, and the repairs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+
+import cuzarr.zarr
+
+DEFAULT = "zarr.core.codec_pipeline.BatchedCodecPipeline"
+
+
+def test_is_scoped_or_for_good() -> None:
+    with cuzarr.zarr.enable(patch=False) as enabled:
+        assert zarr.config.get("codec_pipeline.path") == "cuzarr.zarr.CodecPipeline"
+        assert enabled.patches == ()
+    assert zarr.config.get("codec_pipeline.path") == DEFAULT
+    enabled = cuzarr.zarr.enable(gpu=True)
+    assert zarr.config.get("buffer") == "zarr.buffer.gpu.Buffer"
+    enabled.disable()
+    enabled.disable()
+    assert zarr.config.get("codec_pipeline.path") == DEFAULT
+    assert zarr.config.get("buffer") == "zarr.buffer.cpu.Buffer"
+
+
+def test_repairs_are_listed_shared_and_undone() -> None:
+    from zarr.core import array, group
+
+    before = (array.np, array.Array.__array__, group.default_buffer_prototype)
+    with cuzarr.zarr.enable() as outer:
+        assert len(outer.patches) >= 3
+        with cuzarr.zarr.enable() as inner:
+            assert inner.patches == outer.patches
+        assert array.np is not np
+    assert (array.np, array.Array.__array__, group.default_buffer_prototype) == before
+
+
+class OnDevice:
+    """An array that says it is in a GPU's memory."""
+
+    def __init__(self, elements: Any) -> None:
+        self.elements = np.asarray(elements)
+
+    __cuda_array_interface__ = property(lambda self: self.elements.__array_interface__)
+    shape = property(lambda self: self.elements.shape)
+    dtype = property(lambda self: self.elements.dtype)
+
+    def get(self) -> Any:
+        return self.elements
+
+    def reshape(self, *shape: Any) -> OnDevice:
+        return OnDevice(self.elements.reshape(*shape))
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError("implicit conversion to a NumPy array is not allowed")
+
+
+def test_coordinate_reads_stay_on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    array = zarr.create_array({}, shape=(4,), chunks=(2,), dtype="i4")
+
+    async def on_device(*args: Any, **kwargs: Any) -> OnDevice:
+        return OnDevice([1, 2, 3, 4])
+
+    monkeypatch.setattr(type(array._async_array), "_get_selection", on_device)
+    with pytest.raises(TypeError, match="implicit"):
+        array.vindex[[[0, 1], [2, 3]]]
+    with cuzarr.zarr.enable():
+        found = array.vindex[[[0, 1], [2, 3]]]
+    assert isinstance(found, OnDevice) and found.shape == (2, 2)
+
+
+def test_arrays_convert_to_the_host_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    array = zarr.create_array({}, shape=(4,), chunks=(2,), dtype="i4")
+    monkeypatch.setattr(type(array), "__getitem__", lambda self, selection: OnDevice([1, 2, 3, 4]))
+    with pytest.raises(TypeError, match="implicit"):
+        np.asarray(array)
+    with cuzarr.zarr.enable():
+        assert np.asarray(array).tolist() == [1, 2, 3, 4]
+        assert np.asarray(array, dtype="f8").dtype == "f8"
+
+
+def run(program: str) -> None:
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+
+
+def test_importing_without_zarr_python_does_not_raise_and_using_it_says_why() -> None:
+    run(
+        """
+import sys
+sys.modules["zarr"] = None
+import cuzarr.zarr
+assert cuzarr.zarr.fallbacks() == {}
+for use in (lambda: cuzarr.zarr.enable(), lambda: cuzarr.zarr.CodecPipeline.from_codecs([])):
+    try:
+        use()
+    except ImportError as error:
+        assert "zarr-python 3.1" in str(error), error
+    else:
+        raise AssertionError("no error")
+"""
+    )
+
+
+def test_zarr_python_finds_the_pipeline_by_its_entry_point() -> None:
+    run(
+        """
+import zarr
+with zarr.config.set({"codec_pipeline.path": "cuzarr.zarr.CodecPipeline"}):
+    array = zarr.create_array({}, shape=(4,), chunks=(2,), dtype="i4")
+    array[:] = 5
+    assert type(array._async_array.codec_pipeline).__module__ == "cuzarr.zarr"
+    assert array[:].tolist() == [5] * 4
+"""
+    )
+
+
+def test_importing_uses_no_gpu() -> None:
+    run(
+        """
+import sys
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name in ("cupy", "torch"):
+            import traceback
+            own = [frame for frame in traceback.extract_stack() if "/cuzarr/" in frame.filename]
+            theirs = [frame for frame in traceback.extract_stack() if "/zarr/core/" in frame.filename]
+            assert not own or theirs, f"cuzarr imports {name}"
+        return None
+sys.meta_path.insert(0, Refuse())
+import cuzarr.zarr
+libraries = open("/proc/self/maps").read()
+assert "libcuda.so" not in libraries and "nvrtc" not in libraries
+"""
+    )
