@@ -245,4 +245,8 @@ impl Store for Watched {
     fn is_read_only(&self) -> bool {
         self.inner.is_read_only()
     }
+
+    fn divides_reads(&self) -> bool {
+        self.inner.divides_reads()
+    }
 }
