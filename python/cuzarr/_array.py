@@ -7,13 +7,13 @@ import json
 import math
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields as dataclass_fields, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
-from cuzarr import _convert, _core
+from cuzarr import _convert, _core, _reads
 from cuzarr._attributes import Attributes
 from cuzarr._chunks import parse_shape
 from cuzarr._config import config as global_config
@@ -421,6 +421,45 @@ class Array:
         else:
             self.set_basic_selection(rest, value, fields=chosen, prototype=prototype)
 
+    def read(self, selection: Any = Ellipsis, *, out: Any = None, dtype: Any = None, prototype: Any = None) -> Any:
+        """A box, as brackets of integers and slices, in another element type or into memory of the caller.
+
+        Elements are converted on the way, as NumPy's ``astype`` does it: to ``dtype``, or to what ``out`` holds.
+
+        >>> import cuzarr
+        >>> cuzarr.full((4,), fill_value=7, dtype="int16", store={}).read(slice(1, 3), dtype="float32")
+        array([7., 7.], dtype=float32)
+        """
+        return _reads.read(self, selection, out, dtype, prototype)
+
+    def read_many(
+        self, selections: Sequence[Any], *, out: Any = None, dtype: Any = None, prototype: Any = None
+    ) -> Any:
+        """Many boxes by one plan and one pipeline, as random crops for training want it.
+
+        Parameters
+        ----------
+        selections : sequence
+            Each as for :meth:`get_basic_selection`.
+        out : array, optional
+            Where the elements go: a first dimension for the selections, which then have one shape.
+        dtype : dtype, optional
+            Element type of the results; elements are converted on the way.
+        prototype : BufferPrototype, optional
+            zarr-python's; decides the device.
+
+        Returns
+        -------
+        list of arrays, or out
+            One for each selection. Those of one shape share memory.
+
+        >>> import cuzarr
+        >>> array = cuzarr.ones((8, 8), store={})
+        >>> [crop.shape for crop in array.read_many([(slice(0, 3), slice(2, 4)), (slice(5, 8), slice(6, 8))])]
+        [(3, 2), (3, 2)]
+        """
+        return _reads.read_many(self, selections, out, dtype, prototype)
+
     def get_basic_selection(
         self,
         selection: Any = Ellipsis,
@@ -599,12 +638,12 @@ class Array:
             self._handle(device).read_into(box.start, box.count, box.step, box.dropped, buffer)
             return out
         if out_dtype == self.dtype:
-            return _hand_over(self._read(box, device), nd_buffer)
+            return _convert.hand_over(self._read(box, device), nd_buffer)
         elements = _take_fields(self._read(box, "cpu"), fields, out_dtype)
         if device != "cpu":
             _tell_of_host("fields of structures", device)
             elements = _convert.to_device(elements, device)
-        return _hand_over(elements, nd_buffer)
+        return _convert.hand_over(elements, nd_buffer)
 
     def _read(self, box: Box, device: str) -> Any:
         data_type = self._metadata.data_type
@@ -658,12 +697,12 @@ class Array:
         module = _array_module(device, out_dtype if out_dtype == self.dtype else None)
         if module is None:
             elements = self._get_fancy(chosen, shape, cpu.buffer_prototype, fields)
-            return _hand_over(_convert.to_device(elements, device), nd_buffer)
+            return _convert.hand_over(_convert.to_device(elements, device), nd_buffer)
         result = module.empty(shape, self.dtype if device == "cpu" else _native(self.dtype))
         for piece in chosen:
             block = self._read(piece.box, device)
             result[_indices(module, piece.target)] = block[_indices(module, piece.inside)]
-        return _hand_over(result if out_dtype == self.dtype else _take_fields(result, fields, out_dtype), nd_buffer)
+        return _convert.hand_over(result if out_dtype == self.dtype else _take_fields(result, fields, out_dtype), nd_buffer)
 
     def _set_fancy(
         self,
@@ -882,10 +921,6 @@ def _own_class(prototype: Any) -> Any:
     nd_buffer = getattr(prototype, "nd_buffer", prototype)
     plain = nd_buffer in (cpu.NDBuffer, gpu.NDBuffer) or not hasattr(nd_buffer, "from_ndarray_like")
     return None if plain else nd_buffer
-
-
-def _hand_over(elements: Any, nd_buffer: Any) -> Any:
-    return elements if nd_buffer is None else nd_buffer.from_ndarray_like(elements).as_ndarray_like()
 
 
 def _array_module(device: str, dtype: np.dtype[Any] | None) -> Any:

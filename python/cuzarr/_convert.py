@@ -148,6 +148,18 @@ def to_native_host(value: Any, native: np.dtype[Any]) -> np.ndarray[Any, Any]:
     return array if array.dtype == native else array.astype(native, order="A")
 
 
+def element_type(out: Any) -> np.dtype[Any]:
+    """NumPy's type for the elements of a caller's result array of any library."""
+    out = getattr(out, "as_ndarray_like", lambda: out)()
+    dtype = getattr(out, "dtype", None)
+    return dtype if isinstance(dtype, np.dtype) else dtype_of(device_buffer(out).dtype)
+
+
+def hand_over(elements: Any, nd_buffer: Any) -> Any:
+    """The elements, by way of the buffer class of the caller's choice."""
+    return elements if nd_buffer is None else nd_buffer.from_ndarray_like(elements).as_ndarray_like()
+
+
 def check_out(out: Any, shape: tuple[int, ...], native: np.dtype[Any], device: str) -> _core.NdBuffer:
     """The memory of a caller's own result array.
 

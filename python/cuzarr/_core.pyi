@@ -144,6 +144,14 @@ class Array:
     def read_into(
         self, start: Sequence[int], count: Sequence[int], step: Sequence[int], dropped: Sequence[int], out: NdBuffer
     ) -> None: ...
+    def read_many(
+        self, selections: Sequence[tuple[Sequence[int], Sequence[int], Sequence[int], Sequence[int]]], dtype: str | None
+    ) -> list[NdBuffer]: ...
+    def read_stack_into(
+        self,
+        selections: Sequence[tuple[Sequence[int], Sequence[int], Sequence[int], Sequence[int]]],
+        out: NdBuffer,
+    ) -> None: ...
     def read_variable(
         self, start: Sequence[int], count: Sequence[int], step: Sequence[int], dropped: Sequence[int]
     ) -> tuple[bytes, bytes]: ...

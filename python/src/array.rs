@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::error::{IntoPython, PyResult};
-use crate::ndbuffer::{PyNdBuffer, parse_device};
+use crate::ndbuffer::{PyNdBuffer, parse_device, parse_dtype};
 use crate::store::PyStore;
 use crate::watch::{Watch, Watched};
 
@@ -80,6 +80,20 @@ impl PyArray {
     ) -> PyResult<()> {
         let selection = selection(&start, &count, &step, &dropped)?;
         self.run(py, |array| array.read_into(&selection, &out.inner))
+    }
+
+    /// Many selections by one plan and one pipeline, each in memory of its own shape, of the array's elements or of another
+    /// type.
+    fn read_many(&self, py: Python<'_>, selections: Vec<Lists>, dtype: Option<&str>) -> PyResult<Vec<PyNdBuffer>> {
+        let (selections, dtype) = (parse_selections(&selections)?, dtype.map(parse_dtype).transpose()?);
+        let results = self.run(py, |array| array.read_many(&selections, dtype))?;
+        Ok(results.into_iter().map(|inner| PyNdBuffer { inner }).collect())
+    }
+
+    /// The same for selections that differ in their place alone, into memory with a first dimension for them.
+    fn read_stack_into(&self, py: Python<'_>, selections: Vec<Lists>, out: &PyNdBuffer) -> PyResult<()> {
+        let selections = parse_selections(&selections)?;
+        self.run(py, |array| array.read_stack_into(&selections, &out.inner))
     }
 
     /// The selected elements of variable length, in C order: where each begins and ends (native 8-byte integers, one more
@@ -199,6 +213,13 @@ impl PyArray {
 fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
     let threading = py.import("threading")?;
     Ok(threading.call_method0("current_thread")?.is(&threading.call_method0("main_thread")?))
+}
+
+/// Starts, counts, steps and dropped dimensions of a selection.
+type Lists = (Vec<u64>, Vec<u64>, Vec<u64>, Vec<usize>);
+
+fn parse_selections(lists: &[Lists]) -> PyResult<Vec<Selection>> {
+    lists.iter().map(|(start, count, step, dropped)| selection(start, count, step, dropped)).collect()
 }
 
 fn selection(start: &[u64], count: &[u64], step: &[u64], dropped: &[usize]) -> PyResult<Selection> {

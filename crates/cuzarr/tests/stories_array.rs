@@ -36,6 +36,58 @@ fn bz2_codec() -> serde_json::Value {
     json!({"name": "numcodecs.bz2", "configuration": {"level": 1}})
 }
 
+fn crops() -> Vec<Selection> {
+    let alike = [(0, 0), (4, 5), (1, 2), (5, 4)].map(|(row, column)| ([row, column], [4, 3]));
+    let others = [([2, 1], [5, 5]), ([8, 0], [1, 8])];
+    alike.iter().chain(&others).map(|(start, extent)| Selection::region(start, extent).unwrap()).collect()
+}
+
+#[test]
+fn many_selections_come_by_one_pipeline() {
+    let blosc = json!({"name": "blosc", "configuration":
+        {"cname": "lz4", "clevel": 5, "shuffle": "shuffle", "typesize": 4, "blocksize": 0}});
+    for codecs in [json!([bytes_codec("little")]), sharding(&[2, 4], json!([bytes_codec("little"), blosc]), "end")] {
+        let (array, store) = create(metadata(&[9, 8], &[4, 4], "int32", json!(-5), codecs));
+        array.write(&Selection::all(array.shape()), &numbers(&array)).unwrap();
+        store.delete("a/c/1/1").unwrap();
+        for device in devices() {
+            let array = array.with_options(ArrayOptions { device, threads: 2, ..*array.options() });
+            let each: Vec<_> = crops().iter().map(|crop| array.read(crop).unwrap()).collect();
+            let together = array.read_many(&crops(), None).unwrap();
+            assert_eq!(together.len(), each.len());
+            for (one, other) in together.iter().zip(&each) {
+                assert_eq!((one.shape(), one.device()), (other.shape(), device));
+                assert_eq!(one.to_host_bytes(Order::C).unwrap(), other.to_host_bytes(Order::C).unwrap());
+            }
+            assert_eq!(array.read_stack(&crops()[..4], None).unwrap().shape(), [4, 4, 3]);
+            assert_eq!(array.read_stack(&crops(), Some(DType::INT64)).unwrap_err().kind(), ErrorKind::ShapeMismatch);
+            assert!(array.read_many(&[], None).unwrap().is_empty());
+        }
+    }
+}
+
+#[test]
+fn elements_are_converted_on_the_way() {
+    let codecs = [json!([bytes_codec("little")]), json!([bytes_codec("big"), zstd_codec()])];
+    for codecs in codecs {
+        let (array, store) = create(metadata(&[9, 8], &[4, 3], "int32", json!(-7), codecs));
+        array.write(&Selection::all(array.shape()), &numbers(&array)).unwrap();
+        store.delete("a/c/0/1").unwrap();
+        let selection = Selection::from_slices(&[SliceArg::Index(2), SliceArg::Ellipsis], array.shape()).unwrap();
+        let expected: Vec<u8> = [16.0, 17.0, 18.0, -7.0, -7.0, -7.0, 22.0, 23.0]
+            .iter()
+            .flat_map(|value: &f64| value.to_ne_bytes())
+            .collect();
+        for device in devices() {
+            let out = NdBuffer::empty(device, DType::FLOAT64, &[8], Order::C).unwrap();
+            array.read_into(&selection, &out).unwrap();
+            assert_eq!(out.to_host_bytes(Order::C).unwrap(), expected);
+        }
+        let raw = NdBuffer::empty(Device::Cpu, DType::opaque(4), &[8], Order::C).unwrap();
+        assert_eq!(array.read_into(&selection, &raw).unwrap_err().kind(), ErrorKind::DTypeMismatch);
+    }
+}
+
 #[test]
 fn results_are_where_and_how_the_options_say() {
     for device in devices() {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use cuzarr_device::{Device, ElementStep, Packing, Tail};
+use cuzarr_device::{DType, Device, ElementStep, Packing, Tail};
 
 use super::chain::{Chain, Serializer};
 use super::contract::{
@@ -328,6 +328,22 @@ impl Program {
     /// number must still be compared with [`Program::packed_size_bytes`].
     pub fn stored_is_packed(&self) -> bool {
         self.encoding.is_empty()
+    }
+
+    /// The same program with elements converted to `dtype` behind the tail, as NumPy's `astype` does. For reading only.
+    ///
+    /// # Errors
+    /// `DTypeMismatch` when such elements cannot be converted.
+    pub(crate) fn read_as(&self, dtype: DType) -> Result<Program> {
+        let mut program = self.clone();
+        let from = program.tail.dtype;
+        program.tail.steps.push(ElementStep::Cast { from, to: dtype });
+        program.tail.write_steps = None;
+        program.tail.dtype = dtype;
+        program.tail.check().map_err(|error| {
+            Error::new(ErrorKind::DTypeMismatch, format!("cannot read {from} as {dtype}")).with_source(error)
+        })?;
+        Ok(program)
     }
 
     /// Where the passes run for a result on the program's device: there, from the first pass on behind which it has

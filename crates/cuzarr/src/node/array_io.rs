@@ -3,13 +3,13 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cuzarr_device::{Device, NdBuffer, Order};
+use cuzarr_device::{DType, Device, NdBuffer, Order};
 
 use super::array::Array;
 use crate::codec::VariableElements;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::plan::{Explanation, Selection, check_strict, check_strict_writing, placements};
-use crate::run::{Access, Engine, Options, Report};
+use crate::run::{Access, Engine, Options, Report, memory_shape};
 use crate::store::join_key;
 
 /// What an array keeps between calls: its chain bound to the devices it was used on, and what its last call did. A clone
@@ -73,8 +73,7 @@ impl Array {
         let work = || -> Result<NdBuffer> {
             selection.check(self.shape())?;
             let dtype = self.metadata().data_type().device_dtype().ok_or_else(variable)?;
-            let extents = selection.shape().into_iter().map(usize::try_from);
-            let shape: Vec<usize> = extents.collect::<std::result::Result<_, _>>().map_err(|_| too_large(selection))?;
+            let shape = memory_shape(selection)?;
             let order = if self.options().order_is_f { Order::F } else { Order::C };
             let out = NdBuffer::empty(self.device(), dtype, &shape, order)?;
             self.read_to(selection, &out)?;
@@ -83,16 +82,73 @@ impl Array {
         work().at(|| self.place())
     }
 
-    /// Reads the selected elements into memory of the caller, on any device; its shape is the selection's.
+    /// Reads many selections by one plan and one pipeline, as random crops for training want it. Gives one nd-buffer a
+    /// selection, of the array's elements or of another type; those that differ in their place alone share memory, and are
+    /// read together.
     ///
     /// # Errors
-    /// As [`Array::read`]; `ShapeMismatch` and `DTypeMismatch` when `out` does not fit.
+    /// As [`Array::read_into`].
+    pub fn read_many(&self, selections: &[Selection], dtype: Option<DType>) -> Result<Vec<NdBuffer>> {
+        let work = || -> Result<Vec<NdBuffer>> {
+            let mut results: Vec<Option<NdBuffer>> = vec![None; selections.len()];
+            for group in alike(selections) {
+                let members: Vec<Selection> = group.iter().map(|&at| selections[at].clone()).collect();
+                let stacked = self.stack(&members, dtype)?;
+                for (index, at) in group.into_iter().enumerate() {
+                    results[at] = Some(stacked.index_axis(0, index)?);
+                }
+            }
+            Ok(results.into_iter().flatten().collect())
+        };
+        work().at(|| self.place())
+    }
+
+    /// Reads selections that differ in their place alone into one nd-buffer with a first dimension for them.
+    ///
+    /// # Errors
+    /// As [`Array::read_into`]; `ShapeMismatch` when they are not alike, or there is none.
+    pub fn read_stack(&self, selections: &[Selection], dtype: Option<DType>) -> Result<NdBuffer> {
+        self.stack(selections, dtype).at(|| self.place())
+    }
+
+    fn stack(&self, selections: &[Selection], dtype: Option<DType>) -> Result<NdBuffer> {
+        selections.iter().try_for_each(|selection| selection.check(self.shape()))?;
+        let own = self.metadata().data_type().device_dtype().ok_or_else(variable)?;
+        let first = selections.first().ok_or_else(|| Error::new(ErrorKind::ShapeMismatch, "there is no selection"))?;
+        let shape = [&[selections.len()], &memory_shape(first)?[..]].concat();
+        // Each selection lies in one piece.
+        let out = NdBuffer::empty(self.device(), dtype.unwrap_or(own), &shape, Order::C)?;
+        self.read_many_to(selections, &out)?;
+        Ok(out)
+    }
+
+    /// As [`Array::read_stack`], into memory of the caller, on any device.
+    ///
+    /// # Errors
+    /// As [`Array::read_into`], [`Array::read_stack`].
+    pub fn read_stack_into(&self, selections: &[Selection], out: &NdBuffer) -> Result<()> {
+        self.read_many_to(selections, out).at(|| self.place())
+    }
+
+    fn read_many_to(&self, selections: &[Selection], out: &NdBuffer) -> Result<()> {
+        let access = self.access_as(out)?;
+        self.check_strict(out.device())?;
+        let report = Engine::get().read_many(&access, self.store(), selections, out, &self.run_options())?;
+        self.io.state().report = Some(report);
+        Ok(())
+    }
+
+    /// Reads the selected elements into memory of the caller, on any device; its shape is the selection's. Elements of
+    /// another type are converted on the way, as NumPy's `astype` does it.
+    ///
+    /// # Errors
+    /// As [`Array::read`]; `ShapeMismatch` when `out` does not fit, `DTypeMismatch` when the types do not convert.
     pub fn read_into(&self, selection: &Selection, out: &NdBuffer) -> Result<()> {
         self.read_to(selection, out).at(|| self.place())
     }
 
     fn read_to(&self, selection: &Selection, out: &NdBuffer) -> Result<()> {
-        let access = self.access(out.device())?;
+        let access = self.access_as(out)?;
         self.check_strict(out.device())?;
         let report = Engine::get().read(&access, self.store(), selection, out, &self.run_options())?;
         self.io.state().report = Some(report);
@@ -218,6 +274,15 @@ impl Array {
         }
     }
 
+    /// What reads into `out`.
+    fn access_as(&self, out: &NdBuffer) -> Result<Arc<Access>> {
+        let access = self.access(out.device())?;
+        match access.dtype() {
+            Some(dtype) if dtype != out.dtype() => access.reading_as(out.dtype()).map(Arc::new),
+            _ => Ok(access),
+        }
+    }
+
     /// The chain bound to a device; bound again when the metadata changed.
     fn access(&self, device: Device) -> Result<Arc<Access>> {
         let chain = self.chain()?;
@@ -259,6 +324,14 @@ fn variable() -> Error {
     Error::new(ErrorKind::Unsupported, message).with_hint("read them as variable-length elements")
 }
 
-fn too_large(selection: &Selection) -> Error {
-    Error::new(ErrorKind::OutOfMemory, format!("selection {selection} has more elements than memory can have"))
+/// Numbers of selections that differ in their place alone, group by group.
+fn alike(selections: &[Selection]) -> Vec<Vec<usize>> {
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    for (at, selection) in selections.iter().enumerate() {
+        match groups.iter_mut().find(|group| selections[group[0]].is_like(selection)) {
+            Some(group) => group.push(at),
+            None => groups.push(vec![at]),
+        }
+    }
+    groups
 }

@@ -4,13 +4,12 @@
 //! so that a selection of millions of chunks is never listed as a whole. Where the way leads through a shard whose index
 //! is not known yet, the plan says which indexes it needs, is told them, and is asked again.
 
-use std::collections::HashMap;
-use std::collections::VecDeque;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use super::batch::{Batch, ChunkName, CoalesceLimits, Fill, SizeRule, Unit, coalesce};
 use super::pieces::{PackedAxis, PieceLimits, divide};
-use super::selection::Selection;
+use super::selection::{AxisSelection, Selection};
 use super::source::{ShardLayout, Source};
 use super::walk::{Cell, Walk};
 use crate::codec::ShardIndex;
@@ -21,16 +20,31 @@ use crate::store::ByteRange;
 const ENOUGH_BYTES: u64 = 1 << 20;
 
 /// Where the inner chunks of one shard lie: (offset, size) from the shard's first byte, by C-order number.
-pub trait Entries: Send {
+pub trait Entries: Send + Sync {
     /// The place of an inner chunk, or `None` when it does not exist.
     fn get(&self, linear: usize) -> Option<(u64, u64)>;
+
+    /// How many inner chunks there are, stored or not.
+    fn len(&self) -> usize;
+
+    /// Whether there are no inner chunks.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
 }
 
 impl Entries for ShardIndex {
     fn get(&self, linear: usize) -> Option<(u64, u64)> {
         ShardIndex::get(self, linear)
     }
+
+    fn len(&self) -> usize {
+        ShardIndex::len(self)
+    }
 }
+
+/// Entries of indexes that a plan of several selections keeps at most: selections of one neighbourhood share their shards.
+const KEPT_ENTRIES: usize = 4 << 20;
 
 /// Sizes that a plan decides by.
 #[derive(Clone, Copy, Debug)]
@@ -103,7 +117,7 @@ struct Shard {
     key: Arc<str>,
     offset: u64,
     grid: Vec<u64>,
-    entries: Box<dyn Entries>,
+    entries: Arc<dyn Entries>,
     inner: Vec<u64>,
 }
 
@@ -114,15 +128,20 @@ struct Found {
     span: Option<(u64, u64)>,
 }
 
-/// The plan of one read.
+/// The plan of one read, of one selection or of several.
 pub struct Plan {
     source: Arc<Source>,
-    selection: Selection,
+    /// Of several selections the plan knows which is at hand; their results lie in one array, behind a first dimension.
+    selections: Vec<Selection>,
+    at: usize,
+    stacked: bool,
     options: PlanOptions,
     /// Elements between neighbours of a packed chunk, per dimension of the array.
     strides: Vec<u64>,
     stack: Vec<Frame>,
-    known: HashMap<IndexPlace, Option<Box<dyn Entries>>>,
+    known: HashMap<IndexPlace, Option<Arc<dyn Entries>>>,
+    /// Entries of all that is known.
+    known_entries: usize,
     /// Pieces of the chunk that was met last, for which there was no room yet.
     pieces: VecDeque<Unit>,
 }
@@ -133,25 +152,69 @@ impl Plan {
     /// # Errors
     /// `SelectionInvalid` when the selection does not fit the array.
     pub fn new(source: Arc<Source>, selection: Selection, options: PlanOptions) -> Result<Plan> {
-        selection.check(&source.shape)?;
-        let inside: Vec<_> = selection.axes().iter().map(|axis| (0, axis.count)).collect();
-        let origin = vec![0; source.shape.len()];
-        let walk = Walk::new(selection.axes(), &origin, &source.levels[0].chunk_shape, &inside);
+        Plan::of(source, vec![selection], false, options)
+    }
+
+    /// The plan of reading several selections that differ in their place alone, one behind the other along a new first
+    /// dimension of the result.
+    ///
+    /// # Errors
+    /// `SelectionInvalid` when a selection does not fit the array; `ShapeMismatch` when they are not alike.
+    pub fn many(source: Arc<Source>, selections: Vec<Selection>, options: PlanOptions) -> Result<Plan> {
+        if let Some(other) = selections.iter().find(|selection| !selection.is_like(&selections[0])) {
+            let message = format!("selections {} and {other} differ in more than their place", selections[0]);
+            return Err(Error::new(ErrorKind::ShapeMismatch, message));
+        }
+        Plan::of(source, selections, true, options)
+    }
+
+    fn of(source: Arc<Source>, selections: Vec<Selection>, stacked: bool, options: PlanOptions) -> Result<Plan> {
+        selections.iter().try_for_each(|selection| selection.check(&source.shape))?;
         let strides = source.packed.strides(&source.leaf().chunk_shape);
-        let stack = vec![Frame { level: 0, walk, shard: None }];
-        Ok(Plan { source, selection, options, strides, stack, known: HashMap::new(), pieces: VecDeque::new() })
+        let stack = selections.first().map(|first| first_frame(&source, first));
+        Ok(Plan {
+            source,
+            selections,
+            at: 0,
+            stacked,
+            options,
+            strides,
+            stack: stack.into_iter().collect(),
+            known: HashMap::new(),
+            known_entries: 0,
+            pieces: VecDeque::new(),
+        })
+    }
+
+    /// The selection at hand.
+    fn selection(&self) -> &[AxisSelection] {
+        self.selections.get(self.at).map_or(&[], |selection| selection.axes())
     }
 
     /// Elements between neighbours in packed bytes, per dimension of the result: steps and transposed axes included.
     pub fn packed_strides(&self) -> Vec<isize> {
-        let axes = self.selection.axes().iter().zip(&self.strides).filter(|(axis, _)| !axis.dropped);
+        let axes = self.selection().iter().zip(&self.strides).filter(|(axis, _)| !axis.dropped);
         // A dimension with one element needs no stride; others have strides inside the chunk or are never used.
-        axes.map(|(axis, &stride)| isize::try_from(stride.saturating_mul(axis.step)).unwrap_or(isize::MAX)).collect()
+        let stride = |(axis, &stride): (&AxisSelection, &u64)| {
+            isize::try_from(stride.saturating_mul(axis.step)).unwrap_or(isize::MAX)
+        };
+        self.stacked.then_some(0).into_iter().chain(axes.map(stride)).collect()
     }
 
     /// Tells the plan an index it asked for; `None` when the shard does not exist.
-    pub fn learn(&mut self, place: IndexPlace, entries: Option<Box<dyn Entries>>) {
+    pub fn learn(&mut self, place: IndexPlace, entries: Option<Arc<dyn Entries>>) {
+        self.known_entries += entries.as_ref().map_or(1, |entries| entries.len());
         self.known.insert(place, entries);
+    }
+
+    /// An index that was learned. It is not needed again, unless another selection leads through the same shard.
+    fn take_known(&mut self, place: &IndexPlace) -> Option<Option<Arc<dyn Entries>>> {
+        if self.stacked && self.known_entries <= KEPT_ENTRIES {
+            return self.known.get(place).cloned();
+        }
+        let taken = self.known.remove(place)?;
+        self.known_entries -= taken.as_ref().map_or(1, |entries| entries.len());
+        Some(taken)
     }
 
     /// What to do next, in at most so much room.
@@ -172,6 +235,11 @@ impl Plan {
                 return Ok(self.hand_out(filling));
             }
             let Some(frame) = self.stack.last_mut() else {
+                if let Some(next) = self.selections.get(self.at + 1) {
+                    self.stack.push(first_frame(&self.source, next));
+                    self.at += 1;
+                    continue;
+                }
                 return Ok(if filling.is_empty() { Step::Done } else { self.hand_out(filling) });
             };
             let Some(cell) = frame.walk.current() else {
@@ -192,7 +260,9 @@ impl Plan {
             };
             let place =
                 IndexPlace { key: Arc::clone(&found.name.key), shard_offset: found.span.map_or(0, |span| span.0) };
-            match self.known.remove(&place) {
+            let known = self.take_known(&place);
+            let Some(frame) = self.stack.last_mut() else { continue };
+            match known {
                 None if filling.is_empty() => return Ok(Step::Indexes(self.wanted_indexes(level, &layout)?)),
                 None => return Ok(self.hand_out(filling)),
                 Some(None) => {
@@ -202,7 +272,7 @@ impl Plan {
                 Some(Some(entries)) => {
                     frame.walk.advance();
                     let shape = &self.source.levels[level + 1].chunk_shape;
-                    let walk = Walk::new(self.selection.axes(), &cell.origin, shape, &cell.inside);
+                    let walk = Walk::new(self.selection(), &cell.origin, shape, &cell.inside);
                     let offset = place.shard_offset;
                     let shard = Shard { key: place.key, offset, grid: layout.grid, entries, inner: found.name.inner };
                     self.stack.push(Frame { level: level + 1, walk, shard: Some(shard) });
@@ -224,12 +294,19 @@ impl Plan {
         Step::Batch(Batch { reads, units, fills: filling.fills })
     }
 
-    /// The index of the shard at hand, and those of the shards that follow it in the same grid.
+    /// The index of the shard at hand, and those of the shards that follow it in the same grid and, for shards that are
+    /// objects, in the next selections.
     fn wanted_indexes(&self, level: usize, layout: &ShardLayout) -> Result<Vec<IndexRead>> {
         let Some(frame) = self.stack.last() else { return Ok(Vec::new()) };
-        let window = (self.options.index_window_bytes / layout.index_size_bytes.max(1)).clamp(1, 256) as usize;
-        let mut wanted = Vec::new();
-        for cell in frame.walk.clone().take(window) {
+        let most = if self.stacked { 4096 } else { 256 };
+        let window = (self.options.index_window_bytes / layout.index_size_bytes.max(1)).clamp(1, most) as usize;
+        let later = self.selections.iter().skip(self.at + 1).filter(|_| level == 0);
+        let cells = frame.walk.clone().chain(later.flat_map(|selection| first_frame(&self.source, selection).walk));
+        let (mut wanted, mut places) = (Vec::new(), HashSet::new());
+        for cell in cells {
+            if wanted.len() >= window {
+                break;
+            }
             let Some(found) = find(&self.source, frame, &cell)? else { continue };
             let size_bytes = layout.index_size_bytes;
             let (shard_offset, range) = match (found.span, layout.index_range) {
@@ -247,7 +324,7 @@ impl Plan {
                 }
             };
             let place = IndexPlace { key: Arc::clone(&found.name.key), shard_offset };
-            if !self.known.contains_key(&place) {
+            if !self.known.contains_key(&place) && places.insert(place.clone()) {
                 wanted.push(IndexRead { place, range, size_bytes, level, name: found.name });
             }
         }
@@ -256,9 +333,10 @@ impl Plan {
 
     /// The box of the result that a cell's elements fill: starts and extents of the kept dimensions.
     fn region(&self, inside: &[(u64, u64)]) -> (Vec<usize>, Vec<usize>) {
-        let kept = self.selection.axes().iter().zip(inside).filter(|(axis, _)| !axis.dropped);
+        let kept = self.selection().iter().zip(inside).filter(|(axis, _)| !axis.dropped);
         // The result is in memory, so its extents fit `usize`.
-        kept.map(|(_, &(from, to))| (from as usize, (to - from) as usize)).unzip()
+        let kept = kept.map(|(_, &(from, to))| (from as usize, (to - from) as usize));
+        self.stacked.then_some((self.at, 1)).into_iter().chain(kept).unzip()
     }
 
     fn fill(&self, name: ChunkName, cell: &Cell) -> Fill {
@@ -314,7 +392,7 @@ impl Plan {
 
     /// Index, in the packed chunk, of the first element of `inside`.
     fn first_elem(&self, cell: &Cell, inside: &[(u64, u64)]) -> u64 {
-        let axes = self.selection.axes().iter().enumerate();
+        let axes = self.selection().iter().enumerate();
         axes.map(|(dim, axis)| (axis.start + inside[dim].0 * axis.step - cell.origin[dim]) * self.strides[dim]).sum()
     }
 
@@ -323,7 +401,7 @@ impl Plan {
         let (element_bytes, whole_bytes) = (packed.element_bytes as u64, packed.size_bytes as u64);
         let packed_axis = |&dim: &usize| PackedAxis {
             count: cell.inside[dim].1 - cell.inside[dim].0,
-            distance: self.selection.axes()[dim].step.saturating_mul(self.strides[dim]),
+            distance: self.selection()[dim].step.saturating_mul(self.strides[dim]),
         };
         let axes: Vec<_> = packed.axes.iter().map(packed_axis).collect();
         let limits =
@@ -365,6 +443,14 @@ impl Plan {
         self.pieces = units;
         Ok(())
     }
+}
+
+/// The array's own grid, walked for a selection.
+fn first_frame(source: &Source, selection: &Selection) -> Frame {
+    let inside: Vec<_> = selection.axes().iter().map(|axis| (0, axis.count)).collect();
+    let origin = vec![0; source.shape.len()];
+    let walk = Walk::new(selection.axes(), &origin, &source.levels[0].chunk_shape, &inside);
+    Frame { level: 0, walk, shard: None }
 }
 
 fn describe(size: SizeRule) -> String {

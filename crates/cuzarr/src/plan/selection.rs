@@ -118,6 +118,12 @@ impl Selection {
         &self.axes
     }
 
+    /// Whether `other` selects as many elements at the same distances, wherever they begin.
+    pub fn is_like(&self, other: &Selection) -> bool {
+        let shape = |axis: &AxisSelection| (axis.count, axis.step, axis.dropped);
+        self.axes.iter().map(shape).eq(other.axes.iter().map(shape))
+    }
+
     /// Extents of the result: those of dropped dimensions are left out.
     pub fn shape(&self) -> Vec<u64> {
         self.axes.iter().filter(|axis| !axis.dropped).map(|axis| axis.count).collect()

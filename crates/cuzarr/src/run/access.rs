@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cuzarr_device::{DType, Device, Packing};
+use cuzarr_device::{DType, Device, NdBuffer, Order, Packing};
 
 use super::engine::Options;
 use crate::codec::{Chain, Program};
@@ -75,6 +75,26 @@ impl Access {
             fill: self.fill.clone(),
             ..*self
         }
+    }
+
+    /// The same array, its elements converted to `dtype` while they are read, as NumPy's `astype` does it; the fill value
+    /// too. For reading only.
+    ///
+    /// # Errors
+    /// `DTypeMismatch` when such elements cannot be converted, `Unsupported` for elements of variable length.
+    pub fn reading_as(&self, dtype: DType) -> Result<Access> {
+        let own = self.dtype.unwrap_or(dtype);
+        let program =
+            if own == dtype { Arc::clone(self.program()?) } else { Arc::new(self.program()?.read_as(dtype)?) };
+        let fill = NdBuffer::from_host(Device::Cpu, own, &[1], Order::C, &self.fill)?;
+        Ok(Access {
+            chain: Arc::clone(&self.chain),
+            device: self.device,
+            source: Arc::clone(&self.source),
+            program: Some(program),
+            dtype: Some(dtype),
+            fill: fill.astype(dtype, Order::C)?.to_host_bytes(Order::C)?,
+        })
     }
 
     /// Where results are.

@@ -152,13 +152,45 @@ impl Engine {
         out: &NdBuffer,
         options: &Options,
     ) -> Result<Report> {
-        check_array(access, selection, out)?;
+        let shape = memory_shape(selection)?;
+        check_array(access, &shape, out)?;
+        let plan = Plan::new(Arc::clone(access.source()), selection.clone(), options.plan())?;
+        self.read_plan(access, store, plan, out, options)
+    }
+
+    /// Reads several selections that differ in their place alone, by one plan and one pipeline: `out` has a first dimension
+    /// for them.
+    ///
+    /// # Errors
+    /// As [`Engine::read`]; `ShapeMismatch` also when the selections are not alike.
+    pub fn read_many(
+        &self,
+        access: &Access,
+        store: &Arc<dyn Store>,
+        selections: &[Selection],
+        out: &NdBuffer,
+        options: &Options,
+    ) -> Result<Report> {
+        let one = selections.first().map_or(Ok(Vec::new()), memory_shape)?;
+        let shape = [&[selections.len()], &one[..]].concat();
+        check_array(access, &shape, out)?;
+        let plan = Plan::many(Arc::clone(access.source()), selections.to_vec(), options.plan())?;
+        self.read_plan(access, store, plan, out, options)
+    }
+
+    fn read_plan(
+        &self,
+        access: &Access,
+        store: &Arc<dyn Store>,
+        plan: Plan,
+        out: &NdBuffer,
+        options: &Options,
+    ) -> Result<Report> {
         if out.device() != access.device() {
             let message = format!("the array is bound to {}, the result is on {}", access.device(), out.device());
             return Err(Error::new(ErrorKind::MemorySpace, message));
         }
         let call = self.call(store, access.device(), options);
-        let plan = Plan::new(Arc::clone(access.source()), selection.clone(), options.plan())?;
         let strides = plan.packed_strides();
         if access.device() == Device::Cpu {
             let mut destination = HostDestination::new(&call, access, out, strides, options)?;
@@ -205,7 +237,7 @@ impl Engine {
     ) -> Result<Report> {
         let shape = memory_shape(selection)?;
         let value = broadcast(value, &shape)?;
-        check_array(access, selection, &value)?;
+        check_array(access, &shape, &value)?;
         let call = self.call(store, value.device(), options);
         write::write(&call, access, selection, write::Value::Elements(value), options)?;
         Ok(call.report())
@@ -253,9 +285,8 @@ fn broadcast(value: &NdBuffer, shape: &[usize]) -> Result<NdBuffer> {
     })
 }
 
-fn check_array(access: &Access, selection: &Selection, array: &NdBuffer) -> Result<()> {
+fn check_array(access: &Access, shape: &[usize], array: &NdBuffer) -> Result<()> {
     access.program()?;
-    let shape = memory_shape(selection)?;
     if array.shape() != shape {
         let message = format!("got shape {:?}, the selection has {shape:?}", array.shape());
         return Err(Error::new(ErrorKind::ShapeMismatch, message));

@@ -32,6 +32,7 @@ mod variable;
 mod write;
 
 pub use access::Access;
+pub(crate) use engine::memory_shape;
 pub use engine::{Engine, Options};
 pub use memory::Memory;
 pub use pool::Pool;

@@ -129,7 +129,7 @@ impl Reading<'_> {
             let sharding = sharding_at(self.chain, index.level)?;
             let entries = match bytes.at(place)? {
                 None => None,
-                Some(bytes) => Some(Box::new(sharding.decode_index(&bytes).at(place)?) as Box<_>),
+                Some(bytes) => Some(Arc::new(sharding.decode_index(&bytes).at(place)?) as Arc<_>),
             };
             self.plan.learn(index.place, entries);
         }

@@ -23,6 +23,10 @@ impl Entries for Table {
     fn get(&self, linear: usize) -> Option<(u64, u64)> {
         self.0[linear]
     }
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
 }
 
 type Entry = Vec<Option<(u64, u64)>>;
@@ -119,9 +123,12 @@ impl World {
     }
 
     fn read(&self, selection: &Selection, options: PlanOptions, room: &Room) -> Vec<u32> {
-        let shape = selection.shape();
+        let plan = Plan::new(Arc::clone(&self.source), selection.clone(), options).unwrap();
+        self.follow(plan, selection.shape(), room)
+    }
+
+    fn follow(&self, mut plan: Plan, shape: Vec<u64>, room: &Room) -> Vec<u32> {
         let mut result = vec![None; shape.iter().product::<u64>() as usize];
-        let mut plan = Plan::new(Arc::clone(&self.source), selection.clone(), options).unwrap();
         let strides = plan.packed_strides();
         loop {
             match plan.next(room).unwrap() {
@@ -147,7 +154,7 @@ impl World {
                 Some(bytes) => assert_eq!(bytes, [8; INDEX_BYTES as usize], "the range is the index's"),
                 None => assert!(table.is_none()),
             }
-            plan.learn(index.place, table.map(|table| Box::new(Table(table)) as Box<dyn Entries>));
+            plan.learn(index.place, table.map(|table| Arc::new(Table(table)) as Arc<dyn Entries>));
         }
     }
 
@@ -240,6 +247,59 @@ fn random_selection(dice: &mut Dice, shape: &[u64]) -> Selection {
         AxisSelection { start, count, step, dropped: count == 1 && dice.below(2) == 0 }
     };
     Selection::new(shape.iter().map(axis).collect()).unwrap()
+}
+
+/// The same selection at other places.
+fn moved(dice: &mut Dice, selection: &Selection, shape: &[u64]) -> Selection {
+    let axes = selection.axes().iter().zip(shape).map(|(axis, &len)| {
+        let last = len - (axis.count - 1) * axis.step;
+        AxisSelection { start: dice.below(last), ..*axis }
+    });
+    Selection::new(axes.collect()).unwrap()
+}
+
+#[test]
+fn selections_that_are_alike_are_stacked() {
+    for seed in 0..500 {
+        let mut dice = Dice(seed + 7000);
+        let world = World::new(random_source(&mut dice, seed % 2 == 0), &mut dice);
+        let first = random_selection(&mut dice, &world.source.shape);
+        let mut selections = vec![first.clone()];
+        (0..dice.below(5)).for_each(|_| selections.push(moved(&mut dice, &first, &world.source.shape)));
+        let options = PlanOptions { index_window_bytes: dice.below(30), ..options() };
+        let room = Room { packed_bytes: 1 + dice.below(300) as usize, units: 1 + dice.below(20) as usize, ..room() };
+        let plan = Plan::many(Arc::clone(&world.source), selections.clone(), options).unwrap();
+        let shape = [&[selections.len() as u64], &first.shape()[..]].concat();
+        let expected: Vec<u32> = selections.iter().flat_map(|selection| world.expected(selection)).collect();
+        assert_eq!(world.follow(plan, shape, &room), expected, "seed {seed}");
+    }
+}
+
+#[test]
+fn the_indexes_of_all_selections_are_wanted_at_once_and_each_once() {
+    let shard = ShardLayout { grid: vec![2], index_range: ByteRange::Suffix { size_bytes: 36 }, index_size_bytes: 36 };
+    let mut source = flat_source(vec![200], vec![10], true);
+    source.levels.insert(0, Level { chunk_shape: vec![20], bound_bytes: None, shard: Some(shard) });
+    let select = |start| Selection::region(&[start], &[5]).unwrap();
+    let selections = vec![select(0), select(145), select(25), select(150)];
+    let mut plan = Plan::many(Arc::new(source), selections, options()).unwrap();
+    let Step::Indexes(wanted) = plan.next(&room()).unwrap() else { panic!("indexes are needed") };
+    let keys: Vec<_> = wanted.iter().map(|index| index.place.key.to_string()).collect();
+    assert_eq!(keys, ["c[0]", "c[7]", "c[1]"]);
+    for index in wanted {
+        plan.learn(index.place, Some(Arc::new(Table(vec![Some((0, 40)), Some((40, 40))]))));
+    }
+    let Step::Batch(batch) = plan.next(&room()).unwrap() else { panic!("a batch") };
+    assert_eq!(batch.units.len(), 4);
+    assert!(matches!(plan.next(&room()).unwrap(), Step::Done));
+}
+
+#[test]
+fn selections_that_differ_in_shape_have_no_common_plan() {
+    let source = Arc::new(flat_source(vec![200], vec![10], true));
+    let selections = vec![Selection::region(&[0], &[5]).unwrap(), Selection::region(&[0], &[6]).unwrap()];
+    let error = Plan::many(source, selections, options()).err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::ShapeMismatch);
 }
 
 #[test]
@@ -335,7 +395,7 @@ fn an_index_that_contradicts_the_metadata_is_corrupt() {
         source.levels.insert(0, Level { chunk_shape: vec![20], bound_bytes: None, shard: Some(shard.clone()) });
         let mut plan = Plan::new(Arc::new(source), Selection::all(&[20]), options()).unwrap();
         let Step::Indexes(wanted) = plan.next(&room()).unwrap() else { panic!("an index is needed") };
-        plan.learn(wanted[0].place.clone(), Some(Box::new(Table(vec![Some(entry), None]))));
+        plan.learn(wanted[0].place.clone(), Some(Arc::new(Table(vec![Some(entry), None]))));
         let error = plan.next(&room()).unwrap_err();
         assert_eq!(
             (error.kind(), error.trail()),

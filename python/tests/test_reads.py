@@ -1,0 +1,68 @@
+"""Reading into a caller's memory, with other element types, and many boxes at once."""
+
+import numpy as np
+import pytest
+
+import cuzarr
+from cuzarr.errors import DTypeMismatchError, ShapeMismatchError, UnsupportedError
+
+
+@pytest.fixture
+def numbers():
+    array = cuzarr.create_array({}, shape=(20, 12), chunks=(5, 4), shards=(10, 8), dtype="int16", fill_value=-3)
+    array[:15] = np.arange(180, dtype="int16").reshape(15, 12)
+    return array
+
+
+def crops(numbers):
+    return [(slice(at, at + 4), slice(at % 5, at % 5 + 6)) for at in (0, 13, 7, 16, 2)]
+
+
+def test_elements_are_converted_on_the_way(numbers):
+    everything = numbers[...]
+    for dtype in ("float32", "int64", "uint8", ">f8"):
+        read = numbers.read((slice(12, 18), 3), dtype=dtype)
+        assert read.dtype == np.dtype(dtype).newbyteorder("=")
+        np.testing.assert_array_equal(read, everything[12:18, 3].astype(dtype))
+    assert numbers.read().dtype == np.int16
+
+
+def test_the_memory_of_the_caller_decides_the_element_type(numbers):
+    out = np.zeros((6, 12), "f4")
+    assert numbers.read(slice(0, 6), out=out) is out
+    np.testing.assert_array_equal(out, numbers[:6])
+    with pytest.raises(ShapeMismatchError):
+        numbers.read(slice(0, 5), out=out)
+    with pytest.raises(DTypeMismatchError):
+        numbers.read(slice(0, 6), out=out, dtype="f8")
+    with pytest.raises(DTypeMismatchError):
+        numbers.read(slice(0, 6), dtype="M8[s]")
+
+
+def test_many_boxes_are_what_each_is(numbers):
+    together = numbers.read_many(crops(numbers))
+    for one, crop in zip(together, crops(numbers), strict=True):
+        np.testing.assert_array_equal(one, numbers[crop])
+    mixed = [*crops(numbers), (3, slice(None)), Ellipsis]
+    for one, crop in zip(numbers.read_many(mixed, dtype="f8"), mixed, strict=True):
+        assert one.dtype == np.float64
+        np.testing.assert_array_equal(one, numbers[crop])
+    assert numbers.read_many([]) == []
+
+
+def test_many_boxes_fill_one_array(numbers):
+    out = np.zeros((5, 4, 6), "f4")
+    assert numbers.read_many(crops(numbers), out=out) is out
+    np.testing.assert_array_equal(out, np.stack([numbers[crop] for crop in crops(numbers)]))
+    with pytest.raises(ShapeMismatchError):
+        numbers.read_many([*crops(numbers), (slice(0, 3), slice(0, 6))], out=out)
+    with pytest.raises(ShapeMismatchError):
+        numbers.read_many(crops(numbers)[:4], out=out)
+
+
+def test_elements_of_variable_length_have_no_memory_of_their_own():
+    words = cuzarr.create_array({}, shape=(3,), chunks=(2,), dtype="string")
+    words[...] = np.array(["a", "bc", ""], dtype=object)
+    assert [one.tolist() for one in words.read_many([slice(0, 2), slice(2, 3)])] == [["a", "bc"], [""]]
+    with pytest.raises(UnsupportedError):
+        words.read(out=np.zeros(3))
