@@ -103,6 +103,21 @@ pub fn stats(device: Device) -> PoolStats {
     }
 }
 
+/// Free and total bytes of the device, as its driver counts them, others' memory too.
+///
+/// # Errors
+/// `DeviceUnavailable` for `cpu`, and when the device cannot be used; `DeviceFailed`.
+pub fn memory_info(device: Device) -> Result<(u64, u64)> {
+    Context::get(device)?.backend.memory_info()
+}
+
+/// Lets [`PoolStats::peak_bytes`] begin again at what is in use now.
+pub fn reset_peak(device: Device) {
+    if let Ok(context) = used_context(device) {
+        context.counters.peak.store(context.counters.used.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
+
 /// Gives memory that the pool keeps unused, pinned slabs too, back to the system. Waits for the device.
 ///
 /// # Errors

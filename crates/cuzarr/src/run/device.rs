@@ -16,7 +16,7 @@ use super::call::Call;
 use super::device_decode::{Decoders, Dense, InSlab, Packed, Pending, SCRATCH_COPIES, finish};
 use super::engine::Options;
 use super::host::{Stored, check_missing, foreign_memory};
-use super::memory::Reserved;
+use super::memory::{Cost, Held, Reserved};
 use super::read::{Destination, Launch, Launcher};
 use super::report::Stage;
 use super::resident::{Frames, Resident, Taking};
@@ -31,8 +31,8 @@ use crate::store::Lease;
 const PIECE_ALIGNMENT_BYTES: usize = 256;
 /// Elements of any type are aligned when packed bytes begin at a multiple of this.
 const ELEMENT_ALIGNMENT_BYTES: usize = 16;
-/// How much memory a batch takes in all where kernels decode: slab, arena, packed, and scratch of the decoder.
-const DECODING_COPIES: u64 = 3 + SCRATCH_COPIES as u64;
+/// How much device memory a batch takes where kernels decode: arena, packed, and scratch of the decoder.
+const DECODING_COPIES: u64 = 2 + SCRATCH_COPIES as u64;
 /// Batches that should be on their way at once where kernels decode: one is fetched, one crosses the bus, one is decoded.
 const DECODING_BATCHES: u64 = 3;
 /// Batches that are fetched at once from a store that brings even one large read at full speed.
@@ -74,7 +74,7 @@ pub(crate) struct DeviceDestination {
 
 struct Placing {
     done: Event,
-    _reserved: Reserved,
+    _held: Held,
     decoded: Option<Pending>,
     /// Frames that came in device memory, and what they reserved beyond the batch's share.
     frames: Option<Frames>,
@@ -85,7 +85,7 @@ struct Loading {
     slab: Option<Slab>,
     pieces: Arc<Pieces>,
     resident: Arc<Resident>,
-    reserved: Reserved,
+    held: Held,
 }
 
 /// Where the bytes of one batch lie in its slab.
@@ -202,14 +202,13 @@ impl DeviceDestination {
         Ok(())
     }
 
-    /// Memory for a batch whose bytes come in device memory, without a slab.
-    fn reserve(&mut self, packed_bytes: usize, alone: bool) -> Result<Option<Reserved>> {
+    /// Memory for a batch; `None` when there is none now.
+    fn reserve(&mut self, cost: Cost, alone: bool) -> Result<Option<Held>> {
         let call = Arc::clone(&self.target.call);
-        let cost = self.target.taking.cost(packed_bytes);
         loop {
             self.collect(false)?;
-            if let Some(reserved) = call.memory.try_take(cost, call.limit_bytes) {
-                return Ok(Some(reserved));
+            if let Some(held) = call.memory.try_take(cost, call.limit_bytes) {
+                return Ok(Some(held));
             }
             if !self.placing.is_empty() {
                 self.collect(true)?;
@@ -221,51 +220,45 @@ impl DeviceDestination {
         }
     }
 
-    /// Host and device memory of one batch: slab, arena, and stored bytes (counted as many as packed ones); decoded bytes
-    /// and scratch of as many where kernels decode.
-    fn cost(&self, slab_bytes: usize) -> u64 {
-        let copies = match self.native {
-            Some(_) => DECODING_COPIES,
-            None if self.target.finish.is_some() => DECODING_COPIES,
-            None if self.target.program.stored_is_packed() => 2,
-            None => 3,
-        };
-        (slab_bytes as u64).saturating_mul(copies)
+    /// What a batch with a slab of so many bytes takes: on the device as much again, and where kernels decode the packed
+    /// bytes and scratch beside it; on the host what is stored, where it is decoded there (counted as many as packed bytes).
+    fn cost(&self, slab_bytes: usize, packed_bytes: usize) -> Cost {
+        let (slab, packed) = (slab_bytes as u64, packed_bytes as u64);
+        let native = self.native.as_deref().or(self.target.finish.as_ref().map(|(_, native)| native));
+        let chunk_bytes = self.target.program.packed_size_bytes().max(1) as u64;
+        let decoding = native.map_or(0, |native| {
+            let between = packed.div_ceil(chunk_bytes).saturating_mul(native.extra_bytes() as u64);
+            (DECODING_COPIES - 1).saturating_mul(packed).saturating_add(between)
+        });
+        let stored_as_is = self.native.is_some() || self.target.program.stored_is_packed();
+        Cost { host: if stored_as_is { 0 } else { packed }, pinned: slab, device: slab.saturating_add(decoding) }
     }
 
-    fn acquire(&mut self, slab_bytes: usize, cost: u64, alone: bool) -> Result<Option<(Slab, Reserved)>> {
-        let call = Arc::clone(&self.target.call);
-        loop {
-            self.collect(false)?;
-            if let Some(reserved) = call.memory.try_take(cost, call.limit_bytes)
-                && let Some(slab) = self.ring.try_acquire(slab_bytes)?
-            {
-                return Ok(Some((slab, reserved)));
+    /// A slab beside it.
+    fn acquire(&mut self, slab_bytes: usize, cost: Cost, alone: bool) -> Result<Option<(Slab, Held)>> {
+        while let Some(held) = self.reserve(cost, alone)? {
+            if let Some(slab) = self.ring.try_acquire(slab_bytes)? {
+                return Ok(Some((slab, held)));
             }
             if !self.placing.is_empty() {
                 self.collect(true)?;
             } else if alone {
-                let reserved = call.memory.take(cost, call.limit_bytes)?;
-                return Ok(Some((self.ring.acquire(slab_bytes)?, reserved)));
+                return Ok(Some((self.ring.acquire(slab_bytes)?, held)));
             } else {
-                return Ok(None);
+                break;
             }
         }
+        Ok(None)
     }
 
     /// Puts the boxes that landed, and those that have no chunk, to their places.
     fn place(&mut self, flight: &Flight, loading: Loading) -> Result<()> {
-        let Loading { slab, pieces, resident, reserved } = loading;
+        let Loading { slab, pieces, resident, held } = loading;
         let landed = flight.landed();
         let (packed, frames) =
             resident.place(&flight.batch, &self.target.program, &mut self.decoders, &self.kernels)?;
-        let placing = Placing {
-            done: self.kernels.record()?,
-            _reserved: reserved,
-            decoded: None,
-            frames,
-            _extra: resident.take_extra(),
-        };
+        let placing =
+            Placing { done: self.kernels.record()?, _held: held, decoded: None, frames, _extra: resident.take_extra() };
         // Kept before anything can fail: what was damaged must be asked in any case.
         self.placing.push_back(placing);
         packed.into_iter().try_for_each(|packed| self.scatter(packed))?;
@@ -411,14 +404,14 @@ impl Destination for DeviceDestination {
         let resident = Resident::new(launcher.call, self.target.taking.clone(), self.out.device());
         let slabless = resident.device() != Device::Cpu && launcher.call.store.is_on(resident.device());
         let slab_bytes = if self.native.is_some() { Dense::slab_bytes(&batch) } else { plan.total_bytes };
-        let (slab, reserved) = match plan.total_bytes.max(slab_bytes) {
-            bytes if slabless => match self.reserve(bytes, alone)? {
-                Some(reserved) => (None, reserved),
+        let (slab, held) = match plan.total_bytes.max(slab_bytes) {
+            bytes if slabless => match self.reserve(self.target.taking.cost(bytes), alone)? {
+                Some(held) => (None, held),
                 None => return Ok(Launch::NoMemory(batch)),
             },
-            0 => (None, self.target.call.memory.take(0, self.target.call.limit_bytes)?),
-            bytes => match self.acquire(slab_bytes, self.cost(bytes), alone)? {
-                Some((slab, reserved)) => (Some(slab), reserved),
+            0 => (None, self.target.call.memory.take(Cost::default(), self.target.call.limit_bytes)?),
+            _ => match self.acquire(slab_bytes, self.cost(slab_bytes, plan.total_bytes), alone)? {
+                Some((slab, held)) => (Some(slab), held),
                 None => return Ok(Launch::NoMemory(batch)),
             },
         };
@@ -427,7 +420,7 @@ impl Destination for DeviceDestination {
             None => carve(slab, &plan)?,
         };
         let (pieces, resident) = (Arc::new(pieces), Arc::new(resident));
-        let loading = Loading { slab, pieces: Arc::clone(&pieces), resident: Arc::clone(&resident), reserved };
+        let loading = Loading { slab, pieces: Arc::clone(&pieces), resident: Arc::clone(&resident), held };
         self.loading.insert(launcher.number, loading);
         let landing =
             DeviceLanding { target: Arc::clone(&self.target), pieces, resident, units: plan.units, stored_is_packed };

@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use cuzarr_device::{Buffer, Device, Slab, SlabPiece, Stream, TransferBox, pool};
 
 use super::call::Call;
+use super::memory::Reserved;
 use super::report::Stage;
 use super::scratch::ScratchBlock;
 use crate::codec::Program;
@@ -126,6 +127,7 @@ fn decode(program: &Program, call: &Call, stored: &[u8]) -> Result<ScratchBlock>
 pub(super) struct Pending {
     batch: NativeBatch,
     names: Vec<String>,
+    _extra: Option<Reserved>,
 }
 
 impl Pending {
@@ -204,6 +206,15 @@ impl Decoders {
             }
         }
         let all_unknown = frames.is_empty() && !unknown.is_empty();
+        let carved = slab.as_ref().map_or(0, |slab| slab.carved_bytes());
+        let mut job = None;
+        if !frames.is_empty() {
+            let stream = self.stream()?;
+            job = Job::prepare(&stored[..carved], &frames, (program, native), (copies, stream), call)?;
+            if job.is_none() {
+                unknown.append(&mut frames);
+            }
+        }
         packed.extend(decode_on_host(&unknown, stored, program, call));
         let mut decoded = Decoded { packed: Vec::new(), pending: None, unknown: all_unknown };
         for (unit, block) in packed {
@@ -211,9 +222,9 @@ impl Decoders {
             call.counters.time(Stage::Upload, block.len() as u64, || copies.h2d(&block, &buffer))?;
             decoded.packed.push((buffer, vec![unit.transfer_box(0)]));
         }
-        if let (Some(slab), false) = (slab, frames.is_empty()) {
-            let stream = self.stream()?;
-            let (packed, pending) = decode_on_device(slab, &frames, (program, native), (copies, &stream), call)?;
+        if let (Some(slab), Some(job)) = (slab, job) {
+            let stream = job.stream.clone();
+            let (packed, pending) = job.run(slab, frames.iter().map(|frame| frame.unit), copies, call)?;
             scatters.wait(&stream.record()?)?;
             decoded.packed.push(packed);
             decoded.pending = Some(pending);
@@ -257,24 +268,55 @@ fn decode_on_host<'a>(
     packed.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Uploads a slab on `copies`, and puts the decoding of its frames on `stream`.
-fn decode_on_device(
-    mut slab: Slab,
-    frames: &[Frame<'_>],
-    (program, native): (&Program, &Native),
-    (copies, stream): (&Stream, &Stream),
-    call: &Call,
-) -> Result<(Packed, Pending)> {
-    let size_bytes = slab.carved_bytes();
-    let decoded_bytes = program.packed_size_bytes() * frames.len();
-    let arena = pool::allocate(size_bytes, copies)?;
-    let ranges = frames.iter().map(|frame| frame.src.clone()).collect();
-    let source = Source { buffer: &arena, ranges, host: slab.bytes()?.get(..size_bytes) };
-    let mut batch = native.prepare(source, SCRATCH_COPIES * decoded_bytes, stream)?;
-    call.counters.time(Stage::Upload, size_bytes as u64, || slab.upload(0..size_bytes, &arena, copies))?;
-    stream.wait(&copies.record()?)?;
-    call.counters.time(Stage::Decode, decoded_bytes as u64, || batch.run(stream))?;
-    Ok(packed_units(batch, frames.iter().map(|frame| frame.unit)))
+/// The decoding of the frames of a slab.
+struct Job {
+    batch: NativeBatch,
+    stream: Stream,
+    /// Where the slab's bytes go.
+    arena: Buffer,
+    decoded_bytes: usize,
+    /// For scratch beyond what the batch reserved.
+    extra: Option<Reserved>,
+}
+
+impl Job {
+    /// `None` when the decoder's scratch memory would be more than the call may take.
+    fn prepare(
+        stored: &[u8],
+        frames: &[Frame<'_>],
+        (program, native): (&Program, &Native),
+        (copies, stream): (&Stream, Stream),
+        call: &Call,
+    ) -> Result<Option<Job>> {
+        let decoded_bytes = program.packed_size_bytes() * frames.len();
+        let most = SCRATCH_COPIES * decoded_bytes;
+        let arena = pool::allocate(stored.len(), copies)?;
+        let ranges = frames.iter().map(|frame| frame.src.clone()).collect();
+        let batch = native.prepare(Source { buffer: &arena, ranges, host: Some(stored) }, most, &stream)?;
+        let extra = match batch.scratch_bytes().saturating_sub(most) as u64 {
+            0 => None,
+            beyond => match call.memory.device.try_take(beyond, call.limit_bytes) {
+                None => return Ok(None),
+                extra => extra,
+            },
+        };
+        Ok(Some(Job { batch, stream, arena, decoded_bytes, extra }))
+    }
+
+    /// Uploads the slab on `copies` and puts the decoding behind it.
+    fn run<'a>(
+        mut self,
+        mut slab: Slab,
+        units: impl Iterator<Item = &'a Unit>,
+        copies: &Stream,
+        call: &Call,
+    ) -> Result<(Packed, Pending)> {
+        let size_bytes = self.arena.size_bytes();
+        call.counters.time(Stage::Upload, size_bytes as u64, || slab.upload(0..size_bytes, &self.arena, copies))?;
+        self.stream.wait(&copies.record()?)?;
+        call.counters.time(Stage::Decode, self.decoded_bytes as u64, || self.batch.run(&self.stream))?;
+        Ok(packed_units(self.batch, units, self.extra))
+    }
 }
 
 /// Runs the device's passes over what the host decoded of these units, each from its offset in `arena` on.
@@ -290,13 +332,17 @@ pub(super) fn finish<'a>(
     let mut batch = native.prepare(Source { buffer: arena, ranges, host: None }, usize::MAX, stream)?;
     let decoded_bytes = units.iter().map(|unit| unit.packed_size_bytes as u64).sum();
     call.counters.time(Stage::Decode, decoded_bytes, || batch.run(stream))?;
-    Ok(packed_units(batch, units.into_iter()))
+    Ok(packed_units(batch, units.into_iter(), None))
 }
 
 /// Where the packed bytes of units lie, in the order of the batch.
-fn packed_units<'a>(batch: NativeBatch, units: impl Iterator<Item = &'a Unit>) -> (Packed, Pending) {
+fn packed_units<'a>(
+    batch: NativeBatch,
+    units: impl Iterator<Item = &'a Unit>,
+    extra: Option<Reserved>,
+) -> (Packed, Pending) {
     let (packed, offsets) = batch.packed();
     let placed = units.zip(offsets).map(|(unit, offset)| (unit.transfer_box(offset), unit.name.to_string()));
     let (boxes, names) = placed.unzip();
-    ((packed.clone(), boxes), Pending { batch, names })
+    ((packed.clone(), boxes), Pending { batch, names, _extra: extra })
 }

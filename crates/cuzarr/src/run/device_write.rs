@@ -15,6 +15,7 @@ use cuzarr_device::{
 };
 
 use super::engine::Options;
+use super::memory::{Cost, Held};
 use super::object::at_chunk;
 use super::report::Stage;
 use super::write::{Leaf, LeafValue, Writing, submit};
@@ -40,6 +41,10 @@ pub(crate) struct DeviceSource {
     /// Whole chunks, packed; `None` when the tail loses something.
     chunks: Option<Gathering>,
     downloading: VecDeque<Download>,
+    /// How many of them may be under way when no more chunk is taken along.
+    downloads: usize,
+    /// Slabs and arenas.
+    _held: Held,
     /// What becomes chunks that the store takes from the device; `None` when it takes none.
     resident: Option<Gathering>,
     /// A packed chunk of nothing but the fill value, for chunks that hang over the array's edge.
@@ -99,9 +104,15 @@ impl DeviceSource {
             let strides = writing.packed_strides();
             Gathering::new(program.tail().clone(), strides, program.packed_size_bytes(), slab_bytes)
         });
+        let limit_bytes = writing.call.limit_bytes;
+        // Slabs are waited for while some are downloading and some are being encoded.
+        let slabs = (limit_bytes / slab_bytes as u64).clamp(1, 2 * DOWNLOADS as u64 + 2) as usize;
+        let downloads = DOWNLOADS.min(slabs - 1);
+        let held = writing.call.memory.take(cost(slab_bytes, slabs, downloads), limit_bytes)?;
         Ok(DeviceSource {
-            // Slabs are waited for while some are downloading and some are being encoded.
-            ring: SlabRing::new(device, slab_bytes, slab_bytes.saturating_mul(2 * DOWNLOADS + 2))?,
+            ring: SlabRing::new(device, slab_bytes, slab_bytes.saturating_mul(slabs))?,
+            downloads,
+            _held: held,
             copies: Stream::new(device)?,
             kernels: Stream::new(device)?,
             value,
@@ -126,11 +137,7 @@ impl DeviceSource {
         if gathering.leaves.len() < gathering.most {
             return Ok(());
         }
-        self.download(writing, packed)?;
-        while self.downloading.len() > DOWNLOADS {
-            self.hand_over(writing)?;
-        }
-        Ok(())
+        self.download(writing, packed)
     }
 
     /// Gathers a chunk into memory that the store will keep.
@@ -201,6 +208,10 @@ impl DeviceSource {
 
     /// Puts the gathering and the copy of the chunks at hand on the streams.
     fn download(&mut self, writing: &Arc<Writing>, packed: bool) -> Result<()> {
+        // One slab must be free, or on its way back from the workers.
+        while self.downloading.len() > self.downloads {
+            self.hand_over(writing)?;
+        }
         let gathering = self.gathering(packed);
         let leaves = std::mem::take(&mut gathering.leaves);
         let (size_bytes, padded_bytes) = (gathering.size_bytes, gathering.padded_bytes);
@@ -265,6 +276,12 @@ impl Gathering {
         });
         Transfer { tail: self.tail.clone(), packed_strides: self.packed_strides.clone(), boxes: boxes.collect() }
     }
+}
+
+/// Pinned memory of the slabs, and device memory of the arenas that they are filled from.
+fn cost(slab_bytes: usize, slabs: usize, downloads: usize) -> Cost {
+    let bytes = |count: usize| (slab_bytes as u64).saturating_mul(count as u64);
+    Cost { host: 0, pinned: bytes(slabs), device: bytes(downloads + 1) }
 }
 
 fn padded(size_bytes: usize) -> usize {

@@ -84,9 +84,9 @@ impl Destination for HostDestination {
         }
         let call = launcher.call;
         let bytes = batch.units.iter().map(|unit| self.target.bytes_in_flight(unit)).sum();
-        let reserved = match call.memory.try_take(bytes, call.limit_bytes) {
+        let reserved = match call.memory.host.try_take(bytes, call.limit_bytes) {
             Some(reserved) => reserved,
-            None if alone => call.memory.take(bytes, call.limit_bytes)?,
+            None if alone => call.memory.host.take(bytes, call.limit_bytes)?,
             None => return Ok(Launch::NoMemory(batch)),
         };
         self.reserved.insert(launcher.number, reserved);
@@ -181,14 +181,16 @@ impl Stored {
         let expected = counted_bytes + counted_bytes / 16 + (1 << 16);
         let extra = match size_bytes.saturating_sub(expected) as u64 {
             0 => None,
-            extra => Some(call.memory.try_take(extra, call.limit_bytes).ok_or_else(|| too_large(call, size_bytes))?),
+            extra => {
+                Some(call.memory.host.try_take(extra, call.limit_bytes).ok_or_else(|| too_large(call, size_bytes))?)
+            }
         };
         Ok(Box::new(Stored { block: call.scratch.take(size_bytes)?, _extra: extra }))
     }
 }
 
 fn too_large(call: &Call, size_bytes: usize) -> Error {
-    let (used, limit) = (call.memory.used_bytes(), call.limit_bytes);
+    let (used, limit) = (call.memory.host.used_bytes(), call.limit_bytes);
     let message =
         format!("a stored chunk has {size_bytes} bytes, {used} bytes are in flight, the memory limit is {limit}");
     Error::new(ErrorKind::BudgetExceeded, message).with_hint("raise the memory limit")

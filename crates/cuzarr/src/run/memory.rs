@@ -1,12 +1,29 @@
-//! Bytes in flight on one device, of every call together, held below what each call allows.
+//! Bytes in flight for one device, of every call together, held below what each call allows: in host memory, in pinned
+//! memory and on the device, each.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// Counts bytes in flight. Clones count together.
+/// Bytes in flight for one device, by kind of memory. Clones count together.
 #[derive(Clone, Default)]
-pub struct Memory(Arc<Counter>);
+pub struct Memory {
+    pub(crate) host: Bytes,
+    pub(crate) pinned: Bytes,
+    pub(crate) device: Bytes,
+}
+
+/// What work takes of each kind.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Cost {
+    pub(crate) host: u64,
+    pub(crate) pinned: u64,
+    pub(crate) device: u64,
+}
+
+/// Counts bytes of one kind.
+#[derive(Clone, Default)]
+pub(crate) struct Bytes(Arc<Counter>);
 
 #[derive(Default)]
 struct Counter {
@@ -16,13 +33,55 @@ struct Counter {
 
 /// Bytes that were taken, until it is dropped.
 pub(crate) struct Reserved {
-    memory: Memory,
+    memory: Bytes,
     bytes: u64,
 }
 
+/// What was taken of each kind, until it is dropped.
+pub(crate) struct Held {
+    _reserved: [Reserved; 3],
+}
+
 impl Memory {
-    /// Bytes in flight now.
+    /// Bytes in flight now, of all kinds.
     pub fn used_bytes(&self) -> u64 {
+        self.host.used_bytes() + self.pinned.used_bytes() + self.device.used_bytes()
+    }
+
+    /// Bytes in flight on the device.
+    pub fn device_bytes(&self) -> u64 {
+        self.device.used_bytes()
+    }
+
+    /// Takes what work needs of every kind, or nothing.
+    pub(crate) fn try_take(&self, cost: Cost, limit_bytes: u64) -> Option<Held> {
+        let pinned = self.pinned.try_take(cost.pinned, limit_bytes)?;
+        let device = self.device.try_take(cost.device, limit_bytes)?;
+        let host = self.host.try_take(cost.host, limit_bytes)?;
+        Some(Held { _reserved: [pinned, device, host] })
+    }
+
+    /// As [`Bytes::take`]. Everybody waits for the kinds in this order, so nobody waits for somebody who waits for him.
+    pub(crate) fn take(&self, cost: Cost, limit_bytes: u64) -> Result<Held> {
+        let most = cost.pinned.max(cost.device).max(cost.host);
+        if most > limit_bytes {
+            return Err(exceeded(most, limit_bytes));
+        }
+        let pinned = self.pinned.take(cost.pinned, limit_bytes)?;
+        let device = self.device.take(cost.device, limit_bytes)?;
+        let host = self.host.take(cost.host, limit_bytes)?;
+        Ok(Held { _reserved: [pinned, device, host] })
+    }
+}
+
+fn exceeded(bytes: u64, limit_bytes: u64) -> Error {
+    let message = format!("work on one chunk takes {bytes} bytes at once, the memory limit is {limit_bytes}");
+    Error::new(ErrorKind::BudgetExceeded, message).with_hint("raise the memory limit, or store smaller chunks")
+}
+
+impl Bytes {
+    /// Bytes in flight now.
+    pub(crate) fn used_bytes(&self) -> u64 {
         *self.lock()
     }
 
@@ -40,9 +99,7 @@ impl Memory {
     /// `BudgetExceeded` when the limit is too small whoever else is there.
     pub(crate) fn take(&self, bytes: u64, limit_bytes: u64) -> Result<Reserved> {
         if bytes > limit_bytes {
-            let message = format!("work on one chunk takes {bytes} bytes at once, the memory limit is {limit_bytes}");
-            return Err(Error::new(ErrorKind::BudgetExceeded, message)
-                .with_hint("raise the memory limit, or store smaller chunks"));
+            return Err(exceeded(bytes, limit_bytes));
         }
         let mut used = self.lock();
         while *used > limit_bytes - bytes {
@@ -70,7 +127,7 @@ mod tests {
 
     #[test]
     fn refuses_what_does_not_fit_and_takes_back_what_ended() {
-        let memory = Memory::default();
+        let memory = Bytes::default();
         let first = memory.take(60, 100).unwrap();
         assert!(memory.try_take(41, 100).is_none());
         let second = memory.try_take(40, 100).unwrap();
@@ -82,7 +139,7 @@ mod tests {
 
     #[test]
     fn waits_for_other_calls() {
-        let memory = Memory::default();
+        let memory = Bytes::default();
         let held = memory.take(80, 100).unwrap();
         let other = memory.clone();
         let waiter = std::thread::spawn(move || other.take(50, 100).map(|reserved| reserved.bytes));

@@ -10,7 +10,7 @@ use cuzarr_device::{Buffer, Device, Stream, TransferBox, pool};
 
 use super::call::Call;
 use super::device_decode::{Decoders, Packed};
-use super::memory::Reserved;
+use super::memory::{Cost, Reserved};
 use super::report::Stage;
 use crate::codec::Program;
 use crate::codec::native::{Native, NativeBatch, Source};
@@ -52,9 +52,9 @@ impl Taking {
     }
 
     /// Device memory that a batch of so many packed bytes takes at most.
-    pub(super) fn cost(&self, packed_bytes: usize) -> u64 {
+    pub(super) fn cost(&self, packed_bytes: usize) -> Cost {
         let copies = if let Taking::Packed = self { PACKED_COPIES } else { DECODING_COPIES };
-        (packed_bytes as u64).saturating_mul(copies)
+        Cost { device: (packed_bytes as u64).saturating_mul(copies), ..Cost::default() }
     }
 }
 
@@ -82,8 +82,8 @@ impl Resident {
     pub(super) fn lease(&self, size_bytes: usize, counted_bytes: usize) -> Result<Buffer> {
         if let Some(extra) = size_bytes.checked_sub(counted_bytes).filter(|&extra| extra > 0) {
             let call = &self.call;
-            let reserved = call.memory.try_take(extra as u64, call.limit_bytes).ok_or_else(|| {
-                let (used, limit) = (call.memory.used_bytes(), call.limit_bytes);
+            let reserved = call.memory.device.try_take(extra as u64, call.limit_bytes).ok_or_else(|| {
+                let (used, limit) = (call.memory.device.used_bytes(), call.limit_bytes);
                 let message =
                     format!("a stored chunk has {size_bytes} bytes, {used} are in flight, the memory limit is {limit}");
                 Error::new(ErrorKind::BudgetExceeded, message).with_hint("raise the memory limit")

@@ -122,6 +122,8 @@ struct Sink {
     ticket: Arc<Ticket>,
     /// When each read began, in nanoseconds of the call.
     begun_ns: Vec<AtomicU64>,
+    /// How many bytes it brings.
+    size_bytes: Vec<AtomicU64>,
 }
 
 /// Starts reading a batch. Its number comes through `sender` when every unit ended; failures are the call's.
@@ -146,7 +148,8 @@ pub(crate) fn launch<L: Landing + 'static>(
     let flight: Arc<Flight> = Arc::new(Flight { batch, outcomes, landing });
     fill(&flight, &ticket);
     if !requests.is_empty() {
-        let sink = Arc::new(Sink { flight: Arc::clone(&flight), ticket, begun_ns });
+        let size_bytes = flight.batch.reads.iter().map(|_| AtomicU64::new(0)).collect();
+        let sink = Arc::new(Sink { flight: Arc::clone(&flight), ticket, begun_ns, size_bytes });
         call.store.read(requests, sink, &call.workers());
     }
     flight
@@ -180,6 +183,7 @@ impl ReadSink for Sink {
         let batch = &self.flight.batch;
         let size_bytes = check_size(batch.reads.get(index).ok_or_else(|| foreign_item(index))?, size_bytes)?;
         self.begun_ns[index].store(call.elapsed_ns(), Ordering::Relaxed);
+        self.size_bytes[index].store(size_bytes as u64, Ordering::Relaxed);
         self.flight.landing.lease(batch, index, size_bytes)
     }
 
@@ -203,8 +207,11 @@ impl ReadSink for Sink {
         let begun = self.begun_ns[index].load(Ordering::Relaxed);
         match outcome {
             Ok(ReadOutcome::Filled(lease)) => {
-                let time = self.ticket.call.elapsed_ns().saturating_sub(begun);
-                self.filled(index, lease, Duration::from_nanos(time));
+                let time = Duration::from_nanos(self.ticket.call.elapsed_ns().saturating_sub(begun));
+                // Of memory that was divided only the first part comes back.
+                let size_bytes = self.size_bytes[index].load(Ordering::Relaxed);
+                self.ticket.call.counters.add(Stage::Fetch, size_bytes, time);
+                self.filled(index, lease);
             }
             Ok(ReadOutcome::OnDevice(bytes)) => {
                 let size_bytes = bytes.size_bytes() as u64;
@@ -243,9 +250,8 @@ impl ReadSink for Sink {
 }
 
 impl Sink {
-    fn filled(&self, index: usize, mut lease: Box<dyn Lease>, time: Duration) {
+    fn filled(&self, index: usize, lease: Box<dyn Lease>) {
         let (flight, ticket) = (&self.flight, &self.ticket);
-        ticket.call.counters.add(Stage::Fetch, lease.bytes().len() as u64, time);
         let units = flight.batch.reads[index].units.clone();
         let stored = match flight.landing.arrived(&flight.batch, index, lease) {
             Ok(Some(stored)) => Arc::new(stored),

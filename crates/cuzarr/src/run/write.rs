@@ -168,11 +168,11 @@ impl Coordinator {
     fn reserve(&mut self, bytes: u64) -> Result<Option<Reserved>> {
         let call = Arc::clone(&self.writing.call);
         while !call.is_cancelled() {
-            if let Some(reserved) = call.memory.try_take(bytes, call.limit_bytes) {
+            if let Some(reserved) = call.memory.host.try_take(bytes, call.limit_bytes) {
                 return Ok(Some(reserved));
             }
             if self.under_way.is_empty() {
-                return call.memory.take(bytes, call.limit_bytes).map(Some);
+                return call.memory.host.take(bytes, call.limit_bytes).map(Some);
             }
             self.wait_for_one()?;
         }

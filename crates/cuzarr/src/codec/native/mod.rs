@@ -347,6 +347,15 @@ impl NativeBatch {
         Ok(())
     }
 
+    /// Device memory that decoders take while the batch runs, beside what lies between its steps.
+    pub(crate) fn scratch_bytes(&self) -> usize {
+        let decoders = self.launches.iter().filter_map(|(launch, _)| match launch {
+            Launch::Decode(batch) => Some(batch.scratch_bytes()),
+            _ => None,
+        });
+        decoders.max().unwrap_or(0)
+    }
+
     /// The memory that packed chunks lie in, and where each begins, once the batch has run.
     pub(crate) fn packed(&self) -> (&Buffer, impl ExactSizeIterator<Item = usize>) {
         (&self.chunks.buffer, self.chunks.ranges.iter().map(|range| range.start))

@@ -1,0 +1,142 @@
+//! The memory limit holds: what a read or write takes on a device beside its result, and in pinned memory, as our pool and
+//! the driver see it. In a program of its own, because it watches numbers of the process.
+
+mod model;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cuzarr::ErrorKind;
+use cuzarr::plan::Selection;
+use cuzarr::store::MemoryStore;
+use cuzarr_device::{DType, Device, NdBuffer, Order, pool};
+use model::{Story, bytes_codec, devices, metadata, sharding, zstd_codec};
+use serde_json::{Value, json};
+
+const SIDE: u64 = 512;
+const CHUNK: u64 = 64;
+const CHUNK_BYTES: u64 = CHUNK * CHUNK * 4;
+/// Tables of kernels, statuses: what is not counted because it is small beside everything else.
+const TABLES_BYTES: u64 = 64 << 10;
+
+/// Numbers of the process mean something while one test at a time uses devices.
+fn alone() -> MutexGuard<'static, ()> {
+    static DEVICES: Mutex<()> = Mutex::new(());
+    DEVICES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn blosc() -> Value {
+    json!({"name": "blosc", "configuration":
+        {"cname": "lz4", "clevel": 5, "shuffle": "noshuffle", "typesize": 4, "blocksize": 4096}})
+}
+
+fn chains() -> Vec<Value> {
+    let with = |codec: Value| json!([bytes_codec("little"), codec]);
+    vec![
+        json!([bytes_codec("little")]),
+        with(zstd_codec()),
+        with(blosc()),
+        sharding(&[CHUNK / 2, CHUNK / 2], with(blosc()), "end"),
+    ]
+}
+
+/// The most that our pool gave on `device` while `work` ran, beyond what was in use before.
+fn peak(device: Device, work: impl FnOnce()) -> u64 {
+    pool::trim(device).unwrap();
+    pool::reset_peak(device);
+    let before = pool::stats(device).used_bytes;
+    work();
+    pool::stats(device).peak_bytes - before
+}
+
+#[test]
+fn device_memory_beside_the_result_stays_below_the_limit() {
+    let _alone = alone();
+    let all = Selection::all(&[SIDE, SIDE]);
+    // Long rows of one number: kernels for the CPU decode those in little time.
+    let value: Vec<u8> = (0..SIDE * SIDE).flat_map(|at| ((at / 100) as u32).to_le_bytes()).collect();
+    for codecs in chains() {
+        let metadata = metadata(&[SIDE, SIDE], &[CHUNK, CHUNK], "uint32", json!(0), codecs.clone());
+        let mut story = Story::new(metadata, Arc::new(MemoryStore::new()));
+        for device in devices().into_iter().filter(|&device| device != Device::Cpu) {
+            for limit in [5 * CHUNK_BYTES, 16 * CHUNK_BYTES, 64 * CHUNK_BYTES] {
+                story.options.memory_limit_bytes = limit;
+                let source = NdBuffer::from_host(device, DType::UINT32, &[SIDE as usize; 2], Order::C, &value).unwrap();
+                let (access, written) = (story.access(Device::Cpu), story.engine.memory(device));
+                let wrote = peak(device, || {
+                    story.engine.write(&access, &story.store, &all, &source, &story.options).unwrap();
+                });
+                assert!(wrote <= limit + TABLES_BYTES, "{codecs}: writing took {wrote}, allowed {limit}");
+                story.elements.clone_from(&value);
+                let out = NdBuffer::empty(device, DType::UINT32, &[SIDE as usize; 2], Order::C).unwrap();
+                let access = story.access(device);
+                let read = peak(device, || {
+                    story.engine.read(&access, &story.store, &all, &out, &story.options).unwrap();
+                });
+                assert!(read <= limit + TABLES_BYTES, "{codecs}: reading took {read}, allowed {limit}");
+                assert!(read > 0, "something is watched");
+                assert_eq!(out.to_host_bytes(Order::C).unwrap(), value);
+                assert_eq!(written.used_bytes(), 0);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_limit_that_is_too_small_is_named_and_leaves_the_device_usable() {
+    let _alone = alone();
+    let metadata = metadata(&[SIDE, SIDE], &[SIDE, SIDE], "uint32", json!(0), json!([bytes_codec("little"), blosc()]));
+    let mut story = Story::new(metadata, Arc::new(MemoryStore::new()));
+    let value = vec![7; (SIDE * SIDE * 4) as usize];
+    story.write(Device::Cpu, &Selection::all(&[SIDE, SIDE]), &value);
+    for device in devices().into_iter().filter(|&device| device != Device::Cpu) {
+        story.options.memory_limit_bytes = SIDE * SIDE;
+        let error = story.try_read(device, &Selection::all(&[SIDE, SIDE])).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::BudgetExceeded);
+        assert!(error.to_string().contains(&format!("the memory limit is {}", SIDE * SIDE)), "{error}");
+        let all = Selection::all(&[SIDE, SIDE]);
+        let error = story.try_write(device, &all, &value).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::BudgetExceeded, "{error}");
+        story.options.memory_limit_bytes = 1 << 30;
+        story.check(device, &Selection::all(&[SIDE, SIDE]), "after the refusal");
+    }
+}
+
+/// From outside: free memory of the device, as the driver tells it, sampled while a read runs. The pool hands out memory in
+/// larger pieces and others use the device too, so the bound is wide; a leak of whole batches would still show.
+#[test]
+fn the_driver_sees_no_more_than_result_and_limit() {
+    let _alone = alone();
+    const SLACK_BYTES: u64 = 256 << 20;
+    let device = Device::Cuda(0);
+    if !devices().contains(&device) || std::env::var_os("CUZARR_REQUIRE_GPU").is_none() {
+        println!("skipped: no GPU");
+        return;
+    }
+    let (side, limit) = (8192, 256 << 20);
+    let metadata = metadata(&[side, side], &[1024, 1024], "uint32", json!(0), json!([bytes_codec("little"), blosc()]));
+    let mut story = Story::new(metadata, Arc::new(MemoryStore::new()));
+    let value: Vec<u8> = (0..side * side).flat_map(|at| ((at / 100) as u32).to_le_bytes()).collect();
+    story.write(Device::Cpu, &Selection::all(&[side, side]), &value);
+    (story.options.memory_limit_bytes, story.options.strict) = (limit, true);
+    let out = NdBuffer::empty(device, DType::UINT32, &[side as usize; 2], Order::C).unwrap();
+    let free = || pool::memory_info(device).unwrap().0;
+    let (before, done) = (free(), AtomicBool::new(false));
+    let least = std::thread::scope(|scope| {
+        let watcher = scope.spawn(|| {
+            let mut least = u64::MAX;
+            while !done.load(Ordering::Acquire) {
+                least = least.min(free());
+            }
+            least
+        });
+        let access = story.access(device);
+        let read = || story.engine.read(&access, &story.store, &Selection::all(&[side, side]), &out, &story.options);
+        let outcomes: Vec<_> = (0..3).map(|_| read()).collect();
+        done.store(true, Ordering::Release);
+        assert!(outcomes.into_iter().all(|outcome| outcome.is_ok()));
+        watcher.join().unwrap()
+    });
+    assert_eq!(out.to_host_bytes(Order::C).unwrap(), value);
+    assert!(before - least <= limit + SLACK_BYTES, "{} bytes in flight, allowed {limit}", before - least);
+}
