@@ -12,22 +12,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from devices import NAME, require, to_host
+
 import cuzarr
 from cuzarr import storage
 from cuzarr.errors import ConfigInvalidError, ReadOnlyError, StoreFailedError, UnsupportedError
 
-DEVICES = [os.environ.get("CUZARR_TEST_DEVICE", "simt"), "cpu"]
+DEVICES = [NAME, "cpu"]
 
 
 def _device(name: str) -> str:
-    if name != "cpu":
-        try:
-            storage.GpuMemoryStore({"probe": b"1"}, device=name)
-        except cuzarr.errors.DeviceUnavailableError as error:
-            if os.environ.get("CUZARR_REQUIRE_GPU") == "1":
-                raise
-            pytest.skip(f"{name}: {error.args[0]}")
-    return name
+    return name if name == "cpu" else require()
 
 
 Make = Callable[[Path], Any]
@@ -185,8 +180,7 @@ def test_device_memory_keeps_values(name: str) -> None:
     assert store.is_on(device) == (device != "cpu")
     part = store.get_on("c/0", device, start=10, stop=20)
     assert part.dtype == np.uint8 and part.shape == (10,)
-    host = part if device == "cpu" else cuzarr._core.Store.memory() and store.get_on("c/0", "cpu", start=10, stop=20)
-    np.testing.assert_array_equal(host, np.arange(10, 20))
+    np.testing.assert_array_equal(to_host(part), np.arange(10, 20))
     assert store.get_on("missing", device) is None
     # What was read is no window into the store, and a device's array is taken as it is.
     store.set("copy", part)
@@ -206,7 +200,7 @@ def test_arrays_live_in_device_memory(name: str) -> None:
         np.testing.assert_array_equal(array[:], value)
         read = cuzarr.open_array(store, path=f"{compressors}", device=device)
         on_device = read[:]
-        np.testing.assert_array_equal(on_device if device == "cpu" else on_device.cpu() if hasattr(on_device, "cpu") else on_device.get(), value)
+        np.testing.assert_array_equal(to_host(on_device), value)
         read[:] = on_device
         np.testing.assert_array_equal(array[3:9, ::7], value[3:9, ::7])
 
@@ -219,7 +213,7 @@ def test_directories_are_read_to_devices(name: str, tmp_path: Path) -> None:
     cuzarr.create_array(store, shape=1000, chunks=300, dtype="float32")[:] = value
     with cuzarr.config.set({"array_type": "device"}):
         read = cuzarr.open_array(store, device=device)[:]
-    np.testing.assert_array_equal(read if device == "cpu" else read.cpu(), value)
+    np.testing.assert_array_equal(to_host(read), value)
 
 
 def test_a_missing_cufile_is_told(tmp_path: Path) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from conftest import gpu_device
 
 zarr = pytest.importorskip("zarr")
 
@@ -18,7 +18,7 @@ from zarr.testing.store import StoreTests  # noqa: E402
 import cuzarr  # noqa: E402
 from cuzarr._zarr_stores import GDSStore, GpuMemoryStore, LocalStore, MemoryStore, NativeStore, ZipStore  # noqa: E402
 
-DEVICE = os.environ.get("CUZARR_TEST_DEVICE", "cpu")
+DEVICE = gpu_device()[0] or "cpu"
 
 
 class OurStoreTests(StoreTests[Any, Any]):

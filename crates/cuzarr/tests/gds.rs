@@ -186,6 +186,11 @@ fn without_the_kernel_module_slabs_are_faster_and_taken() {
     assert!(calls == ["open"] || words.contains("skipped"), "{calls:?}");
     let (words, calls) = child("child_leaves_it_to_us", &[("CUZARR_FAKE_CUFILE_DIRECT", "1")]);
     assert!(count(&calls, "read") > 0 || words.contains("skipped"), "{calls:?}");
+    // File systems that cuFile refuses go by way of the host.
+    let refused = [("CUZARR_FAKE_CUFILE_DIRECT", "1"), ("CUZARR_FAKE_CUFILE_REGISTER", "5027")];
+    let (words, calls) = child("child_leaves_it_to_us", &refused);
+    let by_host = count(&calls, "read") == 0 && count(&calls, "register") > 0;
+    assert!(by_host || words.contains("skipped"), "{calls:?}");
 }
 
 #[test]
@@ -219,6 +224,7 @@ fn failures_name_the_chunk_and_leave_the_old_value() {
     let cases = [
         (("CUZARR_FAKE_CUFILE_READ", "-5008"), "the file system is not supported"),
         (("CUZARR_FAKE_CUFILE_READ", "0"), "the file is shorter"),
+        (("CUZARR_FAKE_CUFILE_REGISTER", "5027"), "hint: set gds to 'auto'"),
         (("CUZARR_FAKE_CUFILE_WRITE", "1"), "writing"),
         (("CUZARR_FAKE_CUFILE_OPEN", "5001"), "nvidia-fs module is not loaded"),
         (("CUZARR_CUFILE_LIBRARY", "/nonexistent/libcufile.so"), "/nonexistent/libcufile.so"),

@@ -10,14 +10,14 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::ops::Range;
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use cuzarr_device::{Buffer, CuFile, Device, DirectFile};
+use cuzarr_device::{Buffer, CuFile, Device, DirectFile, HostPieces};
 
 use super::batch::{self, Object, Source};
 use super::local::{LocalOptions, LocalStore, OpenFile};
@@ -173,6 +173,15 @@ fn for_reading(file: &File) -> io::Result<File> {
     file.try_clone()
 }
 
+/// What helps where cuFile is there and refuses a file.
+fn with_hint(error: Error) -> Error {
+    match error.hint() {
+        Some(_) => error,
+        None => error
+            .with_hint("set gds to 'auto', or let cuFile do without its kernel module: CUFILE_FORCE_COMPAT_MODE=true"),
+    }
+}
+
 fn failed(what: &str, error: &io::Error) -> Error {
     Error::new(ErrorKind::StoreFailed, format!("{what}: {error}"))
 }
@@ -184,6 +193,7 @@ struct Reader(GdsStore);
 struct Value {
     file: OpenFile,
     files: Arc<Files>,
+    gds: Gds,
 }
 
 impl Source for Reader {
@@ -191,7 +201,7 @@ impl Source for Reader {
 
     fn open(&self, key: &Key) -> Result<Option<Value>> {
         let file = self.0.local.open_value(key)?;
-        Ok(file.map(|file| Value { file, files: Arc::clone(&self.0.files) }))
+        Ok(file.map(|file| Value { file, files: Arc::clone(&self.0.files), gds: self.0.gds }))
     }
 
     fn name(&self) -> String {
@@ -215,8 +225,20 @@ impl Object for Value {
         reserve: &dyn Fn() -> Result<Buffer>,
     ) -> Result<Option<Buffer>> {
         let buffer = reserve()?;
-        if buffer.size_bytes() > 0 {
-            self.files.get(self.file.file())?.read_exact_at(&buffer, range.start)?;
+        if buffer.size_bytes() == 0 {
+            return Ok(Some(buffer));
+        }
+        match self.files.get(self.file.file()) {
+            Ok(direct) => direct.read_exact_at(&buffer, range.start)?,
+            Err(_) if self.gds == Gds::Auto => {
+                // A file system that cuFile does not know, on a machine where it knows others.
+                let host = Buffer::zeroed(Device::Cpu, buffer.size_bytes())?;
+                let mut piece = HostPieces::new(&host)?.lend(0..buffer.size_bytes())?;
+                self.file.read_exact_at(&mut piece, range.start)?;
+                drop(piece);
+                buffer.copy_from(&host)?;
+            }
+            Err(error) => return Err(with_hint(error)),
         }
         Ok(Some(buffer))
     }
@@ -246,9 +268,10 @@ impl Store for GdsStore {
         if !self.uses_cufile(value.device()) {
             return self.local.write(key, &value.to_vec()?);
         }
-        self.local.write_by(key, &|file| {
-            let direct = DirectFile::new(file.try_clone()?).map_err(io::Error::other)?;
-            direct.write_all_at(value, 0).map_err(io::Error::other)
+        self.local.write_by(key, &|file| match DirectFile::new(file.try_clone()?) {
+            Ok(direct) => direct.write_all_at(value, 0).map_err(io::Error::other),
+            Err(_) if self.gds == Gds::Auto => file.write_all(&value.to_vec().map_err(io::Error::other)?),
+            Err(error) => Err(io::Error::other(with_hint(error.into()))),
         })
     }
 

@@ -1,0 +1,255 @@
+"""What KvikIO's Zarr helpers were: ``GDSStore``, ``open_cupy_array``, ``CompatCompressor``, without KvikIO.
+
+Change ``from kvikio.zarr import …`` to ``from cuzarr.kvikio import …``. Arrays are of Zarr format 2, as they were, and
+what the helpers of KvikIO 25.08 and zarr-python wrote, uncompressed or with LZ4, is read. Differences:
+
+- The default compressor is LZ4, which every Zarr reader knows, instead of nvCOMP's Snappy, which none did.
+- One codec serves the CPU and the GPU, so nothing is overwritten in metadata on its way, and ``GDSStore`` refuses
+  ``compressor_config_overwrite`` and ``decompressor_config_overwrite``.
+- Arrays of nvCOMP's own formats (``nvcomp_Snappy``, …) are refused by name.
+
+>>> from cuzarr.kvikio import CompatCompressor
+>>> CompatCompressor.lz4().gpu.get_config()
+{'id': 'lz4', 'acceleration': 1}
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
+
+from cuzarr import storage
+from cuzarr._config import config
+from cuzarr.codecs import numcodecs as _codecs
+from cuzarr.errors import ArrayNotFoundError, ContainsGroupError, InvalidArgumentError, UnknownCodecError
+
+if TYPE_CHECKING:
+    from cuzarr._array import Array
+
+__all__ = ["CompatCompressor", "GDSStore", "open_cupy_array"]
+
+_MODES = ("r", "r+", "a", "w", "w-")
+
+
+class CompatCompressor:
+    """Two codecs of one format, one for readers on the CPU and one for the GPU.
+
+    Parameters
+    ----------
+    cpu
+        What other readers are to find: a codec of numcodecs, or cuzarr's value for one.
+    gpu
+        What is used here. It must write what ``cpu`` reads.
+    """
+
+    def __init__(self, cpu: Any, gpu: Any) -> None:
+        self.cpu = cpu
+        self.gpu = gpu
+
+    @classmethod
+    def lz4(cls) -> Self:
+        """LZ4: numcodecs' own, where it is installed, and cuzarr's, which a GPU decodes."""
+        gpu = _codecs.LZ4()
+        try:
+            from numcodecs import LZ4
+        except ImportError:
+            return cls(gpu, gpu)
+        return cls(LZ4(), gpu)
+
+    def __repr__(self) -> str:
+        return f"CompatCompressor(cpu={self.cpu!r}, gpu={self.gpu!r})"
+
+
+def _refuse_overwrites(normalize_keys: bool, overwrites: Sequence[Any]) -> None:
+    if normalize_keys:
+        raise InvalidArgumentError("keys are not made lower-case", hint="leave out normalize_keys")
+    if any(overwrite is not None for overwrite in overwrites):
+        raise InvalidArgumentError(
+            "there are no codecs to overwrite: one codec serves the CPU and the GPU",
+            hint="leave out compressor_config_overwrite and decompressor_config_overwrite",
+        )
+
+
+class _Items:
+    """The values of a store as those of a mapping, and many at once to wherever each is wanted."""
+
+    _values: storage.Store
+
+    default_meta_array = np.empty(())
+
+    def __getitem__(self, key: str) -> bytes:
+        value = self._values.get(key)
+        if value is None:
+            raise KeyError(key)
+        return value
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self._values.set(key, value)
+
+    def __delitem__(self, key: str) -> None:
+        if key not in self:
+            raise KeyError(key)
+        self._values.delete(key)
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, str) and self._values.exists(key)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values.list())
+
+    def __len__(self) -> int:
+        return len(self._values.list())
+
+    def __bool__(self) -> bool:
+        return True
+
+    def getitems(self, keys: Sequence[str], *, contexts: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, Any]:
+        """Values as arrays of ``uint8``, each where its ``contexts[key]["meta_array"]`` is; missing ones are left out."""
+        found: dict[str, Any] = {}
+        for key in keys:
+            meta_array = (contexts or {}).get(key, {}).get("meta_array", self.default_meta_array)
+            value = self._values.get_on(key, _device_of(meta_array))
+            if value is not None:
+                found[key] = value
+        return found
+
+
+class _PlainGDSStore(_Items, storage.GDSStore):
+    def __init__(self, path: Any, normalize_keys: bool = False, dimension_separator: Any = None, **options: Any) -> None:
+        overwrites = [options.pop(f"{kind}_config_overwrite", None) for kind in ("compressor", "decompressor")]
+        _refuse_overwrites(normalize_keys, overwrites)
+        super().__init__(path, **options)
+        self._values = self
+
+
+def _zarr_store() -> type[Any]:
+    from cuzarr import _zarr_stores
+
+    class GDSStore(_Items, _zarr_stores.GDSStore):
+        """A directory read into GPU memory, and written from it, by cuFile: a store of zarr-python's, and a mapping.
+
+        Parameters
+        ----------
+        path
+            The directory.
+        gds
+            When cuFile is used; see :class:`cuzarr.storage.GDSStore`.
+        """
+
+        def __init__(
+            self, path: Any, normalize_keys: bool = False, dimension_separator: Any = None, **options: Any
+        ) -> None:
+            overwrites = [options.pop(f"{kind}_config_overwrite", None) for kind in ("compressor", "decompressor")]
+            _refuse_overwrites(normalize_keys, overwrites)
+            super().__init__(path, **options)
+
+        @property
+        def _values(self) -> storage.Store:  # type: ignore[override]
+            return self.cuzarr_store
+
+    GDSStore.__module__, GDSStore.__qualname__ = __name__, "GDSStore"
+    return GDSStore
+
+
+def __getattr__(name: str) -> Any:
+    # Made when it is first asked for, so that importing this needs no zarr-python.
+    if name != "GDSStore":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        made = _zarr_store()
+    except ImportError:
+        made = _PlainGDSStore
+    globals()["GDSStore"] = made
+    return made
+
+
+if TYPE_CHECKING:
+    GDSStore = _PlainGDSStore
+
+
+def _device_of(meta_array: Any) -> str:
+    """Where arrays like this one are."""
+    if isinstance(meta_array, np.ndarray):
+        return "cpu"
+    device = getattr(meta_array, "device", None)
+    if isinstance(device, str):
+        return device
+    configured = str(config.get("device"))
+    number = getattr(device, "id", None)
+    if number is not None:
+        return f"cuda:{number}"
+    return configured if configured != "cpu" else "cuda:0"
+
+
+def open_cupy_array(
+    store: os.PathLike[str] | str,
+    mode: Literal["r", "r+", "a", "w", "w-"] = "a",
+    compressor: Any = ...,
+    meta_array: Any = None,
+    **kwargs: Any,
+) -> Array:
+    """Opens, or creates, an array in a directory whose elements are read into GPU memory and written from it.
+
+    Parameters
+    ----------
+    store
+        The directory.
+    mode
+        ``"r"`` and ``"r+"`` open, ``"a"`` opens or creates, ``"w"`` creates anew, ``"w-"`` creates where nothing is.
+    compressor
+        Of an array that is created: a codec, a :class:`CompatCompressor`, or ``None``. Left out: LZ4.
+    meta_array
+        An array of a GPU; results are on that GPU. Left out: the configured GPU, else the first.
+    **kwargs
+        As for :func:`cuzarr.open_array`: ``shape``, ``dtype``, ``chunks``, …
+
+    Raises
+    ------
+    ValueError
+        ``store`` is no path, ``meta_array`` is no array of a GPU, the mode is unknown, or the array was compressed by
+        a codec that KvikIO's helpers do not read; :func:`cuzarr.open_array` does.
+    """
+    import cuzarr
+
+    if not isinstance(store, str | os.PathLike):
+        raise InvalidArgumentError(f"store must be a path, got {type(store).__name__}")
+    if meta_array is not None and not hasattr(meta_array, "__cuda_array_interface__"):
+        raise InvalidArgumentError(
+            f"meta_array must implement __cuda_array_interface__, a {type(meta_array).__name__} does not"
+        )
+    if mode not in _MODES:
+        raise InvalidArgumentError(f"Unknown mode: {mode}", hint=f"use one of {', '.join(_MODES)}")
+    directory = storage.GDSStore(os.fspath(store), read_only=mode == "r")
+    kwargs = {"device": _device_of(meta_array), **kwargs}
+    if mode in ("r", "r+", "a"):
+        try:
+            array = cuzarr.open_array(directory, mode="r" if mode == "r" else "r+", **kwargs)
+        except UnknownCodecError as error:
+            raise UnknownCodecError(
+                f"{directory}: {error}", hint="write the array anew with LZ4 where KvikIO and nvCOMP are installed"
+            ) from error
+        except (ArrayNotFoundError, ContainsGroupError):
+            if mode != "a":
+                raise
+        else:
+            _check_compressor(array)
+            return array
+    chosen = CompatCompressor.lz4() if compressor is ... else compressor
+    chosen = chosen.gpu if isinstance(chosen, CompatCompressor) else chosen
+    kwargs = {"zarr_format": 2, **kwargs}
+    return cuzarr.open_array(directory, mode=mode, compressor=chosen, **kwargs)
+
+
+def _check_compressor(array: Array) -> None:
+    """Refuses what KvikIO refused, by its message."""
+    if array.metadata.zarr_format != 2 or array.compressor is None or isinstance(array.compressor, _codecs.LZ4):
+        return
+    raise InvalidArgumentError(
+        f"the array at {array.store_path} was written using a non-CUDA compatible compressor: {array.compressor!r}",
+        hint="open it by cuzarr.open_array(…, device='cuda'), or write it with CompatCompressor.lz4()",
+    )
+
+

@@ -1,0 +1,240 @@
+"""What the tests of KvikIO 25.08's Zarr helpers (``test_zarr.py``, 14 functions) asserted, of ``cuzarr.kvikio``.
+
+==========================================  ========  =================================================================
+function there                              here      what differs
+==========================================  ========  =================================================================
+test_direct_store_access                    ported
+test_direct_store_access_getitems           ported
+test_array                                  changed   zarr-python 2 has ``meta_array=``; here the device is given
+test_group                                  changed   likewise
+test_open_array                             changed   likewise
+test_dask_read                              changed   likewise
+test_dask_write                             changed   likewise
+test_compressor                             refused   nvCOMP's own formats, which no other reader knows
+test_decompressor_config_overwrite          changed   nothing is overwritten: the CPU's codec is the GPU's (LZ4 and zstd)
+test_compressor_config_overwrite            changed   likewise
+test_open_cupy_array                        ported    the codec that is used is cuzarr's LZ4, not nvCOMP's
+test_open_cupy_array_written_by_zarr        ported    zarr-python 3 writes the array, in format 2
+test_open_cupy_array_incompatible_compr…    ported    likewise
+test_open_cupy_array_unknown_mode           ported
+==========================================  ========  =================================================================
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cuzarr
+from cuzarr import kvikio
+from cuzarr.errors import ArrayNotFoundError, UnknownCodecError
+
+from devices import NAME, is_on, on, require, to_host
+
+WHERE = ["cpu", NAME]
+
+
+@pytest.fixture(autouse=True)
+def gpu() -> Iterator[None]:
+    """The GPU of the tests is the configured one."""
+    with cuzarr.config.set({"device": require()}):
+        yield
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Any:
+    return kvikio.GDSStore(tmp_path / "test-file.zarr")
+
+
+@pytest.fixture(params=WHERE)
+def device(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def test_values_are_read_as_bytes(store: Any, device: str) -> None:
+    store["a"] = on(device, np.arange(5, dtype="u1"))
+    read = store["a"]
+    assert isinstance(read, bytes)
+    np.testing.assert_array_equal(np.frombuffer(read, "u1"), np.arange(5))
+
+
+@pytest.mark.parametrize("written", WHERE)
+@pytest.mark.parametrize("first", WHERE)
+@pytest.mark.parametrize("second", WHERE)
+def test_many_values_are_read_to_where_each_is_wanted(store: Any, written: str, first: str, second: str) -> None:
+    value = np.arange(5, dtype="u1")
+    store["a"] = on(written, value)
+    store["b"] = on(written, value * 2)
+    contexts = {"a": {"meta_array": on(first, value)}, "b": {"meta_array": on(second, value)}}
+    found = store.getitems(keys=["a", "b", "missing"], contexts=contexts)
+    assert is_on(first, found["a"]) and is_on(second, found["b"]) and set(found) == {"a", "b"}
+    np.testing.assert_array_equal(to_host(found["a"]), value)
+    np.testing.assert_array_equal(to_host(found["b"]), value * 2)
+
+
+def test_an_array_is_made_of_another(store: Any, device: str) -> None:
+    value = on(device, np.arange(100))
+    array = cuzarr.array(value, chunks=10, compressor=None, store=store, zarr_format=2, device=device)
+    assert is_on(device, array[:]) and array.device == device
+    assert array.shape == value.shape and array.dtype == value.dtype
+    np.testing.assert_array_equal(to_host(array[:]), np.arange(100))
+
+
+def test_a_group_makes_arrays(store: Any, device: str) -> None:
+    group = cuzarr.open_group(store, zarr_format=2)
+    group.ones(name="data", shape=(10, 11), dtype=int, compressor=None)
+    array = group["data"].with_device(device)
+    assert array.shape == (10, 11) and array.dtype == int and isinstance(array, cuzarr.Array)
+    assert is_on(device, array[:]) and (to_host(array[:]) == 1).all()
+
+
+def test_an_array_is_opened(store: Any, device: str) -> None:
+    value = on(device, np.arange(10))
+    array = cuzarr.open_array(
+        store, shape=value.shape, dtype=value.dtype, chunks=(10,), compressor=None, zarr_format=2, device=device, mode="a"
+    )
+    array[:] = value
+    assert array.shape == value.shape and array.dtype == value.dtype and is_on(device, array[:])
+    np.testing.assert_array_equal(to_host(array[:]), np.arange(10))
+
+
+@pytest.mark.parametrize("inline_array", [True, False])
+def test_dask_reads(store: Any, device: str, inline_array: bool) -> None:
+    dask_array = pytest.importorskip("dask.array")
+    if device == "simt":
+        pytest.skip("no arithmetic on simt's arrays")
+    array = cuzarr.array(np.arange(100), chunks=10, compressor=None, store=store, zarr_format=2, device=device)
+    lazy = dask_array.from_array(array, chunks=10, inline_array=inline_array) + 1
+    np.testing.assert_array_equal(to_host(lazy.compute()), np.arange(100) + 1)
+
+
+def test_dask_writes(store: Any, device: str) -> None:
+    dask_array = pytest.importorskip("dask.array")
+    if device == "simt":
+        pytest.skip("no arithmetic on simt's arrays")
+    array = cuzarr.open_array(store, shape=100, dtype="i8", chunks=10, compressor=None, zarr_format=2, mode="a")
+    dask_array.from_array(on(device, np.arange(100)), chunks=10).store(array, lock=False)
+    np.testing.assert_array_equal(to_host(cuzarr.open_array(store, device=device)[:]), np.arange(100))
+
+
+@pytest.mark.parametrize("algorithm", ["LZ4", "Snappy", "ANS", "Bitcomp", "Cascaded", "Gdeflate"])
+def test_formats_of_nvcomp_are_refused_by_name(tmp_path: Path, algorithm: str) -> None:
+    kvikio.open_cupy_array(tmp_path, mode="w", shape=10, dtype="i4", chunks=5)
+    document = json.loads((tmp_path / ".zarray").read_bytes())
+    (tmp_path / ".zarray").write_text(json.dumps(document | {"compressor": {"id": f"nvcomp_{algorithm}"}}))
+    with pytest.raises(UnknownCodecError, match=f"nvcomp_{algorithm}"):
+        kvikio.open_cupy_array(tmp_path, mode="r")
+
+
+@pytest.mark.parametrize("algorithm", ["lz4", "zstd"])
+def test_what_the_cpu_compressed_is_read_to_the_gpu(tmp_path: Path, device: str, algorithm: str) -> None:
+    zarr, numcodecs = pytest.importorskip("zarr"), pytest.importorskip("numcodecs")
+    codec = numcodecs.registry.get_codec({"id": algorithm})
+    written = zarr.create_array(tmp_path, shape=(10,), dtype="i8", chunks=(10,), compressors=codec, zarr_format=2)
+    written[:] = np.arange(10)
+    array = cuzarr.open_array(kvikio.GDSStore(tmp_path), mode="r", device=device)
+    assert array.compressor.get_config()["id"] == algorithm and is_on(device, array[:])
+    np.testing.assert_array_equal(to_host(array[:]), np.arange(10))
+
+
+def test_what_the_gpu_compressed_is_read_on_the_cpu(tmp_path: Path, device: str) -> None:
+    zarr = pytest.importorskip("zarr")
+    array = cuzarr.open_array(
+        kvikio.GDSStore(tmp_path), mode="w", shape=10, dtype="i8", zarr_format=2, device=device,
+        compressor=kvikio.CompatCompressor.lz4().gpu,
+    )
+    array[:] = on(device, np.arange(10))
+    read = zarr.open_array(tmp_path, mode="r")
+    assert isinstance(read[:], np.ndarray)
+    np.testing.assert_array_equal(read[:], np.arange(10))
+
+
+def test_nothing_is_overwritten_in_metadata(tmp_path: Path) -> None:
+    for keyword in ("compressor_config_overwrite", "decompressor_config_overwrite"):
+        with pytest.raises(ValueError, match="no codecs to overwrite"):
+            kvikio.GDSStore(tmp_path, **{keyword: {"id": "lz4"}})
+    with pytest.raises(ValueError, match="lower-case"):
+        kvikio.GDSStore(tmp_path, normalize_keys=True)
+
+
+@pytest.mark.parametrize("write_mode", ["w", "w-", "a"])
+@pytest.mark.parametrize("read_mode", ["r", "r+", "a"])
+def test_open_cupy_array(tmp_path: Path, write_mode: Any, read_mode: Any) -> None:
+    zarr = pytest.importorskip("zarr")
+    value, lz4 = on(NAME, np.arange(10)), kvikio.CompatCompressor.lz4()
+    array = kvikio.open_cupy_array(
+        tmp_path, mode=write_mode, shape=value.shape, dtype=value.dtype, chunks=(2,), compressor=lz4
+    )
+    array[:] = value
+    for opened in (array, kvikio.open_cupy_array(tmp_path, mode=read_mode)):
+        assert opened.shape == value.shape and opened.dtype == value.dtype
+        assert isinstance(opened[:], type(value)) and is_on(NAME, opened[:])
+        assert opened.compressor == lz4.gpu
+        np.testing.assert_array_equal(to_host(opened[:]), np.arange(10))
+    on_cpu = zarr.open_array(tmp_path, mode=read_mode)
+    assert on_cpu.shape == value.shape and on_cpu.dtype == value.dtype and isinstance(on_cpu[:], np.ndarray)
+    assert on_cpu.compressors == (lz4.cpu,) and on_cpu.metadata.zarr_format == 2
+    np.testing.assert_array_equal(on_cpu[:], np.arange(10))
+
+
+@pytest.mark.parametrize("compressor", [None, "lz4"])
+def test_open_cupy_array_written_by_zarr(tmp_path: Path, compressor: Any) -> None:
+    zarr = pytest.importorskip("zarr")
+    compressor = kvikio.CompatCompressor.lz4().cpu if compressor else None
+    written = zarr.create_array(tmp_path, shape=(100,), chunks=(30,), dtype="i8", compressors=compressor, zarr_format=2)
+    written[:] = np.arange(100)
+    array = kvikio.open_cupy_array(tmp_path, mode="r")
+    assert is_on(NAME, array[:])
+    np.testing.assert_array_equal(to_host(array[:]), np.arange(100))
+
+
+@pytest.mark.parametrize("mode", ["r", "r+", "a"])
+def test_open_cupy_array_incompatible_compressor(tmp_path: Path, mode: Any) -> None:
+    zarr, numcodecs = pytest.importorskip("zarr"), pytest.importorskip("numcodecs")
+    zarr.create_array(tmp_path, shape=(10,), dtype="i8", chunks=(10,), compressors=numcodecs.Blosc(), zarr_format=2)
+    with pytest.raises(ValueError, match="non-CUDA compatible compressor"):
+        kvikio.open_cupy_array(tmp_path, mode=mode)
+
+
+def test_open_cupy_array_unknown_mode(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="Unknown mode: x"):
+        kvikio.open_cupy_array(tmp_path, mode="x", shape=10, dtype="i8", chunks=(2,))  # type: ignore[arg-type]
+
+
+def test_what_open_cupy_array_refuses(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="store must be a path"):
+        kvikio.open_cupy_array({}, mode="w", shape=10, dtype="i8")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="meta_array must implement __cuda_array_interface__"):
+        kvikio.open_cupy_array(tmp_path, mode="w", shape=10, dtype="i8", meta_array=np.empty(()))
+    for mode in ("r", "r+"):
+        with pytest.raises(ArrayNotFoundError):
+            kvikio.open_cupy_array(tmp_path, mode=mode)  # type: ignore[arg-type]
+    kvikio.open_cupy_array(tmp_path, mode="w-", shape=10, dtype="i8")
+    with pytest.raises(FileExistsError):
+        kvikio.open_cupy_array(tmp_path, mode="w-", shape=10, dtype="i8")
+
+
+def test_the_default_compressor_is_one_that_every_reader_knows(tmp_path: Path) -> None:
+    array = kvikio.open_cupy_array(tmp_path, shape=10, dtype="i8", meta_array=on(NAME, np.zeros(1)))
+    assert json.loads((tmp_path / ".zarray").read_bytes())["compressor"]["id"] == "lz4"
+    assert array.device.split(":")[0] == NAME.split(":")[0]
+
+
+def test_stores_work_without_zarr_python(tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    program = f"""
+import sys
+sys.modules["zarr"] = None
+import cuzarr.kvikio
+store = cuzarr.kvikio.GDSStore({str(tmp_path)!r})
+store["a"] = b"1"
+assert store["a"] == b"1" and list(store) == ["a"] and isinstance(store, cuzarr.storage.GDSStore)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
