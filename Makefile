@@ -36,7 +36,8 @@ test-rust: $(VENV)/.environment
 	env "$$runner=$(CURDIR)/scripts/with-simt" cargo test --workspace --locked --no-fail-fast
 
 # Those that ask for a device other than the CPU run once more with the kernels built for the CPU.
-DEVICE_TESTS := tests/test_buffer.py tests/test_async.py tests/test_storage.py tests/test_zarr_stores.py tests/test_kvikio.py
+DEVICE_TESTS := tests/test_buffer.py tests/test_async.py tests/test_neighbours.py tests/test_display.py tests/test_storage.py \
+	tests/test_zarr_stores.py tests/test_kvikio.py
 
 test-python: build
 	cd python && ../$(PYTHON_RUN) -m pytest

@@ -14,8 +14,7 @@ import numpy as np
 from cuzarr._config import config
 from cuzarr._dtypes import from_json_v3
 from cuzarr.errors import PickleCodecDisabledError
-from cuzarr.storage._adapters import to_bytes
-
+from cuzarr.storage._adapters import Loop, to_bytes
 
 # numcodecs' codecs that take arrays apart themselves; its others, as far as they are not built in, take bytes.
 _ARRAY_CODECS = ("zfpy", "pcodec")
@@ -61,12 +60,12 @@ class ZarrHost:
 
     def decode(self, encoded: bytes) -> bytes:
         value = self._array(encoded, self._encoded_spec) if self._role == "array_array" else self._bytes(encoded)
-        (decoded,) = _Loop.run(self._codec.decode([(value, self._spec)]))
+        (decoded,) = Loop.run(self._codec.decode([(value, self._spec)]))
         return to_bytes(decoded) if self._role == "bytes_bytes" else decoded.as_numpy_array().tobytes()
 
     def encode(self, decoded: bytes) -> bytes:
         value = self._bytes(decoded) if self._role == "bytes_bytes" else self._array(decoded, self._spec)
-        (encoded,) = _Loop.run(self._codec.encode([(value, self._spec)]))
+        (encoded,) = Loop.run(self._codec.encode([(value, self._spec)]))
         return encoded.as_numpy_array().tobytes() if self._role == "array_array" else to_bytes(encoded)
 
 

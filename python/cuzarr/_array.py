@@ -16,6 +16,7 @@ import numpy as np
 from cuzarr import _convert, _core, _reads
 from cuzarr._attributes import Attributes
 from cuzarr._chunks import parse_shape
+from cuzarr._drawing import chunk_grid_svg
 from cuzarr._config import config as global_config
 from cuzarr._indexing import (
     BlockIndex,
@@ -38,6 +39,7 @@ from cuzarr._indexing import (
 from cuzarr._info import Info, human_bytes
 from cuzarr._metadata import AnyArrayMetadata, ArrayV2Metadata, ArrayV3Metadata, encode_document, parse_node
 from cuzarr._nodes import read_array
+from cuzarr._progress import shown
 from cuzarr.buffer import NDBuffer, cpu, default_buffer_prototype, gpu
 from cuzarr.buffer._prototype import prototype_device
 from cuzarr.codecs._values import Codec
@@ -383,14 +385,29 @@ class Array:
         """Writes elements; ``value`` broadcasts to what is selected, and may be on any device."""
         self.setitem(selection, value)
 
-    def getitem(self, selection: Any, *, prototype: Any = None) -> Any:
+    def getitem(self, selection: Any, *, prototype: Any = None, progress: Any = None) -> Any:
         """As brackets, with buffers of one's own choice: the prototype decides where the elements go.
 
+        Parameters
+        ----------
+        selection : optional
+            What brackets take.
+        prototype : BufferPrototype, optional
+            Ours or zarr-python's.
+        progress : bool, callable or object, optional
+            ``True`` shows a line on the terminal; a function hears of objects read and objects in all (``None`` when that is
+            not known); anything with ``update`` is used as tqdm is.
+
+        Examples
+        --------
         >>> import cuzarr
         >>> from cuzarr.buffer import cpu
         >>> cuzarr.ones((4,), store={}).getitem(slice(1, 3), prototype=cpu.buffer_prototype)
         array([1., 1.])
         """
+        if progress:
+            with shown(progress, "reading", self._count_objects(selection)):
+                return self.getitem(selection, prototype=prototype)
         selection = _as_index(selection)
         chosen, rest = pop_fields(selection)
         if is_pure_fancy(rest, self.ndim):
@@ -408,8 +425,23 @@ class Array:
 
         return AsyncArray.of(self)
 
-    def setitem(self, selection: Any, value: Any, prototype: Any = None) -> None:
-        """As assigning to brackets. The prototype changes nothing: values are taken from wherever they are."""
+    def _count_objects(self, selection: Any) -> int | None:
+        """Stored objects that a box touches; ``None`` for what is no box."""
+        fields, rest = pop_fields(selection)
+        try:
+            box = basic_box(rest, self.shape)
+        except IndexError:
+            return None
+        if fields is not None or self._metadata.data_type.is_variable:
+            return None
+        return int(self.explain(rest).to_dict()["objects"]) if all(box.count) else 0
+
+    def setitem(self, selection: Any, value: Any, prototype: Any = None, *, progress: Any = None) -> None:
+        """As assigning to brackets. The prototype changes nothing: values are taken from wherever they are. ``progress`` is
+        as in :meth:`getitem`."""
+        if progress:
+            with shown(progress, "writing", self._count_objects(selection)):
+                return self.setitem(selection, value, prototype)
         selection = _as_index(selection)
         chosen, rest = pop_fields(selection)
         if is_pure_fancy(rest, self.ndim):
@@ -700,8 +732,10 @@ class Array:
             return _convert.hand_over(_convert.to_device(elements, device), nd_buffer)
         result = module.empty(shape, self.dtype if device == "cpu" else _native(self.dtype))
         for piece in chosen:
-            block = self._read(piece.box, device)
+            block = module.asarray(self._read(piece.box, device))
             result[_indices(module, piece.target)] = block[_indices(module, piece.inside)]
+        if module is not np and global_config.get("array_type") == "device":
+            result = _convert.result_array(_convert.device_buffer(result), result.dtype)
         return _convert.hand_over(result if out_dtype == self.dtype else _take_fields(result, fields, out_dtype), nd_buffer)
 
     def _set_fancy(
@@ -723,11 +757,11 @@ class Array:
             value, device, module = _convert.on_host(value), "cpu", np
         if device == "cpu":
             value = _convert.to_native_host(value, self.dtype if field is None else self.dtype[field])
-        elif not isinstance(value, module.ndarray):
-            value = module.from_dlpack(value)
+        else:
+            value = module.asarray(value)
         values = module.broadcast_to(_strip(value, shape), shape).reshape(full_shape)
         for piece in chosen:
-            block = self._read(piece.box, device)
+            block = module.asarray(self._read(piece.box, device))
             part = values[_indices(module, piece.target)]
             if field is None:
                 block[_indices(module, piece.inside)] = part
@@ -865,6 +899,39 @@ class Array:
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (self.store, self.path, self._metadata.to_dict(), self._config, self._own_device)
 
+    def __dask_tokenize__(self) -> tuple[Any, ...]:
+        # The same for the same array in every process: dask names its tasks by it.
+        document = encode_document(self._metadata.to_dict())
+        return type(self).__name__, str(self.store), self.path, document, tuple(self._config.to_dict().items()), self.device
+
+    def placements(self) -> list[tuple[str, str]]:
+        """Each codec, in order of encoding, and where reading runs it: ``"native"``, or ``"via host: <reason>"``.
+
+        >>> import cuzarr
+        >>> cuzarr.zeros((4,), store={}).placements()
+        [('bytes', 'native'), ('zstd', 'native')]
+        """
+        axes = [0] * self.ndim
+        _, document = self._handle().explain(axes, axes, [1] * self.ndim, [])
+        codecs = json.loads(document)["codecs"]
+        return [
+            (item["codec"], item["placement"] + (f": {item['reason']}" if "reason" in item else "")) for item in codecs
+        ]
+
+    def _repr_html_(self) -> str:
+        lines: list[tuple[str, object]] = [
+            ("Store", self._store_path),
+            ("Data type", self._metadata.data_type),
+            ("Shape", self.shape),
+            ("Chunks", self.chunks),
+            ("Shards", self.shards),
+            ("Bytes", human_bytes(self.nbytes)),
+            ("Device", self.device),
+        ]
+        lines += [(f"Codec {name}", place) for name, place in self.placements()]
+        drawing = chunk_grid_svg(self.shape, self.chunks, self.shards)
+        return f"<table><tr><td>{Info.of(lines)._repr_html_()}</td><td>{drawing}</td></tr></table>"
+
     def __repr__(self) -> str:
         place = "" if self.device == "cpu" else f" device={self.device}"
         return f"<Array {self._store_path} shape={self.shape} dtype={self.dtype}{place}>"
@@ -928,7 +995,7 @@ def _array_module(device: str, dtype: np.dtype[Any] | None) -> Any:
     ``None`` for parts of structures."""
     if device == "cpu":
         return np
-    if device.startswith("cuda") and dtype is not None and _convert.cupy_holds(dtype):
+    if device.startswith("cuda") and dtype is not None and dtype.kind in "biufc" and _convert.cupy_holds(dtype):
         import cupy
 
         return cupy

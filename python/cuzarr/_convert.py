@@ -3,6 +3,7 @@ GPU, and nothing moves memory to another device."""
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from cuzarr import _core
 from cuzarr._config import config
 from cuzarr._dtypes import DataType
-from cuzarr.device_array import DeviceArray
+from cuzarr.device_array import DeviceArray, element_type as memory_type
 from cuzarr.errors import DTypeMismatchError, InvalidArgumentError, LibraryMissingError, ShapeMismatchError
 
 _DLPACK_CPU = 1
@@ -33,6 +34,7 @@ def host_array(buffer: _core.NdBuffer, dtype: np.dtype[Any]) -> np.ndarray[Any, 
     return np.ndarray(buffer.shape, dtype, buffer=buffer, strides=buffer.strides)
 
 
+@functools.cache
 def cupy_holds(dtype: np.dtype[Any]) -> bool:
     """Whether CuPy is installed and has arrays of this element type."""
     try:
@@ -41,15 +43,16 @@ def cupy_holds(dtype: np.dtype[Any]) -> bool:
         return False
     if dtype.kind in "biufc":
         return dtype.isnative and dtype.itemsize <= 16
-    # bfloat16, from CuPy 14 on; asking costs nothing on a GPU.
-    try:
-        return dtype.name == "bfloat16" and cupy.dtype(dtype) == dtype and cupy._core.get_dtype(dtype) is not None
-    except (AttributeError, TypeError, ValueError):
+    try:  # structures and bfloat16: its newer versions
+        cupy.empty((0,), dtype)
+    except (TypeError, ValueError):
         return False
+    return True
 
 
 def _cupy_array(buffer: _core.NdBuffer, dtype: np.dtype[Any]) -> Any | None:
-    if config.get("array_type") == "device":
+    kind, number = buffer.device.partition(":")[::2]
+    if config.get("array_type") == "device" or kind != "cuda":
         return None
     if not cupy_holds(dtype):
         if config.get("array_type") == "cupy" and importlib.util.find_spec("cupy") is None:
@@ -57,7 +60,12 @@ def _cupy_array(buffer: _core.NdBuffer, dtype: np.dtype[Any]) -> Any | None:
         return None
     import cupy
 
-    return cupy.from_dlpack(DeviceArray(buffer, dtype)) if buffer.nbytes else cupy.empty(buffer.shape, dtype)
+    # Not through DLPack, which has neither structures nor arrays without elements in every version.
+    with cupy.cuda.Device(int(number or 0)):
+        if not buffer.nbytes:
+            return cupy.empty(buffer.shape, dtype)
+        memory = cupy.cuda.UnownedMemory(buffer.address, buffer.nbytes, buffer, int(number or 0))
+        return cupy.ndarray(buffer.shape, dtype, cupy.cuda.MemoryPtr(memory, 0), buffer.strides)
 
 
 def result_array(buffer: _core.NdBuffer, dtype: np.dtype[Any]) -> Any:
@@ -111,10 +119,14 @@ def device_buffer(value: Any) -> _core.NdBuffer:
     """The memory of a GPU array of any library, without copying."""
     if isinstance(value, DeviceArray):
         return value._buffer
-    if hasattr(value, "__dlpack__"):
+    dtype = getattr(value, "dtype", None)
+    is_cupys = type(value).__module__.partition(".")[0] == "cupy"
+    is_plain = not isinstance(dtype, np.dtype) or dtype.kind in "biufc" or not is_cupys
+    if hasattr(value, "__dlpack__") and is_plain:
         return _core.NdBuffer.from_dlpack(value.detach() if hasattr(value, "detach") else value)
     device = f"cuda:{int(getattr(getattr(value, 'device', 0), 'id', 0))}"
-    return _core.NdBuffer.from_cuda_array_interface(dict(value.__cuda_array_interface__), device, value)
+    buffer = _core.NdBuffer.from_cuda_array_interface(dict(value.__cuda_array_interface__), device, value)
+    return buffer if is_plain else buffer.reinterpret(memory_type(np.dtype(dtype)))
 
 
 def wrap_device(value: Any, data_type: DataType) -> _core.NdBuffer:

@@ -593,6 +593,9 @@ class Group:
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (self.store, self.path, self._metadata.to_dict(), self._device)
 
+    def _repr_html_(self) -> str:
+        return self.info._repr_html_()
+
     def __repr__(self) -> str:
         return f"<Group {self._store_path}>"
 

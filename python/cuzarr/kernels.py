@@ -397,8 +397,8 @@ class ElementwiseKernel:
         """
         parameters = self.inputs + self.outputs
         if len(args) not in (len(self.inputs), len(parameters)):
-            count = f"{len(self.inputs)} inputs and {len(self.outputs)} outputs"
-            raise InvalidArgumentError(f"kernel '{self.name}' has {count}, got {len(args)} arguments")
+            expected = f"{len(self.inputs)} inputs and {len(self.outputs)} outputs"
+            raise InvalidArgumentError(f"kernel '{self.name}' has {expected}, got {len(args)} arguments")
         device = next((f"cuda:{_number(value)}" for value in args if is_on_device(value)), None)
         if device is None:
             raise MemorySpaceError(f"no argument of kernel '{self.name}' is in a GPU's memory", hint="read with device='cuda:0'")

@@ -17,7 +17,7 @@ use pyo3::types::{PyBytes, PyDict};
 use crate::error::{IntoPython, PyResult};
 use crate::ndbuffer::{PyNdBuffer, parse_device, parse_dtype};
 use crate::store::PyStore;
-use crate::watch::{Watch, Watched};
+use crate::watch::{Watch, Watched, Watches};
 
 /// How often a waiting call looks for signals.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
@@ -168,12 +168,13 @@ impl PyArray {
 }
 
 impl PyArray {
-    /// Runs a call without the interpreter's lock, under the watch of this thread. Only Python's main thread hears of
+    /// Runs a call without the interpreter's lock, under the watches of this thread. Only Python's main thread hears of
     /// signals, so there another thread works while this one waits for both: an interrupt ends the call at its next object,
     /// and comes back as Python's own exception once it has ended.
     fn run<T: Send>(&self, py: Python<'_>, call: impl FnOnce(&Array) -> cuzarr::Result<T> + Send) -> PyResult<T> {
-        let watch = Watch::current();
-        let array = self.array.with_store(Arc::new(Watched::new(Arc::clone(self.array.store()), Arc::clone(&watch))));
+        let watch = Arc::new(Watch::default());
+        let store = Watched::new(Arc::clone(self.array.store()), Watches::current(&watch));
+        let array = self.array.with_store(Arc::new(store));
         if !is_main_thread(py)? {
             return py.detach(|| call(&array)).py();
         }

@@ -35,11 +35,6 @@ struct Keys {
 }
 
 impl Watch {
-    /// The watch that calls of this thread are under; a new one when there is none.
-    pub fn current() -> Arc<Watch> {
-        CURRENT.with_borrow(|stack| stack.last().map(Arc::clone)).unwrap_or_default()
-    }
-
     /// A watch that remembers which keys were missing.
     pub fn of_missing() -> Watch {
         Watch { lists_missing: true, ..Watch::default() }
@@ -62,10 +57,39 @@ impl Watch {
         Ok(())
     }
 
-    fn note(&self, note: impl FnOnce(&mut Keys)) {
+    fn note(&self, note: impl FnOnce(&mut Keys) -> bool) {
         if self.counts {
             note(&mut self.keys.lock().unwrap_or_else(PoisonError::into_inner));
         }
+    }
+}
+
+/// All watches that one call is under.
+#[derive(Clone)]
+pub struct Watches(Arc<[Arc<Watch>]>);
+
+impl Watches {
+    /// Those of this thread, and `own`.
+    pub fn current(own: &Arc<Watch>) -> Watches {
+        let with_own = |stack: &Vec<Arc<Watch>>| stack.iter().chain([own]).map(Arc::clone).collect();
+        Watches(CURRENT.with_borrow(with_own))
+    }
+
+    fn check(&self) -> cuzarr::Result<()> {
+        self.0.iter().try_for_each(|watch| watch.check())
+    }
+
+    fn note_read(&self, key: &str, is_missing: bool) {
+        for watch in self.0.iter() {
+            watch.note(|keys| keys.read.insert(key.to_string()));
+            if watch.lists_missing && is_missing {
+                watch.keys.lock().unwrap_or_else(PoisonError::into_inner).missing.insert(key.to_string());
+            }
+        }
+    }
+
+    fn note_written(&self, key: &Key) {
+        self.0.iter().for_each(|watch| watch.note(|keys| keys.written.insert(key.to_string())));
     }
 }
 
@@ -108,16 +132,16 @@ impl PyWatch {
     }
 }
 
-/// A store under a watch: its calls fail once the watch is cancelled, before an object and never inside one.
+/// A store under watches: its calls fail once one of them is cancelled, before an object and never inside one.
 pub struct Watched {
     inner: Arc<dyn Store>,
-    watch: Arc<Watch>,
+    watches: Watches,
 }
 
 impl Watched {
-    /// The store, under that watch.
-    pub fn new(inner: Arc<dyn Store>, watch: Arc<Watch>) -> Self {
-        Watched { inner, watch }
+    /// The store, under those watches.
+    pub fn new(inner: Arc<dyn Store>, watches: Watches) -> Self {
+        Watched { inner, watches }
     }
 }
 
@@ -125,17 +149,17 @@ impl Watched {
 struct WatchedSink {
     inner: Arc<dyn ReadSink>,
     batch: Arc<[ReadRequest]>,
-    watch: Arc<Watch>,
+    watches: Watches,
 }
 
 impl ReadSink for WatchedSink {
     fn check(&self) -> cuzarr::Result<()> {
-        self.watch.check()?;
+        self.watches.check()?;
         self.inner.check()
     }
 
     fn reserve(&self, index: usize, size_bytes: u64) -> cuzarr::Result<Box<dyn Lease>> {
-        self.watch.check()?;
+        self.watches.check()?;
         self.inner.reserve(index, size_bytes)
     }
 
@@ -144,19 +168,13 @@ impl ReadSink for WatchedSink {
     }
 
     fn reserve_on_device(&self, index: usize, size_bytes: u64) -> cuzarr::Result<Buffer> {
-        self.watch.check()?;
+        self.watches.check()?;
         self.inner.reserve_on_device(index, size_bytes)
     }
 
     fn done(&self, index: usize, outcome: cuzarr::Result<ReadOutcome>) {
         if let Some(request) = self.batch.get(index) {
-            self.watch.note(|keys| {
-                keys.read.insert(request.key.clone());
-            });
-            if self.watch.lists_missing && matches!(outcome, Ok(ReadOutcome::Missing)) {
-                let mut keys = self.watch.keys.lock().unwrap_or_else(PoisonError::into_inner);
-                keys.missing.insert(request.key.clone());
-            }
+            self.watches.note_read(&request.key, matches!(outcome, Ok(ReadOutcome::Missing)));
         }
         self.inner.done(index, outcome);
     }
@@ -176,10 +194,10 @@ impl fmt::Display for Watched {
 
 impl Store for Watched {
     fn read(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: &dyn Workers) {
-        let sink = Arc::new(WatchedSink { inner: sink, batch: Arc::clone(&batch), watch: Arc::clone(&self.watch) });
-        if self.watch.check().is_err() {
+        let sink = Arc::new(WatchedSink { inner: sink, batch: Arc::clone(&batch), watches: self.watches.clone() });
+        if self.watches.check().is_err() {
             for index in 0..batch.len() {
-                sink.done(index, self.watch.check().map(|()| ReadOutcome::Missing));
+                sink.done(index, self.watches.check().map(|()| ReadOutcome::Missing));
             }
             return;
         }
@@ -187,11 +205,9 @@ impl Store for Watched {
     }
 
     fn write(&self, key: &Key, value: &[u8]) -> cuzarr::Result<()> {
-        self.watch.check()?;
+        self.watches.check()?;
         self.inner.write(key, value)?;
-        self.watch.note(|keys| {
-            keys.written.insert(key.to_string());
-        });
+        self.watches.note_written(key);
         Ok(())
     }
 
@@ -200,45 +216,41 @@ impl Store for Watched {
     }
 
     fn write_buffer(&self, key: &Key, value: &Buffer) -> cuzarr::Result<()> {
-        self.watch.check()?;
+        self.watches.check()?;
         self.inner.write_buffer(key, value)?;
-        self.watch.note(|keys| {
-            keys.written.insert(key.to_string());
-        });
+        self.watches.note_written(key);
         Ok(())
     }
 
     fn write_if_absent(&self, key: &Key, value: &[u8]) -> cuzarr::Result<bool> {
-        self.watch.check()?;
+        self.watches.check()?;
         self.inner.write_if_absent(key, value)
     }
 
     fn delete(&self, key: &Key) -> cuzarr::Result<()> {
-        self.watch.check()?;
+        self.watches.check()?;
         self.inner.delete(key)?;
-        self.watch.note(|keys| {
-            keys.written.insert(key.to_string());
-        });
+        self.watches.note_written(key);
         Ok(())
     }
 
     fn delete_prefix(&self, prefix: &Key) -> cuzarr::Result<()> {
-        self.watch.check()?;
+        self.watches.check()?;
         self.inner.delete_prefix(prefix)
     }
 
     fn size_bytes(&self, key: &Key) -> cuzarr::Result<Option<u64>> {
-        self.watch.check()?;
+        self.watches.check()?;
         self.inner.size_bytes(key)
     }
 
     fn list_dir(&self, prefix: &Key) -> cuzarr::Result<Listing> {
-        self.watch.check()?;
+        self.watches.check()?;
         self.inner.list_dir(prefix)
     }
 
     fn list(&self, prefix: &Key) -> cuzarr::Result<Vec<String>> {
-        self.watch.check()?;
+        self.watches.check()?;
         self.inner.list(prefix)
     }
 

@@ -4,6 +4,7 @@
 """
 
 DEVICE = "where arrays are read to"
+PROGRESS = "tells of objects read or written"
 
 ADDED: dict[str, dict[str, str]] = {
     "open": {"device": DEVICE},
@@ -12,6 +13,8 @@ ADDED: dict[str, dict[str, str]] = {
     "create": {"device": DEVICE},
     "create_array": {"device": DEVICE},
     "from_array": {"device": DEVICE},
+    "AsyncArray.getitem": {"progress": PROGRESS},
+    "AsyncArray.setitem": {"progress": PROGRESS},
     "asynchronous.open": {"device": DEVICE},
     "asynchronous.open_array": {"device": DEVICE},
     "asynchronous.open_group": {"device": DEVICE},

@@ -187,7 +187,7 @@ class ObjectAdapter(ListingAdapter):
         return str(self.store)
 
 
-class _Loop:
+class Loop:
     """One event loop in a thread of its own, for stores that are asynchronous."""
 
     _lock = threading.Lock()
@@ -240,29 +240,29 @@ class ZarrStoreAdapter:
         return None if value is None else to_bytes(value)
 
     def get(self, key: str, start: int | None, stop: int | None) -> Any:
-        return _Loop.run(self._get(key, start, stop))
+        return Loop.run(self._get(key, start, stop))
 
     def get_many(self, requests: Sequence[Request]) -> list[Any]:
-        return list(_Loop.run(_all(self._get(*request) for request in requests)))
+        return list(Loop.run(_all(self._get(*request) for request in requests)))
 
     def set(self, key: str, value: bytes) -> None:
-        _Loop.run(self.store.set(key, self._buffer.from_bytes(value)))
+        Loop.run(self.store.set(key, self._buffer.from_bytes(value)))
 
     def set_if_not_exists(self, key: str, value: bytes) -> bool:
-        if _Loop.run(self.store.exists(key)):
+        if Loop.run(self.store.exists(key)):
             return False
-        _Loop.run(self.store.set_if_not_exists(key, self._buffer.from_bytes(value)))
+        Loop.run(self.store.set_if_not_exists(key, self._buffer.from_bytes(value)))
         return True
 
     def delete(self, key: str) -> None:
-        _Loop.run(self.store.delete(key))
+        Loop.run(self.store.delete(key))
 
     def delete_dir(self, prefix: str) -> None:
-        _Loop.run(self.store.delete_dir(prefix))
+        Loop.run(self.store.delete_dir(prefix))
 
     def getsize(self, key: str) -> int | None:
         try:
-            return int(_Loop.run(self.store.getsize(key)))
+            return int(Loop.run(self.store.getsize(key)))
         except (FileNotFoundError, KeyError):
             return None
 
@@ -270,16 +270,16 @@ class ZarrStoreAdapter:
         return [name async for name in names]
 
     def list_prefix(self, prefix: str) -> list[str]:
-        found = _Loop.run(self._collect(self.store.list_prefix(f"{prefix}/" if prefix else "")))
+        found = Loop.run(self._collect(self.store.list_prefix(f"{prefix}/" if prefix else "")))
         return sorted(found)
 
     def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
         keys: list[str] = []
         prefixes: list[str] = []
-        for name in sorted(_Loop.run(self._collect(self.store.list_dir(prefix)))):
+        for name in sorted(Loop.run(self._collect(self.store.list_dir(prefix)))):
             full = f"{prefix}/{name}" if prefix else name
             # zarr-python does not say which names are keys.
-            (keys if _Loop.run(self.store.exists(full)) else prefixes).append(full)
+            (keys if Loop.run(self.store.exists(full)) else prefixes).append(full)
         return keys, prefixes
 
     def describe(self) -> str:
@@ -391,11 +391,11 @@ class ObstoreAdapter:
             return None
 
     def get(self, key: str, start: int | None, stop: int | None) -> bytes | None:
-        found: bytes | None = _Loop.run(self._get(key, start, stop))
+        found: bytes | None = Loop.run(self._get(key, start, stop))
         return found
 
     def get_many(self, requests: Sequence[Request]) -> list[Any]:
-        return list(_Loop.run(_all(self._get(*request) for request in requests)))
+        return list(Loop.run(_all(self._get(*request) for request in requests)))
 
     def set(self, key: str, value: bytes) -> None:
         self._obstore.put(self.store, key, value)

@@ -75,7 +75,8 @@ def open_chunks(codecs: tuple[Any, ...], spec: Any) -> Chunks:
     fill_value = spec.dtype.default_scalar() if spec.fill_value is None else spec.fill_value
     data_type = _data_type(spec.dtype)
     if len(codecs) == 1 and type(codecs[0]) is V2Codec:
-        document, orders = _document_v2(codecs[0], spec, fill_value), ()
+        document = _document_v2(codecs[0], spec, fill_value)
+        orders: tuple[tuple[int, ...], ...] = ()
         zarr_format = 2
     else:
         document, orders = _document_v3(codecs, spec, fill_value, data_type)
@@ -208,6 +209,6 @@ def _write_order(grid: tuple[int, ...], name: str) -> tuple[int, ...]:
     if name == "morton":
         from zarr.core import indexing
 
-        places = getattr(indexing, "morton_order_coords", None) or indexing.morton_order_iter
+        places = getattr(indexing, "morton_order_coords", None) or getattr(indexing, "morton_order_iter")  # noqa: B009
         return tuple(int(numbers[tuple(place)]) for place in places(grid))
     return tuple(numbers.ravel().tolist())

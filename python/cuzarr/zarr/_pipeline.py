@@ -240,7 +240,7 @@ class CodecPipeline(ZarrCodecPipeline):
                     chunk = chunk if chunk.dtype == wanted else chunk.astype(wanted)
                     decoded[item] = prototype.nd_buffer.from_ndarray_like(chunk)
 
-        await _threads.run(work, lambda: [part.request.cancel() for part in groups])
+        await _threads.run(work, lambda: _cancel(groups))
         count_native("decode")
         return decoded
 
@@ -266,7 +266,7 @@ class CodecPipeline(ZarrCodecPipeline):
                     write_box(request, part.chunks, _fancy.collect(stored), arrays[item].as_ndarray_like(), options)
                     encoded[item] = given[item][1].prototype.buffer.from_buffer(stored[str(item)])
 
-        await _threads.run(work, lambda: [part.request.cancel() for part in groups])
+        await _threads.run(work, lambda: _cancel(groups))
         count_native("encode")
         return encoded
 
@@ -286,6 +286,11 @@ class CodecPipeline(ZarrCodecPipeline):
         if found.core.is_sharded and shards_are_patched():
             raise Fallback("a program changed zarr-python's code for shards")
         return found
+
+
+def _cancel(parts: Iterable[Any]) -> None:
+    for part in parts:
+        part.request.cancel()
 
 
 def _same_chunks(left: Any, right: Any) -> bool:

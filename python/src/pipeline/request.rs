@@ -18,7 +18,7 @@ use super::store::PyChunkStore;
 use crate::array::{parse_options, variable_elements};
 use crate::error::PyResult;
 use crate::ndbuffer::PyNdBuffer;
-use crate::watch::{Watch, Watched};
+use crate::watch::{Watch, Watched, Watches};
 
 /// A box of elements and the keys of the chunks that hold them.
 #[pyclass(name = "ChunkRequest", module = "cuzarr._core", frozen)]
@@ -201,7 +201,7 @@ impl PyChunkRequest {
         store: &PyChunkStore,
         call: impl FnOnce(&Arc<dyn Store>) -> cuzarr::Result<T> + Send,
     ) -> PyResult<(T, Vec<usize>)> {
-        let watched: Arc<dyn Store> = Arc::new(Watched::new(Arc::clone(&store.inner), Arc::clone(&self.watch)));
+        let watched: Arc<dyn Store> = Arc::new(Watched::new(Arc::clone(&store.inner), Watches::current(&self.watch)));
         match py.detach(|| call(&watched)) {
             Ok(value) => Ok((value, self.missing())),
             Err(error) => Err(store.take_failure().unwrap_or_else(|| crate::error::to_python(&error))),

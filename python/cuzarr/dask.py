@@ -1,0 +1,104 @@
+"""Arrays of a store as dask arrays, and dask arrays into stores.
+
+>>> import cuzarr, cuzarr.dask
+>>> array = cuzarr.ones((6, 4), chunks=(2, 4), store={})
+>>> lazy = cuzarr.dask.from_cuzarr(array)
+>>> lazy.chunks, float(lazy.sum().compute(scheduler="threads"))
+(((2, 2, 2), (4,)), 24.0)
+
+Arrays travel to other processes as their store, path and metadata; each process opens its own. ``device="cuda"`` is the first
+GPU a process sees, which under dask-cuda is that worker's own.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import dask
+import dask.array
+import numpy as np
+
+from cuzarr import _convert
+from cuzarr._array import Array
+from cuzarr.errors import InvalidArgumentError, ShapeMismatchError
+
+
+def from_cuzarr(array: Array, chunks: Any = None, *, name: str | None = None, inline_array: bool = True) -> Any:
+    """A dask array that reads from an array of a store.
+
+    Parameters
+    ----------
+    array : Array
+        What is read; its ``device`` says where to, and with it the type of dask's blocks.
+    chunks : optional
+        Extents of dask's chunks. The stored objects' unless given, so that each is read once.
+    name : str, optional
+        Name of the dask array; by default one that equal arrays share.
+    inline_array : bool
+        Whether each task carries the array, which is small: its store, path and metadata.
+    """
+    return dask.array.from_array(  # type: ignore[no-untyped-call]
+        array,
+        chunks=array.shards or array.chunks if chunks is None else chunks,
+        name=name or f"cuzarr-{dask.base.tokenize(array, chunks)}",
+        asarray=False,
+        fancy=True,
+        inline_array=inline_array,
+        meta=meta(array),
+    )
+
+
+def meta(array: Array) -> Any:
+    """An array without elements, of the type that reading gives."""
+    empty = np.empty((0,) * array.ndim, array.dtype)
+    if array.device == "cpu" or array.metadata.data_type.is_variable:
+        return empty
+    if _convert.cupy_holds(array.dtype):
+        import cupy
+
+        return cupy.empty(empty.shape, array.dtype)
+    raise InvalidArgumentError(
+        f"dask computes on {array.device} with CuPy's arrays, and CuPy is not installed or has no elements of {array.dtype}",
+        hint="install cupy-cuda12x, or use array.with_device('cpu')",
+    )
+
+
+def to_cuzarr(lazy: Any, array: Array, *, compute: bool = True, **kwargs: Any) -> Any:
+    """Writes a dask array to an array of a store, every stored object by one task.
+
+    Blocks that do not end where stored objects end are put together first, so that no two tasks write the same object.
+
+    Parameters
+    ----------
+    lazy : dask.array.Array
+        What is written, from blocks on any device.
+    array : Array
+        Where it goes, of the same shape.
+    compute : bool
+        Whether to write now; else what is returned writes when it is computed.
+    **kwargs
+        For ``dask.array.store``: ``scheduler``, for example.
+
+    Raises
+    ------
+    ShapeMismatchError
+        The shapes differ.
+    """
+    if tuple(lazy.shape) != array.shape:
+        raise ShapeMismatchError(f"a dask array of shape {tuple(lazy.shape)} does not fit an array of {array.shape}")
+    stored = array.shards or array.chunks
+    lazy = lazy.rechunk(tuple(_aligned(*axis) for axis in zip(lazy.chunks, stored, array.shape, strict=True)))
+    return dask.array.store(lazy, array, lock=False, compute=compute, **kwargs)
+
+
+def _aligned(blocks: tuple[int, ...], stored: int, extent: int) -> tuple[int, ...]:
+    """Extents of blocks that end where stored objects end, as near to the given ones as that allows."""
+    if any(math.isnan(block) for block in blocks):
+        raise InvalidArgumentError("blocks of unknown extents cannot be written", hint="call compute_chunk_sizes() first")
+    ends: list[int] = []
+    for end in np.cumsum(blocks).tolist():
+        whole = min(-(-end // stored) * stored, extent)
+        if whole and (not ends or whole > ends[-1]):
+            ends.append(whole)
+    return tuple(end - start for start, end in zip([0, *ends], ends, strict=False)) or (0,)

@@ -1,0 +1,194 @@
+"""What is shown: representations as text and HTML, and progress."""
+
+from __future__ import annotations
+
+import io
+import sys
+import threading
+import xml.etree.ElementTree as ElementTree
+from html.parser import HTMLParser
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cuzarr
+
+
+class Balance(HTMLParser):
+    """Fails on a closing tag that nothing opened, and keeps the texts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened: list[str] = []
+        self.texts: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.opened.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.opened.pop() == tag
+
+    def handle_startendtag(self, tag: str, attrs: Any) -> None:
+        pass
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def texts(markup: str) -> list[str]:
+    parser = Balance()
+    parser.feed(markup)
+    assert parser.opened == []
+    return parser.texts
+
+
+def drawing(array: cuzarr.Array) -> ElementTree.Element:
+    markup = array._repr_html_()
+    return ElementTree.fromstring(markup[markup.index("<svg") : markup.index("</svg>") + 6])
+
+
+def lines(svg: ElementTree.Element, width: str) -> int:
+    return sum(element.get("stroke-width") == width for element in svg.iter() if element.tag.endswith("line"))
+
+
+def test_arrays_show_what_they_are_and_where_each_codec_runs(device: str) -> None:
+    array = cuzarr.create_array({}, shape=(10, 20), chunks=(5, 4), shards=(10, 8), dtype="f4", compressors={"name": "numcodecs.bz2"})
+    shown = texts(array._repr_html_())
+    for part in ("float32", "(10, 20)", "(5, 4)", "(10, 8)", "800", array.device, "Codec numcodecs.bz2"):
+        assert part in shown, part
+    place = dict(array.placements())["numcodecs.bz2"]
+    assert place in shown and (place == "native" if device == "cpu" else place.startswith("via host: "))
+
+
+def test_the_grid_has_thin_lines_for_chunks_and_thick_ones_for_shards() -> None:
+    svg = drawing(cuzarr.create_array({}, shape=(10, 21), chunks=(5, 4), shards=(10, 8), dtype="u1"))
+    assert (lines(svg, "0.5"), lines(svg, "1.5")) == (3 + 7, 2 + 4)
+    assert "21" in {element.text for element in svg.iter()}
+    deep = drawing(cuzarr.zeros((3, 7, 10, 21), chunks=(1, 1, 5, 4), store={}))
+    assert (lines(deep, "0.5"), lines(deep, "1.5")) == (10, 0)
+    assert "3 × 7 such planes" in {element.text for element in deep.iter()}
+    assert lines(drawing(cuzarr.zeros((9,), chunks=(3,), store={})), "0.5") == 4 + 2
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (0, 5), (10**9, 3), (1, 10**12)])
+def test_every_shape_is_drawn_small(shape: tuple[int, ...]) -> None:
+    array = cuzarr.create_array({}, shape=shape, chunks=tuple(min(max(extent, 1), 1000) for extent in shape), dtype="u1")
+    assert len(array._repr_html_()) < 20_000
+    texts(array._repr_html_())
+
+
+def test_markup_of_names_is_escaped() -> None:
+    group = cuzarr.open_group({}, mode="w")
+    array = group.create_array("<b>", shape=(1,), dtype="u1")
+    assert "<b>" not in array._repr_html_() and "&lt;b&gt;" in array._repr_html_()
+    assert "Group" in texts(group._repr_html_())
+
+
+def test_complete_info_says_what_is_stored() -> None:
+    zarr = pytest.importorskip("zarr", minversion="3.4")
+    store: dict[str, Any] = {}
+    array = cuzarr.create_array(store, data=np.zeros((8, 8), "f8") + 1, chunks=(4, 4))
+    got = dict(array.info_complete().lines)
+    assert got["Chunks Initialized"] == "4"
+    assert got["No. bytes stored"] == str(array.nbytes_stored()) and float(got["Storage ratio"]) == round(512 / array.nbytes_stored(), 1)
+    theirs = str(zarr.open_array(zarr.storage.MemoryStore({}), shape=(1,), mode="w").info)
+    foreign = cuzarr.open_array(zarr.storage.MemoryStore(), shape=(1,), mode="w")
+    store_types = [line.split(":")[1].strip() for line in (theirs, str(foreign.info)) for line in line.splitlines() if "Store type" in line]
+    assert store_types == ["MemoryStore", "MemoryStore"]
+
+
+# ------------------------------------------------------------------------------------------------------------- progress
+
+
+@pytest.fixture
+def array() -> cuzarr.Array:
+    """Twelve stored objects, one of them missing."""
+    array = cuzarr.create_array({}, shape=(6, 8), chunks=(2, 2), dtype="i4")
+    array[:] = np.arange(48).reshape(6, 8) + 1
+    array[4:, 6:] = 0
+    return array
+
+
+@pytest.mark.parametrize(("selection", "count"), [(..., 12), (0, 4), ((slice(0, 4), 1), 2), (slice(3, 3), 0)])
+def test_a_function_hears_of_all_objects_in_the_end(array: cuzarr.Array, selection: Any, count: int) -> None:
+    heard: list[tuple[int, int | None]] = []
+    result = array.getitem(selection, progress=lambda done, total: heard.append((done, total)))
+    np.testing.assert_array_equal(result, array[selection])
+    assert heard[-1] == (count, count) and all(done <= count and total == count for done, total in heard)
+    heard.clear()
+    array.setitem(selection, result * 2, progress=lambda done, total: heard.append((done, total)))
+    assert heard[-1] == (count, count)
+    np.testing.assert_array_equal(array[selection], result * 2)
+
+
+def test_a_function_hears_while_the_store_is_slow() -> None:
+    heard: list[int] = []
+    enough = threading.Event()
+
+    class Slow(dict[str, Any]):
+        reads = 0
+
+        def get(self, key: str, default: Any = None) -> Any:
+            if not key.endswith("zarr.json"):
+                self.reads += 1
+                if self.reads == 4:  # three objects have come: wait until somebody was told
+                    assert enough.wait(30)
+            return super().get(key, default)
+
+    def listen(done: int, total: int | None) -> None:
+        heard.append(done)
+        if done == 3:
+            enough.set()
+
+    store = Slow()
+    array = cuzarr.create_array(store, data=np.arange(1, 9), chunks=(1,))
+    store.reads = 0
+    array.getitem(..., progress=listen)
+    assert 3 in heard and heard == sorted(heard) and heard[-1] == 8
+
+
+def test_selections_of_unknown_size_are_counted_without_a_total(array: cuzarr.Array) -> None:
+    heard: list[tuple[int, int | None]] = []
+    array.getitem(([0, 5], [0, 1]), progress=lambda done, total: heard.append((done, total)))
+    assert heard[-1] == (2, None)
+
+
+def test_meters_like_tqdms_are_updated_by_what_is_new(array: cuzarr.Array) -> None:
+    class Meter:
+        total = None
+        count = 0
+
+        def update(self, n: int) -> None:
+            self.count += n
+
+    meter = Meter()
+    array.getitem(..., progress=meter)
+    assert (meter.count, meter.total) == (12, 12)
+
+
+def test_a_line_is_shown_on_terminals_only(array: cuzarr.Array, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    for stream, shown in ((Terminal(), True), (io.StringIO(), False)):
+        monkeypatch.setattr(sys, "stderr", stream)
+        array.getitem(..., progress=True)
+        assert (stream.getvalue().endswith("100% |##############################| 12/12 objects\n")) == shown
+
+
+def test_a_listener_that_fails_ends_the_call(array: cuzarr.Array) -> None:
+    def fail(done: int, total: int | None) -> None:
+        raise RuntimeError("no more")
+
+    with pytest.raises(RuntimeError, match="no more"):
+        array.getitem(..., progress=fail)
+
+
+def test_progress_does_not_hide_an_outer_cancellation(array: cuzarr.Array) -> None:
+    watch = cuzarr._core.Watch()
+    watch.cancel()
+    with watch, pytest.raises(cuzarr.errors.CancelledError):
+        array.getitem(..., progress=lambda done, total: None)
+    assert array.getitem(...).shape == (6, 8)

@@ -1,0 +1,370 @@
+"""Libraries around: both ways, and without a copy where the memory is already in the right place."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pathlib
+import pickle
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cuzarr
+from cuzarr._batches import Batches
+
+TRUTH = np.arange(12 * 10, dtype="f4").reshape(12, 10)
+
+
+def make(place: Any, **more: Any) -> cuzarr.Array:
+    return cuzarr.create_array(place, data=TRUTH, chunks=(5, 4), **more)
+
+
+def host(value: Any) -> np.ndarray[Any, Any]:
+    return value.get() if hasattr(value, "get") else value.cpu() if hasattr(value, "cpu") else np.asarray(value)
+
+
+def address(value: Any) -> int:
+    """Where an array's elements are."""
+    if isinstance(value, np.ndarray):
+        return int(value.ctypes.data)
+    return int(value.__cuda_array_interface__["data"][0])
+
+
+@pytest.fixture
+def cuda(gpu: str) -> str:
+    """A real GPU: other libraries know no other."""
+    if not gpu.startswith("cuda"):
+        pytest.skip("skipped: there is no GPU")
+    return gpu
+
+
+# ------------------------------------------------------------------------------------------------ arrays of other libraries
+
+
+def test_numpy_shares_the_memory_of_results() -> None:
+    array = make({})
+    result = array[2:4]
+    assert type(result) is np.ndarray and result.flags.writeable and result.flags.owndata is False
+    assert np.shares_memory(np.from_dlpack(result), result) and np.shares_memory(np.asarray(result), result)
+    out = np.empty((2, 10), "f4")
+    assert array.get_basic_selection(slice(2, 4), out=out) is out and (out == TRUTH[2:4]).all()
+
+
+def test_torch_shares_the_memory_of_results_and_is_written_from_where_it_is(device: str) -> None:
+    torch = pytest.importorskip("torch")
+    if device != "cpu" and not torch.cuda.is_available():
+        pytest.skip("skipped: PyTorch has no GPU")
+    from cuzarr.torch import to_tensor
+
+    array = make({})
+    with cuzarr.config.set({"array_type": "device"}):
+        result = array[:]
+    tensor = to_tensor(result)
+    assert tensor.data_ptr() == address(result) and tensor.device.type == ("cpu" if device == "cpu" else "cuda")
+    array[3:5] = tensor[:2] * 2
+    np.testing.assert_array_equal(host(array[3:5]), TRUTH[:2] * 2)
+
+
+def test_cupy_shares_the_memory_of_results_and_is_written_from_where_it_is(cuda: str) -> None:
+    cupy = pytest.importorskip("cupy")
+    array = make({})
+    with cuzarr.config.set({"array_type": "device"}):
+        result = array[:]
+    for taken in (cupy.asarray(result), cupy.from_dlpack(result)):
+        assert taken.data.ptr == address(result)
+    with cuzarr.config.set({"array_type": "cupy"}):
+        assert type(array[:]) is cupy.ndarray
+    array[3:5] = cupy.asarray(TRUTH[:2]) * 2
+    np.testing.assert_array_equal(host(array[3:5]), TRUTH[:2] * 2)
+
+
+def test_jax_shares_the_memory_of_results_and_is_written_from_where_it_is(device: str) -> None:
+    jax = pytest.importorskip("jax")
+    if device != "cpu" and jax.default_backend() != "gpu":
+        pytest.skip("skipped: JAX has no GPU")
+    array = make({})
+    with cuzarr.config.set({"array_type": "device"}):
+        result = array[:]
+    taken = jax.dlpack.from_dlpack(result)
+    assert taken.unsafe_buffer_pointer() == address(result) or device == "cpu"  # JAX copies what is not aligned to 64 bytes
+    array[3:5] = taken[:2] * 2
+    np.testing.assert_array_equal(host(array[3:5]), TRUTH[:2] * 2)
+
+
+def test_numba_kernels_run_on_results(cuda: str) -> None:
+    numba_cuda = pytest.importorskip("numba.cuda")
+
+    @numba_cuda.jit  # type: ignore[untyped-decorator]
+    def double(elements: Any) -> None:
+        place = numba_cuda.grid(1)
+        if place < elements.shape[0]:
+            for column in range(elements.shape[1]):
+                elements[place, column] *= 2
+
+    array = make({})
+    with cuzarr.config.set({"array_type": "device"}):
+        result = array[:]
+        double[1, 32](result)
+        numba_cuda.synchronize()
+        array[:] = numba_cuda.as_cuda_array(result)
+    np.testing.assert_array_equal(host(array[:]), TRUTH * 2)
+
+
+# ----------------------------------------------------------------------------------------------------------------- dask
+
+
+def test_dask_names_equal_arrays_alike_and_other_arrays_otherwise(tmp_path: pathlib.Path) -> None:
+    base = pytest.importorskip("dask.base")
+    array = make(tmp_path / "a")
+    token = base.tokenize(array)
+    assert token == base.tokenize(cuzarr.open_array(tmp_path / "a", mode="a")) == base.tokenize(pickle.loads(pickle.dumps(array)))
+    others = [make(tmp_path / "b"), array.with_config({"order": "F"}), array.with_device("cuda:3")]
+    array.update_attributes({"changed": True})
+    assert token not in {base.tokenize(other) for other in (*others, array)}
+
+
+def test_dask_reads_each_stored_object_by_one_task(tmp_path: pathlib.Path, device: str) -> None:
+    dask_module = pytest.importorskip("cuzarr.dask")
+    if device != "cpu":
+        pytest.importorskip("cupy")
+    array = make(tmp_path / "a")
+    lazy = dask_module.from_cuzarr(array)
+    assert lazy.chunks == ((5, 5, 2), (4, 4, 2)) and lazy.dtype == TRUTH.dtype
+    assert type(lazy._meta) is type(array[:0])
+    assert dask_module.from_cuzarr(cuzarr.open_array(tmp_path / "a", mode="r")).name == lazy.name
+    np.testing.assert_array_equal(host(lazy[3:9, ::2].compute(scheduler="threads")), TRUTH[3:9, ::2])
+    assert float((lazy * 2).sum().compute(scheduler="threads")) == float(TRUTH.sum() * 2)
+
+
+@pytest.mark.parametrize("blocks", [(5, 4), (3, 3), (12, 10), (1, 10), ((2, 2, 8), (9, 1))])
+@pytest.mark.parametrize("shards", [None, (10, 8)])
+def test_dask_writes_no_stored_object_twice(blocks: Any, shards: Any) -> None:
+    dask_module = pytest.importorskip("cuzarr.dask")
+    import dask.array as da
+
+    class Counting(dict[str, Any]):
+        writes: list[str] = []  # noqa: RUF012, each test has a class of its own
+
+        def __setitem__(self, key: str, value: Any) -> None:
+            self.writes.append(key)
+            super().__setitem__(key, value)
+
+    store = Counting()
+    array = cuzarr.create_array(store, shape=TRUTH.shape, chunks=(5, 4), shards=shards, dtype="f4", fill_value=-1)
+    Counting.writes.clear()
+    dask_module.to_cuzarr(da.from_array(TRUTH, chunks=blocks), array, scheduler="threads")
+    np.testing.assert_array_equal(array[:], TRUTH)
+    assert len(Counting.writes) == len(set(Counting.writes)) == (9 if shards is None else 4)
+
+
+def test_dask_refuses_other_shapes() -> None:
+    dask_module = pytest.importorskip("cuzarr.dask")
+    import dask.array as da
+
+    with pytest.raises(cuzarr.errors.ShapeMismatchError):
+        dask_module.to_cuzarr(da.zeros((3, 10)), make({}))
+
+
+def test_a_cluster_of_processes_reads_and_writes_one_store(tmp_path: pathlib.Path) -> None:
+    distributed = pytest.importorskip("distributed")
+    dask_module = pytest.importorskip("cuzarr.dask")
+    source = make(tmp_path / "source", shards=(10, 8))
+    target = cuzarr.create_array(tmp_path / "target", shape=TRUTH.shape, chunks=(3, 5), dtype="f4")
+    options: dict[str, Any] = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
+        dask_module.to_cuzarr(dask_module.from_cuzarr(source) + 1, target)
+        processes = client.run(os.getpid)
+    assert len(set(processes.values())) == 2 and os.getpid() not in processes.values()
+    np.testing.assert_array_equal(target[:], TRUTH + 1)
+
+
+# --------------------------------------------------------------------------------------------------------------- xarray
+
+
+@pytest.fixture
+def dataset() -> Any:
+    """A dataset with dates, strings, packed values with gaps, and a coordinate that is no dimension."""
+    xarray = pytest.importorskip("xarray")
+    hours = np.array(["2020-01-01T00", "2020-01-01T06", "2020-01-01T12", "2020-01-02T00"], "M8[ns]")
+    return xarray.Dataset(
+        {
+            "t": (("time", "x"), np.arange(12.0).reshape(4, 3), {"units": "K"}),
+            "name": (("x",), np.array(["a", "bb", "c"])),
+            "packed": (("x",), np.array([1.0, np.nan, 3.0])),
+            "alone": ((), np.int32(5)),
+        },
+        {"time": hours, "x": [10, 20, 30], "lat": (("x",), [1.0, 2.0, 3.0])},
+        {"title": "a test"},
+    )
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.filterwarnings("ignore")
+def test_xarray_reads_what_its_own_engine_reads(tmp_path: pathlib.Path, dataset: Any, zarr_format: Any) -> None:
+    xarray = pytest.importorskip("xarray")
+    packing = {"packed": {"dtype": "i2", "scale_factor": 0.5, "_FillValue": -1}}
+    dataset.to_zarr(tmp_path / "d", zarr_format=zarr_format, encoding=packing, group="sub", consolidated=False)
+    place: dict[str, Any] = {"filename_or_obj": tmp_path / "d", "group": "sub"}
+    ours = xarray.open_dataset(**place, engine="cuzarr")
+    theirs = xarray.open_dataset(**place, engine="zarr", consolidated=False)
+    xarray.testing.assert_identical(ours.load(), theirs.load())
+    xarray.testing.assert_identical(ours, dataset)
+    again = xarray.open_dataset(**place, engine="cuzarr", chunks={})
+    for lazy in (again, xarray.open_dataset(**place, engine="cuzarr")):
+        chosen = lazy.isel(time=slice(None, None, -1), x=[2, 0])
+        xarray.testing.assert_identical(chosen.load(), theirs.isel(time=slice(None, None, -1), x=[2, 0]))
+    raw = xarray.open_dataset(**place, engine="cuzarr", decode_cf=False, drop_variables="t")
+    assert raw.packed.dtype == "i2" and raw.packed.values.tolist() == [2, -1, 6] and "t" not in raw
+    tree = xarray.open_datatree(tmp_path / "d", engine="cuzarr")
+    xarray.testing.assert_identical(tree["sub"].to_dataset().load(), dataset)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_xarray_keeps_coordinates_on_the_host_and_reads_variables_to_a_gpu(tmp_path: pathlib.Path, dataset: Any, gpu: str) -> None:
+    xarray = pytest.importorskip("xarray")
+    from cuzarr.xarray import GroupStore
+
+    dataset.to_zarr(tmp_path / "d", consolidated=False)
+    variables, _ = GroupStore(cuzarr.open_group(tmp_path / "d", mode="r")).load()
+    places = {name: variable._data.array.array.device for name, variable in variables.items()}
+    assert {name for name, place in places.items() if place == "cpu"} == {"time", "x", "lat"}
+    assert {place for name, place in places.items() if name in dataset.data_vars} == {gpu}
+    cupy = pytest.importorskip("cupy")
+    opened = xarray.open_dataset(tmp_path / "d", engine="cuzarr")
+    assert type(opened.t.sel(x=20).data) is cupy.ndarray and type(opened.lat.data) is np.ndarray
+    np.testing.assert_array_equal(opened.t.mean("time").data.get(), dataset.t.mean("time").values)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_xarray_names_an_array_without_dimension_names(tmp_path: pathlib.Path) -> None:
+    xarray = pytest.importorskip("xarray")
+    make(cuzarr.open_group(tmp_path / "d", mode="w").store_path / "plain")
+    with pytest.raises(cuzarr.errors.MetadataValidationError, match="'plain' does not name its 2 dimensions"):
+        xarray.open_dataset(tmp_path / "d", engine="cuzarr")
+    assert not xarray.open_dataset(tmp_path / "d", engine="cuzarr", drop_variables="plain").data_vars
+
+
+# ------------------------------------------------------------------------------------------------------ batches, PyTorch
+
+
+@pytest.mark.parametrize(("size", "drop_last", "sizes"), [(5, False, [5, 5, 2]), (5, True, [5, 5]), (12, True, [12]), (20, False, [12])])
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_every_row_comes_once(size: int, drop_last: bool, sizes: list[int], shuffle: bool) -> None:
+    batches = Batches(make({}), size, drop_last=drop_last, shuffle=shuffle, window=1)
+    got = list(batches)
+    assert [len(batch) for batch in got] == sizes and len(batches) == len(sizes)
+    rows = np.concatenate(got)
+    assert len(np.unique(rows[:, 0])) == len(rows) and set(map(tuple, rows)) <= set(map(tuple, TRUTH))
+    assert shuffle or (rows == TRUTH[: len(rows)]).all()
+
+
+def test_orders_follow_seed_and_epoch_and_parts_share_them() -> None:
+    batches = Batches(make({}), 3, shuffle=True, seed=4)
+
+    def order(epoch: int, part: int = 0, parts: int = 1) -> list[float]:
+        return [float(row[0]) for batch in batches.iterate(epoch, part, parts) for row in batch]
+
+    assert order(0) == order(0) != order(1)
+    assert sorted(order(0)) == TRUTH[:, 0].tolist()
+    assert sorted(order(2, 0, 3) + order(2, 1, 3) + order(2, 2, 3)) == TRUTH[:, 0].tolist()
+
+
+def test_several_arrays_give_tuples_and_must_be_equally_long() -> None:
+    first, second = make({}), cuzarr.create_array({}, data=np.arange(12), chunks=(7,))
+    for left, right in Batches((first, second), 4):
+        assert (left[:, 0] == right * 10).all()
+    with pytest.raises(cuzarr.errors.InvalidArgumentError, match=r"\[3, 12\]"):
+        Batches((first, cuzarr.zeros((3,), store={})), 4)
+
+
+def test_reading_is_ahead_and_ends_when_the_reader_leaves() -> None:
+    batches = iter(Batches(make({}), 2, prefetch=2))
+    next(batches)
+    names = {thread.name for thread in threading.enumerate()}
+    assert "cuzarr-prefetch" in names
+    batches.close()  # type: ignore[attr-defined]
+    assert "cuzarr-prefetch" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_errors_of_reading_ahead_come_out_where_batches_are_awaited() -> None:
+    store: dict[str, Any] = {}
+    array = make(store)
+    key = next(key for key in store if key.endswith("c/1/0"))
+    store[key] = b"damaged"
+    batches = iter(Batches(array, 5))
+    assert len(next(batches)) == 5
+    with pytest.raises(cuzarr.errors.ChunkCorruptError):
+        next(batches)
+
+
+def _sum_in_a_process(array: cuzarr.Array) -> float:
+    return float(sum(batch.sum() for batch in Batches(array, 5)))
+
+
+def test_arrays_and_batches_work_in_spawned_processes(tmp_path: pathlib.Path) -> None:
+    array = make(tmp_path / "a")
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.apply(_sum_in_a_process, (array,)) == float(TRUTH.sum())
+
+
+def test_torch_datasets_give_rows_and_batches(tmp_path: pathlib.Path, device: str) -> None:
+    torch = pytest.importorskip("torch")
+    if device != "cpu" and not torch.cuda.is_available():
+        pytest.skip("skipped: PyTorch has no GPU")
+    from torch.utils.data import DataLoader
+
+    from cuzarr.torch import BatchDataset, RowDataset
+
+    array = make(tmp_path / "a")
+    place = "cpu" if device == "cpu" else "cuda"
+    rows = DataLoader(RowDataset(array), batch_size=5)
+    got = list(rows)
+    assert all(batch.device.type == place for batch in got)
+    np.testing.assert_array_equal(torch.cat(got).cpu().numpy(), TRUTH)
+    batches = BatchDataset((array, array), 5, shuffle=True)
+    batches.set_epoch(1)
+    seen = [(left, right) for left, right in DataLoader(batches, batch_size=None)]
+    assert all(left.device.type == place and bool((left == right).all()) for left, right in seen)
+    assert sorted(torch.cat([left for left, _ in seen])[:, 0].tolist()) == TRUTH[:, 0].tolist()
+    workers = DataLoader(BatchDataset(array.with_device("cpu"), 5), batch_size=None, num_workers=2, multiprocessing_context="spawn")
+    assert sorted(torch.cat(list(workers))[:, 0].tolist()) == TRUTH[:, 0].tolist()
+
+
+# ---------------------------------------------------------------------------------------------------------- zarr-python
+
+
+def test_codecs_that_are_registered_with_zarr_python_serve_here(tmp_path: pathlib.Path) -> None:
+    zarr = pytest.importorskip("zarr", minversion="3.4")
+    from dataclasses import dataclass
+
+    from zarr.abc.codec import BytesBytesCodec
+    from zarr.registry import register_codec
+
+    @dataclass(frozen=True)
+    class Inverted(BytesBytesCodec):
+        is_fixed_size = True
+
+        @classmethod
+        def from_dict(cls, data: Any) -> Inverted:
+            return cls()
+
+        def to_dict(self) -> dict[str, Any]:
+            return {"name": "test.inverted"}
+
+        def compute_encoded_size(self, input_byte_length: int, _spec: Any) -> int:
+            return input_byte_length
+
+        async def _turn(self, chunk: Any, spec: Any) -> Any:
+            return spec.prototype.buffer.from_array_like(~chunk.as_numpy_array())
+
+        _decode_single = _encode_single = _turn
+
+    register_codec("test.inverted", Inverted)
+    array = cuzarr.create_array(tmp_path / "a", data=TRUTH, chunks=(5, 4), compressors={"name": "test.inverted"})
+    np.testing.assert_array_equal(array[:], TRUTH)
+    stored = (tmp_path / "a" / "c" / "0" / "0").read_bytes()
+    assert bytes(255 - byte for byte in stored) == TRUTH[:5, :4].tobytes()
+    np.testing.assert_array_equal(zarr.open_array(tmp_path / "a", mode="r")[:], TRUTH)
