@@ -2,11 +2,13 @@
 //!
 //!     cargo run --release -p cuzarr --example decode_bench -- --device cuda:0 --codec blosc --frame-kib 8192 --total-mib 512
 //!
-//! `--codec lz4|blosc|zstd`, `--clevel 5`, `--shuffle bytes|bits|none`, `--type-bytes 4`, `--data field|noise|zeros`,
-//! `--scan host|device`, `--repeat 5`. `--frame-kib` may be given several times, separated by commas. Prints one line of JSON a
-//! size: GB/s of decoded bytes, the best and the median of the repeats (time between two events around `Batch::run`, so
-//! with the upload of its table), and the ratio.
+//! `--codec lz4|blosc|zstd|gzip|zlib`, `--level 5` (of the codec; `--clevel` is the same), `--cname lz4` (of blosc), `--shuffle
+//! bytes|bits|none`, `--type-bytes 4`, `--data field|noise|zeros|FILE` (a file's bytes, frame by frame, again and again),
+//! `--frames N` (of each size; else as many as `--total-mib` holds), `--scan host|device`, `--repeat 5`. `--frame-kib` takes
+//! several sizes, separated by commas. Prints one line of JSON a size: GB/s of decoded bytes, the best and the median of the
+//! repeats (time between two events around `Batch::run`, so with the upload of its table), and the ratio.
 
+use std::io::{Read, Seek, SeekFrom};
 use std::time::Instant;
 
 use cuzarr::codec::batch::{Batch, Format, Unit};
@@ -22,7 +24,9 @@ struct Options {
     codec: String,
     frames_kib: Vec<usize>,
     total_mib: usize,
+    frames: Option<usize>,
     level: u64,
+    cname: String,
     shuffle: String,
     type_bytes: usize,
     data: String,
@@ -40,7 +44,9 @@ fn options() -> Result<Options> {
         codec: "blosc".into(),
         frames_kib: vec![8192],
         total_mib: 512,
+        frames: None,
         level: 5,
+        cname: "lz4".into(),
         shuffle: "bytes".into(),
         type_bytes: 4,
         data: "field".into(),
@@ -57,7 +63,9 @@ fn options() -> Result<Options> {
             "--codec" => options.codec = value,
             "--frame-kib" => options.frames_kib = value.split(',').map(number).collect::<Result<_>>()?,
             "--total-mib" => options.total_mib = number(&value)?,
-            "--clevel" => options.level = number(&value)? as u64,
+            "--frames" => options.frames = Some(number(&value)?.max(1)),
+            "--cname" => options.cname = value,
+            "--level" | "--clevel" => options.level = number(&value)? as u64,
             "--shuffle" => options.shuffle = value,
             "--type-bytes" => options.type_bytes = number(&value)?,
             "--data" => options.data = value,
@@ -108,7 +116,27 @@ fn plain(options: &Options, size: usize, seed: u64) -> Result<Vec<u8>> {
             };
             (0..size).map(|_| next()).collect()
         }
-        other => return Err(invalid(format!("unknown data '{other}'"))),
+        file => {
+            let failed = |error| invalid(format!("data '{file}': {error}"));
+            let mut file = std::fs::File::open(file).map_err(failed)?;
+            let frames = (file.metadata().map_err(failed)?.len() / size as u64).max(1);
+            file.seek(SeekFrom::Start((seed - 1) % frames * size as u64)).map_err(failed)?;
+            let mut bytes = vec![0; size];
+            file.read_exact(&mut bytes).map_err(failed)?;
+            bytes
+        }
+    })
+}
+
+/// What a batch of the codec's frames holds.
+fn format(options: &Options) -> Result<Format> {
+    Ok(match options.codec.as_str() {
+        "lz4" => Format::Lz4,
+        "blosc" => Format::Blosc,
+        "zstd" => Format::Zstd,
+        "gzip" => Format::Gzip,
+        "zlib" => Format::Zlib,
+        other => return Err(invalid(format!("no kernels for codec '{other}'"))),
     })
 }
 
@@ -121,9 +149,11 @@ fn program(options: &Options, size: usize) -> Result<Program> {
     };
     let codec = match options.codec.as_str() {
         "lz4" => json!({"name": "numcodecs.lz4", "configuration": {"acceleration": 1}}),
-        "blosc" => json!({"name": "blosc", "configuration": {"cname": "lz4", "clevel": options.level,
+        "blosc" => json!({"name": "blosc", "configuration": {"cname": options.cname, "clevel": options.level,
             "shuffle": name, "typesize": options.type_bytes, "blocksize": 0}}),
         "zstd" => json!({"name": "zstd", "configuration": {"level": options.level, "checksum": false}}),
+        "gzip" => json!({"name": "gzip", "configuration": {"level": options.level}}),
+        "zlib" => json!({"name": "numcodecs.zlib", "configuration": {"level": options.level}}),
         other => return Err(invalid(format!("unknown codec '{other}'"))),
     };
     let codecs = [Extension::new("bytes", Default::default()), Extension::from_json(&codec, "codecs")?];
@@ -136,7 +166,7 @@ fn program(options: &Options, size: usize) -> Result<Program> {
 const DISTINCT_BYTES: usize = 64 << 20;
 
 fn measure(options: &Options, frame_bytes: usize) -> Result<()> {
-    let count = ((options.total_mib << 20) / frame_bytes).max(1);
+    let count = options.frames.unwrap_or((options.total_mib << 20) / frame_bytes).max(1);
     let distinct = (DISTINCT_BYTES / frame_bytes).clamp(1, count);
     let program = program(options, frame_bytes)?;
     let (mut frames, mut plains) = (Vec::new(), Vec::new());
@@ -161,11 +191,7 @@ fn measure(options: &Options, frame_bytes: usize) -> Result<()> {
     let src = Buffer::from_bytes(options.device, &encoded)?;
     let dst = Buffer::empty(options.device, count * frame_bytes)?;
     stream.memset(&dst, 0xa5)?;
-    let format = match options.codec.as_str() {
-        "lz4" => Format::Lz4,
-        "zstd" => Format::Zstd,
-        _ => Format::Blosc,
-    };
+    let format = format(options)?;
     let host = (options.scan == "host").then_some(&encoded[..]);
     let mut batch = Batch::prepare(format, &src, &dst, &units, host)?;
     batch.run(&stream)?;
@@ -190,7 +216,7 @@ fn measure(options: &Options, frame_bytes: usize) -> Result<()> {
     let speed = |ms: f64| (bytes / ms / 1e4).round() / 100.0;
     println!(
         "{}",
-        json!({"device": options.device.to_string(), "codec": options.codec, "clevel": options.level, "shuffle": options.shuffle,
+        json!({"device": options.device.to_string(), "codec": options.codec, "level": options.level, "shuffle": options.shuffle,
             "type_bytes": options.type_bytes, "data": options.data, "scan": options.scan, "frame_kib": frame_bytes / 1024,
             "frames": count, "ratio": (bytes / encoded.len() as f64 * 100.0).round() / 100.0, "gb_s": speed(times[0]),
             "median_gb_s": speed(times[times.len() / 2]), "best_ms": times[0], "scratch_bytes": batch.scratch_bytes(),

@@ -227,7 +227,7 @@ fn damage_names_chunk_codec_and_byte() {
 #[test]
 fn frames_that_kernels_do_not_know_go_by_way_of_the_host() {
     // Metadata says LZ4, but chunks hold what their writer liked, as Blosc allows.
-    let story = written(json!([bytes_codec("little"), blosc("zstd", "shuffle")]));
+    let story = written(json!([bytes_codec("little"), blosc("blosclz", "shuffle")]));
     let keys: Vec<String> = (0..6).map(|at| format!("a/c/{}/{}", at / 3, at % 3)).collect();
     let mut mixed = written(json!([bytes_codec("little"), blosc("lz4", "shuffle")]));
     for key in keys.iter().step_by(2) {
@@ -256,9 +256,10 @@ fn descriptions_and_strict_know_what_is_native() {
     };
     for (codec, side, native) in [
         (blosc("lz4", "shuffle"), 1000, true),
-        (blosc("zstd", "shuffle"), 1000, false),
+        (blosc("zstd", "shuffle"), 1000, true),
+        (blosc("blosclz", "shuffle"), 1000, false),
         (lz4(), 300, true),
-        (lz4(), 1000, false),
+        (lz4(), 1000, true),
         (zstd_codec(), 300, true),
     ] {
         let chain = chain(codec.clone(), side);

@@ -141,6 +141,10 @@ inline void atomic_set_bits(u8* address, u8 set, u8 clear) {
 }
 inline u32 volatile_load(const u32* address) { return __atomic_load_n(address, __ATOMIC_ACQUIRE); }
 inline void volatile_store(u32* address, u32 value) { __atomic_store_n(address, value, __ATOMIC_RELEASE); }
+template <class T>
+T load_new(const T* address) {
+    return __atomic_load_n(address, __ATOMIC_RELAXED);
+}
 inline void device_fence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 
 inline u32 multiply_high(u32 a, u32 b) { return static_cast<u32>(static_cast<u64>(a) * b >> 32); }

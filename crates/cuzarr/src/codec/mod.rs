@@ -63,6 +63,7 @@ mod external;
 mod fixedscaleoffset;
 mod fletcher32;
 mod gzip;
+mod lz;
 mod lz4;
 pub(crate) mod native;
 mod packbits;

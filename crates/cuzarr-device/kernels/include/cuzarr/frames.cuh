@@ -5,12 +5,14 @@
 // the number of streams in all, so that grids are sized from what the host knows and a scan needs no read-back.
 #pragma once
 #include "cuzarr/kernel.cuh"
+#include "cuzarr/search.cuh"
 #include "cuzarr/status.cuh"
 
 /// What a frame holds. `kind` of an entry.
 #define CUZARR_FRAME_DAMAGED 0u  // nothing that can be decoded: its status says why
 #define CUZARR_FRAME_COPIED 1u   // its data as they are
 #define CUZARR_FRAME_STREAMS 2u  // compressed streams
+#define CUZARR_FRAME_STORED 3u   // streams, of which other kernels decode those that are not stored
 
 /// One frame: 64 bytes.
 struct Frame {
@@ -43,21 +45,9 @@ CUZARR_DEVICE u32 load_u32(const u8* from) {
 
 /// The last frame whose first stream is at or before `stream`. Frames without streams have the number of the next one's.
 CUZARR_DEVICE u32 frame_of_stream(const Frame* frames, u32 count, u64 stream) {
-    u32 low = 0, high = count;
-    while (high - low > 1) {
-        u32 middle = low + (high - low) / 2;
-        if (frames[middle].first_stream <= stream) low = middle;
-        else high = middle;
-    }
-    return low;
+    return last_from(count, stream, [=](u32 frame) { return frames[frame].first_stream; });
 }
 
 CUZARR_DEVICE u32 frame_of_tile(const Frame* frames, u32 count, u32 tile) {
-    u32 low = 0, high = count;
-    while (high - low > 1) {
-        u32 middle = low + (high - low) / 2;
-        if (frames[middle].first_tile <= tile) low = middle;
-        else high = middle;
-    }
-    return low;
+    return last_from(count, tile, [=](u32 frame) { return (u64)frames[frame].first_tile; });
 }

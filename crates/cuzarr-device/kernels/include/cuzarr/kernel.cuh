@@ -68,6 +68,9 @@ CUZARR_DEVICE u32 volatile_load(const u32* address) { return *(const volatile u3
 CUZARR_DEVICE void volatile_store(u32* address, u32 value) { *(volatile u32*)address = value; }
 /// Stores before it are seen by other blocks before stores after it.
 CUZARR_DEVICE void device_fence() { __threadfence(); }
+/// Loads of what other blocks stored while this one ran, behind a flag: they pass by this multiprocessor's own cache.
+CUZARR_DEVICE u8 load_new(const u8* address) { return __ldcg(address); }
+CUZARR_DEVICE u32 load_new(const u32* address) { return __ldcg(address); }
 /// In a loop that waits for another thread: lets it run.
 CUZARR_DEVICE void spin_yield() {}
 

@@ -24,6 +24,17 @@ CUZARR_DEVICE uint4 load_16(const u8* from) {
     return value;
 }
 
+/// 4 bytes from any address, as above. `New`: others may have stored them while this block ran.
+template <bool New>
+CUZARR_DEVICE u32 load_4(const u8* from) {
+    u32 skew = (u32)((u64)from & 3);
+    const u32* words = (const u32*)(from - skew);
+    u32 low = New ? load_new(words) : words[0];
+    if (skew == 0) return low;
+    u32 high = New ? load_new(words + 1) : words[1];
+    return permute_bytes(low, high, 0x3210u + 0x1111u * skew);
+}
+
 /// Copies `count` bytes; `from` either lies in other memory or at least CUZARR_FAR_BYTES before `to`, and at least 3 bytes
 /// behind the beginning of its allocation's first aligned word. Nothing behind `from + count` is read.
 ///

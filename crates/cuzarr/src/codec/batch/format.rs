@@ -8,9 +8,6 @@ use crate::codec::{blosc, deflate, lz4, zstd};
 /// Kernels count positions in 32 bits, with room to add.
 pub(super) const MAX_UNIT_BYTES: usize = 1 << 31;
 
-/// LZ4 frames that decode to more are left to the host: in order, a warp gives about 100 MB/s.
-const LARGEST_LZ4_BYTES: usize = 512 << 10;
-
 /// From so many threads on the host decodes faster than kernels that get batches of one slab: on an H200 with 16 threads,
 /// 8 MiB chunks of Blosc-LZ4 came at 32 GB/s by the host and at 16 GB/s by the kernels.
 const FASTER_HOST_THREADS: usize = 8;
@@ -19,10 +16,9 @@ const FASTER_HOST_THREADS: usize = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Format {
-    /// The decoded size (little-endian `u32`), then one LZ4 block: `numcodecs.lz4`. Fast for many frames of up to 1 MiB;
-    /// a large one takes as long as one warp needs.
+    /// The decoded size (little-endian `u32`), then one LZ4 block: `numcodecs.lz4`.
     Lz4,
-    /// Blosc-1 containers whose blocks are LZ4's; also those stored as they are.
+    /// Blosc-1 containers of LZ4, zstd and zlib, and those stored as they are. Their headers are read by the host.
     Blosc,
     /// Zstandard frames, one or several: `zstd`. Their headers are read by the host.
     Zstd,
@@ -42,7 +38,6 @@ impl Format {
     pub(crate) fn host_reason(self, decoded_bytes: usize) -> Option<&'static str> {
         match self {
             _ if decoded_bytes >= MAX_UNIT_BYTES => Some("frames of 2 GiB and more are decoded on the host"),
-            Format::Lz4 if decoded_bytes > LARGEST_LZ4_BYTES => Some("one LZ4 block of more than 512 KiB is serial"),
             Format::Zstd => zstd::cuda::host_reason(decoded_bytes),
             _ => None,
         }
@@ -63,8 +58,8 @@ impl Format {
     /// when a batch of them is prepared.
     pub(super) fn scans_on_host(self) -> bool {
         match self {
-            Format::Lz4 | Format::Blosc | Format::Gzip | Format::Zlib => false,
-            Format::Zstd => true,
+            Format::Lz4 | Format::Gzip | Format::Zlib => false,
+            Format::Blosc | Format::Zstd => true,
         }
     }
 

@@ -11,6 +11,7 @@ pub(crate) enum Kind {
     Damaged = 0,
     Copied = 1,
     Streams = 2,
+    Stored = 3,
 }
 
 /// One line of the table. `Frame` in frames.cuh.

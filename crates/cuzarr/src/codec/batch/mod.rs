@@ -21,7 +21,7 @@
 mod decode;
 mod format;
 pub(crate) mod frames;
-mod status;
+pub(crate) mod status;
 
 use std::fmt;
 use std::ops::Range;

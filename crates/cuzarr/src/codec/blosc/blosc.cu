@@ -1,93 +1,18 @@
-// Blosc-1 containers with LZ4 inside: a scan of headers, a warp a stream, and the unshuffling of their blocks.
+// Blosc-1 containers: a warp for each stream that is stored, or small and of LZ4, and the unshuffling of their blocks. The
+// headers were read by the host (scan.rs); larger streams, and those of other formats, are decoded by their own kernels.
 //
-//     blosc_scan       a frame's header -> its entry of the table; then streams are numbered through (frames.cuh)
 //     blosc_streams    stream -> frame, block, split: the block's start from the frame's table, the split by walking over
 //                      the sizes before it; stored bytes are copied, others decoded, into scratch when they are shuffled
+//     blosc_join       what is wrong with a stream that other kernels decoded -> its frame
 //     blosc_unshuffle  scratch -> place, by tiles of the output, block by block
-//
-// Floor on an H200 for clevel 5, 4-byte elements, 512 MiB in chunks of 8 MiB: 4096 streams of 128 KiB, all resident, so the
-// slowest stream decides: 15,000 sequences x 300 cycles = 2.4 ms, or 220 GB/s; unshuffling moves 1 GiB in 0.35 ms. In all
-// 150-190 GB/s; chunks of 1 MiB have the same streams.
 #include "cuzarr/bits.cuh"
 #include "cuzarr/lz4.cuh"
 
 #define CUZARR_BLOSC_HEADER 16u
-#define CUZARR_BLOSC_MAX_SPLITS 16u
-#define CUZARR_BLOSC_MIN_SPLIT 128u
-#define CUZARR_BLOSC_LZ4 1u
-/// Bytes of a piece of a frame that is stored as it is. `COPY_PIECE_BYTES` in cuda.rs.
+/// Bytes of a piece of a frame that is stored as it is. `COPY_PIECE_BYTES` in scan.rs.
 #define CUZARR_BLOSC_PIECE (32u << 10)
-/// Bytes of output that a block unshuffles at a time. `TILE_BYTES` in cuda.rs.
+/// Bytes of output that a block unshuffles at a time. `TILE_BYTES` in scan.rs.
 #define CUZARR_TILE (16u << 10)
-
-/// Reads one header into its entry; returns the damage, with its place in `at`. The same checks, in the same order, as
-/// `Header::parse` in container.rs.
-CUZARR_DEVICE u32 scan_header(const u8* encoded, Frame& frame, u32& at) {
-    frame.kind = CUZARR_FRAME_DAMAGED, frame.shuffling = 0, frame.streams = 0;
-    frame.block_bytes = 1, frame.splits = 1, frame.type_bytes = 1;
-    at = 0;
-    if (frame.src_bytes < CUZARR_BLOSC_HEADER) return CUZARR_BAD_HEADER;
-    u32 version = encoded[0], flags = encoded[2], type_bytes = encoded[3];
-    u32 decoded = load_u32(encoded + 4), block = load_u32(encoded + 8);
-    if (version < 1 || version > 2) return CUZARR_OTHER_FORMAT;
-    at = 12;
-    if (load_u32(encoded + 12) != frame.src_bytes) return CUZARR_BAD_HEADER;
-    bool copied = flags & 2;
-    at = 2;
-    if (!copied && flags >> 5 != CUZARR_BLOSC_LZ4) return CUZARR_OTHER_FORMAT;
-    at = 3;
-    if (decoded && (block == 0 || type_bytes == 0)) return CUZARR_BAD_HEADER;
-    at = 4;
-    if (decoded != frame.dst_bytes) return CUZARR_OTHER_SIZE;
-    if (copied) {
-        at = CUZARR_BLOSC_HEADER;
-        if (frame.src_bytes - CUZARR_BLOSC_HEADER != decoded) return CUZARR_CUT_OFF;
-        frame.kind = CUZARR_FRAME_COPIED;
-        frame.streams = (decoded + CUZARR_BLOSC_PIECE - 1) / CUZARR_BLOSC_PIECE;
-        return CUZARR_INTACT;
-    }
-    if (decoded == 0) return CUZARR_INTACT;
-    at = CUZARR_BLOSC_HEADER;
-    u32 blocks = (u32)(((u64)decoded + block - 1) / block);
-    if (blocks > (frame.src_bytes - CUZARR_BLOSC_HEADER) / 4) return CUZARR_OUTSIDE;
-    // The short last block is never split.
-    bool split = !(flags & 16) && type_bytes <= CUZARR_BLOSC_MAX_SPLITS && block / type_bytes >= CUZARR_BLOSC_MIN_SPLIT;
-    u32 whole = decoded / block;
-    at = 8;
-    if (split && whole && block % type_bytes) return CUZARR_BAD_HEADER;
-    frame.kind = CUZARR_FRAME_STREAMS;
-    frame.shuffling = flags & 1 ? (type_bytes > 1 ? 1 : 0) : flags & 4 ? 2 : 0;
-    frame.type_bytes = type_bytes, frame.block_bytes = block;
-    frame.splits = split ? type_bytes : 1;
-    frame.streams = whole * frame.splits + (decoded % block ? 1 : 0);
-    return CUZARR_INTACT;
-}
-
-/// One block of threads. Every thread scans a run of frames, so that one sum over the threads numbers all streams.
-CUZARR_KERNEL(blosc_scan, const u8* src, FrameTable* table, u32 count, u64* statuses) {
-    CUZARR_SHARED(u64, sums, 256);
-    Frame* frames = (Frame*)(table + 1);
-    u32 each = (count + thread_count() - 1) / thread_count(), first = thread_index() * each;
-    u32 end = first + each < count ? first + each : count;
-    u64 streams = 0;
-    for (u32 index = first; index < end; ++index) {
-        u32 at = 0, damage = scan_header(src + frames[index].src_offset, frames[index], at);
-        if (damage) report(statuses, index, damage, at);
-        streams += frames[index].streams;
-    }
-    sums[thread_index()] = streams;
-    block_barrier();
-    u64 number = 0, total = 0;
-    for (u32 thread = 0; thread < thread_count(); ++thread) {
-        if (thread < thread_index()) number += sums[thread];
-        total += sums[thread];
-    }
-    for (u32 index = first; index < end; ++index) {
-        frames[index].first_stream = number;
-        number += frames[index].streams;
-    }
-    if (thread_index() == 0) table->streams = total;
-}
 
 /// Decodes stream `number` of a frame of streams. Returns the damage, with its place in the frame in `at`.
 CUZARR_DEVICE u32 decode_stream(const u8* encoded, const Frame& frame, u32 number, u8* decoded, u32 lane, u32& at) {
@@ -98,7 +23,7 @@ CUZARR_DEVICE u32 decode_stream(const u8* encoded, const Frame& frame, u32 numbe
     u64 block_at = (u64)block * frame.block_bytes;
     u32 size = last ? frame.dst_bytes - (u32)block_at : frame.block_bytes / frame.splits;
     u64 entry = CUZARR_BLOSC_HEADER + 4ull * block, table_end = CUZARR_BLOSC_HEADER + 4ull * blocks;
-    // The scan saw that the table of starts is inside.
+    // The host saw that the table of starts is inside.
     at = (u32)entry;
     u64 begin = load_u32(encoded + entry);
     if (begin < table_end) return CUZARR_OUTSIDE;
@@ -117,6 +42,7 @@ CUZARR_DEVICE u32 decode_stream(const u8* encoded, const Frame& frame, u32 numbe
         copy_far(encoded + begin, to, size, lane);
         return CUZARR_INTACT;
     }
+    if (frame.kind == CUZARR_FRAME_STORED) return CUZARR_INTACT;
     u32 inside = 0;
     u32 damage = lz4_block(encoded + begin, compressed, to, size, lane, inside);
     at = (u32)begin + inside;
@@ -143,6 +69,19 @@ CUZARR_KERNEL(
         }
         if (damage && lane == 0) report(statuses, index, damage, at);
     }
+}
+
+/// Whose a stream is that other kernels decode, and where it begins in that frame.
+struct BloscOwner {
+    u32 frame, place;
+};
+
+/// What is wrong with streams is wrong with their frames, at the same byte of those.
+CUZARR_KERNEL(blosc_join, const u64* streams, const BloscOwner* owners, u32 count, u64* statuses) {
+    u32 index = block_index() * thread_count() + thread_index();
+    if (index >= count || streams[index] == 0) return;
+    u32 at = 0xffffffffu - (u32)(streams[index] >> 8);
+    report(statuses, owners[index].frame, (u32)streams[index] & 255, owners[index].place + at);
 }
 
 /// Bytes of a block from `begin` to before `end`, by themselves: what no fast path takes. The first `elems` units are
@@ -264,7 +203,7 @@ CUZARR_KERNEL(
     const Frame* frames = frames_of(table);
     for (u32 tile = block_index(); tile < tiles; tile += block_count()) {
         const Frame& frame = frames[frame_of_tile(frames, count, tile)];
-        if (frame.kind != CUZARR_FRAME_STREAMS || frame.shuffling == 0) continue;
+        if (frame.kind < CUZARR_FRAME_STREAMS || frame.shuffling == 0) continue;
         u64 begin = (u64)(tile - frame.first_tile) * CUZARR_TILE, end = begin + CUZARR_TILE;
         end = end < frame.dst_bytes ? end : frame.dst_bytes;
         for (u64 at = begin; at < end;) {

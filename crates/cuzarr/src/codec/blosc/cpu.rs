@@ -207,7 +207,7 @@ impl BytesToBytes for Blosc {
     }
 
     fn device_format(&self) -> Option<Format> {
-        matches!(self.compressor, Compressor::Lz4 | Compressor::Lz4Hc).then_some(Format::Blosc)
+        (!matches!(self.compressor, Compressor::BloscLz | Compressor::Snappy)).then_some(Format::Blosc)
     }
 
     fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {

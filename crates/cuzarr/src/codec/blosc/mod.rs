@@ -6,8 +6,8 @@
 //!   <https://github.com/Blosc/c-blosc/blob/main/README_CHUNK_FORMAT.rst>
 //! - Names: v3 `blosc`, `numcodecs.blosc`; v2 `blosc`
 //! - Compatible: zarr-python, numcodecs, zarrs, tensorstore
-//! - Native: cpu; cuda decodes frames whose blocks are LZ4's (`lz4`, `lz4hc`), with any shuffle, a warp a stream
-//!   (`blosc.cu`). Other compressors and encoding: via host.
+//! - Native: cpu; cuda decodes frames of `lz4`, `lz4hc`, `zstd` and `zlib`, with any shuffle: each stream by the kernels of
+//!   its own codec, then unshuffled (`blosc.cu`). `blosclz` and `snappy` are rare in Zarr and go via host; so does encoding.
 //!
 //! ```
 //! # use cuzarr::codec::{ChunkSpec, Chain};
@@ -29,6 +29,8 @@ mod blosclz;
 mod container;
 mod cpu;
 pub(crate) mod cuda;
+mod scan;
+mod streams;
 
 pub(crate) use container::{Compressor, Shuffling};
 

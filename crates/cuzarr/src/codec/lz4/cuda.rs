@@ -1,44 +1,77 @@
-//! Launches of `lz4.cu`: a warp a frame, in order.
+//! Launches of `lz4.cu`: a warp a frame for many small ones, and all threads for every frame that is larger.
 
-use cuzarr_device::{KernelSource, upload_table};
+use cuzarr_device::{Device, KernelSource, pool, upload_table};
 
+use super::blocks::{Block, Blocks, SEQUENCE_BYTES};
 use crate::Result;
 use crate::codec::batch::frames::{FrameEntry, table};
-use crate::codec::batch::{Decode, Prepared, Request, Task};
+use crate::codec::batch::{Decode, Prepared, Request, Task, Unit};
 
 static LZ4: KernelSource = KernelSource { name: "lz4", text: include_str!("lz4.cu") };
 
 /// Few warps a block, so that a block's place is free as soon as its slowest frame is done.
 const WARPS_PER_BLOCK: u32 = 2;
+/// Bytes of the decoded size in front of a frame's block.
+const HEADER_BYTES: usize = 4;
+/// Frames of up to this size are decoded by a warp each, in order, when there are enough of them.
+const IN_ORDER_BYTES: usize = 64 << 10;
+const ENOUGH_IN_ORDER: usize = 4096;
+/// And always those which have hardly anything to be done side by side; in `simt`, fewer, so that both ways are tested.
+const SMALL_BYTES: usize = 4 << 10;
+const SMALL_SIMT_BYTES: usize = 256;
 
 /// Frames behind their size.
 struct Frames {
+    /// Those for a warp each.
     table: Vec<u8>,
     count: u32,
+    blocks: Blocks,
 }
 
 /// Nothing is read before kernels run: they compare the sizes.
 pub(crate) fn prepare(request: &Request<'_>) -> Result<Prepared> {
-    let entries: Vec<FrameEntry> = request
-        .units
-        .iter()
-        .map(|unit| FrameEntry {
-            src_offset: unit.src.start as u64,
-            dst_offset: unit.dst.start as u64,
-            ..FrameEntry::new(unit.src.len(), unit.dst.len())
-        })
-        .collect();
-    let count = entries.len() as u32;
-    let frames = Frames { table: table(&entries, count.into()), count };
+    let small = |unit: &&Unit| unit.dst.len() <= IN_ORDER_BYTES;
+    let enough = request.units.iter().filter(small).count() >= ENOUGH_IN_ORDER;
+    let small_bytes = if request.device == Device::Simt { SMALL_SIMT_BYTES } else { SMALL_BYTES };
+    let in_order_bytes = if enough { IN_ORDER_BYTES } else { small_bytes };
+    let (mut entries, mut blocks) = (Vec::new(), Vec::new());
+    for (index, unit) in request.units.iter().enumerate() {
+        if unit.dst.len() > in_order_bytes && unit.src.len() > HEADER_BYTES {
+            blocks.push(Block {
+                src: unit.src.start + HEADER_BYTES..unit.src.end,
+                dst: unit.dst.clone(),
+                status: index as u32,
+                place: HEADER_BYTES as u32,
+                header: HEADER_BYTES as u32,
+            });
+        } else {
+            entries.push(FrameEntry {
+                src_offset: unit.src.start as u64,
+                dst_offset: unit.dst.start as u64,
+                // Which frame it is.
+                first_stream: index as u64,
+                ..FrameEntry::new(unit.src.len(), unit.dst.len())
+            });
+        }
+    }
+    let frames = Frames {
+        table: table(&entries, entries.len() as u64),
+        count: entries.len() as u32,
+        blocks: Blocks::new(request.device, &blocks),
+    };
     Ok(Prepared { decode: Box::new(frames), refused: Vec::new() })
 }
 
 impl Decode for Frames {
     fn scratch_bytes(&self) -> usize {
-        self.table.len()
+        self.table.len() + self.blocks.scratch_bytes()
     }
 
     fn launch(&self, task: &Task<'_>) -> Result<()> {
+        self.blocks.launch(task)?;
+        if self.count == 0 {
+            return Ok(());
+        }
         let Task { stream, src, dst, statuses } = *task;
         let table = upload_table(&self.table, stream)?;
         let kernel = LZ4.kernel(stream.device(), "lz4_frames")?;
@@ -48,5 +81,63 @@ impl Decode for Frames {
         // in its frame's; there is a status for each frame.
         unsafe { kernel.launch(stream, blocks, WARPS_PER_BLOCK * 32, arguments, &[src, dst, &table, statuses]) }?;
         Ok(())
+    }
+}
+
+impl Blocks {
+    /// Puts the decoding of all blocks on the stream.
+    ///
+    /// # Errors
+    /// As [`Decode::launch`].
+    pub(crate) fn launch(&self, task: &Task<'_>) -> Result<()> {
+        if self.count == 0 {
+            return Ok(());
+        }
+        let Task { stream, src, statuses, .. } = *task;
+        let table = upload_table(&self.table, stream)?;
+        let sequences = pool::allocate(self.sequences * SEQUENCE_BYTES, stream)?;
+        let counts = pool::allocate(self.count as usize * 4, stream)?;
+        let buffers = [src, &table, &sequences, &counts, statuses];
+        match self.spans {
+            None => {
+                let kernel = LZ4.kernel(stream.device(), "lz4_walk")?;
+                let arguments =
+                    (src.address(), table.address(), sequences.address(), counts.address(), statuses.address());
+                // SAFETY: the parameters of lz4_walk, a block for each entry. The table's ranges lie in source and sequences;
+                // a block has room for as many sequences as it can hold.
+                unsafe { kernel.launch(stream, self.count, self.threads, arguments, &buffers) }?;
+            }
+            Some((spans, groups)) => {
+                let maps = self.map_bytes().map(|bytes| pool::allocate(bytes, stream));
+                let [exits, joined, entries, leads, totals] = maps;
+                let (exits, joined, entries, leads, totals) = (exits?, joined?, entries?, leads?, totals?);
+                stream.memset(&entries, 0xff)?;
+                let maps = [src, &table, &sequences, &counts, statuses, &exits, &joined, &entries, &leads, &totals];
+                let (frames, units, count) = (src.address(), table.address(), self.count);
+                let (exits, joined, entries) = (exits.address(), joined.address(), entries.address());
+                let group_entries = entries + spans as usize * 4;
+                let (leads, totals) = (leads.address(), totals.address());
+                let (span_bytes, threads) = (self.span_bytes as u32, self.threads);
+                let kernel = |name| LZ4.kernel(stream.device(), name);
+                // SAFETY: the parameters of each kernel; a block of threads for each span, group or unit, or a thread for each
+                // group, as they are written. Maps have room for every byte of every span, sequences as above.
+                unsafe {
+                    kernel("lz4_leads")?.launch(stream, spans, threads, (frames, units, count, leads), &maps)?;
+                    kernel("lz4_map")?.launch(stream, spans, threads, (frames, units, count, leads, exits), &maps)?;
+                    kernel("lz4_join")?.launch(stream, groups, threads, (units, count, exits, joined), &maps)?;
+                    let arguments = (frames, units, count, span_bytes, joined, group_entries, statuses.address());
+                    kernel("lz4_chase")?.launch(stream, count, 32, arguments, &maps)?;
+                    let arguments = (units, count, groups, span_bytes, exits, group_entries, entries);
+                    kernel("lz4_follow")?.launch(stream, groups.div_ceil(32), 32, arguments, &maps)?;
+                    let arguments = (frames, units, count, entries, totals);
+                    kernel("lz4_totals")?.launch(stream, spans, threads, arguments, &maps)?;
+                    let arguments = (units, span_bytes, totals, counts.address());
+                    kernel("lz4_place")?.launch(stream, count, threads, arguments, &maps)?;
+                    let arguments = (frames, units, count, entries, totals, sequences.address(), statuses.address());
+                    kernel("lz4_spans")?.launch(stream, spans, threads, arguments, &maps)?;
+                }
+            }
+        }
+        self.engine.launch(task, &sequences, &counts, src)
     }
 }

@@ -5,8 +5,8 @@
 //! - Specification: <https://numcodecs.readthedocs.io/en/stable/compression/lz4.html>
 //! - Names: v3 `numcodecs.lz4`, `lz4`; v2 `lz4`
 //! - Compatible: zarr-python, numcodecs
-//! - Native: cpu (liblz4); cuda decodes chunks of up to 512 KiB, a warp each (`lz4.cu`), larger ones go via host: one LZ4
-//!   block is serial. Encoding: via host.
+//! - Native: cpu (liblz4); cuda decodes chunks below 2 GiB: many small ones a warp each, others with all threads, one large
+//!   block too (`lz4.cu`, `codec::lz`). Encoding: via host.
 //!
 //! ```
 //! # use cuzarr::codec::{ChunkSpec, Chain};
@@ -17,6 +17,7 @@
 //! # Ok::<(), cuzarr::Error>(())
 //! ```
 
+pub(crate) mod blocks;
 pub(crate) mod cpu;
 pub(crate) mod cuda;
 

@@ -1,0 +1,214 @@
+//! Reads the headers of frames: what kernels copy and unshuffle, and whose kernels decode which streams.
+
+use cuzarr_device::Device;
+
+use super::container::{Compressor, HEADER_BYTES, Header, Shuffling};
+use super::streams::{Stream, streams};
+use crate::codec::batch::frames::{FrameEntry, Kind};
+use crate::codec::batch::{Format, Request, Unit};
+use crate::codec::contract::corrupt;
+use crate::codec::lz4::blocks::Block;
+use crate::{Error, ErrorKind, Result};
+
+/// Bytes of a piece of a frame that is stored as it is. `CUZARR_BLOSC_PIECE` in blosc.cu.
+const COPY_PIECE_BYTES: usize = 32 << 10;
+/// Bytes of output that a block of threads finishes at a time. `CUZARR_TILE` in blosc.cu.
+const TILE_BYTES: usize = 16 << 10;
+/// Shuffled bytes of a frame begin in scratch at multiples of this.
+const WORK_ALIGNMENT_BYTES: usize = 64;
+/// LZ4 streams up to this size are decoded by a warp each, in order; in `simt`, fewer, so that both ways are tested.
+const IN_ORDER_BYTES: usize = 4 << 10;
+const IN_ORDER_SIMT_BYTES: usize = 256;
+
+/// Where streams are decoded to: scratch, where they are shuffled, or their place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    Work,
+    Place,
+}
+
+/// Streams in a format of their own, and whose they are.
+pub(super) struct Inner {
+    pub(super) format: Format,
+    pub(super) target: Target,
+    pub(super) units: Vec<Unit>,
+    /// For each unit its frame, and where it begins in that.
+    pub(super) owners: Vec<(u32, u32)>,
+}
+
+/// What the headers of a batch say.
+#[derive(Default)]
+pub(super) struct Scan {
+    pub(super) entries: Vec<FrameEntry>,
+    pub(super) refused: Vec<(usize, Error)>,
+    pub(super) streams: u64,
+    /// Tiles of all targets.
+    pub(super) tiles: u32,
+    /// Of shuffled bytes.
+    pub(super) work_bytes: usize,
+    /// LZ4 streams that all threads decode, to scratch and to their place.
+    pub(super) blocks: [Vec<Block>; 2],
+    pub(super) inner: Vec<Inner>,
+}
+
+/// The format of streams that kernels of another codec decode.
+fn inner_format(compressor: Compressor) -> Option<Format> {
+    match compressor {
+        Compressor::Zstd => Some(Format::Zstd),
+        Compressor::Zlib => Some(Format::Zlib),
+        Compressor::Lz4 | Compressor::Lz4Hc | Compressor::BloscLz | Compressor::Snappy => None,
+    }
+}
+
+fn is_native(compressor: Compressor) -> bool {
+    matches!(compressor, Compressor::Lz4 | Compressor::Lz4Hc) || inner_format(compressor).is_some()
+}
+
+/// Completes a frame's entry from its header; leaves it without streams when the frame cannot be decoded.
+fn scan_header(entry: &mut FrameEntry, frame: &[u8]) -> Result<Header> {
+    (entry.kind, entry.streams, entry.block_bytes) = (Kind::Damaged, 0, 1);
+    let header = Header::parse_first(frame, frame.len())?;
+    let decoded = entry.dst_bytes as usize;
+    if header.decoded_bytes != decoded {
+        let message = format!("the header says {} decoded bytes, expected {decoded}", header.decoded_bytes);
+        return Err(corrupt(format!("byte 4: {message}")));
+    }
+    if header.memcpyed {
+        header.copied(frame)?;
+        (entry.kind, entry.streams) = (Kind::Copied, decoded.div_ceil(COPY_PIECE_BYTES) as u32);
+        return Ok(header);
+    }
+    if !is_native(header.compressor) {
+        let message = format!("byte 2: blocks of {:?}, which kernels do not decode", header.compressor);
+        return Err(Error::new(ErrorKind::Unsupported, message));
+    }
+    if decoded == 0 {
+        return Ok(header);
+    }
+    if header.block_count() > (frame.len() - HEADER_BYTES) / 4 {
+        let count = header.block_count();
+        return Err(corrupt(format!("byte {HEADER_BYTES}: the table of {count} blocks leaves the frame")));
+    }
+    let (block, unit) = (header.block_bytes, header.type_bytes);
+    let (whole, splits) = (decoded / block, header.split_count(block));
+    if whole > 0 && !block.is_multiple_of(splits) {
+        return Err(corrupt(format!("byte 8: blocks of {block} bytes cannot be split into {splits} streams")));
+    }
+    entry.kind = Kind::Streams;
+    entry.block_bytes = block as u32;
+    entry.splits = splits as u32;
+    entry.type_bytes = unit as u32;
+    entry.streams = (whole * splits) as u32 + u32::from(!decoded.is_multiple_of(block));
+    entry.shuffling = match header.shuffling {
+        Shuffling::Bytes if unit > 1 => 1,
+        Shuffling::Bits => 2,
+        _ => 0,
+    };
+    Ok(header)
+}
+
+/// Whether the headers promise what kernels decode.
+pub(crate) fn knows(frame: &[u8], decoded_bytes: usize) -> bool {
+    let mut entry = FrameEntry::new(frame.len(), decoded_bytes);
+    let Ok(header) = scan_header(&mut entry, frame) else { return false };
+    if entry.kind != Kind::Streams {
+        return true;
+    }
+    let streams = match streams(&header, frame) {
+        Ok(streams) => streams,
+        Err(error) => return error.kind() != ErrorKind::Unsupported,
+    };
+    inner_format(header.compressor).is_none_or(|format| {
+        let mut compressed = streams.iter().filter(|stream| !stream.is_stored());
+        compressed.all(|stream| format.knows(&frame[stream.src.clone()], stream.dst.len()))
+    })
+}
+
+impl Scan {
+    pub(super) fn new(request: &Request<'_>) -> Result<Scan> {
+        let mut scan = Scan::default();
+        for (index, unit) in request.units.iter().enumerate() {
+            let frame = request.host.and_then(|host| host.get(unit.src.clone())).ok_or_else(|| {
+                Error::new(ErrorKind::InvalidArgument, "the headers of Blosc's frames are read by the host")
+            })?;
+            scan.add(request.device, index, unit, frame)?;
+        }
+        Ok(scan)
+    }
+
+    fn add(&mut self, device: Device, index: usize, unit: &Unit, frame: &[u8]) -> Result<()> {
+        let mut entry = FrameEntry::new(unit.src.len(), unit.dst.len());
+        (entry.src_offset, entry.dst_offset) = (unit.src.start as u64, unit.dst.start as u64);
+        (entry.first_stream, entry.first_tile) = (self.streams, self.tiles);
+        entry.work_offset = self.work_bytes.next_multiple_of(WORK_ALIGNMENT_BYTES) as u64;
+        let scanned = scan_header(&mut entry, frame).and_then(|header| {
+            let streams = if entry.kind == Kind::Streams { streams(&header, frame)? } else { Vec::new() };
+            Ok((header, streams))
+        });
+        match scanned {
+            Ok((header, streams)) => self.hand_out(device, index, &mut entry, header.compressor, streams),
+            Err(error) => {
+                (entry.kind, entry.streams, entry.shuffling) = (Kind::Damaged, 0, 0);
+                self.refused.push((index, error));
+            }
+        }
+        if entry.shuffling != 0 {
+            self.work_bytes = entry.work_offset as usize + unit.dst.len();
+        }
+        self.streams += u64::from(entry.streams);
+        let more = u32::try_from(unit.dst.len().div_ceil(TILE_BYTES)).ok();
+        self.tiles = more.and_then(|more| self.tiles.checked_add(more)).ok_or_else(|| {
+            let message = format!("unit {index}: the batch decodes to too many bytes");
+            Error::new(ErrorKind::InvalidArgument, message)
+        })?;
+        self.entries.push(entry);
+        Ok(())
+    }
+
+    /// Leaves to other kernels what is not for a warp a stream: the entry keeps what is stored.
+    fn hand_out(
+        &mut self,
+        device: Device,
+        index: usize,
+        entry: &mut FrameEntry,
+        compressor: Compressor,
+        streams: Vec<Stream>,
+    ) {
+        let format = inner_format(compressor);
+        let in_order_bytes = if device == Device::Simt { IN_ORDER_SIMT_BYTES } else { IN_ORDER_BYTES };
+        let is_small = streams.first().is_none_or(|stream| stream.dst.len() <= in_order_bytes);
+        if entry.kind != Kind::Streams || (format.is_none() && is_small) {
+            return;
+        }
+        entry.kind = Kind::Stored;
+        let (target, to) = match entry.shuffling {
+            0 => (Target::Place, entry.dst_offset as usize),
+            _ => (Target::Work, entry.work_offset as usize),
+        };
+        let from = entry.src_offset as usize;
+        for stream in streams.into_iter().filter(|stream| !stream.is_stored()) {
+            let place = stream.src.start as u32;
+            let src = from + stream.src.start..from + stream.src.end;
+            let dst = to + stream.dst.start..to + stream.dst.end;
+            match format {
+                None => {
+                    self.blocks[target as usize].push(Block { src, dst, status: index as u32, place, header: 0 });
+                }
+                Some(format) => {
+                    let inner = self.inner_of(format, target);
+                    inner.units.push(Unit { src, dst });
+                    inner.owners.push((index as u32, place));
+                }
+            }
+        }
+    }
+
+    fn inner_of(&mut self, format: Format, target: Target) -> &mut Inner {
+        let found = self.inner.iter().position(|inner| inner.format == format && inner.target == target);
+        let at = found.unwrap_or_else(|| {
+            self.inner.push(Inner { format, target, units: Vec::new(), owners: Vec::new() });
+            self.inner.len() - 1
+        });
+        &mut self.inner[at]
+    }
+}

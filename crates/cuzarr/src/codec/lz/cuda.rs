@@ -1,0 +1,102 @@
+//! Launches of `lz.cu`.
+
+use cuzarr_device::{Buffer, Device, KernelSource, pool, upload_table};
+
+use super::{CHAIN_BYTES, Plan, THREAD_BYTES, TILE_ENTRY_BYTES, Unit, threads};
+use crate::Result;
+use crate::codec::batch::Task;
+
+static LZ: KernelSource = KernelSource { name: "lz", text: include_str!("lz.cu") };
+
+/// In front of the flags: a ticket for each of three launches, then how many tiles of each unit are settled.
+const TICKETS: usize = 4;
+const WORD_BYTES: usize = 4;
+
+/// Turns the sequences of its units into bytes, as often as it is launched.
+pub(crate) struct Engine {
+    table: Vec<u8>,
+    chains: usize,
+    /// Of each list.
+    tiles: [usize; 3],
+    units: usize,
+    flags: usize,
+    mark_bytes: usize,
+    threads: u32,
+}
+
+impl Engine {
+    pub(crate) fn new(device: Device, units: &[Unit]) -> Engine {
+        let threads = threads(device);
+        let plan = Plan::new(units, threads as usize * THREAD_BYTES);
+        Engine {
+            table: plan.table(units),
+            chains: plan.chains.len(),
+            tiles: [plan.tiles.len(), plan.marks.len(), plan.settles.len()],
+            units: units.len(),
+            flags: plan.flags as usize,
+            mark_bytes: plan.mark_count as usize * WORD_BYTES,
+            threads,
+        }
+    }
+
+    fn counter_bytes(&self) -> usize {
+        (TICKETS + self.units + self.flags) * WORD_BYTES
+    }
+
+    /// Device memory that a launch takes.
+    pub(crate) fn scratch_bytes(&self) -> usize {
+        self.table.len() + self.counter_bytes() + self.mark_bytes
+    }
+
+    /// Puts the copies on the stream, behind the kernels that write `sequences` and, a `u32` for each unit, `counts`.
+    /// `scratch_literals` is where sequences with CUZARR_LZ_SCRATCH find theirs.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.
+    pub(crate) fn launch(
+        &self,
+        task: &Task<'_>,
+        sequences: &Buffer,
+        counts: &Buffer,
+        scratch_literals: &Buffer,
+    ) -> Result<()> {
+        if self.chains == 0 {
+            return Ok(());
+        }
+        let Task { stream, src, dst, statuses } = *task;
+        let table = upload_table(&self.table, stream)?;
+        let counters = pool::allocate(self.counter_bytes(), stream)?;
+        stream.memset(&counters, 0)?;
+        let marks = pool::allocate(self.mark_bytes.max(1), stream)?;
+        let ticket = |launch: usize| counters.address() + launch * WORD_BYTES;
+        let settled = ticket(TICKETS);
+        let flags = settled + self.units * WORD_BYTES;
+        let list = |list: usize| {
+            let before: usize = self.tiles[..list].iter().sum();
+            table.address() + self.chains * CHAIN_BYTES + before * TILE_ENTRY_BYTES
+        };
+        let buffers = [src, scratch_literals, dst, &marks, &table, sequences, counts, statuses, &counters];
+        for (number, name, target) in [(0, "lz_tiles", dst.address()), (1, "lz_marks", marks.address())] {
+            if self.tiles[number] == 0 {
+                continue;
+            }
+            let kernel = LZ.kernel(stream.device(), name)?;
+            let literals = (src.address(), scratch_literals.address());
+            let read = (table.address(), list(number), sequences.address(), counts.address(), statuses.address());
+            let arguments =
+                (literals.0, literals.1, target, read.0, read.1, read.2, read.3, read.4, ticket(number), flags);
+            // SAFETY: the parameters of lz_tiles and lz_marks, a block for each entry of the list, of 32 bytes a thread as
+            // the plan has it. Sequences of units without damage were checked by who wrote them; flags, marks and tiles are
+            // the plan's.
+            unsafe { kernel.launch(stream, self.tiles[number] as u32, self.threads, arguments, &buffers) }?;
+        }
+        if self.tiles[2] > 0 {
+            let kernel = LZ.kernel(stream.device(), "lz_settle")?;
+            let read = (marks.address(), dst.address(), table.address(), list(2), statuses.address());
+            let arguments = (read.0, read.1, read.2, read.3, read.4, ticket(2), settled);
+            // SAFETY: the parameters of lz_settle; marks hold literals and earlier places of the same unit.
+            unsafe { kernel.launch(stream, self.tiles[2] as u32, self.threads, arguments, &buffers) }?;
+        }
+        Ok(())
+    }
+}
