@@ -7,6 +7,7 @@ here. For stores the same is in ``cuzarr.storage``.
 from __future__ import annotations
 
 import json
+import pickle
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from cuzarr.errors import PickleCodecDisabledError
 from cuzarr.storage._adapters import Loop, to_bytes
 
 # numcodecs' codecs that take arrays apart themselves; its others, as far as they are not built in, take bytes.
-_ARRAY_CODECS = ("zfpy", "pcodec")
+_ARRAY_CODECS = ("zfpy", "pcodec", "pickle")
 
 
 class NumcodecsHost:
@@ -31,15 +32,24 @@ class NumcodecsHost:
 
     def decode(self, encoded: bytes) -> bytes:
         decoded = self._codec.decode(encoded)
-        if self._role == "array_bytes":
-            return np.ascontiguousarray(decoded, self._dtype).tobytes()
-        return to_bytes(decoded)
+        return self._elements(decoded) if self._role == "array_bytes" else to_bytes(decoded)
+
+    def _elements(self, decoded: Any) -> bytes:
+        # Elements in the order of memory, as zarr-python takes them: it pickles arrays of order F as they are.
+        return np.asarray(decoded, self._dtype).reshape(-1, order="A").tobytes()
 
     def encode(self, decoded: bytes) -> bytes:
         value: Any = decoded
         if self._role == "array_bytes":
             value = np.frombuffer(decoded, self._dtype).reshape(self._shape)
         return to_bytes(self._codec.encode(value))
+
+
+class PickleHost(NumcodecsHost):
+    """The codec that unpickles, which is asked for only where that is allowed; numcodecs has a switch of its own."""
+
+    def decode(self, encoded: bytes) -> bytes:
+        return self._elements(pickle.loads(encoded))
 
 
 class ZarrHost:
@@ -106,7 +116,8 @@ def open_codec(
         raise
     role = "array_bytes" if identifier in _ARRAY_CODECS else "bytes_bytes"
     dtype = from_json_v3(json.loads(data_type)).native if role == "array_bytes" else np.dtype("u1")
-    return role, NumcodecsHost(codec, role, dtype, tuple(shape)), None, None
+    host = PickleHost if identifier == "pickle" else NumcodecsHost
+    return role, host(codec, role, dtype, tuple(shape)), None, None
 
 
 def _open_zarr(name: str, settings: dict[str, Any], shape: tuple[int, ...], data_type: Any) -> OpenedCodec | None:
