@@ -1,4 +1,4 @@
-"""cuzarr inside zarr-python: a codec pipeline, and repairs of what a pipeline cannot reach.
+"""cuzarr inside zarr-python: a codec pipeline, stores, buffers, and repairs of what a pipeline cannot reach.
 
 >>> import cuzarr.zarr, numpy as np, zarr
 >>> with cuzarr.zarr.enable():
@@ -15,26 +15,41 @@ initialises no GPU, imports no CuPy, and does not fail where zarr-python is miss
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from cuzarr.zarr._fallbacks import FallbackWarning, calls, fallbacks
 
-if TYPE_CHECKING:
+try:
+    from cuzarr._zarr_stores import GDSStore, GpuMemoryStore, LocalStore, MemoryStore, ZipStore
+    from cuzarr.zarr._buffers import Buffer, NDBuffer, buffer_prototype
     from cuzarr.zarr._enable import Enabled, enable
     from cuzarr.zarr._pipeline import CodecPipeline
-else:
-    try:
-        from cuzarr.zarr._enable import Enabled, enable
-        from cuzarr.zarr._pipeline import CodecPipeline
-    except Exception as _error:
-        from cuzarr.zarr._absent import absent
+except Exception as _error:
+    from cuzarr.zarr._absent import absent
 
-        CodecPipeline = absent("CodecPipeline", _error)
-        Enabled = absent("Enabled", _error)
-        enable = absent("enable", _error)
+    Buffer = absent("Buffer", _error)
+    CodecPipeline = absent("CodecPipeline", _error)
+    Enabled = absent("Enabled", _error)
+    GDSStore = absent("GDSStore", _error)
+    GpuMemoryStore = absent("GpuMemoryStore", _error)
+    LocalStore = absent("LocalStore", _error)
+    MemoryStore = absent("MemoryStore", _error)
+    NDBuffer = absent("NDBuffer", _error)
+    ZipStore = absent("ZipStore", _error)
+    buffer_prototype = None
+    enable = absent("enable", _error)
 
-__all__ = ["CodecPipeline", "Enabled", "FallbackWarning", "calls", "enable", "fallbacks"]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__all__ = [
+    "Buffer",
+    "CodecPipeline",
+    "Enabled",
+    "FallbackWarning",
+    "GDSStore",
+    "GpuMemoryStore",
+    "LocalStore",
+    "MemoryStore",
+    "NDBuffer",
+    "ZipStore",
+    "buffer_prototype",
+    "calls",
+    "enable",
+    "fallbacks",
+]

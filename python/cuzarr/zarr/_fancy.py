@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from cuzarr import _core
+from cuzarr.device_array import DeviceArray
 from cuzarr.zarr._chunks import Chunks
 from cuzarr.zarr._fallbacks import Fallback
-from cuzarr.zarr._memory import empty_like, read_box, write_box
+from cuzarr.zarr._memory import empty_like, is_host, read_box, write_box
 from cuzarr.zarr._sources import _Dictionary
 
 # Bytes of decoded chunks that are held at once.
@@ -71,10 +72,17 @@ def _groups(items: list[int], specs: list[Any], keys: list[str], chunks_of: Call
     ]
 
 
-def check_shards(groups: list[Group], *, on_device: bool) -> None:
-    """Raises ``Fallback`` when shards are too large to be decoded whole."""
-    if not on_device and any(part.chunks.core.is_sharded and part.chunks.nbytes > _WHOLE_SHARD_BYTES for part in groups):
+def check(groups: list[Group], place: Any) -> None:
+    """Raises ``Fallback`` when the array library takes no index arrays, or shards are too large to be decoded whole."""
+    check_library(place)
+    if is_host(place) and any(part.chunks.core.is_sharded and part.chunks.nbytes > _WHOLE_SHARD_BYTES for part in groups):
         raise Fallback("some elements of large shards: zarr-python finds the inner chunks, which are decoded here")
+
+
+def check_library(array: Any) -> None:
+    """Raises ``Fallback`` when the array library takes no index arrays."""
+    if isinstance(array, DeviceArray):
+        raise Fallback("index arrays on a GPU need CuPy")
 
 
 def read(

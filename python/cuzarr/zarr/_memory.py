@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 
 from cuzarr import _core
-from cuzarr._convert import decode_variable, encode_variable, wrap_device, wrap_host
+from cuzarr._convert import decode_variable, encode_variable, is_on_device, wrap_device, wrap_host
+from cuzarr.device_array import DeviceArray
 from cuzarr.zarr._chunks import Chunks
 
 
 def is_host(array: Any) -> bool:
     """Whether an array's elements are in host memory."""
-    return isinstance(array, np.ndarray) or not hasattr(array, "__cuda_array_interface__")
+    return isinstance(array, np.ndarray) or not is_on_device(array)
 
 
 def box(array: Any, start: tuple[int, ...], shape: tuple[int, ...]) -> Any:
@@ -39,6 +40,8 @@ def empty_like(array: Any, shape: tuple[int, ...], chunks: Chunks) -> Any:
     """New memory of the native type, where ``array`` is."""
     if is_host(array):
         return np.empty(shape, chunks.native)
+    if isinstance(array, DeviceArray):
+        return DeviceArray.empty(shape, chunks.native, array.device)
     import cupy
 
     return cupy.empty(shape, chunks.native)

@@ -40,8 +40,8 @@ def is_numbered(batch: list[Any]) -> bool:
 
 def _own(store: Any) -> _core.Store | None:
     """What is behind a store of cuzarr's."""
-    handle = getattr(store, "_handle", None) if type(store).__module__.startswith("cuzarr.") else None
-    return handle if isinstance(handle, _core.Store) else None
+    own = getattr(store, "cuzarr_store", None) if type(store).__module__.startswith("cuzarr.") else None
+    return None if own is None else own.handle
 
 
 async def open_source(batch: list[Any], chunks: Chunks, *, writing: bool, on_device: bool) -> _core.ChunkStore:

@@ -77,7 +77,7 @@ def reading(chunks_of: ChunksOf, batch: list[Any], place: Any, drop_axes: tuple[
             "read", batch, chunks, place, [request], lambda source: read_box(request, chunks, source, view, options)
         )
     groups = _fancy.group(batch, chunks_of, numbered=numbered)
-    _fancy.check_shards(groups, on_device=not is_host(place))
+    _fancy.check(groups, place)
     requests = [group.request for group in groups]
     return Work(
         "read", batch, chunks, place, requests,
@@ -108,6 +108,7 @@ def writing(chunks_of: ChunksOf, batch: list[Any], elements: Any, drop_axes: tup
             "write", batch, chunks, elements, [request], lambda source: write_box(request, chunks, source, value, options)
         )
     groups = _fancy.group(batch, chunks_of, numbered=numbered)
+    _fancy.check_library(elements)
     requests = [group.request for group in groups]
     return Work(
         "write", batch, chunks, elements, requests,
