@@ -37,9 +37,9 @@ test-rust: $(VENV)/.environment
 
 # Those that ask for a device other than the CPU run once more with the kernels built for the CPU.
 DEVICE_TESTS := tests/test_buffer.py tests/test_async.py tests/test_neighbours.py tests/test_display.py tests/test_storage.py \
-	tests/test_zarr_stores.py tests/test_kvikio.py
+	tests/test_zarr_stores.py tests/test_kvikio.py tests/plugin/test_device.py
 
-test-python: build
+test-python: build $(VENV)/.zarr-python
 	cd python && ../$(PYTHON_RUN) -m pytest
 	cd python && ../scripts/with-simt ../$(PYTHON_RUN) -m pytest $(DEVICE_TESTS)
 
@@ -52,6 +52,14 @@ build: $(VENV)/.package ## install the package and the cuzarr command into .venv
 $(VENV)/.environment: python/requirements-dev.txt scripts/find-python
 	test -x $(PYTHON_RUN) || "$$(scripts/find-python)" -m venv $(VENV)
 	$(PIP) install --requirement python/requirements-dev.txt
+	touch $@
+
+# The source archive of the installed zarr-python, for its tests.
+$(VENV)/.zarr-python: $(VENV)/.environment
+	rm -rf $(VENV)/zarr-python && mkdir $(VENV)/zarr-python
+	$(PIP) download --no-binary zarr --no-deps --dest $(VENV)/zarr-python \
+		"zarr==$$($(PYTHON_RUN) -c 'from importlib.metadata import version; print(version("zarr"))')"
+	tar -xzf $(VENV)/zarr-python/zarr-*.tar.gz --strip-components=1 -C $(VENV)/zarr-python
 	touch $@
 
 $(VENV)/.package: $(VENV)/.environment $(SOURCES)

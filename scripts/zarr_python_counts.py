@@ -6,6 +6,12 @@ from xml.etree import ElementTree
 
 LEAST_SHARE = 0.95
 
+# Tests of 3.1 that no other pipeline can pass, with why.
+EXPECTED = {
+    "test_config_codec_pipeline_class": "says that the pipeline is the default one, although the environment chose another",
+    "test_create_array_with_data_num_gets": "wants a request for every shard that is replaced, and says that none is needed",
+}
+
 
 def pytest_terminal_summary(terminalreporter):
     import cuzarr.zarr
@@ -26,6 +32,11 @@ def failures(path):
 
 def main(default, ours, log):
     new = sorted(failures(ours) - failures(default))
+    for test, reason in EXPECTED.items():
+        count = len(new)
+        new = [name for name in new if f"::{test}[" not in name]
+        if count > len(new):
+            print(f"  expected, {count - len(new)} times: {test} {reason}")
     share = float(re.findall(r"share ([0-9.]+)", open(log).read())[-1])
     for name in new:
         print(f"  fails with cuzarr's pipeline only: {name}")

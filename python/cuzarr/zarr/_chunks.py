@@ -19,6 +19,10 @@ from cuzarr._dtypes import DataType
 from cuzarr.errors import CuzarrError
 from cuzarr.zarr._fallbacks import Fallback
 
+# For every level of shards, the C-order numbers of the inner chunks in the order in which they are written.
+WriteOrders = tuple[tuple[int, ...], ...]
+_NO_ORDERS: WriteOrders = ()
+
 # Modules whose codec classes are what their names say. A class from elsewhere, chosen by the `codecs` configuration or
 # registered by a program, is there to be called.
 _CODEC_MODULES = ("zarr.codecs.", "numcodecs.")
@@ -75,12 +79,10 @@ def open_chunks(codecs: tuple[Any, ...], spec: Any) -> Chunks:
     fill_value = spec.dtype.default_scalar() if spec.fill_value is None else spec.fill_value
     data_type = _data_type(spec.dtype)
     if len(codecs) == 1 and type(codecs[0]) is V2Codec:
-        document = _document_v2(codecs[0], spec, fill_value)
-        orders: tuple[tuple[int, ...], ...] = ()
-        zarr_format = 2
+        zarr_format, document, orders = 2, _document_v2(codecs[0], spec, fill_value), _NO_ORDERS
     else:
-        document, orders = _document_v3(codecs, spec, fill_value, data_type)
         zarr_format = 3
+        document, orders = _document_v3(codecs, spec, fill_value, data_type)
     try:
         text = json.dumps(document, default=_plain)
     except TypeError as error:
@@ -95,7 +97,7 @@ def open_chunks(codecs: tuple[Any, ...], spec: Any) -> Chunks:
 
 
 @lru_cache(maxsize=256)
-def _open(document: bytes, zarr_format: int, orders: tuple[tuple[int, ...], ...]) -> _core.Chunks:
+def _open(document: bytes, zarr_format: int, orders: WriteOrders) -> _core.Chunks:
     return _core.Chunks(document, zarr_format, [list(order) for order in orders])
 
 
@@ -152,7 +154,7 @@ def _document_v2(codec: V2Codec, spec: Any, fill_value: Any) -> dict[str, Any]:
 
 def _document_v3(
     codecs: tuple[Any, ...], spec: Any, fill_value: Any, data_type: DataType
-) -> tuple[dict[str, Any], tuple[tuple[int, ...], ...]]:
+) -> tuple[dict[str, Any], WriteOrders]:
     evolved = []
     shapes = []
     current = spec
@@ -187,7 +189,7 @@ def _check_v3(codecs: Any, data_type: DataType) -> None:
             _check_v3(codec.index_codecs, data_type)
 
 
-def _write_orders(codecs: Any, shapes: list[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
+def _write_orders(codecs: Any, shapes: list[tuple[int, ...]]) -> WriteOrders:
     """The order in which zarr-python writes the inner chunks of each level of shards, by C-order number.
 
     ``shapes`` has the shape of the chunk before each codec.
@@ -209,6 +211,6 @@ def _write_order(grid: tuple[int, ...], name: str) -> tuple[int, ...]:
     if name == "morton":
         from zarr.core import indexing
 
-        places = getattr(indexing, "morton_order_coords", None) or getattr(indexing, "morton_order_iter")  # noqa: B009
+        places: Any = getattr(indexing, "morton_order_coords", None) or getattr(indexing, "morton_order_iter")
         return tuple(int(numbers[tuple(place)]) for place in places(grid))
     return tuple(numbers.ravel().tolist())

@@ -27,7 +27,7 @@ from cuzarr.zarr._fallbacks import Fallback, count_native, fall_back
 from cuzarr.zarr._host import read_by_zarr, write_by_zarr
 from cuzarr.zarr._memory import empty_like, is_host, read_box, write_box
 from cuzarr.zarr._sources import given_values
-from cuzarr.zarr._work import Work, reading as _reading, run_options, writing as _writing
+from cuzarr.zarr._work import Work, cancel_all, reading as _reading, run_options, writing as _writing
 
 if TYPE_CHECKING:
     from zarr.core.buffer import NDBuffer
@@ -240,7 +240,7 @@ class CodecPipeline(ZarrCodecPipeline):
                     chunk = chunk if chunk.dtype == wanted else chunk.astype(wanted)
                     decoded[item] = prototype.nd_buffer.from_ndarray_like(chunk)
 
-        await _threads.run(work, lambda: _cancel(groups))
+        await _threads.run(work, lambda: cancel_all(part.request for part in groups))
         count_native("decode")
         return decoded
 
@@ -266,7 +266,7 @@ class CodecPipeline(ZarrCodecPipeline):
                     write_box(request, part.chunks, _fancy.collect(stored), arrays[item].as_ndarray_like(), options)
                     encoded[item] = given[item][1].prototype.buffer.from_buffer(stored[str(item)])
 
-        await _threads.run(work, lambda: _cancel(groups))
+        await _threads.run(work, lambda: cancel_all(part.request for part in groups))
         count_native("encode")
         return encoded
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from cuzarr import _core
@@ -55,8 +55,13 @@ class Work:
         return result
 
     def _cancel(self) -> None:
-        for request in self._requests:
-            request.cancel()
+        cancel_all(self._requests)
+
+
+def cancel_all(requests: Iterable[_core.ChunkRequest]) -> None:
+    """Lets what runs on other threads for these requests end at the next object."""
+    for request in requests:
+        request.cancel()
 
 
 def reading(chunks_of: ChunksOf, batch: list[Any], place: Any, drop_axes: tuple[int, ...]) -> Work:
