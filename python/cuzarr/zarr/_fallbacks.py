@@ -31,7 +31,7 @@ def count_native(operation: str) -> None:
         _native[operation] += 1
 
 
-def fall_back(reason: str, *, on_device: bool, told: set[str]) -> None:
+def fall_back(reason: str, *, on_device: bool, told: set[tuple[str, bool]]) -> None:
     """Counts a fall-back, and tells of it unless ``told`` says that this array did already.
 
     Raises
@@ -45,9 +45,9 @@ def fall_back(reason: str, *, on_device: bool, told: set[str]) -> None:
         )
     with _lock:
         _fallen[reason] += 1
-    if reason in told:
+    if (reason, on_device) in told:
         return
-    told.add(reason)
+    told.add((reason, on_device))
     if on_device:
         message = f"zarr-python's own code works on the host for this array: {reason}"
         warnings.warn(message, FallbackWarning, stacklevel=3)

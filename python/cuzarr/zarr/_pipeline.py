@@ -47,7 +47,7 @@ class CodecPipeline(ZarrCodecPipeline):
         self._base = base
         self._codecs = tuple(base)
         self._chunks: list[tuple[Any, Chunks | str]] = []
-        self._told: set[str] = set()
+        self._told: set[tuple[str, bool]] = set()
 
     # --------------------------------------------------------------------------------------------- what it is made of
 
