@@ -79,6 +79,7 @@ def open(
     storage_options: dict[str, Any] | None = None,
     config: ArrayConfigLike | None = None,
     device: str | None = None,
+    metadata_store: Any = None,
     **kwargs: Any,
 ) -> Array | Group:
     """Opens the array or group at a store or path, or creates it.
@@ -99,6 +100,8 @@ def open(
         How an array behaves while open.
     device : str, optional
         Where arrays are read to: ``"cpu"``, ``"cuda"``, ``"cuda:1"``.
+    metadata_store : StoreLike, optional
+        Another store, in which the metadata documents live; chunks stay in ``store``.
     **kwargs
         For :func:`open_array` or :func:`open_group`, when something is created.
 
@@ -117,7 +120,7 @@ def open(
     """
     if mode is None:
         mode = "r" if getattr(store, "read_only", False) is True else "a"
-    place = make_store_path(store, mode=mode, path=path, storage_options=storage_options)
+    place = make_store_path(store, mode=mode, path=path, storage_options=storage_options, metadata_store=metadata_store)
     if "shape" not in kwargs and mode in (*_READ_MODES, "w"):
         if mode in _READ_MODES:
             try:
@@ -146,6 +149,7 @@ def open_array(
     storage_options: dict[str, Any] | None = None,
     config: ArrayConfigLike | None = None,
     device: str | None = None,
+    metadata_store: Any = None,
     **kwargs: Any,
 ) -> Array:
     """Opens the array at a store or path; ``mode`` and the arguments of :func:`create` are among ``kwargs``.
@@ -158,7 +162,7 @@ def open_array(
         Its metadata cannot be used.
     """
     mode = kwargs.pop("mode", None)
-    place = make_store_path(store, path=path, mode=mode, storage_options=storage_options)
+    place = make_store_path(store, path=path, mode=mode, storage_options=storage_options, metadata_store=metadata_store)
     if mode != "w":
         try:
             return Array(place, read_array(place, check_zarr_format(zarr_format)), config, device)
@@ -193,6 +197,7 @@ def open_group(
     attributes: dict[str, Any] | None = None,
     use_consolidated: bool | str | None = None,
     device: str | None = None,
+    metadata_store: Any = None,
 ) -> Group:
     """Opens the group at a store or path, or creates it as ``mode`` says.
 
@@ -208,7 +213,7 @@ def open_group(
         An array is there.
     """
     _warn_ignored(cache_attrs=cache_attrs, synchronizer=synchronizer, meta_array=meta_array, chunk_store=chunk_store)
-    place = make_store_path(store, mode=mode, storage_options=storage_options, path=path)
+    place = make_store_path(store, mode=mode, storage_options=storage_options, path=path, metadata_store=metadata_store)
     try:
         if mode in _READ_MODES:
             return Group(place, read_group(place, check_zarr_format(zarr_format), use_consolidated), device)
@@ -299,6 +304,7 @@ def create_array(
     config: ArrayConfigLike | None = None,
     write_data: bool = True,
     device: str | None = None,
+    metadata_store: Any = None,
 ) -> Array:
     """Creates an array.
 
@@ -344,6 +350,8 @@ def create_array(
         Whether ``data`` is written, or only its shape and dtype are used.
     device : str, optional
         Where the array is read to.
+    metadata_store : StoreLike, optional
+        Another store, in which the metadata document lives; chunks stay in ``store``.
 
     Raises
     ------
@@ -382,10 +390,11 @@ def create_array(
             overwrite=overwrite,
             config=config,
             device=device,
+            metadata_store=metadata_store,
         )
     if shape is None or dtype is None:
         raise InvalidArgumentError("a new array needs a shape and a dtype, or data")
-    place = make_store_path(store, path=name, mode="a", storage_options=storage_options)
+    place = make_store_path(store, path=name, mode="a", storage_options=storage_options, metadata_store=metadata_store)
     metadata = new_metadata(
         shape=shape,
         dtype=dtype,
@@ -431,6 +440,7 @@ def from_array(
     overwrite: bool = False,
     config: ArrayConfigLike | None = None,
     device: str | None = None,
+    metadata_store: Any = None,
 ) -> Array:
     """Creates an array with the elements of another: one of a store's, NumPy's, or any on a GPU.
 
@@ -445,7 +455,7 @@ def from_array(
     """
     if not hasattr(data, "shape") or not hasattr(data, "dtype"):
         data = np.asarray(data)
-    place = make_store_path(store, path=name, mode="a", storage_options=storage_options)
+    place = make_store_path(store, path=name, mode="a", storage_options=storage_options, metadata_store=metadata_store)
     arguments: dict[str, Any] = {
         "chunks": chunks,
         "shards": shards,
@@ -540,6 +550,7 @@ def create_group(
     overwrite: bool = False,
     attributes: dict[str, Any] | None = None,
     storage_options: dict[str, Any] | None = None,
+    metadata_store: Any = None,
 ) -> Group:
     """Creates a group.
 
@@ -548,7 +559,7 @@ def create_group(
     ContainsArrayError, ContainsGroupError
         A node is there, and ``overwrite`` is off.
     """
-    place = make_store_path(store, path=path, mode="a", storage_options=storage_options)
+    place = make_store_path(store, path=path, mode="a", storage_options=storage_options, metadata_store=metadata_store)
     metadata = GroupMetadata(dict(attributes or {}), _default_format(zarr_format))
     write_new(place, metadata, overwrite=overwrite)
     return Group(place, metadata)
@@ -648,6 +659,7 @@ def create(
     mode: Any = None,
     data: Any = None,
     device: str | None = None,
+    metadata_store: Any = None,
 ) -> Array:
     """Creates an array, with the arguments that older versions of zarr-python had; new code uses :func:`create_array`.
 
@@ -666,7 +678,7 @@ def create(
     if chunks is not None and chunk_shape is not None:
         raise InvalidArgumentError("chunks and chunk_shape are the same, give one")
     mode = mode or "a"
-    place = make_store_path(store, path=path, mode=mode, storage_options=storage_options)
+    place = make_store_path(store, path=path, mode=mode, storage_options=storage_options, metadata_store=metadata_store)
     settings = parse_array_config(config)
     if write_empty_chunks is not None:
         warnings.warn("write_empty_chunks is deprecated, use config", CuzarrRuntimeWarning, stacklevel=2)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cuzarr::store::{
     ByteRange, Gds, GdsStore, GpuMemoryStore, Key, Listing, LocalOptions, LocalStore, MemoryStore, ReadOutcome,
-    ReadRequest, ReadSink, Store, StoreExt, Workers,
+    ReadRequest, ReadSink, Split, Store, StoreExt, Workers,
 };
 use cuzarr::{Error, ErrorKind};
 use cuzarr_device::{Buffer, DType, Layout, NdBuffer, Order};
@@ -50,6 +50,12 @@ impl PyStore {
         let gds = gds.parse::<Gds>().py()?;
         let store = py.detach(|| GdsStore::new(root, gds, LocalOptions::default())).py()?;
         Ok(PyStore { inner: Arc::new(store) })
+    }
+
+    /// One store of which the metadata of arrays and groups lives in another.
+    #[staticmethod]
+    fn split(data: &PyStore, metadata: &PyStore) -> Self {
+        PyStore { inner: Arc::new(Split::new(Arc::clone(&data.inner), Arc::clone(&metadata.inner))) }
     }
 
     /// A store written in Python, behind its adapter (`cuzarr.storage`).

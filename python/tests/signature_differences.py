@@ -4,23 +4,25 @@
 """
 
 DEVICE = "where arrays are read to"
+METADATA = "another store for metadata"
 PROGRESS = "tells of objects read or written"
 
 ADDED: dict[str, dict[str, str]] = {
-    "open": {"device": DEVICE},
-    "open_array": {"device": DEVICE},
-    "open_group": {"device": DEVICE},
-    "create": {"device": DEVICE},
-    "create_array": {"device": DEVICE},
-    "from_array": {"device": DEVICE},
+    "open": {"device": DEVICE, "metadata_store": METADATA},
+    "open_array": {"device": DEVICE, "metadata_store": METADATA},
+    "open_group": {"device": DEVICE, "metadata_store": METADATA},
+    "create": {"device": DEVICE, "metadata_store": METADATA},
+    "create_array": {"device": DEVICE, "metadata_store": METADATA},
+    "from_array": {"device": DEVICE, "metadata_store": METADATA},
+    "create_group": {"metadata_store": METADATA},
     "AsyncArray.getitem": {"progress": PROGRESS},
     "AsyncArray.setitem": {"progress": PROGRESS},
-    "asynchronous.open": {"device": DEVICE},
-    "asynchronous.open_array": {"device": DEVICE},
-    "asynchronous.open_group": {"device": DEVICE},
-    "asynchronous.create": {"device": DEVICE},
-    "asynchronous.create_array": {"device": DEVICE},
-    "asynchronous.from_array": {"device": DEVICE},
+    "asynchronous.open": {"device": DEVICE, "metadata_store": METADATA},
+    "asynchronous.open_array": {"device": DEVICE, "metadata_store": METADATA},
+    "asynchronous.open_group": {"device": DEVICE, "metadata_store": METADATA},
+    "asynchronous.create": {"device": DEVICE, "metadata_store": METADATA},
+    "asynchronous.create_array": {"device": DEVICE, "metadata_store": METADATA},
+    "asynchronous.from_array": {"device": DEVICE, "metadata_store": METADATA},
 }
 
 POSITION = "the parameters are those of the synchronous function, which takes the store by position too"

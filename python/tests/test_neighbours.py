@@ -223,6 +223,21 @@ def test_xarray_reads_what_its_own_engine_reads(tmp_path: pathlib.Path, dataset:
 
 
 @pytest.mark.filterwarnings("ignore")
+def test_xarrays_own_engine_goes_through_the_codec_pipeline(tmp_path: pathlib.Path, dataset: Any) -> None:
+    xarray = pytest.importorskip("xarray")
+    plugin = pytest.importorskip("cuzarr.zarr")
+    plugin.fallbacks(reset=True)
+    with plugin.enable():
+        dataset.to_zarr(tmp_path / "d", consolidated=False)
+        opened = xarray.open_dataset(tmp_path / "d", engine="zarr", consolidated=False)
+        xarray.testing.assert_identical(opened.load(), dataset)
+        chunked = xarray.open_dataset(tmp_path / "d", engine="zarr", consolidated=False, chunks={})
+        xarray.testing.assert_identical((chunked.t * 2).compute(), dataset.t * 2)
+    assert all(count > 0 for count in (plugin.calls()["read"], plugin.calls()["write"]))
+    xarray.testing.assert_identical(xarray.open_dataset(tmp_path / "d", engine="cuzarr").load(), dataset)
+
+
+@pytest.mark.filterwarnings("ignore")
 def test_xarray_keeps_coordinates_on_the_host_and_reads_variables_to_a_gpu(tmp_path: pathlib.Path, dataset: Any, gpu: str) -> None:
     xarray = pytest.importorskip("xarray")
     from cuzarr.xarray import GroupStore

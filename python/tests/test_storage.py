@@ -233,3 +233,20 @@ except cuzarr.errors.LibraryMissingError as error:
     environment = {**os.environ, "CUZARR_CUFILE_LIBRARY": "/nonexistent/libcufile.so"}
     ran = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
     assert "told:" in ran.stdout and "/nonexistent/libcufile.so" in ran.stdout, ran.stderr
+
+
+def test_metadata_lives_in_another_store(tmp_path: Path) -> None:
+    places: dict[str, Any] = {"store": tmp_path / "chunks", "metadata_store": tmp_path / "documents"}
+    group = cuzarr.open_group(**places, mode="w", attributes={"a": 1})
+    group.create_array("x/y", data=np.arange(6), chunks=(2,))
+    documents = [path.name for path in (tmp_path / "documents").rglob("*") if path.is_file()]
+    chunks = [path.name for path in (tmp_path / "chunks").rglob("*") if path.is_file()]
+    assert set(documents) == {"zarr.json"} and len(documents) == 3 and sorted(chunks) == ["0", "1", "2"]
+    again = cuzarr.open_group(**places, mode="r")
+    assert [path for path, _ in again.members(max_depth=None)] == ["x", "x/y"] and again.attrs["a"] == 1
+    array = pickle.loads(pickle.dumps(again))["x/y"]
+    assert array[:].tolist() == list(range(6)) and array.nchunks_initialized == 3 and array.read_only
+    with pytest.raises(cuzarr.errors.GroupNotFoundError):
+        cuzarr.open_group(tmp_path / "chunks", mode="r")
+    cuzarr.create_array(**places, name="x/y", shape=(2,), dtype="i4", overwrite=True)
+    assert not [path for path in (tmp_path / "chunks").rglob("*") if path.is_file()]

@@ -23,7 +23,7 @@ from cuzarr.storage._resolve import (
     make_store_path,
     normalize_path,
 )
-from cuzarr.storage._stores import ForeignStore, GDSStore, GpuMemoryStore, LocalStore, MemoryStore, Store
+from cuzarr.storage._stores import ForeignStore, GDSStore, GpuMemoryStore, LocalStore, MemoryStore, SplitStore, Store
 from cuzarr.storage._zip import ZipStore
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "GpuMemoryStore",
     "LocalStore",
     "MemoryStore",
+    "SplitStore",
     "Store",
     "StoreLike",
     "StorePath",

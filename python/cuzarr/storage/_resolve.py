@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cuzarr.errors import InvalidArgumentError, KeyInvalidError, ReadOnlyError, UnsupportedError
-from cuzarr.storage._stores import ForeignStore, LocalStore, MemoryStore, Store
+from cuzarr.storage._stores import ForeignStore, LocalStore, MemoryStore, SplitStore, Store
 from cuzarr.storage._zip import ZipStore
 
 AccessMode = Literal["r", "r+", "a", "w", "w-"]
@@ -157,8 +157,9 @@ def make_store_path(
     path: object = None,
     mode: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    metadata_store: Any = None,
 ) -> StorePath:
-    """A place in a store, opened as ``mode`` says.
+    """A place in a store, opened as ``mode`` says; with ``metadata_store`` the documents of its nodes live there.
 
     Raises
     ------
@@ -173,6 +174,8 @@ def make_store_path(
     elif hasattr(store, "store") and hasattr(store, "path") and type(store).__name__ == "StorePath":
         store, prefix = store.store, store.path  # zarr-python's
     opened = make_store(store, read_only=mode == "r", storage_options=storage_options, mode=mode)
+    if metadata_store is not None:
+        opened = SplitStore(opened, make_store(metadata_store, read_only=mode == "r"), read_only=opened.read_only)
     if opened.read_only and mode not in (None, "r"):
         raise ReadOnlyError(f"{opened} is read-only, but mode is {mode!r}", hint="use mode 'r' or a writable store")
     place = StorePath(opened, f"{prefix}/{normalize_path(path)}")

@@ -287,6 +287,39 @@ def _fill_gpu_memory(values: dict[str, bytes], device: str, read_only: bool) -> 
     return GpuMemoryStore(values, device=device, read_only=read_only)
 
 
+class SplitStore(Store):
+    """Two stores as one: the metadata documents of arrays and groups live in the second, chunks in the first.
+
+    >>> import cuzarr
+    >>> chunks, documents = cuzarr.storage.MemoryStore(), cuzarr.storage.MemoryStore()
+    >>> array = cuzarr.create_array(chunks, metadata_store=documents, data=cuzarr.ones((2,), store={})[:])
+    >>> chunks.list(), documents.list()
+    (['c/0'], ['zarr.json'])
+    """
+
+    def __init__(self, data: Store, metadata: Store, *, read_only: bool = False) -> None:
+        self.data = data
+        self.metadata = metadata
+        read_only = read_only or data.read_only or metadata.read_only
+        super().__init__(_core.Store.split(data.handle, metadata.handle), read_only=read_only)
+
+    def __str__(self) -> str:
+        return f"{self.data} with metadata in {self.metadata}"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SplitStore) and (self.data, self.metadata) == (other.data, other.metadata)
+
+    def __hash__(self) -> int:
+        return hash((self.data, self.metadata))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _split, (self.data, self.metadata, self._read_only)
+
+
+def _split(data: Store, metadata: Store, read_only: bool) -> SplitStore:
+    return SplitStore(data, metadata, read_only=read_only)
+
+
 class ForeignStore(Store):
     """A store written in Python: zarr-python's, obstore's, fsspec's, or any object with ``get``, ``set``, ``delete`` and
     ``list``."""

@@ -14,6 +14,7 @@ mod key;
 mod local;
 mod memory;
 mod parts;
+mod split;
 pub mod testing;
 mod values;
 
@@ -32,6 +33,7 @@ pub use gds::{Gds, GdsStore};
 pub use key::{Key, join_key, validate_key, validate_prefix};
 pub use local::{Durability, LocalOptions, LocalStore, Symlinks};
 pub use memory::MemoryStore;
+pub use split::Split;
 
 /// Which bytes of a value are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
