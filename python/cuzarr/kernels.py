@@ -23,6 +23,7 @@ import numpy as np
 from cuzarr import _core
 from cuzarr._config import config
 from cuzarr._convert import core_dtype, is_on_device, result_array
+from cuzarr._streams import stream_handle
 from cuzarr.device_array import DeviceArray
 from cuzarr.errors import DTypeMismatchError, InvalidArgumentError, MemorySpaceError, ShapeMismatchError
 
@@ -135,20 +136,6 @@ def _extents(value: int | Sequence[int], what: str) -> tuple[int, int, int]:
     return x, y, z
 
 
-def _stream_handle(stream: Any) -> int | None:
-    """The ``cudaStream_t`` of a stream of CuPy, PyTorch, Numba or any library that speaks ``__cuda_stream__``."""
-    if stream is None or isinstance(stream, int):
-        return stream
-    if hasattr(stream, "__cuda_stream__"):
-        protocol = stream.__cuda_stream__
-        return int((protocol() if callable(protocol) else protocol)[1])
-    for name in ("ptr", "cuda_stream", "handle"):
-        if hasattr(stream, name):
-            handle = getattr(stream, name)
-            return int(getattr(handle, "value", handle) or 0)
-    raise InvalidArgumentError(f"{type(stream).__name__} is no CUDA stream")
-
-
 class Module:
     """A text of CUDA C++, compiled for one GPU.
 
@@ -256,7 +243,7 @@ class Function:
                 where = f"kernel '{self.name}', argument {at}"
                 arguments.append(_value(value, dtype, sizes[at] if sizes else None, where))
         extents = _extents(grid, "grid"), _extents(block, "block")
-        self._function.launch(arguments, *extents, shared_bytes, _stream_handle(stream))
+        self._function.launch(arguments, *extents, shared_bytes, stream_handle(stream))
 
     def __repr__(self) -> str:
         return f"<cuzarr.Function {self.name} on {self.device}>"

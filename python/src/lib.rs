@@ -3,6 +3,7 @@
 
 mod array;
 mod codecs;
+mod decoder;
 mod dlpack;
 mod error;
 mod module;
@@ -38,6 +39,8 @@ fn cli(py: Python<'_>, arguments: Vec<std::ffi::OsString>) -> i32 {
 mod _core {
     #[pymodule_export]
     use super::array::PyArray;
+    #[pymodule_export]
+    use super::decoder::{PyDecoder, PyDecoderBatch};
     #[pymodule_export]
     use super::module::{PyFunction, PyUserModule};
     #[pymodule_export]

@@ -62,6 +62,14 @@ impl Device {
     pub fn initialize(self) -> Result<()> {
         if self == Device::Cpu { Ok(()) } else { Context::get(self).map(|_| ()) }
     }
+
+    /// How many multiprocessors a GPU has: what speeds that were measured on another are scaled by.
+    ///
+    /// # Errors
+    /// `Unsupported` for `cpu`, `DeviceUnavailable` when the device cannot be used.
+    pub fn multiprocessors(self) -> Result<u32> {
+        Ok(Context::get(self)?.backend.properties().multiprocessors)
+    }
 }
 
 /// Memory of a device.

@@ -340,6 +340,27 @@ pub fn gather_on(source: &NdBuffer, transfer: &Transfer, packed: &Buffer, stream
     Ok(())
 }
 
+/// Copies many pieces of device memory, each from the first of two buffers to the second, of the same size, in stream order
+/// and as one launch. The two of a pair do not overlap, and no target overlaps another.
+///
+/// # Errors
+/// `InvalidArgument` when sizes differ, `MemorySpace` when a buffer is not on the stream's device or that is `cpu`,
+/// `ReadOnly`, `OutOfMemory`, `DeviceFailed`.
+pub fn copy_pieces_on(pieces: &[(Buffer, Buffer)], stream: &Stream) -> Result<()> {
+    for (index, (src, dst)) in pieces.iter().enumerate() {
+        if src.size_bytes() != dst.size_bytes() {
+            let (from, to) = (src.size_bytes(), dst.size_bytes());
+            return Err(Error::invalid(format!("piece {index}: cannot copy {from} bytes to {to}")));
+        }
+        dst.require_writable()?;
+        if stream.device() == Device::Cpu || src.device() != stream.device() || dst.device() != stream.device() {
+            let message = format!("piece {index} is on {} and {}, not both on a GPU", src.device(), dst.device());
+            return Err(Error::new(ErrorKind::MemorySpace, message));
+        }
+    }
+    cuda::transfer::copy_pieces(pieces, stream)
+}
+
 /// [`scatter`] from host bytes, for callers that decode into memory of their own. `target` must be on the host.
 ///
 /// # Errors

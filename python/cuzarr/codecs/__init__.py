@@ -1,7 +1,8 @@
 """Codecs, as plain values: what an array's metadata says about its encoding.
 
 Names and arguments are zarr-python's. They hold a configuration and do no work; wherever one is expected, a
-dictionary, zarr-python's own codec or one of numcodecs' works as well.
+dictionary, zarr-python's own codec or one of numcodecs' works as well. :class:`Decoder` does the work of one, or of a
+chain, on frames that a program holds itself.
 
 >>> from cuzarr.codecs import BloscCodec
 >>> BloscCodec(cname="lz4", clevel=5, shuffle="shuffle", typesize=4).to_dict()["name"]
@@ -11,6 +12,7 @@ dictionary, zarr-python's own codec or one of numcodecs' works as well.
 from __future__ import annotations
 
 from cuzarr.codecs import numcodecs
+from cuzarr.codecs._decoder import Batch, Decoder
 from cuzarr.codecs._values import (
     BloscCodec,
     BytesCodec,
@@ -28,11 +30,13 @@ from cuzarr.codecs._values import (
 )
 
 __all__ = [
+    "Batch",
     "BloscCodec",
     "BytesCodec",
     "CastValue",
     "Codec",
     "Crc32cCodec",
+    "Decoder",
     "ExtensionCodec",
     "GzipCodec",
     "ScaleOffset",

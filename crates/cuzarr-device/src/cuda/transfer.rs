@@ -301,3 +301,31 @@ pub(crate) fn fill_boxes(
     all.cut(element.len(), ends.bases(), 16);
     copy_boxes(all, ends, 1, true, stream)
 }
+
+/// Many pieces, each from one buffer to another, in stream order. Offsets are whole addresses.
+pub(crate) fn copy_pieces(pieces: &[(Buffer, Buffer)], stream: &Stream) -> Result<()> {
+    let items = pieces.iter().map(|(src, dst)| Item {
+        src_offset: src.address() as i64,
+        dst_offset: dst.address() as i64,
+        chunk_offset: 0,
+        chunk_bytes: 0,
+        extents: vec![src.size_bytes()],
+    });
+    let mut boxes = Boxes { access_bytes: 1, src_strides: vec![1], dst_strides: vec![1], items: items.collect() };
+    boxes.simplify();
+    let buffers: Vec<&Buffer> = pieces.iter().flat_map(|(src, dst)| [src, dst]).collect();
+    for mut group in boxes.split_by_alignment((0, 0)) {
+        group.widen((0, 0), false);
+        for_each_table(group, stream, false, |lowered, table| {
+            let kernel = sized_kernel(&COPY, stream.device(), "copy_linear", lowered.access_bytes)?;
+            let (base, unit) = (0usize, 1u32);
+            let arguments = (base, base, table.address(), lowered.walk, unit);
+            let used: Vec<&Buffer> = buffers.iter().copied().chain([table]).collect();
+            // SAFETY: the parameters of copy_linear_N; every piece is a whole buffer of its own size on both sides.
+            unsafe {
+                kernel.launch(stream, blocks(&kernel, lowered.walk.tiles), threads(stream.device()), arguments, &used)
+            }
+        })?;
+    }
+    Ok(())
+}

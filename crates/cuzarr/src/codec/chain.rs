@@ -7,10 +7,10 @@ use cuzarr_device::Device;
 use super::contract::{
     ArrayToArray, ArrayToBytes, BytesToBytes, Size, TailPart, VARIABLE_LIMIT_BYTES, VariableToBytes, corrupt,
 };
-use super::program::{Program, tail_split};
+use super::program::{Leave, Program, leave_nothing, tail_split};
 use super::registry::{self, Opened, Request};
 use super::{ChunkSpec, Sharding, VariableElements, v2};
-use crate::meta::{ArrayMetadata, CodecsMetadata, Extension};
+use crate::meta::{ArrayMetadata, CodecsMetadata, Endian, Extension};
 use crate::{Error, ErrorKind, Result, ResultExt};
 
 /// The codec chain of one array, validated for one decoded chunk.
@@ -150,6 +150,12 @@ impl Builder {
         Ok(())
     }
 
+    /// Elements as their bytes, little-endian.
+    fn push_bytes(&mut self) -> Result<()> {
+        let opened = super::bytes::open_v2(&self.current, Endian::Little)?;
+        self.push(opened)
+    }
+
     pub(crate) fn finish(self) -> Result<Chain> {
         let Builder { spec, arrays, serializer, bytes, size, variable_order_f, .. } = self;
         let Some(serializer) = serializer else {
@@ -186,6 +192,26 @@ impl Chain {
         for (index, codec) in codecs.iter().enumerate() {
             let opened = builder.open(codec).at(|| format!("codecs[{index}]"))?;
             builder.push(opened).at(|| format!("codecs[{index}]"))?;
+        }
+        builder.finish()
+    }
+
+    /// As [`Chain::from_extensions`], where the array→bytes codec may be left out: then it is `bytes`, little-endian.
+    ///
+    /// # Errors
+    /// As [`Chain::new`].
+    pub fn from_codecs(codecs: &[Extension], spec: ChunkSpec) -> Result<Chain> {
+        let mut builder = Builder::new(3, spec)?;
+        for (index, codec) in codecs.iter().enumerate() {
+            let at = || format!("codecs[{index}]");
+            let opened = builder.open(codec).at(at)?;
+            if matches!(opened, Opened::Bytes(_)) && !builder.is_serialized() {
+                builder.push_bytes()?;
+            }
+            builder.push(opened).at(at)?;
+        }
+        if !builder.is_serialized() {
+            builder.push_bytes()?;
         }
         builder.finish()
     }
@@ -258,23 +284,23 @@ impl Chain {
 
     /// Every codec in order of encoding, and how it decodes to `device`. On the CPU everything is native.
     pub fn describe(&self, device: Device) -> Vec<Stage> {
-        self.stages(device, true, None)
+        self.stages(device, true, &leave_nothing)
     }
 
-    /// As [`Chain::describe`], for a call that prefers the faster of the device and a host with so many threads.
-    pub fn describe_beside(&self, device: Device, host_threads: usize) -> Vec<Stage> {
-        self.stages(device, true, Some(host_threads))
+    /// As [`Chain::describe`], for a call that leaves to the host what `leave` gives a reason for.
+    pub fn describe_beside(&self, device: Device, leave: Leave<'_>) -> Vec<Stage> {
+        self.stages(device, true, leave)
     }
 
     /// Every codec in order of encoding, and how it encodes what is on `device`. On the CPU everything is native.
     pub fn describe_encoding(&self, device: Device) -> Vec<Stage> {
-        self.stages(device, false, None)
+        self.stages(device, false, &leave_nothing)
     }
 
-    fn stages(&self, device: Device, decoding: bool, host_threads: Option<usize>) -> Vec<Stage> {
+    fn stages(&self, device: Device, decoding: bool, leave: Leave<'_>) -> Vec<Stage> {
         let names = self.arrays.iter().map(|codec| codec.name()).chain([self.serializer.name()]);
         let names = names.chain(self.bytes.iter().map(|step| step.codec.name()));
-        let division = Program::new(self, device).map(|program| program.divide(host_threads));
+        let division = Program::new(self, device).map(|program| program.divide(leave));
         let reason = |index: usize| match (&division, device) {
             (_, Device::Cpu) => None,
             (Ok(division), _) if decoding => division.reason(index),
@@ -286,7 +312,7 @@ impl Chain {
         let mut stages: Vec<Stage> = stages.collect();
         if let Some(sharding) = self.sharding() {
             stages[0].support = Support::Native;
-            stages.extend(sharding.inner().stages(device, decoding, host_threads));
+            stages.extend(sharding.inner().stages(device, decoding, leave));
         }
         stages
     }

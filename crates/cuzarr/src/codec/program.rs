@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use cuzarr_device::{DType, Device, ElementStep, Packing, Tail};
 
+use super::batch::Format;
 use super::chain::{Chain, Serializer};
 use super::contract::{
     ArrayToArray, ArrayToBytes, BytesToBytes, Size, TailPart, VARIABLE_LIMIT_BYTES, expect_encoded_size,
@@ -50,6 +51,14 @@ enum Pass {
     BitsHeader(packbits::Header),
 }
 
+/// Why frames of a format and decoded size are left to the host, where they are.
+pub type Leave<'a> = &'a dyn Fn(Format, usize) -> Option<&'static str>;
+
+/// Leaves nothing to the host that a device can do.
+pub(crate) fn leave_nothing(_: Format, _: usize) -> Option<&'static str> {
+    None
+}
+
 /// What a device can do in place of one pass.
 #[derive(Clone, Debug)]
 struct PassOnDevice {
@@ -74,6 +83,11 @@ impl Division {
     /// What the device does when it does all.
     pub(crate) fn whole(self) -> Option<Native> {
         self.native.filter(|_| self.host_passes == 0)
+    }
+
+    /// Why the host decodes at all.
+    pub(crate) fn first_reason(&self) -> Option<&'static str> {
+        self.via_host.last().map(|(_, reason)| *reason)
     }
 
     /// Why the codec of this number, in order of encoding, runs on the host.
@@ -347,14 +361,13 @@ impl Program {
     }
 
     /// Where the passes run for a result on the program's device: there, from the first pass on behind which it has
-    /// kernels for all. With `host_threads`, a host that is faster with so many threads is a reason against kernels.
-    pub(crate) fn divide(&self, host_threads: Option<usize>) -> Division {
+    /// kernels for all. `leave` may give reasons to leave frames of a format and decoded size to the host.
+    pub(crate) fn divide(&self, leave: Leave<'_>) -> Division {
         let on_host = |pass: &PassOnDevice| match &pass.steps {
             _ if self.device == Device::Cpu => Some("the result is host memory"),
             Ok(steps) => steps.iter().find_map(|step| match step {
                 Step::Decode { format, decoded_bytes } => {
-                    let faster = || format.faster_host_reason(host_threads?);
-                    format.host_reason(*decoded_bytes).or_else(faster)
+                    format.host_reason(*decoded_bytes).or_else(|| leave(*format, *decoded_bytes))
                 }
                 _ => None,
             }),
@@ -376,6 +389,14 @@ impl Program {
         let steps: Vec<_> = steps.collect();
         let native = (!steps.is_empty()).then(|| Native::new(steps, self.size_before(first), self.packed_size_bytes));
         Division { host_passes: first, native, via_host }
+    }
+
+    /// What frames the passes decode, and to how many bytes each.
+    pub(crate) fn frames(&self) -> impl Iterator<Item = (Format, usize)> {
+        self.natives.iter().flat_map(|native| native.steps.iter().flatten()).filter_map(|step| match step {
+            Step::Decode { format, decoded_bytes } => Some((*format, *decoded_bytes)),
+            _ => None,
+        })
     }
 
     fn begins_behind_the_host(&self, pass: usize) -> bool {

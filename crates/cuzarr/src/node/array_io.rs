@@ -8,7 +8,7 @@ use cuzarr_device::{DType, Device, NdBuffer, Order};
 use super::array::Array;
 use crate::codec::VariableElements;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
-use crate::plan::{Explanation, Selection, check_strict, check_strict_writing, placements};
+use crate::plan::{Explanation, Selection, check_strict, check_strict_writing, chunks_touched};
 use crate::run::{Access, Engine, Options, Report, memory_shape};
 use crate::store::join_key;
 
@@ -211,11 +211,11 @@ impl Array {
         let work = || -> Result<Explanation> {
             let access = self.access(self.device())?;
             let options = self.run_options();
-            let limits = (access.batch_bytes(&options), options.memory_limit_bytes);
-            let host_threads = (!options.strict).then_some(options.threads);
-            let placements = placements(access.chain(), self.device(), host_threads);
-            let chain = access.chain();
-            Explanation::new(access.source(), (chain, placements), self.device(), selection, &options.plan(), limits)
+            let chunks = chunks_touched(access.source(), selection);
+            let limits = (access.batch_bytes(&options, chunks), options.memory_limit_bytes);
+            let (placements, decoding) = access.placements(&options, chunks);
+            let chain = (access.chain().as_ref(), placements, decoding);
+            Explanation::new(access.source(), chain, self.device(), selection, &options.plan(), limits)
         };
         work().at(|| self.place())
     }

@@ -5,11 +5,12 @@ use std::fmt;
 use cuzarr_device::Device;
 use serde_json::{Value, json};
 
+use super::costs::{Estimate, Load};
 use super::read::PlanOptions;
 use super::selection::Selection;
 use super::source::Source;
 use super::walk::cells_touched;
-use crate::codec::{Chain, Stage, Support};
+use crate::codec::{Chain, Leave, Stage, Support};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Where one codec of the chain runs.
@@ -21,6 +22,19 @@ pub struct Placement {
     pub via_host: Option<String>,
 }
 
+/// What decoding its frames is expected to take, on either side of the bus.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decoding {
+    /// What the frames are.
+    pub format: String,
+    /// Bytes that each decodes to.
+    pub frame_bytes: usize,
+    /// How many are decoded side by side, and by how many threads on the host.
+    pub load: Load,
+    /// The speeds.
+    pub estimate: Estimate,
+}
+
 /// What a read of a selection would do.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
@@ -30,6 +44,8 @@ pub struct Explanation {
     pub selection: String,
     /// The array's codecs in order of encoding.
     pub placements: Vec<Placement>,
+    /// What was weighed to place the decoders of frames.
+    pub decoding: Vec<Decoding>,
     /// Objects of the store that hold the selection; missing ones included.
     pub objects: u64,
     /// Chunks that would be decoded, if all of them exist.
@@ -58,17 +74,14 @@ impl Explanation {
     /// `SelectionInvalid` when the selection does not fit the array.
     pub fn new(
         source: &Source,
-        (chain, placements): (&Chain, Vec<Placement>),
+        (chain, placements, decoding): (&Chain, Vec<Placement>, Vec<Decoding>),
         device: Device,
         selection: &Selection,
         options: &PlanOptions,
         (batch_bytes, memory_limit_bytes): (u64, u64),
     ) -> Result<Explanation> {
         selection.check(&source.shape)?;
-        let touched = |shape: &[u64]| {
-            let axes = selection.axes().iter().zip(shape);
-            axes.map(|(axis, &extent)| cells_touched(axis, extent)).fold(1, u64::saturating_mul)
-        };
+        let touched = |shape: &[u64]| touched(selection, shape);
         let objects = touched(&source.levels[0].chunk_shape);
         let chunks = touched(&source.leaf().chunk_shape);
         let packed_bytes = chunks.saturating_mul(source.packed.size_bytes as u64);
@@ -85,6 +98,7 @@ impl Explanation {
             device: device.to_string(),
             selection: selection.to_string(),
             placements,
+            decoding,
             objects,
             chunks,
             result_bytes: selection.len().unwrap_or(u64::MAX).saturating_mul(element_bytes),
@@ -103,10 +117,18 @@ impl Explanation {
             None => json!({ "codec": placement.codec, "placement": "native" }),
             Some(reason) => json!({ "codec": placement.codec, "placement": "via host", "reason": reason }),
         });
+        let decoding = self.decoding.iter().map(|decoding| {
+            let Decoding { format, frame_bytes, load, estimate } = decoding;
+            json!({
+                "format": format, "frame_bytes": frame_bytes, "frames_at_once": load.frames, "host_threads": load.threads,
+                "device_gb_s": estimate.device_gb_s, "host_gb_s": estimate.host_gb_s,
+            })
+        });
         json!({
             "device": self.device,
             "selection": self.selection,
             "codecs": placements.collect::<Vec<_>>(),
+            "decoding": decoding.collect::<Vec<_>>(),
             "objects": self.objects,
             "chunks": self.chunks,
             "result_bytes": self.result_bytes,
@@ -120,9 +142,19 @@ impl Explanation {
     }
 }
 
-/// Where each codec of a chain runs; with `host_threads`, on the faster of the device and a host with so many threads.
-pub fn placements(chain: &Chain, device: Device, host_threads: Option<usize>) -> Vec<Placement> {
-    placed(host_threads.map_or_else(|| chain.describe(device), |threads| chain.describe_beside(device, threads)))
+/// Where each codec of a chain runs; what `leave` gives a reason for, on the host.
+pub fn placements(chain: &Chain, device: Device, leave: Leave<'_>) -> Vec<Placement> {
+    placed(chain.describe_beside(device, leave))
+}
+
+/// How many of the smallest chunks the selection touches.
+pub(crate) fn chunks_touched(source: &Source, selection: &Selection) -> u64 {
+    touched(selection, &source.leaf().chunk_shape)
+}
+
+fn touched(selection: &Selection, shape: &[u64]) -> u64 {
+    let axes = selection.axes().iter().zip(shape);
+    axes.map(|(axis, &extent)| cells_touched(axis, extent)).fold(1, u64::saturating_mul)
 }
 
 fn placed(stages: Vec<Stage>) -> Vec<Placement> {
@@ -141,7 +173,7 @@ fn placed(stages: Vec<Stage>) -> Vec<Placement> {
 /// # Errors
 /// `FallbackRefused`, naming each codec and why.
 pub fn check_strict(chain: &Chain, device: Device) -> Result<()> {
-    refuse_fallen(placements(chain, device, None))
+    refuse_fallen(placed(chain.describe(device)))
 }
 
 /// Refuses a chain of which something would run on the host although what is written is on a device.
@@ -183,6 +215,15 @@ impl fmt::Display for Explanation {
                 None => writeln!(f, "  {:<20} native", placement.codec)?,
                 Some(reason) => writeln!(f, "  {:<20} via host: {reason}", placement.codec)?,
             }
+        }
+        for Decoding { format, frame_bytes, load, estimate } in &self.decoding {
+            let (size, Load { threads, frames }) = (readable(*frame_bytes as u64), load);
+            let Estimate { device_gb_s, host_gb_s } = estimate;
+            let what = format!("{frames} x {size} of {format} at once");
+            writeln!(
+                f,
+                "  expected             {what}: {device_gb_s:.1} GB/s on the device, {host_gb_s:.1} by {threads} threads"
+            )?;
         }
         writeln!(f, "  objects              {}", self.objects)?;
         writeln!(f, "  chunks               {} ({} packed)", self.chunks, readable(self.packed_bytes))?;

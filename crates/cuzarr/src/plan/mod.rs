@@ -4,6 +4,7 @@
 //! batches of reads, units and fills. No I/O and no device: every decision here is tested without either.
 
 mod batch;
+mod costs;
 mod explanation;
 mod pieces;
 mod read;
@@ -13,7 +14,9 @@ mod walk;
 pub(crate) mod write;
 
 pub use batch::{Batch, ChunkName, Fill, Read, SizeRule, Unit};
-pub use explanation::{Explanation, Placement, check_strict, check_strict_writing, placements};
+pub use costs::{Costs, Estimate, Load};
+pub(crate) use explanation::chunks_touched;
+pub use explanation::{Decoding, Explanation, Placement, check_strict, check_strict_writing, placements};
 pub use read::{Entries, IndexPlace, IndexRead, Plan, PlanOptions, Room, Step};
 pub use selection::{AxisSelection, Selection, SliceArg};
 pub use source::{KeyOf, Level, PackedLayout, ShardLayout, Source};

@@ -8,7 +8,7 @@ use super::engine::Options;
 use crate::codec::{Chain, Program};
 use crate::error::{Error, ErrorKind, Result};
 use crate::meta::ArrayMetadata;
-use crate::plan::{KeyOf, Level, PackedLayout, ShardLayout, Source};
+use crate::plan::{Decoding, KeyOf, Level, PackedLayout, Placement, ShardLayout, Source};
 use crate::store::ByteRange;
 
 /// An array bound to a device: made once, used by any number of calls.
@@ -122,9 +122,19 @@ impl Access {
         self.dtype
     }
 
-    /// Packed bytes of one batch of a read.
-    pub fn batch_bytes(&self, options: &Options) -> u64 {
-        super::device::batch_bytes(self, options)
+    /// Packed bytes of one batch of a read of so many of the innermost chunks.
+    pub fn batch_bytes(&self, options: &Options, chunks: u64) -> u64 {
+        super::device::batch_bytes(self, options, chunks)
+    }
+
+    /// Where each codec runs in a read of so many of the innermost chunks, and what was weighed.
+    pub fn placements(&self, options: &Options, chunks: u64) -> (Vec<Placement>, Vec<Decoding>) {
+        super::device::decoding(self, options, chunks)
+    }
+
+    /// Elements of one of the innermost chunks.
+    pub(crate) fn chunk_elements(&self) -> usize {
+        self.leaf().spec().elements().and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX)
     }
 
     /// What decodes and encodes the innermost chunks.

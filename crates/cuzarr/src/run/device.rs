@@ -22,9 +22,9 @@ use super::report::Stage;
 use super::resident::{Frames, Resident, Taking};
 use super::sink::{Flight, Landing, launch};
 use crate::codec::native::Native;
-use crate::codec::{Division, Program};
+use crate::codec::{Division, Program, leave_nothing};
 use crate::error::{Error, ErrorKind, Result};
-use crate::plan::{Batch, Fill, Room};
+use crate::plan::{Batch, Costs, Decoding, Fill, Load, Placement, Room, placements};
 use crate::store::Lease;
 
 /// Pieces of a slab begin at multiples of this.
@@ -37,6 +37,8 @@ const DECODING_COPIES: u64 = 2 + SCRATCH_COPIES as u64;
 const DECODING_BATCHES: u64 = 3;
 /// Batches that are fetched at once from a store that brings even one large read at full speed.
 const DIVIDED_LOADING: usize = 4;
+/// Multiprocessors of the GPU whose costs are shipped.
+const MEASURED_MULTIPROCESSORS: u32 = 132;
 /// Units of one batch: their boxes are one launch.
 const BATCH_UNITS: usize = 4096;
 
@@ -98,9 +100,39 @@ struct Pieces {
     dense: Option<(Dense, Arc<Native>)>,
 }
 
-/// Where the program's passes run; all on the host where memory does not suffice for kernels.
-fn divide(program: &Program, options: &Options) -> Division {
-    let mut division = program.divide((!options.strict).then_some(options.threads));
+/// What is decoded at once when `chunks` chunks are read.
+fn load(program: &Program, options: &Options, chunks: u64) -> Load {
+    let a_batch = options.decode_batch_bytes / program.packed_size_bytes().max(1) as u64;
+    let frames = chunks.min(a_batch.max(1) * DECODING_BATCHES).max(1);
+    Load { threads: options.threads, frames }
+}
+
+/// What decoding costs on this device; on one that cannot be asked, as on the one that was measured.
+fn costs(device: Device) -> Costs {
+    Costs::shipped(device.multiprocessors().unwrap_or(MEASURED_MULTIPROCESSORS))
+}
+
+/// What weighs for and against the device when `chunks` chunks are read: for explanations.
+pub(crate) fn decoding(access: &Access, options: &Options, chunks: u64) -> (Vec<Placement>, Vec<Decoding>) {
+    let device = access.device();
+    let (costs, strict) = (costs(device), options.strict);
+    let Ok(program) = access.program() else { return (placements(access.chain(), device, &leave_nothing), Vec::new()) };
+    let load = load(program, options, chunks);
+    let leave = |format, bytes| if strict { None } else { costs.host_reason(format, bytes, load) };
+    let decoding = program.frames().filter(|_| device != Device::Cpu).filter_map(|(format, frame_bytes)| {
+        let estimate = costs.estimate(format, frame_bytes, load)?;
+        Some(Decoding { format: format!("{format:?}").to_lowercase(), frame_bytes, load, estimate })
+    });
+    (placements(access.chain(), device, &leave), decoding.collect())
+}
+
+/// Where the program's passes run when `chunks` chunks are read; all on the host where memory does not suffice for kernels.
+fn divide(program: &Program, device: Device, options: &Options, chunks: u64) -> Division {
+    let (costs, load) = (costs(device), load(program, options, chunks));
+    let mut division = match options.strict {
+        true => program.divide(&leave_nothing),
+        false => program.divide(&|format, bytes| costs.host_reason(format, bytes, load)),
+    };
     let chunk_bytes = program.packed_size_bytes() as u64;
     division.native = division.native.filter(|native| {
         let needed = chunk_bytes.saturating_mul(DECODING_COPIES).saturating_add(native.extra_bytes() as u64);
@@ -110,9 +142,9 @@ fn divide(program: &Program, options: &Options) -> Division {
 }
 
 /// Packed bytes of a batch of a read to the device of `access`.
-pub(crate) fn batch_bytes(access: &Access, options: &Options) -> u64 {
+pub(crate) fn batch_bytes(access: &Access, options: &Options, chunks: u64) -> u64 {
     let slab_bytes = options.batch_bytes(access.device());
-    match access.program().map(|program| divide(program, options).whole()) {
+    match access.program().map(|program| divide(program, access.device(), options, chunks).whole()) {
         Ok(Some(_)) => {
             let share = options.memory_limit_bytes / (DECODING_COPIES * DECODING_BATCHES);
             options.decode_batch_bytes.min(share).max(slab_bytes)
@@ -133,7 +165,8 @@ impl DeviceDestination {
         let device = access.device();
         let limit_bytes = usize::try_from(call.limit_bytes).unwrap_or(usize::MAX);
         let slab_bytes = usize::try_from(options.batch_bytes(device)).unwrap_or(limit_bytes);
-        let Division { host_passes, native, .. } = divide(program, options);
+        let chunks = out.len().div_ceil(access.chunk_elements().max(1)) as u64;
+        let Division { host_passes, native, .. } = divide(program, device, options, chunks);
         let (native, finish) = match host_passes {
             0 => (native.map(Arc::new), None),
             passes => (None, native.map(|native| (passes, native))),
@@ -145,7 +178,7 @@ impl DeviceDestination {
             finish,
             read_missing: options.read_missing_chunks,
         };
-        let batch_bytes = usize::try_from(batch_bytes(access, options)).unwrap_or(limit_bytes);
+        let batch_bytes = usize::try_from(batch_bytes(access, options, chunks)).unwrap_or(limit_bytes);
         Ok(DeviceDestination {
             target: Arc::new(target),
             out: out.clone(),

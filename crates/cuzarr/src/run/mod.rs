@@ -14,6 +14,7 @@
 
 mod access;
 mod call;
+mod decoder;
 mod device;
 mod device_decode;
 mod device_write;
@@ -32,6 +33,7 @@ mod variable;
 mod write;
 
 pub use access::Access;
+pub use decoder::{Decoder, DecoderBatch, Frames};
 pub(crate) use engine::memory_shape;
 pub use engine::{Engine, Options};
 pub use memory::Memory;

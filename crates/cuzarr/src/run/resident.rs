@@ -12,8 +12,8 @@ use super::call::Call;
 use super::device_decode::{Decoders, Packed};
 use super::memory::{Cost, Reserved};
 use super::report::Stage;
-use crate::codec::Program;
 use crate::codec::native::{Native, NativeBatch, Source};
+use crate::codec::{Program, leave_nothing};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan;
 
@@ -43,7 +43,7 @@ pub(super) enum Taking {
 impl Taking {
     pub(super) fn new(program: &Program, limit_bytes: usize) -> Taking {
         let fits = program.packed_size_bytes() as u64 <= limit_bytes as u64 / DECODING_COPIES;
-        match program.divide(None).whole() {
+        match program.divide(&leave_nothing).whole() {
             _ if program.stored_is_packed() => Taking::Packed,
             // The host may decode faster, but it would have to fetch the bytes first.
             Some(native) if fits => Taking::Frames(Arc::new(native)),
@@ -164,6 +164,8 @@ impl Resident {
             }
             at += bytes.size_bytes().next_multiple_of(ALIGNMENT_BYTES);
         }
+        // Formats whose headers only the host reads are copied back from the arena at once.
+        stream.synchronize()?;
         let mut batch =
             native.prepare(Source { buffer: &arena, ranges: ranges.clone(), host: None }, usize::MAX, stream)?;
         let decoded_bytes = (program.packed_size_bytes() * ranges.len()) as u64;

@@ -8,10 +8,6 @@ use crate::codec::{blosc, deflate, lz4, zstd};
 /// Kernels count positions in 32 bits, with room to add.
 pub(super) const MAX_UNIT_BYTES: usize = 1 << 31;
 
-/// From so many threads on the host decodes faster than kernels that get batches of one slab: on an H200 with 16 threads,
-/// 8 MiB chunks of Blosc-LZ4 came at 32 GB/s by the host and at 16 GB/s by the kernels.
-const FASTER_HOST_THREADS: usize = 8;
-
 /// What frames a batch holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -29,12 +25,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// Why a host with so many threads decodes these frames; `None` when kernels should do it.
-    pub(crate) fn faster_host_reason(self, host_threads: usize) -> Option<&'static str> {
-        (host_threads >= FASTER_HOST_THREADS).then_some("the host's threads decode it faster than kernels yet do")
-    }
-
-    /// Why frames of `decoded_bytes` are better decoded on the host; `None` when kernels should do it.
+    /// Why kernels do not take frames of `decoded_bytes`; `None` when they do. Whether they should is `plan::Costs`' to say.
     pub(crate) fn host_reason(self, decoded_bytes: usize) -> Option<&'static str> {
         match self {
             _ if decoded_bytes >= MAX_UNIT_BYTES => Some("frames of 2 GiB and more are decoded on the host"),

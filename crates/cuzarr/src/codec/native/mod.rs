@@ -114,6 +114,7 @@ pub(crate) struct NativeBatch {
     launches: Vec<(Launch, String)>,
     /// What steps that look have found, a word for each of them and each chunk.
     statuses: Option<Buffer>,
+    memory_bytes: usize,
     chunks: Chunks,
     /// Behind the last run.
     done: Option<Event>,
@@ -207,7 +208,7 @@ impl Native {
         let Source { buffer, ranges, host } = source;
         ranges.iter().try_for_each(|range| self.check_size(range.len()))?;
         let chunks = Chunks { buffer: buffer.clone(), ranges };
-        let mut batch = NativeBatch { launches: Vec::new(), statuses: None, chunks, done: None };
+        let mut batch = NativeBatch { launches: Vec::new(), statuses: None, memory_bytes: 0, chunks, done: None };
         let mut looks = 0;
         for (step, codec) in &self.steps {
             let host = host.filter(|_| batch.chunks.is_at(buffer));
@@ -217,6 +218,7 @@ impl Native {
         }
         if looks > 0 {
             let size_bytes = looks * batch.chunks.ranges.len() * STATUS_BYTES;
+            batch.memory_bytes += size_bytes;
             batch.statuses = Some(pool::allocate(size_bytes.max(1), stream)?);
         }
         Ok(batch)
@@ -264,6 +266,7 @@ impl NativeBatch {
                 let units: Vec<_> = units.map(|(src, dst)| batch::Unit { src, dst: dst.clone() }).collect();
                 let dst = &self.chunks.buffer;
                 let batch = Batch::prepare_within(*format, &src, dst, &units, host, scratch_limit_bytes)?;
+                self.memory_bytes += batch.scratch_bytes();
                 Ok(Launch::Decode(batch))
             }
             Step::Unshuffle { unit_bytes } => {
@@ -342,6 +345,7 @@ impl NativeBatch {
         let total_bytes = stride.checked_mul(count).ok_or_else(|| {
             Error::new(ErrorKind::OutOfMemory, format!("{count} chunks of {size_bytes} bytes are more than memory"))
         })?;
+        self.memory_bytes += total_bytes;
         let ranges = (0..count).map(|index| index * stride..index * stride + size_bytes).collect();
         self.chunks = Chunks { buffer: pool::allocate(total_bytes.max(1), stream)?, ranges };
         Ok(())
@@ -354,6 +358,11 @@ impl NativeBatch {
             _ => None,
         });
         decoders.max().unwrap_or(0)
+    }
+
+    /// Device memory that the steps take in all, packed chunks included.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.memory_bytes
     }
 
     /// The memory that packed chunks lie in, and where each begins, once the batch has run.

@@ -1,0 +1,180 @@
+//! What decoding costs on a GPU and on the host's threads, and so where a batch of frames is decoded.
+//!
+//! ```text
+//! device: frames side by side, each at the speed of one alone, until the device is full;
+//!         what is stored crosses the bus, and a batch costs launches
+//! host:   a frame a thread, each at the speed of one thread; what is decoded crosses the bus
+//! ```
+//!
+//! The figures are GB/s of decoded bytes by size of frame, measured on one machine and shipped; on others they are scaled by
+//! the number of multiprocessors. A placement needs their ratio, not their value. [`Costs::measured`] puts what a read saw
+//! of the host's threads in the place of what was shipped.
+
+use crate::codec::batch::Format;
+
+/// Sizes of frames that figures are for; between them speeds are interpolated over the logarithm of the size.
+const FRAME_BYTES: [f64; 5] = [65_536.0, 262_144.0, 1_048_576.0, 8_388_608.0, 67_108_864.0];
+
+/// Multiprocessors of the GPU that was measured.
+const MULTIPROCESSORS: f64 = 132.0;
+
+/// Copies between pinned memory and the GPU, GB/s.
+const BUS_GB_S: f64 = 50.0;
+/// How many times fewer bytes are stored than decoded.
+const RATIO: f64 = 1.8;
+/// Launches and tables of one batch on the device, and handing frames to threads on the host, in seconds.
+const DEVICE_BATCH_S: f64 = 0.4e-3;
+const HOST_BATCH_S: f64 = 0.05e-3;
+
+/// The speeds of one format, GB/s of decoded bytes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Speeds {
+    /// One thread of the host.
+    thread: f64,
+    /// One frame alone on the device.
+    one: [f64; 5],
+    /// As many frames as fill the device.
+    many: [f64; 5],
+}
+
+/// What decoding costs, per format.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Costs {
+    speeds: Vec<(Format, Speeds)>,
+    /// How much of the measured GPU this one is.
+    scale: f64,
+}
+
+/// What decoding a number of frames takes, in GB/s of decoded bytes that arrive in the device's memory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// By kernels.
+    pub device_gb_s: f64,
+    /// By threads of the host.
+    pub host_gb_s: f64,
+}
+
+/// What a placement is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// Threads of the host.
+    pub threads: usize,
+    /// Frames that are decoded side by side.
+    pub frames: u64,
+}
+
+impl Estimate {
+    /// Whether kernels are the better choice; when there is little in it, so that the host stays free.
+    pub fn prefers_device(&self) -> bool {
+        self.device_gb_s >= 0.95 * self.host_gb_s
+    }
+}
+
+impl Costs {
+    /// The figures that come with the library, for a GPU of so many multiprocessors.
+    ///
+    /// One H100 and its host of 16 threads, `bench/placement.py` and `docs/decoders.md`.
+    pub fn shipped(multiprocessors: u32) -> Costs {
+        let speeds = |thread, one, many| Speeds { thread, one, many };
+        Costs {
+            speeds: vec![
+                (Format::Lz4, speeds(2.2, [0.11, 0.12, 0.12, 0.12, 0.12], [230.0, 120.0, 41.0, 5.3, 0.9])),
+                (Format::Blosc, speeds(2.0, [0.1, 0.3, 0.9, 4.0, 20.0], [65.0, 65.0, 65.0, 61.0, 60.0])),
+                (Format::Zstd, speeds(0.52, [0.02, 0.05, 0.25, 1.8, 5.0], [40.0, 35.0, 25.0, 25.0, 20.0])),
+                (Format::Gzip, speeds(0.35, [0.02, 0.03, 0.04, 0.04, 0.04], [30.0, 15.0, 8.0, 1.2, 0.2])),
+                (Format::Zlib, speeds(0.35, [0.02, 0.03, 0.04, 0.04, 0.04], [30.0, 15.0, 8.0, 1.2, 0.2])),
+            ],
+            scale: f64::from(multiprocessors.max(1)) / MULTIPROCESSORS,
+        }
+    }
+
+    /// The same with the speed of one thread of this host, as it was measured.
+    pub fn measured(mut self, format: Format, thread_gb_s: f64) -> Costs {
+        if let Some((_, speeds)) = self.speeds.iter_mut().find(|(known, _)| *known == format)
+            && thread_gb_s.is_finite()
+            && thread_gb_s > 0.0
+        {
+            speeds.thread = thread_gb_s;
+        }
+        self
+    }
+
+    /// What decoding frames of this format and decoded size takes; `None` for a format without figures.
+    pub fn estimate(&self, format: Format, frame_bytes: usize, load: Load) -> Option<Estimate> {
+        let (_, speeds) = self.speeds.iter().find(|(known, _)| *known == format)?;
+        let frames = load.frames.max(1) as f64;
+        let gigabytes = frames * frame_bytes.max(1) as f64 / 1e9;
+        let one = at(&speeds.one, frame_bytes);
+        let device = (frames * one).min(at(&speeds.many, frame_bytes) * self.scale).min(BUS_GB_S * RATIO);
+        let threads = frames.min(load.threads.max(1) as f64);
+        let rounds = (frames / threads).ceil() * threads / frames;
+        let host = (threads * speeds.thread / rounds).min(BUS_GB_S);
+        let speed = |gb_s: f64, batch_s: f64| gigabytes / (gigabytes / gb_s + batch_s);
+        Some(Estimate { device_gb_s: speed(device, DEVICE_BATCH_S), host_gb_s: speed(host, HOST_BATCH_S) })
+    }
+
+    /// Why the host decodes frames of this format and decoded size; `None` when kernels should.
+    pub fn host_reason(&self, format: Format, frame_bytes: usize, load: Load) -> Option<&'static str> {
+        let faster = self.estimate(format, frame_bytes, load).is_some_and(|estimate| !estimate.prefers_device());
+        faster.then_some("the host's threads decode so many frames of this size faster")
+    }
+}
+
+/// The speed for frames of this size.
+fn at(speeds: &[f64; 5], frame_bytes: usize) -> f64 {
+    let size = (frame_bytes.max(1) as f64).clamp(FRAME_BYTES[0], FRAME_BYTES[4]);
+    let above = FRAME_BYTES.iter().position(|&known| size <= known).unwrap_or(4).max(1);
+    let (low, high) = (FRAME_BYTES[above - 1], FRAME_BYTES[above]);
+    let share = (size / low).ln() / (high / low).ln();
+    speeds[above - 1] * (speeds[above] / speeds[above - 1]).powf(share)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    #[test]
+    fn speeds_between_two_sizes_lie_between_their_speeds() {
+        let speeds = [1.0, 2.0, 4.0, 8.0, 16.0];
+        assert_eq!((at(&speeds, 1), at(&speeds, 65_536), at(&speeds, 1 << 30)), (1.0, 1.0, 16.0));
+        let between = at(&speeds, 131_072);
+        assert!((between - 2f64.sqrt()).abs() < 1e-9, "{between}");
+    }
+
+    #[test]
+    fn one_frame_is_the_hosts_and_many_are_the_devices() {
+        let costs = Costs::shipped(132);
+        for format in [Format::Lz4, Format::Blosc, Format::Zstd, Format::Gzip] {
+            let reason = |frames, threads| costs.host_reason(format, MIB / 16, Load { threads, frames });
+            assert!(reason(1, 16).is_some(), "{format:?}");
+            assert!(reason(8192, 1).is_none(), "{format:?}");
+        }
+    }
+
+    #[test]
+    fn more_threads_never_speak_for_the_device() {
+        let costs = Costs::shipped(132);
+        for format in [Format::Lz4, Format::Blosc, Format::Zstd, Format::Zlib] {
+            for frame_bytes in [MIB / 16, MIB, 64 * MIB] {
+                for frames in [1, 16, 512] {
+                    let host =
+                        |threads| costs.estimate(format, frame_bytes, Load { threads, frames }).unwrap().host_gb_s;
+                    assert!([1, 2, 8, 16, 64].is_sorted_by(|&few, &many| host(few) <= host(many) * 1.0001));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_smaller_device_and_a_faster_host_are_seen() {
+        let load = Load { threads: 8, frames: 4096 };
+        let on = |costs: &Costs| costs.estimate(Format::Zstd, MIB, load).unwrap();
+        let (large, small) = (Costs::shipped(132), Costs::shipped(20));
+        assert!(on(&small).device_gb_s < on(&large).device_gb_s / 4.0);
+        let fast = large.clone().measured(Format::Zstd, 50.0);
+        assert!(on(&large).prefers_device() && !on(&fast).prefers_device());
+        assert_eq!(large.clone().measured(Format::Zstd, f64::NAN), large);
+    }
+}

@@ -1,0 +1,384 @@
+//! Direct use of codecs: frames that a caller holds are decoded into memory that the caller holds, without an array, a store
+//! or a plan.
+//!
+//! ```
+//! use cuzarr::run::{Decoder, Frames};
+//! use cuzarr_device::{Buffer, DType, Device, NdBuffer, Order, Stream};
+//!
+//! let frame = [3, 0, 4, 0, 0x7b, 0x28, 0x39, 0x96]; // two numbers and their CRC-32C
+//! let decoder = Decoder::new(&serde_json::json!([{"name": "crc32c"}]), Device::Cpu)?;
+//! let out = NdBuffer::zeroed(Device::Cpu, DType::UINT16, &[2], Order::C)?;
+//! let frames = Frames::Apart(vec![Buffer::from_vec(frame.to_vec())]);
+//! let mut batch = decoder.prepare(frames, vec![out.clone()], None)?;
+//! batch.run(&Stream::new(Device::Cpu)?)?;
+//! batch.check()?.into_iter().collect::<cuzarr::Result<Vec<()>>>()?;
+//! assert_eq!(out.host_slice::<u16>()?, [3, 4]);
+//! # Ok::<(), cuzarr::Error>(())
+//! ```
+
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use cuzarr_device::transfer::{copy_pieces_on, scatter_host, scatter_on};
+use cuzarr_device::{Buffer, DType, Device, NdBuffer, Order, Stream, Transfer, TransferBox};
+use serde_json::Value;
+
+use crate::codec::native::{NativeBatch, Source};
+use crate::codec::{Chain, ChunkSpec, Program, leave_nothing};
+use crate::error::{Error, ErrorKind, Result, ResultExt};
+use crate::meta::{Extension, FillValue};
+
+/// Frames that are put together begin at multiples of this.
+const ALIGNMENT_BYTES: usize = 256;
+
+/// Frames of a codec, or of a chain of them.
+#[derive(Clone, Debug)]
+pub struct Decoder {
+    codecs: Vec<Extension>,
+    device: Device,
+}
+
+/// Where encoded frames lie.
+#[derive(Debug)]
+pub enum Frames {
+    /// In one buffer.
+    Slab {
+        /// The buffer.
+        buffer: Buffer,
+        /// Each frame's bytes in it.
+        ranges: Vec<Range<usize>>,
+    },
+    /// Each in a buffer of its own.
+    Apart(Vec<Buffer>),
+}
+
+/// Frames of which every one decodes to the same shape and type.
+struct Group {
+    program: Program,
+    /// What the device decodes, and the numbers of those frames.
+    native: Option<(NativeBatch, Vec<usize>)>,
+    /// The numbers of the frames that host threads decode.
+    host: Vec<usize>,
+    /// Why, when it is all of them.
+    reason: Option<&'static str>,
+}
+
+/// Frames that are ready to be decoded, as often as wanted.
+pub struct DecoderBatch {
+    device: Device,
+    frames: Vec<Buffer>,
+    outs: Vec<NdBuffer>,
+    groups: Vec<Group>,
+    /// What was wrong with frames before anything ran.
+    refused: Vec<(usize, Error)>,
+    /// What host threads found in the last run.
+    found: Vec<(usize, Error)>,
+}
+
+impl Decoder {
+    /// A decoder of the frames that `codecs` describes as Zarr v3 metadata does: one codec, or a list in the order of
+    /// encoding. The array→bytes codec may be left out.
+    ///
+    /// # Errors
+    /// `MetadataInvalid` for what is no codec; names and configurations are looked at when frames are prepared.
+    pub fn new(codecs: &Value, device: Device) -> Result<Decoder> {
+        let one = std::slice::from_ref(codecs);
+        let codecs = codecs.as_array().map_or(one, Vec::as_slice).iter();
+        let codecs: Result<Vec<_>> = codecs.map(|codec| Extension::from_json(codec, "codecs")).collect();
+        Ok(Decoder { codecs: codecs?, device })
+    }
+
+    /// What is decoded to chunks of this shape and type.
+    fn program(&self, shape: &[usize], dtype: DType) -> Result<Program> {
+        let data_type = crate::codec::data_type_of(dtype)?;
+        let fill_value = FillValue::default_of(&data_type);
+        let shape = shape.iter().map(|&extent| extent as u64).collect();
+        Chain::from_codecs(&self.codecs, ChunkSpec::new(shape, data_type, fill_value))?.bind(self.device)
+    }
+
+    /// Prepares the decoding of each frame into the element of `outs` of the same number, whose shape and type say what the
+    /// frame holds. Reads the frames' headers, so frames must be there, and must not change until they are decoded.
+    /// Decoders take about `scratch_limit_bytes` of device memory at most, beside what frames decode to.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when there are not as many outputs as frames, or a range is outside the slab; `MemorySpace` for
+    /// outputs on another device; what the codecs refuse.
+    pub fn prepare(
+        &self,
+        frames: Frames,
+        outs: Vec<NdBuffer>,
+        scratch_limit_bytes: Option<usize>,
+    ) -> Result<DecoderBatch> {
+        let slab = match &frames {
+            Frames::Slab { buffer, ranges } => Some((buffer.clone(), ranges.clone())),
+            Frames::Apart(_) => None,
+        };
+        let frames = match frames {
+            Frames::Slab { buffer, ranges } => {
+                let frames = ranges.into_iter().map(|range| buffer.slice(range));
+                frames.collect::<cuzarr_device::Result<Vec<_>>>()?
+            }
+            Frames::Apart(frames) => frames,
+        };
+        check(&frames, &outs, self.device)?;
+        let mut batch = DecoderBatch {
+            device: self.device,
+            frames,
+            outs,
+            groups: Vec::new(),
+            refused: Vec::new(),
+            found: Vec::new(),
+        };
+        let mut kinds: Vec<Vec<usize>> = Vec::new();
+        for (number, out) in batch.outs.iter().enumerate() {
+            let alike = |other: &NdBuffer| (other.shape(), other.dtype()) == (out.shape(), out.dtype());
+            match kinds.iter_mut().find(|numbers| alike(&batch.outs[numbers[0]])) {
+                Some(numbers) => numbers.push(number),
+                None => kinds.push(vec![number]),
+            }
+        }
+        let limit = scratch_limit_bytes.unwrap_or(usize::MAX);
+        for numbers in kinds {
+            let out = &batch.outs[numbers[0]];
+            let group = batch.group(self.program(out.shape(), out.dtype())?, numbers, slab.as_ref(), limit)?;
+            batch.groups.push(group);
+        }
+        Ok(batch)
+    }
+}
+
+fn check(frames: &[Buffer], outs: &[NdBuffer], device: Device) -> Result<()> {
+    if frames.len() != outs.len() {
+        let message = format!("got {} frames and {} outputs", frames.len(), outs.len());
+        return Err(Error::new(ErrorKind::InvalidArgument, message));
+    }
+    for (number, (frame, out)) in frames.iter().zip(outs).enumerate() {
+        let reachable = frame.device() == device || frame.device().is_host_accessible();
+        if out.device() != device || !reachable {
+            let (from, to) = (frame.device(), out.device());
+            let message = format!("frame {number} is on {from}, its output on {to}, the decoder on {device}");
+            return Err(Error::new(ErrorKind::MemorySpace, message));
+        }
+        if out.is_read_only() {
+            return Err(Error::new(ErrorKind::ReadOnly, format!("output {number} is read-only")));
+        }
+    }
+    Ok(())
+}
+
+impl DecoderBatch {
+    fn group(
+        &mut self,
+        program: Program,
+        numbers: Vec<usize>,
+        slab: Option<&(Buffer, Vec<Range<usize>>)>,
+        scratch_limit_bytes: usize,
+    ) -> Result<Group> {
+        let division = program.divide(&leave_nothing);
+        let reason = division.first_reason();
+        let Some(native) = division.whole().filter(|_| program.packed_size_bytes() > 0) else {
+            return Ok(Group { program, native: None, host: numbers, reason });
+        };
+        let (mut known, mut host) = (Vec::new(), Vec::new());
+        for number in numbers {
+            let frame = &self.frames[number];
+            if frame.device().is_host_accessible() {
+                if native.knows(frame.host_bytes()?) {
+                    known.push(number)
+                } else {
+                    host.push(number)
+                }
+                continue;
+            }
+            match native.check_size(frame.size_bytes()) {
+                Ok(()) => known.push(number),
+                Err(error) => self.refused.push((number, error)),
+            }
+        }
+        if known.is_empty() {
+            return Ok(Group { program, native: None, host, reason: None });
+        }
+        let stream = Stream::new(self.device)?;
+        let (arena, ranges, bytes) = match slab.filter(|(buffer, _)| buffer.device() == self.device) {
+            Some((buffer, all)) => (buffer.clone(), known.iter().map(|&number| all[number].clone()).collect(), None),
+            None => self.put_together(&known, &stream)?,
+        };
+        let source = Source { buffer: &arena, ranges, host: bytes.as_deref() };
+        let batch = native.prepare(source, scratch_limit_bytes, &stream)?;
+        stream.synchronize()?;
+        Ok(Group { program, native: Some((batch, known)), host, reason: None })
+    }
+
+    /// Frames behind each other in memory of the device; their bytes too, when the host has all of them.
+    #[allow(clippy::type_complexity)] // taken apart at once
+    fn put_together(&self, numbers: &[usize], stream: &Stream) -> Result<(Buffer, Vec<Range<usize>>, Option<Vec<u8>>)> {
+        let (mut total, mut ranges) = (0usize, Vec::with_capacity(numbers.len()));
+        for &number in numbers {
+            let size_bytes = self.frames[number].size_bytes();
+            ranges.push(total..total + size_bytes);
+            total = (total + size_bytes).next_multiple_of(ALIGNMENT_BYTES);
+        }
+        let frames = numbers.iter().map(|&number| &self.frames[number]);
+        if frames.clone().all(|frame| frame.device().is_host_accessible()) {
+            let mut bytes = vec![0; total.max(1)];
+            for (frame, range) in frames.zip(&ranges) {
+                bytes[range.clone()].copy_from_slice(frame.host_bytes()?);
+            }
+            return Ok((Buffer::from_bytes(self.device, &bytes)?, ranges, Some(bytes)));
+        }
+        let arena = Buffer::empty(self.device, total.max(1))?;
+        let mut pieces = Vec::new();
+        for (frame, range) in frames.zip(&ranges) {
+            pieces.push((frame.to_device(self.device)?, arena.slice(range.clone())?));
+        }
+        copy_pieces_on(&pieces, stream)?;
+        // Formats whose headers only the host reads are copied back from there at once.
+        stream.synchronize()?;
+        Ok((arena, ranges, None))
+    }
+
+    /// How many frames there are.
+    pub fn len(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// Whether there is nothing to decode.
+    pub fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    /// Device memory that the batch holds and its runs take, beside frames and outputs.
+    pub fn scratch_bytes(&self) -> usize {
+        self.groups.iter().filter_map(|group| group.native.as_ref()).map(|(batch, _)| batch.memory_bytes()).sum()
+    }
+
+    /// Why host threads decode all frames of some kind; `None` when the device decodes all that it knows.
+    pub fn via_host(&self) -> Option<&'static str> {
+        self.groups.iter().find_map(|group| group.reason)
+    }
+
+    /// Decodes: what the device decodes is put on `stream`, in its order; the rest is decoded by host threads before this
+    /// returns, and uploaded.
+    ///
+    /// # Errors
+    /// `MemorySpace` for a stream of another device, `OutOfMemory`, `KernelCompileFailed`, `DeviceFailed`. Damage of frames
+    /// is told by [`DecoderBatch::check`].
+    pub fn run(&mut self, stream: &Stream) -> Result<()> {
+        if stream.device() != self.device {
+            let message = format!("a batch on {} cannot run on a stream of {}", self.device, stream.device());
+            return Err(Error::new(ErrorKind::MemorySpace, message));
+        }
+        for group in &mut self.groups {
+            if let Some((batch, numbers)) = &mut group.native {
+                batch.run(stream)?;
+                let (packed, offsets) = batch.packed();
+                place(&group.program, packed, numbers.iter().map(|&number| &self.outs[number]).zip(offsets), stream)?;
+            }
+        }
+        self.found = self.decode_on_host(stream);
+        Ok(())
+    }
+
+    /// Decodes the frames of the host by as many threads as the machine has.
+    fn decode_on_host(&self, stream: &Stream) -> Vec<(usize, Error)> {
+        let work: Vec<(&Program, usize)> =
+            self.groups.iter().flat_map(|group| group.host.iter().map(|&number| (&group.program, number))).collect();
+        let (next, found) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+        let decode = || {
+            while let Some((program, number)) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
+                if let Err(error) = self.decode_one(program, *number, stream) {
+                    found.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((*number, error));
+                }
+            }
+        };
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(work.len());
+        std::thread::scope(|scope| {
+            for _ in 1..threads {
+                // A refused thread is no loss: this one takes every frame that the others do not.
+                let _ = std::thread::Builder::new().spawn_scoped(scope, decode);
+            }
+            decode();
+        });
+        found.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn decode_one(&self, program: &Program, number: usize, stream: &Stream) -> Result<()> {
+        let (frame, out) = (&self.frames[number], &self.outs[number]);
+        let mut packed = vec![0; program.packed_size_bytes()];
+        match frame.device().is_host_accessible() {
+            true => program.decode(frame.host_bytes()?, &mut packed)?,
+            false => program.decode(&frame.to_vec()?, &mut packed)?,
+        }
+        let transfer = transfer(program, out, 0);
+        match self.device {
+            Device::Cpu => Ok(scatter_host(&packed, &transfer, out)?),
+            device => Ok(scatter_on(&Buffer::from_bytes(device, &packed)?, &transfer, out, stream)?),
+        }
+    }
+
+    /// Waits for the last run, and says for each frame whether it was decoded, with the codec and the frame's number in the
+    /// trail of what was wrong. Frames that only the host knows are decoded by it now.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when nothing ran since the last check; `DeviceFailed`.
+    pub fn check(&mut self) -> Result<Vec<Result<()>>> {
+        let mut results: Vec<Result<()>> = (0..self.len()).map(|_| Ok(())).collect();
+        let mut again = Vec::new();
+        for (index, group) in self.groups.iter_mut().enumerate() {
+            let Some((batch, numbers)) = &mut group.native else { continue };
+            for (result, &number) in batch.check()?.into_iter().zip(&*numbers) {
+                match result {
+                    Err(error) if error.kind() == ErrorKind::Unsupported => again.push((index, number)),
+                    result => results[number] = result,
+                }
+            }
+        }
+        for (index, number) in again {
+            let stream = Stream::new(self.device)?;
+            results[number] = self.decode_one(&self.groups[index].program, number, &stream);
+            stream.synchronize()?;
+        }
+        let refused = self.refused.iter().map(|(number, error)| (*number, Error::new(error.kind(), error.message())));
+        for (number, error) in std::mem::take(&mut self.found).into_iter().chain(refused) {
+            results[number] = Err(error);
+        }
+        Ok(results.into_iter().enumerate().map(|(number, result)| result.at(|| format!("frame {number}"))).collect())
+    }
+}
+
+/// The whole of a packed chunk, into the whole of `out`.
+fn transfer(program: &Program, out: &NdBuffer, packed_offset_bytes: usize) -> Transfer {
+    let mut packed_strides = vec![0; out.ndim()];
+    let mut stride = 1;
+    for &axis in program.packed_axes().iter().rev() {
+        packed_strides[axis] = stride;
+        stride *= out.shape()[axis] as isize;
+    }
+    let item = TransferBox {
+        packed_offset_bytes,
+        packed_size_bytes: program.packed_size_bytes(),
+        packed_first_elem: 0,
+        start: vec![0; out.ndim()],
+        extent: out.shape().to_vec(),
+    };
+    Transfer { tail: program.tail().clone(), packed_strides, boxes: vec![item] }
+}
+
+/// Puts packed chunks, each with its offset, to their outputs.
+fn place<'a>(
+    program: &Program,
+    packed: &Buffer,
+    outs: impl Iterator<Item = (&'a NdBuffer, usize)>,
+    stream: &Stream,
+) -> Result<()> {
+    let plain = program.tail().is_plain() && program.packed_axes().is_sorted();
+    let mut pieces = Vec::new();
+    for (out, offset) in outs {
+        match plain && out.is_contiguous(Order::C) {
+            true => pieces.push((packed.slice(offset..offset + program.packed_size_bytes())?, out.as_buffer()?)),
+            false => scatter_on(packed, &transfer(program, out, offset), out, stream)?,
+        }
+    }
+    Ok(copy_pieces_on(&pieces, stream)?)
+}

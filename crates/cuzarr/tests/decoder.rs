@@ -1,0 +1,186 @@
+//! Codecs used directly, on every device: frames in one slab or apart, on the host or on the device, damaged or not.
+
+mod model;
+
+use cuzarr::ErrorKind;
+use cuzarr::codec::{Chain, ChunkSpec};
+use cuzarr::meta::{DataType, Extension, FillValue};
+use cuzarr::run::{Decoder, Frames};
+use cuzarr_device::transfer::gather_host;
+use cuzarr_device::{Buffer, DType, Device, NdBuffer, Order, Stream, Transfer, TransferBox};
+use model::{Dice, devices};
+use serde_json::{Value, json};
+
+const LEN: usize = 700;
+
+/// What an array of this chain stores for these elements: through the tail, then the passes.
+fn encode(codecs: &Value, shape: &[usize], elements: &[u8]) -> Vec<u8> {
+    let codecs: Vec<Extension> =
+        codecs.as_array().unwrap().iter().map(|codec| Extension::from_json(codec, "codecs").unwrap()).collect();
+    let data_type = DataType::from_v3(&json!("int32")).unwrap();
+    let extents = shape.iter().map(|&extent| extent as u64).collect();
+    let spec = ChunkSpec::new(extents, data_type.clone(), FillValue::default_of(&data_type));
+    let program = Chain::from_codecs(&codecs, spec).unwrap().bind(Device::Cpu).unwrap();
+    let mut packed = vec![0; program.packed_size_bytes()];
+    let (mut packed_strides, mut stride) = (vec![0; shape.len()], 1);
+    for &axis in program.packed_axes().iter().rev() {
+        packed_strides[axis] = stride;
+        stride *= shape[axis] as isize;
+    }
+    let item = TransferBox {
+        packed_offset_bytes: 0,
+        packed_size_bytes: packed.len(),
+        packed_first_elem: 0,
+        start: vec![0; shape.len()],
+        extent: shape.to_vec(),
+    };
+    let transfer = Transfer { tail: program.tail().clone(), packed_strides, boxes: vec![item] };
+    let source = NdBuffer::from_host(Device::Cpu, DType::INT32, shape, Order::C, elements).unwrap();
+    gather_host(&source, &transfer, &mut packed).unwrap();
+    program.encode(&packed).unwrap()
+}
+
+fn chains() -> Vec<Value> {
+    let lz4 = json!({"name": "numcodecs.lz4"});
+    let blosc = json!({"name": "blosc", "configuration":
+        {"cname": "lz4", "clevel": 5, "shuffle": "shuffle", "typesize": 4, "blocksize": 0}});
+    let delta = json!({"name": "numcodecs.delta", "configuration": {"dtype": "<i4"}});
+    let shuffle = json!({"name": "numcodecs.shuffle"});
+    vec![
+        json!([lz4]),
+        json!([blosc]),
+        json!([{"name": "crc32c"}]),
+        json!([lz4, {"name": "crc32c"}]),
+        json!([delta, lz4]),
+        json!([shuffle, lz4]),
+        json!([{"name": "numcodecs.bz2"}]),
+        json!([delta, {"name": "numcodecs.bz2"}]),
+    ]
+}
+
+fn elements(count: usize, dice: &mut Dice) -> Vec<u8> {
+    (0..count as i32).flat_map(|at| (at / 3 + dice.below(4) as i32).to_le_bytes()).collect()
+}
+
+struct Case {
+    plains: Vec<Vec<u8>>,
+    encoded: Vec<Vec<u8>>,
+}
+
+fn case(codecs: &Value) -> Case {
+    let mut dice = Dice(5);
+    // Two shapes, so two groups, and one frame of nothing.
+    let plains: Vec<Vec<u8>> = [LEN, LEN, 91, LEN, 91, 0].map(|count| elements(count, &mut dice)).into();
+    let encoded = plains.iter().map(|plain| encode(codecs, &[plain.len() / 4], plain)).collect();
+    Case { plains, encoded }
+}
+
+fn outs(case: &Case, device: Device) -> Vec<NdBuffer> {
+    let out = |plain: &Vec<u8>| NdBuffer::zeroed(device, DType::INT32, &[plain.len() / 4], Order::C).unwrap();
+    case.plains.iter().map(out).collect()
+}
+
+/// The same frames as a slab with gaps and as buffers of their own, on the host and on the device.
+fn sources(case: &Case, device: Device) -> Vec<Frames> {
+    let (mut slab, mut ranges) = (vec![0xee; 5], Vec::new());
+    for frame in &case.encoded {
+        ranges.push(slab.len()..slab.len() + frame.len());
+        slab.extend_from_slice(frame);
+        slab.extend([0xee; 3]);
+    }
+    let apart = |device| Frames::Apart(case.encoded.iter().map(|it| Buffer::from_bytes(device, it).unwrap()).collect());
+    let together = |device| Frames::Slab { buffer: Buffer::from_bytes(device, &slab).unwrap(), ranges: ranges.clone() };
+    vec![apart(Device::Cpu), apart(device), together(Device::Cpu), together(device)]
+}
+
+#[test]
+fn frames_from_anywhere_decode_to_anywhere() {
+    for codecs in chains() {
+        let case = case(&codecs);
+        for device in devices() {
+            let decoder = Decoder::new(&codecs, device).unwrap();
+            for (number, frames) in sources(&case, device).into_iter().enumerate() {
+                let outs = outs(&case, device);
+                let mut batch = decoder.prepare(frames, outs.clone(), None).unwrap();
+                let stream = Stream::new(device).unwrap();
+                // As often as wanted.
+                for _ in 0..2 {
+                    batch.run(&stream).unwrap();
+                    batch.check().unwrap().into_iter().for_each(Result::unwrap);
+                }
+                for (out, plain) in outs.iter().zip(&case.plains) {
+                    assert!(out.to_host_bytes(Order::C).unwrap() == *plain, "{device}, {codecs}, source {number}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn outputs_of_any_layout_are_filled() {
+    let codecs = json!([{"name": "transpose", "configuration": {"order": [1, 0]}}, {"name": "numcodecs.lz4"}]);
+    let plain = elements(600, &mut Dice(9));
+    let frame = encode(&codecs, &[20, 30], &plain);
+    for device in devices() {
+        for order in [Order::C, Order::F] {
+            let out = NdBuffer::zeroed(device, DType::INT32, &[20, 30], order).unwrap();
+            let frames = Frames::Apart(vec![Buffer::from_vec(frame.clone())]);
+            let mut batch = Decoder::new(&codecs, device).unwrap().prepare(frames, vec![out.clone()], None).unwrap();
+            batch.run(&Stream::new(device).unwrap()).unwrap();
+            batch.check().unwrap().into_iter().for_each(Result::unwrap);
+            assert!(out.to_host_bytes(Order::C).unwrap() == plain, "{device}");
+        }
+    }
+}
+
+#[test]
+fn a_damaged_frame_is_told_and_the_others_decode() {
+    for codecs in [json!([{"name": "numcodecs.lz4"}, {"name": "crc32c"}]), json!([{"name": "crc32c"}])] {
+        let mut case = case(&codecs);
+        case.encoded[1][9] ^= 0x20;
+        case.encoded[3].truncate(3);
+        for device in devices() {
+            for frames in sources(&case, device) {
+                let outs = outs(&case, device);
+                let mut batch = Decoder::new(&codecs, device).unwrap().prepare(frames, outs.clone(), None).unwrap();
+                batch.run(&Stream::new(device).unwrap()).unwrap();
+                let results = batch.check().unwrap();
+                for (number, (result, out)) in results.iter().zip(&outs).enumerate() {
+                    match (number, result) {
+                        (1, Err(error)) => {
+                            assert_eq!(error.kind(), ErrorKind::ChecksumMismatch);
+                            assert!(error.to_string().contains("frame 1") && error.to_string().contains("crc32c"));
+                        }
+                        (3, Err(error)) => assert_eq!(error.kind(), ErrorKind::ChunkCorrupt, "{error}"),
+                        (1 | 3, Ok(())) => panic!("{device}: frame {number} decodes"),
+                        (_, result) => {
+                            assert!(result.is_ok(), "{device}: {result:?}");
+                            assert!(out.to_host_bytes(Order::C).unwrap() == case.plains[number], "{device}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_decoded_is_refused() {
+    let decoder = |codecs: Value| Decoder::new(&codecs, Device::Cpu).unwrap();
+    let out = || NdBuffer::zeroed(Device::Cpu, DType::INT32, &[4], Order::C).unwrap();
+    let frames = |count: usize| Frames::Apart((0..count).map(|_| Buffer::from_vec(vec![0; 20])).collect());
+    let kind = |codecs, frames, outs| decoder(codecs).prepare(frames, outs, None).err().map(|error| error.kind());
+    let lz4 = || json!({"name": "numcodecs.lz4"});
+    assert_eq!(kind(lz4(), frames(2), vec![out()]), Some(ErrorKind::InvalidArgument));
+    assert_eq!(kind(json!({"name": "nonsense"}), frames(1), vec![out()]), Some(ErrorKind::UnknownCodec));
+    let slab = Frames::Slab { buffer: Buffer::from_vec(vec![0; 20]), ranges: std::iter::once(10..21).collect() };
+    assert_eq!(kind(lz4(), slab, vec![out()]), Some(ErrorKind::InvalidArgument));
+    for device in devices() {
+        let elsewhere = if device == Device::Cpu { Device::Simt } else { Device::Cpu };
+        let mut batch = Decoder::new(&lz4(), device).unwrap().prepare(frames(0), Vec::new(), None).unwrap();
+        assert!(batch.is_empty() && batch.check().unwrap().is_empty());
+        if let Ok(stream) = Stream::new(elsewhere) {
+            assert_eq!(batch.run(&stream).unwrap_err().kind(), ErrorKind::MemorySpace);
+        }
+    }
+}

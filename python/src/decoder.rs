@@ -1,0 +1,132 @@
+//! Codecs used directly, on frames and memory that Python holds.
+
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use cuzarr::run::{Decoder, DecoderBatch, Frames};
+use cuzarr_device::{Buffer, Device, Stream};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::error::{IntoPython, PyResult, to_python};
+use crate::ndbuffer::{PyNdBuffer, parse_device};
+
+/// A codec, or a chain of them, on one device.
+#[pyclass(name = "Decoder", module = "cuzarr._core", frozen)]
+pub struct PyDecoder {
+    inner: Decoder,
+}
+
+/// Frames that are ready to be decoded.
+#[pyclass(name = "DecoderBatch", module = "cuzarr._core", frozen)]
+pub struct PyDecoderBatch {
+    inner: Mutex<DecoderBatch>,
+    device: Device,
+}
+
+fn bytes_of(array: &PyNdBuffer) -> PyResult<Buffer> {
+    array.inner.as_buffer().py()
+}
+
+#[pymethods]
+impl PyDecoder {
+    /// `codecs` is JSON: one codec, or a list of them.
+    #[new]
+    fn new(codecs: &str, device: &str) -> PyResult<Self> {
+        let codecs = serde_json::from_str(codecs).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        Ok(PyDecoder { inner: Decoder::new(&codecs, parse_device(device)?).py()? })
+    }
+
+    /// Frames in buffers of their own, each with its output.
+    fn prepare(
+        &self,
+        py: Python<'_>,
+        frames: Vec<PyRef<'_, PyNdBuffer>>,
+        outs: Vec<PyRef<'_, PyNdBuffer>>,
+        scratch_limit: Option<usize>,
+    ) -> PyResult<PyDecoderBatch> {
+        let frames = frames.iter().map(|frame| bytes_of(frame)).collect::<PyResult<Vec<_>>>()?;
+        self.prepare_frames(py, Frames::Apart(frames), &outs, scratch_limit)
+    }
+
+    /// Frames in one buffer, by offset and size.
+    fn prepare_slab(
+        &self,
+        py: Python<'_>,
+        slab: &PyNdBuffer,
+        ranges: Vec<(usize, usize)>,
+        outs: Vec<PyRef<'_, PyNdBuffer>>,
+        scratch_limit: Option<usize>,
+    ) -> PyResult<PyDecoderBatch> {
+        let range = |(offset, size): (usize, usize)| -> PyResult<Range<usize>> {
+            let end = offset.checked_add(size).ok_or_else(|| PyValueError::new_err("a frame ends beyond memory"))?;
+            Ok(offset..end)
+        };
+        let ranges = ranges.into_iter().map(range).collect::<PyResult<Vec<_>>>()?;
+        self.prepare_frames(py, Frames::Slab { buffer: bytes_of(slab)?, ranges }, &outs, scratch_limit)
+    }
+}
+
+impl PyDecoder {
+    fn prepare_frames(
+        &self,
+        py: Python<'_>,
+        frames: Frames,
+        outs: &[PyRef<'_, PyNdBuffer>],
+        scratch_limit: Option<usize>,
+    ) -> PyResult<PyDecoderBatch> {
+        let device = outs.first().map_or(Device::Cpu, |out| out.inner.device());
+        let outs = outs.iter().map(|out| out.inner.clone()).collect();
+        let batch = py.detach(|| self.inner.prepare(frames, outs, scratch_limit)).py()?;
+        Ok(PyDecoderBatch { inner: Mutex::new(batch), device })
+    }
+}
+
+impl PyDecoderBatch {
+    fn lock(&self) -> MutexGuard<'_, DecoderBatch> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[pymethods]
+impl PyDecoderBatch {
+    fn __len__(&self, py: Python<'_>) -> usize {
+        py.detach(|| self.lock().len())
+    }
+
+    /// Device memory that the batch holds and its runs take.
+    #[getter]
+    fn scratch_bytes(&self, py: Python<'_>) -> usize {
+        py.detach(|| self.lock().scratch_bytes())
+    }
+
+    /// Why host threads decode; `None` when the device does.
+    #[getter]
+    fn via_host(&self, py: Python<'_>) -> Option<&'static str> {
+        py.detach(|| self.lock().via_host())
+    }
+
+    /// Puts the decoding on a stream, which `owner` keeps alive: a `CUstream` as an integer.
+    fn run(&self, py: Python<'_>, stream: usize, owner: Py<PyAny>) -> PyResult<()> {
+        if self.lock().is_empty() {
+            return Ok(());
+        }
+        let stream = match self.device {
+            Device::Cuda(_) => {
+                // SAFETY: `cuzarr.codecs` alone calls this, with the handle of a stream of this device that belongs to
+                // `owner`, or is one of CUDA's own.
+                unsafe { Stream::from_raw(self.device, stream, Some(Box::new(owner))) }.py()?
+            }
+            device => Stream::new(device).py()?,
+        };
+        py.detach(|| self.lock().run(&stream)).py()
+    }
+
+    /// Waits, and gives for each frame `None` or its exception.
+    fn check(&self, py: Python<'_>) -> PyResult<Vec<Option<Py<PyAny>>>> {
+        let results = py.detach(|| self.lock().check()).py()?;
+        let exception =
+            |result: cuzarr::Result<()>| result.err().map(|error| to_python(&error).into_value(py).into_any());
+        Ok(results.into_iter().map(exception).collect())
+    }
+}
