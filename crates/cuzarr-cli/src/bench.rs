@@ -1,9 +1,11 @@
 //! `cuzarr bench`: how fast an array of the user's own is read.
 
+use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::{Args, Subcommand};
-use cuzarr::node::Array;
+use cuzarr::display::gantt;
+use cuzarr::node::{Array, ArrayOptions};
 use cuzarr::plan::Selection;
 use cuzarr::run::Report;
 use cuzarr::{Error, ErrorKind, Result};
@@ -33,6 +35,9 @@ pub struct Read {
     /// Compare every element with what a read into host memory, chunk by chunk, gives
     #[arg(long)]
     verify: bool,
+    /// Draw what the stages of the last read did, and when, as an SVG file
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
 }
 
 impl Bench {
@@ -47,23 +52,27 @@ impl Read {
     fn run(self, output: &mut Output) -> Result<Verdict> {
         let array = nodes::open_array(&self.path, Some(self.device))?;
         let shape = array.metadata().shape().to_vec();
+        // Only the last read, so that the others are as fast as they can be.
+        let traced = array.with_options(ArrayOptions { trace: self.plot.is_some(), ..*array.options() });
         let everything = Selection::all(&shape);
         let mut seconds = Vec::new();
         let (mut array_bytes, mut verified) = (0, None);
         for turn in 0..self.repeat {
             output.progress("read", turn, self.repeat);
+            let array = if turn + 1 == self.repeat { &traced } else { &array };
             let started = Instant::now();
             let values = array.read(&everything)?;
             seconds.push(started.elapsed().as_secs_f64());
             array_bytes = values.size_bytes() as u64;
             if self.verify && turn + 1 == self.repeat {
-                verified = Some(self.agrees(&array, &values)?);
+                verified = Some(self.agrees(array, &values)?);
             }
         }
         let counted = if seconds.len() > 1 { &seconds[1..] } else { &seconds[..] };
         let best = counted.iter().copied().fold(f64::INFINITY, f64::min);
         let rate = output::gigabytes_per_second(array_bytes, best);
-        let report = array.last_report();
+        let report = traced.last_report();
+        self.draw(report.as_ref(), array_bytes)?;
         let document = json!({
             "path": self.path, "device": self.device.to_string(), "array_bytes": array_bytes,
             "stored_bytes": array.nbytes_stored()?, "seconds": seconds, "gigabytes_per_second": rate,
@@ -83,6 +92,15 @@ impl Read {
         }
         output.answer(&document, &text);
         Ok(if verified == Some(false) { Verdict::Failed } else { Verdict::Passed })
+    }
+
+    fn draw(&self, report: Option<&Report>, array_bytes: u64) -> Result<()> {
+        let (Some(path), Some(report)) = (&self.plot, report) else { return Ok(()) };
+        let rate = output::gigabytes_per_second(array_bytes, report.wall_seconds);
+        let title = format!("{} into {}: {}, {rate:.1} GB/s", self.path, self.device, output::bytes(array_bytes));
+        std::fs::write(path, gantt(report, &title, &[])).map_err(|error| {
+            Error::new(ErrorKind::StoreFailed, format!("cannot write '{}'", path.display())).with_source(error)
+        })
     }
 
     /// Reads again into host memory along the first dimension, a chunk's extent at a time, and compares bytes.

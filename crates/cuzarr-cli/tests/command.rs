@@ -72,11 +72,15 @@ fn bench_reads_and_verifies_what_the_demo_wrote() {
     let directory = tempfile::tempdir().unwrap();
     demo(directory.path(), &[]);
     let path = directory.path().join("blosc-lz4-sharded");
-    let output = cuzarr(&["bench", "read", "--json", "--verify", "--repeat", "2", text(&path)]);
+    let plot = directory.path().join("read.svg");
+    let plain = ["bench", "read", "--json", "--verify", "--repeat", "2", "--plot", text(&plot)];
+    let output = cuzarr(&[&plain[..], &[text(&path)]].concat());
     let document = json(&output);
     assert_eq!((output.status.code(), &document["verified"]), (Some(0), &Value::Bool(true)), "{document:#}");
     assert_eq!(document["seconds"].as_array().unwrap().len(), 2);
     assert!(document["gigabytes_per_second"].as_f64().unwrap() > 0.0);
+    let svg = std::fs::read_to_string(&plot).unwrap();
+    assert!(svg.starts_with("<svg") && svg.contains(">fetch<") && svg.matches("<rect x").count() > 10);
 }
 
 #[test]

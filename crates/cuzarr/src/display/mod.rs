@@ -1,10 +1,12 @@
 //! What arrays and groups look like to people and programs: one description, as text, HTML and JSON.
 
+mod gantt;
 mod info;
 mod tree;
 
 use serde_json::{Map, Value};
 
+pub use gantt::gantt;
 pub use info::{array_info, group_info};
 pub use tree::{Tree, tree};
 

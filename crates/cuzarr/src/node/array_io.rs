@@ -314,6 +314,7 @@ impl Array {
             read_missing_chunks: options.read_missing_chunks,
             write_empty_chunks: options.write_empty_chunks,
             strict: options.strict,
+            trace: options.trace,
             ..Options::default()
         }
     }

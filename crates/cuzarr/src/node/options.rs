@@ -25,6 +25,8 @@ pub struct ArrayOptions {
     pub coalesce_gap_bytes: u64,
     /// Most bytes of one read of several ranges.
     pub coalesce_max_bytes: u64,
+    /// Reports list every piece of work.
+    pub trace: bool,
 }
 
 impl From<&Config> for ArrayOptions {
@@ -39,6 +41,7 @@ impl From<&Config> for ArrayOptions {
             threads: config.threads(),
             coalesce_gap_bytes: config.coalesce_gap_bytes(),
             coalesce_max_bytes: config.coalesce_max_bytes(),
+            trace: false,
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
 use super::memory::Memory;
 use super::pool::{Pool, Share};
@@ -23,7 +22,6 @@ pub(crate) struct Call {
     pub(crate) memory: Memory,
     pub(crate) limit_bytes: u64,
     pub(crate) counters: Counters,
-    begun: Instant,
     cancelled: AtomicBool,
     failures: Mutex<Vec<Error>>,
 }
@@ -36,6 +34,7 @@ impl Call {
         scratch: Scratch,
         memory: Memory,
         limit_bytes: u64,
+        traced: bool,
     ) -> Call {
         Call {
             store,
@@ -44,8 +43,7 @@ impl Call {
             scratch,
             memory,
             limit_bytes,
-            counters: Counters::default(),
-            begun: Instant::now(),
+            counters: Counters::new(traced),
             cancelled: AtomicBool::new(false),
             failures: Mutex::default(),
         }
@@ -85,12 +83,12 @@ impl Call {
 
     /// Seconds since the call began, as a number that fits an atomic.
     pub(crate) fn elapsed_ns(&self) -> u64 {
-        self.begun.elapsed().as_nanos() as u64
+        self.counters.elapsed_ns()
     }
 
     /// What was done so far.
     pub(crate) fn report(&self) -> Report {
-        self.counters.report(self.begun.elapsed())
+        self.counters.report()
     }
 
     /// The first failure with the others beside it, if there was one.

@@ -218,6 +218,7 @@ impl DeviceDestination {
             }
             if let Some(placing) = self.placing.pop_front() {
                 self.check(placing)?;
+                self.target.call.counters.settle()?;
             }
         }
         Ok(())
@@ -334,7 +335,8 @@ impl DeviceDestination {
         if let (Some(mut slab), false) = (slab, boxes.is_empty()) {
             let size_bytes = slab.carved_bytes();
             let arena = pool::allocate(size_bytes, &self.copies)?;
-            counters.time(Stage::Upload, size_bytes as u64, || slab.upload(0..size_bytes, &arena, &self.copies))?;
+            let upload = (Stage::Upload, size_bytes as u64);
+            counters.time_on(upload, &self.copies, || slab.upload(0..size_bytes, &arena, &self.copies))?;
             self.kernels.wait(&self.copies.record()?)?;
             let packed = match &self.target.finish {
                 Some((_, native)) => {
@@ -357,9 +359,8 @@ impl DeviceDestination {
         let size_bytes: usize = boxes.iter().map(|item| item.packed_size_bytes).sum();
         let transfer = Transfer { tail: self.tail.clone(), packed_strides: self.packed_strides.clone(), boxes };
         let counters = &self.target.call.counters;
-        counters
-            .time(Stage::Scatter, size_bytes as u64, || scatter_on(&packed, &transfer, &self.out, &self.kernels))?;
-        Ok(())
+        let scatter = (Stage::Scatter, size_bytes as u64);
+        counters.time_on(scatter, &self.kernels, || scatter_on(&packed, &transfer, &self.out, &self.kernels))
     }
 
     fn fill(&self, flight: &Flight) -> Result<()> {
@@ -373,8 +374,8 @@ impl DeviceDestination {
         let elements: usize = boxes.iter().map(|(_, extent)| extent.iter().product::<usize>()).sum();
         let size_bytes = (elements * self.fill.len()) as u64;
         let counters = &self.target.call.counters;
-        counters.time(Stage::Fill, size_bytes, || fill_boxes_on(&self.out, &boxes, &self.fill, &self.kernels))?;
-        Ok(())
+        let fill = (Stage::Fill, size_bytes);
+        counters.time_on(fill, &self.kernels, || fill_boxes_on(&self.out, &boxes, &self.fill, &self.kernels))
     }
 }
 
@@ -486,7 +487,7 @@ impl Destination for DeviceDestination {
         placed?;
         checked.into_iter().collect::<Result<()>>()?;
         placed_again?;
-        Ok(())
+        self.target.call.counters.settle()
     }
 }
 

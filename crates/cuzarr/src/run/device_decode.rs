@@ -312,9 +312,10 @@ impl Job {
         call: &Call,
     ) -> Result<(Packed, Pending)> {
         let size_bytes = self.arena.size_bytes();
-        call.counters.time(Stage::Upload, size_bytes as u64, || slab.upload(0..size_bytes, &self.arena, copies))?;
+        let (upload, decode) = ((Stage::Upload, size_bytes as u64), (Stage::Decode, self.decoded_bytes as u64));
+        call.counters.time_on(upload, copies, || slab.upload(0..size_bytes, &self.arena, copies))?;
         self.stream.wait(&copies.record()?)?;
-        call.counters.time(Stage::Decode, self.decoded_bytes as u64, || self.batch.run(&self.stream))?;
+        call.counters.time_on(decode, &self.stream, || self.batch.run(&self.stream))?;
         Ok(packed_units(self.batch, units, self.extra))
     }
 }
@@ -331,7 +332,7 @@ pub(super) fn finish<'a>(
     let (units, ranges): (Vec<&Unit>, Vec<_>) = units.map(|(unit, at)| (unit, at..at + size_bytes)).unzip();
     let mut batch = native.prepare(Source { buffer: arena, ranges, host: None }, usize::MAX, stream)?;
     let decoded_bytes = units.iter().map(|unit| unit.packed_size_bytes as u64).sum();
-    call.counters.time(Stage::Decode, decoded_bytes, || batch.run(stream))?;
+    call.counters.time_on((Stage::Decode, decoded_bytes), stream, || batch.run(stream))?;
     Ok(packed_units(batch, units.into_iter(), None))
 }
 

@@ -45,6 +45,8 @@ pub struct Options {
     pub write_empty_chunks: bool,
     /// Whether a device decodes all that it can, also where the host would be faster.
     pub strict: bool,
+    /// Whether the report lists every piece of work.
+    pub trace: bool,
 }
 
 impl Default for Options {
@@ -59,6 +61,7 @@ impl Default for Options {
             read_missing_chunks: true,
             write_empty_chunks: false,
             strict: false,
+            trace: false,
         }
     }
 }
@@ -136,6 +139,7 @@ impl Engine {
             self.scratch.clone(),
             self.memory(device),
             options.memory_limit_bytes,
+            options.trace,
         ))
     }
 

@@ -38,4 +38,4 @@ pub(crate) use engine::memory_shape;
 pub use engine::{Engine, Options};
 pub use memory::Memory;
 pub use pool::Pool;
-pub use report::{Report, Stage, StageReport};
+pub use report::{Report, Span, Stage, StageReport};

@@ -1,8 +1,13 @@
-//! What a call did, stage by stage: bytes, seconds, how often.
+//! What a call did, stage by stage: bytes, seconds, how often, and when nothing.
 
+use std::collections::VecDeque;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use cuzarr_device::{Event, Stream};
+
+use crate::error::{Error, Result};
 
 /// A stage of the way of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -62,10 +67,25 @@ impl Stage {
 pub struct StageReport {
     /// Bytes that came out of the stage.
     pub size_bytes: u64,
-    /// Seconds spent, added over all threads; for work on a device, those of putting it on the stream and waiting.
+    /// Seconds spent, added over all threads, or over a device's streams.
     pub seconds: f64,
     /// How often: reads, chunks, copies, launches.
     pub count: u64,
+    /// Seconds in which the stage was at work, on any thread or stream.
+    pub busy_seconds: f64,
+}
+
+/// One piece of work of a stage.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Span {
+    /// Which stage.
+    pub stage: Stage,
+    /// Nanoseconds from the beginning of the call.
+    pub start_ns: u64,
+    /// Where it ended.
+    pub end_ns: u64,
+    /// Bytes that came out of it.
+    pub size_bytes: u64,
 }
 
 /// What one call did.
@@ -74,6 +94,8 @@ pub struct Report {
     stages: [StageReport; Stage::ALL.len()],
     /// Seconds from the call to its return.
     pub wall_seconds: f64,
+    /// Every piece of work, in the order in which they ended; empty unless the call was traced.
+    pub spans: Vec<Span>,
 }
 
 impl Report {
@@ -87,6 +109,19 @@ impl Report {
         Stage::ALL.into_iter().map(|stage| (stage, self.stage(stage))).filter(|(_, report)| report.count > 0)
     }
 
+    /// The report of a traced call that did this.
+    #[cfg(test)]
+    pub(crate) fn of(spans: &[Span]) -> Report {
+        let counters = Counters::new(true);
+        spans.iter().for_each(|span| counters.add_span(*span));
+        counters.report()
+    }
+
+    /// Seconds in which a stage had nothing to do.
+    pub fn idle_seconds(&self, stage: Stage) -> f64 {
+        (self.wall_seconds - self.stage(stage).busy_seconds).max(0.0)
+    }
+
     /// The report as JSON.
     pub fn to_json(&self) -> serde_json::Value {
         let stages = self.stages().map(|(stage, report)| {
@@ -95,6 +130,8 @@ impl Report {
                 "size_bytes": report.size_bytes,
                 "seconds": report.seconds,
                 "count": report.count,
+                "busy_seconds": report.busy_seconds,
+                "idle_seconds": self.idle_seconds(stage),
             })
         });
         serde_json::json!({ "wall_seconds": self.wall_seconds, "stages": stages.collect::<Vec<_>>() })
@@ -103,34 +140,125 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{:<9} {:>9} {:>11} {:>10}", "stage", "count", "MiB", "seconds")?;
+        writeln!(f, "{:<9} {:>9} {:>11} {:>10} {:>10}", "stage", "count", "MiB", "seconds", "idle")?;
         for (stage, report) in self.stages() {
             let mib = report.size_bytes as f64 / f64::from(1 << 20);
-            writeln!(f, "{:<9} {:>9} {mib:>11.1} {:>10.4}", stage.name(), report.count, report.seconds)?;
+            let idle = self.idle_seconds(stage);
+            writeln!(f, "{:<9} {:>9} {mib:>11.1} {:>10.4} {idle:>10.4}", stage.name(), report.count, report.seconds)?;
         }
         write!(f, "{:<9} {:>9} {:>11} {:>10.4}", "wall", "", "", self.wall_seconds)
     }
 }
 
 /// Counts while a call runs, from every thread.
-#[derive(Default)]
 pub(crate) struct Counters {
-    stages: [StageCounter; Stage::ALL.len()],
+    begun: Instant,
+    stages: [Mutex<StageCounter>; Stage::ALL.len()],
+    /// Work on a device whose end was not seen yet, oldest first.
+    under_way: Mutex<Timeline>,
+    /// Every piece of work, when the call is traced.
+    spans: Option<Mutex<Vec<Span>>>,
 }
 
 #[derive(Default)]
 struct StageCounter {
-    size_bytes: AtomicU64,
-    nanoseconds: AtomicU64,
-    count: AtomicU64,
+    size_bytes: u64,
+    nanoseconds: u64,
+    count: u64,
+    busy: Busy,
+}
+
+/// When a stage was at work: intervals that do not touch, in order, and how long those were that were left out of the list.
+#[derive(Default)]
+struct Busy(Vec<(u64, u64)>);
+
+/// Intervals that are kept before those that overlap are joined.
+const KEPT_INTERVALS: usize = 4096;
+
+impl Busy {
+    fn add(&mut self, start_ns: u64, end_ns: u64) {
+        match self.0.last_mut() {
+            // Most work follows, or lies in, what was last.
+            Some(last) if start_ns >= last.0 && start_ns <= last.1 => last.1 = last.1.max(end_ns),
+            _ => self.0.push((start_ns, end_ns)),
+        }
+        if self.0.len() >= KEPT_INTERVALS {
+            self.join();
+            // Many short pieces of work, far from each other: the smallest gaps between them are not seen.
+            while self.0.len() > KEPT_INTERVALS / 2 {
+                self.0 = self.0.chunks(2).map(|pair| (pair[0].0, pair[pair.len() - 1].1)).collect();
+            }
+        }
+    }
+
+    fn join(&mut self) {
+        self.0.sort_unstable();
+        let mut joined: Vec<(u64, u64)> = Vec::with_capacity(self.0.len());
+        for &(start, end) in &self.0 {
+            match joined.last_mut() {
+                Some(last) if start <= last.1 => last.1 = last.1.max(end),
+                _ => joined.push((start, end)),
+            }
+        }
+        self.0 = joined;
+    }
+
+    fn nanoseconds(&mut self) -> u64 {
+        self.join();
+        self.0.iter().map(|(start, end)| end - start).sum()
+    }
+}
+
+/// Marks around work on a device.
+#[derive(Default)]
+struct Timeline {
+    /// The first mark, and when it was made, in nanoseconds of the call.
+    origin: Option<(Event, u64)>,
+    timed: VecDeque<Timed>,
+}
+
+struct Timed {
+    stage: Stage,
+    size_bytes: u64,
+    start: Event,
+    end: Event,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Counters {
+    pub(crate) fn new(traced: bool) -> Counters {
+        Counters {
+            begun: Instant::now(),
+            stages: Default::default(),
+            under_way: Mutex::default(),
+            spans: traced.then(Mutex::default),
+        }
+    }
+
+    /// Nanoseconds since the call began.
+    pub(crate) fn elapsed_ns(&self) -> u64 {
+        self.begun.elapsed().as_nanos() as u64
+    }
+
+    /// Work that ended now.
     pub(crate) fn add(&self, stage: Stage, size_bytes: u64, time: Duration) {
-        let counter = &self.stages[stage as usize];
-        counter.size_bytes.fetch_add(size_bytes, Ordering::Relaxed);
-        counter.nanoseconds.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
-        counter.count.fetch_add(1, Ordering::Relaxed);
+        let end_ns = self.elapsed_ns();
+        self.add_span(Span { stage, start_ns: end_ns.saturating_sub(time.as_nanos() as u64), end_ns, size_bytes });
+    }
+
+    fn add_span(&self, span: Span) {
+        let mut counter = lock(&self.stages[span.stage as usize]);
+        counter.size_bytes += span.size_bytes;
+        counter.nanoseconds += span.end_ns - span.start_ns;
+        counter.count += 1;
+        counter.busy.add(span.start_ns, span.end_ns);
+        drop(counter);
+        if let Some(spans) = &self.spans {
+            lock(spans).push(span);
+        }
     }
 
     /// Does `work` and counts it, whether it fails or not.
@@ -141,15 +269,82 @@ impl Counters {
         result
     }
 
-    pub(crate) fn report(&self, wall: Duration) -> Report {
+    /// Does `work`, which puts something on `stream`, and counts the time that the device needs for it.
+    pub(crate) fn time_on<E: Into<Error>>(
+        &self,
+        (stage, size_bytes): (Stage, u64),
+        stream: &Stream,
+        work: impl FnOnce() -> Result<(), E>,
+    ) -> Result<()> {
+        let start = stream.record_timed()?;
+        let begun_ns = self.elapsed_ns();
+        work().map_err(Into::into)?;
+        let end = stream.record_timed()?;
+        let mut timeline = lock(&self.under_way);
+        timeline.origin.get_or_insert_with(|| (start.clone(), begun_ns));
+        timeline.timed.push_back(Timed { stage, size_bytes, start, end });
+        Ok(())
+    }
+
+    /// Counts work on devices that ended meanwhile.
+    ///
+    /// # Errors
+    /// `DeviceFailed`
+    pub(crate) fn settle(&self) -> Result<()> {
+        loop {
+            let mut timeline = lock(&self.under_way);
+            let Some((origin, origin_ns)) = timeline.origin.clone() else { return Ok(()) };
+            let Some(first) = timeline.timed.front() else { return Ok(()) };
+            if !first.end.is_done()? {
+                return Ok(());
+            }
+            let Some(Timed { stage, size_bytes, start, end }) = timeline.timed.pop_front() else { return Ok(()) };
+            drop(timeline);
+            let since = |mark: &Event| -> Result<u64> { Ok((origin.elapsed_ms(mark)?.max(0.0) * 1e6) as u64) };
+            let (start_ns, end_ns) = (origin_ns + since(&start)?, origin_ns + since(&end)?);
+            self.add_span(Span { stage, start_ns, end_ns: end_ns.max(start_ns), size_bytes });
+        }
+    }
+
+    pub(crate) fn report(&self) -> Report {
         let stages = std::array::from_fn(|index| {
-            let counter = &self.stages[index];
+            let mut counter = lock(&self.stages[index]);
             StageReport {
-                size_bytes: counter.size_bytes.load(Ordering::Relaxed),
-                seconds: counter.nanoseconds.load(Ordering::Relaxed) as f64 / 1e9,
-                count: counter.count.load(Ordering::Relaxed),
+                size_bytes: counter.size_bytes,
+                seconds: counter.nanoseconds as f64 / 1e9,
+                count: counter.count,
+                busy_seconds: counter.busy.nanoseconds() as f64 / 1e9,
             }
         });
-        Report { stages, wall_seconds: wall.as_secs_f64() }
+        let spans = self.spans.as_ref().map_or(Vec::new(), |spans| lock(spans).clone());
+        Report { stages, wall_seconds: self.begun.elapsed().as_secs_f64(), spans }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_at_work_counts_once_however_many_work() {
+        let counters = Counters::new(true);
+        for (start_ns, end_ns) in [(0, 10), (5, 8), (20, 30), (25, 40), (3, 12)] {
+            counters.add_span(Span { stage: Stage::Fetch, start_ns, end_ns, size_bytes: 2 });
+        }
+        let report = counters.report();
+        let fetch = report.stage(Stage::Fetch);
+        assert_eq!((fetch.size_bytes, fetch.count, report.spans.len()), (10, 5, 5));
+        assert!((fetch.busy_seconds - 32e-9).abs() < 1e-15 && (fetch.seconds - 47e-9).abs() < 1e-15);
+        assert!(Counters::new(false).report().spans.is_empty());
+    }
+
+    #[test]
+    fn intervals_without_end_take_bounded_memory() {
+        let mut busy = Busy::default();
+        for at in 0..100_000 {
+            busy.add(at * 10, at * 10 + 5);
+        }
+        assert!(busy.0.len() < KEPT_INTERVALS);
+        assert!((500_000..=1_000_000).contains(&busy.nanoseconds()));
     }
 }

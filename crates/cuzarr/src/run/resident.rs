@@ -169,7 +169,7 @@ impl Resident {
         let mut batch =
             native.prepare(Source { buffer: &arena, ranges: ranges.clone(), host: None }, usize::MAX, stream)?;
         let decoded_bytes = (program.packed_size_bytes() * ranges.len()) as u64;
-        self.call.counters.time(Stage::Decode, decoded_bytes, || batch.run(stream))?;
+        self.call.counters.time_on((Stage::Decode, decoded_bytes), stream, || batch.run(stream))?;
         scatters.wait(&stream.record()?)?;
         let (decoded, offsets) = batch.packed();
         let boxes = sources.iter().zip(offsets).map(|(unit, offset)| unit.transfer_box(offset)).collect();
