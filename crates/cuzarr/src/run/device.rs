@@ -145,9 +145,9 @@ fn divide(program: &Program, device: Device, options: &Options, chunks: u64) -> 
 pub(crate) fn batch_bytes(access: &Access, options: &Options, chunks: u64) -> u64 {
     let slab_bytes = options.batch_bytes(access.device());
     match access.program().map(|program| divide(program, access.device(), options, chunks).whole()) {
-        Ok(Some(_)) => {
+        Ok(Some(native)) => {
             let share = options.memory_limit_bytes / (DECODING_COPIES * DECODING_BATCHES);
-            options.decode_batch_bytes.min(share).max(slab_bytes)
+            options.decode_batch_bytes.saturating_mul(native.batch_factor()).min(share).max(slab_bytes)
         }
         _ => slab_bytes,
     }

@@ -34,6 +34,15 @@ impl Format {
         }
     }
 
+    /// How many times the usual batch is decoded together: kernels that need long for however little, and fill the device
+    /// with few chunks of a batch only, want more of them.
+    pub(crate) fn batch_factor(self) -> u64 {
+        match self {
+            Format::Lz4 | Format::Blosc => 1,
+            Format::Zstd | Format::Gzip | Format::Zlib => 4,
+        }
+    }
+
     /// Whether kernels know what the frame's header says. What they do not know is the host's to decode, or to refuse.
     pub(crate) fn knows(self, frame: &[u8], decoded_bytes: usize) -> bool {
         frame.len() < MAX_UNIT_BYTES

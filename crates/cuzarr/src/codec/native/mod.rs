@@ -181,6 +181,15 @@ impl Native {
         }
     }
 
+    /// As [`Format::batch_factor`], for the decoder that wants most.
+    pub(crate) fn batch_factor(&self) -> u64 {
+        let factors = self.steps.iter().filter_map(|(step, _)| match step {
+            Step::Decode { format, .. } => Some(format.batch_factor()),
+            _ => None,
+        });
+        factors.max().unwrap_or(1)
+    }
+
     /// Bytes of device memory that a chunk takes beside its stored and packed ones.
     pub(crate) fn extra_bytes(&self) -> usize {
         let written = self.steps.iter().filter_map(|(step, _)| match step {
