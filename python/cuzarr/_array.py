@@ -453,16 +453,31 @@ class Array:
         else:
             self.set_basic_selection(rest, value, fields=chosen, prototype=prototype)
 
-    def read(self, selection: Any = Ellipsis, *, out: Any = None, dtype: Any = None, prototype: Any = None) -> Any:
-        """A box, as brackets of integers and slices, in another element type or into memory of the caller.
+    def read(
+        self,
+        selection: Any = Ellipsis,
+        *,
+        out: Any = None,
+        dtype: Any = None,
+        prototype: Any = None,
+        device: str | Sequence[str] | None = None,
+    ) -> Any:
+        """A box, as brackets of integers and slices, in another element type, into memory of the caller, or to other devices.
 
-        Elements are converted on the way, as NumPy's ``astype`` does it: to ``dtype``, or to what ``out`` holds.
+        Elements are converted on the way, as NumPy's ``astype`` does it: to ``dtype``, or to what ``out`` holds. Of several
+        devices each gets a part of the first dimension, and all read at once; the result is a list of arrays, whose parts
+        begin where chunks do.
 
         >>> import cuzarr
         >>> cuzarr.full((4,), fill_value=7, dtype="int16", store={}).read(slice(1, 3), dtype="float32")
         array([7., 7.], dtype=float32)
+        >>> array = cuzarr.zeros((10, 3), chunks=(4, 3), store={})
+        >>> [part.shape for part in array.read(device=["cpu", "cpu"])]
+        [(4, 3), (6, 3)]
         """
-        return _reads.read(self, selection, out, dtype, prototype)
+        if device is None:
+            return _reads.read(self, selection, out, dtype, prototype)
+        return _reads.read_to(self, selection, out, dtype, prototype, device)
 
     def read_many(
         self, selections: Sequence[Any], *, out: Any = None, dtype: Any = None, prototype: Any = None

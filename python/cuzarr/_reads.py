@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cuzarr import _convert, _core
 from cuzarr._indexing import Box, basic_box
-from cuzarr.errors import DTypeMismatchError, ShapeMismatchError, UnsupportedError
+from cuzarr.errors import (
+    DTypeMismatchError,
+    InvalidArgumentError,
+    SelectionInvalidError,
+    ShapeMismatchError,
+    UnsupportedError,
+)
 
 if TYPE_CHECKING:
     from cuzarr._array import Array
@@ -45,7 +52,10 @@ def _check_fixed(array: Array) -> None:
 
 def read(array: Array, selection: Any, out: Any, dtype: Any, prototype: Any) -> Any:
     """One box; see :meth:`cuzarr.Array.read`."""
-    box = basic_box(selection, array.shape)
+    return _read_box(array, basic_box(selection, array.shape), dtype, out, prototype)
+
+
+def _read_box(array: Array, box: Box, dtype: Any, out: Any = None, prototype: Any = None) -> Any:
     if out is None and dtype is None:
         return array._get_box(box, None, prototype, None)
     _check_fixed(array)
@@ -58,6 +68,44 @@ def read(array: Array, selection: Any, out: Any, dtype: Any, prototype: Any) -> 
     buffer = _core.NdBuffer.empty(box.shape, _convert.core_dtype(native), device, order)
     array._handle(device).read_into(*_lists(box), buffer)
     return _convert.hand_over(_convert.result_array(buffer, native), nd_buffer)
+
+
+def read_to(
+    array: Array, selection: Any, out: Any, dtype: Any, prototype: Any, device: str | Sequence[str]
+) -> Any:
+    """One box, to other devices than the array's; see :meth:`cuzarr.Array.read`."""
+    if isinstance(device, str):
+        return read(array.with_device(device), selection, out, dtype, prototype)
+    if out is not None or prototype is not None or not device:
+        raise InvalidArgumentError("several devices take neither out nor prototype, and are at least one")
+    parts = split(basic_box(selection, array.shape), array._stored_chunks, len(device))
+    with ThreadPoolExecutor(len(device), thread_name_prefix="cuzarr-split") as pool:
+        reads = [pool.submit(_read_box, array.with_device(one), part, dtype) for one, part in zip(device, parts, strict=True)]
+        return [one.result() for one in reads]
+
+
+def split(box: Box, chunks: tuple[int, ...], count: int) -> list[Box]:
+    """``count`` parts of a box, one behind the other along its first dimension, that begin where stored chunks do.
+
+    Parts are as even as that allows; where there are fewer chunks than parts, some have no elements.
+    """
+    kept = [axis for axis in range(len(box.count)) if axis not in box.dropped]
+    if not kept:
+        raise SelectionInvalidError("a single element cannot be divided")
+    axis = kept[0]
+    start, total, step = box.start[axis], box.count[axis], box.step[axis]
+    cuts = [0]
+    for number in range(1, count):
+        element = start + total * number // count * step
+        border = max(round(element / chunks[axis]) * chunks[axis] - start, 0)
+        cuts.append(min(max(-(-border // step), cuts[-1]), total))
+    parts = []
+    for low, high in zip(cuts, [*cuts[1:], total], strict=True):
+        starts, counts = list(box.start), list(box.count)
+        # A part without elements begins nowhere in particular.
+        starts[axis], counts[axis] = (start + low * step, high - low) if high > low else (start, 0)
+        parts.append(Box(tuple(starts), tuple(counts), box.step, box.dropped))
+    return parts
 
 
 def read_many(array: Array, selections: Sequence[Any], out: Any, dtype: Any, prototype: Any) -> Any:

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 import cuzarr
-from cuzarr.errors import DTypeMismatchError, ShapeMismatchError, UnsupportedError
+from cuzarr._indexing import basic_box
+from cuzarr._reads import split
+from cuzarr.errors import DTypeMismatchError, InvalidArgumentError, SelectionInvalidError, ShapeMismatchError, UnsupportedError
 
 
 @pytest.fixture
@@ -66,3 +68,19 @@ def test_elements_of_variable_length_have_no_memory_of_their_own():
     assert [one.tolist() for one in words.read_many([slice(0, 2), slice(2, 3)])] == [["a", "bc"], [""]]
     with pytest.raises(UnsupportedError):
         words.read(out=np.zeros(3))
+
+
+def test_a_box_is_divided_among_devices_where_chunks_begin(numbers):
+    everything = numbers[...]
+    for selection in (Ellipsis, slice(3, 18, 2), (slice(None), 5), (slice(12, 19), slice(2, 9))):
+        for count in (1, 2, 3, 5):
+            parts = numbers.read(selection, device=["cpu"] * count)
+            assert len(parts) == count
+            np.testing.assert_array_equal(np.concatenate(parts), everything[selection])
+    starts = [part.start[0] for part in split(basic_box(Ellipsis, numbers.shape), (10, 8), 2)]
+    assert starts == [0, 10]
+    assert numbers.read(slice(0, 4), device="cpu", dtype="f4").dtype == np.float32
+    with pytest.raises(InvalidArgumentError):
+        numbers.read(device=[])
+    with pytest.raises(SelectionInvalidError):
+        numbers.read((3, 3), device=["cpu", "cpu"])
