@@ -100,6 +100,7 @@ inline u32 warp_ballot(u32 lanes, bool vote) {
     for (u32 i = 0; i < 32; ++i) ballot |= (lanes >> i & 1 && all.values[i] ? 1u : 0u) << i;
     return ballot;
 }
+inline bool warp_goes_on(bool own) { return own; }
 template <class T>
 T warp_shuffle(u32 lanes, T value, u32 from) {
     return simt::from_bits<T>(simt::exchange(simt::WarpOperation::Shuffle, lanes, simt::to_bits(value)).values[from & 31]);
@@ -124,6 +125,12 @@ inline u32 atomic_add(u32* address, u32 value) { return __atomic_fetch_add(addre
 inline u64 atomic_add(u64* address, u64 value) { return __atomic_fetch_add(address, value, __ATOMIC_RELAXED); }
 inline u32 atomic_or(u32* address, u32 value) { return __atomic_fetch_or(address, value, __ATOMIC_RELAXED); }
 inline u32 atomic_xor(u32* address, u32 value) { return __atomic_fetch_xor(address, value, __ATOMIC_RELAXED); }
+inline u32 atomic_min(u32* address, u32 value) {
+    u32 seen = __atomic_load_n(address, __ATOMIC_RELAXED);
+    while (seen > value && !__atomic_compare_exchange_n(address, &seen, value, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    }
+    return seen;
+}
 template <class T>
 T atomic_max(T* address, T value) {
     T seen = __atomic_load_n(address, __ATOMIC_RELAXED);

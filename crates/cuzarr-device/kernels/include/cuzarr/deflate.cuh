@@ -7,82 +7,43 @@
 //     until each lane begins where the lane before ended: those that do not, decode again from there; as soon as they are
 //         where the first attempt was, too, at a mark in the segment, the rest of that is kept
 //     sums over the lanes say where each one's bytes go
-//     each lane decodes its segment once more, puts literals to their places, and matches into a queue
-//     the matches are copied, 32 at a time: each lane one of those whose bytes are there
+//     each lane decodes its segment once more: puts literals to their places, copies matches from before the round, and
+//         puts the others, a quarter or so, into a queue
+//     those are copied, 32 at a time: each lane one of those whose bytes are there
 //
 // Nothing is guessed in the end: lane 0 begins at a true symbol, and every other one where the one before ended.
 //
 // Prior art: self-synchronising Huffman decoding (Klein and Wiseman 2003; Weissenberger and Schmidt, ICPP 2018); rounds of
 // copying what is ready (Sitaridi et al., Gompresso, ICPP 2016).
 #pragma once
+#include "cuzarr/deflate_bits.cuh"
+#include "cuzarr/deflate_matches.cuh"
 #include "cuzarr/deflate_tables.cuh"
 #include "cuzarr/frames.cuh"
 
-/// Bits that a lane decodes in a round, and those of them after which it looks whether it is in step.
-#define CUZARR_DEFLATE_SEGMENT_BITS 512u
-#define CUZARR_DEFLATE_MARK_BITS 160u
+/// Words of the stream that a lane decodes in a round, an odd number, so that lanes read from banks of their own; and bits
+/// after which it looks whether it is in step.
+#define CUZARR_DEFLATE_SEGMENT_WORDS 15u
+#define CUZARR_DEFLATE_SEGMENT_BITS (CUZARR_DEFLATE_SEGMENT_WORDS * 32)
+#define CUZARR_DEFLATE_MARK_BITS 192u
+/// Words of a round; a symbol of 48 bits may begin with the last bit of the last segment.
+#define CUZARR_DEFLATE_ROUND_WORDS (CUZARR_DEFLATE_SEGMENT_WORDS * CUZARR_WARP + 4)
 /// Matches that a round has at most. A segment has no more than its bits / 2 and one.
-#define CUZARR_DEFLATE_MATCHES 512u
-/// How far back a match reaches at most.
-#define CUZARR_DEFLATE_WINDOW 32768u
+#define CUZARR_DEFLATE_MATCHES 896u
 
-/// The end of a block, where others have damage.
+/// What a lane may come to beside damage: the end of the block, or the place where it was to stop.
 #define CUZARR_DEFLATE_ENDED 0x100u
+#define CUZARR_DEFLATE_STOPPED 0x200u
+/// Where nothing is to stop.
+#define CUZARR_DEFLATE_NOWHERE 0xffffffffu
 
 /// What a warp has in shared memory.
 struct DeflateShared {
     u64 matches[CUZARR_DEFLATE_MATCHES];  // while a block's tables are made: DeflateBuilding
-    u16 literals[CUZARR_DEFLATE_LITERAL_ENTRIES + 2];
-    u16 distances[CUZARR_DEFLATE_DISTANCE_ENTRIES + 2];
+    u32 literals[CUZARR_DEFLATE_LITERAL_ENTRIES];
+    u32 distances[CUZARR_DEFLATE_DISTANCE_ENTRIES];
+    u32 words[CUZARR_DEFLATE_ROUND_WORDS];  // of the stream: the round's
 };
-
-/// Encoded bytes. Positions are bits from the aligned word that holds the first byte; below 2^31.
-struct DeflateInput {
-    const u32* words;
-    u32 whole;  // words before the one that the bytes end in
-    u32 tail;   // the bytes in that one
-    u32 begin, end;
-};
-
-CUZARR_DEVICE DeflateInput deflate_input(const u8* bytes, u32 size) {
-    u32 skew = (u32)((u64)bytes & 3);
-    DeflateInput input = {(const u32*)(bytes - skew), (skew + size) / 4, 0, skew * 8, (skew + size) * 8};
-    const u8* tail = (const u8*)(input.words + input.whole);
-    for (u32 i = 0; i < (skew + size) % 4; ++i) {
-        if (tail + i >= bytes) input.tail |= (u32)tail[i] << 8 * i;
-    }
-    return input;
-}
-
-CUZARR_DEVICE u32 deflate_word(const DeflateInput& input, u32 index) {
-    return index < input.whole ? input.words[index] : index == input.whole ? input.tail : 0;
-}
-
-/// A place in the encoded bits. Zeros follow their end.
-struct DeflateBits {
-    u32 position;
-    u32 low, high, next;  // the word of the position, and those behind it
-};
-
-CUZARR_DEVICE DeflateBits deflate_seek(const DeflateInput& input, u32 position) {
-    u32 word = position / 32;
-    DeflateBits bits = {
-        position, deflate_word(input, word), deflate_word(input, word + 1), deflate_word(input, word + 2)};
-    return bits;
-}
-
-/// The next 32 bits.
-CUZARR_DEVICE u32 deflate_peek(const DeflateBits& bits) { return funnel_shift(bits.low, bits.high, bits.position % 32); }
-
-/// Passes over at most 32 bits.
-CUZARR_DEVICE void deflate_skip(const DeflateInput& input, DeflateBits& bits, u32 count) {
-    u32 before = bits.position / 32;
-    bits.position += count;
-    if (bits.position / 32 != before) {
-        bits.low = bits.high, bits.high = bits.next;
-        bits.next = deflate_word(input, before + 3);
-    }
-}
 
 /// Counts what a segment decodes to.
 struct DeflateCounter {
@@ -94,134 +55,71 @@ struct DeflateCounter {
     }
 };
 
-/// Puts literals to their places, and matches into the queue: place from the round's first byte on, length, distance.
+/// Puts literals to their places, and copies short matches from before the round; the others go into the queue, with their
+/// place from the round's first byte on. What a match repeats is on its way while the next symbols are decoded.
 template <class Target>
 struct DeflateWriter {
     const Target& target;
     u64* matches;
     u32 at, round, floor;
+    typename Target::Eight eight;
+    u32 eight_at, eight_count;
+
     CUZARR_DEVICE void literal(u32 byte) { target.store(at++, (u8)byte); }
+    CUZARR_DEVICE void finish() {
+        target.store_eight(eight_at, eight, eight_count);
+        eight_count = 0;
+    }
     CUZARR_DEVICE bool match(u32 length, u32 distance) {
         if (distance > at - floor) return false;
-        *matches++ = (u64)(distance << 9 | length) << 32 | (at - round);
+        u32 from = at - distance;
+        bool now = length <= CUZARR_DEFLATE_ELEMENTS && from + length <= round && target.joined(from);
+        *matches++ = now ? 0 : deflate_pack(at - round, length, distance);
+        if (now) {
+            finish();
+            eight = target.load_eight(from), eight_at = at, eight_count = length;
+        }
         at += length;
         return true;
     }
 };
 
-/// Decodes symbols until one ends at or behind `end`. Returns 0, or CUZARR_DEFLATE_ENDED behind the block's last, or damage.
+/// Decodes symbols of the round whose first word holds bit `origin`, until one ends at or behind `end`, in the lanes that are
+/// `going`; all lanes call. Sets `state` to CUZARR_DEFLATE_ENDED behind the block's last symbol, or to damage.
 template <class Sink>
-CUZARR_DEVICE u32 deflate_run(
-    const DeflateShared& shared, const DeflateInput& input, DeflateBits& bits, u32 end, Sink& sink
+CUZARR_DEVICE void deflate_run(
+    const DeflateShared& shared, u32 origin, u32& position, u32 end, bool going, u32& state, Sink& sink
 ) {
-    while (bits.position < end) {
-        u32 window = deflate_peek(bits);
-        u32 entry = shared.literals[window & ((1u << CUZARR_DEFLATE_LITERAL_BITS) - 1)], used = entry & 15;
-        if (used == 0) {
-            u32 index = window >> CUZARR_DEFLATE_LITERAL_BITS & ((1u << (entry >> 13)) - 1);
-            entry = shared.literals[(1u << CUZARR_DEFLATE_LITERAL_BITS) + (entry >> 4 & 511) + index];
-            used = CUZARR_DEFLATE_LITERAL_BITS + (entry & 15);
-        }
-        u32 symbol = entry >> 4;
-        if (symbol < 256) {
-            sink.literal(symbol);
-            deflate_skip(input, bits, used);
-            continue;
-        }
-        if (symbol == 256) {
-            deflate_skip(input, bits, used);
-            return CUZARR_DEFLATE_ENDED;
-        }
-        if (symbol > 285) return CUZARR_NO_SYMBOL;
-        u32 code = symbol - 257, extra = code < 8 || code == 28 ? 0 : code / 4 - 1;
-        u32 length = 3 + (code < 8 ? code : code == 28 ? 255 : (4 + code % 4) << extra);
-        length += window >> used & ((1u << extra) - 1);
-        deflate_skip(input, bits, used + extra);
-        window = deflate_peek(bits);
-        entry = shared.distances[window & ((1u << CUZARR_DEFLATE_DISTANCE_BITS) - 1)], used = entry & 15;
-        if (used == 0) {
-            u32 index = window >> CUZARR_DEFLATE_DISTANCE_BITS & ((1u << (entry >> 13)) - 1);
-            entry = shared.distances[(1u << CUZARR_DEFLATE_DISTANCE_BITS) + (entry >> 4 & 511) + index];
-            used = CUZARR_DEFLATE_DISTANCE_BITS + (entry & 15);
-        }
-        code = entry >> 4;
-        if (code > 29) return CUZARR_NO_SYMBOL;
-        extra = code < 2 ? 0 : code / 2 - 1;
-        u32 distance = 1 + (code < 2 ? code : (2 + code % 2) << extra);
-        distance += window >> used & ((1u << extra) - 1);
-        if (!sink.match(length, distance)) return CUZARR_BEFORE_START;
-        deflate_skip(input, bits, used + extra);
-    }
-    return 0;
-}
-
-/// Bytes in their final place.
-struct DeflateBytes {
-    typedef u8 Element;
-    u8* bytes;
-    CUZARR_DEVICE Element load(u32 at) const { return bytes[at]; }
-    CUZARR_DEVICE void store(u32 at, Element element) const { bytes[at] = element; }
-};
-
-/// Elements of 16 bits from `begin` on: a byte, or, with the highest bit, the place of an unknown byte in the 32 KiB before
-/// `begin`.
-struct DeflateMarkers {
-    typedef u16 Element;
-    u16* elements;
-    u32 begin;
-    CUZARR_DEVICE Element load(u32 at) const {
-        return at >= begin ? elements[at] : (Element)(2 * CUZARR_DEFLATE_WINDOW + at - begin);
-    }
-    CUZARR_DEVICE void store(u32 at, Element element) const { elements[at] = element; }
-};
-
-/// Copies one match by one lane, four elements at a time: they are all before `at`, so none waits for another.
-template <class Target>
-CUZARR_DEVICE void deflate_copy(const Target& target, u32 at, u32 length, u32 distance) {
-    u32 from = at - distance, place = 0;
-    for (u32 done = 0; done < length; done += 4) {
-        typename Target::Element four[4];
-#pragma unroll
-        for (u32 i = 0; i < 4; ++i) {
-            if (done + i < length) four[i] = target.load(from + place);
-            place = place + 1 == distance ? 0 : place + 1;
-        }
-#pragma unroll
-        for (u32 i = 0; i < 4; ++i) {
-            if (done + i < length) target.store(at + done + i, four[i]);
-        }
-    }
-}
-
-/// Copies the queue's matches, of which `round` is the origin. Literals are in their places.
-template <class Target>
-CUZARR_DEVICE void deflate_copy_all(const u64* matches, u32 count, const Target& target, u32 round, u32 lane) {
-    for (u32 first = 0; first < count; first += CUZARR_WARP) {
-        u64 match = first + lane < count ? matches[first + lane] : 0;
-        u32 at = round + (u32)match, length = (u32)(match >> 32) & 511, distance = (u32)(match >> 41);
-        // Where the bytes end that it needs: of a match that overlaps itself, those before it.
-        u32 needed = at - distance + (length < distance ? length : distance);
-        u32 pending = warp_ballot(CUZARR_ALL_LANES, length > 0);
-        while (pending) {
-            u32 leader = count_trailing_zeros(pending), final = warp_shuffle(CUZARR_ALL_LANES, at, leader);
-            bool ready = (pending >> lane & 1) && (lane == leader || needed <= final);
-            if (ready && length <= CUZARR_WARP) deflate_copy(target, at, length, distance);
-            u32 long_ones = warp_ballot(CUZARR_ALL_LANES, ready && length > CUZARR_WARP);
-            pending &= ~warp_ballot(CUZARR_ALL_LANES, ready);
-            while (long_ones) {
-                u32 owner = count_trailing_zeros(long_ones);
-                long_ones &= long_ones - 1;
-                u32 to = warp_shuffle(CUZARR_ALL_LANES, at, owner), bytes = warp_shuffle(CUZARR_ALL_LANES, length, owner);
-                u32 back = warp_shuffle(CUZARR_ALL_LANES, distance, owner), place = lane % back, step = CUZARR_WARP % back;
-                for (u32 i = lane; i < bytes; i += CUZARR_WARP) {
-                    target.store(to + i, target.load(to - back + place));
-                    place += step;
-                    if (place >= back) place -= back;
-                }
+    u32 at = position - origin, stop = end - origin;
+    going = going && at < stop;
+    while (warp_goes_on(going)) {
+        if (going) {
+            const u32* words = shared.words + at / 32;
+            u32 low = words[0], middle = words[1], high = words[2];
+            u32 bits = funnel_shift(low, middle, at % 32), behind = funnel_shift(middle, high, at % 32);
+            u32 entry = deflate_look_up(shared.literals, CUZARR_DEFLATE_LITERAL_BITS, bits), used = entry & 15;
+            u32 value = entry >> 8 & 0xffff;
+            if (entry & CUZARR_DEFLATE_LITERAL) {
+                sink.literal(value);
+            } else if (entry & CUZARR_DEFLATE_SPECIAL) {
+                state = value == 256 ? CUZARR_DEFLATE_ENDED : CUZARR_NO_SYMBOL;
+            } else {
+                u32 extra = entry >> 4 & 15, length = value + (bits >> used & ((1u << extra) - 1));
+                used += extra;
+                bits = funnel_shift(bits, behind, used);
+                entry = deflate_look_up(shared.distances, CUZARR_DEFLATE_DISTANCE_BITS, bits);
+                u32 word = entry & 15;
+                extra = entry >> 4 & 15;
+                u32 distance = (entry >> 8 & 0xffff) + (bits >> word & ((1u << extra) - 1));
+                used += word + extra;
+                if (entry & CUZARR_DEFLATE_SPECIAL) state = CUZARR_NO_SYMBOL;
+                else if (!sink.match(length, distance)) state = CUZARR_BEFORE_START;
             }
-            warp_barrier(CUZARR_ALL_LANES);
+            if (state == 0 || state == CUZARR_DEFLATE_ENDED) at += used;
+            going = state == 0 && at < stop;
         }
     }
+    position = origin + at;
 }
 
 CUZARR_DEVICE u32 inclusive_sum(u32 value, u32 lane) {
@@ -237,6 +135,7 @@ struct DeflateProgress {
     u32 position;  // in the encoded bits
     u32 at;        // in the decoded bytes
     u32 damage;
+    bool ended;    // behind the end of a block
 };
 
 /// What a lane found in its segment.
@@ -245,55 +144,65 @@ struct DeflateSegment {
     u32 bytes, matches;
 };
 
-/// Decodes the lane's segment of the round from `segment.start` on. `mark` is what an earlier attempt found at the mark.
+/// Decodes the lane's segment of the round from `segment.start` on, in the lanes where that is `wanted`; all lanes call.
+/// `mark` is what an earlier attempt found at the mark.
 CUZARR_DEVICE void deflate_count(
-    const DeflateShared& shared, const DeflateInput& input, u32 begin, DeflateSegment& segment, DeflateSegment& mark
+    const DeflateShared& shared, const DeflateInput& input, u32 origin, u32 begin, u32 stop, bool wanted,
+    DeflateSegment& segment, DeflateSegment& mark
 ) {
     DeflateCounter counter = {0, 0};
-    DeflateBits bits = deflate_seek(input, segment.start);
-    u32 state = segment.start < input.end ? 0 : CUZARR_CUT_OFF;
+    u32 position = segment.start;
+    u32 state = segment.start >= stop ? CUZARR_DEFLATE_STOPPED : segment.start >= input.end ? CUZARR_CUT_OFF : 0;
+    u32 end = min_of(begin + CUZARR_DEFLATE_SEGMENT_BITS, stop), half = min_of(begin + CUZARR_DEFLATE_MARK_BITS, stop);
+#pragma unroll 1
     for (u32 stage = 0; stage < 2; ++stage) {
-        u32 end = begin + (stage ? CUZARR_DEFLATE_SEGMENT_BITS : CUZARR_DEFLATE_MARK_BITS);
-        if (state == 0) state = deflate_run(shared, input, bits, end, counter);
-        if (stage > 0) break;
-        if (state == 0 && mark.state == 0 && bits.position == mark.exit) {
+        deflate_run(shared, origin, position, stage == 0 ? half : end, wanted && state == 0, state, counter);
+        if (stage > 0 || !wanted) continue;
+        if (state == 0 && mark.state == 0 && position == mark.exit) {
             segment.bytes += counter.bytes - mark.bytes, segment.matches += counter.matches - mark.matches;
-            mark.bytes = counter.bytes, mark.matches = counter.matches;
-            return;
+            wanted = false;
+        } else {
+            mark.exit = position, mark.state = state;
         }
-        mark.exit = bits.position, mark.state = state, mark.bytes = counter.bytes, mark.matches = counter.matches;
+        mark.bytes = counter.bytes, mark.matches = counter.matches;
     }
-    if (bits.position > input.end) state = CUZARR_CUT_OFF;
-    segment.exit = bits.position, segment.state = state;
-    segment.bytes = counter.bytes, segment.matches = counter.matches;
+    if (wanted) {
+        segment.exit = position;
+        segment.state = position > input.end && state != CUZARR_DEFLATE_STOPPED ? CUZARR_CUT_OFF : state;
+        segment.bytes = counter.bytes, segment.matches = counter.matches;
+    }
 }
 
-/// Decodes the symbols of a block whose tables are made, to its end. With `emit`, bytes go to `target`; none before `floor`
-/// is referred to, none at or behind `limit` written. Without, they are counted only.
+/// Decodes symbols of a block whose tables are made: to its end, to `stop`, where a symbol has to begin, or for so many
+/// rounds. With `emit`, bytes go to `target`; none before `floor` is referred to, none at or behind `limit` written.
+/// Without, they are counted only.
 template <class Target>
 CUZARR_DEVICE void deflate_symbols(
-    DeflateShared& shared, const DeflateInput& input, const Target& target, bool emit, u32 floor, u32 limit,
-    DeflateProgress& progress, u32 lane
+    DeflateShared& shared, const DeflateInput& input, const Target& target, bool emit, u32 floor, u32 limit, u32 stop,
+    u32 rounds, DeflateProgress& progress, u32 lane
 ) {
-    while (progress.damage == 0) {
-        u32 begin = progress.position + lane * CUZARR_DEFLATE_SEGMENT_BITS;
-        DeflateSegment segment = {begin, 0, 0, 0, 0}, mark = {0, 0, CUZARR_DEFLATE_ENDED, 0, 0};
-        deflate_count(shared, input, begin, segment, mark);
+    progress.ended = false;
+    for (; progress.damage == 0 && rounds > 0; --rounds) {
+        u32 begin = progress.position + lane * CUZARR_DEFLATE_SEGMENT_BITS, origin = progress.position / 32 * 32;
+        // All on their way at once.
+#pragma unroll
+        for (u32 i = 0; i < CUZARR_DEFLATE_ROUND_WORDS; i += CUZARR_WARP) {
+            if (i + lane < CUZARR_DEFLATE_ROUND_WORDS) shared.words[i + lane] = deflate_word(input, origin / 32 + i + lane);
+        }
+        warp_barrier(CUZARR_ALL_LANES);
+        DeflateSegment segment = {min_of(begin, stop), 0, 0, 0, 0}, mark = {0, 0, CUZARR_DEFLATE_ENDED, 0, 0};
         u32 last;
-        for (;;) {
+        for (bool wanted = true;;) {
+            deflate_count(shared, input, origin, begin, stop, wanted, segment, mark);
             u32 exit = warp_shuffle_up(CUZARR_ALL_LANES, segment.exit, 1u);
             u32 state = warp_shuffle_up(CUZARR_ALL_LANES, segment.state, 1u);
-            bool wrong = lane > 0 && state == 0 && exit != segment.start;
-            u32 wrong_ones = warp_ballot(CUZARR_ALL_LANES, wrong);
-            u32 ended = warp_ballot(CUZARR_ALL_LANES, segment.state != 0);
+            wanted = lane > 0 && state == 0 && exit != segment.start;
+            u32 wrong = warp_ballot(CUZARR_ALL_LANES, wanted), ended = warp_ballot(CUZARR_ALL_LANES, segment.state != 0);
             // Before the first that is wrong, all is true.
-            u32 first_wrong = count_trailing_zeros(wrong_ones), first_ended = count_trailing_zeros(ended);
-            last = first_ended < CUZARR_WARP ? first_ended : CUZARR_WARP - 1;
-            if (wrong_ones == 0 || first_ended < first_wrong) break;
-            if (wrong) {
-                segment.start = exit;
-                deflate_count(shared, input, begin, segment, mark);
-            }
+            u32 first_ended = count_trailing_zeros(ended);
+            last = min_of(first_ended, CUZARR_WARP - 1);
+            if (wrong == 0 || first_ended < count_trailing_zeros(wrong)) break;
+            if (wanted) segment.start = exit;
         }
         u32 bytes = inclusive_sum(lane <= last ? segment.bytes : 0, lane);
         u32 matches = inclusive_sum(lane <= last ? segment.matches : 0, lane);
@@ -306,15 +215,12 @@ CUZARR_DEVICE void deflate_symbols(
         if (emit) {
             u32 too_many = warp_ballot(CUZARR_ALL_LANES, matches > CUZARR_DEFLATE_MATCHES);
             if (too_many) last = count_trailing_zeros(too_many) - 1;
-            u32 damage = 0;
-            if (lane <= last) {
-                u64* queue = shared.matches + (matches - segment.matches);
-                DeflateWriter<Target> writer = {target, queue, progress.at + bytes - segment.bytes, progress.at, floor};
-                DeflateBits bits = deflate_seek(input, segment.start);
-                u32 end = begin + CUZARR_DEFLATE_SEGMENT_BITS;
-                damage = deflate_run(shared, input, bits, end, writer);
-                if (damage == CUZARR_BEFORE_START) segment.start = bits.position;
-            }
+            u64* queue = shared.matches + (lane <= last ? matches - segment.matches : 0);
+            DeflateWriter<Target> writer = {target, queue, progress.at + bytes - segment.bytes, progress.at, floor, {}, 0, 0};
+            u32 damage = 0, position = segment.start, end = min_of(begin + CUZARR_DEFLATE_SEGMENT_BITS, stop);
+            deflate_run(shared, origin, position, end, lane <= last, damage, writer);
+            writer.finish();
+            if (damage == CUZARR_BEFORE_START) segment.start = position;
             u32 before_start = warp_ballot(CUZARR_ALL_LANES, damage == CUZARR_BEFORE_START);
             if (before_start) {
                 progress.position = warp_shuffle(CUZARR_ALL_LANES, segment.start, count_trailing_zeros(before_start));
@@ -324,16 +230,18 @@ CUZARR_DEVICE void deflate_symbols(
             warp_barrier(CUZARR_ALL_LANES);
             u32 queued = warp_shuffle(CUZARR_ALL_LANES, matches, last);
             deflate_copy_all(shared.matches, queued, target, progress.at, lane);
-            warp_barrier(CUZARR_ALL_LANES);
         }
+        // The words and the queue have been read.
+        warp_barrier(CUZARR_ALL_LANES);
         progress.position = warp_shuffle(CUZARR_ALL_LANES, segment.exit, last);
         progress.at += warp_shuffle(CUZARR_ALL_LANES, bytes, last);
         progress.damage = warp_shuffle(CUZARR_ALL_LANES, segment.state, last);
     }
-    if (progress.damage == CUZARR_DEFLATE_ENDED) progress.damage = 0;
+    progress.ended = progress.damage == CUZARR_DEFLATE_ENDED;
+    if (progress.damage >= CUZARR_DEFLATE_ENDED) progress.damage = 0;
 }
 
-/// Makes the tables of the fixed codes.
+/// The lengths of the fixed codes.
 CUZARR_DEVICE void deflate_fixed(DeflateShared& shared, u32 lane) {
     DeflateBuilding& building = *(DeflateBuilding*)shared.matches;
     for (u32 symbol = lane; symbol < CUZARR_DEFLATE_LITERALS; symbol += CUZARR_WARP) {
@@ -341,13 +249,27 @@ CUZARR_DEVICE void deflate_fixed(DeflateShared& shared, u32 lane) {
     }
     building.lengths[CUZARR_DEFLATE_LITERALS + lane] = 5;
     warp_barrier(CUZARR_ALL_LANES);
-    deflate_table(building, building.lengths, CUZARR_DEFLATE_LITERALS, CUZARR_DEFLATE_LITERAL_BITS, shared.literals,
-                  CUZARR_DEFLATE_LITERAL_ENTRIES, lane);
-    deflate_table(building, building.lengths + CUZARR_DEFLATE_LITERALS, CUZARR_DEFLATE_DISTANCES,
-                  CUZARR_DEFLATE_DISTANCE_BITS, shared.distances, CUZARR_DEFLATE_DISTANCE_ENTRIES, lane);
 }
 
-/// Reads the codes of a dynamic block, behind its three first bits, and makes their tables.
+/// Makes both tables of a block from the lengths of its codes. False when those are no codes.
+CUZARR_DEVICE bool deflate_tables(DeflateShared& shared, u32 lane) {
+    DeflateBuilding& building = *(DeflateBuilding*)shared.matches;
+    bool codes = true;
+#pragma unroll 1
+    for (u32 distances = 0; distances < 2 && codes; ++distances) {
+        codes = deflate_table(
+            building, building.lengths + (distances ? CUZARR_DEFLATE_LITERALS : 0),
+            distances ? CUZARR_DEFLATE_DISTANCES : CUZARR_DEFLATE_LITERALS,
+            distances ? DeflateAlphabet::Distances : DeflateAlphabet::Literals,
+            distances ? CUZARR_DEFLATE_DISTANCE_BITS : CUZARR_DEFLATE_LITERAL_BITS,
+            distances ? shared.distances : shared.literals,
+            distances ? CUZARR_DEFLATE_DISTANCE_ENTRIES : CUZARR_DEFLATE_LITERAL_ENTRIES, lane
+        );
+    }
+    return codes;
+}
+
+/// Reads the lengths of a dynamic block's codes, behind its three first bits.
 CUZARR_DEVICE void deflate_dynamic(
     DeflateShared& shared, const DeflateInput& input, DeflateProgress& progress, u32 lane
 ) {
@@ -365,11 +287,11 @@ CUZARR_DEVICE void deflate_dynamic(
     }
     warp_barrier(CUZARR_ALL_LANES);
     // The table of this code is in the place of the distances', which come last.
-    if (!deflate_table(building, building.lengths, 24, 7, shared.distances, CUZARR_DEFLATE_DISTANCE_ENTRIES, lane)) return;
+    if (!deflate_table(building, building.lengths, 24, DeflateAlphabet::Lengths, 7, shared.distances, CUZARR_DEFLATE_DISTANCE_ENTRIES, lane)) return;
     DeflateBits bits = deflate_seek(input, progress.position + 14 + 3 * lengths);
     u32 last = 0, count = literals + distances;
     for (u32 at = 0; at < count;) {
-        u32 window = deflate_peek(bits), entry = shared.distances[window & 127], used = entry & 15, symbol = entry >> 4;
+        u32 window = deflate_peek(bits), entry = shared.distances[window & 127], used = entry & 15, symbol = entry >> 8;
         progress.position = bits.position;
         if (symbol > 18 || bits.position >= input.end) return;
         u32 repeats = 1, value = symbol;
@@ -391,11 +313,6 @@ CUZARR_DEVICE void deflate_dynamic(
     }
     building.lengths[CUZARR_DEFLATE_LITERALS + lane] = lane < distances ? building.sequence[literals + lane] : 0;
     warp_barrier(CUZARR_ALL_LANES);
-    bool code = deflate_table(building, building.lengths, CUZARR_DEFLATE_LITERALS, CUZARR_DEFLATE_LITERAL_BITS,
-                              shared.literals, CUZARR_DEFLATE_LITERAL_ENTRIES, lane);
-    code = code && deflate_table(building, building.lengths + CUZARR_DEFLATE_LITERALS, CUZARR_DEFLATE_DISTANCES,
-                                 CUZARR_DEFLATE_DISTANCE_BITS, shared.distances, CUZARR_DEFLATE_DISTANCE_ENTRIES, lane);
-    if (!code) return;
     progress.position = bits.position;
     progress.damage = bits.position > input.end ? CUZARR_CUT_OFF : 0;
 }
@@ -425,30 +342,48 @@ CUZARR_DEVICE void deflate_stored(
     progress.damage = 0;
 }
 
-/// Decodes the block that begins at the position. Returns whether it is the stream's last.
-template <class Target>
-CUZARR_DEVICE bool deflate_block(
-    DeflateShared& shared, const DeflateInput& input, const Target& target, bool emit, u32 floor, u32 limit,
-    DeflateProgress& progress, u32 lane
+/// A block whose header was read.
+struct DeflateBlock {
+    u32 kind;   // 0: stored, and at the position behind the header's three bits; else: at its first symbol, tables made
+    bool last;  // of the stream
+};
+
+/// Reads the header at the position, and makes the tables.
+CUZARR_DEVICE DeflateBlock deflate_open(
+    DeflateShared& shared, const DeflateInput& input, DeflateProgress& progress, u32 lane
 ) {
+    DeflateBlock block = {0, true};
     if (progress.position + 3 > input.end) {
         progress.damage = CUZARR_CUT_OFF;
-        return true;
+        return block;
     }
-    u32 head = deflate_peek(deflate_seek(input, progress.position)), kind = head >> 1 & 3;
-    if (kind == 3) {
+    u32 head = deflate_peek(deflate_seek(input, progress.position));
+    block.kind = head >> 1 & 3, block.last = head & 1;
+    if (block.kind == 3) {
         progress.damage = CUZARR_BAD_BLOCK;
-        return true;
+        return block;
     }
     progress.position += 3;
     // What the last block left in shared memory has been read.
     warp_barrier(CUZARR_ALL_LANES);
-    if (kind == 0) {
-        deflate_stored(input, target, emit, limit, progress, lane);
+    if (block.kind == 1) deflate_fixed(shared, lane);
+    else if (block.kind == 2) deflate_dynamic(shared, input, progress, lane);
+    if (block.kind > 0 && progress.damage == 0 && !deflate_tables(shared, lane)) progress.damage = CUZARR_BAD_CODE;
+    return block;
+}
+
+/// Decodes the block that begins at the position. Returns whether it is the stream's last.
+CUZARR_DEVICE bool deflate_block(
+    DeflateShared& shared, const DeflateInput& input, const DeflateBytes& target, u32 floor, u32 limit,
+    DeflateProgress& progress, u32 lane
+) {
+    DeflateBlock block = deflate_open(shared, input, progress, lane);
+    if (progress.damage) return true;
+    if (block.kind == 0) {
+        deflate_stored(input, target, true, limit, progress, lane);
     } else {
-        if (kind == 1) deflate_fixed(shared, lane);
-        else deflate_dynamic(shared, input, progress, lane);
-        deflate_symbols(shared, input, target, emit, floor, limit, progress, lane);
+        u32 nowhere = CUZARR_DEFLATE_NOWHERE;
+        deflate_symbols(shared, input, target, true, floor, limit, nowhere, nowhere, progress, lane);
     }
-    return head & 1;
+    return block.last;
 }

@@ -11,6 +11,9 @@
 /// Frames from so many bytes on are left to the host: positions are bits in 32 bits.
 #define CUZARR_DEFLATE_MOST_BYTES (1u << 28)
 
+/// Bytes of a frame's target that are taken at a time once they are decoded. TILE_BYTES in cuda.rs.
+#define CUZARR_DEFLATE_TILE (16u << 10)
+
 /// What remains to be compared when a frame is decoded: the checksum of its bytes from `begin` on. 16 bytes.
 struct DeflateTrailer {
     u32 begin;

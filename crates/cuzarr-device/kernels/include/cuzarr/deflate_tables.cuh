@@ -1,10 +1,14 @@
 // Huffman codes of deflate (RFC 1951, 3.2), turned into tables by one warp.
 //
-// A table is looked up by the next bits of the stream, lowest first. An entry of the first level is a symbol and how many
-// bits it has, or, for longer codes, a second table and by how many bits that is looked up:
+// A table is looked up by the next bits of the stream, lowest first. An entry says all that is to know of a symbol, or, for
+// longer words, names a second table:
 //
-//     symbol << 4 | bits        bits 1 to 15; the symbol 4095 stands for bits that are no code
-//     bits << 13 | place << 4   a second table behind the first level; its entries count only their own bits
+//     bits 0-3    bits of the word; of a second table: by how many bits it is looked up
+//     bits 4-7    further bits, which are added to the value
+//     bits 8-23   the literal; the least length or distance; the second table's place behind the first level
+//     bit 28      neither literal nor match: the end of the block (256), or bits that are no word
+//     bit 29      a literal
+//     bit 30      a second table
 //
 // No lane works a symbol at a time: symbols are sorted by length, and each lane finds what its entries stand for from the
 // limits of the lengths, as a canonical code's words of one length follow each other, and shorter ones come first.
@@ -19,6 +23,9 @@
 #define CUZARR_DEFLATE_LITERALS 288u
 #define CUZARR_DEFLATE_DISTANCES 32u
 #define CUZARR_DEFLATE_NO_CODE 0xfffu
+#define CUZARR_DEFLATE_SPECIAL (1u << 28)
+#define CUZARR_DEFLATE_LITERAL (1u << 29)
+#define CUZARR_DEFLATE_SECOND (1u << 30)
 #define CUZARR_DEFLATE_MOST_BITS 15u
 
 /// What building takes beside the tables, in shared memory.
@@ -58,11 +65,39 @@ CUZARR_DEVICE u32 deflate_symbol(const DeflateBuilding& building, const DeflateC
     return building.sorted[(start & 0xffffu) + ((word - (start >> 16)) >> (CUZARR_DEFLATE_MOST_BITS - length))];
 }
 
+/// What a code's symbols stand for.
+enum class DeflateAlphabet { Literals, Distances, Lengths };
+
+/// The entry of a symbol with a word of so many bits.
+CUZARR_DEVICE u32 deflate_entry(DeflateAlphabet alphabet, u32 symbol, u32 bits) {
+    u32 special = CUZARR_DEFLATE_SPECIAL | symbol << 8 | bits;
+    if (alphabet == DeflateAlphabet::Lengths) return symbol > 18 ? special : symbol << 8 | bits;
+    if (alphabet == DeflateAlphabet::Distances) {
+        if (symbol > 29) return special;
+        u32 extra = symbol < 2 ? 0 : symbol / 2 - 1;
+        return (1 + (symbol < 2 ? symbol : (2 + symbol % 2) << extra)) << 8 | extra << 4 | bits;
+    }
+    if (symbol < 256) return CUZARR_DEFLATE_LITERAL | symbol << 8 | bits;
+    if (symbol == 256 || symbol > 285) return special;
+    u32 code = symbol - 257, extra = code < 8 || code == 28 ? 0 : code / 4 - 1;
+    return (3 + (code < 8 ? code : code == 28 ? 255 : (4 + code % 4) << extra)) << 8 | extra << 4 | bits;
+}
+
+/// The entry for the next bits of the stream.
+CUZARR_DEVICE u32 deflate_look_up(const u32* table, u32 root, u32 bits) {
+    u32 entry = table[bits & ((1u << root) - 1)];
+    if (entry & CUZARR_DEFLATE_SECOND) {
+        entry = table[(1u << root) + (entry >> 8 & 0xffff) + (bits >> root & ((1u << (entry & 15)) - 1))];
+    }
+    return entry;
+}
+
 /// Makes the table of the code that `lengths` (a multiple of 8 of them, at a multiple of 4 bytes) describe. `root` bits index
 /// the first level. False when the lengths are no code: more words than there are, or fewer, but for a single word of one
 /// bit and for none at all, which zlib takes as well.
 CUZARR_DEVICE bool deflate_table(
-    DeflateBuilding& building, const u8* lengths, u32 symbols, u32 root, u16* table, u32 entries, u32 lane
+    DeflateBuilding& building, const u8* lengths, u32 symbols, DeflateAlphabet alphabet, u32 root, u32* table, u32 entries,
+    u32 lane
 ) {
     const u32* words = (const u32*)lengths;
     u32 length = lane % 16, half = lane / 16, half_words = symbols / 8;
@@ -100,7 +135,7 @@ CUZARR_DEVICE bool deflate_table(
         u32 symbol = deflate_symbol(building, code, word, word_length);
         if (word_length > CUZARR_DEFLATE_MOST_BITS) word_length = CUZARR_DEFLATE_MOST_BITS;
         else if (word_length > root) continue;
-        table[index] = (u16)(symbol << 4 | word_length);
+        table[index] = deflate_entry(alphabet, symbol, word_length);
     }
     if (!complete) {
         warp_barrier(CUZARR_ALL_LANES);
@@ -125,11 +160,11 @@ CUZARR_DEVICE bool deflate_table(
             before = mine;
         }
         if (at + (1u << bits) > entries) continue;  // not so for any complete code
-        table[reverse_15(prefix << low)] = (u16)(bits << 13 | (at - (1u << root)) << 4);
+        table[reverse_15(prefix << low)] = CUZARR_DEFLATE_SECOND | (at - (1u << root)) << 8 | bits;
         for (u32 index = 0; index < 1u << bits; ++index) {
             u32 word_length, word = prefix << low | reverse_15(index) >> root;
             u32 symbol = deflate_symbol(building, code, word, word_length);
-            table[at + index] = (u16)(symbol << 4 | (word_length - root));
+            table[at + index] = deflate_entry(alphabet, symbol, word_length);
         }
     }
     warp_barrier(CUZARR_ALL_LANES);

@@ -36,6 +36,9 @@ CUZARR_DEVICE void block_barrier() { __syncthreads(); }
 
 CUZARR_DEVICE void warp_barrier(u32 lanes) { __syncwarp(lanes); }
 CUZARR_DEVICE u32 warp_ballot(u32 lanes, bool vote) { return __ballot_sync(lanes, vote); }
+/// Whether a lane goes on with a loop that all lanes are in: on a GPU they go on together until none has anything left, so
+/// that their ways stay one. A lane whose answer is no has to do nothing in the loop, so leaving it alone is as good.
+CUZARR_DEVICE bool warp_goes_on(bool own) { return __any_sync(0xffffffffu, own); }
 template <class T>
 CUZARR_DEVICE T warp_shuffle(u32 lanes, T value, u32 from) { return __shfl_sync(lanes, value, from); }
 template <class T>
@@ -49,6 +52,7 @@ CUZARR_DEVICE u32 atomic_add(u32* address, u32 value) { return atomicAdd(address
 CUZARR_DEVICE u64 atomic_add(u64* address, u64 value) { return atomicAdd(address, value); }
 CUZARR_DEVICE u32 atomic_or(u32* address, u32 value) { return atomicOr(address, value); }
 CUZARR_DEVICE u32 atomic_xor(u32* address, u32 value) { return atomicXor(address, value); }
+CUZARR_DEVICE u32 atomic_min(u32* address, u32 value) { return atomicMin(address, value); }
 CUZARR_DEVICE u32 atomic_max(u32* address, u32 value) { return atomicMax(address, value); }
 CUZARR_DEVICE u64 atomic_max(u64* address, u64 value) { return atomicMax(address, value); }
 CUZARR_DEVICE u32 atomic_compare_exchange(u32* address, u32 expected, u32 value) {

@@ -1,10 +1,12 @@
-//! Launches of `deflate.cu`: a warp a frame, then checksums by tiles of what was decoded.
+//! Launches of `deflate.cu`: a warp a frame, then checksums by tiles of what was decoded. Few frames, or large ones, go the
+//! way of `split` first.
 
 use cuzarr_device::checksum::{Checksum, CrcField};
 use cuzarr_device::{Buffer, Device, KernelSource, pool, upload_table};
 
+use super::split::cuda::Split;
 use crate::codec::batch::frames::{FrameEntry, table};
-use crate::codec::batch::{Decode, Prepared, Request, Task};
+use crate::codec::batch::{Decode, Prepared, Request, Task, Unit};
 use crate::{Error, ErrorKind, Result};
 
 static DEFLATE: KernelSource = KernelSource { name: "deflate", text: include_str!("deflate.cu") };
@@ -18,7 +20,12 @@ const TRAILER_BYTES: usize = 16;
 const SUMS_BYTES: usize = 16;
 /// Blocks that check checksums, for each multiprocessor.
 const CHECK_BLOCKS: u32 = 8;
-const WARP: u32 = 32;
+/// Decoded bytes in a microsecond, seen on an H200 with float32 fields of gzip 5: by one warp, and by many warps a frame.
+const WARP_BYTES_PER_US: usize = 45;
+const SPLIT_BYTES_PER_US: usize = 24_000;
+/// What splitting takes however little there is.
+const SPLIT_US: usize = 900;
+pub(super) const WARP: u32 = 32;
 
 /// What stands around the stream. `CUZARR_DEFLATE_…` in deflate_container.cuh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,11 +45,26 @@ struct Frames {
     count: u32,
     /// Tiles of all targets.
     tiles: u32,
+    /// When many warps decode a frame.
+    split: Option<Split>,
+}
+
+/// How to split, when the largest frame would keep a warp busy for longer than all frames keep the device.
+fn split(device: Device, units: &[Unit]) -> Option<Split> {
+    let largest = units.iter().map(|unit| unit.dst.len()).max().unwrap_or(0);
+    let total: usize = units.iter().map(|unit| unit.dst.len()).sum();
+    let worth = match device {
+        // So that tests take both ways.
+        Device::Simt => largest > 25_000,
+        _ => largest / WARP_BYTES_PER_US > total / SPLIT_BYTES_PER_US + SPLIT_US,
+    };
+    worth.then(|| Split::new(device, largest))
 }
 
 /// Nothing is read before kernels run: they parse the headers.
 pub(crate) fn prepare(container: Container, request: &Request<'_>) -> Result<Prepared> {
     let mut tiles = 0u32;
+    let mut split = split(request.device, request.units);
     let mut entries = Vec::with_capacity(request.units.len());
     for (index, unit) in request.units.iter().enumerate() {
         entries.push(FrameEntry {
@@ -51,13 +73,16 @@ pub(crate) fn prepare(container: Container, request: &Request<'_>) -> Result<Pre
             first_tile: tiles,
             ..FrameEntry::new(unit.src.len(), unit.dst.len())
         });
+        if let (Some(split), Some(entry)) = (&mut split, entries.last_mut()) {
+            split.add(entry);
+        }
         let more = u32::try_from(unit.dst.len().div_ceil(TILE_BYTES)).ok();
         tiles = more.and_then(|more| tiles.checked_add(more)).ok_or_else(|| {
             Error::new(ErrorKind::InvalidArgument, format!("unit {index}: the batch decodes to too many bytes"))
         })?;
     }
     let count = entries.len() as u32;
-    let frames = Frames { container, table: table(&entries, count.into()), count, tiles };
+    let frames = Frames { container, table: table(&entries, count.into()), count, tiles, split };
     Ok(Prepared { decode: Box::new(frames), refused: Vec::new() })
 }
 
@@ -92,7 +117,9 @@ impl Frames {
 
 impl Decode for Frames {
     fn scratch_bytes(&self) -> usize {
-        self.table.len() + self.count as usize * (TRAILER_BYTES + SUMS_BYTES)
+        self.table.len()
+            + self.count as usize * (TRAILER_BYTES + SUMS_BYTES)
+            + self.split.as_ref().map_or(0, Split::scratch_bytes)
     }
 
     fn launch(&self, task: &Task<'_>) -> Result<()> {
@@ -100,12 +127,18 @@ impl Decode for Frames {
         let field = CrcField::of(Checksum::Crc32).expect("CRC-32 has a polynomial");
         let table = upload_table(&self.table, stream)?;
         let trailers = pool::allocate(self.count as usize * TRAILER_BYTES, stream)?;
+        let split = match &self.split {
+            Some(split) => Some(split.launch(self.container, task, &table, &trailers, self.tiles)?),
+            None => None,
+        };
+        let states = split.as_ref().map_or(0, |&(_, states)| states);
         let kernel = DEFLATE.kernel(stream.device(), "deflate_frames")?;
         let (from, to) = (src.address(), dst.address());
         let container = self.container as u32;
         let arguments =
-            (from, to, table.address(), self.count, container, field, trailers.address(), statuses.address());
-        let buffers = [src, dst, &table, &trailers, statuses];
+            (from, to, table.address(), self.count, container, field, states, trailers.address(), statuses.address());
+        let mut buffers = vec![src, dst, &table, &trailers, statuses];
+        buffers.extend(split.iter().map(|(scratch, _)| scratch));
         // SAFETY: the parameters of deflate_frames, with one warp a block. The table's ranges were checked to lie in source
         // and target, and a warp stays in its frame's; there is a trailer and a status for each frame.
         unsafe { kernel.launch(stream, self.count, WARP, arguments, &buffers) }?;

@@ -3,14 +3,11 @@
 //
 // Floor on an H200: a symbol costs a lane three times (found, counted, written) about 60 cycles of waiting, 32 lanes a warp,
 // about 20 warps a multiprocessor by shared memory.
-#include "cuzarr/deflate_container.cuh"
-
-/// Bytes of a frame's target that one warp checks at a time. TILE_BYTES in batch.rs.
-#define CUZARR_DEFLATE_TILE (16u << 10)
+#include "cuzarr/deflate_split.cuh"
 
 /// The CRC of bytes that this warp wrote. Uses the shared memory of decoding for its tables.
 CUZARR_DEVICE u32 deflate_crc(DeflateShared& shared, const CrcField& field, const u8* bytes, u32 count, u32 lane) {
-    u32* tables = (u32*)shared.matches;
+    u32* tables = shared.literals;
     warp_barrier(CUZARR_ALL_LANES);
     crc_fill_tables(field, tables);
     Piece piece = {bytes, bytes + count, 0, 0};
@@ -26,17 +23,17 @@ CUZARR_DEVICE DeflatePlace deflate_frame(
     DeflatePlace place = {0, CUZARR_OTHER_FORMAT};
     if (size >= CUZARR_DEFLATE_MOST_BYTES) return place;
     place.damage = 0;
-    DeflateBytes target = {decoded};
+    DeflateBytes target = {decoded, decoded_size};
     u32 at = 0;
     for (;;) {
         u32 floor = at;
         deflate_header(encoded, size, container, place, lane);
         if (place.damage) return place;
         DeflateInput input = deflate_input(encoded, size);
-        DeflateProgress progress = {input.begin + place.at * 8, at, 0};
+        DeflateProgress progress = {input.begin + place.at * 8, at, 0, false};
         bool last = false;
         while (!last && progress.damage == 0) {
-            last = deflate_block(shared, input, target, true, floor, decoded_size, progress, lane);
+            last = deflate_block(shared, input, target, floor, decoded_size, progress, lane);
         }
         at = progress.at;
         place.at = (progress.position - input.begin + (progress.damage ? 0 : 7)) / 8, place.damage = progress.damage;
@@ -61,12 +58,14 @@ CUZARR_DEVICE DeflatePlace deflate_frame(
 
 CUZARR_KERNEL(
     deflate_frames, const u8* src, u8* dst, const FrameTable* table, u32 count, u32 container, CrcField field,
-    DeflateTrailer* trailers, u64* statuses
+    const DeflateState* states, DeflateTrailer* trailers, u64* statuses
 ) {
     CUZARR_SHARED(DeflateShared, shared, 1);
     u32 lane = thread_index();
     const Frame* frames = frames_of(table);
     for (u32 index = block_index(); index < count; index += block_count()) {
+        // Done already, by many warps.
+        if (states && states[index].split) continue;
         const Frame& frame = frames[index];
         DeflateTrailer trailer = {0, 0, 0, 0};
         DeflatePlace place = deflate_frame(*shared, field, src + frame.src_offset, frame.src_bytes, dst + frame.dst_offset,

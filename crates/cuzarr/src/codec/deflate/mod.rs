@@ -2,3 +2,4 @@
 //! host both call well-kept libraries, see `gzip/cpu.rs`.
 
 pub(crate) mod cuda;
+mod split;

@@ -1,0 +1,188 @@
+// Large deflate streams, decoded by many warps: the tables that the kernels of deflate_split.cu hand to each other.
+//
+// A stream is cut where dynamic blocks begin. Their headers say much that must fit, so that nearly every place of a stream
+// that could be one is one; where it is not, nothing is lost but work, as only what is reached from the stream's beginning
+// counts:
+//
+//     find      every bit where a header could begin                    (a warp a slot of 1 KiB)
+//     verify    those whose codes are codes: the first one of each slot (a thread a place)
+//     begin     the first block of each stream                          (a warp a frame)
+//     measure   from each to the next, through blocks of other kinds: how many bytes, and places to enter it (a warp a region)
+//     chain     from region to region: where each one's bytes go        (a warp a frame)
+//     emit      bytes, or where in the 32 KiB before them they come from (a warp an entry)
+//     group     the same for groups of regions: from before the group   (a block a group)
+//     window    the last 32 KiB of each group, in order                 (a block a frame)
+//     finish    everything else                                         (a block a tile)
+//
+// A frame for which that does not work out, be it damaged or of several members, is decoded in order by deflate_frames,
+// which also says what is wrong.
+//
+// Prior art: block finding and 16-bit markers of rapidgzip (Knespel and Brunst, HPDC 2023) and pugz (Kerbiriou and Chikhi,
+// 2019).
+#pragma once
+#include "cuzarr/deflate_container.cuh"
+
+/// Encoded bytes that have at most one beginning of a region.
+#define CUZARR_DEFLATE_SLOT_BITS 8192u
+#define CUZARR_DEFLATE_NONE 0xffffffffu
+
+/// How a region ends.
+#define CUZARR_DEFLATE_LINKED 1u  // where another begins
+#define CUZARR_DEFLATE_FINAL 2u   // with the stream
+#define CUZARR_DEFLATE_BROKEN 3u
+
+/// From one beginning to the next: 24 bytes, all bits set before. One a slot, and one a frame for its first block.
+struct DeflateRegion {
+    u32 start, end;  // bits
+    u32 bytes;       // decoded
+    u32 state;
+    u32 at;          // where the bytes go; none when it is not reached
+    u32 first_entry;
+};
+
+/// A place to begin at inside a region: 24 bytes.
+struct DeflateEntry {
+    u32 region;
+    u32 header;    // bit where its block begins
+    u32 position;  // bit of its first symbol; none: the block's first, or a stored block
+    u32 stop;      // bit where the next entry of the block begins; none: at the block's end
+    u32 at;        // bytes of the region before it
+    u32 next;      // entry of the region
+};
+
+/// Regions that follow each other: 8 bytes, all bits set before.
+struct DeflateGroup {
+    u32 first_region;
+    u32 at;
+};
+
+/// What became of a frame: 16 bytes, zero before.
+struct DeflateState {
+    u32 split;     // 1: goes this way
+    u32 groups;
+    u32 measured;  // KiB, of true and false regions
+    u32 reserved;
+};
+
+/// Lists that kernels fill, and how far others are with them; zero before.
+struct DeflateCounts {
+    u32 places, regions, entries, measured, emitted;
+    u32 reserved[11];
+};
+
+struct DeflatePlaceFound {
+    u32 frame, position;
+};
+
+/// All of it, in scratch memory. `Tables` in codec/deflate/split/cuda.rs.
+struct DeflateSplit {
+    DeflateCounts* counts;
+    DeflateState* states;
+    DeflateRegion* regions;
+    u32* listed;  // regions
+    DeflatePlaceFound* places;
+    DeflateEntry* entries;
+    DeflateGroup* groups;
+    u16* elements;
+    u32 most_places, most_entries;
+    u32 entry_rounds;  // rounds of measuring from one entry of a block to the next
+    u32 group_count, group_bytes;  // decoded bytes that a group has at least, but for the last of a frame
+    u32 reserved;
+};
+
+// Of a frame's entry in the table: first_stream and streams number its slots and, behind them, its first region;
+// block_bytes is the number of its first group, work_offset that of its first element.
+
+CUZARR_DEVICE u32 deflate_slot(u32 position) { return position / CUZARR_DEFLATE_SLOT_BITS; }
+
+/// The region that begins at `position`, else none.
+CUZARR_DEVICE u32 deflate_region_at(const DeflateSplit& split, const Frame& frame, u32 position) {
+    u32 slot = deflate_slot(position);
+    if (slot + 1 >= frame.streams) return CUZARR_DEFLATE_NONE;
+    u32 region = (u32)frame.first_stream + slot;
+    return split.regions[region].start == position ? region : CUZARR_DEFLATE_NONE;
+}
+
+/// Takes the next number of a list that warps share.
+CUZARR_DEVICE u32 deflate_take(u32* taken, u32 lane) {
+    u32 number = lane == 0 ? atomic_add(taken, 1u) : 0;
+    return warp_shuffle(CUZARR_ALL_LANES, number, 0u);
+}
+
+/// Whether a dynamic block could begin, by its first 17 bits and the lengths of the code that its codes are told in: those
+/// are to use up all words. `quarters` holds what four lengths take of them.
+CUZARR_DEVICE bool deflate_could_begin(const u8* quarters, u32 w0, u32 w1, u32 w2) {
+    u32 lengths = 4 + (w0 >> 13 & 15);
+    u64 bits = (u64)funnel_shift(w1, w2, 17) << 32 | funnel_shift(w0, w1, 17);
+    bits &= (1ull << 3 * lengths) - 1;
+    u32 used = 0;
+#pragma unroll
+    for (u32 i = 0; i < 60; i += 12) used += quarters[bits >> i & 4095];
+    return used == 128;
+}
+
+/// What four lengths of 3 bits take of 128 words; saturated.
+CUZARR_DEVICE u8 deflate_quarter(u32 bits) {
+    u32 used = 0;
+    for (u32 i = 0; i < 12; i += 3) {
+        u32 length = bits >> i & 7;
+        used += length ? 128u >> length : 0;
+    }
+    return (u8)min_of(used, 255);
+}
+
+/// Whether a dynamic block begins at `position`: reads its header as `deflate_dynamic` does, by one thread.
+CUZARR_DEVICE bool deflate_begins(const DeflateInput& input, u32 position) {
+    u32 head = deflate_peek(deflate_seek(input, position + 3));
+    u32 literals = 257 + (head & 31), count = literals + 1 + (head >> 5 & 31), told = 4 + (head >> 10 & 15);
+    DeflateBits bits = deflate_seek(input, position + 17);
+    // Lengths of the 19 symbols, 3 bits each.
+    u64 lengths = 0;
+    for (u32 i = 0; i < told; ++i) {
+        u32 symbol = i < 3 ? 16 + i : i == 3 ? 0 : i % 2 ? 7 - (i - 5) / 2 : 8 + (i - 4) / 2;
+        lengths |= (u64)(deflate_peek(bits) & 7) << 3 * symbol;
+        deflate_skip(input, bits, 3);
+    }
+    // Symbols by length, 5 bits each; limits as in DeflateCode, of words of 7 bits.
+    u64 sorted[2] = {0, 0};
+    u32 limits[7], used = 0, codes = 0;
+#pragma unroll
+    for (u32 l = 1; l <= 7; ++l) {
+        for (u32 symbol = 0; symbol < 19; ++symbol) {
+            if ((lengths >> 3 * symbol & 7) != l) continue;
+            sorted[codes / 12] |= (u64)symbol << codes % 12 * 5;
+            ++codes, used += 128u >> l;
+        }
+        limits[l - 1] = used << 16 | codes;
+    }
+    if (used != 128) return false;
+    u32 last = 0, end_length = 0, all = 1u << CUZARR_DEFLATE_MOST_BITS, literal_words = 0, distance_words = 0, distances = 0;
+    for (u32 at = 0; at < count;) {
+        u32 window = deflate_peek(bits), sought = reverse_bits(window) >> 25 << 16 | 0xffffu, shorter = 0, start = 0;
+#pragma unroll
+        for (u32 l = 0; l < 7; ++l) {
+            if (sought >= limits[l]) ++shorter, start = limits[l];
+        }
+        if (shorter > 6) return false;
+        u32 index = (start & 0xffffu) + (((sought >> 16) - (start >> 16)) >> (6 - shorter)), length = shorter + 1;
+        u32 symbol = (u32)(sorted[index / 12] >> index % 12 * 5) & 31;
+        u32 repeats = 1, value = symbol;
+        if (symbol >= 16) {
+            u32 extra = symbol == 16 ? 2 : symbol == 17 ? 3 : 7;
+            repeats = (symbol == 18 ? 11 : 3) + (window >> length & ((1u << extra) - 1));
+            value = symbol == 16 ? last : 0;
+            if (symbol == 16 && at == 0) return false;
+            length += extra;
+        }
+        if (repeats > count - at || bits.position >= input.end) return false;
+        u32 words = value ? all >> value : 0, to_literals = at < literals ? min_of(repeats, literals - at) : 0;
+        literal_words += words * to_literals, distance_words += words * (repeats - to_literals);
+        if (value) distances += repeats - to_literals;
+        if (at <= 256 && at + repeats > 256) end_length = value;
+        if (literal_words > all || distance_words > all) return false;
+        last = value, at += repeats;
+        deflate_skip(input, bits, length);
+    }
+    bool one_distance = distances == 0 || (distances == 1 && distance_words == all / 2);
+    return end_length && literal_words == all && (distance_words == all || one_distance);
+}

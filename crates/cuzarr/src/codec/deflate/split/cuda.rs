@@ -1,0 +1,212 @@
+//! Scratch memory and launches of `deflate_split.cu`: large frames, decoded by many warps.
+
+use cuzarr_device::{Buffer, Device, Kernel, KernelSource, pool};
+
+use crate::Result;
+use crate::codec::batch::Task;
+use crate::codec::batch::frames::FrameEntry;
+use crate::codec::deflate::cuda::{Container, WARP};
+
+static SPLIT: KernelSource = KernelSource { name: "deflate_split", text: include_str!("deflate_split.cu") };
+
+/// `CUZARR_DEFLATE_SLOT_BITS` in deflate_split.cuh.
+const SLOT_BYTES: usize = 1 << 10;
+/// Rounds of measuring, each of some 4 KiB decoded, from one entry to the next: few when there is little to do for the
+/// device, as each entry makes its block's tables anew.
+const FEW_ROUNDS: u32 = 2;
+const ROUNDS: u32 = 4;
+/// What counts as little, in decoded bytes.
+const LITTLE_BYTES: usize = 32 << 20;
+/// How far back a match reaches.
+const WINDOW_BYTES: usize = 32 << 10;
+/// Least decoded bytes of a group.
+const SMALLEST_GROUP_BYTES: usize = 128 << 10;
+/// One place in some 180 encoded bytes passes the first look; further ones are left out, which costs time only.
+const BYTES_PER_PLACE: usize = 64;
+/// An entry stands for a block, or some rounds of 2 KB encoded; frames with more are decoded in order.
+const BYTES_PER_ENTRY: usize = 256;
+/// Blocks of one warp that a multiprocessor holds at once, and of several.
+const WARP_BLOCKS: u32 = 16;
+const THREAD_BLOCKS: u32 = 8;
+
+/// Bytes of what lists hold: `Deflate…` in deflate_split.cuh.
+const COUNTS_BYTES: usize = 64;
+const STATE_BYTES: usize = 16;
+const REGION_BYTES: usize = 24;
+const GROUP_ENTRY_BYTES: usize = 8;
+const PLACE_BYTES: usize = 8;
+const ENTRY_BYTES: usize = 24;
+const LISTED_BYTES: usize = 4;
+const ELEMENT_BYTES: usize = 2;
+const ALIGNMENT_BYTES: usize = 256;
+
+/// `DeflateSplit` in deflate_split.cuh.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Tables {
+    counts: usize,
+    states: usize,
+    regions: usize,
+    listed: usize,
+    places: usize,
+    entries: usize,
+    groups: usize,
+    elements: usize,
+    most_places: u32,
+    most_entries: u32,
+    entry_rounds: u32,
+    group_count: u32,
+    group_bytes: u32,
+    reserved: u32,
+}
+
+/// What the frames of a batch take.
+#[derive(Debug, Default)]
+pub(in crate::codec::deflate) struct Split {
+    frames: u32,
+    slots: usize,
+    groups: usize,
+    elements: usize,
+    src_bytes: usize,
+    group_bytes: usize,
+}
+
+impl Split {
+    /// For frames of at most `largest_bytes` decoded.
+    ///
+    /// A block goes through a group 32 KiB after 32 KiB, then one block through the last 32 KiB of all groups of a frame:
+    /// the two are as long where a group has as many windows as a frame has groups.
+    pub(in crate::codec::deflate) fn new(device: Device, largest_bytes: usize) -> Split {
+        // Small in `simt`, so that small frames have several.
+        let least_bytes = if device == Device::Simt { 1 } else { SMALLEST_GROUP_BYTES };
+        let group_bytes = (largest_bytes * WINDOW_BYTES).isqrt().max(least_bytes);
+        Split { group_bytes, ..Split::default() }
+    }
+
+    /// Completes a frame's entry.
+    pub(in crate::codec::deflate) fn add(&mut self, entry: &mut FrameEntry) {
+        let (src_bytes, dst_bytes) = (entry.src_bytes as usize, entry.dst_bytes as usize);
+        // Slots are counted from an aligned word; behind them the frame's first region.
+        let slots = (src_bytes + 3).div_ceil(SLOT_BYTES) + 1;
+        entry.first_stream = self.slots as u64;
+        entry.streams = slots as u32;
+        entry.block_bytes = self.groups as u32;
+        entry.work_offset = self.elements as u64;
+        self.frames += 1;
+        self.slots += slots;
+        self.groups += dst_bytes / self.group_bytes + 1;
+        self.elements += dst_bytes;
+        self.src_bytes += src_bytes;
+    }
+
+    fn most_places(&self) -> usize {
+        self.src_bytes / BYTES_PER_PLACE + 1024
+    }
+
+    fn most_entries(&self) -> usize {
+        self.src_bytes / BYTES_PER_ENTRY + 16 * self.frames as usize + 256
+    }
+
+    /// Sizes in the order of [`Tables`]; the first two are to be zero before, the next two all ones.
+    fn sizes(&self) -> [usize; 8] {
+        [
+            COUNTS_BYTES,
+            self.frames as usize * STATE_BYTES,
+            self.slots * REGION_BYTES,
+            self.groups * GROUP_ENTRY_BYTES,
+            self.slots * LISTED_BYTES,
+            self.most_places() * PLACE_BYTES,
+            self.most_entries() * ENTRY_BYTES,
+            self.elements * ELEMENT_BYTES,
+        ]
+        .map(|size| size.next_multiple_of(ALIGNMENT_BYTES))
+    }
+
+    pub(in crate::codec::deflate) fn scratch_bytes(&self) -> usize {
+        self.sizes().iter().sum()
+    }
+
+    /// Decodes what can be decoded side by side. Gives scratch memory, and in it the address of the states that say which
+    /// frames are done.
+    pub(in crate::codec::deflate) fn launch(
+        &self,
+        container: Container,
+        task: &Task<'_>,
+        table: &Buffer,
+        trailers: &Buffer,
+        tiles: u32,
+    ) -> Result<(Buffer, usize)> {
+        let Task { stream, src, dst, .. } = *task;
+        let scratch = pool::allocate(self.scratch_bytes(), stream)?;
+        let sizes = self.sizes();
+        let mut at = [0; 9];
+        (0..8).for_each(|index| at[index + 1] = at[index] + sizes[index]);
+        stream.memset(&scratch.slice(..at[2])?, 0)?;
+        stream.memset(&scratch.slice(at[2]..at[4])?, 0xff)?;
+        let place = |index: usize| scratch.address() + at[index];
+        let tables = Tables {
+            counts: place(0),
+            states: place(1),
+            regions: place(2),
+            groups: place(3),
+            listed: place(4),
+            places: place(5),
+            entries: place(6),
+            elements: place(7),
+            most_places: self.most_places() as u32,
+            most_entries: self.most_entries() as u32,
+            entry_rounds: if self.elements < LITTLE_BYTES { FEW_ROUNDS } else { ROUNDS },
+            group_count: self.groups as u32,
+            group_bytes: self.group_bytes as u32,
+            reserved: 0,
+        };
+        let device = stream.device();
+        let kernel = |name| SPLIT.kernel(device, name);
+        // Few threads in `simt`, where each is a fiber.
+        let threads = if device == Device::Simt { WARP } else { 256 };
+        let blocks = |kernel: &Kernel, wanted: u64, each: u32| {
+            wanted.clamp(1, u64::from(kernel.multiprocessors() * each)) as u32
+        };
+        let (count, from, to, lines) = (self.frames, src.address(), dst.address(), table.address());
+        let buffers = [src, dst, table, trailers, &scratch];
+        // SAFETY, for all launches: parameters as in deflate_split.cu. The table's ranges were checked to lie in source and
+        // target; every list has the room that `tables` says, regions and groups as many as `add` counted; there is an
+        // element for each byte of a target.
+        let find = kernel("deflate_find")?;
+        let grid = blocks(&find, (self.slots as u64).div_ceil(u64::from(threads / WARP)), THREAD_BLOCKS);
+        // SAFETY: as above.
+        unsafe { find.launch(stream, grid, threads, (from, lines, count, self.slots as u32, tables), &buffers) }?;
+        let verify = kernel("deflate_verify")?;
+        let grid = blocks(&verify, (self.most_places() as u64).div_ceil(u64::from(WARP)), 4 * THREAD_BLOCKS);
+        // SAFETY: as above.
+        unsafe { verify.launch(stream, grid, WARP, (from, lines, tables), &buffers) }?;
+        let begin = (from, lines, count, container as u32, tables);
+        // SAFETY: as above.
+        unsafe { kernel("deflate_begin")?.launch(stream, count, WARP, begin, &buffers) }?;
+        let measure = kernel("deflate_measure")?;
+        let grid = blocks(&measure, self.slots as u64, WARP_BLOCKS);
+        // SAFETY: as above.
+        unsafe { measure.launch(stream, grid, WARP, (from, lines, count, tables), &buffers) }?;
+        let chain = (from, lines, count, container as u32, tables, trailers.address());
+        // SAFETY: as above; there is a trailer for each frame.
+        unsafe { kernel("deflate_chain")?.launch(stream, count, WARP, chain, &buffers) }?;
+        let emit = kernel("deflate_emit")?;
+        let grid = blocks(&emit, self.most_entries() as u64, WARP_BLOCKS);
+        // SAFETY: as above.
+        unsafe { emit.launch(stream, grid, WARP, (from, lines, count, tables), &buffers) }?;
+        let group = kernel("deflate_group")?;
+        let grid = blocks(&group, self.groups as u64, THREAD_BLOCKS);
+        // SAFETY: as above.
+        unsafe { group.launch(stream, grid, threads, (lines, count, tables), &buffers) }?;
+        // SAFETY: as above.
+        unsafe { kernel("deflate_window")?.launch(stream, count, threads, (to, lines, count, tables), &buffers) }?;
+        if tiles > 0 {
+            let finish = kernel("deflate_finish")?;
+            let grid = blocks(&finish, u64::from(tiles), THREAD_BLOCKS);
+            // SAFETY: as above; tiles are numbered through over all targets.
+            unsafe { finish.launch(stream, grid, threads, (to, lines, count, tiles, tables), &buffers) }?;
+        }
+        let states = tables.states;
+        Ok((scratch, states))
+    }
+}
