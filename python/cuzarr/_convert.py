@@ -60,12 +60,14 @@ def _cupy_array(buffer: _core.NdBuffer, dtype: np.dtype[Any]) -> Any | None:
         return None
     import cupy
 
-    # Not through DLPack, which has neither structures nor arrays without elements in every version.
     with cupy.cuda.Device(int(number or 0)):
         if not buffer.nbytes:
             return cupy.empty(buffer.shape, dtype)
+        if dtype.kind in "biufc":
+            return cupy.from_dlpack(DeviceArray(buffer, dtype))
+        # DLPack has no structures.
         memory = cupy.cuda.UnownedMemory(buffer.address, buffer.nbytes, buffer, int(number or 0))
-        return cupy.ndarray(buffer.shape, dtype, cupy.cuda.MemoryPtr(memory, 0), buffer.strides)
+        return cupy.ndarray(buffer.shape, dtype, cupy.cuda.MemoryPointer(memory, 0), buffer.strides)
 
 
 def result_array(buffer: _core.NdBuffer, dtype: np.dtype[Any]) -> Any:
