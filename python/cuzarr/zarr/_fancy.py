@@ -104,10 +104,9 @@ def read(
                 missing.append(item)
                 place[out_selection] = part.chunks.fill_value
                 continue
-            # An Ellipsis makes NumPy give arrays of no dimensions instead of scalars.
-            selected = np.asanyarray(part.chunk(elements, rank)[chunk_selection]) if isinstance(
-                elements, np.ndarray
-            ) else part.chunk(elements, rank)[chunk_selection]
+            selected = part.chunk(elements, rank)[chunk_selection]
+            if isinstance(elements, np.ndarray):
+                selected = np.asanyarray(selected)  # one element comes as a scalar
             place[out_selection] = selected.squeeze(axis=drop_axes) if drop_axes else selected
     return missing
 
@@ -127,11 +126,13 @@ def write(
         read_box(part.request, part.chunks, source, elements, options)
         for rank, item in enumerate(part.items):
             _, spec, chunk_selection, out_selection, _ = batch[item]
-            part.chunk(elements, rank)[chunk_selection] = _value(value, chunk_selection, out_selection, drop_axes, len(spec.shape))
+            part.chunk(elements, rank)[chunk_selection] = _selected(
+                value, chunk_selection, out_selection, drop_axes, len(spec.shape)
+            )
         write_box(part.request, part.chunks, source, elements, options)
 
 
-def _value(value: Any, chunk_selection: Any, out_selection: Any, drop_axes: tuple[int, ...], ndim: int) -> Any:
+def _selected(value: Any, chunk_selection: Any, out_selection: Any, drop_axes: tuple[int, ...], ndim: int) -> Any:
     if value.shape == () or (isinstance(chunk_selection, tuple) and chunk_selection == ()):
         return value
     selected = value[out_selection]

@@ -1,0 +1,72 @@
+"""Any selection of any array: cuzarr's pipeline and zarr-python's own leave the same bits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import zarr
+from hypothesis import given, settings, strategies as st
+
+import cuzarr.zarr  # noqa: F401  (registers the pipeline)
+
+DEFAULT = {"codec_pipeline.path": "zarr.core.codec_pipeline.BatchedCodecPipeline"}
+
+
+@st.composite
+def grids(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...] | None]:
+    """Shape, chunks and perhaps shards."""
+    shape = tuple(draw(st.lists(st.integers(1, 13), min_size=1, max_size=3)))
+    chunks = tuple(draw(st.integers(1, 6)) for _ in shape)
+    factors = draw(st.none() | st.tuples(*(st.integers(1, 3) for _ in shape)))
+    return shape, chunks, None if factors is None else tuple(a * b for a, b in zip(chunks, factors, strict=True))
+
+
+def slices(extent: int) -> st.SearchStrategy[slice]:
+    bound = st.none() | st.integers(-extent - 2, extent + 2)
+    return st.builds(slice, bound, bound, st.none() | st.integers(1, extent + 2))
+
+
+@st.composite
+def selections(draw: st.DrawFn, shape: tuple[int, ...]) -> tuple[str, Any]:
+    """How, and what."""
+    kind = draw(st.sampled_from(["basic", "basic", "orthogonal", "coordinate", "mask"]))
+    index = [st.integers(-extent, extent - 1) for extent in shape]
+    if kind == "mask":
+        bits = draw(st.integers(0, 2**32))
+        return kind, np.random.default_rng(bits).random(shape) < 0.3
+    if kind == "coordinate":
+        count = draw(st.integers(1, 6))
+        return kind, tuple(np.array(draw(st.lists(one, min_size=count, max_size=count))) for one in index)
+    axes = []
+    for extent, one in zip(shape, index, strict=True):
+        choices = [slices(extent), one]
+        if kind == "orthogonal":
+            choices.append(st.lists(one, min_size=1, max_size=5).map(np.array))
+        axes.append(draw(st.one_of(choices)))
+    return kind, tuple(axes)
+
+
+@given(data=st.data(), grid=grids(), zarr_format=st.sampled_from([2, 3]), seed=st.integers(0, 99))
+@settings(max_examples=120, deadline=None)
+def test_reads_and_writes_as_zarr_python_does(data: st.DataObject, grid: Any, zarr_format: Any, seed: int) -> None:
+    shape, chunks, shards = grid
+    shards = shards if zarr_format == 3 else None
+    values = np.random.default_rng(seed)
+    truth = values.integers(0, 3, shape).astype("i4")
+    kind, selection = data.draw(selections(shape))
+    results = []
+    for settings_ in ({"codec_pipeline.path": "cuzarr.zarr.CodecPipeline"}, DEFAULT):
+        with zarr.config.set(settings_):
+            store: dict[str, Any] = {}
+            array = zarr.create_array(
+                store, shape=shape, chunks=chunks, shards=shards, dtype="i4", zarr_format=zarr_format, compressors=None
+            )
+            array[:] = truth
+            found = getattr(array, f"get_{kind}_selection")(selection)
+            value = np.random.default_rng(seed + 1).integers(0, 3, np.shape(found)).astype("i4")
+            getattr(array, f"set_{kind}_selection")(selection, value)
+            results.append((found, array[...], {key: buffer.to_bytes() for key, buffer in store.items()}))
+    np.testing.assert_array_equal(results[0][0], results[1][0])
+    np.testing.assert_array_equal(results[0][1], results[1][1])
+    assert results[0][2] == results[1][2], "what is stored"
