@@ -149,6 +149,15 @@ fn frames_of_several_whole_blocks_decode() {
 }
 
 #[test]
+fn batches_of_very_many_frames_decode() {
+    let mut random = Dice(20);
+    let distinct: Vec<Vec<u8>> = (0..40).map(|_| field(300 + random.below(400) as usize, &mut random)).collect();
+    let frames: Vec<Frame> = distinct.iter().map(|plain| level(plain, 3)).collect();
+    let (all, plains): (Vec<_>, Vec<_>) = (0..250).map(|i| (frames[i % 40].clone(), distinct[i % 40].clone())).unzip();
+    assert_decodes(Format::Zstd, &all, &plains);
+}
+
+#[test]
 fn tiny_frames_and_sizes_around_a_warp_decode() {
     let mut random = Dice(15);
     let sizes = [0, 1, 2, 3, 5, 15, 16, 17, 31, 32, 33, 63, 64, 65, 255, 256, 257, 1023, 1025];
@@ -189,6 +198,40 @@ fn damaged_frames_are_refused_as_on_the_host() {
     }
     let refused = assert_agrees(Format::Zstd, &all);
     assert!(devices().is_empty() || refused > 300, "{refused} of {} refused", all.len());
+}
+
+/// More of the same, of frames of all kinds: CUZARR_FUZZ_ROUNDS says how often, each time with other ones.
+#[test]
+fn random_damage_is_refused_as_on_the_host() {
+    let rounds = std::env::var("CUZARR_FUZZ_ROUNDS").map_or(1, |rounds| rounds.parse().unwrap());
+    let first = std::env::var("CUZARR_FUZZ_SEED").map_or(0, |seed| seed.parse().unwrap());
+    let (mut frames, mut refused) = (0, 0);
+    for round in first..first + rounds {
+        let mut random = Dice(1000 + round);
+        let mut all = Vec::new();
+        for _ in 0..12 {
+            let size = 30 + random.below(700) as usize;
+            let plain = match random.below(3) {
+                0 => plain(size, &mut random),
+                1 => skewed(size, &mut random),
+                _ => field(size / 4, &mut random),
+            };
+            let number = random.pick(&[-5, 1, 3, 6, 12, 19]);
+            let frame = match random.below(4) {
+                0 => streamed(&plain, number, 1 + random.below(5) as usize),
+                1 => joined(&[level(&plain, number), streamed(&plain, 3, 2)]),
+                _ => compress(
+                    &plain,
+                    &[CParameter::CompressionLevel(number), CParameter::ChecksumFlag(random.chance(2))],
+                ),
+            };
+            all.extend(damaged(&frame, &mut random, 3, 25));
+        }
+        refused += assert_agrees(Format::Zstd, &all);
+        frames += all.len();
+    }
+    println!("{frames} frames, {refused} refused");
+    assert!(devices().is_empty() || 2 * refused > frames, "{refused} of {frames} refused");
 }
 
 #[test]

@@ -101,6 +101,12 @@ inline u32 warp_ballot(u32 lanes, bool vote) {
     return ballot;
 }
 inline bool warp_goes_on(bool own) { return own; }
+inline u32 warp_match(u32 lanes, u32 value) {
+    simt::Exchanged all = simt::exchange(simt::WarpOperation::Shuffle, lanes, value);
+    u32 same = 0;
+    for (u32 i = 0; i < 32; ++i) same |= (lanes >> i & 1 && all.values[i] == value ? 1u : 0u) << i;
+    return same;
+}
 template <class T>
 T warp_shuffle(u32 lanes, T value, u32 from) {
     return simt::from_bits<T>(simt::exchange(simt::WarpOperation::Shuffle, lanes, simt::to_bits(value)).values[from & 31]);
@@ -177,6 +183,23 @@ inline u32 dot_bytes(u32 a, u32 b, u32 sum) {
 inline u32 funnel_shift_right(u32 low, u32 high, u32 by) {
     return static_cast<u32>((static_cast<u64>(high) << 32 | low) >> (by & 31));
 }
+inline u32 funnel_shift_left(u32 low, u32 high, u32 by) {
+    return static_cast<u32>((static_cast<u64>(high) << 32 | low) << (by & 31) >> 32);
+}
+inline u32 low_bits(u32 value, u32 count) { return value & ((1u << (count & 31)) - 1); }
+inline u64 shift_right(u64 value, u32 by) { return by < 64 ? value >> by : 0; }
+inline u64 shift_left(u64 value, u32 by) { return by < 64 ? value << by : 0; }
+inline void prefetch(const void*) {}
+typedef const char* SharedPlace;
+inline SharedPlace shared_place(const void* pointer) { return static_cast<SharedPlace>(pointer); }
+template <u32 OFFSET>
+u32 load_shared_u32(SharedPlace place, u32 bytes) {
+    return *reinterpret_cast<const u32*>(place + OFFSET + bytes);
+}
+inline void store_shared_u64(SharedPlace place, u32 bytes, u64 value) {
+    *reinterpret_cast<u64*>(const_cast<char*>(place) + bytes) = value;
+}
+inline u32 load_shared_u16(SharedPlace place, u32 bytes) { return *reinterpret_cast<const u16*>(place + bytes); }
 inline u32 permute_bytes(u32 low, u32 high, u32 selector) {
     u64 both = static_cast<u64>(high) << 32 | low;
     u32 result = 0;

@@ -39,6 +39,8 @@ pub(crate) const HEADERS: &[(&str, &str)] = &[
     ("cuzarr/status.cuh", include_str!("../../kernels/include/cuzarr/status.cuh")),
     ("cuzarr/xxh64.cuh", include_str!("../../kernels/include/cuzarr/xxh64.cuh")),
     ("cuzarr/zstd.cuh", include_str!("../../kernels/include/cuzarr/zstd.cuh")),
+    ("cuzarr/zstd_literals.cuh", include_str!("../../kernels/include/cuzarr/zstd_literals.cuh")),
+    ("cuzarr/zstd_sequences.cuh", include_str!("../../kernels/include/cuzarr/zstd_sequences.cuh")),
 ];
 
 /// Flags beside the architecture. No fused multiply-add: the CPU rounds after each step, and so must the GPU.

@@ -1,73 +1,84 @@
 // Bits of a stream that is read from its end, as Huffman and FSE streams of zstd are: the last byte's highest set bit marks
 // where they begin, and what is read first lies highest.
 //
-// 128 bits are at hand in registers: 64 that the reader looks at and 64 behind them. Words are loaded a whole window before
-// their bits are looked at, so that a load never stands on the path from one symbol to the next.
+// The reader looks at 64 bits. The 64 behind them are three words that were loaded when it came here, and are put together when
+// it goes on: a load has all the time between two symbols, and never stands on the path from one to the next.
 #pragma once
 #include "cuzarr/kernel.cuh"
 
+/// Bytes in front of a stream that may be read: less than the headers that stand before the first one of a frame.
+#define CUZARR_WINDOW_BEFORE 11u
+
 struct BitWindow {
-    const u32* words;  // the aligned word that holds the stream's first byte, and what follows
-    i32 begin;         // the stream's first bit, counted from there
-    i32 at;            // bits below this one are unread; negative when more was taken than there is
-    u64 top;           // bits [at - 64, at), those below `begin` unspecified
-    u64 behind;        // bits [at - 128, at - 64)
+    const u32* words;       // the aligned word that holds the stream's first byte, and what follows
+    i32 begin;              // the stream's first bit, counted from there
+    i32 at;                 // bits below this one are unread; below `begin` when more was taken than there is
+    u64 top;                // bits [at - 64, at), those below `begin` unspecified
+    u32 low, middle, high;  // words that hold bits [at - 128, at - 64)
+    i32 last;               // the word with the stream's last byte
+    u32 cut;                // that word, without what lies behind the stream
 };
 
-/// Word `index` of the stream, 0 before it. The caller knows that it is whole.
-CUZARR_DEVICE u32 window_word(const u32* words, i32 index) { return index < 0 ? 0 : words[index]; }
-
-/// 64 bits from bit `from` on, all of them in words that end before the stream does.
-CUZARR_DEVICE u64 window_bits(const u32* words, i32 from) {
-    i32 index = from >> 5;
-    u32 shift = (u32)from & 31;
-    u32 low = window_word(words, index), middle = window_word(words, index + 1), high = window_word(words, index + 2);
-    return (u64)funnel_shift_right(middle, high, shift) << 32 | funnel_shift_right(low, middle, shift);
+/// Loads the words behind. Those that lie before the stream are others, whose bits nobody asks for.
+CUZARR_DEVICE void window_load(BitWindow& window) {
+    i32 index = (window.at - 128) >> 5;
+    const u32* from = window.words + (index < -2 ? -2 : index);
+    window.low = from[0], window.middle = from[1], window.high = from[2];
 }
 
-/// Opens `size` bytes at `src`, which may lie at any address and behind at least 3 bytes that may be read; false when the mark
-/// is missing. Nothing behind the stream is read.
+CUZARR_DEVICE u64 window_behind(const BitWindow& window) {
+    u32 shift = (u32)window.at;
+    return (u64)funnel_shift_right(window.middle, window.high, shift) << 32 |
+           funnel_shift_right(window.low, window.middle, shift);
+}
+
+/// The words that hold bits [at - 64, at) of a stream; zeros where it has none.
+CUZARR_DEVICE void window_words(const u32* words, i32 last, u32 cut, i32 at, u32 word[3]) {
+    i32 index = (at - 64) >> 5;
+    for (i32 i = 0; i < 3; ++i) {
+        i32 place = index + i;
+        word[i] = place > last || place < 0 ? 0 : place == last ? cut : words[place];
+    }
+}
+
+/// Bits [at - 64, at) of a stream, wherever they lie.
+CUZARR_DEVICE u64 window_bits(const u32* words, i32 last, u32 cut, i32 at) {
+    u32 word[3], shift = (u32)at;
+    window_words(words, last, cut, at, word);
+    return (u64)funnel_shift_right(word[1], word[2], shift) << 32 | funnel_shift_right(word[0], word[1], shift);
+}
+
+/// Goes to a place in the stream.
+CUZARR_DEVICE void window_move(BitWindow& window, i32 at) {
+    window.at = at;
+    window.top = window_bits(window.words, window.last, window.cut, at);
+    u32 word[3];
+    window_words(window.words, window.last, window.cut, at - 64, word);
+    window.low = word[0], window.middle = word[1], window.high = word[2];
+}
+
+/// Opens `size` bytes at `src`, which may lie at any address behind CUZARR_WINDOW_BEFORE bytes; false when the mark is missing.
+/// Nothing behind the stream is read.
 CUZARR_DEVICE bool window_open(BitWindow& window, const u8* src, u32 size) {
     if (size == 0 || src[size - 1] == 0) return false;
     u32 skew = (u32)((u64)src & 3), bytes = skew + size;
     window.words = (const u32*)(src - skew);
     window.begin = (i32)(8 * skew);
     window.at = (i32)(8 * (bytes - 1) + 31 - count_leading_zeros((u32)src[size - 1]));
-    // The last word may be cut by the stream's end.
     i32 last = (i32)((bytes - 1) >> 2);
     u32 cut = 0;
     for (u32 i = 0; i < bytes - 4 * (u32)last; ++i) cut |= (u32)((const u8*)window.words)[4 * (u32)last + i] << 8 * i;
-    u64 parts[2];
-    for (i32 part = 0; part < 2; ++part) {
-        i32 from = window.at - 64 * (part + 1), index = from >> 5;
-        u32 shift = (u32)from & 31, word[3];
-        for (i32 i = 0; i < 3; ++i) {
-            i32 place = index + i;
-            word[i] = place > last ? 0 : place == last ? cut : window_word(window.words, place);
-        }
-        parts[part] = (u64)funnel_shift_right(word[1], word[2], shift) << 32 | funnel_shift_right(word[0], word[1], shift);
-    }
-    window.top = parts[0], window.behind = parts[1];
+    window.last = last, window.cut = cut;
+    window_move(window, window.at);
     return true;
 }
 
-/// The first `count` bits, at most 32, as a number.
-CUZARR_DEVICE u32 window_peek(u64 top, u32 count) { return (u32)(top >> 1 >> (63 - count)); }
+/// The first `count` bits, at most 31, as a number.
+CUZARR_DEVICE u32 window_peek(u64 top, u32 count) { return funnel_shift_left((u32)(top >> 32), 0, count); }
 
-/// Takes `count` bits, at most 63.
+/// Takes `count` bits. Of more than 64, what is in the window behind is not what follows: see `window_move`.
 CUZARR_DEVICE void window_take(BitWindow& window, u32 count) {
-    window.top = window.top << count | window.behind >> 1 >> (63 - count);
+    window.top = shift_left(window.top, count) | shift_right(window_behind(window), 64 - count);
     window.at -= (i32)count;
-    window.behind = window_bits(window.words, window.at - 128);
-}
-
-/// Takes up to 127 bits: slower, for what rarely happens.
-CUZARR_DEVICE void window_take_many(BitWindow& window, u32 count) {
-    u32 first = count < 63 ? count : 63;
-    window_take(window, first);
-    while (count > first) {
-        u32 more = count - first < 63 ? count - first : 63;
-        window_take(window, more);
-        first += more;
-    }
+    window_load(window);
 }

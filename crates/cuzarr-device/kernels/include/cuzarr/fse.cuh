@@ -67,7 +67,7 @@ CUZARR_DEVICE void fse_read(FseSpace& space, const u8* src, u32 size, u32 most_s
 /// next state takes, and what they are added to.
 ///
 /// Symbols are spread by a step that visits every state: state `i * step` is the i-th visited, so a ballot numbers those that
-/// are not at the end. Then a lane finds the states of its symbols in order, which says how many bits each takes.
+/// are not at the end. Then each state is numbered among those of its symbol, which says how many bits it takes.
 template <class Store>
 CUZARR_DEVICE void fse_build(FseSpace& space, u32 lane, Store store) {
     u32 symbols = space.symbols, log = space.log, size = 1u << log, mask = size - 1;
@@ -100,19 +100,20 @@ CUZARR_DEVICE void fse_build(FseSpace& space, u32 lane, Store store) {
         done += count_ones(votes);
     }
     warp_barrier(CUZARR_ALL_LANES);
+    // From here on `first` counts each symbol's states, from as many as it has.
     for (u32 symbol = lane; symbol < symbols; symbol += CUZARR_WARP) {
         i32 count = space.counts[symbol];
-        if (count == 0) continue;
-        u32 next = count < 0 ? 1 : (u32)count, end = 2 * next;
-        for (u32 i = 0; i < size / 4 && next < end; ++i) {
-            u32 four = space.cells[i];
-            for (u32 k = 0; k < 4; ++k) {
-                if ((four >> 8 * k & 255) != symbol) continue;
-                u32 bits = log - (31 - count_leading_zeros(next));
-                store(4 * i + k, symbol, bits, (next << bits) - size);
-                ++next;
-            }
-        }
+        space.first[symbol] = (u16)(count < 0 ? 1 : count);
+    }
+    warp_barrier(CUZARR_ALL_LANES);
+    for (u32 state = lane; state < size; state += CUZARR_WARP) {
+        u32 symbol = cells[state], same = warp_match(CUZARR_ALL_LANES, symbol);
+        u32 before = count_ones(same & ((1u << lane) - 1)), next = space.first[symbol] + before;
+        warp_barrier(CUZARR_ALL_LANES);
+        if (before == 0) space.first[symbol] = (u16)(next + count_ones(same));
+        warp_barrier(CUZARR_ALL_LANES);
+        u32 bits = log - (31 - count_leading_zeros(next));
+        store(state, symbol, bits, (next << bits) - size);
     }
     warp_barrier(CUZARR_ALL_LANES);
 }

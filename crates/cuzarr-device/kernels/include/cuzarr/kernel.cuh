@@ -39,6 +39,8 @@ CUZARR_DEVICE u32 warp_ballot(u32 lanes, bool vote) { return __ballot_sync(lanes
 /// Whether a lane goes on with a loop that all lanes are in: on a GPU they go on together until none has anything left, so
 /// that their ways stay one. A lane whose answer is no has to do nothing in the loop, so leaving it alone is as good.
 CUZARR_DEVICE bool warp_goes_on(bool own) { return __any_sync(0xffffffffu, own); }
+/// The lanes that have the same value.
+CUZARR_DEVICE u32 warp_match(u32 lanes, u32 value) { return __match_any_sync(lanes, value); }
 template <class T>
 CUZARR_DEVICE T warp_shuffle(u32 lanes, T value, u32 from) { return __shfl_sync(lanes, value, from); }
 template <class T>
@@ -91,6 +93,49 @@ CUZARR_DEVICE u32 count_ones(u32 value) { return (u32)__popc(value); }
 CUZARR_DEVICE u32 dot_bytes(u32 a, u32 b, u32 sum) { return __dp4a(a, b, sum); }
 /// The 32 bits of `high:low` from bit `by` on; `by` is below 32.
 CUZARR_DEVICE u32 funnel_shift_right(u32 low, u32 high, u32 by) { return __funnelshift_r(low, high, by); }
+/// The upper 32 bits of `high:low` moved up by `by`, of which the lowest five bits count.
+CUZARR_DEVICE u32 funnel_shift_left(u32 low, u32 high, u32 by) { return __funnelshift_l(low, high, by); }
+/// The lowest bits of `value`, as many as the lowest five bits of `count` say.
+CUZARR_DEVICE u32 low_bits(u32 value, u32 count) {
+    u32 low;
+    asm("szext.wrap.u32 %0, %1, %2;" : "=r"(low) : "r"(value), "r"(count));
+    return low;
+}
+/// `value` moved down by up to 64 bits: a shift of C++ must be smaller.
+CUZARR_DEVICE u64 shift_right(u64 value, u32 by) {
+    u64 shifted;
+    asm("shr.b64 %0, %1, %2;" : "=l"(shifted) : "l"(value), "r"(by));
+    return shifted;
+}
+/// `value` moved up, likewise.
+CUZARR_DEVICE u64 shift_left(u64 value, u32 by) {
+    u64 shifted;
+    asm("shl.b64 %0, %1, %2;" : "=l"(shifted) : "l"(value), "r"(by));
+    return shifted;
+}
+/// Asks for what lies there to come nearer.
+CUZARR_DEVICE void prefetch(const void* address) { asm volatile("prefetch.global.L1 [%0];" ::"l"(address)); }
+/// Where something lies in shared memory, held in a register of its lane: the compiler does not know where it comes from, and
+/// so cannot compute it again and again inside of loops. All lanes call.
+typedef u32 SharedPlace;
+CUZARR_DEVICE SharedPlace shared_place(const void* pointer) {
+    u32 place = (u32)__cvta_generic_to_shared(pointer);
+    return __shfl_sync(0xffffffffu, place, threadIdx.x & 31);
+}
+template <u32 OFFSET>
+CUZARR_DEVICE u32 load_shared_u32(SharedPlace place, u32 bytes) {
+    u32 value;
+    asm volatile("ld.shared.u32 %0, [%1+%2];" : "=r"(value) : "r"(place + bytes), "n"(OFFSET));
+    return value;
+}
+CUZARR_DEVICE void store_shared_u64(SharedPlace place, u32 bytes, u64 value) {
+    asm volatile("st.shared.u64 [%0], %1;" ::"r"(place + bytes), "l"(value) : "memory");
+}
+CUZARR_DEVICE u32 load_shared_u16(SharedPlace place, u32 bytes) {
+    u16 value;
+    asm volatile("ld.shared.u16 %0, [%1];" : "=h"(value) : "r"(place + bytes));
+    return value;
+}
 /// Any four of the eight bytes of `high:low`, chosen by four nibbles.
 CUZARR_DEVICE u32 permute_bytes(u32 low, u32 high, u32 selector) { return __byte_perm(low, high, selector); }
 CUZARR_DEVICE float round_half_even(float x) { return rintf(x); }

@@ -5,12 +5,15 @@
 // that decode to nothing left out. Sizes in the tables were checked against each other and against the units' places; what
 // the streams themselves say is checked here.
 #pragma once
+#include "cuzarr/lz_sequences.cuh"
 #include "cuzarr/status.cuh"
 
 #define CUZARR_ZSTD_BLOCK_BYTES (128u << 10)
 
 struct ZstdUnit {
     u64 src, dst;          // where its bytes begin, in source and target
+    u64 literals;          // where its blocks' literals begin, in scratch
+    u64 first_copy;        // and its sequences for the engine that copies
     u32 src_bytes, dst_bytes;
     u32 first_frame, frames;
 };
@@ -35,7 +38,7 @@ struct ZstdFrame {
 /// A block, or what is left of it: raw and RLE blocks are literals without sequences.
 struct ZstdBlock {
     u64 src;               // where its content begins, in the source
-    u64 literals;          // where its literals go, in scratch
+    u64 literals;          // where its literals go, in scratch, unless they are taken from the source
     u64 first_sequence;    // in scratch
     u32 src_bytes;
     u32 unit;
@@ -53,7 +56,7 @@ struct ZstdBlock {
     u32 tables[3];         // slots of its tables for literal lengths, offsets and match lengths
     u32 reserved;
 };
-static_assert(sizeof(ZstdUnit) == 32 && sizeof(ZstdFrame) == 32 && sizeof(ZstdBlock) == 80, "as table.rs writes them");
+static_assert(sizeof(ZstdUnit) == 48 && sizeof(ZstdFrame) == 32 && sizeof(ZstdBlock) == 80, "as table.rs writes them");
 
 /// What kernels find out about a block.
 struct ZstdResult {
@@ -64,9 +67,11 @@ struct ZstdResult {
     u32 out_at;            // where it goes, from its unit's beginning
     u32 frame_at;          // where its frame goes
     u32 repeats_in[3];
+    u32 first_copy;        // its first sequence for the engine that copies, of the unit's
+    u32 tail;              // literals behind its last sequence
     u32 reserved;
 };
-static_assert(sizeof(ZstdResult) == 48, "as table.rs counts them");
+static_assert(sizeof(ZstdResult) == 56, "as table.rs counts them");
 
 /// A slot of Huffman tables: 2^bits entries `symbol | bits << 8`, and at the end `bits`, 0 when the table is damaged.
 #define CUZARR_ZSTD_TREE_BITS 11u
@@ -85,16 +90,18 @@ CUZARR_DEVICE u32 zstd_table_at(u32 kind) {
     return kind == 0 ? 0 : kind == 1 ? CUZARR_ZSTD_OFFSETS_AT : CUZARR_ZSTD_MATCHES_AT;
 }
 
-/// An entry of a sequences' table, everything that its state says: what to add the next state's bits to (9 bits), the symbol
-/// (6), how many bits the symbol takes itself (5), how many the next state takes (4), and their sum (8).
+/// An entry of a sequences' table, everything that its state says. From the lowest bit on: how many bits the symbol and the
+/// next state take together (7 bits, so that entries can be summed), how many the next state takes (5), what these are added
+/// to (9), the symbol (6), and how many bits it takes itself (5).
 CUZARR_DEVICE u32 zstd_entry(u32 next, u32 symbol, u32 extra, u32 bits) {
-    return next | symbol << 9 | extra << 15 | bits << 20 | (extra + bits) << 24;
+    return (extra + bits) | bits << 7 | next << 12 | symbol << 21 | extra << 27;
 }
-CUZARR_DEVICE u32 zstd_next(u32 entry) { return entry & 511; }
-CUZARR_DEVICE u32 zstd_symbol(u32 entry) { return entry >> 9 & 63; }
-CUZARR_DEVICE u32 zstd_extra(u32 entry) { return entry >> 15 & 31; }
-CUZARR_DEVICE u32 zstd_state_bits(u32 entry) { return entry >> 20 & 15; }
-CUZARR_DEVICE u32 zstd_all_bits(u32 entry) { return entry >> 24; }
+CUZARR_DEVICE u32 zstd_all_bits(u32 entries) { return entries & 127; }
+/// In the lowest five bits, which is what shifts look at.
+CUZARR_DEVICE u32 zstd_state_bits(u32 entry) { return entry >> 7; }
+CUZARR_DEVICE u32 zstd_next(u32 entry) { return entry >> 12 & 511; }
+CUZARR_DEVICE u32 zstd_symbol(u32 entry) { return entry >> 21 & 63; }
+CUZARR_DEVICE u32 zstd_extra(u32 entry) { return entry >> 27; }
 
 /// A sequence in scratch: the literals' length (17 bits), the match's less 3 (17), its offset (30).
 ///
@@ -124,6 +131,41 @@ CUZARR_DEVICE u32 zstd_resolve(u32 offset, u32 first, u32 second, u32 third) {
     return zstd_less(slot == 0 ? first : slot == 1 ? second : third, offset & ((1u << 26) - 1));
 }
 
+/// What sequences do to the repeat offsets: each new one is a number, or one of the old ones less a number.
+struct Repeats {
+    u32 first, second, third;
+};
+
+CUZARR_DEVICE Repeats zstd_unchanged() {
+    return {CUZARR_ZSTD_SYMBOLIC, CUZARR_ZSTD_SYMBOLIC | 1u << 26, CUZARR_ZSTD_SYMBOLIC | 2u << 26};
+}
+
+CUZARR_DEVICE Repeats compose(const Repeats& before, const Repeats& after) {
+    return {
+        zstd_resolve(after.first, before.first, before.second, before.third),
+        zstd_resolve(after.second, before.first, before.second, before.third),
+        zstd_resolve(after.third, before.first, before.second, before.third),
+    };
+}
+
+/// What each lane has from lane `from`.
+CUZARR_DEVICE Repeats shuffle_repeats(const Repeats& repeats, u32 from) {
+    return {
+        warp_shuffle(CUZARR_ALL_LANES, repeats.first, from),
+        warp_shuffle(CUZARR_ALL_LANES, repeats.second, from),
+        warp_shuffle(CUZARR_ALL_LANES, repeats.third, from),
+    };
+}
+
+/// What the lanes up to each one do, one behind the other.
+CUZARR_DEVICE Repeats scan_repeats(Repeats repeats, u32 lane) {
+    for (u32 step = 1; step < CUZARR_WARP; step *= 2) {
+        Repeats before = shuffle_repeats(repeats, lane >= step ? lane - step : lane);
+        if (lane >= step) repeats = compose(before, repeats);
+    }
+    return repeats;
+}
+
 /// All that the kernels work on. `ZstdTask` in cuda.rs.
 struct ZstdTask {
     const u8* src;
@@ -132,6 +174,7 @@ struct ZstdTask {
     const ZstdFrame* frames;
     const ZstdBlock* blocks;
     const u32* with_tree;      // blocks that describe a Huffman code
+    const u32* with_literals;  // blocks whose literals have to be decoded, those with many first
     const u32* with_sequences; // blocks that have sequences, those with many first
     ZstdResult* results;
     u8* literals;
@@ -139,7 +182,9 @@ struct ZstdTask {
     u32* trees;
     u32* tables;
     u64* statuses;
-    u32 unit_count, frame_count, block_count, with_tree_count, with_sequences_count, reserved;
+    LzSequence* copies;        // for the engine that copies
+    u32* copy_counts;          // of each unit
+    u32 unit_count, frame_count, block_count, with_tree_count, with_literals_count, with_sequences_count;
 };
 
 /// Records damage of a block, at its beginning.

@@ -1,15 +1,15 @@
 //! Launches of zstd's kernels over a batch of units whose headers the host has read.
 
-use cuzarr_device::{Kernel, KernelSource, pool, upload_table};
+use cuzarr_device::{Buffer, Device, Kernel, KernelSource, pool, upload_table};
 
 use super::scan::scan;
-use super::table::{Layout, RESULT_BYTES, SEQUENCE_BYTES, TABLES_BYTES, TREE_BYTES, Tables};
+use super::table::{COPY_BYTES, Layout, RESULT_BYTES, SEQUENCE_BYTES, TABLES_BYTES, TREE_BYTES, Tables};
 use crate::codec::batch::{Decode, Prepared, Request, Task};
+use crate::codec::lz;
 use crate::{Error, ErrorKind, Result};
 
 static TABLES: KernelSource = KernelSource { name: "zstd_tables", text: include_str!("zstd_tables.cu") };
-static LITERALS: KernelSource = KernelSource { name: "zstd_literals", text: include_str!("zstd_literals.cu") };
-static SEQUENCES: KernelSource = KernelSource { name: "zstd_sequences", text: include_str!("zstd_sequences.cu") };
+static ENTROPY: KernelSource = KernelSource { name: "zstd_entropy", text: include_str!("zstd_entropy.cu") };
 static EXECUTE: KernelSource = KernelSource { name: "zstd_execute", text: include_str!("zstd_execute.cu") };
 
 const WARP: u32 = 32;
@@ -49,7 +49,16 @@ pub(crate) fn prepare(request: &Request<'_>) -> Result<Prepared> {
             refused.push((index, Error::new(ErrorKind::Unsupported, reason)));
         }
     }
-    Ok(Prepared { decode: Box::new(Zstd { layout: tables.layout(), scratch: Scratch::of(&tables), tables }), refused })
+    let units = tables.units.iter().enumerate().map(|(index, unit)| lz::Unit {
+        dst: unit.dst.clone(),
+        literals: unit.src.start as u64,
+        scratch_literals: unit.literals,
+        first_sequence: unit.first_copy,
+        status: index as u32,
+    });
+    let engine = lz::Engine::new(request.device, &units.collect::<Vec<_>>());
+    let (layout, scratch) = (tables.layout(), Scratch::of(&tables));
+    Ok(Prepared { decode: Box::new(Zstd { tables, layout, scratch, engine }), refused })
 }
 
 /// Sizes of the parts of scratch.
@@ -59,6 +68,8 @@ struct Scratch {
     tables: usize,
     sequences: usize,
     literals: usize,
+    copies: usize,
+    copy_counts: usize,
 }
 
 impl Scratch {
@@ -70,11 +81,13 @@ impl Scratch {
             tables: aligned(tables.tables as usize * TABLES_BYTES),
             sequences: aligned(tables.sequences as usize * SEQUENCE_BYTES),
             literals: aligned(tables.literal_bytes as usize),
+            copies: aligned(tables.copies() as usize * COPY_BYTES),
+            copy_counts: aligned(tables.units.len() * 4),
         }
     }
 
     fn bytes(&self) -> usize {
-        self.results + self.trees + self.tables + self.sequences + self.literals
+        self.results + self.trees + self.tables + self.sequences + self.literals + self.copies + self.copy_counts
     }
 }
 
@@ -82,6 +95,7 @@ struct Zstd {
     tables: Tables,
     layout: Layout,
     scratch: Scratch,
+    engine: lz::Engine,
 }
 
 /// `ZstdTask` in zstd.cuh.
@@ -94,6 +108,7 @@ struct KernelTask {
     frames: usize,
     blocks: usize,
     with_tree: usize,
+    with_literals: usize,
     with_sequences: usize,
     results: usize,
     literals: usize,
@@ -101,40 +116,74 @@ struct KernelTask {
     trees: usize,
     tables: usize,
     statuses: usize,
+    copies: usize,
+    copy_counts: usize,
     unit_count: u32,
     frame_count: u32,
     block_count: u32,
     with_tree_count: u32,
+    with_literals_count: u32,
     with_sequences_count: u32,
-    reserved: u32,
+}
+
+/// Scratch of a launch, by its parts.
+struct Parts {
+    results: Buffer,
+    trees: Buffer,
+    tables: Buffer,
+    sequences: Buffer,
+    literals: Buffer,
+    copies: Buffer,
+    copy_counts: Buffer,
+}
+
+impl Scratch {
+    fn allocate(&self, task: &Task<'_>) -> Result<Parts> {
+        let all = pool::allocate(self.bytes(), task.stream)?;
+        let mut at = 0;
+        let mut part = |bytes: usize| {
+            at += bytes;
+            all.slice(at - bytes..at)
+        };
+        Ok(Parts {
+            results: part(self.results)?,
+            trees: part(self.trees)?,
+            tables: part(self.tables)?,
+            sequences: part(self.sequences)?,
+            literals: part(self.literals)?,
+            copies: part(self.copies)?,
+            copy_counts: part(self.copy_counts)?,
+        })
+    }
 }
 
 impl Zstd {
-    fn task(&self, task: &Task<'_>, table: usize, scratch: usize) -> KernelTask {
-        let (layout, parts) = (&self.layout, &self.scratch);
-        let trees = scratch + parts.results;
-        let tables = trees + parts.trees;
-        let sequences = tables + parts.tables;
+    fn task(&self, task: &Task<'_>, table: &Buffer, parts: &Parts) -> KernelTask {
+        let layout = &self.layout;
+        let within = |at: usize| table.address() + at;
         KernelTask {
             src: task.src.address(),
             dst: task.dst.address(),
-            units: table,
-            frames: table + layout.frames,
-            blocks: table + layout.blocks,
-            with_tree: table + layout.with_tree,
-            with_sequences: table + layout.with_sequences,
-            results: scratch,
-            literals: sequences + parts.sequences,
-            sequences,
-            trees,
-            tables,
+            units: within(0),
+            frames: within(layout.frames),
+            blocks: within(layout.blocks),
+            with_tree: within(layout.with_tree.at),
+            with_literals: within(layout.with_literals.at),
+            with_sequences: within(layout.with_sequences.at),
+            results: parts.results.address(),
+            literals: parts.literals.address(),
+            sequences: parts.sequences.address(),
+            trees: parts.trees.address(),
+            tables: parts.tables.address(),
             statuses: task.statuses.address(),
+            copies: parts.copies.address(),
+            copy_counts: parts.copy_counts.address(),
             unit_count: self.tables.units.len() as u32,
             frame_count: self.tables.frames.len() as u32,
             block_count: self.tables.blocks.len() as u32,
-            with_tree_count: layout.with_tree_count,
-            with_sequences_count: layout.with_sequences_count,
-            reserved: 0,
+            with_tree_count: layout.with_tree.count,
+            with_literals_count: layout.with_literals.count,
+            with_sequences_count: layout.with_sequences.count,
         }
     }
 }
@@ -148,17 +197,23 @@ fn sharing(blocks: u32, multiprocessors: u32) -> u32 {
     }
 }
 
+/// Warps beside the one that runs chains: MAKERS in zstd_entropy.cu.
+fn makers(sharing: u32) -> u32 {
+    sharing.div_ceil(2)
+}
+
 impl Decode for Zstd {
     fn scratch_bytes(&self) -> usize {
-        self.scratch.bytes() + self.layout.bytes.len()
+        self.scratch.bytes() + self.layout.bytes.len() + self.engine.scratch_bytes()
     }
 
     fn launch(&self, task: &Task<'_>) -> Result<()> {
         let device = task.stream.device();
         let table = upload_table(&self.layout.bytes, task.stream)?;
-        let scratch = pool::allocate(self.scratch.bytes(), task.stream)?;
-        let kernel_task = self.task(task, table.address(), scratch.address());
-        let buffers = [task.src, task.dst, task.statuses, &table, &scratch];
+        let parts = self.scratch.allocate(task)?;
+        let kernel_task = self.task(task, &table, &parts);
+        // The parts of scratch are one allocation.
+        let buffers = [task.src, task.dst, task.statuses, &table, &parts.results];
         let launch = |kernel: &Kernel, blocks: u32, threads: u32| -> Result<()> {
             if blocks == 0 {
                 return Ok(());
@@ -167,22 +222,21 @@ impl Decode for Zstd {
             // source and target, and scratch has room for what the tables say; kernels check what they read in streams.
             Ok(unsafe { kernel.launch(task.stream, blocks, threads, (kernel_task,), &buffers) }?)
         };
-        let KernelTask { with_tree_count, with_sequences_count, block_count, unit_count, frame_count, .. } =
-            kernel_task;
-        if with_tree_count + with_sequences_count > 0 {
-            launch(&TABLES.kernel(device, "zstd_tables")?, 1 + with_tree_count + with_sequences_count, WARP)?;
-        }
-        let alone = LITERALS.kernel(device, "zstd_literals_1")?;
-        match sharing(block_count, alone.multiprocessors()) {
-            1 => launch(&alone, block_count, WARP)?,
-            _ => launch(&LITERALS.kernel(device, "zstd_literals_8")?, block_count.div_ceil(8), WARP)?,
-        }
-        let shared = sharing(with_sequences_count, alone.multiprocessors());
-        let sequences = SEQUENCES.kernel(device, &format!("zstd_sequences_{shared}"))?;
-        launch(&sequences, with_sequences_count.div_ceil(shared), WARP)?;
+        let KernelTask { with_tree_count: trees, with_literals_count: literals, .. } = kernel_task;
+        let KernelTask { with_sequences_count: sequences, unit_count, block_count, frame_count, .. } = kernel_task;
         let by_warp = |count: u32| count.div_ceil(WARPS_PER_BLOCK);
-        launch(&EXECUTE.kernel(device, "zstd_place")?, by_warp(unit_count), WARPS_PER_BLOCK * WARP)?;
-        launch(&EXECUTE.kernel(device, "zstd_copy")?, by_warp(unit_count), WARPS_PER_BLOCK * WARP)?;
+        if trees + sequences > 0 {
+            launch(&TABLES.kernel(device, "zstd_tables")?, 1 + trees + sequences, WARP)?;
+        }
+        let place = EXECUTE.kernel(device, "zstd_place")?;
+        let shared = sharing(sequences.max(literals), place.multiprocessors());
+        let kernel = ENTROPY.kernel(device, &format!("zstd_entropy_{shared}"))?;
+        launch(&kernel, sequences.div_ceil(shared) + literals.div_ceil(shared), (1 + makers(shared)) * WARP)?;
+        launch(&place, by_warp(unit_count), WARPS_PER_BLOCK * WARP)?;
+        // Few threads in `simt`, where each is a fiber.
+        let threads = if device == Device::Simt { 2 * WARP } else { 8 * WARP };
+        launch(&EXECUTE.kernel(device, "zstd_finish")?, block_count, threads)?;
+        self.engine.launch(task, &parts.copies, &parts.copy_counts, &parts.literals)?;
         if self.tables.frames.iter().any(|frame| frame.checksum.is_some()) {
             launch(&EXECUTE.kernel(device, "zstd_checksum")?, by_warp(frame_count), WARPS_PER_BLOCK * WARP)?;
         }

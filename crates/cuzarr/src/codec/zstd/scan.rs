@@ -84,7 +84,7 @@ struct Scan<'a> {
 /// unit is there without frames.
 pub(super) fn scan(tables: &mut Tables, bytes: &[u8], at: Range<usize>, dst: Range<usize>) -> Result<()> {
     let mark = tables.mark();
-    let first_frame = tables.frames.len() as u32;
+    let (first_frame, literals, first_copy) = (tables.frames.len() as u32, tables.literal_bytes, tables.copies());
     let mut scan = Scan {
         reader: Reader { bytes, at: 0 },
         src: at.start,
@@ -98,7 +98,7 @@ pub(super) fn scan(tables: &mut Tables, bytes: &[u8], at: Range<usize>, dst: Ran
         tables.reset(&mark);
     }
     let frames = tables.frames.len() as u32 - first_frame;
-    tables.units.push(UnitEntry { src: at, dst, first_frame, frames });
+    tables.units.push(UnitEntry { src: at, dst, literals, first_copy, first_frame, frames });
     result
 }
 

@@ -1,12 +1,15 @@
 //! The tables that kernels start from, as `cuzarr/zstd.cuh` has them.
 
+use std::cmp::Reverse;
 use std::ops::Range;
 
 /// Of a slot: `CUZARR_ZSTD_TREE_WORDS` and `CUZARR_ZSTD_TABLE_WORDS`.
 pub(super) const TREE_BYTES: usize = 4 * (1024 + 4);
 pub(super) const TABLES_BYTES: usize = 4 * 1284;
-pub(super) const RESULT_BYTES: usize = 48;
+pub(super) const RESULT_BYTES: usize = 56;
 pub(super) const SEQUENCE_BYTES: usize = 8;
+/// A sequence for the engine that copies: `LzSequence`.
+pub(super) const COPY_BYTES: usize = 16;
 /// Literals of a block begin at multiples of this.
 const LITERALS_ALIGNMENT_BYTES: u64 = 16;
 const UNKNOWN: u64 = u64::MAX;
@@ -15,6 +18,9 @@ const UNKNOWN: u64 = u64::MAX;
 pub(super) struct UnitEntry {
     pub(super) src: Range<usize>,
     pub(super) dst: Range<usize>,
+    /// Where in scratch its literals begin, and its sequences for the engine that copies.
+    pub(super) literals: u64,
+    pub(super) first_copy: u64,
     pub(super) first_frame: u32,
     pub(super) frames: u32,
 }
@@ -58,6 +64,17 @@ pub(super) struct Block {
 }
 
 impl Block {
+    /// Bytes of scratch for its literals; those that are stored are taken from the source.
+    fn literal_room(&self) -> u64 {
+        match self.literals {
+            Literals::Huffman => u64::from(self.literal_bytes).next_multiple_of(LITERALS_ALIGNMENT_BYTES),
+            Literals::Rle if self.sequences > 0 => {
+                u64::from(self.literal_bytes).next_multiple_of(LITERALS_ALIGNMENT_BYTES)
+            }
+            _ => 0,
+        }
+    }
+
     pub(super) fn new(src: usize, src_bytes: u32, unit: u32) -> Block {
         Block {
             src,
@@ -104,10 +121,17 @@ pub(super) struct Layout {
     pub(super) bytes: Vec<u8>,
     pub(super) frames: usize,
     pub(super) blocks: usize,
-    pub(super) with_tree: usize,
-    pub(super) with_sequences: usize,
-    pub(super) with_tree_count: u32,
-    pub(super) with_sequences_count: u32,
+    /// Blocks that describe a Huffman code, whose literals have to be decoded, and that have sequences.
+    pub(super) with_tree: List,
+    pub(super) with_literals: List,
+    pub(super) with_sequences: List,
+}
+
+/// Numbers of blocks.
+#[derive(Clone, Copy)]
+pub(super) struct List {
+    pub(super) at: usize,
+    pub(super) count: u32,
 }
 
 impl Tables {
@@ -139,16 +163,22 @@ impl Tables {
     }
 
     pub(super) fn add(&mut self, block: Block) {
-        self.literal_bytes += u64::from(block.literal_bytes).next_multiple_of(LITERALS_ALIGNMENT_BYTES);
+        self.literal_bytes += block.literal_room();
         self.sequences += u64::from(block.sequences);
         self.blocks.push(block);
     }
 
+    /// Most sequences that the engine which copies gets of what is there so far: a block's, one for literals behind them, and
+    /// one for the end of each unit.
+    pub(super) fn copies(&self) -> u64 {
+        self.sequences + self.blocks.len() as u64 + self.units.len() as u64
+    }
+
     /// The tables as kernels read them.
     pub(super) fn layout(&self) -> Layout {
-        let mut bytes = Vec::with_capacity(32 * self.units.len() + 40 * self.frames.len() + 88 * self.blocks.len());
+        let mut bytes = Vec::with_capacity(48 * self.units.len() + 40 * self.frames.len() + 88 * self.blocks.len());
         for unit in &self.units {
-            put(&mut bytes, &[unit.src.start as u64, unit.dst.start as u64]);
+            put(&mut bytes, &[unit.src.start as u64, unit.dst.start as u64, unit.literals, unit.first_copy]);
             put32(&mut bytes, &[unit.src.len() as u32, unit.dst.len() as u32, unit.first_frame, unit.frames]);
         }
         let frames = bytes.len();
@@ -167,22 +197,22 @@ impl Tables {
             put32(&mut bytes, &block.tables);
             // The size is a multiple of its alignment.
             put32(&mut bytes, &[0]);
-            literals += u64::from(block.literal_bytes).next_multiple_of(LITERALS_ALIGNMENT_BYTES);
+            literals += block.literal_room();
             sequence += u64::from(block.sequences);
         }
-        let indexes = |keep: &dyn Fn(&Block) -> bool| -> Vec<u32> {
-            (0..self.blocks.len() as u32).filter(|&index| keep(&self.blocks[index as usize])).collect()
+        let mut list = |size: &dyn Fn(&Block) -> u32| {
+            let sizes = self.blocks.iter().map(size).enumerate().filter(|&(_, size)| size > 0);
+            let mut indexes: Vec<(u32, u32)> = sizes.map(|(index, size)| (index as u32, size)).collect();
+            // Blocks that share a warp should take about as long, and the longest should begin first.
+            indexes.sort_by_key(|&(_, size)| Reverse(size));
+            let at = bytes.len();
+            put32(&mut bytes, &indexes.iter().map(|&(index, _)| index).collect::<Vec<u32>>());
+            List { at, count: indexes.len() as u32 }
         };
-        let trees = indexes(&|block| block.own_tree);
-        let mut sequences = indexes(&|block| block.sequences > 0);
-        // Blocks that share a warp should take about as long, and the longest should begin first.
-        sequences.sort_by_key(|&index| std::cmp::Reverse(self.blocks[index as usize].sequences));
-        let with_tree = bytes.len();
-        put32(&mut bytes, &trees);
-        let with_sequences = bytes.len();
-        put32(&mut bytes, &sequences);
-        let (with_tree_count, with_sequences_count) = (trees.len() as u32, sequences.len() as u32);
-        Layout { bytes, frames, blocks, with_tree, with_sequences, with_tree_count, with_sequences_count }
+        let with_tree = list(&|block| u32::from(block.own_tree));
+        let with_literals = list(&|block| if block.literal_room() > 0 { block.literal_bytes } else { 0 });
+        let with_sequences = list(&|block| block.sequences);
+        Layout { bytes, frames, blocks, with_tree, with_literals, with_sequences }
     }
 }
 

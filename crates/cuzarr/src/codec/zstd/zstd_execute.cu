@@ -1,89 +1,64 @@
-// zstd, last passes: where every block's bytes go, the copying, and the checksum of the content.
+// zstd, last passes: where every block's bytes go, what the engine that copies gets of it, and the checksum of the content.
 //
 // `zstd_place` composes, over the blocks of a unit, how long they are and what they do to the three repeat offsets: both are
-// scans. `zstd_copy` has one warp a unit, which takes 32 sequences at a time: their literals all at once, then their matches in
-// rounds, in each round those whose source is finished. That serves batches of many units.
-#include "cuzarr/lz.cuh"
+// scans. `zstd_finish` knows then for each sequence where its bytes go, where its literals lie and how far back it repeats.
 #include "cuzarr/xxh64.cuh"
 #include "cuzarr/zstd.cuh"
 
-/// Lengths that a lane copies by itself.
-#define CUZARR_ZSTD_SHORT 48u
-
-/// What blocks do to the repeat offsets: each new one is a number, or one of the old ones less a number.
-struct Repeats {
-    u32 first, second, third;
-};
-
-CUZARR_DEVICE Repeats compose(const Repeats& before, const Repeats& after) {
-    return {
-        zstd_resolve(after.first, before.first, before.second, before.third),
-        zstd_resolve(after.second, before.first, before.second, before.third),
-        zstd_resolve(after.third, before.first, before.second, before.third),
-    };
-}
-
-/// Places the blocks of a frame that begins at `at` of its unit; returns where it ends, or ~0 when it is damaged.
-CUZARR_DEVICE u32 place_frame(const ZstdTask& task, const ZstdUnit& unit, const ZstdFrame& frame, u32 at, u32 lane) {
+/// Places the blocks of a frame that begins at `at` of its unit, `copies` sequences behind its first; moves both behind it.
+/// False when it is damaged.
+CUZARR_DEVICE bool place_frame(
+    const ZstdTask& task, const ZstdUnit& unit, const ZstdFrame& frame, u32& at, u32& copies, u32 lane
+) {
     Repeats carried = {1, 4, 8};
     u32 frame_at = at;
     for (u32 base = 0; base < frame.blocks; base += CUZARR_WARP) {
         bool mine = base + lane < frame.blocks;
-        u32 index = frame.first_block + base + lane, bytes = 0;
-        Repeats repeats = {CUZARR_ZSTD_SYMBOLIC, CUZARR_ZSTD_SYMBOLIC | 1u << 26, CUZARR_ZSTD_SYMBOLIC | 2u << 26};
+        u32 index = frame.first_block + base + lane, bytes = 0, count = mine ? 1 : 0;
+        Repeats repeats = zstd_unchanged();
         if (mine) {
             const ZstdBlock& block = task.blocks[index];
             const ZstdResult& result = task.results[index];
             bytes = block.literal_bytes;
             if (block.sequences) {
                 bytes = result.out_bytes;
+                count = block.sequences + (result.tail ? 1 : 0);
                 repeats = {result.repeats_out[0], result.repeats_out[1], result.repeats_out[2]};
             }
         }
-        u32 end = bytes;
+        u32 end = bytes, count_end = count;
         for (u32 step = 1; step < CUZARR_WARP; step *= 2) {
             u32 before_end = warp_shuffle_up(CUZARR_ALL_LANES, end, step);
-            Repeats before = {
-                warp_shuffle_up(CUZARR_ALL_LANES, repeats.first, step),
-                warp_shuffle_up(CUZARR_ALL_LANES, repeats.second, step),
-                warp_shuffle_up(CUZARR_ALL_LANES, repeats.third, step),
-            };
-            if (lane >= step) end += before_end, repeats = compose(before, repeats);
+            u32 before_count = warp_shuffle_up(CUZARR_ALL_LANES, count_end, step);
+            if (lane >= step) end += before_end, count_end += before_count;
         }
+        repeats = compose(carried, scan_repeats(repeats, lane));
         // What each block begins with: what the one before left.
-        repeats = compose(carried, repeats);
-        u32 from = lane ? lane - 1 : 0;
-        Repeats begins = {
-            warp_shuffle(CUZARR_ALL_LANES, repeats.first, from),
-            warp_shuffle(CUZARR_ALL_LANES, repeats.second, from),
-            warp_shuffle(CUZARR_ALL_LANES, repeats.third, from),
-        };
+        Repeats begins = shuffle_repeats(repeats, lane ? lane - 1 : 0);
         if (lane == 0) begins = carried;
         // 32 blocks of at most 128 KiB, behind at most 2 GiB: no overflow.
         u32 over = warp_ballot(CUZARR_ALL_LANES, mine && at + end > unit.dst_bytes);
         if (over) {
             u32 which = 31 - count_leading_zeros(over & (0 - over));
             if (lane == which) zstd_report(task, task.blocks[index], CUZARR_TOO_LONG);
-            return ~0u;
+            return false;
         }
         if (mine) {
             ZstdResult& result = task.results[index];
             result.out_at = at + end - bytes, result.frame_at = frame_at;
+            result.first_copy = copies + count_end - count;
             result.repeats_in[0] = begins.first, result.repeats_in[1] = begins.second;
             result.repeats_in[2] = begins.third;
         }
         at += warp_shuffle(CUZARR_ALL_LANES, end, CUZARR_WARP - 1);
-        carried = {
-            warp_shuffle(CUZARR_ALL_LANES, repeats.first, CUZARR_WARP - 1),
-            warp_shuffle(CUZARR_ALL_LANES, repeats.second, CUZARR_WARP - 1),
-            warp_shuffle(CUZARR_ALL_LANES, repeats.third, CUZARR_WARP - 1),
-        };
+        copies += warp_shuffle(CUZARR_ALL_LANES, count_end, CUZARR_WARP - 1);
+        carried = shuffle_repeats(repeats, CUZARR_WARP - 1);
     }
     if (frame.content_bytes != CUZARR_ZSTD_UNKNOWN && frame.content_bytes != at - frame_at) {
         if (lane == 0) report(task.statuses, frame.unit, CUZARR_OTHER_SIZE, frame.at);
-        return ~0u;
+        return false;
     }
-    return at;
+    return true;
 }
 
 CUZARR_KERNEL(zstd_place, const ZstdTask task) {
@@ -92,110 +67,91 @@ CUZARR_KERNEL(zstd_place, const ZstdTask task) {
          index += block_count() * warps) {
         if (zstd_is_damaged(task, index)) continue;
         const ZstdUnit& unit = task.units[index];
-        u32 at = 0;
-        for (u32 i = 0; i < unit.frames && at != ~0u; ++i) {
-            at = place_frame(task, unit, task.frames[unit.first_frame + i], at, lane);
-        }
-        if (at < unit.dst_bytes && lane == 0) report(task.statuses, index, CUZARR_TOO_SHORT, unit.src_bytes);
+        u32 at = 0, copies = 0, frame = 0;
+        while (frame < unit.frames && place_frame(task, unit, task.frames[unit.first_frame + frame], at, copies, lane)) ++frame;
+        if (frame < unit.frames || lane != 0) continue;
+        if (at < unit.dst_bytes) report(task.statuses, index, CUZARR_TOO_SHORT, unit.src_bytes);
+        task.copy_counts[index] = copies;
+        task.copies[unit.first_copy + copies] = lz_sentinel(unit.dst_bytes);
     }
 }
 
-/// A match of any length, by the whole warp: `count` bytes that repeat what lies `offset` before.
-CUZARR_DEVICE void copy_match(u8* to, u32 offset, u32 count, u32 lane) {
-    if (offset >= CUZARR_FAR_BYTES) return copy_far(to - offset, to, count, lane);
-    u32 back = offset < CUZARR_WARP ? lane % offset : lane;
-    if (lane < count) to[lane] = *(to - offset + back);
-    warp_barrier(CUZARR_ALL_LANES);
-    if (count > CUZARR_WARP) finish_match(to, offset, count, lane);
+/// Sequences that a thread takes at a time.
+#define CUZARR_ZSTD_OWN 4u
+
+/// Where a block's literals lie, as the engine counts it.
+CUZARR_DEVICE u32 literals_place(const ZstdUnit& unit, const ZstdBlock& block) {
+    if (block.literals_kind == CUZARR_ZSTD_RAW || (block.literals_kind == CUZARR_ZSTD_RLE && block.sequences == 0)) {
+        return (u32)(block.src - unit.src) + block.literals_at;
+    }
+    return CUZARR_LZ_SCRATCH | (u32)(block.literals - unit.literals);
 }
 
-/// Copies up to 32 sequences, a lane each; `at` is where the lane's literals go, `literals` where they lie.
-CUZARR_DEVICE void copy_sequences(u8* dst, const u8* literals, u32 run, u32 at, u32 match, u32 offset, u32 lane) {
-    if (run <= CUZARR_ZSTD_SHORT) {
-        for (u32 i = 0; i < run; ++i) dst[at + i] = literals[i];
+/// Exclusive sums over all threads of the block, and the sums of all in `totals`.
+CUZARR_DEVICE void sum_before(u32& bytes, u32& literals, u32* sums, u32 totals[2]) {
+    u32 lane = thread_index() % CUZARR_WARP, warp = thread_index() / CUZARR_WARP, warps = thread_count() / CUZARR_WARP;
+    u32 bytes_end = bytes, literals_end = literals;
+    for (u32 step = 1; step < CUZARR_WARP; step *= 2) {
+        u32 more_bytes = warp_shuffle_up(CUZARR_ALL_LANES, bytes_end, step);
+        u32 more_literals = warp_shuffle_up(CUZARR_ALL_LANES, literals_end, step);
+        if (lane >= step) bytes_end += more_bytes, literals_end += more_literals;
     }
-    u32 match_at = at + run;
-    for (u32 rest = warp_ballot(CUZARR_ALL_LANES, run > CUZARR_ZSTD_SHORT); rest; rest &= rest - 1) {
-        u32 which = 31 - count_leading_zeros(rest & (0 - rest));
-        const u8* from = (const u8*)warp_shuffle(CUZARR_ALL_LANES, (u64)literals, which);
-        u32 to = warp_shuffle(CUZARR_ALL_LANES, at, which), count = warp_shuffle(CUZARR_ALL_LANES, run, which);
-        copy_far(from, dst + to, count, lane);
+    if (lane == CUZARR_WARP - 1) sums[2 * warp] = bytes_end, sums[2 * warp + 1] = literals_end;
+    block_barrier();
+    bytes = bytes_end - bytes, literals = literals_end - literals, totals[0] = totals[1] = 0;
+    for (u32 i = 0; i < warps; ++i) {
+        if (i == warp) bytes += totals[0], literals += totals[1];
+        totals[0] += sums[2 * i], totals[1] += sums[2 * i + 1];
     }
-    // A match may be copied when all matches before the end of its source are.
-    u32 end = match_at - offset + (match < offset ? match : offset);
-    for (u32 pending = warp_ballot(CUZARR_ALL_LANES, match != 0); pending;) {
-        warp_barrier(CUZARR_ALL_LANES);
-        u32 first = 31 - count_leading_zeros(pending & (0 - pending));
-        u32 first_at = warp_shuffle(CUZARR_ALL_LANES, match_at, first);
-        u32 first_match = warp_shuffle(CUZARR_ALL_LANES, match, first);
-        if (first_match > CUZARR_ZSTD_SHORT) {
-            copy_match(dst + first_at, warp_shuffle(CUZARR_ALL_LANES, offset, first), first_match, lane);
-            pending &= pending - 1;
-            continue;
-        }
-        bool ready = pending >> lane & 1 && match <= CUZARR_ZSTD_SHORT && (lane == first || end <= first_at);
-        if (ready) {
-            const u8* from = dst + match_at - offset;
-            u8* to = dst + match_at;
-            for (u32 i = 0; i < match; ++i) to[i] = from[i];
-        }
-        pending &= ~warp_ballot(CUZARR_ALL_LANES, ready);
-    }
-    warp_barrier(CUZARR_ALL_LANES);
+    block_barrier();
 }
 
-/// Writes a block behind what its unit has so far; returns the damage.
-CUZARR_DEVICE u32 copy_block(const ZstdTask& task, u8* dst, const ZstdBlock& block, const ZstdResult& result, u32 lane) {
-    const u8* literals = task.literals + block.literals;
+/// Writes a block's sequences for the engine that copies, by all threads.
+CUZARR_DEVICE void finish_block(const ZstdTask& task, const ZstdBlock& block, const ZstdResult& result, u32* sums) {
+    const ZstdUnit& unit = task.units[block.unit];
+    LzSequence* to = task.copies + unit.first_copy + result.first_copy;
+    u32 literals = literals_place(unit, block), at = result.out_at, thread = thread_index();
+    if (block.sequences == 0) {
+        // What is all the same is one byte, and a match that repeats it.
+        u32 stored = block.literals_kind == CUZARR_ZSTD_RLE ? 1 : block.literal_bytes;
+        if (thread == 0) *to = {at, literals, at + stored, 1};
+        return;
+    }
     const u64* sequences = task.sequences + block.first_sequence;
-    u32 at = result.out_at, used = 0;
-    for (u32 base = 0; base < block.sequences; base += CUZARR_WARP) {
-        u32 run = 0, match = 0, offset = 1;
-        if (base + lane < block.sequences) {
-            u64 sequence = sequences[base + lane];
-            run = zstd_literals(sequence), match = zstd_match(sequence);
-            offset = zstd_resolve(
-                zstd_offset(sequence), result.repeats_in[0], result.repeats_in[1], result.repeats_in[2]
+    for (u32 base = 0; base < block.sequences; base += CUZARR_ZSTD_OWN * thread_count()) {
+        u32 first = base + CUZARR_ZSTD_OWN * thread, bytes = 0, used = 0, totals[2];
+        u64 own[CUZARR_ZSTD_OWN];
+        for (u32 i = 0; i < CUZARR_ZSTD_OWN; ++i) {
+            own[i] = first + i < block.sequences ? sequences[first + i] : 0;
+            if (first + i < block.sequences) bytes += zstd_literals(own[i]) + zstd_match(own[i]), used += zstd_literals(own[i]);
+        }
+        sum_before(bytes, used, sums, totals);
+        bytes += at, used += literals;
+        for (u32 i = 0; i < CUZARR_ZSTD_OWN && first + i < block.sequences; ++i) {
+            u32 run = zstd_literals(own[i]);
+            u32 offset = zstd_resolve(
+                zstd_offset(own[i]), result.repeats_in[0], result.repeats_in[1], result.repeats_in[2]
             );
+            if (offset == 0) zstd_report(task, block, CUZARR_ZERO_OFFSET);
+            else if (offset > bytes + run - result.frame_at) zstd_report(task, block, CUZARR_BEFORE_START);
+            to[first + i] = {bytes, used, bytes + run, offset};
+            bytes += run + zstd_match(own[i]), used += run;
         }
-        u32 run_end = run, end = run + match;
-        for (u32 step = 1; step < CUZARR_WARP; step *= 2) {
-            u32 run_before = warp_shuffle_up(CUZARR_ALL_LANES, run_end, step);
-            u32 before = warp_shuffle_up(CUZARR_ALL_LANES, end, step);
-            if (lane >= step) run_end += run_before, end += before;
-        }
-        u32 to = at + end - run - match;
-        bool bad = offset == 0 || offset > to + run - result.frame_at;
-        u32 votes = warp_ballot(CUZARR_ALL_LANES, bad);
-        if (votes) {
-            u32 which = 31 - count_leading_zeros(votes & (0 - votes));
-            return warp_shuffle(CUZARR_ALL_LANES, offset, which) ? CUZARR_BEFORE_START : CUZARR_ZERO_OFFSET;
-        }
-        copy_sequences(dst, literals + used + run_end - run, run, to, match, offset, lane);
-        used += warp_shuffle(CUZARR_ALL_LANES, run_end, CUZARR_WARP - 1);
-        at += warp_shuffle(CUZARR_ALL_LANES, end, CUZARR_WARP - 1);
+        at += totals[0], literals += totals[1];
     }
-    copy_far(literals + used, dst + at, block.literal_bytes - used, lane);
-    warp_barrier(CUZARR_ALL_LANES);
-    return CUZARR_INTACT;
+    if (result.tail && thread == 0) to[block.sequences] = {at, literals, at + result.tail, 1};
 }
 
-CUZARR_KERNEL(zstd_copy, const ZstdTask task) {
-    u32 lane = thread_index() % CUZARR_WARP, warps = thread_count() / CUZARR_WARP;
-    for (u32 index = block_index() * warps + thread_index() / CUZARR_WARP; index < task.unit_count;
-         index += block_count() * warps) {
-        if (zstd_is_damaged(task, index)) continue;
-        const ZstdUnit& unit = task.units[index];
-        u8* dst = task.dst + unit.dst;
-        u32 damage = CUZARR_INTACT;
-        for (u32 f = 0; f < unit.frames && !damage; ++f) {
-            const ZstdFrame& frame = task.frames[unit.first_frame + f];
-            for (u32 b = 0; b < frame.blocks && !damage; ++b) {
-                const ZstdBlock& block = task.blocks[frame.first_block + b];
-                damage = copy_block(task, dst, block, task.results[frame.first_block + b], lane);
-                if (damage && lane == 0) zstd_report(task, block, damage);
-            }
-        }
+/// A block of threads a block of data.
+CUZARR_KERNEL(zstd_finish, const ZstdTask task) {
+    CUZARR_SHARED(u32, sums, 2 * 256 / CUZARR_WARP);
+    CUZARR_SHARED(u32, damaged, 1);
+    for (u32 index = block_index(); index < task.block_count; index += block_count()) {
+        // One thread looks, so that all do the same: others may be reporting.
+        if (thread_index() == 0) damaged[0] = task.statuses[task.blocks[index].unit] != 0;
+        block_barrier();
+        if (!damaged[0]) finish_block(task, task.blocks[index], task.results[index], sums);
+        block_barrier();
     }
 }
 
