@@ -95,6 +95,11 @@ fn chains_of_several_passes() -> Vec<Value> {
         json!([bytes_codec("little"), lz4(), crc32c()]),
         json!([bytes_codec("little"), {"name": "numcodecs.adler32"}, lz4(), {"name": "numcodecs.fletcher32"}]),
         json!([delta("<i4", "<i4"), bytes_codec("little"), lz4()]),
+        // What is stored narrow is widened there, nothing of it can be out of range.
+        json!([
+            {"name": "cast_value", "configuration": {"data_type": "int16", "out_of_range": "clamp"}},
+            bytes_codec("little"), lz4(), crc32c()
+        ]),
         json!([delta("<i4", "<f8"), bytes_codec("big"), blosc("lz4", "noshuffle"), crc32c()]),
         json!([
             {"name": "transpose", "configuration": {"order": [1, 0]}}, delta("<i4", "<i4"), bytes_codec("big"),

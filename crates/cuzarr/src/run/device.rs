@@ -102,8 +102,10 @@ struct Pieces {
 
 /// What is decoded at once when `chunks` chunks are read.
 fn load(program: &Program, options: &Options, chunks: u64) -> Load {
-    let a_batch = options.decode_batch_bytes / program.packed_size_bytes().max(1) as u64;
-    let frames = chunks.min(a_batch.max(1) * DECODING_BATCHES).max(1);
+    let factor = program.frames().map(|(format, _)| format.batch_factor()).max().unwrap_or(1);
+    let share = options.memory_limit_bytes / DECODING_COPIES;
+    let bytes = options.decode_batch_bytes.saturating_mul(factor * DECODING_BATCHES).min(share);
+    let frames = chunks.min(bytes / program.packed_size_bytes().max(1) as u64).max(1);
     Load { threads: options.threads, frames }
 }
 

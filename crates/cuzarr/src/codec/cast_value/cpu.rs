@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 
-use cuzarr_device::DType;
 use cuzarr_device::cpu::cast::cast;
+use cuzarr_device::{DType, Tail};
 
 use super::number::{Number, Rounding, integer_range, round_to_float, round_to_integer, write_float, write_integer};
 use super::{ChunkSpec, OutOfRange};
 use crate::codec::contract::{ArrayToArray, TailPart, corrupt, expect_encoded_size, unencodable};
-use crate::codec::elements::is_float;
+use crate::codec::elements::{cast_step, is_float};
+use crate::codec::native::{Map, Step};
 use crate::codec::scale_offset::EncodedFill;
 use crate::{Error, Result};
 
@@ -146,6 +147,16 @@ impl ArrayToArray for CastValue {
     fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {
         self.check(decoded, encoded)?;
         self.decode.convert(encoded, decoded, corrupt)
+    }
+
+    fn native(&self) -> Option<Vec<Step>> {
+        let Conversion { from, to, map, .. } = &self.decode;
+        if !map.is_empty() || !self.decode.is_widening() {
+            return None;
+        }
+        let len = usize::try_from(self.encoded.elements()?).ok()?;
+        let tail = Tail { steps: cast_step(*from, *to).into_iter().collect(), dtype: *to, ..Tail::plain(*from) };
+        Some(vec![Step::Map(Map::flat(tail, len))])
     }
 
     fn encode_into(&self, decoded: &[u8], encoded: &mut [u8]) -> Result<()> {

@@ -5,7 +5,8 @@
 //! - Specification: <https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/cast_value>
 //! - Names: v3 `cast_value`
 //! - Compatible: zarr-python 3.4 with cast-value-rs
-//! - Native: cpu. On GPUs: via host, as every element is checked.
+//! - Native: cpu. On GPUs: where decoding only widens (every stored value is one of the array's type, and nothing is mapped),
+//!   as a pass of its own; else via host, as every element is checked.
 //!
 //! ```
 //! # use cuzarr::codec::{ChunkSpec, Chain};
