@@ -271,6 +271,8 @@ class Config:
     ``buffer``            CPU's      the same by zarr-python's word: a class of memory, or its dotted name; ``ndbuffer``
                                      follows it
     ``array_type``        ``"auto"`` type of results on a GPU: ``"cupy"``, ``"device"``, or whichever is there
+    ``async.concurrency`` ``10``     calls that are awaited at once; ``async.timeout``, ``codec_pipeline`` and ``codecs``
+                                     are kept for zarr-python's sake and change nothing
     ``strict``            ``False``  raise instead of falling back to a slower way
     ``allow_pickle``      ``False``  decode pickled objects, which can run any code
     ``memory_limit_bytes``  ``None``  bytes in flight; ``None`` lets cuzarr choose

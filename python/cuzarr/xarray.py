@@ -27,19 +27,22 @@ from xarray.core import indexing
 
 from cuzarr._api import open_group
 from cuzarr._array import Array
+from cuzarr._async import run
 from cuzarr._group import Group
 from cuzarr._metadata import ArrayV2Metadata
 from cuzarr.errors import MetadataValidationError
 from cuzarr.storage import Store
 
 _DIMENSIONS = "_ARRAY_DIMENSIONS"
+# How xarray stores a variable whose name is None.
+_NAMELESS = "__values__"
 
 
 class LazyArray(BackendArray):
     """An array of a store that xarray reads from when it needs elements."""
 
     def __init__(self, array: Array) -> None:
-        self.array = array
+        self._array = array  # not `array`: xarray reads what is called so
         self.shape = array.shape
         # Strings of variable length are objects to xarray.
         self.dtype = np.dtype("O") if array.dtype.kind == "T" else array.dtype
@@ -47,10 +50,19 @@ class LazyArray(BackendArray):
     def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
         return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._read)
 
+    async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:
+        """As indexing, awaited: what ``load_async`` calls."""
+        return await indexing.async_explicit_indexing_adapter(
+            key, self.shape, indexing.IndexingSupport.OUTER, self._read_async
+        )
+
+    async def _read_async(self, key: tuple[Any, ...]) -> Any:
+        return await run(self._read, key)
+
     def _read(self, key: tuple[Any, ...]) -> Any:
         if any(isinstance(item, slice) and (item.step or 1) < 0 for item in key):
             key = tuple(_as_indices(item, extent) for item, extent in zip(key, self.shape, strict=True))
-        elements = self.array.oindex[key] if any(isinstance(item, np.ndarray) for item in key) else self.array[key]
+        elements = self._array.oindex[key] if any(isinstance(item, np.ndarray) for item in key) else self._array[key]
         return elements.astype(self.dtype) if elements.dtype.kind == "T" else elements
 
 
@@ -63,17 +75,25 @@ def _as_indices(item: Any, extent: int) -> Any:
 class GroupStore(AbstractDataStore):  # type: ignore[misc]
     """The arrays directly in a group, as variables."""
 
-    def __init__(self, group: Group, device: str | None = None, dropped: str | Iterable[str] | None = None) -> None:
+    def __init__(
+        self,
+        group: Group,
+        device: str | None = None,
+        dropped: str | Iterable[str] | None = None,
+        fill_is_mask: bool | None = None,
+    ) -> None:
         self.group = group
         self.device = device
+        # As in xarray's engine: in format 2 the fill value marks what is missing, in format 3 an attribute does.
+        self.fill_is_mask = group.metadata.zarr_format == 2 if fill_is_mask is None else fill_is_mask
         self.dropped = {dropped} if isinstance(dropped, str) else set(dropped or ())
 
-    def load(self) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    def load(self) -> tuple[Mapping[Any, Any], Mapping[str, Any]]:
         """Variables and attributes; no element is read."""
         arrays = {name: array for name, array in self.group.arrays() if name not in self.dropped}
         on_host = _coordinates(arrays, self.group.attrs)
         variables = {
-            name: _variable(array.with_device("cpu") if name in on_host else self._placed(array), name)
+            None if name == _NAMELESS else name: _variable(array.with_device("cpu") if name in on_host else self._placed(array), name, self.fill_is_mask)
             for name, array in arrays.items()
         }
         return variables, self.group.attrs.asdict()
@@ -107,24 +127,40 @@ def _coordinates(arrays: Mapping[str, Array], attributes: Mapping[str, Any]) -> 
     return names
 
 
-def _variable(array: Array, name: str) -> xarray.Variable:
+def _variable(array: Array, name: str, fill_is_mask: bool) -> xarray.Variable:
     attributes = dict(array.metadata.attributes)
     dimensions = _dimensions(array, name)
     attributes.pop(_DIMENSIONS, None)
-    if isinstance(array.metadata, ArrayV2Metadata):
-        if array.fill_value is not None:
-            attributes["_FillValue"] = array.fill_value
-    elif "_FillValue" in attributes:
-        attributes["_FillValue"] = FillValueCoder.decode(attributes["_FillValue"], array.dtype)
-    encoding = {
+    encoding: dict[str, Any] = {
         "chunks": array.chunks,
         "shards": array.shards,
         "preferred_chunks": dict(zip(dimensions, array.shards or array.chunks, strict=True)),
-        "compressors": array.compressors,
-        "filters": array.filters,
-        "serializer": array.serializer,
+        **_codecs(array),
     }
+    if fill_is_mask:
+        if array.fill_value is not None:
+            attributes["_FillValue"] = array.fill_value
+    else:
+        if array.metadata.zarr_format == 3:
+            encoding["fill_value"] = array.fill_value
+        if "_FillValue" in attributes:
+            attributes["_FillValue"] = FillValueCoder.decode(attributes["_FillValue"], array.dtype)
     return xarray.Variable(dimensions, indexing.LazilyIndexedArray(LazyArray(array)), attributes, encoding)
+
+
+def _codecs(array: Array) -> dict[str, Any]:
+    """The codecs as zarr-python's objects, which ``to_zarr`` wants; nothing where zarr-python is not installed."""
+    try:
+        from zarr import AsyncArray
+        from zarr.storage import MemoryStore, StorePath
+    except ImportError:
+        return {}
+    try:
+        twin = AsyncArray.from_dict(StorePath(MemoryStore()), array.metadata.to_dict())
+    except (TypeError, ValueError, KeyError):
+        return {}  # a codec or an element type that zarr-python does not know
+    codecs = {"compressors": twin.compressors, "filters": twin.filters}
+    return codecs if array.metadata.zarr_format == 2 else codecs | {"serializer": twin.serializer}
 
 
 class CuzarrBackendEntrypoint(BackendEntrypoint):
@@ -152,12 +188,13 @@ class CuzarrBackendEntrypoint(BackendEntrypoint):
         device: str | None = None,
         storage_options: dict[str, Any] | None = None,
         zarr_format: Any = None,
+        use_zarr_fill_value_as_mask: bool | None = None,
     ) -> xarray.Dataset:
         opened = open_group(
             filename_or_obj, mode="r", path=group, storage_options=storage_options, zarr_format=zarr_format
         )
         return StoreBackendEntrypoint().open_dataset(
-            GroupStore(opened, device, drop_variables),
+            GroupStore(opened, device, drop_variables, use_zarr_fill_value_as_mask),
             mask_and_scale=mask_and_scale,
             decode_times=decode_times,
             concat_characters=concat_characters,

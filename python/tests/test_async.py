@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import multiprocessing
 import pathlib
 import pickle
 import threading
@@ -262,6 +263,20 @@ def test_asynchronous_nodes_are_pickled(tmp_path: pathlib.Path) -> None:
         again = pickle.loads(pickle.dumps(node))
         assert type(again) is type(node) and again == node
     assert repr(node).startswith("<AsyncArray file://")
+
+
+def _sum_awaited(array: cuzarr.Array) -> float:
+    return float(run(array.async_array.getitem(...)).sum())
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_other_processes_await_too(tmp_path: pathlib.Path, start: str) -> None:
+    array = cuzarr.create_array(tmp_path, data=TRUTH, chunks=(2, 3))
+    assert _sum_awaited(array) == float(TRUTH.sum())  # this process has its threads already
+    context = multiprocessing.get_context(start)
+    with context.Pool(1) as pool:
+        assert pool.apply_async(_sum_awaited, (array,)).get(60) == float(TRUTH.sum())
 
 
 def test_every_function_of_the_package_has_a_twin() -> None:

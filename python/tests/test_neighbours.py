@@ -244,7 +244,7 @@ def test_xarray_keeps_coordinates_on_the_host_and_reads_variables_to_a_gpu(tmp_p
 
     dataset.to_zarr(tmp_path / "d", consolidated=False)
     variables, _ = GroupStore(cuzarr.open_group(tmp_path / "d", mode="r")).load()
-    places = {name: variable._data.array.array.device for name, variable in variables.items()}
+    places = {name: variable._data.array._array.device for name, variable in variables.items()}
     assert {name for name, place in places.items() if place == "cpu"} == {"time", "x", "lat"}
     assert {place for name, place in places.items() if name in dataset.data_vars} == {gpu}
     cupy = pytest.importorskip("cupy")

@@ -28,7 +28,8 @@ NAMES = sorted(path.name for path in SEEDS.glob("*.py"))
 
 @functools.cache
 def printed(program: str, device: str) -> str:
-    command = [sys.executable, str(SEEDS / program), device]
+    # -P: programs that have the name of a library must not stand in for it.
+    command = [sys.executable, "-P", str(SEEDS / program), device]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
