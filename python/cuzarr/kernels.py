@@ -16,7 +16,7 @@ import ctypes
 import functools
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -43,8 +43,8 @@ _C_TYPES = {
     "float64": "double",
 }
 _MAX_BLOCKS = 1 << 20
-# Elements that a thread works on side by side, so that their loads overlap.
-_UNROLL = 4
+# What a thread loads at once.
+_VECTOR_BYTES = 16
 
 
 def _gpu(device: str | None) -> str:
@@ -271,6 +271,36 @@ def _parameters(text: str) -> list[_Parameter]:
     return [_Parameter(part) for part in text.split(",") if part.strip()]
 
 
+class _Variant(NamedTuple):
+    """What a kernel is compiled for."""
+
+    types: tuple[tuple[str, str], ...]
+    """What each letter stands for."""
+    rank: int | None
+    """Dimensions that operands have strides over; ``None`` when all are contiguous."""
+    scalars: tuple[bool, ...]
+    """Which operands are plain values."""
+    in_place: bool
+    """Whether an output is an input."""
+    lanes: int
+    """Elements that a thread takes at once."""
+
+
+def _walk(rank: int, operands: list[str]) -> list[str]:
+    """Lines that find where element ``i`` of each operand lies."""
+    lines = ["long long cuzarr_rest = i;", *(f"long long {data}_offset = 0;" for data in operands)]
+    if rank:
+        lines += [
+            "#pragma unroll",
+            f"for (int cuzarr_d = {rank - 1}; cuzarr_d >= 0; --cuzarr_d) {{",
+            "    long long cuzarr_at = cuzarr_rest % cuzarr_shape.at[cuzarr_d];",
+            "    cuzarr_rest /= cuzarr_shape.at[cuzarr_d];",
+            *(f"    {data}_offset += cuzarr_at * {data}_strides.at[cuzarr_d];" for data in operands),
+            "}",
+        ]
+    return lines
+
+
 class ElementwiseKernel:
     """One expression over whole arrays, with broadcasting, in the manner of ``cupy.ElementwiseKernel``.
 
@@ -312,58 +342,61 @@ class ElementwiseKernel:
         self.operation, self.name, self.preamble, self.options = operation, name, preamble, tuple(options)
         self._function = functools.lru_cache(maxsize=None)(self._compile)
 
-    def source(
-        self, types: dict[str, str], rank: int | None, scalars: Sequence[bool], in_place: bool = False
-    ) -> str:
-        """The text that is compiled: for these element types, for operands that all are contiguous (``rank`` is ``None``) or
-        have strides over ``rank`` dimensions, for these operands being plain values, and for outputs that may be inputs."""
-        restrict = "" if in_place else "__restrict__ "
-        lines = [self.preamble]
-        lines += [f"typedef {_C_TYPES[dtype]} {letter};" for letter, dtype in sorted(types.items())]
+    def source(self, variant: _Variant) -> str:
+        """The text that is compiled for operands of this kind."""
+        types, rank, lanes = dict(variant.types), variant.rank, variant.lanes
+        restrict = "" if variant.in_place else "__restrict__ "
+        lines = [self.preamble, *(f"typedef {_C_TYPES[dtype]} {letter};" for letter, dtype in types.items())]
         if rank is not None:
             lines.append(f"struct cuzarr_extents {{ long long at[{max(rank, 1)}]; }};")
-        parameters, before = ["unsigned long long n"], []
+        if lanes > 1:
+            lines.append(f"template <typename E> struct alignas({lanes} * sizeof(E)) cuzarr_lanes {{ E at[{lanes}]; }};")
+        declared, element, load, lane, store, walked = ["unsigned long long n"], [], [], [], [], []
         if rank is not None:
-            parameters.append("cuzarr_extents cuzarr_shape")
-            before.append("long long cuzarr_rest = i;")
-        offsets = []
-        for parameter, is_scalar in zip(self.inputs + self.outputs, scalars, strict=True):
+            declared.append("cuzarr_extents cuzarr_shape")
+        for parameter, is_scalar in zip(self.inputs + self.outputs, variant.scalars, strict=True):
             ctype = parameter.type if parameter.is_open else _C_TYPES[parameter.type]
             const = "const " if parameter in self.inputs else ""
             name, data = parameter.name, f"cuzarr_{parameter.name}"
             if is_scalar or parameter.is_raw:
-                parameters.append(f"{ctype} {name}" if is_scalar else f"{const}{ctype} *{restrict}{name}")
+                declared.append(f"{ctype} {name}" if is_scalar else f"{const}{ctype} *{restrict}{name}")
             elif rank is None:
-                parameters.append(f"{const}{ctype} *{restrict}{data}")
-                before.append(f"{const}{ctype} &{name} = {data}[i];")
+                declared.append(f"{const}{ctype} *{restrict}{data}")
+                element.append(f"{const}{ctype} &{name} = {data}[i];")
+                load.append(f"cuzarr_lanes<{ctype}> {data}_4 = (({const}cuzarr_lanes<{ctype}> *){data})[cuzarr_j];")
+                lane.append(f"{const}{ctype} &{name} = {data}_4.at[cuzarr_k];")
+                if parameter in self.outputs:
+                    store.append(f"((cuzarr_lanes<{ctype}> *){data})[cuzarr_j] = {data}_4;")
             else:
-                parameters += [f"{const}char *{restrict}{data}", f"cuzarr_extents {data}_strides"]
-                offsets.append(name)
-                before.append(f"{const}{ctype} &{name} = *({const}{ctype} *)({data} + {data}_offset);")
+                declared += [f"{const}char *{restrict}{data}", f"cuzarr_extents {data}_strides"]
+                walked.append(data)
+                element.append(f"{const}{ctype} &{name} = *({const}{ctype} *)({data} + {data}_offset);")
         if rank is not None:
-            walk = [f"    cuzarr_{name}_offset += cuzarr_at * cuzarr_{name}_strides.at[cuzarr_d];" for name in offsets]
-            step = ["    long long cuzarr_at = cuzarr_rest % cuzarr_shape.at[cuzarr_d];", "    cuzarr_rest /= cuzarr_shape.at[cuzarr_d];"]
-            loop = ["#pragma unroll", f"for (int cuzarr_d = {rank - 1}; cuzarr_d >= 0; --cuzarr_d) {{", *step, *walk, "}"]
-            starts = [f"long long cuzarr_{name}_offset = 0;" for name in offsets]
-            before = [before[0], *starts, *(loop if rank else []), *before[1:]]
-        stride = "(unsigned long long)gridDim.x * blockDim.x"
-        lines += [
-            f'extern "C" __global__ void {self.name}({", ".join(parameters)}) {{',
-            f"#pragma unroll {_UNROLL}",
-            f"for (unsigned long long i = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += {stride}) {{",
-            *before,
-            f'#line 1 "{self.name}"',
-            f"{self.operation};",
-            "}",
-            "}",
-        ]
+            element = [*_walk(rank, walked), *element]
+        operation = [f'#line 1 "{self.name}"', f"{self.operation};"]
+        lines.append(f'extern "C" __global__ void {self.name}({", ".join(declared)}) {{')
+        lines.append("unsigned long long cuzarr_start = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x;")
+        lines.append("unsigned long long cuzarr_stride = (unsigned long long)gridDim.x * blockDim.x;")
+        if lanes > 1:
+            lines += [
+                f"for (unsigned long long cuzarr_j = cuzarr_start; cuzarr_j < n / {lanes}; cuzarr_j += cuzarr_stride) {{",
+                *load,
+                "#pragma unroll",
+                f"for (int cuzarr_k = 0; cuzarr_k < {lanes}; ++cuzarr_k) {{",
+                f"unsigned long long i = cuzarr_j * {lanes} + cuzarr_k;",
+                *lane,
+                *operation,
+                "}",
+                *store,
+                "}",
+                f"cuzarr_start += n / {lanes} * {lanes};",
+            ]
+        lines += ["for (unsigned long long i = cuzarr_start; i < n; i += cuzarr_stride) {", *element, *operation, "}", "}"]
         return "\n".join(lines) + "\n"
 
-    def _compile(
-        self, device: str, types: tuple[tuple[str, str], ...], rank: int | None, scalars: tuple[bool, ...], in_place: bool
-    ) -> Function:
-        text = self.source(dict(types), rank, scalars, in_place)
-        return Module(text, device=device, options=self.options, name=f"{self.name}.cu").get_function(self.name)
+    def _compile(self, device: str, variant: _Variant) -> Function:
+        name = f"{self.name}.cu"
+        return Module(self.source(variant), device=device, options=self.options, name=name).get_function(self.name)
 
     def __call__(self, *args: Any, size: int | None = None, stream: Any = None, block_size: int = 256) -> Any:
         """Runs it over ``args``: the inputs, then, if the caller has them, the outputs.
@@ -474,7 +507,8 @@ class ElementwiseKernel:
         ]
         flat = all(tuple(operand.shape) == shape and _is_contiguous(operand) for operand in walked)
         rank = None if flat else len(shape)
-        function = self._function(device, tuple(sorted(types.items())), rank, scalars, in_place)
+        lanes = self._lanes(walked) if flat else 1
+        function = self._function(device, _Variant(tuple(sorted(types.items())), rank, scalars, in_place, lanes))
         count = int(np.prod(shape, dtype=object))
         arguments: list[Any] = [np.uint64(count)]
         if rank is not None:
@@ -486,8 +520,17 @@ class ElementwiseKernel:
             arguments.append(operand)
             if rank is not None and not parameter.is_raw:
                 arguments.append(np.array(_broadcast_strides(operand, shape), "i8").tobytes())
-        blocks = min(-(-count // (block * _UNROLL)), _MAX_BLOCKS)
+        blocks = min(-(-count // (block * lanes)), _MAX_BLOCKS)
         function(*arguments, grid=blocks, block=block, stream=stream)
+
+    def _lanes(self, walked: list[_core.NdBuffer]) -> int:
+        """How many elements a thread takes at once: as many as 16 bytes hold, where every operand begins at such a place and
+        the operation does not leave the loop by itself."""
+        widest = max((np.dtype(operand.dtype).itemsize for operand in walked), default=16)
+        lanes = max(_VECTOR_BYTES // widest, 1)
+        aligned = all(operand.address % (lanes * np.dtype(operand.dtype).itemsize) == 0 for operand in walked)
+        leaves = re.search(r"\b(continue|break|return|goto)\b", self.operation)
+        return min(lanes, 4) if aligned and leaves is None else 1
 
     def __repr__(self) -> str:
         return f"<cuzarr.ElementwiseKernel {self.name}: {self.operation}>"

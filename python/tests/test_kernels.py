@@ -65,19 +65,19 @@ def compiles(text):
         pytest.skip(f"no NVRTC: {error}")
 
 
-@pytest.mark.parametrize("rank", [None, 0, 1, 3])
+@pytest.mark.parametrize(("rank", "lanes"), [(None, 1), (None, 2), (None, 4), (0, 1), (1, 1), (3, 1)])
 @pytest.mark.parametrize("in_place", [False, True])
 @pytest.mark.parametrize("scalars", [(False, False, False), (False, True, False)])
-def test_the_text_of_an_elementwise_kernel_compiles(rank, scalars, in_place):
+def test_the_text_of_an_elementwise_kernel_compiles(rank, lanes, scalars, in_place):
     kernel = cuzarr.ElementwiseKernel("T x, float64 y", "T z", "z = twice(x) + y * i / n", preamble="__device__ int twice(int x) { return 2 * x; }")
-    compiles(kernel.source({"T": "float32"}, rank, scalars, in_place))
+    compiles(kernel.source(kernels._Variant((("T", "float32"),), rank, scalars, in_place, lanes)))
 
 
 def test_a_compile_error_shows_the_line_of_the_operation():
     kernel = cuzarr.ElementwiseKernel("float32 x", "float32 z", "float y = 2 * x;\nz = y + nonsense", "mine")
     compiles("__global__ void f() {}")  # or there is no compiler, and nothing to see
     with pytest.raises(errors.KernelCompileFailedError, match=r"mine\(2\)(.|\n)*nonsense"):
-        _core.Module.check(kernel.source({}, None, (False, False)), "mine.cu", [], (9, 0))
+        _core.Module.check(kernel.source(kernels._Variant((), None, (False, False), False, 4)), "mine.cu", [], (9, 0))
 
 
 @pytest.mark.parametrize(
@@ -184,6 +184,29 @@ def test_elementwise_kernels_take_scalars_raw_arrays_and_outputs(device):
         cuzarr.ElementwiseKernel("float32 x", "float32 z", "z = x")(d)
     with pytest.raises(errors.ShapeMismatchError):
         cuzarr.ElementwiseKernel("T x, T y", "T z", "z = x")(d, on_device(np.zeros(3, "i4"), device))
+
+
+@pytest.mark.parametrize("dtype", ["i1", "u2", "f4", "f8"])
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 1023, 1024, 100_003])
+def test_every_element_is_done_once_whatever_the_alignment(device, dtype, size):
+    x = np.arange(size + 1).astype(dtype)
+    d = on_device(x, device)
+    for start in (0, 1):
+        out = on_device(np.zeros(size + 1, dtype), device)
+        view = cuzarr.DeviceArray(_core.NdBuffer.from_cuda_array_interface(_part(d, start), device, d), d.dtype)
+        target = cuzarr.DeviceArray(_core.NdBuffer.from_cuda_array_interface(_part(out, start), device, out), d.dtype)
+        cuzarr.ElementwiseKernel("T x", "T z", "z += x + 1")(view, target)
+        expected = np.zeros(size + 1, dtype)
+        expected[start : size + start] = x[start : size + start] + np.ones(1, dtype)
+        np.testing.assert_array_equal(host(out), expected)
+
+
+def _part(array, start):
+    """All but one element of an array, from its first or its second on."""
+    interface = dict(array.__cuda_array_interface__)
+    interface["shape"] = (array.size - 1,)
+    interface["data"] = (interface["data"][0] + start * array.dtype.itemsize, False)
+    return interface
 
 
 def test_a_fault_says_that_the_gpu_is_lost(device):
