@@ -153,7 +153,7 @@ class Array:
         self._metadata = metadata
         self._config = parse_array_config(config)
         self._own_device = None if device is None else str(device)
-        self._handles: dict[str, _core.Array] = {}
+        self._handles: dict[str, tuple[tuple[Any, ...], _core.Array]] = {}
         # The Rust side checks what this side does not: a document it refuses is refused before anything is written.
         self._handle()
 
@@ -646,24 +646,26 @@ class Array:
 
     def _handle(self, device: str | None = None) -> _core.Array:
         device = device or self.device
-        if device not in self._handles:
+        settings = tuple(global_config.get(key) for key in ("strict", "memory_limit", "threading.max_workers"))
+        is_new = device not in self._handles
+        if is_new or self._handles[device][0] != settings:
             document = {key: value for key, value in self._metadata.document.items() if key != "attributes"}
             options = {
                 "device": device,
-                "strict": global_config.get("strict"),
-                "memory_limit_bytes": global_config.get("memory_limit_bytes"),
-                "threads": global_config.get("threading.max_workers"),
+                "strict": settings[0],
+                "memory_limit_bytes": settings[1],
+                "threads": settings[2],
                 "write_empty_chunks": self._config.write_empty_chunks,
                 "read_missing_chunks": self._config.read_missing_chunks,
                 "coalesce_gap_bytes": self._config.sharding_coalesce_max_gap_bytes,
                 "coalesce_max_bytes": self._config.sharding_coalesce_max_bytes,
             }
             raw, zarr_format = encode_document(document), self._metadata.zarr_format
-            self._handles[device] = _core.Array(self.store._handle, self.path, raw, zarr_format, options)
-            if device != "cpu" and not options["strict"]:
+            self._handles[device] = settings, _core.Array(self.store._handle, self.path, raw, zarr_format, options)
+            if is_new and device != "cpu" and not options["strict"]:
                 strict = _core.Array(self.store._handle, self.path, raw, zarr_format, {**options, "strict": True})
                 _warn_of_fallbacks(strict, self.ndim, device)
-        return self._handles[device]
+        return self._handles[device][1]
 
     def _placement(self, prototype: Any) -> tuple[str, Any]:
         """Where an operation's memory is, and the class of it when it is one of the caller's own: a prototype counts more

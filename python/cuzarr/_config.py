@@ -15,6 +15,7 @@ import re
 import threading
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar, Token
+from fractions import Fraction
 from typing import Any, Literal
 
 from cuzarr.errors import ConfigInvalidError
@@ -45,7 +46,7 @@ DEFAULTS: dict[str, Any] = {
     # what may be done and used
     "strict": False,
     "allow_pickle": False,
-    "memory_limit_bytes": None,
+    "memory_limit": None,
     "gds": "auto",
 }
 
@@ -95,6 +96,20 @@ def _unknown(key: str, origin: str) -> ConfigInvalidError:
     return ConfigInvalidError(f"unknown configuration key '{key}' ({origin})", hint=hint)
 
 
+_UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+
+
+def _size(value: Any) -> Any:
+    """A number of bytes from what people write: ``"512 MiB"``, ``"0.5 GB"``, ``"64k"``; -1 for what is none."""
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(?:([kmgt])(i?))?b?\s*", str(value).lower())
+    if isinstance(value, bool) or found is None:
+        return -1
+    size = Fraction(found[1]) * (1024 if found[3] else 1000) ** _UNITS[found[2] or ""]
+    return int(size) if size.denominator == 1 else -1
+
+
 def _check(key: str, value: Any, origin: str) -> Any:
     section = key.split(".", 1)[0]
     if key in _CLASSES:
@@ -114,6 +129,9 @@ def _check(key: str, value: Any, origin: str) -> Any:
     elif key == "device":
         value = str(value)
         valid, expected = value == "cpu" or value.partition(":")[0] in ("cuda", "gpu", "simt"), "'cpu' or 'cuda:N'"
+    elif key == "memory_limit":
+        value = _size(value)
+        valid, expected = value is None or value >= 0, "a number of bytes, a size such as '512 MiB', or None"
     else:  # counts and sizes, some of which may be left to cuzarr
         optional = default is None or key == "json_indent"
         valid = (value is None and optional) or (isinstance(value, int) and not isinstance(value, bool) and value >= 0)
@@ -275,7 +293,8 @@ class Config:
                                      are kept for zarr-python's sake and change nothing
     ``strict``            ``False``  raise instead of falling back to a slower way
     ``allow_pickle``      ``False``  decode pickled objects, which can run any code
-    ``memory_limit_bytes``  ``None``  bytes in flight; ``None`` lets cuzarr choose
+    ``memory_limit``      ``None``   bytes in flight, on the device and in pinned memory each: a number, or ``"512 MiB"``;
+                                     ``None`` lets cuzarr choose
     ``gds``               ``"auto"`` cuFile for a :class:`cuzarr.storage.GDSStore`: where it pays, ``"on"`` or ``"off"``
     ====================  =========  ================================================================
 

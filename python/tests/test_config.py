@@ -206,3 +206,29 @@ def test_every_value_is_shown_with_its_origin(capsys: pytest.CaptureFixture[str]
 def test_variables_of_tests_and_of_the_rust_side_are_no_keys() -> None:
     names = ("REQUIRE_GPU", "CUBIN_DIR", "CACHE_DIR", "TEST_DEVICE", "NVRTC_LIBRARY", "SIMT_LIBRARY")
     assert Config({f"CUZARR_{name}": "x" for name in names}).get("device") == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("512 MiB", 512 << 20), ("0.5GB", 500_000_000), ("64k", 64_000), ("1.5 kib", 1536), ("7", 7), (9, 9), (None, None), ("1B", 1)],
+)
+def test_a_memory_limit_is_written_as_people_write_sizes(text: Any, size: int | None) -> None:
+    config = Config({})
+    config.set({"memory_limit": text})
+    assert config.get("memory_limit") == size
+
+
+@pytest.mark.parametrize("text", ["much", "-1", -1, True, "1.5", "1 iB", "5 MiBs"])
+def test_what_is_no_size_is_refused(text: Any) -> None:
+    with pytest.raises(ConfigInvalidError, match="memory_limit"):
+        Config({}).set({"memory_limit": text})
+
+
+def test_a_limit_counts_for_an_array_that_was_read_before() -> None:
+    array = cuzarr.create_array({}, shape=(1 << 12,), chunks=(1 << 12,), dtype="f8")
+    array[:] = 1
+    array[:]
+    before = array._handle()
+    with cuzarr.config.set({"memory_limit": "1 MiB"}):
+        assert array._handle() is not before
+        array[:]

@@ -126,7 +126,7 @@ def run_options(spec: Any) -> dict[str, Any]:
     settings = spec.config
     return {
         "strict": config.get("strict"),
-        "memory_limit_bytes": config.get("memory_limit_bytes"),
+        "memory_limit_bytes": config.get("memory_limit"),
         "threads": config.get("threading.max_workers"),
         "write_empty_chunks": settings.write_empty_chunks,
         "coalesce_gap_bytes": getattr(settings, "sharding_coalesce_max_gap_bytes", None),
