@@ -22,6 +22,9 @@ use crate::watch::{Watch, Watched, Watches};
 /// How often a waiting call looks for signals.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
 
+/// Bytes of a selection, and of a chunk, up to which a read is over before a signal would be looked for.
+const BRIEF_BYTES: u64 = 1 << 20;
+
 /// An array, bound to the device of its options.
 #[pyclass(name = "Array", module = "cuzarr._core", frozen)]
 pub struct PyArray {
@@ -65,7 +68,8 @@ impl PyArray {
         dropped: Vec<usize>,
     ) -> PyResult<PyNdBuffer> {
         let selection = selection(&start, &count, &step, &dropped)?;
-        Ok(PyNdBuffer { inner: self.run(py, |array| array.read(&selection))? })
+        let brief = self.is_brief(&selection);
+        Ok(PyNdBuffer { inner: self.run_for(py, brief, |array| array.read(&selection))? })
     }
 
     /// The selected elements, into memory of the same shape.
@@ -79,7 +83,7 @@ impl PyArray {
         out: &PyNdBuffer,
     ) -> PyResult<()> {
         let selection = selection(&start, &count, &step, &dropped)?;
-        self.run(py, |array| array.read_into(&selection, &out.inner))
+        self.run_for(py, self.is_brief(&selection), |array| array.read_into(&selection, &out.inner))
     }
 
     /// Many selections by one plan and one pipeline, each in memory of its own shape, of the array's elements or of another
@@ -172,10 +176,28 @@ impl PyArray {
     /// signals, so there another thread works while this one waits for both: an interrupt ends the call at its next object,
     /// and comes back as Python's own exception once it has ended.
     fn run<T: Send>(&self, py: Python<'_>, call: impl FnOnce(&Array) -> cuzarr::Result<T> + Send) -> PyResult<T> {
+        self.run_for(py, false, call)
+    }
+
+    /// Whether reading the selection takes no longer than starting a thread: then nobody has to listen for signals.
+    fn is_brief(&self, selection: &Selection) -> bool {
+        let metadata = self.array.metadata();
+        let element_bytes = metadata.data_type().size_bytes().unwrap_or(usize::MAX) as u64;
+        let chunk_elems: u64 = metadata.chunk_grid().chunk_shape().iter().fold(1, |all, &one| all.saturating_mul(one));
+        let elems = selection.len().unwrap_or(u64::MAX).max(chunk_elems);
+        self.array.store().divides_reads() && elems.saturating_mul(element_bytes) <= BRIEF_BYTES
+    }
+
+    fn run_for<T: Send>(
+        &self,
+        py: Python<'_>,
+        brief: bool,
+        call: impl FnOnce(&Array) -> cuzarr::Result<T> + Send,
+    ) -> PyResult<T> {
         let watch = Arc::new(Watch::default());
         let store = Watched::new(Arc::clone(self.array.store()), Watches::current(&watch));
         let array = self.array.with_store(Arc::new(store));
-        if !is_main_thread(py)? {
+        if brief || !is_main_thread(py)? {
             return py.detach(|| call(&array)).py();
         }
         let mut signal = None;

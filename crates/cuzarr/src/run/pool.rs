@@ -37,6 +37,21 @@ pub(crate) fn is_worker() -> bool {
     IS_WORKER.get()
 }
 
+/// The calling thread as the only worker, for work that is done sooner than another thread wakes up.
+pub(crate) struct Here;
+
+impl Workers for Here {
+    fn spawn(&self, job: Job) {
+        let before = IS_WORKER.replace(true);
+        run(job);
+        IS_WORKER.set(before);
+    }
+
+    fn count(&self) -> usize {
+        1
+    }
+}
+
 impl Pool {
     /// A pool of at most so many threads.
     pub fn new(threads: usize) -> Pool {

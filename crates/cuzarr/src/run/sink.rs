@@ -10,7 +10,7 @@ use cuzarr_device::{Buffer, Device};
 
 use super::call::Call;
 use super::host::{Stored, foreign_memory};
-use super::pool::is_worker;
+use super::pool::{Here, is_worker};
 use super::report::Stage;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::plan::{Batch, Fill, Read, SizeRule};
@@ -18,6 +18,9 @@ use crate::store::{ByteRange, Lease, ReadOutcome, ReadRequest, ReadSink};
 
 /// Packed bytes of one read above which its units are decoded by several threads.
 const SHARED_READ_BYTES: usize = 1 << 18;
+
+/// Packed bytes of a single read up to which the calling thread does it all by itself.
+const BRIEF_BYTES: usize = 1 << 17;
 
 /// Where the bytes of one batch go.
 pub(crate) trait Landing: Send + Sync {
@@ -150,9 +153,18 @@ pub(crate) fn launch<L: Landing + 'static>(
     if !requests.is_empty() {
         let size_bytes = flight.batch.reads.iter().map(|_| AtomicU64::new(0)).collect();
         let sink = Arc::new(Sink { flight: Arc::clone(&flight), ticket, begun_ns, size_bytes });
-        call.store.read(requests, sink, &call.workers());
+        match is_brief(call, &flight.batch) {
+            true => call.store.read(requests, sink, &Here),
+            false => call.store.read(requests, sink, &call.workers()),
+        }
     }
     flight
+}
+
+/// Whether a batch is one small read of a store that has it at hand.
+fn is_brief(call: &Call, batch: &Batch) -> bool {
+    let packed = batch.units.iter().map(|unit| unit.packed_size_bytes).sum::<usize>();
+    batch.reads.len() == 1 && packed <= BRIEF_BYTES && call.store.divides_reads()
 }
 
 /// Fills what the plan knows to be missing, as many boxes at a time as there are threads.
