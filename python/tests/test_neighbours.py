@@ -81,6 +81,22 @@ def test_cupy_shares_the_memory_of_results_and_is_written_from_where_it_is(cuda:
     np.testing.assert_array_equal(host(array[3:5]), TRUTH[:2] * 2)
 
 
+@pytest.mark.parametrize("dtype", ["i4,f4", "V4", "bfloat16"])
+def test_cupy_gets_structures_and_bfloat16_where_it_has_them(cuda: str, dtype: str) -> None:
+    cupy = pytest.importorskip("cupy")
+    element = np.dtype(pytest.importorskip("ml_dtypes").bfloat16) if dtype == "bfloat16" else np.dtype(dtype)
+    try:
+        cupy.empty((0,), element)
+    except (TypeError, ValueError) as error:
+        pytest.skip(f"skipped: {error}")
+    data = np.arange(5 * element.itemsize, dtype="u1").view(element)
+    array = cuzarr.create_array({}, data=data, chunks=(2,))
+    result = array[:]
+    assert type(result) is cupy.ndarray and result.dtype == element and result.get().tobytes() == data.tobytes()
+    array[1:3] = result[3:5]
+    assert array.with_device("cpu")[:].tobytes() == (data[:1].tobytes() + data[3:5].tobytes() + data[3:].tobytes())
+
+
 def test_jax_shares_the_memory_of_results_and_is_written_from_where_it_is(device: str) -> None:
     jax = pytest.importorskip("jax")
     if device != "cpu" and jax.default_backend() != "gpu":

@@ -1,0 +1,51 @@
+"""xarray's own tests of a Zarr engine, reading by ``engine="cuzarr"``."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+xarray = pytest.importorskip("xarray")
+pytest.importorskip("zarr", minversion="3.4")
+theirs = pytest.importorskip("xarray.tests.test_backends")
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture
+def default_zarr_format() -> Iterator[None]:
+    """Format 3; both formats are compared in ``test_neighbours``."""
+    import zarr
+
+    with zarr.config.set(default_zarr_format=3):
+        yield
+
+
+@pytest.fixture(params=[True, False])
+def use_dask(request: pytest.FixtureRequest) -> bool:
+    """Of xarray's own ``conftest.py``."""
+    if request.param:
+        pytest.importorskip("dask")
+    return bool(request.param)
+
+
+@pytest.fixture(params=["s", "ms", "us", "ns"])
+def time_unit(request: pytest.FixtureRequest) -> str:
+    """Of xarray's own ``conftest.py``."""
+    return str(request.param)
+
+
+class TestEngine(theirs.TestZarrDirectoryStore):  # type: ignore[misc,name-defined]
+    @contextlib.contextmanager
+    def open(self, path: Any, **kwargs: Any) -> Iterator[Any]:
+        options = kwargs.pop("backend_kwargs", None) or {}
+        for name in ("consolidated", "mode", "storage_options", "zarr_format", "engine"):
+            kwargs.pop(name, options.pop(name, None))
+        with xarray.open_dataset(path, engine="cuzarr", **options, **kwargs) as dataset:
+            yield dataset
+
+    def test_hidden_zarr_keys(self) -> None:
+        pytest.skip("xarray runs it with format 2 only: format 3 has no attribute for names of dimensions")
