@@ -195,18 +195,25 @@ unsafe fn transpose_plane(plane: (Dimension, Dimension), width: usize, source: *
     unsafe {
         match width {
             1 => transpose_plane_of::<1, 16, 64>(plane, source, target),
-            2 => transpose_plane_of::<2, 8, 32>(plane, source, target),
-            4 => transpose_plane_of::<4, 4, 16>(plane, source, target),
-            8 => transpose_plane_of::<8, 2, 8>(plane, source, target),
-            _ => transpose_plane_of::<16, 1, 4>(plane, source, target),
+            2 => transpose_plane_of::<2, 8, 64>(plane, source, target),
+            4 => transpose_plane_of::<4, 4, 64>(plane, source, target),
+            8 => transpose_plane_of::<8, 2, 32>(plane, source, target),
+            _ => transpose_plane_of::<16, 1, 32>(plane, source, target),
         }
     }
 }
 
-/// Transposes in square blocks whose sides are one cache line, through a local buffer: every line of source and target
-/// is touched once, in one burst, so power-of-two strides that map many lines to one cache set do no harm.
+/// Bytes of the largest block: it stays in a first-level cache of 32 KiB.
+const BLOCK_BYTES: usize = 16 << 10;
+
+#[repr(align(64))]
+struct Block([u8; BLOCK_BYTES]);
+
+/// Transposes in square blocks through a local buffer. A block's rows are several cache lines long on both sides, because
+/// each of them lies in a page of its own: with large power-of-two strides every visit of a page costs a walk through the
+/// page table, and every line is touched once, in one burst, so strides that map many lines to one cache set do no harm.
 ///
-/// `SIDE` is 64 bytes and `SMALL` 16 bytes of elements.
+/// `SIDE` elements are the block's side, `SMALL` are 16 bytes.
 ///
 /// # Safety
 /// As [`copy`], with elements of `WIDTH` bytes.
@@ -215,6 +222,7 @@ unsafe fn transpose_plane_of<const WIDTH: usize, const SMALL: usize, const SIDE:
     source: *const u8,
     target: *mut u8,
 ) {
+    const { assert!(SIDE * SIDE * WIDTH <= BLOCK_BYTES && SMALL * WIDTH == 16 && SIDE.is_multiple_of(SMALL)) };
     let (rows, columns) = (along_target.extent, along_source.extent);
     // A source row (fixed position along the target's packed dimension) holds packed `columns`.
     let from = |row: usize, column: usize| {
@@ -223,27 +231,46 @@ unsafe fn transpose_plane_of<const WIDTH: usize, const SMALL: usize, const SIDE:
     let to = |column: usize, row: usize| {
         target.wrapping_offset(column as isize * along_source.target).wrapping_add(row * WIDTH)
     };
-    let mut block = [[[0_u8; 16]; 4]; SIDE];
+    let (mut block, mut staged) = (Block([0; BLOCK_BYTES]), Block([0; BLOCK_BYTES]));
+    let (block, staged) = (block.0.as_mut_ptr(), staged.0.as_mut_ptr());
+    let line = |along: usize, down: usize| block.wrapping_add((along * SIDE + down) * WIDTH);
+    // Where a block's source row lies once its lines were read, each of them once.
+    let from_staged = |down: usize, along: usize| staged.wrapping_add((down * SIDE + along) * WIDTH).cast_const();
     for row in (0..rows).step_by(SIDE) {
         for column in (0..columns).step_by(SIDE) {
-            // SAFETY: rows and columns below their extents are inside; vectors have alignment 1.
+            let (high, wide) = (SIDE.min(rows - row), SIDE.min(columns - column));
+            let (squares_high, squares_wide) = (high - high % SMALL, wide - wide % SMALL);
+            // SAFETY: rows and columns below their extents are inside, and the block holds `SIDE` of either; vectors have
+            // alignment 1.
             unsafe {
-                if row + SIDE <= rows && column + SIDE <= columns {
-                    for (down, along) in (0..4).flat_map(|down| (0..4).map(move |along| (down, along))) {
-                        let (row, column) = (row + down * SMALL, column + along * SMALL);
-                        let square = std::array::from_fn(|inside| *from(row + inside, column).cast::<Vector>());
-                        for (inside, vector) in transpose_square::<WIDTH, SMALL>(square).into_iter().enumerate() {
-                            block[along * SMALL + inside][down] = vector;
+                for down in 0..high {
+                    let (line, staged) = (from(row + down, column), from_staged(down, 0).cast_mut());
+                    match wide == SIDE {
+                        // Of a size that the compiler knows.
+                        true => std::ptr::copy_nonoverlapping(line, staged, SIDE * WIDTH),
+                        false => std::ptr::copy_nonoverlapping(line, staged, wide * WIDTH),
+                    }
+                }
+                for down in (0..squares_high).step_by(SMALL) {
+                    for along in (0..squares_wide).step_by(SMALL) {
+                        let rows = std::array::from_fn(|inside| *from_staged(down + inside, along).cast::<Vector>());
+                        for (inside, vector) in transpose_square::<WIDTH, SMALL>(rows).into_iter().enumerate() {
+                            *line(along + inside, down).cast::<Vector>() = vector;
                         }
                     }
-                    for (inside, line) in block.iter().enumerate() {
-                        *to(column + inside, row).cast::<[Vector; 4]>() = *line;
-                    }
-                } else {
-                    for column in column..columns.min(column + SIDE) {
-                        for row in row..rows.min(row + SIDE) {
-                            *to(column, row).cast::<[u8; WIDTH]>() = *from(row, column).cast::<[u8; WIDTH]>();
-                        }
+                }
+                let one = |down: usize, along: usize| {
+                    *line(along, down).cast::<[u8; WIDTH]>() = *from_staged(down, along).cast::<[u8; WIDTH]>();
+                };
+                for down in 0..high {
+                    let rest = if down < squares_high { squares_wide } else { 0 };
+                    (rest..wide).for_each(|along| one(down, along));
+                }
+                for along in 0..wide {
+                    match high == SIDE {
+                        // Of a size that the compiler knows.
+                        true => std::ptr::copy_nonoverlapping(line(along, 0), to(column + along, row), SIDE * WIDTH),
+                        false => std::ptr::copy_nonoverlapping(line(along, 0), to(column + along, row), high * WIDTH),
                     }
                 }
             }
@@ -313,6 +340,31 @@ mod tests {
         assert_eq!(merged, [Dimension { extent: 24, source: 4, target: 4 }]);
         assert_eq!(normalize(&[4, 0], &[1, 1], &[1, 1]), None);
         assert!(normalize(&[1, 1], &[5, 6], &[7, 8]).unwrap().is_empty());
+    }
+
+    #[test]
+    fn planes_of_any_size_are_transposed() {
+        for width in [1_usize, 2, 4, 8, 16] {
+            for (rows, columns) in [(1, 1), (3, 200), (64, 64), (65, 127), (130, 31), (16, 16), (200, 150)] {
+                let source: Vec<u8> = (0..rows * columns * width).map(|at| (at * 7 + at / 251) as u8).collect();
+                let mut target = vec![0xEE; source.len()];
+                let (row, column) = ((columns * width) as isize, (rows * width) as isize);
+                let unit = width as isize;
+                // SAFETY: both hold every element that the strides reach.
+                unsafe {
+                    copy(
+                        &[rows, columns],
+                        width,
+                        (source.as_ptr(), &[row, unit]),
+                        (target.as_mut_ptr(), &[unit, column]),
+                    )
+                };
+                for (at, element) in source.chunks_exact(width).enumerate() {
+                    let place = (at % columns * rows + at / columns) * width;
+                    assert_eq!(&target[place..place + width], element, "{width}: {rows} x {columns}: {at}");
+                }
+            }
+        }
     }
 
     #[test]
