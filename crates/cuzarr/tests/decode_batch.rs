@@ -173,6 +173,32 @@ fn damaged_large_lz4_frames_are_refused_as_on_the_host() {
     }
 }
 
+/// Damage of all kinds to frames of all sizes: one round by default, as many as `CUZARR_DAMAGE_ROUNDS` says for a campaign.
+#[test]
+fn damage_is_refused_as_on_the_host_round_after_round() {
+    let rounds = std::env::var("CUZARR_DAMAGE_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(1);
+    let (mut decoded, mut refused) = (0, 0);
+    for round in 0..rounds {
+        let mut random = Dice(1000 + round);
+        let (mut lz4, mut blosc) = (Vec::new(), Vec::new());
+        for _ in 0..4 {
+            let plain = plain(log_uniform(20_000, &mut random), &mut random);
+            let frame = lz4_frame(&plain, mode(&mut random));
+            lz4.extend(damaged(&frame, &mut random, 8, 30));
+            let type_bytes = random.pick(&[1, 2, 4, 8, 12]);
+            let block_bytes = type_bytes * (1 + log_uniform(plain.len(), &mut random) / type_bytes);
+            let shuffling = random.below(3) as u8;
+            let container = Container { type_bytes, block_bytes, shuffling, split: random.chance(2) };
+            let frame = blosc_frame(&plain, container, &mut random);
+            blosc.extend(damaged(&frame, &mut random, 8, 30));
+        }
+        decoded += lz4.len() + blosc.len();
+        refused += assert_agrees(Format::Lz4, &lz4) + assert_agrees(Format::Blosc, &blosc);
+    }
+    println!("{decoded} frames, {refused} refused");
+    assert!(devices().is_empty() || refused > decoded / 4, "{refused} of {decoded} refused");
+}
+
 #[test]
 fn blosc_frames_of_c_blosc_decode() {
     let mut rest = &include_bytes!("data/numcodecs-0.17.1/blosc_lz4.bin")[..];

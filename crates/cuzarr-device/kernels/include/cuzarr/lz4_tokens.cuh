@@ -32,6 +32,7 @@ struct Lz4Span {
     u16* steps;   // out of the thread's bytes, or to the token inside of them that leaves the span
     u16* joined;  // the same for those of a warp
     u32* others;  // which of a thread's bytes are not 255, a bit each
+    u8* filled;   // the first thread from this one on that has such a byte, or the last
     u32 size;     // bytes that are there
 };
 
@@ -40,7 +41,8 @@ struct Lz4Span {
     CUZARR_SHARED(u16, span_steps, CUZARR_LZ4_SPAN + CUZARR_LZ4_THREADS * 2);                   \
     CUZARR_SHARED(u16, span_joined, CUZARR_LZ4_SPAN + CUZARR_LZ4_THREADS * 2);                  \
     CUZARR_SHARED(u32, span_others, CUZARR_LZ4_THREADS);                                        \
-    Lz4Span span = {span_bytes, span_steps, span_joined, span_others, 0}
+    CUZARR_SHARED(u8, span_filled, CUZARR_LZ4_THREADS);                                         \
+    Lz4Span span = {span_bytes, span_steps, span_joined, span_others, span_filled, 0}
 
 CUZARR_DEVICE u32 lz4_byte(const Lz4Span& span, u32 at) { return span.bytes[at + at / 32 * 4]; }
 CUZARR_DEVICE u16& lz4_step(const Lz4Span& span, u32 at) { return span.steps[at + at / 32 * 2]; }
@@ -50,12 +52,9 @@ CUZARR_DEVICE u16& lz4_joined(const Lz4Span& span, u32 at) { return span.joined[
 CUZARR_DEVICE u32 lz4_run_end(const Lz4Span& span, u32 at) {
     u32 row = at / 32, bits = span.others[row] >> at % 32;
     if (bits == 0) {
-        at = 0;
-        for (++row; row * 32 < span.size && span.others[row] == 0; ++row) {
-        }
-        if (row * 32 >= span.size) return span.size;
-        bits = span.others[row];
-        at = row * 32;
+        if ((row + 1) * 32 >= span.size) return span.size;
+        row = span.filled[row + 1], at = row * 32, bits = span.others[row];
+        if (bits == 0) return span.size;
     }
     at += 31 - count_leading_zeros(bits & (0 - bits));
     return at < span.size ? at : span.size;
@@ -94,6 +93,30 @@ CUZARR_DEVICE Lz4Token lz4_token(const Lz4Span& span, u32 at) {
     return token;
 }
 
+/// Where the token behind the one at `at` begins, as above and nothing else.
+CUZARR_DEVICE u32 lz4_next(const Lz4Span& span, u32 at) {
+    u32 byte = lz4_byte(span, at++), skip = byte >> 4;
+    if (skip == 15) {
+        if (at >= span.size) return CUZARR_LZ4_NOWHERE;
+        u32 further = lz4_byte(span, at);
+        if (further == 255) {
+            u32 end = lz4_run_end(span, at);
+            if (end >= span.size) return CUZARR_LZ4_NOWHERE;
+            further = 255 * (end - at) + lz4_byte(span, end);
+            at = end;
+        }
+        skip += further + 1;
+    }
+    at += skip + 2;
+    if (at >= span.size) return CUZARR_LZ4_NOWHERE;
+    if ((byte & 15) == 15) {
+        if (lz4_byte(span, at) == 255) at = lz4_run_end(span, at);
+        ++at;
+        if (at >= span.size) return CUZARR_LZ4_NOWHERE;
+    }
+    return at;
+}
+
 /// Takes a span from `src`, before which a header stands; all threads.
 CUZARR_DEVICE void lz4_load(Lz4Span& span, const u8* src, u32 size) {
     u32 most = thread_count() * CUZARR_LZ4_OWN, row = thread_index();
@@ -111,13 +134,17 @@ CUZARR_DEVICE void lz4_load(Lz4Span& span, const u8* src, u32 size) {
     }
     span.others[row] = others;
     block_barrier();
+    u32 filled = row;
+    while (filled + 1 < thread_count() && span.others[filled] == 0) ++filled;
+    span.filled[row] = (u8)filled;
+    block_barrier();
 }
 
 /// `step` and `join` of the head of this file.
 CUZARR_DEVICE void lz4_connect(const Lz4Span& span) {
     u32 row = thread_index(), begin = row * 32, end = begin + 32;
     for (u32 at = end < span.size ? end : span.size; at-- > begin;) {
-        u32 next = lz4_token(span, at).next;
+        u32 next = lz4_next(span, at);
         if (next == CUZARR_LZ4_NOWHERE) next = at;
         else if (next < end) next = lz4_step(span, next);
         lz4_step(span, at) = (u16)next;

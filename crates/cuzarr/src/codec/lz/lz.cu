@@ -162,17 +162,17 @@ CUZARR_DEVICE void lz_jump(u32* links, u32 live) {
     }
 }
 
-CUZARR_DEVICE bool lz_is_place(u32 link) { return link >= CUZARR_LZ_TILE && link < CUZARR_LZ_LITERAL; }
-
 /// Waits until the tiles are done that hold the bytes of the chain which this tile repeats.
 CUZARR_DEVICE void lz_wait(const LzChain& chain, const LzPlace& place, const u32* links, const u32* done, u32* range) {
     u32 low = 0xffffffffu, high = 0, lane = thread_index() % CUZARR_WARP;
     for (u32 group = 0; group < CUZARR_LZ_GROUPS; ++group) {
         u32 at = (group * thread_count() + thread_index()) * 4;
+        uint4 four = *(const uint4*)(links + at);
+        u32 link[4] = {four.x, four.y, four.z, four.w};
+#pragma unroll
         for (u32 k = 0; k < 4; ++k) {
-            if (at + k >= place.size || !lz_is_place(links[at + k])) continue;
-            u32 from = links[at + k] - CUZARR_LZ_TILE;
-            if (from < chain.begin) continue;
+            u32 from = link[k] - CUZARR_LZ_TILE;
+            if (at + k >= place.size || from < chain.begin || from >= place.begin) continue;
             low = from < low ? from : low;
             high = from > high ? from : high;
         }
@@ -197,40 +197,65 @@ CUZARR_DEVICE void lz_wait(const LzChain& chain, const LzPlace& place, const u32
     block_barrier();
 }
 
-/// One group of bytes to its place: links to bytes before the tile are loaded.
-CUZARR_DEVICE void lz_store_bytes(u8* unit, const LzPlace& place, const u32* links, u32 at, bool aligned) {
-    uint4 four = *(const uint4*)(links + at);
-    u32 link[4] = {four.x, four.y, four.z, four.w}, bytes = 0, count = place.size - at < 4 ? place.size - at : 4;
-    u32 from = four.x - CUZARR_LZ_TILE;
-    if (lz_is_place(four.x) && four.y == four.x + 1 && four.z == four.x + 2 && four.w == four.x + 3 && (u64)from + 8 <= place.begin) {
-        bytes = load_4<true>(unit + from);
+/// Groups of a thread whose loads are on their way at the same time.
+#define CUZARR_LZ_TOGETHER 4u
+
+/// Four bytes, or what there is of them, to their place.
+CUZARR_DEVICE void lz_store(u8* to, const u32* bytes, u32 count) {
+    if (count >= 4 && (u64)to % 4 == 0) {
+        *(u32*)to = (bytes[0] & 255) | (bytes[1] & 255) << 8 | (bytes[2] & 255) << 16 | bytes[3] << 24;
     } else {
-        for (u32 k = 0; k < count; ++k) {
-            u32 byte = link[k] & 255;
-            if (lz_is_place(link[k])) {
-                from = link[k] - CUZARR_LZ_TILE;
-                byte = from < place.begin ? load_new(unit + from) : 0;
-            }
-            bytes |= byte << 8 * k;
+#pragma unroll
+        for (u32 k = 0; k < 4; ++k) {
+            if (k < count) to[k] = (u8)bytes[k];
         }
     }
-    u8* to = unit + place.begin + at;
-    if (aligned && count == 4) {
-        *(u32*)to = bytes;
-    } else {
-        for (u32 k = 0; k < count; ++k) to[k] = (u8)(bytes >> 8 * k);
+}
+
+/// The tile's bytes to their place: what repeats bytes before the tile is loaded.
+CUZARR_DEVICE void lz_store_bytes(u8* unit, const LzPlace& place, const u32* links) {
+    for (u32 first = 0; first < CUZARR_LZ_GROUPS; first += CUZARR_LZ_TOGETHER) {
+        u32 bytes[CUZARR_LZ_TOGETHER][4];
+#pragma unroll
+        for (u32 group = 0; group < CUZARR_LZ_TOGETHER; ++group) {
+            u32 at = ((first + group) * thread_count() + thread_index()) * 4;
+            uint4 four = *(const uint4*)(links + at);
+            bytes[group][0] = four.x, bytes[group][1] = four.y, bytes[group][2] = four.z, bytes[group][3] = four.w;
+#pragma unroll
+            for (u32 k = 0; k < 4; ++k) {
+                u32 from = bytes[group][k] - CUZARR_LZ_TILE;
+                if (at + k < place.size && from < place.begin) bytes[group][k] = load_new(unit + from);
+            }
+        }
+#pragma unroll
+        for (u32 group = 0; group < CUZARR_LZ_TOGETHER; ++group) {
+            u32 at = ((first + group) * thread_count() + thread_index()) * 4;
+            if (at < place.size) lz_store(unit + place.begin + at, bytes[group], place.size - at);
+        }
     }
 }
 
 /// The same for marks: what lies before the segment stays a place.
-CUZARR_DEVICE void lz_store_marks(u32* marks, const LzChain& chain, const LzPlace& place, const u32* links, u32 at) {
-    for (u32 k = 0; k < 4 && at + k < place.size; ++k) {
-        u32 link = links[at + k];
-        if (lz_is_place(link)) {
-            u32 from = link - CUZARR_LZ_TILE;
-            if (from >= chain.begin && from < place.begin) link = load_new(marks + from);
+CUZARR_DEVICE void lz_store_marks(u32* marks, const LzChain& chain, const LzPlace& place, const u32* links) {
+    for (u32 first = 0; first < CUZARR_LZ_GROUPS; first += CUZARR_LZ_TOGETHER) {
+        uint4 fours[CUZARR_LZ_TOGETHER];
+#pragma unroll
+        for (u32 group = 0; group < CUZARR_LZ_TOGETHER; ++group) {
+            u32 at = ((first + group) * thread_count() + thread_index()) * 4;
+            fours[group] = *(const uint4*)(links + at);
+            u32* four = (u32*)&fours[group];
+#pragma unroll
+            for (u32 k = 0; k < 4; ++k) {
+                u32 from = four[k] - CUZARR_LZ_TILE;
+                if (at + k < place.size && from >= chain.begin && from < place.begin) four[k] = load_new(marks + from);
+            }
         }
-        marks[place.begin + at + k] = link;
+#pragma unroll
+        for (u32 group = 0; group < CUZARR_LZ_TOGETHER; ++group) {
+            u32 at = ((first + group) * thread_count() + thread_index()) * 4;
+            // Marks of a unit begin at multiples of 4, and have room for as many.
+            if (at < place.size) *(uint4*)(marks + place.begin + at) = fours[group];
+        }
     }
 }
 
@@ -284,11 +309,8 @@ CUZARR_DEVICE void lz_tile(
     } else {
         lz_links(chain, place, src, scratch, sequences, shared[1], links);
         lz_wait(chain, place, links, done, shared + 2);
-        bool aligned = (u64)(unit + place.begin) % 4 == 0;
-        for (u32 at = thread * 4; at < place.size; at += thread_count() * 4) {
-            if (Marks) lz_store_marks(marks + chain.first_mark, chain, place, links, at);
-            else lz_store_bytes(unit, place, links, at, aligned);
-        }
+        if (Marks) lz_store_marks(marks + chain.first_mark, chain, place, links);
+        else lz_store_bytes(unit, place, links);
     }
     block_barrier();
     if (thread == 0) {
@@ -326,26 +348,32 @@ CUZARR_KERNEL(
     size = size < tile_bytes ? size : tile_bytes;
     u8* unit = dst + chain.dst;
     marks += chain.first_mark;
+    u32 bytes[CUZARR_LZ_GROUPS][4];
+#pragma unroll
+    for (u32 group = 0; group < CUZARR_LZ_GROUPS; ++group) {
+        u32 at = (group * thread_count() + thread) * 4;
+        if (at >= size) continue;
+        uint4 four = *(const uint4*)(marks + begin + at);
+        bytes[group][0] = four.x, bytes[group][1] = four.y, bytes[group][2] = four.z, bytes[group][3] = four.w;
+    }
     if (thread == 0) {
         while (volatile_load(settled + chain.unit) < chain.tiles_before) spin_yield();
         device_fence();
     }
     block_barrier();
-    bool aligned = (u64)(unit + begin) % 4 == 0;
-    LzPlace place = {chain.begin, size, 0};
-    for (u32 at = thread * 4; at < size; at += thread_count() * 4) {
-        u32 bytes = 0, count = size - at < 4 ? size - at : 4;
-        for (u32 k = 0; k < count; ++k) {
-            u32 mark = marks[begin + at + k], byte = mark & 255;
-            if (lz_is_place(mark)) byte = mark - CUZARR_LZ_TILE < place.begin ? load_new(unit + (mark - CUZARR_LZ_TILE)) : 0;
-            bytes |= byte << 8 * k;
+#pragma unroll
+    for (u32 group = 0; group < CUZARR_LZ_GROUPS; ++group) {
+        u32 at = (group * thread_count() + thread) * 4;
+#pragma unroll
+        for (u32 k = 0; k < 4; ++k) {
+            u32 from = bytes[group][k] - CUZARR_LZ_TILE;
+            if (at + k < size && from < chain.begin) bytes[group][k] = load_new(unit + from);
         }
-        u8* to = unit + begin + at;
-        if (aligned && count == 4) {
-            *(u32*)to = bytes;
-        } else {
-            for (u32 k = 0; k < count; ++k) to[k] = (u8)(bytes >> 8 * k);
-        }
+    }
+#pragma unroll
+    for (u32 group = 0; group < CUZARR_LZ_GROUPS; ++group) {
+        u32 at = (group * thread_count() + thread) * 4;
+        if (at < size) lz_store(unit + begin + at, bytes[group], size - at);
     }
     block_barrier();
     if (thread == 0) {

@@ -15,9 +15,12 @@ pub(super) const ENTRY_BYTES: usize = 48;
 /// One block of threads finds tokens at about 1/32 of the speed of all.
 const WALK_COST: usize = 32;
 /// Spans that the path is followed over at a time. `CUZARR_LZ4_GROUP` in lz4.cu.
-const GROUP_SPANS: usize = 32;
+pub(super) const GROUP_SPANS: u32 = 16;
+/// Spans that all units together have in their windows, and the most of one; few in `simt`, so that there are several windows.
+const WINDOW_SPANS: usize = 2048;
+const WINDOW_SIMT_SPANS: usize = 64;
 /// Encoded bytes for which the launches of the other way take as long as a walk.
-const WALK_FREE_BYTES: usize = 256 << 10;
+const WALK_FREE_BYTES: usize = 64 << 10;
 
 /// One LZ4 block.
 #[derive(Clone, Debug)]
@@ -34,13 +37,35 @@ pub(crate) struct Block {
 /// Blocks that are decoded together.
 pub(crate) struct Blocks {
     pub(super) table: Vec<u8>,
-    pub(super) count: u32,
+    /// Blocks for a block of threads each; behind them in the table, those whose spans are looked at side by side.
+    pub(super) walkers: u32,
+    pub(super) large: u32,
     pub(super) engine: lz::Engine,
     pub(super) sequences: usize,
-    /// All spans side by side, or else block by block: how many spans, and groups of them.
-    pub(super) spans: Option<(u32, u32)>,
+    pub(super) windows: Windows,
     pub(super) span_bytes: usize,
     pub(super) threads: u32,
+}
+
+/// How the spans of large blocks are looked at side by side.
+#[derive(Clone, Copy)]
+pub(super) struct Windows {
+    /// Of all blocks.
+    pub(super) spans: u32,
+    /// Of one block's window: whole groups.
+    pub(super) window_spans: u32,
+    /// One after the other.
+    pub(super) count: u32,
+}
+
+impl Windows {
+    fn new(device: Device, blocks: &[&Block], spans: u32, span_bytes: usize) -> Windows {
+        let most = if device == Device::Simt { WINDOW_SIMT_SPANS } else { WINDOW_SPANS };
+        let largest = blocks.iter().map(|block| block.src.len().div_ceil(span_bytes)).max().unwrap_or(0);
+        let window =
+            (most / blocks.len().max(1)).min(largest).next_multiple_of(GROUP_SPANS as usize).max(GROUP_SPANS as usize);
+        Windows { spans, window_spans: window as u32, count: largest.div_ceil(window) as u32 }
+    }
 }
 
 /// The most sequences of a block, with the sentinel: a token takes 3 bytes and makes 4, but for the last.
@@ -52,9 +77,14 @@ impl Blocks {
     pub(crate) fn new(device: Device, blocks: &[Block]) -> Blocks {
         let threads: u32 = if device == Device::Simt { 32 } else { 256 };
         let span_bytes = threads as usize * THREAD_BYTES;
+        let total: usize = blocks.iter().map(|block| block.src.len()).sum();
+        // In `simt` both ways are to be tested with little.
+        let free_bytes = if device == Device::Simt { 4 << 10 } else { WALK_FREE_BYTES };
+        let walks = |block: &&Block| block.src.len() <= free_bytes.max(total / WALK_COST);
+        let (walkers, large): (Vec<&Block>, Vec<&Block>) = blocks.iter().partition(walks);
         let (mut table, mut units) = (Vec::with_capacity(blocks.len() * ENTRY_BYTES), Vec::with_capacity(blocks.len()));
-        let (mut sequences, mut spans, mut groups) = (0, 0u32, 0u32);
-        for block in blocks {
+        let (mut sequences, mut spans) = (0, 0u32);
+        for (index, block) in walkers.iter().chain(&large).enumerate() {
             units.push(lz::Unit {
                 dst: block.dst.clone(),
                 literals: block.src.start as u64,
@@ -63,42 +93,43 @@ impl Blocks {
                 status: block.status,
             });
             let sizes = [block.src.len() as u32, block.dst.len() as u32];
-            let narrow = [sizes[0], sizes[1], block.status, block.place, block.header, spans, groups, 0];
+            let narrow = [sizes[0], sizes[1], block.status, block.place, block.header, spans, 0, 0];
             table.extend((block.src.start as u64).to_ne_bytes());
             table.extend((sequences as u64).to_ne_bytes());
             table.extend(narrow.iter().flat_map(|value| value.to_ne_bytes()));
             sequences += most_sequences(block);
-            spans += block.src.len().div_ceil(span_bytes) as u32;
-            groups += block.src.len().div_ceil(span_bytes * GROUP_SPANS) as u32;
+            if index >= walkers.len() {
+                spans += block.src.len().div_ceil(span_bytes) as u32;
+            }
         }
-        let largest = blocks.iter().map(|block| block.src.len()).max().unwrap_or(0);
-        let total: usize = blocks.iter().map(|block| block.src.len()).sum();
-        // In `simt` both ways are to be tested with little.
-        let free_bytes = if device == Device::Simt { 4 << 10 } else { WALK_FREE_BYTES };
-        let walks = largest.saturating_sub(free_bytes).saturating_mul(WALK_COST) <= total;
         Blocks {
             table,
-            count: blocks.len() as u32,
+            walkers: walkers.len() as u32,
+            large: large.len() as u32,
             engine: lz::Engine::new(device, &units),
             sequences,
-            spans: (!walks && spans > 0).then_some((spans, groups)),
+            windows: Windows::new(device, &large, spans, span_bytes),
             span_bytes,
             threads,
         }
     }
 
-    /// Two words for each encoded byte, an entry for each span and group, and for each span what it leads with and sums.
-    pub(super) fn map_bytes(&self) -> [usize; 5] {
-        let (spans, groups) = self.spans.unwrap_or((0, 0));
-        let (spans, groups) = (spans as usize, groups as usize);
-        let words = spans * self.span_bytes * 4;
-        [words, words, (spans + groups) * 4, spans * 4, spans * 16].map(|bytes| bytes.max(1))
+    /// Two words for each byte of the windows, a cursor for each block, and for each span an entry, what it leads with and sums.
+    pub(super) fn map_bytes(&self) -> [usize; 6] {
+        let (large, spans) = (self.large as usize, self.windows.spans as usize);
+        let words = large * self.windows.window_spans as usize * self.span_bytes * 4;
+        [words, words, large * 4, spans * 4, spans * 4, spans * 16]
+    }
+
+    /// How many blocks there are.
+    pub(super) fn count(&self) -> usize {
+        (self.walkers + self.large) as usize
     }
 
     /// Device memory that a launch takes.
     pub(crate) fn scratch_bytes(&self) -> usize {
         let map: usize = self.map_bytes().iter().sum();
         let sequences = self.sequences * SEQUENCE_BYTES;
-        self.table.len() + sequences + self.count as usize * 4 + map + self.engine.scratch_bytes()
+        self.table.len() + sequences + self.count() * 4 + map + self.engine.scratch_bytes()
     }
 }

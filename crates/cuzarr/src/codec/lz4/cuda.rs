@@ -1,8 +1,8 @@
 //! Launches of `lz4.cu`: a warp a frame for many small ones, and all threads for every frame that is larger.
 
-use cuzarr_device::{Device, KernelSource, pool, upload_table};
+use cuzarr_device::{Buffer, Device, KernelSource, pool, upload_table};
 
-use super::blocks::{Block, Blocks, SEQUENCE_BYTES};
+use super::blocks::{Block, Blocks, ENTRY_BYTES, GROUP_SPANS, SEQUENCE_BYTES, Windows};
 use crate::Result;
 use crate::codec::batch::frames::{FrameEntry, table};
 use crate::codec::batch::{Decode, Prepared, Request, Task, Unit};
@@ -11,6 +11,8 @@ static LZ4: KernelSource = KernelSource { name: "lz4", text: include_str!("lz4.c
 
 /// Few warps a block, so that a block's place is free as soon as its slowest frame is done.
 const WARPS_PER_BLOCK: u32 = 2;
+/// Threads that follow the path through a window's groups.
+const CHASE_THREADS: u32 = 64;
 /// Bytes of the decoded size in front of a frame's block.
 const HEADER_BYTES: usize = 4;
 /// Frames of up to this size are decoded by a warp each, in order, when there are enough of them.
@@ -90,54 +92,64 @@ impl Blocks {
     /// # Errors
     /// As [`Decode::launch`].
     pub(crate) fn launch(&self, task: &Task<'_>) -> Result<()> {
-        if self.count == 0 {
+        if self.count() == 0 {
             return Ok(());
         }
         let Task { stream, src, statuses, .. } = *task;
         let table = upload_table(&self.table, stream)?;
         let sequences = pool::allocate(self.sequences * SEQUENCE_BYTES, stream)?;
-        let counts = pool::allocate(self.count as usize * 4, stream)?;
-        let buffers = [src, &table, &sequences, &counts, statuses];
-        match self.spans {
-            None => {
-                let kernel = LZ4.kernel(stream.device(), "lz4_walk")?;
-                let arguments =
-                    (src.address(), table.address(), sequences.address(), counts.address(), statuses.address());
-                // SAFETY: the parameters of lz4_walk, a block for each entry. The table's ranges lie in source and sequences;
-                // a block has room for as many sequences as it can hold.
-                unsafe { kernel.launch(stream, self.count, self.threads, arguments, &buffers) }?;
-            }
-            Some((spans, groups)) => {
-                let maps = self.map_bytes().map(|bytes| pool::allocate(bytes, stream));
-                let [exits, joined, entries, leads, totals] = maps;
-                let (exits, joined, entries, leads, totals) = (exits?, joined?, entries?, leads?, totals?);
-                stream.memset(&entries, 0xff)?;
-                let maps = [src, &table, &sequences, &counts, statuses, &exits, &joined, &entries, &leads, &totals];
-                let (frames, units, count) = (src.address(), table.address(), self.count);
-                let (exits, joined, entries) = (exits.address(), joined.address(), entries.address());
-                let group_entries = entries + spans as usize * 4;
-                let (leads, totals) = (leads.address(), totals.address());
-                let (span_bytes, threads) = (self.span_bytes as u32, self.threads);
-                let kernel = |name| LZ4.kernel(stream.device(), name);
-                // SAFETY: the parameters of each kernel; a block of threads for each span, group or unit, or a thread for each
-                // group, as they are written. Maps have room for every byte of every span, sequences as above.
-                unsafe {
-                    kernel("lz4_leads")?.launch(stream, spans, threads, (frames, units, count, leads), &maps)?;
-                    kernel("lz4_map")?.launch(stream, spans, threads, (frames, units, count, leads, exits), &maps)?;
-                    kernel("lz4_join")?.launch(stream, groups, threads, (units, count, exits, joined), &maps)?;
-                    let arguments = (frames, units, count, span_bytes, joined, group_entries, statuses.address());
-                    kernel("lz4_chase")?.launch(stream, count, 32, arguments, &maps)?;
-                    let arguments = (units, count, groups, span_bytes, exits, group_entries, entries);
-                    kernel("lz4_follow")?.launch(stream, groups.div_ceil(32), 32, arguments, &maps)?;
-                    let arguments = (frames, units, count, entries, totals);
-                    kernel("lz4_totals")?.launch(stream, spans, threads, arguments, &maps)?;
-                    let arguments = (units, span_bytes, totals, counts.address());
-                    kernel("lz4_place")?.launch(stream, count, threads, arguments, &maps)?;
-                    let arguments = (frames, units, count, entries, totals, sequences.address(), statuses.address());
-                    kernel("lz4_spans")?.launch(stream, spans, threads, arguments, &maps)?;
-                }
-            }
+        let counts = pool::allocate(self.count() * 4, stream)?;
+        if self.walkers > 0 {
+            let kernel = LZ4.kernel(stream.device(), "lz4_walk")?;
+            let arguments = (src.address(), table.address(), sequences.address(), counts.address(), statuses.address());
+            let buffers = [src, &table, &sequences, &counts, statuses];
+            // SAFETY: the parameters of lz4_walk, a block for each entry. The table's ranges lie in source and sequences; a
+            // block has room for as many sequences as it can hold.
+            unsafe { kernel.launch(stream, self.walkers, self.threads, arguments, &buffers) }?;
+        }
+        if self.large > 0 {
+            self.launch_windows(task, &table, &sequences, &counts)?;
         }
         self.engine.launch(task, &sequences, &counts, src)
+    }
+
+    /// Finds the sequences of few blocks, window after window of their spans.
+    fn launch_windows(&self, task: &Task<'_>, table: &Buffer, sequences: &Buffer, counts: &Buffer) -> Result<()> {
+        let Task { stream, src, statuses, .. } = *task;
+        let maps = self.map_bytes().map(|bytes| pool::allocate(bytes, stream));
+        let [exits, joined, cursors, entries, leads, totals] = maps;
+        let (exits, joined, cursors) = (exits?, joined?, cursors?);
+        let (entries, leads, totals) = (entries?, leads?, totals?);
+        stream.memset(&entries, 0xff)?;
+        stream.memset(&cursors, 0)?;
+        let maps = [src, table, sequences, counts, statuses, &exits, &joined, &cursors, &entries, &leads, &totals];
+        let walkers = self.walkers as usize;
+        let (frames, units, count) = (src.address(), table.address() + walkers * ENTRY_BYTES, self.large);
+        let counts = counts.address() + walkers * 4;
+        let (exits, joined, cursors) = (exits.address(), joined.address(), cursors.address());
+        let (entries, leads, totals) = (entries.address(), leads.address(), totals.address());
+        let (span_bytes, threads) = (self.span_bytes as u32, self.threads);
+        let Windows { spans, window_spans: window, count: windows } = self.windows;
+        let kernel = |name| LZ4.kernel(stream.device(), name);
+        // SAFETY: the parameters of each kernel; a block of threads for each span or unit, or span or group of a window, as they
+        // are written. Maps have room for every byte of every window, sequences for as many as a block can hold.
+        unsafe {
+            kernel("lz4_leads")?.launch(stream, spans, threads, (frames, units, count, leads), &maps)?;
+            for _ in 0..windows {
+                let arguments = (frames, units, cursors, window, leads, exits);
+                kernel("lz4_map")?.launch(stream, count * window, threads, arguments, &maps)?;
+                let (groups, arguments) = (window / GROUP_SPANS, (units, cursors, window, span_bytes, exits, joined));
+                kernel("lz4_join")?.launch(stream, count * groups, threads, arguments, &maps)?;
+                let found = (exits, joined, entries, statuses.address());
+                let arguments = (frames, units, cursors, window, span_bytes, found.0, found.1, found.2, found.3);
+                kernel("lz4_chase")?.launch(stream, count, CHASE_THREADS, arguments, &maps)?;
+            }
+            kernel("lz4_totals")?.launch(stream, spans, threads, (frames, units, count, entries, totals), &maps)?;
+            let arguments = (units, span_bytes, totals, counts);
+            kernel("lz4_place")?.launch(stream, count, threads, arguments, &maps)?;
+            let arguments = (frames, units, count, entries, totals, sequences.address(), statuses.address());
+            kernel("lz4_spans")?.launch(stream, spans, threads, arguments, &maps)?;
+        }
+        Ok(())
     }
 }

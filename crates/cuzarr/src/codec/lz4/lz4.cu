@@ -41,8 +41,7 @@ struct Lz4Unit {
     u32 place;           // of the block in what the status is about
     u32 header;          // bytes before the block that say the decoded size: 4 or none
     u32 first_span;      // of the spans of all units
-    u32 first_group;     // of the groups of spans of all units
-    u32 reserved;
+    u32 reserved[2];
 };
 
 CUZARR_DEVICE Lz4Block lz4_block_of(const Lz4Unit& unit, const u8* src, LzSequence* sequences) {
@@ -84,8 +83,9 @@ CUZARR_KERNEL(lz4_walk, const u8* src, const Lz4Unit* units, LzSequence* sequenc
     if (thread == 0) counts[block_index()] = start.sequences;
 }
 
-// Few units: all spans at once. First where each byte of a span leads, then along the real path from span to span, then what
-// the spans on it hold.
+// Few units: a window of each one's spans at once, from where its path has come so far. First where each byte of a span leads,
+// then along the real path, which may leave the window far behind; so again, until no unit can have spans left. Then what the
+// spans on the path hold.
 
 CUZARR_DEVICE u32 lz4_unit_of_span(const Lz4Unit* units, u32 count, u32 span) {
     return last_from(count, span, [=](u32 unit) { return (u64)units[unit].first_span; });
@@ -103,7 +103,7 @@ CUZARR_KERNEL(lz4_leads, const u8* src, const Lz4Unit* units, u32 count, u32* le
 
 /// The first byte from `at` on that is not 255, by one thread: to the end of its span by looking, then by what spans lead with.
 CUZARR_DEVICE u32 lz4_lone_run_end(const Lz4Block& block, const u32* leads, u32 at) {
-    u32 bytes = thread_count() * CUZARR_LZ4_OWN, end = at - at % bytes + bytes;
+    u32 bytes = thread_count() * CUZARR_LZ4_OWN, end = (at + bytes - 1) / bytes * bytes;
     end = end < block.size ? end : block.size;
     while (at < end && block.src[at] == 255) ++at;
     if (at < end) return at;
@@ -114,37 +114,62 @@ CUZARR_DEVICE u32 lz4_lone_run_end(const Lz4Block& block, const u32* leads, u32 
     return at;
 }
 
-CUZARR_DEVICE u32 lz4_lone_length(const Lz4Block& block, const u32* leads, u32& at) {
-    u32 end = at < block.size ? lz4_lone_run_end(block, leads, at) : block.size;
+/// A length whose further bytes begin at `at`, in the span from `begin` on or behind it; moves `at` as lz4_far_length.
+CUZARR_DEVICE u32 lz4_lone_length(const Lz4Block& block, const Lz4Span& span, u32 begin, const u32* leads, u32& at) {
+    u32 end = at < block.size ? at : block.size;
+    if (end - begin < span.size) end = begin + lz4_run_end(span, end - begin);
+    if (end - begin >= span.size && end < block.size) end = lz4_lone_run_end(block, leads, end);
     u64 length = 15 + 255ull * (end - (at < block.size ? at : block.size)) + (end < block.size ? block.src[end] : 0);
     at = end + 1;
     return length < CUZARR_LZ4_LONGEST - 4 ? (u32)length : CUZARR_LZ4_LONGEST - 4;
 }
 
 /// Where the token behind the one at `at` begins; the block's end when there is none.
-CUZARR_DEVICE u32 lz4_lone_next(const Lz4Block& block, const u32* leads, u32 at) {
-    u32 byte = block.src[at++], literals = byte >> 4;
-    if (literals == 15) literals = lz4_lone_length(block, leads, at);
+CUZARR_DEVICE u32 lz4_lone_next(const Lz4Block& block, const Lz4Span& span, u32 begin, const u32* leads, u32 at) {
+    u32 byte = lz4_byte(span, at - begin), literals = byte >> 4;
+    ++at;
+    if (literals == 15) literals = lz4_lone_length(block, span, begin, leads, at);
     if (at > block.size || literals > block.size - at) return block.size;
     at += literals;
     if (block.size - at < 2) return block.size;
     at += 2;
-    if ((byte & 15) == 15) lz4_lone_length(block, leads, at);
+    if ((byte & 15) == 15) lz4_lone_length(block, span, begin, leads, at);
     return at < block.size ? at : block.size;
 }
 
-/// exits[byte] = the first token behind its span when one begins at the byte. A span for each block of threads.
-CUZARR_KERNEL(lz4_map, const u8* src, const Lz4Unit* units, u32 count, const u32* leads, u32* exits) {
+/// Spans that are joined to a group, so that the path is followed group by group first. `GROUP_SPANS` in blocks.rs.
+#define CUZARR_LZ4_GROUP 16u
+/// Most groups of a window. `WINDOW_SPANS` in blocks.rs is as many spans.
+#define CUZARR_LZ4_GROUPS 128u
+/// Loads of a thread that are on their way at the same time.
+#define CUZARR_LZ4_TOGETHER 8u
+
+/// The part of a unit that is looked at.
+struct Lz4Window {
+    u32 begin, end;    // in the block; empty behind its end
+    u64 first;         // of its bytes in exits and joined
+};
+
+CUZARR_DEVICE Lz4Window lz4_window(const Lz4Unit& unit, u32 index, u32 cursor, u32 spans, u32 span_bytes) {
+    u32 begin = cursor / span_bytes * span_bytes, most = spans * span_bytes;
+    if (cursor >= unit.src_bytes) return {unit.src_bytes, unit.src_bytes, 0};
+    return {begin, unit.src_bytes - begin < most ? unit.src_bytes : begin + most, (u64)index * most};
+}
+
+/// exits[byte] = the first token behind its span when one begins at the byte. A span of a window for each block of threads.
+CUZARR_KERNEL(lz4_map, const u8* src, const Lz4Unit* units, const u32* cursors, u32 spans, const u32* leads, u32* exits) {
     CUZARR_LZ4_SPAN_SHARED(span);
-    Lz4Unit unit = units[lz4_unit_of_span(units, count, block_index())];
+    u32 index = block_index() / spans, bytes = thread_count() * CUZARR_LZ4_OWN, offset = block_index() % spans * bytes;
+    Lz4Unit unit = units[index];
     Lz4Block block = lz4_block_of(unit, src, (LzSequence*)0);
-    u32 bytes = thread_count() * CUZARR_LZ4_OWN, begin = (block_index() - unit.first_span) * bytes;
-    if (begin >= block.size) return;
-    leads += unit.first_span, exits += (u64)block_index() * bytes;
+    Lz4Window window = lz4_window(unit, index, cursors[index], spans, bytes);
+    if (offset >= window.end - window.begin) return;
+    u32 begin = window.begin + offset;
+    leads += unit.first_span, exits += window.first + offset;
     lz4_load(span, block.src + begin, block.size - begin);
     lz4_connect(span);
     for (u32 at = thread_index(); at < span.size; at += thread_count()) {
-        if (lz4_step(span, at) == at) exits[at] = lz4_lone_next(block, leads, begin + at);
+        if (lz4_step(span, at) == at) exits[at] = lz4_lone_next(block, span, begin, leads, begin + at);
     }
     block_barrier();
     for (u32 at = thread_index(); at < span.size; at += thread_count()) {
@@ -158,55 +183,69 @@ CUZARR_KERNEL(lz4_map, const u8* src, const Lz4Unit* units, u32 count, const u32
     }
 }
 
-/// Spans that are joined to a group, so that the path is followed group by group first.
-#define CUZARR_LZ4_GROUP 32u
-
-/// exits, by groups: joined[byte] = the first token behind its group when one begins at the byte. A group for each block of
-/// threads, from its last span to its first.
-CUZARR_KERNEL(lz4_join, const Lz4Unit* units, u32 count, const u32* exits, u32* joined) {
-    u32 index = last_from(count, block_index(), [=](u32 unit) { return (u64)units[unit].first_group; });
-    Lz4Unit unit = units[index];
-    u32 bytes = thread_count() * CUZARR_LZ4_OWN, begin = (block_index() - unit.first_group) * CUZARR_LZ4_GROUP * bytes;
-    u32 end = unit.src_bytes - begin < CUZARR_LZ4_GROUP * bytes ? unit.src_bytes : begin + CUZARR_LZ4_GROUP * bytes;
-    exits += (u64)unit.first_span * bytes, joined += (u64)unit.first_span * bytes;
+/// exits, by groups: joined[byte] = the first token behind its group when one begins at the byte. A group of a window for each
+/// block of threads, from its last span to its first.
+CUZARR_KERNEL(lz4_join, const Lz4Unit* units, const u32* cursors, u32 spans, u32 span_bytes, const u32* exits, u32* joined) {
+    u32 groups = spans / CUZARR_LZ4_GROUP, index = block_index() / groups, most = CUZARR_LZ4_GROUP * span_bytes;
+    Lz4Window window = lz4_window(units[index], index, cursors[index], spans, span_bytes);
+    u32 begin = block_index() % groups * most, size = window.end - window.begin;
+    if (begin >= size) return;
+    u32 end = size - begin < most ? size : begin + most;
+    exits += window.first, joined += window.first;
     for (u32 span_end = end; span_end > begin;) {
-        u32 first = (span_end - 1) / bytes * bytes;
-        for (u32 at = first + thread_index(); at < span_end; at += thread_count()) {
-            u32 exit = exits[at];
-            joined[at] = exit < end ? joined[exit] : exit;
+        u32 first = (span_end - 1) / span_bytes * span_bytes;
+        for (u32 own = first + thread_index(); own < span_end; own += thread_count() * CUZARR_LZ4_TOGETHER) {
+            u32 exit[CUZARR_LZ4_TOGETHER];
+#pragma unroll
+            for (u32 i = 0; i < CUZARR_LZ4_TOGETHER; ++i) {
+                u32 at = own + i * thread_count();
+                exit[i] = at < span_end ? exits[at] : 0xffffffffu;
+            }
+#pragma unroll
+            for (u32 i = 0; i < CUZARR_LZ4_TOGETHER; ++i) {
+                if (exit[i] - window.begin < end) exit[i] = joined[exit[i] - window.begin];
+            }
+#pragma unroll
+            for (u32 i = 0; i < CUZARR_LZ4_TOGETHER; ++i) {
+                u32 at = own + i * thread_count();
+                if (at < span_end) joined[at] = exit[i];
+            }
         }
         span_end = first;
         block_barrier();
     }
 }
 
-/// group_entries[group] = where the path enters it. One thread of a block for each unit. CUZARR_LZ4_NOWHERE before, as entries.
+/// entries[span] = where the path enters it, CUZARR_LZ4_NOWHERE before; cursors[unit] = where it leaves the window. A unit for
+/// each block of threads: one follows the path group by group, then each follows it through groups of its own.
 CUZARR_KERNEL(
-    lz4_chase, const u8* src, const Lz4Unit* units, u32 count, u32 span_bytes, const u32* joined, u32* group_entries, u64* statuses
+    lz4_chase, const u8* src, const Lz4Unit* units, u32* cursors, u32 spans, u32 span_bytes, const u32* exits, const u32* joined,
+    u32* entries, u64* statuses
 ) {
-    if (thread_index() != 0 || block_index() >= count) return;
-    Lz4Unit unit = units[block_index()];
-    Lz4Block block = lz4_block_of(unit, src, (LzSequence*)0);
-    u32 damage = lz4_header(unit, block);
-    if (damage) {
-        report(statuses, unit.status, damage, damage == CUZARR_OTHER_SIZE ? unit.place - CUZARR_LZ4_HEADER : unit.place);
-        return;
+    CUZARR_SHARED(u32, group_entries, CUZARR_LZ4_GROUPS);
+    u32 index = block_index(), cursor = cursors[index], groups = spans / CUZARR_LZ4_GROUP, most = CUZARR_LZ4_GROUP * span_bytes;
+    Lz4Unit unit = units[index];
+    Lz4Window window = lz4_window(unit, index, cursor, spans, span_bytes);
+    exits += window.first, joined += window.first, entries += unit.first_span;
+    for (u32 group = thread_index(); group < groups; group += thread_count()) group_entries[group] = CUZARR_LZ4_NOWHERE;
+    block_barrier();
+    if (thread_index() == 0) {
+        u32 at = cursor, damage = cursor == 0 ? lz4_header(unit, lz4_block_of(unit, src, (LzSequence*)0)) : CUZARR_INTACT;
+        if (damage) {
+            report(statuses, unit.status, damage, damage == CUZARR_OTHER_SIZE ? unit.place - CUZARR_LZ4_HEADER : unit.place);
+            at = unit.src_bytes;
+        }
+        for (; at < window.end; at = joined[at - window.begin]) group_entries[(at - window.begin) / most] = at;
+        cursors[index] = at;
     }
-    joined += (u64)unit.first_span * span_bytes;
-    for (u32 at = 0; at < block.size; at = joined[at]) group_entries[unit.first_group + at / (CUZARR_LZ4_GROUP * span_bytes)] = at;
-}
-
-/// entries[span] = where the path enters it. A thread for each group.
-CUZARR_KERNEL(
-    lz4_follow, const Lz4Unit* units, u32 count, u32 groups, u32 span_bytes, const u32* exits, const u32* group_entries, u32* entries
-) {
-    u32 group = block_index() * thread_count() + thread_index();
-    if (group >= groups || group_entries[group] == CUZARR_LZ4_NOWHERE) return;
-    Lz4Unit unit = units[last_from(count, group, [=](u32 index) { return (u64)units[index].first_group; })];
-    u64 end = (u64)(group - unit.first_group + 1) * CUZARR_LZ4_GROUP * span_bytes;
-    end = end < unit.src_bytes ? end : unit.src_bytes;
-    exits += (u64)unit.first_span * span_bytes, entries += unit.first_span;
-    for (u32 at = group_entries[group]; at < end; at = exits[at]) entries[at / span_bytes] = at;
+    block_barrier();
+    for (u32 group = thread_index(); group < groups; group += thread_count()) {
+        u32 begin = window.begin + group * most, at = group_entries[group];
+        while (at < window.end && at - begin < most) {
+            entries[at / span_bytes] = at;
+            at = exits[at - window.begin];
+        }
+    }
 }
 
 /// More than any output is counted as this, so that sums have room.
