@@ -233,7 +233,7 @@ class CodecPipeline(ZarrCodecPipeline):
                 prototype = given[part.items[0]][1].prototype
                 like = prototype.nd_buffer.empty(shape=(0,), dtype=part.chunks.native).as_ndarray_like()
                 elements = empty_like(like, part.stacked_shape, part.chunks)
-                read_box(part.request, part.chunks, given_values(values), elements, run_options(given[part.items[0]][1]))
+                read_box(part.request, part.chunks, given_values(values), elements, run_options(given[part.items[0]][1], part.chunks))
                 for rank, item in enumerate(part.items):
                     wanted = given[item][1].dtype.to_native_dtype()
                     chunk = part.chunk(elements, rank)
@@ -262,7 +262,7 @@ class CodecPipeline(ZarrCodecPipeline):
                 for rank, item in enumerate(part.items):
                     stored: dict[str, Any] = {}
                     request = _core.ChunkRequest.stacked([str(item)], part.chunks.shape)
-                    options = run_options(given[item][1]) | {"write_empty_chunks": True}
+                    options = run_options(given[item][1], part.chunks) | {"write_empty_chunks": True}
                     write_box(request, part.chunks, _fancy.collect(stored), arrays[item].as_ndarray_like(), options)
                     encoded[item] = given[item][1].prototype.buffer.from_buffer(stored[str(item)])
 

@@ -73,7 +73,7 @@ def reading(chunks_of: ChunksOf, batch: list[Any], place: Any, drop_axes: tuple[
         It is not ours to do.
     """
     chunks = chunks_of(batch[0][1])
-    options = run_options(batch[0][1])
+    options = run_options(batch[0][1], chunks)
     numbered = is_numbered(batch)
     request = None if drop_axes else chunks.request(batch, tuple(place.shape), numbered=numbered)
     if request is not None:
@@ -99,7 +99,7 @@ def writing(chunks_of: ChunksOf, batch: list[Any], elements: Any, drop_axes: tup
         It is not ours to do.
     """
     chunks = chunks_of(batch[0][1])
-    options = run_options(batch[0][1])
+    options = run_options(batch[0][1], chunks)
     numbered = is_numbered(batch)
     shape = tuple(elements.shape)
     is_scalar = shape == ()
@@ -121,12 +121,20 @@ def writing(chunks_of: ChunksOf, batch: list[Any], elements: Any, drop_axes: tup
     )  # fmt: skip
 
 
-def run_options(spec: Any) -> dict[str, Any]:
+# The Rust side's own limit, where none is configured.
+_MEMORY_LIMIT_BYTES = 2 << 30
+
+
+def run_options(spec: Any, chunks: Chunks) -> dict[str, Any]:
     """The options of the Rust side for chunks of a specification."""
     settings = spec.config
+    limit = config.get("memory_limit")
+    if limit is None and 4 * chunks.nbytes > _MEMORY_LIMIT_BYTES:
+        # zarr-python reads and writes chunks of any size; work on one takes its old, packed and encoded bytes.
+        limit = 4 * chunks.nbytes
     return {
         "strict": config.get("strict"),
-        "memory_limit_bytes": config.get("memory_limit"),
+        "memory_limit_bytes": limit,
         "threads": config.get("threading.max_workers"),
         "write_empty_chunks": settings.write_empty_chunks,
         "coalesce_gap_bytes": getattr(settings, "sharding_coalesce_max_gap_bytes", None),

@@ -383,3 +383,19 @@ def test_store_paths_of_other_arrays_do_not_mix(tmp_path: Path) -> None:
         group.create_array(name, shape=(4,), chunks=(2,), dtype="i4")[:] = len(name)
     assert (group["a"][:] == 1).all() and (group["b/c"][:] == 3).all()
     assert isinstance(group["a"].store_path, StorePath)
+
+
+def test_chunks_may_be_larger_than_the_memory_limit_unless_one_is_configured(monkeypatch: pytest.MonkeyPatch) -> None:
+    from cuzarr.errors import BudgetExceededError
+    from cuzarr.zarr import _work
+
+    array = zarr.create_array({}, shape=(10000,), chunks=(10000,), dtype="i4")
+    limits = []
+    real = _work.run_options
+    monkeypatch.setattr(_work, "_MEMORY_LIMIT_BYTES", 50000)
+    monkeypatch.setattr(_work, "run_options", lambda *given: limits.append(real(*given)) or limits[-1])
+    array[:] = 1
+    assert array[:].sum() == 10000
+    assert [limit["memory_limit_bytes"] for limit in limits] == [160000, 160000]
+    with cuzarr.config.set({"memory_limit": 50000}), pytest.raises(BudgetExceededError):
+        array[:5000] = 2
