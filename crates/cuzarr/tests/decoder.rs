@@ -49,6 +49,8 @@ fn chains() -> Vec<Value> {
     vec![
         json!([lz4]),
         json!([blosc]),
+        json!([{"name": "numcodecs.zlib", "configuration": {"level": 1}}]),
+        json!([{"name": "zstd", "configuration": {"level": 3, "checksum": true}}]),
         json!([{"name": "crc32c"}]),
         json!([lz4, {"name": "crc32c"}]),
         json!([delta, lz4]),
