@@ -60,7 +60,7 @@ fn device_memory_beside_the_result_stays_below_the_limit() {
         let mut story = Story::new(metadata, Arc::new(MemoryStore::new()));
         for device in devices().into_iter().filter(|&device| device != Device::Cpu) {
             for limit in [5 * CHUNK_BYTES, 16 * CHUNK_BYTES, 64 * CHUNK_BYTES] {
-                story.options.memory_limit_bytes = limit;
+                (story.options.memory_limit_bytes, story.options.strict) = (limit, true);
                 let source = NdBuffer::from_host(device, DType::UINT32, &[SIDE as usize; 2], Order::C, &value).unwrap();
                 let (access, written) = (story.access(Device::Cpu), story.engine.memory(device));
                 let wrote = peak(device, || {

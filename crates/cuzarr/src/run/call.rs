@@ -7,6 +7,7 @@ use super::memory::Memory;
 use super::pool::{Pool, Share};
 use super::report::{Counters, Report};
 use super::scratch::Scratch;
+use super::streams::Streams;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::Store;
 
@@ -19,6 +20,7 @@ pub(crate) struct Call {
     pub(crate) pool: Pool,
     pub(crate) threads: usize,
     pub(crate) scratch: Scratch,
+    pub(crate) streams: Streams,
     pub(crate) memory: Memory,
     pub(crate) limit_bytes: u64,
     pub(crate) counters: Counters,
@@ -31,7 +33,7 @@ impl Call {
         store: Arc<dyn Store>,
         pool: Pool,
         threads: usize,
-        scratch: Scratch,
+        (scratch, streams): (Scratch, Streams),
         memory: Memory,
         limit_bytes: u64,
         traced: bool,
@@ -41,6 +43,7 @@ impl Call {
             threads: threads.clamp(1, crate::store::Workers::count(&pool)),
             pool,
             scratch,
+            streams,
             memory,
             limit_bytes,
             counters: Counters::new(traced),

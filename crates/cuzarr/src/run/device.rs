@@ -190,11 +190,11 @@ impl DeviceDestination {
             ring: SlabRing::new(device, slab_bytes, limit_bytes)?,
             native,
             batch_bytes,
-            copies: Stream::new(device)?,
-            kernels: Stream::new(device)?,
+            copies: call.streams.take(device)?,
+            kernels: call.streams.take(device)?,
             loading: HashMap::new(),
             placing: VecDeque::new(),
-            decoders: Decoders::new(device),
+            decoders: Decoders::new(device, call.streams.clone()),
         })
     }
 
@@ -489,6 +489,9 @@ impl Destination for DeviceDestination {
         placed?;
         checked.into_iter().collect::<Result<()>>()?;
         placed_again?;
+        let streams = &self.target.call.streams;
+        [&self.copies, &self.kernels].into_iter().for_each(|stream| streams.give_back(stream));
+        self.decoders.give_back();
         self.target.call.counters.settle()
     }
 }

@@ -13,6 +13,7 @@ use super::call::Call;
 use super::memory::Reserved;
 use super::report::Stage;
 use super::scratch::ScratchBlock;
+use super::streams::Streams;
 use crate::codec::Program;
 use crate::codec::native::{Native, NativeBatch, Source};
 use crate::error::{Error, ErrorKind, Result};
@@ -158,13 +159,19 @@ pub(super) struct Decoded {
 /// The streams that batches decode on, in turn.
 pub(super) struct Decoders {
     device: Device,
+    source: Streams,
     streams: Vec<Stream>,
     next: usize,
 }
 
 impl Decoders {
-    pub(super) fn new(device: Device) -> Decoders {
-        Decoders { device, streams: Vec::new(), next: 0 }
+    pub(super) fn new(device: Device, source: Streams) -> Decoders {
+        Decoders { device, source, streams: Vec::new(), next: 0 }
+    }
+
+    /// Gives the streams back, on which nothing is under way any more.
+    pub(super) fn give_back(&mut self) {
+        self.streams.drain(..).for_each(|stream| self.source.give_back(&stream));
     }
 
     /// Waits for all of them.
@@ -176,7 +183,7 @@ impl Decoders {
     pub(super) fn stream(&mut self) -> Result<Stream> {
         self.next = (self.next + 1) % STREAMS;
         while self.streams.len() <= self.next {
-            self.streams.push(Stream::new(self.device)?);
+            self.streams.push(self.source.take(self.device)?);
         }
         Ok(self.streams[self.next].clone())
     }

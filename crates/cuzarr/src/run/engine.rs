@@ -14,6 +14,7 @@ use super::pool::Pool;
 use super::read;
 use super::report::Report;
 use super::scratch::Scratch;
+use super::streams::Streams;
 use super::variable::{self, VariableDestination};
 use super::write;
 use crate::codec::VariableElements;
@@ -93,6 +94,7 @@ pub struct Engine {
     process: u32,
     pool: Pool,
     scratch: Scratch,
+    streams: Streams,
     memory: Mutex<HashMap<Device, Memory>>,
 }
 
@@ -121,6 +123,7 @@ impl Engine {
             process: std::process::id(),
             pool: Pool::new(threads),
             scratch: Scratch::default(),
+            streams: Streams::default(),
             memory: Mutex::default(),
         }
     }
@@ -136,7 +139,7 @@ impl Engine {
             Arc::clone(store),
             self.pool.clone(),
             options.threads,
-            self.scratch.clone(),
+            (self.scratch.clone(), self.streams.clone()),
             self.memory(device),
             options.memory_limit_bytes,
             options.trace,

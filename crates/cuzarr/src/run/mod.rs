@@ -29,6 +29,7 @@ mod report;
 mod resident;
 mod scratch;
 mod sink;
+mod streams;
 mod variable;
 mod write;
 
