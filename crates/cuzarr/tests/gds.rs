@@ -225,6 +225,7 @@ fn failures_name_the_chunk_and_leave_the_old_value() {
         (("CUZARR_FAKE_CUFILE_READ", "-5008"), "the file system is not supported"),
         (("CUZARR_FAKE_CUFILE_READ", "0"), "the file is shorter"),
         (("CUZARR_FAKE_CUFILE_REGISTER", "5027"), "hint: set gds to 'auto'"),
+        (("CUZARR_FAKE_CUFILE_REGISTER", "5027"), "/run/udev"),
         (("CUZARR_FAKE_CUFILE_WRITE", "1"), "writing"),
         (("CUZARR_FAKE_CUFILE_OPEN", "5001"), "nvidia-fs module is not loaded"),
         (("CUZARR_CUFILE_LIBRARY", "/nonexistent/libcufile.so"), "/nonexistent/libcufile.so"),

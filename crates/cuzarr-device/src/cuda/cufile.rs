@@ -159,7 +159,9 @@ fn describe(code: c_int) -> String {
         5012..=5014 => "the memory is not a GPU's",
         5015 => "another CUDA context is current",
         5018 => "no regular file",
+        5019 => "the file was opened with flags it does not take",
         5025 => "permission denied",
+        5027 => "it finds no description of the file's drive; a container needs /run/udev of its host",
         5036 => "no GPU memory can be pinned",
         _ => return format!("cuFile error {code}"),
     };
