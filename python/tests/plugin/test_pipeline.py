@@ -114,7 +114,9 @@ def test_writes_every_selection(kind: str, selection: str) -> None:
     array = zarr.create_array({}, shape=truth.shape, dtype="f4", **ARRAYS[kind])
     array[:] = truth
     how, what = SELECTIONS[selection]
-    wanted = by_zarr(zarr.create_array({}, shape=truth.shape, dtype="f4", **ARRAYS[kind]))
+    plain = dict(ARRAYS[kind])
+    plain["chunks"] = plain.pop("shards", plain["chunks"])  # zarr-python 3.1 fails to write some masks to shards
+    wanted = by_zarr(zarr.create_array({}, shape=truth.shape, dtype="f4", **plain))
     wanted[:] = truth
     value = -np.ones_like(select(wanted, how, what))
     for target in (array, wanted):
@@ -270,7 +272,8 @@ def test_calls_the_codecs_that_a_program_registered() -> None:
         with cuzarr.config.set({"strict": True}), pytest.raises(FallbackRefusedError, match="OwnBytes"):
             array[:]
     finally:
-        zarr.registry._codec_registries["bytes"].pop(f"{OwnBytes.__module__}.{OwnBytes.__qualname__}")
+        registries = vars(zarr.registry).get("_codec_registries") or vars(zarr.registry)["__codec_registries"]
+        registries["bytes"].pop(f"{OwnBytes.__module__}.{OwnBytes.__qualname__}")
 
 
 def test_decodes_inner_chunks_for_the_sharding_codec_of_zarr() -> None:
