@@ -73,7 +73,8 @@ impl Estimate {
 impl Costs {
     /// The figures that come with the library, for a GPU of so many multiprocessors.
     ///
-    /// One H100 and its host of 16 threads, `bench/placement.py` and `docs/decoders.md`.
+    /// Many frames: what `docs/decoders.md` and `examples/read_bench.rs` saw on one GPU and its host of 16 threads. One frame
+    /// alone: seen for zstd and deflate from 8 MiB on, else estimated. `bench/placement.py` measures all of them.
     pub fn shipped(multiprocessors: u32) -> Costs {
         let speeds = |thread, one, many| Speeds { thread, one, many };
         Costs {
