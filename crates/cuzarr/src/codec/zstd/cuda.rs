@@ -15,10 +15,10 @@ static EXECUTE: KernelSource = KernelSource { name: "zstd_execute", text: includ
 const WARP: u32 = 32;
 /// Parts of scratch begin at multiples of this.
 const ALIGNMENT_BYTES: usize = 256;
-/// Blocks that a multiprocessor has before they share warps: up to here every scheduler has two warps, which leaves it time.
-const BLOCKS_ALONE: u32 = 8;
-/// Before eight share one, instead of four.
-const BLOCKS_BY_FOUR: u32 = 32;
+/// Blocks that a multiprocessor has before they share warps, and before eight share one instead of four: as an H100 had them
+/// fastest, of 64, 512 and 4096 blocks in all.
+const BLOCKS_ALONE: u32 = 2;
+const BLOCKS_BY_FOUR: u32 = 16;
 /// Few warps a block of threads, so that its place is free as soon as its slowest unit is done.
 const WARPS_PER_BLOCK: u32 = 2;
 /// Offsets are counted in 30 bits, some of which say other things: `CUZARR_ZSTD_SYMBOLIC`.
@@ -197,6 +197,11 @@ fn sharing(blocks: u32, multiprocessors: u32) -> u32 {
     }
 }
 
+/// How many blocks share a warp for their literals: LITERALS in zstd_entropy.cu.
+fn literals_sharing(sharing: u32) -> u32 {
+    sharing.min(4)
+}
+
 /// Warps beside the one that runs chains: MAKERS in zstd_entropy.cu.
 fn makers(sharing: u32) -> u32 {
     sharing.div_ceil(2)
@@ -231,7 +236,8 @@ impl Decode for Zstd {
         let place = EXECUTE.kernel(device, "zstd_place")?;
         let shared = sharing(sequences.max(literals), place.multiprocessors());
         let kernel = ENTROPY.kernel(device, &format!("zstd_entropy_{shared}"))?;
-        launch(&kernel, sequences.div_ceil(shared) + literals.div_ceil(shared), (1 + makers(shared)) * WARP)?;
+        let groups = sequences.div_ceil(shared) + literals.div_ceil(literals_sharing(shared));
+        launch(&kernel, groups, (1 + makers(shared)) * WARP)?;
         launch(&place, by_warp(unit_count), WARPS_PER_BLOCK * WARP)?;
         // Few threads in `simt`, where each is a fiber.
         let threads = if device == Device::Simt { 2 * WARP } else { 8 * WARP };

@@ -64,6 +64,11 @@ pub(super) struct Block {
 }
 
 impl Block {
+    /// Places in scratch for its sequences, which are read by two.
+    fn sequence_room(&self) -> u64 {
+        u64::from(self.sequences).next_multiple_of(2)
+    }
+
     /// Bytes of scratch for its literals; those that are stored are taken from the source.
     fn literal_room(&self) -> u64 {
         match self.literals {
@@ -164,7 +169,7 @@ impl Tables {
 
     pub(super) fn add(&mut self, block: Block) {
         self.literal_bytes += block.literal_room();
-        self.sequences += u64::from(block.sequences);
+        self.sequences += block.sequence_room();
         self.blocks.push(block);
     }
 
@@ -198,7 +203,7 @@ impl Tables {
             // The size is a multiple of its alignment.
             put32(&mut bytes, &[0]);
             literals += block.literal_room();
-            sequence += u64::from(block.sequences);
+            sequence += block.sequence_room();
         }
         let mut list = |size: &dyn Fn(&Block) -> u32| {
             let sizes = self.blocks.iter().map(size).enumerate().filter(|&(_, size)| size > 0);

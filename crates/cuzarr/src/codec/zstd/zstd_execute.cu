@@ -106,6 +106,15 @@ CUZARR_DEVICE void sum_before(u32& bytes, u32& literals, u32* sums, u32 totals[2
     block_barrier();
 }
 
+/// The sequences from `first` on that a thread takes.
+CUZARR_DEVICE void load_own(const u64* sequences, u32 first, u32 count, u64 own[CUZARR_ZSTD_OWN]) {
+    for (u32 i = 0; i < CUZARR_ZSTD_OWN; i += 2) {
+        uint4 two = {0, 0, 0, 0};
+        if (first + i < count) two = *(const uint4*)(sequences + first + i);
+        own[i] = (u64)two.y << 32 | two.x, own[i + 1] = (u64)two.w << 32 | two.z;
+    }
+}
+
 /// Writes a block's sequences for the engine that copies, by all threads.
 CUZARR_DEVICE void finish_block(const ZstdTask& task, const ZstdBlock& block, const ZstdResult& result, u32* sums) {
     const ZstdUnit& unit = task.units[block.unit];
@@ -118,16 +127,20 @@ CUZARR_DEVICE void finish_block(const ZstdTask& task, const ZstdBlock& block, co
         return;
     }
     const u64* sequences = task.sequences + block.first_sequence;
-    for (u32 base = 0; base < block.sequences; base += CUZARR_ZSTD_OWN * thread_count()) {
+    u32 count = block.sequences, step = CUZARR_ZSTD_OWN * thread_count();
+    u64 next[CUZARR_ZSTD_OWN];
+    load_own(sequences, CUZARR_ZSTD_OWN * thread, count, next);
+    for (u32 base = 0; base < count; base += step) {
         u32 first = base + CUZARR_ZSTD_OWN * thread, bytes = 0, used = 0, totals[2];
         u64 own[CUZARR_ZSTD_OWN];
         for (u32 i = 0; i < CUZARR_ZSTD_OWN; ++i) {
-            own[i] = first + i < block.sequences ? sequences[first + i] : 0;
-            if (first + i < block.sequences) bytes += zstd_literals(own[i]) + zstd_match(own[i]), used += zstd_literals(own[i]);
+            own[i] = next[i];
+            if (first + i < count) bytes += zstd_literals(own[i]) + zstd_match(own[i]), used += zstd_literals(own[i]);
         }
+        load_own(sequences, first + step, count, next);
         sum_before(bytes, used, sums, totals);
         bytes += at, used += literals;
-        for (u32 i = 0; i < CUZARR_ZSTD_OWN && first + i < block.sequences; ++i) {
+        for (u32 i = 0; i < CUZARR_ZSTD_OWN && first + i < count; ++i) {
             u32 run = zstd_literals(own[i]);
             u32 offset = zstd_resolve(
                 zstd_offset(own[i]), result.repeats_in[0], result.repeats_in[1], result.repeats_in[2]
@@ -139,7 +152,7 @@ CUZARR_DEVICE void finish_block(const ZstdTask& task, const ZstdBlock& block, co
         }
         at += totals[0], literals += totals[1];
     }
-    if (result.tail && thread == 0) to[block.sequences] = {at, literals, at + result.tail, 1};
+    if (result.tail && thread == 0) to[count] = {at, literals, at + result.tail, 1};
 }
 
 /// A block of threads a block of data.
