@@ -112,6 +112,10 @@ def test_jax_shares_the_memory_of_results_and_is_written_from_where_it_is(device
 
 def test_numba_kernels_run_on_results(cuda: str) -> None:
     numba_cuda = pytest.importorskip("numba.cuda")
+    try:
+        import numba.cuda.np.arrayobj  # noqa: F401
+    except AttributeError as error:
+        pytest.skip(f"skipped: Numba does not run with this NumPy: {error}")
 
     @numba_cuda.jit  # type: ignore[untyped-decorator]
     def double(elements: Any) -> None:
