@@ -21,7 +21,7 @@ const ROW_COST: usize = 64;
 /// A row of so few tiles is not worth a second pass.
 const SHORT_ROW: usize = 16;
 /// What settling a segment costs, in tiles of a row.
-const SETTLE_COST: f64 = 1.6;
+const SETTLE_COST: f64 = 0.6;
 /// Chains whose tiles take turns: as many as are at work at once, so that what they repeat is still in the cache.
 const TURNS: usize = 1024;
 
