@@ -23,13 +23,13 @@
 
 /// Words of the stream that a lane decodes in a round, an odd number, so that lanes read from banks of their own; and bits
 /// after which it looks whether it is in step.
-#define CUZARR_DEFLATE_SEGMENT_WORDS 15u
+#define CUZARR_DEFLATE_SEGMENT_WORDS 11u
 #define CUZARR_DEFLATE_SEGMENT_BITS (CUZARR_DEFLATE_SEGMENT_WORDS * 32)
 #define CUZARR_DEFLATE_MARK_BITS 192u
 /// Words of a round; a symbol of 48 bits may begin with the last bit of the last segment.
 #define CUZARR_DEFLATE_ROUND_WORDS (CUZARR_DEFLATE_SEGMENT_WORDS * CUZARR_WARP + 4)
 /// Matches that a round has at most. A segment has no more than its bits / 2 and one.
-#define CUZARR_DEFLATE_MATCHES 896u
+#define CUZARR_DEFLATE_MATCHES 640u
 
 /// What a lane may come to beside damage: the end of the block, or the place where it was to stop.
 #define CUZARR_DEFLATE_ENDED 0x100u
@@ -45,12 +45,27 @@ struct DeflateShared {
     u32 words[CUZARR_DEFLATE_ROUND_WORDS];  // of the stream: the round's
 };
 
+/// Brings the words from bit `origin` on, a multiple of 32, into shared memory.
+CUZARR_DEVICE void deflate_stage(DeflateShared& shared, const DeflateInput& input, u32 origin, u32 lane) {
+    // All on their way at once.
+#pragma unroll
+    for (u32 i = 0; i < CUZARR_DEFLATE_ROUND_WORDS; i += CUZARR_WARP) {
+        if (i + lane < CUZARR_DEFLATE_ROUND_WORDS) shared.words[i + lane] = deflate_word(input, origin / 32 + i + lane);
+    }
+    warp_barrier(CUZARR_ALL_LANES);
+}
+
+/// The 32 bits that begin `at` bits behind the first that was brought.
+CUZARR_DEVICE u32 deflate_staged(const DeflateShared& shared, u32 at) {
+    const u32* words = shared.words + at / 32;
+    return funnel_shift(words[0], words[1], at % 32);
+}
+
 /// Counts what a segment decodes to.
 struct DeflateCounter {
     u32 bytes, matches;
-    CUZARR_DEVICE void literal(u32) { ++bytes; }
-    CUZARR_DEVICE bool match(u32 length, u32) {
-        bytes += length, ++matches;
+    CUZARR_DEVICE bool take(bool literal, bool match, u32, u32 length, u32) {
+        bytes += literal ? 1 : match ? length : 0, matches += match;
         return true;
     }
 };
@@ -65,7 +80,10 @@ struct DeflateWriter {
     typename Target::Eight eight;
     u32 eight_at, eight_count;
 
-    CUZARR_DEVICE void literal(u32 byte) { target.store(at++, (u8)byte); }
+    CUZARR_DEVICE bool take(bool literal, bool repeats, u32 byte, u32 length, u32 distance) {
+        if (literal) target.store(at++, (u8)byte);
+        return !repeats || match(length, distance);
+    }
     CUZARR_DEVICE void finish() {
         target.store_eight(eight_at, eight, eight_count);
         eight_count = 0;
@@ -97,25 +115,22 @@ CUZARR_DEVICE void deflate_run(
             const u32* words = shared.words + at / 32;
             u32 low = words[0], middle = words[1], high = words[2];
             u32 bits = funnel_shift(low, middle, at % 32), behind = funnel_shift(middle, high, at % 32);
-            u32 entry = deflate_look_up(shared.literals, CUZARR_DEFLATE_LITERAL_BITS, bits), used = entry & 15;
-            u32 value = entry >> 8 & 0xffff;
-            if (entry & CUZARR_DEFLATE_LITERAL) {
-                sink.literal(value);
-            } else if (entry & CUZARR_DEFLATE_SPECIAL) {
-                state = value == 256 ? CUZARR_DEFLATE_ENDED : CUZARR_NO_SYMBOL;
-            } else {
-                u32 extra = entry >> 4 & 15, length = value + (bits >> used & ((1u << extra) - 1));
-                used += extra;
-                bits = funnel_shift(bits, behind, used);
-                entry = deflate_look_up(shared.distances, CUZARR_DEFLATE_DISTANCE_BITS, bits);
-                u32 word = entry & 15;
-                extra = entry >> 4 & 15;
-                u32 distance = (entry >> 8 & 0xffff) + (bits >> word & ((1u << extra) - 1));
-                used += word + extra;
-                if (entry & CUZARR_DEFLATE_SPECIAL) state = CUZARR_NO_SYMBOL;
-                else if (!sink.match(length, distance)) state = CUZARR_BEFORE_START;
-            }
-            if (state == 0 || state == CUZARR_DEFLATE_ENDED) at += used;
+            u32 entry = deflate_look_up(shared.literals, CUZARR_DEFLATE_LITERAL_BITS, bits);
+            u32 value = entry >> 8 & 0xffff, used = entry & 15, extra = entry >> 4 & 15;
+            u32 length = value + (bits >> used & ((1u << extra) - 1));
+            used += extra;
+            // As if it were a match, in every lane: branches would cost more than what they save.
+            u32 rest = funnel_shift(bits, behind, used);
+            u32 second = deflate_look_up(shared.distances, CUZARR_DEFLATE_DISTANCE_BITS, rest), word = second & 15;
+            extra = second >> 4 & 15;
+            u32 distance = (second >> 8 & 0xffff) + (rest >> word & ((1u << extra) - 1));
+            bool literal = entry & CUZARR_DEFLATE_LITERAL, special = entry & CUZARR_DEFLATE_SPECIAL;
+            bool match = !literal && !special, known = !(second & CUZARR_DEFLATE_SPECIAL);
+            if (special) state = value == 256 ? CUZARR_DEFLATE_ENDED : CUZARR_NO_SYMBOL;
+            if (match && !known) state = CUZARR_NO_SYMBOL;
+            if (!sink.take(literal, match && known, value, length, distance)) state = CUZARR_BEFORE_START;
+            used += match ? word + extra : 0;
+            at += state == 0 || state == CUZARR_DEFLATE_ENDED ? used : 0;
             going = state == 0 && at < stop;
         }
     }
@@ -184,12 +199,7 @@ CUZARR_DEVICE void deflate_symbols(
     progress.ended = false;
     for (; progress.damage == 0 && rounds > 0; --rounds) {
         u32 begin = progress.position + lane * CUZARR_DEFLATE_SEGMENT_BITS, origin = progress.position / 32 * 32;
-        // All on their way at once.
-#pragma unroll
-        for (u32 i = 0; i < CUZARR_DEFLATE_ROUND_WORDS; i += CUZARR_WARP) {
-            if (i + lane < CUZARR_DEFLATE_ROUND_WORDS) shared.words[i + lane] = deflate_word(input, origin / 32 + i + lane);
-        }
-        warp_barrier(CUZARR_ALL_LANES);
+        deflate_stage(shared, input, origin, lane);
         DeflateSegment segment = {min_of(begin, stop), 0, 0, 0, 0}, mark = {0, 0, CUZARR_DEFLATE_ENDED, 0, 0};
         u32 last;
         for (bool wanted = true;;) {
@@ -274,7 +284,10 @@ CUZARR_DEVICE void deflate_dynamic(
     DeflateShared& shared, const DeflateInput& input, DeflateProgress& progress, u32 lane
 ) {
     DeflateBuilding& building = *(DeflateBuilding*)shared.matches;
-    u32 head = deflate_peek(deflate_seek(input, progress.position));
+    // A header has at most 14 + 19 * 3 + 316 * 14 bits.
+    u32 origin = progress.position / 32 * 32, place = progress.position - origin;
+    deflate_stage(shared, input, origin, lane);
+    u32 head = deflate_staged(shared, place);
     u32 literals = 257 + (head & 31), distances = 1 + (head >> 5 & 31), lengths = 4 + (head >> 10 & 15);
     progress.damage = CUZARR_BAD_CODE;
     if (literals > 286 || distances > 30) return;
@@ -283,17 +296,17 @@ CUZARR_DEVICE void deflate_dynamic(
     if (lane < lengths) {
         // 16 17 18 0, then 8 7 9 6 and so on.
         u32 symbol = lane < 3 ? 16 + lane : lane == 3 ? 0 : lane % 2 ? 7 - (lane - 5) / 2 : 8 + (lane - 4) / 2;
-        building.lengths[symbol] = (u8)(deflate_peek(deflate_seek(input, progress.position + 14 + 3 * lane)) & 7);
+        building.lengths[symbol] = (u8)(deflate_staged(shared, place + 14 + 3 * lane) & 7);
     }
     warp_barrier(CUZARR_ALL_LANES);
     // The table of this code is in the place of the distances', which come last.
     if (!deflate_table(building, building.lengths, 24, DeflateAlphabet::Lengths, 7, shared.distances, CUZARR_DEFLATE_DISTANCE_ENTRIES, lane)) return;
-    DeflateBits bits = deflate_seek(input, progress.position + 14 + 3 * lengths);
+    place += 14 + 3 * lengths;
     u32 last = 0, count = literals + distances;
     for (u32 at = 0; at < count;) {
-        u32 window = deflate_peek(bits), entry = shared.distances[window & 127], used = entry & 15, symbol = entry >> 8;
-        progress.position = bits.position;
-        if (symbol > 18 || bits.position >= input.end) return;
+        u32 window = deflate_staged(shared, place), entry = shared.distances[window & 127], used = entry & 15, symbol = entry >> 8;
+        progress.position = origin + place;
+        if (symbol > 18 || progress.position >= input.end) return;
         u32 repeats = 1, value = symbol;
         if (symbol >= 16) {
             u32 extra = symbol == 16 ? 2 : symbol == 17 ? 3 : 7;
@@ -303,8 +316,7 @@ CUZARR_DEVICE void deflate_dynamic(
             used += extra;
         }
         for (u32 i = lane; i < repeats; i += CUZARR_WARP) building.sequence[at + i] = (u8)value;
-        last = value, at += repeats;
-        deflate_skip(input, bits, used);
+        last = value, at += repeats, place += used;
     }
     warp_barrier(CUZARR_ALL_LANES);
     if (building.sequence[256] == 0) return;
@@ -313,8 +325,8 @@ CUZARR_DEVICE void deflate_dynamic(
     }
     building.lengths[CUZARR_DEFLATE_LITERALS + lane] = lane < distances ? building.sequence[literals + lane] : 0;
     warp_barrier(CUZARR_ALL_LANES);
-    progress.position = bits.position;
-    progress.damage = bits.position > input.end ? CUZARR_CUT_OFF : 0;
+    progress.position = origin + place;
+    progress.damage = progress.position > input.end ? CUZARR_CUT_OFF : 0;
 }
 
 /// A stored block, behind its three first bits.

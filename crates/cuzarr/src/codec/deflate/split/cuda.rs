@@ -11,10 +11,10 @@ static SPLIT: KernelSource = KernelSource { name: "deflate_split", text: include
 
 /// `CUZARR_DEFLATE_SLOT_BITS` in deflate_split.cuh.
 const SLOT_BYTES: usize = 1 << 10;
-/// Rounds of measuring, each of some 4 KiB decoded, from one entry to the next: few when there is little to do for the
+/// Rounds of measuring, each of some 3 KiB decoded, from one entry to the next: few when there is little to do for the
 /// device, as each entry makes its block's tables anew.
 const FEW_ROUNDS: u32 = 2;
-const ROUNDS: u32 = 4;
+const ROUNDS: u32 = 8;
 /// What counts as little, in decoded bytes.
 const LITTLE_BYTES: usize = 32 << 20;
 /// How far back a match reaches.
