@@ -23,7 +23,7 @@ const BUS_GB_S: f64 = 50.0;
 /// How many times fewer bytes are stored than decoded.
 const RATIO: f64 = 1.8;
 /// Launches and tables of one batch on the device, and handing frames to threads on the host, in seconds.
-const DEVICE_BATCH_S: f64 = 0.4e-3;
+const DEVICE_BATCH_S: f64 = 0.1e-3;
 const HOST_BATCH_S: f64 = 0.05e-3;
 
 /// The speeds of one format, GB/s of decoded bytes.
@@ -73,17 +73,16 @@ impl Estimate {
 impl Costs {
     /// The figures that come with the library, for a GPU of so many multiprocessors.
     ///
-    /// Many frames: what `docs/decoders.md` and `examples/read_bench.rs` saw on one GPU and its host of 16 threads. One frame
-    /// alone: seen for zstd and deflate from 8 MiB on, else estimated. `bench/placement.py` measures all of them.
+    /// One H200 and its host of 16 threads, `bench/placement.py` and `docs/decoders.md`; 256 KiB is put between its neighbours.
     pub fn shipped(multiprocessors: u32) -> Costs {
         let speeds = |thread, one, many| Speeds { thread, one, many };
         Costs {
             speeds: vec![
-                (Format::Lz4, speeds(1.5, [0.54, 0.93, 3.0, 14.5, 40.0], [227.0, 237.0, 248.0, 148.0, 99.0])),
-                (Format::Blosc, speeds(1.3, [0.1, 0.3, 5.0, 36.0, 36.0], [65.0, 65.0, 217.0, 226.0, 226.0])),
-                (Format::Zstd, speeds(0.46, [0.03, 0.06, 0.5, 3.8, 13.7], [51.0, 55.0, 69.0, 47.0, 40.0])),
-                (Format::Gzip, speeds(0.35, [0.045, 0.045, 0.5, 3.6, 9.0], [47.0, 40.0, 23.0, 22.0, 18.0])),
-                (Format::Zlib, speeds(0.35, [0.045, 0.045, 0.5, 3.6, 9.0], [47.0, 40.0, 23.0, 22.0, 18.0])),
+                (Format::Lz4, speeds(1.2, [0.54, 0.93, 3.0, 14.5, 40.0], [227.0, 237.0, 248.0, 148.0, 99.0])),
+                (Format::Blosc, speeds(1.3, [1.0, 2.5, 5.0, 36.0, 36.0], [150.0, 180.0, 217.0, 226.0, 226.0])),
+                (Format::Zstd, speeds(0.42, [0.09, 0.2, 0.63, 3.8, 13.8], [30.0, 40.0, 45.0, 35.0, 30.0])),
+                (Format::Gzip, speeds(0.34, [0.08, 0.15, 0.45, 2.7, 10.0], [30.0, 28.0, 23.0, 19.0, 16.0])),
+                (Format::Zlib, speeds(0.34, [0.08, 0.15, 0.45, 2.7, 10.0], [30.0, 28.0, 23.0, 19.0, 16.0])),
             ],
             scale: f64::from(multiprocessors.max(1)) / MULTIPROCESSORS,
         }
