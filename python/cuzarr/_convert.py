@@ -34,6 +34,18 @@ def host_array(buffer: _core.NdBuffer, dtype: np.dtype[Any]) -> np.ndarray[Any, 
     return np.ndarray(buffer.shape, dtype, buffer=buffer, strides=buffer.strides)
 
 
+def _is_aligned(dtype: np.dtype[Any]) -> bool:
+    """Whether the fields of a structure lie where a C compiler would put them."""
+    assert dtype.names is not None and dtype.fields is not None
+    fields = [dtype.fields[name] for name in dtype.names]
+    if any(field[0].names is not None and not _is_aligned(field[0]) for field in fields):
+        return False
+    aligned = np.dtype({"names": list(dtype.names), "formats": [field[0] for field in fields]}, align=True)
+    assert aligned.fields is not None
+    offsets = [aligned.fields[name][1] for name in dtype.names]
+    return aligned.itemsize == dtype.itemsize and offsets == [field[1] for field in fields]
+
+
 @functools.cache
 def cupy_holds(dtype: np.dtype[Any]) -> bool:
     """Whether CuPy is installed and has arrays of this element type."""
@@ -43,6 +55,8 @@ def cupy_holds(dtype: np.dtype[Any]) -> bool:
         return False
     if dtype.kind in "biufc":
         return dtype.isnative and dtype.itemsize <= 16
+    if dtype.names is not None and not _is_aligned(dtype):
+        return False  # arrays of them exist, but no kernel runs on them: not even a copy
     try:  # structures and bfloat16: its newer versions
         cupy.empty((0,), dtype)
     except (TypeError, ValueError):

@@ -171,7 +171,7 @@ class DataType:
 def _has_byte_order(native: np.dtype[Any]) -> bool:
     if native.names is not None:
         return any(_has_byte_order(native[name]) for name in native.names)
-    return native.kind == "U" or (native.kind not in "SVb" and native.itemsize > 1)
+    return native.kind == "U" or native.name == "bfloat16" or (native.kind not in "SVb" and native.itemsize > 1)
 
 
 def _unit_args(native: np.dtype[Any]) -> tuple[Any, ...]:

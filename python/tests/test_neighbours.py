@@ -225,6 +225,7 @@ def dataset() -> Any:
 @pytest.mark.filterwarnings("ignore")
 def test_xarray_reads_what_its_own_engine_reads(tmp_path: pathlib.Path, dataset: Any, zarr_format: Any) -> None:
     xarray = pytest.importorskip("xarray")
+    pytest.importorskip("dask")
     packing = {"packed": {"dtype": "i2", "scale_factor": 0.5, "_FillValue": -1}}
     dataset.to_zarr(tmp_path / "d", zarr_format=zarr_format, encoding=packing, group="sub", consolidated=False)
     place: dict[str, Any] = {"filename_or_obj": tmp_path / "d", "group": "sub"}
@@ -245,6 +246,7 @@ def test_xarray_reads_what_its_own_engine_reads(tmp_path: pathlib.Path, dataset:
 @pytest.mark.filterwarnings("ignore")
 def test_xarrays_own_engine_goes_through_the_codec_pipeline(tmp_path: pathlib.Path, dataset: Any) -> None:
     xarray = pytest.importorskip("xarray")
+    pytest.importorskip("dask")
     plugin = pytest.importorskip("cuzarr.zarr")
     plugin.fallbacks(reset=True)
     with plugin.enable():

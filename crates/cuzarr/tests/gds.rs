@@ -125,6 +125,17 @@ fn arrays_are_the_same_by_cufile() {
     assert!(used || words.contains("skipped"), "{numbers:?} {words}");
 }
 
+/// Why NVIDIA's library takes no file of the temporary folder: in a container without its host's description of drives.
+fn refuses_files_here(device: Device) -> Option<String> {
+    let directory = tempfile::tempdir().unwrap();
+    let story = written(store(directory.path(), Gds::Auto), Device::Cpu, json!([bytes_codec("little")]));
+    let by_cufile: Arc<dyn Store> = store(directory.path(), Gds::On);
+    let out = NdBuffer::empty(device, story.dtype, &[150, 140], Order::C).unwrap();
+    let all = Selection::all(&[150, 140]);
+    let error = story.engine.read(&story.access(device), &by_cufile, &all, &out, &story.options).err()?;
+    error.message().contains("/run/udev").then(|| error.to_string())
+}
+
 #[test]
 fn arrays_are_the_same_by_nvidias_cufile() {
     // In the process of the test itself: whatever library is installed.
@@ -132,6 +143,10 @@ fn arrays_are_the_same_by_nvidias_cufile() {
         match CuFile::get() {
             Ok(cufile) => {
                 println!("cuFile at {}, direct: {}", cufile.path().display(), cufile.is_direct());
+                if let Some(reason) = refuses_files_here(device) {
+                    println!("skipped: {reason}");
+                    continue;
+                }
                 check_everything(device);
             }
             Err(error) => println!("skipped: {error}"),

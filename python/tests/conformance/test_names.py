@@ -8,6 +8,7 @@ import pathlib
 import re
 from typing import Any
 
+import cuzarr
 import ml_dtypes
 import numcodecs.registry
 import numpy as np
@@ -88,6 +89,13 @@ def test_reads_raw_bits_as_the_specification_spells_them(tmp_path: pathlib.Path)
     metadata |= {"data_type": "r48", "fill_value": [0] * 6}
     (tmp_path / "a" / "zarr.json").write_text(json.dumps(metadata))
     assert ours(tmp_path / "a").tobytes() == data.tobytes()
+
+
+def test_writes_bfloat16_as_numbers_with_a_byte_order() -> None:
+    data = np.linspace(-3, 3, 35).reshape(5, 7).astype(ml_dtypes.bfloat16)
+    array = cuzarr.create_array({}, data=data, chunks=(2, 3))
+    assert array[:].tobytes() == data.tobytes() and array[1:4, ::2].tobytes() == data[1:4, ::2].tobytes()
+    assert array.metadata.to_dict()["codecs"][0] == {"name": "bytes", "configuration": {"endian": "little"}}
 
 
 def test_reads_bfloat16_of_tensorstore(tmp_path: pathlib.Path) -> None:

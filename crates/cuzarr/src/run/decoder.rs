@@ -5,7 +5,7 @@
 //! use cuzarr::run::{Decoder, Frames};
 //! use cuzarr_device::{Buffer, DType, Device, NdBuffer, Order, Stream};
 //!
-//! let frame = [3, 0, 4, 0, 0x7b, 0x28, 0x39, 0x96]; // two numbers and their CRC-32C
+//! let frame = [3, 0, 4, 0, 0x22, 0xa3, 0xcf, 0x64]; // two numbers and their CRC-32C
 //! let decoder = Decoder::new(&serde_json::json!([{"name": "crc32c"}]), Device::Cpu)?;
 //! let out = NdBuffer::zeroed(Device::Cpu, DType::UINT16, &[2], Order::C)?;
 //! let frames = Frames::Apart(vec![Buffer::from_vec(frame.to_vec())]);
