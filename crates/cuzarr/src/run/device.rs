@@ -13,7 +13,7 @@ use cuzarr_device::{
 
 use super::access::Access;
 use super::call::Call;
-use super::device_decode::{Decoders, Dense, InSlab, Packed, Pending, SCRATCH_COPIES, finish};
+use super::device_decode::{Decoders, Dense, InSlab, Packed, Pending, finish};
 use super::engine::Options;
 use super::host::{Stored, check_missing, foreign_memory};
 use super::memory::{Cost, Held, Reserved};
@@ -31,8 +31,8 @@ use crate::store::Lease;
 const PIECE_ALIGNMENT_BYTES: usize = 256;
 /// Elements of any type are aligned when packed bytes begin at a multiple of this.
 const ELEMENT_ALIGNMENT_BYTES: usize = 16;
-/// How much device memory a batch takes where kernels decode: arena, packed, and scratch of the decoder.
-const DECODING_COPIES: u64 = 2 + SCRATCH_COPIES as u64;
+/// How much device memory a batch takes where kernels decode, beside scratch of the decoder: arena and packed.
+const PLAIN_COPIES: u64 = 2;
 /// Batches that should be on their way at once where kernels decode: one is fetched, one crosses the bus, one is decoded.
 const DECODING_BATCHES: u64 = 3;
 /// Batches that are fetched at once from a store that brings even one large read at full speed.
@@ -103,7 +103,8 @@ struct Pieces {
 /// What is decoded at once when `chunks` chunks are read.
 fn load(program: &Program, options: &Options, chunks: u64) -> Load {
     let factor = program.frames().map(|(format, _)| format.batch_factor()).max().unwrap_or(1);
-    let share = options.memory_limit_bytes / DECODING_COPIES;
+    let scratch = program.frames().map(|(format, bytes)| format.scratch_copies(bytes)).max().unwrap_or(1);
+    let share = options.memory_limit_bytes / (PLAIN_COPIES + scratch);
     let bytes = options.decode_batch_bytes.saturating_mul(factor * DECODING_BATCHES).min(share);
     let frames = chunks.min(bytes / program.packed_size_bytes().max(1) as u64).max(1);
     Load { threads: options.threads, frames }
@@ -137,7 +138,9 @@ fn divide(program: &Program, device: Device, options: &Options, chunks: u64) -> 
     };
     let chunk_bytes = program.packed_size_bytes() as u64;
     division.native = division.native.filter(|native| {
-        let needed = chunk_bytes.saturating_mul(DECODING_COPIES).saturating_add(native.extra_bytes() as u64);
+        let needed = chunk_bytes
+            .saturating_mul(PLAIN_COPIES + native.scratch_copies())
+            .saturating_add(native.extra_bytes() as u64);
         needed <= options.memory_limit_bytes
     });
     division
@@ -148,7 +151,7 @@ pub(crate) fn batch_bytes(access: &Access, options: &Options, chunks: u64) -> u6
     let slab_bytes = options.batch_bytes(access.device());
     match access.program().map(|program| divide(program, access.device(), options, chunks).whole()) {
         Ok(Some(native)) => {
-            let share = options.memory_limit_bytes / (DECODING_COPIES * DECODING_BATCHES);
+            let share = options.memory_limit_bytes / ((PLAIN_COPIES + native.scratch_copies()) * DECODING_BATCHES);
             options.decode_batch_bytes.saturating_mul(native.batch_factor()).min(share).max(slab_bytes)
         }
         _ => slab_bytes,
@@ -264,7 +267,7 @@ impl DeviceDestination {
         let chunk_bytes = self.target.program.packed_size_bytes().max(1) as u64;
         let decoding = native.map_or(0, |native| {
             let between = packed.div_ceil(chunk_bytes).saturating_mul(native.extra_bytes() as u64);
-            (DECODING_COPIES - 1).saturating_mul(packed).saturating_add(between)
+            (PLAIN_COPIES - 1 + native.scratch_copies()).saturating_mul(packed).saturating_add(between)
         });
         let stored_as_is = self.native.is_some() || self.target.program.stored_is_packed();
         Cost { host: if stored_as_is { 0 } else { packed }, pinned: slab, device: slab.saturating_add(decoding) }

@@ -22,8 +22,6 @@ use crate::store::Lease;
 
 /// Decoded chunks begin at multiples of this, and reads in a slab too.
 pub(super) const ALIGNMENT_BYTES: usize = 256;
-/// Memory that a decoder may use beside, in multiples of what it decodes.
-pub(super) const SCRATCH_COPIES: usize = 2;
 /// Batches that decode at once.
 const STREAMS: usize = 4;
 
@@ -296,7 +294,7 @@ impl Job {
         call: &Call,
     ) -> Result<Option<Job>> {
         let decoded_bytes = program.packed_size_bytes() * frames.len();
-        let most = SCRATCH_COPIES * decoded_bytes;
+        let most = native.scratch_copies() as usize * decoded_bytes;
         let arena = pool::allocate(stored.len(), copies)?;
         let ranges = frames.iter().map(|frame| frame.src.clone()).collect();
         let batch = native.prepare(Source { buffer: &arena, ranges, host: Some(stored) }, most, &stream)?;

@@ -24,6 +24,9 @@ pub enum Format {
     Zlib,
 }
 
+/// A frame of more is large beside a batch of 64 MiB.
+const LARGE_FRAME_BYTES: usize = 1 << 20;
+
 impl Format {
     /// Why kernels do not take frames of `decoded_bytes`; `None` when they do. Whether they should is `plan::Costs`' to say.
     pub(crate) fn host_reason(self, decoded_bytes: usize) -> Option<&'static str> {
@@ -40,6 +43,19 @@ impl Format {
         match self {
             Format::Lz4 | Format::Blosc => 1,
             Format::Zstd | Format::Gzip | Format::Zlib => 4,
+        }
+    }
+
+    /// Scratch memory of a decoder for frames of this decoded size, in times what they decode to: what keeps a batch whole.
+    /// Measured (`scratch_bytes` of `examples/decode_bench.rs`), rounded up: sequences take 3 times and more where most
+    /// bytes are copied in short runs, and frames that are large beside their batch 4 bytes more for each byte.
+    pub(crate) fn scratch_copies(self, frame_bytes: usize) -> u64 {
+        let is_large = frame_bytes > LARGE_FRAME_BYTES;
+        match self {
+            Format::Lz4 if is_large => 9,
+            Format::Zstd if is_large => 8,
+            Format::Lz4 | Format::Zstd => 4,
+            Format::Blosc | Format::Gzip | Format::Zlib => 2,
         }
     }
 

@@ -135,6 +135,9 @@ impl Step {
     }
 }
 
+/// Scratch memory of steps that decode nothing, in times the packed bytes.
+const PLAIN_SCRATCH_COPIES: u64 = 2;
+
 impl Native {
     pub(crate) fn new(steps: Vec<(Step, String)>, input: Size, packed_bytes: usize) -> Native {
         Native { steps, input, packed_bytes }
@@ -188,6 +191,15 @@ impl Native {
             _ => None,
         });
         factors.max().unwrap_or(1)
+    }
+
+    /// As [`Format::scratch_copies`], for the decoder that wants most.
+    pub(crate) fn scratch_copies(&self) -> u64 {
+        let copies = self.steps.iter().filter_map(|(step, _)| match step {
+            Step::Decode { format, decoded_bytes, .. } => Some(format.scratch_copies(*decoded_bytes)),
+            _ => None,
+        });
+        copies.max().unwrap_or(PLAIN_SCRATCH_COPIES)
     }
 
     /// Bytes of device memory that a chunk takes beside its stored and packed ones.
