@@ -104,6 +104,8 @@ def open_codec(
         )
     if zarr_format == 3 and not name.startswith("numcodecs."):
         return _open_zarr(name, settings, shape, json.loads(data_type))
+    if identifier.startswith("nvcomp_") and (found := _open_nvcomp(identifier, settings, shape, data_type)):
+        return found
     try:
         import numcodecs
     except ImportError:
@@ -118,6 +120,16 @@ def open_codec(
     dtype = from_json_v3(json.loads(data_type)).native if role == "array_bytes" else np.dtype("u1")
     host = PickleHost if identifier == "pickle" else NumcodecsHost
     return role, host(codec, role, dtype, tuple(shape)), None, None
+
+
+def _open_nvcomp(identifier: str, settings: dict[str, Any], shape: tuple[int, ...], data_type: str) -> OpenedCodec | None:
+    from cuzarr import _nvcomp
+
+    codec = _nvcomp.open_host(identifier, settings, tuple(shape), from_json_v3(json.loads(data_type)).native.itemsize)
+    if codec is None:
+        return None
+    host = codec if isinstance(codec, _nvcomp.Host) else NumcodecsHost(codec, "bytes_bytes", np.dtype("u1"), tuple(shape))
+    return "bytes_bytes", host, None, None
 
 
 def _open_zarr(name: str, settings: dict[str, Any], shape: tuple[int, ...], data_type: Any) -> OpenedCodec | None:

@@ -6,7 +6,8 @@ what the helpers of KvikIO 25.08 and zarr-python wrote, uncompressed or with LZ4
 - The default compressor is LZ4, which every Zarr reader knows, instead of nvCOMP's Snappy, which none did.
 - One codec serves the CPU and the GPU, so nothing is overwritten in metadata on its way, and ``GDSStore`` refuses
   ``compressor_config_overwrite`` and ``decompressor_config_overwrite``.
-- Arrays of nvCOMP's own formats (``nvcomp_Snappy``, …) are refused by name.
+- Arrays of nvCOMP's own formats (``nvcomp_Snappy``, …) are read where NVIDIA's package ``nvidia-nvcomp-cu12`` or ``-cu13``
+  is installed, else refused by name. They are not written.
 
 >>> from cuzarr.kvikio import CompatCompressor
 >>> CompatCompressor.lz4().gpu.get_config()
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
-from cuzarr import storage
+from cuzarr import _nvcomp, storage
 from cuzarr._config import config
 from cuzarr.codecs import numcodecs as _codecs
 from cuzarr.errors import ArrayNotFoundError, ContainsGroupError, InvalidArgumentError, UnknownCodecError
@@ -228,9 +229,7 @@ def open_cupy_array(
         try:
             array = cuzarr.open_array(directory, mode="r" if mode == "r" else "r+", **kwargs)
         except UnknownCodecError as error:
-            raise UnknownCodecError(
-                f"{directory}: {error}", hint="write the array anew with LZ4 where KvikIO and nvCOMP are installed"
-            ) from error
+            raise UnknownCodecError(f"{directory}: {error}", hint=_nvcomp.INSTALL) from error
         except (ArrayNotFoundError, ContainsGroupError):
             if mode != "a":
                 raise
@@ -246,6 +245,8 @@ def open_cupy_array(
 def _check_compressor(array: Array) -> None:
     """Refuses what KvikIO refused, by its message."""
     if array.metadata.zarr_format != 2 or array.compressor is None or isinstance(array.compressor, _codecs.LZ4):
+        return
+    if array.compressor.name.removeprefix(_codecs.PREFIX).startswith("nvcomp_"):
         return
     raise InvalidArgumentError(
         f"the array at {array.store_path} was written using a non-CUDA compatible compressor: {array.compressor!r}",

@@ -10,7 +10,7 @@ test_group                                  changed   likewise
 test_open_array                             changed   likewise
 test_dask_read                              changed   likewise
 test_dask_write                             changed   likewise
-test_compressor                             refused   nvCOMP's own formats, which no other reader knows
+test_compressor                             changed   nvCOMP's own formats are read where it is installed, and not written
 test_decompressor_config_overwrite          changed   nothing is overwritten: the CPU's codec is the GPU's (LZ4 and zstd)
 test_compressor_config_overwrite            changed   likewise
 test_open_cupy_array                        ported    the codec that is used is cuzarr's LZ4, not nvCOMP's
@@ -23,6 +23,9 @@ test_open_cupy_array_unknown_mode           ported
 from __future__ import annotations
 
 import json
+import sys
+import types
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -122,13 +125,116 @@ def test_dask_writes(store: Any, device: str) -> None:
     np.testing.assert_array_equal(to_host(cuzarr.open_array(store, device=device)[:]), np.arange(100))
 
 
-@pytest.mark.parametrize("algorithm", ["LZ4", "Snappy", "ANS", "Bitcomp", "Cascaded", "Gdeflate"])
-def test_formats_of_nvcomp_are_refused_by_name(tmp_path: Path, algorithm: str) -> None:
-    kvikio.open_cupy_array(tmp_path, mode="w", shape=10, dtype="i4", chunks=5)
-    document = json.loads((tmp_path / ".zarray").read_bytes())
-    (tmp_path / ".zarray").write_text(json.dumps(document | {"compressor": {"id": f"nvcomp_{algorithm}"}}))
-    with pytest.raises(UnknownCodecError, match=f"nvcomp_{algorithm}"):
+NVCOMP = ["LZ4", "Snappy", "ANS", "Bitcomp", "Cascaded", "Gdeflate"]
+
+
+def store_encoded(folder: Path, compressor: dict[str, Any], chunks: list[bytes]) -> None:
+    """An array of ten integers in two chunks, encoded by somebody else."""
+    kvikio.open_cupy_array(folder, mode="w", shape=10, dtype="i4", chunks=5)
+    document = json.loads((folder / ".zarray").read_bytes())
+    (folder / ".zarray").write_text(json.dumps(document | {"compressor": compressor}))
+    for number, chunk in enumerate(chunks):
+        (folder / str(number)).write_bytes(chunk)
+
+
+@pytest.mark.parametrize("algorithm", NVCOMP)
+def test_formats_of_nvcomp_are_refused_by_name_where_it_is_missing(
+    tmp_path: Path, algorithm: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "nvidia.nvcomp", None)
+    store_encoded(tmp_path, {"id": f"nvcomp_{algorithm}"}, [])
+    with pytest.raises(UnknownCodecError, match=f"(?s)nvcomp_{algorithm}.*pip install nvidia-nvcomp"):
         kvikio.open_cupy_array(tmp_path, mode="r")
+
+
+class Stand:
+    """In place of ``nvidia.nvcomp``: the calls that are made of it, with zlib's format and a size in front."""
+
+    class Array:
+        def __init__(self, value: Any) -> None:
+            self.value = np.asarray(value)
+
+        def cuda(self) -> Any:
+            return self
+
+        cpu = cuda
+
+        def __array__(self, *args: Any, **kwargs: Any) -> Any:
+            return self.value
+
+    class Codec:
+        def get_uncomp_buffer_size(self, source: Any) -> int:
+            return int(source.value[:8].view("<u8")[0])
+
+        def decode(self, source: Any) -> Any:
+            return Stand.Array(np.frombuffer(zlib.decompress(source.value[8:]), "u1"))
+
+    as_array = Array
+
+    @staticmethod
+    def encode(value: Any) -> bytes:
+        raw = np.asarray(value).tobytes()
+        return np.uint64(len(raw)).tobytes() + zlib.compress(raw)
+
+
+@pytest.mark.parametrize("algorithm", NVCOMP)
+@pytest.mark.filterwarnings("ignore::cuzarr.errors.CuzarrRuntimeWarning")
+def test_formats_of_nvcomp_are_read_and_not_written(
+    tmp_path: Path, algorithm: str, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "nvidia.nvcomp", Stand)
+    monkeypatch.setattr(nvidia_package(), "nvcomp", Stand, raising=False)
+    value = np.arange(10, dtype="i4")
+    huge = np.uint64(1 << 40).tobytes()
+    store_encoded(tmp_path, {"id": f"nvcomp_{algorithm}"}, [Stand.encode(value[:5]), Stand.encode(value[5:])])
+    array = cuzarr.open_array(tmp_path, mode="r+", device=device)
+    assert is_on(device, array[:]) and to_host(array[:]).tolist() == value.tolist()
+    assert to_host(kvikio.open_cupy_array(tmp_path, mode="r")[3:7]).tolist() == [3, 4, 5, 6]
+    with pytest.raises(cuzarr.CuzarrError, match="are read, and not written"):
+        array[:] = on(device, value)
+    (tmp_path / "1").write_bytes(huge + Stand.encode(value)[8:])
+    with pytest.raises(cuzarr.CuzarrError, match="says that it holds 1099511627776 bytes"):
+        array[:]
+
+
+@pytest.mark.parametrize("algorithm", [*NVCOMP, "batch snappy", "batch deflate", "batch gdeflate"])
+@pytest.mark.filterwarnings("ignore::cuzarr.errors.CuzarrRuntimeWarning")
+def test_what_nvcomp_itself_encoded_is_read(tmp_path: Path, algorithm: str) -> None:
+    nvcomp = pytest.importorskip("nvidia.nvcomp")
+    if not NAME.startswith("cuda"):
+        pytest.skip("skipped: nvCOMP needs a GPU")
+    value = np.arange(10, dtype="i4")
+    kind, _, name = algorithm.rpartition(" ")
+    options: dict[str, Any] = {"algorithm": {"snappy": "Snappy", "gdeflate": "GDeflate", "deflate": "Deflate"}.get(name.lower(), name)}
+    compressor = {"id": f"nvcomp_{name}"}
+    if kind:
+        options["bitstream_kind"] = nvcomp.BitstreamKind.RAW
+        compressor = {"id": "nvcomp_batch", "algorithm": name, "options": {}}  # type: ignore[dict-item]
+    codec = nvcomp.Codec(**options)
+    parts = [np.asarray(codec.encode(nvcomp.as_array(part.view("u1")).cuda()).cpu()).tobytes() for part in (value[:5], value[5:])]
+    store_encoded(tmp_path, compressor, parts)
+    for array in (kvikio.open_cupy_array(tmp_path, mode="r"), cuzarr.open_array(tmp_path, mode="r", device="cpu")):
+        assert to_host(array[:]).tolist() == value.tolist()
+
+
+@pytest.mark.parametrize("algorithm", ["lz4", "zstd"])
+@pytest.mark.filterwarnings("ignore::cuzarr.errors.CuzarrRuntimeWarning")
+def test_frames_of_nvcomps_batches_that_numcodecs_knows_need_no_nvcomp(tmp_path: Path, algorithm: str) -> None:
+    numcodecs = pytest.importorskip("numcodecs")
+    value, codec = np.arange(10, dtype="i4"), numcodecs.get_codec({"id": algorithm})
+    store_encoded(
+        tmp_path, {"id": "nvcomp_batch", "algorithm": algorithm}, [bytes(codec.encode(value[:5])), bytes(codec.encode(value[5:]))]
+    )  # fmt: skip
+    assert to_host(kvikio.open_cupy_array(tmp_path, mode="r")[:]).tolist() == value.tolist()
+
+
+def nvidia_package() -> Any:
+    """NVIDIA's packages share this one; where none is installed it is made."""
+    try:
+        import nvidia
+    except ImportError:
+        nvidia = sys.modules["nvidia"] = types.ModuleType("nvidia")
+    return nvidia
 
 
 @pytest.mark.parametrize("algorithm", ["lz4", "zstd"])
