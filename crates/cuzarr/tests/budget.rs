@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cuzarr::ErrorKind;
 use cuzarr::plan::Selection;
-use cuzarr::store::MemoryStore;
+use cuzarr::store::{GpuMemoryStore, MemoryStore};
 use cuzarr_device::{DType, Device, NdBuffer, Order, pool};
-use model::{Story, bytes_codec, devices, metadata, sharding, zstd_codec};
+use model::{Dice, Story, bytes_codec, devices, metadata, sharding, zstd_codec};
 use serde_json::{Value, json};
 
 const SIDE: u64 = 512;
@@ -77,6 +77,44 @@ fn device_memory_beside_the_result_stays_below_the_limit() {
                 assert!(read > 0, "something is watched");
                 assert_eq!(out.to_host_bytes(Order::C).unwrap(), value);
                 assert_eq!(written.used_bytes(), 0);
+            }
+        }
+    }
+}
+
+/// Frames that lie in the device's memory: decoders' scratch memory counts, and where a limit leaves no room for it the host
+/// decodes.
+#[test]
+fn reads_from_device_memory_stay_below_the_limit() {
+    let _alone = alone();
+    // Short copies and some bytes between them, of which decoders' tables are large.
+    let mut dice = Dice(5);
+    let value: Vec<u8> = (0..600 * SIDE).flat_map(|_| (dice.below(40) as u32).to_le_bytes()).collect();
+    let lz4 = json!({"name": "numcodecs.lz4", "configuration": {"acceleration": 1}});
+    // The second kind of chunks is large for a decoder, and there is one of them.
+    for (codec, rows, chunk, limits) in [
+        (zstd_codec(), CHUNK, [CHUNK, CHUNK], [3, 8, 40]),
+        (lz4.clone(), CHUNK, [CHUNK, CHUNK], [3, 8, 40]),
+        (lz4, 600, [600, SIDE], [3, 5, 13]),
+    ] {
+        let value = &value[..(rows * SIDE * 4) as usize];
+        let codecs = json!([bytes_codec("little"), codec]);
+        let chunk_bytes = chunk[0] * chunk[1] * 4;
+        for device in devices().into_iter().filter(|&device| device != Device::Cpu) {
+            let metadata = metadata(&[rows, SIDE], &chunk, "uint32", json!(0), codecs.clone());
+            let mut story = Story::new(metadata, Arc::new(GpuMemoryStore::new(device)));
+            let all = Selection::all(&[rows, SIDE]);
+            story.write(Device::Cpu, &all, value);
+            for limit in limits.map(|chunks| chunks * chunk_bytes) {
+                story.options.memory_limit_bytes = limit;
+                let out = NdBuffer::empty(device, DType::UINT32, &[rows as usize, SIDE as usize], Order::C).unwrap();
+                let access = story.access(device);
+                let read = peak(device, || {
+                    story.engine.read(&access, &story.store, &all, &out, &story.options).unwrap();
+                });
+                assert!(read <= limit + TABLES_BYTES, "{codecs}: reading took {read}, allowed {limit}");
+                assert_eq!(out.to_host_bytes(Order::C).unwrap(), value);
+                assert_eq!(story.engine.memory(device).used_bytes(), 0);
             }
         }
     }

@@ -444,7 +444,7 @@ impl Destination for DeviceDestination {
         let slabless = resident.device() != Device::Cpu && launcher.call.store.is_on(resident.device());
         let slab_bytes = if self.native.is_some() { Dense::slab_bytes(&batch) } else { plan.total_bytes };
         let (slab, held) = match plan.total_bytes.max(slab_bytes) {
-            bytes if slabless => match self.reserve(self.target.taking.cost(bytes), alone)? {
+            bytes if slabless => match self.reserve(self.target.taking.cost(bytes, batch.units.len()), alone)? {
                 Some(held) => (None, held),
                 None => return Ok(Launch::NoMemory(batch)),
             },

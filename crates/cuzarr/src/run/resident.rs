@@ -21,12 +21,19 @@ use crate::plan;
 const ALIGNMENT_BYTES: usize = 256;
 /// Elements of any type are aligned when packed bytes begin at a multiple of this.
 const ELEMENT_ALIGNMENT_BYTES: usize = 16;
-/// Device memory of a batch in multiples of its packed bytes: stored; and with kernels frames, decoded, shuffled.
+/// Device memory of a batch in multiples of its packed bytes: as stored; and, beside scratch of the decoder, stored once
+/// more one frame behind the other, and packed.
 const PACKED_COPIES: u64 = 1;
-const DECODING_COPIES: u64 = 4;
+const FRAME_COPIES: u64 = 3;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Device memory that frames of so many chunks take while kernels decode them.
+fn frames_cost(native: &Native, packed_bytes: usize, chunks: usize) -> u64 {
+    let between = (chunks as u64).saturating_mul(native.extra_bytes() as u64);
+    (FRAME_COPIES + native.scratch_copies()).saturating_mul(packed_bytes as u64).saturating_add(between)
 }
 
 /// What reads of a program's chunks do with bytes on the device.
@@ -42,19 +49,26 @@ pub(super) enum Taking {
 
 impl Taking {
     pub(super) fn new(program: &Program, limit_bytes: usize) -> Taking {
-        let fits = program.packed_size_bytes() as u64 <= limit_bytes as u64 / DECODING_COPIES;
+        let chunk_bytes = program.packed_size_bytes();
         match program.divide(&leave_nothing).whole() {
             _ if program.stored_is_packed() => Taking::Packed,
             // The host may decode faster, but it would have to fetch the bytes first.
-            Some(native) if fits => Taking::Frames(Arc::new(native)),
+            Some(native) if frames_cost(&native, chunk_bytes, 1) <= limit_bytes as u64 => {
+                Taking::Frames(Arc::new(native))
+            }
             _ => Taking::Nothing,
         }
     }
 
-    /// Device memory that a batch of so many packed bytes takes at most.
-    pub(super) fn cost(&self, packed_bytes: usize) -> Cost {
-        let copies = if let Taking::Packed = self { PACKED_COPIES } else { DECODING_COPIES };
-        Cost { device: (packed_bytes as u64).saturating_mul(copies), ..Cost::default() }
+    /// Device memory that a batch of so many chunks, or pieces of them, takes; stored bytes that are more than packed ones
+    /// come on top.
+    pub(super) fn cost(&self, packed_bytes: usize, chunks: usize) -> Cost {
+        let device = match self {
+            Taking::Nothing => 0,
+            Taking::Packed => (packed_bytes as u64).saturating_mul(PACKED_COPIES),
+            Taking::Frames(native) => frames_cost(native, packed_bytes, chunks),
+        };
+        Cost { device, ..Cost::default() }
     }
 }
 
@@ -80,17 +94,24 @@ impl Resident {
 
     /// Memory for stored bytes, of which the batch has counted `counted_bytes`.
     pub(super) fn lease(&self, size_bytes: usize, counted_bytes: usize) -> Result<Buffer> {
-        if let Some(extra) = size_bytes.checked_sub(counted_bytes).filter(|&extra| extra > 0) {
-            let call = &self.call;
-            let reserved = call.memory.device.try_take(extra as u64, call.limit_bytes).ok_or_else(|| {
-                let (used, limit) = (call.memory.device.used_bytes(), call.limit_bytes);
-                let message =
-                    format!("a stored chunk has {size_bytes} bytes, {used} are in flight, the memory limit is {limit}");
-                Error::new(ErrorKind::BudgetExceeded, message).with_hint("raise the memory limit")
-            })?;
-            lock(&self.extra).push(reserved);
+        if !self.reserve(size_bytes.saturating_sub(counted_bytes)) {
+            let (used, limit) = (self.call.memory.device.used_bytes(), self.call.limit_bytes);
+            let message =
+                format!("a stored chunk has {size_bytes} bytes, {used} are in flight, the memory limit is {limit}");
+            return Err(Error::new(ErrorKind::BudgetExceeded, message).with_hint("raise the memory limit"));
         }
         Ok(Buffer::empty(self.device, size_bytes)?)
+    }
+
+    /// Reserves bytes beyond the batch's share, for as long as the batch; says whether they were to be had.
+    fn reserve(&self, bytes: usize) -> bool {
+        if bytes == 0 {
+            return true;
+        }
+        let reserved = self.call.memory.device.try_take(bytes as u64, self.call.limit_bytes);
+        let was_there = reserved.is_some();
+        lock(&self.extra).extend(reserved);
+        was_there
     }
 
     /// What was reserved beyond the batch's share. Whoever still holds the flight then holds no memory.
@@ -124,10 +145,7 @@ impl Resident {
         let reads = std::mem::take(&mut *lock(&self.reads));
         match &self.taking {
             _ if reads.is_empty() => Ok((Vec::new(), None)),
-            Taking::Frames(native) => {
-                let (packed, frames) = self.decode(plan, &reads, (program, native), &decoders.stream()?, scatters)?;
-                Ok((vec![packed], Some(frames)))
-            }
+            Taking::Frames(native) => self.decode(plan, &reads, (program, native), &decoders.stream()?, scatters),
             Taking::Packed | Taking::Nothing => {
                 let mut packed = Vec::with_capacity(reads.len());
                 for (read, bytes) in &reads {
@@ -145,12 +163,11 @@ impl Resident {
         (program, native): (&Program, &Native),
         stream: &Stream,
         scatters: &Stream,
-    ) -> Result<(Packed, Frames)> {
-        let size_bytes = reads.iter().map(|(_, bytes)| bytes.size_bytes().next_multiple_of(ALIGNMENT_BYTES)).sum();
-        let arena = pool::allocate(size_bytes, stream)?;
+    ) -> Result<(Vec<Packed>, Option<Frames>)> {
+        let size_bytes: usize =
+            reads.iter().map(|(_, bytes)| bytes.size_bytes().next_multiple_of(ALIGNMENT_BYTES)).sum();
         let (mut at, mut ranges, mut sources) = (0, Vec::new(), Vec::new());
         for (read, bytes) in reads {
-            stream.d2d(bytes, &arena.slice(at..at + bytes.size_bytes())?)?;
             let read = &plan.reads[*read];
             for unit in read.units.clone() {
                 let (from, size_bytes) = plan.unit_span(read, unit).unwrap_or((0, bytes.size_bytes()));
@@ -164,12 +181,24 @@ impl Resident {
             }
             at += bytes.size_bytes().next_multiple_of(ALIGNMENT_BYTES);
         }
+        let decoded_bytes = program.packed_size_bytes() * ranges.len();
+        if !self.reserve(size_bytes.saturating_sub(decoded_bytes)) {
+            return Ok((self.decode_on_host(plan, reads, program)?, None));
+        }
+        let arena = pool::allocate(size_bytes, stream)?;
+        let mut at = 0;
+        for (_, bytes) in reads {
+            stream.d2d(bytes, &arena.slice(at..at + bytes.size_bytes())?)?;
+            at += bytes.size_bytes().next_multiple_of(ALIGNMENT_BYTES);
+        }
         // Formats whose headers only the host reads are copied back from the arena at once.
         stream.synchronize()?;
-        let mut batch =
-            native.prepare(Source { buffer: &arena, ranges: ranges.clone(), host: None }, usize::MAX, stream)?;
-        let decoded_bytes = (program.packed_size_bytes() * ranges.len()) as u64;
-        self.call.counters.time_on((Stage::Decode, decoded_bytes), stream, || batch.run(stream))?;
+        let most = (native.scratch_copies() as usize).saturating_mul(decoded_bytes);
+        let mut batch = native.prepare(Source { buffer: &arena, ranges: ranges.clone(), host: None }, most, stream)?;
+        if !self.reserve(batch.scratch_bytes().saturating_sub(most)) {
+            return Ok((self.decode_on_host(plan, reads, program)?, None));
+        }
+        self.call.counters.time_on((Stage::Decode, decoded_bytes as u64), stream, || batch.run(stream))?;
         scatters.wait(&stream.record()?)?;
         let (decoded, offsets) = batch.packed();
         let boxes = sources.iter().zip(offsets).map(|(unit, offset)| unit.transfer_box(offset)).collect();
@@ -180,7 +209,24 @@ impl Resident {
             item: unit.transfer_box(0),
         });
         let frames = frames.collect();
-        Ok((packed, Frames { batch, frames, arena }))
+        Ok((vec![packed], Some(Frames { batch, frames, arena })))
+    }
+
+    /// The way of frames for which the device has no scratch memory left within the limit. What fails is handed to the call.
+    fn decode_on_host(&self, plan: &plan::Batch, reads: &[(usize, Buffer)], program: &Program) -> Result<Vec<Packed>> {
+        let mut packed = Vec::new();
+        for (read, bytes) in reads {
+            let read = &plan.reads[*read];
+            for unit in read.units.clone() {
+                let (from, size_bytes) = plan.unit_span(read, unit).unwrap_or((0, bytes.size_bytes()));
+                let unit = &plan.units[unit];
+                match decode_one(&bytes.slice(from..from + size_bytes)?, &self.call, program) {
+                    Ok(decoded) => packed.push((decoded, vec![unit.transfer_box(0)])),
+                    Err(error) => self.call.fail(error.at(unit.name.to_string())),
+                }
+            }
+        }
+        Ok(packed)
     }
 }
 
@@ -228,7 +274,9 @@ impl Frames {
         for (result, frame) in self.batch.check()?.into_iter().zip(&self.frames) {
             let decoded = match result {
                 Ok(()) => continue,
-                Err(error) if error.kind() == ErrorKind::Unsupported => self.decode_on_host(frame, call, program),
+                Err(error) if error.kind() == ErrorKind::Unsupported => {
+                    decode_one(&self.arena.slice(frame.range.clone())?, call, program)
+                }
                 Err(error) => Err(error),
             };
             match decoded {
@@ -238,12 +286,13 @@ impl Frames {
         }
         Ok(again)
     }
+}
 
-    fn decode_on_host(&self, frame: &Frame, call: &Call, program: &Program) -> Result<Buffer> {
-        let stored = self.arena.slice(frame.range.clone())?.to_vec()?;
-        let mut packed = call.scratch.take(program.packed_size_bytes())?;
-        let size_bytes = packed.len() as u64;
-        call.counters.time(Stage::Decode, size_bytes, || program.decode(&stored, &mut packed))?;
-        Ok(Buffer::from_bytes(self.arena.device(), &packed)?)
-    }
+/// Decodes a frame that lies on the device by the host, and puts what it gives there again.
+fn decode_one(frame: &Buffer, call: &Call, program: &Program) -> Result<Buffer> {
+    let stored = frame.to_vec()?;
+    let mut packed = call.scratch.take(program.packed_size_bytes())?;
+    let size_bytes = packed.len() as u64;
+    call.counters.time(Stage::Decode, size_bytes, || program.decode(&stored, &mut packed))?;
+    Ok(Buffer::from_bytes(frame.device(), &packed)?)
 }
