@@ -1,12 +1,12 @@
 //! Frames for the tests of batches: decoded on every device with kernels, and on the host beside it.
 #![allow(dead_code)] // each test file uses its part
 
+#[path = "../../examples/decode_campaign/campaign/reference.rs"]
+mod reference;
+
 use cuzarr::ErrorKind;
 use cuzarr::codec::batch::{Batch, Format, Unit};
-use cuzarr::codec::{Chain, ChunkSpec};
-use cuzarr::meta::{DataType, Extension, FillValue};
 use cuzarr_device::{Buffer, Device, Stream};
-use serde_json::{Value, json};
 
 use crate::model::Dice;
 
@@ -25,20 +25,7 @@ pub struct Frame {
 
 /// What the host makes of a frame.
 pub fn on_host(format: Format, frame: &Frame) -> cuzarr::Result<Vec<u8>> {
-    let codec = match format {
-        Format::Lz4 => json!({"name": "numcodecs.lz4", "configuration": {"acceleration": 1}}),
-        Format::Gzip => json!({"name": "gzip", "configuration": {"level": 5}}),
-        Format::Zlib => json!({"name": "numcodecs.zlib", "configuration": {"level": 5}}),
-        Format::Zstd => json!({"name": "zstd", "configuration": {"level": 3, "checksum": false}}),
-        _ => json!({"name": "blosc", "configuration":
-            {"cname": "lz4", "clevel": 5, "shuffle": "noshuffle", "typesize": 1, "blocksize": 0}}),
-    };
-    let codecs = [Extension::new("bytes", Default::default()), Extension::from_json(&codec, "codecs")?];
-    let data_type = DataType::from_v3(&Value::from("uint8"))?;
-    let spec = ChunkSpec::new(vec![frame.decoded_bytes as u64], data_type.clone(), FillValue::default_of(&data_type));
-    let mut decoded = vec![0; frame.decoded_bytes];
-    Chain::from_extensions(&codecs, spec)?.bind(Device::Cpu)?.decode(&frame.encoded, &mut decoded)?;
-    Ok(decoded)
+    reference::decode(format, &frame.encoded, frame.decoded_bytes)
 }
 
 /// Decodes frames that lie at any alignment, with gaps between them, and looks whether the gaps stay as they were.

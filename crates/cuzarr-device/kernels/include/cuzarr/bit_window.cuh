@@ -19,11 +19,12 @@ struct BitWindow {
     u32 cut;                // that word, without what lies behind the stream
 };
 
-/// Loads the words behind. Those that lie before the stream are others, whose bits nobody asks for.
+/// Loads the words behind. Those that lie before the stream are others, whose bits nobody asks for; the stream's first word
+/// is loaded only where more follow, as it may be its last one, with bytes behind the stream.
 CUZARR_DEVICE void window_load(BitWindow& window) {
     i32 index = (window.at - 128) >> 5;
     const u32* from = window.words + (index < -2 ? -2 : index);
-    window.low = from[0], window.middle = from[1], window.high = from[2];
+    window.low = from[0], window.middle = from[1], window.high = from[index < -2 ? 1 : 2];
 }
 
 CUZARR_DEVICE u64 window_behind(const BitWindow& window) {

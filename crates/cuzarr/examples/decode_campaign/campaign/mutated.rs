@@ -1,0 +1,143 @@
+//! Damaged frames: what the host refuses the device must refuse, and what both take must be the same bytes.
+
+use cuzarr::codec::batch::Format;
+use cuzarr::{Error, ErrorKind, Result};
+use serde_json::json;
+
+use super::device::{Decoded, Frame, decode};
+use super::random::Random;
+use super::{Outcome, Settings, damage, data, parallel, reference, writers};
+
+/// Intact frames that a round damages, again and again.
+const BASES: usize = 256;
+/// A round of few large frames at a time has so many batches.
+const SMALL_BATCHES: usize = 48;
+
+/// What the formats call damage, and libraries on the host take: CORRECTNESS says so.
+const STRICTER: [&str; 4] = ["offset 0", "does not end where", "are no code", "bits that no code has"];
+
+struct Base {
+    encoded: Vec<u8>,
+    decoded_bytes: usize,
+}
+
+struct Case {
+    encoded: Vec<u8>,
+    decoded_bytes: usize,
+    expected: Result<Vec<u8>>,
+    how: &'static str,
+}
+
+fn base(settings: &Settings, round: u64, number: usize, sizes: (usize, usize)) -> Base {
+    let mut random = Random::new(&[settings.seed, round, 1, number as u64]);
+    let size = random.log_uniform(sizes.0, sizes.1);
+    let plain = data::plain(random.below(data::KINDS.len()), size, &mut random);
+    Base { encoded: writers::write(settings.format, &plain, &mut random).encoded, decoded_bytes: size }
+}
+
+fn case(settings: &Settings, bases: &[Base], round: u64, number: usize) -> Case {
+    let (format, mut random) = (settings.format, Random::new(&[settings.seed, round, 2, number as u64]));
+    let (base, other) = (&bases[random.below(bases.len())], &bases[random.below(bases.len())]);
+    let (mut encoded, mut decoded_bytes) = (base.encoded.clone(), base.decoded_bytes);
+    let mut how = damage::damage(format, &mut encoded, &other.encoded, &mut random);
+    if random.one_in(4) {
+        how = damage::damage(format, &mut encoded, &other.encoded, &mut random);
+    }
+    // Metadata says what it says; half of the time that is what the damaged frame holds, so that it is not refused for that.
+    match random.below(16) {
+        0 => decoded_bytes = decoded_bytes.saturating_add_signed(random.pick(&[-1, 1, 7, -64, 256])),
+        1..9 => {
+            let most = 2 * settings.most_bytes.min(4 * base.decoded_bytes + 1000);
+            if let Some(size) = reference::decoded_bytes(format, &encoded, most) {
+                decoded_bytes = size;
+                reference::mend(format, &mut encoded, size);
+            }
+        }
+        _ => {}
+    }
+    let expected = reference::decode(format, &encoded, decoded_bytes);
+    Case { encoded, decoded_bytes, expected, how }
+}
+
+/// What is wrong with the device's answer, or what came of the frame.
+fn judge(format: Format, case: &Case, decoded: &Decoded, index: usize) -> std::result::Result<&'static str, String> {
+    if !decoded.is_untouched_around(index) {
+        return Err("wrote outside of its place".to_string());
+    }
+    let stricter = |error: &Error| STRICTER.iter().find(|what| error.message().contains(*what));
+    match (&decoded.results[index], &case.expected) {
+        (Ok(()), Ok(expected)) if decoded.frame(index) == expected => Ok("both take"),
+        (Ok(()), Ok(expected)) => {
+            let at = decoded.frame(index).iter().zip(expected).position(|(got, expected)| got != expected);
+            Err(format!("byte {at:?} differs from the host's"))
+        }
+        (Ok(()), Err(error)) => Err(format!("decodes, on the host: {error}")),
+        (Err(error), _) if error.kind() == ErrorKind::Unsupported => Ok("left to the host"),
+        (Err(error), Err(_)) if [ErrorKind::ChunkCorrupt, ErrorKind::ChecksumMismatch].contains(&error.kind()) => {
+            Ok("both refuse")
+        }
+        (Err(error), Ok(_)) => match stricter(error) {
+            Some(what) => Ok(*what),
+            None if format == Format::Gzip && !reference::is_gzip_throughout(&case.encoded, case.decoded_bytes) => {
+                Ok("more behind a member, which the host ignores")
+            }
+            None => Err(format!("the host decodes it, here: {error}")),
+        },
+        (Err(error), Err(_)) => Err(format!("an error of another kind: {error}")),
+    }
+}
+
+/// Most bytes of a frame that is told.
+const TOLD_BYTES: usize = 400;
+
+fn together(settings: &Settings, round: u64, cases: &[Case], random: &mut Random, outcome: &mut Outcome) -> Result<()> {
+    let frames: Vec<_> =
+        cases.iter().map(|case| Frame { encoded: &case.encoded, decoded_bytes: case.decoded_bytes }).collect();
+    let decoded = decode(settings.device, settings.format, &frames, random)?;
+    outcome.batches += 1;
+    outcome.slowest_batch = outcome.slowest_batch.max(decoded.took);
+    let judged =
+        parallel(cases.len(), settings.threads, |index| judge(settings.format, &cases[index], &decoded, index));
+    for (index, (case, judged)) in cases.iter().zip(judged).enumerate() {
+        outcome.frames += 1;
+        outcome.decoded_bytes += case.decoded_bytes as u64;
+        outcome.count(case.how);
+        match judged {
+            Ok(what) => outcome.count(what),
+            Err(wrong) => {
+                let told = &case.encoded[..case.encoded.len().min(TOLD_BYTES)];
+                let hex: String = told.iter().map(|byte| format!("{byte:02x}")).collect();
+                outcome.fail(json!({"round": round, "seed": settings.seed, "index": index, "of": cases.len(),
+                    "damage": case.how, "decoded_bytes": case.decoded_bytes, "encoded_bytes": case.encoded.len(),
+                    "wrong": wrong, "frame": hex}));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// One large batch of small frames, or many batches of few and larger ones, which are decoded another way.
+///
+/// # Errors
+/// When the device is lost.
+pub fn round(settings: &Settings, round: u64, outcome: &mut Outcome) -> Result<()> {
+    let mut random = Random::new(&[settings.seed, round, 3]);
+    let few = round % 4 == 3;
+    let sizes = |number: usize| match (few, number % 16) {
+        (true, _) => (1 + settings.most_bytes / 64, settings.most_bytes),
+        (false, 0) => (1, settings.most_bytes / 16),
+        (false, _) => (1, settings.most_bytes / 256),
+    };
+    let bases = if few { BASES / 4 } else { BASES }.min(1 + settings.batch / 8);
+    let bases = parallel(bases, settings.threads, |number| base(settings, round, number, sizes(number)));
+    let count = if few { (12 * SMALL_BATCHES).min(settings.batch) } else { settings.batch };
+    let cases = parallel(count, settings.threads, |number| case(settings, &bases, round, number));
+    let mut rest = &cases[..];
+    while !rest.is_empty() {
+        let batch = if few { random.log_uniform(1, 32).min(rest.len()) } else { rest.len() };
+        let (some, others) = rest.split_at(batch);
+        together(settings, round, some, &mut random, outcome)?;
+        rest = others;
+    }
+    Ok(())
+}

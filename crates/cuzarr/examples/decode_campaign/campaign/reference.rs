@@ -1,0 +1,96 @@
+//! What the host makes of frames, by the reference library of each format.
+
+use cuzarr::codec::batch::Format;
+use cuzarr::codec::{Chain, ChunkSpec, Program};
+use cuzarr::meta::{DataType, Extension, FillValue};
+use cuzarr_device::Device;
+use serde_json::{Value, json};
+
+/// The host's program for chunks of `size` bytes, of the codec that a v3 document describes.
+pub fn program(codec: &Value, size: usize) -> cuzarr::Result<Program> {
+    let codecs = [Extension::new("bytes", Default::default()), Extension::from_json(codec, "codecs")?];
+    let fill_value = FillValue::default_of(&DataType::UInt8);
+    Chain::from_extensions(&codecs, ChunkSpec::new(vec![size as u64], DataType::UInt8, fill_value))?.bind(Device::Cpu)
+}
+
+/// A codec that decodes frames of the format.
+pub fn codec(format: Format) -> Value {
+    match format {
+        Format::Lz4 => json!({"name": "numcodecs.lz4", "configuration": {"acceleration": 1}}),
+        Format::Gzip => json!({"name": "gzip", "configuration": {"level": 5}}),
+        Format::Zlib => json!({"name": "numcodecs.zlib", "configuration": {"level": 5}}),
+        Format::Zstd => json!({"name": "zstd", "configuration": {"level": 3, "checksum": false}}),
+        _ => json!({"name": "blosc", "configuration":
+            {"cname": "lz4", "clevel": 5, "shuffle": "noshuffle", "typesize": 1, "blocksize": 0}}),
+    }
+}
+
+/// What liblz4, libzstd, libdeflate and zlib-rs, and for Blosc the container's reader with them, decode a frame to.
+pub fn decode(format: Format, encoded: &[u8], decoded_bytes: usize) -> cuzarr::Result<Vec<u8>> {
+    let mut decoded = vec![0; decoded_bytes];
+    program(&codec(format), decoded_bytes)?.decode(encoded, &mut decoded)?;
+    Ok(decoded)
+}
+
+/// Whether gzip members of `decoded_bytes` in all, and zeros behind them, are all that there is: libdeflate, which the host
+/// asks first, ignores what follows the first member.
+pub fn is_gzip_throughout(encoded: &[u8], decoded_bytes: usize) -> bool {
+    let (mut rest, mut total) = (encoded, 0);
+    loop {
+        let mut member = flate2::bufread::GzDecoder::new(rest);
+        match std::io::copy(&mut member, &mut std::io::sink()) {
+            Ok(size) => total += size,
+            Err(_) => return false,
+        }
+        let behind = member.into_inner();
+        let zeros = behind.iter().take_while(|&&byte| byte == 0).count();
+        rest = &behind[zeros..];
+        if rest.is_empty() {
+            return total == decoded_bytes as u64;
+        }
+    }
+}
+
+/// How many bytes a frame holds, when they are no more than `most`: what metadata would have to say for it to be taken.
+pub fn decoded_bytes(format: Format, encoded: &[u8], most: usize) -> Option<usize> {
+    let mut place = vec![0; most];
+    match format {
+        Format::Lz4 => lz4::block::decompress_to_buffer(encoded.get(4..)?, Some(most as i32), &mut place).ok(),
+        Format::Zstd => zstd::bulk::decompress_to_buffer(encoded, &mut place).ok(),
+        Format::Gzip | Format::Zlib => {
+            let (header, trailer) = if format == Format::Gzip { (10, 8) } else { (2, 4) };
+            let stream = encoded.get(header..encoded.len().checked_sub(trailer)?)?;
+            libdeflater::Decompressor::new().deflate_decompress(stream, &mut place).ok()
+        }
+        _ => {
+            let size = u32::from_le_bytes(*encoded.get(4..)?.first_chunk()?) as usize;
+            (size <= most).then_some(size)
+        }
+    }
+}
+
+/// Writes what a frame says of its content anew, so that damage is not refused for a wrong size or checksum alone.
+pub fn mend(format: Format, encoded: &mut [u8], decoded_bytes: usize) {
+    let size = (decoded_bytes as u32).to_le_bytes();
+    match format {
+        Format::Lz4 if encoded.len() >= 4 => encoded[..4].copy_from_slice(&size),
+        Format::Gzip | Format::Zlib => {
+            let (header, trailer) = if format == Format::Gzip { (10, 8) } else { (2, 4) };
+            let Some(end) = encoded.len().checked_sub(trailer).filter(|&end| end >= header) else { return };
+            let mut plain = vec![0; decoded_bytes];
+            if libdeflater::Decompressor::new().deflate_decompress(&encoded[header..end], &mut plain)
+                != Ok(decoded_bytes)
+            {
+                return;
+            }
+            match format {
+                Format::Gzip => {
+                    encoded[end..end + 4].copy_from_slice(&crc32fast::hash(&plain).to_le_bytes());
+                    encoded[end + 4..].copy_from_slice(&size);
+                }
+                _ => encoded[end..].copy_from_slice(&simd_adler32::adler32(&plain.as_slice()).to_be_bytes()),
+            }
+        }
+        _ => {}
+    }
+}
