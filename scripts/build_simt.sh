@@ -17,21 +17,39 @@ flags=(-std=c++17 -O1 -g -fPIC -DCUZARR_SIMT -ffp-contract=off -fno-strict-alias
     -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined
     -Wall -Wextra -Werror -Wno-unknown-pragmas -I"$kernels/include" -I"$kernels/simt")
 
-mapfile -t sources < <(find crates -name '*.cu' -not -path '*/target/*' | sort)
-newest=$(find scripts/build_simt.sh "$kernels" "${sources[@]}" -type f -printf '%T@\n' | sort -n | tail -1)
-if [ ! -f "$library" ] || [ "$(printf '%s\n' "$newest" "$(stat -c %.Y "$library" | tr , .)" | sort -n | head -1)" != "$newest" ]; then
-    objects=()
-    jobs=()
-    for source in "$kernels/simt/runtime.cpp" "${sources[@]}"; do
-        object=$out/$(basename "$source").o
-        objects+=("$object")
-        "$compiler" -x c++ "${flags[@]}" -c "$source" -o "$object" >&2 &
-        jobs+=($!)
+# One object for each kernel file, made again when the file or a header that it includes is newer (`-MMD` lists them).
+stale() {
+    local object=$1 input
+    [ -f "$object" ] && [ -f "${object%.o}.d" ] && [ ! scripts/build_simt.sh -nt "$object" ] || return 0
+    for input in $(sed -e 's/^.*\.o://' -e 's/\\$//' "${object%.o}.d"); do
+        [ -f "$input" ] && [ ! "$input" -nt "$object" ] || return 0
     done
-    for job in "${jobs[@]}"; do wait "$job"; done
-    "$compiler" -shared -fsanitize=address,undefined "${objects[@]}" -o "$library.new" >&2
-    mv "$library.new" "$library"
-fi
+    return 1
+}
+compile() {
+    "$compiler" -x c++ "${flags[@]}" -MMD -MF "${2%.o}.d" -c "$1" -o "$2.new" -MT "$2" >&2 && mv "$2.new" "$2"
+}
+
+mapfile -t sources < <(find crates -name '*.cu' -not -path '*/target/*' | sort)
+exec 9> "$library.lock"
+flock 9
+objects=()
+for source in "$kernels/simt/runtime.cpp" "${sources[@]}"; do
+    object=$out/$(basename "$source").o
+    objects+=("$object")
+    stale "$object" || continue
+    while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do wait -n; done
+    compile "$source" "$object" &
+done
+while [ "$(jobs -p | wc -l)" -gt 0 ]; do wait -n; done
+for object in "${objects[@]}"; do
+    if [ ! -f "$library" ] || [ "$object" -nt "$library" ]; then
+        "$compiler" -shared -fsanitize=address,undefined "${objects[@]}" -o "$library.new" >&2
+        mv "$library.new" "$library"
+        break
+    fi
+done
+flock -u 9
 
 if [ "${1:-}" = --env ]; then
     printf 'export CUZARR_SIMT_LIBRARY=%q\n' "$library"
