@@ -233,7 +233,7 @@ impl DecoderBatch {
             pieces.push((frame.to_device(self.device)?, arena.slice(range.clone())?));
         }
         copy_pieces_on(&pieces, stream)?;
-        // Formats whose headers only the host reads are copied back from there at once.
+        // Headers are read from there when a batch is prepared.
         stream.synchronize()?;
         Ok((arena, ranges, None))
     }

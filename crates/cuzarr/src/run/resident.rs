@@ -191,7 +191,7 @@ impl Resident {
             stream.d2d(bytes, &arena.slice(at..at + bytes.size_bytes())?)?;
             at += bytes.size_bytes().next_multiple_of(ALIGNMENT_BYTES);
         }
-        // Formats whose headers only the host reads are copied back from the arena at once.
+        // Headers are read from the arena when the batch is prepared.
         stream.synchronize()?;
         let most = (native.scratch_copies() as usize).saturating_mul(decoded_bytes);
         let mut batch = native.prepare(Source { buffer: &arena, ranges: ranges.clone(), host: None }, most, stream)?;

@@ -76,12 +76,22 @@ pub fn assert_decodes(format: Format, frames: &[Frame], plain: &[Vec<u8>]) {
 pub fn assert_agrees(format: Format, frames: &[Frame]) -> usize {
     let expected: Vec<_> = frames.iter().map(|frame| on_host(format, frame)).collect();
     let mut refused = 0;
-    for (device, scan_on_host) in devices().into_iter().flat_map(|device| [(device, true), (device, false)]) {
-        let decoded = on_device(device, format, frames, scan_on_host);
+    for device in devices() {
+        let scans = [true, false].map(|scan_on_host| on_device(device, format, frames, scan_on_host));
+        for (index, (host, gathered)) in scans[0].iter().zip(&scans[1]).enumerate() {
+            let same = match (host, gathered) {
+                (Ok(host), Ok(gathered)) => host == gathered,
+                // Of several damages, blocks find one first.
+                (Err(host), Err(gathered)) => host.kind() == gathered.kind(),
+                _ => false,
+            };
+            let what = || format!("frame {index} {:?}", frames[index].encoded);
+            assert!(same, "{device}: headers by the host {host:?}, by the device {gathered:?}, {}", what());
+        }
+        let [decoded, _] = scans;
         refused = decoded.iter().filter(|result| result.is_err()).count();
         for (index, (decoded, expected)) in decoded.into_iter().zip(&expected).enumerate() {
-            let what =
-                || format!("{device}, scan on the host {scan_on_host}: frame {index} {:?}", frames[index].encoded);
+            let what = || format!("{device}: frame {index} {:?}", frames[index].encoded);
             match (decoded, expected) {
                 (Ok(decoded), Ok(expected)) => assert!(decoded == *expected, "{}", what()),
                 (Ok(_), Err(error)) => panic!("{}: decodes, on the host: {error}", what()),

@@ -14,9 +14,9 @@ pub(super) const MAX_UNIT_BYTES: usize = 1 << 31;
 pub enum Format {
     /// The decoded size (little-endian `u32`), then one LZ4 block: `numcodecs.lz4`.
     Lz4,
-    /// Blosc-1 containers of LZ4, zstd and zlib, and those stored as they are. Their headers are read by the host.
+    /// Blosc-1 containers of LZ4, zstd and zlib, and those stored as they are.
     Blosc,
-    /// Zstandard frames, one or several: `zstd`. Their headers are read by the host.
+    /// Zstandard frames, one or several: `zstd`.
     Zstd,
     /// gzip members, one after the other.
     Gzip,
@@ -70,8 +70,8 @@ impl Format {
             }
     }
 
-    /// Whether headers are read by the host only. Frames that are on the device alone are then copied back for it, whole,
-    /// when a batch of them is prepared.
+    /// Whether the host makes tables of headers that stand inside of frames. Of frames that are on the device alone they are
+    /// then brought to it, when a batch of them is prepared.
     pub(super) fn scans_on_host(self) -> bool {
         match self {
             Format::Lz4 | Format::Gzip | Format::Zlib => false,

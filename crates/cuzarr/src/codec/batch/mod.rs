@@ -1,8 +1,8 @@
 //! Batches of frames that a device decodes by itself: encoded bytes in device memory become decoded bytes there.
 //!
 //! A [`Batch`] is prepared for frames of one [`Format`], run in the order of a stream, and checked. It costs the host a look
-//! at each frame's header when the caller has those bytes at hand; otherwise a kernel reads the headers. Both write one
-//! table of 64 bytes a frame (`cuzarr/frames.cuh`), from which every other kernel starts.
+//! at each frame's headers, in the caller's bytes when they are at hand; otherwise kernels read the headers, or bring those
+//! that stand inside of frames to the host (`headers.cu`) while a batch is prepared. Runs read nothing back.
 //!
 //! ```
 //! use cuzarr::codec::batch::{Batch, Format, Unit};
@@ -21,6 +21,7 @@
 mod decode;
 mod format;
 pub(crate) mod frames;
+mod headers;
 pub(crate) mod status;
 
 use std::fmt;
@@ -86,8 +87,8 @@ impl fmt::Debug for Batch {
 
 impl Batch {
     /// Plans the decoding of `units` from `src` to `dst`, both on the device that will run it. `host`, when given, holds the
-    /// same bytes as `src`. Nothing is put on the device yet; without `host`, a format whose headers only the host reads is
-    /// copied back here.
+    /// same bytes as `src`. Nothing is put on the device yet; without `host`, headers that stand inside of frames are read
+    /// from `src` here, so that it must be there.
     ///
     /// # Errors
     /// `InvalidArgument` for ranges outside the buffers and too many units, `MemorySpace`, `Unsupported` for frames of 2 GiB
@@ -125,11 +126,14 @@ impl Batch {
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
         units.iter().enumerate().try_for_each(|(index, unit)| check_unit(index, unit, src, dst))?;
-        let copied = if host.is_none() && format.scans_on_host() { Some(src.to_vec()?) } else { None };
+        let gathered = match host {
+            None if format.scans_on_host() => Some(headers::gather(format, src, units)?),
+            _ => None,
+        };
         let (parts, refused) = (Vec::new(), Vec::new());
         let mut batch =
             Batch { format, src: src.clone(), dst: dst.clone(), len: units.len(), parts, refused, running: None };
-        batch.add(units, 0..units.len(), host.or(copied.as_deref()), scratch_limit_bytes)?;
+        batch.add(units, 0..units.len(), host.or(gathered.as_deref()), scratch_limit_bytes)?;
         Ok(batch)
     }
 

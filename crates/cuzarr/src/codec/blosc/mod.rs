@@ -33,6 +33,8 @@ mod scan;
 mod streams;
 
 pub(crate) use container::{Compressor, Shuffling};
+#[cfg(test)]
+pub(crate) use scan::described;
 
 use super::configuration::Configuration;
 use super::registry::{Opened, Request};

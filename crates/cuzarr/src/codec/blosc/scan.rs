@@ -212,3 +212,17 @@ impl Scan {
         &mut self.inner[at]
     }
 }
+
+/// What the headers of units say, refusals too: the tables, in words.
+#[cfg(test)]
+pub(crate) fn described(device: Device, host: &[u8], units: &[Unit]) -> Result<Vec<String>> {
+    let scan = Scan::new(&Request { device, units, host: Some(host) })?;
+    let mut described = vec![format!("{:?} {:?} {:?}", scan.entries, scan.refused, scan.blocks)];
+    for inner in scan.inner {
+        described.push(format!("{:?} {:?} {:?}", inner.target, inner.units, inner.owners));
+        if inner.format == Format::Zstd {
+            described.extend(crate::codec::zstd::described(host, &inner.units));
+        }
+    }
+    Ok(described)
+}

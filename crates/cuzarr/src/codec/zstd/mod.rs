@@ -24,6 +24,9 @@ pub(crate) mod cuda;
 mod scan;
 mod table;
 
+#[cfg(test)]
+pub(crate) use scan::described;
+
 use super::configuration::Configuration;
 use super::registry::{Opened, Request};
 use crate::Result;

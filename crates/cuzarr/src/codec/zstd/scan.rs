@@ -316,3 +316,16 @@ impl Scan<'_> {
         Ok(())
     }
 }
+
+/// What the headers of units say, refusals too: the tables, in words.
+#[cfg(test)]
+pub(crate) fn described(host: &[u8], units: &[crate::codec::batch::Unit]) -> Vec<String> {
+    let mut tables = Tables::new();
+    let scan = |unit: &crate::codec::batch::Unit| {
+        let scanned = scan(&mut tables, &host[unit.src.clone()], unit.src.clone(), unit.dst.clone());
+        format!("{:?}", scanned.map_err(|error| error.to_string()))
+    };
+    let mut described: Vec<String> = units.iter().map(scan).collect();
+    described.push(format!("{:?}", tables.layout().bytes));
+    described
+}

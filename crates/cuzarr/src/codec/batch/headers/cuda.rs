@@ -1,0 +1,97 @@
+//! Launches of `headers.cu`, which lists the headers inside of frames for the host.
+
+use cuzarr_device::{Buffer, Device, KernelSource, Stream, pool, upload_table};
+
+use crate::Result;
+use crate::codec::batch::{Format, Unit};
+
+static HEADERS: KernelSource = KernelSource { name: "headers", text: include_str!("headers.cu") };
+
+/// `HeaderPiece` in headers.cu.
+const PIECE_BYTES: usize = 32;
+const PIECE_DATA: usize = 16;
+/// Room of the list: pieces for each frame, and one for so many bytes, stored and decoded. Blocks of known writers are far
+/// larger; what has no room is read whole.
+const PIECES_PER_FRAME: usize = 16;
+const BYTES_PER_PIECE: usize = 1 << 10;
+const WARP: u32 = 32;
+/// Frames whose walks share a block of threads.
+const THREADS: u32 = 128;
+
+/// `HeaderList` in headers.cu.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct List {
+    pieces: usize,
+    count: usize,
+    most: u32,
+    reserved: u32,
+}
+
+fn kernel_of(format: Format) -> Option<&'static str> {
+    match format {
+        Format::Zstd => Some("headers_zstd"),
+        Format::Blosc => Some("headers_blosc"),
+        _ => None,
+    }
+}
+
+/// As many bytes as `src` has, of which those are right that a scan of the units' headers reads. The source must be there.
+///
+/// # Errors
+/// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.
+pub(in crate::codec::batch) fn gather(format: Format, src: &Buffer, units: &[Unit]) -> Result<Vec<u8>> {
+    let spanned: usize = units.iter().map(|unit| unit.src.len() + unit.dst.len()).sum();
+    let most = (units.len() * PIECES_PER_FRAME + spanned / BYTES_PER_PIECE).min(u32::MAX as usize / 2);
+    gather_within(most, format, src, units)
+}
+
+/// The same, with room for so many pieces.
+pub(super) fn gather_within(most: usize, format: Format, src: &Buffer, units: &[Unit]) -> Result<Vec<u8>> {
+    // Pages that nobody writes take no memory.
+    let mut bytes = vec![0; src.size_bytes()];
+    let (Some(name), false) = (kernel_of(format), units.is_empty()) else { return Ok(bytes) };
+    let device = src.device();
+    let stream = Stream::new(device)?;
+    let table: Vec<u8> = units
+        .iter()
+        .flat_map(|unit| [unit.src.start as u64, unit.src.len() as u64])
+        .flat_map(u64::to_ne_bytes)
+        .collect();
+    let table = upload_table(&table, &stream)?;
+    let pieces = pool::allocate(most * PIECE_BYTES, &stream)?;
+    let counts = pool::allocate((1 + units.len()) * 4, &stream)?;
+    stream.memset(&counts, 0)?;
+    let kernel = HEADERS.kernel(device, name)?;
+    let walkers = units.len() as u32;
+    let threads = if device == Device::Simt { WARP } else { THREADS };
+    let blocks = if format == Format::Blosc { walkers.div_ceil(threads / WARP) } else { walkers.div_ceil(threads) };
+    let list = List { pieces: pieces.address(), count: counts.address(), most: most as u32, reserved: 0 };
+    let arguments = (src.address(), table.address(), walkers, list);
+    // SAFETY: the parameters of both kernels. Units' ranges were checked to lie in the source, and a walk stays in its frame;
+    // there is room for `most` pieces, their count, and a word for each frame.
+    unsafe { kernel.launch(&stream, blocks, threads, arguments, &[src, &table, &pieces, &counts]) }?;
+    stream.synchronize()?;
+    let counts = counts.to_vec()?;
+    let words: Vec<u32> = counts.as_chunks::<4>().0.iter().map(|word| u32::from_ne_bytes(*word)).collect();
+    let (count, full) = (words[0] as usize, &words[1..]);
+    let pieces = pieces.slice(..count.min(most) * PIECE_BYTES)?.to_vec()?;
+    for piece in pieces.as_chunks::<PIECE_BYTES>().0 {
+        put(&mut bytes, piece);
+    }
+    for (unit, _) in units.iter().zip(full).filter(|&(_, &full)| full != 0) {
+        bytes[unit.src.clone()].copy_from_slice(&src.slice(unit.src.clone())?.to_vec()?);
+    }
+    Ok(bytes)
+}
+
+/// Copies a piece to its place.
+fn put(bytes: &mut [u8], piece: &[u8; PIECE_BYTES]) {
+    let (place, data) = piece.split_at(PIECE_DATA);
+    let (at, size) = place.split_at(8);
+    let at = at.iter().rev().fold(0, |number, &byte| number << 8 | usize::from(byte));
+    let size = usize::from(size[0]).min(PIECE_DATA);
+    if let Some(to) = bytes.get_mut(at..at + size) {
+        to.copy_from_slice(&data[..size]);
+    }
+}
