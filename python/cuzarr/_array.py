@@ -101,7 +101,7 @@ def parse_array_config(data: Any) -> ArrayConfig:
 
 
 class Explanation:
-    """What a read would do, and why. ``str()`` tells a person, ``to_dict()`` a program."""
+    """What a read or write would do, and why. ``str()`` tells a person, ``to_dict()`` a program."""
 
     def __init__(self, text: str, document: str) -> None:
         self._text = text
@@ -860,10 +860,11 @@ class Array:
 
     # ------------------------------------------------------------------------------------------------------- looking
 
-    def explain(self, selection: Any = Ellipsis) -> Explanation:
-        """What reading a box would do, stage by stage, and why. Reads no elements."""
+    def explain(self, selection: Any = Ellipsis, *, writing: bool = False) -> Explanation:
+        """What reading a box would do, stage by stage, and why: where each codec runs, and if on the host, for which reason.
+        ``writing`` asks the same of writing elements that are on the array's device. Reads and writes no elements."""
         box = basic_box(selection, self.shape)
-        return Explanation(*self._handle().explain(box.start, box.count, box.step, box.dropped))
+        return Explanation(*self._handle().explain(box.start, box.count, box.step, box.dropped, writing))
 
     def last_report(self) -> dict[str, Any] | None:
         """Bytes, seconds and counts of each stage of the last read or write, or ``None`` before the first."""
@@ -929,7 +930,7 @@ class Array:
         [('bytes', 'native'), ('zstd', 'native')]
         """
         axes = [0] * self.ndim
-        _, document = self._handle().explain(axes, axes, [1] * self.ndim, [])
+        _, document = self._handle().explain(axes, axes, [1] * self.ndim, [], False)
         codecs = json.loads(document)["codecs"]
         return [
             (item["codec"], item["placement"] + (f": {item['reason']}" if "reason" in item else "")) for item in codecs
@@ -981,7 +982,7 @@ _told: set[tuple[str, str]] = set()
 
 def _warn_of_fallbacks(strict: _core.Array, ndim: int, device: str) -> None:
     # Once a process for each codec: what `strict` would refuse. What the host merely does faster is no fall-back.
-    _, explanation = strict.explain([0] * ndim, [0] * ndim, [1] * ndim, [])
+    _, explanation = strict.explain([0] * ndim, [0] * ndim, [1] * ndim, [], False)
     fallen = {(item["codec"], item["reason"]) for item in json.loads(explanation)["codecs"] if "reason" in item}
     for codec, reason in sorted(fallen - _told):
         message = f"codec '{codec}' runs via host although arrays are read to {device}: {reason}"

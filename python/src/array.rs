@@ -147,7 +147,7 @@ impl PyArray {
         self.run(py, |array| array.write_variable(&selection, &elements))
     }
 
-    /// What reading would do, in words and as JSON.
+    /// What reading or writing would do, in words and as JSON.
     fn explain(
         &self,
         py: Python<'_>,
@@ -155,9 +155,11 @@ impl PyArray {
         count: Vec<u64>,
         step: Vec<u64>,
         dropped: Vec<usize>,
+        writing: bool,
     ) -> PyResult<(String, String)> {
         let selection = selection(&start, &count, &step, &dropped)?;
-        let explanation = py.detach(|| self.array.explain(&selection)).py()?;
+        let explain = if writing { Array::explain_write } else { Array::explain };
+        let explanation = py.detach(|| explain(&self.array, &selection)).py()?;
         Ok((explanation.to_string(), explanation.to_json().to_string()))
     }
 

@@ -32,6 +32,7 @@ pub(crate) const HEADERS: &[(&str, &str)] = &[
     ("cuzarr/kernel.cuh", include_str!("../../kernels/include/cuzarr/kernel.cuh")),
     ("cuzarr/lz.cuh", include_str!("../../kernels/include/cuzarr/lz.cuh")),
     ("cuzarr/lz4.cuh", include_str!("../../kernels/include/cuzarr/lz4.cuh")),
+    ("cuzarr/lz4_encode.cuh", include_str!("../../kernels/include/cuzarr/lz4_encode.cuh")),
     ("cuzarr/lz4_tokens.cuh", include_str!("../../kernels/include/cuzarr/lz4_tokens.cuh")),
     ("cuzarr/lz_sequences.cuh", include_str!("../../kernels/include/cuzarr/lz_sequences.cuh")),
     ("cuzarr/regions.cuh", include_str!("../../kernels/include/cuzarr/regions.cuh")),

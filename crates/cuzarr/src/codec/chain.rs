@@ -7,7 +7,7 @@ use cuzarr_device::Device;
 use super::contract::{
     ArrayToArray, ArrayToBytes, BytesToBytes, Size, TailPart, VARIABLE_LIMIT_BYTES, VariableToBytes, corrupt,
 };
-use super::program::{Leave, Program, leave_nothing, tail_split};
+use super::program::{ENCODED_ON_HOST, Leave, Program, leave_nothing, tail_split};
 use super::registry::{self, Opened, Request};
 use super::{ChunkSpec, Sharding, VariableElements, v2};
 use crate::meta::{ArrayMetadata, CodecsMetadata, Endian, Extension};
@@ -38,6 +38,13 @@ pub(crate) enum Serializer {
 pub(crate) struct BytesStep {
     pub(crate) codec: Arc<dyn BytesToBytes>,
     pub(crate) decoded: Size,
+}
+
+/// Which way codecs run, and what a call leaves to the host.
+#[derive(Clone, Copy)]
+enum Way<'a> {
+    Decoding(Leave<'a>),
+    Encoding(Option<&'static str>),
 }
 
 /// How a codec runs on a device.
@@ -284,27 +291,32 @@ impl Chain {
 
     /// Every codec in order of encoding, and how it decodes to `device`. On the CPU everything is native.
     pub fn describe(&self, device: Device) -> Vec<Stage> {
-        self.stages(device, true, &leave_nothing)
+        self.stages(device, Way::Decoding(&leave_nothing))
     }
 
     /// As [`Chain::describe`], for a call that leaves to the host what `leave` gives a reason for.
     pub fn describe_beside(&self, device: Device, leave: Leave<'_>) -> Vec<Stage> {
-        self.stages(device, true, leave)
+        self.stages(device, Way::Decoding(leave))
     }
 
-    /// Every codec in order of encoding, and how it encodes what is on `device`. On the CPU everything is native.
-    pub fn describe_encoding(&self, device: Device) -> Vec<Stage> {
-        self.stages(device, false, &leave_nothing)
+    /// Every codec in order of encoding, and how it encodes what is on `device`. On the CPU everything is native. A call that
+    /// leaves to the host what kernels could encode says why in `left`.
+    pub fn describe_encoding(&self, device: Device, left: Option<&'static str>) -> Vec<Stage> {
+        self.stages(device, Way::Encoding(left))
     }
 
-    fn stages(&self, device: Device, decoding: bool, leave: Leave<'_>) -> Vec<Stage> {
+    fn stages(&self, device: Device, way: Way<'_>) -> Vec<Stage> {
         let names = self.arrays.iter().map(|codec| codec.name()).chain([self.serializer.name()]);
         let names = names.chain(self.bytes.iter().map(|step| step.codec.name()));
-        let division = Program::new(self, device).map(|program| program.divide(leave));
-        let reason = |index: usize| match (&division, device) {
-            (_, Device::Cpu) => None,
-            (Ok(division), _) if decoding => division.reason(index),
-            (Ok(_), _) => self.encoding_reason(index),
+        let program = Program::new(self, device);
+        let division = match (&program, way) {
+            (Ok(program), Way::Decoding(leave)) => Some(program.divide(leave)),
+            _ => None,
+        };
+        let reason = |index: usize| match (&program, way) {
+            _ if device == Device::Cpu => None,
+            (Ok(program), Way::Encoding(left)) => self.encoding_reason(program, index, left),
+            (Ok(_), Way::Decoding(_)) => division.as_ref().and_then(|division| division.reason(index)),
             (Err(_), _) => Some("elements of variable length are host memory"),
         };
         let support = |index| reason(index).map_or(Support::Native, Support::ViaHost);
@@ -312,13 +324,13 @@ impl Chain {
         let mut stages: Vec<Stage> = stages.collect();
         if let Some(sharding) = self.sharding() {
             stages[0].support = Support::Native;
-            stages.extend(sharding.inner().stages(device, decoding, leave));
+            stages.extend(sharding.inner().stages(device, way));
         }
         stages
     }
 
     /// Why the host encodes with the codec of this number.
-    fn encoding_reason(&self, index: usize) -> Option<&'static str> {
+    fn encoding_reason(&self, program: &Program, index: usize, left: Option<&'static str>) -> Option<&'static str> {
         let split = tail_split(self);
         let follows = "follows a codec that runs on the host";
         match index.checked_sub(self.arrays.len()) {
@@ -328,7 +340,9 @@ impl Chain {
                 _ => Some(follows),
             },
             Some(0) => (!split.serializer).then_some(follows),
-            Some(number) => (number > split.bytes).then_some("encoded on the host in this version"),
+            Some(number) if number <= split.bytes => None,
+            Some(number) if number == split.bytes + 1 => program.device_encoding().err().or(left),
+            Some(_) => Some(ENCODED_ON_HOST),
         }
     }
 

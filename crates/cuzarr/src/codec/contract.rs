@@ -6,7 +6,7 @@ use std::io::Read;
 
 use cuzarr_device::{ElementStep, Packing};
 
-use super::batch::Format;
+use super::batch::{Encoding, Format};
 use super::native::Step;
 use super::{ChunkSpec, VariableElements};
 use crate::{Error, ErrorKind, Result};
@@ -78,6 +78,12 @@ pub trait BytesToBytes: Send + Sync + fmt::Debug {
 
     /// For codecs that kernels decode: the format of their frames.
     fn device_format(&self) -> Option<Format> {
+        None
+    }
+
+    /// For codecs that kernels encode: the frames that chunks of this size become.
+    fn device_encoding(&self, decoded_bytes: usize) -> Option<Encoding> {
+        let _ = decoded_bytes;
         None
     }
 

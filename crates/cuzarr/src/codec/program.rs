@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cuzarr_device::{DType, Device, ElementStep, Packing, Tail};
 
-use super::batch::Format;
+use super::batch::{Encoding, Format};
 use super::chain::{Chain, Serializer};
 use super::contract::{
     ArrayToArray, ArrayToBytes, BytesToBytes, Size, TailPart, VARIABLE_LIMIT_BYTES, expect_encoded_size,
@@ -247,6 +247,17 @@ fn run(passes: &[Pass], encoded: &[u8], packed: &mut [u8]) -> Result<()> {
     }
 }
 
+/// Why kernels do not encode.
+pub(crate) const ENCODED_ON_HOST: &str = "encoded by the host's threads";
+
+/// Runs `passes`, in order of encoding, over one chunk.
+fn encode_passes(passes: &[Pass], packed: &[u8]) -> Result<Vec<u8>> {
+    let encoded = passes.iter().try_fold(Cow::Borrowed(packed), |decoded, pass| {
+        pass.encode(decoded).map(Cow::Owned).at(|| format!("codec '{}'", pass.name()))
+    })?;
+    Ok(encoded.into_owned())
+}
+
 /// The passes of both directions, as they are found.
 #[derive(Default)]
 struct Passes {
@@ -443,10 +454,31 @@ impl Program {
             let message = format!("got {} bytes for a packed chunk of {}", packed.len(), self.packed_size_bytes);
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
-        let encoded = self.encoding.iter().try_fold(Cow::Borrowed(packed), |decoded, pass| {
-            pass.encode(decoded).map(Cow::Owned).at(|| format!("codec '{}'", pass.name()))
-        })?;
-        Ok(encoded.into_owned())
+        encode_passes(&self.encoding, packed)
+    }
+
+    /// The frames that a device makes of packed chunks in place of the first pass of [`Program::encode`], or why the host
+    /// does it.
+    ///
+    /// # Errors
+    /// The reason.
+    pub fn device_encoding(&self) -> Result<Encoding, &'static str> {
+        match self.encoding.first() {
+            None => Err("nothing is encoded: what is gathered is stored"),
+            Some(Pass::Bytes { codec, .. }) => codec.device_encoding(self.packed_size_bytes).ok_or(ENCODED_ON_HOST),
+            Some(_) => Err(ENCODED_ON_HOST),
+        }
+    }
+
+    /// Passes of [`Program::encode`] behind the first, over a frame that a device made; `None` when there are none.
+    ///
+    /// # Errors
+    /// As [`Program::encode`].
+    pub(crate) fn encode_behind_device(&self, frame: &[u8]) -> Result<Option<Vec<u8>>> {
+        match self.encoding.get(1..) {
+            None | Some([]) => Ok(None),
+            Some(passes) => encode_passes(passes, frame).map(Some),
+        }
     }
 
     /// What elements go through between packed memory and an nd-buffer, both ways.

@@ -220,6 +220,17 @@ impl Array {
         work().at(|| self.place())
     }
 
+    /// What writing to the selection would do with elements that are on the array's device, and why; nothing is written.
+    ///
+    /// # Errors
+    /// As [`Array::explain`].
+    pub fn explain_write(&self, selection: &Selection) -> Result<Explanation> {
+        let explanation = self.explain(selection)?;
+        let access = self.access(self.device()).at(|| self.place())?;
+        let placements = access.encoding_placements(self.device(), &self.run_options(), explanation.chunks);
+        Ok(explanation.of_writing(placements))
+    }
+
     /// What the last read or write through this array did.
     pub fn last_report(&self) -> Option<Report> {
         self.io.state().report.clone()

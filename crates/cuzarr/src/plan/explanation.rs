@@ -1,4 +1,4 @@
-//! What a read would do, and why, in words and as JSON.
+//! What a read or write would do, and why, in words and as JSON.
 
 use std::fmt;
 
@@ -35,12 +35,14 @@ pub struct Decoding {
     pub estimate: Estimate,
 }
 
-/// What a read of a selection would do.
+/// What a read or write of a selection would do.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
-    /// Where the result would be.
+    /// Whether it is about a write.
+    pub writing: bool,
+    /// Where the result would be, or the value is.
     pub device: String,
-    /// What would be read.
+    /// What would be read or written.
     pub selection: String,
     /// The array's codecs in order of encoding.
     pub placements: Vec<Placement>,
@@ -95,6 +97,7 @@ impl Explanation {
         };
         let element_bytes = chain.spec().data_type.size_bytes().unwrap_or(0) as u64;
         Ok(Explanation {
+            writing: false,
             device: device.to_string(),
             selection: selection.to_string(),
             placements,
@@ -111,6 +114,12 @@ impl Explanation {
         })
     }
 
+    /// The same for writing elements that are on the device, by codecs placed like this.
+    #[must_use]
+    pub fn of_writing(self, placements: Vec<Placement>) -> Explanation {
+        Explanation { writing: true, placements, decoding: Vec::new(), ..self }
+    }
+
     /// The explanation as JSON.
     pub fn to_json(&self) -> Value {
         let placements = self.placements.iter().map(|placement| match &placement.via_host {
@@ -125,6 +134,7 @@ impl Explanation {
             })
         });
         json!({
+            "action": if self.writing { "write" } else { "read" },
             "device": self.device,
             "selection": self.selection,
             "codecs": placements.collect::<Vec<_>>(),
@@ -145,6 +155,11 @@ impl Explanation {
 /// Where each codec of a chain runs; what `leave` gives a reason for, on the host.
 pub fn placements(chain: &Chain, device: Device, leave: Leave<'_>) -> Vec<Placement> {
     placed(chain.describe_beside(device, leave))
+}
+
+/// Where each codec of a chain runs when it encodes what is on `device`; kernels leave frames to the host because of `left`.
+pub fn encoding_placements(chain: &Chain, device: Device, left: Option<&'static str>) -> Vec<Placement> {
+    placed(chain.describe_encoding(device, left))
 }
 
 /// How many of the smallest chunks the selection touches.
@@ -181,7 +196,7 @@ pub fn check_strict(chain: &Chain, device: Device) -> Result<()> {
 /// # Errors
 /// As [`check_strict`].
 pub fn check_strict_writing(chain: &Chain, device: Device) -> Result<()> {
-    refuse_fallen(placed(chain.describe_encoding(device)))
+    refuse_fallen(placed(chain.describe_encoding(device, None)))
 }
 
 fn refuse_fallen(placements: Vec<Placement>) -> Result<()> {
@@ -209,7 +224,10 @@ fn readable(bytes: u64) -> String {
 
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "read {} into {}", self.selection, self.device)?;
+        match self.writing {
+            false => writeln!(f, "read {} into {}", self.selection, self.device)?,
+            true => writeln!(f, "write {} from {}", self.selection, self.device)?,
+        }
         for placement in &self.placements {
             match &placement.via_host {
                 None => writeln!(f, "  {:<20} native", placement.codec)?,

@@ -16,7 +16,10 @@ pub(crate) mod write;
 pub use batch::{Batch, ChunkName, Fill, Read, SizeRule, Unit};
 pub use costs::{Costs, Estimate, Load};
 pub(crate) use explanation::chunks_touched;
-pub use explanation::{Decoding, Explanation, Placement, check_strict, check_strict_writing, placements};
+pub use explanation::{
+    Decoding, Explanation, Placement, check_strict, check_strict_writing, encoding_placements, placements,
+};
 pub use read::{Entries, IndexPlace, IndexRead, Plan, PlanOptions, Room, Step};
 pub use selection::{AxisSelection, Selection, SliceArg};
 pub use source::{KeyOf, Level, PackedLayout, ShardLayout, Source};
+pub(crate) use write::EncodingLoad;

@@ -62,3 +62,42 @@ pub(crate) fn inner<'a>(
         (linear as usize, Target::new(source, selection, level + 1, cell))
     })
 }
+
+/// Whole chunks that are to become frames of LZ4, for the choice between kernels and the host's threads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EncodingLoad {
+    pub chunks: u64,
+    pub chunk_bytes: usize,
+    pub threads: usize,
+}
+
+/// GB/s of chunks: one thread of the host, with shuffling; kernels, with what comes before and behind them.
+const HOST_THREAD_GB_S: f64 = 0.6;
+const DEVICE_GB_S: f64 = 40.0;
+/// What however little takes on the device: the steps of one piece, and two waits.
+const DEVICE_S: f64 = 2e-3;
+
+impl EncodingLoad {
+    /// Whether kernels are faster: chunks take turns on the host's threads, and bytes on the device.
+    pub fn prefers_device(&self) -> bool {
+        let bytes = self.chunk_bytes as f64;
+        let rounds = self.chunks.div_ceil(self.threads.max(1) as u64) as f64;
+        let host = rounds * bytes / (HOST_THREAD_GB_S * 1e9);
+        let device = DEVICE_S + self.chunks as f64 * bytes / (DEVICE_GB_S * 1e9);
+        device < host
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn little_is_encoded_by_the_host_and_much_by_the_device() {
+        let prefers = |chunks, chunk_bytes, threads| EncodingLoad { chunks, chunk_bytes, threads }.prefers_device();
+        assert!(!prefers(1, 64 << 10, 16) && !prefers(16, 1 << 20, 16));
+        assert!(prefers(1, 16 << 20, 16), "the device divides one chunk, the host does not");
+        assert!(prefers(512, 1 << 20, 16) && prefers(8192, 64 << 10, 16));
+        assert!(!prefers(8192, 64 << 10, 200), "threads enough");
+    }
+}

@@ -8,7 +8,7 @@ use super::engine::Options;
 use crate::codec::{Chain, Program};
 use crate::error::{Error, ErrorKind, Result};
 use crate::meta::ArrayMetadata;
-use crate::plan::{Decoding, KeyOf, Level, PackedLayout, Placement, ShardLayout, Source};
+use crate::plan::{Decoding, KeyOf, Level, PackedLayout, Placement, ShardLayout, Source, encoding_placements};
 use crate::store::ByteRange;
 
 /// An array bound to a device: made once, used by any number of calls.
@@ -130,6 +130,13 @@ impl Access {
     /// Where each codec runs in a read of so many of the innermost chunks, and what was weighed.
     pub fn placements(&self, options: &Options, chunks: u64) -> (Vec<Placement>, Vec<Decoding>) {
         super::device::decoding(self, options, chunks)
+    }
+
+    /// Where each codec runs in a write of so many of the innermost chunks from memory of `device`.
+    pub fn encoding_placements(&self, device: Device, options: &Options, chunks: u64) -> Vec<Placement> {
+        let left =
+            self.program().ok().and_then(|program| super::device_encode::placement(program, chunks, options).err());
+        encoding_placements(&self.chain, device, left)
     }
 
     /// Elements of one of the innermost chunks.

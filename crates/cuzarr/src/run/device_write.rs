@@ -1,11 +1,12 @@
 //! Writing from device memory: the elements of many chunks are gathered by one launch, cross the bus in one copy, and are
-//! encoded from pinned memory by all cores.
+//! encoded from pinned memory by all cores; or kernels encode them first (`super::device_encode`), and frames cross it.
 //!
 //! Where the store keeps values on the device, whole chunks that need no encoding are gathered into memory of their own and
 //! handed over. Else whole chunks are gathered packed, through the tail, when it loses nothing; parts of chunks, and chunks whose tail rounds
 //! or casts, are gathered as they are, because they must be compared or joined with old elements on the host.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
 use cuzarr_device::transfer::gather_on;
@@ -14,6 +15,7 @@ use cuzarr_device::{
     pool,
 };
 
+use super::device_encode::{Encoders, Frames};
 use super::engine::Options;
 use super::memory::{Cost, Held};
 use super::object::at_chunk;
@@ -40,6 +42,8 @@ pub(crate) struct DeviceSource {
     parts: Gathering,
     /// Whole chunks, packed; `None` when the tail loses something.
     chunks: Option<Gathering>,
+    /// Chunks that kernels encode; `None` when the host encodes all.
+    encoders: Option<Encoders>,
     downloading: VecDeque<Download>,
     /// How many of them may be under way when no more chunk is taken along.
     downloads: usize,
@@ -54,23 +58,33 @@ pub(crate) struct DeviceSource {
 }
 
 /// Chunks that will be gathered together.
-struct Gathering {
+pub(super) struct Gathering {
     tail: Tail,
     packed_strides: Vec<isize>,
     /// Bytes of one chunk, and those it takes in the slab.
-    size_bytes: usize,
-    padded_bytes: usize,
-    most: usize,
-    leaves: Vec<Leaf>,
+    pub(super) size_bytes: usize,
+    pub(super) padded_bytes: usize,
+    pub(super) most: usize,
+    pub(super) leaves: Vec<Leaf>,
 }
 
 /// A slab on its way to the host.
 struct Download {
     slab: Slab,
-    leaves: Vec<Leaf>,
-    size_bytes: usize,
-    padded_bytes: usize,
-    packed: bool,
+    /// Each chunk, and where its bytes are.
+    leaves: Vec<(Leaf, Range<usize>)>,
+    what: What,
+}
+
+/// What a slab brings.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum What {
+    /// Elements of parts of chunks.
+    Parts,
+    /// Whole chunks, packed.
+    Packed,
+    /// Frames that kernels made.
+    Frames,
 }
 
 impl DeviceSource {
@@ -89,8 +103,14 @@ impl DeviceSource {
             Some(program) if loses_nothing(program) && !is_nan(writing, &value)? => Some(program),
             _ => None,
         };
-        let largest = program.map_or(0, |program| program.packed_size_bytes()).max(part_bytes);
         let device = value.device();
+        let limit_bytes = writing.call.limit_bytes;
+        // Kernels may have half of the memory: chunks that are written in part need some, too.
+        let is_resident = writing.call.store.is_on(device);
+        let encoders = if is_resident { None } else { Encoders::new(writing, &value, options, limit_bytes / 2)? };
+        let (encoders, encoders_bytes) = encoders.map_or((None, 0), |(encoders, bytes)| (Some(encoders), bytes));
+        let frame_bytes = encoders.as_ref().map_or(0, Encoders::frame_bound_bytes);
+        let largest = program.map_or(0, |program| program.packed_size_bytes()).max(part_bytes).max(frame_bytes);
         let slab_bytes = usize::try_from(options.batch_bytes(device)).unwrap_or(usize::MAX).max(padded(largest));
         let parts = Gathering::new(Tail::plain(value.dtype()), strides, part_bytes, slab_bytes);
         let chunks = program.map(|program| {
@@ -104,21 +124,24 @@ impl DeviceSource {
             let strides = writing.packed_strides();
             Gathering::new(program.tail().clone(), strides, program.packed_size_bytes(), slab_bytes)
         });
-        let limit_bytes = writing.call.limit_bytes;
         // Slabs are waited for while some are downloading and some are being encoded.
         let slabs = (limit_bytes / slab_bytes as u64).clamp(1, 2 * DOWNLOADS as u64 + 2) as usize;
-        let downloads = DOWNLOADS.min(slabs - 1);
-        let held = writing.call.memory.take(cost(slab_bytes, slabs, downloads), limit_bytes)?;
+        let arenas = (limit_bytes - encoders_bytes) / slab_bytes as u64;
+        let downloads = DOWNLOADS.min(slabs - 1).min((arenas as usize).saturating_sub(1));
+        let mut cost = cost(slab_bytes, slabs, downloads);
+        cost.device += encoders_bytes;
+        let held = writing.call.memory.take(cost, limit_bytes)?;
         Ok(DeviceSource {
             ring: SlabRing::new(device, slab_bytes, slab_bytes.saturating_mul(slabs))?,
             downloads,
             _held: held,
-            copies: Stream::new(device)?,
-            kernels: Stream::new(device)?,
+            copies: writing.call.streams.take(device)?,
+            kernels: writing.call.streams.take(device)?,
             value,
             part_shape,
             parts,
             chunks,
+            encoders,
             downloading: VecDeque::new(),
             resident,
             blank: None,
@@ -131,6 +154,9 @@ impl DeviceSource {
         if self.resident.is_some() && leaf.target.covered && leaf.place.is_object() {
             return self.gather(writing, leaf);
         }
+        if let Some(encoders) = self.encoders.as_mut().filter(|_| leaf.target.covered) {
+            return if encoders.add(leaf) { self.encode(writing) } else { Ok(()) };
+        }
         let packed = leaf.target.full && self.chunks.is_some();
         let gathering = self.gathering(packed);
         gathering.leaves.push(leaf);
@@ -138,6 +164,59 @@ impl DeviceSource {
             return Ok(());
         }
         self.download(writing, packed)
+    }
+
+    /// Begins a batch of the chunks that kernels encode, once there is room for it.
+    fn encode(&mut self, writing: &Arc<Writing>) -> Result<()> {
+        while self.encoders.as_ref().is_some_and(Encoders::is_full) {
+            self.take_frames(writing)?;
+        }
+        match &mut self.encoders {
+            Some(encoders) => encoders.begin(writing, &self.value),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits for the oldest batch that kernels encode, and lets its frames come; false when there is none.
+    fn take_frames(&mut self, writing: &Arc<Writing>) -> Result<bool> {
+        // The memory of the batch before is free then.
+        while !self.downloading.is_empty() {
+            self.hand_over(writing)?;
+        }
+        let Some(encoders) = &mut self.encoders else { return Ok(false) };
+        let Some((Frames { buffer, leaves }, empty)) = encoders.take()? else { return Ok(false) };
+        empty.into_iter().for_each(|leaf| submit(writing, leaf, LeafValue::Blank));
+        let mut leaves = leaves.into_iter().peekable();
+        while let Some((_, first)) = leaves.peek() {
+            let (start, slab_bytes) = (first.start, self.ring.slab_bytes());
+            let mut together = Vec::new();
+            let mut end = start;
+            while let Some((leaf, range)) = leaves.next_if(|(_, range)| range.end - start <= slab_bytes) {
+                end = range.end;
+                together.push((leaf, range.start - start..range.end - start));
+            }
+            self.bring(writing, &buffer.slice(start..end)?, together, What::Frames)?;
+        }
+        Ok(true)
+    }
+
+    /// Lets bytes of the device come into a slab.
+    fn bring(
+        &mut self,
+        writing: &Arc<Writing>,
+        bytes: &Buffer,
+        leaves: Vec<(Leaf, Range<usize>)>,
+        what: What,
+    ) -> Result<()> {
+        // One slab must be free, or on its way back from the workers.
+        while self.downloading.len() > self.downloads {
+            self.hand_over(writing)?;
+        }
+        let mut slab = self.ring.acquire(bytes.size_bytes())?;
+        let download = (Stage::Download, bytes.size_bytes() as u64);
+        writing.call.counters.time_on(download, &self.copies, || slab.download(bytes, 0, &self.copies))?;
+        self.downloading.push_back(Download { slab, leaves, what });
+        Ok(())
     }
 
     /// Gathers a chunk into memory that the store will keep.
@@ -180,6 +259,10 @@ impl DeviceSource {
     /// Hands every chunk over to the workers.
     pub(crate) fn flush(&mut self, writing: &Arc<Writing>) -> Result<()> {
         self.hand_to_store()?;
+        if self.encoders.as_ref().is_some_and(Encoders::has_leaves) {
+            self.encode(writing)?;
+        }
+        while self.take_frames(writing)? {}
         for packed in [true, false] {
             if !self.gathering(packed).leaves.is_empty() {
                 self.download(writing, packed)?;
@@ -191,12 +274,51 @@ impl DeviceSource {
         Ok(())
     }
 
+    /// Hands the oldest chunks on: those that are on their way, or else those that wait for company. False when there are
+    /// none.
+    pub(crate) fn advance(&mut self, writing: &Arc<Writing>) -> Result<bool> {
+        if !self.downloading.is_empty() {
+            self.hand_over(writing)?;
+            return Ok(true);
+        }
+        if self.take_frames(writing)? {
+            return Ok(true);
+        }
+        let waiting = self.encoders.as_ref().is_some_and(Encoders::has_leaves)
+            || !self.gathered.is_empty()
+            || !self.parts.leaves.is_empty()
+            || self.chunks.as_ref().is_some_and(|chunks| !chunks.leaves.is_empty());
+        self.flush(writing)?;
+        Ok(waiting)
+    }
+
+    /// Chunks that kernels encode at a time, of all batches together.
+    pub(crate) fn chunks_wanted(&self) -> usize {
+        self.encoders.as_ref().map_or(0, Encoders::chunks_wanted)
+    }
+
+    /// Whether kernels encode.
+    pub(crate) fn encodes(&self) -> bool {
+        self.encoders.is_some()
+    }
+
+    /// Counts what the device did, and gives the streams back, after the last chunk.
+    pub(crate) fn finish(&mut self, writing: &Writing) -> Result<()> {
+        writing.call.counters.settle()?;
+        if let Some(encoders) = &mut self.encoders {
+            encoders.give_back(writing);
+        }
+        [&self.copies, &self.kernels].into_iter().for_each(|stream| writing.call.streams.give_back(stream));
+        Ok(())
+    }
+
     /// Forgets chunks that were not handed over, after a failure.
     pub(crate) fn abandon(&mut self) {
         self.gathering(true).leaves.clear();
         self.gathering(false).leaves.clear();
         self.downloading.clear();
         self.gathered.clear();
+        self.encoders.iter_mut().for_each(Encoders::abandon);
     }
 
     fn gathering(&mut self, packed: bool) -> &mut Gathering {
@@ -208,7 +330,7 @@ impl DeviceSource {
 
     /// Puts the gathering and the copy of the chunks at hand on the streams.
     fn download(&mut self, writing: &Arc<Writing>, packed: bool) -> Result<()> {
-        // One slab must be free, or on its way back from the workers.
+        // The arenas that are counted.
         while self.downloading.len() > self.downloads {
             self.hand_over(writing)?;
         }
@@ -217,38 +339,37 @@ impl DeviceSource {
         let (size_bytes, padded_bytes) = (gathering.size_bytes, gathering.padded_bytes);
         let transfer = gathering.transfer(writing, &leaves);
         let total_bytes = leaves.len() * padded_bytes;
-        let mut slab = self.ring.acquire(total_bytes)?;
         let arena = pool::allocate(total_bytes, &self.kernels)?;
         if transfer.tail.packing == Packing::Bits {
             // No element owns the bits behind the last one.
             self.kernels.memset(&arena, 0)?;
         }
-        let counters = &writing.call.counters;
-        counters
-            .time(Stage::Gather, total_bytes as u64, || gather_on(&self.value, &transfer, &arena, &self.kernels))?;
+        let gathered = (Stage::Gather, total_bytes as u64);
+        let gather = || gather_on(&self.value, &transfer, &arena, &self.kernels);
+        writing.call.counters.time_on(gathered, &self.kernels, gather)?;
         self.copies.wait(&self.kernels.record()?)?;
-        counters.time(Stage::Download, total_bytes as u64, || slab.download(&arena, 0, &self.copies))?;
-        let packed = packed && self.chunks.is_some();
-        self.downloading.push_back(Download { slab, leaves, size_bytes, padded_bytes, packed });
-        Ok(())
+        let range = |number: usize| number * padded_bytes..number * padded_bytes + size_bytes;
+        let leaves = leaves.into_iter().enumerate().map(|(number, leaf)| (leaf, range(number))).collect();
+        let what = if packed && self.chunks.is_some() { What::Packed } else { What::Parts };
+        self.bring(writing, &arena, leaves, what)
     }
 
-    /// Waits for the oldest copy and lets the workers encode what came.
+    /// Waits for the oldest copy and lets the workers encode and store what came.
     fn hand_over(&mut self, writing: &Arc<Writing>) -> Result<()> {
-        let Some(Download { slab, leaves, size_bytes, padded_bytes, packed }) = self.downloading.pop_front() else {
-            return Ok(());
-        };
+        let Some(Download { slab, leaves, what }) = self.downloading.pop_front() else { return Ok(()) };
         let dtype = self.value.dtype();
         let bytes = slab.into_buffer()?;
         let whole = Layout::contiguous(&self.part_shape, dtype.size_bytes(), Order::C)?;
-        for (number, leaf) in leaves.into_iter().enumerate() {
-            let part = bytes.slice(number * padded_bytes..number * padded_bytes + size_bytes)?;
-            let value = if packed {
-                LeafValue::Packed(part)
-            } else {
-                let (_, extent) = writing.region(&leaf.target);
-                let layout = whole.region(&vec![0; extent.len()], &extent, &vec![1; extent.len()])?;
-                LeafValue::Elements(NdBuffer::from_parts(part, dtype, layout)?)
+        for (leaf, range) in leaves {
+            let part = bytes.slice(range)?;
+            let value = match what {
+                What::Packed => LeafValue::Packed(part),
+                What::Frames => LeafValue::Frame(part),
+                What::Parts => {
+                    let (_, extent) = writing.region(&leaf.target);
+                    let layout = whole.region(&vec![0; extent.len()], &extent, &vec![1; extent.len()])?;
+                    LeafValue::Elements(NdBuffer::from_parts(part, dtype, layout)?)
+                }
             };
             submit(writing, leaf, value);
         }
@@ -257,13 +378,13 @@ impl DeviceSource {
 }
 
 impl Gathering {
-    fn new(tail: Tail, packed_strides: Vec<isize>, size_bytes: usize, slab_bytes: usize) -> Gathering {
+    pub(super) fn new(tail: Tail, packed_strides: Vec<isize>, size_bytes: usize, slab_bytes: usize) -> Gathering {
         let padded_bytes = padded(size_bytes);
         let most = (slab_bytes / padded_bytes).max(1);
         Gathering { tail, packed_strides, size_bytes, padded_bytes, most, leaves: Vec::new() }
     }
 
-    fn transfer(&self, writing: &Writing, leaves: &[Leaf]) -> Transfer {
+    pub(super) fn transfer(&self, writing: &Writing, leaves: &[Leaf]) -> Transfer {
         let boxes = leaves.iter().enumerate().map(|(number, leaf)| {
             let (start, extent) = writing.region(&leaf.target);
             TransferBox {

@@ -17,6 +17,7 @@ mod call;
 mod decoder;
 mod device;
 mod device_decode;
+mod device_encode;
 mod device_write;
 mod engine;
 mod fetch;

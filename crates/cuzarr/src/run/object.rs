@@ -86,10 +86,10 @@ impl Object {
         Ok(bytes.map(|bytes| Stored { range: 0..bytes.len(), bytes: Arc::new(bytes) }))
     }
 
-    fn store(&self, encoded: Option<Vec<u8>>) -> Result<()> {
+    fn store(&self, encoded: Option<&[u8]>) -> Result<()> {
         self.call.check_cancelled()?;
-        let size_bytes = encoded.as_ref().map_or(0, |bytes| bytes.len() as u64);
-        self.call.counters.time(Stage::Flush, size_bytes, || match &encoded {
+        let size_bytes = encoded.map_or(0, |bytes| bytes.len() as u64);
+        self.call.counters.time(Stage::Flush, size_bytes, || match encoded {
             Some(bytes) => self.call.store.write(&self.key, bytes),
             None => self.call.store.delete(&self.key),
         })
@@ -141,8 +141,16 @@ impl Place {
     /// Puts an encoded chunk in its place; `None` where nothing is to be stored.
     pub(crate) fn deliver(&self, encoded: Option<Vec<u8>>) -> Result<()> {
         match self {
-            Place::Object(object) => object.store(encoded),
+            Place::Object(object) => object.store(encoded.as_deref()),
             Place::Inner(shard, linear) => shard.deliver(*linear, encoded),
+        }
+    }
+
+    /// Like [`Place::deliver`], for bytes that are somebody else's.
+    pub(crate) fn deliver_bytes(&self, encoded: &[u8]) -> Result<()> {
+        match self {
+            Place::Object(object) => object.store(Some(encoded)),
+            Place::Inner(shard, linear) => shard.deliver(*linear, Some(encoded.to_vec())),
         }
     }
 }

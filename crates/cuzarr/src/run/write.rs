@@ -3,8 +3,9 @@
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use cuzarr_device::transfer::{gather_host, scatter_host};
 use cuzarr_device::{Buffer, Device, NdBuffer, Order, Tail, Transfer, TransferBox};
@@ -24,6 +25,8 @@ use crate::plan::{ChunkName, Selection, Source};
 
 /// Objects under way at once, for every thread.
 const OBJECTS_A_THREAD: usize = 8;
+/// How long an object is waited for before chunks on the device are hurried, which may be what it waits for.
+const PATIENCE: Duration = Duration::from_millis(2);
 
 /// What is written.
 pub(crate) enum Value {
@@ -62,6 +65,10 @@ pub(crate) enum LeafValue {
     Elements(NdBuffer),
     /// A whole chunk, packed, in host memory.
     Packed(Buffer),
+    /// A whole chunk that a device encoded, in host memory: codecs behind that are left.
+    Frame(Buffer),
+    /// A whole chunk of nothing but the fill value, which is not stored.
+    Blank,
     /// All elements of the call.
     Variable(Arc<VariableElements>),
 }
@@ -113,6 +120,21 @@ enum Feeder {
     Device(Box<DeviceSource>),
 }
 
+impl Feeder {
+    /// Chunks that it takes before it hands the first ones on.
+    fn chunks_wanted(&self) -> usize {
+        match self {
+            Feeder::Device(source) => source.chunks_wanted(),
+            _ => 0,
+        }
+    }
+
+    /// Whether kernels encode chunks that are replaced as a whole.
+    fn encodes(&self) -> bool {
+        matches!(self, Feeder::Device(source) if source.encodes())
+    }
+}
+
 struct Coordinator {
     writing: Arc<Writing>,
     feeder: Feeder,
@@ -138,12 +160,13 @@ impl Drop for Ticket {
 impl Coordinator {
     fn run(&mut self) -> Result<()> {
         let writing = Arc::clone(&self.writing);
-        let most = OBJECTS_A_THREAD * writing.call.threads;
+        let most = (OBJECTS_A_THREAD * writing.call.threads).max(self.feeder.chunks_wanted());
+        let by_kernels = self.feeder.encodes();
         for (name, target) in objects(&writing.source, &writing.selection)? {
             while self.under_way.len() >= most && !writing.call.is_cancelled() {
                 self.wait_for_one()?;
             }
-            let bytes = at_chunk(writing.bytes_in_flight(&name, &target), &name)?;
+            let bytes = at_chunk(writing.bytes_in_flight(&name, &target, by_kernels), &name)?;
             let Some(reserved) = self.reserve(bytes)? else { break };
             let ticket = Ticket { number: self.begun, sender: self.sender.clone() };
             self.under_way.insert(self.begun, reserved);
@@ -161,7 +184,11 @@ impl Coordinator {
                 self.under_way.remove(&number);
             }
         }
-        self.flush()
+        self.flush()?;
+        match &mut self.feeder {
+            Feeder::Device(source) => source.finish(&writing),
+            _ => Ok(()),
+        }
     }
 
     /// Memory for one more object; `None` when the call failed meanwhile.
@@ -180,12 +207,26 @@ impl Coordinator {
     }
 
     fn wait_for_one(&mut self) -> Result<()> {
-        // Chunks that wait for company on their way from the device would be waited for in vain.
-        self.flush()?;
-        if let Ok(number) = self.receiver.recv() {
-            self.under_way.remove(&number);
+        loop {
+            // Chunks that wait for company on their way from the device would be waited for in vain.
+            let number = match self.receiver.recv_timeout(PATIENCE) {
+                Err(RecvTimeoutError::Timeout) if self.advance()? => continue,
+                Err(RecvTimeoutError::Timeout) => self.receiver.recv().ok(),
+                number => number.ok(),
+            };
+            if let Some(number) = number {
+                self.under_way.remove(&number);
+            }
+            return Ok(());
         }
-        Ok(())
+    }
+
+    /// Brings chunks that are on the device one step further; false when there are none.
+    fn advance(&mut self) -> Result<bool> {
+        match &mut self.feeder {
+            Feeder::Device(source) => source.advance(&self.writing),
+            _ => Ok(false),
+        }
     }
 
     fn flush(&mut self) -> Result<()> {
@@ -245,7 +286,10 @@ pub(crate) fn submit(writing: &Arc<Writing>, leaf: Leaf, value: LeafValue) {
         if writing.call.is_cancelled() {
             return;
         }
-        let work = || leaf.place.deliver(writing.encode(&leaf, value)?);
+        let work = || match value {
+            LeafValue::Frame(frame) => writing.deliver_frame(&leaf, frame.host_bytes()?),
+            value => leaf.place.deliver(writing.encode(&leaf, value)?),
+        };
         let outcome = catch_unwind(AssertUnwindSafe(work))
             .unwrap_or_else(|_| Err(Error::new(ErrorKind::EncodeFailed, "a codec panicked; please report this")));
         if let Err(error) = at_chunk(outcome, &leaf.name) {
@@ -256,14 +300,17 @@ pub(crate) fn submit(writing: &Arc<Writing>, leaf: Leaf, value: LeafValue) {
 
 impl Writing {
     /// Bytes that work on an object may take: what it was, its packed and its encoded chunks.
-    fn bytes_in_flight(&self, name: &ChunkName, target: &Target) -> Result<u64> {
+    fn bytes_in_flight(&self, name: &ChunkName, target: &Target, by_kernels: bool) -> Result<u64> {
         let old = match target.covered {
             true => 0,
             false => self.call.store.size_bytes(&name.key)?.unwrap_or(0),
         };
         let packed = self.source.packed.size_bytes as u64;
         let chunks = self.chunks_touched(target);
-        let scratch = packed.saturating_mul(chunks.min(self.call.threads as u64)).saturating_mul(2);
+        let scratch = match by_kernels && target.covered {
+            true => 0,
+            false => packed.saturating_mul(chunks.min(self.call.threads as u64)).saturating_mul(2),
+        };
         Ok(packed.saturating_mul(chunks).saturating_add(scratch).saturating_add(old))
     }
 
@@ -306,7 +353,23 @@ impl Writing {
             LeafValue::Elements(value) => self.encode_elements(leaf, &value),
             LeafValue::Packed(value) => self.encode_packed(value.host_bytes()?),
             LeafValue::Variable(value) => self.encode_variable(leaf, &value),
+            LeafValue::Frame(frame) => Ok(Some(frame.host_bytes()?.to_vec())),
+            LeafValue::Blank => Ok(None),
         }
+    }
+
+    /// Stores what a device encoded, behind the codecs that are left.
+    fn deliver_frame(&self, leaf: &Leaf, frame: &[u8]) -> Result<()> {
+        let rest = || self.program()?.encode_behind_device(frame);
+        match self.call.counters.time(Stage::Encode, 0, rest)? {
+            Some(encoded) => leaf.place.deliver(Some(encoded)),
+            None => leaf.place.deliver_bytes(frame),
+        }
+    }
+
+    /// Elements of a whole chunk.
+    pub(crate) fn chunk_elements(&self) -> usize {
+        self.source.leaf().chunk_shape.iter().product::<u64>() as usize
     }
 
     fn program(&self) -> Result<&Program> {

@@ -19,6 +19,7 @@
 //! ```
 
 mod decode;
+mod encode;
 mod format;
 pub(crate) mod frames;
 mod headers;
@@ -31,6 +32,8 @@ use cuzarr_device::{Buffer, Device, Event, Stream, pool};
 
 pub use decode::Unit;
 pub(crate) use decode::{Decode, Prepared, Request, Task};
+pub(crate) use encode::Blank;
+pub use encode::{EncodeBatch, Encoded, Encoding};
 pub use format::Format;
 
 use crate::{Error, ErrorKind, Result};

@@ -11,9 +11,10 @@ use super::container::{
     MIN_SPLIT_BYTES, VERSION, stream,
 };
 use super::{Compressor, Shuffling, blosclz};
-use crate::codec::batch::Format;
+use crate::codec::batch::{Encoding, Format};
 use crate::codec::contract::{BytesToBytes, Size, corrupt, expect_size, unencodable};
 use crate::codec::gzip::cpu::{zlib_encode, zlib_into};
+use crate::codec::lz4::encode::Container;
 use crate::codec::{lz4 as lz4_codec, scratch, zstd as zstd_codec};
 use crate::{Result, ResultExt};
 
@@ -107,6 +108,17 @@ impl Blosc {
         };
         let block = wanted.min(decoded).max(1);
         if block > unit { block / unit * unit } else { block }
+    }
+
+    /// What the header says of shuffle, splits and compressor.
+    fn flags(&self, block_bytes: usize) -> u8 {
+        let shuffle_flag = match self.shuffling {
+            Shuffling::None => 0,
+            Shuffling::Bytes => FLAG_SHUFFLE,
+            Shuffling::Bits => FLAG_BITSHUFFLE,
+        };
+        let split_flag = if self.splits(block_bytes) { 0 } else { FLAG_DONT_SPLIT };
+        shuffle_flag | split_flag | self.compressor.format() << 5
     }
 
     /// Encodes one block's streams behind `frame`; false when the frame would not become smaller than a copy.
@@ -210,6 +222,19 @@ impl BytesToBytes for Blosc {
         (!matches!(self.compressor, Compressor::BloscLz | Compressor::Snappy)).then_some(Format::Blosc)
     }
 
+    fn device_encoding(&self, decoded_bytes: usize) -> Option<Encoding> {
+        let is_kernels = self.compressor == Compressor::Lz4 && self.level > 0 && decoded_bytes <= MAX_DECODED_BYTES;
+        let block_bytes = self.choose_block_bytes(decoded_bytes);
+        let container = Container::Blosc {
+            block_bytes,
+            type_bytes: self.type_bytes,
+            splits: if self.splits(block_bytes) { usize::from(self.type_bytes) } else { 1 },
+            shuffling: self.shuffling,
+            flags: self.flags(block_bytes),
+        };
+        is_kernels.then(|| Encoding::new(decoded_bytes, container)).flatten()
+    }
+
     fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {
         let header = Header::parse(encoded)?;
         if header.decoded_bytes != decoded.len() {
@@ -239,13 +264,7 @@ impl BytesToBytes for Blosc {
             return Err(unencodable(message).with_hint("use smaller chunks or another compressor"));
         }
         let block_bytes = self.choose_block_bytes(decoded.len());
-        let shuffle_flag = match self.shuffling {
-            Shuffling::None => 0,
-            Shuffling::Bytes => FLAG_SHUFFLE,
-            Shuffling::Bits => FLAG_BITSHUFFLE,
-        };
-        let split_flag = if self.splits(block_bytes) { 0 } else { FLAG_DONT_SPLIT };
-        let flags = shuffle_flag | split_flag | self.compressor.format() << 5;
+        let flags = self.flags(block_bytes);
         let blocks = match self.level {
             0 => None,
             _ if decoded.is_empty() => None,

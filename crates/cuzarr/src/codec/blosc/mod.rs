@@ -7,7 +7,8 @@
 //! - Names: v3 `blosc`, `numcodecs.blosc`; v2 `blosc`
 //! - Compatible: zarr-python, numcodecs, zarrs, tensorstore
 //! - Native: cpu; cuda decodes frames of `lz4`, `lz4hc`, `zstd` and `zlib`, with any shuffle: each stream by the kernels of
-//!   its own codec, then unshuffled (`blosc.cu`). `blosclz` and `snappy` are rare in Zarr and go via host; so does encoding.
+//!   its own codec, then unshuffled (`blosc.cu`). `blosclz` and `snappy` are rare in Zarr and go via host. cuda encodes `lz4`,
+//!   with any shuffle (`codec/lz4/encode`); the other compressors encode via host.
 //!
 //! ```
 //! # use cuzarr::codec::{ChunkSpec, Chain};

@@ -4,8 +4,9 @@ use std::borrow::Cow;
 
 use lz4::block::{CompressionMode, compress_bound, compress_to_buffer, decompress_to_buffer};
 
+use super::encode::Container;
 use crate::Result;
-use crate::codec::batch::Format;
+use crate::codec::batch::{Encoding, Format};
 use crate::codec::contract::{BytesToBytes, Size, corrupt, expect_size, unencodable};
 
 const HEADER_BYTES: usize = 4;
@@ -51,6 +52,10 @@ impl BytesToBytes for Lz4 {
 
     fn device_format(&self) -> Option<Format> {
         Some(Format::Lz4)
+    }
+
+    fn device_encoding(&self, decoded_bytes: usize) -> Option<Encoding> {
+        Encoding::new(decoded_bytes, Container::Lz4)
     }
 
     fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {

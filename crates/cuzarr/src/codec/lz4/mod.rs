@@ -6,7 +6,7 @@
 //! - Names: v3 `numcodecs.lz4`, `lz4`; v2 `lz4`
 //! - Compatible: zarr-python, numcodecs
 //! - Native: cpu (liblz4); cuda decodes chunks below 2 GiB: many small ones a warp each, others with all threads, one large
-//!   block too (`lz4.cu`, `codec::lz`). Encoding: via host.
+//!   block too (`lz4.cu`, `codec::lz`), and encodes chunks of up to 1 GiB (`encode`).
 //!
 //! ```
 //! # use cuzarr::codec::{ChunkSpec, Chain};
@@ -20,6 +20,7 @@
 pub(crate) mod blocks;
 pub(crate) mod cpu;
 pub(crate) mod cuda;
+pub(crate) mod encode;
 
 use super::configuration::Configuration;
 use super::registry::{Opened, Request};

@@ -1,0 +1,242 @@
+//! Encoding by kernels: whole chunks are gathered packed, become frames where they are, and only the frames cross the bus.
+//!
+//! ```text
+//! gather ─> compare with the fill value ─> encode     batch k     on a stream of its own
+//!                     sizes of frames ─> download      batch k-1   a slab after the other
+//!                             store                    batch k-2   by the workers
+//! ```
+//!
+//! Two batches are on the device at a time, one of which ends while the other works. What they take is counted before the
+//! first one begins, so it never waits for memory.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use cuzarr_device::transfer::gather_on;
+use cuzarr_device::{Buffer, DType, DTypeKind, Device, Stream, Tail, pool};
+
+use super::device_write::Gathering;
+use super::engine::Options;
+use super::report::Stage;
+use super::write::{Leaf, Writing};
+use crate::codec::Program;
+use crate::codec::batch::{Blank, EncodeBatch, Encoding};
+use crate::error::Result;
+use crate::plan::{EncodingLoad, chunks_touched};
+
+/// Batches that are on the device at a time.
+const RUNNING: usize = 2;
+
+/// What kernels encode of one write, and with what.
+pub(super) struct Encoders {
+    device: Device,
+    encoding: Encoding,
+    /// Chunks as they are encoded.
+    packed: Gathering,
+    /// Their elements as they are, where what is packed cannot be compared with the fill value.
+    plain: Option<Gathering>,
+    /// A packed chunk of nothing but the fill value, for chunks that hang over the array's edge.
+    blank: Buffer,
+    /// The same as elements; `None` when chunks are stored whatever they hold.
+    plain_blank: Option<Buffer>,
+    nan: u32,
+    streams: VecDeque<Stream>,
+    running: VecDeque<Running>,
+}
+
+struct Running {
+    batch: EncodeBatch,
+    leaves: Vec<Leaf>,
+}
+
+/// Frames that lie behind each other in device memory.
+pub(super) struct Frames {
+    pub(super) buffer: Buffer,
+    pub(super) leaves: Vec<(Leaf, Range<usize>)>,
+}
+
+/// Bytes of a float any NaN of which is any other. `encode_differs` in lz4_encode.cu.
+fn nan_code(dtype: DType) -> u32 {
+    match dtype.kind() {
+        DTypeKind::Float => dtype.size_bytes() as u32,
+        DTypeKind::BFloat => 3,
+        DTypeKind::Complex => dtype.size_bytes() as u32 / 2,
+        _ => 0,
+    }
+}
+
+/// What a batch of `count` chunks takes on the device at most.
+fn batch_bytes(
+    device: Device,
+    encoding: &Encoding,
+    packed: &Gathering,
+    plain: Option<&Gathering>,
+    count: usize,
+) -> usize {
+    let gathered = packed.padded_bytes + plain.map_or(0, |plain| plain.padded_bytes);
+    let encoded = EncodeBatch::memory_bytes(encoding, device, packed.padded_bytes, count);
+    count.saturating_mul(gathered).saturating_add(encoded)
+}
+
+/// Whether kernels encode a write of `chunks` chunks, and what; else why the host does.
+///
+/// # Errors
+/// The reason.
+pub(super) fn placement(
+    program: &Program,
+    chunks: u64,
+    options: &Options,
+) -> std::result::Result<Encoding, &'static str> {
+    let encoding = program.device_encoding()?;
+    let load = EncodingLoad { chunks, chunk_bytes: program.packed_size_bytes(), threads: options.threads };
+    if !options.strict && !load.prefers_device() {
+        return Err("the host's threads encode so little faster");
+    }
+    Ok(encoding)
+}
+
+impl Encoders {
+    /// What encodes a write within `limit_bytes` of device memory, and how many of them it takes; `None` where the host does
+    /// it.
+    pub(super) fn new(
+        writing: &Writing,
+        value: &cuzarr_device::NdBuffer,
+        options: &Options,
+        limit_bytes: u64,
+    ) -> Result<Option<(Encoders, u64)>> {
+        let Some(program) = &writing.program else { return Ok(None) };
+        let chunks = chunks_touched(&writing.source, &writing.selection);
+        let Ok(encoding) = placement(program, chunks, options) else { return Ok(None) };
+        let (device, tail) = (value.device(), program.tail());
+        let strides = writing.packed_strides();
+        let gathering = |tail: &Tail, size_bytes| Gathering::new(tail.clone(), strides.clone(), size_bytes, usize::MAX);
+        let mut packed = gathering(tail, program.packed_size_bytes());
+        let elements_bytes = tail.dtype.size_bytes() * writing.chunk_elements();
+        let is_compared = !writing.write_empty;
+        let plain = (is_compared && !tail.is_plain()).then(|| gathering(&Tail::plain(tail.dtype), elements_bytes));
+        let blanks = packed.size_bytes + if is_compared { elements_bytes } else { 0 };
+        // The frames of a batch before may still be on their way.
+        let one = batch_bytes(device, &encoding, &packed, plain.as_ref(), 1);
+        let cost = |count: usize| {
+            let batches = batch_bytes(device, &encoding, &packed, plain.as_ref(), count).saturating_mul(RUNNING);
+            batches.saturating_add(encoding.output_bound_bytes(count)).saturating_add(blanks) as u64
+        };
+        let most = limit_bytes.saturating_sub(blanks as u64) / (one * RUNNING + encoding.output_bound_bytes(1)) as u64;
+        let wanted = (options.decode_batch_bytes / packed.padded_bytes as u64).max(1).min(chunks.max(1));
+        let count = usize::try_from(most.min(wanted)).unwrap_or(usize::MAX);
+        let cost = cost(count);
+        if count == 0 || cost > limit_bytes {
+            return Ok(None);
+        }
+        packed.most = count;
+        let plain_blank = is_compared.then(|| plain_blank(writing, device, elements_bytes)).transpose()?;
+        Ok(Some((
+            Encoders {
+                device,
+                encoding,
+                packed,
+                plain,
+                blank: Buffer::from_bytes(device, writing.blank(program)?)?,
+                plain_blank,
+                nan: nan_code(tail.dtype),
+                streams: VecDeque::new(),
+                running: VecDeque::new(),
+            },
+            cost,
+        )))
+    }
+
+    /// Most bytes of one frame.
+    pub(super) fn frame_bound_bytes(&self) -> usize {
+        self.encoding.frame_bound_bytes()
+    }
+
+    /// Chunks of the batches that are on the device, and of those before and behind.
+    pub(super) fn chunks_wanted(&self) -> usize {
+        self.packed.most.saturating_mul(RUNNING + 2)
+    }
+
+    /// Takes a chunk along; true when there are enough of them to be begun.
+    pub(super) fn add(&mut self, leaf: Leaf) -> bool {
+        self.packed.leaves.push(leaf);
+        self.packed.leaves.len() >= self.packed.most
+    }
+
+    /// Whether a batch has to be taken before another can begin.
+    pub(super) fn is_full(&self) -> bool {
+        self.running.len() >= RUNNING
+    }
+
+    pub(super) fn has_leaves(&self) -> bool {
+        !self.packed.leaves.is_empty()
+    }
+
+    /// Puts gathering and encoding of the chunks at hand on a stream.
+    pub(super) fn begin(&mut self, writing: &Arc<Writing>, value: &cuzarr_device::NdBuffer) -> Result<()> {
+        let leaves = std::mem::take(&mut self.packed.leaves);
+        let stream = match self.streams.len() {
+            RUNNING.. => self.streams.pop_front(),
+            _ => None,
+        };
+        let stream = stream.map_or_else(|| writing.call.streams.take(self.device), Ok)?;
+        self.streams.push_back(stream.clone());
+        let (stride, counters) = (self.packed.padded_bytes, &writing.call.counters);
+        let gather = |gathering: &Gathering, blank: &Buffer| -> Result<Buffer> {
+            let stride = gathering.padded_bytes;
+            let chunks = pool::allocate(leaves.len() * stride, &stream)?;
+            for (index, _) in leaves.iter().enumerate().filter(|(_, leaf)| !leaf.target.full) {
+                stream.d2d(blank, &chunks.slice(index * stride..index * stride + gathering.size_bytes)?)?;
+            }
+            let transfer = gathering.transfer(writing, &leaves);
+            let gathered = (Stage::Gather, (leaves.len() * gathering.size_bytes) as u64);
+            counters.time_on(gathered, &stream, || gather_on(value, &transfer, &chunks, &stream))?;
+            Ok(chunks)
+        };
+        let chunks = gather(&self.packed, &self.blank)?;
+        let plain = match (&self.plain, &self.plain_blank) {
+            (Some(plain), Some(blank)) => Some((gather(plain, blank)?, plain.padded_bytes)),
+            _ => None,
+        };
+        let blank = self.plain_blank.as_ref().map(|blank| {
+            let (chunks, stride_bytes) = plain.as_ref().map_or((&chunks, stride), |(chunks, stride)| (chunks, *stride));
+            Blank { chunks, stride_bytes, blank, nan: self.nan }
+        });
+        let mut batch = EncodeBatch::prepare(self.encoding, &chunks, stride, leaves.len())?;
+        let encoded = (Stage::Encode, (leaves.len() * self.packed.size_bytes) as u64);
+        counters.time_on(encoded, &stream, || batch.run_unless_blank(blank.as_ref(), &stream))?;
+        self.running.push_back(Running { batch, leaves });
+        Ok(())
+    }
+
+    /// Waits for the oldest batch: its frames, and the chunks that hold nothing but the fill value. `None` when there is none.
+    pub(super) fn take(&mut self) -> Result<Option<(Frames, Vec<Leaf>)>> {
+        let Some(Running { batch, leaves }) = self.running.pop_front() else { return Ok(None) };
+        let encoded = batch.finish()?;
+        let (mut stored, mut empty) = (Vec::with_capacity(leaves.len()), Vec::new());
+        for (leaf, frame) in leaves.into_iter().zip(encoded.frames) {
+            match frame {
+                Some(range) => stored.push((leaf, range)),
+                None => empty.push(leaf),
+            }
+        }
+        Ok(Some((Frames { buffer: encoded.buffer, leaves: stored }, empty)))
+    }
+
+    /// Forgets everything, after a failure.
+    pub(super) fn abandon(&mut self) {
+        self.packed.leaves.clear();
+        self.running.clear();
+    }
+
+    /// Gives the streams back, on which nothing is under way any more.
+    pub(super) fn give_back(&mut self, writing: &Writing) {
+        self.streams.drain(..).for_each(|stream| writing.call.streams.give_back(&stream));
+    }
+}
+
+/// A chunk of the fill value's bytes.
+fn plain_blank(writing: &Writing, device: Device, size_bytes: usize) -> Result<Buffer> {
+    let bytes: Vec<u8> = writing.fill.iter().copied().cycle().take(size_bytes).collect();
+    Ok(Buffer::from_bytes(device, &bytes)?)
+}

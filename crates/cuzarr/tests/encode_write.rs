@@ -1,0 +1,169 @@
+//! Writes whose chunks kernels encode: what is stored is read by the host's codecs, what holds nothing is not stored.
+
+mod model;
+
+use std::sync::Arc;
+
+use cuzarr::plan::Selection;
+use cuzarr::run::Stage;
+use cuzarr::store::{MemoryStore, StoreExt};
+use cuzarr_device::{Device, NdBuffer, Order};
+use model::{Dice, Story, bytes_codec, metadata, sharding};
+use serde_json::{Value, json};
+
+fn devices() -> Vec<Device> {
+    model::devices().into_iter().filter(|&device| device != Device::Cpu).collect()
+}
+
+fn blosc(shuffle: &str, type_bytes: usize) -> Value {
+    json!({"name": "blosc", "configuration":
+        {"cname": "lz4", "clevel": 5, "shuffle": shuffle, "typesize": type_bytes, "blocksize": 1024}})
+}
+
+fn lz4() -> Value {
+    json!({"name": "numcodecs.lz4", "configuration": {"acceleration": 1}})
+}
+
+fn story(shape: &[u64], chunks: &[u64], data_type: &str, fill: Value, codecs: Value) -> Story {
+    let mut story = Story::new(metadata(shape, chunks, data_type, fill, codecs), Arc::new(MemoryStore::new()));
+    // However little it is, kernels encode it.
+    story.options.strict = true;
+    story
+}
+
+/// Smooth numbers, of which some chunks are the fill value.
+fn values(story: &Story, selection: &Selection, dice: &mut Dice) -> Vec<u8> {
+    let numbers = story.numbers(selection);
+    numbers
+        .iter()
+        .flat_map(|&at| match story.element_bytes {
+            4 => (((at / 7) % 300) as u32 + dice.below(2) as u32).to_ne_bytes().to_vec(),
+            8 => (250.0 + (at as f64 / 50.0).sin().round()).to_ne_bytes().to_vec(),
+            _ => vec![(at / 5 % 3) as u8; story.element_bytes],
+        })
+        .collect()
+}
+
+fn check_all(story: &mut Story, context: &str) {
+    let shape = story.metadata.shape().to_vec();
+    let (all, mut dice) = (Selection::all(&shape), Dice(shape.iter().sum()));
+    for device in devices() {
+        let value = values(story, &all, &mut dice);
+        story.write(device, &all, &value);
+        story.check(Device::Cpu, &all, context);
+        story.check(device, &all, context);
+        // Parts of chunks go by the host, beside those that kernels encode.
+        for _ in 0..3 {
+            let selection = story.random_selection(&mut dice);
+            let value = values(story, &selection, &mut dice);
+            story.write(device, &selection, &value);
+        }
+        story.check(Device::Cpu, &all, context);
+        story.write(device, &all, &story.fill.repeat(shape.iter().product::<u64>() as usize));
+        assert_eq!(story.store.list("a").unwrap().len(), 0, "{context}: {device}: nothing needs to be stored");
+    }
+}
+
+#[test]
+fn every_chain_that_kernels_encode_is_read_back() {
+    let scale = json!({"name": "numcodecs.fixedscaleoffset",
+        "configuration": {"offset": 200, "scale": 1, "dtype": "<f8", "astype": "<u2"}});
+    let shuffle = json!({"name": "numcodecs.shuffle", "configuration": {"elementsize": 4}});
+    let transpose = json!({"name": "transpose", "configuration": {"order": [1, 0]}});
+    let crc = json!({"name": "crc32c"});
+    let cases = [
+        ("uint32", json!([bytes_codec("little"), blosc("shuffle", 4)])),
+        ("uint32", json!([bytes_codec("big"), blosc("bitshuffle", 4)])),
+        ("float32", json!([bytes_codec("little"), blosc("noshuffle", 4), crc])),
+        ("uint32", json!([transpose, bytes_codec("little"), lz4()])),
+        ("uint32", json!([bytes_codec("little"), shuffle, lz4(), crc])),
+        ("float64", json!([scale, bytes_codec("little"), blosc("shuffle", 2)])),
+        ("uint8", json!([bytes_codec("little"), lz4()])),
+        ("uint32", sharding(&[10, 20], json!([bytes_codec("little"), blosc("shuffle", 4), crc]), "end")),
+    ];
+    for (data_type, codecs) in cases {
+        let context = codecs.to_string();
+        // Neither extent is whole chunks: those at the edges hang over it.
+        let mut story = story(&[70, 90], &[20, 40], data_type, json!(0), codecs);
+        check_all(&mut story, &context);
+    }
+}
+
+#[test]
+fn frames_come_from_kernels_and_cross_the_bus_compressed() {
+    for device in devices() {
+        let mut story = story(&[64, 256], &[16, 256], "uint32", json!(0), json!([bytes_codec("little"), lz4()]));
+        let value: Vec<u8> = (0..64 * 256u32).flat_map(|at| (1 + at / 64).to_ne_bytes()).collect();
+        let source = NdBuffer::from_host(device, story.dtype, &[64, 256], Order::C, &value).unwrap();
+        let all = Selection::all(&[64, 256]);
+        let report = story.engine.write(&story.access(device), &story.store, &all, &source, &story.options).unwrap();
+        let (gathered, downloaded) = (report.stage(Stage::Gather), report.stage(Stage::Download));
+        assert!(gathered.size_bytes >= value.len() as u64, "{device}: {report}");
+        assert!(downloaded.size_bytes < value.len() as u64 / 4, "{device}: {report}");
+        assert_eq!(
+            downloaded.size_bytes.next_multiple_of(64),
+            report.stage(Stage::Flush).size_bytes.next_multiple_of(64)
+        );
+        story.elements = value;
+        story.check(Device::Cpu, &all, "compressed");
+        story.options.strict = false;
+        let report = story.engine.write(&story.access(device), &story.store, &all, &source, &story.options).unwrap();
+        assert!(report.stage(Stage::Download).size_bytes >= 64 << 10, "so little is the host's to encode");
+        story.check(Device::Cpu, &all, "by the host");
+    }
+}
+
+#[test]
+fn any_nan_is_the_fill_value_that_is_nan() {
+    for device in devices() {
+        for (data_type, size) in [("float32", 4), ("float64", 8), ("float16", 2), ("complex64", 8)] {
+            let fill = if data_type == "complex64" { json!(["NaN", "NaN"]) } else { json!("NaN") };
+            let codecs = json!([bytes_codec("little"), blosc("shuffle", size)]);
+            let story = story(&[32], &[16], data_type, fill, codecs);
+            // A NaN with a sign and other bits, in the first chunk; in the second, one element is infinite.
+            let mut value = vec![0xff; 32 * size];
+            let infinite: &[u8] = match size {
+                2 => &0x7c00u16.to_ne_bytes(),
+                4 => &f32::INFINITY.to_ne_bytes(),
+                _ if data_type == "complex64" => &[0, 0, 0xc0, 0x7f, 0, 0, 0x80, 0x7f],
+                _ => &f64::INFINITY.to_ne_bytes(),
+            };
+            value[20 * size..21 * size].copy_from_slice(infinite);
+            story.try_write(device, &Selection::all(&[32]), &value).unwrap();
+            assert_eq!(story.store.list("a").unwrap(), ["a/c/1"], "{device}: {data_type}");
+        }
+    }
+}
+
+#[test]
+fn chunks_of_the_fill_value_are_stored_where_that_is_asked() {
+    for device in devices() {
+        let mut story = story(&[40], &[16], "uint32", json!(5), json!([bytes_codec("little"), blosc("shuffle", 4)]));
+        story.options.write_empty_chunks = true;
+        story.write(device, &Selection::all(&[40]), &5u32.to_ne_bytes().repeat(40));
+        assert_eq!(story.store.list("a").unwrap().len(), 3);
+        story.check(Device::Cpu, &Selection::all(&[40]), "stored");
+        let at_edge = story.store.get("a/c/2").unwrap().unwrap();
+        let whole = story.store.get("a/c/0").unwrap().unwrap();
+        assert_eq!(at_edge, whole, "what hangs over the edge is the fill value");
+    }
+}
+
+#[test]
+fn a_failed_store_fails_the_write_and_gives_everything_back() {
+    use cuzarr::store::testing::{Observed, Operation};
+    use cuzarr::{Error, ErrorKind};
+    for device in devices() {
+        let mut story = story(&[64, 64], &[8, 64], "uint32", json!(0), json!([bytes_codec("little"), lz4()]));
+        let failing = Observed::new(Arc::clone(&story.store)).with_failure(|operation| match operation {
+            Operation::Write(key, _) if key == "a/c/3/0" => {
+                Some(Error::new(ErrorKind::StoreFailed, "the disk is full"))
+            }
+            _ => None,
+        });
+        story.store = Arc::new(failing);
+        let error = story.try_write(device, &Selection::all(&[64, 64]), &vec![3; 64 * 64 * 4]).unwrap_err();
+        assert_eq!((error.kind(), error.trail()[0].as_str()), (ErrorKind::StoreFailed, "chunk 'a/c/3/0'"));
+        assert_eq!(story.engine.memory(device).used_bytes(), 0);
+    }
+}
