@@ -22,6 +22,7 @@ fn settings(device: Device, format: Format) -> Settings {
         frames: u64::MAX,
         seconds: 60,
         rounds,
+        frame: None,
         most_bytes,
         batch,
         threads: 2,

@@ -271,3 +271,20 @@ fn damaged_frames_are_refused_as_on_the_host() {
         assert!(devices().is_empty() || refused > 300, "{refused} of {} refused", frames.len());
     }
 }
+
+/// A campaign found that what would have followed was written far behind the frame's place.
+#[test]
+fn nothing_is_written_behind_a_stream_that_is_cut_off_where_a_segment_ends() {
+    let found = "\
+        785e04c13d2884711c07f081c3a2febfdff7ffbacbe06552d84f29a4c482ab3b3a0c26493d0cb7298ec782eb36a20c57c8db\
+        5dce244679b97b4cc72d72379864247c3e53e292024a5184b668973c7145e7e4d388e8a5330a28448bf446f794a527cad08a\
+        d811f562549429424bd427bae8902c7d8a9cf8a302cfe197df11e50a7bc881398d22dfa18d3790c03847a1b819db68e03067\
+        11e7341e904711a75ce512a6b1cc3760ec238c3d7e4680051c7082c790e71fbcc8a49c54295956ddea4226558d3c5631d522\
+        67e597bad613ba513799820919981e53d2097da4878ca7d775a769d53366debceab8f1f59af930756ed506";
+    let digits = |at: usize| u8::from_str_radix(&found[2 * at..2 * at + 2], 16).unwrap();
+    let cut_off = frame((0..found.len() / 2).map(digits).collect(), 279);
+    // Behind the stream lies what a stream could be, and behind its place others' places.
+    let other = frame(cut_off.encoded[100..140].to_vec(), 5000);
+    let frames = [cut_off, other.clone(), other];
+    assert_eq!(assert_agrees(Format::Zlib, &frames), if devices().is_empty() { 0 } else { 3 });
+}

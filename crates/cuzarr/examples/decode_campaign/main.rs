@@ -5,7 +5,8 @@
 //!
 //! `--mode valid|mutated`; `--format` lz4, zstd, gzip, zlib, blosc or several of them with commas between (all by default);
 //! `--frames N` and `--seconds N` end the campaign of a format; `--most-bytes N` of a decoded frame; `--batch N` frames together
-//! at most; `--threads N`; `--lanes N` rounds at a time; `--round N` does that round only, as a finding names it.
+//! at most; `--threads N`; `--lanes N` rounds at a time; `--round N` does that round only, as a finding names it, and
+//! `--frame N` only the damaged frame of that number with its neighbours.
 //!
 //! Valid frames are made by the formats' own libraries, with every level and parameter. Damaged ones are intact frames with
 //! bits flipped, cut, spliced, or given hostile headers: the device must refuse what the host refuses, and give the same
@@ -35,6 +36,7 @@ fn campaigns() -> Result<(String, Vec<Settings>)> {
         frames: u64::MAX,
         seconds: 60,
         rounds: 0..u64::MAX,
+        frame: None,
         most_bytes: 0,
         batch: 0,
         threads: std::thread::available_parallelism().map_or(1, usize::from),
@@ -56,6 +58,7 @@ fn campaigns() -> Result<(String, Vec<Settings>)> {
             "--batch" => batch = Some(number()? as usize),
             "--threads" => settings.threads = number()? as usize,
             "--lanes" => settings.lanes = number()? as usize,
+            "--frame" => settings.frame = Some(number()? as usize),
             "--round" => settings.rounds = number()?..number()? + 1,
             _ => return Err(invalid(format!("unknown option '{name}'"))),
         }

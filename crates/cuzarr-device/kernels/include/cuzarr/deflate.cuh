@@ -228,7 +228,8 @@ CUZARR_DEVICE void deflate_symbols(
             u64* queue = shared.matches + (lane <= last ? matches - segment.matches : 0);
             DeflateWriter<Target> writer = {target, queue, progress.at + bytes - segment.bytes, progress.at, floor, {}, 0, 0};
             u32 damage = 0, position = segment.start, end = min_of(begin + CUZARR_DEFLATE_SEGMENT_BITS, stop);
-            deflate_run(shared, origin, position, end, lane <= last, damage, writer);
+            // A lane that found the stream cut off before its first symbol has no bytes, and no place for any.
+            deflate_run(shared, origin, position, end, lane <= last && segment.bytes > 0, damage, writer);
             writer.finish();
             if (damage == CUZARR_BEFORE_START) segment.start = position;
             u32 before_start = warp_ballot(CUZARR_ALL_LANES, damage == CUZARR_BEFORE_START);

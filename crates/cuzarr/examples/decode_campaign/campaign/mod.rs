@@ -41,6 +41,8 @@ pub struct Settings {
     pub seconds: u64,
     /// Rounds to do, when not all of them.
     pub rounds: std::ops::Range<u64>,
+    /// Of damaged frames of a round, this one and those beside it, when not all of them.
+    pub frame: Option<usize>,
     /// Most decoded bytes of a frame.
     pub most_bytes: usize,
     /// Damaged frames of a batch; intact ones are counted by their bytes.

@@ -131,10 +131,19 @@ pub fn round(settings: &Settings, round: u64, outcome: &mut Outcome) -> Result<(
     let bases = if few { BASES / 4 } else { BASES }.min(1 + settings.batch / 8);
     let bases = parallel(bases, settings.threads, |number| base(settings, round, number, sizes(number)));
     let count = if few { (12 * SMALL_BATCHES).min(settings.batch) } else { settings.batch };
-    let cases = parallel(count, settings.threads, |number| case(settings, &bases, round, number));
+    let numbers = settings.frame.map_or(0..count, |frame| frame.saturating_sub(1)..(frame + 2).min(count));
+    let cases = parallel(numbers.len(), settings.threads, |at| case(settings, &bases, round, numbers.start + at));
+    if settings.frame.is_some() {
+        for case in &cases {
+            let hex: String = case.encoded.iter().map(|byte| format!("{byte:02x}")).collect();
+            let answer = case.expected.as_ref().map_or_else(ToString::to_string, |_| "decoded".to_string());
+            eprintln!("{} {} bytes: {hex}: on the host: {answer}", case.how, case.decoded_bytes);
+        }
+    }
     let mut rest = &cases[..];
     while !rest.is_empty() {
-        let batch = if few { random.log_uniform(1, 32).min(rest.len()) } else { rest.len() };
+        let batch =
+            if few && settings.frame.is_none() { random.log_uniform(1, 32).min(rest.len()) } else { rest.len() };
         let (some, others) = rest.split_at(batch);
         together(settings, round, some, &mut random, outcome)?;
         rest = others;
