@@ -105,8 +105,9 @@ types: build
 bench: build ## cuzarr beside zarrs and tensorstore on this machine, answers checked, recorded in bench/record
 	$(PYTHON_RUN) bench/read.py --record bench/record
 
-docs: $(VENV)/.environment ## the Rust documentation, warnings denied
+docs: build ## the Rust documentation, warnings denied, and Python's reference and support matrix from docstrings and tests
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked
+	$(PYTHON_RUN) scripts/write_docs.py target/doc/python
 
 python/cuzarr/cubins/MANIFEST.sha256: $(VENV)/.nvrtc $(KERNELS) scripts/compile_kernels.py
 	$(PYTHON_RUN) scripts/compile_kernels.py --arch $(ARCHITECTURES) --out python/cuzarr/cubins

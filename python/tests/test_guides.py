@@ -33,8 +33,8 @@ def test_the_blocks_of(page: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: 
         blocks = [block for block in blocks if not block[1]]
         if not blocks:
             pytest.skip("every block of this page needs a GPU")
-    for library in ("zarr", "xarray", "dask"):
-        if any(re.search(rf"import (cuzarr\.)?{library}\b", block[2]) for block in blocks):
+    for library in ("zarr", "xarray", "dask", "distributed", "torch"):
+        if any(re.search(rf"(import|from) (cuzarr\.)?{library}\b", block[2]) for block in blocks):
             pytest.importorskip(library)
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": "__main__"}
