@@ -133,6 +133,56 @@ def test_numba_kernels_run_on_results(cuda: str) -> None:
     np.testing.assert_array_equal(host(array[:]), TRUTH * 2)
 
 
+def test_pycuda_takes_results_where_they_are_and_is_written_from(cuda: str) -> None:
+    driver = pytest.importorskip("pycuda.driver")
+    gpuarray = pytest.importorskip("pycuda.gpuarray")
+    driver.init()
+    context = driver.Device(0).retain_primary_context()
+    context.push()
+    try:
+        array = make({})
+        with cuzarr.config.set({"array_type": "device"}):
+            result = array[:]
+        taken = gpuarray.GPUArray(result.shape, result.dtype, gpudata=address(result))
+        np.testing.assert_array_equal(taken.get(), TRUTH)
+        array[3:5] = gpuarray.to_gpu(TRUTH[:2] * 2)
+        np.testing.assert_array_equal(host(array[3:5]), TRUTH[:2] * 2)
+    finally:
+        context.pop()
+
+
+def test_pointers_are_enough_for_the_driver(cuda: str) -> None:
+    """What PyCUDA and others do with ``__cuda_array_interface__``, without them: the driver copies from and to the address."""
+    import ctypes
+
+    driver = ctypes.CDLL("libcuda.so.1")
+    array = make({})
+    with cuzarr.config.set({"array_type": "device"}):
+        result = array[:]
+    interface = result.__cuda_array_interface__
+    assert interface["shape"] == TRUTH.shape and interface["typestr"] == "<f4" and interface["strides"] is None
+    found = np.empty_like(TRUTH)
+    copied = driver.cuMemcpyDtoH_v2(found.ctypes.data_as(ctypes.c_void_p), ctypes.c_uint64(address(result)), found.nbytes)
+    assert copied == 0
+    np.testing.assert_array_equal(found, TRUTH)
+
+
+def test_tensorflow_shares_the_memory_of_results_and_is_written_from_where_it_is(device: str) -> None:
+    tensorflow = pytest.importorskip("tensorflow")
+    if device != "cpu" and not tensorflow.config.list_physical_devices("GPU"):
+        pytest.skip("skipped: TensorFlow has no GPU")
+    array = make({})
+    with cuzarr.config.set({"array_type": "device"}):
+        result = array[:]
+    dlpack = tensorflow.experimental.dlpack
+    tensor = dlpack.from_dlpack(result.__dlpack__())
+    np.testing.assert_array_equal(tensor.numpy(), TRUTH)
+    if device != "cpu":
+        assert tensor.__dlpack_device__()[0] != 1
+    array[3:5] = tensor[:2] * 2
+    np.testing.assert_array_equal(host(array[3:5]), TRUTH[:2] * 2)
+
+
 # ----------------------------------------------------------------------------------------------------------------- dask
 
 
@@ -199,6 +249,45 @@ def test_a_cluster_of_processes_reads_and_writes_one_store(tmp_path: pathlib.Pat
         processes = client.run(os.getpid)
     assert len(set(processes.values())) == 2 and os.getpid() not in processes.values()
     np.testing.assert_array_equal(target[:], TRUTH + 1)
+
+
+def test_workers_see_their_own_gpu_as_the_first(tmp_path: pathlib.Path, device: str) -> None:
+    """dask-cuda's convention: a worker's GPU stands first in its ``CUDA_VISIBLE_DEVICES``. All read and write one store."""
+    distributed = pytest.importorskip("distributed")
+    dask_module = pytest.importorskip("cuzarr.dask")
+    if device not in ("cpu", "cuda"):
+        pytest.skip("skipped: CuPy computes with blocks, and knows no such device")
+    if device != "cpu":
+        pytest.importorskip("cupy")
+    count = 1
+    if device != "cpu":
+        import cupy
+
+        count = cupy.cuda.runtime.getDeviceCount()
+    source = make(tmp_path / "source").with_device(device)
+    target = cuzarr.create_array(tmp_path / "target", shape=TRUTH.shape, chunks=(3, 5), dtype="f4", device=device)
+
+    def options(worker: int) -> dict[str, Any]:
+        visible = ",".join(str((worker + at) % count) for at in range(count))
+        return {"nthreads": 1, "env": {"CUDA_VISIBLE_DEVICES": visible}}
+
+    workers = {worker: {"cls": distributed.Nanny, "options": options(worker)} for worker in range(2)}
+    scheduler = {"cls": distributed.Scheduler, "options": {"dashboard": False, "port": 0}}
+    with distributed.SpecCluster(workers, scheduler) as cluster, distributed.Client(cluster) as client:
+        client.wait_for_workers(2, timeout=60)
+        dask_module.to_cuzarr(dask_module.from_cuzarr(source) + 1, target)
+        seen = client.run(_what_a_worker_sees, str(tmp_path / "target"), device)
+    assert sorted(found["visible"] for found in seen.values()) == sorted(options(at)["env"]["CUDA_VISIBLE_DEVICES"] for at in range(2))
+    assert {found["device"] for found in seen.values()} == {"cpu" if device == "cpu" else "cuda:0"}
+    assert all(found["sum"] == float((TRUTH + 1).sum()) for found in seen.values())
+    np.testing.assert_array_equal(host(target[:]), TRUTH + 1)
+
+
+def _what_a_worker_sees(path: str, device: str) -> dict[str, Any]:
+    with cuzarr.config.local({"array_type": "device"}):
+        elements = cuzarr.open_array(path, mode="r", device=device)[:]
+    where = "cpu" if isinstance(elements, np.ndarray) else elements.device
+    return {"visible": os.environ["CUDA_VISIBLE_DEVICES"], "device": where, "sum": float(host(elements).sum())}
 
 
 # --------------------------------------------------------------------------------------------------------------- xarray
