@@ -3,6 +3,7 @@
 mod budget;
 mod buffer;
 pub mod checksum;
+pub mod convert;
 mod copy;
 pub mod cpu;
 mod cuda;

@@ -139,7 +139,10 @@ fn codecs_of_whole_chunks_end_the_tail() {
 
 #[test]
 fn what_feeds_a_codec_of_the_host_runs_there_too() {
-    let cast = json!({"name": "cast_value", "configuration": {"data_type": "int64"}});
+    // More pairs than kernels take.
+    let pairs: Vec<_> = (0..9).map(|number| json!([number, number + 1])).collect();
+    let map = json!({"decode": pairs});
+    let cast = json!({"name": "cast_value", "configuration": {"data_type": "int64", "scalar_map": map}});
     let codecs = json!([cast, little(), {"name": "numcodecs.lz4"}, {"name": "crc32c"}]);
     let stages = chain("int32", &[30, 7], codecs).unwrap().describe(Device::Cuda(0));
     assert_eq!(stages[0].support, Support::ViaHost("every element is checked on the host"));

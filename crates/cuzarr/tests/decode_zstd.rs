@@ -281,6 +281,15 @@ fn bombs_are_refused() {
     assert_eq!(assert_agrees(Format::Zstd, &all), if devices().is_empty() { 0 } else { 2 });
 }
 
+/// Found by a campaign: sequences that give more than the frame's window of 1792 bytes allows for a block.
+#[test]
+fn a_block_that_decodes_to_more_than_its_window_is_refused() {
+    let mut encoded = vec![0x28, 0xb5, 0x2f, 0xfd, 0, 6, 0x8d, 0, 0, 0x18, 0x8d, 0x96, 0xcb, 3, 0, 0x51, 0x40, 1];
+    encoded.extend([0xae, 0xbf, 0xe6, 0xff, 0xee, 0xda, 0xef, 0xb0]);
+    let frame = Frame { encoded, decoded_bytes: 3664 };
+    assert_eq!(assert_agrees(Format::Zstd, &[frame]), if devices().is_empty() { 0 } else { 1 });
+}
+
 #[test]
 fn one_damaged_frame_does_not_touch_the_others() {
     let mut random = Dice(19);

@@ -4,6 +4,7 @@ pub(crate) mod backend;
 pub(crate) mod checksum;
 pub(crate) mod compare;
 pub(crate) mod context;
+pub(crate) mod convert;
 pub(crate) mod cubin;
 pub(crate) mod cufile;
 pub(crate) mod delta;

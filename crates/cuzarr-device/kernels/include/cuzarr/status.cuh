@@ -17,6 +17,7 @@
 #define CUZARR_OTHER_FORMAT 9u     // a container or compressor that this decoder does not know
 #define CUZARR_OUTSIDE 10u         // a block or stream leaves the frame
 #define CUZARR_WRONG_CHECKSUM 11u  // the checksum that stands there is not that of the data
+#define CUZARR_NO_VALUE 12u        // an element has no value in the type it is to become
 #define CUZARR_ZSTD_BAD_TABLE 32u  // codes that cannot be
 #define CUZARR_ZSTD_BAD_BITS 33u   // a stream of bits that does not end where its last code does
 #define CUZARR_BAD_CODE 64u        // lengths of codes that are no code

@@ -54,7 +54,7 @@ struct ZstdBlock {
     u32 tree;              // slot of its Huffman table
     u32 own_tables;        // slot that its descriptions of sequences' tables are built in
     u32 tables[3];         // slots of its tables for literal lengths, offsets and match lengths
-    u32 reserved;
+    u32 most_bytes;        // that it may decode to, by its frame's window
 };
 static_assert(sizeof(ZstdUnit) == 48 && sizeof(ZstdFrame) == 32 && sizeof(ZstdBlock) == 80, "as table.rs writes them");
 

@@ -18,6 +18,7 @@ fn damage(code: u64) -> &'static str {
         7 => "the header says another decoded size than expected",
         8 => "the header says what cannot be",
         10 => "a block or stream there leaves the frame",
+        12 => "the element there has no value in the array's data type",
         32 => "a table of codes cannot be",
         33 => "a stream of codes does not end where its bits do",
         64 => "the lengths of a block's codes are no code",

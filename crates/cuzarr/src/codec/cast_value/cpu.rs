@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 
+use cuzarr_device::convert::{self, OutOfRange, Rounding, Rule};
 use cuzarr_device::cpu::cast::cast;
 use cuzarr_device::{DType, Tail};
 
-use super::number::{Number, Rounding, integer_range, round_to_float, round_to_integer, write_float, write_integer};
-use super::{ChunkSpec, OutOfRange};
+use super::ChunkSpec;
+use super::number::{Number, integer_range, round_to_float, round_to_integer, write_float, write_integer};
 use crate::codec::contract::{ArrayToArray, TailPart, corrupt, expect_encoded_size, unencodable};
 use crate::codec::elements::{cast_step, is_float};
 use crate::codec::native::{Map, Step};
@@ -48,6 +49,18 @@ impl Conversion {
             (true, true) => self.to == DType::FLOAT64 || self.from == self.to,
             (true, false) => false,
         }
+    }
+
+    /// The same as kernels do it; `None` when they do not.
+    fn on_device(&self) -> Option<convert::Conversion> {
+        let rule = Rule::Cast { rounding: self.rounding, out_of_range: self.out_of_range };
+        let bits = |element: &[u8]| {
+            let mut bits = [0; 8];
+            bits[..element.len()].copy_from_slice(element);
+            bits
+        };
+        let pairs = self.map.iter().map(|(key, value)| (bits(key), bits(value))).collect();
+        Some(convert::Conversion { from: self.from, to: self.to, rule, pairs }).filter(convert::is_supported)
     }
 
     /// Converts packed elements; an error names the element.
@@ -151,10 +164,10 @@ impl ArrayToArray for CastValue {
 
     fn native(&self) -> Option<Vec<Step>> {
         let Conversion { from, to, map, .. } = &self.decode;
-        if !map.is_empty() || !self.decode.is_widening() {
-            return None;
-        }
         let len = usize::try_from(self.encoded.elements()?).ok()?;
+        if !map.is_empty() || !self.decode.is_widening() {
+            return Some(vec![Step::Convert { conversion: self.decode.on_device()?, len }]);
+        }
         let tail = Tail { steps: cast_step(*from, *to).into_iter().collect(), dtype: *to, ..Tail::plain(*from) };
         Some(vec![Step::Map(Map::flat(tail, len))])
     }

@@ -5,8 +5,7 @@
 //! - Specification: <https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/cast_value>
 //! - Names: v3 `cast_value`
 //! - Compatible: zarr-python 3.4 with cast-value-rs
-//! - Native: cpu. On GPUs: where decoding only widens (every stored value is one of the array's type, and nothing is mapped),
-//!   as a pass of its own; else via host, as every element is checked.
+//! - Native: cpu; GPUs read, unless more than 8 scalars are mapped, and leave writing to the host.
 //!
 //! ```
 //! # use cuzarr::codec::{ChunkSpec, Chain};
@@ -27,9 +26,9 @@ mod cpu;
 mod number;
 
 use cuzarr_device::DType;
+use cuzarr_device::convert::{OutOfRange, Rounding};
 use serde_json::Value;
 
-use self::number::Rounding;
 use super::ChunkSpec;
 use super::configuration::Configuration;
 use super::elements::{is_float, is_real};
@@ -38,14 +37,6 @@ use super::scale_offset::with_encoded_fill;
 use super::spec::data_type_of;
 use crate::Result;
 use crate::meta::{DataType, FillValue, ZarrFormat};
-
-/// What happens to a value that the target cannot hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OutOfRange {
-    Error,
-    Clamp,
-    Wrap,
-}
 
 const ROUNDINGS: &[(&str, Rounding)] = &[
     ("nearest-even", Rounding::NearestEven),

@@ -1,19 +1,10 @@
 //! Exact numbers between types, and their rounding.
 
+use cuzarr_device::convert::Rounding;
 use cuzarr_device::cpu::cast::cast;
 use cuzarr_device::{DType, DTypeKind};
 
 use crate::codec::elements::{is_float, typed};
-
-/// How a value between two representable ones becomes one of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rounding {
-    NearestEven,
-    TowardsZero,
-    TowardsPositive,
-    TowardsNegative,
-    NearestAway,
-}
 
 /// A value of any integer or float type here, exactly.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -13,6 +13,7 @@ mod steps;
 use std::ops::Range;
 
 use cuzarr_device::checksum::{self, Checksum};
+use cuzarr_device::convert::{self, Conversion};
 use cuzarr_device::shuffle::{self, Shuffle};
 use cuzarr_device::{
     Buffer, DType, Event, Layout, NdBuffer, Stream, Tail, Transfer, TransferBox, delta, pool, transfer,
@@ -59,6 +60,13 @@ pub enum Step {
     Map(Map),
     /// Element `i` becomes the sum of elements 0 to `i`.
     Sum(DType),
+    /// Elements become others exactly, or are reported.
+    Convert {
+        /// How.
+        conversion: Conversion,
+        /// How many.
+        len: usize,
+    },
 }
 
 /// A movement of all elements of a chunk.
@@ -107,6 +115,7 @@ enum Launch {
     Unshuffle { src: Buffer, dst: Buffer, spans: Vec<shuffle::Span>, unit_bytes: usize },
     Map { src: Buffer, transfer: Box<Transfer>, dst: Box<NdBuffer> },
     Sum { dtype: DType, src: Buffer, dst: Buffer, chunks: Vec<delta::Chunk> },
+    Convert { conversion: Conversion, len: usize, src: Buffer, dst: Buffer, spans: Vec<convert::Span> },
 }
 
 /// Chunks that a device brings from where its steps begin to packed bytes.
@@ -207,6 +216,7 @@ impl Native {
         let written = self.steps.iter().filter_map(|(step, _)| match step {
             Step::Decode { decoded_bytes, .. } => Some(*decoded_bytes),
             Step::Map(map) => Some(map.decoded_bytes()),
+            Step::Convert { conversion, len } => Some(len * conversion.to.size_bytes()),
             Step::Unshuffle { .. } | Step::Sum(_) => Some(self.packed_bytes),
             Step::Check { .. } | Step::Header { .. } => None,
         });
@@ -302,14 +312,10 @@ impl NativeBatch {
                 Ok(Launch::Unshuffle { src, dst: self.chunks.buffer.clone(), spans, unit_bytes: *unit_bytes })
             }
             Step::Sum(dtype) => {
-                let from = self.chunks.ranges.clone();
-                if from.iter().any(|range| !(src.address() + range.start).is_multiple_of(delta::ALIGNMENT_BYTES)) {
-                    let len = from.first().map_or(0, ExactSizeIterator::len) / dtype.size_bytes();
-                    let aligned = Step::Map(Map::flat(Tail::plain(*dtype), len));
-                    let launch = self.add(&aligned, (None, usize::MAX), looks, stream)?;
-                    self.launches.push((launch, String::new()));
+                if self.align(*dtype, delta::ALIGNMENT_BYTES, looks, stream)? {
                     return self.add(step, (None, usize::MAX), looks, stream);
                 }
+                let from = self.chunks.ranges.clone();
                 self.allocate(from.first().map_or(0, ExactSizeIterator::len), stream)?;
                 let chunks = from.iter().zip(&self.chunks.ranges).map(|(src, dst)| delta::Chunk {
                     src_offset_bytes: src.start,
@@ -319,6 +325,7 @@ impl NativeBatch {
                 let chunks = chunks.collect();
                 Ok(Launch::Sum { dtype: *dtype, src, dst: self.chunks.buffer.clone(), chunks })
             }
+            Step::Convert { conversion, len } => self.add_conversion(conversion, *len, looks, stream),
             Step::Map(map) => {
                 let from = self.chunks.ranges.clone();
                 let decoded_bytes = map.decoded_bytes();
@@ -337,6 +344,43 @@ impl NativeBatch {
                 Ok(Launch::Map { src, transfer: Box::new(transfer), dst: Box::new(dst) })
             }
         }
+    }
+
+    /// Copies chunks of elements to where they begin at multiples of `alignment_bytes`, unless they do.
+    fn align(&mut self, dtype: DType, alignment_bytes: usize, looks: &mut usize, stream: &Stream) -> Result<bool> {
+        let (base, ranges) = (self.chunks.buffer.address(), &self.chunks.ranges);
+        if ranges.iter().all(|range| (base + range.start).is_multiple_of(alignment_bytes)) {
+            return Ok(false);
+        }
+        let len = ranges.first().map_or(0, ExactSizeIterator::len) / dtype.size_bytes();
+        let aligned = Step::Map(Map::flat(Tail::plain(dtype), len));
+        let launch = self.add(&aligned, (None, usize::MAX), looks, stream)?;
+        self.launches.push((launch, String::new()));
+        Ok(true)
+    }
+
+    fn add_conversion(
+        &mut self,
+        conversion: &Conversion,
+        len: usize,
+        looks: &mut usize,
+        stream: &Stream,
+    ) -> Result<Launch> {
+        self.align(conversion.from, conversion.from.size_bytes(), looks, stream)?;
+        let (src, from) = (self.chunks.buffer.clone(), self.chunks.ranges.clone());
+        for range in &from {
+            expect_encoded_size(range.len(), len * conversion.from.size_bytes())?;
+        }
+        self.allocate(len * conversion.to.size_bytes(), stream)?;
+        let (first, dst) = (*looks * from.len(), self.chunks.buffer.clone());
+        let too_many = |_| Error::new(ErrorKind::InvalidArgument, "too many chunks for one batch");
+        let span = |(index, (src, dst)): (usize, (&Range<usize>, &Range<usize>))| {
+            let status = u32::try_from(first + index).map_err(too_many)?;
+            Ok(convert::Span { src_offset_bytes: src.start, dst_offset_bytes: dst.start, status })
+        };
+        let spans: Result<_> = from.iter().zip(&self.chunks.ranges).enumerate().map(span).collect();
+        *looks += 1;
+        Ok(Launch::Convert { conversion: conversion.clone(), len, src, dst, spans: spans? })
     }
 
     /// Narrows every chunk to what `part` gives: the bytes inside, where that which is looked at stands, and at which byte
@@ -432,7 +476,7 @@ impl NativeBatch {
         for (launch, codec) in &mut self.launches {
             let found: Vec<Result<()>> = match launch {
                 Launch::Decode(batch) => batch.check()?,
-                Launch::Check { .. } | Launch::Header { .. } => {
+                Launch::Check { .. } | Launch::Header { .. } | Launch::Convert { .. } => {
                     let words = words.next().unwrap_or_default();
                     words.iter().map(|word| result_of(u64::from_ne_bytes(*word))).collect()
                 }
@@ -474,6 +518,9 @@ impl Launch {
                 shuffle::unshuffle(Shuffle::Bytes, src, dst, spans, *unit_bytes, stream)?;
             }
             Launch::Map { src, transfer, dst } => transfer::scatter_on(src, transfer, dst, stream)?,
+            Launch::Convert { conversion, len, src, dst, spans } => {
+                convert::convert_on(conversion, (src, dst), statuses, spans, *len, stream)?;
+            }
             Launch::Sum { dtype, src, dst, chunks } => delta::accumulate_on(*dtype, src, dst, chunks, stream)?,
         }
         Ok(())

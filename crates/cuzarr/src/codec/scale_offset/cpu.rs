@@ -1,12 +1,14 @@
 //! Integers, in arithmetic wide enough for every product.
 
 use cuzarr_device::DType;
+use cuzarr_device::convert::{Conversion, Rule};
 
 use super::EncodedFill;
 use crate::Result;
 use crate::codec::ChunkSpec;
 use crate::codec::contract::{ArrayToArray, TailPart, corrupt, expect_encoded_size, unencodable};
 use crate::codec::elements::typed;
+use crate::codec::native::Step;
 
 #[derive(Debug)]
 pub(super) struct ScaleOffset {
@@ -108,7 +110,15 @@ impl ArrayToArray for ScaleOffset {
         }
     }
 
+    fn native(&self) -> Option<Vec<Step>> {
+        let len = usize::try_from(self.encoded.elements()?).ok()?;
+        let bits = |number: i128| (number as i64).to_ne_bytes();
+        let rule = Rule::Unscale { offset: bits(self.offset), scale: bits(self.scale) };
+        let conversion = Conversion { from: self.dtype, to: self.dtype, rule, pairs: Vec::new() };
+        Some(vec![Step::Convert { conversion, len }])
+    }
+
     fn tail(&self) -> TailPart {
-        TailPart::Host("integers are checked on the host")
+        TailPart::Host("integers are checked on the host when writing")
     }
 }

@@ -199,7 +199,8 @@ impl Scan<'_> {
         let stored = if kind == 1 { 1 } else { size };
         self.reader.take(stored)?;
         let reader = Reader { bytes: &self.reader.bytes[..content + stored], at: content };
-        let mut content = Content { block: Block::new(self.src + content, stored as u32, self.unit), reader, limit };
+        let mut content =
+            Content { block: Block::new(self.src + content, stored as u32, self.unit, limit), reader, limit };
         match kind {
             0 | 1 => {
                 self.claim(at, size)?;

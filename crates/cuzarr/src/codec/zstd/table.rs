@@ -61,6 +61,8 @@ pub(super) struct Block {
     pub(super) tree: u32,
     pub(super) own_tables: u32,
     pub(super) tables: [u32; 3],
+    /// That it may decode to.
+    pub(super) most_bytes: u32,
 }
 
 impl Block {
@@ -80,7 +82,7 @@ impl Block {
         }
     }
 
-    pub(super) fn new(src: usize, src_bytes: u32, unit: u32) -> Block {
+    pub(super) fn new(src: usize, src_bytes: u32, unit: u32, most_bytes: usize) -> Block {
         Block {
             src,
             src_bytes,
@@ -97,6 +99,7 @@ impl Block {
             tree: 0,
             own_tables: 0,
             tables: [0; 3],
+            most_bytes: most_bytes as u32,
         }
     }
 }
@@ -200,8 +203,7 @@ impl Tables {
             put32(&mut bytes, &[block.literal_bytes, block.literals_at, block.literals_src_bytes]);
             put32(&mut bytes, &[block.sequences, block.sequences_at, block.tree, block.own_tables]);
             put32(&mut bytes, &block.tables);
-            // The size is a multiple of its alignment.
-            put32(&mut bytes, &[0]);
+            put32(&mut bytes, &[block.most_bytes]);
             literals += block.literal_room();
             sequence += block.sequence_room();
         }

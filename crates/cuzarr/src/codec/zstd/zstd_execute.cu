@@ -14,12 +14,12 @@ CUZARR_DEVICE bool place_frame(
     u32 frame_at = at;
     for (u32 base = 0; base < frame.blocks; base += CUZARR_WARP) {
         bool mine = base + lane < frame.blocks;
-        u32 index = frame.first_block + base + lane, bytes = 0, count = mine ? 1 : 0;
+        u32 index = frame.first_block + base + lane, bytes = 0, most = 0, count = mine ? 1 : 0;
         Repeats repeats = zstd_unchanged();
         if (mine) {
             const ZstdBlock& block = task.blocks[index];
             const ZstdResult& result = task.results[index];
-            bytes = block.literal_bytes;
+            bytes = block.literal_bytes, most = block.most_bytes;
             if (block.sequences) {
                 bytes = result.out_bytes;
                 count = block.sequences + (result.tail ? 1 : 0);
@@ -37,7 +37,7 @@ CUZARR_DEVICE bool place_frame(
         Repeats begins = shuffle_repeats(repeats, lane ? lane - 1 : 0);
         if (lane == 0) begins = carried;
         // 32 blocks of at most 128 KiB, behind at most 2 GiB: no overflow.
-        u32 over = warp_ballot(CUZARR_ALL_LANES, mine && at + end > unit.dst_bytes);
+        u32 over = warp_ballot(CUZARR_ALL_LANES, mine && (bytes > most || at + end > unit.dst_bytes));
         if (over) {
             u32 which = 31 - count_leading_zeros(over & (0 - over));
             if (lane == which) zstd_report(task, task.blocks[index], CUZARR_TOO_LONG);

@@ -1,0 +1,254 @@
+// Elements of whole chunks become others one by one, exactly as codecs define it, or are told of where they have no value in the
+// new type: what decodes `cast_value` where it narrows or maps, and `scale_offset` on integers.
+//
+//     for each element: the pair it is a key of, if any; else its number, rounded or divided exactly, if it fits; else a report
+//
+// Numbers are a sign and 64 bits of magnitude, so that every sum and quotient of two 64-bit integers has its place; floats are
+// rounded as integers are, in their own bits. The same rules as `cast_value/cpu.rs` and `scale_offset/cpu.rs`.
+//
+// Floor: the bytes of both sides / memory; 64-bit division costs more (some 100 instructions an element).
+#include "cuzarr/elements.cuh"
+#include "cuzarr/status.cuh"
+
+#define CUZARR_CONVERT_PAIRS 8
+
+enum { RULE_CAST, RULE_SCALE };
+/// `Rounding` in convert.rs.
+enum { NEAREST_EVEN, TOWARDS_ZERO, TOWARDS_POSITIVE, TOWARDS_NEGATIVE, NEAREST_AWAY };
+/// `OutOfRange` in convert.rs.
+enum { RANGE_ERROR, RANGE_CLAMP, RANGE_WRAP };
+
+/// What happens to an element. `Task` in cuda/convert.rs.
+struct ConvertTask {
+    u64 elems;  // of each chunk
+    u32 count;  // of chunks
+    u32 from, to;
+    u32 from_bytes, to_bytes;
+    u32 rule;
+    u32 rounding;
+    u32 out_of_range;
+    u64 offset, scale;
+    u32 pairs;
+    u32 reserved;
+    u64 keys[CUZARR_CONVERT_PAIRS];
+    u64 values[CUZARR_CONVERT_PAIRS];
+};
+
+/// `Entry` in cuda/convert.rs.
+struct ConvertSpan {
+    u64 src_offset;
+    u64 dst_offset;
+    u32 status;
+    u32 reserved;
+};
+
+/// An integer between -2^64 and 2^64, or what is left of one beyond: its low bits and its sign.
+struct Wide {
+    u64 magnitude;
+    bool negative;
+    bool beyond;
+};
+
+CUZARR_DEVICE Wide wide_of(u64 bits, u32 type) {
+    u64 extended = sign_extend(bits, type);
+    Wide wide = {extended, is_signed(type) && extended >> 63, false};
+    if (wide.negative) wide.magnitude = 0 - extended;
+    return wide;
+}
+
+CUZARR_DEVICE Wide wide_sum(Wide a, Wide b) {
+    Wide sum = {a.magnitude + b.magnitude, a.negative, false};
+    if (a.negative == b.negative) {
+        sum.beyond = sum.magnitude < a.magnitude;
+    } else if (a.magnitude >= b.magnitude) {
+        sum.magnitude = a.magnitude - b.magnitude;
+    } else {
+        sum.magnitude = b.magnitude - a.magnitude, sum.negative = b.negative;
+    }
+    return sum;
+}
+
+/// The largest magnitude of a type on either side of zero.
+CUZARR_DEVICE u64 largest(u32 type, u32 bytes, bool negative) {
+    if (is_signed(type)) return (1ull << (8 * bytes - 1)) - (negative ? 0 : 1);
+    return negative ? 0 : ~0ull >> (64 - 8 * bytes);
+}
+
+CUZARR_DEVICE bool fits(Wide wide, u32 type, u32 bytes) {
+    return !wide.beyond && (wide.magnitude == 0 || wide.magnitude <= largest(type, bytes, wide.negative));
+}
+
+/// The element that holds a number which fits, or its low bits.
+CUZARR_DEVICE u64 bits_of_wide(Wide wide, u32 type) {
+    return truncate_bits(wide.negative ? 0 - wide.magnitude : wide.magnitude, type);
+}
+
+/// Whether what is cut off below `kept` moves it away from zero.
+CUZARR_DEVICE bool rounds_up(u64 kept, bool above_half, bool half, bool any, bool negative, u32 rounding) {
+    switch (rounding) {
+        case NEAREST_EVEN: return above_half || (half && (kept & 1));
+        case NEAREST_AWAY: return above_half || half;
+        case TOWARDS_POSITIVE: return any && !negative;
+        case TOWARDS_NEGATIVE: return any && negative;
+        default: return false;
+    }
+}
+
+/// `magnitude` without its `cut` lowest bits, rounded.
+CUZARR_DEVICE u64 rounded_shift(u64 magnitude, u32 cut, bool negative, u32 rounding) {
+    if (cut == 0) return magnitude;
+    u64 kept = cut < 64 ? magnitude >> cut : 0, low = cut < 64 ? magnitude & ((1ull << cut) - 1) : magnitude;
+    u64 middle = cut <= 64 ? 1ull << (cut - 1) : 0;
+    bool half = middle && low == middle, above = middle && low > middle;
+    return kept + rounds_up(kept, above, half, low != 0, negative, rounding);
+}
+
+/// A finite number that is not zero: `significand` times 2^`exponent`, the significand of 53 bits.
+struct Parts {
+    u64 significand;
+    i32 exponent;
+};
+
+CUZARR_DEVICE Parts parts_of(u64 bits) {
+    i32 exponent = (i32)(bits >> 52 & 2047);
+    u64 fraction = bits & 0xfffffffffffffull;
+    Parts parts = {fraction | 1ull << 52, exponent - 1075};
+    if (exponent == 0) {
+        u32 up = count_leading_zeros(fraction) - 11;
+        parts.significand = fraction << up, parts.exponent = -1074 - (i32)up;
+    }
+    return parts;
+}
+
+/// The integer that a finite double rounds to.
+CUZARR_DEVICE Wide round_to_wide(u64 bits, u32 rounding) {
+    Wide wide = {0, (bits >> 63) != 0, false};
+    if (bits << 1 == 0) return wide;
+    Parts parts = parts_of(bits);
+    if (parts.exponent < 0) {
+        wide.magnitude = rounded_shift(parts.significand, (u32)-parts.exponent, wide.negative, rounding);
+    } else {
+        wide.magnitude = shift_left(parts.significand, (u32)parts.exponent);
+        // 53 bits reach to 2^64 and beyond from here on.
+        wide.beyond = parts.exponent > 11;
+    }
+    return wide;
+}
+
+CUZARR_DEVICE double power_of_two(i32 exponent) { return double_of((u64)(exponent + 1023) << 52); }
+
+/// Bits of a float's significand, and the first power of two beyond its range.
+CUZARR_DEVICE u32 digits_of(u32 type) {
+    return type == FLOAT16 ? 11 : type == BFLOAT16 ? 8 : type == FLOAT32 ? 24 : 53;
+}
+CUZARR_DEVICE i32 beyond_of(u32 type) { return type == FLOAT16 ? 16 : type == FLOAT64 ? 1024 : 128; }
+
+/// `kept` times 2^`exponent` with its sign, as the bits of a double; infinite from the power of two on that is beyond the type.
+CUZARR_DEVICE u64 float_of_kept(u64 kept, i32 exponent, bool negative, u32 type, bool& infinite) {
+    double value = (double)kept * power_of_two(exponent);
+    i32 beyond = beyond_of(type);
+    infinite = beyond < 1024 && value >= power_of_two(beyond);
+    u64 bits = infinite ? 0x7ff0000000000000ull : bits_of(value);
+    return bits | (u64)negative << 63;
+}
+
+/// An integer as a float of `type`, in a double.
+CUZARR_DEVICE u64 round_wide_to_float(Wide wide, u32 type, u32 rounding, bool& infinite) {
+    u32 bits = wide.magnitude ? 64 - count_leading_zeros(wide.magnitude) : 0, digits = digits_of(type);
+    u32 cut = bits > digits ? bits - digits : 0;
+    u64 kept = rounded_shift(wide.magnitude, cut, wide.negative, rounding);
+    return float_of_kept(kept, (i32)cut, wide.negative, type, infinite);
+}
+
+/// A double as a float of a narrower type, in a double. Infinities, NaN and zeros are what they are.
+CUZARR_DEVICE u64 round_double_to_float(u64 bits, u32 type, u32 rounding, bool& infinite) {
+    infinite = false;
+    if ((bits >> 52 & 2047) == 2047 || bits << 1 == 0 || type == FLOAT64) return bits;
+    bool negative = bits >> 63;
+    Parts parts = parts_of(bits);
+    i32 top = parts.exponent + 52, beyond = beyond_of(type), smallest = 2 - beyond;
+    if (top >= beyond) {
+        infinite = true;
+        return 0x7ff0000000000000ull | (u64)negative << 63;
+    }
+    i32 exponent = (top > smallest ? top : smallest) - ((i32)digits_of(type) - 1);
+    u64 kept = rounded_shift(parts.significand, (u32)(exponent - parts.exponent), negative, rounding);
+    return float_of_kept(kept, exponent, negative, type, infinite);
+}
+
+/// Whether two elements are the same scalar: NaN is NaN, and both zeros are zero.
+CUZARR_DEVICE bool same_scalar(u64 a, u64 b, u32 type) {
+    if (is_integer(type)) return a == b;
+    u64 wide_a = cast_real(a, type, FLOAT64), wide_b = cast_real(b, type, FLOAT64);
+    return double_of(wide_a) == double_of(wide_b) || (is_nan_64(wide_a) && is_nan_64(wide_b));
+}
+
+CUZARR_DEVICE bool cast_checked(const ConvertTask& task, u64 bits, u64& result) {
+    for (u32 at = 0; at < task.pairs; ++at) {
+        if (task.keys[at] == bits) {
+            result = task.values[at];
+            return true;
+        }
+    }
+    for (u32 at = 0; at < task.pairs; ++at) {
+        if (same_scalar(task.keys[at], bits, task.from)) {
+            result = task.values[at];
+            return true;
+        }
+    }
+    bool from_integer = is_integer(task.from);
+    if (!is_integer(task.to)) {
+        bool infinite = false;
+        u64 rounded = from_integer
+            ? round_wide_to_float(wide_of(bits, task.from), task.to, task.rounding, infinite)
+            : round_double_to_float(cast_real(bits, task.from, FLOAT64), task.to, task.rounding, infinite);
+        result = cast_real(rounded, FLOAT64, task.to);
+        return !(infinite && task.out_of_range == RANGE_ERROR);
+    }
+    Wide wide;
+    if (from_integer) {
+        wide = wide_of(bits, task.from);
+    } else {
+        u64 number = cast_real(bits, task.from, FLOAT64);
+        if ((number >> 52 & 2047) == 2047) return false;
+        wide = round_to_wide(number, task.rounding);
+    }
+    if (!fits(wide, task.to, task.to_bytes)) {
+        if (task.out_of_range == RANGE_ERROR) return false;
+        if (task.out_of_range == RANGE_CLAMP) {
+            wide.magnitude = largest(task.to, task.to_bytes, wide.negative);
+        }
+    }
+    result = bits_of_wide(wide, task.to);
+    return true;
+}
+
+/// `x / scale + offset`, where that is a whole number that fits.
+CUZARR_DEVICE bool unscale_checked(const ConvertTask& task, u64 bits, u64& result) {
+    Wide number = wide_of(bits, task.from), scale = wide_of(task.scale, task.from);
+    Wide quotient = {number.magnitude / scale.magnitude, number.negative != scale.negative, false};
+    if (quotient.magnitude * scale.magnitude != number.magnitude) return false;
+    Wide sum = wide_sum(quotient, wide_of(task.offset, task.from));
+    result = bits_of_wide(sum, task.to);
+    return fits(sum, task.to, task.to_bytes);
+}
+
+/// Spans begin at whole elements on both sides.
+CUZARR_KERNEL(convert_checked, const u8* src, u8* dst, const ConvertSpan* spans, u64* statuses, ConvertTask task) {
+    u32 threads = thread_count(), tile_elems = 8 * threads;
+    u64 tiles = (task.elems + tile_elems - 1) / tile_elems;
+    for (u64 tile = block_index(); tile < tiles * task.count; tile += block_count()) {
+        const ConvertSpan& span = spans[tile / tiles];
+        u64 first = tile % tiles * tile_elems + thread_index();
+        for (u32 round = 0; round < 8; ++round) {
+            u64 index = first + (u64)round * threads;
+            if (index >= task.elems) break;
+            u64 at = index * task.from_bytes, result = 0;
+            u64 bits = load_value(src + span.src_offset + at, task.from_bytes, true).low;
+            bool known = task.rule == RULE_SCALE ? unscale_checked(task, bits, result) : cast_checked(task, bits, result);
+            if (!known) report(statuses, span.status, CUZARR_NO_VALUE, at < 0xffffffffull ? (u32)at : 0xffffffffu);
+            Value value = {result, 0};
+            store_value(dst + span.dst_offset + index * task.to_bytes, value, task.to_bytes, true);
+        }
+    }
+}
