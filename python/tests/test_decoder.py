@@ -27,6 +27,7 @@ def deltas(row: np.ndarray[Any, Any]) -> bytes:
 
 CASES = {
     "crc32": ({"name": "crc32"}, crc32),
+    "deflate": ({"name": "deflate"}, lambda row: zlib.compress(row.tobytes(), wbits=-15)),
     "zlib": ({"name": "zlib", "configuration": {"level": 1}}, lambda row: zlib.compress(row.tobytes())),
     "gzip": (cuzarr.codecs.GzipCodec(level=1), lambda row: gzip.compress(row.tobytes())),
     "delta": ([{"name": "delta", "configuration": {"dtype": "<i4"}}, {"id": "zlib", "level": 1}], deltas),

@@ -50,6 +50,7 @@ fn chains() -> Vec<Value> {
         json!([lz4]),
         json!([blosc]),
         json!([{"name": "numcodecs.zlib", "configuration": {"level": 1}}]),
+        json!([{"name": "deflate"}]),
         json!([{"name": "zstd", "configuration": {"level": 3, "checksum": true}}]),
         json!([{"name": "crc32c"}]),
         json!([lz4, {"name": "crc32c"}]),

@@ -106,7 +106,8 @@ class Decoder:
     Parameters
     ----------
     codecs : dict, Codec, numcodecs codec, or a sequence of them
-        One codec, or a chain in the order of encoding: ``{"name": "zstd", "configuration": {}}``.
+        One codec, or a chain in the order of encoding: ``{"name": "zstd", "configuration": {}}``. Beside the codecs of
+        arrays there is ``deflate``, a stream without zlib's or gzip's header.
     device : str, optional
         Where the frames are decoded; by default where arrays are read to (``cuzarr.config``).
 

@@ -81,6 +81,7 @@ T from_bits(u64 bits) {
     static void name(__VA_ARGS__);                                                                                      \
     static const simt::Registration cuzarr_registration_##name(#name, name);                                            \
     static void name(__VA_ARGS__)
+#define CUZARR_WIDE_KERNEL(name, ...) CUZARR_KERNEL(name, __VA_ARGS__)
 #define CUZARR_CONSTANT(type, name, count) static const type name[count]
 #define CUZARR_SHARED(type, name, count)                                                                                \
     static const char cuzarr_key_##name = 0;                                                                            \

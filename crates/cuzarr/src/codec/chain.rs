@@ -103,14 +103,18 @@ impl Builder {
 
     /// Opens a codec for what the chain gives so far.
     pub(crate) fn open(&self, codec: &Extension) -> Result<Opened> {
-        registry::open(&Request {
+        registry::open(&self.request(codec))
+    }
+
+    fn request<'a>(&'a self, codec: &'a Extension) -> Request<'a> {
+        Request {
             name: &codec.name,
             configuration: &codec.configuration,
             zarr_format: self.zarr_format,
             spec: &self.current,
             decoded: self.size,
             element_bytes: self.current.data_type.size_bytes(),
-        })
+        }
     }
 
     /// Adds an opened codec.
@@ -203,7 +207,8 @@ impl Chain {
         builder.finish()
     }
 
-    /// As [`Chain::from_extensions`], where the array→bytes codec may be left out: then it is `bytes`, little-endian.
+    /// As [`Chain::from_extensions`], for frames that a caller holds: the array→bytes codec may be left out, and is `bytes`,
+    /// little-endian, then; and there is a codec that no metadata names, `deflate`.
     ///
     /// # Errors
     /// As [`Chain::new`].
@@ -211,7 +216,7 @@ impl Chain {
         let mut builder = Builder::new(3, spec)?;
         for (index, codec) in codecs.iter().enumerate() {
             let at = || format!("codecs[{index}]");
-            let opened = builder.open(codec).at(at)?;
+            let opened = registry::open_direct(&builder.request(codec)).at(at)?;
             if matches!(opened, Opened::Bytes(_)) && !builder.is_serialized() {
                 builder.push_bytes()?;
             }

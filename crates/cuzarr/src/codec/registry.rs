@@ -76,6 +76,9 @@ const BUILT_IN: &[(&[&str], Option<&str>, Open)] = &[
     (&["vlen-bytes", "numcodecs.vlen-bytes"], Some("vlen-bytes"), super::vlen_bytes::open),
 ];
 
+/// Codecs that no metadata names, for frames that a caller holds.
+const DIRECT: &[(&str, Open)] = &[("deflate", super::deflate::open)];
+
 /// Codecs that zarr-python or numcodecs register and that are refused here, with why.
 pub const REFUSED: &[(&str, &str)] = &[
     ("pickle", "it runs code from the data"),
@@ -106,6 +109,14 @@ fn find(name: &str, zarr_format: u8) -> Option<Open> {
         _ => names.contains(&name),
     };
     BUILT_IN.iter().find(known).map(|(.., open)| *open)
+}
+
+/// Opens a codec by name for frames that a caller holds: those of metadata, and others.
+pub(crate) fn open_direct(request: &Request<'_>) -> Result<Opened> {
+    match DIRECT.iter().find(|(name, _)| *name == request.name) {
+        Some((_, open)) => open(request),
+        None => open(request),
+    }
 }
 
 /// Opens a codec by name: built in, or from elsewhere.

@@ -31,11 +31,8 @@
 /// Matches that a round has at most. A segment has no more than its bits / 2 and one.
 #define CUZARR_DEFLATE_MATCHES 640u
 
-/// What a lane may come to beside damage: the end of the block, or the place where it was to stop.
+/// What a lane may come to beside damage: the end of the block.
 #define CUZARR_DEFLATE_ENDED 0x100u
-#define CUZARR_DEFLATE_STOPPED 0x200u
-/// Where nothing is to stop.
-#define CUZARR_DEFLATE_NOWHERE 0xffffffffu
 
 /// What a warp has in shared memory.
 struct DeflateShared {
@@ -104,9 +101,9 @@ struct DeflateWriter {
 
 /// Decodes symbols of the round whose first word holds bit `origin`, until one ends at or behind `end`, in the lanes that are
 /// `going`; all lanes call. Sets `state` to CUZARR_DEFLATE_ENDED behind the block's last symbol, or to damage.
-template <class Sink>
+template <class Shared, class Sink>
 CUZARR_DEVICE void deflate_run(
-    const DeflateShared& shared, u32 origin, u32& position, u32 end, bool going, u32& state, Sink& sink
+    const Shared& shared, u32 origin, u32& position, u32 end, bool going, u32& state, Sink& sink
 ) {
     u32 at = position - origin, stop = end - origin;
     going = going && at < stop;
@@ -150,7 +147,6 @@ struct DeflateProgress {
     u32 position;  // in the encoded bits
     u32 at;        // in the decoded bytes
     u32 damage;
-    bool ended;    // behind the end of a block
 };
 
 /// What a lane found in its segment.
@@ -161,14 +157,15 @@ struct DeflateSegment {
 
 /// Decodes the lane's segment of the round from `segment.start` on, in the lanes where that is `wanted`; all lanes call.
 /// `mark` is what an earlier attempt found at the mark.
+template <class Shared>
 CUZARR_DEVICE void deflate_count(
-    const DeflateShared& shared, const DeflateInput& input, u32 origin, u32 begin, u32 stop, bool wanted,
-    DeflateSegment& segment, DeflateSegment& mark
+    const Shared& shared, const DeflateInput& input, u32 origin, u32 begin, bool wanted, DeflateSegment& segment,
+    DeflateSegment& mark
 ) {
     DeflateCounter counter = {0, 0};
     u32 position = segment.start;
-    u32 state = segment.start >= stop ? CUZARR_DEFLATE_STOPPED : segment.start >= input.end ? CUZARR_CUT_OFF : 0;
-    u32 end = min_of(begin + CUZARR_DEFLATE_SEGMENT_BITS, stop), half = min_of(begin + CUZARR_DEFLATE_MARK_BITS, stop);
+    u32 state = segment.start >= input.end ? CUZARR_CUT_OFF : 0;
+    u32 end = begin + CUZARR_DEFLATE_SEGMENT_BITS, half = begin + CUZARR_DEFLATE_MARK_BITS;
 #pragma unroll 1
     for (u32 stage = 0; stage < 2; ++stage) {
         deflate_run(shared, origin, position, stage == 0 ? half : end, wanted && state == 0, state, counter);
@@ -183,27 +180,48 @@ CUZARR_DEVICE void deflate_count(
     }
     if (wanted) {
         segment.exit = position;
-        segment.state = position > input.end && state != CUZARR_DEFLATE_STOPPED ? CUZARR_CUT_OFF : state;
+        segment.state = position > input.end ? CUZARR_CUT_OFF : state;
         segment.bytes = counter.bytes, segment.matches = counter.matches;
     }
 }
 
-/// Decodes symbols of a block whose tables are made: to its end, to `stop`, where a symbol has to begin, or for so many
-/// rounds. With `emit`, bytes go to `target`; none before `floor` is referred to, none at or behind `limit` written.
-/// Without, they are counted only.
+/// The round's bytes: `segment` says where each lane begins, what is before it and how much there is, 0 matches and no
+/// bytes for lanes behind the last one. Bytes from `at` on go to `target`; none before `floor` is referred to: otherwise gives
+/// the lanes where one is, their places in `segment.start`.
+template <class Target>
+CUZARR_DEVICE u32 deflate_write(
+    DeflateShared& shared, const Target& target, u32 origin, u32 end, bool going, u32 at, u32 floor, DeflateSegment& segment,
+    u32 lane
+) {
+    u32 bytes = inclusive_sum(segment.bytes, lane), matches = inclusive_sum(segment.matches, lane);
+    u64* queue = shared.matches + (matches - segment.matches);
+    DeflateWriter<Target> writer = {target, queue, at + bytes - segment.bytes, at, floor, {}, 0, 0};
+    u32 damage = 0, position = segment.start;
+    // A lane that found the stream cut off before its first symbol has no bytes, and no place for any.
+    deflate_run(shared, origin, position, end, going && segment.bytes > 0, damage, writer);
+    writer.finish();
+    if (damage == CUZARR_BEFORE_START) segment.start = position;
+    u32 before_start = warp_ballot(CUZARR_ALL_LANES, damage == CUZARR_BEFORE_START);
+    if (before_start) return before_start;
+    warp_barrier(CUZARR_ALL_LANES);
+    deflate_copy_all(shared.matches, warp_shuffle(CUZARR_ALL_LANES, matches, CUZARR_WARP - 1), target, at, lane);
+    return 0;
+}
+
+/// Decodes the symbols of a block whose tables are made, to its end. None before `floor` is referred to, none at or behind
+/// `limit` written.
 template <class Target>
 CUZARR_DEVICE void deflate_symbols(
-    DeflateShared& shared, const DeflateInput& input, const Target& target, bool emit, u32 floor, u32 limit, u32 stop,
-    u32 rounds, DeflateProgress& progress, u32 lane
+    DeflateShared& shared, const DeflateInput& input, const Target& target, u32 floor, u32 limit, DeflateProgress& progress,
+    u32 lane
 ) {
-    progress.ended = false;
-    for (; progress.damage == 0 && rounds > 0; --rounds) {
+    while (progress.damage == 0) {
         u32 begin = progress.position + lane * CUZARR_DEFLATE_SEGMENT_BITS, origin = progress.position / 32 * 32;
         deflate_stage(shared, input, origin, lane);
-        DeflateSegment segment = {min_of(begin, stop), 0, 0, 0, 0}, mark = {0, 0, CUZARR_DEFLATE_ENDED, 0, 0};
+        DeflateSegment segment = {begin, 0, 0, 0, 0}, mark = {0, 0, CUZARR_DEFLATE_ENDED, 0, 0};
         u32 last;
         for (bool wanted = true;;) {
-            deflate_count(shared, input, origin, begin, stop, wanted, segment, mark);
+            deflate_count(shared, input, origin, begin, wanted, segment, mark);
             u32 exit = warp_shuffle_up(CUZARR_ALL_LANES, segment.exit, 1u);
             u32 state = warp_shuffle_up(CUZARR_ALL_LANES, segment.state, 1u);
             wanted = lane > 0 && state == 0 && exit != segment.start;
@@ -222,25 +240,15 @@ CUZARR_DEVICE void deflate_symbols(
             progress.damage = CUZARR_TOO_LONG;
             return;
         }
-        if (emit) {
-            u32 too_many = warp_ballot(CUZARR_ALL_LANES, matches > CUZARR_DEFLATE_MATCHES);
-            if (too_many) last = count_trailing_zeros(too_many) - 1;
-            u64* queue = shared.matches + (lane <= last ? matches - segment.matches : 0);
-            DeflateWriter<Target> writer = {target, queue, progress.at + bytes - segment.bytes, progress.at, floor, {}, 0, 0};
-            u32 damage = 0, position = segment.start, end = min_of(begin + CUZARR_DEFLATE_SEGMENT_BITS, stop);
-            // A lane that found the stream cut off before its first symbol has no bytes, and no place for any.
-            deflate_run(shared, origin, position, end, lane <= last && segment.bytes > 0, damage, writer);
-            writer.finish();
-            if (damage == CUZARR_BEFORE_START) segment.start = position;
-            u32 before_start = warp_ballot(CUZARR_ALL_LANES, damage == CUZARR_BEFORE_START);
-            if (before_start) {
-                progress.position = warp_shuffle(CUZARR_ALL_LANES, segment.start, count_trailing_zeros(before_start));
-                progress.damage = CUZARR_BEFORE_START;
-                return;
-            }
-            warp_barrier(CUZARR_ALL_LANES);
-            u32 queued = warp_shuffle(CUZARR_ALL_LANES, matches, last);
-            deflate_copy_all(shared.matches, queued, target, progress.at, lane);
+        u32 too_many = warp_ballot(CUZARR_ALL_LANES, matches > CUZARR_DEFLATE_MATCHES);
+        if (too_many) last = count_trailing_zeros(too_many) - 1;
+        if (lane > last) segment.bytes = segment.matches = 0;
+        u32 end = begin + CUZARR_DEFLATE_SEGMENT_BITS;
+        u32 before_start = deflate_write(shared, target, origin, end, lane <= last, progress.at, floor, segment, lane);
+        if (before_start) {
+            progress.position = warp_shuffle(CUZARR_ALL_LANES, segment.start, count_trailing_zeros(before_start));
+            progress.damage = CUZARR_BEFORE_START;
+            return;
         }
         // The words and the queue have been read.
         warp_barrier(CUZARR_ALL_LANES);
@@ -248,8 +256,7 @@ CUZARR_DEVICE void deflate_symbols(
         progress.at += warp_shuffle(CUZARR_ALL_LANES, bytes, last);
         progress.damage = warp_shuffle(CUZARR_ALL_LANES, segment.state, last);
     }
-    progress.ended = progress.damage == CUZARR_DEFLATE_ENDED;
-    if (progress.damage >= CUZARR_DEFLATE_ENDED) progress.damage = 0;
+    if (progress.damage == CUZARR_DEFLATE_ENDED) progress.damage = 0;
 }
 
 /// The lengths of the fixed codes.
@@ -280,6 +287,63 @@ CUZARR_DEVICE bool deflate_tables(DeflateShared& shared, u32 lane) {
     return codes;
 }
 
+/// Bits of a header in which 32 symbols have room: words of at most 7 bits, with 7 further ones.
+#define CUZARR_DEFLATE_TOLD_BITS (14 * CUZARR_WARP)
+
+/// Reads `count` lengths, told in the code whose table is in the place of the distances', from the position on. False when
+/// they cannot be, with the place of the first symbol that cannot.
+///
+/// How long a symbol at each bit would be is looked up side by side; so to go from one to the next takes one look, and what
+/// they stand for is found side by side again.
+CUZARR_DEVICE bool deflate_lengths(
+    DeflateShared& shared, const DeflateInput& input, u32 origin, u32 count, DeflateProgress& progress, u32 lane
+) {
+    DeflateBuilding& building = *(DeflateBuilding*)shared.matches;
+    u8* steps = (u8*)shared.literals;
+    u32 place = progress.position - origin, last = 0;
+    for (u32 i = lane; i < CUZARR_DEFLATE_LITERALS + CUZARR_DEFLATE_DISTANCES; i += CUZARR_WARP) building.sequence[i] = 0;
+    for (u32 at = 0; at < count;) {
+#pragma unroll
+        for (u32 i = 0; i < CUZARR_DEFLATE_TOLD_BITS; i += CUZARR_WARP) {
+            u32 entry = shared.distances[deflate_staged(shared, place + i + lane) & 127], symbol = entry >> 8;
+            u32 extra = symbol < 16 ? 0 : symbol == 16 ? 2 : symbol == 17 ? 3 : 7;
+            // Behind what is no symbol stands nothing.
+            steps[i + lane] = (u8)(symbol > 18 ? 0 : (entry & 15) + extra);
+        }
+        warp_barrier(CUZARR_ALL_LANES);
+        u32 own = 0, step = 0;
+        for (u32 i = 0; i < CUZARR_WARP; ++i) {
+            own = lane == i ? step : own;
+            step += steps[step];
+        }
+        u32 window = deflate_staged(shared, place + own), entry = shared.distances[window & 127], symbol = entry >> 8;
+        u32 used = entry & 15, extra = symbol == 16 ? 2 : symbol == 17 ? 3 : 7;
+        u32 repeats = symbol < 16 ? 1 : (symbol == 18 ? 11 : 3) + (window >> used & ((1u << extra) - 1));
+        u32 end = at + inclusive_sum(repeats, lane), begin = end - repeats;
+        // What 16 repeats: the last before it that is not 16.
+        u32 others = warp_ballot(CUZARR_ALL_LANES, symbol != 16), value = symbol > 16 ? 0 : symbol;
+        u32 before = others & ((1u << lane) - 1), told = warp_shuffle(CUZARR_ALL_LANES, value, 31 - count_leading_zeros(before | 1));
+        if (symbol == 16) value = before ? told : last;
+        bool there = begin < count;
+        bool wrong = symbol > 18 || origin + place + own >= input.end || (symbol == 16 && begin == 0) || end > count;
+        u32 wrongs = warp_ballot(CUZARR_ALL_LANES, there && wrong);
+        if (wrongs) {
+            progress.position = origin + place + warp_shuffle(CUZARR_ALL_LANES, own, count_trailing_zeros(wrongs));
+            return false;
+        }
+        if (there && value) {
+            for (u32 i = begin; i < end; ++i) building.sequence[i] = (u8)value;
+        }
+        u32 final = 31 - count_leading_zeros(warp_ballot(CUZARR_ALL_LANES, there));
+        at = warp_shuffle(CUZARR_ALL_LANES, end, final), last = warp_shuffle(CUZARR_ALL_LANES, value, final);
+        place += warp_shuffle(CUZARR_ALL_LANES, own + used + (symbol < 16 ? 0 : extra), final);
+        // The steps have been read.
+        warp_barrier(CUZARR_ALL_LANES);
+    }
+    progress.position = origin + place;
+    return true;
+}
+
 /// Reads the lengths of a dynamic block's codes, behind its three first bits.
 CUZARR_DEVICE void deflate_dynamic(
     DeflateShared& shared, const DeflateInput& input, DeflateProgress& progress, u32 lane
@@ -302,24 +366,10 @@ CUZARR_DEVICE void deflate_dynamic(
     warp_barrier(CUZARR_ALL_LANES);
     // The table of this code is in the place of the distances', which come last.
     if (!deflate_table(building, building.lengths, 24, DeflateAlphabet::Lengths, 7, shared.distances, CUZARR_DEFLATE_DISTANCE_ENTRIES, lane)) return;
-    place += 14 + 3 * lengths;
-    u32 last = 0, count = literals + distances;
-    for (u32 at = 0; at < count;) {
-        u32 window = deflate_staged(shared, place), entry = shared.distances[window & 127], used = entry & 15, symbol = entry >> 8;
-        progress.position = origin + place;
-        if (symbol > 18 || progress.position >= input.end) return;
-        u32 repeats = 1, value = symbol;
-        if (symbol >= 16) {
-            u32 extra = symbol == 16 ? 2 : symbol == 17 ? 3 : 7;
-            repeats = (symbol == 18 ? 11 : 3) + (window >> used & ((1u << extra) - 1));
-            value = symbol == 16 ? last : 0;
-            if ((symbol == 16 && at == 0) || repeats > count - at) return;
-            used += extra;
-        }
-        for (u32 i = lane; i < repeats; i += CUZARR_WARP) building.sequence[at + i] = (u8)value;
-        last = value, at += repeats, place += used;
-    }
-    warp_barrier(CUZARR_ALL_LANES);
+    progress.position = origin + place + 14 + 3 * lengths;
+    u32 count = literals + distances;
+    if (!deflate_lengths(shared, input, origin, count, progress, lane)) return;
+    place = progress.position - origin;
     if (building.sequence[256] == 0) return;
     for (u32 symbol = lane; symbol < CUZARR_DEFLATE_LITERALS; symbol += CUZARR_WARP) {
         building.lengths[symbol] = symbol < literals ? building.sequence[symbol] : 0;
@@ -395,8 +445,7 @@ CUZARR_DEVICE bool deflate_block(
     if (block.kind == 0) {
         deflate_stored(input, target, true, limit, progress, lane);
     } else {
-        u32 nowhere = CUZARR_DEFLATE_NOWHERE;
-        deflate_symbols(shared, input, target, true, floor, limit, nowhere, nowhere, progress, lane);
+        deflate_symbols(shared, input, target, floor, limit, progress, lane);
     }
     return block.last;
 }

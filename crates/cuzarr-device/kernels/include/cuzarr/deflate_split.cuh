@@ -7,7 +7,8 @@
 //     find      every bit where a header could begin                    (a warp a slot of 1 KiB)
 //     verify    those whose codes are codes: the first one of each slot (a thread a place)
 //     begin     the first block of each stream                          (a warp a frame)
-//     measure   from each to the next, through blocks of other kinds: how many bytes, and places to enter it (a warp a region)
+//     measure   from each to the next, through blocks of other kinds: where each lane's symbols begin and how many bytes they
+//               make, and places to enter it (some warps a region)
 //     chain     from region to region: where each one's bytes go        (a warp a frame)
 //     emit      bytes, or where in the 32 KiB before them they come from (a warp an entry)
 //     group     the same for groups of regions: from before the group   (a block a group)
@@ -40,15 +41,28 @@ struct DeflateRegion {
     u32 first_entry;
 };
 
-/// A place to begin at inside a region: 24 bytes.
+/// A place to begin at inside a region: 28 bytes.
 struct DeflateEntry {
     u32 region;
-    u32 header;    // bit where its block begins
-    u32 position;  // bit of its first symbol; none: the block's first, or a stored block
-    u32 stop;      // bit where the next entry of the block begins; none: at the block's end
-    u32 at;        // bytes of the region before it
-    u32 next;      // entry of the region
+    u32 header;       // bit where its block begins
+    u32 table;        // where the block's tables are kept; none: to be made again
+    u32 first_round;  // none: a stored block
+    u32 rounds;
+    u32 at;           // bytes of the region before it
+    u32 next;         // entry of the region
 };
+
+/// 32 segments of a block: 132 bytes.
+struct DeflateRound {
+    u32 position;  // bit where the first begins
+    /// How many bits behind its beginning a segment's first symbol is (6 bits), its bytes (16) and matches (8); highest bit:
+    /// there is something.
+    u32 segments[CUZARR_WARP];
+};
+
+/// Words of what is kept of a block: tables of literals and distances, and the bit of its first symbol.
+#define CUZARR_DEFLATE_KEPT_DISTANCES (CUZARR_DEFLATE_LITERAL_ENTRIES + 2)
+#define CUZARR_DEFLATE_KEPT_WORDS (CUZARR_DEFLATE_KEPT_DISTANCES + CUZARR_DEFLATE_DISTANCE_ENTRIES + 2)
 
 /// Regions that follow each other: 8 bytes, all bits set before.
 struct DeflateGroup {
@@ -66,8 +80,8 @@ struct DeflateState {
 
 /// Lists that kernels fill, and how far others are with them; zero before.
 struct DeflateCounts {
-    u32 places, regions, entries, measured, emitted;
-    u32 reserved[11];
+    u32 places, regions, entries, rounds, tables, measured, emitted;
+    u32 reserved[9];
 };
 
 struct DeflatePlaceFound {
@@ -82,10 +96,12 @@ struct DeflateSplit {
     u32* listed;  // regions
     DeflatePlaceFound* places;
     DeflateEntry* entries;
+    DeflateRound* rounds;
+    u32* tables;
     DeflateGroup* groups;
     u16* elements;
-    u32 most_places, most_entries;
-    u32 entry_rounds;  // rounds of measuring from one entry of a block to the next
+    u32 most_places, most_entries, most_rounds, most_tables;
+    u32 entry_rounds;  // of an entry, at most
     u32 group_count, group_bytes;  // decoded bytes that a group has at least, but for the last of a frame
     u32 reserved;
 };

@@ -21,6 +21,8 @@ typedef long long i64;
 #define CUZARR_DEVICE __device__ __forceinline__
 /// A kernel that the host finds by this name; at most 256 threads a block.
 #define CUZARR_KERNEL(name, ...) extern "C" __global__ void __launch_bounds__(256) name(__VA_ARGS__)
+/// The same, of at most 1024 threads.
+#define CUZARR_WIDE_KERNEL(name, ...) extern "C" __global__ void __launch_bounds__(1024) name(__VA_ARGS__)
 /// A table that never changes, `CUZARR_CONSTANT(u32, PRIMES, 3) = {2, 3, 5};` outside functions.
 #define CUZARR_CONSTANT(type, name, count) __constant__ type name[count]
 /// An array in the block's shared memory.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 pub fn program(codec: &Value, size: usize) -> cuzarr::Result<Program> {
     let codecs = [Extension::new("bytes", Default::default()), Extension::from_json(codec, "codecs")?];
     let fill_value = FillValue::default_of(&DataType::UInt8);
-    Chain::from_extensions(&codecs, ChunkSpec::new(vec![size as u64], DataType::UInt8, fill_value))?.bind(Device::Cpu)
+    Chain::from_codecs(&codecs, ChunkSpec::new(vec![size as u64], DataType::UInt8, fill_value))?.bind(Device::Cpu)
 }
 
 /// A codec that decodes frames of the format.
@@ -19,6 +19,7 @@ pub fn codec(format: Format) -> Value {
         Format::Lz4 => json!({"name": "numcodecs.lz4", "configuration": {"acceleration": 1}}),
         Format::Gzip => json!({"name": "gzip", "configuration": {"level": 5}}),
         Format::Zlib => json!({"name": "numcodecs.zlib", "configuration": {"level": 5}}),
+        Format::Deflate => json!({"name": "deflate"}),
         Format::Zstd => json!({"name": "zstd", "configuration": {"level": 3, "checksum": false}}),
         _ => json!({"name": "blosc", "configuration":
             {"cname": "lz4", "clevel": 5, "shuffle": "noshuffle", "typesize": 1, "blocksize": 0}}),

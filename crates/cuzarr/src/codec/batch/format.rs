@@ -22,6 +22,8 @@ pub enum Format {
     Gzip,
     /// One zlib stream. What follows it is ignored.
     Zlib,
+    /// One deflate stream with nothing around it. What follows it is ignored.
+    Deflate,
 }
 
 /// A frame of more is large beside a batch of 64 MiB.
@@ -42,7 +44,7 @@ impl Format {
     pub(crate) fn batch_factor(self) -> u64 {
         match self {
             Format::Lz4 | Format::Blosc => 1,
-            Format::Zstd | Format::Gzip | Format::Zlib => 4,
+            Format::Zstd | Format::Gzip | Format::Zlib | Format::Deflate => 4,
         }
     }
 
@@ -55,7 +57,7 @@ impl Format {
             Format::Lz4 if is_large => 9,
             Format::Zstd if is_large => 8,
             Format::Lz4 | Format::Zstd => 4,
-            Format::Blosc | Format::Gzip | Format::Zlib => 2,
+            Format::Blosc | Format::Gzip | Format::Zlib | Format::Deflate => 2,
         }
     }
 
@@ -66,7 +68,7 @@ impl Format {
                 Format::Lz4 => frame.len() >= 4,
                 Format::Blosc => blosc::cuda::knows(frame, decoded_bytes),
                 Format::Zstd => zstd::cuda::knows(frame, decoded_bytes),
-                Format::Gzip | Format::Zlib => deflate::cuda::knows(frame),
+                Format::Gzip | Format::Zlib | Format::Deflate => deflate::cuda::knows(frame),
             }
     }
 
@@ -74,7 +76,7 @@ impl Format {
     /// then brought to it, when a batch of them is prepared.
     pub(super) fn scans_on_host(self) -> bool {
         match self {
-            Format::Lz4 | Format::Gzip | Format::Zlib => false,
+            Format::Lz4 | Format::Gzip | Format::Zlib | Format::Deflate => false,
             Format::Blosc | Format::Zstd => true,
         }
     }
@@ -87,6 +89,7 @@ impl Format {
             Format::Zstd => zstd::cuda::prepare(request),
             Format::Gzip => deflate::cuda::prepare(Container::Gzip, request),
             Format::Zlib => deflate::cuda::prepare(Container::Zlib, request),
+            Format::Deflate => deflate::cuda::prepare(Container::Raw, request),
         }
     }
 }

@@ -30,7 +30,7 @@ CUZARR_DEVICE DeflatePlace deflate_frame(
         deflate_header(encoded, size, container, place, lane);
         if (place.damage) return place;
         DeflateInput input = deflate_input(encoded, size);
-        DeflateProgress progress = {input.begin + place.at * 8, at, 0, false};
+        DeflateProgress progress = {input.begin + place.at * 8, at, 0};
         bool last = false;
         while (!last && progress.damage == 0) {
             last = deflate_block(shared, input, target, floor, decoded_size, progress, lane);
@@ -42,10 +42,8 @@ CUZARR_DEVICE DeflatePlace deflate_frame(
         if (place.damage) return place;
         u32 rest = place.at;
         if (container == CUZARR_DEFLATE_GZIP) rest = deflate_pass_zeros(encoded, size, rest, lane);
-        else if (container == CUZARR_DEFLATE_ZLIB) rest = size;
+        else rest = size;
         if (rest == size) break;
-        place.damage = container == CUZARR_DEFLATE_RAW ? CUZARR_TRAILING : CUZARR_INTACT;
-        if (place.damage) return place;
         place.at = rest;
         if (deflate_crc(shared, field, decoded + floor, at - floor, lane) != trailer.expected) {
             place.at = trailer.at, place.damage = CUZARR_WRONG_CHECKSUM;
@@ -76,6 +74,27 @@ CUZARR_KERNEL(
             if (place.damage) report(statuses, index, place.damage, place.at);
         }
         warp_barrier(CUZARR_ALL_LANES);
+    }
+}
+
+/// Members of a frame, as frames of another launch: 8 bytes.
+struct DeflateMembers {
+    u32 first, count;
+};
+
+/// Frames of which all members came out are done. A warp for each frame.
+CUZARR_KERNEL(
+    deflate_join, const DeflateMembers* members, u32 count, const u64* statuses, DeflateState* states, DeflateTrailer* trailers
+) {
+    u32 lane = thread_index();
+    for (u32 index = block_index(); index < count; index += block_count()) {
+        DeflateMembers own = members[index];
+        bool intact = own.count > 0;
+        for (u32 i = lane; i < own.count; i += CUZARR_WARP) intact = intact && statuses[own.first + i] == 0;
+        bool all = warp_ballot(CUZARR_ALL_LANES, intact) == CUZARR_ALL_LANES;
+        if (lane > 0 || !all) continue;
+        states[index].split = 1;
+        trailers[index] = {0, 0, 0, 0};
     }
 }
 

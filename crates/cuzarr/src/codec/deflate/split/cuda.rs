@@ -5,37 +5,49 @@ use cuzarr_device::{Buffer, Device, Kernel, KernelSource, pool};
 use crate::Result;
 use crate::codec::batch::Task;
 use crate::codec::batch::frames::FrameEntry;
-use crate::codec::deflate::cuda::{Container, WARP};
+use crate::codec::deflate::cuda::{Container, STATE_BYTES, WARP};
 
 static SPLIT: KernelSource = KernelSource { name: "deflate_split", text: include_str!("deflate_split.cu") };
 
 /// `CUZARR_DEFLATE_SLOT_BITS` in deflate_split.cuh.
 const SLOT_BYTES: usize = 1 << 10;
-/// Rounds of measuring, each of some 3 KiB decoded, from one entry to the next: few when there is little to do for the
-/// device, as each entry makes its block's tables anew.
-const FEW_ROUNDS: u32 = 2;
-const ROUNDS: u32 = 8;
-/// What counts as little, in decoded bytes.
+/// Rounds of an entry, each of some 3 KiB decoded, and warps that measure a region: when there is little to do for the device,
+/// and otherwise. A row of `warps` rounds is measured at a time; entries do not reach from one to the next.
+const FEW: Measuring = Measuring { rounds: 2, warps: 8, kernel: "deflate_measure_8" };
+const MANY: Measuring = Measuring { rounds: 4, warps: 4, kernel: "deflate_measure_4" };
+/// What counts as little, in decoded bytes; less in `simt`, so that tests take both ways.
 const LITTLE_BYTES: usize = 32 << 20;
+const LITTLE_SIMT_BYTES: usize = 60_000;
 /// How far back a match reaches.
 const WINDOW_BYTES: usize = 32 << 10;
 /// Least decoded bytes of a group.
 const SMALLEST_GROUP_BYTES: usize = 128 << 10;
 /// One place in some 180 encoded bytes passes the first look; further ones are left out, which costs time only.
 const BYTES_PER_PLACE: usize = 64;
-/// An entry stands for a block, or some rounds of 2 KB encoded; frames with more are decoded in order.
+/// An entry stands for a block, or some rounds of 1.4 KB encoded, and a round at least for a block; frames with more are
+/// decoded in order.
 const BYTES_PER_ENTRY: usize = 256;
-/// Blocks of one warp that a multiprocessor holds at once, and of several.
+const BYTES_PER_ROUND: usize = 512;
+/// Encoded bytes of a block whose tables are kept; those of further ones are made twice.
+const BYTES_PER_TABLE: usize = 16 << 10;
+/// Blocks of one warp that a multiprocessor holds at once, of 256 threads and of 1024; warps that measure.
 const WARP_BLOCKS: u32 = 16;
 const THREAD_BLOCKS: u32 = 8;
+const WIDE_BLOCKS: u32 = 2;
+const MEASURING_WARPS: u32 = 32;
+/// Each has 32 bytes of a window.
+const WINDOW_THREADS: u32 = 1024;
+/// What scratch memory is divided into.
+const LISTS: usize = 10;
 
 /// Bytes of what lists hold: `Deflate…` in deflate_split.cuh.
 const COUNTS_BYTES: usize = 64;
-const STATE_BYTES: usize = 16;
 const REGION_BYTES: usize = 24;
 const GROUP_ENTRY_BYTES: usize = 8;
 const PLACE_BYTES: usize = 8;
-const ENTRY_BYTES: usize = 24;
+const ENTRY_BYTES: usize = 28;
+const ROUND_BYTES: usize = 132;
+const TABLE_BYTES: usize = 4 * 1740;
 const LISTED_BYTES: usize = 4;
 const ELEMENT_BYTES: usize = 2;
 const ALIGNMENT_BYTES: usize = 256;
@@ -50,14 +62,25 @@ struct Tables {
     listed: usize,
     places: usize,
     entries: usize,
+    rounds: usize,
+    tables: usize,
     groups: usize,
     elements: usize,
     most_places: u32,
     most_entries: u32,
+    most_rounds: u32,
+    most_tables: u32,
     entry_rounds: u32,
     group_count: u32,
     group_bytes: u32,
     reserved: u32,
+}
+
+/// How regions are measured.
+struct Measuring {
+    rounds: u32,
+    warps: u32,
+    kernel: &'static str,
 }
 
 /// What the frames of a batch take.
@@ -107,8 +130,21 @@ impl Split {
         self.src_bytes / BYTES_PER_ENTRY + 16 * self.frames as usize + 256
     }
 
-    /// Sizes in the order of [`Tables`]; the first two are to be zero before, the next two all ones.
-    fn sizes(&self) -> [usize; 8] {
+    fn most_rounds(&self) -> usize {
+        self.src_bytes / BYTES_PER_ROUND + 16 * self.frames as usize + 256
+    }
+
+    fn most_tables(&self) -> usize {
+        self.src_bytes / BYTES_PER_TABLE + self.frames as usize + 64
+    }
+
+    fn measuring(&self, device: Device) -> &'static Measuring {
+        let little_bytes = if device == Device::Simt { LITTLE_SIMT_BYTES } else { LITTLE_BYTES };
+        if self.elements < little_bytes { &FEW } else { &MANY }
+    }
+
+    /// Sizes of what follows each other; the first two are to be zero before, the next two all ones.
+    fn sizes(&self) -> [usize; LISTS] {
         [
             COUNTS_BYTES,
             self.frames as usize * STATE_BYTES,
@@ -117,6 +153,8 @@ impl Split {
             self.slots * LISTED_BYTES,
             self.most_places() * PLACE_BYTES,
             self.most_entries() * ENTRY_BYTES,
+            self.most_rounds() * ROUND_BYTES,
+            self.most_tables() * TABLE_BYTES,
             self.elements * ELEMENT_BYTES,
         ]
         .map(|size| size.next_multiple_of(ALIGNMENT_BYTES))
@@ -139,10 +177,12 @@ impl Split {
         let Task { stream, src, dst, .. } = *task;
         let scratch = pool::allocate(self.scratch_bytes(), stream)?;
         let sizes = self.sizes();
-        let mut at = [0; 9];
-        (0..8).for_each(|index| at[index + 1] = at[index] + sizes[index]);
+        let mut at = [0; LISTS + 1];
+        (0..LISTS).for_each(|index| at[index + 1] = at[index] + sizes[index]);
         stream.memset(&scratch.slice(..at[2])?, 0)?;
         stream.memset(&scratch.slice(at[2]..at[4])?, 0xff)?;
+        let device = stream.device();
+        let measuring = self.measuring(device);
         let place = |index: usize| scratch.address() + at[index];
         let tables = Tables {
             counts: place(0),
@@ -152,18 +192,22 @@ impl Split {
             listed: place(4),
             places: place(5),
             entries: place(6),
-            elements: place(7),
+            rounds: place(7),
+            tables: place(8),
+            elements: place(9),
             most_places: self.most_places() as u32,
             most_entries: self.most_entries() as u32,
-            entry_rounds: if self.elements < LITTLE_BYTES { FEW_ROUNDS } else { ROUNDS },
+            most_rounds: self.most_rounds() as u32,
+            most_tables: self.most_tables() as u32,
+            entry_rounds: measuring.rounds,
             group_count: self.groups as u32,
             group_bytes: self.group_bytes as u32,
             reserved: 0,
         };
-        let device = stream.device();
         let kernel = |name| SPLIT.kernel(device, name);
         // Few threads in `simt`, where each is a fiber.
         let threads = if device == Device::Simt { WARP } else { 256 };
+        let wide_threads = if device == Device::Simt { WARP } else { 1024 };
         let blocks = |kernel: &Kernel, wanted: u64, each: u32| {
             wanted.clamp(1, u64::from(kernel.multiprocessors() * each)) as u32
         };
@@ -183,10 +227,10 @@ impl Split {
         let begin = (from, lines, count, container as u32, tables);
         // SAFETY: as above.
         unsafe { kernel("deflate_begin")?.launch(stream, count, WARP, begin, &buffers) }?;
-        let measure = kernel("deflate_measure")?;
-        let grid = blocks(&measure, self.slots as u64, WARP_BLOCKS);
+        let measure = kernel(measuring.kernel)?;
+        let grid = blocks(&measure, self.slots as u64, MEASURING_WARPS / measuring.warps);
         // SAFETY: as above.
-        unsafe { measure.launch(stream, grid, WARP, (from, lines, count, tables), &buffers) }?;
+        unsafe { measure.launch(stream, grid, measuring.warps * WARP, (from, lines, count, tables), &buffers) }?;
         let chain = (from, lines, count, container as u32, tables, trailers.address());
         // SAFETY: as above; there is a trailer for each frame.
         unsafe { kernel("deflate_chain")?.launch(stream, count, WARP, chain, &buffers) }?;
@@ -195,11 +239,13 @@ impl Split {
         // SAFETY: as above.
         unsafe { emit.launch(stream, grid, WARP, (from, lines, count, tables), &buffers) }?;
         let group = kernel("deflate_group")?;
-        let grid = blocks(&group, self.groups as u64, THREAD_BLOCKS);
+        let grid = blocks(&group, self.groups as u64, WIDE_BLOCKS);
         // SAFETY: as above.
-        unsafe { group.launch(stream, grid, threads, (lines, count, tables), &buffers) }?;
+        unsafe { group.launch(stream, grid, wide_threads, (lines, count, tables), &buffers) }?;
         // SAFETY: as above.
-        unsafe { kernel("deflate_window")?.launch(stream, count, threads, (to, lines, count, tables), &buffers) }?;
+        unsafe {
+            kernel("deflate_window")?.launch(stream, count, WINDOW_THREADS, (to, lines, count, tables), &buffers)
+        }?;
         if tiles > 0 {
             let finish = kernel("deflate_finish")?;
             let grid = blocks(&finish, u64::from(tiles), THREAD_BLOCKS);

@@ -1,10 +1,10 @@
 // Large deflate streams, decoded by many warps: see deflate_split.cuh.
 //
-// Floor on an H200 for one frame of 8 MiB (160 blocks of 50 KB): finding 30 Mbit in 0.1 ms, measuring 12 rounds of a warp in
-// 0.2 ms, chaining 160 regions in 0.06 ms, emitting in 0.1 ms, 16 groups and 16 windows in 0.1 ms each: 12 GB/s.
+// Floor on an H200 for one frame of 8 MiB (160 blocks of 50 KB): finding 30 Mbit in 0.1 ms, measuring 21 rounds by 8 warps in
+// 0.15 ms, chaining 160 regions in 0.06 ms, emitting in 0.1 ms, 16 groups and 16 windows in 0.1 ms each: 12 GB/s.
 #include "cuzarr/deflate_split.cuh"
 
-/// Elements that a thread has on their way at a time: many where a block is alone, few where there are others.
+/// Elements that a thread has on their way at a time: of the window, where a block has all of it, and elsewhere.
 #define CUZARR_DEFLATE_MANY 32u
 #define CUZARR_DEFLATE_FEW 8u
 /// Words of a slot.
@@ -73,75 +73,219 @@ CUZARR_KERNEL(deflate_begin, const u8* src, const FrameTable* table, u32 count, 
     }
 }
 
-/// Puts an entry behind `last`, which ends where it begins when both are of one block. None when there is no room.
-CUZARR_DEVICE u32 deflate_add_entry(const DeflateSplit& split, const DeflateEntry& entry, u32 last, u32 lane) {
-    u32 number = deflate_take(&split.counts->entries, lane);
-    if (number >= split.most_entries) return CUZARR_DEFLATE_NONE;
-    if (lane == 0) {
-        split.entries[number] = entry;
-        if (last == CUZARR_DEFLATE_NONE) {
-            split.regions[entry.region].first_entry = number;
-        } else {
-            split.entries[last].next = number;
-            split.entries[last].stop = entry.position;
+/// What a block of threads has in shared memory that measures: the words of a row of rounds are more.
+template <u32 kWarps>
+struct DeflateMeasuring : DeflateShared {
+    u32 words[CUZARR_DEFLATE_SEGMENT_WORDS * CUZARR_WARP * kWarps + 4];
+    // Of each warp: how its last lane ends, lanes that are wrong or ended, the last lane whose matches the queue holds, sums.
+    u32 exits[kWarps], states[kWarps], wrong[kWarps], ended[kWarps], queued[kWarps], bytes[kWarps];
+    u32 numbers[2];  // of entries and rounds that were taken
+    u32 table;
+    DeflateBlock block;
+    DeflateProgress progress;
+};
+
+/// Opens the block at the position, for all threads of the block; keeps its tables.
+template <u32 kWarps>
+CUZARR_DEVICE DeflateBlock deflate_open_shared(
+    DeflateMeasuring<kWarps>& shared, const DeflateInput& input, const DeflateSplit& split, DeflateProgress& progress, u32& table
+) {
+    u32 thread = thread_index();
+    // What shared memory held has been read.
+    block_barrier();
+    if (thread < CUZARR_WARP) {
+        DeflateProgress first = progress;
+        DeflateBlock block = deflate_open(shared, input, first, thread);
+        if (thread == 0) {
+            shared.block = block, shared.progress = first;
+            shared.table = block.kind > 0 && first.damage == 0 ? atomic_add(&split.counts->tables, 1u) : CUZARR_DEFLATE_NONE;
         }
     }
-    return number;
+    block_barrier();
+    progress = shared.progress;
+    table = shared.table < split.most_tables ? shared.table : CUZARR_DEFLATE_NONE;
+    if (table != CUZARR_DEFLATE_NONE) {
+        u32* kept = split.tables + (u64)table * CUZARR_DEFLATE_KEPT_WORDS;
+        for (u32 i = thread; i < CUZARR_DEFLATE_LITERAL_ENTRIES; i += thread_count()) kept[i] = shared.literals[i];
+        u32* distances = kept + CUZARR_DEFLATE_KEPT_DISTANCES;
+        for (u32 i = thread; i < CUZARR_DEFLATE_DISTANCE_ENTRIES; i += thread_count()) distances[i] = shared.distances[i];
+        if (thread == 0) kept[CUZARR_DEFLATE_KEPT_WORDS - 1] = progress.position;
+    }
+    return shared.block;
+}
+
+/// A row of rounds, one for each warp.
+struct DeflateRow {
+    DeflateSegment segment;  // the thread's; nothing in threads behind the last
+    u32 last;                // thread that counts
+};
+
+/// The lowest thread whose bit is set, 32 a word.
+template <u32 kWarps>
+CUZARR_DEVICE u32 deflate_first(const u32* votes) {
+    u32 first = CUZARR_DEFLATE_NONE;
+#pragma unroll
+    for (u32 i = kWarps; i-- > 0;) first = votes[i] ? i * CUZARR_WARP + count_trailing_zeros(votes[i]) : first;
+    return first;
+}
+
+/// Finds where each thread's segment begins, and what it makes; all threads.
+template <u32 kWarps>
+CUZARR_DEVICE DeflateRow deflate_measure_row(DeflateMeasuring<kWarps>& shared, const DeflateInput& input, u32 position) {
+    u32 thread = thread_index(), lane = thread % CUZARR_WARP, warp = thread / CUZARR_WARP;
+    u32 begin = position + thread * CUZARR_DEFLATE_SEGMENT_BITS, origin = position / 32 * 32;
+    const u32 words = CUZARR_DEFLATE_SEGMENT_WORDS * CUZARR_WARP * kWarps + 4;
+#pragma unroll
+    for (u32 i = 0; i < words; i += kWarps * CUZARR_WARP) {
+        if (i + thread < words) shared.words[i + thread] = deflate_word(input, origin / 32 + i + thread);
+    }
+    block_barrier();
+    DeflateSegment mark = {0, 0, CUZARR_DEFLATE_ENDED, 0, 0};
+    DeflateRow row = {{begin, 0, 0, 0, 0}, 0};
+    for (bool wanted = true;;) {
+        deflate_count(shared, input, origin, begin, wanted, row.segment, mark);
+        u32 exit = warp_shuffle_up(CUZARR_ALL_LANES, row.segment.exit, 1u);
+        u32 state = warp_shuffle_up(CUZARR_ALL_LANES, row.segment.state, 1u);
+        if (lane == CUZARR_WARP - 1) shared.exits[warp] = row.segment.exit, shared.states[warp] = row.segment.state;
+        block_barrier();
+        if (lane == 0 && warp > 0) exit = shared.exits[warp - 1], state = shared.states[warp - 1];
+        wanted = thread > 0 && state == 0 && exit != row.segment.start;
+        u32 wrong = warp_ballot(CUZARR_ALL_LANES, wanted), ended = warp_ballot(CUZARR_ALL_LANES, row.segment.state != 0);
+        if (lane == 0) shared.wrong[warp] = wrong, shared.ended[warp] = ended;
+        block_barrier();
+        // Before the first that is wrong, all is true.
+        u32 first_wrong = deflate_first<kWarps>(shared.wrong), first_ended = deflate_first<kWarps>(shared.ended);
+        row.last = min_of(first_ended, thread_count() - 1);
+        if (first_wrong == CUZARR_DEFLATE_NONE || first_ended < first_wrong) break;
+        if (wanted) row.segment.start = exit;
+    }
+    // The queue of a warp holds only so many.
+    u32 matches = inclusive_sum(thread <= row.last ? row.segment.matches : 0, lane);
+    u32 too_many = warp_ballot(CUZARR_ALL_LANES, matches > CUZARR_DEFLATE_MATCHES);
+    if (lane == 0) {
+        shared.queued[warp] = too_many ? warp * CUZARR_WARP + count_trailing_zeros(too_many) - 1 : CUZARR_DEFLATE_NONE;
+    }
+    block_barrier();
+#pragma unroll
+    for (u32 i = 0; i < kWarps; ++i) row.last = min_of(row.last, shared.queued[i]);
+    if (thread > row.last) row.segment.bytes = row.segment.matches = 0;
+    u32 bytes = warp_shuffle(CUZARR_ALL_LANES, inclusive_sum(row.segment.bytes, lane), CUZARR_WARP - 1);
+    if (lane == 0) shared.bytes[warp] = bytes;
+    if (thread == row.last) shared.progress.position = row.segment.exit, shared.progress.damage = row.segment.state;
+    block_barrier();
+    return row;
+}
+
+/// Writes down `rounds` of a row, and entries for them behind `last`; without a row, one entry. Gives the last entry, none when
+/// there is no room.
+template <u32 kWarps>
+CUZARR_DEVICE u32 deflate_append(
+    DeflateMeasuring<kWarps>& shared, const DeflateSplit& split, DeflateEntry entry, const DeflateRow& row, u32 rounds,
+    u32 position, u32 last
+) {
+    u32 thread = thread_index(), lane = thread % CUZARR_WARP, warp = thread / CUZARR_WARP;
+    u32 count = max_of(1, (rounds + split.entry_rounds - 1) / split.entry_rounds);
+    if (thread == 0) {
+        shared.numbers[0] = atomic_add(&split.counts->entries, count);
+        shared.numbers[1] = rounds ? atomic_add(&split.counts->rounds, rounds) : 0;
+    }
+    block_barrier();
+    u32 first_entry = shared.numbers[0], first_round = shared.numbers[1];
+    bool room = first_entry + count <= split.most_entries && first_round + rounds <= split.most_rounds;
+    if (thread < count && first_entry + thread < split.most_entries) {
+        u32 begin = thread * split.entry_rounds;
+        for (u32 i = 0; i < begin; ++i) entry.at += shared.bytes[i];
+        entry.first_round = rounds ? first_round + begin : CUZARR_DEFLATE_NONE;
+        entry.rounds = room ? min_of(split.entry_rounds, rounds - begin) : 0;
+        entry.next = thread + 1 < count ? first_entry + thread + 1 : CUZARR_DEFLATE_NONE;
+        split.entries[first_entry + thread] = entry;
+    }
+    if (!room) return CUZARR_DEFLATE_NONE;
+    if (thread == 0) {
+        if (last == CUZARR_DEFLATE_NONE) split.regions[entry.region].first_entry = first_entry;
+        else split.entries[last].next = first_entry;
+    }
+    if (warp < rounds) {
+        u32 begin = position + thread * CUZARR_DEFLATE_SEGMENT_BITS;
+        const DeflateSegment& segment = row.segment;
+        u32 packed = (segment.start - begin) | segment.bytes << 6 | segment.matches << 22 | 0x80000000u;
+        split.rounds[first_round + warp].segments[lane] = thread <= row.last ? packed : 0;
+        if (lane == 0) split.rounds[first_round + warp].position = begin;
+    }
+    return first_entry + count - 1;
 }
 
 /// Measures one region.
+template <u32 kWarps>
 CUZARR_DEVICE void deflate_measure_region(
-    DeflateShared& shared, const u8* src, const Frame& frame, DeflateState& state, const DeflateSplit& split, u32 region,
-    u32 lane
+    DeflateMeasuring<kWarps>& shared, const u8* src, const Frame& frame, DeflateState& state, const DeflateSplit& split,
+    u32 region
 ) {
     DeflateInput input = deflate_input(src + frame.src_offset, frame.src_bytes);
-    DeflateProgress progress = {split.regions[region].start, 0, 0, false};
+    DeflateProgress progress = {split.regions[region].start, 0, 0};
     DeflateBytes nothing = {0, 0};
-    u32 none = CUZARR_DEFLATE_NONE, last_entry = none, result = CUZARR_DEFLATE_BROKEN;
+    u32 none = CUZARR_DEFLATE_NONE, last_entry = none, result = CUZARR_DEFLATE_BROKEN, thread = thread_index();
     for (;;) {
-        // False regions must not cost more than the true ones.
-        u32 header = progress.position, before = progress.at;
-        if (volatile_load(&state.measured) > frame.dst_bytes / 256 + 4096) break;
-        DeflateEntry entry = {region, header, none, none, progress.at, none};
-        last_entry = deflate_add_entry(split, entry, last_entry, lane);
-        if (last_entry == none) break;
-        DeflateBlock block = deflate_open(shared, input, progress, lane);
+        u32 before = progress.at, table;
+        DeflateEntry entry = {region, progress.position, none, none, 0, before, none};
+        DeflateBlock block = deflate_open_shared(shared, input, split, progress, table);
         if (progress.damage) break;
         if (block.kind == 0) {
-            deflate_stored(input, nothing, false, frame.dst_bytes, progress, lane);
-        } else {
-            for (;;) {
-                u32 rounds = split.entry_rounds;
-                deflate_symbols(shared, input, nothing, false, 0, frame.dst_bytes, none, rounds, progress, lane);
-                if (progress.damage || progress.ended) break;
-                DeflateEntry further = {region, header, progress.position, none, progress.at, none};
-                last_entry = deflate_add_entry(split, further, last_entry, lane);
-                if (last_entry == none) break;
-            }
+            deflate_stored(input, nothing, false, frame.dst_bytes, progress, thread % CUZARR_WARP);
+            if (progress.damage == 0) last_entry = deflate_append(shared, split, entry, {{0, 0, 0, 0, 0}, 0}, 0, 0, last_entry);
         }
+        while (block.kind > 0 && progress.damage == 0) {
+            DeflateRow row = deflate_measure_row(shared, input, progress.position);
+            entry.table = table, entry.at = progress.at;
+            last_entry = deflate_append(shared, split, entry, row, row.last / CUZARR_WARP + 1, progress.position, last_entry);
+            u32 bytes = 0;
+#pragma unroll
+            for (u32 i = 0; i < kWarps; ++i) bytes += shared.bytes[i];
+            progress.position = shared.progress.position, progress.damage = shared.progress.damage;
+            if (last_entry == none || bytes > frame.dst_bytes - progress.at) progress.damage = CUZARR_TOO_LONG;
+            else progress.at += bytes;
+            // What the row left in shared memory has been read.
+            block_barrier();
+        }
+        if (progress.damage == CUZARR_DEFLATE_ENDED) progress.damage = 0;
         if (progress.damage || last_entry == none) break;
-        if (lane == 0) atomic_add(&state.measured, (progress.at - before) / 1024 + 1);
+        // False regions must not cost more than the true ones.
+        block_barrier();
+        if (thread == 0) shared.numbers[0] = atomic_add(&state.measured, (progress.at - before) / 1024 + 1);
+        block_barrier();
+        if (shared.numbers[0] > frame.dst_bytes / 256 + 4096) break;
         if (block.last) result = CUZARR_DEFLATE_FINAL;
         else if (deflate_region_at(split, frame, progress.position) != none) result = CUZARR_DEFLATE_LINKED;
         if (result != CUZARR_DEFLATE_BROKEN) break;
     }
-    if (lane == 0) {
+    if (thread == 0) {
         DeflateRegion& measured = split.regions[region];
         measured.end = progress.position, measured.bytes = progress.at, measured.state = result;
     }
 }
 
-CUZARR_KERNEL(deflate_measure, const u8* src, const FrameTable* table, u32 count, DeflateSplit split) {
-    CUZARR_SHARED(DeflateShared, shared, 1);
-    u32 lane = thread_index();
+template <u32 kWarps>
+CUZARR_DEVICE void deflate_measure_all(const u8* src, const FrameTable* table, u32 count, const DeflateSplit& split) {
+    CUZARR_SHARED(DeflateMeasuring<kWarps>, shared, 1);
+    CUZARR_SHARED(u32, taken, 1);
     const Frame* frames = frames_of(table);
     for (;;) {
-        u32 number = deflate_take(&split.counts->measured, lane);
+        block_barrier();
+        if (thread_index() == 0) *taken = atomic_add(&split.counts->measured, 1u);
+        block_barrier();
+        u32 number = *taken;
         if (number >= split.counts->regions) return;
         u32 region = split.listed[number], index = frame_of_stream(frames, count, region);
-        deflate_measure_region(*shared, src, frames[index], split.states[index], split, region, lane);
-        warp_barrier(CUZARR_ALL_LANES);
+        deflate_measure_region(*shared, src, frames[index], split.states[index], split, region);
     }
+}
+
+CUZARR_KERNEL(deflate_measure_4, const u8* src, const FrameTable* table, u32 count, DeflateSplit split) {
+    deflate_measure_all<4>(src, table, count, split);
+}
+
+CUZARR_KERNEL(deflate_measure_8, const u8* src, const FrameTable* table, u32 count, DeflateSplit split) {
+    deflate_measure_all<8>(src, table, count, split);
 }
 
 CUZARR_KERNEL(
@@ -177,13 +321,54 @@ CUZARR_KERNEL(
         if (place.damage) continue;
         u32 rest = place.at;
         if (container == CUZARR_DEFLATE_GZIP) rest = deflate_pass_zeros(encoded, frame.src_bytes, rest, lane);
-        if (container != CUZARR_DEFLATE_ZLIB && rest != frame.src_bytes) continue;
+        if (container == CUZARR_DEFLATE_GZIP && rest != frame.src_bytes) continue;
         if (lane == 0) {
             trailers[index] = trailer;
             split.states[index].groups = groups;
             split.states[index].split = 1;
         }
     }
+}
+
+/// Brings the tables that were kept of a block, or makes them again. False when that does not succeed.
+CUZARR_DEVICE bool deflate_bring(
+    DeflateShared& shared, const DeflateInput& input, const DeflateSplit& split, const DeflateEntry& entry, u32 lane
+) {
+    if (entry.table == CUZARR_DEFLATE_NONE) {
+        DeflateProgress progress = {entry.header, 0, 0};
+        deflate_open(shared, input, progress, lane);
+        return progress.damage == 0;
+    }
+    const u32* kept = split.tables + (u64)entry.table * CUZARR_DEFLATE_KEPT_WORDS;
+#pragma unroll 14
+    for (u32 i = lane; i < CUZARR_DEFLATE_LITERAL_ENTRIES; i += CUZARR_WARP) shared.literals[i] = kept[i];
+    kept += CUZARR_DEFLATE_KEPT_DISTANCES;
+#pragma unroll 13
+    for (u32 i = lane; i < CUZARR_DEFLATE_DISTANCE_ENTRIES; i += CUZARR_WARP) shared.distances[i] = kept[i];
+    warp_barrier(CUZARR_ALL_LANES);
+    return true;
+}
+
+/// The elements of an entry's rounds, from `at` on. False for a match before the stream's first byte.
+CUZARR_DEVICE bool deflate_emit_rounds(
+    DeflateShared& shared, const DeflateInput& input, const DeflateSplit& split, const DeflateEntry& entry,
+    const DeflateMarkers& target, u32 at, u32 lane
+) {
+    if (!deflate_bring(shared, input, split, entry, lane)) return false;
+    for (u32 i = 0; i < entry.rounds; ++i) {
+        const DeflateRound& round = split.rounds[entry.first_round + i];
+        u32 position = round.position, packed = round.segments[lane], origin = position / 32 * 32;
+        u32 begin = position + lane * CUZARR_DEFLATE_SEGMENT_BITS;
+        DeflateSegment segment = {begin + (packed & 63), 0, 0, packed >> 6 & 0xffff, packed >> 22 & 0xff};
+        u32 bytes = warp_shuffle(CUZARR_ALL_LANES, inclusive_sum(segment.bytes, lane), CUZARR_WARP - 1);
+        deflate_stage(shared, input, origin, lane);
+        u32 end = begin + CUZARR_DEFLATE_SEGMENT_BITS;
+        if (deflate_write(shared, target, origin, end, packed >> 31, at, 0, segment, lane)) return false;
+        at += bytes;
+        // The words and the queue have been read.
+        warp_barrier(CUZARR_ALL_LANES);
+    }
+    return true;
 }
 
 CUZARR_KERNEL(deflate_emit, const u8* src, const FrameTable* table, u32 count, DeflateSplit split) {
@@ -200,17 +385,15 @@ CUZARR_KERNEL(deflate_emit, const u8* src, const FrameTable* table, u32 count, D
         at += entry.at;
         DeflateInput input = deflate_input(src + frame.src_offset, frame.src_bytes);
         DeflateMarkers target = {split.elements + frame.work_offset, frame.dst_bytes, at};
-        DeflateProgress progress = {entry.header, at, 0, false};
-        DeflateBlock block = deflate_open(*shared, input, progress, lane);
-        if (block.kind == 0) {
+        bool intact = true;
+        if (entry.first_round == CUZARR_DEFLATE_NONE) {
+            DeflateProgress progress = {entry.header + 3, at, 0};
             deflate_stored(input, target, true, frame.dst_bytes, progress, lane);
         } else {
-            if (entry.position != CUZARR_DEFLATE_NONE) progress.position = entry.position;
-            u32 nowhere = CUZARR_DEFLATE_NOWHERE;
-            deflate_symbols(*shared, input, target, true, 0, frame.dst_bytes, entry.stop, nowhere, progress, lane);
+            intact = deflate_emit_rounds(*shared, input, split, entry, target, at, lane);
         }
         // A match before the stream's first byte: decoding in order will say where.
-        if (progress.damage && lane == 0) volatile_store(&split.states[index].split, 0);
+        if (!intact && lane == 0) volatile_store(&split.states[index].split, 0);
         warp_barrier(CUZARR_ALL_LANES);
     }
 }
@@ -235,16 +418,17 @@ CUZARR_DEVICE void deflate_elements(const u16* elements, u32 first, u32 end, u32
     }
 }
 
-/// Makes markers of elements [begin, end) that refer to what is before them refer to what is before their group.
-CUZARR_DEVICE void deflate_rebase(u16* elements, u32 group_at, u32 begin, u32 end) {
+/// Makes markers of elements [begin, end) that refer to what is before them refer to what is before their group. `found` holds
+/// the first ones already.
+CUZARR_DEVICE void deflate_rebase(u16* elements, u32 group_at, u32 begin, u32 end, u32* found) {
     for (u32 first = begin + thread_index(); first < end; first += thread_count() * CUZARR_DEFLATE_FEW) {
-        u32 found[CUZARR_DEFLATE_FEW];
-        deflate_elements<CUZARR_DEFLATE_FEW>(elements, first, end, found);
+        if (first >= begin + thread_count()) deflate_elements<CUZARR_DEFLATE_FEW>(elements, first, end, found);
         // Loads without branches, so that all are on their way at once.
 #pragma unroll
         for (u32 k = 0; k < CUZARR_DEFLATE_FEW; ++k) {
             u32 origin = deflate_origin(found[k], begin);
-            bool inside = deflate_unknown(found[k]) && origin >= group_at;
+            // Elements behind the end are others', and count from elsewhere.
+            bool inside = first + k * thread_count() < end && deflate_unknown(found[k]) && origin >= group_at;
             u32 element = elements[inside ? origin : first];
             u32 outside = origin + 2 * CUZARR_DEFLATE_WINDOW - group_at;
             found[k] = inside ? element : deflate_unknown(found[k]) ? outside : found[k];
@@ -257,7 +441,7 @@ CUZARR_DEVICE void deflate_rebase(u16* elements, u32 group_at, u32 begin, u32 en
     }
 }
 
-CUZARR_KERNEL(deflate_group, const FrameTable* table, u32 count, DeflateSplit split) {
+CUZARR_WIDE_KERNEL(deflate_group, const FrameTable* table, u32 count, DeflateSplit split) {
     const Frame* frames = frames_of(table);
     for (u32 number = block_index(); number < split.group_count; number += block_count()) {
         DeflateGroup group = split.groups[number];
@@ -267,16 +451,21 @@ CUZARR_KERNEL(deflate_group, const FrameTable* table, u32 count, DeflateSplit sp
         if (split.states[index].split == 0) continue;
         u16* elements = split.elements + frame.work_offset;
         u32 group_end = deflate_group_end(split, frame, split.states[index], number - frame.block_bytes);
-        u32 region = group.first_region;
+        u32 region = group.first_region, found[CUZARR_DEFLATE_FEW];
+        deflate_elements<CUZARR_DEFLATE_FEW>(elements, group.at + thread_index(), group_end, found);
         while (region != CUZARR_DEFLATE_NONE) {
             DeflateRegion measured = split.regions[region];
             if (measured.at >= group_end) break;
-            DeflateEntry entry = split.entries[measured.first_entry], next = entry;
-            for (bool more = true; more; entry = next) {
+            DeflateEntry entry = split.entries[measured.first_entry], next = entry, after;
+            if (entry.next != CUZARR_DEFLATE_NONE) next = split.entries[entry.next];
+            for (bool more = true; more; entry = next, next = after) {
                 more = entry.next != CUZARR_DEFLATE_NONE;
-                if (more) next = split.entries[entry.next];
+                after = next;
+                if (more && next.next != CUZARR_DEFLATE_NONE) after = split.entries[next.next];
                 u32 begin = measured.at + entry.at, end = measured.at + (more ? next.at : measured.bytes);
-                deflate_rebase(elements, group.at, begin, end);
+                deflate_rebase(elements, group.at, begin, end, found);
+                // The next ones are on their way while others finish.
+                deflate_elements<CUZARR_DEFLATE_FEW>(elements, end + thread_index(), group_end, found);
                 block_barrier();
             }
             region = measured.state == CUZARR_DEFLATE_FINAL ? CUZARR_DEFLATE_NONE
@@ -291,10 +480,10 @@ CUZARR_DEVICE u32 deflate_window_begin(u32 group_at, u32 group_end) {
 }
 
 /// The last 32 KiB of every group but the last, in order: what one refers to is in shared memory, a byte at its place modulo
-/// 32 KiB.
-CUZARR_KERNEL(deflate_window, u8* dst, const FrameTable* table, u32 count, DeflateSplit split) {
+/// 32 KiB. A block of 1024 threads for each frame.
+CUZARR_WIDE_KERNEL(deflate_window, u8* dst, const FrameTable* table, u32 count, DeflateSplit split) {
     CUZARR_SHARED(u8, window, CUZARR_DEFLATE_WINDOW);
-    const u32 mask = CUZARR_DEFLATE_WINDOW - 1, step = thread_count() * CUZARR_DEFLATE_MANY;
+    const u32 mask = CUZARR_DEFLATE_WINDOW - 1;
     const Frame* frames = frames_of(table);
     for (u32 index = block_index(); index < count; index += block_count()) {
         const Frame& frame = frames[index];
@@ -304,30 +493,24 @@ CUZARR_KERNEL(deflate_window, u8* dst, const FrameTable* table, u32 count, Defla
         u8* bytes = dst + frame.dst_offset;
         for (u32 group = 0; group + 1 < state.groups; ++group) {
             u32 at = split.groups[frame.block_bytes + group].at, end = deflate_group_end(split, frame, state, group);
-            for (u32 first = deflate_window_begin(at, end) + thread_index(); first < end; first += step) {
-                u32 found[CUZARR_DEFLATE_MANY];
-                deflate_elements<CUZARR_DEFLATE_MANY>(elements, first, end, found);
+            u32 first = deflate_window_begin(at, end) + thread_index(), found[CUZARR_DEFLATE_MANY];
+            deflate_elements<CUZARR_DEFLATE_MANY>(elements, first, end, found);
 #pragma unroll
-                for (u32 k = 0; k < CUZARR_DEFLATE_MANY; ++k) {
-                    u32 i = first + k * thread_count(), known = window[deflate_origin(found[k], at) & mask];
-                    if (i < end) bytes[i] = (u8)(deflate_unknown(found[k]) ? known : found[k]);
-                }
+            for (u32 k = 0; k < CUZARR_DEFLATE_MANY; ++k) {
+                u32 i = first + k * thread_count(), known = window[deflate_origin(found[k], at) & mask];
+                found[k] = deflate_unknown(found[k]) ? known : found[k];
+                if (i < end) bytes[i] = (u8)found[k];
             }
+            // All have been looked up.
             block_barrier();
-            for (u32 first = end - min_of(end, CUZARR_DEFLATE_WINDOW) + thread_index(); first < end; first += step) {
-                u8 found[CUZARR_DEFLATE_MANY];
 #pragma unroll
-                for (u32 k = 0; k < CUZARR_DEFLATE_MANY; ++k) {
-                    found[k] = bytes[min_of(first + k * thread_count(), end - 1)];
-                }
-#pragma unroll
-                for (u32 k = 0; k < CUZARR_DEFLATE_MANY; ++k) {
-                    u32 i = first + k * thread_count();
-                    if (i < end) window[i & mask] = found[k];
-                }
+            for (u32 k = 0; k < CUZARR_DEFLATE_MANY; ++k) {
+                u32 i = first + k * thread_count();
+                if (i < end) window[i & mask] = (u8)found[k];
             }
             block_barrier();
         }
+        block_barrier();
     }
 }
 

@@ -1,0 +1,97 @@
+//! Where the members of a gzip frame lie, when they say how long they are: as bgzip writes them, with a subfield `BC` in the
+//! header's extra field (SAM/BAM specification, section 4.1). Pure. What is found is only a hint: members are decoded side by
+//! side, and a frame where one of them turns out otherwise is decoded in order.
+
+use std::ops::Range;
+
+use crate::codec::batch::Unit;
+
+/// Header without further fields, and trailer.
+const HEADER_BYTES: usize = 12;
+const TRAILER_BYTES: usize = 8;
+/// Members of a frame, at most: so many, and one for so many bytes. bgzip's are some 20 KiB.
+const MOST_MEMBERS: usize = 64;
+const BYTES_PER_MEMBER: usize = 512;
+
+fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<usize> {
+    let bytes = bytes.get(at..)?.first_chunk::<N>()?;
+    Some(bytes.iter().rev().fold(0, |number, &byte| number << 8 | usize::from(byte)))
+}
+
+/// Bytes of the member that begins here.
+fn size_of(member: &[u8]) -> Option<usize> {
+    let [0x1f, 0x8b, 8, flags, ..] = member else { return None };
+    if flags & 4 == 0 {
+        return None;
+    }
+    let extra = member.get(HEADER_BYTES..HEADER_BYTES + number::<2>(member, 10)?)?;
+    let mut at = 0;
+    while let Some(size) = number::<2>(extra, at + 2) {
+        if extra[at..].starts_with(b"BC\x02\x00") {
+            return Some(number::<2>(extra, at + 4)? + 1);
+        }
+        at += 4 + size;
+    }
+    None
+}
+
+/// The members of a frame whose bytes are `encoded`: several, all of a size that is told, which decode to exactly as much
+/// as the unit. `None` otherwise.
+pub(super) fn members(encoded: &[u8], unit: &Unit) -> Option<Vec<Unit>> {
+    let (mut members, mut at, mut decoded) = (Vec::new(), 0, 0);
+    while at < encoded.len() {
+        let size = size_of(&encoded[at..]).filter(|&size| size >= HEADER_BYTES + TRAILER_BYTES)?;
+        if members.len() > MOST_MEMBERS + encoded.len() / BYTES_PER_MEMBER {
+            return None;
+        }
+        let content = number::<4>(encoded.get(at..at + size)?, size - 4)?;
+        if content > unit.dst.len() - decoded {
+            return None;
+        }
+        let moved = |range: Range<usize>, by: usize| range.start + by..range.end + by;
+        members.push(Unit {
+            src: moved(at..at + size, unit.src.start),
+            dst: moved(decoded..decoded + content, unit.dst.start),
+        });
+        (at, decoded) = (at + size, decoded + content);
+    }
+    (members.len() > 1 && decoded == unit.dst.len()).then_some(members)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn member(content: usize, body: usize) -> Vec<u8> {
+        let mut member = vec![0x1f, 0x8b, 8, 4, 0, 0, 0, 0, 0, 3, 11, 0];
+        // Another subfield in front.
+        member.extend(*b"XY\x01\x00zBC\x02\x00");
+        let size = member.len() + 2 + body + TRAILER_BYTES;
+        member.extend((size as u16 - 1).to_le_bytes());
+        member.resize(member.len() + body + 4, 7);
+        member.extend((content as u32).to_le_bytes());
+        member
+    }
+
+    #[test]
+    fn members_are_found_by_their_sizes() {
+        let encoded = [member(10, 3), member(0, 2), member(5, 40)].concat();
+        let unit = Unit { src: 100..100 + encoded.len(), dst: 50..65 };
+        let found = members(&encoded, &unit).unwrap();
+        assert_eq!(found.iter().map(|unit| unit.dst.clone()).collect::<Vec<_>>(), [50..60, 60..60, 60..65]);
+        assert_eq!(found.iter().map(|unit| unit.src.len()).sum::<usize>(), encoded.len());
+        assert_eq!(found[2].src.end, 100 + encoded.len());
+    }
+
+    #[test]
+    fn what_does_not_fit_is_left_alone() {
+        let encoded = [member(10, 3), member(5, 40)].concat();
+        let of = |encoded: &[u8], size| members(encoded, &Unit { src: 0..encoded.len(), dst: 0..size });
+        assert!(of(&encoded, 15).is_some());
+        assert!(of(&encoded, 14).is_none() && of(&encoded, 16).is_none());
+        assert!(of(&encoded[..encoded.len() - 1], 15).is_none());
+        assert!(of(&[&encoded[..], &[0]].concat(), 15).is_none());
+        assert!(of(&member(10, 3), 10).is_none());
+        (0..encoded.len()).for_each(|cut| assert!(of(&encoded[..cut], 15).is_none()));
+    }
+}
