@@ -120,17 +120,17 @@ def machine(place):
     return platform.processor() or platform.machine()
 
 
-def write_record(folder, place, rows):
+def write_record(folder, place, rows, scenario="read", unit="GB/s of decoded array, best of the repeats; every answer compared with the truth"):
     now = datetime.datetime.now(datetime.timezone.utc)
     record = {
-        "scenario": "read",
-        "command": " ".join(["python", "bench/read.py", *sys.argv[1:]]),
+        "scenario": scenario,
+        "command": " ".join(["python", f"bench/{scenario}.py", *sys.argv[1:]]),
         "device": place.device,
         "machine": machine(place),
         "cores": len(os.sched_getaffinity(0)),
         "date": now.isoformat(timespec="seconds"),
         "versions": {"python": platform.python_version(), **engines.versions()},
-        "unit": "GB/s of decoded array, best of the repeats; every answer compared with the truth",
+        "unit": unit,
         "rows": rows,
     }
     slug = re.sub(r"[^a-z0-9]+", "-", machine(place).lower()).strip("-")

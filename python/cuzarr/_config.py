@@ -48,6 +48,7 @@ DEFAULTS: dict[str, Any] = {
     "allow_pickle": False,
     "memory_limit": None,
     "gds": "auto",
+    "fsync": "none",
 }
 
 # zarr-python's table of codec classes. cuzarr has its own, the registry; entries are kept, so that one dictionary serves both.
@@ -83,6 +84,7 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "array.order": ("C", "F"),
     "array_type": ("auto", "cupy", "device"),
     "gds": ("auto", "on", "off"),
+    "fsync": ("none", "data", "full"),
 }
 
 _ENVIRONMENT_PREFIX = "CUZARR_"

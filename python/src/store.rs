@@ -23,12 +23,17 @@ pub struct PyStore {
     pub inner: Arc<dyn Store>,
 }
 
+/// How a directory behaves whose writes wait as `fsync` (`none`, `data`, `full`) says.
+fn local_options(fsync: &str) -> cuzarr::Result<LocalOptions> {
+    Ok(LocalOptions { durability: fsync.parse()?, ..LocalOptions::default() })
+}
+
 #[pymethods]
 impl PyStore {
     /// A directory.
     #[staticmethod]
-    fn local(py: Python<'_>, root: std::path::PathBuf) -> PyResult<Self> {
-        let store = py.detach(|| LocalStore::new(root)).py()?;
+    fn local(py: Python<'_>, root: std::path::PathBuf, fsync: &str) -> PyResult<Self> {
+        let store = py.detach(|| LocalStore::with_options(root, local_options(fsync)?)).py()?;
         Ok(PyStore { inner: Arc::new(store) })
     }
 
@@ -46,9 +51,9 @@ impl PyStore {
 
     /// A directory that is read into GPU memory, and written from it, by cuFile, as `gds` (`auto`, `on`, `off`) says.
     #[staticmethod]
-    fn gds(py: Python<'_>, root: std::path::PathBuf, gds: &str) -> PyResult<Self> {
+    fn gds(py: Python<'_>, root: std::path::PathBuf, gds: &str, fsync: &str) -> PyResult<Self> {
         let gds = gds.parse::<Gds>().py()?;
-        let store = py.detach(|| GdsStore::new(root, gds, LocalOptions::default())).py()?;
+        let store = py.detach(|| GdsStore::new(root, gds, local_options(fsync)?)).py()?;
         Ok(PyStore { inner: Arc::new(store) })
     }
 

@@ -98,6 +98,12 @@ const KEYS: &[Key] = &[
     key("device", Kind::Device, "cpu", "where results are: cpu or cuda:N"),
     key("strict", Kind::Flag, "false", "a fall-back to the host is an error"),
     key("gds", Kind::Words(&["auto", "on", "off"]), "auto", "cuFile between directories and GPUs, where a store can"),
+    key(
+        "fsync",
+        Kind::Words(&["none", "data", "full"]),
+        "none",
+        "what a write to a directory waits for: nothing, its bytes on the disk, or their name too",
+    ),
     key("memory_limit", Kind::Bytes, "2 GiB", "bytes in flight, on the device and in pinned memory each"),
     key("default_zarr_format", Kind::Words(&["2", "3"]), "3", "format of new arrays and groups"),
     key("array.order", Kind::Words(&["C", "F"]), "C", "memory order of results"),

@@ -77,6 +77,11 @@ fn every_chain_that_kernels_encode_is_read_back() {
         ("float32", json!([bytes_codec("little"), blosc("noshuffle", 4), crc])),
         ("uint32", json!([transpose, bytes_codec("little"), lz4()])),
         ("uint32", json!([bytes_codec("little"), shuffle, lz4(), crc])),
+        (
+            "uint32",
+            json!([bytes_codec("little"), lz4(), {"name": "numcodecs.adler32", "configuration": {"location": "start"}}]),
+        ),
+        ("uint32", json!([bytes_codec("little"), lz4(), crc, {"name": "numcodecs.fletcher32"}])),
         ("float64", json!([scale, bytes_codec("little"), blosc("shuffle", 2)])),
         ("uint8", json!([bytes_codec("little"), lz4()])),
         ("uint32", sharding(&[10, 20], json!([bytes_codec("little"), blosc("shuffle", 4), crc]), "end")),

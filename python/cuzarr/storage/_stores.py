@@ -143,7 +143,11 @@ class Store:
 
 
 class LocalStore(Store):
-    """A directory. Values are replaced atomically, and no key leaves the directory."""
+    """A directory. Values are replaced atomically, and no key leaves the directory.
+
+    What a write waits for is the configuration key ``fsync`` when the store is made: ``"none"``, as zarr-python; ``"data"``,
+    so that a power cut leaves the old value or the new one; ``"full"``, so that it leaves the new one.
+    """
 
     def __init__(self, root: Path | str, *, read_only: bool = False) -> None:
         if not isinstance(root, str | os.PathLike):
@@ -152,7 +156,7 @@ class LocalStore(Store):
         super().__init__(self._open(os.path.abspath(os.fspath(self.root))), read_only=read_only)
 
     def _open(self, root: str) -> _core.Store:
-        return _core.Store.local(root)
+        return _core.Store.local(root, config.get("fsync"))
 
     def __str__(self) -> str:
         return f"file://{self.root.as_posix()}"
@@ -195,7 +199,7 @@ class GDSStore(LocalStore):
         super().__init__(root, read_only=read_only)
 
     def _open(self, root: str) -> _core.Store:
-        return _core.Store.gds(root, self.gds)
+        return _core.Store.gds(root, self.gds, config.get("fsync"))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _open_path, (type(self), str(self.root), {"read_only": self._read_only, "gds": self.gds})

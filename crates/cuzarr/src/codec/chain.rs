@@ -347,6 +347,7 @@ impl Chain {
             Some(0) => (!split.serializer).then_some(follows),
             Some(number) if number <= split.bytes => None,
             Some(number) if number == split.bytes + 1 => program.device_encoding().err().or(left),
+            Some(number) if number == split.bytes + 2 && program.device_checksum().is_some() => left,
             Some(_) => Some(ENCODED_ON_HOST),
         }
     }

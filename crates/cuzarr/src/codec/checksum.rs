@@ -38,6 +38,15 @@ impl Location {
     }
 }
 
+/// Data with their checksum beside them.
+pub(crate) fn seal(data: &[u8], checksum: u32, location: Location) -> Vec<u8> {
+    let checksum = checksum.to_le_bytes();
+    match location {
+        Location::Start => [&checksum, data].concat(),
+        Location::End => [data, &checksum].concat(),
+    }
+}
+
 /// A checksum codec.
 #[derive(Debug)]
 pub(crate) struct Checksum {
@@ -80,12 +89,12 @@ impl BytesToBytes for Checksum {
     }
 
     fn encode(&self, decoded: Cow<'_, [u8]>) -> Result<Vec<u8>> {
-        let checksum = (self.compute)(&decoded).to_le_bytes();
+        let checksum = (self.compute)(&decoded);
         match self.location {
-            Location::Start => Ok([&checksum, &*decoded].concat()),
+            Location::Start => Ok(seal(&decoded, checksum, Location::Start)),
             Location::End => {
                 let mut encoded = decoded.into_owned();
-                encoded.extend_from_slice(&checksum);
+                encoded.extend_from_slice(&checksum.to_le_bytes());
                 Ok(encoded)
             }
         }

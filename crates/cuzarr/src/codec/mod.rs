@@ -85,6 +85,7 @@ mod zlib;
 mod zstd;
 
 pub use chain::{Chain, Stage, Support};
+pub(crate) use checksum::{Location, seal};
 pub use contract::{ArrayToArray, ArrayToBytes, BytesToBytes, Size, TailPart, VARIABLE_LIMIT_BYTES, VariableToBytes};
 pub use external::{ExternalCodec, ExternalCodecs, ExternalKind, ExternalRequest, HostCodec, set_external};
 pub(crate) use program::{Division, leave_nothing};

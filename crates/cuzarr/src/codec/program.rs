@@ -3,10 +3,12 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use cuzarr_device::checksum::Checksum;
 use cuzarr_device::{DType, Device, ElementStep, Packing, Tail};
 
 use super::batch::{Encoding, Format};
 use super::chain::{Chain, Serializer};
+use super::checksum::Location;
 use super::contract::{
     ArrayToArray, ArrayToBytes, BytesToBytes, Size, TailPart, VARIABLE_LIMIT_BYTES, expect_encoded_size,
 };
@@ -467,6 +469,15 @@ impl Program {
             None => Err("nothing is encoded: what is gathered is stored"),
             Some(Pass::Bytes { codec, .. }) => codec.device_encoding(self.packed_size_bytes).ok_or(ENCODED_ON_HOST),
             Some(_) => Err(ENCODED_ON_HOST),
+        }
+    }
+
+    /// The checksum of a frame that a device made, when it is all that follows, and where it goes.
+    pub(crate) fn device_checksum(&self) -> Option<(Checksum, Location)> {
+        let Some([Pass::Bytes { codec, decoded }]) = self.encoding.get(1..) else { return None };
+        match codec.native(*decoded)? {
+            Step::Check { checksum, location } if self.device_encoding().is_ok() => Some((checksum, location)),
+            _ => None,
         }
     }
 

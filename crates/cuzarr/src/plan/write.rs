@@ -75,7 +75,7 @@ pub(crate) struct EncodingLoad {
 const HOST_THREAD_GB_S: f64 = 0.6;
 const DEVICE_GB_S: f64 = 40.0;
 /// What however little takes on the device: the steps of one piece, and two waits.
-const DEVICE_S: f64 = 2e-3;
+const DEVICE_S: f64 = 1e-3;
 
 impl EncodingLoad {
     /// Whether kernels are faster: chunks take turns on the host's threads, and bytes on the device.
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn little_is_encoded_by_the_host_and_much_by_the_device() {
         let prefers = |chunks, chunk_bytes, threads| EncodingLoad { chunks, chunk_bytes, threads }.prefers_device();
-        assert!(!prefers(1, 64 << 10, 16) && !prefers(16, 1 << 20, 16));
+        assert!(!prefers(1, 64 << 10, 16) && !prefers(16, 256 << 10, 16));
         assert!(prefers(1, 16 << 20, 16), "the device divides one chunk, the host does not");
         assert!(prefers(512, 1 << 20, 16) && prefers(8192, 64 << 10, 16));
         assert!(!prefers(8192, 64 << 10, 200), "threads enough");

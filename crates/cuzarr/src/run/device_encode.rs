@@ -1,18 +1,19 @@
 //! Encoding by kernels: whole chunks are gathered packed, become frames where they are, and only the frames cross the bus.
 //!
 //! ```text
-//! gather ─> compare with the fill value ─> encode     batch k     on a stream of its own
-//!                     sizes of frames ─> download      batch k-1   a slab after the other
-//!                             store                    batch k-2   by the workers
+//! gather ─> compare with the fill value ─> encode     a few batches   on streams of their own
+//!                     sizes of frames ─> download      the one before  into a slab
+//!                             store                    those before    by the workers
 //! ```
 //!
-//! Two batches are on the device at a time, one of which ends while the other works. What they take is counted before the
-//! first one begins, so it never waits for memory.
+//! A batch is as much as a slab takes, and there are several on the device, because the slowest piece of each takes as long as
+//! all of it. What they take is counted before the first one begins, so none waits for memory.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
+use cuzarr_device::checksum::{self, Checksum};
 use cuzarr_device::transfer::gather_on;
 use cuzarr_device::{Buffer, DType, DTypeKind, Device, Stream, Tail, pool};
 
@@ -20,13 +21,13 @@ use super::device_write::Gathering;
 use super::engine::Options;
 use super::report::Stage;
 use super::write::{Leaf, Writing};
-use crate::codec::Program;
 use crate::codec::batch::{Blank, EncodeBatch, Encoding};
+use crate::codec::{Location, Program};
 use crate::error::Result;
 use crate::plan::{EncodingLoad, chunks_touched};
 
 /// Batches that are on the device at a time.
-const RUNNING: usize = 2;
+const RUNNING: usize = 4;
 
 /// What kernels encode of one write, and with what.
 pub(super) struct Encoders {
@@ -41,6 +42,8 @@ pub(super) struct Encoders {
     /// The same as elements; `None` when chunks are stored whatever they hold.
     plain_blank: Option<Buffer>,
     nan: u32,
+    /// The codec that follows the frames.
+    checksum: Option<(Checksum, Location)>,
     streams: VecDeque<Stream>,
     running: VecDeque<Running>,
 }
@@ -48,13 +51,20 @@ pub(super) struct Encoders {
 struct Running {
     batch: EncodeBatch,
     leaves: Vec<Leaf>,
+    stream: Stream,
 }
 
 /// Frames that lie behind each other in device memory.
 pub(super) struct Frames {
     pub(super) buffer: Buffer,
-    pub(super) leaves: Vec<(Leaf, Range<usize>)>,
+    pub(super) leaves: Vec<Placed>,
 }
+
+/// A chunk, where its bytes are, and the checksum that follows them when the device took it.
+pub(super) type Placed = (Leaf, Range<usize>, Option<Seal>);
+
+/// A frame's checksum, and where it goes.
+pub(super) type Seal = (u32, Location);
 
 /// Bytes of a float any NaN of which is any other. `encode_differs` in lz4_encode.cu.
 fn nan_code(dtype: DType) -> u32 {
@@ -123,7 +133,7 @@ impl Encoders {
             batches.saturating_add(encoding.output_bound_bytes(count)).saturating_add(blanks) as u64
         };
         let most = limit_bytes.saturating_sub(blanks as u64) / (one * RUNNING + encoding.output_bound_bytes(1)) as u64;
-        let wanted = (options.decode_batch_bytes / packed.padded_bytes as u64).max(1).min(chunks.max(1));
+        let wanted = (options.slab_bytes as u64 / packed.padded_bytes as u64).max(1).min(chunks.max(1));
         let count = usize::try_from(most.min(wanted)).unwrap_or(usize::MAX);
         let cost = cost(count);
         if count == 0 || cost > limit_bytes {
@@ -140,6 +150,7 @@ impl Encoders {
                 blank: Buffer::from_bytes(device, writing.blank(program)?)?,
                 plain_blank,
                 nan: nan_code(tail.dtype),
+                checksum: program.device_checksum(),
                 streams: VecDeque::new(),
                 running: VecDeque::new(),
             },
@@ -205,18 +216,27 @@ impl Encoders {
         let mut batch = EncodeBatch::prepare(self.encoding, &chunks, stride, leaves.len())?;
         let encoded = (Stage::Encode, (leaves.len() * self.packed.size_bytes) as u64);
         counters.time_on(encoded, &stream, || batch.run_unless_blank(blank.as_ref(), &stream))?;
-        self.running.push_back(Running { batch, leaves });
+        self.running.push_back(Running { batch, leaves, stream });
         Ok(())
     }
 
     /// Waits for the oldest batch: its frames, and the chunks that hold nothing but the fill value. `None` when there is none.
     pub(super) fn take(&mut self) -> Result<Option<(Frames, Vec<Leaf>)>> {
-        let Some(Running { batch, leaves }) = self.running.pop_front() else { return Ok(None) };
+        let Some(Running { batch, leaves, stream }) = self.running.pop_front() else { return Ok(None) };
         let encoded = batch.finish()?;
+        let ranges: Vec<_> = encoded.frames.iter().flatten().cloned().collect();
+        let mut seals = match self.checksum {
+            Some((checksum, location)) if !ranges.is_empty() => {
+                let values = checksum::compute(checksum, &encoded.buffer, &ranges, &stream)?;
+                values.into_iter().map(|value| Some((value, location))).collect()
+            }
+            _ => vec![None; ranges.len()],
+        }
+        .into_iter();
         let (mut stored, mut empty) = (Vec::with_capacity(leaves.len()), Vec::new());
         for (leaf, frame) in leaves.into_iter().zip(encoded.frames) {
             match frame {
-                Some(range) => stored.push((leaf, range)),
+                Some(range) => stored.push((leaf, range, seals.next().flatten())),
                 None => empty.push(leaf),
             }
         }

@@ -6,7 +6,6 @@
 //! or casts, are gathered as they are, because they must be compared or joined with old elements on the host.
 
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::sync::Arc;
 
 use cuzarr_device::transfer::gather_on;
@@ -15,7 +14,7 @@ use cuzarr_device::{
     pool,
 };
 
-use super::device_encode::{Encoders, Frames};
+use super::device_encode::{Encoders, Frames, Placed};
 use super::engine::Options;
 use super::memory::{Cost, Held};
 use super::object::at_chunk;
@@ -71,8 +70,7 @@ pub(super) struct Gathering {
 /// A slab on its way to the host.
 struct Download {
     slab: Slab,
-    /// Each chunk, and where its bytes are.
-    leaves: Vec<(Leaf, Range<usize>)>,
+    leaves: Vec<Placed>,
     what: What,
 }
 
@@ -187,13 +185,12 @@ impl DeviceSource {
         let Some((Frames { buffer, leaves }, empty)) = encoders.take()? else { return Ok(false) };
         empty.into_iter().for_each(|leaf| submit(writing, leaf, LeafValue::Blank));
         let mut leaves = leaves.into_iter().peekable();
-        while let Some((_, first)) = leaves.peek() {
+        while let Some((_, first, _)) = leaves.peek() {
             let (start, slab_bytes) = (first.start, self.ring.slab_bytes());
-            let mut together = Vec::new();
-            let mut end = start;
-            while let Some((leaf, range)) = leaves.next_if(|(_, range)| range.end - start <= slab_bytes) {
+            let (mut together, mut end) = (Vec::new(), start);
+            while let Some((leaf, range, seal)) = leaves.next_if(|(_, range, _)| range.end - start <= slab_bytes) {
                 end = range.end;
-                together.push((leaf, range.start - start..range.end - start));
+                together.push((leaf, range.start - start..range.end - start, seal));
             }
             self.bring(writing, &buffer.slice(start..end)?, together, What::Frames)?;
         }
@@ -201,13 +198,7 @@ impl DeviceSource {
     }
 
     /// Lets bytes of the device come into a slab.
-    fn bring(
-        &mut self,
-        writing: &Arc<Writing>,
-        bytes: &Buffer,
-        leaves: Vec<(Leaf, Range<usize>)>,
-        what: What,
-    ) -> Result<()> {
+    fn bring(&mut self, writing: &Arc<Writing>, bytes: &Buffer, leaves: Vec<Placed>, what: What) -> Result<()> {
         // One slab must be free, or on its way back from the workers.
         while self.downloading.len() > self.downloads {
             self.hand_over(writing)?;
@@ -349,7 +340,7 @@ impl DeviceSource {
         writing.call.counters.time_on(gathered, &self.kernels, gather)?;
         self.copies.wait(&self.kernels.record()?)?;
         let range = |number: usize| number * padded_bytes..number * padded_bytes + size_bytes;
-        let leaves = leaves.into_iter().enumerate().map(|(number, leaf)| (leaf, range(number))).collect();
+        let leaves = leaves.into_iter().enumerate().map(|(number, leaf)| (leaf, range(number), None)).collect();
         let what = if packed && self.chunks.is_some() { What::Packed } else { What::Parts };
         self.bring(writing, &arena, leaves, what)
     }
@@ -360,11 +351,11 @@ impl DeviceSource {
         let dtype = self.value.dtype();
         let bytes = slab.into_buffer()?;
         let whole = Layout::contiguous(&self.part_shape, dtype.size_bytes(), Order::C)?;
-        for (leaf, range) in leaves {
+        for (leaf, range, seal) in leaves {
             let part = bytes.slice(range)?;
             let value = match what {
                 What::Packed => LeafValue::Packed(part),
-                What::Frames => LeafValue::Frame(part),
+                What::Frames => LeafValue::Frame(part, seal),
                 What::Parts => {
                     let (_, extent) = writing.region(&leaf.target);
                     let layout = whole.region(&vec![0; extent.len()], &extent, &vec![1; extent.len()])?;

@@ -12,13 +12,14 @@ use cuzarr_device::{Buffer, Device, NdBuffer, Order, Tail, Transfer, TransferBox
 
 use super::access::Access;
 use super::call::Call;
+use super::device_encode::Seal;
 use super::device_write::DeviceSource;
 use super::engine::Options;
 use super::memory::Reserved;
 use super::object::{Object, Place, Shard, at_chunk};
 use super::report::Stage;
 use super::variable::{box_places, strided_places};
-use crate::codec::{Chain, Program, VariableElements};
+use crate::codec::{Chain, Program, VariableElements, seal};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::write::{Target, inner, objects};
 use crate::plan::{ChunkName, Selection, Source};
@@ -65,8 +66,8 @@ pub(crate) enum LeafValue {
     Elements(NdBuffer),
     /// A whole chunk, packed, in host memory.
     Packed(Buffer),
-    /// A whole chunk that a device encoded, in host memory: codecs behind that are left.
-    Frame(Buffer),
+    /// A whole chunk that a device encoded, in host memory, and its checksum when that did, too; codecs behind that are left.
+    Frame(Buffer, Option<Seal>),
     /// A whole chunk of nothing but the fill value, which is not stored.
     Blank,
     /// All elements of the call.
@@ -287,7 +288,7 @@ pub(crate) fn submit(writing: &Arc<Writing>, leaf: Leaf, value: LeafValue) {
             return;
         }
         let work = || match value {
-            LeafValue::Frame(frame) => writing.deliver_frame(&leaf, frame.host_bytes()?),
+            LeafValue::Frame(frame, seal) => writing.deliver_frame(&leaf, frame.host_bytes()?, seal),
             value => leaf.place.deliver(writing.encode(&leaf, value)?),
         };
         let outcome = catch_unwind(AssertUnwindSafe(work))
@@ -353,13 +354,15 @@ impl Writing {
             LeafValue::Elements(value) => self.encode_elements(leaf, &value),
             LeafValue::Packed(value) => self.encode_packed(value.host_bytes()?),
             LeafValue::Variable(value) => self.encode_variable(leaf, &value),
-            LeafValue::Frame(frame) => Ok(Some(frame.host_bytes()?.to_vec())),
-            LeafValue::Blank => Ok(None),
+            LeafValue::Frame(..) | LeafValue::Blank => Ok(None),
         }
     }
 
     /// Stores what a device encoded, behind the codecs that are left.
-    fn deliver_frame(&self, leaf: &Leaf, frame: &[u8]) -> Result<()> {
+    fn deliver_frame(&self, leaf: &Leaf, frame: &[u8], sealed: Option<Seal>) -> Result<()> {
+        if let Some((checksum, location)) = sealed {
+            return leaf.place.deliver(Some(seal(frame, checksum, location)));
+        }
         let rest = || self.program()?.encode_behind_device(frame);
         match self.call.counters.time(Stage::Encode, 0, rest)? {
             Some(encoded) => leaf.place.deliver(Some(encoded)),

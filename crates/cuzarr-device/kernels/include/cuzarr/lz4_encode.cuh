@@ -107,12 +107,17 @@ CUZARR_DEVICE u32 lz4_write_sequence(u8* to, const u8* literals, u32 count, u32 
     return (u32)(at - to);
 }
 
-/// Places of 4 bytes from `from` on, before `end`, go into the table.
+/// Places of 4 bytes from `from` on, before `end`, go into the table; not those inside of a run of equal elements of up to 8
+/// bytes, whose beginning is the better place.
 CUZARR_DEVICE void lz4_enter(const u8* from, u32 end, u16* table, u32 lane) {
+    u32 before = 0;
     for (u32 at = 0; at < end; at += CUZARR_WARP) {
-        u32 place = at + lane, hash = 0;
-        bool inside = place < end;
-        if (inside) hash = lz4_hash(load_4<false>(from + place));
+        u32 place = at + lane;
+        u32 word = place < end ? load_4<false>(from + place) : 0, hash = lz4_hash(word);
+        u32 near = warp_shuffle(CUZARR_ALL_LANES, word, (lane + 24) % CUZARR_WARP);
+        u32 far = warp_shuffle(CUZARR_ALL_LANES, before, (lane + 24) % CUZARR_WARP);
+        bool inside = place < end && (place < 8 || (lane < 8 ? far : near) != word);
+        before = word;
         u32 peers = warp_match(CUZARR_ALL_LANES, inside ? hash : ~lane);
         if (inside && !(peers & ((1u << lane) - 1))) table[hash] = (u16)place;
         warp_barrier(CUZARR_ALL_LANES);

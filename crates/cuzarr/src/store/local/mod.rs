@@ -4,6 +4,9 @@
 //! old value or the new one; an interrupted write leaves the old one and, when the process died, a `.cuzarr-….partial` file,
 //! which no listing shows and no key names.
 //!
+//! **A write waits for the disk only when asked** ([`Durability`], the configuration key `fsync`); by default for nothing, as
+//! zarr-python.
+//!
 //! **No key leaves the root.** Keys with `..`, absolute ones and the like are refused by name, and so are symbolic links
 //! that lead outside (see [`Symlinks`]). On Linux the kernel checks this in the one call that opens the value (`openat2`
 //! with `RESOLVE_BENEATH`); elsewhere, and for writes, the real path is compared with the root's.
@@ -17,6 +20,7 @@ use std::fmt;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -39,6 +43,23 @@ pub enum Durability {
     Data,
     /// The name is on the disk too: what was written before a power cut is there after it.
     DataAndName,
+}
+
+/// The words of the configuration key `fsync`.
+impl FromStr for Durability {
+    type Err = Error;
+
+    fn from_str(word: &str) -> Result<Durability> {
+        match word {
+            "none" => Ok(Durability::Process),
+            "data" => Ok(Durability::Data),
+            "full" => Ok(Durability::DataAndName),
+            _ => {
+                let message = format!("got fsync '{word}', expected none, data or full");
+                Err(Error::new(ErrorKind::InvalidArgument, message))
+            }
+        }
+    }
 }
 
 /// Which symbolic links are followed.

@@ -16,7 +16,7 @@ const STREAM_ENTRY_BYTES: usize = 16;
 pub(crate) const FRAME_ENTRY_BYTES: usize = 16;
 /// Bytes of a piece, and of what comes before it that its matches may begin in. Larger pieces gain hardly anything, and keep
 /// fewer warps busy. In `simt` small ones, so that small chunks have several.
-const PIECE_BYTES: usize = 16 << 10;
+const PIECE_BYTES: usize = 8 << 10;
 const HISTORY_BYTES: usize = 4 << 10;
 const SIMT_PIECE_BYTES: usize = 1 << 10;
 const SIMT_HISTORY_BYTES: usize = 512;

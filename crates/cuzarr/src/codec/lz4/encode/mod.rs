@@ -1,10 +1,10 @@
 //! LZ4 frames, made on a device: numcodecs' LZ4 and Blosc-1 containers, from chunks that all have the same size.
 //!
-//! - `lz4_encode.cu`: a warp a piece of at most 64 KiB, then the pieces are joined to blocks and the blocks to frames. A
+//! - `lz4_encode.cu`: a warp a piece of 8 KiB, then the pieces are joined to blocks and the blocks to frames. A
 //!   frame is what any decoder reads: pieces only say who makes which part of it.
 //! - Blosc's shuffle runs before, by the device's own kernels, block by block.
 //!
-//! What it gives is not what liblz4 gives: matches do not cross pieces, and every position is looked at until nothing was
+//! What it gives is not what liblz4 gives: matches begin in their piece or shortly before it, and every position is looked at until nothing was
 //! found for a while, whatever level or acceleration is asked.
 
 pub(crate) mod cuda;

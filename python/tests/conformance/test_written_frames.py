@@ -1,0 +1,91 @@
+"""Frames that kernels make are what any reader reads; where and how they are written is what explain and fsync say."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+import devices
+import numpy as np
+import pytest
+import tensorstore
+import zarr
+import zarrs  # noqa: F401
+
+import cuzarr
+
+SHAPE = (2, 60, 150)
+rng = np.random.default_rng(7)
+VALUE = np.round(np.cumsum(rng.standard_normal(SHAPE), axis=2, dtype="f4"), 1)
+VALUE[:, 30:40] = 7
+VALUE[1, :20] = rng.standard_normal((20, 150))
+
+
+def read_by_others(path: pathlib.Path) -> dict[str, Any]:
+    """What other libraries read."""
+    spec = {"driver": "zarr3", "kvstore": {"driver": "file", "path": str(path)}}
+    read = {
+        "zarr-python": zarr.open_array(str(path), mode="r")[...],
+        "tensorstore": tensorstore.open(spec).result().read().result(),
+    }
+    with zarr.config.set({"codec_pipeline.path": "zarrs.ZarrsCodecPipeline", "codec_pipeline.strict": True}):
+        read["zarrs"] = zarr.open_array(str(path), mode="r")[...]
+    return read
+
+
+@pytest.mark.parametrize("shards", [None, (2, 50, 140)])
+@pytest.mark.parametrize("shuffle", ["noshuffle", "shuffle", "bitshuffle"])
+def test_frames_of_kernels_are_read_by_others(tmp_path: pathlib.Path, shuffle: Any, shards: Any) -> None:
+    device = devices.require()
+    codec = cuzarr.codecs.BloscCodec(cname="lz4", clevel=5, shuffle=shuffle, typesize=4, blocksize=4096)
+    array = cuzarr.create_array(
+        str(tmp_path / "a"), shape=SHAPE, chunks=(1, 25, 70), shards=shards, dtype="f4", compressors=codec, device=device
+    )
+    # However few they are, kernels make all frames of whole chunks.
+    with cuzarr.config.set({"strict": True}):
+        array[:] = devices.on(device, VALUE)
+        assert "via host" not in str(array.explain(writing=True))
+        np.testing.assert_array_equal(devices.to_host(array[:]), VALUE)
+    for reader, read in read_by_others(tmp_path / "a").items():
+        np.testing.assert_array_equal(read, VALUE, err_msg=reader)
+
+
+def test_lz4_of_kernels_is_read_by_zarr_python(tmp_path: pathlib.Path) -> None:
+    import numcodecs
+
+    device = devices.require()
+    array = cuzarr.create_array(
+        str(tmp_path / "a"), shape=SHAPE, chunks=(1, 25, 70), dtype="f4", zarr_format=2, compressors=numcodecs.LZ4(),
+        device=device,
+    )  # fmt: skip
+    with cuzarr.config.set({"strict": True}):
+        array[:] = devices.on(device, VALUE)
+    np.testing.assert_array_equal(zarr.open_array(str(tmp_path / "a"), mode="r")[...], VALUE)
+
+
+def test_the_host_encodes_what_kernels_would_not_do_faster(tmp_path: pathlib.Path) -> None:
+    device = devices.require()
+    codec = cuzarr.codecs.BloscCodec(cname="lz4", typesize=4, shuffle="shuffle")
+    array = cuzarr.create_array(
+        str(tmp_path / "a"), shape=(8, 8), chunks=(8, 8), dtype="f4", compressors=codec, device=device
+    )
+    document = array.explain(writing=True).to_dict()
+    assert document["action"] == "write"
+    assert document["codecs"][-1] == {
+        "codec": "blosc", "placement": "via host", "reason": "the host's threads encode so little faster"
+    }  # fmt: skip
+    assert "zstd" in str(
+        cuzarr.create_array({}, shape=(8,), dtype="f4", compressors=cuzarr.codecs.ZstdCodec(), device=device).explain(
+            writing=True
+        )
+    )
+
+
+def test_fsync_is_what_the_configuration_says_when_a_store_is_made(tmp_path: pathlib.Path) -> None:
+    for fsync in ("none", "data", "full"):
+        with cuzarr.config.set({"fsync": fsync}):
+            array = cuzarr.create_array(str(tmp_path / fsync), shape=(9,), chunks=(4,), dtype="i4")
+            array[:] = 5
+        np.testing.assert_array_equal(zarr.open_array(str(tmp_path / fsync), mode="r")[...], np.full(9, 5))
+    with pytest.raises(ValueError, match="fsync"):
+        cuzarr.config.set({"fsync": "sometimes"})
