@@ -15,11 +15,10 @@ Importing initialises no GPU and imports no other array library.
 
 from __future__ import annotations
 
-from cuzarr import _libraries, api, buffer, codecs, errors, kernels, storage
+from cuzarr import _libraries, api, buffer, codecs, errors, kernels, memory, storage
 from cuzarr._api import (
     array,
     consolidate_metadata,
-    copy,
     copy_all,
     copy_store,
     create,
@@ -51,8 +50,10 @@ from cuzarr._api import (
 from cuzarr._array import Array, ArrayConfig
 from cuzarr._async_nodes import AsyncArray, AsyncGroup
 from cuzarr._config import config
+from cuzarr._copying import copy, rechunk
 from cuzarr._core import __version__
 from cuzarr._group import Group
+from cuzarr._map_blocks import map_blocks
 from cuzarr._metadata import ArrayV2Metadata, ArrayV3Metadata, ConsolidatedMetadata, GroupMetadata
 from cuzarr.device_array import DeviceArray
 from cuzarr.errors import CuzarrError
@@ -97,6 +98,8 @@ __all__ = [
     "full_like",
     "group",
     "load",
+    "map_blocks",
+    "memory",
     "ones",
     "ones_like",
     "open",
@@ -105,6 +108,7 @@ __all__ = [
     "open_group",
     "open_like",
     "print_debug_info",
+    "rechunk",
     "save",
     "save_array",
     "save_group",

@@ -884,19 +884,14 @@ def save_group(
         save_array(place / name, value, zarr_format=chosen)
 
 
-def copy(*args: Any, **kwargs: Any) -> tuple[int, int, int]:
-    """Refuses, as zarr-python does: use :func:`from_array`."""
-    raise UnsupportedError("copy is not available", hint="use cuzarr.from_array(store, data=array)")
-
-
 def copy_all(*args: Any, **kwargs: Any) -> tuple[int, int, int]:
-    """Refuses, as zarr-python does: use :func:`from_array` for each array."""
-    raise UnsupportedError("copy_all is not available", hint="use cuzarr.from_array for each array")
+    """Refuses, as zarr-python does: :func:`cuzarr.copy` copies whole groups."""
+    raise UnsupportedError("copy_all is not available", hint="use cuzarr.copy(group, target)")
 
 
 def copy_store(*args: Any, **kwargs: Any) -> tuple[int, int, int]:
-    """Refuses, as zarr-python does: copy the files, or use :func:`from_array`."""
-    raise UnsupportedError("copy_store is not available", hint="copy the store's keys, or use cuzarr.from_array")
+    """Refuses, as zarr-python does: :func:`cuzarr.copy` copies whole hierarchies."""
+    raise UnsupportedError("copy_store is not available", hint="use cuzarr.copy(source, target)")
 
 
 def print_debug_info() -> None:
@@ -908,7 +903,6 @@ def print_debug_info() -> None:
 __all__ = [
     "array",
     "consolidate_metadata",
-    "copy",
     "copy_all",
     "copy_store",
     "create",

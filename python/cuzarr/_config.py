@@ -112,6 +112,11 @@ def _size(value: Any) -> Any:
     return int(size) if size.denominator == 1 else -1
 
 
+def parse_size(value: Any) -> Any:
+    """A number of bytes from a number or text such as ``"8 GiB"``."""
+    return _check("memory_limit", value, "memory_limit")
+
+
 def _check(key: str, value: Any, origin: str) -> Any:
     section = key.split(".", 1)[0]
     if key in _CLASSES:

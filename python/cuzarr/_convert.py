@@ -92,6 +92,13 @@ def result_array(buffer: _core.NdBuffer, dtype: np.dtype[Any]) -> Any:
     return DeviceArray(buffer, dtype) if on_device is None else on_device
 
 
+def empty_beside(like: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    """New memory where another array is, as a caller gets it."""
+    if not is_on_device(like):
+        return np.empty(shape, dtype)
+    return result_array(_core.NdBuffer.empty(shape, core_dtype(dtype), device_of(like), "C"), dtype)
+
+
 def to_device(array: np.ndarray[Any, Any], device: str) -> Any:
     """A copy of a NumPy array on a device, as a caller gets it."""
     moved = DeviceArray.from_host(array, device)

@@ -1,6 +1,6 @@
 """The Rust side. What programs use is written in Python on top of it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import Any, final
 
@@ -10,6 +10,7 @@ __all__ = [
     "ChunkRequest",
     "ChunkStore",
     "Chunks",
+    "Copy",
     "Decoder",
     "DecoderBatch",
     "Function",
@@ -21,7 +22,12 @@ __all__ = [
     "cli",
     "error_kinds",
     "has_codec",
+    "memory_info",
+    "region_shape",
+    "reset_memory_peak",
+    "set_allocator",
     "set_library_paths",
+    "trim_memory",
 ]
 
 __version__: str
@@ -177,6 +183,19 @@ class Array:
     def last_report(self) -> str | None: ...
 
 @final
+class Copy:
+    def __new__(
+        cls,
+        source: tuple[Store, str],
+        target: tuple[Store, str],
+        changes: str,
+        existing: str,
+        options: dict[str, Any],
+    ) -> Copy: ...
+    def plan(self) -> str: ...
+    def run(self) -> None: ...
+
+@final
 class Watch:
     def __new__(cls, *, counts: bool = False) -> Watch: ...
     def cancel(self) -> None: ...
@@ -184,6 +203,17 @@ class Watch:
     def __enter__(self) -> Watch: ...
     def __exit__(self, _kind: Any, _value: Any, _traceback: Any, /) -> None: ...
 
+def memory_info(device: str) -> dict[str, int]: ...
+def trim_memory(device: str) -> None: ...
+def reset_memory_peak(device: str) -> None: ...
+def set_allocator(function: Callable[[int, str], tuple[int, Any]] | None) -> None: ...
+def region_shape(
+    shape: Sequence[int],
+    element_bytes: int,
+    unit: Sequence[int],
+    chunks: Sequence[Sequence[int]],
+    most_bytes: int,
+) -> list[int]: ...
 def has_codec(name: str, zarr_format: int) -> bool: ...
 @final
 class Chunks:

@@ -51,7 +51,8 @@ def warn_order() -> None:
     warnings.warn(message, CuzarrRuntimeWarning, stacklevel=4)
 
 
-def _as_codecs(codecs: Any) -> tuple[Codec, ...]:
+def as_codecs(codecs: Any) -> tuple[Codec, ...]:
+    """Codecs from one, several, or their names and documents."""
     if codecs is None:
         return ()
     if isinstance(codecs, Codec | Mapping | str) or not isinstance(codecs, Iterable):
@@ -80,12 +81,12 @@ def default_serializer(data_type: DataType) -> Codec:
 
 def chain_v3(data_type: DataType, filters: Any, serializer: Any, compressors: Any) -> tuple[Codec, ...]:
     """The codec chain of format 3."""
-    array_array = () if is_auto(filters) else _require_role(_as_codecs(filters), "array_array", "filters")
+    array_array = () if is_auto(filters) else _require_role(as_codecs(filters), "array_array", "filters")
     array_bytes = default_serializer(data_type) if is_auto(serializer) else parse_codec(serializer)
     if is_auto(compressors):
         bytes_bytes: tuple[Codec, ...] = (ZstdCodec(level=0, checksum=False),)
     else:
-        bytes_bytes = _require_role(_as_codecs(compressors), "bytes_bytes", "compressors")
+        bytes_bytes = _require_role(as_codecs(compressors), "bytes_bytes", "compressors")
     _require_role((array_bytes,), "array_bytes", "serializers")
     return chain_for_dtype((*array_array, array_bytes, *bytes_bytes), data_type)
 
@@ -296,7 +297,7 @@ def legacy_metadata(
             raise InvalidArgumentError("format 3 has no compressor; name it among the codecs")
         if order is not None:
             warn_order()
-        chain = chain_v3(data_type, "auto", "auto", "auto") if codecs is None else _as_codecs(codecs)
+        chain = chain_v3(data_type, "auto", "auto", "auto") if codecs is None else as_codecs(codecs)
         document = document_v3(
             shape=extents,
             data_type=data_type,

@@ -47,7 +47,8 @@ class _Meter:
         self._said = done
 
 
-def _listener(progress: Any, what: str) -> Callable[[int, int | None], None]:
+def listener(progress: Any, what: str) -> Callable[[int, int | None], None]:
+    """What tells of progress: a line on the terminal, a function, or anything like tqdm."""
     if progress is True:
         return _Bar(what)
     return _Meter(progress) if hasattr(progress, "update") else progress  # type: ignore[no-any-return]
@@ -63,7 +64,7 @@ def shown(progress: Any, what: str, total: int | None) -> Iterator[None]:
     if not progress:
         yield
         return
-    tell, watch, ended = _listener(progress, what), _core.Watch(counts=True), threading.Event()
+    tell, watch, ended = listener(progress, what), _core.Watch(counts=True), threading.Event()
     place = 0 if what == "reading" else 1
     failure: list[BaseException] = []
 

@@ -174,9 +174,7 @@ impl PyArray {
 }
 
 impl PyArray {
-    /// Runs a call without the interpreter's lock, under the watches of this thread. Only Python's main thread hears of
-    /// signals, so there another thread works while this one waits for both: an interrupt ends the call at its next object,
-    /// and comes back as Python's own exception once it has ended.
+    /// Runs a call without the interpreter's lock, under the watches of this thread.
     fn run<T: Send>(&self, py: Python<'_>, call: impl FnOnce(&Array) -> cuzarr::Result<T> + Send) -> PyResult<T> {
         self.run_for(py, false, call)
     }
@@ -199,39 +197,52 @@ impl PyArray {
         let watch = Arc::new(Watch::default());
         let store = Watched::new(Arc::clone(self.array.store()), Watches::current(&watch));
         let array = self.array.with_store(Arc::new(store));
-        if brief || !is_main_thread(py)? {
+        if brief {
             return py.detach(|| call(&array)).py();
         }
-        let mut signal = None;
-        let wait = || {
-            let (sender, receiver) = channel();
-            std::thread::scope(|scope| {
-                scope.spawn(|| {
-                    // Nobody listens only when the receiver's thread is gone, and it outlives this scope.
-                    let _ = sender.send(call(&array));
-                });
-                loop {
-                    match receiver.recv_timeout(SIGNAL_INTERVAL) {
-                        Ok(result) => return result,
-                        Err(RecvTimeoutError::Timeout) if signal.is_none() => {
-                            if let Err(exception) = Python::attach(|py| py.check_signals()) {
-                                watch.cancel();
-                                signal = Some(exception);
-                            }
-                        }
-                        Err(RecvTimeoutError::Timeout) => {}
-                        Err(RecvTimeoutError::Disconnected) => {
-                            return Err(Error::new(ErrorKind::Cancelled, "the call ended without an answer"));
+        interruptible(py, &watch, || call(&array))
+    }
+}
+
+/// Does work without the interpreter's lock. Where Python's main thread asks for it, the work is done by another one, and an
+/// interrupt cancels it by `watch`: it ends at its next object, and comes back as Python's own exception.
+pub fn interruptible<T: Send>(
+    py: Python<'_>,
+    watch: &Watch,
+    work: impl FnOnce() -> cuzarr::Result<T> + Send,
+) -> PyResult<T> {
+    if !is_main_thread(py)? {
+        return py.detach(work).py();
+    }
+    let mut signal = None;
+    let wait = || {
+        let (sender, receiver) = channel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // Nobody listens only when the receiver's thread is gone, and it outlives this scope.
+                let _ = sender.send(work());
+            });
+            loop {
+                match receiver.recv_timeout(SIGNAL_INTERVAL) {
+                    Ok(result) => return result,
+                    Err(RecvTimeoutError::Timeout) if signal.is_none() => {
+                        if let Err(exception) = Python::attach(|py| py.check_signals()) {
+                            watch.cancel();
+                            signal = Some(exception);
                         }
                     }
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => {
+                        return Err(Error::new(ErrorKind::Cancelled, "the call ended without an answer"));
+                    }
                 }
-            })
-        };
-        let result = py.detach(wait);
-        match signal {
-            Some(exception) => Err(exception),
-            None => result.py(),
-        }
+            }
+        })
+    };
+    let result = py.detach(wait);
+    match signal {
+        Some(exception) => Err(exception),
+        None => result.py(),
     }
 }
 

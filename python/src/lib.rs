@@ -3,9 +3,11 @@
 
 mod array;
 mod codecs;
+mod copy;
 mod decoder;
 mod dlpack;
 mod error;
+mod memory;
 mod module;
 mod ndbuffer;
 mod pipeline;
@@ -40,7 +42,11 @@ mod _core {
     #[pymodule_export]
     use super::array::PyArray;
     #[pymodule_export]
+    use super::copy::{PyCopy, region_shape};
+    #[pymodule_export]
     use super::decoder::{PyDecoder, PyDecoderBatch};
+    #[pymodule_export]
+    use super::memory::{memory_info, reset_memory_peak, set_allocator, trim_memory};
     #[pymodule_export]
     use super::module::{PyFunction, PyUserModule};
     #[pymodule_export]

@@ -29,6 +29,15 @@ impl Drop for PythonOwner {
     }
 }
 
+/// Memory that a Python object owns.
+///
+/// # Safety
+/// These bytes lie on `device` and live as long as `owner`.
+pub unsafe fn foreign_memory(device: Device, address: usize, size_bytes: usize, owner: Py<PyAny>) -> Buffer {
+    // SAFETY: the caller's promise.
+    unsafe { Buffer::from_raw(device, address, size_bytes, Box::new(PythonOwner(owner))) }
+}
+
 /// An element type by its name: `float32`, `opaque12`.
 pub fn parse_dtype(name: &str) -> PyResult<DType> {
     let plain = [
@@ -91,7 +100,7 @@ impl PyNdBuffer {
         let size_bytes = if shape.contains(&0) { 0 } else { (high - low).unsigned_abs() + dtype.size_bytes() };
         let start = address.wrapping_add_signed(low);
         // SAFETY: the caller's promise, for the bytes from the lowest element to the end of the highest.
-        let buffer = unsafe { Buffer::from_raw(device, start, size_bytes, Box::new(PythonOwner(owner))) };
+        let buffer = unsafe { foreign_memory(device, start, size_bytes, owner) };
         let layout = Layout::strided(shape, strides, low.unsigned_abs(), dtype.size_bytes(), size_bytes).py()?;
         Ok(PyNdBuffer { inner: NdBuffer::from_parts(buffer, dtype, layout).py()? })
     }

@@ -27,9 +27,13 @@ ADDED: dict[str, dict[str, str]] = {
 
 POSITION = "the parameters are those of the synchronous function, which takes the store by position too"
 
+COPIES = "zarr-python's refuses; ours copies"
+
 OTHER: dict[str, str] = {
     "Array.__init__": "zarr-python wraps an asynchronous array; ours is the array",
     "Group.__init__": "zarr-python wraps an asynchronous group; ours is the group",
+    "copy": COPIES,
+    "asynchronous.copy": COPIES,
     "asynchronous.group": POSITION,
     "asynchronous.load": POSITION,
     "asynchronous.open": POSITION,

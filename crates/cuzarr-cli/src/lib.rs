@@ -1,9 +1,10 @@
-//! The `cuzarr` command: `demo info tree validate bench doctor`.
+//! The `cuzarr` command: `demo info tree validate copy rechunk bench doctor`.
 //!
 //! Results go to standard output, as text or with `--json` as one JSON document; progress, warnings and errors go to
 //! standard error. The exit status is 0 for success, 1 for a failure (wrong data, an error), 2 for wrong arguments.
 
 mod bench;
+mod copy;
 mod demo;
 mod doctor;
 mod nodes;
@@ -41,6 +42,10 @@ enum Command {
     Tree(nodes::Tree),
     /// Decode every chunk, check every checksum, list the bad ones
     Validate(validate::Validate),
+    /// Copy an array or a hierarchy, to the other format or another compressor if wanted
+    Copy(copy::Copy),
+    /// Copy an array or a hierarchy to chunks of another shape
+    Rechunk(copy::Rechunk),
     /// Measure
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -71,6 +76,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> i32 {
         Command::Info(info) => info.run(&mut output),
         Command::Tree(tree) => tree.run(&mut output),
         Command::Validate(validate) => validate.run(&mut output),
+        Command::Copy(copy) => copy.run(&mut output),
+        Command::Rechunk(rechunk) => rechunk.run(&mut output),
         Command::Bench(bench) => bench.run(&mut output),
         Command::Doctor(doctor) => doctor.run(&mut output),
     };

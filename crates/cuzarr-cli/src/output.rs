@@ -47,6 +47,19 @@ impl Output {
         }
     }
 
+    /// How far work on bytes is, how fast it goes, and how long it will take.
+    pub fn throughput(&mut self, what: &str, done: u64, total: u64, seconds: f64) {
+        let due = self.last_progress.is_none_or(|last| last.elapsed() >= Duration::from_millis(100));
+        if self.progress && due {
+            self.last_progress = Some(Instant::now());
+            let percent = (100.0 * done as f64 / total.max(1) as f64).min(100.0);
+            let left = if done > 0 { seconds * total.saturating_sub(done) as f64 / done as f64 } else { 0.0 };
+            let (shown, all, rate) = (bytes(done), bytes(total), gigabytes_per_second(done, seconds));
+            let line = format!("{what}: {shown} of {all} ({percent:.0} %), {rate:.2} GB/s, {left:.0} s left");
+            let _ = write!(std::io::stderr(), "\r\x1b[K{line}");
+        }
+    }
+
     fn clear_progress(&mut self) {
         if self.last_progress.take().is_some() {
             let _ = write!(std::io::stderr(), "\r\x1b[K");

@@ -8,8 +8,8 @@
 //!
 //! Other libraries' pools come in through [`DeviceAllocator`].
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use crate::buffer::Buffer;
 use crate::cuda::context::{Context, lock};
@@ -17,13 +17,13 @@ use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::stream::{Event, Stream};
 
-/// Gives device memory: our pool, CuPy's, PyTorch's.
+/// Gives memory for results: our pool, CuPy's, PyTorch's, RMM's.
 pub trait DeviceAllocator: Send + Sync {
-    /// Uninitialised memory on the stream's device, for use in the order of `stream`.
+    /// Uninitialised memory on `device`, which every stream may use at once.
     ///
     /// # Errors
     /// `OutOfMemory` when the device has none left, after giving back what was cached.
-    fn allocate(&self, size_bytes: usize, stream: &Stream) -> Result<Buffer>;
+    fn allocate(&self, device: Device, size_bytes: usize) -> Result<Buffer>;
 }
 
 /// Our own stream-ordered pool.
@@ -31,9 +31,18 @@ pub trait DeviceAllocator: Send + Sync {
 pub struct Pool;
 
 impl DeviceAllocator for Pool {
-    fn allocate(&self, size_bytes: usize, stream: &Stream) -> Result<Buffer> {
-        allocate(size_bytes, stream)
+    fn allocate(&self, device: Device, size_bytes: usize) -> Result<Buffer> {
+        Ok(wrap(PooledMemory::new(Context::get(device)?, size_bytes, None)?))
     }
+}
+
+/// Who gives memory for results; nobody else than our pool by default.
+static RESULTS: RwLock<Option<Arc<dyn DeviceAllocator>>> = RwLock::new(None);
+
+/// Takes memory for results from another library's pool from now on, so that two pools do not fight over one GPU; `None` is
+/// our own. Scratch memory always comes from ours.
+pub fn set_allocator(allocator: Option<Arc<dyn DeviceAllocator>>) {
+    *RESULTS.write().unwrap_or_else(PoisonError::into_inner) = allocator;
 }
 
 /// Memory on the device of `stream`, in its order, from our pool. On `cpu`, zeroed memory of the host.
@@ -50,7 +59,7 @@ pub fn allocate(size_bytes: usize, stream: &Stream) -> Result<Buffer> {
     }
 }
 
-/// Memory on `device` that every stream may use at once.
+/// Memory on `device` that every stream may use at once, from the pool that results come from ([`set_allocator`]).
 ///
 /// # Errors
 /// `DeviceUnavailable` when the device cannot be used; `OutOfMemory`, after the pool was trimmed and asked once more.
@@ -58,7 +67,8 @@ pub fn allocate_on(device: Device, size_bytes: usize) -> Result<Buffer> {
     if device == Device::Cpu {
         return Buffer::zeroed(Device::Cpu, size_bytes);
     }
-    Ok(wrap(PooledMemory::new(Context::get(device)?, size_bytes, None)?))
+    let chosen = RESULTS.read().unwrap_or_else(PoisonError::into_inner).clone();
+    chosen.map_or_else(|| Pool.allocate(device, size_bytes), |chosen| chosen.allocate(device, size_bytes))
 }
 
 fn wrap(memory: PooledMemory) -> Buffer {

@@ -57,7 +57,7 @@ fn the_pool_counts_what_it_gives_and_gets_back() {
     for device in devices() {
         let stream = Stream::new(device).unwrap();
         let before = pool::stats(device);
-        let memory = pool::Pool.allocate(12_345_678, &stream).unwrap();
+        let memory = pool::Pool.allocate(device, 12_345_678).unwrap();
         let during = pool::stats(device);
         assert!(during.allocations > before.allocations && during.peak_bytes >= 12_345_678);
         drop(memory);

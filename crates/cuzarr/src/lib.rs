@@ -1,6 +1,7 @@
 //! Zarr arrays straight into and out of GPU memory.
 
 pub mod codec;
+pub mod compute;
 pub mod config;
 pub mod display;
 mod error;

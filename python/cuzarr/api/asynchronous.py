@@ -19,7 +19,7 @@ import functools
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
-from cuzarr import _api
+from cuzarr import _api, _copying
 from cuzarr._async import run
 from cuzarr._async_nodes import AsyncArray, AsyncGroup, run_node, to_async
 
@@ -34,7 +34,7 @@ def _awaited(function: Callable[..., Any]) -> Any:
 
 array = _awaited(_api.array)
 consolidate_metadata = _awaited(_api.consolidate_metadata)
-copy = _awaited(_api.copy)
+copy = _awaited(_copying.copy)
 copy_all = _awaited(_api.copy_all)
 copy_store = _awaited(_api.copy_store)
 create = _awaited(_api.create)

@@ -1,0 +1,171 @@
+//! `cuzarr copy` and `cuzarr rechunk`: arrays and hierarchies to another place, to other chunks, codecs or the other format.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use clap::Args;
+use cuzarr::Result;
+use cuzarr::compute::{self, Changes, Copied, Existing, compressor_named};
+use cuzarr::config::parse_bytes;
+use cuzarr::meta::ZarrFormat;
+use cuzarr::node::{self, Node};
+use cuzarr::store::{LocalStore, Store};
+use cuzarr_device::Device;
+use serde_json::{Value, json};
+
+use crate::Verdict;
+use crate::nodes;
+use crate::output::{self, Output};
+
+/// What copying and rechunking have in common.
+#[derive(Args)]
+pub struct Copy {
+    /// Path of an array or group
+    source: String,
+    /// Path of the copy
+    target: String,
+    /// Format of the copy: 2 or 3 [default: the source's]
+    #[arg(long, value_parser = clap::value_parser!(u8).range(2..=3))]
+    zarr_format: Option<u8>,
+    /// Compressor of the copy: none, zstd, gzip or blosc, with a level as in zstd:5, or a codec's JSON [default: the source's]
+    #[arg(long)]
+    compressor: Option<String>,
+    /// Where elements are decoded and moved: cpu, or cuda:N
+    #[arg(long)]
+    device: Option<Device>,
+    /// Most memory to use, as in '8 GiB'
+    #[arg(long)]
+    memory_limit: Option<String>,
+    /// Replace what is at the target
+    #[arg(long, conflicts_with = "resume")]
+    overwrite: bool,
+    /// Go on where a copy was interrupted
+    #[arg(long)]
+    resume: bool,
+    /// Show what would be done, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+#[derive(Args)]
+pub struct Rechunk {
+    /// Elements of a chunk along each dimension, -1 for a whole dimension: 1,-1,512
+    #[arg(long, value_name = "EXTENTS", allow_hyphen_values = true, value_parser = extents)]
+    chunks: Extents,
+    /// The same of a shard, or 'none'
+    #[arg(long, value_name = "EXTENTS", allow_hyphen_values = true, value_parser = extents)]
+    shards: Option<Extents>,
+    #[command(flatten)]
+    copy: Copy,
+}
+
+/// Extents along each dimension, `None` for whole ones; nothing at all for `none`.
+#[derive(Clone)]
+pub struct Extents(Option<Vec<Option<u64>>>);
+
+fn extents(text: &str) -> Result<Extents, String> {
+    if text == "none" {
+        return Ok(Extents(None));
+    }
+    let parse = |one: &str| match one.trim() {
+        "-1" => Ok(None),
+        number => match number.parse() {
+            Ok(extent) if extent > 0 => Ok(Some(extent)),
+            _ => Err(format!("'{number}' is no extent: numbers above 0, or -1 for a whole dimension")),
+        },
+    };
+    Ok(Extents(Some(text.split(',').map(parse).collect::<Result<_, _>>()?)))
+}
+
+impl Rechunk {
+    pub fn run(self, output: &mut Output) -> Result<Verdict> {
+        let changes =
+            Changes { chunks: self.chunks.0, shards: self.shards.map(|shards| shards.0), ..Changes::default() };
+        self.copy.run_with(changes, output)
+    }
+}
+
+impl Copy {
+    pub fn run(self, output: &mut Output) -> Result<Verdict> {
+        self.run_with(Changes::default(), output)
+    }
+
+    fn run_with(self, mut changes: Changes, output: &mut Output) -> Result<Verdict> {
+        changes.zarr_format = self.zarr_format.map(|format| if format == 2 { ZarrFormat::V2 } else { ZarrFormat::V3 });
+        changes.compressors = self.compressor.as_deref().map(compressor_named).transpose()?;
+        let existing = match (self.overwrite, self.resume) {
+            (true, _) => Existing::Overwrite,
+            (_, true) => Existing::Resume,
+            _ => Existing::Refuse,
+        };
+        let source = self.open_source()?;
+        let store: Arc<dyn Store> = Arc::new(LocalStore::new(&self.target)?);
+        let copied = compute::copy_node(source, store, "", &changes, existing)?;
+        let plan = copied.to_json();
+        if self.dry_run {
+            output.answer(&json!({"dry_run": true, "copies": plan}), &plan_text(&copied));
+            return Ok(Verdict::Passed);
+        }
+        let array_bytes: u64 = copied.copies().iter().map(|(_, copy)| copy.array_bytes()).sum();
+        let started = Instant::now();
+        {
+            let shown = Mutex::new(&mut *output);
+            copied.run(&|name, now| {
+                let mut output = shown.lock().unwrap_or_else(PoisonError::into_inner);
+                output.throughput(name, now.bytes_done, now.bytes, now.seconds);
+            })?;
+        }
+        let seconds = started.elapsed().as_secs_f64();
+        let rate = output::gigabytes_per_second(array_bytes, seconds);
+        let document = json!({
+            "target": self.target, "array_bytes": array_bytes, "seconds": seconds, "gigabytes_per_second": rate,
+            "copies": plan,
+        });
+        let text = format!("{} to {}: {seconds:.2} s, {rate:.2} GB/s", output::bytes(array_bytes), self.target);
+        output.answer(&document, &text);
+        Ok(Verdict::Passed)
+    }
+
+    fn open_source(&self) -> Result<Node> {
+        let mut node = nodes::open(&self.source, self.device)?;
+        if let Some(limit) = &self.memory_limit {
+            let limit_bytes = parse_bytes(limit)?;
+            node = match node {
+                Node::Array(array) => {
+                    let options = *array.options();
+                    Node::Array(array.with_options(node::ArrayOptions { memory_limit_bytes: limit_bytes, ..options }))
+                }
+                Node::Group(group) => {
+                    let options = node::ArrayOptions { memory_limit_bytes: limit_bytes, ..*group.options() };
+                    node::open_existing(Arc::clone(group.store()), group.path(), None, options)?
+                }
+            };
+        }
+        Ok(node)
+    }
+}
+
+fn plan_text(copied: &Copied) -> String {
+    let mut rows = Vec::new();
+    for (name, copy) in copied.copies() {
+        let document = copy.to_json();
+        let empty = Vec::new();
+        let passes = document["passes"].as_array().unwrap_or(&empty);
+        for (number, pass) in passes.iter().enumerate() {
+            let left = pass["regions"].as_u64().unwrap_or(0) - pass["finished"].as_u64().unwrap_or(0);
+            rows.push(vec![
+                if number == 0 { name.clone() } else { String::new() },
+                format!("{} of {}", number + 1, passes.len()),
+                left.to_string(),
+                pass["region_shape"].to_string(),
+                output::bytes(pass["region_bytes"].as_u64().unwrap_or(0)),
+                format!("{:.2}", pass["source_reads"].as_f64().unwrap_or(0.0)),
+                pass["target_chunks"].to_string(),
+            ]);
+        }
+        if document["complete"] == Value::Bool(true) {
+            rows.push([name.as_str(), "complete", "0", "-", "-", "-", "-"].map(String::from).to_vec());
+        }
+    }
+    output::table(&["array", "pass", "regions", "region", "bytes", "reads", "objects"], &rows)
+}

@@ -1,0 +1,523 @@
+//! Copying an array to other chunks, codecs, formats and stores, whatever its size.
+//!
+//! The target is written region by region, and regions are made of whole stored objects, so that none is written twice. A
+//! region is as large as the budget allows where that saves reads of the source. Where chunks lie so far across each other
+//! that the source would be read several times nevertheless, the copy takes two passes, by way of an array whose chunks
+//! suit both sides (the idea of Pangeo's `rechunker`, <https://rechunker.readthedocs.io/en/latest/algorithm.html>). What
+//! makes it resumable is in `journal`.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use cuzarr_device::NdBuffer;
+use serde_json::{Map, Value, json};
+
+use super::grid::{Region, Regions};
+use super::journal::Journal;
+use super::target::serializer;
+use super::walk::relay;
+use crate::codec::VariableElements;
+use crate::error::{Error, ErrorKind, Result, ResultExt};
+use crate::meta::{ArrayMetadata, CodecsMetadata, Extension, FillValue, NewArray};
+use crate::node::{self, Array, ArrayOptions, Node, normalize_path};
+use crate::store::{Store, join_key};
+
+/// Where the array between two passes is, below the target's path.
+const BETWEEN: &str = ".cuzarr-between";
+
+/// Smaller chunks between two passes cost more than reading the source again.
+const LEAST_BETWEEN_BYTES: u64 = 1 << 16;
+
+/// What elements of variable length are taken to be long, for lack of better knowledge.
+const VARIABLE_BYTES: u64 = 64;
+
+/// What happens when something is at the target already.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Existing {
+    /// It is an error.
+    #[default]
+    Refuse,
+    /// It is deleted.
+    Overwrite,
+    /// A copy of the same source to the same target goes on where it was interrupted. What is complete stays as it is.
+    Resume,
+}
+
+/// How far a copy is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Progress {
+    /// Regions that are finished, of all passes.
+    pub regions_done: u64,
+    /// Regions in all.
+    pub regions: u64,
+    /// Bytes of elements that were written by this call.
+    pub bytes_done: u64,
+    /// Bytes of elements that this call has to write in all.
+    pub bytes: u64,
+    /// Seconds since the call began.
+    pub seconds: f64,
+}
+
+/// One way through all elements.
+#[derive(Clone, Debug)]
+pub struct Pass {
+    source: Array,
+    target: Array,
+    /// The regions.
+    pub regions: Regions,
+    /// How many of them are finished.
+    pub finished: u64,
+    /// How many times the bytes of the pass's source are read on average.
+    pub reads: f64,
+}
+
+/// A copy of one array that was planned and checked; nothing is written yet.
+pub struct Copy {
+    source: Array,
+    target: Array,
+    journal: Journal,
+    passes: Vec<Pass>,
+    begin: Begin,
+    /// The caller's, for the array that comes out.
+    options: ArrayOptions,
+}
+
+/// What is to be done before the first pass.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Begin {
+    Fresh,
+    Delete,
+    GoOn,
+    Complete,
+}
+
+/// Elements on their way.
+enum Elements {
+    Fixed(NdBuffer),
+    Variable(VariableElements),
+}
+
+impl Copy {
+    /// Plans a copy of `source` to an array of `metadata` at `path`. The source's options say on which device, and within
+    /// which memory limit: regions take at most half of it, reading and writing them the other half.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use cuzarr::compute::{Changes, Copy, Existing};
+    /// use cuzarr::meta::ArrayMetadata;
+    /// use cuzarr::node::{Array, ArrayOptions};
+    /// use cuzarr::plan::Selection;
+    /// use cuzarr::store::MemoryStore;
+    /// use cuzarr_device::{DType, Device, NdBuffer, Order};
+    /// let metadata = ArrayMetadata::from_json(br#"{
+    ///     "zarr_format": 3, "node_type": "array", "shape": [2, 4], "data_type": "uint8", "fill_value": 0,
+    ///     "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [1, 4]}},
+    ///     "chunk_key_encoding": {"name": "default"}, "codecs": ["bytes"]
+    /// }"#)?;
+    /// let source = Array::create(Arc::new(MemoryStore::new()), "a", metadata, false, ArrayOptions::default())?;
+    /// let everything = Selection::all(&[2, 4]);
+    /// source.write(&everything, &NdBuffer::from_host(Device::Cpu, DType::UINT8, &[2, 4], Order::C, &[1, 2, 3, 4, 5, 6, 7, 8])?)?;
+    /// let changes = Changes { chunks: Some(vec![None, Some(2)]), ..Changes::default() };
+    /// let copy = Copy::new(&source, Arc::new(MemoryStore::new()), "b", changes.apply(source.metadata())?, Existing::Refuse)?;
+    /// let target = copy.run(&|_| ())?;
+    /// assert_eq!(target.chunk_shape()?, [2, 2]);
+    /// assert_eq!(target.read(&everything)?.host_slice::<u8>()?, [1, 2, 3, 4, 5, 6, 7, 8]);
+    /// # Ok::<(), cuzarr::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidArgument` when source and target overlap; `ShapeMismatch` and `DTypeMismatch` when the metadata is of another
+    /// array; `ContainsArray` and `ContainsGroup` for what is there already; `BudgetExceeded` when one object of the target
+    /// takes more than a sixth of the memory limit.
+    pub fn new(
+        source: &Array,
+        store: Arc<dyn Store>,
+        path: &str,
+        metadata: ArrayMetadata,
+        existing: Existing,
+    ) -> Result<Copy> {
+        let path = normalize_path(path)?;
+        check_alike(source.metadata(), &metadata)?;
+        refuse_overlap((source.store(), source.path()), (&store, &path))?;
+        if store.is_read_only() {
+            let message = format!("{store}: cannot copy to '/{path}': the store is for reading only");
+            return Err(Error::new(ErrorKind::ReadOnly, message));
+        }
+        let own = *source.options();
+        let options = ArrayOptions { memory_limit_bytes: own.memory_limit_bytes / 2, order_is_f: false, ..own };
+        let mut journal = Journal::new(source, &metadata);
+        let target = Array::from_metadata(store, &path, metadata, options)?;
+        target.chain()?;
+        let begin = look(&target, &mut journal, existing)?;
+        let source = source.with_options(options);
+        let mut copy = Copy { source, target, journal, passes: Vec::new(), begin, options: own };
+        if begin != Begin::Complete {
+            copy.passes = copy.plan(own.memory_limit_bytes / 4)?;
+            copy.journal.passes =
+                copy.passes.iter().map(|pass| (pass.regions.shape().to_vec(), pass.finished)).collect();
+        }
+        Ok(copy)
+    }
+
+    /// The passes; none when the copy is complete already.
+    pub fn passes(&self) -> &[Pass] {
+        &self.passes
+    }
+
+    /// Bytes of all elements.
+    pub fn array_bytes(&self) -> u64 {
+        self.source.metadata().elems().unwrap_or(u64::MAX).saturating_mul(element_bytes(&self.source))
+    }
+
+    /// The plan as JSON.
+    pub fn to_json(&self) -> Value {
+        let pass = |pass: &Pass| {
+            json!({
+                "regions": pass.regions.len(), "finished": pass.finished, "region_shape": pass.regions.shape(),
+                "region_bytes": pass.regions.most_bytes(element_bytes(&self.source)), "source_reads": pass.reads,
+                "objects": pass.target.metadata().chunk_grid().chunk_count(self.source.shape()).unwrap_or(u64::MAX),
+                "target_chunks": pass.target.metadata().chunk_grid().chunk_shape(),
+            })
+        };
+        json!({
+            "source": format!("{}{}", self.source.store(), self.source.name()),
+            "target": format!("{}{}", self.target.store(), self.target.name()),
+            "array_bytes": self.array_bytes(), "complete": self.begin == Begin::Complete,
+            "passes": self.passes.iter().map(pass).collect::<Vec<_>>(),
+        })
+    }
+
+    /// Carries the plan out. `progress` hears of every region that was written. Gives the target.
+    ///
+    /// # Errors
+    /// What reading and writing report, with the region in the trail. What was written stays, and can be resumed.
+    pub fn run(mut self, progress: &(dyn Fn(&Progress) + Sync)) -> Result<Array> {
+        let (store, path) = (Arc::clone(self.target.store()), self.target.path().to_string());
+        if self.begin == Begin::Delete {
+            node::delete_node(&*store, &path)?;
+        }
+        if matches!(self.begin, Begin::Fresh | Begin::Delete) {
+            self.journal.write(&*store, &path)?;
+        }
+        let mut meter = Meter::new(&self.passes, element_bytes(&self.source));
+        for number in 0..self.passes.len() {
+            self.run_pass(number, &mut meter, progress)?;
+        }
+        let metadata = self.target.metadata().clone();
+        let array = match Array::open(Arc::clone(&store), &path, self.options) {
+            Err(error) if error.kind() == ErrorKind::ArrayNotFound => {
+                Array::create(Arc::clone(&store), &path, metadata, false, self.options)?
+            }
+            opened => opened?,
+        };
+        if self.journal.between.is_some() {
+            node::delete_node(&*store, &join_key(&path, BETWEEN))?;
+        }
+        Journal::remove(&*store, &path)?;
+        Ok(array)
+    }
+
+    fn run_pass(&mut self, number: usize, meter: &mut Meter, progress: &(dyn Fn(&Progress) + Sync)) -> Result<()> {
+        let pass = self.passes[number].clone();
+        let (store, path) = (Arc::clone(self.target.store()), self.target.path().to_string());
+        let rest = pass.unfinished(self.begin == Begin::GoOn)?;
+        let read = |(region, _): &(Region, Option<u64>)| read(&pass.source, region).at(|| region.to_string());
+        relay(rest, read, |(region, finished), elements| {
+            write(&pass.target, &region, &elements).at(|| region.to_string())?;
+            meter.add(region.elems(), finished.is_some());
+            if let Some(finished) = finished {
+                self.journal.passes[number].1 = finished;
+                self.journal.write(&*store, &path)?;
+            }
+            progress(&meter.now());
+            Ok(())
+        })
+    }
+
+    fn plan(&mut self, most_bytes: u64) -> Result<Vec<Pass>> {
+        if self.begin == Begin::GoOn {
+            return self.planned_before(most_bytes);
+        }
+        let (shape, bytes) = (self.source.shape().to_vec(), element_bytes(&self.source));
+        let read_unit = self.source.chunk_shape()?;
+        let write_unit = self.target.metadata().chunk_grid().chunk_shape().to_vec();
+        self.check_budget(&write_unit)?;
+        let direct = Regions::plan(&shape, bytes, &write_unit, &[&read_unit], most_bytes)?;
+        let direct_reads = direct.reads(&read_unit);
+        if let Ok(rows) = Regions::plan(&shape, bytes, &read_unit, &[direct.shape()], most_bytes) {
+            let axes = rows.shape().iter().zip(direct.shape()).zip(&shape);
+            let between: Vec<u64> = axes.map(|((&row, &column), &len)| row.min(column).min(len.max(1))).collect();
+            let first = Regions::plan(&shape, bytes, &between, &[&read_unit], most_bytes)?;
+            let second = Regions::plan(&shape, bytes, &write_unit, &[&between], most_bytes)?;
+            let (reads_first, reads_second) = (first.reads(&read_unit), second.reads(&between));
+            let between_bytes = between.iter().fold(bytes, |bytes, &extent| bytes.saturating_mul(extent));
+            // Elements are written once more, too.
+            if reads_first + reads_second + 1.0 < 0.9 * direct_reads && between_bytes >= LEAST_BETWEEN_BYTES {
+                let middle = self.between(&between)?;
+                self.journal.between = Some(between);
+                return Ok(vec![
+                    Pass::new(&self.source, &middle, first, 0, reads_first),
+                    Pass::new(&middle, &self.target, second, 0, reads_second),
+                ]);
+            }
+        }
+        Ok(vec![Pass::new(&self.source, &self.target, direct, 0, direct_reads)])
+    }
+
+    /// Writing an object takes its elements three times: packed, and twice as scratch memory.
+    fn check_budget(&self, object: &[u64]) -> Result<()> {
+        let one = object.iter().fold(element_bytes(&self.source), |bytes, &extent| bytes.saturating_mul(extent));
+        let (needed, limit) = (one.saturating_mul(6), self.options.memory_limit_bytes);
+        if needed <= limit {
+            return Ok(());
+        }
+        let message = format!(
+            "objects of shape {object:?} take {one} bytes, which needs a memory limit of {needed}, got {limit}"
+        );
+        Err(Error::new(ErrorKind::BudgetExceeded, message)
+            .with_hint("raise the memory limit, or write smaller chunks or shards"))
+    }
+
+    /// The passes that the journal tells of.
+    fn planned_before(&self, most_bytes: u64) -> Result<Vec<Pass>> {
+        let mut steps = vec![self.source.clone(), self.target.clone()];
+        if let Some(between) = &self.journal.between {
+            steps.insert(1, self.between(between)?);
+        }
+        if self.journal.passes.len() + 1 != steps.len() {
+            return Err(Error::new(ErrorKind::MetadataInvalid, "the journal of the copy contradicts itself")
+                .with_hint("begin again with overwrite"));
+        }
+        let passes = steps.windows(2).zip(&self.journal.passes).map(|(step, (region_shape, finished))| {
+            let regions = Regions::new(self.source.shape(), region_shape.clone())?;
+            let bytes = regions.most_bytes(element_bytes(&self.source));
+            if bytes > most_bytes {
+                let message =
+                    format!("the copy was begun with regions of {bytes} bytes, now they may have {most_bytes}");
+                return Err(Error::new(ErrorKind::BudgetExceeded, message)
+                    .with_hint("raise the memory limit to what it was, or begin again with overwrite"));
+            }
+            let reads = regions.reads(&step[0].chunk_shape()?);
+            Ok(Pass::new(&step[0], &step[1], regions, *finished, reads))
+        });
+        passes.collect()
+    }
+
+    /// The array between two passes: never opened by others, compressed by what is fastest.
+    fn between(&self, chunk_shape: &[u64]) -> Result<Array> {
+        let metadata = self.source.metadata();
+        let codecs = match metadata.data_type().size_bytes() {
+            Some(size_bytes) => {
+                let blosc = json!({
+                    "cname": "lz4", "clevel": 1, "shuffle": "shuffle", "typesize": size_bytes.min(255), "blocksize": 0,
+                });
+                vec![serializer(metadata.data_type()), extension("blosc", blosc)]
+            }
+            None => vec![serializer(metadata.data_type())],
+        };
+        let new = NewArray {
+            shape: metadata.shape().to_vec(),
+            data_type: metadata.data_type().clone(),
+            chunk_shape: chunk_shape.to_vec(),
+            fill_value: match metadata.fill_value() {
+                FillValue::Undefined => FillValue::default_of(metadata.data_type()),
+                value => value.clone(),
+            },
+            codecs: CodecsMetadata::V3(codecs),
+            chunk_key_encoding: None,
+            attributes: Map::new(),
+            dimension_names: None,
+        };
+        let path = join_key(self.target.path(), BETWEEN);
+        Array::from_metadata(Arc::clone(self.target.store()), &path, ArrayMetadata::new(new)?, *self.target.options())
+    }
+}
+
+impl Pass {
+    fn new(source: &Array, target: &Array, regions: Regions, finished: u64, reads: f64) -> Pass {
+        Pass { source: source.clone(), target: target.clone(), regions, finished, reads }
+    }
+
+    /// What is still to be copied, each with the number of regions that are finished after it. When the pass was interrupted,
+    /// the objects of its first region that are there already are left out.
+    fn unfinished(&self, interrupted: bool) -> Result<impl Iterator<Item = Result<(Region, Option<u64>)>> + '_> {
+        let mut first = self.finished;
+        let mut parts = Vec::new();
+        if interrupted && first < self.regions.len() {
+            let stored: HashSet<String> = self.target.stored_chunks()?.into_iter().collect();
+            if !stored.is_empty() {
+                let region = self.regions.get(first)?;
+                parts = self.missing(&region, &stored)?;
+                first += 1;
+            }
+        }
+        let last = parts.len().saturating_sub(1);
+        let parts = parts.into_iter().enumerate().map(move |(at, part)| Ok((part, (at == last).then_some(first))));
+        let whole = self.regions.from(first).map(|region| region.map(|region| (region.number + 1, region)));
+        Ok(parts.chain(whole.map(|next| next.map(|(finished, region)| (region, Some(finished))))))
+    }
+
+    /// The objects of a region that are not stored, or the region itself when none of them is.
+    fn missing(&self, region: &Region, stored: &HashSet<String>) -> Result<Vec<Region>> {
+        let metadata = self.target.metadata();
+        let unit = metadata.chunk_grid().chunk_shape();
+        let first: Vec<u64> = region.start.iter().zip(unit).map(|(start, unit)| start / unit).collect();
+        let objects = Regions::new(&region.extent, unit.to_vec())?;
+        let (mut missing, mut found) = (Vec::new(), false);
+        for object in objects.from(0) {
+            let mut object = object?;
+            let at: Vec<u64> =
+                object.start.iter().zip(unit).zip(&first).map(|((start, unit), first)| first + start / unit).collect();
+            if stored.contains(&metadata.chunk_key_encoding().key(&at)) {
+                found = true;
+                continue;
+            }
+            object.start = object.start.iter().zip(&region.start).map(|(inside, start)| inside + start).collect();
+            missing.push(object);
+        }
+        Ok(if found { missing } else { vec![region.clone()] })
+    }
+}
+
+/// Counts what was written.
+struct Meter {
+    begun: Instant,
+    element_bytes: u64,
+    progress: Progress,
+}
+
+impl Meter {
+    fn new(passes: &[Pass], element_bytes: u64) -> Meter {
+        let regions = passes.iter().map(|pass| pass.regions.len()).sum();
+        let regions_done = passes.iter().map(|pass| pass.finished).sum();
+        let left = |pass: &Pass| {
+            let elems = pass.source.metadata().elems().unwrap_or(u64::MAX);
+            let share = 1.0 - pass.finished as f64 / pass.regions.len().max(1) as f64;
+            (elems as f64 * share) as u64
+        };
+        let bytes = passes.iter().map(left).sum::<u64>().saturating_mul(element_bytes);
+        let progress = Progress { regions_done, regions, bytes_done: 0, bytes, seconds: 0.0 };
+        Meter { begun: Instant::now(), element_bytes, progress }
+    }
+
+    fn add(&mut self, elems: u64, finished: bool) {
+        self.progress.bytes_done += elems.saturating_mul(self.element_bytes);
+        self.progress.regions_done += u64::from(finished);
+    }
+
+    fn now(&self) -> Progress {
+        Progress { seconds: self.begun.elapsed().as_secs_f64(), ..self.progress }
+    }
+}
+
+/// What is at the target, and what that means. A journal of the same copy takes the place of the given one.
+fn look(target: &Array, journal: &mut Journal, existing: Existing) -> Result<Begin> {
+    if existing == Existing::Overwrite {
+        return Ok(Begin::Delete);
+    }
+    let (store, path) = (target.store(), target.path());
+    let contains =
+        |kind: ErrorKind, what: &str| Error::new(kind, format!("{store}: there is {what} at '/{path}' already"));
+    if let Some(found) = Journal::read(&**store, path)? {
+        let error = match (existing, found.is_of(journal)) {
+            (Existing::Resume, true) => {
+                *journal = found;
+                return Ok(Begin::GoOn);
+            }
+            (_, true) => {
+                contains(ErrorKind::ContainsArray, "an unfinished copy").with_hint("resume it, or overwrite it")
+            }
+            (_, false) => {
+                contains(ErrorKind::ContainsArray, "an unfinished copy of something else, or to other chunks or codecs")
+                    .with_hint("copy as it was begun, or overwrite it")
+            }
+        };
+        return Err(error);
+    }
+    match node::open_existing(Arc::clone(store), path, None, *target.options()) {
+        Ok(Node::Array(array)) => {
+            let same = array.metadata().documents() == target.metadata().documents();
+            if existing == Existing::Resume && same {
+                return Ok(Begin::Complete);
+            }
+            Err(contains(ErrorKind::ContainsArray, "an array").with_hint("copy to another place, or overwrite it"))
+        }
+        Ok(Node::Group(_)) => {
+            Err(contains(ErrorKind::ContainsGroup, "a group").with_hint("copy to another place, or overwrite it"))
+        }
+        Err(error) if error.kind() != ErrorKind::NodeNotFound => Err(error),
+        Err(_) if target.stored_chunks()?.is_empty() => Ok(Begin::Fresh),
+        Err(_) => Err(contains(ErrorKind::ContainsArray, "a set of chunks without metadata")
+            .with_hint("copy to another place, or overwrite it")),
+    }
+}
+
+fn check_alike(source: &ArrayMetadata, target: &ArrayMetadata) -> Result<()> {
+    if source.shape() != target.shape() {
+        let message = format!("the source has shape {:?}, the target {:?}", source.shape(), target.shape());
+        return Err(Error::new(ErrorKind::ShapeMismatch, message));
+    }
+    if source.data_type() != target.data_type() {
+        let message =
+            format!("the source has elements of {}, the target of {}", source.data_type(), target.data_type());
+        return Err(Error::new(ErrorKind::DTypeMismatch, message));
+    }
+    Ok(())
+}
+
+/// Refuses a target that is the source, or lies in it, or the other way round.
+pub(super) fn refuse_overlap(source: (&Arc<dyn Store>, &str), target: (&Arc<dyn Store>, &str)) -> Result<()> {
+    let within = |one: &Path, other: &Path| one.starts_with(other) || other.starts_with(one);
+    let overlap = match (location(source), location(target)) {
+        (Some(source), Some(target)) => within(&source, &target),
+        _ => Arc::ptr_eq(source.0, target.0) && within(Path::new(source.1), Path::new(target.1)),
+    };
+    if overlap {
+        let message = format!("the target {}/{} overlaps the source {}/{}", target.0, target.1, source.0, source.1);
+        return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("copy to another place"));
+    }
+    Ok(())
+}
+
+/// Where a node is among all stores that have addresses; links of the file system are resolved.
+fn location((store, path): (&Arc<dyn Store>, &str)) -> Option<PathBuf> {
+    let address = store.to_string();
+    let (scheme, _) = address.split_once("://")?;
+    let whole = Path::new(&address).join(path);
+    let Ok(file) = whole.strip_prefix("file:") else { return Some(whole) };
+    let file = Path::new("/").join(file);
+    let real = file.ancestors().find_map(|above| {
+        let rest = file.strip_prefix(above).ok()?;
+        Some(above.canonicalize().ok()?.join(rest))
+    });
+    Some(Path::new(&format!("{scheme}:")).join(real.unwrap_or(file).strip_prefix("/").ok()?))
+}
+
+fn element_bytes(array: &Array) -> u64 {
+    array.metadata().data_type().size_bytes().map_or(VARIABLE_BYTES, |size_bytes| size_bytes as u64)
+}
+
+fn extension(name: &str, configuration: Value) -> Extension {
+    match configuration {
+        Value::Object(configuration) => Extension::new(name, configuration),
+        _ => Extension::new(name, Map::new()),
+    }
+}
+
+fn read(source: &Array, region: &Region) -> Result<Elements> {
+    let selection = region.selection()?;
+    match source.metadata().data_type().size_bytes() {
+        Some(_) => source.read(&selection).map(Elements::Fixed),
+        None => source.read_variable(&selection).map(Elements::Variable),
+    }
+}
+
+fn write(target: &Array, region: &Region, elements: &Elements) -> Result<()> {
+    let selection = region.selection()?;
+    match elements {
+        Elements::Fixed(elements) => target.write(&selection, elements),
+        Elements::Variable(elements) => target.write_variable(&selection, elements),
+    }
+}

@@ -1,0 +1,243 @@
+"""Copying arrays and groups to other stores, formats, chunks and codecs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Literal, overload
+
+from cuzarr import _api, _core, _create
+from cuzarr._array import Array
+from cuzarr._config import config, parse_size
+from cuzarr._dtypes import ZarrFormat
+from cuzarr._group import Group
+from cuzarr._nodes import check_zarr_format
+from cuzarr._progress import shown
+from cuzarr.errors import InvalidArgumentError
+from cuzarr.storage import StorePath, make_store_path
+
+Node = Array | Group
+
+
+class CopyPlan:
+    """What a copy would do: for each array its passes, their regions, and how often the source is read.
+
+    ``str()`` tells a person, ``to_dict()`` a program.
+    """
+
+    def __init__(self, document: list[dict[str, Any]]) -> None:
+        self._document = document
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """The plan as plain values, one per array."""
+        return self._document
+
+    def __repr__(self) -> str:
+        lines = []
+        for array in self._document:
+            lines.append(f"{array['source']} -> {array['target']}: {array['array_bytes']} bytes")
+            if array["complete"]:
+                lines.append("  complete")
+            for number, step in enumerate(array["passes"], 1):
+                left = step["regions"] - step["finished"]
+                lines.append(
+                    f"  pass {number}: {left} regions of {tuple(step['region_shape'])} ({step['region_bytes']} bytes), "
+                    f"source read {step['source_reads']:.2f} times, {step['objects']} objects written"
+                )
+        return "\n".join(lines)
+
+
+def _opened(source: Any, device: str | None) -> Node:
+    if isinstance(source, Array | Group):
+        return source
+    if hasattr(source, "store_path") and hasattr(source, "metadata"):  # zarr-python's arrays and groups
+        source = StorePath(make_store_path(source.store_path.store).store, source.store_path.path)
+    return _api.open(source, mode="r", device=device)
+
+
+def _extents(extents: Any, source: Node, what: str) -> list[int | None]:
+    if isinstance(extents, int):
+        if isinstance(source, Group):
+            raise InvalidArgumentError(f"{what} of a group's arrays are a tuple, for arrays of as many dimensions")
+        extents = (extents,) * source.ndim
+    return [None if extent in (-1, None) else int(extent) for extent in extents]
+
+
+def _changes(source: Node, zarr_format: Any, chunks: Any, shards: Any, compressors: Any) -> str:
+    changes: dict[str, Any] = {"zarr_format": check_zarr_format(zarr_format)}
+    if chunks is not None:
+        changes["chunks"] = _extents(chunks, source, "chunks")
+    if not isinstance(shards, str):
+        changes["shards"] = False if shards is None else _extents(shards, source, "shards")
+    if not isinstance(compressors, str):
+        changes["compressors"] = [codec.to_dict() for codec in _create.as_codecs(compressors)]
+    elif compressors != "keep":
+        raise InvalidArgumentError(f"compressors are codecs, None or 'keep', got {compressors!r}")
+    return json.dumps(changes)
+
+
+def _run(
+    source: Any,
+    target: Any,
+    path: str | None,
+    changes: tuple[Any, Any, Any, Any],
+    existing: tuple[bool, bool],
+    storage_options: dict[str, Any] | None,
+    device: str | None,
+    memory_limit: int | str | None,
+    progress: Any,
+    dry_run: bool,
+) -> Node | CopyPlan:
+    overwrite, resume = existing
+    if overwrite and resume:
+        raise InvalidArgumentError("a copy is either overwritten or resumed")
+    node = _opened(source, device)
+    place = make_store_path(target, path=path, mode="a", storage_options=storage_options)
+    if node.store_path.store == place.store:
+        mine, theirs = f"{node.path}/".lstrip("/"), f"{place.path}/".lstrip("/")
+        if mine.startswith(theirs) or theirs.startswith(mine):
+            raise InvalidArgumentError(f"'{place.path}' overlaps the source '{node.path}'", hint="copy to another place")
+    where = device or (node.device if isinstance(node, Array) else None) or config.get("device")
+    options = {
+        "device": where,
+        "strict": config.get("strict"),
+        "memory_limit_bytes": config.get("memory_limit") if memory_limit is None else parse_size(memory_limit),
+        "threads": config.get("threading.max_workers"),
+    }
+    mode = "overwrite" if overwrite else "resume" if resume else "refuse"
+    plan = _core.Copy(
+        (node.store_path.store._handle, node.path), (place.store._handle, place.path), _changes(node, *changes), mode, options
+    )
+    document = json.loads(plan.plan())
+    if dry_run:
+        return CopyPlan(document)
+    place.store.check_writable()
+    objects = sum(step["objects"] for array in document for step in array["passes"] if not step["finished"])
+    with shown(progress, "writing", objects or None):
+        plan.run()
+    return _api.open(place, mode="r+", device=device)
+
+
+@overload
+def copy(source: Any, target: Any, *, dry_run: Literal[True], **kwargs: Any) -> CopyPlan: ...
+@overload
+def copy(source: Any, target: Any, **kwargs: Any) -> Node: ...
+def copy(
+    source: Any,
+    target: Any,
+    *,
+    path: str | None = None,
+    zarr_format: ZarrFormat | None = None,
+    compressors: Any = "keep",
+    overwrite: bool = False,
+    resume: bool = False,
+    storage_options: dict[str, Any] | None = None,
+    device: str | None = None,
+    memory_limit: int | str | None = None,
+    progress: Any = None,
+    dry_run: bool = False,
+) -> Node | CopyPlan:
+    """Copies an array, or a group with all that is below it, to another place, whatever its size.
+
+    Elements stream through the engine within the memory limit. Every object of the target is written once, and atomically.
+    Until an array is complete it has no metadata, so that nobody reads half of it; what was interrupted, also by a crash,
+    goes on with ``resume=True``, without writing finished objects again. The source must not change meanwhile.
+
+    Parameters
+    ----------
+    source : Array, Group or StoreLike
+        What is copied.
+    target : StoreLike
+        Where to: a path, a store, a dictionary.
+    path : str, optional
+        Path in the target's store.
+    zarr_format : {2, 3}, optional
+        Format of the copy; the source's unless given. Between formats, zstd, gzip and Blosc keep their settings, zstd takes the
+        place of other compressors, and filters are left out.
+    compressors : optional
+        Codecs, ``None`` for none, ``"keep"`` for the source's.
+    overwrite, resume : bool
+        Whether what is at the target is replaced, or an interrupted copy of the same source goes on.
+    storage_options : dict, optional
+        For URLs of remote stores.
+    device : str, optional
+        Where elements are decoded and moved; the source's device unless given.
+    memory_limit : int or str, optional
+        Bytes, or as in ``"8 GiB"``; the configuration's unless given.
+    progress : bool, callable or object, optional
+        As for :meth:`Array.getitem`, in objects written.
+    dry_run : bool
+        Gives the plan, and does nothing.
+
+    Raises
+    ------
+    ContainsArrayError, ContainsGroupError
+        Something is at the target.
+    InvalidArgumentError
+        Source and target overlap, or chunks and codecs do not fit.
+    BudgetExceededError
+        One object of the target takes more than a sixth of the memory limit.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> source = cuzarr.create_array({}, data=np.arange(6), chunks=(2,), zarr_format=2)
+    >>> copied = cuzarr.copy(source, {}, zarr_format=3)
+    >>> copied.metadata.zarr_format, copied[:].tolist()
+    (3, [0, 1, 2, 3, 4, 5])
+    """
+    changes = (zarr_format, None, "keep", compressors)
+    return _run(
+        source, target, path, changes, (overwrite, resume), storage_options, device, memory_limit, progress, dry_run
+    )
+
+
+@overload
+def rechunk(source: Any, target: Any, *, chunks: Any, dry_run: Literal[True], **kwargs: Any) -> CopyPlan: ...
+@overload
+def rechunk(source: Any, target: Any, *, chunks: Any, **kwargs: Any) -> Node: ...
+def rechunk(
+    source: Any,
+    target: Any,
+    *,
+    chunks: Any,
+    shards: Any = "keep",
+    path: str | None = None,
+    zarr_format: ZarrFormat | None = None,
+    compressors: Any = "keep",
+    overwrite: bool = False,
+    resume: bool = False,
+    storage_options: dict[str, Any] | None = None,
+    device: str | None = None,
+    memory_limit: int | str | None = None,
+    progress: Any = None,
+    dry_run: bool = False,
+) -> Node | CopyPlan:
+    """Copies an array to chunks of another shape; of a group, the arrays that have as many dimensions, and the others as
+    they are.
+
+    The source is read as few times as the memory limit allows: in regions that suit both grids or, where that is cheaper, in
+    two passes by way of an array between them, which needs room beside the target until it is done.
+
+    Parameters
+    ----------
+    source, target, path, zarr_format, compressors, overwrite, resume, storage_options, device, memory_limit, progress, dry_run
+        As for :func:`copy`.
+    chunks : int or tuple of int
+        Elements of a chunk along each dimension; -1 for a whole dimension.
+    shards : int, tuple of int or None, optional
+        The same of a shard, ``None`` for none, ``"keep"`` for the source's.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> rows = cuzarr.create_array({}, data=np.arange(12).reshape(3, 4), chunks=(1, 4))
+    >>> columns = cuzarr.rechunk(rows, {}, chunks=(-1, 2))
+    >>> columns.chunks, columns[:, 1].tolist()
+    ((3, 2), [1, 5, 9])
+    >>> cuzarr.rechunk(rows, {}, chunks=(3, 1), dry_run=True).to_dict()[0]["passes"][0]["source_reads"]
+    1.0
+    """
+    changes = (zarr_format, chunks, shards, compressors)
+    return _run(
+        source, target, path, changes, (overwrite, resume), storage_options, device, memory_limit, progress, dry_run
+    )

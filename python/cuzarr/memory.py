@@ -1,0 +1,183 @@
+"""Memory that is in use, how much may be, and whose pool it comes from.
+
+>>> import cuzarr
+>>> with cuzarr.memory.limit("512 MiB"):
+...     cuzarr.config.get("memory_limit")
+536870912
+>>> cuzarr.memory.info("cpu").device
+'cpu'
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from cuzarr import _core
+from cuzarr._config import ConfigSet, config, parse_size
+from cuzarr._info import human_bytes
+from cuzarr.errors import InvalidArgumentError, LibraryMissingError
+
+Library = Literal["cuzarr", "cupy", "torch", "rmm"]
+
+_chosen: Library = "cuzarr"
+
+
+@dataclass(frozen=True)
+class MemoryInfo:
+    """Bytes on one device.
+
+    Attributes
+    ----------
+    device : str
+        Which device.
+    free, total : int
+        What nobody uses, and what there is, as the driver counts it, other programs' memory too.
+    used, peak : int
+        What cuzarr's own pool has given, now and at most since :func:`reset_peak`. Results that come from another library's
+        pool are counted there.
+    pinned : int
+        Pinned host memory kept for transfers to and from the device.
+    in_flight : int
+        What reads and writes under way have taken of their ``memory_limit``.
+    limit : int or None
+        The ``memory_limit``; ``None`` lets cuzarr choose.
+    allocator : str
+        Whose pool results come from.
+    """
+
+    device: str
+    free: int
+    total: int
+    used: int
+    peak: int
+    pinned: int
+    in_flight: int
+    limit: int | None
+    allocator: str
+
+    def __str__(self) -> str:
+        limit = "chosen by cuzarr" if self.limit is None else human_bytes(self.limit)
+        return (
+            f"{self.device}: {human_bytes(self.free)} of {human_bytes(self.total)} free\n"
+            f"  pool      {human_bytes(self.used)} used, {human_bytes(self.peak)} at most\n"
+            f"  pinned    {human_bytes(self.pinned)}\n"
+            f"  in flight {human_bytes(self.in_flight)}, limit {limit}\n"
+            f"  results   from {self.allocator}"
+        )
+
+
+def info(device: str | None = None) -> MemoryInfo:
+    """What memory is in use on a device; the configuration's unless given. Starts CUDA for a GPU.
+
+    Raises
+    ------
+    DeviceUnavailableError
+        There is no such device, or it cannot be used.
+    """
+    chosen = str(device or config.get("device"))
+    numbers = _core.memory_info(chosen)
+    counted = {name: numbers[name] for name in ("free", "total", "used", "peak", "pinned", "in_flight")}
+    return MemoryInfo(device=chosen, limit=config.get("memory_limit"), allocator=_chosen, **counted)
+
+
+def limit(size: int | str | None) -> ConfigSet:
+    """Bounds the memory that work takes beside its results: bytes, or as in ``"8 GiB"``; for a ``with`` block, or from now on.
+
+    It is the configuration's ``memory_limit``: of reads and writes in flight, per kind of memory (host, pinned, device), and
+    of the regions that :func:`cuzarr.copy`, :func:`cuzarr.rechunk` and :func:`cuzarr.map_blocks` work in.
+    """
+    return config.set({"memory_limit": parse_size(size)})
+
+
+def empty_cache(device: str | None = None) -> None:
+    """Gives memory that cuzarr's pool keeps unused, and pinned memory, back to the system. Waits for the device."""
+    _core.trim_memory(str(device or config.get("device")))
+
+
+def reset_peak(device: str | None = None) -> None:
+    """Lets :attr:`MemoryInfo.peak` begin again at what is in use now."""
+    _core.reset_memory_peak(str(device or config.get("device")))
+
+
+def use_allocator(library: Library) -> None:
+    """Takes memory for results on GPUs from another library's pool from now on, so that two pools do not fight over one GPU.
+
+    Scratch memory, which is bounded by ``memory_limit``, still comes from cuzarr's own pool.
+
+    Parameters
+    ----------
+    library : {"cupy", "torch", "rmm", "cuzarr"}
+        Whose pool. Memory goes back there when the last array over it is gone.
+
+    Raises
+    ------
+    LibraryMissingError
+        It is not installed.
+    """
+    global _chosen
+    if library not in _ALLOCATORS:
+        raise InvalidArgumentError(f"the allocator is one of {', '.join(_ALLOCATORS)}, got {library!r}")
+    make = _ALLOCATORS[library]
+    _core.set_allocator(None if make is None else make())
+    _chosen = library
+
+
+def _library(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise LibraryMissingError(f"{name} is not installed", hint=f"install {name}, or keep cuzarr's own pool") from error
+
+
+def _ordinal(device: str) -> int:
+    return int(device.partition(":")[2] or 0)
+
+
+# What these pools give may still be used by work that was put on their stream before; once that stream is idle, every
+# stream may use it.
+
+
+def _of_cupy() -> Callable[[int, str], tuple[int, Any]]:
+    cupy = _library("cupy")
+
+    def allocate(size: int, device: str) -> tuple[int, Any]:
+        with cupy.cuda.Device(_ordinal(device)):
+            memory = cupy.cuda.alloc(size)
+            cupy.cuda.get_current_stream().synchronize()
+        return int(memory.ptr), memory
+
+    return allocate
+
+
+def _of_torch() -> Callable[[int, str], tuple[int, Any]]:
+    torch = _library("torch")
+
+    def allocate(size: int, device: str) -> tuple[int, Any]:
+        place = f"cuda:{_ordinal(device)}"
+        memory = torch.empty(size, dtype=torch.uint8, device=place)
+        torch.cuda.current_stream(place).synchronize()
+        return int(memory.data_ptr()), memory
+
+    return allocate
+
+
+def _of_rmm() -> Callable[[int, str], tuple[int, Any]]:
+    rmm, stream = _library("rmm"), _library("rmm.pylibrmm.stream").DEFAULT_STREAM
+
+    def allocate(size: int, device: str) -> tuple[int, Any]:
+        memory = rmm.DeviceBuffer(size=size, stream=stream)
+        stream.synchronize()
+        return int(memory.ptr), memory
+
+    return allocate
+
+
+_ALLOCATORS: dict[str, Callable[[], Callable[[int, str], tuple[int, Any]]] | None] = {
+    "cuzarr": None,
+    "cupy": _of_cupy,
+    "torch": _of_torch,
+    "rmm": _of_rmm,
+}

@@ -1,0 +1,70 @@
+//! What memory is in use, and whose pool results come from.
+
+use std::sync::Arc;
+
+use cuzarr::run::Engine;
+use cuzarr_device::pool::{self, DeviceAllocator};
+use cuzarr_device::{Buffer, Device, Error, ErrorKind};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::error::{IntoPython, PyResult};
+use crate::ndbuffer::{foreign_memory, parse_device};
+
+/// Numbers of bytes on a device: of its driver, our pool, pinned slabs, calls in flight.
+#[pyfunction]
+pub fn memory_info<'py>(py: Python<'py>, device: &str) -> PyResult<Bound<'py, PyDict>> {
+    let device = parse_device(device)?;
+    let info = py.detach(|| device.memory_info()).py()?;
+    let (stats, in_flight) = (pool::stats(device), Engine::get().memory(device).used_bytes());
+    let numbers = PyDict::new(py);
+    numbers.set_item("free", info.free_bytes)?;
+    numbers.set_item("total", info.total_bytes)?;
+    numbers.set_item("used", stats.used_bytes)?;
+    numbers.set_item("peak", stats.peak_bytes)?;
+    numbers.set_item("pinned", stats.pinned_bytes)?;
+    numbers.set_item("in_flight", in_flight)?;
+    numbers.set_item("allocations", stats.allocations)?;
+    numbers.set_item("trims", stats.trims)?;
+    Ok(numbers)
+}
+
+/// Gives memory that the pool keeps unused back to the device.
+#[pyfunction]
+pub fn trim_memory(py: Python<'_>, device: &str) -> PyResult<()> {
+    let device = parse_device(device)?;
+    py.detach(|| pool::trim(device)).py()
+}
+
+/// Lets the peak begin again at what is in use now.
+#[pyfunction]
+pub fn reset_memory_peak(device: &str) -> PyResult<()> {
+    pool::reset_peak(parse_device(device)?);
+    Ok(())
+}
+
+/// Takes memory for results from a function of a number of bytes and a device's name, which gives an address and the object
+/// that owns it; `None`: from our pool.
+#[pyfunction]
+pub fn set_allocator(function: Option<Py<PyAny>>) {
+    pool::set_allocator(function.map(|function| Arc::new(PythonAllocator(function)) as Arc<dyn DeviceAllocator>));
+}
+
+struct PythonAllocator(Py<PyAny>);
+
+impl DeviceAllocator for PythonAllocator {
+    fn allocate(&self, device: Device, size_bytes: usize) -> cuzarr_device::Result<Buffer> {
+        Python::attach(|py| {
+            let given = self.0.call1(py, (size_bytes, device.to_string()));
+            let given = given.and_then(|given| given.extract::<(usize, Py<PyAny>)>(py).map_err(Into::into));
+            let failed = |error: PyErr| {
+                let message = format!("the chosen allocator gave no {size_bytes} bytes on {device}: {error}");
+                Error::new(ErrorKind::OutOfMemory, message)
+                    .with_hint("lower memory_limit, read a smaller selection, or choose cuzarr's own pool")
+            };
+            let (address, owner) = given.map_err(failed)?;
+            // SAFETY: the function's promise, for as long as the owner lives.
+            Ok(unsafe { foreign_memory(device, address, size_bytes, owner) })
+        })
+    }
+}

@@ -1,0 +1,113 @@
+"""Copies and new chunks: what comes out equals what went in, in every format and store, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cuzarr
+from cuzarr.errors import BudgetExceededError, ContainsArrayError, InvalidArgumentError
+
+VALUES = np.arange(30 * 20 * 10, dtype="int32").reshape(30, 20, 10)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> cuzarr.Array:
+    array = cuzarr.create_array(
+        tmp_path / "source", shape=VALUES.shape, chunks=(1, 20, 10), dtype="int32", fill_value=3, attributes={"units": "m"}
+    )
+    array[...] = VALUES
+    return array
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"chunks": (-1, 4, 5)},
+        {"chunks": (10, 5, 5), "shards": (30, 10, 10), "compressors": None},
+        {"chunks": (10, 5, 5), "zarr_format": 2},
+        {"chunks": 7, "compressors": [{"name": "gzip", "configuration": {"level": 1}}]},
+        {"chunks": (30, 20, 10), "compressors": cuzarr.codecs.BloscCodec(cname="zstd", typesize=4)},
+    ],
+    ids=str,
+)
+def test_rechunk_keeps_elements_and_attributes(source: cuzarr.Array, how: dict[str, Any], device: str) -> None:
+    zarr = pytest.importorskip("zarr")
+    place = source.store.root.parent / "target"  # type: ignore[attr-defined]
+    result = cuzarr.rechunk(source, place, device=device, **how)
+    assert isinstance(result, cuzarr.Array)
+    np.testing.assert_array_equal(cuzarr.open_array(place, device="cpu")[...], VALUES)
+    theirs = zarr.open_array(place, mode="r")
+    np.testing.assert_array_equal(theirs[...], VALUES)
+    assert theirs.attrs["units"] == "m"
+    chunks = (7, 7, 7) if how["chunks"] == 7 else tuple(a if b == -1 else b for a, b in zip(VALUES.shape, how["chunks"], strict=True))
+    assert theirs.chunks == chunks
+
+
+def test_groups_are_copied_between_stores_and_formats() -> None:
+    group = cuzarr.create_group({}, attributes={"title": "t"})
+    group.create_array("a/b", shape=(4,), dtype="float64", chunks=(2,))[...] = 1.5
+    group.create_array("names", shape=(2,), dtype=str, chunks=(1,))[...] = np.array(["é", "xyz"], object)
+    target: dict[str, Any] = {}
+    copied = cuzarr.copy(group, target, path="inside", zarr_format=2)
+    assert isinstance(copied, cuzarr.Group)
+    assert dict(copied.attrs) == {"title": "t"}
+    again = cuzarr.copy(copied, {}, zarr_format=3)
+    assert again["a/b"][...].tolist() == [1.5] * 4
+    assert again["names"][...].tolist() == ["é", "xyz"]
+
+
+def test_sources_of_zarr_python_are_taken() -> None:
+    zarr = pytest.importorskip("zarr")
+    array = zarr.create_array({}, data=np.arange(6), chunks=(2,))
+    assert cuzarr.rechunk(array, {}, chunks=3)[:].tolist() == list(range(6))
+
+
+def test_a_dry_run_tells_and_does_nothing(source: cuzarr.Array, tmp_path: Path) -> None:
+    plan = cuzarr.rechunk(source, tmp_path / "target", chunks=(30, 5, 5), dry_run=True)
+    (array,) = plan.to_dict()
+    assert array["passes"][0]["objects"] == 8 and "8 objects" in str(plan)
+    assert not (tmp_path / "target").exists()
+
+
+def test_overlap_existing_targets_and_small_budgets_are_refused(source: cuzarr.Array, tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match="overlaps"):
+        cuzarr.copy(source, tmp_path, path="source/inside")
+    with pytest.raises(InvalidArgumentError, match="overlaps"):
+        cuzarr.copy(source, tmp_path / "source", overwrite=True)
+    memory = cuzarr.copy(source, {})
+    with pytest.raises(InvalidArgumentError, match="overlaps"):
+        cuzarr.copy(memory, memory.store, overwrite=True)
+    with pytest.raises(ContainsArrayError):
+        cuzarr.copy(source, memory.store)
+    with pytest.raises(BudgetExceededError) as raised:
+        cuzarr.rechunk(source, {}, chunks=(30, 20, 10), memory_limit="64 KiB")
+    assert "raise the memory limit" in str(raised.value.hint)
+    np.testing.assert_array_equal(source[...], VALUES)
+
+
+def test_an_interrupted_copy_is_resumed(source: cuzarr.Array) -> None:
+    class Failing(dict[str, Any]):
+        left = 4
+
+        def __setitem__(self, key: str, value: Any) -> None:
+            if "c/" in key:
+                if self.left == 0:
+                    raise OSError("the disk is gone")
+                self.left -= 1
+            super().__setitem__(key, value)
+
+    target, how = Failing(), {"chunks": (5, 20, 10), "memory_limit": "128 KiB"}
+    with pytest.raises(cuzarr.CuzarrError, match="region"):
+        cuzarr.rechunk(source, target, **how)
+    there = {key: id(value) for key, value in target.items() if "c/" in key}
+    assert 0 < len(there) < 6 and "zarr.json" not in target
+    target.left = 100
+    told: list[tuple[int, int | None]] = []
+    resumed = cuzarr.rechunk(source, target, resume=True, progress=lambda done, total: told.append((done, total)), **how)
+    np.testing.assert_array_equal(resumed[...], VALUES)
+    assert all(id(target[key]) == value for key, value in there.items()) and told
+    assert not any("copy" in key for key in target)

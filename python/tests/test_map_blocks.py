@@ -1,0 +1,102 @@
+"""Functions of the user's over blocks: equal to the function over the whole, in any grid, with errors that name the block."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cuzarr
+from cuzarr.errors import BudgetExceededError, CuzarrError, InvalidArgumentError, ShapeMismatchError
+
+VALUES = np.random.default_rng(3).normal(size=(40, 30, 8)).astype("float32")
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> cuzarr.Array:
+    array = cuzarr.create_array(tmp_path / "source", shape=VALUES.shape, chunks=(8, 7, 8), dtype="float32")
+    array[...] = VALUES
+    return array
+
+
+def doubled(block: Any) -> Any:
+    """Twice the block, on whichever device it is."""
+    if isinstance(block, np.ndarray):
+        return block * 2
+    host = block.cpu() if isinstance(block, cuzarr.DeviceArray) else block
+    return cuzarr.DeviceArray.from_host(host * 2, block.device) if isinstance(block, cuzarr.DeviceArray) else block * 2
+
+
+def test_results_are_stored_block_by_block_within_the_limit(source: cuzarr.Array, tmp_path: Path, device: str) -> None:
+    seen = []
+
+    def f(block: Any, block_info: Any) -> Any:
+        seen.append(block_info)
+        return doubled(block)
+
+    out = cuzarr.map_blocks(f, source, out=tmp_path / "out", chunks=(5, 10, 4), device=device, memory_limit="128 KiB")
+    assert out.chunks == (5, 10, 4) and out.dtype == np.float32
+    np.testing.assert_array_equal(cuzarr.open_array(tmp_path / "out", device="cpu")[...], VALUES * 2)
+    assert len(seen) > 1 and [info.number for info in seen] == list(range(len(seen)))
+    assert all(start % chunk == 0 for info in seen for start, chunk in zip(info.start, (5, 10, 4), strict=True))
+    assert max(np.prod(info.shape) for info in seen) * 4 * 4 <= 64 << 10
+
+
+def test_shapes_broadcast_and_numbers_and_arrays_in_memory_are_handed_over(source: cuzarr.Array) -> None:
+    plane = cuzarr.create_array({}, data=VALUES[0], chunks=(3, 8))
+    column = np.arange(40.0, dtype="float32").reshape(40, 1, 1)
+    got = cuzarr.map_blocks(lambda a, b, c, d: a * b + c + d, source, plane, column, 3, memory_limit="64 KiB")
+    np.testing.assert_array_equal(got, VALUES * VALUES[0] + column + 3)
+
+
+def test_a_halo_makes_stencils_independent_of_blocks(source: cuzarr.Array) -> None:
+    def smooth(block: np.ndarray) -> np.ndarray:
+        padded = np.pad(block, ((1, 1), (0, 0), (0, 0)), mode="edge")
+        return padded[:-2] + padded[1:-1] + padded[2:]
+
+    got = cuzarr.map_blocks(smooth, source, overlap=(1, 0, 0), memory_limit="64 KiB", chunks=(4, 30, 8))
+    np.testing.assert_array_equal(got, smooth(VALUES))
+
+
+def test_errors_name_the_block_and_keep_their_type(source: cuzarr.Array) -> None:
+    def f(block: Any, block_info: Any) -> Any:
+        if block_info.number == 2:
+            raise ZeroDivisionError("nothing to divide by")
+        return block
+
+    with pytest.raises(ZeroDivisionError) as raised:
+        cuzarr.map_blocks(f, source, out={}, memory_limit="64 KiB")
+    assert raised.value.__notes__[0].startswith("in block 2 of ")
+    with pytest.raises(ShapeMismatchError, match="returned shape"):
+        cuzarr.map_blocks(lambda block: block[0], source)
+    with pytest.raises(CuzarrError):
+        cuzarr.map_blocks(lambda block: block, cuzarr.Array(source.store_path / "..nowhere", source.metadata, {"read_missing_chunks": False}))
+
+
+def test_arguments_without_meaning_are_named(source: cuzarr.Array) -> None:
+    with pytest.raises(ShapeMismatchError):
+        cuzarr.map_blocks(np.add, source, np.zeros(7))
+    with pytest.raises(InvalidArgumentError, match="overlap"):
+        cuzarr.map_blocks(np.sin, source, overlap=-1)
+    with pytest.raises(InvalidArgumentError, match="is read"):
+        cuzarr.map_blocks(np.sin, source, out=source)
+    with pytest.raises(InvalidArgumentError, match="needs an array of a store"):
+        cuzarr.map_blocks(np.sin, VALUES)
+    with pytest.raises(BudgetExceededError):
+        cuzarr.map_blocks(np.sin, source, memory_limit=1024)
+
+
+def test_progress_counts_blocks_and_types_are_converted(source: cuzarr.Array) -> None:
+    told: list[tuple[int, int | None]] = []
+    out = cuzarr.create_array({}, shape=VALUES.shape, chunks=(8, 7, 8), dtype="int16")
+    cuzarr.map_blocks(lambda b: b * 100, source, out=out, memory_limit="64 KiB", progress=lambda *now: told.append(now))
+    np.testing.assert_array_equal(out[...], (VALUES * 100).astype("int16"))
+    assert told[-1][0] == told[-1][1] == len(told)
+
+
+def test_an_array_without_elements_maps_to_one() -> None:
+    empty = cuzarr.create_array({}, shape=(0, 4), chunks=(1, 4), dtype="int8")
+    assert cuzarr.map_blocks(lambda block: block, empty).shape == (0, 4)
+    assert cuzarr.map_blocks(lambda block: block, empty, out={}, dtype="int16").dtype == np.int16
