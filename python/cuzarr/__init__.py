@@ -50,7 +50,7 @@ from cuzarr._api import (
 from cuzarr._array import Array, ArrayConfig
 from cuzarr._async_nodes import AsyncArray, AsyncGroup
 from cuzarr._config import config
-from cuzarr._copying import copy, rechunk
+from cuzarr._copying import copy, pyramid, rechunk
 from cuzarr._core import __version__
 from cuzarr._group import Group
 from cuzarr._map_blocks import map_blocks
@@ -108,6 +108,7 @@ __all__ = [
     "open_group",
     "open_like",
     "print_debug_info",
+    "pyramid",
     "rechunk",
     "save",
     "save_array",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Literal, overload
+from collections.abc import Sequence
+from typing import Any, Literal
 
 from cuzarr import _api, _core, _create
 from cuzarr._array import Array
@@ -75,52 +76,55 @@ def _changes(source: Node, zarr_format: Any, chunks: Any, shards: Any, compresso
     return json.dumps(changes)
 
 
-def _run(
-    source: Any,
-    target: Any,
-    path: str | None,
-    changes: tuple[Any, Any, Any, Any],
-    existing: tuple[bool, bool],
-    storage_options: dict[str, Any] | None,
-    device: str | None,
-    memory_limit: int | str | None,
-    progress: Any,
-    dry_run: bool,
-) -> Node | CopyPlan:
-    overwrite, resume = existing
-    if overwrite and resume:
-        raise InvalidArgumentError("a copy is either overwritten or resumed")
-    node = _opened(source, device)
-    place = make_store_path(target, path=path, mode="a", storage_options=storage_options)
-    if node.store_path.store == place.store:
-        mine, theirs = f"{node.path}/".lstrip("/"), f"{place.path}/".lstrip("/")
-        if mine.startswith(theirs) or theirs.startswith(mine):
-            raise InvalidArgumentError(f"'{place.path}' overlaps the source '{node.path}'", hint="copy to another place")
-    where = device or (node.device if isinstance(node, Array) else None) or config.get("device")
-    options = {
-        "device": where,
-        "strict": config.get("strict"),
-        "memory_limit_bytes": config.get("memory_limit") if memory_limit is None else parse_size(memory_limit),
-        "threads": config.get("threading.max_workers"),
-    }
-    mode = "overwrite" if overwrite else "resume" if resume else "refuse"
-    plan = _core.Copy(
-        (node.store_path.store._handle, node.path), (place.store._handle, place.path), _changes(node, *changes), mode, options
-    )
+class _Job:
+    """From where to where, and how: what copies and pyramids have in common."""
+
+    def __init__(
+        self,
+        source: Any,
+        target: Any,
+        path: str | None,
+        existing: tuple[bool, bool],
+        storage_options: dict[str, Any] | None,
+        device: str | None,
+        memory_limit: int | str | None,
+    ) -> None:
+        overwrite, resume = existing
+        if overwrite and resume:
+            raise InvalidArgumentError("what is there is either overwritten or resumed")
+        self.node = node = _opened(source, device)
+        self.place = place = make_store_path(target, path=path, mode="a", storage_options=storage_options)
+        self.device = device
+        if node.store_path.store == place.store:
+            mine, theirs = f"{node.path}/".lstrip("/"), f"{place.path}/".lstrip("/")
+            if mine.startswith(theirs) or theirs.startswith(mine):
+                raise InvalidArgumentError(f"'{place.path}' overlaps the source '{node.path}'", hint="copy to another place")
+        self.ends = (node.store_path.store._handle, node.path), (place.store._handle, place.path)
+        self.existing = "overwrite" if overwrite else "resume" if resume else "refuse"
+        self.options = {
+            "device": device or (node.device if isinstance(node, Array) else None) or config.get("device"),
+            "strict": config.get("strict"),
+            "memory_limit_bytes": config.get("memory_limit") if memory_limit is None else parse_size(memory_limit),
+            "threads": config.get("threading.max_workers"),
+        }
+
+    def run(self, plan: Any, progress: Any, objects: int | None) -> Node:
+        """Carries a plan out, and opens what came of it."""
+        self.place.store.check_writable()
+        with shown(progress, "writing", objects):
+            plan.run()
+        return _api.open(self.place, mode="r+", device=self.device)
+
+
+def _copy(job: _Job, changes: str, progress: Any, dry_run: bool) -> Node | CopyPlan:
+    plan = _core.Copy(*job.ends, changes, job.existing, job.options)
     document = json.loads(plan.plan())
     if dry_run:
         return CopyPlan(document)
-    place.store.check_writable()
     objects = sum(step["objects"] for array in document for step in array["passes"] if not step["finished"])
-    with shown(progress, "writing", objects or None):
-        plan.run()
-    return _api.open(place, mode="r+", device=device)
+    return job.run(plan, progress, objects or None)
 
 
-@overload
-def copy(source: Any, target: Any, *, dry_run: Literal[True], **kwargs: Any) -> CopyPlan: ...
-@overload
-def copy(source: Any, target: Any, **kwargs: Any) -> Node: ...
 def copy(
     source: Any,
     target: Any,
@@ -135,7 +139,7 @@ def copy(
     memory_limit: int | str | None = None,
     progress: Any = None,
     dry_run: bool = False,
-) -> Node | CopyPlan:
+) -> Any:
     """Copies an array, or a group with all that is below it, to another place, whatever its size.
 
     Elements stream through the engine within the memory limit. Every object of the target is written once, and atomically.
@@ -168,6 +172,11 @@ def copy(
     dry_run : bool
         Gives the plan, and does nothing.
 
+    Returns
+    -------
+    Array or Group
+        The copy, opened; with ``dry_run`` a :class:`CopyPlan`.
+
     Raises
     ------
     ContainsArrayError, ContainsGroupError
@@ -186,15 +195,10 @@ def copy(
     (3, [0, 1, 2, 3, 4, 5])
     """
     changes = (zarr_format, None, "keep", compressors)
-    return _run(
-        source, target, path, changes, (overwrite, resume), storage_options, device, memory_limit, progress, dry_run
-    )
+    job = _Job(source, target, path, (overwrite, resume), storage_options, device, memory_limit)
+    return _copy(job, _changes(job.node, *changes), progress, dry_run)
 
 
-@overload
-def rechunk(source: Any, target: Any, *, chunks: Any, dry_run: Literal[True], **kwargs: Any) -> CopyPlan: ...
-@overload
-def rechunk(source: Any, target: Any, *, chunks: Any, **kwargs: Any) -> Node: ...
 def rechunk(
     source: Any,
     target: Any,
@@ -211,7 +215,7 @@ def rechunk(
     memory_limit: int | str | None = None,
     progress: Any = None,
     dry_run: bool = False,
-) -> Node | CopyPlan:
+) -> Any:
     """Copies an array to chunks of another shape; of a group, the arrays that have as many dimensions, and the others as
     they are.
 
@@ -238,6 +242,73 @@ def rechunk(
     1.0
     """
     changes = (zarr_format, chunks, shards, compressors)
-    return _run(
-        source, target, path, changes, (overwrite, resume), storage_options, device, memory_limit, progress, dry_run
+    job = _Job(source, target, path, (overwrite, resume), storage_options, device, memory_limit)
+    return _copy(job, _changes(job.node, *changes), progress, dry_run)
+
+
+def pyramid(
+    source: Any,
+    target: Any,
+    *,
+    method: Literal["mean", "max", "nearest", "mode"] = "mean",
+    levels: int | None = None,
+    axes: Sequence[str] | str | None = None,
+    scale: Sequence[float] | None = None,
+    units: Sequence[str | None] | None = None,
+    chunks: Any = None,
+    shards: Any = "keep",
+    compressors: Any = "keep",
+    path: str | None = None,
+    overwrite: bool = False,
+    resume: bool = False,
+    storage_options: dict[str, Any] | None = None,
+    device: str | None = None,
+    memory_limit: int | str | None = None,
+    progress: Any = None,
+    dry_run: bool = False,
+) -> Any:
+    """Makes an image of several scales of an array of any size, as OME-Zarr 0.5 describes them.
+
+    Level ``0`` is a copy of the array; every other one is half as large as the one before along x, y and z.
+
+    Parameters
+    ----------
+    source : Array or StoreLike
+        An array of 2 to 5 dimensions.
+    target : StoreLike
+        Where the group of the levels is made.
+    method : {"mean", "max", "nearest", "mode"}
+        How elements become one: their mean, the largest, the first, or the most frequent one, for labels.
+    levels : int, optional
+        How many, with the first one; until no spatial extent is above 256 unless given.
+    axes : str or sequence of str, optional
+        Names of the dimensions, as in ``"tczyx"``; the array's own, or the last ones of these.
+    scale, units : sequence, optional
+        Size of an element along each dimension, and in which unit (``"micrometer"``, ``None`` for none).
+    chunks, shards, compressors
+        Of all levels, as for :func:`rechunk`.
+    path, overwrite, resume, storage_options, device, memory_limit, progress
+        As for :func:`copy`.
+    dry_run : bool
+        Gives the plan as a dictionary, and does nothing.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> image = cuzarr.create_array({}, data=np.arange(16, dtype="uint8").reshape(4, 4), chunks=(2, 2))
+    >>> scales = cuzarr.pyramid(image, {}, levels=2, axes="yx", scale=(0.5, 0.5), units=("micrometer",) * 2)
+    >>> scales["1"][...].tolist()
+    [[2, 4], [10, 12]]
+    >>> scales.attrs["ome"]["multiscales"][0]["datasets"][1]["coordinateTransformations"][0]
+    {'type': 'scale', 'scale': [1.0, 1.0]}
+    """
+    job = _Job(source, target, path, (overwrite, resume), storage_options, device, memory_limit)
+    names = None if axes is None else list(axes)
+    named_units = None if units is None else [unit or "" for unit in units]
+    changes = _changes(job.node, None, chunks, shards, compressors)
+    plan = _core.Pyramid(
+        *job.ends, changes, job.existing, method, levels, names, None if scale is None else list(scale), named_units, job.options
     )
+    if dry_run:
+        return json.loads(plan.plan())
+    return job.run(plan, progress, None)

@@ -16,6 +16,7 @@ __all__ = [
     "Function",
     "Module",
     "NdBuffer",
+    "Pyramid",
     "Store",
     "Watch",
     "__version__",
@@ -192,6 +193,24 @@ class Copy:
         existing: str,
         options: dict[str, Any],
     ) -> Copy: ...
+    def plan(self) -> str: ...
+    def run(self) -> None: ...
+
+@final
+class Pyramid:
+    def __new__(
+        cls,
+        source: tuple[Store, str],
+        target: tuple[Store, str],
+        changes: str,
+        existing: str,
+        method: str,
+        levels: int | None,
+        axes: Sequence[str] | None,
+        scale: Sequence[float] | None,
+        units: Sequence[str] | None,
+        options: dict[str, Any],
+    ) -> Pyramid: ...
     def plan(self) -> str: ...
     def run(self) -> None: ...
 

@@ -1,10 +1,12 @@
-//! Copying arrays and hierarchies, by stores and paths.
+//! Copying arrays and hierarchies, and making pyramids of arrays, by stores and paths.
 
 use std::sync::Arc;
 
-use cuzarr::compute::{Changes, Copied, Existing, Regions, copy_node};
-use cuzarr::node;
+use cuzarr::compute::{Changes, Copied, Existing, Pyramid, PyramidOptions, Regions, copy_node};
+use cuzarr::node::{self, ArrayOptions, Node};
 use cuzarr::store::Store;
+use cuzarr::{Error, ErrorKind};
+use cuzarr_device::downsample::Downsampling;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -34,26 +36,13 @@ impl PyCopy {
         existing: &str,
         options: &Bound<'_, PyDict>,
     ) -> PyResult<Self> {
-        let document = serde_json::from_str(changes).map_err(|error| PyValueError::new_err(error.to_string()))?;
-        let changes = Changes::from_json(&document).py()?;
-        let existing = match existing {
-            "refuse" => Existing::Refuse,
-            "overwrite" => Existing::Overwrite,
-            "resume" => Existing::Resume,
-            other => return Err(PyValueError::new_err(format!("'{other}' is none of refuse, overwrite and resume"))),
-        };
-        let options = parse_options(options)?;
-        let watch = Arc::new(Watch::default());
-        let watched = |store: &PyStore| -> Arc<dyn Store> {
-            Arc::new(Watched::new(Arc::clone(&store.inner), Watches::current(&watch)))
-        };
-        let (from, to) = (watched(&source.0), watched(&target.0));
-        let (from_path, to_path) = (source.1, target.1);
+        let (changes, existing) = (parse_changes(changes)?, parse_existing(existing)?);
+        let places = Places::new(source, target, parse_options(options)?);
         let copied = py.detach(|| {
-            let node = node::open_existing(from, &from_path, None, options)?;
-            copy_node(node, to, &to_path, &changes, existing)
+            let node = places.open_source()?;
+            copy_node(node, Arc::clone(&places.to), &places.to_path, &changes, existing)
         });
-        Ok(PyCopy { copied: Some(copied.py()?), watch })
+        Ok(PyCopy { copied: Some(copied.py()?), watch: places.watch })
     }
 
     /// The plan as JSON.
@@ -65,6 +54,101 @@ impl PyCopy {
     fn run(&mut self, py: Python<'_>) -> PyResult<()> {
         let copied = self.copied.take().ok_or_else(|| PyValueError::new_err("a copy runs once"))?;
         interruptible(py, &self.watch, || copied.run(&|_, _| ()).map(|_| ()))
+    }
+}
+
+/// A pyramid that was planned: what `cuzarr.pyramid` does.
+#[pyclass(name = "Pyramid", module = "cuzarr._core")]
+pub struct PyPyramid {
+    pyramid: Option<Pyramid>,
+    watch: Arc<Watch>,
+}
+
+#[pymethods]
+impl PyPyramid {
+    /// Plans a pyramid of the array at a path. Writes nothing.
+    #[new]
+    #[expect(clippy::too_many_arguments, reason = "Python hands over what it has, by position")]
+    fn new(
+        py: Python<'_>,
+        source: (PyRef<'_, PyStore>, String),
+        target: (PyRef<'_, PyStore>, String),
+        changes: &str,
+        existing: &str,
+        method: &str,
+        levels: Option<usize>,
+        axes: Option<Vec<String>>,
+        scale: Option<Vec<f64>>,
+        units: Option<Vec<String>>,
+        options: &Bound<'_, PyDict>,
+    ) -> PyResult<Self> {
+        let (changes, existing) = (parse_changes(changes)?, parse_existing(existing)?);
+        let unknown = || {
+            let error = Error::new(ErrorKind::InvalidArgument, format!("'{method}' is no way of downsampling"));
+            error.with_hint("use mean, max, nearest or mode")
+        };
+        let method = Downsampling::named(method).ok_or_else(unknown).py()?;
+        let settings = PyramidOptions { method, levels, axes, scale, units, changes };
+        let places = Places::new(source, target, parse_options(options)?);
+        let pyramid = py.detach(|| match places.open_source()? {
+            Node::Array(array) => Pyramid::new(&array, Arc::clone(&places.to), &places.to_path, existing, settings),
+            Node::Group(_) => Err(Error::new(ErrorKind::ArrayNotFound, "a pyramid is made of an array, got a group")),
+        });
+        Ok(PyPyramid { pyramid: Some(pyramid.py()?), watch: places.watch })
+    }
+
+    /// The plan as JSON.
+    fn plan(&self) -> String {
+        self.pyramid.as_ref().map_or_else(|| "{}".into(), |pyramid| pyramid.to_json().to_string())
+    }
+
+    /// Carries the plan out, once.
+    fn run(&mut self, py: Python<'_>) -> PyResult<()> {
+        let pyramid = self.pyramid.take().ok_or_else(|| PyValueError::new_err("a pyramid is made once"))?;
+        interruptible(py, &self.watch, || pyramid.run(&|_, _| ()).map(|_| ()))
+    }
+}
+
+/// From where to where, under one watch.
+struct Places {
+    from: Arc<dyn Store>,
+    from_path: String,
+    to: Arc<dyn Store>,
+    to_path: String,
+    options: ArrayOptions,
+    watch: Arc<Watch>,
+}
+
+impl Places {
+    fn new(
+        source: (PyRef<'_, PyStore>, String),
+        target: (PyRef<'_, PyStore>, String),
+        options: ArrayOptions,
+    ) -> Places {
+        let watch = Arc::new(Watch::default());
+        let watched = |store: &PyStore| -> Arc<dyn Store> {
+            Arc::new(Watched::new(Arc::clone(&store.inner), Watches::current(&watch)))
+        };
+        let (from, to) = (watched(&source.0), watched(&target.0));
+        Places { from, from_path: source.1, to, to_path: target.1, options, watch }
+    }
+
+    fn open_source(&self) -> cuzarr::Result<Node> {
+        node::open_existing(Arc::clone(&self.from), &self.from_path, None, self.options)
+    }
+}
+
+fn parse_changes(text: &str) -> PyResult<Changes> {
+    let document = serde_json::from_str(text).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    Changes::from_json(&document).py()
+}
+
+fn parse_existing(name: &str) -> PyResult<Existing> {
+    match name {
+        "refuse" => Ok(Existing::Refuse),
+        "overwrite" => Ok(Existing::Overwrite),
+        "resume" => Ok(Existing::Resume),
+        other => Err(PyValueError::new_err(format!("'{other}' is none of refuse, overwrite and resume"))),
     }
 }
 

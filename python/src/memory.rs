@@ -56,7 +56,7 @@ impl DeviceAllocator for PythonAllocator {
     fn allocate(&self, device: Device, size_bytes: usize) -> cuzarr_device::Result<Buffer> {
         Python::attach(|py| {
             let given = self.0.call1(py, (size_bytes, device.to_string()));
-            let given = given.and_then(|given| given.extract::<(usize, Py<PyAny>)>(py).map_err(Into::into));
+            let given = given.and_then(|given| given.extract::<(usize, Py<PyAny>)>(py));
             let failed = |error: PyErr| {
                 let message = format!("the chosen allocator gave no {size_bytes} bytes on {device}: {error}");
                 Error::new(ErrorKind::OutOfMemory, message)

@@ -17,19 +17,13 @@ use crate::Verdict;
 use crate::nodes;
 use crate::output::{self, Output};
 
-/// What copying and rechunking have in common.
+/// From where to where, and what all commands that write arrays have in common.
 #[derive(Args)]
-pub struct Copy {
-    /// Path of an array or group
-    source: String,
-    /// Path of the copy
-    target: String,
-    /// Format of the copy: 2 or 3 [default: the source's]
-    #[arg(long, value_parser = clap::value_parser!(u8).range(2..=3))]
-    zarr_format: Option<u8>,
-    /// Compressor of the copy: none, zstd, gzip or blosc, with a level as in zstd:5, or a codec's JSON [default: the source's]
-    #[arg(long)]
-    compressor: Option<String>,
+pub struct Place {
+    /// Path of what is read
+    pub source: String,
+    /// Path of what is written
+    pub target: String,
     /// Where elements are decoded and moved: cpu, or cuda:N
     #[arg(long)]
     device: Option<Device>,
@@ -39,12 +33,25 @@ pub struct Copy {
     /// Replace what is at the target
     #[arg(long, conflicts_with = "resume")]
     overwrite: bool,
-    /// Go on where a copy was interrupted
+    /// Go on where it was interrupted
     #[arg(long)]
     resume: bool,
     /// Show what would be done, and do nothing
     #[arg(long)]
-    dry_run: bool,
+    pub dry_run: bool,
+}
+
+/// What copying and rechunking have in common.
+#[derive(Args)]
+pub struct Copy {
+    #[command(flatten)]
+    place: Place,
+    /// Format of the copy: 2 or 3 [default: the source's]
+    #[arg(long, value_parser = clap::value_parser!(u8).range(2..=3))]
+    zarr_format: Option<u8>,
+    /// Compressor of the copy: none, zstd, gzip or blosc, with a level as in zstd:5, or a codec's JSON [default: the source's]
+    #[arg(long)]
+    compressor: Option<String>,
 }
 
 #[derive(Args)]
@@ -61,9 +68,9 @@ pub struct Rechunk {
 
 /// Extents along each dimension, `None` for whole ones; nothing at all for `none`.
 #[derive(Clone)]
-pub struct Extents(Option<Vec<Option<u64>>>);
+pub struct Extents(pub Option<Vec<Option<u64>>>);
 
-fn extents(text: &str) -> Result<Extents, String> {
+pub fn extents(text: &str) -> Result<Extents, String> {
     if text == "none" {
         return Ok(Extents(None));
     }
@@ -93,16 +100,11 @@ impl Copy {
     fn run_with(self, mut changes: Changes, output: &mut Output) -> Result<Verdict> {
         changes.zarr_format = self.zarr_format.map(|format| if format == 2 { ZarrFormat::V2 } else { ZarrFormat::V3 });
         changes.compressors = self.compressor.as_deref().map(compressor_named).transpose()?;
-        let existing = match (self.overwrite, self.resume) {
-            (true, _) => Existing::Overwrite,
-            (_, true) => Existing::Resume,
-            _ => Existing::Refuse,
-        };
-        let source = self.open_source()?;
-        let store: Arc<dyn Store> = Arc::new(LocalStore::new(&self.target)?);
-        let copied = compute::copy_node(source, store, "", &changes, existing)?;
+        let source = self.place.open_source()?;
+        let store: Arc<dyn Store> = Arc::new(LocalStore::new(&self.place.target)?);
+        let copied = compute::copy_node(source, store, "", &changes, self.place.existing())?;
         let plan = copied.to_json();
-        if self.dry_run {
+        if self.place.dry_run {
             output.answer(&json!({"dry_run": true, "copies": plan}), &plan_text(&copied));
             return Ok(Verdict::Passed);
         }
@@ -118,15 +120,27 @@ impl Copy {
         let seconds = started.elapsed().as_secs_f64();
         let rate = output::gigabytes_per_second(array_bytes, seconds);
         let document = json!({
-            "target": self.target, "array_bytes": array_bytes, "seconds": seconds, "gigabytes_per_second": rate,
+            "target": self.place.target, "array_bytes": array_bytes, "seconds": seconds, "gigabytes_per_second": rate,
             "copies": plan,
         });
-        let text = format!("{} to {}: {seconds:.2} s, {rate:.2} GB/s", output::bytes(array_bytes), self.target);
+        let text = format!("{} to {}: {seconds:.2} s, {rate:.2} GB/s", output::bytes(array_bytes), self.place.target);
         output.answer(&document, &text);
         Ok(Verdict::Passed)
     }
+}
 
-    fn open_source(&self) -> Result<Node> {
+impl Place {
+    /// What happens when something is at the target already.
+    pub fn existing(&self) -> Existing {
+        match (self.overwrite, self.resume) {
+            (true, _) => Existing::Overwrite,
+            (_, true) => Existing::Resume,
+            _ => Existing::Refuse,
+        }
+    }
+
+    /// The source, on the device and within the limit that were asked for.
+    pub fn open_source(&self) -> Result<Node> {
         let mut node = nodes::open(&self.source, self.device)?;
         if let Some(limit) = &self.memory_limit {
             let limit_bytes = parse_bytes(limit)?;

@@ -1,4 +1,4 @@
-//! The `cuzarr` command: `demo info tree validate copy rechunk bench doctor`.
+//! The `cuzarr` command: `demo info tree validate stats preview copy rechunk pyramid bench doctor`.
 //!
 //! Results go to standard output, as text or with `--json` as one JSON document; progress, warnings and errors go to
 //! standard error. The exit status is 0 for success, 1 for a failure (wrong data, an error), 2 for wrong arguments.
@@ -9,6 +9,10 @@ mod demo;
 mod doctor;
 mod nodes;
 mod output;
+mod picture;
+mod preview;
+mod pyramid;
+mod statistics;
 mod validate;
 
 use std::ffi::OsString;
@@ -42,10 +46,16 @@ enum Command {
     Tree(nodes::Tree),
     /// Decode every chunk, check every checksum, list the bad ones
     Validate(validate::Validate),
+    /// Show smallest, largest, mean, deviation and histogram
+    Stats(statistics::Stats),
+    /// Draw a plane of an array
+    Preview(preview::Preview),
     /// Copy an array or a hierarchy, to the other format or another compressor if wanted
     Copy(copy::Copy),
     /// Copy an array or a hierarchy to chunks of another shape
     Rechunk(copy::Rechunk),
+    /// Make an OME-Zarr image of several scales of an array
+    Pyramid(pyramid::Pyramid),
     /// Measure
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -76,8 +86,11 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> i32 {
         Command::Info(info) => info.run(&mut output),
         Command::Tree(tree) => tree.run(&mut output),
         Command::Validate(validate) => validate.run(&mut output),
+        Command::Stats(stats) => stats.run(&mut output),
+        Command::Preview(preview) => preview.run(&mut output),
         Command::Copy(copy) => copy.run(&mut output),
         Command::Rechunk(rechunk) => rechunk.run(&mut output),
+        Command::Pyramid(pyramid) => pyramid.run(&mut output),
         Command::Bench(bench) => bench.run(&mut output),
         Command::Doctor(doctor) => doctor.run(&mut output),
     };

@@ -152,3 +152,72 @@ fn copies_to_the_other_format_and_refuses_nonsense() {
     }
     assert_eq!(cuzarr(&["rechunk", text(&from), text(&to), "--chunks", "0,1"]).status.code(), Some(2));
 }
+
+#[test]
+fn statistics_are_those_of_the_elements_and_are_drawn() {
+    let directory = tempfile::tempdir().unwrap();
+    let (from, picture) = (directory.path().join("from"), directory.path().join("histogram.png"));
+    let value = source(&from);
+    let values: Vec<f64> = value.host_slice::<u32>().unwrap().iter().map(|&value| f64::from(value)).collect();
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    let output = cuzarr(&["stats", text(&from), "--json", "--png", text(&picture)]);
+    let found = &json(&output)["arrays"][0];
+    let number = |name: &str| found[name].as_f64().unwrap();
+    let largest = values.iter().copied().fold(0.0, f64::max);
+    assert_eq!((number("count"), number("max")), (values.len() as f64, largest), "{found:#}");
+    assert!((number("mean") - mean).abs() < 1e-6 * mean);
+    let (start, width) = (found["histogram"]["start"].as_f64().unwrap(), found["histogram"]["width"].as_f64().unwrap());
+    for (number, count) in found["histogram"]["counts"].as_array().unwrap().iter().enumerate() {
+        let low = start + width * number as f64;
+        let inside = values.iter().filter(|value| (low..low + width).contains(value)).count();
+        assert_eq!(count.as_u64(), Some(inside as u64), "from {low}");
+    }
+    let decoder = png::Decoder::new(std::io::BufReader::new(std::fs::File::open(&picture).unwrap()));
+    assert!(decoder.read_info().unwrap().info().width >= 64);
+    let readable = cuzarr(&["stats", text(&from)]);
+    assert!(String::from_utf8_lossy(&readable.stdout).contains('█'), "{readable:?}");
+}
+
+#[test]
+fn a_preview_has_the_elements_of_the_plane() {
+    let directory = tempfile::tempdir().unwrap();
+    let (from, picture) = (directory.path().join("from"), directory.path().join("plane.png"));
+    source(&from);
+    let output = cuzarr(&["preview", text(&from), "--slice", "3,::2,10:42", "--png", text(&picture), "--json"]);
+    let document = json(&output);
+    assert_eq!((&document["rows"], &document["columns"]), (&json!(64), &json!(32)), "{document:#}");
+    let decoder = png::Decoder::new(std::io::BufReader::new(std::fs::File::open(&picture).unwrap()));
+    let mut reader = decoder.read_info().unwrap();
+    let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
+    reader.next_frame(&mut pixels).unwrap();
+    let plane = open(&from).read(&Selection::region(&[3, 0, 10], &[1, 128, 32]).unwrap()).unwrap();
+    let light = |at: usize| pixels[at * 3..at * 3 + 3].iter().map(|&part| u32::from(part)).sum::<u32>();
+    let values = plane.host_slice::<u32>().unwrap();
+    let (brightest, darkest) = (
+        (0..64 * 32).max_by_key(|&at| values[at / 32 * 64 + at % 32]).unwrap(),
+        (0..64 * 32).min_by_key(|&at| values[at / 32 * 64 + at % 32]).unwrap(),
+    );
+    assert!(light(brightest) > 500 && light(darkest) < 170, "the largest is light, the smallest dark");
+    let drawn = cuzarr(&["preview", text(&from), "--width", "40"]);
+    assert_eq!(String::from_utf8_lossy(&drawn.stdout).lines().filter(|line| line.len() >= 30).count(), 33, "{drawn:?}");
+    let wrong = cuzarr(&["preview", text(&from), "--slice", "1,2", "--json"]);
+    assert_eq!(json(&wrong)["error"]["kind"], "SelectionInvalid");
+}
+
+#[test]
+fn a_pyramid_is_made_and_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let (from, to) = (directory.path().join("from"), directory.path().join("to"));
+    source(&from);
+    let arguments =
+        ["pyramid", text(&from), text(&to), "--levels", "3", "--method", "max", "--scale", "1,0.5,0.5", "--json"];
+    let plan = json(&cuzarr(&[&arguments[..], &["--dry-run"]].concat()));
+    assert_eq!(plan["levels"][2]["shape"], json!([24, 32, 32]), "{plan:#}");
+    assert!(!to.exists());
+    assert_eq!(cuzarr(&arguments).status.code(), Some(0));
+    let level = open(&to.join("1"));
+    let whole = open(&from).read(&Selection::region(&[0, 0, 0], &[2, 2, 2]).unwrap()).unwrap();
+    let first = level.read(&Selection::region(&[0, 0, 0], &[1, 1, 1]).unwrap()).unwrap();
+    assert_eq!(first.host_slice::<u32>().unwrap()[0], *whole.host_slice::<u32>().unwrap().iter().max().unwrap());
+    assert_eq!(json(&cuzarr(&arguments))["error"]["kind"], "ContainsGroup");
+}

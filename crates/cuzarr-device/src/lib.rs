@@ -10,6 +10,7 @@ mod cuda;
 pub mod delta;
 mod device;
 pub mod dlpack;
+pub mod downsample;
 mod dtype;
 mod error;
 mod host_memory;

@@ -55,7 +55,6 @@ fn alone() -> MutexGuard<'static, ()> {
 fn the_pool_counts_what_it_gives_and_gets_back() {
     let _alone = alone();
     for device in devices() {
-        let stream = Stream::new(device).unwrap();
         let before = pool::stats(device);
         let memory = pool::Pool.allocate(device, 12_345_678).unwrap();
         let during = pool::stats(device);

@@ -1,9 +1,10 @@
-//! What runs on the host: strided copies, casts, byte and bit shuffles, comparison, and the transfers made of them.
+//! What runs on the host: strided copies, casts, byte and bit shuffles, comparison, downsampling, and the transfers made of them.
 //!
 //! Codecs use the plain functions here on their own byte slices.
 
 pub mod cast;
 pub(crate) mod compare;
+pub(crate) mod downsample;
 mod lanes;
 pub(crate) mod narrow;
 pub mod shuffle;

@@ -8,6 +8,7 @@ pub(crate) mod convert;
 pub(crate) mod cubin;
 pub(crate) mod cufile;
 pub(crate) mod delta;
+pub(crate) mod downsample;
 pub(crate) mod driver;
 pub(crate) mod launch;
 pub(crate) mod library;

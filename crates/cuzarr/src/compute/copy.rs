@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use cuzarr_device::NdBuffer;
+use cuzarr_device::downsample::{Downsampling, downsample};
 use serde_json::{Map, Value, json};
 
 use super::grid::{Region, Regions};
@@ -71,6 +72,14 @@ pub struct Pass {
     pub finished: u64,
     /// How many times the bytes of the pass's source are read on average.
     pub reads: f64,
+    shrink: Option<Shrink>,
+}
+
+/// Elements of the source along each dimension that one element of the target comes of, and how.
+#[derive(Clone, Debug)]
+pub(super) struct Shrink {
+    pub(super) factors: Vec<u64>,
+    pub(super) method: Downsampling,
 }
 
 /// A copy of one array that was planned and checked; nothing is written yet.
@@ -80,8 +89,16 @@ pub struct Copy {
     journal: Journal,
     passes: Vec<Pass>,
     begin: Begin,
+    shrink: Option<Shrink>,
     /// The caller's, for the array that comes out.
     options: ArrayOptions,
+}
+
+impl Shrink {
+    /// Extents of what comes of an array of this shape.
+    pub(super) fn shape(&self, source: &[u64]) -> Vec<u64> {
+        source.iter().zip(&self.factors).map(|(extent, factor)| extent.div_ceil(*factor)).collect()
+    }
 }
 
 /// What is to be done before the first pass.
@@ -138,8 +155,20 @@ impl Copy {
         metadata: ArrayMetadata,
         existing: Existing,
     ) -> Result<Copy> {
+        Copy::shrinking(source, store, path, metadata, existing, None)
+    }
+
+    /// As [`Copy::new`], every element of the target made of several of the source's.
+    pub(super) fn shrinking(
+        source: &Array,
+        store: Arc<dyn Store>,
+        path: &str,
+        metadata: ArrayMetadata,
+        existing: Existing,
+        shrink: Option<Shrink>,
+    ) -> Result<Copy> {
         let path = normalize_path(path)?;
-        check_alike(source.metadata(), &metadata)?;
+        check_alike(source.metadata(), &metadata, shrink.as_ref())?;
         refuse_overlap((source.store(), source.path()), (&store, &path))?;
         if store.is_read_only() {
             let message = format!("{store}: cannot copy to '/{path}': the store is for reading only");
@@ -152,7 +181,7 @@ impl Copy {
         target.chain()?;
         let begin = look(&target, &mut journal, existing)?;
         let source = source.with_options(options);
-        let mut copy = Copy { source, target, journal, passes: Vec::new(), begin, options: own };
+        let mut copy = Copy { source, target, journal, passes: Vec::new(), begin, shrink, options: own };
         if begin != Begin::Complete {
             copy.passes = copy.plan(own.memory_limit_bytes / 4)?;
             copy.journal.passes =
@@ -166,9 +195,9 @@ impl Copy {
         &self.passes
     }
 
-    /// Bytes of all elements.
+    /// Bytes of all elements of the target.
     pub fn array_bytes(&self) -> u64 {
-        self.source.metadata().elems().unwrap_or(u64::MAX).saturating_mul(element_bytes(&self.source))
+        self.target.metadata().elems().unwrap_or(u64::MAX).saturating_mul(element_bytes(&self.source))
     }
 
     /// The plan as JSON.
@@ -177,7 +206,7 @@ impl Copy {
             json!({
                 "regions": pass.regions.len(), "finished": pass.finished, "region_shape": pass.regions.shape(),
                 "region_bytes": pass.regions.most_bytes(element_bytes(&self.source)), "source_reads": pass.reads,
-                "objects": pass.target.metadata().chunk_grid().chunk_count(self.source.shape()).unwrap_or(u64::MAX),
+                "objects": pass.target.metadata().chunk_grid().chunk_count(self.target.shape()).unwrap_or(u64::MAX),
                 "target_chunks": pass.target.metadata().chunk_grid().chunk_shape(),
             })
         };
@@ -223,8 +252,9 @@ impl Copy {
         let pass = self.passes[number].clone();
         let (store, path) = (Arc::clone(self.target.store()), self.target.path().to_string());
         let rest = pass.unfinished(self.begin == Begin::GoOn)?;
-        let read = |(region, _): &(Region, Option<u64>)| read(&pass.source, region).at(|| region.to_string());
+        let read = |(region, _): &(Region, Option<u64>)| pass.read(region).at(|| region.to_string());
         relay(rest, read, |(region, finished), elements| {
+            let elements = pass.shrunk(elements).at(|| region.to_string())?;
             write(&pass.target, &region, &elements).at(|| region.to_string())?;
             meter.add(region.elems(), finished.is_some());
             if let Some(finished) = finished {
@@ -239,6 +269,9 @@ impl Copy {
     fn plan(&mut self, most_bytes: u64) -> Result<Vec<Pass>> {
         if self.begin == Begin::GoOn {
             return self.planned_before(most_bytes);
+        }
+        if let Some(shrink) = &self.shrink {
+            return self.plan_shrinking(shrink, most_bytes).map(|pass| vec![pass]);
         }
         let (shape, bytes) = (self.source.shape().to_vec(), element_bytes(&self.source));
         let read_unit = self.source.chunk_shape()?;
@@ -266,6 +299,24 @@ impl Copy {
         Ok(vec![Pass::new(&self.source, &self.target, direct, 0, direct_reads)])
     }
 
+    /// One pass, along the target's grid, in which a region is as large as what is read for it.
+    fn plan_shrinking(&self, shrink: &Shrink, most_bytes: u64) -> Result<Pass> {
+        let unit = self.target.metadata().chunk_grid().chunk_shape();
+        self.check_budget(unit)?;
+        let bytes =
+            shrink.factors.iter().fold(element_bytes(&self.source), |bytes, &factor| bytes.saturating_mul(factor));
+        let chunk: Vec<u64> = self
+            .source
+            .chunk_shape()?
+            .iter()
+            .zip(&shrink.factors)
+            .map(|(chunk, factor)| chunk.div_ceil(*factor))
+            .collect();
+        let regions = Regions::plan(self.target.shape(), bytes, unit, &[&chunk], most_bytes)?;
+        let reads = regions.reads(&chunk);
+        Ok(Pass { shrink: Some(shrink.clone()), ..Pass::new(&self.source, &self.target, regions, 0, reads) })
+    }
+
     /// Writing an object takes its elements three times: packed, and twice as scratch memory.
     fn check_budget(&self, object: &[u64]) -> Result<()> {
         let one = object.iter().fold(element_bytes(&self.source), |bytes, &extent| bytes.saturating_mul(extent));
@@ -291,7 +342,7 @@ impl Copy {
                 .with_hint("begin again with overwrite"));
         }
         let passes = steps.windows(2).zip(&self.journal.passes).map(|(step, (region_shape, finished))| {
-            let regions = Regions::new(self.source.shape(), region_shape.clone())?;
+            let regions = Regions::new(self.target.shape(), region_shape.clone())?;
             let bytes = regions.most_bytes(element_bytes(&self.source));
             if bytes > most_bytes {
                 let message =
@@ -300,7 +351,7 @@ impl Copy {
                     .with_hint("raise the memory limit to what it was, or begin again with overwrite"));
             }
             let reads = regions.reads(&step[0].chunk_shape()?);
-            Ok(Pass::new(&step[0], &step[1], regions, *finished, reads))
+            Ok(Pass { shrink: self.shrink.clone(), ..Pass::new(&step[0], &step[1], regions, *finished, reads) })
         });
         passes.collect()
     }
@@ -337,7 +388,27 @@ impl Copy {
 
 impl Pass {
     fn new(source: &Array, target: &Array, regions: Regions, finished: u64, reads: f64) -> Pass {
-        Pass { source: source.clone(), target: target.clone(), regions, finished, reads }
+        Pass { source: source.clone(), target: target.clone(), regions, finished, reads, shrink: None }
+    }
+
+    /// What a region of the target is made of.
+    fn read(&self, region: &Region) -> Result<Elements> {
+        let Some(shrink) = &self.shrink else { return read(&self.source, region) };
+        let start: Vec<u64> = region.start.iter().zip(&shrink.factors).map(|(start, factor)| start * factor).collect();
+        let ends = region.extent.iter().zip(&shrink.factors).zip(start.iter().zip(self.source.shape()));
+        let extent = ends.map(|((extent, factor), (start, len))| (extent * factor).min(len - start)).collect();
+        read(&self.source, &Region { number: region.number, start, extent })
+    }
+
+    fn shrunk(&self, elements: Elements) -> Result<Elements> {
+        match (&self.shrink, elements) {
+            (Some(shrink), Elements::Fixed(elements)) => {
+                // They are bounded by the elements of a box.
+                let factors: Vec<usize> = shrink.factors.iter().map(|&factor| factor as usize).collect();
+                Ok(Elements::Fixed(downsample(&elements, &factors, shrink.method)?))
+            }
+            (_, elements) => Ok(elements),
+        }
     }
 
     /// What is still to be copied, each with the number of regions that are finished after it. When the pass was interrupted,
@@ -393,7 +464,7 @@ impl Meter {
         let regions = passes.iter().map(|pass| pass.regions.len()).sum();
         let regions_done = passes.iter().map(|pass| pass.finished).sum();
         let left = |pass: &Pass| {
-            let elems = pass.source.metadata().elems().unwrap_or(u64::MAX);
+            let elems = pass.target.metadata().elems().unwrap_or(u64::MAX);
             let share = 1.0 - pass.finished as f64 / pass.regions.len().max(1) as f64;
             (elems as f64 * share) as u64
         };
@@ -454,9 +525,13 @@ fn look(target: &Array, journal: &mut Journal, existing: Existing) -> Result<Beg
     }
 }
 
-fn check_alike(source: &ArrayMetadata, target: &ArrayMetadata) -> Result<()> {
-    if source.shape() != target.shape() {
-        let message = format!("the source has shape {:?}, the target {:?}", source.shape(), target.shape());
+fn check_alike(source: &ArrayMetadata, target: &ArrayMetadata, shrink: Option<&Shrink>) -> Result<()> {
+    let expected = match shrink {
+        Some(shrink) => shrink.shape(source.shape()),
+        None => source.shape().to_vec(),
+    };
+    if expected != target.shape() {
+        let message = format!("the source has shape {expected:?}, the target {:?}", target.shape());
         return Err(Error::new(ErrorKind::ShapeMismatch, message));
     }
     if source.data_type() != target.data_type() {

@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn reads_are_what_is_counted() {
-        for (region, chunk) in [([6, 4], [4, 4]), ([4, 4], [8, 2]), ([12, 8], [4, 4]), ([3, 24], [5, 1])] {
+        for (region, chunk) in [([6, 4], [4, 4]), ([4, 4], [12, 2]), ([12, 8], [4, 4]), ([3, 24], [5, 1])] {
             let array = [60, 24];
             let regions = Regions::new(&array, region.to_vec()).unwrap();
             let (estimated, counted) = (regions.reads(&chunk), counted(&regions, &array, &chunk));

@@ -221,6 +221,17 @@ impl ArrayMetadata {
         Ok(())
     }
 
+    /// Replaces the names of the dimensions, of a v3 array.
+    pub fn set_dimension_names(&mut self, names: Vec<Option<String>>) -> Result<()> {
+        if self.format == ZarrFormat::V2 || names.len() != self.ndim() {
+            let message = format!("dimension names {names:?}: expected {} of a v3 array", self.ndim());
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        self.document.insert("dimension_names".into(), Json::from_value(&json!(names))?);
+        self.dimension_names = Some(names);
+        Ok(())
+    }
+
     /// Replaces the attributes.
     pub fn set_attributes(&mut self, attributes: Map<String, Value>) -> Result<()> {
         self.replace_attributes(object_from_map(&attributes)?);

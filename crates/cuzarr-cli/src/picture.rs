@@ -1,0 +1,128 @@
+//! Pictures: as PNG files, and on terminals.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::ops::Range;
+use std::path::Path;
+
+use cuzarr::{Error, ErrorKind, Result};
+
+/// Pixels of red, green and blue.
+pub struct Picture {
+    width: usize,
+    height: usize,
+    pixels: Vec<u8>,
+}
+
+impl Picture {
+    /// One colour.
+    pub fn new(width: usize, height: usize, colour: [u8; 3]) -> Picture {
+        Picture { width, height, pixels: colour.repeat(width * height) }
+    }
+
+    /// Numbers between two bounds from dark to light; what is no number is grey.
+    pub fn of(width: usize, height: usize, values: &[f64], (low, high): (f64, f64)) -> Picture {
+        let scale = |value: f64| if high > low { ((value - low) / (high - low)).clamp(0.0, 1.0) } else { 0.5 };
+        let colour = |&value: &f64| if value.is_nan() { [128, 128, 128] } else { viridis(scale(value)) };
+        Picture { width, height, pixels: values.iter().flat_map(colour).collect() }
+    }
+
+    /// Fills a box.
+    pub fn fill(&mut self, columns: Range<usize>, rows: Range<usize>, colour: [u8; 3]) {
+        for row in rows {
+            for column in columns.clone() {
+                let at = (row * self.width + column) * 3;
+                self.pixels[at..at + 3].copy_from_slice(&colour);
+            }
+        }
+    }
+
+    /// Writes a PNG file.
+    pub fn save(&self, path: &Path) -> Result<()> {
+        let failed = |source: Box<dyn std::error::Error + Send + Sync>| {
+            Error::new(ErrorKind::StoreFailed, format!("cannot write '{}'", path.display())).with_source(source)
+        };
+        let file = File::create(path).map_err(|error| failed(error.into()))?;
+        let mut encoder = png::Encoder::new(BufWriter::new(file), self.width as u32, self.height as u32);
+        encoder.set_color(png::ColorType::Rgb);
+        encoder.set_depth(png::BitDepth::Eight);
+        let mut writer = encoder.write_header().map_err(|error| failed(error.into()))?;
+        writer.write_image_data(&self.pixels).map_err(|error| failed(error.into()))?;
+        writer.finish().map_err(|error| failed(error.into()))
+    }
+
+    /// Two rows of pixels a line, for terminals with colours.
+    pub fn in_colour(&self) -> String {
+        let pixel = |column: usize, row: usize| {
+            let at = (row.min(self.height - 1) * self.width + column) * 3;
+            (self.pixels[at], self.pixels[at + 1], self.pixels[at + 2])
+        };
+        let mut text = String::new();
+        for row in (0..self.height).step_by(2) {
+            for column in 0..self.width {
+                let ((r, g, b), (below_r, below_g, below_b)) = (pixel(column, row), pixel(column, row + 1));
+                text += &format!("\x1b[38;2;{r};{g};{b}m\x1b[48;2;{below_r};{below_g};{below_b}m▀");
+            }
+            text += "\x1b[0m\n";
+        }
+        text
+    }
+
+    /// One character a pixel, for everything else.
+    pub fn in_characters(&self) -> String {
+        const RAMP: &[u8] = b" .:-=+*#%@";
+        let line = |row: &[u8]| {
+            let shade = |pixel: &[u8]| {
+                let light = 2126 * u32::from(pixel[0]) + 7152 * u32::from(pixel[1]) + 722 * u32::from(pixel[2]);
+                char::from(RAMP[light as usize * (RAMP.len() - 1) / 2_550_000])
+            };
+            row.chunks_exact(3).map(shade).collect::<String>()
+        };
+        let rows: Vec<String> = self.pixels.chunks_exact(self.width.max(1) * 3).map(line).collect();
+        rows.join("\n")
+    }
+}
+
+/// A bar of so many eighths of a cell.
+pub fn bar(eighths: usize) -> String {
+    const PARTS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+    "█".repeat(eighths / 8) + PARTS[eighths % 8]
+}
+
+/// A colour between dark blue and yellow, along the points of matplotlib's viridis that are an eighth apart.
+fn viridis(at: f64) -> [u8; 3] {
+    const POINTS: [[f64; 3]; 9] = [
+        [68.0, 1.0, 84.0],
+        [71.0, 44.0, 122.0],
+        [59.0, 81.0, 139.0],
+        [44.0, 113.0, 142.0],
+        [33.0, 144.0, 141.0],
+        [39.0, 173.0, 129.0],
+        [92.0, 200.0, 99.0],
+        [170.0, 220.0, 50.0],
+        [253.0, 231.0, 37.0],
+    ];
+    let place = at * 8.0;
+    let first = (place as usize).min(7);
+    let share = place - first as f64;
+    std::array::from_fn(|part| (POINTS[first][part] * (1.0 - share) + POINTS[first + 1][part] * share).round() as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn larger_numbers_are_lighter() {
+        let picture = Picture::of(3, 1, &[0.0, 5.0, 10.0], (0.0, 10.0));
+        let text = picture.in_characters();
+        let place = |index: usize| " .:-=+*#%@".find(text.chars().nth(index).unwrap()).unwrap();
+        assert!(place(0) < place(1) && place(1) < place(2), "{text}");
+        assert_eq!(Picture::of(2, 1, &[f64::NAN, 1.0], (1.0, 1.0)).pixels[..3], [128, 128, 128]);
+    }
+
+    #[test]
+    fn bars_have_eighths() {
+        assert_eq!((bar(0), bar(9), bar(16)), (String::new(), "█▏".into(), "██".into()));
+    }
+}

@@ -1,0 +1,90 @@
+//! `cuzarr pyramid`: an array at several scales, as OME-Zarr 0.5.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use clap::Args;
+use cuzarr::compute::{Changes, Pyramid as Plan, PyramidOptions, compressor_named};
+use cuzarr::store::LocalStore;
+use cuzarr::{Error, ErrorKind, Result};
+use cuzarr_device::downsample::Downsampling;
+use serde_json::json;
+
+use crate::Verdict;
+use crate::copy::{Extents, Place, extents};
+use crate::output::{self, Output};
+use cuzarr::node::Node;
+
+#[derive(Args)]
+pub struct Pyramid {
+    #[command(flatten)]
+    place: Place,
+    /// How elements become one: mean, max, nearest, or mode for labels
+    #[arg(long, default_value = "mean")]
+    method: String,
+    /// Levels, with the first one [default: until no spatial extent is above 256]
+    #[arg(long)]
+    levels: Option<usize>,
+    /// Names of the dimensions: t,c,z,y,x without those that the array has not [default: the array's own, or the last ones]
+    #[arg(long, value_delimiter = ',')]
+    axes: Option<Vec<String>>,
+    /// Size of an element along each dimension: 1,0.5,0.1,0.1
+    #[arg(long, value_delimiter = ',')]
+    scale: Option<Vec<f64>>,
+    /// Unit of each dimension, as in ,micrometer,micrometer
+    #[arg(long, value_delimiter = ',')]
+    units: Option<Vec<String>>,
+    /// Elements of a chunk along each dimension, -1 for a whole one [default: the array's]
+    #[arg(long, value_name = "EXTENTS", allow_hyphen_values = true, value_parser = extents)]
+    chunks: Option<Extents>,
+    /// The same of a shard, or 'none'
+    #[arg(long, value_name = "EXTENTS", allow_hyphen_values = true, value_parser = extents)]
+    shards: Option<Extents>,
+    /// Compressor, as for 'cuzarr copy'
+    #[arg(long)]
+    compressor: Option<String>,
+}
+
+impl Pyramid {
+    pub fn run(self, output: &mut Output) -> Result<Verdict> {
+        let method = Downsampling::named(&self.method).ok_or_else(|| {
+            let message = format!("'{}' is no way of downsampling", self.method);
+            Error::new(ErrorKind::InvalidArgument, message).with_hint("use mean, max, nearest or mode")
+        })?;
+        let Node::Array(source) = self.place.open_source()? else {
+            let message = format!("'{}' is a group, a pyramid is made of an array", self.place.source);
+            return Err(Error::new(ErrorKind::ArrayNotFound, message));
+        };
+        let changes = Changes {
+            chunks: self.chunks.and_then(|chunks| chunks.0),
+            shards: self.shards.map(|shards| shards.0),
+            compressors: self.compressor.as_deref().map(compressor_named).transpose()?,
+            zarr_format: None,
+        };
+        let (levels, axes, scale, units) = (self.levels, self.axes, self.scale, self.units);
+        let options = PyramidOptions { method, levels, axes, scale, units, changes };
+        let store = Arc::new(LocalStore::new(&self.place.target)?);
+        let plan = Plan::new(&source, store, "", self.place.existing(), options)?;
+        let (mut document, shapes) = (plan.to_json(), plan.shapes());
+        let rows: Vec<Vec<String>> =
+            shapes.iter().enumerate().map(|(number, shape)| vec![number.to_string(), format!("{shape:?}")]).collect();
+        let text = output::table(&["level", "shape"], &rows);
+        if self.place.dry_run {
+            document["dry_run"] = json!(true);
+            output.answer(&document, &text);
+            return Ok(Verdict::Passed);
+        }
+        let started = Instant::now();
+        {
+            let shown = Mutex::new(&mut *output);
+            plan.run(&|name, now| {
+                let mut output = shown.lock().unwrap_or_else(PoisonError::into_inner);
+                output.throughput(name, now.bytes_done, now.bytes, now.seconds);
+            })?;
+        }
+        let seconds = started.elapsed().as_secs_f64();
+        document["seconds"] = json!(seconds);
+        output.answer(&document, &format!("{text}\n{} levels in {}: {seconds:.2} s", shapes.len(), self.place.target));
+        Ok(Verdict::Passed)
+    }
+}

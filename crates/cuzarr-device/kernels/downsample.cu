@@ -1,0 +1,154 @@
+// Boxes of elements become one element each: their mean, their largest, the one that is there most often.
+//
+// One thread an element of the result: where its box begins, and an odometer through it in C order, so that sums round as on
+// the CPU. Means of integers are exact: whole parts and rests of the quotients are added apart, and ties go to the even one.
+//
+// Floor: the bytes of source and result / 3.3 TB/s on an H100. Neighbouring threads read neighbouring boxes, so that all of a
+// row's bytes are used while they are in the cache; the mode reads its box once for every element of it.
+#include "cuzarr/kernel.cuh"
+
+/// One dimension. `Axis` in cuda/downsample.rs.
+struct Axis {
+    u64 src_extent;
+    u64 dst_extent;
+    u64 factor;
+    u64 src_stride;  // elements between neighbours in the source
+};
+
+#define CUZARR_DOWNSAMPLE_AXES 8u
+#define CUZARR_MEAN 0u
+#define CUZARR_MAX 1u
+
+/// The elements of one box, in C order.
+struct Box {
+    u64 first;
+    u32 extent[CUZARR_DOWNSAMPLE_AXES];
+    u32 at[CUZARR_DOWNSAMPLE_AXES];
+    u32 count;
+    u32 axes;
+
+    CUZARR_DEVICE Box(const Axis* axis, u32 ndim, u64 index) {
+        first = 0;
+        count = 1;
+        axes = ndim;
+        for (u32 dim = ndim; dim-- > 0;) {
+            u64 place = index % axis[dim].dst_extent * axis[dim].factor;
+            index /= axis[dim].dst_extent;
+            u64 rest = axis[dim].src_extent - place;
+            extent[dim] = (u32)(rest < axis[dim].factor ? rest : axis[dim].factor);
+            first += place * axis[dim].src_stride;
+            count *= extent[dim];
+        }
+    }
+
+    CUZARR_DEVICE void begin() {
+        for (u32 dim = 0; dim < axes; dim++) at[dim] = 0;
+    }
+
+    CUZARR_DEVICE u64 element(const Axis* axis) const {
+        u64 element = first;
+        for (u32 dim = 0; dim < axes; dim++) element += at[dim] * axis[dim].src_stride;
+        return element;
+    }
+
+    CUZARR_DEVICE void next() {
+        for (u32 dim = axes; dim-- > 0;) {
+            if (++at[dim] < extent[dim]) return;
+            at[dim] = 0;
+        }
+    }
+};
+
+/// How means are taken: `Wide` is the type that quotients are added in; floats have none of their own.
+template <class T, class Wide>
+CUZARR_DEVICE T mean_of_integers(const T* src, const Axis* axis, Box& box) {
+    Wide whole = 0;
+    u64 rest = 0;
+    box.begin();
+    for (u32 turn = 0; turn < box.count; turn++, box.next()) {
+        Wide value = (Wide)src[box.element(axis)], quotient = value / (Wide)box.count;
+        Wide left = value - quotient * (Wide)box.count;
+        if (left < 0) {
+            left += (Wide)box.count;
+            quotient -= 1;
+        }
+        whole += quotient;
+        rest += (u64)left;
+    }
+    whole += (Wide)(rest / box.count);
+    rest %= box.count;
+    if (2 * rest > box.count || (2 * rest == box.count && (whole & 1))) whole += 1;
+    return (T)whole;
+}
+
+template <class T>
+CUZARR_DEVICE T mean_of_floats(const T* src, const Axis* axis, Box& box) {
+    double sum = 0;
+    box.begin();
+    for (u32 turn = 0; turn < box.count; turn++, box.next()) sum += (double)src[box.element(axis)];
+    return (T)(sum / (double)box.count);
+}
+
+/// The largest; NaN when there is one.
+template <class T>
+CUZARR_DEVICE T largest(const T* src, const Axis* axis, Box& box) {
+    box.begin();
+    T best = src[box.element(axis)];
+    for (u32 turn = 0; turn < box.count; turn++, box.next()) {
+        T value = src[box.element(axis)];
+        if (value > best || value != value) best = value;
+    }
+    return best;
+}
+
+/// The most frequent; of several the smallest.
+template <class T>
+CUZARR_DEVICE T most_frequent(const T* src, const Axis* axis, Box& box) {
+    T best = 0;
+    u32 most = 0;
+    Box other = box;
+    box.begin();
+    for (u32 turn = 0; turn < box.count; turn++, box.next()) {
+        T value = src[box.element(axis)];
+        if (most > 0 && value == best) continue;
+        u32 times = 0;
+        other.begin();
+        for (u32 again = 0; again < other.count; again++, other.next()) times += src[other.element(axis)] == value;
+        if (times > most || (times == most && value < best)) {
+            best = value;
+            most = times;
+        }
+    }
+    return best;
+}
+
+#define CUZARR_DOWNSAMPLE_INTEGERS(name, T, Wide)                                                                     \
+    CUZARR_KERNEL(downsample_##name, const T* src, T* dst, const Axis* axis, u32 ndim, u64 count, u32 method) {        \
+        u64 step = (u64)thread_count() * block_count();                                                               \
+        for (u64 index = (u64)block_index() * thread_count() + thread_index(); index < count; index += step) {         \
+            Box box(axis, ndim, index);                                                                               \
+            if (method == CUZARR_MEAN) dst[index] = mean_of_integers<T, Wide>(src, axis, box);                         \
+            else if (method == CUZARR_MAX) dst[index] = largest<T>(src, axis, box);                                    \
+            else dst[index] = most_frequent<T>(src, axis, box);                                                       \
+        }                                                                                                             \
+    }
+
+#define CUZARR_DOWNSAMPLE_FLOATS(name, T)                                                                             \
+    CUZARR_KERNEL(downsample_##name, const T* src, T* dst, const Axis* axis, u32 ndim, u64 count, u32 method) {        \
+        u64 step = (u64)thread_count() * block_count();                                                               \
+        for (u64 index = (u64)block_index() * thread_count() + thread_index(); index < count; index += step) {         \
+            Box box(axis, ndim, index);                                                                               \
+            dst[index] = method == CUZARR_MEAN ? mean_of_floats<T>(src, axis, box) : largest<T>(src, axis, box);       \
+        }                                                                                                             \
+    }
+
+CUZARR_DOWNSAMPLE_INTEGERS(int8, i8, i64)
+CUZARR_DOWNSAMPLE_INTEGERS(int16, i16, i64)
+CUZARR_DOWNSAMPLE_INTEGERS(int32, i32, i64)
+CUZARR_DOWNSAMPLE_INTEGERS(int64, i64, i64)
+CUZARR_DOWNSAMPLE_INTEGERS(uint8, u8, u64)
+CUZARR_DOWNSAMPLE_INTEGERS(uint16, u16, u64)
+CUZARR_DOWNSAMPLE_INTEGERS(uint32, u32, u64)
+CUZARR_DOWNSAMPLE_INTEGERS(uint64, u64, u64)
+CUZARR_DOWNSAMPLE_FLOATS(float32, float)
+CUZARR_DOWNSAMPLE_FLOATS(float64, double)
