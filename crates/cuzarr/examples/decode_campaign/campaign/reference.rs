@@ -1,10 +1,20 @@
 //! What the host makes of frames, by the reference library of each format.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
 use cuzarr::codec::batch::Format;
 use cuzarr::codec::{Chain, ChunkSpec, Program};
 use cuzarr::meta::{DataType, Extension, FillValue};
 use cuzarr_device::Device;
 use serde_json::{Value, json};
+
+thread_local! {
+    static PROGRAMS: RefCell<HashMap<(usize, usize), Program>> = RefCell::default();
+    static ZSTD: RefCell<zstd::bulk::Decompressor<'static>> = RefCell::default();
+    static DEFLATE: RefCell<libdeflater::Decompressor> = RefCell::default();
+}
 
 /// The host's program for chunks of `size` bytes, of the codec that a v3 document describes.
 pub fn program(codec: &Value, size: usize) -> cuzarr::Result<Program> {
@@ -29,7 +39,18 @@ pub fn codec(format: Format) -> Value {
 /// What liblz4, libzstd, libdeflate and zlib-rs, and for Blosc the container's reader with them, decode a frame to.
 pub fn decode(format: Format, encoded: &[u8], decoded_bytes: usize) -> cuzarr::Result<Vec<u8>> {
     let mut decoded = vec![0; decoded_bytes];
-    program(&codec(format), decoded_bytes)?.decode(encoded, &mut decoded)?;
+    PROGRAMS.with_borrow_mut(|programs| {
+        // A few: frames that are damaged again and again have few sizes.
+        let key = (format as usize, decoded_bytes);
+        if programs.len() > 4000 {
+            programs.clear();
+        }
+        let program = match programs.entry(key) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => place.insert(program(&codec(format), decoded_bytes)?),
+        };
+        program.decode(encoded, &mut decoded)
+    })?;
     Ok(decoded)
 }
 
@@ -57,11 +78,11 @@ pub fn decoded_bytes(format: Format, encoded: &[u8], most: usize) -> Option<usiz
     let mut place = vec![0; most];
     match format {
         Format::Lz4 => lz4::block::decompress_to_buffer(encoded.get(4..)?, Some(most as i32), &mut place).ok(),
-        Format::Zstd => zstd::bulk::decompress_to_buffer(encoded, &mut place).ok(),
+        Format::Zstd => ZSTD.with_borrow_mut(|zstd| zstd.decompress_to_buffer(encoded, &mut place).ok()),
         Format::Gzip | Format::Zlib => {
             let (header, trailer) = if format == Format::Gzip { (10, 8) } else { (2, 4) };
             let stream = encoded.get(header..encoded.len().checked_sub(trailer)?)?;
-            libdeflater::Decompressor::new().deflate_decompress(stream, &mut place).ok()
+            DEFLATE.with_borrow_mut(|deflate| deflate.deflate_decompress(stream, &mut place).ok())
         }
         _ => {
             let size = u32::from_le_bytes(*encoded.get(4..)?.first_chunk()?) as usize;
@@ -79,9 +100,10 @@ pub fn mend(format: Format, encoded: &mut [u8], decoded_bytes: usize) {
             let (header, trailer) = if format == Format::Gzip { (10, 8) } else { (2, 4) };
             let Some(end) = encoded.len().checked_sub(trailer).filter(|&end| end >= header) else { return };
             let mut plain = vec![0; decoded_bytes];
-            if libdeflater::Decompressor::new().deflate_decompress(&encoded[header..end], &mut plain)
-                != Ok(decoded_bytes)
-            {
+            let inflate = |stream: &[u8], plain: &mut [u8]| {
+                DEFLATE.with_borrow_mut(|deflate| deflate.deflate_decompress(stream, plain))
+            };
+            if inflate(&encoded[header..end], &mut plain) != Ok(decoded_bytes) {
                 return;
             }
             match format {

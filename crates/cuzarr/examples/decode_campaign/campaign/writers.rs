@@ -45,7 +45,7 @@ fn lz4(plain: &[u8], random: &mut Random) -> Written {
 /// From -7 to 22; the slow ones less often for what is large.
 fn zstd_level(size: usize, random: &mut Random) -> i32 {
     let level = random.below(30) as i32 - 7;
-    if level > 12 && size > 256 << 10 && !random.one_in(4) { random.below(13) as i32 } else { level }
+    if level > 12 && size > 256 << 10 && !random.one_in(12) { random.below(13) as i32 } else { level }
 }
 
 fn zstd(plain: &[u8], random: &mut Random) -> Written {
@@ -115,7 +115,7 @@ fn deflate(format: Format, plain: &[u8], random: &mut Random) -> Written {
 
 fn stream(format: Format, plain: &[u8], random: &mut Random) -> Written {
     if random.one_in(2) {
-        let slow = if plain.len() > 1 << 20 && !random.one_in(4) { 9 } else { 13 };
+        let slow = if plain.len() > 1 << 20 && !random.one_in(12) { 9 } else { 13 };
         let level = random.below(slow) as i32;
         let mut compressor = Compressor::new(CompressionLvl::new(level).expect("levels exist"));
         let mut encoded = vec![0; compressor.gzip_compress_bound(plain.len())];
