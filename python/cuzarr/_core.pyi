@@ -268,6 +268,15 @@ class ChunkRequest:
         keep_beyond: bool,
     ) -> ChunkRequest | None: ...
     @staticmethod
+    def of_box(
+        shape: Sequence[int],
+        chunk_shape: Sequence[int],
+        axes: Sequence[tuple[int, int, int, bool]],
+        prefix: str,
+        encoding: tuple[str, str],
+        keep_beyond: bool,
+    ) -> ChunkRequest | None: ...
+    @staticmethod
     def stacked(keys: Sequence[str], chunk_shape: Sequence[int]) -> ChunkRequest: ...
     @property
     def out_start(self) -> tuple[int, ...]: ...

@@ -101,9 +101,8 @@ def read(
         for rank, item in enumerate(part.items):
             _, _, chunk_selection, out_selection, _ = batch[item]
             if item in absent:
+                # It has been filled. Not by assigning the fill value: CuPy takes -0.0 for 0.0.
                 missing.append(item)
-                place[out_selection] = part.chunks.fill_value
-                continue
             selected = part.chunk(elements, rank)[chunk_selection]
             if isinstance(elements, np.ndarray):
                 selected = np.asanyarray(selected)  # one element comes as a scalar

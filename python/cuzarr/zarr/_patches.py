@@ -70,6 +70,14 @@ def _host_prototype(original: Any) -> Any:
     return (lambda: cpu.buffer_prototype) if original is default_buffer_prototype else None
 
 
+def _boxes(original: Any) -> Any:
+    try:
+        from cuzarr.zarr._boxes import replacement
+    except ImportError:
+        return None
+    return replacement(original)
+
+
 @dataclass(frozen=True)
 class _Repair:
     name: str
@@ -85,6 +93,10 @@ _REPAIRS = (
     *(
         _Repair(f"metadata stays on the host ({module})", module, "default_buffer_prototype", _host_prototype)
         for module in ("zarr.core.group", "zarr.core.metadata.io", "zarr.core._json")
+    ),
+    *(
+        _Repair(f"boxes are {done} without listing their chunks", "zarr.core.array", attribute, _boxes)
+        for done, attribute in (("read", "_get_selection"), ("written", "_set_selection"))
     ),
 )
 

@@ -90,6 +90,25 @@ def reading(chunks_of: ChunksOf, batch: list[Any], place: Any, drop_axes: tuple[
     )  # fmt: skip
 
 
+def reading_box(chunks: Chunks, batch: list[Any], place: Any, request: _core.ChunkRequest) -> Work | None:
+    """Reads a box into ``place``, which has its shape; the batch says where. ``None`` when it has another."""
+    if tuple(place.shape) != tuple(request.out_shape):
+        return None
+    options = run_options(batch[0][1], chunks)
+    return Work("read", batch, chunks, place, [request], lambda source: read_box(request, chunks, source, place, options))
+
+
+def writing_box(chunks: Chunks, batch: list[Any], elements: Any, request: _core.ChunkRequest) -> Work | None:
+    """Writes elements of a box's shape, or one that goes everywhere. ``None`` when they are of another shape or type."""
+    fits = chunks.is_variable or elements.dtype.newbyteorder("=") == chunks.native
+    if not fits or tuple(elements.shape) not in ((), tuple(request.out_shape)):
+        return None
+    options = run_options(batch[0][1], chunks)
+    return Work(
+        "write", batch, chunks, elements, [request], lambda source: write_box(request, chunks, source, elements, options)
+    )
+
+
 def writing(chunks_of: ChunksOf, batch: list[Any], elements: Any, drop_axes: tuple[int, ...]) -> Work:
     """Writes ``elements`` to a batch; one element goes everywhere.
 

@@ -142,6 +142,32 @@ impl Grid {
         Some(Grid { shape, out_shape: selection.shape(), selection, out_start, places })
     }
 
+    /// A box of an array of `shape`. Where a box ends within a chunk, the chunk counts as whole, so that what it holds behind
+    /// the array's edge is kept; with `keep_beyond` every chunk does. `None` for what is no box of such an array.
+    pub fn of_box(
+        array_shape: &[u64],
+        chunk_shape: &[u64],
+        axes: Vec<AxisSelection>,
+        keep_beyond: bool,
+    ) -> Option<Grid> {
+        let extents: Vec<(u64, u64)> = array_shape.iter().copied().zip(chunk_shape.iter().copied()).collect();
+        if [axes.len(), chunk_shape.len()] != [array_shape.len(); 2] || chunk_shape.contains(&0) {
+            return None;
+        }
+        let covers = axes.iter().zip(&extents).map(|(axis, &(extent, chunk))| covers(axis, extent, chunk));
+        let covers = covers.collect::<Option<Vec<_>>>()?;
+        let all_have_whole = |dim: usize| covers.iter().enumerate().all(|(other, (any, _))| other == dim || *any);
+        let mut shape = Vec::with_capacity(extents.len());
+        for (dim, &(extent, chunk)) in extents.iter().enumerate() {
+            let is_whole = covers[dim].1 && all_have_whole(dim) && !keep_beyond;
+            shape.push(if is_whole { extent } else { extent.div_ceil(chunk).checked_mul(chunk)? });
+        }
+        let selection = Selection::new(axes).ok()?;
+        let out_shape = selection.shape();
+        let places = Arc::new(Places { positions: Vec::new(), items: Vec::new() });
+        Some(Grid { shape, out_start: vec![0; out_shape.len()], out_shape, selection, places })
+    }
+
     /// Whole chunks, one behind the other along the first dimension.
     pub fn stacked(count: usize, chunk_shape: &[u64]) -> Option<Grid> {
         let whole = |number: usize| {
@@ -157,9 +183,46 @@ impl Grid {
     }
 }
 
+/// Whether a selection takes all that an array of `extent` elements has of some chunk, and of the last one it touches; `None`
+/// when it takes nothing, or leaves the array.
+fn covers(axis: &AxisSelection, extent: u64, chunk: u64) -> Option<(bool, bool)> {
+    let last = axis.count.checked_sub(1)?.checked_mul(axis.step)?.checked_add(axis.start)?;
+    if last >= extent {
+        return None;
+    }
+    let is_dense = axis.step == 1 || chunk == 1;
+    let whole = |number: u64| {
+        let first = number.saturating_mul(chunk);
+        is_dense && axis.start <= first && first <= last && first.saturating_add(chunk).min(extent) <= last + 1
+    };
+    Some((whole(axis.start.div_ceil(chunk)), whole(last / chunk)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn of_box(shape: &[u64], chunks: &[u64], axes: &[(u64, u64, u64)], keep_beyond: bool) -> Option<Grid> {
+        let axis = |&(start, count, step): &(u64, u64, u64)| AxisSelection { start, count, step, dropped: false };
+        Grid::of_box(shape, chunks, axes.iter().map(axis).collect(), keep_beyond)
+    }
+
+    #[test]
+    fn a_box_of_an_array_keeps_what_lies_behind_the_edge_of_chunks_it_does_not_cover() {
+        let shape = |axes: &[(u64, u64, u64)]| of_box(&[10, 10], &[4, 4], axes, false).unwrap().shape;
+        assert_eq!(shape(&[(0, 10, 1), (0, 10, 1)]), [10, 10]);
+        assert_eq!(shape(&[(8, 2, 1), (2, 6, 1)]), [10, 10], "the last columns are not touched");
+        assert_eq!(shape(&[(8, 2, 1), (2, 7, 1)]), [10, 12], "one of the last two columns");
+        assert_eq!(shape(&[(9, 1, 1), (0, 10, 1)]), [12, 12], "half of the last rows");
+        assert_eq!(shape(&[(0, 10, 1), (9, 1, 1)]), [12, 12]);
+        assert_eq!(shape(&[(0, 5, 2), (0, 10, 1)]), [12, 12], "with gaps");
+        assert_eq!(of_box(&[10], &[4], &[(0, 10, 1)], true).unwrap().shape, [12]);
+        assert_eq!(of_box(&[3], &[1], &[(0, 2, 2)], false).unwrap().shape, [3]);
+        assert!(of_box(&[10], &[4], &[(0, 11, 1)], false).is_none());
+        assert!(of_box(&[10], &[4], &[(0, 0, 1)], false).is_none());
+        assert!(of_box(&[u64::MAX], &[4], &[(1, u64::MAX, u64::MAX)], false).is_none());
+        assert!(of_box(&[], &[], &[], false).unwrap().shape.is_empty());
+    }
 
     fn part(start: u64, count: u64, step: u64, out_start: u64) -> Part {
         Part { start, count, step, out_start: Some(out_start) }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use cuzarr::codec::VariableElements;
+use cuzarr::meta::{ChunkKeyEncoding, Separator};
 use cuzarr::node::ArrayOptions;
-use cuzarr::plan::{check_strict, check_strict_writing};
+use cuzarr::plan::{AxisSelection, KeyOf, check_strict, check_strict_writing};
 use cuzarr::run::{Access, Engine, Options};
 use cuzarr::store::Store;
 use cuzarr_device::Device;
@@ -24,6 +25,9 @@ use crate::watch::{Watch, Watched, Watches};
 #[pyclass(name = "ChunkRequest", module = "cuzarr._core", frozen)]
 pub struct PyChunkRequest {
     grid: Grid,
+    /// The key of a chunk by its place.
+    key: KeyOf,
+    /// The keys of the items.
     keys: Arc<[String]>,
     watch: Arc<Watch>,
 }
@@ -63,6 +67,34 @@ impl PyChunkRequest {
             });
         }
         Ok(Grid::of_parts(&items, &chunk_shape).map(|grid| PyChunkRequest::new(grid, keys)))
+    }
+
+    /// The request for a box of an array: per dimension the first element, how many, how far apart, and whether the result has
+    /// no such dimension. Keys are `prefix` and a chunk's place as the encoding (`default` or `v2`) writes it. `None` when it is
+    /// no box of the array, or takes nothing. Such a request does not list what is missing.
+    #[staticmethod]
+    fn of_box(
+        shape: Vec<u64>,
+        chunk_shape: Vec<u64>,
+        axes: Vec<(u64, u64, u64, bool)>,
+        prefix: String,
+        encoding: (String, String),
+        keep_beyond: bool,
+    ) -> Option<Self> {
+        let separator = match encoding.1.as_str() {
+            "." => Separator::Dot,
+            "/" => Separator::Slash,
+            _ => return None,
+        };
+        let encoding = match encoding.0.as_str() {
+            "default" => ChunkKeyEncoding::Default { separator },
+            "v2" => ChunkKeyEncoding::V2 { separator },
+            _ => return None,
+        };
+        let axis = |(start, count, step, dropped)| AxisSelection { start, count, step, dropped };
+        let grid = Grid::of_box(&shape, &chunk_shape, axes.into_iter().map(axis).collect(), keep_beyond)?;
+        let key: KeyOf = Arc::new(move |at| prefix.clone() + &encoding.key(at));
+        Some(PyChunkRequest { grid, key, keys: Arc::default(), watch: Arc::default() })
     }
 
     /// Whole chunks, one behind the other along the first dimension.
@@ -179,7 +211,8 @@ impl PyChunkRequest {
 
 impl PyChunkRequest {
     fn new(grid: Grid, keys: Vec<String>) -> Self {
-        PyChunkRequest { grid, keys: keys.into(), watch: Arc::new(Watch::of_missing()) }
+        let keys: Arc<[String]> = keys.into();
+        PyChunkRequest { key: grid.places.keys(&keys), grid, keys, watch: Arc::new(Watch::of_missing()) }
     }
 
     /// The items whose key does not exist, in order.
@@ -190,8 +223,7 @@ impl PyChunkRequest {
     }
 
     fn access(&self, chunks: &PyChunks, device: Device) -> cuzarr::Result<Access> {
-        let key = self.grid.places.keys(&self.keys);
-        Ok(chunks.access(device)?.with_chunks(self.grid.shape.clone(), key))
+        Ok(chunks.access(device)?.with_chunks(self.grid.shape.clone(), Arc::clone(&self.key)))
     }
 
     /// Carries out a call on this thread, without the interpreter's lock. What the store's own code raised is raised again.

@@ -84,6 +84,63 @@ def test_arrays_convert_to_the_host_when_asked(monkeypatch: pytest.MonkeyPatch) 
         assert np.asarray(array, dtype="f8").dtype == "f8"
 
 
+class Names:
+    """Counts the chunks whose keys zarr-python makes."""
+
+    def __init__(self, array: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        encode = type(array.metadata).encode_chunk_key
+
+        def counted(metadata: Any, coordinates: Any) -> str:
+            self.count += 1
+            return encode(metadata, coordinates)
+
+        monkeypatch.setattr(type(array.metadata), "encode_chunk_key", counted)
+
+    def of(self, call: Any) -> int:
+        self.count = 0
+        call()
+        return self.count
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_boxes_are_read_and_written_without_listing_their_chunks(zarr_format: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("zarr", minversion="3.4")
+    truth = np.arange(60, dtype="f4").reshape(6, 10)
+    with cuzarr.zarr.enable():
+        array = zarr.create_array({}, name="a/b", shape=(6, 10), chunks=(2, 3), dtype="f4", zarr_format=zarr_format)
+        names = Names(array, monkeypatch)
+        assert names.of(lambda: array.__setitem__(slice(None), truth)) == 0
+        for selection in (..., (slice(1, 5), slice(None, None, 4)), 3, (2, 7)):
+            assert names.of(lambda where=selection: np.testing.assert_array_equal(array[where], truth[where])) == 0
+        assert names.of(lambda: np.testing.assert_array_equal(array.blocks[1], truth[2:4])) == 0
+        assert names.of(lambda: array.oindex[[0, 5], :]) > 0
+        array[3:6, 1:9] = 7
+        truth[3:6, 1:9] = 7
+        np.testing.assert_array_equal(array[:], truth)
+        with zarr.config.set({"array.read_missing_chunks": False}):
+            sparse = zarr.create_array({}, shape=(4,), chunks=(2,), dtype="f4", zarr_format=zarr_format)
+            with pytest.raises(zarr.errors.ChunkNotFoundError):
+                sparse[:]
+    assert names.of(lambda: array[:]) == 12, "zarr-python's own way again"
+
+
+def test_values_that_do_not_fit_a_box_do_what_they_did_before() -> None:
+    outcomes = []
+    for patch in (False, True):
+        with cuzarr.zarr.enable(patch=patch):
+            array = zarr.create_array({}, shape=(4, 4), chunks=(2, 2), dtype="i4")
+            array[:, 1:3] = np.array([[5, 6]] * 4, "i8")
+            for value in (np.zeros((3, 4), "i4"), np.ones((1, 4), "i4"), np.ones((9, 9), "i4"), np.full((4, 4), 2.5)):
+                try:
+                    array[:] = value
+                    outcomes.append((patch, None, array[:].tolist()))
+                except Exception as error:
+                    outcomes.append((patch, type(error), array[:].tolist()))
+    half = len(outcomes) // 2
+    assert [outcome[1:] for outcome in outcomes[:half]] == [outcome[1:] for outcome in outcomes[half:]]
+
+
 def run(program: str) -> None:
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
 

@@ -1,0 +1,158 @@
+"""Boxes of zarr-python's arrays, read and written without a list of their chunks.
+
+zarr-python makes five objects for each chunk of a request before a pipeline sees it. When what is selected is a box of a
+regular grid, in a store that cuzarr reads itself, the box says it all: zarr-python's own code then runs with an indexer
+that lists no chunk, and in place of the array's pipeline with one that knows the box.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from zarr.core import indexing
+from zarr.core.array_spec import ArraySpec
+from zarr.core.chunk_key_encodings import DefaultChunkKeyEncoding, V2ChunkKeyEncoding
+
+from cuzarr import _core
+from cuzarr.zarr import _pipeline
+from cuzarr.zarr._chunks import Chunks
+from cuzarr.zarr._fallbacks import Fallback
+from cuzarr.zarr._sources import is_numbered
+from cuzarr.zarr._work import Work, reading_box, writing_box
+
+# Parameters of zarr-python's functions that read and write a selection, as far as they are used here.
+_PARAMETERS = ("store_path", "metadata", "codec_pipeline", "config", "chunk_grid", "indexer")
+
+
+def replacement(original: Any) -> Any:
+    """What takes the place of zarr-python's function; ``None`` when that is not what is known."""
+    if not isinstance(original, types.FunctionType):
+        return None
+    names = tuple(inspect.signature(original).parameters)
+    if names[: len(_PARAMETERS)] != _PARAMETERS or not inspect.iscoroutinefunction(original):
+        return None
+
+    async def call(
+        store_path: Any, metadata: Any, codec_pipeline: Any, config: Any, chunk_grid: Any, indexer: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        box = None
+        if type(codec_pipeline) is _pipeline.CodecPipeline and config.read_missing_chunks and not kwargs.get("fields"):
+            box = Box.of(store_path, metadata, codec_pipeline, config, chunk_grid, indexer, kwargs.get("prototype"))
+        if box is None:
+            return await original(store_path, metadata, codec_pipeline, config, chunk_grid, indexer, *args, **kwargs)
+        return await original(store_path, metadata, box, config, chunk_grid, _without_chunks(indexer), *args, **kwargs)
+
+    call.__name__, call.__doc__ = original.__name__, original.__doc__
+    return call
+
+
+class Box:
+    """A box of an array, in a pipeline's place: what is read or written is the box, whatever chunks are named."""
+
+    def __init__(
+        self, store_path: Any, metadata: Any, pipeline: Any, spec: Any, indexer: Any, axes: list[tuple[int, int, int, bool]]
+    ) -> None:
+        self._store_path = store_path
+        self._metadata = metadata
+        self._pipeline = pipeline
+        self._spec = spec
+        self._indexer = indexer
+        self._axes = axes
+
+    @classmethod
+    def of(
+        cls, store_path: Any, metadata: Any, pipeline: Any, config: Any, chunk_grid: Any, indexer: Any, prototype: Any
+    ) -> Box | None:
+        """The box that an indexer selects; ``None`` when it is none, or its chunks have to be named."""
+        axes = _axes(indexer)
+        if axes is None or prototype is None or not chunk_grid.is_regular or is_numbered([(store_path,)]):
+            return None
+        if metadata.zarr_format == 2 and config.order != metadata.order:
+            config = replace(config, order=metadata.order)
+        spec = ArraySpec(
+            shape=chunk_grid.chunk_shape,
+            dtype=metadata.dtype,
+            fill_value=metadata.fill_value,
+            config=config,
+            prototype=prototype,
+        )
+        return cls(store_path, metadata, pipeline, spec, indexer, axes)
+
+    async def read(self, batch_info: Any, out: Any, drop_axes: tuple[int, ...] = ()) -> tuple[Any, ...]:
+        """Reads the box into ``out``."""
+        work = self._plan(reading_box, out)
+        if work is None:
+            return tuple(await self._pipeline.read(self._chunks_by_name(), out, drop_axes))
+        await work.run()
+        return ()
+
+    async def write(self, batch_info: Any, value: Any, drop_axes: tuple[int, ...] = ()) -> None:
+        """Writes ``value`` to the box."""
+        work = self._plan(writing_box, value)
+        await (self._pipeline.write(self._chunks_by_name(), value, drop_axes) if work is None else work.run())
+
+    def _plan(self, plan: Callable[..., Work | None], buffer: Any) -> Work | None:
+        try:
+            chunks: Chunks = self._pipeline._chunks_of(self._spec)
+        except Fallback:
+            return None  # which the pipeline finds out again, and tells
+        request = self._request(chunks)
+        array = buffer.as_ndarray_like()
+        return None if request is None else plan(chunks, [(self._store_path, self._spec)], array, request)
+
+    def _request(self, chunks: Chunks) -> _core.ChunkRequest | None:
+        path, encoding = self._store_path.path, _encoding(self._metadata)
+        if encoding is None:
+            return None
+        prefix = f"{path}/" if path else ""
+        shape = self._metadata.shape
+        return _core.ChunkRequest.of_box(shape, chunks.shape, self._axes, prefix, encoding, chunks.core.is_sharded)
+
+    def _chunks_by_name(self) -> list[Any]:
+        key = self._metadata.encode_chunk_key
+        return [(self._store_path / key(at), self._spec, *rest) for at, *rest in self._indexer]
+
+
+def _axes(indexer: Any) -> list[tuple[int, int, int, bool]] | None:
+    """First element, count, distance, and whether the result lacks the dimension, of each; ``None`` for no box."""
+    if type(indexer) not in _INDEXERS or indexer.drop_axes:
+        return None
+    axes = []
+    for axis in indexer.dim_indexers:
+        if type(axis) is indexing.SliceDimIndexer:
+            axes.append((axis.start, axis.nitems, axis.step, False))
+        elif type(axis) is indexing.IntDimIndexer:
+            axes.append((int(axis.dim_sel), 1, 1, True))
+        else:
+            return None
+    return axes
+
+
+def _encoding(metadata: Any) -> tuple[str, str] | None:
+    if metadata.zarr_format == 2:
+        return "v2", metadata.dimension_separator
+    encoding = metadata.chunk_key_encoding
+    if type(encoding) is DefaultChunkKeyEncoding:
+        return "default", encoding.separator
+    return ("v2", encoding.separator) if type(encoding) is V2ChunkKeyEncoding else None
+
+
+def _nothing(self: Any) -> Any:
+    return iter(())
+
+
+_INDEXERS = {
+    cls: type(cls.__name__, (cls,), {"__iter__": _nothing})
+    for cls in (indexing.BasicIndexer, indexing.BlockIndexer, indexing.OrthogonalIndexer)
+}
+
+
+def _without_chunks(indexer: Any) -> Any:
+    """An indexer of the same shape that names no chunk."""
+    found: Any = object.__new__(_INDEXERS[type(indexer)])
+    vars(found).update(vars(indexer))
+    return found
