@@ -1,5 +1,6 @@
 """Each reader as its users call it: a path goes in, the whole array comes out, where the scenario wants it."""
 
+import contextlib
 import functools
 import importlib.metadata
 import importlib.util
@@ -51,6 +52,30 @@ def kvikio(path, device):
         return zarr.open_array(GDSStore(path), mode="r")[...]
 
 
+def zarr_cuzarr(path, device):
+    """zarr-python with cuzarr's pipeline, chosen by the configuration alone."""
+    import cuzarr.zarr
+    import zarr
+
+    with _buffers(device), zarr.config.set({"codec_pipeline.path": "cuzarr.zarr.CodecPipeline"}):
+        return zarr.open_array(path, mode="r")[...]
+
+
+def zarr_enabled(path, device):
+    """The same by `cuzarr.zarr.enable()`, with its repairs."""
+    import cuzarr.zarr
+    import zarr
+
+    with cuzarr.zarr.enable(gpu=device != "cpu"):
+        return zarr.open_array(path, mode="r")[...]
+
+
+def _buffers(device):
+    import zarr
+
+    return contextlib.nullcontext() if device == "cpu" else zarr.config.enable_gpu()
+
+
 @functools.cache
 def _all_threads():
     import os
@@ -70,9 +95,9 @@ def _placed(host, device):
         return cupy.asarray(host)
 
 
-ON_CPU = {engine.__name__: engine for engine in (cuzarr, zarrs, tensorstore, zarr)}
+ON_CPU = {engine.__name__: engine for engine in (cuzarr, zarr_cuzarr, zarr_enabled, zarrs, tensorstore, zarr)}
 ON_CUDA = ON_CPU | {engine.__name__: engine for engine in (zarr_gpu, kvikio)}
-PACKAGES = {"cuzarr": "cuzarr", "zarrs": "zarrs", "tensorstore": "tensorstore", "zarr": "zarr", "zarr_gpu": "zarr", "kvikio": "kvikio"}
+PACKAGES = {"cuzarr": "cuzarr", "zarr_cuzarr": "zarr", "zarr_enabled": "zarr", "zarrs": "zarrs", "tensorstore": "tensorstore", "zarr": "zarr", "zarr_gpu": "zarr", "kvikio": "kvikio"}
 
 
 def available(device):
