@@ -48,6 +48,7 @@ struct Loaded {
 pub struct Kernel {
     context: &'static Context,
     function: RawFunction,
+    shared_bytes: u32,
 }
 
 impl KernelSource {
@@ -61,7 +62,7 @@ impl KernelSource {
         let mut loaded = lock(&context.kernels.0);
         let key = (self.name, entry.to_string());
         if let Some(&function) = loaded.functions.get(&key) {
-            return Ok(Kernel { context, function });
+            return Ok(Kernel { context, function, shared_bytes: 0 });
         }
         let module = match loaded.modules.get(self.name) {
             Some(&module) => module,
@@ -75,7 +76,7 @@ impl KernelSource {
         // SAFETY: modules are never unloaded.
         let function = unsafe { context.backend.function(module, entry) }?;
         loaded.functions.insert(key, function);
-        Ok(Kernel { context, function })
+        Ok(Kernel { context, function, shared_bytes: 0 })
     }
 
     fn load(&self, context: &'static Context) -> Result<usize> {
@@ -103,6 +104,20 @@ impl Kernel {
     /// How many multiprocessors its device has: grids of persistent kernels are sized by it.
     pub fn multiprocessors(&self) -> u32 {
         self.context.backend.properties().multiprocessors
+    }
+
+    /// The kernel, launched with so much shared memory for the array that it declares with `CUZARR_SHARED_ASKED`. In `simt`,
+    /// where such an array is like any other, nothing is asked for.
+    ///
+    /// # Errors
+    /// `DeviceFailed` when the device has less.
+    pub fn with_shared(mut self, size_bytes: u32) -> Result<Kernel> {
+        if self.context.device != Device::Simt {
+            // SAFETY: functions of modules, which are never unloaded.
+            unsafe { self.context.backend.allow_shared(self.function, size_bytes) }?;
+            self.shared_bytes = size_bytes;
+        }
+        Ok(self)
     }
 
     /// Puts a launch on `stream`. `buffers` are all device memory that the arguments point into.
@@ -133,7 +148,7 @@ impl Kernel {
         }
         let mut arguments = arguments;
         let mut pointers = arguments.pointers();
-        let grid = Grid { blocks: [blocks, 1, 1], threads: [threads, 1, 1], shared_bytes: 0 };
+        let grid = Grid { blocks: [blocks, 1, 1], threads: [threads, 1, 1], shared_bytes: self.shared_bytes };
         // SAFETY: the caller promises the arguments and what the kernel touches; the pointers live through the call.
         unsafe { self.context.backend.launch(self.function, grid, stream.raw_handle(), &mut pointers) }?;
         stream.end_use(buffers)

@@ -82,10 +82,13 @@ T from_bits(u64 bits) {
     static const simt::Registration cuzarr_registration_##name(#name, name);                                            \
     static void name(__VA_ARGS__)
 #define CUZARR_WIDE_KERNEL(name, ...) CUZARR_KERNEL(name, __VA_ARGS__)
+#define CUZARR_KERNEL_SIZED(threads, blocks, name, ...) CUZARR_KERNEL(name, __VA_ARGS__)
 #define CUZARR_CONSTANT(type, name, count) static const type name[count]
 #define CUZARR_SHARED(type, name, count)                                                                                \
     static const char cuzarr_key_##name = 0;                                                                            \
     type* name = static_cast<type*>(simt::shared(&cuzarr_key_##name, sizeof(type) * (count)))
+
+#define CUZARR_SHARED_ASKED(type, name, count) CUZARR_SHARED(type, name, count)
 
 inline u32 thread_index() { return simt::thread_index(); }
 inline u32 thread_count() { return simt::thread_count(); }
@@ -159,6 +162,7 @@ template <class T>
 T load_new(const T* address) {
     return __atomic_load_n(address, __ATOMIC_RELAXED);
 }
+inline void block_fence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 inline void device_fence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 
 inline u32 multiply_high(u32 a, u32 b) { return static_cast<u32>(static_cast<u64>(a) * b >> 32); }

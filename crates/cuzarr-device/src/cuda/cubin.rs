@@ -34,6 +34,8 @@ pub(crate) const HEADERS: &[(&str, &str)] = &[
     ("cuzarr/lz4.cuh", include_str!("../../kernels/include/cuzarr/lz4.cuh")),
     ("cuzarr/lz4_encode.cuh", include_str!("../../kernels/include/cuzarr/lz4_encode.cuh")),
     ("cuzarr/lz4_tokens.cuh", include_str!("../../kernels/include/cuzarr/lz4_tokens.cuh")),
+    ("cuzarr/lz_chains.cuh", include_str!("../../kernels/include/cuzarr/lz_chains.cuh")),
+    ("cuzarr/lz_copies.cuh", include_str!("../../kernels/include/cuzarr/lz_copies.cuh")),
     ("cuzarr/lz_sequences.cuh", include_str!("../../kernels/include/cuzarr/lz_sequences.cuh")),
     ("cuzarr/regions.cuh", include_str!("../../kernels/include/cuzarr/regions.cuh")),
     ("cuzarr/search.cuh", include_str!("../../kernels/include/cuzarr/search.cuh")),

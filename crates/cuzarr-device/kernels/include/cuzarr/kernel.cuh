@@ -23,10 +23,16 @@ typedef long long i64;
 #define CUZARR_KERNEL(name, ...) extern "C" __global__ void __launch_bounds__(256) name(__VA_ARGS__)
 /// The same, of at most 1024 threads.
 #define CUZARR_WIDE_KERNEL(name, ...) extern "C" __global__ void __launch_bounds__(1024) name(__VA_ARGS__)
+/// The same with at most `threads` a block, of which a multiprocessor should hold `blocks` at a time.
+#define CUZARR_KERNEL_SIZED(threads, blocks, name, ...) extern "C" __global__ void __launch_bounds__(threads, blocks) name(__VA_ARGS__)
 /// A table that never changes, `CUZARR_CONSTANT(u32, PRIMES, 3) = {2, 3, 5};` outside functions.
 #define CUZARR_CONSTANT(type, name, count) __constant__ type name[count]
 /// An array in the block's shared memory.
 #define CUZARR_SHARED(type, name, count) __shared__ type name[count]
+/// The one array whose room the launch asks for: `Kernel::with_shared`. It may have more than 48 KiB.
+#define CUZARR_SHARED_ASKED(type, name, count)            \
+    extern __shared__ __align__(16) u8 name##_asked_for[]; \
+    type* name = (type*)name##_asked_for
 
 CUZARR_DEVICE u32 thread_index() { return threadIdx.x; }
 CUZARR_DEVICE u32 thread_count() { return blockDim.x; }
@@ -76,6 +82,8 @@ CUZARR_DEVICE u32 volatile_load(const u32* address) { return *(const volatile u3
 CUZARR_DEVICE void volatile_store(u32* address, u32 value) { *(volatile u32*)address = value; }
 /// Stores before it are seen by other blocks before stores after it.
 CUZARR_DEVICE void device_fence() { __threadfence(); }
+/// The same for threads of the block, and what they share.
+CUZARR_DEVICE void block_fence() { __threadfence_block(); }
 /// Loads of what other blocks stored while this one ran, behind a flag: they pass by this multiprocessor's own cache.
 CUZARR_DEVICE u8 load_new(const u8* address) { return __ldcg(address); }
 CUZARR_DEVICE u32 load_new(const u32* address) { return __ldcg(address); }

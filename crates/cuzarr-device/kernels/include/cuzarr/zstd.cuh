@@ -90,18 +90,28 @@ CUZARR_DEVICE u32 zstd_table_at(u32 kind) {
     return kind == 0 ? 0 : kind == 1 ? CUZARR_ZSTD_OFFSETS_AT : CUZARR_ZSTD_MATCHES_AT;
 }
 
-/// An entry of a sequences' table, everything that its state says. From the lowest bit on: how many bits the symbol and the
-/// next state take together (7 bits, so that entries can be summed), how many the next state takes (5), what these are added
-/// to (9), the symbol (6), and how many bits it takes itself (5).
-CUZARR_DEVICE u32 zstd_entry(u32 next, u32 symbol, u32 extra, u32 bits) {
-    return (extra + bits) | bits << 7 | next << 12 | symbol << 21 | extra << 27;
+/// How many bits follow a code to make a length of it.
+CUZARR_CONSTANT(u8, ZSTD_LITERAL_LENGTH_EXTRA, 36) = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,  0,  0,  0,  0,  0,  1,  1,
+                                                 1, 1, 2, 2, 3, 3, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
+CUZARR_CONSTANT(u8, ZSTD_MATCH_LENGTH_EXTRA, 53) = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,  0,  0,  0,
+                                               0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1,  1,  1,  1,
+                                               2, 2, 3, 3, 4, 4, 5, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
+
+/// An entry of a sequences' table, everything that its state says. From the lowest bit on: how many bits the next state takes
+/// (5 bits), the symbol (6), two bits that say nothing, what the next state's bits are added to (9), two more, and a share less
+/// how many bits symbol and next state take together (8). The shares of the three kinds make 64: the sum of three entries has
+/// on top how many of 64 bits a sequence leaves, and is negative when it takes more.
+CUZARR_DEVICE u32 zstd_entry(u32 kind, u32 next, u32 symbol, u32 extra, u32 bits) {
+    u32 share = kind == 1 ? 22 : 21;
+    return bits | symbol << 5 | next << 13 | (share - extra - bits) << 24;
 }
-CUZARR_DEVICE u32 zstd_all_bits(u32 entries) { return entries & 127; }
+/// Of the sum of a sequence's entries.
+CUZARR_DEVICE i32 zstd_left(u32 entries) { return (i32)entries >> 24; }
 /// In the lowest five bits, which is what shifts look at.
-CUZARR_DEVICE u32 zstd_state_bits(u32 entry) { return entry >> 7; }
-CUZARR_DEVICE u32 zstd_next(u32 entry) { return entry >> 12 & 511; }
-CUZARR_DEVICE u32 zstd_symbol(u32 entry) { return entry >> 21 & 63; }
-CUZARR_DEVICE u32 zstd_extra(u32 entry) { return entry >> 27; }
+CUZARR_DEVICE u32 zstd_state_bits(u32 entry) { return entry; }
+/// Four times what the next state's bits are added to: its place in a table of words.
+CUZARR_DEVICE u32 zstd_next_place(u32 entry) { return entry >> 11 & 0x7fc; }
+CUZARR_DEVICE u32 zstd_symbol(u32 entry) { return entry >> 5 & 63; }
 
 /// A sequence in scratch: the literals' length (17 bits), the match's less 3 (17), its offset (30).
 ///

@@ -10,8 +10,8 @@
 // lengths and offsets of them: 64 bits from the place on hold what is needed. Which of the last offsets a sequence repeats is a
 // scan over what each does to them.
 //
-// While few blocks are there, each has a chain's warp of its own. Of many, four or eight share one: what bounds then is the
-// number of instructions, and one serves all lanes. The order of the list keeps blocks of about the same length together.
+// Blocks share the warp of chains, as one instruction serves all lanes. The order of the list keeps blocks of about the same
+// length together. The words of the streams that the chains come to next lie in shared memory, too.
 //
 // Repeat offsets stay symbolic where they come from the block before (see ZSTD_SYMBOLIC), as DirectStorage's zstd decoder has
 // them (MIT). Format: RFC 8878, sections 3.1.1.3.2.1 and 3.1.1.5.
@@ -27,12 +27,19 @@ CUZARR_CONSTANT(u32, MATCH_LENGTH_BASE, 53) = {0,  1,  2,  3,  4,  5,  6,  7,  8
                                                18, 19, 20, 21, 22, 23, 24, 25, 26, 27,  28,  29,  30,  31,   32,   34,   36,   38,
                                                40, 44, 48, 56, 64, 80, 96, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536};
 
-/// Words of a block's tables in shared memory.
-#define CUZARR_ZSTD_SPACE_WORDS CUZARR_ZSTD_LOGS_AT
+/// Words of a block's tables in shared memory: 512 entries for literal lengths, as many for match lengths, 256 for offsets.
+#define CUZARR_ZSTD_SPACE_WORDS 1280u
 /// Sequences that the chain is ahead: a ring has twice as many places.
 #define CUZARR_ZSTD_AHEAD CUZARR_WARP
-/// Pieces of 32 bytes that are asked for in front of a chain.
-#define CUZARR_ZSTD_SECTORS 24u
+/// Words of a block's stream in shared memory, and how many of the first stand behind the last again.
+#define CUZARR_ZSTD_STAGE_WORDS 256u
+#define CUZARR_ZSTD_STAGE_AGAIN 2u
+#define CUZARR_ZSTD_STAGE_ROOM (CUZARR_ZSTD_STAGE_WORDS + CUZARR_ZSTD_STAGE_AGAIN)
+/// Words below that of a sequence's window that may be read up to the end of the second step from its own: 2 x 32 and itself, of
+/// at most 89 bits, and a window.
+#define CUZARR_ZSTD_STAGE_BELOW 188
+/// Of bases: the bits that follow, above.
+#define CUZARR_ZSTD_EXTRA_AT 24u
 #define CUZARR_ZSTD_MATCH_BASES_AT 64u
 #define CUZARR_ZSTD_BASES_WORDS 128u
 
@@ -43,66 +50,82 @@ struct SequenceChain {
     u32 cut;
     u32 index;         // of the block
     u32 count;         // of its sequences; 0 when it cannot be decoded
+    i32 at;            // where its first one's bits end, less 64
 };
 
 /// Shared memory of a block of threads.
-struct SequenceSpace {
-    u32* tables;           // CUZARR_ZSTD_SPACE_WORDS a block
-    u64* ring;             // 2 * CUZARR_ZSTD_AHEAD a block: the place in the stream, and the three states
-    SequenceChain* chains;
-    u32* bases;            // of lengths
+template <u32 BLOCKS>
+struct alignas(16) SequenceSpace {
+    u32 tables[BLOCKS * CUZARR_ZSTD_SPACE_WORDS];      // all blocks' of one kind, then those of the next: see `tables_place`
+    u64 ring[BLOCKS][2][CUZARR_ZSTD_AHEAD];            // see `chain_run`
+    u32 stage[BLOCKS][CUZARR_ZSTD_STAGE_ROOM];         // word i of the stream lies at i % CUZARR_ZSTD_STAGE_WORDS
+    SequenceChain chains[BLOCKS];
+    u32 bases[CUZARR_ZSTD_BASES_WORDS];                // of lengths
 };
 
-/// Puts the bases of lengths where `look_up` finds them.
+/// Where in `tables` the entries of a block begin, in bytes. Each is a multiple of its table's size.
+template <u32 BLOCKS>
+CUZARR_DEVICE u32 tables_place(u32 kind, u32 i) {
+    return kind == 0 ? 2048 * i : kind == 2 ? 2048 * (BLOCKS + i) : 4096 * BLOCKS + 1024 * i;
+}
+
+/// Puts the bases of lengths where makers find them.
 CUZARR_DEVICE void load_bases(u32* bases) {
     for (u32 i = thread_index(); i < 53; i += thread_count()) {
-        bases[CUZARR_ZSTD_MATCH_BASES_AT + i] = MATCH_LENGTH_BASE[i];
-        if (i < 36) bases[i] = LITERAL_LENGTH_BASE[i];
+        bases[CUZARR_ZSTD_MATCH_BASES_AT + i] = MATCH_LENGTH_BASE[i] | (u32)ZSTD_MATCH_LENGTH_EXTRA[i] << CUZARR_ZSTD_EXTRA_AT;
+        if (i < 36) bases[i] = LITERAL_LENGTH_BASE[i] | (u32)ZSTD_LITERAL_LENGTH_EXTRA[i] << CUZARR_ZSTD_EXTRA_AT;
     }
 }
 
-/// Copies a block's tables to shared memory, by all threads; false when one of them is damaged.
-CUZARR_DEVICE bool load_tables(const ZstdTask& task, const ZstdBlock& block, u32* space, u32 logs[3]) {
+/// Copies block `i`'s tables to shared memory, by all threads; false when one of them is damaged.
+template <u32 BLOCKS>
+CUZARR_DEVICE bool load_tables(const ZstdTask& task, const ZstdBlock& block, u32* tables, u32 i, u32 logs[3]) {
     bool known = true;
     for (u32 kind = 0; kind < 3; ++kind) {
         const u32* slot = task.tables + (u64)block.tables[kind] * CUZARR_ZSTD_TABLE_WORDS;
-        u32 log = slot[CUZARR_ZSTD_LOGS_AT + kind], at = zstd_table_at(kind);
+        u32 log = slot[CUZARR_ZSTD_LOGS_AT + kind];
         known = known && log != CUZARR_ZSTD_NO_TABLE;
         u32 size = log == CUZARR_ZSTD_NO_TABLE ? 0 : 1u << log;
-        for (u32 entry = thread_index(); entry < size; entry += thread_count()) space[at + entry] = slot[at + entry];
+        const u32* from = slot + zstd_table_at(kind);
+        u32* to = tables + tables_place<BLOCKS>(kind, i) / 4;
+        for (u32 entry = thread_index(); entry < size; entry += thread_count()) to[entry] = from[entry];
         logs[kind] = log;
     }
     return known;
 }
 
-/// Entries of three states in the tables at `tables`.
+/// Entries of three states.
 struct SequenceEntries {
     u32 literal, offset, match;
 };
 
 CUZARR_DEVICE SequenceEntries look_up(SharedPlace tables, u32 literal, u32 offset, u32 match) {
-    return {
-        load_shared_u32<0>(tables, 4 * literal),
-        load_shared_u32<4 * CUZARR_ZSTD_OFFSETS_AT>(tables, 4 * offset),
-        load_shared_u32<4 * CUZARR_ZSTD_MATCHES_AT>(tables, 4 * match),
-    };
+    return {load_shared_u32<0>(tables, literal), load_shared_u32<0>(tables, offset), load_shared_u32<0>(tables, match)};
 }
 
-/// The lane's chain of states.
+/// The lane's chain of states: where the entries of the next sequence lie in `tables`, and where its bits end, less 64.
 struct StateChain {
-    BitWindow window;
     u32 literal, offset, match;
+    i32 at;
+    u32 literal_base, offset_base, match_base;  // where its tables begin
     u32 state_bits;  // that the last sequence would have taken, had another one followed
 };
 
-CUZARR_DEVICE bool chain_open(StateChain& chain, const u8* src, u32 size, const u32 logs[3]) {
-    if (!window_open(chain.window, src, size)) return false;
+template <u32 BLOCKS>
+CUZARR_DEVICE bool chain_open(StateChain& chain, BitWindow& window, const u8* src, u32 size, u32 i, const u32 logs[3]) {
+    if (!window_open(window, src, size)) return false;
     u32 states[3];
     for (u32 kind = 0; kind < 3; ++kind) {
-        states[kind] = window_peek(chain.window.top, logs[kind]);
-        window_take(chain.window, logs[kind]);
+        states[kind] = window_peek(window.top, logs[kind]);
+        window_take(window, logs[kind]);
     }
-    chain.literal = states[0], chain.offset = states[1], chain.match = states[2], chain.state_bits = 0;
+    chain.literal_base = tables_place<BLOCKS>(0, i);
+    chain.offset_base = tables_place<BLOCKS>(1, i);
+    chain.match_base = tables_place<BLOCKS>(2, i);
+    chain.literal = chain.literal_base + 4 * states[0];
+    chain.offset = chain.offset_base + 4 * states[1];
+    chain.match = chain.match_base + 4 * states[2];
+    chain.at = window.at - 64, chain.state_bits = 0;
     return true;
 }
 
@@ -110,79 +133,166 @@ CUZARR_DEVICE bool chain_open(StateChain& chain, const u8* src, u32 size, const 
 CUZARR_DEVICE void chain_next(StateChain& chain, const SequenceEntries& entries, u32 low) {
     u32 offset_bits = zstd_state_bits(entries.offset), match_bits = zstd_state_bits(entries.match);
     u32 literal_bits = zstd_state_bits(entries.literal);
-    chain.offset = zstd_next(entries.offset) + low_bits(low, offset_bits);
-    low = funnel_shift_right(low, 0, offset_bits & 31);
-    chain.match = zstd_next(entries.match) + low_bits(low, match_bits);
-    low = funnel_shift_right(low, 0, match_bits & 31);
-    chain.literal = zstd_next(entries.literal) + low_bits(low, literal_bits);
+    u32 offset = zstd_next_place(entries.offset) | chain.offset_base;
+    u32 match = zstd_next_place(entries.match) | chain.match_base;
+    u32 literal = zstd_next_place(entries.literal) | chain.literal_base;
+    chain.offset = offset + 4 * low_bits(low, offset_bits);
+    chain.match = match + 4 * low_bits(funnel_shift_right(low, 0, offset_bits), match_bits);
+    chain.literal = literal + 4 * low_bits(funnel_shift_right(low, 0, offset_bits + match_bits), literal_bits);
 }
 
-/// Goes from place `at` over more bits than a window has, 64 to 127.
-CUZARR_DEVICE void chain_far(StateChain& chain, const SequenceEntries& entries, i32 at, u32 count) {
-    window_move(chain.window, at);
-    u32 below = count - 64;
-    u32 low = (u32)(chain.window.top << below | shift_right(window_behind(chain.window), 64 - below));
-    window_move(chain.window, at - (i32)count);
-    chain_next(chain, entries, low);
+/// Where in a stage the word lies that holds a bit.
+CUZARR_DEVICE u32 stage_place(i32 bit) { return (u32)(bit >> 3) & (4 * CUZARR_ZSTD_STAGE_WORDS - 4); }
+
+/// One sequence of the chain: puts its states into place `at` of the ring, and goes on to the next one's. Returns the sum of the
+/// entries: where it is negative, the sequence takes more than a window, and the states are wrong until `chain_far`.
+CUZARR_DEVICE u32 chain_step(
+    StateChain& chain, SequenceEntries& entries, SharedPlace tables, SharedPlace stage, SharedPlace ring, u32 at
+) {
+    u32 place = stage_place(chain.at);
+    entries = look_up(tables, chain.literal, chain.offset, chain.match);
+    u32 words[3] = {load_shared_u32<0>(stage, place), load_shared_u32<4>(stage, place), load_shared_u32<8>(stage, place)};
+    u32 states = chain.literal | chain.offset << 16, state = chain.match | (u32)chain.at << 16;
+    store_shared_u64(ring, at, (u64)state << 32 | states);
+    u64 top = (u64)funnel_shift_right(words[1], words[2], (u32)chain.at) << 32 |
+              funnel_shift_right(words[0], words[1], (u32)chain.at);
+    u32 sum = entries.literal + entries.offset + entries.match;
+    i32 left = zstd_left(sum);
+    chain.at += left - 64;
+    chain_next(chain, entries, (u32)shift_right(top, (u32)left));
+    return sum;
 }
 
-/// Writes the next `count` states into the ring, from byte `at` of it on.
+/// The states behind a sequence of more than 64 bits: their own bits are looked up where they lie.
+CUZARR_DEVICE void chain_far(StateChain& chain, const SequenceEntries& entries, SharedPlace stage) {
+    u32 place = stage_place(chain.at + 64);
+    u32 low = load_shared_u32<0>(stage, place), high = load_shared_u32<4>(stage, place);
+    chain_next(chain, entries, funnel_shift_right(low, high, (u32)chain.at));
+}
+
+/// Sequences between two looks whether one was too long.
+#define CUZARR_ZSTD_STRIDE 4u
+
+/// Writes the next `count` states into the ring, from byte `at` of it on: in the lower word, where the entries of literal and
+/// offset lie, 16 bits each; in the upper, that of the match and the lowest 16 bits of where the sequence's bits end.
 ///
-/// The loop goes on as if no sequence took more bits than a window has, for a branch would stand on the path from one to the
-/// next. The few that do are done again.
-CUZARR_DEVICE void chain_run(StateChain& own, SharedPlace tables, SharedPlace ring, u32 at, u32 count) {
+/// A few at a time, as if no sequence took more than 64 bits, for a branch would stand on the path from one to the next. When
+/// one did, they are done again.
+CUZARR_DEVICE void chain_run(StateChain& own, SharedPlace tables, SharedPlace stage, SharedPlace ring, u32 at, u32 count) {
     StateChain chain = own;
     SequenceEntries entries = {0, 0, 0};
-    u32 all = 0;
-    i32 place = 0;
-    for (u32 end = at + 8 * count; at < end; at += 8) {
-        for (;; at += 8) {
-            entries = look_up(tables, chain.literal, chain.offset, chain.match);
-            place = chain.window.at;
-            store_shared_u64(ring, at, (u64)(u32)place << 32 | chain.literal | chain.offset << 9 | chain.match << 18);
-            all = zstd_all_bits(entries.literal + entries.offset + entries.match);
-            u32 low = (u32)shift_right(chain.window.top, 64 - all);
-            window_take(chain.window, all);
-            chain_next(chain, entries, low);
-            if (all >= 64 || at + 8 >= end) break;
+    u32 end = at + 8 * count;
+    while (at < end) {
+        StateChain before = chain;
+        u32 sums = 0, next = at + 8 * CUZARR_ZSTD_STRIDE;
+        if (next <= end) {
+#pragma unroll
+            for (u32 k = 0; k < CUZARR_ZSTD_STRIDE; ++k) sums |= chain_step(chain, entries, tables, stage, ring, at + 8 * k);
         }
-        if (all >= 64) chain_far(chain, entries, place, all);
+        if (next > end || (i32)sums < 0) {
+            chain = before;
+            next = next < end ? next : end;
+            for (u32 again = at; again < next; again += 8) {
+                if ((i32)chain_step(chain, entries, tables, stage, ring, again) < 0) chain_far(chain, entries, stage);
+            }
+        }
+        at = next;
     }
-    chain.state_bits = all - zstd_extra(entries.literal) - zstd_extra(entries.offset) - zstd_extra(entries.match);
+    chain.state_bits = (entries.literal & 31) + (entries.offset & 31) + (entries.match & 31);
     own = chain;
+}
+
+/// A word of a stream; zero where it has none.
+CUZARR_DEVICE u32 stream_word(const SequenceChain& chain, i32 index) {
+    if (index < 0 || index > chain.last) return 0;
+    return index == chain.last ? chain.cut : chain.words[index];
+}
+
+CUZARR_DEVICE void stage_store(u32* stage, i32 index, u32 word) {
+    u32 place = (u32)index % CUZARR_ZSTD_STAGE_WORDS;
+    stage[place] = word;
+    if (place < CUZARR_ZSTD_STAGE_AGAIN) stage[CUZARR_ZSTD_STAGE_WORDS + place] = word;
+}
+
+/// Puts words of a stream into its stage by one warp, until those above `staged` are there and it is no longer above `target`.
+CUZARR_DEVICE void stage_words(const SequenceChain& chain, u32* stage, i32& staged, i32 target, u32 lane) {
+    for (; staged > target; staged -= (i32)CUZARR_WARP) {
+        i32 index = staged - (i32)lane;
+        stage_store(stage, index, stream_word(chain, index));
+    }
 }
 
 /// What a warp that makes sequences of states has of a block.
 struct SequenceSums {
     Repeats repeats;
     u32 literals, out;  // a lane's share
+    i32 at;             // where the bits of the sequences made last began to end, less 64
+    i32 staged;         // words above are in the stage
 };
+
+/// What sequences do to the three repeat offsets where none of them is one less: of each, in a byte, which it was (0 to 2), or
+/// 128 and the lane that brings it.
+#define CUZARR_ZSTD_KEEPS 0x020100u
+
+CUZARR_DEVICE u32 compose_slots(u32 before, u32 after) {
+    u32 brought = (after >> 7 & 0x010101u) * 255u, from = (after & ~brought) | (0x060504u & brought);
+    return permute_bytes(before, after, (from & 0xf) | (from >> 4 & 0xf0) | (from >> 8 & 0xf00));
+}
+
+/// The offset that a slot stands for.
+CUZARR_DEVICE u32 slot_offset(u32 slot, u32 back, const Repeats& before) {
+    u32 brought = warp_shuffle(CUZARR_ALL_LANES, back, slot & 31);
+    return slot & 128 ? brought : slot == 0 ? before.first : slot == 1 ? before.second : before.third;
+}
+
+/// The offset of each lane's sequence, and in `repeats` what is behind the last one's. `which` says what it is: one of the three
+/// (0 to 2), the first less one (3), or a new one (4), `back`.
+CUZARR_DEVICE u32 last_offsets(u32 which, u32 back, Repeats& repeats, u32 lane) {
+    if (warp_ballot(CUZARR_ALL_LANES, which == 3)) {
+        Repeats own = zstd_unchanged();
+        if (which < 4) back = which == 1 ? own.second : which == 2 ? own.third : zstd_less(own.first, which == 3);
+        if (which > 0) own = {back, own.first, which >= 2 ? own.second : own.third};
+        own = compose(repeats, scan_repeats(own, lane));
+        repeats = shuffle_repeats(own, CUZARR_WARP - 1);
+        return own.first;
+    }
+    u32 slots = which == 0 ? CUZARR_ZSTD_KEEPS : which == 1 ? 0x020001u : which == 2 ? 0x010002u : 0x010080u | lane;
+    for (u32 step = 1; step < CUZARR_WARP; step *= 2) {
+        u32 before = warp_shuffle_up(CUZARR_ALL_LANES, slots, step);
+        if (lane >= step) slots = compose_slots(before, slots);
+    }
+    u32 offset = slot_offset(slots & 255, back, repeats), last = warp_shuffle(CUZARR_ALL_LANES, slots, CUZARR_WARP - 1);
+    Repeats before = repeats;
+    repeats.first = slot_offset(last & 255, back, before);
+    repeats.second = slot_offset(last >> 8 & 255, back, before);
+    repeats.third = slot_offset(last >> 16 & 255, back, before);
+    return offset;
+}
 
 /// Makes sequences of the states in a ring, a lane each; what is behind `count` counts for nothing.
 CUZARR_DEVICE void make_sequences(
-    const SequenceChain& chain, SharedPlace tables, SharedPlace bases, u64 place, u64* to, u32 count, SequenceSums& sums, u32 lane
+    const SequenceChain& chain, SharedPlace tables, SharedPlace bases, u64 states, i32 at, u64* to, u32 count, SequenceSums& sums,
+    u32 lane
 ) {
     bool mine = lane < count;
-    u32 states = mine ? (u32)place : 0;
-    SequenceEntries entries = look_up(tables, states & 511, states >> 9 & 511, states >> 18 & 511);
-    u64 top = mine ? window_bits(chain.words, chain.last, chain.cut, (i32)(place >> 32)) : 0;
+    SequenceEntries entries = {0, 0, 0};
+    if (mine) entries = look_up(tables, (u32)states & 0xffff, (u32)states >> 16, (u32)(states >> 32) & 0xffff);
+    u64 top = mine ? window_bits(chain.words, chain.last, chain.cut, at + 64) : 0;
     u32 match_base = load_shared_u32<4 * CUZARR_ZSTD_MATCH_BASES_AT>(bases, 4 * zstd_symbol(entries.match));
     u32 literal_base = load_shared_u32<0>(bases, 4 * zstd_symbol(entries.literal));
-    u32 offset_extra = zstd_extra(entries.offset), match_extra = zstd_extra(entries.match);
+    u32 offset_extra = zstd_symbol(entries.offset), match_extra = match_base >> CUZARR_ZSTD_EXTRA_AT;
+    u32 literal_extra = literal_base >> CUZARR_ZSTD_EXTRA_AT;
+    match_base &= (1u << CUZARR_ZSTD_EXTRA_AT) - 1, literal_base &= (1u << CUZARR_ZSTD_EXTRA_AT) - 1;
     // A one in front of the bits, and the bits.
     u32 value = funnel_shift_left((u32)(top >> 32), 1, offset_extra);
     u32 match_less_3 = match_base + window_peek(top << offset_extra, match_extra);
-    u32 run = literal_base + window_peek(top << (offset_extra + match_extra), zstd_extra(entries.literal));
+    u32 run = literal_base + window_peek(top << (offset_extra + match_extra), literal_extra);
     // A new offset; or one of the last, 0 to 2, or 3 for the first less one.
-    Repeats repeats = zstd_unchanged();
-    u32 which = value > 3 ? 4 : value - 1 + (run == 0);
+    u32 which = !mine ? 0 : value > 3 ? 4 : value - 1 + (run == 0);
     u32 back = value - 3 < CUZARR_ZSTD_FAR ? value - 3 : CUZARR_ZSTD_FAR;
-    if (which < 4) back = which == 1 ? repeats.second : which == 2 ? repeats.third : zstd_less(repeats.first, which == 3);
-    if (mine && which > 0) repeats = {back, repeats.first, which >= 2 ? repeats.second : repeats.third};
-    repeats = compose(sums.repeats, scan_repeats(repeats, lane));
-    sums.repeats = shuffle_repeats(repeats, CUZARR_WARP - 1);
+    u32 offset = last_offsets(which, back, sums.repeats, lane);
     if (!mine) return;
-    to[lane] = zstd_sequence(run, match_less_3, repeats.first);
+    to[lane] = zstd_sequence(run, match_less_3, offset);
     sums.literals += run;
     sums.out += run + match_less_3 + 3;
 }
@@ -210,13 +320,13 @@ CUZARR_DEVICE void sum_sequences(const ZstdTask& task, u32 index, const Sequence
 
 /// Loads the tables of a group of blocks, by all threads, and opens a stream in each of the first lanes.
 template <u32 BLOCKS>
-CUZARR_DEVICE void open_chains(const ZstdTask& task, u32 group, const SequenceSpace& space, StateChain& chain) {
+CUZARR_DEVICE void open_chains(const ZstdTask& task, u32 group, SequenceSpace<BLOCKS>& space, StateChain& chain, i32& begin) {
     for (u32 i = 0; i < BLOCKS; ++i) {
         u32 number = group * BLOCKS + i, index = 0, logs[3] = {0, 0, 0};
         bool known = number < task.with_sequences_count;
         if (known) {
             index = task.with_sequences[number];
-            known = load_tables(task, task.blocks[index], space.tables + i * CUZARR_ZSTD_SPACE_WORDS, logs);
+            known = load_tables<BLOCKS>(task, task.blocks[index], space.tables, i, logs);
         }
         if (thread_index() != i) continue;
         SequenceChain& shared = space.chains[i];
@@ -224,63 +334,76 @@ CUZARR_DEVICE void open_chains(const ZstdTask& task, u32 group, const SequenceSp
         if (!known || task.statuses[task.blocks[index].unit]) continue;
         const ZstdBlock& block = task.blocks[index];
         u32 at = block.sequences_at + task.results[index].tables_bytes;
-        if (!chain_open(chain, task.src + block.src + at, block.src_bytes - at, logs)) {
+        BitWindow window;
+        if (!chain_open<BLOCKS>(chain, window, task.src + block.src + at, block.src_bytes - at, i, logs)) {
             zstd_report(task, block, CUZARR_ZSTD_BAD_BITS);
             continue;
         }
-        shared.words = chain.window.words, shared.last = chain.window.last, shared.cut = chain.window.cut;
-        shared.count = block.sequences;
+        begin = window.begin;
+        shared.words = window.words, shared.last = window.last, shared.cut = window.cut;
+        shared.count = block.sequences, shared.at = chain.at;
     }
 }
 
-/// A group of blocks: the first warp runs chains, the others make sequences, of what the chains left a step before.
-template <u32 BLOCKS, u32 MAKERS>
-CUZARR_DEVICE void decode_sequences(const ZstdTask& task, u32 group, const SequenceSpace& space) {
+/// What a maker does in a step: the words for the step after the next into the stage, and the sequences of the states that the
+/// chain left in `ring` a step before, from sequence `base` on.
+CUZARR_DEVICE void make_step(
+    const ZstdTask& task, const SequenceChain& chain, SharedPlace tables, SharedPlace bases, u32* stage, const u64* ring, u32 base,
+    SequenceSums& sums, u32 lane
+) {
+    u32 left = chain.count - base;
+    u64 states = ring[lane];
+    // Of where the bits end the lowest 16 are there: it is at most 32 sequences from where it was.
+    i32 at = sums.at - (i32)(((u32)sums.at - (u32)(states >> 48)) & 0xffff);
+    sums.at = warp_shuffle(CUZARR_ALL_LANES, at, CUZARR_WARP - 1);
+    i32 target = (sums.at >> 5) - CUZARR_ZSTD_STAGE_BELOW, first = sums.staged - (i32)lane;
+    // They are on their way while sequences are made.
+    bool hungry = left > CUZARR_ZSTD_AHEAD && sums.staged > target;
+    u32 word = hungry ? stream_word(chain, first) : 0;
+    make_sequences(chain, tables, bases, states, at, task.sequences + task.blocks[chain.index].first_sequence + base, left, sums, lane);
+    if (!hungry) return;
+    stage_store(stage, first, word);
+    sums.staged -= (i32)CUZARR_WARP;
+    stage_words(chain, stage, sums.staged, target, lane);
+}
+
+/// A group of blocks: the first warp runs chains, a warp for each block makes sequences of what its chain left a step before, and
+/// puts the words of its stream where the chain finds them.
+template <u32 BLOCKS>
+CUZARR_DEVICE void decode_sequences(const ZstdTask& task, u32 group, SequenceSpace<BLOCKS>& space) {
     u32 lane = thread_index() % CUZARR_WARP, warp = thread_index() / CUZARR_WARP, steps = 0;
     StateChain chain = {};
+    i32 begin = 0;
     load_bases(space.bases);
-    open_chains<BLOCKS>(task, group, space, chain);
+    open_chains(task, group, space, chain, begin);
     block_barrier();
     for (u32 i = 0; i < BLOCKS; ++i) {
         u32 needed = (space.chains[i].count + CUZARR_ZSTD_AHEAD - 1) / CUZARR_ZSTD_AHEAD;
         steps = needed > steps ? needed : steps;
     }
-    SharedPlace bases = shared_place(space.bases), own_tables = shared_place(space.tables + lane % BLOCKS * CUZARR_ZSTD_SPACE_WORDS);
-    SharedPlace own_ring = shared_place(space.ring + lane % BLOCKS * 2 * CUZARR_ZSTD_AHEAD);
-    u32 own_count = warp == 0 && lane < BLOCKS ? space.chains[lane].count : 0;
-    SequenceSums sums[BLOCKS / MAKERS];
-    for (u32 k = 0; k < BLOCKS / MAKERS; ++k) sums[k] = {zstd_unchanged(), 0, 0};
+    // Of the chain that the lane runs, or that the warp makes sequences of.
+    u32 own = warp == 0 ? lane % BLOCKS : warp - 1;
+    const SequenceChain& shared = space.chains[own];
+    u32* stage = space.stage[own];
+    u64* ring = space.ring[own][0];
+    SharedPlace bases = shared_place(space.bases), tables = shared_place(space.tables);
+    SharedPlace stage_base = shared_place(stage), ring_base = shared_place(ring);
+    u32 count = warp == 0 && lane >= BLOCKS ? 0 : shared.count;
+    SequenceSums sums = {zstd_unchanged(), 0, 0, shared.at, (shared.at >> 5) + 2};
+    if (warp > 0 && count) stage_words(shared, stage, sums.staged, (shared.at >> 5) - CUZARR_ZSTD_STAGE_BELOW, lane);
+    block_barrier();
     for (u32 step = 0; step <= steps; ++step) {
         u32 base = step * CUZARR_ZSTD_AHEAD, half = step & 1;
         if (warp == 0) {
-            u32 left = own_count > base ? own_count - base : 0;
-            if (left) chain_run(chain, own_tables, own_ring, half * 8 * CUZARR_ZSTD_AHEAD, left < CUZARR_ZSTD_AHEAD ? left : CUZARR_ZSTD_AHEAD);
-        } else if (step > 0) {
-            base -= CUZARR_ZSTD_AHEAD;
-            for (u32 k = 0; k < BLOCKS / MAKERS; ++k) {
-                u32 i = k * MAKERS + warp - 1;
-                const SequenceChain& other = space.chains[i];
-                if (other.count <= base) continue;
-                u64 place = space.ring[(2 * i + (half ^ 1)) * CUZARR_ZSTD_AHEAD + lane];
-                u32 left = other.count - base;
-                u64* to = task.sequences + task.blocks[other.index].first_sequence + base;
-                // The chain is up to two steps ahead: what it will come to next should be near.
-                i32 ahead = ((i32)(warp_shuffle(CUZARR_ALL_LANES, place, 0u) >> 32) >> 5) - 8 * (i32)lane;
-                if (lane < CUZARR_ZSTD_SECTORS && ahead > 0) prefetch(other.words + ahead);
-                SharedPlace tables = shared_place(space.tables + i * CUZARR_ZSTD_SPACE_WORDS);
-                make_sequences(other, tables, bases, place, to, left, sums[k], lane);
-            }
+            u32 left = count > base ? count - base : 0;
+            left = left < CUZARR_ZSTD_AHEAD ? left : CUZARR_ZSTD_AHEAD;
+            if (left) chain_run(chain, tables, stage_base, ring_base, half * 8 * CUZARR_ZSTD_AHEAD, left);
+        } else if (step > 0 && count > base - CUZARR_ZSTD_AHEAD) {
+            make_step(task, shared, tables, bases, stage, ring + (half ^ 1) * CUZARR_ZSTD_AHEAD, base - CUZARR_ZSTD_AHEAD, sums, lane);
         }
         block_barrier();
     }
-    if (warp == 0) {
-        if (own_count && chain.window.at + (i32)chain.state_bits != chain.window.begin) {
-            zstd_report(task, task.blocks[space.chains[lane].index], CUZARR_ZSTD_BAD_BITS);
-        }
-        return;
-    }
-    for (u32 k = 0; k < BLOCKS / MAKERS; ++k) {
-        u32 i = k * MAKERS + warp - 1;
-        if (space.chains[i].count) sum_sequences(task, space.chains[i].index, sums[k], lane);
-    }
+    if (count == 0) return;
+    if (warp > 0) sum_sequences(task, shared.index, sums, lane);
+    else if (chain.at + 64 + (i32)chain.state_bits != begin) zstd_report(task, task.blocks[shared.index], CUZARR_ZSTD_BAD_BITS);
 }

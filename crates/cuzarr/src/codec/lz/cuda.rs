@@ -2,11 +2,12 @@
 
 use cuzarr_device::{Buffer, Device, KernelSource, pool, upload_table};
 
-use super::{CHAIN_BYTES, Plan, THREAD_BYTES, TILE_ENTRY_BYTES, Unit, threads};
+use super::{CHAIN_BYTES, Plan, ROW_COST, ROW_COST_SHORT, THREAD_BYTES, TILE_ENTRY_BYTES, Unit, by_lanes, threads};
 use crate::Result;
 use crate::codec::batch::Task;
 
 static LZ: KernelSource = KernelSource { name: "lz", text: include_str!("lz.cu") };
+static LZ_SHORT: KernelSource = KernelSource { name: "lz_short", text: include_str!("lz_short.cu") };
 
 /// In front of the flags: a ticket for each of three launches, then how many tiles of each unit are settled.
 const TICKETS: usize = 4;
@@ -22,12 +23,17 @@ pub(crate) struct Engine {
     flags: usize,
     mark_bytes: usize,
     threads: u32,
+    /// Whether tiles are made by a lane for each sequence.
+    by_lanes: bool,
 }
 
 impl Engine {
-    pub(crate) fn new(device: Device, units: &[Unit]) -> Engine {
+    /// `short`: whether the sequences are of a few bytes on average.
+    pub(crate) fn new(device: Device, units: &[Unit], short: bool) -> Engine {
         let threads = threads(device);
-        let plan = Plan::new(units, threads as usize * THREAD_BYTES);
+        let tile_bytes = threads as usize * THREAD_BYTES;
+        let plan = Plan::new(units, tile_bytes, if short { ROW_COST_SHORT } else { ROW_COST });
+        let tiles = units.iter().map(|unit| unit.dst.len().div_ceil(tile_bytes));
         Engine {
             table: plan.table(units),
             chains: plan.chains.len(),
@@ -36,6 +42,7 @@ impl Engine {
             flags: plan.flags as usize,
             mark_bytes: plan.mark_count as usize * WORD_BYTES,
             threads,
+            by_lanes: short && by_lanes(device, tiles),
         }
     }
 
@@ -80,12 +87,15 @@ impl Engine {
             if self.tiles[number] == 0 {
                 continue;
             }
-            let kernel = LZ.kernel(stream.device(), name)?;
+            let kernel = match name {
+                "lz_tiles" if self.by_lanes => LZ_SHORT.kernel(stream.device(), "lz_short")?,
+                name => LZ.kernel(stream.device(), name)?,
+            };
             let literals = (src.address(), scratch_literals.address());
             let read = (table.address(), list(number), sequences.address(), counts.address(), statuses.address());
             let arguments =
                 (literals.0, literals.1, target, read.0, read.1, read.2, read.3, read.4, ticket(number), flags);
-            // SAFETY: the parameters of lz_tiles and lz_marks, a block for each entry of the list, of 32 bytes a thread as
+            // SAFETY: the parameters of lz_tiles, lz_short and lz_marks, a block for each entry of the list, of 32 bytes a thread as
             // the plan has it. Sequences of units without damage were checked by who wrote them; flags, marks and tiles are
             // the plan's.
             unsafe { kernel.launch(stream, self.tiles[number] as u32, self.threads, arguments, &buffers) }?;

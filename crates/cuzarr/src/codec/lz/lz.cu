@@ -16,56 +16,19 @@
 //
 // Floor on an H200: about 40 instructions a byte of output, 132 x 4 x 1.9 GHz x 32 / 40 = 800 GB/s; a tile of a chain where
 // each waits for the one before takes about 2 microseconds from flag to flag, 4 GB/s a chain.
-#include "cuzarr/lz.cuh"
-#include "cuzarr/lz_sequences.cuh"
+#include "cuzarr/lz_chains.cuh"
 #include "cuzarr/status.cuh"
 
-/// Bytes of a tile that a thread owns, in groups of 4.
-#define CUZARR_LZ_OWN 32u
+/// Groups of 4 of the bytes that a thread owns.
 #define CUZARR_LZ_GROUPS 8u
-/// Most threads of a block, and most bytes of a tile.
-#define CUZARR_LZ_THREADS 256u
-#define CUZARR_LZ_TILE (CUZARR_LZ_THREADS * CUZARR_LZ_OWN)
 /// A link from here on is a literal, its lowest byte. Below CUZARR_LZ_TILE: a byte of this tile. Between: CUZARR_LZ_TILE more
 /// than the place of an earlier byte of the unit.
 #define CUZARR_LZ_LITERAL 0xffffff00u
-
-/// Consecutive tiles of a unit: all of them, or a segment's. `Chain` in mod.rs.
-struct LzChain {
-    u64 dst;               // where the unit's output begins
-    u64 literals;          // its memory of literals, in the source
-    u64 scratch_literals;  // its second one, in scratch
-    u64 first_sequence;
-    u64 first_mark;
-    u32 unit;              // number of its count
-    u32 status;            // and of its status
-    u32 begin;             // in the unit's output
-    u32 bytes;
-    u32 first_flag;        // of the chain's tiles
-    u32 tiles_before;      // of the unit
-};
-
-/// One tile of a chain.
-struct LzTile {
-    u32 chain, tile;
-};
 
 struct LzPlace {
     u32 begin, size;  // in the unit's output
     u32 count;        // of the unit's sequences
 };
-
-/// The last sequence that begins at `at` or before; by a whole warp, 32 probes at a time.
-CUZARR_DEVICE u32 lz_find(const LzSequence* sequences, u32 count, u32 at, u32 lane) {
-    u32 low = 0, high = count;
-    while (high - low > 1) {
-        u32 step = (high - low + CUZARR_WARP - 1) / CUZARR_WARP, probe = low + lane * step;
-        u32 votes = warp_ballot(CUZARR_ALL_LANES, probe < high && sequences[probe].out <= at);
-        low += (31 - count_leading_zeros(votes | 1)) * step;
-        high = high - low < step ? high : low + step;
-    }
-    return low;
-}
 
 /// Numbers the sequences of a tile by their first bytes: `starts` has a bit for each that begins in the tile behind the first,
 /// `before` how many bits stand in earlier words. All threads of the block; a thread has a word.
@@ -89,11 +52,6 @@ CUZARR_DEVICE void lz_number(const LzSequence* sequences, const LzPlace& place, 
     for (u32 i = 0; i < warp; ++i) sum += sums[i];
     before[thread] = sum - own;
     block_barrier();
-}
-
-/// Where the literals of a sequence lie.
-CUZARR_DEVICE const u8* lz_literals(const LzChain& chain, const u8* src, const u8* scratch, u32 literals) {
-    return (literals & CUZARR_LZ_SCRATCH ? scratch + chain.scratch_literals : src + chain.literals) + (literals & ~CUZARR_LZ_SCRATCH);
 }
 
 /// The link of byte `at` of a unit, in a tile that begins at `begin`.
@@ -257,13 +215,6 @@ CUZARR_DEVICE void lz_store_marks(u32* marks, const LzChain& chain, const LzPlac
             if (at < place.size) *(uint4*)(marks + place.begin + at) = fours[group];
         }
     }
-}
-
-/// A whole tile of literals of one sequence, a warp's share each.
-CUZARR_DEVICE void lz_copy(const u8* from, u8* to, u32 size) {
-    u32 warps = thread_count() / CUZARR_WARP, share = ((size + warps - 1) / warps + 15) / 16 * 16;
-    u32 first = thread_index() / CUZARR_WARP * share;
-    if (first < size) copy_far(from + first, to + first, size - first < share ? size - first : share, thread_index() % CUZARR_WARP);
 }
 
 /// All links of a tile, resolved inside of it.

@@ -16,8 +16,13 @@ use cuzarr_device::Device;
 
 /// Bytes of a tile that a thread owns. `CUZARR_LZ_OWN` in lz.cu.
 const THREAD_BYTES: usize = 32;
-/// Tiles of so many others make up for waiting in a row: about 2 microseconds a tile, at 250 GB/s for all.
+/// Tiles of so many others make up for waiting in a row: about 2 microseconds a tile, at 250 GB/s for all; longer where
+/// sequences are short.
 const ROW_COST: usize = 64;
+const ROW_COST_SHORT: usize = 256;
+/// So many tiles of all units for each of the longest, and a lane a sequence is faster: a tile in a row waits 25 microseconds for
+/// the one before, but all of them take 2.5 instead of 4.2 milliseconds for 512 MiB.
+const SHORT_SHARE: usize = 400;
 /// A row of so few tiles is not worth a second pass.
 const SHORT_ROW: usize = 16;
 /// What settling a segment costs, in tiles of a row.
@@ -28,6 +33,13 @@ const TURNS: usize = 1024;
 /// Threads of a block: few in `simt`, where each is a fiber.
 fn threads(device: Device) -> u32 {
     if device == Device::Simt { 32 } else { 256 }
+}
+
+/// Whether units of so many tiles are made by a lane for each sequence, when sequences are short. In `simt`, where tests are
+/// small, already when there are two.
+fn by_lanes(device: Device, tiles: impl Iterator<Item = usize> + Clone) -> bool {
+    let share = if device == Device::Simt { 2 } else { SHORT_SHARE };
+    tiles.clone().max().is_some_and(|longest| longest * share <= tiles.sum())
 }
 
 /// One run of sequences, and where its bytes go.
@@ -76,10 +88,10 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(units: &[Unit], tile_bytes: usize) -> Plan {
+    fn new(units: &[Unit], tile_bytes: usize, row_cost: usize) -> Plan {
         let mut plan = Plan::default();
         let total: usize = units.iter().map(|unit| unit.dst.len().div_ceil(tile_bytes)).sum();
-        let is_short = |tiles: usize| tiles <= SHORT_ROW.max(total / ROW_COST);
+        let is_short = |tiles: usize| tiles <= SHORT_ROW.max(total / row_cost);
         let (mut short, mut segments): (Vec<usize>, Vec<Vec<usize>>) = (Vec::new(), Vec::new());
         for (index, unit) in units.iter().enumerate() {
             let tiles = unit.dst.len().div_ceil(tile_bytes);
@@ -179,7 +191,7 @@ mod tests {
 
     #[test]
     fn many_units_become_bytes_at_once() {
-        let plan = Plan::new(&units(&[70_000; 3000]), 8192);
+        let plan = Plan::new(&units(&[70_000; 3000]), 8192, ROW_COST);
         assert_eq!((plan.chains.len(), plan.marks.len(), plan.settles.len(), plan.mark_count), (3000, 0, 0, 0));
         assert_eq!(assert_in_order(&plan, &plan.tiles), 27_000);
         assert_eq!(plan.flags, 27_000);
@@ -188,7 +200,7 @@ mod tests {
     #[test]
     fn one_large_unit_is_cut_into_segments_that_settle_in_order() {
         let units = units(&[0, 10_000, (8 << 20) + 1, 0]);
-        let plan = Plan::new(&units, 8192);
+        let plan = Plan::new(&units, 8192, ROW_COST);
         assert_eq!(assert_in_order(&plan, &plan.tiles), 2);
         assert_eq!(assert_in_order(&plan, &plan.marks), 1025);
         assert_eq!(assert_in_order(&plan, &plan.settles), 1025);

@@ -106,7 +106,7 @@ impl Blocks {
             table,
             walkers: walkers.len() as u32,
             large: large.len() as u32,
-            engine: lz::Engine::new(device, &units),
+            engine: lz::Engine::new(device, &units, false),
             sequences,
             windows: Windows::new(device, &large, spans, span_bytes),
             span_bytes,

@@ -15,10 +15,12 @@ static EXECUTE: KernelSource = KernelSource { name: "zstd_execute", text: includ
 const WARP: u32 = 32;
 /// Parts of scratch begin at multiples of this.
 const ALIGNMENT_BYTES: usize = 256;
-/// Blocks that a multiprocessor has before they share warps, and before eight share one instead of four: as an H100 had them
-/// fastest, of 64, 512 and 4096 blocks in all.
-const BLOCKS_ALONE: u32 = 2;
-const BLOCKS_BY_FOUR: u32 = 16;
+/// CUZARR_ZSTD_LITERALS in zstd_entropy.cu.
+const LITERALS: u32 = 4;
+/// `EntropySpace` there.
+const ENTROPY_SHARED_BYTES: u32 = 54_080;
+/// Groups that a multiprocessor has before literals are decoded behind sequences, and no longer beside them.
+const GROUPS_BESIDE: u32 = 4;
 /// Few warps a block of threads, so that its place is free as soon as its slowest unit is done.
 const WARPS_PER_BLOCK: u32 = 2;
 /// Offsets are counted in 30 bits, some of which say other things: `CUZARR_ZSTD_SYMBOLIC`.
@@ -56,7 +58,7 @@ pub(crate) fn prepare(request: &Request<'_>) -> Result<Prepared> {
         first_sequence: unit.first_copy,
         status: index as u32,
     });
-    let engine = lz::Engine::new(request.device, &units.collect::<Vec<_>>());
+    let engine = lz::Engine::new(request.device, &units.collect::<Vec<_>>(), tables.has_short_sequences());
     let (layout, scratch) = (tables.layout(), Scratch::of(&tables));
     Ok(Prepared { decode: Box::new(Zstd { tables, layout, scratch, engine }), refused })
 }
@@ -188,23 +190,9 @@ impl Zstd {
     }
 }
 
-/// How many blocks share a warp.
-fn sharing(blocks: u32, multiprocessors: u32) -> u32 {
-    match blocks {
-        few if few <= BLOCKS_ALONE * multiprocessors => 1,
-        some if some <= BLOCKS_BY_FOUR * multiprocessors => 4,
-        _ => 8,
-    }
-}
-
-/// How many blocks share a warp for their literals: LITERALS in zstd_entropy.cu.
-fn literals_sharing(sharing: u32) -> u32 {
-    sharing.min(4)
-}
-
-/// Warps beside the one that runs chains: MAKERS in zstd_entropy.cu.
-fn makers(sharing: u32) -> u32 {
-    sharing.div_ceil(2)
+/// Blocks whose sequences share a block of threads, few in `simt`: CUZARR_ZSTD_SEQUENCES in zstd_entropy.cu.
+fn sequences_of_group(device: Device) -> u32 {
+    if device == Device::Simt { 2 } else { 8 }
 }
 
 impl Decode for Zstd {
@@ -234,10 +222,16 @@ impl Decode for Zstd {
             launch(&TABLES.kernel(device, "zstd_tables")?, 1 + trees + sequences, WARP)?;
         }
         let place = EXECUTE.kernel(device, "zstd_place")?;
-        let shared = sharing(sequences.max(literals), place.multiprocessors());
-        let kernel = ENTROPY.kernel(device, &format!("zstd_entropy_{shared}"))?;
-        let groups = sequences.div_ceil(shared) + literals.div_ceil(literals_sharing(shared));
-        launch(&kernel, groups, (1 + makers(shared)) * WARP)?;
+        let of_group = sequences_of_group(device);
+        let (groups, literal_groups) = (sequences.div_ceil(of_group), literals.div_ceil(LITERALS));
+        let entropy = ENTROPY.kernel(device, "zstd_entropy")?.with_shared(ENTROPY_SHARED_BYTES)?;
+        let threads = (1 + of_group) * WARP;
+        if groups > 0 && groups + literal_groups <= GROUPS_BESIDE * place.multiprocessors() {
+            launch(&entropy, groups + literal_groups, threads)?;
+        } else {
+            launch(&entropy, groups, threads)?;
+            launch(&ENTROPY.kernel(device, "zstd_literals")?, literal_groups, WARP)?;
+        }
         launch(&place, by_warp(unit_count), WARPS_PER_BLOCK * WARP)?;
         // Few threads in `simt`, where each is a fiber.
         let threads = if device == Device::Simt { 2 * WARP } else { 8 * WARP };

@@ -12,6 +12,8 @@ pub(super) const SEQUENCE_BYTES: usize = 8;
 pub(super) const COPY_BYTES: usize = 16;
 /// Literals of a block begin at multiples of this.
 const LITERALS_ALIGNMENT_BYTES: u64 = 16;
+/// Below so many bytes a sequence is short.
+const SHORT_SEQUENCE_BYTES: u64 = 16;
 const UNKNOWN: u64 = u64::MAX;
 
 /// `ZstdUnit`.
@@ -180,6 +182,12 @@ impl Tables {
     /// one for the end of each unit.
     pub(super) fn copies(&self) -> u64 {
         self.sequences + self.blocks.len() as u64 + self.units.len() as u64
+    }
+
+    /// Whether sequences are short on average.
+    pub(super) fn has_short_sequences(&self) -> bool {
+        let bytes: usize = self.units.iter().map(|unit| unit.dst.len()).sum();
+        (bytes as u64) < self.sequences * SHORT_SEQUENCE_BYTES
     }
 
     /// The tables as kernels read them.

@@ -1,25 +1,43 @@
-// zstd, second pass: the sequences and literals of all blocks, by groups of one, four or eight.
+// zstd, second pass: the sequences and literals of all blocks, by groups.
 //
-// What takes longest begins first: sequences, of blocks that have many. Literals fill what they leave idle.
+// What takes longest begins first: sequences, of blocks that have many. Of few blocks, `zstd_entropy` decodes literals beside
+// them. Of many, `zstd_literals` does it by itself: more of its groups fit on a multiprocessor.
 #include "cuzarr/zstd_literals.cuh"
 #include "cuzarr/zstd_sequences.cuh"
 
-/// Has 1 + MAKERS warps, for the sequences of BLOCKS blocks, or the literals of LITERALS. Tables of Huffman codes lie where those
-/// of sequences do.
-#define CUZARR_ZSTD_ENTROPY(BLOCKS, MAKERS, LITERALS)                                          \
-    CUZARR_KERNEL(zstd_entropy_##BLOCKS, const ZstdTask task) {                                \
-        CUZARR_SHARED(u32, tables, BLOCKS * CUZARR_ZSTD_SPACE_WORDS);                          \
-        CUZARR_SHARED(u64, ring, BLOCKS * 2 * CUZARR_ZSTD_AHEAD);                              \
-        CUZARR_SHARED(SequenceChain, chains, BLOCKS);                                          \
-        CUZARR_SHARED(u32, bases, CUZARR_ZSTD_BASES_WORDS);                                    \
-        u32 groups = (task.with_sequences_count + BLOCKS - 1) / BLOCKS, group = block_index(); \
-        if (group < groups) {                                                                  \
-            decode_sequences<BLOCKS, MAKERS>(task, group, {tables, ring, chains, bases});      \
-        } else if (thread_index() < CUZARR_WARP) {                                             \
-            decode_literals<LITERALS>(task, group - groups, tables, thread_index());           \
-        }                                                                                      \
-    }
+/// Blocks of data whose sequences a block of threads decodes, with a warp for each and one more: `sequences_of_group` in cuda.rs.
+#ifdef CUZARR_SIMT
+#define CUZARR_ZSTD_SEQUENCES 2
+#else
+#define CUZARR_ZSTD_SEQUENCES 8
+#endif
+/// Blocks of data whose literals a warp decodes: LITERALS in cuda.rs.
+#define CUZARR_ZSTD_LITERALS 4
 
-CUZARR_ZSTD_ENTROPY(1, 1, 1)
-CUZARR_ZSTD_ENTROPY(4, 2, 4)
-CUZARR_ZSTD_ENTROPY(8, 4, 4)
+/// Words for the tables of a group of literals.
+#define CUZARR_ZSTD_LITERALS_WORDS (CUZARR_ZSTD_LITERALS * CUZARR_ZSTD_TREE_ENTRIES / 2)
+
+/// Shared memory of a group of either kind.
+union EntropySpace {
+    SequenceSpace<CUZARR_ZSTD_SEQUENCES> sequences;
+    u32 trees[CUZARR_ZSTD_LITERALS_WORDS];
+};
+#ifndef CUZARR_SIMT
+static_assert(sizeof(EntropySpace) == 54080, "as cuda.rs asks for");
+#endif
+
+CUZARR_KERNEL_SIZED((1 + CUZARR_ZSTD_SEQUENCES) * CUZARR_WARP, 4, zstd_entropy, const ZstdTask task) {
+    CUZARR_SHARED_ASKED(EntropySpace, space, 1);
+    u32 groups = (task.with_sequences_count + CUZARR_ZSTD_SEQUENCES - 1) / CUZARR_ZSTD_SEQUENCES, group = block_index();
+    if (group < groups) {
+        decode_sequences(task, group, space->sequences);
+    } else if (thread_index() < CUZARR_WARP) {
+        decode_literals<CUZARR_ZSTD_LITERALS>(task, group - groups, space->trees, thread_index());
+    }
+}
+
+/// A warp a group.
+CUZARR_KERNEL(zstd_literals, const ZstdTask task) {
+    CUZARR_SHARED(u32, tables, CUZARR_ZSTD_LITERALS_WORDS);
+    decode_literals<CUZARR_ZSTD_LITERALS>(task, block_index(), tables, thread_index());
+}

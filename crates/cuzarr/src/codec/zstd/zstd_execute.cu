@@ -87,32 +87,44 @@ CUZARR_DEVICE u32 literals_place(const ZstdUnit& unit, const ZstdBlock& block) {
     return CUZARR_LZ_SCRATCH | (u32)(block.literals - unit.literals);
 }
 
-/// Exclusive sums over all threads of the block, and the sums of all in `totals`.
-CUZARR_DEVICE void sum_before(u32& bytes, u32& literals, u32* sums, u32 totals[2]) {
-    u32 lane = thread_index() % CUZARR_WARP, warp = thread_index() / CUZARR_WARP, warps = thread_count() / CUZARR_WARP;
-    u32 bytes_end = bytes, literals_end = literals;
-    for (u32 step = 1; step < CUZARR_WARP; step *= 2) {
-        u32 more_bytes = warp_shuffle_up(CUZARR_ALL_LANES, bytes_end, step);
-        u32 more_literals = warp_shuffle_up(CUZARR_ALL_LANES, literals_end, step);
-        if (lane >= step) bytes_end += more_bytes, literals_end += more_literals;
+/// The sequences that a thread takes from `first` on: every 32nd, so that a warp reads and writes what lies side by side.
+CUZARR_DEVICE void load_own(const u64* sequences, u32 first, u32 count, u64 own[CUZARR_ZSTD_OWN]) {
+#pragma unroll
+    for (u32 i = 0; i < CUZARR_ZSTD_OWN; ++i) {
+        u32 index = first + i * CUZARR_WARP;
+        own[i] = index < count ? sequences[index] : 0;
     }
-    if (lane == CUZARR_WARP - 1) sums[2 * warp] = bytes_end, sums[2 * warp + 1] = literals_end;
-    block_barrier();
-    bytes = bytes_end - bytes, literals = literals_end - literals, totals[0] = totals[1] = 0;
-    for (u32 i = 0; i < warps; ++i) {
-        if (i == warp) bytes += totals[0], literals += totals[1];
-        totals[0] += sums[2 * i], totals[1] += sums[2 * i + 1];
-    }
-    block_barrier();
 }
 
-/// The sequences from `first` on that a thread takes.
-CUZARR_DEVICE void load_own(const u64* sequences, u32 first, u32 count, u64 own[CUZARR_ZSTD_OWN]) {
-    for (u32 i = 0; i < CUZARR_ZSTD_OWN; i += 2) {
-        uint4 two = {0, 0, 0, 0};
-        if (first + i < count) two = *(const uint4*)(sequences + first + i);
-        own[i] = (u64)two.y << 32 | two.x, own[i + 1] = (u64)two.w << 32 | two.z;
+/// Sums of bytes and literals up to each of the thread's sequences, itself among them, over the sequences of the block of
+/// threads; `at` and `literals` are what stands before, and then what stands behind. `sums` has two places for each warp.
+CUZARR_DEVICE void sum_own(u32 bytes[CUZARR_ZSTD_OWN], u32 used[CUZARR_ZSTD_OWN], u32& at, u32& literals, u32* sums) {
+    u32 lane = thread_index() % CUZARR_WARP, warp = thread_index() / CUZARR_WARP, warps = thread_count() / CUZARR_WARP;
+    for (u32 step = 1; step < CUZARR_WARP; step *= 2) {
+#pragma unroll
+        for (u32 i = 0; i < CUZARR_ZSTD_OWN; ++i) {
+            u32 more_bytes = warp_shuffle_up(CUZARR_ALL_LANES, bytes[i], step);
+            u32 more_used = warp_shuffle_up(CUZARR_ALL_LANES, used[i], step);
+            if (lane >= step) bytes[i] += more_bytes, used[i] += more_used;
+        }
     }
+    u32 row_bytes = 0, row_used = 0;
+#pragma unroll
+    for (u32 i = 0; i < CUZARR_ZSTD_OWN; ++i) {
+        bytes[i] += row_bytes, used[i] += row_used;
+        row_bytes = warp_shuffle(CUZARR_ALL_LANES, bytes[i], CUZARR_WARP - 1);
+        row_used = warp_shuffle(CUZARR_ALL_LANES, used[i], CUZARR_WARP - 1);
+    }
+    if (lane == 0) sums[2 * warp] = row_bytes, sums[2 * warp + 1] = row_used;
+    block_barrier();
+    for (u32 i = 0; i < warps; ++i) {
+        if (i == warp) {
+#pragma unroll
+            for (u32 k = 0; k < CUZARR_ZSTD_OWN; ++k) bytes[k] += at, used[k] += literals;
+        }
+        at += sums[2 * i], literals += sums[2 * i + 1];
+    }
+    block_barrier();
 }
 
 /// Writes a block's sequences for the engine that copies, by all threads.
@@ -127,32 +139,33 @@ CUZARR_DEVICE void finish_block(const ZstdTask& task, const ZstdBlock& block, co
         return;
     }
     const u64* sequences = task.sequences + block.first_sequence;
-    u32 count = block.sequences, step = CUZARR_ZSTD_OWN * thread_count();
+    u32 count = block.sequences, frame_at = result.frame_at, tail = result.tail;
+    u32 step = CUZARR_ZSTD_OWN * thread_count(), own_at = thread / CUZARR_WARP * CUZARR_WARP * CUZARR_ZSTD_OWN + thread % CUZARR_WARP;
+    Repeats repeats = {result.repeats_in[0], result.repeats_in[1], result.repeats_in[2]};
     u64 next[CUZARR_ZSTD_OWN];
-    load_own(sequences, CUZARR_ZSTD_OWN * thread, count, next);
-    for (u32 base = 0; base < count; base += step) {
-        u32 first = base + CUZARR_ZSTD_OWN * thread, bytes = 0, used = 0, totals[2];
+    load_own(sequences, own_at, count, next);
+    for (u32 base = own_at; base - own_at < count; base += step) {
         u64 own[CUZARR_ZSTD_OWN];
+        u32 bytes[CUZARR_ZSTD_OWN], used[CUZARR_ZSTD_OWN];
+#pragma unroll
         for (u32 i = 0; i < CUZARR_ZSTD_OWN; ++i) {
             own[i] = next[i];
-            if (first + i < count) bytes += zstd_literals(own[i]) + zstd_match(own[i]), used += zstd_literals(own[i]);
+            bool mine = base + i * CUZARR_WARP < count;
+            used[i] = zstd_literals(own[i]), bytes[i] = mine ? used[i] + zstd_match(own[i]) : 0;
         }
-        load_own(sequences, first + step, count, next);
-        sum_before(bytes, used, sums, totals);
-        bytes += at, used += literals;
-        for (u32 i = 0; i < CUZARR_ZSTD_OWN && first + i < count; ++i) {
-            u32 run = zstd_literals(own[i]);
-            u32 offset = zstd_resolve(
-                zstd_offset(own[i]), result.repeats_in[0], result.repeats_in[1], result.repeats_in[2]
-            );
+        load_own(sequences, base + step, count, next);
+        sum_own(bytes, used, at, literals, sums);
+#pragma unroll
+        for (u32 i = 0; i < CUZARR_ZSTD_OWN; ++i) {
+            if (base + i * CUZARR_WARP >= count) continue;
+            u32 run = zstd_literals(own[i]), match = bytes[i] - zstd_match(own[i]);
+            u32 offset = zstd_resolve(zstd_offset(own[i]), repeats.first, repeats.second, repeats.third);
             if (offset == 0) zstd_report(task, block, CUZARR_ZERO_OFFSET);
-            else if (offset > bytes + run - result.frame_at) zstd_report(task, block, CUZARR_BEFORE_START);
-            to[first + i] = {bytes, used, bytes + run, offset};
-            bytes += run + zstd_match(own[i]), used += run;
+            else if (offset > match - frame_at) zstd_report(task, block, CUZARR_BEFORE_START);
+            to[base + i * CUZARR_WARP] = {match - run, used[i] - run, match, offset};
         }
-        at += totals[0], literals += totals[1];
     }
-    if (result.tail && thread == 0) to[count] = {at, literals, at + result.tail, 1};
+    if (tail && thread == 0) to[count] = {at, literals, at + tail, 1};
 }
 
 /// A block of threads a block of data.

@@ -13,13 +13,6 @@ CUZARR_CONSTANT(i16, OFFSET_COUNTS, 29) = {1, 1, 1, 1, 1, 1, 2, 2, 2, 1,  1,  1,
 CUZARR_CONSTANT(i16, MATCH_LENGTH_COUNTS, 53) = {1, 4, 3, 2, 2, 2, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1,  1,  1,
                                                  1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,  1,  1,
                                                  1, 1, 1, 1, 1, 1, 1, 1, 1, 1, -1, -1, -1, -1, -1, -1, -1};
-/// How many bits follow a code to make a length of it.
-CUZARR_CONSTANT(u8, LITERAL_LENGTH_EXTRA, 36) = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,  0,  0,  0,  0,  0,  1,  1,
-                                                 1, 1, 2, 2, 3, 3, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
-CUZARR_CONSTANT(u8, MATCH_LENGTH_EXTRA, 53) = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,  0,  0,  0,
-                                               0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1,  1,  1,  1,
-                                               2, 2, 3, 3, 4, 4, 5, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
-
 #define CUZARR_ZSTD_WEIGHT_LOG 6u
 #define CUZARR_ZSTD_SYMBOLS 256u
 
@@ -35,7 +28,7 @@ struct TableSpace {
 };
 
 CUZARR_DEVICE u32 extra_bits(u32 kind, u32 symbol) {
-    return kind == 0 ? LITERAL_LENGTH_EXTRA[symbol] : kind == 1 ? symbol : MATCH_LENGTH_EXTRA[symbol];
+    return kind == 0 ? ZSTD_LITERAL_LENGTH_EXTRA[symbol] : kind == 1 ? symbol : ZSTD_MATCH_LENGTH_EXTRA[symbol];
 }
 CUZARR_DEVICE u32 symbols_of(u32 kind) { return kind == 0 ? 36 : kind == 1 ? 32 : 53; }
 
@@ -43,7 +36,7 @@ CUZARR_DEVICE u32 symbols_of(u32 kind) { return kind == 0 ? 36 : kind == 1 ? 32 
 CUZARR_DEVICE void build_table(FseSpace& fse, u32* slot, u32 kind, u32 lane) {
     u32* table = slot + zstd_table_at(kind);
     fse_build(fse, lane, [&](u32 state, u32 symbol, u32 bits, u32 next) {
-        table[state] = zstd_entry(next, symbol, extra_bits(kind, symbol), bits);
+        table[state] = zstd_entry(kind, next, symbol, extra_bits(kind, symbol), bits);
     });
     if (lane == 0) slot[CUZARR_ZSTD_LOGS_AT + kind] = fse.log;
 }
@@ -72,7 +65,7 @@ CUZARR_DEVICE void sequence_tables(const ZstdTask& task, FseSpace& fse, u32 inde
             u32 symbol = used < size ? src[used] : ~0u;
             bool known = symbol < symbols_of(kind);
             if (lane == 0) {
-                if (known) slot[zstd_table_at(kind)] = zstd_entry(0, symbol, extra_bits(kind, symbol), 0);
+                if (known) slot[zstd_table_at(kind)] = zstd_entry(kind, 0, symbol, extra_bits(kind, symbol), 0);
                 slot[CUZARR_ZSTD_LOGS_AT + kind] = known ? 0 : CUZARR_ZSTD_NO_TABLE;
             }
             if (!known) used = ~0u;

@@ -1,0 +1,59 @@
+// The tiles of many units whose sequences are short, by a lane for each sequence: `lz_tiles` of lz.cu in a fifth of its instructions,
+// but a tile that waits for the one before takes longer.
+#include "cuzarr/lz_chains.cuh"
+#include "cuzarr/lz_copies.cuh"
+
+/// Stores a tile from shared memory, by all threads.
+CUZARR_DEVICE void lz_store_tile(u8* to, const u8* bytes, u32 size) {
+    for (u32 at = 16 * thread_index(); at < size; at += 16 * thread_count()) {
+        if (at + 16 <= size && (u64)to % 16 == 0) {
+            *(uint4*)(to + at) = *(const uint4*)(bytes + at);
+        } else {
+            for (u32 k = at; k < size && k < at + 16; ++k) to[k] = bytes[k];
+        }
+    }
+}
+
+CUZARR_KERNEL(
+    lz_short, const u8* src, const u8* scratch, u8* dst, const LzChain* chains, const LzTile* tiles, const LzSequence* sequences,
+    const u32* counts, const u64* statuses, u32* ticket, u32* done
+) {
+    CUZARR_SHARED(uint4, bytes, CUZARR_LZ_TILE / 16);
+    CUZARR_SHARED(u32, there, CUZARR_LZ_TILE / 32);
+    // The ticket, and the first sequence.
+    CUZARR_SHARED(u32, shared, 2);
+    u32 thread = thread_index(), tile_bytes = thread_count() * CUZARR_LZ_OWN;
+    if (thread == 0) shared[0] = atomic_add(ticket, 1u);
+    there[thread] = 0;
+    block_barrier();
+    LzTile tile = tiles[shared[0]];
+    LzChain chain = chains[tile.chain];
+    if (statuses[chain.status]) return;
+    LzCopies copies = {dst + chain.dst, tile.tile * tile_bytes, chain.bytes - tile.tile * tile_bytes, tile.tile,
+                       31 - count_leading_zeros(tile_bytes), done + chain.first_flag, (u8*)bytes, there};
+    copies.size = copies.size < tile_bytes ? copies.size : tile_bytes;
+    sequences += chain.first_sequence;
+    u32 count = counts[chain.unit];
+    if (thread < CUZARR_WARP) {
+        u32 first = lz_find(sequences, count, copies.begin, thread);
+        if (thread == 0) shared[1] = first;
+    }
+    block_barrier();
+    sequences += shared[1], count -= shared[1];
+    LzSequence first = sequences[0];
+    if (first.match >= copies.begin + copies.size) {
+        const u8* literals = lz_literals(chain, src, scratch, first.literals);
+        lz_copy(literals + (copies.begin - first.out), copies.unit + copies.begin, copies.size);
+    } else {
+        lz_copy_tile(copies, sequences, count, [&](const LzSequence& sequence) {
+            return lz_literals(chain, src, scratch, sequence.literals);
+        });
+        block_barrier();
+        lz_store_tile(copies.unit + copies.begin, copies.bytes, copies.size);
+    }
+    block_barrier();
+    if (thread == 0) {
+        device_fence();
+        volatile_store(done + chain.first_flag + tile.tile, 1);
+    }
+}
