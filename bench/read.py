@@ -153,19 +153,24 @@ def box(text):
     return tuple(int(part) for part in text.split(","))
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def arguments(description, names, repeat):
+    """What every scenario over whole arrays is asked."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--array", default="temperature", choices=arrays.ARRAYS)
     parser.add_argument("--shape", type=box, default=(32, 1024, 2048))
     parser.add_argument("--chunks", type=box, nargs="+", default=[(1, 512, 512), (4, 512, 1024)])
     parser.add_argument("--shards", type=box)
     parser.add_argument("--codecs", nargs="+", default=["none", "zstd3", "blosc-lz4-shuffle"], choices=CODECS)
-    parser.add_argument("--engines", nargs="+", choices=engines.ON_CUDA)
-    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--engines", nargs="+", choices=names)
+    parser.add_argument("--repeat", type=int, default=repeat)
     parser.add_argument("--folder", help="where the arrays are written; a temporary folder by default")
     parser.add_argument("--record", help="folder of records")
-    args = parser.parse_args()
+    return parser
+
+
+def main():
+    args = arguments(__doc__, engines.ON_CUDA, 5).parse_args()
 
     place = Place(args.device)
     chosen = {name: engine for name, engine in engines.available(args.device).items() if name in (args.engines or engines.ON_CUDA)}

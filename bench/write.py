@@ -9,7 +9,6 @@ Prints GB/s of array, the best of `repeat` writes to new files, and the same as 
 that take host memory are given a copy, inside the clock. `--report` prints what each stage of cuzarr's last write took.
 """
 
-import argparse
 import pathlib
 import shutil
 import sys
@@ -20,7 +19,7 @@ import arrays
 import engines
 import numpy as np
 import zarr
-from read import CODECS, Place, box, print_table, write_record
+from read import CODECS, Place, arguments, print_table, write_record
 
 
 def on_host(value):
@@ -94,8 +93,9 @@ def measure(args, place, chunks, codec, hosts, folder, names):
                 best = min(best, seconds) if turn else best
                 del value
             row[name] = round(hosts[0].nbytes / best / 1e9, 2)
-            stored = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
-            row["ratio" if name == names[0] else f"ratio_{name}"] = round(hosts[0].nbytes / stored, 2)
+            if name == names[0]:
+                stored = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+                row["ratio"] = round(hosts[0].nbytes / stored, 2)
             if args.report and written is not None:
                 print(written.last_report())
         except Exception as error:  # a peer that cannot is a result as well
@@ -105,17 +105,7 @@ def measure(args, place, chunks, codec, hosts, folder, names):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--array", default="temperature", choices=arrays.ARRAYS)
-    parser.add_argument("--shape", type=box, default=(32, 1024, 2048))
-    parser.add_argument("--chunks", type=box, nargs="+", default=[(1, 512, 512), (4, 512, 1024)])
-    parser.add_argument("--shards", type=box)
-    parser.add_argument("--codecs", nargs="+", default=["none", "zstd3", "blosc-lz4-shuffle"], choices=CODECS)
-    parser.add_argument("--engines", nargs="+", choices=WRITERS)
-    parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--folder", help="where the arrays are written; a temporary folder by default")
-    parser.add_argument("--record", help="folder of records")
+    parser = arguments(__doc__, WRITERS, 3)
     parser.add_argument("--report", action="store_true")
     args = parser.parse_args()
 

@@ -1,9 +1,10 @@
-//! How fast a device decodes batches of frames that are in its memory, every byte checked.
+//! How fast a device decodes batches of frames that are in its memory, or encodes chunks there, every byte checked.
 //!
 //!     cargo run --release -p cuzarr --example decode_bench -- --device cuda:0 --codec blosc --frame-kib 8192 --total-mib 512
 //!
 //! `--codec lz4|blosc|zstd|gzip|zlib|deflate`, `--level 5` (of the codec; `--clevel` is the same), `--cname lz4` (of blosc), `--by
 //! libdeflate|zlib` (who makes gzip frames: zlib's blocks are much smaller), `--shuffle bytes|bits|none`, `--type-bytes 4`, `--data field|noise|zeros|FILE` (a file's bytes, frame by frame, again and again),
+//! `--way decode|encode` (lz4, and blosc of lz4, are encoded; the line then compares sizes with what the host's encoder makes),
 //! `--frames N` (of each size; else as many as `--total-mib` holds), `--scan host|device`, `--repeat 5`. `--frame-kib` takes
 //! several sizes, separated by commas. Prints one line of JSON a size: GB/s of decoded bytes, the best and the median of the
 //! repeats (time between two events around `Batch::run`, so with the upload of its table), the time that preparing took, which
@@ -12,7 +13,7 @@
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::time::Instant;
 
-use cuzarr::codec::batch::{Batch, Format, Unit};
+use cuzarr::codec::batch::{Batch, EncodeBatch, Format, Unit};
 use cuzarr::codec::{Chain, ChunkSpec, Program};
 use cuzarr::meta::{DataType, Extension, FillValue};
 use cuzarr::{Error, ErrorKind, Result};
@@ -33,6 +34,7 @@ struct Options {
     type_bytes: usize,
     data: String,
     scan: String,
+    way: String,
     repeat: usize,
 }
 
@@ -54,6 +56,7 @@ fn options() -> Result<Options> {
         type_bytes: 4,
         data: "field".into(),
         scan: "host".into(),
+        way: "decode".into(),
         repeat: 5,
     };
     let mut arguments = std::env::args().skip(1);
@@ -74,6 +77,7 @@ fn options() -> Result<Options> {
             "--type-bytes" => options.type_bytes = number(&value)?,
             "--data" => options.data = value,
             "--scan" => options.scan = value,
+            "--way" => options.way = value,
             "--repeat" => options.repeat = number(&value)?.max(1),
             _ => return Err(invalid(format!("unknown option '{name}'"))),
         }
@@ -197,6 +201,9 @@ fn measure(options: &Options, frame_bytes: usize) -> Result<()> {
         });
         plains.push(plain);
     }
+    if options.way == "encode" {
+        return measure_encoding(options, &program, &plains, &frames, count);
+    }
     let (mut encoded, mut units) = (Vec::new(), Vec::new());
     for index in 0..count {
         let frame = &frames[index % distinct];
@@ -223,16 +230,7 @@ fn measure(options: &Options, frame_bytes: usize) -> Result<()> {
             return Err(Error::new(ErrorKind::ChunkCorrupt, format!("frame {index}: byte {wrong} is wrong")));
         }
     }
-    let mut times = Vec::new();
-    for _ in 0..options.repeat {
-        let (start, began) = (stream.record_timed()?, Instant::now());
-        batch.run(&stream)?;
-        let end = stream.record_timed()?;
-        end.synchronize()?;
-        let on_device = f64::from(start.elapsed_ms(&end)?);
-        times.push(if on_device > 0.0 { on_device } else { began.elapsed().as_secs_f64() * 1e3 });
-    }
-    times.sort_by(f64::total_cmp);
+    let times = times(options, &stream, || batch.run(&stream))?;
     let bytes = (count * frame_bytes) as f64;
     let speed = |ms: f64| (bytes / ms / 1e4).round() / 100.0;
     println!(
@@ -242,6 +240,68 @@ fn measure(options: &Options, frame_bytes: usize) -> Result<()> {
             "frames": count, "ratio": (bytes / encoded.len() as f64 * 100.0).round() / 100.0, "gb_s": speed(times[0]),
             "median_gb_s": speed(times[times.len() / 2]), "best_ms": times[0], "prepare_ms": prepare_ms, "scratch_bytes": batch.scratch_bytes(),
             "verified": true})
+    );
+    Ok(())
+}
+
+/// Milliseconds of each repeat, the shortest first: on the device, or what the host waits for where that cannot be told.
+fn times(options: &Options, stream: &Stream, mut run: impl FnMut() -> Result<()>) -> Result<Vec<f64>> {
+    let mut times = Vec::new();
+    for _ in 0..options.repeat {
+        let (start, began) = (stream.record_timed()?, Instant::now());
+        run()?;
+        let end = stream.record_timed()?;
+        end.synchronize()?;
+        let on_device = f64::from(start.elapsed_ms(&end)?);
+        times.push(if on_device > 0.0 { on_device } else { began.elapsed().as_secs_f64() * 1e3 });
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(times)
+}
+
+/// The same chunks, encoded on the device and decoded by the host.
+fn measure_encoding(
+    options: &Options,
+    program: &Program,
+    plains: &[Vec<u8>],
+    frames: &[Vec<u8>],
+    count: usize,
+) -> Result<()> {
+    let encoding = program.device_encoding().map_err(invalid)?;
+    let chunk_bytes = encoding.chunk_bytes();
+    let stride = chunk_bytes.next_multiple_of(256);
+    let mut bytes = vec![0; count * stride];
+    for (index, chunk) in bytes.chunks_mut(stride).enumerate() {
+        chunk[..chunk_bytes].copy_from_slice(&plains[index % plains.len()]);
+    }
+    let stream = Stream::new(options.device)?;
+    let src = Buffer::from_bytes(options.device, &bytes)?;
+    let prepare = || EncodeBatch::prepare(encoding, &src, stride, count);
+    let mut batch = prepare()?;
+    batch.run(&stream)?;
+    let encoded = batch.finish()?;
+    let out = encoded.buffer.to_vec()?;
+    let (mut size_bytes, mut by_host, mut decoded) = (0, 0, vec![0; chunk_bytes]);
+    for (index, range) in encoded.frames.iter().enumerate() {
+        let frame = range.clone().map_or(&[][..], |range| &out[range]);
+        size_bytes += frame.len();
+        by_host += frames[index % frames.len()].len();
+        program.decode(frame, &mut decoded)?;
+        if decoded != plains[index % plains.len()] {
+            return Err(Error::new(ErrorKind::EncodeFailed, format!("chunk {index} comes back as another")));
+        }
+    }
+    let mut batch = prepare()?;
+    let times = times(options, &stream, || batch.run(&stream))?;
+    let bytes = (count * chunk_bytes) as f64;
+    let two = |value: f64| (value * 100.0).round() / 100.0;
+    println!(
+        "{}",
+        json!({"way": "encode", "device": options.device.to_string(), "codec": options.codec, "level": options.level,
+            "shuffle": options.shuffle, "type_bytes": options.type_bytes, "data": options.data,
+            "frame_kib": chunk_bytes / 1024, "frames": count, "ratio": two(bytes / size_bytes as f64),
+            "ratio_of_host": two(bytes / by_host as f64), "gb_s": two(bytes / times[0] / 1e6),
+            "median_gb_s": two(bytes / times[times.len() / 2] / 1e6), "best_ms": times[0], "verified": true})
     );
     Ok(())
 }

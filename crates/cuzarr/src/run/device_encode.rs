@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use cuzarr_device::checksum::{self, Checksum};
 use cuzarr_device::transfer::gather_on;
-use cuzarr_device::{Buffer, DType, DTypeKind, Device, Stream, Tail, pool};
+use cuzarr_device::{Buffer, DType, DTypeKind, Device, NdBuffer, Order, Stream, Tail, pool};
 
 use super::device_write::Gathering;
 use super::engine::Options;
@@ -37,8 +37,8 @@ pub(super) struct Encoders {
     packed: Gathering,
     /// Their elements as they are, where what is packed cannot be compared with the fill value.
     plain: Option<Gathering>,
-    /// A packed chunk of nothing but the fill value, for chunks that hang over the array's edge.
-    blank: Buffer,
+    /// A packed chunk of nothing but the fill value, for chunks that hang over the array's edge; made with the first of them.
+    blank: Option<Buffer>,
     /// The same as elements; `None` when chunks are stored whatever they hold.
     plain_blank: Option<Buffer>,
     nan: u32,
@@ -111,7 +111,7 @@ impl Encoders {
     /// it.
     pub(super) fn new(
         writing: &Writing,
-        value: &cuzarr_device::NdBuffer,
+        value: &NdBuffer,
         options: &Options,
         limit_bytes: u64,
     ) -> Result<Option<(Encoders, u64)>> {
@@ -140,14 +140,16 @@ impl Encoders {
             return Ok(None);
         }
         packed.most = count;
-        let plain_blank = is_compared.then(|| plain_blank(writing, device, elements_bytes)).transpose()?;
+        let elements = [writing.chunk_elements()];
+        let full = || NdBuffer::full(device, tail.dtype, &elements, Order::C, &writing.fill);
+        let plain_blank = is_compared.then(full).transpose()?.map(|blank| blank.buffer().clone());
         Ok(Some((
             Encoders {
                 device,
                 encoding,
                 packed,
                 plain,
-                blank: Buffer::from_bytes(device, writing.blank(program)?)?,
+                blank: None,
                 plain_blank,
                 nan: nan_code(tail.dtype),
                 checksum: program.device_checksum(),
@@ -184,7 +186,7 @@ impl Encoders {
     }
 
     /// Puts gathering and encoding of the chunks at hand on a stream.
-    pub(super) fn begin(&mut self, writing: &Arc<Writing>, value: &cuzarr_device::NdBuffer) -> Result<()> {
+    pub(super) fn begin(&mut self, writing: &Arc<Writing>, value: &NdBuffer) -> Result<()> {
         let leaves = std::mem::take(&mut self.packed.leaves);
         let stream = match self.streams.len() {
             RUNNING.. => self.streams.pop_front(),
@@ -193,10 +195,14 @@ impl Encoders {
         let stream = stream.map_or_else(|| writing.call.streams.take(self.device), Ok)?;
         self.streams.push_back(stream.clone());
         let (stride, counters) = (self.packed.padded_bytes, &writing.call.counters);
-        let gather = |gathering: &Gathering, blank: &Buffer| -> Result<Buffer> {
+        if self.blank.is_none() && leaves.iter().any(|leaf| !leaf.target.full) {
+            self.blank = Some(self.packed_blank(writing)?);
+        }
+        let gather = |gathering: &Gathering, blank: Option<&Buffer>| -> Result<Buffer> {
             let stride = gathering.padded_bytes;
             let chunks = pool::allocate(leaves.len() * stride, &stream)?;
             for (index, _) in leaves.iter().enumerate().filter(|(_, leaf)| !leaf.target.full) {
+                let Some(blank) = blank else { break };
                 stream.d2d(blank, &chunks.slice(index * stride..index * stride + gathering.size_bytes)?)?;
             }
             let transfer = gathering.transfer(writing, &leaves);
@@ -204,9 +210,9 @@ impl Encoders {
             counters.time_on(gathered, &stream, || gather_on(value, &transfer, &chunks, &stream))?;
             Ok(chunks)
         };
-        let chunks = gather(&self.packed, &self.blank)?;
+        let chunks = gather(&self.packed, self.blank.as_ref())?;
         let plain = match (&self.plain, &self.plain_blank) {
-            (Some(plain), Some(blank)) => Some((gather(plain, blank)?, plain.padded_bytes)),
+            (Some(plain), Some(blank)) => Some((gather(plain, Some(blank))?, plain.padded_bytes)),
             _ => None,
         };
         let blank = self.plain_blank.as_ref().map(|blank| {
@@ -218,6 +224,16 @@ impl Encoders {
         counters.time_on(encoded, &stream, || batch.run_unless_blank(blank.as_ref(), &stream))?;
         self.running.push_back(Running { batch, leaves, stream });
         Ok(())
+    }
+
+    /// A packed chunk of nothing but the fill value.
+    fn packed_blank(&self, writing: &Writing) -> Result<Buffer> {
+        match (&self.plain, &self.plain_blank, &writing.program) {
+            // What is compared with is packed as it is.
+            (None, Some(blank), _) => Ok(blank.clone()),
+            (_, _, Some(program)) => Ok(Buffer::from_bytes(self.device, writing.blank(program)?)?),
+            (_, _, None) => Ok(Buffer::zeroed(self.device, self.packed.size_bytes)?),
+        }
     }
 
     /// Waits for the oldest batch: its frames, and the chunks that hold nothing but the fill value. `None` when there is none.
@@ -253,10 +269,4 @@ impl Encoders {
     pub(super) fn give_back(&mut self, writing: &Writing) {
         self.streams.drain(..).for_each(|stream| writing.call.streams.give_back(&stream));
     }
-}
-
-/// A chunk of the fill value's bytes.
-fn plain_blank(writing: &Writing, device: Device, size_bytes: usize) -> Result<Buffer> {
-    let bytes: Vec<u8> = writing.fill.iter().copied().cycle().take(size_bytes).collect();
-    Ok(Buffer::from_bytes(device, &bytes)?)
 }
