@@ -15,6 +15,7 @@ use serde_json::json;
 use crate::Verdict;
 use crate::nodes;
 use crate::output::{self, Output};
+use crate::roofline::Roofline;
 
 #[derive(Subcommand)]
 pub enum Bench {
@@ -38,6 +39,9 @@ pub struct Read {
     /// Draw what the stages of the last read did, and when, as an SVG file
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
+    /// Measure what storage, bus and decoders could do at best, each alone, and compare
+    #[arg(long)]
+    roofline: bool,
 }
 
 impl Bench {
@@ -72,11 +76,14 @@ impl Read {
         let best = counted.iter().copied().fold(f64::INFINITY, f64::min);
         let rate = output::gigabytes_per_second(array_bytes, best);
         let report = traced.last_report();
-        self.draw(report.as_ref(), array_bytes)?;
+        let roofline = self.roofline.then(|| Roofline::measure(&array, array_bytes)).transpose()?;
+        let notes: Vec<String> = roofline.iter().map(|roofline| roofline.line(rate)).collect();
+        self.draw(report.as_ref(), array_bytes, &notes)?;
         let document = json!({
             "path": self.path, "device": self.device.to_string(), "array_bytes": array_bytes,
             "stored_bytes": array.nbytes_stored()?, "seconds": seconds, "gigabytes_per_second": rate,
             "verified": verified, "stages": report.as_ref().map(Report::to_json),
+            "roofline": roofline.map(|roofline| roofline.to_json(rate)),
         });
         let mut text = format!(
             "{} into {}: {rate:.2} GB/s ({best:.4} s, best of {})\n",
@@ -84,6 +91,7 @@ impl Read {
             self.device,
             counted.len()
         );
+        notes.iter().for_each(|note| text += &format!("{note}\n"));
         if let Some(report) = report {
             text += &format!("\n{report}\n");
         }
@@ -94,11 +102,11 @@ impl Read {
         Ok(if verified == Some(false) { Verdict::Failed } else { Verdict::Passed })
     }
 
-    fn draw(&self, report: Option<&Report>, array_bytes: u64) -> Result<()> {
+    fn draw(&self, report: Option<&Report>, array_bytes: u64, notes: &[String]) -> Result<()> {
         let (Some(path), Some(report)) = (&self.plot, report) else { return Ok(()) };
         let rate = output::gigabytes_per_second(array_bytes, report.wall_seconds);
         let title = format!("{} into {}: {}, {rate:.1} GB/s", self.path, self.device, output::bytes(array_bytes));
-        std::fs::write(path, gantt(report, &title, &[])).map_err(|error| {
+        std::fs::write(path, gantt(report, &title, notes)).map_err(|error| {
             Error::new(ErrorKind::StoreFailed, format!("cannot write '{}'", path.display())).with_source(error)
         })
     }

@@ -12,6 +12,7 @@ mod output;
 mod picture;
 mod preview;
 mod pyramid;
+mod roofline;
 mod statistics;
 mod validate;
 

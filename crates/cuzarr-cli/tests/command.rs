@@ -73,13 +73,17 @@ fn bench_reads_and_verifies_what_the_demo_wrote() {
     demo(directory.path(), &[]);
     let path = directory.path().join("blosc-lz4-sharded");
     let plot = directory.path().join("read.svg");
-    let plain = ["bench", "read", "--json", "--verify", "--repeat", "2", "--plot", text(&plot)];
+    let plain = ["bench", "read", "--json", "--verify", "--roofline", "--repeat", "2", "--plot", text(&plot)];
     let output = cuzarr(&[&plain[..], &[text(&path)]].concat());
     let document = json(&output);
     assert_eq!((output.status.code(), &document["verified"]), (Some(0), &Value::Bool(true)), "{document:#}");
     assert_eq!(document["seconds"].as_array().unwrap().len(), 2);
     assert!(document["gigabytes_per_second"].as_f64().unwrap() > 0.0);
+    let (rate, roofline) = (document["gigabytes_per_second"].as_f64().unwrap(), &document["roofline"]);
+    let (bound, achieved) = (roofline["bound_gb_s"].as_f64().unwrap(), roofline["achieved"].as_f64().unwrap());
+    assert!(roofline["fetch_gb_s"].as_f64().unwrap() == bound && (achieved * bound - rate).abs() < 1e-6 * rate);
     let svg = std::fs::read_to_string(&plot).unwrap();
+    assert!(svg.contains("at best, GB/s of array: fetch"));
     assert!(svg.starts_with("<svg") && svg.contains(">fetch<") && svg.matches("<rect x").count() > 10);
 }
 

@@ -38,6 +38,6 @@ pub use ndbuffer::{HostElement, NdBuffer};
 pub use pieces::{HostPiece, HostPieces};
 pub use pool::DeviceAllocator;
 pub use probe::{GpuReport, LibraryReport, Probe, probe};
-pub use slab::{DEFAULT_SLAB_BYTES, Slab, SlabPiece, SlabRing};
+pub use slab::{Copied, DEFAULT_SLAB_BYTES, Slab, SlabPiece, SlabRing};
 pub use stream::{Event, Stream};
 pub use transfer::{Arithmetic, ElementStep, Packing, Tail, Transfer, TransferBox};

@@ -19,9 +19,14 @@
 //! # Ok::<(), cuzarr_device::Error>(())
 //! ```
 
+mod forward;
+
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut, Range};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
+
+pub use forward::Copied;
+use forward::Forward;
 
 use crate::buffer::Buffer;
 use crate::cuda::context::{Context, lock};
@@ -239,6 +244,7 @@ impl SlabRing {
                     leased_bytes: size_bytes,
                     block: Some(block),
                     copies: Mutex::default(),
+                    forward: OnceLock::new(),
                 };
                 Ok(Slab { lease: Arc::new(lease), size_bytes, carved_bytes: 0 })
             }
@@ -319,8 +325,17 @@ struct Lease {
     leased_bytes: usize,
     /// `None` only while it is being dropped.
     block: Option<Block>,
-    /// The last copy from or into the slab on each stream.
-    copies: Mutex<Vec<(Stream, Event)>>,
+    /// The last copy from, and the last into the slab on each stream.
+    copies: Mutex<Vec<UnderWay>>,
+    forward: OnceLock<Forward>,
+}
+
+/// A copy that was put on a stream.
+struct UnderWay {
+    stream: Stream,
+    /// Whether it writes the slab.
+    into: bool,
+    done: Event,
 }
 
 impl Lease {
@@ -328,25 +343,29 @@ impl Lease {
         self.block.as_ref().map_or(0, |block| block.address)
     }
 
-    fn note_copy(&self, stream: &Stream) -> Result<()> {
-        let event = match stream.record() {
+    fn note_copy(&self, stream: &Stream, into: bool) -> Result<()> {
+        let done = match stream.record() {
             Ok(event) => event,
             // Without a mark nobody would know when the copy is done.
             Err(error) => return stream.synchronize().and(Err(error)),
         };
-        let mut copies = lock(&self.copies);
-        match copies.iter_mut().find(|(user, _)| user.is_same_queue(stream)) {
-            Some(entry) => entry.1 = event,
-            None => copies.push((stream.clone(), event)),
-        }
+        self.note_done(stream, into, done);
         Ok(())
+    }
+
+    fn note_done(&self, stream: &Stream, into: bool, done: Event) {
+        let mut copies = lock(&self.copies);
+        match copies.iter_mut().find(|copy| copy.into == into && copy.stream.is_same_queue(stream)) {
+            Some(copy) => copy.done = done,
+            None => copies.push(UnderWay { stream: stream.clone(), into, done }),
+        }
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
         let Some(block) = self.block.take() else { return };
-        let events: Vec<Event> = lock(&self.copies).drain(..).map(|(_, event)| event).collect();
+        let events: Vec<Event> = lock(&self.copies).drain(..).map(|copy| copy.done).collect();
         let mut state = lock(&self.ring.state);
         // A reused block may be larger than what was asked; the ring counts what it asked for.
         state.leased_bytes = state.leased_bytes - self.leased_bytes + block.size_bytes;
@@ -387,6 +406,9 @@ impl Slab {
             return None;
         }
         let offset_bytes = self.carved_bytes.next_multiple_of(PIECE_ALIGNMENT_BYTES);
+        if let Some(forward) = self.lease.forward.get() {
+            forward.carved(self.carved_bytes..offset_bytes, offset_bytes + size_bytes);
+        }
         self.carved_bytes = offset_bytes + size_bytes;
         Some(SlabPiece { lease: Arc::clone(&self.lease), offset_bytes, size_bytes })
     }
@@ -394,9 +416,13 @@ impl Slab {
     /// Forgets what was carved, to begin again.
     ///
     /// # Errors
-    /// `InvalidArgument` while a piece lives, `DeviceFailed`. Waits for copies under way.
+    /// `InvalidArgument` while a piece lives or when filled parts cross by themselves, `DeviceFailed`. Waits for copies under
+    /// way.
     pub fn reset(&mut self) -> Result<()> {
         self.require_no_pieces()?;
+        if self.lease.forward.get().is_some() {
+            return Err(Error::invalid("a slab whose filled parts cross by themselves is filled once"));
+        }
         self.wait()?;
         self.carved_bytes = 0;
         Ok(())
@@ -408,7 +434,15 @@ impl Slab {
     /// `DeviceFailed`
     pub fn wait(&self) -> Result<()> {
         let copies = std::mem::take(&mut *lock(&self.lease.copies));
-        copies.iter().try_for_each(|(_, event)| event.synchronize())
+        copies.iter().try_for_each(|copy| copy.done.synchronize())
+    }
+
+    /// Blocks until every copy into this slab is done.
+    fn wait_for_downloads(&self) -> Result<()> {
+        let mut copies = lock(&self.lease.copies);
+        let downloads: Vec<UnderWay> = copies.extract_if(.., |copy| copy.into).collect();
+        drop(copies);
+        downloads.iter().try_for_each(|copy| copy.done.synchronize())
     }
 
     /// Puts the copy of `range` of this slab into `dst` on `stream`; all pieces must have been dropped.
@@ -423,7 +457,17 @@ impl Slab {
         // SAFETY: inside the slab, which is not written while the copy runs: no piece lives, writing again goes through
         // `bytes_mut` or `reset`, which wait, and the ring waits for the mark before it hands the slab out.
         unsafe { stream.h2d_async((self.lease.address() + range.start) as *const u8, dst) }?;
-        self.lease.note_copy(stream)
+        self.lease.note_copy(stream, false)
+    }
+
+    /// Where the slab lies; devices reach pinned memory at the same address.
+    pub(crate) fn address(&self) -> usize {
+        self.lease.address()
+    }
+
+    /// Work that reads the slab was put on `stream`: it is not written before that is done.
+    pub(crate) fn note_use(&self, stream: &Stream) -> Result<()> {
+        self.lease.note_copy(stream, false)
     }
 
     /// Puts the copy of `src` to byte `offset_bytes` of this slab on `stream`. [`Slab::bytes`] waits for it.
@@ -436,17 +480,17 @@ impl Slab {
         // SAFETY: inside the slab, which is not touched while the copy runs, as in `upload`.
         unsafe { stream.d2h_async(src, (self.lease.address() + offset_bytes) as *mut u8) }?;
         self.carved_bytes = self.carved_bytes.max(end);
-        self.lease.note_copy(stream)
+        self.lease.note_copy(stream, true)
     }
 
-    /// The bytes, once no piece lives; waits for copies under way.
+    /// The bytes, once no piece lives; waits for copies into the slab.
     ///
     /// # Errors
     /// `InvalidArgument` while a piece lives, `DeviceFailed`.
     pub fn bytes(&self) -> Result<&[u8]> {
         self.require_no_pieces()?;
-        self.wait()?;
-        // SAFETY: initialised memory of this size, and nobody writes it: no piece, no copy, and both need `&mut self`.
+        self.wait_for_downloads()?;
+        // SAFETY: initialised memory of this size, and nobody writes it: no piece, no such copy, and both need `&mut self`.
         Ok(unsafe { std::slice::from_raw_parts(self.lease.address() as *const u8, self.size_bytes) })
     }
 
@@ -513,6 +557,14 @@ impl SlabPiece {
         let (offset_bytes, size_bytes) = (self.offset_bytes + at, self.size_bytes - at);
         self.size_bytes = at;
         SlabPiece { lease: Arc::clone(&self.lease), offset_bytes, size_bytes }
+    }
+}
+
+impl Drop for SlabPiece {
+    fn drop(&mut self) {
+        if let Some(forward) = self.lease.forward.get() {
+            forward.filled(&self.lease, self.offset_bytes..self.offset_bytes + self.size_bytes);
+        }
     }
 }
 

@@ -459,7 +459,7 @@ fn require_equal_sizes(src_bytes: usize, dst_bytes: usize) -> Result<()> {
     Err(Error::invalid(format!("cannot copy {src_bytes} bytes into {dst_bytes} bytes")))
 }
 
-fn require_device(stream: &Stream, buffer: &Buffer) -> Result<()> {
+pub(crate) fn require_device(stream: &Stream, buffer: &Buffer) -> Result<()> {
     if stream.device() == buffer.device() {
         return Ok(());
     }

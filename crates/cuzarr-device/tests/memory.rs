@@ -241,6 +241,46 @@ fn pieces_of_a_slab_are_filled_by_many_threads_and_uploaded_together() {
 }
 
 #[test]
+fn filled_parts_of_a_slab_cross_while_others_are_filled() {
+    const SECTION_BYTES: usize = 16 << 20;
+    for device in all_devices() {
+        let stream = Stream::new(device).unwrap();
+        let ring = SlabRing::new(device, 1 << 20, 64 << 20).unwrap();
+        let mut slab = ring.acquire(48 << 20).unwrap();
+        let arena = pool::allocate(44 << 20, &stream).unwrap();
+        stream.memset(&arena, 0xEE).unwrap();
+        slab.upload_as_filled(&arena, &stream).unwrap();
+        assert_eq!(slab.room_bytes(), 44 << 20);
+        // The second piece begins 768 bytes before the second section, and the last one lies in that, too.
+        let pieces = [SECTION_BYTES - 1000, SECTION_BYTES, 99].map(|size_bytes| slab.carve(size_bytes).unwrap());
+        let [mut first, mut second, mut last] = pieces;
+        let mut rest = second.split_off(1000);
+        [&mut first, &mut second, &mut rest, &mut last].into_iter().zip(1..).for_each(|(piece, byte)| piece.fill(byte));
+        let arrived = || {
+            stream.synchronize().unwrap();
+            arena.to_vec().unwrap()
+        };
+        drop((first, last));
+        assert_eq!(arrived()[..2], [0xEE; 2], "a piece that is being filled lies in the first section too");
+        drop(second);
+        let bytes = arrived();
+        assert!(bytes[..SECTION_BYTES - 1000].iter().all(|&byte| byte == 1), "a full section crosses by itself");
+        assert!(bytes[SECTION_BYTES - 768..SECTION_BYTES].iter().all(|&byte| byte == 2));
+        assert!(bytes[SECTION_BYTES..].iter().all(|&byte| byte == 0xEE), "one that has room does not");
+        assert_eq!(slab.finish_upload().err().map(|error| error.kind()), Some(ErrorKind::InvalidArgument));
+        drop(rest);
+        let (carved, copied) = (slab.carved_bytes(), slab.finish_upload().unwrap());
+        assert_eq!(copied.iter().map(|copy| copy.size_bytes).sum::<usize>(), carved);
+        drop(slab);
+        let bytes = arrived();
+        assert!(bytes[SECTION_BYTES..SECTION_BYTES + 232].iter().all(|&byte| byte == 2));
+        assert!(bytes[SECTION_BYTES + 232..2 * SECTION_BYTES - 768].iter().all(|&byte| byte == 3));
+        assert!(bytes[carved - 99..carved].iter().all(|&byte| byte == 4));
+        assert!(bytes[carved..].iter().all(|&byte| byte == 0xEE));
+    }
+}
+
+#[test]
 fn a_slab_carries_bytes_back_from_the_device() {
     for device in all_devices() {
         let stream = Stream::new(device).unwrap();

@@ -12,9 +12,15 @@ use crate::pool;
 use crate::slab::SlabRing;
 use crate::stream::Stream;
 
-/// Tables go through pinned memory of their own: a copy from pageable memory would wait for the stream.
+static TABLE: KernelSource = KernelSource { name: "table", text: include_str!("../../kernels/table.cu") };
+
+/// Tables go through pinned memory of their own, from where a kernel takes them: a copy from pageable memory would wait for
+/// the stream, and one by a copy engine for the slabs that are queued there.
 const TABLE_SLAB_BYTES: usize = 1 << 20;
 const TABLE_LIMIT_BYTES: usize = 64 << 20;
+/// Bytes of a table that a block of threads brings, and the most blocks: enough to have the bus to themselves.
+const TABLE_BLOCK_BYTES: usize = 8 << 10;
+const TABLE_BLOCKS: usize = 32;
 /// Regions of one launch, so that its table fits the ring with room for others.
 const MAX_TABLE_REGIONS: usize = 64 << 10;
 /// Blocks that are resident on a multiprocessor at a time: 2048 threads of 256.
@@ -58,7 +64,12 @@ pub(crate) fn upload<T: Plain>(values: &[T], stream: &Stream) -> Result<Buffer> 
     let table = pool::allocate(bytes.len(), stream)?;
     let mut slab = ring.acquire(bytes.len())?;
     slab.bytes_mut()?[..bytes.len()].copy_from_slice(bytes);
-    slab.upload(0..bytes.len(), &table, stream)?;
+    let kernel = TABLE.kernel(stream.device(), "table_fetch")?;
+    let blocks = bytes.len().div_ceil(TABLE_BLOCK_BYTES).clamp(1, TABLE_BLOCKS) as u32;
+    let arguments = (slab.address(), table.address(), bytes.len() as u64 / 8, bytes.len() as u32 % 8);
+    // SAFETY: the parameters of table_fetch; both sides have so many bytes, and the slab is kept until the mark behind it.
+    unsafe { kernel.launch(stream, blocks, threads(stream.device()), arguments, &[&table]) }?;
+    slab.note_use(stream)?;
     Ok(table)
 }
 

@@ -46,29 +46,37 @@ pub struct Unit {
     pub packed_size_bytes: usize,
     /// Whether this is the whole chunk, to be decoded; else it is a piece of packed bytes, taken as it is.
     pub whole: bool,
+    /// The boxes of the result that its elements fill: one, or more where several selections want the same chunk.
+    pub places: Vec<Place>,
+}
+
+/// A box of the result, and where its elements lie in a packed chunk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
     /// Index of the first wanted element in the packed bytes.
     pub first_elem: usize,
-    /// Where its elements begin in the result, per kept dimension.
+    /// Where the box begins in the result, per kept dimension.
     pub start: Vec<usize>,
-    /// How many there are, per kept dimension.
+    /// How many elements, per kept dimension.
     pub extent: Vec<usize>,
 }
 
 impl Unit {
-    /// The box that scatter moves, once the packed bytes lie at `packed_offset_bytes`.
-    pub fn transfer_box(&self, packed_offset_bytes: usize) -> TransferBox {
-        TransferBox {
+    /// The boxes that scatter moves, once the packed bytes lie at `packed_offset_bytes`.
+    pub fn transfer_boxes(&self, packed_offset_bytes: usize) -> impl Iterator<Item = TransferBox> + '_ {
+        self.places.iter().map(move |place| TransferBox {
             packed_offset_bytes,
             packed_size_bytes: self.packed_size_bytes,
-            packed_first_elem: self.first_elem,
-            start: self.start.clone(),
-            extent: self.extent.clone(),
-        }
+            packed_first_elem: place.first_elem,
+            start: place.start.clone(),
+            extent: place.extent.clone(),
+        })
     }
 
-    /// Its part of the result, to be filled.
-    pub fn fill(&self) -> Fill {
-        Fill { name: self.name.clone(), start: self.start.clone(), extent: self.extent.clone() }
+    /// Its parts of the result, to be filled.
+    pub fn fills(&self) -> impl Iterator<Item = Fill> + '_ {
+        let fill = |place: &Place| (place.start.clone(), place.extent.clone());
+        self.places.iter().map(fill).map(|(start, extent)| Fill { name: self.name.clone(), start, extent })
     }
 }
 
@@ -193,9 +201,7 @@ mod tests {
             size: SizeRule::Exact(size_bytes),
             packed_size_bytes: size_bytes as usize,
             whole: true,
-            first_elem: 0,
-            start: vec![],
-            extent: vec![],
+            places: Vec::new(),
         }
     }
 

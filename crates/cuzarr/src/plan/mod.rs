@@ -10,10 +10,11 @@ mod pieces;
 mod read;
 mod selection;
 mod source;
+mod tour;
 mod walk;
 pub(crate) mod write;
 
-pub use batch::{Batch, ChunkName, Fill, Read, SizeRule, Unit};
+pub use batch::{Batch, ChunkName, Fill, Place, Read, SizeRule, Unit};
 pub use costs::{Costs, Estimate, Load};
 pub(crate) use explanation::chunks_touched;
 pub use explanation::{

@@ -7,11 +7,12 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use super::batch::{Batch, ChunkName, CoalesceLimits, Fill, SizeRule, Unit, coalesce};
+use super::batch::{Batch, ChunkName, CoalesceLimits, Fill, Place, SizeRule, Unit, coalesce};
 use super::pieces::{PackedAxis, PieceLimits, divide};
 use super::selection::{AxisSelection, Selection};
 use super::source::{ShardLayout, Source};
-use super::walk::{Cell, Walk};
+use super::tour::{Spot, Tour, Want};
+use super::walk::cells_touched;
 use crate::codec::ShardIndex;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::ByteRange;
@@ -43,6 +44,9 @@ impl Entries for ShardIndex {
     }
 }
 
+/// Cells of the array's own grid that are listed at once for several selections, about.
+const LISTED_CELLS: u64 = 64 << 10;
+
 /// Entries of indexes that a plan of several selections keeps at most: selections of one neighbourhood share their shards.
 const KEPT_ENTRIES: usize = 4 << 20;
 
@@ -64,7 +68,7 @@ pub struct PlanOptions {
 pub struct Room {
     /// Packed bytes; a single chunk that is larger comes alone.
     pub packed_bytes: usize,
-    /// Units (and fills).
+    /// Boxes of the result that units and fills have, about.
     pub units: usize,
     /// Packed bytes of a unit are counted in multiples of this.
     pub alignment_bytes: usize,
@@ -108,7 +112,7 @@ pub enum Step {
 /// One grid on the way down from the array to a chunk that is decoded.
 struct Frame {
     level: usize,
-    walk: Walk,
+    tour: Tour,
     /// The shard whose inner chunks are walked; `None` for the array's own grid.
     shard: Option<Shard>,
 }
@@ -131,9 +135,10 @@ struct Found {
 /// The plan of one read, of one selection or of several.
 pub struct Plan {
     source: Arc<Source>,
-    /// Of several selections the plan knows which is at hand; their results lie in one array, behind a first dimension.
+    /// Results of several selections lie in one array, behind a first dimension.
     selections: Vec<Selection>,
-    at: usize,
+    /// The first selection that was not begun.
+    next: usize,
     stacked: bool,
     options: PlanOptions,
     /// Elements between neighbours of a packed chunk, per dimension of the array.
@@ -171,29 +176,49 @@ impl Plan {
     fn of(source: Arc<Source>, selections: Vec<Selection>, stacked: bool, options: PlanOptions) -> Result<Plan> {
         selections.iter().try_for_each(|selection| selection.check(&source.shape))?;
         let strides = source.packed.strides(&source.leaf().chunk_shape);
-        let stack = selections.first().map(|first| first_frame(&source, first));
         Ok(Plan {
             source,
             selections,
-            at: 0,
+            next: 0,
             stacked,
             options,
             strides,
-            stack: stack.into_iter().collect(),
+            stack: Vec::new(),
             known: HashMap::new(),
             known_entries: 0,
             pieces: VecDeque::new(),
         })
     }
 
-    /// The selection at hand.
-    fn selection(&self) -> &[AxisSelection] {
-        self.selections.get(self.at).map_or(&[], |selection| selection.axes())
+    /// Dimensions, steps and extents, which all selections have alike.
+    fn axes(&self) -> &[AxisSelection] {
+        self.selections.first().map_or(&[], |selection| selection.axes())
+    }
+
+    /// The array's own grid, for selections that were not begun: one, or so many that the list of their cells stays small.
+    fn first_frame(&mut self) -> Option<Frame> {
+        let from = self.next;
+        let cell = &self.source.levels[0].chunk_shape;
+        let mut cells = 0;
+        while let Some(selection) = self.selections.get(self.next).filter(|_| cells < LISTED_CELLS) {
+            let touched = selection.axes().iter().zip(cell).map(|(axis, &cell)| cells_touched(axis, cell.max(1)));
+            cells = touched.fold(1u64, u64::saturating_mul).saturating_add(cells);
+            self.next += 1;
+        }
+        let wants: Vec<Want> = (from..self.next)
+            .map(|selection| {
+                let inside = self.selections[selection].axes().iter().map(|axis| (0, axis.count)).collect();
+                Want { selection, inside }
+            })
+            .collect();
+        let origin = vec![0; self.source.shape.len()];
+        let tour = || Tour::new(&self.selections, &wants, &origin, cell);
+        (!wants.is_empty()).then(|| Frame { level: 0, tour: tour(), shard: None })
     }
 
     /// Elements between neighbours in packed bytes, per dimension of the result: steps and transposed axes included.
     pub fn packed_strides(&self) -> Vec<isize> {
-        let axes = self.selection().iter().zip(&self.strides).filter(|(axis, _)| !axis.dropped);
+        let axes = self.axes().iter().zip(&self.strides).filter(|(axis, _)| !axis.dropped);
         // A dimension with one element needs no stride; others have strides inside the chunk or are never used.
         let stride = |(axis, &stride): (&AxisSelection, &u64)| {
             isize::try_from(stride.saturating_mul(axis.step)).unwrap_or(isize::MAX)
@@ -222,7 +247,7 @@ impl Plan {
     /// # Errors
     /// `ChunkCorrupt` when a shard's index contradicts the array's metadata.
     pub fn next(&mut self, room: &Room) -> Result<Step> {
-        let mut filling = Filling { room: *room, used_bytes: 0, units: Vec::new(), fills: Vec::new() };
+        let mut filling = Filling { room: *room, used_bytes: 0, places: 0, units: Vec::new(), fills: Vec::new() };
         loop {
             while let Some(piece) = self.pieces.pop_front() {
                 if !filling.has_room_for(&piece) {
@@ -235,27 +260,26 @@ impl Plan {
                 return Ok(self.hand_out(filling));
             }
             let Some(frame) = self.stack.last_mut() else {
-                if let Some(next) = self.selections.get(self.at + 1) {
-                    self.stack.push(first_frame(&self.source, next));
-                    self.at += 1;
+                if let Some(frame) = self.first_frame() {
+                    self.stack.push(frame);
                     continue;
                 }
                 return Ok(if filling.is_empty() { Step::Done } else { self.hand_out(filling) });
             };
-            let Some(cell) = frame.walk.current() else {
+            let Some(spot) = frame.tour.current() else {
                 self.stack.pop();
                 continue;
             };
             let level = frame.level;
-            let Some(found) = find(&self.source, frame, &cell)? else {
-                let name = missing_name(&self.source, frame, &cell);
-                frame.walk.advance();
-                filling.fills.push(self.fill(name, &cell));
+            let Some(found) = find(&self.source, frame, &spot.at)? else {
+                let name = missing_name(&self.source, frame, &spot.at);
+                frame.tour.advance();
+                self.fill(&name, &spot, &mut filling.fills);
                 continue;
             };
             let Some(layout) = self.source.levels[level].shard.clone() else {
-                frame.walk.advance();
-                self.plan_chunk(found, &cell)?;
+                frame.tour.advance();
+                self.plan_chunk(&found, &spot)?;
                 continue;
             };
             let place =
@@ -266,16 +290,16 @@ impl Plan {
                 None if filling.is_empty() => return Ok(Step::Indexes(self.wanted_indexes(level, &layout)?)),
                 None => return Ok(self.hand_out(filling)),
                 Some(None) => {
-                    frame.walk.advance();
-                    filling.fills.push(self.fill(found.name, &cell));
+                    frame.tour.advance();
+                    self.fill(&found.name, &spot, &mut filling.fills);
                 }
                 Some(Some(entries)) => {
-                    frame.walk.advance();
+                    frame.tour.advance();
                     let shape = &self.source.levels[level + 1].chunk_shape;
-                    let walk = Walk::new(self.selection(), &cell.origin, shape, &cell.inside);
+                    let tour = Tour::new(&self.selections, &spot.wants, &spot.origin, shape);
                     let offset = place.shard_offset;
                     let shard = Shard { key: place.key, offset, grid: layout.grid, entries, inner: found.name.inner };
-                    self.stack.push(Frame { level: level + 1, walk, shard: Some(shard) });
+                    self.stack.push(Frame { level: level + 1, tour, shard: Some(shard) });
                 }
             }
         }
@@ -294,20 +318,17 @@ impl Plan {
         Step::Batch(Batch { reads, units, fills: filling.fills })
     }
 
-    /// The index of the shard at hand, and those of the shards that follow it in the same grid and, for shards that are
-    /// objects, in the next selections.
+    /// The index of the shard at hand, and those of the shards that follow it in the same grid.
     fn wanted_indexes(&self, level: usize, layout: &ShardLayout) -> Result<Vec<IndexRead>> {
         let Some(frame) = self.stack.last() else { return Ok(Vec::new()) };
         let most = if self.stacked { 4096 } else { 256 };
         let window = (self.options.index_window_bytes / layout.index_size_bytes.max(1)).clamp(1, most) as usize;
-        let later = self.selections.iter().skip(self.at + 1).filter(|_| level == 0);
-        let cells = frame.walk.clone().chain(later.flat_map(|selection| first_frame(&self.source, selection).walk));
         let (mut wanted, mut places) = (Vec::new(), HashSet::new());
-        for cell in cells {
+        for at in frame.tour.places() {
             if wanted.len() >= window {
                 break;
             }
-            let Some(found) = find(&self.source, frame, &cell)? else { continue };
+            let Some(found) = find(&self.source, frame, &at)? else { continue };
             let size_bytes = layout.index_size_bytes;
             let (shard_offset, range) = match (found.span, layout.index_range) {
                 (None, range) => (0, range),
@@ -332,20 +353,22 @@ impl Plan {
     }
 
     /// The box of the result that a cell's elements fill: starts and extents of the kept dimensions.
-    fn region(&self, inside: &[(u64, u64)]) -> (Vec<usize>, Vec<usize>) {
-        let kept = self.selection().iter().zip(inside).filter(|(axis, _)| !axis.dropped);
+    fn region(&self, selection: usize, inside: &[(u64, u64)]) -> (Vec<usize>, Vec<usize>) {
+        let kept = self.axes().iter().zip(inside).filter(|(axis, _)| !axis.dropped);
         // The result is in memory, so its extents fit `usize`.
         let kept = kept.map(|(_, &(from, to))| (from as usize, (to - from) as usize));
-        self.stacked.then_some((self.at, 1)).into_iter().chain(kept).unzip()
+        self.stacked.then_some((selection, 1)).into_iter().chain(kept).unzip()
     }
 
-    fn fill(&self, name: ChunkName, cell: &Cell) -> Fill {
-        let (start, extent) = self.region(&cell.inside);
-        Fill { name, start, extent }
+    fn fill(&self, name: &ChunkName, spot: &Spot, fills: &mut Vec<Fill>) {
+        for want in &spot.wants {
+            let (start, extent) = self.region(want.selection, &want.inside);
+            fills.push(Fill { name: name.clone(), start, extent });
+        }
     }
 
     /// Turns a stored chunk into units: itself, or pieces of it when its bytes can be taken as they are.
-    fn plan_chunk(&mut self, found: Found, cell: &Cell) -> Result<()> {
+    fn plan_chunk(&mut self, found: &Found, spot: &Spot) -> Result<()> {
         let packed = &self.source.packed;
         let whole_bytes = packed.size_bytes as u64;
         let size = match (packed.stored_is_packed, self.source.leaf().bound_bytes, found.span) {
@@ -368,52 +391,52 @@ impl Plan {
                 SizeRule::Exact(stored_bytes)
             }
         };
-        let first: u64 = self.first_elem(cell, &cell.inside);
         if packed.stored_is_packed && packed.divisible && packed.element_bytes > 0 {
-            return self.plan_pieces(found, cell, first);
+            return spot.wants.iter().try_for_each(|want| self.plan_pieces(found, &spot.origin, want));
         }
         let range = match found.span {
             None => ByteRange::Full,
             Some((offset, size_bytes)) => ByteRange::Span { offset, size_bytes },
         };
-        let (start, extent) = self.region(&cell.inside);
+        let place = |want: &Want| {
+            let (start, extent) = self.region(want.selection, &want.inside);
+            Place { first_elem: self.first_elem(&spot.origin, want) as usize, start, extent }
+        };
         self.pieces.push_back(Unit {
-            name: found.name,
+            name: found.name.clone(),
             range,
             size,
             packed_size_bytes: packed.size_bytes,
             whole: true,
-            first_elem: first as usize,
-            start,
-            extent,
+            places: spot.wants.iter().map(place).collect(),
         });
         Ok(())
     }
 
-    /// Index, in the packed chunk, of the first element of `inside`.
-    fn first_elem(&self, cell: &Cell, inside: &[(u64, u64)]) -> u64 {
-        let axes = self.selection().iter().enumerate();
-        axes.map(|(dim, axis)| (axis.start + inside[dim].0 * axis.step - cell.origin[dim]) * self.strides[dim]).sum()
+    /// Index, in the packed chunk that begins at `origin`, of the first element that is wanted.
+    fn first_elem(&self, origin: &[u64], want: &Want) -> u64 {
+        let axes = self.selections[want.selection].axes().iter().enumerate();
+        axes.map(|(dim, axis)| (axis.start + want.inside[dim].0 * axis.step - origin[dim]) * self.strides[dim]).sum()
     }
 
-    fn plan_pieces(&mut self, found: Found, cell: &Cell, first: u64) -> Result<()> {
+    fn plan_pieces(&mut self, found: &Found, origin: &[u64], want: &Want) -> Result<()> {
+        let first = self.first_elem(origin, want);
         let packed = &self.source.packed;
         let (element_bytes, whole_bytes) = (packed.element_bytes as u64, packed.size_bytes as u64);
         let packed_axis = |&dim: &usize| PackedAxis {
-            count: cell.inside[dim].1 - cell.inside[dim].0,
-            distance: self.selection()[dim].step.saturating_mul(self.strides[dim]),
+            count: want.inside[dim].1 - want.inside[dim].0,
+            distance: self.axes()[dim].step.saturating_mul(self.strides[dim]),
         };
         let axes: Vec<_> = packed.axes.iter().map(packed_axis).collect();
         let limits =
             PieceLimits { max_bytes: self.options.piece_max_bytes, gap_bytes: self.options.coalesce_gap_bytes };
         let pieces = divide(&axes, element_bytes, limits);
-        let mut units = VecDeque::with_capacity(pieces.len());
         for piece in pieces {
-            let mut inside = cell.inside.clone();
+            let mut inside = want.inside.clone();
             for (&dim, &(from, to)) in packed.axes.iter().zip(&piece.inside) {
-                inside[dim] = (cell.inside[dim].0 + from, cell.inside[dim].0 + to);
+                inside[dim] = (want.inside[dim].0 + from, want.inside[dim].0 + to);
             }
-            let (start, extent) = self.region(&inside);
+            let (start, extent) = self.region(want.selection, &inside);
             let offset = first * element_bytes + piece.offset_bytes;
             let size_bytes = piece.size_bytes;
             let range = match found.span {
@@ -429,28 +452,17 @@ impl Plan {
                     ByteRange::Span { offset, size_bytes }
                 }
             };
-            units.push_back(Unit {
+            self.pieces.push_back(Unit {
                 name: found.name.clone(),
                 range,
                 size: SizeRule::Exact(size_bytes),
                 packed_size_bytes: size_bytes as usize,
                 whole: size_bytes == whole_bytes,
-                first_elem: 0,
-                start,
-                extent,
+                places: vec![Place { first_elem: 0, start, extent }],
             });
         }
-        self.pieces = units;
         Ok(())
     }
-}
-
-/// The array's own grid, walked for a selection.
-fn first_frame(source: &Source, selection: &Selection) -> Frame {
-    let inside: Vec<_> = selection.axes().iter().map(|axis| (0, axis.count)).collect();
-    let origin = vec![0; source.shape.len()];
-    let walk = Walk::new(selection.axes(), &origin, &source.levels[0].chunk_shape, &inside);
-    Frame { level: 0, walk, shard: None }
 }
 
 fn describe(size: SizeRule) -> String {
@@ -462,14 +474,14 @@ fn describe(size: SizeRule) -> String {
 }
 
 /// The stored chunk of a cell, or `None` when the shard's index says that there is none.
-fn find(source: &Source, frame: &Frame, cell: &Cell) -> Result<Option<Found>> {
+fn find(source: &Source, frame: &Frame, at: &[u64]) -> Result<Option<Found>> {
     let Some(shard) = &frame.shard else {
-        let key = (source.key)(&cell.at).into();
+        let key = (source.key)(at).into();
         return Ok(Some(Found { name: ChunkName { key, inner: Vec::new() }, span: None }));
     };
-    let linear = cell.at.iter().zip(&shard.grid).fold(0u64, |linear, (&at, &extent)| linear * extent + at);
+    let linear = at.iter().zip(&shard.grid).fold(0u64, |linear, (&at, &extent)| linear * extent + at);
     let Some((offset, size_bytes)) = shard.entries.get(linear as usize) else { return Ok(None) };
-    let name = missing_name(source, frame, cell);
+    let name = missing_name(source, frame, at);
     match shard.offset.checked_add(offset) {
         Some(begin) if begin.checked_add(size_bytes).is_some() => {
             Ok(Some(Found { name, span: Some((begin, size_bytes)) }))
@@ -481,11 +493,11 @@ fn find(source: &Source, frame: &Frame, cell: &Cell) -> Result<Option<Found>> {
     }
 }
 
-fn missing_name(source: &Source, frame: &Frame, cell: &Cell) -> ChunkName {
+fn missing_name(source: &Source, frame: &Frame, at: &[u64]) -> ChunkName {
     match &frame.shard {
-        None => ChunkName { key: (source.key)(&cell.at).into(), inner: Vec::new() },
+        None => ChunkName { key: (source.key)(at).into(), inner: Vec::new() },
         Some(shard) => {
-            let inner = shard.inner.iter().chain(&cell.at).copied().collect();
+            let inner = shard.inner.iter().chain(at).copied().collect();
             ChunkName { key: Arc::clone(&shard.key), inner }
         }
     }
@@ -495,6 +507,8 @@ fn missing_name(source: &Source, frame: &Frame, cell: &Cell) -> ChunkName {
 struct Filling {
     room: Room,
     used_bytes: usize,
+    /// Of all units.
+    places: usize,
     units: Vec<Unit>,
     fills: Vec<Fill>,
 }
@@ -505,7 +519,7 @@ impl Filling {
     }
 
     fn is_full(&self) -> bool {
-        self.units.len() + self.fills.len() >= self.room.units.max(1)
+        self.places + self.fills.len() >= self.room.units.max(1)
     }
 
     /// Whether the unit fits. One that is too large for any batch comes alone.
@@ -516,6 +530,7 @@ impl Filling {
 
     fn add(&mut self, unit: Unit) {
         self.used_bytes = self.used_bytes.saturating_add(self.cost(&unit));
+        self.places += unit.places.len();
         self.units.push(unit);
     }
 

@@ -52,9 +52,9 @@ impl Call {
         }
     }
 
-    /// The threads that the call lends to stores.
-    pub(crate) fn workers(&self) -> Share<'_> {
-        Share { pool: &self.pool, threads: self.threads }
+    /// The threads that the call lends to stores, with a turn of its own.
+    pub(crate) fn workers(&self) -> Share {
+        Share { pool: self.pool.clone(), threads: self.threads, turn: self.pool.next_turn() }
     }
 
     /// Notes a failure, and lets everything that has not begun end early.

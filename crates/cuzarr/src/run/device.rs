@@ -84,7 +84,8 @@ struct Placing {
 }
 
 struct Loading {
-    slab: Option<Slab>,
+    /// With the device memory that its bytes go to as they come.
+    slab: Option<(Slab, Buffer)>,
     pieces: Arc<Pieces>,
     resident: Arc<Resident>,
     held: Held,
@@ -97,7 +98,7 @@ struct Pieces {
     /// Where each unit's packed bytes begin.
     unit_offsets: Vec<usize>,
     /// Instead of all that, when kernels decode.
-    dense: Option<(Dense, Arc<Native>)>,
+    dense: Option<(Dense, Option<Buffer>, Arc<Native>)>,
 }
 
 /// What is decoded at once when `chunks` chunks are read.
@@ -184,6 +185,8 @@ impl DeviceDestination {
             read_missing: options.read_missing_chunks,
         };
         let batch_bytes = usize::try_from(batch_bytes(access, options, chunks)).unwrap_or(limit_bytes);
+        let (copies, kernels) = (call.streams.take(device)?, call.streams.take(device)?);
+        call.counters.begin_on(&copies)?;
         Ok(DeviceDestination {
             target: Arc::new(target),
             out: out.clone(),
@@ -193,8 +196,8 @@ impl DeviceDestination {
             ring: SlabRing::new(device, slab_bytes, limit_bytes)?,
             native,
             batch_bytes,
-            copies: call.streams.take(device)?,
-            kernels: call.streams.take(device)?,
+            copies,
+            kernels,
             loading: HashMap::new(),
             placing: VecDeque::new(),
             decoders: Decoders::new(device, call.streams.clone()),
@@ -223,7 +226,6 @@ impl DeviceDestination {
             }
             if let Some(placing) = self.placing.pop_front() {
                 self.check(placing)?;
-                self.target.call.counters.settle()?;
             }
         }
         Ok(())
@@ -290,6 +292,13 @@ impl DeviceDestination {
         Ok(None)
     }
 
+    /// Lets the bytes of a slab cross the bus as they come, to memory of the device beside it.
+    fn with_arena(&self, mut slab: Slab, size_bytes: usize) -> Result<(Slab, Buffer)> {
+        let arena = pool::allocate(size_bytes, &self.copies)?;
+        slab.upload_as_filled(&arena, &self.copies)?;
+        Ok((slab, arena))
+    }
+
     /// Puts the boxes that landed, and those that have no chunk, to their places.
     fn place(&mut self, flight: &Flight, loading: Loading) -> Result<()> {
         let Loading { slab, pieces, resident, held } = loading;
@@ -314,15 +323,15 @@ impl DeviceDestination {
     fn place_landed(
         &mut self,
         flight: &Flight,
-        slab: Option<Slab>,
+        slab: Option<(Slab, Buffer)>,
         pieces: Arc<Pieces>,
         landed: &[usize],
     ) -> Result<()> {
         let counters = &self.target.call.counters;
-        if let Some((dense, native)) = &pieces.dense {
+        if let Some((dense, arena, native)) = &pieces.dense {
             let (call, program) = (&self.target.call, &self.target.program);
             let (plan, streams) = ((&flight.batch, landed), (&self.copies, &self.kernels));
-            let decoded = self.decoders.run(dense, plan, (program, native), streams, call)?;
+            let decoded = self.decoders.run((dense, arena.as_ref()), plan, (program, native), streams, call)?;
             if decoded.unknown {
                 self.native = None;
             }
@@ -334,14 +343,11 @@ impl DeviceDestination {
         }
         let offsets = pieces.unit_offsets.clone();
         let boxes: Vec<TransferBox> =
-            landed.iter().map(|&unit| flight.batch.units[unit].transfer_box(offsets[unit])).collect();
+            landed.iter().flat_map(|&unit| flight.batch.units[unit].transfer_boxes(offsets[unit])).collect();
         // Pieces of chunks that did not come: the slab must have no user left.
         drop(pieces);
-        if let (Some(mut slab), false) = (slab, boxes.is_empty()) {
-            let size_bytes = slab.carved_bytes();
-            let arena = pool::allocate(size_bytes, &self.copies)?;
-            let upload = (Stage::Upload, size_bytes as u64);
-            counters.time_on(upload, &self.copies, || slab.upload(0..size_bytes, &arena, &self.copies))?;
+        if let (Some((mut slab, arena)), false) = (slab, boxes.is_empty()) {
+            counters.add_copies(Stage::Upload, slab.finish_upload()?);
             self.kernels.wait(&self.copies.record()?)?;
             let packed = match &self.target.finish {
                 Some((_, native)) => {
@@ -370,7 +376,8 @@ impl DeviceDestination {
 
     fn fill(&self, flight: &Flight) -> Result<()> {
         let missing = flight.missing();
-        let missing = missing.iter().map(|&unit| &flight.batch.units[unit]).map(|unit| (&unit.start, &unit.extent));
+        let missing = missing.iter().flat_map(|&unit| &flight.batch.units[unit].places);
+        let missing = missing.map(|place| (&place.start, &place.extent));
         let known = flight.batch.fills.iter().map(|fill| (&fill.start, &fill.extent));
         let boxes: Vec<_> = missing.chain(known).map(|(start, extent)| (start.clone(), extent.clone())).collect();
         if boxes.is_empty() {
@@ -450,7 +457,7 @@ impl Destination for DeviceDestination {
             },
             0 => (None, self.target.call.memory.take(Cost::default(), self.target.call.limit_bytes)?),
             _ => match self.acquire(slab_bytes, self.cost(slab_bytes, plan.total_bytes), alone)? {
-                Some((slab, held)) => (Some(slab), held),
+                Some((slab, held)) => (Some(self.with_arena(slab, slab_bytes)?), held),
                 None => return Ok(Launch::NoMemory(batch)),
             },
         };
@@ -469,13 +476,22 @@ impl Destination for DeviceDestination {
     fn close(&mut self, flight: Arc<Flight>, number: usize) -> Result<()> {
         self.collect(false)?;
         let Some(loading) = self.loading.remove(&number) else { return Ok(()) };
-        // Whoever still holds the flight is about to drop it; the pieces must be gone before the slab is uploaded.
+        let cancelled = self.target.call.is_cancelled();
+        if let Some((slab, _)) = loading.slab.as_ref().filter(|_| cancelled || flight.landed().is_empty()) {
+            slab.stop_upload();
+        }
+        // Whoever still holds the flight is about to drop it; the pieces must be gone before the slab's upload ends.
         loading.pieces.clear();
-        if self.target.call.is_cancelled() {
+        if cancelled {
             loading.resident.clear();
             return Ok(());
         }
         self.place(&flight, loading)
+    }
+
+    fn idle(&mut self) -> Result<()> {
+        self.collect(false)?;
+        self.target.call.counters.settle()
     }
 
     fn finish(&mut self) -> Result<()> {
@@ -499,12 +515,12 @@ impl Destination for DeviceDestination {
     }
 }
 
-fn carve(slab: Option<Slab>, plan: &SlabPlan) -> Result<(Option<Slab>, Pieces)> {
+fn carve(slab: Option<(Slab, Buffer)>, plan: &SlabPlan) -> Result<(Option<(Slab, Buffer)>, Pieces)> {
     let mut slab = slab;
     let mut pieces = Vec::with_capacity(plan.piece_bytes.len());
     for &size_bytes in &plan.piece_bytes {
         let piece = match &mut slab {
-            Some(slab) => slab.carve(size_bytes),
+            Some((slab, _)) => slab.carve(size_bytes),
             None => None,
         };
         if piece.is_none() && slab.is_some() {
@@ -522,8 +538,9 @@ fn carve(slab: Option<Slab>, plan: &SlabPlan) -> Result<(Option<Slab>, Pieces)> 
 }
 
 impl Pieces {
-    fn dense(slab: Option<Slab>, units: usize, native: Arc<Native>) -> Pieces {
-        Pieces { pieces: Vec::new(), unit_offsets: Vec::new(), dense: Some((Dense::new(slab, units), native)) }
+    fn dense(slab: Option<(Slab, Buffer)>, units: usize, native: Arc<Native>) -> Pieces {
+        let (slab, arena) = slab.unzip();
+        Pieces { pieces: Vec::new(), unit_offsets: Vec::new(), dense: Some((Dense::new(slab, units), arena, native)) }
     }
 
     fn take(&self, piece: usize) -> Result<SlabPiece> {
@@ -549,7 +566,7 @@ struct DeviceLanding {
 impl Landing for DeviceLanding {
     fn lease(&self, batch: &Batch, read: usize, size_bytes: usize) -> Result<Box<dyn Lease>> {
         let read = &batch.reads[read];
-        if let Some(lease) = self.pieces.dense.as_ref().and_then(|(dense, _)| dense.lease(size_bytes)) {
+        if let Some(lease) = self.pieces.dense.as_ref().and_then(|(dense, ..)| dense.lease(size_bytes)) {
             return Ok(Box::new(lease));
         }
         if self.stored_is_packed && in_place(batch, read).is_some() {
@@ -566,7 +583,7 @@ impl Landing for DeviceLanding {
             Err(other) => other,
         };
         let lease = other.downcast::<InSlab>().map_err(|_| foreign_memory())?;
-        if let Some((dense, _)) = &self.pieces.dense {
+        if let Some((dense, ..)) = &self.pieces.dense {
             dense.arrived(batch, &batch.reads[read], &lease)?;
         }
         Ok(None)
@@ -586,7 +603,7 @@ impl Landing for DeviceLanding {
     }
 
     fn land(&self, _batch: &Batch, unit: usize, stored: &[u8]) -> Result<()> {
-        if let Some((dense, _)) = &self.pieces.dense {
+        if let Some((dense, ..)) = &self.pieces.dense {
             return dense.land(&self.target.program, &self.target.call, unit, stored);
         }
         let mut packed = self.pieces.take(self.units[unit].0)?;

@@ -186,16 +186,19 @@ impl Decoders {
         Ok(self.streams[self.next].clone())
     }
 
-    /// Uploads a slab on `copies` and decodes what `landed` there; `scatters` then waits for both.
+    /// Decodes what `landed` in a slab, once it has crossed to the arena on `copies`; `scatters` then waits for both.
     pub(super) fn run(
         &mut self,
-        dense: &Dense,
+        (dense, arena): (&Dense, Option<&Buffer>),
         (plan, landed): (&Batch, &[usize]),
         (program, native): (&Program, &Native),
         (copies, scatters): (&Stream, &Stream),
         call: &Call,
     ) -> Result<Decoded> {
-        let (slab, mut places) = dense.take();
+        let (mut slab, mut places) = dense.take();
+        // The bus first: headers are read while the last bytes cross.
+        let copied = slab.as_mut().map_or(Ok(Vec::new()), Slab::finish_upload)?;
+        call.counters.add_copies(Stage::Upload, copied);
         let stored: &[u8] = slab.as_ref().map_or(Ok(&[][..]), |slab| slab.bytes())?;
         let (mut frames, mut unknown, mut packed) = (Vec::with_capacity(landed.len()), Vec::new(), Vec::new());
         for &index in landed {
@@ -213,9 +216,9 @@ impl Decoders {
         let all_unknown = frames.is_empty() && !unknown.is_empty();
         let carved = slab.as_ref().map_or(0, |slab| slab.carved_bytes());
         let mut job = None;
-        if !frames.is_empty() {
-            let stream = self.stream()?;
-            job = Job::prepare(&stored[..carved], &frames, (program, native), (copies, stream), call)?;
+        if let (Some(arena), false) = (arena, frames.is_empty()) {
+            let source = (arena.slice(..carved)?, &stored[..carved]);
+            job = Job::prepare(source, &frames, (program, native), self.stream()?, call)?;
             if job.is_none() {
                 unknown.append(&mut frames);
             }
@@ -225,11 +228,11 @@ impl Decoders {
         for (unit, block) in packed {
             let buffer = pool::allocate(block.len(), copies)?;
             call.counters.time(Stage::Upload, block.len() as u64, || copies.h2d(&block, &buffer))?;
-            decoded.packed.push((buffer, vec![unit.transfer_box(0)]));
+            decoded.packed.push((buffer, unit.transfer_boxes(0).collect()));
         }
-        if let (Some(slab), Some(job)) = (slab, job) {
+        if let Some(job) = job {
             let stream = job.stream.clone();
-            let (packed, pending) = job.run(slab, frames.iter().map(|frame| frame.unit), copies, call)?;
+            let (packed, pending) = job.run(frames.iter().map(|frame| frame.unit), copies, call)?;
             scatters.wait(&stream.record()?)?;
             decoded.packed.push(packed);
             decoded.pending = Some(pending);
@@ -277,8 +280,6 @@ fn decode_on_host<'a>(
 struct Job {
     batch: NativeBatch,
     stream: Stream,
-    /// Where the slab's bytes go.
-    arena: Buffer,
     decoded_bytes: usize,
     /// For scratch beyond what the batch reserved.
     extra: Option<Reserved>,
@@ -287,15 +288,14 @@ struct Job {
 impl Job {
     /// `None` when the decoder's scratch memory would be more than the call may take.
     fn prepare(
-        stored: &[u8],
+        (arena, stored): (Buffer, &[u8]),
         frames: &[Frame<'_>],
         (program, native): (&Program, &Native),
-        (copies, stream): (&Stream, Stream),
+        stream: Stream,
         call: &Call,
     ) -> Result<Option<Job>> {
         let decoded_bytes = program.packed_size_bytes() * frames.len();
         let most = native.scratch_copies() as usize * decoded_bytes;
-        let arena = pool::allocate(stored.len(), copies)?;
         let ranges = frames.iter().map(|frame| frame.src.clone()).collect();
         let batch = native.prepare(Source { buffer: &arena, ranges, host: Some(stored) }, most, &stream)?;
         let extra = match batch.scratch_bytes().saturating_sub(most) as u64 {
@@ -305,20 +305,17 @@ impl Job {
                 extra => extra,
             },
         };
-        Ok(Some(Job { batch, stream, arena, decoded_bytes, extra }))
+        Ok(Some(Job { batch, stream, decoded_bytes, extra }))
     }
 
-    /// Uploads the slab on `copies` and puts the decoding behind it.
+    /// Puts the decoding behind what `copies` brings.
     fn run<'a>(
         mut self,
-        mut slab: Slab,
         units: impl Iterator<Item = &'a Unit>,
         copies: &Stream,
         call: &Call,
     ) -> Result<(Packed, Pending)> {
-        let size_bytes = self.arena.size_bytes();
-        let (upload, decode) = ((Stage::Upload, size_bytes as u64), (Stage::Decode, self.decoded_bytes as u64));
-        call.counters.time_on(upload, copies, || slab.upload(0..size_bytes, &self.arena, copies))?;
+        let decode = (Stage::Decode, self.decoded_bytes as u64);
         self.stream.wait(&copies.record()?)?;
         call.counters.time_on(decode, &self.stream, || self.batch.run(&self.stream))?;
         Ok(packed_units(self.batch, units, self.extra))
@@ -348,7 +345,10 @@ fn packed_units<'a>(
     extra: Option<Reserved>,
 ) -> (Packed, Pending) {
     let (packed, offsets) = batch.packed();
-    let placed = units.zip(offsets).map(|(unit, offset)| (unit.transfer_box(offset), unit.name.to_string()));
-    let (boxes, names) = placed.unzip();
+    let (mut boxes, mut names) = (Vec::with_capacity(offsets.len()), Vec::with_capacity(offsets.len()));
+    for (unit, offset) in units.zip(offsets) {
+        boxes.extend(unit.transfer_boxes(offset));
+        names.push(unit.name.to_string());
+    }
     ((packed.clone(), boxes), Pending { batch, names, _extra: extra })
 }

@@ -108,19 +108,20 @@ impl Destination for HostDestination {
 impl Target {
     /// Where in the result a unit lies, byte for byte as it is packed.
     fn direct(&self, unit: &Unit) -> Option<Range<usize>> {
+        let [place] = &unit.places[..] else { return None };
         let layout = self.out.layout();
         let element_bytes = layout.element_bytes();
-        let elements: usize = unit.extent.iter().product();
-        if !self.tail.is_plain() || unit.first_elem != 0 || elements * element_bytes != unit.packed_size_bytes {
+        let elements: usize = place.extent.iter().product();
+        if !self.tail.is_plain() || place.first_elem != 0 || elements * element_bytes != unit.packed_size_bytes {
             return None;
         }
         let mut from = layout.offset_bytes();
-        for dim in 0..unit.extent.len() {
+        for dim in 0..place.extent.len() {
             let stride = layout.strides()[dim];
-            if unit.extent[dim] > 1 && self.packed_strides[dim].checked_mul(element_bytes as isize) != Some(stride) {
+            if place.extent[dim] > 1 && self.packed_strides[dim].checked_mul(element_bytes as isize) != Some(stride) {
                 return None;
             }
-            from = from.checked_add_signed(stride.checked_mul(isize::try_from(unit.start[dim]).ok()?)?)?;
+            from = from.checked_add_signed(stride.checked_mul(isize::try_from(place.start[dim]).ok()?)?)?;
         }
         Some(from..from + unit.packed_size_bytes)
     }
@@ -140,7 +141,7 @@ impl Target {
         let transfer = Transfer {
             tail: self.tail.clone(),
             packed_strides: self.packed_strides.clone(),
-            boxes: vec![unit.transfer_box(0)],
+            boxes: unit.transfer_boxes(0).collect(),
         };
         let size_bytes = packed.len() as u64;
         self.call.counters.time(Stage::Scatter, size_bytes, || scatter_host(packed, &transfer, &self.out))?;

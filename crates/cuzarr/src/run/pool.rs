@@ -1,9 +1,12 @@
 //! The worker threads of the process. Jobs never wait for other jobs, so any number of calls can share them.
+//!
+//! Jobs have turns: what belongs to one batch of a read has one, drawn when the batch begins, and jobs of earlier turns come
+//! first. So the threads end what was begun before they begin more, and the device gets its first batch soon.
 
 use std::cell::Cell;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::store::Workers;
@@ -14,15 +17,21 @@ type Job = Box<dyn FnOnce() + Send>;
 #[derive(Clone)]
 pub struct Pool(Arc<Shared>);
 
+/// Whose turn a job has; earlier ones are smaller.
+pub(crate) type Turn = u64;
+
 struct Shared {
     threads: AtomicUsize,
+    turns: AtomicU64,
     state: Mutex<State>,
     ready: Condvar,
 }
 
 #[derive(Default)]
 struct State {
-    jobs: VecDeque<Job>,
+    /// Those that wait, none of them empty.
+    jobs: BTreeMap<Turn, VecDeque<Job>>,
+    waiting: usize,
     started: usize,
     idle: usize,
     closed: bool,
@@ -57,6 +66,7 @@ impl Pool {
     pub fn new(threads: usize) -> Pool {
         Pool(Arc::new(Shared {
             threads: AtomicUsize::new(threads.max(1)),
+            turns: AtomicU64::new(0),
             state: Mutex::default(),
             ready: Condvar::new(),
         }))
@@ -67,11 +77,22 @@ impl Pool {
         self.0.threads.fetch_max(threads, Ordering::Relaxed);
     }
 
-    /// Runs `job` soon. When no thread can be started at all, runs it at once.
+    /// A turn behind all that were drawn before.
+    pub(crate) fn next_turn(&self) -> Turn {
+        self.0.turns.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Runs `job` soon, behind everything that waits.
     pub(crate) fn submit(&self, job: Job) {
+        self.submit_at(self.next_turn(), job);
+    }
+
+    /// Runs `job` when its turn comes. When no thread can be started at all, runs it at once.
+    pub(crate) fn submit_at(&self, turn: Turn, job: Job) {
         let mut state = self.0.lock();
-        state.jobs.push_back(job);
-        if state.idle < state.jobs.len() && state.started < self.0.threads.load(Ordering::Relaxed) {
+        state.jobs.entry(turn).or_default().push_back(job);
+        state.waiting += 1;
+        if state.idle < state.waiting && state.started < self.0.threads.load(Ordering::Relaxed) {
             state.started += 1;
             let number = state.started;
             drop(state);
@@ -94,7 +115,7 @@ impl Pool {
             if state.started > 0 {
                 return;
             }
-            let Some(job) = state.jobs.pop_front() else { return };
+            let Some(job) = state.next() else { return };
             drop(state);
             run(job);
         }
@@ -115,15 +136,17 @@ impl Workers for Pool {
     }
 }
 
-/// A pool that takes part in one call with only some of the process's threads.
-pub(crate) struct Share<'a> {
-    pub(crate) pool: &'a Pool,
+/// A pool that takes part in one batch of a call, with only some of the process's threads.
+#[derive(Clone)]
+pub(crate) struct Share {
+    pub(crate) pool: Pool,
     pub(crate) threads: usize,
+    pub(crate) turn: Turn,
 }
 
-impl Workers for Share<'_> {
+impl Workers for Share {
     fn spawn(&self, job: Job) {
-        self.pool.submit(job);
+        self.pool.submit_at(self.turn, job);
     }
 
     fn count(&self) -> usize {
@@ -131,7 +154,20 @@ impl Workers for Share<'_> {
     }
 
     fn handle(&self) -> Option<Arc<dyn Workers>> {
-        self.pool.handle()
+        Some(Arc::new(self.clone()))
+    }
+}
+
+impl State {
+    /// The job whose turn it is.
+    fn next(&mut self) -> Option<Job> {
+        let mut first = self.jobs.first_entry()?;
+        let job = first.get_mut().pop_front();
+        if first.get().is_empty() {
+            first.remove();
+        }
+        self.waiting -= usize::from(job.is_some());
+        job
     }
 }
 
@@ -149,7 +185,7 @@ impl Shared {
         IS_WORKER.set(true);
         let mut state = self.lock();
         loop {
-            if let Some(job) = state.jobs.pop_front() {
+            if let Some(job) = state.next() {
                 drop(state);
                 run(job);
                 state = self.lock();
@@ -169,6 +205,21 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
+
+    #[test]
+    fn jobs_of_earlier_turns_come_first() {
+        let pool = Pool::new(1);
+        let (hold, held) = mpsc::channel::<()>();
+        let (sender, order) = mpsc::channel();
+        pool.submit(Box::new(move || assert!(held.recv().is_err())));
+        let (early, late) = (pool.next_turn(), pool.next_turn());
+        for (turn, name) in [(late, "third"), (early, "first"), (late, "fourth"), (early, "second")] {
+            let sender = sender.clone();
+            pool.submit_at(turn, Box::new(move || sender.send(name).unwrap()));
+        }
+        drop((hold, sender));
+        assert_eq!(order.into_iter().collect::<Vec<_>>(), ["first", "second", "third", "fourth"]);
+    }
 
     #[test]
     fn every_job_runs_and_a_panic_stops_nothing() {

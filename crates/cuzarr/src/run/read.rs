@@ -22,6 +22,11 @@ pub(crate) trait Destination {
     /// A batch came back: every unit has landed, is missing, or has failed.
     fn close(&mut self, flight: Arc<Flight>, number: usize) -> Result<()>;
 
+    /// The call is about to wait for the store: time for what need not be done at once.
+    fn idle(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     /// Everything came back; with it, the result is complete.
     fn finish(&mut self) -> Result<()>;
 }
@@ -98,6 +103,10 @@ impl Reading<'_> {
     }
 
     fn close_next(&mut self, destination: &mut dyn Destination) -> Result<()> {
+        if let Ok(number) = self.receiver.try_recv() {
+            return self.close(number, destination);
+        }
+        destination.idle()?;
         match self.receiver.recv() {
             Ok(number) => self.close(number, destination),
             // The reading holds a sender itself.

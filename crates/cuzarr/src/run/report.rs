@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use cuzarr_device::{Event, Stream};
+use cuzarr_device::{Copied, Event, Stream};
 
 use crate::error::{Error, Result};
 
@@ -269,6 +269,16 @@ impl Counters {
         result
     }
 
+    /// Marks the beginning of all that is put on a device: `stream` is one on which nothing is under way.
+    ///
+    /// # Errors
+    /// `DeviceFailed`
+    pub(crate) fn begin_on(&self, stream: &Stream) -> Result<()> {
+        let mark = stream.record_timed()?;
+        lock(&self.under_way).origin.get_or_insert((mark, self.elapsed_ns()));
+        Ok(())
+    }
+
     /// Does `work`, which puts something on `stream`, and counts the time that the device needs for it.
     pub(crate) fn time_on<E: Into<Error>>(
         &self,
@@ -284,6 +294,16 @@ impl Counters {
         timeline.origin.get_or_insert_with(|| (start.clone(), begun_ns));
         timeline.timed.push_back(Timed { stage, size_bytes, start, end });
         Ok(())
+    }
+
+    /// Counts copies that lie between marks.
+    pub(crate) fn add_copies(&self, stage: Stage, copies: Vec<Copied>) {
+        let mut timeline = lock(&self.under_way);
+        let timed = copies.into_iter().map(|Copied { start, end, size_bytes }| {
+            let size_bytes = size_bytes as u64;
+            Timed { stage, size_bytes, start, end }
+        });
+        timeline.timed.extend(timed);
     }
 
     /// Counts work on devices that ended meanwhile.

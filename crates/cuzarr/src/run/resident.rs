@@ -201,12 +201,12 @@ impl Resident {
         self.call.counters.time_on((Stage::Decode, decoded_bytes as u64), stream, || batch.run(stream))?;
         scatters.wait(&stream.record()?)?;
         let (decoded, offsets) = batch.packed();
-        let boxes = sources.iter().zip(offsets).map(|(unit, offset)| unit.transfer_box(offset)).collect();
+        let boxes = sources.iter().zip(offsets).flat_map(|(unit, offset)| unit.transfer_boxes(offset)).collect();
         let packed = (decoded.clone(), boxes);
         let frames = ranges.into_iter().zip(&sources).map(|(range, unit)| Frame {
             name: unit.name.to_string(),
             range,
-            item: unit.transfer_box(0),
+            items: unit.transfer_boxes(0).collect(),
         });
         let frames = frames.collect();
         Ok((vec![packed], Some(Frames { batch, frames, arena })))
@@ -221,7 +221,7 @@ impl Resident {
                 let (from, size_bytes) = plan.unit_span(read, unit).unwrap_or((0, bytes.size_bytes()));
                 let unit = &plan.units[unit];
                 match decode_one(&bytes.slice(from..from + size_bytes)?, &self.call, program) {
-                    Ok(decoded) => packed.push((decoded, vec![unit.transfer_box(0)])),
+                    Ok(decoded) => packed.push((decoded, unit.transfer_boxes(0).collect())),
                     Err(error) => self.call.fail(error.at(unit.name.to_string())),
                 }
             }
@@ -238,11 +238,11 @@ fn in_place(plan: &plan::Batch, read: usize, bytes: &Buffer, scatters: &Stream) 
         let (from, size_bytes) = plan.unit_span(read, unit).unwrap_or((0, bytes.size_bytes()));
         let unit = &plan.units[unit];
         if (bytes.address() + from).is_multiple_of(ELEMENT_ALIGNMENT_BYTES) {
-            aligned.push(unit.transfer_box(from));
+            aligned.extend(unit.transfer_boxes(from));
         } else {
             let moved = pool::allocate(size_bytes, scatters)?;
             scatters.d2d(&bytes.slice(from..from + size_bytes)?, &moved)?;
-            packed.push((moved, vec![unit.transfer_box(0)]));
+            packed.push((moved, unit.transfer_boxes(0).collect()));
         }
     }
     if !aligned.is_empty() {
@@ -256,7 +256,7 @@ struct Frame {
     /// Its bytes in the arena.
     range: Range<usize>,
     /// Its elements, once they are packed at 0.
-    item: TransferBox,
+    items: Vec<TransferBox>,
 }
 
 /// Frames that kernels decode, to be checked when they are done.
@@ -280,7 +280,7 @@ impl Frames {
                 Err(error) => Err(error),
             };
             match decoded {
-                Ok(packed) => again.push((packed, vec![frame.item.clone()])),
+                Ok(packed) => again.push((packed, frame.items.clone())),
                 Err(error) => call.fail(error.at(frame.name.clone())),
             }
         }

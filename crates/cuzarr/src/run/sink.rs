@@ -10,11 +10,11 @@ use cuzarr_device::{Buffer, Device};
 
 use super::call::Call;
 use super::host::{Stored, foreign_memory};
-use super::pool::{Here, is_worker};
+use super::pool::{Here, Share, is_worker};
 use super::report::Stage;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::plan::{Batch, Fill, Read, SizeRule};
-use crate::store::{ByteRange, Lease, ReadOutcome, ReadRequest, ReadSink};
+use crate::store::{ByteRange, Lease, ReadOutcome, ReadRequest, ReadSink, Workers};
 
 /// Packed bytes of one read above which its units are decoded by several threads.
 const SHARED_READ_BYTES: usize = 1 << 18;
@@ -90,6 +90,7 @@ impl Flight {
 /// Sends the number of a batch once, when all of it ended; at the latest when nobody can end any more of it.
 struct Ticket {
     number: usize,
+    workers: Share,
     remaining: AtomicUsize,
     sent: AtomicBool,
     call: Arc<Call>,
@@ -141,6 +142,7 @@ pub(crate) fn launch<L: Landing + 'static>(
         batch.reads.iter().map(|read| ReadRequest { key: read.key.to_string(), range: read.range }).collect();
     let ticket = Arc::new(Ticket {
         number,
+        workers: call.workers(),
         remaining: AtomicUsize::new(batch.units.len() + batch.fills.len()),
         sent: AtomicBool::new(false),
         call: Arc::clone(call),
@@ -152,10 +154,11 @@ pub(crate) fn launch<L: Landing + 'static>(
     fill(&flight, &ticket);
     if !requests.is_empty() {
         let size_bytes = flight.batch.reads.iter().map(|_| AtomicU64::new(0)).collect();
+        let workers = ticket.workers.clone();
         let sink = Arc::new(Sink { flight: Arc::clone(&flight), ticket, begun_ns, size_bytes });
         match is_brief(call, &flight.batch) {
             true => call.store.read(requests, sink, &Here),
-            false => call.store.read(requests, sink, &call.workers()),
+            false => call.store.read(requests, sink, &workers),
         }
     }
     flight
@@ -173,7 +176,7 @@ fn fill(flight: &Arc<Flight>, ticket: &Arc<Ticket>) {
     let share = count.div_ceil(ticket.call.threads).max(1);
     for from in (0..count).step_by(share) {
         let (flight, ticket) = (Arc::clone(flight), Arc::clone(ticket));
-        ticket.call.pool.clone().submit(Box::new(move || {
+        ticket.workers.clone().spawn(Box::new(move || {
             for fill in &flight.batch.fills[from..count.min(from + share)] {
                 if let Err(error) = ticket.call.check_cancelled().and_then(|()| flight.landing.fill(fill)) {
                     ticket.call.fail(error);
@@ -246,8 +249,10 @@ impl ReadSink for Sink {
             Ok(ReadOutcome::Missing) => {
                 self.flight.outcomes()[read.units.clone()].fill(MISSING);
                 for unit in &self.flight.batch.units[read.units.clone()] {
-                    if let Err(error) = self.flight.landing.fill(&unit.fill()) {
-                        self.ticket.call.fail(error);
+                    for fill in unit.fills() {
+                        if let Err(error) = self.flight.landing.fill(&fill) {
+                            self.ticket.call.fail(error);
+                        }
                     }
                 }
                 self.ticket.end(read.units.len());
@@ -284,7 +289,7 @@ impl Sink {
         }
         for unit in units.start..kept {
             let (flight, ticket, stored) = (Arc::clone(flight), Arc::clone(ticket), Arc::clone(&stored));
-            ticket.call.pool.clone().submit(Box::new(move || land(&flight, &ticket, index, unit, &stored)));
+            ticket.workers.clone().spawn(Box::new(move || land(&flight, &ticket, index, unit, &stored)));
         }
         (kept..units.end).for_each(|unit| land(flight, ticket, index, unit, &stored));
     }

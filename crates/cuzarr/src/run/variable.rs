@@ -12,7 +12,7 @@ use super::report::Stage;
 use super::sink::{Flight, Landing, launch};
 use crate::codec::VariableElements;
 use crate::error::{Error, ErrorKind, Result};
-use crate::plan::{Batch, Fill, Room};
+use crate::plan::{Batch, Fill, Place, Room};
 use crate::store::Lease;
 
 /// Refuses arrays whose elements all have one size.
@@ -167,13 +167,15 @@ impl Landing for VariableLanding {
         let (target, unit) = (&*self.0, &batch.units[unit]);
         let size_bytes = stored.len() as u64;
         let chunk = target.call.counters.time(Stage::Decode, size_bytes, || target.chain.decode_variable(stored))?;
-        let mut elements = VariableElements::with_capacity(unit.extent.iter().product());
-        for place in strided_places(unit.first_elem, target.strides.clone(), &unit.extent) {
-            let missing = || Error::new(ErrorKind::ChunkCorrupt, format!("the chunk has no element {place}"));
-            elements.push(chunk.get(place).ok_or_else(missing)?);
+        for Place { first_elem, start, extent } in &unit.places {
+            let mut elements = VariableElements::with_capacity(extent.iter().product());
+            for place in strided_places(*first_elem, target.strides.clone(), extent) {
+                let missing = || Error::new(ErrorKind::ChunkCorrupt, format!("the chunk has no element {place}"));
+                elements.push(chunk.get(place).ok_or_else(missing)?);
+            }
+            let part = Part { start: start.clone(), extent: extent.clone(), elements };
+            target.parts.lock().unwrap_or_else(PoisonError::into_inner).push(part);
         }
-        let part = Part { start: unit.start.clone(), extent: unit.extent.clone(), elements };
-        target.parts.lock().unwrap_or_else(PoisonError::into_inner).push(part);
         Ok(())
     }
 

@@ -16,8 +16,8 @@ use crate::error::{Error, ErrorKind, Result, ResultExt};
 /// and a thread is not sent back to the queue after each of them.
 const UNIT_REQUESTS: usize = 16;
 
-/// Bytes after which a unit of several ranges ends.
-const UNIT_BYTES: u64 = 4 << 20;
+/// Bytes after which a unit of several ranges ends: as many as one part of a large one, so that threads share both alike.
+const UNIT_BYTES: u64 = PART_BYTES as u64;
 
 /// Where values are opened.
 pub(super) trait Source: Send + Sync + 'static {

@@ -69,37 +69,46 @@ impl<O: Object + 'static> Parts<O> {
         Ok(Arc::new(Parts { object: Arc::clone(object), whole, waiting: Mutex::new(waiting), remaining, result }))
     }
 
-    /// Fills the parts, with as many other threads as are of use.
+    /// Lets as many threads as are of use fill the parts, one part a job: between them the threads may have something to do
+    /// that began earlier.
     pub(super) fn fill(self: Arc<Self>, workers: &Arc<dyn Workers>, threads: usize) {
-        let helpers = threads.min(lock(&self.waiting).len()).saturating_sub(1);
-        for _ in 0..helpers {
-            let parts = Arc::clone(&self);
-            workers.spawn(Box::new(move || parts.work()));
+        for _ in 0..threads.min(lock(&self.waiting).len()) {
+            Arc::clone(&self).spawn_part(Arc::clone(workers));
         }
-        self.work();
     }
 
-    fn work(&self) {
-        loop {
-            // Its own statement: the lock must not be held while a part is read.
-            let part = lock(&self.waiting).pop_front();
-            let Some(mut part) = part else { return };
-            let failed = lock(&self.result).failure.is_some();
-            let read = if failed { Ok(()) } else { self.object.read_exact_at(part.lease.bytes(), part.offset) };
-            let mut result = lock(&self.result);
-            if let Err(error) = read {
-                result.failure.get_or_insert(error);
+    fn spawn_part(self: Arc<Self>, workers: Arc<dyn Workers>) {
+        let lent = Arc::clone(&workers);
+        workers.spawn(Box::new(move || {
+            if self.fill_one() {
+                self.spawn_part(lent);
             }
-            if part.first {
-                result.first = Some(part.lease);
-            } else {
-                drop(part.lease);
-            }
-            drop(result);
-            if self.remaining.fetch_sub(1, Ordering::AcqRel) == 1 {
-                self.end();
-            }
+        }));
+    }
+
+    /// Fills the next part; says whether others wait.
+    fn fill_one(&self) -> bool {
+        let mut waiting = lock(&self.waiting);
+        let (part, others_wait) = (waiting.pop_front(), !waiting.is_empty());
+        drop(waiting);
+        let Some(mut part) = part else { return false };
+        let failed = lock(&self.result).failure.is_some();
+        let read = if failed { Ok(()) } else { self.object.read_exact_at(part.lease.bytes(), part.offset) };
+        let mut result = lock(&self.result);
+        if let Err(error) = read {
+            result.failure.get_or_insert(error);
         }
+        if part.first {
+            result.first = Some(part.lease);
+            drop(result);
+        } else {
+            drop(result);
+            drop(part.lease);
+        }
+        if self.remaining.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.end();
+        }
+        others_wait
     }
 
     fn end(&self) {

@@ -136,7 +136,8 @@ impl World {
                 Step::Indexes(wanted) => self.teach(&mut plan, wanted),
                 Step::Batch(batch) => {
                     assert!(!batch.units.is_empty() || !batch.fills.is_empty());
-                    assert!(batch.units.len() + batch.fills.len() <= room.units);
+                    // What several selections want of the last chunk may be more.
+                    assert!(batch.units.len() + batch.fills.len() < room.units + MOST_SELECTIONS as usize);
                     let packed: usize = batch.units.iter().map(|unit| unit.packed_size_bytes).sum();
                     assert!(packed <= room.packed_bytes || batch.units.len() == 1);
                     self.carry_out(&batch, &strides, &shape, &mut result);
@@ -177,7 +178,7 @@ impl World {
             for index in read.units.clone() {
                 let unit = &batch.units[index];
                 let Some(bytes) = bytes else {
-                    write(&unit.start, &unit.extent, &|_| ABSENT);
+                    unit.places.iter().for_each(|place| write(&place.start, &place.extent, &|_| ABSENT));
                     continue;
                 };
                 if let SizeRule::Exact(size) = read.size {
@@ -185,11 +186,13 @@ impl World {
                 }
                 let packed = batch.unit_span(read, index).map_or(bytes, |(from, size)| &bytes[from..from + size]);
                 assert_eq!(packed.len(), unit.packed_size_bytes);
-                write(&unit.start, &unit.extent, &|at| {
-                    let steps = at.iter().zip(strides).map(|(&a, &s)| a as usize * s as usize).sum::<usize>();
-                    let byte = (unit.first_elem + steps) * 4;
-                    u32::from_le_bytes(packed[byte..byte + 4].try_into().unwrap())
-                });
+                for place in &unit.places {
+                    write(&place.start, &place.extent, &|at| {
+                        let steps = at.iter().zip(strides).map(|(&a, &s)| a as usize * s as usize).sum::<usize>();
+                        let byte = (place.first_elem + steps) * 4;
+                        u32::from_le_bytes(packed[byte..byte + 4].try_into().unwrap())
+                    });
+                }
             }
         }
         assert_eq!(met, batch.units.len());
@@ -249,6 +252,9 @@ fn random_selection(dice: &mut Dice, shape: &[u64]) -> Selection {
     Selection::new(shape.iter().map(axis).collect()).unwrap()
 }
 
+/// Selections of one plan, in these tests.
+const MOST_SELECTIONS: u64 = 5;
+
 /// The same selection at other places.
 fn moved(dice: &mut Dice, selection: &Selection, shape: &[u64]) -> Selection {
     let axes = selection.axes().iter().zip(shape).map(|(axis, &len)| {
@@ -265,7 +271,7 @@ fn selections_that_are_alike_are_stacked() {
         let world = World::new(random_source(&mut dice, seed % 2 == 0), &mut dice);
         let first = random_selection(&mut dice, &world.source.shape);
         let mut selections = vec![first.clone()];
-        (0..dice.below(5)).for_each(|_| selections.push(moved(&mut dice, &first, &world.source.shape)));
+        (0..dice.below(MOST_SELECTIONS)).for_each(|_| selections.push(moved(&mut dice, &first, &world.source.shape)));
         let options = PlanOptions { index_window_bytes: dice.below(30), ..options() };
         let room = Room { packed_bytes: 1 + dice.below(300) as usize, units: 1 + dice.below(20) as usize, ..room() };
         let plan = Plan::many(Arc::clone(&world.source), selections.clone(), options).unwrap();
@@ -285,13 +291,42 @@ fn the_indexes_of_all_selections_are_wanted_at_once_and_each_once() {
     let mut plan = Plan::many(Arc::new(source), selections, options()).unwrap();
     let Step::Indexes(wanted) = plan.next(&room()).unwrap() else { panic!("indexes are needed") };
     let keys: Vec<_> = wanted.iter().map(|index| index.place.key.to_string()).collect();
-    assert_eq!(keys, ["c[0]", "c[7]", "c[1]"]);
+    assert_eq!(keys, ["c[0]", "c[1]", "c[7]"]);
     for index in wanted {
         plan.learn(index.place, Some(Arc::new(Table(vec![Some((0, 40)), Some((40, 40))]))));
     }
     let Step::Batch(batch) = plan.next(&room()).unwrap() else { panic!("a batch") };
     assert_eq!(batch.units.len(), 4);
     assert!(matches!(plan.next(&room()).unwrap(), Step::Done));
+}
+
+#[test]
+fn a_chunk_that_several_selections_want_is_one_unit() {
+    let shard = ShardLayout { grid: vec![2], index_range: ByteRange::Suffix { size_bytes: 36 }, index_size_bytes: 36 };
+    for sharded in [false, true] {
+        let mut source = flat_source(vec![200], vec![10], false);
+        if sharded {
+            source.levels.insert(0, Level { chunk_shape: vec![20], bound_bytes: None, shard: Some(shard.clone()) });
+        }
+        let selections = [95, 3, 90, 8].map(|start| Selection::region(&[start], &[5]).unwrap()).to_vec();
+        let mut plan = Plan::many(Arc::new(source), selections, options()).unwrap();
+        let batch = loop {
+            match plan.next(&room()).unwrap() {
+                Step::Batch(batch) => break batch,
+                Step::Indexes(wanted) => wanted.into_iter().for_each(|index| {
+                    plan.learn(index.place, Some(Arc::new(Table(vec![Some((0, 40)), Some((40, 40))]))));
+                }),
+                Step::Done => panic!("a batch"),
+            }
+        };
+        let wanted: Vec<Vec<_>> = batch
+            .units
+            .iter()
+            .map(|unit| unit.places.iter().map(|place| (place.start[0], place.first_elem)).collect())
+            .collect();
+        assert_eq!(wanted, [vec![(1, 3), (3, 8)], vec![(3, 0)], vec![(0, 5), (2, 0)]]);
+        assert!(matches!(plan.next(&room()).unwrap(), Step::Done));
+    }
 }
 
 #[test]

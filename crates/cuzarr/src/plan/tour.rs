@@ -1,0 +1,87 @@
+//! The cells of one grid in the order in which a plan meets them: of one selection as it is walked, of several together, so
+//! that a chunk that several of them want is met once.
+
+use std::collections::BTreeMap;
+
+use super::selection::Selection;
+use super::walk::{Cell, Walk};
+
+/// What one selection wants of a cell.
+#[derive(Clone, Debug)]
+pub(super) struct Want {
+    /// Which selection.
+    pub(super) selection: usize,
+    /// Its indices inside the cell, per dimension: `from..to`.
+    pub(super) inside: Vec<(u64, u64)>,
+}
+
+/// A cell and all that is wanted of it.
+#[derive(Clone, Debug)]
+pub(super) struct Spot {
+    /// The cell's place in the grid.
+    pub(super) at: Vec<u64>,
+    /// Where the cell begins in the array.
+    pub(super) origin: Vec<u64>,
+    /// One at least.
+    pub(super) wants: Vec<Want>,
+}
+
+/// The cells that are still to be met.
+pub(super) enum Tour {
+    /// Those of one selection.
+    Walk(usize, Walk),
+    /// Those of several, the next one last.
+    Listed(Vec<Spot>),
+}
+
+impl Spot {
+    fn new(selection: usize, Cell { at, origin, inside }: Cell) -> Spot {
+        Spot { at, origin, wants: vec![Want { selection, inside }] }
+    }
+}
+
+impl Tour {
+    /// The cells of shape `cell` in the part of the array that begins at `origin`, of what is wanted there.
+    pub(super) fn new(selections: &[Selection], wants: &[Want], origin: &[u64], cell: &[u64]) -> Tour {
+        let walk = |want: &Want| Walk::new(selections[want.selection].axes(), origin, cell, &want.inside);
+        if let [want] = wants {
+            return Tour::Walk(want.selection, walk(want));
+        }
+        let mut spots = BTreeMap::<Vec<u64>, Spot>::new();
+        for want in wants {
+            for met in walk(want) {
+                match spots.get_mut(&met.at) {
+                    Some(spot) => spot.wants.push(Want { selection: want.selection, inside: met.inside }),
+                    None => {
+                        spots.insert(met.at.clone(), Spot::new(want.selection, met));
+                    }
+                }
+            }
+        }
+        Tour::Listed(spots.into_values().rev().collect())
+    }
+
+    /// Where the tour is, or `None` at its end.
+    pub(super) fn current(&self) -> Option<Spot> {
+        match self {
+            Tour::Walk(selection, walk) => walk.current().map(|cell| Spot::new(*selection, cell)),
+            Tour::Listed(spots) => spots.last().cloned(),
+        }
+    }
+
+    /// Goes to the next cell.
+    pub(super) fn advance(&mut self) {
+        match self {
+            Tour::Walk(_, walk) => walk.advance(),
+            Tour::Listed(spots) => drop(spots.pop()),
+        }
+    }
+
+    /// The places in the grid of the cells that are still to be met.
+    pub(super) fn places(&self) -> Box<dyn Iterator<Item = Vec<u64>> + '_> {
+        match self {
+            Tour::Walk(_, walk) => Box::new(walk.clone().map(|cell| cell.at)),
+            Tour::Listed(spots) => Box::new(spots.iter().rev().map(|spot| spot.at.clone())),
+        }
+    }
+}
