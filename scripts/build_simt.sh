@@ -53,6 +53,9 @@ flock -u 9
 
 if [ "${1:-}" = --env ]; then
     printf 'export CUZARR_SIMT_LIBRARY=%q\n' "$library"
+    # For kernels that are generated while a test runs.
+    printf 'export CUZARR_SIMT_FLAGS=%q\n' "-std=c++17 -O1 -fPIC -DCUZARR_SIMT -ffp-contract=off -fno-strict-aliasing \
+-fvisibility=hidden -fsanitize=address,undefined -fno-sanitize-recover=undefined -w -I$PWD/$kernels/include -I$PWD/$kernels/simt"
     printf 'export LD_PRELOAD=%q\n' "$("$compiler" -print-file-name=libasan.so)"
     printf 'export ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0:allocator_may_return_null=1:handle_segv=1\n'
     printf 'export UBSAN_OPTIONS=print_stacktrace=1\n'

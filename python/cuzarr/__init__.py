@@ -15,7 +15,7 @@ Importing initialises no GPU and imports no other array library.
 
 from __future__ import annotations
 
-from cuzarr import _libraries, api, buffer, codecs, errors, kernels, memory, storage
+from cuzarr import _libraries, api, buffer, codecs, errors, functions, kernels, memory, reductions, storage, xp
 from cuzarr._api import (
     array,
     consolidate_metadata,
@@ -57,10 +57,125 @@ from cuzarr._map_blocks import map_blocks
 from cuzarr._metadata import ArrayV2Metadata, ArrayV3Metadata, ConsolidatedMetadata, GroupMetadata
 from cuzarr.device_array import DeviceArray
 from cuzarr.errors import CuzarrError
+from cuzarr.expression import Expression
+from cuzarr.functions import (
+    abs,  # noqa: A004, NumPy's names
+    absolute,
+    acos,
+    acosh,
+    add,
+    arccos,
+    arccosh,
+    arcsin,
+    arcsinh,
+    arctan,
+    arctan2,
+    arctanh,
+    asin,
+    asinh,
+    astype,
+    atan,
+    atan2,
+    atanh,
+    bitwise_and,
+    bitwise_invert,
+    bitwise_left_shift,
+    bitwise_or,
+    bitwise_right_shift,
+    bitwise_xor,
+    cbrt,
+    ceil,
+    clip,
+    conj,
+    conjugate,
+    copysign,
+    cos,
+    cosh,
+    divide,
+    equal,
+    exp,
+    exp2,
+    expm1,
+    floor,
+    floor_divide,
+    fmax,
+    fmin,
+    fmod,
+    greater,
+    greater_equal,
+    hypot,
+    imag,
+    invert,
+    isfinite,
+    isinf,
+    isnan,
+    left_shift,
+    less,
+    less_equal,
+    log,
+    log1p,
+    log2,
+    log10,
+    logical_and,
+    logical_not,
+    logical_or,
+    logical_xor,
+    maximum,
+    minimum,
+    mod,
+    multiply,
+    negative,
+    not_equal,
+    pow,  # noqa: A004
+    power,
+    real,
+    remainder,
+    right_shift,
+    rint,
+    round,  # noqa: A004
+    sign,
+    signbit,
+    sin,
+    sinh,
+    sqrt,
+    square,
+    subtract,
+    tan,
+    tanh,
+    true_divide,
+    trunc,
+    where,
+)
 from cuzarr.kernels import ElementwiseKernel, Module
+
+from cuzarr.reductions import (
+    all,  # noqa: A004
+    any,  # noqa: A004
+    argmax,
+    argmin,
+    count_nonzero,
+    max,  # noqa: A004
+    mean,
+    min,  # noqa: A004
+    nanargmax,
+    nanargmin,
+    nanmax,
+    nanmean,
+    nanmin,
+    nanprod,
+    nanstd,
+    nansum,
+    nanvar,
+    prod,
+    std,
+    sum,  # noqa: A004
+    var,
+)
 
 _libraries.announce()
 
+# Functions and reductions are not listed, because some would hide Python's own (`abs`, `sum`) where everything is imported:
+# their names are in `cuzarr.functions` and `cuzarr.reductions`.
 __all__ = [
     "Array",
     "ArrayConfig",
@@ -72,6 +187,7 @@ __all__ = [
     "CuzarrError",
     "DeviceArray",
     "ElementwiseKernel",
+    "Expression",
     "Group",
     "GroupMetadata",
     "Module",
@@ -92,6 +208,7 @@ __all__ = [
     "empty",
     "empty_like",
     "errors",
+    "functions",
     "kernels",
     "from_array",
     "full",
@@ -110,11 +227,13 @@ __all__ = [
     "print_debug_info",
     "pyramid",
     "rechunk",
+    "reductions",
     "save",
     "save_array",
     "save_group",
     "storage",
     "tree",
+    "xp",
     "zeros",
     "zeros_like",
 ]

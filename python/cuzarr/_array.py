@@ -39,6 +39,7 @@ from cuzarr._indexing import (
 from cuzarr._info import Info, human_bytes
 from cuzarr._metadata import AnyArrayMetadata, ArrayV2Metadata, ArrayV3Metadata, encode_document, parse_node
 from cuzarr._nodes import read_array
+from cuzarr._operators import Operators, Reductions
 from cuzarr._progress import shown
 from cuzarr.buffer import NDBuffer, cpu, default_buffer_prototype, gpu
 from cuzarr.buffer._prototype import prototype_device
@@ -115,7 +116,7 @@ class Explanation:
         return self._text
 
 
-class Array:
+class Array(Operators, Reductions):
     """An array of a store. Elements are read and written by indexing; nothing is read before.
 
     Parameters
@@ -906,7 +907,11 @@ class Array:
         for start in range(0, self.shape[0], rows):
             yield from self[start : start + rows]
 
+    # Signs make plans (:class:`cuzarr.Expression`), also beside NumPy's arrays, which would read this one at once.
+    __array_priority__ = 1000
+
     def __eq__(self, other: object) -> bool:
+        """Whether it is the same array; element by element it is :func:`cuzarr.equal`."""
         if not isinstance(other, Array):
             return NotImplemented
         mine = (self._store_path, self._metadata, self._config, self.device)

@@ -89,7 +89,7 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
 
 _ENVIRONMENT_PREFIX = "CUZARR_"
 # Variables that are no configuration keys: tests and the Rust side read them by themselves.
-_NOT_KEYS = re.compile("require_gpu|cache_dir|cubin_dir|log|test_device|conformance_engine|[a-z]+_library")
+_NOT_KEYS = re.compile("require_gpu|cache_dir|cubin_dir|log|test_device|conformance_engine|simt_flags|[a-z]+_library")
 
 
 def _unknown(key: str, origin: str) -> ConfigInvalidError:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from cuzarr import _core
+from cuzarr._operators import ElementwiseEquality, Operators, Reductions, Shaped
 from cuzarr.errors import ImplicitHostCopyError, InvalidArgumentError, UnsupportedError
 
 Order = Literal["K", "A", "C", "F"]
@@ -26,8 +27,9 @@ def element_type(dtype: np.dtype[Any]) -> str:
     return dtype.name if dtype.kind in "biufc" and dtype.isnative else f"opaque{dtype.itemsize}"
 
 
-class DeviceArray:
-    """N-dimensional elements in device memory, without arithmetic: hand it to CuPy, PyTorch, JAX or Numba.
+class DeviceArray(ElementwiseEquality, Operators, Reductions, Shaped):
+    """N-dimensional elements in device memory, with arithmetic (see :mod:`cuzarr.functions`); or hand it to CuPy, PyTorch,
+    JAX or Numba.
 
     It speaks DLPack (with streams) and the CUDA array interface (version 3), both without copying. It is never copied
     to the host implicitly; :meth:`cpu` does so when asked. Slicing, reshaping and transposing give views, as in NumPy.
@@ -71,21 +73,6 @@ class DeviceArray:
     @property
     def device(self) -> str:
         return self._buffer.device
-
-    @property
-    def ndim(self) -> int:
-        """Number of dimensions."""
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        return math.prod(self.shape)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that the elements fill."""
-        return self.size * self.dtype.itemsize
 
     def cpu(self) -> np.ndarray[Any, Any]:
         """A copy in host memory, as a NumPy array."""
@@ -237,9 +224,20 @@ class DeviceArray:
             source = source.reshape(source.shape[1:])
         target._buffer.copy_from(source)
 
-    def all(self) -> np.bool_:
-        """Whether every element is true; they are copied to the host to be looked at."""
-        return np.bool_(self.cpu().all())
+    def item(self) -> Any:
+        """The only element, as a number of Python's."""
+        if self.size != 1:
+            raise InvalidArgumentError(f"an array of shape {self.shape} is more than one number", hint="call .cpu()")
+        return self.cpu().item()
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __bool__(self) -> bool:
+        return bool(self.item())
 
     def _is_packed(self, order: Literal["C", "F"]) -> bool:
         packed = self.dtype.itemsize

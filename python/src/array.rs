@@ -174,6 +174,11 @@ impl PyArray {
 }
 
 impl PyArray {
+    /// The array of the library.
+    pub fn array(&self) -> &Array {
+        &self.array
+    }
+
     /// Runs a call without the interpreter's lock, under the watches of this thread.
     fn run<T: Send>(&self, py: Python<'_>, call: impl FnOnce(&Array) -> cuzarr::Result<T> + Send) -> PyResult<T> {
         self.run_for(py, false, call)

@@ -7,6 +7,7 @@ mod copy;
 mod decoder;
 mod dlpack;
 mod error;
+mod expr;
 mod memory;
 mod module;
 mod ndbuffer;
@@ -45,6 +46,8 @@ mod _core {
     use super::copy::{PyCopy, PyPyramid, region_shape};
     #[pymodule_export]
     use super::decoder::{PyDecoder, PyDecoderBatch};
+    #[pymodule_export]
+    use super::expr::PyExpr;
     #[pymodule_export]
     use super::memory::{memory_info, reset_memory_peak, set_allocator, trim_memory};
     #[pymodule_export]

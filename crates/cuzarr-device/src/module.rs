@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex};
 use crate::buffer::Buffer;
 use crate::cuda::backend::{FunctionInfo, Grid, RawFunction};
 use crate::cuda::context::{Context, lock};
-use crate::cuda::cubin;
+use crate::cuda::{cubin, simt};
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernel::Arguments;
@@ -106,15 +106,19 @@ impl Module {
     /// no NVRTC; `Unsupported` on `cpu`; `DeviceUnavailable`, `DeviceFailed`.
     pub fn compile(device: Device, file: &str, text: &str, options: &[String]) -> Result<Module> {
         let context = Self::context(device)?;
-        let capability = context.backend.properties().compute_capability;
-        let compiled = cubin::compile_user((file, text), options, None, capability)?;
-        let plain = Loaded::load(context, &compiled.cubin)?;
+        let cubin = if device == Device::Simt {
+            simt::compile(file, text)?
+        } else {
+            let capability = context.backend.properties().compute_capability;
+            cubin::compile_user((file, text), options, None, capability)?.cubin
+        };
+        let plain = Loaded::load(context, &cubin)?;
         let (file, text, options) = (file.to_string(), text.to_string(), options.to_vec());
         Ok(Module(Arc::new(Inner { context, file, text, options, plain, expressions: Mutex::default() })))
     }
 
     fn context(device: Device) -> Result<&'static Context> {
-        if let Device::Cuda(_) = device {
+        if device != Device::Cpu {
             return Context::get(device);
         }
         Err(Error::new(ErrorKind::Unsupported, format!("CUDA C++ does not run on {device}"))
@@ -144,6 +148,9 @@ impl Module {
         // SAFETY: a module that this function will keep alive.
         if let Ok(raw) = unsafe { inner.context.backend.function(inner.plain.handle, name) } {
             return Function::new(inner.plain.clone(), raw, name);
+        }
+        if self.device() == Device::Simt {
+            return Err(Error::invalid(format!("{} has no kernel '{name}'", inner.file)));
         }
         // Under the lock: who asks for the same kernel should wait, not compile it again.
         let mut expressions = lock(&inner.expressions);

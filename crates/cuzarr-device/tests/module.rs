@@ -48,11 +48,9 @@ fn the_compiler_shows_the_line_that_is_wrong() {
 
 #[test]
 fn a_device_without_a_compiler_is_refused_by_name() {
-    for device in [Device::Cpu, Device::Simt] {
-        let error = Module::compile(device, "mine.cu", SOURCE, &[]).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Unsupported);
-        assert!(error.message().contains(&device.to_string()), "{error}");
-    }
+    let error = Module::compile(Device::Cpu, "mine.cu", SOURCE, &[]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.message().contains("cpu"), "{error}");
 }
 
 #[test]

@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <sys/mman.h>
 #include <vector>
@@ -283,7 +284,14 @@ int Scheduler::run() {
 
 }  // namespace
 
+/// Kernels that are compiled while tests run come while others are looked for.
+std::mutex& naming() {
+    static std::mutex mutex;
+    return mutex;
+}
+
 void register_kernel(const char* name, void* function, Invoker invoker) {
+    std::lock_guard<std::mutex> guard(naming());
     if (!kernels().emplace(name, Kernel{function, invoker}).second) {
         std::fprintf(stderr, "simt: two kernels are named %s\n", name);
         std::abort();
@@ -351,6 +359,7 @@ Exchanged exchange(WarpOperation operation, u32 lanes, u64 value) {
 #define CUZARR_EXPORT extern "C" __attribute__((visibility("default")))
 
 CUZARR_EXPORT void* cuzarr_simt_find(const char* name) {
+    std::lock_guard<std::mutex> guard(simt::naming());
     auto found = simt::kernels().find(name);
     return found == simt::kernels().end() ? nullptr : &found->second;
 }

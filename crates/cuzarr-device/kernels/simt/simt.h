@@ -21,6 +21,8 @@ struct alignas(16) uint4 {
     u32 x, y, z, w;
 };
 
+// Kernels that are compiled while a test runs are in libraries of their own, and find these names here.
+#pragma GCC visibility push(default)
 namespace simt {
 
 u32 thread_index();
@@ -43,6 +45,10 @@ u32 lane();
 /// A kernel under its name, called with pointers to its arguments.
 typedef void (*Invoker)(void* function, void** arguments);
 void register_kernel(const char* name, void* function, Invoker invoker);
+}  // namespace simt
+#pragma GCC visibility pop
+
+namespace simt {
 
 template <class... Parameters, size_t... Indexes>
 void invoke_with(void (*function)(Parameters...), void** arguments, std::integer_sequence<size_t, Indexes...>) {

@@ -6,6 +6,7 @@ pub mod cast;
 pub(crate) mod compare;
 pub(crate) mod downsample;
 mod lanes;
+pub mod math;
 pub(crate) mod narrow;
 pub mod shuffle;
 mod steps;

@@ -17,6 +17,7 @@ use crate::kernel::KernelSource;
 
 /// Headers that kernels may include, in the order of their names.
 pub(crate) const HEADERS: &[(&str, &str)] = &[
+    ("cuzarr/arithmetic.cuh", include_str!("../../kernels/include/cuzarr/arithmetic.cuh")),
     ("cuzarr/bit_window.cuh", include_str!("../../kernels/include/cuzarr/bit_window.cuh")),
     ("cuzarr/bits.cuh", include_str!("../../kernels/include/cuzarr/bits.cuh")),
     ("cuzarr/checksum.cuh", include_str!("../../kernels/include/cuzarr/checksum.cuh")),
@@ -37,6 +38,7 @@ pub(crate) const HEADERS: &[(&str, &str)] = &[
     ("cuzarr/lz_chains.cuh", include_str!("../../kernels/include/cuzarr/lz_chains.cuh")),
     ("cuzarr/lz_copies.cuh", include_str!("../../kernels/include/cuzarr/lz_copies.cuh")),
     ("cuzarr/lz_sequences.cuh", include_str!("../../kernels/include/cuzarr/lz_sequences.cuh")),
+    ("cuzarr/reduce.cuh", include_str!("../../kernels/include/cuzarr/reduce.cuh")),
     ("cuzarr/regions.cuh", include_str!("../../kernels/include/cuzarr/regions.cuh")),
     ("cuzarr/search.cuh", include_str!("../../kernels/include/cuzarr/search.cuh")),
     ("cuzarr/status.cuh", include_str!("../../kernels/include/cuzarr/status.cuh")),
@@ -145,10 +147,13 @@ pub(crate) fn compile_user(
         flags.push(format!("--gpu-architecture=sm_{}{}", capability.0, capability.1));
     }
     flags.extend(nvrtc.include_folders().iter().map(|folder| format!("--include-path={}", folder.display())));
+    // Generated kernels are made of our own headers; whoever writes their own may include them too.
+    let headers = if text.contains("\"cuzarr/") { HEADERS } else { &[] };
     let mut hash = Sha256::new();
     for part in [KEY_FORMAT, file, text, name_expression.unwrap_or_default()]
         .into_iter()
         .chain(flags.iter().map(String::as_str))
+        .chain(headers.iter().map(|(_, text)| *text))
     {
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part.as_bytes());
@@ -161,7 +166,7 @@ pub(crate) fn compile_user(
         let lowered_name = name_expression.map(|_| String::from_utf8_lossy(&found.bytes[..end]).into_owned());
         return Ok(Compiled { cubin: found.bytes[(end + 1).min(found.bytes.len())..].to_vec(), lowered_name });
     }
-    let compiled = nvrtc.compile(&Job { file, text, headers: &[], flags: &flags, name_expression })?;
+    let compiled = nvrtc.compile(&Job { file, text, headers, flags: &flags, name_expression })?;
     if let Some(path) = kept {
         let name = compiled.lowered_name.as_deref().unwrap_or_default();
         let _ = write_cached(&path, &[name.as_bytes(), &[0], &compiled.cubin].concat());

@@ -81,6 +81,15 @@ pub(crate) fn open(variable: &str, names: &[&str]) -> Result<Found> {
     Err(Error::new(ErrorKind::LibraryMissing, format!("found none of {}{cause}", names.join(", "))))
 }
 
+/// Opens the library at a path.
+///
+/// # Errors
+/// `LibraryMissing`
+pub(crate) fn open_at(path: &str) -> Result<Library> {
+    let opened = open_path(Path::new(path));
+    opened.map(|found| found.library).map_err(|cause| Error::new(ErrorKind::LibraryMissing, format!("{path}: {cause}")))
+}
+
 fn open_path(path: &Path) -> std::result::Result<Found, libloading::Error> {
     // SAFETY: these are the vendor's libraries, or what the user named in their place; their initialisers touch nothing
     // of ours, and the handle is kept for the life of the process.

@@ -18,6 +18,11 @@ use crate::error::{Error, ErrorKind, Result};
 /// Names the shared library that `scripts/build_simt.sh` makes.
 pub(crate) const LIBRARY_VARIABLE: &str = "CUZARR_SIMT_LIBRARY";
 
+/// Names the folders of headers, and the compiler's other words, for texts that are compiled when the test runs.
+const FLAGS_VARIABLE: &str = "CUZARR_SIMT_FLAGS";
+/// Stands before the path of a compiled text.
+const COMPILED: &[u8] = b"simt:";
+
 /// Fills fresh memory, so that a kernel which reads before it writes gives wrong answers.
 const POISON: u8 = 0xA5;
 /// What a GPU's allocations are aligned to.
@@ -85,6 +90,31 @@ impl SimtBackend {
     fn blocks(&self) -> MutexGuard<'_, HashMap<usize, usize>> {
         self.memory.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
+}
+
+/// Compiles generated kernels with the system's compiler, as NVRTC does for a GPU; what [`Backend::load_module`] takes.
+///
+/// # Errors
+/// `LibraryMissing` without the flags or the compiler; `KernelCompileFailed`.
+pub(crate) fn compile(file: &str, text: &str) -> Result<Vec<u8>> {
+    let missing = |what: &str| Error::new(ErrorKind::LibraryMissing, format!("simt has no {what}"));
+    let flags = std::env::var(FLAGS_VARIABLE).map_err(|_| missing(FLAGS_VARIABLE))?;
+    let library = std::env::var(LIBRARY_VARIABLE).map_err(|_| missing(LIBRARY_VARIABLE))?;
+    static NUMBER: AtomicUsize = AtomicUsize::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let folder = std::env::temp_dir().join(format!("cuzarr-simt-{}-{number}", std::process::id()));
+    std::fs::create_dir_all(&folder).map_err(|error| missing(&format!("folder: {error}")))?;
+    let (source, object) = (folder.join("kernel.cpp"), folder.join("kernel.so"));
+    std::fs::write(&source, text).map_err(|error| missing(&format!("folder: {error}")))?;
+    let mut command = std::process::Command::new(std::env::var("CXX").unwrap_or_else(|_| "g++".to_string()));
+    // The compiler needs no sanitizer of its own.
+    command.env_remove("LD_PRELOAD").args(flags.split_whitespace()).arg("-shared").arg("-o").arg(&object);
+    let output = command.arg(&source).arg(library).output().map_err(|error| missing(&format!("compiler: {error}")))?;
+    if !output.status.success() {
+        let message = format!("{file} did not compile\n{}", String::from_utf8_lossy(&output.stderr));
+        return Err(Error::new(ErrorKind::KernelCompileFailed, message));
+    }
+    Ok([COMPILED, object.to_string_lossy().as_bytes()].concat())
 }
 
 fn heap_layout(size_bytes: usize) -> Result<Layout> {
@@ -231,7 +261,13 @@ impl Backend for SimtBackend {
         Ok(())
     }
 
-    fn load_module(&self, _cubin: &[u8]) -> Result<usize> {
+    /// Kernels of the library need no loading; those of a text that was compiled by [`compile`] are in a library of their
+    /// own, whose path stands for machine code.
+    fn load_module(&self, cubin: &[u8]) -> Result<usize> {
+        if let Some(path) = cubin.strip_prefix(COMPILED).and_then(|path| std::str::from_utf8(path).ok()) {
+            // Its kernels name themselves to the library, and stay for the life of the process.
+            std::mem::forget(library::open_at(path)?);
+        }
         Ok(1)
     }
 

@@ -1,0 +1,82 @@
+"""Functions and reductions of arrays in GPU memory beside CuPy's, and the mean of a compressed store beside reading it.
+
+    python bench/compute.py [--mib 1024] [--store-gib 2] [--folder /dev/shm]
+
+Answers are compared. Prints milliseconds, the best of several runs; the copy is the bound of everything that reads and writes
+each element once.
+"""
+
+import argparse
+import pathlib
+import shutil
+import time
+
+import cupy
+import cuzarr
+import numpy as np
+
+
+def clock(run, repeat=10):
+    best = float("inf")
+    for _ in range(repeat + 1):
+        start = time.perf_counter()
+        run()
+        cupy.cuda.Device().synchronize()
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+def fused(u, v, w, x):
+    """sqrt(abs(u * v + w - x)) as one kernel: a plan of what is in memory."""
+    expr = [cuzarr._core.Expr.buffer(cuzarr._core.NdBuffer.from_dlpack(one)) for one in (u, v, w, x)]
+    apply = cuzarr._core.Expr.apply
+    difference = apply("subtract", [apply("add", [apply("multiply", expr[:2]), expr[2]]), expr[3]])
+    return apply("sqrt", [apply("absolute", [difference])]).evaluate("cuda:0")
+
+
+def memory(mib):
+    u, v, w, x = (cupy.random.rand(mib << 18, dtype="f4") for _ in range(4))
+    out = cupy.empty_like(x)
+    rows = x.reshape(1 << 10, -1)
+    assert bool(cupy.allclose(cuzarr.sin(x), cupy.sin(x), rtol=0, atol=1e-6))
+    assert bool(cupy.allclose(cupy.from_dlpack(fused(u, v, w, x)), cupy.sqrt(cupy.abs(u * v + w - x)), rtol=1e-6))
+    assert bool(cupy.allclose(cuzarr.mean(rows, 0), rows.mean(0, dtype="f8"), rtol=1e-6))
+    pairs = {
+        "sin": (lambda: cupy.sin(x), lambda: cuzarr.sin(x)),
+        "five operations, one kernel": (lambda: cupy.sqrt(cupy.abs(u * v + w - x)), lambda: fused(u, v, w, x)),
+        "sum": (lambda: rows.sum(), lambda: cuzarr.sum(rows)),
+        "mean over rows": (lambda: rows.mean(0), lambda: cuzarr.mean(rows, 0)),
+        "mean over columns": (lambda: rows.mean(1), lambda: cuzarr.mean(rows, 1)),
+        "variance": (lambda: rows.var(), lambda: cuzarr.var(rows)),
+        "where the greatest is": (lambda: rows.argmax(), lambda: cuzarr.argmax(rows)),
+    }
+    print(f"{mib} MiB of float32{'CuPy':>28} {'cuzarr':>10}")
+    print(f"{'copy':36} {clock(lambda: cupy.copyto(out, x)) * 1e3:8.3f}")
+    for name, (theirs, ours) in pairs.items():
+        print(f"{name:36} {clock(theirs) * 1e3:8.3f} {clock(ours) * 1e3:10.3f}")
+
+
+def store(gib, folder):
+    root = pathlib.Path(folder) / "cuzarr-bench-compute.zarr"
+    rng = np.random.default_rng(0)
+    part = (np.cumsum(rng.normal(size=(64, 1024, 1024)).astype("f4"), axis=2) * 64).round() / 64
+    try:
+        array = cuzarr.create_array(root, shape=(256 * gib, 1024, 1024), chunks=(2, 1024, 1024), dtype="f4")
+        for first in range(0, array.shape[0], 64):
+            array[first : first + 64] = part
+        z = cuzarr.open_array(root, device="cuda:0")
+        assert abs(float(z.mean().compute()) - part.mean(dtype="f8")) < 1e-3
+        read, mean = clock(lambda: z[:], 3), clock(lambda: z.mean().compute(), 3)
+        print(f"zstd store of {gib} GiB: read {read:.3f} s, mean {mean:.3f} s, {mean / read:.2f} times as long")
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--mib", type=int, default=1024)
+    parser.add_argument("--store-gib", type=int, default=2)
+    parser.add_argument("--folder", default="/dev/shm")
+    arguments = parser.parse_args()
+    memory(arguments.mib)
+    store(arguments.store_gib, arguments.folder)

@@ -1,0 +1,25 @@
+//! Functions of the C library that Rust computes by formulas of its own, which lose digits near their zeros.
+
+unsafe extern "C" {
+    #[link_name = "asinh"]
+    safe fn c_asinh(x: f64) -> f64;
+    #[link_name = "acosh"]
+    safe fn c_acosh(x: f64) -> f64;
+    #[link_name = "atanh"]
+    safe fn c_atanh(x: f64) -> f64;
+}
+
+/// The inverse hyperbolic sine.
+pub fn asinh(x: f64) -> f64 {
+    c_asinh(x)
+}
+
+/// The inverse hyperbolic cosine; NaN below 1.
+pub fn acosh(x: f64) -> f64 {
+    c_acosh(x)
+}
+
+/// The inverse hyperbolic tangent; NaN outside of -1 to 1.
+pub fn atanh(x: f64) -> f64 {
+    c_atanh(x)
+}

@@ -1,0 +1,95 @@
+//! Elements as bytes in memory, and loops over them.
+
+/// A type of elements while they are computed with.
+pub(super) trait Lane: Copy {
+    /// Its size in bytes.
+    const SIZE: usize;
+    /// Reads it from exactly its bytes.
+    fn get(bytes: &[u8]) -> Self;
+    /// Writes it to exactly its bytes.
+    fn put(self, bytes: &mut [u8]);
+}
+
+macro_rules! lanes {
+    ($($name:ty)*) => {$(
+        impl Lane for $name {
+            const SIZE: usize = size_of::<$name>();
+            #[inline(always)]
+            fn get(bytes: &[u8]) -> Self {
+                let mut own = [0; size_of::<$name>()];
+                own.copy_from_slice(bytes);
+                <$name>::from_ne_bytes(own)
+            }
+            #[inline(always)]
+            fn put(self, bytes: &mut [u8]) {
+                bytes.copy_from_slice(&self.to_ne_bytes());
+            }
+        }
+    )*};
+}
+
+lanes! { i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 }
+
+impl Lane for bool {
+    const SIZE: usize = 1;
+    #[inline(always)]
+    fn get(bytes: &[u8]) -> Self {
+        bytes[0] != 0
+    }
+    #[inline(always)]
+    fn put(self, bytes: &mut [u8]) {
+        bytes[0] = u8::from(self);
+    }
+}
+
+/// Real and imaginary part.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) struct Complex<T>(pub(super) T, pub(super) T);
+
+impl<T: Lane> Lane for Complex<T> {
+    const SIZE: usize = 2 * T::SIZE;
+    #[inline(always)]
+    fn get(bytes: &[u8]) -> Self {
+        Complex(T::get(&bytes[..T::SIZE]), T::get(&bytes[T::SIZE..]))
+    }
+    #[inline(always)]
+    fn put(self, bytes: &mut [u8]) {
+        self.0.put(&mut bytes[..T::SIZE]);
+        self.1.put(&mut bytes[T::SIZE..]);
+    }
+}
+
+/// `out[i] = f(a[i])`.
+#[inline(always)]
+pub(super) fn map1<A: Lane, R: Lane>(a: &[u8], out: &mut [u8], f: impl Fn(A) -> R) {
+    for (a, out) in a.chunks_exact(A::SIZE).zip(out.chunks_exact_mut(R::SIZE)) {
+        f(A::get(a)).put(out);
+    }
+}
+
+/// `out[i] = f(a[i], b[i])`.
+#[inline(always)]
+pub(super) fn map2<A: Lane, B: Lane, R: Lane>(a: &[u8], b: &[u8], out: &mut [u8], f: impl Fn(A, B) -> R) {
+    let operands = a.chunks_exact(A::SIZE).zip(b.chunks_exact(B::SIZE));
+    for ((a, b), out) in operands.zip(out.chunks_exact_mut(R::SIZE)) {
+        f(A::get(a), B::get(b)).put(out);
+    }
+}
+
+/// Elements of `size` bytes at a stride, into packed memory.
+pub(super) fn gather(bytes: &[u8], start: usize, stride: isize, size: usize, target: &mut [u8]) {
+    fn walk<const N: usize>(bytes: &[u8], start: usize, stride: isize, target: &mut [u8]) {
+        let mut at = start;
+        for target in target.as_chunks_mut::<N>().0 {
+            target.copy_from_slice(&bytes[at..at + N]);
+            at = at.wrapping_add_signed(stride);
+        }
+    }
+    match size {
+        1 => walk::<1>(bytes, start, stride, target),
+        2 => walk::<2>(bytes, start, stride, target),
+        4 => walk::<4>(bytes, start, stride, target),
+        8 => walk::<8>(bytes, start, stride, target),
+        _ => walk::<16>(bytes, start, stride, target),
+    }
+}

@@ -1,0 +1,350 @@
+//! Reductions: sums, means, extremes and their like, over all dimensions or some.
+//!
+//! Elements are cut into segments of fixed numbers of them, by their place alone; each segment gives a state ([`state::State`]),
+//! and states are joined in order, two by two. So results do not depend on threads or blocks, and are the same bits on the CPU
+//! and on a GPU: see `cuzarr/reduce.cuh`. Out of core, states of regions are joined in the order of the regions, which the
+//! memory limit decides.
+//!
+//! Sums of floats are made in binary64, over at most 256 elements in a row and then two by two, and rounded once; variances
+//! by distances from an element nearby and the formula of Chan, Golub and LeVeque. Whole numbers wrap as NumPy's do.
+
+mod cpu;
+mod cuda;
+mod state;
+mod view;
+
+use cuzarr_device::cpu::cast;
+use cuzarr_device::{DType, DTypeKind, Device, NdBuffer, Order};
+
+use self::state::{Accumulator, State, Wide};
+use self::view::{View, wide_type};
+use super::evaluate::{Processor, memory_shape};
+use super::expr::Expr;
+use super::grid::Region;
+use super::promote::without_arithmetic;
+use super::run::{ComputeOptions, Job, for_each_region};
+use crate::error::{Error, ErrorKind, Result};
+
+/// What is made of many elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ReduceOp {
+    /// The sum; of bools and whole numbers in 64 bits.
+    Sum,
+    /// The product; of bools and whole numbers in 64 bits.
+    Prod,
+    /// The mean.
+    Mean,
+    /// The standard deviation.
+    Std,
+    /// The variance.
+    Var,
+    /// The least element; NaN where one is NaN.
+    Min,
+    /// The greatest element; NaN where one is NaN.
+    Max,
+    /// Where the least element first is.
+    ArgMin,
+    /// Where the greatest element first is.
+    ArgMax,
+    /// Whether one element is not 0.
+    Any,
+    /// Whether no element is 0.
+    All,
+    /// How many elements are not 0.
+    CountNonzero,
+}
+
+/// A reduction: what is made, over which dimensions.
+#[derive(Clone, Debug)]
+pub struct Reduction {
+    /// What is made.
+    pub op: ReduceOp,
+    /// Dimensions; `None` for all.
+    pub axes: Option<Vec<usize>>,
+    /// Whether reduced dimensions stay, with an extent of 1.
+    pub keepdims: bool,
+    /// What is subtracted from the number of elements that a variance is divided by.
+    pub ddof: f64,
+    /// Whether elements that are NaN are left out.
+    pub skip_nan: bool,
+}
+
+impl ReduceOp {
+    const NAMES: &'static [(ReduceOp, &'static str)] = &[
+        (ReduceOp::Sum, "sum"),
+        (ReduceOp::Prod, "prod"),
+        (ReduceOp::Mean, "mean"),
+        (ReduceOp::Std, "std"),
+        (ReduceOp::Var, "var"),
+        (ReduceOp::Min, "min"),
+        (ReduceOp::Max, "max"),
+        (ReduceOp::ArgMin, "argmin"),
+        (ReduceOp::ArgMax, "argmax"),
+        (ReduceOp::Any, "any"),
+        (ReduceOp::All, "all"),
+        (ReduceOp::CountNonzero, "count_nonzero"),
+    ];
+
+    /// The reduction of NumPy's name.
+    pub fn named(name: &str) -> Option<ReduceOp> {
+        Self::NAMES.iter().find(|(_, own)| *own == name).map(|(op, _)| *op)
+    }
+
+    /// NumPy's name.
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(op, _)| *op == self).map_or("", |(_, name)| name)
+    }
+
+    /// The type that elements are converted to before, and that of the result.
+    fn dtypes(self, dtype: DType) -> Result<(DType, DType)> {
+        let is_exact = matches!(dtype.kind(), DTypeKind::Bool | DTypeKind::Int | DTypeKind::UInt);
+        let refused_of_complex =
+            !matches!(self, ReduceOp::Sum | ReduceOp::Mean | ReduceOp::Any | ReduceOp::All | ReduceOp::CountNonzero);
+        if dtype.kind() == DTypeKind::Opaque {
+            return Err(without_arithmetic(dtype));
+        }
+        if dtype.kind() == DTypeKind::Complex && refused_of_complex {
+            let message = format!("{} is not defined for elements of {dtype}", self.name());
+            return Err(Error::new(ErrorKind::DTypeMismatch, message)
+                .with_hint("use CuPy or NumPy, or reduce real and imag by themselves"));
+        }
+        Ok(match self {
+            ReduceOp::Sum | ReduceOp::Prod if is_exact => (dtype, wide_type(Wide::of(dtype))),
+            ReduceOp::Sum | ReduceOp::Prod | ReduceOp::Min | ReduceOp::Max => (dtype, dtype),
+            ReduceOp::Mean | ReduceOp::Std | ReduceOp::Var if is_exact => (DType::FLOAT64, DType::FLOAT64),
+            ReduceOp::Mean | ReduceOp::Std | ReduceOp::Var => (dtype, dtype),
+            ReduceOp::ArgMin | ReduceOp::ArgMax | ReduceOp::CountNonzero => (dtype, DType::INT64),
+            ReduceOp::Any | ReduceOp::All => (dtype, DType::BOOL),
+        })
+    }
+
+    fn accumulator(self) -> Accumulator {
+        match self {
+            ReduceOp::Sum | ReduceOp::Mean => Accumulator::Sum,
+            ReduceOp::Prod => Accumulator::Product,
+            ReduceOp::Std | ReduceOp::Var => Accumulator::Moments,
+            ReduceOp::Min | ReduceOp::ArgMin => Accumulator::Least,
+            ReduceOp::Max | ReduceOp::ArgMax => Accumulator::Greatest,
+            ReduceOp::Any | ReduceOp::All | ReduceOp::CountNonzero => Accumulator::Count,
+        }
+    }
+}
+
+impl Reduction {
+    /// A reduction over all dimensions, or some.
+    pub fn new(op: ReduceOp, axes: Option<Vec<usize>>) -> Reduction {
+        Reduction { op, axes, keepdims: false, ddof: 0.0, skip_nan: false }
+    }
+
+    /// The reduced dimensions, sorted.
+    fn axes(&self, ndim: usize) -> Result<Vec<usize>> {
+        let mut axes = self.axes.clone().unwrap_or_else(|| (0..ndim).collect());
+        axes.sort_unstable();
+        let repeats = axes.windows(2).any(|pair| pair[0] == pair[1]);
+        if repeats || axes.iter().any(|&axis| axis >= ndim) {
+            let message = format!("axes {axes:?} are not different dimensions of {ndim}");
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        if matches!(self.op, ReduceOp::ArgMin | ReduceOp::ArgMax) && axes.len() != 1 && axes.len() != ndim {
+            let message = format!("{} takes one dimension, or all", self.op.name());
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        Ok(axes)
+    }
+
+    /// Type and shape of what comes of elements of such a type and shape.
+    ///
+    /// # Errors
+    /// `DTypeMismatch`, `InvalidArgument`.
+    pub(crate) fn result(&self, dtype: DType, shape: &[u64]) -> Result<(DType, Vec<u64>)> {
+        let axes = self.axes(shape.len())?;
+        let extents = shape.iter().enumerate().filter_map(|(axis, &extent)| match axes.contains(&axis) {
+            true => self.keepdims.then_some(1),
+            false => Some(extent),
+        });
+        Ok((self.op.dtypes(dtype)?.1, extents.collect()))
+    }
+}
+
+/// States of the elements of a result, as far as regions came in.
+struct Gathered {
+    shape: Vec<u64>,
+    axes: Vec<usize>,
+    accumulator: Accumulator,
+    wide: Wide,
+    states: Vec<State>,
+}
+
+impl Gathered {
+    fn is_reduced(&self, axis: usize) -> bool {
+        self.axes.contains(&axis)
+    }
+
+    /// Number of an element of the result in C order, and of the elements that it is made of, by where it is.
+    fn number(&self, place: &[u64], reduced: bool) -> u64 {
+        let axes = (0..self.shape.len()).filter(|&axis| self.is_reduced(axis) == reduced);
+        axes.fold(0, |number, axis| number * self.shape[axis] + place[axis])
+    }
+
+    /// Takes the states of a region, in C order of its part of the result.
+    fn take(&mut self, region: &Region, states: &[State]) {
+        let mut place = region.start.clone();
+        for state in states {
+            let mut state = *state;
+            if matches!(self.accumulator, Accumulator::Least | Accumulator::Greatest) {
+                state.0[2] = self.place_of(region, state.0[2]);
+            }
+            let number = self.number(&place, false) as usize;
+            self.states[number] = self.accumulator.merge(self.wide, self.states[number], state);
+            // The next element of the region's part of the result.
+            for axis in (0..self.shape.len()).rev().filter(|&axis| !self.is_reduced(axis)).collect::<Vec<_>>() {
+                place[axis] += 1;
+                if place[axis] < region.start[axis] + region.extent[axis] {
+                    break;
+                }
+                place[axis] = region.start[axis];
+            }
+        }
+    }
+
+    /// The number among all reduced elements of one that has a number among those of a region.
+    fn place_of(&self, region: &Region, number: u64) -> u64 {
+        let (mut rest, mut place) = (number, region.start.clone());
+        for axis in (0..self.shape.len()).rev().filter(|&axis| self.is_reduced(axis)) {
+            let extent = region.extent[axis].max(1);
+            place[axis] += rest % extent;
+            rest /= extent;
+        }
+        self.number(&place, true)
+    }
+}
+
+/// The states of an array whose `axes` are reduced: one for each element of the result, in C order.
+fn states_of(
+    source: &NdBuffer,
+    axes: &[usize],
+    what: (Accumulator, bool),
+    processor: &Processor,
+) -> Result<Vec<State>> {
+    let view = View::new(source, axes)?;
+    let all = match processor.stream() {
+        None => cpu::states(source, &view, what, processor.threads)?,
+        Some(stream) => cuda::states(source, &view, what, stream)?,
+    };
+    let wide = Wide::of(source.dtype());
+    let join = |segments: &[State]| {
+        let mut row = segments.to_vec();
+        while row.len() > 1 {
+            row = row.chunks(2).map(|pair| pair[1..].iter().fold(pair[0], |a, &b| what.0.merge(wide, a, b))).collect();
+        }
+        row.first().copied().unwrap_or_else(|| what.0.empty(wide))
+    };
+    Ok(if view.segments == 1 { all } else { all.chunks(view.segments).map(join).collect() })
+}
+
+impl Expr {
+    /// Reduces the expression, region by region while others are read, into new memory of the device.
+    ///
+    /// ```
+    /// use cuzarr::compute::{ComputeOptions, Expr, ReduceOp, Reduction};
+    /// use cuzarr_device::{DType, Device, NdBuffer, Order};
+    /// let bytes: Vec<u8> = [1.0f64, 2.0, 3.0, 4.0].iter().flat_map(|x| x.to_ne_bytes()).collect();
+    /// let x = Expr::buffer(NdBuffer::from_host(Device::Cpu, DType::FLOAT64, &[2, 2], Order::C, &bytes)?)?;
+    /// let mean = x.reduce(&Reduction::new(ReduceOp::Mean, Some(vec![0])), &ComputeOptions::default())?;
+    /// assert_eq!(mean.host_slice::<f64>()?, [2.0, 3.0]);
+    /// # Ok::<(), cuzarr::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `DTypeMismatch` when it has no meaning for the elements; `InvalidArgument` for dimensions that are not there, and for
+    /// an extreme of no elements; else as [`Expr::compute`].
+    pub fn reduce(&self, reduction: &Reduction, options: &ComputeOptions<'_>) -> Result<NdBuffer> {
+        let axes = reduction.axes(self.ndim())?;
+        let (dtype, shape) = reduction.result(self.dtype(), self.shape())?;
+        let source = self.astype(reduction.op.dtypes(self.dtype())?.0)?;
+        let whole = Region { number: 0, start: vec![0; self.ndim()], extent: self.shape().to_vec() };
+        let job = Job::new(&source, whole, options)?.looked_at();
+        let limit_bytes = if job.is_in_memory() { u64::MAX } else { options.memory_limit_bytes };
+        let (accumulator, wide) = (reduction.op.accumulator(), Wide::of(source.dtype()));
+        let outputs: usize = memory_shape(&shape)?.iter().product();
+        let states = vec![accumulator.empty(wide); outputs];
+        let mut gathered = Gathered { shape: self.shape().to_vec(), axes: axes.clone(), accumulator, wide, states };
+        for_each_region(
+            &job.regions(None, limit_bytes)?,
+            |region| job.read(region),
+            |region, inputs| {
+                let elements = job.work(region, &inputs)?;
+                states_of(&elements, &axes, (accumulator, reduction.skip_nan), &job.processor)
+            },
+            |region, states| {
+                gathered.take(region, &states);
+                Ok(())
+            },
+        )?;
+        let bytes = finish(reduction, &gathered, dtype)?;
+        let result = NdBuffer::from_host(Device::Cpu, dtype, &memory_shape(&shape)?, Order::C, &bytes)?;
+        Ok(result.to_device(options.device)?)
+    }
+}
+
+/// The elements of the result, from their states.
+fn finish(reduction: &Reduction, gathered: &Gathered, dtype: DType) -> Result<Vec<u8>> {
+    let total: u64 = gathered.axes.iter().map(|&axis| gathered.shape[axis]).product();
+    let mut bytes = Vec::new();
+    let mut from = wide_type(gathered.wide);
+    for state in &gathered.states {
+        let [value, count, second] = state.0;
+        let n = count as f64;
+        match reduction.op {
+            ReduceOp::Sum | ReduceOp::Prod => {
+                bytes.extend(value.to_ne_bytes());
+                if gathered.wide == Wide::Complex {
+                    bytes.extend(second.to_ne_bytes());
+                }
+            }
+            ReduceOp::Mean => {
+                bytes.extend((f64::from_bits(value) / n).to_ne_bytes());
+                if gathered.wide == Wide::Complex {
+                    bytes.extend((f64::from_bits(second) / n).to_ne_bytes());
+                }
+            }
+            ReduceOp::Std | ReduceOp::Var => {
+                let variance = f64::from_bits(second).max(0.0) / (n - reduction.ddof).max(0.0);
+                // NaN among the elements stays one.
+                let variance = if f64::from_bits(second).is_nan() { f64::NAN } else { variance };
+                let value = if reduction.op == ReduceOp::Std { variance.sqrt() } else { variance };
+                bytes.extend(value.to_ne_bytes());
+            }
+            ReduceOp::Min | ReduceOp::Max if count > 0 => bytes.extend(value.to_ne_bytes()),
+            // Nothing but NaN was left out.
+            ReduceOp::Min | ReduceOp::Max if total > 0 => bytes.extend(f64::NAN.to_ne_bytes()),
+            ReduceOp::ArgMin | ReduceOp::ArgMax if count > 0 => {
+                from = DType::INT64;
+                bytes.extend(second.to_ne_bytes());
+            }
+            ReduceOp::Min | ReduceOp::Max | ReduceOp::ArgMin | ReduceOp::ArgMax => {
+                let message = match total {
+                    0 => format!("{} of no elements has no meaning", reduction.op.name()),
+                    _ => format!("{} of nothing but NaN has no meaning", reduction.op.name()),
+                };
+                return Err(Error::new(ErrorKind::InvalidArgument, message));
+            }
+            ReduceOp::Any | ReduceOp::All | ReduceOp::CountNonzero => {
+                from = DType::INT64;
+                let answer = match reduction.op {
+                    ReduceOp::Any => u64::from(value > 0),
+                    ReduceOp::All => u64::from(value == count),
+                    _ => value,
+                };
+                bytes.extend(answer.to_ne_bytes());
+            }
+        }
+    }
+    if gathered.states.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut elements = vec![0; bytes.len() / from.size_bytes() * dtype.size_bytes()];
+    cast::cast(from, dtype, &bytes, &mut elements)?;
+    Ok(elements)
+}

@@ -1,0 +1,113 @@
+//! Elements as a reduction walks through them: dimensions of the result, and dimensions that are reduced.
+
+use cuzarr_device::{DType, NdBuffer};
+
+use super::state::Wide;
+use crate::compute::layout::Joint;
+use crate::error::Result;
+
+/// Lanes of a segment that a block walks.
+pub(crate) const BLOCK_LANES: usize = 256;
+/// Elements that a lane takes of a segment.
+pub(crate) const LANE_STEPS: usize = 256;
+/// Rows shorter than this are walked by one thread each: a block would mostly wait.
+const SHORT_ROW_ELEMS: usize = 64;
+
+/// How the elements of an array are grouped and cut into segments.
+#[derive(Clone, Debug)]
+pub(crate) struct View {
+    /// Elements of the result.
+    pub(crate) outputs: usize,
+    /// Elements that each of them is made of.
+    pub(crate) reduced: usize,
+    /// Segments that those are cut into.
+    pub(crate) segments: usize,
+    /// Whether a segment is walked by the lanes of a block; else by one thread, and neighbouring threads walk through
+    /// neighbouring elements of the result.
+    pub(crate) by_blocks: bool,
+    pub(crate) kept: Walk,
+    pub(crate) over: Walk,
+}
+
+/// Extents and strides in bytes of at least one dimension.
+#[derive(Clone, Debug)]
+pub(crate) struct Walk {
+    pub(crate) shape: Vec<usize>,
+    pub(crate) strides: Vec<isize>,
+}
+
+impl Walk {
+    /// Dimensions `axes` of an array, joined where possible.
+    fn new(source: &NdBuffer, axes: &[usize]) -> Result<Walk> {
+        let dropped: Vec<usize> = (0..source.ndim()).filter(|axis| !axes.contains(axis)).collect();
+        let order: Vec<usize> = dropped.iter().chain(axes).copied().collect();
+        let mut part = source.transpose(&order)?;
+        for _ in &dropped {
+            // Where there are no elements, there is nothing to walk.
+            if part.is_empty() {
+                let shape: Vec<usize> = axes.iter().map(|&axis| source.shape()[axis]).collect();
+                return Ok(Walk { shape: vec![shape.iter().product()], strides: vec![0] });
+            }
+            part = part.index_axis(0, 0)?;
+        }
+        let joint = Joint::new(part.shape(), std::slice::from_ref(&part))?;
+        let strides = joint.strides.into_iter().next().unwrap_or_default();
+        Ok(if joint.shape.is_empty() {
+            Walk { shape: vec![1], strides: vec![0] }
+        } else {
+            Walk { shape: joint.shape, strides }
+        })
+    }
+
+    /// Bytes from each element to the next, where that is one number.
+    pub(crate) fn even(&self) -> Option<isize> {
+        if let [stride] = self.strides[..] { Some(stride) } else { None }
+    }
+
+    fn offset(&self, number: usize) -> isize {
+        if let ([_], [stride]) = (&self.shape[..], &self.strides[..]) {
+            return number as isize * stride;
+        }
+        let (mut rest, mut offset) = (number, 0);
+        for (&extent, &stride) in self.shape.iter().zip(&self.strides).rev() {
+            offset += (rest % extent) as isize * stride;
+            rest /= extent;
+        }
+        offset
+    }
+}
+
+impl View {
+    /// An array as its `axes` are reduced. What is decided here depends on nothing but its layout.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when there is no such dimension.
+    pub(crate) fn new(source: &NdBuffer, axes: &[usize]) -> Result<View> {
+        let others: Vec<usize> = (0..source.ndim()).filter(|axis| !axes.contains(axis)).collect();
+        let (kept, over) = (Walk::new(source, &others)?, Walk::new(source, axes)?);
+        let (outputs, reduced) = (kept.shape.iter().product(), over.shape.iter().product());
+        let inner = |walk: &Walk| walk.strides.last().map_or(0, |stride| stride.unsigned_abs());
+        let is_across = outputs > 1 && inner(&kept) < inner(&over);
+        let by_blocks = !is_across && reduced >= SHORT_ROW_ELEMS;
+        let segment = if by_blocks { BLOCK_LANES * LANE_STEPS } else { LANE_STEPS };
+        Ok(View { outputs, reduced, segments: usize::max(1, reduced.div_ceil(segment)), by_blocks, kept, over })
+    }
+
+    pub(crate) fn kept_offset(&self, output: usize) -> isize {
+        self.kept.offset(output)
+    }
+
+    pub(crate) fn reduced_offset(&self, at: usize) -> isize {
+        self.over.offset(at)
+    }
+}
+
+/// The widest type of a kind as a type of elements.
+pub(crate) fn wide_type(wide: Wide) -> DType {
+    match wide {
+        Wide::Signed => DType::INT64,
+        Wide::Unsigned => DType::UINT64,
+        Wide::Float => DType::FLOAT64,
+        Wide::Complex => DType::COMPLEX128,
+    }
+}

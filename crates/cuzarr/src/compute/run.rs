@@ -1,0 +1,292 @@
+//! Computing expressions of arrays in stores, region by region.
+
+use std::sync::Arc;
+
+use cuzarr_device::{Device, NdBuffer, Order};
+
+use super::evaluate::{Processor, memory_shape};
+use super::expr::{Expr, Kind};
+use super::grid::Region;
+use super::program::{Input, Program, lower};
+use super::regions::{operand_region, regions};
+use super::walk::walk;
+use crate::error::{Error, ErrorKind, Result};
+use crate::node::{Array, ArrayOptions};
+use crate::store::Store;
+
+/// Bytes of a region beyond which there is nothing to gain: several are under way at a time.
+const ENOUGH_BYTES: u64 = 1 << 30;
+
+/// Another view of a store, such as one that counts or can be stopped.
+pub type Wrap<'a> = &'a (dyn Fn(&Arc<dyn Store>) -> Arc<dyn Store> + Sync);
+
+/// How a plan is carried out.
+#[derive(Clone, Copy)]
+pub struct ComputeOptions<'a> {
+    /// Where is computed, and where results are.
+    pub device: Device,
+    /// Bytes in flight outside results, per kind of memory.
+    pub memory_limit_bytes: u64,
+    /// Threads.
+    pub threads: usize,
+    /// How stores are looked at.
+    pub wrap: Option<Wrap<'a>>,
+}
+
+impl Default for ComputeOptions<'_> {
+    fn default() -> Self {
+        let options = ArrayOptions::default();
+        ComputeOptions {
+            device: options.device,
+            memory_limit_bytes: options.memory_limit_bytes,
+            threads: options.threads,
+            wrap: None,
+        }
+    }
+}
+
+/// A program with its inputs, ready to be read region by region.
+pub(crate) struct Job {
+    pub(crate) program: Program,
+    inputs: Vec<Input>,
+    /// The part of the expression that is computed.
+    part: Region,
+    /// Whether inputs that are the result as they are need no copy.
+    keeps: bool,
+    pub(crate) processor: Processor,
+}
+
+impl Job {
+    /// Lowers an expression, binds its arrays to the device, and moves what is in memory there.
+    ///
+    /// # Errors
+    /// As the device; `Unsupported` for expressions of thousands of operations.
+    pub(crate) fn new(expr: &Expr, part: Region, options: &ComputeOptions<'_>) -> Result<Job> {
+        let (program, inputs) = lower(expr)?;
+        let bind = |input: Input| -> Result<Input> {
+            Ok(match input {
+                Input::Buffer(buffer) => Input::Buffer(buffer.to_device(options.device)?),
+                Input::Reduced(of, reduction) => Input::Buffer(of.reduce(&reduction, options)?),
+                Input::Array(array) => {
+                    let own = *array.options();
+                    let array = array.with_options(ArrayOptions {
+                        device: options.device,
+                        threads: options.threads,
+                        // The other half is for regions.
+                        memory_limit_bytes: options.memory_limit_bytes / 2,
+                        order_is_f: false,
+                        ..own
+                    });
+                    let store = options.wrap.map(|wrap| wrap(array.store()));
+                    Input::Array(Box::new(store.map_or(array.clone(), |store| array.with_store(store))))
+                }
+            })
+        };
+        let inputs = inputs.into_iter().map(bind).collect::<Result<_>>()?;
+        let processor = Processor::apart(options.device, options.threads)?;
+        Ok(Job { program, inputs, part, keeps: false, processor })
+    }
+
+    /// The same for somebody who only looks at the elements.
+    pub(crate) fn looked_at(self) -> Job {
+        Job { keeps: self.program.passes().is_some(), ..self }
+    }
+
+    /// Regions of the result, along the grid of the largest array, or along `unit`s.
+    ///
+    /// # Errors
+    /// `BudgetExceeded` when not even one unit fits.
+    pub(crate) fn regions(&self, unit: Option<Vec<u64>>, limit_bytes: u64) -> Result<Vec<Region>> {
+        let unit = match unit {
+            Some(unit) => unit,
+            None => self.unit()?,
+        };
+        regions(&self.part.extent, &unit, &|extent| self.bytes(extent), limit_bytes / 2, ENOUGH_BYTES)
+    }
+
+    /// Bytes that work on a region takes: what is read and what is made, each of two regions at a time.
+    fn bytes(&self, extent: &[u64]) -> u64 {
+        let volume = |extent: &[u64]| extent.iter().fold(1u64, |all, &one| all.saturating_mul(one));
+        let region = Region { number: 0, start: vec![0; extent.len()], extent: extent.to_vec() };
+        let read = self.inputs.iter().zip(&self.program.inputs).filter_map(|(input, dtype)| match input {
+            Input::Array(array) => {
+                Some(volume(&operand_region(&region, array.shape()).extent).saturating_mul(dtype.size_bytes() as u64))
+            }
+            _ => None,
+        });
+        let made =
+            if self.keeps { 0 } else { 1 } * volume(extent).saturating_mul(self.program.output.size_bytes() as u64);
+        read.fold(made, u64::saturating_add).saturating_mul(2)
+    }
+
+    /// The chunk of the largest array, under the shape of the result.
+    fn unit(&self) -> Result<Vec<u64>> {
+        let arrays = self.inputs.iter().filter_map(|input| match input {
+            Input::Array(array) => Some(array),
+            _ => None,
+        });
+        let size = |array: &Array| array.shape().iter().fold(1u64, |all, &one| all.saturating_mul(one));
+        let shape = &self.part.extent;
+        let mut unit = vec![1; shape.len()];
+        let Some(array) = arrays.max_by_key(|array| size(array)) else {
+            return Ok(shape.iter().map(|&extent| extent.max(1)).collect());
+        };
+        let chunk = array.chunk_shape()?;
+        for (axis, (unit, &whole)) in unit.iter_mut().zip(shape).enumerate().rev() {
+            let own = (axis + chunk.len()).checked_sub(shape.len());
+            // Along dimensions that the array lacks, everything is as good.
+            *unit = own.filter(|&own| array.shape()[own] > 1).map_or(whole, |own| chunk[own]).clamp(1, whole.max(1));
+        }
+        Ok(unit)
+    }
+
+    /// The inputs' elements for a region of the part, on the device.
+    ///
+    /// # Errors
+    /// What reading reports.
+    pub(crate) fn read(&self, region: &Region) -> Result<Vec<NdBuffer>> {
+        let start = region.start.iter().zip(&self.part.start).map(|(own, part)| own + part).collect();
+        let region = &Region { number: region.number, start, extent: region.extent.clone() };
+        let one = |input: &Input| -> Result<NdBuffer> {
+            let part = operand_region(region, &input.shape());
+            match input {
+                Input::Array(array) => array.read(&part.selection()?),
+                Input::Buffer(buffer) => {
+                    let (start, extent) = (memory_shape(&part.start)?, memory_shape(&part.extent)?);
+                    Ok(buffer.region(&start, &extent, &vec![1; extent.len()])?)
+                }
+                Input::Reduced(..) => Err(Error::new(ErrorKind::Unsupported, "an operand is yet to be computed")),
+            }
+        };
+        self.inputs.iter().map(one).collect()
+    }
+
+    /// The result's elements of a region.
+    ///
+    /// # Errors
+    /// As the device's pass.
+    pub(crate) fn work(&self, region: &Region, inputs: &[NdBuffer]) -> Result<NdBuffer> {
+        let shape = memory_shape(&region.extent)?;
+        match self.program.passes().filter(|_| self.keeps) {
+            Some(input) => Ok(inputs[input].broadcast_to(&shape)?),
+            None => self.processor.run(&self.program, &shape, inputs),
+        }
+    }
+
+    /// Whether nothing is read from stores.
+    pub(crate) fn is_in_memory(&self) -> bool {
+        self.inputs.iter().all(|input| matches!(input, Input::Buffer(_)))
+    }
+}
+
+/// As [`walk()`]; a single region needs no threads.
+///
+/// # Errors
+/// The first failure.
+pub(crate) fn for_each_region<T: Send, U: Send>(
+    regions: &[Region],
+    read: impl Fn(&Region) -> Result<T> + Send,
+    mut work: impl FnMut(&Region, T) -> Result<U>,
+    mut write: impl FnMut(&Region, U) -> Result<()> + Send,
+) -> Result<()> {
+    if let [only] = regions {
+        return write(only, work(only, read(only)?)?);
+    }
+    walk(regions.iter().map(Ok), move |region| read(region), |region, inputs| work(region, inputs), write)
+}
+
+impl Expr {
+    /// Computes the whole expression into new memory of the device: region by region while others are read, with what is in
+    /// flight below the memory limit. What is in memory elsewhere is moved there.
+    ///
+    /// # Errors
+    /// `BudgetExceeded` when work on one chunk does not fit the limit; `OutOfMemory` for the result; what reading reports.
+    pub fn compute(&self, options: &ComputeOptions<'_>) -> Result<NdBuffer> {
+        self.compute_region(&vec![0; self.ndim()], self.shape(), options)
+    }
+
+    /// As [`Expr::compute`], of the box of `extent` elements that begins at `start` alone.
+    ///
+    /// # Errors
+    /// As [`Expr::compute`]; `SelectionInvalid` when the box lies outside.
+    pub fn compute_region(&self, start: &[u64], extent: &[u64], options: &ComputeOptions<'_>) -> Result<NdBuffer> {
+        let part = Region { number: 0, start: start.to_vec(), extent: extent.to_vec() };
+        if let (Kind::Reduce(reduction, of), true) = (&self.0.kind, extent == self.shape()) {
+            return of.reduce(reduction, options);
+        }
+        part.selection()?.check(self.shape())?;
+        let job = Job::new(self, part, options)?;
+        let limit_bytes = if job.is_in_memory() { u64::MAX } else { options.memory_limit_bytes };
+        let regions = job.regions(None, limit_bytes)?;
+        if let [region] = &regions[..] {
+            return job.work(region, &job.read(region)?);
+        }
+        let result = NdBuffer::empty(options.device, self.dtype(), &memory_shape(extent)?, Order::C)?;
+        for_each_region(
+            &regions,
+            |region| job.read(region),
+            |region, inputs| job.work(region, &inputs),
+            |region, part| {
+                let (start, extent) = (memory_shape(&region.start)?, memory_shape(&region.extent)?);
+                Ok(result.region(&start, &extent, &vec![1; extent.len()])?.copy_from(&part)?)
+            },
+        )?;
+        Ok(result)
+    }
+
+    /// Computes the expression into an array of the same shape, whose elements are converted to as in an assignment: each
+    /// stored object is written once, whole, while the next are computed and read.
+    ///
+    /// # Errors
+    /// `ShapeMismatch`; `InvalidArgument` when the target is one of the sources; `BudgetExceeded` when work on one stored
+    /// object does not fit the limit; what reading and writing report. Objects that were written before a failure stay.
+    pub fn store(&self, target: &Array, options: &ComputeOptions<'_>) -> Result<()> {
+        if target.shape() != self.shape() {
+            let message = format!("the expression has shape {:?}, the target {:?}", self.shape(), target.shape());
+            return Err(Error::new(ErrorKind::ShapeMismatch, message));
+        }
+        let dtype = target.metadata().data_type().device_dtype().unwrap_or(self.dtype());
+        let whole = Region { number: 0, start: vec![0; self.ndim()], extent: self.shape().to_vec() };
+        let job = Job::new(&self.astype(dtype)?, whole, options)?;
+        refuse_overlap(self, target)?;
+        let unit = target.metadata().chunk_grid().chunk_shape().to_vec();
+        let regions = job.regions(Some(unit), options.memory_limit_bytes)?;
+        let own = ArrayOptions {
+            memory_limit_bytes: options.memory_limit_bytes / 2,
+            threads: options.threads,
+            ..*target.options()
+        };
+        let target = target.with_options(own);
+        let target = options.wrap.map_or(target.clone(), |wrap| target.with_store(wrap(target.store())));
+        for_each_region(
+            &regions,
+            |region| job.read(region),
+            |region, inputs| job.work(region, &inputs),
+            |region, part| target.write(&region.selection()?, &part),
+        )
+    }
+}
+
+fn refuse_overlap(expr: &Expr, target: &Array) -> Result<()> {
+    let (_, inputs) = lower(expr)?;
+    let is_target = |input: &Input| match input {
+        Input::Array(array) => {
+            let same_store = Arc::ptr_eq(array.store(), target.store()) || names_place(array, target);
+            same_store && array.path() == target.path()
+        }
+        Input::Reduced(of, _) => refuse_overlap(of, target).is_err(),
+        Input::Buffer(_) => false,
+    };
+    if inputs.iter().any(is_target) {
+        let message = format!("the target, array '{}', is one of the sources", target.name());
+        return Err(Error::new(ErrorKind::InvalidArgument, message)
+            .with_hint("store into another array, then replace the first one with it"));
+    }
+    Ok(())
+}
+
+/// Whether two stores say that they are in the same place; those in memory have none.
+fn names_place(one: &Array, other: &Array) -> bool {
+    let name = one.store().to_string();
+    name == other.store().to_string() && name.contains('/')
+}

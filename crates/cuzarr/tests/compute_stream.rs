@@ -1,0 +1,119 @@
+//! Expressions of arrays in stores: computed and stored region by region, within the memory limit.
+
+mod model;
+
+use std::sync::Arc;
+
+use cuzarr::ErrorKind;
+use cuzarr::compute::{ComputeOptions, Expr, Op, Operand};
+use cuzarr::node::{Array, ArrayOptions};
+use cuzarr::plan::Selection;
+use cuzarr::store::{MemoryStore, Store};
+use cuzarr_device::{Device, NdBuffer, Order};
+use model::{bytes_codec, devices, metadata, sharding, zstd_codec};
+use serde_json::{Value, json};
+
+fn create(store: &Arc<dyn Store>, path: &str, shape: &[u64], chunks: &[u64], codecs: Value) -> Array {
+    let metadata = metadata(shape, chunks, "int32", json!(0), codecs);
+    Array::create(Arc::clone(store), path, metadata, false, ArrayOptions::default()).unwrap()
+}
+
+fn plain() -> Value {
+    json!([bytes_codec("little"), zstd_codec()])
+}
+
+/// An array of 0, 1, 2, ….
+fn counting(store: &Arc<dyn Store>, path: &str, shape: &[u64], chunks: &[u64]) -> (Array, Vec<i32>) {
+    let array = create(store, path, shape, chunks, plain());
+    let values: Vec<i32> = (0..shape.iter().product::<u64>() as i32).collect();
+    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
+    let shape: Vec<usize> = shape.iter().map(|&extent| extent as usize).collect();
+    let value = NdBuffer::from_host(Device::Cpu, cuzarr_device::DType::INT32, &shape, Order::C, &bytes).unwrap();
+    array.write(&Selection::all(array.shape()), &value).unwrap();
+    (array, values)
+}
+
+fn of(array: &Array) -> Operand {
+    Expr::array(array.clone()).unwrap().into()
+}
+
+fn bytes(values: impl Iterator<Item = i32>) -> Vec<u8> {
+    values.flat_map(i32::to_ne_bytes).collect()
+}
+
+/// Limits from just enough for one chunk at a time up to everything at once.
+const LIMITS: [u64; 4] = [4 << 10, 8 << 10, 64 << 10, 1 << 30];
+
+#[test]
+fn results_are_the_same_whatever_the_limit() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let (x, values) = counting(&store, "x", &[37, 50], &[5, 8]);
+    let (row, _) = counting(&store, "row", &[50], &[7]);
+    let twice = Expr::apply(Op::Multiply, &[of(&x), 2i64.into()]).unwrap();
+    let sum = Expr::apply(Op::Add, &[twice.into(), of(&row)]).unwrap();
+    let expected = bytes(values.iter().enumerate().map(|(at, value)| value * 2 + (at % 50) as i32));
+    for device in devices() {
+        for memory_limit_bytes in LIMITS {
+            let options = ComputeOptions { device, memory_limit_bytes, threads: 2, wrap: None };
+            let out = sum.compute(&options).unwrap();
+            assert_eq!((out.device(), out.shape()), (device, &[37, 50][..]));
+            assert_eq!(out.to_host_bytes(Order::C).unwrap(), expected, "{device}, {memory_limit_bytes}");
+            let part = sum.compute_region(&[3, 40], &[20, 9], &options).unwrap();
+            let wanted = out.region(&[3, 40], &[20, 9], &[1, 1]).unwrap();
+            assert_eq!(part.to_host_bytes(Order::C).unwrap(), wanted.to_host_bytes(Order::C).unwrap());
+        }
+    }
+}
+
+#[test]
+fn stored_results_are_what_computed_ones_are() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let (x, values) = counting(&store, "x", &[37, 50], &[5, 8]);
+    let negative = Expr::apply(Op::Negative, &[of(&x)]).unwrap();
+    let shards = sharding(&[4, 5], json!([bytes_codec("little"), zstd_codec()]), "end");
+    for device in devices() {
+        for (number, memory_limit_bytes) in LIMITS.into_iter().enumerate() {
+            for (kind, chunks, codecs) in [("plain", [6, 11], plain()), ("sharded", [8, 10], shards.clone())] {
+                let target = create(&store, &format!("{kind}-{number}-{device}"), &[37, 50], &chunks, codecs);
+                let options = ComputeOptions { device, memory_limit_bytes, threads: 2, wrap: None };
+                negative.store(&target, &options).unwrap();
+                let read = target.read(&Selection::all(target.shape())).unwrap();
+                assert_eq!(read.to_host_bytes(Order::C).unwrap(), bytes(values.iter().map(|value| -value)));
+            }
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_done_is_refused_and_nothing_is_written() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let (x, _) = counting(&store, "x", &[40, 40], &[10, 10]);
+    let sum = Expr::apply(Op::Add, &[of(&x), 1i64.into()]).unwrap();
+    let options = ComputeOptions { device: Device::Cpu, memory_limit_bytes: 1000, threads: 1, wrap: None };
+    assert_eq!(sum.compute(&options).unwrap_err().kind(), ErrorKind::BudgetExceeded);
+    let enough = ComputeOptions { memory_limit_bytes: 1 << 20, ..options };
+    let again = Array::open(Arc::clone(&store), "x", ArrayOptions::default()).unwrap();
+    assert_eq!(sum.store(&again, &enough).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    let other = create(&store, "other", &[40, 41], &[10, 10], plain());
+    assert_eq!(sum.store(&other, &enough).unwrap_err().kind(), ErrorKind::ShapeMismatch);
+    let target = create(&store, "target", &[40, 40], &[40, 40], plain());
+    let small = ComputeOptions { memory_limit_bytes: 8000, ..options };
+    assert_eq!(sum.store(&target, &small).unwrap_err().kind(), ErrorKind::BudgetExceeded);
+    assert_eq!(target.nchunks_initialized().unwrap() + other.nchunks_initialized().unwrap(), 0);
+}
+
+#[test]
+fn an_array_that_is_used_twice_is_read_once() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let (x, values) = counting(&store, "x", &[16], &[4]);
+    let square = Expr::apply(Op::Multiply, &[of(&x), of(&x)]).unwrap();
+    let reads = std::sync::atomic::AtomicUsize::new(0);
+    let wrap = |store: &Arc<dyn Store>| {
+        reads.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        Arc::clone(store)
+    };
+    let options = ComputeOptions { wrap: Some(&wrap), ..ComputeOptions::default() };
+    let out = square.compute(&options).unwrap();
+    assert_eq!(out.to_host_bytes(Order::C).unwrap(), bytes(values.iter().map(|value| value * value)));
+    assert_eq!(reads.into_inner(), 1);
+}

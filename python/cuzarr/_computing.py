@@ -1,0 +1,148 @@
+"""From operands of any kind to the Rust side's expressions, and back: eager where all elements are in memory, a plan where
+some are in a store."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from cuzarr import _core
+from cuzarr._config import config
+from cuzarr._convert import core_dtype, device_buffer, dtype_of, host_array, is_on_device, result_array, wrap_host
+from cuzarr.device_array import DeviceArray
+from cuzarr.errors import DTypeMismatchError, MemorySpaceError
+
+Number = bool | int | float | complex
+
+
+def check_dtype(dtype: np.dtype[Any], what: str) -> None:
+    """Refuses elements without arithmetic.
+
+    Raises
+    ------
+    DTypeMismatchError
+        Dates, strings, structures, objects.
+    """
+    if dtype.kind not in "biufc" and dtype.name != "bfloat16" or dtype.itemsize > 16:
+        raise DTypeMismatchError(
+            f"{what}: elements of {dtype} have no arithmetic here",
+            hint="read the array and use NumPy" + (", or view dates as int64" if dtype.kind in "mM" else ""),
+        )
+
+
+def is_lazy(value: Any) -> bool:
+    """Whether these elements are yet to be read or computed."""
+    from cuzarr._array import Array
+    from cuzarr.expression import Expression
+
+    return isinstance(value, Array | Expression)
+
+
+def _is_number(value: Any) -> bool:
+    # NumPy's float64 derives from float, and has a type of its own all the same.
+    return isinstance(value, bool | int | float | complex) and not isinstance(value, np.generic)
+
+
+def _host_expr(array: np.ndarray[Any, Any], device: str, what: str) -> _core.Expr:
+    check_dtype(array.dtype, what)
+    if device != "cpu" and array.ndim:
+        raise MemorySpaceError(
+            f"{what}: got a NumPy array of shape {array.shape} beside one on {device}",
+            hint=f"move it first: cuzarr.xp.asarray(x, device={device!r}); or bring the other to the host with .cpu()",
+        )
+    native = array.astype(array.dtype.newbyteorder("="), copy=False)
+    return _core.Expr.buffer(wrap_host(native, core_dtype(native.dtype)))
+
+
+def operand(value: Any, device: str, what: str) -> _core.Expr | Number:
+    """What an expression on this device is made of.
+
+    Raises
+    ------
+    MemorySpaceError, DTypeMismatchError
+    """
+    from cuzarr._array import Array
+    from cuzarr.expression import Expression
+
+    if _is_number(value):
+        return value  # type: ignore[no-any-return]
+    if isinstance(value, Expression):
+        return value._expr
+    if isinstance(value, Array):
+        check_dtype(value.dtype, what)
+        return _core.Expr.array(value._handle())
+    if is_on_device(value):
+        if isinstance(value, DeviceArray):
+            check_dtype(value.dtype, what)
+        buffer = device_buffer(value)
+        if buffer.device != device:
+            raise MemorySpaceError(
+                f"{what}: got arrays on {buffer.device} and on {device}", hint=f"move one: .to({device!r})"
+            )
+        return _core.Expr.buffer(buffer)
+    return _host_expr(np.asarray(value), device, what)
+
+
+def device_among(values: tuple[Any, ...]) -> str:
+    """Where elements in memory are: the first GPU's name, else ``"cpu"``."""
+    for value in values:
+        if not _is_number(value) and not is_lazy(value) and is_on_device(value):
+            return device_buffer(value).device
+    return "cpu"
+
+
+def native_dtype(name: str) -> np.dtype[Any]:
+    """NumPy's type for an expression's."""
+    return dtype_of(name)
+
+
+def deliver(buffer: _core.NdBuffer, like: tuple[Any, ...]) -> Any:
+    """A result as the caller's operands are: NumPy, :class:`DeviceArray`, or what reads give."""
+    dtype = native_dtype(buffer.dtype)
+    if buffer.device == "cpu":
+        array = host_array(buffer, dtype)
+        return array if array.ndim else array[()]
+    if any(isinstance(value, DeviceArray) for value in like):
+        return DeviceArray(buffer, dtype)
+    return result_array(buffer, dtype)
+
+
+# What is in flight where the configuration leaves the limit to the library.
+_DEFAULT_LIMIT_BYTES = 2 << 30
+
+
+def settings(device: str | None, memory_limit: int | str | None) -> tuple[str, int, int]:
+    """Device, bytes in flight and threads of a plan: as asked for, else as configured."""
+    from cuzarr._config import parse_size
+
+    where = str(config.get("device")) if device is None else str(device)
+    asked = config.get("memory_limit") if memory_limit is None else parse_size(memory_limit)
+    threads = config.get("threading.max_workers") or os.cpu_count() or 1
+    return where, _DEFAULT_LIMIT_BYTES if asked is None else int(asked), int(threads)
+
+
+def apply(name: str, *values: Any) -> Any:
+    """A function by NumPy's name: computed at once, unless an operand is in a store or a plan itself."""
+    from cuzarr.expression import Expression
+
+    if any(is_lazy(value) for value in values):
+        # Memory that takes part is moved when the plan runs.
+        expr = _core.Expr.apply(name, [operand(value, _lazy_device(value), name) for value in values])
+        return Expression(expr, plan_device(values))
+    device = device_among(values)
+    expr = _core.Expr.apply(name, [operand(value, device, name) for value in values])
+    return deliver(expr.evaluate(device), values)
+
+
+def plan_device(values: tuple[Any, ...]) -> str | None:
+    """The device that an array or plan among these was given by name."""
+    devices = (getattr(value, "_own_device", None) for value in values if is_lazy(value))
+    return next((device for device in devices if device is not None), None)
+
+
+def _lazy_device(value: Any) -> str:
+    if _is_number(value) or is_lazy(value) or not is_on_device(value):
+        return "cpu"
+    return device_buffer(value).device

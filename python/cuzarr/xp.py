@@ -1,0 +1,147 @@
+"""NumPy's functions that make and move arrays in memory: ``cuzarr.zeros`` and its like make arrays of Zarr.
+
+Results are NumPy arrays on ``"cpu"``, and on a GPU what reads give there: CuPy arrays where CuPy is installed, else
+:class:`cuzarr.DeviceArray`. ``device`` is by default what the configuration says.
+
+>>> import cuzarr
+>>> cuzarr.xp.arange(3, dtype="float32", device="cpu")
+array([0., 1., 2.], dtype=float32)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cuzarr import _core
+from cuzarr._config import config
+from cuzarr._convert import device_buffer, is_on_device, on_host, result_array, to_device
+from cuzarr._convert import element_type as _element_type
+from cuzarr.device_array import element_type
+
+__all__ = [
+    "arange", "asarray", "asnumpy", "empty", "empty_like", "full", "full_like", "linspace", "ones", "ones_like", "zeros",
+    "zeros_like",
+]  # fmt: skip
+
+
+def _device(device: str | None) -> str:
+    return str(config.get("device")) if device is None else str(device)
+
+
+def _shape(shape: Any) -> tuple[int, ...]:
+    return tuple(map(int, shape)) if hasattr(shape, "__iter__") else (int(shape),)
+
+
+def asarray(x: Any, dtype: Any = None, *, device: str | None = None) -> Any:
+    """An array in the memory of a device: copied there when it is elsewhere, converted when its type is another.
+
+    Without ``device``, what is on a GPU stays there.
+    """
+    from cuzarr._array import Array
+    from cuzarr.expression import Expression
+
+    if isinstance(x, Array):
+        where = _device(device)
+        return asarray(x.with_device(where)[...], dtype, device=where)
+    if isinstance(x, Expression):
+        return asarray(x.compute(device=device), dtype, device=device)
+    if not is_on_device(x):
+        array = np.asarray(x, dtype)
+        where = _device(device)
+        return array if where == "cpu" else to_device(array, where)
+    buffer, own = device_buffer(x), _element_type(x)
+    where = buffer.device if device is None else device
+    if where == "cpu":
+        return np.asarray(on_host(x), dtype)
+    if where == "cuda":
+        where = "cuda:0"
+    wanted = own if dtype is None else np.dtype(dtype)
+    if wanted == own and buffer.device == where:
+        return x
+    moved = buffer.to(where)
+    return result_array(moved if wanted == own else moved.astype(element_type(wanted), "C"), wanted)
+
+
+def asnumpy(x: Any) -> np.ndarray[Any, Any]:
+    """A NumPy array of any array, copied from the GPU when it is there."""
+    from cuzarr._array import Array
+    from cuzarr.expression import Expression
+
+    if isinstance(x, Expression):
+        x = x.compute()
+    if isinstance(x, Array):
+        x = x.with_device("cpu")[...]
+    return np.asarray(on_host(x))
+
+
+def empty(shape: Any, dtype: Any = float, *, device: str | None = None) -> Any:
+    """New memory, whose elements have no meaning yet."""
+    where, native = _device(device), np.dtype(dtype)
+    if where == "cpu":
+        return np.empty(_shape(shape), native)
+    return result_array(_core.NdBuffer.empty(_shape(shape), element_type(native), where, "C"), native)
+
+
+def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: str | None = None) -> Any:
+    """New memory, every element the same."""
+    native = np.asarray(fill_value).dtype if dtype is None else np.dtype(dtype)
+    where = _device(device)
+    if where == "cpu":
+        return np.full(_shape(shape), fill_value, native)
+    buffer = _core.NdBuffer.empty(_shape(shape), element_type(native), where, "C")
+    buffer.fill(np.asarray(fill_value, native).tobytes())
+    return result_array(buffer, native)
+
+
+def zeros(shape: Any, dtype: Any = float, *, device: str | None = None) -> Any:
+    """New memory of zeros."""
+    return full(shape, 0, dtype, device=device)
+
+
+def ones(shape: Any, dtype: Any = float, *, device: str | None = None) -> Any:
+    """New memory of ones."""
+    return full(shape, 1, dtype, device=device)
+
+
+def _like(x: Any, dtype: Any, device: str | None) -> tuple[tuple[int, ...], Any, str]:
+    own = x.dtype if isinstance(getattr(x, "dtype", None), np.dtype) else _element_type(x)
+    there = device_buffer(x).device if is_on_device(x) else getattr(x, "device", "cpu")
+    return tuple(x.shape), own if dtype is None else dtype, str(there) if device is None else device
+
+
+def empty_like(x: Any, dtype: Any = None, *, device: str | None = None) -> Any:
+    """As :func:`empty`, with the shape, type and device of an array."""
+    shape, dtype, device = _like(x, dtype, device)
+    return empty(shape, dtype, device=device)
+
+
+def full_like(x: Any, fill_value: Any, dtype: Any = None, *, device: str | None = None) -> Any:
+    """As :func:`full`, with the shape, type and device of an array."""
+    shape, dtype, device = _like(x, dtype, device)
+    return full(shape, fill_value, dtype, device=device)
+
+
+def zeros_like(x: Any, dtype: Any = None, *, device: str | None = None) -> Any:
+    """As :func:`zeros`, with the shape, type and device of an array."""
+    return full_like(x, 0, dtype, device=device)
+
+
+def ones_like(x: Any, dtype: Any = None, *, device: str | None = None) -> Any:
+    """As :func:`ones`, with the shape, type and device of an array."""
+    return full_like(x, 1, dtype, device=device)
+
+
+def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, device: str | None = None) -> Any:
+    """Numbers at one distance, as ``numpy.arange``."""
+    begin, end = (0, start) if stop is None else (start, stop)
+    numbers: np.ndarray[Any, Any] = np.arange(begin, end, step, dtype=dtype)
+    return asarray(numbers, device=_device(device))
+
+
+def linspace(
+    start: Any, stop: Any, num: int = 50, dtype: Any = None, *, endpoint: bool = True, device: str | None = None
+) -> Any:
+    """``num`` numbers at one distance from ``start`` to ``stop``, as ``numpy.linspace``."""
+    return asarray(np.linspace(start, stop, num, endpoint, dtype=dtype), device=_device(device))

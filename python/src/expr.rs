@@ -1,0 +1,156 @@
+//! Expressions as Python holds them.
+
+use std::sync::Arc;
+
+use cuzarr::compute::{ComputeOptions, Expr, Op, Operand, ReduceOp, Reduction, Weak};
+use cuzarr::store::Store;
+use cuzarr::{Error, ErrorKind};
+use pyo3::exceptions::PyOverflowError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyComplex, PyFloat, PyInt};
+
+use crate::array::{PyArray, interruptible};
+use crate::error::{IntoPython, PyResult};
+use crate::ndbuffer::{PyNdBuffer, parse_device, parse_dtype};
+use crate::watch::{Watch, Watched, Watches};
+
+/// What is computed, of what.
+#[pyclass(name = "Expr", module = "cuzarr._core", frozen)]
+pub struct PyExpr(pub Expr);
+
+/// An expression, or a number of Python's, which takes the type of what it meets.
+fn operand(value: &Bound<'_, PyAny>) -> PyResult<Operand> {
+    if let Ok(expr) = value.cast::<PyExpr>() {
+        return Ok(Operand::Expr(expr.get().0.clone()));
+    }
+    if value.is_instance_of::<PyBool>() {
+        let truth = Weak::Int(i128::from(value.extract::<bool>()?));
+        return Ok(Operand::Expr(Expr::constant(truth, cuzarr_device::DType::BOOL).py()?));
+    }
+    if value.is_instance_of::<PyInt>() {
+        let text = value.str()?.to_string();
+        let number = text.parse().map_err(|_| PyOverflowError::new_err(format!("{text} does not fit into 64 bits")))?;
+        return Ok(Operand::Weak(Weak::Int(number)));
+    }
+    if value.is_instance_of::<PyFloat>() {
+        return Ok(Operand::Weak(Weak::Float(value.extract()?)));
+    }
+    let complex = value.cast::<PyComplex>()?;
+    let part = |name: &str| complex.getattr(name)?.extract::<f64>();
+    Ok(Operand::Weak(Weak::Complex(part("real")?, part("imag")?)))
+}
+
+#[pymethods]
+impl PyExpr {
+    /// Elements in memory.
+    #[staticmethod]
+    fn buffer(buffer: &PyNdBuffer) -> PyResult<PyExpr> {
+        Expr::buffer(buffer.inner.clone()).map(PyExpr).py()
+    }
+
+    /// The elements of an array.
+    #[staticmethod]
+    fn array(array: &PyArray) -> PyResult<PyExpr> {
+        Expr::array(array.array().clone()).map(PyExpr).py()
+    }
+
+    /// An operation, by NumPy's name.
+    #[staticmethod]
+    fn apply(name: &str, operands: Vec<Bound<'_, PyAny>>) -> PyResult<PyExpr> {
+        let unknown = || {
+            Error::new(ErrorKind::Unsupported, format!("there is no function '{name}'"))
+                .with_hint("use CuPy's or NumPy's on the arrays: both take them without copying")
+        };
+        let op = Op::named(name).ok_or_else(unknown).py()?;
+        let operands = operands.iter().map(operand).collect::<PyResult<Vec<_>>>()?;
+        Expr::apply(op, &operands).map(PyExpr).py()
+    }
+
+    /// Elements of another type.
+    fn astype(&self, dtype: &str) -> PyResult<PyExpr> {
+        self.0.astype(parse_dtype(dtype)?).map(PyExpr).py()
+    }
+
+    /// What a reduction, by NumPy's name, makes of the elements.
+    fn reduced(
+        &self,
+        name: &str,
+        axes: Option<Vec<usize>>,
+        keepdims: bool,
+        ddof: f64,
+        skip_nan: bool,
+    ) -> PyResult<PyExpr> {
+        let unknown = || Error::new(ErrorKind::Unsupported, format!("there is no reduction '{name}'"));
+        let op = ReduceOp::named(name).ok_or_else(unknown).py()?;
+        self.0.reduced(Reduction { op, axes, keepdims, ddof, skip_nan }).map(PyExpr).py()
+    }
+
+    #[getter]
+    fn shape(&self) -> Vec<u64> {
+        self.0.shape().to_vec()
+    }
+
+    #[getter]
+    fn dtype(&self) -> String {
+        self.0.dtype().to_string()
+    }
+
+    /// The result, of inputs that are in the memory of this device.
+    fn evaluate(&self, py: Python<'_>, device: &str) -> PyResult<PyNdBuffer> {
+        let device = parse_device(device)?;
+        let inner = py.detach(|| self.0.evaluate(device)).py()?;
+        Ok(PyNdBuffer { inner })
+    }
+
+    /// The result's elements in a box, region by region, within a number of bytes.
+    #[pyo3(signature = (start, extent, device, memory_limit_bytes, threads))]
+    fn compute(
+        &self,
+        py: Python<'_>,
+        start: Vec<u64>,
+        extent: Vec<u64>,
+        device: &str,
+        memory_limit_bytes: u64,
+        threads: usize,
+    ) -> PyResult<PyNdBuffer> {
+        let device = parse_device(device)?;
+        let inner = run_watched(py, |watches| {
+            let wrap = |store: &Arc<dyn Store>| watched(store, watches);
+            let options = ComputeOptions { device, memory_limit_bytes, threads, wrap: Some(&wrap) };
+            self.0.compute_region(&start, &extent, &options)
+        })?;
+        Ok(PyNdBuffer { inner })
+    }
+
+    /// Computes the result into an array, region by region, within a number of bytes.
+    fn store(
+        &self,
+        py: Python<'_>,
+        target: &PyArray,
+        device: &str,
+        memory_limit_bytes: u64,
+        threads: usize,
+    ) -> PyResult<()> {
+        let device = parse_device(device)?;
+        run_watched(py, |watches| {
+            let wrap = |store: &Arc<dyn Store>| watched(store, watches);
+            let options = ComputeOptions { device, memory_limit_bytes, threads, wrap: Some(&wrap) };
+            self.0.store(target.array(), &options)
+        })
+    }
+
+    fn __repr__(&self) -> String {
+        self.0.to_string()
+    }
+}
+
+/// Runs a call under the watches of this thread, which the stores it uses are to be put under.
+fn run_watched<T: Send>(py: Python<'_>, call: impl FnOnce(&Watches) -> cuzarr::Result<T> + Send) -> PyResult<T> {
+    let watch = Arc::new(Watch::default());
+    let watches = Watches::current(&watch);
+    interruptible(py, &watch, || call(&watches))
+}
+
+fn watched(store: &Arc<dyn Store>, watches: &Watches) -> Arc<dyn Store> {
+    Arc::new(Watched::new(Arc::clone(store), watches.clone()))
+}
