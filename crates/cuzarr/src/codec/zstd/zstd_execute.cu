@@ -40,7 +40,9 @@ CUZARR_DEVICE bool place_frame(
         u32 over = warp_ballot(CUZARR_ALL_LANES, mine && (bytes > most || at + end > unit.dst_bytes));
         if (over) {
             u32 which = 31 - count_leading_zeros(over & (0 - over));
-            if (lane == which) zstd_report(task, task.blocks[index], CUZARR_TOO_LONG);
+            if (lane == which) {
+                zstd_report(task, task.blocks[index], bytes > most ? CUZARR_ZSTD_LARGE_BLOCK : CUZARR_TOO_LONG);
+            }
             return false;
         }
         if (mine) {
