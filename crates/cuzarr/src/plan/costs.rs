@@ -7,8 +7,7 @@
 //! ```
 //!
 //! The figures are GB/s of decoded bytes by size of frame, measured on one machine and shipped; on others they are scaled by
-//! the number of multiprocessors. A placement needs their ratio, not their value. [`Costs::measured`] puts what a read saw
-//! of the host's threads in the place of what was shipped.
+//! the number of multiprocessors. A placement needs their ratio, not their value.
 
 use crate::codec::batch::Format;
 
@@ -89,17 +88,6 @@ impl Costs {
         }
     }
 
-    /// The same with the speed of one thread of this host, as it was measured.
-    pub fn measured(mut self, format: Format, thread_gb_s: f64) -> Costs {
-        if let Some((_, speeds)) = self.speeds.iter_mut().find(|(known, _)| *known == format)
-            && thread_gb_s.is_finite()
-            && thread_gb_s > 0.0
-        {
-            speeds.thread = thread_gb_s;
-        }
-        self
-    }
-
     /// What decoding frames of this format and decoded size takes; `None` for a format without figures.
     pub fn estimate(&self, format: Format, frame_bytes: usize, load: Load) -> Option<Estimate> {
         let (_, speeds) = self.speeds.iter().find(|(known, _)| *known == format)?;
@@ -169,13 +157,11 @@ mod tests {
     }
 
     #[test]
-    fn a_smaller_device_and_a_faster_host_are_seen() {
-        let load = Load { threads: 8, frames: 4096 };
-        let on = |costs: &Costs| costs.estimate(Format::Zstd, MIB, load).unwrap();
-        let (large, small) = (Costs::shipped(132), Costs::shipped(20));
-        assert!(on(&small).device_gb_s < on(&large).device_gb_s / 4.0);
-        let fast = small.clone().measured(Format::Zstd, 50.0);
-        assert!(on(&small).prefers_device() && !on(&fast).prefers_device());
-        assert_eq!(large.clone().measured(Format::Zstd, f64::NAN), large);
+    fn a_smaller_device_is_seen() {
+        let on = |multiprocessors, threads| {
+            Costs::shipped(multiprocessors).estimate(Format::Zstd, MIB, Load { threads, frames: 4096 }).unwrap()
+        };
+        assert!(on(20, 8).device_gb_s < on(132, 8).device_gb_s / 4.0);
+        assert!(on(20, 8).prefers_device() && !on(20, 64).prefers_device());
     }
 }
