@@ -11,6 +11,8 @@ static LZ4: KernelSource = KernelSource { name: "lz4", text: include_str!("lz4.c
 
 /// Few warps a block, so that a block's place is free as soon as its slowest frame is done.
 const WARPS_PER_BLOCK: u32 = 2;
+/// Threads that join a group's spans one after the other; fewer in `simt`, where each is a fiber.
+const JOIN_THREADS: u32 = 1024;
 /// Threads that follow the path through a window's groups.
 const CHASE_THREADS: u32 = 64;
 /// Bytes of the decoded size in front of a frame's block.
@@ -131,6 +133,7 @@ impl Blocks {
         let (span_bytes, threads) = (self.span_bytes as u32, self.threads);
         let Windows { spans, window_spans: window, count: windows } = self.windows;
         let kernel = |name| LZ4.kernel(stream.device(), name);
+        let join_threads = if stream.device() == Device::Simt { threads } else { JOIN_THREADS };
         // SAFETY: the parameters of each kernel; a block of threads for each span or unit, or span or group of a window, as they
         // are written. Maps have room for every byte of every window, sequences for as many as a block can hold.
         unsafe {
@@ -139,7 +142,7 @@ impl Blocks {
                 let arguments = (frames, units, cursors, window, leads, exits);
                 kernel("lz4_map")?.launch(stream, count * window, threads, arguments, &maps)?;
                 let (groups, arguments) = (window / GROUP_SPANS, (units, cursors, window, span_bytes, exits, joined));
-                kernel("lz4_join")?.launch(stream, count * groups, threads, arguments, &maps)?;
+                kernel("lz4_join")?.launch(stream, count * groups, join_threads, arguments, &maps)?;
                 let found = (exits, joined, entries, statuses.address());
                 let arguments = (frames, units, cursors, window, span_bytes, found.0, found.1, found.2, found.3);
                 kernel("lz4_chase")?.launch(stream, count, CHASE_THREADS, arguments, &maps)?;

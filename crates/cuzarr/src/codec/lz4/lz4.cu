@@ -185,7 +185,7 @@ CUZARR_KERNEL(lz4_map, const u8* src, const Lz4Unit* units, const u32* cursors, 
 
 /// exits, by groups: joined[byte] = the first token behind its group when one begins at the byte. A group of a window for each
 /// block of threads, from its last span to its first.
-CUZARR_KERNEL(lz4_join, const Lz4Unit* units, const u32* cursors, u32 spans, u32 span_bytes, const u32* exits, u32* joined) {
+CUZARR_WIDE_KERNEL(lz4_join, const Lz4Unit* units, const u32* cursors, u32 spans, u32 span_bytes, const u32* exits, u32* joined) {
     u32 groups = spans / CUZARR_LZ4_GROUP, index = block_index() / groups, most = CUZARR_LZ4_GROUP * span_bytes;
     Lz4Window window = lz4_window(units[index], index, cursors[index], spans, span_bytes);
     u32 begin = block_index() % groups * most, size = window.end - window.begin;

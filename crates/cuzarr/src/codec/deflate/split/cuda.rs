@@ -20,6 +20,8 @@ const LITTLE_BYTES: usize = 32 << 20;
 const LITTLE_SIMT_BYTES: usize = 60_000;
 /// How far back a match reaches.
 const WINDOW_BYTES: usize = 32 << 10;
+/// How much longer 32 KiB of a group take than the last ones of a group.
+const WINDOWS_PER_STEP: usize = 2;
 /// Least decoded bytes of a group.
 const SMALLEST_GROUP_BYTES: usize = 128 << 10;
 /// One place in some 180 encoded bytes passes the first look; further ones are left out, which costs time only.
@@ -35,8 +37,6 @@ const WARP_BLOCKS: u32 = 16;
 const THREAD_BLOCKS: u32 = 8;
 const WIDE_BLOCKS: u32 = 2;
 const MEASURING_WARPS: u32 = 32;
-/// Each has 32 bytes of a window.
-const WINDOW_THREADS: u32 = 1024;
 /// What scratch memory is divided into.
 const LISTS: usize = 10;
 
@@ -97,12 +97,12 @@ pub(in crate::codec::deflate) struct Split {
 impl Split {
     /// For frames of at most `largest_bytes` decoded.
     ///
-    /// A block goes through a group 32 KiB after 32 KiB, then one block through the last 32 KiB of all groups of a frame:
-    /// the two are as long where a group has as many windows as a frame has groups.
+    /// A block goes through a group 32 KiB after 32 KiB, then one block through the last 32 KiB of all groups of a frame,
+    /// faster. The two are as long where a group has as many windows as a frame has groups, by how much the latter is faster.
     pub(in crate::codec::deflate) fn new(device: Device, largest_bytes: usize) -> Split {
         // Small in `simt`, so that small frames have several.
         let least_bytes = if device == Device::Simt { 1 } else { SMALLEST_GROUP_BYTES };
-        let group_bytes = (largest_bytes * WINDOW_BYTES).isqrt().max(least_bytes);
+        let group_bytes = (largest_bytes * WINDOW_BYTES / WINDOWS_PER_STEP).isqrt().max(least_bytes);
         Split { group_bytes, ..Split::default() }
     }
 
@@ -207,6 +207,7 @@ impl Split {
         let kernel = |name| SPLIT.kernel(device, name);
         // Few threads in `simt`, where each is a fiber.
         let threads = if device == Device::Simt { WARP } else { 256 };
+        // A block of so many has a window: `CUZARR_DEFLATE_MANY` in deflate_split.cu.
         let wide_threads = if device == Device::Simt { WARP } else { 1024 };
         let blocks = |kernel: &Kernel, wanted: u64, each: u32| {
             wanted.clamp(1, u64::from(kernel.multiprocessors() * each)) as u32
@@ -243,9 +244,7 @@ impl Split {
         // SAFETY: as above.
         unsafe { group.launch(stream, grid, wide_threads, (lines, count, tables), &buffers) }?;
         // SAFETY: as above.
-        unsafe {
-            kernel("deflate_window")?.launch(stream, count, WINDOW_THREADS, (to, lines, count, tables), &buffers)
-        }?;
+        unsafe { kernel("deflate_window")?.launch(stream, count, wide_threads, (to, lines, count, tables), &buffers) }?;
         if tiles > 0 {
             let finish = kernel("deflate_finish")?;
             let grid = blocks(&finish, u64::from(tiles), THREAD_BLOCKS);

@@ -5,8 +5,15 @@
 #include "cuzarr/deflate_split.cuh"
 
 /// Elements that a thread has on their way at a time: of the window, where a block has all of it, and elsewhere.
+#ifdef CUZARR_SIMT
+// 32 threads instead of 1024, as each is a fiber.
+#define CUZARR_DEFLATE_MANY 1024u
+#else
 #define CUZARR_DEFLATE_MANY 32u
+#endif
 #define CUZARR_DEFLATE_FEW 8u
+/// Slots ahead of where a frame's regions are followed that are brought near, by four: a line of the cache has five.
+#define CUZARR_DEFLATE_ASKED 512u
 /// Words of a slot.
 #define CUZARR_DEFLATE_SLOT_WORDS (CUZARR_DEFLATE_SLOT_BITS / 32)
 
@@ -296,9 +303,14 @@ CUZARR_KERNEL(
     u32 lane = thread_index();
     for (u32 index = block_index(); index < count; index += block_count()) {
         const Frame& frame = frames[index];
-        u32 region = (u32)frame.first_stream + frame.streams - 1, at = 0, groups = 0, group_at = 0, end;
+        u32 region = (u32)frame.first_stream + frame.streams - 1, at = 0, groups = 0, group_at = 0, end = 0, asked = 0;
         bool final = false;
         for (; region != CUZARR_DEFLATE_NONE && !final; region = deflate_region_at(split, frame, end)) {
+            // Who comes next is not known yet, but about where.
+            for (; asked < deflate_slot(end) + CUZARR_DEFLATE_ASKED && asked < frame.streams; asked += 4 * CUZARR_WARP) {
+                u32 slot = asked + 4 * lane;
+                if (slot < frame.streams) prefetch(split.regions + frame.first_stream + slot);
+            }
             DeflateRegion measured = split.regions[region];
             end = measured.end;
             if (measured.state != CUZARR_DEFLATE_LINKED && measured.state != CUZARR_DEFLATE_FINAL) break;
@@ -480,7 +492,7 @@ CUZARR_DEVICE u32 deflate_window_begin(u32 group_at, u32 group_end) {
 }
 
 /// The last 32 KiB of every group but the last, in order: what one refers to is in shared memory, a byte at its place modulo
-/// 32 KiB. A block of 1024 threads for each frame.
+/// 32 KiB. A block for each frame, whose threads have a window together.
 CUZARR_WIDE_KERNEL(deflate_window, u8* dst, const FrameTable* table, u32 count, DeflateSplit split) {
     CUZARR_SHARED(u8, window, CUZARR_DEFLATE_WINDOW);
     const u32 mask = CUZARR_DEFLATE_WINDOW - 1;
@@ -491,24 +503,37 @@ CUZARR_WIDE_KERNEL(deflate_window, u8* dst, const FrameTable* table, u32 count, 
         if (state.split == 0) continue;
         const u16* elements = split.elements + frame.work_offset;
         u8* bytes = dst + frame.dst_offset;
+        u32 at = 0, end = deflate_group_end(split, frame, state, 0), found[CUZARR_DEFLATE_FEW];
+        deflate_elements<CUZARR_DEFLATE_FEW>(elements, deflate_window_begin(at, end) + thread_index(), end, found);
         for (u32 group = 0; group + 1 < state.groups; ++group) {
-            u32 at = split.groups[frame.block_bytes + group].at, end = deflate_group_end(split, frame, state, group);
-            u32 first = deflate_window_begin(at, end) + thread_index(), found[CUZARR_DEFLATE_MANY];
-            deflate_elements<CUZARR_DEFLATE_MANY>(elements, first, end, found);
+            u32 next_end = deflate_group_end(split, frame, state, group + 1);
+            u32 first = deflate_window_begin(at, end) + thread_index(), packed[CUZARR_DEFLATE_MANY / 4];
 #pragma unroll
-            for (u32 k = 0; k < CUZARR_DEFLATE_MANY; ++k) {
-                u32 i = first + k * thread_count(), known = window[deflate_origin(found[k], at) & mask];
-                found[k] = deflate_unknown(found[k]) ? known : found[k];
-                if (i < end) bytes[i] = (u8)found[k];
+            for (u32 done = 0; done < CUZARR_DEFLATE_MANY; done += CUZARR_DEFLATE_FEW) {
+                u32 from = first + done * thread_count(), next[CUZARR_DEFLATE_FEW];
+                // The next elements are on their way: the last ones are the first of the next group.
+                bool last = done + CUZARR_DEFLATE_FEW == CUZARR_DEFLATE_MANY;
+                u32 next_first = last ? deflate_window_begin(end, next_end) + thread_index() : from + CUZARR_DEFLATE_FEW * thread_count();
+                deflate_elements<CUZARR_DEFLATE_FEW>(elements, next_first, last ? next_end : end, next);
+#pragma unroll
+                for (u32 k = 0; k < CUZARR_DEFLATE_FEW; ++k) {
+                    u32 i = from + k * thread_count(), known = window[deflate_origin(found[k], at) & mask];
+                    u32 byte = (deflate_unknown(found[k]) ? known : found[k]) & 255, shift = k % 4 * 8;
+                    u32& four = packed[(done + k) / 4];
+                    four = k % 4 ? four | byte << shift : byte;
+                    if (i < end) bytes[i] = (u8)byte;
+                    found[k] = next[k];
+                }
             }
             // All have been looked up.
             block_barrier();
 #pragma unroll
             for (u32 k = 0; k < CUZARR_DEFLATE_MANY; ++k) {
                 u32 i = first + k * thread_count();
-                if (i < end) window[i & mask] = (u8)found[k];
+                if (i < end) window[i & mask] = (u8)(packed[k / 4] >> k % 4 * 8);
             }
             block_barrier();
+            at = end, end = next_end;
         }
         block_barrier();
     }
