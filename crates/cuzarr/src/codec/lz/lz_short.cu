@@ -1,5 +1,5 @@
-// The tiles of many units whose sequences are short, by a lane for each sequence: `lz_tiles` of lz.cu in a fifth of its instructions,
-// but a tile that waits for the one before takes longer.
+// The tiles of many units whose sequences are short, by a lane for each sequence instead of each byte as in lz.cu. A tile that
+// waits for the one before takes longer than there.
 #include "cuzarr/lz_chains.cuh"
 #include "cuzarr/lz_copies.cuh"
 
