@@ -100,3 +100,35 @@ def test_an_array_without_elements_maps_to_one() -> None:
     empty = cuzarr.create_array({}, shape=(0, 4), chunks=(1, 4), dtype="int8")
     assert cuzarr.map_blocks(lambda block: block, empty).shape == (0, 4)
     assert cuzarr.map_blocks(lambda block: block, empty, out={}, dtype="int16").dtype == np.int16
+
+
+def test_kernels_of_ours_of_cupy_and_of_numba_work_on_blocks(source: cuzarr.Array, gpu: str) -> None:
+    if not gpu.startswith("cuda"):
+        pytest.skip("skipped: kernels of other libraries need a GPU")
+    settings: dict[str, Any] = {"device": gpu, "memory_limit": "256 KiB"}
+    square = cuzarr.ElementwiseKernel("T x", "T y", "y = x * x", "square")
+    ours = cuzarr.map_blocks(lambda block: square(block), source, out={}, **settings)
+    np.testing.assert_array_equal(ours.with_device("cpu")[...], VALUES * VALUES)
+    cupy = pytest.importorskip("cupy")
+    theirs = cupy.ElementwiseKernel("T x", "T y", "y = x * x", "squared")
+    got = cuzarr.map_blocks(theirs, source, out={}, **settings)
+    np.testing.assert_array_equal(got.with_device("cpu")[...], VALUES * VALUES)
+    numba_cuda = pytest.importorskip("numba.cuda")
+    try:
+        numba_cuda.current_context()
+    except Exception as error:  # noqa: BLE001, whatever keeps Numba from running here
+        pytest.skip(f"Numba does not run here: {error}")
+
+    @numba_cuda.jit  # type: ignore[untyped-decorator]
+    def kernel(x: Any, y: Any) -> None:
+        at = numba_cuda.grid(1)
+        if at < x.size:
+            y[at] = x[at] * x[at]
+
+    def by_numba(block: Any) -> Any:
+        result = cupy.empty_like(block)
+        kernel[(block.size + 255) // 256, 256](block.ravel(), result.ravel())
+        return result
+
+    got = cuzarr.map_blocks(by_numba, source, out={}, **settings)
+    np.testing.assert_array_equal(got.with_device("cpu")[...], VALUES * VALUES)

@@ -6,20 +6,17 @@
 //! suit both sides (the idea of Pangeo's `rechunker`, <https://rechunker.readthedocs.io/en/latest/algorithm.html>). What
 //! makes it resumable is in `journal`.
 
-use std::collections::HashSet;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use cuzarr_device::NdBuffer;
-use cuzarr_device::downsample::{Downsampling, downsample};
 use serde_json::{Map, Value, json};
 
 use super::grid::{Region, Regions};
 use super::journal::Journal;
+use super::pass::{Pass, Shrink};
+use super::place::refuse_overlap;
 use super::target::serializer;
 use super::walk::relay;
-use crate::codec::VariableElements;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::meta::{ArrayMetadata, CodecsMetadata, Extension, FillValue, NewArray};
 use crate::node::{self, Array, ArrayOptions, Node, normalize_path};
@@ -61,27 +58,6 @@ pub struct Progress {
     pub seconds: f64,
 }
 
-/// One way through all elements.
-#[derive(Clone, Debug)]
-pub struct Pass {
-    source: Array,
-    target: Array,
-    /// The regions.
-    pub regions: Regions,
-    /// How many of them are finished.
-    pub finished: u64,
-    /// How many times the bytes of the pass's source are read on average.
-    pub reads: f64,
-    shrink: Option<Shrink>,
-}
-
-/// Elements of the source along each dimension that one element of the target comes of, and how.
-#[derive(Clone, Debug)]
-pub(super) struct Shrink {
-    pub(super) factors: Vec<u64>,
-    pub(super) method: Downsampling,
-}
-
 /// A copy of one array that was planned and checked; nothing is written yet.
 pub struct Copy {
     source: Array,
@@ -94,13 +70,6 @@ pub struct Copy {
     options: ArrayOptions,
 }
 
-impl Shrink {
-    /// Extents of what comes of an array of this shape.
-    pub(super) fn shape(&self, source: &[u64]) -> Vec<u64> {
-        source.iter().zip(&self.factors).map(|(extent, factor)| extent.div_ceil(*factor)).collect()
-    }
-}
-
 /// What is to be done before the first pass.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Begin {
@@ -108,12 +77,6 @@ enum Begin {
     Delete,
     GoOn,
     Complete,
-}
-
-/// Elements on their way.
-enum Elements {
-    Fixed(NdBuffer),
-    Variable(VariableElements),
 }
 
 impl Copy {
@@ -255,7 +218,7 @@ impl Copy {
         let read = |(region, _): &(Region, Option<u64>)| pass.read(region).at(|| region.to_string());
         relay(rest, read, |(region, finished), elements| {
             let elements = pass.shrunk(elements).at(|| region.to_string())?;
-            write(&pass.target, &region, &elements).at(|| region.to_string())?;
+            pass.write(&region, &elements).at(|| region.to_string())?;
             meter.add(region.elems(), finished.is_some());
             if let Some(finished) = finished {
                 self.journal.passes[number].1 = finished;
@@ -386,72 +349,6 @@ impl Copy {
     }
 }
 
-impl Pass {
-    fn new(source: &Array, target: &Array, regions: Regions, finished: u64, reads: f64) -> Pass {
-        Pass { source: source.clone(), target: target.clone(), regions, finished, reads, shrink: None }
-    }
-
-    /// What a region of the target is made of.
-    fn read(&self, region: &Region) -> Result<Elements> {
-        let Some(shrink) = &self.shrink else { return read(&self.source, region) };
-        let start: Vec<u64> = region.start.iter().zip(&shrink.factors).map(|(start, factor)| start * factor).collect();
-        let ends = region.extent.iter().zip(&shrink.factors).zip(start.iter().zip(self.source.shape()));
-        let extent = ends.map(|((extent, factor), (start, len))| (extent * factor).min(len - start)).collect();
-        read(&self.source, &Region { number: region.number, start, extent })
-    }
-
-    fn shrunk(&self, elements: Elements) -> Result<Elements> {
-        match (&self.shrink, elements) {
-            (Some(shrink), Elements::Fixed(elements)) => {
-                // They are bounded by the elements of a box.
-                let factors: Vec<usize> = shrink.factors.iter().map(|&factor| factor as usize).collect();
-                Ok(Elements::Fixed(downsample(&elements, &factors, shrink.method)?))
-            }
-            (_, elements) => Ok(elements),
-        }
-    }
-
-    /// What is still to be copied, each with the number of regions that are finished after it. When the pass was interrupted,
-    /// the objects of its first region that are there already are left out.
-    fn unfinished(&self, interrupted: bool) -> Result<impl Iterator<Item = Result<(Region, Option<u64>)>> + '_> {
-        let mut first = self.finished;
-        let mut parts = Vec::new();
-        if interrupted && first < self.regions.len() {
-            let stored: HashSet<String> = self.target.stored_chunks()?.into_iter().collect();
-            if !stored.is_empty() {
-                let region = self.regions.get(first)?;
-                parts = self.missing(&region, &stored)?;
-                first += 1;
-            }
-        }
-        let last = parts.len().saturating_sub(1);
-        let parts = parts.into_iter().enumerate().map(move |(at, part)| Ok((part, (at == last).then_some(first))));
-        let whole = self.regions.from(first).map(|region| region.map(|region| (region.number + 1, region)));
-        Ok(parts.chain(whole.map(|next| next.map(|(finished, region)| (region, Some(finished))))))
-    }
-
-    /// The objects of a region that are not stored, or the region itself when none of them is.
-    fn missing(&self, region: &Region, stored: &HashSet<String>) -> Result<Vec<Region>> {
-        let metadata = self.target.metadata();
-        let unit = metadata.chunk_grid().chunk_shape();
-        let first: Vec<u64> = region.start.iter().zip(unit).map(|(start, unit)| start / unit).collect();
-        let objects = Regions::new(&region.extent, unit.to_vec())?;
-        let (mut missing, mut found) = (Vec::new(), false);
-        for object in objects.from(0) {
-            let mut object = object?;
-            let at: Vec<u64> =
-                object.start.iter().zip(unit).zip(&first).map(|((start, unit), first)| first + start / unit).collect();
-            if stored.contains(&metadata.chunk_key_encoding().key(&at)) {
-                found = true;
-                continue;
-            }
-            object.start = object.start.iter().zip(&region.start).map(|(inside, start)| inside + start).collect();
-            missing.push(object);
-        }
-        Ok(if found { missing } else { vec![region.clone()] })
-    }
-}
-
 /// Counts what was written.
 struct Meter {
     begun: Instant,
@@ -542,34 +439,6 @@ fn check_alike(source: &ArrayMetadata, target: &ArrayMetadata, shrink: Option<&S
     Ok(())
 }
 
-/// Refuses a target that is the source, or lies in it, or the other way round.
-pub(super) fn refuse_overlap(source: (&Arc<dyn Store>, &str), target: (&Arc<dyn Store>, &str)) -> Result<()> {
-    let within = |one: &Path, other: &Path| one.starts_with(other) || other.starts_with(one);
-    let overlap = match (location(source), location(target)) {
-        (Some(source), Some(target)) => within(&source, &target),
-        _ => Arc::ptr_eq(source.0, target.0) && within(Path::new(source.1), Path::new(target.1)),
-    };
-    if overlap {
-        let message = format!("the target {}/{} overlaps the source {}/{}", target.0, target.1, source.0, source.1);
-        return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("copy to another place"));
-    }
-    Ok(())
-}
-
-/// Where a node is among all stores that have addresses; links of the file system are resolved.
-fn location((store, path): (&Arc<dyn Store>, &str)) -> Option<PathBuf> {
-    let address = store.to_string();
-    let (scheme, _) = address.split_once("://")?;
-    let whole = Path::new(&address).join(path);
-    let Ok(file) = whole.strip_prefix("file:") else { return Some(whole) };
-    let file = Path::new("/").join(file);
-    let real = file.ancestors().find_map(|above| {
-        let rest = file.strip_prefix(above).ok()?;
-        Some(above.canonicalize().ok()?.join(rest))
-    });
-    Some(Path::new(&format!("{scheme}:")).join(real.unwrap_or(file).strip_prefix("/").ok()?))
-}
-
 fn element_bytes(array: &Array) -> u64 {
     array.metadata().data_type().size_bytes().map_or(VARIABLE_BYTES, |size_bytes| size_bytes as u64)
 }
@@ -578,21 +447,5 @@ fn extension(name: &str, configuration: Value) -> Extension {
     match configuration {
         Value::Object(configuration) => Extension::new(name, configuration),
         _ => Extension::new(name, Map::new()),
-    }
-}
-
-fn read(source: &Array, region: &Region) -> Result<Elements> {
-    let selection = region.selection()?;
-    match source.metadata().data_type().size_bytes() {
-        Some(_) => source.read(&selection).map(Elements::Fixed),
-        None => source.read_variable(&selection).map(Elements::Variable),
-    }
-}
-
-fn write(target: &Array, region: &Region, elements: &Elements) -> Result<()> {
-    let selection = region.selection()?;
-    match elements {
-        Elements::Fixed(elements) => target.write(&selection, elements),
-        Elements::Variable(elements) => target.write_variable(&selection, elements),
     }
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::copy::{Copy, Existing, Progress, refuse_overlap};
+use super::copy::{Copy, Existing, Progress};
+use super::place::refuse_overlap;
 use super::target::Changes;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::meta::{GroupMetadata, ZarrFormat};

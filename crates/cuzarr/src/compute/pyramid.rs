@@ -8,7 +8,9 @@ use std::sync::Arc;
 use cuzarr_device::downsample::Downsampling;
 use serde_json::{Map, Value, json};
 
-use super::copy::{Copy, Existing, Progress, Shrink};
+use super::copy::{Copy, Existing, Progress};
+use super::pass::Shrink;
+use super::place::refuse_overlap;
 use super::target::Changes;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::meta::{ArrayMetadata, ZarrFormat};
@@ -157,7 +159,7 @@ impl Pyramid {
     }
 
     fn check_target(&self) -> Result<()> {
-        super::copy::refuse_overlap((self.source.store(), self.source.path()), (&self.store, &self.path))?;
+        refuse_overlap((self.source.store(), self.source.path()), (&self.store, &self.path))?;
         if self.existing != Existing::Refuse {
             return Ok(());
         }
