@@ -1,4 +1,4 @@
-//! The `cuzarr` command: `demo info tree validate stats preview copy rechunk pyramid bench doctor`.
+//! The `cuzarr` command: `demo info tree validate stats preview eval copy rechunk pyramid bench doctor`.
 //!
 //! Results go to standard output, as text or with `--json` as one JSON document; progress, warnings and errors go to
 //! standard error. The exit status is 0 for success, 1 for a failure (wrong data, an error), 2 for wrong arguments.
@@ -7,6 +7,7 @@ mod bench;
 mod copy;
 mod demo;
 mod doctor;
+mod eval;
 mod nodes;
 mod output;
 mod picture;
@@ -51,6 +52,8 @@ enum Command {
     Stats(statistics::Stats),
     /// Draw a plane of an array
     Preview(preview::Preview),
+    /// Compute an expression of arrays
+    Eval(eval::Eval),
     /// Copy an array or a hierarchy, to the other format or another compressor if wanted
     Copy(copy::Copy),
     /// Copy an array or a hierarchy to chunks of another shape
@@ -89,6 +92,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> i32 {
         Command::Validate(validate) => validate.run(&mut output),
         Command::Stats(stats) => stats.run(&mut output),
         Command::Preview(preview) => preview.run(&mut output),
+        Command::Eval(eval) => eval.run(&mut output),
         Command::Copy(copy) => copy.run(&mut output),
         Command::Rechunk(rechunk) => rechunk.run(&mut output),
         Command::Pyramid(pyramid) => pyramid.run(&mut output),

@@ -264,18 +264,13 @@ impl Summary {
         );
         let (_, bins) = self.histogram(ROWS);
         let most = bins.iter().map(|bin| bin.1).max().unwrap_or(0).max(1);
-        let rows: Vec<Vec<String>> = bins
-            .iter()
-            .map(|&(start, count)| {
-                let eighths = (count as f64 / most as f64 * (BAR * 8) as f64).ceil() as usize;
-                vec![picture::bar(eighths), format!("{start:.6}"), count.to_string()]
-            })
-            .map(|mut row| {
-                row.rotate_left(1);
-                row
-            })
-            .collect();
-        text += &output::table(&["from", "elements", ""], &rows);
+        let rows: Vec<Vec<String>> =
+            bins.iter().map(|(start, count)| vec![format!("{start:.6}"), count.to_string()]).collect();
+        let eighths = |count: u64| (count as f64 / most as f64 * (BAR * 8) as f64).ceil() as usize;
+        let bars = std::iter::once(String::new()).chain(bins.iter().map(|bin| picture::bar(eighths(bin.1))));
+        let table = output::table(&["from", "elements"], &rows);
+        let lines: Vec<String> = table.lines().zip(bars).map(|(line, bar)| format!("{line}  {bar}")).collect();
+        text += &lines.join("\n");
         text
     }
 }

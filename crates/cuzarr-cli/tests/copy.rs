@@ -221,3 +221,34 @@ fn a_pyramid_is_made_and_named() {
     assert_eq!(first.host_slice::<u32>().unwrap()[0], *whole.host_slice::<u32>().unwrap().iter().max().unwrap());
     assert_eq!(json(&cuzarr(&arguments))["error"]["kind"], "ContainsGroup");
 }
+
+#[test]
+fn an_expression_of_arrays_is_stored_or_printed() {
+    let directory = tempfile::tempdir().unwrap();
+    let (from, to) = (directory.path().join("from"), directory.path().join("to"));
+    let value = source(&from);
+    let name = format!("u={}", text(&from));
+    let arguments = ["eval", "u * 2.5 - 1", &name, "-o", text(&to), "--json"];
+    let plan = json(&cuzarr(&[&arguments[..], &["--dry-run"]].concat()));
+    assert_eq!((&plan["dtype"], &plan["chunk_shape"]), (&json!("float64"), &json!([1, 128, 128])), "{plan:#}");
+    assert!(!to.exists());
+    assert_eq!(cuzarr(&arguments).status.code(), Some(0));
+    let stored = open(&to).read(&Selection::all(&SHAPE)).unwrap();
+    let expected = value.host_slice::<u32>().unwrap().iter().map(|&value| f64::from(value) * 2.5 - 1.0);
+    assert!(stored.host_slice::<f64>().unwrap().iter().copied().eq(expected));
+    let printed = json(&cuzarr(&["eval", "max(u, axis=0) > 0", &name, "--json", "--dry-run"]));
+    assert_eq!(printed["shape"], json!([128, 128]));
+    let mean = json(&cuzarr(&["eval", "mean(u)", &name, "--json"]))["values"].as_f64().unwrap();
+    let values = value.host_slice::<u32>().unwrap();
+    let expected = values.iter().map(|&value| f64::from(value)).sum::<f64>() / values.len() as f64;
+    assert!((mean - expected).abs() < 1e-9 * expected);
+    for (arguments, kind) in [
+        (vec!["eval", "u +", &name, "--json"], "InvalidArgument"),
+        (vec!["eval", "open(u)", &name, "--json"], "InvalidArgument"),
+        (vec!["eval", "u", &name, "--json"], "InvalidArgument"),
+        (vec!["eval", "u + 1", &name, "-o", text(&to), "--json"], "ContainsArray"),
+    ] {
+        let output = cuzarr(&arguments);
+        assert_eq!((output.status.code(), &json(&output)["error"]["kind"]), (Some(1), &kind.into()), "{arguments:?}");
+    }
+}

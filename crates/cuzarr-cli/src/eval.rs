@@ -1,0 +1,205 @@
+//! `cuzarr eval`: an expression of arrays, computed region by region.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use clap::Args;
+use cuzarr::compute::{ComputeOptions, Expr, compressor_named, parse};
+use cuzarr::config::{Config, parse_bytes};
+use cuzarr::meta::{ArrayMetadata, CodecsMetadata, DataType, Extension, FillValue, NewArray};
+use cuzarr::node::{Array, ArrayOptions};
+use cuzarr::store::LocalStore;
+use cuzarr::{Error, ErrorKind, Result};
+use cuzarr_device::{DType, Device, NdBuffer, Order};
+use serde_json::{Map, Value, json};
+
+use crate::Verdict;
+use crate::copy::{Extents, extents};
+use crate::nodes;
+use crate::output::{self, Output};
+
+/// Results up to so many elements are printed when there is nowhere to store them.
+const MOST_PRINTED: u64 = 1000;
+
+#[derive(Args)]
+pub struct Eval {
+    /// Python's operators and NumPy's functions of names and numbers: 'sqrt(u**2 + v**2)', 'mean(u, axis=0)'
+    expression: String,
+    /// What the names mean: u=PATH
+    #[arg(value_name = "NAME=PATH")]
+    names: Vec<String>,
+    /// Where the result is stored; small ones are printed without it
+    #[arg(short, long)]
+    output: Option<PathBuf>,
+    /// Elements of a chunk of the result, -1 for a whole dimension [default: those of the first array of its shape]
+    #[arg(long, value_name = "EXTENTS", allow_hyphen_values = true, value_parser = extents)]
+    chunks: Option<Extents>,
+    /// Compressor of the result, as for 'cuzarr copy'
+    #[arg(long, default_value = "zstd:1")]
+    compressor: String,
+    /// Where to compute: cpu, or cuda:N
+    #[arg(long)]
+    device: Option<Device>,
+    /// Most memory to use, as in '8 GiB'
+    #[arg(long)]
+    memory_limit: Option<String>,
+    /// Replace what is at the output
+    #[arg(long)]
+    overwrite: bool,
+    /// Show what would be made, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+impl Eval {
+    pub fn run(self, output: &mut Output) -> Result<Verdict> {
+        let config = Config::from_environment()?;
+        let device = self.device.unwrap_or_else(|| config.device());
+        let limit = self.memory_limit.as_deref().map(parse_bytes).transpose()?;
+        let limit_bytes = limit.unwrap_or_else(|| config.memory_limit_bytes());
+        let arrays = self.open()?;
+        let mut names = BTreeMap::new();
+        for (name, array) in &arrays {
+            names.insert(name.clone(), Expr::array(array.clone()).map_err(|error| error.at(name.clone()))?);
+        }
+        let expr = parse(&self.expression, &|name| names.get(name).cloned())?;
+        let options =
+            ComputeOptions { device, memory_limit_bytes: limit_bytes, threads: config.threads(), ..Default::default() };
+        let mut document = json!({
+            "expression": expr.to_string(), "shape": expr.shape(), "dtype": expr.dtype().to_string(),
+        });
+        let Some(path) = self.output.clone() else { return self.print(&expr, &options, document, output) };
+        let metadata = self.metadata(&expr, &arrays)?;
+        document["output"] = json!(path);
+        document["chunk_shape"] = json!(metadata.chunk_grid().chunk_shape());
+        let what = format!("{} of shape {:?}", expr.dtype(), expr.shape());
+        if self.dry_run {
+            document["dry_run"] = json!(true);
+            output.answer(&document, &format!("{expr}: {what}, chunks {:?}", metadata.chunk_grid().chunk_shape()));
+            return Ok(Verdict::Passed);
+        }
+        let bytes = metadata.elems()?.saturating_mul(expr.dtype().size_bytes() as u64);
+        let started = Instant::now();
+        let store = Arc::new(LocalStore::new(&path)?);
+        let settings = ArrayOptions { memory_limit_bytes: limit_bytes, ..ArrayOptions::from(&config) };
+        let target = Array::create(store, "", metadata, self.overwrite, settings)?;
+        expr.store(&target, &options)?;
+        let seconds = started.elapsed().as_secs_f64();
+        let rate = output::gigabytes_per_second(bytes, seconds);
+        document["seconds"] = json!(seconds);
+        document["gigabytes_per_second"] = json!(rate);
+        output.answer(&document, &format!("{what} in {}: {seconds:.2} s, {rate:.2} GB/s", path.display()));
+        Ok(Verdict::Passed)
+    }
+
+    fn open(&self) -> Result<Vec<(String, Array)>> {
+        let open = |given: &String| {
+            let Some((name, path)) = given.split_once('=') else {
+                let message = format!("'{given}' gives no name a meaning");
+                return Err(
+                    Error::new(ErrorKind::InvalidArgument, message).with_hint("write NAME=PATH, as in u=u.zarr")
+                );
+            };
+            Ok((name.to_string(), nodes::open_array(path, Some(Device::Cpu))?))
+        };
+        self.names.iter().map(open).collect()
+    }
+
+    /// Elements of a small result.
+    fn print(
+        &self,
+        expr: &Expr,
+        options: &ComputeOptions<'_>,
+        mut document: Value,
+        output: &mut Output,
+    ) -> Result<Verdict> {
+        let elems = expr.shape().iter().fold(1u64, |elems, &extent| elems.saturating_mul(extent));
+        if elems > MOST_PRINTED && !self.dry_run {
+            let message = format!("the result has {elems} elements, of shape {:?}", expr.shape());
+            return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("say where to store it, with -o"));
+        }
+        if !self.dry_run {
+            let result = expr.astype(DType::FLOAT64)?.compute(options)?.to_device(Device::Cpu)?;
+            document["values"] = nested(&result.copy(Order::C)?)?;
+        }
+        let text = document.get("values").map_or_else(|| expr.to_string(), Value::to_string);
+        output.answer(&document, &text);
+        Ok(Verdict::Passed)
+    }
+
+    /// Of the array that is made.
+    fn metadata(&self, expr: &Expr, arrays: &[(String, Array)]) -> Result<ArrayMetadata> {
+        let shape = expr.shape();
+        let like = arrays.iter().map(|(_, array)| array).find(|array| array.shape() == shape);
+        let chunk_shape = match (&self.chunks, like) {
+            (Some(Extents(Some(extents))), _) if extents.len() == shape.len() => {
+                extents.iter().zip(shape).map(|(extent, &len)| extent.unwrap_or(len.max(1))).collect()
+            }
+            (Some(_), _) => {
+                let message = format!("--chunks do not fit a result of {} dimensions", shape.len());
+                return Err(Error::new(ErrorKind::InvalidArgument, message));
+            }
+            (None, Some(array)) => array.chunk_shape()?,
+            (None, None) => shape.iter().map(|&len| len.clamp(1, 256)).collect(),
+        };
+        let data_type = data_type_of(expr.dtype())?;
+        let mut codecs = vec![match data_type.swap_units().is_empty() {
+            true => Extension::new("bytes", Map::new()),
+            false => Extension::new("bytes", Map::from_iter([("endian".to_string(), json!("little"))])),
+        }];
+        codecs.extend(compressor_named(&self.compressor)?);
+        let mut configured = codecs;
+        for codec in configured.iter_mut().filter(|codec| codec.name == "blosc") {
+            codec.configuration.insert("typesize".into(), json!(expr.dtype().size_bytes()));
+        }
+        ArrayMetadata::new(NewArray {
+            shape: shape.to_vec(),
+            fill_value: FillValue::default_of(&data_type),
+            data_type,
+            chunk_shape,
+            codecs: CodecsMetadata::V3(configured),
+            chunk_key_encoding: None,
+            attributes: Map::new(),
+            dimension_names: like.and_then(|array| array.metadata().dimension_names()).map(<[_]>::to_vec),
+        })
+    }
+}
+
+/// What stores call elements of this type.
+fn data_type_of(dtype: DType) -> Result<DataType> {
+    const TYPES: [(DType, DataType); 15] = [
+        (DType::BOOL, DataType::Bool),
+        (DType::INT8, DataType::Int8),
+        (DType::INT16, DataType::Int16),
+        (DType::INT32, DataType::Int32),
+        (DType::INT64, DataType::Int64),
+        (DType::UINT8, DataType::UInt8),
+        (DType::UINT16, DataType::UInt16),
+        (DType::UINT32, DataType::UInt32),
+        (DType::UINT64, DataType::UInt64),
+        (DType::FLOAT16, DataType::Float16),
+        (DType::FLOAT32, DataType::Float32),
+        (DType::FLOAT64, DataType::Float64),
+        (DType::BFLOAT16, DataType::BFloat16),
+        (DType::COMPLEX64, DataType::Complex64),
+        (DType::COMPLEX128, DataType::Complex128),
+    ];
+    let found = TYPES.into_iter().find(|(device, _)| *device == dtype).map(|(_, stored)| stored);
+    found.ok_or_else(|| Error::new(ErrorKind::Unsupported, format!("there is no array of {dtype}")))
+}
+
+/// Elements as lists inside of lists; what JSON has no number for is null.
+fn nested(array: &NdBuffer) -> Result<Value> {
+    fn lists(shape: &[usize], values: &[f64]) -> Value {
+        match shape {
+            [] => values.first().map_or(Value::Null, |value| json!(value)),
+            [len, inner @ ..] => {
+                let size: usize = inner.iter().product();
+                (0..*len).map(|at| lists(inner, &values[at * size..(at + 1) * size])).collect()
+            }
+        }
+    }
+    Ok(lists(array.shape(), array.host_slice::<f64>()?))
+}
