@@ -17,6 +17,9 @@ use crate::store::Store;
 /// Bytes of a region beyond which there is nothing to gain: several are under way at a time.
 const ENOUGH_BYTES: u64 = 1 << 30;
 
+/// One part in so many of the memory limit is for regions; what reads and writes has in flight takes the others.
+const REGIONS_SHARE: u64 = 3;
+
 /// Another view of a store, such as one that counts or can be stopped.
 pub type Wrap<'a> = &'a (dyn Fn(&Arc<dyn Store>) -> Arc<dyn Store> + Sync);
 
@@ -72,8 +75,8 @@ impl Job {
                     let array = array.with_options(ArrayOptions {
                         device: options.device,
                         threads: options.threads,
-                        // The other half is for regions.
-                        memory_limit_bytes: options.memory_limit_bytes / 2,
+                        // The rest is for regions.
+                        memory_limit_bytes: options.memory_limit_bytes - options.memory_limit_bytes / REGIONS_SHARE,
                         order_is_f: false,
                         ..own
                     });
@@ -101,7 +104,7 @@ impl Job {
             Some(unit) => unit,
             None => self.unit()?,
         };
-        regions(&self.part.extent, &unit, &|extent| self.bytes(extent), limit_bytes / 2, ENOUGH_BYTES)
+        regions(&self.part.extent, &unit, &|extent| self.bytes(extent), limit_bytes / REGIONS_SHARE, ENOUGH_BYTES)
     }
 
     /// Bytes that work on a region takes: what is read and what is made, each of two regions at a time.
@@ -252,7 +255,7 @@ impl Expr {
         let unit = target.metadata().chunk_grid().chunk_shape().to_vec();
         let regions = job.regions(Some(unit), options.memory_limit_bytes)?;
         let own = ArrayOptions {
-            memory_limit_bytes: options.memory_limit_bytes / 2,
+            memory_limit_bytes: options.memory_limit_bytes - options.memory_limit_bytes / REGIONS_SHARE,
             threads: options.threads,
             ..*target.options()
         };

@@ -33,6 +33,9 @@ CUZARR_DEVICE ops::Complex<double> widen(ops::Complex<double> x) { return x; }
 CUZARR_DEVICE u64 word(double x) { return bits_of(x); }
 CUZARR_DEVICE u64 word(i64 x) { return (u64)x; }
 CUZARR_DEVICE u64 word(u64 x) { return x; }
+CUZARR_DEVICE void unword(u64 word, double& x) { x = double_of(word); }
+CUZARR_DEVICE void unword(u64 word, i64& x) { x = (i64)word; }
+CUZARR_DEVICE void unword(u64 word, u64& x) { x = word; }
 
 /// Three words, whatever they mean.
 struct State {
@@ -45,6 +48,7 @@ template <class V> struct Sum {
     CUZARR_DEVICE void take(V x, u64) { sum = ops::add(sum, x); ++count; }
     CUZARR_DEVICE void merge(const Sum& other) { sum = ops::add(sum, other.sum); count += other.count; }
     CUZARR_DEVICE State state() const { return {{word(sum), count, 0}}; }
+    CUZARR_DEVICE void set(const State& state) { unword(state.at[0], sum); count = state.at[1]; }
 };
 
 struct ComplexSum {
@@ -53,6 +57,7 @@ struct ComplexSum {
     CUZARR_DEVICE void take(ops::Complex<double> x, u64) { re += x.re; im += x.im; ++count; }
     CUZARR_DEVICE void merge(const ComplexSum& other) { re += other.re; im += other.im; count += other.count; }
     CUZARR_DEVICE State state() const { return {{word(re), count, word(im)}}; }
+    CUZARR_DEVICE void set(const State& state) { unword(state.at[0], re); count = state.at[1]; unword(state.at[2], im); }
 };
 
 template <class V> struct Product {
@@ -61,6 +66,7 @@ template <class V> struct Product {
     CUZARR_DEVICE void take(V x, u64) { product = ops::multiply(product, x); ++count; }
     CUZARR_DEVICE void merge(const Product& other) { product = ops::multiply(product, other.product); count += other.count; }
     CUZARR_DEVICE State state() const { return {{word(product), count, 0}}; }
+    CUZARR_DEVICE void set(const State& state) { unword(state.at[0], product); count = state.at[1]; }
 };
 
 /// Number, mean, and sum of squared distances from the mean. A lane takes distances from its first element, which lies among
@@ -95,6 +101,7 @@ struct Moments {
         count += other.count;
     }
     CUZARR_DEVICE State state() const { return {{word(first), count, word(squares)}}; }
+    CUZARR_DEVICE void set(const State& state) { unword(state.at[0], first); count = state.at[1]; unword(state.at[2], squares); }
 };
 
 /// The least or greatest element and where it first is. A NaN wins over all others.
@@ -114,6 +121,7 @@ template <class V, bool LEAST> struct Extreme {
         count += other.count;
     }
     CUZARR_DEVICE State state() const { return {{word(best), count, place}}; }
+    CUZARR_DEVICE void set(const State& state) { unword(state.at[0], best); count = state.at[1]; place = state.at[2]; }
 };
 
 /// How many are not 0, of how many.
@@ -122,6 +130,7 @@ struct Count {
     template <class V> CUZARR_DEVICE void take(V x, u64) { nonzero += ops::Cast<bool>::of(x); ++count; }
     CUZARR_DEVICE void merge(const Count& other) { nonzero += other.nonzero; count += other.count; }
     CUZARR_DEVICE State state() const { return {{nonzero, count, 0}}; }
+    CUZARR_DEVICE void set(const State& state) { nonzero = state.at[0]; count = state.at[1]; }
 };
 
 template <class A> CUZARR_DEVICE void settle(A&) {}
@@ -186,6 +195,26 @@ CUZARR_DEVICE void by_threads(const Where<KEPT, REDUCED>& where, State* states) 
     for (u64 job = (u64)block_index() * thread_count() + thread_index(); job < where.outputs * where.segments; job += step) {
         u64 output = job % where.outputs, segment = job / where.outputs;
         states[output * where.segments + segment] = lane_state<A, T, SKIP, 1>(where, output, segment, 0).state();
+    }
+}
+
+/// A thread for each element of the result: joins its segments two by two, in place, into `joined`.
+template <class A> CUZARR_DEVICE void join(u64 outputs, u64 segments, State* states, State* joined) {
+    u64 step = (u64)block_count() * thread_count();
+    for (u64 output = (u64)block_index() * thread_count() + thread_index(); output < outputs; output += step) {
+        State* row = states + output * segments;
+        for (u64 left = segments; left > 1; left = (left + 1) / 2) {
+            for (u64 pair = 0; pair < (left + 1) / 2; ++pair) {
+                A own, other;
+                own.set(row[2 * pair]);
+                if (2 * pair + 1 < left) {
+                    other.set(row[2 * pair + 1]);
+                    own.merge(other);
+                }
+                row[pair] = own.state();
+            }
+        }
+        joined[output] = row[0];
     }
 }
 

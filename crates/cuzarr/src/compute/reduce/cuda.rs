@@ -9,8 +9,10 @@ use crate::compute::source::memory_type;
 use crate::error::Result;
 
 const MOST_BLOCKS: usize = 1 << 16;
+/// The segments of fewer elements are joined by the host, sooner than by so few threads.
+const FEW_OUTPUTS: usize = 64;
 
-/// The states of all segments of all elements of the result, those of one element together.
+/// The state of each element of the result; or, where these are few, of each of its segments.
 ///
 /// # Errors
 /// `OutOfMemory`, `DeviceFailed`; `LibraryMissing` without a compiler.
@@ -44,6 +46,11 @@ pub(crate) fn states(
          CUZARR_KERNEL({name}, Where where, reduce::State* states) {{\n{body}}}\n"
     );
     let kernel = function(device, &name, text)?;
+    let joining = kernel_name("joining", &state);
+    let text = format!(
+        "#include \"cuzarr/reduce.cuh\"\n\nCUZARR_KERNEL({joining}, u64 outputs, u64 segments, reduce::State* states, \
+         reduce::State* joined) {{\n    reduce::join<reduce::{state}>(outputs, segments, states, joined);\n}}\n"
+    );
     let mut words = vec![source.address() as u64, view.outputs as u64, view.reduced as u64, view.segments as u64];
     words.extend(view.kept.shape.iter().chain(&view.over.shape).map(|&extent| extent as u64));
     words.extend(view.kept.strides.iter().chain(&view.over.strides).map(|&stride| stride as u64));
@@ -53,8 +60,20 @@ pub(crate) fn states(
     // SAFETY: the arguments are what the generated text declares: places by value, and room for one state a segment of each
     // element of the result. The places lie inside the source's layout.
     unsafe { kernel.launch(stream, shape, vec![place, address(memory.address())], &[source.buffer(), &memory]) }?;
+    let joined = if view.segments == 1 || view.outputs < FEW_OUTPUTS {
+        memory
+    } else {
+        let joined = Buffer::empty(device, view.outputs * size_of::<State>())?;
+        let blocks = view.outputs.div_ceil(BLOCK_LANES).clamp(1, MOST_BLOCKS) as u32;
+        let sizes = (view.outputs as u64, view.segments as u64, memory.address(), joined.address());
+        let kernel = function(device, &joining, text)?;
+        // SAFETY: the arguments are what the text declares; the first table has a row of segments for each element of the
+        // result, the second one place.
+        unsafe { kernel.launch(stream, LaunchShape::line(blocks, BLOCK_LANES as u32), sizes, &[&memory, &joined]) }?;
+        joined
+    };
     stream.synchronize()?;
-    let bytes = memory.to_vec()?;
+    let bytes = joined.to_vec()?;
     let words: Vec<u64> = bytes.as_chunks::<8>().0.iter().map(|&word| u64::from_ne_bytes(word)).collect();
     Ok(words.as_chunks::<3>().0.iter().map(|&state| State(state)).collect())
 }

@@ -240,7 +240,7 @@ fn states_of(
         }
         row.first().copied().unwrap_or_else(|| what.0.empty(wide))
     };
-    Ok(if view.segments == 1 { all } else { all.chunks(view.segments).map(join).collect() })
+    Ok(if all.len() == view.outputs { all } else { all.chunks(view.segments).map(join).collect() })
 }
 
 impl Expr {
