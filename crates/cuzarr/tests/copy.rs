@@ -94,7 +94,7 @@ fn every_combination_of_formats_chunks_and_compressors_has_the_same_elements() {
 #[test]
 fn no_object_is_written_twice_and_two_passes_read_less_than_one() {
     let store = Arc::new(Observed::new(memory()));
-    let options = options(1 << 22);
+    let options = options(1 << 21);
     let metadata = json!({
         "zarr_format": 3, "node_type": "array", "shape": [512, 512, 4], "data_type": "int32", "fill_value": 0,
         "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2, 512, 4]}},
