@@ -21,6 +21,8 @@ const LITERALS: u32 = 4;
 const ENTROPY_SHARED_BYTES: u32 = 54_080;
 /// Groups that a multiprocessor has before literals are decoded behind sequences, and no longer beside them.
 const GROUPS_BESIDE: u32 = 4;
+/// Chains of sequences for each multiprocessor up to which each has a warp of its own.
+const CHAINS_ALONE: u32 = 4;
 /// Few warps a block of threads, so that its place is free as soon as its slowest unit is done.
 const WARPS_PER_BLOCK: u32 = 2;
 /// Offsets are counted in 30 bits, some of which say other things: `CUZARR_ZSTD_SYMBOLIC`.
@@ -226,7 +228,9 @@ impl Decode for Zstd {
         let (groups, literal_groups) = (sequences.div_ceil(of_group), literals.div_ceil(LITERALS));
         let entropy = ENTROPY.kernel(device, "zstd_entropy")?.with_shared(ENTROPY_SHARED_BYTES)?;
         let threads = (1 + of_group) * WARP;
-        if groups > 0 && groups + literal_groups <= GROUPS_BESIDE * place.multiprocessors() {
+        if sequences > 0 && sequences <= CHAINS_ALONE * place.multiprocessors() {
+            launch(&ENTROPY.kernel(device, "zstd_entropy_few")?, sequences + literal_groups, 2 * WARP)?;
+        } else if groups > 0 && groups + literal_groups <= GROUPS_BESIDE * place.multiprocessors() {
             launch(&entropy, groups + literal_groups, threads)?;
         } else {
             launch(&entropy, groups, threads)?;

@@ -1,7 +1,8 @@
 // zstd, second pass: the sequences and literals of all blocks, by groups.
 //
-// What takes longest begins first: sequences, of blocks that have many. Of few blocks, `zstd_entropy` decodes literals beside
-// them. Of many, `zstd_literals` does it by itself: more of its groups fit on a multiprocessor.
+// What takes longest begins first: sequences, of blocks that have many. Of few blocks, `zstd_entropy_few` runs each chain in a
+// warp of its own, which steps faster than eight in one, and decodes literals beside them; `zstd_entropy` as well, in groups. Of
+// many, `zstd_literals` does it by itself: more of its groups fit on a multiprocessor.
 #include "cuzarr/zstd_literals.cuh"
 #include "cuzarr/zstd_sequences.cuh"
 
@@ -18,22 +19,34 @@
 #define CUZARR_ZSTD_LITERALS_WORDS (CUZARR_ZSTD_LITERALS * CUZARR_ZSTD_TREE_ENTRIES / 2)
 
 /// Shared memory of a group of either kind.
+template <u32 BLOCKS>
 union EntropySpace {
-    SequenceSpace<CUZARR_ZSTD_SEQUENCES> sequences;
+    SequenceSpace<BLOCKS> sequences;
     u32 trees[CUZARR_ZSTD_LITERALS_WORDS];
 };
 #ifndef CUZARR_SIMT
-static_assert(sizeof(EntropySpace) == 54080, "as cuda.rs asks for");
+static_assert(sizeof(EntropySpace<CUZARR_ZSTD_SEQUENCES>) == 54080, "as cuda.rs asks for");
 #endif
 
-CUZARR_KERNEL_SIZED((1 + CUZARR_ZSTD_SEQUENCES) * CUZARR_WARP, 4, zstd_entropy, const ZstdTask task) {
-    CUZARR_SHARED_ASKED(EntropySpace, space, 1);
-    u32 groups = (task.with_sequences_count + CUZARR_ZSTD_SEQUENCES - 1) / CUZARR_ZSTD_SEQUENCES, group = block_index();
+/// The sequences of `BLOCKS` blocks, or the literals of as many as a warp decodes.
+template <u32 BLOCKS>
+CUZARR_DEVICE void decode_group(const ZstdTask& task, EntropySpace<BLOCKS>& space) {
+    u32 groups = (task.with_sequences_count + BLOCKS - 1) / BLOCKS, group = block_index();
     if (group < groups) {
-        decode_sequences(task, group, space->sequences);
+        decode_sequences(task, group, space.sequences);
     } else if (thread_index() < CUZARR_WARP) {
-        decode_literals<CUZARR_ZSTD_LITERALS>(task, group - groups, space->trees, thread_index());
+        decode_literals<CUZARR_ZSTD_LITERALS>(task, group - groups, space.trees, thread_index());
     }
+}
+
+CUZARR_KERNEL_SIZED((1 + CUZARR_ZSTD_SEQUENCES) * CUZARR_WARP, 4, zstd_entropy, const ZstdTask task) {
+    CUZARR_SHARED_ASKED(EntropySpace<CUZARR_ZSTD_SEQUENCES>, space, 1);
+    decode_group(task, *space);
+}
+
+CUZARR_KERNEL_SIZED(2 * CUZARR_WARP, 1, zstd_entropy_few, const ZstdTask task) {
+    CUZARR_SHARED(EntropySpace<1>, space, 1);
+    decode_group(task, *space);
 }
 
 /// A warp a group.
