@@ -72,17 +72,17 @@ impl Estimate {
 impl Costs {
     /// The figures that come with the library, for a GPU of so many multiprocessors.
     ///
-    /// One H200 and its host of 16 threads, `bench/placement.py` and `docs/decoders.md`; 256 KiB is put between its neighbours.
+    /// One H200 and its host of 16 threads: `bench/placement.py` and `docs/decoders.md`.
     pub fn shipped(multiprocessors: u32) -> Costs {
         let speeds = |thread, one, many| Speeds { thread, one, many };
         Costs {
             speeds: vec![
-                (Format::Lz4, speeds(1.2, [0.54, 0.93, 3.0, 14.5, 40.0], [227.0, 237.0, 248.0, 148.0, 99.0])),
+                (Format::Lz4, speeds(1.2, [0.54, 0.93, 3.0, 17.9, 47.0], [231.0, 243.0, 252.0, 149.0, 108.0])),
                 (Format::Blosc, speeds(1.3, [1.0, 2.5, 5.0, 36.0, 36.0], [150.0, 180.0, 217.0, 226.0, 226.0])),
-                (Format::Zstd, speeds(0.42, [0.09, 0.2, 0.63, 3.8, 13.8], [30.0, 40.0, 45.0, 35.0, 30.0])),
-                (Format::Gzip, speeds(0.34, [0.08, 0.15, 0.45, 2.7, 10.0], [30.0, 28.0, 23.0, 19.0, 16.0])),
-                (Format::Zlib, speeds(0.34, [0.08, 0.15, 0.45, 2.7, 10.0], [30.0, 28.0, 23.0, 19.0, 16.0])),
-                (Format::Deflate, speeds(0.34, [0.08, 0.15, 0.45, 2.7, 10.0], [30.0, 28.0, 23.0, 19.0, 16.0])),
+                (Format::Zstd, speeds(0.42, [0.09, 0.2, 0.63, 4.6, 17.4], [87.0, 74.0, 80.0, 50.0, 44.0])),
+                (Format::Gzip, speeds(0.34, [0.08, 0.15, 0.45, 6.6, 19.4], [59.0, 40.0, 30.0, 30.0, 29.0])),
+                (Format::Zlib, speeds(0.34, [0.08, 0.15, 0.45, 6.6, 19.4], [59.0, 40.0, 30.0, 30.0, 29.0])),
+                (Format::Deflate, speeds(0.34, [0.08, 0.15, 0.45, 6.6, 19.4], [59.0, 40.0, 30.0, 30.0, 29.0])),
             ],
             scale: f64::from(multiprocessors.max(1)) / MULTIPROCESSORS,
         }
