@@ -25,8 +25,8 @@ use crate::store::{Store, join_key};
 /// Where the array between two passes is, below the target's path.
 const BETWEEN: &str = ".cuzarr-between";
 
-/// How many reads writing all elements once more is worth: on an H200 with 16 cores two passes over 8 GiB took more than 8 s,
-/// one pass that read everything twice 4.4 s (`bench/rechunk.py`).
+/// How many reads writing all elements once more is worth. On an H200 with 16 cores one pass over 8 GiB that read everything twice
+/// took 4.4 s (`bench/rechunk.py`); two passes were stopped before they ended, far behind that.
 const WRITING_AGAIN: f64 = 4.0;
 
 /// Smaller chunks between two passes cost more than reading the source again.
