@@ -6,7 +6,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from functools import cache
+from typing import Any
 
+import numpy as np
 import pytest
 
 import cuzarr
@@ -42,3 +44,18 @@ def gpu(request: pytest.FixtureRequest) -> Iterator[str]:
 def device(request: pytest.FixtureRequest) -> str:
     """Each kind of device in turn, to which arrays are read while the test runs."""
     return str(request.getfixturevalue("gpu")) if request.param == "gpu" else "cpu"
+
+
+@pytest.fixture
+def numba_cuda(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The module ``numba.cuda``; skips the test where Numba cannot work."""
+    # Numba 0.68 asks NumPy for a name that NumPy 2.5 no longer has.
+    monkeypatch.setattr(np, "row_stack", np.vstack, raising=False)
+    module = pytest.importorskip("numba.cuda")
+    try:
+        import numba.cuda.np.arrayobj  # noqa: F401
+
+        module.current_context()
+    except Exception as error:  # noqa: BLE001, whatever keeps Numba from running here
+        pytest.skip(f"skipped: Numba does not run here: {error}")
+    return module

@@ -102,7 +102,7 @@ def test_an_array_without_elements_maps_to_one() -> None:
     assert cuzarr.map_blocks(lambda block: block, empty, out={}, dtype="int16").dtype == np.int16
 
 
-def test_kernels_of_ours_of_cupy_and_of_numba_work_on_blocks(source: cuzarr.Array, gpu: str) -> None:
+def test_kernels_of_ours_and_of_cupy_work_on_blocks(source: cuzarr.Array, gpu: str) -> None:
     if not gpu.startswith("cuda"):
         pytest.skip("skipped: kernels of other libraries need a GPU")
     settings: dict[str, Any] = {"device": gpu, "memory_limit": "256 KiB"}
@@ -113,11 +113,13 @@ def test_kernels_of_ours_of_cupy_and_of_numba_work_on_blocks(source: cuzarr.Arra
     theirs = cupy.ElementwiseKernel("T x", "T y", "y = x * x", "squared")
     got = cuzarr.map_blocks(theirs, source, out={}, **settings)
     np.testing.assert_array_equal(got.with_device("cpu")[...], VALUES * VALUES)
-    numba_cuda = pytest.importorskip("numba.cuda")
-    try:
-        numba_cuda.current_context()
-    except Exception as error:  # noqa: BLE001, whatever keeps Numba from running here
-        pytest.skip(f"Numba does not run here: {error}")
+
+
+def test_kernels_of_numba_work_on_blocks(source: cuzarr.Array, gpu: str, request: pytest.FixtureRequest) -> None:
+    if not gpu.startswith("cuda"):
+        pytest.skip("skipped: kernels of other libraries need a GPU")
+    cupy = pytest.importorskip("cupy")
+    numba_cuda = request.getfixturevalue("numba_cuda")
 
     @numba_cuda.jit  # type: ignore[untyped-decorator]
     def kernel(x: Any, y: Any) -> None:
@@ -130,5 +132,5 @@ def test_kernels_of_ours_of_cupy_and_of_numba_work_on_blocks(source: cuzarr.Arra
         kernel[(block.size + 255) // 256, 256](block.ravel(), result.ravel())
         return result
 
-    got = cuzarr.map_blocks(by_numba, source, out={}, **settings)
+    got = cuzarr.map_blocks(by_numba, source, out={}, device=gpu, memory_limit="256 KiB")
     np.testing.assert_array_equal(got.with_device("cpu")[...], VALUES * VALUES)

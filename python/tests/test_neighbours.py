@@ -110,15 +110,7 @@ def test_jax_shares_the_memory_of_results_and_is_written_from_where_it_is(device
     np.testing.assert_array_equal(host(array[3:5]), TRUTH[:2] * 2)
 
 
-def test_numba_kernels_run_on_results(cuda: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Numba 0.68 asks NumPy for a name that NumPy 2.5 no longer has.
-    monkeypatch.setattr(np, "row_stack", np.vstack, raising=False)
-    numba_cuda = pytest.importorskip("numba.cuda")
-    try:
-        import numba.cuda.np.arrayobj  # noqa: F401
-    except AttributeError as error:
-        pytest.skip(f"skipped: Numba does not run with this NumPy: {error}")
-
+def test_numba_kernels_run_on_results(cuda: str, numba_cuda: Any) -> None:
     @numba_cuda.jit  # type: ignore[untyped-decorator]
     def double(elements: Any) -> None:
         place = numba_cuda.grid(1)

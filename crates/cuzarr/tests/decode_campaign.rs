@@ -13,7 +13,7 @@ use cuzarr_device::Device;
 
 fn settings(device: Device, format: Format) -> Settings {
     // A device that is a CPU takes its time.
-    let (rounds, most_bytes, batch) = if device == Device::Simt { (0..1, 5000, 40) } else { (0..4, 1 << 20, 5000) };
+    let (rounds, most_bytes, batch) = if device == Device::Simt { (0..1, 5000, 40) } else { (0..2, 1 << 18, 500) };
     let patience = Duration::from_secs(600);
     Settings {
         device,
