@@ -40,27 +40,10 @@ pub unsafe fn foreign_memory(device: Device, address: usize, size_bytes: usize, 
 
 /// An element type by its name: `float32`, `opaque12`.
 pub fn parse_dtype(name: &str) -> PyResult<DType> {
-    let plain = [
-        DType::BOOL,
-        DType::INT8,
-        DType::INT16,
-        DType::INT32,
-        DType::INT64,
-        DType::UINT8,
-        DType::UINT16,
-        DType::UINT32,
-        DType::UINT64,
-        DType::FLOAT16,
-        DType::FLOAT32,
-        DType::FLOAT64,
-        DType::BFLOAT16,
-        DType::COMPLEX64,
-        DType::COMPLEX128,
-    ];
     if let Some(size_bytes) = name.strip_prefix("opaque").and_then(|size| size.parse().ok()) {
         return Ok(DType::opaque(size_bytes));
     }
-    plain
+    DType::NUMBERS
         .into_iter()
         .find(|dtype| dtype.to_string() == name)
         .ok_or_else(|| PyValueError::new_err(format!("unknown element type '{name}'")))

@@ -42,6 +42,9 @@ macro_rules! dtypes {
     ($($(#[$doc:meta])* $name:ident = $kind:ident, $size:literal;)*) => {
         impl DType {
             $($(#[$doc])* pub const $name: DType = DType { kind: DTypeKind::$kind, size_bytes: $size };)*
+
+            /// Every type of numbers: all but the opaque ones.
+            pub const NUMBERS: [DType; 15] = [$(DType::$name),*];
         }
     };
 }

@@ -8,25 +8,8 @@ use cuzarr_device::{DType, ErrorKind};
 const GOLDEN: &str = include_str!("data/numpy-2.5.5/casts.txt");
 
 fn dtypes() -> HashMap<String, DType> {
-    let all = [
-        DType::BOOL,
-        DType::INT8,
-        DType::INT16,
-        DType::INT32,
-        DType::INT64,
-        DType::UINT8,
-        DType::UINT16,
-        DType::UINT32,
-        DType::UINT64,
-        DType::FLOAT16,
-        DType::FLOAT32,
-        DType::FLOAT64,
-        DType::BFLOAT16,
-        DType::COMPLEX64,
-        DType::COMPLEX128,
-    ];
     // `complex64` has 64 bits, as its size says.
-    all.into_iter().map(|dtype| (dtype.to_string(), dtype)).collect()
+    DType::NUMBERS.into_iter().map(|dtype| (dtype.to_string(), dtype)).collect()
 }
 
 fn bytes(hex: &str) -> Vec<u8> {

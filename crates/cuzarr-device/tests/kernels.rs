@@ -9,23 +9,7 @@ use cuzarr_device::{
 };
 use device::{Random, devices};
 
-const TYPES: &[DType] = &[
-    DType::BOOL,
-    DType::INT8,
-    DType::INT16,
-    DType::INT32,
-    DType::INT64,
-    DType::UINT8,
-    DType::UINT16,
-    DType::UINT32,
-    DType::UINT64,
-    DType::FLOAT16,
-    DType::BFLOAT16,
-    DType::FLOAT32,
-    DType::FLOAT64,
-    DType::COMPLEX64,
-    DType::COMPLEX128,
-];
+const TYPES: &[DType] = &DType::NUMBERS;
 
 fn cases(device: Device) -> u64 {
     if device == Device::Simt { 400 } else { 2000 }

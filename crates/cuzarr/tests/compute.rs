@@ -122,25 +122,8 @@ fn two_byte_floats_are_rounded_after_every_step() {
 
 #[test]
 fn every_operation_runs_on_every_type_it_takes() {
-    let dtypes = [
-        DType::BOOL,
-        DType::INT8,
-        DType::INT16,
-        DType::INT32,
-        DType::INT64,
-        DType::UINT8,
-        DType::UINT16,
-        DType::UINT32,
-        DType::UINT64,
-        DType::FLOAT16,
-        DType::BFLOAT16,
-        DType::FLOAT32,
-        DType::FLOAT64,
-        DType::COMPLEX64,
-        DType::COMPLEX128,
-    ];
     let mut runs = 0;
-    for dtype in dtypes {
+    for dtype in DType::NUMBERS {
         let values = ints(&[6], &[0, 1, 3, 2, 5, 4]).astype(dtype, Order::C).unwrap();
         let others = ints(&[6], &[1, 1, 2, 3, 1, 0]).astype(dtype, Order::C).unwrap();
         for &op in Op::ALL {

@@ -134,24 +134,6 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    const DTYPES: [DType; 15] = [
-        DType::BOOL,
-        DType::INT8,
-        DType::INT16,
-        DType::INT32,
-        DType::INT64,
-        DType::UINT8,
-        DType::UINT16,
-        DType::UINT32,
-        DType::UINT64,
-        DType::FLOAT16,
-        DType::FLOAT32,
-        DType::FLOAT64,
-        DType::BFLOAT16,
-        DType::COMPLEX64,
-        DType::COMPLEX128,
-    ];
-
     fn counted(dropped: &Arc<AtomicUsize>) -> NdBuffer {
         struct Counter(Arc<AtomicUsize>, #[expect(dead_code, reason = "keeps the bytes")] Vec<u8>);
         impl Drop for Counter {
@@ -187,7 +169,7 @@ mod tests {
 
     #[test]
     fn every_dtype_and_odd_shape_survives() {
-        for dtype in DTYPES {
+        for dtype in DType::NUMBERS {
             for shape in [&[][..], &[0], &[3, 0, 2], &[1], &[4, 5]] {
                 let array = NdBuffer::zeroed(Device::Cpu, dtype, shape, Order::F).unwrap();
                 // SAFETY: exported here, imported once.

@@ -161,12 +161,11 @@ impl Changes {
         }
         if sharded {
             let codecs: Vec<Value> = codecs.iter().map(Extension::to_json).collect();
-            let configuration = json!({
+            let sharding = json!({"name": "sharding_indexed", "configuration": {
                 "chunk_shape": chunk, "codecs": codecs, "index_location": "end",
                 "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}],
-            });
-            let Value::Object(configuration) = configuration else { unreachable!("it is an object") };
-            return Ok(CodecsMetadata::V3(vec![Extension::new("sharding_indexed", configuration)]));
+            }});
+            return Ok(CodecsMetadata::V3(vec![Extension::from_json(&sharding, "codecs")?]));
         }
         Ok(CodecsMetadata::V3(codecs))
     }
@@ -228,8 +227,8 @@ pub fn compressor_named(text: &str) -> Result<Vec<Extension>> {
         "blosc" => json!({"cname": "lz4", "clevel": level(5)?, "shuffle": "shuffle", "blocksize": 0}),
         _ => return Err(unknown()),
     };
-    let Value::Object(configuration) = configuration else { unreachable!("it is an object") };
-    Ok(vec![Extension::new(name, configuration)])
+    let codec = json!({"name": name, "configuration": configuration});
+    Ok(vec![Extension::from_json(&codec, "compressors")?])
 }
 
 /// An array's chunks, shards and, in v3, the codecs of its chunks.
