@@ -1,18 +1,23 @@
 """Where should frames be decoded? Codec by size of frame by number of frames: the GPU, the CPU's threads, and what is picked.
 
-    python bench/placement.py [--device cuda:0] [--codecs blosc-lz4 lz4 zstd gzip zlib] [--kib 64 256 1024 8192 65536]
-                              [--counts 1 16 512] [--most-mib 512] [--repeat 3] [--json FILE]
+    python bench/placement.py [--device cuda:0] [--codecs blosc-lz4 blosc-zstd lz4 zstd gzip zlib]
+                              [--kib 64 256 1024 8192 65536] [--counts 1 16 512] [--most-mib 256] [--repeat 3] [--json FILE]
 
-GB/s of decoded bytes that arrive in the GPU's memory, the best of `repeat`, every byte compared outside the clock. The GPU
-decodes frames that are in its memory; the time that they take over the bus, at 50 GB/s, is added where it is longer. The CPU
-decodes by all its threads; what is decoded crosses the same bus. `expected` are the figures that the pick was made by.
-Frames are few different ones over and over; beyond `--most-mib` there are fewer than `--counts` says, and the line tells.
+GB/s of decoded bytes that arrive in the GPU's memory, the best of at least `repeat`, every byte compared outside the clock.
+The GPU decodes frames that are in its memory; the time that they take over the bus, at 50 GB/s, counts where it is longer. The
+CPU decodes by all its threads; what is decoded crosses the same bus. `expected` are the figures that the pick was made by.
+`read` is an array of such chunks read from files in memory as it is picked, `kernels` the same with `strict`, which leaves
+nothing to the host. Frames are few different ones over and over; beyond `--most-mib` there are fewer than `--counts` says, and
+the line tells.
 """
 
 import argparse
 import itertools
 import json
+import os
+import tempfile
 import time
+from pathlib import Path
 
 import arrays
 import cuzarr
@@ -21,6 +26,7 @@ from cuzarr.codecs import BloscCodec, Decoder, GzipCodec, ZstdCodec
 
 CODECS = {
     "blosc-lz4": BloscCodec(cname="lz4", clevel=5, shuffle="shuffle", typesize=4),
+    "blosc-zstd": BloscCodec(cname="zstd", clevel=5, shuffle="bitshuffle", typesize=4),
     "lz4": {"name": "numcodecs.lz4", "configuration": {"acceleration": 1}},
     "zstd": ZstdCodec(level=3),
     "gzip": GzipCodec(level=5),
@@ -28,6 +34,9 @@ CODECS = {
 }
 BUS_GB_S = 50
 DISTINCT_BYTES = 16 << 20
+# Short runs are repeated for so long.
+LEAST_S = 0.02
+MEMORY = "/dev/shm" if os.path.isdir("/dev/shm") else None
 
 
 def frames_of(codec, plain, frame_bytes):
@@ -41,7 +50,7 @@ def frames_of(codec, plain, frame_bytes):
 
 def best(run, repeat):
     times = []
-    for _ in range(repeat):
+    while len(times) < repeat or sum(times) < LEAST_S:
         began = time.perf_counter()
         run()
         times.append(time.perf_counter() - began)
@@ -79,36 +88,62 @@ def cpu_seconds(codec, frames, plains, repeat):
     return best(run, repeat)
 
 
-def pick(codec, frame_bytes, count, device):
-    """Where a read of so many chunks would decode them, and the speeds it expects."""
+def stored_array(folder, codec, frames, count, frame_bytes, device):
+    """An array of so many chunks in files, each a link to one of the few different frames."""
     array = cuzarr.create_array(
-        store={}, shape=(count * frame_bytes // 4,), chunks=(frame_bytes // 4,), dtype="f4", compressors=codec, device=device
+        store=folder, shape=(count * frame_bytes // 4,), chunks=(frame_bytes // 4,), dtype="f4", compressors=codec, device=device
     )
-    explanation = array.explain(...).to_dict()
-    decoding = (explanation.get("decoding") or [{}])[0]
-    where = "CPU" if any(stage["placement"] != "native" for stage in explanation["codecs"]) else "GPU"
-    return where, decoding.get("device_gb_s"), decoding.get("host_gb_s")
+    chunks = Path(folder, "c")
+    chunks.mkdir()
+    for number in range(count):
+        if number < len(frames):
+            (chunks / str(number)).write_bytes(frames[number])
+        else:
+            os.link(chunks / str(number % len(frames)), chunks / str(number))
+    return array
 
 
-def measure(name, codec, frame_bytes, counts, options):
-    distinct = max(1, min(DISTINCT_BYTES // frame_bytes, max(counts)))
+def read_seconds(array, plains, repeat):
+    got = array[...].cpu().reshape(-1, plains[0].size)
+    assert all(np.array_equal(row, plains[number % len(plains)]) for number, row in enumerate(got)), "wrong elements"
+    return best(lambda: array[...], repeat)
+
+
+def measure_reads(codec, frames, plains, count, options):
+    """Where a read decodes so many chunks, the speeds it expects, and its time; and its time by kernels alone."""
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+        array = stored_array(folder, codec, frames, count, plains[0].nbytes, options.device)
+        explanation = array.explain(...).to_dict()
+        decoding = (explanation.get("decoding") or [{}])[0]
+        where = "CPU" if any(stage["placement"] != "native" for stage in explanation["codecs"]) else "GPU"
+        seconds = read_seconds(array, plains, options.repeat)
+        kernels = seconds
+        if where == "CPU":
+            with cuzarr.config.set({"strict": True}):
+                kernels = read_seconds(cuzarr.open_array(folder, device=options.device), plains, options.repeat)
+    return where, decoding.get("device_gb_s"), decoding.get("host_gb_s"), seconds, kernels
+
+
+def measure(name, codec, frame_bytes, options):
+    counts = sorted({max(1, min(wanted, (options.most_mib << 20) // frame_bytes)) for wanted in options.counts})
+    distinct = max(1, min(DISTINCT_BYTES // frame_bytes, counts[-1]))
     elements = distinct * frame_bytes // 4
     plain = arrays.temperature((-(-elements // (1 << 18)), 512, 512), 1).reshape(-1)[:elements]
     frames = frames_of(codec, plain, frame_bytes)
     plains = plain.reshape(distinct, -1)
-    for wanted in counts:
-        count = max(1, min(wanted, (options.most_mib << 20) // frame_bytes))
+    for count in counts:
         chosen = [frames[number % distinct] for number in range(count)]
         gigabytes, stored = count * frame_bytes / 1e9, sum(map(len, chosen)) / 1e9
         gpu = gpu_seconds(codec, chosen, plains, options.device, options.repeat)
         gpu_gb_s = None if gpu is None else gigabytes / max(gpu, stored / BUS_GB_S)
         cpu_gb_s = gigabytes / max(cpu_seconds(codec, chosen, plains, options.repeat), gigabytes / BUS_GB_S)
-        where, *expected = pick(codec, frame_bytes, count, options.device)
+        where, expected_gpu, expected_cpu, read, kernels = measure_reads(codec, frames, plains, count, options)
         picked = cpu_gb_s if where == "CPU" or gpu_gb_s is None else gpu_gb_s
         yield {
             "codec": name, "kib": frame_bytes >> 10, "frames": count, "gpu_gb_s": gpu_gb_s, "cpu_gb_s": cpu_gb_s,
-            "expected_gpu_gb_s": expected[0], "expected_cpu_gb_s": expected[1], "picked": where,
+            "expected_gpu_gb_s": expected_gpu, "expected_cpu_gb_s": expected_cpu, "picked": where,
             "of_the_better": picked / max(gpu_gb_s or 0, cpu_gb_s),
+            "read_gb_s": gigabytes / read, "kernels_gb_s": gigabytes / kernels,
         }  # fmt: skip
 
 
@@ -122,19 +157,20 @@ def main():
     parser.add_argument("--codecs", nargs="+", default=list(CODECS))
     parser.add_argument("--kib", nargs="+", type=int, default=[64, 256, 1024, 8192, 65536])
     parser.add_argument("--counts", nargs="+", type=int, default=[1, 16, 512])
-    parser.add_argument("--most-mib", type=int, default=512)
+    parser.add_argument("--most-mib", type=int, default=256)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--json")
     options = parser.parse_args()
-    print("| codec | KiB | frames | GPU | CPU | expected GPU | expected CPU | picked | of the better |")
-    print("|---|---|---|---|---|---|---|---|---|")
+    print("| codec | KiB | frames | GPU | CPU | expected GPU | expected CPU | picked | of the better | read | kernels |")
+    print("|---|---|---|---|---|---|---|---|---|---|---|")
     records = []
     for name, kib in itertools.product(options.codecs, options.kib):
-        for record in measure(name, CODECS[name], kib << 10, options.counts, options):
+        for record in measure(name, CODECS[name], kib << 10, options):
             records.append(record)
             cells = [record["codec"], record["kib"], record["frames"]]
             cells += [shown(record[key]) for key in ("gpu_gb_s", "cpu_gb_s", "expected_gpu_gb_s", "expected_cpu_gb_s")]
-            print("|", " | ".join(map(str, [*cells, record["picked"], shown(record["of_the_better"])])), "|", flush=True)
+            cells += [record["picked"], *(shown(record[key]) for key in ("of_the_better", "read_gb_s", "kernels_gb_s"))]
+            print("|", " | ".join(map(str, cells)), "|", flush=True)
     if options.json:
         with open(options.json, "w") as file:
             json.dump(records, file, indent=1)
