@@ -55,6 +55,10 @@ pub(crate) fn buffer_to_buffer(source: &Buffer, target: &Buffer) -> Result<()> {
                 stream.d2d(source, &apart)?;
                 stream.d2d(&apart, target)?;
             } else if (device, from) != (other, to) {
+                if device != other {
+                    // As a copy on the target's own legacy stream would be.
+                    stream.wait(&Stream::legacy(other)?.record()?)?;
+                }
                 stream.d2d(source, target)?;
             }
             stream.synchronize()

@@ -73,14 +73,23 @@ fn bytes_go_from_one_gpu_to_another() {
         println!("skipped: two GPUs are needed: {}", error.message());
         return;
     }
-    let bytes = Random::new(4).bytes(1 << 20);
-    let source = Buffer::from_bytes(two[0], &bytes).unwrap();
-    let target = Buffer::zeroed(two[1], bytes.len()).unwrap();
-    for device in two {
-        Stream::new(device).unwrap().d2d(&source, &target).unwrap();
-        assert!(target.to_vec().unwrap() == bytes);
-        Stream::new(two[1]).unwrap().memset(&target, 0).unwrap();
-        two[1].synchronize().unwrap();
+    let bytes = Random::new(4).bytes((64 << 20) + 77);
+    for (from, to) in [(two[0], two[1]), (two[1], two[0])] {
+        let target = Buffer::zeroed(to, bytes.len()).unwrap();
+        for device in two {
+            let source = Buffer::from_bytes(from, &bytes).unwrap();
+            let stream = Stream::new(device).unwrap();
+            stream.d2d(&source, &target).unwrap();
+            // In stream order: what is written behind the copy is not copied, and memory may be dropped meanwhile.
+            let spoiler = Stream::new(from).unwrap();
+            spoiler.wait(&stream.record().unwrap()).unwrap();
+            spoiler.memset(&source, 0xEE).unwrap();
+            drop(source);
+            stream.synchronize().unwrap();
+            assert!(target.to_vec().unwrap() == bytes, "{from} to {to} on a stream of {device}");
+            Stream::legacy(to).unwrap().memset(&target, 0).unwrap();
+            to.synchronize().unwrap();
+        }
     }
 }
 

@@ -1,8 +1,8 @@
 //! The seam under everything that runs on a device: some forty calls that the CUDA driver answers, or `simt` in tests.
 
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 
 /// A backend's handle of a stream; 0 is the legacy default stream.
 pub(crate) type RawStream = usize;
@@ -42,6 +42,15 @@ pub(crate) struct Properties {
     pub(crate) memory_pools: bool,
 }
 
+/// One GPU as the others' drivers' calls name it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer {
+    /// The driver's handle of the GPU.
+    pub(crate) device: c_int,
+    /// Its context.
+    pub(crate) context: usize,
+}
+
 /// One device as code above sees it. Every call may come from any thread.
 ///
 /// # Safety
@@ -75,6 +84,24 @@ pub(crate) trait Backend: Send + Sync {
     unsafe fn h2d(&self, src: *const u8, dst: usize, size_bytes: usize, stream: RawStream) -> Result<()>;
     unsafe fn d2h(&self, src: usize, dst: *mut u8, size_bytes: usize, stream: RawStream) -> Result<()>;
     unsafe fn d2d(&self, src: usize, dst: usize, size_bytes: usize, stream: RawStream) -> Result<()>;
+    /// What others call this device; `None` when there can be no other of its kind.
+    fn peer(&self) -> Option<Peer> {
+        None
+    }
+    /// Lets another GPU reach this one's pool, where the machine joins the two.
+    fn open_to(&self, _other: Peer) -> Result<()> {
+        Ok(())
+    }
+    /// Copies between two GPUs, of which this one, whose stream it is, may be either.
+    unsafe fn copy_peer(
+        &self,
+        _src: (usize, Peer),
+        _dst: (usize, Peer),
+        _size_bytes: usize,
+        _stream: RawStream,
+    ) -> Result<()> {
+        Err(Error::new(ErrorKind::Unsupported, "there is no other device of this kind"))
+    }
     unsafe fn memset(&self, dst: usize, byte: u8, size_bytes: usize, stream: RawStream) -> Result<()>;
     /// Loads machine code for this device; `simt` needs none, its library holds every kernel already.
     fn load_module(&self, cubin: &[u8]) -> Result<usize>;

@@ -1,9 +1,10 @@
 //! The CUDA driver, bound at run time: the table of its functions, its error codes, and [`CudaBackend`], one GPU.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 
-use super::backend::{Backend, FunctionInfo, Grid, Properties, RawEvent, RawFunction, RawStream};
+use super::backend::{Backend, FunctionInfo, Grid, Peer, Properties, RawEvent, RawFunction, RawStream};
+use super::context::lock;
 use super::library;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -33,6 +34,7 @@ driver_functions! {
     device_name = "cuDeviceGetName"(*mut c_char, c_int, c_int);
     device_attribute = "cuDeviceGetAttribute"(*mut c_int, c_int, c_int);
     device_total_memory = "cuDeviceTotalMem_v2"(*mut usize, c_int);
+    device_can_reach = "cuDeviceCanAccessPeer"(*mut c_int, c_int, c_int);
     primary_context_retain = "cuDevicePrimaryCtxRetain"(*mut *mut c_void, c_int);
     context_get_current = "cuCtxGetCurrent"(*mut *mut c_void);
     context_set_current = "cuCtxSetCurrent"(*mut c_void);
@@ -44,6 +46,7 @@ driver_functions! {
     host_free = "cuMemFreeHost"(*mut c_void);
     pool_create = "cuMemPoolCreate"(*mut *mut c_void, *const PoolProperties);
     pool_set_attribute = "cuMemPoolSetAttribute"(*mut c_void, c_int, *mut c_void);
+    pool_set_access = "cuMemPoolSetAccess"(*mut c_void, *const PoolAccess, usize);
     pool_trim = "cuMemPoolTrimTo"(*mut c_void, usize);
     pool_allocate = "cuMemAllocFromPoolAsync"(*mut u64, usize, *mut c_void, *mut c_void);
     pool_free = "cuMemFreeAsync"(u64, *mut c_void);
@@ -61,6 +64,7 @@ driver_functions! {
     copy_h2d = "cuMemcpyHtoDAsync_v2"(u64, *const c_void, usize, *mut c_void);
     copy_d2h = "cuMemcpyDtoHAsync_v2"(*mut c_void, u64, usize, *mut c_void);
     copy_any = "cuMemcpyAsync"(u64, u64, usize, *mut c_void);
+    copy_peer = "cuMemcpyPeerAsync"(u64, *mut c_void, u64, *mut c_void, usize, *mut c_void);
     memset = "cuMemsetD8Async"(u64, u8, usize, *mut c_void);
     module_load = "cuModuleLoadData"(*mut *mut c_void, *const c_void);
     module_function = "cuModuleGetFunction"(*mut *mut c_void, *mut c_void, *const c_char);
@@ -95,6 +99,17 @@ struct PoolProperties {
     usage: u16,
     reserved: [u8; 54],
 }
+
+/// `CUmemAccessDesc`: what one GPU may do with a pool's memory.
+#[repr(C)]
+struct PoolAccess {
+    location_type: c_int,
+    location_id: c_int,
+    flags: c_int,
+}
+
+/// `CU_MEM_LOCATION_TYPE_DEVICE`
+const LOCATION_DEVICE: c_int = 1;
 
 const POOL_ATTRIBUTE_RELEASE_THRESHOLD: c_int = 4;
 
@@ -286,10 +301,13 @@ impl DriverProblem {
 /// One GPU: its primary context, retained once and never reset, and the pool its memory comes from.
 pub(crate) struct CudaBackend {
     driver: &'static Driver,
+    device: c_int,
     context: usize,
     /// 0 where the GPU has no memory pools (some virtual GPUs): plain allocation then.
     pool: usize,
     properties: Properties,
+    /// GPUs that may reach the pool.
+    opened: Mutex<Vec<c_int>>,
 }
 
 /// Makes a context current for this thread, and puts a foreign one back at the end.
@@ -317,7 +335,8 @@ impl CudaBackend {
         // SAFETY: writes one handle; never released, so that it stays valid for the process.
         let code = unsafe { (driver.functions.primary_context_retain)(&mut context, device) };
         driver.check("cuDevicePrimaryCtxRetain", code)?;
-        let mut backend = CudaBackend { driver, context: context as usize, pool: 0, properties };
+        let context = context as usize;
+        let mut backend = CudaBackend { driver, device, context, pool: 0, properties, opened: Mutex::default() };
         if backend.properties.memory_pools {
             backend.pool = backend.create_pool(device)?;
         }
@@ -331,7 +350,7 @@ impl CudaBackend {
         let properties = PoolProperties {
             allocation_type: PINNED_DEVICE_MEMORY,
             handle_types: 0,
-            location_type: 1,
+            location_type: LOCATION_DEVICE,
             location_id: device,
             win32_security: std::ptr::null_mut(),
             max_size: 0,
@@ -533,6 +552,38 @@ impl Backend for CudaBackend {
 
     unsafe fn d2d(&self, src: usize, dst: usize, size_bytes: usize, stream: RawStream) -> Result<()> {
         call!(self, "cuMemcpyAsync", copy_any(dst as u64, src as u64, size_bytes, stream as *mut c_void))
+    }
+
+    fn peer(&self) -> Option<Peer> {
+        Some(Peer { device: self.device, context: self.context })
+    }
+
+    fn open_to(&self, other: Peer) -> Result<()> {
+        const READ_AND_WRITE: c_int = 3;
+        let mut opened = lock(&self.opened);
+        if self.pool == 0 || opened.contains(&other.device) {
+            return Ok(());
+        }
+        let mut reaches = 0;
+        call!(self, "cuDeviceCanAccessPeer", device_can_reach(&mut reaches, other.device, self.device))?;
+        if reaches != 0 {
+            let (location_type, location_id, flags) = (LOCATION_DEVICE, other.device, READ_AND_WRITE);
+            let access = PoolAccess { location_type, location_id, flags };
+            call!(self, "cuMemPoolSetAccess", pool_set_access(self.pool as *mut c_void, &access, 1))?;
+        }
+        opened.push(other.device);
+        Ok(())
+    }
+
+    unsafe fn copy_peer(
+        &self,
+        (src, from): (usize, Peer),
+        (dst, to): (usize, Peer),
+        size_bytes: usize,
+        stream: RawStream,
+    ) -> Result<()> {
+        let (from, to, stream) = (from.context as *mut c_void, to.context as *mut c_void, stream as *mut c_void);
+        call!(self, "cuMemcpyPeerAsync", copy_peer(dst as u64, to, src as u64, from, size_bytes, stream))
     }
 
     unsafe fn memset(&self, dst: usize, byte: u8, size_bytes: usize, stream: RawStream) -> Result<()> {
