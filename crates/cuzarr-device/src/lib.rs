@@ -21,6 +21,7 @@ mod ndbuffer;
 mod pieces;
 pub mod pool;
 mod probe;
+pub mod profile;
 mod slab;
 mod stream;
 pub mod transfer;

@@ -7,6 +7,7 @@ use crate::cuda::library;
 use crate::cuda::nvrtc::Nvrtc;
 use crate::cuda::{cubin, cufile};
 use crate::error::Result;
+use crate::profile;
 
 /// A library that is found at run time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,12 +124,7 @@ fn libraries() -> Vec<LibraryReport> {
             "CUZARR_NVCOMP_LIBRARY",
             &["libnvcomp.so.6", "libnvcomp.so.5", "libnvcomp.so.4", "libnvcomp.so"],
         ),
-        optional(
-            "NVTX",
-            "naming ranges in profiles",
-            "CUZARR_NVTX_LIBRARY",
-            &["libnvToolsExt.so.1", "libnvtx3interop.so"],
-        ),
+        report("NVTX", "naming ranges for the profiler that listens", profile::attached().map(|path| (path, None))),
     ]
 }
 

@@ -11,6 +11,7 @@ use super::{Lease, Slab};
 use crate::buffer::Buffer;
 use crate::cuda::context::lock;
 use crate::error::{Error, Result};
+use crate::profile;
 use crate::stream::{Event, Stream, require_device};
 
 /// Bytes of a section: copies of fewer, with marks between them, leave gaps on the bus.
@@ -132,6 +133,7 @@ impl Forward {
 
     fn copy(&self, lease: &Lease, range: Range<usize>) -> Result<Copied> {
         let size_bytes = range.len();
+        let _range = profile::range("upload", size_bytes as u64);
         let (address, dst) = (lease.address() + range.start, self.dst.slice(range)?);
         let start = self.stream.record_timed()?;
         // SAFETY: inside the slab. No piece in the range lives and none will, and what else writes a slab waits for the

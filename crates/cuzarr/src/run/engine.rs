@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cuzarr_device::{Device, NdBuffer};
+use cuzarr_device::{Device, NdBuffer, profile};
 
 use super::access::Access;
 use super::call::Call;
@@ -197,6 +197,7 @@ impl Engine {
             let message = format!("the array is bound to {}, the result is on {}", access.device(), out.device());
             return Err(Error::new(ErrorKind::MemorySpace, message));
         }
+        let _range = profile::range("read", out.size_bytes() as u64);
         let call = self.call(store, access.device(), options);
         let strides = plan.packed_strides();
         if access.device() == Device::Cpu {
@@ -221,6 +222,7 @@ impl Engine {
         options: &Options,
     ) -> Result<(VariableElements, Report)> {
         variable::require(access)?;
+        let _range = profile::range("read", 0);
         let call = self.call(store, Device::Cpu, options);
         let plan = Plan::new(Arc::clone(access.source()), selection.clone(), options.plan())?;
         let mut destination = VariableDestination::new(&call, access, plan.packed_strides(), options)?;
@@ -245,6 +247,7 @@ impl Engine {
         let shape = memory_shape(selection)?;
         let value = broadcast(value, &shape)?;
         check_array(access, &shape, &value)?;
+        let _range = profile::range("write", value.size_bytes() as u64);
         let call = self.call(store, value.device(), options);
         write::write(&call, access, selection, write::Value::Elements(value), options)?;
         Ok(call.report())
@@ -268,6 +271,7 @@ impl Engine {
             let message = format!("got {} elements for selection {selection}", value.len());
             return Err(Error::new(ErrorKind::ShapeMismatch, message));
         }
+        let _range = profile::range("write", 0);
         let call = self.call(store, Device::Cpu, options);
         write::write(&call, access, selection, write::Value::Variable(Arc::new(value.clone())), options)?;
         Ok(call.report())

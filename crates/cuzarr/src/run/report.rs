@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use cuzarr_device::{Copied, Event, Stream};
+use cuzarr_device::{Copied, Event, Stream, profile};
 
 use crate::error::{Error, Result};
 
@@ -264,6 +264,7 @@ impl Counters {
     /// Does `work` and counts it, whether it fails or not.
     pub(crate) fn time<T>(&self, stage: Stage, size_bytes: u64, work: impl FnOnce() -> T) -> T {
         let start = Instant::now();
+        let _range = profile::range(stage.name(), size_bytes);
         let result = work();
         self.add(stage, size_bytes, start.elapsed());
         result
@@ -288,6 +289,7 @@ impl Counters {
     ) -> Result<()> {
         let start = stream.record_timed()?;
         let begun_ns = self.elapsed_ns();
+        let _range = profile::range(stage.name(), size_bytes);
         work().map_err(Into::into)?;
         let end = stream.record_timed()?;
         let mut timeline = lock(&self.under_way);

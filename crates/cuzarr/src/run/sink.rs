@@ -6,7 +6,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use cuzarr_device::{Buffer, Device};
+use cuzarr_device::{Buffer, Device, profile};
 
 use super::call::Call;
 use super::host::{Stored, foreign_memory};
@@ -128,6 +128,8 @@ struct Sink {
     begun_ns: Vec<AtomicU64>,
     /// How many bytes it brings.
     size_bytes: Vec<AtomicU64>,
+    /// What a profiler calls it.
+    ranges: Vec<AtomicU64>,
 }
 
 /// Starts reading a batch. Its number comes through `sender` when every unit ended; failures are the call's.
@@ -148,14 +150,14 @@ pub(crate) fn launch<L: Landing + 'static>(
         call: Arc::clone(call),
         sender: sender.clone(),
     });
-    let begun_ns = batch.reads.iter().map(|_| AtomicU64::new(0)).collect();
     let outcomes = Mutex::new(vec![UNKNOWN; batch.units.len()]);
     let flight: Arc<Flight> = Arc::new(Flight { batch, outcomes, landing });
     fill(&flight, &ticket);
     if !requests.is_empty() {
-        let size_bytes = flight.batch.reads.iter().map(|_| AtomicU64::new(0)).collect();
-        let workers = ticket.workers.clone();
-        let sink = Arc::new(Sink { flight: Arc::clone(&flight), ticket, begun_ns, size_bytes });
+        let numbers = || flight.batch.reads.iter().map(|_| AtomicU64::new(0)).collect();
+        let (workers, flown) = (ticket.workers.clone(), Arc::clone(&flight));
+        let (begun_ns, size_bytes, ranges) = (numbers(), numbers(), numbers());
+        let sink = Arc::new(Sink { flight: flown, ticket, begun_ns, size_bytes, ranges });
         match is_brief(call, &flight.batch) {
             true => call.store.read(requests, sink, &Here),
             false => call.store.read(requests, sink, &workers),
@@ -187,6 +189,13 @@ fn fill(flight: &Arc<Flight>, ticket: &Arc<Ticket>) {
     }
 }
 
+impl Sink {
+    fn begin(&self, index: usize, size_bytes: usize) {
+        self.begun_ns[index].store(self.ticket.call.elapsed_ns(), Ordering::Relaxed);
+        self.ranges[index].store(profile::start(Stage::Fetch.name(), size_bytes as u64), Ordering::Relaxed);
+    }
+}
+
 impl ReadSink for Sink {
     fn check(&self) -> Result<()> {
         self.ticket.call.check_cancelled()
@@ -197,7 +206,7 @@ impl ReadSink for Sink {
         call.check_cancelled()?;
         let batch = &self.flight.batch;
         let size_bytes = check_size(batch.reads.get(index).ok_or_else(|| foreign_item(index))?, size_bytes)?;
-        self.begun_ns[index].store(call.elapsed_ns(), Ordering::Relaxed);
+        self.begin(index, size_bytes);
         self.size_bytes[index].store(size_bytes as u64, Ordering::Relaxed);
         self.flight.landing.lease(batch, index, size_bytes)
     }
@@ -211,7 +220,7 @@ impl ReadSink for Sink {
         call.check_cancelled()?;
         let batch = &self.flight.batch;
         let size_bytes = check_size(batch.reads.get(index).ok_or_else(|| foreign_item(index))?, size_bytes)?;
-        self.begun_ns[index].store(call.elapsed_ns(), Ordering::Relaxed);
+        self.begin(index, size_bytes);
         self.flight.landing.lease_on_device(batch, index, size_bytes)
     }
 
@@ -219,6 +228,7 @@ impl ReadSink for Sink {
         let Some(read) = self.flight.batch.reads.get(index) else {
             return self.ticket.call.fail(foreign_item(index));
         };
+        profile::end(self.ranges[index].load(Ordering::Relaxed));
         let begun = self.begun_ns[index].load(Ordering::Relaxed);
         match outcome {
             Ok(ReadOutcome::Filled(lease)) => {
