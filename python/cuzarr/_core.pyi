@@ -18,6 +18,7 @@ __all__ = [
     "Module",
     "NdBuffer",
     "Pyramid",
+    "StartedRead",
     "Store",
     "Watch",
     "__version__",
@@ -305,6 +306,7 @@ class ChunkRequest:
     def out_shape(self) -> tuple[int, ...]: ...
     def cancel(self) -> None: ...
     def read(self, chunks: Chunks, store: ChunkStore, out: NdBuffer, options: dict[str, Any]) -> list[int]: ...
+    def start(self, chunks: Chunks, store: ChunkStore, out: NdBuffer, options: dict[str, Any]) -> StartedRead: ...
     def read_variable(
         self, chunks: Chunks, store: ChunkStore, options: dict[str, Any]
     ) -> tuple[bytes, bytes, list[int]]: ...
@@ -313,6 +315,10 @@ class ChunkRequest:
         self, chunks: Chunks, store: ChunkStore, offsets: bytes, data: bytes, options: dict[str, Any]
     ) -> None: ...
     def __len__(self) -> int: ...
+
+@final
+class StartedRead:
+    def wait(self) -> None: ...
 
 @final
 class Decoder:

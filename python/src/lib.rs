@@ -55,7 +55,7 @@ mod _core {
     #[pymodule_export]
     use super::ndbuffer::PyNdBuffer;
     #[pymodule_export]
-    use super::pipeline::{PyChunkReply, PyChunkRequest, PyChunkStore, PyChunks, has_codec};
+    use super::pipeline::{PyChunkReply, PyChunkRequest, PyChunkStore, PyChunks, PyStartedRead, has_codec};
     #[pymodule_export]
     use super::store::PyStore;
     #[pymodule_export]

@@ -13,16 +13,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from zarr.core import indexing
 from zarr.core.array_spec import ArraySpec
 from zarr.core.chunk_key_encodings import DefaultChunkKeyEncoding, V2ChunkKeyEncoding
 
 from cuzarr import _core
-from cuzarr.zarr import _pipeline
 from cuzarr.zarr._chunks import Chunks
 from cuzarr.zarr._fallbacks import Fallback
-from cuzarr.zarr._sources import is_numbered
-from cuzarr.zarr._work import Work, reading_box, writing_box
+from cuzarr.zarr._memory import is_host, is_native, wrap
+from cuzarr.zarr._sources import is_numbered, ready_source
+from cuzarr.zarr._work import Work, reading_box, run_options, writing_box
 
 # Parameters of zarr-python's functions that read and write a selection, as far as they are used here.
 _PARAMETERS = ("store_path", "metadata", "codec_pipeline", "config", "chunk_grid", "indexer")
@@ -30,6 +31,8 @@ _PARAMETERS = ("store_path", "metadata", "codec_pipeline", "config", "chunk_grid
 
 def replacement(original: Any) -> Any:
     """What takes the place of zarr-python's function; ``None`` when that is not what is known."""
+    from cuzarr.zarr._pipeline import CodecPipeline
+
     if not isinstance(original, types.FunctionType):
         return None
     names = tuple(inspect.signature(original).parameters)
@@ -40,7 +43,7 @@ def replacement(original: Any) -> Any:
         store_path: Any, metadata: Any, codec_pipeline: Any, config: Any, chunk_grid: Any, indexer: Any, *args: Any, **kwargs: Any
     ) -> Any:
         box = None
-        if type(codec_pipeline) is _pipeline.CodecPipeline and config.read_missing_chunks and not kwargs.get("fields"):
+        if type(codec_pipeline) is CodecPipeline and config.read_missing_chunks and not kwargs.get("fields"):
             box = Box.of(store_path, metadata, codec_pipeline, config, chunk_grid, indexer, kwargs.get("prototype"))
         if box is None:
             return await original(store_path, metadata, codec_pipeline, config, chunk_grid, indexer, *args, **kwargs)
@@ -94,6 +97,22 @@ class Box:
         """Writes ``value`` to the box."""
         work = self._plan(writing_box, value)
         await (self._pipeline.write(self._chunks_by_name(), value, drop_axes) if work is None else work.run())
+
+    def start(self, out: Any) -> tuple[_core.ChunkRequest, _core.StartedRead] | None:
+        """Begins to read the box into ``out``; ``None`` when that has to wait for something, or is not ours to do."""
+        source = ready_source(self._store_path.store)
+        if source is None:
+            return None
+        try:
+            chunks: Chunks = self._pipeline._chunks_of(self._spec)
+        except Fallback:
+            return None  # which the pipeline finds out again, and tells
+        request = self._request(chunks)
+        place = out.as_ndarray_like()
+        is_known = isinstance(place, np.ndarray) or not is_host(place)
+        if request is None or not (is_known and is_native(place, chunks)) or tuple(place.shape) != tuple(request.out_shape):
+            return None
+        return request, request.start(chunks.core, source, wrap(place, chunks), run_options(self._spec, chunks))
 
     def _plan(self, plan: Callable[..., Work | None], buffer: Any) -> Work | None:
         try:

@@ -22,6 +22,7 @@ from zarr.registry import register_pipeline
 
 from cuzarr import _core
 from cuzarr.zarr import _fancy, _threads
+from cuzarr.zarr._ahead import Ahead
 from cuzarr.zarr._chunks import Chunks, open_chunks, shards_are_patched
 from cuzarr.zarr._fallbacks import Fallback, count_native, fall_back
 from cuzarr.zarr._host import read_by_zarr, write_by_zarr
@@ -154,6 +155,7 @@ class CodecPipeline(ZarrCodecPipeline):
 
     # ------------------------------------------------------------------------------------------------ reading, writing
 
+    @Ahead
     async def read(
         self, batch_info: Iterable[tuple[Any, Any, Any, Any, bool]], out: NDBuffer, drop_axes: tuple[int, ...] = ()
     ) -> tuple[Any, ...]:

@@ -66,6 +66,13 @@ def open_source_sync(batch: list[Any], chunks: Chunks, *, writing: bool, on_devi
     return _core.ChunkStore.python(_getters(batch, chunks, _get_loop(), on_device))
 
 
+def ready_source(store: Any) -> _core.ChunkStore | None:
+    """Where a store's chunks are, when they are read without code of zarr-python's and without waiting for it to open."""
+    if not getattr(store, "_is_open", False) or (type(store) is not LocalStore and _own(store) is None):
+        return None
+    return _known(store, writing=False)
+
+
 def _known(store: Any, writing: bool) -> _core.ChunkStore:
     if writing:
         store._check_writable()

@@ -11,5 +11,5 @@ mod request;
 mod store;
 
 pub use chunks::{PyChunks, has_codec};
-pub use request::PyChunkRequest;
+pub use request::{PyChunkRequest, PyStartedRead};
 pub use store::{PyChunkReply, PyChunkStore};

@@ -1,6 +1,7 @@
 //! One request of zarr-python's: chunks, the part of each, and the part of the result.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 
 use cuzarr::codec::VariableElements;
 use cuzarr::meta::{ChunkKeyEncoding, Separator};
@@ -9,7 +10,7 @@ use cuzarr::plan::{AxisSelection, KeyOf, check_strict, check_strict_writing};
 use cuzarr::run::{Access, Engine, Options};
 use cuzarr::store::Store;
 use cuzarr_device::Device;
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyInt, PyList, PySlice, PySliceMethods, PyTuple};
 
@@ -17,7 +18,7 @@ use super::chunks::PyChunks;
 use super::grid::{Grid, Part};
 use super::store::PyChunkStore;
 use crate::array::{parse_options, variable_elements};
-use crate::error::PyResult;
+use crate::error::{IntoPython, PyResult};
 use crate::ndbuffer::PyNdBuffer;
 use crate::watch::{Watch, Watched, Watches};
 
@@ -143,6 +144,30 @@ impl PyChunkRequest {
         .map(|((), missing)| missing)
     }
 
+    /// Begins such a read on a thread of its own, which needs no lock of the interpreter's where the store is not Python's.
+    fn start(
+        &self,
+        chunks: &PyChunks,
+        store: Py<PyChunkStore>,
+        out: Py<PyNdBuffer>,
+        options: &Bound<'_, PyDict>,
+    ) -> PyResult<PyStartedRead> {
+        let (options, strict) = run_options(options)?;
+        let elements = out.get().inner.clone();
+        let device = elements.device();
+        let watched: Arc<dyn Store> = self.watched(store.get());
+        let (chain, selection) = (Arc::clone(&chunks.chain), self.grid.selection.clone());
+        let access = self.access(chunks, device).py()?;
+        let read = move || {
+            if strict && device != Device::Cpu {
+                check_strict(&chain, device)?;
+            }
+            Engine::get().read(&access, &watched, &selection, &elements, &options).map(|_| ())
+        };
+        let thread = std::thread::Builder::new().name("cuzarr-read".into()).spawn(read)?;
+        Ok(PyStartedRead { thread: Mutex::new(Some(thread)), store, _out: out })
+    }
+
     /// Reads elements of variable length, in C order: where each begins and ends, their bytes, and the missing items.
     fn read_variable<'py>(
         &self,
@@ -222,6 +247,10 @@ impl PyChunkRequest {
         if missing.is_empty() { Vec::new() } else { self.keys.iter().enumerate().filter_map(is_missing).collect() }
     }
 
+    fn watched(&self, store: &PyChunkStore) -> Arc<dyn Store> {
+        Arc::new(Watched::new(Arc::clone(&store.inner), Watches::current(&self.watch)))
+    }
+
     fn access(&self, chunks: &PyChunks, device: Device) -> cuzarr::Result<Access> {
         Ok(chunks.access(device)?.with_chunks(self.grid.shape.clone(), Arc::clone(&self.key)))
     }
@@ -233,10 +262,33 @@ impl PyChunkRequest {
         store: &PyChunkStore,
         call: impl FnOnce(&Arc<dyn Store>) -> cuzarr::Result<T> + Send,
     ) -> PyResult<(T, Vec<usize>)> {
-        let watched: Arc<dyn Store> = Arc::new(Watched::new(Arc::clone(&store.inner), Watches::current(&self.watch)));
+        let watched = self.watched(store);
         match py.detach(|| call(&watched)) {
             Ok(value) => Ok((value, self.missing())),
             Err(error) => Err(store.take_failure().unwrap_or_else(|| crate::error::to_python(&error))),
+        }
+    }
+}
+
+/// A read that runs on a thread of its own.
+#[pyclass(name = "StartedRead", module = "cuzarr._core", frozen)]
+pub struct PyStartedRead {
+    thread: Mutex<Option<JoinHandle<cuzarr::Result<()>>>>,
+    store: Py<PyChunkStore>,
+    /// Keeps the memory for its owner, who is to be the last to let go of it.
+    _out: Py<PyNdBuffer>,
+}
+
+#[pymethods]
+impl PyStartedRead {
+    /// Waits for its end, and raises what went wrong; once.
+    fn wait(&self, py: Python<'_>) -> PyResult<()> {
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(thread) = thread else { return Ok(()) };
+        match py.detach(|| thread.join()) {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(self.store.get().take_failure().unwrap_or_else(|| crate::error::to_python(&error))),
+            Err(_) => Err(PyRuntimeError::new_err("the thread of a read ended without an answer")),
         }
     }
 }

@@ -1,0 +1,113 @@
+"""Reads that begin while zarr-python lists their chunks."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+from zarr.codecs import BytesCodec, Crc32cCodec
+from zarr.core.buffer.cpu import NDBuffer
+from zarr.storage import LocalStore, MemoryStore
+
+import cuzarr.zarr
+from cuzarr.zarr import _ahead
+
+if _ahead._READER is None:
+    pytest.skip(f"skipped: zarr-python {zarr.__version__} reads with other variables", allow_module_level=True)
+
+TRUTH = np.arange(40 * 30, dtype="i4").reshape(40, 30)
+
+
+@pytest.fixture(autouse=True)
+def pipeline() -> Any:
+    with zarr.config.set({"codec_pipeline.path": "cuzarr.zarr.CodecPipeline"}):
+        yield
+
+
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """For every read of zarr-python's, whether it began ahead."""
+    found: list[bool] = []
+    start = _ahead._start
+
+    def noted(*arguments: Any) -> Any:
+        started = start(*arguments)
+        found.append(started is not None)
+        return started
+
+    monkeypatch.setattr(_ahead, "_start", noted)
+    return found
+
+
+def make(store: Any, **settings: Any) -> Any:
+    return zarr.create_array(store, name="a/b", shape=TRUTH.shape, chunks=(7, 4), dtype="i4", fill_value=-1, **settings)
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_boxes_of_a_directory_begin_ahead(tmp_path: Path, zarr_format: Any, begun: list[bool]) -> None:
+    array = make(LocalStore(tmp_path), zarr_format=zarr_format)
+    array[:] = TRUTH
+    del begun[:]
+    for selection in (..., (slice(3, 37), slice(1, None, 3)), (slice(None), slice(2, 20))):
+        np.testing.assert_array_equal(array[selection], TRUTH[selection])
+    out = np.zeros(TRUTH.shape, "i4")
+    array.get_basic_selection(out=NDBuffer(out))
+    np.testing.assert_array_equal(out, TRUTH)
+    assert begun == [True] * 4
+
+
+def test_others_begin_when_they_are_called(tmp_path: Path, begun: list[bool]) -> None:
+    array = make(LocalStore(tmp_path))
+    array[:] = TRUTH
+    memory = make(MemoryStore())
+    memory[:] = TRUTH
+    del begun[:]
+    rows = [0, 3, 39]
+    np.testing.assert_array_equal(array.oindex[rows, :], TRUTH[rows])
+    np.testing.assert_array_equal(array.vindex[rows, [1, 2, 3]], TRUTH[rows, [1, 2, 3]])
+    np.testing.assert_array_equal(array[:5, :5], TRUTH[:5, :5])
+    np.testing.assert_array_equal(memory[:], TRUTH)
+    assert not any(begun)
+
+
+def test_missing_chunks_are_filled_or_refused(tmp_path: Path, begun: list[bool]) -> None:
+    array = make(LocalStore(tmp_path))
+    array[:7] = TRUTH[:7]
+    found = array[:]
+    np.testing.assert_array_equal(found[:7], TRUTH[:7])
+    assert (found[7:] == -1).all() and begun[-1]
+    with zarr.config.set({"array.read_missing_chunks": False}):
+        strict = zarr.open_array(LocalStore(tmp_path), path="a/b", mode="r")
+        with pytest.raises(zarr.errors.ChunkNotFoundError):
+            strict[:]
+    assert not begun[-1]
+
+
+def test_damage_is_told_by_the_call(tmp_path: Path, begun: list[bool]) -> None:
+    array = make(LocalStore(tmp_path), serializer=BytesCodec(), compressors=Crc32cCodec())
+    array[:] = TRUTH
+    path = tmp_path / "a" / "b" / "c" / "2" / "3"
+    stored = path.read_bytes()
+    path.write_bytes(bytes([stored[0] ^ 1]) + stored[1:])
+    with pytest.raises(cuzarr.CuzarrError, match="c/2/3"):
+        array[:]
+    path.write_bytes(stored)
+    np.testing.assert_array_equal(array[:], TRUTH)
+    assert begun[-1]
+
+
+async def test_what_is_looked_up_by_others_or_never_called_does_no_harm(tmp_path: Path) -> None:
+    array = make(LocalStore(tmp_path))
+    array[:] = TRUTH
+    pipeline = array.async_array.codec_pipeline
+    assert inspect.iscoroutinefunction(pipeline.read) and inspect.iscoroutinefunction(type(pipeline).read)
+    cancelled = []
+    request = type("Request", (), {"cancel": lambda self: cancelled.append(self)})()
+    started = _ahead.Started(request, None)  # type: ignore[arg-type]
+    del started
+    assert cancelled == [request]
+    np.testing.assert_array_equal(await array.async_array.getitem(...), TRUTH)
