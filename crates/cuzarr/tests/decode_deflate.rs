@@ -142,6 +142,35 @@ fn members_of_known_size_decode_side_by_side_and_lies_about_sizes_change_nothing
     assert!(assert_agrees(Format::Gzip, &damage) > 0 || devices().is_empty());
 }
 
+#[test]
+fn members_that_do_not_tell_their_size_decode_side_by_side_whatever_looks_like_one() {
+    let mut random = Dice(15);
+    let (mut frames, mut plains) = (Vec::new(), Vec::new());
+    for case in 0..4 {
+        let parts: Vec<_> = (0..2 + random.below(4)).map(|_| plain(random.below(4000) as usize, &mut random)).collect();
+        let mut members: Vec<_> = parts.iter().map(|part| encoded(Format::Gzip, part, &mut random)).collect();
+        let mut whole = parts.concat();
+        // Stored as it is, a frame has headers in it that are none.
+        if case % 2 == 1 {
+            let stored = members.concat();
+            members.push(libdeflate(Format::Gzip, &stored, 0));
+            whole.extend(stored);
+        }
+        frames.push(frame(members.concat(), whole.len()));
+        plains.push(whole);
+    }
+    // Frames of one member beside them, of which one is large.
+    for size in [100, 30_000] {
+        let single = plain(size, &mut random);
+        frames.push(frame(libdeflate(Format::Gzip, &single, 6), size));
+        plains.push(single);
+    }
+    assert_decodes(Format::Gzip, &frames, &plains);
+    let mut damage = Vec::new();
+    frames.iter().for_each(|intact| damage.extend(damaged(intact, &mut random, 2, 4)));
+    assert!(assert_agrees(Format::Gzip, &damage) > 0 || devices().is_empty());
+}
+
 /// Writes bits, lowest first, and words of codes, highest first.
 #[derive(Default)]
 struct Bits {

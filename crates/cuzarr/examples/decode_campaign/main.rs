@@ -3,7 +3,7 @@
 //!     cargo run --release -p cuzarr --example decode_campaign -- --device cuda:0 --seed 1
 //!     cargo run --release -p cuzarr --example decode_campaign -- --mode mutated --format zstd --frames 10000000 --seconds 90
 //!
-//! `--mode valid|mutated`; `--format` lz4, zstd, gzip, zlib, blosc or several of them with commas between (all by default);
+//! `--mode valid|mutated`; `--format` lz4, zstd, gzip, zlib, deflate, blosc or several of them with commas between (all by default);
 //! `--frames N` and `--seconds N` end the campaign of a format; `--most-bytes N` of a decoded frame; `--batch N` frames together
 //! at most; `--threads N`; `--lanes N` rounds at a time; `--round N` does that round only, as a finding names it, and
 //! `--frame N` only the damaged frame of that number with its neighbours.
@@ -27,7 +27,7 @@ fn invalid(message: impl Into<String>) -> Error {
 }
 
 fn campaigns() -> Result<(String, Vec<Settings>)> {
-    let (mut mode, mut names) = ("valid".to_string(), "lz4,zstd,gzip,zlib,blosc".to_string());
+    let (mut mode, mut names) = ("valid".to_string(), "lz4,zstd,gzip,zlib,deflate,blosc".to_string());
     let (mut most_bytes, mut batch) = (None, None);
     let mut settings = Settings {
         device: Device::Cuda(0),

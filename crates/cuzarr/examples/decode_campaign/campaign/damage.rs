@@ -138,6 +138,11 @@ fn header(format: Format, frame: &mut Vec<u8>, random: &mut Random) {
             }
             _ => frame[2] = frame[2] & !7 | random.below(8) as u8,
         },
+        // The type of the first block, and the numbers of codes behind it.
+        Format::Deflate => {
+            let at = random.below(size.min(3));
+            frame[at] = random.byte();
+        }
         // A word of the header or of the table behind it; flags; the size of a type.
         Format::Blosc if size > 16 => match random.below(4) {
             0 => frame[2] = random.byte(),

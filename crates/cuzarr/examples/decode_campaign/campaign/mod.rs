@@ -22,11 +22,12 @@ use cuzarr::codec::batch::Format;
 use cuzarr_device::Device;
 use serde_json::{Value, json};
 
-pub const FORMATS: [(&str, Format); 5] = [
+pub const FORMATS: [(&str, Format); 6] = [
     ("lz4", Format::Lz4),
     ("zstd", Format::Zstd),
     ("gzip", Format::Gzip),
     ("zlib", Format::Zlib),
+    ("deflate", Format::Deflate),
     ("blosc", Format::Blosc),
 ];
 

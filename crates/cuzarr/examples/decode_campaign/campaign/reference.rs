@@ -73,14 +73,23 @@ pub fn is_gzip_throughout(encoded: &[u8], decoded_bytes: usize) -> bool {
     }
 }
 
+/// Bytes before and behind a deflate stream, at least.
+fn around(format: Format) -> (usize, usize) {
+    match format {
+        Format::Gzip => (10, 8),
+        Format::Zlib => (2, 4),
+        _ => (0, 0),
+    }
+}
+
 /// How many bytes a frame holds, when they are no more than `most`: what metadata would have to say for it to be taken.
 pub fn decoded_bytes(format: Format, encoded: &[u8], most: usize) -> Option<usize> {
     let mut place = vec![0; most];
     match format {
         Format::Lz4 => lz4::block::decompress_to_buffer(encoded.get(4..)?, Some(most as i32), &mut place).ok(),
         Format::Zstd => ZSTD.with_borrow_mut(|zstd| zstd.decompress_to_buffer(encoded, &mut place).ok()),
-        Format::Gzip | Format::Zlib => {
-            let (header, trailer) = if format == Format::Gzip { (10, 8) } else { (2, 4) };
+        Format::Gzip | Format::Zlib | Format::Deflate => {
+            let (header, trailer) = around(format);
             let stream = encoded.get(header..encoded.len().checked_sub(trailer)?)?;
             DEFLATE.with_borrow_mut(|deflate| deflate.deflate_decompress(stream, &mut place).ok())
         }
@@ -97,7 +106,7 @@ pub fn mend(format: Format, encoded: &mut [u8], decoded_bytes: usize) {
     match format {
         Format::Lz4 if encoded.len() >= 4 => encoded[..4].copy_from_slice(&size),
         Format::Gzip | Format::Zlib => {
-            let (header, trailer) = if format == Format::Gzip { (10, 8) } else { (2, 4) };
+            let (header, trailer) = around(format);
             let Some(end) = encoded.len().checked_sub(trailer).filter(|&end| end >= header) else { return };
             let mut plain = vec![0; decoded_bytes];
             let inflate = |stream: &[u8], plain: &mut [u8]| {

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use cuzarr::codec::batch::Format;
 use flate2::Compression;
-use flate2::write::{GzEncoder, ZlibEncoder};
+use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
 use libdeflater::{CompressionLvl, Compressor};
 use lz4::block::CompressionMode;
 use serde_json::json;
@@ -26,7 +26,7 @@ pub fn write(format: Format, plain: &[u8], random: &mut Random) -> Written {
     match format {
         Format::Lz4 => lz4(plain, random),
         Format::Zstd => zstd(plain, random),
-        Format::Gzip | Format::Zlib => deflate(format, plain, random),
+        Format::Gzip | Format::Zlib | Format::Deflate => deflate(format, plain, random),
         _ => blosc(plain, random),
     }
 }
@@ -121,6 +121,7 @@ fn stream(format: Format, plain: &[u8], random: &mut Random) -> Written {
         let mut encoded = vec![0; compressor.gzip_compress_bound(plain.len())];
         let size = match format {
             Format::Gzip => compressor.gzip_compress(plain, &mut encoded),
+            Format::Deflate => compressor.deflate_compress(plain, &mut encoded),
             _ => compressor.zlib_compress(plain, &mut encoded),
         };
         encoded.truncate(size.expect("there is room"));
@@ -136,6 +137,7 @@ fn stream(format: Format, plain: &[u8], random: &mut Random) -> Written {
     let piece = if random.one_in(3) { random.log_uniform(1 + plain.len() / 1000, plain.len() + 1) } else { usize::MAX };
     let encoded = match format {
         Format::Gzip => all(GzEncoder::new(Vec::new(), Compression::new(level)), plain, piece).finish(),
+        Format::Deflate => all(DeflateEncoder::new(Vec::new(), Compression::new(level)), plain, piece).finish(),
         _ => all(ZlibEncoder::new(Vec::new(), Compression::new(level)), plain, piece).finish(),
     };
     let encoded = encoded.expect("memory takes every byte");

@@ -46,7 +46,7 @@ pub(crate) fn knows(frame: &[u8]) -> bool {
 
 /// Frames of several members, side by side.
 struct Members {
-    /// Of each frame, the number of its first member and how many there are: none when they are not known.
+    /// Of each frame, the number of its first member and how many there are.
     spans: Vec<u8>,
     count: usize,
     frames: Box<Frames>,
@@ -88,16 +88,18 @@ pub(crate) fn prepare(container: Container, request: &Request<'_>) -> Result<Pre
 }
 
 impl Members {
-    /// Of all frames that have known ones; `None` when there are no such frames.
+    /// Of all frames, those without known ones being one; `None` when no frame has known ones.
     fn new(device: Device, units: &[Unit], host: &[u8]) -> Result<Option<Members>> {
+        let of = |unit: &Unit| host.get(unit.src.clone()).and_then(|encoded| members(encoded, unit));
+        let known: Vec<_> = units.iter().map(of).collect();
+        if known.iter().all(Option::is_none) {
+            return Ok(None);
+        }
         let (mut all, mut spans) = (Vec::new(), Vec::with_capacity(units.len() * MEMBERS_BYTES));
-        for unit in units {
-            let found = host.get(unit.src.clone()).and_then(|encoded| members(encoded, unit)).unwrap_or_default();
+        for (unit, known) in units.iter().zip(known) {
+            let found = known.unwrap_or_else(|| vec![unit.clone()]);
             spans.extend([all.len() as u32, found.len() as u32].iter().flat_map(|number| number.to_ne_bytes()));
             all.extend(found);
-        }
-        if all.is_empty() {
-            return Ok(None);
         }
         let frames = Box::new(Frames::new(Container::Gzip, device, &all)?);
         Ok(Some(Members { spans, count: all.len(), frames }))

@@ -1,6 +1,7 @@
-//! Where the members of a gzip frame lie, when they say how long they are: as bgzip writes them, with a subfield `BC` in the
-//! header's extra field (SAM/BAM specification, section 4.1). Pure. What is found is only a hint: members are decoded side by
-//! side, and a frame where one of them turns out otherwise is decoded in order.
+//! Where the members of a gzip frame lie: as they say themselves, written by bgzip with a subfield `BC` in the header's extra
+//! field (SAM/BAM specification, section 4.1), or where something like a header stands and the sizes in front of all of them
+//! add up to the frame's. Pure. What is found is only a hint: members are decoded side by side, and a frame where one of them
+//! turns out otherwise is decoded in order.
 
 use std::ops::Range;
 
@@ -35,12 +36,32 @@ fn size_of(member: &[u8]) -> Option<usize> {
     None
 }
 
-/// The members of a frame whose bytes are `encoded`: several, all of a size that is told, which decode to exactly as much
-/// as the unit. `None` otherwise.
+/// Bytes of the member that begins at `start`, if the next one is the first that looks like one: a header, and a decoded size in
+/// front of it that is not 0, as where an empty member ends it would say nothing. The last one has all that is left.
+fn size_by_next_header(encoded: &[u8], start: usize) -> usize {
+    let looks_like_one = |at: usize| {
+        let [0x1f, 0x8b, 8, flags, ..] = encoded[at..] else { return false };
+        flags & 0xe0 == 0 && number::<4>(encoded, at - 4) != Some(0)
+    };
+    let least = HEADER_BYTES + TRAILER_BYTES - 2;
+    let next = (start + least..encoded.len()).find(|&at| encoded[at] == 0x1f && looks_like_one(at));
+    next.unwrap_or(encoded.len()) - start
+}
+
+/// The members of a frame whose bytes are `encoded`: several, which decode to exactly as much as the unit. `None` otherwise.
 pub(super) fn members(encoded: &[u8], unit: &Unit) -> Option<Vec<Unit>> {
+    // One member says that it holds everything: there is no need to look through it.
+    let last = number::<4>(encoded, encoded.len().checked_sub(4)?)?;
+    let told = |at: usize| size_of(&encoded[at..]).filter(|&size| size >= HEADER_BYTES + TRAILER_BYTES);
+    let found = |at: usize| Some(size_by_next_header(encoded, at));
+    let searched = || if last < unit.dst.len() { members_of_sizes(encoded, unit, found) } else { None };
+    members_of_sizes(encoded, unit, told).or_else(searched)
+}
+
+fn members_of_sizes(encoded: &[u8], unit: &Unit, size_at: impl Fn(usize) -> Option<usize>) -> Option<Vec<Unit>> {
     let (mut members, mut at, mut decoded) = (Vec::new(), 0, 0);
     while at < encoded.len() {
-        let size = size_of(&encoded[at..]).filter(|&size| size >= HEADER_BYTES + TRAILER_BYTES)?;
+        let size = size_at(at)?;
         if members.len() > MOST_MEMBERS + encoded.len() / BYTES_PER_MEMBER {
             return None;
         }
@@ -81,6 +102,30 @@ mod tests {
         assert_eq!(found.iter().map(|unit| unit.dst.clone()).collect::<Vec<_>>(), [50..60, 60..60, 60..65]);
         assert_eq!(found.iter().map(|unit| unit.src.len()).sum::<usize>(), encoded.len());
         assert_eq!(found[2].src.end, 100 + encoded.len());
+    }
+
+    /// A member without further fields.
+    fn plain_member(content: usize, body: &[u8]) -> Vec<u8> {
+        let size = (content as u32).to_le_bytes();
+        [&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3], body, &[9; 4], &size].concat()
+    }
+
+    #[test]
+    fn members_that_do_not_tell_their_sizes_are_found_by_their_headers() {
+        let parts =
+            [plain_member(10, &[7; 3]), plain_member(0, &[7]), plain_member(300, &[7; 40]), plain_member(5, &[])];
+        let encoded = parts.concat();
+        let unit = Unit { src: 100..100 + encoded.len(), dst: 50..365 };
+        let found = members(&encoded, &unit).unwrap();
+        // The empty one is taken together with the one behind it.
+        assert_eq!(found.iter().map(|unit| unit.dst.clone()).collect::<Vec<_>>(), [50..60, 60..360, 360..365]);
+        let starts = [100, 100 + parts[0].len(), 100 + encoded.len() - parts[3].len()];
+        assert_eq!(found.iter().map(|unit| unit.src.start).collect::<Vec<_>>(), starts);
+        assert_eq!(found[2].src.end, unit.src.end);
+        // What looks like a header inside of a member makes the sizes too much.
+        let within = [9, 9, 9, 9, 9, 9, 9, 9, 9, 1, 0, 0, 0, 0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0];
+        let encoded = [plain_member(10, &within), plain_member(5, &[])].concat();
+        assert!(members(&encoded, &Unit { src: 0..encoded.len(), dst: 0..15 }).is_none());
     }
 
     #[test]
