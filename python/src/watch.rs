@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cuzarr::store::{Key, Lease, Listing, ReadOutcome, ReadRequest, ReadSink, Store, Workers};
+use cuzarr::store::{Key, Lease, Listing, OpenValues, ReadOutcome, ReadRequest, ReadSink, Store, Version, Workers};
 use cuzarr::{Error, ErrorKind};
 use cuzarr_device::{Buffer, Device};
 use pyo3::prelude::*;
@@ -161,6 +161,14 @@ impl ReadSink for WatchedSink {
     fn reserve(&self, index: usize, size_bytes: u64) -> cuzarr::Result<Box<dyn Lease>> {
         self.watches.check()?;
         self.inner.reserve(index, size_bytes)
+    }
+
+    fn open_values(&self) -> Option<&OpenValues> {
+        self.inner.open_values()
+    }
+
+    fn opened(&self, index: usize, version: Version) -> cuzarr::Result<()> {
+        self.inner.opened(index, version)
     }
 
     fn device(&self) -> Device {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cuzarr_device::TransferBox;
 
-use crate::store::ByteRange;
+use crate::store::{ByteRange, Version};
 
 /// Which stored chunk something is about, for error messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +38,8 @@ pub enum SizeRule {
 pub struct Unit {
     /// Which chunk.
     pub name: ChunkName,
+    /// Which version of the object it must be of; `None` for whichever there is.
+    pub version: Option<Version>,
     /// Its bytes in the object.
     pub range: ByteRange,
     /// How many they may be.
@@ -96,6 +98,8 @@ pub struct Fill {
 pub struct Read {
     /// Which object.
     pub key: Arc<str>,
+    /// Which version of it; `None` for whichever there is.
+    pub version: Option<Version>,
     /// Which bytes.
     pub range: ByteRange,
     /// How many they may be.
@@ -165,7 +169,8 @@ pub(crate) fn coalesce(mut units: Vec<Unit>, limits: CoalesceLimits) -> (Vec<Uni
             continue;
         }
         let key = Arc::clone(&unit.name.key);
-        reads.push(Read { key, range: unit.range, size: unit.size, units: index..index + 1 });
+        let (version, range, size) = (unit.version, unit.range, unit.size);
+        reads.push(Read { key, version, range, size, units: index..index + 1 });
     }
     (units, reads)
 }
@@ -179,7 +184,7 @@ fn span_of(range: ByteRange) -> Option<(u64, u64)> {
 
 /// The range that brings both, and the bytes it brings in vain.
 fn merged(read: &Read, unit: &Unit, limits: &CoalesceLimits) -> Option<(ByteRange, u64)> {
-    if read.key != unit.name.key {
+    if read.key != unit.name.key || read.version != unit.version {
         return None;
     }
     let ((begin, read_bytes), (offset, unit_bytes)) = (span_of(read.range)?, span_of(unit.range)?);
@@ -197,6 +202,7 @@ mod tests {
     fn unit(key: &str, offset: u64, size_bytes: u64) -> Unit {
         Unit {
             name: ChunkName { key: key.into(), inner: vec![offset] },
+            version: None,
             range: ByteRange::Span { offset, size_bytes },
             size: SizeRule::Exact(size_bytes),
             packed_size_bytes: size_bytes as usize,

@@ -15,7 +15,7 @@ use super::tour::{Spot, Tour, Want};
 use super::walk::cells_touched;
 use crate::codec::ShardIndex;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::ByteRange;
+use crate::store::{ByteRange, Version};
 
 /// Reads of so many bytes are not joined with their neighbours: bandwidth, not their number, decides their time.
 const ENOUGH_BYTES: u64 = 1 << 20;
@@ -31,6 +31,11 @@ pub trait Entries: Send + Sync {
     /// Whether there are no inner chunks.
     fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// The version of the object that they are of: chunks must come from the same. `None` when it is not known.
+    fn version(&self) -> Option<Version> {
+        None
     }
 }
 
@@ -81,6 +86,8 @@ pub struct IndexPlace {
     pub key: Arc<str>,
     /// Where the shard begins in the object.
     pub shard_offset: u64,
+    /// Level whose chunks are such shards: the first inner shard may begin where the outer one does.
+    pub level: usize,
 }
 
 /// The index of one shard, to be fetched.
@@ -92,8 +99,8 @@ pub struct IndexRead {
     pub range: ByteRange,
     /// How many they are.
     pub size_bytes: u64,
-    /// Level whose chunks are such shards.
-    pub level: usize,
+    /// Which version of the object it must be of, when another index led here.
+    pub version: Option<Version>,
     /// The shard, for error messages.
     pub name: ChunkName,
 }
@@ -130,6 +137,7 @@ struct Found {
     name: ChunkName,
     /// Offset and size in the object; `None` for the whole object.
     span: Option<(u64, u64)>,
+    version: Option<Version>,
 }
 
 /// The plan of one read, of one selection or of several.
@@ -282,8 +290,8 @@ impl Plan {
                 self.plan_chunk(&found, &spot)?;
                 continue;
             };
-            let place =
-                IndexPlace { key: Arc::clone(&found.name.key), shard_offset: found.span.map_or(0, |span| span.0) };
+            let shard_offset = found.span.map_or(0, |span| span.0);
+            let place = IndexPlace { key: Arc::clone(&found.name.key), shard_offset, level };
             let known = self.take_known(&place);
             let Some(frame) = self.stack.last_mut() else { continue };
             match known {
@@ -344,9 +352,9 @@ impl Plan {
                     (offset, ByteRange::Span { offset: offset_of_index, size_bytes })
                 }
             };
-            let place = IndexPlace { key: Arc::clone(&found.name.key), shard_offset };
+            let place = IndexPlace { key: Arc::clone(&found.name.key), shard_offset, level };
             if !self.known.contains_key(&place) && places.insert(place.clone()) {
-                wanted.push(IndexRead { place, range, size_bytes, level, name: found.name });
+                wanted.push(IndexRead { place, range, size_bytes, version: found.version, name: found.name });
             }
         }
         Ok(wanted)
@@ -404,6 +412,7 @@ impl Plan {
         };
         self.pieces.push_back(Unit {
             name: found.name.clone(),
+            version: found.version,
             range,
             size,
             packed_size_bytes: packed.size_bytes,
@@ -454,6 +463,7 @@ impl Plan {
             };
             self.pieces.push_back(Unit {
                 name: found.name.clone(),
+                version: found.version,
                 range,
                 size: SizeRule::Exact(size_bytes),
                 packed_size_bytes: size_bytes as usize,
@@ -477,14 +487,14 @@ fn describe(size: SizeRule) -> String {
 fn find(source: &Source, frame: &Frame, at: &[u64]) -> Result<Option<Found>> {
     let Some(shard) = &frame.shard else {
         let key = (source.key)(at).into();
-        return Ok(Some(Found { name: ChunkName { key, inner: Vec::new() }, span: None }));
+        return Ok(Some(Found { name: ChunkName { key, inner: Vec::new() }, span: None, version: None }));
     };
     let linear = at.iter().zip(&shard.grid).fold(0u64, |linear, (&at, &extent)| linear * extent + at);
     let Some((offset, size_bytes)) = shard.entries.get(linear as usize) else { return Ok(None) };
     let name = missing_name(source, frame, at);
     match shard.offset.checked_add(offset) {
         Some(begin) if begin.checked_add(size_bytes).is_some() => {
-            Ok(Some(Found { name, span: Some((begin, size_bytes)) }))
+            Ok(Some(Found { name, span: Some((begin, size_bytes)), version: shard.entries.version() }))
         }
         _ => {
             let message = format!("index places {size_bytes} bytes at byte {offset}, behind any object's end");

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use cuzarr_device::{DType, Device, NdBuffer, Order, Packing};
 
 use super::engine::Options;
+use super::indexes::Indexes;
 use crate::codec::{Chain, Program};
 use crate::error::{Error, ErrorKind, Result};
 use crate::meta::ArrayMetadata;
@@ -20,6 +21,7 @@ pub struct Access {
     program: Option<Arc<Program>>,
     dtype: Option<DType>,
     fill: Vec<u8>,
+    indexes: Indexes,
 }
 
 impl Access {
@@ -58,6 +60,7 @@ impl Access {
             source: Arc::new(Source { shape: metadata.shape().to_vec(), levels, packed, key }),
             dtype: data_type.device_dtype(),
             fill: metadata.fill_value().element(data_type).into_owned(),
+            indexes: Indexes::default(),
             chain,
             device,
             program,
@@ -73,6 +76,7 @@ impl Access {
             chain: Arc::clone(&self.chain),
             program: self.program.clone(),
             fill: self.fill.clone(),
+            indexes: self.indexes.clone(),
             ..*self
         }
     }
@@ -94,6 +98,7 @@ impl Access {
             program: Some(program),
             dtype: Some(dtype),
             fill: fill.astype(dtype, Order::C)?.to_host_bytes(Order::C)?,
+            indexes: self.indexes.clone(),
         })
     }
 
@@ -137,6 +142,11 @@ impl Access {
         let left =
             self.program().ok().and_then(|program| super::device_encode::placement(program, chunks, options).err());
         encoding_placements(&self.chain, device, left)
+    }
+
+    /// Shard indexes that were decoded.
+    pub(crate) fn indexes(&self) -> &Indexes {
+        &self.indexes
     }
 
     /// Elements of one of the innermost chunks.

@@ -9,7 +9,10 @@ use super::report::{Counters, Report};
 use super::scratch::Scratch;
 use super::streams::Streams;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::Store;
+use crate::store::{OpenValues, Store, Version};
+
+/// Shards that a call keeps open: threads read from one each, and from some that come next.
+const OPEN_SHARDS: usize = 128;
 
 /// Failures that are kept beside the first one.
 const OTHER_FAILURES: usize = 15;
@@ -24,6 +27,8 @@ pub(crate) struct Call {
     pub(crate) memory: Memory,
     pub(crate) limit_bytes: u64,
     pub(crate) counters: Counters,
+    /// Shards that were opened for their index: chunks come from the same version.
+    pub(crate) shards: OpenValues,
     cancelled: AtomicBool,
     failures: Mutex<Vec<Error>>,
 }
@@ -47,6 +52,7 @@ impl Call {
             memory,
             limit_bytes,
             counters: Counters::new(traced),
+            shards: OpenValues::new(OPEN_SHARDS),
             cancelled: AtomicBool::new(false),
             failures: Mutex::default(),
         }
@@ -82,6 +88,18 @@ impl Call {
             return Err(Error::new(ErrorKind::Cancelled, "cancelled because another part of the call failed"));
         }
         Ok(())
+    }
+
+    /// Whether a value is of the version that is wanted, where one is.
+    ///
+    /// # Errors
+    /// `StoreFailed` when it was replaced since then.
+    pub(crate) fn check_version(wanted: Option<Version>, found: Version) -> Result<()> {
+        if wanted.is_none_or(|wanted| wanted.has_same_bytes(&found)) {
+            return Ok(());
+        }
+        let message = "the shard was replaced by another writer since its index was read";
+        Err(Error::new(ErrorKind::StoreFailed, message).with_hint("read again"))
     }
 
     /// Seconds since the call began, as a number that fits an atomic.

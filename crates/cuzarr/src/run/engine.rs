@@ -202,10 +202,10 @@ impl Engine {
         let strides = plan.packed_strides();
         if access.device() == Device::Cpu {
             let mut destination = HostDestination::new(&call, access, out, strides, options)?;
-            read::read(&call, access.chain(), plan, &mut destination)?;
+            read::read(&call, access, plan, &mut destination)?;
         } else {
             let mut destination = DeviceDestination::new(&call, access, out, strides, options)?;
-            read::read(&call, access.chain(), plan, &mut destination)?;
+            read::read(&call, access, plan, &mut destination)?;
         }
         Ok(call.report())
     }
@@ -226,7 +226,7 @@ impl Engine {
         let call = self.call(store, Device::Cpu, options);
         let plan = Plan::new(Arc::clone(access.source()), selection.clone(), options.plan())?;
         let mut destination = VariableDestination::new(&call, access, plan.packed_strides(), options)?;
-        read::read(&call, access.chain(), plan, &mut destination)?;
+        read::read(&call, access, plan, &mut destination)?;
         let elements = destination.assemble(&selection.shape(), access.fill())?;
         Ok((elements, call.report()))
     }

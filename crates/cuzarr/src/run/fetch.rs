@@ -1,30 +1,54 @@
-//! Small reads that the calling thread waits for: shard indexes, and chunks that are rewritten.
+//! Small reads that the calling thread waits for: shard indexes.
 
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use super::call::Call;
+use super::pool::Here;
 use super::report::Stage;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{ByteRange, Lease, ReadOutcome, ReadRequest, ReadSink};
+use crate::store::{ByteRange, Lease, OpenValues, ReadOutcome, ReadRequest, ReadSink, Version};
 
-/// Key, range, and how many bytes that must give.
-type Request<'a> = (&'a str, ByteRange, u64);
+/// Bytes of a single read up to which the calling thread does it by itself.
+const BRIEF_BYTES: u64 = 1 << 17;
+
+/// Part of a shard.
+pub(crate) struct Request<'a> {
+    pub(crate) key: &'a str,
+    pub(crate) range: ByteRange,
+    /// How many bytes that must give.
+    pub(crate) size_bytes: u64,
+    /// Which version it must be of.
+    pub(crate) version: Option<Version>,
+}
+
+/// What came of it.
+pub(crate) struct Fetched {
+    pub(crate) bytes: Vec<u8>,
+    /// `None` when the store does not tell versions.
+    pub(crate) version: Option<Version>,
+}
 
 /// Number and outcome of a request.
 type Item = (usize, Result<Option<Vec<u8>>>);
 
-/// Reads a batch on the call's threads and waits for all of it; items that were never ended are failures.
-pub(crate) fn fetch(call: &Arc<Call>, requests: Vec<Request<'_>>) -> Vec<Result<Option<Vec<u8>>>> {
+/// Reads a batch on the call's threads and waits for all of it; items that were never ended are failures. The shards stay
+/// open for the call.
+pub(crate) fn fetch(call: &Arc<Call>, requests: &[Request<'_>]) -> Vec<Result<Option<Fetched>>> {
     let begun = Instant::now();
     let (sender, receiver) = channel();
-    let sizes = requests.iter().map(|(_, _, size_bytes)| *size_bytes).collect();
+    let expected = requests.iter().map(|request| (request.size_bytes, request.version)).collect();
     let batch: Arc<[ReadRequest]> =
-        requests.into_iter().map(|(key, range, _)| ReadRequest { key: key.to_string(), range }).collect();
+        requests.iter().map(|request| ReadRequest { key: request.key.to_string(), range: request.range }).collect();
     let count = batch.len();
-    let sink = Arc::new(Sink { call: Arc::clone(call), sizes, sender: Mutex::new(sender) });
-    call.store.read(batch, sink, &call.workers());
+    let versions: Arc<[OnceLock<Version>]> = (0..count).map(|_| OnceLock::new()).collect();
+    let (call_too, versions_too, sender) = (Arc::clone(call), Arc::clone(&versions), Mutex::new(sender));
+    let sink = Arc::new(Sink { call: call_too, expected, versions: versions_too, sender });
+    match requests {
+        [one] if one.size_bytes <= BRIEF_BYTES && call.store.divides_reads() => call.store.read(batch, sink, &Here),
+        _ => call.store.read(batch, sink, &call.workers()),
+    }
     let lost = || Err(Error::new(ErrorKind::StoreFailed, "the store gave up a read without saying why"));
     let mut items: Vec<Result<Option<Vec<u8>>>> = (0..count).map(|_| lost()).collect();
     // Ends when every item came, or when the store dropped the sink.
@@ -38,12 +62,17 @@ pub(crate) fn fetch(call: &Arc<Call>, requests: Vec<Request<'_>>) -> Vec<Result<
         }
     }
     call.counters.add(Stage::Fetch, size_bytes, begun.elapsed());
-    items
+    let fetched = |(item, version): (Result<Option<Vec<u8>>>, &OnceLock<Version>)| {
+        Ok(item?.map(|bytes| Fetched { bytes, version: version.get().copied() }))
+    };
+    items.into_iter().zip(&*versions).map(fetched).collect()
 }
 
 struct Sink {
     call: Arc<Call>,
-    sizes: Vec<u64>,
+    /// Size and version of each.
+    expected: Vec<(u64, Option<Version>)>,
+    versions: Arc<[OnceLock<Version>]>,
     sender: Mutex<Sender<Item>>,
 }
 
@@ -52,9 +81,21 @@ impl ReadSink for Sink {
         self.call.check_cancelled()
     }
 
+    fn open_values(&self) -> Option<&OpenValues> {
+        Some(&self.call.shards)
+    }
+
+    fn opened(&self, index: usize, version: Version) -> Result<()> {
+        if let Some(slot) = self.versions.get(index) {
+            // Said once; a store that says it again says the same.
+            let _ = slot.set(version);
+        }
+        Call::check_version(self.expected.get(index).and_then(|(_, wanted)| *wanted), version)
+    }
+
     fn reserve(&self, index: usize, size_bytes: u64) -> Result<Box<dyn Lease>> {
         self.call.check_cancelled()?;
-        let expected = self.sizes.get(index).copied().unwrap_or(0);
+        let expected = self.expected.get(index).map_or(0, |(size_bytes, _)| *size_bytes);
         if size_bytes != expected {
             let message = format!("got {size_bytes} bytes, expected {expected}");
             return Err(Error::new(ErrorKind::ChunkCorrupt, message));

@@ -22,6 +22,7 @@ mod device_write;
 mod engine;
 mod fetch;
 mod host;
+mod indexes;
 mod memory;
 mod object;
 mod pool;

@@ -4,11 +4,18 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use super::access::Access;
 use super::call::Call;
+use super::fetch::{Fetched, Request, fetch};
+use super::indexes::VersionedIndex;
 use super::sink::Flight;
 use crate::codec::{Chain, Sharding};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::plan::{Batch, IndexRead, Plan, Room, Step};
+use crate::store::ByteRange;
+
+/// The part of the memory limit that the indexes which an open array keeps may take.
+const INDEXES_SHARE: u64 = 64;
 
 /// Where a read's elements go: host memory, a device, a table of variable-length elements.
 pub(crate) trait Destination {
@@ -48,9 +55,9 @@ pub(crate) struct Launcher<'a> {
 ///
 /// # Errors
 /// The first failure, with the others beside it.
-pub(crate) fn read(call: &Arc<Call>, chain: &Chain, plan: Plan, destination: &mut dyn Destination) -> Result<()> {
+pub(crate) fn read(call: &Arc<Call>, access: &Access, plan: Plan, destination: &mut dyn Destination) -> Result<()> {
     let (sender, receiver) = channel();
-    let mut reading = Reading { call, chain, plan, sender, receiver, flying: HashMap::new(), launched: 0 };
+    let mut reading = Reading { call, access, plan, sender, receiver, flying: HashMap::new(), launched: 0 };
     if let Err(error) = reading.run(destination) {
         call.fail(error);
     }
@@ -62,7 +69,7 @@ pub(crate) fn read(call: &Arc<Call>, chain: &Chain, plan: Plan, destination: &mu
 
 struct Reading<'a> {
     call: &'a Arc<Call>,
-    chain: &'a Chain,
+    access: &'a Access,
     plan: Plan,
     sender: Sender<usize>,
     receiver: Receiver<usize>,
@@ -131,19 +138,46 @@ impl Reading<'_> {
     }
 
     fn learn(&mut self, wanted: Vec<IndexRead>) -> Result<()> {
-        let requests = wanted.iter().map(|index| (&*index.place.key, index.range, index.size_bytes)).collect();
-        let found = super::fetch::fetch(self.call, requests);
-        for (index, bytes) in wanted.into_iter().zip(found) {
-            let place = || format!("{}: shard index", index.name);
-            let sharding = sharding_at(self.chain, index.level)?;
-            let entries = match bytes.at(place)? {
-                None => None,
-                Some(bytes) => Some(Arc::new(sharding.decode_index(&bytes).at(place)?) as Arc<_>),
-            };
-            self.plan.learn(index.place, entries);
+        let indexes = self.access.indexes();
+        let mut wanted: Vec<_> = wanted.into_iter().map(|index| (indexes.get(&index.place), index)).collect();
+        while !wanted.is_empty() {
+            let requests: Vec<Request<'_>> =
+                wanted.iter().map(|(kept, index)| request(index, kept.is_some())).collect();
+            let found = fetch(self.call, &requests);
+            let mut replaced = Vec::new();
+            for ((kept, index), fetched) in wanted.into_iter().zip(found) {
+                let entries = match (fetched.at(|| format!("{}: shard index", index.name))?, kept) {
+                    (None, _) => None,
+                    (Some(fetched), None) => Some(self.decode(&index, &fetched)?),
+                    (Some(fetched), Some(kept)) if kept.version == fetched.version => Some(kept),
+                    (Some(_), Some(_)) => {
+                        replaced.push((None, index));
+                        continue;
+                    }
+                };
+                self.plan.learn(index.place, entries.map(|entries| entries as Arc<_>));
+            }
+            wanted = replaced;
         }
         Ok(())
     }
+
+    fn decode(&self, index: &IndexRead, fetched: &Fetched) -> Result<Arc<VersionedIndex>> {
+        let sharding = sharding_at(self.access.chain(), index.place.level)?;
+        let decoded = sharding.decode_index(&fetched.bytes).at(|| format!("{}: shard index", index.name))?;
+        let entries = Arc::new(VersionedIndex { index: decoded, version: fetched.version });
+        self.access.indexes().keep(&index.place, &entries, self.call.limit_bytes / INDEXES_SHARE);
+        Ok(entries)
+    }
+}
+
+/// What to read of a shard to know its index: no byte where the index is known, only which version the shard is of.
+fn request(index: &IndexRead, is_known: bool) -> Request<'_> {
+    let (range, size_bytes) = match is_known {
+        true => (ByteRange::Span { offset: 0, size_bytes: 0 }, 0),
+        false => (index.range, index.size_bytes),
+    };
+    Request { key: &index.place.key, range, size_bytes, version: index.version }
 }
 
 /// The sharding of a level.

@@ -14,7 +14,7 @@ use super::pool::{Here, Share, is_worker};
 use super::report::Stage;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::plan::{Batch, Fill, Read, SizeRule};
-use crate::store::{ByteRange, Lease, ReadOutcome, ReadRequest, ReadSink, Workers};
+use crate::store::{ByteRange, Lease, OpenValues, ReadOutcome, ReadRequest, ReadSink, Version, Workers};
 
 /// Packed bytes of one read above which its units are decoded by several threads.
 const SHARED_READ_BYTES: usize = 1 << 18;
@@ -130,6 +130,8 @@ struct Sink {
     size_bytes: Vec<AtomicU64>,
     /// What a profiler calls it.
     ranges: Vec<AtomicU64>,
+    /// Whether chunks lie in shards of a known version, which stay open between batches.
+    in_shards: bool,
 }
 
 /// Starts reading a batch. Its number comes through `sender` when every unit ended; failures are the call's.
@@ -157,7 +159,8 @@ pub(crate) fn launch<L: Landing + 'static>(
         let numbers = || flight.batch.reads.iter().map(|_| AtomicU64::new(0)).collect();
         let (workers, flown) = (ticket.workers.clone(), Arc::clone(&flight));
         let (begun_ns, size_bytes, ranges) = (numbers(), numbers(), numbers());
-        let sink = Arc::new(Sink { flight: flown, ticket, begun_ns, size_bytes, ranges });
+        let in_shards = flight.batch.reads.iter().any(|read| read.version.is_some());
+        let sink = Arc::new(Sink { flight: flown, ticket, begun_ns, size_bytes, ranges, in_shards });
         match is_brief(call, &flight.batch) {
             true => call.store.read(requests, sink, &Here),
             false => call.store.read(requests, sink, &workers),
@@ -199,6 +202,15 @@ impl Sink {
 impl ReadSink for Sink {
     fn check(&self) -> Result<()> {
         self.ticket.call.check_cancelled()
+    }
+
+    fn open_values(&self) -> Option<&OpenValues> {
+        self.in_shards.then_some(&self.ticket.call.shards)
+    }
+
+    fn opened(&self, index: usize, version: Version) -> Result<()> {
+        let read = self.flight.batch.reads.get(index).ok_or_else(|| foreign_item(index))?;
+        Call::check_version(read.version, version)
     }
 
     fn reserve(&self, index: usize, size_bytes: u64) -> Result<Box<dyn Lease>> {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cuzarr_device::{Buffer, Device};
 
 use super::parts::{PART_BYTES, Parts};
-use super::{ByteRange, Key, Lease, ReadOutcome, ReadRequest, ReadSink, Workers};
+use super::{ByteRange, Key, Lease, ReadOutcome, ReadRequest, ReadSink, Version, Workers};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 
 /// Most requests of one value that one thread takes at a time: many small ranges of a large shard spread over the threads,
@@ -33,6 +33,11 @@ pub(super) trait Source: Send + Sync + 'static {
 /// An open value.
 pub(super) trait Object: Send + Sync {
     fn size_bytes(&self) -> u64;
+
+    /// Which version of the value this is; `None` where that is not known.
+    fn version(&self) -> Option<Version> {
+        None
+    }
 
     /// Fills `bytes` from `offset` on; the range was checked against `size_bytes`.
     fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> Result<()>;
@@ -162,8 +167,8 @@ impl<S: Source> Shared<S> {
     fn open(&self, group: &Group<S>, key: &Key) -> Result<Option<Arc<S::Object>>> {
         let mut opening = group.opening.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(*opening, Opening::Untried) {
-            *opening = match self.source.open(key) {
-                Ok(Some(object)) => Opening::Open(Arc::new(object)),
+            *opening = match self.open_or_kept(key) {
+                Ok(Some(object)) => Opening::Open(object),
                 Ok(None) => Opening::Missing,
                 Err(error) => Opening::Failed(error),
             };
@@ -176,12 +181,25 @@ impl<S: Source> Shared<S> {
         }
     }
 
+    /// A value that the caller keeps open, or one that is opened now.
+    fn open_or_kept(&self, key: &Key) -> Result<Option<Arc<S::Object>>> {
+        let Some(kept) = self.sink.open_values() else { return Ok(self.source.open(key)?.map(Arc::new)) };
+        if let Some(object) = kept.get(key) {
+            return Ok(Some(object));
+        }
+        Ok(self.source.open(key)?.map(|object| kept.keep(key, Arc::new(object))))
+    }
+
+    /// Whether a change of the value while the item is read must be found out.
+    fn is_watched(&self, item: usize) -> bool {
+        self.batch[item].range == ByteRange::Full || self.sink.open_values().is_some()
+    }
+
     fn done(&self, item: usize, outcome: Result<ReadOutcome>) {
         self.sink.done(item, outcome.at(|| format!("{}: key '{}'", self.source.name(), self.batch[item].key)));
     }
 
     fn read(self: &Arc<Self>, object: &Arc<S::Object>, item: usize) {
-        let range = self.batch[item].range;
         let (offset, mut lease) = match self.begin(object, item) {
             Ok(Begun::Lent(offset, lease)) => (offset, lease),
             Ok(Begun::OnDevice(buffer)) => return self.done(item, Ok(ReadOutcome::OnDevice(buffer))),
@@ -190,25 +208,27 @@ impl<S: Source> Shared<S> {
         let size_bytes = lease.bytes().len();
         if let Some(helpers) = self.helpers.as_ref().filter(|_| self.threads > 1 && size_bytes >= 2 * PART_BYTES) {
             let shared = Arc::clone(self);
-            let span = (offset..offset + size_bytes as u64, range == ByteRange::Full);
+            let span = (offset..offset + size_bytes as u64, self.is_watched(item));
             match Parts::divide(object, span, lease, move |outcome| shared.done(item, outcome)) {
                 Ok(parts) => return parts.fill(helpers, self.threads),
                 Err(undivided) => lease = undivided,
             }
         }
         let filled = object.read_exact_at(lease.bytes(), offset);
-        let unchanged = filled.and_then(|()| if range == ByteRange::Full { object.check_unchanged() } else { Ok(()) });
+        let unchanged = filled.and_then(|()| if self.is_watched(item) { object.check_unchanged() } else { Ok(()) });
         self.done(item, unchanged.map(|()| ReadOutcome::Filled(lease)));
     }
 
     /// Takes memory for an item, or its bytes when they are on the device already.
     fn begin(&self, object: &S::Object, item: usize) -> Result<Begun> {
-        let range = self.batch[item].range;
-        let (offset, size_bytes) = resolve(range, object.size_bytes())?;
+        if let Some(version) = object.version() {
+            self.sink.opened(item, version)?;
+        }
+        let (offset, size_bytes) = resolve(self.batch[item].range, object.size_bytes())?;
         match self.on_device(object, item, offset..offset + size_bytes)? {
             None => Ok(Begun::Lent(offset, reserve(&*self.sink, item, size_bytes)?)),
             Some(buffer) => {
-                if range == ByteRange::Full {
+                if self.is_watched(item) {
                     object.check_unchanged()?;
                 }
                 Ok(Begun::OnDevice(buffer))

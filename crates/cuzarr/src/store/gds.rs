@@ -21,7 +21,7 @@ use cuzarr_device::{Buffer, CuFile, Device, DirectFile, HostPieces};
 
 use super::batch::{self, Object, Source};
 use super::local::{LocalOptions, LocalStore, OpenFile};
-use super::{Key, Listing, ReadRequest, ReadSink, Store, Workers};
+use super::{Key, Listing, ReadRequest, ReadSink, Store, Version, Workers};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Files that stay registered.
@@ -212,6 +212,10 @@ impl Source for Reader {
 impl Object for Value {
     fn size_bytes(&self) -> u64 {
         self.file.size_bytes()
+    }
+
+    fn version(&self) -> Option<Version> {
+        self.file.version()
     }
 
     fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> Result<()> {

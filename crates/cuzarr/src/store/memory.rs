@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::batch::{self, Object, Source};
 use super::values::Values;
-use super::{Key, Listing, ReadRequest, ReadSink, Store, Workers};
+use super::{Key, Listing, ReadRequest, ReadSink, Store, Version, Workers};
 use crate::error::Result;
 
 /// Values in host memory. Cloning shares them.
@@ -20,8 +20,22 @@ use crate::error::Result;
 /// ```
 #[derive(Clone)]
 pub struct MemoryStore {
-    values: Values<Arc<[u8]>>,
+    values: Values<Value>,
     number: u64,
+}
+
+/// A value, with a number that no other has.
+#[derive(Clone)]
+pub(super) struct Value {
+    bytes: Arc<[u8]>,
+    number: u64,
+}
+
+impl Value {
+    fn new(bytes: &[u8]) -> Value {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        Value { bytes: Arc::from(bytes), number: NUMBER.fetch_add(1, Ordering::Relaxed) }
+    }
 }
 
 impl MemoryStore {
@@ -39,9 +53,9 @@ impl Default for MemoryStore {
 }
 
 impl Source for MemoryStore {
-    type Object = Arc<[u8]>;
+    type Object = Value;
 
-    fn open(&self, key: &Key) -> Result<Option<Arc<[u8]>>> {
+    fn open(&self, key: &Key) -> Result<Option<Value>> {
         self.values.get(key)
     }
 
@@ -50,15 +64,19 @@ impl Source for MemoryStore {
     }
 }
 
-impl Object for Arc<[u8]> {
+impl Object for Value {
     fn size_bytes(&self) -> u64 {
-        self.len() as u64
+        self.bytes.len() as u64
+    }
+
+    fn version(&self) -> Option<Version> {
+        Some(Version::numbered(self.number))
     }
 
     fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> Result<()> {
         // `batch` resolved the range inside this very value, which never changes.
         let offset = offset as usize;
-        bytes.copy_from_slice(&self[offset..offset + bytes.len()]);
+        bytes.copy_from_slice(&self.bytes[offset..offset + bytes.len()]);
         Ok(())
     }
 
@@ -73,11 +91,11 @@ impl Store for MemoryStore {
     }
 
     fn write(&self, key: &Key, value: &[u8]) -> Result<()> {
-        self.values.insert(key, Arc::from(value))
+        self.values.insert(key, Value::new(value))
     }
 
     fn write_if_absent(&self, key: &Key, value: &[u8]) -> Result<bool> {
-        self.values.insert_if_absent(key, Arc::from(value))
+        self.values.insert_if_absent(key, Value::new(value))
     }
 
     fn delete(&self, key: &Key) -> Result<()> {
@@ -89,7 +107,7 @@ impl Store for MemoryStore {
     }
 
     fn size_bytes(&self, key: &Key) -> Result<Option<u64>> {
-        Ok(self.values.get(key)?.map(|value| value.len() as u64))
+        Ok(self.values.get(key)?.map(|value| value.bytes.len() as u64))
     }
 
     fn list_dir(&self, prefix: &Key) -> Result<Listing> {

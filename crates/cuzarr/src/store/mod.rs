@@ -17,6 +17,7 @@ mod parts;
 mod split;
 pub mod testing;
 mod values;
+mod version;
 
 use std::any::Any;
 use std::fmt;
@@ -34,6 +35,7 @@ pub use key::{Key, join_key, validate_key, validate_prefix};
 pub use local::{Durability, LocalOptions, LocalStore, Symlinks};
 pub use memory::MemoryStore;
 pub use split::Split;
+pub use version::{OpenValues, Version};
 
 /// Which bytes of a value are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -121,6 +123,20 @@ pub trait ReadSink: Send + Sync {
     /// # Errors
     /// When the batch was cancelled; the store passes that error on to `done`.
     fn check(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Values that the caller keeps open between its batches, when it does: a store that opens values looks here first, and
+    /// leaves here what it opened. It also makes sure, after each read of such a value, that the value has not changed.
+    fn open_values(&self) -> Option<&OpenValues> {
+        None
+    }
+
+    /// Item `index` is of this version of its value. A store that knows versions says it before it reserves memory.
+    ///
+    /// # Errors
+    /// When another version is wanted; the store passes that error on to `done`.
+    fn opened(&self, _index: usize, _version: Version) -> Result<()> {
         Ok(())
     }
 

@@ -21,8 +21,8 @@ type End = Box<dyn FnOnce(Result<ReadOutcome>) + Send>;
 /// A read whose memory was divided.
 pub(super) struct Parts<O: Object> {
     object: Arc<O>,
-    /// Whether all of the value is read, so that a change of it must be found out.
-    whole: bool,
+    /// Whether a change of the value while it is read must be found out.
+    watched: bool,
     waiting: Mutex<VecDeque<Part>>,
     remaining: AtomicUsize,
     result: Mutex<Filled>,
@@ -49,7 +49,7 @@ impl<O: Object + 'static> Parts<O> {
     /// Divides `lease`, the memory for bytes `span` of the value; the memory itself when it cannot be divided.
     pub(super) fn divide(
         object: &Arc<O>,
-        (span, whole): (Range<u64>, bool),
+        (span, watched): (Range<u64>, bool),
         mut lease: Box<dyn Lease>,
         end: impl FnOnce(Result<ReadOutcome>) + Send + 'static,
     ) -> Result<Arc<Parts<O>>, Box<dyn Lease>> {
@@ -66,7 +66,7 @@ impl<O: Object + 'static> Parts<O> {
         waiting.push_front(Part { first: true, offset: span.start, lease });
         let remaining = AtomicUsize::new(waiting.len());
         let result = Mutex::new(Filled { first: None, failure: None, end: Some(Box::new(end)) });
-        Ok(Arc::new(Parts { object: Arc::clone(object), whole, waiting: Mutex::new(waiting), remaining, result }))
+        Ok(Arc::new(Parts { object: Arc::clone(object), watched, waiting: Mutex::new(waiting), remaining, result }))
     }
 
     /// Lets as many threads as are of use fill the parts, one part a job: between them the threads may have something to do
@@ -117,7 +117,7 @@ impl<O: Object + 'static> Parts<O> {
         drop(result);
         let Some(end) = end else { return };
         let outcome = match (failure, first) {
-            (None, Some(lease)) if self.whole => self.object.check_unchanged().map(|()| ReadOutcome::Filled(lease)),
+            (None, Some(lease)) if self.watched => self.object.check_unchanged().map(|()| ReadOutcome::Filled(lease)),
             (None, Some(lease)) => Ok(ReadOutcome::Filled(lease)),
             (Some(error), _) => Err(error),
             (None, None) => Err(Error::new(ErrorKind::StoreFailed, "a part of the read was lost")),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cuzarr_device::{Buffer, Device};
 
-use super::{Key, Lease, Listing, ReadOutcome, ReadRequest, ReadSink, Store, Workers};
+use super::{Key, Lease, Listing, OpenValues, ReadOutcome, ReadRequest, ReadSink, Store, Version, Workers};
 use crate::error::Result;
 
 /// Names of the documents that describe arrays and groups, of both Zarr formats.
@@ -43,6 +43,15 @@ impl ReadSink for Side {
 
     fn reserve(&self, index: usize, size_bytes: u64) -> Result<Box<dyn Lease>> {
         self.sink.reserve(self.places[index], size_bytes)
+    }
+
+    fn open_values(&self) -> Option<&OpenValues> {
+        // A key has its place in one of the two stores.
+        self.sink.open_values()
+    }
+
+    fn opened(&self, index: usize, version: Version) -> Result<()> {
+        self.sink.opened(self.places[index], version)
     }
 
     fn device(&self) -> Device {

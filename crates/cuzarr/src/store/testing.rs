@@ -1,13 +1,17 @@
 //! A store that watches, delays or fails another, for tests of whatever stands above stores.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cuzarr_device::{Buffer, Device};
 
-use super::{ByteRange, InlineWorkers, Key, Lease, Listing, ReadOutcome, ReadRequest, ReadSink, Store, Workers};
+use super::{
+    ByteRange, InlineWorkers, Key, Lease, Listing, OpenValues, ReadOutcome, ReadRequest, ReadSink, Store, Version,
+    Workers,
+};
 use crate::error::{Error, ErrorKind, Result};
 
 /// What was asked of a store.
@@ -38,8 +42,38 @@ pub struct Observed {
     inner: Arc<dyn Store>,
     operations: Mutex<Vec<Operation>>,
     read_bytes: Arc<AtomicU64>,
-    read_delay: Duration,
+    in_flight: Arc<InFlight>,
+    delayed: Option<Delayed>,
     failure: Option<Box<Failure>>,
+}
+
+/// Items of reads that were asked and have not ended, and the most that ever were.
+#[derive(Default)]
+struct InFlight {
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// Jobs that a thread of their own runs, each a while after it came.
+struct Delayed {
+    delay: Duration,
+    jobs: Sender<(Instant, Job)>,
+}
+
+impl Delayed {
+    fn new(delay: Duration) -> Delayed {
+        let (jobs, waiting) = channel::<(Instant, Job)>();
+        // All wait equally long, so they come in the order in which they are due. Ends with the store.
+        std::thread::spawn(move || {
+            for (due, job) in waiting {
+                std::thread::sleep(due.saturating_duration_since(Instant::now()));
+                job();
+            }
+        });
+        Delayed { delay, jobs }
+    }
 }
 
 impl Observed {
@@ -49,16 +83,23 @@ impl Observed {
             inner,
             operations: Mutex::default(),
             read_bytes: Arc::default(),
-            read_delay: Duration::ZERO,
+            in_flight: Arc::default(),
+            delayed: None,
             failure: None,
         }
     }
 
-    /// Lets each item of a read take at least `delay`, on the thread that serves it.
+    /// Lets each item of a read take at least `delay`, any number of them at the same time, as a store far away does: no
+    /// thread of the caller waits.
     #[must_use]
     pub fn with_read_delay(mut self, delay: Duration) -> Self {
-        self.read_delay = delay;
+        self.delayed = Some(Delayed::new(delay));
         self
+    }
+
+    /// The most items of reads that were on their way at the same time.
+    pub fn most_in_flight(&self) -> usize {
+        self.in_flight.most.load(Ordering::Relaxed)
     }
 
     /// Asks `failure` before each operation; what it returns is the operation's outcome.
@@ -99,14 +140,23 @@ struct ItemSink {
     item: usize,
     sink: Arc<dyn ReadSink>,
     read_bytes: Arc<AtomicU64>,
+    in_flight: Arc<InFlight>,
     ended: AtomicBool,
+}
+
+impl ItemSink {
+    fn end(&self, outcome: Result<ReadOutcome>) {
+        self.in_flight.now.fetch_sub(1, Ordering::Relaxed);
+        self.ended.store(true, Ordering::Release);
+        self.sink.done(self.item, outcome);
+    }
 }
 
 /// A job that is dropped unrun ends its item too.
 impl Drop for ItemSink {
     fn drop(&mut self) {
         if !*self.ended.get_mut() {
-            self.sink.done(self.item, Err(Error::new(ErrorKind::Cancelled, "the read was dropped before it began")));
+            self.end(Err(Error::new(ErrorKind::Cancelled, "the read was dropped before it began")));
         }
     }
 }
@@ -114,6 +164,14 @@ impl Drop for ItemSink {
 impl ReadSink for ItemSink {
     fn reserve(&self, _index: usize, size_bytes: u64) -> Result<Box<dyn Lease>> {
         self.sink.reserve(self.item, size_bytes)
+    }
+
+    fn open_values(&self) -> Option<&OpenValues> {
+        self.sink.open_values()
+    }
+
+    fn opened(&self, _index: usize, version: Version) -> Result<()> {
+        self.sink.opened(self.item, version)
     }
 
     fn device(&self) -> Device {
@@ -136,8 +194,7 @@ impl ReadSink for ItemSink {
             }
             ReadOutcome::Missing => ReadOutcome::Missing,
         });
-        self.ended.store(true, Ordering::Release);
-        self.sink.done(self.item, outcome);
+        self.end(outcome);
     }
 }
 
@@ -149,12 +206,16 @@ impl Store for Observed {
                 continue;
             }
             let (sink, read_bytes) = (Arc::clone(&sink), Arc::clone(&self.read_bytes));
-            let item_sink = ItemSink { item, sink, read_bytes, ended: AtomicBool::new(false) };
-            let (inner, request, delay) = (Arc::clone(&self.inner), request.clone(), self.read_delay);
-            workers.spawn(Box::new(move || {
-                std::thread::sleep(delay);
-                inner.read([request].into(), Arc::new(item_sink), &InlineWorkers);
-            }));
+            let in_flight = Arc::clone(&self.in_flight);
+            in_flight.most.fetch_max(in_flight.now.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+            let item_sink = ItemSink { item, sink, read_bytes, in_flight, ended: AtomicBool::new(false) };
+            let (inner, request) = (Arc::clone(&self.inner), request.clone());
+            let job = Box::new(move || inner.read([request].into(), Arc::new(item_sink), &InlineWorkers));
+            match &self.delayed {
+                None => workers.spawn(job),
+                // Without its thread the job is dropped, which ends the item.
+                Some(Delayed { delay, jobs }) => drop(jobs.send((Instant::now() + *delay, job))),
+            }
         }
     }
 

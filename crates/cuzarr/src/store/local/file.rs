@@ -1,10 +1,11 @@
 //! What differs between operating systems: positioned reads, and renaming without replacing.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::path::Path;
 use std::time::SystemTime;
 
+use super::super::Version;
 use super::super::batch::Object;
 use super::io_error;
 use crate::error::{Error, ErrorKind, Result};
@@ -14,6 +15,7 @@ pub(in super::super) struct OpenFile {
     file: File,
     size_bytes: u64,
     modified: Option<SystemTime>,
+    version: Option<Version>,
 }
 
 impl OpenFile {
@@ -26,7 +28,8 @@ impl OpenFile {
         if !metadata.is_file() {
             return Err(Error::new(ErrorKind::StoreFailed, "the value is neither a file nor a directory"));
         }
-        Ok(Some(OpenFile { file, size_bytes: metadata.len(), modified: metadata.modified().ok() }))
+        let (size_bytes, modified, version) = (metadata.len(), metadata.modified().ok(), version_of(&metadata));
+        Ok(Some(OpenFile { file, size_bytes, modified, version }))
     }
 }
 
@@ -37,9 +40,27 @@ impl OpenFile {
     }
 }
 
+#[cfg(unix)]
+fn version_of(metadata: &Metadata) -> Option<Version> {
+    use std::os::unix::fs::MetadataExt;
+    let ns = |seconds: i64, ns: i64| seconds.wrapping_mul(1_000_000_000).wrapping_add(ns) as u64;
+    let modified_ns = ns(metadata.mtime(), metadata.mtime_nsec());
+    let changed_ns = ns(metadata.ctime(), metadata.ctime_nsec());
+    Some(Version::of_file((metadata.dev(), metadata.ino()), metadata.len(), modified_ns, changed_ns))
+}
+
+#[cfg(not(unix))]
+fn version_of(_metadata: &Metadata) -> Option<Version> {
+    None
+}
+
 impl Object for OpenFile {
     fn size_bytes(&self) -> u64 {
         self.size_bytes
+    }
+
+    fn version(&self) -> Option<Version> {
+        self.version
     }
 
     fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> Result<()> {

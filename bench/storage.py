@@ -1,0 +1,163 @@
+"""What the file system gives, and how much of it reads use: thousands of small files, and files that are not in memory.
+
+    python bench/storage.py small [--device cuda:0] [--shape 32,2048,2048] [--chunk 1,128,128] [--repeat 5] [--folder DIR]
+    python bench/storage.py cold  [--device cuda:0] [--shape 64,2048,2048] [--chunk 16,1024,1024] [--repeat 3] [--folder DIR]
+
+`small` reads one file a chunk from the page cache, uncompressed and zstd. `cold` drops the files from the page cache before each
+read, and in turns with cuzarr reads the same files directly (`O_DIRECT`, parts of 1 MiB, by as many threads as does best) as
+`fio` would. Arrays hold float32; every answer is compared outside the clock. Linux alone.
+"""
+
+import argparse
+import json
+import mmap
+import os
+import pathlib
+import sys
+import tempfile
+import threading
+import time
+
+import arrays
+import cuzarr
+import numpy as np
+from cuzarr.codecs import BloscCodec, ZstdCodec
+
+PART = 1 << 20
+CODECS = {"none": None, "zstd3": ZstdCodec(level=3), "blosc-lz4-shuffle": BloscCodec(cname="lz4", clevel=5, shuffle="shuffle", typesize=4)}
+
+
+def files_of(folder):
+    return sorted(file for file in pathlib.Path(folder).rglob("*") if file.is_file() and file.name != "zarr.json")
+
+
+def drop(files):
+    """Out of the page cache."""
+    for file in files:
+        handle = os.open(file, os.O_RDONLY)
+        os.fsync(handle)
+        os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(handle)
+
+
+def direct(files, threads):
+    """Seconds of reading all files around the page cache."""
+    handles = [os.open(file, os.O_RDONLY | os.O_DIRECT) for file in files]
+    parts = ((handle, at) for handle in handles for at in range(0, os.fstat(handle).st_size, PART))
+    lock, failed = threading.Lock(), []
+
+    def work():
+        memory = [memoryview(mmap.mmap(-1, PART))]
+        try:
+            while True:
+                with lock:
+                    part = next(parts, None)
+                if part is None:
+                    return
+                os.preadv(part[0], memory, part[1])
+        except OSError as error:
+            failed.append(error)
+
+    workers = [threading.Thread(target=work) for _ in range(threads)]
+    begun = time.perf_counter()
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    seconds = time.perf_counter() - begun
+    for handle in handles:
+        os.close(handle)
+    if failed:
+        raise failed[0]
+    return seconds
+
+
+class Scenario:
+    def __init__(self, args):
+        self.args = args
+        if args.device != "cpu":
+            import cupy
+
+            self.cupy = cupy
+        self.truth = arrays.temperature(args.shape, 1)
+
+    def wait(self):
+        if self.args.device != "cpu":
+            self.cupy.cuda.Device().synchronize()
+
+    def write(self, folder, codec):
+        path = str(pathlib.Path(folder) / f"{codec}.zarr")
+        layout = {"shape": self.truth.shape, "chunks": self.args.chunk, "dtype": "f4", "compressors": CODECS[codec]}
+        cuzarr.create_array(path, **layout)[...] = self.truth
+        return path, files_of(path)
+
+    def read(self, path):
+        """Seconds of a read of everything by an array that was just opened, and what it did meanwhile."""
+        self.wait()
+        begun = time.perf_counter()
+        array = cuzarr.open_array(path, mode="r", device=self.args.device)
+        values = array[...]
+        self.wait()
+        seconds = time.perf_counter() - begun
+        values = values if self.args.device == "cpu" else self.cupy.asnumpy(self.cupy.asarray(values))
+        if not np.array_equal(values, self.truth):
+            raise AssertionError("wrong data")
+        return seconds, array.last_report()
+
+    def small(self, folder, codec):
+        path, files = self.write(folder, codec)
+        runs = [self.read(path) for _ in range(self.args.repeat + 1)][1:]
+        seconds, report = min(runs, key=lambda run: run[0])
+        rate = self.truth.nbytes / seconds / 1e9
+        print(f"{codec}: {len(files)} files in {seconds * 1e3:.1f} ms, {seconds / len(files) * 1e6:.2f} µs a file, {rate:.1f} GB/s of array", flush=True)
+        if self.args.report:
+            print(json.dumps(report))
+
+    def cold(self, folder, codec):
+        path, files = self.write(folder, codec)
+        stored = sum(file.stat().st_size for file in files)
+        best = {"read": float("inf")}
+        for _ in range(self.args.repeat):
+            for threads in self.args.threads:
+                drop(files)
+                best[threads] = min(direct(files, threads), best.get(threads, float("inf")))
+            drop(files)
+            best["read"] = min(self.read(path)[0], best["read"])
+        read = best.pop("read")
+        threads, ceiling = min(best.items(), key=lambda item: item[1])
+        rates = ", ".join(f"{threads}: {stored / seconds / 1e9:.2f}" for threads, seconds in best.items())
+        print(
+            f"{codec}: {stored / 2**20:.0f} MiB in {len(files)} files, cold, at {stored / read / 1e9:.2f} GB/s of files; directly, by threads, {rates}; "
+            f"{ceiling / read:.2f} of the best",
+            flush=True,
+        )
+
+
+def box(text):
+    return tuple(int(part) for part in text.split(","))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("scenario", choices=["small", "cold"])
+    parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--shape", type=box)
+    parser.add_argument("--chunk", type=box)
+    parser.add_argument("--codecs", nargs="+", choices=CODECS, default=["none", "zstd3"])
+    parser.add_argument("--threads", type=int, nargs="+", default=[4, 16, 32])
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--report", action="store_true", help="also what the best of the reads of small files did")
+    parser.add_argument("--folder", help="where the arrays are written; a temporary folder by default")
+    args = parser.parse_args()
+    small = args.scenario == "small"
+    args.shape = args.shape or ((32, 2048, 2048) if small else (64, 2048, 2048))
+    args.chunk = args.chunk or ((1, 128, 128) if small else (16, 1024, 1024))
+    scenario = Scenario(args)
+    for codec in args.codecs:
+        with tempfile.TemporaryDirectory(dir=args.folder) as folder:
+            (scenario.small if small else scenario.cold)(folder, codec)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

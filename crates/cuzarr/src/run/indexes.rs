@@ -1,0 +1,88 @@
+//! Shard indexes that an open array keeps. One that was decoded is used again as long as the store says, at each call, that the
+//! shard is of the same version; elements are never kept.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::codec::ShardIndex;
+use crate::plan::{Entries, IndexPlace};
+use crate::store::Version;
+
+/// What an index takes beside its entries, about: its place, twice, and its tables.
+const OVERHEAD_BYTES: u64 = 256;
+
+/// The index of one version of a shard.
+pub(crate) struct VersionedIndex {
+    pub(crate) index: ShardIndex,
+    /// `None` when the store does not tell versions.
+    pub(crate) version: Option<Version>,
+}
+
+impl Entries for VersionedIndex {
+    fn get(&self, linear: usize) -> Option<(u64, u64)> {
+        self.index.get(linear)
+    }
+
+    fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    fn version(&self) -> Option<Version> {
+        self.version
+    }
+}
+
+/// Indexes of the shards of one array. Clones share them.
+#[derive(Clone, Default)]
+pub(crate) struct Indexes(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    /// With the number of its arrival.
+    known: HashMap<IndexPlace, (u64, Arc<VersionedIndex>)>,
+    arrivals: BTreeMap<u64, IndexPlace>,
+    next_arrival: u64,
+    bytes: u64,
+}
+
+impl Indexes {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The index that was decoded last for this place; its version must be compared with the store's.
+    pub(crate) fn get(&self, place: &IndexPlace) -> Option<Arc<VersionedIndex>> {
+        self.state().known.get(place).map(|(_, index)| Arc::clone(index))
+    }
+
+    /// Keeps an index, and lets go of the oldest ones above `limit_bytes` in all.
+    pub(crate) fn keep(&self, place: &IndexPlace, index: &Arc<VersionedIndex>, limit_bytes: u64) {
+        let mut state = self.state();
+        state.forget(place);
+        if !index.version.is_some_and(|version| version.is_settled()) || size_bytes(index) > limit_bytes {
+            return;
+        }
+        state.bytes += size_bytes(index);
+        let arrival = state.next_arrival;
+        state.next_arrival += 1;
+        state.known.insert(place.clone(), (arrival, Arc::clone(index)));
+        state.arrivals.insert(arrival, place.clone());
+        while state.bytes > limit_bytes {
+            let Some(oldest) = state.arrivals.first_key_value().map(|(_, place)| place.clone()) else { break };
+            state.forget(&oldest);
+        }
+    }
+}
+
+impl State {
+    fn forget(&mut self, place: &IndexPlace) {
+        if let Some((arrival, index)) = self.known.remove(place) {
+            self.bytes -= size_bytes(&index);
+            self.arrivals.remove(&arrival);
+        }
+    }
+}
+
+fn size_bytes(index: &VersionedIndex) -> u64 {
+    16 * index.len() as u64 + OVERHEAD_BYTES
+}

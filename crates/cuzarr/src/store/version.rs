@@ -1,0 +1,136 @@
+//! Which version of a value was opened, and values that stay open while a caller reads from them again and again.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use super::Key;
+
+/// Clocks of file systems tick as rarely as every two seconds: what changed within one tick may look unchanged.
+const TICK: Duration = Duration::from_secs(2);
+
+/// What tells one version of a value from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Version {
+    identity: [u64; 4],
+    /// When a file or its name last changed; `None` where the identity alone is never used again.
+    changed_ns: Option<u64>,
+}
+
+impl Version {
+    /// Of a file: its file system and its number there, its size, and when its bytes and when its name or its attributes
+    /// changed, in nanoseconds since 1970.
+    pub fn of_file((device, inode): (u64, u64), size_bytes: u64, modified_ns: u64, changed_ns: u64) -> Version {
+        let changed_ns = Some(changed_ns.max(modified_ns));
+        Version { identity: [device, inode, size_bytes, modified_ns], changed_ns }
+    }
+
+    /// Of a value that was given this number, which no other value of this process ever has.
+    pub fn numbered(number: u64) -> Version {
+        Version { identity: [u64::MAX, number, 0, 0], changed_ns: None }
+    }
+
+    /// Whether both are of the same bytes: names and attributes may have changed.
+    pub fn has_same_bytes(&self, other: &Version) -> bool {
+        self.identity == other.identity
+    }
+
+    /// Whether a later change cannot have the same version: a file that was written in the same tick of the clock could.
+    pub fn is_settled(&self) -> bool {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        self.changed_ns
+            .is_none_or(|changed| now.checked_sub(Duration::from_nanos(changed)).is_some_and(|age| age > TICK))
+    }
+}
+
+/// Values that a caller keeps open from one of its batches to the next, so that it reads one version of each, and opens each
+/// once: at most so many, those that were used last.
+pub struct OpenValues {
+    most: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    values: HashMap<String, Kept>,
+    uses: u64,
+}
+
+struct Kept {
+    value: Arc<dyn Any + Send + Sync>,
+    last_use: u64,
+}
+
+impl OpenValues {
+    /// Keeps at most `most` values open.
+    pub fn new(most: usize) -> OpenValues {
+        OpenValues { most: most.max(1), state: Mutex::default() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The value of a key, when it is open and of this type.
+    pub fn get<T: Any + Send + Sync>(&self, key: &Key) -> Option<Arc<T>> {
+        let mut state = self.state();
+        state.uses += 1;
+        let uses = state.uses;
+        let kept = state.values.get_mut(key)?;
+        kept.last_use = uses;
+        Arc::clone(&kept.value).downcast().ok()
+    }
+
+    /// Keeps a value open, unless another one was put there meanwhile: gives the one that is kept.
+    pub fn keep<T: Any + Send + Sync>(&self, key: &Key, value: Arc<T>) -> Arc<T> {
+        if let Some(earlier) = self.get(key) {
+            return earlier;
+        }
+        let mut state = self.state();
+        let mut closed = None;
+        if state.values.len() >= self.most {
+            let oldest = state.values.iter().min_by_key(|(_, kept)| kept.last_use).map(|(key, _)| key.clone());
+            closed = oldest.and_then(|key| state.values.remove(&key));
+        }
+        state.uses += 1;
+        let last_use = state.uses;
+        state.values.insert(key.to_string(), Kept { value: Arc::clone(&value) as Arc<_>, last_use });
+        drop(state);
+        // Closing may take a while, so others need not wait for it.
+        drop(closed);
+        value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_values_that_were_used_last_stay_open() {
+        let open = OpenValues::new(2);
+        let (first, second) = (open.keep("a", Arc::new(1)), open.keep("b", Arc::new(2)));
+        assert!(Arc::ptr_eq(&open.keep("a", Arc::new(3)), &first), "an open value stays");
+        open.keep("c", Arc::new(4));
+        assert!(open.get::<i32>("b").is_none() && Arc::strong_count(&second) == 1);
+        assert_eq!(open.get::<i32>("a").as_deref(), Some(&1));
+        assert!(open.get::<u8>("a").is_none(), "a value of another type");
+    }
+
+    #[test]
+    fn versions_tell_files_apart() {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as u64;
+        let old = now - 60_000_000_000;
+        let version = Version::of_file((1, 2), 3, old, old);
+        assert!(version.is_settled() && version.has_same_bytes(&version));
+        let renamed = Version::of_file((1, 2), 3, old, old + 5);
+        assert!(version != renamed && version.has_same_bytes(&renamed));
+        assert!(!Version::of_file((1, 2), 3, old, now).is_settled(), "it may change again within the tick");
+        assert!(!Version::of_file((1, 2), 3, old, now + 60_000_000_000).is_settled(), "a clock that is ahead");
+        for other in [Version::of_file((1, 3), 3, old, old), Version::of_file((1, 2), 3, old + 1, old)] {
+            assert!(!version.has_same_bytes(&other));
+        }
+        assert!(Version::numbered(7).is_settled() && Version::numbered(7) != Version::numbered(8));
+    }
+}
