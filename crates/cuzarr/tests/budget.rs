@@ -122,6 +122,36 @@ fn reads_from_device_memory_stay_below_the_limit() {
     }
 }
 
+/// What one call keeps to spare for decoding must not be what another waits for.
+#[test]
+fn calls_side_by_side_share_a_limit_that_is_enough_for_one() {
+    let _alone = alone();
+    let side = 2 * CHUNK;
+    let all = Selection::all(&[side, side]);
+    let value: Vec<u8> = (0..side * side).flat_map(|at| ((at / 100) as u32).to_le_bytes()).collect();
+    let metadata = metadata(&[side; 2], &[CHUNK; 2], "uint32", json!(0), json!([bytes_codec("little"), blosc()]));
+    let mut story = Story::new(metadata, Arc::new(MemoryStore::new()));
+    story.write(Device::Cpu, &all, &value);
+    for device in devices().into_iter().filter(|&device| device != Device::Cpu) {
+        // A call takes 4 chunks at first, 2 of them to spare, and 2 for each further batch.
+        for limit in [7 * CHUNK_BYTES, 9 * CHUNK_BYTES] {
+            (story.options.memory_limit_bytes, story.options.strict) = (limit, true);
+            let out = || NdBuffer::empty(device, DType::UINT32, &[side as usize; 2], Order::C).unwrap();
+            let (access, outs) = (story.access(device), [out(), out(), out()]);
+            let read = peak(device, || {
+                std::thread::scope(|scope| {
+                    for out in &outs {
+                        scope.spawn(|| story.engine.read(&access, &story.store, &all, out, &story.options).unwrap());
+                    }
+                });
+            });
+            assert!(read <= limit + 3 * TABLES_BYTES, "reading took {read}, allowed {limit}");
+            assert!(outs.iter().all(|out| out.to_host_bytes(Order::C).unwrap() == value));
+            assert_eq!(story.engine.memory(device).used_bytes(), 0);
+        }
+    }
+}
+
 #[test]
 fn a_limit_that_is_too_small_is_named_and_leaves_the_device_usable() {
     let _alone = alone();

@@ -3,6 +3,9 @@
 //! and the one before that is scattered. Where the device has kernels for the codec, chunks cross the bus encoded
 //! (`device_decode.rs`).
 
+mod memory;
+mod slab_plan;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,9 +14,12 @@ use cuzarr_device::{
     Buffer, Device, Event, NdBuffer, Slab, SlabPiece, SlabRing, Stream, Tail, Transfer, TransferBox, pool,
 };
 
+use self::memory::{Scratch, Spare};
+use self::slab_plan::{PIECE_ALIGNMENT_BYTES, SlabPlan, in_place};
 use super::access::Access;
 use super::call::Call;
-use super::device_decode::{Decoders, Dense, InSlab, Packed, Pending, finish};
+use super::device_decode::{Decoders, Dense, InSlab, Packed, Pending, Ready, finish};
+
 use super::engine::Options;
 use super::host::{Stored, check_missing, foreign_memory};
 use super::memory::{Cost, Held, Reserved};
@@ -27,14 +33,12 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{Batch, Costs, Decoding, Fill, Load, Placement, Room, placements};
 use crate::store::Lease;
 
-/// Pieces of a slab begin at multiples of this.
-const PIECE_ALIGNMENT_BYTES: usize = 256;
-/// Elements of any type are aligned when packed bytes begin at a multiple of this.
-const ELEMENT_ALIGNMENT_BYTES: usize = 16;
 /// How much device memory a batch takes where kernels decode, beside scratch of the decoder: arena and packed.
 const PLAIN_COPIES: u64 = 2;
 /// Batches that should be on their way at once where kernels decode: one is fetched, one crosses the bus, one is decoded.
 const DECODING_BATCHES: u64 = 3;
+/// One part in so many of the limit is what a batch may take as scratch memory where it needs more than was expected.
+const SCRATCH_SHARE: u64 = 2;
 /// Batches that are fetched at once from a store that brings even one large read at full speed.
 const DIVIDED_LOADING: usize = 4;
 /// Multiprocessors of the GPU whose costs are shipped.
@@ -72,11 +76,14 @@ pub(crate) struct DeviceDestination {
     /// Batches on their way to the result, oldest first.
     placing: VecDeque<Placing>,
     decoders: Decoders,
+    /// Scratch memory of one batch that kernels decode.
+    spare: Spare,
 }
 
 struct Placing {
     done: Event,
     _held: Held,
+    scratch: Option<Scratch>,
     decoded: Option<Pending>,
     /// Frames that came in device memory, and what they reserved beyond the batch's share.
     frames: Option<Frames>,
@@ -98,7 +105,7 @@ struct Pieces {
     /// Where each unit's packed bytes begin.
     unit_offsets: Vec<usize>,
     /// Instead of all that, when kernels decode.
-    dense: Option<(Dense, Option<Buffer>, Arc<Native>)>,
+    dense: Option<Dense>,
 }
 
 /// What is decoded at once when `chunks` chunks are read.
@@ -201,6 +208,7 @@ impl DeviceDestination {
             loading: HashMap::new(),
             placing: VecDeque::new(),
             decoders: Decoders::new(device, call.streams.clone()),
+            spare: Spare::default(),
         })
     }
 
@@ -215,83 +223,6 @@ impl DeviceDestination {
         call.threads.div_ceil(chunks_a_batch) + 3
     }
 
-    /// Gives back the memory of batches whose elements are in their place.
-    fn collect(&mut self, wait: bool) -> Result<()> {
-        let mut wait = wait;
-        while let Some(placing) = self.placing.front() {
-            if std::mem::take(&mut wait) {
-                placing.done.synchronize()?;
-            } else if !placing.done.is_done()? {
-                break;
-            }
-            if let Some(placing) = self.placing.pop_front() {
-                self.check(placing)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Asks what became of the frames of a batch that is done.
-    fn check(&self, placing: Placing) -> Result<()> {
-        if let Some(decoded) = placing.decoded {
-            decoded.check(&self.target.call);
-        }
-        if let Some(frames) = placing.frames {
-            let again = frames.check(&self.target.call, &self.target.program)?;
-            again.into_iter().try_for_each(|packed| self.scatter(packed))?;
-        }
-        Ok(())
-    }
-
-    /// Memory for a batch; `None` when there is none now.
-    fn reserve(&mut self, cost: Cost, alone: bool) -> Result<Option<Held>> {
-        let call = Arc::clone(&self.target.call);
-        loop {
-            self.collect(false)?;
-            if let Some(held) = call.memory.try_take(cost, call.limit_bytes) {
-                return Ok(Some(held));
-            }
-            if !self.placing.is_empty() {
-                self.collect(true)?;
-            } else if alone {
-                return call.memory.take(cost, call.limit_bytes).map(Some);
-            } else {
-                return Ok(None);
-            }
-        }
-    }
-
-    /// What a batch with a slab of so many bytes takes: on the device as much again, and where kernels decode the packed
-    /// bytes and scratch beside it; on the host what is stored, where it is decoded there (counted as many as packed bytes).
-    fn cost(&self, slab_bytes: usize, packed_bytes: usize) -> Cost {
-        let (slab, packed) = (slab_bytes as u64, packed_bytes as u64);
-        let native = self.native.as_deref().or(self.target.finish.as_ref().map(|(_, native)| native));
-        let chunk_bytes = self.target.program.packed_size_bytes().max(1) as u64;
-        let decoding = native.map_or(0, |native| {
-            let between = packed.div_ceil(chunk_bytes).saturating_mul(native.extra_bytes() as u64);
-            (PLAIN_COPIES - 1 + native.scratch_copies()).saturating_mul(packed).saturating_add(between)
-        });
-        let stored_as_is = self.native.is_some() || self.target.program.stored_is_packed();
-        Cost { host: if stored_as_is { 0 } else { packed }, pinned: slab, device: slab.saturating_add(decoding) }
-    }
-
-    /// A slab beside it.
-    fn acquire(&mut self, slab_bytes: usize, cost: Cost, alone: bool) -> Result<Option<(Slab, Held)>> {
-        while let Some(held) = self.reserve(cost, alone)? {
-            if let Some(slab) = self.ring.try_acquire(slab_bytes)? {
-                return Ok(Some((slab, held)));
-            }
-            if !self.placing.is_empty() {
-                self.collect(true)?;
-            } else if alone {
-                return Ok(Some((self.ring.acquire(slab_bytes)?, held)));
-            } else {
-                break;
-            }
-        }
-        Ok(None)
-    }
-
     /// Lets the bytes of a slab cross the bus as they come, to memory of the device beside it.
     fn with_arena(&self, mut slab: Slab, size_bytes: usize) -> Result<(Slab, Buffer)> {
         let arena = pool::allocate(size_bytes, &self.copies)?;
@@ -303,20 +234,45 @@ impl DeviceDestination {
     fn place(&mut self, flight: &Flight, loading: Loading) -> Result<()> {
         let Loading { slab, pieces, resident, held } = loading;
         let landed = flight.landed();
+        let (ready, scratch) = self.ready(&pieces)?;
         let (packed, frames) =
             resident.place(&flight.batch, &self.target.program, &mut self.decoders, &self.kernels)?;
-        let placing =
-            Placing { done: self.kernels.record()?, _held: held, decoded: None, frames, _extra: resident.take_extra() };
+        let (done, _extra) = (self.kernels.record()?, resident.take_extra());
+        let placing = Placing { done, _held: held, scratch, decoded: None, frames, _extra };
         // Kept before anything can fail: what was damaged must be asked in any case.
         self.placing.push_back(placing);
         packed.into_iter().try_for_each(|packed| self.scatter(packed))?;
-        self.place_landed(flight, slab, pieces, &landed)?;
+        match (&pieces.dense, ready) {
+            (Some(dense), Some(ready)) => self.decode(flight, dense, ready)?,
+            _ => self.place_landed(flight, slab, pieces, &landed)?,
+        }
         self.fill(flight)?;
         let done = self.kernels.record()?;
         if let Some(placing) = self.placing.back_mut() {
             placing.done = done;
         }
         Ok(())
+    }
+
+    /// What came of a batch that kernels decode, with the scratch memory that they need.
+    fn ready(&mut self, pieces: &Pieces) -> Result<(Option<Ready>, Option<Scratch>)> {
+        let Some(dense) = &pieces.dense else { return Ok((None, None)) };
+        let Some(mut ready) = dense.take_ready()? else { return Ok((None, None)) };
+        let scratch = self.scratch(&mut ready, |ready, bytes| ready.prepare_within(dense, bytes))?;
+        Ok((Some(ready), scratch))
+    }
+
+    /// Decodes what came of a batch, and puts it to its place.
+    fn decode(&mut self, flight: &Flight, dense: &Dense, ready: Ready) -> Result<()> {
+        let plan = (&flight.batch, &*self.target.program);
+        let decoded = ready.run(dense.stream(), plan, (&self.copies, &self.kernels), &self.target.call)?;
+        if decoded.unknown {
+            (self.native, self.spare) = (None, Spare::None);
+        }
+        if let Some(placing) = self.placing.back_mut() {
+            placing.decoded = decoded.pending;
+        }
+        decoded.packed.into_iter().try_for_each(|packed| self.scatter(packed))
     }
 
     /// Uploads what landed in a slab, and puts it to its place.
@@ -328,27 +284,15 @@ impl DeviceDestination {
         landed: &[usize],
     ) -> Result<()> {
         let counters = &self.target.call.counters;
-        if let Some((dense, arena, native)) = &pieces.dense {
-            let (call, program) = (&self.target.call, &self.target.program);
-            let (plan, streams) = ((&flight.batch, landed), (&self.copies, &self.kernels));
-            let decoded = self.decoders.run((dense, arena.as_ref()), plan, (program, native), streams, call)?;
-            if decoded.unknown {
-                self.native = None;
-            }
-            let packed = decoded.packed;
-            if let Some(placing) = self.placing.back_mut() {
-                placing.decoded = decoded.pending;
-            }
-            return packed.into_iter().try_for_each(|packed| self.scatter(packed));
-        }
         let offsets = pieces.unit_offsets.clone();
         let boxes: Vec<TransferBox> =
             landed.iter().flat_map(|&unit| flight.batch.units[unit].transfer_boxes(offsets[unit])).collect();
         // Pieces of chunks that did not come: the slab must have no user left.
         drop(pieces);
         if let (Some((mut slab, arena)), false) = (slab, boxes.is_empty()) {
-            counters.add_copies(Stage::Upload, slab.finish_upload()?);
-            self.kernels.wait(&self.copies.record()?)?;
+            let copied = slab.finish_upload()?;
+            copied.iter().try_for_each(|copy| self.kernels.wait(&copy.end))?;
+            counters.add_copies(Stage::Upload, copied);
             let packed = match &self.target.finish {
                 Some((_, native)) => {
                     let units = landed.iter().map(|&unit| (&flight.batch.units[unit], offsets[unit]));
@@ -391,51 +335,6 @@ impl DeviceDestination {
     }
 }
 
-/// Where reads and units lie in a slab, and how large it must be.
-struct SlabPlan {
-    piece_bytes: Vec<usize>,
-    /// Piece and offset in it, for each unit.
-    units: Vec<(usize, usize)>,
-    total_bytes: usize,
-}
-
-impl SlabPlan {
-    fn new(batch: &Batch, stored_is_packed: bool) -> SlabPlan {
-        let mut plan = SlabPlan { piece_bytes: Vec::new(), units: Vec::new(), total_bytes: 0 };
-        for read in &batch.reads {
-            let spans: Option<Vec<usize>> = stored_is_packed.then(|| in_place(batch, read)).flatten();
-            match spans {
-                Some(offsets) => {
-                    let end = offsets.iter().zip(read.units.clone());
-                    let size = end.map(|(offset, unit)| offset + batch.units[unit].packed_size_bytes).max();
-                    plan.units.extend(offsets.iter().map(|&offset| (plan.piece_bytes.len(), offset)));
-                    plan.push(size.unwrap_or(0));
-                }
-                None => {
-                    for unit in read.units.clone() {
-                        plan.units.push((plan.piece_bytes.len(), 0));
-                        plan.push(batch.units[unit].packed_size_bytes);
-                    }
-                }
-            }
-        }
-        plan
-    }
-
-    fn push(&mut self, size_bytes: usize) {
-        self.total_bytes = self.total_bytes.next_multiple_of(PIECE_ALIGNMENT_BYTES) + size_bytes;
-        self.piece_bytes.push(size_bytes);
-    }
-}
-
-/// Offsets of a read's units when they can stay where the read brings them: the whole of it, or aligned parts.
-fn in_place(batch: &Batch, read: &crate::plan::Read) -> Option<Vec<usize>> {
-    let offsets: Vec<usize> =
-        read.units.clone().map(|unit| batch.unit_span(read, unit).map_or(0, |(from, _)| from)).collect();
-    let aligned = offsets.iter().all(|offset| offset.is_multiple_of(ELEMENT_ALIGNMENT_BYTES));
-    aligned.then_some(offsets)
-}
-
 impl Destination for DeviceDestination {
     fn room(&self) -> Room {
         Room { packed_bytes: self.batch_bytes, units: BATCH_UNITS, alignment_bytes: PIECE_ALIGNMENT_BYTES }
@@ -449,27 +348,38 @@ impl Destination for DeviceDestination {
         let plan = SlabPlan::new(&batch, stored_is_packed);
         let resident = Resident::new(launcher.call, self.target.taking.clone(), self.out.device());
         let slabless = resident.device() != Device::Cpu && launcher.call.store.is_on(resident.device());
+        let scratch_bytes = self.scratch_bytes(plan.total_bytes);
         let slab_bytes = if self.native.is_some() { Dense::slab_bytes(&batch) } else { plan.total_bytes };
         let (slab, held) = match plan.total_bytes.max(slab_bytes) {
-            bytes if slabless => match self.reserve(self.target.taking.cost(bytes, batch.units.len()), alone)? {
+            bytes if slabless => match self.reserve(self.target.taking.cost(bytes, batch.units.len()), 0, alone)? {
                 Some(held) => (None, held),
                 None => return Ok(Launch::NoMemory(batch)),
             },
             0 => (None, self.target.call.memory.take(Cost::default(), self.target.call.limit_bytes)?),
-            _ => match self.acquire(slab_bytes, self.cost(slab_bytes, plan.total_bytes), alone)? {
+            _ => match self.acquire(slab_bytes, (self.cost(slab_bytes, plan.total_bytes), scratch_bytes), alone)? {
                 Some((slab, held)) => (Some(self.with_arena(slab, slab_bytes)?), held),
                 None => return Ok(Launch::NoMemory(batch)),
             },
         };
         let (slab, pieces) = match &self.native {
-            Some(native) => (None, Pieces::dense(slab, batch.units.len(), Arc::clone(native))),
+            Some(native) => {
+                let stream = self.decoders.stream()?;
+                let most = scratch_bytes.max(self.target.call.limit_bytes / SCRATCH_SHARE) as usize;
+                (None, Pieces::dense(Dense::new(slab, batch.units.len(), Arc::clone(native), stream, most)))
+            }
             None => carve(slab, &plan)?,
         };
         let (pieces, resident) = (Arc::new(pieces), Arc::new(resident));
         let loading = Loading { slab, pieces: Arc::clone(&pieces), resident: Arc::clone(&resident), held };
         self.loading.insert(launcher.number, loading);
-        let landing =
-            DeviceLanding { target: Arc::clone(&self.target), pieces, resident, units: plan.units, stored_is_packed };
+        let landing = DeviceLanding {
+            target: Arc::clone(&self.target),
+            pieces,
+            resident,
+            slabless,
+            units: plan.units,
+            stored_is_packed,
+        };
         Ok(Launch::Launched(launch(launcher.call, batch, landing, launcher.number, launcher.sender)))
     }
 
@@ -501,6 +411,7 @@ impl Destination for DeviceDestination {
         let placed = self.kernels.synchronize();
         let placing = std::mem::take(&mut self.placing);
         let checked: Vec<Result<()>> = placing.into_iter().map(|placing| self.check(placing)).collect();
+        self.spare = Spare::None;
         // What was decoded on the host after all is on its way only now.
         let placed_again = self.kernels.synchronize();
         copied?;
@@ -538,9 +449,8 @@ fn carve(slab: Option<(Slab, Buffer)>, plan: &SlabPlan) -> Result<(Option<(Slab,
 }
 
 impl Pieces {
-    fn dense(slab: Option<(Slab, Buffer)>, units: usize, native: Arc<Native>) -> Pieces {
-        let (slab, arena) = slab.unzip();
-        Pieces { pieces: Vec::new(), unit_offsets: Vec::new(), dense: Some((Dense::new(slab, units), arena, native)) }
+    fn dense(dense: Dense) -> Pieces {
+        Pieces { pieces: Vec::new(), unit_offsets: Vec::new(), dense: Some(dense) }
     }
 
     fn take(&self, piece: usize) -> Result<SlabPiece> {
@@ -559,6 +469,8 @@ struct DeviceLanding {
     target: Arc<Target>,
     pieces: Arc<Pieces>,
     resident: Arc<Resident>,
+    /// Bytes come in device memory; else none do.
+    slabless: bool,
     units: Vec<(usize, usize)>,
     stored_is_packed: bool,
 }
@@ -566,7 +478,7 @@ struct DeviceLanding {
 impl Landing for DeviceLanding {
     fn lease(&self, batch: &Batch, read: usize, size_bytes: usize) -> Result<Box<dyn Lease>> {
         let read = &batch.reads[read];
-        if let Some(lease) = self.pieces.dense.as_ref().and_then(|(dense, ..)| dense.lease(size_bytes)) {
+        if let Some(lease) = self.pieces.dense.as_ref().and_then(|dense| dense.lease(size_bytes)) {
             return Ok(Box::new(lease));
         }
         if self.stored_is_packed && in_place(batch, read).is_some() {
@@ -583,14 +495,20 @@ impl Landing for DeviceLanding {
             Err(other) => other,
         };
         let lease = other.downcast::<InSlab>().map_err(|_| foreign_memory())?;
-        if let Some((dense, ..)) = &self.pieces.dense {
+        if let Some(dense) = &self.pieces.dense {
             dense.arrived(batch, &batch.reads[read], &lease)?;
         }
         Ok(None)
     }
 
+    fn complete(&self, _batch: &Batch, landed: &[usize]) {
+        if let Some(dense) = &self.pieces.dense {
+            dense.prepare(landed, &self.target.call);
+        }
+    }
+
     fn device(&self) -> Device {
-        self.resident.device()
+        if self.slabless { self.resident.device() } else { Device::Cpu }
     }
 
     fn lease_on_device(&self, batch: &Batch, read: usize, size_bytes: usize) -> Result<Buffer> {
@@ -603,7 +521,7 @@ impl Landing for DeviceLanding {
     }
 
     fn land(&self, _batch: &Batch, unit: usize, stored: &[u8]) -> Result<()> {
-        if let Some((dense, ..)) = &self.pieces.dense {
+        if let Some(dense) = &self.pieces.dense {
             return dense.land(&self.target.program, &self.target.call, unit, stored);
         }
         let mut packed = self.pieces.take(self.units[unit].0)?;

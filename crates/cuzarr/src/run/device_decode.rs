@@ -1,16 +1,18 @@
 //! Decoding by kernels: encoded chunks are fetched into a slab one behind the other, cross the bus so, and one batch
 //! decodes them beside each other. A batch holds many chunks, because a warp that decodes in order takes milliseconds
 //! however few there are, and several batches decode at once, on streams of their own.
+//!
+//! The thread that brings a batch's last bytes reads all headers and lays the decoding out ([`Dense::prepare`]); the calling
+//! thread takes scratch memory and launches ([`Ready::run`]), so it is free again soon.
 
 use std::any::Any;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cuzarr_device::{Buffer, Device, Slab, SlabPiece, Stream, TransferBox, pool};
+use cuzarr_device::{Buffer, Device, Event, Slab, SlabPiece, Stream, TransferBox, pool};
 
 use super::call::Call;
-use super::memory::Reserved;
 use super::report::Stage;
 use super::scratch::ScratchBlock;
 use super::streams::Streams;
@@ -37,10 +39,37 @@ enum Place {
     Packed(ScratchBlock),
 }
 
-/// The slab of one batch, filled in any order by any thread.
+/// The slab of one batch, filled in any order by any thread, and where its bytes cross to.
 pub(super) struct Dense {
+    native: Arc<Native>,
+    arena: Option<Buffer>,
+    /// Where the batch decodes.
+    stream: Stream,
+    /// Scratch memory that the batch may take, about.
+    scratch_limit_bytes: usize,
     slab: Mutex<Option<Slab>>,
     places: Mutex<Vec<Option<Place>>>,
+    ready: Mutex<Option<Result<Ready>>>,
+}
+
+/// What came of a batch, sorted by who decodes it.
+pub(super) struct Ready {
+    slab: Option<Slab>,
+    /// Behind each copy of the slab.
+    copied: Vec<Event>,
+    /// What kernels decode, in the order of `batch`.
+    frames: Vec<Frame>,
+    batch: Option<NativeBatch>,
+    /// What they do not know.
+    unknown: Vec<Frame>,
+    /// What was decoded already.
+    packed: Vec<(usize, ScratchBlock)>,
+}
+
+/// A unit, by its number, whose bytes lie in the slab.
+struct Frame {
+    unit: usize,
+    src: Range<usize>,
 }
 
 /// A read that fills its place in a slab.
@@ -70,8 +99,16 @@ impl Lease for InSlab {
 }
 
 impl Dense {
-    pub(super) fn new(slab: Option<Slab>, units: usize) -> Dense {
-        Dense { slab: Mutex::new(slab), places: Mutex::new((0..units).map(|_| None).collect()) }
+    pub(super) fn new(
+        slab: Option<(Slab, Buffer)>,
+        units: usize,
+        native: Arc<Native>,
+        stream: Stream,
+        scratch_limit_bytes: usize,
+    ) -> Dense {
+        let (slab, arena) = slab.unzip();
+        let (slab, places) = (Mutex::new(slab), Mutex::new((0..units).map(|_| None).collect()));
+        Dense { native, arena, stream, scratch_limit_bytes, slab, places, ready: Mutex::default() }
     }
 
     /// Bytes that the slab of a batch must have: what its reads bring. A frame that is larger than its chunk has no room
@@ -82,6 +119,11 @@ impl Dense {
             _ => batch.units[read.units.clone()].iter().map(|unit| unit.packed_size_bytes).sum(),
         });
         sizes.fold(0, |total: usize, size_bytes| total.next_multiple_of(ALIGNMENT_BYTES) + size_bytes)
+    }
+
+    /// Where the batch decodes.
+    pub(super) fn stream(&self) -> &Stream {
+        &self.stream
     }
 
     /// Room for the bytes of a read; `None` when the slab has none.
@@ -109,9 +151,103 @@ impl Dense {
         Ok(())
     }
 
-    /// Slab and places, when nobody fills them any more.
-    fn take(&self) -> (Option<Slab>, Vec<Option<Place>>) {
-        (lock(&self.slab).take(), std::mem::take(&mut *lock(&self.places)))
+    /// Sends the rest of the slab across the bus, reads the headers of what `landed`, and lays its decoding out. Nobody fills
+    /// the slab any more.
+    pub(super) fn prepare(&self, landed: &[usize], call: &Call) {
+        let ready = self.sort(landed, call).and_then(|mut ready| {
+            ready.prepare_within(self, self.scratch_limit_bytes)?;
+            Ok(ready)
+        });
+        *lock(&self.ready) = Some(ready);
+    }
+
+    /// What [`Dense::prepare`] made, once.
+    ///
+    /// # Errors
+    /// What it met.
+    pub(super) fn take_ready(&self) -> Result<Option<Ready>> {
+        lock(&self.ready).take().transpose()
+    }
+
+    fn sort(&self, landed: &[usize], call: &Call) -> Result<Ready> {
+        let (mut slab, mut places) = (lock(&self.slab).take(), std::mem::take(&mut *lock(&self.places)));
+        // The bus first: headers are read while the last bytes cross.
+        let copied = slab.as_mut().map_or(Ok(Vec::new()), Slab::finish_upload)?;
+        let ends = copied.iter().map(|copy| copy.end.clone()).collect();
+        call.counters.add_copies(Stage::Upload, copied);
+        let stored: &[u8] = slab.as_ref().map_or(Ok(&[][..]), |slab| slab.bytes())?;
+        let (mut frames, mut unknown, mut packed) = (Vec::with_capacity(landed.len()), Vec::new(), Vec::new());
+        for &unit in landed {
+            match places[unit].take() {
+                Some(Place::Stored { offset_bytes, size_bytes }) => {
+                    let frame = Frame { unit, src: offset_bytes..offset_bytes + size_bytes };
+                    let known = self.native.knows(&stored[frame.src.clone()]);
+                    if known { frames.push(frame) } else { unknown.push(frame) }
+                }
+                Some(Place::Packed(block)) => packed.push((unit, block)),
+                None => {}
+            }
+        }
+        Ok(Ready { slab, copied: ends, frames, batch: None, unknown, packed })
+    }
+}
+
+impl Ready {
+    /// Scratch memory of the decoding.
+    pub(super) fn scratch_bytes(&self) -> u64 {
+        self.batch.as_ref().map_or(0, |batch| batch.scratch_bytes() as u64)
+    }
+
+    /// Lays the decoding out, once more perhaps, within so many bytes of scratch memory where that can be.
+    pub(super) fn prepare_within(&mut self, dense: &Dense, scratch_limit_bytes: usize) -> Result<()> {
+        // Memory for packed bytes is there for one layout at a time.
+        self.batch = None;
+        let (Some(slab), Some(arena), false) = (&self.slab, &dense.arena, self.frames.is_empty()) else {
+            return Ok(());
+        };
+        let carved = slab.carved_bytes();
+        let ranges = self.frames.iter().map(|frame| frame.src.clone()).collect();
+        let source = Source { buffer: &arena.slice(..carved)?, ranges, host: Some(&slab.bytes()?[..carved]) };
+        self.batch = Some(dense.native.prepare(source, scratch_limit_bytes, &dense.stream)?);
+        Ok(())
+    }
+
+    /// Leaves all of it to the host.
+    pub(super) fn give_up_kernels(&mut self) {
+        self.batch = None;
+        self.unknown.append(&mut self.frames);
+    }
+
+    /// Decodes what came in a slab, on `stream`, once it has crossed the bus; `scatters` then waits for that. `copies` is
+    /// for what the host decodes.
+    pub(super) fn run(
+        self,
+        stream: &Stream,
+        (plan, program): (&Batch, &Program),
+        (copies, scatters): (&Stream, &Stream),
+        call: &Call,
+    ) -> Result<Decoded> {
+        let Ready { slab, copied, frames, batch, unknown, mut packed } = self;
+        let stored: &[u8] = slab.as_ref().map_or(Ok(&[][..]), |slab| slab.bytes())?;
+        let all_unknown = frames.is_empty() && !unknown.is_empty();
+        packed.extend(decode_on_host(&unknown, (plan, stored), program, call));
+        let mut decoded = Decoded { packed: Vec::new(), pending: None, unknown: all_unknown };
+        for (unit, block) in packed {
+            let buffer = pool::allocate(block.len(), copies)?;
+            call.counters.time(Stage::Upload, block.len() as u64, || copies.h2d(&block, &buffer))?;
+            decoded.packed.push((buffer, plan.units[unit].transfer_boxes(0).collect()));
+        }
+        if let Some(mut batch) = batch {
+            let units = frames.iter().map(|frame| &plan.units[frame.unit]);
+            let size_bytes = units.clone().map(|unit| unit.packed_size_bytes as u64).sum();
+            copied.iter().try_for_each(|end| stream.wait(end))?;
+            call.counters.time_on((Stage::Decode, size_bytes), stream, || batch.run(stream))?;
+            scatters.wait(&stream.record()?)?;
+            let (packed, pending) = packed_units(batch, units);
+            decoded.packed.push(packed);
+            decoded.pending = Some(pending);
+        }
+        Ok(decoded)
     }
 }
 
@@ -126,7 +262,6 @@ fn decode(program: &Program, call: &Call, stored: &[u8]) -> Result<ScratchBlock>
 pub(super) struct Pending {
     batch: NativeBatch,
     names: Vec<String>,
-    _extra: Option<Reserved>,
 }
 
 impl Pending {
@@ -185,84 +320,23 @@ impl Decoders {
         }
         Ok(self.streams[self.next].clone())
     }
-
-    /// Decodes what `landed` in a slab, once it has crossed to the arena on `copies`; `scatters` then waits for both.
-    pub(super) fn run(
-        &mut self,
-        (dense, arena): (&Dense, Option<&Buffer>),
-        (plan, landed): (&Batch, &[usize]),
-        (program, native): (&Program, &Native),
-        (copies, scatters): (&Stream, &Stream),
-        call: &Call,
-    ) -> Result<Decoded> {
-        let (mut slab, mut places) = dense.take();
-        // The bus first: headers are read while the last bytes cross.
-        let copied = slab.as_mut().map_or(Ok(Vec::new()), Slab::finish_upload)?;
-        call.counters.add_copies(Stage::Upload, copied);
-        let stored: &[u8] = slab.as_ref().map_or(Ok(&[][..]), |slab| slab.bytes())?;
-        let (mut frames, mut unknown, mut packed) = (Vec::with_capacity(landed.len()), Vec::new(), Vec::new());
-        for &index in landed {
-            let unit = &plan.units[index];
-            match places[index].take() {
-                Some(Place::Stored { offset_bytes, size_bytes }) => {
-                    let frame = Frame { unit, src: offset_bytes..offset_bytes + size_bytes };
-                    let known = native.knows(&stored[frame.src.clone()]);
-                    if known { frames.push(frame) } else { unknown.push(frame) }
-                }
-                Some(Place::Packed(block)) => packed.push((unit, block)),
-                None => {}
-            }
-        }
-        let all_unknown = frames.is_empty() && !unknown.is_empty();
-        let carved = slab.as_ref().map_or(0, |slab| slab.carved_bytes());
-        let mut job = None;
-        if let (Some(arena), false) = (arena, frames.is_empty()) {
-            let source = (arena.slice(..carved)?, &stored[..carved]);
-            job = Job::prepare(source, &frames, (program, native), self.stream()?, call)?;
-            if job.is_none() {
-                unknown.append(&mut frames);
-            }
-        }
-        packed.extend(decode_on_host(&unknown, stored, program, call));
-        let mut decoded = Decoded { packed: Vec::new(), pending: None, unknown: all_unknown };
-        for (unit, block) in packed {
-            let buffer = pool::allocate(block.len(), copies)?;
-            call.counters.time(Stage::Upload, block.len() as u64, || copies.h2d(&block, &buffer))?;
-            decoded.packed.push((buffer, unit.transfer_boxes(0).collect()));
-        }
-        if let Some(job) = job {
-            let stream = job.stream.clone();
-            let (packed, pending) = job.run(frames.iter().map(|frame| frame.unit), copies, call)?;
-            scatters.wait(&stream.record()?)?;
-            decoded.packed.push(packed);
-            decoded.pending = Some(pending);
-        }
-        scatters.wait(&copies.record()?)?;
-        Ok(decoded)
-    }
-}
-
-/// A unit whose bytes lie in the slab.
-struct Frame<'a> {
-    unit: &'a Unit,
-    src: Range<usize>,
 }
 
 /// Decodes frames that kernels do not know, which is rare, on as many threads as the call may have. What fails is handed
 /// to the call.
-fn decode_on_host<'a>(
-    frames: &[Frame<'a>],
-    stored: &[u8],
+fn decode_on_host(
+    frames: &[Frame],
+    (plan, stored): (&Batch, &[u8]),
     program: &Program,
     call: &Call,
-) -> Vec<(&'a Unit, ScratchBlock)> {
+) -> Vec<(usize, ScratchBlock)> {
     let (next, packed) = (AtomicUsize::new(0), Mutex::new(Vec::with_capacity(frames.len())));
     let work = || {
         while let Some(frame) = frames.get(next.fetch_add(1, Ordering::Relaxed)) {
             let decoded = call.check_cancelled().and_then(|()| decode(program, call, &stored[frame.src.clone()]));
             match decoded {
                 Ok(block) => lock(&packed).push((frame.unit, block)),
-                Err(error) => call.fail(error.at(frame.unit.name.to_string())),
+                Err(error) => call.fail(error.at(plan.units[frame.unit].name.to_string())),
             }
         }
     };
@@ -274,52 +348,6 @@ fn decode_on_host<'a>(
         work();
     });
     packed.into_inner().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The decoding of the frames of a slab.
-struct Job {
-    batch: NativeBatch,
-    stream: Stream,
-    decoded_bytes: usize,
-    /// For scratch beyond what the batch reserved.
-    extra: Option<Reserved>,
-}
-
-impl Job {
-    /// `None` when the decoder's scratch memory would be more than the call may take.
-    fn prepare(
-        (arena, stored): (Buffer, &[u8]),
-        frames: &[Frame<'_>],
-        (program, native): (&Program, &Native),
-        stream: Stream,
-        call: &Call,
-    ) -> Result<Option<Job>> {
-        let decoded_bytes = program.packed_size_bytes() * frames.len();
-        let most = native.scratch_copies() as usize * decoded_bytes;
-        let ranges = frames.iter().map(|frame| frame.src.clone()).collect();
-        let batch = native.prepare(Source { buffer: &arena, ranges, host: Some(stored) }, most, &stream)?;
-        let extra = match batch.scratch_bytes().saturating_sub(most) as u64 {
-            0 => None,
-            beyond => match call.memory.device.try_take(beyond, call.limit_bytes) {
-                None => return Ok(None),
-                extra => extra,
-            },
-        };
-        Ok(Some(Job { batch, stream, decoded_bytes, extra }))
-    }
-
-    /// Puts the decoding behind what `copies` brings.
-    fn run<'a>(
-        mut self,
-        units: impl Iterator<Item = &'a Unit>,
-        copies: &Stream,
-        call: &Call,
-    ) -> Result<(Packed, Pending)> {
-        let decode = (Stage::Decode, self.decoded_bytes as u64);
-        self.stream.wait(&copies.record()?)?;
-        call.counters.time_on(decode, &self.stream, || self.batch.run(&self.stream))?;
-        Ok(packed_units(self.batch, units, self.extra))
-    }
 }
 
 /// Runs the device's passes over what the host decoded of these units, each from its offset in `arena` on.
@@ -335,20 +363,16 @@ pub(super) fn finish<'a>(
     let mut batch = native.prepare(Source { buffer: arena, ranges, host: None }, usize::MAX, stream)?;
     let decoded_bytes = units.iter().map(|unit| unit.packed_size_bytes as u64).sum();
     call.counters.time_on((Stage::Decode, decoded_bytes), stream, || batch.run(stream))?;
-    Ok(packed_units(batch, units.into_iter(), None))
+    Ok(packed_units(batch, units.into_iter()))
 }
 
 /// Where the packed bytes of units lie, in the order of the batch.
-fn packed_units<'a>(
-    batch: NativeBatch,
-    units: impl Iterator<Item = &'a Unit>,
-    extra: Option<Reserved>,
-) -> (Packed, Pending) {
+fn packed_units<'a>(batch: NativeBatch, units: impl Iterator<Item = &'a Unit>) -> (Packed, Pending) {
     let (packed, offsets) = batch.packed();
     let (mut boxes, mut names) = (Vec::with_capacity(offsets.len()), Vec::with_capacity(offsets.len()));
     for (unit, offset) in units.zip(offsets) {
         boxes.extend(unit.transfer_boxes(offset));
         names.push(unit.name.to_string());
     }
-    ((packed.clone(), boxes), Pending { batch, names, _extra: extra })
+    ((packed.clone(), boxes), Pending { batch, names })
 }

@@ -39,7 +39,8 @@ pub(crate) struct Reserved {
 
 /// What was taken of each kind, until it is dropped.
 pub(crate) struct Held {
-    _reserved: [Reserved; 3],
+    device: Reserved,
+    _others: [Reserved; 2],
 }
 
 impl Memory {
@@ -58,7 +59,7 @@ impl Memory {
         let pinned = self.pinned.try_take(cost.pinned, limit_bytes)?;
         let device = self.device.try_take(cost.device, limit_bytes)?;
         let host = self.host.try_take(cost.host, limit_bytes)?;
-        Some(Held { _reserved: [pinned, device, host] })
+        Some(Held { device, _others: [pinned, host] })
     }
 
     /// As [`Bytes::take`]. Everybody waits for the kinds in this order, so nobody waits for somebody who waits for him.
@@ -70,7 +71,7 @@ impl Memory {
         let pinned = self.pinned.take(cost.pinned, limit_bytes)?;
         let device = self.device.take(cost.device, limit_bytes)?;
         let host = self.host.take(cost.host, limit_bytes)?;
-        Ok(Held { _reserved: [pinned, device, host] })
+        Ok(Held { device, _others: [pinned, host] })
     }
 }
 
@@ -114,6 +115,27 @@ impl Bytes {
     }
 }
 
+impl Reserved {
+    /// How many bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Leaves all but `bytes` of them to another, at most all.
+    pub(crate) fn split_off(&mut self, bytes: u64) -> Reserved {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        Reserved { memory: self.memory.clone(), bytes }
+    }
+}
+
+impl Held {
+    /// Leaves so many bytes of the device's memory to another, at most all of them.
+    pub(crate) fn split_off_device(&mut self, bytes: u64) -> Reserved {
+        self.device.split_off(bytes)
+    }
+}
+
 impl Drop for Reserved {
     fn drop(&mut self) {
         *self.memory.lock() -= self.bytes;
@@ -134,6 +156,18 @@ mod tests {
         assert_eq!(memory.used_bytes(), 100);
         assert_eq!(memory.take(101, 100).err().map(|error| error.kind()), Some(ErrorKind::BudgetExceeded));
         drop((first, second));
+        assert_eq!(memory.used_bytes(), 0);
+    }
+
+    #[test]
+    fn what_is_split_off_is_given_back_on_its_own() {
+        let memory = Bytes::default();
+        let mut first = memory.take(60, 100).unwrap();
+        let second = first.split_off(25);
+        assert_eq!((first.bytes(), second.bytes(), memory.used_bytes()), (35, 25, 60));
+        drop(first);
+        assert_eq!(memory.used_bytes(), 25);
+        drop(second);
         assert_eq!(memory.used_bytes(), 0);
     }
 

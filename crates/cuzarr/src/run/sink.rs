@@ -51,6 +51,10 @@ pub(crate) trait Landing: Send + Sync {
 
     /// A part of the result has no chunk.
     fn fill(&self, fill: &Fill) -> Result<()>;
+
+    /// Every unit of the batch ended, these by landing: time for work on all of them together, on the thread that ended the
+    /// last one. Not told to a call that failed.
+    fn complete(&self, _batch: &Batch, _landed: &[usize]) {}
 }
 
 /// What a unit came to.
@@ -98,8 +102,11 @@ struct Ticket {
 }
 
 impl Ticket {
-    fn end(&self, units: usize) {
+    fn end(&self, flight: &Flight, units: usize) {
         if self.remaining.fetch_sub(units, Ordering::AcqRel) == units {
+            if !self.call.is_cancelled() {
+                flight.landing.complete(&flight.batch, &flight.landed());
+            }
             self.send();
         }
     }
@@ -186,7 +193,7 @@ fn fill(flight: &Arc<Flight>, ticket: &Arc<Ticket>) {
                 if let Err(error) = ticket.call.check_cancelled().and_then(|()| flight.landing.fill(fill)) {
                     ticket.call.fail(error);
                 }
-                ticket.end(1);
+                ticket.end(&flight, 1);
             }
         }));
     }
@@ -266,7 +273,7 @@ impl ReadSink for Sink {
                         self.ticket.call.fail(error.at(name.to_string()));
                     }
                 }
-                self.ticket.end(read.units.len());
+                self.ticket.end(&self.flight, read.units.len());
             }
             Ok(ReadOutcome::Missing) => {
                 self.flight.outcomes()[read.units.clone()].fill(MISSING);
@@ -277,12 +284,12 @@ impl ReadSink for Sink {
                         }
                     }
                 }
-                self.ticket.end(read.units.len());
+                self.ticket.end(&self.flight, read.units.len());
             }
             Err(error) => {
                 let name = &self.flight.batch.units[read.units.start].name;
                 self.ticket.call.fail(explain(&self.ticket.call, read, error).at(name.to_string()));
-                self.ticket.end(read.units.len());
+                self.ticket.end(&self.flight, read.units.len());
             }
         }
     }
@@ -296,11 +303,11 @@ impl Sink {
             Ok(Some(stored)) => Arc::new(stored),
             Ok(None) => {
                 flight.outcomes()[units.clone()].fill(LANDED);
-                return ticket.end(units.len());
+                return ticket.end(flight, units.len());
             }
             Err(error) => {
                 ticket.call.fail(error.at(flight.batch.units[units.start].name.to_string()));
-                return ticket.end(units.len());
+                return ticket.end(flight, units.len());
             }
         };
         // A store's own thread goes back to its work at once; a worker keeps the last unit for itself.
@@ -337,7 +344,7 @@ fn land(flight: &Flight, ticket: &Ticket, read: usize, unit: usize, stored: &[u8
         Ok(()) => flight.outcomes()[unit] = LANDED,
         Err(error) => ticket.call.fail(error),
     }
-    ticket.end(1);
+    ticket.end(flight, 1);
 }
 
 /// A part of an object that is not there is not the store's failure: the object is shorter than its metadata says.
