@@ -1,9 +1,11 @@
 //! Strided copies in host memory.
 //!
 //! A copy is first brought to a normal form: dimensions ordered by the target's strides, neighbours that continue each
-//! other merged, an innermost run that is packed on both sides taken as one wide element. What remains is one of four
+//! other merged, an innermost run that is packed on both sides taken as one wide element. What remains is one of these
 //! inner loops: a flat copy, a strided run, a blocked transposition (when source and target disagree on which
-//! dimension is innermost), each of them compiled per element width.
+//! dimension is innermost), runs along the longest dimension (when those two are short), each compiled per element width.
+
+use std::mem::MaybeUninit;
 
 use super::lanes::{Vector, transpose_square};
 
@@ -76,19 +78,69 @@ unsafe fn copy_normal(dimensions: &[Dimension], width: usize, source: *const u8,
     // The dimension in which the source is packed best, when it is not the one in which the target is.
     let across = (0..outer.len()).min_by_key(|&axis| outer[axis].source.unsigned_abs());
     if let Some(across) = across.filter(|&axis| outer[axis].source.unsigned_abs() < inner.source.unsigned_abs())
-        && matches!(width, 1 | 2 | 4 | 8 | 16)
+        && matches!(width, 1 | 2 | 3 | 4 | 6 | 8 | 12 | 16)
         && inner.target == width as isize
         && outer[across].source == width as isize
     {
-        let plane = (outer[across], inner);
         let mut rest = outer.to_vec();
-        rest.remove(across);
+        let plane = (rest.remove(across), inner);
+        if let Some(long) = longest_beside(&rest, plane) {
+            let long = if long < rest.len() { rest.remove(long) } else { thin_side(plane).1 };
+            let short: Vec<Dimension> = [plane.0, plane.1].into_iter().filter(|one| *one != long).collect();
+            // SAFETY: as for the whole, whose dimensions these are in another order.
+            for_each(&rest, source, target, |source, target| unsafe {
+                copy_along(long, &short, width, source, target);
+            });
+            return;
+        }
         // SAFETY: as for the whole; a plane is a part of it.
         for_each(&rest, source, target, |source, target| unsafe { transpose_plane(plane, width, source, target) });
         return;
     }
     // SAFETY: as for the whole; a row is a part of it.
     for_each(outer, source, target, |source, target| unsafe { copy_row(inner, width, source, target) });
+}
+
+/// Elements of a plane's side below which blocks do not pay.
+const SHORT: usize = 32;
+/// Bytes between the elements of a run above which every one of them lies in a page of its own, or nearly.
+const NEAR_BYTES: usize = 512;
+
+/// The shorter and the longer side of a plane.
+fn thin_side(plane: (Dimension, Dimension)) -> (Dimension, Dimension) {
+    if plane.0.extent < plane.1.extent { plane } else { (plane.1, plane.0) }
+}
+
+/// The dimension to run along where a plane is short: one of the `rest` by its place, or `rest.len()` for the plane's own
+/// longer side; `None` where the plane is better cut into blocks.
+fn longest_beside(rest: &[Dimension], plane: (Dimension, Dimension)) -> Option<usize> {
+    let (short, long) = thin_side(plane);
+    if short.extent >= SHORT {
+        return None;
+    }
+    let is_near = |one: &Dimension| one.source.unsigned_abs().max(one.target.unsigned_abs()) <= NEAR_BYTES;
+    if long.extent >= SHORT {
+        return is_near(&long).then_some(rest.len());
+    }
+    let near = (0..rest.len()).filter(|&axis| is_near(&rest[axis]) && rest[axis].extent >= SHORT);
+    near.max_by_key(|&axis| rest[axis].extent)
+}
+
+/// Copies runs along `long`, of a length that stays in a first-level cache, for every position of the short dimensions.
+///
+/// # Safety
+/// As [`copy`].
+unsafe fn copy_along(long: Dimension, short: &[Dimension], width: usize, source: *const u8, target: *mut u8) {
+    const RUN_BYTES: usize = 8 << 10;
+    let reach = long.source.unsigned_abs().max(long.target.unsigned_abs()).max(width);
+    let most = (RUN_BYTES / reach).max(SHORT);
+    for first in (0..long.extent).step_by(most) {
+        let run = Dimension { extent: most.min(long.extent - first), ..long };
+        let from = source.wrapping_offset(first as isize * long.source);
+        let to = target.wrapping_offset(first as isize * long.target);
+        // SAFETY: passed on; a run is a part of the whole.
+        for_each(short, from, to, |source, target| unsafe { copy_row(run, width, source, target) });
+    }
 }
 
 /// Calls `row` with the pointers of every position of the outer dimensions.
@@ -147,7 +199,9 @@ unsafe fn copy_row(row: Dimension, width: usize, source: *const u8, target: *mut
             0 => (),
             1 => copy_row_of::<[u8; 1]>(row, source, target),
             2 => copy_row_of::<[u8; 2]>(row, source, target),
+            3 => copy_row_of::<[u8; 3]>(row, source, target),
             4 => copy_row_of::<[u8; 4]>(row, source, target),
+            6 => copy_row_of::<[u8; 6]>(row, source, target),
             8 => copy_row_of::<[u8; 8]>(row, source, target),
             12 => copy_row_of::<[u8; 12]>(row, source, target),
             16 => copy_row_of::<[u8; 16]>(row, source, target),
@@ -196,8 +250,11 @@ unsafe fn transpose_plane(plane: (Dimension, Dimension), width: usize, source: *
         match width {
             1 => transpose_plane_of::<1, 16, 64>(plane, source, target),
             2 => transpose_plane_of::<2, 8, 64>(plane, source, target),
+            3 => transpose_plane_of::<3, 0, 64>(plane, source, target),
             4 => transpose_plane_of::<4, 4, 64>(plane, source, target),
+            6 => transpose_plane_of::<6, 0, 32>(plane, source, target),
             8 => transpose_plane_of::<8, 2, 32>(plane, source, target),
+            12 => transpose_plane_of::<12, 0, 32>(plane, source, target),
             _ => transpose_plane_of::<16, 1, 32>(plane, source, target),
         }
     }
@@ -207,13 +264,15 @@ unsafe fn transpose_plane(plane: (Dimension, Dimension), width: usize, source: *
 const BLOCK_BYTES: usize = 16 << 10;
 
 #[repr(align(64))]
-struct Block([u8; BLOCK_BYTES]);
+struct Block {
+    _bytes: [u8; BLOCK_BYTES],
+}
 
 /// Transposes in square blocks through a local buffer. A block's rows are several cache lines long on both sides, because
 /// each of them lies in a page of its own: with large power-of-two strides every visit of a page costs a walk through the
 /// page table, and every line is touched once, in one burst, so strides that map many lines to one cache set do no harm.
 ///
-/// `SIDE` elements are the block's side, `SMALL` are 16 bytes.
+/// `SIDE` elements are the block's side, `SMALL` are 16 bytes; none for elements of which no power of two makes 16 bytes.
 ///
 /// # Safety
 /// As [`copy`], with elements of `WIDTH` bytes.
@@ -222,7 +281,8 @@ unsafe fn transpose_plane_of<const WIDTH: usize, const SMALL: usize, const SIDE:
     source: *const u8,
     target: *mut u8,
 ) {
-    const { assert!(SIDE * SIDE * WIDTH <= BLOCK_BYTES && SMALL * WIDTH == 16 && SIDE.is_multiple_of(SMALL)) };
+    const { assert!(SIDE * SIDE * WIDTH <= BLOCK_BYTES) };
+    const { assert!(SMALL == 0 || (SMALL * WIDTH == 16 && SIDE.is_multiple_of(SMALL))) };
     let (rows, columns) = (along_target.extent, along_source.extent);
     // A source row (fixed position along the target's packed dimension) holds packed `columns`.
     let from = |row: usize, column: usize| {
@@ -231,15 +291,16 @@ unsafe fn transpose_plane_of<const WIDTH: usize, const SMALL: usize, const SIDE:
     let to = |column: usize, row: usize| {
         target.wrapping_offset(column as isize * along_source.target).wrapping_add(row * WIDTH)
     };
-    let (mut block, mut staged) = (Block([0; BLOCK_BYTES]), Block([0; BLOCK_BYTES]));
-    let (block, staged) = (block.0.as_mut_ptr(), staged.0.as_mut_ptr());
+    let mut blocks = [const { MaybeUninit::<Block>::uninit() }; 2];
+    let [block, staged] = blocks.each_mut().map(|block| block.as_mut_ptr().cast::<u8>());
     let line = |along: usize, down: usize| block.wrapping_add((along * SIDE + down) * WIDTH);
     // Where a block's source row lies once its lines were read, each of them once.
     let from_staged = |down: usize, along: usize| staged.wrapping_add((down * SIDE + along) * WIDTH).cast_const();
     for row in (0..rows).step_by(SIDE) {
         for column in (0..columns).step_by(SIDE) {
             let (high, wide) = (SIDE.min(rows - row), SIDE.min(columns - column));
-            let (squares_high, squares_wide) = (high - high % SMALL, wide - wide % SMALL);
+            let whole = |side: usize| side.checked_rem(SMALL).map_or(0, |rest| side - rest);
+            let (squares_high, squares_wide) = (whole(high), whole(wide));
             // SAFETY: rows and columns below their extents are inside, and the block holds `SIDE` of either; vectors have
             // alignment 1.
             unsafe {
@@ -251,8 +312,8 @@ unsafe fn transpose_plane_of<const WIDTH: usize, const SMALL: usize, const SIDE:
                         false => std::ptr::copy_nonoverlapping(line, staged, wide * WIDTH),
                     }
                 }
-                for down in (0..squares_high).step_by(SMALL) {
-                    for along in (0..squares_wide).step_by(SMALL) {
+                for down in (0..squares_high).step_by(SMALL.max(1)) {
+                    for along in (0..squares_wide).step_by(SMALL.max(1)) {
                         let rows = std::array::from_fn(|inside| *from_staged(down + inside, along).cast::<Vector>());
                         for (inside, vector) in transpose_square::<WIDTH, SMALL>(rows).into_iter().enumerate() {
                             *line(along + inside, down).cast::<Vector>() = vector;
@@ -362,6 +423,56 @@ mod tests {
                 for (at, element) in source.chunks_exact(width).enumerate() {
                     let place = (at % columns * rows + at / columns) * width;
                     assert_eq!(&target[place..place + width], element, "{width}: {rows} x {columns}: {at}");
+                }
+            }
+        }
+    }
+
+    /// Every order of `0..count`.
+    fn orders(count: usize) -> Vec<Vec<usize>> {
+        let Some(last) = count.checked_sub(1) else { return vec![Vec::new()] };
+        let insert = |order: &Vec<usize>, at| [&order[..at], &[last], &order[at..]].concat();
+        orders(last).iter().flat_map(|order| (0..count).map(move |at| insert(order, at))).collect()
+    }
+
+    /// Strides of packed elements whose dimensions lie in `order`, outermost first.
+    fn strides_in(order: &[usize], shape: &[usize], width: usize) -> Vec<isize> {
+        let (mut strides, mut stride) = (vec![0; shape.len()], width as isize);
+        for &axis in order.iter().rev() {
+            strides[axis] = stride;
+            stride *= shape[axis] as isize;
+        }
+        strides
+    }
+
+    #[test]
+    fn elements_of_every_width_go_from_every_order_to_every_other() {
+        for width in (1..=17).chain([24]) {
+            for shape in [&[35, 3][..], &[70, 5, 3], &[4, 33, 40], &[37, 4, 4, 2]] {
+                let count = shape.iter().product::<usize>();
+                let source: Vec<u8> = (0..count * width).map(|at| (at * 7 + at / 251) as u8).collect();
+                let packed = strides_in(&(0..shape.len()).collect::<Vec<_>>(), shape, width);
+                for order in orders(shape.len()) {
+                    let strides = strides_in(&order, shape, width);
+                    let mut target = vec![0xEE; source.len()];
+                    // The first dimension backwards on one side.
+                    let back = (shape[0] - 1) as isize * packed[0];
+                    let backwards = [&[-packed[0]], &packed[1..]].concat();
+                    // SAFETY: both hold every element that the strides reach.
+                    unsafe {
+                        let first = source.as_ptr().offset(back);
+                        copy(shape, width, (first, &backwards), (target.as_mut_ptr(), &strides));
+                    }
+                    for (at, element) in source.chunks_exact(width).enumerate() {
+                        let (mut rest, mut place) = (at, 0);
+                        for axis in (0..shape.len()).rev() {
+                            let index = rest % shape[axis];
+                            let index = if axis == 0 { shape[0] - 1 - index } else { index };
+                            place += index * strides[axis] as usize;
+                            rest /= shape[axis];
+                        }
+                        assert_eq!(&target[place..place + width], element, "{width}: {shape:?} {order:?}: {at}");
+                    }
                 }
             }
         }
