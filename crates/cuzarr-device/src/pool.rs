@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use crate::buffer::Buffer;
 use crate::cuda::context::{Context, lock};
+use crate::cuda::driver::MEMORY_HINT;
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::stream::{Event, Stream};
@@ -227,6 +228,12 @@ impl PooledMemory {
             context.backend.synchronize_device()?;
         }
         let users = std::mem::take(&mut *lock(&self.users));
+        if self.home.is_none() && users.iter().all(|user| user.is_idle().unwrap_or(false)) {
+            // Where the next memory of no stream is asked for: it takes this instead of more from the driver, which gives
+            // out again what other streams freed only once it has seen them pass.
+            // SAFETY: as below; no stream uses it any more.
+            return unsafe { context.backend.free(self.address, context.home_stream) };
+        }
         let freeing = users.iter().rfind(|user| user.device() == context.device).or(self.home.as_ref());
         let raw = freeing.map_or(context.home_stream, Stream::raw_handle);
         for user in users.iter().chain(&self.home) {
@@ -276,7 +283,5 @@ fn out_of_memory(context: &'static Context, size_bytes: usize, cause: Error) -> 
     };
     let used = context.counters.used.load(Ordering::Relaxed);
     let message = format!("{} has no {size_bytes} bytes left: {room}, cuzarr holds {used}", context.device);
-    Error::new(ErrorKind::OutOfMemory, message)
-        .with_hint("read a smaller selection, lower the memory budget, or free other libraries' caches")
-        .with_source(cause)
+    Error::new(ErrorKind::OutOfMemory, message).with_hint(MEMORY_HINT).with_source(cause)
 }

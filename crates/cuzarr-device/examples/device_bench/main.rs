@@ -141,6 +141,28 @@ fn bus(bench: &mut Bench) -> Result<()> {
         let verified = target.to_vec()? == bytes;
         bench.record("d2d".to_string(), bytes.len(), 2 * bytes.len(), time, verified);
     }
+    between_gpus(bench)
+}
+
+/// To the GPU of the next number and back, where there is one.
+fn between_gpus(bench: &mut Bench) -> Result<()> {
+    let Device::Cuda(number) = bench.options.device else { return Ok(()) };
+    let (here, there) = (bench.options.device, Device::Cuda(number + 1));
+    if !bench.wants("between GPUs") || there.initialize().is_err() {
+        return Ok(());
+    }
+    let mut size_bytes = 64 << 10;
+    while size_bytes <= bench.options.bytes {
+        let bytes = noise(size_bytes);
+        let source = Buffer::from_bytes(here, &bytes)?;
+        let (target, back) = (Buffer::zeroed(there, size_bytes)?, Buffer::zeroed(here, size_bytes)?);
+        let to = bench.time(|stream| stream.d2d(&source, &target))?;
+        let from = bench.time(|stream| stream.d2d(&target, &back))?;
+        let verified = back.to_vec()? == bytes;
+        bench.record(format!("between GPUs, {} KiB", size_bytes >> 10), size_bytes, size_bytes, to, verified);
+        bench.record(format!("between GPUs, {} KiB, back", size_bytes >> 10), size_bytes, size_bytes, from, verified);
+        size_bytes *= 16;
+    }
     Ok(())
 }
 

@@ -77,6 +77,10 @@ driver_functions! {
     );
 }
 
+/// What helps when a device is full.
+pub(crate) const MEMORY_HINT: &str =
+    "read a smaller selection, lower the memory budget, or free other libraries' caches";
+
 const SUCCESS: Code = 0;
 const ERROR_INVALID_VALUE: Code = 1;
 const ERROR_OUT_OF_MEMORY: Code = 2;
@@ -257,6 +261,9 @@ impl Driver {
         }
         let kind = if code == ERROR_OUT_OF_MEMORY { ErrorKind::OutOfMemory } else { ErrorKind::DeviceFailed };
         let error = Error::new(kind, format!("{call} failed with {}", self.describe(code)));
+        if kind == ErrorKind::OutOfMemory {
+            return Err(error.with_hint(MEMORY_HINT));
+        }
         if !loses_context(code) {
             return Err(error);
         }
@@ -393,6 +400,17 @@ impl CudaBackend {
         }
     }
 
+    /// Does `work`; once more without the pool's unused memory when the driver has none left for it.
+    fn with_room<T>(&self, work: impl Fn() -> Result<T>) -> Result<T> {
+        match work() {
+            Err(error) if error.kind() == ErrorKind::OutOfMemory => {
+                self.trim()?;
+                work()
+            }
+            answer => answer,
+        }
+    }
+
     fn ready(&self, call: &str, code: Code) -> Result<bool> {
         if code == ERROR_NOT_READY { Ok(false) } else { self.check(call, code).map(|()| true) }
     }
@@ -482,9 +500,11 @@ impl Backend for CudaBackend {
 
     fn create_stream(&self) -> Result<RawStream> {
         const NON_BLOCKING: c_uint = 1;
-        let mut stream = std::ptr::null_mut();
-        call!(self, "cuStreamCreate", stream_create(&mut stream, NON_BLOCKING))?;
-        Ok(stream as usize)
+        self.with_room(|| {
+            let mut stream = std::ptr::null_mut();
+            call!(self, "cuStreamCreate", stream_create(&mut stream, NON_BLOCKING))?;
+            Ok(stream as usize)
+        })
     }
 
     unsafe fn destroy_stream(&self, stream: RawStream) -> Result<()> {
@@ -508,9 +528,11 @@ impl Backend for CudaBackend {
 
     fn create_event(&self, timing: bool) -> Result<RawEvent> {
         const DISABLE_TIMING: c_uint = 2;
-        let mut event = std::ptr::null_mut();
-        call!(self, "cuEventCreate", event_create(&mut event, if timing { 0 } else { DISABLE_TIMING }))?;
-        Ok(event as usize)
+        self.with_room(|| {
+            let mut event = std::ptr::null_mut();
+            call!(self, "cuEventCreate", event_create(&mut event, if timing { 0 } else { DISABLE_TIMING }))?;
+            Ok(event as usize)
+        })
     }
 
     unsafe fn destroy_event(&self, event: RawEvent) -> Result<()> {
@@ -592,16 +614,20 @@ impl Backend for CudaBackend {
 
     fn load_module(&self, cubin: &[u8]) -> Result<usize> {
         // The driver reads the size from the ELF header, so a truncated image must not reach it: `kernel` verifies hashes.
-        let mut module = std::ptr::null_mut();
-        call!(self, "cuModuleLoadData", module_load(&mut module, cubin.as_ptr().cast()))?;
-        Ok(module as usize)
+        self.with_room(|| {
+            let mut module = std::ptr::null_mut();
+            call!(self, "cuModuleLoadData", module_load(&mut module, cubin.as_ptr().cast()))?;
+            Ok(module as usize)
+        })
     }
 
     unsafe fn function(&self, module: usize, name: &str) -> Result<RawFunction> {
         let name = CString::new(name).map_err(|_| Error::invalid("a kernel's name contains a zero byte"))?;
-        let mut function = std::ptr::null_mut();
-        call!(self, "cuModuleGetFunction", module_function(&mut function, module as *mut c_void, name.as_ptr()))?;
-        Ok(function as usize)
+        self.with_room(|| {
+            let mut function = std::ptr::null_mut();
+            call!(self, "cuModuleGetFunction", module_function(&mut function, module as *mut c_void, name.as_ptr()))?;
+            Ok(function as usize)
+        })
     }
 
     unsafe fn launch(
@@ -614,7 +640,10 @@ impl Backend for CudaBackend {
         let (function, stream) = (function as *mut c_void, stream as *mut c_void);
         let (arguments, none) = (arguments.as_mut_ptr(), std::ptr::null_mut());
         let ([bx, by, bz], [tx, ty, tz], shared) = (grid.blocks, grid.threads, grid.shared_bytes);
-        call!(self, "cuLaunchKernel", launch(function, bx, by, bz, tx, ty, tz, shared, stream, arguments, none))
+        // The first launch of a kernel may have to load it.
+        self.with_room(|| {
+            call!(self, "cuLaunchKernel", launch(function, bx, by, bz, tx, ty, tz, shared, stream, arguments, none))
+        })
     }
 
     unsafe fn unload_module(&self, module: usize) -> Result<()> {
