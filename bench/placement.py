@@ -103,10 +103,12 @@ def stored_array(folder, codec, frames, count, frame_bytes, device):
     return array
 
 
-def read_seconds(array, plains, repeat):
-    got = array[...].cpu().reshape(-1, plains[0].size)
+def read_seconds(array, plains, repeat, device):
+    out = cuzarr.DeviceArray.empty(array.shape, "f4", device)
+    array.read(out=out)
+    got = out.cpu().reshape(-1, plains[0].size)
     assert all(np.array_equal(row, plains[number % len(plains)]) for number, row in enumerate(got)), "wrong elements"
-    return best(lambda: array[...], repeat)
+    return best(lambda: array.read(out=out), repeat)
 
 
 def measure_reads(codec, frames, plains, count, options):
@@ -116,11 +118,12 @@ def measure_reads(codec, frames, plains, count, options):
         explanation = array.explain(...).to_dict()
         decoding = (explanation.get("decoding") or [{}])[0]
         where = "CPU" if any(stage["placement"] != "native" for stage in explanation["codecs"]) else "GPU"
-        seconds = read_seconds(array, plains, options.repeat)
+        seconds = read_seconds(array, plains, options.repeat, options.device)
         kernels = seconds
         if where == "CPU":
             with cuzarr.config.set({"strict": True}):
-                kernels = read_seconds(cuzarr.open_array(folder, device=options.device), plains, options.repeat)
+                strict = cuzarr.open_array(folder, device=options.device)
+                kernels = read_seconds(strict, plains, options.repeat, options.device)
     return where, decoding.get("device_gb_s"), decoding.get("host_gb_s"), seconds, kernels
 
 

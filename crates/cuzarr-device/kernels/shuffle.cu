@@ -4,6 +4,9 @@
 // read consecutive bytes of a plane, so every access is coalesced), join them, swap if asked, store. shuffle is the same with
 // the two sides exchanged.
 //
+// unshuffle_quads and shuffle_quads take four elements that lie side by side at a time, where planes and array are aligned for
+// it: 4 bytes of each plane are read as a word, 4 x 4 bytes are transposed in registers, and 16 bytes are stored at once.
+//
 // bitunshuffle, for each group of 8 elements: for each byte of the element read 8 bytes, one from each of its bit planes,
 // transpose the 8 x 8 bits in a register; then store the group, which is contiguous. The layout is that of bitshuffle and
 // Blosc: plane 8j+k holds bit k of byte j of every element, least significant bit first; elements that do not fill a group of
@@ -17,57 +20,137 @@ CUZARR_DEVICE u32 byte_at(u16 x, u32 k) { return x >> 8 * k & 255; }
 CUZARR_DEVICE u32 byte_at(u32 x, u32 k) { return x >> 8 * k & 255; }
 CUZARR_DEVICE u32 byte_at(u64 x, u32 k) { return (u32)(x >> 8 * k) & 255; }
 
+/// One element.
 template <int Bytes>
+struct Single {
+    typename Word<Bytes>::Type value;
+
+    CUZARR_DEVICE void load_planes(const u8* from, u64 plane_bytes) {
+        typedef typename Word<Bytes>::Type T;
+        value = 0;
+#pragma unroll
+        for (u32 plane = 0; plane < Bytes; ++plane) value = (T)(value | (T)((T)from[plane * plane_bytes] << 8 * plane));
+    }
+    CUZARR_DEVICE void store_planes(u8* to, u64 plane_bytes) const {
+#pragma unroll
+        for (u32 plane = 0; plane < Bytes; ++plane) to[plane * plane_bytes] = (u8)byte_at(value, plane);
+    }
+    CUZARR_DEVICE void load(const u8* from, u32 unit) {
+        value = swap_bytes(*(const typename Word<Bytes>::Type*)from, unit);
+    }
+    CUZARR_DEVICE void store(u8* to, u32 unit) { *(typename Word<Bytes>::Type*)to = swap_bytes(value, unit); }
+};
+
+/// 4 x 4 bytes transposed: of word `k` comes byte `k` of each. Its own inverse.
+CUZARR_DEVICE void transpose_bytes(u32* words) {
+    u32 a = permute_bytes(words[0], words[1], 0x5140), b = permute_bytes(words[0], words[1], 0x7362);
+    u32 c = permute_bytes(words[2], words[3], 0x5140), d = permute_bytes(words[2], words[3], 0x7362);
+    words[0] = permute_bytes(a, c, 0x5410), words[1] = permute_bytes(a, c, 0x7632);
+    words[2] = permute_bytes(b, d, 0x5410), words[3] = permute_bytes(b, d, 0x7632);
+}
+
+/// A word of each plane: four elements.
+template <int Bytes>
+struct Planes {
+    u32 planes[Bytes];
+
+    CUZARR_DEVICE void load_planes(const u8* from, u64 plane_bytes) {
+#pragma unroll
+        for (u32 plane = 0; plane < Bytes; ++plane) planes[plane] = *(const u32*)(from + plane * plane_bytes);
+    }
+    CUZARR_DEVICE void store_planes(u8* to, u64 plane_bytes) const {
+#pragma unroll
+        for (u32 plane = 0; plane < Bytes; ++plane) *(u32*)(to + plane * plane_bytes) = planes[plane];
+    }
+};
+
+/// Four elements of 4, 8 or 16 bytes, which lie in memory 16 bytes at a time.
+template <int Bytes>
+struct Quad : Planes<Bytes> {
+    using Planes<Bytes>::planes;
+
+    CUZARR_DEVICE void transpose() {
+#pragma unroll
+        for (u32 first = 0; first < Bytes; first += 4) transpose_bytes(planes + first);
+    }
+    CUZARR_DEVICE void store(u8* to, u32 unit) {
+        transpose();
+#pragma unroll
+        for (u32 vector = 0; vector < Bytes / 4; ++vector) {
+            uint4 words = {planes[place(4 * vector)], planes[place(4 * vector + 1)], planes[place(4 * vector + 2)],
+                           planes[place(4 * vector + 3)]};
+            ((uint4*)to)[vector] = swap_bytes(words, unit);
+        }
+    }
+    CUZARR_DEVICE void load(const u8* from, u32 unit) {
+#pragma unroll
+        for (u32 vector = 0; vector < Bytes / 4; ++vector) {
+            uint4 words = swap_bytes(((const uint4*)from)[vector], unit);
+            planes[place(4 * vector)] = words.x, planes[place(4 * vector + 1)] = words.y;
+            planes[place(4 * vector + 2)] = words.z, planes[place(4 * vector + 3)] = words.w;
+        }
+        transpose();
+    }
+    /// Where the word goes that lies in memory as number `at`: words of an element's bytes 4g to 4g+3 lie together.
+    CUZARR_DEVICE static u32 place(u32 at) { return at % (Bytes / 4) * 4 + at / (Bytes / 4); }
+};
+
+/// Four elements of 2 bytes.
+template <>
+struct Quad<2> : Planes<2> {
+    CUZARR_DEVICE void store(u8* to, u32 unit) {
+        u32 low = permute_bytes(planes[0], planes[1], 0x5140), high = permute_bytes(planes[0], planes[1], 0x7362);
+        *(u64*)to = swap_bytes((u64)high << 32 | low, unit);
+    }
+    CUZARR_DEVICE void load(const u8* from, u32 unit) {
+        u64 elements = swap_bytes(*(const u64*)from, unit);
+        planes[0] = permute_bytes((u32)elements, (u32)(elements >> 32), 0x6420);
+        planes[1] = permute_bytes((u32)elements, (u32)(elements >> 32), 0x7531);
+    }
+};
+
+/// `Group` is one element, or a quad: then regions count in quads.
+template <class Group, int Bytes>
 CUZARR_DEVICE void unshuffle(const u8* src, u8* dst, const Region* regions, const Walk& walk, u32 unit) {
-    typedef typename Word<Bytes>::Type T;
-    const u32 tile_elems = thread_count() * CUZARR_UNROLL;
+    const u32 tile_groups = thread_count() * CUZARR_UNROLL;
     for (Tiles tiles(regions, walk); !tiles.done(); tiles.next(regions, walk)) {
         const Region& region = regions[tiles.region];
-        const u64 plane_bytes = region.chunk_bytes / Bytes;
         const u8* chunk = src + region.chunk_offset;
-        u32 first = (u32)(tiles.tile - region.first_tile) * tile_elems + thread_index();
-        T values[CUZARR_UNROLL];
+        u32 first = (u32)(tiles.tile - region.first_tile) * tile_groups + thread_index();
+        Group groups[CUZARR_UNROLL];
         i64 targets[CUZARR_UNROLL];
 #pragma unroll
         for (u32 k = 0; k < CUZARR_UNROLL; ++k) {
             u32 index = first + k * thread_count();
             if (index < region.elems) {
                 Place place = place_of(region, walk, walk.ndim, index);
-                const u8* from = chunk + (u64)place.src / Bytes;
-                T value = 0;
-#pragma unroll
-                for (u32 plane = 0; plane < Bytes; ++plane) {
-                    value = (T)(value | (T)((T)from[plane * plane_bytes] << 8 * plane));
-                }
-                values[k] = value;
+                groups[k].load_planes(chunk + (u64)place.src / Bytes, region.chunk_bytes / Bytes);
                 targets[k] = place.dst;
             }
         }
 #pragma unroll
         for (u32 k = 0; k < CUZARR_UNROLL; ++k) {
             u32 index = first + k * thread_count();
-            if (index < region.elems) *(T*)(dst + targets[k]) = swap_bytes(values[k], unit);
+            if (index < region.elems) groups[k].store(dst + targets[k], unit);
         }
     }
 }
 
-template <int Bytes>
+template <class Group, int Bytes>
 CUZARR_DEVICE void shuffle(const u8* src, u8* dst, const Region* regions, const Walk& walk, u32 unit) {
-    typedef typename Word<Bytes>::Type T;
-    const u32 tile_elems = thread_count() * CUZARR_UNROLL;
+    const u32 tile_groups = thread_count() * CUZARR_UNROLL;
     for (Tiles tiles(regions, walk); !tiles.done(); tiles.next(regions, walk)) {
         const Region& region = regions[tiles.region];
-        const u64 plane_bytes = region.chunk_bytes / Bytes;
         u8* chunk = dst + region.chunk_offset;
-        u32 first = (u32)(tiles.tile - region.first_tile) * tile_elems + thread_index();
-        T values[CUZARR_UNROLL];
+        u32 first = (u32)(tiles.tile - region.first_tile) * tile_groups + thread_index();
+        Group groups[CUZARR_UNROLL];
         i64 targets[CUZARR_UNROLL];
 #pragma unroll
         for (u32 k = 0; k < CUZARR_UNROLL; ++k) {
             u32 index = first + k * thread_count();
             if (index < region.elems) {
                 Place place = place_of(region, walk, walk.ndim, index);
-                values[k] = swap_bytes(*(const T*)(src + place.src), unit);
+                groups[k].load(src + place.src, unit);
                 targets[k] = place.dst;
             }
         }
@@ -75,25 +158,27 @@ CUZARR_DEVICE void shuffle(const u8* src, u8* dst, const Region* regions, const 
         for (u32 k = 0; k < CUZARR_UNROLL; ++k) {
             u32 index = first + k * thread_count();
             if (index < region.elems) {
-                u8* to = chunk + (u64)targets[k] / Bytes;
-#pragma unroll
-                for (u32 plane = 0; plane < Bytes; ++plane) to[plane * plane_bytes] = (u8)byte_at(values[k], plane);
+                groups[k].store_planes(chunk + (u64)targets[k] / Bytes, region.chunk_bytes / Bytes);
             }
         }
     }
 }
 
-#define CUZARR_SHUFFLE(bytes)                                                                                           \
-    CUZARR_KERNEL(unshuffle_##bytes, const u8* src, u8* dst, const Region* regions, Walk walk, u32 unit) {               \
-        unshuffle<bytes>(src, dst, regions, walk, unit);                                                                \
+#define CUZARR_SHUFFLE(name, group, bytes)                                                                              \
+    CUZARR_KERNEL(un##name##_##bytes, const u8* src, u8* dst, const Region* regions, Walk walk, u32 unit) {              \
+        unshuffle<group<bytes>, bytes>(src, dst, regions, walk, unit);                                                  \
     }                                                                                                                   \
-    CUZARR_KERNEL(shuffle_##bytes, const u8* src, u8* dst, const Region* regions, Walk walk, u32 unit) {                 \
-        shuffle<bytes>(src, dst, regions, walk, unit);                                                                  \
+    CUZARR_KERNEL(name##_##bytes, const u8* src, u8* dst, const Region* regions, Walk walk, u32 unit) {                  \
+        shuffle<group<bytes>, bytes>(src, dst, regions, walk, unit);                                                    \
     }
 
-CUZARR_SHUFFLE(2)
-CUZARR_SHUFFLE(4)
-CUZARR_SHUFFLE(8)
+CUZARR_SHUFFLE(shuffle, Single, 2)
+CUZARR_SHUFFLE(shuffle, Single, 4)
+CUZARR_SHUFFLE(shuffle, Single, 8)
+CUZARR_SHUFFLE(shuffle_quads, Quad, 2)
+CUZARR_SHUFFLE(shuffle_quads, Quad, 4)
+CUZARR_SHUFFLE(shuffle_quads, Quad, 8)
+CUZARR_SHUFFLE(shuffle_quads, Quad, 16)
 
 /// One span of bytes that was bit-shuffled by itself: a chunk, or a block of one. `Span` in shuffle.rs.
 struct Span {

@@ -402,6 +402,77 @@ fn one_different_byte_is_found_wherever_it_is() {
     }
 }
 
+/// Chunks of a C-ordered array whose rows are multiples of 16 elements, so that runs are moved in groups; with `cut`, rows
+/// of the last chunks end behind a group.
+fn aligned_case(random: &mut Random, tail: Tail, cut: usize) -> Case {
+    let (chunk, grid) = ([3, 32], [2, 2]);
+    let shape = [chunk[0] * grid[0], chunk[1] * grid[1] - cut];
+    let layout = Layout::contiguous(&shape, tail.dtype.size_bytes(), Order::C).unwrap();
+    let elems = chunk[0] * chunk[1];
+    let size = if tail.packing == Packing::Bits { elems / 8 } else { elems * tail.packed.size_bytes() };
+    let boxes = (0..4).map(|number| {
+        let start = vec![number / 2 * chunk[0], number % 2 * chunk[1]];
+        let extent = vec![chunk[0], chunk[1].min(shape[1] - start[1])];
+        TransferBox { packed_offset_bytes: number * size, packed_size_bytes: size, packed_first_elem: 0, start, extent }
+    });
+    let boxes = boxes.collect();
+    Case {
+        packed: random.bytes(4 * size),
+        packed_skew: 0,
+        dtype: tail.dtype,
+        transfer: Transfer { tail, packed_strides: vec![chunk[1] as isize, 1], boxes },
+        memory: random.bytes(layout.span_bytes().unwrap().1),
+        layout,
+    }
+}
+
+#[test]
+fn runs_that_are_moved_in_groups_agree_with_the_cpu() {
+    let shuffled =
+        |dtype: DType| Tail { packing: Packing::Shuffled { unit_bytes: dtype.size_bytes() }, ..Tail::plain(dtype) };
+    let mut tails = vec![Tail { packing: Packing::Bits, ..Tail::plain(DType::BOOL) }];
+    for &dtype in TYPES {
+        let swap = ElementStep::SwapBytes { unit_bytes: dtype.swap_unit_bytes() };
+        tails.extend([shuffled(dtype), Tail { steps: vec![swap], ..shuffled(dtype) }]);
+        for &to in TYPES {
+            let cast = ElementStep::Cast { from: dtype, to };
+            if dtype != to && cuzarr_device::cpu::cast::is_supported(dtype, to) {
+                tails.push(Tail { steps: vec![cast], dtype: to, ..Tail::plain(dtype) });
+            }
+        }
+    }
+    for (dtype, operand) in [
+        (DType::FLOAT32, 3.3f32.to_ne_bytes().to_vec()),
+        (DType::FLOAT64, 0.7f64.to_ne_bytes().to_vec()),
+        (DType::INT16, vec![3, 0]),
+    ] {
+        let mut padded = [0; 8];
+        padded[..operand.len()].copy_from_slice(&operand);
+        for operation in
+            [Arithmetic::Add, Arithmetic::Subtract, Arithmetic::Multiply, Arithmetic::Divide, Arithmetic::Round]
+        {
+            let step = ElementStep::Arithmetic { operation, dtype, operand: padded };
+            tails.push(Tail { steps: vec![step], ..Tail::plain(dtype) });
+        }
+    }
+    for device in devices() {
+        let mut random = Random::new(11);
+        for tail in tails.iter().filter(|tail| tail.check().is_ok()) {
+            for cut in [0, 4, 9] {
+                let case = aligned_case(&mut random, tail.clone(), cut);
+                let run = |device| {
+                    let (target, packed) = (array(device, &case), upload(device, &case.packed, 0));
+                    transfer::scatter(&packed, &case.transfer, &target).unwrap();
+                    let again = Buffer::zeroed(device, case.packed.len()).unwrap();
+                    transfer::gather(&array(device, &case), &case.transfer, &again).unwrap();
+                    (target.buffer().to_vec().unwrap(), again.to_vec().unwrap())
+                };
+                assert!(run(device) == run(Device::Cpu), "{:?} cut {cut} on {device}", case.transfer.tail);
+            }
+        }
+    }
+}
+
 #[test]
 fn shuffles_agree_with_the_cpu_and_undo_each_other() {
     for device in devices() {

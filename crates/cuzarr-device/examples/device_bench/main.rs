@@ -10,8 +10,8 @@ use std::time::Instant;
 
 use cuzarr_device::shuffle::{self, Shuffle, Span};
 use cuzarr_device::{
-    Buffer, DType, Device, ElementStep, Error, NdBuffer, Order, Packing, Result, SlabRing, Stream, Tail, Transfer,
-    TransferBox, pool, transfer,
+    Arithmetic, Buffer, DType, Device, ElementStep, Error, NdBuffer, Order, Packing, Result, SlabRing, Stream, Tail,
+    Transfer, TransferBox, pool, transfer,
 };
 
 struct Options {
@@ -268,6 +268,17 @@ fn transfers(bench: &mut Bench) -> Result<()> {
             &scene(bytes / 2, cast, [8, 128, 128], false, false),
         )?;
     }
+    // As numcodecs' `fixedscaleoffset` decodes.
+    let operand = |value: f32| std::array::from_fn(|at| if at < 4 { value.to_ne_bytes()[at] } else { 0 });
+    let step = |operation, value| ElementStep::Arithmetic { operation, dtype: DType::FLOAT32, operand: operand(value) };
+    let cast = ElementStep::Cast { from: DType::INT16, to: DType::FLOAT32 };
+    let steps = vec![cast, step(Arithmetic::Divide, 100.0), step(Arithmetic::Add, 273.15)];
+    let scaled = Tail { steps, dtype: DType::FLOAT32, ..Tail::plain(DType::INT16) };
+    scatter_and_gather(
+        bench,
+        "cast and scaled int16 to float32",
+        &scene(bytes / 2, scaled, [8, 128, 128], false, false),
+    )?;
     let small = scene(bytes, Tail::plain(DType::FLOAT32), [1, 32, 32], false, false);
     scatter_and_gather(bench, "plain float32 [1, 32, 32] many", &small)?;
     let bits = Tail { packing: Packing::Bits, ..Tail::plain(DType::BOOL) };

@@ -168,6 +168,39 @@ impl Boxes {
         groups.map(|items| Boxes { items, ..self.clone() }).collect()
     }
 
+    /// Parts the boxes whose innermost runs are taken `count` elements at a time from the others: packed on both sides, in
+    /// elements of so many bytes (in the unit of the strides), of a multiple of `count`, and at offsets and strides that are
+    /// multiples of `multiples`. Boxes of the first part count in groups from then on.
+    pub(crate) fn split_groups(
+        mut self,
+        count: usize,
+        (src_bytes, dst_bytes): (usize, usize),
+        multiples: (usize, usize),
+        fits: impl Fn(&Item) -> bool,
+    ) -> (Boxes, Boxes) {
+        let items = std::mem::take(&mut self.items);
+        let mut groups = self.clone();
+        let inner = match self.src_strides.len().checked_sub(1) {
+            Some(inner)
+                if (self.src_strides[inner], self.dst_strides[inner]) == (src_bytes as i64, dst_bytes as i64) =>
+            {
+                inner
+            }
+            _ => return (groups, Boxes { items, ..self }),
+        };
+        groups.src_strides[inner] *= count as i64;
+        groups.dst_strides[inner] *= count as i64;
+        let divides = |multiple: usize, value: i64| value % multiple as i64 == 0;
+        let strides = groups.src_strides.iter().all(|&stride| divides(multiples.0, stride))
+            && groups.dst_strides.iter().all(|&stride| divides(multiples.1, stride));
+        (groups.items, self.items) = items.into_iter().partition(|item| {
+            let offsets = divides(multiples.0, item.src_offset) && divides(multiples.1, item.dst_offset);
+            strides && offsets && item.extents[inner].is_multiple_of(count) && fits(item)
+        });
+        groups.items.iter_mut().for_each(|item| item.extents[inner] /= count);
+        (groups, self)
+    }
+
     /// Joins accesses along the innermost dimension into wider ones, where it is packed on both sides (or repeats one element
     /// of the source, which then has to be repeated `16 / access_bytes` times) and everything is aligned.
     pub(crate) fn widen(&mut self, bases: (usize, usize), repeats_source: bool) {

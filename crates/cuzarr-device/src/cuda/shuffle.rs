@@ -1,8 +1,8 @@
 //! Byte and bit shuffles of flat memory on any device, for codecs whose shuffle is not the last step before the scatter.
 
-use super::launch::{blocks, context, for_each_table, sized_kernel, threads, upload};
+use super::launch::{blocks, context, sized_kernel, threads, upload};
 use super::regions::{Boxes, Item};
-use super::transfer::{Ends, SHUFFLE, copy_boxes};
+use super::transfer::{Direction, Ends, SHUFFLE, copy_boxes, shuffle_boxes};
 use crate::buffer::Buffer;
 use crate::cpu;
 use crate::device::Device;
@@ -138,15 +138,8 @@ fn shuffle_bytes(
     if !matches!(unit_bytes, 2 | 4 | 8) || !aligned {
         return shuffle_any(forward, src, dst, spans, unit_bytes, stream);
     }
-    let units = boxes(spans, forward, unit_bytes);
-    let name = if forward { "shuffle" } else { "unshuffle" };
-    let kernel = sized_kernel(&SHUFFLE, stream.device(), name, unit_bytes)?;
-    for_each_table(units, stream, false, |lowered, table| {
-        let arguments = (ends.src, ends.dst, table.address(), lowered.walk, 1u32);
-        let grid = blocks(&kernel, lowered.walk.tiles);
-        // SAFETY: the parameters of shuffle_N and unshuffle_N; the spans were checked to lie in both buffers.
-        unsafe { kernel.launch(stream, grid, threads(stream.device()), arguments, &[src, dst, table]) }
-    })?;
+    let direction = if forward { Direction::Gather } else { Direction::Scatter };
+    shuffle_boxes(direction, boxes(spans, forward, unit_bytes), ends, unit_bytes, 1, stream)?;
     copy_rests(spans, ends, |size| size / unit_bytes * unit_bytes, stream)
 }
 

@@ -21,9 +21,13 @@ pub(super) static ELEMENTS: KernelSource =
 pub(super) static SHUFFLE: KernelSource =
     KernelSource { name: "shuffle", text: include_str!("../../kernels/shuffle.cu") };
 
+/// Elements that a thread takes at a time where they lie side by side, and the bytes of its widest access.
+const QUAD: usize = 4;
+const WIDEST: usize = 16;
+
 /// Which way elements go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Direction {
+pub(super) enum Direction {
     Scatter,
     Gather,
 }
@@ -82,10 +86,15 @@ fn move_boxes(
         }
         (Packing::Shuffled { unit_bytes }, Some(unit))
             if unit_bytes == packed_bytes
-                && matches!(unit_bytes, 2 | 4 | 8)
+                && matches!(unit_bytes, 2 | 4 | 8 | 16)
                 && array_aligned(direction, &boxes, ends, unit_bytes) =>
         {
-            shuffle_boxes(direction, boxes, ends, unit_bytes, unit, stream)
+            let rest = shuffle_boxes(direction, boxes, ends, unit_bytes, unit, stream)?;
+            element_boxes(direction, rest, ends, (tail.packed, tail.dtype), packing, steps, stream)
+        }
+        (Packing::Bits, _) if steps.is_empty() => {
+            let rest = bit_boxes(direction, boxes, ends, stream)?;
+            element_boxes(direction, rest, ends, (tail.packed, tail.dtype), packing, steps, stream)
         }
         _ => element_boxes(direction, boxes, ends, (tail.packed, tail.dtype), packing, steps, stream),
     }
@@ -164,25 +173,66 @@ fn launch_copy(boxes: Boxes, ends: Ends<'_>, unit: usize, may_transpose: bool, s
     })
 }
 
-/// Chunks that are shuffled by their element size.
-fn shuffle_boxes(
+/// Chunks that are shuffled by their element size: four elements at a time where they lie so. Gives back the boxes that no
+/// kernel here takes: those of units of 16 bytes that do not lie so.
+pub(super) fn shuffle_boxes(
     direction: Direction,
     mut boxes: Boxes,
     ends: Ends<'_>,
     bytes: usize,
     unit: usize,
     stream: &Stream,
-) -> Result<()> {
+) -> Result<Boxes> {
     boxes.order_and_merge();
-    let name = if direction == Direction::Scatter { "unshuffle" } else { "shuffle" };
-    let kernel = sized_kernel(&SHUFFLE, stream.device(), name, bytes)?;
+    let scatters = direction == Direction::Scatter;
+    let (packed, array) = if scatters { ends.bases() } else { (ends.dst, ends.src) };
+    // A quad is a word of each plane, and on the other side accesses of up to 16 bytes.
+    let (whole, access) = (QUAD * bytes, (QUAD * bytes).min(WIDEST));
+    let multiples = if scatters { (whole, access) } else { (access, whole) };
+    let (quads, rest) = boxes.split_groups(QUAD, (bytes, bytes), multiples, |item| {
+        let planes = (packed as u64).wrapping_add(item.chunk_offset as u64) | (item.chunk_bytes / bytes as u64);
+        planes.is_multiple_of(QUAD as u64) && array.is_multiple_of(access)
+    });
+    let (quad_name, name) = if scatters { ("unshuffle_quads", "unshuffle") } else { ("shuffle_quads", "shuffle") };
+    launch_shuffle(quad_name, quads, ends, bytes, unit, stream)?;
+    if bytes == WIDEST {
+        return Ok(rest);
+    }
+    let nothing = Boxes { items: Vec::new(), ..rest.clone() };
+    launch_shuffle(name, rest, ends, bytes, unit, stream)?;
+    Ok(nothing)
+}
+
+fn launch_shuffle(name: &str, boxes: Boxes, ends: Ends<'_>, bytes: usize, unit: usize, stream: &Stream) -> Result<()> {
     for_each_table(boxes, stream, false, |lowered, table| {
+        let kernel = sized_kernel(&SHUFFLE, stream.device(), name, bytes)?;
         let arguments = (ends.src, ends.dst, table.address(), lowered.walk, unit as u32);
         let grid = blocks(&kernel, lowered.walk.tiles);
         let buffers = [ends.src_buffer, ends.dst_buffer, table];
-        // SAFETY: the parameters of unshuffle_N and shuffle_N; the boxes were checked to lie in both buffers.
+        // SAFETY: the parameters of the kernels that are named so; the boxes were checked to lie in both buffers, and those in
+        // quads to be aligned for them.
         unsafe { kernel.launch(stream, grid, threads(stream.device()), arguments, &buffers) }
     })
+}
+
+/// Packed bits that become whole bytes or come from them, eight at a time. Gives back the boxes that do not lie so.
+fn bit_boxes(direction: Direction, mut boxes: Boxes, ends: Ends<'_>, stream: &Stream) -> Result<Boxes> {
+    const GROUP: usize = 8;
+    boxes.order_and_merge();
+    let scatters = direction == Direction::Scatter;
+    let array = if scatters { ends.dst } else { ends.src };
+    let (groups, rest) = boxes.split_groups(GROUP, (1, 1), (GROUP, GROUP), |_| array.is_multiple_of(GROUP));
+    let name = if scatters { "bits_scatter" } else { "bits_gather" };
+    for_each_table(groups, stream, false, |lowered, table| {
+        let kernel = ELEMENTS.kernel(stream.device(), name)?;
+        let arguments = (ends.src, ends.dst, table.address(), lowered.walk);
+        let grid = blocks(&kernel, lowered.walk.tiles);
+        let buffers = [ends.src_buffer, ends.dst_buffer, table];
+        // SAFETY: the parameters of bits_scatter and bits_gather; the boxes were checked to lie in both buffers, and their runs
+        // to begin and end at whole bytes and multiples of 8 elements.
+        unsafe { kernel.launch(stream, grid, threads(stream.device()), arguments, &buffers) }
+    })?;
+    Ok(rest)
 }
 
 /// Elements of any packing, through any steps.
@@ -218,15 +268,41 @@ fn element_boxes(
     let how = Packed::new(packing, packed_aligned, array_aligned);
     let steps = Steps::new(steps, src_bytes, dst_bytes)?;
     boxes.order_and_merge();
+    if packing == Packing::Plain {
+        boxes = quad_boxes(boxes, ends, (src_bytes, dst_bytes), steps, stream)?;
+    }
     let name = if direction == Direction::Scatter { "elements_scatter" } else { "elements_gather" };
-    let kernel = ELEMENTS.kernel(stream.device(), name)?;
     for_each_table(boxes, stream, false, |lowered, table| {
+        let kernel = ELEMENTS.kernel(stream.device(), name)?;
         let arguments = (ends.src, ends.dst, table.address(), lowered.walk, how, steps);
         let grid = blocks(&kernel, lowered.walk.tiles);
         let buffers = [ends.src_buffer, ends.dst_buffer, table];
         // SAFETY: the parameters of elements_scatter and elements_gather; the boxes were checked to lie in both buffers.
         unsafe { kernel.launch(stream, grid, threads(stream.device()), arguments, &buffers) }
     })
+}
+
+/// Elements that lie side by side on both sides, four at a time. Gives back the boxes that do not lie so.
+fn quad_boxes(
+    boxes: Boxes,
+    ends: Ends<'_>,
+    (src_bytes, dst_bytes): (usize, usize),
+    steps: Steps,
+    stream: &Stream,
+) -> Result<Boxes> {
+    let multiples = ((QUAD * src_bytes).min(WIDEST), (QUAD * dst_bytes).min(WIDEST));
+    let (quads, rest) = boxes.split_groups(QUAD, (src_bytes, dst_bytes), multiples, |_| {
+        ends.src.is_multiple_of(multiples.0) && ends.dst.is_multiple_of(multiples.1)
+    });
+    for_each_table(quads, stream, false, |lowered, table| {
+        let kernel = ELEMENTS.kernel(stream.device(), "elements_quads")?;
+        let arguments = (ends.src, ends.dst, table.address(), lowered.walk, steps);
+        let grid = blocks(&kernel, lowered.walk.tiles);
+        let buffers = [ends.src_buffer, ends.dst_buffer, table];
+        // SAFETY: the parameters of elements_quads; the boxes were checked to lie in both buffers, and to be aligned.
+        unsafe { kernel.launch(stream, grid, threads(stream.device()), arguments, &buffers) }
+    })?;
+    Ok(rest)
 }
 
 /// All elements of one nd-buffer to another of the same shape, converted where the dtypes differ, in stream order. The two

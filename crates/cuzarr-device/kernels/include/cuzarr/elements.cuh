@@ -91,11 +91,15 @@ CUZARR_DEVICE u32 half_of_parts(u32 sign, i32 exponent, u64 fraction, u32 bits, 
     return sign << 15 | (u32)round_shift(fraction, (u32)shift);
 }
 
+/// Without branches but for what is no number: in the sum with 0.5, whose last bit is worth as much as a half's smallest number,
+/// the hardware rounds.
 CUZARR_DEVICE u32 half_of_float(u32 bits) {
-    u32 exponent = bits >> 23 & 255, fraction = bits & 0x7fffffu;
-    if (exponent == 255) return half_of_parts(bits >> 31, 0, fraction, 23, true);
-    if (exponent == 0) return bits >> 31 << 15;  // far below the smallest half
-    return half_of_parts(bits >> 31, (i32)exponent - 127, fraction | 0x800000u, 23, false);
+    u32 sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7fffffffu;
+    if (magnitude > 0x7f800000u) return half_of_parts(bits >> 31, 0, bits & 0x7fffffu, 23, true);
+    u32 below = bits_of(float_of(magnitude) + 0.5f) - 0x3f000000u;
+    // The exponent is rebased from 127 to 15; a carry out of rounding walks into it.
+    u32 normal = (magnitude - 0x38000000u + 0xfffu + (magnitude >> 13 & 1)) >> 13;
+    return sign | (magnitude < 0x38800000u ? below : magnitude < 0x47800000u ? normal : 0x7c00u);
 }
 
 CUZARR_DEVICE u32 half_of_double(u64 bits) {
@@ -369,4 +373,136 @@ CUZARR_DEVICE void store_value(u8* to, Value value, u32 bytes, bool aligned) {
         }
     }
     for (u32 at = 0; at < bytes; ++at) to[at] = byte_of(value, at);
+}
+
+/// The casts that arrays are stored with, as `case`: with both types known the compiler leaves nothing but the conversion.
+#define CUZARR_CASTS_TO_FLOATS(case, from) case(from, FLOAT32) case(from, FLOAT64)
+#define CUZARR_CASTS_FROM_FLOAT(case, from)                                                                              \
+    case(from, INT8) case(from, INT16) case(from, INT32) case(from, UINT8) case(from, UINT16) case(from, FLOAT16)
+#define CUZARR_CASTS(case)                                                                                              \
+    CUZARR_CASTS_TO_FLOATS(case, INT8) CUZARR_CASTS_TO_FLOATS(case, INT16) CUZARR_CASTS_TO_FLOATS(case, INT32)           \
+    CUZARR_CASTS_TO_FLOATS(case, UINT8) CUZARR_CASTS_TO_FLOATS(case, UINT16)                                            \
+    CUZARR_CASTS_FROM_FLOAT(case, FLOAT32) CUZARR_CASTS_FROM_FLOAT(case, FLOAT64)                                       \
+    case(FLOAT32, FLOAT64) case(FLOAT64, FLOAT32) case(FLOAT16, FLOAT32) case(BFLOAT16, FLOAT32) case(FLOAT32, BFLOAT16)
+
+CUZARR_DEVICE void cast_quad(Value* values, u32 from, u32 to) {
+    switch (from << 4 | to) {
+#define CUZARR_CAST_CASE(from_type, to_type)                                                                            \
+    case from_type << 4 | to_type:                                                                                      \
+        _Pragma("unroll") for (u32 k = 0; k < 4; ++k) {                                                                 \
+            values[k].low = cast_real(values[k].low, from_type, to_type);                                               \
+        }                                                                                                               \
+        break;
+        CUZARR_CASTS(CUZARR_CAST_CASE)
+#undef CUZARR_CAST_CASE
+        default:
+#pragma unroll
+            for (u32 k = 0; k < 4; ++k) values[k] = cast(values[k], from, to);
+    }
+}
+
+/// Arithmetic of a type and an operation that are known, or of any.
+#define CUZARR_ARITHMETIC_QUAD(type, operation)                                                                         \
+    _Pragma("unroll") for (u32 k = 0; k < 4; ++k) {                                                                     \
+        values[k].low = arithmetic(values[k].low, step.operand, type, operation);                                       \
+    }
+
+template <u32 Type>
+CUZARR_DEVICE void arithmetic_quad(Value* values, const Step& step) {
+    switch (step.operation) {
+        case STEP_ADD: CUZARR_ARITHMETIC_QUAD(Type, STEP_ADD) break;
+        case STEP_SUBTRACT: CUZARR_ARITHMETIC_QUAD(Type, STEP_SUBTRACT) break;
+        case STEP_MULTIPLY: CUZARR_ARITHMETIC_QUAD(Type, STEP_MULTIPLY) break;
+        case STEP_DIVIDE: CUZARR_ARITHMETIC_QUAD(Type, STEP_DIVIDE) break;
+        default: CUZARR_ARITHMETIC_QUAD(Type, STEP_ROUND)
+    }
+}
+
+CUZARR_DEVICE void apply_to_quad(const Steps& steps, Value* values) {
+    for (u32 at = 0; at < steps.count; ++at) {
+        const Step& step = steps.steps[at];
+        if (step.operation == STEP_CAST) {
+            cast_quad(values, step.from, step.to);
+        } else if (step.operation == STEP_SWAP) {
+#pragma unroll
+            for (u32 k = 0; k < 4; ++k) values[k] = swap_value(values[k], step.unit);
+        } else if (step.from == FLOAT32) {
+            arithmetic_quad<FLOAT32>(values, step);
+        } else if (step.from == FLOAT64) {
+            arithmetic_quad<FLOAT64>(values, step);
+        } else {
+            CUZARR_ARITHMETIC_QUAD(step.from, step.operation)
+        }
+    }
+}
+
+/// Four elements that lie side by side, from memory that is aligned for accesses of up to 16 bytes.
+CUZARR_DEVICE void load_quad(const u8* from, u32 bytes, Value* values) {
+#pragma unroll
+    for (u32 k = 0; k < 4; ++k) values[k].high = 0;
+    switch (bytes) {
+        case 1: {
+            u32 all = *(const u32*)from;
+#pragma unroll
+            for (u32 k = 0; k < 4; ++k) values[k].low = all >> 8 * k & 0xff;
+            break;
+        }
+        case 2: {
+            u64 all = *(const u64*)from;
+#pragma unroll
+            for (u32 k = 0; k < 4; ++k) values[k].low = all >> 16 * k & 0xffff;
+            break;
+        }
+        case 4: {
+            uint4 all = *(const uint4*)from;
+            values[0].low = all.x, values[1].low = all.y, values[2].low = all.z, values[3].low = all.w;
+            break;
+        }
+        case 8:
+#pragma unroll
+            for (u32 half = 0; half < 2; ++half) {
+                uint4 two = ((const uint4*)from)[half];
+                values[2 * half].low = (u64)two.y << 32 | two.x;
+                values[2 * half + 1].low = (u64)two.w << 32 | two.z;
+            }
+            break;
+        default:
+#pragma unroll
+            for (u32 k = 0; k < 4; ++k) values[k] = load_value(from + 16 * k, 16, true);
+    }
+}
+
+CUZARR_DEVICE void store_quad(u8* to, const Value* values, u32 bytes) {
+    switch (bytes) {
+        case 1: {
+            u32 all = 0;
+#pragma unroll
+            for (u32 k = 0; k < 4; ++k) all |= ((u32)values[k].low & 0xff) << 8 * k;
+            *(u32*)to = all;
+            break;
+        }
+        case 2: {
+            u64 all = 0;
+#pragma unroll
+            for (u32 k = 0; k < 4; ++k) all |= (values[k].low & 0xffff) << 16 * k;
+            *(u64*)to = all;
+            break;
+        }
+        case 4: {
+            uint4 all = {(u32)values[0].low, (u32)values[1].low, (u32)values[2].low, (u32)values[3].low};
+            *(uint4*)to = all;
+            break;
+        }
+        case 8:
+#pragma unroll
+            for (u32 half = 0; half < 2; ++half) {
+                u64 low = values[2 * half].low, high = values[2 * half + 1].low;
+                uint4 two = {(u32)low, (u32)(low >> 32), (u32)high, (u32)(high >> 32)};
+                ((uint4*)to)[half] = two;
+            }
+            break;
+        default:
+#pragma unroll
+            for (u32 k = 0; k < 4; ++k) store_value(to + 16 * k, values[k], 16, true);
+    }
 }

@@ -90,6 +90,21 @@ CUZARR_DEVICE Place place_of(const Region& region, const Walk& walk, u32 ndim, u
     return place;
 }
 
+/// Calls `body(region, place)` for every element that is this thread's, one after the other.
+template <class Body>
+CUZARR_DEVICE void for_each_place(const Region* regions, const Walk& walk, Body body) {
+    const u32 tile_elems = thread_count() * CUZARR_UNROLL;
+    for (Tiles tiles(regions, walk); !tiles.done(); tiles.next(regions, walk)) {
+        const Region& region = regions[tiles.region];
+        u32 first = (u32)(tiles.tile - region.first_tile) * tile_elems + thread_index();
+        for (u32 k = 0; k < CUZARR_UNROLL; ++k) {
+            u32 index = first + k * thread_count();
+            if (index >= region.elems) break;
+            body(region, place_of(region, walk, walk.ndim, index));
+        }
+    }
+}
+
 /// The unsigned integer (or, for 16, the vector) that moves an element of this many bytes in one access.
 template <int Bytes> struct Word;
 template <> struct Word<1> { typedef u8 Type; };
