@@ -108,21 +108,22 @@ class _Job:
             "threads": config.get("threading.max_workers"),
         }
 
-    def run(self, plan: Any, progress: Any, objects: int | None) -> Node:
-        """Carries a plan out, and opens what came of it."""
+    def run(self, plan: Any, progress: Any, objects: int | None, watch: _core.Watch) -> Node:
+        """Carries a plan out that was made under ``watch``, and opens what came of it."""
         self.place.store.check_writable()
-        with shown(progress, "writing", objects):
+        with shown(progress, "writing", objects, watch):
             plan.run()
         return _api.open(self.place, mode="r+", device=self.device)
 
 
 def _copy(job: _Job, changes: str, progress: Any, dry_run: bool) -> Node | CopyPlan:
-    plan = _core.Copy(*job.ends, changes, job.existing, job.options)
+    with _core.Watch(counts=bool(progress)) as watch:
+        plan = _core.Copy(*job.ends, changes, job.existing, job.options)
     document = json.loads(plan.plan())
     if dry_run:
         return CopyPlan(document)
     objects = sum(step["objects"] for array in document for step in array["passes"] if not step["finished"])
-    return job.run(plan, progress, objects or None)
+    return job.run(plan, progress, objects or None, watch)
 
 
 def copy(
@@ -306,9 +307,9 @@ def pyramid(
     names = None if axes is None else list(axes)
     named_units = None if units is None else [unit or "" for unit in units]
     changes = _changes(job.node, None, chunks, shards, compressors)
-    plan = _core.Pyramid(
-        *job.ends, changes, job.existing, method, levels, names, None if scale is None else list(scale), named_units, job.options
-    )
+    steps = None if scale is None else list(scale)
+    with _core.Watch(counts=bool(progress)) as watch:
+        plan = _core.Pyramid(*job.ends, changes, job.existing, method, levels, names, steps, named_units, job.options)
     if dry_run:
         return json.loads(plan.plan())
-    return job.run(plan, progress, None)
+    return job.run(plan, progress, None, watch)

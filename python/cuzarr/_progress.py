@@ -55,16 +55,18 @@ def listener(progress: Any, what: str) -> Callable[[int, int | None], None]:
 
 
 @contextmanager
-def shown(progress: Any, what: str, total: int | None) -> Iterator[None]:
+def shown(progress: Any, what: str, total: int | None, watch: _core.Watch | None = None) -> Iterator[None]:
     """Tells ``progress`` of the objects that calls inside the block have read (``what`` is ``"reading"``) or written.
 
     ``progress`` is ``True`` (a line on the terminal), a function of the number done and the number in all (``None`` when
-    that is not known), or an object with ``update``, as tqdm's. ``None`` and ``False`` cost nothing.
+    that is not known), or an object with ``update``, as tqdm's. ``None`` and ``False`` cost nothing. ``watch`` is one that
+    work which was planned before is under already.
     """
     if not progress:
         yield
         return
-    tell, watch, ended = listener(progress, what), _core.Watch(counts=True), threading.Event()
+    tell, ended = listener(progress, what), threading.Event()
+    watch = _core.Watch(counts=True) if watch is None else watch
     place = 0 if what == "reading" else 1
     failure: list[BaseException] = []
 

@@ -11,7 +11,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -23,6 +24,18 @@ from cuzarr.errors import InvalidArgumentError, LibraryMissingError
 Library = Literal["cuzarr", "cupy", "torch", "rmm"]
 
 _chosen: Library = "cuzarr"
+
+
+# Arrays that a text about memory names, the largest first.
+_MOST_NAMED = 8
+
+
+@dataclass(frozen=True)
+class PoolInfo:
+    """One library's pool on a device: bytes that it has given, and bytes that it holds (``None``: it does not say)."""
+
+    used: int
+    held: int | None
 
 
 @dataclass(frozen=True)
@@ -38,6 +51,11 @@ class MemoryInfo:
     used, peak : int
         What cuzarr's own pool has given, now and at most since :func:`reset_peak`. Results that come from another library's
         pool are counted there.
+    pools : mapping of str to PoolInfo
+        The pools of cuzarr and of those among CuPy, PyTorch and RMM that this program has imported.
+    arrays : mapping of str to int
+        Bytes of results on the device that are still alive, by the address of the array that was read; whoever holds them,
+        and whoever's pool they are from. What expressions made is not known by name.
     pinned : int
         Pinned host memory kept for transfers to and from the device.
     in_flight : int
@@ -57,16 +75,26 @@ class MemoryInfo:
     in_flight: int
     limit: int | None
     allocator: str
+    pools: Mapping[str, PoolInfo]
+    arrays: Mapping[str, int]
 
     def __str__(self) -> str:
         limit = "chosen by cuzarr" if self.limit is None else human_bytes(self.limit)
-        return (
-            f"{self.device}: {human_bytes(self.free)} of {human_bytes(self.total)} free\n"
-            f"  pool      {human_bytes(self.used)} used, {human_bytes(self.peak)} at most\n"
-            f"  pinned    {human_bytes(self.pinned)}\n"
-            f"  in flight {human_bytes(self.in_flight)}, limit {limit}\n"
-            f"  results   from {self.allocator}"
-        )
+        lines = [
+            f"{self.device}: {human_bytes(self.free)} of {human_bytes(self.total)} free",
+            f"  pinned    {human_bytes(self.pinned)}",
+            f"  in flight {human_bytes(self.in_flight)}, limit {limit}",
+            f"  results   from {self.allocator}",
+        ]
+        for name, pool in self.pools.items():
+            held = "" if pool.held is None else f", {human_bytes(pool.held)} held"
+            most = f", {human_bytes(self.peak)} at most" if name == "cuzarr" else ""
+            lines.append(f"  pool of {name}: {human_bytes(pool.used)} used{most}{held}")
+        largest = sorted(self.arrays.items(), key=lambda array: -array[1])
+        lines += [f"  {human_bytes(size)} of {name}" for name, size in largest[:_MOST_NAMED]]
+        if len(largest) > _MOST_NAMED:
+            lines.append(f"  {human_bytes(sum(size for _, size in largest[_MOST_NAMED:]))} of {len(largest) - _MOST_NAMED} others")
+        return "\n".join(lines)
 
 
 def info(device: str | None = None) -> MemoryInfo:
@@ -80,7 +108,29 @@ def info(device: str | None = None) -> MemoryInfo:
     chosen = str(device or config.get("device"))
     numbers = _core.memory_info(chosen)
     counted = {name: numbers[name] for name in ("free", "total", "used", "peak", "pinned", "in_flight")}
-    return MemoryInfo(device=chosen, limit=config.get("memory_limit"), allocator=_chosen, **counted)
+    own = {} if chosen == "cpu" else {"cuzarr": PoolInfo(numbers["used"], numbers["held"])}
+    pools = {**own, **_pools_of_others(chosen)}
+    arrays = _core.memory_of_arrays(chosen)
+    return MemoryInfo(device=chosen, limit=config.get("memory_limit"), allocator=_chosen, pools=pools, arrays=arrays, **counted)
+
+
+def _pools_of_others(device: str) -> dict[str, PoolInfo]:
+    """Of libraries that were imported by somebody else; none is imported to be asked."""
+    if not device.startswith("cuda"):
+        return {}
+    pools, ordinal = {}, _ordinal(device)
+    if cupy := sys.modules.get("cupy"):
+        with cupy.cuda.Device(ordinal):
+            pool = cupy.get_default_memory_pool()
+            pools["cupy"] = PoolInfo(int(pool.used_bytes()), int(pool.total_bytes()))
+    torch = sys.modules.get("torch")
+    if torch and torch.cuda.is_initialized():
+        pools["torch"] = PoolInfo(int(torch.cuda.memory_allocated(ordinal)), int(torch.cuda.memory_reserved(ordinal)))
+    statistics = sys.modules.get("rmm.statistics")
+    # Nothing unless it was told to count.
+    if counted := statistics and statistics.get_statistics():
+        pools["rmm"] = PoolInfo(int(counted.current_bytes), None)
+    return pools
 
 
 def limit(size: int | str | None) -> ConfigSet:
@@ -166,10 +216,17 @@ def _of_torch() -> Callable[[int, str], tuple[int, Any]]:
 
 def _of_rmm() -> Callable[[int, str], tuple[int, Any]]:
     rmm, stream = _library("rmm"), _library("rmm.pylibrmm.stream").DEFAULT_STREAM
+    runtime = _library("cuda.bindings.runtime")
 
     def allocate(size: int, device: str) -> tuple[int, Any]:
-        memory = rmm.DeviceBuffer(size=size, stream=stream)
-        stream.synchronize()
+        # Its resources work on the thread's current device alone.
+        _, before = runtime.cudaGetDevice()
+        runtime.cudaSetDevice(_ordinal(device))
+        try:
+            memory = rmm.DeviceBuffer(size=size, stream=stream, mr=rmm.mr.get_current_device_resource())
+            stream.synchronize()
+        finally:
+            runtime.cudaSetDevice(before)
         return int(memory.ptr), memory
 
     return allocate

@@ -116,7 +116,7 @@ impl PyExpr {
         let device = parse_device(device)?;
         let inner = run_watched(py, |watches| {
             let wrap = |store: &Arc<dyn Store>| watched(store, watches);
-            let options = ComputeOptions { device, memory_limit_bytes, threads, wrap: Some(&wrap) };
+            let options = ComputeOptions { device, memory_limit_bytes, threads, wrap: Some(&wrap), progress: None };
             self.0.compute_region(&start, &extent, &options)
         })?;
         Ok(PyNdBuffer { inner })
@@ -134,7 +134,7 @@ impl PyExpr {
         let device = parse_device(device)?;
         run_watched(py, |watches| {
             let wrap = |store: &Arc<dyn Store>| watched(store, watches);
-            let options = ComputeOptions { device, memory_limit_bytes, threads, wrap: Some(&wrap) };
+            let options = ComputeOptions { device, memory_limit_bytes, threads, wrap: Some(&wrap), progress: None };
             self.0.store(target.array(), &options)
         })
     }

@@ -49,7 +49,7 @@ mod _core {
     #[pymodule_export]
     use super::expr::PyExpr;
     #[pymodule_export]
-    use super::memory::{memory_info, reset_memory_peak, set_allocator, trim_memory};
+    use super::memory::{memory_info, memory_of_arrays, reset_memory_peak, set_allocator, trim_memory};
     #[pymodule_export]
     use super::module::{PyFunction, PyUserModule};
     #[pymodule_export]

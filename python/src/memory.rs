@@ -1,5 +1,6 @@
 //! What memory is in use, and whose pool results come from.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cuzarr::run::Engine;
@@ -9,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::error::{IntoPython, PyResult};
-use crate::ndbuffer::{foreign_memory, parse_device};
+use crate::ndbuffer::{parse_device, python_owner};
 
 /// Numbers of bytes on a device: of its driver, our pool, pinned slabs, calls in flight.
 #[pyfunction]
@@ -22,11 +23,18 @@ pub fn memory_info<'py>(py: Python<'py>, device: &str) -> PyResult<Bound<'py, Py
     numbers.set_item("total", info.total_bytes)?;
     numbers.set_item("used", stats.used_bytes)?;
     numbers.set_item("peak", stats.peak_bytes)?;
+    numbers.set_item("held", stats.held_bytes)?;
     numbers.set_item("pinned", stats.pinned_bytes)?;
     numbers.set_item("in_flight", in_flight)?;
     numbers.set_item("allocations", stats.allocations)?;
     numbers.set_item("trims", stats.trims)?;
     Ok(numbers)
+}
+
+/// Bytes of results on a device that somebody holds, by the array that was read.
+#[pyfunction]
+pub fn memory_of_arrays(device: &str) -> PyResult<BTreeMap<String, u64>> {
+    Ok(pool::named_bytes(parse_device(device)?))
 }
 
 /// Gives memory that the pool keeps unused back to the device.
@@ -64,7 +72,7 @@ impl DeviceAllocator for PythonAllocator {
             };
             let (address, owner) = given.map_err(failed)?;
             // SAFETY: the function's promise, for as long as the owner lives.
-            Ok(unsafe { foreign_memory(device, address, size_bytes, owner) })
+            unsafe { pool::lend(device, address, size_bytes, python_owner(owner)) }
         })
     }
 }

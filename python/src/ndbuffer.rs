@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 
 use cuzarr::{Error, ErrorKind};
-use cuzarr_device::{Buffer, DType, Device, Layout, NdBuffer, Order, pool};
+use cuzarr_device::{Buffer, DType, Device, Layout, NdBuffer, Order, Owner, pool};
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -20,12 +20,13 @@ pub struct PyNdBuffer {
 }
 
 /// A Python object that owns memory; it may be given up on any thread.
-struct PythonOwner(#[allow(dead_code)] Py<PyAny>); // held, not read
+struct PythonOwner(Option<Py<PyAny>>);
 
 impl Drop for PythonOwner {
     fn drop(&mut self) {
-        // `Py` waits with its release until somebody holds the interpreter's lock; taking it here frees at once.
-        Python::attach(|_| ());
+        // Given up while the interpreter is attached, or it would live until somebody attaches to it next.
+        let object = self.0.take();
+        Python::attach(|_| drop(object));
     }
 }
 
@@ -35,7 +36,12 @@ impl Drop for PythonOwner {
 /// These bytes lie on `device` and live as long as `owner`.
 pub unsafe fn foreign_memory(device: Device, address: usize, size_bytes: usize, owner: Py<PyAny>) -> Buffer {
     // SAFETY: the caller's promise.
-    unsafe { Buffer::from_raw(device, address, size_bytes, Box::new(PythonOwner(owner))) }
+    unsafe { Buffer::from_raw(device, address, size_bytes, python_owner(owner)) }
+}
+
+/// A Python object that owns memory; dropping it takes the interpreter's lock.
+pub fn python_owner(owner: Py<PyAny>) -> Owner {
+    Box::new(PythonOwner(Some(owner)))
 }
 
 /// An element type by its name: `float32`, `opaque12`.

@@ -207,7 +207,7 @@ def test_store_writes_within_the_limit_and_tells_of_its_progress() -> None:
     assert told[-1] == (12, 12)
     with pytest.raises(cuzarr.errors.BudgetExceededError, match="one chunk"):
         (source * 2).store(target, memory_limit=1000)
-    with pytest.raises(cuzarr.errors.InvalidArgumentError, match="one of the sources"):
+    with pytest.raises(cuzarr.errors.InvalidArgumentError, match="overlaps the source"):
         (source * 2).store(source)
     with pytest.raises(cuzarr.errors.ShapeMismatchError):
         (source * 2).store(cuzarr.create_array({}, shape=(3,), dtype="i4"))

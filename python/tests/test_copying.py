@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -111,3 +112,25 @@ def test_an_interrupted_copy_is_resumed(source: cuzarr.Array) -> None:
     np.testing.assert_array_equal(resumed[...], VALUES)
     assert all(id(target[key]) == value for key, value in there.items()) and told
     assert not any("copy" in key for key in target)
+
+
+def test_progress_hears_of_objects_while_they_are_written(source: cuzarr.Array) -> None:
+    heard = threading.Event()
+
+    class Waiting(dict[str, Any]):
+        """Takes its last objects only when somebody heard of the first."""
+
+        def __setitem__(self, key: str, value: Any) -> None:
+            if sum("c/" in key for key in self) >= 3:
+                assert heard.wait(60), "nobody hears of what was written"
+            super().__setitem__(key, value)
+
+    def progress(done: int, total: int | None) -> None:
+        if 0 < done < 6 and total == 6:
+            heard.set()
+
+    cuzarr.rechunk(source, Waiting(), chunks=(5, 20, 10), progress=progress)
+    assert heard.is_set()
+    heard.clear()
+    copied = cuzarr.copy(source, Waiting(), progress=lambda done, total: heard.set() if done > 0 else None)
+    np.testing.assert_array_equal(copied[...], VALUES)

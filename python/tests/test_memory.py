@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -57,12 +60,70 @@ def test_results_come_from_the_pool_that_was_chosen(library: str, gpu: str) -> N
             pytest.skip("skipped: other libraries know real GPUs alone")
         array = cuzarr.create_array({}, data=np.arange(1 << 18), chunks=(1 << 14,))
         array[...]
-        used = cuzarr.memory.info(gpu).used
+        before = cuzarr.memory.info(gpu)
         result = array[...]
-        assert cuzarr.memory.info(gpu).used <= used and cuzarr.memory.info(gpu).allocator == library
+        during = cuzarr.memory.info(gpu)
+        assert during.used <= before.used and during.allocator == library
         np.testing.assert_array_equal(result.get() if hasattr(result, "get") else result.cpu(), np.arange(1 << 18))
+        if library in during.pools:  # RMM has to be told to count
+            assert during.pools[library].used - before.pools[library].used >= 8 << 18
+            del result
+            assert cuzarr.memory.info(gpu).pools[library].used <= before.pools[library].used
     finally:
         cuzarr.memory.use_allocator("cuzarr")
+
+
+class Lender:
+    """Gives host memory for the kernels that run on the CPU, as another library's pool gives a GPU's."""
+
+    def __init__(self) -> None:
+        self.alive: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def __call__(self, size: int, where: str) -> tuple[int, object]:
+        memory = np.zeros(size + 256, "uint8").view(_Weak)
+        self.alive.add(memory)
+        return -(-memory.ctypes.data // 256) * 256, memory
+
+
+class _Weak(np.ndarray):  # type: ignore[type-arg]
+    __hash__ = object.__hash__  # type: ignore[assignment]
+    __eq__ = object.__eq__  # type: ignore[assignment]
+
+
+def test_memory_goes_back_to_its_pool_with_the_last_array_over_it(gpu: str) -> None:
+    if gpu.startswith("cuda"):
+        pytest.skip("skipped: this lender's memory is the host's")
+    lender, values = Lender(), np.arange(1 << 12, dtype="float32").reshape(64, 64)
+    array = cuzarr.create_array({}, data=values, chunks=(8, 64), device=gpu)
+    _core.set_allocator(lender)
+    try:
+        result = array[...]
+        (size,) = cuzarr.memory.info(gpu).arrays.values()
+        assert len(lender.alive) == 1 and size == values.nbytes
+        view = result[3:5]
+        del result
+        assert len(lender.alive) == 1
+        np.testing.assert_array_equal(view.cpu(), values[3:5])
+        del view
+        assert not lender.alive and not cuzarr.memory.info(gpu).arrays
+        total = cuzarr.add(array, 1).compute(memory_limit="256 KiB")
+        np.testing.assert_array_equal(total.cpu(), values + 1)
+        assert len(lender.alive) == 1
+        del total
+        assert not lender.alive
+    finally:
+        _core.set_allocator(None)
+
+
+def test_results_are_known_by_the_array_that_was_read(gpu: str) -> None:
+    array = cuzarr.create_array({}, data=np.arange(1 << 10), chunks=(1 << 7,), device=gpu)
+    held = [array[...], array[: 1 << 8]]
+    info = cuzarr.memory.info(gpu)
+    assert list(info.arrays.values()) == [8 * (1 << 10) + 8 * (1 << 8)]
+    assert info.pools["cuzarr"].held is not None and info.pools["cuzarr"].used == info.used
+    assert "pool of cuzarr" in str(info) and "array '/'" in str(info)
+    held.clear()
+    assert not cuzarr.memory.info(gpu).arrays
 
 
 def test_an_allocator_that_fails_says_what_to_lower(gpu: str) -> None:

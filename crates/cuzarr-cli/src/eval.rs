@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use clap::Args;
-use cuzarr::compute::{ComputeOptions, Expr, compressor_named, parse};
+use cuzarr::compute::{ComputeOptions, Expr, Progress, compressor_named, parse};
 use cuzarr::config::{Config, parse_bytes};
 use cuzarr::meta::{ArrayMetadata, CodecsMetadata, DataType, Extension, FillValue, NewArray};
 use cuzarr::node::{Array, ArrayOptions};
-use cuzarr::store::LocalStore;
+use cuzarr::store::{LocalStore, Store};
 use cuzarr::{Error, ErrorKind, Result};
 use cuzarr_device::{DType, Device, NdBuffer, Order};
 use serde_json::{Map, Value, json};
@@ -68,24 +68,34 @@ impl Eval {
         let options =
             ComputeOptions { device, memory_limit_bytes: limit_bytes, threads: config.threads(), ..Default::default() };
         let mut document = json!({
-            "expression": expr.to_string(), "shape": expr.shape(), "dtype": expr.dtype().to_string(),
+            "expression": self.expression, "shape": expr.shape(), "dtype": expr.dtype().to_string(),
         });
         let Some(path) = self.output.clone() else { return self.print(&expr, &options, document, output) };
         let metadata = self.metadata(&expr, &arrays)?;
         document["output"] = json!(path);
         document["chunk_shape"] = json!(metadata.chunk_grid().chunk_shape());
         let what = format!("{} of shape {:?}", expr.dtype(), expr.shape());
+        let store: Arc<dyn Store> = Arc::new(LocalStore::new(&path)?);
+        // What is there may be about to be deleted.
+        expr.refuse_overlap(&store, "")?;
         if self.dry_run {
             document["dry_run"] = json!(true);
-            output.answer(&document, &format!("{expr}: {what}, chunks {:?}", metadata.chunk_grid().chunk_shape()));
+            let text = format!("{}: {what}, chunks {:?}", self.expression, metadata.chunk_grid().chunk_shape());
+            output.answer(&document, &text);
             return Ok(Verdict::Passed);
         }
         let bytes = metadata.elems()?.saturating_mul(expr.dtype().size_bytes() as u64);
         let started = Instant::now();
-        let store = Arc::new(LocalStore::new(&path)?);
         let settings = ArrayOptions { memory_limit_bytes: limit_bytes, ..ArrayOptions::from(&config) };
         let target = Array::create(store, "", metadata, self.overwrite, settings)?;
-        expr.store(&target, &options)?;
+        {
+            let (shown, name) = (Mutex::new(&mut *output), format!("eval {}", path.display()));
+            let tell = |now: &Progress| {
+                let mut output = shown.lock().unwrap_or_else(PoisonError::into_inner);
+                output.throughput(&name, now.bytes_done, now.bytes, now.seconds);
+            };
+            expr.store(&target, &ComputeOptions { progress: Some(&tell), ..options })?;
+        }
         let seconds = started.elapsed().as_secs_f64();
         let rate = output::gigabytes_per_second(bytes, seconds);
         document["seconds"] = json!(seconds);
@@ -104,7 +114,15 @@ impl Eval {
             };
             Ok((name.to_string(), nodes::open_array(path, Some(Device::Cpu))?))
         };
-        self.names.iter().map(open).collect()
+        let mut arrays: Vec<(String, Array)> = Vec::new();
+        for given in &self.names {
+            let (name, array) = open(given)?;
+            if arrays.iter().any(|(other, _)| *other == name) {
+                return Err(Error::new(ErrorKind::InvalidArgument, format!("'{name}' is given two meanings")));
+            }
+            arrays.push((name, array));
+        }
+        Ok(arrays)
     }
 
     /// Elements of a small result.
@@ -121,10 +139,16 @@ impl Eval {
             return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("say where to store it, with -o"));
         }
         if !self.dry_run {
-            let result = expr.astype(DType::FLOAT64)?.compute(options)?.to_device(Device::Cpu)?;
+            let shown = Mutex::new(&mut *output);
+            let tell = |now: &Progress| {
+                let mut output = shown.lock().unwrap_or_else(PoisonError::into_inner);
+                output.throughput("eval", now.bytes_done, now.bytes, now.seconds);
+            };
+            let options = ComputeOptions { progress: Some(&tell), ..*options };
+            let result = expr.astype(DType::FLOAT64)?.compute(&options)?.to_device(Device::Cpu)?;
             document["values"] = nested(&result.copy(Order::C)?)?;
         }
-        let text = document.get("values").map_or_else(|| expr.to_string(), Value::to_string);
+        let text = document.get("values").map_or_else(|| self.expression.clone(), Value::to_string);
         output.answer(&document, &text);
         Ok(Verdict::Passed)
     }

@@ -84,6 +84,14 @@ pub fn arrays_below(group: &Group) -> Result<(Vec<Array>, Vec<Unreadable>)> {
     Ok((arrays, unreadable))
 }
 
+/// What to call an array that was found in the directory `path`, or below it.
+pub fn name_below(path: &str, array: &Array) -> String {
+    match array.path() {
+        "" => path.to_string(),
+        inner => join_key(path.trim_end_matches('/'), inner),
+    }
+}
+
 /// The array in the directory `path`.
 pub fn open_array(path: &str, device: Option<Device>) -> Result<Array> {
     match open(path, device)? {

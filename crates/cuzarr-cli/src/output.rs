@@ -102,6 +102,12 @@ pub fn bytes(count: u64) -> String {
     if unit == 0 { format!("{count} B") } else { format!("{value:.2} {}", UNITS[unit]) }
 }
 
+/// A number for people: nine digits, without zeros at the end.
+pub fn number(value: f64) -> String {
+    let rounded = format!("{value:.8e}").parse().unwrap_or(value);
+    format!("{rounded:?}")
+}
+
 /// `bytes` in `seconds`, as 10⁹ bytes a second.
 pub fn gigabytes_per_second(bytes: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { bytes as f64 / seconds / 1e9 } else { 0.0 }
@@ -115,6 +121,12 @@ mod tests {
     fn table_aligns_text_left_and_numbers_right() {
         let rows = vec![vec!["fetch".into(), "1.25".into()], vec!["up".into(), "10.00".into()]];
         assert_eq!(table(&["stage", "s"], &rows), "stage      s\nfetch   1.25\nup     10.00");
+    }
+
+    #[test]
+    fn numbers_have_nine_digits() {
+        let texts = [280.009_382_010_64, 0.5, 3.0, 1e300, f64::NAN, f64::from(180.2f32)].map(number);
+        assert_eq!(texts, ["280.009382", "0.5", "3.0", "1e300", "NaN", "180.199997"]);
     }
 
     #[test]

@@ -40,7 +40,7 @@ impl Picture {
     /// Writes a PNG file.
     pub fn save(&self, path: &Path) -> Result<()> {
         let failed = |source: Box<dyn std::error::Error + Send + Sync>| {
-            Error::new(ErrorKind::StoreFailed, format!("cannot write '{}'", path.display())).with_source(source)
+            Error::new(ErrorKind::StoreFailed, format!("cannot write '{}': {source}", path.display()))
         };
         let file = File::create(path).map_err(|error| failed(error.into()))?;
         let mut encoder = png::Encoder::new(BufWriter::new(file), self.width as u32, self.height as u32);

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::Verdict;
 use crate::nodes;
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::picture::Picture;
 
 #[derive(Args)]
@@ -55,12 +55,21 @@ impl Preview {
         let finite = || values.iter().copied().filter(|value| value.is_finite());
         let low = self.min.unwrap_or_else(|| finite().fold(f64::INFINITY, f64::min));
         let high = self.max.unwrap_or_else(|| finite().fold(f64::NEG_INFINITY, f64::max));
+        if (self.min.is_some() || self.max.is_some()) && low > high {
+            let message = format!("the darkest number, {low}, is above the lightest, {high}");
+            return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("change --min or --max"));
+        }
         let picture = Picture::of(columns, rows, values, (low, high));
         let mut document = json!({
             "path": self.path, "selection": selection.to_string(), "rows": rows, "columns": columns,
             "min": low.is_finite().then_some(low), "max": high.is_finite().then_some(high),
         });
-        let title = format!("{} {selection}: {low} to {high}", array.name());
+        let range = if low <= high {
+            format!("{} to {}", output::number(low), output::number(high))
+        } else {
+            "no finite element".into()
+        };
+        let title = format!("{} {selection}: {range}", self.path);
         if let Some(path) = &self.png {
             picture.save(path)?;
             document["png"] = json!(path);

@@ -55,19 +55,24 @@ impl Stats {
         }
         let (mut documents, mut texts) = (Vec::new(), Vec::new());
         for array in &arrays {
+            let name = nodes::name_below(&self.path, array);
             let summary = match number(array) {
-                Some(dtype) => summarise(array, dtype, output)?,
+                Some(dtype) => summarise(array, &name, dtype, output)?,
                 None if arrays.len() > 1 => continue,
                 None => {
-                    let message = format!("{}: no statistics of {}", array.name(), array.metadata().data_type());
+                    let message = format!("{name}: no statistics of {}", array.metadata().data_type());
                     return Err(Error::new(ErrorKind::Unsupported, message));
                 }
             };
             if let Some(path) = &self.png {
                 histogram_picture(&summary).save(path)?;
             }
-            documents.push(summary.to_json(&array.name()));
-            texts.push(summary.text(&array.name()));
+            documents.push(summary.to_json(&name));
+            let title = format!("{name}: {} {:?}", array.metadata().data_type(), array.shape());
+            texts.push(summary.text(&title, number(array)));
+        }
+        if texts.is_empty() {
+            texts.push(format!("{}: no arrays of numbers", self.path));
         }
         output.answer(&json!({"arrays": documents}), &texts.join("\n\n"));
         Ok(Verdict::Passed)
@@ -96,7 +101,7 @@ pub struct Summary {
     width: f64,
 }
 
-fn summarise(array: &Array, dtype: DType, output: &mut Output) -> Result<Summary> {
+fn summarise(array: &Array, name: &str, dtype: DType, output: &mut Output) -> Result<Summary> {
     let own = *array.options();
     let limit = own.memory_limit_bytes;
     // A region is read while another one is looked at, as it is stored and as binary64.
@@ -105,7 +110,7 @@ fn summarise(array: &Array, dtype: DType, output: &mut Output) -> Result<Summary
     let regions = Regions::plan(array.shape(), bytes, &unit, &[&unit], limit / 4)?;
     let reading = array.with_options(ArrayOptions { memory_limit_bytes: limit / 2, ..own });
     let total = array.metadata().elems()?.saturating_mul(dtype.size_bytes() as u64);
-    let (begun, mut done, name) = (Instant::now(), 0u64, format!("stats {}", array.name()));
+    let (begun, mut done, name) = (Instant::now(), 0u64, format!("stats {name}"));
     let joined = Mutex::new(Summary::default());
     walk(
         regions.from(0),
@@ -251,21 +256,30 @@ impl Summary {
         })
     }
 
-    fn text(&self, name: &str) -> String {
-        let mut text = format!(
-            "{name}\n  count {}  nan {}  infinite {}\n  min {}  max {}  mean {}  std {}\n",
-            self.count + self.nan + self.infinite,
-            self.nan,
-            self.infinite,
-            self.min,
-            self.max,
-            self.mean,
-            self.std()
-        );
+    fn text(&self, title: &str, dtype: Option<DType>) -> String {
+        // The shortest text that means the same element.
+        let element = |value: f64| match dtype {
+            Some(DType::FLOAT16 | DType::BFLOAT16 | DType::FLOAT32) => format!("{:?}", value as f32),
+            Some(dtype) if dtype.kind() != DTypeKind::Float => format!("{value}"),
+            _ => format!("{value:?}"),
+        };
+        let (count, all) = (self.count, self.count + self.nan + self.infinite);
+        let mut text = format!("{title}\n  count {all}  nan {}  infinite {}\n", self.nan, self.infinite);
+        if count + self.infinite > 0 {
+            text += &format!("  min {}  max {}", element(self.min), element(self.max));
+        }
+        if count > 0 {
+            let of = if self.infinite > 0 { " (of the finite ones)" } else { "" };
+            text += &format!("  mean {}  std {}{of}", output::number(self.mean), output::number(self.std()));
+        }
+        text += if count + self.infinite > 0 { "\n" } else { "  nothing to look at\n" };
+        if count == 0 {
+            return text;
+        }
         let (_, bins) = self.histogram(ROWS);
         let most = bins.iter().map(|bin| bin.1).max().unwrap_or(0).max(1);
         let rows: Vec<Vec<String>> =
-            bins.iter().map(|(start, count)| vec![format!("{start:.6}"), count.to_string()]).collect();
+            bins.iter().map(|(start, count)| vec![output::number(*start), count.to_string()]).collect();
         let eighths = |count: u64| (count as f64 / most as f64 * (BAR * 8) as f64).ceil() as usize;
         let bars = std::iter::once(String::new()).chain(bins.iter().map(|bin| picture::bar(eighths(bin.1))));
         let table = output::table(&["from", "elements"], &rows);

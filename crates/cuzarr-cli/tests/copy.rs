@@ -175,7 +175,14 @@ fn statistics_are_those_of_the_elements_and_are_drawn() {
     let decoder = png::Decoder::new(std::io::BufReader::new(std::fs::File::open(&picture).unwrap()));
     assert!(decoder.read_info().unwrap().info().width >= 64);
     let readable = cuzarr(&["stats", text(&from)]);
-    assert!(String::from_utf8_lossy(&readable.stdout).contains('█'), "{readable:?}");
+    let readable = String::from_utf8_lossy(&readable.stdout);
+    assert!(readable.contains('█') && readable.starts_with(&format!("{}: uint32", text(&from))), "{readable}");
+    let nothing = directory.path().join("nothing");
+    let name = format!("u={}", text(&from));
+    cuzarr(&["eval", "u / 0.0 * 0.0", &name, "-o", text(&nothing)]);
+    let readable = cuzarr(&["stats", text(&nothing)]);
+    let readable = String::from_utf8_lossy(&readable.stdout);
+    assert!(readable.contains("nothing to look at") && !readable.contains("inf "), "{readable}");
 }
 
 #[test]
@@ -246,9 +253,14 @@ fn an_expression_of_arrays_is_stored_or_printed() {
         (vec!["eval", "u +", &name, "--json"], "InvalidArgument"),
         (vec!["eval", "open(u)", &name, "--json"], "InvalidArgument"),
         (vec!["eval", "u", &name, "--json"], "InvalidArgument"),
+        (vec!["eval", "u", &name, &name, "--json"], "InvalidArgument"),
+        (vec!["eval", "u + 1", &name, "-o", text(&from), "--overwrite", "--json"], "InvalidArgument"),
+        (vec!["eval", "u + mean(u)", &name, "-o", text(&from.join("inside")), "--json"], "InvalidArgument"),
         (vec!["eval", "u + 1", &name, "-o", text(&to), "--json"], "ContainsArray"),
     ] {
         let output = cuzarr(&arguments);
         assert_eq!((output.status.code(), &json(&output)["error"]["kind"]), (Some(1), &kind.into()), "{arguments:?}");
     }
+    let kept = open(&from).read(&Selection::all(&SHAPE)).unwrap();
+    assert!(kept.all_equal(&value, false).unwrap(), "a refused target is not deleted before");
 }

@@ -6,12 +6,13 @@
 //! never blocks and never pulls memory from under running work. Memory whose address was given to code outside
 //! ([`mark_shared`]) is freed only after the whole device is idle.
 //!
-//! Other libraries' pools come in through [`DeviceAllocator`].
+//! Other libraries' pools come in through [`DeviceAllocator`] and [`lend`].
 
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, Owner};
 use crate::cuda::context::{Context, lock};
 use crate::cuda::driver::MEMORY_HINT;
 use crate::device::Device;
@@ -78,12 +79,51 @@ fn wrap(memory: PooledMemory) -> Buffer {
     unsafe { Buffer::from_raw(device, address, size_bytes, Box::new(memory)) }
 }
 
+/// Memory that another library's pool gave for a result. `owner` is dropped, which gives it back, with the last buffer over
+/// it, once our streams have passed it and, if [`mark_shared`] was called, the whole device is idle.
+///
+/// # Errors
+/// `DeviceUnavailable` when the device cannot be used.
+///
+/// # Safety
+/// As [`Buffer::from_raw`].
+pub unsafe fn lend(device: Device, address: usize, size_bytes: usize, owner: Owner) -> Result<Buffer> {
+    let context = Context::get(device)?;
+    let lent = Lent { context, owner: Some(owner), shared: AtomicBool::new(false), name: OnceLock::new() };
+    // SAFETY: the caller's promise.
+    Ok(unsafe { Buffer::from_raw(device, address, size_bytes, Box::new(lent)) })
+}
+
 /// Says that code outside knows this memory's address (DLPack, CUDA array interface) and may use it on streams we do not
 /// know: its return waits for the whole device.
 pub fn mark_shared(buffer: &Buffer) {
     if let Some(pooled) = buffer.owner().downcast_ref::<PooledMemory>() {
         pooled.shared.store(true, Ordering::Release);
+    } else if let Some(lent) = buffer.owner().downcast_ref::<Lent>() {
+        lent.shared.store(true, Ordering::Release);
     }
+}
+
+/// Names the array that a result on a device is of, for [`named_bytes`], as long as somebody holds the result.
+pub fn name_result(buffer: &Buffer, name: impl FnOnce() -> String) {
+    let pooled = buffer.owner().downcast_ref::<PooledMemory>().map(|pooled| (pooled.context, &pooled.name));
+    let lent = || buffer.owner().downcast_ref::<Lent>().map(|lent| (lent.context, &lent.name));
+    let Some((context, place)) = pooled.or_else(lent) else { return };
+    let address = buffer.address();
+    if buffer.size_bytes() > 0 && place.set(Named { context, address }).is_ok() {
+        lock(&context.counters.names).insert(address, (name(), buffer.size_bytes() as u64));
+    }
+}
+
+/// Bytes of results on `device` that somebody holds, by the name that [`name_result`] gave them.
+pub fn named_bytes(device: Device) -> BTreeMap<String, u64> {
+    let mut bytes = BTreeMap::new();
+    if let Ok(context) = used_context(device) {
+        for (name, size_bytes) in lock(&context.counters.names).values() {
+            *bytes.entry(name.clone()).or_default() += size_bytes;
+        }
+    }
+    bytes
 }
 
 /// What our pool has given on one device.
@@ -93,6 +133,8 @@ pub struct PoolStats {
     pub used_bytes: u64,
     /// Most bytes that were in use at once.
     pub peak_bytes: u64,
+    /// Bytes that the pool has taken from the driver, in use or not.
+    pub held_bytes: u64,
     /// Allocations since the process began.
     pub allocations: u64,
     /// Times the pool had to be trimmed because the device was full.
@@ -108,6 +150,7 @@ pub fn stats(device: Device) -> PoolStats {
     PoolStats {
         used_bytes: counters.used.load(Ordering::Relaxed),
         peak_bytes: counters.peak.load(Ordering::Relaxed),
+        held_bytes: context.backend.held_bytes().unwrap_or(0),
         allocations: counters.allocations.load(Ordering::Relaxed),
         trims: counters.trims.load(Ordering::Relaxed),
         pinned_bytes: context.pinned.held_bytes(),
@@ -154,6 +197,8 @@ pub(crate) struct Counters {
     peak: AtomicU64,
     allocations: AtomicU64,
     trims: AtomicU64,
+    /// Names and sizes of results, by their address.
+    names: Mutex<HashMap<usize, (String, u64)>>,
 }
 
 impl Counters {
@@ -161,6 +206,38 @@ impl Counters {
         let used = self.used.fetch_add(size_bytes as u64, Ordering::Relaxed) + size_bytes as u64;
         self.peak.fetch_max(used, Ordering::Relaxed);
         self.allocations.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// An entry among the names of results, until it is dropped.
+struct Named {
+    context: &'static Context,
+    address: usize,
+}
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        lock(&self.context.counters.names).remove(&self.address);
+    }
+}
+
+/// The owner of memory that another library's pool gave.
+struct Lent {
+    context: &'static Context,
+    owner: Option<Owner>,
+    shared: AtomicBool,
+    name: OnceLock<Named>,
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        // Before somebody else gets this address.
+        drop(self.name.take());
+        let is_lost = self.shared.load(Ordering::Acquire) && self.context.backend.synchronize_device().is_err();
+        if is_lost {
+            // The other library would touch a lost device.
+            std::mem::forget(self.owner.take());
+        }
     }
 }
 
@@ -176,6 +253,7 @@ pub(crate) struct PooledMemory {
     /// Other streams that used it, the last one last.
     users: Mutex<Vec<Stream>>,
     shared: AtomicBool,
+    name: OnceLock<Named>,
 }
 
 impl PooledMemory {
@@ -193,6 +271,7 @@ impl PooledMemory {
             ready: None,
             users: Mutex::default(),
             shared: AtomicBool::new(false),
+            name: OnceLock::new(),
         };
         context.counters.add(size_bytes);
         match &memory.home {
@@ -248,6 +327,7 @@ impl PooledMemory {
 
 impl Drop for PooledMemory {
     fn drop(&mut self) {
+        drop(self.name.take());
         if self.size_bytes > 0 {
             // A failure means that the device is lost, or that this is a forked child; then leaking is right, and the next
             // call on the device reports it.

@@ -54,7 +54,7 @@ fn results_are_the_same_whatever_the_limit() {
     let expected = bytes(values.iter().enumerate().map(|(at, value)| value * 2 + (at % 50) as i32));
     for device in devices() {
         for memory_limit_bytes in LIMITS {
-            let options = ComputeOptions { device, memory_limit_bytes, threads: 2, wrap: None };
+            let options = ComputeOptions { device, memory_limit_bytes, threads: 2, ..ComputeOptions::default() };
             let out = sum.compute(&options).unwrap();
             assert_eq!((out.device(), out.shape()), (device, &[37, 50][..]));
             assert_eq!(out.to_host_bytes(Order::C).unwrap(), expected, "{device}, {memory_limit_bytes}");
@@ -75,7 +75,7 @@ fn stored_results_are_what_computed_ones_are() {
         for (number, memory_limit_bytes) in LIMITS.into_iter().enumerate() {
             for (kind, chunks, codecs) in [("plain", [6, 11], plain()), ("sharded", [8, 10], shards.clone())] {
                 let target = create(&store, &format!("{kind}-{number}-{device}"), &[37, 50], &chunks, codecs);
-                let options = ComputeOptions { device, memory_limit_bytes, threads: 2, wrap: None };
+                let options = ComputeOptions { device, memory_limit_bytes, threads: 2, ..ComputeOptions::default() };
                 negative.store(&target, &options).unwrap();
                 let read = target.read(&Selection::all(target.shape())).unwrap();
                 assert_eq!(read.to_host_bytes(Order::C).unwrap(), bytes(values.iter().map(|value| -value)));
@@ -89,11 +89,14 @@ fn what_cannot_be_done_is_refused_and_nothing_is_written() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let (x, _) = counting(&store, "x", &[40, 40], &[10, 10]);
     let sum = Expr::apply(Op::Add, &[of(&x), 1i64.into()]).unwrap();
-    let options = ComputeOptions { device: Device::Cpu, memory_limit_bytes: 1000, threads: 1, wrap: None };
+    let options =
+        ComputeOptions { device: Device::Cpu, memory_limit_bytes: 1000, threads: 1, ..ComputeOptions::default() };
     assert_eq!(sum.compute(&options).unwrap_err().kind(), ErrorKind::BudgetExceeded);
     let enough = ComputeOptions { memory_limit_bytes: 1 << 20, ..options };
     let again = Array::open(Arc::clone(&store), "x", ArrayOptions::default()).unwrap();
     assert_eq!(sum.store(&again, &enough).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    assert_eq!(sum.refuse_overlap(&store, "x/inside").unwrap_err().kind(), ErrorKind::InvalidArgument);
+    sum.refuse_overlap(&store, "x2").unwrap();
     let other = create(&store, "other", &[40, 41], &[10, 10], plain());
     assert_eq!(sum.store(&other, &enough).unwrap_err().kind(), ErrorKind::ShapeMismatch);
     let target = create(&store, "target", &[40, 40], &[40, 40], plain());
@@ -116,4 +119,19 @@ fn an_array_that_is_used_twice_is_read_once() {
     let out = square.compute(&options).unwrap();
     assert_eq!(out.to_host_bytes(Order::C).unwrap(), bytes(values.iter().map(|value| value * value)));
     assert_eq!(reads.into_inner(), 1);
+}
+
+#[test]
+fn progress_tells_of_every_region() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let (x, _) = counting(&store, "x", &[40, 40], &[10, 10]);
+    let target = create(&store, "target", &[40, 40], &[10, 10], plain());
+    let told = std::sync::Mutex::new(Vec::new());
+    let tell = |now: &cuzarr::compute::Progress| told.lock().unwrap().push(*now);
+    let options = ComputeOptions { memory_limit_bytes: 20_000, progress: Some(&tell), ..ComputeOptions::default() };
+    Expr::apply(Op::Add, &[of(&x), 1i64.into()]).unwrap().store(&target, &options).unwrap();
+    let told = told.into_inner().unwrap();
+    let (last, size_bytes) = (told.last().unwrap(), 40 * 40 * 4);
+    assert!(told.len() > 1 && told.len() as u64 == last.regions, "{told:?}");
+    assert_eq!((last.regions_done, last.bytes_done, last.bytes), (last.regions, size_bytes, size_bytes));
 }

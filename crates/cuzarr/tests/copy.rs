@@ -129,6 +129,23 @@ fn no_object_is_written_twice_and_two_passes_read_less_than_one() {
     assert_eq!(store.list("t").unwrap().len(), 513, "what lay between the passes is gone, and so is the journal");
 }
 
+#[test]
+fn a_source_is_not_read_many_times_for_want_of_memory() {
+    let metadata = json!({
+        "zarr_format": 3, "node_type": "array", "shape": [128, 1024, 1024], "data_type": "float32", "fill_value": 0.0,
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [1, 1024, 1024]}},
+        "chunk_key_encoding": {"name": "default"}, "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+    });
+    let metadata = ArrayMetadata::from_json(metadata.to_string().as_bytes()).unwrap();
+    for limit in [24 << 20, 32 << 20, 128 << 20, 1 << 30, 8 << 30] {
+        let source = Array::from_metadata(memory(), "", metadata.clone(), options(limit)).unwrap();
+        let target = changes(json!({"chunks": [128, 32, 32]})).apply(source.metadata()).unwrap();
+        let copy = Copy::new(&source, memory(), "t", target, Existing::Refuse).unwrap();
+        let reads: f64 = copy.passes().iter().map(|pass| pass.reads).sum();
+        assert!(reads <= 4.0, "{limit}: {:#}", copy.to_json());
+    }
+}
+
 /// Fails the write that comes after this many.
 fn failing(inner: &Arc<dyn Store>, after: u64) -> Arc<Observed> {
     let count = AtomicU64::new(0);

@@ -58,6 +58,8 @@ pub(crate) struct Peer {
 pub(crate) trait Backend: Send + Sync {
     fn properties(&self) -> &Properties;
     fn memory_info(&self) -> Result<(u64, u64)>;
+    /// Bytes that its pool has taken from the system.
+    fn held_bytes(&self) -> Result<u64>;
     fn allocate(&self, size_bytes: usize, stream: RawStream) -> Result<usize>;
     unsafe fn free(&self, address: usize, stream: RawStream) -> Result<()>;
     /// Gives unused pool memory back to the system.

@@ -47,6 +47,7 @@ driver_functions! {
     pool_create = "cuMemPoolCreate"(*mut *mut c_void, *const PoolProperties);
     pool_set_attribute = "cuMemPoolSetAttribute"(*mut c_void, c_int, *mut c_void);
     pool_set_access = "cuMemPoolSetAccess"(*mut c_void, *const PoolAccess, usize);
+    pool_get_attribute = "cuMemPoolGetAttribute"(*mut c_void, c_int, *mut c_void);
     pool_trim = "cuMemPoolTrimTo"(*mut c_void, usize);
     pool_allocate = "cuMemAllocFromPoolAsync"(*mut u64, usize, *mut c_void, *mut c_void);
     pool_free = "cuMemFreeAsync"(u64, *mut c_void);
@@ -78,8 +79,7 @@ driver_functions! {
 }
 
 /// What helps when a device is full.
-pub(crate) const MEMORY_HINT: &str =
-    "read a smaller selection, lower the memory budget, or free other libraries' caches";
+pub(crate) const MEMORY_HINT: &str = "read a smaller selection, lower memory_limit, or free other libraries' caches";
 
 const SUCCESS: Code = 0;
 const ERROR_INVALID_VALUE: Code = 1;
@@ -116,6 +116,7 @@ struct PoolAccess {
 const LOCATION_DEVICE: c_int = 1;
 
 const POOL_ATTRIBUTE_RELEASE_THRESHOLD: c_int = 4;
+const POOL_ATTRIBUTE_RESERVED_BYTES: c_int = 5;
 
 const FUNCTION_MAX_THREADS: c_int = 0;
 const FUNCTION_SHARED_BYTES: c_int = 1;
@@ -456,6 +457,17 @@ impl Backend for CudaBackend {
         let (mut free, mut total) = (0usize, 0usize);
         call!(self, "cuMemGetInfo", memory_info(&mut free, &mut total))?;
         Ok((free as u64, total as u64))
+    }
+
+    fn held_bytes(&self) -> Result<u64> {
+        let mut bytes = 0u64;
+        if self.pool != 0 {
+            let value = (&raw mut bytes).cast();
+            let pool = self.pool as *mut c_void;
+            // This attribute is a u64.
+            call!(self, "cuMemPoolGetAttribute", pool_get_attribute(pool, POOL_ATTRIBUTE_RESERVED_BYTES, value))?;
+        }
+        Ok(bytes)
     }
 
     fn allocate(&self, size_bytes: usize, stream: RawStream) -> Result<usize> {

@@ -132,6 +132,10 @@ impl Backend for SimtBackend {
         Ok((free as u64, TOTAL_BYTES as u64))
     }
 
+    fn held_bytes(&self) -> Result<u64> {
+        Ok(self.used_bytes.load(Ordering::Relaxed) as u64)
+    }
+
     fn allocate(&self, size_bytes: usize, _stream: RawStream) -> Result<usize> {
         let layout = heap_layout(size_bytes)?;
         let mut blocks = self.blocks();

@@ -29,8 +29,8 @@ const BETWEEN: &str = ".cuzarr-between";
 /// took 4.4 s (`bench/rechunk.py`); two passes were stopped before they ended, far behind that.
 const WRITING_AGAIN: f64 = 4.0;
 
-/// Smaller chunks between two passes cost more than reading the source again.
-const LEAST_BETWEEN_BYTES: u64 = 1 << 16;
+/// What an object between two passes costs beside its elements, in bytes that are read in the same time.
+const OBJECT_BYTES: f64 = 65536.0;
 
 /// What elements of variable length are taken to be long, for lack of better knowledge.
 const VARIABLE_BYTES: u64 = 64;
@@ -252,8 +252,9 @@ impl Copy {
             let first = Regions::plan(&shape, bytes, &between, &[&read_unit], most_bytes)?;
             let second = Regions::plan(&shape, bytes, &write_unit, &[&between], most_bytes)?;
             let (reads_first, reads_second) = (first.reads(&read_unit), second.reads(&between));
-            let between_bytes = between.iter().fold(bytes, |bytes, &extent| bytes.saturating_mul(extent));
-            if reads_first + reads_second + WRITING_AGAIN < direct_reads && between_bytes >= LEAST_BETWEEN_BYTES {
+            let between_bytes = between.iter().fold(bytes as f64, |bytes, &extent| bytes * extent as f64);
+            let again = WRITING_AGAIN + OBJECT_BYTES / between_bytes.max(1.0);
+            if reads_first + reads_second + again < direct_reads {
                 let middle = self.between(&between)?;
                 self.journal.between = Some(between);
                 return Ok(vec![

@@ -55,6 +55,6 @@ pub use pass::Pass;
 pub use promote::Weak;
 pub use pyramid::{Pyramid, PyramidOptions};
 pub use reduce::{ReduceOp, Reduction};
-pub use run::{ComputeOptions, Wrap};
+pub use run::{ComputeOptions, Tell, Wrap};
 pub use target::{Changes, compressor_named};
 pub use walk::walk;

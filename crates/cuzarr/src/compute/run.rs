@@ -1,12 +1,16 @@
 //! Computing expressions of arrays in stores, region by region.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use cuzarr_device::{Device, NdBuffer, Order};
 
+use super::copy::Progress;
 use super::evaluate::{Processor, memory_shape};
 use super::expr::{Expr, Kind};
 use super::grid::Region;
+use super::place::refuse_overlap;
 use super::program::{Input, Program, lower};
 use super::regions::{operand_region, regions};
 use super::walk::walk;
@@ -23,6 +27,9 @@ const REGIONS_SHARE: u64 = 3;
 /// Another view of a store, such as one that counts or can be stopped.
 pub type Wrap<'a> = &'a (dyn Fn(&Arc<dyn Store>) -> Arc<dyn Store> + Sync);
 
+/// Somebody who hears of every region that was read: the bytes of elements of stored arrays in it, and in all.
+pub type Tell<'a> = &'a (dyn Fn(&Progress) + Sync);
+
 /// How a plan is carried out.
 #[derive(Clone, Copy)]
 pub struct ComputeOptions<'a> {
@@ -34,6 +41,8 @@ pub struct ComputeOptions<'a> {
     pub threads: usize,
     /// How stores are looked at.
     pub wrap: Option<Wrap<'a>>,
+    /// Who hears of the regions that are read. A reduction inside of an expression tells of its own.
+    pub progress: Option<Tell<'a>>,
 }
 
 impl Default for ComputeOptions<'_> {
@@ -44,12 +53,13 @@ impl Default for ComputeOptions<'_> {
             memory_limit_bytes: options.memory_limit_bytes,
             threads: options.threads,
             wrap: None,
+            progress: None,
         }
     }
 }
 
 /// A program with its inputs, ready to be read region by region.
-pub(crate) struct Job {
+pub(crate) struct Job<'a> {
     pub(crate) program: Program,
     inputs: Vec<Input>,
     /// The part of the expression that is computed.
@@ -57,14 +67,43 @@ pub(crate) struct Job {
     /// Whether inputs that are the result as they are need no copy.
     keeps: bool,
     pub(crate) processor: Processor,
+    meter: Option<Meter<'a>>,
 }
 
-impl Job {
+/// Counts the regions that were read.
+struct Meter<'a> {
+    tell: Tell<'a>,
+    begun: Instant,
+    regions: AtomicU64,
+    bytes: AtomicU64,
+    regions_done: AtomicU64,
+    bytes_done: AtomicU64,
+}
+
+impl<'a> Meter<'a> {
+    fn new(tell: Tell<'a>) -> Meter<'a> {
+        let [regions, bytes, regions_done, bytes_done] = std::array::from_fn(|_| AtomicU64::new(0));
+        Meter { tell, begun: Instant::now(), regions, bytes, regions_done, bytes_done }
+    }
+
+    fn note(&self, bytes: u64) {
+        let progress = Progress {
+            regions_done: 1 + self.regions_done.fetch_add(1, Ordering::Relaxed),
+            regions: self.regions.load(Ordering::Relaxed),
+            bytes_done: bytes + self.bytes_done.fetch_add(bytes, Ordering::Relaxed),
+            bytes: self.bytes.load(Ordering::Relaxed),
+            seconds: self.begun.elapsed().as_secs_f64(),
+        };
+        (self.tell)(&progress);
+    }
+}
+
+impl<'a> Job<'a> {
     /// Lowers an expression, binds its arrays to the device, and moves what is in memory there.
     ///
     /// # Errors
     /// As the device; `Unsupported` for expressions of thousands of operations.
-    pub(crate) fn new(expr: &Expr, part: Region, options: &ComputeOptions<'_>) -> Result<Job> {
+    pub(crate) fn new(expr: &Expr, part: Region, options: &ComputeOptions<'a>) -> Result<Job<'a>> {
         let (program, inputs) = lower(expr)?;
         let bind = |input: Input| -> Result<Input> {
             Ok(match input {
@@ -87,11 +126,11 @@ impl Job {
         };
         let inputs = inputs.into_iter().map(bind).collect::<Result<_>>()?;
         let processor = Processor::apart(options.device, options.threads)?;
-        Ok(Job { program, inputs, part, keeps: false, processor })
+        Ok(Job { program, inputs, part, keeps: false, processor, meter: options.progress.map(Meter::new) })
     }
 
     /// The same for somebody who only looks at the elements.
-    pub(crate) fn looked_at(self) -> Job {
+    pub(crate) fn looked_at(self) -> Job<'a> {
         Job { keeps: self.program.passes().is_some(), ..self }
     }
 
@@ -104,22 +143,35 @@ impl Job {
             Some(unit) => unit,
             None => self.unit()?,
         };
-        regions(&self.part.extent, &unit, &|extent| self.bytes(extent), limit_bytes / REGIONS_SHARE, ENOUGH_BYTES)
+        let limit_bytes = limit_bytes / REGIONS_SHARE;
+        let regions = regions(&self.part.extent, &unit, &|extent| self.bytes(extent), limit_bytes, ENOUGH_BYTES)?;
+        if let Some(meter) = &self.meter {
+            let bytes = regions.iter().map(|region| self.bytes_read(&region.extent)).fold(0, u64::saturating_add);
+            meter.regions.store(regions.len() as u64, Ordering::Relaxed);
+            meter.bytes.store(bytes, Ordering::Relaxed);
+        }
+        Ok(regions)
+    }
+
+    /// Bytes of the elements of arrays that a region of this extent is made of.
+    fn bytes_read(&self, extent: &[u64]) -> u64 {
+        let region = Region { number: 0, start: vec![0; extent.len()], extent: extent.to_vec() };
+        let read = self.inputs.iter().zip(&self.program.inputs).filter_map(|(input, dtype)| match input {
+            Input::Array(array) => {
+                Some(operand_region(&region, array.shape()).elems().saturating_mul(dtype.size_bytes() as u64))
+            }
+            _ => None,
+        });
+        read.fold(0, u64::saturating_add)
     }
 
     /// Bytes that work on a region takes: what is read and what is made, each of two regions at a time.
     fn bytes(&self, extent: &[u64]) -> u64 {
-        let volume = |extent: &[u64]| extent.iter().fold(1u64, |all, &one| all.saturating_mul(one));
-        let region = Region { number: 0, start: vec![0; extent.len()], extent: extent.to_vec() };
-        let read = self.inputs.iter().zip(&self.program.inputs).filter_map(|(input, dtype)| match input {
-            Input::Array(array) => {
-                Some(volume(&operand_region(&region, array.shape()).extent).saturating_mul(dtype.size_bytes() as u64))
-            }
-            _ => None,
-        });
-        let made =
-            if self.keeps { 0 } else { 1 } * volume(extent).saturating_mul(self.program.output.size_bytes() as u64);
-        read.fold(made, u64::saturating_add).saturating_mul(2)
+        let made = match self.keeps {
+            true => 0,
+            false => extent.iter().fold(self.program.output.size_bytes() as u64, |all, &one| all.saturating_mul(one)),
+        };
+        made.saturating_add(self.bytes_read(extent)).saturating_mul(2)
     }
 
     /// The chunk of the largest array, under the shape of the result.
@@ -161,7 +213,11 @@ impl Job {
                 Input::Reduced(..) => Err(Error::new(ErrorKind::Unsupported, "an operand is yet to be computed")),
             }
         };
-        self.inputs.iter().map(one).collect()
+        let elements = self.inputs.iter().map(one).collect::<Result<_>>()?;
+        if let Some(meter) = &self.meter {
+            meter.note(self.bytes_read(&region.extent));
+        }
+        Ok(elements)
     }
 
     /// The result's elements of a region.
@@ -251,7 +307,7 @@ impl Expr {
         let dtype = target.metadata().data_type().device_dtype().unwrap_or(self.dtype());
         let whole = Region { number: 0, start: vec![0; self.ndim()], extent: self.shape().to_vec() };
         let job = Job::new(&self.astype(dtype)?, whole, options)?;
-        refuse_overlap(self, target)?;
+        self.refuse_overlap(target.store(), target.path())?;
         let unit = target.metadata().chunk_grid().chunk_shape().to_vec();
         let regions = job.regions(Some(unit), options.memory_limit_bytes)?;
         let own = ArrayOptions {
@@ -270,26 +326,18 @@ impl Expr {
     }
 }
 
-fn refuse_overlap(expr: &Expr, target: &Array) -> Result<()> {
-    let (_, inputs) = lower(expr)?;
-    let is_target = |input: &Input| match input {
-        Input::Array(array) => {
-            let same_store = Arc::ptr_eq(array.store(), target.store()) || names_place(array, target);
-            same_store && array.path() == target.path()
-        }
-        Input::Reduced(of, _) => refuse_overlap(of, target).is_err(),
-        Input::Buffer(_) => false,
-    };
-    if inputs.iter().any(is_target) {
-        let message = format!("the target, array '{}', is one of the sources", target.name());
-        return Err(Error::new(ErrorKind::InvalidArgument, message)
-            .with_hint("store into another array, then replace the first one with it"));
+impl Expr {
+    /// Whether an array at this place would be one of those that the expression reads, or lie inside of one, or around it:
+    /// for callers who are about to replace what is there.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when it would.
+    pub fn refuse_overlap(&self, store: &Arc<dyn Store>, path: &str) -> Result<()> {
+        let (_, inputs) = lower(self)?;
+        inputs.iter().try_for_each(|input| match input {
+            Input::Array(array) => refuse_overlap((array.store(), array.path()), (store, path)),
+            Input::Reduced(of, _) => of.refuse_overlap(store, path),
+            Input::Buffer(_) => Ok(()),
+        })
     }
-    Ok(())
-}
-
-/// Whether two stores say that they are in the same place; those in memory have none.
-fn names_place(one: &Array, other: &Array) -> bool {
-    let name = one.store().to_string();
-    name == other.store().to_string() && name.contains('/')
 }

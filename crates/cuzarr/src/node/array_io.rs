@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cuzarr_device::{DType, Device, NdBuffer, Order};
+use cuzarr_device::{DType, Device, NdBuffer, Order, pool};
 
 use super::array::Array;
 use crate::codec::VariableElements;
@@ -51,7 +51,7 @@ impl Array {
     /// use cuzarr::node::{Array, ArrayOptions};
     /// use cuzarr::plan::{Selection, SliceArg};
     /// use cuzarr::store::MemoryStore;
-    /// use cuzarr_device::{DType, Device, NdBuffer, Order};
+    /// use cuzarr_device::{DType, Device, NdBuffer, Order, pool};
     ///
     /// let metadata = ArrayMetadata::from_json(br#"{
     ///     "zarr_format": 3, "node_type": "array", "shape": [3, 4], "data_type": "uint8", "fill_value": 9,
@@ -76,6 +76,7 @@ impl Array {
             let shape = memory_shape(selection)?;
             let order = if self.options().order_is_f { Order::F } else { Order::C };
             let out = NdBuffer::empty(self.device(), dtype, &shape, order)?;
+            pool::name_result(out.buffer(), || self.place());
             self.read_to(selection, &out)?;
             Ok(out)
         };
@@ -118,6 +119,7 @@ impl Array {
         let shape = [&[selections.len()], &memory_shape(first)?[..]].concat();
         // Each selection lies in one piece.
         let out = NdBuffer::empty(self.device(), dtype.unwrap_or(own), &shape, Order::C)?;
+        pool::name_result(out.buffer(), || self.place());
         self.read_many_to(selections, &out)?;
         Ok(out)
     }
