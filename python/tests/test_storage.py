@@ -16,7 +16,7 @@ from devices import NAME, require, to_host
 
 import cuzarr
 from cuzarr import storage
-from cuzarr.errors import ConfigInvalidError, ReadOnlyError, StoreFailedError, UnsupportedError
+from cuzarr.errors import ArrayNotFoundError, ConfigInvalidError, ReadOnlyError, StoreFailedError, UnsupportedError
 
 DEVICES = [NAME, "cpu"]
 
@@ -153,6 +153,29 @@ def test_urls_go_to_fsspec(tmp_path: Path) -> None:
     assert (tmp_path / "a/a/b").read_bytes() == b"bytes"
     with pytest.raises(UnsupportedError, match="nowhere"):
         storage.make_store("nowhere://bucket/key")
+
+
+def test_messages_name_places_without_credentials() -> None:
+    fsspec = pytest.importorskip("fsspec")
+
+    class Vault(fsspec.get_filesystem_class("memory")):  # type: ignore[misc]
+        protocol = "vault"
+
+    fsspec.register_implementation("vault", Vault, clobber=True)
+    options = {"key": "name", "secret": "hush"}
+    array = cuzarr.create_array("vault://bucket/a", shape=(4,), chunks=(2,), dtype="i4", storage_options=options)
+    assert str(array.store) == "vault://bucket/a"
+    with pytest.raises(ArrayNotFoundError, match="vault://bucket/b") as missing:
+        cuzarr.open_array("vault://bucket/b", storage_options=options)
+    with pytest.raises(UnsupportedError, match="nowhere://bucket/key'") as unknown:
+        storage.make_store("nowhere://name:hush@bucket/key?signature=hush")
+    for shown in (repr(array), str(array.info), array._repr_html_(), str(missing.value), str(unknown.value)):
+        assert "hush" not in shown
+
+
+def test_stores_of_obstore_are_named_without_credentials() -> None:
+    remote = pytest.importorskip("obstore").store.HTTPStore("https://name:hush@localhost/a")
+    assert str(storage.make_store(remote)) == 'HTTPStore("https://localhost/a")'
 
 
 def test_zarrs_directories_are_read_by_ours(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import re
 import threading
 from collections.abc import Iterable, MutableMapping, Sequence
 from typing import Any, Protocol
@@ -36,6 +37,14 @@ class StoreAdapter(Protocol):
     def list_prefix(self, prefix: str) -> list[str]: ...
     def list_dir(self, prefix: str) -> tuple[list[str], list[str]]: ...
     def describe(self) -> str: ...
+
+
+_SECRETS = re.compile(r"(?<=://)[^/@\s]+@|\?[^\s'\")]*")
+
+
+def without_secrets(text: str) -> str:
+    """A text for messages: its URLs without user, password and query, which may be a signature."""
+    return _SECRETS.sub("", text)
 
 
 def adapt_store(store: Any) -> StoreAdapter:
@@ -184,7 +193,7 @@ class ObjectAdapter(ListingAdapter):
             pass
 
     def describe(self) -> str:
-        return str(self.store)
+        return without_secrets(str(self.store))
 
 
 class Loop:
@@ -283,7 +292,7 @@ class ZarrStoreAdapter:
         return keys, prefixes
 
     def describe(self) -> str:
-        return str(self.store)
+        return without_secrets(str(self.store))
 
 
 class FsspecAdapter(OneByOne):
@@ -361,7 +370,7 @@ class FsspecAdapter(OneByOne):
         return keys, sorted(name for name, is_directory in below if is_directory)
 
     def describe(self) -> str:
-        return f"{self.fs.unstrip_protocol(self.root)}"
+        return without_secrets(self.fs.unstrip_protocol(self.root))
 
 
 class ObstoreAdapter:
@@ -432,4 +441,4 @@ class ObstoreAdapter:
         return sorted(entry["path"] for entry in found["objects"]), sorted(found["common_prefixes"])
 
     def describe(self) -> str:
-        return repr(self.store)
+        return without_secrets(repr(self.store))

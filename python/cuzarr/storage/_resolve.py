@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cuzarr.errors import InvalidArgumentError, KeyInvalidError, ReadOnlyError, UnsupportedError
+from cuzarr.storage._adapters import without_secrets
 from cuzarr.storage._stores import ForeignStore, LocalStore, MemoryStore, SplitStore, Store
 from cuzarr.storage._zip import ZipStore
 
@@ -143,11 +144,11 @@ def _open_url(url: str, storage_options: Mapping[str, Any] | None, read_only: bo
         import fsspec
     except ImportError:
         hint = "install fsspec, or pass a store object, such as one of obstore's"
-        raise UnsupportedError(f"no store for '{url}' is built in", hint=hint) from None
+        raise UnsupportedError(f"no store for '{without_secrets(url)}' is built in", hint=hint) from None
     try:
         mapping = fsspec.get_mapper(url, **(storage_options or {}))
     except (ImportError, ValueError) as error:
-        raise UnsupportedError(f"fsspec has no store for '{url}': {error}") from error
+        raise UnsupportedError(f"fsspec has no store for '{without_secrets(url)}': {error}") from error
     return ForeignStore(mapping, read_only=read_only)
 
 

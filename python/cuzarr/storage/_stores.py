@@ -330,12 +330,13 @@ class ForeignStore(Store):
 
     def __init__(self, store: Any, *, read_only: bool = False) -> None:
         self.wrapped = store
+        self._adapter = adapt_store(store)
         super().__init__(
-            _core.Store.python(adapt_store(store)), read_only=read_only or bool(getattr(store, "read_only", False))
+            _core.Store.python(self._adapter), read_only=read_only or bool(getattr(store, "read_only", False))
         )
 
     def __str__(self) -> str:
-        return str(self.wrapped)
+        return self._adapter.describe()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ForeignStore) and bool(self.wrapped == other.wrapped)
