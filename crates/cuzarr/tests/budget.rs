@@ -84,6 +84,31 @@ fn device_memory_beside_the_result_stays_below_the_limit() {
     }
 }
 
+/// As many large frames as a slab has room for would take more scratch memory than the limit allows.
+#[test]
+fn large_frames_are_decoded_as_few_at_a_time_as_the_limit_allows() {
+    let _alone = alone();
+    let (rows, chunk_rows) = (1800, 600);
+    let value: Vec<u8> = (0..rows * SIDE).flat_map(|at| ((at / 1000) as u32).to_le_bytes()).collect();
+    let codecs = json!([bytes_codec("little"), zstd_codec()]);
+    let metadata = metadata(&[rows, SIDE], &[chunk_rows, SIDE], "uint32", json!(0), codecs);
+    let (mut story, all) = (Story::new(metadata, Arc::new(MemoryStore::new())), Selection::all(&[rows, SIDE]));
+    story.write(Device::Cpu, &all, &value);
+    for device in devices().into_iter().filter(|&device| device != Device::Cpu) {
+        for chunks in [12, 16, 24] {
+            let limit = chunks * chunk_rows * SIDE * 4;
+            (story.options.memory_limit_bytes, story.options.strict) = (limit, true);
+            let out = NdBuffer::empty(device, DType::UINT32, &[rows as usize, SIDE as usize], Order::C).unwrap();
+            let access = story.access(device);
+            let read = peak(device, || {
+                story.engine.read(&access, &story.store, &all, &out, &story.options).unwrap();
+            });
+            assert!(read <= limit + TABLES_BYTES, "reading took {read}, allowed {limit}");
+            assert_eq!(out.to_host_bytes(Order::C).unwrap(), value);
+        }
+    }
+}
+
 /// Frames that lie in the device's memory: decoders' scratch memory counts, and where a limit leaves no room for it the host
 /// decodes.
 #[test]
@@ -218,7 +243,7 @@ fn a_full_device_is_an_error_that_leaves_it_usable() {
             for story in &stories {
                 for error in [read(story).unwrap_err(), write(story).unwrap_err()] {
                     assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
-                    assert!(error.hint().is_some_and(|hint| hint.contains("memory budget")), "{error:?}");
+                    assert!(error.hint().is_some_and(|hint| hint.contains("memory_limit")), "{error:?}");
                     assert_eq!(story.engine.memory(device).used_bytes(), 0);
                 }
             }

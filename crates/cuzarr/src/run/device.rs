@@ -159,8 +159,10 @@ pub(crate) fn batch_bytes(access: &Access, options: &Options, chunks: u64) -> u6
     let slab_bytes = options.batch_bytes(access.device());
     match access.program().map(|program| divide(program, access.device(), options, chunks).whole()) {
         Ok(Some(native)) => {
-            let share = options.memory_limit_bytes / ((PLAIN_COPIES + native.scratch_copies()) * DECODING_BATCHES);
-            options.decode_batch_bytes.saturating_mul(native.batch_factor()).min(share).max(slab_bytes)
+            // One batch fits the limit with its scratch memory, and several do where they are as large as a slab.
+            let most = options.memory_limit_bytes / (PLAIN_COPIES + native.scratch_copies());
+            let wanted = options.decode_batch_bytes.saturating_mul(native.batch_factor());
+            wanted.min(most / DECODING_BATCHES).max(slab_bytes.min(most))
         }
         _ => slab_bytes,
     }
