@@ -125,7 +125,7 @@ def _check(key: str, value: Any, origin: str) -> Any:
         return value
     if key not in DEFAULTS:
         raise _unknown(key, origin)
-    default, choices = DEFAULTS[key], _CHOICES.get(key)
+    default, choices, given = DEFAULTS[key], _CHOICES.get(key), value
     if choices is not None:
         valid, expected = value in choices, " or ".join(map(repr, choices))
     elif key == "async.timeout":
@@ -144,7 +144,7 @@ def _check(key: str, value: Any, origin: str) -> Any:
         valid = (value is None and optional) or (isinstance(value, int) and not isinstance(value, bool) and value >= 0)
         expected = "a number of at least 0" + (" or None" if optional else "")
     if not valid:
-        raise ConfigInvalidError(f"configuration key '{key}' cannot be {value!r} ({origin}), expected {expected}")
+        raise ConfigInvalidError(f"configuration key '{key}' cannot be {given!r} ({origin}), expected {expected}")
     return value
 
 
