@@ -1,5 +1,6 @@
 //! Running sums of whole chunks in device memory: element `i` becomes the sum of elements 0 to `i`, as `numpy.cumsum` gives
-//! it in the same type. Integers wrap; floats are added one after the other, so that they round as on the CPU.
+//! it in the same type. Integers wrap; floats are added one after the other, so that they round as on the CPU. And the way
+//! back, which takes differences.
 
 use crate::buffer::Buffer;
 use crate::cuda;
@@ -33,11 +34,29 @@ pub fn is_supported(dtype: DType) -> bool {
 /// `InvalidArgument` for chunks outside the buffers, odd addresses and sizes; `Unsupported` for other types;
 /// `MemorySpace`, `ReadOnly`, `OutOfMemory`, `DeviceFailed`.
 pub fn accumulate_on(dtype: DType, src: &Buffer, dst: &Buffer, chunks: &[Chunk], stream: &Stream) -> Result<()> {
+    check(dtype, src, dst, chunks, stream)?;
+    cuda::delta::accumulate(dtype, src, dst, chunks, stream)
+}
+
+/// Puts the differences of every element of `src` from the one before it into `dst`, in stream order; the first element of a
+/// chunk stays. The two buffers are apart.
+///
+/// # Errors
+/// As [`accumulate_on`]; `InvalidArgument` also for views of one block.
+pub fn differ_on(dtype: DType, src: &Buffer, dst: &Buffer, chunks: &[Chunk], stream: &Stream) -> Result<()> {
+    check(dtype, src, dst, chunks, stream)?;
+    if src.shares_memory_with(dst) {
+        return Err(Error::invalid("differences are not taken in place"));
+    }
+    cuda::delta::differences(dtype, src, dst, chunks, stream)
+}
+
+fn check(dtype: DType, src: &Buffer, dst: &Buffer, chunks: &[Chunk], stream: &Stream) -> Result<()> {
     if !is_supported(dtype) {
         return Err(Error::new(ErrorKind::Unsupported, format!("no running sums in {dtype}")));
     }
     if stream.device() == Device::Cpu || src.device() != stream.device() || dst.device() != stream.device() {
-        let message = format!("cannot sum from {} to {} on {}", src.device(), dst.device(), stream.device());
+        let message = format!("no sums from {} to {} on {}", src.device(), dst.device(), stream.device());
         return Err(Error::new(ErrorKind::MemorySpace, message));
     }
     dst.require_writable()?;
@@ -56,5 +75,5 @@ pub fn accumulate_on(dtype: DType, src: &Buffer, dst: &Buffer, chunks: &[Chunk],
         let message = format!("{chunk:?} of {dtype} is odd, or not inside buffers of {from} and {to} bytes");
         return Err(Error::invalid(message));
     }
-    cuda::delta::accumulate(dtype, src, dst, chunks, stream)
+    Ok(())
 }

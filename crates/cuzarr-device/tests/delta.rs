@@ -2,7 +2,7 @@
 
 mod device;
 
-use cuzarr_device::delta::{Chunk, accumulate_on};
+use cuzarr_device::delta::{Chunk, accumulate_on, differ_on};
 use cuzarr_device::{Buffer, DType, ErrorKind, Stream};
 use device::{Random, devices};
 
@@ -96,6 +96,38 @@ fn floats_round_one_after_the_other() {
 }
 
 #[test]
+fn differences_of_integers_are_summed_to_what_they_were() {
+    let mut random = Random::new(7);
+    for dtype in [DType::UINT8, DType::INT16, DType::UINT32, DType::INT64] {
+        let (mut src, mut places, mut last) = (Vec::new(), Vec::new(), 0);
+        for elems in SIZES {
+            let from = src.len();
+            let size_bytes = elems * dtype.size_bytes();
+            places.push(Chunk { src_offset_bytes: from, dst_offset_bytes: from, size_bytes });
+            src.extend(random.bytes(size_bytes.next_multiple_of(16)));
+            last = from + size_bytes;
+        }
+        for device in devices() {
+            let stream = Stream::new(device).unwrap();
+            let source = Buffer::from_bytes(device, &src).unwrap();
+            let [differences, back] = [0, 1].map(|_| Buffer::from_bytes(device, &src).unwrap());
+            differ_on(dtype, &source, &differences, &places, &stream).unwrap();
+            accumulate_on(dtype, &differences, &back, &places, &stream).unwrap();
+            stream.synchronize().unwrap();
+            assert!(back.to_vec().unwrap() == src, "{device}: {dtype}");
+            // Every element but the first of each chunk, and nothing behind the last.
+            let (got, size) = (differences.to_vec().unwrap(), dtype.size_bytes());
+            for place in &places {
+                let range = place.src_offset_bytes..place.src_offset_bytes + place.size_bytes;
+                let sums = integers(size, &got[range.clone()]);
+                assert!(sums == src[range], "{device}: {dtype}: {place:?}");
+            }
+            assert_eq!(got[last..], src[last..], "{device}: {dtype}");
+        }
+    }
+}
+
+#[test]
 fn what_cannot_be_summed_is_refused() {
     for device in devices() {
         let stream = Stream::new(device).unwrap();
@@ -108,5 +140,7 @@ fn what_cannot_be_summed_is_refused() {
         assert_eq!(kind(DType::UINT8, 1, 5), ErrorKind::InvalidArgument);
         assert_eq!(kind(DType::UINT16, 0, 5), ErrorKind::InvalidArgument);
         assert_eq!(kind(DType::COMPLEX64, 0, 8), ErrorKind::Unsupported);
+        let error = differ_on(DType::UINT8, &buffer, &buffer, &[], &stream).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "in place");
     }
 }

@@ -63,6 +63,38 @@ def test_lz4_of_kernels_is_read_by_zarr_python(tmp_path: pathlib.Path) -> None:
     np.testing.assert_array_equal(zarr.open_array(str(tmp_path / "a"), mode="r")[...], VALUE)
 
 
+def _filters() -> dict[str, tuple[str, list[Any]]]:
+    import numcodecs
+
+    return {
+        "delta": ("i4", [numcodecs.Delta(dtype="<i4")]),
+        "delta, smaller": ("i8", [numcodecs.Delta(dtype="<i8", astype="<i4")]),
+        "delta of floats": ("f4", [numcodecs.Delta(dtype="<f4")]),
+        "delta, shuffle": ("u2", [numcodecs.Delta(dtype="<u2"), numcodecs.Shuffle(elementsize=2)]),
+        "packbits": ("bool", [numcodecs.PackBits()]),
+        "fixedscaleoffset": ("f8", [numcodecs.FixedScaleOffset(offset=0, scale=10, dtype="<f8", astype="<i2")]),
+    }
+
+
+@pytest.mark.parametrize("name", ["delta", "delta, smaller", "delta of floats", "delta, shuffle", "packbits", "fixedscaleoffset"])
+@pytest.mark.parametrize("compressor", ["lz4", "blosc"])
+def test_frames_behind_filters_are_read_by_zarr_python(tmp_path: pathlib.Path, name: str, compressor: str) -> None:
+    import numcodecs
+
+    device, (dtype, filters) = devices.require(), _filters()[name]
+    value = (np.arange(60 * 150).reshape(60, 150) // 7 % (2 if dtype == "bool" else 300)).astype(dtype)
+    codec = numcodecs.LZ4() if compressor == "lz4" else numcodecs.Blosc(cname="lz4", shuffle=numcodecs.Blosc.SHUFFLE)
+    array = cuzarr.create_array(
+        str(tmp_path / "a"), shape=value.shape, chunks=(25, 70), dtype=dtype, zarr_format=2, filters=filters,
+        compressors=codec, device=device,
+    )  # fmt: skip
+    with cuzarr.config.set({"strict": True}):
+        array[:] = devices.on(device, value)
+        assert "via host" not in str(array.explain(writing=True))
+        np.testing.assert_array_equal(devices.to_host(array[:]), value)
+    np.testing.assert_array_equal(zarr.open_array(str(tmp_path / "a"), mode="r")[...], value)
+
+
 def test_the_host_encodes_what_kernels_would_not_do_faster(tmp_path: pathlib.Path) -> None:
     device = devices.require()
     codec = cuzarr.codecs.BloscCodec(cname="lz4", typesize=4, shuffle="shuffle")

@@ -30,28 +30,58 @@ struct Entry {
 // SAFETY: every gap is a named, initialised field.
 unsafe impl Plain for Entry {}
 
-pub(crate) fn accumulate(dtype: DType, src: &Buffer, dst: &Buffer, chunks: &[Chunk], stream: &Stream) -> Result<()> {
-    let too_many = || Error::invalid("the chunks of one launch have too many bytes");
-    let threads = threads(stream.device());
-    let tile_bytes = WARP_BYTES * (threads / WARP) as usize;
-    let (mut tiles, mut several) = (0u32, false);
-    let mut entries = Vec::with_capacity(chunks.len());
-    for chunk in chunks.iter().filter(|chunk| chunk.size_bytes > 0) {
-        entries.push(Entry {
-            src_offset: chunk.src_offset_bytes as u64,
-            dst_offset: chunk.dst_offset_bytes as u64,
-            bytes: chunk.size_bytes as u64,
-            first_tile: tiles,
-            reserved: 0,
-        });
-        let more = u32::try_from(chunk.size_bytes.div_ceil(tile_bytes)).map_err(|_| too_many())?;
-        tiles = tiles.checked_add(more).ok_or_else(too_many)?;
-        several |= more > 1;
+/// Chunks that have bytes, and their tiles.
+struct Tiling {
+    entries: Vec<Entry>,
+    tiles: u32,
+    /// Whether some chunk has several.
+    several: bool,
+}
+
+impl Tiling {
+    fn new(chunks: &[Chunk], threads: u32) -> Result<Tiling> {
+        let too_many = || Error::invalid("the chunks of one launch have too many bytes");
+        let tile_bytes = WARP_BYTES * (threads / WARP) as usize;
+        let mut tiling = Tiling { entries: Vec::with_capacity(chunks.len()), tiles: 0, several: false };
+        for chunk in chunks.iter().filter(|chunk| chunk.size_bytes > 0) {
+            tiling.entries.push(Entry {
+                src_offset: chunk.src_offset_bytes as u64,
+                dst_offset: chunk.dst_offset_bytes as u64,
+                bytes: chunk.size_bytes as u64,
+                first_tile: tiling.tiles,
+                reserved: 0,
+            });
+            let more = u32::try_from(chunk.size_bytes.div_ceil(tile_bytes)).map_err(|_| too_many())?;
+            tiling.tiles = tiling.tiles.checked_add(more).ok_or_else(too_many)?;
+            tiling.several |= more > 1;
+        }
+        u32::try_from(tiling.entries.len()).map_err(|_| too_many())?;
+        Ok(tiling)
     }
+}
+
+pub(crate) fn differences(dtype: DType, src: &Buffer, dst: &Buffer, chunks: &[Chunk], stream: &Stream) -> Result<()> {
+    let threads = threads(stream.device());
+    let Tiling { entries, tiles, .. } = Tiling::new(chunks, threads)?;
     if entries.is_empty() {
         return Ok(());
     }
-    let count = u32::try_from(entries.len()).map_err(|_| too_many())?;
+    let table = upload(&entries, stream)?;
+    let kernel = sized_kernel(&DELTA, stream.device(), "delta_differences", dtype.size_bytes())?;
+    let code = u32::from(code(dtype)?);
+    let arguments = (src.address(), dst.address(), table.address(), entries.len() as u32, tiles, code);
+    let grid = blocks(&kernel, tiles.into());
+    // SAFETY: the parameters of delta_differences_N; the chunks were checked to lie in both buffers, which are apart.
+    unsafe { kernel.launch(stream, grid, threads, arguments, &[src, dst, &table]) }
+}
+
+pub(crate) fn accumulate(dtype: DType, src: &Buffer, dst: &Buffer, chunks: &[Chunk], stream: &Stream) -> Result<()> {
+    let threads = threads(stream.device());
+    let Tiling { entries, tiles, several } = Tiling::new(chunks, threads)?;
+    if entries.is_empty() {
+        return Ok(());
+    }
+    let count = entries.len() as u32;
     let table = upload(&entries, stream)?;
     let (from, to, lines) = (src.address(), dst.address(), table.address());
     let chunk_blocks = u64::from(count.div_ceil(threads / WARP));

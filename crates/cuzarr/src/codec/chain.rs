@@ -7,7 +7,7 @@ use cuzarr_device::Device;
 use super::contract::{
     ArrayToArray, ArrayToBytes, BytesToBytes, Size, TailPart, VARIABLE_LIMIT_BYTES, VariableToBytes, corrupt,
 };
-use super::program::{ENCODED_ON_HOST, Leave, Program, leave_nothing, tail_split};
+use super::program::{Leave, Program, leave_nothing, tail_split};
 use super::registry::{self, Opened, Request};
 use super::{ChunkSpec, Sharding, VariableElements, v2};
 use crate::meta::{ArrayMetadata, CodecsMetadata, Endian, Extension};
@@ -337,18 +337,19 @@ impl Chain {
     /// Why the host encodes with the codec of this number.
     fn encoding_reason(&self, program: &Program, index: usize, left: Option<&'static str>) -> Option<&'static str> {
         let split = tail_split(self);
-        let follows = "follows a codec that runs on the host";
-        match index.checked_sub(self.arrays.len()) {
-            None if index < split.arrays => None,
-            None => match self.arrays[index].tail() {
-                TailPart::Host(reason) => Some(reason),
-                _ => Some(follows),
-            },
-            Some(0) => (!split.serializer).then_some(follows),
-            Some(number) if number <= split.bytes => None,
-            Some(number) if number == split.bytes + 1 => program.device_encoding().err().or(left),
-            Some(number) if number == split.bytes + 2 && program.device_checksum().is_some() => left,
-            Some(_) => Some(ENCODED_ON_HOST),
+        let in_tail = match index.checked_sub(self.arrays.len()) {
+            None => index < split.arrays,
+            Some(0) => split.serializer,
+            Some(number) => number <= split.bytes,
+        };
+        if in_tail {
+            return None;
+        }
+        let host = self.arrays.get(index).map(|codec| codec.tail());
+        match (program.encoding_reason(index), host) {
+            (None, _) => left,
+            (Some(_), Some(TailPart::Host(reason))) => Some(reason),
+            (reason, _) => reason,
         }
     }
 

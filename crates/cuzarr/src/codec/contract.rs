@@ -142,6 +142,11 @@ pub trait ArrayToArray: Send + Sync + fmt::Debug {
         None
     }
 
+    /// Whether those steps the other way are how it encodes, of any elements.
+    fn native_is_undone(&self) -> bool {
+        false
+    }
+
     /// What a tail can do in this codec's place.
     fn tail(&self) -> TailPart {
         TailPart::Host("needs whole chunks")

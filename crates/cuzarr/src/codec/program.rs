@@ -12,7 +12,7 @@ use super::checksum::Location;
 use super::contract::{
     ArrayToArray, ArrayToBytes, BytesToBytes, Size, TailPart, VARIABLE_LIMIT_BYTES, expect_encoded_size,
 };
-use super::native::{Native, Step, array_steps, bytes_steps, header_step, serializer_steps};
+use super::native::{Native, Step, Undo, array_steps, bytes_steps, header_step, serializer_steps};
 use super::{packbits, scratch};
 use crate::{Error, ErrorKind, Result, ResultExt};
 
@@ -28,6 +28,9 @@ pub struct Program {
     stored: Size,
     /// In order of encoding.
     encoding: Vec<Pass>,
+    /// The number of each one's codec, counted in order of encoding; `None` for a pass that is only part of one.
+    numbers: Vec<Option<usize>>,
+    on_device: Result<Encoded, &'static str>,
     packed_size_bytes: usize,
     tail: Tail,
     packed_axes: Vec<usize>,
@@ -68,6 +71,16 @@ struct PassOnDevice {
     codec: Option<usize>,
     /// The steps, or why the host does it.
     steps: Result<Vec<Step>, &'static str>,
+}
+
+/// What a device does of encoding.
+#[derive(Clone, Debug)]
+struct Encoded {
+    /// The passes before the one that makes frames.
+    undo: Undo,
+    encoding: Encoding,
+    /// That one.
+    pass: usize,
 }
 
 /// Where the passes of a program run.
@@ -184,6 +197,19 @@ impl Pass {
         }
     }
 
+    /// How many bytes so many are encoded to, where that is fixed.
+    fn encoded_bytes(&self, decoded_bytes: usize) -> Option<usize> {
+        match self {
+            Pass::Bytes { codec, .. } => match codec.encoded_size(Size::Exact(decoded_bytes as u64)) {
+                Size::Exact(bytes) => usize::try_from(bytes).ok(),
+                _ => None,
+            },
+            Pass::Serializer { .. } => Some(decoded_bytes),
+            Pass::Array { encoded, .. } => Some(*encoded),
+            Pass::BitsHeader(_) => Some(decoded_bytes + 1),
+        }
+    }
+
     /// The decoded bytes, when they lie inside the encoded ones.
     fn view<'a>(&self, encoded: &'a [u8]) -> Option<Result<&'a [u8]>> {
         match self {
@@ -250,7 +276,7 @@ fn run(passes: &[Pass], encoded: &[u8], packed: &mut [u8]) -> Result<()> {
 }
 
 /// Why kernels do not encode.
-pub(crate) const ENCODED_ON_HOST: &str = "encoded by the host's threads";
+const ENCODED_ON_HOST: &str = "encoded by the host's threads";
 
 /// Runs `passes`, in order of encoding, over one chunk.
 fn encode_passes(passes: &[Pass], packed: &[u8]) -> Result<Vec<u8>> {
@@ -266,16 +292,50 @@ struct Passes {
     decoding: Vec<Pass>,
     natives: Vec<PassOnDevice>,
     /// In order of decoding.
-    encoding: Vec<Pass>,
+    encoding: Vec<EncodingPass>,
+}
+
+/// A pass as encoding sees it.
+struct EncodingPass {
+    pass: Pass,
+    /// The number of its codec.
+    codec: Option<usize>,
+    /// The steps that a device undoes in its place, where it may.
+    undone: Option<Vec<Step>>,
 }
 
 impl Passes {
     fn push(&mut self, pass: Pass, codec: Option<usize>, steps: Result<Vec<Step>, &'static str>) {
-        self.encoding.push(pass.clone());
+        let may_undo = match &pass {
+            Pass::Array { codec, .. } if matches!(codec.tail(), TailPart::Host(_)) => codec.native_is_undone(),
+            _ => true,
+        };
+        let undone = steps.clone().ok().filter(|_| may_undo);
+        self.encoding.push(EncodingPass { pass: pass.clone(), codec, undone });
         if !matches!(&pass, Pass::Array { codec, .. } if codec.decodes_to_itself()) {
             self.decoding.push(pass);
             self.natives.push(PassOnDevice { codec, steps });
         }
+    }
+}
+
+impl Encoded {
+    /// The pass whose frames kernels make, when they do all that comes before it. `passes` are in order of decoding.
+    fn find(passes: &[EncodingPass], packed_bytes: usize) -> Result<Encoded, &'static str> {
+        let (mut undo, mut size_bytes) = (Undo::default(), packed_bytes);
+        for (number, EncodingPass { pass, undone, .. }) in passes.iter().rev().enumerate() {
+            if let Pass::Bytes { codec, .. } = pass
+                && let Some(encoding) = codec.device_encoding(size_bytes)
+            {
+                return Ok(Encoded { undo, encoding, pass: number });
+            }
+            let done = undone.as_ref().is_some_and(|steps| undo.add(steps, pass.name(), size_bytes));
+            size_bytes = match pass.encoded_bytes(size_bytes) {
+                Some(encoded_bytes) if done => encoded_bytes,
+                _ => return Err(ENCODED_ON_HOST),
+            };
+        }
+        Err("nothing is encoded: what is gathered is stored")
     }
 }
 
@@ -341,9 +401,21 @@ impl Program {
         let write_steps = if undone { None } else { Some(split.write) };
         let tail = Tail { packing: split.packing, packed, steps: split.read, write_steps, dtype };
         let Passes { decoding, natives, encoding } = passes;
-        let encoding = encoding.into_iter().rev().collect();
+        let on_device = Encoded::find(&encoding, packed_size_bytes);
+        let (encoding, numbers) = encoding.into_iter().rev().map(|one| (one.pass, one.codec)).unzip();
         let (device, stored, packed_axes) = (Device::Cpu, chain.encoded_size(), split.axes);
-        Ok(Program { device, passes: decoding, natives, stored, encoding, packed_size_bytes, tail, packed_axes })
+        Ok(Program {
+            device,
+            passes: decoding,
+            natives,
+            stored,
+            encoding,
+            numbers,
+            on_device,
+            packed_size_bytes,
+            tail,
+            packed_axes,
+        })
     }
 
     /// The exact size of one packed chunk, the input of the tail.
@@ -459,36 +531,52 @@ impl Program {
         encode_passes(&self.encoding, packed)
     }
 
-    /// The frames that a device makes of packed chunks in place of the first pass of [`Program::encode`], or why the host
-    /// does it.
+    /// The frames that a device makes in the course of [`Program::encode`], or why the host does it.
     ///
     /// # Errors
     /// The reason.
     pub fn device_encoding(&self) -> Result<Encoding, &'static str> {
-        match self.encoding.first() {
-            None => Err("nothing is encoded: what is gathered is stored"),
-            Some(Pass::Bytes { codec, .. }) => codec.device_encoding(self.packed_size_bytes).ok_or(ENCODED_ON_HOST),
-            Some(_) => Err(ENCODED_ON_HOST),
-        }
+        self.on_device.as_ref().map(|encoded| encoded.encoding).map_err(|reason| *reason)
+    }
+
+    /// What a device does to packed chunks before.
+    pub(crate) fn device_undo(&self) -> Undo {
+        self.on_device.as_ref().map_or_else(|_| Undo::default(), |encoded| encoded.undo.clone())
+    }
+
+    /// Why the host encodes with the codec of this number, which no tail does.
+    pub(crate) fn encoding_reason(&self, codec: usize) -> Option<&'static str> {
+        let on_device = match &self.on_device {
+            Ok(encoded) => encoded,
+            Err(reason) => return Some(*reason),
+        };
+        let pass = self.numbers.iter().position(|number| *number == Some(codec));
+        let last = on_device.pass + usize::from(self.device_checksum().is_some());
+        pass.filter(|&pass| pass > last).map(|_| ENCODED_ON_HOST)
     }
 
     /// The checksum of a frame that a device made, when it is all that follows, and where it goes.
     pub(crate) fn device_checksum(&self) -> Option<(Checksum, Location)> {
-        let Some([Pass::Bytes { codec, decoded }]) = self.encoding.get(1..) else { return None };
+        let [Pass::Bytes { codec, decoded }] = self.passes_behind_device() else { return None };
         match codec.native(*decoded)? {
-            Step::Check { checksum, location } if self.device_encoding().is_ok() => Some((checksum, location)),
+            Step::Check { checksum, location } => Some((checksum, location)),
             _ => None,
         }
     }
 
-    /// Passes of [`Program::encode`] behind the first, over a frame that a device made; `None` when there are none.
+    fn passes_behind_device(&self) -> &[Pass] {
+        self.on_device.as_ref().map_or(&[], |encoded| &self.encoding[encoded.pass + 1..])
+    }
+
+    /// Passes of [`Program::encode`] behind the one that makes frames, over a frame that a device made; `None` when there are
+    /// none.
     ///
     /// # Errors
     /// As [`Program::encode`].
     pub(crate) fn encode_behind_device(&self, frame: &[u8]) -> Result<Option<Vec<u8>>> {
-        match self.encoding.get(1..) {
-            None | Some([]) => Ok(None),
-            Some(passes) => encode_passes(passes, frame).map(Some),
+        match self.passes_behind_device() {
+            [] => Ok(None),
+            passes => encode_passes(passes, frame).map(Some),
         }
     }
 

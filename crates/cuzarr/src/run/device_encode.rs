@@ -1,7 +1,7 @@
 //! Encoding by kernels: whole chunks are gathered packed, become frames where they are, and only the frames cross the bus.
 //!
 //! ```text
-//! gather ─> compare with the fill value ─> encode     a few batches   on streams of their own
+//! gather ─> compare with the fill value ─> filters ─> encode     a few batches   on streams of their own
 //!                     sizes of frames ─> download      the one before  into a slab
 //!                             store                    those before    by the workers
 //! ```
@@ -17,11 +17,12 @@ use cuzarr_device::checksum::{self, Checksum};
 use cuzarr_device::transfer::gather_on;
 use cuzarr_device::{Buffer, DType, DTypeKind, Device, NdBuffer, Order, Stream, Tail, pool};
 
-use super::device_write::Gathering;
+use super::device_write::{Gathering, padded};
 use super::engine::Options;
 use super::report::Stage;
 use super::write::{Leaf, Writing};
 use crate::codec::batch::{Blank, EncodeBatch, Encoding};
+use crate::codec::native::{Strided, Undo};
 use crate::codec::{Location, Program};
 use crate::error::Result;
 use crate::plan::{EncodingLoad, chunks_touched};
@@ -33,7 +34,9 @@ const RUNNING: usize = 4;
 pub(super) struct Encoders {
     device: Device,
     encoding: Encoding,
-    /// Chunks as they are encoded.
+    /// What comes between packed chunks and frames.
+    undo: Undo,
+    /// Chunks as they are gathered.
     packed: Gathering,
     /// Their elements as they are, where what is packed cannot be compared with the fill value.
     plain: Option<Gathering>,
@@ -79,13 +82,13 @@ fn nan_code(dtype: DType) -> u32 {
 /// What a batch of `count` chunks takes on the device at most.
 fn batch_bytes(
     device: Device,
-    encoding: &Encoding,
+    (encoding, undo): (&Encoding, &Undo),
     packed: &Gathering,
     plain: Option<&Gathering>,
     count: usize,
 ) -> usize {
-    let gathered = packed.padded_bytes + plain.map_or(0, |plain| plain.padded_bytes);
-    let encoded = EncodeBatch::memory_bytes(encoding, device, packed.padded_bytes, count);
+    let gathered = packed.padded_bytes + undo.chunk_bytes() + plain.map_or(0, |plain| plain.padded_bytes);
+    let encoded = EncodeBatch::memory_bytes(encoding, device, padded(encoding.chunk_bytes()), count);
     count.saturating_mul(gathered).saturating_add(encoded)
 }
 
@@ -118,7 +121,7 @@ impl Encoders {
         let Some(program) = &writing.program else { return Ok(None) };
         let chunks = chunks_touched(&writing.source, &writing.selection);
         let Ok(encoding) = placement(program, chunks, options) else { return Ok(None) };
-        let (device, tail) = (value.device(), program.tail());
+        let (device, tail, undo) = (value.device(), program.tail(), program.device_undo());
         let strides = writing.packed_strides();
         let gathering = |tail: &Tail, size_bytes| Gathering::new(tail.clone(), strides.clone(), size_bytes, usize::MAX);
         let mut packed = gathering(tail, program.packed_size_bytes());
@@ -127,9 +130,10 @@ impl Encoders {
         let plain = (is_compared && !tail.is_plain()).then(|| gathering(&Tail::plain(tail.dtype), elements_bytes));
         let blanks = packed.size_bytes + if is_compared { elements_bytes } else { 0 };
         // The frames of a batch before may still be on their way.
-        let one = batch_bytes(device, &encoding, &packed, plain.as_ref(), 1);
+        let one = batch_bytes(device, (&encoding, &undo), &packed, plain.as_ref(), 1);
         let cost = |count: usize| {
-            let batches = batch_bytes(device, &encoding, &packed, plain.as_ref(), count).saturating_mul(RUNNING);
+            let batches =
+                batch_bytes(device, (&encoding, &undo), &packed, plain.as_ref(), count).saturating_mul(RUNNING);
             batches.saturating_add(encoding.output_bound_bytes(count)).saturating_add(blanks) as u64
         };
         let most = limit_bytes.saturating_sub(blanks as u64) / (one * RUNNING + encoding.output_bound_bytes(1)) as u64;
@@ -147,6 +151,7 @@ impl Encoders {
             Encoders {
                 device,
                 encoding,
+                undo,
                 packed,
                 plain,
                 blank: None,
@@ -219,10 +224,15 @@ impl Encoders {
             let (chunks, stride_bytes) = plain.as_ref().map_or((&chunks, stride), |(chunks, stride)| (chunks, *stride));
             Blank { chunks, stride_bytes, blank, nan: self.nan }
         });
-        let mut batch = EncodeBatch::prepare(self.encoding, &chunks, stride, leaves.len())?;
-        let encoded = (Stage::Encode, (leaves.len() * self.packed.size_bytes) as u64);
-        counters.time_on(encoded, &stream, || batch.run_unless_blank(blank.as_ref(), &stream))?;
-        self.running.push_back(Running { batch, leaves, stream });
+        let (count, packed) = (leaves.len(), Strided { buffer: chunks.clone(), stride_bytes: stride });
+        let encoded = (Stage::Encode, (count * self.packed.size_bytes) as u64);
+        let mut batch = None;
+        counters.time_on(encoded, &stream, || {
+            let ready = self.undo.run(packed, self.packed.size_bytes, count, &stream)?;
+            let batch = batch.insert(EncodeBatch::prepare(self.encoding, &ready.buffer, ready.stride_bytes, count)?);
+            batch.run_unless_blank(blank.as_ref(), &stream)
+        })?;
+        self.running.extend(batch.map(|batch| Running { batch, leaves, stream }));
         Ok(())
     }
 

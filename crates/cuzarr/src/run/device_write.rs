@@ -396,7 +396,7 @@ fn cost(slab_bytes: usize, slabs: usize, downloads: usize) -> Cost {
     Cost { host: 0, pinned: bytes(slabs), device: bytes(downloads + 1) }
 }
 
-fn padded(size_bytes: usize) -> usize {
+pub(super) fn padded(size_bytes: usize) -> usize {
     size_bytes.next_multiple_of(PIECE_ALIGNMENT_BYTES).max(PIECE_ALIGNMENT_BYTES)
 }
 

@@ -93,6 +93,10 @@ impl ArrayToArray for Delta {
         Some(widen.into_iter().chain([Step::Sum(dtype)]).collect())
     }
 
+    fn native_is_undone(&self) -> bool {
+        true
+    }
+
     fn encode_into(&self, decoded: &[u8], encoded: &mut [u8]) -> Result<()> {
         let count = decoded.len() / self.decoded.size_bytes();
         expect_encoded_size(encoded.len(), count * self.encoded_dtype.size_bytes())?;

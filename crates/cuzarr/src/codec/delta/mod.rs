@@ -6,7 +6,7 @@
 //! - Names: v3 `numcodecs.delta`, `delta`; v2 `delta`
 //! - Compatible: zarr-python, numcodecs
 //! - Native: everywhere, as a pass of its own: integers by a scan, floats one after the other, since the order decides how
-//!   they round.
+//!   they round. Differences are taken there before LZ4 is encoded there.
 //!
 //! ```
 //! # use cuzarr::codec::{ChunkSpec, Chain};

@@ -9,6 +9,7 @@
 //! for each chunk which codec found what. A step that only looks (checksums, a header) leaves the bytes where they are.
 
 mod steps;
+mod undo;
 
 use std::ops::Range;
 
@@ -16,10 +17,11 @@ use cuzarr_device::checksum::{self, Checksum};
 use cuzarr_device::convert::{self, Conversion};
 use cuzarr_device::shuffle::{self, Shuffle};
 use cuzarr_device::{
-    Buffer, DType, Event, Layout, NdBuffer, Stream, Tail, Transfer, TransferBox, delta, pool, transfer,
+    Buffer, DType, Event, Layout, NdBuffer, Packing, Stream, Tail, Transfer, TransferBox, delta, pool, transfer,
 };
 
 pub(crate) use steps::{array_steps, bytes_steps, header_step, serializer_steps};
+pub(crate) use undo::{Strided, Undo};
 
 use super::batch::{self, Batch, Format, STATUS_BYTES, result_of};
 use super::checksum::{CHECKSUM_BYTES, Location};
@@ -84,6 +86,14 @@ impl Map {
     /// Elements that stay in their order.
     pub(crate) fn flat(tail: Tail, len: usize) -> Map {
         Map { tail, shape: vec![len], packed_strides: vec![1] }
+    }
+
+    fn packed_bytes(&self) -> usize {
+        let len = self.shape.iter().product::<usize>();
+        match self.tail.packing {
+            Packing::Bits => len.div_ceil(8),
+            _ => len * self.tail.packed.size_bytes(),
+        }
     }
 
     fn decoded_bytes(&self) -> usize {
