@@ -134,7 +134,7 @@ fn moved(shard: &[u8]) -> Vec<u8> {
 
 #[test]
 fn a_shard_that_was_closed_and_replaced_meanwhile_is_an_error() {
-    // More shards than a call keeps open.
+    // More shards than are kept open.
     let (_folder, local, mut story) = written(200);
     let replace = move || {
         (0..200).for_each(|shard| {

@@ -9,10 +9,7 @@ use super::report::{Counters, Report};
 use super::scratch::Scratch;
 use super::streams::Streams;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{OpenValues, Store, Version};
-
-/// Shards that a call keeps open: threads read from one each, and from some that come next.
-const OPEN_SHARDS: usize = 128;
+use crate::store::{OpenLimit, OpenValues, Store, Version};
 
 /// Failures that are kept beside the first one.
 const OTHER_FAILURES: usize = 15;
@@ -39,7 +36,7 @@ impl Call {
         pool: Pool,
         threads: usize,
         (scratch, streams): (Scratch, Streams),
-        memory: Memory,
+        (memory, open_shards): (Memory, Arc<OpenLimit>),
         limit_bytes: u64,
         traced: bool,
     ) -> Call {
@@ -52,7 +49,7 @@ impl Call {
             memory,
             limit_bytes,
             counters: Counters::new(traced),
-            shards: OpenValues::new(OPEN_SHARDS),
+            shards: OpenValues::new(open_shards),
             cancelled: AtomicBool::new(false),
             failures: Mutex::default(),
         }

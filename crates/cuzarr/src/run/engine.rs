@@ -20,10 +20,14 @@ use super::write;
 use crate::codec::VariableElements;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{Plan, PlanOptions, Selection};
-use crate::store::Store;
+use crate::store::{OpenLimit, Store};
 
 /// Threads that the process has at most, whatever is asked: more than any machine's cores, for stores far away.
 const MOST_THREADS: usize = 512;
+
+/// Shards that all calls of the process together keep open while they read: many more than threads, many fewer than the thousand
+/// files that systems allow a process.
+const OPEN_SHARDS: usize = 128;
 
 /// How one call behaves.
 #[derive(Clone, Copy, Debug)]
@@ -96,6 +100,7 @@ pub struct Engine {
     scratch: Scratch,
     streams: Streams,
     memory: Mutex<HashMap<Device, Memory>>,
+    open_shards: Arc<OpenLimit>,
 }
 
 static ENGINE: Mutex<Option<Arc<Engine>>> = Mutex::new(None);
@@ -125,6 +130,7 @@ impl Engine {
             scratch: Scratch::default(),
             streams: Streams::default(),
             memory: Mutex::default(),
+            open_shards: Arc::new(OpenLimit::new(OPEN_SHARDS)),
         }
     }
 
@@ -140,7 +146,7 @@ impl Engine {
             self.pool.clone(),
             options.threads,
             (self.scratch.clone(), self.streams.clone()),
-            self.memory(device),
+            (self.memory(device), Arc::clone(&self.open_shards)),
             options.memory_limit_bytes,
             options.trace,
         ))

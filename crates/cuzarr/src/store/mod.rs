@@ -35,7 +35,7 @@ pub use key::{Key, join_key, validate_key, validate_prefix};
 pub use local::{Durability, LocalOptions, LocalStore, Symlinks};
 pub use memory::MemoryStore;
 pub use split::Split;
-pub use version::{OpenValues, Version};
+pub use version::{OpenLimit, OpenValues, Version};
 
 /// Which bytes of a value are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

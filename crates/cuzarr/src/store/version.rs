@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -44,11 +45,40 @@ impl Version {
     }
 }
 
-/// Values that a caller keeps open from one of its batches to the next, so that it reads one version of each, and opens each
-/// once: at most so many, those that were used last.
-pub struct OpenValues {
+/// How many values may be kept open, of all callers together: systems allow a process a thousand files or so.
+#[derive(Debug)]
+pub struct OpenLimit {
     most: usize,
+    now: AtomicUsize,
+}
+
+impl OpenLimit {
+    /// At most `most` values.
+    pub fn new(most: usize) -> OpenLimit {
+        OpenLimit { most, now: AtomicUsize::new(0) }
+    }
+
+    fn take(&self) -> bool {
+        let more = |now| (now < self.most).then_some(now + 1);
+        self.now.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    fn give_back(&self, count: usize) {
+        self.now.fetch_sub(count, Ordering::Relaxed);
+    }
+}
+
+/// Values that a caller keeps open from one of its batches to the next, so that it reads one version of each, and opens each
+/// once: as many as the limit allows, those that were used last.
+pub struct OpenValues {
+    limit: Arc<OpenLimit>,
     state: Mutex<State>,
+}
+
+impl Drop for OpenValues {
+    fn drop(&mut self) {
+        self.limit.give_back(self.state.get_mut().unwrap_or_else(PoisonError::into_inner).values.len());
+    }
 }
 
 #[derive(Default)]
@@ -63,9 +93,9 @@ struct Kept {
 }
 
 impl OpenValues {
-    /// Keeps at most `most` values open.
-    pub fn new(most: usize) -> OpenValues {
-        OpenValues { most: most.max(1), state: Mutex::default() }
+    /// Keeps nothing open yet.
+    pub fn new(limit: Arc<OpenLimit>) -> OpenValues {
+        OpenValues { limit, state: Mutex::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -74,32 +104,40 @@ impl OpenValues {
 
     /// The value of a key, when it is open and of this type.
     pub fn get<T: Any + Send + Sync>(&self, key: &Key) -> Option<Arc<T>> {
-        let mut state = self.state();
-        state.uses += 1;
-        let uses = state.uses;
-        let kept = state.values.get_mut(key)?;
-        kept.last_use = uses;
-        Arc::clone(&kept.value).downcast().ok()
+        self.state().get(key)
     }
 
-    /// Keeps a value open, unless another one was put there meanwhile: gives the one that is kept.
+    /// Keeps a value open where the limit allows it, unless another one was put there meanwhile: gives the one to be used.
     pub fn keep<T: Any + Send + Sync>(&self, key: &Key, value: Arc<T>) -> Arc<T> {
-        if let Some(earlier) = self.get(key) {
+        let mut state = self.state();
+        if let Some(earlier) = state.get(key) {
             return earlier;
         }
-        let mut state = self.state();
         let mut closed = None;
-        if state.values.len() >= self.most {
+        if !self.limit.take() {
             let oldest = state.values.iter().min_by_key(|(_, kept)| kept.last_use).map(|(key, _)| key.clone());
-            closed = oldest.and_then(|key| state.values.remove(&key));
+            // Others have all that the limit allows.
+            let Some(oldest) = oldest else { return value };
+            closed = state.values.remove(&oldest);
         }
-        state.uses += 1;
-        let last_use = state.uses;
-        state.values.insert(key.to_string(), Kept { value: Arc::clone(&value) as Arc<_>, last_use });
+        let kept = Kept { value: Arc::clone(&value) as Arc<_>, last_use: state.uses };
+        let replaced = state.values.insert(key.to_string(), kept);
+        if replaced.is_some() {
+            self.limit.give_back(1);
+        }
         drop(state);
         // Closing may take a while, so others need not wait for it.
-        drop(closed);
+        drop((closed, replaced));
         value
+    }
+}
+
+impl State {
+    fn get<T: Any + Send + Sync>(&mut self, key: &Key) -> Option<Arc<T>> {
+        self.uses += 1;
+        let kept = self.values.get_mut(key)?;
+        kept.last_use = self.uses;
+        Arc::clone(&kept.value).downcast().ok()
     }
 }
 
@@ -109,13 +147,20 @@ mod tests {
 
     #[test]
     fn the_values_that_were_used_last_stay_open() {
-        let open = OpenValues::new(2);
+        let limit = Arc::new(OpenLimit::new(2));
+        let open = OpenValues::new(Arc::clone(&limit));
         let (first, second) = (open.keep("a", Arc::new(1)), open.keep("b", Arc::new(2)));
         assert!(Arc::ptr_eq(&open.keep("a", Arc::new(3)), &first), "an open value stays");
         open.keep("c", Arc::new(4));
         assert!(open.get::<i32>("b").is_none() && Arc::strong_count(&second) == 1);
         assert_eq!(open.get::<i32>("a").as_deref(), Some(&1));
         assert!(open.get::<u8>("a").is_none(), "a value of another type");
+        let other = OpenValues::new(limit);
+        other.keep("d", Arc::new(5));
+        assert!(other.get::<i32>("d").is_none(), "all that may be open is another's");
+        drop(open);
+        other.keep("d", Arc::new(5));
+        assert_eq!(other.get::<i32>("d").as_deref(), Some(&5));
     }
 
     #[test]
