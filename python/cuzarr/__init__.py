@@ -15,7 +15,7 @@ Importing initialises no GPU and imports no other array library.
 
 from __future__ import annotations
 
-from cuzarr import _libraries, api, buffer, codecs, errors, functions, kernels, memory, reductions, storage, xp
+from cuzarr import _libraries, api, buffer, codecs, errors, functions, kernels, memory, reductions, selections, storage, xp
 from cuzarr._api import (
     array,
     consolidate_metadata,
@@ -171,11 +171,21 @@ from cuzarr.reductions import (
     sum,  # noqa: A004
     var,
 )
+from cuzarr.selections import (
+    histogram,
+    histogram_bin_edges,
+    median,
+    nanmedian,
+    nanpercentile,
+    nanquantile,
+    percentile,
+    quantile,
+)
 
 _libraries.announce()
 
 # Functions and reductions are not listed, because some would hide Python's own (`abs`, `sum`) where everything is imported:
-# their names are in `cuzarr.functions` and `cuzarr.reductions`.
+# their names are in `cuzarr.functions`, `cuzarr.reductions` and `cuzarr.selections`.
 __all__ = [
     "Array",
     "ArrayConfig",
@@ -228,6 +238,7 @@ __all__ = [
     "pyramid",
     "rechunk",
     "reductions",
+    "selections",
     "save",
     "save_array",
     "save_group",

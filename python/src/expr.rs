@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use cuzarr::compute::{ComputeOptions, Expr, Op, Operand, ReduceOp, Reduction, Weak};
+use cuzarr::compute::{
+    ComputeOptions, Expr, Histogram, Op, Operand, Quantile, QuantileMethod, ReduceOp, Reduction, Weak,
+};
 use cuzarr::store::Store;
 use cuzarr::{Error, ErrorKind};
 use pyo3::exceptions::PyOverflowError;
@@ -83,6 +85,48 @@ impl PyExpr {
         let unknown = || Error::new(ErrorKind::Unsupported, format!("there is no reduction '{name}'"));
         let op = ReduceOp::named(name).ok_or_else(unknown).py()?;
         self.0.reduced(Reduction { op, axes, keepdims, ddof, skip_nan }).map(PyExpr).py()
+    }
+
+    /// Quantiles of the elements; without a first dimension when `scalar`.
+    #[allow(clippy::too_many_arguments)]
+    fn quantile(
+        &self,
+        probabilities: Vec<f64>,
+        method: &str,
+        axes: Option<Vec<usize>>,
+        keepdims: bool,
+        skip_nan: bool,
+        scalar: bool,
+        dtype: Option<&str>,
+    ) -> PyResult<PyExpr> {
+        let unknown = || Error::new(ErrorKind::InvalidArgument, format!("there is no method '{method}' of quantiles"));
+        let method = QuantileMethod::named(method).ok_or_else(unknown).py()?;
+        let dtype = dtype.map(parse_dtype).transpose()?;
+        let quantile = Quantile { probabilities, method, axes, keepdims, skip_nan, scalar, dtype };
+        self.0.quantile(quantile).map(PyExpr).py()
+    }
+
+    /// How many elements lie in each of some even bins, and the edges of these, of a type if one is given.
+    fn histogram(
+        &self,
+        bins: u64,
+        range: Option<(f64, f64)>,
+        dtype: Option<&str>,
+        density: bool,
+    ) -> PyResult<(PyExpr, PyExpr)> {
+        let mut histogram = Histogram::new(bins, range).density(density);
+        if let Some(dtype) = dtype {
+            histogram = histogram.with_dtype(parse_dtype(dtype)?);
+        }
+        let (counts, edges) = self.0.histogram(histogram).py()?;
+        Ok((PyExpr(counts), PyExpr(edges)))
+    }
+
+    /// The same of bins between edges in host memory.
+    fn histogram_between(&self, edges: &PyNdBuffer, density: bool) -> PyResult<(PyExpr, PyExpr)> {
+        let histogram = Histogram::between(&edges.inner).py()?.density(density);
+        let (counts, edges) = self.0.histogram(histogram).py()?;
+        Ok((PyExpr(counts), PyExpr(edges)))
     }
 
     #[getter]

@@ -7,7 +7,7 @@ use cuzarr_device::{DType, DTypeKind, NdBuffer, cpu::cast};
 
 use super::op::{Op, promote_all};
 use super::promote::{Weak, without_arithmetic};
-use super::reduce::Reduction;
+use super::summary::Summary;
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::Array;
 
@@ -38,7 +38,7 @@ pub(super) enum Kind {
     /// Elements of another type.
     Cast(Expr),
     /// What is made of many elements.
-    Reduce(Reduction, Expr),
+    Summary(Summary, Expr),
 }
 
 /// What an operation is given.
@@ -69,10 +69,10 @@ impl From<i64> for Operand {
 }
 
 impl Expr {
-    fn new(shape: Vec<u64>, dtype: DType, kind: Kind) -> Expr {
+    pub(super) fn new(shape: Vec<u64>, dtype: DType, kind: Kind) -> Expr {
         let operands: &[Expr] = match &kind {
             Kind::Apply(_, operands) => operands,
-            Kind::Cast(inner) | Kind::Reduce(_, inner) => std::slice::from_ref(inner),
+            Kind::Cast(inner) | Kind::Summary(_, inner) => std::slice::from_ref(inner),
             _ => &[],
         };
         let depth = 1 + operands.iter().map(|operand| operand.0.depth).max().unwrap_or(0);
@@ -175,15 +175,6 @@ impl Expr {
             return Ok(Expr::new(Vec::new(), dtype, Kind::Constant(converted)));
         }
         Ok(Expr::new(self.0.shape.clone(), dtype, Kind::Cast(self.clone())))
-    }
-
-    /// What a reduction makes of the elements, without computing it.
-    ///
-    /// # Errors
-    /// `DTypeMismatch` when it has no meaning for them; `InvalidArgument` for dimensions that are not there.
-    pub fn reduced(&self, reduction: Reduction) -> Result<Expr> {
-        let (dtype, shape) = reduction.result(self.dtype(), self.shape())?;
-        Ok(Expr::new(shape, dtype, Kind::Reduce(reduction, self.clone())))
     }
 
     /// Extents.
@@ -385,14 +376,7 @@ impl Expr {
                 inner.write(f, depth + 1)?;
                 write!(f, ".astype({})", self.dtype())
             }
-            Kind::Reduce(reduction, inner) => {
-                write!(f, "{}(", reduction.op.name())?;
-                inner.write(f, depth + 1)?;
-                match &reduction.axes {
-                    Some(axes) => write!(f, ", axis={axes:?})"),
-                    None => f.write_str(")"),
-                }
-            }
+            Kind::Summary(summary, inner) => summary.write(f, |f| inner.write(f, depth + 1)),
             Kind::Apply(op, operands) => match (infix(*op), &operands[..]) {
                 (Some(sign), [left, right]) => {
                     f.write_str("(")?;

@@ -16,7 +16,8 @@
 //! 5. Inputs in stores are read **region by region**: `regions.rs` cuts the result along the grid of chunks into boxes that
 //!    fit the memory limit. [`Expr::compute`] gathers the regions in memory, [`Expr::store`] writes them, along the grid of
 //!    stored objects, into another array.
-//! 6. **Reductions** (`reduce/`) join states of segments, of blocks, of regions, always in the same order. Inside of an
+//! 6. **Quantiles** (`quantile/`) and **histograms** are found by counting (`count/`), in passes where memory does not suffice.
+//! 7. **Reductions** (`reduce/`) join states of segments, of blocks, of regions, always in the same order. Inside of an
 //!    expression they are computed first.
 //!
 //! Results equal NumPy's: exactly, but for functions that only approximate (at most 2 ulp from the true value, 3 for
@@ -24,11 +25,13 @@
 
 mod copy;
 mod copy_group;
+mod count;
 mod cpu;
 mod cuda;
 mod evaluate;
 mod expr;
 mod grid;
+mod histogram;
 mod journal;
 mod layout;
 mod op;
@@ -38,10 +41,12 @@ mod place;
 mod program;
 mod promote;
 mod pyramid;
+mod quantile;
 mod reduce;
 mod regions;
 mod run;
 mod source;
+mod summary;
 mod target;
 mod walk;
 
@@ -49,11 +54,13 @@ pub use copy::{Copy, Existing, Progress};
 pub use copy_group::{Copied, copy_node};
 pub use expr::{Expr, Operand};
 pub use grid::{Region, Regions};
+pub use histogram::Histogram;
 pub use op::Op;
 pub use parse::parse;
 pub use pass::Pass;
 pub use promote::Weak;
 pub use pyramid::{Pyramid, PyramidOptions};
+pub use quantile::{Quantile, QuantileMethod};
 pub use reduce::{ReduceOp, Reduction};
 pub use run::{ComputeOptions, Tell, Wrap};
 pub use target::{Changes, compressor_named};

@@ -10,6 +10,7 @@
 use super::expr::{Expr, Operand};
 use super::op::Op;
 use super::promote::Weak;
+use super::quantile::{Quantile, QuantileMethod};
 use super::reduce::{ReduceOp, Reduction};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -223,6 +224,13 @@ impl Parser<'_> {
                 let reduction = Reduction { skip_nan, ..Reduction::new(op, axes.map(|axis| vec![axis])) };
                 Ok(Operand::Expr(of.reduced(reduction)?))
             }
+            _ if matches!(name, "median" | "nanmedian") && arguments.len() == 1 => {
+                let of = strong(arguments.swap_remove(0))?;
+                let axes = axis.map(|axis| self.axis(axis, of.ndim())).transpose()?.map(|axis| vec![axis]);
+                let median = Quantile::new(vec![0.5], QuantileMethod::Median);
+                let median = Quantile { axes, scalar: true, skip_nan: name == "nanmedian", ..median };
+                Ok(Operand::Expr(of.quantile(median)?))
+            }
             (None, None) => Err(unknown(self)),
             _ => {
                 self.at = begin;
@@ -352,6 +360,7 @@ mod tests {
     fn numbers_stay_without_a_type_and_reductions_have_axes() {
         assert_eq!(parse("u * (2 * pi + 1)", &names).unwrap().dtype(), DType::FLOAT32);
         assert_eq!(values("mean(u, axis=0)"), [2.0, 3.0]);
+        assert_eq!(values("median(u, axis=1) - nanmedian(u)"), [-1.0, 1.0]);
         assert_eq!(values("u - max(u, axis=-1)").len(), 4);
         assert_eq!(values("nansum(u * nan)"), [0.0]);
     }

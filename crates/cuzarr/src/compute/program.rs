@@ -8,7 +8,7 @@ use cuzarr_device::{DType, NdBuffer};
 use super::expr::{Expr, Kind, Node};
 use super::op::Op;
 use super::promote::{is_half, lane};
-use super::reduce::Reduction;
+use super::summary::Summary;
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::Array;
 
@@ -54,7 +54,7 @@ pub(crate) enum Input {
     Buffer(NdBuffer),
     Array(Box<Array>),
     /// What is made of all of another expression's elements, before any other is computed.
-    Reduced(Expr, Reduction),
+    Reduced(Expr, Summary),
 }
 
 impl Input {
@@ -78,8 +78,8 @@ impl Input {
             Input::Buffer(buffer) => buffer.shape().iter().map(|&extent| extent as u64).collect(),
             Input::Array(array) => array.shape().to_vec(),
             // Replaced by its elements before anybody asks.
-            Input::Reduced(expr, reduction) => {
-                reduction.result(expr.dtype(), expr.shape()).map(|(_, shape)| shape).unwrap_or_default()
+            Input::Reduced(expr, summary) => {
+                summary.result(expr.dtype(), expr.shape()).map(|(_, shape)| shape).unwrap_or_default()
             }
         }
     }
@@ -143,7 +143,7 @@ impl Lowering {
         match &expr.0.kind {
             Kind::Buffer(buffer) => self.input(dtype, Input::Buffer(buffer.clone())),
             Kind::Array(array) => self.input(dtype, Input::Array(array.clone())),
-            Kind::Reduce(reduction, of) => self.input(dtype, Input::Reduced(of.clone(), reduction.clone())),
+            Kind::Summary(summary, of) => self.input(dtype, Input::Reduced(of.clone(), summary.clone())),
             Kind::Constant(bytes) => {
                 let mut wide = vec![0; lane(dtype).size_bytes()];
                 // Between two known types of one element each.

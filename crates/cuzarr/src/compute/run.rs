@@ -22,7 +22,7 @@ use crate::store::Store;
 const ENOUGH_BYTES: u64 = 1 << 30;
 
 /// One part in so many of the memory limit is for regions; what reads and writes has in flight takes the others.
-const REGIONS_SHARE: u64 = 3;
+pub(crate) const REGIONS_SHARE: u64 = 3;
 
 /// Another view of a store, such as one that counts or can be stopped.
 pub type Wrap<'a> = &'a (dyn Fn(&Arc<dyn Store>) -> Arc<dyn Store> + Sync);
@@ -63,7 +63,7 @@ pub(crate) struct Job<'a> {
     pub(crate) program: Program,
     inputs: Vec<Input>,
     /// The part of the expression that is computed.
-    part: Region,
+    pub(crate) part: Region,
     /// Whether inputs that are the result as they are need no copy.
     keeps: bool,
     pub(crate) processor: Processor,
@@ -108,7 +108,7 @@ impl<'a> Job<'a> {
         let bind = |input: Input| -> Result<Input> {
             Ok(match input {
                 Input::Buffer(buffer) => Input::Buffer(buffer.to_device(options.device)?),
-                Input::Reduced(of, reduction) => Input::Buffer(of.reduce(&reduction, options)?),
+                Input::Reduced(of, summary) => Input::Buffer(summary.compute(&of, options)?),
                 Input::Array(array) => {
                     let own = *array.options();
                     let array = array.with_options(ArrayOptions {
@@ -139,16 +139,21 @@ impl<'a> Job<'a> {
     /// # Errors
     /// `BudgetExceeded` when not even one unit fits.
     pub(crate) fn regions(&self, unit: Option<Vec<u64>>, limit_bytes: u64) -> Result<Vec<Region>> {
-        let unit = match unit {
-            Some(unit) => unit,
-            None => self.unit()?,
-        };
+        let unit = unit.map_or_else(|| self.unit(), Ok)?;
+        self.regions_of_passes(unit, limit_bytes, 1)
+    }
+
+    /// The same for somebody who goes through them several times.
+    ///
+    /// # Errors
+    /// As [`Job::regions`].
+    pub(crate) fn regions_of_passes(&self, unit: Vec<u64>, limit_bytes: u64, passes: u64) -> Result<Vec<Region>> {
         let limit_bytes = limit_bytes / REGIONS_SHARE;
         let regions = regions(&self.part.extent, &unit, &|extent| self.bytes(extent), limit_bytes, ENOUGH_BYTES)?;
         if let Some(meter) = &self.meter {
             let bytes = regions.iter().map(|region| self.bytes_read(&region.extent)).fold(0, u64::saturating_add);
-            meter.regions.store(regions.len() as u64, Ordering::Relaxed);
-            meter.bytes.store(bytes, Ordering::Relaxed);
+            meter.regions.fetch_add(passes * regions.len() as u64, Ordering::Relaxed);
+            meter.bytes.fetch_add(bytes.saturating_mul(passes), Ordering::Relaxed);
         }
         Ok(regions)
     }
@@ -166,7 +171,7 @@ impl<'a> Job<'a> {
     }
 
     /// Bytes that work on a region takes: what is read and what is made, each of two regions at a time.
-    fn bytes(&self, extent: &[u64]) -> u64 {
+    pub(crate) fn bytes(&self, extent: &[u64]) -> u64 {
         let made = match self.keeps {
             true => 0,
             false => extent.iter().fold(self.program.output.size_bytes() as u64, |all, &one| all.saturating_mul(one)),
@@ -175,7 +180,7 @@ impl<'a> Job<'a> {
     }
 
     /// The chunk of the largest array, under the shape of the result.
-    fn unit(&self) -> Result<Vec<u64>> {
+    pub(crate) fn unit(&self) -> Result<Vec<u64>> {
         let arrays = self.inputs.iter().filter_map(|input| match input {
             Input::Array(array) => Some(array),
             _ => None,
@@ -270,8 +275,8 @@ impl Expr {
     /// As [`Expr::compute`]; `SelectionInvalid` when the box lies outside.
     pub fn compute_region(&self, start: &[u64], extent: &[u64], options: &ComputeOptions<'_>) -> Result<NdBuffer> {
         let part = Region { number: 0, start: start.to_vec(), extent: extent.to_vec() };
-        if let (Kind::Reduce(reduction, of), true) = (&self.0.kind, extent == self.shape()) {
-            return of.reduce(reduction, options);
+        if let (Kind::Summary(summary, of), true) = (&self.0.kind, extent == self.shape()) {
+            return summary.compute(of, options);
         }
         part.selection()?.check(self.shape())?;
         let job = Job::new(self, part, options)?;

@@ -11,7 +11,7 @@
 mod cpu;
 mod cuda;
 mod state;
-mod view;
+pub(crate) mod view;
 
 use cuzarr_device::cpu::cast;
 use cuzarr_device::{DType, DTypeKind, Device, NdBuffer, Order};
@@ -139,13 +139,7 @@ impl Reduction {
 
     /// The reduced dimensions, sorted.
     fn axes(&self, ndim: usize) -> Result<Vec<usize>> {
-        let mut axes = self.axes.clone().unwrap_or_else(|| (0..ndim).collect());
-        axes.sort_unstable();
-        let repeats = axes.windows(2).any(|pair| pair[0] == pair[1]);
-        if repeats || axes.iter().any(|&axis| axis >= ndim) {
-            let message = format!("axes {axes:?} are not different dimensions of {ndim}");
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
-        }
+        let axes = sorted_axes(self.axes.as_deref(), ndim)?;
         if matches!(self.op, ReduceOp::ArgMin | ReduceOp::ArgMax) && axes.len() != 1 && axes.len() != ndim {
             let message = format!("{} takes one dimension, or all", self.op.name());
             return Err(Error::new(ErrorKind::InvalidArgument, message));
@@ -159,12 +153,32 @@ impl Reduction {
     /// `DTypeMismatch`, `InvalidArgument`.
     pub(crate) fn result(&self, dtype: DType, shape: &[u64]) -> Result<(DType, Vec<u64>)> {
         let axes = self.axes(shape.len())?;
-        let extents = shape.iter().enumerate().filter_map(|(axis, &extent)| match axes.contains(&axis) {
-            true => self.keepdims.then_some(1),
-            false => Some(extent),
-        });
-        Ok((self.op.dtypes(dtype)?.1, extents.collect()))
+        Ok((self.op.dtypes(dtype)?.1, kept_shape(shape, &axes, self.keepdims)))
     }
+}
+
+/// The dimensions that are reduced, sorted; `None` for all.
+///
+/// # Errors
+/// `InvalidArgument` when one is not there, or twice.
+pub(super) fn sorted_axes(axes: Option<&[usize]>, ndim: usize) -> Result<Vec<usize>> {
+    let mut axes = axes.map_or_else(|| (0..ndim).collect(), <[usize]>::to_vec);
+    axes.sort_unstable();
+    let repeats = axes.windows(2).any(|pair| pair[0] == pair[1]);
+    if repeats || axes.iter().any(|&axis| axis >= ndim) {
+        let message = format!("axes {axes:?} are not different dimensions of {ndim}");
+        return Err(Error::new(ErrorKind::InvalidArgument, message));
+    }
+    Ok(axes)
+}
+
+/// A shape without its reduced dimensions, or with an extent of 1 for each.
+pub(super) fn kept_shape(shape: &[u64], axes: &[usize], keepdims: bool) -> Vec<u64> {
+    let extents = shape.iter().enumerate().filter_map(|(axis, &extent)| match axes.contains(&axis) {
+        true => keepdims.then_some(1),
+        false => Some(extent),
+    });
+    extents.collect()
 }
 
 /// States of the elements of a result, as far as regions came in.
@@ -263,28 +277,63 @@ impl Expr {
         let axes = reduction.axes(self.ndim())?;
         let (dtype, shape) = reduction.result(self.dtype(), self.shape())?;
         let source = self.astype(reduction.op.dtypes(self.dtype())?.0)?;
+        let accumulators = [reduction.op.accumulator()];
+        let [gathered] = source.gather(&axes, accumulators, reduction.skip_nan, options)?;
+        let bytes = finish(reduction, &gathered, dtype)?;
+        let result = NdBuffer::from_host(Device::Cpu, dtype, &memory_shape(&shape)?, Order::C, &bytes)?;
+        Ok(result.to_device(options.device)?)
+    }
+
+    /// The least and the greatest element, of which there is one, in one pass; NaN where one is NaN.
+    ///
+    /// # Errors
+    /// As [`Expr::reduce`].
+    pub(super) fn extremes(&self, options: &ComputeOptions<'_>) -> Result<(f64, f64)> {
+        let axes = sorted_axes(None, self.ndim())?;
+        let both = self.gather(&axes, [Accumulator::Least, Accumulator::Greatest], false, options)?;
+        let [least, greatest] = both.map(|gathered| {
+            let word = gathered.states.first().map_or(0, |state| state.0[0]);
+            match gathered.wide {
+                Wide::Signed => word.cast_signed() as f64,
+                Wide::Unsigned => word as f64,
+                Wide::Float | Wide::Complex => f64::from_bits(word),
+            }
+        });
+        Ok((least, greatest))
+    }
+
+    /// The states of all elements of a result, one after the other, by one way through the expression for all accumulators.
+    fn gather<const N: usize>(
+        &self,
+        axes: &[usize],
+        accumulators: [Accumulator; N],
+        skip_nan: bool,
+        options: &ComputeOptions<'_>,
+    ) -> Result<[Gathered; N]> {
         let whole = Region { number: 0, start: vec![0; self.ndim()], extent: self.shape().to_vec() };
-        let job = Job::new(&source, whole, options)?.looked_at();
+        let job = Job::new(self, whole, options)?.looked_at();
         let limit_bytes = if job.is_in_memory() { u64::MAX } else { options.memory_limit_bytes };
-        let (accumulator, wide) = (reduction.op.accumulator(), Wide::of(source.dtype()));
-        let outputs: usize = memory_shape(&shape)?.iter().product();
-        let states = vec![accumulator.empty(wide); outputs];
-        let mut gathered = Gathered { shape: self.shape().to_vec(), axes: axes.clone(), accumulator, wide, states };
+        let wide = Wide::of(self.dtype());
+        let outputs: usize = memory_shape(&kept_shape(self.shape(), axes, false))?.iter().product();
+        let mut gathered = accumulators.map(|accumulator| {
+            let states = vec![accumulator.empty(wide); outputs];
+            Gathered { shape: self.shape().to_vec(), axes: axes.to_vec(), accumulator, wide, states }
+        });
         for_each_region(
             &job.regions(None, limit_bytes)?,
             |region| job.read(region),
             |region, inputs| {
                 let elements = job.work(region, &inputs)?;
-                states_of(&elements, &axes, (accumulator, reduction.skip_nan), &job.processor)
+                let states =
+                    accumulators.iter().map(|&one| states_of(&elements, axes, (one, skip_nan), &job.processor));
+                states.collect::<Result<Vec<_>>>()
             },
             |region, states| {
-                gathered.take(region, &states);
+                gathered.iter_mut().zip(&states).for_each(|(gathered, states)| gathered.take(region, states));
                 Ok(())
             },
         )?;
-        let bytes = finish(reduction, &gathered, dtype)?;
-        let result = NdBuffer::from_host(Device::Cpu, dtype, &memory_shape(&shape)?, Order::C, &bytes)?;
-        Ok(result.to_device(options.device)?)
+        Ok(gathered)
     }
 }
 

@@ -86,11 +86,14 @@ impl View {
         let others: Vec<usize> = (0..source.ndim()).filter(|axis| !axes.contains(axis)).collect();
         let (kept, over) = (Walk::new(source, &others)?, Walk::new(source, axes)?);
         let (outputs, reduced) = (kept.shape.iter().product(), over.shape.iter().product());
-        let inner = |walk: &Walk| walk.strides.last().map_or(0, |stride| stride.unsigned_abs());
-        let is_across = outputs > 1 && inner(&kept) < inner(&over);
-        let by_blocks = !is_across && reduced >= SHORT_ROW_ELEMS;
+        let by_blocks = !is_across(outputs, &kept, &over) && reduced >= SHORT_ROW_ELEMS;
         let segment = if by_blocks { BLOCK_LANES * LANE_STEPS } else { LANE_STEPS };
         Ok(View { outputs, reduced, segments: usize::max(1, reduced.div_ceil(segment)), by_blocks, kept, over })
+    }
+
+    /// Whether neighbouring elements of the result are nearer in memory than those that each is made of.
+    pub(crate) fn is_across(&self) -> bool {
+        is_across(self.outputs, &self.kept, &self.over)
     }
 
     pub(crate) fn kept_offset(&self, output: usize) -> isize {
@@ -100,6 +103,11 @@ impl View {
     pub(crate) fn reduced_offset(&self, at: usize) -> isize {
         self.over.offset(at)
     }
+}
+
+fn is_across(outputs: usize, kept: &Walk, over: &Walk) -> bool {
+    let inner = |walk: &Walk| walk.strides.last().map_or(0, |stride| stride.unsigned_abs());
+    outputs > 1 && inner(kept) < inner(over)
 }
 
 /// The widest type of a kind as a type of elements.

@@ -1,0 +1,110 @@
+//! Keys: whole numbers that have the order of the elements, so that one way of counting serves every real type.
+
+use cuzarr_device::{DType, DTypeKind};
+
+/// How elements of a type become keys: of as many bits, and ordered as the elements are. Both zeros have one key, and NaN has
+/// none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Keys {
+    pub(crate) kind: KeyKind,
+    /// Bits of an element, and of its key.
+    pub(crate) bits: u32,
+    /// The bits of infinity, where there is one.
+    pub(crate) infinity: u64,
+}
+
+/// What the bits of an element mean. The numbers are those of count.cu.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeyKind {
+    Unsigned = 0,
+    Signed = 1,
+    Float = 2,
+}
+
+impl Keys {
+    /// Those of a type; `None` for complex numbers and what has no arithmetic.
+    pub(crate) fn of(dtype: DType) -> Option<Keys> {
+        let bits = 8 * dtype.size_bytes() as u32;
+        let (kind, infinity) = match (dtype.kind(), bits) {
+            (DTypeKind::Bool | DTypeKind::UInt, _) => (KeyKind::Unsigned, 0),
+            (DTypeKind::Int, _) => (KeyKind::Signed, 0),
+            (DTypeKind::BFloat, _) => (KeyKind::Float, 0x7f80),
+            (DTypeKind::Float, 16) => (KeyKind::Float, 0x7c00),
+            (DTypeKind::Float, 32) => (KeyKind::Float, u64::from(f32::INFINITY.to_bits())),
+            (DTypeKind::Float, 64) => (KeyKind::Float, f64::INFINITY.to_bits()),
+            _ => return None,
+        };
+        Some(Keys { kind, bits, infinity })
+    }
+
+    fn sign(self) -> u64 {
+        1 << (self.bits - 1)
+    }
+
+    /// The key of an element's bits; `None` for NaN.
+    pub(crate) fn key(self, raw: u64) -> Option<u64> {
+        let sign = self.sign();
+        match self.kind {
+            KeyKind::Unsigned => Some(raw),
+            KeyKind::Signed => Some(raw ^ sign),
+            KeyKind::Float => match raw & !sign {
+                size if size > self.infinity => None,
+                0 => Some(sign),
+                _ if raw & sign == 0 => Some(raw | sign),
+                _ => Some(raw ^ (sign | (sign - 1))),
+            },
+        }
+    }
+
+    /// The bits of the element that has this key.
+    pub(crate) fn raw(self, key: u64) -> u64 {
+        let sign = self.sign();
+        match self.kind {
+            KeyKind::Unsigned => key,
+            KeyKind::Signed => key ^ sign,
+            KeyKind::Float if key & sign != 0 => key ^ sign,
+            KeyKind::Float => key ^ (sign | (sign - 1)),
+        }
+    }
+
+    /// The key of an element in memory.
+    pub(crate) fn of_element(self, element: &[u8]) -> Option<u64> {
+        self.key(match *element {
+            [byte] => u64::from(byte),
+            [a, b] => u64::from(u16::from_ne_bytes([a, b])),
+            [a, b, c, d] => u64::from(u32::from_ne_bytes([a, b, c, d])),
+            _ => element.try_into().map_or(0, u64::from_ne_bytes),
+        })
+    }
+
+    /// The element that has this key, as it lies in memory.
+    pub(crate) fn element(self, key: u64) -> Vec<u8> {
+        let raw = self.raw(key);
+        match self.bits {
+            8 => vec![raw as u8],
+            16 => (raw as u16).to_ne_bytes().to_vec(),
+            32 => (raw as u32).to_ne_bytes().to_vec(),
+            _ => raw.to_ne_bytes().to_vec(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_ordered_as_the_elements_are() {
+        let floats = [f64::NEG_INFINITY, -1e300, -1.0, -1e-310, 0.0, 5e-324, 1.0, 2.5, f64::INFINITY];
+        let keys = Keys::of(DType::FLOAT64).unwrap();
+        let ordered: Vec<u64> = floats.iter().map(|x| keys.key(x.to_bits()).unwrap()).collect();
+        assert!(ordered.is_sorted() && ordered.iter().zip(floats).all(|(&key, x)| keys.raw(key) == x.to_bits()));
+        assert_eq!(keys.key((-0.0f64).to_bits()), keys.key(0));
+        assert_eq!((keys.key(f64::NAN.to_bits()), keys.key((-f64::NAN).to_bits())), (None, None));
+        let keys = Keys::of(DType::INT16).unwrap();
+        let ordered: Vec<u64> =
+            [i16::MIN, -3, 0, 7, i16::MAX].iter().map(|x| keys.of_element(&x.to_ne_bytes()).unwrap()).collect();
+        assert!(ordered.is_sorted() && keys.element(ordered[1]) == (-3i16).to_ne_bytes());
+        assert_eq!(Keys::of(DType::COMPLEX64), None);
+    }
+}

@@ -1,0 +1,114 @@
+//! Between which elements a quantile lies.
+
+/// What lies between two elements: NumPy's `method`, and what its `median` does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum QuantileMethod {
+    /// On the straight line between both.
+    Linear,
+    /// The lower one.
+    Lower,
+    /// The higher one.
+    Higher,
+    /// The nearer one; of two the one with the even place.
+    Nearest,
+    /// The middle between both.
+    Midpoint,
+    /// R. Hyndman and Y. Fan, "Sample Quantiles in Statistical Packages" (1996): their first.
+    InvertedCdf,
+    /// Their second.
+    AveragedInvertedCdf,
+    /// Their third.
+    ClosestObservation,
+    /// Their fourth.
+    InterpolatedInvertedCdf,
+    /// Their fifth.
+    Hazen,
+    /// Their sixth.
+    Weibull,
+    /// Their eighth.
+    MedianUnbiased,
+    /// Their ninth.
+    NormalUnbiased,
+    /// The mean of the two in the middle, whatever quantile is asked for.
+    Median,
+}
+
+/// The places of two elements in their order, and how far from the first the answer is.
+pub(super) type Places = (u64, u64, f64);
+
+impl QuantileMethod {
+    const NAMES: &'static [(QuantileMethod, &'static str)] = &[
+        (QuantileMethod::Linear, "linear"),
+        (QuantileMethod::Lower, "lower"),
+        (QuantileMethod::Higher, "higher"),
+        (QuantileMethod::Nearest, "nearest"),
+        (QuantileMethod::Midpoint, "midpoint"),
+        (QuantileMethod::InvertedCdf, "inverted_cdf"),
+        (QuantileMethod::AveragedInvertedCdf, "averaged_inverted_cdf"),
+        (QuantileMethod::ClosestObservation, "closest_observation"),
+        (QuantileMethod::InterpolatedInvertedCdf, "interpolated_inverted_cdf"),
+        (QuantileMethod::Hazen, "hazen"),
+        (QuantileMethod::Weibull, "weibull"),
+        (QuantileMethod::MedianUnbiased, "median_unbiased"),
+        (QuantileMethod::NormalUnbiased, "normal_unbiased"),
+        (QuantileMethod::Median, "median"),
+    ];
+
+    /// The method of NumPy's name, or `median`.
+    pub fn named(name: &str) -> Option<QuantileMethod> {
+        Self::NAMES.iter().find(|(_, own)| *own == name).map(|(method, _)| *method)
+    }
+
+    /// Whether every answer is one of the elements.
+    pub(super) fn is_discrete(self) -> bool {
+        use QuantileMethod::{ClosestObservation, Higher, InvertedCdf, Lower, Nearest};
+        matches!(self, Lower | Higher | Nearest | InvertedCdf | ClosestObservation)
+    }
+
+    /// Where the quantile `q` of `n` elements lies, of which there is at least one; computed as NumPy does.
+    pub(super) fn places(self, n: u64, q: f64) -> Places {
+        use QuantileMethod::{
+            AveragedInvertedCdf, ClosestObservation, Hazen, Higher, InterpolatedInvertedCdf, InvertedCdf, Linear,
+            Lower, Median, MedianUnbiased, Midpoint, Nearest, NormalUnbiased, Weibull,
+        };
+        let (last, count) = ((n - 1) as f64, n as f64);
+        let exactly = |place: f64| (place.clamp(0.0, last) as u64, place.clamp(0.0, last) as u64, 0.0);
+        let between = |at: f64, gamma: f64| match at {
+            at if at >= last => (n - 1, n - 1, 0.0),
+            at if at < 0.0 => (0, 0, 0.0),
+            at => (at.floor() as u64, at.floor() as u64 + 1, gamma),
+        };
+        let continuous = |alpha: f64, beta: f64| {
+            let at = count * q + (alpha + q * (1.0 - alpha - beta)) - 1.0;
+            between(at, at - at.floor())
+        };
+        let even = last * q;
+        match self {
+            Linear => between(even, even - even.floor()),
+            Lower => exactly(even.floor()),
+            Higher => exactly(even.ceil()),
+            Nearest => exactly(even.round_ties_even()),
+            Midpoint => {
+                let at = 0.5 * (even.floor() + even.ceil());
+                between(at, if at % 1.0 == 0.0 { 0.0 } else { 0.5 })
+            }
+            InvertedCdf => exactly((count * q - 1.0).ceil()),
+            AveragedInvertedCdf => {
+                let at = count * q - 1.0;
+                between(at, if at == at.floor() { 0.5 } else { 1.0 })
+            }
+            ClosestObservation => {
+                let at = count * q - 1.0 - 0.5;
+                let is_odd = at == at.floor() && at.floor().rem_euclid(2.0) == 1.0;
+                exactly(if is_odd { at } else { at.floor() + 1.0 })
+            }
+            InterpolatedInvertedCdf => continuous(0.0, 1.0),
+            Hazen => continuous(0.5, 0.5),
+            Weibull => continuous(0.0, 0.0),
+            MedianUnbiased => continuous(1.0 / 3.0, 1.0 / 3.0),
+            NormalUnbiased => continuous(3.0 / 8.0, 3.0 / 8.0),
+            Median => ((n - 1) / 2, n / 2, 0.5),
+        }
+    }
+}
