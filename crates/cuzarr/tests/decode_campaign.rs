@@ -7,7 +7,7 @@ mod model;
 
 use std::time::Duration;
 
-use campaign::{FORMATS, Outcome, Settings, mutated, run, valid};
+use campaign::{FORMATS, Outcome, Settings, filters, mutated, run, valid};
 use cuzarr::codec::batch::Format;
 use cuzarr_device::Device;
 
@@ -61,6 +61,16 @@ fn damaged_frames_are_answered_as_by_the_host() {
             // Damage that nobody minds, or that nobody gets past, finds nothing.
             assert!(counted("both take") > 0 && counted("both refuse") > 0, "{device}: {name}: {}", outcome.to_json());
         }
+    }
+}
+
+#[test]
+fn chains_of_filters_and_checksums_give_the_hosts_elements() {
+    for device in devices() {
+        let outcome = run(&settings(device, Format::Lz4), filters::round);
+        let outcome = without_failures(outcome, &format!("{device}: filters"));
+        assert!(["both take", "both refuse"].iter().all(|what| outcome.counts[*what] > 0), "{}", outcome.to_json());
+        assert!(outcome.counts["via host"] < outcome.frames / 4, "{}", outcome.to_json());
     }
 }
 

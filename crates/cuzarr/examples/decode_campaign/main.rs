@@ -3,21 +3,22 @@
 //!     cargo run --release -p cuzarr --example decode_campaign -- --device cuda:0 --seed 1
 //!     cargo run --release -p cuzarr --example decode_campaign -- --mode mutated --format zstd --frames 10000000 --seconds 90
 //!
-//! `--mode valid|mutated`; `--format` lz4, zstd, gzip, zlib, deflate, blosc or several of them with commas between (all by default);
+//! `--mode valid|mutated|filters`; `--format` lz4, zstd, gzip, zlib, deflate, blosc or several of them with commas between (all by default);
 //! `--frames N` and `--seconds N` end the campaign of a format; `--most-bytes N` of a decoded frame; `--batch N` frames together
 //! at most; `--threads N`; `--lanes N` rounds at a time; `--round N` does that round only, as a finding names it, and
 //! `--frame N` only the damaged frame of that number with its neighbours.
 //!
 //! Valid frames are made by the formats' own libraries, with every level and parameter. Damaged ones are intact frames with
 //! bits flipped, cut, spliced, or given hostile headers: the device must refuse what the host refuses, and give the same
-//! bytes where it does not; memory around outputs must stay as it was. Prints a line of JSON a format; exits with 1 when one has
+//! bytes where it does not; memory around outputs must stay as it was. `filters` tries chains of filters and checksums, every
+//! other frame damaged, in one campaign without a format. Prints a line of JSON a format; exits with 1 when one has
 //! failures, with 3 when a device did not come back.
 
 mod campaign;
 
 use std::time::Duration;
 
-use campaign::{FORMATS, Settings, mutated, run, valid};
+use campaign::{FORMATS, Settings, filters, mutated, run, valid};
 use cuzarr::{Error, ErrorKind, Result};
 use cuzarr_device::Device;
 use serde_json::{Value, json};
@@ -65,7 +66,7 @@ fn campaigns() -> Result<(String, Vec<Settings>)> {
     }
     let (most, frames) = match mode.as_str() {
         "valid" => (8 << 20, 2000),
-        "mutated" => (1 << 20, 100_000),
+        "mutated" | "filters" => (1 << 20, 100_000),
         other => return Err(invalid(format!("unknown mode '{other}'"))),
     };
     settings.most_bytes = most_bytes.unwrap_or(most);
@@ -75,11 +76,15 @@ fn campaigns() -> Result<(String, Vec<Settings>)> {
         let format = known.ok_or_else(|| invalid(format!("unknown format '{name}'")))?.1;
         Ok(Settings { format, ..settings.clone() })
     };
+    if mode == "filters" {
+        return Ok((mode, vec![settings]));
+    }
     Ok((mode, names.split(',').map(find).collect::<Result<_>>()?))
 }
 
 fn report(mode: &str, settings: &Settings, outcome: Value) {
-    let name = FORMATS.iter().find(|(_, format)| *format == settings.format).map_or("", |(name, _)| name);
+    let known = FORMATS.iter().find(|(_, format)| mode != "filters" && *format == settings.format);
+    let name = known.map_or("chains", |(name, _)| name);
     println!(
         "{}",
         json!({"mode": mode, "format": name, "device": settings.device.to_string(), "seed": settings.seed,
@@ -97,7 +102,12 @@ fn main() -> std::process::ExitCode {
     };
     let mut failed = false;
     for settings in campaigns {
-        let outcome = run(&settings, if mode == "valid" { valid::round } else { mutated::round });
+        let round = match &mode[..] {
+            "valid" => valid::round,
+            "mutated" => mutated::round,
+            _ => filters::round,
+        };
+        let outcome = run(&settings, round);
         failed |= !outcome.failures.is_empty();
         report(&mode, &settings, outcome.to_json());
     }

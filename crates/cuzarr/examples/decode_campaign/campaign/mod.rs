@@ -7,6 +7,7 @@
 pub mod damage;
 pub mod data;
 pub mod device;
+pub mod filters;
 pub mod mutated;
 pub mod random;
 pub mod reference;
@@ -73,9 +74,13 @@ const MOST_TOLD: usize = 20;
 
 impl Outcome {
     pub fn count(&mut self, what: &str) {
+        self.count_of(what, 1);
+    }
+
+    pub fn count_of(&mut self, what: &str, more: u64) {
         match self.counts.get_mut(what) {
-            Some(count) => *count += 1,
-            None => drop(self.counts.insert(what.to_string(), 1)),
+            Some(count) => *count += more,
+            None => drop(self.counts.insert(what.to_string(), more)),
         }
     }
 
