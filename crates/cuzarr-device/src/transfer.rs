@@ -59,6 +59,13 @@ pub enum ElementStep {
         /// The constant's bytes, native order, zero-padded.
         operand: [u8; 8],
     },
+    /// Rounds a float in integer arithmetic, half to even, so that its lowest bits are zero (see [`cpu::bits`]).
+    RoundBits {
+        /// A float type of 2, 4 or 8 bytes.
+        dtype: DType,
+        /// How many bits become zero, fewer than the type has.
+        dropped_bits: u32,
+    },
 }
 
 /// How packed bytes become elements.
@@ -88,7 +95,7 @@ pub struct Tail {
     /// Steps in the order of writing (nd-buffer → packed), where they are not the plain inverse of `steps`.
     ///
     /// `None` takes `steps` backwards, each inverted: a byte swap is its own inverse, a cast goes the other way, adding
-    /// and subtracting, multiplying and dividing change places, and rounding is left out. Codecs that define their
+    /// and subtracting, multiplying and dividing change places, and rounding of either kind is left out. Codecs that define their
     /// encoding differently state it: fixedscaleoffset reads `x / scale + offset` and writes
     /// `round((x - offset) * scale)`, each in the type that NumPy's promotion gives.
     pub write_steps: Option<Vec<ElementStep>>,
@@ -147,6 +154,7 @@ impl ElementStep {
         match *self {
             ElementStep::SwapBytes { .. } => Some(*self),
             ElementStep::Cast { from, to } => Some(ElementStep::Cast { from: to, to: from }),
+            ElementStep::RoundBits { .. } => None,
             ElementStep::Arithmetic { operation, dtype, operand } => {
                 let operation = match operation {
                     Arithmetic::Add => Arithmetic::Subtract,
@@ -176,6 +184,13 @@ fn check_steps(steps: &[ElementStep], from: DType, to: DType) -> Result<()> {
                     return Err(Error::new(ErrorKind::Unsupported, format!("cannot cast {from} to {to}")));
                 }
                 current = to;
+            }
+            ElementStep::RoundBits { dtype, dropped_bits } => {
+                require_dtype("rounding", dtype, current)?;
+                let is_float = matches!(dtype.kind(), DTypeKind::Float | DTypeKind::BFloat);
+                if !is_float || dropped_bits as usize >= 8 * dtype.size_bytes() {
+                    return Err(Error::invalid(format!("cannot round {dropped_bits} bits of {dtype} away")));
+                }
             }
             ElementStep::Arithmetic { dtype, .. } => {
                 require_dtype("arithmetic", dtype, current)?;

@@ -2,6 +2,7 @@
 //!
 //! Codecs use the plain functions here on their own byte slices.
 
+pub mod bits;
 pub mod cast;
 pub(crate) mod compare;
 pub(crate) mod downsample;

@@ -1,7 +1,7 @@
 //! The steps of a tail on packed host elements.
 
 use super::cast::{BFloat, Bool, Complex, Element, Half, WithType, cast, with_type};
-use super::{narrow, shuffle};
+use super::{bits, narrow, shuffle};
 use crate::dtype::DType;
 use crate::transfer::{Arithmetic, ElementStep};
 
@@ -46,6 +46,9 @@ impl<'a> Steps<'a> {
                 ElementStep::SwapBytes { unit_bytes } => shuffle::swap_bytes(bytes, unit_bytes),
                 ElementStep::Arithmetic { operation, dtype, operand } => {
                     with_type(dtype, ComputeAll { operation, operand, bytes });
+                }
+                ElementStep::RoundBits { dtype, dropped_bits } => {
+                    bits::round_bits(bytes, dtype.size_bytes(), dropped_bits);
                 }
                 ElementStep::Cast { from, to } => {
                     let converted = cast(from, to, bytes, &mut second[..count * to.size_bytes()]);

@@ -80,6 +80,9 @@ impl Step {
             ElementStep::Cast { from, to } => {
                 Step { operation: 1, from: code(from)?, to: code(to)?, ..Step::default() }
             }
+            ElementStep::RoundBits { dtype, dropped_bits } => {
+                Step { operation: 7, unit: dtype.size_bytes() as u8, operand: dropped_bits.into(), ..Step::default() }
+            }
             ElementStep::Arithmetic { operation, dtype, operand } => {
                 let operation = match operation {
                     Arithmetic::Add => 2,

@@ -103,6 +103,13 @@ fn apply(steps: &[ElementStep], mut element: Vec<u8>) -> Vec<u8> {
                 cast(from, to, &element, &mut converted).unwrap();
                 element = converted;
             }
+            ElementStep::RoundBits { dropped_bits, .. } => {
+                let bits = element.iter().rev().fold(0u128, |bits, &byte| bits << 8 | u128::from(byte));
+                let (unit, len) = (1u128 << dropped_bits, element.len());
+                let (quotient, rest) = (bits / unit, bits % unit);
+                let up = 2 * rest > unit || (2 * rest == unit && quotient % 2 == 1);
+                element = ((quotient + u128::from(up)) * unit).to_le_bytes()[..len].to_vec();
+            }
             ElementStep::Arithmetic { operation, dtype, operand } => {
                 element = compute(operation, dtype, element, operand)
             }

@@ -27,8 +27,9 @@ fn random_tail(random: &mut Random) -> Tail {
     let mut steps = Vec::new();
     let mut dtype = packed;
     for _ in 0..random.below(5) {
-        let step = match random.below(3) {
+        let step = match random.below(4) {
             0 => swap(random, dtype),
+            3 => round_bits(random, dtype),
             1 => Some(ElementStep::Cast { from: dtype, to: random.pick(&DTYPES) }),
             _ => arithmetic(random, dtype),
         };
@@ -52,6 +53,12 @@ fn swap(random: &mut Random, dtype: DType) -> Option<ElementStep> {
     };
     let possible = unit_bytes > 1 && dtype.size_bytes().is_multiple_of(unit_bytes);
     possible.then_some(ElementStep::SwapBytes { unit_bytes })
+}
+
+fn round_bits(random: &mut Random, dtype: DType) -> Option<ElementStep> {
+    let dropped_bits = random.below(8 * dtype.size_bytes()) as u32;
+    let possible = matches!(dtype.kind(), DTypeKind::Float | DTypeKind::BFloat);
+    possible.then_some(ElementStep::RoundBits { dtype, dropped_bits })
 }
 
 fn arithmetic(random: &mut Random, dtype: DType) -> Option<ElementStep> {

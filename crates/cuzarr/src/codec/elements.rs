@@ -1,5 +1,6 @@
 //! Codecs that change elements one by one: the same steps a tail does, here for whole chunks on the host.
 
+use cuzarr_device::cpu::bits::round_bits;
 use cuzarr_device::cpu::cast::cast;
 use cuzarr_device::{Arithmetic, DType, DTypeKind, ElementStep};
 use serde_json::Number;
@@ -193,6 +194,9 @@ pub(crate) fn apply(steps: &[ElementStep], from: DType, source: &[u8], to: DType
                     cast(*from, *to, &block, &mut next)?;
                     std::mem::swap(&mut block, &mut next);
                 }
+                ElementStep::RoundBits { dtype, dropped_bits } => {
+                    round_bits(&mut block, dtype.size_bytes(), *dropped_bits);
+                }
                 ElementStep::Arithmetic { operation, dtype, operand } => {
                     compute(*operation, *dtype, operand, &mut block)?
                 }
@@ -227,6 +231,10 @@ impl ArrayToArray for Stepped {
     fn encode_into(&self, decoded: &[u8], encoded: &mut [u8]) -> Result<()> {
         self.check(decoded, encoded)?;
         apply(&self.write, self.decoded, decoded, self.encoded_dtype, encoded)
+    }
+
+    fn decodes_to_itself(&self) -> bool {
+        self.read.is_empty()
     }
 
     fn tail(&self) -> TailPart {

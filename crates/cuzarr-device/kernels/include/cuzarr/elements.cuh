@@ -17,13 +17,13 @@ enum {
 };
 
 /// What a step does. `Step` in elements.rs.
-enum { STEP_SWAP, STEP_CAST, STEP_ADD, STEP_SUBTRACT, STEP_MULTIPLY, STEP_DIVIDE, STEP_ROUND };
+enum { STEP_SWAP, STEP_CAST, STEP_ADD, STEP_SUBTRACT, STEP_MULTIPLY, STEP_DIVIDE, STEP_ROUND, STEP_ROUND_BITS };
 
 struct Step {
     u8 operation;
     u8 from;  // the type of arithmetic, too
     u8 to;
-    u8 unit;  // bytes that a swap reverses together
+    u8 unit;  // bytes that a swap reverses together, or of what is rounded
     u32 reserved;
     u64 operand;
 };
@@ -317,11 +317,19 @@ CUZARR_DEVICE Value swap_value(Value value, u32 unit) {
     return swapped;
 }
 
+/// The lowest `dropped` bits of an element of `bytes` bytes rounded away, half to even. `round_bits` in cpu/bits.rs.
+CUZARR_DEVICE u64 round_bits(u64 bits, u32 bytes, u32 dropped) {
+    if (dropped == 0) return bits;
+    u64 half = (1ull << (dropped - 1)) - 1;
+    return (bits + (bits >> dropped & 1) + half) >> dropped << dropped & ~0ull >> (64 - 8 * bytes);
+}
+
 CUZARR_DEVICE Value apply(const Steps& steps, Value value) {
     for (u32 at = 0; at < steps.count; ++at) {
         const Step& step = steps.steps[at];
         if (step.operation == STEP_SWAP) value = swap_value(value, step.unit);
         else if (step.operation == STEP_CAST) value = cast(value, step.from, step.to);
+        else if (step.operation == STEP_ROUND_BITS) value.low = round_bits(value.low, step.unit, (u32)step.operand);
         else value.low = arithmetic(value.low, step.operand, step.from, step.operation);
     }
     return value;
@@ -426,6 +434,9 @@ CUZARR_DEVICE void apply_to_quad(const Steps& steps, Value* values) {
         } else if (step.operation == STEP_SWAP) {
 #pragma unroll
             for (u32 k = 0; k < 4; ++k) values[k] = swap_value(values[k], step.unit);
+        } else if (step.operation == STEP_ROUND_BITS) {
+#pragma unroll
+            for (u32 k = 0; k < 4; ++k) values[k].low = round_bits(values[k].low, step.unit, (u32)step.operand);
         } else if (step.from == FLOAT32) {
             arithmetic_quad<FLOAT32>(values, step);
         } else if (step.from == FLOAT64) {

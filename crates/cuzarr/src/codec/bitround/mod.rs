@@ -6,7 +6,7 @@
 //!   <https://numcodecs.readthedocs.io/en/stable/filter/bitround.html>
 //! - Names: v3 `bitround`, `numcodecs.bitround`; v2 `bitround`
 //! - Compatible: zarr-python, numcodecs, zarrs (floats)
-//! - Native: reading needs nothing; writing rounds on the host.
+//! - Native: everywhere; reading needs nothing, and writing rounds as a step of the tail.
 //!
 //! ```
 //! # use cuzarr::codec::{ChunkSpec, Chain};
@@ -18,11 +18,10 @@
 //! # Ok::<(), cuzarr::Error>(())
 //! ```
 
-mod cpu;
-
-use cuzarr_device::DType;
+use cuzarr_device::{DType, ElementStep};
 
 use super::configuration::Configuration;
+use super::elements::Stepped;
 use super::registry::{Opened, Request};
 use crate::Result;
 
@@ -41,6 +40,13 @@ pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
         return Err(configuration.invalid("'keepbits' is missing"));
     }
     let kept = configuration.integer("keepbits", 0..=mantissa, 0)?;
-    let dropped = (mantissa - kept) as u32;
-    Ok(Opened::array(cpu::BitRound { dropped, element_bytes: dtype.size_bytes(), encoded: request.spec.clone() }))
+    let round = ElementStep::RoundBits { dtype, dropped_bits: (mantissa - kept) as u32 };
+    Ok(Opened::array(Stepped {
+        name: "bitround",
+        decoded: dtype,
+        encoded_dtype: dtype,
+        encoded: request.spec.clone(),
+        read: Vec::new(),
+        write: if kept == mantissa { Vec::new() } else { vec![round] },
+    }))
 }
