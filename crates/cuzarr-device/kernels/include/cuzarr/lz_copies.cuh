@@ -1,18 +1,20 @@
 // Sequences of a tile become bytes, a lane a sequence, for data whose sequences are short.
 //
-//     take the next sequence -> are the bytes there that it repeats? -> copy literals and match -> mark its bytes as there
+//     literals -> are the bytes there that the match repeats? -> copy it, mark its bytes as there, or put it aside
+//     what was put aside, again and again, until nothing is left
 //
-// A lane whose bytes are not there yet asks again while the others go on. A sequence repeats only what is before it, and lanes
-// take them in their order, so the first that is not done can always go on. Bytes of the tile lie in shared memory, beside a bit
-// for each that is there; earlier tiles of the chain say by their flags that they are done. Long sequences are copied by the
-// whole warp.
+// A match repeats only what is before it, so the first of the tile that is not done can always go on. Bytes of the tile lie in
+// shared memory, beside a bit for each that is there; earlier tiles of the chain say by their flags that they are done. Long runs
+// are copied by the whole warp.
 #pragma once
 #include "cuzarr/lz_sequences.cuh"
 
-/// Most bytes of a sequence that one lane copies.
+/// Most bytes of a run that one lane copies.
 #define CUZARR_LZ_SHORT 32u
 /// Tiles in front of one whose flags a warp holds, a bit each: those before are waited for.
 #define CUZARR_LZ_RECENT 32u
+/// Matches that a warp puts aside before it looks at them again.
+#define CUZARR_LZ_ASIDE 128u
 
 /// A tile while it is made.
 struct LzCopies {
@@ -24,11 +26,9 @@ struct LzCopies {
     u32* there;           // a bit for each
 };
 
-/// Part of a sequence that lies in the tile: from `at` on `literals` bytes from `from`, then `matches` that repeat `offset` back.
-/// Places are the unit's.
-struct LzPiece {
-    const u8* from;
-    u32 at, literals, matches, offset;
+/// A match, or what of it lies in the tile: from `at` on `bytes` that repeat `offset` back. Places are the unit's.
+struct LzMatch {
+    u32 at, bytes, offset;
 };
 
 /// Which of the tiles before are done: bit i says it of the one 1 + i before. All lanes call.
@@ -60,11 +60,10 @@ CUZARR_DEVICE bool lz_there(const u32* there, u32 first, u32 end) {
     return true;
 }
 
-/// Whether what a piece repeats is there, as far as others bring it.
-CUZARR_DEVICE bool lz_ready(const LzCopies& copies, const LzPiece& piece, u32 recent) {
-    u32 match = piece.at + piece.literals, first = match - piece.offset, end = first + piece.matches;
-    end = end < piece.at ? end : piece.at;
-    if (piece.matches == 0 || first >= end) return true;
+/// Whether what a match repeats is there, as far as others bring it.
+CUZARR_DEVICE bool lz_ready(const LzCopies& copies, const LzMatch& match, u32 recent) {
+    u32 first = match.at - match.offset, end = first + match.bytes;
+    end = end < match.at ? end : match.at;
     if (first < copies.begin) {
         u32 last = (end < copies.begin ? end : copies.begin) - 1;
         u32 near = copies.tile - 1 - (last >> copies.tile_log), far = copies.tile - 1 - (first >> copies.tile_log);
@@ -75,7 +74,23 @@ CUZARR_DEVICE bool lz_ready(const LzCopies& copies, const LzPiece& piece, u32 re
         }
         first = copies.begin;
     }
-    return lz_there(copies.there, first - copies.begin, end < copies.begin ? 0 : end - copies.begin);
+    return end <= copies.begin || lz_there(copies.there, first - copies.begin, end - copies.begin);
+}
+
+/// Says that bytes from `first` on are there: up to 32 of them.
+CUZARR_DEVICE void lz_mark(u32* there, u32 first, u32 count) {
+    u32 bit = first % 32, mask = count == 32 ? 0xffffffffu : (1u << count) - 1;
+    atomic_or(there + first / 32, mask << bit);
+    if (bit + count > 32) atomic_or(there + first / 32 + 1, mask >> (32 - bit));
+}
+
+/// Says that bytes from `at` on are there, by all lanes, behind the stores of all.
+CUZARR_DEVICE void lz_mark_long(const LzCopies& copies, u32 at, u32 count, u32 lane) {
+    block_fence();
+    warp_barrier(CUZARR_ALL_LANES);
+    for (u32 done = 32 * lane; done < count; done += 32 * CUZARR_WARP) {
+        lz_mark(copies.there, at - copies.begin + done, count - done < 32 ? count - done : 32);
+    }
 }
 
 /// Up to four bytes of `word` into the tile.
@@ -86,120 +101,140 @@ CUZARR_DEVICE void lz_put(u8* to, u32 word, u32 count) {
     }
 }
 
-/// A short piece, by one lane.
-CUZARR_DEVICE void lz_copy_short(const LzCopies& copies, const LzPiece& piece) {
-    u8* to = copies.bytes + (piece.at - copies.begin);
-    for (u32 done = 0; done < piece.literals; done += 4) {
-        u32 bytes[4] = {0, 0, 0, 0};
+/// The literals of each lane's sequence, `count` of them, to byte `at` of the unit. All lanes call.
+CUZARR_DEVICE void lz_put_literals(const LzCopies& copies, const u8* from, u32 at, u32 count, u32 lane) {
+    bool is_long = count > CUZARR_LZ_SHORT;
+    if (count && !is_long) {
+        u8* to = copies.bytes + (at - copies.begin);
+        for (u32 done = 0; done < count; done += 4) {
+            u32 bytes[4] = {0, 0, 0, 0};
 #pragma unroll
-        for (u32 k = 0; k < 4; ++k) {
-            if (done + k < piece.literals) bytes[k] = piece.from[done + k];
-        }
+            for (u32 k = 0; k < 4; ++k) {
+                if (done + k < count) bytes[k] = from[done + k];
+            }
 #pragma unroll
-        for (u32 k = 0; k < 4; ++k) {
-            if (done + k < piece.literals) to[done + k] = (u8)bytes[k];
+            for (u32 k = 0; k < 4; ++k) {
+                if (done + k < count) to[done + k] = (u8)bytes[k];
+            }
         }
+        block_fence();
+        lz_mark(copies.there, at - copies.begin, count);
     }
-    to += piece.literals;
-    u32 first = piece.at + piece.literals - piece.offset;
-    if (first + piece.matches <= copies.begin && first + piece.matches + 8 <= copies.begin + copies.size) {
+    for (u32 votes = warp_ballot(CUZARR_ALL_LANES, is_long); votes; votes &= votes - 1) {
+        u32 which = count_trailing_zeros(votes);
+        const u8* its = (const u8*)warp_shuffle(CUZARR_ALL_LANES, (u64)from, which);
+        u32 its_at = warp_shuffle(CUZARR_ALL_LANES, at, which), its_count = warp_shuffle(CUZARR_ALL_LANES, count, which);
+        for (u32 done = lane; done < its_count; done += CUZARR_WARP) copies.bytes[its_at - copies.begin + done] = its[done];
+        lz_mark_long(copies, its_at, its_count, lane);
+    }
+}
+
+/// A short match, by one lane.
+CUZARR_DEVICE void lz_copy_short(const LzCopies& copies, const LzMatch& match) {
+    u8* to = copies.bytes + (match.at - copies.begin);
+    u32 first = match.at - match.offset;
+    if (first + match.bytes <= copies.begin && first + match.bytes + 8 <= copies.begin + copies.size) {
         // Whole words from before the tile.
         const u8* from = copies.unit + first;
         u32 skew = (u32)((u64)from & 3), selector = 0x3210u + 0x1111u * skew;
         const u32* words = (const u32*)(from - skew);
-        for (u32 done = 0; done < piece.matches; done += 8, words += 2) {
+        for (u32 done = 0; done < match.bytes; done += 8, words += 2) {
             u32 low = load_new(words), middle = load_new(words + 1), high = load_new(words + 2);
-            lz_put(to + done, permute_bytes(low, middle, selector), piece.matches - done);
-            if (done + 4 < piece.matches) lz_put(to + done + 4, permute_bytes(middle, high, selector), piece.matches - done - 4);
+            lz_put(to + done, permute_bytes(low, middle, selector), match.bytes - done);
+            if (done + 4 < match.bytes) lz_put(to + done + 4, permute_bytes(middle, high, selector), match.bytes - done - 4);
         }
         return;
     }
     const u8* near = copies.bytes - copies.begin;
-    for (u32 done = 0; done < piece.matches; ++done) {
+    for (u32 done = 0; done < match.bytes; ++done) {
         u32 place = first + done;
         to[done] = place < copies.begin ? load_new(copies.unit + place) : near[place];
     }
 }
 
-/// A piece by all lanes.
-CUZARR_DEVICE void lz_copy_long(const LzCopies& copies, const LzPiece& piece, u32 lane) {
-    u8* to = copies.bytes + (piece.at - copies.begin);
-    for (u32 done = lane; done < piece.literals; done += CUZARR_WARP) to[done] = piece.from[done];
-    warp_barrier(CUZARR_ALL_LANES);
-    to += piece.literals;
-    u32 first = piece.at + piece.literals - piece.offset, step = CUZARR_WARP % piece.offset, at = lane % piece.offset;
+/// A match by all lanes.
+CUZARR_DEVICE void lz_copy_long(const LzCopies& copies, const LzMatch& match, u32 lane) {
+    u8* to = copies.bytes + (match.at - copies.begin);
+    u32 first = match.at - match.offset, step = CUZARR_WARP % match.offset, ahead = lane % match.offset;
     const u8* near = copies.bytes - copies.begin;
     // What overlaps itself repeats its first `offset` bytes.
-    for (u32 done = lane; done < piece.matches; done += CUZARR_WARP) {
-        u32 place = first + (piece.offset < piece.matches ? at : done);
+    for (u32 done = lane; done < match.bytes; done += CUZARR_WARP) {
+        u32 place = first + (match.offset < match.bytes ? ahead : done);
         to[done] = place < copies.begin ? load_new(copies.unit + place) : near[place];
-        at += step;
-        if (at >= piece.offset) at -= piece.offset;
+        ahead += step;
+        if (ahead >= match.offset) ahead -= match.offset;
     }
+    lz_mark_long(copies, match.at, match.bytes, lane);
 }
 
-/// Says that bytes from `first` on are there: up to 32 of them.
-CUZARR_DEVICE void lz_mark(u32* there, u32 first, u32 count) {
-    u32 bit = first % 32, mask = count == 32 ? 0xffffffffu : (1u << count) - 1;
-    atomic_or(there + first / 32, mask << bit);
-    if (bit + count > 32) atomic_or(there + first / 32 + 1, mask >> (32 - bit));
+/// Copies each lane's match, if it has one and what it repeats is there. Returns the lanes whose match has to wait. All lanes call.
+CUZARR_DEVICE u32 lz_try(const LzCopies& copies, const LzMatch& match, u32 recent, u32 lane) {
+    bool has_one = match.bytes != 0, ready = has_one && lz_ready(copies, match, recent), is_long = match.bytes > CUZARR_LZ_SHORT;
+    block_fence();
+    if (ready && !is_long) {
+        lz_copy_short(copies, match);
+        block_fence();
+        lz_mark(copies.there, match.at - copies.begin, match.bytes);
+    }
+    for (u32 votes = warp_ballot(CUZARR_ALL_LANES, ready && is_long); votes; votes &= votes - 1) {
+        u32 which = count_trailing_zeros(votes);
+        LzMatch other = {warp_shuffle(CUZARR_ALL_LANES, match.at, which), warp_shuffle(CUZARR_ALL_LANES, match.bytes, which),
+                         warp_shuffle(CUZARR_ALL_LANES, match.offset, which)};
+        lz_copy_long(copies, other, lane);
+    }
+    return warp_ballot(CUZARR_ALL_LANES, has_one && !ready);
 }
 
-/// What one lane holds, at all of them.
-CUZARR_DEVICE LzPiece lz_of_lane(const LzPiece& piece, u32 lane) {
-    return {
-        (const u8*)warp_shuffle(CUZARR_ALL_LANES, (u64)piece.from, lane), warp_shuffle(CUZARR_ALL_LANES, piece.at, lane),
-        warp_shuffle(CUZARR_ALL_LANES, piece.literals, lane), warp_shuffle(CUZARR_ALL_LANES, piece.matches, lane),
-        warp_shuffle(CUZARR_ALL_LANES, piece.offset, lane),
-    };
+/// What was put aside: the offset, the place in the tile and the length, which are below 2^16.
+CUZARR_DEVICE u64 lz_packed(const LzCopies& copies, const LzMatch& match) {
+    return (u64)match.offset << 32 | (match.at - copies.begin) << 16 | match.bytes;
+}
+CUZARR_DEVICE LzMatch lz_unpacked(const LzCopies& copies, u64 packed) {
+    return {copies.begin + ((u32)packed >> 16), (u32)packed & 0xffff, (u32)(packed >> 32)};
+}
+
+/// Puts the matches of some lanes behind the `count` that are there.
+CUZARR_DEVICE void lz_put_aside(u64* aside, u32& count, u64 packed, u32 lanes, u32 lane) {
+    if (lanes >> lane & 1) aside[count + count_ones(lanes & ((1u << lane) - 1))] = packed;
+    count += count_ones(lanes);
 }
 
 /// Makes all bytes of a tile, which are zero bits so far in `there`. `sequences` begin with the one that its first byte belongs
-/// to, `count` are left of the unit; `literals_of(sequence)` says where a sequence's literals lie.
+/// to, `count` are left of the unit; `aside` has room for CUZARR_LZ_ASIDE matches of the warp, and `literals_of(sequence)` says
+/// where a sequence's literals lie.
 template <class Literals>
-CUZARR_DEVICE void lz_copy_tile(const LzCopies& copies, const LzSequence* sequences, u32 count, Literals literals_of) {
-    u32 lane = thread_index() % CUZARR_WARP, next = thread_index(), tile_end = copies.begin + copies.size;
+CUZARR_DEVICE void lz_copy_tile(const LzCopies& copies, const LzSequence* sequences, u32 count, u64* aside, Literals literals_of) {
+    u32 lane = thread_index() % CUZARR_WARP, next = thread_index(), tile_end = copies.begin + copies.size, waiting = 0;
     lz_wait_far(copies, lane);
     u32 recent = lz_recent(copies, lane);
-    LzPiece piece = {(const u8*)0, 0, 0, 0, 1};
-    bool pending = false, more = true;
-    for (;;) {
-        if (!pending && more) {
-            more = false;
-            if (next < count) {
-                LzSequence sequence = sequences[next];
-                if (sequence.out < tile_end) {
-                    u32 end = sequences[next + 1].out, at = sequence.out;
-                    end = end < tile_end ? end : tile_end;
-                    at = at > copies.begin ? at : copies.begin;
-                    u32 match = sequence.match > at ? sequence.match : at;
-                    match = match < end ? match : end;
-                    piece = {literals_of(sequence) + (at - sequence.out), at, match - at, end - match, match < end ? sequence.offset : 1};
-                    pending = more = true;
-                    next += thread_count();
-                }
-            }
+    for (bool more = true; more || waiting;) {
+        while (more && waiting + CUZARR_WARP <= CUZARR_LZ_ASIDE) {
+            LzSequence sequence = {tile_end, 0, tile_end, 1};
+            u32 end = tile_end;
+            if (next < count) sequence = sequences[next], end = sequences[next + 1].out;
+            // What of it lies in the tile.
+            end = end < tile_end ? end : tile_end;
+            u32 at = sequence.out > copies.begin ? sequence.out : copies.begin;
+            u32 match = sequence.match > at ? sequence.match : at;
+            match = match < end ? match : end;
+            bool is_in = sequence.out < tile_end;
+            more = warp_ballot(CUZARR_ALL_LANES, is_in) == CUZARR_ALL_LANES;
+            next += thread_count();
+            lz_put_literals(copies, literals_of(sequence) + (at - sequence.out), at, is_in ? match - at : 0, lane);
+            LzMatch own = {match, is_in ? end - match : 0, sequence.offset};
+            lz_put_aside(aside, waiting, lz_packed(copies, own), lz_try(copies, own, recent, lane), lane);
         }
-        if (!warp_ballot(CUZARR_ALL_LANES, pending)) break;
-        bool ready = pending && lz_ready(copies, piece, recent);
-        block_fence();
-        bool is_long = piece.literals + piece.matches > CUZARR_LZ_SHORT;
-        if (ready && !is_long) {
-            lz_copy_short(copies, piece);
-            block_fence();
-            lz_mark(copies.there, piece.at - copies.begin, piece.literals + piece.matches);
-        }
-        for (u32 votes = warp_ballot(CUZARR_ALL_LANES, ready && is_long); votes; votes &= votes - 1) {
-            LzPiece other = lz_of_lane(piece, count_trailing_zeros(votes));
-            lz_copy_long(copies, other, lane);
-            block_fence();
+        warp_barrier(CUZARR_ALL_LANES);
+        if (recent != CUZARR_ALL_LANES) recent = lz_recent(copies, lane);
+        u32 tried = waiting;
+        waiting = 0;
+        for (u32 first = 0; first < tried; first += CUZARR_WARP) {
+            u64 packed = first + lane < tried ? aside[first + lane] : 0;
+            u32 wait = lz_try(copies, lz_unpacked(copies, packed), recent, lane);
+            // Behind the loads of all lanes: `lz_try` ends with a vote.
+            lz_put_aside(aside, waiting, packed, wait, lane);
             warp_barrier(CUZARR_ALL_LANES);
-            u32 first = other.at - copies.begin, bytes = other.literals + other.matches;
-            for (u32 done = 32 * lane; done < bytes; done += 32 * CUZARR_WARP) {
-                lz_mark(copies.there, first + done, bytes - done < 32 ? bytes - done : 32);
-            }
         }
-        if (ready) pending = false;
-        if (warp_ballot(CUZARR_ALL_LANES, pending)) recent = lz_recent(copies, lane);
+        if (waiting == tried) spin_yield();
     }
 }

@@ -14,12 +14,14 @@ CUZARR_DEVICE void lz_store_tile(u8* to, const u8* bytes, u32 size) {
     }
 }
 
-CUZARR_KERNEL(
-    lz_short, const u8* src, const u8* scratch, u8* dst, const LzChain* chains, const LzTile* tiles, const LzSequence* sequences,
+/// 32 registers a thread, so that a multiprocessor has as many warps as it can hold.
+CUZARR_KERNEL_SIZED(
+    CUZARR_LZ_THREADS, 8, lz_short, const u8* src, const u8* scratch, u8* dst, const LzChain* chains, const LzTile* tiles, const LzSequence* sequences,
     const u32* counts, const u64* statuses, u32* ticket, u32* done
 ) {
     CUZARR_SHARED(uint4, bytes, CUZARR_LZ_TILE / 16);
     CUZARR_SHARED(u32, there, CUZARR_LZ_TILE / 32);
+    CUZARR_SHARED(u64, aside, CUZARR_LZ_THREADS / CUZARR_WARP * CUZARR_LZ_ASIDE);
     // The ticket, and the first sequence.
     CUZARR_SHARED(u32, shared, 2);
     u32 thread = thread_index(), tile_bytes = thread_count() * CUZARR_LZ_OWN;
@@ -45,7 +47,8 @@ CUZARR_KERNEL(
         const u8* literals = lz_literals(chain, src, scratch, first.literals);
         lz_copy(literals + (copies.begin - first.out), copies.unit + copies.begin, copies.size);
     } else {
-        lz_copy_tile(copies, sequences, count, [&](const LzSequence& sequence) {
+        u64* own = aside + thread / CUZARR_WARP * CUZARR_LZ_ASIDE;
+        lz_copy_tile(copies, sequences, count, own, [&](const LzSequence& sequence) {
             return lz_literals(chain, src, scratch, sequence.literals);
         });
         block_barrier();

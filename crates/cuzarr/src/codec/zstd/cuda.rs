@@ -15,15 +15,15 @@ static EXECUTE: KernelSource = KernelSource { name: "zstd_execute", text: includ
 const WARP: u32 = 32;
 /// Parts of scratch begin at multiples of this.
 const ALIGNMENT_BYTES: usize = 256;
-/// CUZARR_ZSTD_LITERALS in zstd_entropy.cu.
-const LITERALS: u32 = 4;
-/// `EntropySpace` there.
+/// CUZARR_ZSTD_LITERALS and CUZARR_ZSTD_LITERALS_BESIDE in zstd_entropy.cu.
+const LITERALS: u32 = 1;
+const LITERALS_BESIDE: u32 = 4;
+/// `EntropySpace` of zstd_entropy there.
 const ENTROPY_SHARED_BYTES: u32 = 54_080;
 /// Groups that a multiprocessor has before literals are decoded behind sequences, and no longer beside them.
 const GROUPS_BESIDE: u32 = 4;
-/// Chains of sequences for each multiprocessor up to which each has a warp of its own: one frame of 8 MiB decodes at 4.9 instead
-/// of 4.6 GB/s so, one of 64 MiB, whose chains are eight times as many, not faster.
-const CHAINS_ALONE: u32 = 1;
+/// Groups for each multiprocessor up to which fewer blocks share one.
+const GROUPS_ALONE: u32 = 2;
 /// Few warps a block of threads, so that its place is free as soon as its slowest unit is done.
 const WARPS_PER_BLOCK: u32 = 2;
 /// Offsets are counted in 30 bits, some of which say other things: `CUZARR_ZSTD_SYMBOLIC`.
@@ -193,9 +193,35 @@ impl Zstd {
     }
 }
 
-/// Blocks whose sequences share a block of threads, few in `simt`: CUZARR_ZSTD_SEQUENCES in zstd_entropy.cu.
-fn sequences_of_group(device: Device) -> u32 {
-    if device == Device::Simt { 2 } else { 8 }
+/// Blocks of data whose sequences share a block of threads, and the kernel that has so many.
+#[derive(Clone, Copy)]
+enum Group {
+    Few = 2,
+    Some = 4,
+    Many = 8,
+}
+
+impl Group {
+    fn of(sequences: u32, multiprocessors: u32) -> Group {
+        let fits = |group: &Group| sequences.div_ceil(*group as u32) <= GROUPS_ALONE * multiprocessors;
+        [Group::Few, Group::Some].into_iter().find(fits).unwrap_or(Group::Many)
+    }
+
+    fn kernel(self, device: Device) -> Result<Kernel> {
+        Ok(match self {
+            Group::Few => ENTROPY.kernel(device, "zstd_entropy_few")?,
+            Group::Some => ENTROPY.kernel(device, "zstd_entropy_some")?,
+            Group::Many => ENTROPY.kernel(device, "zstd_entropy")?.with_shared(ENTROPY_SHARED_BYTES)?,
+        })
+    }
+
+    /// How many; in `simt`, where each thread is a fiber, not many.
+    fn blocks(self, device: Device) -> u32 {
+        match self {
+            Group::Many if device == Device::Simt => Group::Few as u32,
+            group => group as u32,
+        }
+    }
 }
 
 impl Decode for Zstd {
@@ -225,17 +251,15 @@ impl Decode for Zstd {
             launch(&TABLES.kernel(device, "zstd_tables")?, 1 + trees + sequences, WARP)?;
         }
         let place = EXECUTE.kernel(device, "zstd_place")?;
-        let of_group = sequences_of_group(device);
-        let (groups, literal_groups) = (sequences.div_ceil(of_group), literals.div_ceil(LITERALS));
-        let entropy = ENTROPY.kernel(device, "zstd_entropy")?.with_shared(ENTROPY_SHARED_BYTES)?;
-        let threads = (1 + of_group) * WARP;
-        if sequences > 0 && sequences <= CHAINS_ALONE * place.multiprocessors() {
-            launch(&ENTROPY.kernel(device, "zstd_entropy_few")?, sequences + literal_groups, 2 * WARP)?;
-        } else if groups > 0 && groups + literal_groups <= GROUPS_BESIDE * place.multiprocessors() {
-            launch(&entropy, groups + literal_groups, threads)?;
+        let group = Group::of(sequences, place.multiprocessors());
+        let blocks = group.blocks(device);
+        let (entropy, groups, threads) = (group.kernel(device)?, sequences.div_ceil(blocks), (1 + blocks) * WARP);
+        let beside = literals.div_ceil(LITERALS_BESIDE);
+        if groups > 0 && groups + beside <= GROUPS_BESIDE * place.multiprocessors() {
+            launch(&entropy, groups + beside, threads)?;
         } else {
             launch(&entropy, groups, threads)?;
-            launch(&ENTROPY.kernel(device, "zstd_literals")?, literal_groups, WARP)?;
+            launch(&ENTROPY.kernel(device, "zstd_literals")?, literals.div_ceil(LITERALS), WARP)?;
         }
         launch(&place, by_warp(unit_count), WARPS_PER_BLOCK * WARP)?;
         // Few threads in `simt`, where each is a fiber.
