@@ -123,7 +123,8 @@ impl Copy {
             let shown = Mutex::new((&mut *output, &mut written));
             copied.run(&|name, now| {
                 let mut shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
-                shown.0.throughput(name, now.bytes_done, now.bytes, now.seconds);
+                let label = if name == "/" { &self.place.target } else { name };
+                shown.0.throughput(label, now.bytes_done, now.bytes, now.seconds);
                 shown.1.insert(name.to_string(), now.bytes_done);
             })?;
         }

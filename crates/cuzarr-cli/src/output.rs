@@ -3,6 +3,7 @@
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
+use cuzarr_device::{DType, DTypeKind};
 use serde_json::{Value, json};
 
 /// Text or JSON on standard output; progress on standard error, only when that is a terminal.
@@ -108,6 +109,15 @@ pub fn number(value: f64) -> String {
     format!("{rounded:?}")
 }
 
+/// An element of this type: the shortest text that means it.
+pub fn element(value: f64, dtype: Option<DType>) -> String {
+    match dtype {
+        Some(DType::FLOAT16 | DType::BFLOAT16 | DType::FLOAT32) => format!("{:?}", value as f32),
+        Some(dtype) if dtype.kind() != DTypeKind::Float => format!("{value}"),
+        _ => format!("{value:?}"),
+    }
+}
+
 /// `bytes` in `seconds`, as 10⁹ bytes a second.
 pub fn gigabytes_per_second(bytes: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { bytes as f64 / seconds / 1e9 } else { 0.0 }
@@ -127,6 +137,14 @@ mod tests {
     fn numbers_have_nine_digits() {
         let texts = [280.009_382_010_64, 0.5, 3.0, 1e300, f64::NAN, f64::from(180.2f32)].map(number);
         assert_eq!(texts, ["280.009382", "0.5", "3.0", "1e300", "NaN", "180.199997"]);
+    }
+
+    #[test]
+    fn elements_are_written_as_their_type_has_them() {
+        let value = f64::from(180.2f32);
+        let texts = [DType::FLOAT32, DType::FLOAT64, DType::INT8].map(|dtype| element(value, Some(dtype)));
+        assert_eq!(texts, ["180.2", "180.1999969482422", "180.1999969482422"]);
+        assert_eq!([element(3.0, Some(DType::INT64)), element(3.0, None)], ["3", "3.0"]);
     }
 
     #[test]

@@ -65,7 +65,7 @@ impl Preview {
             "min": low.is_finite().then_some(low), "max": high.is_finite().then_some(high),
         });
         let range = if low <= high {
-            format!("{} to {}", output::number(low), output::number(high))
+            format!("{} to {}", output::element(low, dtype), output::element(high, dtype))
         } else {
             "no finite element".into()
         };

@@ -174,9 +174,15 @@ impl Summary {
             let (low, high) =
                 finite().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), x| (low.min(x), high.max(x)));
             summary.width = width_for(low, high);
+            // The width leaves a few hundred bins between the two.
+            let bin = |value: f64| (value / summary.width).floor() as i64;
+            let first = bin(low);
+            let mut counts = vec![0u64; (bin(high) - first + 1) as usize];
             for value in finite() {
-                *summary.bins.entry((value / summary.width).floor() as i64).or_default() += 1;
+                counts[(bin(value) - first) as usize] += 1;
             }
+            let full = (first..).zip(counts).filter(|&(_, count)| count > 0);
+            summary.bins = full.collect();
         }
         summary
     }
@@ -257,16 +263,10 @@ impl Summary {
     }
 
     fn text(&self, title: &str, dtype: Option<DType>) -> String {
-        // The shortest text that means the same element.
-        let element = |value: f64| match dtype {
-            Some(DType::FLOAT16 | DType::BFLOAT16 | DType::FLOAT32) => format!("{:?}", value as f32),
-            Some(dtype) if dtype.kind() != DTypeKind::Float => format!("{value}"),
-            _ => format!("{value:?}"),
-        };
         let (count, all) = (self.count, self.count + self.nan + self.infinite);
         let mut text = format!("{title}\n  count {all}  nan {}  infinite {}\n", self.nan, self.infinite);
         if count + self.infinite > 0 {
-            text += &format!("  min {}  max {}", element(self.min), element(self.max));
+            text += &format!("  min {}  max {}", output::element(self.min, dtype), output::element(self.max, dtype));
         }
         if count > 0 {
             let of = if self.infinite > 0 { " (of the finite ones)" } else { "" };
@@ -292,8 +292,10 @@ impl Summary {
 /// A power of two of which the range has some hundred, that numbers of this size can tell apart.
 fn width_for(low: f64, high: f64) -> f64 {
     let least = low.abs().max(high.abs()) * f64::EPSILON * 4.0;
-    let wanted = ((high - low) / (MOST_BINS / 2) as f64).max(least);
-    if wanted > 0.0 && wanted.is_finite() { wanted.log2().ceil().exp2() } else { 1.0 }
+    let parts = (MOST_BINS / 2) as f64;
+    // Their difference may be too large for a number.
+    let wanted = (high / parts - low / parts).max(least);
+    if wanted > 0.0 { wanted.log2().ceil().exp2() } else { 1.0 }
 }
 
 fn histogram_picture(summary: &Summary) -> Picture {
@@ -341,5 +343,7 @@ mod tests {
         assert!(Summary::of(&[], 1).histogram(4).1.is_empty());
         let wide = Summary::of(&[-1e300, 1e300, 1e-300], 1);
         assert_eq!(wide.bins.values().sum::<u64>(), 3);
+        let widest = Summary::of(&[f64::MIN, f64::MAX, 5e-324, -5e-324], 1);
+        assert_eq!((widest.bins.values().sum::<u64>(), widest.count), (4, 4));
     }
 }
