@@ -25,8 +25,8 @@ use crate::store::{Store, join_key};
 /// Where the array between two passes is, below the target's path.
 const BETWEEN: &str = ".cuzarr-between";
 
-/// How many reads writing all elements once more is worth. On an H200 with 16 cores one pass over 8 GiB that read everything twice
-/// took 4.4 s (`bench/rechunk.py`); two passes were stopped before they ended, far behind that.
+/// How many reads writing all elements once more is worth. On an H200 with 16 cores a second pass over 4 GiB took 0.8 to 1.8 s,
+/// on the cores alone 1.8 s; reading them 0.2 and 0.4 s (`bench/record/nvidia-h200-2026-11-22-rechunk.json`).
 const WRITING_AGAIN: f64 = 4.0;
 
 /// What an object between two passes costs beside its elements, in bytes that are read in the same time.

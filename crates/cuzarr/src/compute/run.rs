@@ -12,6 +12,7 @@ use super::expr::{Expr, Kind};
 use super::grid::Region;
 use super::place::refuse_overlap;
 use super::program::{Input, Program, lower};
+use super::reduce::view::state_bytes;
 use super::regions::{operand_region, regions};
 use super::walk::walk;
 use crate::error::{Error, ErrorKind, Result};
@@ -66,6 +67,8 @@ pub(crate) struct Job<'a> {
     pub(crate) part: Region,
     /// Whether inputs that are the result as they are need no copy.
     keeps: bool,
+    /// The dimensions that a reduction joins, which takes memory for its states.
+    reduced: Option<Vec<usize>>,
     pub(crate) processor: Processor,
     meter: Option<Meter<'a>>,
 }
@@ -126,12 +129,18 @@ impl<'a> Job<'a> {
         };
         let inputs = inputs.into_iter().map(bind).collect::<Result<_>>()?;
         let processor = Processor::apart(options.device, options.threads)?;
-        Ok(Job { program, inputs, part, keeps: false, processor, meter: options.progress.map(Meter::new) })
+        let meter = options.progress.map(Meter::new);
+        Ok(Job { program, inputs, part, keeps: false, reduced: None, processor, meter })
     }
 
     /// The same for somebody who only looks at the elements.
     pub(crate) fn looked_at(self) -> Job<'a> {
         Job { keeps: self.program.passes().is_some(), ..self }
+    }
+
+    /// The same for a reduction of some dimensions.
+    pub(crate) fn summarised(self, axes: &[usize]) -> Job<'a> {
+        Job { reduced: Some(axes.to_vec()), ..self }
     }
 
     /// Regions of the result, along the grid of the largest array, or along `unit`s.
@@ -149,7 +158,13 @@ impl<'a> Job<'a> {
     /// As [`Job::regions`].
     pub(crate) fn regions_of_passes(&self, unit: Vec<u64>, limit_bytes: u64, passes: u64) -> Result<Vec<Region>> {
         let limit_bytes = limit_bytes / REGIONS_SHARE;
-        let regions = regions(&self.part.extent, &unit, &|extent| self.bytes(extent), limit_bytes, ENOUGH_BYTES)?;
+        let cost = |extent: &[u64]| {
+            let is_least = extent.iter().zip(&unit).all(|(extent, unit)| extent <= unit);
+            // One unit is worked on whatever its states take.
+            let states = self.reduced.as_ref().filter(|_| !is_least).map_or(0, |axes| state_bytes(extent, axes));
+            self.bytes(extent).saturating_add(states)
+        };
+        let regions = regions(&self.part.extent, &unit, &cost, limit_bytes, ENOUGH_BYTES)?;
         if let Some(meter) = &self.meter {
             let bytes = regions.iter().map(|region| self.bytes_read(&region.extent)).fold(0, u64::saturating_add);
             meter.regions.fetch_add(passes * regions.len() as u64, Ordering::Relaxed);

@@ -201,18 +201,27 @@ impl Gathered {
         axes.fold(0, |number, axis| number * self.shape[axis] + place[axis])
     }
 
-    /// Takes the states of a region, in C order of its part of the result.
+    /// Takes the states of a region, in C order of its part of the result, row by row along the last dimension.
     fn take(&mut self, region: &Region, states: &[State]) {
+        let kept: Vec<usize> = (0..self.shape.len()).filter(|&axis| !self.is_reduced(axis)).collect();
+        let (row, outer) = match kept.split_last() {
+            Some((&last, outer)) => (region.extent[last] as usize, outer),
+            None => (1, &kept[..]),
+        };
+        let has_places = matches!(self.accumulator, Accumulator::Least | Accumulator::Greatest);
+        let mut all = std::mem::take(&mut self.states);
         let mut place = region.start.clone();
-        for state in states {
-            let mut state = *state;
-            if matches!(self.accumulator, Accumulator::Least | Accumulator::Greatest) {
-                state.0[2] = self.place_of(region, state.0[2]);
+        for states in states.chunks(row.max(1)) {
+            let first = self.number(&place, false) as usize;
+            for (own, state) in all[first..first + states.len()].iter_mut().zip(states) {
+                let mut state = *state;
+                if has_places {
+                    state.0[2] = self.place_of(region, state.0[2]);
+                }
+                *own = self.accumulator.merge(self.wide, *own, state);
             }
-            let number = self.number(&place, false) as usize;
-            self.states[number] = self.accumulator.merge(self.wide, self.states[number], state);
-            // The next element of the region's part of the result.
-            for axis in (0..self.shape.len()).rev().filter(|&axis| !self.is_reduced(axis)).collect::<Vec<_>>() {
+            // The next row of the region's part of the result.
+            for &axis in outer.iter().rev() {
                 place[axis] += 1;
                 if place[axis] < region.start[axis] + region.extent[axis] {
                     break;
@@ -220,6 +229,7 @@ impl Gathered {
                 place[axis] = region.start[axis];
             }
         }
+        self.states = all;
     }
 
     /// The number among all reduced elements of one that has a number among those of a region.
@@ -311,7 +321,7 @@ impl Expr {
         options: &ComputeOptions<'_>,
     ) -> Result<[Gathered; N]> {
         let whole = Region { number: 0, start: vec![0; self.ndim()], extent: self.shape().to_vec() };
-        let job = Job::new(self, whole, options)?.looked_at();
+        let job = Job::new(self, whole, options)?.looked_at().summarised(axes);
         let limit_bytes = if job.is_in_memory() { u64::MAX } else { options.memory_limit_bytes };
         let wide = Wide::of(self.dtype());
         let outputs: usize = memory_shape(&kept_shape(self.shape(), axes, false))?.iter().product();

@@ -2,7 +2,7 @@
 
 use cuzarr_device::{DType, NdBuffer};
 
-use super::state::Wide;
+use super::state::{State, Wide};
 use crate::compute::layout::Joint;
 use crate::error::Result;
 
@@ -75,6 +75,18 @@ impl Walk {
         }
         offset
     }
+}
+
+/// Bytes of the states of an array of this shape whose `axes` are reduced: of all segments, if these are as short as they get,
+/// and of what they are joined to.
+pub(crate) fn state_bytes(shape: &[u64], axes: &[usize]) -> u64 {
+    let product = |reduced: bool| {
+        let extents = shape.iter().enumerate().filter(|(axis, _)| axes.contains(axis) == reduced);
+        extents.fold(1u64, |all, (_, &extent)| all.saturating_mul(extent))
+    };
+    let segments = product(true).div_ceil(LANE_STEPS as u64);
+    let states = if segments > 1 { segments + 1 } else { 1 };
+    product(false).saturating_mul(states).saturating_mul(size_of::<State>() as u64)
 }
 
 impl View {
