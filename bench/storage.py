@@ -1,11 +1,12 @@
 """What the file system gives, and how much of it reads use: thousands of small files, and files that are not in memory.
 
     python bench/storage.py small [--device cuda:0] [--shape 32,2048,2048] [--chunk 1,128,128] [--repeat 5] [--folder DIR]
-    python bench/storage.py cold  [--device cuda:0] [--shape 64,2048,2048] [--chunk 16,1024,1024] [--repeat 3] [--folder DIR]
+    python bench/storage.py cold  [--device cuda:0] [--shape 64,2048,2048] [--chunk 16,1024,1024] [--repeat 5] [--folder DIR]
 
-`small` reads one file a chunk from the page cache, uncompressed and zstd. `cold` drops the files from the page cache before each
-read, and in turns with cuzarr reads the same files directly (`O_DIRECT`, parts of 1 MiB, by as many threads as does best) as
-`fio` would. Arrays hold float32; every answer is compared outside the clock. Linux alone.
+`small` reads one file a chunk from the page cache, uncompressed and zstd, and gives the best of its reads. `cold` drops the files
+from the page cache before each read, and reads them in turns with cuzarr and directly (`O_DIRECT`, parts of 1 MiB, by several
+threads) as `fio` would; drives vary from read to read, so it gives medians. Arrays hold float32, and are opened inside the clock;
+every answer is compared outside it. `--record DIR` writes a record. Linux alone.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import json
 import mmap
 import os
 import pathlib
+import statistics
 import sys
 import tempfile
 import threading
@@ -20,8 +22,8 @@ import time
 
 import arrays
 import cuzarr
-import numpy as np
 from cuzarr.codecs import BloscCodec, ZstdCodec
+from read import Place, box, write_record
 
 PART = 1 << 20
 CODECS = {"none": None, "zstd3": ZstdCodec(level=3), "blosc-lz4-shuffle": BloscCodec(cname="lz4", clevel=5, shuffle="shuffle", typesize=4)}
@@ -75,32 +77,25 @@ def direct(files, threads):
 class Scenario:
     def __init__(self, args):
         self.args = args
-        if args.device != "cpu":
-            import cupy
-
-            self.cupy = cupy
-        self.truth = arrays.temperature(args.shape, 1)
-
-    def wait(self):
-        if self.args.device != "cpu":
-            self.cupy.cuda.Device().synchronize()
+        self.place = Place(args.device)
+        self.host = arrays.temperature(args.shape, 1)
+        self.truth = self.place.hold(self.host)
 
     def write(self, folder, codec):
         path = str(pathlib.Path(folder) / f"{codec}.zarr")
-        layout = {"shape": self.truth.shape, "chunks": self.args.chunk, "dtype": "f4", "compressors": CODECS[codec]}
-        cuzarr.create_array(path, **layout)[...] = self.truth
+        layout = {"shape": self.host.shape, "chunks": self.args.chunk, "dtype": "f4", "compressors": CODECS[codec]}
+        cuzarr.create_array(path, **layout)[...] = self.host
         return path, files_of(path)
 
     def read(self, path):
         """Seconds of a read of everything by an array that was just opened, and what it did meanwhile."""
-        self.wait()
+        self.place.wait()
         begun = time.perf_counter()
         array = cuzarr.open_array(path, mode="r", device=self.args.device)
         values = array[...]
-        self.wait()
+        self.place.wait()
         seconds = time.perf_counter() - begun
-        values = values if self.args.device == "cpu" else self.cupy.asnumpy(self.cupy.asarray(values))
-        if not np.array_equal(values, self.truth):
+        if not self.place.same(values, self.truth):
             raise AssertionError("wrong data")
         return seconds, array.last_report()
 
@@ -108,33 +103,29 @@ class Scenario:
         path, files = self.write(folder, codec)
         runs = [self.read(path) for _ in range(self.args.repeat + 1)][1:]
         seconds, report = min(runs, key=lambda run: run[0])
-        rate = self.truth.nbytes / seconds / 1e9
+        rate = self.host.nbytes / seconds / 1e9
         print(f"{codec}: {len(files)} files in {seconds * 1e3:.1f} ms, {seconds / len(files) * 1e6:.2f} µs a file, {rate:.1f} GB/s of array", flush=True)
         if self.args.report:
             print(json.dumps(report))
+        return {"files": len(files), "us_per_file": round(seconds / len(files) * 1e6, 2), "array_gb_s": round(rate, 2)}
 
     def cold(self, folder, codec):
         path, files = self.write(folder, codec)
         stored = sum(file.stat().st_size for file in files)
-        best = {"read": float("inf")}
+        ways = {"cuzarr": lambda: self.read(path)[0]} | {f"direct x{threads}": lambda threads=threads: direct(files, threads) for threads in self.args.threads}
+        self.read(path)
+        rates = {way: [] for way in ways}
         for _ in range(self.args.repeat):
-            for threads in self.args.threads:
+            for way, seconds in ways.items():
                 drop(files)
-                best[threads] = min(direct(files, threads), best.get(threads, float("inf")))
-            drop(files)
-            best["read"] = min(self.read(path)[0], best["read"])
-        read = best.pop("read")
-        threads, ceiling = min(best.items(), key=lambda item: item[1])
-        rates = ", ".join(f"{threads}: {stored / seconds / 1e9:.2f}" for threads, seconds in best.items())
-        print(
-            f"{codec}: {stored / 2**20:.0f} MiB in {len(files)} files, cold, at {stored / read / 1e9:.2f} GB/s of files; directly, by threads, {rates}; "
-            f"{ceiling / read:.2f} of the best",
-            flush=True,
-        )
-
-
-def box(text):
-    return tuple(int(part) for part in text.split(","))
+                rates[way].append(round(stored / seconds() / 1e9, 2))
+        medians = {way: statistics.median(found) for way, found in rates.items()}
+        ceiling = max(rate for way, rate in medians.items() if way != "cuzarr")
+        print(f"{codec}: {stored / 2**20:.0f} MiB in {len(files)} files, cold, GB/s of files, median (all)", flush=True)
+        for way, found in rates.items():
+            print(f"    {way:12} {medians[way]:6.2f}  ({' '.join(map(str, found))})")
+        print(f"    cuzarr reaches {medians['cuzarr'] / ceiling:.2f} of direct reads", flush=True)
+        return {"stored_MiB": round(stored / 2**20), "files": len(files), "file_gb_s": rates, "of_direct": round(medians["cuzarr"] / ceiling, 2)}
 
 
 def main():
@@ -144,18 +135,23 @@ def main():
     parser.add_argument("--shape", type=box)
     parser.add_argument("--chunk", type=box)
     parser.add_argument("--codecs", nargs="+", choices=CODECS, default=["none", "zstd3"])
-    parser.add_argument("--threads", type=int, nargs="+", default=[4, 16, 32])
-    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--threads", type=int, nargs="+", default=[4, 16])
+    parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--report", action="store_true", help="also what the best of the reads of small files did")
     parser.add_argument("--folder", help="where the arrays are written; a temporary folder by default")
+    parser.add_argument("--record", help="folder of records")
     args = parser.parse_args()
     small = args.scenario == "small"
     args.shape = args.shape or ((32, 2048, 2048) if small else (64, 2048, 2048))
     args.chunk = args.chunk or ((1, 128, 128) if small else (16, 1024, 1024))
     scenario = Scenario(args)
+    rows = []
     for codec in args.codecs:
         with tempfile.TemporaryDirectory(dir=args.folder) as folder:
-            (scenario.small if small else scenario.cold)(folder, codec)
+            rows.append({"codec": codec} | (scenario.small if small else scenario.cold)(folder, codec))
+    if args.record:
+        unit = "best of the reads; every answer compared with the truth" if small else "medians of cold reads; every answer compared with the truth"
+        write_record(args.record, scenario.place, rows, "storage", unit)
     return 0
 
 
