@@ -1,10 +1,10 @@
 //! `cuzarr bench`: how fast an array of the user's own is read.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::{Args, Subcommand};
-use cuzarr::display::gantt;
+use cuzarr::display::Gantt;
 use cuzarr::node::{Array, ArrayOptions};
 use cuzarr::plan::Selection;
 use cuzarr::run::Report;
@@ -15,6 +15,7 @@ use serde_json::json;
 use crate::Verdict;
 use crate::nodes;
 use crate::output::{self, Output};
+use crate::picture::Picture;
 use crate::roofline::Roofline;
 
 #[derive(Subcommand)]
@@ -36,10 +37,10 @@ pub struct Read {
     /// Compare every element with what a read into host memory, chunk by chunk, gives
     #[arg(long)]
     verify: bool,
-    /// Draw what the stages of the last read did, and when, as an SVG file
-    #[arg(long, value_name = "FILE.svg")]
+    /// Draw what the stages of the last read did, and when, beside what --roofline measures
+    #[arg(long, value_name = "FILE.svg|FILE.png")]
     plot: Option<PathBuf>,
-    /// Measure what storage, bus and decoders could do at best, each alone, and compare
+    /// Measure what storage, bus and decoders could do at best, each alone, and compare [default: with --plot]
     #[arg(long)]
     roofline: bool,
 }
@@ -54,10 +55,11 @@ impl Bench {
 
 impl Read {
     fn run(self, output: &mut Output) -> Result<Verdict> {
+        let drawing = self.plot.as_deref().map(Drawing::new).transpose()?;
         let array = nodes::open_array(&self.path, Some(self.device))?;
         let shape = array.metadata().shape().to_vec();
         // Only the last read, so that the others are as fast as they can be.
-        let traced = array.with_options(ArrayOptions { trace: self.plot.is_some(), ..*array.options() });
+        let traced = array.with_options(ArrayOptions { trace: drawing.is_some(), ..*array.options() });
         let everything = Selection::all(&shape);
         let mut seconds = Vec::new();
         let (mut array_bytes, mut verified) = (0, None);
@@ -76,9 +78,16 @@ impl Read {
         let best = counted.iter().copied().fold(f64::INFINITY, f64::min);
         let rate = output::gigabytes_per_second(array_bytes, best);
         let report = traced.last_report();
-        let roofline = self.roofline.then(|| Roofline::measure(&array, array_bytes)).transpose()?;
+        // A picture of an array of which nothing is stored has none.
+        let measured = (self.roofline || drawing.is_some()).then(|| Roofline::measure(&array, array_bytes));
+        let roofline = if self.roofline { measured.transpose()? } else { measured.and_then(Result::ok) };
         let notes: Vec<String> = roofline.iter().map(|roofline| roofline.line(rate)).collect();
-        self.draw(report.as_ref(), array_bytes, &notes)?;
+        if let (Some(drawing), Some(report)) = (drawing, &report) {
+            let drawn = output::gigabytes_per_second(array_bytes, report.wall_seconds);
+            let title = format!("{} into {}: {}, {drawn:.1} GB/s", self.path, self.device, output::bytes(array_bytes));
+            let ceilings = roofline.as_ref().map_or(Vec::new(), |roofline| roofline.seconds(array_bytes));
+            drawing.save(&Gantt::new(report, &title, &notes, &ceilings))?;
+        }
         let document = json!({
             "path": self.path, "device": self.device.to_string(), "array_bytes": array_bytes,
             "stored_bytes": array.nbytes_stored()?, "seconds": seconds, "gigabytes_per_second": rate,
@@ -100,15 +109,6 @@ impl Read {
         }
         output.answer(&document, &text);
         Ok(if verified == Some(false) { Verdict::Failed } else { Verdict::Passed })
-    }
-
-    fn draw(&self, report: Option<&Report>, array_bytes: u64, notes: &[String]) -> Result<()> {
-        let (Some(path), Some(report)) = (&self.plot, report) else { return Ok(()) };
-        let rate = output::gigabytes_per_second(array_bytes, report.wall_seconds);
-        let title = format!("{} into {}: {}, {rate:.1} GB/s", self.path, self.device, output::bytes(array_bytes));
-        std::fs::write(path, gantt(report, &title, notes)).map_err(|error| {
-            Error::new(ErrorKind::StoreFailed, format!("cannot write '{}'", path.display())).with_source(error)
-        })
     }
 
     /// Reads again into host memory along the first dimension, a chunk's extent at a time, and compares bytes.
@@ -133,6 +133,35 @@ impl Read {
             first += extent[0];
         }
         Ok(true)
+    }
+}
+
+/// Where a picture goes, by the end of its name.
+enum Drawing<'a> {
+    Svg(&'a Path),
+    Png(&'a Path),
+}
+
+impl Drawing<'_> {
+    fn new(path: &Path) -> Result<Drawing<'_>> {
+        let extension = path.extension().and_then(|extension| extension.to_str()).map(str::to_ascii_lowercase);
+        match extension.as_deref() {
+            Some("svg") => Ok(Drawing::Svg(path)),
+            Some("png") => Ok(Drawing::Png(path)),
+            _ => {
+                let message = format!("'{}' is no name of a picture", path.display());
+                Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("end it in .svg or .png"))
+            }
+        }
+    }
+
+    fn save(&self, gantt: &Gantt) -> Result<()> {
+        match self {
+            Drawing::Png(path) => Picture::of_stages(gantt).save(path),
+            Drawing::Svg(path) => std::fs::write(path, gantt.to_svg()).map_err(|error| {
+                Error::new(ErrorKind::StoreFailed, format!("cannot write '{}'", path.display())).with_source(error)
+            }),
+        }
     }
 }
 

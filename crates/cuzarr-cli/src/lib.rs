@@ -8,6 +8,7 @@ mod copy;
 mod demo;
 mod doctor;
 mod eval;
+mod letters;
 mod nodes;
 mod output;
 mod picture;

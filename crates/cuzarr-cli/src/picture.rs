@@ -5,7 +5,10 @@ use std::io::BufWriter;
 use std::ops::Range;
 use std::path::Path;
 
+use cuzarr::display::{Gantt, Mark};
 use cuzarr::{Error, ErrorKind, Result};
+
+use crate::letters;
 
 /// Pixels of red, green and blue.
 pub struct Picture {
@@ -25,6 +28,46 @@ impl Picture {
         let scale = |value: f64| if high > low { ((value - low) / (high - low)).clamp(0.0, 1.0) } else { 0.5 };
         let colour = |&value: &f64| if value.is_nan() { [128, 128, 128] } else { viridis(scale(value)) };
         Picture { width, height, pixels: values.iter().flat_map(colour).collect() }
+    }
+
+    /// A call's stages over time.
+    pub fn of_stages(gantt: &Gantt) -> Picture {
+        let mut picture = Picture::new(gantt.width as usize, gantt.height as usize, [255; 3]);
+        for mark in &gantt.marks {
+            match mark {
+                Mark::Bar { place: [x, y, width, height], colour, .. } => {
+                    // However short, a bar is seen.
+                    let columns = *x as usize..(x + width).ceil().max(x.floor() + 1.0) as usize;
+                    picture.fill_inside(columns, *y as usize..(y + height).round() as usize, *colour);
+                }
+                Mark::Line { x, y: [from, to] } => {
+                    picture.fill_inside(*x as usize..*x as usize + 1, *from as usize..*to as usize, [0xdd; 3]);
+                }
+                Mark::Text { place: [x, foot], size, content } => {
+                    picture.write(*x as usize, *foot as usize, if *size > 12 { 2 } else { 1 }, content);
+                }
+            }
+        }
+        picture
+    }
+
+    /// Letters of so many times five by seven pixels, which stand on row `foot`.
+    fn write(&mut self, left: usize, foot: usize, scale: usize, content: &str) {
+        for (number, letter) in content.chars().enumerate() {
+            for (row, bits) in letters::rows(letter).into_iter().enumerate() {
+                let top = (foot + row * scale).saturating_sub(letters::HEIGHT * scale);
+                for column in (0..5).filter(|column| bits >> (4 - column) & 1 == 1) {
+                    let from = left + (number * letters::ADVANCE + column) * scale;
+                    self.fill_inside(from..from + scale, top..top + scale, [0; 3]);
+                }
+            }
+        }
+    }
+
+    /// Fills the part of a box that lies inside.
+    fn fill_inside(&mut self, columns: Range<usize>, rows: Range<usize>, colour: [u8; 3]) {
+        let within = |range: Range<usize>, end: usize| range.start.min(end)..range.end.min(end);
+        self.fill(within(columns, self.width), within(rows, self.height), colour);
     }
 
     /// Fills a box.

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use cuzarr::node::Array;
 use cuzarr::plan::Selection;
-use cuzarr::run::Pool;
+use cuzarr::run::{Pool, Stage};
 use cuzarr::store::{ByteRange, GpuMemoryStore, Lease, ReadOutcome, ReadRequest, ReadSink, Store, StoreExt};
 use cuzarr::{Error, ErrorKind, Result};
 use cuzarr_device::{Device, Slab, SlabPiece, SlabRing, Stream, pool};
@@ -31,7 +31,7 @@ pub struct Roofline {
 }
 
 impl Roofline {
-    /// Measures what reads of all of `array` are bound by. On `cpu` there is no bus, and decoding is the read itself.
+    /// Measures what reads of all of `array` are bound by. On `cpu` there is no bus.
     pub fn measure(array: &Array, array_bytes: u64) -> Result<Roofline> {
         let keys = array.stored_chunks()?;
         let mut sizes = Vec::with_capacity(keys.len());
@@ -45,11 +45,15 @@ impl Roofline {
         let ratio = array_bytes as f64 / stored_bytes as f64;
         let device = array.device();
         let fetch = fetch(array, &keys, &sizes)? * ratio;
-        let (bus, decode) = match device {
-            Device::Cpu => (None, None),
-            _ => (Some(bus(device)? * ratio), decode(array, &keys, array_bytes)?),
-        };
-        Ok(Roofline { fetch, bus, decode })
+        let bus = if device == Device::Cpu { None } else { Some(bus(device)? * ratio) };
+        Ok(Roofline { fetch, bus, decode: decode(array, &keys, array_bytes)? })
+    }
+
+    /// The seconds that each part takes at best for so many bytes of array.
+    pub fn seconds(&self, array_bytes: u64) -> Vec<(Stage, f64)> {
+        let parts = [(Stage::Fetch, Some(self.fetch)), (Stage::Upload, self.bus), (Stage::Decode, self.decode)];
+        let known = parts.into_iter().filter_map(|(stage, rate)| Some((stage, rate?)));
+        known.map(|(stage, rate)| (stage, array_bytes as f64 / rate / 1e9)).collect()
     }
 
     /// What the slowest part allows.
@@ -170,7 +174,7 @@ fn bus(device: Device) -> Result<f64> {
 /// GB/s of array where what is stored lies in the device's memory already; `None` when it has no room for that.
 fn decode(array: &Array, keys: &[String], array_bytes: u64) -> Result<Option<f64>> {
     let device = array.device();
-    if pool::memory_info(device).is_ok_and(|(free, _)| free < 3 * array_bytes) {
+    if device.memory_info().is_ok_and(|memory| memory.free_bytes < 3 * array_bytes) {
         return Ok(None);
     }
     let store = GpuMemoryStore::new(device);

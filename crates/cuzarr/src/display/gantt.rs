@@ -1,4 +1,5 @@
-//! A picture of a call: one band a stage, one bar for each piece of work, time from left to right.
+//! A picture of a call: one band a stage, one bar for each piece of work, time from left to right, and how long each stage
+//! would take at best.
 
 use std::fmt::Write;
 
@@ -14,62 +15,158 @@ const TOP: f64 = 44.0;
 const MOST_LANES: usize = 24;
 /// Bars of a picture: of more, every so many are drawn.
 const MOST_BARS: usize = 20_000;
+/// What the machine could do at best is drawn as a line of this height and colour, above the bars of its stage.
+const CEILING_HEIGHT: f64 = 3.0;
+const CEILING_COLOUR: [u8; 3] = [0x22, 0x22, 0x22];
 
-fn color(stage: Stage) -> &'static str {
+/// Something drawn. Places and sizes are pixels from the upper left corner.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Mark {
+    /// A filled box, and what it says when it is pointed at.
+    Bar {
+        /// Left, upper edge, width, height.
+        place: [f64; 4],
+        /// Red, green, blue.
+        colour: [u8; 3],
+        /// What it is.
+        title: String,
+    },
+    /// A thin vertical line.
+    Line {
+        /// Where it is from left to right.
+        x: f64,
+        /// From where to where it goes.
+        y: [f64; 2],
+    },
+    /// Letters, whose foot stands at a height.
+    Text {
+        /// Where they begin, and stand.
+        place: [f64; 2],
+        /// How high the letters are.
+        size: u32,
+        /// What they say.
+        content: String,
+    },
+}
+
+/// A picture of a call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gantt {
+    /// Pixels from left to right.
+    pub width: f64,
+    /// Pixels from top to bottom.
+    pub height: f64,
+    /// What is drawn, the first first.
+    pub marks: Vec<Mark>,
+}
+
+fn colour(stage: Stage) -> [u8; 3] {
     match stage {
-        Stage::Fetch | Stage::Flush => "#4c78a8",
-        Stage::Decode | Stage::Encode => "#f58518",
-        Stage::Upload | Stage::Download => "#54a24b",
-        Stage::Scatter | Stage::Gather => "#b279a2",
-        Stage::Fill => "#9d755d",
+        Stage::Fetch | Stage::Flush => [0x4c, 0x78, 0xa8],
+        Stage::Decode | Stage::Encode => [0xf5, 0x85, 0x18],
+        Stage::Upload | Stage::Download => [0x54, 0xa2, 0x4b],
+        Stage::Scatter | Stage::Gather => [0xb2, 0x79, 0xa2],
+        Stage::Fill => [0x9d, 0x75, 0x5d],
     }
 }
 
-/// The report of a traced call as SVG. Under the title stand `notes`, such as what the machine could do at best.
-pub fn gantt(report: &Report, title: &str, notes: &[String]) -> String {
-    let total_ns = report.spans.iter().map(|span| span.end_ns).max().unwrap_or(1).max(1) as f64;
-    let scale = (WIDTH - LEFT - RIGHT) / total_ns;
-    let (mut top, mut bands) = (TOP + 14.0 * notes.len() as f64, String::new());
-    let every = report.spans.len().div_ceil(MOST_BARS).max(1);
-    for (stage, did) in report.stages() {
-        let spans: Vec<Span> = report.spans.iter().filter(|span| span.stage == stage).step_by(every).copied().collect();
-        let lanes = lanes(&spans);
-        let count = lanes.iter().max().map_or(1, |most| most + 1);
-        let height = count as f64 * LANE_HEIGHT;
-        let busy = 100.0 * did.busy_seconds / report.wall_seconds.max(f64::MIN_POSITIVE);
-        text(&mut bands, 6.0, top + 9.0, 11, stage.name());
-        let rate = did.size_bytes as f64 / did.busy_seconds.max(f64::MIN_POSITIVE) / 1e9;
-        text(&mut bands, 6.0, top + 20.0, 9, &format!("{rate:.1} GB/s"));
-        text(&mut bands, 6.0, top + 30.0, 9, &format!("busy {busy:.0} %"));
-        for (span, lane) in spans.iter().zip(lanes) {
-            let (x, y) = (LEFT + span.start_ns as f64 * scale, top + lane as f64 * LANE_HEIGHT);
-            let width = ((span.end_ns - span.start_ns) as f64 * scale).max(0.3);
-            // Writing to a string does not fail.
-            let _ = writeln!(
-                bands,
-                r#"<rect x="{x:.2}" y="{y:.1}" width="{width:.2}" height="{:.1}" fill="{}"><title>{} {} bytes, {:.1} µs</title></rect>"#,
-                LANE_HEIGHT - 1.0,
-                color(stage),
-                stage.name(),
-                span.size_bytes,
-                (span.end_ns - span.start_ns) as f64 / 1e3,
-            );
+impl Gantt {
+    /// The report of a traced call. Under the title stand `notes`; `ceilings` are stages and the seconds that each would take
+    /// at best, alone: the roofline of the call.
+    pub fn new(report: &Report, title: &str, notes: &[String], ceilings: &[(Stage, f64)]) -> Gantt {
+        let spans_ns = report.spans.iter().map(|span| span.end_ns as f64);
+        let total_ns = spans_ns.chain(ceilings.iter().map(|(_, seconds)| seconds * 1e9)).fold(1.0, f64::max);
+        let scale = (WIDTH - LEFT - RIGHT) / total_ns;
+        let mut picture = Gantt { width: WIDTH, height: 0.0, marks: Vec::new() };
+        let mut top = TOP + 14.0 * notes.len() as f64;
+        picture.text(6.0, 18.0, 14, title);
+        for (line, note) in notes.iter().enumerate() {
+            picture.text(6.0, 34.0 + 14.0 * line as f64, 11, note);
         }
-        top += height.max(34.0) + GAP;
+        let axis_at = picture.marks.len();
+        let every = report.spans.len().div_ceil(MOST_BARS).max(1);
+        for (stage, did) in report.stages() {
+            let spans: Vec<Span> =
+                report.spans.iter().filter(|span| span.stage == stage).step_by(every).copied().collect();
+            let busy = 100.0 * did.busy_seconds / report.wall_seconds.max(f64::MIN_POSITIVE);
+            picture.text(6.0, top + 9.0, 11, stage.name());
+            let rate = did.size_bytes as f64 / did.busy_seconds.max(f64::MIN_POSITIVE) / 1e9;
+            picture.text(6.0, top + 20.0, 9, &format!("{rate:.1} GB/s"));
+            picture.text(6.0, top + 30.0, 9, &format!("busy {busy:.0} %"));
+            let ceiling = ceilings.iter().find(|(ceiling, _)| *ceiling == stage);
+            if let Some((_, seconds)) = ceiling {
+                let place = [LEFT, top - CEILING_HEIGHT - 2.0, (seconds * 1e9 * scale).max(1.0), CEILING_HEIGHT];
+                let title = format!("{} at best: {:.2} ms", stage.name(), seconds * 1e3);
+                picture.marks.push(Mark::Bar { place, colour: CEILING_COLOUR, title });
+            }
+            let lanes = lanes(&spans);
+            let height = lanes.iter().max().map_or(1, |most| most + 1) as f64 * LANE_HEIGHT;
+            for (span, lane) in spans.iter().zip(lanes) {
+                let (x, y) = (LEFT + span.start_ns as f64 * scale, top + lane as f64 * LANE_HEIGHT);
+                let width = ((span.end_ns - span.start_ns) as f64 * scale).max(0.3);
+                let micros = (span.end_ns - span.start_ns) as f64 / 1e3;
+                let title = format!("{} {} bytes, {micros:.1} µs", stage.name(), span.size_bytes);
+                let place = [x, y, width, LANE_HEIGHT - 1.0];
+                picture.marks.push(Mark::Bar { place, colour: colour(stage), title });
+            }
+            top += height.max(34.0) + GAP;
+        }
+        // Lines go behind the bars.
+        let bars = picture.marks.split_off(axis_at);
+        picture.axis(top, total_ns, scale);
+        picture.marks.extend(bars);
+        picture.height = top + 24.0;
+        picture
     }
-    axis(&mut bands, top, total_ns, scale);
-    let mut svg = String::new();
-    let height = top + 24.0;
-    let _ = writeln!(
-        svg,
-        r#"<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif">"#
-    );
-    svg.push_str("<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n");
-    text(&mut svg, 6.0, 18.0, 14, title);
-    for (line, note) in notes.iter().enumerate() {
-        text(&mut svg, 6.0, 34.0 + 14.0 * line as f64, 11, note);
+
+    /// As SVG.
+    pub fn to_svg(&self) -> String {
+        let (width, height) = (self.width, self.height);
+        let mut svg = format!(
+            r#"<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" font-family="sans-serif">"#
+        );
+        svg.push_str("\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n");
+        for mark in &self.marks {
+            // Writing to a string does not fail.
+            let _ = match mark {
+                Mark::Bar { place: [x, y, width, height], colour: [r, g, b], title } => writeln!(
+                    svg,
+                    r##"<rect x="{x:.2}" y="{y:.1}" width="{width:.2}" height="{height:.1}" fill="#{r:02x}{g:02x}{b:02x}"><title>{}</title></rect>"##,
+                    escaped(title)
+                ),
+                Mark::Line { x, y: [from, to] } => {
+                    writeln!(svg, r##"<line x1="{x:.1}" y1="{from:.1}" x2="{x:.1}" y2="{to:.1}" stroke="#ddd"/>"##)
+                }
+                Mark::Text { place: [x, y], size, content } => {
+                    writeln!(svg, r#"<text x="{x:.1}" y="{y:.1}" font-size="{size}">{}</text>"#, escaped(content))
+                }
+            };
+        }
+        svg + "</svg>\n"
     }
-    svg + &bands + "</svg>\n"
+
+    /// Marks at round times.
+    fn axis(&mut self, top: f64, total_ns: f64, scale: f64) {
+        let mut step = 10f64.powf((total_ns / 8.0).log10().floor());
+        while total_ns / step > 12.0 {
+            step *= if total_ns / step > 24.0 { 5.0 } else { 2.0 };
+        }
+        let mut at = 0.0;
+        while at <= total_ns {
+            let x = LEFT + at * scale;
+            self.marks.push(Mark::Line { x, y: [TOP, top] });
+            self.text(x, top + 14.0, 9, &format!("{:.2} ms", at / 1e6));
+            at += step;
+        }
+    }
+
+    fn text(&mut self, x: f64, y: f64, size: u32, content: &str) {
+        self.marks.push(Mark::Text { place: [x, y], size, content: content.to_string() });
+    }
+}
+
+fn escaped(content: &str) -> String {
+    content.replace('&', "&amp;").replace('<', "&lt;")
 }
 
 /// For each span the first lane that is free when it starts.
@@ -93,32 +190,17 @@ fn lanes(spans: &[Span]) -> Vec<usize> {
     lanes
 }
 
-/// Marks at round times.
-fn axis(svg: &mut String, top: f64, total_ns: f64, scale: f64) {
-    let mut step = 10f64.powf((total_ns / 8.0).log10().floor());
-    while total_ns / step > 12.0 {
-        step *= if total_ns / step > 24.0 { 5.0 } else { 2.0 };
-    }
-    let mut at = 0.0;
-    while at <= total_ns {
-        let x = LEFT + at * scale;
-        let _ = writeln!(svg, r##"<line x1="{x:.1}" y1="{TOP}" x2="{x:.1}" y2="{top:.1}" stroke="#ddd"/>"##);
-        text(svg, x, top + 14.0, 9, &format!("{:.2} ms", at / 1e6));
-        at += step;
-    }
-}
-
-fn text(svg: &mut String, x: f64, y: f64, size: u32, content: &str) {
-    let escaped = content.replace('&', "&amp;").replace('<', "&lt;");
-    let _ = writeln!(svg, r#"<text x="{x:.1}" y="{y:.1}" font-size="{size}">{escaped}</text>"#);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn span(start_ns: u64, end_ns: u64) -> Span {
         Span { stage: Stage::Fetch, start_ns, end_ns, size_bytes: 1 }
+    }
+
+    fn bars(picture: &Gantt) -> Vec<[f64; 4]> {
+        let bar = |mark: &Mark| if let Mark::Bar { place, .. } = mark { Some(*place) } else { None };
+        picture.marks.iter().filter_map(bar).collect()
     }
 
     #[test]
@@ -129,10 +211,22 @@ mod tests {
 
     #[test]
     fn a_picture_has_a_bar_for_each_piece_of_work() {
-        assert_eq!(gantt(&Report::default(), "nothing", &[]).matches("<rect x").count(), 0);
+        assert!(bars(&Gantt::new(&Report::default(), "nothing", &[], &[])).is_empty());
         let report = Report::of(&[span(0, 400), span(500, 1000)]);
-        let svg = gantt(&report, "a < b", &["at best & more".into()]);
+        let picture = Gantt::new(&report, "a < b", &["at best & more".into()], &[]);
+        assert_eq!(bars(&picture).len(), 2);
+        let svg = picture.to_svg();
         assert_eq!(svg.matches("<rect x").count(), 2);
         assert!(svg.contains("a &lt; b") && svg.contains("at best &amp; more") && svg.ends_with("</svg>\n"));
+    }
+
+    #[test]
+    fn what_a_stage_would_take_at_best_is_drawn_at_the_scale_of_its_work() {
+        let report = Report::of(&[span(0, 1000)]);
+        let picture = Gantt::new(&report, "", &[], &[(Stage::Fetch, 500e-9), (Stage::Decode, 250e-9)]);
+        let [ceiling, work] = bars(&picture)[..] else { panic!("{picture:?}") };
+        assert!((ceiling[2] * 2.0 - work[2]).abs() < 1e-6 && ceiling[1] < work[1], "half the work's time, above it");
+        // Of a stage that did nothing, nothing is drawn.
+        assert!(picture.to_svg().contains("<title>fetch at best: 0.00 ms</title>"));
     }
 }

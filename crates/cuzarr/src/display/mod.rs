@@ -6,7 +6,7 @@ mod tree;
 
 use serde_json::{Map, Value};
 
-pub use gantt::gantt;
+pub use gantt::{Gantt, Mark};
 pub use info::{array_info, group_info};
 pub use tree::{Tree, tree};
 
