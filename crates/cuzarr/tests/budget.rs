@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cuzarr::ErrorKind;
+use cuzarr::compute::{Changes, ComputeOptions, Copy, Existing, Expr, Op, ReduceOp, Reduction};
+use cuzarr::node::{Array, ArrayOptions};
 use cuzarr::plan::Selection;
 use cuzarr::store::{GpuMemoryStore, MemoryStore};
 use cuzarr_device::{Buffer, DType, Device, NdBuffer, Order, pool};
@@ -253,6 +255,45 @@ fn a_full_device_is_an_error_that_leaves_it_usable() {
                 assert_eq!(out.to_host_bytes(Order::C).unwrap(), value, "after the refusals");
                 write(story).unwrap();
                 story.check(Device::Cpu, &all, "what was written after the refusals");
+            }
+        }
+    }
+}
+
+#[test]
+fn work_out_of_core_stays_below_the_limit() {
+    let _alone = alone();
+    let codecs = json!([bytes_codec("little"), zstd_codec()]);
+    let metadata = metadata(&[SIDE, SIDE], &[CHUNK, CHUNK], "float32", json!(0.0), codecs);
+    let value: Vec<u8> = (0..SIDE * SIDE).flat_map(|at| ((at / 100) as f32).to_ne_bytes()).collect();
+    for device in devices().into_iter().filter(|&device| device != Device::Cpu) {
+        for limit in [32 * CHUNK_BYTES, 128 * CHUNK_BYTES] {
+            let options = ArrayOptions { device, memory_limit_bytes: limit, threads: 2, ..ArrayOptions::default() };
+            let create =
+                |path| Array::create(Arc::new(MemoryStore::new()), path, metadata.clone(), false, options).unwrap();
+            let (source, target) = (create("source"), create("target"));
+            let elements =
+                NdBuffer::from_host(Device::Cpu, DType::FLOAT32, &[SIDE as usize; 2], Order::C, &value).unwrap();
+            source.write(&Selection::all(source.shape()), &elements).unwrap();
+            let computing = ComputeOptions { device, memory_limit_bytes: limit, threads: 2, ..Default::default() };
+            let of = || Expr::array(source.clone()).unwrap();
+            let mean = |axes| drop(of().reduce(&Reduction::new(ReduceOp::Mean, axes), &computing).unwrap());
+            let rechunk = || {
+                let changes = Changes { chunks: Some(vec![None, Some(16)]), ..Changes::default() };
+                let metadata = changes.apply(source.metadata()).unwrap();
+                let copy = Copy::new(&source, Arc::new(MemoryStore::new()), "", metadata, Existing::Refuse).unwrap();
+                copy.run(&|_| ()).unwrap();
+            };
+            let store = || Expr::apply(Op::Sqrt, &[of().into()]).unwrap().store(&target, &computing).unwrap();
+            let work: [(&str, &dyn Fn()); 4] = [
+                ("rechunk", &rechunk),
+                ("mean of columns", &|| mean(Some(vec![0]))),
+                ("mean of all", &|| mean(None)),
+                ("square roots", &store),
+            ];
+            for (name, work) in work {
+                let took = peak(device, work);
+                assert!(took > 0 && took <= limit + TABLES_BYTES, "{name} on {device} took {took}, allowed {limit}");
             }
         }
     }
