@@ -8,13 +8,15 @@
 >>> float(xarray.open_dataset(store, engine="cuzarr").t.sel(x=20))
 1.0
 
-xarray builds indexes from coordinates, which it can do in host memory only. On a GPU xarray computes with CuPy's arrays, so
-CuPy has to be installed there.
+xarray builds indexes from coordinates, which it can do in host memory only, and has NumPy alone decode times and strings; such
+variables stay on the host. On a GPU xarray computes with CuPy's arrays, so CuPy has to be installed there. What a fill value
+marks as missing is masked where the elements are.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
@@ -23,6 +25,7 @@ import xarray
 from xarray.backends import AbstractDataStore, BackendArray, BackendEntrypoint
 from xarray.backends.store import StoreBackendEntrypoint
 from xarray.backends.zarr import FillValueCoder
+from xarray.coding.variables import CFMaskCoder
 from xarray.core import indexing
 
 from cuzarr._api import open_group
@@ -66,6 +69,22 @@ class LazyArray(BackendArray):
         return elements.astype(self.dtype) if elements.dtype.kind == "T" else elements
 
 
+class MaskedArray(LazyArray):
+    """Elements as floats, those of one value as NaN: what xarray does by NumPy, on any device."""
+
+    def __init__(self, array: Array, fill_value: Any, dtype: np.dtype[Any]) -> None:
+        super().__init__(array)
+        self._fill_value = fill_value
+        self.dtype = dtype
+
+    def _read(self, key: tuple[Any, ...]) -> Any:
+        elements = super()._read(key).astype(self.dtype, copy=True)
+        elements = np.asarray(elements) if isinstance(elements, np.generic) else elements
+        listed = elements.reshape(1) if elements.ndim == 0 else elements
+        listed[listed == self._fill_value] = np.nan
+        return elements
+
+
 def _as_indices(item: Any, extent: int) -> Any:
     # xarray reverses by negative steps, which Zarr's selections have not.
     backwards = isinstance(item, slice) and (item.step or 1) < 0
@@ -81,9 +100,12 @@ class GroupStore(AbstractDataStore):  # type: ignore[misc]
         device: str | None = None,
         dropped: str | Iterable[str] | None = None,
         fill_is_mask: bool | None = None,
+        mask: bool | Mapping[str, bool] = True,
+        times: bool = True,
     ) -> None:
         self.group = group
         self.device = device
+        self.mask, self.times = mask, times
         # As in xarray's engine: in format 2 the fill value marks what is missing, in format 3 an attribute does.
         self.fill_is_mask = group.metadata.zarr_format == 2 if fill_is_mask is None else fill_is_mask
         self.dropped = {dropped} if isinstance(dropped, str) else set(dropped or ())
@@ -93,13 +115,20 @@ class GroupStore(AbstractDataStore):  # type: ignore[misc]
         arrays = {name: array for name, array in self.group.arrays() if name not in self.dropped}
         on_host = _coordinates(arrays, self.group.attrs)
         variables = {
-            None if name == _NAMELESS else name: _variable(array.with_device("cpu") if name in on_host else self._placed(array), name, self.fill_is_mask)
+            None if name == _NAMELESS else name: self._variable(array, name, on_host=name in on_host)
             for name, array in arrays.items()
         }
         return variables, self.group.attrs.asdict()
 
-    def _placed(self, array: Array) -> Array:
-        return array if self.device is None else array.with_device(self.device)
+    def _variable(self, array: Array, name: str, *, on_host: bool) -> xarray.Variable:
+        if not on_host and not _needs_numpy(array, times=self.times):
+            placed = array if self.device is None else array.with_device(self.device)
+            stored = _variable(placed, name, self.fill_is_mask)
+            is_masked = self.mask.get(name, True) if isinstance(self.mask, Mapping) else bool(self.mask)
+            decoded = _masked(stored, placed, name) if is_masked else stored
+            if decoded is not None:
+                return decoded
+        return _variable(array.with_device("cpu"), name, self.fill_is_mask)
 
 
 def _dimensions(array: Array, name: str) -> tuple[str, ...]:
@@ -125,6 +154,34 @@ def _coordinates(arrays: Mapping[str, Array], attributes: Mapping[str, Any]) -> 
         dimensions = array.metadata.attributes.get(_DIMENSIONS) or getattr(array.metadata, "dimension_names", None) or ()
         names |= {one for one in dimensions if one == name or one in arrays}
     return names
+
+
+# What xarray takes for durations.
+_DURATIONS = {"days", "hours", "minutes", "seconds", "milliseconds", "microseconds", "nanoseconds"}
+
+
+def _needs_numpy(array: Array, *, times: bool) -> bool:
+    """Whether xarray has NumPy alone make a variable's elements of the stored ones, or CuPy has no such elements."""
+    attributes = array.metadata.attributes
+    units = str(attributes.get("units", ""))
+    is_time = units in _DURATIONS or re.search(r"\bsince\b", units) is not None or "timedelta" in str(attributes.get("dtype", ""))
+    return array.dtype.kind not in "biufc" or "_Unsigned" in attributes or (times and is_time)
+
+
+def _masked(variable: xarray.Variable, array: Array, name: str) -> xarray.Variable | None:
+    """The variable with what its fill value marks as missing, if it has one; ``None`` when that is for NumPy alone to do."""
+    listed = [np.ravel(variable.attrs[key]) for key in ("_FillValue", "missing_value") if key in variable.attrs]
+    fills = {fill for values in listed for fill in values.tolist() if fill == fill}
+    if not fills:
+        return variable
+    # xarray says which type, attributes and encoding it comes to.
+    trial = xarray.Variable(variable.dims, np.empty((0,) * array.ndim, array.dtype), dict(variable.attrs), dict(variable.encoding))
+    decoded = CFMaskCoder().decode(trial, name)
+    if len(fills) > 1 or decoded.dtype.kind != "f":
+        return None
+    data = MaskedArray(array, fills.pop(), decoded.dtype)
+    encoding = {**decoded.encoding, "dtype": array.dtype}
+    return xarray.Variable(variable.dims, indexing.LazilyIndexedArray(data), decoded.attrs, encoding)
 
 
 def _variable(array: Array, name: str, fill_is_mask: bool) -> xarray.Variable:
@@ -194,7 +251,14 @@ class CuzarrBackendEntrypoint(BackendEntrypoint):
             filename_or_obj, mode="r", path=group, storage_options=storage_options, zarr_format=zarr_format
         )
         return StoreBackendEntrypoint().open_dataset(
-            GroupStore(opened, device, drop_variables, use_zarr_fill_value_as_mask),
+            GroupStore(
+                opened,
+                device,
+                drop_variables,
+                use_zarr_fill_value_as_mask,
+                mask=mask_and_scale,
+                times=decode_times is not False,
+            ),
             mask_and_scale=mask_and_scale,
             decode_times=decode_times,
             concat_characters=concat_characters,

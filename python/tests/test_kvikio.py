@@ -211,7 +211,9 @@ def test_what_nvcomp_itself_encoded_is_read(tmp_path: Path, algorithm: str) -> N
         options["bitstream_kind"] = nvcomp.BitstreamKind.RAW
         compressor = {"id": "nvcomp_batch", "algorithm": name, "options": {}}  # type: ignore[dict-item]
     codec = nvcomp.Codec(**options)
-    parts = [np.asarray(codec.encode(nvcomp.as_array(part.view("u1")).cuda()).cpu()).tobytes() for part in (value[:5], value[5:])]
+    # nvCOMP's own copies are not aligned as its ANS wants them.
+    given = [nvcomp.as_array(on(NAME, part.view("u1"))) for part in (value[:5], value[5:])]
+    parts = [np.asarray(codec.encode(part).cpu()).tobytes() for part in given]
     store_encoded(tmp_path, compressor, parts)
     for array in (kvikio.open_cupy_array(tmp_path, mode="r"), cuzarr.open_array(tmp_path, mode="r", device="cpu")):
         assert to_host(array[:]).tolist() == value.tolist()

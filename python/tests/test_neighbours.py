@@ -354,12 +354,44 @@ def test_xarray_keeps_coordinates_on_the_host_and_reads_variables_to_a_gpu(tmp_p
     dataset.to_zarr(tmp_path / "d", consolidated=False)
     variables, _ = GroupStore(cuzarr.open_group(tmp_path / "d", mode="r")).load()
     places = {name: variable._data.array._array.device for name, variable in variables.items()}
-    assert {name for name, place in places.items() if place == "cpu"} == {"time", "x", "lat"}
-    assert {place for name, place in places.items() if name in dataset.data_vars} == {gpu}
+    assert {name for name, place in places.items() if place == "cpu"} == {"time", "x", "lat", "name"}
+    assert {place for name, place in places.items() if name in dataset.data_vars and name != "name"} == {gpu}
     cupy = pytest.importorskip("cupy")
     opened = xarray.open_dataset(tmp_path / "d", engine="cuzarr")
     assert type(opened.t.sel(x=20).data) is cupy.ndarray and type(opened.lat.data) is np.ndarray
     np.testing.assert_array_equal(opened.t.mean("time").data.get(), dataset.t.mean("time").values)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_xarray_masks_and_scales_where_elements_are(tmp_path: pathlib.Path, device: str, zarr_format: Any) -> None:
+    xarray = pytest.importorskip("xarray")
+    from cuzarr.xarray import GroupStore, MaskedArray
+
+    if device != "cpu" and device.partition(":")[0] != "cuda":
+        pytest.skip("skipped: xarray computes with CuPy's arrays, which knows no such device")
+    values = np.array([1.5, np.nan, 3.0, np.nan])
+    encoding = {
+        "scaled": {"dtype": "i2", "scale_factor": 0.5, "add_offset": 1.0, "_FillValue": -1},
+        "masked": {"dtype": "f4", "_FillValue": -9.0},
+        "twice": {"dtype": "i4", "_FillValue": -1, "missing_value": -1},
+        "whole": {"dtype": "i8", "_FillValue": 0},
+    }
+    names = {name: ("x", values) for name in encoding}
+    dataset = xarray.Dataset({**names, "plain": ("x", np.arange(4.0)), "hours": ("x", values, {"units": "hours"})})
+    dataset.to_zarr(tmp_path / "d", zarr_format=zarr_format, encoding=encoding, consolidated=False)
+    group = cuzarr.open_group(tmp_path / "d", mode="r+")
+    group["scaled"].attrs["missing_value"] = [-1, -2]
+    opened = xarray.open_dataset(tmp_path / "d", engine="cuzarr", device=device, decode_timedelta=False)
+    theirs = xarray.open_dataset(tmp_path / "d", engine="zarr", consolidated=False, decode_timedelta=False)
+    variables, _ = GroupStore(group, device).load()
+    assert {name for name in variables if isinstance(variables[name]._data.array, MaskedArray)} >= {"masked", "twice", "whole"}
+    for name in theirs.variables:
+        ours = opened[name].load()
+        assert ours.encoding["dtype"] == theirs[name].encoding["dtype"] and ours.attrs == theirs[name].attrs
+        np.testing.assert_equal(ours.encoding.get("_FillValue"), theirs[name].encoding.get("_FillValue"))
+        np.testing.assert_array_equal(host(ours.data), theirs[name].values)
+        assert device == "cpu" or isinstance(ours.data, np.ndarray) == (name in ("scaled", "hours"))
 
 
 @pytest.mark.filterwarnings("ignore")
