@@ -1,34 +1,40 @@
 //! What decoding costs on a GPU and on the host's threads, and so where a batch of frames is decoded.
 //!
 //! ```text
-//! device: frames side by side, each at the speed of one alone, until the device is full;
-//!         what is stored crosses the bus, and a batch costs launches
-//! host:   a frame a thread, each at the speed of one thread; what is decoded crosses the bus
+//! device: the time of all frames where they fill the device, and beside it that of one alone, shared by as many as there are;
+//!         what is stored crosses the bus meanwhile, and a batch costs launches
+//! host:   a frame a thread, slower where all threads are busy, which must be woken first; what is decoded crosses the bus
 //! ```
 //!
 //! The figures are GB/s of decoded bytes by size of frame, measured on one machine and shipped; on others they are scaled by
-//! the number of multiprocessors. A placement needs their ratio, not their value.
+//! the number of multiprocessors. A placement needs their ratio, not their value: `bench/placement.py` compares it with what
+//! both sides take.
 
 use crate::codec::batch::Format;
 
 /// Sizes of frames that figures are for; between them speeds are interpolated over the logarithm of the size.
 const FRAME_BYTES: [f64; 5] = [65_536.0, 262_144.0, 1_048_576.0, 8_388_608.0, 67_108_864.0];
 
-/// Multiprocessors of the GPU that was measured.
+/// Multiprocessors of the GPU that was measured, and threads of its host.
 const MULTIPROCESSORS: f64 = 132.0;
+const THREADS: f64 = 16.0;
 
 /// Copies between pinned memory and the GPU, GB/s.
 const BUS_GB_S: f64 = 50.0;
 /// How many times fewer bytes are stored than decoded.
 const RATIO: f64 = 1.8;
-/// Launches and tables of one batch on the device, and handing frames to threads on the host, in seconds.
-const DEVICE_BATCH_S: f64 = 0.1e-3;
-const HOST_BATCH_S: f64 = 0.05e-3;
+/// What a batch takes however little there is, in seconds: launches and tables on the device; on the host one frame, and handing
+/// many to all threads.
+const DEVICE_BATCH_S: f64 = 0.03e-3;
+const HOST_FRAME_S: f64 = 0.02e-3;
+const HOST_BATCH_S: f64 = 0.2e-3;
 
 /// The speeds of one format, GB/s of decoded bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Speeds {
-    /// One thread of the host.
+    /// One thread of the host alone.
+    alone: f64,
+    /// One thread when all are busy.
     thread: f64,
     /// One frame alone on the device.
     one: [f64; 5],
@@ -74,15 +80,16 @@ impl Costs {
     ///
     /// One H200 and its host of 16 threads: `bench/placement.py` and `docs/decoders.md`.
     pub fn shipped(multiprocessors: u32) -> Costs {
-        let speeds = |thread, one, many| Speeds { thread, one, many };
+        let speeds = |(alone, thread), one, many| Speeds { alone, thread, one, many };
+        let deflate = speeds((0.66, 0.48), [0.12, 0.32, 1.2, 7.0, 19.0], [40.0, 32.0, 31.0, 31.0, 30.0]);
         Costs {
             speeds: vec![
-                (Format::Lz4, speeds(1.2, [0.54, 0.93, 3.0, 17.9, 47.0], [231.0, 243.0, 252.0, 149.0, 108.0])),
-                (Format::Blosc, speeds(1.3, [1.0, 2.5, 5.0, 36.0, 36.0], [150.0, 180.0, 217.0, 226.0, 226.0])),
-                (Format::Zstd, speeds(0.42, [0.07, 0.22, 0.81, 4.9, 17.4], [87.0, 74.0, 80.0, 50.0, 44.0])),
-                (Format::Gzip, speeds(0.34, [0.14, 0.29, 1.1, 6.7, 19.0], [59.0, 40.0, 30.0, 30.0, 29.0])),
-                (Format::Zlib, speeds(0.34, [0.14, 0.29, 1.1, 6.7, 19.0], [59.0, 40.0, 30.0, 30.0, 29.0])),
-                (Format::Deflate, speeds(0.34, [0.14, 0.29, 1.1, 6.7, 19.0], [59.0, 40.0, 30.0, 30.0, 29.0])),
+                (Format::Lz4, speeds((2.6, 1.8), [0.23, 0.8, 2.8, 13.0, 33.0], [150.0, 180.0, 160.0, 70.0, 55.0])),
+                (Format::Blosc, speeds((2.4, 1.5), [0.2, 0.85, 3.0, 20.0, 60.0], [110.0, 160.0, 200.0, 220.0, 220.0])),
+                (Format::Zstd, speeds((0.66, 0.46), [0.09, 0.2, 0.8, 4.9, 18.0], [87.0, 74.0, 72.0, 50.0, 44.0])),
+                (Format::Gzip, deflate),
+                (Format::Zlib, deflate),
+                (Format::Deflate, deflate),
             ],
             scale: f64::from(multiprocessors.max(1)) / MULTIPROCESSORS,
         }
@@ -92,14 +99,18 @@ impl Costs {
     pub fn estimate(&self, format: Format, frame_bytes: usize, load: Load) -> Option<Estimate> {
         let (_, speeds) = self.speeds.iter().find(|(known, _)| *known == format)?;
         let frames = load.frames.max(1) as f64;
-        let gigabytes = frames * frame_bytes.max(1) as f64 / 1e9;
-        let one = at(&speeds.one, frame_bytes);
-        let device = (frames * one).min(at(&speeds.many, frame_bytes) * self.scale).min(BUS_GB_S * RATIO);
+        let frame_gb = frame_bytes.max(1) as f64 / 1e9;
+        let gigabytes = frames * frame_gb;
+        let device_s =
+            frame_gb / at(&speeds.one, frame_bytes) + gigabytes / (at(&speeds.many, frame_bytes) * self.scale);
+        let device_s = device_s.max(gigabytes / (BUS_GB_S * RATIO)) + DEVICE_BATCH_S;
         let threads = frames.min(load.threads.max(1) as f64);
-        let rounds = (frames / threads).ceil() * threads / frames;
-        let host = (threads * speeds.thread / rounds).min(BUS_GB_S);
-        let speed = |gb_s: f64, batch_s: f64| gigabytes / (gigabytes / gb_s + batch_s);
-        Some(Estimate { device_gb_s: speed(device, DEVICE_BATCH_S), host_gb_s: speed(host, HOST_BATCH_S) })
+        // From one thread alone to all of those that were measured.
+        let busy = ((threads - 1.0) / (THREADS - 1.0)).min(1.0);
+        let thread = speeds.alone + busy * (speeds.thread - speeds.alone);
+        let rounds_s = (frames / threads).ceil() * frame_gb / thread;
+        let host_s = (rounds_s + HOST_FRAME_S + busy * HOST_BATCH_S).max(gigabytes / BUS_GB_S);
+        Some(Estimate { device_gb_s: gigabytes / device_s, host_gb_s: gigabytes / host_s })
     }
 
     /// Why the host decodes frames of this format and decoded size; `None` when kernels should.
@@ -143,10 +154,10 @@ mod tests {
     }
 
     #[test]
-    fn more_threads_never_speak_for_the_device() {
+    fn more_threads_never_speak_for_the_device_where_there_is_work_for_them() {
         let costs = Costs::shipped(132);
         for format in [Format::Lz4, Format::Blosc, Format::Zstd, Format::Zlib] {
-            for frame_bytes in [MIB / 16, MIB, 64 * MIB] {
+            for frame_bytes in [MIB, 8 * MIB, 64 * MIB] {
                 for frames in [1, 16, 512] {
                     let host =
                         |threads| costs.estimate(format, frame_bytes, Load { threads, frames }).unwrap().host_gb_s;
