@@ -17,6 +17,7 @@ from cuzarr._config import config, parse_size
 from cuzarr._indexing import Box
 from cuzarr._progress import listener
 from cuzarr.errors import InvalidArgumentError, ShapeMismatchError, UnsupportedError
+from cuzarr.storage._resolve import make_store_path
 
 # What work takes when neither the caller nor the configuration says it.
 _DEFAULT_LIMIT = 1 << 30
@@ -139,6 +140,9 @@ def map_blocks(
         shape = np.broadcast_shapes(*(tuple(array.shape) for array in sources))
     except ValueError as error:
         raise ShapeMismatchError(f"shapes {[tuple(array.shape) for array in sources]} do not broadcast") from error
+    if out is not None and not isinstance(out, Array):
+        place = {name: kwargs.pop(name, None) for name in ("storage_options", "metadata_store")}
+        out = make_store_path(out, path=kwargs.pop("name", None), mode="a", **place)
     _refuse_overlap(out, sources)
     work = _Work(f, arrays, shape, device or stored.device, _halo(overlap, len(shape)))
     limit = parse_size(memory_limit) or config.get("memory_limit") or _DEFAULT_LIMIT
@@ -336,7 +340,9 @@ def _blocks(shape: tuple[int, ...], region: Sequence[int], halo: tuple[int, ...]
 
 
 def _refuse_overlap(out: Any, sources: Sequence[Any]) -> None:
+    if out is None:
+        return
+    target = out.store_path if isinstance(out, Array) else out
     for source in sources:
-        same = isinstance(out, Array) and isinstance(source, Array) and out.store == source.store
-        if same and out.path == source.path:
-            raise InvalidArgumentError(f"out is the array '{source.path}' that is read", hint="write to another array")
+        if isinstance(source, Array):
+            _core.refuse_overlap((source.store_path.store._handle, source.path), (target.store._handle, target.path))

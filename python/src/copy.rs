@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cuzarr::compute::{Changes, Copied, Existing, Pyramid, PyramidOptions, Regions, copy_node};
+use cuzarr::compute::{self, Changes, Copied, Existing, Pyramid, PyramidOptions, Regions, copy_node};
 use cuzarr::node::{self, ArrayOptions, Node};
 use cuzarr::store::Store;
 use cuzarr::{Error, ErrorKind};
@@ -150,6 +150,12 @@ fn parse_existing(name: &str) -> PyResult<Existing> {
         "resume" => Ok(Existing::Resume),
         other => Err(PyValueError::new_err(format!("'{other}' is none of refuse, overwrite and resume"))),
     }
+}
+
+/// Refuses a target that is the source, or lies in it, or around it.
+#[pyfunction]
+pub fn refuse_overlap(source: (PyRef<'_, PyStore>, String), target: (PyRef<'_, PyStore>, String)) -> PyResult<()> {
+    compute::refuse_overlap((&source.0.inner, &source.1), (&target.0.inner, &target.1)).py()
 }
 
 /// The shape of regions in which to work through an array within a number of bytes: whole objects of shape `unit`, with which

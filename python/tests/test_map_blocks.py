@@ -80,7 +80,7 @@ def test_arguments_without_meaning_are_named(source: cuzarr.Array) -> None:
         cuzarr.map_blocks(np.add, source, np.zeros(7))
     with pytest.raises(InvalidArgumentError, match="overlap"):
         cuzarr.map_blocks(np.sin, source, overlap=-1)
-    with pytest.raises(InvalidArgumentError, match="is read"):
+    with pytest.raises(InvalidArgumentError, match="overlaps the source"):
         cuzarr.map_blocks(np.sin, source, out=source)
     with pytest.raises(InvalidArgumentError, match="needs an array of a store"):
         cuzarr.map_blocks(np.sin, VALUES)
@@ -134,3 +134,20 @@ def test_kernels_of_numba_work_on_blocks(source: cuzarr.Array, gpu: str, request
 
     got = cuzarr.map_blocks(by_numba, source, out={}, device=gpu, memory_limit="256 KiB")
     np.testing.assert_array_equal(got.with_device("cpu")[...], VALUES * VALUES)
+
+
+def test_a_target_that_is_read_is_refused_before_it_is_replaced(tmp_path: Path) -> None:
+    values = np.arange(100.0)
+    array = cuzarr.create_array(tmp_path / "a", data=values, chunks=(10,))
+    memory: dict[str, Any] = {}
+    kept = cuzarr.create_array(memory, data=values, chunks=(10,))
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    for source, out in [(array, tmp_path / "a"), (array, tmp_path / "link"), (array, tmp_path / "a" / "in"), (array, tmp_path), (kept, memory)]:
+        with pytest.raises(InvalidArgumentError, match="overlaps the source"):
+            cuzarr.map_blocks(lambda block: block + 1, source, out=out, overwrite=True, memory_limit=1024)
+    with pytest.raises(InvalidArgumentError, match="overlaps the source"):
+        (kept * 2).store(cuzarr.open_array(memory))
+    np.testing.assert_array_equal(array[...], values)
+    np.testing.assert_array_equal(kept[...], values)
+    cuzarr.map_blocks(lambda block: block + 1, array, out=tmp_path, name="b", memory_limit=1024)
+    np.testing.assert_array_equal(cuzarr.open_array(tmp_path / "b")[...], values + 1)

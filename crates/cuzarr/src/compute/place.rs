@@ -6,8 +6,12 @@ use std::sync::Arc;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::Store;
 
-/// Refuses a target that is the source, or lies in it, or the other way round.
-pub(super) fn refuse_overlap(source: (&Arc<dyn Store>, &str), target: (&Arc<dyn Store>, &str)) -> Result<()> {
+/// Refuses a target that is the source, or lies in it, or the other way round: directories by where they really are, other
+/// stores by their addresses, and those without one by identity.
+///
+/// # Errors
+/// `InvalidArgument`
+pub fn refuse_overlap(source: (&Arc<dyn Store>, &str), target: (&Arc<dyn Store>, &str)) -> Result<()> {
     let within = |one: &Path, other: &Path| one.starts_with(other) || other.starts_with(one);
     let overlap = match (location(source), location(target)) {
         (Some(source), Some(target)) => within(&source, &target),
@@ -20,10 +24,11 @@ pub(super) fn refuse_overlap(source: (&Arc<dyn Store>, &str), target: (&Arc<dyn 
     Ok(())
 }
 
-/// Where a node is among all stores that have addresses; links of the file system are resolved.
+/// Where a node is among all stores that have addresses, in memory too; links of the file system are resolved.
 fn location((store, path): (&Arc<dyn Store>, &str)) -> Option<PathBuf> {
     let address = store.to_string();
-    let (scheme, _) = address.split_once("://")?;
+    // Stores over objects of Python say where those are in memory.
+    let (scheme, _) = address.split_once("://").or_else(|| address.split_once(" at 0x"))?;
     let whole = Path::new(&address).join(path);
     let Ok(file) = whole.strip_prefix("file:") else { return Some(whole) };
     let file = Path::new("/").join(file);
