@@ -1,4 +1,8 @@
 //! Which version of a value was opened, and values that stay open while a caller reads from them again and again.
+//!
+//! Values stay open for one call, not for as long as an array is open: a later call must look whether there is a newer file
+//! anyway, which takes half as long as opening it (3 of 6 microseconds for a local file), and files that nobody reads would
+//! hold the room of what was deleted.
 
 use std::any::Any;
 use std::collections::HashMap;
