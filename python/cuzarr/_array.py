@@ -661,11 +661,13 @@ class Array(Operators, Reductions):
                 "coalesce_gap_bytes": self._config.sharding_coalesce_max_gap_bytes,
                 "coalesce_max_bytes": self._config.sharding_coalesce_max_bytes,
             }
-            raw, zarr_format = encode_document(document), self._metadata.zarr_format
+            raw, zarr_format = encode_document(document, compact=True), self._metadata.zarr_format
             self._handles[device] = settings, _core.Array(self.store._handle, self.path, raw, zarr_format, options)
-            if is_new and device != "cpu" and not options["strict"]:
+            if is_new and device != "cpu" and not options["strict"] and (raw, device) not in _looked_at:
                 strict = _core.Array(self.store._handle, self.path, raw, zarr_format, {**options, "strict": True})
                 _warn_of_fallbacks(strict, self.ndim, device)
+                if len(_looked_at) < _LOOKED_AT_MOST:
+                    _looked_at.add((raw, device))
         return self._handles[device][1]
 
     def _placement(self, prototype: Any) -> tuple[str, Any]:
@@ -983,6 +985,9 @@ def _extents(shape: tuple[int, ...], chunks: tuple[int, ...]) -> tuple[tuple[int
 
 
 _told: set[tuple[str, str]] = set()
+# Documents of arrays, and devices, for which that was asked; no more than so many are kept.
+_looked_at: set[tuple[bytes, str]] = set()
+_LOOKED_AT_MOST = 1024
 
 
 def _warn_of_fallbacks(strict: _core.Array, ndim: int, device: str) -> None:

@@ -53,10 +53,11 @@ def decode_document(raw: bytes, key: str) -> dict[str, Any]:
     return document
 
 
-def encode_document(document: Mapping[str, Any]) -> bytes:
-    """A JSON object as stored bytes."""
+def encode_document(document: Mapping[str, Any], *, compact: bool = False) -> bytes:
+    """A JSON object as stored bytes; ``compact`` for those that are not stored, which takes a fraction of the time."""
     try:
-        return json.dumps(document, indent=config.get("json_indent"), default=_plain_json).encode()
+        indent = None if compact else config.get("json_indent")
+        return json.dumps(document, indent=indent, default=_plain_json).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidArgumentError(f"metadata cannot be written as JSON: {error}") from error
 

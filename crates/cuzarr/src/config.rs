@@ -104,7 +104,7 @@ const KEYS: &[Key] = &[
         "none",
         "what a write to a directory waits for: nothing, its bytes on the disk, or their name too",
     ),
-    key("memory_limit", Kind::Bytes, "2 GiB", "bytes in flight, on the device and in pinned memory each"),
+    key("memory_limit", Kind::Bytes, "4 GiB", "bytes in flight, on the device and in pinned memory each"),
     key("default_zarr_format", Kind::Words(&["2", "3"]), "3", "format of new arrays and groups"),
     key("array.order", Kind::Words(&["C", "F"]), "C", "memory order of results"),
     key("array.read_missing_chunks", Kind::Flag, "true", "missing chunks read as the fill value; otherwise an error"),

@@ -67,6 +67,46 @@ fn many_selections_come_by_one_pipeline() {
 }
 
 #[test]
+fn one_small_chunk_reaches_a_device_in_one_copy() {
+    let (array, store) =
+        create(metadata(&[9, 8], &[4, 4], "int32", json!(-5), json!([bytes_codec("big"), zstd_codec()])));
+    array.write(&Selection::all(array.shape()), &numbers(&array)).unwrap();
+    store.delete("a/c/1/1").unwrap();
+    let corner = AxisSelection { start: 8, count: 1, step: 1, dropped: true };
+    let strided = Selection::new(vec![corner, AxisSelection { start: 4, count: 2, step: 3, dropped: false }]).unwrap();
+    let within = [Selection::region(&[1, 4], &[3, 3]).unwrap(), Selection::region(&[4, 4], &[4, 4]).unwrap(), strided];
+    const CHUNK_BYTES: u64 = 4 * 4 * 4;
+    let across = Selection::region(&[3, 4], &[2, 3]).unwrap();
+    let host = |values: &NdBuffer| values.to_host_bytes(Order::C).unwrap();
+    for device in devices().into_iter().filter(|&device| device != Device::Cpu) {
+        let on_device = array.with_options(ArrayOptions { device, ..*array.options() });
+        // Of a chunk that is scattered by the device, all of it crosses the bus.
+        let crossed = |array: &Array| array.last_report().unwrap().stage(Stage::Upload).size_bytes;
+        for selection in &within {
+            let got = on_device.read(selection).unwrap();
+            assert_eq!(got.device(), device);
+            assert!(host(&got) == host(&array.read(selection).unwrap()), "{selection}");
+            assert_eq!(crossed(&on_device), got.size_bytes() as u64, "{selection}");
+        }
+        let wide = NdBuffer::empty(device, DType::FLOAT64, &[3, 3], Order::C).unwrap();
+        on_device.read_into(&within[0], &wide).unwrap();
+        let expected = array.read(&within[0]).unwrap().astype(DType::FLOAT64, Order::C).unwrap();
+        assert_eq!(host(&wide), host(&expected));
+        let got = on_device.read(&across).unwrap();
+        assert!(crossed(&on_device) > CHUNK_BYTES);
+        assert!(host(&got) == host(&array.read(&across).unwrap()));
+        // Under `strict` the device does all that it can, and elsewhere memory that does not lie in one piece is scattered to.
+        let strict = on_device.with_options(ArrayOptions { strict: true, ..*on_device.options() });
+        assert!(host(&strict.read(&within[0]).unwrap()) == host(&array.read(&within[0]).unwrap()));
+        assert_ne!(crossed(&strict), 9 * 4);
+        let columns = NdBuffer::empty(device, DType::INT32, &[3, 3], Order::F).unwrap();
+        on_device.read_into(&within[0], &columns).unwrap();
+        assert_eq!(crossed(&on_device), CHUNK_BYTES);
+        assert_eq!(host(&columns), host(&array.read(&within[0]).unwrap()));
+    }
+}
+
+#[test]
 fn elements_are_converted_on_the_way() {
     let codecs = [json!([bytes_codec("little")]), json!([bytes_codec("big"), zstd_codec()])];
     for codecs in codecs {

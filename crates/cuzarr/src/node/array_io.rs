@@ -9,7 +9,7 @@ use super::array::Array;
 use crate::codec::VariableElements;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::plan::{Explanation, Selection, check_strict, check_strict_writing, chunks_touched};
-use crate::run::{Access, Engine, Options, Report, memory_shape};
+use crate::run::{Access, BRIEF_BYTES, Engine, Options, Report, memory_shape};
 use crate::store::join_key;
 
 /// What an array keeps between calls: its chain bound to the devices it was used on, and what its last call did. A clone
@@ -150,9 +150,15 @@ impl Array {
     }
 
     fn read_to(&self, selection: &Selection, out: &NdBuffer) -> Result<()> {
-        let access = self.access_as(out)?;
+        let (engine, store, options) = (Engine::get(), self.store(), self.run_options());
         self.check_strict(out.device())?;
-        let report = Engine::get().read(&access, self.store(), selection, out, &self.run_options())?;
+        let may_be_brief = out.device() != Device::Cpu && out.size_bytes() <= BRIEF_BYTES;
+        let on_host = may_be_brief.then(|| self.access_on(Device::Cpu, out.dtype())).transpose()?;
+        let brief = on_host.map(|on_host| engine.read_brief((&*on_host, store), selection, out, &options));
+        let report = match brief.transpose()?.flatten() {
+            Some(report) => report,
+            None => engine.read(&*self.access_as(out)?, store, selection, out, &options)?,
+        };
         self.io.state().report = Some(report);
         Ok(())
     }
@@ -289,9 +295,13 @@ impl Array {
 
     /// What reads into `out`.
     fn access_as(&self, out: &NdBuffer) -> Result<Arc<Access>> {
-        let access = self.access(out.device())?;
+        self.access_on(out.device(), out.dtype())
+    }
+
+    fn access_on(&self, device: Device, dtype: DType) -> Result<Arc<Access>> {
+        let access = self.access(device)?;
         match access.dtype() {
-            Some(dtype) if dtype != out.dtype() => access.reading_as(out.dtype()).map(Arc::new),
+            Some(own) if own != dtype => access.reading_as(dtype).map(Arc::new),
             _ => Ok(access),
         }
     }

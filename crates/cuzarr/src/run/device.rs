@@ -110,7 +110,7 @@ struct Pieces {
 
 /// What is decoded at once when `chunks` chunks are read.
 fn load(program: &Program, options: &Options, chunks: u64) -> Load {
-    let factor = program.frames().map(|(format, _)| format.batch_factor()).max().unwrap_or(1);
+    let factor = program.frames().map(|(format, bytes)| format.batch_factor(bytes)).max().unwrap_or(1);
     let scratch = program.frames().map(|(format, bytes)| format.scratch_copies(bytes)).max().unwrap_or(1);
     let share = options.memory_limit_bytes / (PLAIN_COPIES + scratch);
     let bytes = options.decode_batch_bytes.saturating_mul(factor * DECODING_BATCHES).min(share);
@@ -260,14 +260,17 @@ impl DeviceDestination {
     fn ready(&mut self, pieces: &Pieces) -> Result<(Option<Ready>, Option<Scratch>)> {
         let Some(dense) = &pieces.dense else { return Ok((None, None)) };
         let Some(mut ready) = dense.take_ready()? else { return Ok((None, None)) };
-        let scratch = self.scratch(&mut ready, |ready, bytes| ready.prepare_within(dense, bytes))?;
+        let scratch = match ready.take_scratch() {
+            Some(reserved) => Some(Scratch::of(reserved)),
+            None => self.scratch(&mut ready, |ready, bytes| ready.prepare_within(dense, bytes))?,
+        };
         Ok((Some(ready), scratch))
     }
 
     /// Decodes what came of a batch, and puts it to its place.
     fn decode(&mut self, flight: &Flight, dense: &Dense, ready: Ready) -> Result<()> {
         let plan = (&flight.batch, &*self.target.program);
-        let decoded = ready.run(dense.stream(), plan, (&self.copies, &self.kernels), &self.target.call)?;
+        let decoded = ready.place(dense, plan, (&self.copies, &self.kernels), &self.target.call)?;
         if decoded.unknown {
             (self.native, self.spare) = (None, Spare::None);
         }
@@ -367,7 +370,16 @@ impl Destination for DeviceDestination {
             Some(native) => {
                 let stream = self.decoders.stream()?;
                 let most = scratch_bytes.max(self.target.call.limit_bytes / SCRATCH_SHARE) as usize;
-                (None, Pieces::dense(Dense::new(slab, batch.units.len(), Arc::clone(native), stream, most)))
+                (
+                    None,
+                    Pieces::dense(Dense::new(
+                        slab,
+                        batch.units.len(),
+                        (Arc::clone(native), self.target.program.packed_size_bytes()),
+                        stream,
+                        most,
+                    )),
+                )
             }
             None => carve(slab, &plan)?,
         };

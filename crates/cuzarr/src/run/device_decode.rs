@@ -2,8 +2,9 @@
 //! decodes them beside each other. A batch holds many chunks, because a warp that decodes in order takes milliseconds
 //! however few there are, and several batches decode at once, on streams of their own.
 //!
-//! The thread that brings a batch's last bytes reads all headers and lays the decoding out ([`Dense::prepare`]); the calling
-//! thread takes scratch memory and launches ([`Ready::run`]), so it is free again soon.
+//! The thread that brings a batch's last bytes reads all headers, lays the decoding out and, where there is scratch memory at
+//! once, launches it ([`Dense::prepare`]): it is awake, where the calling thread may have to wait for a core. What else is to
+//! be done, waiting for memory too, is the calling thread's ([`Ready::place`]).
 
 use std::any::Any;
 use std::ops::Range;
@@ -13,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cuzarr_device::{Buffer, Device, Event, Slab, SlabPiece, Stream, TransferBox, pool};
 
 use super::call::Call;
+use super::memory::Reserved;
 use super::report::Stage;
 use super::scratch::ScratchBlock;
 use super::streams::Streams;
@@ -45,6 +47,8 @@ pub(super) struct Dense {
     arena: Option<Buffer>,
     /// Where the batch decodes.
     stream: Stream,
+    /// Bytes of a decoded chunk.
+    packed_size_bytes: usize,
     /// Scratch memory that the batch may take, about.
     scratch_limit_bytes: usize,
     slab: Mutex<Option<Slab>>,
@@ -60,6 +64,9 @@ pub(super) struct Ready {
     /// What kernels decode, in the order of `batch`.
     frames: Vec<Frame>,
     batch: Option<NativeBatch>,
+    /// Behind the kernels, once they are launched, and the scratch memory that they were launched with at once.
+    decoded: Option<Event>,
+    scratch: Option<Reserved>,
     /// What they do not know.
     unknown: Vec<Frame>,
     /// What was decoded already.
@@ -102,13 +109,13 @@ impl Dense {
     pub(super) fn new(
         slab: Option<(Slab, Buffer)>,
         units: usize,
-        native: Arc<Native>,
+        (native, packed_size_bytes): (Arc<Native>, usize),
         stream: Stream,
         scratch_limit_bytes: usize,
     ) -> Dense {
         let (slab, arena) = slab.unzip();
         let (slab, places) = (Mutex::new(slab), Mutex::new((0..units).map(|_| None).collect()));
-        Dense { native, arena, stream, scratch_limit_bytes, slab, places, ready: Mutex::default() }
+        Dense { native, arena, stream, packed_size_bytes, scratch_limit_bytes, slab, places, ready: Mutex::default() }
     }
 
     /// Bytes that the slab of a batch must have: what its reads bring. A frame that is larger than its chunk has no room
@@ -119,11 +126,6 @@ impl Dense {
             _ => batch.units[read.units.clone()].iter().map(|unit| unit.packed_size_bytes).sum(),
         });
         sizes.fold(0, |total: usize, size_bytes| total.next_multiple_of(ALIGNMENT_BYTES) + size_bytes)
-    }
-
-    /// Where the batch decodes.
-    pub(super) fn stream(&self) -> &Stream {
-        &self.stream
     }
 
     /// Room for the bytes of a read; `None` when the slab has none.
@@ -151,11 +153,15 @@ impl Dense {
         Ok(())
     }
 
-    /// Sends the rest of the slab across the bus, reads the headers of what `landed`, and lays its decoding out. Nobody fills
-    /// the slab any more.
+    /// Sends the rest of the slab across the bus, reads the headers of what `landed`, lays its decoding out, and launches it
+    /// where scratch memory is at hand. Nobody fills the slab any more.
     pub(super) fn prepare(&self, landed: &[usize], call: &Call) {
         let ready = self.sort(landed, call).and_then(|mut ready| {
             ready.prepare_within(self, self.scratch_limit_bytes)?;
+            if let bytes @ 1.. = ready.scratch_bytes() {
+                ready.scratch = call.memory.device.try_take(bytes, call.limit_bytes);
+                ready.scratch.is_some().then(|| ready.launch(self, call)).transpose()?;
+            }
             Ok(ready)
         });
         *lock(&self.ready) = Some(ready);
@@ -188,14 +194,30 @@ impl Dense {
                 None => {}
             }
         }
-        Ok(Ready { slab, copied: ends, frames, batch: None, unknown, packed })
+        Ok(Ready { slab, copied: ends, frames, batch: None, decoded: None, scratch: None, unknown, packed })
     }
 }
 
 impl Ready {
-    /// Scratch memory of the decoding.
+    /// Scratch memory that the decoding needs; 0 when nothing waits for it.
     pub(super) fn scratch_bytes(&self) -> u64 {
-        self.batch.as_ref().map_or(0, |batch| batch.scratch_bytes() as u64)
+        let waiting = self.batch.as_ref().filter(|_| self.decoded.is_none());
+        waiting.map_or(0, |batch| batch.scratch_bytes() as u64)
+    }
+
+    /// What was reserved for kernels that are launched already.
+    pub(super) fn take_scratch(&mut self) -> Option<Reserved> {
+        self.scratch.take()
+    }
+
+    /// Puts the decoding behind what crosses the bus; its scratch memory is reserved.
+    fn launch(&mut self, dense: &Dense, call: &Call) -> Result<()> {
+        let (Some(batch), stream) = (&mut self.batch, &dense.stream) else { return Ok(()) };
+        self.copied.iter().try_for_each(|end| stream.wait(end))?;
+        let size_bytes = (self.frames.len() * dense.packed_size_bytes) as u64;
+        call.counters.time_on((Stage::Decode, size_bytes), stream, || batch.run(stream))?;
+        self.decoded = Some(stream.record()?);
+        Ok(())
     }
 
     /// Lays the decoding out, once more perhaps, within so many bytes of scratch memory where that can be.
@@ -218,16 +240,19 @@ impl Ready {
         self.unknown.append(&mut self.frames);
     }
 
-    /// Decodes what came in a slab, on `stream`, once it has crossed the bus; `scatters` then waits for that. `copies` is
-    /// for what the host decodes.
-    pub(super) fn run(
-        self,
-        stream: &Stream,
+    /// Launches the decoding unless that was done; `scatters` then waits for it. What the host decodes goes by `copies`.
+    /// Scratch memory is reserved.
+    pub(super) fn place(
+        mut self,
+        dense: &Dense,
         (plan, program): (&Batch, &Program),
         (copies, scatters): (&Stream, &Stream),
         call: &Call,
     ) -> Result<Decoded> {
-        let Ready { slab, copied, frames, batch, unknown, mut packed } = self;
+        if self.decoded.is_none() {
+            self.launch(dense, call)?;
+        }
+        let Ready { slab, frames, batch, decoded: end, unknown, mut packed, .. } = self;
         let stored: &[u8] = slab.as_ref().map_or(Ok(&[][..]), |slab| slab.bytes())?;
         let all_unknown = frames.is_empty() && !unknown.is_empty();
         packed.extend(decode_on_host(&unknown, (plan, stored), program, call));
@@ -237,13 +262,9 @@ impl Ready {
             call.counters.time(Stage::Upload, block.len() as u64, || copies.h2d(&block, &buffer))?;
             decoded.packed.push((buffer, plan.units[unit].transfer_boxes(0).collect()));
         }
-        if let Some(mut batch) = batch {
-            let units = frames.iter().map(|frame| &plan.units[frame.unit]);
-            let size_bytes = units.clone().map(|unit| unit.packed_size_bytes as u64).sum();
-            copied.iter().try_for_each(|end| stream.wait(end))?;
-            call.counters.time_on((Stage::Decode, size_bytes), stream, || batch.run(stream))?;
-            scatters.wait(&stream.record()?)?;
-            let (packed, pending) = packed_units(batch, units);
+        if let (Some(batch), Some(end)) = (batch, end) {
+            scatters.wait(&end)?;
+            let (packed, pending) = packed_units(batch, frames.iter().map(|frame| &plan.units[frame.unit]));
             decoded.packed.push(packed);
             decoded.pending = Some(pending);
         }

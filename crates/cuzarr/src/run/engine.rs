@@ -1,5 +1,9 @@
 //! The process's engine: its threads, its scratch memory, and the bytes in flight on each device.
 
+mod brief;
+
+pub(crate) use brief::BRIEF_BYTES;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -97,6 +101,8 @@ fn default_threads() -> usize {
 pub struct Engine {
     process: u32,
     pool: Pool,
+    /// Of reads whose calling thread is at work all the while.
+    driven_pool: Pool,
     scratch: Scratch,
     streams: Streams,
     memory: Mutex<HashMap<Device, Memory>>,
@@ -127,6 +133,7 @@ impl Engine {
         Engine {
             process: std::process::id(),
             pool: Pool::new(threads),
+            driven_pool: Pool::new(1),
             scratch: Scratch::default(),
             streams: Streams::default(),
             memory: Mutex::default(),
@@ -140,11 +147,28 @@ impl Engine {
     }
 
     fn call(&self, store: &Arc<dyn Store>, device: Device, options: &Options) -> Arc<Call> {
-        self.pool.grow(options.threads.min(MOST_THREADS));
+        self.call_by(&self.pool, options.threads, store, device, options)
+    }
+
+    /// For a read into device memory, one of whose threads is the calling one: what it puts on the device must not wait until
+    /// a worker leaves it a core, which takes milliseconds.
+    fn driven_call(&self, store: &Arc<dyn Store>, device: Device, options: &Options) -> Arc<Call> {
+        self.call_by(&self.driven_pool, options.threads.saturating_sub(1).max(1), store, device, options)
+    }
+
+    fn call_by(
+        &self,
+        pool: &Pool,
+        threads: usize,
+        store: &Arc<dyn Store>,
+        device: Device,
+        options: &Options,
+    ) -> Arc<Call> {
+        pool.grow(threads.min(MOST_THREADS));
         Arc::new(Call::new(
             Arc::clone(store),
-            self.pool.clone(),
-            options.threads,
+            pool.clone(),
+            threads,
             (self.scratch.clone(), self.streams.clone()),
             (self.memory(device), Arc::clone(&self.open_shards)),
             options.memory_limit_bytes,
@@ -204,12 +228,14 @@ impl Engine {
             return Err(Error::new(ErrorKind::MemorySpace, message));
         }
         let _range = profile::range("read", out.size_bytes() as u64);
-        let call = self.call(store, access.device(), options);
         let strides = plan.packed_strides();
+        let call;
         if access.device() == Device::Cpu {
+            call = self.call(store, Device::Cpu, options);
             let mut destination = HostDestination::new(&call, access, out, strides, options)?;
             read::read(&call, access, plan, &mut destination)?;
         } else {
+            call = self.driven_call(store, access.device(), options);
             let mut destination = DeviceDestination::new(&call, access, out, strides, options)?;
             read::read(&call, access, plan, &mut destination)?;
         }

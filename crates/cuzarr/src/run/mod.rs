@@ -37,7 +37,7 @@ mod write;
 
 pub use access::Access;
 pub use decoder::{Decoder, DecoderBatch, Frames};
-pub(crate) use engine::memory_shape;
+pub(crate) use engine::{BRIEF_BYTES, memory_shape};
 pub use engine::{Engine, Options};
 pub use memory::Memory;
 pub use pool::Pool;

@@ -28,6 +28,8 @@ pub enum Format {
 
 /// A frame of more is large beside a batch of 64 MiB.
 const LARGE_FRAME_BYTES: usize = 1 << 20;
+/// A frame of more is large beside the device.
+const WIDE_FRAME_BYTES: usize = 16 << 20;
 
 impl Format {
     /// Why kernels do not take frames of `decoded_bytes`; `None` when they do. Whether they should is `plan::Costs`' to say.
@@ -39,11 +41,13 @@ impl Format {
         }
     }
 
-    /// How many times the usual batch is decoded together: kernels that need long for however little, and fill the device
-    /// with few chunks of a batch only, want more of them.
-    pub(crate) fn batch_factor(self) -> u64 {
+    /// How many times the usual batch of frames of this decoded size is decoded together: kernels that need long for however
+    /// little, and fill the device with few chunks of a batch only, want more of them. Several batches of zstd's side by side
+    /// do as well, except of frames so large that each takes all of the device for itself.
+    pub(crate) fn batch_factor(self, frame_bytes: usize) -> u64 {
         match self {
             Format::Lz4 | Format::Blosc => 1,
+            Format::Zstd if frame_bytes <= WIDE_FRAME_BYTES => 1,
             Format::Zstd | Format::Gzip | Format::Zlib | Format::Deflate => 4,
         }
     }

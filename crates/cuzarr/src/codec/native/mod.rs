@@ -206,7 +206,7 @@ impl Native {
     /// As [`Format::batch_factor`], for the decoder that wants most.
     pub(crate) fn batch_factor(&self) -> u64 {
         let factors = self.steps.iter().filter_map(|(step, _)| match step {
-            Step::Decode { format, .. } => Some(format.batch_factor()),
+            Step::Decode { format, decoded_bytes } => Some(format.batch_factor(*decoded_bytes)),
             _ => None,
         });
         factors.max().unwrap_or(1)

@@ -33,6 +33,13 @@ pub(super) struct Scratch {
     is_spare: bool,
 }
 
+impl Scratch {
+    /// What was reserved beside the spare.
+    pub(super) fn of(reserved: Reserved) -> Scratch {
+        Scratch { reserved, is_spare: false }
+    }
+}
+
 impl DeviceDestination {
     /// Gives back the memory of batches whose elements are in their place; with `wait`, of at least one.
     pub(super) fn collect(&mut self, wait: bool) -> Result<()> {
@@ -151,7 +158,7 @@ impl DeviceDestination {
         while let bytes @ 1.. = ready.scratch_bytes() {
             self.collect(false)?;
             if let Some(reserved) = call.memory.device.try_take(bytes, call.limit_bytes) {
-                return Ok(Some(Scratch { reserved, is_spare: false }));
+                return Ok(Some(Scratch::of(reserved)));
             }
             match std::mem::take(&mut self.spare) {
                 Spare::Kept(reserved) if reserved.bytes() >= bytes => {

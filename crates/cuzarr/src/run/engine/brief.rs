@@ -1,0 +1,58 @@
+//! Reading one small chunk to a device: the host decodes it, and its elements go straight to their place in one copy. Putting
+//! work on a device would take longer than all of that.
+
+use std::sync::Arc;
+
+use cuzarr_device::{Device, NdBuffer, Order};
+
+use super::super::host::HostDestination;
+use super::super::read;
+use super::super::report::{Report, Stage};
+use super::{Access, Engine, Options, check_array, memory_shape};
+use crate::error::Result;
+use crate::plan::{Plan, Selection, chunks_touched};
+use crate::store::Store;
+
+/// Bytes of a chunk, and of a result, up to which a read is brief.
+pub(crate) const BRIEF_BYTES: usize = 128 << 10;
+
+impl Engine {
+    /// As [`Engine::read`], into memory of another device than the one that `on_host` is bound to, by way of the host; `None`
+    /// when that is not the way for this read: it is for one small chunk of a store at hand, into memory that lies in one
+    /// piece, and not under `strict`, where a device does all that it can.
+    ///
+    /// # Errors
+    /// As [`Engine::read`].
+    pub fn read_brief(
+        &self,
+        (on_host, store): (&Access, &Arc<dyn Store>),
+        selection: &Selection,
+        out: &NdBuffer,
+        options: &Options,
+    ) -> Result<Option<Report>> {
+        let source = on_host.source();
+        let is_small = |bytes: usize| bytes <= BRIEF_BYTES;
+        let is_brief = !options.strict
+            && is_small(out.size_bytes().max(on_host.program()?.packed_size_bytes()))
+            && chunks_touched(source, selection) == 1
+            && store.divides_reads()
+            && !store.is_on(out.device())
+            && out.is_contiguous(Order::C);
+        if !is_brief {
+            return Ok(None);
+        }
+        check_array(on_host, &memory_shape(selection)?, out)?;
+        let (plan, size_bytes) = (Plan::new(Arc::clone(source), selection.clone(), options.plan())?, out.size_bytes());
+        let call = self.call(store, out.device(), options);
+        let staged = NdBuffer::empty(Device::Cpu, out.dtype(), out.shape(), Order::C)?;
+        let mut destination = HostDestination::new(&call, on_host, &staged, plan.packed_strides(), options)?;
+        read::read(&call, on_host, plan, &mut destination)?;
+        let begin = out.layout().offset_bytes();
+        let target = out.buffer().slice(begin..begin + size_bytes)?;
+        let stream = call.streams.take(out.device())?;
+        let copy = || stream.h2d(staged.buffer().host_bytes()?, &target);
+        call.counters.time(Stage::Upload, size_bytes as u64, copy)?;
+        call.streams.give_back(&stream);
+        Ok(Some(call.report()))
+    }
+}
