@@ -526,11 +526,8 @@ def _keep(source: AnyArrayMetadata, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _refuse_overlap(data: Any, place: StorePath, replaces: bool) -> None:
-    if not replaces or not isinstance(data, Array) or data.store != place.store:
-        return
-    mine, others = f"{data.path}/".lstrip("/"), f"{place.path}/".lstrip("/")
-    if mine.startswith(others) or others.startswith(mine):
-        raise InvalidArgumentError(f"'{place.path}' cannot be overwritten with '{data.path}': the paths overlap")
+    if replaces and isinstance(data, Array):
+        _core.refuse_overlap((data.store_path.store._handle, data.path), (place.store._handle, place.path))
 
 
 def _fill(array: Array, data: Any) -> None:

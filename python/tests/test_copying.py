@@ -134,3 +134,14 @@ def test_progress_hears_of_objects_while_they_are_written(source: cuzarr.Array) 
     heard.clear()
     copied = cuzarr.copy(source, Waiting(), progress=lambda done, total: heard.set() if done > 0 else None)
     np.testing.assert_array_equal(copied[...], VALUES)
+
+
+def test_an_array_is_not_replaced_by_what_is_read_of_it(tmp_path: Path) -> None:
+    group = cuzarr.open_group(tmp_path / "group", mode="w")
+    array = group.create_array("a", data=VALUES, chunks=(5, 20, 10))
+    for place in (tmp_path / "group" / "a", tmp_path / "group"):
+        with pytest.raises(InvalidArgumentError, match="overlaps the source"):
+            cuzarr.create_array(place, data=array, chunks=(6, 20, 10), overwrite=True)
+    np.testing.assert_array_equal(array[...], VALUES)
+    other = cuzarr.create_array(tmp_path / "group" / "b", data=array, chunks=(6, 20, 10), overwrite=True)
+    np.testing.assert_array_equal(other[...], VALUES)
