@@ -6,8 +6,8 @@
 // elements_gather is the same with the two sides exchanged; packed bits of one byte are set atomically, since several
 // threads own them. The steps are interpreted: each switch takes the same way in all threads of a launch.
 //
-// elements_quads takes four elements that lie side by side on both sides at a time, bits_scatter and bits_gather eight packed
-// bits that fill a byte: their place is computed once, and they are read and stored at once.
+// elements_quads takes four elements that lie side by side on both sides at a time, bits_scatter and bits_gather 32 or 8
+// packed bits that fill bytes: their place is computed once, and they are read and stored at once.
 //
 // Floor: (packed + target bytes) / 4.3 TB/s on an H200; one cast of 4-byte elements costs some 100 instructions each, about
 // three times that floor.
@@ -96,19 +96,52 @@ CUZARR_KERNEL(elements_quads, const u8* src, u8* dst, const Region* regions, Wal
     });
 }
 
-/// Regions count in groups of 8 elements of a byte, on the packed side in bits. The first element is the highest bit.
-CUZARR_KERNEL(bits_scatter, const u8* src, u8* dst, const Region* regions, Walk walk) {
+/// The 8 bits of a byte as bytes, the highest first.
+CUZARR_DEVICE u64 spread_bits(u8 bits) {
+    u64 chosen = bits * 0x0101010101010101ull & 0x0102040810204080ull;
+    return (chosen + 0x7f7f7f7f7f7f7f7full) >> 7 & 0x0101010101010101ull;
+}
+
+/// The inverse: whatever is not 0 is set; then bit 0 of byte `i` goes to bit `7 - i` of the highest byte.
+CUZARR_DEVICE u8 join_bits(u64 bytes) {
+    u64 set = (((bytes & 0x7f7f7f7f7f7f7f7full) + 0x7f7f7f7f7f7f7f7full) | bytes) >> 7 & 0x0101010101010101ull;
+    return (u8)(set * 0x8040201008040201ull >> 56);
+}
+
+/// Regions count in groups of 8 elements of a byte, on the packed side in bits.
+CUZARR_KERNEL(bits_scatter_1, const u8* src, u8* dst, const Region* regions, Walk walk) {
     for_each_place(regions, walk, [&](const Region& region, const Place& place) {
-        u64 bits = src[region.chunk_offset + (place.src >> 3)] * 0x0101010101010101ull & 0x0102040810204080ull;
-        *(u64*)(dst + place.dst) = (bits + 0x7f7f7f7f7f7f7f7full) >> 7 & 0x0101010101010101ull;
+        *(u64*)(dst + place.dst) = spread_bits(src[region.chunk_offset + (place.src >> 3)]);
     });
 }
 
-CUZARR_KERNEL(bits_gather, const u8* src, u8* dst, const Region* regions, Walk walk) {
+CUZARR_KERNEL(bits_gather_1, const u8* src, u8* dst, const Region* regions, Walk walk) {
     for_each_place(regions, walk, [&](const Region& region, const Place& place) {
-        u64 bytes = *(const u64*)(src + place.src);
-        // Whatever is not 0 is set; then bit 0 of byte `i` goes to bit `7 - i` of the highest byte.
-        u64 set = (((bytes & 0x7f7f7f7f7f7f7f7full) + 0x7f7f7f7f7f7f7f7full) | bytes) >> 7 & 0x0101010101010101ull;
-        dst[region.chunk_offset + (place.dst >> 3)] = (u8)(set * 0x8040201008040201ull >> 56);
+        dst[region.chunk_offset + (place.dst >> 3)] = join_bits(*(const u64*)(src + place.src));
+    });
+}
+
+/// In groups of 32: four packed bytes, which lie at any place.
+CUZARR_KERNEL(bits_scatter_4, const u8* src, u8* dst, const Region* regions, Walk walk) {
+    for_each_place(regions, walk, [&](const Region& region, const Place& place) {
+        const u8* from = src + region.chunk_offset + (place.src >> 3);
+        u64 low[2] = {spread_bits(from[0]), spread_bits(from[2])}, high[2] = {spread_bits(from[1]), spread_bits(from[3])};
+#pragma unroll
+        for (u32 half = 0; half < 2; ++half) {
+            uint4 words = {(u32)low[half], (u32)(low[half] >> 32), (u32)high[half], (u32)(high[half] >> 32)};
+            ((uint4*)(dst + place.dst))[half] = words;
+        }
+    });
+}
+
+CUZARR_KERNEL(bits_gather_4, const u8* src, u8* dst, const Region* regions, Walk walk) {
+    for_each_place(regions, walk, [&](const Region& region, const Place& place) {
+        u8* to = dst + region.chunk_offset + (place.dst >> 3);
+        uint4 halves[2] = {((const uint4*)(src + place.src))[0], ((const uint4*)(src + place.src))[1]};
+#pragma unroll
+        for (u32 half = 0; half < 2; ++half) {
+            to[2 * half] = join_bits((u64)halves[half].y << 32 | halves[half].x);
+            to[2 * half + 1] = join_bits((u64)halves[half].w << 32 | halves[half].z);
+        }
     });
 }

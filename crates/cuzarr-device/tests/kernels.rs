@@ -468,7 +468,7 @@ fn runs_that_are_moved_in_groups_agree_with_the_cpu() {
     for device in devices() {
         let mut random = Random::new(11);
         for tail in tails.iter().filter(|tail| tail.check().is_ok()) {
-            for cut in [0, 4, 9] {
+            for cut in [0, 4, 8, 9] {
                 let case = aligned_case(&mut random, tail.clone(), cut);
                 let run = |device| {
                     let (target, packed) = (array(device, &case), upload(device, &case.packed, 0));

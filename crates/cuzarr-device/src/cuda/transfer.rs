@@ -215,24 +215,28 @@ fn launch_shuffle(name: &str, boxes: Boxes, ends: Ends<'_>, bytes: usize, unit: 
     })
 }
 
-/// Packed bits that become whole bytes or come from them, eight at a time. Gives back the boxes that do not lie so.
+/// Packed bits that become whole bytes or come from them, 32 or 8 at a time. Gives back the boxes that do not lie so.
 fn bit_boxes(direction: Direction, mut boxes: Boxes, ends: Ends<'_>, stream: &Stream) -> Result<Boxes> {
-    const GROUP: usize = 8;
     boxes.order_and_merge();
     let scatters = direction == Direction::Scatter;
-    let array = if scatters { ends.dst } else { ends.src };
-    let (groups, rest) = boxes.split_groups(GROUP, (1, 1), (GROUP, GROUP), |_| array.is_multiple_of(GROUP));
-    let name = if scatters { "bits_scatter" } else { "bits_gather" };
-    for_each_table(groups, stream, false, |lowered, table| {
-        let kernel = ELEMENTS.kernel(stream.device(), name)?;
-        let arguments = (ends.src, ends.dst, table.address(), lowered.walk);
-        let grid = blocks(&kernel, lowered.walk.tiles);
-        let buffers = [ends.src_buffer, ends.dst_buffer, table];
-        // SAFETY: the parameters of bits_scatter and bits_gather; the boxes were checked to lie in both buffers, and their runs
-        // to begin and end at whole bytes and multiples of 8 elements.
-        unsafe { kernel.launch(stream, grid, threads(stream.device()), arguments, &buffers) }
-    })?;
-    Ok(rest)
+    let (array, name) = if scatters { (ends.dst, "bits_scatter") } else { (ends.src, "bits_gather") };
+    for packed_bytes in [4, 1] {
+        // Bits on the packed side, accesses of up to 16 bytes on the other.
+        let (group, access) = (8 * packed_bytes, (8 * packed_bytes).min(WIDEST));
+        let multiples = if scatters { (group, access) } else { (access, group) };
+        let (groups, rest) = boxes.split_groups(group, (1, 1), multiples, |_| array.is_multiple_of(access));
+        for_each_table(groups, stream, false, |lowered, table| {
+            let kernel = sized_kernel(&ELEMENTS, stream.device(), name, packed_bytes)?;
+            let arguments = (ends.src, ends.dst, table.address(), lowered.walk);
+            let grid = blocks(&kernel, lowered.walk.tiles);
+            let buffers = [ends.src_buffer, ends.dst_buffer, table];
+            // SAFETY: the parameters of bits_scatter_N and bits_gather_N; the boxes were checked to lie in both buffers, and
+            // their runs to begin and end at whole bytes and multiples of the access.
+            unsafe { kernel.launch(stream, grid, threads(stream.device()), arguments, &buffers) }
+        })?;
+        boxes = rest;
+    }
+    Ok(boxes)
 }
 
 /// Elements of any packing, through any steps.
