@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
 from cuzarr import _core
@@ -9,6 +10,8 @@ from cuzarr import _core
 
 def main() -> int:
     """Runs the command with this process's arguments; returns its exit status."""
+    # Python's own handler would wait until the command has ended. Every object is written whole, and copies can be resumed.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     return _core.cli(["cuzarr", *sys.argv[1:]])
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -145,3 +148,17 @@ def test_an_array_is_not_replaced_by_what_is_read_of_it(tmp_path: Path) -> None:
     np.testing.assert_array_equal(array[...], VALUES)
     other = cuzarr.create_array(tmp_path / "group" / "b", data=array, chunks=(6, 20, 10), overwrite=True)
     np.testing.assert_array_equal(other[...], VALUES)
+
+
+def test_the_command_ends_at_control_c_and_its_copy_is_resumed(tmp_path: Path) -> None:
+    values = np.arange(1, 1 << 13, dtype="int32")
+    cuzarr.create_array(tmp_path / "source", data=values, chunks=values.shape)
+    words = [sys.executable, "-m", "cuzarr", "rechunk", str(tmp_path / "source"), str(tmp_path / "target"), "--chunks", "1"]
+    command = subprocess.Popen(words)
+    while not (tmp_path / "target" / "c").exists():
+        assert command.poll() is None
+    command.send_signal(signal.SIGINT)
+    assert command.wait(60) == -signal.SIGINT
+    assert not (tmp_path / "target" / "zarr.json").exists()
+    subprocess.run([*words, "--resume"], check=True)
+    np.testing.assert_array_equal(cuzarr.open_array(tmp_path / "target")[...], values)
