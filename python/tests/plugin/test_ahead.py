@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
-from zarr.codecs import BytesCodec, Crc32cCodec
+from zarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, ZstdCodec
 from zarr.core.buffer.cpu import NDBuffer
 from zarr.storage import LocalStore, MemoryStore
 
@@ -72,6 +72,18 @@ def test_others_begin_when_they_are_called(tmp_path: Path, begun: list[bool]) ->
     np.testing.assert_array_equal(array[:5, :5], TRUTH[:5, :5])
     np.testing.assert_array_equal(memory[:], TRUTH)
     assert not any(begun)
+
+
+@pytest.mark.parametrize("compressors", [None, ZstdCodec(level=1), BloscCodec(cname="lz4")], ids=["none", "zstd", "blosc"])
+def test_boxes_go_to_a_gpu_ahead(tmp_path: Path, gpu: str, compressors: Any, begun: list[bool]) -> None:
+    array = make(LocalStore(tmp_path), compressors=compressors)
+    array[:] = TRUTH
+    buffers = {"buffer": "cuzarr.zarr.Buffer", "ndbuffer": "cuzarr.zarr.NDBuffer"}
+    with cuzarr.config.set({"array_type": "device"}), zarr.config.set(buffers):
+        for selection in (..., (slice(3, 37), slice(1, None, 3))):
+            found = array[selection]
+            assert isinstance(found, cuzarr.DeviceArray) and begun[-1]
+            np.testing.assert_array_equal(found.cpu(), TRUTH[selection])
 
 
 def test_missing_chunks_are_filled_or_refused(tmp_path: Path, begun: list[bool]) -> None:
