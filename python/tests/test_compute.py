@@ -206,7 +206,8 @@ def test_store_writes_within_the_limit_and_tells_of_its_progress() -> None:
     np.testing.assert_array_equal(target[...], (x * 2).astype("float32"))
     assert told[-1] == (12, 12)
     with pytest.raises(cuzarr.errors.BudgetExceededError, match="one chunk"):
-        (source * 2).store(target, memory_limit=1000)
+        (source * 3).store(target, memory_limit=1000)
+    np.testing.assert_array_equal(target[...], (x * 2).astype("float32"))  # Refused before anything was written.
     with pytest.raises(cuzarr.errors.InvalidArgumentError, match="overlaps the source"):
         (source * 2).store(source)
     with pytest.raises(cuzarr.errors.ShapeMismatchError):
