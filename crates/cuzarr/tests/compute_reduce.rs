@@ -158,6 +158,34 @@ fn arrays_in_stores_are_reduced_region_by_region() {
 }
 
 #[test]
+fn many_results_are_gathered_on_the_device_as_on_the_host() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let metadata = metadata(&[22, 3, 75], &[4, 2, 20], "float32", json!(0), json!([bytes_codec("little")]));
+    let array = Array::create(store, "x", metadata, false, ArrayOptions::default()).unwrap();
+    let mut values = dice(22 * 3 * 75);
+    (0..40).for_each(|at| values[at * 97] = f32::NAN);
+    array.write(&Selection::all(array.shape()), &floats(&[22, 3, 75], &values)).unwrap();
+    let x = Expr::array(array).unwrap();
+    for op in [ReduceOp::Prod, ReduceOp::Std, ReduceOp::Max, ReduceOp::ArgMax, ReduceOp::All] {
+        for axes in [vec![0], vec![0, 1]] {
+            if op == ReduceOp::ArgMax && axes.len() > 1 {
+                continue;
+            }
+            let skip_nan = op != ReduceOp::ArgMax;
+            let reduction = Reduction { skip_nan, ..Reduction::new(op, Some(axes)) };
+            let run = |device: Device| {
+                let options = ComputeOptions { memory_limit_bytes: 16 << 10, ..on(device) };
+                let result = x.reduce(&reduction, &options).unwrap();
+                assert_eq!(result.device(), device);
+                (result.shape().to_vec(), result.to_host_bytes(Order::C).unwrap())
+            };
+            let expected = run(Device::Cpu);
+            devices().into_iter().for_each(|device| assert_eq!(run(device), expected, "{reduction:?} on {device}"));
+        }
+    }
+}
+
+#[test]
 fn what_has_no_meaning_is_refused() {
     let x = Expr::buffer(floats(&[0, 3], &[])).unwrap();
     let run =

@@ -220,7 +220,7 @@ impl Copy {
         let (store, path) = (Arc::clone(self.target.store()), self.target.path().to_string());
         let rest = pass.unfinished(self.begin == Begin::GoOn)?;
         let read = |(region, _): &(Region, Option<u64>)| pass.read(region).at(|| region.to_string());
-        relay(rest, read, |(region, finished), elements| {
+        relay(rest, 1, read, |(region, finished), elements| {
             let elements = pass.shrunk(elements).at(|| region.to_string())?;
             pass.write(&region, &elements).at(|| region.to_string())?;
             meter.add(region.elems(), finished.is_some());

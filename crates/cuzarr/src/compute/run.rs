@@ -14,7 +14,7 @@ use super::place::refuse_overlap;
 use super::program::{Input, Program, lower};
 use super::reduce::view::state_bytes;
 use super::regions::{operand_region, regions};
-use super::walk::walk;
+use super::walk::walk_ahead;
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::{Array, ArrayOptions};
 use crate::store::Store;
@@ -22,8 +22,11 @@ use crate::store::Store;
 /// Bytes of a region beyond which there is nothing to gain: several are under way at a time.
 const ENOUGH_BYTES: u64 = 1 << 30;
 
-/// One part in so many of the memory limit is for regions; what reads and writes has in flight takes the others.
+/// One part in so many of the memory limit is for regions at most; what reads and writes has in flight takes the others.
 pub(crate) const REGIONS_SHARE: u64 = 3;
+/// The same where it suffices for several regions that are read at a time: one ends while the next one is under way.
+const SHORT_REGIONS_SHARE: u64 = 8;
+const SHORT_REGIONS_AHEAD: u64 = 3;
 
 /// Another view of a store, such as one that counts or can be stopped.
 pub type Wrap<'a> = &'a (dyn Fn(&Arc<dyn Store>) -> Arc<dyn Store> + Sync);
@@ -69,8 +72,12 @@ pub(crate) struct Job<'a> {
     keeps: bool,
     /// The dimensions that a reduction joins, which takes memory for its states.
     reduced: Option<Vec<usize>>,
+    /// Regions that are read at a time.
+    pub(crate) ahead: usize,
     pub(crate) processor: Processor,
     meter: Option<Meter<'a>>,
+    /// Bytes that reading has in flight at most.
+    reading_bytes: u64,
 }
 
 /// Counts the regions that were read.
@@ -117,8 +124,7 @@ impl<'a> Job<'a> {
                     let array = array.with_options(ArrayOptions {
                         device: options.device,
                         threads: options.threads,
-                        // The rest is for regions.
-                        memory_limit_bytes: options.memory_limit_bytes - options.memory_limit_bytes / REGIONS_SHARE,
+                        memory_limit_bytes: options.memory_limit_bytes,
                         order_is_f: false,
                         ..own
                     });
@@ -129,8 +135,17 @@ impl<'a> Job<'a> {
         };
         let inputs = inputs.into_iter().map(bind).collect::<Result<_>>()?;
         let processor = Processor::apart(options.device, options.threads)?;
-        let meter = options.progress.map(Meter::new);
-        Ok(Job { program, inputs, part, keeps: false, reduced: None, processor, meter })
+        Ok(Job {
+            program,
+            inputs,
+            part,
+            keeps: false,
+            reduced: None,
+            ahead: 1,
+            processor,
+            meter: options.progress.map(Meter::new),
+            reading_bytes: options.memory_limit_bytes,
+        })
     }
 
     /// The same for somebody who only looks at the elements.
@@ -147,7 +162,7 @@ impl<'a> Job<'a> {
     ///
     /// # Errors
     /// `BudgetExceeded` when not even one unit fits.
-    pub(crate) fn regions(&self, unit: Option<Vec<u64>>, limit_bytes: u64) -> Result<Vec<Region>> {
+    pub(crate) fn regions(&mut self, unit: Option<Vec<u64>>, limit_bytes: u64) -> Result<Vec<Region>> {
         let unit = unit.map_or_else(|| self.unit(), Ok)?;
         self.regions_of_passes(unit, limit_bytes, 1)
     }
@@ -156,15 +171,23 @@ impl<'a> Job<'a> {
     ///
     /// # Errors
     /// As [`Job::regions`].
-    pub(crate) fn regions_of_passes(&self, unit: Vec<u64>, limit_bytes: u64, passes: u64) -> Result<Vec<Region>> {
-        let limit_bytes = limit_bytes / REGIONS_SHARE;
-        let cost = |extent: &[u64]| {
-            let is_least = extent.iter().zip(&unit).all(|(extent, unit)| extent <= unit);
-            // One unit is worked on whatever its states take.
-            let states = self.reduced.as_ref().filter(|_| !is_least).map_or(0, |axes| state_bytes(extent, axes));
-            self.bytes(extent).saturating_add(states)
+    pub(crate) fn regions_of_passes(&mut self, unit: Vec<u64>, limit_bytes: u64, passes: u64) -> Result<Vec<Region>> {
+        let cut = |ahead: u64, share: u64| {
+            let cost = |extent: &[u64]| {
+                let is_least = extent.iter().zip(&unit).all(|(extent, unit)| extent <= unit);
+                // One unit is worked on whatever its states take.
+                let states = self.reduced.as_ref().filter(|_| !is_least).map_or(0, |axes| state_bytes(extent, axes));
+                self.bytes_ahead(extent, ahead).saturating_add(states)
+            };
+            regions(&self.part.extent, &unit, &cost, limit_bytes / share, ENOUGH_BYTES)
         };
-        let regions = regions(&self.part.extent, &unit, &cost, limit_bytes, ENOUGH_BYTES)?;
+        let short = cut(SHORT_REGIONS_AHEAD, SHORT_REGIONS_SHARE);
+        let (regions, ahead, share) = match short {
+            Ok(regions) => (regions, SHORT_REGIONS_AHEAD, SHORT_REGIONS_SHARE),
+            Err(_) => (cut(1, REGIONS_SHARE)?, 1, REGIONS_SHARE),
+        };
+        self.ahead = ahead as usize;
+        self.leave_for_reading(limit_bytes - limit_bytes / share);
         if let Some(meter) = &self.meter {
             let bytes = regions.iter().map(|region| self.bytes_read(&region.extent)).fold(0, u64::saturating_add);
             meter.regions.fetch_add(passes * regions.len() as u64, Ordering::Relaxed);
@@ -187,11 +210,27 @@ impl<'a> Job<'a> {
 
     /// Bytes that work on a region takes: what is read and what is made, each of two regions at a time.
     pub(crate) fn bytes(&self, extent: &[u64]) -> u64 {
+        self.bytes_ahead(extent, 1)
+    }
+
+    /// The same where so many regions are read at a time.
+    fn bytes_ahead(&self, extent: &[u64], ahead: u64) -> u64 {
         let made = match self.keeps {
             true => 0,
             false => extent.iter().fold(self.program.output.size_bytes() as u64, |all, &one| all.saturating_mul(one)),
         };
-        made.saturating_add(self.bytes_read(extent)).saturating_mul(2)
+        made.saturating_mul(2).saturating_add(self.bytes_read(extent).saturating_mul(ahead + 1))
+    }
+
+    /// Bounds what reading has in flight.
+    fn leave_for_reading(&mut self, memory_limit_bytes: u64) {
+        self.reading_bytes = memory_limit_bytes;
+        for input in &mut self.inputs {
+            if let Input::Array(array) = input {
+                let options = ArrayOptions { memory_limit_bytes, ..*array.options() };
+                **array = array.with_options(options);
+            }
+        }
     }
 
     /// The chunk of the largest array, under the shape of the result.
@@ -258,20 +297,21 @@ impl<'a> Job<'a> {
     }
 }
 
-/// As [`walk()`]; a single region needs no threads.
+/// As [`walk_ahead`]; a single region needs no threads.
 ///
 /// # Errors
 /// The first failure.
 pub(crate) fn for_each_region<T: Send, U: Send>(
     regions: &[Region],
-    read: impl Fn(&Region) -> Result<T> + Send,
+    ahead: usize,
+    read: impl Fn(&Region) -> Result<T> + Sync,
     mut work: impl FnMut(&Region, T) -> Result<U>,
     mut write: impl FnMut(&Region, U) -> Result<()> + Send,
 ) -> Result<()> {
     if let [only] = regions {
         return write(only, work(only, read(only)?)?);
     }
-    walk(regions.iter().map(Ok), move |region| read(region), |region, inputs| work(region, inputs), write)
+    walk_ahead(regions.iter().map(Ok), ahead, |region| read(region), |region, inputs| work(region, inputs), write)
 }
 
 impl Expr {
@@ -294,7 +334,7 @@ impl Expr {
             return summary.compute(of, options);
         }
         part.selection()?.check(self.shape())?;
-        let job = Job::new(self, part, options)?;
+        let mut job = Job::new(self, part, options)?;
         let limit_bytes = if job.is_in_memory() { u64::MAX } else { options.memory_limit_bytes };
         let regions = job.regions(None, limit_bytes)?;
         if let [region] = &regions[..] {
@@ -303,6 +343,7 @@ impl Expr {
         let result = NdBuffer::empty(options.device, self.dtype(), &memory_shape(extent)?, Order::C)?;
         for_each_region(
             &regions,
+            job.ahead,
             |region| job.read(region),
             |region, inputs| job.work(region, &inputs),
             |region, part| {
@@ -326,19 +367,16 @@ impl Expr {
         }
         let dtype = target.metadata().data_type().device_dtype().unwrap_or(self.dtype());
         let whole = Region { number: 0, start: vec![0; self.ndim()], extent: self.shape().to_vec() };
-        let job = Job::new(&self.astype(dtype)?, whole, options)?;
+        let mut job = Job::new(&self.astype(dtype)?, whole, options)?;
         self.refuse_overlap(target.store(), target.path())?;
         let unit = target.metadata().chunk_grid().chunk_shape().to_vec();
         let regions = job.regions(Some(unit), options.memory_limit_bytes)?;
-        let own = ArrayOptions {
-            memory_limit_bytes: options.memory_limit_bytes - options.memory_limit_bytes / REGIONS_SHARE,
-            threads: options.threads,
-            ..*target.options()
-        };
+        let own = ArrayOptions { memory_limit_bytes: job.reading_bytes, threads: options.threads, ..*target.options() };
         let target = target.with_options(own);
         let target = options.wrap.map_or(target.clone(), |wrap| target.with_store(wrap(target.store())));
         for_each_region(
             &regions,
+            job.ahead,
             |region| job.read(region),
             |region, inputs| job.work(region, &inputs),
             |region, part| target.write(&region.selection()?, &part),

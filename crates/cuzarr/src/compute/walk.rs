@@ -1,35 +1,43 @@
 //! One region read ahead, one written behind: reading, working and writing at the same time, each in a thread of its own.
 
+use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::Builder;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// Reads item after item in a thread of its own, one ahead, and hands what it read to `work` in this one. At most two
-/// values exist at a time: the one that is read and the one that is worked on.
+/// Reads items in threads of their own, `ahead` at a time, and hands what was read to `work` in this one, in their order. At
+/// most `ahead + 1` values exist at a time: those that are read and the one that is worked on.
 ///
 /// # Errors
-/// The first failure of either; nothing is read behind it.
+/// The first failure of either; no other read is begun behind it.
 pub(crate) fn relay<I: Send, T: Send>(
-    items: impl Iterator<Item = Result<I>> + Send,
-    read: impl Fn(&I) -> Result<T> + Send,
+    mut items: impl Iterator<Item = Result<I>>,
+    ahead: usize,
+    read: impl Fn(&I) -> Result<T> + Sync,
     mut work: impl FnMut(I, T) -> Result<()>,
 ) -> Result<()> {
+    let read = &read;
     std::thread::scope(|scope| {
-        let (sender, receiver): (SyncSender<Result<(I, T)>>, Receiver<_>) = sync_channel(0);
-        let reader = move || {
-            for item in items {
-                let outcome = item.and_then(|item| read(&item).map(|value| (item, value)));
-                let failed = outcome.is_err();
-                // Nobody takes it when the work failed.
-                if sender.send(outcome).is_err() || failed {
-                    return;
-                }
+        let mut begun: VecDeque<Receiver<Result<(I, T)>>> = VecDeque::with_capacity(ahead);
+        let mut begin = |begun: &mut VecDeque<_>| -> Result<()> {
+            while begun.len() < ahead {
+                let Some(item) = items.next().transpose()? else { break };
+                let (sender, receiver) = sync_channel(1);
+                let reader = move || {
+                    // Nobody takes it when the work failed.
+                    let _ = sender.send(read(&item).map(|value| (item, value)));
+                };
+                let builder = Builder::new().name("cuzarr-read".into());
+                builder.spawn_scoped(scope, reader).map_err(|error| no_thread(&error))?;
+                begun.push_back(receiver);
             }
+            Ok(())
         };
-        Builder::new().name("cuzarr-read".into()).spawn_scoped(scope, reader).map_err(|error| no_thread(&error))?;
-        for outcome in receiver {
-            let (item, value) = outcome?;
+        begin(&mut begun)?;
+        while let Some(next) = begun.pop_front() {
+            let (item, value) = next.recv().map_err(|_| Error::new(ErrorKind::Cancelled, "reading ended early"))??;
+            begin(&mut begun)?;
             work(item, value)?;
         }
         Ok(())
@@ -53,8 +61,22 @@ pub(crate) fn relay<I: Send, T: Send>(
 /// # Errors
 /// The first failure of the three.
 pub fn walk<I: Send, T: Send, U: Send>(
-    items: impl Iterator<Item = Result<I>> + Send,
-    read: impl Fn(&I) -> Result<T> + Send,
+    items: impl Iterator<Item = Result<I>>,
+    read: impl Fn(&I) -> Result<T> + Sync,
+    work: impl FnMut(&I, T) -> Result<U>,
+    write: impl FnMut(I, U) -> Result<()> + Send,
+) -> Result<()> {
+    walk_ahead(items, 1, read, work, write)
+}
+
+/// The same, so many items being read at a time.
+///
+/// # Errors
+/// The first failure of the three.
+pub(crate) fn walk_ahead<I: Send, T: Send, U: Send>(
+    items: impl Iterator<Item = Result<I>>,
+    ahead: usize,
+    read: impl Fn(&I) -> Result<T> + Sync,
     mut work: impl FnMut(&I, T) -> Result<U>,
     mut write: impl FnMut(I, U) -> Result<()> + Send,
 ) -> Result<()> {
@@ -63,7 +85,7 @@ pub fn walk<I: Send, T: Send, U: Send>(
         let writer = move || receiver.into_iter().try_for_each(|(item, made)| write(item, made));
         let writer = Builder::new().name("cuzarr-write".into()).spawn_scoped(scope, writer);
         let writer = writer.map_err(|error| no_thread(&error))?;
-        let worked = relay(items, read, |item, value| {
+        let worked = relay(items, ahead, read, |item, value| {
             let made = work(&item, value)?;
             let ended = || Error::new(ErrorKind::Cancelled, "writing ended early");
             sender.send((item, made)).map_err(|_| ended())
@@ -100,14 +122,17 @@ mod tests {
             most.fetch_max(now, Ordering::SeqCst);
             Ok(item * 10)
         };
-        relay((0..50).map(Ok), read, |item, value| {
-            seen.push((item, value));
-            alive.fetch_sub(1, Ordering::SeqCst);
-            Ok(())
-        })
-        .unwrap();
-        assert_eq!(seen, (0..50).map(|item| (item, item * 10)).collect::<Vec<_>>());
-        assert!(most.load(Ordering::SeqCst) <= 2);
+        for ahead in [1, 3] {
+            seen.clear();
+            relay((0..50).map(Ok), ahead, read, |item, value| {
+                seen.push((item, value));
+                alive.fetch_sub(1, Ordering::SeqCst);
+                Ok(())
+            })
+            .unwrap();
+            assert_eq!(seen, (0..50).map(|item| (item, item * 10)).collect::<Vec<_>>());
+            assert!(most.load(Ordering::SeqCst) <= ahead + 1);
+        }
     }
 
     #[test]

@@ -64,7 +64,11 @@ template <class V> struct Product {
     V product = 1;
     u64 count = 0;
     CUZARR_DEVICE void take(V x, u64) { product = ops::multiply(product, x); ++count; }
-    CUZARR_DEVICE void merge(const Product& other) { product = ops::multiply(product, other.product); count += other.count; }
+    CUZARR_DEVICE void merge(const Product& other) {
+        // A state that is all zero is one of no elements, too.
+        product = count ? ops::multiply(product, other.product) : other.product;
+        count += other.count;
+    }
     CUZARR_DEVICE State state() const { return {{word(product), count, 0}}; }
     CUZARR_DEVICE void set(const State& state) { unword(state.at[0], product); count = state.at[1]; }
 };
@@ -215,6 +219,85 @@ template <class A> CUZARR_DEVICE void join(u64 outputs, u64 segments, State* sta
             }
         }
         joined[output] = row[0];
+    }
+}
+
+/// One dimension of a region, and the whole array's extent along it.
+struct Axis {
+    u64 extent, start, shape;
+};
+
+const u32 MOST_AXES = 8;
+
+/// A region: dimensions of the result, and those that are reduced. `Part` in compute/reduce/cuda.rs.
+struct Part {
+    u64 outputs;
+    Axis kept[MOST_AXES], reduced[MOST_AXES];
+    u32 kept_axes, reduced_axes;
+};
+
+/// The number in the whole array's C order of what has a number in the region's.
+CUZARR_DEVICE u64 whole_number(u64 number, const Axis* axes, u32 count) {
+    u64 whole = 0, scale = 1;
+#pragma unroll 1
+    for (u32 axis = count; axis > 0; --axis) {
+        u64 up = number / axes[axis - 1].extent;
+        whole += (axes[axis - 1].start + number - up * axes[axis - 1].extent) * scale;
+        scale *= axes[axis - 1].shape;
+        number = up;
+    }
+    return whole;
+}
+
+template <class A> CUZARR_DEVICE void move_place(A&, const Part&) {}
+template <class V, bool LEAST> CUZARR_DEVICE void move_place(Extreme<V, LEAST>& state, const Part& part) {
+    state.place = whole_number(state.place, part.reduced, part.reduced_axes);
+}
+
+/// Merges the states of a region into those of the whole result, which are all zero where there was none before.
+template <class A> CUZARR_DEVICE void merge_part(const Part& part, const State* states, State* all) {
+    u64 step = (u64)block_count() * thread_count();
+    for (u64 output = (u64)block_index() * thread_count() + thread_index(); output < part.outputs; output += step) {
+        u64 whole = whole_number(output, part.kept, part.kept_axes);
+        A own, other;
+        own.set(all[whole]);
+        other.set(states[output]);
+        move_place(other, part);
+        own.merge(other);
+        all[whole] = own.state();
+    }
+}
+
+/// What a result is made of its state: the numbers of `Answer` in compute/reduce/cuda.rs.
+enum Answer { VALUE, BOTH, MEAN, MEAN_OF_BOTH, VARIANCE, DEVIATION, EXTREME, PLACE, ANY, ALL };
+
+CUZARR_DEVICE double variance(const State& state, double ddof) {
+    double squares = double_of(state.at[2]), count = (double)state.at[1] - ddof;
+    return (squares < 0 ? 0 : squares) / (count < 0 ? 0 : count);
+}
+
+/// The elements of a result in their widest type, from their states.
+CUZARR_DEVICE void finish(u64 outputs, u32 answer, double ddof, const State* states, u64* out) {
+    u64 step = (u64)block_count() * thread_count();
+    for (u64 output = (u64)block_index() * thread_count() + thread_index(); output < outputs; output += step) {
+        State state = states[output];
+        double count = (double)state.at[1];
+        switch (answer) {
+            case BOTH: out[2 * output] = state.at[0]; out[2 * output + 1] = state.at[2]; break;
+            case MEAN: out[output] = bits_of(double_of(state.at[0]) / count); break;
+            case MEAN_OF_BOTH:
+                out[2 * output] = bits_of(double_of(state.at[0]) / count);
+                out[2 * output + 1] = bits_of(double_of(state.at[2]) / count);
+                break;
+            case VARIANCE: out[output] = bits_of(variance(state, ddof)); break;
+            case DEVIATION: out[output] = bits_of(sqrt(variance(state, ddof))); break;
+            // Nothing but NaN was left out.
+            case EXTREME: out[output] = state.at[1] ? state.at[0] : 0x7ff8000000000000ull; break;
+            case PLACE: out[output] = state.at[2]; break;
+            case ANY: out[output] = state.at[0] > 0; break;
+            case ALL: out[output] = state.at[0] == state.at[1]; break;
+            default: out[output] = state.at[0];
+        }
     }
 }
 

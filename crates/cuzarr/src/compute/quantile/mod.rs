@@ -107,6 +107,7 @@ impl Quantile {
             match job.regions(Some(columns.clone()), room.regions_bytes) {
                 Ok(tiles) => for_each_region(
                     &tiles,
+                    job.ahead,
                     |tile| job.read(tile),
                     |tile, inputs| self.of_elements(&job.work(tile, &inputs)?, &axes, &job, &room),
                     |tile, chosen| put(tile, &chosen),
@@ -123,7 +124,7 @@ impl Quantile {
                     };
                     for tile in regions(of.shape(), &columns, &cost, share, share)? {
                         job.part = tile;
-                        let chosen = self.of_regions((&axes, &unit), &job, &room, bits)?;
+                        let chosen = self.of_regions((&axes, &unit), &mut job, &room, bits)?;
                         put(&job.part, &chosen)?;
                     }
                 }
@@ -155,19 +156,21 @@ impl Quantile {
     fn of_regions(
         &self,
         (axes, unit): (&[usize], &[u64]),
-        job: &Job<'_>,
+        job: &mut Job<'_>,
         room: &Room<'_>,
         bits: u32,
     ) -> Result<Chosen> {
-        let extent = &job.part.extent;
-        let outputs: usize = memory_shape(&kept_shape(extent, axes, false))?.iter().product();
+        let extent = job.part.extent.clone();
+        let outputs: usize = memory_shape(&kept_shape(&extent, axes, false))?.iter().product();
         let slab = (0..extent.len()).map(|axis| if axes.contains(&axis) { unit[axis] } else { extent[axis] }).collect();
         let regions = job.regions_of_passes(slab, room.regions_bytes, u64::from(room.passes(bits)))?;
+        let job = &*job;
         let mut chosen = Chosen::new(self, room);
         room.select(outputs, bits, &mut chosen, &mut |bins| {
             let mut counting = Counting::new(room.keys, bins, outputs, &job.processor)?;
             for_each_region(
                 &regions,
+                job.ahead,
                 |region| job.read(region),
                 |region, inputs| counting.add(&job.work(region, &inputs)?, axes, 0),
                 |_, ()| Ok(()),

@@ -6,7 +6,7 @@ use cuzarr_device::{DType, DTypeKind};
 use super::Quantile;
 use super::method::{Places, QuantileMethod};
 use crate::compute::count::{Bins, Keys, NO_INTERVAL, copies};
-use crate::compute::run::{ComputeOptions, Job, REGIONS_SHARE};
+use crate::compute::run::{ComputeOptions, Job};
 use crate::error::{Error, ErrorKind, Result};
 
 /// One part in so many of the memory limit is for tables.
@@ -38,8 +38,7 @@ impl<'a> Room<'a> {
         let keys = Keys::of(dtype).ok_or_else(|| Error::new(ErrorKind::DTypeMismatch, "elements have no order"))?;
         let limit_bytes = options.memory_limit_bytes;
         let tables_bytes = (limit_bytes / TABLES_SHARE).max(1);
-        // Regions take a share of their limit, and tables all of theirs.
-        let regions_bytes = if job.is_in_memory() { u64::MAX } else { limit_bytes - REGIONS_SHARE * tables_bytes };
+        let regions_bytes = if job.is_in_memory() { u64::MAX } else { limit_bytes.saturating_sub(tables_bytes) };
         let threads = job.processor.threads as u64;
         let job_copies = [copies(&job.processor, 1) as u64, copies(&job.processor, usize::MAX) as u64];
         Ok(Room { quantile, job_copies, threads, dtype, keys, reduced, tables_bytes, regions_bytes })

@@ -1,10 +1,11 @@
 //! Reductions on a GPU: kernels of the functions in `cuzarr/reduce.cuh`, generated for a type and a number of dimensions.
 
-use cuzarr_device::{Buffer, LaunchShape, NdBuffer, Stream};
+use cuzarr_device::{Buffer, DType, LaunchShape, NdBuffer, Order, Stream};
 
 use super::state::{Accumulator, State, Wide};
 use super::view::{BLOCK_LANES, View};
 use crate::compute::cuda::{address, function, kernel_name};
+use crate::compute::grid::Region;
 use crate::compute::source::memory_type;
 use crate::error::Result;
 
@@ -16,18 +17,31 @@ const FEW_OUTPUTS: usize = 64;
 ///
 /// # Errors
 /// `OutOfMemory`, `DeviceFailed`; `LibraryMissing` without a compiler.
-pub(crate) fn states(
+pub(crate) fn states(source: &NdBuffer, view: &View, what: (Accumulator, bool), stream: &Stream) -> Result<Vec<State>> {
+    let states = if view.outputs < FEW_OUTPUTS {
+        of_segments(source, view, what, stream)?
+    } else {
+        joined(source, view, what, stream)?
+    };
+    stream.synchronize()?;
+    let bytes = states.to_vec()?;
+    let words: Vec<u64> = bytes.as_chunks::<8>().0.iter().map(|&word| u64::from_ne_bytes(word)).collect();
+    Ok(words.as_chunks::<3>().0.iter().map(|&state| State(state)).collect())
+}
+
+/// The states of all segments, those of an element of the result together.
+fn of_segments(
     source: &NdBuffer,
     view: &View,
     (accumulator, skip_nan): (Accumulator, bool),
     stream: &Stream,
-) -> Result<Vec<State>> {
+) -> Result<Buffer> {
     let device = stream.device();
     let count = view.outputs * view.segments;
-    if count == 0 {
-        return Ok(Vec::new());
-    }
     let memory = Buffer::empty(device, count * size_of::<State>())?;
+    if count == 0 {
+        return Ok(memory);
+    }
     let (kept, over) = (view.kept.shape.len(), view.over.shape.len());
     let element = memory_type(source.dtype());
     let state = state_type(accumulator, Wide::of(source.dtype()));
@@ -46,11 +60,6 @@ pub(crate) fn states(
          CUZARR_KERNEL({name}, Where where, reduce::State* states) {{\n{body}}}\n"
     );
     let kernel = function(device, &name, text)?;
-    let joining = kernel_name("joining", &state);
-    let text = format!(
-        "#include \"cuzarr/reduce.cuh\"\n\nCUZARR_KERNEL({joining}, u64 outputs, u64 segments, reduce::State* states, \
-         reduce::State* joined) {{\n    reduce::join<reduce::{state}>(outputs, segments, states, joined);\n}}\n"
-    );
     let mut words = vec![source.address() as u64, view.outputs as u64, view.reduced as u64, view.segments as u64];
     words.extend(view.kept.shape.iter().chain(&view.over.shape).map(|&extent| extent as u64));
     words.extend(view.kept.strides.iter().chain(&view.over.strides).map(|&stride| stride as u64));
@@ -60,22 +69,154 @@ pub(crate) fn states(
     // SAFETY: the arguments are what the generated text declares: places by value, and room for one state a segment of each
     // element of the result. The places lie inside the source's layout.
     unsafe { kernel.launch(stream, shape, vec![place, address(memory.address())], &[source.buffer(), &memory]) }?;
-    let joined = if view.segments == 1 || view.outputs < FEW_OUTPUTS {
-        memory
-    } else {
-        let joined = Buffer::empty(device, view.outputs * size_of::<State>())?;
-        let blocks = view.outputs.div_ceil(BLOCK_LANES).clamp(1, MOST_BLOCKS) as u32;
-        let sizes = (view.outputs as u64, view.segments as u64, memory.address(), joined.address());
-        let kernel = function(device, &joining, text)?;
-        // SAFETY: the arguments are what the text declares; the first table has a row of segments for each element of the
-        // result, the second one place.
-        unsafe { kernel.launch(stream, LaunchShape::line(blocks, BLOCK_LANES as u32), sizes, &[&memory, &joined]) }?;
-        joined
-    };
-    stream.synchronize()?;
-    let bytes = joined.to_vec()?;
-    let words: Vec<u64> = bytes.as_chunks::<8>().0.iter().map(|&word| u64::from_ne_bytes(word)).collect();
-    Ok(words.as_chunks::<3>().0.iter().map(|&state| State(state)).collect())
+    Ok(memory)
+}
+
+/// The state of each element of the result.
+fn joined(source: &NdBuffer, view: &View, what: (Accumulator, bool), stream: &Stream) -> Result<Buffer> {
+    let memory = of_segments(source, view, what, stream)?;
+    if view.segments == 1 || view.outputs == 0 {
+        return Ok(memory);
+    }
+    let state = state_type(what.0, Wide::of(source.dtype()));
+    let joining = kernel_name("joining", &state);
+    let text = format!(
+        "#include \"cuzarr/reduce.cuh\"\n\nCUZARR_KERNEL({joining}, u64 outputs, u64 segments, reduce::State* states, \
+         reduce::State* joined) {{\n    reduce::join<reduce::{state}>(outputs, segments, states, joined);\n}}\n"
+    );
+    let joined = Buffer::empty(stream.device(), view.outputs * size_of::<State>())?;
+    let sizes = (view.outputs as u64, view.segments as u64, memory.address(), joined.address());
+    let kernel = function(stream.device(), &joining, text)?;
+    // SAFETY: the arguments are what the text declares; the first table has a row of segments for each element of the
+    // result, the second one place.
+    unsafe { kernel.launch(stream, line(view.outputs), sizes, &[&memory, &joined]) }?;
+    Ok(joined)
+}
+
+/// Enough blocks for so many threads.
+fn line(threads: usize) -> LaunchShape {
+    LaunchShape::line(threads.div_ceil(BLOCK_LANES).clamp(1, MOST_BLOCKS) as u32, BLOCK_LANES as u32)
+}
+
+/// Dimensions of a region at most: `MOST_AXES` in reduce.cuh.
+const MOST_AXES: usize = 8;
+
+/// One dimension of a region: its extent and start, and the extent of the whole.
+type Axis = [u64; 3];
+
+/// `Part` in reduce.cuh.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Part {
+    outputs: u64,
+    kept: [Axis; MOST_AXES],
+    reduced: [Axis; MOST_AXES],
+    kept_axes: u32,
+    reduced_axes: u32,
+}
+
+/// What a result is made of its state: the numbers of `Answer` in reduce.cuh.
+#[derive(Clone, Copy)]
+pub(super) enum Answer {
+    Value,
+    Both,
+    Mean,
+    MeanOfBoth,
+    Variance,
+    Deviation,
+    Extreme,
+    Place,
+    Any,
+    All,
+}
+
+impl Answer {
+    /// Words of an element.
+    fn words(self) -> usize {
+        if matches!(self, Answer::Both | Answer::MeanOfBoth) { 2 } else { 1 }
+    }
+}
+
+/// The states of all elements of a result on the device, as far as regions came in.
+pub(super) struct Gathered<'a> {
+    shape: &'a [u64],
+    axes: &'a [usize],
+    what: (Accumulator, bool),
+    wide: Wide,
+    outputs: usize,
+    stream: &'a Stream,
+    states: Buffer,
+}
+
+impl<'a> Gathered<'a> {
+    /// Whether so many results of an array of this shape are gathered on the device: few are sooner joined by the host.
+    pub(super) fn suits(outputs: usize, shape: &[u64], axes: &[usize]) -> bool {
+        outputs >= FEW_OUTPUTS && axes.len() <= MOST_AXES && shape.len() - axes.len() <= MOST_AXES
+    }
+
+    pub(super) fn new(
+        (shape, axes): (&'a [u64], &'a [usize]),
+        what: (Accumulator, bool),
+        wide: Wide,
+        outputs: usize,
+        stream: &'a Stream,
+    ) -> Result<Gathered<'a>> {
+        let states = Buffer::zeroed(stream.device(), outputs * size_of::<State>())?;
+        Ok(Gathered { shape, axes, what, wide, outputs, stream, states })
+    }
+
+    /// Takes the elements of a region; they are no longer needed when this returns.
+    pub(super) fn take(&self, region: &Region, elements: &NdBuffer) -> Result<()> {
+        let view = View::new(elements, self.axes)?;
+        if view.outputs == 0 {
+            return Ok(());
+        }
+        let states = joined(elements, &view, self.what, self.stream)?;
+        let mut part = Part {
+            outputs: view.outputs as u64,
+            kept: [[1, 0, 1]; MOST_AXES],
+            reduced: [[1, 0, 1]; MOST_AXES],
+            kept_axes: 0,
+            reduced_axes: 0,
+        };
+        for axis in 0..self.shape.len() {
+            let (row, count) = match self.axes.contains(&axis) {
+                true => (&mut part.reduced, &mut part.reduced_axes),
+                false => (&mut part.kept, &mut part.kept_axes),
+            };
+            row[*count as usize] = [region.extent[axis], region.start[axis], self.shape[axis]];
+            *count += 1;
+        }
+        let state = state_type(self.what.0, self.wide);
+        let name = kernel_name("merging", &state);
+        let text = format!(
+            "#include \"cuzarr/reduce.cuh\"\n\nCUZARR_KERNEL({name}, reduce::Part part, const reduce::State* states, \
+             reduce::State* all) {{\n    reduce::merge_part<reduce::{state}>(part, states, all);\n}}\n"
+        );
+        let kernel = function(self.stream.device(), &name, text)?;
+        let arguments = (part, states.address(), self.states.address());
+        // SAFETY: the arguments are what the text declares; every element of the region's result has a state in the first
+        // table, and a place inside of the second, which is one of the whole result's.
+        unsafe { kernel.launch(self.stream, line(view.outputs), arguments, &[&states, &self.states]) }?;
+        Ok(self.stream.synchronize()?)
+    }
+
+    /// The elements of the result, in their widest type.
+    pub(super) fn finish(&self, answer: Answer, ddof: f64, wide: DType) -> Result<NdBuffer> {
+        let out = NdBuffer::empty(self.stream.device(), wide, &[self.outputs], Order::C)?;
+        debug_assert_eq!(wide.size_bytes(), 8 * answer.words());
+        let name = "cuzarr_finishing";
+        let text = format!(
+            "#include \"cuzarr/reduce.cuh\"\n\nCUZARR_KERNEL({name}, u64 outputs, u32 answer, double ddof, \
+             const reduce::State* states, u64* out) {{\n    reduce::finish(outputs, answer, ddof, states, out);\n}}\n"
+        );
+        let kernel = function(self.stream.device(), name, text)?;
+        let arguments = (self.outputs as u64, answer as u32, ddof, self.states.address(), out.address());
+        // SAFETY: the arguments are what the text declares; there is a state and an element for each result.
+        unsafe { kernel.launch(self.stream, line(self.outputs), arguments, &[&self.states, out.buffer()]) }?;
+        self.stream.synchronize()?;
+        Ok(out)
+    }
 }
 
 fn state_type(accumulator: Accumulator, wide: Wide) -> String {

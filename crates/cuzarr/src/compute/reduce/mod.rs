@@ -25,6 +25,9 @@ use super::promote::without_arithmetic;
 use super::run::{ComputeOptions, Job, for_each_region};
 use crate::error::{Error, ErrorKind, Result};
 
+/// One part in so many of the memory limit is for the states of a result that a GPU gathers, at most.
+const STATES_SHARE: u64 = 4;
+
 /// What is made of many elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -119,6 +122,25 @@ impl ReduceOp {
         })
     }
 
+    /// What a result is made of its state, and its widest type.
+    fn answer(self, wide: Wide) -> (cuda::Answer, DType) {
+        use cuda::Answer;
+        let is_complex = wide == Wide::Complex;
+        match self {
+            ReduceOp::Sum if is_complex => (Answer::Both, DType::COMPLEX128),
+            ReduceOp::Mean if is_complex => (Answer::MeanOfBoth, DType::COMPLEX128),
+            ReduceOp::Sum | ReduceOp::Prod => (Answer::Value, wide_type(wide)),
+            ReduceOp::Mean => (Answer::Mean, DType::FLOAT64),
+            ReduceOp::Std => (Answer::Deviation, DType::FLOAT64),
+            ReduceOp::Var => (Answer::Variance, DType::FLOAT64),
+            ReduceOp::Min | ReduceOp::Max => (Answer::Extreme, wide_type(wide)),
+            ReduceOp::ArgMin | ReduceOp::ArgMax => (Answer::Place, DType::INT64),
+            ReduceOp::Any => (Answer::Any, DType::INT64),
+            ReduceOp::All => (Answer::All, DType::INT64),
+            ReduceOp::CountNonzero => (Answer::Value, DType::INT64),
+        }
+    }
+
     fn accumulator(self) -> Accumulator {
         match self {
             ReduceOp::Sum | ReduceOp::Mean => Accumulator::Sum,
@@ -195,9 +217,9 @@ impl Gathered {
         self.axes.contains(&axis)
     }
 
-    /// Number of an element of the result in C order, and of the elements that it is made of, by where it is.
-    fn number(&self, place: &[u64], reduced: bool) -> u64 {
-        let axes = (0..self.shape.len()).filter(|&axis| self.is_reduced(axis) == reduced);
+    /// Number of an element of the result in C order, by where it is.
+    fn number(&self, place: &[u64]) -> u64 {
+        let axes = (0..self.shape.len()).filter(|&axis| !self.is_reduced(axis));
         axes.fold(0, |number, axis| number * self.shape[axis] + place[axis])
     }
 
@@ -212,7 +234,7 @@ impl Gathered {
         let mut all = std::mem::take(&mut self.states);
         let mut place = region.start.clone();
         for states in states.chunks(row.max(1)) {
-            let first = self.number(&place, false) as usize;
+            let first = self.number(&place) as usize;
             for (own, state) in all[first..first + states.len()].iter_mut().zip(states) {
                 let mut state = *state;
                 if has_places {
@@ -234,13 +256,14 @@ impl Gathered {
 
     /// The number among all reduced elements of one that has a number among those of a region.
     fn place_of(&self, region: &Region, number: u64) -> u64 {
-        let (mut rest, mut place) = (number, region.start.clone());
+        let (mut rest, mut place, mut scale) = (number, 0, 1);
         for axis in (0..self.shape.len()).rev().filter(|&axis| self.is_reduced(axis)) {
             let extent = region.extent[axis].max(1);
-            place[axis] += rest % extent;
+            place += (region.start[axis] + rest % extent) * scale;
+            scale *= self.shape[axis];
             rest /= extent;
         }
-        self.number(&place, true)
+        place
     }
 }
 
@@ -287,11 +310,49 @@ impl Expr {
         let axes = reduction.axes(self.ndim())?;
         let (dtype, shape) = reduction.result(self.dtype(), self.shape())?;
         let source = self.astype(reduction.op.dtypes(self.dtype())?.0)?;
+        if let Some(result) = source.reduce_there(reduction, &axes, options)? {
+            return Ok(result.astype(dtype, Order::C)?.reshape(&memory_shape(&shape)?)?);
+        }
         let accumulators = [reduction.op.accumulator()];
         let [gathered] = source.gather(&axes, accumulators, reduction.skip_nan, options)?;
         let bytes = finish(reduction, &gathered, dtype)?;
         let result = NdBuffer::from_host(Device::Cpu, dtype, &memory_shape(&shape)?, Order::C, &bytes)?;
         Ok(result.to_device(options.device)?)
+    }
+
+    /// The elements of the result in their widest type, where a GPU gathers them.
+    fn reduce_there(
+        &self,
+        reduction: &Reduction,
+        axes: &[usize],
+        options: &ComputeOptions<'_>,
+    ) -> Result<Option<NdBuffer>> {
+        let outputs: usize = memory_shape(&kept_shape(self.shape(), axes, false))?.iter().product();
+        let wide = Wide::of(self.dtype());
+        let (answer, dtype) = reduction.op.answer(wide);
+        // Refusals are the host's.
+        let may_fail = self.shape().contains(&0) || (reduction.skip_nan && matches!(answer, cuda::Answer::Place));
+        let suits = cuda::Gathered::suits(outputs, self.shape(), axes);
+        let states_bytes = (outputs * size_of::<State>()) as u64;
+        let fits = states_bytes <= options.memory_limit_bytes / STATES_SHARE;
+        if options.device == Device::Cpu || may_fail || !suits || !fits {
+            return Ok(None);
+        }
+        let whole = Region { number: 0, start: vec![0; self.ndim()], extent: self.shape().to_vec() };
+        let mut job = Job::new(self, whole, options)?.looked_at().summarised(axes);
+        let limit_bytes = if job.is_in_memory() { u64::MAX } else { options.memory_limit_bytes - states_bytes };
+        let regions = job.regions(None, limit_bytes)?;
+        let Some(stream) = job.processor.stream() else { return Ok(None) };
+        let what = (reduction.op.accumulator(), reduction.skip_nan);
+        let gathered = cuda::Gathered::new((self.shape(), axes), what, wide, outputs, stream)?;
+        for_each_region(
+            &regions,
+            job.ahead,
+            |region| job.read(region),
+            |region, inputs| gathered.take(region, &job.work(region, &inputs)?),
+            |_, ()| Ok(()),
+        )?;
+        gathered.finish(answer, reduction.ddof, dtype).map(Some)
     }
 
     /// The least and the greatest element, of which there is one, in one pass; NaN where one is NaN.
@@ -321,8 +382,9 @@ impl Expr {
         options: &ComputeOptions<'_>,
     ) -> Result<[Gathered; N]> {
         let whole = Region { number: 0, start: vec![0; self.ndim()], extent: self.shape().to_vec() };
-        let job = Job::new(self, whole, options)?.looked_at().summarised(axes);
+        let mut job = Job::new(self, whole, options)?.looked_at().summarised(axes);
         let limit_bytes = if job.is_in_memory() { u64::MAX } else { options.memory_limit_bytes };
+        let regions = job.regions(None, limit_bytes)?;
         let wide = Wide::of(self.dtype());
         let outputs: usize = memory_shape(&kept_shape(self.shape(), axes, false))?.iter().product();
         let mut gathered = accumulators.map(|accumulator| {
@@ -330,7 +392,8 @@ impl Expr {
             Gathered { shape: self.shape().to_vec(), axes: axes.to_vec(), accumulator, wide, states }
         });
         for_each_region(
-            &job.regions(None, limit_bytes)?,
+            &regions,
+            job.ahead,
             |region| job.read(region),
             |region, inputs| {
                 let elements = job.work(region, &inputs)?;
