@@ -135,20 +135,32 @@ fn chunks_behind_filters_are_encoded_by_kernels_and_read_back() {
 #[test]
 fn filters_give_what_the_host_gives() {
     let mut dice = Dice(11);
-    for (data_type, element_bytes) in [("float16", 2), ("float32", 4), ("float64", 8), ("int16", 2), ("int64", 8)] {
-        let dtype = format!("<{}{element_bytes}", &data_type[..1]);
+    let rounded = |bits: u32| json!({"name": "bitround", "configuration": {"keepbits": bits}});
+    let mut cases =
+        vec![("float16", rounded(3)), ("float32", rounded(0)), ("float32", rounded(10)), ("float64", rounded(1))];
+    for (data_type, dtype) in
+        [("float16", "<f2"), ("float32", "<f4"), ("float64", "<f8"), ("int16", "<i2"), ("int64", "<i8")]
+    {
+        cases.push((data_type, delta(dtype, dtype)));
+    }
+    for (data_type, filter) in cases {
+        let codecs = json!([filter, bytes_codec("little"), lz4()]);
+        let made = || story(&[3, 1500], &[1, 1500], data_type, json!(0), codecs.clone());
         // Bytes that are any number: NaN of every kind, infinities, what wraps.
-        let value: Vec<u8> = (0..3 * 1500 * element_bytes).map(|_| dice.below(256) as u8).collect();
-        let (all, codecs) = (Selection::all(&[3, 1500]), json!([delta(&dtype, &dtype), bytes_codec("little"), lz4()]));
+        let (all, size) = (Selection::all(&[3, 1500]), 3 * 1500 * made().element_bytes);
+        let value: Vec<u8> = (0..size).map(|_| if dice.chance(4) { 0xff } else { dice.below(256) as u8 }).collect();
         for device in devices() {
+            let stages = made().access(device).chain().describe_encoding(device, None);
+            assert!(stages.iter().all(|stage| stage.support == Support::Native), "{stages:?}");
             let stored = [Device::Cpu, device].map(|writer| {
-                let story = story(&[3, 1500], &[1, 1500], data_type, json!(0), codecs.clone());
+                let story = made();
                 story.try_write(writer, &all, &value).unwrap();
-                // What is decoded first are the differences.
+                // What the filter gave, without what takes it back.
                 let plain = story_of(&story, json!([bytes_codec("little"), lz4()]), data_type);
                 plain.try_read(Device::Cpu, &all).unwrap()
             });
-            assert!(stored[0] == stored[1], "{device}: {data_type}");
+            assert!(stored[0] != value, "{codecs} changes elements");
+            assert!(stored[0] == stored[1], "{device}: {data_type} {codecs}");
         }
     }
 }
