@@ -255,6 +255,19 @@ fn frames_that_kernels_do_not_know_go_by_way_of_the_host() {
 }
 
 #[test]
+fn running_sums_of_floats_are_left_to_the_host_where_chunks_are_few() {
+    let codecs = json!([delta("<f4", "<f4"), bytes_codec("little"), zstd_codec()]);
+    let chain = Chain::new(&metadata(&[512, 512], &[512, 512], "float32", json!(0), codecs)).unwrap();
+    let native = |frames| {
+        let leave = |work| Costs::shipped(132).host_reason(work, Load { threads: 8, frames });
+        chain.describe_beside(Device::Cuda(0), &leave).iter().map(|stage| stage.support == Support::Native).collect()
+    };
+    let (few, many): (Vec<bool>, Vec<bool>) = (native(8), native(512));
+    assert_eq!((few, many), (vec![false, true, false], vec![true; 3]));
+    assert!(check_strict(&chain, Device::Cuda(0)).is_ok());
+}
+
+#[test]
 fn descriptions_and_strict_know_what_is_native() {
     let device = Device::Cuda(0);
     let chain = |codec: Value, side: u64| {
@@ -275,7 +288,7 @@ fn descriptions_and_strict_know_what_is_native() {
         // Much is worth a batch on the device; one small frame is not.
         let costs = Costs::shipped(132);
         let beside = |frames, threads| {
-            let leave = |format, bytes| costs.host_reason(format, bytes, Load { threads, frames });
+            let leave = |work| costs.host_reason(work, Load { threads, frames });
             chain.describe_beside(device, &leave).pop().unwrap().support == Support::Native
         };
         assert_eq!(beside(8192, 1), native, "{codec}");

@@ -89,7 +89,7 @@ pub(crate) use checksum::{Location, seal};
 pub use contract::{ArrayToArray, ArrayToBytes, BytesToBytes, Size, TailPart, VARIABLE_LIMIT_BYTES, VariableToBytes};
 pub use external::{ExternalCodec, ExternalCodecs, ExternalKind, ExternalRequest, HostCodec, set_external};
 pub(crate) use program::{Division, leave_nothing};
-pub use program::{Leave, Program};
+pub use program::{Leave, Program, Work};
 pub use registry::{REFUSED, is_built_in, names};
 pub use sharding_indexed::{ShardIndex, Sharding};
 pub(crate) use spec::data_type_of;

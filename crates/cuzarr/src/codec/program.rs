@@ -12,6 +12,7 @@ use super::checksum::Location;
 use super::contract::{
     ArrayToArray, ArrayToBytes, BytesToBytes, Size, TailPart, VARIABLE_LIMIT_BYTES, expect_encoded_size,
 };
+use super::elements::is_float;
 use super::native::{Native, Step, Undo, array_steps, bytes_steps, header_step, serializer_steps};
 use super::{packbits, scratch};
 use crate::{Error, ErrorKind, Result, ResultExt};
@@ -56,11 +57,20 @@ enum Pass {
     BitsHeader(packbits::Header),
 }
 
-/// Why frames of a format and decoded size are left to the host, where they are.
-pub type Leave<'a> = &'a dyn Fn(Format, usize) -> Option<&'static str>;
+/// What a device could do for a chunk, and the host may do faster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// A frame of this format that decodes to so many bytes.
+    Frame(Format, usize),
+    /// A running sum of so many floats, of so many bytes each: one after the other, since the order decides how they round.
+    FloatSum(usize, usize),
+}
+
+/// Why work is left to the host, where it is.
+pub type Leave<'a> = &'a dyn Fn(Work) -> Option<&'static str>;
 
 /// Leaves nothing to the host that a device can do.
-pub(crate) fn leave_nothing(_: Format, _: usize) -> Option<&'static str> {
+pub(crate) fn leave_nothing(_: Work) -> Option<&'static str> {
     None
 }
 
@@ -446,13 +456,17 @@ impl Program {
     }
 
     /// Where the passes run for a result on the program's device: there, from the first pass on behind which it has
-    /// kernels for all. `leave` may give reasons to leave frames of a format and decoded size to the host.
+    /// kernels for all. `leave` may give reasons to leave work to the host.
     pub(crate) fn divide(&self, leave: Leave<'_>) -> Division {
         let on_host = |pass: &PassOnDevice| match &pass.steps {
             _ if self.device == Device::Cpu => Some("the result is host memory"),
             Ok(steps) => steps.iter().find_map(|step| match step {
                 Step::Decode { format, decoded_bytes } => {
-                    format.host_reason(*decoded_bytes).or_else(|| leave(*format, *decoded_bytes))
+                    format.host_reason(*decoded_bytes).or_else(|| leave(Work::Frame(*format, *decoded_bytes)))
+                }
+                Step::Sum(dtype) if is_float(*dtype) => {
+                    let width = dtype.size_bytes();
+                    leave(Work::FloatSum(self.packed_size_bytes / width, width))
                 }
                 _ => None,
             }),

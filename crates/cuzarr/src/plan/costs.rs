@@ -10,6 +10,7 @@
 //! the number of multiprocessors. A placement needs their ratio, not their value: `bench/placement.py` compares it with what
 //! both sides take.
 
+use crate::codec::Work;
 use crate::codec::batch::Format;
 
 /// Sizes of frames that figures are for; between them speeds are interpolated over the logarithm of the size.
@@ -28,6 +29,10 @@ const RATIO: f64 = 1.8;
 const DEVICE_BATCH_S: f64 = 0.03e-3;
 const HOST_FRAME_S: f64 = 0.02e-3;
 const HOST_BATCH_S: f64 = 0.2e-3;
+/// One addition of a running sum of floats on the device (`device_bench --only 'delta float32'`), and how fast a thread of the host
+/// adds them up and decodes what comes before, GB/s of elements.
+const DEVICE_ADDITION_S: f64 = 30e-9;
+const HOST_SUM_GB_S: f64 = 0.45;
 
 /// The speeds of one format, GB/s of decoded bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -113,10 +118,22 @@ impl Costs {
         Some(Estimate { device_gb_s: gigabytes / device_s, host_gb_s: gigabytes / host_s })
     }
 
-    /// Why the host decodes frames of this format and decoded size; `None` when kernels should.
-    pub fn host_reason(&self, format: Format, frame_bytes: usize, load: Load) -> Option<&'static str> {
-        let faster = self.estimate(format, frame_bytes, load).is_some_and(|estimate| !estimate.prefers_device());
-        faster.then_some("the host's threads decode so many frames of this size faster")
+    /// Why the host does this for each chunk of a load; `None` when kernels should.
+    pub fn host_reason(&self, work: Work, load: Load) -> Option<&'static str> {
+        match work {
+            Work::Frame(format, frame_bytes) => {
+                let estimate = self.estimate(format, frame_bytes, load)?;
+                (!estimate.prefers_device()).then_some("the host's threads decode so many frames of this size faster")
+            }
+            Work::FloatSum(elements, element_bytes) => {
+                // Chunks side by side on the device, however many; on the host so many rounds of all threads, where what
+                // was encoded is decoded, too.
+                let rounds = load.frames.div_ceil(load.threads.max(1) as u64) as f64;
+                let device_s = elements as f64 * DEVICE_ADDITION_S;
+                let host_s = rounds * (elements * element_bytes) as f64 / 1e9 / HOST_SUM_GB_S;
+                (device_s > host_s).then_some("the host's threads add up floats of so few chunks faster")
+            }
+        }
     }
 }
 
@@ -147,10 +164,18 @@ mod tests {
     fn one_frame_is_the_hosts_and_many_are_the_devices() {
         let costs = Costs::shipped(132);
         for format in [Format::Lz4, Format::Blosc, Format::Zstd, Format::Gzip] {
-            let reason = |frames, threads| costs.host_reason(format, MIB / 16, Load { threads, frames });
+            let reason = |frames, threads| costs.host_reason(Work::Frame(format, MIB / 16), Load { threads, frames });
             assert!(reason(1, 16).is_some(), "{format:?}");
             assert!(reason(8192, 1).is_none(), "{format:?}");
         }
+    }
+
+    #[test]
+    fn floats_are_added_up_on_the_device_where_chunks_are_many() {
+        let reason =
+            |frames, threads| Costs::shipped(132).host_reason(Work::FloatSum(MIB, 4), Load { threads, frames });
+        assert!(reason(16, 16).is_some() && reason(1, 1).is_some());
+        assert!(reason(512, 16).is_none() && reason(16, 1).is_none());
     }
 
     #[test]

@@ -129,7 +129,7 @@ pub(crate) fn decoding(access: &Access, options: &Options, chunks: u64) -> (Vec<
     let (costs, strict) = (costs(device), options.strict);
     let Ok(program) = access.program() else { return (placements(access.chain(), device, &leave_nothing), Vec::new()) };
     let load = load(program, options, chunks);
-    let leave = |format, bytes| if strict { None } else { costs.host_reason(format, bytes, load) };
+    let leave = |work| if strict { None } else { costs.host_reason(work, load) };
     let decoding = program.frames().filter(|_| device != Device::Cpu).filter_map(|(format, frame_bytes)| {
         let estimate = costs.estimate(format, frame_bytes, load)?;
         Some(Decoding { format: format!("{format:?}").to_lowercase(), frame_bytes, load, estimate })
@@ -142,7 +142,7 @@ fn divide(program: &Program, device: Device, options: &Options, chunks: u64) -> 
     let (costs, load) = (costs(device), load(program, options, chunks));
     let mut division = match options.strict {
         true => program.divide(&leave_nothing),
-        false => program.divide(&|format, bytes| costs.host_reason(format, bytes, load)),
+        false => program.divide(&|work| costs.host_reason(work, load)),
     };
     let chunk_bytes = program.packed_size_bytes() as u64;
     division.native = division.native.filter(|native| {
