@@ -26,7 +26,7 @@ const BUS_GB_S: f64 = 50.0;
 const RATIO: f64 = 1.8;
 /// What a batch takes however little there is, in seconds: launches and tables on the device; on the host one frame, and handing
 /// many to all threads.
-const DEVICE_BATCH_S: f64 = 0.03e-3;
+const DEVICE_BATCH_S: f64 = 0.05e-3;
 const HOST_FRAME_S: f64 = 0.02e-3;
 const HOST_BATCH_S: f64 = 0.2e-3;
 /// One addition of a running sum of floats on the device (`device_bench --only 'delta float32'`), and how fast a thread of the host
