@@ -12,9 +12,9 @@
 //! with `RESOLVE_BENEATH`); elsewhere, and for writes, the real path is compared with the root's.
 //!
 //! **Reading** opens each value of a batch once, and each shard of a call, and fills the lent memory by positioned reads on the
-//! lent threads: from the page cache, and through it what is not there yet. Reads around it (`O_DIRECT`) were tried on the drives
-//! at hand and gave no more: 1.4 to 1.9 GB/s by 2 to 16 threads in parts of 256 KiB to 4 MiB, where the same reads through the
-//! page cache gave 1.6 to 1.9 (medians of three, 1 GiB in 16 files of ext4); `bench/storage.py cold` compares both.
+//! lent threads: from the page cache, and through it what is not there yet. Reads around it (`O_DIRECT`) gave a tenth to a fifth
+//! more on the drives at hand (`bench/storage.py cold`; COMPARE.md), but what they read stays cold, and from the page cache the
+//! next read is twenty times as fast.
 
 mod file;
 mod root;
