@@ -9,7 +9,8 @@ use clap::Args;
 use cuzarr::compute::{Regions, walk};
 use cuzarr::node::{Array, ArrayOptions, Node};
 use cuzarr::{Error, ErrorKind, Result};
-use cuzarr_device::{DType, DTypeKind, Device, NdBuffer, Order};
+use cuzarr_device::cpu::cast;
+use cuzarr_device::{DType, DTypeKind, Device, NdBuffer};
 use serde_json::{Value, json};
 
 use crate::Verdict;
@@ -104,10 +105,9 @@ pub struct Summary {
 fn summarise(array: &Array, name: &str, dtype: DType, output: &mut Output) -> Result<Summary> {
     let own = *array.options();
     let limit = own.memory_limit_bytes;
-    // A region is read while another one is looked at, as it is stored and as binary64.
+    // A region is read while another one is looked at.
     let unit = array.chunk_shape()?;
-    let bytes = dtype.size_bytes() as u64 + 8;
-    let regions = Regions::plan(array.shape(), bytes, &unit, &[&unit], limit / 4)?;
+    let regions = Regions::plan(array.shape(), dtype.size_bytes() as u64, &unit, &[&unit], limit / 4)?;
     let reading = array.with_options(ArrayOptions { memory_limit_bytes: limit / 2, ..own });
     let total = array.metadata().elems()?.saturating_mul(dtype.size_bytes() as u64);
     let (begun, mut done, name) = (Instant::now(), 0u64, format!("stats {name}"));
@@ -116,8 +116,8 @@ fn summarise(array: &Array, name: &str, dtype: DType, output: &mut Output) -> Re
         regions.from(0),
         |region| reading.read(&region.selection()?),
         |region, elements: NdBuffer| {
-            let wide = elements.to_device(Device::Cpu)?.astype(DType::FLOAT64, Order::C)?;
-            let summary = Summary::of(wide.host_slice::<f64>()?, own.threads);
+            let packed = elements.to_device(Device::Cpu)?.as_buffer()?;
+            let summary = Summary::of(packed.host_bytes()?, dtype, own.threads)?;
             done += region.elems() * dtype.size_bytes() as u64;
             output.throughput(&name, done, total, begun.elapsed().as_secs_f64());
             Ok(summary)
@@ -138,22 +138,30 @@ impl Default for Summary {
 }
 
 impl Summary {
-    /// Of elements in memory, share by share, on several threads.
-    fn of(elements: &[f64], threads: usize) -> Summary {
-        let shares: Vec<&[f64]> = elements.chunks(SHARE).collect();
+    /// Of the elements in packed bytes, share by share, on several threads.
+    fn of(packed: &[u8], dtype: DType, threads: usize) -> Result<Summary> {
+        let shares: Vec<&[u8]> = packed.chunks(SHARE * dtype.size_bytes()).collect();
         let each = shares.len().div_ceil(threads.max(1)).max(1);
-        let parts: Vec<Vec<Summary>> = std::thread::scope(|scope| {
-            let work = |shares: &[&[f64]]| shares.iter().map(|share| Summary::of_share(share)).collect::<Vec<_>>();
+        let parts: Vec<Result<Vec<Summary>>> = std::thread::scope(|scope| {
+            let work = |shares: &[&[u8]]| {
+                let mut wide = Vec::with_capacity(SHARE);
+                let one = |share: &&[u8]| {
+                    widen(share, dtype, &mut wide)?;
+                    Ok(Summary::of_share(&wide))
+                };
+                shares.iter().map(one).collect()
+            };
             let threads: Vec<_> = shares.chunks(each).map(|shares| scope.spawn(move || work(shares))).collect();
-            let join = |thread: std::thread::ScopedJoinHandle<'_, Vec<Summary>>| {
+            let join = |thread: std::thread::ScopedJoinHandle<'_, Result<Vec<Summary>>>| {
                 thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             };
             threads.into_iter().map(join).collect()
         });
-        parts.into_iter().flatten().fold(Summary::default(), |mut joined, part| {
-            joined.join(part);
-            joined
-        })
+        let mut joined = Summary::default();
+        for part in parts {
+            part?.into_iter().for_each(|part| joined.join(part));
+        }
+        Ok(joined)
     }
 
     fn of_share(elements: &[f64]) -> Summary {
@@ -289,6 +297,15 @@ impl Summary {
     }
 }
 
+/// The elements as binary64.
+fn widen(packed: &[u8], dtype: DType, wide: &mut Vec<f64>) -> Result<()> {
+    let mut bytes = vec![0; packed.len() / dtype.size_bytes() * size_of::<f64>()];
+    cast::cast(dtype, DType::FLOAT64, packed, &mut bytes)?;
+    wide.clear();
+    wide.extend(bytes.as_chunks::<8>().0.iter().map(|&value| f64::from_ne_bytes(value)));
+    Ok(())
+}
+
 /// A power of two of which the range has some hundred, that numbers of this size can tell apart.
 fn width_for(low: f64, high: f64) -> f64 {
     let least = low.abs().max(high.abs()) * f64::EPSILON * 4.0;
@@ -314,10 +331,15 @@ fn histogram_picture(summary: &Summary) -> Picture {
 mod tests {
     use super::*;
 
+    fn of(values: &[f64], threads: usize) -> Summary {
+        let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
+        Summary::of(&bytes, DType::FLOAT64, threads).unwrap()
+    }
+
     #[test]
     fn joined_parts_are_what_the_whole_is() {
         let values: Vec<f64> = (0..200_000).map(|at| (f64::from(at) * 0.37).sin() * 1e3 + f64::from(at % 17)).collect();
-        let whole = Summary::of(&values, 3);
+        let whole = of(&values, 3);
         let mean = values.iter().sum::<f64>() / values.len() as f64;
         let std = (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / values.len() as f64).sqrt();
         assert!((whole.mean - mean).abs() < 1e-9 && (whole.std() - std).abs() < 1e-9);
@@ -327,7 +349,7 @@ mod tests {
             let inside = values.iter().filter(|value| (start..start + width).contains(value)).count();
             assert_eq!(inside as u64, count, "from {start}");
         }
-        let parts = values.chunks(777).map(|part| Summary::of(part, 1));
+        let parts = values.chunks(777).map(|part| of(part, 1));
         let joined = parts.fold(Summary::default(), |mut all, part| {
             all.join(part);
             all
@@ -337,13 +359,13 @@ mod tests {
 
     #[test]
     fn what_is_no_number_is_counted_apart() {
-        let summary = Summary::of(&[f64::NAN, 1.0, f64::INFINITY, 1.0], 1);
+        let summary = of(&[f64::NAN, 1.0, f64::INFINITY, 1.0], 1);
         assert_eq!((summary.count, summary.nan, summary.infinite), (2, 1, 1));
         assert_eq!((summary.mean, summary.std(), summary.histogram(16).1.len()), (1.0, 0.0, 1));
-        assert!(Summary::of(&[], 1).histogram(4).1.is_empty());
-        let wide = Summary::of(&[-1e300, 1e300, 1e-300], 1);
+        assert!(of(&[], 1).histogram(4).1.is_empty());
+        let wide = of(&[-1e300, 1e300, 1e-300], 1);
         assert_eq!(wide.bins.values().sum::<u64>(), 3);
-        let widest = Summary::of(&[f64::MIN, f64::MAX, 5e-324, -5e-324], 1);
+        let widest = of(&[f64::MIN, f64::MAX, 5e-324, -5e-324], 1);
         assert_eq!((widest.bins.values().sum::<u64>(), widest.count), (4, 4));
     }
 }
