@@ -1,6 +1,6 @@
 """Functions and reductions of arrays in GPU memory beside CuPy's, and the mean of a compressed store beside reading it.
 
-    python bench/compute.py [--mib 1024] [--store-gib 2] [--folder /dev/shm]
+    python bench/compute.py [--mib 1024] [--store-gib 8] [--folder /dev/shm]
 
 Answers are compared. Prints milliseconds, the best of several runs; the copy is the bound of everything that reads and writes
 each element once.
@@ -40,6 +40,8 @@ def memory(mib):
     rows = x.reshape(1 << 10, -1)
     assert bool(cupy.allclose(cuzarr.sin(x), cupy.sin(x), rtol=0, atol=1e-6))
     assert bool(cupy.allclose(cupy.from_dlpack(fused(u, v, w, x)), cupy.sqrt(cupy.abs(u * v + w - x)), rtol=1e-6))
+    assert float(cuzarr.median(rows)) == float(cupy.median(rows))
+    assert bool((cuzarr.histogram(rows, 50, (0, 1))[0] == cupy.histogram(rows, 50, (0, 1))[0]).all())
     assert bool(cupy.allclose(cuzarr.mean(rows, 0), rows.mean(0, dtype="f8"), rtol=1e-6))
     pairs = {
         "sin": (lambda: cupy.sin(x), lambda: cuzarr.sin(x)),
@@ -49,6 +51,8 @@ def memory(mib):
         "mean over columns": (lambda: rows.mean(1), lambda: cuzarr.mean(rows, 1)),
         "variance": (lambda: rows.var(), lambda: cuzarr.var(rows)),
         "where the greatest is": (lambda: rows.argmax(), lambda: cuzarr.argmax(rows)),
+        "median": (lambda: cupy.median(rows), lambda: cuzarr.median(rows)),
+        "histogram of 50 bins": (lambda: cupy.histogram(rows, 50, (0, 1)), lambda: cuzarr.histogram(rows, 50, (0, 1))),
     }
     print(f"{mib} MiB of float32{'CuPy':>28} {'cuzarr':>10}")
     print(f"{'copy':36} {clock(lambda: cupy.copyto(out, x)) * 1e3:8.3f}")
@@ -66,8 +70,20 @@ def store(gib, folder):
             array[first : first + 64] = part
         z = cuzarr.open_array(root, device="cuda:0")
         assert abs(float(z.mean().compute()) - part.mean(dtype="f8")) < 1e-3
-        read, mean = clock(lambda: z[:], 3), clock(lambda: z.mean().compute(), 3)
-        print(f"zstd store of {gib} GiB: read {read:.3f} s, mean {mean:.3f} s, {mean / read:.2f} times as long")
+        assert float(cuzarr.median(z).compute()) == float(np.median(part))
+        for limit in ("2 GiB", "4 GiB"):
+            with cuzarr.config.set({"memory_limit": limit}):
+                z = cuzarr.open_array(root, device="cuda:0")
+                read = clock(lambda: z[:], 3)
+                ways = {
+                    "mean": lambda: z.mean().compute(),
+                    "mean over times": lambda: z.mean(axis=0).compute(),
+                    "median": lambda: cuzarr.median(z).compute(),
+                }
+                print(f"zstd store of {gib} GiB within {limit}: read {read:.3f} s")
+                for name, way in ways.items():
+                    seconds = clock(way, 3)
+                    print(f"  {name}: {seconds:.3f} s, {seconds / read:.2f} times as long")
     finally:
         shutil.rmtree(root, ignore_errors=True)
 
@@ -75,7 +91,7 @@ def store(gib, folder):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mib", type=int, default=1024)
-    parser.add_argument("--store-gib", type=int, default=2)
+    parser.add_argument("--store-gib", type=int, default=8)
     parser.add_argument("--folder", default="/dev/shm")
     arguments = parser.parse_args()
     memory(arguments.mib)

@@ -52,7 +52,10 @@ def with_pytorch(array, x):
 def with_numba(array, x):
     import math
 
-    from numba import cuda
+    try:
+        from numba import cuda
+    except AttributeError as error:
+        raise ImportError(f"Numba does not know this NumPy: {error}") from error
 
     @cuda.jit
     def sine(x, y):

@@ -62,23 +62,24 @@ pub(crate) fn evaluate(program: &Program, shape: &[usize], inputs: &[NdBuffer], 
     let form = form(program, &joint, inputs, &out);
     let name = kernel_name("expression", &(&signature(program), &form));
     let kernel = function(device, &name, source::kernel(program, &form, &name))?;
-    let fault = Buffer::zeroed(device, 4)?;
+    let fault = program.may_fail().then(|| Buffer::zeroed(device, 4)).transpose()?;
     let operands = operands(program, &joint, &form, inputs)?;
-    let arguments = vec![operands, address(out.buffer().address()), address(fault.address())];
+    let arguments = vec![operands, address(out.buffer().address()), address(fault.as_ref().map_or(0, Buffer::address))];
     let (per_thread, threads) = match &form {
         Form::Packed { lanes, .. } if *lanes > 1 => (lanes * GROUPS, threads(device)),
         _ => (1, threads(device)),
     };
     let blocks = (joint.len() as u64).div_ceil(per_thread as u64 * u64::from(threads)).clamp(1, most_blocks(device));
-    let buffers: Vec<&Buffer> = inputs.iter().map(NdBuffer::buffer).chain([out.buffer(), &fault]).collect();
+    let buffers: Vec<&Buffer> = inputs.iter().map(NdBuffer::buffer).chain([out.buffer()]).chain(&fault).collect();
     // SAFETY: the arguments are what the generated text declares: operands by value, the result, a word for faults. Inputs
-    // were broadcast to the shape inside of their memory, and the result has a place for each of its elements.
+    // were broadcast to the shape inside of their memory, and the result has a place for each of its elements. The word is
+    // there for programs that have faults.
     unsafe { kernel.launch(stream, LaunchShape::line(blocks as u32, threads), arguments, &buffers) }?;
     stream.synchronize()?;
-    if program.may_fail() && fault.to_vec()? != [0; 4] {
-        return Err(negative_power());
+    match fault {
+        Some(fault) if fault.to_vec()? != [0; 4] => Err(negative_power()),
+        _ => Ok(out),
     }
-    Ok(out)
 }
 
 /// Threads of a block; few where each is a fiber.

@@ -98,7 +98,7 @@ impl Quantile {
             };
             let whole = Region { number: 0, start: vec![0; of.ndim()], extent: of.shape().to_vec() };
             let mut job = Job::new(of, whole, options)?.looked_at();
-            let room = Room::new(self, &job, (of.dtype(), reduced), options)?;
+            let room = Room::new(self, &mut job, (of.dtype(), reduced), options)?;
             let unit = job.unit()?;
             let over = |extent: &[u64], others: &[u64]| -> Vec<u64> {
                 (0..extent.len()).map(|axis| if axes.contains(&axis) { others[axis] } else { extent[axis] }).collect()

@@ -31,7 +31,7 @@ pub(super) struct Room<'a> {
 impl<'a> Room<'a> {
     pub(super) fn new(
         quantile: &'a Quantile,
-        job: &Job<'_>,
+        job: &mut Job<'_>,
         (dtype, reduced): (DType, u64),
         options: &ComputeOptions<'_>,
     ) -> Result<Room<'a>> {
@@ -39,6 +39,11 @@ impl<'a> Room<'a> {
         let limit_bytes = options.memory_limit_bytes;
         let tables_bytes = (limit_bytes / TABLES_SHARE).max(1);
         let regions_bytes = if job.is_in_memory() { u64::MAX } else { limit_bytes.saturating_sub(tables_bytes) };
+        // Threads that count for one element of the result have tables of their own: no more of them than fit.
+        let slots = 2 * quantile.probabilities.len() as u64;
+        let table_bytes = ((slots << FEWEST_DIGIT_BITS) + 2 * slots) * 8;
+        let fitting = usize::try_from((tables_bytes / table_bytes).saturating_sub(2)).unwrap_or(usize::MAX);
+        job.processor.threads = job.processor.threads.min(fitting).max(1);
         let threads = job.processor.threads as u64;
         let job_copies = [copies(&job.processor, 1) as u64, copies(&job.processor, usize::MAX) as u64];
         Ok(Room { quantile, job_copies, threads, dtype, keys, reduced, tables_bytes, regions_bytes })
