@@ -110,7 +110,7 @@ def deliver(buffer: _core.NdBuffer, like: tuple[Any, ...]) -> Any:
 
 
 # What is in flight where the configuration leaves the limit to the library.
-_DEFAULT_LIMIT_BYTES = 2 << 30
+_DEFAULT_LIMIT_BYTES = 4 << 30
 
 
 def settings(device: str | None, memory_limit: int | str | None) -> tuple[str, int, int]:

@@ -5,7 +5,7 @@
 //!
 //! Lists are separated by `/`: `--chunk`, `--shard` (one, or none), `--codec none|zstd|gzip|blosc|bitshuffle|lz4`,
 //! `--decode-mib 64` (packed bytes of a batch that kernels decode). One of each: `--rows 128` (4 MiB of float32 each),
-//! `--threads`, `--limit-mib 2048`, `--strict true`, `--repeat 5`, `--folder`. Prints a line of JSON for each: GB/s of the
+//! `--threads`, `--limit-mib 4096`, `--strict true`, `--repeat 5`, `--folder`. Prints a line of JSON for each: GB/s of the
 //! fastest repeat, the median, and what that repeat's stages did.
 
 use std::path::PathBuf;
@@ -49,7 +49,7 @@ fn arguments() -> Result<Bench> {
         decode_mib: vec![64],
         repeat: 5,
         folder: std::env::temp_dir().join("cuzarr-read-bench"),
-        options: Options { memory_limit_bytes: 2 << 30, ..Options::default() },
+        options: Options { memory_limit_bytes: 4 << 30, ..Options::default() },
     };
     let list = |value: &str| value.split('/').map(String::from).collect::<Vec<_>>();
     let mut arguments = std::env::args().skip(1);

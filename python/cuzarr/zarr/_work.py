@@ -141,7 +141,7 @@ def writing(chunks_of: ChunksOf, batch: list[Any], elements: Any, drop_axes: tup
 
 
 # The Rust side's own limit, where none is configured.
-_MEMORY_LIMIT_BYTES = 2 << 30
+_MEMORY_LIMIT_BYTES = 4 << 30
 
 
 def run_options(spec: Any, chunks: Chunks) -> dict[str, Any]:

@@ -194,6 +194,10 @@ impl DeviceDestination {
             read_missing: options.read_missing_chunks,
         };
         let batch_bytes = usize::try_from(batch_bytes(access, options, chunks)).unwrap_or(limit_bytes);
+        let batch_bytes = match call.store.is_on(device) {
+            true => target.taking.batch_bytes(batch_bytes, limit_bytes),
+            false => batch_bytes,
+        };
         let (copies, kernels) = (call.streams.take(device)?, call.streams.take(device)?);
         call.counters.begin_on(&copies)?;
         Ok(DeviceDestination {

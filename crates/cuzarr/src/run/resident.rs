@@ -25,6 +25,8 @@ const ELEMENT_ALIGNMENT_BYTES: usize = 16;
 /// more one frame behind the other, and packed.
 const PACKED_COPIES: u64 = 1;
 const FRAME_COPIES: u64 = 3;
+/// How many times the usual batch is decoded together.
+const LARGER_BATCHES: usize = 4;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -57,6 +59,18 @@ impl Taking {
                 Taking::Frames(Arc::new(native))
             }
             _ => Taking::Nothing,
+        }
+    }
+
+    /// Packed bytes of a batch, where `usual` are those of one that is fetched: nothing is gained by beginning early, and each
+    /// batch waits once for the headers of its frames.
+    pub(super) fn batch_bytes(&self, usual: usize, limit_bytes: usize) -> usize {
+        match self {
+            Taking::Nothing | Taking::Packed => usual,
+            Taking::Frames(native) => {
+                let share = limit_bytes / (2 * (FRAME_COPIES + native.scratch_copies()) as usize);
+                usual.saturating_mul(LARGER_BATCHES).min(share).max(usual)
+            }
         }
     }
 
