@@ -192,7 +192,7 @@ fn a_store_far_away_is_asked_for_hundreds_of_chunks_at_a_time() {
         let codecs = json!([bytes_codec("little"), zstd_codec()]);
         let mut story = Story::new(metadata(&[500 * 8], &[8], "uint16", json!(0), codecs), Arc::clone(&inner));
         story.write(Device::Cpu, &whole(&story), &elements(&story, 5));
-        let far = Arc::new(Observed::new(inner).with_read_delay(Duration::from_millis(100)));
+        let far = Arc::new(Observed::new(inner).with_read_delay(Duration::from_millis(400)));
         story.store = far.clone();
         assert_eq!(story.options.threads, 3, "threads do not wait for a store");
         story.check(device, &whole(&story), "from far away");
