@@ -33,6 +33,11 @@ impl Processor {
         Ok(Processor { threads, stream })
     }
 
+    /// The same with so many threads.
+    pub(crate) fn with_threads(self, threads: usize) -> Processor {
+        Processor { threads, ..self }
+    }
+
     /// The stream of a GPU; none on the host.
     pub(crate) fn stream(&self) -> Option<&Stream> {
         self.stream.as_ref()

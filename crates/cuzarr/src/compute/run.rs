@@ -136,8 +136,13 @@ impl<'a> Job<'a> {
                 }
             })
         };
-        let inputs = inputs.into_iter().map(bind).collect::<Result<_>>()?;
-        let processor = Processor::apart(options.device, options.threads)?;
+        let inputs: Vec<Input> = inputs.into_iter().map(bind).collect::<Result<_>>()?;
+        let is_in_memory = inputs.iter().all(|input| matches!(input, Input::Buffer(_)));
+        let processor = match is_in_memory {
+            // Beside nothing else: the stream that is there already.
+            true => Processor::eager(options.device)?.with_threads(options.threads),
+            false => Processor::apart(options.device, options.threads)?,
+        };
         Ok(Job {
             program,
             inputs,
