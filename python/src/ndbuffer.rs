@@ -24,9 +24,11 @@ struct PythonOwner(Option<Py<PyAny>>);
 
 impl Drop for PythonOwner {
     fn drop(&mut self) {
-        // Given up while the interpreter is attached, or it would live until somebody attaches to it next.
-        let object = self.0.take();
-        Python::attach(|_| drop(object));
+        // Given up while the interpreter is attached, or it would live until somebody attaches to it next. When the interpreter
+        // has ended before a thread let go of the memory, the object ends with the process.
+        let mut object = self.0.take();
+        Python::try_attach(|_| drop(object.take()));
+        std::mem::forget(object);
     }
 }
 
