@@ -43,11 +43,11 @@ impl Format {
 
     /// How many times the usual batch of frames of this decoded size is decoded together: kernels that need long for however
     /// little, and fill the device with few chunks of a batch only, want more of them. Several batches of zstd's side by side
-    /// do as well, except of frames so large that each takes all of the device for itself.
+    /// do nearly as well, except of frames so large that each takes all of the device for itself.
     pub(crate) fn batch_factor(self, frame_bytes: usize) -> u64 {
         match self {
             Format::Lz4 | Format::Blosc => 1,
-            Format::Zstd if frame_bytes <= WIDE_FRAME_BYTES => 1,
+            Format::Zstd if frame_bytes <= WIDE_FRAME_BYTES => 2,
             Format::Zstd | Format::Gzip | Format::Zlib | Format::Deflate => 4,
         }
     }
