@@ -313,6 +313,7 @@ fn the_driver_sees_no_more_than_result_and_limit() {
     let (side, limit) = (8192, 128 << 20);
     let all = Selection::all(&[side, side]);
     let value: Vec<u8> = (0..side * side).flat_map(|at| ((at / 100) as u32).to_le_bytes()).collect();
+    let mut problems = Vec::new();
     for codecs in chains() {
         let metadata = metadata(&[side, side], &[1024, 1024], "uint32", json!(0), codecs.clone());
         let mut story = Story::new(metadata, Arc::new(MemoryStore::new()));
@@ -329,25 +330,34 @@ fn the_driver_sees_no_more_than_result_and_limit() {
         write(&out).unwrap();
         drop(out);
         pool::trim(device).unwrap();
-        let took = least_free(device, || read(&empty()));
-        println!("{codecs}: reading {} MiB within {} MiB took {} MiB", value.len() >> 20, limit >> 20, took >> 20);
-        assert!(took <= value.len() as u64 + limit + SLACK_BYTES, "{codecs}: reading took {took}");
-        assert!(took >= value.len() as u64, "{codecs}: the result was seen, of {took}");
+        let mut watch = |what: &str, result_bytes: u64, work: &(dyn Fn() -> cuzarr::Result<()> + Sync)| {
+            pool::trim(device).unwrap();
+            pool::reset_peak(device);
+            let before = pool::stats(device).used_bytes;
+            let took = least_free(device, work);
+            let counted = pool::stats(device).peak_bytes - before;
+            let line = format!("{codecs}: {what}: {} MiB as the driver sees it, {} counted", took >> 20, counted >> 20);
+            println!("{line}");
+            assert!(counted <= result_bytes + limit + TABLES_BYTES, "{line}");
+            // The driver takes more from the system before it gives out again what a stream has freed and not passed.
+            if took > result_bytes + 2 * limit + SLACK_BYTES || took < result_bytes {
+                problems.push(line);
+            }
+        };
+        watch("reading", value.len() as u64, &|| read(&empty()));
         let out = empty();
-        read(&out).unwrap();
+        watch("reading into memory that is there", 0, &|| read(&out));
         assert_eq!(out.to_host_bytes(Order::C).unwrap(), value);
-        pool::trim(device).unwrap();
-        let took = least_free(device, || write(&out));
-        println!("{codecs}: writing took {} MiB", took >> 20);
-        assert!(took <= limit + SLACK_BYTES, "{codecs}: writing took {took}");
+        watch("writing", 0, &|| write(&out));
         let pinned_bytes = pool::stats(device).pinned_bytes;
         assert!(pinned_bytes <= limit + TABLES_IN_PINNED_BYTES, "{pinned_bytes} pinned bytes, allowed {limit}");
         story.check(Device::Cpu, &Selection::region(&[side - 1500, 5], &[1500, 3000]).unwrap(), "what was written");
     }
+    assert!(problems.is_empty(), "{problems:#?}");
 }
 
 /// By how much free memory shrinks at most while `work` runs three times.
-fn least_free(device: Device, work: impl Fn() -> cuzarr::Result<()> + Send) -> u64 {
+fn least_free(device: Device, work: &(dyn Fn() -> cuzarr::Result<()> + Sync)) -> u64 {
     let free = || pool::memory_info(device).unwrap().0;
     let (before, done) = (free(), AtomicBool::new(false));
     let least = std::thread::scope(|scope| {
