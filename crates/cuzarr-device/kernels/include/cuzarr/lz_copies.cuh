@@ -145,11 +145,20 @@ CUZARR_DEVICE void lz_copy_short(const LzCopies& copies, const LzMatch& match) {
         }
         return;
     }
-    const u8* near = copies.bytes - copies.begin;
-    for (u32 done = 0; done < match.bytes; ++done) {
-        u32 place = first + done;
-        to[done] = place < copies.begin ? load_new(copies.unit + place) : near[place];
+    // What of it is before the tile, eight bytes on their way at a time, then what is in it.
+    u32 before = first < copies.begin ? copies.begin - first : 0;
+    before = before < match.bytes ? before : match.bytes;
+    for (u32 done = 0; done < before; done += 8) {
+        u32 bytes[8];
+#pragma unroll
+        for (u32 k = 0; k < 8; ++k) bytes[k] = done + k < before ? load_new(copies.unit + first + done + k) : 0;
+#pragma unroll
+        for (u32 k = 0; k < 8; ++k) {
+            if (done + k < before) to[done + k] = (u8)bytes[k];
+        }
     }
+    const u8* from = copies.bytes + (i32)(first - copies.begin);
+    for (u32 done = before; done < match.bytes; ++done) to[done] = from[done];
 }
 
 /// A match by all lanes.
@@ -205,7 +214,9 @@ CUZARR_DEVICE void lz_put_aside(u64* aside, u32& count, u64 packed, u32 lanes, u
 template <class Literals>
 CUZARR_DEVICE void lz_copy_tile(const LzCopies& copies, const LzSequence* sequences, u32 count, u64* aside, Literals literals_of) {
     u32 lane = thread_index() % CUZARR_WARP, next = thread_index(), tile_end = copies.begin + copies.size, waiting = 0;
-    lz_wait_far(copies, lane);
+    // One warp asks for all: thousands that ask for the same flags wait for each other.
+    if (thread_index() < CUZARR_WARP) lz_wait_far(copies, lane);
+    block_barrier();
     u32 recent = lz_recent(copies, lane);
     for (bool more = true; more || waiting;) {
         while (more && waiting + CUZARR_WARP <= CUZARR_LZ_ASIDE) {

@@ -25,6 +25,7 @@ pub(crate) struct Engine {
     threads: u32,
     /// Whether tiles are made by a lane for each sequence.
     by_lanes: bool,
+    short: bool,
 }
 
 impl Engine {
@@ -43,6 +44,7 @@ impl Engine {
             mark_bytes: plan.mark_count as usize * WORD_BYTES,
             threads,
             by_lanes: short && by_lanes(device, tiles),
+            short,
         }
     }
 
@@ -101,10 +103,10 @@ impl Engine {
             unsafe { kernel.launch(stream, self.tiles[number] as u32, self.threads, arguments, &buffers) }?;
         }
         if self.tiles[2] > 0 {
-            let kernel = LZ.kernel(stream.device(), "lz_settle")?;
+            let kernel = LZ.kernel(stream.device(), if self.short { "lz_settle_short" } else { "lz_settle" })?;
             let read = (marks.address(), dst.address(), table.address(), list(2), statuses.address());
             let arguments = (read.0, read.1, read.2, read.3, read.4, ticket(2), settled);
-            // SAFETY: the parameters of lz_settle; marks hold literals and earlier places of the same unit.
+            // SAFETY: the parameters of both; marks hold literals and earlier places of the same unit.
             unsafe { kernel.launch(stream, self.tiles[2] as u32, self.threads, arguments, &buffers) }?;
         }
         Ok(())

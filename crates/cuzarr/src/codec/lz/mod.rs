@@ -27,6 +27,10 @@ const SHORT_SHARE: usize = 400;
 const SHORT_ROW: usize = 16;
 /// What settling a segment costs, in tiles of a row.
 const SETTLE_COST: f64 = 0.6;
+/// Tiles of a segment, where so many tiles are there for each segment of a unit that settling one after the other is hidden behind
+/// the other units': short segments have less to wait for.
+const SEGMENT_TILES: usize = 5;
+const SETTLE_SHARE: usize = 256;
 /// Chains whose tiles take turns: as many as are at work at once, so that what they repeat is still in the cache.
 const TURNS: usize = 1024;
 
@@ -40,6 +44,12 @@ fn threads(device: Device) -> u32 {
 fn by_lanes(device: Device, tiles: impl Iterator<Item = usize> + Clone) -> bool {
     let share = if device == Device::Simt { 2 } else { SHORT_SHARE };
     tiles.clone().max().is_some_and(|longest| longest * share <= tiles.sum())
+}
+
+/// Segments of a unit of so many tiles, among so many of all.
+fn segments_of(tiles: usize, total: usize) -> usize {
+    let alone = (tiles as f64 / SETTLE_COST).sqrt().ceil() as usize;
+    alone.max((tiles / SEGMENT_TILES).min(total / SETTLE_SHARE)).clamp(1, tiles)
 }
 
 /// One run of sequences, and where its bytes go.
@@ -103,7 +113,7 @@ impl Plan {
                 plan.add(index, 0..unit.dst.len(), tile_bytes);
                 continue;
             }
-            let count = ((tiles as f64 / SETTLE_COST).sqrt().ceil() as usize).clamp(1, tiles);
+            let count = segments_of(tiles, total);
             let segment_bytes = tiles.div_ceil(count) * tile_bytes;
             for (number, begin) in (0..unit.dst.len()).step_by(segment_bytes).enumerate() {
                 if segments.len() <= number {
@@ -195,6 +205,13 @@ mod tests {
         assert_eq!((plan.chains.len(), plan.marks.len(), plan.settles.len(), plan.mark_count), (3000, 0, 0, 0));
         assert_eq!(assert_in_order(&plan, &plan.tiles), 27_000);
         assert_eq!(plan.flags, 27_000);
+    }
+
+    #[test]
+    fn units_beside_others_have_shorter_segments() {
+        assert_eq!([segments_of(1024, 1024), segments_of(8192, 8192)], [42, 117]);
+        assert_eq!([segments_of(1024, 65_536), segments_of(8192, 65_536), segments_of(128, 4096)], [204, 256, 16]);
+        assert_eq!([segments_of(1, 1), segments_of(1, 1 << 20)], [1, 1]);
     }
 
     #[test]
