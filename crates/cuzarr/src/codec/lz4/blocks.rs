@@ -12,8 +12,9 @@ const THREAD_BYTES: usize = 32;
 /// Bytes of a sequence, and of a block's entry.
 pub(super) const SEQUENCE_BYTES: usize = 16;
 pub(super) const ENTRY_BYTES: usize = 48;
-/// One block of threads finds tokens at 1/32 to 1/64 of the speed of all: the less, the shorter sequences are.
-const WALK_COST: usize = 64;
+/// A block walks when it has less than this share of all bytes: one block of threads finds tokens at 1/32 to 1/128 of the
+/// speed of all, the less, the shorter sequences are.
+const WALK_COST: usize = 48;
 /// Spans that the path is followed over at a time. `CUZARR_LZ4_GROUP` in lz4.cu.
 pub(super) const GROUP_SPANS: u32 = 16;
 /// Spans that all units together have in their windows, and the most of one; few in `simt`, so that there are several windows.
@@ -80,7 +81,10 @@ impl Blocks {
         let total: usize = blocks.iter().map(|block| block.src.len()).sum();
         // In `simt` both ways are to be tested with little.
         let free_bytes = if device == Device::Simt { 4 << 10 } else { WALK_FREE_BYTES };
-        let walks = |block: &&Block| block.src.len() <= free_bytes.max(total / WALK_COST);
+        let (limit, largest) =
+            (free_bytes.max(total / WALK_COST), blocks.iter().map(|block| block.src.len()).max().unwrap_or(0));
+        // Blocks of about one size go the same way: the two ways run one after the other.
+        let walks = |block: &&Block| block.src.len() <= limit && (largest <= limit || block.src.len() < largest / 2);
         let (walkers, large): (Vec<&Block>, Vec<&Block>) = blocks.iter().partition(walks);
         let (mut table, mut units) = (Vec::with_capacity(blocks.len() * ENTRY_BYTES), Vec::with_capacity(blocks.len()));
         let (mut sequences, mut spans) = (0, 0u32);
