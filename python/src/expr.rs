@@ -88,7 +88,7 @@ impl PyExpr {
     }
 
     /// Quantiles of the elements; without a first dimension when `scalar`.
-    #[allow(clippy::too_many_arguments)]
+    #[expect(clippy::too_many_arguments, reason = "Python hands over what it has, by position")]
     fn quantile(
         &self,
         probabilities: Vec<f64>,

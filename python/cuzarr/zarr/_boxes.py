@@ -103,25 +103,30 @@ class Box:
         source = ready_source(self._store_path.store)
         if source is None:
             return None
-        try:
-            chunks: Chunks = self._pipeline._chunks_of(self._spec)
-        except Fallback:
-            return None  # which the pipeline finds out again, and tells
-        request = self._request(chunks)
+        ours = self._ours()
+        if ours is None:
+            return None
+        chunks, request = ours
         place = out.as_ndarray_like()
         is_known = isinstance(place, np.ndarray) or not is_host(place)
-        if request is None or not (is_known and is_native(place, chunks)) or tuple(place.shape) != tuple(request.out_shape):
+        if not (is_known and is_native(place, chunks)) or tuple(place.shape) != tuple(request.out_shape):
             return None
         return request, request.start(chunks.core, source, wrap(place, chunks), run_options(self._spec, chunks))
 
     def _plan(self, plan: Callable[..., Work | None], buffer: Any) -> Work | None:
+        ours = self._ours()
+        if ours is None:
+            return None
+        chunks, request = ours
+        return plan(chunks, [(self._store_path, self._spec)], buffer.as_ndarray_like(), request)
+
+    def _ours(self) -> tuple[Chunks, _core.ChunkRequest] | None:
         try:
             chunks: Chunks = self._pipeline._chunks_of(self._spec)
         except Fallback:
             return None  # which the pipeline finds out again, and tells
         request = self._request(chunks)
-        array = buffer.as_ndarray_like()
-        return None if request is None else plan(chunks, [(self._store_path, self._spec)], array, request)
+        return None if request is None else (chunks, request)
 
     def _request(self, chunks: Chunks) -> _core.ChunkRequest | None:
         path, encoding = self._store_path.path, _encoding(self._metadata)

@@ -137,3 +137,27 @@ impl Blocks {
         self.table.len() + sequences + self.count() * 4 + map + self.engine.scratch_bytes()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many of blocks of these encoded sizes walk on a GPU, and how many go by windows.
+    fn ways(sizes: impl IntoIterator<Item = usize>) -> (u32, u32) {
+        let block = |bytes| Block { src: 0..bytes, dst: 0..2 * bytes, status: 0, place: 0, header: 0 };
+        let blocks: Vec<Block> = sizes.into_iter().map(block).collect();
+        let blocks = Blocks::new(Device::Cuda(0), &blocks);
+        (blocks.walkers, blocks.large)
+    }
+
+    #[test]
+    fn blocks_of_about_one_size_go_the_same_way() {
+        for count in [1, 32, 40, 47, 48, 49, 56, 64, 512] {
+            let (walkers, large) = ways((0..count).map(|number| 4_000_000 + number % 7 * 200_000));
+            assert!(walkers == 0 || large == 0, "{count} blocks: {walkers} walk, {large} do not");
+        }
+        assert_eq!(ways([4_000_000; 32]), (0, 32));
+        assert_eq!(ways([4_000_000; 64]), (64, 0));
+        assert_eq!(ways([vec![4_000_000; 2], vec![1000; 300]].concat()), (300, 2));
+    }
+}
