@@ -9,7 +9,7 @@ use crate::copy;
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::host_memory::HostMemory;
-use crate::pool;
+use crate::pool::{self, PooledMemory};
 
 /// Keeps memory alive: dropping it gives the memory back to whoever it came from.
 pub type Owner = Box<dyn Any + Send + Sync>;
@@ -86,6 +86,34 @@ impl Buffer {
             at += part.size_bytes;
         }
         Ok(combined)
+    }
+
+    /// One view of buffers that fill a stretch of memory, in whatever order, and where in it each begins; `None` when they leave
+    /// gaps, overlap, or are blocks of the pool side by side, of which streams know each by itself. It is for kernels: what
+    /// the driver copies may not cross from one block to another.
+    pub fn joined(parts: &[Buffer]) -> Option<(Buffer, Vec<usize>)> {
+        let mut sorted: Vec<&Buffer> = parts.iter().filter(|part| part.size_bytes > 0).collect();
+        sorted.sort_by_key(|part| part.address());
+        let first = *sorted.first()?;
+        let follows = |pair: &[&Buffer]| {
+            pair[0].address() + pair[0].size_bytes == pair[1].address() && pair[0].device() == pair[1].device()
+        };
+        if !sorted.windows(2).all(follows) {
+            return None;
+        }
+        let start = first.address();
+        let offset = |part: &Buffer| if part.size_bytes > 0 { part.address() - start } else { 0 };
+        let (offsets, read_only) = (parts.iter().map(offset).collect(), parts.iter().any(Buffer::is_read_only));
+        let size_bytes = sorted.iter().map(|part| part.size_bytes).sum();
+        let joined = if sorted.iter().all(|part| part.shares_memory_with(first)) {
+            Buffer { size_bytes, ..first.clone() }
+        } else if sorted.iter().any(|part| part.owner().is::<PooledMemory>()) {
+            return None;
+        } else {
+            // SAFETY: each of these bytes belongs to a part, which the owner keeps.
+            unsafe { Buffer::from_raw(first.device(), start, size_bytes, Box::new(parts.to_vec())) }
+        };
+        Some((Buffer { read_only, ..joined }, offsets))
     }
 
     fn allocate_host(size_bytes: usize, zeroed: bool) -> Result<Buffer> {

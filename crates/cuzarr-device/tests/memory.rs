@@ -160,6 +160,32 @@ fn memory_of_other_owners_is_kept_until_the_stream_has_passed() {
 }
 
 #[test]
+fn buffers_that_lie_side_by_side_are_joined() {
+    for device in all_devices() {
+        let block = Buffer::from_bytes(device, &(0..60).collect::<Vec<u8>>()).unwrap();
+        let part = |start: usize, end: usize| block.slice(start..end).unwrap();
+        // Memory that the same address names, but of another owner.
+        let wrapped = |start: usize, end: usize| {
+            let (part, owner) = (part(start, end), Box::new(block.clone()));
+            // SAFETY: the owner holds the memory.
+            unsafe { Buffer::from_raw(device, part.address(), part.size_bytes(), owner) }
+        };
+        let kinds: [&dyn Fn(usize, usize) -> Buffer; 2] = [&part, &wrapped];
+        for part in kinds {
+            let (joined, offsets) = Buffer::joined(&[part(30, 40), part(10, 25), part(5, 5), part(25, 30)]).unwrap();
+            assert_eq!((joined.address() - block.address(), offsets), (10, vec![20, 0, 0, 15]), "{device}");
+            assert_eq!(joined.to_vec().unwrap(), (10..40).collect::<Vec<u8>>(), "{device}");
+            assert!(!joined.is_read_only());
+            assert!(Buffer::joined(&[part(0, 10), part(11, 20)]).is_none(), "{device}: a gap");
+            assert!(Buffer::joined(&[part(0, 10), part(9, 20)]).is_none(), "{device}: twice the same byte");
+            let (joined, _) = Buffer::joined(&[part(0, 10), part(10, 20).into_read_only()]).unwrap();
+            assert!(joined.is_read_only());
+        }
+        assert!(Buffer::joined(&[]).is_none());
+    }
+}
+
+#[test]
 fn events_measure_and_order() {
     for device in all_devices() {
         let stream = Stream::new(device).unwrap();

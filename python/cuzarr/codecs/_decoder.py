@@ -137,7 +137,8 @@ class Decoder:
             until they are decoded.
         out : sequence of arrays, or an array
             What each frame decodes to: its shape and type say what the frame holds. Of a single array, row ``i`` is the
-            place of frame ``i``.
+            place of frame ``i``. Rows that follow each other in memory, from a multiple of 16 bytes on, are
+            decoded where they lie; others are copied there, from memory that the batch holds.
         scratch_limit : int, optional
             Device memory in bytes that decoders keep below, by decoding in parts, where one frame does not need more.
 

@@ -24,13 +24,15 @@ use cuzarr_device::transfer::{copy_pieces_on, scatter_host, scatter_on};
 use cuzarr_device::{Buffer, DType, Device, NdBuffer, Order, Stream, Transfer, TransferBox};
 use serde_json::Value;
 
-use crate::codec::native::{NativeBatch, Source};
+use crate::codec::native::{Chunks, NativeBatch, Source};
 use crate::codec::{Chain, ChunkSpec, Program, leave_nothing};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::meta::{Extension, FillValue};
 
 /// Frames that are put together begin at multiples of this.
 const ALIGNMENT_BYTES: usize = 256;
+/// Outputs that decoders write to begin at multiples of this: the widest access of a kernel.
+const OUT_ALIGNMENT_BYTES: usize = 16;
 
 /// Frames of a codec, or of a chain of them.
 #[derive(Clone, Debug)]
@@ -58,6 +60,8 @@ struct Group {
     program: Program,
     /// What the device decodes, and the numbers of those frames.
     native: Option<(NativeBatch, Vec<usize>)>,
+    /// Whether the device decodes to the outputs themselves.
+    in_place: bool,
     /// The numbers of the frames that host threads decode.
     host: Vec<usize>,
     /// Why, when it is all of them.
@@ -178,7 +182,7 @@ impl DecoderBatch {
         let division = program.divide(&leave_nothing);
         let reason = division.first_reason();
         let Some(native) = division.whole().filter(|_| program.packed_size_bytes() > 0) else {
-            return Ok(Group { program, native: None, host: numbers, reason });
+            return Ok(Group { program, native: None, in_place: false, host: numbers, reason });
         };
         let (mut known, mut host) = (Vec::new(), Vec::new());
         for number in numbers {
@@ -197,17 +201,36 @@ impl DecoderBatch {
             }
         }
         if known.is_empty() {
-            return Ok(Group { program, native: None, host, reason: None });
+            return Ok(Group { program, native: None, in_place: false, host, reason: None });
         }
         let stream = Stream::new(self.device)?;
         let (arena, ranges, bytes) = match slab.filter(|(buffer, _)| buffer.device() == self.device) {
             Some((buffer, all)) => (buffer.clone(), known.iter().map(|&number| all[number].clone()).collect(), None),
             None => self.put_together(&known, &stream)?,
         };
+        let target = match native.ends_with_decoder() {
+            true => self.outs_of(&program, &known)?.filter(|outs| !overlap(&outs.buffer, &arena)),
+            false => None,
+        };
         let source = Source { buffer: &arena, ranges, host: bytes.as_deref() };
-        let batch = native.prepare(source, scratch_limit_bytes, &stream)?;
+        let in_place = target.is_some();
+        let batch = native.prepare_to(source, target, scratch_limit_bytes, &stream)?;
         stream.synchronize()?;
-        Ok(Group { program, native: Some((batch, known)), host, reason: None })
+        Ok(Group { program, native: Some((batch, known)), in_place, host, reason: None })
+    }
+
+    /// The outputs of these frames as one stretch of memory, where they are that and what is packed is what they hold.
+    fn outs_of(&self, program: &Program, numbers: &[usize]) -> Result<Option<Chunks>> {
+        let outs = || numbers.iter().map(|&number| &self.outs[number]);
+        if !is_plain(program) || !outs().all(|out| out.is_contiguous(Order::C)) {
+            return Ok(None);
+        }
+        let outs = outs().map(NdBuffer::as_buffer).collect::<cuzarr_device::Result<Vec<_>>>()?;
+        if !outs.iter().all(|out| out.address().is_multiple_of(OUT_ALIGNMENT_BYTES)) {
+            return Ok(None);
+        }
+        let ranges = |offsets: Vec<usize>| offsets.into_iter().zip(&outs).map(|(at, out)| at..at + out.size_bytes());
+        Ok(Buffer::joined(&outs).map(|(buffer, offsets)| Chunks { buffer, ranges: ranges(offsets).collect() }))
     }
 
     /// Frames behind each other in memory of the device; their bytes too, when the host has all of them.
@@ -272,6 +295,9 @@ impl DecoderBatch {
         for group in &mut self.groups {
             if let Some((batch, numbers)) = &mut group.native {
                 batch.run(stream)?;
+                if group.in_place {
+                    continue;
+                }
                 let (packed, offsets) = batch.packed();
                 place(&group.program, packed, numbers.iter().map(|&number| &self.outs[number]).zip(offsets), stream)?;
             }
@@ -284,6 +310,10 @@ impl DecoderBatch {
     fn decode_on_host(&self, stream: &Stream) -> Vec<(usize, Error)> {
         let work: Vec<(&Program, usize)> =
             self.groups.iter().flat_map(|group| group.host.iter().map(|&number| (&group.program, number))).collect();
+        if work.is_empty() {
+            // Asking for the number of cores alone takes as long as some launches.
+            return Vec::new();
+        }
         let (next, found) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
         let decode = || {
             while let Some((program, number)) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -365,6 +395,16 @@ fn transfer(program: &Program, out: &NdBuffer, packed_offset_bytes: usize) -> Tr
     Transfer { tail: program.tail().clone(), packed_strides, boxes: vec![item] }
 }
 
+/// Whether packed bytes are the elements in order.
+fn is_plain(program: &Program) -> bool {
+    program.tail().is_plain() && program.packed_axes().is_sorted()
+}
+
+fn overlap(one: &Buffer, other: &Buffer) -> bool {
+    let end = |buffer: &Buffer| buffer.address() + buffer.size_bytes();
+    one.address() < end(other) && other.address() < end(one)
+}
+
 /// Puts packed chunks, each with its offset, to their outputs.
 fn place<'a>(
     program: &Program,
@@ -372,10 +412,9 @@ fn place<'a>(
     outs: impl Iterator<Item = (&'a NdBuffer, usize)>,
     stream: &Stream,
 ) -> Result<()> {
-    let plain = program.tail().is_plain() && program.packed_axes().is_sorted();
     let mut pieces = Vec::new();
     for (out, offset) in outs {
-        match plain && out.is_contiguous(Order::C) {
+        match is_plain(program) && out.is_contiguous(Order::C) {
             true => pieces.push((packed.slice(offset..offset + program.packed_size_bytes())?, out.as_buffer()?)),
             false => scatter_on(packed, &transfer(program, out, offset), out, stream)?,
         }

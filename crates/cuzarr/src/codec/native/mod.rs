@@ -112,9 +112,9 @@ pub(crate) struct Native {
 }
 
 /// Chunks that lie in one buffer.
-struct Chunks {
-    buffer: Buffer,
-    ranges: Vec<Range<usize>>,
+pub(crate) struct Chunks {
+    pub(crate) buffer: Buffer,
+    pub(crate) ranges: Vec<Range<usize>>,
 }
 
 /// One step over all chunks, ready to be launched.
@@ -135,6 +135,8 @@ pub(crate) struct NativeBatch {
     statuses: Option<Buffer>,
     memory_bytes: usize,
     chunks: Chunks,
+    /// Where the next step writes, when not to memory of its own.
+    target: Option<Chunks>,
     /// Behind the last run.
     done: Option<Event>,
 }
@@ -246,12 +248,36 @@ impl Native {
         scratch_limit_bytes: usize,
         stream: &Stream,
     ) -> Result<NativeBatch> {
+        self.prepare_to(source, None, scratch_limit_bytes, stream)
+    }
+
+    /// Whether packed chunks are what a decoder writes, so that they can be written to anywhere.
+    pub(crate) fn ends_with_decoder(&self) -> bool {
+        matches!(self.steps.last(), Some((Step::Decode { .. }, _)))
+    }
+
+    /// As [`Native::prepare`], with packed chunks in memory of the caller's where a decoder writes them.
+    ///
+    /// # Errors
+    /// As [`Native::prepare`].
+    pub(crate) fn prepare_to(
+        &self,
+        source: Source<'_>,
+        target: Option<Chunks>,
+        scratch_limit_bytes: usize,
+        stream: &Stream,
+    ) -> Result<NativeBatch> {
+        let mut target = target.filter(|_| self.ends_with_decoder());
         let Source { buffer, ranges, host } = source;
         ranges.iter().try_for_each(|range| self.check_size(range.len()))?;
         let chunks = Chunks { buffer: buffer.clone(), ranges };
-        let mut batch = NativeBatch { launches: Vec::new(), statuses: None, memory_bytes: 0, chunks, done: None };
+        let mut batch =
+            NativeBatch { launches: Vec::new(), statuses: None, memory_bytes: 0, chunks, target: None, done: None };
         let mut looks = 0;
-        for (step, codec) in &self.steps {
+        for (index, (step, codec)) in self.steps.iter().enumerate() {
+            if index + 1 == self.steps.len() {
+                batch.target = target.take();
+            }
             let host = host.filter(|_| batch.chunks.is_at(buffer));
             let launch = batch.add(step, (host, scratch_limit_bytes), &mut looks, stream);
             let launch = launch.at(|| format!("codec '{codec}'"))?;
@@ -413,8 +439,12 @@ impl NativeBatch {
         Ok(spans)
     }
 
-    /// New memory for chunks of this size.
+    /// New memory for chunks of this size, or the caller's.
     fn allocate(&mut self, size_bytes: usize, stream: &Stream) -> Result<()> {
+        if let Some(target) = self.target.take() {
+            self.chunks = target;
+            return Ok(());
+        }
         let stride = size_bytes.next_multiple_of(ALIGNMENT_BYTES);
         let count = self.chunks.ranges.len();
         let total_bytes = stride.checked_mul(count).ok_or_else(|| {
