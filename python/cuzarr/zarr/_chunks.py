@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import math
+from collections import deque
+from dataclasses import dataclass, is_dataclass
 from enum import Enum
 from functools import lru_cache
 from typing import Any
@@ -51,7 +53,7 @@ class Chunks:
     @property
     def nbytes(self) -> int:
         """Bytes of a decoded chunk; of elements of variable length their number."""
-        return int(np.prod(self.shape, dtype=object)) * self.data_type.item_bytes
+        return math.prod(map(int, self.shape)) * self.data_type.item_bytes
 
     def request(self, batch: list[Any], out_shape: tuple[int, ...], *, numbered: bool) -> _core.ChunkRequest | None:
         """The box that a batch makes up, if it does."""
@@ -68,6 +70,10 @@ def shards_are_patched() -> bool:
     return any(getattr(_ShardIndex, name) is not code for name, code in _SHARD_CODE.items())
 
 
+# What was opened last, each with its codecs and specification: the next array is often of the same kind.
+_opened: deque[tuple[tuple[Any, ...], Any, Chunks]] = deque(maxlen=16)
+
+
 def open_chunks(codecs: tuple[Any, ...], spec: Any) -> Chunks:
     """The chunks that these codecs of zarr-python's make of such a specification.
 
@@ -76,6 +82,34 @@ def open_chunks(codecs: tuple[Any, ...], spec: Any) -> Chunks:
     Fallback
         They are not ours to encode and decode.
     """
+    for known_codecs, known_spec, found in tuple(_opened):
+        if _are_same(known_spec, spec) and _are_equal(known_codecs, codecs):
+            return found
+    found = _open_chunks(codecs, spec)
+    _opened.appendleft((codecs, spec, found))
+    return found
+
+
+def _are_same(known: Any, spec: Any) -> bool:
+    left, right = known.fill_value, spec.fill_value
+    # Bit by bit: -0.0 is another fill value than 0.0, and NaN is itself.
+    if type(left) is not type(right) or not isinstance(left, np.bool_ | np.number) or left.tobytes() != right.tobytes():
+        return False
+    return bool(known.shape == spec.shape and known.dtype == spec.dtype and known.order == spec.order)
+
+
+def _are_equal(known: tuple[Any, ...], codecs: tuple[Any, ...]) -> bool:
+    return len(known) == len(codecs) and all(
+        type(left) is type(right) and _compares_all(left) and left == right for left, right in zip(known, codecs, strict=True)
+    )
+
+
+def _compares_all(codec: Any) -> bool:
+    """Whether codecs that are equal have one class and configuration; numcodecs' need not."""
+    return is_dataclass(codec) and not isinstance(codec, V2Codec)
+
+
+def _open_chunks(codecs: tuple[Any, ...], spec: Any) -> Chunks:
     fill_value = spec.dtype.default_scalar() if spec.fill_value is None else spec.fill_value
     data_type = _data_type(spec.dtype)
     if len(codecs) == 1 and type(codecs[0]) is V2Codec:
