@@ -28,10 +28,13 @@ Fields = str | list[str] | tuple[str, ...]
 
 def is_integer(value: object) -> bool:
     """Whether this is one index."""
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool | np.bool_)
+    # Asking an abstract class takes longer than the rest of a selection.
+    return type(value) is int or (isinstance(value, numbers.Integral) and not isinstance(value, bool | np.bool_))
 
 
 def _is_index_array(value: Any, kinds: str) -> bool:
+    if isinstance(value, slice | int):
+        return False
     if isinstance(value, list):
         if not value:
             return False
@@ -136,11 +139,11 @@ def basic_box(selection: Any, shape: tuple[int, ...]) -> Box:
     step: list[int] = []
     dropped: list[int] = []
     for axis, (item, extent) in enumerate(zip(expand_ellipsis(selection, shape), shape, strict=True)):
-        if is_integer(item):
+        if isinstance(item, slice):
+            bounds = _slice_bounds(item, extent)
+        elif is_integer(item):
             bounds = (normalize_index(item, extent), 1, 1)
             dropped.append(axis)
-        elif isinstance(item, slice):
-            bounds = _slice_bounds(item, extent)
         else:
             raise SelectionInvalidError(f"basic selection takes integers and slices, got {type(item).__name__}")
         for values, value in zip((start, count, step), bounds, strict=True):

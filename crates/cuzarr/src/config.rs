@@ -15,10 +15,18 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::OnceLock;
 
 use cuzarr_device::Device;
 
 use crate::error::{Error, ErrorKind, Result, ResultExt};
+
+/// Threads that this process can run at once, as the system said when it was first asked: on Linux an answer takes reading
+/// files, for longer than a small chunk does.
+pub fn cores() -> usize {
+    static CORES: OnceLock<usize> = OnceLock::new();
+    *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
+}
 
 /// Where a value came from; later ones win.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -280,7 +288,6 @@ impl Config {
 
     /// `threading.max_workers`, or the number of cores.
     pub fn threads(&self) -> usize {
-        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         let asked = self.number("threading.max_workers").map(|count| usize::try_from(count).unwrap_or(usize::MAX));
         asked.unwrap_or_else(cores)
     }

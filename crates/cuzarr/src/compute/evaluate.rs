@@ -5,6 +5,7 @@ use cuzarr_device::{Device, NdBuffer, Stream};
 use super::expr::Expr;
 use super::program::{Input, Program, lower};
 use super::{cpu, cuda};
+use crate::config::cores;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Where and with what programs run.
@@ -53,10 +54,6 @@ impl Processor {
             Some(stream) => cuda::evaluate(program, shape, inputs, stream),
         }
     }
-}
-
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
 impl Expr {

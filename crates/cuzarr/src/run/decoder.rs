@@ -26,6 +26,7 @@ use serde_json::Value;
 
 use crate::codec::native::{Chunks, NativeBatch, Source};
 use crate::codec::{Chain, ChunkSpec, Program, leave_nothing};
+use crate::config::cores;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::meta::{Extension, FillValue};
 
@@ -322,7 +323,7 @@ impl DecoderBatch {
                 }
             }
         };
-        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(work.len());
+        let threads = cores().min(work.len());
         std::thread::scope(|scope| {
             for _ in 1..threads {
                 // A refused thread is no loss: this one takes every frame that the others do not.

@@ -22,6 +22,7 @@ use super::streams::Streams;
 use super::variable::{self, VariableDestination};
 use super::write;
 use crate::codec::VariableElements;
+use crate::config::cores;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{Plan, PlanOptions, Selection};
 use crate::store::{OpenLimit, Store};
@@ -61,7 +62,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Options {
-            threads: default_threads(),
+            threads: cores(),
             memory_limit_bytes: 1 << 30,
             coalesce_gap_bytes: 1 << 16,
             coalesce_max_bytes: 4 << 20,
@@ -93,10 +94,6 @@ impl Options {
     }
 }
 
-fn default_threads() -> usize {
-    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
-}
-
 /// Threads, scratch memory and budgets. The process has one; calls share it.
 pub struct Engine {
     process: u32,
@@ -118,7 +115,7 @@ impl Engine {
         match &*engine {
             Some(engine) if engine.process == std::process::id() => Arc::clone(engine),
             _ => {
-                let fresh = Arc::new(Engine::new(default_threads()));
+                let fresh = Arc::new(Engine::new(cores()));
                 if let Some(parents) = engine.replace(Arc::clone(&fresh)) {
                     // The parent's locks may be held by threads that do not exist here: never touch them again.
                     std::mem::forget(parents);
