@@ -250,10 +250,21 @@ pub(crate) struct PooledMemory {
     home: Option<Stream>,
     /// Passed once the memory may be used on other streams; none when it may at once.
     ready: Option<Event>,
+    /// What the stream it was allocated on did with it.
+    at_home: Mutex<HomeUses>,
     /// Other streams that used it, the last one last.
     users: Mutex<Vec<Stream>>,
     shared: AtomicBool,
     name: OnceLock<Named>,
+}
+
+/// Uses by the stream that memory was allocated on.
+#[derive(Default)]
+struct HomeUses {
+    /// Those whose end was not marked.
+    open: usize,
+    /// Behind all others.
+    passed: Option<Event>,
 }
 
 impl PooledMemory {
@@ -269,6 +280,7 @@ impl PooledMemory {
             size_bytes,
             home,
             ready: None,
+            at_home: Mutex::default(),
             users: Mutex::default(),
             shared: AtomicBool::new(false),
             name: OnceLock::new(),
@@ -276,7 +288,10 @@ impl PooledMemory {
         context.counters.add(size_bytes);
         match &memory.home {
             _ if size_bytes == 0 => {}
-            Some(home) => memory.ready = Some(home.record()?),
+            Some(home) => {
+                memory.ready = Some(home.record()?);
+                lock(&memory.at_home).passed.clone_from(&memory.ready);
+            }
             // SAFETY: the home stream lives as long as the process.
             None => unsafe { context.backend.synchronize_stream(raw) }?,
         }
@@ -285,7 +300,8 @@ impl PooledMemory {
 
     /// Orders `stream` behind the allocation and remembers it.
     pub(crate) fn note_use(&self, stream: &Stream) -> Result<()> {
-        if self.home.as_ref().is_some_and(|home| home.is_same_queue(stream)) {
+        if self.is_home(stream) {
+            lock(&self.at_home).open += 1;
             return Ok(());
         }
         let mut users = lock(&self.users);
@@ -299,6 +315,22 @@ impl PooledMemory {
         }
         users.push(stream.clone());
         Ok(())
+    }
+
+    /// Marks the end of the last use that was noted, on the stream that it was noted for. Where every use by the stream that
+    /// the memory was allocated on is marked so, its return does not wait for what that stream does meanwhile.
+    pub(crate) fn note_end(&self, stream: &Stream) -> Result<()> {
+        if self.is_home(stream) {
+            let mut at_home = lock(&self.at_home);
+            // Marked under the lock: the last mark is behind all others.
+            at_home.passed = Some(stream.record()?);
+            at_home.open -= 1;
+        }
+        Ok(())
+    }
+
+    fn is_home(&self, stream: &Stream) -> bool {
+        self.home.as_ref().is_some_and(|home| home.is_same_queue(stream))
     }
 
     fn give_back(&mut self) -> Result<()> {
@@ -315,9 +347,15 @@ impl PooledMemory {
         }
         let freeing = users.iter().rfind(|user| user.device() == context.device).or(self.home.as_ref());
         let raw = freeing.map_or(context.home_stream, Stream::raw_handle);
+        let at_home = std::mem::take(&mut *lock(&self.at_home));
+        let passed = at_home.passed.filter(|_| at_home.open == 0);
         for user in users.iter().chain(&self.home) {
             if freeing.is_none_or(|freeing| !freeing.is_same_queue(user)) {
-                user.record()?.hold_back(context, raw)?;
+                let event = match &passed {
+                    Some(passed) if self.is_home(user) => passed.clone(),
+                    _ => user.record()?,
+                };
+                event.hold_back(context, raw)?;
             }
         }
         // SAFETY: the pool gave it, nobody views it any more, and the stream is behind every stream that used it.

@@ -285,6 +285,9 @@ impl Stream {
         self.begin_use(dst)?;
         // SAFETY: as above, on the device.
         unsafe { queue.context.backend.h2d(src, dst.address(), size_bytes, queue.raw) }?;
+        if let Some(pooled) = dst.owner().downcast_ref::<PooledMemory>() {
+            pooled.note_end(self)?;
+        }
         self.end_use(&[dst])
     }
 

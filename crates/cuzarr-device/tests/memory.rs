@@ -107,6 +107,32 @@ fn an_impossible_allocation_says_what_was_asked_and_what_is_free() {
     assert_eq!(pool::allocate_on(Device::Cpu, usize::MAX / 2).unwrap_err().kind(), ErrorKind::OutOfMemory);
 }
 
+/// The stream that brings bytes goes on bringing others while kernels of another stream use the first ones, whose memory is
+/// given back and out again meanwhile.
+#[test]
+fn memory_that_was_filled_on_one_stream_is_used_on_another_and_comes_back_in_time() {
+    for device in devices() {
+        let [copies, kernels] = [0, 1].map(|_| Stream::new(device).unwrap());
+        let bytes: Vec<Vec<u8>> = (0..40u8).map(|round| vec![round; 1 << 20]).collect();
+        let results: Vec<Buffer> = bytes
+            .iter()
+            .map(|bytes| {
+                let arena = pool::allocate(bytes.len(), &copies).unwrap();
+                for half in [0..bytes.len() / 2, bytes.len() / 2..bytes.len()] {
+                    // SAFETY: the bytes live until both streams were waited for.
+                    unsafe { copies.h2d_async(bytes[half.clone()].as_ptr(), &arena.slice(half).unwrap()) }.unwrap();
+                }
+                kernels.wait(&copies.record().unwrap()).unwrap();
+                let result = pool::allocate_on(device, bytes.len()).unwrap();
+                kernels.d2d(&arena, &result).unwrap();
+                result
+            })
+            .collect();
+        [copies, kernels].iter().for_each(|stream| stream.synchronize().unwrap());
+        assert!(results.iter().zip(&bytes).all(|(result, bytes)| result.to_vec().unwrap() == *bytes), "{device}");
+    }
+}
+
 #[test]
 fn memory_may_be_dropped_while_other_streams_use_it() {
     for device in devices() {
