@@ -686,9 +686,8 @@ class Array(Operators, Reductions):
             if out_dtype is not self.dtype or self._metadata.data_type.is_variable:
                 raise UnsupportedError(f"out takes whole elements of a fixed size, not {out_dtype}")
             native = _native(self.dtype)
-            buffer = _convert.check_out(out, box.shape, native, device)
-            self._handle(device).read_into(box.start, box.count, box.step, box.dropped, buffer)
-            return out
+            handle, selection = self._handle(device), (box.start, box.count, box.step, box.dropped)
+            return _convert.read_into(lambda memory: handle.read_into(*selection, memory), out, box.shape, native, device)
         if out_dtype == self.dtype:
             return _convert.hand_over(self._read(box, device), nd_buffer)
         elements = _take_fields(self._read(box, "cpu"), fields, out_dtype)
@@ -739,7 +738,7 @@ class Array(Operators, Reductions):
         if data_type.is_variable:
             handle.write_variable(*selection, *_convert.encode_variable(elements, data_type))
         elif elements.size:
-            handle.write(*selection, _convert.wrap_host(elements, _convert.core_dtype(data_type.native)))
+            handle.write(*selection, _convert.wrap_host(elements))
 
     def _get_fancy(
         self, chosen: FancySelection, shape: tuple[int, ...], prototype: Any, fields: Fields | None
@@ -779,7 +778,7 @@ class Array(Operators, Reductions):
             value = _convert.to_native_host(value, self.dtype if field is None else self.dtype[field])
         else:
             value = module.asarray(value)
-        values = module.broadcast_to(_strip(value, shape), shape).reshape(full_shape)
+        values = _broadcast(value, shape, module).reshape(full_shape)
         for piece in chosen:
             block = module.asarray(self._read(piece.box, device))
             part = values[_indices(module, piece.target)]
@@ -1065,13 +1064,13 @@ def _take_fields(elements: Any, fields: Fields | None, out_dtype: np.dtype[Any])
 def _strip(value: Any, shape: tuple[int, ...]) -> Any:
     # As in NumPy's assignments, leading dimensions of 1 that the selection has not are dropped.
     while value.ndim > len(shape) and value.shape[0] == 1:
-        value = value[0]
+        value = value[0, ...]  # an array even without dimensions: NumPy's strings alone have a size of their own
     return value
 
 
-def _broadcast(value: np.ndarray[Any, Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+def _broadcast(value: Any, shape: tuple[int, ...], module: Any = np) -> Any:
     try:
-        return np.broadcast_to(_strip(value, shape), shape)
+        return module.broadcast_to(_strip(value, shape), shape)
     except ValueError as error:
         raise ShapeMismatchError(f"a value of shape {value.shape} does not broadcast to the selection {shape}") from error
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from cuzarr import _core
 from cuzarr._config import config
-from cuzarr._convert import core_dtype, device_buffer, dtype_of, host_array, is_on_device, result_array, wrap_host
+from cuzarr._convert import device_buffer, dtype_of, host_array, is_on_device, result_array, wrap_host
 from cuzarr.device_array import DeviceArray
 from cuzarr.errors import DTypeMismatchError, MemorySpaceError
 
@@ -53,7 +53,7 @@ def _host_expr(array: np.ndarray[Any, Any], device: str, what: str) -> _core.Exp
             hint=f"move it first: cuzarr.xp.asarray(x, device={device!r}); or bring the other to the host with .cpu()",
         )
     native = array.astype(array.dtype.newbyteorder("="), copy=False)
-    return _core.Expr.buffer(wrap_host(native, core_dtype(native.dtype)))
+    return _core.Expr.buffer(wrap_host(native))
 
 
 def operand(value: Any, device: str, what: str) -> _core.Expr | Number:

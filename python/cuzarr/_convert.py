@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -105,9 +106,10 @@ def to_device(array: np.ndarray[Any, Any], device: str) -> Any:
     return result_array(moved._buffer, moved.dtype)
 
 
-def wrap_host(array: np.ndarray[Any, Any], dtype_name: str) -> _core.NdBuffer:
+def wrap_host(array: np.ndarray[Any, Any]) -> _core.NdBuffer:
     """The memory of a NumPy array, for the Rust side; kept alive by what is returned."""
-    return _core.NdBuffer.wrap(array.ctypes.data, array.shape, array.strides, dtype_name, "cpu", array)
+    # The array's own element size: one that somebody expects may reach beyond its memory.
+    return _core.NdBuffer.wrap(array.ctypes.data, array.shape, array.strides, core_dtype(array.dtype), "cpu", array)
 
 
 def is_on_device(value: Any) -> bool:
@@ -195,6 +197,26 @@ def hand_over(elements: Any, nd_buffer: Any) -> Any:
     return elements if nd_buffer is None else nd_buffer.from_ndarray_like(elements).as_ndarray_like()
 
 
+def read_into(
+    read: Callable[[_core.NdBuffer], None], out: Any, shape: tuple[int, ...], native: np.dtype[Any], device: str
+) -> Any:
+    """Reads elements into a caller's own result array, which may have the other byte order. Gives the array.
+
+    Raises
+    ------
+    ShapeMismatchError, DTypeMismatchError
+        It is not what the selection gives.
+    """
+    target = getattr(out, "as_ndarray_like", lambda: out)()  # zarr-python's NDBuffer
+    if isinstance(target, np.ndarray) and target.dtype != native == target.dtype.newbyteorder("="):
+        swapped = np.empty(target.shape, native)
+        read(check_out(swapped, shape, native, device))
+        target[...] = swapped
+    else:
+        read(check_out(target, shape, native, device))
+    return out
+
+
 def check_out(out: Any, shape: tuple[int, ...], native: np.dtype[Any], device: str) -> _core.NdBuffer:
     """The memory of a caller's own result array.
 
@@ -203,7 +225,6 @@ def check_out(out: Any, shape: tuple[int, ...], native: np.dtype[Any], device: s
     ShapeMismatchError, DTypeMismatchError
         It is not what the selection gives.
     """
-    out = getattr(out, "as_ndarray_like", lambda: out)()  # zarr-python's NDBuffer
     if tuple(out.shape) != shape:
         raise ShapeMismatchError(f"out has shape {tuple(out.shape)}, the selection {shape}")
     if is_on_device(out):
@@ -214,7 +235,7 @@ def check_out(out: Any, shape: tuple[int, ...], native: np.dtype[Any], device: s
         raise DTypeMismatchError(f"out has elements of {out.dtype}, the array of {native}")
     if not out.flags.writeable:
         raise InvalidArgumentError("out is read-only")
-    return wrap_host(out, core_dtype(native))
+    return wrap_host(out)
 
 
 def decode_variable(offsets: bytes, data: bytes, shape: tuple[int, ...], data_type: DataType) -> np.ndarray[Any, Any]:

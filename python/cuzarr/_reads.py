@@ -62,8 +62,8 @@ def _read_box(array: Array, box: Box, dtype: Any, out: Any = None, prototype: An
     device, nd_buffer = array._placement(prototype)
     native = _converted(array, dtype if out is None or dtype is not None else _convert.element_type(out))
     if out is not None:
-        array._handle(device).read_into(*_lists(box), _convert.check_out(out, box.shape, native, device))
-        return out
+        handle = array._handle(device)
+        return _convert.read_into(lambda memory: handle.read_into(*_lists(box), memory), out, box.shape, native, device)
     order = array.order if len(box.shape) > 1 else "C"
     buffer = _core.NdBuffer.empty(box.shape, _convert.core_dtype(native), device, order)
     array._handle(device).read_into(*_lists(box), buffer)
@@ -125,7 +125,6 @@ def read_many(array: Array, selections: Sequence[Any], out: Any, dtype: Any, pro
     if len(shapes) > 1:
         raise ShapeMismatchError(f"out holds selections of one shape, got {sorted(shapes)}")
     shape = (len(boxes), *shapes.pop()) if shapes else tuple(out.shape)
-    buffer = _convert.check_out(out, shape, native, device)
-    if boxes:
-        array._handle(device).read_stack_into([_lists(box) for box in boxes], buffer)
-    return out
+    handle, lists = array._handle(device), [_lists(box) for box in boxes]
+    read = (lambda memory: handle.read_stack_into(lists, memory)) if boxes else (lambda memory: None)
+    return _convert.read_into(read, out, shape, native, device)

@@ -139,7 +139,7 @@ def _histogram(
     if np.ndim(bins):
         edges = np.ascontiguousarray(bins)
         check_dtype(edges.dtype, "histogram")
-        return *expr.histogram_between(wrap_host(edges, core_dtype(edges.dtype)), density), device
+        return *expr.histogram_between(wrap_host(edges), density), device
     try:
         count = operator.index(bins)
     except TypeError as error:

@@ -11,7 +11,7 @@ import numpy as np
 
 from cuzarr import _core
 from cuzarr._config import config
-from cuzarr._convert import core_dtype, device_buffer, is_on_device, wrap_host
+from cuzarr._convert import device_buffer, is_on_device, wrap_host
 from cuzarr._streams import stream_handle
 from cuzarr.codecs._values import Codec, parse_codec
 from cuzarr.errors import CuzarrError, InvalidArgumentError
@@ -37,7 +37,7 @@ def _frame(value: Any) -> _core.NdBuffer:
         return device_buffer(value)
     host = value if isinstance(value, np.ndarray) else np.frombuffer(value, "u1")
     flat = np.ascontiguousarray(host).reshape(-1)
-    return wrap_host(flat.view("u1"), "uint8")
+    return wrap_host(flat.view("u1"))
 
 
 def _output(value: Any) -> _core.NdBuffer:
@@ -45,7 +45,7 @@ def _output(value: Any) -> _core.NdBuffer:
         return device_buffer(value)
     if not isinstance(value, np.ndarray) or not value.dtype.isnative or not value.flags.writeable:
         raise InvalidArgumentError(f"out holds {type(value).__name__}, expected writable arrays of native elements")
-    return wrap_host(value, core_dtype(value.dtype))
+    return wrap_host(value)
 
 
 def _is_slab(frames: Any) -> bool:

@@ -16,7 +16,6 @@ from zarr.codecs._v2 import V2Codec
 from zarr.codecs.sharding import _ShardIndex
 
 from cuzarr import _core
-from cuzarr._convert import core_dtype
 from cuzarr._dtypes import DataType
 from cuzarr.errors import CuzarrError
 from cuzarr.zarr._fallbacks import Fallback
@@ -38,7 +37,6 @@ class Chunks:
     shape: tuple[int, ...]
     fill_value: Any
     data_type: DataType
-    core_dtype: str
 
     @property
     def native(self) -> np.dtype[Any]:
@@ -127,7 +125,7 @@ def _open_chunks(codecs: tuple[Any, ...], spec: Any) -> Chunks:
         raise Fallback(f"not supported: {error.message}") from None
     if (core.dtype is None) != data_type.is_variable:
         raise Fallback("elements of variable length are not what NumPy holds")
-    return Chunks(core, spec.shape, fill_value, data_type, "" if data_type.is_variable else core_dtype(data_type.native))
+    return Chunks(core, spec.shape, fill_value, data_type)
 
 
 @lru_cache(maxsize=256)

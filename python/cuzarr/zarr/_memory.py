@@ -32,7 +32,7 @@ def is_native(array: Any, chunks: Chunks) -> bool:
 def wrap(array: Any, chunks: Chunks) -> _core.NdBuffer:
     """The memory of an array for which :func:`is_native` holds."""
     if isinstance(array, np.ndarray):
-        return wrap_host(array, chunks.core_dtype)
+        return wrap_host(array)
     return wrap_device(array, chunks.data_type)
 
 

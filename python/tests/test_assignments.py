@@ -1,0 +1,50 @@
+"""What is written by brackets, and what a caller's own memory receives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cuzarr
+from cuzarr.errors import ShapeMismatchError
+
+
+@pytest.mark.parametrize("value", [np.array([b"ab"]), [b"ab"], np.array([[b"ab"]], "S7")])
+@pytest.mark.parametrize("selection", [3, (3,), (..., 3)])
+def test_one_string_in_an_array_is_written_with_nothing_behind_it(value: Any, selection: Any) -> None:
+    for dtype in ("S40", "U40"):
+        array = cuzarr.create_array({}, shape=(6,), chunks=(4,), dtype=dtype)
+        array[selection] = np.asarray(value).astype(dtype[0])
+        assert array[...].tolist() == np.array(["", "", "", "ab", "", ""]).astype(dtype).tolist()
+
+
+def test_one_element_of_variable_length_may_come_in_an_array() -> None:
+    array = cuzarr.create_array({}, shape=(), dtype="string", zarr_format=2)
+    array[...] = np.array(["text"], object)
+    assert array[()] == "text"
+
+
+@pytest.mark.parametrize("dtype", [">i4", ">f8", ">U3", ">M8[s]", [("a", ">u2"), ("b", "<f4")]])
+def test_results_go_into_memory_of_the_arrays_own_byte_order(dtype: Any) -> None:
+    own = np.dtype(dtype)
+    array = cuzarr.create_array({}, shape=(4, 3), chunks=(3, 2), dtype=own, zarr_format=2)
+    values = np.arange(12).reshape(4, 3).astype(own)
+    array[...] = values
+    every_other = np.zeros((8, 3), own)
+    out = every_other[::2]
+    assert array.get_basic_selection(out=out) is out
+    np.testing.assert_array_equal(out, values)
+    assert not (every_other[1::2] != np.zeros((), own)).any()
+    assert array.read(slice(1, 3), out=out[:2]) is not None
+    np.testing.assert_array_equal(out[:2], values[1:3])
+    several = np.zeros((2, 3), own)
+    array.read_many([0, 3], out=several)
+    np.testing.assert_array_equal(several, values[[0, 3]])
+
+
+def test_values_that_do_not_fit_points_are_refused_by_their_shapes() -> None:
+    array = cuzarr.create_array({}, shape=(6,), chunks=(4,), dtype="int16")
+    with pytest.raises(ShapeMismatchError, match=r"a value of shape \(3,\) does not broadcast to the selection \(2,\)"):
+        array.vindex[[0, 1]] = [1, 2, 3]
