@@ -56,6 +56,9 @@ fn chains() -> Vec<Value> {
         json!([lz4, {"name": "crc32c"}]),
         json!([delta, lz4]),
         json!([shuffle, lz4]),
+        json!([shuffle]),
+        json!([{"name": "bytes", "configuration": {"endian": "big"}}, shuffle, {"name": "crc32c"}]),
+        json!([{"name": "numcodecs.astype", "configuration": {"encode_dtype": "<i2", "decode_dtype": "<i4"}}]),
         json!([{"name": "numcodecs.bz2"}]),
         json!([delta, {"name": "numcodecs.bz2"}]),
     ]
@@ -122,16 +125,55 @@ fn frames_from_anywhere_decode_to_anywhere() {
 #[test]
 fn outputs_of_any_layout_are_filled() {
     let codecs = json!([{"name": "transpose", "configuration": {"order": [1, 0]}}, {"name": "numcodecs.lz4"}]);
-    let plain = elements(600, &mut Dice(9));
-    let frame = encode(&codecs, &[20, 30], &plain);
+    let plains = [9, 10, 11].map(|seed| elements(600, &mut Dice(seed)));
     for device in devices() {
-        for order in [Order::C, Order::F] {
-            let out = NdBuffer::zeroed(device, DType::INT32, &[20, 30], order).unwrap();
-            let frames = Frames::Apart(vec![Buffer::from_vec(frame.clone())]);
-            let mut batch = Decoder::new(&codecs, device).unwrap().prepare(frames, vec![out.clone()], None).unwrap();
+        // One frame; some that come to their places together, or each by itself, or both.
+        for orders in [&[Order::C][..], &[Order::F], &[Order::C; 3], &[Order::C, Order::F, Order::C]] {
+            let out = |&order| NdBuffer::zeroed(device, DType::INT32, &[20, 30], order).unwrap();
+            let outs: Vec<_> = orders.iter().map(out).collect();
+            let frames = plains[..orders.len()].iter().map(|plain| Buffer::from_vec(encode(&codecs, &[20, 30], plain)));
+            let frames = Frames::Apart(frames.collect());
+            let mut batch = Decoder::new(&codecs, device).unwrap().prepare(frames, outs.clone(), None).unwrap();
             batch.run(&Stream::new(device).unwrap()).unwrap();
             batch.check().unwrap().into_iter().for_each(Result::unwrap);
-            assert!(out.to_host_bytes(Order::C).unwrap() == plain, "{device}");
+            for (out, plain) in outs.iter().zip(&plains) {
+                assert!(out.to_host_bytes(Order::C).unwrap() == *plain, "{device}, {orders:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn devices_place_elements_that_no_compressor_stored() {
+    let codecs = json!([{"name": "numcodecs.shuffle"}]);
+    let plains = [12, 13, 14].map(|seed| elements(LEN, &mut Dice(seed)));
+    let sources = plains.each_ref().map(|plain| Buffer::from_vec(encode(&codecs, &[LEN], plain)));
+    for device in devices().into_iter().filter(|&device| device != Device::Cpu) {
+        let layout = Layout::contiguous(&[LEN], 4, Order::C).unwrap();
+        let memory = Buffer::zeroed(device, 3 * 4 * LEN + 40).unwrap();
+        // Side by side, the last one first; and with gaps.
+        for (at, apart) in [(8 * LEN as isize, -4 * LEN as isize), (0, 4 * LEN as isize + 20)] {
+            let place = |number: isize| (at + number * apart) as usize;
+            let out = |number| memory.slice(place(number)..place(number) + 4 * LEN).unwrap();
+            let outs: Vec<_> = (0..3).map(out).collect();
+            let arrays =
+                outs.iter().map(|out| NdBuffer::from_parts(out.clone(), DType::INT32, layout.clone()).unwrap());
+            let arrays: Vec<_> = arrays.collect();
+            for (limit, len) in [(None, 3), (Some(8 * LEN), 2), (Some(1), 1)] {
+                let frames = Frames::Apart(sources.to_vec());
+                let mut batch = Decoder::new(&codecs, device).unwrap().prepare(frames, arrays.clone(), limit).unwrap();
+                // Threads of the host would take none.
+                assert_eq!((batch.via_host(), batch.scratch_bytes()), (None, len * 4 * LEN), "{device}");
+                memory.copy_from(&Buffer::from_vec(vec![7; memory.size_bytes()])).unwrap();
+                batch.run(&Stream::new(device).unwrap()).unwrap();
+                batch.check().unwrap().into_iter().for_each(Result::unwrap);
+                for (out, plain) in outs.iter().zip(&plains) {
+                    assert!(out.to_vec().unwrap() == *plain, "{device}");
+                }
+                let all = memory.to_vec().unwrap();
+                let within = |byte| (0..3).any(|number| (place(number)..place(number) + 4 * LEN).contains(&byte));
+                assert!((0..all.len()).all(|byte| within(byte) || all[byte] == 7), "{device}");
+            }
         }
     }
 }

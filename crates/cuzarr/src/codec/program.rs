@@ -490,6 +490,13 @@ impl Program {
         Division { host_passes: first, native, via_host }
     }
 
+    /// What the device does of decoding when it does all of it: no steps at all where stored bytes are packed ones.
+    pub(crate) fn all_native(&self, division: Division) -> Option<Native> {
+        let nothing = self.passes.is_empty() && self.device != Device::Cpu;
+        let none = || nothing.then(|| Native::new(Vec::new(), self.stored, self.packed_size_bytes));
+        division.whole().or_else(none)
+    }
+
     /// What frames the passes decode, and to how many bytes each.
     pub(crate) fn frames(&self) -> impl Iterator<Item = (Format, usize)> {
         self.natives.iter().flat_map(|native| native.steps.iter().flatten()).filter_map(|step| match step {

@@ -2,7 +2,7 @@
 //! those that the host gives, or refuse the frame with it.
 
 use cuzarr::Result;
-use cuzarr::codec::{Chain, ChunkSpec};
+use cuzarr::codec::{Chain, ChunkSpec, Program};
 use cuzarr::meta::{DataType, Extension, FillValue};
 use cuzarr::run::{Decoder, Frames};
 use cuzarr_device::{Buffer, DType, Device, Layout, NdBuffer, Order, Stream};
@@ -32,55 +32,83 @@ const TYPES: [(DType, &str); 10] = [
     (DType::FLOAT64, "<f8"),
 ];
 
-/// A filter of elements of this type, and its name.
-fn filter(dtype: DType, name: &str, random: &mut Random) -> (&'static str, Option<Value>) {
+/// Filters that a campaign tries, as often each.
+const FILTERS: [&str; 9] =
+    ["none", "delta", "fixedscaleoffset", "astype", "scale_offset", "cast_value", "quantize", "packbits", "bitround"];
+
+/// A filter of elements of this type, and the bytes of an element that it gives; `None` where it takes none of them.
+fn filter(filter: &str, (dtype, name): (DType, &str), random: &mut Random) -> Option<(Value, usize)> {
     let is_float = [DType::FLOAT32, DType::FLOAT64].contains(&dtype);
     let other = TYPES[random.below(TYPES.len())];
-    match random.below(8) {
-        0 => ("none", None),
+    let of = |name: &str, to: DType, configuration: Value| {
+        Some((json!({"name": name, "configuration": configuration}), to.size_bytes()))
+    };
+    match filter {
         // A running sum of floats is the host's.
-        1 if !is_float => {
-            let astype = random.pick(&[name, name, "|i1", "<i2", "<u4"]);
-            ("delta", Some(json!({"name": "numcodecs.delta", "configuration": {"dtype": name, "astype": astype}})))
+        "delta" if !is_float => {
+            let own = (dtype, name);
+            let astype = random.pick(&[own, own, TYPES[0], TYPES[1], TYPES[6]]);
+            of("numcodecs.delta", astype.0, json!({"dtype": name, "astype": astype.1}))
         }
-        2 if is_float => {
-            let (offset, scale) = (random.pick(&[0.0, 273.15, -1e3]), random.pick(&[1.0, 10.0, 0.01]));
+        "fixedscaleoffset" => {
+            let (offset, scale) = match is_float {
+                true => (json!(random.pick(&[0.0, 273.15, -1e3])), json!(random.pick(&[1.0, 10.0, 0.01]))),
+                false => (json!(random.pick(&[0, 1, 100])), json!(random.pick(&[1, 2, 10]))),
+            };
             let configuration = json!({"offset": offset, "scale": scale, "dtype": name, "astype": other.1});
-            ("fixedscaleoffset", Some(json!({"name": "numcodecs.fixedscaleoffset", "configuration": configuration})))
+            of("numcodecs.fixedscaleoffset", other.0, configuration)
         }
-        3 => {
-            let configuration = json!({"encode_dtype": other.1, "decode_dtype": name});
-            ("astype", Some(json!({"name": "numcodecs.astype", "configuration": configuration})))
+        "astype" => of("numcodecs.astype", other.0, json!({"encode_dtype": other.1, "decode_dtype": name})),
+        "scale_offset" if is_float => of(
+            "scale_offset",
+            dtype,
+            json!({"offset": random.pick(&[0.0, 0.1, -7.5]), "scale": random.pick(&[1.0, 0.3, 8.0])}),
+        ),
+        "scale_offset" => {
+            of("scale_offset", dtype, json!({"offset": random.pick(&[0, 1, 9]), "scale": random.pick(&[1, 2, 5])}))
         }
-        4 if is_float => {
-            let configuration =
-                json!({"offset": random.pick(&[0.0, 0.1, -7.5]), "scale": random.pick(&[1.0, 0.3, 8.0])});
-            ("scale_offset", Some(json!({"name": "scale_offset", "configuration": configuration})))
-        }
-        5 => {
+        "cast_value" => {
             let rounding = random.pick(&["nearest-even", "towards-zero", "towards-positive", "nearest-away"]);
-            let configuration =
-                json!({"data_type": other.0.to_string(), "rounding": rounding, "out_of_range": "clamp"});
-            ("cast_value", Some(json!({"name": "cast_value", "configuration": configuration})))
+            let range = random.pick(&["clamp", "clamp", "error"]);
+            let map = random.pick(&["[]", "[[0, 1]]", "[[1, 7], [3, 0], [0, 3]]"]);
+            let map: Value = map.parse().ok()?;
+            let configuration = json!({"data_type": other.0.to_string(), "rounding": rounding, "out_of_range": range,
+                "scalar_map": {"decode": map}});
+            of("cast_value", other.0, configuration)
         }
-        6 if is_float => {
-            let configuration = json!({"digits": random.below(6), "dtype": name});
-            ("quantize", Some(json!({"name": "numcodecs.quantize", "configuration": configuration})))
-        }
-        _ => ("none", None),
+        "quantize" if is_float => of("numcodecs.quantize", dtype, json!({"digits": random.below(6), "dtype": name})),
+        "bitround" if is_float => of("bitround", dtype, json!({"keepbits": random.below(20)})),
+        _ => None,
     }
 }
 
-/// A chain of codecs, and the names of its parts.
-fn chain(random: &mut Random) -> (DType, Value, [&'static str; 3]) {
-    if random.one_in(10) {
-        return (DType::BOOL, json!([{"name": "numcodecs.packbits"}]), ["packbits", "none", "none"]);
-    }
-    let (dtype, name) = TYPES[random.below(TYPES.len())];
-    let (filter_name, filter) = filter(dtype, name, random);
-    let endian = random.pick(&["little", "little", "big"]);
-    let mut codecs: Vec<Value> = filter.into_iter().collect();
-    codecs.push(json!({"name": "bytes", "configuration": {"endian": endian}}));
+/// A chain of codecs.
+struct Tried {
+    dtype: DType,
+    codecs: Vec<Value>,
+    names: [&'static str; 3],
+    /// So many codecs of arrays stand in front.
+    filters: usize,
+    /// Bytes of an element behind them; `None` where there are less than one.
+    encoded_width: Option<usize>,
+}
+
+fn chain(random: &mut Random) -> Tried {
+    let filter_name = random.pick(&FILTERS);
+    let (dtype, endian, mut codecs, encoded_width) = loop {
+        if filter_name == "packbits" {
+            break (DType::BOOL, None, vec![json!({"name": "numcodecs.packbits"})], None);
+        }
+        let dtype = random.pick(&TYPES);
+        let endian = random.pick(&["little", "little", "big"]);
+        match filter(filter_name, dtype, random) {
+            None if filter_name != "none" => continue,
+            None => break (dtype.0, Some(endian), Vec::new(), Some(dtype.0.size_bytes())),
+            Some((codec, width)) => break (dtype.0, Some(endian), vec![codec], Some(width)),
+        }
+    };
+    let filters = codecs.len();
+    codecs.extend(endian.map(|endian| json!({"name": "bytes", "configuration": {"endian": endian}})));
     let shuffled = random.one_in(3);
     if shuffled {
         let unit = random.pick(&[dtype.size_bytes(), dtype.size_bytes(), 2, 3, 16]);
@@ -88,7 +116,7 @@ fn chain(random: &mut Random) -> (DType, Value, [&'static str; 3]) {
     }
     let location = random.pick(&["start", "end"]);
     let placed = |name: &str| json!({"name": name, "configuration": {"location": location}});
-    let (checksum_name, checksum) = match random.below(6) {
+    let (checksum_name, checksum) = match random.below(8) {
         0 => ("crc32c", Some(json!({"name": "crc32c"}))),
         1 => ("crc32c", Some(placed("numcodecs.crc32c"))),
         2 => ("crc32", Some(placed("numcodecs.crc32"))),
@@ -97,17 +125,18 @@ fn chain(random: &mut Random) -> (DType, Value, [&'static str; 3]) {
         _ => ("none", None),
     };
     codecs.extend(checksum);
-    (dtype, Value::from(codecs), [filter_name, if shuffled { "shuffle" } else { "none" }, checksum_name])
+    let names = [filter_name, if shuffled { "shuffle" } else { "none" }, checksum_name];
+    Tried { dtype, codecs, names, filters, encoded_width }
 }
 
-/// What is stored for `count` chunks of `len` elements: bytes of all kinds.
-fn stored(codecs: &Value, dtype: DType, len: usize, count: usize, random: &mut Random) -> Result<Vec<Vec<u8>>> {
-    let data_type = DataType::from_v3(&Value::from(dtype.to_string()))?;
-    let list = codecs.as_array().into_iter().flatten();
-    let extensions = list.map(|codec| Extension::from_json(codec, "codecs")).collect::<Result<Vec<_>>>()?;
-    let fill_value = FillValue::default_of(&data_type);
-    let spec = ChunkSpec::new(vec![len as u64], data_type, fill_value);
-    let program = Chain::from_codecs(&extensions, spec)?.bind(Device::Cpu)?;
+/// What is stored for `count` chunks of `len` elements: bytes of all kinds, with the checksums that belong to them.
+fn stored(chain: &Tried, len: usize, count: usize, random: &mut Random) -> Result<Vec<Vec<u8>>> {
+    let opened = open(&chain.codecs, chain.dtype, len)?;
+    // Filters give any bytes, so any bytes stand for what they gave; but packed bits say how many there are.
+    let program = match chain.encoded_width {
+        Some(width) => open(&chain.codecs[chain.filters..], DType::UINT8, len * width)?,
+        None => opened,
+    };
     let size = program.packed_size_bytes();
     (0..count)
         .map(|_| {
@@ -115,6 +144,13 @@ fn stored(codecs: &Value, dtype: DType, len: usize, count: usize, random: &mut R
             program.encode(&data::plain(kind, size, random))
         })
         .collect()
+}
+
+fn open(codecs: &[Value], dtype: DType, len: usize) -> Result<Program> {
+    let data_type = DataType::from_v3(&Value::from(dtype.to_string()))?;
+    let extensions = codecs.iter().map(|codec| Extension::from_json(codec, "codecs")).collect::<Result<Vec<_>>>()?;
+    let fill_value = FillValue::default_of(&data_type);
+    Chain::from_codecs(&extensions, ChunkSpec::new(vec![len as u64], data_type, fill_value))?.bind(Device::Cpu)
 }
 
 fn damage(frame: &mut Vec<u8>, random: &mut Random) {
@@ -170,13 +206,14 @@ fn decode(
 pub fn round(settings: &Settings, round: u64, outcome: &mut Outcome) -> Result<()> {
     let mut random = Random::new(&[settings.seed, round, 4]);
     for number in 0..CHAINS {
-        let (dtype, codecs, names) = chain(&mut random);
+        let tried = chain(&mut random);
+        let (dtype, codecs) = (tried.dtype, Value::from(tried.codecs.clone()));
         let width = dtype.size_bytes();
         let most = if random.one_in(8) { settings.most_bytes } else { 2000 };
         let len = random.log_uniform(1, (most / width).max(1));
         let count = (CHAIN_BYTES / (len * width + GAP_BYTES)).clamp(1, settings.batch / CHAINS + 1);
         // Some combinations have no meaning.
-        let Ok(mut frames) = stored(&codecs, dtype, len, count, &mut random) else { continue };
+        let Ok(mut frames) = stored(&tried, len, count, &mut random) else { continue };
         for frame in frames.iter_mut().skip(1).step_by(2) {
             damage(frame, &mut random);
         }
@@ -185,7 +222,7 @@ pub fn round(settings: &Settings, round: u64, outcome: &mut Outcome) -> Result<(
         let got = decode(&codecs, settings.device, dtype, len, &frames, &places)?;
         let expected = decode(&codecs, Device::Cpu, dtype, len, &frames, &places)?;
         outcome.batches += 1;
-        for part in names {
+        for part in tried.names {
             outcome.count_of(part, count as u64);
         }
         outcome.count_of("via host", if got.via_host { count as u64 } else { 0 });

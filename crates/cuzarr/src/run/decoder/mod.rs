@@ -16,12 +16,14 @@
 //! # Ok::<(), cuzarr::Error>(())
 //! ```
 
+mod place;
+
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cuzarr_device::transfer::{copy_pieces_on, scatter_host, scatter_on};
-use cuzarr_device::{Buffer, DType, Device, NdBuffer, Order, Stream, Transfer, TransferBox};
+use cuzarr_device::{Buffer, DType, Device, NdBuffer, Order, Stream};
 use serde_json::Value;
 
 use crate::codec::native::{Chunks, NativeBatch, Source};
@@ -75,6 +77,7 @@ pub struct DecoderBatch {
     frames: Vec<Buffer>,
     outs: Vec<NdBuffer>,
     groups: Vec<Group>,
+    scratch_limit_bytes: usize,
     /// What was wrong with frames before anything ran.
     refused: Vec<(usize, Error)>,
     /// What host threads found in the last run.
@@ -132,6 +135,7 @@ impl Decoder {
             frames,
             outs,
             groups: Vec::new(),
+            scratch_limit_bytes: scratch_limit_bytes.unwrap_or(usize::MAX),
             refused: Vec::new(),
             found: Vec::new(),
         };
@@ -143,10 +147,9 @@ impl Decoder {
                 None => kinds.push(vec![number]),
             }
         }
-        let limit = scratch_limit_bytes.unwrap_or(usize::MAX);
         for numbers in kinds {
             let out = &batch.outs[numbers[0]];
-            let group = batch.group(self.program(out.shape(), out.dtype())?, numbers, slab.as_ref(), limit)?;
+            let group = batch.group(self.program(out.shape(), out.dtype())?, numbers, slab.as_ref())?;
             batch.groups.push(group);
         }
         Ok(batch)
@@ -178,11 +181,10 @@ impl DecoderBatch {
         program: Program,
         numbers: Vec<usize>,
         slab: Option<&(Buffer, Vec<Range<usize>>)>,
-        scratch_limit_bytes: usize,
     ) -> Result<Group> {
         let division = program.divide(&leave_nothing);
         let reason = division.first_reason();
-        let Some(native) = division.whole().filter(|_| program.packed_size_bytes() > 0) else {
+        let Some(native) = program.all_native(division).filter(|_| program.packed_size_bytes() > 0) else {
             return Ok(Group { program, native: None, in_place: false, host: numbers, reason });
         };
         let (mut known, mut host) = (Vec::new(), Vec::new());
@@ -215,7 +217,7 @@ impl DecoderBatch {
         };
         let source = Source { buffer: &arena, ranges, host: bytes.as_deref() };
         let in_place = target.is_some();
-        let batch = native.prepare_to(source, target, scratch_limit_bytes, &stream)?;
+        let batch = native.prepare_to(source, target, self.scratch_limit_bytes, &stream)?;
         stream.synchronize()?;
         Ok(Group { program, native: Some((batch, known)), in_place, host, reason: None })
     }
@@ -223,7 +225,7 @@ impl DecoderBatch {
     /// The outputs of these frames as one stretch of memory, where they are that and what is packed is what they hold.
     fn outs_of(&self, program: &Program, numbers: &[usize]) -> Result<Option<Chunks>> {
         let outs = || numbers.iter().map(|&number| &self.outs[number]);
-        if !is_plain(program) || !outs().all(|out| out.is_contiguous(Order::C)) {
+        if !place::is_plain(program) || !outs().all(|out| out.is_contiguous(Order::C)) {
             return Ok(None);
         }
         let outs = outs().map(NdBuffer::as_buffer).collect::<cuzarr_device::Result<Vec<_>>>()?;
@@ -274,7 +276,13 @@ impl DecoderBatch {
 
     /// Device memory that the batch holds and its runs take, beside frames and outputs.
     pub fn scratch_bytes(&self) -> usize {
-        self.groups.iter().filter_map(|group| group.native.as_ref()).map(|(batch, _)| batch.memory_bytes()).sum()
+        let natives = self.groups.iter().filter_map(|group| Some((group, group.native.as_ref()?)));
+        let held: usize = natives.clone().map(|(_, (batch, _))| batch.memory_bytes()).sum();
+        let between = natives.map(|(group, (_, numbers))| {
+            let outs = numbers.iter().map(|&number| &self.outs[number]);
+            place::between_bytes(&group.program, outs, self.scratch_limit_bytes)
+        });
+        held + between.max().unwrap_or(0)
     }
 
     /// Why host threads decode all frames of some kind; `None` when the device decodes all that it knows.
@@ -300,7 +308,8 @@ impl DecoderBatch {
                     continue;
                 }
                 let (packed, offsets) = batch.packed();
-                place(&group.program, packed, numbers.iter().map(|&number| &self.outs[number]).zip(offsets), stream)?;
+                let outs: Vec<_> = numbers.iter().map(|&number| &self.outs[number]).zip(offsets).collect();
+                place::place(&group.program, packed, &outs, self.scratch_limit_bytes, stream)?;
             }
         }
         self.found = self.decode_on_host(stream);
@@ -341,7 +350,7 @@ impl DecoderBatch {
             true => program.decode(frame.host_bytes()?, &mut packed)?,
             false => program.decode(&frame.to_vec()?, &mut packed)?,
         }
-        let transfer = transfer(program, out, 0);
+        let transfer = place::transfer(program, out, 0);
         match self.device {
             Device::Cpu => Ok(scatter_host(&packed, &transfer, out)?),
             device => Ok(scatter_on(&Buffer::from_bytes(device, &packed)?, &transfer, out, stream)?),
@@ -378,47 +387,7 @@ impl DecoderBatch {
     }
 }
 
-/// The whole of a packed chunk, into the whole of `out`.
-fn transfer(program: &Program, out: &NdBuffer, packed_offset_bytes: usize) -> Transfer {
-    let mut packed_strides = vec![0; out.ndim()];
-    let mut stride = 1;
-    for &axis in program.packed_axes().iter().rev() {
-        packed_strides[axis] = stride;
-        stride *= out.shape()[axis] as isize;
-    }
-    let item = TransferBox {
-        packed_offset_bytes,
-        packed_size_bytes: program.packed_size_bytes(),
-        packed_first_elem: 0,
-        start: vec![0; out.ndim()],
-        extent: out.shape().to_vec(),
-    };
-    Transfer { tail: program.tail().clone(), packed_strides, boxes: vec![item] }
-}
-
-/// Whether packed bytes are the elements in order.
-fn is_plain(program: &Program) -> bool {
-    program.tail().is_plain() && program.packed_axes().is_sorted()
-}
-
 fn overlap(one: &Buffer, other: &Buffer) -> bool {
     let end = |buffer: &Buffer| buffer.address() + buffer.size_bytes();
     one.address() < end(other) && other.address() < end(one)
-}
-
-/// Puts packed chunks, each with its offset, to their outputs.
-fn place<'a>(
-    program: &Program,
-    packed: &Buffer,
-    outs: impl Iterator<Item = (&'a NdBuffer, usize)>,
-    stream: &Stream,
-) -> Result<()> {
-    let mut pieces = Vec::new();
-    for (out, offset) in outs {
-        match is_plain(program) && out.is_contiguous(Order::C) {
-            true => pieces.push((packed.slice(offset..offset + program.packed_size_bytes())?, out.as_buffer()?)),
-            false => scatter_on(packed, &transfer(program, out, offset), out, stream)?,
-        }
-    }
-    Ok(copy_pieces_on(&pieces, stream)?)
 }

@@ -1,0 +1,162 @@
+//! From packed chunks to the outputs of a decoder, each of which may lie anywhere.
+//!
+//! A tail moves the elements of many chunks at once where they go to one array. Outputs that follow each other in memory are the
+//! rows of one; other small ones go to the rows of one between, and from there, as they lie, to their places.
+
+use cuzarr_device::transfer::{copy_pieces_on, scatter_on};
+use cuzarr_device::{Buffer, Layout, NdBuffer, Order, Stream, Transfer, TransferBox, pool};
+
+use crate::codec::Program;
+use crate::error::Result;
+
+/// From this size on a chunk gets a launch of its own, which takes as long as copying some MiB.
+const LAUNCH_EACH_BYTES: usize = 4 << 20;
+
+/// Most memory between.
+const BETWEEN_BYTES: usize = 64 << 20;
+
+/// How packed chunks come to an output.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// They are copied: packed bytes are the output's.
+    Copied,
+    /// By the tail into memory between, many at once, and copied from there.
+    Between,
+    /// By the tail, each by itself.
+    Scattered,
+}
+
+/// Whether packed bytes are the elements in order.
+pub(super) fn is_plain(program: &Program) -> bool {
+    program.tail().is_plain() && program.packed_axes().is_sorted()
+}
+
+fn way(program: &Program, out: &NdBuffer) -> Way {
+    match out.is_contiguous(Order::C) {
+        true if is_plain(program) => Way::Copied,
+        true if out.size_bytes() < LAUNCH_EACH_BYTES => Way::Between,
+        _ => Way::Scattered,
+    }
+}
+
+/// So many chunks of this size go to memory between at a time.
+fn between_len(size_bytes: usize, count: usize, limit_bytes: usize) -> usize {
+    (BETWEEN_BYTES.min(limit_bytes) / size_bytes.max(1)).min(count).max(1)
+}
+
+/// Most device memory that [`place`] takes for these outputs, which are of one kind.
+pub(super) fn between_bytes<'a>(
+    program: &Program,
+    outs: impl Iterator<Item = &'a NdBuffer>,
+    limit_bytes: usize,
+) -> usize {
+    let sizes = outs.filter(|out| way(program, out) == Way::Between).map(NdBuffer::size_bytes);
+    let (size_bytes, count) = sizes.fold((0, 0), |(_, count), size_bytes| (size_bytes, count + 1));
+    size_bytes * between_len(size_bytes, count, limit_bytes)
+}
+
+/// The whole of a packed chunk, into the whole of `out`.
+pub(super) fn transfer(program: &Program, out: &NdBuffer, packed_offset_bytes: usize) -> Transfer {
+    let item = TransferBox {
+        packed_offset_bytes,
+        packed_size_bytes: program.packed_size_bytes(),
+        packed_first_elem: 0,
+        start: vec![0; out.ndim()],
+        extent: out.shape().to_vec(),
+    };
+    Transfer { tail: program.tail().clone(), packed_strides: packed_strides(program, out), boxes: vec![item] }
+}
+
+fn packed_strides(program: &Program, out: &NdBuffer) -> Vec<isize> {
+    let mut packed_strides = vec![0; out.ndim()];
+    let mut stride = 1;
+    for &axis in program.packed_axes().iter().rev() {
+        packed_strides[axis] = stride;
+        stride *= out.shape()[axis] as isize;
+    }
+    packed_strides
+}
+
+/// Puts packed chunks of one kind, each with its offset, to their outputs. Takes at most about `limit_bytes` for more than one.
+///
+/// # Errors
+/// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.
+pub(super) fn place(
+    program: &Program,
+    packed: &Buffer,
+    outs: &[(&NdBuffer, usize)],
+    limit_bytes: usize,
+    stream: &Stream,
+) -> Result<()> {
+    let (mut pieces, mut between) = (Vec::new(), Vec::new());
+    for &(out, offset) in outs {
+        match way(program, out) {
+            Way::Copied => pieces.push((packed.slice(offset..offset + program.packed_size_bytes())?, out.as_buffer()?)),
+            Way::Between => between.push((out, offset)),
+            Way::Scattered => scatter_on(packed, &transfer(program, out, offset), out, stream)?,
+        }
+    }
+    copy_pieces_on(&pieces, stream)?;
+    match &between[..] {
+        [] => Ok(()),
+        [(out, offset)] => Ok(scatter_on(packed, &transfer(program, out, *offset), out, stream)?),
+        between => place_between(program, packed, between, limit_bytes, stream),
+    }
+}
+
+/// As the rows of one array, and from there to outputs, which are in C order, where they are not its rows.
+fn place_between(
+    program: &Program,
+    packed: &Buffer,
+    outs: &[(&NdBuffer, usize)],
+    limit_bytes: usize,
+    stream: &Stream,
+) -> Result<()> {
+    let (like, _) = outs[0];
+    let size_bytes = like.size_bytes();
+    let places = outs.iter().map(|(out, _)| out.as_buffer()).collect::<cuzarr_device::Result<Vec<_>>>()?;
+    if let Some((memory, offsets)) = Buffer::joined(&places) {
+        let rows = offsets.iter().zip(outs).map(|(at, (_, packed_offset))| (at / size_bytes, *packed_offset));
+        return scatter_rows(program, packed, rows, (&memory, like), stream);
+    }
+    let len = between_len(size_bytes, outs.len(), limit_bytes);
+    let memory = pool::allocate((len * size_bytes).max(1), stream)?;
+    for (outs, places) in outs.chunks(len).zip(places.chunks(len)) {
+        let memory = memory.slice(..outs.len() * size_bytes)?;
+        let rows = outs.iter().enumerate().map(|(row, (_, packed_offset))| (row, *packed_offset));
+        scatter_rows(program, packed, rows, (&memory, like), stream)?;
+        let pieces = places.iter().enumerate().map(|(row, place)| {
+            let at = row * size_bytes;
+            Ok((memory.slice(at..at + size_bytes)?, place.clone()))
+        });
+        copy_pieces_on(&pieces.collect::<Result<Vec<_>>>()?, stream)?;
+    }
+    Ok(())
+}
+
+/// Puts packed chunks, each given by its row and its offset, to the rows of `memory`, which are all like `like`.
+fn scatter_rows(
+    program: &Program,
+    packed: &Buffer,
+    rows: impl Iterator<Item = (usize, usize)>,
+    (memory, like): (&Buffer, &NdBuffer),
+    stream: &Stream,
+) -> Result<()> {
+    let (shape, dtype) = (like.shape(), like.dtype());
+    let layout = Layout::contiguous(
+        &[&[memory.size_bytes() / like.size_bytes()][..], shape].concat(),
+        dtype.size_bytes(),
+        Order::C,
+    )?;
+    let array = NdBuffer::from_parts(memory.clone(), dtype, layout)?;
+    let boxes = rows.map(|(row, packed_offset_bytes)| TransferBox {
+        packed_offset_bytes,
+        packed_size_bytes: program.packed_size_bytes(),
+        packed_first_elem: 0,
+        start: [&[row][..], &vec![0; shape.len()]].concat(),
+        extent: [&[1][..], shape].concat(),
+    });
+    let packed_strides = [&[0][..], &packed_strides(program, like)].concat();
+    let transfer = Transfer { tail: program.tail().clone(), packed_strides, boxes: boxes.collect() };
+    Ok(scatter_on(packed, &transfer, &array, stream)?)
+}
