@@ -81,6 +81,9 @@ impl Boxes {
         self.items.retain(|item| !item.extents.contains(&0));
         let used: Vec<bool> =
             (0..self.src_strides.len()).map(|axis| self.items.iter().any(|item| item.extents[axis] > 1)).collect();
+        if used.iter().all(|&used| used) {
+            return;
+        }
         keep(&mut self.src_strides, &used);
         keep(&mut self.dst_strides, &used);
         self.items.iter_mut().for_each(|item| keep(&mut item.extents, &used));
@@ -170,7 +173,7 @@ impl Boxes {
 
     /// Parts the boxes whose innermost runs are taken `count` elements at a time from the others: packed on both sides, in
     /// elements of so many bytes (in the unit of the strides), of a multiple of `count`, and at offsets and strides that are
-    /// multiples of `multiples`. Boxes of the first part count in groups from then on.
+    /// multiples of `multiples`, all of them powers of two. Boxes of the first part count in groups from then on.
     pub(crate) fn split_groups(
         mut self,
         count: usize,
@@ -190,14 +193,17 @@ impl Boxes {
         };
         groups.src_strides[inner] *= count as i64;
         groups.dst_strides[inner] *= count as i64;
-        let divides = |multiple: usize, value: i64| value % multiple as i64 == 0;
+        // A mask, as a division takes longer than all else here.
+        let divides = |multiple: usize, value: i64| value & (multiple as i64 - 1) == 0;
         let strides = groups.src_strides.iter().all(|&stride| divides(multiples.0, stride))
             && groups.dst_strides.iter().all(|&stride| divides(multiples.1, stride));
-        (groups.items, self.items) = items.into_iter().partition(|item| {
+        let taken = |item: &Item| {
             let offsets = divides(multiples.0, item.src_offset) && divides(multiples.1, item.dst_offset);
-            strides && offsets && item.extents[inner].is_multiple_of(count) && fits(item)
-        });
-        groups.items.iter_mut().for_each(|item| item.extents[inner] /= count);
+            strides && offsets && divides(count, item.extents[inner] as i64) && fits(item)
+        };
+        (groups.items, self.items) =
+            if items.iter().all(taken) { (items, Vec::new()) } else { items.into_iter().partition(taken) };
+        groups.items.iter_mut().for_each(|item| item.extents[inner] >>= count.trailing_zeros());
         (groups, self)
     }
 
@@ -239,15 +245,31 @@ impl Boxes {
         walk.src_strides[..ndim].copy_from_slice(&self.src_strides);
         walk.dst_strides[..ndim].copy_from_slice(&self.dst_strides);
         let mut regions = Vec::with_capacity(self.items.len());
+        // Most boxes are as large as the one before.
+        let mut same: Option<(&[usize], Region, u64)> = None;
         for item in &self.items {
-            let mut region = item.region(walk.tiles);
-            let tiles = match square {
-                Some(_) => region.cut_into_squares(ndim, square_side(self.access_bytes)),
-                None => u64::from(region.elems.div_ceil(threads * UNROLL)),
+            let (shaped, tiles) = match same {
+                Some((extents, shaped, tiles)) if extents == item.extents => (shaped, tiles),
+                _ => {
+                    let mut region = item.region();
+                    let tiles = match square {
+                        Some(_) => region.cut_into_squares(ndim, square_side(self.access_bytes)),
+                        None => u64::from(region.elems.div_ceil(threads * UNROLL)),
+                    };
+                    region.prepare_divisions(ndim);
+                    same = Some((&item.extents, region, tiles));
+                    (region, tiles)
+                }
             };
-            region.prepare_divisions(ndim);
+            regions.push(Region {
+                first_tile: walk.tiles,
+                src_offset: item.src_offset,
+                dst_offset: item.dst_offset,
+                chunk_offset: item.chunk_offset,
+                chunk_bytes: item.chunk_bytes,
+                ..shaped
+            });
             walk.tiles += tiles;
-            regions.push(region);
         }
         Ok(Lowered { regions, walk, access_bytes: self.access_bytes, transposed: square.is_some() })
     }
@@ -315,6 +337,9 @@ impl Boxes {
     }
 
     fn permute(&mut self, axes: &[usize]) {
+        if axes.is_sorted() {
+            return;
+        }
         self.src_strides = axes.iter().map(|&axis| self.src_strides[axis]).collect();
         self.dst_strides = axes.iter().map(|&axis| self.dst_strides[axis]).collect();
         for item in &mut self.items {
@@ -339,16 +364,9 @@ fn keep<T: Copy>(values: &mut Vec<T>, used: &[bool]) {
 }
 
 impl Item {
-    fn region(&self, first_tile: u64) -> Region {
-        let mut region = Region {
-            first_tile,
-            src_offset: self.src_offset,
-            dst_offset: self.dst_offset,
-            chunk_offset: self.chunk_offset,
-            chunk_bytes: self.chunk_bytes,
-            elems: 1,
-            ..Region::default()
-        };
+    /// What follows from the extents alone.
+    fn region(&self) -> Region {
+        let mut region = Region { elems: 1, ..Region::default() };
         // `fit_sizes` saw to it that the product is below 2³¹.
         for (to, &extent) in region.extents.iter_mut().zip(&self.extents) {
             *to = extent as u32;
@@ -441,6 +459,19 @@ mod tests {
         let lowered = all.lower(256, true).unwrap();
         assert!(lowered.transposed);
         assert_eq!(lowered.walk.tiles, 4 * 3);
+    }
+
+    #[test]
+    fn boxes_of_all_sizes_get_their_own_extents_and_divisions() {
+        let extents: [&[usize]; 6] = [&[3, 5], &[3, 5], &[5, 3], &[5, 3], &[3, 5], &[7, 7]];
+        let together = boxes(1, &[100, 2], &[100, 1], &extents).lower(4, false).unwrap();
+        let mut tiles = 0;
+        for (region, extents) in together.regions.iter().zip(extents) {
+            let alone = boxes(1, &[100, 2], &[100, 1], &[extents]).lower(4, false).unwrap();
+            assert_eq!(*region, Region { first_tile: tiles, ..alone.regions[0] });
+            tiles += alone.walk.tiles;
+        }
+        assert_eq!(together.walk.tiles, tiles);
     }
 
     #[test]
