@@ -147,6 +147,8 @@ CUZARR_DEVICE u32 deflate_compact(u64* queue, u32 count, u32 lane) {
     for (u32 first = 0; first < count; first += CUZARR_WARP) {
         u64 match = first + lane < count ? queue[first + lane] : 0;
         u32 there = warp_ballot(CUZARR_ALL_LANES, match != 0);
+        // Every lane has read its place before another one takes it.
+        warp_barrier(CUZARR_ALL_LANES);
         if (match) queue[kept + count_ones(there & ((1u << lane) - 1))] = match;
         kept += count_ones(there);
     }

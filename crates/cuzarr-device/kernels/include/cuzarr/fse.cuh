@@ -9,10 +9,11 @@
 
 /// What a warp needs to build tables, in shared memory.
 struct FseSpace {
+    u32 symbols, log, used;                // of the description that was read; `used` bytes, 0 when it is damaged
+    u32 reserved;                          // so that whoever loads these together loads nothing that others write
     i16 counts[CUZARR_FSE_SYMBOLS];        // of states a symbol has; -1: one, at the table's end
     u16 first[CUZARR_FSE_SYMBOLS + 1];     // states of the symbols before, those at the end left out
     u32 cells[CUZARR_FSE_STATES / 4];      // each state's symbol, a byte
-    u32 symbols, log, used;                // of the description that was read; `used` bytes, 0 when it is damaged
 };
 
 /// 25 bits or more from bit `at` of `size` bytes on; zeros behind the end.
