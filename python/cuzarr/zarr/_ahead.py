@@ -1,15 +1,21 @@
-"""Reads that begin while zarr-python still lists their chunks.
+"""Reads that begin before zarr-python lists their chunks.
 
-To read a selection, zarr-python looks up ``read`` of its pipeline, makes five objects for each chunk, and calls it with a
-list of them; for chunks of 1 MiB that takes about as long as reading them to a GPU. Where the selection is a box of a
-regular grid, the variables of the function that looks ``read`` up say all that a list of its chunks would. So they are
-looked at, nothing of zarr-python's is changed, and the read runs on a thread of its own while the list is made. Calling what
-was looked up then waits for it. A version of zarr-python's with other variables has its reads begin when they are called.
+To read a selection, zarr-python lists its chunks, makes five objects for each, looks up ``read`` of its pipeline, and calls
+it with a list of them; for chunks of 1 MiB that takes about as long as reading them to a GPU. Where the selection is a box
+of a regular grid, the variables of the function that does so say all that the list would. So they are looked at, nothing of
+zarr-python's is changed, and the read runs on a thread of its own while the list is made. Calling ``read`` then waits for it.
+
+When to look is told by Python's monitoring (PEP 669), to which this listens as an optimizer from the first pipeline of an
+array on: it calls at one line of that function. Where another optimizer listens, or Python is older, reads begin when
+``read`` is looked up, after the list of chunks and before the objects; and where zarr-python's variables have other names,
+when ``read`` is called.
 """
 
 from __future__ import annotations
 
+import dis
 import sys
+import threading
 from types import CodeType, FrameType, MethodType
 from typing import Any
 
@@ -23,25 +29,23 @@ from cuzarr.zarr._fallbacks import count_native
 # Below so many chunks the list is made before a thread has begun.
 _FEWEST_CHUNKS = 16
 
-# Variables of zarr-python's function that reads a selection, as they are when it looks `read` up.
-_VARIABLES = {
-    "store_path", "metadata", "codec_pipeline", "_config", "chunk_grid", "indexer", "prototype", "out_buffer", "fields",
-    "indexed_chunks",
-}  # fmt: skip
+# Variables of zarr-python's function that reads a selection, as they are before it lists the chunks in another.
+_VARIABLES = {"store_path", "metadata", "codec_pipeline", "_config", "chunk_grid", "indexer", "prototype", "out_buffer", "fields"}
+_LIST = "indexed_chunks"
 
 
 def _reader() -> CodeType | None:
     code = getattr(getattr(zarr_array, "_get_selection", None), "__code__", None)
     if not isinstance(code, CodeType):
         return None
-    return code if {*code.co_varnames, *code.co_cellvars} >= _VARIABLES else None
+    return code if {*code.co_varnames, *code.co_cellvars} >= {*_VARIABLES, _LIST} else None
 
 
 _READER = _reader()
 
 
 class Ahead:
-    """The method ``read`` of a pipeline, whose work may begin when it is looked up."""
+    """The method ``read`` of a pipeline, whose work may begin before it is looked up."""
 
     def __init__(self, read: Any) -> None:
         self._read = read
@@ -51,17 +55,22 @@ class Ahead:
         if pipeline is None:
             return self._read
         frame = sys._getframe(1)
-        started = _start(pipeline, frame) if frame.f_code is _READER else None
+        started = _started(pipeline, frame.f_locals) if frame.f_code is _READER else None
         return MethodType(self._read, pipeline) if started is None else started
 
 
 class Started:
     """A read that has begun, to be called as ``read`` is."""
 
-    def __init__(self, request: _core.ChunkRequest, read: _core.StartedRead) -> None:
+    def __init__(self, known: dict[str, Any], request: _core.ChunkRequest, read: _core.StartedRead) -> None:
+        self._is_for = (known["codec_pipeline"], known["indexer"], known["out_buffer"])
         self._request = request
         self._read = read
         self._is_called = False
+
+    def is_for(self, known: dict[str, Any]) -> bool:
+        """Whether this is the read that a call of zarr-python's function, with these variables, wants."""
+        return all(mine is known.get(name) for mine, name in zip(self._is_for, ("codec_pipeline", "indexer", "out_buffer"), strict=True))
 
     async def __call__(self, batch_info: Any, out: Any, drop_axes: tuple[int, ...] = ()) -> tuple[Any, ...]:
         """Waits for its end. Which chunks are missing is not said: only who refuses missing ones asks."""
@@ -76,17 +85,87 @@ class Started:
             self._request.cancel()
 
 
-def _start(pipeline: Any, frame: FrameType) -> Started | None:
-    known = frame.f_locals
+class _Begun(threading.local):
+    """The read that began last on this thread and was not looked up yet. Nothing is awaited in between."""
+
+    read: Started | None = None
+
+
+_begun = _Begun()
+
+
+def _started(pipeline: Any, known: dict[str, Any]) -> Started | None:
+    """The read that a call of zarr-python's function looks up: begun before, or now."""
+    started, _begun.read = _begun.read, None
+    if started is not None and started.is_for(known):
+        return started
+    return _start(known) if known.get("codec_pipeline") is pipeline else None
+
+
+def _start(known: dict[str, Any]) -> Started | None:
     if not all(name in known for name in _VARIABLES):
         return None
     config = known["_config"]
-    if known["codec_pipeline"] is not pipeline or len(known["indexed_chunks"]) < _FEWEST_CHUNKS:
-        return None
     if known["fields"] or not config.read_missing_chunks:
         return None
     box = Box.of(
-        known["store_path"], known["metadata"], pipeline, config, known["chunk_grid"], known["indexer"], known["prototype"]
-    )
-    started = None if box is None else box.start(known["out_buffer"])
-    return None if started is None else Started(*started)
+        known["store_path"], known["metadata"], known["codec_pipeline"], config, known["chunk_grid"], known["indexer"],
+        known["prototype"],
+    )  # fmt: skip
+    if box is None or box.count_chunks() < _FEWEST_CHUNKS:
+        return None
+    started = box.start(known["out_buffer"])
+    return None if started is None else Started(known, *started)
+
+
+# ------------------------------------------------------------------------------------------------------------ monitoring
+
+_lock = threading.Lock()
+_is_listening = False
+
+
+def _line_of_list(reader: CodeType) -> int | None:
+    for step in dis.get_instructions(reader):
+        if step.opname.startswith("STORE_") and step.argval == _LIST and step.positions is not None:
+            return step.positions.lineno
+    return None
+
+
+def listen(pipeline: type) -> None:
+    """Has reads by pipelines of this class begin before their chunks are listed, from now on, where that can be."""
+    global _is_listening
+    if _is_listening:
+        return
+    with _lock:
+        if not _is_listening:
+            _is_listening = True
+            _listen(pipeline)
+
+
+def _listen(pipeline: type) -> None:
+    monitoring: Any = getattr(sys, "monitoring", None)
+    line = None if _READER is None or monitoring is None else _line_of_list(_READER)
+    if line is None or monitoring.get_tool(monitoring.OPTIMIZER_ID) is not None:
+        return
+
+    def at_line(code: CodeType, number: int) -> Any:
+        if number != line:
+            return monitoring.DISABLE
+        _begin(pipeline, sys._getframe(1))
+        return None
+
+    tool, event = monitoring.OPTIMIZER_ID, monitoring.events.LINE
+    monitoring.use_tool_id(tool, "cuzarr")
+    monitoring.register_callback(tool, event, at_line)
+    monitoring.set_local_events(tool, _READER, event)
+
+
+def _begin(pipeline: type, frame: FrameType) -> None:
+    """Begins the read that zarr-python's function is about to list; what goes wrong is told by the call of ``read``."""
+    _begun.read = None
+    try:
+        known = frame.f_locals
+        if type(known.get("codec_pipeline")) is pipeline:
+            _begun.read = _start(known)
+    except Exception:  # noqa: BLE001, zarr-python's function is not to fail here
+        _begun.read = None

@@ -8,6 +8,7 @@ that lists no chunk, and in place of the array's pipeline with one that knows th
 from __future__ import annotations
 
 import inspect
+import math
 import types
 from collections.abc import Callable
 from dataclasses import replace
@@ -97,6 +98,11 @@ class Box:
         """Writes ``value`` to the box."""
         work = self._plan(writing_box, value)
         await (self._pipeline.write(self._chunks_by_name(), value, drop_axes) if work is None else work.run())
+
+    def count_chunks(self) -> int:
+        """How many chunks the box reaches over."""
+        parts = zip(self._axes, self._spec.shape, strict=True)
+        return math.prod((start + (count - 1) * step) // chunk - start // chunk + 1 for (start, count, step, _), chunk in parts)
 
     def start(self, out: Any) -> tuple[_core.ChunkRequest, _core.StartedRead] | None:
         """Begins to read the box into ``out``; ``None`` when that has to wait for something, or is not ours to do."""

@@ -1,8 +1,10 @@
-"""Reads that begin while zarr-python lists their chunks."""
+"""Reads that begin before zarr-python lists their chunks."""
 
 from __future__ import annotations
 
 import inspect
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 import zarr
 from zarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, ZstdCodec
+from zarr.core import indexing
 from zarr.core.buffer.cpu import NDBuffer
 from zarr.storage import LocalStore, MemoryStore
 
@@ -119,7 +122,61 @@ async def test_what_is_looked_up_by_others_or_never_called_does_no_harm(tmp_path
     assert inspect.iscoroutinefunction(pipeline.read) and inspect.iscoroutinefunction(type(pipeline).read)
     cancelled = []
     request = type("Request", (), {"cancel": lambda self: cancelled.append(self)})()
-    started = _ahead.Started(request, None)  # type: ignore[arg-type]
+    known = dict.fromkeys(("codec_pipeline", "indexer", "out_buffer"))
+    started = _ahead.Started(known, request, None)  # type: ignore[arg-type]
     del started
     assert cancelled == [request]
     np.testing.assert_array_equal(await array.async_array.getitem(...), TRUTH)
+
+
+def test_a_read_begins_before_its_chunks_are_listed(tmp_path: Path, begun: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    array = make(LocalStore(tmp_path))
+    array[:] = TRUTH
+    listed = indexing.BasicIndexer.__iter__
+
+    def noted(indexer: Any) -> Any:
+        begun.append("listed")
+        return listed(indexer)
+
+    monkeypatch.setattr(indexing.BasicIndexer, "__iter__", noted)
+    del begun[:]
+    np.testing.assert_array_equal(array.get_basic_selection(), TRUTH)
+    assert begun == [True, "listed"]
+
+
+def test_what_began_for_a_call_that_failed_serves_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    array = make(LocalStore(tmp_path))
+    array[:] = TRUTH
+    out = NDBuffer(np.zeros((33, 30), "i4"))
+
+    def fails(indexer: Any) -> Any:
+        raise MemoryError("no room for a list")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(indexing.BasicIndexer, "__iter__", fails)
+        with pytest.raises(MemoryError, match="no room"):
+            array.get_basic_selection(slice(7), out=NDBuffer(np.zeros((7, 30), "i4")))
+        with pytest.raises(MemoryError, match="no room"):
+            array.get_basic_selection(slice(7, None), out=out)
+    array.get_basic_selection(slice(0, 33), out=out)
+    np.testing.assert_array_equal(out.as_numpy_array(), TRUTH[:33])
+
+
+BESIDE_ANOTHER = """
+import sys
+import numpy as np, zarr, cuzarr.zarr
+sys.monitoring.use_tool_id(sys.monitoring.OPTIMIZER_ID, "another")
+zarr.config.set({"codec_pipeline.path": "cuzarr.zarr.CodecPipeline"})
+array = zarr.create_array(sys.argv[1], shape=(40, 30), chunks=(7, 4), dtype="i4")
+array[:] = truth = np.arange(1200).reshape(40, 30)
+from cuzarr.zarr import _ahead
+started, begun = _ahead._start, []
+_ahead._start = lambda known: begun.append("indexed_chunks" in known) or started(known)
+assert (array[:] == truth).all() and begun == [True], begun
+assert sys.monitoring.get_tool(sys.monitoring.OPTIMIZER_ID) == "another"
+"""
+
+
+def test_beside_another_optimizer_a_read_begins_when_it_is_looked_up(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", BESIDE_ANOTHER, str(tmp_path / "a")], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
