@@ -410,7 +410,7 @@ impl Slab {
             forward.carved(self.carved_bytes..offset_bytes, offset_bytes + size_bytes);
         }
         self.carved_bytes = offset_bytes + size_bytes;
-        Some(SlabPiece { lease: Arc::clone(&self.lease), offset_bytes, size_bytes })
+        Some(SlabPiece { lease: Arc::clone(&self.lease), offset_bytes, size_bytes, family: None })
     }
 
     /// Forgets what was carved, to begin again.
@@ -543,6 +543,8 @@ pub struct SlabPiece {
     lease: Arc<Lease>,
     offset_bytes: usize,
     size_bytes: usize,
+    /// Bytes of the slab that this piece and others were before they were divided; all of them hold it.
+    family: Option<Arc<Range<usize>>>,
 }
 
 impl SlabPiece {
@@ -555,8 +557,24 @@ impl SlabPiece {
     pub fn split_off(&mut self, at: usize) -> SlabPiece {
         let at = at.min(self.size_bytes);
         let (offset_bytes, size_bytes) = (self.offset_bytes + at, self.size_bytes - at);
+        let whole = self.offset_bytes..self.offset_bytes + self.size_bytes;
+        let family = Arc::clone(self.family.get_or_insert_with(|| Arc::new(whole)));
         self.size_bytes = at;
-        SlabPiece { lease: Arc::clone(&self.lease), offset_bytes, size_bytes }
+        SlabPiece { lease: Arc::clone(&self.lease), offset_bytes, size_bytes, family: Some(family) }
+    }
+
+    /// The bytes of this piece and of all others that it was divided into, once those were dropped; `None` before.
+    pub fn whole(&self) -> Option<&[u8]> {
+        let Some(family) = &self.family else { return Some(self) };
+        if Arc::strong_count(family) > 1 {
+            return None;
+        }
+        // What the threads that dropped the others wrote is visible from here on.
+        std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
+        let address = self.lease.address() + family.start;
+        // SAFETY: initialised memory inside the slab, which nobody writes: the others are gone, this piece is borrowed, and the slab
+        // itself refuses while it lives. Copies under way only read.
+        Some(unsafe { std::slice::from_raw_parts(address as *const u8, family.len()) })
     }
 }
 

@@ -342,6 +342,25 @@ fn filled_parts_of_a_slab_cross_while_others_are_filled() {
 }
 
 #[test]
+fn a_divided_piece_shows_all_bytes_once_its_parts_are_gone() {
+    let ring = SlabRing::new(Device::Cpu, 1 << 20, 1 << 20).unwrap();
+    let mut slab = ring.acquire(0).unwrap();
+    let (mut first, mut other) = (slab.carve(100).unwrap(), slab.carve(50).unwrap());
+    other.fill(9);
+    assert_eq!(first.whole().map(<[u8]>::len), Some(100));
+    let mut last = first.split_off(70);
+    let mut middle = first.split_off(0);
+    middle.fill(1);
+    last.fill(2);
+    assert!(first.is_empty() && first.whole().is_none() && last.whole().is_none());
+    let rest = last.split_off(5);
+    drop((middle, last));
+    assert!(first.whole().is_none(), "the last part of a part is there still");
+    drop(rest);
+    assert_eq!(first.whole().unwrap(), [[1; 70].as_slice(), &[2; 30]].concat());
+}
+
+#[test]
 fn a_slab_carries_bytes_back_from_the_device() {
     for device in all_devices() {
         let stream = Stream::new(device).unwrap();

@@ -2,8 +2,8 @@
 //! decodes them beside each other. A batch holds many chunks, because a warp that decodes in order takes milliseconds
 //! however few there are, and several batches decode at once, on streams of their own.
 //!
-//! The thread that brings a batch's last bytes reads all headers, lays the decoding out and, where there is scratch memory at
-//! once, launches it ([`Dense::prepare`]): it is awake, where the calling thread may have to wait for a core. What else is to
+//! Each thread reads the headers of the frames that it brings. The one that brings a batch's last bytes lays the decoding out
+//! and, where there is scratch memory at once, launches it ([`Dense::prepare`]): it is awake, where the calling thread may have to wait for a core. What else is to
 //! be done, waiting for memory too, is the calling thread's ([`Ready::place`]).
 
 use std::any::Any;
@@ -19,6 +19,7 @@ use super::report::Stage;
 use super::scratch::ScratchBlock;
 use super::streams::Streams;
 use crate::codec::Program;
+use crate::codec::batch::Headers;
 use crate::codec::native::{Native, NativeBatch, Source};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{Batch, Read, SizeRule, Unit};
@@ -35,8 +36,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Where the bytes of one unit are.
 enum Place {
-    /// As they are stored, in the slab.
-    Stored { offset_bytes: usize, size_bytes: usize },
+    /// As they are stored, in the slab, with what the headers say where kernels know them.
+    Stored { offset_bytes: usize, size_bytes: usize, headers: Option<Headers> },
     /// Decoded already, because the slab had no room for them.
     Packed(ScratchBlock),
 }
@@ -63,6 +64,7 @@ pub(super) struct Ready {
     copied: Vec<Event>,
     /// What kernels decode, in the order of `batch`.
     frames: Vec<Frame>,
+    headers: Vec<Headers>,
     batch: Option<NativeBatch>,
     /// Behind the kernels, once they are launched, and the scratch memory that they were launched with at once.
     decoded: Option<Event>,
@@ -133,15 +135,16 @@ impl Dense {
         lock(&self.slab).as_mut().and_then(|slab| slab.carve(size_bytes)).map(InSlab::new)
     }
 
-    /// A read lies in the slab.
+    /// A read lies in the slab: its headers are read here, by many threads side by side, as each look is a miss of their caches.
     pub(super) fn arrived(&self, batch: &Batch, read: &Read, lease: &InSlab) -> Result<()> {
-        let mut places = lock(&self.places);
+        let held = || Error::new(ErrorKind::StoreFailed, "the store ended a read whose memory it has not given back");
+        let bytes = lease.piece.whole().ok_or_else(held)?;
         for unit in read.units.clone() {
             let (from, size_bytes) = batch.unit_span(read, unit).unwrap_or((0, lease.size_bytes));
-            if from + size_bytes > lease.size_bytes {
-                return Err(Error::new(ErrorKind::ChunkCorrupt, "the read was too short"));
-            }
-            places[unit] = Some(Place::Stored { offset_bytes: lease.piece.offset_bytes() + from, size_bytes });
+            let too_short = || Error::new(ErrorKind::ChunkCorrupt, "the read was too short");
+            let headers = self.native.headers(bytes.get(from..from + size_bytes).ok_or_else(too_short)?);
+            let offset_bytes = lease.piece.offset_bytes() + from;
+            lock(&self.places)[unit] = Some(Place::Stored { offset_bytes, size_bytes, headers });
         }
         Ok(())
     }
@@ -153,8 +156,8 @@ impl Dense {
         Ok(())
     }
 
-    /// Sends the rest of the slab across the bus, reads the headers of what `landed`, lays its decoding out, and launches it
-    /// where scratch memory is at hand. Nobody fills the slab any more.
+    /// Sends the rest of the slab across the bus, lays the decoding of what `landed` out, and launches it where scratch memory
+    /// is at hand. Nobody fills the slab any more.
     pub(super) fn prepare(&self, landed: &[usize], call: &Call) {
         let ready = self.sort(landed, call).and_then(|mut ready| {
             ready.prepare_within(self, self.scratch_limit_bytes)?;
@@ -177,24 +180,26 @@ impl Dense {
 
     fn sort(&self, landed: &[usize], call: &Call) -> Result<Ready> {
         let (mut slab, mut places) = (lock(&self.slab).take(), std::mem::take(&mut *lock(&self.places)));
-        // The bus first: headers are read while the last bytes cross.
+        // The bus first: the rest is done while the last bytes cross.
         let copied = slab.as_mut().map_or(Ok(Vec::new()), Slab::finish_upload)?;
         let ends = copied.iter().map(|copy| copy.end.clone()).collect();
         call.counters.add_copies(Stage::Upload, copied);
-        let stored: &[u8] = slab.as_ref().map_or(Ok(&[][..]), |slab| slab.bytes())?;
-        let (mut frames, mut unknown, mut packed) = (Vec::with_capacity(landed.len()), Vec::new(), Vec::new());
+        let (mut known, mut unknown, mut packed) = (Vec::with_capacity(landed.len()), Vec::new(), Vec::new());
         for &unit in landed {
             match places[unit].take() {
-                Some(Place::Stored { offset_bytes, size_bytes }) => {
+                Some(Place::Stored { offset_bytes, size_bytes, headers }) => {
                     let frame = Frame { unit, src: offset_bytes..offset_bytes + size_bytes };
-                    let known = self.native.knows(&stored[frame.src.clone()]);
-                    if known { frames.push(frame) } else { unknown.push(frame) }
+                    match headers {
+                        Some(headers) => known.push((frame, headers)),
+                        None => unknown.push(frame),
+                    }
                 }
                 Some(Place::Packed(block)) => packed.push((unit, block)),
                 None => {}
             }
         }
-        Ok(Ready { slab, copied: ends, frames, batch: None, decoded: None, scratch: None, unknown, packed })
+        let (frames, headers) = known.into_iter().unzip();
+        Ok(Ready { slab, copied: ends, frames, headers, batch: None, decoded: None, scratch: None, unknown, packed })
     }
 }
 
@@ -229,7 +234,8 @@ impl Ready {
         };
         let carved = slab.carved_bytes();
         let ranges = self.frames.iter().map(|frame| frame.src.clone()).collect();
-        let source = Source { buffer: &arena.slice(..carved)?, ranges, host: Some(&slab.bytes()?[..carved]) };
+        let (buffer, host) = (&arena.slice(..carved)?, Some(&slab.bytes()?[..carved]));
+        let source = Source { buffer, ranges, host, headers: &self.headers };
         self.batch = Some(dense.native.prepare(source, scratch_limit_bytes, &dense.stream)?);
         Ok(())
     }
@@ -381,7 +387,8 @@ pub(super) fn finish<'a>(
 ) -> Result<(Packed, Pending)> {
     let size_bytes = native.input_bytes().unwrap_or(0);
     let (units, ranges): (Vec<&Unit>, Vec<_>) = units.map(|(unit, at)| (unit, at..at + size_bytes)).unzip();
-    let mut batch = native.prepare(Source { buffer: arena, ranges, host: None }, usize::MAX, stream)?;
+    let source = Source { buffer: arena, ranges, host: None, headers: &[] };
+    let mut batch = native.prepare(source, usize::MAX, stream)?;
     let decoded_bytes = units.iter().map(|unit| unit.packed_size_bytes as u64).sum();
     call.counters.time_on((Stage::Decode, decoded_bytes), stream, || batch.run(stream))?;
     Ok(packed_units(batch, units.into_iter()))

@@ -208,7 +208,8 @@ impl Resident {
         // Headers are read from the arena when the batch is prepared.
         stream.synchronize()?;
         let most = (native.scratch_copies() as usize).saturating_mul(decoded_bytes);
-        let mut batch = native.prepare(Source { buffer: &arena, ranges: ranges.clone(), host: None }, most, stream)?;
+        let source = Source { buffer: &arena, ranges: ranges.clone(), host: None, headers: &[] };
+        let mut batch = native.prepare(source, most, stream)?;
         if !self.reserve(batch.scratch_bytes().saturating_sub(most)) {
             return Ok((self.decode_on_host(plan, reads, program)?, None));
         }

@@ -55,7 +55,8 @@ impl<O: Object + 'static> Parts<O> {
     ) -> Result<Arc<Parts<O>>, Box<dyn Lease>> {
         let size_bytes = lease.bytes().len();
         let mut waiting = VecDeque::new();
-        for at in (PART_BYTES..size_bytes).step_by(PART_BYTES).rev() {
+        // Down to 0: what stands for the item and is kept to its end has no bytes, so that the first ones need not wait for the last.
+        for at in (0..size_bytes).step_by(PART_BYTES).rev() {
             match lease.split_off(at) {
                 Some(lease) => waiting.push_front(Part { first: false, offset: span.start + at as u64, lease }),
                 // What is not split off stays with the part before it.

@@ -14,6 +14,7 @@ use std::ops::Range;
 
 use cuzarr_device::{Buffer, Device, Stream};
 
+use crate::codec::zstd;
 use crate::{Error, Result};
 
 /// One frame: where its encoded bytes lie, and where its decoded bytes, exactly so many, go.
@@ -32,6 +33,16 @@ pub(crate) struct Request<'a> {
     /// The whole source as bytes of the host, when they are at hand. A format that [`super::Format::scans_on_host`] always
     /// gets them.
     pub(crate) host: Option<&'a [u8]>,
+    /// The headers of all units where they were read before ([`super::Format::headers`]); else none.
+    pub(crate) headers: &'a [Headers],
+}
+
+/// What the headers of one frame say, for formats whose headers take long to read: so that each frame's are read by the thread
+/// that brought it, when it came.
+pub(crate) enum Headers {
+    /// Read again while a batch is prepared.
+    Plain,
+    Zstd(zstd::cuda::Headers),
 }
 
 /// Units that are ready to be decoded.

@@ -1,6 +1,6 @@
 //! What frames a batch can hold, and which of them are better left to the host.
 
-use super::decode::{Prepared, Request};
+use super::decode::{Headers, Prepared, Request};
 use crate::Result;
 use crate::codec::deflate::cuda::Container;
 use crate::codec::{blosc, deflate, lz4, zstd};
@@ -65,15 +65,17 @@ impl Format {
         }
     }
 
-    /// Whether kernels know what the frame's header says. What they do not know is the host's to decode, or to refuse.
-    pub(crate) fn knows(self, frame: &[u8], decoded_bytes: usize) -> bool {
-        frame.len() < MAX_UNIT_BYTES
-            && match self {
-                Format::Lz4 => frame.len() >= 4,
-                Format::Blosc => blosc::cuda::knows(frame, decoded_bytes),
-                Format::Zstd => zstd::cuda::knows(frame, decoded_bytes),
-                Format::Gzip | Format::Zlib | Format::Deflate => deflate::cuda::knows(frame),
-            }
+    /// What the frame's headers say; `None` when kernels do not know it. What they do not know is the host's to decode, or to
+    /// refuse.
+    pub(crate) fn headers(self, frame: &[u8], decoded_bytes: usize) -> Option<Headers> {
+        let plain = |known: bool| known.then_some(Headers::Plain);
+        match self {
+            _ if frame.len() >= MAX_UNIT_BYTES => None,
+            Format::Lz4 => plain(frame.len() >= 4),
+            Format::Blosc => plain(blosc::cuda::knows(frame, decoded_bytes)),
+            Format::Zstd => zstd::cuda::headers(frame, decoded_bytes).map(Headers::Zstd),
+            Format::Gzip | Format::Zlib | Format::Deflate => plain(deflate::cuda::knows(frame)),
+        }
     }
 
     /// Whether the host makes tables of headers that stand inside of frames. Of frames that are on the device alone they are

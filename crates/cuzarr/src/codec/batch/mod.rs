@@ -31,7 +31,7 @@ use std::ops::Range;
 use cuzarr_device::{Buffer, Device, Event, Stream, pool};
 
 pub use decode::Unit;
-pub(crate) use decode::{Decode, Prepared, Request, Task};
+pub(crate) use decode::{Decode, Headers, Prepared, Request, Task};
 pub(crate) use encode::Blank;
 pub use encode::{EncodeBatch, Encoded, Encoding};
 pub use format::Format;
@@ -113,6 +113,17 @@ impl Batch {
         host: Option<&[u8]>,
         scratch_limit_bytes: usize,
     ) -> Result<Batch> {
+        Batch::prepare_read(format, (src, dst), units, (host, &[]), scratch_limit_bytes)
+    }
+
+    /// As [`Batch::prepare_within`], with the headers of all units where they were read before.
+    pub(crate) fn prepare_read(
+        format: Format,
+        (src, dst): (&Buffer, &Buffer),
+        units: &[Unit],
+        (host, headers): (Option<&[u8]>, &[Headers]),
+        scratch_limit_bytes: usize,
+    ) -> Result<Batch> {
         if src.device() != dst.device() || src.device() == Device::Cpu {
             let message = format!("cannot decode from {} to {} by kernels", src.device(), dst.device());
             return Err(Error::new(ErrorKind::MemorySpace, message));
@@ -136,17 +147,24 @@ impl Batch {
         let (parts, refused) = (Vec::new(), Vec::new());
         let mut batch =
             Batch { format, src: src.clone(), dst: dst.clone(), len: units.len(), parts, refused, running: None };
-        batch.add(units, 0..units.len(), host.or(gathered.as_deref()), scratch_limit_bytes)?;
+        batch.add(units, 0..units.len(), (host.or(gathered.as_deref()), headers), scratch_limit_bytes)?;
         Ok(batch)
     }
 
     /// Prepares units as one part, or as several when that would take too much scratch memory.
-    fn add(&mut self, all: &[Unit], range: Range<usize>, host: Option<&[u8]>, limit_bytes: usize) -> Result<()> {
+    fn add(
+        &mut self,
+        all: &[Unit],
+        range: Range<usize>,
+        (host, read): (Option<&[u8]>, &[Headers]),
+        limit_bytes: usize,
+    ) -> Result<()> {
         if range.is_empty() {
             return Ok(());
         }
         let units = &all[range.clone()];
-        let prepared = self.format.prepare(&Request { device: self.src.device(), units, host })?;
+        let headers = read.get(range.clone()).unwrap_or_default();
+        let prepared = self.format.prepare(&Request { device: self.src.device(), units, host, headers })?;
         let wanted = prepared.decode.scratch_bytes();
         if wanted <= limit_bytes || units.len() == 1 {
             let refused = prepared.refused.into_iter().map(|(index, error)| (range.start + index, error));
@@ -159,7 +177,7 @@ impl Batch {
         let each = units.len().div_ceil(parts);
         range.clone().step_by(each).try_for_each(|start| {
             let end = (start + each).min(range.end);
-            self.add(all, start..end, host, limit_bytes)
+            self.add(all, start..end, (host, read), limit_bytes)
         })
     }
 

@@ -44,7 +44,7 @@ struct Frames {
 
 /// Prepares streams of one format; what that refuses, it refuses of the frames.
 fn prepare_inner(request: &Request<'_>, inner: Inner, refused: &mut Vec<(usize, Error)>) -> Result<Streams> {
-    let prepared = inner.format.prepare(&Request { units: &inner.units, ..*request })?;
+    let prepared = inner.format.prepare(&Request { units: &inner.units, headers: &[], ..*request })?;
     for (stream, error) in prepared.refused {
         let (frame, place) = inner.owners[stream];
         if !refused.iter().any(|(other, _)| *other == frame as usize) {

@@ -120,7 +120,7 @@ pub(crate) fn knows(frame: &[u8], decoded_bytes: usize) -> bool {
     };
     inner_format(header.compressor).is_none_or(|format| {
         let mut compressed = streams.iter().filter(|stream| !stream.is_stored());
-        compressed.all(|stream| format.knows(&frame[stream.src.clone()], stream.dst.len()))
+        compressed.all(|stream| format.headers(&frame[stream.src.clone()], stream.dst.len()).is_some())
     })
 }
 
@@ -216,12 +216,12 @@ impl Scan {
 /// What the headers of units say, refusals too: the tables, in words.
 #[cfg(test)]
 pub(crate) fn described(device: Device, host: &[u8], units: &[Unit]) -> Result<Vec<String>> {
-    let scan = Scan::new(&Request { device, units, host: Some(host) })?;
+    let scan = Scan::new(&Request { device, units, host: Some(host), headers: &[] })?;
     let mut described = vec![format!("{:?} {:?} {:?}", scan.entries, scan.refused, scan.blocks)];
     for inner in scan.inner {
         described.push(format!("{:?} {:?} {:?}", inner.target, inner.units, inner.owners));
         if inner.format == Format::Zstd {
-            described.extend(crate::codec::zstd::described(host, &inner.units));
+            described.extend(crate::codec::zstd::described(host, &inner.units, false));
         }
     }
     Ok(described)

@@ -23,7 +23,7 @@ use cuzarr_device::{
 pub(crate) use steps::{array_steps, bytes_steps, header_step, serializer_steps};
 pub(crate) use undo::{Strided, Undo};
 
-use super::batch::{self, Batch, Format, STATUS_BYTES, result_of};
+use super::batch::{self, Batch, Format, Headers, STATUS_BYTES, result_of};
 use super::checksum::{CHECKSUM_BYTES, Location};
 use super::contract::{Size, corrupt, expect_encoded_size};
 use crate::{Error, ErrorKind, Result, ResultExt};
@@ -147,6 +147,8 @@ pub(crate) struct Source<'a> {
     pub(crate) ranges: Vec<Range<usize>>,
     /// The bytes of the buffer, when the host has them too. They need not be in the buffer yet.
     pub(crate) host: Option<&'a [u8]>,
+    /// What [`Native::headers`] read of every chunk; else none.
+    pub(crate) headers: &'a [Headers],
 }
 
 impl Step {
@@ -156,6 +158,8 @@ impl Step {
     }
 }
 
+/// Neither bytes nor headers on the host.
+const NOTHING_READ: (Option<&[u8]>, &[Headers]) = (None, &[]);
 /// Scratch memory of steps that decode nothing, in times the packed bytes.
 const PLAIN_SCRATCH_COPIES: u64 = 2;
 
@@ -172,21 +176,21 @@ impl Native {
         }
     }
 
-    /// Whether the steps take a stored chunk: its size fits, and kernels know its frame. What they do not take is the
-    /// host's to decode, or to refuse.
-    pub(crate) fn knows(&self, stored: &[u8]) -> bool {
+    /// Whether the steps take a stored chunk, with what its frame's headers say: its size fits, and kernels know its frame.
+    /// What they do not take is the host's to decode, or to refuse.
+    pub(crate) fn headers(&self, stored: &[u8]) -> Option<Headers> {
         let mut inside = stored;
         for (step, _) in &self.steps {
             inside = match step {
                 Step::Check { location, .. } if inside.len() >= CHECKSUM_BYTES => {
                     &inside[location.payload(inside.len())]
                 }
-                Step::Check { .. } => return false,
-                Step::Decode { format, decoded_bytes } => return format.knows(inside, *decoded_bytes),
+                Step::Check { .. } => return None,
+                Step::Decode { format, decoded_bytes } => return format.headers(inside, *decoded_bytes),
                 _ => break,
             };
         }
-        self.input_bytes() == Some(stored.len())
+        (self.input_bytes() == Some(stored.len())).then_some(Headers::Plain)
     }
 
     /// Refuses a stored chunk that has too few bytes for what stands beside its data, or another size than metadata fixes.
@@ -268,7 +272,7 @@ impl Native {
         stream: &Stream,
     ) -> Result<NativeBatch> {
         let mut target = target.filter(|_| self.ends_with_decoder());
-        let Source { buffer, ranges, host } = source;
+        let Source { buffer, ranges, host, headers } = source;
         ranges.iter().try_for_each(|range| self.check_size(range.len()))?;
         let chunks = Chunks { buffer: buffer.clone(), ranges };
         let mut batch =
@@ -278,8 +282,8 @@ impl Native {
             if index + 1 == self.steps.len() {
                 batch.target = target.take();
             }
-            let host = host.filter(|_| batch.chunks.is_at(buffer));
-            let launch = batch.add(step, (host, scratch_limit_bytes), &mut looks, stream);
+            let read = if batch.chunks.is_at(buffer) { (host, headers) } else { (None, &[][..]) };
+            let launch = batch.add(step, (read, scratch_limit_bytes), &mut looks, stream);
             let launch = launch.at(|| format!("codec '{codec}'"))?;
             batch.launches.push((launch, codec.clone()));
         }
@@ -302,7 +306,7 @@ impl NativeBatch {
     fn add(
         &mut self,
         step: &Step,
-        (host, scratch_limit_bytes): (Option<&[u8]>, usize),
+        (read, scratch_limit_bytes): ((Option<&[u8]>, &[Headers]), usize),
         looks: &mut usize,
         stream: &Stream,
     ) -> Result<Launch> {
@@ -332,7 +336,7 @@ impl NativeBatch {
                 let units = from.into_iter().zip(&self.chunks.ranges);
                 let units: Vec<_> = units.map(|(src, dst)| batch::Unit { src, dst: dst.clone() }).collect();
                 let dst = &self.chunks.buffer;
-                let batch = Batch::prepare_within(*format, &src, dst, &units, host, scratch_limit_bytes)?;
+                let batch = Batch::prepare_read(*format, (&src, dst), &units, read, scratch_limit_bytes)?;
                 self.memory_bytes += batch.scratch_bytes();
                 Ok(Launch::Decode(batch))
             }
@@ -349,7 +353,7 @@ impl NativeBatch {
             }
             Step::Sum(dtype) => {
                 if self.align(*dtype, delta::ALIGNMENT_BYTES, looks, stream)? {
-                    return self.add(step, (None, usize::MAX), looks, stream);
+                    return self.add(step, (NOTHING_READ, usize::MAX), looks, stream);
                 }
                 let from = self.chunks.ranges.clone();
                 self.allocate(from.first().map_or(0, ExactSizeIterator::len), stream)?;
@@ -390,7 +394,7 @@ impl NativeBatch {
         }
         let len = ranges.first().map_or(0, ExactSizeIterator::len) / dtype.size_bytes();
         let aligned = Step::Map(Map::flat(Tail::plain(dtype), len));
-        let launch = self.add(&aligned, (None, usize::MAX), looks, stream)?;
+        let launch = self.add(&aligned, (NOTHING_READ, usize::MAX), looks, stream)?;
         self.launches.push((launch, String::new()));
         Ok(true)
     }

@@ -4,7 +4,7 @@ use cuzarr_device::{Buffer, Device, Kernel, KernelSource, pool, upload_table};
 
 use super::scan::scan;
 use super::table::{COPY_BYTES, Layout, RESULT_BYTES, SEQUENCE_BYTES, TABLES_BYTES, TREE_BYTES, Tables};
-use crate::codec::batch::{Decode, Prepared, Request, Task};
+use crate::codec::batch::{Decode, Headers as Read, Prepared, Request, Task, Unit};
 use crate::codec::lz;
 use crate::{Error, ErrorKind, Result};
 
@@ -34,21 +34,42 @@ pub(crate) fn host_reason(decoded_bytes: usize) -> Option<&'static str> {
     (decoded_bytes >= LARGEST_UNIT_BYTES).then_some("zstd frames of 768 MiB and more are decoded on the host")
 }
 
-/// Whether kernels decode what the headers promise, or know what is wrong with it.
-pub(crate) fn knows(bytes: &[u8], decoded_bytes: usize) -> bool {
-    let scanned = scan(&mut Tables::new(), bytes, 0..bytes.len(), 0..decoded_bytes);
-    decoded_bytes < LARGEST_UNIT_BYTES && scanned.map_or_else(|error| error.kind() != ErrorKind::Unsupported, |()| true)
+/// Tables of one unit alone, and why it was refused if it was.
+pub(crate) struct Headers {
+    tables: Tables,
+    refused: Option<Error>,
+}
+
+/// The headers of what kernels decode, or know to be wrong.
+pub(crate) fn headers(bytes: &[u8], decoded_bytes: usize) -> Option<Headers> {
+    let mut tables = Tables::new();
+    let refused = scan(&mut tables, bytes, 0..bytes.len(), 0..decoded_bytes).err();
+    let unknown = refused.as_ref().is_some_and(|error| error.kind() == ErrorKind::Unsupported);
+    (decoded_bytes < LARGEST_UNIT_BYTES && !unknown).then_some(Headers { tables, refused })
+}
+
+/// Adds one unit to the tables: by its headers where those were read before.
+fn add(tables: &mut Tables, request: &Request<'_>, index: usize) -> Result<()> {
+    let Unit { src, dst } = &request.units[index];
+    match (request.headers.get(index), request.host) {
+        (Some(Read::Zstd(read)), _) if tables.append(&read.tables, src, dst) => match &read.refused {
+            Some(error) => Err(Error::new(error.kind(), error.message())),
+            None => Ok(()),
+        },
+        (_, Some(host)) => scan(tables, &host[src.clone()], src.clone(), dst.clone()),
+        (_, None) => {
+            let message = "zstd frames are prepared from their bytes on the host, but got none";
+            Err(Error::new(ErrorKind::InvalidArgument, message))
+        }
+    }
 }
 
 /// Reads the headers of all units.
 pub(crate) fn prepare(request: &Request<'_>) -> Result<Prepared> {
-    let host = request.host.ok_or_else(|| {
-        Error::new(ErrorKind::InvalidArgument, "zstd frames are prepared from their bytes on the host, but got none")
-    })?;
     let mut tables = Tables::new();
     let mut refused = Vec::new();
     for (index, unit) in request.units.iter().enumerate() {
-        if let Err(error) = scan(&mut tables, &host[unit.src.clone()], unit.src.clone(), unit.dst.clone()) {
+        if let Err(error) = add(&mut tables, request, index) {
             refused.push((index, error));
         } else if let Some(reason) = host_reason(unit.dst.len()) {
             refused.push((index, Error::new(ErrorKind::Unsupported, reason)));

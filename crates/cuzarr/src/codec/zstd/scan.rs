@@ -318,15 +318,23 @@ impl Scan<'_> {
     }
 }
 
-/// What the headers of units say, refusals too: the tables, in words.
+/// What the headers of units say, refusals too: the tables, in words. `apart`: each unit's are read by themselves first.
 #[cfg(test)]
-pub(crate) fn described(host: &[u8], units: &[crate::codec::batch::Unit]) -> Vec<String> {
+pub(crate) fn described(host: &[u8], units: &[crate::codec::batch::Unit], apart: bool) -> Vec<String> {
     let mut tables = Tables::new();
     let scan = |unit: &crate::codec::batch::Unit| {
-        let scanned = scan(&mut tables, &host[unit.src.clone()], unit.src.clone(), unit.dst.clone());
+        let (bytes, mut own) = (&host[unit.src.clone()], Tables::new());
+        let scanned = if apart {
+            let scanned = scan(&mut own, bytes, 0..bytes.len(), 0..unit.dst.len());
+            assert!(tables.append(&own, &unit.src, &unit.dst));
+            scanned
+        } else {
+            scan(&mut tables, bytes, unit.src.clone(), unit.dst.clone())
+        };
         format!("{:?}", scanned.map_err(|error| error.to_string()))
     };
     let mut described: Vec<String> = units.iter().map(scan).collect();
-    described.push(format!("{:?}", tables.layout().bytes));
+    let counts = (tables.copies(), tables.trees, tables.tables, tables.literal_bytes);
+    described.push(format!("{counts:?} {:?}", tables.layout().bytes));
     described
 }

@@ -28,6 +28,7 @@ pub(super) struct UnitEntry {
 }
 
 /// `ZstdFrame`.
+#[derive(Clone, Copy)]
 pub(super) struct FrameEntry {
     pub(super) content: Option<u64>,
     /// Where in the source.
@@ -47,6 +48,7 @@ pub(super) enum Literals {
 }
 
 /// `ZstdBlock`, before its place in scratch is known.
+#[derive(Clone, Copy)]
 pub(super) struct Block {
     pub(super) src: usize,
     pub(super) src_bytes: u32,
@@ -176,6 +178,42 @@ impl Tables {
         self.literal_bytes += block.literal_room();
         self.sequences += block.sequence_room();
         self.blocks.push(block);
+    }
+
+    /// Adds the one unit of `other`, which lies at the beginning of both sides there and at `src` and `dst` here; `false` when those
+    /// are of other sizes.
+    pub(super) fn append(&mut self, other: &Tables, src: &Range<usize>, dst: &Range<usize>) -> bool {
+        let [unit] = &other.units[..] else { return false };
+        if (unit.src.len(), unit.dst.len()) != (src.len(), dst.len()) {
+            return false;
+        }
+        let (number, first_frame, first_block) =
+            (self.units.len() as u32, self.frames.len() as u32, self.blocks.len() as u32);
+        let (src, dst, literals) = (src.clone(), dst.clone(), self.literal_bytes);
+        let begin = src.start;
+        self.units.push(UnitEntry { src, dst, literals, first_copy: self.copies(), first_frame, frames: unit.frames });
+        self.frames.extend(other.frames.iter().map(|frame| FrameEntry {
+            checksum: frame.checksum.map(|at| at + begin),
+            unit: number,
+            first_block: first_block + frame.first_block,
+            ..*frame
+        }));
+        let (trees, tables) = (self.trees, self.tables - 1);
+        // The first slot of tables is everybody's.
+        let slot = |slot: u32| if slot == 0 { 0 } else { slot + tables };
+        self.blocks.extend(other.blocks.iter().map(|block| Block {
+            src: block.src + begin,
+            unit: number,
+            tree: if block.literals == Literals::Huffman { block.tree + trees } else { block.tree },
+            own_tables: slot(block.own_tables),
+            tables: block.tables.map(slot),
+            ..*block
+        }));
+        self.trees += other.trees;
+        self.tables += other.tables - 1;
+        self.literal_bytes += other.literal_bytes;
+        self.sequences += other.sequences;
+        true
     }
 
     /// Most sequences that the engine which copies gets of what is there so far: a block's, one for literals behind them, and

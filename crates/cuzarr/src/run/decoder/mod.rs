@@ -191,7 +191,7 @@ impl DecoderBatch {
         for number in numbers {
             let frame = &self.frames[number];
             if frame.device().is_host_accessible() {
-                if native.knows(frame.host_bytes()?) {
+                if native.headers(frame.host_bytes()?).is_some() {
                     known.push(number)
                 } else {
                     host.push(number)
@@ -215,7 +215,7 @@ impl DecoderBatch {
             true => self.outs_of(&program, &known)?.filter(|outs| !overlap(&outs.buffer, &arena)),
             false => None,
         };
-        let source = Source { buffer: &arena, ranges, host: bytes.as_deref() };
+        let source = Source { buffer: &arena, ranges, host: bytes.as_deref(), headers: &[] };
         let in_place = target.is_some();
         let batch = native.prepare_to(source, target, self.scratch_limit_bytes, &stream)?;
         stream.synchronize()?;

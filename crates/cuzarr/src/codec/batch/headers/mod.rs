@@ -76,7 +76,7 @@ mod tests {
 
     fn described(format: Format, device: Device, bytes: &[u8], units: &[Unit]) -> Vec<String> {
         match format {
-            Format::Zstd => zstd::described(bytes, units),
+            Format::Zstd => zstd::described(bytes, units, false),
             _ => blosc::described(device, bytes, units).unwrap(),
         }
     }
@@ -115,6 +115,9 @@ mod tests {
         }
         let whole = described(format, device, &src, &units);
         assert_eq!(described(format, device, &gathered, &units), whole);
+        if format == Format::Zstd {
+            assert_eq!(zstd::described(&src, &units, true), whole);
+        }
         // Without room, frames are read whole.
         let read = gather_within(random.below(100), format, &source, &units).unwrap();
         assert_eq!(described(format, device, &read, &units), whole);
