@@ -409,11 +409,11 @@ class Config:
         """Forgets everything that was set, and reads the environment again."""
         with self._lock:
             self._set = {}
-        self.refresh()
+            self._environment = _read_environment(self._environ)
 
     def refresh(self) -> None:
-        """Reads the environment again."""
-        self._environment = _read_environment(self._environ)
+        """The same as :meth:`reset`, as it is in zarr-python."""
+        self.reset()
 
     def enable_gpu(self, device: int | str = 0) -> ConfigSet:
         """Reads arrays into GPU memory from now on; also a context manager. Does not touch the GPU yet.

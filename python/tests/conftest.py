@@ -49,7 +49,8 @@ def device(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def numba_cuda(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The module ``numba.cuda``; skips the test where Numba cannot work."""
-    # Numba 0.68 asks NumPy for a name that NumPy 2.5 no longer has.
+    # NVIDIA's package numba-cuda, which takes the place of Numba's own `numba.cuda` where it is installed, asks NumPy (to 0.30
+    # at least) for a name that NumPy 2.5 no longer has. Numba's own, since 0.68, does not.
     monkeypatch.setattr(np, "row_stack", np.vstack, raising=False)
     module = pytest.importorskip("numba.cuda")
     try:

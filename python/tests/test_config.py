@@ -60,12 +60,13 @@ def test_values_without_meaning_are_refused(key: str, value: object) -> None:
     assert config.get(key) == DEFAULTS[key]
 
 
-def test_reset_forgets_and_reads_the_environment_again() -> None:
+@pytest.mark.parametrize("name", ["reset", "refresh"])
+def test_reset_forgets_and_reads_the_environment_again(name: str) -> None:
     environ = {"CUZARR_DEVICE": "cuda:1"}
     config = Config(environ)
     config.set({"array.order": "F", "device": "cpu"})
     environ["CUZARR_DEVICE"] = "cuda:2"
-    config.reset()
+    getattr(config, name)()
     assert (config.get("array.order"), config.get("device")) == ("C", "cuda:2")
 
 

@@ -6,6 +6,8 @@ import multiprocessing
 import os
 import pathlib
 import pickle
+import subprocess
+import sys
 import threading
 from typing import Any
 
@@ -125,6 +127,40 @@ def test_numba_kernels_run_on_results(cuda: str, numba_cuda: Any) -> None:
         numba_cuda.synchronize()
         array[:] = numba_cuda.as_cuda_array(result)
     np.testing.assert_array_equal(host(array[:]), TRUTH * 2)
+
+
+NUMBAS_OWN = """
+import sys
+# NVIDIA's package numba-cuda puts itself in the place of Numba's own by a finder of modules.
+sys.meta_path[:] = [finder for finder in sys.meta_path if "numba" not in getattr(finder, "__module__", type(finder).__module__)]
+import numpy as np, numba.cuda, cuzarr
+truth = np.arange(120, dtype="f4").reshape(12, 10)
+array = cuzarr.create_array({}, data=truth, chunks=(5, 4), device="cuda")
+
+@numba.cuda.jit
+def double(elements):
+    place = numba.cuda.grid(1)
+    if place < elements.shape[0]:
+        for column in range(elements.shape[1]):
+            elements[place, column] *= 2
+
+with cuzarr.config.set({"array_type": "device"}):
+    result = array[:]
+double[1, 32](result)
+numba.cuda.synchronize()
+array[:] = numba.cuda.as_cuda_array(result)
+assert (array.with_device("cpu")[:] == truth * 2).all()
+print("doubled by", numba.cuda.__file__)
+"""
+
+
+def test_kernels_of_numbas_own_target_run_on_results(cuda: str) -> None:
+    pytest.importorskip("numba", minversion="0.68")
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", NUMBAS_OWN], capture_output=True, text=True, check=False)
+    if "CudaSupportError" in done.stderr:
+        pytest.skip(f"skipped: Numba does not run here: {done.stderr[-200:]}")
+    assert done.returncode == 0, done.stderr
+    assert "numba_cuda" not in done.stdout, done.stdout
 
 
 def test_pycuda_takes_results_where_they_are_and_is_written_from(cuda: str) -> None:
