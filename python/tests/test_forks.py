@@ -1,0 +1,82 @@
+"""Processes that are forked: CUDA does not survive it, and cuzarr says so instead of waiting for ever."""
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+from conftest import gpu_device
+
+PROGRAM = """
+import os, sys
+import numpy as np, cuzarr
+
+path, device, used, through = sys.argv[1:]
+truth = np.arange(64, dtype="i4")
+cuzarr.create_array(path, data=truth, chunks=(16,))
+
+def by_cuzarr(device):
+    return cuzarr.open_array(path, mode="r", device=device)[:]
+
+def by_zarr(device):
+    import cuzarr.zarr, zarr
+    buffers = {"buffer": "cuzarr.zarr.Buffer", "ndbuffer": "cuzarr.zarr.NDBuffer"} if device != "cpu" else {}
+    with zarr.config.set(buffers | {"codec_pipeline.path": "cuzarr.zarr.CodecPipeline"}), cuzarr.config.set({"device": device}):
+        return zarr.open_array(path, mode="r")[:]
+
+read = {"cuzarr": by_cuzarr, "zarr": by_zarr}[through]
+cuzarr.config.set({"array_type": "device"})
+
+def tell(who, device):
+    try:
+        found = read(device)
+        print(who, device, bool((np.asarray(found.cpu() if hasattr(found, "cpu") else found) == truth).all()), flush=True)
+    except cuzarr.CuzarrError as error:
+        print(who, device, type(error).__name__, str(error).splitlines()[0], flush=True)
+
+if used == "used":
+    tell("parent", device)
+child = os.fork()
+if child == 0:
+    tell("child", device)
+    tell("child", "cpu")
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+tell("parent", device)
+"""
+
+
+def run(path: pathlib.Path, device: str, used: str, through: str) -> list[str]:
+    command = [sys.executable, "-W", "ignore", "-c", PROGRAM, str(path / "a"), device, used, through]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.fixture
+def cuda() -> str:
+    device, problem = gpu_device()
+    if device is None or not device.startswith("cuda"):
+        pytest.skip(f"skipped: {problem or 'there is no GPU'}")
+    return device
+
+
+@pytest.mark.parametrize("through", ["cuzarr", "zarr"])
+def test_children_of_a_process_that_read_in_host_memory_read_there(tmp_path: pathlib.Path, through: str) -> None:
+    if through == "zarr":
+        pytest.importorskip("zarr")
+    assert run(tmp_path, "cpu", "used", through) == ["parent cpu True", "child cpu True", "child cpu True", "parent cpu True"]
+
+
+@pytest.mark.parametrize("through", ["cuzarr", "zarr"])
+def test_children_of_a_process_that_used_the_gpu_are_told_and_read_in_host_memory(tmp_path: pathlib.Path, cuda: str, through: str) -> None:
+    first, refused, host, last = run(tmp_path, cuda, "used", through)
+    assert (first, host, last) == (f"parent {cuda} True", "child cpu True", f"parent {cuda} True")
+    assert refused.startswith(f"child {cuda} DeviceUnavailableError") and "forked after CUDA had been initialised" in refused
+
+
+@pytest.mark.parametrize("through", ["cuzarr", "zarr"])
+def test_children_of_a_process_that_did_not_use_the_gpu_may(tmp_path: pathlib.Path, cuda: str, through: str) -> None:
+    assert run(tmp_path, cuda, "not used", through) == [f"child {cuda} True", "child cpu True", f"parent {cuda} True"]
