@@ -81,6 +81,20 @@ fn sums_over_any_axes_of_any_strides_are_right_to_the_last_bit_or_two() {
 }
 
 #[test]
+fn columns_of_many_segments_are_joined_in_order() {
+    let (rows, columns) = (16_500, 5);
+    let values = dice(rows * columns);
+    let x = floats(&[rows, columns], &values).region(&[0, 1], &[rows, 3], &[1, 1]).unwrap();
+    let column = |at: usize| values.chunks(columns).map(move |row| f64::from(row[1 + at]));
+    let run = |op: ReduceOp| as_f64(&everywhere(&x, &Reduction::new(op, Some(vec![0]))));
+    let sums: Vec<f64> = (0..3).map(|at| f64::from(column(at).sum::<f64>() as f32)).collect();
+    assert_eq!(run(ReduceOp::Sum), sums);
+    let greatest = |at| column(at).fold(f64::NEG_INFINITY, f64::max);
+    let place = |at| column(at).position(|value| value == greatest(at)).unwrap_or_default() as f64;
+    assert_eq!(run(ReduceOp::ArgMax), (0..3).map(place).collect::<Vec<_>>());
+}
+
+#[test]
 fn a_variance_far_from_zero_keeps_its_digits() {
     let values: Vec<f32> = (0..70_000).map(|at| 16_777_216.0 + 2.0 * (at % 5) as f32).collect();
     let x = floats(&[70_000], &values).astype(DType::FLOAT64, Order::C).unwrap();

@@ -17,6 +17,7 @@ use crate::kernel::KernelSource;
 
 /// Headers that kernels may include, in the order of their names.
 pub(crate) const HEADERS: &[(&str, &str)] = &[
+    ("cuzarr/accumulators.cuh", include_str!("../../kernels/include/cuzarr/accumulators.cuh")),
     ("cuzarr/arithmetic.cuh", include_str!("../../kernels/include/cuzarr/arithmetic.cuh")),
     ("cuzarr/bit_window.cuh", include_str!("../../kernels/include/cuzarr/bit_window.cuh")),
     ("cuzarr/bits.cuh", include_str!("../../kernels/include/cuzarr/bits.cuh")),

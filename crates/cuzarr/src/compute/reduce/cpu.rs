@@ -6,7 +6,7 @@ use cuzarr_device::NdBuffer;
 use cuzarr_device::cpu::cast;
 
 use super::state::{Accumulator, State, Value, Wide, beats};
-use super::view::{self, BLOCK_LANES, LANE_STEPS, View};
+use super::view::{self, BLOCK_LANES, BLOCK_THREADS, PACK, THREAD_STEPS, View};
 use crate::error::Result;
 
 /// Jobs that a thread takes at a time.
@@ -92,12 +92,24 @@ impl Row<'_> {
         }
     }
 
+    /// Merges states two by two, the upper half into the lower, until the first is all.
+    fn join(&self, states: &mut [State]) {
+        let mut half = states.len() / 2;
+        while half > 0 {
+            for lane in 0..half {
+                states[lane] = self.accumulator.merge(self.wide, states[lane], states[lane + half]);
+            }
+            half /= 2;
+        }
+    }
+
     fn walk<V: Value>(&self, job: usize) -> Result<Vec<State>> {
         let view = self.view;
         let dtype = self.source.dtype();
         let size = dtype.size_bytes();
         let wide_type = view::wide_type(self.wide);
-        let lanes_of_output = if view.by_blocks { BLOCK_LANES } else { 1 };
+        let (lanes_of_output, steps) =
+            if view.by_blocks { (BLOCK_LANES, THREAD_STEPS / PACK) } else { (1, THREAD_STEPS) };
         let (outputs, segment) = if view.by_blocks {
             (job / view.segments..job / view.segments + 1, job % view.segments)
         } else {
@@ -109,9 +121,9 @@ impl Row<'_> {
         let (mut packed, mut wide) = (vec![0; width * size], vec![0; width * wide_type.size_bytes()]);
         let bases: Vec<isize> = outputs.clone().map(|output| view.kept_offset(output)).collect();
         let origin = self.source.layout().offset_bytes();
-        for step in 0..LANE_STEPS {
+        for step in 0..steps {
             // The last segment is shorter, and its last row too.
-            let at = (segment * LANE_STEPS + step) * lanes_of_output;
+            let at = (segment * steps + step) * lanes_of_output;
             if at >= view.reduced {
                 break;
             }
@@ -137,13 +149,11 @@ impl Row<'_> {
         }
         let mut states = lanes.settle();
         if view.by_blocks {
-            let mut half = BLOCK_LANES / 2;
-            while half > 0 {
-                for lane in 0..half {
-                    states[lane] = self.accumulator.merge(self.wide, states[lane], states[lane + half]);
-                }
-                half /= 2;
-            }
+            // The lanes of each thread, then the threads.
+            states.chunks_mut(PACK).for_each(|thread| self.join(thread));
+            states = states.into_iter().step_by(PACK).collect();
+            debug_assert_eq!(states.len(), BLOCK_THREADS);
+            self.join(&mut states);
             states.truncate(1);
         }
         Ok(states)

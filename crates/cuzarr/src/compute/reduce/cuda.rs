@@ -1,28 +1,24 @@
 //! Reductions on a GPU: kernels of the functions in `cuzarr/reduce.cuh`, generated for a type and a number of dimensions.
 
-use cuzarr_device::{Buffer, DType, LaunchShape, NdBuffer, Order, Stream};
+use cuzarr_device::{Buffer, DType, LaunchShape, NdBuffer, Order, Stream, pool};
 
 use super::state::{Accumulator, State, Wide};
-use super::view::{BLOCK_LANES, View};
+use super::view::{BLOCK_THREADS, View};
 use crate::compute::cuda::{address, function, kernel_name};
 use crate::compute::grid::Region;
 use crate::compute::source::memory_type;
 use crate::error::Result;
 
 const MOST_BLOCKS: usize = 1 << 16;
-/// The segments of fewer elements are joined by the host, sooner than by so few threads.
-const FEW_OUTPUTS: usize = 64;
+/// Segments of an element of the result that a block joins sooner than one thread.
+const MANY_SEGMENTS: usize = 64;
 
-/// The state of each element of the result; or, where these are few, of each of its segments.
+/// The state of each element of the result.
 ///
 /// # Errors
 /// `OutOfMemory`, `DeviceFailed`; `LibraryMissing` without a compiler.
 pub(crate) fn states(source: &NdBuffer, view: &View, what: (Accumulator, bool), stream: &Stream) -> Result<Vec<State>> {
-    let states = if view.outputs < FEW_OUTPUTS {
-        of_segments(source, view, what, stream)?
-    } else {
-        joined(source, view, what, stream)?
-    };
+    let states = joined(source, view, what, stream)?;
     stream.synchronize()?;
     let bytes = states.to_vec()?;
     let words: Vec<u64> = bytes.as_chunks::<8>().0.iter().map(|&word| u64::from_ne_bytes(word)).collect();
@@ -38,7 +34,7 @@ fn of_segments(
 ) -> Result<Buffer> {
     let device = stream.device();
     let count = view.outputs * view.segments;
-    let memory = Buffer::empty(device, count * size_of::<State>())?;
+    let memory = pool::allocate(count * size_of::<State>(), stream)?;
     if count == 0 {
         return Ok(memory);
     }
@@ -49,8 +45,9 @@ fn of_segments(
     let name = kernel_name("reduction", &(&what, kept, over, view.by_blocks));
     let body = if view.by_blocks {
         format!(
-            "    CUZARR_SHARED(u64, cells, {BLOCK_LANES} * sizeof(reduce::{state}) / 8);\n    \
-             reduce::by_blocks<reduce::{what}>(where, states, (reduce::{state}*)cells);\n"
+            "    typedef reduce::Lane<reduce::{state}, {element}>::State State;\n    \
+             CUZARR_SHARED(u64, cells, {BLOCK_THREADS} * sizeof(State) / 8);\n    \
+             reduce::by_blocks<reduce::{what}>(where, states, (State*)cells);\n"
         )
     } else {
         format!("    reduce::by_threads<reduce::{what}>(where, states);\n")
@@ -64,8 +61,8 @@ fn of_segments(
     words.extend(view.kept.shape.iter().chain(&view.over.shape).map(|&extent| extent as u64));
     words.extend(view.kept.strides.iter().chain(&view.over.strides).map(|&stride| stride as u64));
     let place: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-    let jobs = if view.by_blocks { count } else { count.div_ceil(BLOCK_LANES) };
-    let shape = LaunchShape::line(jobs.clamp(1, MOST_BLOCKS) as u32, BLOCK_LANES as u32);
+    let jobs = if view.by_blocks { count } else { count.div_ceil(BLOCK_THREADS) };
+    let shape = LaunchShape::line(jobs.clamp(1, MOST_BLOCKS) as u32, BLOCK_THREADS as u32);
     // SAFETY: the arguments are what the generated text declares: places by value, and room for one state a segment of each
     // element of the result. The places lie inside the source's layout.
     unsafe { kernel.launch(stream, shape, vec![place, address(memory.address())], &[source.buffer(), &memory]) }?;
@@ -79,23 +76,34 @@ fn joined(source: &NdBuffer, view: &View, what: (Accumulator, bool), stream: &St
         return Ok(memory);
     }
     let state = state_type(what.0, Wide::of(source.dtype()));
-    let joining = kernel_name("joining", &state);
+    let by_blocks = view.segments >= MANY_SEGMENTS;
+    let name = kernel_name("joining", &(&state, by_blocks));
+    let body = if by_blocks {
+        format!(
+            "    CUZARR_SHARED(u64, cells, {BLOCK_THREADS} * sizeof(reduce::{state}) / 8);\n    reduce::join_by_blocks\
+             (outputs, segments, share, states, joined, (reduce::{state}*)cells);\n"
+        )
+    } else {
+        format!("    reduce::join<reduce::{state}>(outputs, segments, states, joined);\n")
+    };
     let text = format!(
-        "#include \"cuzarr/reduce.cuh\"\n\nCUZARR_KERNEL({joining}, u64 outputs, u64 segments, reduce::State* states, \
-         reduce::State* joined) {{\n    reduce::join<reduce::{state}>(outputs, segments, states, joined);\n}}\n"
+        "#include \"cuzarr/reduce.cuh\"\n\nCUZARR_KERNEL({name}, u64 outputs, u64 segments, u64 share, reduce::State* states, \
+         reduce::State* joined) {{\n{body}}}\n"
     );
-    let joined = Buffer::empty(stream.device(), view.outputs * size_of::<State>())?;
-    let sizes = (view.outputs as u64, view.segments as u64, memory.address(), joined.address());
-    let kernel = function(stream.device(), &joining, text)?;
+    let joined = pool::allocate(view.outputs * size_of::<State>(), stream)?;
+    let share = view.segments.div_ceil(BLOCK_THREADS).next_power_of_two();
+    let sizes = (view.outputs as u64, view.segments as u64, share as u64, memory.address(), joined.address());
+    let kernel = function(stream.device(), &name, text)?;
+    let threads = if by_blocks { view.outputs.saturating_mul(BLOCK_THREADS) } else { view.outputs };
     // SAFETY: the arguments are what the text declares; the first table has a row of segments for each element of the
-    // result, the second one place.
-    unsafe { kernel.launch(stream, line(view.outputs), sizes, &[&memory, &joined]) }?;
+    // result, the second one place. A block's threads take all segments, `share` each.
+    unsafe { kernel.launch(stream, line(threads), sizes, &[&memory, &joined]) }?;
     Ok(joined)
 }
 
 /// Enough blocks for so many threads.
 fn line(threads: usize) -> LaunchShape {
-    LaunchShape::line(threads.div_ceil(BLOCK_LANES).clamp(1, MOST_BLOCKS) as u32, BLOCK_LANES as u32)
+    LaunchShape::line(threads.div_ceil(BLOCK_THREADS).clamp(1, MOST_BLOCKS) as u32, BLOCK_THREADS as u32)
 }
 
 /// Dimensions of a region at most: `MOST_AXES` in reduce.cuh.
@@ -119,7 +127,6 @@ struct Part {
 #[derive(Clone, Copy)]
 pub(super) enum Answer {
     Value,
-    Both,
     Mean,
     MeanOfBoth,
     Variance,
@@ -130,13 +137,6 @@ pub(super) enum Answer {
     All,
 }
 
-impl Answer {
-    /// Words of an element.
-    fn words(self) -> usize {
-        if matches!(self, Answer::Both | Answer::MeanOfBoth) { 2 } else { 1 }
-    }
-}
-
 /// The states of all elements of a result on the device, as far as regions came in.
 pub(super) struct Gathered<'a> {
     shape: &'a [u64],
@@ -145,13 +145,14 @@ pub(super) struct Gathered<'a> {
     wide: Wide,
     outputs: usize,
     stream: &'a Stream,
-    states: Buffer,
+    /// All zero where nothing came in; none before the first region.
+    states: Option<Buffer>,
 }
 
 impl<'a> Gathered<'a> {
-    /// Whether so many results of an array of this shape are gathered on the device: few are sooner joined by the host.
-    pub(super) fn suits(outputs: usize, shape: &[u64], axes: &[usize]) -> bool {
-        outputs >= FEW_OUTPUTS && axes.len() <= MOST_AXES && shape.len() - axes.len() <= MOST_AXES
+    /// Whether results of an array of this shape are gathered on the device.
+    pub(super) fn suits(shape: &[u64], axes: &[usize]) -> bool {
+        axes.len() <= MOST_AXES && shape.len() - axes.len() <= MOST_AXES
     }
 
     pub(super) fn new(
@@ -161,16 +162,25 @@ impl<'a> Gathered<'a> {
         outputs: usize,
         stream: &'a Stream,
     ) -> Result<Gathered<'a>> {
-        let states = Buffer::zeroed(stream.device(), outputs * size_of::<State>())?;
-        Ok(Gathered { shape, axes, what, wide, outputs, stream, states })
+        Ok(Gathered { shape, axes, what, wide, outputs, stream, states: None })
+    }
+
+    /// Takes the elements of the only region; they are needed until the result is finished.
+    pub(super) fn take_all(&mut self, elements: &NdBuffer) -> Result<()> {
+        self.states = Some(joined(elements, &View::new(elements, self.axes)?, self.what, self.stream)?);
+        Ok(())
     }
 
     /// Takes the elements of a region; they are no longer needed when this returns.
-    pub(super) fn take(&self, region: &Region, elements: &NdBuffer) -> Result<()> {
+    pub(super) fn take(&mut self, region: &Region, elements: &NdBuffer) -> Result<()> {
         let view = View::new(elements, self.axes)?;
         if view.outputs == 0 {
             return Ok(());
         }
+        let all = match self.states.take() {
+            Some(states) => states,
+            None => Buffer::zeroed(self.stream.device(), self.outputs * size_of::<State>())?,
+        };
         let states = joined(elements, &view, self.what, self.stream)?;
         let mut part = Part {
             outputs: view.outputs as u64,
@@ -194,26 +204,29 @@ impl<'a> Gathered<'a> {
              reduce::State* all) {{\n    reduce::merge_part<reduce::{state}>(part, states, all);\n}}\n"
         );
         let kernel = function(self.stream.device(), &name, text)?;
-        let arguments = (part, states.address(), self.states.address());
+        let arguments = (part, states.address(), all.address());
         // SAFETY: the arguments are what the text declares; every element of the region's result has a state in the first
         // table, and a place inside of the second, which is one of the whole result's.
-        unsafe { kernel.launch(self.stream, line(view.outputs), arguments, &[&states, &self.states]) }?;
+        unsafe { kernel.launch(self.stream, line(view.outputs), arguments, &[&states, &all]) }?;
+        self.states = Some(all);
         Ok(self.stream.synchronize()?)
     }
 
-    /// The elements of the result, in their widest type.
-    pub(super) fn finish(&self, answer: Answer, ddof: f64, wide: DType) -> Result<NdBuffer> {
-        let out = NdBuffer::empty(self.stream.device(), wide, &[self.outputs], Order::C)?;
-        debug_assert_eq!(wide.size_bytes(), 8 * answer.words());
-        let name = "cuzarr_finishing";
+    /// The elements of the result, converted from their widest type to `dtype`.
+    pub(super) fn finish(&self, answer: Answer, ddof: f64, (wide, dtype): (DType, DType)) -> Result<NdBuffer> {
+        let out = NdBuffer::empty(self.stream.device(), dtype, &[self.outputs], Order::C)?;
+        let Some(states) = &self.states else { return Ok(out) };
+        let (wide, element) = (memory_type(wide), memory_type(dtype));
+        let name = kernel_name("finishing", &(wide, element));
         let text = format!(
             "#include \"cuzarr/reduce.cuh\"\n\nCUZARR_KERNEL({name}, u64 outputs, u32 answer, double ddof, \
-             const reduce::State* states, u64* out) {{\n    reduce::finish(outputs, answer, ddof, states, out);\n}}\n"
+             const reduce::State* states, {element}* out) {{\n    \
+             reduce::finish<{wide}, {element}>(outputs, answer, ddof, states, out);\n}}\n"
         );
-        let kernel = function(self.stream.device(), name, text)?;
-        let arguments = (self.outputs as u64, answer as u32, ddof, self.states.address(), out.address());
+        let kernel = function(self.stream.device(), &name, text)?;
+        let arguments = (self.outputs as u64, answer as u32, ddof, states.address(), out.address());
         // SAFETY: the arguments are what the text declares; there is a state and an element for each result.
-        unsafe { kernel.launch(self.stream, line(self.outputs), arguments, &[&self.states, out.buffer()]) }?;
+        unsafe { kernel.launch(self.stream, line(self.outputs), arguments, &[states, out.buffer()]) }?;
         self.stream.synchronize()?;
         Ok(out)
     }

@@ -127,7 +127,7 @@ impl ReduceOp {
         use cuda::Answer;
         let is_complex = wide == Wide::Complex;
         match self {
-            ReduceOp::Sum if is_complex => (Answer::Both, DType::COMPLEX128),
+            ReduceOp::Sum if is_complex => (Answer::Value, DType::COMPLEX128),
             ReduceOp::Mean if is_complex => (Answer::MeanOfBoth, DType::COMPLEX128),
             ReduceOp::Sum | ReduceOp::Prod => (Answer::Value, wide_type(wide)),
             ReduceOp::Mean => (Answer::Mean, DType::FLOAT64),
@@ -275,11 +275,11 @@ fn states_of(
     processor: &Processor,
 ) -> Result<Vec<State>> {
     let view = View::new(source, axes)?;
+    let wide = Wide::of(source.dtype());
     let all = match processor.stream() {
         None => cpu::states(source, &view, what, processor.threads)?,
-        Some(stream) => cuda::states(source, &view, what, stream)?,
+        Some(stream) => return cuda::states(source, &view, what, stream),
     };
-    let wide = Wide::of(source.dtype());
     let join = |segments: &[State]| {
         let mut row = segments.to_vec();
         while row.len() > 1 {
@@ -310,8 +310,8 @@ impl Expr {
         let axes = reduction.axes(self.ndim())?;
         let (dtype, shape) = reduction.result(self.dtype(), self.shape())?;
         let source = self.astype(reduction.op.dtypes(self.dtype())?.0)?;
-        if let Some(result) = source.reduce_there(reduction, &axes, options)? {
-            return Ok(result.astype(dtype, Order::C)?.reshape(&memory_shape(&shape)?)?);
+        if let Some(result) = source.reduce_there(reduction, &axes, dtype, options)? {
+            return Ok(result.reshape(&memory_shape(&shape)?)?);
         }
         let accumulators = [reduction.op.accumulator()];
         let [gathered] = source.gather(&axes, accumulators, reduction.skip_nan, options)?;
@@ -320,19 +320,20 @@ impl Expr {
         Ok(result.to_device(options.device)?)
     }
 
-    /// The elements of the result in their widest type, where a GPU gathers them.
+    /// The elements of the result, of type `dtype`, where a GPU gathers them.
     fn reduce_there(
         &self,
         reduction: &Reduction,
         axes: &[usize],
+        dtype: DType,
         options: &ComputeOptions<'_>,
     ) -> Result<Option<NdBuffer>> {
         let outputs: usize = memory_shape(&kept_shape(self.shape(), axes, false))?.iter().product();
         let wide = Wide::of(self.dtype());
-        let (answer, dtype) = reduction.op.answer(wide);
+        let (answer, widest) = reduction.op.answer(wide);
         // Refusals are the host's.
         let may_fail = self.shape().contains(&0) || (reduction.skip_nan && matches!(answer, cuda::Answer::Place));
-        let suits = cuda::Gathered::suits(outputs, self.shape(), axes);
+        let suits = cuda::Gathered::suits(self.shape(), axes);
         let states_bytes = (outputs * size_of::<State>()) as u64;
         let fits = states_bytes <= options.memory_limit_bytes / STATES_SHARE;
         if options.device == Device::Cpu || may_fail || !suits || !fits {
@@ -344,7 +345,12 @@ impl Expr {
         let regions = job.regions(None, limit_bytes)?;
         let Some(stream) = job.processor.stream() else { return Ok(None) };
         let what = (reduction.op.accumulator(), reduction.skip_nan);
-        let gathered = cuda::Gathered::new((self.shape(), axes), what, wide, outputs, stream)?;
+        let mut gathered = cuda::Gathered::new((self.shape(), axes), what, wide, outputs, stream)?;
+        if let [only] = &regions[..] {
+            let elements = job.work(only, &job.read(only)?)?;
+            gathered.take_all(&elements)?;
+            return gathered.finish(answer, reduction.ddof, (widest, dtype)).map(Some);
+        }
         for_each_region(
             &regions,
             job.ahead,
@@ -352,7 +358,7 @@ impl Expr {
             |region, inputs| gathered.take(region, &job.work(region, &inputs)?),
             |_, ()| Ok(()),
         )?;
-        gathered.finish(answer, reduction.ddof, dtype).map(Some)
+        gathered.finish(answer, reduction.ddof, (widest, dtype)).map(Some)
     }
 
     /// The least and the greatest element, of which there is one, in one pass; NaN where one is NaN.

@@ -6,10 +6,14 @@ use super::state::{State, Wide};
 use crate::compute::layout::Joint;
 use crate::error::Result;
 
+/// Threads of a block.
+pub(crate) const BLOCK_THREADS: usize = 256;
+/// Lanes of each of them: neighbours.
+pub(crate) const PACK: usize = 4;
 /// Lanes of a segment that a block walks.
-pub(crate) const BLOCK_LANES: usize = 256;
-/// Elements that a lane takes of a segment.
-pub(crate) const LANE_STEPS: usize = 256;
+pub(crate) const BLOCK_LANES: usize = BLOCK_THREADS * PACK;
+/// Elements that a thread takes of a segment, with all of its lanes.
+pub(crate) const THREAD_STEPS: usize = 256;
 /// Rows shorter than this are walked by one thread each: a block would mostly wait.
 const SHORT_ROW_ELEMS: usize = 64;
 
@@ -84,7 +88,7 @@ pub(crate) fn state_bytes(shape: &[u64], axes: &[usize]) -> u64 {
         let extents = shape.iter().enumerate().filter(|(axis, _)| axes.contains(axis) == reduced);
         extents.fold(1u64, |all, (_, &extent)| all.saturating_mul(extent))
     };
-    let segments = product(true).div_ceil(LANE_STEPS as u64);
+    let segments = product(true).div_ceil(THREAD_STEPS as u64);
     let states = if segments > 1 { segments + 1 } else { 1 };
     product(false).saturating_mul(states).saturating_mul(size_of::<State>() as u64)
 }
@@ -99,7 +103,7 @@ impl View {
         let (kept, over) = (Walk::new(source, &others)?, Walk::new(source, axes)?);
         let (outputs, reduced) = (kept.shape.iter().product(), over.shape.iter().product());
         let by_blocks = !is_across(outputs, &kept, &over) && reduced >= SHORT_ROW_ELEMS;
-        let segment = if by_blocks { BLOCK_LANES * LANE_STEPS } else { LANE_STEPS };
+        let segment = if by_blocks { BLOCK_THREADS * THREAD_STEPS } else { THREAD_STEPS };
         Ok(View { outputs, reduced, segments: usize::max(1, reduced.div_ceil(segment)), by_blocks, kept, over })
     }
 
