@@ -54,18 +54,19 @@ def with_numba(array, x):
 
     try:
         from numba import cuda
+
+        @cuda.jit
+        def sine(x, y):
+            i = cuda.grid(1)
+            if i < x.size:
+                y[i] = math.sin(x[i])
+
+        y = cuzarr.xp.empty_like(x)
+        sine[(x.size + 255) // 256, 256](cuda.as_cuda_array(x), cuda.as_cuda_array(y))
+        cuda.synchronize()
     except AttributeError as error:
+        # Numba looks for some names of NumPy's when it is imported, for others when it compiles.
         raise ImportError(f"Numba does not know this NumPy: {error}") from error
-
-    @cuda.jit
-    def sine(x, y):
-        i = cuda.grid(1)
-        if i < x.size:
-            y[i] = math.sin(x[i])
-
-    y = cuzarr.xp.empty_like(x)
-    sine[(x.size + 255) // 256, 256](cuda.as_cuda_array(x), cuda.as_cuda_array(y))
-    cuda.synchronize()
     return y
 
 
