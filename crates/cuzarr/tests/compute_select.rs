@@ -124,6 +124,35 @@ fn nan_makes_a_quantile_nan_unless_it_is_left_out() {
 }
 
 #[test]
+fn short_rows_of_every_type_are_the_same_on_every_device() {
+    let (shape, mut values) = ([37usize, 50], dice(37 * 50));
+    (0..37).for_each(|row| values[row * 50 + row] = -0.0);
+    for dtype in [DType::BOOL, DType::INT16, DType::BFLOAT16, DType::FLOAT32, DType::UINT64] {
+        let mut values = values.clone();
+        if matches!(dtype, DType::BFLOAT16 | DType::FLOAT32) {
+            (values[7], values[407], values[1001]) = (f64::NAN, f64::NAN, f64::INFINITY);
+        }
+        let x = floats(&shape, &values).astype(dtype, Order::C).unwrap();
+        let methods = [QuantileMethod::Higher, QuantileMethod::Median, QuantileMethod::Weibull];
+        for method in methods.into_iter().filter(|&method| dtype != DType::BOOL || method != QuantileMethod::Weibull) {
+            for (axis, skip_nan) in [(0, true), (0, false), (1, true)] {
+                let quantile =
+                    Quantile { axes: Some(vec![axis]), skip_nan, ..Quantile::new(vec![0.1, 0.5, 0.93], method) };
+                let on_device = |device| {
+                    let x = Expr::buffer(x.to_device(device).unwrap()).unwrap();
+                    as_f64(&x.quantile(quantile.clone()).unwrap().compute(&on(device, 1 << 30)).unwrap())
+                };
+                let expected = on_device(Device::Cpu);
+                for device in devices() {
+                    let same = on_device(device).iter().zip(&expected).all(|(a, b)| a == b || a.is_nan() && b.is_nan());
+                    assert!(same, "{dtype} {method:?} along {axis} on {device}, NaN left out: {skip_nan}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn counts_lie_between_edges_and_the_last_bin_is_closed() {
     let values: Vec<f64> = dice(4000).into_iter().chain([f64::NAN, f64::INFINITY, -0.0, 0.0, 10.0]).collect();
     let x = floats(&[values.len()], &values);

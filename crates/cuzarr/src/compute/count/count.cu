@@ -6,15 +6,13 @@
 // taken is added to memory at once. So neither many elements of one value nor many different values are slow.
 //
 // Floor: the bytes of the elements / 3.3 TB/s on an H100.
-#include "cuzarr/kernel.cuh"
+#include "cuzarr/keys.cuh"
 
 #define CUZARR_COUNT_AXES 8u
 #define CUZARR_COUNT_SLOTS 4096u
 /// Elements that a thread has on their way.
 #define CUZARR_COUNT_AT_ONCE 4u
 #define CUZARR_NONE (~0ull)
-#define CUZARR_UNSIGNED 0u
-#define CUZARR_SIGNED 1u
 
 /// Where elements lie and what they are counted by. `Job` in cuda.rs.
 struct Job {
@@ -26,15 +24,13 @@ struct Job {
     u64 over_shape[CUZARR_COUNT_AXES];
     i64 kept_strides[CUZARR_COUNT_AXES];
     i64 over_strides[CUZARR_COUNT_AXES];
-    u64 infinity;
+    keys::Keys keys;
     u64* counters;     // of each element of the result in turn; then one for its NaN
     const u64* table;  // edges, or the first key of each interval
     u64 edges;         // 0: by digits
     u32 kept_axes;
     u32 over_axes;
     u32 is_across;  // neighbouring elements of the result are neighbours in memory
-    u32 kind;
-    u32 key_bits;
     u32 intervals;
     u32 shift;
     u32 bits;
@@ -49,20 +45,6 @@ CUZARR_DEVICE i64 offset(u64 number, u32 axes, const u64* shape, const i64* stri
         number = up;
     }
     return sum + (i64)number * strides[0];
-}
-
-/// The key of an element's bits; false for NaN.
-CUZARR_DEVICE bool key_of(const Job& job, u64 raw, u64* key) {
-    u64 sign = 1ull << (job.key_bits - 1), size = raw & ~sign;
-    if (job.kind == CUZARR_UNSIGNED) {
-        *key = raw;
-    } else if (job.kind == CUZARR_SIGNED) {
-        *key = raw ^ sign;
-    } else {
-        if (size > job.infinity) return false;
-        *key = size == 0 ? sign : (raw & sign) ? raw ^ (sign | (sign - 1)) : raw | sign;
-    }
-    return true;
 }
 
 /// Adds one to a counter, in the block's table where it has the counter.
@@ -99,7 +81,7 @@ CUZARR_DEVICE u64 counter_of(const Job& job, u64 output, u32 interval, u64 key) 
 
 CUZARR_DEVICE void take(const Job& job, u32* tags, u32* counts, u64 output, u64 raw) {
     u64 key = 0, each = job.edges ? job.edges - 1 : (u64)job.intervals << job.bits;
-    bool is_number = key_of(job, raw, &key);
+    bool is_number = keys::key_of(job.keys, raw, &key);
     u32 intervals = is_number && !job.edges ? job.intervals : 1;
 #pragma unroll 1
     for (u32 interval = 0; interval < intervals; ++interval) {

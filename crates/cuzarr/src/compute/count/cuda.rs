@@ -18,6 +18,26 @@ const THREAD_ELEMS: u64 = 64;
 /// Blocks that run at a time on a multiprocessor, by their shared memory.
 const BLOCKS_EACH: u64 = 6;
 
+/// `Keys` in keys.cuh.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct KeyWords {
+    infinity: u64,
+    kind: u32,
+    bits: u32,
+}
+
+impl KeyWords {
+    pub(crate) fn of(keys: Keys) -> KeyWords {
+        KeyWords { infinity: keys.infinity, kind: keys.kind as u32, bits: keys.bits }
+    }
+
+    /// As they lie in memory.
+    pub(crate) fn bytes(self) -> Vec<u8> {
+        [&self.infinity.to_ne_bytes()[..], &self.kind.to_ne_bytes(), &self.bits.to_ne_bytes()].concat()
+    }
+}
+
 /// `Job` in count.cu.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -30,15 +50,13 @@ struct Job {
     over_shape: [u64; MOST_AXES],
     kept_strides: [i64; MOST_AXES],
     over_strides: [i64; MOST_AXES],
-    infinity: u64,
+    keys: KeyWords,
     counters: u64,
     table: u64,
     edges: u64,
     kept_axes: u32,
     over_axes: u32,
     is_across: u32,
-    kind: u32,
-    key_bits: u32,
     intervals: u32,
     shift: u32,
     bits: u32,
@@ -97,15 +115,13 @@ pub(super) fn add(
         over_shape,
         kept_strides,
         over_strides,
-        infinity: keys.infinity,
+        keys: KeyWords::of(keys),
         counters: tables.counters.address() as u64,
         table: tables.table.address() as u64,
         edges,
         kept_axes: view.kept.shape.len() as u32,
         over_axes: view.over.shape.len() as u32,
         is_across: u32::from(view.is_across()),
-        kind: keys.kind as u32,
-        key_bits: keys.bits,
         intervals,
         shift,
         bits,

@@ -13,7 +13,7 @@ pub(crate) struct Keys {
     pub(crate) infinity: u64,
 }
 
-/// What the bits of an element mean. The numbers are those of count.cu.
+/// What the bits of an element mean. The numbers are those of keys.cuh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyKind {
     Unsigned = 0,

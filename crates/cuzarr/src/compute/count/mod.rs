@@ -8,6 +8,7 @@ mod key;
 
 use cuzarr_device::NdBuffer;
 
+pub(crate) use self::cuda::KeyWords;
 pub(crate) use self::key::Keys;
 use super::evaluate::Processor;
 use super::reduce::view::View;

@@ -1,12 +1,14 @@
 //! Quantiles, exactly, of arrays of any size: elements are counted by the highest bits of their keys (`count/`), the bin where
 //! each wanted element lies becomes the next interval, and so on until one key is left. A pass reads everything once; elements
 //! of 1 and 2 bytes take one, of 4 bytes two, of 8 bytes four, where the memory limit leaves room for the tables. What fits
-//! the limit with all elements of a result is read once. No element is sorted, and nothing depends on the order of the work.
+//! the limit with all elements of a result is read once, and on a GPU sorted in shared memory where few elements make a result
+//! (`cuda.rs`). Nothing depends on the order of the work.
 
+mod cuda;
 mod method;
 mod select;
 
-use cuzarr_device::{DType, DTypeKind, Device, NdBuffer, Order};
+use cuzarr_device::{DType, DTypeKind, Device, NdBuffer, Order, Stream};
 
 pub use self::method::QuantileMethod;
 use self::select::{Chosen, Room};
@@ -14,6 +16,7 @@ use super::count::{Counting, Keys};
 use super::evaluate::memory_shape;
 use super::expr::Expr;
 use super::grid::Region;
+use super::reduce::view::View;
 use super::reduce::{kept_shape, sorted_axes};
 use super::regions::regions;
 use super::run::{ComputeOptions, Job, REGIONS_SHARE, for_each_region};
@@ -138,6 +141,15 @@ impl Quantile {
     fn of_elements(&self, elements: &NdBuffer, axes: &[usize], job: &Job<'_>, room: &Room<'_>) -> Result<Chosen> {
         let extents = elements.shape().iter().enumerate().filter(|(axis, _)| !axes.contains(axis));
         let outputs: usize = extents.map(|(_, extent)| extent).product();
+        let answers_bytes = (outputs * self.probabilities.len() * size_of::<f64>()) as u64;
+        match job.processor.stream() {
+            Some(stream)
+                if room.reduced <= cuda::short_row_elems(stream.device()) && answers_bytes <= room.tables_bytes =>
+            {
+                return self.of_short_rows(elements, axes, room, stream);
+            }
+            _ => {}
+        }
         // The host looks through the tables: those of a GPU should be much smaller than what the GPU reads meanwhile.
         let spared = if job.processor.stream().is_some() { 6 } else { 0 };
         let bits = room.digit_bits(1, room.reduced.ilog2().saturating_sub(spared)).unwrap_or(1);
@@ -151,6 +163,15 @@ impl Quantile {
                 counting.finish()
             })?;
         }
+        Ok(chosen)
+    }
+
+    /// Those of short rows in memory of a GPU, which sorts them.
+    fn of_short_rows(&self, elements: &NdBuffer, axes: &[usize], room: &Room<'_>, stream: &Stream) -> Result<Chosen> {
+        let view = View::new(elements, axes)?;
+        let mut chosen = Chosen::new(self, room);
+        let answers = cuda::of_rows(elements, &view, (self, room.keys, chosen.nan()?), stream)?;
+        chosen.take(&answers);
         Ok(chosen)
     }
 

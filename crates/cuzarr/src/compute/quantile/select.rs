@@ -197,14 +197,31 @@ impl Chosen {
         let answer = match found {
             Some((first, _, _)) if self.method.is_discrete() => self.keys.element(first),
             Some((first, second, gamma)) => self.between(first, second, gamma)?.to_ne_bytes().to_vec(),
-            None => {
-                let mut nan = vec![0; self.gathered.size_bytes()];
-                cast::cast(DType::FLOAT64, self.gathered, &f64::NAN.to_ne_bytes(), &mut nan)?;
-                nan
-            }
+            None => self.nan_bytes()?,
         };
         self.answers[probability].extend(answer);
         Ok(())
+    }
+
+    /// Takes answers of all elements of a result: those for each probability in turn.
+    pub(super) fn take(&mut self, answers: &[u8]) {
+        let row = (answers.len() / self.answers.len().max(1)).max(1);
+        self.answers.iter_mut().zip(answers.chunks(row)).for_each(|(own, row)| own.extend(row));
+    }
+
+    /// What stands for no answer, as it is gathered.
+    fn nan_bytes(&self) -> Result<Vec<u8>> {
+        let mut nan = vec![0; self.gathered.size_bytes()];
+        cast::cast(DType::FLOAT64, self.gathered, &f64::NAN.to_ne_bytes(), &mut nan)?;
+        Ok(nan)
+    }
+
+    /// Its bits.
+    pub(super) fn nan(&self) -> Result<u64> {
+        let mut word = [0; 8];
+        let bytes = self.nan_bytes()?;
+        word[..bytes.len()].copy_from_slice(&bytes);
+        Ok(u64::from_le_bytes(word))
     }
 
     /// The value that lies so far from one element towards another, rounded as NumPy does it in binary64.

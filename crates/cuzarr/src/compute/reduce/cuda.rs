@@ -57,16 +57,21 @@ fn of_segments(
          CUZARR_KERNEL({name}, Where where, reduce::State* states) {{\n{body}}}\n"
     );
     let kernel = function(device, &name, text)?;
-    let mut words = vec![source.address() as u64, view.outputs as u64, view.reduced as u64, view.segments as u64];
-    words.extend(view.kept.shape.iter().chain(&view.over.shape).map(|&extent| extent as u64));
-    words.extend(view.kept.strides.iter().chain(&view.over.strides).map(|&stride| stride as u64));
-    let place: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    let place = place(source, view);
     let jobs = if view.by_blocks { count } else { count.div_ceil(BLOCK_THREADS) };
     let shape = LaunchShape::line(jobs.clamp(1, MOST_BLOCKS) as u32, BLOCK_THREADS as u32);
     // SAFETY: the arguments are what the generated text declares: places by value, and room for one state a segment of each
     // element of the result. The places lie inside the source's layout.
     unsafe { kernel.launch(stream, shape, vec![place, address(memory.address())], &[source.buffer(), &memory]) }?;
     Ok(memory)
+}
+
+/// `Where` in reduce.cuh, of as many dimensions as the view has.
+pub(crate) fn place(source: &NdBuffer, view: &View) -> Vec<u8> {
+    let mut words = vec![source.address() as u64, view.outputs as u64, view.reduced as u64, view.segments as u64];
+    words.extend(view.kept.shape.iter().chain(&view.over.shape).map(|&extent| extent as u64));
+    words.extend(view.kept.strides.iter().chain(&view.over.strides).map(|&stride| stride as u64));
+    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
 /// The state of each element of the result.

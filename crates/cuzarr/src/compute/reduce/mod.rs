@@ -9,7 +9,7 @@
 //! by distances from an element nearby and the formula of Chan, Golub and LeVeque. Whole numbers wrap as NumPy's do.
 
 mod cpu;
-mod cuda;
+pub(crate) mod cuda;
 mod state;
 pub(crate) mod view;
 

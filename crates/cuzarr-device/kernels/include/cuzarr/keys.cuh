@@ -1,0 +1,39 @@
+// Keys: whole numbers that have the order of the elements. Both zeros have one key, and NaN has none. The host's twin is
+// compute/count/key.rs of the crate cuzarr, where the numbers of kinds are, too.
+#pragma once
+#include "cuzarr/kernel.cuh"
+
+namespace keys {
+
+enum Kind { UNSIGNED, SIGNED, FLOAT };
+
+/// How elements become keys of as many bits.
+struct Keys {
+    u64 infinity;  // the bits of infinity, where there is one
+    u32 kind;
+    u32 bits;
+};
+
+/// The key of an element's bits; false for NaN.
+CUZARR_DEVICE bool key_of(const Keys& keys, u64 raw, u64* key) {
+    u64 sign = 1ull << (keys.bits - 1), size = raw & ~sign;
+    if (keys.kind == UNSIGNED) {
+        *key = raw;
+    } else if (keys.kind == SIGNED) {
+        *key = raw ^ sign;
+    } else {
+        if (size > keys.infinity) return false;
+        *key = size == 0 ? sign : (raw & sign) ? raw ^ (sign | (sign - 1)) : raw | sign;
+    }
+    return true;
+}
+
+/// The bits of the element that has this key.
+CUZARR_DEVICE u64 raw_of(const Keys& keys, u64 key) {
+    u64 sign = 1ull << (keys.bits - 1);
+    if (keys.kind == UNSIGNED) return key;
+    if (keys.kind == SIGNED || (key & sign)) return key ^ sign;
+    return key ^ (sign | (sign - 1));
+}
+
+}  // namespace keys
