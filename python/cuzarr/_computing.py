@@ -10,7 +10,7 @@ import numpy as np
 
 from cuzarr import _core
 from cuzarr._config import config
-from cuzarr._convert import device_buffer, dtype_of, host_array, is_on_device, result_array, wrap_host
+from cuzarr._convert import device_buffer, device_of, dtype_of, host_array, is_on_device, result_array, wrap_host
 from cuzarr.device_array import DeviceArray
 from cuzarr.errors import DTypeMismatchError, MemorySpaceError
 
@@ -89,7 +89,7 @@ def device_among(values: tuple[Any, ...]) -> str:
     """Where elements in memory are: the first GPU's name, else ``"cpu"``."""
     for value in values:
         if not _is_number(value) and not is_lazy(value) and is_on_device(value):
-            return device_buffer(value).device
+            return device_of(value)
     return "cpu"
 
 

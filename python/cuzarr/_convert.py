@@ -17,6 +17,7 @@ from cuzarr.device_array import DeviceArray, element_type as memory_type
 from cuzarr.errors import DTypeMismatchError, InvalidArgumentError, LibraryMissingError, ShapeMismatchError
 
 _DLPACK_CPU = 1
+_DLPACK_CUDA = 2
 
 
 def core_dtype(native: np.dtype[Any]) -> str:
@@ -128,7 +129,14 @@ def is_on_device(value: Any) -> bool:
 
 def device_of(value: Any) -> str:
     """Where an array's memory is: ``"cpu"``, ``"cuda:0"``."""
-    return device_buffer(value).device if is_on_device(value) else "cpu"
+    if not is_on_device(value):
+        return "cpu"
+    if not isinstance(value, DeviceArray) and hasattr(value, "__dlpack_device__"):
+        kind, number = value.__dlpack_device__()
+        if int(kind) == _DLPACK_CUDA:
+            # Without taking its memory, which takes longer than a small kernel.
+            return f"cuda:{int(number)}"
+    return device_buffer(value).device
 
 
 def on_host(value: Any) -> Any:
