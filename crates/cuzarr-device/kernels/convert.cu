@@ -1,7 +1,7 @@
 // Elements of whole chunks become others one by one, exactly as codecs define it, or are told of where they have no value in the
-// new type: what decodes `cast_value` where it narrows or maps, and `scale_offset` on integers.
+// new type: `cast_value` where it narrows or maps, and `scale_offset` on integers, both ways.
 //
-//     for each element: the pair it is a key of, if any; else its number, rounded or divided exactly, if it fits; else a report
+//     for each element: the pair it is a key of, if any; else its number, rounded, divided exactly or multiplied, if it fits; else a report
 //
 // Numbers are a sign and 64 bits of magnitude, so that every sum and quotient of two 64-bit integers has its place; floats are
 // rounded as integers are, in their own bits. The same rules as `cast_value/cpu.rs` and `scale_offset/cpu.rs`.
@@ -12,7 +12,7 @@
 
 #define CUZARR_CONVERT_PAIRS 8
 
-enum { RULE_CAST, RULE_SCALE };
+enum { RULE_CAST, RULE_UNSCALE, RULE_SCALE };
 /// `Rounding` in convert.rs.
 enum { NEAREST_EVEN, TOWARDS_ZERO, TOWARDS_POSITIVE, TOWARDS_NEGATIVE, NEAREST_AWAY };
 /// `OutOfRange` in convert.rs.
@@ -233,6 +233,26 @@ CUZARR_DEVICE bool unscale_checked(const ConvertTask& task, u64 bits, u64& resul
     return fits(sum, task.to, task.to_bytes);
 }
 
+/// `(x - offset) * scale`, where that fits.
+CUZARR_DEVICE bool scale_checked(const ConvertTask& task, u64 bits, u64& result) {
+    Wide offset = wide_of(task.offset, task.from), scale = wide_of(task.scale, task.from);
+    offset.negative = !offset.negative;
+    Wide product = wide_sum(wide_of(bits, task.from), offset);
+    product.beyond = product.beyond || multiply_high(product.magnitude, scale.magnitude) != 0;
+    product.magnitude *= scale.magnitude;
+    product.negative = product.negative != scale.negative;
+    result = bits_of_wide(product, task.to);
+    return fits(product, task.to, task.to_bytes);
+}
+
+CUZARR_DEVICE bool convert_element(const ConvertTask& task, u64 bits, u64& result) {
+    switch (task.rule) {
+        case RULE_UNSCALE: return unscale_checked(task, bits, result);
+        case RULE_SCALE: return scale_checked(task, bits, result);
+        default: return cast_checked(task, bits, result);
+    }
+}
+
 /// Spans begin at whole elements on both sides.
 CUZARR_KERNEL(convert_checked, const u8* src, u8* dst, const ConvertSpan* spans, u64* statuses, ConvertTask task) {
     u32 threads = thread_count(), tile_elems = 8 * threads;
@@ -245,7 +265,7 @@ CUZARR_KERNEL(convert_checked, const u8* src, u8* dst, const ConvertSpan* spans,
             if (index >= task.elems) break;
             u64 at = index * task.from_bytes, result = 0;
             u64 bits = load_value(src + span.src_offset + at, task.from_bytes, true).low;
-            bool known = task.rule == RULE_SCALE ? unscale_checked(task, bits, result) : cast_checked(task, bits, result);
+            bool known = convert_element(task, bits, result);
             if (!known) report(statuses, span.status, CUZARR_NO_VALUE, at < 0xffffffffull ? (u32)at : 0xffffffffu);
             Value value = {result, 0};
             store_value(dst + span.dst_offset + index * task.to_bytes, value, task.to_bytes, true);

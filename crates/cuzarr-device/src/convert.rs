@@ -46,6 +46,13 @@ pub enum Rule {
         /// And when it is out of range.
         out_of_range: OutOfRange,
     },
+    /// `(x - offset) * scale` of integers of one type, each given as the bits of that type; a result out of range is reported.
+    Scale {
+        /// What is subtracted.
+        offset: [u8; 8],
+        /// What is multiplied by.
+        scale: [u8; 8],
+    },
     /// `x / scale + offset` of integers of one type, each given as the bits of that type; a remainder, or a result out of range,
     /// is reported.
     Unscale {
@@ -91,6 +98,7 @@ pub fn is_supported(conversion: &Conversion) -> bool {
     let Conversion { from, to, rule, pairs } = conversion;
     let ruled = match rule {
         Rule::Cast { out_of_range, .. } => *out_of_range != OutOfRange::Wrap || integer(*to),
+        Rule::Scale { .. } => integer(*from) && from == to,
         Rule::Unscale { scale, .. } => {
             integer(*from) && from == to && scale[..from.size_bytes()] != [0; 8][..from.size_bytes()]
         }

@@ -165,6 +165,110 @@ fn filters_give_what_the_host_gives() {
     }
 }
 
+/// Every element of the type, or so many that none is far: as bits.
+fn elements(bytes: usize, dice: &mut Dice) -> u64 {
+    let bits = dice.below(1 << 32) << 32 | dice.below(1 << 32);
+    match (bytes, dice.below(6)) {
+        // Near zero of both signs, near the largest numbers, and anything.
+        (_, 0) => dice.below(40),
+        (_, 1) => dice.below(40).wrapping_neg(),
+        (4, 2) => (dice.below(600) as f32 / 2.0 - 150.0).to_bits().into(),
+        (8, 2) => (dice.below(1 << 20) as f64 / 4.0 - 131_072.0).to_bits(),
+        (_, 3) => (1 << (8 * bytes - 1)) - 20 + dice.below(40),
+        _ => bits,
+    }
+}
+
+/// `cast_value` and `scale_offset` with what they make of elements, and whether any of those may have no value.
+fn checked() -> Vec<(&'static str, &'static str, Value)> {
+    let cast = |to: &str, rounding: &str, range: &str, map: Value| {
+        let mut codec = json!({"name": "cast_value", "configuration": {"data_type": to, "rounding": rounding,
+            "scalar_map": {"encode": map}}});
+        if range != "error" {
+            codec["configuration"]["out_of_range"] = json!(range);
+        }
+        codec
+    };
+    let infinite = json!([["NaN", 7], ["Infinity", 1], ["-Infinity", 2]]);
+    let scale = |offset: i64, scale: i64| {
+        json!({"name": "scale_offset",
+        "configuration": {"offset": offset, "scale": scale}})
+    };
+    vec![
+        ("float32", "uint8", cast("uint8", "nearest-even", "clamp", infinite.clone())),
+        ("float64", "int16", cast("int16", "towards-negative", "wrap", infinite.clone())),
+        ("float64", "int64", cast("int64", "nearest-away", "clamp", infinite.clone())),
+        ("float64", "uint64", cast("uint64", "towards-positive", "wrap", infinite)),
+        ("float64", "float32", cast("float32", "towards-zero", "clamp", json!([["NaN", 5.5]]))),
+        ("float32", "float16", cast("float16", "nearest-even", "clamp", json!([]))),
+        ("int64", "float32", cast("float32", "towards-positive", "error", json!([[3, "NaN"]]))),
+        ("int32", "int8", cast("int8", "nearest-even", "wrap", json!([[0, 1], [1, 0]]))),
+        ("uint64", "int64", cast("int64", "nearest-even", "clamp", json!([]))),
+        ("int8", "int32", cast("int32", "nearest-even", "error", json!([]))),
+        ("int32", "int32", scale(-5, 3)),
+        ("uint16", "uint16", scale(0, 2)),
+        ("int64", "int64", scale(-i64::MAX, 1)),
+        ("int8", "int8", scale(1, -2)),
+        ("uint64", "uint64", scale(0, 3)),
+        ("float64", "int32", cast("int32", "nearest-even", "error", json!([]))),
+        ("float32", "float16", cast("float16", "nearest-even", "error", json!([]))),
+        ("int32", "uint8", cast("uint8", "nearest-even", "error", json!([[-1, 200]]))),
+    ]
+}
+
+/// Four rounds by default, as many as `CUZARR_DAMAGE_ROUNDS` says for a campaign.
+#[test]
+fn elements_that_are_checked_are_what_the_host_makes_of_them_or_its_errors() {
+    let (mut dice, mut written, mut refused) = (Dice(17), 0, 0);
+    let rounds = std::env::var("CUZARR_DAMAGE_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(4);
+    for (data_type, stored_type, filter) in checked() {
+        let codecs = json!([filter, bytes_codec("little"), lz4()]);
+        let made = || story(&[4, 200], &[1, 200], data_type, json!(0), codecs.clone());
+        let (width, all) = (made().element_bytes, Selection::all(&[4, 200]));
+        for device in devices() {
+            let stages = made().access(device).chain().describe_encoding(device, None);
+            assert!(stages.iter().all(|stage| stage.support == Support::Native), "{stages:?}");
+        }
+        for round in 0..rounds {
+            let few = round % 2 == 0;
+            // Chunks of small numbers have a value each.
+            let element = |dice: &mut Dice| if few { dice.below(20) } else { elements(width, dice) };
+            let of_float =
+                |number: u64| if width == 4 { (number as f32).to_bits().into() } else { (number as f64).to_bits() };
+            let value = (0..4 * 200).flat_map(|_| {
+                let bits = element(&mut dice);
+                let bits = if few && data_type.starts_with("float") { of_float(bits) } else { bits };
+                bits.to_le_bytes()[..width].to_vec()
+            });
+            let value: Vec<u8> = value.collect();
+            for device in devices() {
+                let [host, here] = [Device::Cpu, device].map(|writer| {
+                    let story = made();
+                    story.try_write(writer, &all, &value)?;
+                    let metadata =
+                        metadata(&[4, 200], &[1, 200], stored_type, json!(0), json!([bytes_codec("little"), lz4()]));
+                    Story::new(metadata, Arc::clone(&story.store)).try_read(Device::Cpu, &all)
+                });
+                match (host, here) {
+                    (Ok(host), Ok(here)) => {
+                        written += 1;
+                        assert!(host == here, "{device}: {data_type} {codecs}");
+                    }
+                    (Err(host), Err(here)) => {
+                        refused += 1;
+                        assert_eq!(here.kind(), host.kind(), "{device}: {data_type} {codecs}");
+                        // Of chunks that have such an element, either side may tell of another one first.
+                        assert_eq!(here.trail()[1..], host.trail()[1..], "{device}: {here}");
+                        assert!(here.message().starts_with("element "), "{device}: {here}");
+                    }
+                    (host, here) => panic!("{device}: {data_type} {codecs}: {:?}, {:?}", host.err(), here.err()),
+                }
+            }
+        }
+    }
+    assert!(devices().is_empty() || (written > 40 && refused > 5), "{written} written, {refused} refused");
+}
+
 /// The same stored chunks, as these codecs read them.
 fn story_of(story: &Story, codecs: Value, data_type: &str) -> Story {
     let metadata = metadata(&[3, 1500], &[1, 1500], data_type, json!(0), codecs);

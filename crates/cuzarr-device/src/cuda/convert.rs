@@ -74,6 +74,9 @@ impl Task {
             Rule::Unscale { offset, scale } => {
                 (task.rule, task.offset, task.scale) = (1, u64::from_ne_bytes(offset), u64::from_ne_bytes(scale));
             }
+            Rule::Scale { offset, scale } => {
+                (task.rule, task.offset, task.scale) = (2, u64::from_ne_bytes(offset), u64::from_ne_bytes(scale));
+            }
         }
         for (at, (key, value)) in pairs.iter().enumerate() {
             (task.keys[at], task.values[at]) = (u64::from_ne_bytes(*key), u64::from_ne_bytes(*value));

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::io::Read;
 
+use cuzarr_device::convert::Conversion;
 use cuzarr_device::{ElementStep, Packing};
 
 use super::batch::{Encoding, Format};
@@ -145,6 +146,12 @@ pub trait ArrayToArray: Send + Sync + fmt::Debug {
     /// Whether those steps the other way are how it encodes, of any elements.
     fn native_is_undone(&self) -> bool {
         false
+    }
+
+    /// What a device can do of encoding whole batches, where it is no step the other way: each element becomes another, or is
+    /// reported; then the host says what is wrong with it.
+    fn native_encoding(&self) -> Option<Conversion> {
+        None
     }
 
     /// What a tail can do in this codec's place.

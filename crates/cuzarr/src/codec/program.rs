@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use cuzarr_device::checksum::Checksum;
+use cuzarr_device::convert::Conversion;
 use cuzarr_device::{DType, Device, ElementStep, Packing, Tail};
 
 use super::batch::{Encoding, Format};
@@ -310,18 +311,28 @@ struct EncodingPass {
     pass: Pass,
     /// The number of its codec.
     codec: Option<usize>,
-    /// The steps that a device undoes in its place, where it may.
-    undone: Option<Vec<Step>>,
+    /// What a device does in its place, where it can.
+    native: Option<NativeEncoding>,
+}
+
+/// What a device does in place of an encoding pass.
+enum NativeEncoding {
+    /// These steps of decoding, the other way.
+    Undone(Vec<Step>),
+    /// Elements become others, or are reported.
+    Convert(Conversion),
 }
 
 impl Passes {
     fn push(&mut self, pass: Pass, codec: Option<usize>, steps: Result<Vec<Step>, &'static str>) {
-        let may_undo = match &pass {
-            Pass::Array { codec, .. } if matches!(codec.tail(), TailPart::Host(_)) => codec.native_is_undone(),
-            _ => true,
+        let undone = || steps.clone().ok().map(NativeEncoding::Undone);
+        let native = match &pass {
+            Pass::Array { codec, .. } if matches!(codec.tail(), TailPart::Host(_)) && !codec.native_is_undone() => {
+                codec.native_encoding().map(NativeEncoding::Convert)
+            }
+            _ => undone(),
         };
-        let undone = steps.clone().ok().filter(|_| may_undo);
-        self.encoding.push(EncodingPass { pass: pass.clone(), codec, undone });
+        self.encoding.push(EncodingPass { pass: pass.clone(), codec, native });
         if !matches!(&pass, Pass::Array { codec, .. } if codec.decodes_to_itself()) {
             self.decoding.push(pass);
             self.natives.push(PassOnDevice { codec, steps });
@@ -333,13 +344,17 @@ impl Encoded {
     /// The pass whose frames kernels make, when they do all that comes before it. `passes` are in order of decoding.
     fn find(passes: &[EncodingPass], packed_bytes: usize) -> Result<Encoded, &'static str> {
         let (mut undo, mut size_bytes) = (Undo::default(), packed_bytes);
-        for (number, EncodingPass { pass, undone, .. }) in passes.iter().rev().enumerate() {
+        for (number, EncodingPass { pass, native, .. }) in passes.iter().rev().enumerate() {
             if let Pass::Bytes { codec, .. } = pass
                 && let Some(encoding) = codec.device_encoding(size_bytes)
             {
                 return Ok(Encoded { undo, encoding, pass: number });
             }
-            let done = undone.as_ref().is_some_and(|steps| undo.add(steps, pass.name(), size_bytes));
+            let done = match native {
+                Some(NativeEncoding::Undone(steps)) => undo.add(steps, pass.name(), size_bytes),
+                Some(NativeEncoding::Convert(conversion)) => undo.add_conversion(conversion, pass.name(), size_bytes),
+                None => false,
+            };
             size_bytes = match pass.encoded_bytes(size_bytes) {
                 Some(encoded_bytes) if done => encoded_bytes,
                 _ => return Err(ENCODED_ON_HOST),

@@ -22,7 +22,7 @@ use super::engine::Options;
 use super::report::Stage;
 use super::write::{Leaf, Writing};
 use crate::codec::batch::{Blank, EncodeBatch, Encoding};
-use crate::codec::native::{Strided, Undo};
+use crate::codec::native::{Strided, Undo, Undone};
 use crate::codec::{Location, Program};
 use crate::error::Result;
 use crate::plan::{EncodingLoad, chunks_touched};
@@ -53,6 +53,9 @@ pub(super) struct Encoders {
 
 struct Running {
     batch: EncodeBatch,
+    undone: Undone,
+    /// The packed chunks, where some may turn out to be the host's.
+    packed: Option<Buffer>,
     leaves: Vec<Leaf>,
     stream: Stream,
 }
@@ -61,6 +64,10 @@ struct Running {
 pub(super) struct Frames {
     pub(super) buffer: Buffer,
     pub(super) leaves: Vec<Placed>,
+    /// Chunks that hold nothing but the fill value.
+    pub(super) empty: Vec<Leaf>,
+    /// Packed chunks with an element that cannot be encoded, of which the host says what is wrong.
+    pub(super) refused: Vec<(Leaf, Buffer)>,
 }
 
 /// A chunk, where its bytes are, and the checksum that follows them when the device took it.
@@ -228,11 +235,14 @@ impl Encoders {
         let encoded = (Stage::Encode, (count * self.packed.size_bytes) as u64);
         let mut batch = None;
         counters.time_on(encoded, &stream, || {
-            let ready = self.undo.run(packed, self.packed.size_bytes, count, &stream)?;
-            let batch = batch.insert(EncodeBatch::prepare(self.encoding, &ready.buffer, ready.stride_bytes, count)?);
+            let undone = self.undo.run(packed, self.packed.size_bytes, count, &stream)?;
+            let ready = &undone.chunks;
+            let prepared = EncodeBatch::prepare(self.encoding, &ready.buffer, ready.stride_bytes, count)?;
+            let (batch, _) = batch.insert((prepared, undone));
             batch.run_unless_blank(blank.as_ref(), &stream)
         })?;
-        self.running.extend(batch.map(|batch| Running { batch, leaves, stream }));
+        let packed = self.undo.reports().then_some(chunks);
+        self.running.extend(batch.map(|(batch, undone)| Running { batch, undone, packed, leaves, stream }));
         Ok(())
     }
 
@@ -246,10 +256,11 @@ impl Encoders {
         }
     }
 
-    /// Waits for the oldest batch: its frames, and the chunks that hold nothing but the fill value. `None` when there is none.
-    pub(super) fn take(&mut self) -> Result<Option<(Frames, Vec<Leaf>)>> {
-        let Some(Running { batch, leaves, stream }) = self.running.pop_front() else { return Ok(None) };
+    /// Waits for the oldest batch; `None` when there is none.
+    pub(super) fn take(&mut self) -> Result<Option<Frames>> {
+        let Some(Running { batch, undone, packed, leaves, stream }) = self.running.pop_front() else { return Ok(None) };
         let encoded = batch.finish()?;
+        let reported = undone.reported()?;
         let ranges: Vec<_> = encoded.frames.iter().flatten().cloned().collect();
         let mut seals = match self.checksum {
             Some((checksum, location)) if !ranges.is_empty() => {
@@ -259,14 +270,20 @@ impl Encoders {
             _ => vec![None; ranges.len()],
         }
         .into_iter();
-        let (mut stored, mut empty) = (Vec::with_capacity(leaves.len()), Vec::new());
-        for (leaf, frame) in leaves.into_iter().zip(encoded.frames) {
-            match frame {
-                Some(range) => stored.push((leaf, range, seals.next().flatten())),
-                None => empty.push(leaf),
+        let (mut stored, mut empty, mut refused) = (Vec::with_capacity(leaves.len()), Vec::new(), Vec::new());
+        for (index, (leaf, frame)) in leaves.into_iter().zip(encoded.frames).enumerate() {
+            let seal = frame.as_ref().and_then(|_| seals.next().flatten());
+            match (frame, &packed) {
+                (None, _) => empty.push(leaf),
+                (Some(_), Some(packed)) if reported[index] => {
+                    let start = index * self.packed.padded_bytes;
+                    let chunk = packed.slice(start..start + self.packed.size_bytes)?;
+                    refused.push((leaf, Buffer::from_vec(chunk.to_vec()?)));
+                }
+                (Some(range), _) => stored.push((leaf, range, seal)),
             }
         }
-        Ok(Some((Frames { buffer: encoded.buffer, leaves: stored }, empty)))
+        Ok(Some(Frames { buffer: encoded.buffer, leaves: stored, empty, refused }))
     }
 
     /// Forgets everything, after a failure.

@@ -182,7 +182,8 @@ impl DeviceSource {
             self.hand_over(writing)?;
         }
         let Some(encoders) = &mut self.encoders else { return Ok(false) };
-        let Some((Frames { buffer, leaves }, empty)) = encoders.take()? else { return Ok(false) };
+        let Some(Frames { buffer, leaves, empty, refused }) = encoders.take()? else { return Ok(false) };
+        refused.into_iter().for_each(|(leaf, packed)| submit(writing, leaf, LeafValue::Packed(packed)));
         empty.into_iter().for_each(|leaf| submit(writing, leaf, LeafValue::Blank));
         let mut leaves = leaves.into_iter().peekable();
         while let Some((_, first, _)) = leaves.peek() {

@@ -177,7 +177,11 @@ impl ArrayToArray for CastValue {
         self.encode.convert(decoded, encoded, unencodable)
     }
 
+    fn native_encoding(&self) -> Option<convert::Conversion> {
+        self.encode.on_device()
+    }
+
     fn tail(&self) -> TailPart {
-        TailPart::Host("every element is checked on the host")
+        TailPart::Host("every element is checked")
     }
 }

@@ -21,7 +21,7 @@ use cuzarr_device::{
 };
 
 pub(crate) use steps::{array_steps, bytes_steps, header_step, serializer_steps};
-pub(crate) use undo::{Strided, Undo};
+pub(crate) use undo::{Strided, Undo, Undone};
 
 use super::batch::{self, Batch, Format, Headers, STATUS_BYTES, result_of};
 use super::checksum::{CHECKSUM_BYTES, Location};

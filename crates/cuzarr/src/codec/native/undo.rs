@@ -4,11 +4,12 @@
 //! packed ──[delta: differences]──[shuffle]── what becomes frames
 //! ```
 
+use cuzarr_device::convert::{self, Conversion};
 use cuzarr_device::shuffle::{self, Shuffle};
 use cuzarr_device::transfer::gather_on;
 use cuzarr_device::{Buffer, DType, Device, Layout, NdBuffer, Packing, Stream, Transfer, TransferBox, delta, pool};
 
-use super::{ALIGNMENT_BYTES, Map, Step, rows};
+use super::{ALIGNMENT_BYTES, Map, STATUS_BYTES, Step, rows};
 use crate::{Error, ErrorKind, Result, ResultExt};
 
 /// What undoes the steps of some codecs, in order of encoding, for chunks of one size.
@@ -29,6 +30,20 @@ enum Inverse {
     Map(Map),
     /// A first byte.
     Header(u8),
+    /// Elements that become others, or are reported.
+    Convert {
+        conversion: Conversion,
+        /// Counted in order of encoding.
+        number: usize,
+    },
+}
+
+/// What becomes frames, and what was reported of it.
+pub(crate) struct Undone {
+    pub(crate) chunks: Strided,
+    /// A status for each chunk and each conversion, conversion by conversion; `None` where nothing is reported.
+    statuses: Option<Buffer>,
+    count: usize,
 }
 
 /// Chunks that lie in one buffer, `stride_bytes` from one to the next.
@@ -58,17 +73,42 @@ impl Undo {
         true
     }
 
+    /// Adds a conversion; false, and no change, where there are no elements to convert.
+    pub(crate) fn add_conversion(&mut self, conversion: &Conversion, codec: &str, input_bytes: usize) -> bool {
+        let len = input_bytes / conversion.from.size_bytes();
+        let given_bytes = len * conversion.to.size_bytes();
+        let inverse = Inverse::Convert { conversion: conversion.clone(), number: self.conversions() };
+        self.steps.push((inverse, codec.to_string(), given_bytes));
+        true
+    }
+
+    /// Whether a step may report an element, so that the packed chunks are still needed.
+    pub(crate) fn reports(&self) -> bool {
+        self.conversions() > 0
+    }
+
+    fn conversions(&self) -> usize {
+        self.steps.iter().filter(|(inverse, ..)| matches!(inverse, Inverse::Convert { .. })).count()
+    }
+
     /// Device memory that the steps take for a chunk, beside the packed ones.
     pub(crate) fn chunk_bytes(&self) -> usize {
-        self.steps.iter().map(|(.., size_bytes)| padded(*size_bytes)).sum()
+        let steps: usize = self.steps.iter().map(|(.., size_bytes)| padded(*size_bytes)).sum();
+        steps + self.conversions() * STATUS_BYTES
     }
 
     /// Puts the steps over `count` chunks of `size_bytes` on `stream`; gives what becomes frames.
     ///
     /// # Errors
     /// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.
-    pub(crate) fn run(&self, src: Strided, size_bytes: usize, count: usize, stream: &Stream) -> Result<Strided> {
+    pub(crate) fn run(&self, src: Strided, size_bytes: usize, count: usize, stream: &Stream) -> Result<Undone> {
+        let unused = src.buffer.clone();
         let (mut chunks, mut size_bytes) = (src, size_bytes);
+        let statuses_bytes = self.conversions() * count * STATUS_BYTES;
+        let statuses = (statuses_bytes > 0).then(|| pool::allocate(statuses_bytes, stream)).transpose()?;
+        if let Some(statuses) = &statuses {
+            stream.memset(statuses, 0)?;
+        }
         for (inverse, codec, given_bytes) in &self.steps {
             let stride_bytes = padded(*given_bytes);
             let total_bytes = stride_bytes.checked_mul(count).ok_or_else(|| {
@@ -78,10 +118,27 @@ impl Undo {
                 )
             })?;
             let given = Strided { buffer: pool::allocate(total_bytes.max(1), stream)?, stride_bytes };
-            inverse.run(&chunks, &given, size_bytes, count, stream).at(|| format!("codec '{codec}'"))?;
+            let statuses = statuses.as_ref().unwrap_or(&unused);
+            let outcome = inverse.run([&chunks, &given], statuses, (size_bytes, count), stream);
+            outcome.at(|| format!("codec '{codec}'"))?;
             (chunks, size_bytes) = (given, *given_bytes);
         }
-        Ok(chunks)
+        Ok(Undone { chunks, statuses, count })
+    }
+}
+
+impl Undone {
+    /// Whether an element of each chunk was reported, once the steps have run.
+    ///
+    /// # Errors
+    /// `DeviceFailed`
+    pub(crate) fn reported(&self) -> Result<Vec<bool>> {
+        let mut reported = vec![false; self.count];
+        let Some(statuses) = &self.statuses else { return Ok(reported) };
+        for (at, status) in statuses.to_vec()?.as_chunks::<STATUS_BYTES>().0.iter().enumerate() {
+            reported[at % self.count] |= *status != [0; STATUS_BYTES];
+        }
+        Ok(reported)
     }
 }
 
@@ -90,7 +147,14 @@ fn padded(size_bytes: usize) -> usize {
 }
 
 impl Inverse {
-    fn run(&self, src: &Strided, dst: &Strided, size_bytes: usize, count: usize, stream: &Stream) -> Result<()> {
+    /// Over `count` chunks of `size_bytes`; `statuses` are those of conversions.
+    fn run(
+        &self,
+        [src, dst]: [&Strided; 2],
+        statuses: &Buffer,
+        (size_bytes, count): (usize, usize),
+        stream: &Stream,
+    ) -> Result<()> {
         let places = (0..count).map(|index| (index * src.stride_bytes, index * dst.stride_bytes));
         match self {
             Inverse::Differences(dtype) => {
@@ -118,6 +182,16 @@ impl Inverse {
                 }
                 let elements = rows(&src.buffer, map, count, src.stride_bytes as isize)?;
                 gather_chunks(&elements, map, (dst, 0, map.packed_bytes()), stream)?;
+            }
+            Inverse::Convert { conversion, number } => {
+                let too_many = |_| Error::new(ErrorKind::InvalidArgument, "too many chunks for one batch");
+                let span = |(index, (src_offset_bytes, dst_offset_bytes))| {
+                    let status = u32::try_from(number * count + index).map_err(too_many)?;
+                    Ok(convert::Span { src_offset_bytes, dst_offset_bytes, status })
+                };
+                let spans = places.enumerate().map(span).collect::<Result<Vec<_>>>()?;
+                let len = size_bytes / conversion.from.size_bytes();
+                convert::convert_on(conversion, (&src.buffer, &dst.buffer), statuses, &spans, len, stream)?;
             }
             Inverse::Header(byte) => {
                 let bytes = Map::flat(cuzarr_device::Tail::plain(DType::UINT8), size_bytes);

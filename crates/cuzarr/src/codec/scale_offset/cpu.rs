@@ -26,6 +26,11 @@ fn integer(dtype: DType, bytes: &[u8]) -> i128 {
     i128::from_le_bytes(wide)
 }
 
+/// The low bytes of an integer.
+fn bits(number: i128) -> [u8; 8] {
+    (number as i64).to_ne_bytes()
+}
+
 impl ScaleOffset {
     /// `offset` and `scale` are elements of the array.
     pub(super) fn new(spec: &ChunkSpec, dtype: DType, offset: &[u8], scale: &[u8]) -> Self {
@@ -57,6 +62,10 @@ impl ScaleOffset {
             _ => over!(u64),
         }
         None
+    }
+
+    fn conversion(&self, rule: Rule) -> Conversion {
+        Conversion { from: self.dtype, to: self.dtype, rule, pairs: Vec::new() }
     }
 
     /// Element `index`, for messages.
@@ -112,13 +121,15 @@ impl ArrayToArray for ScaleOffset {
 
     fn native(&self) -> Option<Vec<Step>> {
         let len = usize::try_from(self.encoded.elements()?).ok()?;
-        let bits = |number: i128| (number as i64).to_ne_bytes();
         let rule = Rule::Unscale { offset: bits(self.offset), scale: bits(self.scale) };
-        let conversion = Conversion { from: self.dtype, to: self.dtype, rule, pairs: Vec::new() };
-        Some(vec![Step::Convert { conversion, len }])
+        Some(vec![Step::Convert { conversion: self.conversion(rule), len }])
+    }
+
+    fn native_encoding(&self) -> Option<Conversion> {
+        Some(self.conversion(Rule::Scale { offset: bits(self.offset), scale: bits(self.scale) }))
     }
 
     fn tail(&self) -> TailPart {
-        TailPart::Host("integers are checked on the host when writing")
+        TailPart::Host("every element is checked when writing")
     }
 }

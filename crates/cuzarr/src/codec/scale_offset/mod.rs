@@ -5,8 +5,7 @@
 //! - Specification: <https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/scale_offset>
 //! - Names: v3 `scale_offset`
 //! - Compatible: zarr-python 3.4
-//! - Native: everywhere for floats, as steps of the tail; for integers GPUs read, and the host writes: what does not fit, or
-//!   does not divide, is an error.
+//! - Native: everywhere, for floats as steps of the tail; of integers, what does not fit, or does not divide, is an error.
 //!
 //! ```
 //! # use cuzarr::codec::{ChunkSpec, Chain};
