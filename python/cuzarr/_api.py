@@ -19,7 +19,9 @@ from cuzarr._metadata import AnyArrayMetadata, ArrayV2Metadata, ConsolidatedMeta
 from cuzarr._nodes import (
     check_zarr_format,
     contains,
+    group_not_found,
     hierarchy_with_parents,
+    nothing_found,
     read_array,
     read_group,
     read_node,
@@ -128,7 +130,10 @@ def open(
             except (ArrayNotFoundError, NodeTypeValidationError):
                 pass
         _refuse_config(config, place)
-        return open_group(place, zarr_format=zarr_format, mode=mode, device=device, **kwargs)
+        try:
+            return open_group(place, zarr_format=zarr_format, mode=mode, device=device, **kwargs)
+        except GroupNotFoundError:
+            raise nothing_found(place) from None
     try:
         return open_array(place, zarr_format=zarr_format, mode=mode, config=config, device=device, **kwargs)
     except (KeyError, NodeTypeValidationError):
@@ -221,7 +226,7 @@ def open_group(
         if mode not in _CREATE_MODES:
             raise
     if mode not in _CREATE_MODES:
-        raise GroupNotFoundError(f"no group in store {place.store} at path '{place.path}'")
+        raise group_not_found(place)
     metadata = GroupMetadata(dict(attributes or {}), _default_format(zarr_format))
     write_new(place, metadata, overwrite=mode == "w")
     return Group(place, metadata, device)

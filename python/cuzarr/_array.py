@@ -45,6 +45,7 @@ from cuzarr.buffer import NDBuffer, cpu, default_buffer_prototype, gpu
 from cuzarr.buffer._prototype import prototype_device
 from cuzarr.codecs._values import Codec
 from cuzarr.errors import (
+    CuzarrError,
     CuzarrRuntimeWarning,
     FallbackRefusedError,
     ImplicitHostCopyError,
@@ -156,7 +157,12 @@ class Array(Operators, Reductions):
         self._own_device = None if device is None else str(device)
         self._handles: dict[str, tuple[tuple[Any, ...], _core.Array]] = {}
         # The Rust side checks what this side does not: a document it refuses is refused before anything is written.
-        self._handle()
+        try:
+            self._handle()
+        except CuzarrError as error:
+            if not any("array '" in place for place in error.trail):
+                error.trail = (f"{store_path.store}: array '/{store_path.path}'", *error.trail)
+            raise
 
     @classmethod
     def from_dict(cls, store_path: StorePath, data: dict[str, Any]) -> Self:

@@ -233,6 +233,8 @@ def check_out(out: Any, shape: tuple[int, ...], native: np.dtype[Any], device: s
     ShapeMismatchError, DTypeMismatchError
         It is not what the selection gives.
     """
+    if not hasattr(out, "shape"):
+        raise InvalidArgumentError(f"out is no array: {type(out).__name__}")
     if tuple(out.shape) != shape:
         raise ShapeMismatchError(f"out has shape {tuple(out.shape)}, the selection {shape}")
     if is_on_device(out):

@@ -98,7 +98,7 @@ class _Job:
         if node.store_path.store == place.store:
             mine, theirs = f"{node.path}/".lstrip("/"), f"{place.path}/".lstrip("/")
             if mine.startswith(theirs) or theirs.startswith(mine):
-                raise InvalidArgumentError(f"'{place.path}' overlaps the source '{node.path}'", hint="copy to another place")
+                raise InvalidArgumentError(f"the target {place} overlaps the source {node.store_path}", hint="copy to another place")
         self.ends = (node.store_path.store._handle, node.path), (place.store._handle, place.path)
         self.existing = "overwrite" if overwrite else "resume" if resume else "refuse"
         self.options = {

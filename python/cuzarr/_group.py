@@ -15,13 +15,20 @@ from cuzarr._config import config as global_config
 from cuzarr._dtypes import parse_dtype
 from cuzarr._info import Info
 from cuzarr._metadata import AnyArrayMetadata, ConsolidatedMetadata, GroupMetadata, as_node
-from cuzarr._nodes import AnyNodeMetadata, check_zarr_format, iterate_members, read_group, read_node, write_new
+from cuzarr._nodes import (
+    AnyNodeMetadata,
+    array_not_found,
+    check_zarr_format,
+    group_not_found,
+    iterate_members,
+    read_group,
+    read_node,
+    write_new,
+)
 from cuzarr._tree import Tree, draw_tree
 from cuzarr.errors import (
-    ArrayNotFoundError,
     ContainsArrayError,
     ContainsGroupError,
-    GroupNotFoundError,
     InvalidArgumentError,
     UnsupportedError,
 )
@@ -216,7 +223,7 @@ class Group:
         """
         node = self.get(path)
         if node is None:
-            raise ArrayNotFoundError(f"no array in store {self.store} at path '{(self._store_path / path).path}'")
+            raise array_not_found(self._store_path / path)
         if isinstance(node, Group):
             raise ContainsGroupError(f"a group is in store {self.store} at path '{node.path}'")
         return node
@@ -231,7 +238,7 @@ class Group:
         """
         node = self.get(path)
         if node is None:
-            raise GroupNotFoundError(f"no group in store {self.store} at path '{(self._store_path / path).path}'")
+            raise group_not_found(self._store_path / path)
         if isinstance(node, Array):
             raise ContainsArrayError(f"an array is in store {self.store} at path '{node.path}'")
         return node

@@ -58,6 +58,11 @@ def ensure_tuple(value: Any) -> tuple[Any, ...]:
     return value if isinstance(value, tuple) else (value,)
 
 
+def _described(item: Any) -> str:
+    """Part of a selection, for an error: arrays by their types and shapes."""
+    return f"{item.dtype}{list(item.shape)}" if isinstance(item, np.ndarray) else repr(item)
+
+
 def as_arrays(selection: Sequence[Any]) -> tuple[Any, ...]:
     """The selection with lists as arrays."""
     return tuple(np.asarray(item) if isinstance(item, list) else item for item in selection)
@@ -91,13 +96,13 @@ def _normalize_indices(indices: Any, extent: int) -> np.ndarray[Any, Any]:
     array = np.asarray(indices)
     if array.dtype.kind not in "iu":
         raise SelectionInvalidError(f"index arrays hold integers, got {array.dtype}")
-    if array.dtype.kind == "u" and np.any(array >= extent):
-        raise BoundsCheckError(f"an index is out of bounds for a dimension of {extent}")
+    outside = array >= extent
+    if array.dtype.kind == "i":
+        outside |= array < -extent
+    if np.any(outside):
+        raise BoundsCheckError(f"index {array[outside].flat[0]} is out of bounds for a dimension of {extent}")
     array = array.astype(np.intp)
-    array = np.where(array < 0, array + extent, array)
-    if np.any((array < 0) | (array >= extent)):
-        raise BoundsCheckError(f"an index is out of bounds for a dimension of {extent}")
-    return array
+    return np.where(array < 0, array + extent, array)
 
 
 @dataclass(frozen=True)
@@ -144,6 +149,8 @@ def basic_box(selection: Any, shape: tuple[int, ...]) -> Box:
         elif is_integer(item):
             bounds = (normalize_index(item, extent), 1, 1)
             dropped.append(axis)
+        elif item is None:
+            raise SelectionInvalidError("basic selection takes no new axes", hint="index the result: array[...][None]")
         else:
             raise SelectionInvalidError(f"basic selection takes integers and slices, got {type(item).__name__}")
         for values, value in zip((start, count, step), bounds, strict=True):
@@ -261,7 +268,8 @@ class CoordinateSelection(FancySelection):
         items = tuple(np.asarray([item]) if is_integer(item) else np.asarray(item) for item in items)
         if len(items) != len(shape) or not all(item.dtype.kind in "iu" or item.size == 0 for item in items):
             raise SelectionInvalidError(
-                f"coordinate selection takes one integer array for each of {len(shape)} dimensions, got {selection!r}"
+                f"coordinate selection takes one integer array for each of {len(shape)} dimensions, "
+                f"got {', '.join(map(_described, items))}"
             )
         normalized = [
             _normalize_indices(item.astype(np.intp) if item.size == 0 else item, extent)
@@ -396,8 +404,8 @@ class VIndex:
         if len(items) == 1 and is_mask(items[0]) and items[0].shape == self.array.shape:
             return fields, items[0], True
         raise VindexInvalidSelectionError(
-            "vectorized selection takes one integer array for each dimension, or one mask of the array's shape; "
-            f"got {selection!r}"
+            f"vectorized selection takes one integer array for each of {len(self.array.shape)} dimensions, or one mask of "
+            f"shape {self.array.shape}; got {', '.join(map(_described, items))}"
         )
 
     def __getitem__(self, selection: Any) -> Any:

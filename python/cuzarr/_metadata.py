@@ -35,21 +35,20 @@ ZATTRS = ".zattrs"
 ZMETADATA = ".zmetadata"
 
 
-def decode_document(raw: bytes, key: str) -> dict[str, Any]:
+def decode_document(raw: bytes) -> dict[str, Any]:
     """A JSON object from stored bytes.
 
     Raises
     ------
     MetadataValidationError
-        They are no JSON object; the message names the key.
+        They are no JSON object.
     """
     try:
         document = json.loads(raw)
     except (ValueError, RecursionError) as error:
-        raise MetadataValidationError(f"not JSON: {error}", trail=(f"metadata '{key}'",)) from error
+        raise MetadataValidationError(f"not JSON: {error}") from error
     if not isinstance(document, dict):
-        message = f"expected a JSON object, got {type(document).__name__}"
-        raise MetadataValidationError(message, trail=(f"metadata '{key}'",))
+        raise MetadataValidationError(f"expected a JSON object, got {type(document).__name__}")
     return document
 
 
@@ -75,6 +74,12 @@ def parse_attributes(attributes: Any) -> dict[str, Any]:
     if not isinstance(attributes, Mapping):
         raise TypeError(f"attributes are a dictionary, got {attributes!r}")
     return dict(attributes)
+
+
+def _mapping(value: Any, what: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise MetadataValidationError(f"{what}: expected a JSON object, got {type(value).__name__}")
+    return value
 
 
 class ArrayMetadata:
@@ -124,7 +129,7 @@ class ArrayMetadata:
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """The value of a document, attributes inside."""
         document = dict(data)
-        attributes = parse_attributes(document.pop("attributes", None))
+        attributes = dict(_mapping(document.pop("attributes", None) or {}, "attributes"))
         return cls(document, attributes)  # type: ignore[call-arg]
 
     def to_dict(self) -> dict[str, Any]:
@@ -188,7 +193,9 @@ class ArrayV3Metadata(ArrayMetadata):
     def __post_init__(self) -> None:
         _check_format(self.document, 3)
         if self.document.get("node_type") != "array":
-            raise NodeTypeValidationError(f"node_type is {self.document.get('node_type')!r}, expected 'array'")
+            got = self.document.get("node_type")
+            hint = "open it with open_group or open" if got == "group" else None
+            raise NodeTypeValidationError(f"node_type is {got!r}, expected 'array'", hint=hint)
         grid = _required(self.document, "chunk_grid")
         if not isinstance(grid, Mapping) or grid.get("name") != "regular":
             name = grid.get("name") if isinstance(grid, Mapping) else grid
@@ -268,6 +275,8 @@ class ArrayV3Metadata(ArrayMetadata):
     def dimension_names(self) -> tuple[str | None, ...] | None:
         """Names of the dimensions, as far as they have any."""
         names = self.document.get("dimension_names")
+        if not isinstance(names, list | tuple | None):
+            raise MetadataValidationError(f"dimension_names are a list, got {names!r}")
         return None if names is None else tuple(names)
 
     @property
@@ -427,11 +436,11 @@ class GroupMetadata:
             raise MetadataValidationError(f"zarr_format is {zarr_format!r}, expected 2 or 3")
         node_type = document.pop("node_type", "group" if zarr_format == 2 else None)
         if node_type == "array":
-            raise ContainsArrayError("the metadata is an array's, expected a group's")
+            raise ContainsArrayError("the metadata is an array's, expected a group's", hint="open it with open_array or open")
         if node_type != "group":
             raise NodeTypeValidationError(f"node_type is {node_type!r}, expected 'group'")
         consolidated = document.pop("consolidated_metadata", None)
-        attributes = parse_attributes(document.pop("attributes", None))
+        attributes = dict(_mapping(document.pop("attributes", None) or {}, "attributes"))
         return cls(attributes, zarr_format, _parse_consolidated(consolidated), document)
 
     def documents(self) -> dict[str, bytes]:
@@ -463,6 +472,7 @@ class GroupMetadata:
 
 def parse_node(data: Mapping[str, Any]) -> AnyArrayMetadata | GroupMetadata:
     """The value of an array's or a group's document, attributes inside."""
+    _mapping(data, "a node")
     if data.get("zarr_format") == 2:
         is_array = "shape" in data
         return ArrayV2Metadata.from_dict(data) if is_array else GroupMetadata.from_dict(data)
@@ -514,7 +524,7 @@ def parse_consolidated_v2(document: Mapping[str, Any]) -> ConsolidatedMetadata:
     for key, value in stored.items():
         path, _, name = key.rpartition("/")
         if path and name in (ZARRAY, ZGROUP):
-            nodes.setdefault(path, {}).update(value)
+            nodes.setdefault(path, {}).update(_mapping(value, f"'{key}'"))
         elif path and name == ZATTRS:
             nodes.setdefault(path, {})["attributes"] = value
     return ConsolidatedMetadata({path: parse_node(node) for path, node in nodes.items() if "zarr_format" in node})

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from cuzarr._dtypes import ZarrFormat
@@ -45,15 +47,51 @@ def check_zarr_format(zarr_format: Any) -> ZarrFormat | None:
 
 def _document(place: StorePath, name: str) -> dict[str, Any] | None:
     raw = place.get(name)
-    return None if raw is None else decode_document(raw, place.key(name))
+    if raw is None:
+        return None
+    with _named(place, name):
+        return decode_document(raw)
 
 
 def _parse(place: StorePath, name: str, parse: Any, document: dict[str, Any]) -> Any:
-    try:
+    with _named(place, name):
         return parse(document)
+
+
+@contextmanager
+def _named(place: StorePath, name: str) -> Iterator[None]:
+    """Errors say which document they are about."""
+    try:
+        yield
     except CuzarrError as error:
-        error.trail = (f"metadata '{place.key(name)}'", *error.trail)
+        error.trail = (f"{place.store}", f"metadata '{place.key(name)}'", *error.trail)
         raise
+
+
+def array_not_found(place: StorePath) -> ArrayNotFoundError:
+    """The error for an array that is not there."""
+    return ArrayNotFoundError(f"no array in store {_told(place)}", hint=_hint_of_absence(place))
+
+
+def group_not_found(place: StorePath) -> GroupNotFoundError:
+    """The error for a group that is not there."""
+    return GroupNotFoundError(f"no group in store {_told(place)}", hint=_hint_of_absence(place))
+
+
+def nothing_found(place: StorePath) -> GroupNotFoundError:
+    """The error for a place where neither is."""
+    return GroupNotFoundError(f"no array and no group in store {_told(place)}", hint=_hint_of_absence(place))
+
+
+def _told(place: StorePath) -> str:
+    return f"{place.store} at path '{place.path}'" if place.path else str(place.store)
+
+
+def _hint_of_absence(place: StorePath) -> str | None:
+    root = getattr(place.store, "root", None)
+    if root is None or os.path.exists(root):
+        return None
+    return f"there is no '{root}'" + ("" if os.path.isabs(root) else f" in {os.getcwd()}")
 
 
 def read_array(place: StorePath, zarr_format: ZarrFormat | None) -> AnyArrayMetadata:
@@ -75,7 +113,7 @@ def read_array(place: StorePath, zarr_format: ZarrFormat | None) -> AnyArrayMeta
     if old is not None:
         attributes = _document(place, ZATTRS) or {}
         return _parse(place, ZARRAY, lambda raw: ArrayV2Metadata(raw, attributes), old)  # type: ignore[no-any-return]
-    raise ArrayNotFoundError(f"no array in store {place.store} at path '{place.path}'")
+    raise array_not_found(place)
 
 
 def read_group(
@@ -104,7 +142,7 @@ def read_group(
         return _parse(place, ZARR_JSON, GroupMetadata.from_dict, document)  # type: ignore[no-any-return]
     if old is not None:
         return _read_group_v2(place, old, use_consolidated)
-    raise GroupNotFoundError(f"no group in store {place.store} at path '{place.path}'")
+    raise group_not_found(place)
 
 
 def _read_group_v2(place: StorePath, document: dict[str, Any], use_consolidated: bool | str | None) -> GroupMetadata:
@@ -150,7 +188,7 @@ def _kind_at(place: StorePath, zarr_format: ZarrFormat) -> str | None:
     if raw is None:
         return None
     try:
-        kind = decode_document(raw, place.key(ZARR_JSON)).get("node_type")
+        kind = decode_document(raw).get("node_type")
     except MetadataValidationError:
         return None
     return kind if kind in ("array", "group") else None

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import builtins
+import json
+import pathlib
 import pickle
+import re
+from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pytest
 
+import cuzarr
 from cuzarr import _core, errors
 
 
@@ -55,3 +62,36 @@ def test_errors_of_rust_arrive_with_their_kind() -> None:
         _core.NdBuffer.empty((1,), "float32", "tpu", "C")
     assert isinstance(caught.value, errors.InvalidArgumentError)
     assert caught.value.kind == "InvalidArgument"
+
+
+MISTAKES: dict[str, tuple[Callable[[str], Any], str]] = {
+    "a path that is not there": (lambda root: cuzarr.open_array("feild.zarr", mode="r"), r"no array in store .*\n.*no 'feild.zarr' in /"),
+    "a path of anything that is not there": (lambda root: cuzarr.open("feild.zarr", mode="r"), "no array and no group in store"),
+    "a group opened as an array": (lambda root: cuzarr.open_array(root, mode="r"), r"zarr.json'.*\nhint: open it with open_group or open"),
+    "an array opened as a group": (lambda root: cuzarr.open_group(f"{root}/x", mode="r"), r"zarr.json'.*\nhint: open it with open_array or open"),
+    "a new axis": (lambda root: cuzarr.open(root)["x"][None], "index the result"),
+    "one index of many": (lambda root: cuzarr.open(root)["x"].oindex[[0, -4]], "index -4 is out of bounds for a dimension of 3"),
+    "a mask of another shape": (lambda root: cuzarr.open(root)["x"].vindex[np.ones((9, 9), bool)], r"mask of shape \(3,\); got bool\[9, 9\]"),
+    "a list for results": (lambda root: cuzarr.open(root)["x"].get_basic_selection(out=[0]), "out is no array: list"),
+    "a URL of nothing": (lambda root: cuzarr.open("s3://", mode="r"), "'s3://' is a URL without a place"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_told_with_what_helps(mistake: str, tmp_path: pathlib.Path) -> None:
+    group = cuzarr.open_group(tmp_path / "g.zarr", mode="w")
+    group.create_array("x", shape=(3,), dtype="int16")
+    make, told = MISTAKES[mistake]
+    with pytest.raises(cuzarr.CuzarrError) as raised:
+        make(str(tmp_path / "g.zarr"))
+    assert re.search(told, str(raised.value)), str(raised.value)
+
+
+@pytest.mark.parametrize("member", ["codecs", "data_type", "chunk_grid", "fill_value", "shape"])
+def test_metadata_that_cannot_be_used_is_named_with_its_place(member: str, tmp_path: pathlib.Path) -> None:
+    cuzarr.create_array(tmp_path, name="deep/x", shape=(3,), dtype="int16")
+    file = tmp_path / "deep/x/zarr.json"
+    document = json.loads(file.read_text())
+    file.write_text(json.dumps(document | {member: {"name": "unheard"}}))
+    with pytest.raises(cuzarr.CuzarrError, match=r"(?s)^file://.*deep/x"):
+        cuzarr.open_array(tmp_path, path="deep/x", mode="r")

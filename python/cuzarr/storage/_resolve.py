@@ -84,13 +84,15 @@ def make_store(
 
     Raises
     ------
-    UnsupportedError
-        A URL whose scheme has no store here.
+    UnsupportedError, InvalidArgumentError
+        A URL whose scheme has no store here, or that says nothing else.
     TypeError
         The object is no store.
     """
-    scheme, _, rest = str(store).partition("://") if isinstance(store, str) else ("", "", "")
-    is_remote = bool(rest) and scheme not in ("file", "memory", "zip")
+    scheme, mark, rest = str(store).partition("://") if isinstance(store, str) else ("", "", "")
+    is_remote = bool(mark) and scheme not in ("file", "memory", "zip")
+    if mark and not rest:
+        raise InvalidArgumentError(f"'{store}' is a URL without a place")
     if storage_options is not None and not is_remote:
         raise TypeError("storage_options only serve URLs of remote stores")
     if is_remote:
