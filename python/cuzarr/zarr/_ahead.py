@@ -23,7 +23,7 @@ from zarr.core import array as zarr_array
 
 from cuzarr import _core
 from cuzarr.zarr import _threads
-from cuzarr.zarr._boxes import Box
+from cuzarr.zarr._boxes import Box, count_chunks
 from cuzarr.zarr._fallbacks import count_native
 
 # Below so many chunks the list is made before a thread has begun.
@@ -86,8 +86,9 @@ class Started:
 
 
 class _Begun(threading.local):
-    """The read that began last on this thread and was not looked up yet. Nothing is awaited in between."""
+    """What was looked at last on this thread, and the read that began. Nothing is awaited before ``read`` is looked up."""
 
+    indexer: Any = None
     read: Started | None = None
 
 
@@ -96,14 +97,17 @@ _begun = _Begun()
 
 def _started(pipeline: Any, known: dict[str, Any]) -> Started | None:
     """The read that a call of zarr-python's function looks up: begun before, or now."""
-    started, _begun.read = _begun.read, None
-    if started is not None and started.is_for(known):
-        return started
+    indexer, started = _begun.indexer, _begun.read
+    _begun.indexer = _begun.read = None
+    if indexer is not None and indexer is known.get("indexer"):
+        return started if started is not None and started.is_for(known) else None
     return _start(known) if known.get("codec_pipeline") is pipeline else None
 
 
 def _start(known: dict[str, Any]) -> Started | None:
     if not all(name in known for name in _VARIABLES):
+        return None
+    if count_chunks(known["indexer"], known["chunk_grid"]) < _FEWEST_CHUNKS:
         return None
     config = known["_config"]
     if known["fields"] or not config.read_missing_chunks:
@@ -112,7 +116,7 @@ def _start(known: dict[str, Any]) -> Started | None:
         known["store_path"], known["metadata"], known["codec_pipeline"], config, known["chunk_grid"], known["indexer"],
         known["prototype"],
     )  # fmt: skip
-    if box is None or box.count_chunks() < _FEWEST_CHUNKS:
+    if box is None:
         return None
     started = box.start(known["out_buffer"])
     return None if started is None else Started(known, *started)
@@ -162,10 +166,11 @@ def _listen(pipeline: type) -> None:
 
 def _begin(pipeline: type, frame: FrameType) -> None:
     """Begins the read that zarr-python's function is about to list; what goes wrong is told by the call of ``read``."""
-    _begun.read = None
+    _begun.indexer = _begun.read = None
     try:
         known = frame.f_locals
         if type(known.get("codec_pipeline")) is pipeline:
             _begun.read = _start(known)
+            _begun.indexer = known.get("indexer")
     except Exception:  # noqa: BLE001, zarr-python's function is not to fail here
-        _begun.read = None
+        _begun.indexer = _begun.read = None

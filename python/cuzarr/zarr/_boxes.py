@@ -99,11 +99,6 @@ class Box:
         work = self._plan(writing_box, value)
         await (self._pipeline.write(self._chunks_by_name(), value, drop_axes) if work is None else work.run())
 
-    def count_chunks(self) -> int:
-        """How many chunks the box reaches over."""
-        parts = zip(self._axes, self._spec.shape, strict=True)
-        return math.prod((start + (count - 1) * step) // chunk - start // chunk + 1 for (start, count, step, _), chunk in parts)
-
     def start(self, out: Any) -> tuple[_core.ChunkRequest, _core.StartedRead] | None:
         """Begins to read the box into ``out``; ``None`` when that has to wait for something, or is not ours to do."""
         source = ready_source(self._store_path.store)
@@ -160,6 +155,15 @@ def _axes(indexer: Any) -> list[tuple[int, int, int, bool]] | None:
         else:
             return None
     return axes
+
+
+def count_chunks(indexer: Any, chunk_grid: Any) -> int:
+    """How many chunks the box that an indexer selects reaches over; 0 when it selects no box of a regular grid."""
+    axes = _axes(indexer)
+    if axes is None or not chunk_grid.is_regular:
+        return 0
+    parts = zip(axes, chunk_grid.chunk_shape, strict=True)
+    return math.prod((start + (count - 1) * step) // chunk - start // chunk + 1 for (start, count, step, _), chunk in parts)
 
 
 def _encoding(metadata: Any) -> tuple[str, str] | None:
