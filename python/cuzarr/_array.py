@@ -17,7 +17,7 @@ from cuzarr import _convert, _core, _reads
 from cuzarr._attributes import Attributes
 from cuzarr._chunks import parse_shape
 from cuzarr._drawing import chunk_grid_svg
-from cuzarr._config import config as global_config
+from cuzarr._config import config as global_config, resolve_class
 from cuzarr._indexing import (
     BlockIndex,
     Box,
@@ -41,7 +41,7 @@ from cuzarr._metadata import AnyArrayMetadata, ArrayV2Metadata, ArrayV3Metadata,
 from cuzarr._nodes import read_array
 from cuzarr._operators import Operators, Reductions
 from cuzarr._progress import shown
-from cuzarr.buffer import NDBuffer, cpu, default_buffer_prototype, gpu
+from cuzarr.buffer import NDBuffer, cpu, gpu
 from cuzarr.buffer._prototype import prototype_device
 from cuzarr.codecs._values import Codec
 from cuzarr.errors import (
@@ -683,7 +683,7 @@ class Array(Operators, Reductions):
             return "cpu", None  # strings and bytes of variable length are Python objects
         if prototype is not None:
             return prototype_device(prototype, self.device), _own_class(prototype)
-        return self.device, None if self._own_device is not None else _own_class(default_buffer_prototype())
+        return self.device, None if self._own_device is not None else _own_class(resolve_class(global_config.get("ndbuffer")))
 
     def _get_box(self, box: Box, out: Any, prototype: Any, fields: Fields | None) -> Any:
         out_dtype = check_fields(fields, self.dtype)

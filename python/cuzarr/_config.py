@@ -159,7 +159,8 @@ def resolve_class(name: Any) -> Any:
     if not isinstance(name, str):
         return name
     # zarr-python's own names mean "the CPU" and "the GPU"; here they need neither zarr-python nor CuPy.
-    name = re.sub(r"^zarr\.(core\.)?buffer\.(?=[cg]pu\.)", "cuzarr.buffer.", name)
+    if name.startswith("zarr."):
+        name = re.sub(r"^zarr\.(core\.)?buffer\.(?=[cg]pu\.)", "cuzarr.buffer.", name)
     module, _, attribute = name.rpartition(".")
     try:
         return getattr(importlib.import_module(module), attribute)
@@ -334,7 +335,7 @@ class Config:
         ConfigInvalidError
             The key is unknown and no default was given.
         """
-        key = _normalize(key)
+        key = key if key in DEFAULTS else _normalize(key)
         local = self._local.get()
         if key in local:
             return local[key]
