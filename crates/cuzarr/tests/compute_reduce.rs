@@ -81,17 +81,19 @@ fn sums_over_any_axes_of_any_strides_are_right_to_the_last_bit_or_two() {
 }
 
 #[test]
-fn columns_of_many_segments_are_joined_in_order() {
-    let (rows, columns) = (16_500, 5);
-    let values = dice(rows * columns);
-    let x = floats(&[rows, columns], &values).region(&[0, 1], &[rows, 3], &[1, 1]).unwrap();
-    let column = |at: usize| values.chunks(columns).map(move |row| f64::from(row[1 + at]));
-    let run = |op: ReduceOp| as_f64(&everywhere(&x, &Reduction::new(op, Some(vec![0]))));
-    let sums: Vec<f64> = (0..3).map(|at| f64::from(column(at).sum::<f64>() as f32)).collect();
-    assert_eq!(run(ReduceOp::Sum), sums);
-    let greatest = |at| column(at).fold(f64::NEG_INFINITY, f64::max);
-    let place = |at| column(at).position(|value| value == greatest(at)).unwrap_or_default() as f64;
-    assert_eq!(run(ReduceOp::ArgMax), (0..3).map(place).collect::<Vec<_>>());
+fn segments_of_columns_are_joined_in_order() {
+    // Many of few columns; few of many.
+    for (rows, columns) in [(16_500, 5), (600, 72)] {
+        let (values, count) = (dice(rows * columns), columns - 2);
+        let x = floats(&[rows, columns], &values).region(&[0, 1], &[rows, count], &[1, 1]).unwrap();
+        let column = |at: usize| values.chunks(columns).map(move |row| f64::from(row[1 + at]));
+        let run = |op: ReduceOp| as_f64(&everywhere(&x, &Reduction::new(op, Some(vec![0]))));
+        let sums: Vec<f64> = (0..count).map(|at| f64::from(column(at).sum::<f64>() as f32)).collect();
+        assert_eq!(run(ReduceOp::Sum), sums);
+        let greatest = |at| column(at).fold(f64::NEG_INFINITY, f64::max);
+        let place = |at| column(at).position(|value| value == greatest(at)).unwrap_or_default() as f64;
+        assert_eq!(run(ReduceOp::ArgMax), (0..count).map(place).collect::<Vec<_>>());
+    }
 }
 
 #[test]

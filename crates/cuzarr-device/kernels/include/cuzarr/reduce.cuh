@@ -145,48 +145,41 @@ CUZARR_DEVICE void by_threads(const Where<KEPT, REDUCED>& where, State* states) 
     }
 }
 
-/// Joins neighbouring states two by two, in place, until the first of them is all.
-template <class A> CUZARR_DEVICE void join_row(State* row, u64 count) {
-    for (u64 left = count; left > 1; left = (left + 1) / 2) {
-        for (u64 pair = 0; pair < (left + 1) / 2; ++pair) {
-            A own, other;
-            own.set(row[2 * pair]);
-            if (2 * pair + 1 < left) {
-                other.set(row[2 * pair + 1]);
-                own.merge(other);
-            }
-            row[pair] = own.state();
-        }
-    }
-}
-
-/// A thread for each element of the result: joins its segments into `joined`.
+/// A thread for each element of the result: joins its segments two by two, in place, into `joined`.
 template <class A> CUZARR_DEVICE void join(u64 outputs, u64 segments, State* states, State* joined) {
     u64 step = (u64)block_count() * thread_count();
     for (u64 output = (u64)block_index() * thread_count() + thread_index(); output < outputs; output += step) {
-        join_row<A>(states + output * segments, segments);
-        joined[output] = states[output * segments];
+        State* row = states + output * segments;
+        for (u64 left = segments; left > 1; left = (left + 1) / 2) {
+            for (u64 pair = 0; pair < (left + 1) / 2; ++pair) {
+                A own, other;
+                own.set(row[2 * pair]);
+                if (2 * pair + 1 < left) {
+                    other.set(row[2 * pair + 1]);
+                    own.merge(other);
+                }
+                row[pair] = own.state();
+            }
+        }
+        joined[output] = row[0];
     }
 }
 
-/// The same, a block for each element of the result, whose threads take `share` of its segments each: a power of two, so that
-/// the order is the same.
-template <class A>
-CUZARR_DEVICE void join_by_blocks(u64 outputs, u64 segments, u64 share, State* states, State* joined, A* threads) {
-    u32 thread = thread_index(), count = (u32)((segments + share - 1) / share);
-    for (u64 output = block_index(); output < outputs; output += block_count()) {
-        State* row = states + output * segments + thread * share;
-        if (thread < count) {
-            u64 left = segments - thread * share;
-            join_row<A>(row, left < share ? left : share);
-            threads[thread].set(*row);
-        }
+/// The same by blocks, each of which joins as many segments as it has threads to one: called again for those, the order is the
+/// same.
+template <class A> CUZARR_DEVICE void join_by_blocks(u64 outputs, u64 segments, const State* states, State* joined, A* threads) {
+    u32 thread = thread_index();
+    u64 groups = (segments + BLOCK_THREADS - 1) / BLOCK_THREADS;
+    for (u64 job = block_index(); job < outputs * groups; job += block_count()) {
+        u64 first = job % groups * BLOCK_THREADS, left = segments - first;
+        u32 count = left < BLOCK_THREADS ? (u32)left : BLOCK_THREADS;
+        if (thread < count) threads[thread].set(states[job / groups * segments + first + thread]);
         block_barrier();
         for (u32 width = 1; width < count; width *= 2) {
             if (thread % (2 * width) == 0 && thread + width < count) threads[thread].merge(threads[thread + width]);
             block_barrier();
         }
-        if (thread == 0) joined[output] = threads[0].state();
+        if (thread == 0) joined[job] = threads[0].state();
         block_barrier();
     }
 }

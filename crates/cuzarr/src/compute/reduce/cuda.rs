@@ -10,8 +10,10 @@ use crate::compute::source::memory_type;
 use crate::error::Result;
 
 const MOST_BLOCKS: usize = 1 << 16;
-/// Segments of an element of the result that a block joins sooner than one thread.
+/// Segments of an element of the result that blocks join sooner than one thread.
 const MANY_SEGMENTS: usize = 64;
+/// Elements of the result so few that blocks join any number of segments sooner than so few threads.
+const FEW_OUTPUTS: usize = 64;
 
 /// The state of each element of the result.
 ///
@@ -76,34 +78,35 @@ pub(crate) fn place(source: &NdBuffer, view: &View) -> Vec<u8> {
 
 /// The state of each element of the result.
 fn joined(source: &NdBuffer, view: &View, what: (Accumulator, bool), stream: &Stream) -> Result<Buffer> {
-    let memory = of_segments(source, view, what, stream)?;
-    if view.segments == 1 || view.outputs == 0 {
-        return Ok(memory);
-    }
+    let mut states = of_segments(source, view, what, stream)?;
     let state = state_type(what.0, Wide::of(source.dtype()));
-    let by_blocks = view.segments >= MANY_SEGMENTS;
-    let name = kernel_name("joining", &(&state, by_blocks));
-    let body = if by_blocks {
-        format!(
-            "    CUZARR_SHARED(u64, cells, {BLOCK_THREADS} * sizeof(reduce::{state}) / 8);\n    reduce::join_by_blocks\
-             (outputs, segments, share, states, joined, (reduce::{state}*)cells);\n"
-        )
-    } else {
-        format!("    reduce::join<reduce::{state}>(outputs, segments, states, joined);\n")
-    };
-    let text = format!(
-        "#include \"cuzarr/reduce.cuh\"\n\nCUZARR_KERNEL({name}, u64 outputs, u64 segments, u64 share, reduce::State* states, \
-         reduce::State* joined) {{\n{body}}}\n"
-    );
-    let joined = pool::allocate(view.outputs * size_of::<State>(), stream)?;
-    let share = view.segments.div_ceil(BLOCK_THREADS).next_power_of_two();
-    let sizes = (view.outputs as u64, view.segments as u64, share as u64, memory.address(), joined.address());
-    let kernel = function(stream.device(), &name, text)?;
-    let threads = if by_blocks { view.outputs.saturating_mul(BLOCK_THREADS) } else { view.outputs };
-    // SAFETY: the arguments are what the text declares; the first table has a row of segments for each element of the
-    // result, the second one place. A block's threads take all segments, `share` each.
-    unsafe { kernel.launch(stream, line(threads), sizes, &[&memory, &joined]) }?;
-    Ok(joined)
+    let mut segments = view.segments;
+    while segments > 1 && view.outputs > 0 {
+        let by_blocks = segments >= MANY_SEGMENTS || view.outputs <= FEW_OUTPUTS;
+        let left = if by_blocks { segments.div_ceil(BLOCK_THREADS) } else { 1 };
+        let name = kernel_name("joining", &(&state, by_blocks));
+        let body = if by_blocks {
+            format!(
+                "    CUZARR_SHARED(u64, cells, {BLOCK_THREADS} * sizeof(reduce::{state}) / 8);\n    reduce::join_by_blocks\
+                 (outputs, segments, states, joined, (reduce::{state}*)cells);\n"
+            )
+        } else {
+            format!("    reduce::join<reduce::{state}>(outputs, segments, states, joined);\n")
+        };
+        let text = format!(
+            "#include \"cuzarr/reduce.cuh\"\n\nCUZARR_KERNEL({name}, u64 outputs, u64 segments, reduce::State* states, \
+             reduce::State* joined) {{\n{body}}}\n"
+        );
+        let joined = pool::allocate(view.outputs * left * size_of::<State>(), stream)?;
+        let sizes = (view.outputs as u64, segments as u64, states.address(), joined.address());
+        let kernel = function(stream.device(), &name, text)?;
+        let threads = if by_blocks { (view.outputs * left).saturating_mul(BLOCK_THREADS) } else { view.outputs };
+        // SAFETY: the arguments are what the text declares; the first table has a row of segments for each element of the
+        // result, the second a place for each thread that joins a row, or for each block that joins a part of one.
+        unsafe { kernel.launch(stream, line(threads), sizes, &[&states, &joined]) }?;
+        (states, segments) = (joined, left);
+    }
+    Ok(states)
 }
 
 /// Enough blocks for so many threads.
