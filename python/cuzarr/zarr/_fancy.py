@@ -125,9 +125,9 @@ def write(
         read_box(part.request, part.chunks, source, elements, options)
         for rank, item in enumerate(part.items):
             _, spec, chunk_selection, out_selection, _ = batch[item]
-            part.chunk(elements, rank)[chunk_selection] = _selected(
-                value, chunk_selection, out_selection, drop_axes, len(spec.shape)
-            )
+            selected = _selected(value, chunk_selection, out_selection, drop_axes, len(spec.shape))
+            # NumPy takes no array of one element for an element; zarr-python does where that is the whole chunk.
+            part.chunk(elements, rank)[chunk_selection] = selected.reshape(()) if selected.size == 1 else selected
         write_box(part.request, part.chunks, source, elements, options)
 
 

@@ -402,3 +402,11 @@ def test_chunks_may_be_larger_than_the_memory_limit_unless_one_is_configured(mon
     assert [limit["memory_limit_bytes"] for limit in limits] == [160000, 160000]
     with cuzarr.config.set({"memory_limit": 50000}), pytest.raises(BudgetExceededError):
         array[:5000] = 2
+
+
+@pytest.mark.parametrize("arguments", [{}, {"shards": (4,)}])
+@pytest.mark.parametrize("dtype", ["<i4", "<U3"])
+def test_takes_an_array_of_one_element_for_an_element(dtype: str, arguments: dict[str, Any]) -> None:
+    array = zarr.create_array({}, shape=(4,), chunks=(1,), dtype=dtype, **arguments)
+    array[2] = np.array([5]).astype(dtype)
+    assert by_zarr(array)[...].tolist() == ([0, 0, 5, 0] if dtype == "<i4" else ["", "", "5", ""])
