@@ -21,8 +21,10 @@ pub(crate) const TABLES_BYTES: usize = 64 << 20;
 /// Bytes of a table that a block of threads brings, and the most blocks: enough to have the bus to themselves.
 const TABLE_BLOCK_BYTES: usize = 8 << 10;
 const TABLE_BLOCKS: usize = 32;
-/// Regions of one launch, so that its table fits the ring with room for others.
-const MAX_TABLE_REGIONS: usize = 64 << 10;
+/// Regions of the first launch, and the most of one, whose table fits a slab. Each has twice as many as the one before, so that
+/// the device begins early, and works while the next table is made.
+const FIRST_TABLE_REGIONS: usize = 512;
+const MAX_TABLE_REGIONS: usize = TABLE_SLAB_BYTES / size_of::<Region>();
 /// Blocks that are resident on a multiprocessor at a time: 2048 threads of 256.
 const BLOCKS_PER_MULTIPROCESSOR: u32 = 8;
 
@@ -101,14 +103,14 @@ pub(crate) fn for_each_table(
 ) -> Result<()> {
     boxes.simplify();
     let threads = threads(stream.device());
-    let mut items = std::mem::take(&mut boxes.items);
-    while !items.is_empty() {
-        let rest = items.split_off(items.len().min(MAX_TABLE_REGIONS));
-        let part = Boxes { items, ..boxes.clone() };
+    let mut items = std::mem::take(&mut boxes.items).into_iter();
+    let mut most = FIRST_TABLE_REGIONS;
+    while items.len() > 0 {
+        let part = Boxes { items: items.by_ref().take(most).collect(), ..boxes.clone() };
         let lowered = part.lower(threads, may_transpose)?;
         let table = upload(&lowered.regions, stream)?;
         launch(&lowered, &table)?;
-        items = rest;
+        most = (2 * most).min(MAX_TABLE_REGIONS);
     }
     Ok(())
 }

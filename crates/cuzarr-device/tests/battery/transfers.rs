@@ -220,6 +220,41 @@ fn boxes_longer_than_a_tile_go_through_whole() {
     }
 }
 
+/// More boxes than one launch takes, of two sizes, as plain bytes and as packed bits.
+#[test]
+fn thousands_of_boxes_go_through_whole() {
+    const ROWS: usize = 3000;
+    for device in devices() {
+        for packing in [Packing::Plain, Packing::Bits] {
+            let tail = Tail { packing, ..Tail::plain(DType::BOOL) };
+            let packed_bytes = if packing == Packing::Bits { 8 } else { 64 };
+            let item = |row: usize| TransferBox {
+                packed_offset_bytes: (ROWS - 1 - row) * packed_bytes,
+                packed_size_bytes: packed_bytes,
+                packed_first_elem: 0,
+                start: vec![row, 0],
+                extent: vec![1, if row.is_multiple_of(7) { 40 } else { 64 }],
+            };
+            let transfer = Transfer { tail, packed_strides: vec![0, 1], boxes: (0..ROWS).map(item).collect() };
+            let mut random = Random::new(11);
+            let bytes: Vec<u8> = match packing {
+                Packing::Bits => random.elements(DType::UINT8, ROWS * packed_bytes),
+                _ => random.elements(DType::BOOL, ROWS * packed_bytes),
+            };
+            let target = NdBuffer::zeroed(device, DType::BOOL, &[ROWS, 64], Order::C).unwrap();
+            scatter(&Buffer::from_bytes(device, &bytes).unwrap(), &transfer, &target).unwrap();
+            let expected = NdBuffer::zeroed(Device::Cpu, DType::BOOL, &[ROWS, 64], Order::C).unwrap();
+            scatter_host(&bytes, &transfer, &expected).unwrap();
+            assert!(target.to_host_bytes(Order::C).unwrap() == expected.buffer().host_bytes().unwrap(), "{device}");
+            let again = Buffer::zeroed(device, bytes.len()).unwrap();
+            gather(&target, &transfer, &again).unwrap();
+            let mut expected_again = vec![0; bytes.len()];
+            gather_host(&expected, &transfer, &mut expected_again).unwrap();
+            assert!(again.to_vec().unwrap() == expected_again, "{device}");
+        }
+    }
+}
+
 #[test]
 fn steps_of_writing_may_differ_from_the_inverse() {
     // numcodecs' fixedscaleoffset: x / scale + offset one way, round((x - offset) * scale) the other.
