@@ -9,8 +9,9 @@ use cuzarr_device::{Buffer, Layout, NdBuffer, Order, Stream, Transfer, TransferB
 use crate::codec::Program;
 use crate::error::Result;
 
-/// From this size on a chunk gets a launch of its own, which takes as long as copying some MiB.
-const LAUNCH_EACH_BYTES: usize = 4 << 20;
+/// From this size on a chunk that is not such a row gets a launch of its own: one takes some 20 microseconds, as long as
+/// copying so much.
+const LAUNCH_EACH_BYTES: usize = 16 << 20;
 
 /// Most memory between.
 const BETWEEN_BYTES: usize = 64 << 20;
@@ -20,8 +21,8 @@ const BETWEEN_BYTES: usize = 64 << 20;
 enum Way {
     /// They are copied: packed bytes are the output's.
     Copied,
-    /// By the tail into memory between, many at once, and copied from there.
-    Between,
+    /// By the tail as rows of one array, many at once.
+    Rows,
     /// By the tail, each by itself.
     Scattered,
 }
@@ -34,8 +35,8 @@ pub(super) fn is_plain(program: &Program) -> bool {
 fn way(program: &Program, out: &NdBuffer) -> Way {
     match out.is_contiguous(Order::C) {
         true if is_plain(program) => Way::Copied,
-        true if out.size_bytes() < LAUNCH_EACH_BYTES => Way::Between,
-        _ => Way::Scattered,
+        true => Way::Rows,
+        false => Way::Scattered,
     }
 }
 
@@ -50,7 +51,8 @@ pub(super) fn between_bytes<'a>(
     outs: impl Iterator<Item = &'a NdBuffer>,
     limit_bytes: usize,
 ) -> usize {
-    let sizes = outs.filter(|out| way(program, out) == Way::Between).map(NdBuffer::size_bytes);
+    let between = |out: &&NdBuffer| way(program, out) == Way::Rows && out.size_bytes() < LAUNCH_EACH_BYTES;
+    let sizes = outs.filter(between).map(NdBuffer::size_bytes);
     let (size_bytes, count) = sizes.fold((0, 0), |(_, count), size_bytes| (size_bytes, count + 1));
     size_bytes * between_len(size_bytes, count, limit_bytes)
 }
@@ -88,24 +90,25 @@ pub(super) fn place(
     limit_bytes: usize,
     stream: &Stream,
 ) -> Result<()> {
-    let (mut pieces, mut between) = (Vec::new(), Vec::new());
+    let (mut pieces, mut rows) = (Vec::new(), Vec::new());
     for &(out, offset) in outs {
         match way(program, out) {
             Way::Copied => pieces.push((packed.slice(offset..offset + program.packed_size_bytes())?, out.as_buffer()?)),
-            Way::Between => between.push((out, offset)),
+            Way::Rows => rows.push((out, offset)),
             Way::Scattered => scatter_on(packed, &transfer(program, out, offset), out, stream)?,
         }
     }
     copy_pieces_on(&pieces, stream)?;
-    match &between[..] {
+    match &rows[..] {
         [] => Ok(()),
         [(out, offset)] => Ok(scatter_on(packed, &transfer(program, out, *offset), out, stream)?),
-        between => place_between(program, packed, between, limit_bytes, stream),
+        rows => place_rows(program, packed, rows, limit_bytes, stream),
     }
 }
 
-/// As the rows of one array, and from there to outputs, which are in C order, where they are not its rows.
-fn place_between(
+/// As the rows of one array, and from there to outputs, which are in C order, where they are not its rows; large ones by a launch
+/// each then.
+fn place_rows(
     program: &Program,
     packed: &Buffer,
     outs: &[(&NdBuffer, usize)],
@@ -118,6 +121,11 @@ fn place_between(
     if let Some((memory, offsets)) = Buffer::joined(&places) {
         let rows = offsets.iter().zip(outs).map(|(at, (_, packed_offset))| (at / size_bytes, *packed_offset));
         return scatter_rows(program, packed, rows, (&memory, like), stream);
+    }
+    if size_bytes >= LAUNCH_EACH_BYTES {
+        let mut one = outs.iter();
+        return one
+            .try_for_each(|(out, offset)| Ok(scatter_on(packed, &transfer(program, out, *offset), out, stream)?));
     }
     let len = between_len(size_bytes, outs.len(), limit_bytes);
     let memory = pool::allocate((len * size_bytes).max(1), stream)?;
