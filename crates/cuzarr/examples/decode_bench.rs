@@ -140,6 +140,7 @@ fn plain(options: &Options, size: usize, seed: u64) -> Result<Vec<u8>> {
 fn format(options: &Options) -> Result<Format> {
     Ok(match options.codec.as_str() {
         "lz4" => Format::Lz4,
+        "lz4_raw" => Format::Lz4Raw,
         "blosc" => Format::Blosc,
         "zstd" => Format::Zstd,
         "gzip" => Format::Gzip,
@@ -163,6 +164,7 @@ fn program(options: &Options, size: usize) -> Result<Program> {
         "zstd" => json!({"name": "zstd", "configuration": {"level": options.level, "checksum": false}}),
         "gzip" => json!({"name": "gzip", "configuration": {"level": options.level}}),
         "zlib" => json!({"name": "numcodecs.zlib", "configuration": {"level": options.level}}),
+        "lz4_raw" => json!({"name": "lz4_raw"}),
         "deflate" => json!({"name": "deflate", "configuration": {"level": options.level}}),
         other => return Err(invalid(format!("unknown codec '{other}'"))),
     };

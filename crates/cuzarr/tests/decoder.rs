@@ -51,6 +51,7 @@ fn chains() -> Vec<Value> {
         json!([blosc]),
         json!([{"name": "numcodecs.zlib", "configuration": {"level": 1}}]),
         json!([{"name": "deflate"}]),
+        json!([{"name": "lz4_raw"}]),
         json!([{"name": "zstd", "configuration": {"level": 3, "checksum": true}}]),
         json!([{"name": "crc32c"}]),
         json!([lz4, {"name": "crc32c"}]),

@@ -107,7 +107,8 @@ class Decoder:
     ----------
     codecs : dict, Codec, numcodecs codec, or a sequence of them
         One codec, or a chain in the order of encoding: ``{"name": "zstd", "configuration": {}}``. Beside the codecs of
-        arrays there is ``deflate``, a stream without zlib's or gzip's header.
+        arrays there are ``deflate``, a stream without zlib's or gzip's header, and ``lz4_raw``, a block of LZ4 without its
+        size in front.
     device : str, optional
         Where the frames are decoded; by default where arrays are read to (``cuzarr.config``).
 

@@ -77,7 +77,7 @@ const BUILT_IN: &[(&[&str], Option<&str>, Open)] = &[
 ];
 
 /// Codecs that no metadata names, for frames that a caller holds.
-const DIRECT: &[(&str, Open)] = &[("deflate", super::deflate::open)];
+const DIRECT: &[(&str, Open)] = &[("deflate", super::deflate::open), ("lz4_raw", super::lz4::open_raw)];
 
 /// Codecs that zarr-python or numcodecs register and that are refused here, with why.
 pub const REFUSED: &[(&str, &str)] = &[

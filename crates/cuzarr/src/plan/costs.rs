@@ -87,9 +87,11 @@ impl Costs {
     pub fn shipped(multiprocessors: u32) -> Costs {
         let speeds = |(alone, thread), one, many| Speeds { alone, thread, one, many };
         let deflate = speeds((0.66, 0.48), [0.12, 0.32, 1.2, 7.0, 19.0], [40.0, 32.0, 31.0, 31.0, 30.0]);
+        let lz4 = speeds((2.6, 1.8), [0.23, 0.8, 2.8, 13.0, 33.0], [150.0, 180.0, 160.0, 70.0, 55.0]);
         Costs {
             speeds: vec![
-                (Format::Lz4, speeds((2.6, 1.8), [0.23, 0.8, 2.8, 13.0, 33.0], [150.0, 180.0, 160.0, 70.0, 55.0])),
+                (Format::Lz4, lz4),
+                (Format::Lz4Raw, lz4),
                 (Format::Blosc, speeds((2.4, 1.5), [0.2, 0.85, 3.0, 20.0, 60.0], [110.0, 160.0, 200.0, 220.0, 220.0])),
                 (Format::Zstd, speeds((0.66, 0.46), [0.09, 0.2, 0.8, 4.9, 18.0], [87.0, 74.0, 72.0, 50.0, 44.0])),
                 (Format::Gzip, deflate),

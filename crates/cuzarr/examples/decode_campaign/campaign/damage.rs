@@ -97,8 +97,9 @@ fn header(format: Format, frame: &mut Vec<u8>, random: &mut Random) {
     let size = frame.len();
     match format {
         // Lengths that go on and on, at any token.
-        Format::Lz4 => {
-            let at = if size > 4 { 4 + random.below(size - 4) } else { size };
+        Format::Lz4 | Format::Lz4Raw => {
+            let header = if format == Format::Lz4 { 4 } else { 0 };
+            let at = if size > header { header + random.below(size - header) } else { size };
             let token = random.pick(&[0xf0, 0x0f, 0xff, 0x1f]);
             let count = random.log_uniform(1, 400);
             let bytes = std::iter::once(token).chain(std::iter::repeat_n(255, count)).collect::<Vec<u8>>();

@@ -23,8 +23,9 @@ use cuzarr::codec::batch::Format;
 use cuzarr_device::Device;
 use serde_json::{Value, json};
 
-pub const FORMATS: [(&str, Format); 6] = [
+pub const FORMATS: [(&str, Format); 7] = [
     ("lz4", Format::Lz4),
+    ("lz4_raw", Format::Lz4Raw),
     ("zstd", Format::Zstd),
     ("gzip", Format::Gzip),
     ("zlib", Format::Zlib),

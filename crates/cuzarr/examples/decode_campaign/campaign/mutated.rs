@@ -87,7 +87,7 @@ fn judge(format: Format, case: &Case, decoded: &Decoded, index: usize) -> std::r
         }
         (Err(error), Ok(_)) => match stricter(error) {
             Some(what) => Ok(*what),
-            None if format == Format::Lz4
+            None if matches!(format, Format::Lz4 | Format::Lz4Raw)
                 && error.message().contains("bytes follow")
                 && case.encoded.ends_with(&[0]) =>
             {

@@ -27,6 +27,7 @@ pub fn program(codec: &Value, size: usize) -> cuzarr::Result<Program> {
 pub fn codec(format: Format) -> Value {
     match format {
         Format::Lz4 => json!({"name": "numcodecs.lz4", "configuration": {"acceleration": 1}}),
+        Format::Lz4Raw => json!({"name": "lz4_raw"}),
         Format::Gzip => json!({"name": "gzip", "configuration": {"level": 5}}),
         Format::Zlib => json!({"name": "numcodecs.zlib", "configuration": {"level": 5}}),
         Format::Deflate => json!({"name": "deflate"}),
@@ -86,7 +87,10 @@ fn around(format: Format) -> (usize, usize) {
 pub fn decoded_bytes(format: Format, encoded: &[u8], most: usize) -> Option<usize> {
     let mut place = vec![0; most];
     match format {
-        Format::Lz4 => lz4::block::decompress_to_buffer(encoded.get(4..)?, Some(most as i32), &mut place).ok(),
+        Format::Lz4 | Format::Lz4Raw => {
+            let block = if format == Format::Lz4 { encoded.get(4..)? } else { encoded };
+            lz4::block::decompress_to_buffer(block, Some(most as i32), &mut place).ok()
+        }
         Format::Zstd => ZSTD.with_borrow_mut(|zstd| zstd.decompress_to_buffer(encoded, &mut place).ok()),
         Format::Gzip | Format::Zlib | Format::Deflate => {
             let (header, trailer) = around(format);

@@ -25,6 +25,11 @@ pub struct Written {
 pub fn write(format: Format, plain: &[u8], random: &mut Random) -> Written {
     match format {
         Format::Lz4 => lz4(plain, random),
+        Format::Lz4Raw => {
+            let mut written = lz4(plain, random);
+            written.encoded.drain(..4);
+            written
+        }
         Format::Zstd => zstd(plain, random),
         Format::Gzip | Format::Zlib | Format::Deflate => deflate(format, plain, random),
         _ => blosc(plain, random),

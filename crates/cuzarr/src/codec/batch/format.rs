@@ -14,6 +14,8 @@ pub(super) const MAX_UNIT_BYTES: usize = 1 << 31;
 pub enum Format {
     /// The decoded size (little-endian `u32`), then one LZ4 block: `numcodecs.lz4`.
     Lz4,
+    /// One LZ4 block with nothing around it.
+    Lz4Raw,
     /// Blosc-1 containers of LZ4, zstd and zlib, and those stored as they are.
     Blosc,
     /// Zstandard frames, one or several: `zstd`.
@@ -46,7 +48,7 @@ impl Format {
     /// do nearly as well, except of frames so large that each takes all of the device for itself.
     pub(crate) fn batch_factor(self, frame_bytes: usize) -> u64 {
         match self {
-            Format::Lz4 | Format::Blosc => 1,
+            Format::Lz4 | Format::Lz4Raw | Format::Blosc => 1,
             Format::Zstd if frame_bytes <= WIDE_FRAME_BYTES => 2,
             Format::Zstd | Format::Gzip | Format::Zlib | Format::Deflate => 4,
         }
@@ -58,9 +60,9 @@ impl Format {
     pub(crate) fn scratch_copies(self, frame_bytes: usize) -> u64 {
         let is_large = frame_bytes > LARGE_FRAME_BYTES;
         match self {
-            Format::Lz4 if is_large => 9,
+            Format::Lz4 | Format::Lz4Raw if is_large => 9,
             Format::Zstd if is_large => 8,
-            Format::Lz4 | Format::Zstd => 4,
+            Format::Lz4 | Format::Lz4Raw | Format::Zstd => 4,
             Format::Blosc | Format::Gzip | Format::Zlib | Format::Deflate => 2,
         }
     }
@@ -71,7 +73,8 @@ impl Format {
         let plain = |known: bool| known.then_some(Headers::Plain);
         match self {
             _ if frame.len() >= MAX_UNIT_BYTES => None,
-            Format::Lz4 => plain(frame.len() >= 4),
+            Format::Lz4 => plain(frame.len() >= lz4::HEADER_BYTES),
+            Format::Lz4Raw => plain(true),
             Format::Blosc => plain(blosc::cuda::knows(frame, decoded_bytes)),
             Format::Zstd => zstd::cuda::headers(frame, decoded_bytes).map(Headers::Zstd),
             Format::Gzip | Format::Zlib | Format::Deflate => plain(deflate::cuda::knows(frame)),
@@ -82,7 +85,7 @@ impl Format {
     /// then brought to it, when a batch of them is prepared.
     pub(super) fn scans_on_host(self) -> bool {
         match self {
-            Format::Lz4 | Format::Gzip | Format::Zlib | Format::Deflate => false,
+            Format::Lz4 | Format::Lz4Raw | Format::Gzip | Format::Zlib | Format::Deflate => false,
             Format::Blosc | Format::Zstd => true,
         }
     }
@@ -90,7 +93,8 @@ impl Format {
     /// Prepares units of this format.
     pub(crate) fn prepare(self, request: &Request<'_>) -> Result<Prepared> {
         match self {
-            Format::Lz4 => lz4::cuda::prepare(request),
+            Format::Lz4 => lz4::cuda::prepare(lz4::HEADER_BYTES, request),
+            Format::Lz4Raw => lz4::cuda::prepare(0, request),
             Format::Blosc => blosc::cuda::prepare(request),
             Format::Zstd => zstd::cuda::prepare(request),
             Format::Gzip => deflate::cuda::prepare(Container::Gzip, request),

@@ -4,15 +4,20 @@ use std::borrow::Cow;
 
 use lz4::block::{CompressionMode, compress_bound, compress_to_buffer, decompress_to_buffer};
 
+use super::HEADER_BYTES;
 use super::encode::Container;
 use crate::Result;
 use crate::codec::batch::{Encoding, Format};
 use crate::codec::contract::{BytesToBytes, Size, corrupt, expect_size, unencodable};
 
-const HEADER_BYTES: usize = 4;
-
 #[derive(Debug)]
 pub(super) struct Lz4 {
+    pub(super) acceleration: i32,
+}
+
+/// The block alone.
+#[derive(Debug)]
+pub(super) struct Lz4Raw {
     pub(super) acceleration: i32,
 }
 
@@ -78,14 +83,44 @@ impl BytesToBytes for Lz4 {
     }
 
     fn encode(&self, decoded: Cow<'_, [u8]>) -> Result<Vec<u8>> {
-        let bound =
-            compress_bound(decoded.len()).map_err(|_| unencodable(format!("{} bytes are too many", decoded.len())))?;
-        let mut encoded = vec![0; HEADER_BYTES + bound];
-        encoded[..HEADER_BYTES].copy_from_slice(&(decoded.len() as u32).to_le_bytes());
-        let mode = CompressionMode::FAST(self.acceleration);
-        let size =
-            block_encode(&decoded, mode, &mut encoded[HEADER_BYTES..]).ok_or_else(|| unencodable("liblz4 failed"))?;
-        encoded.truncate(HEADER_BYTES + size);
-        Ok(encoded)
+        encode_behind(&(decoded.len() as u32).to_le_bytes(), &decoded, self.acceleration)
+    }
+}
+
+/// A header, and a block behind it.
+fn encode_behind(header: &[u8], decoded: &[u8], acceleration: i32) -> Result<Vec<u8>> {
+    let bound =
+        compress_bound(decoded.len()).map_err(|_| unencodable(format!("{} bytes are too many", decoded.len())))?;
+    let mut encoded = vec![0; header.len() + bound];
+    encoded[..header.len()].copy_from_slice(header);
+    let size = block_encode(decoded, CompressionMode::FAST(acceleration), &mut encoded[header.len()..])
+        .ok_or_else(|| unencodable("liblz4 failed"))?;
+    encoded.truncate(header.len() + size);
+    Ok(encoded)
+}
+
+impl BytesToBytes for Lz4Raw {
+    fn name(&self) -> &str {
+        "lz4_raw"
+    }
+
+    fn encoded_size(&self, decoded: Size) -> Size {
+        decoded.compressed()
+    }
+
+    fn device_format(&self) -> Option<Format> {
+        Some(Format::Lz4Raw)
+    }
+
+    fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {
+        block_into(encoded, decoded)
+    }
+
+    fn decode(&self, _: &[u8], _: u64) -> Result<Vec<u8>> {
+        Err(corrupt("an LZ4 block does not say what size it decodes to, and nothing else does"))
+    }
+
+    fn encode(&self, decoded: Cow<'_, [u8]>) -> Result<Vec<u8>> {
+        encode_behind(&[], &decoded, self.acceleration)
     }
 }

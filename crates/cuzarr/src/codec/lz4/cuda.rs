@@ -15,8 +15,6 @@ const WARPS_PER_BLOCK: u32 = 2;
 const JOIN_THREADS: u32 = 1024;
 /// Threads that follow the path through a window's groups.
 const CHASE_THREADS: u32 = 64;
-/// Bytes of the decoded size in front of a frame's block.
-const HEADER_BYTES: usize = 4;
 /// Frames of up to this size are decoded by a warp each, in order, when there are enough of them.
 const IN_ORDER_BYTES: usize = 64 << 10;
 const ENOUGH_IN_ORDER: usize = 4096;
@@ -24,29 +22,31 @@ const ENOUGH_IN_ORDER: usize = 4096;
 const SMALL_BYTES: usize = 4 << 10;
 const SMALL_SIMT_BYTES: usize = 256;
 
-/// Frames behind their size.
+/// Blocks, each alone or behind its decoded size.
 struct Frames {
+    header_bytes: usize,
     /// Those for a warp each.
     table: Vec<u8>,
     count: u32,
     blocks: Blocks,
 }
 
-/// Nothing is read before kernels run: they compare the sizes.
-pub(crate) fn prepare(request: &Request<'_>) -> Result<Prepared> {
+/// `header_bytes` stand before each block and say its decoded size: [`HEADER_BYTES`] or none. Nothing is read before kernels run:
+/// they compare the sizes.
+pub(crate) fn prepare(header_bytes: usize, request: &Request<'_>) -> Result<Prepared> {
     let small = |unit: &&Unit| unit.dst.len() <= IN_ORDER_BYTES;
     let enough = request.units.iter().filter(small).count() >= ENOUGH_IN_ORDER;
     let small_bytes = if request.device == Device::Simt { SMALL_SIMT_BYTES } else { SMALL_BYTES };
     let in_order_bytes = if enough { IN_ORDER_BYTES } else { small_bytes };
     let (mut entries, mut blocks) = (Vec::new(), Vec::new());
     for (index, unit) in request.units.iter().enumerate() {
-        if unit.dst.len() > in_order_bytes && unit.src.len() > HEADER_BYTES {
+        if unit.dst.len() > in_order_bytes && unit.src.len() > header_bytes {
             blocks.push(Block {
-                src: unit.src.start + HEADER_BYTES..unit.src.end,
+                src: unit.src.start + header_bytes..unit.src.end,
                 dst: unit.dst.clone(),
                 status: index as u32,
-                place: HEADER_BYTES as u32,
-                header: HEADER_BYTES as u32,
+                place: header_bytes as u32,
+                header: header_bytes as u32,
             });
         } else {
             entries.push(FrameEntry {
@@ -59,6 +59,7 @@ pub(crate) fn prepare(request: &Request<'_>) -> Result<Prepared> {
         }
     }
     let frames = Frames {
+        header_bytes,
         table: table(&entries, entries.len() as u64),
         count: entries.len() as u32,
         blocks: Blocks::new(request.device, &blocks),
@@ -79,7 +80,8 @@ impl Decode for Frames {
         let Task { stream, src, dst, statuses } = *task;
         let table = upload_table(&self.table, stream)?;
         let kernel = LZ4.kernel(stream.device(), "lz4_frames")?;
-        let arguments = (src.address(), dst.address(), table.address(), self.count, statuses.address());
+        let (header, from, to) = (self.header_bytes as u32, src.address(), dst.address());
+        let arguments = (from, to, table.address(), self.count, header, statuses.address());
         let blocks = self.count.div_ceil(WARPS_PER_BLOCK);
         // SAFETY: the parameters of lz4_frames. The table's ranges were checked to lie in source and target, and a warp stays
         // in its frame's; there is a status for each frame.

@@ -1,4 +1,4 @@
-// LZ4 frames as numcodecs writes them: the decoded size (u32), then one block. A warp decodes a frame.
+// LZ4 frames as numcodecs writes them: the decoded size (u32), then one block; or blocks alone. A warp decodes a frame.
 //
 // Floor on an H200, for the hard parts of shuffled fields (7 bytes a sequence): a sequence waits for one load of the stream
 // (L1, 35 cycles), three shuffles (75) and one load of the output (L2, 260), the last overlapped with the next parse:
@@ -10,7 +10,8 @@
 
 #define CUZARR_LZ4_HEADER 4u
 
-CUZARR_KERNEL(lz4_frames, const u8* src, u8* dst, const FrameTable* table, u32 count, u64* statuses) {
+/// `header`: bytes before each block that say its decoded size: 4 or none.
+CUZARR_KERNEL(lz4_frames, const u8* src, u8* dst, const FrameTable* table, u32 count, u32 header, u64* statuses) {
     const Frame* frames = frames_of(table);
     u32 lane = thread_index() % CUZARR_WARP, warps = thread_count() / CUZARR_WARP;
     u64 step = (u64)block_count() * warps;
@@ -18,13 +19,12 @@ CUZARR_KERNEL(lz4_frames, const u8* src, u8* dst, const FrameTable* table, u32 c
         const Frame& frame = frames[index];
         const u8* encoded = src + frame.src_offset;
         u32 damage = CUZARR_BAD_HEADER, at = 0;
-        if (frame.src_bytes >= CUZARR_LZ4_HEADER) {
+        if (frame.src_bytes >= header) {
             damage = CUZARR_OTHER_SIZE;
-            if (load_u32(encoded) == frame.dst_bytes) {
-                const u8* block = encoded + CUZARR_LZ4_HEADER;
+            if (header == 0 || load_u32(encoded) == frame.dst_bytes) {
                 u8* decoded = dst + frame.dst_offset;
-                damage = lz4_block(block, frame.src_bytes - CUZARR_LZ4_HEADER, decoded, frame.dst_bytes, lane, at);
-                at += CUZARR_LZ4_HEADER;
+                damage = lz4_block(encoded + header, frame.src_bytes - header, decoded, frame.dst_bytes, lane, at);
+                at += header;
             }
         }
         if (damage && lane == 0) report(statuses, (u32)frame.first_stream, damage, at);

@@ -3,7 +3,8 @@
 //! One LZ4 block behind its decoded size, a little-endian `u32`.
 //!
 //! - Specification: <https://numcodecs.readthedocs.io/en/stable/compression/lz4.html>
-//! - Names: v3 `numcodecs.lz4`, `lz4`; v2 `lz4`
+//! - Names: v3 `numcodecs.lz4`, `lz4`; v2 `lz4`; of a block alone, for frames that a caller holds
+//!   ([`crate::run::Decoder`]), `lz4_raw`, as Parquet and nvCOMP have them
 //! - Compatible: zarr-python, numcodecs
 //! - Native: cpu (liblz4); cuda decodes chunks below 2 GiB: many small ones a warp each, others with all threads, one large
 //!   block too (`lz4.cu`, `codec::lz`), and encodes chunks of up to 1 GiB (`encode`).
@@ -26,11 +27,21 @@ use super::configuration::Configuration;
 use super::registry::{Opened, Request};
 use crate::Result;
 
+/// Bytes of the decoded size in front of a frame's block.
+pub(crate) const HEADER_BYTES: usize = 4;
+
 /// Opens the codec from its configuration.
 pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
+    Ok(Opened::bytes(cpu::Lz4 { acceleration: acceleration(request)? }))
+}
+
+/// Opens the codec of blocks alone.
+pub(crate) fn open_raw(request: &Request<'_>) -> Result<Opened> {
+    Ok(Opened::bytes(cpu::Lz4Raw { acceleration: acceleration(request)? }))
+}
+
+fn acceleration(request: &Request<'_>) -> Result<i32> {
     let configuration = Configuration::new(request.name, request.configuration, &["acceleration"])?;
     // liblz4 takes anything below 1 as 1 and above 65537 as 65537.
-    let acceleration =
-        configuration.integer("acceleration", i32::MIN.into()..=i32::MAX.into(), 1)?.clamp(1, 65537) as i32;
-    Ok(Opened::bytes(cpu::Lz4 { acceleration }))
+    Ok(configuration.integer("acceleration", i32::MIN.into()..=i32::MAX.into(), 1)?.clamp(1, 65537) as i32)
 }

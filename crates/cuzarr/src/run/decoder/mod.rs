@@ -3,7 +3,7 @@
 //!
 //! ```
 //! use cuzarr::run::{Decoder, Frames};
-//! use cuzarr_device::{Buffer, DType, Device, NdBuffer, Order, Stream};
+//! use cuzarr_device::{Buffer, DType, Device, Event, NdBuffer, Order, Stream};
 //!
 //! let frame = [3, 0, 4, 0, 0x22, 0xa3, 0xcf, 0x64]; // two numbers and their CRC-32C
 //! let decoder = Decoder::new(&serde_json::json!([{"name": "crc32c"}]), Device::Cpu)?;
@@ -23,7 +23,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cuzarr_device::transfer::{copy_pieces_on, scatter_host, scatter_on};
-use cuzarr_device::{Buffer, DType, Device, NdBuffer, Order, Stream};
+use cuzarr_device::{Buffer, DType, Device, Event, NdBuffer, Order, Stream};
 use serde_json::Value;
 
 use crate::codec::native::{Chunks, NativeBatch, Source};
@@ -82,6 +82,8 @@ pub struct DecoderBatch {
     refused: Vec<(usize, Error)>,
     /// What host threads found in the last run.
     found: Vec<(usize, Error)>,
+    /// Behind the last run, outputs included.
+    done: Option<Event>,
 }
 
 impl Decoder {
@@ -138,6 +140,7 @@ impl Decoder {
             scratch_limit_bytes: scratch_limit_bytes.unwrap_or(usize::MAX),
             refused: Vec::new(),
             found: Vec::new(),
+            done: None,
         };
         let mut kinds: Vec<Vec<usize>> = Vec::new();
         for (number, out) in batch.outs.iter().enumerate() {
@@ -313,6 +316,7 @@ impl DecoderBatch {
             }
         }
         self.found = self.decode_on_host(stream);
+        self.done = Some(stream.record()?);
         Ok(())
     }
 
@@ -364,6 +368,9 @@ impl DecoderBatch {
     /// `InvalidArgument` when nothing ran since the last check; `DeviceFailed`.
     pub fn check(&mut self) -> Result<Vec<Result<()>>> {
         let mut results: Vec<Result<()>> = (0..self.len()).map(|_| Ok(())).collect();
+        if let Some(done) = self.done.take() {
+            done.synchronize()?;
+        }
         let mut again = Vec::new();
         for (index, group) in self.groups.iter_mut().enumerate() {
             let Some((batch, numbers)) = &mut group.native else { continue };
