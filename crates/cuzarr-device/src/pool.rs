@@ -1,6 +1,6 @@
 //! Where device memory comes from.
 //!
-//! Ours is a stream-ordered pool per GPU (`cuda/heap.rs`) that keeps what it once got, as far as [`Limit`]s allow. The rule of its memory: it is allocated in the
+//! Ours is a stream-ordered pool per GPU that keeps what it once got. The rule of its memory: it is allocated in the
 //! order of one stream; any stream that uses it through this crate is put behind the allocation, and noted; when the last
 //! buffer over it is dropped, it is freed in the order of the stream that used it last, after all the others. So dropping
 //! never blocks and never pulls memory from under running work. Memory whose address was given to code outside
@@ -13,10 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use crate::buffer::{Buffer, Owner};
-use crate::cuda::backend::Terms;
 use crate::cuda::context::{Context, lock};
 use crate::cuda::driver::MEMORY_HINT;
-use crate::cuda::launch::TABLES_BYTES;
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::stream::{Event, Stream};
@@ -182,51 +180,9 @@ pub fn trim(device: Device) -> Result<()> {
     match used_context(device) {
         Ok(context) => {
             context.pinned.clear(context)?;
-            context.backend.synchronize_device()?;
-            context.backend.shrink_to(0)
+            context.backend.trim()
         }
         Err(_) => Ok(()),
-    }
-}
-
-/// How much memory our pool may take from the system.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Limit {
-    /// So many bytes beside memory that was given to every stream, which results are.
-    BesideResults(u64),
-    /// So many bytes beside what is in use when it begins.
-    Whole(u64),
-}
-
-/// Holds our pool's memory on a device, and pinned memory for it, below a limit until it is dropped. Of several limits the
-/// highest counts; without one the pool grows as it is asked.
-pub struct Limited(Option<(&'static Context, Limit)>);
-
-impl Limited {
-    /// Limits what is taken for `device`, and gives back what it keeps unused beyond that. Does nothing on `cpu`.
-    pub fn new(device: Device, limit: Limit) -> Limited {
-        let context = if device == Device::Cpu { None } else { Context::get(device).ok() };
-        let Some(context) = context else { return Limited(None) };
-        let counters = &context.counters;
-        let limit = match limit {
-            Limit::Whole(bytes) => Limit::Whole(bytes.saturating_add(counters.used.load(Ordering::Relaxed))),
-            beside => beside,
-        };
-        lock(&counters.limits).push(limit);
-        // What fails here fails again when memory is asked for.
-        let _ = context.backend.shrink_to(counters.allowed_bytes());
-        let _ = context.pinned.shrink_to(context, counters.pinned_allowed_bytes());
-        Limited(Some((context, limit)))
-    }
-}
-
-impl Drop for Limited {
-    fn drop(&mut self) {
-        let Some((context, limit)) = self.0 else { return };
-        let mut limits = lock(&context.counters.limits);
-        if let Some(at) = limits.iter().position(|other| *other == limit) {
-            limits.swap_remove(at);
-        }
     }
 }
 
@@ -241,34 +197,11 @@ pub(crate) struct Counters {
     peak: AtomicU64,
     allocations: AtomicU64,
     trims: AtomicU64,
-    /// Of the bytes in use, those in memory that was given to every stream.
-    given: AtomicU64,
-    /// `Whole` ones as what is in use in all.
-    limits: Mutex<Vec<Limit>>,
     /// Names and sizes of results, by their address.
     names: Mutex<HashMap<usize, (String, u64)>>,
 }
 
 impl Counters {
-    /// Most bytes that the pool may hold.
-    fn allowed_bytes(&self) -> u64 {
-        let given = self.given.load(Ordering::Relaxed);
-        let allowed = |limit: &Limit| match limit {
-            Limit::BesideResults(bytes) => given.saturating_add(*bytes),
-            Limit::Whole(bytes) => *bytes,
-        };
-        lock(&self.limits).iter().map(allowed).max().unwrap_or(u64::MAX)
-    }
-
-    /// Most bytes of pinned memory that may be held: those of the limit, and what tables of kernels have of their own.
-    pub(crate) fn pinned_allowed_bytes(&self) -> u64 {
-        let beside = |limit: &Limit| match limit {
-            Limit::BesideResults(bytes) => Some(bytes.saturating_add(TABLES_BYTES as u64)),
-            Limit::Whole(_) => None,
-        };
-        lock(&self.limits).iter().filter_map(beside).max().unwrap_or(u64::MAX)
-    }
-
     fn add(&self, size_bytes: usize) {
         let used = self.used.fetch_add(size_bytes as u64, Ordering::Relaxed) + size_bytes as u64;
         self.peak.fetch_max(used, Ordering::Relaxed);
@@ -285,26 +218,6 @@ struct Named {
 impl Drop for Named {
     fn drop(&mut self) {
         lock(&self.context.counters.names).remove(&self.address);
-    }
-}
-
-/// Bytes that count as given to every stream, until it is dropped.
-struct Given {
-    context: &'static Context,
-    bytes: u64,
-}
-
-impl Given {
-    fn new(context: &'static Context, size_bytes: usize) -> Given {
-        let bytes = size_bytes as u64;
-        context.counters.given.fetch_add(bytes, Ordering::Relaxed);
-        Given { context, bytes }
-    }
-}
-
-impl Drop for Given {
-    fn drop(&mut self) {
-        self.context.counters.given.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -333,7 +246,6 @@ pub(crate) struct PooledMemory {
     context: &'static Context,
     address: usize,
     size_bytes: usize,
-    _given: Given,
     /// The stream it was allocated on; none when it was given to all of them.
     home: Option<Stream>,
     /// Passed once the memory may be used on other streams; none when it may at once.
@@ -358,16 +270,14 @@ struct HomeUses {
 impl PooledMemory {
     fn new(context: &'static Context, size_bytes: usize, home: Option<Stream>) -> Result<PooledMemory> {
         let raw = home.as_ref().map_or(context.home_stream, Stream::raw_handle);
-        let given = Given::new(context, if home.is_none() { size_bytes } else { 0 });
         let address = match size_bytes {
             0 => 0,
-            _ => allocate_or_trim(context, size_bytes, raw, home.is_none())?,
+            _ => allocate_or_trim(context, size_bytes, raw)?,
         };
         let mut memory = PooledMemory {
             context,
             address,
             size_bytes,
-            _given: given,
             home,
             ready: None,
             at_home: Mutex::default(),
@@ -465,20 +375,17 @@ impl Drop for PooledMemory {
     }
 }
 
-fn allocate_or_trim(context: &'static Context, size_bytes: usize, stream: usize, lasting: bool) -> Result<usize> {
+fn allocate_or_trim(context: &'static Context, size_bytes: usize, stream: usize) -> Result<usize> {
     if size_bytes as u64 > context.backend.properties().total_bytes {
         // Trimming could not help, and drivers call some such sizes invalid rather than too large.
         let cause = Error::new(ErrorKind::OutOfMemory, "more than the device has");
         return Err(out_of_memory(context, size_bytes, cause));
     }
-    let terms = || Terms { allowed_bytes: context.counters.allowed_bytes(), lasting };
-    let allocate = || context.backend.allocate(size_bytes, stream, terms());
-    match allocate() {
+    match context.backend.allocate(size_bytes, stream) {
         Err(error) if error.kind() == ErrorKind::OutOfMemory => {
             context.counters.trims.fetch_add(1, Ordering::Relaxed);
-            context.backend.synchronize_device()?;
-            context.backend.shrink_to(0)?;
-            allocate().map_err(|error| out_of_memory(context, size_bytes, error))
+            context.backend.trim()?;
+            context.backend.allocate(size_bytes, stream).map_err(|error| out_of_memory(context, size_bytes, error))
         }
         answer => answer,
     }

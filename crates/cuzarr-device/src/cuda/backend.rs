@@ -42,15 +42,6 @@ pub(crate) struct Properties {
     pub(crate) memory_pools: bool,
 }
 
-/// How a block is taken.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Terms {
-    /// While anything else helps, no more bytes are held than these.
-    pub(crate) allowed_bytes: u64,
-    /// Whether it stays for long, and is not one of many that work takes and gives back.
-    pub(crate) lasting: bool,
-}
-
 /// One GPU as the others' drivers' calls name it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer {
@@ -67,14 +58,12 @@ pub(crate) struct Peer {
 pub(crate) trait Backend: Send + Sync {
     fn properties(&self) -> &Properties;
     fn memory_info(&self) -> Result<(u64, u64)>;
-    /// Bytes of blocks that it has taken from the system, in use or not.
+    /// Bytes that its pool has taken from the system.
     fn held_bytes(&self) -> Result<u64>;
-    /// A block for `stream`, in its order.
-    fn allocate(&self, size_bytes: usize, stream: RawStream, terms: Terms) -> Result<usize>;
-    /// Takes a block back, in the order of `stream`.
+    fn allocate(&self, size_bytes: usize, stream: RawStream) -> Result<usize>;
     unsafe fn free(&self, address: usize, stream: RawStream) -> Result<()>;
-    /// Gives what nobody uses back to the system until no more is held than so many bytes, as far as that goes.
-    fn shrink_to(&self, size_bytes: u64) -> Result<()>;
+    /// Gives unused pool memory back to the system.
+    fn trim(&self) -> Result<()>;
     fn allocate_host(&self, size_bytes: usize) -> Result<usize>;
     unsafe fn free_host(&self, address: usize, size_bytes: usize) -> Result<()>;
     fn create_stream(&self) -> Result<RawStream>;

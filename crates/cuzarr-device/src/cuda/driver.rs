@@ -1,14 +1,12 @@
 //! The CUDA driver, bound at run time: the table of its functions, its error codes, and [`CudaBackend`], one GPU.
 
-mod pages;
-
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 
-use super::backend::{Backend, FunctionInfo, Grid, Peer, Properties, RawEvent, RawFunction, RawStream, Terms};
+use super::backend::{Backend, FunctionInfo, Grid, Peer, Properties, RawEvent, RawFunction, RawStream};
+use super::context::lock;
 use super::library;
 use crate::error::{Error, ErrorKind, Result};
-use pages::{PageAccess, PageProperties, Pages};
 
 type Code = c_int;
 
@@ -46,14 +44,13 @@ driver_functions! {
     memory_free = "cuMemFree_v2"(u64);
     host_allocate = "cuMemHostAlloc"(*mut *mut c_void, usize, c_uint);
     host_free = "cuMemFreeHost"(*mut c_void);
-    addresses_reserve = "cuMemAddressReserve"(*mut u64, usize, usize, u64, u64);
-    addresses_free = "cuMemAddressFree"(u64, usize);
-    page_size = "cuMemGetAllocationGranularity"(*mut usize, *const PageProperties, c_int);
-    page_create = "cuMemCreate"(*mut u64, usize, *const PageProperties, u64);
-    page_release = "cuMemRelease"(u64);
-    page_map = "cuMemMap"(u64, usize, usize, u64, u64);
-    page_unmap = "cuMemUnmap"(u64, usize);
-    page_access = "cuMemSetAccess"(u64, usize, *const PageAccess, usize);
+    pool_create = "cuMemPoolCreate"(*mut *mut c_void, *const PoolProperties);
+    pool_set_attribute = "cuMemPoolSetAttribute"(*mut c_void, c_int, *mut c_void);
+    pool_set_access = "cuMemPoolSetAccess"(*mut c_void, *const PoolAccess, usize);
+    pool_get_attribute = "cuMemPoolGetAttribute"(*mut c_void, c_int, *mut c_void);
+    pool_trim = "cuMemPoolTrimTo"(*mut c_void, usize);
+    pool_allocate = "cuMemAllocFromPoolAsync"(*mut u64, usize, *mut c_void, *mut c_void);
+    pool_free = "cuMemFreeAsync"(u64, *mut c_void);
     stream_create = "cuStreamCreate"(*mut *mut c_void, c_uint);
     stream_destroy = "cuStreamDestroy_v2"(*mut c_void);
     stream_synchronize = "cuStreamSynchronize"(*mut c_void);
@@ -84,9 +81,6 @@ driver_functions! {
 /// What helps when a device is full.
 pub(crate) const MEMORY_HINT: &str = "read a smaller selection, lower memory_limit, or free other libraries' caches";
 
-/// Set it to give every block memory of its own, which tools that look for accesses outside of blocks need.
-const BLOCKS_APART_VARIABLE: &str = "CUZARR_BLOCKS_APART";
-
 const SUCCESS: Code = 0;
 const ERROR_INVALID_VALUE: Code = 1;
 const ERROR_OUT_OF_MEMORY: Code = 2;
@@ -95,13 +89,34 @@ const ERROR_NOT_READY: Code = 600;
 const ATTRIBUTE_MULTIPROCESSORS: c_int = 16;
 const ATTRIBUTE_CAPABILITY_MAJOR: c_int = 75;
 const ATTRIBUTE_CAPABILITY_MINOR: c_int = 76;
-const ATTRIBUTE_VIRTUAL_MEMORY: c_int = 102;
 const ATTRIBUTE_MEMORY_POOLS: c_int = 115;
+
+/// `CUmemPoolProps`: pinned device memory of one GPU, not exportable.
+#[repr(C)]
+struct PoolProperties {
+    allocation_type: c_int,
+    handle_types: c_int,
+    location_type: c_int,
+    location_id: c_int,
+    win32_security: *mut c_void,
+    max_size: usize,
+    usage: u16,
+    reserved: [u8; 54],
+}
+
+/// `CUmemAccessDesc`: what one GPU may do with a pool's memory.
+#[repr(C)]
+struct PoolAccess {
+    location_type: c_int,
+    location_id: c_int,
+    flags: c_int,
+}
 
 /// `CU_MEM_LOCATION_TYPE_DEVICE`
 const LOCATION_DEVICE: c_int = 1;
-/// `CU_MEM_ALLOCATION_TYPE_PINNED`
-const PAGE_PINNED: c_int = 1;
+
+const POOL_ATTRIBUTE_RELEASE_THRESHOLD: c_int = 4;
+const POOL_ATTRIBUTE_RESERVED_BYTES: c_int = 5;
 
 const FUNCTION_MAX_THREADS: c_int = 0;
 const FUNCTION_SHARED_BYTES: c_int = 1;
@@ -291,14 +306,16 @@ impl DriverProblem {
     }
 }
 
-/// One GPU: its primary context, retained once and never reset, and the heap its memory comes from.
+/// One GPU: its primary context, retained once and never reset, and the pool its memory comes from.
 pub(crate) struct CudaBackend {
     driver: &'static Driver,
     device: c_int,
     context: usize,
-    /// None where the GPU has no virtual memory (some virtual GPUs): plain allocation then.
-    pages: Option<Pages>,
+    /// 0 where the GPU has no memory pools (some virtual GPUs): plain allocation then.
+    pool: usize,
     properties: Properties,
+    /// GPUs that may reach the pool.
+    opened: Mutex<Vec<c_int>>,
 }
 
 /// Makes a context current for this thread, and puts a foreign one back at the end.
@@ -317,7 +334,7 @@ impl Drop for Current<'_> {
 }
 
 impl CudaBackend {
-    /// Retains the GPU's primary context and makes its heap.
+    /// Retains the GPU's primary context and makes its pool.
     pub(crate) fn new(ordinal: u32) -> Result<CudaBackend> {
         let driver = Driver::get()?;
         let device = driver.device(ordinal)?;
@@ -327,12 +344,36 @@ impl CudaBackend {
         let code = unsafe { (driver.functions.primary_context_retain)(&mut context, device) };
         driver.check("cuDevicePrimaryCtxRetain", code)?;
         let context = context as usize;
-        let mut backend = CudaBackend { driver, device, context, pages: None, properties };
-        let has_pages = driver.attribute(device, ATTRIBUTE_VIRTUAL_MEMORY).unwrap_or(0) == 1;
-        if has_pages && std::env::var_os(BLOCKS_APART_VARIABLE).is_none() {
-            backend.pages = Some(backend.reserve_pages()?);
+        let mut backend = CudaBackend { driver, device, context, pool: 0, properties, opened: Mutex::default() };
+        if backend.properties.memory_pools {
+            backend.pool = backend.create_pool(device)?;
         }
         Ok(backend)
+    }
+
+    /// A pool that keeps what it once got: giving memory back and asking again costs milliseconds a gigabyte.
+    fn create_pool(&self, device: c_int) -> Result<usize> {
+        let _current = self.enter()?;
+        const PINNED_DEVICE_MEMORY: c_int = 1;
+        let properties = PoolProperties {
+            allocation_type: PINNED_DEVICE_MEMORY,
+            handle_types: 0,
+            location_type: LOCATION_DEVICE,
+            location_id: device,
+            win32_security: std::ptr::null_mut(),
+            max_size: 0,
+            usage: 0,
+            reserved: [0; 54],
+        };
+        let mut pool = std::ptr::null_mut();
+        // SAFETY: reads the properties, writes one handle.
+        self.check("cuMemPoolCreate", unsafe { (self.functions().pool_create)(&mut pool, &properties) })?;
+        let mut threshold = u64::MAX;
+        let value = (&raw mut threshold).cast();
+        // SAFETY: this attribute is a u64.
+        let code = unsafe { (self.functions().pool_set_attribute)(pool, POOL_ATTRIBUTE_RELEASE_THRESHOLD, value) };
+        self.check("cuMemPoolSetAttribute", code)?;
+        Ok(pool as usize)
     }
 
     fn functions(&self) -> &Functions {
@@ -360,25 +401,15 @@ impl CudaBackend {
         }
     }
 
-    /// Does `work`; once more without unused memory of the heap when the driver has none left for it.
+    /// Does `work`; once more without the pool's unused memory when the driver has none left for it.
     fn with_room<T>(&self, work: impl Fn() -> Result<T>) -> Result<T> {
         match work() {
             Err(error) if error.kind() == ErrorKind::OutOfMemory => {
-                self.synchronize_device()?;
-                self.shrink_to(0)?;
+                self.trim()?;
                 work()
             }
             answer => answer,
         }
-    }
-
-    fn new_event(&self, timing: bool) -> Result<RawEvent> {
-        const DISABLE_TIMING: c_uint = 2;
-        let _current = self.enter()?;
-        let mut event = std::ptr::null_mut();
-        // SAFETY: writes one handle.
-        let code = unsafe { (self.functions().event_create)(&mut event, if timing { 0 } else { DISABLE_TIMING }) };
-        self.check("cuEventCreate", code).map(|()| event as usize)
     }
 
     fn ready(&self, call: &str, code: Code) -> Result<bool> {
@@ -429,30 +460,43 @@ impl Backend for CudaBackend {
     }
 
     fn held_bytes(&self) -> Result<u64> {
-        Ok(self.pages.as_ref().map_or(0, Pages::held_bytes))
+        let mut bytes = 0u64;
+        if self.pool != 0 {
+            let value = (&raw mut bytes).cast();
+            let pool = self.pool as *mut c_void;
+            // This attribute is a u64.
+            call!(self, "cuMemPoolGetAttribute", pool_get_attribute(pool, POOL_ATTRIBUTE_RESERVED_BYTES, value))?;
+        }
+        Ok(bytes)
     }
 
-    fn allocate(&self, size_bytes: usize, stream: RawStream, terms: Terms) -> Result<usize> {
+    fn allocate(&self, size_bytes: usize, stream: RawStream) -> Result<usize> {
         // Whole words: kernels that change single bits do it in the aligned word around them.
         let size_bytes = size_bytes.next_multiple_of(size_of::<u32>());
-        if let Some(pages) = &self.pages {
-            return pages.allocate(self, size_bytes, stream, terms);
-        }
         let mut address = 0u64;
-        call!(self, "cuMemAlloc", memory_allocate(&mut address, size_bytes))?;
+        if self.pool == 0 {
+            call!(self, "cuMemAlloc", memory_allocate(&mut address, size_bytes))?;
+        } else {
+            let (pool, stream) = (self.pool as *mut c_void, stream as *mut c_void);
+            call!(self, "cuMemAllocFromPoolAsync", pool_allocate(&mut address, size_bytes, pool, stream))?;
+        }
         Ok(address as usize)
     }
 
     unsafe fn free(&self, address: usize, stream: RawStream) -> Result<()> {
-        match &self.pages {
-            Some(pages) => pages.free(self, address, stream),
+        if self.pool == 0 {
             // cuMemFree waits for the device, so it is ordered after every stream.
-            None => call!(self, "cuMemFree", memory_free(address as u64)),
+            return call!(self, "cuMemFree", memory_free(address as u64));
         }
+        call!(self, "cuMemFreeAsync", pool_free(address as u64, stream as *mut c_void))
     }
 
-    fn shrink_to(&self, size_bytes: u64) -> Result<()> {
-        self.pages.as_ref().map_or(Ok(()), |pages| pages.shrink_to(self, size_bytes))
+    fn trim(&self) -> Result<()> {
+        if self.pool == 0 {
+            return Ok(());
+        }
+        self.synchronize_device()?;
+        call!(self, "cuMemPoolTrimTo", pool_trim(self.pool as *mut c_void, 0))
     }
 
     fn allocate_host(&self, size_bytes: usize) -> Result<usize> {
@@ -495,7 +539,12 @@ impl Backend for CudaBackend {
     }
 
     fn create_event(&self, timing: bool) -> Result<RawEvent> {
-        self.with_room(|| self.new_event(timing))
+        const DISABLE_TIMING: c_uint = 2;
+        self.with_room(|| {
+            let mut event = std::ptr::null_mut();
+            call!(self, "cuEventCreate", event_create(&mut event, if timing { 0 } else { DISABLE_TIMING }))?;
+            Ok(event as usize)
+        })
     }
 
     unsafe fn destroy_event(&self, event: RawEvent) -> Result<()> {
@@ -544,10 +593,20 @@ impl Backend for CudaBackend {
     }
 
     fn open_to(&self, other: Peer) -> Result<()> {
-        let Some(pages) = self.pages.as_ref().filter(|pages| !pages.is_open_to(other.device)) else { return Ok(()) };
+        const READ_AND_WRITE: c_int = 3;
+        let mut opened = lock(&self.opened);
+        if self.pool == 0 || opened.contains(&other.device) {
+            return Ok(());
+        }
         let mut reaches = 0;
         call!(self, "cuDeviceCanAccessPeer", device_can_reach(&mut reaches, other.device, self.device))?;
-        if reaches == 0 { Ok(()) } else { pages.open_to(self, other.device) }
+        if reaches != 0 {
+            let (location_type, location_id, flags) = (LOCATION_DEVICE, other.device, READ_AND_WRITE);
+            let access = PoolAccess { location_type, location_id, flags };
+            call!(self, "cuMemPoolSetAccess", pool_set_access(self.pool as *mut c_void, &access, 1))?;
+        }
+        opened.push(other.device);
+        Ok(())
     }
 
     unsafe fn copy_peer(

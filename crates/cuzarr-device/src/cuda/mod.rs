@@ -10,7 +10,6 @@ pub(crate) mod cufile;
 pub(crate) mod delta;
 pub(crate) mod downsample;
 pub(crate) mod driver;
-mod heap;
 pub(crate) mod launch;
 pub(crate) mod library;
 pub(crate) mod nvrtc;

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 
-use super::backend::{Backend, FunctionInfo, Grid, Properties, RawEvent, RawFunction, RawStream, Terms};
+use super::backend::{Backend, FunctionInfo, Grid, Properties, RawEvent, RawFunction, RawStream};
 use super::library;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -136,7 +136,7 @@ impl Backend for SimtBackend {
         Ok(self.used_bytes.load(Ordering::Relaxed) as u64)
     }
 
-    fn allocate(&self, size_bytes: usize, _stream: RawStream, _terms: Terms) -> Result<usize> {
+    fn allocate(&self, size_bytes: usize, _stream: RawStream) -> Result<usize> {
         let layout = heap_layout(size_bytes)?;
         let mut blocks = self.blocks();
         let used = self.used_bytes.load(Ordering::Relaxed);
@@ -166,7 +166,7 @@ impl Backend for SimtBackend {
         Ok(())
     }
 
-    fn shrink_to(&self, _size_bytes: u64) -> Result<()> {
+    fn trim(&self) -> Result<()> {
         Ok(())
     }
 

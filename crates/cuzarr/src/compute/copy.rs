@@ -9,7 +9,6 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use cuzarr_device::pool::{Limit, Limited};
 use serde_json::{Map, Value, json};
 
 use super::grid::{Region, Regions};
@@ -191,7 +190,6 @@ impl Copy {
     /// # Errors
     /// What reading and writing report, with the region in the trail. What was written stays, and can be resumed.
     pub fn run(mut self, progress: &(dyn Fn(&Progress) + Sync)) -> Result<Array> {
-        let _limited = Limited::new(self.options.device, Limit::Whole(self.options.memory_limit_bytes));
         let (store, path) = (Arc::clone(self.target.store()), self.target.path().to_string());
         if self.begin == Begin::Delete {
             node::delete_node(&*store, &path)?;

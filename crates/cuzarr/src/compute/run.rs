@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use cuzarr_device::pool::{Limit, Limited};
 use cuzarr_device::{Device, NdBuffer, Order};
 
 use super::copy::Progress;
@@ -82,8 +81,6 @@ pub(crate) struct Job<'a> {
     meter: Option<Meter<'a>>,
     /// Bytes that reading has in flight at most.
     reading_bytes: u64,
-    /// Holds what is taken of the device below the memory limit.
-    limited: Option<Limited>,
 }
 
 /// Counts the regions that were read.
@@ -112,10 +109,6 @@ impl<'a> Meter<'a> {
         };
         (self.tell)(&progress);
     }
-}
-
-fn limited(options: &ComputeOptions<'_>, result_bytes: u64) -> Limited {
-    Limited::new(options.device, Limit::Whole(options.memory_limit_bytes.saturating_add(result_bytes)))
 }
 
 impl<'a> Job<'a> {
@@ -160,15 +153,7 @@ impl<'a> Job<'a> {
             processor,
             meter: options.progress.map(Meter::new),
             reading_bytes: options.memory_limit_bytes,
-            limited: (!is_in_memory).then(|| limited(options, 0)),
         })
-    }
-
-    /// Allows so many bytes for the result beside the memory limit, before it is there.
-    pub(crate) fn allow_result(&mut self, options: &ComputeOptions<'_>, size_bytes: u64) {
-        if self.limited.is_some() {
-            self.limited = Some(limited(options, size_bytes));
-        }
     }
 
     /// The same for somebody who only looks at the elements.
@@ -364,8 +349,6 @@ impl Expr {
         if let [region] = &regions[..] {
             return job.work(region, &job.read(region)?);
         }
-        let elements = extent.iter().fold(self.dtype().size_bytes() as u64, |all, &one| all.saturating_mul(one));
-        job.allow_result(options, elements);
         let result = NdBuffer::empty(options.device, self.dtype(), &memory_shape(extent)?, Order::C)?;
         for_each_region(
             &regions,

@@ -3,8 +3,6 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cuzarr_device::pool::Limited;
-
 use super::memory::Memory;
 use super::pool::{Pool, Share};
 use super::report::{Counters, Report};
@@ -25,7 +23,6 @@ pub(crate) struct Call {
     pub(crate) streams: Streams,
     pub(crate) memory: Memory,
     pub(crate) limit_bytes: u64,
-    _limited: Limited,
     pub(crate) counters: Counters,
     /// Shards that were opened for their index: chunks come from the same version.
     pub(crate) shards: OpenValues,
@@ -40,7 +37,7 @@ impl Call {
         threads: usize,
         (scratch, streams): (Scratch, Streams),
         (memory, open_shards): (Memory, Arc<OpenLimit>),
-        (limit_bytes, limited): (u64, Limited),
+        limit_bytes: u64,
         traced: bool,
     ) -> Call {
         Call {
@@ -51,7 +48,6 @@ impl Call {
             streams,
             memory,
             limit_bytes,
-            _limited: limited,
             counters: Counters::new(traced),
             shards: OpenValues::new(open_shards),
             cancelled: AtomicBool::new(false),

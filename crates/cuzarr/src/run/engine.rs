@@ -7,7 +7,6 @@ pub(crate) use brief::BRIEF_BYTES;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cuzarr_device::pool::{Limit, Limited};
 use cuzarr_device::{Device, NdBuffer, profile};
 
 use super::access::Access;
@@ -163,14 +162,13 @@ impl Engine {
         options: &Options,
     ) -> Arc<Call> {
         pool.grow(threads.min(MOST_THREADS));
-        let limited = Limited::new(device, Limit::BesideResults(options.memory_limit_bytes));
         Arc::new(Call::new(
             Arc::clone(store),
             pool.clone(),
             threads,
             (self.scratch.clone(), self.streams.clone()),
             (self.memory(device), Arc::clone(&self.open_shards)),
-            (options.memory_limit_bytes, limited),
+            options.memory_limit_bytes,
             options.trace,
         ))
     }
