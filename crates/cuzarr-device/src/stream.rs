@@ -7,7 +7,7 @@
 //! What a stream writes may be read by the host only after [`Stream::synchronize`] or [`Event::synchronize`].
 
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::buffer::{Buffer, Owner};
 use crate::cuda::backend::{RawEvent, RawStream};
@@ -33,6 +33,7 @@ struct Queue {
     _foreign_owner: Option<Owner>,
     /// Memory of other owners that work on this stream still uses.
     kept: Mutex<Vec<(Event, Buffer)>>,
+    urgent: OnceLock<Stream>,
 }
 
 impl Drop for Queue {
@@ -60,7 +61,7 @@ impl Stream {
             return Ok(Stream(Arc::new(Inner::Host)));
         }
         let context = Context::get(device)?;
-        Ok(Self::queue(context, context.backend.create_stream()?, true, None))
+        Ok(Self::queue(context, context.backend.create_stream(false)?, true, None))
     }
 
     /// The device's legacy default stream, with which all blocking streams are ordered.
@@ -96,7 +97,24 @@ impl Stream {
             owned,
             _foreign_owner: foreign_owner,
             kept: Mutex::default(),
+            urgent: OnceLock::new(),
         })))
+    }
+
+    /// A queue beside this one, the same each time, whose kernels go before those of ordinary queues that have not begun: for those
+    /// that need long for little, and would wait for all blocks of another queue's large launch. Events order the two. A stream
+    /// that is wrapped, and the host, are their own.
+    ///
+    /// # Errors
+    /// `DeviceFailed`
+    pub fn urgent(&self) -> Result<Stream> {
+        let Some(queue) = self.queue_or_host().filter(|queue| queue.owned) else { return Ok(self.clone()) };
+        if let Some(urgent) = queue.urgent.get() {
+            return Ok(urgent.clone());
+        }
+        let made = Self::queue(queue.context, queue.context.backend.create_stream(true)?, true, None);
+        // When two threads come here at once, the first one's stays.
+        Ok(queue.urgent.get_or_init(|| made).clone())
     }
 
     /// Where the work is done.

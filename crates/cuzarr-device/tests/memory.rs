@@ -361,6 +361,24 @@ fn a_divided_piece_shows_all_bytes_once_its_parts_are_gone() {
 }
 
 #[test]
+fn a_stream_has_one_urgent_queue_that_is_ordered_by_events() {
+    for device in all_devices() {
+        let stream = Stream::new(device).unwrap();
+        let urgent = stream.urgent().unwrap();
+        assert!(urgent.is_same_queue(&stream.urgent().unwrap()));
+        let buffer = pool::allocate(1 << 20, &stream).unwrap();
+        stream.memset(&buffer, 1).unwrap();
+        urgent.wait(&stream.record().unwrap()).unwrap();
+        urgent.memset(&buffer, 2).unwrap();
+        stream.wait(&urgent.record().unwrap()).unwrap();
+        drop(urgent);
+        let mut bytes = vec![0; 1 << 20];
+        stream.d2h(&buffer, &mut bytes).unwrap();
+        assert!(bytes.iter().all(|&byte| byte == 2));
+    }
+}
+
+#[test]
 fn a_slab_carries_bytes_back_from_the_device() {
     for device in all_devices() {
         let stream = Stream::new(device).unwrap();

@@ -66,7 +66,7 @@ pub(crate) trait Backend: Send + Sync {
     fn trim(&self) -> Result<()>;
     fn allocate_host(&self, size_bytes: usize) -> Result<usize>;
     unsafe fn free_host(&self, address: usize, size_bytes: usize) -> Result<()>;
-    fn create_stream(&self) -> Result<RawStream>;
+    fn create_stream(&self, urgent: bool) -> Result<RawStream>;
     unsafe fn destroy_stream(&self, stream: RawStream) -> Result<()>;
     unsafe fn synchronize_stream(&self, stream: RawStream) -> Result<()>;
     unsafe fn stream_is_idle(&self, stream: RawStream) -> Result<bool>;

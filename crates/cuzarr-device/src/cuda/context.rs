@@ -54,7 +54,7 @@ impl Context {
             Device::Cuda(ordinal) => Box::new(CudaBackend::new(ordinal)?),
             Device::Simt => Box::new(SimtBackend::new()?),
         };
-        let home_stream = backend.create_stream()?;
+        let home_stream = backend.create_stream(false)?;
         Ok(Context {
             device,
             backend,

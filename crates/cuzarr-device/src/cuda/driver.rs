@@ -51,7 +51,7 @@ driver_functions! {
     pool_trim = "cuMemPoolTrimTo"(*mut c_void, usize);
     pool_allocate = "cuMemAllocFromPoolAsync"(*mut u64, usize, *mut c_void, *mut c_void);
     pool_free = "cuMemFreeAsync"(u64, *mut c_void);
-    stream_create = "cuStreamCreate"(*mut *mut c_void, c_uint);
+    stream_create = "cuStreamCreateWithPriority"(*mut *mut c_void, c_uint, c_int);
     stream_destroy = "cuStreamDestroy_v2"(*mut c_void);
     stream_synchronize = "cuStreamSynchronize"(*mut c_void);
     stream_query = "cuStreamQuery"(*mut c_void);
@@ -510,11 +510,13 @@ impl Backend for CudaBackend {
         call!(self, "cuMemFreeHost", host_free(address as *mut c_void))
     }
 
-    fn create_stream(&self) -> Result<RawStream> {
+    fn create_stream(&self, urgent: bool) -> Result<RawStream> {
         const NON_BLOCKING: c_uint = 1;
+        // The driver takes the nearest one that the GPU has.
+        let priority = if urgent { c_int::MIN } else { 0 };
         self.with_room(|| {
             let mut stream = std::ptr::null_mut();
-            call!(self, "cuStreamCreate", stream_create(&mut stream, NON_BLOCKING))?;
+            call!(self, "cuStreamCreateWithPriority", stream_create(&mut stream, NON_BLOCKING, priority))?;
             Ok(stream as usize)
         })
     }

@@ -187,7 +187,7 @@ impl Backend for SimtBackend {
         Ok(())
     }
 
-    fn create_stream(&self) -> Result<RawStream> {
+    fn create_stream(&self, _urgent: bool) -> Result<RawStream> {
         Ok(self.handle())
     }
 

@@ -1,6 +1,6 @@
 //! Launches of `lz.cu`.
 
-use cuzarr_device::{Buffer, Device, KernelSource, pool, upload_table};
+use cuzarr_device::{Buffer, Device, KernelSource, Stream, pool, upload_table};
 
 use super::{CHAIN_BYTES, Plan, ROW_COST, ROW_COST_SHORT, THREAD_BYTES, TILE_ENTRY_BYTES, Unit, by_lanes, threads};
 use crate::Result;
@@ -26,6 +26,12 @@ pub(crate) struct Engine {
     /// Whether tiles are made by a lane for each sequence.
     by_lanes: bool,
     short: bool,
+}
+
+/// What a launch reads, and counts with.
+pub(crate) struct Brought {
+    table: Buffer,
+    counters: Buffer,
 }
 
 impl Engine {
@@ -57,25 +63,33 @@ impl Engine {
         self.table.len() + self.counter_bytes() + self.mark_bytes
     }
 
-    /// Puts the copies on the stream, behind the kernels that write `sequences` and, a `u32` for each unit, `counts`.
-    /// `scratch_literals` is where sequences with CUZARR_LZ_SCRATCH find theirs.
+    /// Puts the tables of a launch, and its counters, into device memory, in the order of a stream that need not be the launch's.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.
+    pub(crate) fn bring(&self, stream: &Stream) -> Result<Brought> {
+        let table = upload_table(&self.table, stream)?;
+        let counters = pool::allocate(self.counter_bytes(), stream)?;
+        stream.memset(&counters, 0)?;
+        Ok(Brought { table, counters })
+    }
+
+    /// Puts the copies on the stream, behind the kernels that write `sequences` and, a `u32` for each unit, `counts`, and behind
+    /// what was brought for them. `scratch_literals` is where sequences with CUZARR_LZ_SCRATCH find theirs.
     ///
     /// # Errors
     /// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.
     pub(crate) fn launch(
         &self,
         task: &Task<'_>,
-        sequences: &Buffer,
-        counts: &Buffer,
+        Brought { table, counters }: &Brought,
+        (sequences, counts): (&Buffer, &Buffer),
         scratch_literals: &Buffer,
     ) -> Result<()> {
         if self.chains == 0 {
             return Ok(());
         }
         let Task { stream, src, dst, statuses } = *task;
-        let table = upload_table(&self.table, stream)?;
-        let counters = pool::allocate(self.counter_bytes(), stream)?;
-        stream.memset(&counters, 0)?;
         let marks = pool::allocate(self.mark_bytes.max(1), stream)?;
         let ticket = |launch: usize| counters.address() + launch * WORD_BYTES;
         let settled = ticket(TICKETS);
@@ -84,7 +98,7 @@ impl Engine {
             let before: usize = self.tiles[..list].iter().sum();
             table.address() + self.chains * CHAIN_BYTES + before * TILE_ENTRY_BYTES
         };
-        let buffers = [src, scratch_literals, dst, &marks, &table, sequences, counts, statuses, &counters];
+        let buffers = [src, scratch_literals, dst, &marks, table, sequences, counts, statuses, counters];
         for (number, name, target) in [(0, "lz_tiles", dst.address()), (1, "lz_marks", marks.address())] {
             if self.tiles[number] == 0 {
                 continue;

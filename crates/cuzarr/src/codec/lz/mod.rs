@@ -16,10 +16,10 @@ use cuzarr_device::Device;
 
 /// Bytes of a tile that a thread owns. `CUZARR_LZ_OWN` in lz.cu.
 const THREAD_BYTES: usize = 32;
-/// Tiles of so many others make up for waiting in a row: about 2 microseconds a tile, at 250 GB/s for all; longer where
-/// sequences are short.
+/// Tiles of so many others make up for waiting in a row: about 2 microseconds a tile, at 250 GB/s for all; where sequences are
+/// short 10 at 120, but segments cost the more, as other batches run beside.
 const ROW_COST: usize = 64;
-const ROW_COST_SHORT: usize = 256;
+const ROW_COST_SHORT: usize = 60;
 /// So many tiles of all units for each of the longest, and a lane a sequence is faster: a tile in a row waits 25 microseconds for
 /// the one before, but all of them take 2.5 instead of 4.2 milliseconds for 512 MiB.
 const SHORT_SHARE: usize = 400;

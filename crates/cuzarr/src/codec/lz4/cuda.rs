@@ -114,7 +114,7 @@ impl Blocks {
         if self.large > 0 {
             self.launch_windows(task, &table, &sequences, &counts)?;
         }
-        self.engine.launch(task, &sequences, &counts, src)
+        self.engine.launch(task, &self.engine.bring(task.stream)?, (&sequences, &counts), src)
     }
 
     /// Finds the sequences of few blocks, window after window of their spans.

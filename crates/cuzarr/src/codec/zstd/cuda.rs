@@ -1,6 +1,6 @@
 //! Launches of zstd's kernels over a batch of units whose headers the host has read.
 
-use cuzarr_device::{Buffer, Device, Kernel, KernelSource, pool, upload_table};
+use cuzarr_device::{Buffer, Device, Kernel, KernelSource, Stream, pool, upload_table};
 
 use super::scan::scan;
 use super::table::{COPY_BYTES, Layout, RESULT_BYTES, SEQUENCE_BYTES, TABLES_BYTES, TREE_BYTES, Tables};
@@ -250,21 +250,27 @@ impl Decode for Zstd {
         self.scratch.bytes() + self.layout.bytes.len() + self.engine.scratch_bytes()
     }
 
-    fn launch(&self, task: &Task<'_>) -> Result<()> {
+    /// Chains of states need a millisecond for however little, and leave most of the device to others. So what is before the copies
+    /// goes before another batch's copies, which would let none of its blocks begin until all of theirs have.
+    fn launch(&self, copies: &Task<'_>) -> Result<()> {
+        let urgent = copies.stream.urgent()?;
+        urgent.wait(&copies.stream.record()?)?;
+        let task = &Task { stream: &urgent, ..*copies };
         let device = task.stream.device();
         let table = upload_table(&self.layout.bytes, task.stream)?;
         let parts = self.scratch.allocate(task)?;
         let kernel_task = self.task(task, &table, &parts);
         // The parts of scratch are one allocation.
         let buffers = [task.src, task.dst, task.statuses, &table, &parts.results];
-        let launch = |kernel: &Kernel, blocks: u32, threads: u32| -> Result<()> {
+        let launch_on = |stream: &Stream, kernel: &Kernel, blocks: u32, threads: u32| -> Result<()> {
             if blocks == 0 {
                 return Ok(());
             }
             // SAFETY: the parameter of every kernel of zstd. The scan has checked that sections lie in their units and units in
             // source and target, and scratch has room for what the tables say; kernels check what they read in streams.
-            Ok(unsafe { kernel.launch(task.stream, blocks, threads, (kernel_task,), &buffers) }?)
+            Ok(unsafe { kernel.launch(stream, blocks, threads, (kernel_task,), &buffers) }?)
         };
+        let launch = |kernel: &Kernel, blocks: u32, threads: u32| launch_on(&urgent, kernel, blocks, threads);
         let KernelTask { with_tree_count: trees, with_literals_count: literals, .. } = kernel_task;
         let KernelTask { with_sequences_count: sequences, unit_count, block_count, frame_count, .. } = kernel_task;
         let by_warp = |count: u32| count.div_ceil(WARPS_PER_BLOCK);
@@ -286,9 +292,12 @@ impl Decode for Zstd {
         // Few threads in `simt`, where each is a fiber.
         let threads = if device == Device::Simt { 2 * WARP } else { 8 * WARP };
         launch(&EXECUTE.kernel(device, "zstd_finish")?, block_count, threads)?;
-        self.engine.launch(task, &parts.copies, &parts.copy_counts, &parts.literals)?;
+        let brought = self.engine.bring(task.stream)?;
+        copies.stream.wait(&urgent.record()?)?;
+        self.engine.launch(copies, &brought, (&parts.copies, &parts.copy_counts), &parts.literals)?;
         if self.tables.frames.iter().any(|frame| frame.checksum.is_some()) {
-            launch(&EXECUTE.kernel(device, "zstd_checksum")?, by_warp(frame_count), WARPS_PER_BLOCK * WARP)?;
+            let kernel = EXECUTE.kernel(device, "zstd_checksum")?;
+            launch_on(copies.stream, &kernel, by_warp(frame_count), WARPS_PER_BLOCK * WARP)?;
         }
         Ok(())
     }
