@@ -797,7 +797,8 @@ class Array(Operators, Reductions):
     # ---------------------------------------------------------------------------------------------------- changing
 
     def resize(self, new_shape: Any) -> None:
-        """Changes the shape. Chunks that fall outside are deleted; elements that come in have the fill value.
+        """Changes the shape. Chunks that fall outside are deleted, and come in again as the fill value. What a chunk at the edge
+        holds beyond the shape stays stored, and is there again when the array grows over it.
 
         >>> import cuzarr
         >>> array = cuzarr.zeros((4, 4), chunks=(2, 2), store={})

@@ -85,6 +85,16 @@ def operand(value: Any, device: str, what: str) -> _core.Expr | Number:
     return _host_expr(np.asarray(value), device, what)
 
 
+def lazy(value: Any) -> Any:
+    """A plan of an array in a store; anything else as it is."""
+    from cuzarr._array import Array
+    from cuzarr.expression import Expression
+
+    if not isinstance(value, Array):
+        return value
+    return Expression(operand(value, "cpu", "an array"), plan_device((value,)))  # type: ignore[arg-type]
+
+
 def device_among(values: tuple[Any, ...]) -> str:
     """Where elements in memory are: the first GPU's name, else ``"cpu"``."""
     for value in values:

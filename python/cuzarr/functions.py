@@ -19,7 +19,7 @@ from __future__ import annotations
 import builtins
 from typing import Any
 
-from cuzarr._computing import apply
+from cuzarr._computing import apply, lazy
 
 __all__ = [
     "abs", "absolute", "acos", "acosh", "add", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh",
@@ -153,4 +153,4 @@ def round(x: Any, decimals: int = 0) -> Any:
 
 def astype(x: Any, dtype: Any) -> Any:
     """Elements converted to another type, as NumPy's ``astype`` does it."""
-    return x.astype(dtype)
+    return lazy(x).astype(dtype)

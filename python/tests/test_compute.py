@@ -376,3 +376,11 @@ def test_reductions_of_device_arrays() -> None:
         assert isinstance(rows, cuzarr.DeviceArray)
         np.testing.assert_array_equal(rows.cpu(), a.sum(axis=1, dtype="f8").astype("f4"))
         assert int(x.argmax()) == a.argmax() and bool((x == x).all()) and not (x == 0).any()
+
+
+def test_arrays_in_stores_are_converted_like_plans() -> None:
+    array = cuzarr.array(np.array([1.5, -2.5, 300.0]), store={}, chunks=2)
+    plan = cuzarr.astype(array, "int16")
+    assert isinstance(plan, cuzarr.Expression) and plan.dtype == np.int16
+    assert plan.compute().tolist() == [1, -2, 300]
+    assert cuzarr.astype(np.arange(2), "float32").dtype == np.float32

@@ -162,3 +162,14 @@ def test_the_command_ends_at_control_c_and_its_copy_is_resumed(tmp_path: Path) -
     assert not (tmp_path / "target" / "zarr.json").exists()
     subprocess.run([*words, "--resume"], check=True)
     np.testing.assert_array_equal(cuzarr.open_array(tmp_path / "target")[...], values)
+
+
+def test_codecs_without_settings_are_copied_as_zarr_python_reads_them() -> None:
+    zarr = pytest.importorskip("zarr", minversion="3.4")
+    codecs = [cuzarr.codecs.numcodecs.Adler32(), cuzarr.codecs.Crc32cCodec()]
+    source = cuzarr.create_array({}, shape=(6,), chunks=(4,), dtype="int16", compressors=codecs)
+    source[:] = np.arange(6)
+    store: dict[str, Any] = {}
+    assert cuzarr.rechunk(source, store, chunks=(2,))[...].tolist() == list(range(6))
+    theirs = zarr.storage.MemoryStore({key: zarr.core.buffer.cpu.Buffer.from_bytes(bytes(value)) for key, value in store.items()})
+    assert zarr.open_array(theirs, mode="r")[...].tolist() == list(range(6))

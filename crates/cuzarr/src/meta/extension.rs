@@ -47,11 +47,12 @@ impl Extension {
         if named { Ok(extension) } else { Err(invalid(member, value, expected)) }
     }
 
-    /// As JSON: `name`, `configuration` unless it is empty, `must_understand` if it is `false`.
+    /// As JSON: `name`, `configuration` unless it is empty, `must_understand` if it is `false`. numcodecs' codecs keep an empty
+    /// one, because zarr-python does not read them without.
     pub fn to_json(&self) -> Value {
         let mut members = Map::new();
         members.insert("name".into(), self.name.clone().into());
-        if !self.configuration.is_empty() {
+        if !self.configuration.is_empty() || self.name.starts_with("numcodecs.") {
             members.insert("configuration".into(), self.configuration.clone().into());
         }
         if !self.must_understand {
@@ -86,6 +87,10 @@ mod tests {
         assert!(!extension.must_understand);
         assert_eq!(extension.configuration["level"], 3);
         assert_eq!(extension.to_json(), full);
+        // Without it, zarr-python does not read the document.
+        let empty = json!({"name": "numcodecs.adler32", "configuration": {}});
+        assert_eq!(parse(empty.clone()).unwrap().to_json(), empty);
+        assert_eq!(parse(json!({"name": "crc32c", "configuration": {}})).unwrap().to_json(), json!({"name": "crc32c"}));
     }
 
     #[test]
