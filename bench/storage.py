@@ -1,15 +1,17 @@
 """What the file system gives, and how much of it reads use: thousands of small files, and files that are not in memory.
 
     python bench/storage.py small [--device cuda:0] [--shape 32,2048,2048] [--chunk 1,128,128] [--repeat 5] [--folder DIR]
-    python bench/storage.py cold  [--device cuda:0] [--shape 64,2048,2048] [--chunk 16,1024,1024] [--repeat 5] [--folder DIR]
+    python bench/storage.py cold  [--device cuda:0] [--shape 64,2048,2048] [--chunk 16,1024,1024] [--repeat 5] [--folder DIR] [--direct-io off on]
 
 `small` reads one file a chunk from the page cache, uncompressed and zstd, and gives the best of its reads. `cold` drops the files
-from the page cache before each read, and reads them in turns with cuzarr and directly (`O_DIRECT`, parts of 1 MiB, by several
-threads) as `fio` would; drives vary from read to read, so it gives medians. Arrays hold float32, and are opened inside the clock;
+from the page cache before each read, and reads them in turns with cuzarr, for each `--direct-io`, and directly (`O_DIRECT`, parts
+of 1 MiB, by several threads) as `fio` would: into ordinary pages, its default, and into huge ones, its `--iomem=mmaphuge`. Drives
+vary from read to read, so it gives medians, and the least and the greatest. Arrays hold float32, and are opened inside the clock;
 every answer is compared outside it. `--record DIR` writes a record. Linux alone.
 """
 
 import argparse
+import ctypes
 import json
 import mmap
 import os
@@ -26,6 +28,7 @@ from cuzarr.codecs import BloscCodec, ZstdCodec
 from read import Place, box, write_record
 
 PART = 1 << 20
+HUGE_PAGE = 2 << 20
 CODECS = {"none": None, "zstd3": ZstdCodec(level=3), "blosc-lz4-shuffle": BloscCodec(cname="lz4", clevel=5, shuffle="shuffle", typesize=4)}
 
 
@@ -42,14 +45,25 @@ def drop(files):
         os.close(handle)
 
 
-def direct(files, threads):
+def landing(huge):
+    """Memory for a part, in pages of 4 KiB or in one huge page."""
+    if not huge:
+        return memoryview(mmap.mmap(-1, PART))
+    memory = mmap.mmap(-1, 2 * HUGE_PAGE)
+    memory.madvise(mmap.MADV_HUGEPAGE)
+    begin = -ctypes.addressof(ctypes.c_char.from_buffer(memory)) % HUGE_PAGE
+    memory[begin] = 1
+    return memoryview(memory)[begin : begin + PART]
+
+
+def direct(files, threads, huge):
     """Seconds of reading all files around the page cache."""
     handles = [os.open(file, os.O_RDONLY | os.O_DIRECT) for file in files]
     parts = ((handle, at) for handle in handles for at in range(0, os.fstat(handle).st_size, PART))
     lock, failed = threading.Lock(), []
 
     def work():
-        memory = [memoryview(mmap.mmap(-1, PART))]
+        memory = [landing(huge)]
         try:
             while True:
                 with lock:
@@ -87,12 +101,13 @@ class Scenario:
         cuzarr.create_array(path, **layout)[...] = self.host
         return path, files_of(path)
 
-    def read(self, path):
+    def read(self, path, direct_io="auto"):
         """Seconds of a read of everything by an array that was just opened, and what it did meanwhile."""
         self.place.wait()
         begun = time.perf_counter()
-        array = cuzarr.open_array(path, mode="r", device=self.args.device)
-        values = array[...]
+        with cuzarr.config.set({"direct_io": direct_io}):
+            array = cuzarr.open_array(path, mode="r", device=self.args.device)
+            values = array[...]
         self.place.wait()
         seconds = time.perf_counter() - begun
         if not self.place.same(values, self.truth):
@@ -112,20 +127,27 @@ class Scenario:
     def cold(self, folder, codec):
         path, files = self.write(folder, codec)
         stored = sum(file.stat().st_size for file in files)
-        ways = {"cuzarr": lambda: self.read(path)[0]} | {f"direct x{threads}": lambda threads=threads: direct(files, threads) for threads in self.args.threads}
+        ways = {}
+        for way in self.args.direct_io:
+            ways[f"cuzarr, {way}"] = lambda way=way: self.read(path, way)[0]
+        for threads in self.args.threads:
+            for huge in (False, True):
+                name = f"direct x{threads}{', huge pages' if huge else ''}"
+                ways[name] = lambda threads=threads, huge=huge: direct(files, threads, huge)
         self.read(path)
         rates = {way: [] for way in ways}
-        for _ in range(self.args.repeat):
-            for way, seconds in ways.items():
+        for turn in range(self.args.repeat):
+            in_turn = list(ways.items())
+            for way, seconds in in_turn[turn % len(ways) :] + in_turn[: turn % len(ways)]:
                 drop(files)
                 rates[way].append(round(stored / seconds() / 1e9, 2))
         medians = {way: statistics.median(found) for way, found in rates.items()}
-        ceiling = max(rate for way, rate in medians.items() if way != "cuzarr")
-        print(f"{codec}: {stored / 2**20:.0f} MiB in {len(files)} files, cold, GB/s of files, median (all)", flush=True)
+        ceilings = {huge: max(rate for way, rate in medians.items() if way.startswith("direct") and way.endswith("huge pages") == huge) for huge in (False, True)}
+        print(f"{codec}: {stored / 2**20:.0f} MiB in {len(files)} files, cold, GB/s of files, median (least to greatest)", flush=True)
         for way, found in rates.items():
-            print(f"    {way:12} {medians[way]:6.2f}  ({' '.join(map(str, found))})")
-        print(f"    cuzarr reaches {medians['cuzarr'] / ceiling:.2f} of direct reads", flush=True)
-        return {"stored_MiB": round(stored / 2**20), "files": len(files), "file_gb_s": rates, "of_direct": round(medians["cuzarr"] / ceiling, 2)}
+            shares = "".join(f", {medians[way] / ceilings[huge]:.2f} of direct reads into {'huge' if huge else 'small'} pages" for huge in ceilings)
+            print(f"    {way:24} {medians[way]:6.2f}  ({min(found)} to {max(found)}){shares if way.startswith('cuzarr') else ''}", flush=True)
+        return {"stored_MiB": round(stored / 2**20), "files": len(files), "file_gb_s": medians, "all": rates}
 
 
 def main():
@@ -136,6 +158,7 @@ def main():
     parser.add_argument("--chunk", type=box)
     parser.add_argument("--codecs", nargs="+", choices=CODECS, default=["none", "zstd3"])
     parser.add_argument("--threads", type=int, nargs="+", default=[4, 16])
+    parser.add_argument("--direct-io", nargs="+", choices=["auto", "on", "off"], default=["off", "on"])
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--report", action="store_true", help="also what the best of the reads of small files did")
     parser.add_argument("--folder", help="where the arrays are written; a temporary folder by default")

@@ -49,6 +49,7 @@ DEFAULTS: dict[str, Any] = {
     "memory_limit": None,
     "gds": "auto",
     "fsync": "none",
+    "direct_io": "auto",
 }
 
 # zarr-python's table of codec classes. cuzarr has its own, the registry; entries are kept, so that one dictionary serves both.
@@ -85,6 +86,7 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "array_type": ("auto", "cupy", "device"),
     "gds": ("auto", "on", "off"),
     "fsync": ("none", "data", "full"),
+    "direct_io": ("auto", "on", "off"),
 }
 
 _ENVIRONMENT_PREFIX = "CUZARR_"
@@ -304,6 +306,8 @@ class Config:
     ``memory_limit``      ``None``   bytes in flight, on the device and in pinned memory each: a number, or ``"512 MiB"``;
                                      ``None`` lets cuzarr choose
     ``gds``               ``"auto"`` cuFile for a :class:`cuzarr.storage.GDSStore`: where it pays, ``"on"`` or ``"off"``
+    ``direct_io``         ``"auto"`` files that are not in the page cache are read around it: once more was read than it can
+                                     hold, always (``"on"``) or never (``"off"``)
     ====================  =========  ================================================================
 
     >>> import cuzarr

@@ -23,17 +23,18 @@ pub struct PyStore {
     pub inner: Arc<dyn Store>,
 }
 
-/// How a directory behaves whose writes wait as `fsync` (`none`, `data`, `full`) says.
-fn local_options(fsync: &str) -> cuzarr::Result<LocalOptions> {
-    Ok(LocalOptions { durability: fsync.parse()?, ..LocalOptions::default() })
+/// How a directory behaves whose writes wait as `fsync` (`none`, `data`, `full`) says, and whose files are read around the page
+/// cache as `direct_io` (`auto`, `on`, `off`) says.
+fn local_options(fsync: &str, direct_io: &str) -> cuzarr::Result<LocalOptions> {
+    Ok(LocalOptions { durability: fsync.parse()?, direct_io: direct_io.parse()?, ..LocalOptions::default() })
 }
 
 #[pymethods]
 impl PyStore {
     /// A directory.
     #[staticmethod]
-    fn local(py: Python<'_>, root: std::path::PathBuf, fsync: &str) -> PyResult<Self> {
-        let store = py.detach(|| LocalStore::with_options(root, local_options(fsync)?)).py()?;
+    fn local(py: Python<'_>, root: std::path::PathBuf, fsync: &str, direct_io: &str) -> PyResult<Self> {
+        let store = py.detach(|| LocalStore::with_options(root, local_options(fsync, direct_io)?)).py()?;
         Ok(PyStore { inner: Arc::new(store) })
     }
 
@@ -51,9 +52,9 @@ impl PyStore {
 
     /// A directory that is read into GPU memory, and written from it, by cuFile, as `gds` (`auto`, `on`, `off`) says.
     #[staticmethod]
-    fn gds(py: Python<'_>, root: std::path::PathBuf, gds: &str, fsync: &str) -> PyResult<Self> {
+    fn gds(py: Python<'_>, root: std::path::PathBuf, gds: &str, fsync: &str, direct_io: &str) -> PyResult<Self> {
         let gds = gds.parse::<Gds>().py()?;
-        let store = py.detach(|| GdsStore::new(root, gds, local_options(fsync)?)).py()?;
+        let store = py.detach(|| GdsStore::new(root, gds, local_options(fsync, direct_io)?)).py()?;
         Ok(PyStore { inner: Arc::new(store) })
     }
 

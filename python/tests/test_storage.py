@@ -273,3 +273,31 @@ def test_metadata_lives_in_another_store(tmp_path: Path) -> None:
         cuzarr.open_group(tmp_path / "chunks", mode="r")
     cuzarr.create_array(**places, name="x/y", shape=(2,), dtype="i4", overwrite=True)
     assert not [path for path in (tmp_path / "chunks").rglob("*") if path.is_file()]
+
+
+def _drop_from_page_cache(folder: Path) -> None:
+    for file in folder.rglob("*"):
+        if file.is_file():
+            with file.open("rb") as handle:
+                os.fsync(handle.fileno())
+                os.posix_fadvise(handle.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="this system cannot be told to forget files")
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("layout", [{"chunks": (70, 701)}, {"chunks": (70, 101), "shards": (140, 606)}], ids=["chunks", "shards"])
+@pytest.mark.parametrize("compressors", [None, "auto"])
+def test_cold_files_are_read_around_the_page_cache_as_through_it(
+    tmp_path: Path, device: str, layout: dict[str, Any], compressors: Any
+) -> None:
+    device = _device(device)
+    truth = np.random.default_rng(1).integers(0, 1 << 20, (701, 1401), dtype="int64")
+    cuzarr.create_array(str(tmp_path / "a"), shape=truth.shape, dtype="i8", compressors=compressors, **layout)[...] = truth
+    for direct_io in ("auto", "on", "off"):
+        with cuzarr.config.set({"direct_io": direct_io}):
+            array = cuzarr.open_array(str(tmp_path / "a"), mode="r", device=device)
+        for box in [(slice(None), slice(None)), (slice(69, 500), slice(3, 1400)), (slice(699, 701), slice(0, 1401, 5))]:
+            _drop_from_page_cache(tmp_path)
+            np.testing.assert_array_equal(to_host(array[box]), truth[box])
+    with pytest.raises(ValueError, match="direct_io"):
+        cuzarr.config.set({"direct_io": "perhaps"})

@@ -112,6 +112,12 @@ const KEYS: &[Key] = &[
         "none",
         "what a write to a directory waits for: nothing, its bytes on the disk, or their name too",
     ),
+    key(
+        "direct_io",
+        Kind::Words(&["auto", "on", "off"]),
+        "auto",
+        "files outside the page cache are read around it: when more was read than it can hold, always, never",
+    ),
     key("memory_limit", Kind::Bytes, "4 GiB", "bytes in flight, on the device and in pinned memory each"),
     key("default_zarr_format", Kind::Words(&["2", "3"]), "3", "format of new arrays and groups"),
     key("array.order", Kind::Words(&["C", "F"]), "C", "memory order of results"),

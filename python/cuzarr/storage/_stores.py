@@ -156,7 +156,7 @@ class LocalStore(Store):
         super().__init__(self._open(os.path.abspath(os.fspath(self.root))), read_only=read_only)
 
     def _open(self, root: str) -> _core.Store:
-        return _core.Store.local(root, config.get("fsync"))
+        return _core.Store.local(root, config.get("fsync"), config.get("direct_io"))
 
     def __str__(self) -> str:
         return f"file://{self.root.as_posix()}"
@@ -199,7 +199,7 @@ class GDSStore(LocalStore):
         super().__init__(root, read_only=read_only)
 
     def _open(self, root: str) -> _core.Store:
-        return _core.Store.gds(root, self.gds, config.get("fsync"))
+        return _core.Store.gds(root, self.gds, config.get("fsync"), config.get("direct_io"))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _open_path, (type(self), str(self.root), {"read_only": self._read_only, "gds": self.gds})

@@ -19,6 +19,7 @@ from zarr.core.config import config as zarr_config
 from zarr.storage import LocalStore, MemoryStore, StorePath
 
 from cuzarr import _core
+from cuzarr._config import config
 from cuzarr.zarr._chunks import Chunks
 
 Requests = list[tuple[str, int | None, int | None]]
@@ -26,8 +27,8 @@ Reply = Callable[[int, Any], None]
 
 
 @lru_cache(maxsize=64)
-def _directory(root: str) -> _core.ChunkStore:
-    return _core.ChunkStore.local(root)
+def _directory(root: str, direct_io: str) -> _core.ChunkStore:
+    return _core.ChunkStore.local(root, direct_io)
 
 
 def is_numbered(batch: list[Any]) -> bool:
@@ -80,7 +81,7 @@ def _known(store: Any, writing: bool) -> _core.ChunkStore:
     if own is not None:
         return _core.ChunkStore.of(own)
     if type(store) is LocalStore:
-        return _directory(os.path.abspath(store.root))
+        return _directory(os.path.abspath(store.root), config.get("direct_io"))
     return _core.ChunkStore.python(_Dictionary(store._store_dict))
 
 

@@ -31,8 +31,9 @@ type Failure = Arc<Mutex<Option<PyErr>>>;
 impl PyChunkStore {
     /// A directory, whose symbolic links are followed wherever they lead, as zarr-python does.
     #[staticmethod]
-    fn local(root: std::path::PathBuf) -> PyResult<Self> {
-        let options = LocalOptions { symlinks: Symlinks::Everywhere, ..LocalOptions::default() };
+    fn local(root: std::path::PathBuf, direct_io: &str) -> PyResult<Self> {
+        let direct_io = direct_io.parse().py()?;
+        let options = LocalOptions { symlinks: Symlinks::Everywhere, direct_io, ..LocalOptions::default() };
         let store = LocalStore::with_options(root, options).py()?;
         Ok(PyChunkStore { inner: Arc::new(store), failure: Failure::default() })
     }

@@ -32,7 +32,7 @@ pub use device::GpuMemoryStore;
 pub use extension::{InlineWorkers, StoreExt};
 pub use gds::{Gds, GdsStore};
 pub use key::{Key, join_key, validate_key, validate_prefix};
-pub use local::{Durability, LocalOptions, LocalStore, Symlinks};
+pub use local::{DirectIo, Durability, LocalOptions, LocalStore, Symlinks};
 pub use memory::MemoryStore;
 pub use split::Split;
 pub use version::{OpenLimit, OpenValues, Version};

@@ -3,16 +3,22 @@
 use std::fs::{File, Metadata};
 use std::io;
 use std::path::Path;
+#[cfg(target_os = "linux")]
+use std::sync::OnceLock;
 use std::time::SystemTime;
 
 use super::super::Version;
 use super::super::batch::Object;
-use super::io_error;
+#[cfg(target_os = "linux")]
+use super::direct;
+use super::{DirectIo, io_error};
 use crate::error::{Error, ErrorKind, Result};
 
 /// A value that is open for reading.
 pub(in super::super) struct OpenFile {
     file: File,
+    #[cfg(target_os = "linux")]
+    cold: Cold,
     size_bytes: u64,
     modified: Option<SystemTime>,
     version: Option<Version>,
@@ -20,7 +26,7 @@ pub(in super::super) struct OpenFile {
 
 impl OpenFile {
     /// Wraps an open file; `None` when it is a directory, so no value.
-    pub(super) fn new(file: File) -> Result<Option<Self>> {
+    pub(super) fn new(file: File, direct_io: DirectIo) -> Result<Option<Self>> {
         let metadata = file.metadata().map_err(|error| io_error("cannot ask for the value's size", error))?;
         if metadata.is_dir() {
             return Ok(None);
@@ -29,14 +35,52 @@ impl OpenFile {
             return Err(Error::new(ErrorKind::StoreFailed, "the value is neither a file nor a directory"));
         }
         let (size_bytes, modified, version) = (metadata.len(), metadata.modified().ok(), version_of(&metadata));
-        Ok(Some(OpenFile { file, size_bytes, modified, version }))
+        Ok(Some(OpenFile {
+            file,
+            #[cfg(target_os = "linux")]
+            cold: Cold { direct_io, around: OnceLock::new() },
+            size_bytes,
+            modified,
+            version,
+        }))
     }
+}
+
+/// How what is not in the page cache is read.
+#[cfg(target_os = "linux")]
+struct Cold {
+    direct_io: DirectIo,
+    /// The same file for reading around the page cache, once that is needed; `None` where it cannot be.
+    around: OnceLock<Option<File>>,
 }
 
 impl OpenFile {
     /// The file itself.
     pub(in super::super) fn file(&self) -> &File {
         &self.file
+    }
+
+    #[cfg(target_os = "linux")]
+    fn fill(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+        let Cold { direct_io, around } = &self.cold;
+        let size_bytes = bytes.len();
+        let is_around = *direct_io != DirectIo::Off
+            && size_bytes >= direct::LEAST_BYTES
+            && direct::is_cold(&self.file, offset..offset + size_bytes as u64)
+            && (*direct_io == DirectIo::On || !direct::page_cache_has_room(size_bytes));
+        if is_around {
+            let around = around.get_or_init(|| direct::open(&self.file));
+            // Whatever fails here, the plain way says it, or does better.
+            if let Some(Ok(())) = around.as_ref().map(|around| direct::read_exact_at(around, bytes, offset)) {
+                return Ok(());
+            }
+        }
+        read_exact_at(&self.file, bytes, offset)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn fill(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+        read_exact_at(&self.file, bytes, offset)
     }
 }
 
@@ -64,7 +108,7 @@ impl Object for OpenFile {
     }
 
     fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> Result<()> {
-        read_exact_at(&self.file, bytes, offset).map_err(|error| match error.kind() {
+        self.fill(bytes, offset).map_err(|error| match error.kind() {
             io::ErrorKind::UnexpectedEof => changed(&format!("it had {} bytes, and is shorter now", self.size_bytes)),
             _ => io_error("cannot read the value", error),
         })

@@ -12,10 +12,11 @@
 //! with `RESOLVE_BENEATH`); elsewhere, and for writes, the real path is compared with the root's.
 //!
 //! **Reading** opens each value of a batch once, and each shard of a call, and fills the lent memory by positioned reads on the
-//! lent threads: from the page cache, and through it what is not there yet. Reads around it (`O_DIRECT`) gave a tenth to a fifth
-//! more on the drives at hand (`bench/storage.py cold`; COMPARE.md), but what they read stays cold, and from the page cache the
-//! next read is twenty times as fast.
+//! lent threads: from the page cache what is there, through it or around it what is not ([`DirectIo`], the configuration key
+//! `direct_io`).
 
+#[cfg(target_os = "linux")]
+mod direct;
 mod file;
 mod root;
 
@@ -65,6 +66,36 @@ impl FromStr for Durability {
     }
 }
 
+/// How reads bring what is not in the system's page cache: through it, where the next read finds it, or around it
+/// (`O_DIRECT`), faster by what the drive allows. Small reads, and those on file systems that cannot, go through it always.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DirectIo {
+    /// Through it, as long as what the process reads so fits into half of the memory that was free; then around it.
+    #[default]
+    Auto,
+    /// Around it.
+    On,
+    /// Through it.
+    Off,
+}
+
+/// The words of the configuration key `direct_io`.
+impl FromStr for DirectIo {
+    type Err = Error;
+
+    fn from_str(word: &str) -> Result<DirectIo> {
+        match word {
+            "auto" => Ok(DirectIo::Auto),
+            "on" => Ok(DirectIo::On),
+            "off" => Ok(DirectIo::Off),
+            _ => {
+                let message = format!("got direct_io '{word}', expected auto, on or off");
+                Err(Error::new(ErrorKind::InvalidArgument, message))
+            }
+        }
+    }
+}
+
 /// Which symbolic links are followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Symlinks {
@@ -84,6 +115,8 @@ pub struct LocalOptions {
     pub durability: Durability,
     /// Which symbolic links are followed.
     pub symlinks: Symlinks,
+    /// How what is not in the page cache is read.
+    pub direct_io: DirectIo,
 }
 
 /// A directory of the local file system. Writes are atomic, and no key leaves the root.
@@ -126,7 +159,7 @@ impl LocalStore {
 
     /// Opens a value as files are opened for a batch.
     pub(super) fn open_value(&self, key: &Key) -> Result<Option<OpenFile>> {
-        Reader::new(Arc::clone(&self.root)).open(key)
+        Reader::new(Arc::clone(&self.root), self.options.direct_io).open(key)
     }
 
     fn place(&self, key: &Key) -> String {
@@ -195,7 +228,7 @@ impl LocalStore {
 
 impl Store for LocalStore {
     fn read(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: &dyn Workers) {
-        batch::run(Reader::new(Arc::clone(&self.root)), batch, sink, workers);
+        batch::run(Reader::new(Arc::clone(&self.root), self.options.direct_io), batch, sink, workers);
     }
 
     fn write(&self, key: &Key, value: &[u8]) -> Result<()> {

@@ -9,7 +9,7 @@ use super::super::batch::Source;
 use super::super::key::{join_key, validate_key};
 use super::super::{Key, Symlinks};
 use super::file::OpenFile;
-use super::{io_error, is_absence, is_partial};
+use super::{DirectIo, io_error, is_absence, is_partial};
 use crate::error::{Error, ErrorKind, Result};
 
 /// How often deleting a directory starts again because a concurrent writer put something into it.
@@ -227,6 +227,7 @@ fn require_directory(real: PathBuf, prefix: &Key) -> Result<Option<PathBuf>> {
 /// Opens values for one batch.
 pub(super) struct Reader {
     root: Arc<Root>,
+    direct_io: DirectIo,
     /// The root directory, opened by the first value. Not kept longer: a directory that is deleted and made anew has
     /// another handle.
     #[cfg(target_os = "linux")]
@@ -234,9 +235,10 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub(super) fn new(root: Arc<Root>) -> Self {
+    pub(super) fn new(root: Arc<Root>, direct_io: DirectIo) -> Self {
         Reader {
             root,
+            direct_io,
             #[cfg(target_os = "linux")]
             handle: OnceLock::new(),
         }
@@ -249,7 +251,7 @@ impl Reader {
         }
         let Some(real) = self.root.resolve(key)? else { return Ok(None) };
         match open_for_reading(&real) {
-            Ok(file) => OpenFile::new(file),
+            Ok(file) => OpenFile::new(file, self.direct_io),
             Err(error) if is_absence(&error) => Ok(None),
             Err(error) => Err(io_error("cannot open the value", error)),
         }
@@ -269,7 +271,7 @@ impl Reader {
             Symlinks::Everywhere => ResolveFlags::empty(),
         };
         match openat2(handle, key, flags, Mode::empty(), resolve) {
-            Ok(file) => Some(OpenFile::new(fs::File::from(file))),
+            Ok(file) => Some(OpenFile::new(fs::File::from(file), self.direct_io)),
             Err(Errno::NOENT | Errno::NOTDIR) => Some(Ok(None)),
             Err(Errno::XDEV | Errno::AGAIN | Errno::NOSYS | Errno::PERM | Errno::INVAL | Errno::TOOBIG) => None,
             Err(error) => Some(Err(io_error("cannot open the value", error.into()))),

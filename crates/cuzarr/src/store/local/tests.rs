@@ -1,3 +1,4 @@
+use std::io::Read;
 use std::os::unix::fs::symlink;
 use std::process::{Command, Stdio};
 
@@ -181,11 +182,62 @@ fn reads_on_after_the_root_was_made_anew() {
 fn notices_a_value_that_shrinks_while_it_is_open() {
     let (_directory, store) = store();
     store.write("v", &[7; 100]).unwrap();
-    let object = Reader::new(Arc::clone(&store.root)).open("v").unwrap().unwrap();
+    let object = store.open_value("v").unwrap().unwrap();
     std::fs::OpenOptions::new().write(true).open(store.root().join("v")).unwrap().set_len(10).unwrap();
     let error = object.read_exact_at(&mut [0; 100], 0).unwrap_err();
     assert!(error.message().contains("changed in place"), "{error}");
     assert!(object.check_unchanged().unwrap_err().message().contains("has 10 now"));
+}
+
+/// Takes a file out of the page cache, as far as its file system can.
+#[cfg(target_os = "linux")]
+fn make_cold(path: &Path) {
+    let file = fs::File::open(path).unwrap();
+    file.sync_all().unwrap();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn reads_the_same_around_the_page_cache_and_through_it() {
+    // Temporary files are often in memory, where there is no way around it.
+    let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+    let value: Vec<u8> = (0..3_000_777u64).map(|at| (at.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8).collect();
+    for direct_io in ["auto", "on", "off"] {
+        let options = LocalOptions { direct_io: direct_io.parse().unwrap(), ..LocalOptions::default() };
+        let store = LocalStore::with_options(directory.path(), options).unwrap();
+        store.write("v", &value).unwrap();
+        let path = directory.path().join("v");
+        for (offset, size_bytes) in
+            [(0, 3_000_777), (1, 2_999_999), (4096, 65_536), (777, 100_000), (2_900_777, 100_000)]
+        {
+            make_cold(&path);
+            let read = store.get_range("v", ByteRange::Span { offset, size_bytes }).unwrap().unwrap();
+            assert!(
+                read == value[offset as usize..(offset + size_bytes) as usize],
+                "{direct_io}: {offset}, {size_bytes}"
+            );
+        }
+        // Half of it is in the page cache.
+        fs::File::open(&path).unwrap().read_exact(&mut vec![0; 1 << 20]).unwrap();
+        assert!(store.get("v").unwrap().unwrap() == value);
+    }
+    assert_eq!("perhaps".parse::<DirectIo>().unwrap_err().kind(), ErrorKind::InvalidArgument);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn notices_a_cold_value_that_shrinks_while_it_is_open() {
+    let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+    let options = LocalOptions { direct_io: DirectIo::On, ..LocalOptions::default() };
+    let store = LocalStore::with_options(directory.path(), options).unwrap();
+    store.write("v", &[7; 1 << 20]).unwrap();
+    let object = store.open_value("v").unwrap().unwrap();
+    let path = directory.path().join("v");
+    fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(500_000).unwrap();
+    make_cold(&path);
+    let error = object.read_exact_at(&mut vec![0; 1 << 20], 0).unwrap_err();
+    assert!(error.message().contains("changed in place"), "{error}");
 }
 
 #[test]

@@ -1,0 +1,52 @@
+//! Which bytes of a file the system has in memory.
+
+use std::fs::File;
+use std::ops::Range;
+
+/// How many bytes of `range` of a file lie in the page cache, to whole pages; `None` where the system does not say: it is no
+/// Linux of version 6.5 or later, or the file is another's, whom that would tell of its readers. Nothing is read.
+#[cfg(target_os = "linux")]
+pub fn resident_bytes(file: &File, range: Range<u64>) -> Option<u64> {
+    use std::ffi::{c_long, c_uint};
+    use std::os::fd::AsRawFd;
+
+    /// `cachestat`, of all architectures.
+    const NUMBER: c_long = 451;
+
+    #[repr(C)]
+    struct Span {
+        offset: u64,
+        size_bytes: u64,
+    }
+
+    /// Counts of pages.
+    #[repr(C)]
+    #[derive(Default)]
+    struct Counts {
+        cached: u64,
+        dirty: u64,
+        written_back: u64,
+        evicted: u64,
+        recently_evicted: u64,
+    }
+
+    unsafe extern "C" {
+        fn syscall(number: c_long, ...) -> c_long;
+    }
+
+    let span = Span { offset: range.start, size_bytes: range.end.saturating_sub(range.start) };
+    if span.size_bytes == 0 {
+        return Some(0); // for the system it would mean all that follows
+    }
+    let (mut counts, file, flags) = (Counts::default(), file.as_raw_fd() as c_uint, 0 as c_uint);
+    // SAFETY: an open file, and two structures of the layout that the call has, one of which it writes. A system that does not
+    // know the call touches neither.
+    let failed = unsafe { syscall(NUMBER, file, &raw const span, &raw mut counts, flags) };
+    (failed == 0).then(|| counts.cached * rustix::param::page_size() as u64)
+}
+
+/// As on Linux, whose other versions do not say it either.
+#[cfg(not(target_os = "linux"))]
+pub fn resident_bytes(_file: &File, _range: Range<u64>) -> Option<u64> {
+    None
+}
