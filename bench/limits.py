@@ -3,8 +3,8 @@
     python bench/limits.py [--device cuda:0] [--gib 2] [--limits "128 MiB" "512 MiB" "1 GiB"] [--folder /dev/shm]
 
 A float32 array in zstd chunks of 4 MiB is rechunked, copied, averaged and computed with within each limit. Each line says the
-most bytes that cuzarr had in use (`memory.info().peak`) and the most that the driver had lost, another thread looking all the
-time. Run it on a GPU that nobody else uses; results of `compute` are not counted against a limit, and are small here.
+most bytes that cuzarr had in use (`memory.info().peak`), that its pool held and had pinned, and that the driver had lost,
+another thread looking all the time. Run it on a GPU that nobody else uses; results of `compute` are not counted against a limit, and are small here.
 """
 
 import argparse
@@ -21,20 +21,21 @@ MIB = 1 << 20
 
 
 class Watched:
-    """The least free memory of a device while a block runs."""
+    """The least free memory of a device while a block runs, and the most that cuzarr's pool held."""
 
     def __init__(self, device):
         self.device, self.ended = device, threading.Event()
 
-    def free(self):
-        return cuzarr.memory.info(self.device).free
-
     def look(self):
         while not self.ended.is_set():
-            self.least = min(self.least, self.free())
+            info = cuzarr.memory.info(self.device)
+            self.least = min(self.least, info.free)
+            self.held = max(self.held, info.pools["cuzarr"].held)
+            self.pinned = max(self.pinned, info.pinned)
 
     def __enter__(self):
-        self.before = self.least = self.free()
+        self.before = self.least = cuzarr.memory.info(self.device).free
+        self.held = self.pinned = 0
         self.thread = threading.Thread(target=self.look)
         self.thread.start()
         return self
@@ -92,7 +93,8 @@ def main():
                     run()
                 peak = cuzarr.memory.info(args.device).peak - used
                 seconds = time.perf_counter() - start
-                print(f"{name:16} {limit:>8}: {peak / MIB:6.0f} MiB counted, {watched.taken / MIB:6.0f} MiB of the driver's, {seconds:5.2f} s")
+                taken = f"{watched.held / MIB:6.0f} held, {watched.taken / MIB:6.0f} of the driver's, {watched.pinned / MIB:6.0f} pinned"
+                print(f"{name:16} {limit:>8}: {peak / MIB:6.0f} MiB counted, {taken}, {seconds:5.2f} s", flush=True)
     finally:
         shutil.rmtree(folder)
 

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use crate::buffer::{Buffer, Owner};
 use crate::cuda::context::{Context, lock};
 use crate::cuda::driver::MEMORY_HINT;
+use crate::cuda::launch::TABLES_BYTES;
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::stream::{Event, Stream};
@@ -180,9 +181,24 @@ pub fn trim(device: Device) -> Result<()> {
     match used_context(device) {
         Ok(context) => {
             context.pinned.clear(context)?;
-            context.backend.trim()
+            context.backend.synchronize_device()?;
+            context.backend.trim_to(0)
         }
         Err(_) => Ok(()),
+    }
+}
+
+/// Says that work on `device` begins that may have so many bytes in flight. What our pool, and pinned memory, keep unused
+/// from work that could have more is given back, beside as many.
+pub fn begin_within(device: Device, limit_bytes: u64) {
+    let context = if device == Device::Cpu { None } else { Context::existing(device) };
+    let Some(context) = context else { return };
+    let counters = &context.counters;
+    if counters.limit.swap(limit_bytes, Ordering::Relaxed) > limit_bytes {
+        let used = counters.used.load(Ordering::Relaxed);
+        // What fails here fails again when memory is asked for.
+        let _ = context.backend.trim_to(used.saturating_add(limit_bytes));
+        let _ = context.pinned.shrink_to(context, counters.pinned_allowed_bytes());
     }
 }
 
@@ -197,11 +213,21 @@ pub(crate) struct Counters {
     peak: AtomicU64,
     allocations: AtomicU64,
     trims: AtomicU64,
+    /// What work that began last may have in flight; 0 before the first.
+    limit: AtomicU64,
     /// Names and sizes of results, by their address.
     names: Mutex<HashMap<usize, (String, u64)>>,
 }
 
 impl Counters {
+    /// Most bytes of pinned memory that may be held: those of the limit, and what tables of kernels have of their own.
+    pub(crate) fn pinned_allowed_bytes(&self) -> u64 {
+        match self.limit.load(Ordering::Relaxed) {
+            0 => u64::MAX,
+            limit_bytes => limit_bytes.saturating_add(TABLES_BYTES as u64),
+        }
+    }
+
     fn add(&self, size_bytes: usize) {
         let used = self.used.fetch_add(size_bytes as u64, Ordering::Relaxed) + size_bytes as u64;
         self.peak.fetch_max(used, Ordering::Relaxed);
@@ -384,7 +410,8 @@ fn allocate_or_trim(context: &'static Context, size_bytes: usize, stream: usize)
     match context.backend.allocate(size_bytes, stream) {
         Err(error) if error.kind() == ErrorKind::OutOfMemory => {
             context.counters.trims.fetch_add(1, Ordering::Relaxed);
-            context.backend.trim()?;
+            context.backend.synchronize_device()?;
+            context.backend.trim_to(0)?;
             context.backend.allocate(size_bytes, stream).map_err(|error| out_of_memory(context, size_bytes, error))
         }
         answer => answer,

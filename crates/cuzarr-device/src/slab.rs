@@ -86,6 +86,8 @@ impl PinnedCache {
                 Block { address: heap.as_mut_ptr() as usize, size_bytes, heap: Some(heap) }
             }
             Some(context) => {
+                let room = context.counters.pinned_allowed_bytes().saturating_sub(size_bytes as u64);
+                self.shrink_to(context, room)?;
                 let address = context.backend.allocate_host(size_bytes).or_else(|_| {
                     // Other sizes may hold all the memory that may be pinned: give those back and ask once more.
                     self.clear(context)?;
@@ -123,17 +125,22 @@ impl PinnedCache {
 
     /// Gives every unused block back to the system.
     pub(crate) fn clear(&self, context: &'static Context) -> Result<()> {
-        let free = {
+        self.shrink_to(context, 0)
+    }
+
+    /// Gives unused blocks back to the system, oldest first, until no more than so many bytes are held, or none is left.
+    pub(crate) fn shrink_to(&self, context: &'static Context, most_bytes: u64) -> Result<()> {
+        loop {
             let mut cached = lock(&self.0);
-            let free = std::mem::take(&mut cached.free);
-            cached.held_bytes -= free.iter().map(|block| block.size_bytes).sum::<usize>();
-            free
-        };
-        for block in free {
+            if cached.held_bytes as u64 <= most_bytes || cached.free.is_empty() {
+                return Ok(());
+            }
+            let block = cached.free.remove(0);
+            cached.held_bytes -= block.size_bytes;
+            drop(cached);
             // SAFETY: as in `put`.
             unsafe { context.backend.free_host(block.address, block.size_bytes) }?;
         }
-        Ok(())
     }
 }
 

@@ -62,8 +62,9 @@ pub(crate) trait Backend: Send + Sync {
     fn held_bytes(&self) -> Result<u64>;
     fn allocate(&self, size_bytes: usize, stream: RawStream) -> Result<usize>;
     unsafe fn free(&self, address: usize, stream: RawStream) -> Result<()>;
-    /// Gives unused pool memory back to the system.
-    fn trim(&self) -> Result<()>;
+    /// Gives unused pool memory back to the system until it holds no more than so many bytes, as far as that goes. Does not
+    /// wait for what streams still use.
+    fn trim_to(&self, size_bytes: u64) -> Result<()>;
     fn allocate_host(&self, size_bytes: usize) -> Result<usize>;
     unsafe fn free_host(&self, address: usize, size_bytes: usize) -> Result<()>;
     fn create_stream(&self, urgent: bool) -> Result<RawStream>;

@@ -405,7 +405,8 @@ impl CudaBackend {
     fn with_room<T>(&self, work: impl Fn() -> Result<T>) -> Result<T> {
         match work() {
             Err(error) if error.kind() == ErrorKind::OutOfMemory => {
-                self.trim()?;
+                self.synchronize_device()?;
+                self.trim_to(0)?;
                 work()
             }
             answer => answer,
@@ -491,12 +492,11 @@ impl Backend for CudaBackend {
         call!(self, "cuMemFreeAsync", pool_free(address as u64, stream as *mut c_void))
     }
 
-    fn trim(&self) -> Result<()> {
+    fn trim_to(&self, size_bytes: u64) -> Result<()> {
         if self.pool == 0 {
             return Ok(());
         }
-        self.synchronize_device()?;
-        call!(self, "cuMemPoolTrimTo", pool_trim(self.pool as *mut c_void, 0))
+        call!(self, "cuMemPoolTrimTo", pool_trim(self.pool as *mut c_void, size_bytes as usize))
     }
 
     fn allocate_host(&self, size_bytes: usize) -> Result<usize> {

@@ -17,7 +17,7 @@ static TABLE: KernelSource = KernelSource { name: "table", text: include_str!(".
 /// Tables go through pinned memory of their own, from where a kernel takes them: a copy from pageable memory would wait for
 /// the stream, and one by a copy engine for the slabs that are queued there.
 const TABLE_SLAB_BYTES: usize = 1 << 20;
-const TABLE_LIMIT_BYTES: usize = 64 << 20;
+pub(crate) const TABLES_BYTES: usize = 64 << 20;
 /// Bytes of a table that a block of threads brings, and the most blocks: enough to have the bus to themselves.
 const TABLE_BLOCK_BYTES: usize = 8 << 10;
 const TABLE_BLOCKS: usize = 32;
@@ -35,7 +35,7 @@ pub(crate) struct Tables(OnceLock<SlabRing>);
 impl Tables {
     fn ring(&self, device: Device) -> Result<&SlabRing> {
         if self.0.get().is_none() {
-            let ring = SlabRing::new(device, TABLE_SLAB_BYTES, TABLE_LIMIT_BYTES)?;
+            let ring = SlabRing::new(device, TABLE_SLAB_BYTES, TABLES_BYTES)?;
             // When two threads come here at once, the first one's ring stays.
             let _ = self.0.set(ring);
         }

@@ -166,7 +166,7 @@ impl Backend for SimtBackend {
         Ok(())
     }
 
-    fn trim(&self) -> Result<()> {
+    fn trim_to(&self, _size_bytes: u64) -> Result<()> {
         Ok(())
     }
 

@@ -7,6 +7,7 @@ pub(crate) use brief::BRIEF_BYTES;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use cuzarr_device::pool::begin_within;
 use cuzarr_device::{Device, NdBuffer, profile};
 
 use super::access::Access;
@@ -162,6 +163,7 @@ impl Engine {
         options: &Options,
     ) -> Arc<Call> {
         pool.grow(threads.min(MOST_THREADS));
+        begin_within(device, options.memory_limit_bytes);
         Arc::new(Call::new(
             Arc::clone(store),
             pool.clone(),
