@@ -27,8 +27,8 @@ typedef long long i64;
 #define CUZARR_KERNEL_SIZED(threads, blocks, name, ...) extern "C" __global__ void __launch_bounds__(threads, blocks) name(__VA_ARGS__)
 /// A table that never changes, `CUZARR_CONSTANT(u32, PRIMES, 3) = {2, 3, 5};` outside functions.
 #define CUZARR_CONSTANT(type, name, count) __constant__ type name[count]
-/// An array in the block's shared memory.
-#define CUZARR_SHARED(type, name, count) __shared__ type name[count]
+/// An array in the block's shared memory, which may be read and written 16 bytes at a time.
+#define CUZARR_SHARED(type, name, count) __shared__ __align__(16) type name[count]
 /// The one array whose room the launch asks for: `Kernel::with_shared`. It may have more than 48 KiB.
 #define CUZARR_SHARED_ASKED(type, name, count)            \
     extern __shared__ __align__(16) u8 name##_asked_for[]; \
