@@ -2,7 +2,7 @@
 
 use cuzarr_device::{Buffer, Device, KernelSource, Stream, pool, upload_table};
 
-use super::{CHAIN_BYTES, Plan, ROW_COST, ROW_COST_SHORT, THREAD_BYTES, TILE_ENTRY_BYTES, Unit, by_lanes, threads};
+use super::{CHAIN_BYTES, Plan, THREAD_BYTES, TILE_ENTRY_BYTES, Unit, by_lanes, threads};
 use crate::Result;
 use crate::codec::batch::Task;
 
@@ -39,7 +39,7 @@ impl Engine {
     pub(crate) fn new(device: Device, units: &[Unit], short: bool) -> Engine {
         let threads = threads(device);
         let tile_bytes = threads as usize * THREAD_BYTES;
-        let plan = Plan::new(units, tile_bytes, if short { ROW_COST_SHORT } else { ROW_COST });
+        let plan = Plan::new(units, tile_bytes, short);
         let tiles = units.iter().map(|unit| unit.dst.len().div_ceil(tile_bytes));
         Engine {
             table: plan.table(units),

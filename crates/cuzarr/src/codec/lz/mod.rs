@@ -17,9 +17,12 @@ use cuzarr_device::Device;
 /// Bytes of a tile that a thread owns. `CUZARR_LZ_OWN` in lz.cu.
 const THREAD_BYTES: usize = 32;
 /// Tiles of so many others make up for waiting in a row: about 2 microseconds a tile, at 250 GB/s for all; where sequences are
-/// short 10 at 120, but segments cost the more, as other batches run beside.
+/// short 10, at 110 for segments.
 const ROW_COST: usize = 64;
-const ROW_COST_SHORT: usize = 60;
+const ROW_COST_SHORT: usize = 130;
+/// The same for rows of at most so many tiles: they end while chains of other batches run, and segments would cost those the more.
+const BRIEF_ROW: usize = 128;
+const ROW_COST_BRIEF: usize = 60;
 /// So many tiles of all units for each of the longest, and a lane a sequence is faster: a tile in a row waits 25 microseconds for
 /// the one before, but all of them take 2.5 instead of 4.2 milliseconds for 512 MiB.
 const SHORT_SHARE: usize = 400;
@@ -44,6 +47,16 @@ fn threads(device: Device) -> u32 {
 fn by_lanes(device: Device, tiles: impl Iterator<Item = usize> + Clone) -> bool {
     let share = if device == Device::Simt { 2 } else { SHORT_SHARE };
     tiles.clone().max().is_some_and(|longest| longest * share <= tiles.sum())
+}
+
+/// Whether a unit of so many tiles, among so many of all, becomes bytes in a row; `short`: whether the sequences are of a few bytes.
+fn is_row(tiles: usize, total: usize, short: bool) -> bool {
+    let cost = match (short, tiles <= BRIEF_ROW) {
+        (false, _) => ROW_COST,
+        (true, false) => ROW_COST_SHORT,
+        (true, true) => ROW_COST_BRIEF,
+    };
+    tiles <= SHORT_ROW.max(total / cost)
 }
 
 /// Segments of a unit of so many tiles, among so many of all.
@@ -98,18 +111,17 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(units: &[Unit], tile_bytes: usize, row_cost: usize) -> Plan {
+    fn new(units: &[Unit], tile_bytes: usize, short: bool) -> Plan {
         let mut plan = Plan::default();
         let total: usize = units.iter().map(|unit| unit.dst.len().div_ceil(tile_bytes)).sum();
-        let is_short = |tiles: usize| tiles <= SHORT_ROW.max(total / row_cost);
-        let (mut short, mut segments): (Vec<usize>, Vec<Vec<usize>>) = (Vec::new(), Vec::new());
+        let (mut rows, mut segments): (Vec<usize>, Vec<Vec<usize>>) = (Vec::new(), Vec::new());
         for (index, unit) in units.iter().enumerate() {
             let tiles = unit.dst.len().div_ceil(tile_bytes);
             if tiles == 0 {
                 continue;
             }
-            if is_short(tiles) {
-                short.push(plan.chains.len());
+            if is_row(tiles, total, short) {
+                rows.push(plan.chains.len());
                 plan.add(index, 0..unit.dst.len(), tile_bytes);
                 continue;
             }
@@ -124,7 +136,7 @@ impl Plan {
             }
             plan.mark_count += unit.dst.len().next_multiple_of(4) as u64;
         }
-        plan.tiles = plan.in_turns(&short, tile_bytes);
+        plan.tiles = plan.in_turns(&rows, tile_bytes);
         plan.marks = plan.in_turns(&segments.concat(), tile_bytes);
         for &chain in segments.iter().flatten() {
             let tiles = plan.chains[chain].bytes.div_ceil(tile_bytes as u32);
@@ -201,10 +213,20 @@ mod tests {
 
     #[test]
     fn many_units_become_bytes_at_once() {
-        let plan = Plan::new(&units(&[70_000; 3000]), 8192, ROW_COST);
+        let plan = Plan::new(&units(&[70_000; 3000]), 8192, false);
         assert_eq!((plan.chains.len(), plan.marks.len(), plan.settles.len(), plan.mark_count), (3000, 0, 0, 0));
         assert_eq!(assert_in_order(&plan, &plan.tiles), 27_000);
         assert_eq!(plan.flags, 27_000);
+    }
+
+    #[test]
+    fn units_among_enough_others_are_rows() {
+        let (small, large) = (128, 1024);
+        assert!(is_row(large, 64 * large, false) && !is_row(large, 63 * large, false));
+        // Of short sequences 64 of 8 MiB take 10 milliseconds in rows, and 5 in segments.
+        assert!(is_row(large, 130 * large, true) && !is_row(large, 64 * large, true));
+        assert!(is_row(small, 60 * small, true) && !is_row(small, 59 * small, true));
+        assert!(is_row(SHORT_ROW, SHORT_ROW, false) && is_row(SHORT_ROW, SHORT_ROW, true));
     }
 
     #[test]
@@ -217,7 +239,7 @@ mod tests {
     #[test]
     fn one_large_unit_is_cut_into_segments_that_settle_in_order() {
         let units = units(&[0, 10_000, (8 << 20) + 1, 0]);
-        let plan = Plan::new(&units, 8192, ROW_COST);
+        let plan = Plan::new(&units, 8192, false);
         assert_eq!(assert_in_order(&plan, &plan.tiles), 2);
         assert_eq!(assert_in_order(&plan, &plan.marks), 1025);
         assert_eq!(assert_in_order(&plan, &plan.settles), 1025);
