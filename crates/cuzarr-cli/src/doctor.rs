@@ -14,7 +14,7 @@ pub struct Doctor {}
 impl Doctor {
     pub fn run(self, output: &mut Output) -> Result<Verdict> {
         let probe = cuzarr_device::probe();
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = cuzarr::config::cores();
         output.answer(&document(&probe, threads), &text(&probe, threads));
         Ok(Verdict::Passed)
     }

@@ -325,7 +325,6 @@ impl DecoderBatch {
         let work: Vec<(&Program, usize)> =
             self.groups.iter().flat_map(|group| group.host.iter().map(|&number| (&group.program, number))).collect();
         if work.is_empty() {
-            // Asking for the number of cores alone takes as long as some launches.
             return Vec::new();
         }
         let (next, found) = (AtomicUsize::new(0), Mutex::new(Vec::new()));

@@ -123,9 +123,10 @@ fn place_rows(
         return scatter_rows(program, packed, rows, (&memory, like), stream);
     }
     if size_bytes >= LAUNCH_EACH_BYTES {
-        let mut one = outs.iter();
-        return one
-            .try_for_each(|(out, offset)| Ok(scatter_on(packed, &transfer(program, out, *offset), out, stream)?));
+        for (out, offset) in outs {
+            scatter_on(packed, &transfer(program, out, *offset), out, stream)?;
+        }
+        return Ok(());
     }
     let len = between_len(size_bytes, outs.len(), limit_bytes);
     let memory = pool::allocate((len * size_bytes).max(1), stream)?;
