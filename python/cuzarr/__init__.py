@@ -47,7 +47,8 @@ from cuzarr._api import (
     zeros,
     zeros_like,
 )
-from cuzarr._array import Array, ArrayConfig
+from cuzarr._array import Array
+from cuzarr._array_config import ArrayConfig
 from cuzarr._async_nodes import AsyncArray, AsyncGroup
 from cuzarr._config import config
 from cuzarr._copying import copy, pyramid, rechunk

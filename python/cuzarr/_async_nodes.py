@@ -6,7 +6,8 @@ import functools
 from collections.abc import AsyncGenerator, Callable
 from typing import Any, Self
 
-from cuzarr._array import Array, ArrayConfigLike
+from cuzarr._array import Array
+from cuzarr._array_config import ArrayConfigLike
 from cuzarr._async import run
 from cuzarr._group import Group
 from cuzarr._metadata import AnyArrayMetadata, GroupMetadata

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import numpy as np
 
 from cuzarr import _create
-from cuzarr._array import Array, ArrayConfigLike
+from cuzarr._array import Array
+from cuzarr._array_config import ArrayConfigLike
 from cuzarr._attributes import Attributes
 from cuzarr._chunks import parse_shape
 from cuzarr._config import config as global_config

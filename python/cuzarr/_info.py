@@ -1,10 +1,12 @@
-"""What ``array.info`` and ``group.info`` show."""
+"""What ``array.info``, ``group.info`` and ``array.explain`` show."""
 
 from __future__ import annotations
 
 import html
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 
 def human_bytes(size: int) -> str:
@@ -41,3 +43,18 @@ class Info:
             for name, value in self.lines
         )
         return f"<table>{rows}</table>"
+
+
+class Explanation:
+    """What a read or write would do, and why. ``str()`` tells a person, ``to_dict()`` a program."""
+
+    def __init__(self, text: str, document: str) -> None:
+        self._text = text
+        self._document = document
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as plain values."""
+        return json.loads(self._document)  # type: ignore[no-any-return]
+
+    def __repr__(self) -> str:
+        return self._text

@@ -1,0 +1,63 @@
+"""What the arguments of the functions that create and save mean."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from cuzarr._array import Array
+from cuzarr._config import config as _global_config
+from cuzarr._dtypes import ZarrFormat
+from cuzarr._metadata import AnyArrayMetadata
+from cuzarr._nodes import check_zarr_format, read_array
+from cuzarr.errors import CuzarrRuntimeWarning
+from cuzarr.storage import StorePath, make_store_path
+
+
+def default_format(zarr_format: Any) -> ZarrFormat:
+    """The format that was asked for, else the configuration's."""
+    return check_zarr_format(zarr_format) or _global_config.get("default_zarr_format")  # type: ignore[no-any-return]
+
+
+def warn_ignored(**arguments: Any) -> None:
+    """Warns of arguments that were given although they have no effect."""
+    for name, value in arguments.items():
+        if value is not None:
+            warnings.warn(f"{name} has no effect", CuzarrRuntimeWarning, stacklevel=3)
+
+
+def is_array(value: Any) -> bool:
+    """Whether this is an array of a store, ours or zarr-python's."""
+    return isinstance(value, Array) or (type(value).__name__ == "Array" and hasattr(value, "store_path"))
+
+
+def metadata_of(value: Any) -> AnyArrayMetadata:
+    """The metadata of an array of a store, as ours."""
+    if isinstance(value, Array):
+        return value.metadata
+    place = StorePath(make_store_path(value.store_path.store).store, value.store_path.path)
+    return read_array(place, value.metadata.zarr_format)
+
+
+def dtype_of(data: Any) -> Any:
+    """The element type of any library's array, as NumPy's."""
+    if isinstance(data.dtype, np.dtype):
+        return data.dtype
+    return np.dtype(str(data.dtype).rpartition(".")[2]) if "bfloat16" not in str(data.dtype) else "bfloat16"
+
+
+def shape_and_chunks(a: Any) -> tuple[Any, Any]:
+    """Shape and chunks of anything that has them, else ``None``; chunks of other kinds than ours (dask's) count as none."""
+    shape = tuple(a.shape) if hasattr(a, "shape") else None
+    chunks = getattr(a, "chunks", None)
+    matches = isinstance(chunks, tuple) and shape is not None and len(chunks) == len(shape)
+    return shape, chunks if matches and all(isinstance(size, int) for size in chunks) else None  # type: ignore[union-attr]
+
+
+def require_array(value: Any) -> Any:
+    """The value, when it has a shape and a dtype."""
+    if not hasattr(value, "shape") or not hasattr(value, "dtype"):
+        raise TypeError(f"expected an array, got {type(value).__name__}")
+    return value

@@ -1,0 +1,59 @@
+"""How arrays behave while they are open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields as dataclass_fields
+from typing import Any, Literal
+
+from cuzarr._config import config as global_config
+from cuzarr.errors import InvalidArgumentError
+
+
+@dataclass(frozen=True)
+class ArrayConfig:
+    """How an array behaves while it is open; nothing of it is stored.
+
+    ``order`` is the memory order of results (of format 3), ``write_empty_chunks`` stores chunks of nothing but fill
+    values too, ``read_missing_chunks`` turns missing chunks into fill values, else they are an error. Ranges of a shard
+    that are at most ``sharding_coalesce_max_gap_bytes`` apart are read at once, up to
+    ``sharding_coalesce_max_bytes``.
+    """
+
+    order: Literal["C", "F"] = "C"
+    write_empty_chunks: bool = False
+    read_missing_chunks: bool = True
+    sharding_coalesce_max_gap_bytes: int = 1 << 20
+    sharding_coalesce_max_bytes: int = 16 << 20
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> ArrayConfig:
+        """From some of the settings; the others are the global configuration's."""
+        names = [field.name for field in dataclass_fields(cls)]
+        if unknown := set(data) - set(names):
+            raise TypeError(f"unknown array settings {sorted(unknown)}, there are {', '.join(names)}")
+        chosen = cls(**{name: data.get(name, global_config.get(f"array.{name}")) for name in names})
+        if chosen.order not in ("C", "F"):
+            raise InvalidArgumentError(f"order is {chosen.order!r}, expected 'C' or 'F'")
+        return chosen
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every setting by its name."""
+        return asdict(self)
+
+
+ArrayConfigLike = ArrayConfig | Mapping[str, Any]
+
+
+def parse_array_config(data: Any) -> ArrayConfig:
+    """Settings from ``None``, a dictionary, or an object of ours or zarr-python's."""
+    if isinstance(data, ArrayConfig):
+        return data
+    return ArrayConfig.from_dict(data.to_dict() if hasattr(data, "to_dict") else (data or {}))
+
+
+def parse_changes(config: Any) -> dict[str, Any]:
+    """Some settings, checked."""
+    changes = dict(config.to_dict() if hasattr(config, "to_dict") else config)
+    ArrayConfig.from_dict(changes)
+    return changes

@@ -1,0 +1,324 @@
+"""How elements come out of an array and go in, box by box, in the memory that was chosen."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+
+from cuzarr import _convert, _core
+from cuzarr._array_config import ArrayConfig, ArrayConfigLike, parse_array_config, parse_changes
+from cuzarr._config import config as global_config, resolve_class
+from cuzarr._described import Described
+from cuzarr._indexing import Box, FancySelection, Fields, basic_box, check_fields, one_field
+from cuzarr._info import Explanation
+from cuzarr._metadata import AnyArrayMetadata, encode_document
+from cuzarr.buffer import NDBuffer, cpu, gpu
+from cuzarr.buffer._prototype import prototype_device
+from cuzarr.errors import (
+    CuzarrError,
+    CuzarrRuntimeWarning,
+    FallbackRefusedError,
+    ShapeMismatchError,
+    UnsupportedError,
+)
+from cuzarr.storage import StorePath
+
+
+class Elements(Described):
+    """Reads and writes boxes, and what is gathered from boxes; users select by what :class:`Selecting` has."""
+
+    def __init__(
+        self,
+        store_path: StorePath,
+        metadata: AnyArrayMetadata,
+        config: ArrayConfigLike | None = None,
+        device: str | None = None,
+    ) -> None:
+        self._store_path = store_path
+        self._metadata = metadata
+        self._config = parse_array_config(config)
+        self._own_device = None if device is None else str(device)
+        self._handles = {}
+        # The Rust side checks what this side does not: a document it refuses is refused before anything is written.
+        try:
+            self._handle()
+        except CuzarrError as error:
+            if not any("array '" in place for place in error.trail):
+                error.trail = (f"{store_path.store}: array '/{store_path.path}'", *error.trail)
+            raise
+
+    def with_config(self, config: ArrayConfigLike) -> Self:
+        """The same array with other settings; those not named stay."""
+        chosen = config if isinstance(config, ArrayConfig) else replace(self._config, **parse_changes(config))
+        return type(self)(self._store_path, self._metadata, chosen, self._own_device)
+
+    def with_device(self, device: str) -> Self:
+        """The same array, reading to another device.
+
+        >>> import cuzarr
+        >>> cuzarr.zeros((2,), store={}).with_device("cpu").device
+        'cpu'
+        """
+        return type(self)(self._store_path, self._metadata, self._config, device)
+
+    # ------------------------------------------------------------------------------------------- what is done, and why
+
+    def explain(self, selection: Any = Ellipsis, *, writing: bool = False) -> Explanation:
+        """What reading a box would do, stage by stage, and why: where each codec runs, and if on the host, for which reason.
+        ``writing`` asks the same of writing elements that are on the array's device. Reads and writes no elements."""
+        box = basic_box(selection, self.shape)
+        return Explanation(*self._handle().explain(box.start, box.count, box.step, box.dropped, writing))
+
+    def last_report(self) -> dict[str, Any] | None:
+        """Bytes, seconds and counts of each stage of the last read or write, or ``None`` before the first."""
+        report = self._handle().last_report()
+        return None if report is None else json.loads(report)
+
+    def placements(self) -> list[tuple[str, str]]:
+        """Each codec, in order of encoding, and where reading runs it: ``"native"``, or ``"via host: <reason>"``.
+
+        >>> import cuzarr
+        >>> cuzarr.zeros((4,), store={}).placements()
+        [('bytes', 'native'), ('zstd', 'native')]
+        """
+        axes = [0] * self.ndim
+        _, document = self._handle().explain(axes, axes, [1] * self.ndim, [], False)
+        codecs = json.loads(document)["codecs"]
+        return [
+            (item["codec"], item["placement"] + (f": {item['reason']}" if "reason" in item else "")) for item in codecs
+        ]
+
+    # ------------------------------------------------------------------------------------------ reading and writing
+
+    def _handle(self, device: str | None = None) -> _core.Array:
+        device = device or self.device
+        settings = tuple(global_config.get(key) for key in ("strict", "memory_limit", "threading.max_workers"))
+        is_new = device not in self._handles
+        if is_new or self._handles[device][0] != settings:
+            document = {key: value for key, value in self._metadata.document.items() if key != "attributes"}
+            options = {
+                "device": device,
+                "strict": settings[0],
+                "memory_limit_bytes": settings[1],
+                "threads": settings[2],
+                "write_empty_chunks": self._config.write_empty_chunks,
+                "read_missing_chunks": self._config.read_missing_chunks,
+                "coalesce_gap_bytes": self._config.sharding_coalesce_max_gap_bytes,
+                "coalesce_max_bytes": self._config.sharding_coalesce_max_bytes,
+            }
+            raw, zarr_format = encode_document(document, compact=True), self._metadata.zarr_format
+            self._handles[device] = settings, _core.Array(self.store._handle, self.path, raw, zarr_format, options)
+            if is_new and device != "cpu" and not options["strict"] and (raw, device) not in _looked_at:
+                strict = _core.Array(self.store._handle, self.path, raw, zarr_format, {**options, "strict": True})
+                _warn_of_fallbacks(strict, self.ndim, device)
+                if len(_looked_at) < _LOOKED_AT_MOST:
+                    _looked_at.add((raw, device))
+        return self._handles[device][1]
+
+    def _placement(self, prototype: Any) -> tuple[str, Any]:
+        """Where an operation's memory is, and the class of it when it is one of the caller's own: a prototype counts more
+        than the array's device, which counts more than the configuration."""
+        if self._metadata.data_type.is_variable:
+            return "cpu", None  # strings and bytes of variable length are Python objects
+        if prototype is not None:
+            return prototype_device(prototype, self.device), _own_class(prototype)
+        return self.device, None if self._own_device is not None else _own_class(resolve_class(global_config.get("ndbuffer")))
+
+    def _get_box(self, box: Box, out: Any, prototype: Any, fields: Fields | None) -> Any:
+        out_dtype = check_fields(fields, self.dtype)
+        device, nd_buffer = self._placement(prototype)
+        if out is not None:
+            if out_dtype is not self.dtype or self._metadata.data_type.is_variable:
+                raise UnsupportedError(f"out takes whole elements of a fixed size, not {out_dtype}")
+            native = _native(self.dtype)
+            handle, selection = self._handle(device), (box.start, box.count, box.step, box.dropped)
+            return _convert.read_into(lambda memory: handle.read_into(*selection, memory), out, box.shape, native, device)
+        if out_dtype == self.dtype:
+            return _convert.hand_over(self._read(box, device), nd_buffer)
+        elements = _take_fields(self._read(box, "cpu"), fields, out_dtype)
+        if device != "cpu":
+            _tell_of_host("fields of structures", device)
+            elements = _convert.to_device(elements, device)
+        return _convert.hand_over(elements, nd_buffer)
+
+    def _read(self, box: Box, device: str) -> Any:
+        data_type = self._metadata.data_type
+        handle = self._handle(device)
+        selection = (box.start, box.count, box.step, box.dropped)
+        if data_type.is_variable:
+            offsets, data = handle.read_variable(*selection)
+            return _convert.decode_variable(offsets, data, box.shape, data_type)
+        if self.order == "F" and len(box.shape) > 1:
+            buffer = _core.NdBuffer.empty(box.shape, _convert.core_dtype(data_type.native), device, "F")
+            handle.read_into(*selection, buffer)
+        else:
+            buffer = handle.read(*selection)
+        elements = _convert.result_array(buffer, _native(data_type.native))
+        if isinstance(elements, np.ndarray) and elements.dtype != data_type.native:
+            if data_type.native.names is not None:
+                return elements.astype(data_type.native)
+            elements = elements.byteswap(inplace=True).view(data_type.native)
+        return elements
+
+    def _set_box(self, box: Box, value: Any, fields: Fields | None) -> None:
+        self.store.check_writable()
+        check_fields(fields, self.dtype)
+        if (field := one_field(fields)) is not None:
+            elements = self._read(box, "cpu")
+            elements[field] = _convert.on_host(value)
+            value = elements
+        self._write(box, value)
+
+    def _write(self, box: Box, value: Any) -> None:
+        if isinstance(value, NDBuffer):
+            value = value.as_ndarray_like()
+        data_type = self._metadata.data_type
+        handle = self._handle()
+        selection = (box.start, box.count, box.step, box.dropped)
+        if _convert.is_on_device(value):
+            handle.write(*selection, _convert.wrap_device(value, data_type))
+            return
+        native = _native(data_type.native)
+        elements = _broadcast(_convert.to_native_host(value, native), box.shape)
+        if data_type.is_variable:
+            handle.write_variable(*selection, *_convert.encode_variable(elements, data_type))
+        elif elements.size:
+            handle.write(*selection, _convert.wrap_host(elements))
+
+    def _get_fancy(
+        self, chosen: FancySelection, shape: tuple[int, ...], prototype: Any, fields: Fields | None
+    ) -> Any:
+        out_dtype = check_fields(fields, self.dtype)
+        device, nd_buffer = self._placement(prototype)
+        module = _array_module(device, out_dtype if out_dtype == self.dtype else None)
+        if module is None:
+            elements = self._get_fancy(chosen, shape, cpu.buffer_prototype, fields)
+            return _convert.hand_over(_convert.to_device(elements, device), nd_buffer)
+        result = module.empty(shape, self.dtype if device == "cpu" else _native(self.dtype))
+        for piece in chosen:
+            block = module.asarray(self._read(piece.box, device))
+            result[_indices(module, piece.target)] = block[_indices(module, piece.inside)]
+        if module is not np and global_config.get("array_type") == "device":
+            result = _convert.result_array(_convert.device_buffer(result), result.dtype)
+        return _convert.hand_over(result if out_dtype == self.dtype else _take_fields(result, fields, out_dtype), nd_buffer)
+
+    def _set_fancy(
+        self,
+        chosen: FancySelection,
+        shape: tuple[int, ...],
+        full_shape: tuple[int, ...],
+        value: Any,
+        fields: Fields | None,
+    ) -> None:
+        self.store.check_writable()
+        check_fields(fields, self.dtype)
+        field = one_field(fields)
+        if isinstance(value, NDBuffer):
+            value = value.as_ndarray_like()
+        device = _convert.device_of(value)
+        module = _array_module(device, self.dtype if field is None else None)
+        if module is None:
+            value, device, module = _convert.on_host(value), "cpu", np
+        if device == "cpu":
+            value = _convert.to_native_host(value, self.dtype if field is None else self.dtype[field])
+        else:
+            value = module.asarray(value)
+        values = _broadcast(value, shape, module).reshape(full_shape)
+        for piece in chosen:
+            block = module.asarray(self._read(piece.box, device))
+            part = values[_indices(module, piece.target)]
+            if field is None:
+                block[_indices(module, piece.inside)] = part
+            else:
+                block[field][piece.inside] = part
+            self._write(piece.box, block)
+
+
+_told: set[tuple[str, str]] = set()
+# Documents of arrays, and devices, for which that was asked; no more than so many are kept.
+_looked_at: set[tuple[bytes, str]] = set()
+_LOOKED_AT_MOST = 1024
+
+
+def _warn_of_fallbacks(strict: _core.Array, ndim: int, device: str) -> None:
+    # Once a process for each codec: what `strict` would refuse. What the host merely does faster is no fall-back.
+    _, explanation = strict.explain([0] * ndim, [0] * ndim, [1] * ndim, [], False)
+    fallen = {(item["codec"], item["reason"]) for item in json.loads(explanation)["codecs"] if "reason" in item}
+    for codec, reason in sorted(fallen - _told):
+        message = f"codec '{codec}' runs via host although arrays are read to {device}: {reason}"
+        warnings.warn(message, CuzarrRuntimeWarning, stacklevel=6)
+    _told.update(fallen)
+
+
+def _native(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    # The Rust side holds every element in the machine's byte order; Python's objects and strings have none.
+    return dtype if dtype.kind in "OT" else dtype.newbyteorder("=")
+
+
+def _own_class(prototype: Any) -> Any:
+    """The class that results go through when it is not one of those that change nothing."""
+    nd_buffer = getattr(prototype, "nd_buffer", prototype)
+    plain = nd_buffer in (cpu.NDBuffer, gpu.NDBuffer) or not hasattr(nd_buffer, "from_ndarray_like")
+    return None if plain else nd_buffer
+
+
+def _array_module(device: str, dtype: np.dtype[Any] | None) -> Any:
+    """NumPy or CuPy; ``None`` where index arrays have to be served in host memory. ``dtype`` is that of the elements,
+    ``None`` for parts of structures."""
+    if device == "cpu":
+        return np
+    if device.startswith("cuda") and dtype is not None and dtype.kind in "biufc" and _convert.cupy_holds(dtype):
+        import cupy
+
+        return cupy
+    _tell_of_host("index arrays", device)
+    return None
+
+
+def _tell_of_host(what: str, device: str) -> None:
+    """Says once that something was done in host memory although elements go to a device.
+
+    Raises
+    ------
+    FallbackRefusedError
+        The configuration is ``strict``.
+    """
+    reason = f"{what} are served in host memory, because CuPy, which could do it on {device}, is missing or has no such elements"
+    if global_config.get("strict"):
+        raise FallbackRefusedError(reason, hint="install cupy-cuda12x, or use with_device('cpu')")
+    if (what, reason) not in _told:
+        _told.add((what, reason))
+        warnings.warn(reason, CuzarrRuntimeWarning, stacklevel=6)
+
+
+def _indices(module: Any, items: Any) -> Any:
+    if module is np:
+        return items
+    return tuple(map(module.asarray, items)) if isinstance(items, tuple) else module.asarray(items)
+
+
+def _take_fields(elements: Any, fields: Fields | None, out_dtype: np.dtype[Any]) -> Any:
+    if isinstance(fields, str):
+        return elements[fields].copy()
+    result = np.empty(elements.shape, out_dtype)
+    for name in out_dtype.names or ():
+        result[name] = elements[name]
+    return result
+
+
+def _strip(value: Any, shape: tuple[int, ...]) -> Any:
+    # As in NumPy's assignments, leading dimensions of 1 that the selection has not are dropped.
+    while value.ndim > len(shape) and value.shape[0] == 1:
+        value = value[0, ...]  # an array even without dimensions: NumPy's strings alone have a size of their own
+    return value
+
+
+def _broadcast(value: Any, shape: tuple[int, ...], module: Any = np) -> Any:
+    try:
+        return module.broadcast_to(_strip(value, shape), shape)
+    except ValueError as error:
+        raise ShapeMismatchError(f"a value of shape {value.shape} does not broadcast to the selection {shape}") from error
