@@ -337,6 +337,7 @@ class ChunkRequest:
 @final
 class StartedRead:
     def wait(self) -> None: ...
+    def when_over(self, callback: Callable[[], object]) -> None: ...
 
 @final
 class Decoder:

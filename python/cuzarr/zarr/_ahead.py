@@ -76,7 +76,7 @@ class Started:
         """Waits for its end. Which chunks are missing is not said: only who refuses missing ones asks."""
         self._is_called = True
         del batch_info, out  # a list of many small objects, which takes time to free: now, while the read goes on
-        await _threads.run(self._read.wait, self._request.cancel)
+        await _threads.until_over(self._read, self._request.cancel)
         count_native("read")
         return ()
 

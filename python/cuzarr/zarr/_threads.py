@@ -6,11 +6,14 @@ They are ours: requests may wait for coroutines of the loop, which may themselve
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+
+from cuzarr import _core
 
 # A request is a thread that waits; the work is done by the Rust side's threads.
 _MOST_REQUESTS = 128
@@ -49,3 +52,28 @@ async def run(call: Callable[[], Any], cancel: Callable[[], None]) -> Any:
         if not future.cancelled():
             future.exception()  # nobody else will look
         raise
+
+
+async def until_over(read: _core.StartedRead, cancel: Callable[[], None]) -> None:
+    """Waits for a read that has a thread already, which wakes the loop itself. Cancelled, as :func:`run`."""
+    loop = asyncio.get_running_loop()
+    over = loop.create_future()
+    read.when_over(lambda: _wake(loop, over))
+    try:
+        await over
+    except asyncio.CancelledError:
+        cancel()
+        with contextlib.suppress(Exception):  # nobody else will look
+            await run(read.wait, cancel)
+        raise
+    read.wait()
+
+
+def _wake(loop: asyncio.AbstractEventLoop, over: asyncio.Future[None]) -> None:
+    with contextlib.suppress(RuntimeError):  # a loop that was closed waits for nothing
+        loop.call_soon_threadsafe(_set, over)
+
+
+def _set(over: asyncio.Future[None]) -> None:
+    if not over.done():
+        over.set_result(None)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from zarr.core.buffer.cpu import NDBuffer
 from zarr.storage import LocalStore, MemoryStore
 
 import cuzarr.zarr
-from cuzarr.zarr import _ahead
+from cuzarr.zarr import _ahead, _threads
 
 if _ahead._READER is None:
     pytest.skip(f"skipped: zarr-python {zarr.__version__} reads with other variables", allow_module_level=True)
@@ -160,6 +162,63 @@ def test_what_began_for_a_call_that_failed_serves_no_other(tmp_path: Path, monke
             array.get_basic_selection(slice(7, None), out=out)
     array.get_basic_selection(slice(0, 33), out=out)
     np.testing.assert_array_equal(out.as_numpy_array(), TRUTH[:33])
+
+
+class Slow:
+    """A read that ends when it is cancelled."""
+
+    def __init__(self) -> None:
+        self.ended = threading.Event()
+        self.waited = threading.Event()
+        self.callbacks: list[Any] = []
+        self.when_over = self.callbacks.append
+
+    def wait(self) -> None:
+        self.ended.wait()
+        self.waited.set()
+        raise OSError("cancelled")
+
+
+async def test_who_is_cancelled_leaves_after_the_read_has_ended() -> None:
+    read = Slow()
+    task = asyncio.create_task(_threads.until_over(read, read.ended.set))  # type: ignore[arg-type]
+    while not read.callbacks:
+        await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert read.waited.is_set()
+    read.callbacks[0]()  # nobody waits for it any more
+    await asyncio.sleep(0)
+
+
+async def test_a_read_wakes_its_loop_and_says_what_went_wrong_once() -> None:
+    read = Slow()
+    read.ended.set()
+    task = asyncio.create_task(_threads.until_over(read, lambda: None))  # type: ignore[arg-type]
+    while not read.callbacks:
+        await asyncio.sleep(0)
+    threading.Thread(target=read.callbacks[0]).start()
+    with pytest.raises(OSError, match="cancelled"):
+        await task
+
+
+def test_the_end_of_a_read_is_told_before_and_after_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    array = make(LocalStore(tmp_path))
+    array[:] = TRUTH
+    reads: list[Any] = []
+    until_over = _threads.until_over
+
+    async def noted(read: Any, cancel: Any) -> None:
+        reads.append(read)
+        await until_over(read, cancel)
+
+    monkeypatch.setattr(_threads, "until_over", noted)
+    np.testing.assert_array_equal(array[:], TRUTH)
+    told: list[int] = []
+    reads[0].when_over(lambda: told.append(1))
+    assert told == [1]
+    reads[0].wait()
 
 
 BESIDE_ANOTHER = """
