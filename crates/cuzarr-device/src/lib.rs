@@ -29,7 +29,7 @@ pub mod transfer;
 
 pub use budget::{Budget, Lease};
 pub use buffer::{Buffer, Owner};
-pub use cuda::{CuFile, DirectFile, set_library_search_paths, shuffle, upload_table};
+pub use cuda::{CuFile, DirectFile, set_library_search_paths, shuffle, upload_table, write_table};
 pub use device::{Device, MemoryInfo};
 pub use dtype::{DType, DTypeKind};
 pub use error::{Error, ErrorKind, Result};

@@ -62,17 +62,7 @@ pub(crate) fn context(stream: &Stream) -> Result<&'static Context> {
 pub(crate) fn upload<T: Plain>(values: &[T], stream: &Stream) -> Result<Buffer> {
     // SAFETY: plain values without padding.
     let bytes = unsafe { std::slice::from_raw_parts(values.as_ptr().cast::<u8>(), size_of_val(values)) };
-    let ring = context(stream)?.tables.ring(stream.device())?;
-    let table = pool::allocate(bytes.len(), stream)?;
-    let mut slab = ring.acquire(bytes.len())?;
-    slab.bytes_mut()?[..bytes.len()].copy_from_slice(bytes);
-    let kernel = TABLE.kernel(stream.device(), "table_fetch")?;
-    let blocks = bytes.len().div_ceil(TABLE_BLOCK_BYTES).clamp(1, TABLE_BLOCKS) as u32;
-    let arguments = (slab.address(), table.address(), bytes.len() as u64 / 8, bytes.len() as u32 % 8);
-    // SAFETY: the parameters of table_fetch; both sides have so many bytes, and the slab is kept until the mark behind it.
-    unsafe { kernel.launch(stream, blocks, threads(stream.device()), arguments, &[&table]) }?;
-    slab.note_use(stream)?;
-    Ok(table)
+    upload_table(bytes, stream)
 }
 
 /// Puts a table of `bytes` into device memory, in stream order, by way of pinned memory: it does not wait for the stream.
@@ -80,7 +70,26 @@ pub(crate) fn upload<T: Plain>(values: &[T], stream: &Stream) -> Result<Buffer> 
 /// # Errors
 /// `MemorySpace` for a stream of cpu, `OutOfMemory`, `DeviceFailed`.
 pub fn upload_table(bytes: &[u8], stream: &Stream) -> Result<Buffer> {
-    upload(bytes, stream)
+    write_table(bytes.len(), stream, |table| table.copy_from_slice(bytes))
+}
+
+/// As [`upload_table`], with a table of `size_bytes` that `write` makes where it begins its way: a large one needs no memory of
+/// its own, whose pages the system would have to give first. What `write` leaves out is anything.
+///
+/// # Errors
+/// As [`upload_table`].
+pub fn write_table(size_bytes: usize, stream: &Stream, write: impl FnOnce(&mut [u8])) -> Result<Buffer> {
+    let ring = context(stream)?.tables.ring(stream.device())?;
+    let table = pool::allocate(size_bytes, stream)?;
+    let mut slab = ring.acquire(size_bytes)?;
+    write(&mut slab.bytes_mut()?[..size_bytes]);
+    let kernel = TABLE.kernel(stream.device(), "table_fetch")?;
+    let blocks = size_bytes.div_ceil(TABLE_BLOCK_BYTES).clamp(1, TABLE_BLOCKS) as u32;
+    let arguments = (slab.address(), table.address(), size_bytes as u64 / 8, size_bytes as u32 % 8);
+    // SAFETY: the parameters of table_fetch; both sides have so many bytes, and the slab is kept until the mark behind it.
+    unsafe { kernel.launch(stream, blocks, threads(stream.device()), arguments, &[&table]) }?;
+    slab.note_use(stream)?;
+    Ok(table)
 }
 
 /// A type whose bytes may be copied to a device as they are.

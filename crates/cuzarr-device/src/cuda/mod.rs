@@ -20,5 +20,5 @@ mod steps;
 pub(crate) mod transfer;
 
 pub use cufile::{CuFile, DirectFile};
-pub use launch::upload_table;
+pub use launch::{upload_table, write_table};
 pub use library::set_library_search_paths;

@@ -20,6 +20,7 @@
 
 mod decode;
 mod encode;
+mod fields;
 mod format;
 pub(crate) mod frames;
 mod headers;
@@ -34,6 +35,7 @@ pub use decode::Unit;
 pub(crate) use decode::{Decode, Headers, Prepared, Request, Task};
 pub(crate) use encode::Blank;
 pub use encode::{EncodeBatch, Encoded, Encoding};
+pub(crate) use fields::Fields;
 pub use format::Format;
 
 use crate::{Error, ErrorKind, Result};

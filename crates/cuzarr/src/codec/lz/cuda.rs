@@ -1,6 +1,6 @@
 //! Launches of `lz.cu`.
 
-use cuzarr_device::{Buffer, Device, KernelSource, Stream, pool, upload_table};
+use cuzarr_device::{Buffer, Device, KernelSource, Stream, pool, write_table};
 
 use super::{CHAIN_BYTES, Plan, THREAD_BYTES, TILE_ENTRY_BYTES, Unit, by_lanes, threads};
 use crate::Result;
@@ -15,13 +15,8 @@ const WORD_BYTES: usize = 4;
 
 /// Turns the sequences of its units into bytes, as often as it is launched.
 pub(crate) struct Engine {
-    table: Vec<u8>,
-    chains: usize,
-    /// Of each list.
-    tiles: [usize; 3],
+    plan: Plan,
     units: usize,
-    flags: usize,
-    mark_bytes: usize,
     threads: u32,
     /// Whether tiles are made by a lane for each sequence.
     by_lanes: bool,
@@ -39,15 +34,10 @@ impl Engine {
     pub(crate) fn new(device: Device, units: &[Unit], short: bool) -> Engine {
         let threads = threads(device);
         let tile_bytes = threads as usize * THREAD_BYTES;
-        let plan = Plan::new(units, tile_bytes, short);
         let tiles = units.iter().map(|unit| unit.dst.len().div_ceil(tile_bytes));
         Engine {
-            table: plan.table(units),
-            chains: plan.chains.len(),
-            tiles: [plan.tiles.len(), plan.marks.len(), plan.settles.len()],
+            plan: Plan::new(units, tile_bytes, short),
             units: units.len(),
-            flags: plan.flags as usize,
-            mark_bytes: plan.mark_count as usize * WORD_BYTES,
             threads,
             by_lanes: short && by_lanes(device, tiles),
             short,
@@ -55,12 +45,16 @@ impl Engine {
     }
 
     fn counter_bytes(&self) -> usize {
-        (TICKETS + self.units + self.flags) * WORD_BYTES
+        (TICKETS + self.units + self.plan.flags as usize) * WORD_BYTES
+    }
+
+    fn mark_bytes(&self) -> usize {
+        self.plan.mark_count as usize * WORD_BYTES
     }
 
     /// Device memory that a launch takes.
     pub(crate) fn scratch_bytes(&self) -> usize {
-        self.table.len() + self.counter_bytes() + self.mark_bytes
+        self.plan.table_bytes() + self.counter_bytes() + self.mark_bytes()
     }
 
     /// Puts the tables of a launch, and its counters, into device memory, in the order of a stream that need not be the launch's.
@@ -68,7 +62,7 @@ impl Engine {
     /// # Errors
     /// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.
     pub(crate) fn bring(&self, stream: &Stream) -> Result<Brought> {
-        let table = upload_table(&self.table, stream)?;
+        let table = write_table(self.plan.table_bytes(), stream, |table| self.plan.write(table))?;
         let counters = pool::allocate(self.counter_bytes(), stream)?;
         stream.memset(&counters, 0)?;
         Ok(Brought { table, counters })
@@ -86,21 +80,22 @@ impl Engine {
         (sequences, counts): (&Buffer, &Buffer),
         scratch_literals: &Buffer,
     ) -> Result<()> {
-        if self.chains == 0 {
+        if self.plan.chains.is_empty() {
             return Ok(());
         }
         let Task { stream, src, dst, statuses } = *task;
-        let marks = pool::allocate(self.mark_bytes.max(1), stream)?;
+        let marks = pool::allocate(self.mark_bytes().max(1), stream)?;
         let ticket = |launch: usize| counters.address() + launch * WORD_BYTES;
         let settled = ticket(TICKETS);
         let flags = settled + self.units * WORD_BYTES;
+        let tiles = self.plan.tiles;
         let list = |list: usize| {
-            let before: usize = self.tiles[..list].iter().sum();
-            table.address() + self.chains * CHAIN_BYTES + before * TILE_ENTRY_BYTES
+            let before: usize = tiles[..list].iter().sum();
+            table.address() + self.plan.chains.len() * CHAIN_BYTES + before * TILE_ENTRY_BYTES
         };
         let buffers = [src, scratch_literals, dst, &marks, table, sequences, counts, statuses, counters];
         for (number, name, target) in [(0, "lz_tiles", dst.address()), (1, "lz_marks", marks.address())] {
-            if self.tiles[number] == 0 {
+            if tiles[number] == 0 {
                 continue;
             }
             let kernel = match name {
@@ -114,14 +109,14 @@ impl Engine {
             // SAFETY: the parameters of lz_tiles, lz_short and lz_marks, a block for each entry of the list, of 32 bytes a thread as
             // the plan has it. Sequences of units without damage were checked by who wrote them; flags, marks and tiles are
             // the plan's.
-            unsafe { kernel.launch(stream, self.tiles[number] as u32, self.threads, arguments, &buffers) }?;
+            unsafe { kernel.launch(stream, tiles[number] as u32, self.threads, arguments, &buffers) }?;
         }
-        if self.tiles[2] > 0 {
+        if tiles[2] > 0 {
             let kernel = LZ.kernel(stream.device(), if self.short { "lz_settle_short" } else { "lz_settle" })?;
             let read = (marks.address(), dst.address(), table.address(), list(2), statuses.address());
             let arguments = (read.0, read.1, read.2, read.3, read.4, ticket(2), settled);
             // SAFETY: the parameters of both; marks hold literals and earlier places of the same unit.
-            unsafe { kernel.launch(stream, self.tiles[2] as u32, self.threads, arguments, &buffers) }?;
+            unsafe { kernel.launch(stream, tiles[2] as u32, self.threads, arguments, &buffers) }?;
         }
         Ok(())
     }

@@ -14,6 +14,8 @@ use std::ops::Range;
 
 use cuzarr_device::Device;
 
+use super::batch::Fields;
+
 /// Bytes of a tile that a thread owns. `CUZARR_LZ_OWN` in lz.cu.
 const THREAD_BYTES: usize = 32;
 /// Tiles of so many others make up for waiting in a row: about 2 microseconds a tile, at 250 GB/s for all; where sequences are
@@ -80,115 +82,134 @@ pub(crate) struct Unit {
     pub(crate) status: u32,
 }
 
-/// Consecutive tiles of a unit. `LzChain` in lz.cu.
+/// Consecutive tiles of a unit. `LzChain` in lz_chains.cuh.
 #[derive(Clone, Debug)]
 struct Chain {
+    dst: u64,
+    literals: u64,
+    scratch_literals: u64,
+    first_sequence: u64,
+    first_mark: u64,
     unit: u32,
+    status: u32,
     begin: u32,
     bytes: u32,
     first_flag: u32,
     tiles_before: u32,
-    first_mark: u64,
 }
 
 /// Bytes of a chain, and of a tile, in their tables.
 const CHAIN_BYTES: usize = 64;
 const TILE_ENTRY_BYTES: usize = 8;
 
-/// One tile of a chain. `LzTile` in lz.cu.
+/// One tile of a chain. `LzTile` in lz_chains.cuh.
 type Tile = (u32, u32);
 
 /// Who does what in which order: pure.
 #[derive(Debug, Default)]
 struct Plan {
+    tile_bytes: usize,
     chains: Vec<Chain>,
+    /// Chains that become bytes at once, by their number.
+    rows: Vec<u32>,
+    /// Those that become marks first: the first ones of all units, then the second ones, and so on.
+    segments: Vec<u32>,
     /// Tiles that become bytes, marks, and bytes from marks. In each list, what a tile waits for stands before it.
-    tiles: Vec<Tile>,
-    marks: Vec<Tile>,
-    settles: Vec<Tile>,
+    tiles: [usize; 3],
     flags: u32,
     mark_count: u64,
 }
 
 impl Plan {
     fn new(units: &[Unit], tile_bytes: usize, short: bool) -> Plan {
-        let mut plan = Plan::default();
+        let mut plan = Plan { tile_bytes, ..Plan::default() };
         let total: usize = units.iter().map(|unit| unit.dst.len().div_ceil(tile_bytes)).sum();
-        let (mut rows, mut segments): (Vec<usize>, Vec<Vec<usize>>) = (Vec::new(), Vec::new());
+        // Chains with the number of the segment that they are.
+        let mut segments: Vec<(u32, u32)> = Vec::new();
         for (index, unit) in units.iter().enumerate() {
             let tiles = unit.dst.len().div_ceil(tile_bytes);
             if tiles == 0 {
                 continue;
             }
             if is_row(tiles, total, short) {
-                rows.push(plan.chains.len());
-                plan.add(index, 0..unit.dst.len(), tile_bytes);
+                plan.rows.push(plan.chains.len() as u32);
+                plan.tiles[0] += tiles;
+                plan.add(index, unit, 0..unit.dst.len());
                 continue;
             }
             let count = segments_of(tiles, total);
             let segment_bytes = tiles.div_ceil(count) * tile_bytes;
             for (number, begin) in (0..unit.dst.len()).step_by(segment_bytes).enumerate() {
-                if segments.len() <= number {
-                    segments.push(Vec::new());
-                }
-                segments[number].push(plan.chains.len());
-                plan.add(index, begin..(begin + segment_bytes).min(unit.dst.len()), tile_bytes);
+                segments.push((number as u32, plan.chains.len() as u32));
+                plan.add(index, unit, begin..(begin + segment_bytes).min(unit.dst.len()));
             }
+            plan.tiles[1] += tiles;
+            plan.tiles[2] += tiles;
             plan.mark_count += unit.dst.len().next_multiple_of(4) as u64;
         }
-        plan.tiles = plan.in_turns(&rows, tile_bytes);
-        plan.marks = plan.in_turns(&segments.concat(), tile_bytes);
-        for &chain in segments.iter().flatten() {
-            let tiles = plan.chains[chain].bytes.div_ceil(tile_bytes as u32);
-            plan.settles.extend((0..tiles).map(|tile| (chain as u32, tile)));
-        }
+        segments.sort_unstable();
+        plan.segments = segments.into_iter().map(|(_, chain)| chain).collect();
         plan
     }
 
-    fn add(&mut self, unit: usize, range: Range<usize>, tile_bytes: usize) {
+    fn add(&mut self, index: usize, unit: &Unit, range: Range<usize>) {
         self.chains.push(Chain {
-            unit: unit as u32,
+            dst: unit.dst.start as u64,
+            literals: unit.literals,
+            scratch_literals: unit.scratch_literals,
+            first_sequence: unit.first_sequence,
+            first_mark: self.mark_count,
+            unit: index as u32,
+            status: unit.status,
             begin: range.start as u32,
             bytes: range.len() as u32,
             first_flag: self.flags,
-            tiles_before: (range.start / tile_bytes) as u32,
-            first_mark: self.mark_count,
+            tiles_before: (range.start / self.tile_bytes) as u32,
         });
-        self.flags += range.len().div_ceil(tile_bytes) as u32;
+        self.flags += range.len().div_ceil(self.tile_bytes) as u32;
+    }
+
+    fn tiles_of(&self, chain: u32) -> u32 {
+        self.chains[chain as usize].bytes.div_ceil(self.tile_bytes as u32)
     }
 
     /// The first tiles of some chains, then the second ones, and so on.
-    fn in_turns(&self, chains: &[usize], tile_bytes: usize) -> Vec<Tile> {
-        let mut tiles = Vec::new();
+    fn in_turns(&self, chains: &[u32], mut put: impl FnMut(Tile)) {
         for chains in chains.chunks(TURNS) {
-            let mut left = chains.to_vec();
+            let mut left: Vec<(u32, u32)> = chains.iter().map(|&chain| (chain, self.tiles_of(chain))).collect();
             let mut tile = 0;
             while !left.is_empty() {
-                left.retain(|&chain| u64::from(self.chains[chain].bytes) > u64::from(tile) * tile_bytes as u64);
-                tiles.extend(left.iter().map(|&chain| (chain as u32, tile)));
+                left.iter().for_each(|&(chain, _)| put((chain, tile)));
                 tile += 1;
+                left.retain(|&(_, tiles)| tiles > tile);
             }
         }
-        tiles
     }
 
-    /// Chains, then the three lists.
-    fn table(&self, units: &[Unit]) -> Vec<u8> {
-        let tiles = self.tiles.len() + self.marks.len() + self.settles.len();
-        let mut table = Vec::with_capacity(self.chains.len() * CHAIN_BYTES + tiles * TILE_ENTRY_BYTES);
+    /// All tiles of one segment, then of the next.
+    fn one_by_one(&self, mut put: impl FnMut(Tile)) {
+        for &chain in &self.segments {
+            (0..self.tiles_of(chain)).for_each(|tile| put((chain, tile)));
+        }
+    }
+
+    fn table_bytes(&self) -> usize {
+        self.chains.len() * CHAIN_BYTES + self.tiles.iter().sum::<usize>() * TILE_ENTRY_BYTES
+    }
+
+    /// Writes the chains, then the three lists.
+    fn write(&self, table: &mut [u8]) {
+        let mut fields = Fields::new(table);
         for chain in &self.chains {
-            let unit = &units[chain.unit as usize];
-            let wide =
-                [unit.dst.start as u64, unit.literals, unit.scratch_literals, unit.first_sequence, chain.first_mark];
-            let narrow = [chain.unit, unit.status, chain.begin, chain.bytes, chain.first_flag, chain.tiles_before];
-            table.extend(wide.iter().flat_map(|value| value.to_ne_bytes()));
-            table.extend(narrow.iter().flat_map(|value| value.to_ne_bytes()));
+            let Chain { dst, literals, scratch_literals, first_sequence, first_mark, .. } = *chain;
+            fields.put64(&[dst, literals, scratch_literals, first_sequence, first_mark]);
+            let Chain { unit, status, begin, bytes, first_flag, tiles_before, .. } = *chain;
+            fields.put32(&[unit, status, begin, bytes, first_flag, tiles_before]);
         }
-        for &(chain, tile) in self.tiles.iter().chain(&self.marks).chain(&self.settles) {
-            table.extend(chain.to_ne_bytes());
-            table.extend(tile.to_ne_bytes());
-        }
-        table
+        let mut put = |(chain, tile): Tile| fields.put32(&[chain, tile]);
+        self.in_turns(&self.rows, &mut put);
+        self.in_turns(&self.segments, &mut put);
+        self.one_by_one(&mut put);
     }
 }
 
@@ -199,6 +220,17 @@ mod tests {
     fn units(sizes: &[usize]) -> Vec<Unit> {
         let unit = |size| Unit { dst: 0..size, literals: 0, scratch_literals: 0, first_sequence: 0, status: 0 };
         sizes.iter().map(|&size| unit(size)).collect()
+    }
+
+    /// Tiles that become bytes, marks, and bytes from marks.
+    fn lists(plan: &Plan) -> [Vec<Tile>; 3] {
+        let (mut tiles, mut marks, mut settles) = (Vec::new(), Vec::new(), Vec::new());
+        plan.in_turns(&plan.rows, |tile| tiles.push(tile));
+        plan.in_turns(&plan.segments, |tile| marks.push(tile));
+        plan.one_by_one(|tile| settles.push(tile));
+        let lists = [tiles, marks, settles];
+        assert_eq!(plan.tiles, [0, 1, 2].map(|list| lists[list].len()));
+        lists
     }
 
     /// Every tile once, and behind the one before it in its chain.
@@ -214,8 +246,8 @@ mod tests {
     #[test]
     fn many_units_become_bytes_at_once() {
         let plan = Plan::new(&units(&[70_000; 3000]), 8192, false);
-        assert_eq!((plan.chains.len(), plan.marks.len(), plan.settles.len(), plan.mark_count), (3000, 0, 0, 0));
-        assert_eq!(assert_in_order(&plan, &plan.tiles), 27_000);
+        assert_eq!((plan.chains.len(), plan.tiles, plan.mark_count), (3000, [27_000, 0, 0], 0));
+        assert_eq!(assert_in_order(&plan, &lists(&plan)[0]), 27_000);
         assert_eq!(plan.flags, 27_000);
     }
 
@@ -240,15 +272,20 @@ mod tests {
     fn one_large_unit_is_cut_into_segments_that_settle_in_order() {
         let units = units(&[0, 10_000, (8 << 20) + 1, 0]);
         let plan = Plan::new(&units, 8192, false);
-        assert_eq!(assert_in_order(&plan, &plan.tiles), 2);
-        assert_eq!(assert_in_order(&plan, &plan.marks), 1025);
-        assert_eq!(assert_in_order(&plan, &plan.settles), 1025);
+        let [tiles, marks, settles] = lists(&plan);
+        assert_eq!(assert_in_order(&plan, &tiles), 2);
+        assert_eq!(assert_in_order(&plan, &marks), 1025);
+        assert_eq!(assert_in_order(&plan, &settles), 1025);
         let segments: Vec<&Chain> = plan.chains.iter().filter(|chain| chain.unit == 2).collect();
         assert!((10..60).contains(&segments.len()), "{}", segments.len());
         assert_eq!(segments.iter().map(|chain| chain.bytes).sum::<u32>(), (8 << 20) + 1);
-        for (before, &(chain, tile)) in plan.settles.iter().enumerate() {
+        for (before, &(chain, tile)) in settles.iter().enumerate() {
             assert_eq!((plan.chains[chain as usize].tiles_before + tile) as usize, before);
         }
-        assert_eq!(plan.table(&units).len(), plan.chains.len() * CHAIN_BYTES + 2052 * TILE_ENTRY_BYTES);
+        let mut table = vec![0xff; plan.table_bytes()];
+        plan.write(&mut table);
+        assert_eq!(table.len(), plan.chains.len() * CHAIN_BYTES + 2052 * TILE_ENTRY_BYTES);
+        let last = settles.last().map(|&(chain, tile)| [chain.to_ne_bytes(), tile.to_ne_bytes()].concat());
+        assert_eq!(last.as_deref(), table.last_chunk::<TILE_ENTRY_BYTES>().map(|entry| &entry[..]));
     }
 }

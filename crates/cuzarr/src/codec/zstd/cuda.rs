@@ -1,6 +1,6 @@
 //! Launches of zstd's kernels over a batch of units whose headers the host has read.
 
-use cuzarr_device::{Buffer, Device, Kernel, KernelSource, Stream, pool, upload_table};
+use cuzarr_device::{Buffer, Device, Kernel, KernelSource, Stream, pool, write_table};
 
 use super::scan::scan;
 use super::table::{COPY_BYTES, Layout, RESULT_BYTES, SEQUENCE_BYTES, TABLES_BYTES, TREE_BYTES, Tables};
@@ -67,6 +67,9 @@ fn add(tables: &mut Tables, request: &Request<'_>, index: usize) -> Result<()> {
 /// Reads the headers of all units.
 pub(crate) fn prepare(request: &Request<'_>) -> Result<Prepared> {
     let mut tables = Tables::new();
+    let read =
+        request.headers.iter().map(|read| if let Read::Zstd(read) = read { read.tables.blocks.len() } else { 0 });
+    tables.blocks.reserve_exact(read.sum());
     let mut refused = Vec::new();
     for (index, unit) in request.units.iter().enumerate() {
         if let Err(error) = add(&mut tables, request, index) {
@@ -207,9 +210,9 @@ impl Zstd {
             unit_count: self.tables.units.len() as u32,
             frame_count: self.tables.frames.len() as u32,
             block_count: self.tables.blocks.len() as u32,
-            with_tree_count: layout.with_tree.count,
-            with_literals_count: layout.with_literals.count,
-            with_sequences_count: layout.with_sequences.count,
+            with_tree_count: layout.with_tree.count(),
+            with_literals_count: layout.with_literals.count(),
+            with_sequences_count: layout.with_sequences.count(),
         }
     }
 }
@@ -247,7 +250,7 @@ impl Group {
 
 impl Decode for Zstd {
     fn scratch_bytes(&self) -> usize {
-        self.scratch.bytes() + self.layout.bytes.len() + self.engine.scratch_bytes()
+        self.scratch.bytes() + self.layout.size_bytes + self.engine.scratch_bytes()
     }
 
     /// Chains of states need a millisecond for however little, and leave most of the device to others. So what is before the copies
@@ -257,7 +260,7 @@ impl Decode for Zstd {
         urgent.wait(&copies.stream.record()?)?;
         let task = &Task { stream: &urgent, ..*copies };
         let device = task.stream.device();
-        let table = upload_table(&self.layout.bytes, task.stream)?;
+        let table = write_table(self.layout.size_bytes, task.stream, |table| self.tables.write(&self.layout, table))?;
         let parts = self.scratch.allocate(task)?;
         let kernel_task = self.task(task, &table, &parts);
         // The parts of scratch are one allocation.

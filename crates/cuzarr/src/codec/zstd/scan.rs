@@ -335,6 +335,9 @@ pub(crate) fn described(host: &[u8], units: &[crate::codec::batch::Unit], apart:
     };
     let mut described: Vec<String> = units.iter().map(scan).collect();
     let counts = (tables.copies(), tables.trees, tables.tables, tables.literal_bytes);
-    described.push(format!("{counts:?} {:?}", tables.layout().bytes));
+    let layout = tables.layout();
+    let mut table = vec![0; layout.size_bytes];
+    tables.write(&layout, &mut table);
+    described.push(format!("{counts:?} {table:?}"));
     described
 }

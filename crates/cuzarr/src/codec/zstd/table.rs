@@ -3,6 +3,8 @@
 use std::cmp::Reverse;
 use std::ops::Range;
 
+use crate::codec::batch::Fields;
+
 /// Of a slot: `CUZARR_ZSTD_TREE_WORDS` and `CUZARR_ZSTD_TABLE_WORDS`.
 pub(super) const TREE_BYTES: usize = 4 * (1024 + 4);
 pub(super) const TABLES_BYTES: usize = 4 * 1284;
@@ -10,6 +12,10 @@ pub(super) const RESULT_BYTES: usize = 56;
 pub(super) const SEQUENCE_BYTES: usize = 8;
 /// A sequence for the engine that copies: `LzSequence`.
 pub(super) const COPY_BYTES: usize = 16;
+/// `ZstdUnit`, `ZstdFrame` and `ZstdBlock`.
+const UNIT_BYTES: usize = 48;
+const FRAME_BYTES: usize = 32;
+const BLOCK_BYTES: usize = 80;
 /// Literals of a block begin at multiples of this.
 const LITERALS_ALIGNMENT_BYTES: u64 = 16;
 /// Below so many bytes a sequence is short.
@@ -130,20 +136,25 @@ pub(super) struct Mark {
 
 /// Where the parts of the table lie in device memory.
 pub(super) struct Layout {
-    pub(super) bytes: Vec<u8>,
     pub(super) frames: usize,
     pub(super) blocks: usize,
     /// Blocks that describe a Huffman code, whose literals have to be decoded, and that have sequences.
     pub(super) with_tree: List,
     pub(super) with_literals: List,
     pub(super) with_sequences: List,
+    pub(super) size_bytes: usize,
 }
 
 /// Numbers of blocks.
-#[derive(Clone, Copy)]
 pub(super) struct List {
     pub(super) at: usize,
-    pub(super) count: u32,
+    numbers: Vec<u32>,
+}
+
+impl List {
+    pub(super) fn count(&self) -> u32 {
+        self.numbers.len() as u32
+    }
 }
 
 impl Tables {
@@ -228,51 +239,51 @@ impl Tables {
         (bytes as u64) < self.sequences * SHORT_SEQUENCE_BYTES
     }
 
-    /// The tables as kernels read them.
+    /// Where what kernels read of the tables lies.
     pub(super) fn layout(&self) -> Layout {
-        let mut bytes = Vec::with_capacity(48 * self.units.len() + 40 * self.frames.len() + 88 * self.blocks.len());
-        for unit in &self.units {
-            put(&mut bytes, &[unit.src.start as u64, unit.dst.start as u64, unit.literals, unit.first_copy]);
-            put32(&mut bytes, &[unit.src.len() as u32, unit.dst.len() as u32, unit.first_frame, unit.frames]);
-        }
-        let frames = bytes.len();
-        for frame in &self.frames {
-            put(&mut bytes, &[frame.content.unwrap_or(UNKNOWN), frame.checksum.map_or(UNKNOWN, |at| at as u64)]);
-            put32(&mut bytes, &[frame.unit, frame.at, frame.first_block, frame.blocks]);
-        }
-        let blocks = bytes.len();
-        let (mut literals, mut sequence) = (0, 0);
-        for block in &self.blocks {
-            put(&mut bytes, &[block.src as u64, literals, sequence]);
-            put32(&mut bytes, &[block.src_bytes, block.unit]);
-            bytes.extend([block.literals as u8, block.streams, u8::from(block.own_tree), block.modes]);
-            put32(&mut bytes, &[block.literal_bytes, block.literals_at, block.literals_src_bytes]);
-            put32(&mut bytes, &[block.sequences, block.sequences_at, block.tree, block.own_tables]);
-            put32(&mut bytes, &block.tables);
-            put32(&mut bytes, &[block.most_bytes]);
-            literals += block.literal_room();
-            sequence += block.sequence_room();
-        }
+        let frames = self.units.len() * UNIT_BYTES;
+        let blocks = frames + self.frames.len() * FRAME_BYTES;
+        let mut at = blocks + self.blocks.len() * BLOCK_BYTES;
         let mut list = |size: &dyn Fn(&Block) -> u32| {
-            let sizes = self.blocks.iter().map(size).enumerate().filter(|&(_, size)| size > 0);
-            let mut indexes: Vec<(u32, u32)> = sizes.map(|(index, size)| (index as u32, size)).collect();
+            let sizes = self.blocks.iter().map(size).zip(0u32..).filter(|&(size, _)| size > 0);
             // Blocks that share a warp should take about as long, and the longest should begin first.
-            indexes.sort_by_key(|&(_, size)| Reverse(size));
-            let at = bytes.len();
-            put32(&mut bytes, &indexes.iter().map(|&(index, _)| index).collect::<Vec<u32>>());
-            List { at, count: indexes.len() as u32 }
+            let mut order: Vec<(Reverse<u32>, u32)> = sizes.map(|(size, index)| (Reverse(size), index)).collect();
+            order.sort_unstable();
+            let numbers: Vec<u32> = order.into_iter().map(|(_, index)| index).collect();
+            let begin = at;
+            at += numbers.len() * 4;
+            List { at: begin, numbers }
         };
         let with_tree = list(&|block| u32::from(block.own_tree));
         let with_literals = list(&|block| if block.literal_room() > 0 { block.literal_bytes } else { 0 });
         let with_sequences = list(&|block| block.sequences);
-        Layout { bytes, frames, blocks, with_tree, with_literals, with_sequences }
+        Layout { frames, blocks, with_tree, with_literals, with_sequences, size_bytes: at }
     }
-}
 
-fn put(bytes: &mut Vec<u8>, numbers: &[u64]) {
-    bytes.extend(numbers.iter().flat_map(|number| number.to_ne_bytes()));
-}
-
-fn put32(bytes: &mut Vec<u8>, numbers: &[u32]) {
-    bytes.extend(numbers.iter().flat_map(|number| number.to_ne_bytes()));
+    /// Writes the tables as kernels read them: `table` has the bytes of the layout.
+    pub(super) fn write(&self, layout: &Layout, table: &mut [u8]) {
+        let mut fields = Fields::new(table);
+        for unit in &self.units {
+            fields.put64(&[unit.src.start as u64, unit.dst.start as u64, unit.literals, unit.first_copy]);
+            fields.put32(&[unit.src.len() as u32, unit.dst.len() as u32, unit.first_frame, unit.frames]);
+        }
+        for frame in &self.frames {
+            fields.put64(&[frame.content.unwrap_or(UNKNOWN), frame.checksum.map_or(UNKNOWN, |at| at as u64)]);
+            fields.put32(&[frame.unit, frame.at, frame.first_block, frame.blocks]);
+        }
+        let (mut literals, mut sequence) = (0, 0);
+        for block in &self.blocks {
+            fields.put64(&[block.src as u64, literals, sequence]);
+            fields.put32(&[block.src_bytes, block.unit]);
+            fields.put([block.literals as u8, block.streams, u8::from(block.own_tree), block.modes]);
+            fields.put32(&[block.literal_bytes, block.literals_at, block.literals_src_bytes]);
+            fields.put32(&[block.sequences, block.sequences_at, block.tree, block.own_tables]);
+            fields.put32(&block.tables);
+            fields.put32(&[block.most_bytes]);
+            literals += block.literal_room();
+            sequence += block.sequence_room();
+        }
+        let lists = [&layout.with_tree, &layout.with_literals, &layout.with_sequences];
+        lists.into_iter().for_each(|list| fields.put32(&list.numbers));
+    }
 }
