@@ -33,7 +33,7 @@ pub use cuda::{CuFile, DirectFile, set_library_search_paths, shuffle, upload_tab
 pub use device::{Device, MemoryInfo};
 pub use dtype::{DType, DTypeKind};
 pub use error::{Error, ErrorKind, Result};
-pub use kernel::{Arguments, Kernel, KernelSource, set_cubin_directory};
+pub use kernel::{Arguments, Kernel, KernelSource, defined, set_cubin_directory};
 pub use layout::{Layout, Order};
 pub use module::{Function, LaunchShape, Module};
 pub use ndbuffer::{HostElement, NdBuffer};

@@ -3,8 +3,9 @@
 
 use std::ops::Range;
 
-use cuzarr_device::Device;
+use cuzarr_device::{Device, defined};
 
+use super::cuda::LZ4_TEXT;
 use crate::codec::lz;
 
 /// Bytes of a block that a thread owns. `CUZARR_LZ4_OWN` in lz4_tokens.cuh.
@@ -15,10 +16,10 @@ pub(super) const ENTRY_BYTES: usize = 48;
 /// A block walks when it has less than this share of all bytes: one block of threads finds tokens at 1/32 to 1/128 of the
 /// speed of all, the less, the shorter sequences are.
 const WALK_COST: usize = 48;
-/// Spans that the path is followed over at a time. `CUZARR_LZ4_GROUP` in lz4.cu.
-pub(super) const GROUP_SPANS: u32 = 16;
+/// Spans that the path is followed over at a time.
+pub(super) const GROUP_SPANS: u32 = defined(LZ4_TEXT, "CUZARR_LZ4_GROUP");
 /// Spans that all units together have in their windows, and the most of one; few in `simt`, so that there are several windows.
-const WINDOW_SPANS: usize = 2048;
+const WINDOW_SPANS: usize = (defined(LZ4_TEXT, "CUZARR_LZ4_GROUPS") * GROUP_SPANS) as usize;
 const WINDOW_SIMT_SPANS: usize = 64;
 /// Encoded bytes for which the launches of the other way take as long as a walk.
 const WALK_FREE_BYTES: usize = 64 << 10;

@@ -7,7 +7,8 @@ use crate::Result;
 use crate::codec::batch::frames::{FrameEntry, table};
 use crate::codec::batch::{Decode, Prepared, Request, Task, Unit};
 
-static LZ4: KernelSource = KernelSource { name: "lz4", text: include_str!("lz4.cu") };
+pub(super) const LZ4_TEXT: &str = include_str!("lz4.cu");
+static LZ4: KernelSource = KernelSource { name: "lz4", text: LZ4_TEXT };
 
 /// Few warps a block, so that a block's place is free as soon as its slowest frame is done.
 const WARPS_PER_BLOCK: u32 = 2;

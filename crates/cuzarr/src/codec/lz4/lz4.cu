@@ -137,9 +137,9 @@ CUZARR_DEVICE u32 lz4_lone_next(const Lz4Block& block, const Lz4Span& span, u32 
     return at < block.size ? at : block.size;
 }
 
-/// Spans that are joined to a group, so that the path is followed group by group first. `GROUP_SPANS` in blocks.rs.
+/// Spans that are joined to a group, so that the path is followed group by group first. blocks.rs reads it here.
 #define CUZARR_LZ4_GROUP 16u
-/// Most groups of a window. `WINDOW_SPANS` in blocks.rs is as many spans.
+/// Most groups of a window. blocks.rs reads it here.
 #define CUZARR_LZ4_GROUPS 128u
 /// Loads of a thread that are on their way at the same time.
 #define CUZARR_LZ4_TOGETHER 8u
