@@ -10,8 +10,6 @@
 #include "cuzarr/elements.cuh"
 #include "cuzarr/status.cuh"
 
-#define CUZARR_CONVERT_PAIRS 8
-
 enum { RULE_CAST, RULE_UNSCALE, RULE_SCALE };
 /// `Rounding` in convert.rs.
 enum { NEAREST_EVEN, TOWARDS_ZERO, TOWARDS_POSITIVE, TOWARDS_NEGATIVE, NEAREST_AWAY };
@@ -28,10 +26,13 @@ struct ConvertTask {
     u32 rounding;
     u32 out_of_range;
     u64 offset, scale;
-    u32 pairs;
-    u32 reserved;
-    u64 keys[CUZARR_CONVERT_PAIRS];
-    u64 values[CUZARR_CONVERT_PAIRS];
+    u32 pairs;   // sorted by their keys; behind them those of zeros and of NaN
+    u32 others;  // 1: any zero becomes the first of those; 2: any NaN the second
+};
+
+/// An element and what it becomes, as bits. `Pair` in cuda/convert.rs.
+struct ConvertPair {
+    u64 key, value;
 };
 
 /// `Entry` in cuda/convert.rs.
@@ -176,26 +177,26 @@ CUZARR_DEVICE u64 round_double_to_float(u64 bits, u32 type, u32 rounding, bool& 
     return float_of_kept(kept, exponent, negative, type, infinite);
 }
 
-/// Whether two elements are the same scalar: NaN is NaN, and both zeros are zero.
-CUZARR_DEVICE bool same_scalar(u64 a, u64 b, u32 type) {
-    if (is_integer(type)) return a == b;
-    u64 wide_a = cast_real(a, type, FLOAT64), wide_b = cast_real(b, type, FLOAT64);
-    return double_of(wide_a) == double_of(wide_b) || (is_nan_64(wide_a) && is_nan_64(wide_b));
+/// The pair of an element: that of its bits, else that of any zero or NaN.
+CUZARR_DEVICE bool mapped(const ConvertTask& task, const ConvertPair* pairs, u64 bits, u64& result) {
+    u32 low = 0;
+    for (u32 high = task.pairs; low < high;) {
+        u32 middle = low + (high - low) / 2;
+        if (pairs[middle].key < bits) low = middle + 1;
+        else high = middle;
+    }
+    bool found = low < task.pairs && pairs[low].key == bits;
+    if (!found && task.others) {
+        u64 wide = cast_real(bits, task.from, FLOAT64);
+        bool zero = wide << 1 == 0 && task.others & 1, nan = is_nan_64(wide) && task.others & 2;
+        low = task.pairs + nan, found = zero || nan;
+    }
+    if (found) result = pairs[low].value;
+    return found;
 }
 
-CUZARR_DEVICE bool cast_checked(const ConvertTask& task, u64 bits, u64& result) {
-    for (u32 at = 0; at < task.pairs; ++at) {
-        if (task.keys[at] == bits) {
-            result = task.values[at];
-            return true;
-        }
-    }
-    for (u32 at = 0; at < task.pairs; ++at) {
-        if (same_scalar(task.keys[at], bits, task.from)) {
-            result = task.values[at];
-            return true;
-        }
-    }
+CUZARR_DEVICE bool cast_checked(const ConvertTask& task, const ConvertPair* pairs, u64 bits, u64& result) {
+    if (task.pairs && mapped(task, pairs, bits, result)) return true;
     bool from_integer = is_integer(task.from);
     if (!is_integer(task.to)) {
         bool infinite = false;
@@ -245,16 +246,18 @@ CUZARR_DEVICE bool scale_checked(const ConvertTask& task, u64 bits, u64& result)
     return fits(product, task.to, task.to_bytes);
 }
 
-CUZARR_DEVICE bool convert_element(const ConvertTask& task, u64 bits, u64& result) {
+CUZARR_DEVICE bool convert_element(const ConvertTask& task, const ConvertPair* pairs, u64 bits, u64& result) {
     switch (task.rule) {
         case RULE_UNSCALE: return unscale_checked(task, bits, result);
         case RULE_SCALE: return scale_checked(task, bits, result);
-        default: return cast_checked(task, bits, result);
+        default: return cast_checked(task, pairs, bits, result);
     }
 }
 
 /// Spans begin at whole elements on both sides.
-CUZARR_KERNEL(convert_checked, const u8* src, u8* dst, const ConvertSpan* spans, u64* statuses, ConvertTask task) {
+CUZARR_KERNEL(
+    convert_checked, const u8* src, u8* dst, const ConvertSpan* spans, const ConvertPair* pairs, u64* statuses, ConvertTask task
+) {
     u32 threads = thread_count(), tile_elems = 8 * threads;
     u64 tiles = (task.elems + tile_elems - 1) / tile_elems;
     for (u64 tile = block_index(); tile < tiles * task.count; tile += block_count()) {
@@ -265,7 +268,7 @@ CUZARR_KERNEL(convert_checked, const u8* src, u8* dst, const ConvertSpan* spans,
             if (index >= task.elems) break;
             u64 at = index * task.from_bytes, result = 0;
             u64 bits = load_value(src + span.src_offset + at, task.from_bytes, true).low;
-            bool known = convert_element(task, bits, result);
+            bool known = convert_element(task, pairs, bits, result);
             if (!known) report(statuses, span.status, CUZARR_NO_VALUE, at < 0xffffffffull ? (u32)at : 0xffffffffu);
             Value value = {result, 0};
             store_value(dst + span.dst_offset + index * task.to_bytes, value, task.to_bytes, true);

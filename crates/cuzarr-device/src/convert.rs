@@ -63,8 +63,8 @@ pub enum Rule {
     },
 }
 
-/// Most pairs that kernels take.
-pub const MAX_PAIRS: usize = 8;
+/// Most pairs that kernels take: a table of 1 MiB.
+pub const MAX_PAIRS: usize = 1 << 16;
 
 /// One conversion: `from` and `to` are integers or floats of 1 to 8 bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -140,7 +140,7 @@ fn codecs_of_whole_chunks_end_the_tail() {
 #[test]
 fn what_feeds_a_codec_of_the_host_runs_there_too() {
     // More pairs than kernels take.
-    let pairs: Vec<_> = (0..9).map(|number| json!([number, number + 1])).collect();
+    let pairs: Vec<_> = (0..=1 << 16).map(|number| json!([number, number + 1])).collect();
     let map = json!({"decode": pairs});
     let cast = json!({"name": "cast_value", "configuration": {"data_type": "int64", "scalar_map": map}});
     let codecs = json!([cast, little(), {"name": "numcodecs.lz4"}, {"name": "crc32c"}]);

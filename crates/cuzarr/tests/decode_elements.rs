@@ -126,6 +126,13 @@ fn values_are_cast_exactly_or_refused_as_on_the_host() {
                 }
                 if is_float(from) && random.chance(2) {
                     configuration["scalar_map"] = json!({"decode": [["NaN", 7], ["Infinity", 9], [0.0, 1]]});
+                } else if random.chance(2) {
+                    // Many, several of one key, and zeros of both signs.
+                    let key = |at: u64| {
+                        if is_float(from) && at.is_multiple_of(5) { json!(-0.0) } else { json!(at * 7 % 100) }
+                    };
+                    let pairs: Vec<_> = (0..60).map(|at| json!([key(at), at])).collect();
+                    configuration["scalar_map"] = json!({"decode": pairs});
                 }
                 let codec = json!({"name": "cast_value", "configuration": configuration});
                 let count = if devices().contains(&Device::Cuda(0)) { 400 } else { 24 };

@@ -3,7 +3,8 @@
 use super::launch::{Plain, blocks, threads, upload};
 use super::steps::code;
 use crate::buffer::Buffer;
-use crate::convert::{Conversion, MAX_PAIRS, Rule, Span};
+use crate::convert::{Conversion, Rule, Span};
+use crate::dtype::{DType, DTypeKind};
 use crate::error::{Error, Result};
 use crate::kernel::KernelSource;
 use crate::stream::Stream;
@@ -42,14 +43,69 @@ struct Task {
     offset: u64,
     scale: u64,
     pairs: u32,
-    reserved: u32,
-    keys: [u64; MAX_PAIRS],
-    values: [u64; MAX_PAIRS],
+    others: u32,
+}
+
+/// `ConvertPair` in convert.cu.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Pair {
+    key: u64,
+    value: u64,
+}
+
+// SAFETY: two numbers without a gap.
+unsafe impl Plain for Pair {}
+
+/// What elements become others by.
+struct Pairs {
+    /// Sorted by their keys, each once; behind them what any zero becomes, and any NaN.
+    table: Vec<Pair>,
+    /// Without the last two.
+    count: u32,
+    /// Bit 0: zeros do; bit 1: NaN do.
+    others: u32,
+}
+
+impl Pairs {
+    fn new(conversion: &Conversion) -> Pairs {
+        let bits = |bytes: &[u8; 8]| u64::from_ne_bytes(*bytes);
+        let mut table: Vec<_> =
+            conversion.pairs.iter().map(|(key, value)| Pair { key: bits(key), value: bits(value) }).collect();
+        let first = |is: fn(u64, DType) -> bool| table.iter().find(|pair| is(pair.key, conversion.from)).copied();
+        let others = [first(is_zero), first(is_nan)];
+        // The first of equal ones counts.
+        table.sort_by_key(|pair| pair.key);
+        table.dedup_by_key(|pair| pair.key);
+        let count = table.len() as u32;
+        table.extend(others.map(|other| other.unwrap_or(Pair { key: 0, value: 0 })));
+        Pairs { table, count, others: u32::from(others[0].is_some()) | u32::from(others[1].is_some()) << 1 }
+    }
+}
+
+/// Bits of an element without its sign, and those of infinity; `None` for integers.
+fn magnitude(bits: u64, dtype: DType) -> Option<(u64, u64)> {
+    let infinity = match (dtype.kind(), dtype.size_bytes()) {
+        (DTypeKind::BFloat, _) => 0x7f80,
+        (DTypeKind::Float, 2) => 0x7c00,
+        (DTypeKind::Float, 4) => 0x7f80_0000,
+        (DTypeKind::Float, 8) => 0x7ff0_0000_0000_0000,
+        _ => return None,
+    };
+    Some((bits & !(1 << (8 * dtype.size_bytes() - 1)), infinity))
+}
+
+fn is_zero(bits: u64, dtype: DType) -> bool {
+    magnitude(bits, dtype).is_some_and(|(magnitude, _)| magnitude == 0)
+}
+
+fn is_nan(bits: u64, dtype: DType) -> bool {
+    magnitude(bits, dtype).is_some_and(|(magnitude, infinity)| magnitude > infinity)
 }
 
 impl Task {
-    fn new(conversion: &Conversion, elems: usize, count: u32) -> Result<Task> {
-        let Conversion { from, to, rule, pairs } = conversion;
+    fn new(conversion: &Conversion, pairs: &Pairs, elems: usize, count: u32) -> Result<Task> {
+        let Conversion { from, to, rule, .. } = conversion;
         let mut task = Task {
             elems: elems as u64,
             count,
@@ -62,10 +118,8 @@ impl Task {
             out_of_range: 0,
             offset: 0,
             scale: 1,
-            pairs: pairs.len() as u32,
-            reserved: 0,
-            keys: [0; MAX_PAIRS],
-            values: [0; MAX_PAIRS],
+            pairs: pairs.count,
+            others: pairs.others,
         };
         match *rule {
             Rule::Cast { rounding, out_of_range } => {
@@ -77,9 +131,6 @@ impl Task {
             Rule::Scale { offset, scale } => {
                 (task.rule, task.offset, task.scale) = (2, u64::from_ne_bytes(offset), u64::from_ne_bytes(scale));
             }
-        }
-        for (at, (key, value)) in pairs.iter().enumerate() {
-            (task.keys[at], task.values[at]) = (u64::from_ne_bytes(*key), u64::from_ne_bytes(*value));
         }
         Ok(task)
     }
@@ -105,8 +156,12 @@ pub(crate) fn convert(
     let kernel = CONVERT.kernel(stream.device(), "convert_checked")?;
     let threads = threads(stream.device());
     let tiles = elems.div_ceil(ELEMS_PER_THREAD * threads as usize) as u64 * u64::from(count);
-    let task = Task::new(conversion, elems, count)?;
-    let arguments = (src.address(), dst.address(), table.address(), statuses.address(), task);
-    // SAFETY: the parameters of convert_checked; spans were checked to lie in both buffers, and to have a status each.
-    unsafe { kernel.launch(stream, blocks(&kernel, tiles), threads, arguments, &[src, dst, &table, statuses]) }
+    let pairs = Pairs::new(conversion);
+    let task = Task::new(conversion, &pairs, elems, count)?;
+    // Nobody looks at pairs when there are none.
+    let pairs = if pairs.count == 0 { table.clone() } else { upload(&pairs.table, stream)? };
+    let arguments = (src.address(), dst.address(), table.address(), pairs.address(), statuses.address(), task);
+    // SAFETY: the parameters of convert_checked; spans were checked to lie in both buffers, and to have a status each; there
+    // are as many pairs as the task says, and two behind them.
+    unsafe { kernel.launch(stream, blocks(&kernel, tiles), threads, arguments, &[src, dst, &table, &pairs, statuses]) }
 }
