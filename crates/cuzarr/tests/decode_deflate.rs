@@ -2,6 +2,8 @@
 //! streams written here bit by bit, then all kinds of damage.
 
 mod frames;
+#[path = "../examples/decode_campaign/campaign/levels.rs"]
+mod levels;
 mod model;
 
 use std::io::Write;
@@ -11,6 +13,7 @@ use cuzarr::codec::batch::Format;
 use flate2::Compression;
 use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
 use frames::{Frame, assert_agrees, assert_decodes, damaged, devices, on_device, plain};
+use levels::by_levels;
 use libdeflater::{CompressionLvl, Compressor};
 use model::Dice;
 
@@ -84,6 +87,43 @@ fn frames_of_every_size_and_level_decode() {
         let few: Vec<_> = (0..frames.len()).filter(|&index| plains[index].len() < 25_000).collect();
         let plains: Vec<_> = few.iter().map(|&index| plains[index].clone()).collect();
         assert_decodes(format, &few.iter().map(|&index| frames[index].clone()).collect::<Vec<_>>(), &plains);
+    }
+}
+
+/// Bytes of a small alphabet that repeat what came before, now and then: symbols of all kinds, and never a period.
+fn restless(size: usize, random: &mut Dice) -> Vec<u8> {
+    let (mut plain, most) = (Vec::new(), 2 + random.below(254));
+    while plain.len() < size {
+        let (repeated, back) = (random.below(40) as usize, 1 + random.below(30_000) as usize);
+        if random.chance(4) && back <= plain.len() {
+            (0..repeated).for_each(|_| plain.push(plain[plain.len() - back]));
+        } else {
+            plain.extend((0..repeated).map(|_| random.below(most) as u8));
+        }
+    }
+    plain.truncate(size);
+    plain
+}
+
+#[test]
+fn long_blocks_of_the_fixed_codes_decode_between_blocks_of_all_kinds() {
+    let mut random = Dice(16);
+    for format in [Format::Gzip, Format::Zlib, Format::Deflate] {
+        let plains: Vec<_> = [70_000, 40_000, 60_000, 90_000].map(|size| restless(size, &mut random)).into();
+        let frames: Vec<_> = plains
+            .iter()
+            .enumerate()
+            .map(|(index, plain)| {
+                let piece = if index == 0 { plain.len() } else { 1 + random.below(30_000) as usize };
+                let level = |random: &mut Dice| [1, 1, 1, 0, 6][random.below(if index == 0 { 3 } else { 5 }) as usize];
+                let parts: Vec<_> = plain.chunks(piece).map(|part| (level(&mut random), part)).collect();
+                frame(by_levels(format, &parts), plain.len())
+            })
+            .collect();
+        assert_decodes(format, &frames, &plains);
+        let mut damage = Vec::new();
+        frames.iter().for_each(|intact| damage.extend(damaged(intact, &mut random, 2, 6)));
+        assert!(assert_agrees(format, &damage) > 0 || devices().is_empty());
     }
 }
 
@@ -204,6 +244,18 @@ impl Bits {
         self
     }
 
+    /// A literal of the fixed codes.
+    fn literal(&mut self, byte: u8) -> &mut Bits {
+        let byte = u32::from(byte);
+        if byte < 144 { self.code(0x30 + byte, 8) } else { self.code(0x190 + byte - 144, 9) }
+    }
+
+    /// A block of the fixed codes.
+    fn fixed(&mut self, last: bool, plain: &[u8]) -> &mut Bits {
+        self.put(u32::from(last), 1).put(1, 2);
+        plain.iter().fold(self, |to, &byte| to.literal(byte)).code(0, 7)
+    }
+
     fn zlib(&self, plain: &[u8]) -> Frame {
         let (mut a, mut b) = (1, 0);
         for &byte in plain {
@@ -255,13 +307,9 @@ fn streams_that_no_compressor_makes_decode() {
     let (mut stream, mut far) = (Bits::default(), Vec::new());
     stream.put(0, 1).put(1, 2);
     for index in 0..32768u32 {
-        let byte = (index * 7 % 256) ^ (index >> 8);
-        if byte < 144 {
-            stream.code(0x30 + byte, 8)
-        } else {
-            stream.code(0x190 + byte - 144, 9)
-        };
-        far.push(byte as u8);
+        let byte = ((index * 7 % 256) ^ (index >> 8)) as u8;
+        stream.literal(byte);
+        far.push(byte);
     }
     for _ in 0..9 {
         stream.code(0xc5, 8).code(29, 5).put(8191, 13);
@@ -274,6 +322,27 @@ fn streams_that_no_compressor_makes_decode() {
     let mut stream = Bits::default();
     let nothing = stream.dynamic(&lengths(257, &[(256, 1)]), &[0]).put(0, 1).zlib(&[]);
     assert_decodes(Format::Zlib, &[two_bits, deep_codes, far_matches, nothing], &[plain, deep, far, Vec::new()]);
+}
+
+#[test]
+fn blocks_of_the_fixed_codes_follow_each_other_bit_by_bit_and_end_with_the_last() {
+    let mut random = Dice(17);
+    let plain: Vec<_> = (0..60_000).map(|_| random.below(256) as u8).collect();
+    let sizes = [30_000, 1, 0, 5_000, 14_999, 10_000];
+    let (mut stream, mut ended, mut at) = (Bits::default(), Bits::default(), 0);
+    for (index, size) in sizes.into_iter().enumerate() {
+        stream.fixed(index == 5, &plain[at..at + size]);
+        // What follows the last block here would be another one.
+        ended.fixed(index == 4, &plain[at..at + size]);
+        at += size;
+    }
+    let frames = [stream.zlib(&plain)];
+    assert_decodes(Format::Zlib, &frames, std::slice::from_ref(&plain));
+    let cases = [(stream.bytes.clone(), 60_000), (ended.bytes.clone(), 50_000)];
+    let frames = cases.map(|(encoded, size)| frame(encoded, size));
+    assert_decodes(Format::Deflate, &frames, &[plain.clone(), plain[..50_000].to_vec()]);
+    // Who expects what would have followed learns that it does not.
+    assert_eq!(assert_agrees(Format::Deflate, &[frame(ended.bytes, 60_000)]), usize::from(!devices().is_empty()));
 }
 
 #[test]

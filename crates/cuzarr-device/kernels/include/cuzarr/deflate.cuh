@@ -34,6 +34,9 @@
 /// What a lane may come to beside damage: the end of the block.
 #define CUZARR_DEFLATE_ENDED 0x100u
 
+/// No place, nothing.
+#define CUZARR_DEFLATE_NONE 0xffffffffu
+
 /// What a warp has in shared memory.
 struct DeflateShared {
     u64 matches[CUZARR_DEFLATE_MATCHES];  // while a block's tables are made: DeflateBuilding
@@ -156,16 +159,16 @@ struct DeflateSegment {
 };
 
 /// Decodes the lane's segment of the round from `segment.start` on, in the lanes where that is `wanted`; all lanes call.
-/// `mark` is what an earlier attempt found at the mark.
+/// `mark` is what an earlier attempt found at the mark. No symbol begins at `stop` or behind.
 template <class Shared>
 CUZARR_DEVICE void deflate_count(
     const Shared& shared, const DeflateInput& input, u32 origin, u32 begin, bool wanted, DeflateSegment& segment,
-    DeflateSegment& mark
+    DeflateSegment& mark, u32 stop
 ) {
     DeflateCounter counter = {0, 0};
     u32 position = segment.start;
     u32 state = segment.start >= input.end ? CUZARR_CUT_OFF : 0;
-    u32 end = begin + CUZARR_DEFLATE_SEGMENT_BITS, half = begin + CUZARR_DEFLATE_MARK_BITS;
+    u32 end = min_of(begin + CUZARR_DEFLATE_SEGMENT_BITS, stop), half = min_of(begin + CUZARR_DEFLATE_MARK_BITS, stop);
 #pragma unroll 1
     for (u32 stage = 0; stage < 2; ++stage) {
         deflate_run(shared, origin, position, stage == 0 ? half : end, wanted && state == 0, state, counter);
@@ -221,7 +224,7 @@ CUZARR_DEVICE void deflate_symbols(
         DeflateSegment segment = {begin, 0, 0, 0, 0}, mark = {0, 0, CUZARR_DEFLATE_ENDED, 0, 0};
         u32 last;
         for (bool wanted = true;;) {
-            deflate_count(shared, input, origin, begin, wanted, segment, mark);
+            deflate_count(shared, input, origin, begin, wanted, segment, mark, CUZARR_DEFLATE_NONE);
             u32 exit = warp_shuffle_up(CUZARR_ALL_LANES, segment.exit, 1u);
             u32 state = warp_shuffle_up(CUZARR_ALL_LANES, segment.state, 1u);
             wanted = lane > 0 && state == 0 && exit != segment.start;
@@ -259,13 +262,10 @@ CUZARR_DEVICE void deflate_symbols(
     if (progress.damage == CUZARR_DEFLATE_ENDED) progress.damage = 0;
 }
 
-/// The lengths of the fixed codes.
+/// The tables of the fixed codes.
 CUZARR_DEVICE void deflate_fixed(DeflateShared& shared, u32 lane) {
-    DeflateBuilding& building = *(DeflateBuilding*)shared.matches;
-    for (u32 symbol = lane; symbol < CUZARR_DEFLATE_LITERALS; symbol += CUZARR_WARP) {
-        building.lengths[symbol] = symbol < 144 ? 8 : symbol < 256 ? 9 : symbol < 280 ? 7 : 8;
-    }
-    building.lengths[CUZARR_DEFLATE_LITERALS + lane] = 5;
+    for (u32 i = lane; i < 1u << CUZARR_DEFLATE_LITERAL_BITS; i += CUZARR_WARP) shared.literals[i] = deflate_fixed_literal(i);
+    for (u32 i = lane; i < 1u << CUZARR_DEFLATE_DISTANCE_BITS; i += CUZARR_WARP) shared.distances[i] = deflate_fixed_distance(i);
     warp_barrier(CUZARR_ALL_LANES);
 }
 
@@ -430,8 +430,9 @@ CUZARR_DEVICE DeflateBlock deflate_open(
     // What the last block left in shared memory has been read.
     warp_barrier(CUZARR_ALL_LANES);
     if (block.kind == 1) deflate_fixed(shared, lane);
-    else if (block.kind == 2) deflate_dynamic(shared, input, progress, lane);
-    if (block.kind > 0 && progress.damage == 0 && !deflate_tables(shared, lane)) progress.damage = CUZARR_BAD_CODE;
+    if (block.kind != 2) return block;
+    deflate_dynamic(shared, input, progress, lane);
+    if (progress.damage == 0 && !deflate_tables(shared, lane)) progress.damage = CUZARR_BAD_CODE;
     return block;
 }
 

@@ -2,10 +2,12 @@
 //
 // A stream is cut where dynamic blocks begin. Their headers say much that must fit, so that nearly every place of a stream
 // that could be one is one; where it is not, nothing is lost but work, as only what is reached from the stream's beginning
-// counts:
+// counts. Blocks of the fixed codes have no such headers, but their codes are known: a decoder that begins anywhere in one falls
+// into step, so such a block is cut at symbols, too. Where the one before does not arrive there, it goes on:
 //
 //     find      every bit where a header could begin                    (a warp a slot of 1 KiB)
-//     verify    those whose codes are codes: the first one of each slot (a thread a place)
+//     verify    those whose codes are codes: the first one of each slot; and, in one slot of some, where the fixed codes
+//               have symbols throughout                                 (a thread a place)
 //     begin     the first block of each stream                          (a warp a frame)
 //     measure   from each to the next, through blocks of other kinds: where each lane's symbols begin and how many bytes they
 //               make, and places to enter it (some warps a region)
@@ -25,41 +27,54 @@
 
 /// Encoded bytes that have at most one beginning of a region.
 #define CUZARR_DEFLATE_SLOT_BITS 8192u
-#define CUZARR_DEFLATE_NONE 0xffffffffu
+/// Of a place to begin at: it is inside a block of the fixed codes.
+#define CUZARR_DEFLATE_INSIDE 0x80000000u
+/// Bits that are passed to fall into step with the fixed codes, and bits that must then be symbols.
+#define CUZARR_DEFLATE_STEP_BITS 1024u
+#define CUZARR_DEFLATE_CHECKED_BITS 2048u
 
 /// How a region ends.
 #define CUZARR_DEFLATE_LINKED 1u  // where another begins
 #define CUZARR_DEFLATE_FINAL 2u   // with the stream
 #define CUZARR_DEFLATE_BROKEN 3u
+#define CUZARR_DEFLATE_HOW 3u
+/// Beside CUZARR_DEFLATE_LINKED: inside the stream's last block.
+#define CUZARR_DEFLATE_LAST 4u
 
-/// From one beginning to the next: 24 bytes, all bits set before. One a slot, and one a frame for its first block.
+/// From one beginning to the next: 32 bytes, all bits set before. One a slot, and one a frame for its first block.
 struct DeflateRegion {
-    u32 start, end;  // bits
+    u32 start, end;  // bits; with CUZARR_DEFLATE_INSIDE or without
     u32 bytes;       // decoded
     u32 state;
     u32 at;          // where the bytes go; none when it is not reached
     u32 first_entry;
+    /// Where the block ends that it begins inside of, and its bytes until there: should that be the stream's last, so does the
+    /// stream. None: the block does not end in it.
+    u32 block_end, block_bytes;
 };
 
 /// A place to begin at inside a region: 28 bytes.
 struct DeflateEntry {
     u32 region;
     u32 header;       // bit where its block begins
-    u32 table;        // where the block's tables are kept; none: to be made again
+    u32 table;        // where the block's tables are kept, or CUZARR_DEFLATE_FIXED; none: to be made again
     u32 first_round;  // none: a stored block
     u32 rounds;
     u32 at;           // bytes of the region before it
     u32 next;         // entry of the region
 };
 
-/// 32 segments of a block: 132 bytes.
+/// 32 segments of a block: 136 bytes.
 struct DeflateRound {
     u32 position;  // bit where the first begins
+    u32 stop;      // bit that no symbol begins at or behind
     /// How many bits behind its beginning a segment's first symbol is (6 bits), its bytes (16) and matches (8); highest bit:
     /// there is something.
     u32 segments[CUZARR_WARP];
 };
 
+/// The tables are those of the fixed codes.
+#define CUZARR_DEFLATE_FIXED 0xfffffffeu
 /// Words of what is kept of a block: tables of literals and distances, and the bit of its first symbol.
 #define CUZARR_DEFLATE_KEPT_DISTANCES (CUZARR_DEFLATE_LITERAL_ENTRIES + 2)
 #define CUZARR_DEFLATE_KEPT_WORDS (CUZARR_DEFLATE_KEPT_DISTANCES + CUZARR_DEFLATE_DISTANCE_ENTRIES + 2)
@@ -103,20 +118,31 @@ struct DeflateSplit {
     u32 most_places, most_entries, most_rounds, most_tables;
     u32 entry_rounds;  // of an entry, at most
     u32 group_count, group_bytes;  // decoded bytes that a group has at least, but for the last of a frame
-    u32 reserved;
+    u32 inside_slots;  // one slot of so many may have a beginning inside a block
 };
 
 // Of a frame's entry in the table: first_stream and streams number its slots and, behind them, its first region;
 // block_bytes is the number of its first group, work_offset that of its first element.
 
-CUZARR_DEVICE u32 deflate_slot(u32 position) { return position / CUZARR_DEFLATE_SLOT_BITS; }
+CUZARR_DEVICE u32 deflate_slot(u32 position) { return (position & ~CUZARR_DEFLATE_INSIDE) / CUZARR_DEFLATE_SLOT_BITS; }
 
-/// The region that begins at `position`, else none.
+/// The region that begins at `position`, inside a block or not, else none.
 CUZARR_DEVICE u32 deflate_region_at(const DeflateSplit& split, const Frame& frame, u32 position) {
     u32 slot = deflate_slot(position);
     if (slot + 1 >= frame.streams) return CUZARR_DEFLATE_NONE;
     u32 region = (u32)frame.first_stream + slot;
     return split.regions[region].start == position ? region : CUZARR_DEFLATE_NONE;
+}
+
+/// The next place behind `position` at which a region begins inside a block, if it is near; else none.
+CUZARR_DEVICE u32 deflate_next_inside(const DeflateSplit& split, const Frame& frame, u32 position) {
+    u32 first = (u32)frame.first_stream, region = (first + deflate_slot(position)) / split.inside_slots * split.inside_slots;
+    for (u32 i = 0; i < 2; ++i, region += split.inside_slots) {
+        if (region < first || region + 1 >= first + frame.streams) continue;
+        u32 start = split.regions[region].start, place = start & ~CUZARR_DEFLATE_INSIDE;
+        if (start != CUZARR_DEFLATE_NONE && place != start && place > position) return place;
+    }
+    return CUZARR_DEFLATE_NONE;
 }
 
 /// Takes the next number of a list that warps share.
@@ -201,4 +227,29 @@ CUZARR_DEVICE bool deflate_begins(const DeflateInput& input, u32 position) {
     }
     bool one_distance = distances == 0 || (distances == 1 && distance_words == all / 2);
     return end_length && literal_words == all && (distance_words == all || one_distance);
+}
+
+/// A place behind `position` where a symbol of the fixed codes begins, should a block of them be there: what begins anywhere
+/// falls into step, and what then comes must be symbols. None where it is not.
+CUZARR_DEVICE u32 deflate_inside(const DeflateInput& input, u32 position) {
+    u32 in_step = position + CUZARR_DEFLATE_STEP_BITS, end = in_step + CUZARR_DEFLATE_CHECKED_BITS;
+    if (position < input.begin || end >= input.end) return CUZARR_DEFLATE_NONE;
+    DeflateBits bits = deflate_seek(input, position);
+    while (bits.position < end) {
+        u32 window = deflate_peek(bits), entry = deflate_fixed_literal(window), used = entry & 15;
+        bool literal = entry & CUZARR_DEFLATE_LITERAL, special = entry & CUZARR_DEFLATE_SPECIAL, symbol = true;
+        if (special) {
+            // Behind the end of a block another of the fixed codes.
+            symbol = (entry >> 8 & 0xffff) == 256 && (window >> 8 & 3) == 1;
+            used += 3;
+        } else if (!literal) {
+            used += entry >> 4 & 15;
+            u32 second = deflate_fixed_distance(window >> used);
+            symbol = !(second & CUZARR_DEFLATE_SPECIAL);
+            used += 5 + (second >> 4 & 15);
+        }
+        if (!symbol && bits.position >= in_step) return CUZARR_DEFLATE_NONE;
+        deflate_skip(input, bits, symbol ? used : 1);
+    }
+    return bits.position;
 }

@@ -83,6 +83,18 @@ CUZARR_DEVICE u32 deflate_entry(DeflateAlphabet alphabet, u32 symbol, u32 bits) 
     return (3 + (code < 8 ? code : code == 28 ? 255 : (4 + code % 4) << extra)) << 8 | extra << 4 | bits;
 }
 
+/// The entries of the fixed codes whose words these bits begin with (RFC 1951, 3.2.6).
+CUZARR_DEVICE u32 deflate_fixed_literal(u32 bits) {
+    u32 word = reverse_bits(bits) >> 23, symbol = 144 + word - 0x190, length = 9;
+    if (word >> 2 < 0x18) symbol = 256 + (word >> 2), length = 7;
+    else if (word >> 1 < 0xc0) symbol = (word >> 1) - 0x30, length = 8;
+    else if (word >> 1 < 0xc8) symbol = 280 + (word >> 1) - 0xc0, length = 8;
+    return deflate_entry(DeflateAlphabet::Literals, symbol, length);
+}
+CUZARR_DEVICE u32 deflate_fixed_distance(u32 bits) {
+    return deflate_entry(DeflateAlphabet::Distances, reverse_bits(bits) >> 27, 5);
+}
+
 /// The entry for the next bits of the stream.
 CUZARR_DEVICE u32 deflate_look_up(const u32* table, u32 root, u32 bits) {
     u32 entry = table[bits & ((1u << root) - 1)];

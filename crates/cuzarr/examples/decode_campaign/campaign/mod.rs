@@ -8,6 +8,7 @@ pub mod damage;
 pub mod data;
 pub mod device;
 pub mod filters;
+pub mod levels;
 pub mod mutated;
 pub mod random;
 pub mod reference;

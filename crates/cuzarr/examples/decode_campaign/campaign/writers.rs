@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use super::levels::by_levels;
 use cuzarr::codec::batch::Format;
 use flate2::Compression;
 use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
@@ -131,6 +132,12 @@ fn stream(format: Format, plain: &[u8], random: &mut Random) -> Written {
         };
         encoded.truncate(size.expect("there is room"));
         return Written { encoded, writer: "libdeflate", how: format!("level {level}") };
+    }
+    if random.one_in(4) && !plain.is_empty() {
+        let piece = random.log_uniform(1 + plain.len() / 20, plain.len() + 1);
+        let parts: Vec<_> = plain.chunks(piece).map(|part| (random.pick(&[0, 1, 1, 1, 6]), part)).collect();
+        let how = format!("levels {:?}, {piece} bytes each", parts.iter().map(|part| part.0).collect::<Vec<_>>());
+        return Written { encoded: by_levels(format, &parts), writer: "zlib-rs", how };
     }
     fn all<W: Write>(mut to: W, plain: &[u8], piece: usize) -> W {
         for part in plain.chunks(piece) {

@@ -13,8 +13,9 @@ static SPLIT: KernelSource = KernelSource { name: "deflate_split", text: include
 const SLOT_BYTES: usize = 1 << 10;
 /// Rounds of an entry, each of some 3 KiB decoded, and warps that measure a region: when there is little to do for the device,
 /// and otherwise. A row of `warps` rounds is measured at a time; entries do not reach from one to the next.
-const FEW: Measuring = Measuring { rounds: 2, warps: 8, kernel: "deflate_measure_8" };
-const MANY: Measuring = Measuring { rounds: 4, warps: 4, kernel: "deflate_measure_4" };
+const FEW: Measuring = Measuring { rounds: 2, warps: 8, inside_slots: 16, kernel: "deflate_measure_8" };
+const MANY: Measuring = Measuring { rounds: 4, warps: 4, inside_slots: 32, kernel: "deflate_measure_4" };
+const INSIDE_SLOTS_SIMT: u32 = 2;
 /// What counts as little, in decoded bytes; less in `simt`, so that tests take both ways.
 const LITTLE_BYTES: usize = 32 << 20;
 const LITTLE_SIMT_BYTES: usize = 60_000;
@@ -42,11 +43,11 @@ const LISTS: usize = 10;
 
 /// Bytes of what lists hold: `Deflate…` in deflate_split.cuh.
 const COUNTS_BYTES: usize = 64;
-const REGION_BYTES: usize = 24;
+const REGION_BYTES: usize = 32;
 const GROUP_ENTRY_BYTES: usize = 8;
 const PLACE_BYTES: usize = 8;
 const ENTRY_BYTES: usize = 28;
-const ROUND_BYTES: usize = 132;
+const ROUND_BYTES: usize = 136;
 const TABLE_BYTES: usize = 4 * 1740;
 const LISTED_BYTES: usize = 4;
 const ELEMENT_BYTES: usize = 2;
@@ -73,13 +74,15 @@ struct Tables {
     entry_rounds: u32,
     group_count: u32,
     group_bytes: u32,
-    reserved: u32,
+    inside_slots: u32,
 }
 
 /// How regions are measured.
 struct Measuring {
     rounds: u32,
     warps: u32,
+    /// One slot of so many may have a beginning inside a block of the fixed codes.
+    inside_slots: u32,
     kernel: &'static str,
 }
 
@@ -202,7 +205,7 @@ impl Split {
             entry_rounds: measuring.rounds,
             group_count: self.groups as u32,
             group_bytes: self.group_bytes as u32,
-            reserved: 0,
+            inside_slots: if device == Device::Simt { INSIDE_SLOTS_SIMT } else { measuring.inside_slots },
         };
         let kernel = |name| SPLIT.kernel(device, name);
         // Few threads in `simt`, where each is a fiber.
@@ -224,7 +227,7 @@ impl Split {
         let verify = kernel("deflate_verify")?;
         let grid = blocks(&verify, (self.most_places() as u64).div_ceil(u64::from(WARP)), 4 * THREAD_BLOCKS);
         // SAFETY: as above.
-        unsafe { verify.launch(stream, grid, WARP, (from, lines, tables), &buffers) }?;
+        unsafe { verify.launch(stream, grid, WARP, (from, lines, count, self.slots as u32, tables), &buffers) }?;
         let begin = (from, lines, count, container as u32, tables);
         // SAFETY: as above.
         unsafe { kernel("deflate_begin")?.launch(stream, count, WARP, begin, &buffers) }?;

@@ -14,6 +14,9 @@
 #define CUZARR_DEFLATE_FEW 8u
 /// Slots ahead of where a frame's regions are followed that are brought near, by four: a line of the cache has five.
 #define CUZARR_DEFLATE_ASKED 512u
+/// Attempts to fall into step after which a row is what is true of it. Three or four do, but where symbols repeat with a period
+/// it may never come to that.
+#define CUZARR_DEFLATE_ATTEMPTS 24u
 /// Words of a slot.
 #define CUZARR_DEFLATE_SLOT_WORDS (CUZARR_DEFLATE_SLOT_BITS / 32)
 
@@ -50,17 +53,32 @@ CUZARR_KERNEL(deflate_find, const u8* src, const FrameTable* table, u32 count, u
     }
 }
 
-CUZARR_KERNEL(deflate_verify, const u8* src, const FrameTable* table, DeflateSplit split) {
+/// A region begins at `start`. Headers take precedence over places inside blocks, as their numbers are smaller.
+CUZARR_DEVICE void deflate_add_region(const DeflateSplit& split, const Frame& frame, u32 start) {
+    u32 region = (u32)frame.first_stream + deflate_slot(start), before = atomic_min(&split.regions[region].start, start);
+    if (before == CUZARR_DEFLATE_NONE) split.listed[atomic_add(&split.counts->regions, 1u)] = region;
+}
+
+CUZARR_KERNEL(deflate_verify, const u8* src, const FrameTable* table, u32 count, u32 slots, DeflateSplit split) {
     const Frame* frames = frames_of(table);
     u32 places = min_of(split.counts->places, split.most_places);
-    for (u32 i = block_index() * thread_count() + thread_index(); i < places; i += block_count() * thread_count()) {
-        DeflatePlaceFound found = split.places[i];
-        const Frame& frame = frames[found.frame];
-        DeflateInput input = deflate_input(src + frame.src_offset, frame.src_bytes);
-        if (!deflate_begins(input, found.position)) continue;
-        u32 region = (u32)frame.first_stream + deflate_slot(found.position);
-        u32 before = atomic_min(&split.regions[region].start, found.position);
-        if (before == CUZARR_DEFLATE_NONE) split.listed[atomic_add(&split.counts->regions, 1u)] = region;
+    // Places inside blocks first, which take longer; warps have either kind.
+    u32 insides = (slots + split.inside_slots - 1) / split.inside_slots, of_warps = (insides + CUZARR_WARP - 1) / CUZARR_WARP * CUZARR_WARP;
+    for (u32 i = block_index() * thread_count() + thread_index(); i < of_warps + places; i += block_count() * thread_count()) {
+        if (i >= of_warps) {
+            DeflatePlaceFound found = split.places[i - of_warps];
+            const Frame& frame = frames[found.frame];
+            DeflateInput input = deflate_input(src + frame.src_offset, frame.src_bytes);
+            if (deflate_begins(input, found.position)) deflate_add_region(split, frame, found.position);
+        } else if (i < insides) {
+            u32 slot = i * split.inside_slots;
+            const Frame& frame = frames[frame_of_stream(frames, count, slot)];
+            u32 number = slot - (u32)frame.first_stream;
+            if (number + 1 >= frame.streams) continue;
+            DeflateInput input = deflate_input(src + frame.src_offset, frame.src_bytes);
+            u32 place = deflate_inside(input, number * CUZARR_DEFLATE_SLOT_BITS);
+            if (place != CUZARR_DEFLATE_NONE) deflate_add_region(split, frame, place | CUZARR_DEFLATE_INSIDE);
+        }
     }
 }
 
@@ -92,26 +110,30 @@ struct DeflateMeasuring : DeflateShared {
     DeflateProgress progress;
 };
 
-/// Opens the block at the position, for all threads of the block; keeps its tables.
+/// Opens the block at the position, for all threads of the block, or goes on inside one of the fixed codes; keeps its tables.
 template <u32 kWarps>
 CUZARR_DEVICE DeflateBlock deflate_open_shared(
-    DeflateMeasuring<kWarps>& shared, const DeflateInput& input, const DeflateSplit& split, DeflateProgress& progress, u32& table
+    DeflateMeasuring<kWarps>& shared, const DeflateInput& input, const DeflateSplit& split, bool inside,
+    DeflateProgress& progress, u32& table
 ) {
     u32 thread = thread_index();
     // What shared memory held has been read.
     block_barrier();
     if (thread < CUZARR_WARP) {
         DeflateProgress first = progress;
-        DeflateBlock block = deflate_open(shared, input, first, thread);
+        DeflateBlock block = {1, false};
+        if (inside) deflate_fixed(shared, thread);
+        else block = deflate_open(shared, input, first, thread);
         if (thread == 0) {
             shared.block = block, shared.progress = first;
-            shared.table = block.kind > 0 && first.damage == 0 ? atomic_add(&split.counts->tables, 1u) : CUZARR_DEFLATE_NONE;
+            shared.table = block.kind == 2 && first.damage == 0 ? atomic_add(&split.counts->tables, 1u) : CUZARR_DEFLATE_NONE;
         }
     }
     block_barrier();
     progress = shared.progress;
-    table = shared.table < split.most_tables ? shared.table : CUZARR_DEFLATE_NONE;
-    if (table != CUZARR_DEFLATE_NONE) {
+    bool kept = shared.table < split.most_tables;
+    table = shared.block.kind == 1 ? CUZARR_DEFLATE_FIXED : kept ? shared.table : CUZARR_DEFLATE_NONE;
+    if (kept) {
         u32* kept = split.tables + (u64)table * CUZARR_DEFLATE_KEPT_WORDS;
         for (u32 i = thread; i < CUZARR_DEFLATE_LITERAL_ENTRIES; i += thread_count()) kept[i] = shared.literals[i];
         u32* distances = kept + CUZARR_DEFLATE_KEPT_DISTANCES;
@@ -136,9 +158,11 @@ CUZARR_DEVICE u32 deflate_first(const u32* votes) {
     return first;
 }
 
-/// Finds where each thread's segment begins, and what it makes; all threads.
+/// Finds where each thread's segment begins, and what it makes; all threads. No symbol begins at `stop` or behind.
 template <u32 kWarps>
-CUZARR_DEVICE DeflateRow deflate_measure_row(DeflateMeasuring<kWarps>& shared, const DeflateInput& input, u32 position) {
+CUZARR_DEVICE DeflateRow deflate_measure_row(
+    DeflateMeasuring<kWarps>& shared, const DeflateInput& input, u32 position, u32 stop
+) {
     u32 thread = thread_index(), lane = thread % CUZARR_WARP, warp = thread / CUZARR_WARP;
     u32 begin = position + thread * CUZARR_DEFLATE_SEGMENT_BITS, origin = position / 32 * 32;
     const u32 words = CUZARR_DEFLATE_SEGMENT_WORDS * CUZARR_WARP * kWarps + 4;
@@ -149,21 +173,27 @@ CUZARR_DEVICE DeflateRow deflate_measure_row(DeflateMeasuring<kWarps>& shared, c
     block_barrier();
     DeflateSegment mark = {0, 0, CUZARR_DEFLATE_ENDED, 0, 0};
     DeflateRow row = {{begin, 0, 0, 0, 0}, 0};
-    for (bool wanted = true;;) {
-        deflate_count(shared, input, origin, begin, wanted, row.segment, mark);
+    u32 most = min_of((stop - position - 1) / CUZARR_DEFLATE_SEGMENT_BITS, thread_count() - 1);
+    bool wanted = thread <= most;
+    for (u32 attempt = 0;; ++attempt) {
+        deflate_count(shared, input, origin, begin, wanted, row.segment, mark, stop);
         u32 exit = warp_shuffle_up(CUZARR_ALL_LANES, row.segment.exit, 1u);
         u32 state = warp_shuffle_up(CUZARR_ALL_LANES, row.segment.state, 1u);
         if (lane == CUZARR_WARP - 1) shared.exits[warp] = row.segment.exit, shared.states[warp] = row.segment.state;
         block_barrier();
         if (lane == 0 && warp > 0) exit = shared.exits[warp - 1], state = shared.states[warp - 1];
-        wanted = thread > 0 && state == 0 && exit != row.segment.start;
+        wanted = thread > 0 && thread <= most && state == 0 && exit != row.segment.start;
         u32 wrong = warp_ballot(CUZARR_ALL_LANES, wanted), ended = warp_ballot(CUZARR_ALL_LANES, row.segment.state != 0);
         if (lane == 0) shared.wrong[warp] = wrong, shared.ended[warp] = ended;
         block_barrier();
         // Before the first that is wrong, all is true.
         u32 first_wrong = deflate_first<kWarps>(shared.wrong), first_ended = deflate_first<kWarps>(shared.ended);
-        row.last = min_of(first_ended, thread_count() - 1);
+        row.last = min_of(first_ended, most);
         if (first_wrong == CUZARR_DEFLATE_NONE || first_ended < first_wrong) break;
+        if (attempt == CUZARR_DEFLATE_ATTEMPTS) {
+            row.last = min_of(row.last, first_wrong - 1);
+            break;
+        }
         if (wanted) row.segment.start = exit;
     }
     // The queue of a warp holds only so many.
@@ -188,7 +218,7 @@ CUZARR_DEVICE DeflateRow deflate_measure_row(DeflateMeasuring<kWarps>& shared, c
 template <u32 kWarps>
 CUZARR_DEVICE u32 deflate_append(
     DeflateMeasuring<kWarps>& shared, const DeflateSplit& split, DeflateEntry entry, const DeflateRow& row, u32 rounds,
-    u32 position, u32 last
+    u32 position, u32 stop, u32 last
 ) {
     u32 thread = thread_index(), lane = thread % CUZARR_WARP, warp = thread / CUZARR_WARP;
     u32 count = max_of(1, (rounds + split.entry_rounds - 1) / split.entry_rounds);
@@ -217,9 +247,18 @@ CUZARR_DEVICE u32 deflate_append(
         const DeflateSegment& segment = row.segment;
         u32 packed = (segment.start - begin) | segment.bytes << 6 | segment.matches << 22 | 0x80000000u;
         split.rounds[first_round + warp].segments[lane] = thread <= row.last ? packed : 0;
-        if (lane == 0) split.rounds[first_round + warp].position = begin;
+        if (lane == 0) split.rounds[first_round + warp].position = begin, split.rounds[first_round + warp].stop = stop;
     }
     return first_entry + count - 1;
+}
+
+/// Counts what was measured of a frame. False when that is too much: false regions must not cost more than the true ones.
+template <u32 kWarps>
+CUZARR_DEVICE bool deflate_spend(DeflateMeasuring<kWarps>& shared, const Frame& frame, DeflateState& state, u32 bytes) {
+    block_barrier();
+    if (thread_index() == 0) shared.numbers[0] = atomic_add(&state.measured, bytes / 1024 + 1);
+    block_barrier();
+    return shared.numbers[0] <= frame.dst_bytes / 256 + 4096;
 }
 
 /// Measures one region.
@@ -229,23 +268,28 @@ CUZARR_DEVICE void deflate_measure_region(
     u32 region
 ) {
     DeflateInput input = deflate_input(src + frame.src_offset, frame.src_bytes);
-    DeflateProgress progress = {split.regions[region].start, 0, 0};
+    const u32 none = CUZARR_DEFLATE_NONE;
+    DeflateRegion& measured = split.regions[region];
+    u32 start = measured.start, last_entry = none, result = CUZARR_DEFLATE_BROKEN, block_end = none, block_bytes = 0;
+    DeflateProgress progress = {start & ~CUZARR_DEFLATE_INSIDE, 0, 0};
     DeflateBytes nothing = {0, 0};
-    u32 none = CUZARR_DEFLATE_NONE, last_entry = none, result = CUZARR_DEFLATE_BROKEN, thread = thread_index();
-    for (;;) {
-        u32 before = progress.at, table;
-        DeflateEntry entry = {region, progress.position, none, none, 0, before, none};
-        DeflateBlock block = deflate_open_shared(shared, input, split, progress, table);
+    u32 thread = thread_index(), link = 0, counted = 0;
+    for (bool inside = start != progress.position;; inside = false) {
+        u32 table;
+        DeflateEntry entry = {region, progress.position, none, none, 0, progress.at, none};
+        DeflateBlock block = deflate_open_shared(shared, input, split, inside, progress, table);
         if (progress.damage) break;
         if (block.kind == 0) {
             deflate_stored(input, nothing, false, frame.dst_bytes, progress, thread % CUZARR_WARP);
-            if (progress.damage == 0) last_entry = deflate_append(shared, split, entry, {{0, 0, 0, 0, 0}, 0}, 0, 0, last_entry);
+            DeflateRow row = {{0, 0, 0, 0, 0}, 0};
+            if (progress.damage == 0) last_entry = deflate_append(shared, split, entry, row, 0, 0, none, last_entry);
         }
-        while (block.kind > 0 && progress.damage == 0) {
-            DeflateRow row = deflate_measure_row(shared, input, progress.position);
+        while (block.kind > 0 && progress.damage == 0 && link == 0) {
+            u32 stop = block.kind == 1 ? deflate_next_inside(split, frame, progress.position) : none, bytes = 0;
+            DeflateRow row = deflate_measure_row(shared, input, progress.position, stop);
             entry.table = table, entry.at = progress.at;
-            last_entry = deflate_append(shared, split, entry, row, row.last / CUZARR_WARP + 1, progress.position, last_entry);
-            u32 bytes = 0;
+            u32 rounds = row.last / CUZARR_WARP + 1;
+            last_entry = deflate_append(shared, split, entry, row, rounds, progress.position, stop, last_entry);
 #pragma unroll
             for (u32 i = 0; i < kWarps; ++i) bytes += shared.bytes[i];
             progress.position = shared.progress.position, progress.damage = shared.progress.damage;
@@ -253,21 +297,25 @@ CUZARR_DEVICE void deflate_measure_region(
             else progress.at += bytes;
             // What the row left in shared memory has been read.
             block_barrier();
+            if (progress.position == stop && progress.damage == 0) link = CUZARR_DEFLATE_INSIDE;
+            // Arrived behind the place: it was none, and may have led others astray.
+            if (progress.position <= stop) continue;
+            if (!deflate_spend(shared, frame, state, progress.at - counted)) progress.damage = CUZARR_TOO_LONG;
+            counted = progress.at;
         }
         if (progress.damage == CUZARR_DEFLATE_ENDED) progress.damage = 0;
         if (progress.damage || last_entry == none) break;
-        // False regions must not cost more than the true ones.
-        block_barrier();
-        if (thread == 0) shared.numbers[0] = atomic_add(&state.measured, (progress.at - before) / 1024 + 1);
-        block_barrier();
-        if (shared.numbers[0] > frame.dst_bytes / 256 + 4096) break;
-        if (block.last) result = CUZARR_DEFLATE_FINAL;
+        if (inside && link == 0) block_end = progress.position, block_bytes = progress.at;
+        if (!deflate_spend(shared, frame, state, progress.at - counted)) break;
+        counted = progress.at;
+        if (link) result = CUZARR_DEFLATE_LINKED | (block.last ? CUZARR_DEFLATE_LAST : 0);
+        else if (block.last) result = CUZARR_DEFLATE_FINAL;
         else if (deflate_region_at(split, frame, progress.position) != none) result = CUZARR_DEFLATE_LINKED;
         if (result != CUZARR_DEFLATE_BROKEN) break;
     }
     if (thread == 0) {
-        DeflateRegion& measured = split.regions[region];
-        measured.end = progress.position, measured.bytes = progress.at, measured.state = result;
+        measured.end = progress.position | link, measured.bytes = progress.at, measured.state = result;
+        measured.block_end = block_end, measured.block_bytes = block_bytes;
     }
 }
 
@@ -304,7 +352,7 @@ CUZARR_KERNEL(
     for (u32 index = block_index(); index < count; index += block_count()) {
         const Frame& frame = frames[index];
         u32 region = (u32)frame.first_stream + frame.streams - 1, at = 0, groups = 0, group_at = 0, end = 0, asked = 0;
-        bool final = false;
+        bool final = false, last = false;
         for (; region != CUZARR_DEFLATE_NONE && !final; region = deflate_region_at(split, frame, end)) {
             // Who comes next is not known yet, but about where.
             for (; asked < deflate_slot(end) + CUZARR_DEFLATE_ASKED && asked < frame.streams; asked += 4 * CUZARR_WARP) {
@@ -312,8 +360,16 @@ CUZARR_KERNEL(
                 if (slot < frame.streams) prefetch(split.regions + frame.first_stream + slot);
             }
             DeflateRegion measured = split.regions[region];
+            // It began inside a block, which only those before it know to be the stream's last.
+            bool inside = measured.start & CUZARR_DEFLATE_INSIDE, ends = measured.block_end != CUZARR_DEFLATE_NONE;
+            if (inside && ends && last) {
+                measured.end = measured.block_end, measured.bytes = measured.block_bytes, measured.state = CUZARR_DEFLATE_FINAL;
+                if (lane == 0) split.regions[region] = measured;
+            }
             end = measured.end;
-            if (measured.state != CUZARR_DEFLATE_LINKED && measured.state != CUZARR_DEFLATE_FINAL) break;
+            u32 how = measured.state & CUZARR_DEFLATE_HOW;
+            if (how != CUZARR_DEFLATE_LINKED && how != CUZARR_DEFLATE_FINAL) break;
+            if (!inside || ends) last = measured.state & CUZARR_DEFLATE_LAST;
             if (measured.bytes > frame.dst_bytes - at) break;
             if (groups == 0 || at - group_at >= split.group_bytes) {
                 group_at = at;
@@ -323,7 +379,7 @@ CUZARR_KERNEL(
             }
             if (lane == 0) split.regions[region].at = at;
             at += measured.bytes;
-            final = measured.state == CUZARR_DEFLATE_FINAL;
+            final = how == CUZARR_DEFLATE_FINAL;
             if (final) break;
         }
         if (!final || at != frame.dst_bytes) continue;
@@ -346,6 +402,10 @@ CUZARR_KERNEL(
 CUZARR_DEVICE bool deflate_bring(
     DeflateShared& shared, const DeflateInput& input, const DeflateSplit& split, const DeflateEntry& entry, u32 lane
 ) {
+    if (entry.table == CUZARR_DEFLATE_FIXED) {
+        deflate_fixed(shared, lane);
+        return true;
+    }
     if (entry.table == CUZARR_DEFLATE_NONE) {
         DeflateProgress progress = {entry.header, 0, 0};
         deflate_open(shared, input, progress, lane);
@@ -369,12 +429,12 @@ CUZARR_DEVICE bool deflate_emit_rounds(
     if (!deflate_bring(shared, input, split, entry, lane)) return false;
     for (u32 i = 0; i < entry.rounds; ++i) {
         const DeflateRound& round = split.rounds[entry.first_round + i];
-        u32 position = round.position, packed = round.segments[lane], origin = position / 32 * 32;
+        u32 position = round.position, stop = round.stop, packed = round.segments[lane], origin = position / 32 * 32;
         u32 begin = position + lane * CUZARR_DEFLATE_SEGMENT_BITS;
         DeflateSegment segment = {begin + (packed & 63), 0, 0, packed >> 6 & 0xffff, packed >> 22 & 0xff};
         u32 bytes = warp_shuffle(CUZARR_ALL_LANES, inclusive_sum(segment.bytes, lane), CUZARR_WARP - 1);
         deflate_stage(shared, input, origin, lane);
-        u32 end = begin + CUZARR_DEFLATE_SEGMENT_BITS;
+        u32 end = min_of(begin + CUZARR_DEFLATE_SEGMENT_BITS, stop);
         if (deflate_write(shared, target, origin, end, packed >> 31, at, 0, segment, lane)) return false;
         at += bytes;
         // The words and the queue have been read.
@@ -391,10 +451,12 @@ CUZARR_KERNEL(deflate_emit, const u8* src, const FrameTable* table, u32 count, D
         u32 number = deflate_take(&split.counts->emitted, lane);
         if (number >= min_of(split.counts->entries, split.most_entries)) return;
         DeflateEntry entry = split.entries[number];
-        u32 index = frame_of_stream(frames, count, entry.region), at = split.regions[entry.region].at;
+        u32 index = frame_of_stream(frames, count, entry.region);
+        DeflateRegion region = split.regions[entry.region];
         const Frame& frame = frames[index];
-        if (split.states[index].split == 0 || at == CUZARR_DEFLATE_NONE) continue;
-        at += entry.at;
+        // Not reached, or behind the stream's end.
+        if (split.states[index].split == 0 || region.at == CUZARR_DEFLATE_NONE || entry.at >= region.bytes) continue;
+        u32 at = region.at + entry.at;
         DeflateInput input = deflate_input(src + frame.src_offset, frame.src_bytes);
         DeflateMarkers target = {split.elements + frame.work_offset, frame.dst_bytes, at};
         bool intact = true;
@@ -471,7 +533,7 @@ CUZARR_WIDE_KERNEL(deflate_group, const FrameTable* table, u32 count, DeflateSpl
             DeflateEntry entry = split.entries[measured.first_entry], next = entry, after;
             if (entry.next != CUZARR_DEFLATE_NONE) next = split.entries[entry.next];
             for (bool more = true; more; entry = next, next = after) {
-                more = entry.next != CUZARR_DEFLATE_NONE;
+                more = entry.next != CUZARR_DEFLATE_NONE && next.at < measured.bytes;
                 after = next;
                 if (more && next.next != CUZARR_DEFLATE_NONE) after = split.entries[next.next];
                 u32 begin = measured.at + entry.at, end = measured.at + (more ? next.at : measured.bytes);
