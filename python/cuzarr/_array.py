@@ -13,7 +13,7 @@ from cuzarr._info import Info, human_bytes
 from cuzarr._metadata import ArrayV2Metadata, ArrayV3Metadata, encode_document, parse_node
 from cuzarr._nodes import read_array
 from cuzarr._operators import Operators, Reductions
-from cuzarr._selecting import Selecting
+from cuzarr._selecting import ArraySelections
 from cuzarr.errors import InvalidArgumentError, ShapeMismatchError
 from cuzarr.storage import Store, StorePath, make_store_path
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cuzarr._async_nodes import AsyncArray
 
 
-class Array(Selecting, Operators, Reductions):
+class Array(ArraySelections, Operators, Reductions):
     """An array of a store. Elements are read and written by indexing; nothing is read before.
 
     Parameters

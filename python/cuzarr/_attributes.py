@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cuzarr._described import Described
+    from cuzarr._described import ArrayDescription
     from cuzarr._group import Group
 
 
 class Attributes(MutableMapping[str, Any]):
     """Attributes of an array or group. Every change is written to the store."""
 
-    def __init__(self, node: Described | Group) -> None:
+    def __init__(self, node: ArrayDescription | Group) -> None:
         self._node = node
 
     def __getitem__(self, key: str) -> Any:

@@ -124,6 +124,8 @@ def resolve_chunks(
         return inner, None, "end"
     index_location = "end"
     if isinstance(shards, Mapping):
+        if unknown := set(shards) - {"shape", "index_location"}:
+            raise InvalidArgumentError(f"shards have a shape and an index_location, got {sorted(map(str, unknown))}")
         index_location = shards.get("index_location") or "end"
         shards = shards["shape"]
     if isinstance(shards, str) and shards == "auto":

@@ -8,7 +8,6 @@ say the same thing in two ways, so whichever of them is set sets the others besi
 from __future__ import annotations
 
 import ast
-import difflib
 import importlib
 import os
 import re
@@ -18,6 +17,7 @@ from contextvars import ContextVar, Token
 from fractions import Fraction
 from typing import Any, Literal
 
+from cuzarr._names import did_you_mean
 from cuzarr.errors import ConfigInvalidError
 
 DEFAULTS: dict[str, Any] = {
@@ -95,8 +95,7 @@ _NOT_KEYS = re.compile("require_gpu|cache_dir|cubin_dir|log|test_device|conforma
 
 
 def _unknown(key: str, origin: str) -> ConfigInvalidError:
-    near = difflib.get_close_matches(key, DEFAULTS, n=1)
-    hint = f"did you mean '{near[0]}'?" if near else "print cuzarr.config to see every key"
+    hint = did_you_mean(key, DEFAULTS) or "print cuzarr.config to see every key"
     return ConfigInvalidError(f"unknown configuration key '{key}' ({origin})", hint=hint)
 
 

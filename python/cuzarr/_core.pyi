@@ -27,6 +27,7 @@ __all__ = [
     "has_codec",
     "memory_info",
     "memory_of_arrays",
+    "nearest",
     "refuse_overlap",
     "region_shape",
     "reset_memory_peak",
@@ -38,6 +39,7 @@ __all__ = [
 __version__: str
 
 def error_kinds() -> list[str]: ...
+def nearest(name: str, known: Sequence[str]) -> str | None: ...
 def set_library_paths(libraries: Sequence[str | PathLike[str]], cubins: str | PathLike[str] | None) -> None: ...
 def cli(arguments: Sequence[str]) -> int: ...
 @final

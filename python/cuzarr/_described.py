@@ -22,7 +22,7 @@ from cuzarr.errors import InvalidArgumentError
 from cuzarr.storage import Store, StorePath
 
 
-class Described:
+class ArrayDescription:
     """What an array is, by its metadata and the listing of its store. Touches no element."""
 
     _store_path: StorePath

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from cuzarr._names import did_you_mean
 from cuzarr.errors import DataTypeValidationError, InvalidArgumentError, UnknownDataTypeError
 
 ZarrFormat = Literal[2, 3]
@@ -222,7 +223,18 @@ def parse_dtype(spec: Any, zarr_format: ZarrFormat) -> DataType:
         return DataType(_string_dtype(), "string")
     if isinstance(spec, list):
         spec = [tuple(field) for field in spec]
-    return _from_native(np.dtype(spec))
+    try:
+        native = np.dtype(spec)
+    except TypeError as error:
+        if (hint := _hint(spec)) is None:
+            raise
+        raise TypeError(f"{error}\nhint: {hint}") from None
+    return _from_native(native)
+
+
+def _hint(spec: Any) -> str | None:
+    name = spec.get("name") if isinstance(spec, Mapping) else spec
+    return did_you_mean(name, (*sorted(_PLAIN_NAMES), "string", "bfloat16", "datetime64", "timedelta64", *_BYTES_NAMES))
 
 
 def _is_v3_name(text: str) -> bool:
@@ -284,7 +296,7 @@ def from_json_v3(spec: Any) -> DataType:
     except (KeyError, TypeError, ValueError) as error:
         raise DataTypeValidationError(f"data type {spec!r} breaks its specification: {error}") from error
     if native is None:
-        raise UnknownDataTypeError(f"unknown data type {spec!r}")
+        raise UnknownDataTypeError(f"unknown data type {spec!r}", hint=_hint(spec))
     return DataType(native, json_v3=spec)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from cuzarr import _convert, _core
 from cuzarr._array_config import ArrayConfig, ArrayConfigLike, parse_array_config, parse_changes
 from cuzarr._config import config as global_config, resolve_class
-from cuzarr._described import Described
+from cuzarr._described import ArrayDescription
 from cuzarr._indexing import Box, FancySelection, Fields, basic_box, check_fields, one_field
 from cuzarr._info import Explanation
 from cuzarr._metadata import AnyArrayMetadata, encode_document
@@ -28,8 +28,8 @@ from cuzarr.errors import (
 from cuzarr.storage import StorePath
 
 
-class Elements(Described):
-    """Reads and writes boxes, and what is gathered from boxes; users select by what :class:`Selecting` has."""
+class ArrayElements(ArrayDescription):
+    """Reads and writes boxes, and what is gathered from boxes; users select by what :class:`ArraySelections` has."""
 
     def __init__(
         self,

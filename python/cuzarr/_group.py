@@ -16,6 +16,7 @@ from cuzarr._config import config as global_config
 from cuzarr._dtypes import parse_dtype
 from cuzarr._info import Info
 from cuzarr._metadata import AnyArrayMetadata, ConsolidatedMetadata, GroupMetadata, as_node
+from cuzarr._names import did_you_mean
 from cuzarr._nodes import (
     AnyNodeMetadata,
     array_not_found,
@@ -33,7 +34,7 @@ from cuzarr.errors import (
     InvalidArgumentError,
     UnsupportedError,
 )
-from cuzarr.storage import Store, StorePath, make_store_path, normalize_path
+from cuzarr.storage import LocalStore, MemoryStore, Store, StorePath, make_store_path, normalize_path
 
 if TYPE_CHECKING:
     from cuzarr._async_nodes import AsyncGroup
@@ -204,15 +205,26 @@ class Group:
         """
         metadata = self._find(path)
         if metadata is None:
-            raise KeyError(path)
+            error = KeyError(path)
+            if hint := did_you_mean(normalize_path(path), self._names_beside(normalize_path(path))):
+                error.add_note(f"hint: {hint}")
+            raise error
         return self._node(path, metadata)
+
+    def _names_beside(self, path: str) -> list[str]:
+        """What is in the same group as a path, where a listing is at hand: objects in other stores cost a request."""
+        consolidated = self._metadata.consolidated_metadata
+        if consolidated is not None:
+            return list(consolidated.flattened_metadata)
+        if not isinstance(self.store, LocalStore | MemoryStore):
+            return []
+        parent, slash, _ = path.rpartition("/")
+        return [parent + slash + name for name in self.store.list_dir((self._store_path / parent).path)]
 
     def get(self, path: str, default: DefaultT | None = None) -> Array | Group | DefaultT | None:
         """The array or group at ``path``, or ``default``."""
-        try:
-            return self[path]
-        except KeyError:
-            return default
+        metadata = self._find(path)
+        return default if metadata is None else self._node(path, metadata)
 
     def get_array(self, path: str) -> Array:
         """The array at ``path``.

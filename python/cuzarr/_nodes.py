@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -88,10 +89,17 @@ def _told(place: StorePath) -> str:
 
 
 def _hint_of_absence(place: StorePath) -> str | None:
-    root = getattr(place.store, "root", None)
-    if root is None or os.path.exists(root):
+    if (path := getattr(place.store, "root", None)) is None or os.path.exists(path):
         return None
-    return f"there is no '{root}'" + ("" if os.path.isabs(root) else f" in {os.getcwd()}")
+    root = str(path)
+    if os.path.isabs(root):
+        return f"there is no '{root}'"
+    absent = f"there is no '{root}' in {os.getcwd()}"
+    if root.startswith("~"):
+        return f"{absent}; '~' is not expanded, use os.path.expanduser"
+    if likely := re.fullmatch(r"([a-z][a-z0-9]+):/*(.+)", root):
+        return f"{absent}; if it is a URL, write '{likely[1]}://{likely[2]}'"
+    return absent
 
 
 def read_array(place: StorePath, zarr_format: ZarrFormat | None) -> AnyArrayMetadata:

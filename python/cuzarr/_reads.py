@@ -19,14 +19,14 @@ from cuzarr.errors import (
 )
 
 if TYPE_CHECKING:
-    from cuzarr._elements import Elements
+    from cuzarr._elements import ArrayElements
 
 
 def _lists(box: Box) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     return box.start, box.count, box.step, box.dropped
 
 
-def _converted(array: Elements, dtype: Any) -> np.dtype[Any]:
+def _converted(array: ArrayElements, dtype: Any) -> np.dtype[Any]:
     """The element type of the result, in the machine's byte order.
 
     Raises
@@ -45,17 +45,17 @@ def _is_number(dtype: np.dtype[Any]) -> bool:
     return dtype.kind in "biufc" or dtype.name == "bfloat16"
 
 
-def _check_fixed(array: Elements) -> None:
+def _check_fixed(array: ArrayElements) -> None:
     if array.metadata.data_type.is_variable:
         raise UnsupportedError("elements of variable length are read by brackets: they have no memory of their own")
 
 
-def read(array: Elements, selection: Any, out: Any, dtype: Any, prototype: Any) -> Any:
+def read(array: ArrayElements, selection: Any, out: Any, dtype: Any, prototype: Any) -> Any:
     """One box; see :meth:`cuzarr.Array.read`."""
     return _read_box(array, basic_box(selection, array.shape), dtype, out, prototype)
 
 
-def _read_box(array: Elements, box: Box, dtype: Any, out: Any = None, prototype: Any = None) -> Any:
+def _read_box(array: ArrayElements, box: Box, dtype: Any, out: Any = None, prototype: Any = None) -> Any:
     if out is None and dtype is None:
         return array._get_box(box, None, prototype, None)
     _check_fixed(array)
@@ -71,7 +71,7 @@ def _read_box(array: Elements, box: Box, dtype: Any, out: Any = None, prototype:
 
 
 def read_to(
-    array: Elements, selection: Any, out: Any, dtype: Any, prototype: Any, device: str | Sequence[str]
+    array: ArrayElements, selection: Any, out: Any, dtype: Any, prototype: Any, device: str | Sequence[str]
 ) -> Any:
     """One box, to other devices than the array's; see :meth:`cuzarr.Array.read`."""
     if isinstance(device, str):
@@ -108,7 +108,7 @@ def split(box: Box, chunks: tuple[int, ...], count: int) -> list[Box]:
     return parts
 
 
-def read_many(array: Elements, selections: Sequence[Any], out: Any, dtype: Any, prototype: Any) -> Any:
+def read_many(array: ArrayElements, selections: Sequence[Any], out: Any, dtype: Any, prototype: Any) -> Any:
     """Many boxes; see :meth:`cuzarr.Array.read_many`."""
     boxes = [basic_box(selection, array.shape) for selection in selections]
     device, nd_buffer = array._placement(prototype)

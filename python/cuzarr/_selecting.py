@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from cuzarr import _reads
-from cuzarr._described import Described
-from cuzarr._elements import Elements
+from cuzarr._described import ArrayDescription
+from cuzarr._elements import ArrayElements
 from cuzarr._indexing import (
     BlockIndex,
     CoordinateSelection,
@@ -28,7 +28,7 @@ from cuzarr._progress import shown
 from cuzarr.errors import ImplicitHostCopyError, ShapeMismatchError
 
 
-class Selecting(Elements):
+class ArraySelections(ArrayElements):
     """Everything that selects elements."""
 
     def __getitem__(self, selection: Any) -> Any:
@@ -291,7 +291,7 @@ class Selecting(Elements):
 
 
 def _as_index(selection: Any) -> Any:
-    if isinstance(selection, Described) or (type(selection).__name__ == "Array" and hasattr(selection, "store_path")):
+    if isinstance(selection, ArrayDescription) or (type(selection).__name__ == "Array" and hasattr(selection, "store_path")):
         return np.asarray(selection)
     return selection
 

@@ -99,7 +99,10 @@ impl PyExpr {
         scalar: bool,
         dtype: Option<&str>,
     ) -> PyResult<PyExpr> {
-        let unknown = || Error::new(ErrorKind::InvalidArgument, format!("there is no method '{method}' of quantiles"));
+        let unknown = || {
+            Error::new(ErrorKind::InvalidArgument, format!("there is no method '{method}' of quantiles"))
+                .with_nearest(method, QuantileMethod::names())
+        };
         let method = QuantileMethod::named(method).ok_or_else(unknown).py()?;
         let dtype = dtype.map(parse_dtype).transpose()?;
         let quantile = Quantile { probabilities, method, axes, keepdims, skip_nan, scalar, dtype };

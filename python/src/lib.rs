@@ -32,6 +32,13 @@ fn set_library_paths(libraries: Vec<PathBuf>, cubins: Option<PathBuf>) {
     cuzarr_device::set_cubin_directory(cubins);
 }
 
+/// The known name that a wrong one was probably meant to be.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "Python hands over lists of its own")]
+fn nearest(name: &str, known: Vec<String>) -> Option<String> {
+    cuzarr::nearest(name, known.iter().map(String::as_str)).map(str::to_string)
+}
+
 /// Runs the `cuzarr` command with these arguments (the first one is its name) and gives its exit status.
 #[pyfunction]
 fn cli(py: Python<'_>, arguments: Vec<std::ffi::OsString>) -> i32 {
@@ -61,7 +68,7 @@ mod _core {
     #[pymodule_export]
     use super::watch::PyWatch;
     #[pymodule_export]
-    use super::{cli, error_kinds, set_library_paths};
+    use super::{cli, error_kinds, nearest, set_library_paths};
     use pyo3::prelude::*;
 
     #[pymodule_init]

@@ -74,7 +74,42 @@ MISTAKES: dict[str, tuple[Callable[[str], Any], str]] = {
     "a mask of another shape": (lambda root: cuzarr.open(root)["x"].vindex[np.ones((9, 9), bool)], r"mask of shape \(3,\); got bool\[9, 9\]"),
     "a list for results": (lambda root: cuzarr.open(root)["x"].get_basic_selection(out=[0]), "out is no array: list"),
     "a URL of nothing": (lambda root: cuzarr.open("s3://", mode="r"), "'s3://' is a URL without a place"),
+    "a URL with one slash": (lambda root: cuzarr.open("s3:/b/c", mode="r"), "write 's3://b/c'"),
+    "a home that no shell put in": (lambda root: cuzarr.open("~/c.zarr", mode="r"), "'~' is not expanded"),
+    "a misspelt codec": (lambda root: new(compressors={"name": "zsdt"}), "hint: did you mean 'zstd'"),
+    "a misspelt codec of format 2": (lambda root: new(compressors={"id": "blsc"}, zarr_format=2), "hint: did you mean 'blosc'"),
+    "a misspelt part of shards": (lambda root: new(shards={"shape": (3,), "index_locaton": "end"}), "index_locaton"),
+    "a misspelt method": (lambda root: cuzarr.quantile(new(), 0.5, method="liner"), "did you mean 'linear'"),
+    "misspelt metadata": (lambda root: new(dtype={"name": "flaot32"}), "did you mean 'float32'"),
 }  # fmt: skip
+
+
+def new(**arguments: Any) -> cuzarr.Array:
+    return cuzarr.create_array({}, **{"shape": (3,), "dtype": "int16"} | arguments)
+
+
+def test_mistakes_that_are_no_errors_of_ours_are_told_with_what_helps() -> None:
+    with pytest.raises(TypeError, match=r"'flaot32' not understood\nhint: did you mean 'float32'\?"):
+        new(dtype="flaot32")
+    with pytest.raises(TypeError, match="'quaternion' not understood$"):
+        new(dtype="quaternion")
+    with pytest.raises(TypeError, match=r"ZstdCodec is a class, .* ZstdCodec\(\)"):
+        new(compressors=cuzarr.codecs.ZstdCodec)
+    with pytest.raises(TypeError, match="hint: give its store_path"):
+        cuzarr.open_group(cuzarr.create_group({}))
+
+
+def test_a_misspelt_member_is_told_the_one_beside_it(tmp_path: pathlib.Path) -> None:
+    group = cuzarr.create_group(tmp_path, zarr_format=2)
+    group.create_array("deep/temperature", shape=(3,), dtype="int16")
+    for place in (group, cuzarr.consolidate_metadata(tmp_path, zarr_format=2)):
+        with pytest.raises(KeyError) as raised:
+            place["deep/temprature"]
+        assert raised.value.args == ("deep/temprature",)
+        assert raised.value.__notes__ == ["hint: did you mean 'deep/temperature'?"]
+        with pytest.raises(KeyError) as raised:
+            place["deep/salinity"]
+        assert not hasattr(raised.value, "__notes__") and place.get("deep/salinity") is None
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)

@@ -10,7 +10,7 @@ use cuzarr::compute::{self, Changes, Copied, Existing, compressor_named};
 use cuzarr::config::parse_bytes;
 use cuzarr::meta::ZarrFormat;
 use cuzarr::node::{self, Node};
-use cuzarr::store::{LocalStore, Store};
+use cuzarr::store::Store;
 use cuzarr_device::Device;
 use serde_json::{Value, json};
 
@@ -102,7 +102,7 @@ impl Copy {
         changes.zarr_format = self.zarr_format.map(|format| if format == 2 { ZarrFormat::V2 } else { ZarrFormat::V3 });
         changes.compressors = self.compressor.as_deref().map(compressor_named).transpose()?;
         let source = self.place.open_source()?;
-        let store: Arc<dyn Store> = Arc::new(LocalStore::new(&self.place.target)?);
+        let store: Arc<dyn Store> = Arc::new(nodes::directory(&self.place.target)?);
         let copied = compute::copy_node(source, store, "", &changes, self.place.existing())?;
         let plan = copied.to_json();
         if self.place.dry_run {

@@ -1,7 +1,6 @@
 //! `cuzarr eval`: an expression of arrays, computed region by region.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -10,7 +9,7 @@ use cuzarr::compute::{ComputeOptions, Expr, Progress, compressor_named, parse};
 use cuzarr::config::{Config, parse_bytes};
 use cuzarr::meta::{ArrayMetadata, CodecsMetadata, DataType, Extension, FillValue, NewArray};
 use cuzarr::node::{Array, ArrayOptions};
-use cuzarr::store::{LocalStore, Store};
+use cuzarr::store::Store;
 use cuzarr::{Error, ErrorKind, Result};
 use cuzarr_device::{DType, Device, NdBuffer, Order};
 use serde_json::{Map, Value, json};
@@ -32,7 +31,7 @@ pub struct Eval {
     names: Vec<String>,
     /// Where the result is stored; small ones are printed without it
     #[arg(short, long)]
-    output: Option<PathBuf>,
+    output: Option<String>,
     /// Elements of a chunk of the result, -1 for a whole dimension [default: those of the first array of its shape]
     #[arg(long, value_name = "EXTENTS", allow_hyphen_values = true, value_parser = extents)]
     chunks: Option<Extents>,
@@ -75,7 +74,7 @@ impl Eval {
         document["output"] = json!(path);
         document["chunk_shape"] = json!(metadata.chunk_grid().chunk_shape());
         let what = format!("{} of shape {:?}", expr.dtype(), expr.shape());
-        let store: Arc<dyn Store> = Arc::new(LocalStore::new(&path)?);
+        let store: Arc<dyn Store> = Arc::new(nodes::directory(&path)?);
         // What is there may be about to be deleted.
         expr.refuse_overlap(&store, "")?;
         if self.dry_run {
@@ -89,7 +88,7 @@ impl Eval {
         let settings = ArrayOptions { memory_limit_bytes: limit_bytes, ..ArrayOptions::from(&config) };
         let target = Array::create(store, "", metadata, self.overwrite, settings)?;
         {
-            let (shown, name) = (Mutex::new(&mut *output), format!("eval {}", path.display()));
+            let (shown, name) = (Mutex::new(&mut *output), format!("eval {path}"));
             let tell = |now: &Progress| {
                 let mut output = shown.lock().unwrap_or_else(PoisonError::into_inner);
                 output.throughput(&name, now.bytes_done, now.bytes, now.seconds);
@@ -100,7 +99,7 @@ impl Eval {
         let rate = output::gigabytes_per_second(bytes, seconds);
         document["seconds"] = json!(seconds);
         document["gigabytes_per_second"] = json!(rate);
-        output.answer(&document, &format!("{what} in {}: {seconds:.2} s, {rate:.2} GB/s", path.display()));
+        output.answer(&document, &format!("{what} in {path}: {seconds:.2} s, {rate:.2} GB/s"));
         Ok(Verdict::Passed)
     }
 

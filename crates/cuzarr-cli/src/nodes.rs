@@ -59,8 +59,24 @@ impl Tree {
 pub fn open(path: &str, device: Option<Device>) -> Result<Node> {
     let mut options = ArrayOptions::from(&Config::from_environment()?);
     options.device = device.unwrap_or(options.device);
-    let store = ReadOnly::new(Arc::new(LocalStore::new(path)?));
+    let store = ReadOnly::new(Arc::new(directory(path)?));
     node::open_existing(Arc::new(store), "", None, options)
+}
+
+/// The store in the directory `path`, which may be written as a URL.
+///
+/// # Errors
+/// Other URLs are no directories.
+pub fn directory(path: &str) -> Result<LocalStore> {
+    match path.split_once("://") {
+        Some(("file", path)) => LocalStore::new(path),
+        Some((scheme, _)) if scheme.chars().all(|letter| letter.is_ascii_alphanumeric()) => {
+            let message = format!("'{path}' is a URL, and the command line works on directories");
+            Err(Error::new(ErrorKind::Unsupported, message)
+                .with_hint("use Python, where cuzarr.open takes URLs and stores"))
+        }
+        _ => LocalStore::new(path),
+    }
 }
 
 /// A node's name, and why its metadata cannot be read.

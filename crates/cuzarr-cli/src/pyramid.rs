@@ -5,13 +5,13 @@ use std::time::Instant;
 
 use clap::Args;
 use cuzarr::compute::{Changes, Pyramid as Plan, PyramidOptions, compressor_named};
-use cuzarr::store::LocalStore;
 use cuzarr::{Error, ErrorKind, Result};
 use cuzarr_device::downsample::Downsampling;
 use serde_json::json;
 
 use crate::Verdict;
 use crate::copy::{Extents, Place, extents};
+use crate::nodes;
 use crate::output::{self, Output};
 use cuzarr::node::Node;
 
@@ -63,7 +63,7 @@ impl Pyramid {
         };
         let (levels, axes, scale, units) = (self.levels, self.axes, self.scale, self.units);
         let options = PyramidOptions { method, levels, axes, scale, units, changes };
-        let store = Arc::new(LocalStore::new(&self.place.target)?);
+        let store = Arc::new(nodes::directory(&self.place.target)?);
         let plan = Plan::new(&source, store, "", self.place.existing(), options)?;
         let (mut document, shapes) = (plan.to_json(), plan.shapes());
         let rows: Vec<Vec<String>> =

@@ -370,20 +370,9 @@ fn size(text: &str) -> Option<u64> {
 
 fn index_of(name: &str) -> Result<usize> {
     KEYS.iter().position(|key| key.name == name).ok_or_else(|| {
-        let error = Error::new(ErrorKind::ConfigInvalid, format!("there is no config key '{name}'"));
-        match nearest(name) {
-            Some(nearest) => error.with_hint(format!("use '{nearest}'")),
-            None => error,
-        }
+        Error::new(ErrorKind::ConfigInvalid, format!("there is no config key '{name}'"))
+            .with_nearest(name, KEYS.iter().map(|key| key.name))
     })
-}
-
-/// A key whose last part is the same, or that starts alike.
-fn nearest(name: &str) -> Option<&'static str> {
-    let last = |name: &str| name.rsplit('.').next().unwrap_or_default().to_ascii_lowercase();
-    let same_last = KEYS.iter().find(|key| last(key.name) == last(name));
-    let same_start = || KEYS.iter().find(|key| !name.is_empty() && key.name.starts_with(name));
-    same_last.or_else(same_start).map(|key| key.name)
 }
 
 /// The value that a text means; the error says what was expected.
@@ -466,7 +455,7 @@ mod tests {
         let message = |name: &str, text: &str| Config::new().with(name, text, Origin::Set).unwrap_err().to_string();
         assert_eq!(message("strict", "maybe"), "config key 'strict': got 'maybe', expected true or false");
         assert_eq!(message("array.order", "K"), "config key 'array.order': got 'K', expected one of C, F");
-        assert_eq!(message("order", "C"), "there is no config key 'order'\nhint: use 'array.order'");
+        assert_eq!(message("order", "C"), "there is no config key 'order'\nhint: did you mean 'array.order'?");
         assert!(message("threading.max_workers", "0").contains("at least 1, or none"));
         let error = Config::from_variables(|name| (name == "CUZARR_DEVICE").then(|| "tpu".into())).unwrap_err();
         assert!(error.to_string().starts_with("CUZARR_DEVICE: config key 'device': got 'tpu'"), "{error}");

@@ -135,6 +135,15 @@ impl Error {
         self
     }
 
+    /// Adds as a hint the known name that a wrong one is near to, if there is one.
+    #[must_use]
+    pub fn with_nearest<'a>(self, name: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
+        match nearest(name, known) {
+            Some(near) => self.with_hint(format!("did you mean '{near}'?")),
+            None => self,
+        }
+    }
+
     /// Adds the error below this one.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
@@ -237,9 +246,73 @@ impl StdError for Error {
     }
 }
 
+/// The known name that a wrong one was probably meant to be: the same but for case, or what is before its last dot; the
+/// beginning of one; or a few letters away, more of them in longer names.
+///
+/// ```
+/// assert_eq!(cuzarr::nearest("flaot32", ["float32", "float64"]), Some("float32"));
+/// assert_eq!(cuzarr::nearest("jpeg", ["float32", "float64"]), None);
+/// ```
+pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    const LONGEST: usize = 64; // names come from stored bytes, too
+    let wrong: Vec<char> = name.chars().take(LONGEST + 1).flat_map(char::to_lowercase).collect();
+    if wrong.len() > LONGEST {
+        return None;
+    }
+    let allowed = (wrong.len() + 1) / 4;
+    let ranked = known.into_iter().filter_map(|candidate| {
+        let right: Vec<char> = candidate.chars().take(LONGEST).flat_map(char::to_lowercase).collect();
+        let is_last_part = right.ends_with(&wrong) && right.iter().rev().nth(wrong.len()) == Some(&'.');
+        let distance = edits(&wrong, &right);
+        let rank = match () {
+            () if distance == 0 || is_last_part => 0,
+            () if distance <= allowed => distance,
+            () if wrong.len() >= 3 && right.starts_with(&wrong) => LONGEST + right.len(),
+            () => return None,
+        };
+        Some((rank, candidate))
+    });
+    ranked.min_by_key(|(rank, _)| *rank).map(|(_, candidate)| candidate)
+}
+
+/// How many letters have to be put in, left out, replaced or swapped with their neighbour to turn one word into another.
+fn edits(from: &[char], to: &[char]) -> usize {
+    // Three rows of the table: the one before the last, the last and the one at work.
+    let mut before: Vec<usize> = Vec::new();
+    let mut last: Vec<usize> = (0..=to.len()).collect();
+    for (i, &a) in from.iter().enumerate() {
+        let mut row = vec![i + 1];
+        for (j, &b) in to.iter().enumerate() {
+            let replaced = last[j] + usize::from(a != b);
+            let mut least = replaced.min(last[j + 1] + 1).min(row[j] + 1);
+            if i > 0 && j > 0 && a == to[j - 1] && from[i - 1] == b {
+                least = least.min(before[j - 1] + 1);
+            }
+            row.push(least);
+        }
+        before = std::mem::replace(&mut last, row);
+    }
+    last[to.len()]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nearest_names_are_few_letters_away() {
+        let known = ["zstd", "gzip", "blosc", "array.order", "float16", "float32", "threading.max_workers"];
+        let near = |name| nearest(name, known);
+        assert_eq!(near("zsdt"), Some("zstd"));
+        assert_eq!(near("ZSTD"), Some("zstd"));
+        assert_eq!(near("blsc"), Some("blosc"));
+        assert_eq!(near("order"), Some("array.order"));
+        assert_eq!(near("thread"), Some("threading.max_workers"));
+        assert_eq!(near("float23"), Some("float32"));
+        for strange in ["", "x", "lzma", "float8", "jpeg2k", &"z".repeat(1 << 20)] {
+            assert_eq!(near(strange), None, "{}", strange.len());
+        }
+    }
 
     #[test]
     fn trail_reads_from_array_to_codec() {

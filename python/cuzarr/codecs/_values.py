@@ -397,6 +397,8 @@ def parse_codec(spec: Any) -> Codec:
 
     if isinstance(spec, Codec):
         return spec
+    if isinstance(spec, type):
+        raise TypeError(f"{spec.__name__} is a class, and a codec is made by calling it: {spec.__name__}()")
     tuned = getattr(spec, "_tunable_attrs", ())  # zarr-python's BloscCodec: what it would still decide itself
     role = _foreign_role(spec)
     if hasattr(spec, "to_dict"):

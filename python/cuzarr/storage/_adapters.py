@@ -65,7 +65,8 @@ def adapt_store(store: Any) -> StoreAdapter:
         return ZarrStoreAdapter(store)
     missing = [name for name in ("get", "set", "delete", "list") if not callable(getattr(store, name, None))]
     if missing:
-        raise TypeError(f"a {type(store).__name__} is no store: it has no {', '.join(missing)}")
+        hint = "\nhint: give its store_path" if hasattr(store, "store_path") else ""
+        raise TypeError(f"{type(store).__name__} is no store: it has no {', '.join(missing)}{hint}")
     return ObjectAdapter(store)
 
 

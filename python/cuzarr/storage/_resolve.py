@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from pathlib import Path
 from typing import Any, Literal
 
+from cuzarr._names import did_you_mean
 from cuzarr.errors import InvalidArgumentError, KeyInvalidError, ReadOnlyError, UnsupportedError
 from cuzarr.storage._adapters import without_secrets
 from cuzarr.storage._stores import ForeignStore, LocalStore, MemoryStore, SplitStore, Store
@@ -70,6 +71,9 @@ class StorePath:
         return hash((self.store, self.path))
 
 
+# What URLs begin with most often; others are known to fsspec.
+_SCHEMES = ("file", "memory", "zip", "s3", "gs", "gcs", "az", "abfs", "http", "https", "ftp", "sftp", "github")
+
 StoreLike = Store | StorePath | Path | str | MutableMapping[str, Any] | Any
 
 
@@ -92,7 +96,7 @@ def make_store(
     scheme, mark, rest = str(store).partition("://") if isinstance(store, str) else ("", "", "")
     is_remote = bool(mark) and scheme not in ("file", "memory", "zip")
     if mark and not rest:
-        raise InvalidArgumentError(f"'{store}' is a URL without a place")
+        raise InvalidArgumentError(f"'{store}' is a URL without a place", hint=did_you_mean(scheme, _SCHEMES))
     if storage_options is not None and not is_remote:
         raise TypeError("storage_options only serve URLs of remote stores")
     if is_remote:
@@ -150,7 +154,9 @@ def _open_url(url: str, storage_options: Mapping[str, Any] | None, read_only: bo
     try:
         mapping = fsspec.get_mapper(url, **(storage_options or {}))
     except (ImportError, ValueError) as error:
-        raise UnsupportedError(f"fsspec has no store for '{without_secrets(url)}': {error}") from error
+        scheme = url.partition("://")[0]
+        near = None if scheme in _SCHEMES else did_you_mean(scheme, _SCHEMES)
+        raise UnsupportedError(f"fsspec has no store for '{without_secrets(url)}': {error}", hint=near) from error
     return ForeignStore(mapping, read_only=read_only)
 
 

@@ -7,6 +7,7 @@
 use std::alloc::{Layout, alloc, dealloc};
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
@@ -104,6 +105,16 @@ pub(crate) fn compile(file: &str, text: &str) -> Result<Vec<u8>> {
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let folder = std::env::temp_dir().join(format!("cuzarr-simt-{}-{number}", std::process::id()));
     std::fs::create_dir_all(&folder).map_err(|error| missing(&format!("folder: {error}")))?;
+    let compiled = compile_in(&folder, (file, text), &flags, &library);
+    if compiled.is_err() {
+        discard(&folder);
+    }
+    Ok([COMPILED, compiled?.to_string_lossy().as_bytes()].concat())
+}
+
+/// Compiles a named text to a library in `folder`.
+fn compile_in(folder: &Path, (file, text): (&str, &str), flags: &str, library: &str) -> Result<PathBuf> {
+    let missing = |what: &str| Error::new(ErrorKind::LibraryMissing, format!("simt has no {what}"));
     let (source, object) = (folder.join("kernel.cpp"), folder.join("kernel.so"));
     std::fs::write(&source, text).map_err(|error| missing(&format!("folder: {error}")))?;
     let mut command = std::process::Command::new(std::env::var("CXX").unwrap_or_else(|_| "g++".to_string()));
@@ -114,7 +125,12 @@ pub(crate) fn compile(file: &str, text: &str) -> Result<Vec<u8>> {
         let message = format!("{file} did not compile\n{}", String::from_utf8_lossy(&output.stderr));
         return Err(Error::new(ErrorKind::KernelCompileFailed, message));
     }
-    Ok([COMPILED, object.to_string_lossy().as_bytes()].concat())
+    Ok(object)
+}
+
+/// Removes what compiling left; a folder that stays is only untidy.
+fn discard(folder: &Path) {
+    let _ = std::fs::remove_dir_all(folder);
 }
 
 fn heap_layout(size_bytes: usize) -> Result<Layout> {
@@ -266,11 +282,15 @@ impl Backend for SimtBackend {
     }
 
     /// Kernels of the library need no loading; those of a text that was compiled by [`compile`] are in a library of their
-    /// own, whose path stands for machine code.
+    /// own, whose path stands for machine code. Once it is loaded, its file has served.
     fn load_module(&self, cubin: &[u8]) -> Result<usize> {
         if let Some(path) = cubin.strip_prefix(COMPILED).and_then(|path| std::str::from_utf8(path).ok()) {
+            let opened = library::open_at(path);
+            if let Some(folder) = Path::new(path).parent() {
+                discard(folder);
+            }
             // Its kernels name themselves to the library, and stay for the life of the process.
-            std::mem::forget(library::open_at(path)?);
+            std::mem::forget(opened?);
         }
         Ok(1)
     }

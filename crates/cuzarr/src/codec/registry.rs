@@ -111,6 +111,17 @@ fn find(name: &str, zarr_format: u8) -> Option<Open> {
     BUILT_IN.iter().find(known).map(|(.., open)| *open)
 }
 
+/// Every name that metadata of that format may have for a built-in codec.
+fn known(zarr_format: u8) -> impl Iterator<Item = &'static str> {
+    BUILT_IN
+        .iter()
+        .flat_map(move |(names, id, _)| match zarr_format {
+            2 => id.as_slice(),
+            _ => names,
+        })
+        .copied()
+}
+
 /// Opens a codec by name for frames that a caller holds: those of metadata, and others.
 pub(crate) fn open_direct(request: &Request<'_>) -> Result<Opened> {
     match DIRECT.iter().find(|(name, _)| *name == request.name) {
@@ -130,9 +141,9 @@ pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
         return Ok(opened);
     }
     let reason = REFUSED.iter().find(|(name, _)| *name == bare).map(|(_, reason)| *reason);
-    let message = match reason {
-        Some(reason) => format!("codec '{}' is not supported: {reason}", request.name),
-        None => format!("codec '{}' is not known", request.name),
-    };
-    Err(Error::new(ErrorKind::UnknownCodec, message))
+    let refused = |why: &str| Error::new(ErrorKind::UnknownCodec, format!("codec '{}' is {why}", request.name));
+    Err(match reason {
+        Some(reason) => refused(&format!("not supported: {reason}")),
+        None => refused("not known").with_nearest(request.name, known(request.zarr_format)),
+    })
 }

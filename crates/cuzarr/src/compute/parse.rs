@@ -214,7 +214,8 @@ impl Parser<'_> {
         }
         let unknown = |parser: &mut Self| {
             parser.at = begin;
-            parser.wrong(&format!("there is no function '{name}'"))
+            let known = Op::ALL.iter().map(|op| op.name()).chain(ReduceOp::names());
+            parser.wrong(&format!("there is no function '{name}'")).with_nearest(name, known)
         };
         match (Op::named(name), reduction_named(name)) {
             (Some(op), _) if axis.is_none() => apply(op, arguments),

@@ -60,6 +60,11 @@ impl QuantileMethod {
         Self::NAMES.iter().find(|(_, own)| *own == name).map(|(method, _)| *method)
     }
 
+    /// The names of all of them.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        Self::NAMES.iter().map(|(_, name)| *name)
+    }
+
     /// Whether every answer is one of the elements.
     pub(super) fn is_discrete(self) -> bool {
         use QuantileMethod::{ClosestObservation, Higher, InvertedCdf, Lower, Nearest};

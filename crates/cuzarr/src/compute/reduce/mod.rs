@@ -94,6 +94,11 @@ impl ReduceOp {
         Self::NAMES.iter().find(|(_, own)| *own == name).map(|(op, _)| *op)
     }
 
+    /// NumPy's names of all of them.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        Self::NAMES.iter().map(|(_, name)| *name)
+    }
+
     /// NumPy's name.
     pub fn name(self) -> &'static str {
         Self::NAMES.iter().find(|(op, _)| *op == self).map_or("", |(_, name)| name)
