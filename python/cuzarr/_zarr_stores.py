@@ -1,6 +1,6 @@
 """The stores of :mod:`cuzarr.storage` as stores of zarr-python: the same classes by name, re-exported by ``cuzarr.zarr``.
 
-Each holds one of our stores (``cuzarr_store``), to which every call goes, the synchronous ones directly and the
+Methods of the same names differ in what they take and give, so these are classes beside ours, and not ours. Each holds one of our stores (``cuzarr_store``), to which every call goes, the synchronous ones directly and the
 asynchronous ones by a thread. Values go to the kind of memory that the prototype asks for: from a
 :class:`GpuMemoryStore`, or a :class:`GDSStore` where cuFile is used, to a GPU without a way through the host.
 
@@ -80,6 +80,9 @@ class NativeStore(ZarrStore):
 
     def __hash__(self) -> int:
         return hash(self.cuzarr_store)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _holding, (type(self), self.cuzarr_store, self.read_only)
 
     def __str__(self) -> str:
         return str(self.cuzarr_store)
@@ -248,14 +251,6 @@ class LocalStore(NativeStore):
         await store._open()
         return store
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _open_local, (type(self), self.cuzarr_store, self.read_only)
-
-
-def _open_local(cls: type[NativeStore], store: storage.Store, read_only: bool) -> NativeStore:
-    twin = object.__new__(cls)
-    NativeStore.__init__(twin, store, read_only=read_only)
-    return twin
 
 
 class GDSStore(LocalStore):
@@ -284,8 +279,6 @@ class _InMemory(NativeStore):
 
     __hash__ = NativeStore.__hash__
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _open_local, (type(self), self.cuzarr_store, self.read_only)
 
 
 class MemoryStore(_InMemory):
@@ -372,5 +365,23 @@ class ZipStore(NativeStore):
         self.cuzarr_store.close()
         super().close()
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _open_local, (type(self), self.cuzarr_store, self.read_only)
+
+def _holding(cls: type[NativeStore], store: storage.Store, read_only: bool) -> NativeStore:
+    twin = object.__new__(cls)
+    NativeStore.__init__(twin, store, read_only=read_only)
+    return twin
+
+
+_FORMS: dict[type[storage.Store], type[NativeStore]] = {
+    storage.GDSStore: GDSStore,
+    storage.GpuMemoryStore: GpuMemoryStore,
+    storage.LocalStore: LocalStore,
+    storage.MemoryStore: MemoryStore,
+    storage.ZipStore: ZipStore,
+}
+
+
+def in_zarr_form(store: storage.Store) -> NativeStore:
+    """A store of zarr-python's that holds this one of ours."""
+    cls = next((_FORMS[base] for base in type(store).__mro__ if base in _FORMS), NativeStore)
+    return _holding(cls, store, store.read_only)

@@ -15,7 +15,7 @@ zarr = pytest.importorskip("zarr")
 from zarr.buffer import cpu  # noqa: E402
 from zarr.testing.store import StoreTests  # noqa: E402
 
-import cuzarr  # noqa: E402
+import cuzarr.zarr  # noqa: E402
 from cuzarr._zarr_stores import GDSStore, GpuMemoryStore, LocalStore, MemoryStore, NativeStore, ZipStore  # noqa: E402
 
 DEVICE = gpu_device()[0] or "cpu"
@@ -161,3 +161,35 @@ async def test_many_ranges_of_one_value(tmp_path: Path) -> None:
         with pytest.raises(BaseExceptionGroup) as caught:
             store.get_ranges_sync("b", wanted, prototype=cpu.buffer_prototype)
         assert caught.group_contains(FileNotFoundError)
+
+
+def _ours(folder: Path) -> list[cuzarr.storage.Store]:
+    return [
+        cuzarr.storage.LocalStore(folder / "local"),
+        cuzarr.storage.GDSStore(folder / "gds"),
+        cuzarr.storage.MemoryStore(),
+        cuzarr.storage.MemoryStore({}),
+        cuzarr.storage.GpuMemoryStore(device=DEVICE),
+        cuzarr.storage.ZipStore(folder / "a.zip", mode="w"),
+        cuzarr.storage.SplitStore(cuzarr.storage.MemoryStore(), cuzarr.storage.LocalStore(folder / "documents")),
+    ]
+
+
+@pytest.mark.parametrize("number", range(7))
+def test_either_form_of_a_store_serves_both_libraries(number: int, tmp_path: Path) -> None:
+    store = _ours(tmp_path)[number]
+    value = np.arange(600, dtype="int16").reshape(20, 30)
+    form = store.zarr_store
+    assert isinstance(form, zarr.abc.store.Store) and form == store.zarr_store and form.cuzarr_store == store
+    assert type(form).__name__ == ("NativeStore" if number == 6 else type(store).__name__)
+    assert store.with_read_only(True).zarr_store.read_only and not form.read_only
+    zarr.create_array(form, name="a", shape=(20, 30), chunks=(4, 10), dtype="int16")[:] = value
+    for either in (store, form):
+        np.testing.assert_array_equal(cuzarr.open_array(either, path="a", mode="r")[:], value)
+    # zarr-python itself knows none but its own, unless it may be repaired.
+    with pytest.raises(TypeError, match="store_like"):
+        zarr.open_array(store, path="a", mode="r+")  # type: ignore[arg-type]
+    with cuzarr.zarr.enable():
+        for either in (store, form):
+            np.testing.assert_array_equal(zarr.open_array(either, path="a", mode="r+")[:], value)
+        assert zarr.open_group(store, mode="a")["a"].shape == (20, 30)  # type: ignore[arg-type]

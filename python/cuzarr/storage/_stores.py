@@ -12,7 +12,7 @@ import numpy as np
 from cuzarr import _convert, _core
 from cuzarr._config import config
 from cuzarr._dtypes import DataType
-from cuzarr.errors import ReadOnlyError
+from cuzarr.errors import LibraryMissingError, ReadOnlyError
 from cuzarr.storage._adapters import adapt_store
 
 ByteBounds = tuple[int | None, int | None]
@@ -56,6 +56,21 @@ class Store:
     def handle(self) -> _core.Store:
         """The Rust side of this store."""
         return self._handle
+
+    @property
+    def zarr_store(self) -> Any:
+        """This store in zarr-python's form, over the same values: one of the classes of :mod:`cuzarr.zarr`.
+
+        Raises
+        ------
+        LibraryMissingError
+            zarr-python 3.1 or newer is not installed.
+        """
+        try:
+            from cuzarr._zarr_stores import in_zarr_form
+        except ImportError as error:
+            raise LibraryMissingError(f"zarr_store needs zarr-python: {error}", hint="pip install 'zarr>=3.1'") from error
+        return in_zarr_form(self)
 
     def get(self, key: str, *, start: int | None = None, stop: int | None = None) -> bytes | None:
         """The bytes of ``key``, or of part of it; a negative ``start`` counts from the end. ``None`` when missing."""

@@ -53,8 +53,8 @@ def enable(*, gpu: bool = False, patch: bool = True) -> Enabled:
         Also let arrays be read into GPU memory, as ``zarr.config.enable_gpu()`` does.
     patch
         Repair what zarr-python does with GPU memory outside of its pipelines: coordinate (``vindex``) reads and writes,
-        ``numpy.asarray(array)``, and metadata that travels through the GPU; and read and write boxes without the objects
-        that zarr-python makes for each of their chunks. Results are the same.
+        ``numpy.asarray(array)``, and metadata that travels through the GPU; read and write boxes without the objects
+        that zarr-python makes for each of their chunks; and take stores of ``cuzarr.storage``. Results are the same.
 
     >>> import cuzarr.zarr, zarr
     >>> with cuzarr.zarr.enable(patch=False) as enabled:

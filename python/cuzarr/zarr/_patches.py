@@ -1,4 +1,4 @@
-"""Repairs inside zarr-python, for what its arrays do with GPU memory outside of any pipeline.
+"""Repairs inside zarr-python, for what its arrays do with GPU memory outside of any pipeline, and for stores of ours.
 
 Each repair names the module and the attribute it replaces, and is applied only where it finds there what it knows. All of
 them are undone when the last one who asked for them goes.
@@ -7,6 +7,7 @@ them are undone when the last one who asked for them goes.
 from __future__ import annotations
 
 import importlib
+import inspect
 import threading
 import types
 from collections.abc import Callable
@@ -78,6 +79,18 @@ def _boxes(original: Any) -> Any:
     return replacement(original)
 
 
+def _take_our_stores(original: Any) -> Any:
+    if not inspect.iscoroutinefunction(original) or next(iter(inspect.signature(original).parameters), "") != "store_like":
+        return None
+    from cuzarr.storage import Store
+
+    async def make_store(store_like: Any, *args: Any, **kwargs: Any) -> Any:
+        return await original(store_like.zarr_store if isinstance(store_like, Store) else store_like, *args, **kwargs)
+
+    make_store.__doc__ = original.__doc__
+    return make_store
+
+
 @dataclass(frozen=True)
 class _Repair:
     name: str
@@ -98,6 +111,7 @@ _REPAIRS = (
         _Repair(f"boxes are {done} without listing their chunks", "zarr.core.array", attribute, _boxes)
         for done, attribute in (("read", "_get_selection"), ("written", "_set_selection"))
     ),
+    _Repair("stores of cuzarr.storage are taken as they are", "zarr.storage._common", "make_store", _take_our_stores),
 )
 
 _lock = threading.Lock()
