@@ -2,7 +2,7 @@
 //! the Python side's.
 
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use cuzarr::codec::VariableElements;
@@ -15,6 +15,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::error::{IntoPython, PyResult};
+use crate::helper::Helper;
 use crate::ndbuffer::{PyNdBuffer, parse_device, parse_dtype};
 use crate::store::PyStore;
 use crate::watch::{Watch, Watched, Watches};
@@ -69,7 +70,7 @@ impl PyArray {
     ) -> PyResult<PyNdBuffer> {
         let selection = selection(&start, &count, &step, &dropped)?;
         let brief = self.is_brief(&selection);
-        Ok(PyNdBuffer { inner: self.run_for(py, brief, |array| array.read(&selection))? })
+        Ok(PyNdBuffer { inner: self.run_for(py, brief, move |array| array.read(&selection))? })
     }
 
     /// The selected elements, into memory of the same shape.
@@ -83,21 +84,23 @@ impl PyArray {
         out: &PyNdBuffer,
     ) -> PyResult<()> {
         let selection = selection(&start, &count, &step, &dropped)?;
-        self.run_for(py, self.is_brief(&selection), |array| array.read_into(&selection, &out.inner))
+        let (brief, out) = (self.is_brief(&selection), out.inner.clone());
+        self.run_for(py, brief, move |array| array.read_into(&selection, &out))
     }
 
     /// Many selections by one plan and one pipeline, each in memory of its own shape, of the array's elements or of another
     /// type.
     fn read_many(&self, py: Python<'_>, selections: Vec<Lists>, dtype: Option<&str>) -> PyResult<Vec<PyNdBuffer>> {
         let (selections, dtype) = (parse_selections(&selections)?, dtype.map(parse_dtype).transpose()?);
-        let results = self.run(py, |array| array.read_many(&selections, dtype))?;
+        let results = self.run(py, move |array| array.read_many(&selections, dtype))?;
         Ok(results.into_iter().map(|inner| PyNdBuffer { inner }).collect())
     }
 
     /// The same for selections that differ in their place alone, into memory with a first dimension for them.
     fn read_stack_into(&self, py: Python<'_>, selections: Vec<Lists>, out: &PyNdBuffer) -> PyResult<()> {
         let selections = parse_selections(&selections)?;
-        self.run(py, |array| array.read_stack_into(&selections, &out.inner))
+        let out = out.inner.clone();
+        self.run(py, move |array| array.read_stack_into(&selections, &out))
     }
 
     /// The selected elements of variable length, in C order: where each begins and ends (native 8-byte integers, one more
@@ -111,7 +114,7 @@ impl PyArray {
         dropped: Vec<usize>,
     ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
         let selection = selection(&start, &count, &step, &dropped)?;
-        let elements = self.run(py, |array| array.read_variable(&selection))?;
+        let elements = self.run(py, move |array| array.read_variable(&selection))?;
         let offsets: Vec<u8> = elements.offsets.iter().flat_map(|offset| offset.to_ne_bytes()).collect();
         Ok((PyBytes::new(py, &offsets), PyBytes::new(py, &elements.data)))
     }
@@ -127,7 +130,8 @@ impl PyArray {
         value: &PyNdBuffer,
     ) -> PyResult<()> {
         let selection = selection(&start, &count, &step, &dropped)?;
-        self.run(py, |array| array.write(&selection, &value.inner))
+        let value = value.inner.clone();
+        self.run(py, move |array| array.write(&selection, &value))
     }
 
     /// Writes elements of variable length, given as `read_variable` gives them.
@@ -144,7 +148,7 @@ impl PyArray {
     ) -> PyResult<()> {
         let selection = selection(&start, &count, &step, &dropped)?;
         let elements = variable_elements(offsets, data)?;
-        self.run(py, |array| array.write_variable(&selection, &elements))
+        self.run(py, move |array| array.write_variable(&selection, &elements))
     }
 
     /// What reading or writing would do, in words and as JSON.
@@ -180,7 +184,11 @@ impl PyArray {
     }
 
     /// Runs a call without the interpreter's lock, under the watches of this thread.
-    fn run<T: Send>(&self, py: Python<'_>, call: impl FnOnce(&Array) -> cuzarr::Result<T> + Send) -> PyResult<T> {
+    fn run<T: Send + 'static>(
+        &self,
+        py: Python<'_>,
+        call: impl FnOnce(&Array) -> cuzarr::Result<T> + Send + 'static,
+    ) -> PyResult<T> {
         self.run_for(py, false, call)
     }
 
@@ -193,11 +201,11 @@ impl PyArray {
         self.array.store().divides_reads() && elems.saturating_mul(element_bytes) <= BRIEF_BYTES
     }
 
-    fn run_for<T: Send>(
+    fn run_for<T: Send + 'static>(
         &self,
         py: Python<'_>,
         brief: bool,
-        call: impl FnOnce(&Array) -> cuzarr::Result<T> + Send,
+        call: impl FnOnce(&Array) -> cuzarr::Result<T> + Send + 'static,
     ) -> PyResult<T> {
         let watch = Arc::new(Watch::default());
         let store = Watched::new(Arc::clone(self.array.store()), Watches::current(&watch));
@@ -205,46 +213,40 @@ impl PyArray {
         if brief {
             return py.detach(|| call(&array)).py();
         }
-        interruptible(py, &watch, || call(&array))
+        interruptible(py, &watch, move || call(&array))
     }
 }
 
 /// Does work without the interpreter's lock. Where Python's main thread asks for it, the work is done by another one, and an
 /// interrupt cancels it by `watch`: it ends at its next object, and comes back as Python's own exception.
-pub fn interruptible<T: Send>(
+pub fn interruptible<T: Send + 'static>(
     py: Python<'_>,
     watch: &Watch,
-    work: impl FnOnce() -> cuzarr::Result<T> + Send,
+    work: impl FnOnce() -> cuzarr::Result<T> + Send + 'static,
 ) -> PyResult<T> {
-    if !is_main_thread(py)? {
-        return py.detach(work).py();
-    }
+    let helper = if is_main_thread(py)? { Helper::take() } else { None };
+    let Some(helper) = helper else { return py.detach(work).py() };
     let mut signal = None;
     let wait = || {
-        let (sender, receiver) = channel();
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                // Nobody listens only when the receiver's thread is gone, and it outlives this scope.
-                let _ = sender.send(work());
-            });
-            loop {
-                match receiver.recv_timeout(SIGNAL_INTERVAL) {
-                    Ok(result) => return result,
-                    Err(RecvTimeoutError::Timeout) if signal.is_none() => {
-                        if let Err(exception) = Python::attach(|py| py.check_signals()) {
-                            watch.cancel();
-                            signal = Some(exception);
-                        }
-                    }
-                    Err(RecvTimeoutError::Timeout) => {}
-                    Err(RecvTimeoutError::Disconnected) => {
-                        return Err(Error::new(ErrorKind::Cancelled, "the call ended without an answer"));
+        let results = helper.begin(work);
+        loop {
+            match results.recv_timeout(SIGNAL_INTERVAL) {
+                Ok(result) => return result,
+                Err(RecvTimeoutError::Timeout) if signal.is_none() => {
+                    if let Err(exception) = Python::attach(|py| py.check_signals()) {
+                        watch.cancel();
+                        signal = Some(exception);
                     }
                 }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(Error::new(ErrorKind::Cancelled, "the call ended without an answer"));
+                }
             }
-        })
+        }
     };
     let result = py.detach(wait);
+    helper.keep();
     match signal {
         Some(exception) => Err(exception),
         None => result.py(),

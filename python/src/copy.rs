@@ -53,7 +53,7 @@ impl PyCopy {
     /// Carries the plan out, once.
     fn run(&mut self, py: Python<'_>) -> PyResult<()> {
         let copied = self.copied.take().ok_or_else(|| PyValueError::new_err("a copy runs once"))?;
-        interruptible(py, &self.watch, || copied.run(&|_, _| ()).map(|_| ()))
+        interruptible(py, &self.watch, move || copied.run(&|_, _| ()).map(|_| ()))
     }
 }
 
@@ -105,7 +105,7 @@ impl PyPyramid {
     /// Carries the plan out, once.
     fn run(&mut self, py: Python<'_>) -> PyResult<()> {
         let pyramid = self.pyramid.take().ok_or_else(|| PyValueError::new_err("a pyramid is made once"))?;
-        interruptible(py, &self.watch, || pyramid.run(&|_, _| ()).map(|_| ()))
+        interruptible(py, &self.watch, move || pyramid.run(&|_, _| ()).map(|_| ()))
     }
 }
 

@@ -161,10 +161,11 @@ impl PyExpr {
         threads: usize,
     ) -> PyResult<PyNdBuffer> {
         let device = parse_device(device)?;
-        let inner = run_watched(py, |watches| {
+        let expr = self.0.clone();
+        let inner = run_watched(py, move |watches| {
             let wrap = |store: &Arc<dyn Store>| watched(store, watches);
             let options = ComputeOptions { device, memory_limit_bytes, threads, wrap: Some(&wrap), progress: None };
-            self.0.compute_region(&start, &extent, &options)
+            expr.compute_region(&start, &extent, &options)
         })?;
         Ok(PyNdBuffer { inner })
     }
@@ -179,10 +180,11 @@ impl PyExpr {
         threads: usize,
     ) -> PyResult<()> {
         let device = parse_device(device)?;
-        run_watched(py, |watches| {
+        let (expr, target) = (self.0.clone(), target.array().clone());
+        run_watched(py, move |watches| {
             let wrap = |store: &Arc<dyn Store>| watched(store, watches);
             let options = ComputeOptions { device, memory_limit_bytes, threads, wrap: Some(&wrap), progress: None };
-            self.0.store(target.array(), &options)
+            expr.store(&target, &options)
         })
     }
 
@@ -192,10 +194,13 @@ impl PyExpr {
 }
 
 /// Runs a call under the watches of this thread, which the stores it uses are to be put under.
-fn run_watched<T: Send>(py: Python<'_>, call: impl FnOnce(&Watches) -> cuzarr::Result<T> + Send) -> PyResult<T> {
+fn run_watched<T: Send + 'static>(
+    py: Python<'_>,
+    call: impl FnOnce(&Watches) -> cuzarr::Result<T> + Send + 'static,
+) -> PyResult<T> {
     let watch = Arc::new(Watch::default());
     let watches = Watches::current(&watch);
-    interruptible(py, &watch, || call(&watches))
+    interruptible(py, &watch, move || call(&watches))
 }
 
 fn watched(store: &Arc<dyn Store>, watches: &Watches) -> Arc<dyn Store> {

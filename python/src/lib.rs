@@ -8,6 +8,7 @@ mod decoder;
 mod dlpack;
 mod error;
 mod expr;
+mod helper;
 mod memory;
 mod module;
 mod ndbuffer;
