@@ -5,11 +5,11 @@ mod model;
 use std::sync::Arc;
 
 use cuzarr::ErrorKind;
-use cuzarr::compute::{ComputeOptions, Expr, Op, Operand};
+use cuzarr::compute::{ComputeOptions, Expr, Op, Operand, ReduceOp, Reduction};
 use cuzarr::node::{Array, ArrayOptions};
 use cuzarr::plan::Selection;
 use cuzarr::store::{MemoryStore, Store};
-use cuzarr_device::{Device, NdBuffer, Order};
+use cuzarr_device::{DType, Device, NdBuffer, Order};
 use model::{bytes_codec, devices, metadata, sharding, zstd_codec};
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ fn counting(store: &Arc<dyn Store>, path: &str, shape: &[u64], chunks: &[u64]) -
     let values: Vec<i32> = (0..shape.iter().product::<u64>() as i32).collect();
     let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
     let shape: Vec<usize> = shape.iter().map(|&extent| extent as usize).collect();
-    let value = NdBuffer::from_host(Device::Cpu, cuzarr_device::DType::INT32, &shape, Order::C, &bytes).unwrap();
+    let value = NdBuffer::from_host(Device::Cpu, DType::INT32, &shape, Order::C, &bytes).unwrap();
     array.write(&Selection::all(array.shape()), &value).unwrap();
     (array, values)
 }
@@ -119,6 +119,77 @@ fn an_array_that_is_used_twice_is_read_once() {
     let out = square.compute(&options).unwrap();
     assert_eq!(out.to_host_bytes(Order::C).unwrap(), bytes(values.iter().map(|value| value * value)));
     assert_eq!(reads.into_inner(), 1);
+}
+
+#[test]
+fn reductions_are_the_same_bits_on_every_device_whatever_chunks_are_missing() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let shards = sharding(&[3, 5], json!([bytes_codec("little"), zstd_codec()]), "end");
+    for (path, chunks, codecs) in [("plain", [5, 8], plain()), ("sharded", [6, 10], shards)] {
+        let metadata = metadata(&[37, 50], &chunks, "float32", json!(0.25), codecs);
+        let array = Array::create(Arc::clone(&store), path, metadata, false, ArrayOptions::default()).unwrap();
+        let values: Vec<u8> = (0..37 * 50).flat_map(|at| (1.0 / (at as f32 + 3.0)).to_ne_bytes()).collect();
+        let value = NdBuffer::from_host(Device::Cpu, DType::FLOAT32, &[37, 50], Order::C, &values).unwrap();
+        array.write(&Selection::all(array.shape()), &value).unwrap();
+        for missing in ["c/0/0", "c/2/3", "c/3/3", "c/6/4"] {
+            store.delete(&format!("{path}/{missing}")).unwrap();
+        }
+        let whole = array.read(&Selection::all(array.shape())).unwrap();
+        let roots = Expr::apply(Op::Sqrt, &[of(&array)]).unwrap();
+        for memory_limit_bytes in [4 << 10, 16 << 10] {
+            for (op, axes) in
+                [(ReduceOp::Mean, None), (ReduceOp::Var, Some(vec![0])), (ReduceOp::ArgMax, Some(vec![1]))]
+            {
+                let reduction = Reduction::new(op, axes);
+                let run = |device| {
+                    let options = ComputeOptions { device, memory_limit_bytes, threads: 3, ..Default::default() };
+                    let result = roots.reduce(&reduction, &options).unwrap();
+                    result.to_host_bytes(Order::C).unwrap()
+                };
+                let expected = run(Device::Cpu);
+                for device in devices() {
+                    assert_eq!(run(device), expected, "{path}, {reduction:?}, {device}, {memory_limit_bytes}");
+                }
+            }
+            for device in devices() {
+                let options = ComputeOptions { device, memory_limit_bytes, threads: 2, ..Default::default() };
+                let same = Expr::array(array.clone()).unwrap().compute(&options).unwrap();
+                assert_eq!(same.to_host_bytes(Order::C).unwrap(), whole.to_host_bytes(Order::C).unwrap());
+            }
+        }
+    }
+}
+
+#[test]
+fn damage_fails_a_reduction_and_names_the_chunk() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let (x, _) = counting(&store, "x", &[40, 50], &[5, 8]);
+    store.write("x/c/4/3", &[1, 2, 3]).unwrap();
+    // Elements that were not decoded may be refused sooner than the chunk.
+    let power = Expr::apply(Op::Power, &[2i64.into(), of(&x)]).unwrap();
+    for device in devices() {
+        for expr in [&Expr::array(x.clone()).unwrap(), &power] {
+            let options = ComputeOptions { device, memory_limit_bytes: 8 << 10, threads: 2, ..Default::default() };
+            let error = expr.reduce(&Reduction::new(ReduceOp::Sum, None), &options).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::ChunkCorrupt, "{device}: {error}");
+            assert!(error.to_string().contains("x/c/4/3"), "{device}: {error}");
+        }
+    }
+}
+
+#[test]
+fn work_that_fails_ends_the_reading() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let (x, _) = counting(&store, "x", &[40, 50], &[5, 8]);
+    let negative = Expr::apply(Op::Subtract, &[1000i64.into(), of(&x)]).unwrap();
+    let power = Expr::apply(Op::Power, &[of(&x), negative.into()]).unwrap();
+    for device in devices() {
+        let options = ComputeOptions { device, memory_limit_bytes: 8 << 10, threads: 2, ..Default::default() };
+        for _ in 0..5 {
+            let error = power.reduce(&Reduction::new(ReduceOp::Sum, None), &options).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{device}: {error}");
+        }
+    }
 }
 
 #[test]

@@ -39,6 +39,14 @@ impl Processor {
         Processor { threads, ..self }
     }
 
+    /// Waits for kernels.
+    ///
+    /// # Errors
+    /// As [`Stream::synchronize`].
+    pub(crate) fn finish(&self) -> Result<()> {
+        self.stream.as_ref().map_or(Ok(()), |stream| Ok(stream.synchronize()?))
+    }
+
     /// The stream of a GPU; none on the host.
     pub(crate) fn stream(&self) -> Option<&Stream> {
         self.stream.as_ref()

@@ -140,9 +140,8 @@ impl Histogram {
         let regions = job.regions(None, limit_bytes)?;
         let mut counting = Counting::new(keys, &bins, 1, &job.processor)?;
         for_each_region(
+            &job,
             &regions,
-            job.ahead,
-            |region| job.read(region),
             |region, inputs| counting.add(&job.work(region, &inputs)?, &axes, 0),
             |_, ()| Ok(()),
         )?;

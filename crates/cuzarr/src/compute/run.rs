@@ -1,8 +1,6 @@
 //! Computing expressions of arrays in stores, region by region.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
 use cuzarr_device::{Device, NdBuffer, Order};
 
@@ -10,11 +8,13 @@ use super::copy::Progress;
 use super::evaluate::{Processor, memory_shape};
 use super::expr::{Expr, Kind};
 use super::grid::Region;
+use super::in_turn;
+use super::meter::Meter;
 use super::place::refuse_overlap;
 use super::program::{Input, Program, lower};
 use super::reduce::view::state_bytes;
 use super::regions::{operand_region, regions};
-use super::walk::walk_ahead;
+use super::walk::{walk_ahead, written_behind};
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::{Array, ArrayOptions};
 use crate::store::Store;
@@ -30,6 +30,12 @@ const SHORT_REGIONS_SHARE: u64 = 4;
 const SHORT_REGIONS_AHEAD: u64 = 4;
 /// Bytes of such regions together that leave nothing to gain: each is as much as decoders take at once.
 const ENOUGH_SHORT_BYTES: u64 = 640 << 20;
+
+/// Regions that are read in turn, by one pipeline: how many there are beside the one that is worked on, and the part of the
+/// limit that they take at most, one in so many. The first that is enough for a chunk.
+const IN_TURN: [(u64, u64); 3] = [(3, 8), (3, 4), (1, REGIONS_SHARE)];
+/// Bytes of all such regions that leave nothing to gain.
+const ENOUGH_IN_TURN_BYTES: u64 = 512 << 20;
 
 /// Another view of a store, such as one that counts or can be stopped.
 pub type Wrap<'a> = &'a (dyn Fn(&Arc<dyn Store>) -> Arc<dyn Store> + Sync);
@@ -76,39 +82,13 @@ pub(crate) struct Job<'a> {
     /// The dimensions that a reduction joins, which takes memory for its states.
     reduced: Option<Vec<usize>>,
     /// Regions that are read at a time.
-    pub(crate) ahead: usize,
+    ahead: usize,
+    /// Whether somebody writes what comes of regions, who needs memory that reads take.
+    writes: bool,
     pub(crate) processor: Processor,
     meter: Option<Meter<'a>>,
     /// Bytes that reading has in flight at most.
     reading_bytes: u64,
-}
-
-/// Counts the regions that were read.
-struct Meter<'a> {
-    tell: Tell<'a>,
-    begun: Instant,
-    regions: AtomicU64,
-    bytes: AtomicU64,
-    regions_done: AtomicU64,
-    bytes_done: AtomicU64,
-}
-
-impl<'a> Meter<'a> {
-    fn new(tell: Tell<'a>) -> Meter<'a> {
-        let [regions, bytes, regions_done, bytes_done] = std::array::from_fn(|_| AtomicU64::new(0));
-        Meter { tell, begun: Instant::now(), regions, bytes, regions_done, bytes_done }
-    }
-
-    fn note(&self, bytes: u64) {
-        let progress = Progress {
-            regions_done: 1 + self.regions_done.fetch_add(1, Ordering::Relaxed),
-            regions: self.regions.load(Ordering::Relaxed),
-            bytes_done: bytes + self.bytes_done.fetch_add(bytes, Ordering::Relaxed),
-            bytes: self.bytes.load(Ordering::Relaxed),
-            seconds: self.begun.elapsed().as_secs_f64(),
-        };
-        (self.tell)(&progress);
-    }
 }
 
 impl<'a> Job<'a> {
@@ -150,6 +130,7 @@ impl<'a> Job<'a> {
             keeps: false,
             reduced: None,
             ahead: 1,
+            writes: false,
             processor,
             meter: options.progress.map(Meter::new),
             reading_bytes: options.memory_limit_bytes,
@@ -164,6 +145,11 @@ impl<'a> Job<'a> {
     /// The same for a reduction of some dimensions.
     pub(crate) fn summarised(self, axes: &[usize]) -> Job<'a> {
         Job { reduced: Some(axes.to_vec()), ..self }
+    }
+
+    /// The same for somebody who writes what comes of regions to a store.
+    fn written(self) -> Job<'a> {
+        Job { writes: true, ..self }
     }
 
     /// Regions of the result, along the grid of the largest array, or along `unit`s.
@@ -189,9 +175,18 @@ impl<'a> Job<'a> {
         let cut = |ahead: u64, share: u64, enough_bytes: u64| {
             regions(&self.part.extent, &unit, &|extent| cost(extent, ahead), limit_bytes / share, enough_bytes)
         };
-        let (regions, ahead) = match cut(SHORT_REGIONS_AHEAD, SHORT_REGIONS_SHARE, ENOUGH_SHORT_BYTES) {
-            Ok(regions) => (regions, SHORT_REGIONS_AHEAD),
-            Err(_) => (cut(1, REGIONS_SHARE, ENOUGH_BYTES)?, 1),
+        let in_turn = || {
+            // Wherever is computed: what is made of regions depends on how they are cut.
+            let mut ways = IN_TURN.into_iter().filter(|_| self.only_array().is_some());
+            ways.find_map(|(ahead, share)| Some((cut(ahead, share, ENOUGH_IN_TURN_BYTES).ok()?, ahead)))
+        };
+        let at_once = || cut(SHORT_REGIONS_AHEAD, SHORT_REGIONS_SHARE, ENOUGH_SHORT_BYTES);
+        let (regions, ahead) = match in_turn() {
+            Some(regions) => regions,
+            None => match at_once() {
+                Ok(regions) => (regions, SHORT_REGIONS_AHEAD),
+                Err(_) => (cut(1, REGIONS_SHARE, ENOUGH_BYTES)?, 1),
+            },
         };
         let most = regions.iter().map(|region| cost(&region.extent, ahead)).max().unwrap_or(0);
         let share = if ahead == 1 { limit_bytes / REGIONS_SHARE } else { most.min(limit_bytes / SHORT_REGIONS_SHARE) };
@@ -199,8 +194,7 @@ impl<'a> Job<'a> {
         self.leave_for_reading(limit_bytes - share);
         if let Some(meter) = &self.meter {
             let bytes = regions.iter().map(|region| self.bytes_read(&region.extent)).fold(0, u64::saturating_add);
-            meter.regions.fetch_add(passes * regions.len() as u64, Ordering::Relaxed);
-            meter.bytes.fetch_add(bytes.saturating_mul(passes), Ordering::Relaxed);
+            meter.expect(regions.len() as u64, bytes, passes);
         }
         Ok(regions)
     }
@@ -263,17 +257,51 @@ impl<'a> Job<'a> {
         Ok(unit)
     }
 
+    /// The only array that is read, for somebody who takes no memory of reads and writes meanwhile.
+    fn only_array(&self) -> Option<&Array> {
+        let mut arrays = self.inputs.iter().filter_map(|input| match input {
+            Input::Array(array) => Some(&**array),
+            _ => None,
+        });
+        let first = arrays.next().filter(|_| !self.writes)?;
+        arrays.next().is_none().then_some(first)
+    }
+
+    /// The array that one pipeline reads region after region, where there is one, and how many regions there are at a time.
+    fn in_turn(&self) -> Option<(&Array, usize)> {
+        let array = self.only_array().filter(|array| array.reads_in_turn())?;
+        Some((array, self.ahead + 1))
+    }
+
+    /// The part of an input of this shape that a region of the part needs.
+    pub(super) fn part_of(&self, region: &Region, shape: &[u64]) -> Region {
+        let start = region.start.iter().zip(&self.part.start).map(|(own, part)| own + part).collect();
+        operand_region(&Region { number: region.number, start, extent: region.extent.clone() }, shape)
+    }
+
     /// The inputs' elements for a region of the part, on the device.
     ///
     /// # Errors
     /// What reading reports.
     pub(crate) fn read(&self, region: &Region) -> Result<Vec<NdBuffer>> {
-        let start = region.start.iter().zip(&self.part.start).map(|(own, part)| own + part).collect();
-        let region = &Region { number: region.number, start, extent: region.extent.clone() };
+        let elements = self.operands(region, |array, part| array.read(&part.selection()?))?;
+        self.note_read(region);
+        Ok(elements)
+    }
+
+    /// The same, those of arrays being got in some way.
+    ///
+    /// # Errors
+    /// What that reports.
+    pub(super) fn operands(
+        &self,
+        region: &Region,
+        of_array: impl Fn(&Array, &Region) -> Result<NdBuffer>,
+    ) -> Result<Vec<NdBuffer>> {
         let one = |input: &Input| -> Result<NdBuffer> {
-            let part = operand_region(region, &input.shape());
+            let part = self.part_of(region, &input.shape());
             match input {
-                Input::Array(array) => array.read(&part.selection()?),
+                Input::Array(array) => of_array(array, &part),
                 Input::Buffer(buffer) => {
                     let (start, extent) = (memory_shape(&part.start)?, memory_shape(&part.extent)?);
                     Ok(buffer.region(&start, &extent, &vec![1; extent.len()])?)
@@ -281,11 +309,14 @@ impl<'a> Job<'a> {
                 Input::Reduced(..) => Err(Error::new(ErrorKind::Unsupported, "an operand is yet to be computed")),
             }
         };
-        let elements = self.inputs.iter().map(one).collect::<Result<_>>()?;
+        self.inputs.iter().map(one).collect()
+    }
+
+    /// Tells that a region was read.
+    pub(super) fn note_read(&self, region: &Region) {
         if let Some(meter) = &self.meter {
             meter.note(self.bytes_read(&region.extent));
         }
-        Ok(elements)
     }
 
     /// The result's elements of a region.
@@ -306,21 +337,27 @@ impl<'a> Job<'a> {
     }
 }
 
-/// As [`walk_ahead`]; a single region needs no threads.
+/// Works on regions of a job, one after the other, while others are read and the former one is written. A single region needs
+/// no threads. What is made of one outlives its inputs.
 ///
 /// # Errors
 /// The first failure.
-pub(crate) fn for_each_region<T: Send, U: Send>(
+pub(crate) fn for_each_region<U: Send>(
+    job: &Job<'_>,
     regions: &[Region],
-    ahead: usize,
-    read: impl Fn(&Region) -> Result<T> + Sync,
-    mut work: impl FnMut(&Region, T) -> Result<U>,
+    mut work: impl FnMut(&Region, Vec<NdBuffer>) -> Result<U>,
     mut write: impl FnMut(&Region, U) -> Result<()> + Send,
 ) -> Result<()> {
     if let [only] = regions {
-        return write(only, work(only, read(only)?)?);
+        return write(only, work(only, job.read(only)?)?);
     }
-    walk_ahead(regions.iter().map(Ok), ahead, |region| read(region), |region, inputs| work(region, inputs), write)
+    if let Some(source) = job.in_turn() {
+        return written_behind(write, |hand_on| {
+            in_turn::relay(job, source, regions, |region, inputs| hand_on(region, work(region, inputs)?))
+        });
+    }
+    let read = |region: &&Region| job.read(region);
+    walk_ahead(regions.iter().map(Ok), job.ahead, read, |region, inputs| work(region, inputs), write)
 }
 
 impl Expr {
@@ -351,9 +388,8 @@ impl Expr {
         }
         let result = NdBuffer::empty(options.device, self.dtype(), &memory_shape(extent)?, Order::C)?;
         for_each_region(
+            &job,
             &regions,
-            job.ahead,
-            |region| job.read(region),
             |region, inputs| job.work(region, &inputs),
             |region, part| {
                 let (start, extent) = (memory_shape(&region.start)?, memory_shape(&region.extent)?);
@@ -376,7 +412,7 @@ impl Expr {
         }
         let dtype = target.metadata().data_type().device_dtype().unwrap_or(self.dtype());
         let whole = Region { number: 0, start: vec![0; self.ndim()], extent: self.shape().to_vec() };
-        let mut job = Job::new(&self.astype(dtype)?, whole, options)?;
+        let mut job = Job::new(&self.astype(dtype)?, whole, options)?.written();
         self.refuse_overlap(target.store(), target.path())?;
         let unit = target.metadata().chunk_grid().chunk_shape().to_vec();
         let regions = job.regions(Some(unit), options.memory_limit_bytes)?;
@@ -384,9 +420,8 @@ impl Expr {
         let target = target.with_options(own);
         let target = options.wrap.map_or(target.clone(), |wrap| target.with_store(wrap(target.store())));
         for_each_region(
+            &job,
             &regions,
-            job.ahead,
-            |region| job.read(region),
             |region, inputs| job.work(region, &inputs),
             |region, part| target.write(&region.selection()?, &part),
         )

@@ -78,17 +78,32 @@ pub(crate) fn walk_ahead<I: Send, T: Send, U: Send>(
     ahead: usize,
     read: impl Fn(&I) -> Result<T> + Sync,
     mut work: impl FnMut(&I, T) -> Result<U>,
+    write: impl FnMut(I, U) -> Result<()> + Send,
+) -> Result<()> {
+    written_behind(write, |hand_on| {
+        relay(items, ahead, read, |item, value| {
+            let made = work(&item, value)?;
+            hand_on(item, made)
+        })
+    })
+}
+
+/// Runs `work`, what it hands on being written in a thread of its own.
+///
+/// # Errors
+/// The first failure of the two.
+pub(super) fn written_behind<I: Send, U: Send>(
     mut write: impl FnMut(I, U) -> Result<()> + Send,
+    work: impl FnOnce(&mut dyn FnMut(I, U) -> Result<()>) -> Result<()>,
 ) -> Result<()> {
     std::thread::scope(|scope| {
         let (sender, receiver): (SyncSender<(I, U)>, Receiver<_>) = sync_channel(0);
         let writer = move || receiver.into_iter().try_for_each(|(item, made)| write(item, made));
         let writer = Builder::new().name("cuzarr-write".into()).spawn_scoped(scope, writer);
         let writer = writer.map_err(|error| no_thread(&error))?;
-        let worked = relay(items, ahead, read, |item, value| {
-            let made = work(&item, value)?;
-            let ended = || Error::new(ErrorKind::Cancelled, "writing ended early");
-            sender.send((item, made)).map_err(|_| ended())
+        let worked = work(&mut |item, made| {
+            let ended = |_| Error::new(ErrorKind::Cancelled, "writing ended early");
+            sender.send((item, made)).map_err(ended)
         });
         drop(sender);
         // What ended the writer is why the others ended.
@@ -99,7 +114,7 @@ pub(crate) fn walk_ahead<I: Send, T: Send, U: Send>(
     })
 }
 
-fn no_thread(error: &std::io::Error) -> Error {
+pub(super) fn no_thread(error: &std::io::Error) -> Error {
     Error::new(ErrorKind::OutOfMemory, format!("the system gives no more threads: {error}"))
 }
 

@@ -1,6 +1,7 @@
 //! Reading and writing the elements of arrays: what users call, handed to the engine.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cuzarr_device::{DType, Device, NdBuffer, Order, pool};
@@ -9,7 +10,7 @@ use super::array::Array;
 use crate::codec::VariableElements;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::plan::{Explanation, Selection, check_strict, check_strict_writing, chunks_touched};
-use crate::run::{Access, BRIEF_BYTES, Engine, Options, Report, memory_shape};
+use crate::run::{Access, Arrived, BRIEF_BYTES, Engine, Options, Report, memory_shape, reads_in_turn};
 use crate::store::join_key;
 
 /// What an array keeps between calls: its chain bound to the devices it was used on, and what its last call did. A clone
@@ -138,6 +139,32 @@ impl Array {
         let report = Engine::get().read_many(&access, self.store(), selections, out, &self.run_options())?;
         self.io.state().report = Some(report);
         Ok(())
+    }
+
+    /// Whether [`Array::read_in_turn`] can read to the array's device.
+    pub(crate) fn reads_in_turn(&self) -> bool {
+        reads_in_turn(&**self.store(), self.device())
+    }
+
+    /// Reads boxes to the array's device one after the other by one pipeline, and hands each to `deliver` when it is whole, in
+    /// their order; there is memory for `at_once` of them. None counts unless this returns without an error.
+    ///
+    /// # Errors
+    /// As [`Array::read`]; `MemorySpace` where [`Array::reads_in_turn`] says no.
+    pub(crate) fn read_in_turn(
+        &self,
+        selections: Vec<Selection>,
+        at_once: usize,
+        deliver: Sender<Arrived>,
+    ) -> Result<()> {
+        let work = || -> Result<()> {
+            self.check_strict(self.device())?;
+            let (access, to) = (self.access(self.device())?, (at_once, deliver));
+            let report = Engine::get().read_in_turn(&access, self.store(), selections, to, &self.run_options())?;
+            self.io.state().report = Some(report);
+            Ok(())
+        };
+        work().at(|| self.place())
     }
 
     /// Reads the selected elements into memory of the caller, on any device; its shape is the selection's. Elements of

@@ -12,7 +12,7 @@ use super::pieces::{PackedAxis, PieceLimits, divide};
 use super::selection::{AxisSelection, Selection};
 use super::source::{ShardLayout, Source};
 use super::tour::{Spot, Tour, Want};
-use super::walk::cells_touched;
+use super::walk::{Walk, cells_touched};
 use crate::codec::ShardIndex;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{ByteRange, Version};
@@ -148,6 +148,8 @@ pub struct Plan {
     /// The first selection that was not begun.
     next: usize,
     stacked: bool,
+    /// Whether one selection comes after the other, whole.
+    in_turn: bool,
     options: PlanOptions,
     /// Elements between neighbours of a packed chunk, per dimension of the array.
     strides: Vec<u64>,
@@ -165,7 +167,7 @@ impl Plan {
     /// # Errors
     /// `SelectionInvalid` when the selection does not fit the array.
     pub fn new(source: Arc<Source>, selection: Selection, options: PlanOptions) -> Result<Plan> {
-        Plan::of(source, vec![selection], false, options)
+        Plan::of(source, vec![selection], (false, false), options)
     }
 
     /// The plan of reading several selections that differ in their place alone, one behind the other along a new first
@@ -178,10 +180,30 @@ impl Plan {
             let message = format!("selections {} and {other} differ in more than their place", selections[0]);
             return Err(Error::new(ErrorKind::ShapeMismatch, message));
         }
-        Plan::of(source, selections, true, options)
+        Plan::of(source, selections, (true, false), options)
     }
 
-    fn of(source: Arc<Source>, selections: Vec<Selection>, stacked: bool, options: PlanOptions) -> Result<Plan> {
+    /// The plan of reading several boxes of the array one after the other: batches hold the end of one and the beginning of
+    /// the next, but nothing of a box comes before all of those in front of it. The first dimension of places is the box's
+    /// number.
+    ///
+    /// # Errors
+    /// `SelectionInvalid` when a selection does not fit the array, or is no box of all its dimensions.
+    pub fn in_turn(source: Arc<Source>, selections: Vec<Selection>, options: PlanOptions) -> Result<Plan> {
+        let is_box = |selection: &&Selection| selection.axes().iter().all(|axis| axis.step == 1 && !axis.dropped);
+        if let Some(other) = selections.iter().find(|selection| !is_box(selection)) {
+            let message = format!("selection {other} is no box of the array");
+            return Err(Error::new(ErrorKind::SelectionInvalid, message));
+        }
+        Plan::of(source, selections, (true, true), options)
+    }
+
+    fn of(
+        source: Arc<Source>,
+        selections: Vec<Selection>,
+        (stacked, in_turn): (bool, bool),
+        options: PlanOptions,
+    ) -> Result<Plan> {
         selections.iter().try_for_each(|selection| selection.check(&source.shape))?;
         let strides = source.packed.strides(&source.leaf().chunk_shape);
         Ok(Plan {
@@ -189,6 +211,7 @@ impl Plan {
             selections,
             next: 0,
             stacked,
+            in_turn,
             options,
             strides,
             stack: Vec::new(),
@@ -207,8 +230,9 @@ impl Plan {
     fn first_frame(&mut self) -> Option<Frame> {
         let from = self.next;
         let cell = &self.source.levels[0].chunk_shape;
+        let listed_cells = if self.in_turn { 1 } else { LISTED_CELLS };
         let mut cells = 0;
-        while let Some(selection) = self.selections.get(self.next).filter(|_| cells < LISTED_CELLS) {
+        while let Some(selection) = self.selections.get(self.next).filter(|_| cells < listed_cells) {
             let touched = selection.axes().iter().zip(cell).map(|(axis, &cell)| cells_touched(axis, cell.max(1)));
             cells = touched.fold(1u64, u64::saturating_mul).saturating_add(cells);
             self.next += 1;
@@ -332,7 +356,10 @@ impl Plan {
         let most = if self.stacked { 4096 } else { 256 };
         let window = (self.options.index_window_bytes / layout.index_size_bytes.max(1)).clamp(1, most) as usize;
         let (mut wanted, mut places) = (Vec::new(), HashSet::new());
-        for at in frame.tour.places() {
+        // Those of boxes that come later, too: one round for many of them.
+        let later = self.selections[self.next..].iter().filter(|_| self.in_turn && level == 0);
+        let later = later.flat_map(|selection| cells_of(selection, &self.source.levels[0].chunk_shape));
+        for at in frame.tour.places().chain(later) {
             if wanted.len() >= window {
                 break;
             }
@@ -473,6 +500,12 @@ impl Plan {
         }
         Ok(())
     }
+}
+
+/// The places of the cells of the array's own grid that a selection touches.
+fn cells_of(selection: &Selection, cell: &[u64]) -> impl Iterator<Item = Vec<u64>> {
+    let inside: Vec<_> = selection.axes().iter().map(|axis| (0, axis.count)).collect();
+    Walk::new(selection.axes(), &vec![0; cell.len()], cell, &inside).map(|cell| cell.at)
 }
 
 fn describe(size: SizeRule) -> String {

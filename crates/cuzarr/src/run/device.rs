@@ -4,9 +4,10 @@
 //! (`device_decode.rs`).
 
 mod memory;
+mod out;
 mod slab_plan;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cuzarr_device::transfer::{fill_boxes_on, scatter_on};
@@ -15,6 +16,7 @@ use cuzarr_device::{
 };
 
 use self::memory::{Scratch, Spare};
+pub(crate) use self::out::{Arrived, InTurn, Out};
 use self::slab_plan::{PIECE_ALIGNMENT_BYTES, SlabPlan, in_place};
 use super::access::Access;
 use super::call::Call;
@@ -57,10 +59,13 @@ struct Target {
     read_missing: bool,
 }
 
-/// Reads into an nd-buffer on a device.
+/// A box of the result: its start and its extent.
+type Extent = (Vec<usize>, Vec<usize>);
+
+/// Reads into an nd-buffer on a device, or into several in turn.
 pub(crate) struct DeviceDestination {
     target: Arc<Target>,
-    out: NdBuffer,
+    out: Out,
     tail: Tail,
     packed_strides: Vec<isize>,
     fill: Vec<u8>,
@@ -73,6 +78,9 @@ pub(crate) struct DeviceDestination {
     kernels: Stream,
     /// Batches on their way from the store.
     loading: HashMap<usize, Loading>,
+    /// Batches that came before one that was launched sooner, where order matters; and how many were placed.
+    early: BTreeMap<usize, Arc<Flight>>,
+    placed: usize,
     /// Batches on their way to the result, oldest first.
     placing: VecDeque<Placing>,
     decoders: Decoders,
@@ -172,7 +180,7 @@ impl DeviceDestination {
     pub(crate) fn new(
         call: &Arc<Call>,
         access: &Access,
-        out: &NdBuffer,
+        out: Out,
         packed_strides: Vec<isize>,
         options: &Options,
     ) -> Result<DeviceDestination> {
@@ -202,7 +210,7 @@ impl DeviceDestination {
         call.counters.begin_on(&copies)?;
         Ok(DeviceDestination {
             target: Arc::new(target),
-            out: out.clone(),
+            out,
             tail: program.tail().clone(),
             packed_strides,
             fill: access.fill().to_vec(),
@@ -212,6 +220,8 @@ impl DeviceDestination {
             copies,
             kernels,
             loading: HashMap::new(),
+            early: BTreeMap::new(),
+            placed: 0,
             placing: VecDeque::new(),
             decoders: Decoders::new(device, call.streams.clone()),
             spare: Spare::default(),
@@ -241,18 +251,17 @@ impl DeviceDestination {
         let Loading { slab, pieces, resident, held } = loading;
         let landed = flight.landed();
         let (ready, scratch) = self.ready(&pieces)?;
-        let (packed, frames) =
+        let (mut packed, frames) =
             resident.place(&flight.batch, &self.target.program, &mut self.decoders, &self.kernels)?;
         let (done, _extra) = (self.kernels.record()?, resident.take_extra());
         let placing = Placing { done, _held: held, scratch, decoded: None, frames, _extra };
         // Kept before anything can fail: what was damaged must be asked in any case.
         self.placing.push_back(placing);
-        packed.into_iter().try_for_each(|packed| self.scatter(packed))?;
-        match (&pieces.dense, ready) {
+        packed.extend(match (&pieces.dense, ready) {
             (Some(dense), Some(ready)) => self.decode(flight, dense, ready)?,
-            _ => self.place_landed(flight, slab, pieces, &landed)?,
-        }
-        self.fill(flight)?;
+            _ => self.place_landed(flight, slab, pieces, &landed)?.into_iter().collect(),
+        });
+        self.put(packed, boxes_without_chunk(flight))?;
         let done = self.kernels.record()?;
         if let Some(placing) = self.placing.back_mut() {
             placing.done = done;
@@ -271,8 +280,8 @@ impl DeviceDestination {
         Ok((Some(ready), scratch))
     }
 
-    /// Decodes what came of a batch, and puts it to its place.
-    fn decode(&mut self, flight: &Flight, dense: &Dense, ready: Ready) -> Result<()> {
+    /// Decodes what came of a batch.
+    fn decode(&mut self, flight: &Flight, dense: &Dense, ready: Ready) -> Result<Vec<Packed>> {
         let plan = (&flight.batch, &*self.target.program);
         let decoded = ready.place(dense, plan, (&self.copies, &self.kernels), &self.target.call)?;
         if decoded.unknown {
@@ -281,58 +290,68 @@ impl DeviceDestination {
         if let Some(placing) = self.placing.back_mut() {
             placing.decoded = decoded.pending;
         }
-        decoded.packed.into_iter().try_for_each(|packed| self.scatter(packed))
+        Ok(decoded.packed)
     }
 
-    /// Uploads what landed in a slab, and puts it to its place.
+    /// Uploads what landed in a slab.
     fn place_landed(
         &mut self,
         flight: &Flight,
         slab: Option<(Slab, Buffer)>,
         pieces: Arc<Pieces>,
         landed: &[usize],
-    ) -> Result<()> {
+    ) -> Result<Option<Packed>> {
         let counters = &self.target.call.counters;
         let offsets = pieces.unit_offsets.clone();
         let boxes: Vec<TransferBox> =
             landed.iter().flat_map(|&unit| flight.batch.units[unit].transfer_boxes(offsets[unit])).collect();
         // Pieces of chunks that did not come: the slab must have no user left.
         drop(pieces);
-        if let (Some((mut slab, arena)), false) = (slab, boxes.is_empty()) {
-            let copied = slab.finish_upload()?;
-            copied.iter().try_for_each(|copy| self.kernels.wait(&copy.end))?;
-            counters.add_copies(Stage::Upload, copied);
-            let packed = match &self.target.finish {
-                Some((_, native)) => {
-                    let units = landed.iter().map(|&unit| (&flight.batch.units[unit], offsets[unit]));
-                    let (packed, pending) = finish(native, &arena, units, &self.kernels, &self.target.call)?;
-                    if let Some(placing) = self.placing.back_mut() {
-                        placing.decoded = Some(pending);
-                    }
-                    packed
-                }
-                None => (arena, boxes),
-            };
-            self.scatter(packed)?;
+        let Some((mut slab, arena)) = slab.filter(|_| !boxes.is_empty()) else { return Ok(None) };
+        let copied = slab.finish_upload()?;
+        copied.iter().try_for_each(|copy| self.kernels.wait(&copy.end))?;
+        counters.add_copies(Stage::Upload, copied);
+        let Some((_, native)) = &self.target.finish else { return Ok(Some((arena, boxes))) };
+        let units = landed.iter().map(|&unit| (&flight.batch.units[unit], offsets[unit]));
+        let (packed, pending) = finish(native, &arena, units, &self.kernels, &self.target.call)?;
+        if let Some(placing) = self.placing.back_mut() {
+            placing.decoded = Some(pending);
+        }
+        Ok(Some(packed))
+    }
+
+    /// Moves packed elements to their places, and fills boxes without a chunk.
+    fn put(&mut self, packed: Vec<Packed>, fills: Vec<Extent>) -> Result<()> {
+        if let Out::Whole(out) = &self.out {
+            packed.into_iter().try_for_each(|packed| self.scatter(packed, out))?;
+            return self.fill(&fills, out);
+        }
+        for (number, (packed, fills)) in out::by_number(packed, fills) {
+            let Out::InTurn(in_turn) = &mut self.out else { break };
+            let out = in_turn.memory(number, &self.kernels)?;
+            let elems = packed.iter().flat_map(|(_, boxes)| boxes).map(|item| &item.extent);
+            let elems =
+                elems.chain(fills.iter().map(|(_, extent)| extent)).map(|extent| extent.iter().product::<usize>());
+            let elems = elems.sum();
+            packed.into_iter().try_for_each(|packed| self.scatter(packed, &out))?;
+            self.fill(&fills, &out)?;
+            if let Out::InTurn(in_turn) = &mut self.out {
+                in_turn.placed(elems, &self.kernels)?;
+            }
         }
         Ok(())
     }
 
     /// Moves packed elements to their places.
-    fn scatter(&self, (packed, boxes): Packed) -> Result<()> {
+    fn scatter(&self, (packed, boxes): Packed, out: &NdBuffer) -> Result<()> {
         let size_bytes: usize = boxes.iter().map(|item| item.packed_size_bytes).sum();
         let transfer = Transfer { tail: self.tail.clone(), packed_strides: self.packed_strides.clone(), boxes };
         let counters = &self.target.call.counters;
         let scatter = (Stage::Scatter, size_bytes as u64);
-        counters.time_on(scatter, &self.kernels, || scatter_on(&packed, &transfer, &self.out, &self.kernels))
+        counters.time_on(scatter, &self.kernels, || scatter_on(&packed, &transfer, out, &self.kernels))
     }
 
-    fn fill(&self, flight: &Flight) -> Result<()> {
-        let missing = flight.missing();
-        let missing = missing.iter().flat_map(|&unit| &flight.batch.units[unit].places);
-        let missing = missing.map(|place| (&place.start, &place.extent));
-        let known = flight.batch.fills.iter().map(|fill| (&fill.start, &fill.extent));
-        let boxes: Vec<_> = missing.chain(known).map(|(start, extent)| (start.clone(), extent.clone())).collect();
+    fn fill(&self, boxes: &[Extent], out: &NdBuffer) -> Result<()> {
         if boxes.is_empty() {
             return Ok(());
         }
@@ -340,8 +359,33 @@ impl DeviceDestination {
         let size_bytes = (elements * self.fill.len()) as u64;
         let counters = &self.target.call.counters;
         let fill = (Stage::Fill, size_bytes);
-        counters.time_on(fill, &self.kernels, || fill_boxes_on(&self.out, &boxes, &self.fill, &self.kernels))
+        counters.time_on(fill, &self.kernels, || fill_boxes_on(out, boxes, &self.fill, &self.kernels))
     }
+
+    /// A batch came whose predecessors were placed, where that matters.
+    fn close_now(&mut self, flight: &Flight, number: usize) -> Result<()> {
+        self.placed += 1;
+        let Some(loading) = self.loading.remove(&number) else { return Ok(()) };
+        let cancelled = self.target.call.is_cancelled();
+        if let Some((slab, _)) = loading.slab.as_ref().filter(|_| cancelled || flight.landed().is_empty()) {
+            slab.stop_upload();
+        }
+        // Whoever still holds the flight is about to drop it; the pieces must be gone before the slab's upload ends.
+        loading.pieces.clear();
+        if cancelled {
+            loading.resident.clear();
+            return Ok(());
+        }
+        self.place(flight, loading)
+    }
+}
+
+fn boxes_without_chunk(flight: &Flight) -> Vec<Extent> {
+    let missing = flight.missing();
+    let missing = missing.iter().flat_map(|&unit| &flight.batch.units[unit].places);
+    let missing = missing.map(|place| (place.start.clone(), place.extent.clone()));
+    let known = flight.batch.fills.iter().map(|fill| (fill.start.clone(), fill.extent.clone()));
+    missing.chain(known).collect()
 }
 
 impl Destination for DeviceDestination {
@@ -355,7 +399,7 @@ impl Destination for DeviceDestination {
             return Ok(Launch::NoMemory(batch));
         }
         let plan = SlabPlan::new(&batch, stored_is_packed);
-        let resident = Resident::new(launcher.call, self.target.taking.clone(), self.out.device());
+        let resident = Resident::new(launcher.call, self.target.taking.clone(), self.kernels.device());
         let slabless = resident.device() != Device::Cpu && launcher.call.store.is_on(resident.device());
         let scratch_bytes = self.scratch_bytes(plan.total_bytes);
         let slab_bytes = if self.native.is_some() { Dense::slab_bytes(&batch) } else { plan.total_bytes };
@@ -403,18 +447,14 @@ impl Destination for DeviceDestination {
 
     fn close(&mut self, flight: Arc<Flight>, number: usize) -> Result<()> {
         self.collect(false)?;
-        let Some(loading) = self.loading.remove(&number) else { return Ok(()) };
-        let cancelled = self.target.call.is_cancelled();
-        if let Some((slab, _)) = loading.slab.as_ref().filter(|_| cancelled || flight.landed().is_empty()) {
-            slab.stop_upload();
+        if let Out::Whole(_) = self.out {
+            return self.close_now(&flight, number);
         }
-        // Whoever still holds the flight is about to drop it; the pieces must be gone before the slab's upload ends.
-        loading.pieces.clear();
-        if cancelled {
-            loading.resident.clear();
-            return Ok(());
+        self.early.insert(number, flight);
+        while let Some(flight) = self.early.remove(&self.placed) {
+            self.close_now(&flight, self.placed)?;
         }
-        self.place(&flight, loading)
+        Ok(())
     }
 
     fn idle(&mut self) -> Result<()> {
@@ -423,6 +463,10 @@ impl Destination for DeviceDestination {
     }
 
     fn finish(&mut self) -> Result<()> {
+        // There are some when the call failed: then nothing of them is placed.
+        for (number, flight) in std::mem::take(&mut self.early) {
+            self.close_now(&flight, number)?;
+        }
         self.loading.drain().for_each(|(_, loading)| loading.resident.clear());
         let copied = self.copies.synchronize();
         let decoded = self.decoders.synchronize();

@@ -5,6 +5,7 @@ mod brief;
 pub(crate) use brief::BRIEF_BYTES;
 
 use std::collections::HashMap;
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cuzarr_device::pool::begin_within;
@@ -12,7 +13,7 @@ use cuzarr_device::{Device, NdBuffer, profile};
 
 use super::access::Access;
 use super::call::Call;
-use super::device::DeviceDestination;
+use super::device::{Arrived, DeviceDestination, InTurn, Out};
 use super::host::HostDestination;
 use super::memory::Memory;
 use super::pool::Pool;
@@ -235,9 +236,41 @@ impl Engine {
             read::read(&call, access, plan, &mut destination)?;
         } else {
             call = self.driven_call(store, access.device(), options);
+            let out = Out::Whole(out.clone());
             let mut destination = DeviceDestination::new(&call, access, out, strides, options)?;
             read::read(&call, access, plan, &mut destination)?;
         }
+        Ok(call.report())
+    }
+
+    /// Reads boxes of an array to the device that `access` is bound to, one after the other by one pipeline, and hands each
+    /// to `deliver` when it is whole, in their order. There is memory for `at_once` of them, beside the limit; who takes
+    /// them may not wait for the memory of reads and writes before it gives them back.
+    ///
+    /// What is damaged may be noticed when later boxes were delivered: none of them counts unless this returns without an error.
+    ///
+    /// # Errors
+    /// `MemorySpace` on the host, or of a store that is on the device; else as [`Engine::read`].
+    pub(crate) fn read_in_turn(
+        &self,
+        access: &Access,
+        store: &Arc<dyn Store>,
+        selections: Vec<Selection>,
+        (at_once, deliver): (usize, Sender<Arrived>),
+        options: &Options,
+    ) -> Result<Report> {
+        let device = access.device();
+        if !reads_in_turn(&**store, device) {
+            let message = format!("boxes are read in turn from other memory to a device, not on {device}");
+            return Err(Error::new(ErrorKind::MemorySpace, message));
+        }
+        let dtype = access.dtype().ok_or_else(|| Error::new(ErrorKind::Unsupported, "elements differ in length"))?;
+        let _range = profile::range("read", 0);
+        let call = self.driven_call(store, device, options);
+        let out = Out::InTurn(InTurn::new(dtype, &selections, at_once, deliver)?);
+        let plan = Plan::in_turn(Arc::clone(access.source()), selections, options.plan())?;
+        let mut destination = DeviceDestination::new(&call, access, out, plan.packed_strides(), options)?;
+        read::read(&call, access, plan, &mut destination)?;
         Ok(call.report())
     }
 
@@ -307,6 +340,12 @@ impl Engine {
         write::write(&call, access, selection, write::Value::Variable(Arc::new(value.clone())), options)?;
         Ok(call.report())
     }
+}
+
+/// Whether [`Engine::read_in_turn`] reads from there to there: not where frames are checked, and put to their place once more,
+/// behind the rest.
+pub(crate) fn reads_in_turn(store: &dyn Store, device: Device) -> bool {
+    device != Device::Cpu && !store.is_on(device)
 }
 
 /// The selection's shape as memory has it.

@@ -37,7 +37,8 @@ mod write;
 
 pub use access::Access;
 pub use decoder::{Decoder, DecoderBatch, Frames};
-pub(crate) use engine::{BRIEF_BYTES, memory_shape};
+pub(crate) use device::Arrived;
+pub(crate) use engine::{BRIEF_BYTES, memory_shape, reads_in_turn};
 pub use engine::{Engine, Options};
 pub use memory::Memory;
 pub use pool::Pool;

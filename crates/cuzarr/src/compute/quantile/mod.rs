@@ -109,9 +109,8 @@ impl Quantile {
             let columns = over(&unit, of.shape());
             match job.regions(Some(columns.clone()), room.regions_bytes) {
                 Ok(tiles) => for_each_region(
+                    &job,
                     &tiles,
-                    job.ahead,
-                    |tile| job.read(tile),
                     |tile, inputs| self.of_elements(&job.work(tile, &inputs)?, &axes, &job, &room),
                     |tile, chosen| put(tile, &chosen),
                 )?,
@@ -192,9 +191,8 @@ impl Quantile {
         room.select(outputs, bits, &mut chosen, &mut |bins| {
             let mut counting = Counting::new(room.keys, bins, outputs, &job.processor)?;
             for_each_region(
+                job,
                 &regions,
-                job.ahead,
-                |region| job.read(region),
                 |region, inputs| counting.add(&job.work(region, &inputs)?, axes, 0),
                 |_, ()| Ok(()),
             )?;

@@ -272,6 +272,13 @@ impl Gathered {
     }
 }
 
+/// What of a memory limit is left beside the states of so many results; all of it where these take too much of it for a GPU to
+/// gather them.
+fn beside_states(outputs: usize, limit_bytes: u64) -> u64 {
+    let states_bytes = (outputs as u64).saturating_mul(size_of::<State>() as u64);
+    if states_bytes <= limit_bytes / STATES_SHARE { limit_bytes - states_bytes } else { limit_bytes }
+}
+
 /// The states of an array whose `axes` are reduced: one for each element of the result, in C order.
 fn states_of(
     source: &NdBuffer,
@@ -339,14 +346,14 @@ impl Expr {
         // Refusals are the host's.
         let may_fail = self.shape().contains(&0) || (reduction.skip_nan && matches!(answer, cuda::Answer::Place));
         let suits = cuda::Gathered::suits(self.shape(), axes);
-        let states_bytes = (outputs * size_of::<State>()) as u64;
-        let fits = states_bytes <= options.memory_limit_bytes / STATES_SHARE;
+        let left_bytes = beside_states(outputs, options.memory_limit_bytes);
+        let fits = left_bytes < options.memory_limit_bytes;
         if options.device == Device::Cpu || may_fail || !suits || !fits {
             return Ok(None);
         }
         let whole = Region { number: 0, start: vec![0; self.ndim()], extent: self.shape().to_vec() };
         let mut job = Job::new(self, whole, options)?.looked_at().summarised(axes);
-        let limit_bytes = if job.is_in_memory() { u64::MAX } else { options.memory_limit_bytes - states_bytes };
+        let limit_bytes = if job.is_in_memory() { u64::MAX } else { left_bytes };
         let regions = job.regions(None, limit_bytes)?;
         let Some(stream) = job.processor.stream() else { return Ok(None) };
         let what = (reduction.op.accumulator(), reduction.skip_nan);
@@ -357,9 +364,8 @@ impl Expr {
             return gathered.finish(answer, reduction.ddof, (widest, dtype)).map(Some);
         }
         for_each_region(
+            &job,
             &regions,
-            job.ahead,
-            |region| job.read(region),
             |region, inputs| gathered.take(region, &job.work(region, &inputs)?),
             |_, ()| Ok(()),
         )?;
@@ -394,18 +400,19 @@ impl Expr {
     ) -> Result<[Gathered; N]> {
         let whole = Region { number: 0, start: vec![0; self.ndim()], extent: self.shape().to_vec() };
         let mut job = Job::new(self, whole, options)?.looked_at().summarised(axes);
-        let limit_bytes = if job.is_in_memory() { u64::MAX } else { options.memory_limit_bytes };
+        let outputs: usize = memory_shape(&kept_shape(self.shape(), axes, false))?.iter().product();
+        // As where a GPU gathers: the same regions, and results.
+        let left_bytes = beside_states(outputs, options.memory_limit_bytes);
+        let limit_bytes = if job.is_in_memory() { u64::MAX } else { left_bytes };
         let regions = job.regions(None, limit_bytes)?;
         let wide = Wide::of(self.dtype());
-        let outputs: usize = memory_shape(&kept_shape(self.shape(), axes, false))?.iter().product();
         let mut gathered = accumulators.map(|accumulator| {
             let states = vec![accumulator.empty(wide); outputs];
             Gathered { shape: self.shape().to_vec(), axes: axes.to_vec(), accumulator, wide, states }
         });
         for_each_region(
+            &job,
             &regions,
-            job.ahead,
-            |region| job.read(region),
             |region, inputs| {
                 let elements = job.work(region, &inputs)?;
                 let states =

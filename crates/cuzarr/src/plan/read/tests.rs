@@ -282,6 +282,61 @@ fn selections_that_are_alike_are_stacked() {
 }
 
 #[test]
+fn boxes_come_in_turn_and_share_batches() {
+    let mut shared = false;
+    for seed in 0..500 {
+        let mut dice = Dice(seed + 9000);
+        let world = World::new(random_source(&mut dice, seed % 2 == 0), &mut dice);
+        let boxes: Vec<Selection> = (0..1 + dice.below(MOST_SELECTIONS))
+            .map(|_| {
+                let start: Vec<u64> = world.source.shape.iter().map(|&len| dice.below(len)).collect();
+                let extent = |(&len, start): (&u64, &u64)| 1 + dice.below(len - start);
+                let extent: Vec<u64> = world.source.shape.iter().zip(&start).map(extent).collect();
+                Selection::region(&start, &extent).unwrap()
+            })
+            .collect();
+        let options = PlanOptions { index_window_bytes: dice.below(30), ..options() };
+        let room = Room { packed_bytes: 1 + dice.below(300) as usize, units: 1 + dice.below(20) as usize, ..room() };
+        let mut plan = Plan::in_turn(Arc::clone(&world.source), boxes.clone(), options).unwrap();
+        let largest = world.source.shape.iter().map(|_| 10).collect::<Vec<u64>>();
+        let shape = [&[boxes.len() as u64], &largest[..]].concat();
+        let mut result = vec![None; shape.iter().product::<u64>() as usize];
+        let (strides, mut last) = (plan.packed_strides(), 0);
+        loop {
+            match plan.next(&room).unwrap() {
+                Step::Done => break,
+                Step::Indexes(wanted) => world.teach(&mut plan, wanted),
+                Step::Batch(batch) => {
+                    let places = batch.units.iter().flat_map(|unit| &unit.places).map(|place| place.start[0]);
+                    let numbers: Vec<usize> = places.chain(batch.fills.iter().map(|fill| fill.start[0])).collect();
+                    let (least, most) = (*numbers.iter().min().unwrap(), *numbers.iter().max().unwrap());
+                    assert!(least >= last, "seed {seed}: box {least} behind {last}");
+                    (last, shared) = (most, shared || least < most);
+                    world.carry_out(&batch, &strides, &shape, &mut result);
+                }
+            }
+        }
+        for (number, selection) in boxes.iter().enumerate() {
+            let at = |place: Vec<u64>| self::number(&[&[number as u64], &place[..]].concat(), &shape) as usize;
+            let came: Vec<u32> =
+                places(&selection.shape()).into_iter().map(|place| result[at(place)].unwrap()).collect();
+            assert_eq!(came, world.expected(selection), "seed {seed}");
+        }
+        let elems: u64 = boxes.iter().map(|selection| selection.len().unwrap()).sum();
+        assert_eq!(result.iter().flatten().count() as u64, elems, "seed {seed}");
+    }
+    assert!(shared, "batches hold the end of one box and the beginning of the next");
+}
+
+#[test]
+fn what_is_no_box_is_not_read_in_turn() {
+    let source = Arc::new(flat_source(vec![10], vec![5], true));
+    let every_other = AxisSelection { start: 0, count: 5, step: 2, dropped: false };
+    let plan = Plan::in_turn(source, vec![Selection::new(vec![every_other]).unwrap()], options());
+    assert_eq!(plan.err().map(|error| error.kind()), Some(ErrorKind::SelectionInvalid));
+}
+
+#[test]
 fn the_indexes_of_all_selections_are_wanted_at_once_and_each_once() {
     let shard = ShardLayout { grid: vec![2], index_range: ByteRange::Suffix { size_bytes: 36 }, index_size_bytes: 36 };
     let mut source = flat_source(vec![200], vec![10], true);

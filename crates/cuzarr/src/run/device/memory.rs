@@ -67,7 +67,7 @@ impl DeviceDestination {
         }
         if let Some(frames) = placing.frames {
             let again = frames.check(&self.target.call, &self.target.program)?;
-            again.into_iter().try_for_each(|packed| self.scatter(packed))?;
+            self.put(again, Vec::new())?;
         }
         Ok(())
     }

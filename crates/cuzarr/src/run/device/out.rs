@@ -1,0 +1,163 @@
+//! Where the elements of a read go: to one result, or to one region after the other, each of which somebody takes when it is
+//! whole, so that one pipeline reads more than memory holds.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use cuzarr_device::{Buffer, DType, Event, Layout, NdBuffer, Order, Stream, pool};
+
+use super::{Extent, Packed};
+use crate::error::{Error, ErrorKind, Result};
+use crate::plan::Selection;
+use crate::run::memory_shape;
+
+/// Where elements go.
+pub(crate) enum Out {
+    Whole(NdBuffer),
+    InTurn(InTurn),
+}
+
+/// Regions that come whole, in their order, in memory that is used again and again.
+pub(crate) struct InTurn {
+    dtype: DType,
+    /// Of each region, behind a first dimension of 1.
+    shapes: Vec<Vec<usize>>,
+    /// Bytes of the largest.
+    region_bytes: usize,
+    /// Regions beyond these that there may be memory for.
+    unmade: usize,
+    free: (Sender<Buffer>, Receiver<Buffer>),
+    filling: Option<Filling>,
+    deliver: Sender<Arrived>,
+}
+
+/// The region that elements come for.
+struct Filling {
+    number: usize,
+    elements: NdBuffer,
+    missing_elems: usize,
+    lease: Lease,
+}
+
+/// Memory of a region, which goes back when it is dropped.
+struct Lease {
+    memory: Buffer,
+    home: Sender<Buffer>,
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        // Nobody takes it back when the read has ended.
+        let _ = self.home.send(self.memory.clone());
+    }
+}
+
+/// The elements of one region. When it is dropped its memory is used again: no kernel may be at it any more.
+pub(crate) struct Arrived {
+    elements: NdBuffer,
+    done: Event,
+    _lease: Lease,
+}
+
+impl Arrived {
+    /// The elements, once they are in their place.
+    ///
+    /// # Errors
+    /// As [`Event::synchronize`].
+    pub(crate) fn elements(&self) -> Result<&NdBuffer> {
+        self.done.synchronize()?;
+        Ok(&self.elements)
+    }
+}
+
+impl InTurn {
+    /// Memory for at most `at_once` of these regions at a time.
+    ///
+    /// # Errors
+    /// `OutOfMemory` when no memory could hold one.
+    pub(crate) fn new(
+        dtype: DType,
+        selections: &[Selection],
+        at_once: usize,
+        deliver: Sender<Arrived>,
+    ) -> Result<InTurn> {
+        let shape = |selection| Ok([&[1], &memory_shape(selection)?[..]].concat());
+        let shapes = selections.iter().map(shape).collect::<Result<Vec<Vec<usize>>>>()?;
+        let largest = shapes.iter().map(|shape| shape.iter().product::<usize>()).max().unwrap_or(0);
+        let region_bytes = largest * dtype.size_bytes();
+        let unmade = at_once.max(1);
+        Ok(InTurn { dtype, shapes, region_bytes, unmade, free: channel(), filling: None, deliver })
+    }
+
+    /// Elements of all regions.
+    pub(super) fn len(&self) -> usize {
+        self.shapes.iter().map(|shape| shape.iter().product::<usize>()).fold(0, usize::saturating_add)
+    }
+
+    /// Memory of a region; waits until there is some. Regions before it have all their elements.
+    pub(super) fn memory(&mut self, number: usize, stream: &Stream) -> Result<NdBuffer> {
+        if let Some(filling) = self.filling.as_ref().filter(|filling| filling.number == number) {
+            return Ok(filling.elements.clone());
+        }
+        let out_of_turn =
+            || Error::new(ErrorKind::DeviceFailed, format!("elements of region {number} came out of turn"));
+        let shape = self.shapes.get(number).filter(|_| self.filling.is_none()).ok_or_else(out_of_turn)?;
+        let memory = match self.free.1.try_recv() {
+            Ok(memory) => memory,
+            Err(_) if self.unmade > 0 => {
+                self.unmade -= 1;
+                pool::allocate(self.region_bytes, stream)?
+            }
+            // Whoever took regions gives them back, also when he fails.
+            Err(_) => self.free.1.recv().map_err(|_| out_of_turn())?,
+        };
+        let lease = Lease { memory, home: self.free.0.clone() };
+        let layout = Layout::contiguous(shape, self.dtype.size_bytes(), Order::C)?;
+        let elements = NdBuffer::from_parts(lease.memory.clone(), self.dtype, layout)?;
+        let missing_elems = shape.iter().product();
+        self.filling = Some(Filling { number, elements: elements.clone(), missing_elems, lease });
+        Ok(elements)
+    }
+
+    /// Notes that so many elements are on their way to the region that memory was asked for; hands it out with the last.
+    pub(super) fn placed(&mut self, elems: usize, stream: &Stream) -> Result<()> {
+        let Some(mut filling) = self.filling.take() else { return Ok(()) };
+        filling.missing_elems = filling.missing_elems.saturating_sub(elems);
+        if filling.missing_elems > 0 {
+            self.filling = Some(filling);
+            return Ok(());
+        }
+        let elements = filling.elements.index_axis(0, 0)?;
+        let arrived = Arrived { elements, done: stream.record()?, _lease: filling.lease };
+        let nobody = |_| Error::new(ErrorKind::Cancelled, "nobody takes the regions that were read");
+        self.deliver.send(arrived).map_err(nobody)
+    }
+}
+
+impl Out {
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Out::Whole(out) => out.len(),
+            Out::InTurn(in_turn) => in_turn.len(),
+        }
+    }
+}
+
+/// What goes to each region, whose numbers are the first of a place, there placed at 0.
+pub(super) fn by_number(packed: Vec<Packed>, fills: Vec<Extent>) -> BTreeMap<usize, (Vec<Packed>, Vec<Extent>)> {
+    let mut regions: BTreeMap<usize, (Vec<Packed>, Vec<Extent>)> = BTreeMap::new();
+    let take = |start: &mut [usize]| start.first_mut().map_or(0, std::mem::take);
+    for (buffer, boxes) in packed {
+        let mut parts: BTreeMap<usize, Vec<_>> = BTreeMap::new();
+        for mut item in boxes {
+            parts.entry(take(&mut item.start)).or_default().push(item);
+        }
+        for (number, boxes) in parts {
+            regions.entry(number).or_default().0.push((buffer.clone(), boxes));
+        }
+    }
+    for (mut start, extent) in fills {
+        regions.entry(take(&mut start)).or_default().1.push((start, extent));
+    }
+    regions
+}
