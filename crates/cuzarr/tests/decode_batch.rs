@@ -128,6 +128,24 @@ fn large_lz4_frames_decode_alone_and_together() {
     assert_decodes(Format::Lz4, &frames, &plains);
 }
 
+/// Tiles of literals alone are written at once, and what repeats them in the same segment, before or behind them waits.
+#[test]
+fn large_lz4_frames_that_repeat_their_literals_decode() {
+    let mut random = Dice(29);
+    for (stretch, least) in [(3_000, 60_000), (20_000, 300_000)] {
+        let mut plain = Vec::new();
+        while plain.len() < least {
+            let literals: Vec<u8> = (0..stretch).map(|_| random.below(256) as u8).collect();
+            for _ in 0..2 {
+                plain.extend_from_slice(&literals);
+                plain.extend_from_slice(&literals[random.below(100) as usize..stretch / 3]);
+            }
+        }
+        let frame = lz4_frame(&plain, CompressionMode::DEFAULT);
+        assert_decodes(Format::Lz4, &[frame], &[plain]);
+    }
+}
+
 /// A size from 1 to `most`, as often between 1 and 2 as between half of `most` and `most`.
 fn log_uniform(most: usize, random: &mut Dice) -> usize {
     let bits = random.below(u64::from(most.ilog2()) + 1);

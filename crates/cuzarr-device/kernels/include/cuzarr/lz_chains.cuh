@@ -10,6 +10,20 @@
 #define CUZARR_LZ_THREADS 256u
 #define CUZARR_LZ_TILE (CUZARR_LZ_THREADS * CUZARR_LZ_OWN)
 
+/// Groups of 4 of the bytes that a thread owns.
+#define CUZARR_LZ_GROUPS 8u
+/// A link from here on is a literal, its lowest byte. Below CUZARR_LZ_TILE: a byte of this tile. Between: CUZARR_LZ_TILE more
+/// than the place of an earlier byte of the unit.
+#define CUZARR_LZ_LITERAL 0xffffff00u
+/// Groups of a thread whose loads are on their way at the same time.
+#define CUZARR_LZ_TOGETHER 4u
+
+/// What a tile's flag says: its bytes or marks are there; its bytes are there, and it has no marks. Of those a segment has at most so
+/// many, among its first tiles.
+#define CUZARR_LZ_DONE 1u
+#define CUZARR_LZ_FINAL 2u
+#define CUZARR_LZ_FINALS 1024u
+
 /// Consecutive tiles of a unit: all of them, or a segment's. `Chain` in mod.rs.
 struct LzChain {
     u64 dst;               // where the unit's output begins
@@ -52,4 +66,16 @@ CUZARR_DEVICE void lz_copy(const u8* from, u8* to, u32 size) {
     u32 warps = thread_count() / CUZARR_WARP, share = ((size + warps - 1) / warps + 15) / 16 * 16;
     u32 first = thread_index() / CUZARR_WARP * share;
     if (first < size) copy_far(from + first, to + first, size - first < share ? size - first : share, thread_index() % CUZARR_WARP);
+}
+
+/// Four bytes, or what there is of them, to their place.
+CUZARR_DEVICE void lz_store(u8* to, const u32* bytes, u32 count) {
+    if (count >= 4 && (u64)to % 4 == 0) {
+        *(u32*)to = (bytes[0] & 255) | (bytes[1] & 255) << 8 | (bytes[2] & 255) << 16 | bytes[3] << 24;
+    } else {
+#pragma unroll
+        for (u32 k = 0; k < 4; ++k) {
+            if (k < count) to[k] = (u8)bytes[k];
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! Launches of `lz.cu`.
+//! Launches of `lz.cu`, `lz_short.cu` and `lz_settle.cu`.
 
 use cuzarr_device::{Buffer, Device, KernelSource, Stream, pool, write_table};
 
@@ -8,6 +8,7 @@ use crate::codec::batch::Task;
 
 static LZ: KernelSource = KernelSource { name: "lz", text: include_str!("lz.cu") };
 static LZ_SHORT: KernelSource = KernelSource { name: "lz_short", text: include_str!("lz_short.cu") };
+static LZ_SETTLE: KernelSource = KernelSource { name: "lz_settle", text: include_str!("lz_settle.cu") };
 
 /// In front of the flags: a ticket for each of three launches, then how many tiles of each unit are settled.
 const TICKETS: usize = 4;
@@ -94,28 +95,35 @@ impl Engine {
             table.address() + self.plan.chains.len() * CHAIN_BYTES + before * TILE_ENTRY_BYTES
         };
         let buffers = [src, scratch_literals, dst, &marks, table, sequences, counts, statuses, counters];
-        for (number, name, target) in [(0, "lz_tiles", dst.address()), (1, "lz_marks", marks.address())] {
-            if tiles[number] == 0 {
-                continue;
-            }
-            let kernel = match name {
-                "lz_tiles" if self.by_lanes => LZ_SHORT.kernel(stream.device(), "lz_short")?,
-                name => LZ.kernel(stream.device(), name)?,
+        let read = |number| {
+            (table.address(), list(number), sequences.address(), counts.address(), statuses.address(), ticket(number))
+        };
+        let literals = (src.address(), scratch_literals.address());
+        if tiles[0] > 0 {
+            let kernel = match self.by_lanes {
+                true => LZ_SHORT.kernel(stream.device(), "lz_short")?,
+                false => LZ.kernel(stream.device(), "lz_tiles")?,
             };
-            let literals = (src.address(), scratch_literals.address());
-            let read = (table.address(), list(number), sequences.address(), counts.address(), statuses.address());
-            let arguments =
-                (literals.0, literals.1, target, read.0, read.1, read.2, read.3, read.4, ticket(number), flags);
-            // SAFETY: the parameters of lz_tiles, lz_short and lz_marks, a block for each entry of the list, of 32 bytes a thread as
-            // the plan has it. Sequences of units without damage were checked by who wrote them; flags, marks and tiles are
-            // the plan's.
-            unsafe { kernel.launch(stream, tiles[number] as u32, self.threads, arguments, &buffers) }?;
+            let read = read(0);
+            let to = dst.address();
+            let arguments = (literals.0, literals.1, to, read.0, read.1, read.2, read.3, read.4, read.5, flags);
+            // SAFETY: the parameters of lz_tiles and lz_short, a block for each entry of the list, of 32 bytes a thread as the plan
+            // has it. Sequences of units without damage were checked by who wrote them; flags and tiles are the plan's.
+            unsafe { kernel.launch(stream, tiles[0] as u32, self.threads, arguments, &buffers) }?;
+        }
+        if tiles[1] > 0 {
+            let kernel = LZ.kernel(stream.device(), "lz_marks")?;
+            let read = read(1);
+            let to = (dst.address(), marks.address());
+            let arguments = (literals.0, literals.1, to.0, to.1, read.0, read.1, read.2, read.3, read.4, read.5, flags);
+            // SAFETY: the parameters of lz_marks, as above; marks are the plan's.
+            unsafe { kernel.launch(stream, tiles[1] as u32, self.threads, arguments, &buffers) }?;
         }
         if tiles[2] > 0 {
-            let kernel = LZ.kernel(stream.device(), if self.short { "lz_settle_short" } else { "lz_settle" })?;
+            let kernel = LZ_SETTLE.kernel(stream.device(), if self.short { "lz_settle_short" } else { "lz_settle" })?;
             let read = (marks.address(), dst.address(), table.address(), list(2), statuses.address());
-            let arguments = (read.0, read.1, read.2, read.3, read.4, ticket(2), settled);
-            // SAFETY: the parameters of both; marks hold literals and earlier places of the same unit.
+            let arguments = (read.0, read.1, read.2, read.3, read.4, ticket(2), flags, settled);
+            // SAFETY: the parameters of both; marks hold literals and earlier places of the same unit, and flags say where none are.
             unsafe { kernel.launch(stream, tiles[2] as u32, self.threads, arguments, &buffers) }?;
         }
         Ok(())

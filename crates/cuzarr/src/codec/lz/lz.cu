@@ -1,11 +1,12 @@
 // Sequences of literals and matches become bytes: by blocks of threads, a tile of output each, and not one after the other.
 //
-//     lz_tiles   a tile's bytes, each: a literal, or which byte it repeats. Inside the tile, `link[i] = link[link[i]]` until
-//                every byte is a literal or repeats one before the tile. Those are loaded when the tiles that hold them are
-//                done, which their flags say.
+//     lz_tiles   a tile's bytes, each: a literal, or which byte it repeats, written down by a lane for each short sequence and a warp
+//                for parts of long ones. Inside the tile, `link[i] = link[link[i]]` until every byte is a literal or repeats one
+//                before the tile. Those are loaded when the tiles that hold them are done, which their flags say.
 //     lz_marks   the same for a segment of a large unit, where what lies before the segment is not known yet: its place is
-//                kept, 4 bytes a byte. So the segments of a unit are worked at side by side.
-//     lz_settle  marks become bytes, segment after segment, each with all threads of its tiles.
+//                kept, 4 bytes a byte. So the segments of a unit are worked at side by side. Tiles of literals alone are final,
+//                and have no marks.
+//     lz_settle  (lz_settle.cu) marks become bytes, segment after segment, each with all threads of its tiles.
 //
 // A tile waits for tiles before it only, and blocks take tiles in an order in which those come earlier, so the block that is
 // waited for runs or has run.
@@ -19,120 +20,136 @@
 #include "cuzarr/lz_chains.cuh"
 #include "cuzarr/status.cuh"
 
-/// Groups of 4 of the bytes that a thread owns.
-#define CUZARR_LZ_GROUPS 8u
-/// A link from here on is a literal, its lowest byte. Below CUZARR_LZ_TILE: a byte of this tile. Between: CUZARR_LZ_TILE more
-/// than the place of an earlier byte of the unit.
-#define CUZARR_LZ_LITERAL 0xffffff00u
+/// Most bytes of a sequence whose links one lane makes; warps take longer ones in pieces of so many bytes, of which a tile has so many.
+#define CUZARR_LZ_LANE 32u
+#define CUZARR_LZ_PIECE 256u
+#define CUZARR_LZ_PARTS (CUZARR_LZ_TILE / CUZARR_LZ_PIECE)
 
 struct LzPlace {
     u32 begin, size;  // in the unit's output
     u32 count;        // of the unit's sequences
 };
 
-/// Numbers the sequences of a tile by their first bytes: `starts` has a bit for each that begins in the tile behind the first,
-/// `before` how many bits stand in earlier words. All threads of the block; a thread has a word.
-CUZARR_DEVICE void lz_number(const LzSequence* sequences, const LzPlace& place, u32 first, u32* starts, u32* before, u32* sums) {
-    u32 thread = thread_index(), lane = thread % CUZARR_WARP, warp = thread / CUZARR_WARP;
-    starts[thread] = 0;
-    block_barrier();
-    for (u32 i = first + 1 + thread; i < place.count; i += thread_count()) {
-        u32 at = sequences[i].out - place.begin;
-        if (at >= place.size) break;
-        atomic_or(starts + at / 32, 1u << at % 32);
-    }
-    block_barrier();
-    u32 own = count_ones(starts[thread]), sum = own;
-    for (u32 by = 1; by < CUZARR_WARP; by *= 2) {
-        u32 other = warp_shuffle_up(CUZARR_ALL_LANES, sum, by);
-        if (lane >= by) sum += other;
-    }
-    if (lane == CUZARR_WARP - 1) sums[warp] = sum;
-    block_barrier();
-    for (u32 i = 0; i < warp; ++i) sum += sums[i];
-    before[thread] = sum - own;
-    block_barrier();
+/// What of a sequence a tile holds: places of the unit.
+struct LzRun {
+    u32 at, end;
+};
+
+CUZARR_DEVICE LzRun lz_run(const LzSequence& sequence, u32 end, const LzPlace& place) {
+    u32 tile_end = place.begin + place.size;
+    return {sequence.out > place.begin ? sequence.out : place.begin, end < tile_end ? end : tile_end};
 }
 
-/// The link of byte `at` of a unit, in a tile that begins at `begin`.
-CUZARR_DEVICE u32 lz_link(const LzSequence& sequence, const u8* literals, u32 at, u32 begin) {
-    if (at < sequence.match) return CUZARR_LZ_LITERAL | literals[at - sequence.out];
+/// The place that byte `at` of a match repeats: what overlaps itself repeats its first `offset` bytes.
+CUZARR_DEVICE u32 lz_source(const LzSequence& sequence, u32 at) {
     u32 ahead = at - sequence.match;
     if (ahead >= sequence.offset) ahead %= sequence.offset;
-    u32 from = sequence.match - sequence.offset + ahead;
-    return from >= begin && from < at ? from - begin : from + CUZARR_LZ_TILE;
+    return sequence.match - sequence.offset + ahead;
 }
 
-/// Links of the tile's bytes; `sequences` are those that reach into it. Returns which of the thread's bytes repeat one of the
-/// tile, a bit each.
-CUZARR_DEVICE u32 lz_fill(
-    const LzChain& chain, const LzPlace& place, const u8* src, const u8* scratch, const LzSequence* sequences, const u32* starts,
-    const u32* before, u32* links
-) {
-    u32 live = 0;
-    for (u32 group = 0; group < CUZARR_LZ_GROUPS; ++group) {
-        u32 at = (group * thread_count() + thread_index()) * 4;
-        if (at >= place.size) continue;
-        u32 word = starts[at / 32], bit = at % 32;
-        u32 index = before[at / 32] + count_ones(word & (0xffffffffu >> (31 - bit)));
-        LzSequence sequence = sequences[index];
-        const u8* literals = lz_literals(chain, src, scratch, sequence.literals);
-        u32 first = place.begin + at, ahead = first - sequence.out;
-        if (ahead >= 3 && first >= sequence.out && first + 7 <= sequence.match) {
-            u32 bytes = load_4<false>(literals + ahead);
-            uint4 four;
-            four.x = CUZARR_LZ_LITERAL | (bytes & 255), four.y = CUZARR_LZ_LITERAL | (bytes >> 8 & 255);
-            four.z = CUZARR_LZ_LITERAL | (bytes >> 16 & 255), four.w = CUZARR_LZ_LITERAL | bytes >> 24;
-            *(uint4*)(links + at) = four;
-            continue;
-        }
-        for (u32 k = 0; k < 4 && at + k < place.size; ++k) {
-            if (k && word >> (bit + k) & 1) {
-                sequence = sequences[++index];
-                literals = lz_literals(chain, src, scratch, sequence.literals);
-            }
-            u32 link = lz_link(sequence, literals, first + k, place.begin);
-            links[at + k] = link;
-            if (link < CUZARR_LZ_TILE) live |= 1u << (group * 4 + k);
-        }
-    }
-    return live;
+CUZARR_DEVICE u32 lz_link(u32 from, const LzPlace& place) {
+    return from >= place.begin ? from - place.begin : from + CUZARR_LZ_TILE;
 }
 
-/// Until none of the thread's bytes repeats one of the tile. Others may be at it still: whatever they have is further back.
-CUZARR_DEVICE void lz_jump(u32* links, u32 live) {
-    while (warp_ballot(CUZARR_ALL_LANES, live != 0)) {
-        for (u32 group = 0; group < CUZARR_LZ_GROUPS; ++group) {
-            u32 bits = live >> (group * 4) & 15;
-            if (bits == 0) continue;
-            u32* own = links + (group * thread_count() + thread_index()) * 4;
-            uint4 four = *(uint4*)own;
-            u32 next[4] = {four.x, four.y, four.z, four.w};
-            for (u32 k = 0; k < 4; ++k) {
-                if (!(bits >> k & 1)) continue;
-                next[k] = links[next[k]];
-                if (next[k] >= CUZARR_LZ_TILE) live &= ~(1u << (group * 4 + k));
-            }
-            four.x = next[0], four.y = next[1], four.z = next[2], four.w = next[3];
-            *(uint4*)own = four;
-        }
-        warp_barrier(CUZARR_ALL_LANES);
-    }
-}
-
-/// Waits until the tiles are done that hold the bytes of the chain which this tile repeats.
-CUZARR_DEVICE void lz_wait(const LzChain& chain, const LzPlace& place, const u32* links, const u32* done, u32* range) {
-    u32 low = 0xffffffffu, high = 0, lane = thread_index() % CUZARR_WARP;
-    for (u32 group = 0; group < CUZARR_LZ_GROUPS; ++group) {
-        u32 at = (group * thread_count() + thread_index()) * 4;
-        uint4 four = *(const uint4*)(links + at);
-        u32 link[4] = {four.x, four.y, four.z, four.w};
+/// Links of a short run, by one lane.
+CUZARR_DEVICE void lz_fill_short(u32* links, const LzPlace& place, const LzSequence& sequence, const u8* literals, const LzRun& run) {
+    u32 match = sequence.match > run.at ? sequence.match : run.at;
+    match = match < run.end ? match : run.end;
+    u32* to = links + (run.at - place.begin);
+    literals += run.at - sequence.out;
+    for (u32 done = 0, count = match - run.at; done < count; done += 4) {
+        u32 bytes[4];
+#pragma unroll
+        for (u32 k = 0; k < 4; ++k) bytes[k] = done + k < count ? literals[done + k] : 0;
 #pragma unroll
         for (u32 k = 0; k < 4; ++k) {
-            u32 from = link[k] - CUZARR_LZ_TILE;
-            if (at + k >= place.size || from < chain.begin || from >= place.begin) continue;
-            low = from < low ? from : low;
-            high = from > high ? from : high;
+            if (done + k < count) to[done + k] = CUZARR_LZ_LITERAL | bytes[k];
+        }
+    }
+    if (match == run.end) return;
+    u32 from = lz_source(sequence, match);
+    for (u32 at = match; at < run.end;) {
+        // As far as links grow by one a byte.
+        u32 stop = from < place.begin && place.begin < sequence.match ? place.begin : sequence.match;
+        u32 count = stop - from < run.end - at ? stop - from : run.end - at, link = lz_link(from, place);
+        for (u32 k = 0; k < count; ++k) links[at - place.begin + k] = link + k;
+        at += count, from = from + count == sequence.match ? from + count - sequence.offset : from + count;
+    }
+}
+
+/// Links of up to CUZARR_LZ_PIECE bytes of a run, by a warp.
+CUZARR_DEVICE void lz_fill_piece(u32* links, const LzPlace& place, const LzSequence& sequence, const u8* literals, const LzRun& run, u32 lane) {
+    u32 match = sequence.match > run.at ? sequence.match : run.at;
+    match = match < run.end ? match : run.end;
+    for (u32 first = run.at; first < match; first += 4 * CUZARR_WARP) {
+        u32 bytes[4];
+#pragma unroll
+        for (u32 k = 0; k < 4; ++k) {
+            u32 at = first + k * CUZARR_WARP + lane;
+            bytes[k] = at < match ? literals[at - sequence.out] : 0;
+        }
+#pragma unroll
+        for (u32 k = 0; k < 4; ++k) {
+            u32 at = first + k * CUZARR_WARP + lane;
+            if (at < match) links[at - place.begin] = CUZARR_LZ_LITERAL | bytes[k];
+        }
+    }
+    if (match == run.end) return;
+    u32 ahead = match + lane - sequence.match, step = CUZARR_WARP;
+    if (run.end - sequence.match > sequence.offset) ahead %= sequence.offset, step %= sequence.offset;
+    for (u32 at = match + lane; at < run.end; at += CUZARR_WARP) {
+        links[at - place.begin] = lz_link(sequence.match - sequence.offset + ahead, place);
+        ahead += step;
+        // What does not repeat itself stays below.
+        if (ahead >= sequence.offset) ahead -= sequence.offset;
+    }
+}
+
+/// Widens the range of bytes of the chain, before the tile, that the run's match repeats.
+CUZARR_DEVICE void lz_widen(const LzChain& chain, const LzPlace& place, const LzSequence& sequence, const LzRun& run, u32& low, u32& high) {
+    u32 match = sequence.match > run.at ? sequence.match : run.at;
+    if (match >= run.end) return;
+    u32 from = lz_source(sequence, match), end = from + (run.end - match);
+    if (end > sequence.match) from = sequence.match - sequence.offset, end = sequence.match;
+    from = from > chain.begin ? from : chain.begin;
+    end = end < place.begin ? end : place.begin;
+    if (from >= end) return;
+    low = from < low ? from : low;
+    high = end > high ? end : high;
+}
+
+/// Links of the tile's bytes, a lane a sequence, and long ones in pieces by warps; `sequences` are those that reach into it, the last
+/// of them the unit's `count`th. `range` becomes the complement of the first and the end of the bytes of the chain, before the tile,
+/// that it repeats. All threads of the block; returns behind a barrier.
+CUZARR_DEVICE void lz_fill(
+    const LzChain& chain, const LzPlace& place, const u8* src, const u8* scratch, const LzSequence* sequences, u32 count, u32* links, u32* range
+) {
+    CUZARR_SHARED(u32, pieces, CUZARR_LZ_THREADS);
+    CUZARR_SHARED(u32, piece_count, 1);
+    u32 lane = thread_index() % CUZARR_WARP, next = thread_index(), tile_end = place.begin + place.size;
+    u32 low = 0xffffffffu, high = 0;
+    if (thread_index() == 0) piece_count[0] = 0;
+    LzSequence sequence = sequences[next < count ? next : count];
+    u32 end = sequences[next < count ? next + 1 : count].out;
+    block_barrier();
+    for (;;) {
+        bool is_in = next < count && sequence.out < tile_end;
+        if (warp_ballot(CUZARR_ALL_LANES, is_in) == 0) break;
+        LzSequence own = sequence;
+        LzRun run = lz_run(own, end, place);
+        u32 number = next;
+        next += thread_count();
+        sequence = sequences[next < count ? next : count];
+        end = sequences[next < count ? next + 1 : count].out;
+        if (is_in) {
+            lz_widen(chain, place, own, run, low, high);
+            u32 bytes = run.end - run.at;
+            if (bytes <= CUZARR_LZ_LANE) {
+                lz_fill_short(links, place, own, lz_literals(chain, src, scratch, own.literals), run);
+            } else {
+                u32 parts = (bytes + CUZARR_LZ_PIECE - 1) / CUZARR_LZ_PIECE, slot = atomic_add(piece_count, parts);
+                for (u32 part = 0; part < parts; ++part) pieces[slot + part] = number * CUZARR_LZ_PARTS + part;
+            }
         }
     }
     for (u32 mask = 1; mask < CUZARR_WARP; mask *= 2) {
@@ -140,34 +157,61 @@ CUZARR_DEVICE void lz_wait(const LzChain& chain, const LzPlace& place, const u32
         low = other_low < low ? other_low : low;
         high = other_high > high ? other_high : high;
     }
-    if (lane == 0 && low <= high) {
+    if (lane == 0 && low < high) {
         atomic_max(range, ~low);
-        atomic_max(range + 1, high + 1);
+        atomic_max(range + 1, high);
     }
     block_barrier();
+    u32 total = piece_count[0], warps = thread_count() / CUZARR_WARP;
+    for (u32 piece = thread_index() / CUZARR_WARP; piece < total; piece += warps) {
+        u32 number = pieces[piece] / CUZARR_LZ_PARTS, part = pieces[piece] % CUZARR_LZ_PARTS;
+        LzSequence own = sequences[number];
+        LzRun run = lz_run(own, sequences[number + 1].out, place);
+        run.at += part * CUZARR_LZ_PIECE;
+        run.end = run.end - run.at < CUZARR_LZ_PIECE ? run.end : run.at + CUZARR_LZ_PIECE;
+        lz_fill_piece(links, place, own, lz_literals(chain, src, scratch, own.literals), run, lane);
+    }
+    block_barrier();
+}
+
+/// Until none of the thread's bytes repeats one of the tile. Others may be at it still: whatever they have is further back.
+CUZARR_DEVICE void lz_jump(u32* links, u32 size) {
+    u32 live = 0;
+    for (u32 group = 0; group < CUZARR_LZ_GROUPS; ++group) {
+        u32 at = (group * thread_count() + thread_index()) * 4;
+        uint4 four = *(const uint4*)(links + at);
+        u32 link[4] = {four.x, four.y, four.z, four.w};
+#pragma unroll
+        for (u32 k = 0; k < 4; ++k) {
+            if (at + k < size && link[k] < CUZARR_LZ_TILE) live |= 1u << (group * 4 + k);
+        }
+    }
+    while (warp_ballot(CUZARR_ALL_LANES, live != 0)) {
+        for (u32 left = live; left; left &= left - 1) {
+            u32 bit = count_trailing_zeros(left);
+            u32* own = links + (bit / 4 * thread_count() + thread_index()) * 4 + bit % 4;
+            u32 link = links[*own];
+            *own = link;
+            if (link >= CUZARR_LZ_TILE) live &= ~(1u << bit);
+        }
+        warp_barrier(CUZARR_ALL_LANES);
+    }
+}
+
+/// Waits until the tiles of the chain are done that hold the bytes of `range`: the fence and the barrier order what they stored before
+/// any thread's loads, so those need not pass by the first-level cache. `finals` has a bit for each tile of the chain, and says
+/// which of them have no marks.
+CUZARR_DEVICE void lz_wait(const LzChain& chain, const u32* done, const u32* range, u32* finals) {
     if (range[1] == 0) return;
     u32 tile_bytes = thread_count() * CUZARR_LZ_OWN;
     u32 first = (~range[0] - chain.begin) / tile_bytes, last = (range[1] - 1 - chain.begin) / tile_bytes;
     for (u32 tile = first + thread_index(); tile <= last; tile += thread_count()) {
-        while (volatile_load(done + chain.first_flag + tile) == 0) spin_yield();
+        u32 state;
+        while ((state = volatile_load(done + chain.first_flag + tile)) == 0) spin_yield();
+        if (state == CUZARR_LZ_FINAL) atomic_or(finals + tile / 32, 1u << tile % 32);
     }
     device_fence();
     block_barrier();
-}
-
-/// Groups of a thread whose loads are on their way at the same time.
-#define CUZARR_LZ_TOGETHER 4u
-
-/// Four bytes, or what there is of them, to their place.
-CUZARR_DEVICE void lz_store(u8* to, const u32* bytes, u32 count) {
-    if (count >= 4 && (u64)to % 4 == 0) {
-        *(u32*)to = (bytes[0] & 255) | (bytes[1] & 255) << 8 | (bytes[2] & 255) << 16 | bytes[3] << 24;
-    } else {
-#pragma unroll
-        for (u32 k = 0; k < 4; ++k) {
-            if (k < count) to[k] = (u8)bytes[k];
-        }
-    }
 }
 
 /// The tile's bytes to their place: what repeats bytes before the tile is loaded.
@@ -182,7 +226,7 @@ CUZARR_DEVICE void lz_store_bytes(u8* unit, const LzPlace& place, const u32* lin
 #pragma unroll
             for (u32 k = 0; k < 4; ++k) {
                 u32 from = bytes[group][k] - CUZARR_LZ_TILE;
-                if (at + k < place.size && from < place.begin) bytes[group][k] = load_new(unit + from);
+                if (at + k < place.size && from < place.begin) bytes[group][k] = unit[from];
             }
         }
 #pragma unroll
@@ -193,8 +237,14 @@ CUZARR_DEVICE void lz_store_bytes(u8* unit, const LzPlace& place, const u32* lin
     }
 }
 
-/// The same for marks: what lies before the segment stays a place.
-CUZARR_DEVICE void lz_store_marks(u32* marks, const LzChain& chain, const LzPlace& place, const u32* links) {
+/// The same for marks: what lies before the segment stays a place, and what lies in final tiles.
+CUZARR_DEVICE void lz_store_marks(u32* marks, const LzChain& chain, const LzPlace& place, const u32* links, const u32* finals) {
+    u32 tile_log = 31 - count_leading_zeros(thread_count() * CUZARR_LZ_OWN);
+    auto has_mark = [&](u32 from) {
+        if (from < chain.begin || from >= place.begin) return false;
+        u32 tile = (from - chain.begin) >> tile_log;
+        return tile >= CUZARR_LZ_FINALS || !(finals[tile / 32] >> tile % 32 & 1);
+    };
     for (u32 first = 0; first < CUZARR_LZ_GROUPS; first += CUZARR_LZ_TOGETHER) {
         uint4 fours[CUZARR_LZ_TOGETHER];
 #pragma unroll
@@ -205,7 +255,7 @@ CUZARR_DEVICE void lz_store_marks(u32* marks, const LzChain& chain, const LzPlac
 #pragma unroll
             for (u32 k = 0; k < 4; ++k) {
                 u32 from = four[k] - CUZARR_LZ_TILE;
-                if (at + k < place.size && from >= chain.begin && from < place.begin) four[k] = load_new(marks + from);
+                if (at + k < place.size && has_mark(from)) four[k] = marks[from];
             }
         }
 #pragma unroll
@@ -217,19 +267,6 @@ CUZARR_DEVICE void lz_store_marks(u32* marks, const LzChain& chain, const LzPlac
     }
 }
 
-/// All links of a tile, resolved inside of it.
-CUZARR_DEVICE void lz_links(
-    const LzChain& chain, const LzPlace& place, const u8* src, const u8* scratch, const LzSequence* sequences, u32 first, u32* links
-) {
-    CUZARR_SHARED(u32, starts, CUZARR_LZ_THREADS);
-    CUZARR_SHARED(u32, before, CUZARR_LZ_THREADS);
-    CUZARR_SHARED(u32, sums, CUZARR_LZ_THREADS / CUZARR_WARP);
-    lz_number(sequences, place, first, starts, before, sums);
-    u32 live = lz_fill(chain, place, src, scratch, sequences + first, starts, before, links);
-    block_barrier();
-    lz_jump(links, live);
-}
-
 template <bool Marks>
 CUZARR_DEVICE void lz_tile(
     const u8* src, const u8* scratch, u8* dst, u32* marks, const LzChain* chains, const LzTile* tiles, const LzSequence* sequences,
@@ -238,7 +275,9 @@ CUZARR_DEVICE void lz_tile(
     CUZARR_SHARED(u32, links, CUZARR_LZ_TILE);
     // The ticket, the first sequence, and the range of bytes that are waited for.
     CUZARR_SHARED(u32, shared, 4);
-    u32 thread = thread_index(), tile_bytes = thread_count() * CUZARR_LZ_OWN;
+    CUZARR_SHARED(u32, finals, CUZARR_LZ_FINALS / 32);
+    u32 thread = thread_index(), tile_bytes = thread_count() * CUZARR_LZ_OWN, state = CUZARR_LZ_DONE;
+    if (thread < CUZARR_LZ_FINALS / 32) finals[thread] = 0;
     if (thread == 0) shared[0] = atomic_add(ticket, 1u), shared[2] = 0, shared[3] = 0;
     block_barrier();
     LzTile tile = tiles[shared[0]];
@@ -254,136 +293,35 @@ CUZARR_DEVICE void lz_tile(
     }
     block_barrier();
     LzSequence sequence = sequences[shared[1]];
-    if (!Marks && sequence.match >= place.begin + place.size) {
+    if (sequence.match >= place.begin + place.size && (!Marks || tile.tile < CUZARR_LZ_FINALS)) {
         const u8* literals = lz_literals(chain, src, scratch, sequence.literals);
         lz_copy(literals + (place.begin - sequence.out), unit + place.begin, place.size);
+        if (Marks) state = CUZARR_LZ_FINAL;
     } else {
-        lz_links(chain, place, src, scratch, sequences, shared[1], links);
-        lz_wait(chain, place, links, done, shared + 2);
-        if (Marks) lz_store_marks(marks + chain.first_mark, chain, place, links);
+        lz_fill(chain, place, src, scratch, sequences + shared[1], place.count - shared[1], links, shared + 2);
+        lz_jump(links, place.size);
+        lz_wait(chain, done, shared + 2, finals);
+        if (Marks) lz_store_marks(marks + chain.first_mark, chain, place, links, finals);
         else lz_store_bytes(unit, place, links);
     }
     block_barrier();
     if (thread == 0) {
         device_fence();
-        volatile_store(done + chain.first_flag + tile.tile, 1);
+        volatile_store(done + chain.first_flag + tile.tile, state);
     }
 }
 
-CUZARR_KERNEL(
-    lz_tiles, const u8* src, const u8* scratch, u8* dst, const LzChain* chains, const LzTile* tiles, const LzSequence* sequences,
+/// 40 registers a thread, as lz_marks: six blocks a multiprocessor, which is what shared memory allows.
+CUZARR_KERNEL_SIZED(
+    CUZARR_LZ_THREADS, 6, lz_tiles, const u8* src, const u8* scratch, u8* dst, const LzChain* chains, const LzTile* tiles, const LzSequence* sequences,
     const u32* counts, const u64* statuses, u32* ticket, u32* done
 ) {
     lz_tile<false>(src, scratch, dst, (u32*)0, chains, tiles, sequences, counts, statuses, ticket, done);
 }
 
 CUZARR_KERNEL(
-    lz_marks, const u8* src, const u8* scratch, u32* marks, const LzChain* chains, const LzTile* tiles, const LzSequence* sequences,
+    lz_marks, const u8* src, const u8* scratch, u8* dst, u32* marks, const LzChain* chains, const LzTile* tiles, const LzSequence* sequences,
     const u32* counts, const u64* statuses, u32* ticket, u32* done
 ) {
-    lz_tile<true>(src, scratch, (u8*)0, marks, chains, tiles, sequences, counts, statuses, ticket, done);
-}
-
-/// What of four marks is a place before `end` becomes the byte there: a load each.
-CUZARR_DEVICE void lz_gather_bytes(const u8* unit, u32 end, u32 count, u32 (*groups)[4], const u32* ats) {
-#pragma unroll
-    for (u32 group = 0; group < CUZARR_LZ_TOGETHER; ++group) {
-#pragma unroll
-        for (u32 k = 0; k < 4; ++k) {
-            u32 from = groups[group][k] - CUZARR_LZ_TILE;
-            if (ats[group] + k < count && from < end) groups[group][k] = load_new(unit + from);
-        }
-    }
-}
-
-/// The same where most bytes are open, in short runs: what is repeated together mostly lies in one or two aligned words, and each
-/// is loaded once. Touches up to 3 bytes around a place.
-CUZARR_DEVICE void lz_gather_words(const u8* unit, u32 end, u32 count, u32 (*groups)[4], const u32* ats) {
-    u32 skew = (u32)((u64)unit & 3), words[CUZARR_LZ_TOGETHER][4];
-    const u32* base = (const u32*)(unit - skew);
-    auto is_open = [&](u32 group, u32 k) { return ats[group] + k < count && groups[group][k] - CUZARR_LZ_TILE < end; };
-    auto word = [&](u32 group, u32 k) { return (groups[group][k] - CUZARR_LZ_TILE + skew) / 4; };
-    auto is_again = [&](u32 group, u32 k) { return k && is_open(group, k - 1) && word(group, k) == word(group, k - 1); };
-#pragma unroll
-    for (u32 group = 0; group < CUZARR_LZ_TOGETHER; ++group) {
-#pragma unroll
-        for (u32 k = 0; k < 4; ++k) {
-            if (is_open(group, k) && !is_again(group, k)) words[group][k] = load_new(base + word(group, k));
-        }
-    }
-#pragma unroll
-    for (u32 group = 0; group < CUZARR_LZ_TOGETHER; ++group) {
-        u32 held = 0, bytes[4];
-#pragma unroll
-        for (u32 k = 0; k < 4; ++k) {
-            bytes[k] = groups[group][k];
-            if (!is_open(group, k)) continue;
-            if (!is_again(group, k)) held = words[group][k];
-            bytes[k] = held >> (groups[group][k] - CUZARR_LZ_TILE + skew) % 4 * 8;
-        }
-#pragma unroll
-        for (u32 k = 0; k < 4; ++k) groups[group][k] = bytes[k];
-    }
-}
-
-/// A tile's marks become bytes. `settled` counts the tiles of each unit whose bytes are there; a segment's wait for all before it.
-template <bool Words>
-CUZARR_DEVICE void lz_settle_tile(
-    const u32* marks, u8* dst, const LzChain* chains, const LzTile* tiles, const u64* statuses, u32* ticket, u32* settled
-) {
-    CUZARR_SHARED(u32, shared, 1);
-    u32 thread = thread_index(), tile_bytes = thread_count() * CUZARR_LZ_OWN;
-    if (thread == 0) shared[0] = atomic_add(ticket, 1u);
-    block_barrier();
-    LzTile tile = tiles[shared[0]];
-    LzChain chain = chains[tile.chain];
-    if (statuses[chain.status]) return;
-    u32 begin = chain.begin + tile.tile * tile_bytes, size = chain.bytes - tile.tile * tile_bytes;
-    size = size < tile_bytes ? size : tile_bytes;
-    u8* unit = dst + chain.dst;
-    marks += chain.first_mark;
-    u32 bytes[CUZARR_LZ_GROUPS][4];
-#pragma unroll
-    for (u32 group = 0; group < CUZARR_LZ_GROUPS; ++group) {
-        u32 at = (group * thread_count() + thread) * 4;
-        if (at >= size) continue;
-        uint4 four = *(const uint4*)(marks + begin + at);
-        bytes[group][0] = four.x, bytes[group][1] = four.y, bytes[group][2] = four.z, bytes[group][3] = four.w;
-    }
-    if (thread == 0) {
-        while (volatile_load(settled + chain.unit) < chain.tiles_before) spin_yield();
-        device_fence();
-    }
-    block_barrier();
-#pragma unroll
-    for (u32 first = 0; first < CUZARR_LZ_GROUPS; first += CUZARR_LZ_TOGETHER) {
-        u32 ats[CUZARR_LZ_TOGETHER];
-#pragma unroll
-        for (u32 group = 0; group < CUZARR_LZ_TOGETHER; ++group) ats[group] = ((first + group) * thread_count() + thread) * 4;
-        if (Words) lz_gather_words(unit, chain.begin, size, bytes + first, ats);
-        else lz_gather_bytes(unit, chain.begin, size, bytes + first, ats);
-    }
-#pragma unroll
-    for (u32 group = 0; group < CUZARR_LZ_GROUPS; ++group) {
-        u32 at = (group * thread_count() + thread) * 4;
-        if (at < size) lz_store(unit + begin + at, bytes[group], size - at);
-    }
-    block_barrier();
-    if (thread == 0) {
-        device_fence();
-        atomic_add(settled + chain.unit, 1u);
-    }
-}
-
-CUZARR_KERNEL(
-    lz_settle, const u32* marks, u8* dst, const LzChain* chains, const LzTile* tiles, const u64* statuses, u32* ticket, u32* settled
-) {
-    lz_settle_tile<false>(marks, dst, chains, tiles, statuses, ticket, settled);
-}
-
-/// For short sequences.
-CUZARR_KERNEL(
-    lz_settle_short, const u32* marks, u8* dst, const LzChain* chains, const LzTile* tiles, const u64* statuses, u32* ticket, u32* settled
-) {
-    lz_settle_tile<true>(marks, dst, chains, tiles, statuses, ticket, settled);
+    lz_tile<true>(src, scratch, dst, marks, chains, tiles, sequences, counts, statuses, ticket, done);
 }
