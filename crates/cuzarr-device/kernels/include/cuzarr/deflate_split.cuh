@@ -57,7 +57,7 @@ struct DeflateRegion {
 struct DeflateEntry {
     u32 region;
     u32 header;       // bit where its block begins
-    u32 table;        // where the block's tables are kept, or CUZARR_DEFLATE_FIXED; none: to be made again
+    u32 table;        // where the block's tables are kept; none: to be made again
     u32 first_round;  // none: a stored block
     u32 rounds;
     u32 at;           // bytes of the region before it
@@ -73,8 +73,8 @@ struct DeflateRound {
     u32 segments[CUZARR_WARP];
 };
 
-/// The tables are those of the fixed codes.
-#define CUZARR_DEFLATE_FIXED 0xfffffffeu
+/// The number of the fixed codes' tables.
+#define CUZARR_DEFLATE_FIXED 0u
 /// Words of what is kept of a block: tables of literals and distances, and the bit of its first symbol.
 #define CUZARR_DEFLATE_KEPT_DISTANCES (CUZARR_DEFLATE_LITERAL_ENTRIES + 2)
 #define CUZARR_DEFLATE_KEPT_WORDS (CUZARR_DEFLATE_KEPT_DISTANCES + CUZARR_DEFLATE_DISTANCE_ENTRIES + 2)

@@ -138,6 +138,7 @@ impl Split {
     }
 
     fn most_tables(&self) -> usize {
+        // The first are those of the fixed codes.
         self.src_bytes / BYTES_PER_TABLE + self.frames as usize + 64
     }
 

@@ -20,9 +20,29 @@
 /// Words of a slot.
 #define CUZARR_DEFLATE_SLOT_WORDS (CUZARR_DEFLATE_SLOT_BITS / 32)
 
+/// The tables of the fixed codes, where blocks find them later.
+CUZARR_DEVICE void deflate_keep_fixed(const DeflateSplit& split) {
+    u32* literals = split.tables + CUZARR_DEFLATE_FIXED * CUZARR_DEFLATE_KEPT_WORDS;
+    u32* distances = literals + CUZARR_DEFLATE_KEPT_DISTANCES;
+    for (u32 i = thread_index(); i < 1u << CUZARR_DEFLATE_LITERAL_BITS; i += thread_count()) literals[i] = deflate_fixed_literal(i);
+    for (u32 i = thread_index(); i < 1u << CUZARR_DEFLATE_DISTANCE_BITS; i += thread_count()) distances[i] = deflate_fixed_distance(i);
+}
+
+/// Brings the tables that were kept of a block; all threads.
+template <u32 kThreads>
+CUZARR_DEVICE void deflate_bring_kept(DeflateShared& shared, const DeflateSplit& split, u32 table) {
+    const u32* kept = split.tables + (u64)table * CUZARR_DEFLATE_KEPT_WORDS;
+#pragma unroll 14
+    for (u32 i = thread_index(); i < CUZARR_DEFLATE_LITERAL_ENTRIES; i += kThreads) shared.literals[i] = kept[i];
+    kept += CUZARR_DEFLATE_KEPT_DISTANCES;
+#pragma unroll 13
+    for (u32 i = thread_index(); i < CUZARR_DEFLATE_DISTANCE_ENTRIES; i += kThreads) shared.distances[i] = kept[i];
+}
+
 CUZARR_KERNEL(deflate_find, const u8* src, const FrameTable* table, u32 count, u32 slots, DeflateSplit split) {
     CUZARR_SHARED(u8, quarters, 4096);
     for (u32 i = thread_index(); i < 4096; i += thread_count()) quarters[i] = deflate_quarter(i);
+    if (block_index() == 0) deflate_keep_fixed(split);
     block_barrier();
     const Frame* frames = frames_of(table);
     u32 lane = thread_index() % CUZARR_WARP, warps = thread_count() / CUZARR_WARP;
@@ -106,6 +126,7 @@ struct DeflateMeasuring : DeflateShared {
     u32 exits[kWarps], states[kWarps], wrong[kWarps], ended[kWarps], queued[kWarps], bytes[kWarps];
     u32 numbers[2];  // of entries and rounds that were taken
     u32 table;
+    u32 counted;     // bytes of the region that were counted
     DeflateBlock block;
     DeflateProgress progress;
 };
@@ -119,21 +140,22 @@ CUZARR_DEVICE DeflateBlock deflate_open_shared(
     u32 thread = thread_index();
     // What shared memory held has been read.
     block_barrier();
-    if (thread < CUZARR_WARP) {
+    if (inside) {
+        deflate_bring_kept<kWarps * CUZARR_WARP>(shared, split, CUZARR_DEFLATE_FIXED);
+        if (thread == 0) shared.block = {1, false}, shared.progress = progress, shared.table = CUZARR_DEFLATE_FIXED;
+    } else if (thread < CUZARR_WARP) {
         DeflateProgress first = progress;
-        DeflateBlock block = {1, false};
-        if (inside) deflate_fixed(shared, thread);
-        else block = deflate_open(shared, input, first, thread);
+        DeflateBlock block = deflate_open(shared, input, first, thread);
         if (thread == 0) {
-            shared.block = block, shared.progress = first;
-            shared.table = block.kind == 2 && first.damage == 0 ? atomic_add(&split.counts->tables, 1u) : CUZARR_DEFLATE_NONE;
+            shared.block = block, shared.progress = first, shared.table = CUZARR_DEFLATE_NONE;
+            if (block.kind == 1) shared.table = CUZARR_DEFLATE_FIXED;
+            else if (block.kind == 2 && first.damage == 0) shared.table = 1 + atomic_add(&split.counts->tables, 1u);
         }
     }
     block_barrier();
     progress = shared.progress;
-    bool kept = shared.table < split.most_tables;
-    table = shared.block.kind == 1 ? CUZARR_DEFLATE_FIXED : kept ? shared.table : CUZARR_DEFLATE_NONE;
-    if (kept) {
+    table = shared.table < split.most_tables ? shared.table : CUZARR_DEFLATE_NONE;
+    if (table != CUZARR_DEFLATE_NONE && table != CUZARR_DEFLATE_FIXED) {
         u32* kept = split.tables + (u64)table * CUZARR_DEFLATE_KEPT_WORDS;
         for (u32 i = thread; i < CUZARR_DEFLATE_LITERAL_ENTRIES; i += thread_count()) kept[i] = shared.literals[i];
         u32* distances = kept + CUZARR_DEFLATE_KEPT_DISTANCES;
@@ -252,11 +274,14 @@ CUZARR_DEVICE u32 deflate_append(
     return first_entry + count - 1;
 }
 
-/// Counts what was measured of a frame. False when that is too much: false regions must not cost more than the true ones.
+/// Counts what was measured of a region, `at` bytes so far. False when that is too much: false regions must not cost more than the true ones.
 template <u32 kWarps>
-CUZARR_DEVICE bool deflate_spend(DeflateMeasuring<kWarps>& shared, const Frame& frame, DeflateState& state, u32 bytes) {
+CUZARR_DEVICE bool deflate_spend(DeflateMeasuring<kWarps>& shared, const Frame& frame, DeflateState& state, u32 at) {
     block_barrier();
-    if (thread_index() == 0) shared.numbers[0] = atomic_add(&state.measured, bytes / 1024 + 1);
+    if (thread_index() == 0) {
+        shared.numbers[0] = atomic_add(&state.measured, (at - shared.counted) / 1024 + 1);
+        shared.counted = at;
+    }
     block_barrier();
     return shared.numbers[0] <= frame.dst_bytes / 256 + 4096;
 }
@@ -270,10 +295,11 @@ CUZARR_DEVICE void deflate_measure_region(
     DeflateInput input = deflate_input(src + frame.src_offset, frame.src_bytes);
     const u32 none = CUZARR_DEFLATE_NONE;
     DeflateRegion& measured = split.regions[region];
-    u32 start = measured.start, last_entry = none, result = CUZARR_DEFLATE_BROKEN, block_end = none, block_bytes = 0;
+    u32 start = measured.start, last_entry = none, result = CUZARR_DEFLATE_BROKEN;
     DeflateProgress progress = {start & ~CUZARR_DEFLATE_INSIDE, 0, 0};
     DeflateBytes nothing = {0, 0};
-    u32 thread = thread_index(), link = 0, counted = 0;
+    u32 thread = thread_index(), link = 0;
+    if (thread == 0) shared.counted = 0;
     for (bool inside = start != progress.position;; inside = false) {
         u32 table;
         DeflateEntry entry = {region, progress.position, none, none, 0, progress.at, none};
@@ -300,14 +326,12 @@ CUZARR_DEVICE void deflate_measure_region(
             if (progress.position == stop && progress.damage == 0) link = CUZARR_DEFLATE_INSIDE;
             // Arrived behind the place: it was none, and may have led others astray.
             if (progress.position <= stop) continue;
-            if (!deflate_spend(shared, frame, state, progress.at - counted)) progress.damage = CUZARR_TOO_LONG;
-            counted = progress.at;
+            if (!deflate_spend(shared, frame, state, progress.at)) progress.damage = CUZARR_TOO_LONG;
         }
         if (progress.damage == CUZARR_DEFLATE_ENDED) progress.damage = 0;
         if (progress.damage || last_entry == none) break;
-        if (inside && link == 0) block_end = progress.position, block_bytes = progress.at;
-        if (!deflate_spend(shared, frame, state, progress.at - counted)) break;
-        counted = progress.at;
+        if (inside && link == 0 && thread == 0) measured.block_end = progress.position, measured.block_bytes = progress.at;
+        if (!deflate_spend(shared, frame, state, progress.at)) break;
         if (link) result = CUZARR_DEFLATE_LINKED | (block.last ? CUZARR_DEFLATE_LAST : 0);
         else if (block.last) result = CUZARR_DEFLATE_FINAL;
         else if (deflate_region_at(split, frame, progress.position) != none) result = CUZARR_DEFLATE_LINKED;
@@ -315,7 +339,6 @@ CUZARR_DEVICE void deflate_measure_region(
     }
     if (thread == 0) {
         measured.end = progress.position | link, measured.bytes = progress.at, measured.state = result;
-        measured.block_end = block_end, measured.block_bytes = block_bytes;
     }
 }
 
@@ -335,11 +358,11 @@ CUZARR_DEVICE void deflate_measure_all(const u8* src, const FrameTable* table, u
     }
 }
 
-CUZARR_KERNEL(deflate_measure_4, const u8* src, const FrameTable* table, u32 count, DeflateSplit split) {
+CUZARR_KERNEL_SIZED(128, 8, deflate_measure_4, const u8* src, const FrameTable* table, u32 count, DeflateSplit split) {
     deflate_measure_all<4>(src, table, count, split);
 }
 
-CUZARR_KERNEL(deflate_measure_8, const u8* src, const FrameTable* table, u32 count, DeflateSplit split) {
+CUZARR_KERNEL_SIZED(256, 4, deflate_measure_8, const u8* src, const FrameTable* table, u32 count, DeflateSplit split) {
     deflate_measure_all<8>(src, table, count, split);
 }
 
@@ -402,21 +425,12 @@ CUZARR_KERNEL(
 CUZARR_DEVICE bool deflate_bring(
     DeflateShared& shared, const DeflateInput& input, const DeflateSplit& split, const DeflateEntry& entry, u32 lane
 ) {
-    if (entry.table == CUZARR_DEFLATE_FIXED) {
-        deflate_fixed(shared, lane);
-        return true;
-    }
     if (entry.table == CUZARR_DEFLATE_NONE) {
         DeflateProgress progress = {entry.header, 0, 0};
         deflate_open(shared, input, progress, lane);
         return progress.damage == 0;
     }
-    const u32* kept = split.tables + (u64)entry.table * CUZARR_DEFLATE_KEPT_WORDS;
-#pragma unroll 14
-    for (u32 i = lane; i < CUZARR_DEFLATE_LITERAL_ENTRIES; i += CUZARR_WARP) shared.literals[i] = kept[i];
-    kept += CUZARR_DEFLATE_KEPT_DISTANCES;
-#pragma unroll 13
-    for (u32 i = lane; i < CUZARR_DEFLATE_DISTANCE_ENTRIES; i += CUZARR_WARP) shared.distances[i] = kept[i];
+    deflate_bring_kept<CUZARR_WARP>(shared, split, entry.table);
     warp_barrier(CUZARR_ALL_LANES);
     return true;
 }
