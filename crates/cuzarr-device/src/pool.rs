@@ -1,12 +1,14 @@
 //! Where device memory comes from.
 //!
-//! Ours is a stream-ordered pool per GPU that keeps what it once got. The rule of its memory: it is allocated in the
-//! order of one stream; any stream that uses it through this crate is put behind the allocation, and noted; when the last
-//! buffer over it is dropped, it is freed in the order of the stream that used it last, after all the others. So dropping
-//! never blocks and never pulls memory from under running work. Memory whose address was given to code outside
-//! ([`mark_shared`]) is freed only after the whole device is idle.
+//! Ours are two stream-ordered pools per GPU that keep what they once got: one for results, one for what is in flight within
+//! a limit (`within.rs`). The rule of their memory: it is allocated in the order of one stream; any stream that uses it through
+//! this crate is put behind the allocation, and noted; when the last buffer over it is dropped, it is freed in the order of
+//! the stream that used it last, after all the others. So dropping never blocks and never pulls memory from under running
+//! work. Memory whose address was given to code outside ([`mark_shared`]) is freed only after the whole device is idle.
 //!
 //! Other libraries' pools come in through [`DeviceAllocator`] and [`lend`].
+
+mod within;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,6 +21,10 @@ use crate::cuda::launch::TABLES_BYTES;
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::stream::{Event, Stream};
+
+pub(crate) use within::Limits;
+use within::is_in_flight;
+pub use within::{Within, in_flight, within};
 
 /// Gives memory for results: our pool, CuPy's, PyTorch's, RMM's.
 pub trait DeviceAllocator: Send + Sync {
@@ -140,6 +146,8 @@ pub struct PoolStats {
     pub allocations: u64,
     /// Times the pool had to be trimmed because the device was full.
     pub trims: u64,
+    /// Times that the part of the pool that is for memory in flight had no room in one piece, although the limit allowed it.
+    pub refusals: u64,
     /// Bytes of pinned host memory held for slabs.
     pub pinned_bytes: u64,
 }
@@ -154,6 +162,7 @@ pub fn stats(device: Device) -> PoolStats {
         held_bytes: context.backend.held_bytes().unwrap_or(0),
         allocations: counters.allocations.load(Ordering::Relaxed),
         trims: counters.trims.load(Ordering::Relaxed),
+        refusals: counters.limits.refusals(),
         pinned_bytes: context.pinned.held_bytes(),
     }
 }
@@ -182,23 +191,10 @@ pub fn trim(device: Device) -> Result<()> {
         Ok(context) => {
             context.pinned.clear(context)?;
             context.backend.synchronize_device()?;
+            context.backend.trim_bounded()?;
             context.backend.trim_to(0)
         }
         Err(_) => Ok(()),
-    }
-}
-
-/// Says that work on `device` begins that may have so many bytes in flight. What our pool, and pinned memory, keep unused
-/// from work that could have more is given back, beside as many.
-pub fn begin_within(device: Device, limit_bytes: u64) {
-    let context = if device == Device::Cpu { None } else { Context::existing(device) };
-    let Some(context) = context else { return };
-    let counters = &context.counters;
-    if counters.limit.swap(limit_bytes, Ordering::Relaxed) > limit_bytes {
-        let used = counters.used.load(Ordering::Relaxed);
-        // What fails here fails again when memory is asked for.
-        let _ = context.backend.trim_to(used.saturating_add(limit_bytes));
-        let _ = context.pinned.shrink_to(context, counters.pinned_allowed_bytes());
     }
 }
 
@@ -213,8 +209,7 @@ pub(crate) struct Counters {
     peak: AtomicU64,
     allocations: AtomicU64,
     trims: AtomicU64,
-    /// What work that began last may have in flight; 0 before the first.
-    limit: AtomicU64,
+    pub(crate) limits: Limits,
     /// Names and sizes of results, by their address.
     names: Mutex<HashMap<usize, (String, u64)>>,
 }
@@ -222,10 +217,15 @@ pub(crate) struct Counters {
 impl Counters {
     /// Most bytes of pinned memory that may be held: those of the limit, and what tables of kernels have of their own.
     pub(crate) fn pinned_allowed_bytes(&self) -> u64 {
-        match self.limit.load(Ordering::Relaxed) {
+        match self.limits.most_bytes() {
             0 => u64::MAX,
             limit_bytes => limit_bytes.saturating_add(TABLES_BYTES as u64),
         }
+    }
+
+    /// Bytes that our pools gave and nobody gave back.
+    fn used_bytes(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
     }
 
     fn add(&self, size_bytes: usize) {
@@ -272,6 +272,8 @@ pub(crate) struct PooledMemory {
     context: &'static Context,
     address: usize,
     size_bytes: usize,
+    /// Whether it is of the pool of what is in flight.
+    is_bounded: bool,
     /// The stream it was allocated on; none when it was given to all of them.
     home: Option<Stream>,
     /// Passed once the memory may be used on other streams; none when it may at once.
@@ -296,14 +298,16 @@ struct HomeUses {
 impl PooledMemory {
     fn new(context: &'static Context, size_bytes: usize, home: Option<Stream>) -> Result<PooledMemory> {
         let raw = home.as_ref().map_or(context.home_stream, Stream::raw_handle);
-        let address = match size_bytes {
-            0 => 0,
-            _ => allocate_or_trim(context, size_bytes, raw)?,
+        let is_in_flight = home.is_some() || is_in_flight();
+        let (address, is_bounded) = match size_bytes {
+            0 => (0, false),
+            _ => take(context, size_bytes, raw, is_in_flight)?,
         };
         let mut memory = PooledMemory {
             context,
             address,
             size_bytes,
+            is_bounded,
             home,
             ready: None,
             at_home: Mutex::default(),
@@ -397,7 +401,23 @@ impl Drop for PooledMemory {
             // call on the device reports it.
             let _ = self.give_back();
         }
-        self.context.counters.used.fetch_sub(self.size_bytes as u64, Ordering::Relaxed);
+        let (counters, size_bytes) = (&self.context.counters, self.size_bytes as u64);
+        counters.used.fetch_sub(size_bytes, Ordering::Relaxed);
+        if self.is_bounded {
+            counters.limits.give_back(size_bytes);
+        }
+    }
+}
+
+/// Memory, and whether it is of the pool of what is in flight.
+fn take(context: &'static Context, size_bytes: usize, stream: usize, is_in_flight: bool) -> Result<(usize, bool)> {
+    let bounded = match is_in_flight {
+        true => context.counters.limits.take(context, size_bytes, stream)?,
+        false => None,
+    };
+    match bounded {
+        Some(address) => Ok((address, true)),
+        None => Ok((allocate_or_trim(context, size_bytes, stream)?, false)),
     }
 }
 
@@ -411,6 +431,7 @@ fn allocate_or_trim(context: &'static Context, size_bytes: usize, stream: usize)
         Err(error) if error.kind() == ErrorKind::OutOfMemory => {
             context.counters.trims.fetch_add(1, Ordering::Relaxed);
             context.backend.synchronize_device()?;
+            context.backend.trim_bounded()?;
             context.backend.trim_to(0)?;
             context.backend.allocate(size_bytes, stream).map_err(|error| out_of_memory(context, size_bytes, error))
         }

@@ -12,8 +12,9 @@ use cuzarr::compute::{Changes, ComputeOptions, Copy, Existing, Expr, Op, ReduceO
 use cuzarr::meta::ArrayMetadata;
 use cuzarr::node::{Array, ArrayOptions};
 use cuzarr::plan::Selection;
+use cuzarr::run::Options;
 use cuzarr::store::{GpuMemoryStore, MemoryStore};
-use cuzarr_device::{Buffer, DType, Device, NdBuffer, Order, pool};
+use cuzarr_device::{Buffer, DType, Device, NdBuffer, Order, Stream, pool};
 use model::{Dice, Story, bytes_codec, devices, metadata, sharding, zstd_codec};
 use serde_json::{Value, json};
 
@@ -354,8 +355,14 @@ fn work_out_of_core_on_a_full_device_is_an_error_that_leaves_it_usable() {
     }
 }
 
-/// What the driver takes for itself meanwhile, and what its pool takes in pieces of 32 MiB with gaps in them.
-const SLACK_BYTES: u64 = 96 << 20;
+/// What the driver takes for itself meanwhile, for streams and events.
+const DRIVERS_OWN_BYTES: u64 = 4 << 20;
+
+/// What the driver may miss beside results. Its pools take pieces of 32 MiB: limits of few pieces may be exceeded by one.
+fn allowed(limit: u64) -> u64 {
+    let piece = 32 << 20;
+    limit + DRIVERS_OWN_BYTES + if limit < 4 * piece { piece } else { 0 }
+}
 
 /// The GPU, if there is one that nobody else uses.
 fn gpu_alone() -> Option<Device> {
@@ -375,12 +382,14 @@ struct Taken {
     device: u64,
     /// Of pinned memory, as Linux tells: the driver takes it from shared memory.
     pinned: u64,
+    /// Times that the pool had no room in one piece within the limit.
+    refusals: u64,
 }
 
 impl Display for Taken {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let [counted, device, pinned] = [self.counted, self.device, self.pinned].map(|bytes| bytes >> 20);
-        write!(f, "{counted} MiB counted, {device} missed by the driver, {pinned} pinned")
+        write!(f, "{counted} MiB counted, {device} missed by the driver, {pinned} pinned, {} refusals", self.refusals)
     }
 }
 
@@ -388,16 +397,21 @@ impl Display for Taken {
 fn watched(device: Device, work: &(dyn Fn() + Sync)) -> Option<Taken> {
     pool::trim(device).unwrap();
     pool::reset_peak(device);
-    let (before, used) = (outside(device), pool::stats(device).used_bytes);
+    let (before, stats) = (outside(device), pool::stats(device));
     let most = most_taken(device, work);
     pool::trim(device).unwrap();
     let after = outside(device);
-    if after.0.abs_diff(before.0) > SLACK_BYTES {
+    if after.0.abs_diff(before.0) > DRIVERS_OWN_BYTES {
         println!("skipped: others use {device}, {} bytes were missing and {} are", before.0, after.0);
         return None;
     }
-    let counted = pool::stats(device).peak_bytes - used;
-    Some(Taken { counted, device: most.0.saturating_sub(before.0), pinned: most.1.saturating_sub(before.1) })
+    let now = pool::stats(device);
+    Some(Taken {
+        counted: now.peak_bytes - stats.used_bytes,
+        device: most.0.saturating_sub(before.0),
+        pinned: most.1.saturating_sub(before.1),
+        refusals: now.refusals - stats.refusals,
+    })
 }
 
 /// Bytes of the device that are not free, and of shared memory that this process has.
@@ -414,7 +428,7 @@ fn outside(device: Device) -> (u64, u64) {
 fn the_driver_sees_no_more_than_result_and_limit() {
     let _alone = alone();
     let Some(device) = gpu_alone() else { return };
-    let (side, limit) = (8192, 128 << 20);
+    let side = 8192;
     let all = Selection::all(&[side, side]);
     let value: Vec<u8> = (0..side * side).flat_map(|at| ((at / 100) as u32).to_le_bytes()).collect();
     let mut problems = Vec::new();
@@ -423,41 +437,72 @@ fn the_driver_sees_no_more_than_result_and_limit() {
         let mut story = Story::new(metadata, Arc::new(MemoryStore::new()));
         story.try_write(Device::Cpu, &all, &value).unwrap();
         story.elements.clone_from(&value);
-        (story.options.memory_limit_bytes, story.options.strict) = (limit, true);
+        story.options.strict = true;
         let access = story.access(device);
         let empty = || NdBuffer::empty(device, DType::UINT32, &[side as usize; 2], Order::C).unwrap();
-        let read = |out: &NdBuffer| {
-            story.engine.read(&access, &story.store, &all, out, &story.options).unwrap();
+        let options = |limit| Options { memory_limit_bytes: limit, ..story.options };
+        let read = |out: &NdBuffer, limit: u64| {
+            story.engine.read(&access, &story.store, &all, out, &options(limit)).unwrap();
         };
-        let write = |out: &NdBuffer| {
-            story.engine.write(&access, &story.store, &all, out, &story.options).unwrap();
+        let write = |out: &NdBuffer, limit: u64| {
+            story.engine.write(&access, &story.store, &all, out, &options(limit)).unwrap();
         };
-        // Loading kernels takes memory that stays.
-        let out = empty();
-        read(&out);
-        write(&out);
-        drop(out);
-        let mut watch = |what: &str, result_bytes: u64, work: &(dyn Fn() + Sync)| {
-            let Some(took) = watched(device, work) else { return };
-            let line = format!("{what}: {took}: {codecs}");
-            println!("{line}");
-            assert!(took.counted <= result_bytes + limit + TABLES_BYTES, "{line}");
-            // The driver takes more from the system before it gives out again what a stream has freed and not passed.
-            if took.device > result_bytes + 2 * limit + SLACK_BYTES || took.device < result_bytes {
-                problems.push(line.clone());
-            }
-            if took.pinned > limit + TABLES_IN_PINNED_BYTES || took.pinned == 0 {
-                problems.push(line);
-            }
-        };
-        watch("reading", value.len() as u64, &|| read(&empty()));
-        let out = empty();
-        watch("reading into memory that is there", 0, &|| read(&out));
-        assert_eq!(out.to_host_bytes(Order::C).unwrap(), value);
-        watch("writing", 0, &|| write(&out));
+        for limit in [64 << 20, 128 << 20, 256 << 20] {
+            // Loading kernels takes memory that stays.
+            let out = empty();
+            read(&out, limit);
+            write(&out, limit);
+            drop(out);
+            let mut watch = |what: &str, result_bytes: u64, work: &(dyn Fn() + Sync)| {
+                let Some(took) = watched(device, work) else { return };
+                let line = format!("{what} within {} MiB: {took}: {codecs}", limit >> 20);
+                println!("{line}");
+                assert!(took.counted <= result_bytes + limit + TABLES_BYTES, "{line}");
+                if took.device > result_bytes + allowed(limit) || took.device < result_bytes {
+                    problems.push(line.clone());
+                }
+                if took.pinned > limit + TABLES_IN_PINNED_BYTES || took.pinned == 0 {
+                    problems.push(line);
+                }
+            };
+            watch("reading", value.len() as u64, &|| read(&empty(), limit));
+            let out = empty();
+            watch("reading into memory that is there", 0, &|| read(&out, limit));
+            assert_eq!(out.to_host_bytes(Order::C).unwrap(), value);
+            watch("writing", 0, &|| write(&out, limit));
+        }
         story.check(Device::Cpu, &Selection::region(&[side - 1500, 5], &[1500, 3000]).unwrap(), "what was written");
     }
     assert!(problems.is_empty(), "{problems:#?}");
+}
+
+/// Memory that one stream frees while it has much to do is taken again by another one, instead of more from the driver.
+#[test]
+fn what_is_in_flight_takes_no_more_of_the_driver_than_its_limit() {
+    let _alone = alone();
+    let (limit, block_bytes) = (64 << 20, 4 << 20);
+    for device in devices().into_iter().filter(|&device| device != Device::Cpu) {
+        pool::trim(device).unwrap();
+        let sum = pool::allocate_on(device, 4 * block_bytes).unwrap();
+        let before = pool::stats(device).held_bytes;
+        let _within = pool::within(device, limit);
+        let [copies, kernels] = [(); 2].map(|()| Stream::new(device).unwrap());
+        let mut most = 0;
+        for turn in 0..100 {
+            let block = pool::allocate(block_bytes, &copies).unwrap();
+            copies.memset(&block, turn).unwrap();
+            kernels.wait(&copies.record().unwrap()).unwrap();
+            for _ in 0..if device == Device::Simt { 1 } else { 32 } {
+                kernels.memset(&sum, 0xff).unwrap();
+            }
+            kernels.d2d(&block, &sum.slice(..block_bytes).unwrap()).unwrap();
+            most = most.max(pool::stats(device).held_bytes - before);
+        }
+        kernels.synchronize().unwrap();
+        let expected = [vec![99; block_bytes], vec![0xff; 3 * block_bytes]].concat();
+        assert_eq!(sum.to_vec().unwrap(), expected);
+        assert!(most > 0 && most <= limit, "{device}: {most} bytes were taken of the driver, allowed {limit}");
+    }
 }
 
 #[test]
@@ -479,7 +524,7 @@ fn work_with_a_lower_limit_gives_back_what_was_kept_under_a_higher_one() {
         (stats.held_bytes - stats.used_bytes, stats.pinned_bytes)
     });
     println!("beside what is in use, and pinned, with a high and a low limit: {held:?}");
-    assert!(held[1].0 <= low + SLACK_BYTES && held[1].1 <= low + TABLES_IN_PINNED_BYTES, "{held:?}");
+    assert!(held[1].0 <= allowed(low) && held[1].1 <= low + TABLES_IN_PINNED_BYTES, "{held:?}");
 }
 
 #[test]
@@ -492,7 +537,7 @@ fn the_driver_sees_no_more_than_the_limit_of_work_out_of_core() {
     let value: Vec<u8> = (0..side * side).flat_map(|at| ((at / 100) as f32).to_ne_bytes()).collect();
     let value = NdBuffer::from_host(Device::Cpu, DType::FLOAT32, &[side as usize; 2], Order::C, &value).unwrap();
     let mut problems = Vec::new();
-    for limit in [48 << 20, 128 << 20] {
+    for limit in [48 << 20, 128 << 20, 512 << 20] {
         let work = Work::new(device, limit, &metadata, &value);
         for (name, work) in &work.all() {
             let work = || work().unwrap();
@@ -500,7 +545,7 @@ fn the_driver_sees_no_more_than_the_limit_of_work_out_of_core() {
             let Some(took) = watched(device, &work) else { continue };
             let line = format!("{name}: {took}, of {} MiB", limit >> 20);
             println!("{line}");
-            if took.device > limit + SLACK_BYTES || took.pinned > limit + TABLES_IN_PINNED_BYTES {
+            if took.device > allowed(limit) || took.pinned > limit + TABLES_IN_PINNED_BYTES {
                 problems.push(line);
             }
         }

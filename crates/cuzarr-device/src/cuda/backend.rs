@@ -58,10 +58,17 @@ pub(crate) struct Peer {
 pub(crate) trait Backend: Send + Sync {
     fn properties(&self) -> &Properties;
     fn memory_info(&self) -> Result<(u64, u64)>;
-    /// Bytes that its pool has taken from the system.
+    /// Bytes that its pools have taken from the system.
     fn held_bytes(&self) -> Result<u64>;
     fn allocate(&self, size_bytes: usize, stream: RawStream) -> Result<usize>;
+    /// The same from the pool of what is in flight, which takes no more of the system than was said to `bound` last; `None` when
+    /// there is no such pool.
+    fn allocate_bounded(&self, size_bytes: usize, stream: RawStream) -> Result<Option<usize>>;
     unsafe fn free(&self, address: usize, stream: RawStream) -> Result<()>;
+    /// Lets the pool of what is in flight begin again with so many bytes at most. What it gave before stays as it is.
+    fn bound(&self, limit_bytes: u64) -> Result<()>;
+    /// Gives what the pool of what is in flight keeps unused back to the system, without waiting, as `trim_to`.
+    fn trim_bounded(&self) -> Result<()>;
     /// Gives unused pool memory back to the system until it holds no more than so many bytes, as far as that goes. Does not
     /// wait for what streams still use.
     fn trim_to(&self, size_bytes: u64) -> Result<()>;

@@ -1,10 +1,9 @@
 //! The CUDA driver, bound at run time: the table of its functions, its error codes, and [`CudaBackend`], one GPU.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
-use std::sync::{Mutex, OnceLock};
+use std::sync::OnceLock;
 
 use super::backend::{Backend, FunctionInfo, Grid, Peer, Properties, RawEvent, RawFunction, RawStream};
-use super::context::lock;
 use super::library;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -45,6 +44,7 @@ driver_functions! {
     host_allocate = "cuMemHostAlloc"(*mut *mut c_void, usize, c_uint);
     host_free = "cuMemFreeHost"(*mut c_void);
     pool_create = "cuMemPoolCreate"(*mut *mut c_void, *const PoolProperties);
+    pool_destroy = "cuMemPoolDestroy"(*mut c_void);
     pool_set_attribute = "cuMemPoolSetAttribute"(*mut c_void, c_int, *mut c_void);
     pool_set_access = "cuMemPoolSetAccess"(*mut c_void, *const PoolAccess, usize);
     pool_get_attribute = "cuMemPoolGetAttribute"(*mut c_void, c_int, *mut c_void);
@@ -90,33 +90,6 @@ const ATTRIBUTE_MULTIPROCESSORS: c_int = 16;
 const ATTRIBUTE_CAPABILITY_MAJOR: c_int = 75;
 const ATTRIBUTE_CAPABILITY_MINOR: c_int = 76;
 const ATTRIBUTE_MEMORY_POOLS: c_int = 115;
-
-/// `CUmemPoolProps`: pinned device memory of one GPU, not exportable.
-#[repr(C)]
-struct PoolProperties {
-    allocation_type: c_int,
-    handle_types: c_int,
-    location_type: c_int,
-    location_id: c_int,
-    win32_security: *mut c_void,
-    max_size: usize,
-    usage: u16,
-    reserved: [u8; 54],
-}
-
-/// `CUmemAccessDesc`: what one GPU may do with a pool's memory.
-#[repr(C)]
-struct PoolAccess {
-    location_type: c_int,
-    location_id: c_int,
-    flags: c_int,
-}
-
-/// `CU_MEM_LOCATION_TYPE_DEVICE`
-const LOCATION_DEVICE: c_int = 1;
-
-const POOL_ATTRIBUTE_RELEASE_THRESHOLD: c_int = 4;
-const POOL_ATTRIBUTE_RESERVED_BYTES: c_int = 5;
 
 const FUNCTION_MAX_THREADS: c_int = 0;
 const FUNCTION_SHARED_BYTES: c_int = 1;
@@ -311,11 +284,9 @@ pub(crate) struct CudaBackend {
     driver: &'static Driver,
     device: c_int,
     context: usize,
-    /// 0 where the GPU has no memory pools (some virtual GPUs): plain allocation then.
-    pool: usize,
+    /// None where the GPU has no memory pools (some virtual GPUs): plain allocation then.
+    pools: Option<Pools>,
     properties: Properties,
-    /// GPUs that may reach the pool.
-    opened: Mutex<Vec<c_int>>,
 }
 
 /// Makes a context current for this thread, and puts a foreign one back at the end.
@@ -334,7 +305,7 @@ impl Drop for Current<'_> {
 }
 
 impl CudaBackend {
-    /// Retains the GPU's primary context and makes its pool.
+    /// Retains the GPU's primary context and makes its pools.
     pub(crate) fn new(ordinal: u32) -> Result<CudaBackend> {
         let driver = Driver::get()?;
         let device = driver.device(ordinal)?;
@@ -344,36 +315,11 @@ impl CudaBackend {
         let code = unsafe { (driver.functions.primary_context_retain)(&mut context, device) };
         driver.check("cuDevicePrimaryCtxRetain", code)?;
         let context = context as usize;
-        let mut backend = CudaBackend { driver, device, context, pool: 0, properties, opened: Mutex::default() };
+        let mut backend = CudaBackend { driver, device, context, pools: None, properties };
         if backend.properties.memory_pools {
-            backend.pool = backend.create_pool(device)?;
+            backend.pools = Some(backend.create_pools()?);
         }
         Ok(backend)
-    }
-
-    /// A pool that keeps what it once got: giving memory back and asking again costs milliseconds a gigabyte.
-    fn create_pool(&self, device: c_int) -> Result<usize> {
-        let _current = self.enter()?;
-        const PINNED_DEVICE_MEMORY: c_int = 1;
-        let properties = PoolProperties {
-            allocation_type: PINNED_DEVICE_MEMORY,
-            handle_types: 0,
-            location_type: LOCATION_DEVICE,
-            location_id: device,
-            win32_security: std::ptr::null_mut(),
-            max_size: 0,
-            usage: 0,
-            reserved: [0; 54],
-        };
-        let mut pool = std::ptr::null_mut();
-        // SAFETY: reads the properties, writes one handle.
-        self.check("cuMemPoolCreate", unsafe { (self.functions().pool_create)(&mut pool, &properties) })?;
-        let mut threshold = u64::MAX;
-        let value = (&raw mut threshold).cast();
-        // SAFETY: this attribute is a u64.
-        let code = unsafe { (self.functions().pool_set_attribute)(pool, POOL_ATTRIBUTE_RELEASE_THRESHOLD, value) };
-        self.check("cuMemPoolSetAttribute", code)?;
-        Ok(pool as usize)
     }
 
     fn functions(&self) -> &Functions {
@@ -406,6 +352,7 @@ impl CudaBackend {
         match work() {
             Err(error) if error.kind() == ErrorKind::OutOfMemory => {
                 self.synchronize_device()?;
+                self.trim_bounded()?;
                 self.trim_to(0)?;
                 work()
             }
@@ -443,6 +390,10 @@ macro_rules! call {
     }};
 }
 
+mod pools;
+
+use pools::{PoolAccess, PoolProperties, Pools};
+
 impl Backend for CudaBackend {
     fn properties(&self) -> &Properties {
         &self.properties
@@ -461,42 +412,43 @@ impl Backend for CudaBackend {
     }
 
     fn held_bytes(&self) -> Result<u64> {
-        let mut bytes = 0u64;
-        if self.pool != 0 {
-            let value = (&raw mut bytes).cast();
-            let pool = self.pool as *mut c_void;
-            // This attribute is a u64.
-            call!(self, "cuMemPoolGetAttribute", pool_get_attribute(pool, POOL_ATTRIBUTE_RESERVED_BYTES, value))?;
-        }
-        Ok(bytes)
+        self.pools.as_ref().map_or(Ok(0), |pools| pools.held_bytes(self))
     }
 
     fn allocate(&self, size_bytes: usize, stream: RawStream) -> Result<usize> {
         // Whole words: kernels that change single bits do it in the aligned word around them.
         let size_bytes = size_bytes.next_multiple_of(size_of::<u32>());
-        let mut address = 0u64;
-        if self.pool == 0 {
-            call!(self, "cuMemAlloc", memory_allocate(&mut address, size_bytes))?;
-        } else {
-            let (pool, stream) = (self.pool as *mut c_void, stream as *mut c_void);
-            call!(self, "cuMemAllocFromPoolAsync", pool_allocate(&mut address, size_bytes, pool, stream))?;
+        if let Some(pools) = &self.pools {
+            return pools.allocate(self, size_bytes, stream);
         }
+        let mut address = 0u64;
+        call!(self, "cuMemAlloc", memory_allocate(&mut address, size_bytes))?;
         Ok(address as usize)
     }
 
+    fn allocate_bounded(&self, size_bytes: usize, stream: RawStream) -> Result<Option<usize>> {
+        let size_bytes = size_bytes.next_multiple_of(size_of::<u32>());
+        self.pools.as_ref().map_or(Ok(None), |pools| pools.allocate_bounded(self, size_bytes, stream))
+    }
+
     unsafe fn free(&self, address: usize, stream: RawStream) -> Result<()> {
-        if self.pool == 0 {
+        if self.pools.is_none() {
             // cuMemFree waits for the device, so it is ordered after every stream.
             return call!(self, "cuMemFree", memory_free(address as u64));
         }
         call!(self, "cuMemFreeAsync", pool_free(address as u64, stream as *mut c_void))
     }
 
+    fn bound(&self, limit_bytes: u64) -> Result<()> {
+        self.pools.as_ref().map_or(Ok(()), |pools| pools.bound(self, limit_bytes))
+    }
+
+    fn trim_bounded(&self) -> Result<()> {
+        self.pools.as_ref().map_or(Ok(()), |pools| pools.trim_bounded(self))
+    }
+
     fn trim_to(&self, size_bytes: u64) -> Result<()> {
-        if self.pool == 0 {
-            return Ok(());
-        }
-        call!(self, "cuMemPoolTrimTo", pool_trim(self.pool as *mut c_void, size_bytes as usize))
+        self.pools.as_ref().map_or(Ok(()), |pools| pools.trim_to(self, size_bytes))
     }
 
     fn allocate_host(&self, size_bytes: usize) -> Result<usize> {
@@ -595,20 +547,7 @@ impl Backend for CudaBackend {
     }
 
     fn open_to(&self, other: Peer) -> Result<()> {
-        const READ_AND_WRITE: c_int = 3;
-        let mut opened = lock(&self.opened);
-        if self.pool == 0 || opened.contains(&other.device) {
-            return Ok(());
-        }
-        let mut reaches = 0;
-        call!(self, "cuDeviceCanAccessPeer", device_can_reach(&mut reaches, other.device, self.device))?;
-        if reaches != 0 {
-            let (location_type, location_id, flags) = (LOCATION_DEVICE, other.device, READ_AND_WRITE);
-            let access = PoolAccess { location_type, location_id, flags };
-            call!(self, "cuMemPoolSetAccess", pool_set_access(self.pool as *mut c_void, &access, 1))?;
-        }
-        opened.push(other.device);
-        Ok(())
+        self.pools.as_ref().map_or(Ok(()), |pools| pools.open_to(self, other.device))
     }
 
     unsafe fn copy_peer(

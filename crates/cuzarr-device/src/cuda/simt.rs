@@ -172,6 +172,10 @@ impl Backend for SimtBackend {
         Ok(address as usize)
     }
 
+    fn allocate_bounded(&self, size_bytes: usize, stream: RawStream) -> Result<Option<usize>> {
+        self.allocate(size_bytes, stream).map(Some)
+    }
+
     unsafe fn free(&self, address: usize, _stream: RawStream) -> Result<()> {
         let Some(size_bytes) = self.blocks().remove(&address) else {
             return Err(Error::new(ErrorKind::DeviceFailed, "simt was asked to free memory that it never gave"));
@@ -179,6 +183,14 @@ impl Backend for SimtBackend {
         self.used_bytes.fetch_sub(size_bytes, Ordering::Relaxed);
         // SAFETY: it was allocated with this layout and is freed once, since it was in the table.
         unsafe { dealloc(address as *mut u8, heap_layout(size_bytes)?) };
+        Ok(())
+    }
+
+    fn bound(&self, _limit_bytes: u64) -> Result<()> {
+        Ok(())
+    }
+
+    fn trim_bounded(&self) -> Result<()> {
         Ok(())
     }
 

@@ -9,6 +9,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use cuzarr_device::pool::{in_flight, within};
 use serde_json::{Map, Value, json};
 
 use super::grid::{Region, Regions};
@@ -190,6 +191,7 @@ impl Copy {
     /// # Errors
     /// What reading and writing report, with the region in the trail. What was written stays, and can be resumed.
     pub fn run(mut self, progress: &(dyn Fn(&Progress) + Sync)) -> Result<Array> {
+        let _within = within(self.options.device, self.options.memory_limit_bytes);
         let (store, path) = (Arc::clone(self.target.store()), self.target.path().to_string());
         if self.begin == Begin::Delete {
             node::delete_node(&*store, &path)?;
@@ -219,9 +221,9 @@ impl Copy {
         let pass = self.passes[number].clone();
         let (store, path) = (Arc::clone(self.target.store()), self.target.path().to_string());
         let rest = pass.unfinished(self.begin == Begin::GoOn)?;
-        let read = |(region, _): &(Region, Option<u64>)| pass.read(region).at(|| region.to_string());
+        let read = |(region, _): &(Region, Option<u64>)| in_flight(|| pass.read(region)).at(|| region.to_string());
         relay(rest, 1, read, |(region, finished), elements| {
-            let elements = pass.shrunk(elements).at(|| region.to_string())?;
+            let elements = in_flight(|| pass.shrunk(elements)).at(|| region.to_string())?;
             pass.write(&region, &elements).at(|| region.to_string())?;
             meter.add(region.elems(), finished.is_some());
             if let Some(finished) = finished {

@@ -5,6 +5,7 @@ use std::sync::mpsc::channel;
 use std::thread::Builder;
 
 use cuzarr_device::NdBuffer;
+use cuzarr_device::pool::in_flight;
 
 use super::grid::Region;
 use super::run::Job;
@@ -27,7 +28,7 @@ pub(super) fn relay<'r>(
         regions.iter().map(|region| job.part_of(region, array.shape()).selection()).collect::<Result<_>>()?;
     let (sender, receiver) = channel();
     std::thread::scope(|scope| {
-        let reader = move || array.read_in_turn(selections, at_once, sender);
+        let reader = move || in_flight(|| array.read_in_turn(selections, at_once, sender));
         let reader = Builder::new().name("cuzarr-read".into()).spawn_scoped(scope, reader);
         let reader = reader.map_err(|error| no_thread(&error))?;
         let mut worked = Ok(());

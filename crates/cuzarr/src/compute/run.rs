@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use cuzarr_device::pool::{Within, in_flight, within};
 use cuzarr_device::{Device, NdBuffer, Order};
 
 use super::copy::Progress;
@@ -36,6 +37,13 @@ const ENOUGH_SHORT_BYTES: u64 = 640 << 20;
 const IN_TURN: [(u64, u64); 3] = [(3, 8), (3, 4), (1, REGIONS_SHARE)];
 /// Bytes of all such regions that leave nothing to gain.
 const ENOUGH_IN_TURN_BYTES: u64 = 512 << 20;
+
+/// What of a limit is left for gaps between blocks of memory of many sizes, where it is at least four times as much.
+const GAPS_BYTES: u64 = 32 << 20;
+
+fn plannable_bytes(limit_bytes: u64) -> u64 {
+    if limit_bytes < 4 * GAPS_BYTES { limit_bytes } else { limit_bytes - GAPS_BYTES }
+}
 
 /// Another view of a store, such as one that counts or can be stopped.
 pub type Wrap<'a> = &'a (dyn Fn(&Arc<dyn Store>) -> Arc<dyn Store> + Sync);
@@ -89,6 +97,8 @@ pub(crate) struct Job<'a> {
     meter: Option<Meter<'a>>,
     /// Bytes that reading has in flight at most.
     reading_bytes: u64,
+    /// Where something is read.
+    _within: Option<Within>,
 }
 
 impl<'a> Job<'a> {
@@ -134,6 +144,7 @@ impl<'a> Job<'a> {
             processor,
             meter: options.progress.map(Meter::new),
             reading_bytes: options.memory_limit_bytes,
+            _within: (!is_in_memory).then(|| within(options.device, options.memory_limit_bytes)),
         })
     }
 
@@ -166,6 +177,7 @@ impl<'a> Job<'a> {
     /// # Errors
     /// As [`Job::regions`].
     pub(crate) fn regions_of_passes(&mut self, unit: Vec<u64>, limit_bytes: u64, passes: u64) -> Result<Vec<Region>> {
+        let limit_bytes = plannable_bytes(limit_bytes);
         let cost = |extent: &[u64], ahead: u64| {
             let is_least = extent.iter().zip(&unit).all(|(extent, unit)| extent <= unit);
             // One unit is worked on whatever its states take.
@@ -353,11 +365,12 @@ pub(crate) fn for_each_region<U: Send>(
     }
     if let Some(source) = job.in_turn() {
         return written_behind(write, |hand_on| {
-            in_turn::relay(job, source, regions, |region, inputs| hand_on(region, work(region, inputs)?))
+            in_turn::relay(job, source, regions, |region, inputs| hand_on(region, in_flight(|| work(region, inputs))?))
         });
     }
-    let read = |region: &&Region| job.read(region);
-    walk_ahead(regions.iter().map(Ok), job.ahead, read, |region, inputs| work(region, inputs), write)
+    let read = |region: &&Region| in_flight(|| job.read(region));
+    let work = |region: &&Region, inputs| in_flight(|| work(region, inputs));
+    walk_ahead(regions.iter().map(Ok), job.ahead, read, work, write)
 }
 
 impl Expr {

@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use cuzarr_device::pool::Within;
+
 use super::memory::Memory;
 use super::pool::{Pool, Share};
 use super::report::{Counters, Report};
@@ -23,6 +25,7 @@ pub(crate) struct Call {
     pub(crate) streams: Streams,
     pub(crate) memory: Memory,
     pub(crate) limit_bytes: u64,
+    _within: Within,
     pub(crate) counters: Counters,
     /// Shards that were opened for their index: chunks come from the same version.
     pub(crate) shards: OpenValues,
@@ -37,7 +40,7 @@ impl Call {
         threads: usize,
         (scratch, streams): (Scratch, Streams),
         (memory, open_shards): (Memory, Arc<OpenLimit>),
-        limit_bytes: u64,
+        within: Within,
         traced: bool,
     ) -> Call {
         Call {
@@ -47,7 +50,8 @@ impl Call {
             scratch,
             streams,
             memory,
-            limit_bytes,
+            limit_bytes: within.limit_bytes(),
+            _within: within,
             counters: Counters::new(traced),
             shards: OpenValues::new(open_shards),
             cancelled: AtomicBool::new(false),

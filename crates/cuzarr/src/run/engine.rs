@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cuzarr_device::pool::begin_within;
+use cuzarr_device::pool::within;
 use cuzarr_device::{Device, NdBuffer, profile};
 
 use super::access::Access;
@@ -164,14 +164,13 @@ impl Engine {
         options: &Options,
     ) -> Arc<Call> {
         pool.grow(threads.min(MOST_THREADS));
-        begin_within(device, options.memory_limit_bytes);
         Arc::new(Call::new(
             Arc::clone(store),
             pool.clone(),
             threads,
             (self.scratch.clone(), self.streams.clone()),
             (self.memory(device), Arc::clone(&self.open_shards)),
-            options.memory_limit_bytes,
+            within(device, options.memory_limit_bytes),
             options.trace,
         ))
     }

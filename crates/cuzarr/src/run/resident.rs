@@ -114,7 +114,7 @@ impl Resident {
                 format!("a stored chunk has {size_bytes} bytes, {used} are in flight, the memory limit is {limit}");
             return Err(Error::new(ErrorKind::BudgetExceeded, message).with_hint("raise the memory limit"));
         }
-        Ok(Buffer::empty(self.device, size_bytes)?)
+        Ok(pool::in_flight(|| Buffer::empty(self.device, size_bytes))?)
     }
 
     /// Reserves bytes beyond the batch's share, for as long as the batch; says whether they were to be had.
