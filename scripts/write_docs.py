@@ -19,8 +19,8 @@ ROOT = pathlib.Path(__file__).parents[1]
 # The public modules, each a page; those that need another library are left as they are where it is missing.
 MODULES = (
     "cuzarr", "cuzarr.api.asynchronous", "cuzarr.buffer", "cuzarr.buffer.cpu", "cuzarr.buffer.gpu", "cuzarr.codecs",
-    "cuzarr.codecs.numcodecs", "cuzarr.dask", "cuzarr.errors", "cuzarr.kernels", "cuzarr.kvikio", "cuzarr.storage",
-    "cuzarr.torch", "cuzarr.xarray", "cuzarr.zarr",
+    "cuzarr.codecs.numcodecs", "cuzarr.dask", "cuzarr.dtype", "cuzarr.errors", "cuzarr.kernels", "cuzarr.kvikio",
+    "cuzarr.storage", "cuzarr.torch", "cuzarr.xarray", "cuzarr.zarr",
 )  # fmt: skip
 NEEDS = {"cuzarr.dask": "dask", "cuzarr.torch": "torch", "cuzarr.xarray": "xarray", "cuzarr.zarr": "zarr"}
 NOTE = "<!-- Written by scripts/write_docs.py: change the docstrings instead. -->\n"

@@ -15,7 +15,21 @@ Importing initialises no GPU and imports no other array library.
 
 from __future__ import annotations
 
-from cuzarr import _libraries, api, buffer, codecs, errors, functions, kernels, memory, reductions, selections, storage, xp
+from cuzarr import (
+    _libraries,
+    api,
+    buffer,
+    codecs,
+    dtype,
+    errors,
+    functions,
+    kernels,
+    memory,
+    reductions,
+    selections,
+    storage,
+    xp,
+)
 from cuzarr._api import (
     array,
     consolidate_metadata,
@@ -216,6 +230,7 @@ __all__ = [
     "create_array",
     "create_group",
     "create_hierarchy",
+    "dtype",
     "empty",
     "empty_like",
     "errors",

@@ -1,6 +1,7 @@
 """The functions of ``cuzarr``, under zarr-python's name for their module."""
 
 from cuzarr._api import *  # noqa: F403
-from cuzarr._api import __all__
+from cuzarr._api import __all__ as _names
+from cuzarr._copying import copy
 
-__all__ = list(__all__)
+__all__ = [*_names, "copy"]

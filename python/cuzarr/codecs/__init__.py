@@ -12,6 +12,7 @@ chain, on frames that a program holds itself.
 from __future__ import annotations
 
 from cuzarr.codecs import numcodecs
+from cuzarr.codecs._choices import BloscCname, BloscShuffle, Endian, ShardingCodecIndexLocation, SubchunkWriteOrder
 from cuzarr.codecs._decoder import Batch, Decoder
 from cuzarr.codecs._values import (
     BloscCodec,
@@ -31,16 +32,21 @@ from cuzarr.codecs._values import (
 
 __all__ = [
     "Batch",
+    "BloscCname",
     "BloscCodec",
+    "BloscShuffle",
     "BytesCodec",
     "CastValue",
     "Codec",
     "Crc32cCodec",
     "Decoder",
+    "Endian",
     "ExtensionCodec",
     "GzipCodec",
     "ScaleOffset",
     "ShardingCodec",
+    "ShardingCodecIndexLocation",
+    "SubchunkWriteOrder",
     "TransposeCodec",
     "VLenBytesCodec",
     "VLenUTF8Codec",

@@ -13,6 +13,7 @@ any object with ``get``, ``set``, ``delete`` and ``list`` works as well.
 Where zarr-python is installed, ``cuzarr.zarr`` has these stores as its own kind of stores.
 """
 
+from cuzarr.storage._foreign import FsspecStore, ObjectStore
 from cuzarr.storage._resolve import (
     MODES,
     AccessMode,
@@ -30,10 +31,12 @@ __all__ = [
     "MODES",
     "AccessMode",
     "ForeignStore",
+    "FsspecStore",
     "GDSStore",
     "GpuMemoryStore",
     "LocalStore",
     "MemoryStore",
+    "ObjectStore",
     "SplitStore",
     "Store",
     "StoreLike",

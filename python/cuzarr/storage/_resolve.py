@@ -100,7 +100,7 @@ def make_store(
     if storage_options is not None and not is_remote:
         raise TypeError("storage_options only serve URLs of remote stores")
     if is_remote:
-        return _open_url(str(store), storage_options, read_only)
+        return open_url(str(store), storage_options, read_only)
     if isinstance(store, StorePath):
         store = store.store
     # cuzarr's stores in zarr-python's form hold one of ours.
@@ -145,7 +145,14 @@ def _named_memory(name: str, read_only: bool) -> Store:
     return store.with_read_only(read_only)
 
 
-def _open_url(url: str, storage_options: Mapping[str, Any] | None, read_only: bool) -> Store:
+def open_url(url: str, storage_options: Mapping[str, Any] | None, read_only: bool) -> ForeignStore:
+    """The store at a URL that fsspec knows.
+
+    Raises
+    ------
+    UnsupportedError
+        fsspec is not installed, or the package for this scheme is not.
+    """
     try:
         import fsspec
     except ImportError:

@@ -360,8 +360,8 @@ class ForeignStore(Store):
         return id(self.wrapped)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _wrap_foreign, (self.wrapped, self._read_only)
+        return _wrap_foreign, (type(self), self.wrapped, self._read_only)
 
 
-def _wrap_foreign(store: Any, read_only: bool) -> ForeignStore:
-    return ForeignStore(store, read_only=read_only)
+def _wrap_foreign(cls: type[ForeignStore], store: Any, read_only: bool) -> ForeignStore:
+    return cls(store, read_only=read_only)
