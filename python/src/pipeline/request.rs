@@ -19,6 +19,7 @@ use super::grid::{Grid, Part};
 use super::store::PyChunkStore;
 use crate::array::{parse_options, variable_elements};
 use crate::error::{IntoPython, PyResult};
+use crate::helper::Helper;
 use crate::ndbuffer::PyNdBuffer;
 use crate::watch::{Watch, Watched, Watches};
 
@@ -144,7 +145,7 @@ impl PyChunkRequest {
         .map(|((), missing)| missing)
     }
 
-    /// Begins such a read on a thread of its own, which needs no lock of the interpreter's where the store is not Python's.
+    /// Begins such a read on a thread beside Python's, which needs no lock of the interpreter's where the store is not Python's.
     fn start(
         &self,
         chunks: &PyChunks,
@@ -167,12 +168,11 @@ impl PyChunkRequest {
             }
             Engine::get().read(&access, &watched, &selection, &elements, &options).map(|_| ())
         };
+        let helper = Helper::take().ok_or_else(|| PyRuntimeError::new_err("the system refuses a thread"))?;
         let ending = Arc::new(Ending::default());
         let ends = Arc::clone(&ending);
-        std::thread::Builder::new()
-            .name("cuzarr-read".into())
-            .spawn(move || ends.end(catch_unwind(AssertUnwindSafe(read))))?;
-        Ok(PyStartedRead { ending, store, _out: out })
+        helper.begin(move || ends.end(catch_unwind(AssertUnwindSafe(read))));
+        Ok(PyStartedRead { ending, helper: Mutex::new(Some(helper)), store, _out: out })
     }
 
     /// Reads elements of variable length, in C order: where each begins and ends, their bytes, and the missing items.
@@ -281,7 +281,7 @@ impl PyChunkRequest {
 /// zarr-python's reads of 512 chunks took 3 to 6 % less time so, by medians.
 const MANY_THREADS: usize = 8;
 
-/// The end of a read that runs on a thread of its own, and who waits for it.
+/// The end of a read that runs on another thread, and who waits for it.
 #[derive(Default)]
 struct Ending {
     state: Mutex<EndingState>,
@@ -329,10 +329,12 @@ fn call(py: Python<'_>, callback: &Py<PyAny>) {
     }
 }
 
-/// A read that runs on a thread of its own.
+/// A read that runs on a thread beside Python's.
 #[pyclass(name = "StartedRead", module = "cuzarr._core", frozen)]
 pub struct PyStartedRead {
     ending: Arc<Ending>,
+    /// Its thread, until the end has been seen; one that nobody waits for ends with its read.
+    helper: Mutex<Option<Helper>>,
     store: Py<PyChunkStore>,
     /// Keeps the memory for its owner, who is to be the last to let go of it.
     _out: Py<PyNdBuffer>,
@@ -342,7 +344,11 @@ pub struct PyStartedRead {
 impl PyStartedRead {
     /// Waits for its end, and raises what went wrong; once.
     fn wait(&self, py: Python<'_>) -> PyResult<()> {
-        match py.detach(|| self.ending.wait()) {
+        let outcome = py.detach(|| self.ending.wait());
+        if let Some(helper) = self.helper.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            helper.keep();
+        }
+        match outcome {
             None | Some(Ok(Ok(()))) => Ok(()),
             Some(Ok(Err(error))) => {
                 Err(self.store.get().take_failure().unwrap_or_else(|| crate::error::to_python(&error)))

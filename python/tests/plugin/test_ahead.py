@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import subprocess
 import sys
@@ -239,3 +240,23 @@ assert sys.monitoring.get_tool(sys.monitoring.OPTIMIZER_ID) == "another"
 def test_beside_another_optimizer_a_read_begins_when_it_is_looked_up(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", BESIDE_ANOTHER, str(tmp_path / "a")], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def call_threads() -> set[str]:
+    found = set()
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):  # one that ends meanwhile
+            if (task / "comm").read_text().strip() == "cuzarr-call":
+                found.add(task.name)
+    return found
+
+
+def test_the_next_read_has_the_thread_of_the_last(tmp_path: Path) -> None:
+    array = make(LocalStore(tmp_path))
+    array[:] = TRUTH
+    array[:]
+    threads = call_threads()
+    assert threads
+    for _ in range(5):
+        np.testing.assert_array_equal(array[:], TRUTH)
+    assert call_threads() == threads
