@@ -299,7 +299,7 @@ class ImplicitHostCopyError(MemorySpaceError):
     """A device's array was used where only host memory works; copying has to be asked for."""
 
 
-class UnsupportedError(CuzarrError, RuntimeError):
+class UnsupportedError(CuzarrError, NotImplementedError):
     """The operation has no implementation for this data type or device."""
 
     _kind = "Unsupported"
