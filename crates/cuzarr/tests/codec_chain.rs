@@ -150,6 +150,10 @@ fn what_feeds_a_codec_of_the_host_runs_there_too() {
     assert_eq!(stages[1].support, Support::Native);
     assert_eq!(stages[2].support, Support::ViaHost("feeds a codec that runs on the host"));
     assert_eq!(stages[3].support, stages[2].support);
+    // What is inside Blosc decides, and is told.
+    let blosclz = json!({"name": "blosc", "configuration": {"cname": "blosclz", "clevel": 5, "shuffle": "noshuffle", "blocksize": 0}});
+    let stages = chain("int32", &[30, 7], json!([little(), blosclz])).unwrap().describe(Device::Cuda(0));
+    assert_eq!(stages[1].support, Support::ViaHost("kernels decode no blosclz and no snappy"));
 }
 
 #[test]

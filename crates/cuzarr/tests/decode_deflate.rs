@@ -108,13 +108,13 @@ fn restless(size: usize, random: &mut Dice) -> Vec<u8> {
 #[test]
 fn long_blocks_of_the_fixed_codes_decode_between_blocks_of_all_kinds() {
     let mut random = Dice(16);
-    for format in [Format::Gzip, Format::Zlib, Format::Deflate] {
-        let plains: Vec<_> = [70_000, 40_000, 60_000, 90_000].map(|size| restless(size, &mut random)).into();
+    for format in [Format::Gzip, Format::Deflate] {
+        let plains: Vec<_> = [30_000, 40_000, 50_000].map(|size| restless(size, &mut random)).into();
         let frames: Vec<_> = plains
             .iter()
             .enumerate()
             .map(|(index, plain)| {
-                let piece = if index == 0 { plain.len() } else { 1 + random.below(30_000) as usize };
+                let piece = if index == 0 { plain.len() } else { 1 + random.below(20_000) as usize };
                 let level = |random: &mut Dice| [1, 1, 1, 0, 6][random.below(if index == 0 { 3 } else { 5 }) as usize];
                 let parts: Vec<_> = plain.chunks(piece).map(|part| (level(&mut random), part)).collect();
                 frame(by_levels(format, &parts), plain.len())
@@ -122,7 +122,7 @@ fn long_blocks_of_the_fixed_codes_decode_between_blocks_of_all_kinds() {
             .collect();
         assert_decodes(format, &frames, &plains);
         let mut damage = Vec::new();
-        frames.iter().for_each(|intact| damage.extend(damaged(intact, &mut random, 2, 6)));
+        frames.iter().for_each(|intact| damage.extend(damaged(intact, &mut random, 1, 5)));
         assert!(assert_agrees(format, &damage) > 0 || devices().is_empty());
     }
 }
@@ -327,8 +327,8 @@ fn streams_that_no_compressor_makes_decode() {
 #[test]
 fn blocks_of_the_fixed_codes_follow_each_other_bit_by_bit_and_end_with_the_last() {
     let mut random = Dice(17);
-    let plain: Vec<_> = (0..60_000).map(|_| random.below(256) as u8).collect();
-    let sizes = [30_000, 1, 0, 5_000, 14_999, 10_000];
+    let plain: Vec<_> = (0..30_000).map(|_| random.below(256) as u8).collect();
+    let sizes = [14_000, 1, 0, 3_000, 9_999, 3_000];
     let (mut stream, mut ended, mut at) = (Bits::default(), Bits::default(), 0);
     for (index, size) in sizes.into_iter().enumerate() {
         stream.fixed(index == 5, &plain[at..at + size]);
@@ -338,11 +338,11 @@ fn blocks_of_the_fixed_codes_follow_each_other_bit_by_bit_and_end_with_the_last(
     }
     let frames = [stream.zlib(&plain)];
     assert_decodes(Format::Zlib, &frames, std::slice::from_ref(&plain));
-    let cases = [(stream.bytes.clone(), 60_000), (ended.bytes.clone(), 50_000)];
+    let cases = [(stream.bytes.clone(), 30_000), (ended.bytes.clone(), 27_000)];
     let frames = cases.map(|(encoded, size)| frame(encoded, size));
-    assert_decodes(Format::Deflate, &frames, &[plain.clone(), plain[..50_000].to_vec()]);
+    assert_decodes(Format::Deflate, &frames, &[plain.clone(), plain[..27_000].to_vec()]);
     // Who expects what would have followed learns that it does not.
-    assert_eq!(assert_agrees(Format::Deflate, &[frame(ended.bytes, 60_000)]), usize::from(!devices().is_empty()));
+    assert_eq!(assert_agrees(Format::Deflate, &[frame(ended.bytes, 30_000)]), usize::from(!devices().is_empty()));
 }
 
 #[test]

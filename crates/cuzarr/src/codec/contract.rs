@@ -23,6 +23,9 @@ pub enum Size {
     Unknown,
 }
 
+/// Why the host does what kernels do not, unless a codec knows better.
+pub const ON_HOST: &str = "decoded on the host in this version";
+
 /// Most bytes that an intermediate of a variable-length chunk may have. Such chunks have no bound in their metadata; this
 /// is the largest that the frames of Blosc and LZ4 can say.
 pub const VARIABLE_LIMIT_BYTES: u64 = 1 << 31;
@@ -80,6 +83,11 @@ pub trait BytesToBytes: Send + Sync + fmt::Debug {
     /// For codecs that kernels decode: the format of their frames.
     fn device_format(&self) -> Option<Format> {
         None
+    }
+
+    /// Why the host decodes what kernels do not.
+    fn host_reason(&self) -> &'static str {
+        ON_HOST
     }
 
     /// For codecs that kernels encode: the frames that chunks of this size become.

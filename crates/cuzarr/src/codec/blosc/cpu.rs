@@ -222,6 +222,10 @@ impl BytesToBytes for Blosc {
         (!matches!(self.compressor, Compressor::BloscLz | Compressor::Snappy)).then_some(Format::Blosc)
     }
 
+    fn host_reason(&self) -> &'static str {
+        "kernels decode no blosclz and no snappy"
+    }
+
     fn device_encoding(&self, decoded_bytes: usize) -> Option<Encoding> {
         let is_kernels = self.compressor == Compressor::Lz4 && self.level > 0 && decoded_bytes <= MAX_DECODED_BYTES;
         let block_bytes = self.choose_block_bytes(decoded_bytes);

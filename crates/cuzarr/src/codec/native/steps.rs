@@ -4,10 +4,8 @@ use cuzarr_device::{DType, Packing, Tail};
 
 use super::{Map, Step};
 use crate::codec::ChunkSpec;
-use crate::codec::contract::{ArrayToArray, ArrayToBytes, BytesToBytes, Size, TailPart};
+use crate::codec::contract::{ArrayToArray, ArrayToBytes, BytesToBytes, ON_HOST, Size, TailPart};
 use crate::codec::packbits;
-
-const ON_HOST: &str = "decoded on the host in this version";
 
 /// The steps of a bytes→bytes codec, or why the host does it.
 pub(crate) fn bytes_steps(codec: &dyn BytesToBytes, decoded: Size) -> Result<Vec<Step>, &'static str> {
@@ -17,7 +15,7 @@ pub(crate) fn bytes_steps(codec: &dyn BytesToBytes, decoded: Size) -> Result<Vec
             Ok(vec![Step::Decode { format, decoded_bytes }])
         }
         (Some(_), _) => Err("metadata does not fix the size of what it decodes to"),
-        (None, _) => codec.native(decoded).map(|step| vec![step]).ok_or(ON_HOST),
+        (None, _) => codec.native(decoded).map(|step| vec![step]).ok_or(codec.host_reason()),
     }
 }
 
