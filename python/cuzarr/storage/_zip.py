@@ -157,7 +157,10 @@ class _Members(ListingAdapter):
 
     def delete(self, key: str) -> None:
         if self.getsize(key) is not None:
-            raise UnsupportedError(f"members of a ZIP file cannot be deleted: '{key}'", hint="write a new file")
+            raise UnsupportedError(
+                f"members of a ZIP file cannot be deleted: '{key}'",
+                hint="where a chunk is filled with the fill value, config={'write_empty_chunks': True} stores it; else write a new file",
+            )
 
     def delete_dir(self, prefix: str) -> None:
         for key in self.list_prefix(prefix):
