@@ -187,12 +187,19 @@ CUZARR_DEVICE void lz_jump(u32* links, u32 size) {
         }
     }
     while (warp_ballot(CUZARR_ALL_LANES, live != 0)) {
-        for (u32 left = live; left; left &= left - 1) {
-            u32 bit = count_trailing_zeros(left);
-            u32* own = links + (bit / 4 * thread_count() + thread_index()) * 4 + bit % 4;
-            u32 link = links[*own];
-            *own = link;
-            if (link >= CUZARR_LZ_TILE) live &= ~(1u << bit);
+        for (u32 group = 0; group < CUZARR_LZ_GROUPS; ++group) {
+            u32 bits = live >> (group * 4) & 15;
+            if (bits == 0) continue;
+            u32* own = links + (group * thread_count() + thread_index()) * 4;
+            uint4 four = *(uint4*)own;
+            u32 next[4] = {four.x, four.y, four.z, four.w};
+            for (u32 k = 0; k < 4; ++k) {
+                if (!(bits >> k & 1)) continue;
+                next[k] = links[next[k]];
+                if (next[k] >= CUZARR_LZ_TILE) live &= ~(1u << (group * 4 + k));
+            }
+            four.x = next[0], four.y = next[1], four.z = next[2], four.w = next[3];
+            *(uint4*)own = four;
         }
         warp_barrier(CUZARR_ALL_LANES);
     }
@@ -200,7 +207,7 @@ CUZARR_DEVICE void lz_jump(u32* links, u32 size) {
 
 /// Waits until the tiles of the chain are done that hold the bytes of `range`: the fence and the barrier order what they stored before
 /// any thread's loads, so those need not pass by the first-level cache. `finals` has a bit for each tile of the chain, and says
-/// which of them have no marks.
+/// which of them have no marks; its last word, whether any.
 CUZARR_DEVICE void lz_wait(const LzChain& chain, const u32* done, const u32* range, u32* finals) {
     if (range[1] == 0) return;
     u32 tile_bytes = thread_count() * CUZARR_LZ_OWN;
@@ -208,7 +215,7 @@ CUZARR_DEVICE void lz_wait(const LzChain& chain, const u32* done, const u32* ran
     for (u32 tile = first + thread_index(); tile <= last; tile += thread_count()) {
         u32 state;
         while ((state = volatile_load(done + chain.first_flag + tile)) == 0) spin_yield();
-        if (state == CUZARR_LZ_FINAL) atomic_or(finals + tile / 32, 1u << tile % 32);
+        if (state == CUZARR_LZ_FINAL) atomic_or(finals + tile / 32, 1u << tile % 32), finals[CUZARR_LZ_FINALS / 32] = 1;
     }
     device_fence();
     block_barrier();
@@ -240,11 +247,15 @@ CUZARR_DEVICE void lz_store_bytes(u8* unit, const LzPlace& place, const u32* lin
 /// The same for marks: what lies before the segment stays a place, and what lies in final tiles.
 CUZARR_DEVICE void lz_store_marks(u32* marks, const LzChain& chain, const LzPlace& place, const u32* links, const u32* finals) {
     u32 tile_log = 31 - count_leading_zeros(thread_count() * CUZARR_LZ_OWN);
+    // Places of the chain are counted from its begin; those before wrap around.
+    u32 base = chain.begin + CUZARR_LZ_TILE, before = place.begin - chain.begin;
+    bool any_final = finals[CUZARR_LZ_FINALS / 32] != 0;
     auto has_mark = [&](u32 from) {
-        if (from < chain.begin || from >= place.begin) return false;
-        u32 tile = (from - chain.begin) >> tile_log;
+        if (!any_final) return true;
+        u32 tile = from >> tile_log;
         return tile >= CUZARR_LZ_FINALS || !(finals[tile / 32] >> tile % 32 & 1);
     };
+    marks += chain.begin;
     for (u32 first = 0; first < CUZARR_LZ_GROUPS; first += CUZARR_LZ_TOGETHER) {
         uint4 fours[CUZARR_LZ_TOGETHER];
 #pragma unroll
@@ -254,15 +265,16 @@ CUZARR_DEVICE void lz_store_marks(u32* marks, const LzChain& chain, const LzPlac
             u32* four = (u32*)&fours[group];
 #pragma unroll
             for (u32 k = 0; k < 4; ++k) {
-                u32 from = four[k] - CUZARR_LZ_TILE;
-                if (at + k < place.size && has_mark(from)) four[k] = marks[from];
+                // Behind the tile's end stands anything: it is loaded from within the chain, and not stored or into the unit's room.
+                u32 from = four[k] - base;
+                if (from < before && has_mark(from)) four[k] = marks[from];
             }
         }
 #pragma unroll
         for (u32 group = 0; group < CUZARR_LZ_TOGETHER; ++group) {
             u32 at = ((first + group) * thread_count() + thread_index()) * 4;
             // Marks of a unit begin at multiples of 4, and have room for as many.
-            if (at < place.size) *(uint4*)(marks + place.begin + at) = fours[group];
+            if (at < place.size) *(uint4*)(marks + before + at) = fours[group];
         }
     }
 }
@@ -275,9 +287,9 @@ CUZARR_DEVICE void lz_tile(
     CUZARR_SHARED(u32, links, CUZARR_LZ_TILE);
     // The ticket, the first sequence, and the range of bytes that are waited for.
     CUZARR_SHARED(u32, shared, 4);
-    CUZARR_SHARED(u32, finals, CUZARR_LZ_FINALS / 32);
+    CUZARR_SHARED(u32, finals, CUZARR_LZ_FINALS / 32 + 1);
     u32 thread = thread_index(), tile_bytes = thread_count() * CUZARR_LZ_OWN, state = CUZARR_LZ_DONE;
-    if (thread < CUZARR_LZ_FINALS / 32) finals[thread] = 0;
+    for (u32 word = thread; word <= CUZARR_LZ_FINALS / 32; word += thread_count()) finals[word] = 0;
     if (thread == 0) shared[0] = atomic_add(ticket, 1u), shared[2] = 0, shared[3] = 0;
     block_barrier();
     LzTile tile = tiles[shared[0]];
