@@ -20,6 +20,7 @@ _DLPACK_CPU = 1
 _DLPACK_CUDA = 2
 
 
+@functools.lru_cache(maxsize=256)  # NumPy puts a name together each time
 def core_dtype(native: np.dtype[Any]) -> str:
     """The Rust side's name of an element type: dates are 8-byte integers, strings and structures opaque bytes."""
     if native.name == "bfloat16":

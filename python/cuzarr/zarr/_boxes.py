@@ -20,8 +20,9 @@ from zarr.core.array_spec import ArraySpec
 from zarr.core.chunk_key_encodings import DefaultChunkKeyEncoding, V2ChunkKeyEncoding
 
 from cuzarr import _core
+from cuzarr.zarr import _threads
 from cuzarr.zarr._chunks import Chunks
-from cuzarr.zarr._fallbacks import Fallback
+from cuzarr.zarr._fallbacks import Fallback, count_native
 from cuzarr.zarr._memory import is_host, is_native, wrap
 from cuzarr.zarr._sources import is_numbered, ready_source
 from cuzarr.zarr._work import Work, reading_box, run_options, writing_box
@@ -88,6 +89,12 @@ class Box:
 
     async def read(self, batch_info: Any, out: Any, drop_axes: tuple[int, ...] = ()) -> tuple[Any, ...]:
         """Reads the box into ``out``."""
+        started = self.start(out)
+        if started is not None:
+            request, read = started
+            await _threads.until_over(read, request.cancel)
+            count_native("read")
+            return ()
         work = self._plan(reading_box, out)
         if work is None:
             return tuple(await self._pipeline.read(self._chunks_by_name(), out, drop_axes))
