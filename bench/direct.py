@@ -3,11 +3,14 @@
     python bench/direct.py [--device cuda:0] [--repeat 5]
 
 Prints GB/s of elements, the best of `repeat` runs of a batch that is prepared once: chunks that are only byte-shuffled, and zlib
-streams, of blocks with codes of their own (level 1) and of one block with the fixed codes (zlib's strategy `Z_FIXED`, as
-zlib-ng's level 1 writes).
+streams, of blocks with codes of their own (level 1) and of blocks with the fixed codes (zlib's strategy `Z_FIXED`); where the
+packages zlib-ng and isal are installed, also theirs: of one block with the fixed codes (zlib-ng 1), of one with codes of its own
+(igzip 0), and of many (igzip 1).
 """
 
 import argparse
+import importlib
+import importlib.util
 import time
 import zlib
 
@@ -31,12 +34,16 @@ def deflated(row, strategy):
 
 
 # How many, and KiB of each.
-STREAMS = [(1, 8192), (32, 8192), (32, 1024), (256, 1024)]
+STREAMS = [(1, 8192), (1, 65536), (32, 8192), (64, 8192), (32, 1024), (256, 1024)]
 CASES = {
     "shuffle": (SHUFFLE, shuffled, [(4096, 16), (4096, 64), (256, 1024), (64, 4096), (16, 8192)]),
     "zlib level 1": (ZLIB, lambda row: deflated(row, zlib.Z_DEFAULT_STRATEGY), STREAMS),
     "zlib level 1, fixed codes": (ZLIB, lambda row: deflated(row, zlib.Z_FIXED), STREAMS),
 }
+for writer, module, level in [("zlib-ng", "zlib_ng.zlib_ng", 1), ("igzip", "isal.isal_zlib", 0), ("igzip", "isal.isal_zlib", 1)]:
+    if importlib.util.find_spec(module.split(".")[0]):
+        compress = importlib.import_module(module).compress
+        CASES[f"{writer} {level}"] = (ZLIB, lambda row, by=compress, at=level: by(row.tobytes(), at), STREAMS)
 
 
 def main():
