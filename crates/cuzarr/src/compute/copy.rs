@@ -16,6 +16,7 @@ use super::grid::{Region, Regions};
 use super::journal::Journal;
 use super::pass::{Pass, Shrink};
 use super::place::refuse_overlap;
+use super::regions::{limit_for, plannable_bytes};
 use super::target::serializer;
 use super::walk::relay;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
@@ -115,7 +116,7 @@ impl Copy {
     /// # Errors
     /// `InvalidArgument` when source and target overlap; `ShapeMismatch` and `DTypeMismatch` when the metadata is of another
     /// array; `ContainsArray` and `ContainsGroup` for what is there already; `BudgetExceeded` when one object of the target
-    /// takes more than a sixth of the memory limit.
+    /// takes more than a sixth of the memory limit, of which large ones leave some for gaps.
     pub fn new(
         source: &Array,
         store: Arc<dyn Store>,
@@ -143,7 +144,8 @@ impl Copy {
             return Err(Error::new(ErrorKind::ReadOnly, message));
         }
         let own = *source.options();
-        let options = ArrayOptions { memory_limit_bytes: own.memory_limit_bytes / 2, order_is_f: false, ..own };
+        let plannable = plannable_bytes(own.memory_limit_bytes);
+        let options = ArrayOptions { memory_limit_bytes: plannable / 2, order_is_f: false, ..own };
         let mut journal = Journal::new(source, &metadata);
         let target = Array::from_metadata(store, &path, metadata, options)?;
         target.chain()?;
@@ -151,7 +153,7 @@ impl Copy {
         let source = source.with_options(options);
         let mut copy = Copy { source, target, journal, passes: Vec::new(), begin, shrink, options: own };
         if begin != Begin::Complete {
-            copy.passes = copy.plan(own.memory_limit_bytes / 4)?;
+            copy.passes = copy.plan(plannable / 4)?;
             copy.journal.passes =
                 copy.passes.iter().map(|pass| (pass.regions.shape().to_vec(), pass.finished)).collect();
         }
@@ -289,10 +291,11 @@ impl Copy {
     /// Writing an object takes its elements three times: packed, and twice as scratch memory.
     fn check_budget(&self, object: &[u64]) -> Result<()> {
         let one = object.iter().fold(element_bytes(&self.source), |bytes, &extent| bytes.saturating_mul(extent));
-        let (needed, limit) = (one.saturating_mul(6), self.options.memory_limit_bytes);
-        if needed <= limit {
+        let (planned, limit) = (one.saturating_mul(6), self.options.memory_limit_bytes);
+        if planned <= plannable_bytes(limit) {
             return Ok(());
         }
+        let needed = limit_for(planned);
         let message = format!(
             "objects of shape {object:?} take {one} bytes, which needs a memory limit of {needed}, got {limit}"
         );

@@ -3,6 +3,23 @@
 use super::grid::Region;
 use crate::error::{Error, ErrorKind, Result};
 
+/// Limits up to this are planned with whole.
+const PLANNED_WHOLE_BYTES: u64 = 88 << 20;
+/// What is left of any limit at most.
+const GAPS_BYTES: u64 = 64 << 20;
+
+/// What of a memory limit work out of core plans with: the rest is for gaps between blocks of many sizes on a device. It is the
+/// same wherever is computed, since results depend on it.
+pub(crate) fn plannable_bytes(limit_bytes: u64) -> u64 {
+    let gaps = GAPS_BYTES / 2 + (limit_bytes / 16).min(GAPS_BYTES / 2);
+    limit_bytes.saturating_sub(gaps).max(limit_bytes.min(PLANNED_WHOLE_BYTES))
+}
+
+/// A memory limit with which so many bytes can be planned.
+pub(crate) fn limit_for(planned_bytes: u64) -> u64 {
+    if planned_bytes <= PLANNED_WHOLE_BYTES { planned_bytes } else { planned_bytes.saturating_add(GAPS_BYTES) }
+}
+
 /// Regions in C order that cover `shape`: boxes of whole `unit`s (chunks, or stored objects), each as large as `cost` (bytes
 /// that work on such an extent takes at once) allows under `limit_bytes`. They grow along the last dimension first, so that
 /// each is as nearly one piece of the array as it can be; but not beyond `enough_bytes`, so that there is something to do at
@@ -101,6 +118,18 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_higher_limit_leaves_no_less_to_plan_with() {
+        let mut before = 0;
+        for limit in (0..20_000).map(|mib| mib << 20).chain([u64::MAX - GAPS_BYTES]) {
+            let plannable = plannable_bytes(limit);
+            assert!(plannable >= before && plannable <= limit && limit - plannable <= GAPS_BYTES, "{limit}");
+            assert!(plannable_bytes(limit_for(limit)) >= limit, "{limit}");
+            before = plannable;
+        }
+        assert_eq!([64 << 20, 128 << 20, 1 << 30].map(plannable_bytes), [64 << 20, 88 << 20, 960 << 20]);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use super::meter::Meter;
 use super::place::refuse_overlap;
 use super::program::{Input, Program, lower};
 use super::reduce::view::state_bytes;
-use super::regions::{operand_region, regions};
+use super::regions::{operand_region, plannable_bytes, regions};
 use super::walk::{walk_ahead, written_behind};
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::{Array, ArrayOptions};
@@ -37,13 +37,6 @@ const ENOUGH_SHORT_BYTES: u64 = 640 << 20;
 const IN_TURN: [(u64, u64); 3] = [(3, 8), (3, 4), (1, REGIONS_SHARE)];
 /// Bytes of all such regions that leave nothing to gain.
 const ENOUGH_IN_TURN_BYTES: u64 = 512 << 20;
-
-/// What of a limit is left for gaps between blocks of memory of many sizes, where it is at least four times as much.
-const GAPS_BYTES: u64 = 32 << 20;
-
-fn plannable_bytes(limit_bytes: u64) -> u64 {
-    if limit_bytes < 4 * GAPS_BYTES { limit_bytes } else { limit_bytes - GAPS_BYTES }
-}
 
 /// Another view of a store, such as one that counts or can be stopped.
 pub type Wrap<'a> = &'a (dyn Fn(&Arc<dyn Store>) -> Arc<dyn Store> + Sync);
