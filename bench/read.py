@@ -4,7 +4,7 @@ one run, in turns, every answer compared with the truth outside the clock.
     python bench/read.py [--device cpu|cuda:0] [--array temperature] [--shape 32,1024,2048] [--chunks 1,512,512 4,512,1024]
                          [--shards 16,1024,1024] [--codecs none zstd3 ...] [--engines cuzarr ...] [--repeat 5] [--folder DIR] [--record DIR]
 
-Prints GB/s of decoded array, the best of `repeat`, and the same as a table for COMPARE.md. With `--record`, a JSON file
+Prints GB/s of decoded array, the best of `repeat` and the median, and the best as a table for COMPARE.md. With `--record`, a JSON file
 named after the machine and the date is written. Two arrays are read in turn, so that no answer can come from memory.
 """
 
@@ -17,6 +17,7 @@ import pathlib
 import platform
 import re
 import shutil
+import statistics
 import sys
 import tempfile
 import time
@@ -68,22 +69,31 @@ class Place:
             self.cupy.get_default_memory_pool().free_all_blocks()
 
 
-def best_seconds(read, stores, place, repeat):
-    """The shortest of `repeat` reads after one unmeasured read of each store."""
-    best = float("inf")
+def seconds_in_turns(chosen, stores, place, repeat):
+    """Each engine's reads, after one of each store that does not count, or why it cannot. Engines take turns."""
+    seconds = {name: [] for name in chosen}
+    failed = {}
     for turn in range(len(stores) + repeat):
         path, truth = stores[turn % len(stores)]
-        place.wait()
-        start = time.perf_counter()
-        result = read(path, place.device)
-        place.wait()
-        seconds = time.perf_counter() - start
-        if not place.same(result, truth):
-            raise AssertionError("wrong data")
-        if turn >= len(stores):
-            best = min(best, seconds)
-        del result
-    return best
+        for name, engine in chosen.items():
+            if name in failed:
+                continue
+            try:
+                place.wait()
+                start = time.perf_counter()
+                result = engine(path, place.device)
+                place.wait()
+                taken = time.perf_counter() - start
+                if not place.same(result, truth):
+                    raise AssertionError("wrong data")
+                del result
+            except Exception as error:  # a peer that cannot is a result as well
+                failed[name] = f"{type(error).__name__}: {error}"[:90]
+                place.free()
+                continue
+            if turn >= len(stores):
+                seconds[name].append(taken)
+    return seconds | failed
 
 
 def measure(args, place, chunks, codec, hosts, folder, chosen):
@@ -100,12 +110,12 @@ def measure(args, place, chunks, codec, hosts, folder, chosen):
     stored = sum(file.stat().st_size for file in (folder / "0.zarr").rglob("*") if file.is_file())
     chunk_bytes = int(np.prod(chunks)) * hosts[0].itemsize
     row = {"codec": codec, "chunk_MiB": chunk_bytes / 2**20, "shards": args.shards, "ratio": round(hosts[0].nbytes / stored, 2)}
-    for name, engine in chosen.items():
-        try:
-            row[name] = round(hosts[0].nbytes / best_seconds(engine, stores, place, args.repeat) / 1e9, 2)
-        except Exception as error:  # a peer that cannot is a result as well
-            row[name] = f"{type(error).__name__}: {error}"[:90]
-        place.free()
+    for name, taken in seconds_in_turns(chosen, stores, place, args.repeat).items():
+        if isinstance(taken, str):
+            row[name] = taken
+            continue
+        row[name], row[f"{name}_median"] = (round(hosts[0].nbytes / one / 1e9, 2) for one in (min(taken), statistics.median(taken)))
+    place.free()
     return row
 
 
@@ -120,7 +130,7 @@ def machine(place):
     return platform.processor() or platform.machine()
 
 
-def write_record(folder, place, rows, scenario="read", unit="GB/s of decoded array, best of the repeats; every answer compared with the truth"):
+def write_record(folder, place, rows, scenario="read", unit="GB/s of decoded array, best of the repeats, and their median; every answer compared with the truth"):
     now = datetime.datetime.now(datetime.timezone.utc)
     record = {
         "scenario": scenario,
