@@ -85,7 +85,8 @@ fn filter(filter: &str, (dtype, name): (DType, &str), random: &mut Random) -> Op
             let rounding = random.pick(&["nearest-even", "towards-zero", "towards-positive", "nearest-away"]);
             let range = random.pick(&[Some("clamp"), Some("clamp"), None]);
             let map = random.pick(&["[]", "[[0, 1]]", "[[1, 7], [3, 0], [0, 3]]"]);
-            let map: Value = map.parse().ok()?;
+            let many: Vec<_> = (0..120).map(|at| json!([at, 119 - at])).collect();
+            let map = if random.one_in(4) { json!(many) } else { map.parse().ok()? };
             let mut configuration = json!({"data_type": other.0.to_string(), "rounding": rounding,
                 "scalar_map": {"decode": map}});
             if let Some(range) = range {
