@@ -16,6 +16,7 @@ from cuzarr._described import ArrayDescription
 from cuzarr._indexing import Box, FancySelection, Fields, basic_box, check_fields, one_field
 from cuzarr._info import Explanation
 from cuzarr._metadata import AnyArrayMetadata, encode_document
+from cuzarr._writers import Writers, replaces_whole_objects, writers_of
 from cuzarr.buffer import NDBuffer, cpu, gpu
 from cuzarr.buffer._prototype import prototype_device
 from cuzarr.errors import (
@@ -167,13 +168,24 @@ class ArrayElements(ArrayDescription):
     def _set_box(self, box: Box, value: Any, fields: Fields | None) -> None:
         self.store.check_writable()
         check_fields(fields, self.dtype)
-        if (field := one_field(fields)) is not None:
+        if (field := one_field(fields)) is None:
+            self._write(box, value)
+            return
+        value = _convert.on_host(value)
+        with self._writers().at_work(merges=True):
             elements = self._read(box, "cpu")
-            elements[field] = _convert.on_host(value)
-            value = elements
-        self._write(box, value)
+            elements[field] = value
+            self._write_alone(box, elements)
+
+    def _writers(self) -> Writers:
+        return writers_of(str(self._store_path))
 
     def _write(self, box: Box, value: Any) -> None:
+        whole = replaces_whole_objects(box.start, box.count, box.step, self.shape, self._stored_chunks)
+        with self._writers().at_work(merges=not whole):
+            self._write_alone(box, value)
+
+    def _write_alone(self, box: Box, value: Any) -> None:
         if isinstance(value, NDBuffer):
             value = value.as_ndarray_like()
         data_type = self._metadata.data_type
@@ -228,14 +240,15 @@ class ArrayElements(ArrayDescription):
         else:
             value = module.asarray(value)
         values = _broadcast(value, shape, module).reshape(full_shape)
-        for piece in chosen:
-            block = module.asarray(self._read(piece.box, device))
-            part = values[_indices(module, piece.target)]
-            if field is None:
-                block[_indices(module, piece.inside)] = part
-            else:
-                block[field][piece.inside] = part
-            self._write(piece.box, block)
+        with self._writers().at_work(merges=True):
+            for piece in chosen:
+                block = module.asarray(self._read(piece.box, device))
+                part = values[_indices(module, piece.target)]
+                if field is None:
+                    block[_indices(module, piece.inside)] = part
+                else:
+                    block[field][piece.inside] = part
+                self._write_alone(piece.box, block)
 
 
 _told: set[tuple[str, str]] = set()

@@ -1,0 +1,69 @@
+"""Threads that write to one array at once, also into the same objects, lose nothing."""
+
+from __future__ import annotations
+
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cuzarr
+from cuzarr._writers import Writers, writers_of
+
+
+@pytest.mark.parametrize("kind", ["basic", "orthogonal", "field"])
+def test_threads_that_write_parts_of_one_chunk_lose_nothing(kind: str, tmp_path: Path) -> None:
+    dtype: Any = [("a", "i4"), ("b", "i4")] if kind == "field" else "i4"
+    for store in (tmp_path / "x.zarr", cuzarr.storage.MemoryStore()):
+        cuzarr.create_array(store, shape=(48, 20), chunks=(32, 20), dtype=dtype)
+
+        def write(row: int, store: Any = store) -> None:
+            array = cuzarr.open_array(store)
+            match kind:
+                case "basic":
+                    array[row] = row
+                case "orthogonal":
+                    array.oindex[[row], :] = row
+                case _:
+                    array.set_basic_selection(row, row, fields="b")
+
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(write, range(48)))
+        got = cuzarr.open_array(store, mode="r")[...]
+        np.testing.assert_array_equal(got["b"] if kind == "field" else got, np.repeat(np.arange(48), 20).reshape(48, 20))
+
+
+def test_writers_of_whole_objects_do_not_wait_for_each_other() -> None:
+    writers, both = Writers(), threading.Barrier(2, timeout=20)
+
+    def replace() -> None:
+        with writers.at_work(merges=False):
+            both.wait()
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda _: replace(), range(2)))
+
+
+def test_a_failed_write_lets_the_next_one_begin() -> None:
+    array = cuzarr.create_array({}, shape=(4,), chunks=(4,), dtype="i4")
+    for _ in range(2):
+        with pytest.raises(cuzarr.CuzarrError):
+            array[:2] = [1, 2, 3]
+    array[:2] = 5
+    assert array[...].tolist() == [5, 5, 0, 0]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="skipped: no fork here")
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+def test_children_do_not_wait_for_writers_of_their_parent() -> None:
+    writers = writers_of("a place of this test")
+    with writers.at_work(merges=True):
+        child = os.fork()
+        if child == 0:
+            with writers.at_work(merges=True):
+                os._exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
