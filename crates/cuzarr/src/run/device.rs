@@ -37,7 +37,7 @@ use crate::store::Lease;
 
 /// How much device memory a batch takes where kernels decode, beside scratch of the decoder: arena and packed.
 const PLAIN_COPIES: u64 = 2;
-/// Batches that should be on their way at once where kernels decode: one is fetched, one crosses the bus, one is decoded.
+/// Batches that should decode at once where kernels do, each with its scratch memory, while one more is fetched.
 const DECODING_BATCHES: u64 = 3;
 /// One part in so many of the limit is what a batch may take as scratch memory where it needs more than was expected.
 const SCRATCH_SHARE: u64 = 2;
@@ -167,10 +167,13 @@ pub(crate) fn batch_bytes(access: &Access, options: &Options, chunks: u64) -> u6
     let slab_bytes = options.batch_bytes(access.device());
     match access.program().map(|program| divide(program, access.device(), options, chunks).whole()) {
         Ok(Some(native)) => {
-            // One batch fits the limit with its scratch memory, and several do where they are as large as a slab.
-            let most = options.memory_limit_bytes / (PLAIN_COPIES + native.scratch_copies());
+            // One batch fits the limit with its scratch memory; where they are as large as a slab, several do, and the next one
+            // comes meanwhile.
+            let copies = PLAIN_COPIES + native.scratch_copies();
+            let most = options.memory_limit_bytes / copies;
+            let several = options.memory_limit_bytes / (DECODING_BATCHES * copies + PLAIN_COPIES);
             let wanted = options.decode_batch_bytes.saturating_mul(native.batch_factor());
-            wanted.min(most / DECODING_BATCHES).max(slab_bytes.min(most))
+            wanted.min(several).max(slab_bytes.min(most))
         }
         _ => slab_bytes,
     }
