@@ -60,6 +60,27 @@ def memory(mib):
         print(f"{name:36} {clock(theirs) * 1e3:8.3f} {clock(ours) * 1e3:10.3f}")
 
 
+def rows(mib):
+    """Medians of many rows, whose elements lie side by side (axis 1) or a row apart (axis 0)."""
+    x = cupy.random.standard_normal(mib << 18, dtype="f4")
+    print(f"medians of {mib} MiB of float32{'CuPy':>17} {'cuzarr':>10}")
+    for length in (64, 1 << 10, 1 << 12, 1 << 14, 1 << 16):
+        for shape, axis in (((-1, length), 1), ((length, -1), 0)):
+            own = x.reshape(shape)
+            assert bool((cuzarr.median(own, axis) == cupy.median(own, axis)).all())
+            theirs, ours = (clock(lambda: library.median(own, axis), 3) for library in (cupy, cuzarr))
+            print(f"{f'{x.size // length} of {length}, axis {axis}':36} {theirs * 1e3:8.3f} {ours * 1e3:10.3f}")
+
+
+def small():
+    """Reductions of so little that calling takes longer than reading it."""
+    x = cupy.random.standard_normal(1 << 10, dtype="f4")
+    print(f"{'4 KiB of float32, microseconds':36} {'CuPy':>8} {'cuzarr':>10}")
+    for name in ("sum", "max", "argmax"):
+        theirs, ours = (clock(lambda: getattr(library, name)(x), 50) for library in (cupy, cuzarr))
+        print(f"{name:36} {theirs * 1e6:8.1f} {ours * 1e6:10.1f}")
+
+
 def store(gib, folder):
     root = pathlib.Path(folder) / "cuzarr-bench-compute.zarr"
     rng = np.random.default_rng(0)
@@ -95,4 +116,6 @@ if __name__ == "__main__":
     parser.add_argument("--folder", default="/dev/shm")
     arguments = parser.parse_args()
     memory(arguments.mib)
+    rows(arguments.mib // 4)
+    small()
     store(arguments.store_gib, arguments.folder)

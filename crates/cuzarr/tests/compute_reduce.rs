@@ -97,6 +97,16 @@ fn segments_of_columns_are_joined_in_order() {
 }
 
 #[test]
+fn more_segments_than_a_block_joins_are_joined_in_order() {
+    let rows = 4096 * 256 + 300;
+    let values: Vec<f32> = (0..rows * 2).map(|at| ((at * 7919) % 10_007) as f32 / 16.0).collect();
+    let x = floats(&[rows, 2], &values);
+    let column = |at: usize| values.chunks(2).map(move |row| f64::from(row[at]));
+    let sums = as_f64(&everywhere(&x, &Reduction::new(ReduceOp::Sum, Some(vec![0]))));
+    assert_eq!(sums, [0, 1].map(|at| f64::from(column(at).sum::<f64>() as f32)));
+}
+
+#[test]
 fn a_variance_far_from_zero_keeps_its_digits() {
     let values: Vec<f32> = (0..70_000).map(|at| 16_777_216.0 + 2.0 * (at % 5) as f32).collect();
     let x = floats(&[70_000], &values).astype(DType::FLOAT64, Order::C).unwrap();

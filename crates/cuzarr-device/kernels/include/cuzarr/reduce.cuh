@@ -2,7 +2,7 @@
 //
 // A segment is walked by LANES lanes, each of which takes every LANES-th of its elements in order: by a block, whose threads are
 // PACK lanes each, neighbours, or by one thread, which is one lane. The lanes' states are merged two by two, the upper half into
-// the lower, those of a thread first. Nothing depends on how many blocks run, nor on how many elements are loaded at once, and
+// the lower, those of a thread first. States of segments are joined two by two, neighbours first, by a kernel of their own. Nothing depends on how many blocks run, nor on how many elements are loaded at once, and
 // compute/reduce/cpu.rs of the crate cuzarr does the same in the same order: results are the same bits.
 #pragma once
 #include "cuzarr/accumulators.cuh"
@@ -98,9 +98,10 @@ CUZARR_DEVICE typename Lane<A, T>::State thread_of_block(const Where<KEPT, REDUC
     return states[0];
 }
 
-/// A block for each segment of each element of the result.
-template <class A, class T, bool SKIP, u32 KEPT, u32 REDUCED>
-CUZARR_DEVICE void by_blocks(const Where<KEPT, REDUCED>& where, State* states, typename Lane<A, T>::State* threads) {
+/// A block for each segment of each element of the result. Where these have several segments, their states are kept for somebody
+/// who joins them; else `end(output, state)` is called once for each, by one thread.
+template <class A, class T, bool SKIP, u32 KEPT, u32 REDUCED, class End>
+CUZARR_DEVICE void by_blocks(const Where<KEPT, REDUCED>& where, State* states, typename Lane<A, T>::State* threads, End end) {
     u32 thread = thread_index();
     for (u64 job = block_index(); job < where.outputs * where.segments; job += block_count()) {
         threads[thread] = thread_of_block<A, T, SKIP>(where, job / where.segments, job % where.segments);
@@ -109,7 +110,13 @@ CUZARR_DEVICE void by_blocks(const Where<KEPT, REDUCED>& where, State* states, t
             if (thread < half) threads[thread].merge(threads[thread + half]);
             block_barrier();
         }
-        if (thread == 0) states[job] = threads[0].state();
+        if (thread == 0) {
+            if (where.segments == 1) {
+                end(job, threads[0].state());
+            } else {
+                states[job] = threads[0].state();
+            }
+        }
         block_barrier();
     }
 }
@@ -135,18 +142,23 @@ CUZARR_DEVICE State thread_alone(const Where<KEPT, REDUCED>& where, u64 output, 
     return state.state();
 }
 
-/// A thread for each segment of each element of the result; neighbours take neighbouring elements of the result.
-template <class A, class T, bool SKIP, u32 KEPT, u32 REDUCED>
-CUZARR_DEVICE void by_threads(const Where<KEPT, REDUCED>& where, State* states) {
+/// As by blocks, with a thread for each segment; neighbours take neighbouring elements of the result.
+template <class A, class T, bool SKIP, u32 KEPT, u32 REDUCED, class End>
+CUZARR_DEVICE void by_threads(const Where<KEPT, REDUCED>& where, State* states, End end) {
     u64 step = (u64)block_count() * thread_count();
     for (u64 job = (u64)block_index() * thread_count() + thread_index(); job < where.outputs * where.segments; job += step) {
         u64 output = job % where.outputs, segment = job / where.outputs;
-        states[output * where.segments + segment] = thread_alone<A, T, SKIP>(where, output, segment);
+        State state = thread_alone<A, T, SKIP>(where, output, segment);
+        if (where.segments == 1) {
+            end(output, state);
+        } else {
+            states[output * where.segments + segment] = state;
+        }
     }
 }
 
-/// A thread for each element of the result: joins its segments two by two, in place, into `joined`.
-template <class A> CUZARR_DEVICE void join(u64 outputs, u64 segments, State* states, State* joined) {
+/// A thread for each element of the result: joins its segments two by two, in place.
+template <class A, class End> CUZARR_DEVICE void join(u64 outputs, u64 segments, State* states, End end) {
     u64 step = (u64)block_count() * thread_count();
     for (u64 output = (u64)block_index() * thread_count() + thread_index(); output < outputs; output += step) {
         State* row = states + output * segments;
@@ -161,25 +173,47 @@ template <class A> CUZARR_DEVICE void join(u64 outputs, u64 segments, State* sta
                 row[pair] = own.state();
             }
         }
-        joined[output] = row[0];
+        end(output, row[0]);
     }
 }
 
-/// The same by blocks, each of which joins as many segments as it has threads to one: called again for those, the order is the
-/// same.
-template <class A> CUZARR_DEVICE void join_by_blocks(u64 outputs, u64 segments, const State* states, State* joined, A* threads) {
+/// Segments that a thread of a block joins, and that a block does: `JOINED` in compute/reduce/cuda.rs.
+const u32 THREAD_JOINED = 16;
+const u32 BLOCK_JOINED = BLOCK_THREADS * THREAD_JOINED;
+
+/// Joins COUNT states, a power of two, or as many of them as there are: one at least.
+template <class A, u32 COUNT> struct Tree {
+    CUZARR_DEVICE static A of(const State* states, u32 count) {
+        A own = Tree<A, COUNT / 2>::of(states, count);
+        if (count > COUNT / 2) own.merge(Tree<A, COUNT / 2>::of(states + COUNT / 2, count - COUNT / 2));
+        return own;
+    }
+};
+template <class A> struct Tree<A, 1> {
+    CUZARR_DEVICE static A of(const State* states, u32) {
+        A own;
+        own.set(states[0]);
+        return own;
+    }
+};
+
+/// The same by blocks, each of which joins BLOCK_JOINED segments: an element has several results where it has more.
+template <class A, class End>
+CUZARR_DEVICE void join_by_blocks(u64 outputs, u64 segments, const State* states, A* threads, End end) {
+    u64 rows = (segments + BLOCK_JOINED - 1) / BLOCK_JOINED;
     u32 thread = thread_index();
-    u64 groups = (segments + BLOCK_THREADS - 1) / BLOCK_THREADS;
-    for (u64 job = block_index(); job < outputs * groups; job += block_count()) {
-        u64 first = job % groups * BLOCK_THREADS, left = segments - first;
-        u32 count = left < BLOCK_THREADS ? (u32)left : BLOCK_THREADS;
-        if (thread < count) threads[thread].set(states[job / groups * segments + first + thread]);
+    for (u64 job = block_index(); job < outputs * rows; job += block_count()) {
+        u64 first = job % rows * BLOCK_JOINED, left = segments - first;
+        u32 count = left < BLOCK_JOINED ? (u32)left : BLOCK_JOINED, own = thread * THREAD_JOINED;
+        const State* row = states + job / rows * segments + first;
+        if (own < count) threads[thread] = Tree<A, THREAD_JOINED>::of(row + own, count - own);
         block_barrier();
-        for (u32 width = 1; width < count; width *= 2) {
-            if (thread % (2 * width) == 0 && thread + width < count) threads[thread].merge(threads[thread + width]);
+        for (u32 width = 1; width * THREAD_JOINED < count; width *= 2) {
+            u32 other = thread + width;
+            if (thread % (2 * width) == 0 && other < BLOCK_THREADS && other * THREAD_JOINED < count) threads[thread].merge(threads[other]);
             block_barrier();
         }
-        if (thread == 0) joined[job] = threads[0].state();
+        if (thread == 0) end(job, threads[0].state());
         block_barrier();
     }
 }
@@ -216,18 +250,16 @@ template <class V, bool LEAST> CUZARR_DEVICE void move_place(Extreme<V, LEAST>& 
     state.place = whole_number(state.place, part.reduced, part.reduced_axes);
 }
 
-/// Merges the states of a region into those of the whole result, which are all zero where there was none before.
-template <class A> CUZARR_DEVICE void merge_part(const Part& part, const State* states, State* all) {
-    u64 step = (u64)block_count() * thread_count();
-    for (u64 output = (u64)block_index() * thread_count() + thread_index(); output < part.outputs; output += step) {
-        u64 whole = whole_number(output, part.kept, part.kept_axes);
-        A own, other;
-        own.set(all[whole]);
-        other.set(states[output]);
-        move_place(other, part);
-        own.merge(other);
-        all[whole] = own.state();
-    }
+/// Merges the state of an element of a region's result into those of the whole result, which are all zero where there was none
+/// before.
+template <class A> CUZARR_DEVICE void merge_part(const Part& part, u64 output, const State& state, State* all) {
+    u64 whole = whole_number(output, part.kept, part.kept_axes);
+    A own, other;
+    own.set(all[whole]);
+    other.set(state);
+    move_place(other, part);
+    own.merge(other);
+    all[whole] = own.state();
 }
 
 /// What a result is made of its state: the numbers of `Answer` in compute/reduce/cuda.rs.
@@ -259,26 +291,30 @@ template <> struct Stored<ops::BFloat> {
     template <class W> CUZARR_DEVICE static ops::BFloat of(W x) { return ops::BFloat{ops::bfloat_bits(x)}; }
 };
 
-/// The elements of a result, which are W before they are converted to T, from their states.
+/// An element of a result, which is W before it is converted to T, from its state.
+template <class W, class T> CUZARR_DEVICE T finished(u32 answer, double ddof, const State& state) {
+    double count = (double)state.at[1];
+    u64 first = state.at[0], second = state.at[2];
+    switch (answer) {
+        case MEAN_OF_BOTH: second = bits_of(double_of(second) / count);  // and the first part:
+        case MEAN: first = bits_of(double_of(first) / count); break;
+        case VARIANCE: first = bits_of(variance(state, ddof)); break;
+        case DEVIATION: first = bits_of(sqrt(variance(state, ddof))); break;
+        // Nothing but NaN was left out.
+        case EXTREME: first = state.at[1] ? first : 0x7ff8000000000000ull; break;
+        case PLACE: first = second; break;
+        case ANY: first = first > 0; break;
+        case ALL: first = first == state.at[1]; break;
+        default: break;
+    }
+    return Stored<T>::of(answer_of<W>(first, second));
+}
+
+/// All elements of a result, from their states.
 template <class W, class T> CUZARR_DEVICE void finish(u64 outputs, u32 answer, double ddof, const State* states, T* out) {
     u64 step = (u64)block_count() * thread_count();
     for (u64 output = (u64)block_index() * thread_count() + thread_index(); output < outputs; output += step) {
-        State state = states[output];
-        double count = (double)state.at[1];
-        u64 first = state.at[0], second = state.at[2];
-        switch (answer) {
-            case MEAN_OF_BOTH: second = bits_of(double_of(second) / count);  // and the first part:
-            case MEAN: first = bits_of(double_of(first) / count); break;
-            case VARIANCE: first = bits_of(variance(state, ddof)); break;
-            case DEVIATION: first = bits_of(sqrt(variance(state, ddof))); break;
-            // Nothing but NaN was left out.
-            case EXTREME: first = state.at[1] ? first : 0x7ff8000000000000ull; break;
-            case PLACE: first = second; break;
-            case ANY: first = first > 0; break;
-            case ALL: first = first == state.at[1]; break;
-            default: break;
-        }
-        out[output] = Stored<T>::of(answer_of<W>(first, second));
+        out[output] = finished<W, T>(answer, ddof, states[output]);
     }
 }
 

@@ -360,8 +360,7 @@ impl Expr {
         let mut gathered = cuda::Gathered::new((self.shape(), axes), what, wide, outputs, stream)?;
         if let [only] = &regions[..] {
             let elements = job.work(only, &job.read(only)?)?;
-            gathered.take_all(&elements)?;
-            return gathered.finish(answer, reduction.ddof, (widest, dtype)).map(Some);
+            return gathered.finish_all(&elements, (answer, reduction.ddof), (widest, dtype)).map(Some);
         }
         for_each_region(
             &job,
