@@ -44,7 +44,6 @@ driver_functions! {
     host_allocate = "cuMemHostAlloc"(*mut *mut c_void, usize, c_uint);
     host_free = "cuMemFreeHost"(*mut c_void);
     pool_create = "cuMemPoolCreate"(*mut *mut c_void, *const PoolProperties);
-    pool_destroy = "cuMemPoolDestroy"(*mut c_void);
     pool_set_attribute = "cuMemPoolSetAttribute"(*mut c_void, c_int, *mut c_void);
     pool_set_access = "cuMemPoolSetAccess"(*mut c_void, *const PoolAccess, usize);
     pool_get_attribute = "cuMemPoolGetAttribute"(*mut c_void, c_int, *mut c_void);

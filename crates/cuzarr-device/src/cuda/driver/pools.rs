@@ -43,6 +43,9 @@ pub(super) struct Pools {
     results: usize,
     /// The one of what is in flight; 0 before there is one, and for drivers whose pools have no greatest size.
     bounded: RwLock<usize>,
+    /// Every pool with a greatest size there ever was, by that size. None is destroyed: blocks of it may be in use, for which
+    /// drivers were seen to crash, and there are no more than a program has limits that differ by a piece.
+    sized: Mutex<Vec<(u64, usize)>>,
     /// GPUs that were asked whether they reach the pools, and do.
     opened: Mutex<Vec<(c_int, bool)>>,
 }
@@ -50,7 +53,12 @@ pub(super) struct Pools {
 impl CudaBackend {
     /// The pools, empty.
     pub(super) fn create_pools(&self) -> Result<Pools> {
-        Ok(Pools { results: self.create_pool(0)?, bounded: RwLock::default(), opened: Mutex::default() })
+        Ok(Pools {
+            results: self.create_pool(0)?,
+            bounded: RwLock::default(),
+            sized: Mutex::default(),
+            opened: Mutex::default(),
+        })
     }
 
     /// A pool that keeps what it once got: giving memory back and asking again costs milliseconds a gigabyte. It never takes more
@@ -71,12 +79,15 @@ impl CudaBackend {
         let mut pool = std::ptr::null_mut();
         // SAFETY: reads the properties, writes one handle.
         self.check("cuMemPoolCreate", unsafe { (self.functions().pool_create)(&mut pool, &properties) })?;
-        let mut threshold = u64::MAX;
-        let value = (&raw mut threshold).cast();
-        // SAFETY: this attribute is a u64.
-        let code = unsafe { (self.functions().pool_set_attribute)(pool, POOL_ATTRIBUTE_RELEASE_THRESHOLD, value) };
-        self.check("cuMemPoolSetAttribute", code)?;
+        self.pool_keep(pool as usize, u64::MAX)?;
         Ok(pool as usize)
+    }
+
+    /// How much a pool keeps of what is unused when a stream is waited for.
+    fn pool_keep(&self, pool: usize, mut size_bytes: u64) -> Result<()> {
+        let (pool, value) = (pool as *mut c_void, (&raw mut size_bytes).cast());
+        // This attribute is a u64.
+        call!(self, "cuMemPoolSetAttribute", pool_set_attribute(pool, POOL_ATTRIBUTE_RELEASE_THRESHOLD, value))
     }
 
     fn pool_allocate(&self, pool: usize, size_bytes: usize, stream: RawStream) -> Result<usize> {
@@ -118,9 +129,10 @@ impl Pools {
     }
 
     pub(super) fn held_bytes(&self, backend: &CudaBackend) -> Result<u64> {
-        let bounded = self.bounded();
-        let of_bounded = if *bounded == 0 { 0 } else { backend.pool_held_bytes(*bounded)? };
-        Ok(of_bounded + backend.pool_held_bytes(self.results)?)
+        let sized = lock(&self.sized);
+        sized.iter().try_fold(backend.pool_held_bytes(self.results)?, |held, &(_, pool)| {
+            Ok(held + backend.pool_held_bytes(pool)?)
+        })
     }
 
     pub(super) fn allocate(&self, backend: &CudaBackend, size_bytes: usize, stream: RawStream) -> Result<usize> {
@@ -140,20 +152,26 @@ impl Pools {
     }
 
     pub(super) fn bound(&self, backend: &CudaBackend, limit_bytes: u64) -> Result<()> {
-        let opened = lock(&self.opened);
-        let mut bounded = self.bounded.write().unwrap_or_else(PoisonError::into_inner);
-        let before = std::mem::take(&mut *bounded);
-        if before != 0 {
-            // What it gave is freed later; then the driver ends it.
-            call!(backend, "cuMemPoolDestroy", pool_destroy(before as *mut c_void))?;
-        }
         let pieces = limit_bytes.min(backend.properties.total_bytes) / PIECE_BYTES;
         // A piece is left for what the other pool gives beside results, the end of a result's last piece too.
         let most_bytes = if pieces < 4 { pieces.max(1) } else { pieces - 1 } * PIECE_BYTES;
-        // Drivers that know no greatest size refuse: then there is none.
-        if let Ok(pool) = backend.create_pool(most_bytes as usize) {
+        let opened = lock(&self.opened);
+        let mut sized = lock(&self.sized);
+        let mut bounded = self.bounded.write().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::take(&mut *bounded);
+        if before != 0 {
+            // What is in use of it goes back to the driver when it is freed.
+            backend.pool_keep(before, 0)?;
+            backend.pool_trim(before, 0)?;
+        }
+        if let Some(&(_, pool)) = sized.iter().find(|(size_bytes, _)| *size_bytes == most_bytes) {
+            backend.pool_keep(pool, u64::MAX)?;
             *bounded = pool;
+        } else if let Ok(pool) = backend.create_pool(most_bytes as usize) {
+            // Drivers that know no greatest size refuse: then there is none.
+            sized.push((most_bytes, pool));
             opened.iter().filter(|(_, reaches)| *reaches).try_for_each(|&(other, _)| backend.pool_open(pool, other))?;
+            *bounded = pool;
         }
         Ok(())
     }
@@ -177,10 +195,7 @@ impl Pools {
         let reaches = backend.is_reached_by(other)?;
         if reaches {
             backend.pool_open(self.results, other)?;
-            match *self.bounded() {
-                0 => {}
-                pool => backend.pool_open(pool, other)?,
-            }
+            lock(&self.sized).iter().try_for_each(|&(_, pool)| backend.pool_open(pool, other))?;
         }
         opened.push((other, reaches));
         Ok(())
