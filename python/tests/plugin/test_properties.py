@@ -57,6 +57,7 @@ def test_reads_and_writes_as_zarr_python_does(data: st.DataObject, grid: Any, za
     values = np.random.default_rng(seed)
     truth = values.integers(0, 3, shape).astype("i4")
     kind, selection = data.draw(selections(shape))
+    others = zarr.array(np.random.default_rng(seed + 1).integers(0, 3, shape).astype("i4"))
     results = []
     for way in (cuzarr.zarr.enable, lambda: cuzarr.zarr.enable(patch=False), lambda: zarr.config.set(DEFAULT)):
         with way():
@@ -74,3 +75,15 @@ def test_reads_and_writes_as_zarr_python_does(data: st.DataObject, grid: Any, za
         np.testing.assert_array_equal(found, theirs[0])
         np.testing.assert_array_equal(elements, theirs[1])
         assert stored == theirs[2], "what is stored"
+
+
+def test_the_last_value_of_an_element_stays_in_shards() -> None:
+    index = np.array([0, 0, 0, 1])
+    expected = np.zeros((2, 2, 1), "i4")
+    value = np.array([[1, 1, 2, 2], [0, 0, 2, 3]], "i4")
+    expected[:, index, 0] = value
+    for patch in (True, False):
+        with cuzarr.zarr.enable(patch=patch):
+            array = zarr.create_array({}, shape=(2, 2, 1), chunks=(2, 1, 1), shards=(2, 2, 1), dtype="i4")
+            array.set_orthogonal_selection((slice(None), index, 0), value)
+            np.testing.assert_array_equal(array[...], expected)
