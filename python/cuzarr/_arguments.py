@@ -9,9 +9,9 @@ import numpy as np
 
 from cuzarr._array import Array
 from cuzarr._config import config as _global_config
+from cuzarr._documents import check_zarr_format, read_array
 from cuzarr._dtypes import ZarrFormat
 from cuzarr._metadata import AnyArrayMetadata
-from cuzarr._nodes import check_zarr_format, read_array
 from cuzarr.errors import CuzarrRuntimeWarning
 from cuzarr.storage import StorePath, make_store_path
 

@@ -9,9 +9,9 @@ from typing import Any, Literal
 from cuzarr import _api, _core, _create
 from cuzarr._array import Array
 from cuzarr._config import config, parse_size
+from cuzarr._documents import check_zarr_format
 from cuzarr._dtypes import ZarrFormat
 from cuzarr._group import Group
-from cuzarr._nodes import check_zarr_format
 from cuzarr._progress import shown
 from cuzarr.errors import InvalidArgumentError
 from cuzarr.storage import StorePath, make_store_path

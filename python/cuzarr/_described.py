@@ -5,57 +5,28 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any, Literal, Self
+from collections.abc import Iterator
+from typing import Any, Literal
 
 import numpy as np
 
 from cuzarr import _core
 from cuzarr._array_config import ArrayConfig
-from cuzarr._attributes import Attributes
 from cuzarr._chunks import parse_shape
-from cuzarr._config import config as global_config
 from cuzarr._info import Info, human_bytes
 from cuzarr._metadata import AnyArrayMetadata, ArrayV2Metadata
+from cuzarr._node import Node
 from cuzarr.codecs._values import Codec
 from cuzarr.errors import InvalidArgumentError
-from cuzarr.storage import Store, StorePath
 
 
-class ArrayDescription:
+class ArrayDescription(Node):
     """What an array is, by its metadata and the listing of its store. Touches no element."""
 
-    _store_path: StorePath
     _metadata: AnyArrayMetadata
     _config: ArrayConfig
-    _own_device: str | None
     # For each device the settings that it was opened with, and the array itself.
     _handles: dict[str, tuple[tuple[Any, ...], _core.Array]]
-
-    @property
-    def store(self) -> Store:
-        """The store it is in."""
-        return self._store_path.store
-
-    @property
-    def store_path(self) -> StorePath:
-        """The store and the path in it."""
-        return self._store_path
-
-    @property
-    def path(self) -> str:
-        """The path in the store, without a leading ``/``."""
-        return self._store_path.path
-
-    @property
-    def name(self) -> str:
-        """The path with a leading ``/``."""
-        return f"/{self.path}"
-
-    @property
-    def basename(self) -> str:
-        """The last segment of the path."""
-        return self.path.rpartition("/")[2]
 
     @property
     def metadata(self) -> AnyArrayMetadata:
@@ -66,21 +37,6 @@ class ArrayDescription:
     def config(self) -> ArrayConfig:
         """How it behaves while it is open."""
         return self._config
-
-    @property
-    def device(self) -> str:
-        """Where results go: what was given when it was opened, else what the configuration says now."""
-        return global_config.get("device") if self._own_device is None else self._own_device  # type: ignore[no-any-return]
-
-    @property
-    def read_only(self) -> bool:
-        """Whether writing is refused."""
-        return self._store_path.read_only
-
-    @property
-    def attrs(self) -> Attributes:
-        """The attributes; changes are written."""
-        return Attributes(self)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -216,7 +172,7 @@ class ArrayDescription:
                 ("Chunk shape", self.chunks),
                 ("Order", self.order),
                 ("Read-only", self.read_only),
-                ("Store type", type(getattr(self.store, "wrapped", self.store)).__name__),
+                ("Store type", self._store_kind),
                 ("Device", self.device),
                 ("Filters", self.filters),
                 ("Serializer", self.serializer),
@@ -279,17 +235,6 @@ class ArrayDescription:
                 self.store.delete(key)
         self._store_path.write(documents)
         self._replace_metadata(metadata)
-
-    def update_attributes(self, new_attributes: Mapping[str, Any]) -> Self:
-        """Adds and replaces attributes, in one write."""
-        self._replace_attributes({**self._metadata.attributes, **new_attributes})
-        return self
-
-    def _replace_attributes(self, attributes: dict[str, Any]) -> None:
-        self.store.check_writable()
-        metadata = self._metadata.update_attributes(attributes)
-        self._store_path.write(metadata.documents())
-        self._metadata = metadata
 
     def _replace_metadata(self, metadata: AnyArrayMetadata) -> None:
         self._metadata = metadata

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
@@ -390,7 +390,7 @@ class ConsolidatedMetadata:
         inside = {
             key[len(name) + 1 :]: child for key, child in self.flattened_metadata.items() if key.startswith(f"{name}/")
         }
-        return GroupMetadata(node.attributes, node.zarr_format, ConsolidatedMetadata(inside), node.extra)
+        return replace(node, consolidated_metadata=ConsolidatedMetadata(inside))
 
     def without(self, name: str) -> ConsolidatedMetadata:
         """The same without a node and what is below it."""
@@ -442,6 +442,10 @@ class GroupMetadata:
         consolidated = document.pop("consolidated_metadata", None)
         attributes = dict(_mapping(document.pop("attributes", None) or {}, "attributes"))
         return cls(attributes, zarr_format, _parse_consolidated(consolidated), document)
+
+    def update_attributes(self, attributes: Mapping[str, Any]) -> GroupMetadata:
+        """The same with other attributes."""
+        return replace(self, attributes=dict(attributes))
 
     def documents(self) -> dict[str, bytes]:
         """What is stored, by the key relative to the group."""

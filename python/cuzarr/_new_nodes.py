@@ -14,10 +14,10 @@ from cuzarr._arguments import default_format, dtype_of, is_array, metadata_of
 from cuzarr._array import Array
 from cuzarr._array_config import ArrayConfigLike
 from cuzarr._create import DEFAULT_FILL_VALUE, new_metadata
+from cuzarr._documents import check_zarr_format, contains, hierarchy_with_parents, read_node, write_new
 from cuzarr._dtypes import ZarrFormat
 from cuzarr._group import Group
 from cuzarr._metadata import AnyArrayMetadata, ArrayV2Metadata, GroupMetadata, as_node
-from cuzarr._nodes import check_zarr_format, contains, hierarchy_with_parents, read_node, write_new
 from cuzarr.errors import ContainsArrayError, ContainsGroupError, CuzarrUserWarning, InvalidArgumentError
 from cuzarr.storage import Store, StorePath, make_store_path, normalize_path
 
@@ -108,31 +108,12 @@ def create_array(
     >>> array.chunks, array.shards, array.nchunks
     ((10, 10), (50, 50), 100)
     """
+    arguments = dict(locals())
     if data is not None:
         if shape is not None or dtype is not None:
             raise InvalidArgumentError("data has a shape and a dtype, so neither can be given")
-        return from_array(
-            store,
-            data=data,
-            write_data=write_data,
-            name=name,
-            chunks=chunks,
-            shards=shards,
-            filters=filters,
-            compressors=compressors,
-            serializer=serializer,
-            fill_value=fill_value,
-            order=order,
-            zarr_format=zarr_format,
-            attributes=attributes,
-            chunk_key_encoding=chunk_key_encoding,
-            dimension_names=dimension_names,
-            storage_options=storage_options,
-            overwrite=overwrite,
-            config=config,
-            device=device,
-            metadata_store=metadata_store,
-        )
+        del arguments["shape"], arguments["dtype"]
+        return from_array(**arguments)
     if shape is None or dtype is None:
         raise InvalidArgumentError("a new array needs a shape and a dtype, or data")
     place = make_store_path(store, path=name, mode="a", storage_options=storage_options, metadata_store=metadata_store)
@@ -293,9 +274,7 @@ def create_group(
         A node is there, and ``overwrite`` is off.
     """
     place = make_store_path(store, path=path, mode="a", storage_options=storage_options, metadata_store=metadata_store)
-    metadata = GroupMetadata(dict(attributes or {}), default_format(zarr_format))
-    write_new(place, metadata, overwrite=overwrite)
-    return Group(place, metadata)
+    return Group._new(place, attributes, default_format(zarr_format), overwrite=overwrite)
 
 
 def create_hierarchy(

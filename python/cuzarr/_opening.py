@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any, Literal
 
 from cuzarr._arguments import default_format, warn_ignored
 from cuzarr._array import Array
 from cuzarr._array_config import ArrayConfigLike
+from cuzarr._documents import check_zarr_format, group_not_found, nothing_found, read_array, read_group, write_new
 from cuzarr._dtypes import ZarrFormat
 from cuzarr._filled import create, like_arguments
 from cuzarr._group import Group
 from cuzarr._metadata import AnyArrayMetadata, ConsolidatedMetadata, GroupMetadata
-from cuzarr._nodes import check_zarr_format, group_not_found, nothing_found, read_array, read_group, write_new
 from cuzarr.errors import (
     ArrayNotFoundError,
     CuzarrDeprecationWarning,
@@ -191,9 +192,7 @@ def open_group(
             raise
     if mode not in _CREATE_MODES:
         raise group_not_found(place)
-    metadata = GroupMetadata(dict(attributes or {}), default_format(zarr_format))
-    write_new(place, metadata, overwrite=mode == "w")
-    return Group(place, metadata, device)
+    return Group._new(place, attributes, default_format(zarr_format), overwrite=mode == "w", device=device)
 
 
 def group(
@@ -264,12 +263,12 @@ def consolidate_metadata(store: Any, path: str | None = None, zarr_format: ZarrF
     before = read_group(place, check_zarr_format(zarr_format), use_consolidated=False)
     found = dict(Group(place, before)._walk(None))
     plain: dict[str, AnyArrayMetadata | GroupMetadata] = {
-        name: GroupMetadata(node.attributes, node.zarr_format, None, node.extra) if isinstance(node, GroupMetadata) else node
+        name: replace(node, consolidated_metadata=None) if isinstance(node, GroupMetadata) else node
         for name, node in found.items()
     }
     if before.zarr_format == 3:
         message = "consolidated metadata is not part of the Zarr format 3 specification yet"
         warnings.warn(message, CuzarrUserWarning, stacklevel=2)
-    metadata = GroupMetadata(before.attributes, before.zarr_format, ConsolidatedMetadata(plain), before.extra)
+    metadata = replace(before, consolidated_metadata=ConsolidatedMetadata(plain))
     place.write(metadata.documents())
     return Group(place, metadata)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from cuzarr._arguments import default_format, dtype_of, is_array, metadata_of, require_array, shape_and_chunks
-from cuzarr._new_nodes import fill
+from cuzarr._documents import write_new
 from cuzarr._dtypes import ZarrFormat, parse_dtype
 from cuzarr._filled import create
 from cuzarr._metadata import GroupMetadata
-from cuzarr._nodes import write_new
+from cuzarr._new_nodes import fill
 from cuzarr.errors import InvalidArgumentError
 from cuzarr.storage import make_store_path
 

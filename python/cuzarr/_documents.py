@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from cuzarr._dtypes import ZarrFormat
@@ -165,7 +166,7 @@ def _read_group_v2(place: StorePath, document: dict[str, Any], use_consolidated:
             raise InvalidArgumentError(f"no consolidated metadata '{place.key(key)}' in store {place.store}")
         return metadata
     consolidated = _parse(place, key, parse_consolidated_v2, stored)
-    return GroupMetadata(metadata.attributes, 2, consolidated, metadata.extra)
+    return replace(metadata, consolidated_metadata=consolidated)
 
 
 def read_node(place: StorePath, zarr_format: ZarrFormat | None) -> AnyNodeMetadata | None:
