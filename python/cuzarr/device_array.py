@@ -123,6 +123,12 @@ class DeviceArray(ElementwiseEquality, Operators, Reductions, Shaped):
             hint="call .cpu(), or hand it to a GPU library through DLPack",
         )
 
+    def __array_function__(self, function: Any, types: Any, arguments: Any, options: Any) -> Any:
+        """NumPy's functions do what they do without this, but what is made ``like=`` this array is put on its device."""
+        made = getattr(function, "_implementation", function)(*arguments, **options)
+        # From arguments of a device NumPy makes no array of its own: `__array__` refuses.
+        return DeviceArray.from_host(made, self.device) if isinstance(made, np.ndarray) else made
+
     def __len__(self) -> int:
         if not self.shape:
             raise TypeError("an array of 0 dimensions has no length")
@@ -175,10 +181,8 @@ class DeviceArray(ElementwiseEquality, Operators, Reductions, Shaped):
         return self.transpose()
 
     def view(self, dtype: Any) -> DeviceArray:
-        """The same bits as elements of another type of the same size."""
+        """The same bits as elements of another type; where its size is another, the last dimension has more or fewer of them."""
         dtype = np.dtype(dtype)
-        if dtype.itemsize != self.dtype.itemsize:
-            raise UnsupportedError(f"elements of {self.dtype} and {dtype} differ in size")
         return DeviceArray(self._buffer.reinterpret(element_type(dtype)), dtype)
 
     # ---------------------------------------------------------------------------------------------- copies and changes

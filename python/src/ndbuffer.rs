@@ -206,7 +206,7 @@ impl PyNdBuffer {
         Ok(PyNdBuffer { inner })
     }
 
-    /// The same bits as another type of the same size.
+    /// The same bits as another type; where its size is another, the last dimension has more or fewer elements.
     fn reinterpret(&self, dtype: &str) -> PyResult<Self> {
         Ok(PyNdBuffer { inner: self.inner.reinterpret(parse_dtype(dtype)?).py()? })
     }

@@ -338,10 +338,30 @@ def test_device_arrays_say_what_they_cannot_do(gpu: str) -> None:
         array[9]
     with pytest.raises(InvalidArgumentError, match="shape"):
         array.reshape((5, -1))
-    with pytest.raises(UnsupportedError, match="differ in size"):
-        array.view("f8")
+    with pytest.raises(InvalidArgumentError, match="cannot be viewed as"):
+        array[:, ::2].view("u1")
     with pytest.raises(InvalidArgumentError, match="without a copy"):
         array.T.reshape((24,), copy=False)
+
+
+def test_device_arrays_are_viewed_as_elements_of_other_sizes(gpu: str) -> None:
+    array = cuzarr.DeviceArray.from_host(TRUTH, gpu)
+    for dtype in ("u1", "i4", "c8", "S12", [("a", "<u2"), ("b", "<u2")]):
+        np.testing.assert_array_equal(array.view(dtype).cpu(), TRUTH.view(dtype))
+    assert (array.view("u1").view(TRUTH.dtype).cpu() == TRUTH).all()
+    with pytest.raises(InvalidArgumentError):
+        array.view("u1").ravel()[1:17].view("u8")
+
+
+def test_numpy_makes_arrays_like_those_of_a_device(gpu: str) -> None:
+    array = cuzarr.DeviceArray.from_host(TRUTH, gpu)
+    like: Any = array
+    for made in (np.asanyarray(5, "i2", like=like), np.arange(3, like=like), np.ones((2, 2), like=like)):
+        assert isinstance(made, cuzarr.DeviceArray) and made.device == array.device
+    assert np.asanyarray(5, "i2", like=like).cpu() == np.array(5, "i2")
+    assert np.shape(like) == TRUTH.shape
+    with pytest.raises(ImplicitHostCopyError):
+        np.concatenate([like, like])
 
 
 @pytest.mark.parametrize("order", ["C", "F", "A"])

@@ -85,6 +85,21 @@ impl Layout {
         self.element_bytes
     }
 
+    /// The same bytes as elements of another size, more or fewer along the last dimension. `None` when that is not packed, its bytes
+    /// make up no whole elements, or these would not all begin at multiples of `alignment_bytes`.
+    pub fn with_element_bytes(&self, element_bytes: usize, alignment_bytes: usize) -> Option<Layout> {
+        let mut layout = Layout { element_bytes, ..self.clone() };
+        let (extent, stride) = (layout.shape.last_mut()?, layout.strides.last_mut()?);
+        let is_packed = *extent == 1 || *stride == isize::try_from(self.element_bytes).ok()?;
+        let bytes = extent.checked_mul(self.element_bytes)?;
+        if element_bytes == 0 || !is_packed || !bytes.is_multiple_of(element_bytes) {
+            return None;
+        }
+        (*extent, *stride) = (bytes / element_bytes, isize::try_from(element_bytes).ok()?);
+        let is_aligned = layout.strides.iter().all(|stride| stride.unsigned_abs().is_multiple_of(alignment_bytes));
+        is_aligned.then_some(layout)
+    }
+
     /// Number of dimensions.
     pub fn ndim(&self) -> usize {
         self.shape.len()
@@ -322,6 +337,20 @@ mod tests {
         assert_eq!((region.shape(), region.strides(), region.offset_bytes()), (&[3, 2][..], &[64, 10][..], 20));
         assert!(layout.region(&[1, 2], &[4, 2], &[4, 5]).is_err());
         assert!(layout.region(&[10, 0], &[0, 8], &[1, 1]).is_ok());
+    }
+
+    #[test]
+    fn other_elements_take_the_same_bytes_where_they_lie_side_by_side_and_are_aligned() {
+        let rows = Layout::contiguous(&[3, 4], 8, Order::C).unwrap();
+        let bytes = rows.with_element_bytes(1, 1).unwrap();
+        assert_eq!((bytes.shape(), bytes.strides(), bytes.element_bytes()), (&[3, 32][..], &[32, 1][..], 1));
+        assert_eq!(bytes.with_element_bytes(8, 8), Some(rows.clone()));
+        assert_eq!(rows.with_element_bytes(16, 16).unwrap().shape(), [3, 2]);
+        assert_eq!(rows.with_element_bytes(5, 1), None);
+        assert_eq!(rows.region(&[0, 0], &[3, 2], &[1, 2]).unwrap().with_element_bytes(1, 1), None);
+        let unaligned = Layout::strided(&[2, 8], &[9, 1], 0, 1, 17).unwrap();
+        assert_eq!(unaligned.with_element_bytes(8, 8), None);
+        assert!(Layout::contiguous(&[], 8, Order::C).unwrap().with_element_bytes(1, 1).is_none());
     }
 
     #[test]

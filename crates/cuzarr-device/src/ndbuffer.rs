@@ -207,15 +207,26 @@ impl NdBuffer {
         NdBuffer { buffer: self.buffer.clone(), dtype: self.dtype, layout }
     }
 
-    /// The same bits as another type of the same size.
+    /// The same bits as another type. Where its size is another, the last dimension has more or fewer elements.
     ///
     /// # Errors
-    /// `InvalidArgument` when the sizes differ.
+    /// `InvalidArgument` when sizes differ and the last dimension is not packed, its bytes do not make up whole elements, or
+    /// those would not be aligned.
     pub fn reinterpret(&self, dtype: DType) -> Result<NdBuffer> {
-        if dtype.size_bytes() != self.dtype.size_bytes() {
-            return Err(Error::invalid(format!("{} and {dtype} differ in size", self.dtype)));
+        let bytes = dtype.size_bytes();
+        if bytes == self.dtype.size_bytes() {
+            return Ok(NdBuffer { dtype, ..self.clone() });
         }
-        Ok(NdBuffer { dtype, ..self.clone() })
+        let alignment = 1 << bytes.trailing_zeros().min(4);
+        let layout =
+            self.layout.with_element_bytes(bytes, alignment).filter(|_| self.address().is_multiple_of(alignment));
+        let layout = layout.ok_or_else(|| {
+            let (shape, strides) = (self.shape(), self.strides());
+            let own = self.dtype;
+            Error::invalid(format!("{own} of shape {shape:?} with strides {strides:?} cannot be viewed as {dtype}"))
+                .with_hint("copy it first")
+        })?;
+        Ok(NdBuffer { buffer: self.buffer.clone(), dtype, layout })
     }
 
     /// A view under another shape, elements in C order.

@@ -18,7 +18,7 @@ _fallen: Counter[str] = Counter()
 
 
 class FallbackWarning(CuzarrRuntimeWarning):
-    """zarr-python's own code reads or writes an array of a GPU, chunk by chunk, on the host."""
+    """An array of a GPU is read or written on the host, by zarr-python's own code or, for want of CuPy, by this package."""
 
 
 class Fallback(Exception):
@@ -39,15 +39,9 @@ def fall_back(reason: str, *, on_device: bool, told: set[tuple[str, bool]]) -> N
     FallbackRefusedError
         The configuration is ``strict``.
     """
-    if config.get("strict"):
-        raise FallbackRefusedError(
-            f"this would be left to zarr-python's own code: {reason}", hint="set strict to False to allow it"
-        )
-    with _lock:
-        _fallen[reason] += 1
-    if (reason, on_device) in told:
+    _refuse_when_strict(f"this would be left to zarr-python's own code: {reason}")
+    if not _is_new(reason, on_device, told):
         return
-    told.add((reason, on_device))
     if on_device:
         message = f"zarr-python's own code works on the host for this array: {reason}"
         warnings.warn(message, FallbackWarning, stacklevel=3)
@@ -55,8 +49,29 @@ def fall_back(reason: str, *, on_device: bool, told: set[tuple[str, bool]]) -> N
         logger.info("zarr-python's own code works for this array: %s", reason)
 
 
+def go_by_host(reason: str, *, told: set[tuple[str, bool]]) -> None:
+    """As :func:`fall_back`, of elements of a GPU's array that are read and written here, but by way of the host."""
+    _refuse_when_strict(f"elements would go by way of the host: {reason}")
+    if _is_new(reason, True, told):
+        warnings.warn(f"elements go by way of the host for this array: {reason}", FallbackWarning, stacklevel=3)
+
+
+def _refuse_when_strict(message: str) -> None:
+    if config.get("strict"):
+        raise FallbackRefusedError(message, hint="set strict to False to allow it")
+
+
+def _is_new(reason: str, on_device: bool, told: set[tuple[str, bool]]) -> bool:
+    """Counts a reason, and notes that an array was told of it; whether that is the first time."""
+    with _lock:
+        _fallen[reason] += 1
+    is_new = (reason, on_device) not in told
+    told.add((reason, on_device))
+    return is_new
+
+
 def fallbacks(*, reset: bool = False) -> dict[str, int]:
-    """How many reads and writes were left to zarr-python's own code since the process began, by reason.
+    """How many reads and writes were left to zarr-python's own code, or to the host, since the process began, by reason.
 
     >>> import cuzarr.zarr
     >>> isinstance(cuzarr.zarr.fallbacks(), dict)

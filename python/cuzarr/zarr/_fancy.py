@@ -73,16 +73,14 @@ def _groups(items: list[int], specs: list[Any], keys: list[str], chunks_of: Call
 
 
 def check(groups: list[Group], place: Any) -> None:
-    """Raises ``Fallback`` when the array library takes no index arrays, or shards are too large to be decoded whole."""
-    check_library(place)
+    """Raises ``Fallback`` when shards are too large to be decoded whole."""
     if is_host(place) and any(part.chunks.core.is_sharded and part.chunks.nbytes > _WHOLE_SHARD_BYTES for part in groups):
         raise Fallback("some elements of large shards: zarr-python finds the inner chunks, which are decoded here")
 
 
-def check_library(array: Any) -> None:
-    """Raises ``Fallback`` when the array library takes no index arrays."""
-    if isinstance(array, DeviceArray):
-        raise Fallback("index arrays on a GPU need CuPy")
+def needs_host(array: Any) -> str:
+    """Why elements of an array of a GPU are moved to their places by the host; empty when they are not."""
+    return "index arrays on a GPU need CuPy" if isinstance(array, DeviceArray) else ""
 
 
 def read(
@@ -94,6 +92,11 @@ def read(
     options: dict[str, Any],
 ) -> list[int]:
     """Reads the selected elements of every chunk into ``place``. Gives the missing items."""
+    if needs_host(place):
+        host = np.empty(place.shape, place.dtype)
+        missing = read(groups, batch, host, drop_axes, source, options)
+        place[...] = host
+        return missing
     missing = []
     for part in groups:
         elements = empty_like(place, part.stacked_shape, part.chunks)
@@ -119,6 +122,7 @@ def write(
     options: dict[str, Any],
 ) -> None:
     """Puts elements into every chunk, keeping what the chunk holds beside them."""
+    value = value.cpu() if needs_host(value) else value
     for part in groups:
         elements = empty_like(value, part.stacked_shape, part.chunks)
         # What is missing is filled.

@@ -24,7 +24,7 @@ from cuzarr import _core
 from cuzarr.zarr import _fancy, _threads
 from cuzarr.zarr._ahead import Ahead, listen
 from cuzarr.zarr._chunks import Chunks, open_chunks, shards_are_patched
-from cuzarr.zarr._fallbacks import Fallback, count_native, fall_back
+from cuzarr.zarr._fallbacks import Fallback, count_native, fall_back, go_by_host
 from cuzarr.zarr._host import read_by_zarr, write_by_zarr
 from cuzarr.zarr._memory import empty_like, is_host, read_box, write_box
 from cuzarr.zarr._sources import given_values
@@ -216,6 +216,8 @@ class CodecPipeline(ZarrCodecPipeline):
         except Fallback as reason:
             fall_back(str(reason), on_device=not is_host(array), told=self._told)
             return None
+        if work.by_host:
+            go_by_host(work.by_host, told=self._told)
         return work
 
     # ---------------------------------------------------------------------------------------------- decoding, encoding

@@ -30,7 +30,10 @@ class Work:
         array: Any,
         requests: list[_core.ChunkRequest],
         work: Callable[[_core.ChunkStore], Any],
+        by_host: str = "",
     ) -> None:
+        self.by_host = by_host
+        """Why elements of a GPU's array go by way of the host, if they do."""
         self._operation = operation
         self._batch = batch
         self._chunks = chunks
@@ -86,7 +89,7 @@ def reading(chunks_of: ChunksOf, batch: list[Any], place: Any, drop_axes: tuple[
     requests = [group.request for group in groups]
     return Work(
         "read", batch, chunks, place, requests,
-        lambda source: _fancy.read(groups, batch, place, drop_axes, source, options),
+        lambda source: _fancy.read(groups, batch, place, drop_axes, source, options), _fancy.needs_host(place),
     )  # fmt: skip
 
 
@@ -132,11 +135,10 @@ def writing(chunks_of: ChunksOf, batch: list[Any], elements: Any, drop_axes: tup
             "write", batch, chunks, elements, [request], lambda source: write_box(request, chunks, source, value, options)
         )
     groups = _fancy.group(batch, chunks_of, numbered=numbered)
-    _fancy.check_library(elements)
     requests = [group.request for group in groups]
     return Work(
         "write", batch, chunks, elements, requests,
-        lambda source: _fancy.write(groups, batch, elements, drop_axes, source, options),
+        lambda source: _fancy.write(groups, batch, elements, drop_axes, source, options), _fancy.needs_host(elements),
     )  # fmt: skip
 
 

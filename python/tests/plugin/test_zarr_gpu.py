@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
-from numcodecs import LZ4, Blosc, Delta, GZip, Shuffle, Zlib, Zstd
+from numcodecs import LZ4, LZMA, Blosc, Delta, GZip, Shuffle, Zlib, Zstd
 from zarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, GzipCodec, TransposeCodec, ZstdCodec
 from zarr.codecs import numcodecs as own
 from zarr.storage import GpuMemoryStore, LocalStore, MemoryStore, ZipStore
@@ -57,6 +57,7 @@ CODECS: dict[str, dict[str, Any]] = {
     "numcodecs.lzma": {"compressors": own.LZMA()},
     "shards": {"shards": (28, 36), "compressors": ZstdCodec(level=1)},
     "shards none": {"shards": (28, 36), "compressors": None},
+    "shards lzma": {"shards": (28, 36), "compressors": own.LZMA()},
     "shards blosc": {"shards": (28, 36), "compressors": BloscCodec(cname="lz4")},
     "F": {"config": {"order": "F"}},
     "v2 default": {"zarr_format": 2},
@@ -67,6 +68,7 @@ CODECS: dict[str, dict[str, Any]] = {
     "v2 gzip": {"zarr_format": 2, "compressors": GZip(level=1)},
     "v2 zlib": {"zarr_format": 2, "compressors": Zlib(level=1)},
     "v2 zstd": {"zarr_format": 2, "compressors": Zstd(level=1)},
+    "v2 lzma": {"zarr_format": 2, "filters": FILTERS_V2, "compressors": LZMA()},
     "v2 delta": {"zarr_format": 2, "filters": FILTERS_V2, "compressors": Zstd(level=1)},
     "v2 shuffle": {"zarr_format": 2, "filters": [Shuffle(elementsize=4)], "compressors": Zstd(level=1)},
 }
@@ -136,7 +138,7 @@ def test_writes_every_selection(codecs: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["memory", "gpu memory", "local", "zip"])
-@pytest.mark.parametrize("codecs", ["none", "zstd", "shards", "v2 default"])
+@pytest.mark.parametrize("codecs", ["none", "zstd", "numcodecs.lzma", "shards", "shards lzma", "v2 default", "v2 lzma"])
 def test_works_on_every_kind_of_store_with_gpu_buffers_everywhere(kind: str, codecs: str, tmp_path: Path) -> None:
     import cupy
 
@@ -149,6 +151,7 @@ def test_works_on_every_kind_of_store_with_gpu_buffers_everywhere(kind: str, cod
     with zarr.config.enable_gpu():
         array = create(store, codecs, "a")
         array[:] = cupy.asarray(TRUTH)
+        array.oindex[[50, 3], 2:40] = cupy.asarray(TRUTH[[50, 3], 2:40])
         found = array[5:55:2]
         assert isinstance(found, cupy.ndarray)
         np.testing.assert_array_equal(found.get(), TRUTH[5:55:2])
