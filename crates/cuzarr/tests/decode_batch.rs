@@ -287,6 +287,7 @@ fn hostile_lz4_tokens_are_refused_with_their_place() {
         (frame(8, &[0x90, 1, 2, 3, 4, 5, 6, 7, 8, 9]), "byte 4: the stream decodes to more"),
         (frame(10, &[0x90, 1, 2, 3, 4, 5, 6, 7, 8, 9]), "byte 4: the stream decodes to less"),
         (frame(9, &[0x90, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0]), "byte 4: bytes follow"),
+        (frame(32, &[0xce, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 12, 0, 0x2f, 1, 2]), "byte 4: bytes follow"),
         (frame(1 << 20, &long), "byte 4: the stream is cut off"),
         (frame(1 << 20, &long_match[..5004]), "byte 4:"),
         (frame(2 << 20, &long_match), "the stream decodes to less"),

@@ -290,6 +290,15 @@ fn a_block_that_decodes_to_more_than_its_window_is_refused() {
     assert_eq!(assert_agrees(Format::Zstd, &[frame]), if devices().is_empty() { 0 } else { 1 });
 }
 
+/// Found by a campaign: one literal and one match of 131,074 bytes in a window of 256 KiB, which libzstd decodes.
+#[test]
+fn a_block_that_decodes_to_more_than_128_kib_is_refused() {
+    let mut encoded = vec![0x28, 0xb5, 0x2f, 0xfd, 0, 0x40, 0x55, 0, 0];
+    encoded.extend([9, b'a', 1, 0x54, 1, 2, 52, 0xff, 0xff, 4]);
+    let frame = Frame { encoded, decoded_bytes: 131_075 };
+    assert_eq!(assert_agrees(Format::Zstd, &[frame]), if devices().is_empty() { 0 } else { 1 });
+}
+
 #[test]
 fn one_damaged_frame_does_not_touch_the_others() {
     let mut random = Dice(19);

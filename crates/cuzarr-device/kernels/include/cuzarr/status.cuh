@@ -20,7 +20,7 @@
 #define CUZARR_NO_VALUE 12u        // an element has no value in the type it is to become
 #define CUZARR_ZSTD_BAD_TABLE 32u  // codes that cannot be
 #define CUZARR_ZSTD_BAD_BITS 33u   // a stream of bits that does not end where its last code does
-#define CUZARR_ZSTD_LARGE_BLOCK 34u  // a block that decodes to more than its frame's window
+#define CUZARR_ZSTD_LARGE_BLOCK 34u  // a block that decodes to more than 128 KiB, or than its frame's window
 #define CUZARR_BAD_CODE 64u        // lengths of codes that are no code
 #define CUZARR_NO_SYMBOL 65u       // bits that no code has
 #define CUZARR_BAD_BLOCK 66u       // a block of no known type, or a stored one whose size contradicts itself

@@ -311,7 +311,7 @@ CUZARR_DEVICE void sum_sequences(const ZstdTask& task, u32 index, const Sequence
     if (lane != 0) return;
     u32 tail = block.literal_bytes - literals;
     if (literals > block.literal_bytes) return zstd_report(task, block, CUZARR_CUT_OFF);
-    if (out + tail > CUZARR_ZSTD_BLOCK_BYTES) return zstd_report(task, block, CUZARR_TOO_LONG);
+    if (out + tail > CUZARR_ZSTD_BLOCK_BYTES) return zstd_report(task, block, CUZARR_ZSTD_LARGE_BLOCK);
     ZstdResult& result = task.results[index];
     result.tail = tail, result.out_bytes = out + tail;
     result.repeats_out[0] = sums.repeats.first, result.repeats_out[1] = sums.repeats.second;

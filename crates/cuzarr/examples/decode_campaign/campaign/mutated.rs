@@ -87,11 +87,8 @@ fn judge(format: Format, case: &Case, decoded: &Decoded, index: usize) -> std::r
         }
         (Err(error), Ok(_)) => match stricter(error) {
             Some(what) => Ok(*what),
-            None if matches!(format, Format::Lz4 | Format::Lz4Raw)
-                && error.message().contains("bytes follow")
-                && case.encoded.ends_with(&[0]) =>
-            {
-                Ok("no literals behind the last match")
+            None if error.message().contains("bytes follow") && reference::ends_in_a_match(format, &case.encoded) => {
+                Ok("fewer than five literals at the end")
             }
             None if format == Format::Gzip && !reference::is_gzip_throughout(&case.encoded, case.decoded_bytes) => {
                 Ok("more behind a member, which the host ignores")

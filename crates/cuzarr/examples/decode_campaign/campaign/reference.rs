@@ -74,6 +74,43 @@ pub fn is_gzip_throughout(encoded: &[u8], decoded_bytes: usize) -> bool {
     }
 }
 
+/// Literals of a block's last sequence, as its tokens say it; none when they lead out of the block.
+fn lz4_last_literals(block: &[u8]) -> Option<usize> {
+    let length = |nibble: u8, at: &mut usize| {
+        let mut length = usize::from(nibble);
+        let mut byte = if nibble == 15 { 255 } else { 0 };
+        while byte == 255 {
+            byte = *block.get(*at)?;
+            length += usize::from(byte);
+            *at += 1;
+        }
+        Some(length)
+    };
+    let mut at = 0;
+    loop {
+        let token = *block.get(at)?;
+        at += 1;
+        let literals = length(token >> 4, &mut at)?;
+        at += literals;
+        if at >= block.len() {
+            return (at == block.len()).then_some(literals);
+        }
+        at += 2;
+        length(token & 15, &mut at)?;
+    }
+}
+
+/// Whether not all of the last five bytes of an LZ4 block are literals, as its format wants them. liblz4 asks for that too, but not
+/// where it copies a short sequence in one go.
+pub fn ends_in_a_match(format: Format, encoded: &[u8]) -> bool {
+    let block = match format {
+        Format::Lz4 => encoded.get(4..).unwrap_or_default(),
+        Format::Lz4Raw => encoded,
+        _ => return false,
+    };
+    lz4_last_literals(block).is_some_and(|literals| literals < 5)
+}
+
 /// Bytes before and behind a deflate stream, at least.
 fn around(format: Format) -> (usize, usize) {
     match format {

@@ -21,7 +21,7 @@ fn damage(code: u64) -> &'static str {
         12 => "the element there has no value in the array's data type",
         32 => "a table of codes cannot be",
         33 => "a stream of codes does not end where its bits do",
-        34 => "a block decodes to more than its frame's window",
+        34 => "a block decodes to more than 128 KiB, or than its frame's window",
         64 => "the lengths of a block's codes are no code",
         65 => "bits that no code has",
         66 => "a block of no known type, or a stored one whose size contradicts itself",
