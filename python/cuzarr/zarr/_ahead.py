@@ -13,6 +13,7 @@ when ``read`` is called.
 
 from __future__ import annotations
 
+import contextlib
 import dis
 import sys
 import threading
@@ -81,8 +82,11 @@ class Started:
         return ()
 
     def __del__(self) -> None:
+        # Nobody called: zarr-python's function failed, or its task was cancelled. The memory is its caller's again.
         if not self._is_called:
             self._request.cancel()
+            with contextlib.suppress(Exception):
+                self._read.wait()
 
 
 class _Begun(threading.local):

@@ -123,12 +123,12 @@ async def test_what_is_looked_up_by_others_or_never_called_does_no_harm(tmp_path
     array[:] = TRUTH
     pipeline = array.async_array.codec_pipeline
     assert inspect.iscoroutinefunction(pipeline.read) and inspect.iscoroutinefunction(type(pipeline).read)
-    cancelled = []
-    request = type("Request", (), {"cancel": lambda self: cancelled.append(self)})()
+    read = Slow()
+    request = type("Request", (), {"cancel": lambda self: read.ended.set()})()
     known = dict.fromkeys(("codec_pipeline", "indexer", "out_buffer"))
-    started = _ahead.Started(known, request, None)  # type: ignore[arg-type]
+    started = _ahead.Started(known, request, read)  # type: ignore[arg-type]
     del started
-    assert cancelled == [request]
+    assert read.waited.is_set(), "the memory is its owner's again"
     np.testing.assert_array_equal(await array.async_array.getitem(...), TRUTH)
 
 
