@@ -15,6 +15,9 @@ from cuzarr.errors import ImplicitHostCopyError, InvalidArgumentError, Unsupport
 
 Order = Literal["K", "A", "C", "F"]
 
+_ORDERED = "iufcmMU"
+"""Kinds of elements whose bytes have an order."""
+
 
 def element_type(dtype: np.dtype[Any]) -> str:
     """The Rust side's name of what memory holds: numbers, 8-byte integers for dates, opaque bytes for all else."""
@@ -22,8 +25,9 @@ def element_type(dtype: np.dtype[Any]) -> str:
         return "int64"
     if dtype.name == "bfloat16":
         return "bfloat16"
-    if dtype.kind == "O":
-        raise UnsupportedError("Python objects have no place in device memory", hint="keep them on the CPU")
+    if dtype.kind in "OT":
+        what = "Python objects" if dtype.kind == "O" else "strings of any length"
+        raise UnsupportedError(f"{what} have no place in device memory", hint="keep them on the CPU")
     return dtype.name if dtype.kind in "biufc" and dtype.isnative else f"opaque{dtype.itemsize}"
 
 
@@ -202,11 +206,26 @@ class DeviceArray(ElementwiseEquality, Operators, Reductions, Shaped):
         dtype = np.dtype(dtype)
         if dtype == self.dtype:
             return self.copy(order) if copy else self
+        if not (self.dtype.isnative and dtype.isnative) and self.dtype.kind in _ORDERED and dtype.kind in _ORDERED:
+            converted = (self if self.dtype.isnative else self._swapped()).astype(dtype.newbyteorder("="), order)
+            return converted if dtype.isnative else converted._swapped(order)
         if (self.dtype.kind in "mM" or dtype.kind in "mM") and element_type(self.dtype) == element_type(dtype) == "int64":
             if self.dtype.kind == dtype.kind:
                 raise UnsupportedError(f"devices do not convert {self.dtype} to {dtype}", hint="convert it on the CPU")
             return self.copy(order).view(dtype)
         return DeviceArray(self._buffer.astype(element_type(dtype), self._order(order)), dtype)
+
+    def _swapped(self, order: Order = "K") -> DeviceArray:
+        """A packed copy in the other byte order, byte by byte of all elements at once."""
+        kind, item_bytes = self.dtype.kind, self.dtype.itemsize
+        number_bytes = 4 if kind == "U" else item_bytes // 2 if kind == "c" else item_bytes
+        result = DeviceArray.empty(self.shape, self.dtype.newbyteorder("S"), self.device, self._order(order))
+        packed: Literal["C", "F"] = "F" if result._is_packed("F") else "C"
+        there = result.reshape((-1,), order=packed).view("u1")
+        here = self.copy(packed).reshape((-1,), order=packed).view("u1")
+        for place in range(number_bytes):
+            there[place::number_bytes] = here[number_bytes - 1 - place :: number_bytes]
+        return result
 
     def fill(self, value: Any) -> None:
         """Sets every element."""
@@ -217,6 +236,8 @@ class DeviceArray(ElementwiseEquality, Operators, Reductions, Shaped):
         from cuzarr import _convert
 
         target = self[key]
+        if isinstance(value, DeviceArray) and not (value.dtype.isnative and self.dtype.isnative):
+            value = value.astype(self.dtype)
         if _convert.is_on_device(value):
             source = _convert.device_buffer(value)
         elif isinstance(value, np.ndarray) and value.size > 1:

@@ -353,6 +353,26 @@ def test_device_arrays_are_viewed_as_elements_of_other_sizes(gpu: str) -> None:
         array.view("u1").ravel()[1:17].view("u8")
 
 
+@pytest.mark.parametrize("dtype", [">i2", ">u8", ">f4", ">c16", ">M8[s]", ">U3"])
+def test_device_arrays_are_converted_to_the_other_byte_order_and_back(gpu: str, dtype: str) -> None:
+    truth = (TRUTH + 5).astype("i8").astype(dtype)
+    native = truth.astype(truth.dtype.newbyteorder("="))
+    for order in "CF":
+        array = cuzarr.DeviceArray.from_host(np.asarray(native, order=order), gpu)
+        swapped = array.astype(dtype)
+        assert swapped.dtype == truth.dtype and swapped.cpu().tobytes() == truth.tobytes()
+        np.testing.assert_array_equal(swapped.astype(native.dtype).cpu(), native)
+        assert swapped.astype(native.dtype).strides == array.strides
+    array[1:3, ::2] = swapped[:2, ::2]
+    native[1:3, ::2] = native[:2, ::2]
+    np.testing.assert_array_equal(array.cpu(), native)
+
+
+def test_strings_of_any_length_have_no_place_on_a_device(gpu: str) -> None:
+    with pytest.raises(UnsupportedError, match="strings of any length"):
+        cuzarr.DeviceArray.empty((2,), np.dtypes.StringDType(), gpu)
+
+
 def test_numpy_makes_arrays_like_those_of_a_device(gpu: str) -> None:
     array = cuzarr.DeviceArray.from_host(TRUTH, gpu)
     like: Any = array

@@ -68,7 +68,7 @@ CODECS: dict[str, dict[str, Any]] = {
     "v2 gzip": {"zarr_format": 2, "compressors": GZip(level=1)},
     "v2 zlib": {"zarr_format": 2, "compressors": Zlib(level=1)},
     "v2 zstd": {"zarr_format": 2, "compressors": Zstd(level=1)},
-    "v2 lzma": {"zarr_format": 2, "filters": FILTERS_V2, "compressors": LZMA()},
+    "v2 lzma": {"zarr_format": 2, "compressors": LZMA()},
     "v2 delta": {"zarr_format": 2, "filters": FILTERS_V2, "compressors": Zstd(level=1)},
     "v2 shuffle": {"zarr_format": 2, "filters": [Shuffle(elementsize=4)], "compressors": Zstd(level=1)},
 }
