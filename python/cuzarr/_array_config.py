@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields as dataclass_fields
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from cuzarr._config import config as global_config
@@ -29,8 +29,8 @@ class ArrayConfig:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ArrayConfig:
         """From some of the settings; the others are the global configuration's."""
-        names = [field.name for field in dataclass_fields(cls)]
-        if unknown := set(data) - set(names):
+        names = cls.__dataclass_fields__
+        if unknown := data.keys() - names:
             raise TypeError(f"unknown array settings {sorted(unknown)}, there are {', '.join(names)}")
         chosen = cls(**{name: data.get(name, global_config.get(f"array.{name}")) for name in names})
         if chosen.order not in ("C", "F"):

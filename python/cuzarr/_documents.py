@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -49,22 +48,13 @@ def check_zarr_format(zarr_format: Any) -> ZarrFormat | None:
 
 def _document(place: StorePath, name: str) -> dict[str, Any] | None:
     raw = place.get(name)
-    if raw is None:
-        return None
-    with _named(place, name):
-        return decode_document(raw)
+    return None if raw is None else _parse(place, name, decode_document, raw)  # type: ignore[no-any-return]
 
 
-def _parse(place: StorePath, name: str, parse: Any, document: dict[str, Any]) -> Any:
-    with _named(place, name):
-        return parse(document)
-
-
-@contextmanager
-def _named(place: StorePath, name: str) -> Iterator[None]:
+def _parse(place: StorePath, name: str, parse: Any, document: Any) -> Any:
     """Errors say which document they are about."""
     try:
-        yield
+        return parse(document)
     except CuzarrError as error:
         error.trail = (f"{place.store}", f"metadata '{place.key(name)}'", *error.trail)
         raise
