@@ -197,7 +197,9 @@ def to_native_host(value: Any, native: np.dtype[Any]) -> np.ndarray[Any, Any]:
 def element_type(out: Any) -> np.dtype[Any]:
     """NumPy's type for the elements of a caller's result array of any library."""
     out = getattr(out, "as_ndarray_like", lambda: out)()
-    dtype = getattr(out, "dtype", None)
+    if not hasattr(out, "dtype"):
+        raise InvalidArgumentError(f"out is no array: {type(out).__name__}")
+    dtype = out.dtype
     return dtype if isinstance(dtype, np.dtype) else dtype_of(device_buffer(out).dtype)
 
 
@@ -218,6 +220,7 @@ def read_into(
     """
     target = getattr(out, "as_ndarray_like", lambda: out)()  # zarr-python's NDBuffer
     if isinstance(target, np.ndarray) and target.dtype != native == target.dtype.newbyteorder("="):
+        _check_writable(target)
         swapped = np.empty(target.shape, native)
         read(check_out(swapped, shape, native, device))
         target[...] = swapped
@@ -238,15 +241,20 @@ def check_out(out: Any, shape: tuple[int, ...], native: np.dtype[Any], device: s
         raise InvalidArgumentError(f"out is no array: {type(out).__name__}")
     if tuple(out.shape) != shape:
         raise ShapeMismatchError(f"out has shape {tuple(out.shape)}, the selection {shape}")
-    if is_on_device(out):
-        return wrap_device(out, DataType(native))
-    if device != "cpu" or not isinstance(out, np.ndarray):
+    buffer = device_buffer(out) if is_on_device(out) else None
+    if buffer is None and (device != "cpu" or not isinstance(out, np.ndarray)):
         raise InvalidArgumentError(f"out is no array on {device}: {type(out).__name__}")
-    if out.dtype != native:
-        raise DTypeMismatchError(f"out has elements of {out.dtype}, the array of {native}")
+    if (out.dtype if buffer is None else buffer.dtype) != (native if buffer is None else core_dtype(native)):
+        raise DTypeMismatchError(f"out has elements of {out.dtype}, the result of {native}")
+    if buffer is not None:
+        return buffer
+    _check_writable(out)
+    return wrap_host(out)
+
+
+def _check_writable(out: np.ndarray[Any, Any]) -> None:
     if not out.flags.writeable:
         raise InvalidArgumentError("out is read-only")
-    return wrap_host(out)
 
 
 def decode_variable(offsets: bytes, data: bytes, shape: tuple[int, ...], data_type: DataType) -> np.ndarray[Any, Any]:

@@ -124,7 +124,8 @@ def _slice_bounds(item: slice, extent: int) -> tuple[int, int, int]:
     start, stop, step = item.indices(extent)
     if step < 1:
         raise NegativeStepError(f"slices have a step of at least 1, got {step}")
-    return start, max(0, -(-(stop - start) // step)), step
+    # Beyond the extent a step leads nowhere, however large it is.
+    return start, max(0, -(-(stop - start) // step)), min(step, max(extent, 1))
 
 
 def basic_box(selection: Any, shape: tuple[int, ...]) -> Box:

@@ -111,7 +111,30 @@ def test_what_does_not_belong_together_is_refused(device: str) -> None:
         decoder.prepare((np.zeros(20, "u1"), [10], [11]), [row])
     with pytest.raises(InvalidArgumentError):
         decoder.prepare([b"x" * 20], [b"not an array"])
+    for offsets, sizes in ([-1], [4]), ([2**70], [4]), ([0, 1], [4]):
+        with pytest.raises(InvalidArgumentError):
+            decoder.prepare((np.zeros(20, "u1"), offsets, sizes), [row])
     assert Decoder({"name": "crc32"}, device=device).prepare([], []).check() == []
+
+
+def test_three_arrays_of_bytes_are_three_frames(device: str) -> None:
+    codecs, encode = CASES["zlib"]
+    out = on(device, np.zeros((3, 400), "i4"))
+    Decoder(codecs, device=device).decode(tuple(np.frombuffer(encode(row), "u1") for row in ROWS[:3]), out)
+    np.testing.assert_array_equal(values(out), np.stack(ROWS[:3]))
+
+
+@pytest.mark.parametrize("case", ["crc32", "zlib"])
+def test_only_what_ran_is_checked(device: str, case: str) -> None:
+    codecs, encode = CASES[case]
+    batch = Decoder(codecs, device=device).prepare([encode(ROWS[0])[:-3]], [on(device, np.zeros(400, "i4"))])
+    with pytest.raises(InvalidArgumentError, match="not run"):
+        batch.check()
+    for _ in range(2):
+        batch.run()
+        assert isinstance(batch.check()[0], ChunkCorruptError)
+        with pytest.raises(InvalidArgumentError, match="not run"):
+            batch.check()
 
 
 def test_work_goes_to_the_current_stream_of_the_outputs(gpu: str) -> None:

@@ -35,6 +35,14 @@ def test_the_memory_of_the_caller_decides_the_element_type(numbers):
     np.testing.assert_array_equal(out, numbers[:6])
     with pytest.raises(ShapeMismatchError):
         numbers.read(slice(0, 5), out=out)
+    for nothing in ([[0.0] * 12] * 6, "out"):
+        with pytest.raises(InvalidArgumentError):
+            numbers.read(slice(0, 6), out=nothing)
+    for kind in "<i2", ">i2":
+        still = np.zeros((6, 12), kind)
+        still.flags.writeable = False
+        with pytest.raises(InvalidArgumentError):
+            numbers.read(slice(0, 6), out=still)
     with pytest.raises(DTypeMismatchError):
         numbers.read(slice(0, 6), out=out, dtype="f8")
     with pytest.raises(DTypeMismatchError):

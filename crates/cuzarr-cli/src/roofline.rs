@@ -2,16 +2,17 @@
 //! in the same run as the reads that are measured against them.
 
 use std::any::Any;
+use std::ops::Range;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use cuzarr::codec::Chain;
 use cuzarr::node::Array;
-use cuzarr::plan::Selection;
-use cuzarr::run::{Pool, Stage};
-use cuzarr::store::{ByteRange, GpuMemoryStore, Lease, ReadOutcome, ReadRequest, ReadSink, Store, StoreExt};
+use cuzarr::run::{Decoder, Frames, Pool, Stage};
+use cuzarr::store::{ByteRange, Lease, ReadOutcome, ReadRequest, ReadSink, Store, StoreExt};
 use cuzarr::{Error, ErrorKind, Result};
-use cuzarr_device::{Device, Slab, SlabPiece, SlabRing, Stream, pool};
+use cuzarr_device::{Buffer, Device, Layout, NdBuffer, Order, Slab, SlabPiece, SlabRing, Stream, pool};
 use serde_json::json;
 
 use crate::output;
@@ -20,6 +21,10 @@ use crate::output;
 const ROUND_BYTES: u64 = 256 << 20;
 /// Bytes of one copy, as reads make them.
 const COPY_BYTES: usize = 16 << 20;
+/// Frames begin at multiples of this in the device's memory.
+const FRAME_ALIGNMENT_BYTES: usize = 256;
+/// Memory that decoders may take beside frames and chunks.
+const SCRATCH_BYTES: usize = 8 << 30;
 /// How often each part is measured; the best counts, after one that does not.
 const TURNS: usize = 4;
 
@@ -171,22 +176,69 @@ fn bus(device: Device) -> Result<f64> {
     Ok(output::gigabytes_per_second((COPIES * COPY_BYTES) as u64, seconds))
 }
 
-/// GB/s of array where what is stored lies in the device's memory already; `None` when it has no room for that.
+/// GB/s of array by the decoders alone: what is stored lies in the device's memory, and is decoded to memory that is there,
+/// one chunk behind the other. `None` where the device has no room for all of it, and for elements of variable length.
 fn decode(array: &Array, keys: &[String], array_bytes: u64) -> Result<Option<f64>> {
-    let device = array.device();
-    if device.memory_info().is_ok_and(|memory| memory.free_bytes < 3 * array_bytes) {
+    let (device, chain) = (array.device(), array.chain()?);
+    let mut chunk = chain.as_ref();
+    while let Some(sharding) = chunk.sharding() {
+        chunk = sharding.inner();
+    }
+    if chunk.is_variable() {
         return Ok(None);
     }
-    let store = GpuMemoryStore::new(device);
+    let (mut slab, mut ranges) = (Vec::new(), Vec::new());
     for key in keys {
-        store.write(key, &array.store().get(key)?.unwrap_or_default())?;
+        let object = array.store().get(key)?.unwrap_or_default();
+        add_frames(chain, &object, slab.len(), &mut ranges)?;
+        slab.extend(object);
+        slab.resize(slab.len().next_multiple_of(FRAME_ALIGNMENT_BYTES), 0);
     }
-    let resident = array.with_store(Arc::new(store));
-    let everything = Selection::all(array.shape());
+    let program = chunk.bind(device)?;
+    let dtype = program.tail().dtype;
+    let shape: Vec<usize> = chunk.spec().shape.iter().map(|&extent| extent as usize).collect();
+    let chunk_bytes = shape.iter().product::<usize>() * dtype.size_bytes();
+    let total_bytes = chunk_bytes.saturating_mul(ranges.len());
+    let scratch_bytes = if device == Device::Cpu { 0 } else { SCRATCH_BYTES };
+    let wanted_bytes = slab.len().saturating_add(total_bytes).saturating_add(scratch_bytes) as u64;
+    if ranges.is_empty() || device.memory_info().is_ok_and(|memory| memory.free_bytes < wanted_bytes) {
+        return Ok(None);
+    }
+    let target = Buffer::empty(device, total_bytes)?;
+    let layout = Layout::contiguous(&shape, dtype.size_bytes(), Order::C)?;
+    let out = |at: usize| NdBuffer::from_parts(target.slice(at..at + chunk_bytes)?, dtype, layout.clone());
+    let outs = (0..ranges.len()).map(|number| out(number * chunk_bytes)).collect::<cuzarr_device::Result<Vec<_>>>()?;
+    let frames = Frames::Slab { buffer: Buffer::from_bytes(device, &slab)?, ranges };
+    let mut batch = Decoder::of_chunks(chunk, device).prepare(frames, outs, Some(scratch_bytes))?;
+    let stream = Stream::new(device)?;
     let seconds = best(TURNS, || {
         let started = Instant::now();
-        resident.read(&everything)?;
-        Ok(started.elapsed().as_secs_f64())
+        batch.run(&stream)?;
+        stream.synchronize()?;
+        let seconds = started.elapsed().as_secs_f64();
+        batch.check()?.into_iter().collect::<Result<Vec<()>>>()?;
+        Ok(seconds)
     })?;
     Ok(Some(output::gigabytes_per_second(array_bytes, seconds)))
+}
+
+/// Where the frames of an object lie that begins at byte `at`: all of it, or the inner chunks of a shard.
+fn add_frames(chain: &Chain, object: &[u8], at: usize, ranges: &mut Vec<Range<usize>>) -> Result<()> {
+    let Some(sharding) = chain.sharding() else {
+        ranges.push(at..at + object.len());
+        return Ok(());
+    };
+    let size = (sharding.index_size_bytes() as usize).min(object.len());
+    let index = match sharding.index_range() {
+        ByteRange::Suffix { .. } => &object[object.len() - size..],
+        _ => &object[..size],
+    };
+    let index = sharding.decode_index(index)?;
+    index.validate(object.len() as u64)?;
+    for (offset, size) in (0..index.len()).filter_map(|linear| index.get(linear)) {
+        // Validated: it lies inside the object.
+        let (from, to) = (offset as usize, (offset + size) as usize);
+        add_frames(sharding.inner(), &object[from..to], at + from, ranges)?;
+    }
+    Ok(())
 }

@@ -135,7 +135,12 @@ const KEYS: &[Key] = &[
         "1 MiB",
         "ranges this near to each other are read as one",
     ),
-    key("array.sharding_coalesce_max_bytes", Kind::Bytes, "16 MiB", "ranges are not joined beyond this size"),
+    key(
+        "array.sharding_coalesce_max_bytes",
+        Kind::Bytes,
+        "16 MiB",
+        "ranges are not joined beyond this size, nor to one of 1 MiB or more",
+    ),
     key("array.allow_unsafe_pickle_decode", Kind::Flag, "false", "pickled objects are decoded, which can run any code"),
     key(
         "threading.max_workers",

@@ -4,7 +4,7 @@ mod model;
 
 use cuzarr::ErrorKind;
 use cuzarr::codec::{Chain, ChunkSpec};
-use cuzarr::meta::{DataType, Extension, FillValue};
+use cuzarr::meta::{ArrayMetadata, DataType, Extension, FillValue};
 use cuzarr::run::{Decoder, Frames};
 use cuzarr_device::transfer::gather_host;
 use cuzarr_device::{Buffer, DType, Device, Layout, NdBuffer, Order, Stream, Transfer, TransferBox};
@@ -265,8 +265,41 @@ fn what_cannot_be_decoded_is_refused() {
         let elsewhere = if device == Device::Cpu { Device::Simt } else { Device::Cpu };
         let mut batch = Decoder::new(&lz4(), device).unwrap().prepare(frames(0), Vec::new(), None).unwrap();
         assert!(batch.is_empty() && batch.check().unwrap().is_empty());
+        let out = NdBuffer::zeroed(device, DType::INT32, &[4], Order::C).unwrap();
+        let mut unrun = Decoder::new(&lz4(), device).unwrap().prepare(frames(1), vec![out], None).unwrap();
+        assert_eq!(unrun.check().unwrap_err().kind(), ErrorKind::InvalidArgument);
         if let Ok(stream) = Stream::new(elsewhere) {
             assert_eq!(batch.run(&stream).unwrap_err().kind(), ErrorKind::MemorySpace);
         }
+    }
+}
+
+/// As an array's metadata of format 2 describes them: big-endian, in Fortran order, behind a filter.
+#[test]
+fn chunks_of_an_array_are_decoded_by_its_own_chain() {
+    let document = json!({"zarr_format": 2, "shape": [40, 6], "chunks": [20, 6], "dtype": ">i4", "fill_value": 0,
+        "order": "F", "filters": [{"id": "delta", "dtype": ">i4"}], "compressor": {"id": "zlib", "level": 1}});
+    let metadata = ArrayMetadata::from_json_v2(document.to_string().as_bytes(), None).unwrap();
+    let chain = Chain::new(&metadata).unwrap();
+    let plain = elements(120, &mut Dice(3));
+    // In Fortran order each difference is from the row above.
+    let element = |at: usize| i32::from_le_bytes(plain[at * 4..at * 4 + 4].try_into().unwrap());
+    let stored = (0..120).map(|at| element(at % 20 * 6 + at / 20));
+    let mut last = 0;
+    let deltas = stored.flat_map(|value| (value - std::mem::replace(&mut last, value)).to_be_bytes());
+    let zlib = json!([{"name": "numcodecs.zlib", "configuration": {"level": 1}}]);
+    let deltas: Vec<u8> = deltas.collect();
+    let frame = encode(&zlib, &[120], &deltas);
+    for device in devices() {
+        let decoder = Decoder::of_chunks(&chain, device);
+        let out = NdBuffer::zeroed(device, DType::INT32, &[20, 6], Order::C).unwrap();
+        let frames = || Frames::Apart(vec![Buffer::from_vec(frame.clone())]);
+        let mut batch = decoder.prepare(frames(), vec![out.clone()], None).unwrap();
+        batch.run(&Stream::new(device).unwrap()).unwrap();
+        batch.check().unwrap().into_iter().for_each(Result::unwrap);
+        assert!(out.to_host_bytes(Order::C).unwrap() == plain, "{device}");
+        let other = NdBuffer::zeroed(device, DType::INT32, &[6, 20], Order::C).unwrap();
+        let refused = decoder.prepare(frames(), vec![other], None).err().map(|error| error.kind());
+        assert_eq!(refused, Some(ErrorKind::ShapeMismatch), "{device}");
     }
 }

@@ -110,6 +110,46 @@ fn damaged_shards_are_named() {
     }
 }
 
+/// Chunks that are read together are told apart: the one whose entry is damaged is named, and the others are read without it.
+#[test]
+fn an_entry_that_leaves_its_shard_is_named() {
+    for device in devices() {
+        for location in ["end", "start"] {
+            let (story, store) = written(json!([bytes_codec("little"), zstd_codec()]), location);
+            let sound = store.get("a/c/1").unwrap().unwrap();
+            let index = if location == "end" { sound.len() - INDEX_BYTES as usize } else { 0 };
+            let mut damaged = sound.clone();
+            let offset = u64::from_le_bytes(sound[index + 16..index + 24].try_into().unwrap()) + sound.len() as u64;
+            damaged[index + 16..index + 24].copy_from_slice(&offset.to_le_bytes());
+            let entries = index..index + INDEX_BYTES as usize - 4;
+            let checksum = crc32c::crc32c(&damaged[entries.clone()]);
+            damaged[entries.end..entries.end + 4].copy_from_slice(&checksum.to_le_bytes());
+            store.write("a/c/1", &damaged).unwrap();
+            let error = story.try_read(device, &Selection::all(&[80])).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::ChunkCorrupt, "{error:?}");
+            assert_eq!(error.trail()[0], "chunk 'a/c/1', inner chunk [1]", "{location}");
+            story.check(device, &region(32, 8), "the chunk before it");
+            story.check(device, &region(48, 32), "the chunks behind it");
+        }
+    }
+}
+
+/// Where the index lies makes no difference to what a shard is that ends inside it.
+#[test]
+fn a_shard_that_ends_in_its_index_is_corrupt() {
+    for device in devices() {
+        for location in ["end", "start"] {
+            let (story, store) = written(json!([bytes_codec("little"), zstd_codec()]), location);
+            for size in [0, 1, INDEX_BYTES as usize - 1] {
+                store.write("a/c/1", &vec![7; size]).unwrap();
+                let error = story.try_read(device, &Selection::all(&[80])).unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::ChunkCorrupt, "{location}: {error:?}");
+                assert_eq!(error.trail()[0], "chunk 'a/c/1': shard index", "{location}: {error:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn shards_in_shards_are_resolved() {
     for device in devices() {

@@ -49,7 +49,20 @@ def _output(value: Any) -> _core.NdBuffer:
 
 
 def _is_slab(frames: Any) -> bool:
-    return isinstance(frames, tuple) and len(frames) == 3 and not isinstance(frames[1], bytes | bytearray | memoryview)
+    """Whether these are a slab, offsets and sizes: three frames are bytes, or arrays of bytes."""
+    if not isinstance(frames, tuple) or len(frames) != 3 or isinstance(frames[1], bytes | bytearray | memoryview):
+        return False
+    return not str(getattr(frames[1], "dtype", "")).endswith("uint8")
+
+
+def _ranges(offsets: Any, sizes: Any) -> list[tuple[int, int]]:
+    ranges = [(int(offset), int(size)) for offset, size in zip(offsets, sizes, strict=False)]
+    if len(offsets) != len(sizes):
+        raise InvalidArgumentError(f"got {len(offsets)} offsets and {len(sizes)} sizes")
+    for number, (offset, size) in enumerate(ranges):
+        if offset < 0 or size < 0 or offset + size > sys.maxsize:
+            raise InvalidArgumentError(f"frame {number} of {size} bytes at byte {offset} is outside of any slab")
+    return ranges
 
 
 def _current_stream(out: Any) -> Any:
@@ -96,7 +109,13 @@ class Batch:
         self._batch.run(stream_handle(stream) or 0, stream)
 
     def check(self) -> list[CuzarrError | None]:
-        """Waits for the last run, and tells for each frame what was wrong with it: ``None`` for nothing."""
+        """Waits for the last run, and tells for each frame what was wrong with it: ``None`` for nothing.
+
+        Raises
+        ------
+        InvalidArgumentError
+            Nothing ran since the last check.
+        """
         return self._batch.check()
 
 
@@ -152,8 +171,7 @@ class Decoder:
         targets = [_output(target) for target in outs]
         if _is_slab(frames):
             slab, offsets, sizes = frames
-            ranges = [(int(offset), int(size)) for offset, size in zip(offsets, sizes, strict=True)]
-            batch = self._decoder.prepare_slab(_frame(slab), ranges, targets, scratch_limit)
+            batch = self._decoder.prepare_slab(_frame(slab), _ranges(offsets, sizes), targets, scratch_limit)
         else:
             batch = self._decoder.prepare([_frame(frame) for frame in frames], targets, scratch_limit)
         return Batch(batch, (frames, out), outs)

@@ -8,7 +8,7 @@ use super::access::Access;
 use super::call::Call;
 use super::fetch::{Fetched, Request, fetch};
 use super::indexes::VersionedIndex;
-use super::sink::Flight;
+use super::sink::{Flight, shorter};
 use crate::codec::{Chain, Sharding};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::plan::{Batch, IndexRead, Plan, Room, Step};
@@ -146,6 +146,7 @@ impl Reading<'_> {
             let found = fetch(self.call, &requests);
             let mut replaced = Vec::new();
             for ((kept, index), fetched) in wanted.into_iter().zip(found) {
+                let fetched = fetched.map_err(|error| shorter(self.call, &index.place.key, index.range, error));
                 let entries = match (fetched.at(|| format!("{}: shard index", index.name))?, kept) {
                     (None, _) => None,
                     (Some(fetched), None) => Some(self.decode(&index, &fetched)?),
@@ -164,7 +165,7 @@ impl Reading<'_> {
 
     fn decode(&self, index: &IndexRead, fetched: &Fetched) -> Result<Arc<VersionedIndex>> {
         let sharding = sharding_at(self.access.chain(), index.place.level)?;
-        let decoded = sharding.decode_index(&fetched.bytes).at(|| format!("{}: shard index", index.name))?;
+        let decoded = sharding.decode_index(&fetched.bytes).at(|| index.name.to_string())?;
         let entries = Arc::new(VersionedIndex { index: decoded, version: fetched.version });
         self.access.indexes().keep(&index.place, &entries, self.call.limit_bytes / INDEXES_SHARE);
         Ok(entries)

@@ -13,7 +13,7 @@ use super::host::{Stored, foreign_memory};
 use super::pool::{Here, Share, is_worker};
 use super::report::Stage;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
-use crate::plan::{Batch, Fill, Read, SizeRule};
+use crate::plan::{Batch, Fill, Read, SizeRule, Unit};
 use crate::store::{ByteRange, Lease, OpenValues, ReadOutcome, ReadRequest, ReadSink, Version, Workers};
 
 /// Packed bytes of one read above which its units are decoded by several threads.
@@ -287,8 +287,8 @@ impl ReadSink for Sink {
                 self.ticket.end(&self.flight, read.units.len());
             }
             Err(error) => {
-                let name = &self.flight.batch.units[read.units.start].name;
-                self.ticket.call.fail(explain(&self.ticket.call, read, error).at(name.to_string()));
+                let units = &self.flight.batch.units[read.units.clone()];
+                self.ticket.call.fail(explain(&self.ticket.call, units, read, error));
                 self.ticket.end(&self.flight, read.units.len());
             }
         }
@@ -347,23 +347,43 @@ fn land(flight: &Flight, ticket: &Ticket, read: usize, unit: usize, stored: &[u8
     ticket.end(flight, 1);
 }
 
+/// The failure of a read, at the first of its chunks that it is about.
+fn explain(call: &Call, units: &[Unit], read: &Read, error: Error) -> Error {
+    let is_failure = error.kind() == ErrorKind::StoreFailed && !call.is_cancelled();
+    let size_bytes = if is_failure { call.store.size_bytes(&read.key).ok().flatten() } else { None };
+    let end = |unit: &Unit| end_of(unit.range, unit.size).unwrap_or(0);
+    let beyond = size_bytes.and_then(|size_bytes| units.iter().find(|unit| end(unit) > size_bytes));
+    match (beyond, units.first()) {
+        (Some(unit), _) => too_short(size_bytes.unwrap_or(0), end(unit), error).at(unit.name.to_string()),
+        (None, Some(unit)) => error.at(unit.name.to_string()),
+        (None, None) => error,
+    }
+}
+
 /// A part of an object that is not there is not the store's failure: the object is shorter than its metadata says.
-fn explain(call: &Call, read: &Read, error: Error) -> Error {
-    let end = match (read.range, read.size) {
-        (ByteRange::Span { offset, size_bytes }, _) => offset.saturating_add(size_bytes),
-        (ByteRange::From { offset }, SizeRule::Exact(size_bytes)) => offset.saturating_add(size_bytes),
-        _ => return error,
-    };
+pub(crate) fn shorter(call: &Call, key: &str, range: ByteRange, error: Error) -> Error {
+    let Some(end) = end_of(range, SizeRule::Any) else { return error };
     if error.kind() != ErrorKind::StoreFailed || call.is_cancelled() {
         return error;
     }
-    match call.store.size_bytes(&read.key) {
-        Ok(Some(size_bytes)) if size_bytes < end => {
-            let message = format!("the object has {size_bytes} bytes, expected at least {end}");
-            Error::new(ErrorKind::ChunkCorrupt, message).with_source(error)
-        }
+    match call.store.size_bytes(key) {
+        Ok(Some(size_bytes)) if size_bytes < end => too_short(size_bytes, end, error),
         _ => error,
     }
+}
+
+/// Where a range ends in its object.
+fn end_of(range: ByteRange, size: SizeRule) -> Option<u64> {
+    match (range, size) {
+        (ByteRange::Span { offset, size_bytes }, _) => Some(offset.saturating_add(size_bytes)),
+        (ByteRange::From { offset }, SizeRule::Exact(size_bytes)) => Some(offset.saturating_add(size_bytes)),
+        _ => None,
+    }
+}
+
+fn too_short(size_bytes: u64, end: u64, error: Error) -> Error {
+    let message = format!("the object has {size_bytes} bytes, expected at least {end}");
+    Error::new(ErrorKind::ChunkCorrupt, message).with_source(error)
 }
 
 /// Compares the size of what a read brings with what its metadata allows.

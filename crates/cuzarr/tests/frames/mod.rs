@@ -116,6 +116,9 @@ pub fn assert_agrees(format: Format, frames: &[Frame]) -> usize {
                         "{error}"
                     );
                     assert!(error.message().starts_with("byte ") || error.message().starts_with("got "), "{error}");
+                    let at =
+                        error.message().strip_prefix("byte ").and_then(|rest| rest.split(':').next()?.parse().ok());
+                    assert!(at.is_none_or(|at: usize| at <= frames[index].encoded.len()), "{error}, {}", what());
                 }
             }
         }

@@ -2,14 +2,31 @@
 
 use std::borrow::Cow;
 
+use flate2::{Decompress, FlushDecompress, Status};
+
 use crate::Result;
 use crate::codec::batch::Format;
-use crate::codec::contract::{BytesToBytes, Size, expect_size, read_to_limit, unencodable};
-use crate::codec::gzip::cpu::{explain, with_compressor, with_decompressor};
+use crate::codec::contract::{BytesToBytes, Size, corrupt, expect_size, read_to_limit, unencodable};
+use crate::codec::gzip::cpu::{with_compressor, with_decompressor};
 
 #[derive(Debug)]
 pub(super) struct Deflate {
     pub(super) level: i32,
+}
+
+/// Decodes a stream that libdeflate refused, which does not say where it is damaged; gives the bytes that it takes. `at` is
+/// where it begins, for messages.
+pub(crate) fn walk(stream: &[u8], at: usize, decoded: &mut [u8]) -> Result<usize> {
+    let mut inflate = Decompress::new(false);
+    let status = inflate.decompress(stream, decoded, FlushDecompress::Finish);
+    let (taken, made) = (inflate.total_in() as usize, inflate.total_out() as usize);
+    let what = match status {
+        Ok(Status::StreamEnd) => return expect_size(made, decoded.len()).map(|()| taken),
+        Ok(_) if taken == stream.len() => "the stream is cut off",
+        Ok(_) => "the stream decodes to more than its place",
+        Err(_) => "the stream is damaged",
+    };
+    Err(corrupt(format!("byte {}: {what}", at + taken)))
 }
 
 impl BytesToBytes for Deflate {
@@ -26,9 +43,10 @@ impl BytesToBytes for Deflate {
     }
 
     fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {
-        let size = with_decompressor(|decompressor| decompressor.deflate_decompress(encoded, decoded))
-            .map_err(|error| explain(error, encoded.len(), decoded.len()))?;
-        expect_size(size, decoded.len())
+        match with_decompressor(|decompressor| decompressor.deflate_decompress(encoded, decoded)) {
+            Ok(size) => expect_size(size, decoded.len()),
+            Err(_) => walk(encoded, 0, decoded).map(|_| ()),
+        }
     }
 
     fn decode(&self, encoded: &[u8], limit_bytes: u64) -> Result<Vec<u8>> {

@@ -71,7 +71,8 @@ CUZARR_KERNEL(
         if (place.damage) trailer.wanted = 0;
         if (lane == 0) {
             trailers[index] = trailer;
-            if (place.damage) report(statuses, index, place.damage, place.at);
+            // Lanes decode past a cut: what is missing is missing from the end on.
+            if (place.damage) report(statuses, index, place.damage, min_of(place.at, frame.src_bytes));
         }
         warp_barrier(CUZARR_ALL_LANES);
     }

@@ -7,9 +7,13 @@ use std::io::{BufRead, Read};
 use flate2::bufread::GzDecoder;
 use libdeflater::{CompressionLvl, Compressor, DecompressionError, Decompressor};
 
-use crate::Result;
 use crate::codec::batch::Format;
 use crate::codec::contract::{BytesToBytes, Size, corrupt, expect_size, read_exactly, read_to_limit, unencodable};
+use crate::codec::deflate::cpu::walk;
+use crate::{Error, ErrorKind, Result};
+
+/// Checksum and size behind a member's stream.
+const TRAILER_BYTES: usize = 8;
 
 thread_local! {
     static DECOMPRESSOR: RefCell<Decompressor> = RefCell::default();
@@ -49,6 +53,16 @@ struct Members<'a> {
 impl<'a> Members<'a> {
     fn new(encoded: &'a [u8]) -> Self {
         Members { member: Some(GzDecoder::new(encoded)) }
+    }
+
+    /// Says at which byte reading ended with this error.
+    fn place(&self, error: Error, encoded_bytes: usize) -> Error {
+        let Some(member) = &self.member else { return error };
+        let at = encoded_bytes - member.get_ref().len();
+        match error.message().contains("checksum") {
+            true => wrong_checksum(at.saturating_sub(TRAILER_BYTES)),
+            false => corrupt(format!("byte {at}: {}", error.message())),
+        }
     }
 }
 
@@ -93,7 +107,8 @@ impl BytesToBytes for Gzip {
             return Ok(());
         }
         // Several members, or damage: the slower decoder reads the first and names the second.
-        read_exactly(Members::new(encoded), decoded)
+        let mut members = Members::new(encoded);
+        read_exactly(&mut members, decoded).map_err(|error| members.place(error, encoded.len()))
     }
 
     fn decode(&self, encoded: &[u8], limit_bytes: u64) -> Result<Vec<u8>> {
@@ -111,19 +126,31 @@ impl BytesToBytes for Gzip {
     }
 }
 
-/// What libdeflate says, in terms of sizes.
-pub(crate) fn explain(error: DecompressionError, encoded: usize, decoded: usize) -> crate::Error {
-    match error {
-        DecompressionError::BadData => corrupt(format!("the deflate stream of {encoded} bytes is damaged or cut off")),
-        DecompressionError::InsufficientSpace => corrupt(format!("decodes to more than the expected {decoded} bytes")),
+/// Decodes a zlib stream of exactly `decoded.len()` bytes.
+pub(crate) fn zlib_into(encoded: &[u8], decoded: &mut [u8]) -> Result<()> {
+    match with_decompressor(|decompressor| decompressor.zlib_decompress(encoded, decoded)) {
+        Ok(size) => expect_size(size, decoded.len()),
+        Err(_) => Err(zlib_damage(encoded, decoded)),
     }
 }
 
-/// Decodes a zlib stream of exactly `decoded.len()` bytes.
-pub(crate) fn zlib_into(encoded: &[u8], decoded: &mut [u8]) -> Result<()> {
-    let size = with_decompressor(|decompressor| decompressor.zlib_decompress(encoded, decoded))
-        .map_err(|error| explain(error, encoded.len(), decoded.len()))?;
-    expect_size(size, decoded.len())
+/// What is wrong with a stream that libdeflate refused, and at which byte.
+fn zlib_damage(encoded: &[u8], decoded: &mut [u8]) -> Error {
+    let Some((header, stream)) = encoded.split_first_chunk::<2>() else {
+        return corrupt(format!("byte {}: the stream is cut off", encoded.len()));
+    };
+    if header[0] & 15 != 8 || header[1] & 32 != 0 || u16::from_be_bytes(*header) % 31 != 0 {
+        return corrupt("byte 0: the header says what cannot be");
+    }
+    match walk(stream, header.len(), decoded) {
+        Err(error) => error,
+        Ok(taken) if stream.len() - taken < 4 => corrupt(format!("byte {}: the stream is cut off", encoded.len())),
+        Ok(taken) => wrong_checksum(header.len() + taken),
+    }
+}
+
+fn wrong_checksum(at: usize) -> Error {
+    Error::new(ErrorKind::ChecksumMismatch, format!("byte {at}: the checksum there is not that of the data"))
 }
 
 /// Encodes a zlib stream.

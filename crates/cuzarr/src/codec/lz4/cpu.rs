@@ -28,9 +28,54 @@ pub(crate) fn block_into(block: &[u8], decoded: &mut [u8]) -> Result<()> {
         return Err(corrupt(format!("an LZ4 block of {} bytes is larger than the format allows", block.len())));
     };
     let count = decompress_to_buffer(block, Some(size), decoded).map_err(|_| {
-        corrupt(format!("the LZ4 block of {} bytes is damaged, cut off or longer than {size}", block.len()))
+        let (at, what) = damage(block, decoded.len());
+        corrupt(format!("block of {} bytes: byte {at}: {what}", block.len()))
     })?;
     expect_size(count, decoded.len())
+}
+
+/// Where and how a block that liblz4 refused is damaged, which it does not say.
+fn damage(block: &[u8], size: usize) -> (usize, &'static str) {
+    const CUT_OFF: &str = "the stream is cut off";
+    const TOO_LONG: &str = "the stream decodes to more than its place";
+    let (mut at, mut decoded) = (0, 0);
+    loop {
+        let begin = at;
+        let Some(&token) = block.get(at) else { return (at, CUT_OFF) };
+        at += 1;
+        let literals = length(block, &mut at, token >> 4).filter(|&literals| literals <= block.len() - at);
+        let Some(literals) = literals else { return (begin, CUT_OFF) };
+        (at, decoded) = (at + literals, decoded + literals);
+        match () {
+            () if decoded > size => return (begin, TOO_LONG),
+            () if at == block.len() && decoded < size => return (at, "the stream decodes to less than its place"),
+            () if at == block.len() => return (begin, "the last match is too near to the end"),
+            () if decoded == size => return (at, "bytes follow the end of the stream"),
+            () => {}
+        }
+        let Some(offset) = block[at..].first_chunk::<2>() else { return (begin, CUT_OFF) };
+        let offset = usize::from(u16::from_le_bytes(*offset));
+        if offset == 0 || offset > decoded {
+            return (at, "a match begins before the stream's first byte");
+        }
+        at += 2;
+        let Some(repeated) = length(block, &mut at, token & 15) else { return (begin, CUT_OFF) };
+        decoded += repeated + 4;
+        if decoded > size {
+            return (begin, TOO_LONG);
+        }
+    }
+}
+
+/// A length that begins with four bits of a token, and the place behind it; `None` where the block ends before.
+fn length(block: &[u8], at: &mut usize, first: u8) -> Option<usize> {
+    let mut length = usize::from(first);
+    let mut more = first == 15;
+    while more {
+        let byte = *block.get(*at)?;
+        (*at, length, more) = (*at + 1, length + usize::from(byte), byte == 255);
+    }
+    Some(length)
 }
 
 /// Encodes one LZ4 block into `encoded`; `None` when it does not fit.

@@ -23,8 +23,8 @@
 //! # Ok::<(), cuzarr::Error>(())
 //! ```
 //!
-//! The index is read in full before a chunk is: every entry must lie inside the object. Shards may hold bytes that no
-//! entry names. Chunks are written without gaps, in C order unless [`Chain::with_write_orders`] chose another.
+//! The index is read in full before a chunk is. That an entry lies inside the object is seen when its chunk is read, so that a
+//! damaged entry keeps nobody from the other chunks. Shards may hold bytes that no entry names. Chunks are written without gaps, in C order unless [`Chain::with_write_orders`] chose another.
 
 mod index;
 mod whole;

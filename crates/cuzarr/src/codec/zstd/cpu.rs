@@ -6,9 +6,11 @@ use std::cell::RefCell;
 use zstd::bulk::{Compressor, Decompressor};
 use zstd::zstd_safe::ResetDirective;
 
-use crate::Result;
+use super::scan::scan;
+use super::table::Tables;
 use crate::codec::batch::Format;
 use crate::codec::contract::{BytesToBytes, Size, corrupt, expect_size, read_to_limit, unencodable};
+use crate::{Error, ErrorKind, Result};
 
 thread_local! {
     static DECOMPRESSOR: RefCell<Decompressor<'static>> = RefCell::default();
@@ -24,10 +26,27 @@ pub(super) struct Zstd {
 /// Decodes all frames of `encoded` into `decoded`, without a window of their own; gives the number of bytes.
 pub(crate) fn decompress(encoded: &[u8], decoded: &mut [u8]) -> Result<usize> {
     DECOMPRESSOR.with_borrow_mut(|decompressor| {
-        decompressor.decompress_to_buffer(encoded, decoded).map_err(|error| {
-            corrupt(format!("{}, in {} encoded bytes for {} decoded", lower(&error), encoded.len(), decoded.len()))
-        })
+        decompressor.decompress_to_buffer(encoded, decoded).map_err(|error| damage(&error, encoded, decoded.len()))
     })
+}
+
+/// What is wrong with frames that libzstd refused, and at which byte as far as their headers tell: it does not say.
+fn damage(error: &std::io::Error, encoded: &[u8], decoded_bytes: usize) -> Error {
+    let said = lower(error);
+    let mut tables = Tables::new();
+    let scanned = scan(&mut tables, encoded, 0..encoded.len(), 0..decoded_bytes);
+    if said.contains("checksum") {
+        let mut places = tables.frames.iter().filter_map(|frame| frame.checksum);
+        let message = match (places.next(), places.next()) {
+            (Some(at), None) => format!("byte {at}: the checksum there is not that of the data"),
+            _ => "a frame's checksum is not that of its data".into(),
+        };
+        return Error::new(ErrorKind::ChecksumMismatch, message);
+    }
+    match scanned {
+        Err(error) if error.kind() == ErrorKind::ChunkCorrupt || said.contains("dictionary") => error,
+        _ => corrupt(format!("{said}, in {} encoded bytes for {decoded_bytes} decoded", encoded.len())),
+    }
 }
 
 /// Encodes one frame into `encoded`, or says that it does not fit.

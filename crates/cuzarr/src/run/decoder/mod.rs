@@ -40,8 +40,17 @@ const OUT_ALIGNMENT_BYTES: usize = 16;
 /// Frames of a codec, or of a chain of them.
 #[derive(Clone, Debug)]
 pub struct Decoder {
-    codecs: Vec<Extension>,
+    codecs: Codecs,
     device: Device,
+}
+
+/// What made the frames.
+#[derive(Clone, Debug)]
+enum Codecs {
+    /// For outputs of any shape and type.
+    Named(Vec<Extension>),
+    /// Those of one array, for its chunks.
+    Of(Box<Chain>),
 }
 
 /// Where encoded frames lie.
@@ -96,15 +105,33 @@ impl Decoder {
         let one = std::slice::from_ref(codecs);
         let codecs = codecs.as_array().map_or(one, Vec::as_slice).iter();
         let codecs: Result<Vec<_>> = codecs.map(|codec| Extension::from_json(codec, "codecs")).collect();
-        Ok(Decoder { codecs: codecs?, device })
+        Ok(Decoder { codecs: Codecs::Named(codecs?), device })
+    }
+
+    /// A decoder of an array's chunks, in whatever format its metadata is: outputs have the shape and the type of a chunk.
+    pub fn of_chunks(chain: &Chain, device: Device) -> Decoder {
+        Decoder { codecs: Codecs::Of(Box::new(chain.clone())), device }
     }
 
     /// What is decoded to chunks of this shape and type.
     fn program(&self, shape: &[usize], dtype: DType) -> Result<Program> {
-        let data_type = crate::codec::data_type_of(dtype)?;
-        let fill_value = FillValue::default_of(&data_type);
-        let shape = shape.iter().map(|&extent| extent as u64).collect();
-        Chain::from_codecs(&self.codecs, ChunkSpec::new(shape, data_type, fill_value))?.bind(self.device)
+        let shape: Vec<u64> = shape.iter().map(|&extent| extent as u64).collect();
+        match &self.codecs {
+            Codecs::Named(codecs) => {
+                let data_type = crate::codec::data_type_of(dtype)?;
+                let fill_value = FillValue::default_of(&data_type);
+                Chain::from_codecs(codecs, ChunkSpec::new(shape, data_type, fill_value))?.bind(self.device)
+            }
+            Codecs::Of(chain) => {
+                let (program, expected) = (chain.bind(self.device)?, &chain.spec().shape);
+                if shape != *expected || dtype != program.tail().dtype {
+                    let message =
+                        format!("an output is {dtype} {shape:?}, chunks are {} {expected:?}", program.tail().dtype);
+                    return Err(Error::new(ErrorKind::ShapeMismatch, message));
+                }
+                Ok(program)
+            }
+        }
     }
 
     /// Prepares the decoding of each frame into the element of `outs` of the same number, whose shape and type say what the
@@ -367,8 +394,10 @@ impl DecoderBatch {
     /// `InvalidArgument` when nothing ran since the last check; `DeviceFailed`.
     pub fn check(&mut self) -> Result<Vec<Result<()>>> {
         let mut results: Vec<Result<()>> = (0..self.len()).map(|_| Ok(())).collect();
-        if let Some(done) = self.done.take() {
-            done.synchronize()?;
+        match self.done.take() {
+            Some(done) => done.synchronize()?,
+            None if self.is_empty() => return Ok(results),
+            None => return Err(Error::new(ErrorKind::InvalidArgument, "the batch was not run since it was checked")),
         }
         let mut again = Vec::new();
         for (index, group) in self.groups.iter_mut().enumerate() {
