@@ -81,6 +81,8 @@ def test_index_arrays_go_through_the_host_with_a_warning(gpu: str) -> None:
 @pytest.mark.parametrize("codecs", [*CODECS, *FOREIGN])
 def test_every_write_and_read_works_without_cupy(codecs: str, buffers: str, gpu: str) -> None:
     by_call: dict[str, Any] = {} if buffers == "configured" else {"prototype": cuzarr.zarr.buffer_prototype}
+    if codecs == "lzma in shards" and zarr.__version__.startswith("3.1."):
+        pytest.skip("zarr-python 3.1 fails on lists of indices in shards itself")
     store: dict[str, Any] = {}
     wanted = TRUTH.copy()
     rows, mask = [11, 3, 30], TRUTH > 900
