@@ -20,6 +20,7 @@ __all__ = [
     "Pyramid",
     "StartedRead",
     "Store",
+    "Update",
     "Watch",
     "__version__",
     "cli",
@@ -218,10 +219,20 @@ class Array:
         offsets: bytes,
         data: bytes,
     ) -> None: ...
+    def update(
+        self, start: Sequence[int], count: Sequence[int], step: Sequence[int], dropped: Sequence[int]
+    ) -> Update: ...
     def explain(
         self, start: Sequence[int], count: Sequence[int], step: Sequence[int], dropped: Sequence[int], writing: bool
     ) -> tuple[str, str]: ...
     def last_report(self) -> str | None: ...
+
+@final
+class Update:
+    def __enter__(self) -> Update: ...
+    def __exit__(self, _kind: Any, _value: Any, _traceback: Any, /) -> None: ...
+    def write(self, value: NdBuffer) -> None: ...
+    def write_variable(self, offsets: bytes, data: bytes) -> None: ...
 
 @final
 class Copy:

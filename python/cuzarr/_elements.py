@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from dataclasses import replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -16,7 +17,6 @@ from cuzarr._described import ArrayDescription
 from cuzarr._indexing import Box, FancySelection, Fields, basic_box, check_fields, one_field
 from cuzarr._info import Explanation
 from cuzarr._metadata import AnyArrayMetadata, encode_document
-from cuzarr._writers import Writers, replaces_whole_objects, writers_of
 from cuzarr.buffer import NDBuffer, cpu, gpu
 from cuzarr.buffer._prototype import prototype_device
 from cuzarr.errors import (
@@ -172,34 +172,31 @@ class ArrayElements(ArrayDescription):
             self._write(box, value)
             return
         value = _convert.on_host(value)
-        with self._writers().at_work(merges=True):
+        with self._update(box) as update:
             elements = self._read(box, "cpu")
             elements[field] = value
-            self._write_alone(box, elements)
+            self._write(box, elements, update)
 
-    def _writers(self) -> Writers:
-        return writers_of(str(self._store_path))
+    def _update(self, box: Box) -> _core.Update:
+        """The turn of the objects that a box touches: what other threads write to them comes before it or after it."""
+        return self._handle().update(box.start, box.count, box.step, box.dropped)
 
-    def _write(self, box: Box, value: Any) -> None:
-        whole = replaces_whole_objects(box.start, box.count, box.step, self.shape, self._stored_chunks)
-        with self._writers().at_work(merges=not whole):
-            self._write_alone(box, value)
-
-    def _write_alone(self, box: Box, value: Any) -> None:
+    def _write(self, box: Box, value: Any, update: _core.Update | None = None) -> None:
         if isinstance(value, NDBuffer):
             value = value.as_ndarray_like()
         data_type = self._metadata.data_type
-        handle = self._handle()
-        selection = (box.start, box.count, box.step, box.dropped)
+        handle, selection = self._handle(), (box.start, box.count, box.step, box.dropped)
+        write = partial(handle.write, *selection) if update is None else update.write
         if _convert.is_on_device(value):
-            handle.write(*selection, _convert.wrap_device(value, data_type))
+            write(_convert.wrap_device(value, data_type))
             return
         native = _native(data_type.native)
         elements = _broadcast(_convert.to_native_host(value, native), box.shape)
         if data_type.is_variable:
-            handle.write_variable(*selection, *_convert.encode_variable(elements, data_type))
+            write_variable = partial(handle.write_variable, *selection) if update is None else update.write_variable
+            write_variable(*_convert.encode_variable(elements, data_type))
         elif elements.size:
-            handle.write(*selection, _convert.wrap_host(elements))
+            write(_convert.wrap_host(elements))
 
     def _get_fancy(
         self, chosen: FancySelection, shape: tuple[int, ...], prototype: Any, fields: Fields | None
@@ -240,15 +237,15 @@ class ArrayElements(ArrayDescription):
         else:
             value = module.asarray(value)
         values = _broadcast(value, shape, module).reshape(full_shape)
-        with self._writers().at_work(merges=True):
-            for piece in chosen:
+        for piece in chosen:
+            part = values[_indices(module, piece.target)]
+            with self._update(piece.box) as update:
                 block = module.asarray(self._read(piece.box, device))
-                part = values[_indices(module, piece.target)]
                 if field is None:
                     block[_indices(module, piece.inside)] = part
                 else:
                     block[field][piece.inside] = part
-                self._write_alone(piece.box, block)
+                self._write(piece.box, block, update)
 
 
 _told: set[tuple[str, str]] = set()

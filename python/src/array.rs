@@ -18,6 +18,7 @@ use crate::error::{IntoPython, PyResult};
 use crate::helper::Helper;
 use crate::ndbuffer::{PyNdBuffer, parse_device, parse_dtype};
 use crate::store::PyStore;
+use crate::update::PyUpdate;
 use crate::watch::{Watch, Watched, Watches};
 
 /// How often a waiting call looks for signals.
@@ -151,6 +152,20 @@ impl PyArray {
         self.run(py, move |array| array.write_variable(&selection, &elements))
     }
 
+    /// The turn of the selection's objects: what is written to them meanwhile waits.
+    fn update(
+        &self,
+        py: Python<'_>,
+        start: Vec<u64>,
+        count: Vec<u64>,
+        step: Vec<u64>,
+        dropped: Vec<usize>,
+    ) -> PyResult<PyUpdate> {
+        let selection = selection(&start, &count, &step, &dropped)?;
+        let watch = Arc::new(Watch::default());
+        PyUpdate::begin(py, self.watched(&watch), selection, watch)
+    }
+
     /// What reading or writing would do, in words and as JSON.
     fn explain(
         &self,
@@ -183,6 +198,12 @@ impl PyArray {
         &self.array
     }
 
+    /// The array under a watch and those of this thread.
+    fn watched(&self, watch: &Arc<Watch>) -> Array {
+        let store = Watched::new(Arc::clone(self.array.store()), Watches::current(watch));
+        self.array.with_store(Arc::new(store))
+    }
+
     /// Runs a call without the interpreter's lock, under the watches of this thread.
     fn run<T: Send + 'static>(
         &self,
@@ -208,8 +229,7 @@ impl PyArray {
         call: impl FnOnce(&Array) -> cuzarr::Result<T> + Send + 'static,
     ) -> PyResult<T> {
         let watch = Arc::new(Watch::default());
-        let store = Watched::new(Arc::clone(self.array.store()), Watches::current(&watch));
-        let array = self.array.with_store(Arc::new(store));
+        let array = self.watched(&watch);
         if brief {
             return py.detach(|| call(&array)).py();
         }

@@ -14,6 +14,7 @@ mod module;
 mod ndbuffer;
 mod pipeline;
 mod store;
+mod update;
 mod watch;
 
 use std::path::PathBuf;
@@ -66,6 +67,8 @@ mod _core {
     use super::pipeline::{PyChunkReply, PyChunkRequest, PyChunkStore, PyChunks, PyStartedRead, has_codec};
     #[pymodule_export]
     use super::store::PyStore;
+    #[pymodule_export]
+    use super::update::PyUpdate;
     #[pymodule_export]
     use super::watch::PyWatch;
     #[pymodule_export]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 
 import cuzarr
-from cuzarr._writers import Writers, writers_of
+from cuzarr._indexing import basic_box
 
 
 @pytest.mark.parametrize("kind", ["basic", "orthogonal", "field"])
@@ -37,17 +36,6 @@ def test_threads_that_write_parts_of_one_chunk_lose_nothing(kind: str, tmp_path:
         np.testing.assert_array_equal(got["b"] if kind == "field" else got, np.repeat(np.arange(48), 20).reshape(48, 20))
 
 
-def test_writers_of_whole_objects_do_not_wait_for_each_other() -> None:
-    writers, both = Writers(), threading.Barrier(2, timeout=20)
-
-    def replace() -> None:
-        with writers.at_work(merges=False):
-            both.wait()
-
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda _: replace(), range(2)))
-
-
 def test_a_failed_write_lets_the_next_one_begin() -> None:
     array = cuzarr.create_array({}, shape=(4,), chunks=(4,), dtype="i4")
     for _ in range(2):
@@ -59,11 +47,11 @@ def test_a_failed_write_lets_the_next_one_begin() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="skipped: no fork here")
 @pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
-def test_children_do_not_wait_for_writers_of_their_parent() -> None:
-    writers = writers_of("a place of this test")
-    with writers.at_work(merges=True):
+def test_children_do_not_wait_for_writers_of_their_parent(tmp_path: Path) -> None:
+    array = cuzarr.create_array(tmp_path / "x.zarr", shape=(4,), chunks=(4,), dtype="i4")
+    with array._update(basic_box(slice(0, 2), array.shape)):
         child = os.fork()
         if child == 0:
-            with writers.at_work(merges=True):
-                os._exit(7)
+            array[1:3] = 5
+            os._exit(7 if array[2] == 5 else 8)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7

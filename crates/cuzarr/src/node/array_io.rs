@@ -1,5 +1,6 @@
 //! Reading and writing the elements of arrays: what users call, handed to the engine.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,7 +11,7 @@ use super::array::Array;
 use crate::codec::VariableElements;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::plan::{Explanation, Selection, check_strict, check_strict_writing, chunks_touched};
-use crate::run::{Access, Arrived, BRIEF_BYTES, Engine, Options, Report, memory_shape, reads_in_turn};
+use crate::run::{Access, Arrived, BRIEF_BYTES, Engine, Options, Report, Turn, memory_shape, reads_in_turn};
 use crate::store::join_key;
 
 /// What an array keeps between calls: its chain bound to the devices it was used on, and what its last call did. A clone
@@ -24,6 +25,7 @@ pub(super) struct ArrayIo {
 struct State {
     accesses: Vec<Arc<Access>>,
     report: Option<Report>,
+    location: Option<PathBuf>,
 }
 
 impl ArrayIo {
@@ -196,6 +198,12 @@ impl Array {
     /// As [`Array::read_into`]; `ReadOnly`. Chunks that were written before a failure keep their new elements; no chunk
     /// is half written.
     pub fn write(&self, selection: &Selection, value: &NdBuffer) -> Result<()> {
+        let _turn = self.turn(selection).at(|| self.place())?;
+        self.write_alone(selection, value)
+    }
+
+    /// Like [`Array::write`], for whoever has the turn of the selection's objects.
+    pub(super) fn write_alone(&self, selection: &Selection, value: &NdBuffer) -> Result<()> {
         let work = || -> Result<()> {
             let access = self.access(Device::Cpu)?;
             if self.options().strict && value.device() != Device::Cpu {
@@ -228,6 +236,12 @@ impl Array {
     /// # Errors
     /// As [`Array::write`]; `Unsupported` when the elements have one size.
     pub fn write_variable(&self, selection: &Selection, value: &VariableElements) -> Result<()> {
+        let _turn = self.turn(selection).at(|| self.place())?;
+        self.write_variable_alone(selection, value)
+    }
+
+    /// Like [`Array::write_variable`], for whoever has the turn of the selection's objects.
+    pub(super) fn write_variable_alone(&self, selection: &Selection, value: &VariableElements) -> Result<()> {
         let work = || -> Result<()> {
             let access = self.access(Device::Cpu)?;
             let engine = Engine::get();
@@ -236,6 +250,13 @@ impl Array {
             Ok(())
         };
         work().at(|| self.place())
+    }
+
+    /// Waits for the turn of the selection's objects among all writes of this process; `None` when there are none.
+    pub(super) fn turn(&self, selection: &Selection) -> Result<Option<Turn>> {
+        let access = self.access(Device::Cpu)?;
+        let location = self.io.state().location.get_or_insert_with(|| self.location()).clone();
+        Engine::get().turn(&access, location, selection)
     }
 
     /// What reading the selection would do, and why; nothing is read.

@@ -26,6 +26,7 @@ mod hierarchy;
 mod mode;
 mod options;
 mod path;
+mod update;
 
 use std::sync::Arc;
 
@@ -39,6 +40,7 @@ pub use hierarchy::{consolidate_metadata, create_hierarchy, delete_node};
 pub use mode::Mode;
 pub use options::ArrayOptions;
 pub use path::normalize_path;
+pub use update::Update;
 
 /// An array or a group.
 #[derive(Clone, Debug)]

@@ -48,6 +48,21 @@ pub(crate) fn objects<'a>(
     }))
 }
 
+/// First and last of the objects that a write touches, along each dimension; `None` when it touches none.
+///
+/// # Errors
+/// `SelectionInvalid` when the selection does not fit the array.
+pub(crate) fn object_bounds(source: &Source, selection: &Selection) -> Result<Option<Vec<(u64, u64)>>> {
+    selection.check(&source.shape)?;
+    let axes = selection.axes().iter().zip(&source.levels[0].chunk_shape);
+    Ok(axes
+        .map(|(axis, extent)| {
+            let last = axis.start + axis.count.checked_sub(1)? * axis.step;
+            Some((axis.start / extent, last / extent))
+        })
+        .collect())
+}
+
 /// The inner chunks of a shard of `level` that a write touches, with their C-order numbers.
 pub(crate) fn inner<'a>(
     source: &'a Source,

@@ -5,6 +5,7 @@ mod brief;
 pub(crate) use brief::BRIEF_BYTES;
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -21,11 +22,13 @@ use super::read;
 use super::report::Report;
 use super::scratch::Scratch;
 use super::streams::Streams;
+use super::turns::{Objects, Turn, Turns};
 use super::variable::{self, VariableDestination};
 use super::write;
 use crate::codec::VariableElements;
 use crate::config::cores;
 use crate::error::{Error, ErrorKind, Result};
+use crate::plan::write::object_bounds;
 use crate::plan::{Plan, PlanOptions, Selection};
 use crate::store::{OpenLimit, Store};
 
@@ -106,6 +109,7 @@ pub struct Engine {
     streams: Streams,
     memory: Mutex<HashMap<Device, Memory>>,
     open_shards: Arc<OpenLimit>,
+    turns: Arc<Turns>,
 }
 
 static ENGINE: Mutex<Option<Arc<Engine>>> = Mutex::new(None);
@@ -137,6 +141,7 @@ impl Engine {
             streams: Streams::default(),
             memory: Mutex::default(),
             open_shards: Arc::new(OpenLimit::new(OPEN_SHARDS)),
+            turns: Arc::default(),
         }
     }
 
@@ -292,6 +297,15 @@ impl Engine {
         read::read(&call, access, plan, &mut destination)?;
         let elements = destination.assemble(&selection.shape(), access.fill())?;
         Ok((elements, call.report()))
+    }
+
+    /// Waits for the turn of a write to the array at `location`; `None` when it touches no object.
+    ///
+    /// # Errors
+    /// `SelectionInvalid` when the selection does not fit the array.
+    pub(crate) fn turn(&self, access: &Access, location: PathBuf, selection: &Selection) -> Result<Option<Turn>> {
+        let bounds = object_bounds(access.source(), selection)?;
+        Ok(bounds.map(|bounds| self.turns.take(Objects { array: location, bounds })))
     }
 
     /// Writes `value`, whose shape broadcasts to the selection's, from any device.

@@ -7,7 +7,8 @@
 //! memory, which the calling thread takes beforehand, nor for each other.
 //!
 //! **Writing** goes the same way back. Chunks are gathered, encoded and delivered by the workers; a shard is made by
-//! whoever delivers its last inner chunk. Stores write atomically, so a failure leaves old values whole.
+//! whoever delivers its last inner chunk. Stores write atomically, so a failure leaves old values whole. Calls that touch
+//! the same objects go one after the other (`turns`).
 //!
 //! **Failures** cancel what has not begun. The call returns when nothing of it is under way any more, with the first
 //! failure, the others beside it, and all memory given back.
@@ -32,6 +33,7 @@ mod resident;
 mod scratch;
 mod sink;
 mod streams;
+mod turns;
 mod variable;
 mod write;
 
@@ -43,3 +45,4 @@ pub use engine::{Engine, Options};
 pub use memory::Memory;
 pub use pool::Pool;
 pub use report::{Report, Span, Stage, StageReport};
+pub(crate) use turns::Turn;

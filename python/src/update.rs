@@ -1,0 +1,56 @@
+//! Changing elements by what they are, for Python: a `with` block in which no other write of the process comes between.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cuzarr::node::{Array, Update};
+use cuzarr::plan::Selection;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::array::{interruptible, variable_elements};
+use crate::error::PyResult;
+use crate::ndbuffer::PyNdBuffer;
+use crate::watch::Watch;
+
+/// The turn of a selection's objects, from when it is made to the end of its `with` block.
+#[pyclass(name = "Update", module = "cuzarr._core", frozen)]
+pub struct PyUpdate {
+    update: Mutex<Option<Arc<Update>>>,
+    watch: Arc<Watch>,
+}
+
+#[pymethods]
+impl PyUpdate {
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __exit__(&self, _kind: Py<PyAny>, _value: Py<PyAny>, _traceback: Py<PyAny>) {
+        self.update.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    /// Writes elements, whose shape broadcasts to the selection's.
+    fn write(&self, py: Python<'_>, value: &PyNdBuffer) -> PyResult<()> {
+        let (update, value) = (self.update()?, value.inner.clone());
+        interruptible(py, &self.watch, move || update.write(&value))
+    }
+
+    /// Writes elements of variable length, given as `Array.read_variable` gives them.
+    fn write_variable(&self, py: Python<'_>, offsets: &[u8], data: &[u8]) -> PyResult<()> {
+        let (update, elements) = (self.update()?, variable_elements(offsets, data)?);
+        interruptible(py, &self.watch, move || update.write_variable(&elements))
+    }
+}
+
+impl PyUpdate {
+    /// Waits until others are done with the selection's objects.
+    pub fn begin(py: Python<'_>, array: Array, selection: Selection, watch: Arc<Watch>) -> PyResult<PyUpdate> {
+        let update = interruptible(py, &watch, move || array.update(&selection))?;
+        Ok(PyUpdate { update: Mutex::new(Some(Arc::new(update))), watch })
+    }
+
+    fn update(&self) -> PyResult<Arc<Update>> {
+        let update = self.update.lock().unwrap_or_else(PoisonError::into_inner);
+        update.clone().ok_or_else(|| PyValueError::new_err("the update has ended"))
+    }
+}
