@@ -86,7 +86,7 @@ fn library_line(library: &LibraryReport) -> String {
         }
         (_, problem) => {
             let problem = problem.as_deref().unwrap_or("not found");
-            format!("[missing] {}: {problem}; without it: no {}", library.name, library.purpose)
+            format!("[missing] {}: {problem}; needed for {}", library.name, library.purpose)
         }
     }
 }

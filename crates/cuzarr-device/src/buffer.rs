@@ -72,22 +72,6 @@ impl Buffer {
         Ok(buffer)
     }
 
-    /// All bytes of `parts`, one after the other, in one new buffer on `device`.
-    ///
-    /// # Errors
-    /// As [`Buffer::empty`]; `InvalidArgument` when the sizes overflow.
-    pub fn combine(device: Device, parts: &[Buffer]) -> Result<Buffer> {
-        let total = parts.iter().try_fold(0_usize, |sum, part| sum.checked_add(part.size_bytes));
-        let total = total.ok_or_else(|| Error::invalid(format!("{} buffers together are too large", parts.len())))?;
-        let combined = Buffer::empty(device, total)?;
-        let mut at = 0;
-        for part in parts {
-            combined.slice(at..at + part.size_bytes)?.copy_from(part)?;
-            at += part.size_bytes;
-        }
-        Ok(combined)
-    }
-
     /// One view of buffers that fill a stretch of memory, in whatever order, and where in it each begins; `None` when they leave
     /// gaps, overlap, or are blocks of the pool side by side, of which streams know each by itself. It is for kernels: what
     /// the driver copies may not cross from one block to another.

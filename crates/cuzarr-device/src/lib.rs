@@ -1,6 +1,5 @@
 //! Device memory, streams and kernels for cuzarr. Knows nothing of Zarr, and is the only crate that calls a GPU's driver.
 
-mod budget;
 mod buffer;
 pub mod checksum;
 pub mod convert;
@@ -13,6 +12,7 @@ pub mod dlpack;
 pub mod downsample;
 mod dtype;
 mod error;
+mod event;
 mod host_memory;
 mod kernel;
 mod layout;
@@ -27,12 +27,12 @@ mod slab;
 mod stream;
 pub mod transfer;
 
-pub use budget::{Budget, Lease};
 pub use buffer::{Buffer, Owner};
 pub use cuda::{CuFile, DirectFile, set_library_search_paths, shuffle, upload_table, write_table};
 pub use device::{Device, MemoryInfo};
 pub use dtype::{DType, DTypeKind};
 pub use error::{Error, ErrorKind, Result};
+pub use event::Event;
 pub use kernel::{Arguments, Kernel, KernelSource, defined, set_cubin_directory};
 pub use layout::{Layout, Order};
 pub use module::{Function, LaunchShape, Module};
@@ -42,5 +42,5 @@ pub use pool::DeviceAllocator;
 pub use probe::{GpuReport, LibraryReport, Probe, probe};
 pub use residency::resident_bytes;
 pub use slab::{Copied, DEFAULT_SLAB_BYTES, Slab, SlabPiece, SlabRing};
-pub use stream::{Event, Stream};
+pub use stream::Stream;
 pub use transfer::{Arithmetic, ElementStep, Packing, Tail, Transfer, TransferBox};

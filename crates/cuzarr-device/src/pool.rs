@@ -20,7 +20,8 @@ use crate::cuda::driver::MEMORY_HINT;
 use crate::cuda::launch::TABLES_BYTES;
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
-use crate::stream::{Event, Stream};
+use crate::event::Event;
+use crate::stream::Stream;
 
 pub(crate) use within::Limits;
 use within::is_in_flight;

@@ -32,7 +32,8 @@ use crate::buffer::Buffer;
 use crate::cuda::context::{Context, lock};
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
-use crate::stream::{Event, Stream};
+use crate::event::Event;
+use crate::stream::Stream;
 
 /// Size of a slab unless something else is asked: large enough that copies run at the bus's speed.
 pub const DEFAULT_SLAB_BYTES: usize = 16 << 20;

@@ -1,4 +1,4 @@
-//! Streams and events: in which order a device does what it is asked.
+//! Streams: in which order a device does what it is asked.
 //!
 //! A [`Stream`] of `cpu` does everything at once, so code above is written once. Memory may be dropped as soon as the work
 //! that uses it has been put on a stream: memory of our pool is given back in the order of the streams that used it, and
@@ -10,10 +10,11 @@ use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::buffer::{Buffer, Owner};
-use crate::cuda::backend::{RawEvent, RawStream};
+use crate::cuda::backend::RawStream;
 use crate::cuda::context::{Context, lock};
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
+use crate::event::Event;
 use crate::pool::PooledMemory;
 
 /// A queue of work on one device. Clones are the same queue; any thread may use it.
@@ -159,7 +160,7 @@ impl Stream {
     /// # Errors
     /// `DeviceFailed`
     pub fn record(&self) -> Result<Event> {
-        Event::record(self, false)
+        self.mark(false)
     }
 
     /// As [`Stream::record`], with a time that [`Event::elapsed_ms`] reads. Costs a little more.
@@ -167,7 +168,14 @@ impl Stream {
     /// # Errors
     /// `DeviceFailed`
     pub fn record_timed(&self) -> Result<Event> {
-        Event::record(self, true)
+        self.mark(true)
+    }
+
+    fn mark(&self, timing: bool) -> Result<Event> {
+        match self.queue_or_host() {
+            None => Ok(Event::now()),
+            Some(queue) => Event::record(queue.context, queue.raw, timing),
+        }
     }
 
     /// Lets later work on this stream begin only after `event`. Does not block.
@@ -175,12 +183,10 @@ impl Stream {
     /// # Errors
     /// `DeviceFailed`
     pub fn wait(&self, event: &Event) -> Result<()> {
-        match (self.queue_or_host(), &*event.0) {
-            // SAFETY: a live stream and a live event.
-            (Some(queue), EventInner::Mark { raw, .. }) => unsafe { queue.context.backend.wait(queue.raw, *raw) },
+        match self.queue_or_host() {
+            Some(queue) => event.hold_back(queue.context, queue.raw),
             // The host takes part in no queue: it must have the event behind it before it goes on.
-            (None, EventInner::Mark { .. }) => event.synchronize(),
-            (_, EventInner::Host(_)) => Ok(()),
+            None => event.synchronize(),
         }
     }
 
@@ -390,94 +396,6 @@ impl Stream {
 impl fmt::Debug for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Stream({}, {:#x})", self.device(), self.raw_handle())
-    }
-}
-
-/// A mark in a stream. Clones are the same mark.
-#[derive(Clone)]
-pub struct Event(Arc<EventInner>);
-
-enum EventInner {
-    Host(std::time::Instant),
-    Mark { context: &'static Context, raw: RawEvent },
-}
-
-impl Drop for EventInner {
-    fn drop(&mut self) {
-        if let EventInner::Mark { context, raw } = self {
-            // SAFETY: ours, and this is its last use; the driver keeps what waits for it working.
-            let _ = unsafe { context.backend.destroy_event(*raw) };
-        }
-    }
-}
-
-impl Event {
-    fn record(stream: &Stream, timing: bool) -> Result<Event> {
-        match stream.queue_or_host() {
-            None => Ok(Event(Arc::new(EventInner::Host(std::time::Instant::now())))),
-            Some(queue) => Event::record_raw(queue.context, queue.raw, timing),
-        }
-    }
-
-    pub(crate) fn record_raw(context: &'static Context, stream: RawStream, timing: bool) -> Result<Event> {
-        let event = Event(Arc::new(EventInner::Mark { context, raw: context.backend.create_event(timing)? }));
-        if let EventInner::Mark { raw, .. } = &*event.0 {
-            // SAFETY: a live event and a live stream of the same context.
-            unsafe { context.backend.record(*raw, stream) }?;
-        }
-        Ok(event)
-    }
-
-    /// Lets a backend's stream wait for this event.
-    pub(crate) fn hold_back(&self, context: &'static Context, stream: RawStream) -> Result<()> {
-        match &*self.0 {
-            EventInner::Host(_) => Ok(()),
-            // SAFETY: a live event and a live stream.
-            EventInner::Mark { raw, .. } => unsafe { context.backend.wait(stream, *raw) },
-        }
-    }
-
-    /// Blocks until the stream has passed the mark.
-    ///
-    /// # Errors
-    /// `DeviceFailed`
-    pub fn synchronize(&self) -> Result<()> {
-        match &*self.0 {
-            EventInner::Host(_) => Ok(()),
-            // SAFETY: a live event.
-            EventInner::Mark { context, raw } => unsafe { context.backend.synchronize_event(*raw) },
-        }
-    }
-
-    /// Whether the stream has passed the mark.
-    ///
-    /// # Errors
-    /// `DeviceFailed`
-    pub fn is_done(&self) -> Result<bool> {
-        match &*self.0 {
-            EventInner::Host(_) => Ok(true),
-            // SAFETY: a live event.
-            EventInner::Mark { context, raw } => unsafe { context.backend.event_is_done(*raw) },
-        }
-    }
-
-    /// Milliseconds from this mark to a later one; both made by [`Stream::record_timed`] and passed.
-    ///
-    /// # Errors
-    /// `InvalidArgument` for marks of two devices, `DeviceFailed` when one has no time or was not passed.
-    pub fn elapsed_ms(&self, later: &Event) -> Result<f32> {
-        match (&*self.0, &*later.0) {
-            (EventInner::Host(start), EventInner::Host(end)) => {
-                Ok(end.saturating_duration_since(*start).as_secs_f32() * 1e3)
-            }
-            (EventInner::Mark { context, raw: start }, EventInner::Mark { context: other, raw: end })
-                if context.device == other.device =>
-            {
-                // SAFETY: two live events of one context.
-                unsafe { context.backend.elapsed_ms(*start, *end) }
-            }
-            _ => Err(Error::invalid("cannot take the time between events of two devices")),
-        }
     }
 }
 

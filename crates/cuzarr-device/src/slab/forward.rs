@@ -11,8 +11,9 @@ use super::{Lease, Slab};
 use crate::buffer::Buffer;
 use crate::cuda::context::lock;
 use crate::error::{Error, Result};
+use crate::event::Event;
 use crate::profile;
-use crate::stream::{Event, Stream, require_device};
+use crate::stream::{Stream, require_device};
 
 /// Bytes of a section: copies of fewer, with marks between them, leave gaps on the bus.
 const SECTION_BYTES: usize = 16 << 20;

@@ -242,16 +242,13 @@ fn is_nan(dtype: DType, element: &[u8]) -> bool {
 }
 
 #[test]
-fn buffers_copy_combine_and_compare_on_every_device() {
+fn buffers_copy_and_compare_on_every_device() {
     for device in devices() {
         let bytes: Vec<u8> = (0..100).collect();
         let buffer = Buffer::from_bytes(device, &bytes).unwrap();
         assert_eq!(buffer.to_vec().unwrap(), bytes, "{device}");
-        let parts = [buffer.slice(90..).unwrap(), buffer.slice(..0).unwrap(), buffer.slice(..10).unwrap()];
-        let combined = Buffer::combine(device, &parts).unwrap();
-        assert_eq!(combined.to_vec().unwrap(), [&bytes[90..], &bytes[..10]].concat(), "{device}");
-        assert!(combined.equals(&combined.to_device(Device::Cpu).unwrap()).unwrap());
-        assert!(!combined.equals(&buffer.slice(..20).unwrap()).unwrap());
+        assert!(buffer.equals(&buffer.to_device(Device::Cpu).unwrap()).unwrap());
+        assert!(!buffer.slice(80..).unwrap().equals(&buffer.slice(..20).unwrap()).unwrap());
         // Views of one block may overlap.
         buffer.slice(1..50).unwrap().copy_from(&buffer.slice(..49).unwrap()).unwrap();
         assert_eq!(buffer.slice(..50).unwrap().to_vec().unwrap(), [&[0], &bytes[..49]].concat(), "{device}");

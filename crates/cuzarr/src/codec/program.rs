@@ -1,22 +1,22 @@
 //! A chain bound to a device: passes, of which the last may run on the device by themselves, then a tail.
 
-use std::borrow::Cow;
-use std::sync::Arc;
+mod pass;
+mod split;
 
 use cuzarr_device::checksum::Checksum;
 use cuzarr_device::convert::Conversion;
-use cuzarr_device::{DType, Device, ElementStep, Packing, Tail};
+use cuzarr_device::{DType, Device, ElementStep, Tail};
 
+use self::pass::{Pass, decode_passes, encode_passes};
+pub(super) use self::split::tail_split;
+use self::split::{TailSplit, no_split};
 use super::batch::{Encoding, Format};
 use super::chain::{Chain, Serializer};
 use super::checksum::Location;
-use super::contract::{
-    ArrayToArray, ArrayToBytes, BytesToBytes, Size, TailPart, VARIABLE_LIMIT_BYTES, expect_encoded_size,
-};
+use super::contract::{Size, TailPart};
 use super::elements::is_float;
 use super::native::{Native, Step, Undo, array_steps, bytes_steps, header_step, serializer_steps};
-use super::{packbits, scratch};
-use crate::{Error, ErrorKind, Result, ResultExt};
+use crate::{Error, ErrorKind, Result};
 
 /// A chain bound to a device. Used by many threads at once.
 #[derive(Clone, Debug)]
@@ -36,26 +36,6 @@ pub struct Program {
     packed_size_bytes: usize,
     tail: Tail,
     packed_axes: Vec<usize>,
-}
-
-/// One codec that runs on the host.
-#[derive(Clone, Debug)]
-enum Pass {
-    Bytes {
-        codec: Arc<dyn BytesToBytes>,
-        decoded: Size,
-    },
-    Serializer {
-        codec: Arc<dyn ArrayToBytes>,
-        decoded: usize,
-    },
-    Array {
-        codec: Arc<dyn ArrayToArray>,
-        decoded: usize,
-        encoded: usize,
-    },
-    /// The first byte of `packbits`, which a tail does not know.
-    BitsHeader(packbits::Header),
 }
 
 /// What a device could do for a chunk, and the host may do faster.
@@ -122,180 +102,8 @@ impl Division {
     }
 }
 
-/// How many codecs of each kind, counted from the array, the tail takes over.
-#[derive(Clone, Debug)]
-pub(crate) struct TailSplit {
-    pub(crate) arrays: usize,
-    pub(crate) serializer: bool,
-    pub(crate) bytes: usize,
-    packing: Packing,
-    /// In order of reading.
-    read: Vec<ElementStep>,
-    /// In order of writing.
-    write: Vec<ElementStep>,
-    axes: Vec<usize>,
-    bits: Option<packbits::Header>,
-}
-
-/// Leaves nothing to the tail.
-fn no_split(chain: &Chain) -> TailSplit {
-    TailSplit {
-        arrays: 0,
-        serializer: false,
-        bytes: 0,
-        packing: Packing::Plain,
-        read: Vec::new(),
-        write: Vec::new(),
-        axes: (0..chain.spec().shape.len()).collect(),
-        bits: None,
-    }
-}
-
-/// Cuts the chain: the longest run of codecs from the array on that a tail can do.
-pub(crate) fn tail_split(chain: &Chain) -> TailSplit {
-    let mut split = no_split(chain);
-    for codec in chain.arrays() {
-        if split.packing != Packing::Plain {
-            return split;
-        }
-        match codec.tail() {
-            // Dimension i of what comes out is dimension axes[i] of what the codec before gave.
-            TailPart::Axes(axes) => split.axes = axes.iter().map(|&axis| split.axes[axis]).collect(),
-            TailPart::Steps { read, write } => {
-                split.read.splice(0..0, read);
-                split.write.extend(write);
-            }
-            TailPart::Bits(header) => {
-                split.packing = Packing::Bits;
-                split.bits = Some(header);
-            }
-            TailPart::Host(_) => return split,
-        }
-        split.arrays += 1;
-    }
-    let Serializer::Fixed(serializer) = chain.serializer() else { return split };
-    let Some(steps) = serializer.steps() else { return split };
-    // Byte order is its own inverse.
-    split.write.extend(steps.iter().rev().copied());
-    split.read.splice(0..0, steps);
-    split.serializer = true;
-    if split.packing != Packing::Plain {
-        return split;
-    }
-    let Some(step) = chain.bytes().first() else { return split };
-    if let Some(packing) = step.decoded.bound().and_then(|bytes| step.codec.packing(bytes)) {
-        split.packing = packing;
-        split.bytes = 1;
-    }
-    split
-}
-
-impl Pass {
-    fn name(&self) -> &str {
-        match self {
-            Pass::Bytes { codec, .. } => codec.name(),
-            Pass::Serializer { codec, .. } => codec.name(),
-            Pass::Array { codec, .. } => codec.name(),
-            Pass::BitsHeader(_) => packbits::NAME,
-        }
-    }
-
-    fn decoded_size(&self) -> Size {
-        match self {
-            Pass::Bytes { decoded, .. } => *decoded,
-            Pass::Serializer { decoded, .. } | Pass::Array { decoded, .. } => Size::Exact(*decoded as u64),
-            Pass::BitsHeader(header) => Size::Exact(header.bits_bytes as u64),
-        }
-    }
-
-    /// How many bytes so many are encoded to, where that is fixed.
-    fn encoded_bytes(&self, decoded_bytes: usize) -> Option<usize> {
-        match self {
-            Pass::Bytes { codec, .. } => match codec.encoded_size(Size::Exact(decoded_bytes as u64)) {
-                Size::Exact(bytes) => usize::try_from(bytes).ok(),
-                _ => None,
-            },
-            Pass::Serializer { .. } => Some(decoded_bytes),
-            Pass::Array { encoded, .. } => Some(*encoded),
-            Pass::BitsHeader(_) => Some(decoded_bytes + 1),
-        }
-    }
-
-    /// The decoded bytes, when they lie inside the encoded ones.
-    fn view<'a>(&self, encoded: &'a [u8]) -> Option<Result<&'a [u8]>> {
-        match self {
-            Pass::Bytes { codec, .. } => codec.view(encoded),
-            Pass::BitsHeader(header) => Some(header.check(encoded)),
-            Pass::Serializer { .. } | Pass::Array { .. } => None,
-        }
-    }
-
-    fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {
-        match self {
-            Pass::Bytes { codec, .. } => codec.decode_into(encoded, decoded),
-            Pass::Serializer { codec, .. } => codec.decode_into(encoded, decoded),
-            Pass::Array { codec, encoded: expected, .. } => {
-                expect_encoded_size(encoded.len(), *expected)?;
-                codec.decode_into(encoded, decoded)
-            }
-            Pass::BitsHeader(header) => {
-                decoded.copy_from_slice(header.check(encoded)?);
-                Ok(())
-            }
-        }
-    }
-
-    fn encode(&self, decoded: Cow<'_, [u8]>) -> Result<Vec<u8>> {
-        match self {
-            Pass::Bytes { codec, .. } => codec.encode(decoded),
-            Pass::Serializer { codec, .. } => codec.encode(decoded),
-            Pass::Array { codec, encoded: size, .. } => {
-                let mut encoded = vec![0; *size];
-                codec.encode_into(&decoded, &mut encoded)?;
-                Ok(encoded)
-            }
-            Pass::BitsHeader(header) => Ok(header.put_before(&decoded)),
-        }
-    }
-}
-
-/// Runs `passes` from `encoded` into `packed`, each into memory of its exact size, the last one in place.
-fn run(passes: &[Pass], encoded: &[u8], packed: &mut [u8]) -> Result<()> {
-    let Some((first, rest)) = passes.split_first() else {
-        expect_encoded_size(encoded.len(), packed.len())?;
-        packed.copy_from_slice(encoded);
-        return Ok(());
-    };
-    let place = || format!("codec '{}'", first.name());
-    if rest.is_empty() {
-        return first.decode_into(encoded, packed).at(place);
-    }
-    if let Some(view) = first.view(encoded) {
-        return run(rest, view.at(place)?, packed);
-    }
-    match (first.decoded_size(), first) {
-        (Size::AtMost(_) | Size::Unknown, Pass::Bytes { codec, decoded }) => {
-            let limit = decoded.bound().unwrap_or(VARIABLE_LIMIT_BYTES);
-            let decoded = codec.decode(encoded, limit).at(place)?;
-            run(rest, &decoded, packed)
-        }
-        (size, _) => scratch::with(size.bound().unwrap_or(0) as usize, |decoded| {
-            first.decode_into(encoded, decoded).at(place)?;
-            run(rest, decoded, packed)
-        }),
-    }
-}
-
 /// Why kernels do not encode.
 const ENCODED_ON_HOST: &str = "encoded by the host's threads";
-
-/// Runs `passes`, in order of encoding, over one chunk.
-fn encode_passes(passes: &[Pass], packed: &[u8]) -> Result<Vec<u8>> {
-    let encoded = passes.iter().try_fold(Cow::Borrowed(packed), |decoded, pass| {
-        pass.encode(decoded).map(Cow::Owned).at(|| format!("codec '{}'", pass.name()))
-    })?;
-    Ok(encoded.into_owned())
-}
 
 /// The passes of both directions, as they are found.
 #[derive(Default)]
@@ -540,7 +348,7 @@ impl Program {
     /// # Errors
     /// As [`Program::decode`].
     pub(crate) fn decode_host_passes(&self, host_passes: usize, stored: &[u8], decoded: &mut [u8]) -> Result<()> {
-        run(&self.passes[..host_passes], stored, decoded)
+        decode_passes(&self.passes[..host_passes], stored, decoded)
     }
 
     /// Host passes over one stored chunk.
@@ -552,7 +360,7 @@ impl Program {
             let message = format!("got {} bytes for a packed chunk of {}", packed.len(), self.packed_size_bytes);
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
-        run(&self.passes, stored, packed)
+        decode_passes(&self.passes, stored, packed)
     }
 
     /// Host passes over one packed chunk, to what is stored.

@@ -142,16 +142,6 @@ impl Selection {
         self.axes.iter().try_fold(1u64, |product, axis| product.checked_mul(axis.count))
     }
 
-    /// Whether every element of an array of this shape is selected, in order.
-    pub fn is_all(&self, shape: &[u64]) -> bool {
-        self.axes.len() == shape.len()
-            && self
-                .axes
-                .iter()
-                .zip(shape)
-                .all(|(axis, &len)| axis.count == len && axis.start == 0 && (axis.step == 1 || axis.count <= 1))
-    }
-
     /// Compares the selection with an array.
     ///
     /// # Errors

@@ -1,0 +1,94 @@
+//! Events: marks in a stream, to wait for and to take the time between.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::cuda::backend::{RawEvent, RawStream};
+use crate::cuda::context::Context;
+use crate::error::{Error, Result};
+
+/// A mark in a stream. Clones are the same mark.
+#[derive(Clone)]
+pub struct Event(Arc<EventInner>);
+
+enum EventInner {
+    Host(Instant),
+    Mark { context: &'static Context, raw: RawEvent },
+}
+
+impl Drop for EventInner {
+    fn drop(&mut self) {
+        if let EventInner::Mark { context, raw } = self {
+            // SAFETY: ours, and this is its last use; the driver keeps what waits for it working.
+            let _ = unsafe { context.backend.destroy_event(*raw) };
+        }
+    }
+}
+
+impl Event {
+    /// A mark of a device that does everything at once.
+    pub(crate) fn now() -> Event {
+        Event(Arc::new(EventInner::Host(Instant::now())))
+    }
+
+    pub(crate) fn record(context: &'static Context, stream: RawStream, timing: bool) -> Result<Event> {
+        let event = Event(Arc::new(EventInner::Mark { context, raw: context.backend.create_event(timing)? }));
+        if let EventInner::Mark { raw, .. } = &*event.0 {
+            // SAFETY: a live event and a live stream of the same context.
+            unsafe { context.backend.record(*raw, stream) }?;
+        }
+        Ok(event)
+    }
+
+    /// Lets a backend's stream wait for this event.
+    pub(crate) fn hold_back(&self, context: &'static Context, stream: RawStream) -> Result<()> {
+        match &*self.0 {
+            EventInner::Host(_) => Ok(()),
+            // SAFETY: a live event and a live stream.
+            EventInner::Mark { raw, .. } => unsafe { context.backend.wait(stream, *raw) },
+        }
+    }
+
+    /// Blocks until the stream has passed the mark.
+    ///
+    /// # Errors
+    /// `DeviceFailed`
+    pub fn synchronize(&self) -> Result<()> {
+        match &*self.0 {
+            EventInner::Host(_) => Ok(()),
+            // SAFETY: a live event.
+            EventInner::Mark { context, raw } => unsafe { context.backend.synchronize_event(*raw) },
+        }
+    }
+
+    /// Whether the stream has passed the mark.
+    ///
+    /// # Errors
+    /// `DeviceFailed`
+    pub fn is_done(&self) -> Result<bool> {
+        match &*self.0 {
+            EventInner::Host(_) => Ok(true),
+            // SAFETY: a live event.
+            EventInner::Mark { context, raw } => unsafe { context.backend.event_is_done(*raw) },
+        }
+    }
+
+    /// Milliseconds from this mark to a later one; both made by [`Stream::record_timed`] and passed.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for marks of two devices, `DeviceFailed` when one has no time or was not passed.
+    pub fn elapsed_ms(&self, later: &Event) -> Result<f32> {
+        match (&*self.0, &*later.0) {
+            (EventInner::Host(start), EventInner::Host(end)) => {
+                Ok(end.saturating_duration_since(*start).as_secs_f32() * 1e3)
+            }
+            (EventInner::Mark { context, raw: start }, EventInner::Mark { context: other, raw: end })
+                if context.device == other.device =>
+            {
+                // SAFETY: two live events of one context.
+                unsafe { context.backend.elapsed_ms(*start, *end) }
+            }
+            _ => Err(Error::invalid("cannot take the time between events of two devices")),
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Codecs that run on the host, one after the other.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use crate::codec::contract::{
+    ArrayToArray, ArrayToBytes, BytesToBytes, Size, VARIABLE_LIMIT_BYTES, expect_encoded_size,
+};
+use crate::codec::{packbits, scratch};
+use crate::{Result, ResultExt};
+
+/// One codec that runs on the host.
+#[derive(Clone, Debug)]
+pub(super) enum Pass {
+    Bytes {
+        codec: Arc<dyn BytesToBytes>,
+        decoded: Size,
+    },
+    Serializer {
+        codec: Arc<dyn ArrayToBytes>,
+        decoded: usize,
+    },
+    Array {
+        codec: Arc<dyn ArrayToArray>,
+        decoded: usize,
+        encoded: usize,
+    },
+    /// The first byte of `packbits`, which a tail does not know.
+    BitsHeader(packbits::Header),
+}
+
+impl Pass {
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Pass::Bytes { codec, .. } => codec.name(),
+            Pass::Serializer { codec, .. } => codec.name(),
+            Pass::Array { codec, .. } => codec.name(),
+            Pass::BitsHeader(_) => packbits::NAME,
+        }
+    }
+
+    pub(super) fn decoded_size(&self) -> Size {
+        match self {
+            Pass::Bytes { decoded, .. } => *decoded,
+            Pass::Serializer { decoded, .. } | Pass::Array { decoded, .. } => Size::Exact(*decoded as u64),
+            Pass::BitsHeader(header) => Size::Exact(header.bits_bytes as u64),
+        }
+    }
+
+    /// How many bytes so many are encoded to, where that is fixed.
+    pub(super) fn encoded_bytes(&self, decoded_bytes: usize) -> Option<usize> {
+        match self {
+            Pass::Bytes { codec, .. } => match codec.encoded_size(Size::Exact(decoded_bytes as u64)) {
+                Size::Exact(bytes) => usize::try_from(bytes).ok(),
+                _ => None,
+            },
+            Pass::Serializer { .. } => Some(decoded_bytes),
+            Pass::Array { encoded, .. } => Some(*encoded),
+            Pass::BitsHeader(_) => Some(decoded_bytes + 1),
+        }
+    }
+
+    /// The decoded bytes, when they lie inside the encoded ones.
+    fn view<'a>(&self, encoded: &'a [u8]) -> Option<Result<&'a [u8]>> {
+        match self {
+            Pass::Bytes { codec, .. } => codec.view(encoded),
+            Pass::BitsHeader(header) => Some(header.check(encoded)),
+            Pass::Serializer { .. } | Pass::Array { .. } => None,
+        }
+    }
+
+    fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {
+        match self {
+            Pass::Bytes { codec, .. } => codec.decode_into(encoded, decoded),
+            Pass::Serializer { codec, .. } => codec.decode_into(encoded, decoded),
+            Pass::Array { codec, encoded: expected, .. } => {
+                expect_encoded_size(encoded.len(), *expected)?;
+                codec.decode_into(encoded, decoded)
+            }
+            Pass::BitsHeader(header) => {
+                decoded.copy_from_slice(header.check(encoded)?);
+                Ok(())
+            }
+        }
+    }
+
+    fn encode(&self, decoded: Cow<'_, [u8]>) -> Result<Vec<u8>> {
+        match self {
+            Pass::Bytes { codec, .. } => codec.encode(decoded),
+            Pass::Serializer { codec, .. } => codec.encode(decoded),
+            Pass::Array { codec, encoded: size, .. } => {
+                let mut encoded = vec![0; *size];
+                codec.encode_into(&decoded, &mut encoded)?;
+                Ok(encoded)
+            }
+            Pass::BitsHeader(header) => Ok(header.put_before(&decoded)),
+        }
+    }
+}
+
+/// Runs `passes` from `encoded` into `packed`, each into memory of its exact size, the last one in place.
+pub(super) fn decode_passes(passes: &[Pass], encoded: &[u8], packed: &mut [u8]) -> Result<()> {
+    let Some((first, rest)) = passes.split_first() else {
+        expect_encoded_size(encoded.len(), packed.len())?;
+        packed.copy_from_slice(encoded);
+        return Ok(());
+    };
+    let place = || format!("codec '{}'", first.name());
+    if rest.is_empty() {
+        return first.decode_into(encoded, packed).at(place);
+    }
+    if let Some(view) = first.view(encoded) {
+        return decode_passes(rest, view.at(place)?, packed);
+    }
+    match (first.decoded_size(), first) {
+        (Size::AtMost(_) | Size::Unknown, Pass::Bytes { codec, decoded }) => {
+            let limit = decoded.bound().unwrap_or(VARIABLE_LIMIT_BYTES);
+            let decoded = codec.decode(encoded, limit).at(place)?;
+            decode_passes(rest, &decoded, packed)
+        }
+        (size, _) => scratch::with(size.bound().unwrap_or(0) as usize, |decoded| {
+            first.decode_into(encoded, decoded).at(place)?;
+            decode_passes(rest, decoded, packed)
+        }),
+    }
+}
+
+/// Runs `passes`, in order of encoding, over one chunk.
+pub(super) fn encode_passes(passes: &[Pass], packed: &[u8]) -> Result<Vec<u8>> {
+    let encoded = passes.iter().try_fold(Cow::Borrowed(packed), |decoded, pass| {
+        pass.encode(decoded).map(Cow::Owned).at(|| format!("codec '{}'", pass.name()))
+    })?;
+    Ok(encoded.into_owned())
+}

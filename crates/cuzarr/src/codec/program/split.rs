@@ -1,0 +1,75 @@
+//! Which codecs of a chain a tail takes over: those that only move or map elements, from the array on.
+
+use cuzarr_device::{ElementStep, Packing};
+
+use crate::codec::chain::{Chain, Serializer};
+use crate::codec::contract::TailPart;
+use crate::codec::packbits;
+
+/// How many codecs of each kind, counted from the array, the tail takes over.
+#[derive(Clone, Debug)]
+pub(crate) struct TailSplit {
+    pub(crate) arrays: usize,
+    pub(crate) serializer: bool,
+    pub(crate) bytes: usize,
+    pub(super) packing: Packing,
+    /// In order of reading.
+    pub(super) read: Vec<ElementStep>,
+    /// In order of writing.
+    pub(super) write: Vec<ElementStep>,
+    pub(super) axes: Vec<usize>,
+    pub(super) bits: Option<packbits::Header>,
+}
+
+/// Leaves nothing to the tail.
+pub(super) fn no_split(chain: &Chain) -> TailSplit {
+    TailSplit {
+        arrays: 0,
+        serializer: false,
+        bytes: 0,
+        packing: Packing::Plain,
+        read: Vec::new(),
+        write: Vec::new(),
+        axes: (0..chain.spec().shape.len()).collect(),
+        bits: None,
+    }
+}
+
+/// Cuts the chain: the longest run of codecs from the array on that a tail can do.
+pub(crate) fn tail_split(chain: &Chain) -> TailSplit {
+    let mut split = no_split(chain);
+    for codec in chain.arrays() {
+        if split.packing != Packing::Plain {
+            return split;
+        }
+        match codec.tail() {
+            // Dimension i of what comes out is dimension axes[i] of what the codec before gave.
+            TailPart::Axes(axes) => split.axes = axes.iter().map(|&axis| split.axes[axis]).collect(),
+            TailPart::Steps { read, write } => {
+                split.read.splice(0..0, read);
+                split.write.extend(write);
+            }
+            TailPart::Bits(header) => {
+                split.packing = Packing::Bits;
+                split.bits = Some(header);
+            }
+            TailPart::Host(_) => return split,
+        }
+        split.arrays += 1;
+    }
+    let Serializer::Fixed(serializer) = chain.serializer() else { return split };
+    let Some(steps) = serializer.steps() else { return split };
+    // Byte order is its own inverse.
+    split.write.extend(steps.iter().rev().copied());
+    split.read.splice(0..0, steps);
+    split.serializer = true;
+    if split.packing != Packing::Plain {
+        return split;
+    }
+    let Some(step) = chain.bytes().first() else { return split };
+    if let Some(packing) = step.decoded.bound().and_then(|bytes| step.codec.packing(bytes)) {
+        split.packing = packing;
+        split.bytes = 1;
+    }
+    split
+}
