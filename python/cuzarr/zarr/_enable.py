@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from typing import Any, Self
 
 import zarr
@@ -50,7 +51,8 @@ def enable(*, gpu: bool = False, patch: bool = True) -> Enabled:
     Parameters
     ----------
     gpu
-        Also let arrays be read into GPU memory, as ``zarr.config.enable_gpu()`` does.
+        Also let arrays be read into GPU memory: with zarr-python's buffers, as ``zarr.config.enable_gpu()`` does, or
+        where CuPy is missing with cuzarr's, as ``cuzarr.DeviceArray``.
     patch
         Repair what zarr-python does with GPU memory outside of its pipelines: coordinate (``vindex``) reads and writes,
         ``numpy.asarray(array)``, and metadata that travels through the GPU; read and write boxes without the objects
@@ -65,7 +67,9 @@ def enable(*, gpu: bool = False, patch: bool = True) -> Enabled:
     """
     values: dict[str, Any] = {"codec_pipeline.path": PIPELINE}
     if gpu:
-        values |= {"buffer": "zarr.buffer.gpu.Buffer", "ndbuffer": "zarr.buffer.gpu.NDBuffer"}
+        # zarr-python's own are made of CuPy's arrays.
+        module = "zarr.buffer.gpu" if importlib.util.find_spec("cupy") else "cuzarr.zarr"
+        values |= {"buffer": f"{module}.Buffer", "ndbuffer": f"{module}.NDBuffer"}
     settings = zarr.config.set(values)
     patches = _patches.apply() if patch else ()
     return Enabled(settings, patches, patched=patch)

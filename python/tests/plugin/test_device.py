@@ -4,6 +4,7 @@ built for the CPU."""
 from __future__ import annotations
 
 import contextlib
+import sys
 import warnings
 from typing import Any
 
@@ -107,6 +108,15 @@ def test_every_write_and_read_works_without_cupy(codecs: str, buffers: str, gpu:
             np.testing.assert_array_equal(found.cpu(), wanted[same])
     with zarr.config.set({"codec_pipeline.path": "zarr.core.codec_pipeline.BatchedCodecPipeline", **HOST}):
         np.testing.assert_array_equal(zarr.open_array(store, mode="r")[...], wanted)
+
+
+def test_enabled_for_gpus_arrays_are_read_there_without_cupy(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", None)  # which stands for a module that cannot be imported
+    with cuzarr.zarr.enable(gpu=True):
+        array = zarr.create_array({}, shape=TRUTH.shape, chunks=(7, 8), dtype=">f4", zarr_format=2)
+        array[:] = TRUTH
+        assert isinstance(array[3], DeviceArray)
+        np.testing.assert_array_equal(array[3].cpu(), TRUTH[3])
 
 
 def test_strict_refuses_what_goes_by_way_of_the_host(gpu: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 from typing import Any
@@ -21,7 +22,7 @@ def test_is_scoped_or_for_good() -> None:
         assert enabled.patches == ()
     assert zarr.config.get("codec_pipeline.path") == DEFAULT
     enabled = cuzarr.zarr.enable(gpu=True)
-    assert zarr.config.get("buffer") == "zarr.buffer.gpu.Buffer"
+    assert zarr.config.get("buffer") == ("zarr.buffer.gpu.Buffer" if importlib.util.find_spec("cupy") else "cuzarr.zarr.Buffer")
     enabled.disable()
     enabled.disable()
     assert zarr.config.get("codec_pipeline.path") == DEFAULT
