@@ -18,6 +18,7 @@ import platform
 import re
 import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -130,10 +131,19 @@ def machine(place):
     return platform.processor() or platform.machine()
 
 
+def commit():
+    """That of the sources beside this file; of an installed package alone, what `CUZARR_COMMIT` says."""
+    asked = ["git", "-C", str(pathlib.Path(__file__).parent), "describe", "--always", "--dirty"]
+    with contextlib.suppress(OSError, subprocess.CalledProcessError):
+        return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+    return os.environ.get("CUZARR_COMMIT")
+
+
 def write_record(folder, place, rows, scenario="read", unit="GB/s of decoded array, best of the repeats, and their median; every answer compared with the truth"):
     now = datetime.datetime.now(datetime.timezone.utc)
     record = {
         "scenario": scenario,
+        "commit": commit(),
         "command": " ".join(["python", f"bench/{scenario}.py", *sys.argv[1:]]),
         "device": place.device,
         "machine": machine(place),

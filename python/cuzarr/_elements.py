@@ -188,7 +188,11 @@ class ArrayElements(ArrayDescription):
         handle, selection = self._handle(), (box.start, box.count, box.step, box.dropped)
         write = partial(handle.write, *selection) if update is None else update.write
         if _convert.is_on_device(value):
-            write(_convert.wrap_device(value, data_type))
+            buffer = _convert.wrap_device(value, data_type)
+            more = len(buffer.shape) - len(box.shape)
+            if more > 0 and set(buffer.shape[:more]) == {1}:  # as `_strip` in host memory
+                buffer = buffer.reshape(buffer.shape[more:])
+            write(buffer)
             return
         native = _native(data_type.native)
         elements = _broadcast(_convert.to_native_host(value, native), box.shape)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from devices import on, to_host
 
 import cuzarr
 from cuzarr.errors import ShapeMismatchError
@@ -48,3 +49,14 @@ def test_values_that_do_not_fit_points_are_refused_by_their_shapes() -> None:
     array = cuzarr.create_array({}, shape=(6,), chunks=(4,), dtype="int16")
     with pytest.raises(ShapeMismatchError, match=r"a value of shape \(3,\) does not broadcast to the selection \(2,\)"):
         array.vindex[[0, 1]] = [1, 2, 3]
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1, 1), (3,), (1, 3), (1, 1, 6, 3), (6, 1)])
+def test_values_are_broadcast_as_in_numpy(device: str, shape: tuple[int, ...]) -> None:
+    values = np.arange(np.prod(shape), dtype="i4").reshape(shape) + 1
+    expected = np.zeros((8, 6), "i4")
+    expected[1:7, 2:5] = values
+    for shards in (None, (4, 6)):
+        array = cuzarr.create_array({}, shape=(8, 6), chunks=(2, 3), shards=shards, dtype="i4").with_device(device)
+        array[1:7, 2:5] = on(device, values) if device != "cpu" else values
+        np.testing.assert_array_equal(to_host(array[...]), expected)

@@ -53,3 +53,14 @@ def test_errors_of_the_troubleshooting_page_are_raised_somewhere() -> None:
     for title in titles:
         words = [part.strip(" ,:'") for part in re.split(r"…|cuda:0|lib\w+\S*|: ", title)]
         assert all(part in sources for part in words if part), title
+
+
+def test_every_record_says_commit_and_command() -> None:
+    """The machine is in its name."""
+    folder = ROOT / "bench" / "record"
+    table = (folder / "README.md").read_text()
+    for record in sorted(folder.glob("*.*")):
+        text = record.read_text()
+        said = "commit" in text and ("command" in text or "what" in text)
+        hint = f"{record.name} does not say how it was made: add a line to bench/record/README.md"
+        assert said or record.name == "README.md" or f"| `{record.name}` |" in table, hint
