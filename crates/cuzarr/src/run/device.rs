@@ -472,6 +472,11 @@ impl Destination for DeviceDestination {
         }
         self.loading.drain().for_each(|(_, loading)| loading.resident.clear());
         let copied = self.copies.synchronize();
+        // What ended is looked at while the last batch decodes, so that little is left behind it.
+        let mut looked = self.target.call.counters.settle();
+        while looked.is_ok() && !self.placing.is_empty() {
+            looked = self.collect(true);
+        }
         let decoded = self.decoders.synchronize();
         let placed = self.kernels.synchronize();
         let placing = std::mem::take(&mut self.placing);
@@ -480,6 +485,7 @@ impl Destination for DeviceDestination {
         // What was decoded on the host after all is on its way only now.
         let placed_again = self.kernels.synchronize();
         copied?;
+        looked?;
         decoded?;
         placed?;
         checked.into_iter().collect::<Result<()>>()?;

@@ -1,6 +1,5 @@
 //! What a call did, stage by stage: bytes, seconds, how often, and when nothing.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -154,7 +153,7 @@ impl fmt::Display for Report {
 pub(crate) struct Counters {
     begun: Instant,
     stages: [Mutex<StageCounter>; Stage::ALL.len()],
-    /// Work on a device whose end was not seen yet, oldest first.
+    /// Work on a device whose end was not seen yet.
     under_way: Mutex<Timeline>,
     /// Every piece of work, when the call is traced.
     spans: Option<Mutex<Vec<Span>>>,
@@ -214,7 +213,7 @@ impl Busy {
 struct Timeline {
     /// The first mark, and when it was made, in nanoseconds of the call.
     origin: Option<(Event, u64)>,
-    timed: VecDeque<Timed>,
+    timed: Vec<Timed>,
 }
 
 struct Timed {
@@ -294,7 +293,7 @@ impl Counters {
         let end = stream.record_timed()?;
         let mut timeline = lock(&self.under_way);
         timeline.origin.get_or_insert_with(|| (start.clone(), begun_ns));
-        timeline.timed.push_back(Timed { stage, size_bytes, start, end });
+        timeline.timed.push(Timed { stage, size_bytes, start, end });
         Ok(())
     }
 
@@ -313,19 +312,21 @@ impl Counters {
     /// # Errors
     /// `DeviceFailed`
     pub(crate) fn settle(&self) -> Result<()> {
-        loop {
-            let mut timeline = lock(&self.under_way);
-            let Some((origin, origin_ns)) = timeline.origin.clone() else { return Ok(()) };
-            let Some(first) = timeline.timed.front() else { return Ok(()) };
-            if !first.end.is_done()? {
-                return Ok(());
+        let mut timeline = lock(&self.under_way);
+        let Some((origin, origin_ns)) = timeline.origin.clone() else { return Ok(()) };
+        let timed = std::mem::take(&mut timeline.timed);
+        drop(timeline);
+        let since = |mark: &Event| -> Result<u64> { Ok((origin.elapsed_ms(mark)?.max(0.0) * 1e6) as u64) };
+        for work in timed {
+            if !work.end.is_done()? {
+                lock(&self.under_way).timed.push(work);
+                continue;
             }
-            let Some(Timed { stage, size_bytes, start, end }) = timeline.timed.pop_front() else { return Ok(()) };
-            drop(timeline);
-            let since = |mark: &Event| -> Result<u64> { Ok((origin.elapsed_ms(mark)?.max(0.0) * 1e6) as u64) };
-            let (start_ns, end_ns) = (origin_ns + since(&start)?, origin_ns + since(&end)?);
+            let (start_ns, end_ns) = (origin_ns + since(&work.start)?, origin_ns + since(&work.end)?);
+            let Timed { stage, size_bytes, .. } = work;
             self.add_span(Span { stage, start_ns, end_ns: end_ns.max(start_ns), size_bytes });
         }
+        Ok(())
     }
 
     pub(crate) fn report(&self) -> Report {
