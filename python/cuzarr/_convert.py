@@ -13,7 +13,7 @@ import numpy as np
 from cuzarr import _core
 from cuzarr._config import config
 from cuzarr._dtypes import DataType
-from cuzarr.device_array import DeviceArray, element_type as memory_type
+from cuzarr.device_array import DeviceArray, are_known_apart, element_type as memory_type
 from cuzarr.errors import DTypeMismatchError, InvalidArgumentError, LibraryMissingError, ShapeMismatchError
 
 _DLPACK_CPU = 1
@@ -172,10 +172,11 @@ def wrap_device(value: Any, data_type: DataType) -> _core.NdBuffer:
         Its elements are of another type.
     """
     buffer = device_buffer(value)
-    expected = core_dtype(data_type.native)
-    if buffer.dtype != expected:
+    dtype, native = getattr(value, "dtype", None), data_type.native.newbyteorder("=")
+    is_known = not isinstance(dtype, np.dtype) or are_known_apart(dtype, native)
+    if not is_known or buffer.dtype != core_dtype(native):
         raise DTypeMismatchError(
-            f"got elements of {buffer.dtype} on {buffer.device}, the array holds {data_type}",
+            f"got elements of {buffer.dtype if is_known else dtype} on {buffer.device}, the array holds {data_type}",
             hint="convert them on the GPU first, with astype",
         )
     return buffer

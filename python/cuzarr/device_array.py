@@ -19,6 +19,27 @@ _ORDERED = "iufcmMU"
 """Kinds of elements whose bytes have an order."""
 
 
+def _reversals(own: np.dtype[Any], wanted: np.dtype[Any], start: int = 0) -> list[tuple[int, int]] | None:
+    """Where bytes of an element are the other way round in another type: from which on, and how many. ``None`` when more differs."""
+    if own == wanted:
+        return []
+    if own.itemsize != wanted.itemsize or own.names != wanted.names or own.shape != wanted.shape:
+        return None
+    if own.subdtype is not None:
+        parts = [(own.base, wanted.base, place * own.base.itemsize) for place in range(math.prod(own.shape))]
+    elif own.names is not None:
+        if any(own.fields[name][1] != wanted.fields[name][1] for name in own.names):  # type: ignore[index]
+            return None
+        parts = [(own[name], wanted[name], int(own.fields[name][1])) for name in own.names]  # type: ignore[index]
+    elif own.kind in _ORDERED and own.newbyteorder("S") == wanted:
+        count = 4 if own.kind == "U" else own.itemsize // 2 if own.kind == "c" else own.itemsize
+        return [(start + place, count) for place in range(0, own.itemsize, count)]
+    else:
+        return None
+    found = [_reversals(mine, other, start + offset) for mine, other, offset in parts]
+    return None if None in found else [run for runs in found if runs is not None for run in runs]
+
+
 def element_type(dtype: np.dtype[Any]) -> str:
     """The Rust side's name of what memory holds: numbers, 8-byte integers for dates, opaque bytes for all else."""
     if dtype.kind in "mM" and dtype.isnative:
@@ -29,6 +50,16 @@ def element_type(dtype: np.dtype[Any]) -> str:
         what = "Python objects" if dtype.kind == "O" else "strings of any length"
         raise UnsupportedError(f"{what} have no place in device memory", hint="keep them on the CPU")
     return dtype.name if dtype.kind in "biufc" and dtype.isnative else f"opaque{dtype.itemsize}"
+
+
+def _is_opaque(dtype: np.dtype[Any]) -> bool:
+    return element_type(dtype).startswith("opaque")
+
+
+def are_known_apart(own: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
+    """Whether the Rust side tells these types apart if they differ: not structures, strings, byte orders and units of time."""
+    both_are_times = own.kind in "mM" and wanted.kind in "mM"
+    return own == wanted or not (_is_opaque(own) or _is_opaque(wanted) or both_are_times)
 
 
 class DeviceArray(ElementwiseEquality, Operators, Reductions, Shaped):
@@ -206,25 +237,27 @@ class DeviceArray(ElementwiseEquality, Operators, Reductions, Shaped):
         dtype = np.dtype(dtype)
         if dtype == self.dtype:
             return self.copy(order) if copy else self
+        if (reversals := _reversals(self.dtype, dtype)) is not None:
+            return self._reordered(dtype, reversals, order)
         if not (self.dtype.isnative and dtype.isnative) and self.dtype.kind in _ORDERED and dtype.kind in _ORDERED:
-            converted = (self if self.dtype.isnative else self._swapped()).astype(dtype.newbyteorder("="), order)
-            return converted if dtype.isnative else converted._swapped(order)
+            return self.astype(self.dtype.newbyteorder("=")).astype(dtype.newbyteorder("="), order).astype(dtype, order, copy=False)
+        if _is_opaque(self.dtype) or _is_opaque(dtype):
+            raise UnsupportedError(f"devices do not convert {self.dtype} to {dtype}", hint="convert it on the CPU")
         if (self.dtype.kind in "mM" or dtype.kind in "mM") and element_type(self.dtype) == element_type(dtype) == "int64":
             if self.dtype.kind == dtype.kind:
                 raise UnsupportedError(f"devices do not convert {self.dtype} to {dtype}", hint="convert it on the CPU")
             return self.copy(order).view(dtype)
         return DeviceArray(self._buffer.astype(element_type(dtype), self._order(order)), dtype)
 
-    def _swapped(self, order: Order = "K") -> DeviceArray:
-        """A packed copy in the other byte order, byte by byte of all elements at once."""
-        kind, item_bytes = self.dtype.kind, self.dtype.itemsize
-        number_bytes = 4 if kind == "U" else item_bytes // 2 if kind == "c" else item_bytes
-        result = DeviceArray.empty(self.shape, self.dtype.newbyteorder("S"), self.device, self._order(order))
-        packed: Literal["C", "F"] = "F" if result._is_packed("F") else "C"
-        there = result.reshape((-1,), order=packed).view("u1")
-        here = self.copy(packed).reshape((-1,), order=packed).view("u1")
-        for place in range(number_bytes):
-            there[place::number_bytes] = here[number_bytes - 1 - place :: number_bytes]
+    def _reordered(self, dtype: np.dtype[Any], reversals: list[tuple[int, int]], order: Order) -> DeviceArray:
+        """A packed copy of another type, which differs in where bytes are the other way round; byte by byte, all elements at once."""
+        packed = self._order(order)
+        result = DeviceArray(self.copy(packed)._buffer.reinterpret(element_type(dtype)), dtype)
+        here, there = (array.reshape((-1,), order=packed).view("u1") for array in (self.copy(packed), result))
+        item_bytes = dtype.itemsize
+        for start, count in reversals:
+            for place in range(count):
+                there[start + place :: item_bytes] = here[start + count - 1 - place :: item_bytes]
         return result
 
     def fill(self, value: Any) -> None:
@@ -236,10 +269,11 @@ class DeviceArray(ElementwiseEquality, Operators, Reductions, Shaped):
         from cuzarr import _convert
 
         target = self[key]
-        if isinstance(value, DeviceArray) and not (value.dtype.isnative and self.dtype.isnative):
-            value = value.astype(self.dtype)
         if _convert.is_on_device(value):
             source = _convert.device_buffer(value)
+            dtype = getattr(value, "dtype", None)  # of PyTorch's tensors another class
+            if isinstance(dtype, np.dtype) and not are_known_apart(dtype, self.dtype):
+                source = DeviceArray(source, dtype).astype(self.dtype)._buffer
         elif isinstance(value, np.ndarray) and value.size > 1:
             source = _host_view(value.astype(self.dtype, copy=False))
         else:

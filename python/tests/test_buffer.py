@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import operator
 import pickle
@@ -15,7 +16,7 @@ import pytest
 
 import cuzarr
 from cuzarr.buffer import ArrayLike, Buffer, BufferPrototype, NDArrayLike, NDBuffer, cpu, default_buffer_prototype, gpu as gpus
-from cuzarr.errors import CuzarrUserWarning, ImplicitHostCopyError, InvalidArgumentError, MemorySpaceError, UnsupportedError
+from cuzarr.errors import CuzarrUserWarning, DTypeMismatchError, ImplicitHostCopyError, InvalidArgumentError, MemorySpaceError, UnsupportedError
 
 TRUTH = np.arange(24, dtype="f4").reshape(4, 6) - 5
 
@@ -351,6 +352,51 @@ def test_device_arrays_are_viewed_as_elements_of_other_sizes(gpu: str) -> None:
     assert (array.view("u1").view(TRUTH.dtype).cpu() == TRUTH).all()
     with pytest.raises(InvalidArgumentError):
         array.view("u1").ravel()[1:17].view("u8")
+
+
+def test_structures_are_converted_by_their_fields_or_not_at_all(gpu: str) -> None:
+    inner: Any = [("p", "<c8"), ("q", ">u2", (2,))]
+    dtype = np.dtype([("a", ">i4"), ("b", "<f8"), ("s", "S3"), ("x", inner)])
+    truth = np.zeros((3, 4), dtype)
+    for name in ("a", "b", "s"):
+        truth[name] = np.arange(12).reshape(3, 4)
+    truth["x"]["p"], truth["x"]["q"] = 1 + 2j, [3, 4]
+    array = cuzarr.DeviceArray.from_host(truth, gpu)
+    native = array.astype(dtype.newbyteorder("="))
+    assert native.dtype == dtype.newbyteorder("=") and native.cpu().tobytes() == truth.astype(native.dtype).tobytes()
+    native[1:] = array[:2]
+    np.testing.assert_array_equal(native.cpu()[1:], truth[:2].astype(native.dtype))
+    for other in ([("a", ">i4"), ("b", "<i8"), ("s", "S3"), ("x", inner)], f"V{dtype.itemsize}"):
+        with pytest.raises(UnsupportedError, match="do not convert"):
+            array.astype(other)
+        with pytest.raises(UnsupportedError, match="do not convert"):
+            cuzarr.DeviceArray.empty((3, 4), other, gpu)[:] = array
+
+
+@pytest.mark.parametrize("dtype", [">f4", ">M8[s]", [("a", ">i4"), ("x", [("p", ">f8"), ("q", "S3")])]], ids=["f4", "M8", "structure"])
+def test_elements_of_the_other_byte_order_are_read_to_a_device_and_written_from_there(gpu: str, dtype: Any) -> None:
+    array = cuzarr.create_array({}, shape=20, chunks=6, dtype=dtype, zarr_format=2, device=gpu)
+    truth = np.zeros(20, dtype)
+    truth["a" if truth.dtype.names else ...] = np.arange(20).astype(truth.dtype["a"] if truth.dtype.names else dtype)
+    array[:] = truth
+    found = array[2:9]
+    np.testing.assert_array_equal(host(found), truth[2:9])
+    array[10:17] = found
+    truth[10:17] = truth[2:9]
+    np.testing.assert_array_equal(array.with_device("cpu")[:], truth)
+
+
+@pytest.mark.parametrize(
+    ("stored", "given"),
+    [("M8[s]", "M8[ms]"), ([("a", "<i4"), ("b", "<f4")], [("a", ">i4"), ("b", "<f4")]), ([("a", "<i4")], [("c", "<i4")]), ("S4", "<U1")],
+)
+def test_arrays_refuse_device_memory_that_only_is_as_large(gpu: str, stored: Any, given: Any) -> None:
+    array = cuzarr.create_array({}, shape=3, dtype=stored, device=gpu)
+    value = cuzarr.DeviceArray.from_host(np.ones(3, "i4").astype(given), gpu)
+    with pytest.raises(DTypeMismatchError, match="got elements of .* the array holds"):
+        array[:] = value
+    with pytest.raises(UnsupportedError) if value.dtype.newbyteorder("=") != np.dtype(stored) else contextlib.nullcontext():
+        cuzarr.DeviceArray.empty((3,), stored, gpu)[:] = value
 
 
 @pytest.mark.parametrize("dtype", [">i2", ">u8", ">f4", ">c16", ">M8[s]", ">U3"])
