@@ -9,7 +9,9 @@ use cuzarr_device::shuffle::{self, Shuffle};
 use cuzarr_device::transfer::gather_on;
 use cuzarr_device::{Buffer, DType, Device, Layout, NdBuffer, Packing, Stream, Transfer, TransferBox, delta, pool};
 
-use super::{ALIGNMENT_BYTES, Map, STATUS_BYTES, Step, rows};
+use super::launches::{ALIGNMENT_BYTES, rows};
+use super::{Map, Step};
+use crate::codec::batch::STATUS_BYTES;
 use crate::{Error, ErrorKind, Result, ResultExt};
 
 /// What undoes the steps of some codecs, in order of encoding, for chunks of one size.
