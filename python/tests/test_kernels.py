@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import cuzarr
-from cuzarr import _core, errors, kernels
+from cuzarr import _core, _elementwise, _modules, errors
 
 SOURCE = """
 // A comment with a ) in it, and __global__ void commented(double x);
@@ -27,12 +27,12 @@ extern "C" __global__ void fault(int *x) { x[1ll << 40] = 1; }
 
 
 def test_a_declaration_says_what_numbers_a_kernel_takes():
-    scale = kernels._signature(SOURCE, "scale")
+    scale = _modules._signature(SOURCE, "scale")
     assert scale == [None, np.dtype("f4"), np.dtype("i4")]
-    assert kernels._signature(SOURCE, "fields") == [None, None, None]
-    assert kernels._signature(SOURCE, "commented") is None
+    assert _modules._signature(SOURCE, "fields") == [None, None, None]
+    assert _modules._signature(SOURCE, "commented") is None
     text = "__global__ void f(unsigned long long n, size_t, uint8_t const b, bool c, long) {}"
-    assert kernels._signature(text, "f") == [np.dtype(t) for t in ("u8", "u8", "u1", "?", "i8")]
+    assert _modules._signature(text, "f") == [np.dtype(t) for t in ("u8", "u8", "u1", "?", "i8")]
 
 
 @pytest.mark.parametrize(
@@ -49,13 +49,13 @@ def test_a_declaration_says_what_numbers_a_kernel_takes():
 )
 def test_a_number_becomes_what_the_declaration_says(value, dtype, expected):
     dtype = dtype and np.dtype(dtype)
-    assert kernels._value(value, dtype, len(expected), "here") == expected
+    assert _modules._value(value, dtype, len(expected), "here") == expected
 
 
 @pytest.mark.parametrize(("value", "dtype"), [(1.5, "i4"), (1 << 40, "i4"), (-1, "u8"), (1, None), ("text", "i4")])
 def test_a_number_that_would_be_read_as_another_is_refused(value, dtype):
     with pytest.raises(errors.InvalidArgumentError, match="here"):
-        kernels._value(value, dtype and np.dtype(dtype), None, "here")
+        _modules._value(value, dtype and np.dtype(dtype), None, "here")
 
 
 def compiles(text):
@@ -70,14 +70,14 @@ def compiles(text):
 @pytest.mark.parametrize("scalars", [(False, False, False), (False, True, False)])
 def test_the_text_of_an_elementwise_kernel_compiles(rank, lanes, scalars, in_place):
     kernel = cuzarr.ElementwiseKernel("T x, float64 y", "T z", "z = twice(x) + y * i / n", preamble="__device__ int twice(int x) { return 2 * x; }")
-    compiles(kernel.source(kernels._Variant((("T", "float32"),), rank, scalars, in_place, lanes)))
+    compiles(kernel.source(_elementwise._Variant((("T", "float32"),), rank, scalars, in_place, lanes)))
 
 
 def test_a_compile_error_shows_the_line_of_the_operation():
     kernel = cuzarr.ElementwiseKernel("float32 x", "float32 z", "float y = 2 * x;\nz = y + nonsense", "mine")
     compiles("__global__ void f() {}")  # or there is no compiler, and nothing to see
     with pytest.raises(errors.KernelCompileFailedError, match=r"mine\(2\)(.|\n)*nonsense"):
-        _core.Module.check(kernel.source(kernels._Variant((), None, (False, False), False, 4)), "mine.cu", [], (9, 0))
+        _core.Module.check(kernel.source(_elementwise._Variant((), None, (False, False), False, 4)), "mine.cu", [], (9, 0))
 
 
 @pytest.mark.parametrize(
