@@ -17,8 +17,8 @@ use serde_json::json;
 
 use crate::output;
 
-/// Stored bytes that are fetched at a time, and copied: pinning more takes longer than reading it.
-const ROUND_BYTES: u64 = 256 << 20;
+/// Stored bytes that are fetched at a time: much, and what stays in the cache, where memory bounds more than storage does.
+const ROUND_BYTES: [u64; 2] = [256 << 20, 64 << 20];
 /// Bytes of one copy, as reads make them.
 const COPY_BYTES: usize = 16 << 20;
 /// Frames begin at multiples of this in the device's memory.
@@ -129,7 +129,12 @@ impl ReadSink for Sink {
 
 /// GB/s of stored bytes from the store into pinned memory, by as many threads as reads have.
 fn fetch(array: &Array, keys: &[String], sizes: &[u64]) -> Result<f64> {
-    let most = sizes.iter().copied().max().unwrap_or(0).max(ROUND_BYTES) as usize;
+    let rates = ROUND_BYTES.map(|round_bytes| fetch_by(array, keys, sizes, round_bytes));
+    rates.into_iter().try_fold(0.0, |best, rate| Ok(f64::max(best, rate?)))
+}
+
+fn fetch_by(array: &Array, keys: &[String], sizes: &[u64], round_bytes: u64) -> Result<f64> {
+    let most = sizes.iter().copied().max().unwrap_or(0).max(round_bytes) as usize;
     let ring = SlabRing::new(array.device(), most, most)?;
     let threads = Pool::new(array.options().threads);
     let seconds = best(TURNS, || {
