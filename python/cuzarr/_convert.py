@@ -172,14 +172,20 @@ def wrap_device(value: Any, data_type: DataType) -> _core.NdBuffer:
         Its elements are of another type.
     """
     buffer = device_buffer(value)
-    dtype, native = getattr(value, "dtype", None), data_type.native.newbyteorder("=")
-    is_known = not isinstance(dtype, np.dtype) or are_known_apart(dtype, native)
-    if not is_known or buffer.dtype != core_dtype(native):
+    if not _has_elements_of(data_type.native, value, buffer):
         raise DTypeMismatchError(
-            f"got elements of {buffer.dtype if is_known else dtype} on {buffer.device}, the array holds {data_type}",
+            f"got elements of {getattr(value, 'dtype', buffer.dtype)} on {buffer.device}, the array holds {data_type}",
             hint="convert them on the GPU first, with astype",
         )
     return buffer
+
+
+def _has_elements_of(native: np.dtype[Any], value: Any, buffer: _core.NdBuffer) -> bool:
+    """Whether this memory of a GPU array has such elements, in the machine's byte order."""
+    if native.kind in "OT":
+        return False
+    native, dtype = native.newbyteorder("="), getattr(value, "dtype", None)
+    return buffer.dtype == core_dtype(native) and (not isinstance(dtype, np.dtype) or are_known_apart(dtype, native))
 
 
 def to_native_host(value: Any, native: np.dtype[Any]) -> np.ndarray[Any, Any]:
@@ -245,7 +251,7 @@ def check_out(out: Any, shape: tuple[int, ...], native: np.dtype[Any], device: s
     buffer = device_buffer(out) if is_on_device(out) else None
     if buffer is None and (device != "cpu" or not isinstance(out, np.ndarray)):
         raise InvalidArgumentError(f"out is no array on {device}: {type(out).__name__}")
-    if (out.dtype if buffer is None else buffer.dtype) != (native if buffer is None else core_dtype(native)):
+    if out.dtype != native if buffer is None else not _has_elements_of(native, out, buffer):
         raise DTypeMismatchError(f"out has elements of {out.dtype}, the result of {native}")
     if buffer is not None:
         return buffer

@@ -395,6 +395,8 @@ def test_arrays_refuse_device_memory_that_only_is_as_large(gpu: str, stored: Any
     value = cuzarr.DeviceArray.from_host(np.ones(3, "i4").astype(given), gpu)
     with pytest.raises(DTypeMismatchError, match="got elements of .* the array holds"):
         array[:] = value
+    with pytest.raises(DTypeMismatchError, match="out has elements of"):
+        array.get_basic_selection(out=gpus.NDBuffer(value))
     with pytest.raises(UnsupportedError) if value.dtype.newbyteorder("=") != np.dtype(stored) else contextlib.nullcontext():
         cuzarr.DeviceArray.empty((3,), stored, gpu)[:] = value
 
@@ -415,6 +417,9 @@ def test_device_arrays_are_converted_to_the_other_byte_order_and_back(gpu: str, 
 
 
 def test_strings_of_any_length_have_no_place_on_a_device(gpu: str) -> None:
+    array = cuzarr.create_array({}, shape=4, dtype="string", device=gpu)
+    with pytest.raises(DTypeMismatchError, match="the array holds string"):
+        array[:] = cuzarr.DeviceArray.from_host(TRUTH[0, :4], gpu)
     with pytest.raises(UnsupportedError, match="strings of any length"):
         cuzarr.DeviceArray.empty((2,), np.dtypes.StringDType(), gpu)
 
