@@ -299,6 +299,16 @@ fn a_block_that_decodes_to_more_than_128_kib_is_refused() {
     assert_eq!(assert_agrees(Format::Zstd, &[frame]), if devices().is_empty() { 0 } else { 1 });
 }
 
+/// Found by a campaign: the weights of a tree are coded with a place for one that cannot be, 29, which none of them is.
+#[test]
+fn a_weight_that_is_described_but_not_used_is_no_damage() {
+    let mut encoded = vec![0x28, 0xb5, 0x2f, 0xfd, 0, 0x40, 0x7d, 0, 0, 0x42, 0xc0, 2, 8, 0x90, 0x9a, 0xf7, 0xff, 0x1f];
+    encoded.extend([0x5c, 0x70, 0xa2, 0x12, 0x6b, 0]);
+    let frame = Frame { encoded, decoded_bytes: 4 };
+    assert_eq!(on_host(Format::Zstd, &frame).unwrap(), [6, 2, 4, 8]);
+    assert_eq!(assert_agrees(Format::Zstd, &[frame]), 0);
+}
+
 #[test]
 fn one_damaged_frame_does_not_touch_the_others() {
     let mut random = Dice(19);

@@ -102,7 +102,15 @@ fn judge(format: Format, case: &Case, decoded: &Decoded, index: usize) -> std::r
 /// Most bytes of a frame that is told.
 const TOLD_BYTES: usize = 400;
 
-fn together(settings: &Settings, round: u64, cases: &[Case], random: &mut Random, outcome: &mut Outcome) -> Result<()> {
+/// Decodes cases together, of which the first has the number `first` in its round.
+fn together(
+    settings: &Settings,
+    round: u64,
+    first: usize,
+    cases: &[Case],
+    random: &mut Random,
+    outcome: &mut Outcome,
+) -> Result<()> {
     let frames: Vec<_> =
         cases.iter().map(|case| Frame { encoded: &case.encoded, decoded_bytes: case.decoded_bytes }).collect();
     let decoded = decode(settings.device, settings.format, &frames, random)?;
@@ -119,9 +127,11 @@ fn together(settings: &Settings, round: u64, cases: &[Case], random: &mut Random
             Err(wrong) => {
                 let told = &case.encoded[..case.encoded.len().min(TOLD_BYTES)];
                 let hex: String = told.iter().map(|byte| format!("{byte:02x}")).collect();
-                outcome.fail(json!({"round": round, "seed": settings.seed, "index": index, "of": cases.len(),
+                outcome.fail(
+                    json!({"round": round, "seed": settings.seed, "frame": first + index, "together": cases.len(),
                     "damage": case.how, "decoded_bytes": case.decoded_bytes, "encoded_bytes": case.encoded.len(),
-                    "wrong": wrong, "frame": hex}));
+                    "wrong": wrong, "bytes": hex}),
+                );
             }
         }
     }
@@ -152,13 +162,13 @@ pub fn round(settings: &Settings, round: u64, outcome: &mut Outcome) -> Result<(
             eprintln!("{} {} bytes: {hex}: on the host: {answer}", case.how, case.decoded_bytes);
         }
     }
-    let mut rest = &cases[..];
+    let (mut rest, mut first) = (&cases[..], numbers.start);
     while !rest.is_empty() {
         let batch =
             if few && settings.frame.is_none() { random.log_uniform(1, 32).min(rest.len()) } else { rest.len() };
         let (some, others) = rest.split_at(batch);
-        together(settings, round, some, &mut random, outcome)?;
-        rest = others;
+        together(settings, round, first, some, &mut random, outcome)?;
+        (rest, first) = (others, first + batch);
     }
     Ok(())
 }

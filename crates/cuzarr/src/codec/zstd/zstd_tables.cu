@@ -169,7 +169,7 @@ CUZARR_DEVICE void huffman_table(const ZstdTask& task, TableSpace& space, u32 in
         used = 1 + head;
         if (lane == 0) {
             space.count = space.fse.used = 0;
-            if (used <= size) fse_read(space.fse, src + 1, head, 16, CUZARR_ZSTD_WEIGHT_LOG);
+            if (used <= size) fse_read(space.fse, src + 1, head, CUZARR_FSE_SYMBOLS, CUZARR_ZSTD_WEIGHT_LOG);
         }
         warp_barrier(CUZARR_ALL_LANES);
         u32 read = space.fse.used;
