@@ -68,8 +68,9 @@ from cuzarr._config import config
 from cuzarr._copying import copy, pyramid, rechunk
 from cuzarr._core import __version__
 from cuzarr._group import Group
+from cuzarr._group_metadata import ConsolidatedMetadata, GroupMetadata
 from cuzarr._map_blocks import map_blocks
-from cuzarr._metadata import ArrayV2Metadata, ArrayV3Metadata, ConsolidatedMetadata, GroupMetadata
+from cuzarr._metadata import ArrayV2Metadata, ArrayV3Metadata
 from cuzarr.device_array import DeviceArray
 from cuzarr.errors import CuzarrError
 from cuzarr.expression import Expression

@@ -10,8 +10,9 @@ import numpy as np
 from cuzarr._array_config import ArrayConfig, ArrayConfigLike
 from cuzarr._documents import read_array
 from cuzarr._drawing import chunk_grid_svg
+from cuzarr._group_metadata import parse_node
 from cuzarr._info import Info, human_bytes
-from cuzarr._metadata import ArrayV2Metadata, ArrayV3Metadata, encode_document, parse_node
+from cuzarr._metadata import ArrayV2Metadata, ArrayV3Metadata, encode_document
 from cuzarr._operators import Operators, Reductions
 from cuzarr._selecting import ArraySelections
 from cuzarr.errors import InvalidArgumentError, ShapeMismatchError

@@ -10,7 +10,8 @@ from cuzarr._array import Array
 from cuzarr._array_config import ArrayConfigLike
 from cuzarr._async import run
 from cuzarr._group import Group
-from cuzarr._metadata import AnyArrayMetadata, GroupMetadata
+from cuzarr._group_metadata import GroupMetadata
+from cuzarr._metadata import AnyArrayMetadata
 from cuzarr.storage import StorePath
 
 

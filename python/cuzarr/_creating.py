@@ -13,8 +13,9 @@ from cuzarr._array_config import ArrayConfigLike
 from cuzarr._chunks import parse_shape
 from cuzarr._documents import write_new
 from cuzarr._dtypes import ZarrFormat, parse_dtype
+from cuzarr._group_metadata import GroupMetadata, as_node
 from cuzarr._members import GroupMembers
-from cuzarr._metadata import AnyArrayMetadata, GroupMetadata, as_node
+from cuzarr._metadata import AnyArrayMetadata
 from cuzarr.errors import InvalidArgumentError
 from cuzarr.storage import StorePath, normalize_path
 

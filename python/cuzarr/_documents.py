@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from cuzarr._dtypes import ZarrFormat
+from cuzarr._group_metadata import GroupMetadata, parse_consolidated_v2
 from cuzarr._metadata import (
     ZARR_JSON,
     ZARRAY,
@@ -18,10 +20,7 @@ from cuzarr._metadata import (
     AnyArrayMetadata,
     ArrayV2Metadata,
     ArrayV3Metadata,
-    GroupMetadata,
     decode_document,
-    parse_consolidated_v2,
-    warn_both_formats,
 )
 from cuzarr.errors import (
     ArrayNotFoundError,
@@ -29,6 +28,7 @@ from cuzarr.errors import (
     ContainsArrayError,
     ContainsGroupError,
     CuzarrError,
+    CuzarrUserWarning,
     GroupNotFoundError,
     InvalidArgumentError,
     MetadataValidationError,
@@ -106,7 +106,7 @@ def read_array(place: StorePath, zarr_format: ZarrFormat | None) -> AnyArrayMeta
     document = _document(place, ZARR_JSON) if zarr_format != 2 else None
     old = _document(place, ZARRAY) if zarr_format == 2 or (zarr_format is None) else None
     if document is not None and old is not None:
-        warn_both_formats(place)
+        _warn_both_formats(place)
     if document is not None:
         return _parse(place, ZARR_JSON, ArrayV3Metadata.from_dict, document)  # type: ignore[no-any-return]
     if old is not None:
@@ -130,7 +130,7 @@ def read_group(
     document = _document(place, ZARR_JSON) if zarr_format != 2 else None
     old = _document(place, ZGROUP) if zarr_format != 3 else None
     if document is not None and old is not None:
-        warn_both_formats(place)
+        _warn_both_formats(place)
     if document is not None:
         if isinstance(use_consolidated, str):
             raise TypeError("use_consolidated names a key, which only format 2 has")
@@ -266,3 +266,9 @@ def hierarchy_with_parents(nodes: Mapping[str, AnyNodeMetadata]) -> dict[str, An
             if node is not None and not isinstance(node, GroupMetadata):
                 raise InvalidArgumentError(f"'{path}' is inside the array '{parent}'; only groups hold nodes")
     return dict(sorted(complete.items(), key=lambda item: (item[0].count("/") if item[0] else -1, item[0])))
+
+
+def _warn_both_formats(place: object) -> None:
+    """Says that a node exists in both formats."""
+    message = f"{place} has metadata of Zarr format 2 and of format 3; format 3 is used"
+    warnings.warn(message, CuzarrUserWarning, stacklevel=5)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from cuzarr._creating import GroupCreation
 from cuzarr._documents import AnyNodeMetadata, check_zarr_format, read_group
+from cuzarr._group_metadata import GroupMetadata
 from cuzarr._info import Info
-from cuzarr._metadata import GroupMetadata
 from cuzarr.errors import InvalidArgumentError, UnsupportedError
 from cuzarr.storage import Store, StorePath, make_store_path, normalize_path
 

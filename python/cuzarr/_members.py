@@ -7,7 +7,7 @@ from typing import Any, Self, TypeVar
 
 from cuzarr._array import Array
 from cuzarr._documents import AnyNodeMetadata, array_not_found, group_not_found, iterate_members, read_node
-from cuzarr._metadata import GroupMetadata
+from cuzarr._group_metadata import GroupMetadata
 from cuzarr._names import did_you_mean
 from cuzarr._node import Node
 from cuzarr._tree import Tree, draw_tree

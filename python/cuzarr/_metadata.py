@@ -1,4 +1,4 @@
-"""Metadata documents as values: what is in ``zarr.json``, ``.zarray``, ``.zgroup`` and ``.zattrs``.
+"""Metadata documents, and those of arrays as values: what is in ``zarr.json``, ``.zarray`` and ``.zattrs``.
 
 A value keeps the document it was read from, so that members this package does not know survive a rewrite.
 """
@@ -6,9 +6,8 @@ A value keeps the document it was read from, so that members this package does n
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
@@ -20,8 +19,6 @@ from cuzarr._dtypes import DataType, ZarrFormat, from_json_v2, from_json_v3
 from cuzarr.codecs._values import Codec, ShardingCodec, parse_codec
 from cuzarr.codecs.numcodecs import NumcodecsCodec, from_numcodecs_config
 from cuzarr.errors import (
-    ContainsArrayError,
-    CuzarrUserWarning,
     InvalidArgumentError,
     MetadataValidationError,
     NodeTypeValidationError,
@@ -76,7 +73,14 @@ def parse_attributes(attributes: Any) -> dict[str, Any]:
     return dict(attributes)
 
 
-def _mapping(value: Any, what: str) -> Mapping[str, Any]:
+def as_mapping(value: Any, what: str) -> Mapping[str, Any]:
+    """A JSON object.
+
+    Raises
+    ------
+    MetadataValidationError
+        It is something else.
+    """
     if not isinstance(value, Mapping):
         raise MetadataValidationError(f"{what}: expected a JSON object, got {type(value).__name__}")
     return value
@@ -129,7 +133,7 @@ class ArrayMetadata:
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """The value of a document, attributes inside."""
         document = dict(data)
-        attributes = dict(_mapping(document.pop("attributes", None) or {}, "attributes"))
+        attributes = dict(as_mapping(document.pop("attributes", None) or {}, "attributes"))
         return cls(document, attributes)  # type: ignore[call-arg]
 
     def to_dict(self) -> dict[str, Any]:
@@ -150,13 +154,14 @@ class ArrayMetadata:
 
     def __eq__(self, other: object) -> bool:
         # As JSON: not-a-number equals itself there, and a tuple the list it is written as.
-        return isinstance(other, ArrayMetadata) and _canonical(self.to_dict()) == _canonical(other.to_dict())
+        return isinstance(other, ArrayMetadata) and canonical_json(self.to_dict()) == canonical_json(other.to_dict())
 
     def __hash__(self) -> int:
-        return hash(_canonical(self.to_dict()))
+        return hash(canonical_json(self.to_dict()))
 
 
-def _canonical(document: Mapping[str, Any]) -> str:
+def canonical_json(document: Mapping[str, Any]) -> str:
+    """The same text for documents that say the same."""
     return json.dumps(document, sort_keys=True, default=_plain_json)
 
 
@@ -367,174 +372,3 @@ class ArrayV2Metadata(ArrayMetadata):
 
 
 AnyArrayMetadata = ArrayV2Metadata | ArrayV3Metadata
-
-
-@dataclass(frozen=True, eq=False)
-class ConsolidatedMetadata:
-    """Metadata of everything below a group, kept with the group."""
-
-    flattened_metadata: dict[str, AnyArrayMetadata | GroupMetadata] = field(default_factory=dict)
-    kind: ClassVar[Literal["inline"]] = "inline"
-    must_understand: ClassVar[Literal[False]] = False
-
-    @property
-    def metadata(self) -> dict[str, AnyArrayMetadata | GroupMetadata]:
-        """The direct children; groups among them know theirs."""
-        return {name: self.below(name) for name in self.flattened_metadata if "/" not in name}
-
-    def below(self, name: str) -> AnyArrayMetadata | GroupMetadata:
-        """The node called ``name``, a group with all that is below it."""
-        node = self.flattened_metadata[name]
-        if not isinstance(node, GroupMetadata):
-            return node
-        inside = {
-            key[len(name) + 1 :]: child for key, child in self.flattened_metadata.items() if key.startswith(f"{name}/")
-        }
-        return replace(node, consolidated_metadata=ConsolidatedMetadata(inside))
-
-    def without(self, name: str) -> ConsolidatedMetadata:
-        """The same without a node and what is below it."""
-        return ConsolidatedMetadata(
-            {
-                key: node
-                for key, node in self.flattened_metadata.items()
-                if key != name and not key.startswith(f"{name}/")
-            }
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """As format 3 stores it, inside the group's metadata."""
-        nodes = {key: node.to_dict() for key, node in sorted(self.flattened_metadata.items())}
-        return {"kind": self.kind, "must_understand": self.must_understand, "metadata": nodes}
-
-
-@dataclass(frozen=True, eq=False)
-class GroupMetadata:
-    """Metadata of a group."""
-
-    attributes: dict[str, Any] = field(default_factory=dict)
-    zarr_format: ZarrFormat = 3
-    consolidated_metadata: ConsolidatedMetadata | None = None
-    extra: dict[str, Any] = field(default_factory=dict)
-    node_type: ClassVar[Literal["group"]] = "group"
-
-    def to_dict(self) -> dict[str, Any]:
-        """The document of format 3; of format 2 with attributes (and consolidated metadata) inside."""
-        document: dict[str, Any] = {"attributes": self.attributes, "zarr_format": self.zarr_format}
-        if self.zarr_format == 3:
-            document["node_type"] = "group"
-        if self.consolidated_metadata is not None:
-            document["consolidated_metadata"] = self.consolidated_metadata.to_dict()
-        return document | self.extra
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> GroupMetadata:
-        """The value of a document, attributes inside."""
-        document = dict(data)
-        zarr_format = document.pop("zarr_format", None)
-        if zarr_format not in (2, 3):
-            raise MetadataValidationError(f"zarr_format is {zarr_format!r}, expected 2 or 3")
-        node_type = document.pop("node_type", "group" if zarr_format == 2 else None)
-        if node_type == "array":
-            raise ContainsArrayError("the metadata is an array's, expected a group's", hint="open it with open_array or open")
-        if node_type != "group":
-            raise NodeTypeValidationError(f"node_type is {node_type!r}, expected 'group'")
-        consolidated = document.pop("consolidated_metadata", None)
-        attributes = dict(_mapping(document.pop("attributes", None) or {}, "attributes"))
-        return cls(attributes, zarr_format, _parse_consolidated(consolidated), document)
-
-    def update_attributes(self, attributes: Mapping[str, Any]) -> GroupMetadata:
-        """The same with other attributes."""
-        return replace(self, attributes=dict(attributes))
-
-    def documents(self) -> dict[str, bytes]:
-        """What is stored, by the key relative to the group."""
-        if self.zarr_format == 3:
-            return {ZARR_JSON: encode_document(self.to_dict())}
-        stored = {ZGROUP: encode_document({"zarr_format": 2} | self.extra), ZATTRS: encode_document(self.attributes)}
-        if self.consolidated_metadata is not None:
-            stored[ZMETADATA] = encode_document(self._consolidated_v2())
-        return stored
-
-    def _consolidated_v2(self) -> dict[str, Any]:
-        assert self.consolidated_metadata is not None
-        documents: dict[str, Any] = {ZATTRS: self.attributes, ZGROUP: {"zarr_format": 2} | self.extra}
-        for path, node in sorted(self.consolidated_metadata.flattened_metadata.items()):
-            documents[f"{path}/{ZATTRS}"] = node.attributes
-            if isinstance(node, GroupMetadata):
-                documents[f"{path}/{ZGROUP}"] = {"zarr_format": 2} | node.extra
-            else:
-                documents[f"{path}/{ZARRAY}"] = node.document
-        return {"metadata": documents, "zarr_consolidated_format": 1}
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, GroupMetadata) and _canonical(self.to_dict()) == _canonical(other.to_dict())
-
-    def __hash__(self) -> int:
-        return hash(_canonical(self.to_dict()))
-
-
-def parse_node(data: Mapping[str, Any]) -> AnyArrayMetadata | GroupMetadata:
-    """The value of an array's or a group's document, attributes inside."""
-    _mapping(data, "a node")
-    if data.get("zarr_format") == 2:
-        is_array = "shape" in data
-        return ArrayV2Metadata.from_dict(data) if is_array else GroupMetadata.from_dict(data)
-    return ArrayV3Metadata.from_dict(data) if data.get("node_type") == "array" else GroupMetadata.from_dict(data)
-
-
-def as_node(node: Any) -> AnyArrayMetadata | GroupMetadata:
-    """Metadata of ours from ours, from zarr-python's objects, or from a document.
-
-    Raises
-    ------
-    TypeError
-        It is none of these.
-    """
-    if isinstance(node, ArrayMetadata | GroupMetadata):
-        return node  # type: ignore[return-value]
-    if isinstance(node, Mapping):
-        return parse_node(node)
-    if not hasattr(node, "to_buffer_dict"):
-        raise TypeError(f"metadata of an array or a group was expected, got {type(node).__name__}")
-    from zarr.core.buffer.cpu import buffer_prototype
-
-    # What zarr-python would write is the one form of its metadata that it promises.
-    written = {name: json.loads(value.to_bytes()) for name, value in node.to_buffer_dict(buffer_prototype).items()}
-    if ZARR_JSON in written:
-        return parse_node(written[ZARR_JSON])
-    attributes = written.get(ZATTRS, {})
-    if ZARRAY in written:
-        return ArrayV2Metadata(written[ZARRAY], attributes)
-    return GroupMetadata.from_dict(written[ZGROUP] | {"attributes": attributes})
-
-
-def _parse_consolidated(data: Any) -> ConsolidatedMetadata | None:
-    if data is None:
-        return None
-    if not isinstance(data, Mapping) or not isinstance(data.get("metadata"), Mapping):
-        raise MetadataValidationError(f"consolidated_metadata has no 'metadata', got {data!r}")
-    if data.get("kind") != "inline":
-        raise MetadataValidationError(f"consolidated_metadata is of kind {data.get('kind')!r}, expected 'inline'")
-    return ConsolidatedMetadata({key: parse_node(node) for key, node in data["metadata"].items()})
-
-
-def parse_consolidated_v2(document: Mapping[str, Any]) -> ConsolidatedMetadata:
-    """Consolidated metadata of format 2, from ``.zmetadata``."""
-    stored = document.get("metadata")
-    if not isinstance(stored, Mapping):
-        raise MetadataValidationError(f"'{ZMETADATA}' has no 'metadata'")
-    nodes: dict[str, dict[str, Any]] = {}
-    for key, value in stored.items():
-        path, _, name = key.rpartition("/")
-        if path and name in (ZARRAY, ZGROUP):
-            nodes.setdefault(path, {}).update(_mapping(value, f"'{key}'"))
-        elif path and name == ZATTRS:
-            nodes.setdefault(path, {})["attributes"] = value
-    return ConsolidatedMetadata({path: parse_node(node) for path, node in nodes.items() if "zarr_format" in node})
-
-
-def warn_both_formats(place: object) -> None:
-    """Says that a node exists in both formats."""
-    message = f"{place} has metadata of Zarr format 2 and of format 3; format 3 is used"
-    warnings.warn(message, CuzarrUserWarning, stacklevel=5)

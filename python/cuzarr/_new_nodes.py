@@ -17,7 +17,8 @@ from cuzarr._create import DEFAULT_FILL_VALUE, new_metadata
 from cuzarr._documents import check_zarr_format, contains, hierarchy_with_parents, read_node, write_new
 from cuzarr._dtypes import ZarrFormat
 from cuzarr._group import Group
-from cuzarr._metadata import AnyArrayMetadata, ArrayV2Metadata, GroupMetadata, as_node
+from cuzarr._group_metadata import GroupMetadata, as_node
+from cuzarr._metadata import AnyArrayMetadata, ArrayV2Metadata
 from cuzarr.errors import ContainsArrayError, ContainsGroupError, CuzarrUserWarning, InvalidArgumentError
 from cuzarr.storage import Store, StorePath, make_store_path, normalize_path
 

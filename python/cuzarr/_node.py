@@ -7,7 +7,8 @@ from typing import Any, Self
 
 from cuzarr._attributes import Attributes
 from cuzarr._config import config as global_config
-from cuzarr._metadata import AnyArrayMetadata, GroupMetadata
+from cuzarr._group_metadata import GroupMetadata
+from cuzarr._metadata import AnyArrayMetadata
 from cuzarr.storage import Store, StorePath
 
 

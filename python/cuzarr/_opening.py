@@ -13,7 +13,8 @@ from cuzarr._documents import check_zarr_format, group_not_found, nothing_found,
 from cuzarr._dtypes import ZarrFormat
 from cuzarr._filled import create, like_arguments
 from cuzarr._group import Group
-from cuzarr._metadata import AnyArrayMetadata, ConsolidatedMetadata, GroupMetadata
+from cuzarr._group_metadata import ConsolidatedMetadata, GroupMetadata
+from cuzarr._metadata import AnyArrayMetadata
 from cuzarr.errors import (
     ArrayNotFoundError,
     CuzarrDeprecationWarning,

@@ -8,7 +8,7 @@ from cuzarr._arguments import default_format, dtype_of, is_array, metadata_of, r
 from cuzarr._documents import write_new
 from cuzarr._dtypes import ZarrFormat, parse_dtype
 from cuzarr._filled import create
-from cuzarr._metadata import GroupMetadata
+from cuzarr._group_metadata import GroupMetadata
 from cuzarr._new_nodes import fill
 from cuzarr.errors import InvalidArgumentError
 from cuzarr.storage import make_store_path
