@@ -15,8 +15,11 @@ Importing initialises no GPU and imports no other array library.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from cuzarr import (
     _libraries,
+    _names,
     api,
     buffer,
     codecs,
@@ -199,6 +202,10 @@ from cuzarr.selections import (
 )
 
 _libraries.announce()
+
+# Names of NumPy that are missing are told where they are. Hidden from type checkers, which would take any name for one.
+if not TYPE_CHECKING:
+    __getattr__ = _names.pointing_to_cupy(__name__)
 
 # Functions and reductions are not listed, because some would hide Python's own (`abs`, `sum`) where everything is imported:
 # their names are in `cuzarr.functions`, `cuzarr.reductions` and `cuzarr.selections`.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+
+import numpy as np
 
 from cuzarr import _core
 
@@ -16,3 +18,21 @@ def did_you_mean(name: object, known: Iterable[str]) -> str | None:
     """
     near = _core.nearest(name, list(known)) if isinstance(name, str) else None
     return None if near is None else f"did you mean '{near}'?"
+
+
+def pointing_to_cupy(module: str) -> Callable[[str], None]:
+    """A module's ``__getattr__``, which says of NumPy's functions that are missing where they are.
+
+    >>> import cuzarr
+    >>> cuzarr.degrees
+    Traceback (most recent call last):
+    AttributeError: module 'cuzarr' has no 'degrees': use CuPy's of arrays on a GPU, which it takes without copying, or NumPy's
+    """
+
+    def missing(name: str) -> None:
+        message = f"module '{module}' has no attribute '{name}'"
+        if not name.startswith("_") and callable(getattr(np, name, None)):
+            message = f"module '{module}' has no '{name}': use CuPy's of arrays on a GPU, which it takes without copying, or NumPy's"
+        raise AttributeError(message, name=name)
+
+    return missing

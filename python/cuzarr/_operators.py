@@ -114,57 +114,66 @@ class Operators:
 
 
 class Reductions:
-    """Reductions as methods; see :mod:`cuzarr.reductions`."""
+    """Reductions as methods; see :mod:`cuzarr.reductions`. NumPy's functions (``np.mean(z)``) call them, too, with ``out`` and
+    ``dtype``, which must be ``None``; of an array in a store they want elements, as all functions of NumPy's do."""
 
-    def sum(self, axis: Any = None, *, keepdims: bool = False) -> Any:
+    def sum(self, axis: Any = None, *, keepdims: bool = False, **numpys: Any) -> Any:
         """The sum."""
-        return _reduce("sum", self, axis, keepdims)
+        return _reduce("sum", self, axis, keepdims, numpys)
 
-    def prod(self, axis: Any = None, *, keepdims: bool = False) -> Any:
+    def prod(self, axis: Any = None, *, keepdims: bool = False, **numpys: Any) -> Any:
         """The product."""
-        return _reduce("prod", self, axis, keepdims)
+        return _reduce("prod", self, axis, keepdims, numpys)
 
-    def mean(self, axis: Any = None, *, keepdims: bool = False) -> Any:
+    def mean(self, axis: Any = None, *, keepdims: bool = False, **numpys: Any) -> Any:
         """The mean."""
-        return _reduce("mean", self, axis, keepdims)
+        return _reduce("mean", self, axis, keepdims, numpys)
 
-    def std(self, axis: Any = None, *, ddof: float = 0, keepdims: bool = False) -> Any:
+    def std(self, axis: Any = None, *, ddof: float = 0, keepdims: bool = False, **numpys: Any) -> Any:
         """The standard deviation."""
-        return _reduce("std", self, axis, keepdims, ddof)
+        return _reduce("std", self, axis, keepdims, numpys, ddof)
 
-    def var(self, axis: Any = None, *, ddof: float = 0, keepdims: bool = False) -> Any:
+    def var(self, axis: Any = None, *, ddof: float = 0, keepdims: bool = False, **numpys: Any) -> Any:
         """The variance."""
-        return _reduce("var", self, axis, keepdims, ddof)
+        return _reduce("var", self, axis, keepdims, numpys, ddof)
 
-    def min(self, axis: Any = None, *, keepdims: bool = False) -> Any:
+    def min(self, axis: Any = None, *, keepdims: bool = False, **numpys: Any) -> Any:
         """The least element; NaN where one is NaN."""
-        return _reduce("min", self, axis, keepdims)
+        return _reduce("min", self, axis, keepdims, numpys)
 
-    def max(self, axis: Any = None, *, keepdims: bool = False) -> Any:
+    def max(self, axis: Any = None, *, keepdims: bool = False, **numpys: Any) -> Any:
         """The greatest element; NaN where one is NaN."""
-        return _reduce("max", self, axis, keepdims)
+        return _reduce("max", self, axis, keepdims, numpys)
 
-    def argmin(self, axis: Any = None, *, keepdims: bool = False) -> Any:
+    def argmin(self, axis: Any = None, *, keepdims: bool = False, **numpys: Any) -> Any:
         """Where the least element first is."""
-        return _reduce("argmin", self, axis, keepdims)
+        return _reduce("argmin", self, axis, keepdims, numpys)
 
-    def argmax(self, axis: Any = None, *, keepdims: bool = False) -> Any:
+    def argmax(self, axis: Any = None, *, keepdims: bool = False, **numpys: Any) -> Any:
         """Where the greatest element first is."""
-        return _reduce("argmax", self, axis, keepdims)
+        return _reduce("argmax", self, axis, keepdims, numpys)
 
-    def any(self, axis: Any = None, *, keepdims: bool = False) -> Any:
+    def any(self, axis: Any = None, *, keepdims: bool = False, **numpys: Any) -> Any:
         """Whether one element is not 0."""
-        return _reduce("any", self, axis, keepdims)
+        return _reduce("any", self, axis, keepdims, numpys)
 
-    def all(self, axis: Any = None, *, keepdims: bool = False) -> Any:
+    def all(self, axis: Any = None, *, keepdims: bool = False, **numpys: Any) -> Any:
         """Whether no element is 0."""
-        return _reduce("all", self, axis, keepdims)
+        return _reduce("all", self, axis, keepdims, numpys)
 
 
-def _reduce(name: str, x: Any, axis: Any, keepdims: bool, ddof: float = 0) -> Any:
+def _reduce(name: str, x: Any, axis: Any, keepdims: bool, numpys: dict[str, Any], ddof: float = 0) -> Any:
+    from cuzarr._array import Array
+    from cuzarr.errors import UnsupportedError
     from cuzarr.reductions import reduce
 
-    return reduce(name, x, axis, keepdims, ddof)
+    for option, value in numpys.items():
+        if option not in ("dtype", "out"):
+            raise TypeError(f"{name}() got an unexpected keyword argument '{option}'")
+        if value is not None:
+            raise UnsupportedError(f"{name} takes no {option}", hint="convert what goes in or comes out with astype")
+    result = reduce(name, x, axis, keepdims, ddof)
+    return result.compute() if numpys and isinstance(x, Array) else result
 
 
 class Shaped:

@@ -10,11 +10,11 @@ array([0., 1., 2.], dtype=float32)
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cuzarr import _core
+from cuzarr import _core, _names
 from cuzarr._config import config
 from cuzarr._convert import device_buffer, is_on_device, on_host, result_array, to_device
 from cuzarr._convert import element_type as _element_type
@@ -24,6 +24,9 @@ __all__ = [
     "arange", "asarray", "asnumpy", "empty", "empty_like", "full", "full_like", "linspace", "ones", "ones_like", "zeros",
     "zeros_like",
 ]  # fmt: skip
+
+if not TYPE_CHECKING:  # it would take any name for one
+    __getattr__ = _names.pointing_to_cupy(__name__)
 
 
 def _device(device: str | None) -> str:

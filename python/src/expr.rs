@@ -162,6 +162,12 @@ impl PyExpr {
     ) -> PyResult<PyNdBuffer> {
         let device = parse_device(device)?;
         let expr = self.0.clone();
+        if expr.is_in_memory() {
+            // Nothing that could be cancelled, and so no thread of its own, which takes as long as a small kernel.
+            let options = ComputeOptions { device, memory_limit_bytes, threads, wrap: None, progress: None };
+            let inner = py.detach(|| expr.compute_region(&start, &extent, &options)).py()?;
+            return Ok(PyNdBuffer { inner });
+        }
         let inner = run_watched(py, move |watches| {
             let wrap = |store: &Arc<dyn Store>| watched(store, watches);
             let options = ComputeOptions { device, memory_limit_bytes, threads, wrap: Some(&wrap), progress: None };

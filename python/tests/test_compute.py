@@ -333,6 +333,32 @@ def test_reductions_are_numpys(name: str, axis: Any) -> None:
             check_reduction(name, x[::2, :, ::-1].transpose(1, 0, 2), axis, device, lazy=False)
 
 
+def test_numpys_functions_reduce_arrays_plans_and_what_is_in_memory() -> None:
+    x = values("float64", 3).clip(-9, 9)
+    x[np.isnan(x)] = 0
+    z = cuzarr.create_array({}, data=x, chunks=(4, 9))
+    names = ["sum", "prod", "mean", "std", "var", "min", "max", "argmin", "argmax", "any", "all", "median", "cumsum"]
+    for function in (getattr(np, name) for name in names):
+        for axis in (None, 1):
+            np.testing.assert_allclose(function(z, axis=axis), function(x, axis=axis), rtol=1e-12)
+    np.testing.assert_allclose(np.std(z, 0, ddof=1, keepdims=True), np.std(x, 0, ddof=1, keepdims=True))
+    plan = np.mean(z + 1, axis=0)
+    assert isinstance(plan, cuzarr.Expression) and np.allclose(plan.compute(), (x + 1).mean(0))
+    with pytest.raises(cuzarr.errors.UnsupportedError, match="mean takes no dtype"):
+        np.mean(z, dtype="float32")
+    with pytest.raises(TypeError, match="unexpected keyword argument 'wher'"):
+        z.mean(wher=None)
+
+
+@pytest.mark.parametrize("module", [cuzarr, cuzarr.xp])
+def test_what_is_missing_of_numpy_is_cupys_business(module: Any) -> None:
+    for name in ("logaddexp", "interp"):
+        with pytest.raises(AttributeError, match=f"no '{name}': use CuPy's"):
+            getattr(module, name)
+    with pytest.raises(AttributeError, match="no attribute 'sinn'"):
+        module.sinn  # noqa: B018
+
+
 def test_reductions_take_part_in_plans() -> None:
     x = moderate("float32", 8, (12, 30))
     z = cuzarr.array(x, store={}, chunks=(5, 8))

@@ -21,6 +21,8 @@ pub(super) struct Node {
     pub(super) kind: Kind,
     /// Operations one inside the other, at most.
     depth: u32,
+    /// Whether no elements are in a store.
+    is_in_memory: bool,
 }
 
 /// Deeper expressions are refused: they would overflow the stack when they are dropped.
@@ -76,7 +78,13 @@ impl Expr {
             _ => &[],
         };
         let depth = 1 + operands.iter().map(|operand| operand.0.depth).max().unwrap_or(0);
-        Expr(Arc::new(Node { shape, dtype, kind, depth }))
+        let is_in_memory = !matches!(kind, Kind::Array(_)) && operands.iter().all(|operand| operand.0.is_in_memory);
+        Expr(Arc::new(Node { shape, dtype, kind, depth, is_in_memory }))
+    }
+
+    /// Whether all elements that it is made of are in memory, so that computing it reads nothing.
+    pub fn is_in_memory(&self) -> bool {
+        self.0.is_in_memory
     }
 
     /// Elements in memory, of any device.
