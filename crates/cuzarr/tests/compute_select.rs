@@ -153,6 +153,38 @@ fn short_rows_of_every_type_are_the_same_on_every_device() {
 }
 
 #[test]
+fn long_rows_of_every_type_are_the_same_on_every_device() {
+    for device in devices() {
+        // Rows are long where they are not sorted, and searched where there are many.
+        let [rows, elems] = if device == Device::Simt { [37, 50] } else { [130, 4200] };
+        for dtype in [DType::INT8, DType::FLOAT16, DType::FLOAT64] {
+            let mut values = dice(rows * elems);
+            values.iter_mut().step_by(3).for_each(|value| *value = value.round());
+            if dtype != DType::INT8 {
+                values[..elems].fill(f64::NAN);
+                (values[elems + 7], values[3 * elems], values[3 * elems + 1]) = (f64::NAN, -0.0, f64::INFINITY);
+            }
+            let x = floats(&[rows, elems], &values).astype(dtype, Order::C).unwrap();
+            let across = x.copy(Order::F).unwrap();
+            for (q, method) in
+                [(0.5, QuantileMethod::Median), (0.93, QuantileMethod::Linear), (0.0, QuantileMethod::Lower)]
+            {
+                for (x, skip_nan) in [(&x, true), (&x, false), (&across, true)] {
+                    let quantile = Quantile { axes: Some(vec![1]), skip_nan, ..Quantile::new(vec![q], method) };
+                    let on_device = |device| {
+                        let x = Expr::buffer(x.to_device(device).unwrap()).unwrap();
+                        as_f64(&x.quantile(quantile.clone()).unwrap().compute(&on(device, 1 << 30)).unwrap())
+                    };
+                    let (own, expected) = (on_device(device), on_device(Device::Cpu));
+                    let same = own.iter().zip(&expected).all(|(a, b)| a == b || a.is_nan() && b.is_nan());
+                    assert!(same, "{dtype} {method:?} on {device}, NaN left out: {skip_nan}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn counts_lie_between_edges_and_the_last_bin_is_closed() {
     let values: Vec<f64> = dice(4000).into_iter().chain([f64::NAN, f64::INFINITY, -0.0, 0.0, 10.0]).collect();
     let x = floats(&[values.len()], &values);
@@ -194,6 +226,52 @@ fn even_bins_take_their_range_from_the_elements() {
         assert_eq!(shares, [0.25, 0.25]);
         let (counts, edges) = run(&floats(&[3], &[7.0; 3]), Histogram::new(1, None));
         assert_eq!((counts, as_f64(&edges)), (vec![3.0], vec![6.5, 7.5]));
+    }
+}
+
+#[test]
+fn bins_of_every_number_and_type_count_the_same_on_every_device() {
+    let mut values = dice(3000);
+    values.iter_mut().step_by(7).for_each(|value| *value = value.round());
+    for dtype in
+        [DType::UINT8, DType::INT16, DType::FLOAT16, DType::INT32, DType::FLOAT32, DType::INT64, DType::FLOAT64]
+    {
+        let mut values = values.clone();
+        if matches!(dtype.kind(), cuzarr_device::DTypeKind::Float) {
+            values[5..9].copy_from_slice(&[f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.0]);
+        }
+        let x = floats(&[3000], &values).astype(dtype, Order::C).unwrap();
+        // Side by side, from an odd place on, apart, and in two dimensions.
+        let views = |x: &NdBuffer| {
+            let part = |start: usize, count: usize, step: usize| x.region(&[start], &[count], &[step]).unwrap();
+            [
+                part(0, 3000, 1),
+                part(1, 2998, 1),
+                part(3, 900, 3),
+                x.reshape(&[30, 100]).unwrap().transpose(&[1, 0]).unwrap(),
+            ]
+        };
+        for bins in [1, 2, 50, 300, 1024, 1025] {
+            let even: Vec<f64> = (0..=bins).map(|at| f64::from(at) * 96.0 / f64::from(bins) - 20.0).collect();
+            let uneven: Vec<f64> = even.iter().map(|edge| edge.powi(3) / 50.0).collect();
+            for edges in [even, uneven] {
+                let mut edges = as_f64(&floats(&[edges.len()], &edges).astype(dtype, Order::C).unwrap());
+                edges.sort_by(f64::total_cmp);
+                let edges = floats(&[edges.len()], &edges).astype(dtype, Order::C).unwrap();
+                let counts = |device, view: usize| {
+                    let x = Expr::buffer(views(&x.to_device(device).unwrap())[view].clone()).unwrap();
+                    let (counts, _) = x.histogram(Histogram::between(&edges).unwrap()).unwrap();
+                    as_f64(&counts.compute(&on(device, 1 << 30)).unwrap())
+                };
+                for (view, device) in (0..4).flat_map(|view| devices().into_iter().map(move |device| (view, device))) {
+                    assert_eq!(
+                        counts(device, view),
+                        counts(Device::Cpu, view),
+                        "{bins} of {dtype} on {device}, {view}"
+                    );
+                }
+            }
+        }
     }
 }
 

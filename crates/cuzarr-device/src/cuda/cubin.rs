@@ -33,6 +33,7 @@ pub(crate) const HEADERS: &[(&str, &str)] = &[
     ("cuzarr/fse.cuh", include_str!("../../kernels/include/cuzarr/fse.cuh")),
     ("cuzarr/kernel.cuh", include_str!("../../kernels/include/cuzarr/kernel.cuh")),
     ("cuzarr/keys.cuh", include_str!("../../kernels/include/cuzarr/keys.cuh")),
+    ("cuzarr/long_rows.cuh", include_str!("../../kernels/include/cuzarr/long_rows.cuh")),
     ("cuzarr/lz.cuh", include_str!("../../kernels/include/cuzarr/lz.cuh")),
     ("cuzarr/lz4.cuh", include_str!("../../kernels/include/cuzarr/lz4.cuh")),
     ("cuzarr/lz4_encode.cuh", include_str!("../../kernels/include/cuzarr/lz4_encode.cuh")),

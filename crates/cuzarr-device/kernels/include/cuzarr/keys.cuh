@@ -28,6 +28,20 @@ CUZARR_DEVICE bool key_of(const Keys& keys, u64 raw, u64* key) {
     return true;
 }
 
+/// The same in no wider numbers than the element's bits.
+template <class Raw> CUZARR_DEVICE bool narrow_key_of(const Keys& keys, Raw raw, Raw* key) {
+    const Raw sign = (Raw)((Raw)1 << (8 * sizeof(Raw) - 1)), size = (Raw)(raw & ~sign);
+    if (keys.kind == UNSIGNED) {
+        *key = raw;
+    } else if (keys.kind == SIGNED) {
+        *key = (Raw)(raw ^ sign);
+    } else {
+        if (size > (Raw)keys.infinity) return false;
+        *key = size == 0 ? sign : (raw & sign) ? (Raw)~raw : (Raw)(raw | sign);
+    }
+    return true;
+}
+
 /// The bits of the element that has this key.
 CUZARR_DEVICE u64 raw_of(const Keys& keys, u64 key) {
     u64 sign = 1ull << (keys.bits - 1);

@@ -5,7 +5,11 @@
 // keeps a small table of the counters that it met first in shared memory, and adds it to memory at the end; what finds its slot
 // taken is added to memory at once. So neither many elements of one value nor many different values are slow.
 //
+// Bins of one result that are few lie in shared memory with their edges, and so many times that lanes of a warp seldom meet; a bin is
+// guessed from the element's value, as bins are mostly of one width, and looked for where the edges say otherwise.
+//
 // Floor: the bytes of the elements / 3.3 TB/s on an H100.
+#include "cuzarr/arithmetic.cuh"
 #include "cuzarr/keys.cuh"
 
 #define CUZARR_COUNT_AXES 8u
@@ -13,6 +17,12 @@
 /// Elements that a thread has on their way.
 #define CUZARR_COUNT_AT_ONCE 4u
 #define CUZARR_NONE (~0ull)
+/// Bins that are counted in shared memory at most, and counters there.
+#define CUZARR_FEW_BINS 1024u
+#define CUZARR_BIN_COUNTERS 4096u
+/// Bytes that a thread loads at a time, and such loads on their way.
+#define CUZARR_COUNT_PACK 16u
+#define CUZARR_COUNT_PACKS 2u
 
 /// Where elements lie and what they are counted by. `Job` in cuda.rs.
 struct Job {
@@ -34,6 +44,8 @@ struct Job {
     u32 intervals;
     u32 shift;
     u32 bits;
+    double first_edge;  // and how many bins there are to a unit: where elements probably are
+    double bins_per_unit;
 };
 
 CUZARR_DEVICE i64 offset(u64 number, u32 axes, const u64* shape, const i64* strides) {
@@ -138,6 +150,99 @@ template <class T> CUZARR_DEVICE void count(const Job& job, u32* tags, u32* coun
     }
 }
 
+/// What bins of elements are guessed by: numbers as wide as they need to be.
+template <class T> struct Guess { typedef float type; };
+template <> struct Guess<u64> { typedef double type; };
+
+CUZARR_DEVICE float float_as(u32 raw, float) { return float_of(raw); }
+CUZARR_DEVICE double float_as(u64 raw, double) { return double_of(raw); }
+/// Halves are guessed by their keys, and looked for.
+CUZARR_DEVICE float float_as(u16 raw, float) { return (float)raw; }
+CUZARR_DEVICE float float_as(u8 raw, float) { return (float)raw; }
+
+CUZARR_DEVICE i64 signed_of(u8 raw) { return (i8)raw; }
+CUZARR_DEVICE i64 signed_of(u16 raw) { return (i16)raw; }
+CUZARR_DEVICE i64 signed_of(u32 raw) { return (i32)raw; }
+CUZARR_DEVICE i64 signed_of(u64 raw) { return (i64)raw; }
+
+/// Bins of one result, in shared memory.
+template <class T> struct Binning {
+    typedef typename Guess<T>::type G;
+    keys::Keys keys;
+    const T* edges;  // their keys
+    u32* counters;   // of every bin `copies`, then one for what lies outside, one for NaN
+    u32 bins, copies;
+    T lowest, highest;
+    G first, scale;
+
+    /// The bin of an element.
+    CUZARR_DEVICE u32 of(T raw) const {
+        T key = 0;
+        if (!keys::narrow_key_of(keys, raw, &key)) return bins + 1;
+        if (key < lowest || key > highest) return bins;
+        G value = keys.kind == keys::FLOAT ? float_as(raw, G(0)) : keys.kind == keys::SIGNED ? (G)signed_of(raw) : (G)raw;
+        G place = (value - first) * scale, last = (G)(bins - 1);
+        // Not a number where edges are infinite.
+        u32 bin = place > 0 ? (u32)(place < last ? place : last) : 0;
+        if (edges[bin] <= key && key < edges[bin + 1]) return bin;
+        u32 low = 0, high = bins;
+        while (low < high) {
+            u32 middle = (low + high) / 2;
+            if (edges[middle] <= key) low = middle + 1; else high = middle;
+        }
+        return low - 1;
+    }
+    CUZARR_DEVICE void take(T raw) const { atomic_add(&counters[of(raw) * copies + (thread_index() & (copies - 1))], 1u); }
+};
+
+template <class T> CUZARR_DEVICE void count_bins(const Job& job, T* edges, u32* counters) {
+    const u32 bins = (u32)job.edges - 1;
+    u32 copies = CUZARR_WARP;
+    while (copies > 1 && (bins + 2) * copies > CUZARR_BIN_COUNTERS) copies /= 2;
+    for (u32 at = thread_index(); at < (bins + 2) * copies; at += thread_count()) counters[at] = 0;
+    for (u32 at = thread_index(); at <= bins; at += thread_count()) edges[at] = (T)job.table[at];
+    block_barrier();
+    typedef typename Guess<T>::type G;
+    const Binning<T> binning = {job.keys, edges, counters, bins, copies, edges[0], edges[bins], (G)job.first_edge, (G)job.bins_per_unit};
+    const u64 origin = job.origin + (u64)offset(job.first_output, job.kept_axes, job.kept_shape, job.kept_strides);
+    u64 step = (u64)block_count() * thread_count(), own = (u64)block_index() * thread_count() + thread_index(), done = 0;
+    if (job.over_axes == 1 && job.over_strides[0] == (i64)sizeof(T) && origin % CUZARR_COUNT_PACK == 0) {
+        const u32 LANES = CUZARR_COUNT_PACK / sizeof(T);
+        typedef ops::Pack<T, LANES> Pack;
+        const u64 packs = job.reduced / LANES;
+        u64 number = own;
+#pragma unroll 1
+        for (; number + (CUZARR_COUNT_PACKS - 1) * step < packs; number += CUZARR_COUNT_PACKS * step) {
+            Pack pack[CUZARR_COUNT_PACKS];
+#pragma unroll
+            for (u32 at = 0; at < CUZARR_COUNT_PACKS; ++at) pack[at] = ((const Pack*)origin)[number + at * step];
+#pragma unroll
+            for (u32 at = 0; at < CUZARR_COUNT_PACKS; ++at) {
+#pragma unroll
+                for (u32 lane = 0; lane < LANES; ++lane) binning.take(pack[at].at[lane]);
+            }
+        }
+#pragma unroll 1
+        for (; number < packs; number += step) {
+            Pack pack = ((const Pack*)origin)[number];
+#pragma unroll
+            for (u32 lane = 0; lane < LANES; ++lane) binning.take(pack.at[lane]);
+        }
+        done = packs * LANES;
+    }
+#pragma unroll 1
+    for (u64 number = done + own; number < job.reduced; number += step) {
+        binning.take(*(const T*)(origin + (u64)offset(number, job.over_axes, job.over_shape, job.over_strides)));
+    }
+    block_barrier();
+    for (u32 bin = thread_index(); bin < bins + 2; bin += thread_count()) {
+        u64 sum = 0;
+        // Each thread begins at another copy: at another bank.
+        for (u32 at = 0; at < copies; ++at) sum += counters[bin * copies + ((at + bin) & (copies - 1))];
+        if (sum && bin != bins) atomic_add(&job.counters[bin < bins ? bin : bins], sum);
+    }
+}
+
 #define CUZARR_COUNT(T)                                   \
     CUZARR_KERNEL(count_##T, Job job) {                   \
         CUZARR_SHARED(u32, tags, CUZARR_COUNT_SLOTS);     \
@@ -149,3 +254,15 @@ CUZARR_COUNT(u8)
 CUZARR_COUNT(u16)
 CUZARR_COUNT(u32)
 CUZARR_COUNT(u64)
+
+#define CUZARR_COUNT_BINS(T)                                   \
+    CUZARR_KERNEL(count_bins_##T, Job job) {                   \
+        CUZARR_SHARED(T, edges, CUZARR_FEW_BINS + 1);          \
+        CUZARR_SHARED(u32, counters, CUZARR_BIN_COUNTERS);     \
+        count_bins<T>(job, edges, counters);                   \
+    }
+
+CUZARR_COUNT_BINS(u8)
+CUZARR_COUNT_BINS(u16)
+CUZARR_COUNT_BINS(u32)
+CUZARR_COUNT_BINS(u64)

@@ -2,13 +2,14 @@
 
 use std::ops::Range;
 
-use cuzarr_device::{Buffer, Device, KernelSource, NdBuffer, Stream};
+use cuzarr_device::{Buffer, Device, KernelSource, NdBuffer, Stream, defined};
 
 use super::{Bins, Keys};
 use crate::compute::reduce::view::{View, Walk};
 use crate::error::Result;
 
-static COUNT: KernelSource = KernelSource { name: "count", text: include_str!("count.cu") };
+const COUNT_TEXT: &str = include_str!("count.cu");
+static COUNT: KernelSource = KernelSource { name: "count", text: COUNT_TEXT };
 
 /// Dimensions of the result, and of what is counted, at most; `CUZARR_COUNT_AXES` in count.cu.
 pub(super) const MOST_AXES: usize = 8;
@@ -17,6 +18,10 @@ const THREADS: u32 = 256;
 const THREAD_ELEMS: u64 = 64;
 /// Blocks that run at a time on a multiprocessor, by their shared memory.
 const BLOCKS_EACH: u64 = 6;
+/// The same of blocks that count few bins: some wait for others, so more are given out than run at a time.
+const BIN_BLOCKS_EACH: u64 = 16;
+/// Bins of one result that are counted in shared memory: `CUZARR_FEW_BINS`.
+const FEW_BINS: usize = defined(COUNT_TEXT, "CUZARR_FEW_BINS") as usize;
 
 /// `Keys` in keys.cuh.
 #[repr(C)]
@@ -60,6 +65,8 @@ struct Job {
     intervals: u32,
     shift: u32,
     bits: u32,
+    first_edge: f64,
+    bins_per_unit: f64,
 }
 
 /// Counters and what they are of, on the device.
@@ -104,6 +111,13 @@ pub(super) fn add(
         Bins::Edges(edges) => (edges.len() as u64, 0, 0, 0),
         Bins::Digits { intervals, shift, bits, .. } => (0, *intervals as u32, *shift, *bits),
     };
+    let (first_edge, bins_per_unit, are_few) = match bins {
+        Bins::Edges(edges) if outputs.len() == 1 && edges.len() <= FEW_BINS + 1 => {
+            let [first, last] = [edges[0], edges[edges.len() - 1]].map(|edge| keys.about(edge));
+            (first, (edges.len() - 1) as f64 / (last - first), true)
+        }
+        _ => (0.0, 0.0, false),
+    };
     let (kept_shape, kept_strides) = axes(&view.kept);
     let (over_shape, over_strides) = axes(&view.over);
     let job = Job {
@@ -125,11 +139,14 @@ pub(super) fn add(
         intervals,
         shift,
         bits,
+        first_edge,
+        bins_per_unit,
     };
-    let kernel = COUNT.kernel(stream.device(), &format!("count_u{}", keys.bits))?;
+    let name = if are_few { "count_bins" } else { "count" };
+    let kernel = COUNT.kernel(stream.device(), &format!("{name}_u{}", keys.bits))?;
     let (threads, most) = match stream.device() {
         Device::Simt => (32, 2),
-        _ => (THREADS, u64::from(kernel.multiprocessors()) * BLOCKS_EACH),
+        _ => (THREADS, u64::from(kernel.multiprocessors()) * if are_few { BIN_BLOCKS_EACH } else { BLOCKS_EACH }),
     };
     let blocks = all.div_ceil(u64::from(threads) * THREAD_ELEMS).min(most) as u32;
     // SAFETY: the parameter of count_T; the places lie inside the source's layout, the tables have what the job says.

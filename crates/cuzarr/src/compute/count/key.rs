@@ -77,6 +77,17 @@ impl Keys {
         })
     }
 
+    /// The number that has this key, or about that one: of 2-byte floats that of its bits.
+    pub(super) fn about(self, key: u64) -> f64 {
+        let raw = self.raw(key);
+        match (self.kind, self.bits) {
+            (KeyKind::Float, 32) => f64::from(f32::from_bits(raw as u32)),
+            (KeyKind::Float, 64) => f64::from_bits(raw),
+            (KeyKind::Signed, bits) => (raw << (64 - bits)).cast_signed() as f64 / 2f64.powi(64 - bits as i32),
+            _ => raw as f64,
+        }
+    }
+
     /// The element that has this key, as it lies in memory.
     pub(crate) fn element(self, key: u64) -> Vec<u8> {
         let raw = self.raw(key);

@@ -1,14 +1,14 @@
 //! Quantiles, exactly, of arrays of any size: elements are counted by the highest bits of their keys (`count/`), the bin where
 //! each wanted element lies becomes the next interval, and so on until one key is left. A pass reads everything once; elements
 //! of 1 and 2 bytes take one, of 4 bytes two, of 8 bytes four, where the memory limit leaves room for the tables. What fits
-//! the limit with all elements of a result is read once, and on a GPU sorted in shared memory where few elements make a result
-//! (`cuda.rs`). Nothing depends on the order of the work.
+//! the limit with all elements of a result is read once, and on a GPU sorted in shared memory where few elements make a result, or
+//! searched by a block where many do and there are many results (`cuda.rs`). Nothing depends on the order of the work.
 
 mod cuda;
 mod method;
 mod select;
 
-use cuzarr_device::{DType, DTypeKind, Device, NdBuffer, Order, Stream};
+use cuzarr_device::{DType, DTypeKind, Device, NdBuffer, Order};
 
 pub use self::method::QuantileMethod;
 use self::select::{Chosen, Room};
@@ -86,8 +86,8 @@ impl Quantile {
         let axes = sorted_axes(self.axes.as_deref(), of.ndim())?;
         let kept = |extent: &[u64]| memory_shape(&kept_shape(extent, &axes, false));
         let own: Vec<usize> = [&[self.probabilities.len()], &kept(of.shape())?[..]].concat();
-        let result = NdBuffer::empty(Device::Cpu, dtype, &own, Order::C)?;
         let reduced: u64 = axes.iter().map(|&axis| of.shape()[axis]).product();
+        let result = NdBuffer::empty(Device::Cpu, dtype, &own, Order::C)?;
         if !result.is_empty() {
             if reduced == 0 {
                 let message = "quantiles of no elements have no meaning";
@@ -102,6 +102,9 @@ impl Quantile {
             let whole = Region { number: 0, start: vec![0; of.ndim()], extent: of.shape().to_vec() };
             let mut job = Job::new(of, whole, options)?.looked_at();
             let room = Room::new(self, &mut job, (of.dtype(), reduced), options)?;
+            if let Some(answers) = self.of_memory(&job, &axes, &room)? {
+                return Ok(answers.astype(dtype, Order::C)?.reshape(&memory_shape(&shape)?)?);
+            }
             let unit = job.unit()?;
             let over = |extent: &[u64], others: &[u64]| -> Vec<u64> {
                 (0..extent.len()).map(|axis| if axes.contains(&axis) { others[axis] } else { extent[axis] }).collect()
@@ -136,18 +139,33 @@ impl Quantile {
         Ok(result.to_device(options.device)?)
     }
 
+    /// Those of rows that all are in a GPU's memory, where they stay.
+    fn of_memory(&self, job: &Job<'_>, axes: &[usize], room: &Room<'_>) -> Result<Option<NdBuffer>> {
+        let Some(stream) = job.processor.stream().filter(|_| job.is_in_memory()) else { return Ok(None) };
+        let outputs: usize = memory_shape(&kept_shape(&job.part.extent, axes, false))?.iter().product();
+        let answers_bytes = (outputs * self.probabilities.len() * size_of::<f64>()) as u64;
+        if !cuda::Way::may_be(stream.device(), (outputs, room.reduced), self) || answers_bytes > room.tables_bytes {
+            return Ok(None);
+        }
+        let elements = job.work(&job.part, &job.read(&job.part)?)?;
+        let (view, nan) = (View::new(&elements, axes)?, Chosen::new(self, room).nan()?);
+        let way = cuda::Way::of(stream.device(), &view, self);
+        way.map(|way| cuda::of_rows(&elements, &view, (self, room.keys, nan), way, stream)).transpose()
+    }
+
     /// Those of elements in memory, which passes may go through as often as they like.
     fn of_elements(&self, elements: &NdBuffer, axes: &[usize], job: &Job<'_>, room: &Room<'_>) -> Result<Chosen> {
         let extents = elements.shape().iter().enumerate().filter(|(axis, _)| !axes.contains(axis));
         let outputs: usize = extents.map(|(_, extent)| extent).product();
         let answers_bytes = (outputs * self.probabilities.len() * size_of::<f64>()) as u64;
-        match job.processor.stream() {
-            Some(stream)
-                if room.reduced <= cuda::short_row_elems(stream.device()) && answers_bytes <= room.tables_bytes =>
-            {
-                return self.of_short_rows(elements, axes, room, stream);
+        if let Some(stream) = job.processor.stream().filter(|_| answers_bytes <= room.tables_bytes) {
+            let view = View::new(elements, axes)?;
+            if let Some(way) = cuda::Way::of(stream.device(), &view, self) {
+                let mut chosen = Chosen::new(self, room);
+                let answers = cuda::of_rows(elements, &view, (self, room.keys, chosen.nan()?), way, stream)?;
+                chosen.take(&answers.to_host_bytes(Order::C)?);
+                return Ok(chosen);
             }
-            _ => {}
         }
         // The host looks through the tables: those of a GPU should be much smaller than what the GPU reads meanwhile.
         let spared = if job.processor.stream().is_some() { 6 } else { 0 };
@@ -162,15 +180,6 @@ impl Quantile {
                 counting.finish()
             })?;
         }
-        Ok(chosen)
-    }
-
-    /// Those of short rows in memory of a GPU, which sorts them.
-    fn of_short_rows(&self, elements: &NdBuffer, axes: &[usize], room: &Room<'_>, stream: &Stream) -> Result<Chosen> {
-        let view = View::new(elements, axes)?;
-        let mut chosen = Chosen::new(self, room);
-        let answers = cuda::of_rows(elements, &view, (self, room.keys, chosen.nan()?), stream)?;
-        chosen.take(&answers);
         Ok(chosen)
     }
 

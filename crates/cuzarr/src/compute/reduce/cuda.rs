@@ -104,7 +104,13 @@ fn reduce(
     }
     let state = state_type(accumulator, Wide::of(source.dtype()));
     let element = memory_type(source.dtype());
-    let what = ((format!("{state}, {element}"), skip_nan), stream);
+    // As many registers as keep loads on their way; moments take more.
+    let kernel = match accumulator {
+        Accumulator::Moments => "CUZARR_KERNEL(",
+        _ if !view.by_blocks => "CUZARR_KERNEL(",
+        _ => "CUZARR_KERNEL_SIZED(256, 4, ",
+    };
+    let what = ((format!("{state}, {element}"), skip_nan), kernel, stream);
     if view.segments == 1 {
         return walk(source, view, &what, (&pool::allocate(0, stream)?, end));
     }
@@ -117,7 +123,7 @@ fn reduce(
 fn walk(
     source: &NdBuffer,
     view: &View,
-    ((what, skip_nan), stream): &((String, bool), &Stream),
+    ((what, skip_nan), kernel, stream): &((String, bool), &str, &Stream),
     (states, end): (&Buffer, &End<'_>),
 ) -> Result<()> {
     let (kept, over) = (view.kept.shape.len(), view.over.shape.len());
@@ -134,7 +140,7 @@ fn walk(
     };
     let text = format!(
         "#include \"cuzarr/reduce.cuh\"\n\ntypedef reduce::Where<{kept}, {over}> Where;\n\
-         CUZARR_KERNEL({name}, Where where, reduce::State* states{}) {{\n{body}}}\n",
+         {kernel}{name}, Where where, reduce::State* states{}) {{\n{body}}}\n",
         end.parameters
     );
     let kernel = function(stream.device(), &name, text)?;
