@@ -114,9 +114,13 @@ def wrap_host(array: np.ndarray[Any, Any]) -> _core.NdBuffer:
     return _core.NdBuffer.wrap(array.ctypes.data, array.shape, array.strides, core_dtype(array.dtype), "cpu", array)
 
 
+def _is_cupys(value: Any) -> bool:
+    return type(value).__module__.partition(".")[0] == "cupy"
+
+
 def is_on_device(value: Any) -> bool:
     """Whether this array is in a GPU's memory."""
-    if isinstance(value, DeviceArray):
+    if isinstance(value, DeviceArray) or _is_cupys(value):  # whose answers take microseconds
         return True
     if isinstance(value, np.ndarray | np.generic | int | float | complex | str | bytes | list | tuple):
         return False
@@ -132,6 +136,8 @@ def device_of(value: Any) -> str:
     """Where an array's memory is: ``"cpu"``, ``"cuda:0"``."""
     if not is_on_device(value):
         return "cpu"
+    if _is_cupys(value):
+        return f"cuda:{value.device.id}"
     if not isinstance(value, DeviceArray) and hasattr(value, "__dlpack_device__"):
         kind, number = value.__dlpack_device__()
         if int(kind) == _DLPACK_CUDA:
@@ -154,8 +160,7 @@ def device_buffer(value: Any) -> _core.NdBuffer:
     if isinstance(value, DeviceArray):
         return value._buffer
     dtype = getattr(value, "dtype", None)
-    is_cupys = type(value).__module__.partition(".")[0] == "cupy"
-    is_plain = not isinstance(dtype, np.dtype) or dtype.kind in "biufc" or not is_cupys
+    is_plain = not isinstance(dtype, np.dtype) or dtype.kind in "biufc" or not _is_cupys(value)
     if hasattr(value, "__dlpack__") and is_plain:
         return _core.NdBuffer.from_dlpack(value.detach() if hasattr(value, "detach") else value)
     device = f"cuda:{int(getattr(getattr(value, 'device', 0), 'id', 0))}"
