@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,7 +17,7 @@ from cuzarr._array import Array
 from cuzarr._config import config, parse_size
 from cuzarr._indexing import Box
 from cuzarr._progress import listener
-from cuzarr.errors import InvalidArgumentError, ShapeMismatchError, UnsupportedError
+from cuzarr.errors import ArrayNotFoundError, InvalidArgumentError, ShapeMismatchError, UnsupportedError
 from cuzarr.storage._resolve import make_store_path
 
 # What work takes when neither the caller nor the configuration says it.
@@ -67,6 +68,7 @@ def map_blocks(
     device: str | None = None,
     memory_limit: int | str | None = None,
     progress: Any = None,
+    resume: bool = False,
     **kwargs: Any,
 ) -> Any:
     """Computes ``f(block, …)`` for every block of arrays of any size, the next blocks being read and the former result being
@@ -101,6 +103,9 @@ def map_blocks(
     progress : bool, callable or object, optional
         ``True`` shows a line on the terminal; a function hears of blocks done and blocks in all; anything with ``update`` is used
         as tqdm is.
+    resume : bool
+        Notes how far it came beside the chunks of ``out``, and goes on where another such call ended, or was killed, if arrays,
+        memory limit and the function's name are the same; that elements and function are is trusted.
     **kwargs
         For :func:`create_array`, when ``out`` is created.
 
@@ -143,6 +148,11 @@ def map_blocks(
     if out is not None and not isinstance(out, Array):
         place = {name: kwargs.pop(name, None) for name in ("storage_options", "metadata_store")}
         out = make_store_path(out, path=kwargs.pop("name", None), mode="a", **place)
+        if resume:
+            with contextlib.suppress(ArrayNotFoundError):
+                out = _api.open_array(out, mode="r+")
+    if resume and out is None:
+        raise InvalidArgumentError("resume needs an array of a store to go on with", hint="give out")
     _refuse_overlap(out, sources)
     work = _Work(f, arrays, shape, device or stored.device, _halo(overlap, len(shape)))
     limit = parse_size(memory_limit) or config.get("memory_limit") or _DEFAULT_LIMIT
@@ -153,6 +163,8 @@ def map_blocks(
     units = [array.chunks for array in sources if isinstance(array, Array) and tuple(array.shape) == shape]
     region = _core.region_shape(shape, 2 * (sum(item_bytes) + result_bytes), grid, units, limit // 2)
     work.blocks = _blocks(shape, region, work.halo)
+    if resume:
+        work.origin = _origin(f, arrays, work.halo)
     settings = {"chunks": chunks, "shards": shards, "stored": stored, **kwargs}
     return work.run(_Target(out, dtype, shape, settings), limit // 2, progress)
 
@@ -211,22 +223,27 @@ class _Work:
         self.f, self.arrays, self.shape, self.device, self.halo = f, arrays, shape, device, halo
         self.tells = _takes_block_info(f)
         self.blocks: list[BlockInfo] = []
+        self.origin: str | None = None
+        self.noted: Any = None
         self.watch = _core.Watch()
 
     def run(self, target: _Target, limit: int, progress: Any) -> Any:
         tell = listener(progress, "computing") if progress else None
         if not self.blocks:
             target.open(np.empty(self.shape, target.dtype or self.arrays[0].dtype))
+        self._look_back(target)
+        first = self.noted.finished if self.noted else 0
         with ThreadPoolExecutor(1, "cuzarr-read") as reader, ThreadPoolExecutor(1, "cuzarr-write") as writer:
             writing: Future[None] | None = None
             try:
-                reading = reader.submit(self._read, 0, limit)
-                for block in self.blocks:
+                reading = reader.submit(self._read, first, limit)
+                for block in self.blocks[first:]:
                     given = reading.result()
                     reading = reader.submit(self._read, block.number + 1, limit)
                     result = self._compute(block, given)
                     del given
                     target.open(result)
+                    self._look_back(target)
                     result = target.take(block, result)
                     if writing is not None:
                         writing.result()
@@ -235,10 +252,22 @@ class _Work:
                 if writing is not None:
                     writing.result()
                     self._tell(tell, len(self.blocks))
+                if self.noted:
+                    self.noted.end()
             except BaseException:
                 self.watch.cancel()
                 raise
         return target.array
+
+    def _look_back(self, target: _Target) -> None:
+        """Looks how far the same work came before, once there is an array that could tell."""
+        if self.noted is not None or not self.blocks or not isinstance(target.array, Array):
+            return
+        if self.origin:
+            self.noted = _core.Resumption(target.array._handle(), self.origin, self.blocks[0].shape)
+        else:
+            _core.Resumption.forget(target.array._handle())
+            self.noted = False
 
     def _tell(self, tell: Any, done: int) -> None:
         if tell is not None:
@@ -288,10 +317,20 @@ class _Work:
     def _write(self, target: _Target, block: BlockInfo, result: Any, limit: int) -> None:
         with config.local({"memory_limit": limit}), self.watch:
             target.write(block, result)
+            if self.noted:
+                self.noted.note(block.number + 1)
 
 
 def _box(start: Sequence[int], extent: Sequence[int]) -> Box:
     return Box(tuple(start), tuple(extent), (1,) * len(start), ())
+
+
+def _origin(f: Callable[..., Any], arrays: Sequence[Any], halo: tuple[int, ...]) -> str:
+    """What is computed of what: a text that other work seldom has."""
+    name = f"{getattr(f, '__module__', '')}.{getattr(f, '__qualname__', type(f).__qualname__)}"
+    places = [str(array.store_path) if isinstance(array, Array) else "" for array in arrays]
+    kinds = [(getattr(array, "shape", None), str(getattr(array, "dtype", array))) for array in arrays]
+    return f"{name} with {halo} of {list(zip(places, kinds, strict=True))}"
 
 
 def _takes_block_info(f: Callable[..., Any]) -> bool:

@@ -91,7 +91,13 @@ class Expression(ElementwiseEquality, Operators, Reductions, Shaped):
         return deliver(buffer, ())
 
     def store(
-        self, target: Any, *, device: str | None = None, memory_limit: int | str | None = None, progress: Any = None
+        self,
+        target: Any,
+        *,
+        device: str | None = None,
+        memory_limit: int | str | None = None,
+        progress: Any = None,
+        resume: bool = False,
     ) -> None:
         """Computes the result into an array of the same shape, converted to its element type as by an assignment.
 
@@ -103,6 +109,9 @@ class Expression(ElementwiseEquality, Operators, Reductions, Shaped):
             Where it goes; none of the sources.
         device, memory_limit, progress
             As of :meth:`compute`; progress hears of the objects that were written.
+        resume : bool
+            Notes how far it came beside the target's chunks, and goes on where another such call ended, or was killed, if arrays
+            and memory limit are the same; that their elements are is trusted.
 
         Raises
         ------
@@ -123,7 +132,7 @@ class Expression(ElementwiseEquality, Operators, Reductions, Shaped):
         where, limit, threads = settings(device or self._own_device, memory_limit)
         objects = math.prod(len(sizes) for sizes in target.write_chunk_sizes)
         with shown(progress, "writing", objects):
-            self._expr.store(target._handle(), where, limit, threads)
+            self._expr.store(target._handle(), where, limit, threads, resume)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         """Refuses: a plan is computed when that is asked for."""

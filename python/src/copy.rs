@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cuzarr::compute::{self, Changes, Copied, Existing, Pyramid, PyramidOptions, Regions, copy_node};
+use cuzarr::compute::{self, Changes, Copied, Existing, Pyramid, PyramidOptions, Regions, Resumption, copy_node};
 use cuzarr::node::{self, ArrayOptions, Node};
 use cuzarr::store::Store;
 use cuzarr::{Error, ErrorKind};
@@ -11,7 +11,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::array::{interruptible, parse_options};
+use crate::array::{PyArray, interruptible, parse_options};
 use crate::error::{IntoPython, PyResult};
 use crate::store::PyStore;
 use crate::watch::{Watch, Watched, Watches};
@@ -170,4 +170,41 @@ pub fn region_shape(
 ) -> PyResult<Vec<u64>> {
     let chunks: Vec<&[u64]> = chunks.iter().map(Vec::as_slice).collect();
     Ok(Regions::plan(&shape, element_bytes, &unit, &chunks, most_bytes).py()?.shape().to_vec())
+}
+
+/// How far work on an array came, noted beside its chunks.
+#[pyclass(name = "Resumption", module = "cuzarr._core")]
+pub struct PyResumption(Resumption);
+
+#[pymethods]
+impl PyResumption {
+    /// Looks how far this work, in regions of this shape, came before.
+    #[new]
+    fn new(py: Python<'_>, target: &PyArray, work: &str, region_shape: Vec<u64>) -> PyResult<PyResumption> {
+        let target = target.array().clone();
+        py.detach(|| Resumption::open(&target, work, &region_shape)).map(PyResumption).py()
+    }
+
+    /// For work that begins anew.
+    #[staticmethod]
+    fn forget(py: Python<'_>, target: &PyArray) -> PyResult<()> {
+        let target = target.array().clone();
+        py.detach(|| Resumption::forget(&target)).py()
+    }
+
+    /// Regions that are finished.
+    #[getter]
+    fn finished(&self) -> u64 {
+        self.0.finished()
+    }
+
+    /// Notes that so many are.
+    fn note(&mut self, py: Python<'_>, finished: u64) -> PyResult<()> {
+        py.detach(|| self.0.note(finished)).py()
+    }
+
+    /// All are.
+    fn end(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.0.end()).py()
+    }
 }

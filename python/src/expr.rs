@@ -176,7 +176,7 @@ impl PyExpr {
         Ok(PyNdBuffer { inner })
     }
 
-    /// Computes the result into an array, region by region, within a number of bytes.
+    /// Computes the result into an array, region by region, within a number of bytes; goes on where it ended before if asked to.
     fn store(
         &self,
         py: Python<'_>,
@@ -184,13 +184,14 @@ impl PyExpr {
         device: &str,
         memory_limit_bytes: u64,
         threads: usize,
+        resume: bool,
     ) -> PyResult<()> {
         let device = parse_device(device)?;
         let (expr, target) = (self.0.clone(), target.array().clone());
         run_watched(py, move |watches| {
             let wrap = |store: &Arc<dyn Store>| watched(store, watches);
             let options = ComputeOptions { device, memory_limit_bytes, threads, wrap: Some(&wrap), progress: None };
-            expr.store(&target, &options)
+            if resume { expr.store_resumable(&target, &options) } else { expr.store(&target, &options) }
         })
     }
 

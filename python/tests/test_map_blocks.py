@@ -151,3 +151,32 @@ def test_a_target_that_is_read_is_refused_before_it_is_replaced(tmp_path: Path) 
     np.testing.assert_array_equal(kept[...], values)
     cuzarr.map_blocks(lambda block: block + 1, array, out=tmp_path, name="b", memory_limit=1024)
     np.testing.assert_array_equal(cuzarr.open_array(tmp_path / "b")[...], values + 1)
+
+
+def test_work_that_was_interrupted_goes_on_behind_what_is_finished(source: cuzarr.Array, tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    def f(block: Any, block_info: Any) -> Any:
+        seen.append(block_info.number)
+        if broken and block_info.number == 2:
+            raise RuntimeError("stop")
+        return block * 2
+
+    def run() -> cuzarr.Array:
+        place = {"out": tmp_path / "out", "chunks": (5, 10, 4), "memory_limit": "128 KiB", "resume": True}
+        return cuzarr.map_blocks(f, source, device="cpu", **place)
+
+    broken = True
+    with pytest.raises(RuntimeError, match="stop"):
+        run()
+    begun, broken = list(seen), False
+    seen.clear()
+    out = run()
+    assert begun == [0, 1, 2] and seen in ([1, 2, 3], [2, 3]), (begun, seen)
+    np.testing.assert_array_equal(out[...], VALUES * 2)
+    assert not list((tmp_path / "out").glob(".cuzarr*"))
+    seen.clear()
+    run()
+    assert seen[0] == 0, "what is complete begins anew"
+    with pytest.raises(InvalidArgumentError, match="resume needs an array"):
+        cuzarr.map_blocks(f, source, resume=True)

@@ -45,8 +45,11 @@ pub struct Eval {
     #[arg(long)]
     memory_limit: Option<String>,
     /// Replace what is at the output
-    #[arg(long)]
+    #[arg(long, conflicts_with = "resume")]
     overwrite: bool,
+    /// Go on where it was interrupted, with the same memory limit
+    #[arg(long)]
+    resume: bool,
     /// Show what would be made, and do nothing
     #[arg(long)]
     dry_run: bool,
@@ -86,14 +89,15 @@ impl Eval {
         let bytes = metadata.elems()?.saturating_mul(expr.dtype().size_bytes() as u64);
         let started = Instant::now();
         let settings = ArrayOptions { memory_limit_bytes: limit_bytes, ..ArrayOptions::from(&config) };
-        let target = Array::create(store, "", metadata, self.overwrite, settings)?;
+        let target = self.target(store, metadata, settings)?;
         {
             let (shown, name) = (Mutex::new(&mut *output), format!("eval {path}"));
             let tell = |now: &Progress| {
                 let mut output = shown.lock().unwrap_or_else(PoisonError::into_inner);
                 output.throughput(&name, now.bytes_done, now.bytes, now.seconds);
             };
-            expr.store(&target, &ComputeOptions { progress: Some(&tell), ..options })?;
+            // Always: whoever interrupts it says only later that it should go on.
+            expr.store_resumable(&target, &ComputeOptions { progress: Some(&tell), ..options })?;
         }
         let seconds = started.elapsed().as_secs_f64();
         let rate = output::gigabytes_per_second(bytes, seconds);
@@ -101,6 +105,24 @@ impl Eval {
         document["gigabytes_per_second"] = json!(rate);
         output.answer(&document, &format!("{what} in {path}: {seconds:.2} s, {rate:.2} GB/s"));
         Ok(Verdict::Passed)
+    }
+
+    /// What is stored into: what is there already, where that should go on.
+    fn target(&self, store: Arc<dyn Store>, metadata: ArrayMetadata, settings: ArrayOptions) -> Result<Array> {
+        let known = match self.resume {
+            true => Array::open(Arc::clone(&store), "", settings),
+            false => return Array::create(store, "", metadata, self.overwrite, settings),
+        };
+        match known {
+            Err(error) if error.kind() == ErrorKind::ArrayNotFound => {
+                Array::create(store, "", metadata, false, settings)
+            }
+            Ok(array) if array.metadata().documents() != metadata.documents() => {
+                let message = "the array at the output is not one that this expression makes";
+                Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("say --overwrite instead of --resume"))
+            }
+            known => known,
+        }
     }
 
     fn open(&self) -> Result<Vec<(String, Array)>> {

@@ -8,7 +8,7 @@ use cuzarr::ErrorKind;
 use cuzarr::compute::{ComputeOptions, Expr, Op, Operand, ReduceOp, Reduction};
 use cuzarr::node::{Array, ArrayOptions};
 use cuzarr::plan::Selection;
-use cuzarr::store::{MemoryStore, Store};
+use cuzarr::store::{MemoryStore, Store, StoreExt};
 use cuzarr_device::{DType, Device, NdBuffer, Order};
 use model::{bytes_codec, devices, metadata, sharding, zstd_codec};
 use serde_json::{Value, json};
@@ -62,6 +62,39 @@ fn results_are_the_same_whatever_the_limit() {
             let wanted = out.region(&[3, 40], &[20, 9], &[1, 1]).unwrap();
             assert_eq!(part.to_host_bytes(Order::C).unwrap(), wanted.to_host_bytes(Order::C).unwrap());
         }
+    }
+}
+
+#[test]
+fn work_that_was_interrupted_goes_on_behind_what_is_finished() {
+    for device in devices() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let (x, values) = counting(&store, "x", &[40, 50], &[5, 50]);
+        let target = create(&store, "y", &[40, 50], &[5, 50], plain());
+        let negative = Expr::apply(Op::Negative, &[of(&x)]).unwrap();
+        let options = ComputeOptions { device, memory_limit_bytes: 16 << 10, threads: 2, ..ComputeOptions::default() };
+        let chunk = |path: &str, row: u64| format!("{path}/c/{row}/0");
+        let (whole, first) = (store.get(&chunk("x", 6)).unwrap().unwrap(), chunk("y", 0));
+        store.write(&chunk("x", 6), b"damaged").unwrap();
+        negative.store_resumable(&target, &options).unwrap_err();
+        assert!(store.get(&first).unwrap().is_some() && store.get(&chunk("y", 7)).unwrap().is_none());
+        // Whoever computes it again would write it again.
+        store.delete(&first).unwrap();
+        store.write(&chunk("x", 6), &whole).unwrap();
+        negative.store_resumable(&target, &options).unwrap();
+        let read = |rows: u64| target.read(&Selection::region(&[5 * rows, 0], &[40 - 5 * rows, 50]).unwrap()).unwrap();
+        assert!(store.get(&first).unwrap().is_none(), "what was finished is computed again");
+        assert_eq!(read(1).to_host_bytes(Order::C).unwrap(), bytes(values[250..].iter().map(|value| -value)));
+        assert!(!store.list("y").unwrap().iter().any(|key| key.contains("work")));
+        // It is complete, so the next call begins anew; and so does one behind other work on the same chunks.
+        negative.store_resumable(&target, &options).unwrap();
+        assert_eq!(read(0).to_host_bytes(Order::C).unwrap(), bytes(values.iter().map(|value| -value)));
+        store.write(&chunk("x", 6), b"damaged").unwrap();
+        negative.store_resumable(&target, &options).unwrap_err();
+        store.write(&chunk("x", 6), &whole).unwrap();
+        Expr::array(x.clone()).unwrap().store(&target, &options).unwrap();
+        negative.store_resumable(&target, &options).unwrap();
+        assert_eq!(read(0).to_host_bytes(Order::C).unwrap(), bytes(values.iter().map(|value| -value)));
     }
 }
 

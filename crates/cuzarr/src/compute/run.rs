@@ -15,6 +15,7 @@ use super::place::refuse_overlap;
 use super::program::{Input, Program, lower};
 use super::reduce::view::state_bytes;
 use super::regions::{operand_region, plannable_bytes, regions};
+use super::resumption::Resumption;
 use super::walk::{walk_ahead, written_behind};
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::{Array, ArrayOptions};
@@ -412,6 +413,19 @@ impl Expr {
     /// `ShapeMismatch`; `InvalidArgument` when the target is one of the sources; `BudgetExceeded` when work on one stored
     /// object does not fit the limit; what reading and writing report. Objects that were written before a failure stay.
     pub fn store(&self, target: &Array, options: &ComputeOptions<'_>) -> Result<()> {
+        self.store_noting(target, options, false)
+    }
+
+    /// As [`Expr::store`], in a way that can be taken up again: how far it came is noted beside the target's chunks, and another call
+    /// with the same arrays, target and memory limit goes on there. It trusts that neither they nor operands in memory have changed.
+    ///
+    /// # Errors
+    /// As [`Expr::store`].
+    pub fn store_resumable(&self, target: &Array, options: &ComputeOptions<'_>) -> Result<()> {
+        self.store_noting(target, options, true)
+    }
+
+    fn store_noting(&self, target: &Array, options: &ComputeOptions<'_>, is_noted: bool) -> Result<()> {
         if target.shape() != self.shape() {
             let message = format!("the expression has shape {:?}, the target {:?}", self.shape(), target.shape());
             return Err(Error::new(ErrorKind::ShapeMismatch, message));
@@ -425,12 +439,40 @@ impl Expr {
         let own = ArrayOptions { memory_limit_bytes: job.reading_bytes, threads: options.threads, ..*target.options() };
         let target = target.with_options(own);
         let target = options.wrap.map_or(target.clone(), |wrap| target.with_store(wrap(target.store())));
-        for_each_region(
-            &job,
-            &regions,
-            |region, inputs| job.work(region, &inputs),
-            |region, part| target.write(&region.selection()?, &part),
-        )
+        let shape = regions.first().map_or(&[][..], |region| &region.extent);
+        let mut noted = match is_noted {
+            true => Some(Resumption::open(&target, &self.origin()?, shape)?),
+            false => Resumption::forget(&target).map(|()| None)?,
+        };
+        let finished = noted.as_ref().map_or(0, Resumption::finished);
+        let rest: Vec<Region> = regions.into_iter().filter(|region| region.number >= finished).collect();
+        if !rest.is_empty() {
+            for_each_region(
+                &job,
+                &rest,
+                |region, inputs| job.work(region, &inputs),
+                |region, part| {
+                    target.write(&region.selection()?, &part)?;
+                    noted.as_mut().map_or(Ok(()), |noted| noted.note(region.number + 1))
+                },
+            )?;
+        }
+        noted.map_or(Ok(()), |noted| noted.end())
+    }
+
+    /// What is computed of what: a text that other work does not have.
+    fn origin(&self) -> Result<String> {
+        let (_, inputs) = lower(self)?;
+        let origins = inputs.iter().map(|input| match input {
+            Input::Array(array) => {
+                let documents = array.metadata().documents();
+                let texts = documents.iter().map(|(_, bytes)| String::from_utf8_lossy(bytes));
+                Ok(format!("{}/{}: {}", array.store(), array.path(), texts.collect::<String>()))
+            }
+            Input::Reduced(of, _) => of.origin(),
+            Input::Buffer(buffer) => Ok(format!("{} {:?}", buffer.dtype(), buffer.shape())),
+        });
+        Ok([Ok(self.to_string())].into_iter().chain(origins).collect::<Result<Vec<_>>>()?.join("\n"))
     }
 }
 
