@@ -1,13 +1,14 @@
 //! Where device memory comes from.
 //!
 //! Ours are two stream-ordered pools per GPU that keep what they once got: one for results, one for what is in flight within
-//! a limit (`within.rs`). The rule of their memory: it is allocated in the order of one stream; any stream that uses it through
+//! a limit; work within a small limit has a piece of memory of that size instead (`within.rs`). The rule of their memory: it is allocated in the order of one stream; any stream that uses it through
 //! this crate is put behind the allocation, and noted; when the last buffer over it is dropped, it is freed in the order of
 //! the stream that used it last, after all the others. So dropping never blocks and never pulls memory from under running
 //! work. Memory whose address was given to code outside ([`mark_shared`]) is freed only after the whole device is idle.
 //!
 //! Other libraries' pools come in through [`DeviceAllocator`] and [`lend`].
 
+mod arena;
 mod within;
 
 use std::collections::{BTreeMap, HashMap};
@@ -21,6 +22,7 @@ use crate::cuda::launch::TABLES_BYTES;
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
+use crate::slab::Block;
 use crate::stream::Stream;
 
 pub(crate) use within::Limits;
@@ -147,7 +149,7 @@ pub struct PoolStats {
     pub allocations: u64,
     /// Times the pool had to be trimmed because the device was full.
     pub trims: u64,
-    /// Times that the part of the pool that is for memory in flight had no room in one piece, although the limit allowed it.
+    /// Times that what is kept for memory in flight had no room in one piece, although the limit allowed it.
     pub refusals: u64,
     /// Bytes of pinned host memory held for slabs.
     pub pinned_bytes: u64,
@@ -192,7 +194,7 @@ pub fn trim(device: Device) -> Result<()> {
         Ok(context) => {
             context.pinned.clear(context)?;
             context.backend.synchronize_device()?;
-            context.backend.trim_bounded()?;
+            context.counters.limits.trim(context)?;
             context.backend.trim_to(0)
         }
         Err(_) => Ok(()),
@@ -222,11 +224,6 @@ impl Counters {
             0 => u64::MAX,
             limit_bytes => limit_bytes.saturating_add(TABLES_BYTES as u64),
         }
-    }
-
-    /// Bytes that our pools gave and nobody gave back.
-    fn used_bytes(&self) -> u64 {
-        self.used.load(Ordering::Relaxed)
     }
 
     fn add(&self, size_bytes: usize) {
@@ -273,8 +270,7 @@ pub(crate) struct PooledMemory {
     context: &'static Context,
     address: usize,
     size_bytes: usize,
-    /// Whether it is of the pool of what is in flight.
-    is_bounded: bool,
+    source: Source,
     /// The stream it was allocated on; none when it was given to all of them.
     home: Option<Stream>,
     /// Passed once the memory may be used on other streams; none when it may at once.
@@ -300,15 +296,15 @@ impl PooledMemory {
     fn new(context: &'static Context, size_bytes: usize, home: Option<Stream>) -> Result<PooledMemory> {
         let raw = home.as_ref().map_or(context.home_stream, Stream::raw_handle);
         let is_in_flight = home.is_some() || is_in_flight();
-        let (address, is_bounded) = match size_bytes {
-            0 => (0, false),
+        let (address, source) = match size_bytes {
+            0 => (0, Source::Results),
             _ => take(context, size_bytes, raw, is_in_flight)?,
         };
         let mut memory = PooledMemory {
             context,
             address,
             size_bytes,
-            is_bounded,
+            source,
             home,
             ready: None,
             at_home: Mutex::default(),
@@ -374,7 +370,7 @@ impl PooledMemory {
             // Where the next memory of no stream is asked for: it takes this instead of more from the driver, which gives
             // out again what other streams freed only once it has seen them pass.
             // SAFETY: as below; no stream uses it any more.
-            return unsafe { context.backend.free(self.address, context.home_stream) };
+            return unsafe { self.free(context.home_stream) };
         }
         let freeing = users.iter().rfind(|user| user.device() == context.device).or(self.home.as_ref());
         let raw = freeing.map_or(context.home_stream, Stream::raw_handle);
@@ -390,13 +386,33 @@ impl PooledMemory {
             }
         }
         // SAFETY: the pool gave it, nobody views it any more, and the stream is behind every stream that used it.
-        unsafe { context.backend.free(self.address, raw) }
+        unsafe { self.free(raw) }
+    }
+
+    /// # Safety
+    /// Nobody views it, and `stream` is behind every stream that used it.
+    unsafe fn free(&mut self, stream: usize) -> Result<()> {
+        let (context, address) = (self.context, self.address);
+        match std::mem::replace(&mut self.source, Source::Results) {
+            // SAFETY: the caller's promise; nobody uses it any more.
+            Source::Results | Source::InFlight => unsafe { context.backend.free(address, stream) },
+            Source::Small => context.counters.limits.give_back_small(context, address, stream),
+            // SAFETY: as above.
+            Source::Apart => unsafe { context.backend.free_apart(address, self.size_bytes) },
+            Source::Pinned(block) => {
+                // SAFETY: as above.
+                unsafe { context.backend.synchronize_stream(stream) }?;
+                context.pinned.put(Some(context), block, 0);
+                Ok(())
+            }
+        }
     }
 }
 
 impl Drop for PooledMemory {
     fn drop(&mut self) {
         drop(self.name.take());
+        let is_counted = self.source.is_counted();
         if self.size_bytes > 0 {
             // A failure means that the device is lost, or that this is a forked child; then leaking is right, and the next
             // call on the device reports it.
@@ -404,37 +420,61 @@ impl Drop for PooledMemory {
         }
         let (counters, size_bytes) = (&self.context.counters, self.size_bytes as u64);
         counters.used.fetch_sub(size_bytes, Ordering::Relaxed);
-        if self.is_bounded {
+        if is_counted {
             counters.limits.give_back(size_bytes);
         }
     }
 }
 
-/// Memory, and whether it is of the pool of what is in flight.
-fn take(context: &'static Context, size_bytes: usize, stream: usize, is_in_flight: bool) -> Result<(usize, bool)> {
-    let bounded = match is_in_flight {
-        true => context.counters.limits.take(context, size_bytes, stream)?,
-        false => None,
-    };
-    match bounded {
-        Some(address) => Ok((address, true)),
-        None => Ok((allocate_or_trim(context, size_bytes, stream)?, false)),
+/// Where memory came from.
+enum Source {
+    /// The pool of results.
+    Results,
+    /// The pool of what is in flight.
+    InFlight,
+    /// The piece of what is in flight within small limits.
+    Small,
+    /// The driver, by itself.
+    Apart,
+    /// Host memory that the device reaches.
+    Pinned(Block),
+}
+
+impl Source {
+    /// Whether it counts against the limit.
+    fn is_counted(&self) -> bool {
+        matches!(self, Source::InFlight | Source::Small | Source::Pinned(_))
     }
 }
 
-fn allocate_or_trim(context: &'static Context, size_bytes: usize, stream: usize) -> Result<usize> {
+fn take(context: &'static Context, size_bytes: usize, stream: usize, is_in_flight: bool) -> Result<(usize, Source)> {
+    let limits = &context.counters.limits;
+    if is_in_flight && let Some(taken) = limits.take(context, size_bytes, stream)? {
+        return Ok(taken);
+    }
+    let backend = &context.backend;
+    if limits.is_small() {
+        // Pools' pieces would be more than the result.
+        let address = or_trim(context, size_bytes, &|| backend.allocate_apart(size_bytes))?;
+        return Ok((address, Source::Apart));
+    }
+    Ok((or_trim(context, size_bytes, &|| backend.allocate(size_bytes, stream))?, Source::Results))
+}
+
+/// What `allocate` gives; where the device is full, once more without what is kept unused.
+fn or_trim(context: &'static Context, size_bytes: usize, allocate: &dyn Fn() -> Result<usize>) -> Result<usize> {
     if size_bytes as u64 > context.backend.properties().total_bytes {
         // Trimming could not help, and drivers call some such sizes invalid rather than too large.
         let cause = Error::new(ErrorKind::OutOfMemory, "more than the device has");
         return Err(out_of_memory(context, size_bytes, cause));
     }
-    match context.backend.allocate(size_bytes, stream) {
+    match allocate() {
         Err(error) if error.kind() == ErrorKind::OutOfMemory => {
             context.counters.trims.fetch_add(1, Ordering::Relaxed);
             context.backend.synchronize_device()?;
-            context.backend.trim_bounded()?;
+            context.counters.limits.trim(context)?;
             context.backend.trim_to(0)?;
-            context.backend.allocate(size_bytes, stream).map_err(|error| out_of_memory(context, size_bytes, error))
+            allocate().map_err(|error| out_of_memory(context, size_bytes, error))
         }
         answer => answer,
     }

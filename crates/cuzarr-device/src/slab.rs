@@ -42,8 +42,8 @@ pub const DEFAULT_SLAB_BYTES: usize = 16 << 20;
 const PIECE_ALIGNMENT_BYTES: usize = 256;
 
 /// A block of host memory: pinned, or heap for `cpu`.
-struct Block {
-    address: usize,
+pub(crate) struct Block {
+    pub(crate) address: usize,
     size_bytes: usize,
     heap: Option<Vec<u8>>,
 }
@@ -65,7 +65,7 @@ static HOST_CACHE: PinnedCache = PinnedCache(Mutex::new(Cached { free: Vec::new(
 
 impl PinnedCache {
     /// A kept block of at least `size_bytes` and at most twice that, else a new one.
-    fn take(&self, context: Option<&'static Context>, size_bytes: usize) -> Result<Block> {
+    pub(crate) fn take(&self, context: Option<&'static Context>, size_bytes: usize) -> Result<Block> {
         {
             let mut cached = lock(&self.0);
             let fits = |block: &Block| block.size_bytes >= size_bytes && block.size_bytes / 2 <= size_bytes;
@@ -103,7 +103,7 @@ impl PinnedCache {
 
     /// Keeps a block for later, unless more would be held unused than the largest ring may have out; `keep_bytes` is the
     /// limit of this block's ring.
-    fn put(&self, context: Option<&'static Context>, block: Block, keep_bytes: usize) {
+    pub(crate) fn put(&self, context: Option<&'static Context>, block: Block, keep_bytes: usize) {
         let mut cached = lock(&self.0);
         let unused: usize = cached.free.iter().map(|block| block.size_bytes).sum();
         cached.keep_bytes = cached.keep_bytes.max(keep_bytes);

@@ -273,28 +273,6 @@ fn many_threads_use_one_device_at_once() {
     }
 }
 
-/// Limits change while memory taken within another one is in use, freed behind work of its stream, and outlives its work.
-#[test]
-fn work_within_different_limits_goes_on_side_by_side() {
-    let _alone = alone();
-    for device in devices() {
-        let worker = |number: u8| {
-            let stream = Stream::new(device).unwrap();
-            let mut kept: Option<(u8, Buffer)> = None;
-            for turn in 0..60 {
-                let _within = pool::within(device, u64::from(3 + (number + turn) % 5) * (32 << 20));
-                let block = pool::allocate((1 + usize::from(turn) % 4) << 20, &stream).unwrap();
-                stream.memset(&block, number ^ turn).unwrap();
-                if let Some((value, before)) = kept.replace((number ^ turn, block)) {
-                    assert!(before.to_vec().unwrap().iter().all(|&byte| byte == value), "{device}");
-                }
-            }
-        };
-        std::thread::scope(|scope| (0..6).for_each(|number| drop(scope.spawn(move || worker(number)))));
-        assert_eq!(pool::stats(device).used_bytes, 0, "{device}");
-    }
-}
-
 #[test]
 fn pieces_of_a_slab_are_filled_by_many_threads_and_uploaded_together() {
     for device in all_devices() {

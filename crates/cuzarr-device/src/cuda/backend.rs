@@ -65,7 +65,13 @@ pub(crate) trait Backend: Send + Sync {
     /// there is no such pool.
     fn allocate_bounded(&self, size_bytes: usize, stream: RawStream) -> Result<Option<usize>>;
     unsafe fn free(&self, address: usize, stream: RawStream) -> Result<()>;
-    /// Lets the pool of what is in flight begin again with so many bytes at most. What it gave before stays as it is.
+    /// Memory of its own, of the system's units, which every stream may use at once.
+    fn allocate_apart(&self, size_bytes: usize) -> Result<usize>;
+    /// Gives it back to the system. May wait for the device.
+    unsafe fn free_apart(&self, address: usize, size_bytes: usize) -> Result<()>;
+    /// Overwrites memory that nobody uses yet, where tests want to see who reads what was never written.
+    unsafe fn spoil(&self, _address: usize, _size_bytes: usize) {}
+    /// Lets the pool of what is in flight begin again with so many bytes at most, or end with 0. What it gave before stays as it is.
     fn bound(&self, limit_bytes: u64) -> Result<()>;
     /// Gives what the pool of what is in flight keeps unused back to the system, without waiting, as `trim_to`.
     fn trim_bounded(&self) -> Result<()>;

@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::backend::{Backend, FunctionInfo, Grid, Peer, Properties, RawEvent, RawFunction, RawStream};
 use super::library;
@@ -285,6 +286,8 @@ pub(crate) struct CudaBackend {
     context: usize,
     /// None where the GPU has no memory pools (some virtual GPUs): plain allocation then.
     pools: Option<Pools>,
+    /// Bytes that are held beside them.
+    apart_bytes: AtomicU64,
     properties: Properties,
 }
 
@@ -314,7 +317,8 @@ impl CudaBackend {
         let code = unsafe { (driver.functions.primary_context_retain)(&mut context, device) };
         driver.check("cuDevicePrimaryCtxRetain", code)?;
         let context = context as usize;
-        let mut backend = CudaBackend { driver, device, context, pools: None, properties };
+        let mut backend =
+            CudaBackend { driver, device, context, pools: None, apart_bytes: AtomicU64::new(0), properties };
         if backend.properties.memory_pools {
             backend.pools = Some(backend.create_pools()?);
         }
@@ -411,7 +415,8 @@ impl Backend for CudaBackend {
     }
 
     fn held_bytes(&self) -> Result<u64> {
-        self.pools.as_ref().map_or(Ok(0), |pools| pools.held_bytes(self))
+        let of_pools = self.pools.as_ref().map_or(Ok(0), |pools| pools.held_bytes(self))?;
+        Ok(of_pools + self.apart_bytes.load(Ordering::Relaxed))
     }
 
     fn allocate(&self, size_bytes: usize, stream: RawStream) -> Result<usize> {
@@ -436,6 +441,21 @@ impl Backend for CudaBackend {
             return call!(self, "cuMemFree", memory_free(address as u64));
         }
         call!(self, "cuMemFreeAsync", pool_free(address as u64, stream as *mut c_void))
+    }
+
+    fn allocate_apart(&self, size_bytes: usize) -> Result<usize> {
+        let size_bytes = size_bytes.next_multiple_of(size_of::<u32>());
+        let mut address = 0u64;
+        call!(self, "cuMemAlloc", memory_allocate(&mut address, size_bytes))?;
+        self.apart_bytes.fetch_add(size_bytes as u64, Ordering::Relaxed);
+        Ok(address as usize)
+    }
+
+    unsafe fn free_apart(&self, address: usize, size_bytes: usize) -> Result<()> {
+        // cuMemFree waits for the device, so it is ordered after every stream.
+        call!(self, "cuMemFree", memory_free(address as u64))?;
+        self.apart_bytes.fetch_sub(size_bytes.next_multiple_of(size_of::<u32>()) as u64, Ordering::Relaxed);
+        Ok(())
     }
 
     fn bound(&self, limit_bytes: u64) -> Result<()> {

@@ -186,6 +186,20 @@ impl Backend for SimtBackend {
         Ok(())
     }
 
+    fn allocate_apart(&self, size_bytes: usize) -> Result<usize> {
+        self.allocate(size_bytes, 0)
+    }
+
+    unsafe fn free_apart(&self, address: usize, _size_bytes: usize) -> Result<()> {
+        // SAFETY: the caller promises that nobody uses it any more.
+        unsafe { self.free(address, 0) }
+    }
+
+    unsafe fn spoil(&self, address: usize, size_bytes: usize) {
+        // SAFETY: the caller promises memory of this device, of this size.
+        unsafe { std::ptr::write_bytes(address as *mut u8, POISON, size_bytes) };
+    }
+
     fn bound(&self, _limit_bytes: u64) -> Result<()> {
         Ok(())
     }

@@ -7,7 +7,7 @@ use super::count::{Bins, Counting, Keys};
 use super::expr::Expr;
 use super::grid::Region;
 use super::promote::promote;
-use super::run::{ComputeOptions, Job, for_each_region};
+use super::run::{ComputeOptions, Job, deliver, for_each_region};
 use crate::error::{Error, ErrorKind, Result};
 
 /// More bins are refused: their counters are on the device beside everything else.
@@ -153,7 +153,7 @@ impl Histogram {
         };
         let dtype = if self.density { DType::FLOAT64 } else { DType::INT64 };
         let result = NdBuffer::from_host(Device::Cpu, dtype, &[counts.len()], Order::C, &bytes)?;
-        Ok(result.to_device(options.device)?)
+        deliver(&result, options)
     }
 
     /// The edges, on the host.

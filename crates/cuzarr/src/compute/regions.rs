@@ -3,16 +3,15 @@
 use super::grid::Region;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Limits up to this are planned with whole.
-const PLANNED_WHOLE_BYTES: u64 = 88 << 20;
-/// What is left of any limit at most.
+/// What can be planned with of limits up to 512 MiB at most. Memory within higher ones comes from CUDA's pools.
+const PLANNED_WHOLE_BYTES: u64 = 448 << 20;
+/// What is left of higher limits: two of the pools' pieces of 32 MiB.
 const GAPS_BYTES: u64 = 64 << 20;
 
 /// What of a memory limit work out of core plans with: the rest is for gaps between blocks of many sizes on a device. It is the
 /// same wherever is computed, since results depend on it.
 pub(crate) fn plannable_bytes(limit_bytes: u64) -> u64 {
-    let gaps = GAPS_BYTES / 2 + (limit_bytes / 16).min(GAPS_BYTES / 2);
-    limit_bytes.saturating_sub(gaps).max(limit_bytes.min(PLANNED_WHOLE_BYTES))
+    limit_bytes.saturating_sub(GAPS_BYTES).max(limit_bytes.min(PLANNED_WHOLE_BYTES))
 }
 
 /// A memory limit with which so many bytes can be planned.
@@ -129,7 +128,7 @@ mod tests {
             assert!(plannable_bytes(limit_for(limit)) >= limit, "{limit}");
             before = plannable;
         }
-        assert_eq!([64 << 20, 128 << 20, 1 << 30].map(plannable_bytes), [64 << 20, 88 << 20, 960 << 20]);
+        assert_eq!([128 << 20, 500 << 20, 1 << 30].map(plannable_bytes), [128 << 20, 448 << 20, 960 << 20]);
     }
 
     #[test]

@@ -367,6 +367,15 @@ pub(crate) fn for_each_region<U: Send>(
     walk_ahead(regions.iter().map(Ok), job.ahead, read, work, write)
 }
 
+/// A result on its device, which counts beside what may be in flight.
+///
+/// # Errors
+/// `OutOfMemory`
+pub(crate) fn deliver(result: &NdBuffer, options: &ComputeOptions<'_>) -> Result<NdBuffer> {
+    let _within = within(options.device, options.memory_limit_bytes);
+    Ok(result.to_device(options.device)?)
+}
+
 impl Expr {
     /// Computes the whole expression into new memory of the device: region by region while others are read, with what is in
     /// flight below the memory limit. What is in memory elsewhere is moved there.

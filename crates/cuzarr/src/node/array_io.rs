@@ -78,6 +78,7 @@ impl Array {
             let dtype = self.metadata().data_type().device_dtype().ok_or_else(variable)?;
             let shape = memory_shape(selection)?;
             let order = if self.options().order_is_f { Order::F } else { Order::C };
+            let _within = pool::within(self.device(), self.options().memory_limit_bytes);
             let out = NdBuffer::empty(self.device(), dtype, &shape, order)?;
             pool::name_result(out.buffer(), || self.place());
             self.read_to(selection, &out)?;
@@ -120,6 +121,7 @@ impl Array {
         let own = self.metadata().data_type().device_dtype().ok_or_else(variable)?;
         let first = selections.first().ok_or_else(|| Error::new(ErrorKind::ShapeMismatch, "there is no selection"))?;
         let shape = [&[selections.len()], &memory_shape(first)?[..]].concat();
+        let _within = pool::within(self.device(), self.options().memory_limit_bytes);
         // Each selection lies in one piece.
         let out = NdBuffer::empty(self.device(), dtype.unwrap_or(own), &shape, Order::C)?;
         pool::name_result(out.buffer(), || self.place());

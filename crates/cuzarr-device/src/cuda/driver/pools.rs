@@ -35,6 +35,10 @@ const LOCATION_DEVICE: c_int = 1;
 /// CUDA's pools take memory in pieces of so many bytes, and round their greatest size up to whole ones.
 const PIECE_BYTES: u64 = 32 << 20;
 
+/// Pieces of a limit that are left to the other pool: for the end of a result's last piece, and for what finds no room in the
+/// pool of what is in flight.
+const LEFT_PIECES: u64 = 2;
+
 const POOL_ATTRIBUTE_RELEASE_THRESHOLD: c_int = 4;
 const POOL_ATTRIBUTE_RESERVED_BYTES: c_int = 5;
 
@@ -153,8 +157,7 @@ impl Pools {
 
     pub(super) fn bound(&self, backend: &CudaBackend, limit_bytes: u64) -> Result<()> {
         let pieces = limit_bytes.min(backend.properties.total_bytes) / PIECE_BYTES;
-        // A piece is left for what the other pool gives beside results, the end of a result's last piece too.
-        let most_bytes = if pieces < 4 { pieces.max(1) } else { pieces - 1 } * PIECE_BYTES;
+        let most_bytes = pieces.saturating_sub(LEFT_PIECES) * PIECE_BYTES;
         let opened = lock(&self.opened);
         let mut sized = lock(&self.sized);
         let mut bounded = self.bounded.write().unwrap_or_else(PoisonError::into_inner);
@@ -164,7 +167,9 @@ impl Pools {
             backend.pool_keep(before, 0)?;
             backend.pool_trim(before, 0)?;
         }
-        if let Some(&(_, pool)) = sized.iter().find(|(size_bytes, _)| *size_bytes == most_bytes) {
+        if most_bytes == 0 {
+            // It has ended.
+        } else if let Some(&(_, pool)) = sized.iter().find(|(size_bytes, _)| *size_bytes == most_bytes) {
             backend.pool_keep(pool, u64::MAX)?;
             *bounded = pool;
         } else if let Ok(pool) = backend.create_pool(most_bytes as usize) {

@@ -19,7 +19,7 @@ use super::grid::Region;
 use super::reduce::view::View;
 use super::reduce::{kept_shape, sorted_axes};
 use super::regions::regions;
-use super::run::{ComputeOptions, Job, REGIONS_SHARE, for_each_region};
+use super::run::{ComputeOptions, Job, REGIONS_SHARE, deliver, for_each_region};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Quantiles over some dimensions: one for each probability, along a first dimension of the result.
@@ -136,7 +136,7 @@ impl Quantile {
             }
         }
         let result = result.reshape(&memory_shape(&shape)?)?;
-        Ok(result.to_device(options.device)?)
+        deliver(&result, options)
     }
 
     /// Those of rows that all are in a GPU's memory, where they stay.

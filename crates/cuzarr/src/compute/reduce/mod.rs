@@ -22,7 +22,7 @@ use super::evaluate::{Processor, memory_shape};
 use super::expr::Expr;
 use super::grid::Region;
 use super::promote::without_arithmetic;
-use super::run::{ComputeOptions, Job, for_each_region};
+use super::run::{ComputeOptions, Job, deliver, for_each_region};
 use crate::error::{Error, ErrorKind, Result};
 
 /// One part in so many of the memory limit is for the states of a result that a GPU gathers, at most.
@@ -290,6 +290,16 @@ fn states_of(
     let wide = Wide::of(source.dtype());
     let all = match processor.stream() {
         None => cpu::states(source, &view, what, processor.threads)?,
+        // States that are larger than the elements would be much that no limit counts, and more to bring back.
+        Some(stream) if view.outputs * size_of::<State>() > source.size_bytes() => {
+            stream.synchronize()?;
+            return states_of(
+                &source.to_device(Device::Cpu)?,
+                axes,
+                what,
+                &Processor::apart(Device::Cpu, processor.threads)?,
+            );
+        }
         Some(stream) => return cuda::states(source, &view, what, stream),
     };
     let join = |segments: &[State]| {
@@ -329,7 +339,7 @@ impl Expr {
         let [gathered] = source.gather(&axes, accumulators, reduction.skip_nan, options)?;
         let bytes = finish(reduction, &gathered, dtype)?;
         let result = NdBuffer::from_host(Device::Cpu, dtype, &memory_shape(&shape)?, Order::C, &bytes)?;
-        Ok(result.to_device(options.device)?)
+        deliver(&result, options)
     }
 
     /// The elements of the result, of type `dtype`, where a GPU gathers them.
