@@ -134,6 +134,27 @@ fn an_entry_that_leaves_its_shard_is_named() {
     }
 }
 
+/// A shard inside a shard has no chunks among the bytes of its neighbour.
+#[test]
+fn an_entry_that_leaves_a_shard_inside_another_is_refused() {
+    for device in devices() {
+        let codecs = sharding(&[4], sharding(&[2], json!([bytes_codec("little")]), "end"), "end");
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let mut story = Story::new(metadata(&[8], &[8], "uint16", json!(0), codecs), Arc::clone(&store));
+        story.write(device, &region(0, 8), &(1..9u16).flat_map(u16::to_le_bytes).collect::<Vec<_>>());
+        let mut damaged = store.get("a/c/0").unwrap().unwrap();
+        // Two chunks of 4 bytes, an index of two entries with its checksum, and then the other shard.
+        let entries = 8..40;
+        damaged[8..16].copy_from_slice(&44u64.to_le_bytes());
+        let checksum = crc32c::crc32c(&damaged[entries.clone()]);
+        damaged[entries.end..entries.end + 4].copy_from_slice(&checksum.to_le_bytes());
+        store.write("a/c/0", &damaged).unwrap();
+        let error = story.try_read(device, &region(0, 8)).unwrap_err();
+        assert_eq!((error.kind(), &*error.trail()[0]), (ErrorKind::ChunkCorrupt, "chunk 'a/c/0', inner chunk [0, 0]"));
+        story.check(device, &region(2, 6), "the other chunks");
+    }
+}
+
 /// Where the index lies makes no difference to what a shard is that ends inside it.
 #[test]
 fn a_shard_that_ends_in_its_index_is_corrupt() {

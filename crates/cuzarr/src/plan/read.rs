@@ -127,6 +127,8 @@ struct Frame {
 struct Shard {
     key: Arc<str>,
     offset: u64,
+    /// `None` for an object of its own, whose size is not known.
+    size_bytes: Option<u64>,
     grid: Vec<u64>,
     entries: Arc<dyn Entries>,
     inner: Vec<u64>,
@@ -330,7 +332,9 @@ impl Plan {
                     let shape = &self.source.levels[level + 1].chunk_shape;
                     let tour = Tour::new(&self.selections, &spot.wants, &spot.origin, shape);
                     let offset = place.shard_offset;
-                    let shard = Shard { key: place.key, offset, grid: layout.grid, entries, inner: found.name.inner };
+                    let size_bytes = found.span.map(|span| span.1);
+                    let (grid, inner) = (layout.grid, found.name.inner);
+                    let shard = Shard { key: place.key, offset, size_bytes, grid, entries, inner };
                     self.stack.push(Frame { level: level + 1, tour, shard: Some(shard) });
                 }
             }
@@ -525,12 +529,16 @@ fn find(source: &Source, frame: &Frame, at: &[u64]) -> Result<Option<Found>> {
     let linear = at.iter().zip(&shard.grid).fold(0u64, |linear, (&at, &extent)| linear * extent + at);
     let Some((offset, size_bytes)) = shard.entries.get(linear as usize) else { return Ok(None) };
     let name = missing_name(source, frame, at);
-    match shard.offset.checked_add(offset) {
-        Some(begin) if begin.checked_add(size_bytes).is_some() => {
+    let end =
+        offset.checked_add(size_bytes).filter(|&end| shard.size_bytes.is_none_or(|shard_bytes| end <= shard_bytes));
+    match (shard.offset.checked_add(offset), end.and_then(|end| shard.offset.checked_add(end))) {
+        (Some(begin), Some(_)) => {
             Ok(Some(Found { name, span: Some((begin, size_bytes)), version: shard.entries.version() }))
         }
         _ => {
-            let message = format!("index places {size_bytes} bytes at byte {offset}, behind any object's end");
+            let what =
+                shard.size_bytes.map_or("any object".into(), |size_bytes| format!("its shard of {size_bytes} bytes"));
+            let message = format!("index places {size_bytes} bytes at byte {offset}, behind the end of {what}");
             Err(Error::new(ErrorKind::ChunkCorrupt, message).at(name.to_string()))
         }
     }
