@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+from typing import Any, Self
+
+import numpy as np
 from zarr.core.buffer import core
 from zarr.registry import register_buffer, register_ndbuffer
 
+from cuzarr import _convert
 from cuzarr.buffer import gpu
+from cuzarr.device_array import DeviceArray
+
+
+class _Nothing(DeviceArray):
+    """No bytes. Zarr-python makes arrays of single numbers ``like`` it, also of types that CuPy has not."""
+
+    def __array_function__(self, function: Any, types: Any, arguments: Any, options: Any) -> Any:
+        made = getattr(function, "_implementation", function)(*arguments, **options)
+        return _convert.to_device(made, self.device) if isinstance(made, np.ndarray) else made
 
 
 class Buffer(gpu.Buffer, core.Buffer):
     """Bytes in a GPU's memory, for zarr-python: ``zarr.config.set({"buffer": "cuzarr.zarr.Buffer"})``."""
+
+    @classmethod
+    def create_zero_length(cls) -> Self:
+        return cls(_Nothing.empty((0,), "B", cls.default_device()))
 
     __hash__ = None  # type: ignore[assignment]
 
