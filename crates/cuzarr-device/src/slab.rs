@@ -64,14 +64,15 @@ struct Cached {
 static HOST_CACHE: PinnedCache = PinnedCache(Mutex::new(Cached { free: Vec::new(), held_bytes: 0, keep_bytes: 0 }));
 
 impl PinnedCache {
-    /// A kept block of at least `size_bytes` and at most twice that, else a new one.
+    /// A kept block of at least `size_bytes` and at most twice that, the last one used first, of which most may still be in the
+    /// host's cache; else a new one.
     pub(crate) fn take(&self, context: Option<&'static Context>, size_bytes: usize) -> Result<Block> {
         {
             let mut cached = lock(&self.0);
             let fits = |block: &Block| block.size_bytes >= size_bytes && block.size_bytes / 2 <= size_bytes;
-            let best = cached.free.iter().enumerate().filter(|(_, block)| fits(block));
+            let best = cached.free.iter().enumerate().rev().filter(|(_, block)| fits(block));
             if let Some(at) = best.min_by_key(|(_, block)| block.size_bytes).map(|(at, _)| at) {
-                return Ok(cached.free.swap_remove(at));
+                return Ok(cached.free.remove(at));
             }
         }
         let block = match context {
