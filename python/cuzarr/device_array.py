@@ -160,6 +160,8 @@ class DeviceArray(ElementwiseEquality, Operators, Reductions, Shaped):
 
     def __array_function__(self, function: Any, types: Any, arguments: Any, options: Any) -> Any:
         """NumPy's functions do what they do without this, but what is made ``like=`` this array is put on its device."""
+        if function in (np.array_equal, np.array_equiv):
+            self.__array__()  # whose refusal they would take for a difference
         made = getattr(function, "_implementation", function)(*arguments, **options)
         # From arguments of a device NumPy makes no array of its own: `__array__` refuses.
         return DeviceArray.from_host(made, self.device) if isinstance(made, np.ndarray) else made
