@@ -77,14 +77,13 @@ def _cupy_array(buffer: _core.NdBuffer, dtype: np.dtype[Any]) -> Any | None:
         return None
     import cupy
 
-    with cupy.cuda.Device(int(number or 0)):
-        if not buffer.nbytes:
+    device = int(number or 0)
+    if not buffer.nbytes:
+        with cupy.cuda.Device(device):
             return cupy.empty(buffer.shape, dtype)
-        if dtype.kind in "biufc":
-            return cupy.from_dlpack(DeviceArray(buffer, dtype))
-        # DLPack has no structures.
-        memory = cupy.cuda.UnownedMemory(buffer.address, buffer.nbytes, buffer, int(number or 0))
-        return cupy.ndarray(buffer.shape, dtype, cupy.cuda.MemoryPointer(memory, 0), buffer.strides)
+    # DLPack has no structures, and takes twice as long.
+    memory = cupy.cuda.UnownedMemory(buffer.address, buffer.nbytes, buffer, device)
+    return cupy.ndarray(buffer.shape, dtype, cupy.cuda.MemoryPointer(memory, 0), buffer.strides)
 
 
 def result_array(buffer: _core.NdBuffer, dtype: np.dtype[Any]) -> Any:
