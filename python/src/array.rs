@@ -19,13 +19,10 @@ use crate::helper::Helper;
 use crate::ndbuffer::{PyNdBuffer, parse_device, parse_dtype};
 use crate::store::PyStore;
 use crate::update::PyUpdate;
-use crate::watch::{Watch, Watched, Watches};
+use crate::watch::{Signals, Watch, Watched, Watches};
 
 /// How often a waiting call looks for signals.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
-
-/// Bytes of a selection, and of a chunk, up to which a read is over before a signal would be looked for.
-const BRIEF_BYTES: u64 = 1 << 20;
 
 /// An array, bound to the device of its options.
 #[pyclass(name = "Array", module = "cuzarr._core", frozen)]
@@ -70,8 +67,7 @@ impl PyArray {
         dropped: Vec<usize>,
     ) -> PyResult<PyNdBuffer> {
         let selection = selection(&start, &count, &step, &dropped)?;
-        let brief = self.is_brief(&selection);
-        Ok(PyNdBuffer { inner: self.run_for(py, brief, move |array| array.read(&selection))? })
+        Ok(PyNdBuffer { inner: self.run_reading(py, move |array| array.read(&selection))? })
     }
 
     /// The selected elements, into memory of the same shape.
@@ -85,8 +81,8 @@ impl PyArray {
         out: &PyNdBuffer,
     ) -> PyResult<()> {
         let selection = selection(&start, &count, &step, &dropped)?;
-        let (brief, out) = (self.is_brief(&selection), out.inner.clone());
-        self.run_for(py, brief, move |array| array.read_into(&selection, &out))
+        let out = out.inner.clone();
+        self.run_reading(py, move |array| array.read_into(&selection, &out))
     }
 
     /// Many selections by one plan and one pipeline, each in memory of its own shape, of the array's elements or of another
@@ -210,30 +206,30 @@ impl PyArray {
         py: Python<'_>,
         call: impl FnOnce(&Array) -> cuzarr::Result<T> + Send + 'static,
     ) -> PyResult<T> {
-        self.run_for(py, false, call)
-    }
-
-    /// Whether reading the selection takes no longer than starting a thread: then nobody has to listen for signals.
-    fn is_brief(&self, selection: &Selection) -> bool {
-        let metadata = self.array.metadata();
-        let element_bytes = metadata.data_type().size_bytes().unwrap_or(usize::MAX) as u64;
-        let chunk_elems: u64 = metadata.chunk_grid().chunk_shape().iter().fold(1, |all, &one| all.saturating_mul(one));
-        let elems = selection.len().unwrap_or(u64::MAX).max(chunk_elems);
-        self.array.store().divides_reads() && elems.saturating_mul(element_bytes) <= BRIEF_BYTES
-    }
-
-    fn run_for<T: Send + 'static>(
-        &self,
-        py: Python<'_>,
-        brief: bool,
-        call: impl FnOnce(&Array) -> cuzarr::Result<T> + Send + 'static,
-    ) -> PyResult<T> {
         let watch = Arc::new(Watch::default());
         let array = self.watched(&watch);
-        if brief {
-            return py.detach(|| call(&array)).py();
-        }
         interruptible(py, &watch, move || call(&array))
+    }
+
+    /// The same for a read. One of files is done on this thread, which looks for signals while it waits for them: what another thread
+    /// would take to wake up is a fiftieth of reading half a gigabyte.
+    fn run_reading<T: Send + 'static>(
+        &self,
+        py: Python<'_>,
+        call: impl FnOnce(&Array) -> cuzarr::Result<T> + Send + 'static,
+    ) -> PyResult<T> {
+        if !self.array.store().divides_reads() {
+            return self.run(py, call);
+        }
+        let watch = Arc::new(Watch::default());
+        let signals = Signals::new(&watch);
+        let store = Watched::new(Arc::clone(self.array.store()), Watches::current(&watch)).with_signals(&signals);
+        let array = self.array.with_store(Arc::new(store));
+        let result = py.detach(|| call(&array));
+        match signals.take() {
+            Some(exception) => Err(exception),
+            None => result.py(),
+        }
     }
 }
 

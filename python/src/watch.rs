@@ -136,12 +136,43 @@ impl PyWatch {
 pub struct Watched {
     inner: Arc<dyn Store>,
     watches: Watches,
+    signals: Option<Arc<Signals>>,
+}
+
+/// Signals that the calling thread looks for while it waits, if it is Python's main thread; one that raises cancels the call.
+pub struct Signals {
+    watch: Arc<Watch>,
+    raised: Mutex<Option<PyErr>>,
+}
+
+impl Signals {
+    /// For the call under `watch`.
+    pub fn new(watch: &Arc<Watch>) -> Arc<Signals> {
+        Arc::new(Signals { watch: Arc::clone(watch), raised: Mutex::default() })
+    }
+
+    fn look(&self) {
+        if let Err(exception) = Python::attach(|py| py.check_signals()) {
+            self.watch.cancel();
+            self.raised.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(exception);
+        }
+    }
+
+    /// The exception of the first signal that raised one.
+    pub fn take(&self) -> Option<PyErr> {
+        self.raised.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
 }
 
 impl Watched {
     /// The store, under those watches.
     pub fn new(inner: Arc<dyn Store>, watches: Watches) -> Self {
-        Watched { inner, watches }
+        Watched { inner, watches, signals: None }
+    }
+
+    /// The same store, by which the thread that waits for it looks for signals.
+    pub fn with_signals(self, signals: &Arc<Signals>) -> Self {
+        Watched { signals: Some(Arc::clone(signals)), ..self }
     }
 }
 
@@ -268,5 +299,10 @@ impl Store for Watched {
 
     fn divides_reads(&self) -> bool {
         self.inner.divides_reads()
+    }
+
+    fn check(&self) -> cuzarr::Result<()> {
+        self.signals.iter().for_each(|signals| signals.look());
+        self.watches.check()
     }
 }

@@ -1,5 +1,9 @@
 """Reading into a caller's memory, with other element types, and many boxes at once."""
 
+import shutil
+import signal
+import time
+
 import numpy as np
 import pytest
 
@@ -92,3 +96,32 @@ def test_a_box_is_divided_among_devices_where_chunks_begin(numbers):
         numbers.read(device=[])
     with pytest.raises(SelectionInvalidError):
         numbers.read((3, 3), device=["cpu", "cpu"])
+
+
+def test_a_signal_ends_a_read_of_files_before_all_of_them_came(tmp_path):
+    class Stopped(Exception):
+        pass
+
+    def stop(*_):
+        raise Stopped
+
+    codec = cuzarr.codecs.numcodecs.BZ2(level=1)
+    array = cuzarr.create_array(tmp_path / "a", shape=(80, 1 << 18), chunks=(1, 1 << 18), dtype="u1", compressors=codec)
+    array[0] = np.random.default_rng(7).integers(0, 64, 1 << 18, dtype="u1")
+    for number in range(1, 80):
+        shutil.copytree(tmp_path / "a/c/0", tmp_path / f"a/c/{number}")
+    with cuzarr.config.set({"threading.max_workers": 1}):
+        begun = time.perf_counter()
+        whole = array[...]
+        taken_s = time.perf_counter() - begun
+        before = signal.signal(signal.SIGALRM, stop)
+        try:
+            begun = time.perf_counter()
+            signal.setitimer(signal.ITIMER_REAL, taken_s / 10)
+            with pytest.raises(Stopped):
+                array[...]
+            assert time.perf_counter() - begun < taken_s * 0.75
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        np.testing.assert_array_equal(array[7], whole[7])

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
 
 use super::access::Access;
 use super::call::Call;
@@ -16,6 +17,9 @@ use crate::store::ByteRange;
 
 /// The part of the memory limit that the indexes which an open array keeps may take.
 const INDEXES_SHARE: u64 = 64;
+
+/// How often a thread that waits for a store asks whether its call is still wanted.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Where a read's elements go: host memory, a device, a table of variable-length elements.
 pub(crate) trait Destination {
@@ -114,10 +118,15 @@ impl Reading<'_> {
             return self.close(number, destination);
         }
         destination.idle()?;
-        match self.receiver.recv() {
-            Ok(number) => self.close(number, destination),
-            // The reading holds a sender itself.
-            Err(_) => Err(Error::new(ErrorKind::StoreFailed, "reads ended without a word")),
+        loop {
+            match self.receiver.recv_timeout(CHECK_INTERVAL) {
+                Ok(number) => return self.close(number, destination),
+                Err(RecvTimeoutError::Timeout) => self.call.store.check()?,
+                // The reading holds a sender itself.
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(Error::new(ErrorKind::StoreFailed, "reads ended without a word"));
+                }
+            }
         }
     }
 

@@ -232,4 +232,12 @@ pub trait Store: fmt::Debug + fmt::Display + Send + Sync {
     fn divides_reads(&self) -> bool {
         false
     }
+
+    /// Asked from time to time by a thread that waits for what it reads: an error ends its call.
+    ///
+    /// # Errors
+    /// Why nobody wants the call's result any more.
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
 }
