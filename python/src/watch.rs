@@ -297,6 +297,11 @@ impl Store for Watched {
         self.inner.is_read_only()
     }
 
+    fn check(&self) -> cuzarr::Result<()> {
+        self.watches.check()?;
+        self.inner.check()
+    }
+
     fn divides_reads(&self) -> bool {
         self.inner.divides_reads()
     }

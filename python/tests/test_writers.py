@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import cuzarr
+from cuzarr import _core
 from cuzarr._indexing import basic_box
 
 
@@ -43,6 +44,20 @@ def test_a_failed_write_lets_the_next_one_begin() -> None:
             array[:2] = [1, 2, 3]
     array[:2] = 5
     assert array[...].tolist() == [5, 5, 0, 0]
+
+
+def test_a_write_that_waits_for_its_turn_can_be_cancelled() -> None:
+    array, watch = cuzarr.create_array({}, shape=(4,), chunks=(4,), dtype="i4"), _core.Watch()
+
+    def write() -> None:
+        with watch:
+            array[1:3] = 5
+
+    with ThreadPoolExecutor(1) as pool, array._update(basic_box(slice(0, 2), array.shape)):
+        waiting = pool.submit(write)
+        watch.cancel()
+        with pytest.raises(cuzarr.CuzarrError):
+            waiting.result(timeout=20)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="skipped: no fork here")

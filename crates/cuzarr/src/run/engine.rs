@@ -302,10 +302,15 @@ impl Engine {
     /// Waits for the turn of a write to the array at `location`; `None` when it touches no object.
     ///
     /// # Errors
-    /// `SelectionInvalid` when the selection does not fit the array.
-    pub(crate) fn turn(&self, access: &Access, location: PathBuf, selection: &Selection) -> Result<Option<Turn>> {
-        let bounds = object_bounds(access.source(), selection)?;
-        Ok(bounds.map(|bounds| self.turns.take(Objects { array: location, bounds })))
+    /// `SelectionInvalid` when the selection does not fit the array; what [`Store::check`] says meanwhile.
+    pub(crate) fn turn(
+        &self,
+        access: &Access,
+        (store, location): (&dyn Store, PathBuf),
+        selection: &Selection,
+    ) -> Result<Option<Turn>> {
+        let Some(bounds) = object_bounds(access.source(), selection)? else { return Ok(None) };
+        self.turns.take(Objects { array: location, bounds }, &|| store.check()).map(Some)
     }
 
     /// Writes `value`, whose shape broadcasts to the selection's, from any device.

@@ -6,6 +6,12 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::error::Result;
+
+/// How often who waits looks whether he still has to.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Objects of one array: those from the first to the last along each dimension of its grid.
 pub(crate) struct Objects {
@@ -48,19 +54,31 @@ impl Queue {
         let (before, own) = (&self.writers[..place], &self.writers[place].1);
         before.iter().any(|(_, objects)| objects.overlap(own))
     }
+
+    fn leave(&mut self, number: u64) {
+        self.writers.retain(|(other, _)| *other != number);
+    }
 }
 
 impl Turns {
-    /// Waits until everybody who came before is done with these objects.
-    pub(crate) fn take(self: &Arc<Self>, objects: Objects) -> Turn {
+    /// Waits until everybody who came before is done with these objects, as long as `check` finds nothing against it.
+    ///
+    /// # Errors
+    /// Those of `check`.
+    pub(crate) fn take(self: &Arc<Self>, objects: Objects, check: &dyn Fn() -> Result<()>) -> Result<Turn> {
         let mut queue = self.lock();
         let number = queue.arrived;
         queue.arrived += 1;
         queue.writers.push((number, objects));
         while queue.must_wait(number) {
-            queue = self.ended.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            queue = self.ended.wait_timeout(queue, CHECK_INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
+            if let Err(error) = check() {
+                queue.leave(number);
+                self.ended.notify_all();
+                return Err(error);
+            }
         }
-        Turn { turns: Arc::clone(self), number, process: std::process::id() }
+        Ok(Turn { turns: Arc::clone(self), number, process: std::process::id() })
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
@@ -71,7 +89,7 @@ impl Turns {
 impl Drop for Turn {
     fn drop(&mut self) {
         if self.process == std::process::id() {
-            self.turns.lock().writers.retain(|(number, _)| *number != self.number);
+            self.turns.lock().leave(self.number);
             self.turns.ended.notify_all();
         } // In a forked child another thread of the parent may have held the lock.
     }
@@ -83,31 +101,36 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::error::{Error, ErrorKind};
 
     fn objects(array: &str, bounds: &[(u64, u64)]) -> Objects {
         Objects { array: array.into(), bounds: bounds.to_vec() }
     }
 
+    fn take(turns: &Arc<Turns>, array: &str, bounds: &[(u64, u64)]) -> Turn {
+        turns.take(objects(array, bounds), &|| Ok(())).unwrap()
+    }
+
     #[test]
     fn only_writers_of_the_same_objects_wait() {
         let turns = Arc::new(Turns::default());
-        let _first = turns.take(objects("a", &[(0, 3), (2, 2)]));
+        let _first = take(&turns, "a", &[(0, 3), (2, 2)]);
         // Each of these would wait for ever.
-        let _beside = turns.take(objects("a", &[(0, 3), (3, 9)]));
-        let _elsewhere = turns.take(objects("b", &[(0, 3), (2, 2)]));
-        let _scalar = turns.take(objects("c", &[]));
+        let _beside = take(&turns, "a", &[(0, 3), (3, 9)]);
+        let _elsewhere = take(&turns, "b", &[(0, 3), (2, 2)]);
+        let _scalar = take(&turns, "c", &[]);
     }
 
     #[test]
     fn who_came_first_is_served_first() {
         let turns = Arc::new(Turns::default());
-        let first = turns.take(objects("a", &[(0, 0)]));
+        let first = take(&turns, "a", &[(0, 0)]);
         let (sender, receiver) = channel();
         let threads: Vec<_> = (1..=2)
             .map(|number| {
                 let (theirs, sender) = (Arc::clone(&turns), sender.clone());
                 let thread = std::thread::spawn(move || {
-                    let turn = theirs.take(objects("a", &[(0, number)]));
+                    let turn = take(&theirs, "a", &[(0, number)]);
                     sender.send(number).unwrap();
                     drop(turn);
                 });
@@ -122,5 +145,17 @@ mod tests {
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         assert_eq!(receiver.try_iter().collect::<Vec<_>>(), [1, 2]);
         assert!(turns.lock().writers.is_empty());
+    }
+
+    #[test]
+    fn who_is_cancelled_waits_no_longer_and_holds_nobody_up() {
+        let turns = Arc::new(Turns::default());
+        let first = take(&turns, "a", &[(0, 0)]);
+        let cancelled = || Err(Error::new(ErrorKind::Cancelled, "cancelled"));
+        let error = turns.take(objects("a", &[(0, 1)]), &cancelled).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Cancelled);
+        let _third = take(&turns, "a", &[(1, 1)]);
+        drop(first);
+        let _fourth = take(&turns, "a", &[(0, 0)]);
     }
 }

@@ -228,6 +228,14 @@ pub trait Store: fmt::Debug + fmt::Display + Send + Sync {
     /// Whether writing is refused.
     fn is_read_only(&self) -> bool;
 
+    /// Whether the caller still wants what it asked for. Who waits for others before it uses the store asks from time to time.
+    ///
+    /// # Errors
+    /// `Cancelled`
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Whether the store spreads one large read over all lent threads, so that few reads at a time keep them busy.
     fn divides_reads(&self) -> bool {
         false
