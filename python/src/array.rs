@@ -222,11 +222,13 @@ impl PyArray {
             return self.run(py, call);
         }
         let watch = Arc::new(Watch::default());
-        let signals = Signals::new(&watch);
-        let store = Watched::new(Arc::clone(self.array.store()), Watches::current(&watch)).with_signals(&signals);
+        // Other threads have none to look for, and would wait for the interpreter's lock in vain.
+        let signals = is_main_thread(py)?.then(|| Signals::new(&watch));
+        let store =
+            Watched::new(Arc::clone(self.array.store()), Watches::current(&watch)).with_signals(signals.as_ref());
         let array = self.array.with_store(Arc::new(store));
         let result = py.detach(|| call(&array));
-        match signals.take() {
+        match signals.and_then(|signals| signals.take()) {
             Some(exception) => Err(exception),
             None => result.py(),
         }

@@ -139,7 +139,7 @@ pub struct Watched {
     signals: Option<Arc<Signals>>,
 }
 
-/// Signals that the calling thread looks for while it waits, if it is Python's main thread; one that raises cancels the call.
+/// Signals that Python's main thread looks for while it waits; one that raises cancels the call.
 pub struct Signals {
     watch: Arc<Watch>,
     raised: Mutex<Option<PyErr>>,
@@ -170,9 +170,9 @@ impl Watched {
         Watched { inner, watches, signals: None }
     }
 
-    /// The same store, by which the thread that waits for it looks for signals.
-    pub fn with_signals(self, signals: &Arc<Signals>) -> Self {
-        Watched { signals: Some(Arc::clone(signals)), ..self }
+    /// The same store, by which the thread that waits for it looks for signals, if for any.
+    pub fn with_signals(self, signals: Option<&Arc<Signals>>) -> Self {
+        Watched { signals: signals.map(Arc::clone), ..self }
     }
 }
 
@@ -298,16 +298,12 @@ impl Store for Watched {
     }
 
     fn check(&self) -> cuzarr::Result<()> {
+        self.signals.iter().for_each(|signals| signals.look());
         self.watches.check()?;
         self.inner.check()
     }
 
     fn divides_reads(&self) -> bool {
         self.inner.divides_reads()
-    }
-
-    fn check(&self) -> cuzarr::Result<()> {
-        self.signals.iter().for_each(|signals| signals.look());
-        self.watches.check()
     }
 }

@@ -228,7 +228,8 @@ pub trait Store: fmt::Debug + fmt::Display + Send + Sync {
     /// Whether writing is refused.
     fn is_read_only(&self) -> bool;
 
-    /// Whether the caller still wants what it asked for. Who waits for others before it uses the store asks from time to time.
+    /// Whether the caller still wants what it asked for. Who waits for others before it uses the store, or for what it reads, asks
+    /// from time to time.
     ///
     /// # Errors
     /// `Cancelled`
@@ -239,13 +240,5 @@ pub trait Store: fmt::Debug + fmt::Display + Send + Sync {
     /// Whether the store spreads one large read over all lent threads, so that few reads at a time keep them busy.
     fn divides_reads(&self) -> bool {
         false
-    }
-
-    /// Asked from time to time by a thread that waits for what it reads: an error ends its call.
-    ///
-    /// # Errors
-    /// Why nobody wants the call's result any more.
-    fn check(&self) -> Result<()> {
-        Ok(())
     }
 }
