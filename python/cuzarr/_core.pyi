@@ -18,6 +18,7 @@ __all__ = [
     "Module",
     "NdBuffer",
     "Pyramid",
+    "Resumption",
     "StartedRead",
     "Store",
     "Update",
