@@ -113,7 +113,7 @@ class ArraySelections(ArrayElements):
 
         Elements are converted on the way, as NumPy's ``astype`` does it: to ``dtype``, or to what ``out`` holds. Of several
         devices each gets a part of the first dimension, and all read at once; the result is a list of arrays, whose parts
-        begin where chunks do.
+        begin where chunks do. Reads to devices named here are not in this array's :meth:`last_report`.
 
         >>> import cuzarr
         >>> cuzarr.full((4,), fill_value=7, dtype="int16", store={}).read(slice(1, 3), dtype="float32")
