@@ -48,6 +48,18 @@ def selections(draw: st.DrawFn, shape: tuple[int, ...]) -> tuple[str, Any]:
     return kind, tuple(axes)
 
 
+def without_repeats(kind: str, selection: Any, shape: tuple[int, ...]) -> Any:
+    """The selection without elements that it names again."""
+    if kind == "coordinate":
+        places = [axis % extent for axis, extent in zip(selection, shape, strict=True)]
+        unique = np.array(list(dict.fromkeys(zip(*(axis.tolist() for axis in places), strict=True))))
+        return tuple(unique.T)
+    if kind == "orthogonal":
+        axes = zip(selection, shape, strict=True)
+        return tuple(np.array(list(dict.fromkeys((a % n).tolist()))) if isinstance(a, np.ndarray) else a for a, n in axes)
+    return selection
+
+
 @pytest.mark.skipif(zarr.__version__.startswith("3.1."), reason="zarr-python 3.1 fails on some of these selections itself")
 @given(data=st.data(), grid=grids(), zarr_format=st.sampled_from([2, 3]), seed=st.integers(0, 99))
 @settings(max_examples=120, deadline=None)
@@ -57,7 +69,8 @@ def test_reads_and_writes_as_zarr_python_does(data: st.DataObject, grid: Any, za
     values = np.random.default_rng(seed)
     truth = values.integers(0, 3, shape).astype("i4")
     kind, selection = data.draw(selections(shape))
-    others = zarr.array(np.random.default_rng(seed + 1).integers(0, 3, shape).astype("i4"))
+    # Of an element that is named twice zarr-python keeps any value in shards, where NumPy and we keep the last.
+    written = selection if shards is None else without_repeats(kind, selection, shape)
     results = []
     for way in (cuzarr.zarr.enable, lambda: cuzarr.zarr.enable(patch=False), lambda: zarr.config.set(DEFAULT)):
         with way():
@@ -67,8 +80,9 @@ def test_reads_and_writes_as_zarr_python_does(data: st.DataObject, grid: Any, za
             )
             array[:] = truth
             found = getattr(array, f"get_{kind}_selection")(selection)
-            value = np.random.default_rng(seed + 1).integers(0, 3, np.shape(found)).astype("i4")
-            getattr(array, f"set_{kind}_selection")(selection, value)
+            extents = np.shape(getattr(array, f"get_{kind}_selection")(written))
+            value = np.random.default_rng(seed + 1).integers(0, 3, extents).astype("i4")
+            getattr(array, f"set_{kind}_selection")(written, value)
             results.append((found, array[...], {key: buffer.to_bytes() for key, buffer in store.items()}))
     *ours, theirs = results
     for found, elements, stored in ours:
