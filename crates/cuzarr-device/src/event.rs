@@ -73,7 +73,7 @@ impl Event {
         }
     }
 
-    /// Milliseconds from this mark to a later one; both made by [`Stream::record_timed`] and passed.
+    /// Milliseconds from this mark to a later one; both made by [`Stream::record_timed`](crate::Stream::record_timed) and passed.
     ///
     /// # Errors
     /// `InvalidArgument` for marks of two devices, `DeviceFailed` when one has no time or was not passed.
