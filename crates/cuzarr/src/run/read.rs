@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::Duration;
 
 use super::access::Access;
 use super::call::Call;
@@ -13,13 +12,10 @@ use super::sink::{Flight, shorter};
 use crate::codec::{Chain, Sharding};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::plan::{Batch, IndexRead, Plan, Room, Step};
-use crate::store::ByteRange;
+use crate::store::{ByteRange, CHECK_INTERVAL};
 
 /// The part of the memory limit that the indexes which an open array keeps may take.
 const INDEXES_SHARE: u64 = 64;
-
-/// How often a thread that waits for a store asks whether its call is still wanted.
-const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Where a read's elements go: host memory, a device, a table of variable-length elements.
 pub(crate) trait Destination {

@@ -6,12 +6,9 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use crate::error::Result;
-
-/// How often who waits looks whether he still has to.
-const CHECK_INTERVAL: Duration = Duration::from_millis(50);
+use crate::store::CHECK_INTERVAL;
 
 /// Objects of one array: those from the first to the last along each dimension of its grid.
 pub(crate) struct Objects {

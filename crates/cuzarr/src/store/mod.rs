@@ -23,6 +23,7 @@ mod version;
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cuzarr_device::{Buffer, Device};
 
@@ -181,6 +182,9 @@ pub struct Listing {
     /// Full prefixes, without a trailing `/`.
     pub prefixes: Vec<String>,
 }
+
+/// How often who waits asks [`Store::check`].
+pub(crate) const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Keys and their bytes.
 pub trait Store: fmt::Debug + fmt::Display + Send + Sync {
