@@ -74,6 +74,7 @@ from cuzarr._group import Group
 from cuzarr._group_metadata import ConsolidatedMetadata, GroupMetadata
 from cuzarr._map_blocks import map_blocks
 from cuzarr._metadata import ArrayV2Metadata, ArrayV3Metadata
+from cuzarr._reduce import reduce
 from cuzarr.device_array import DeviceArray
 from cuzarr.errors import CuzarrError
 from cuzarr.expression import Expression
@@ -261,6 +262,7 @@ __all__ = [
     "print_debug_info",
     "pyramid",
     "rechunk",
+    "reduce",
     "reductions",
     "selections",
     "save",

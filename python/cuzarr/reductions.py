@@ -31,7 +31,7 @@ __all__ = [
 Axis = int | tuple[int, ...] | None
 
 
-def _axes(axis: Axis | Iterable[int], ndim: int) -> list[int] | None:
+def axes_of(axis: Axis | Iterable[int], ndim: int) -> list[int] | None:
     """Dimensions counted from the first; ``None`` for all.
 
     Raises
@@ -57,7 +57,7 @@ def reduce(
     device = device_among((x,))
     own = operand(x if hasattr(x, "shape") else np.asarray(x), device, name)
     assert isinstance(own, _core.Expr)
-    reduced = own.reduced(name, _axes(axis, len(own.shape)), keepdims, float(ddof), skip_nan)
+    reduced = own.reduced(name, axes_of(axis, len(own.shape)), keepdims, float(ddof), skip_nan)
     if is_lazy(x):
         return Expression(reduced, plan_device((x,)))
     _, limit, threads = settings(device, None)

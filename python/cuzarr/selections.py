@@ -24,7 +24,7 @@ from cuzarr import _core
 from cuzarr._computing import check_dtype, deliver, device_among, is_lazy, native_dtype, operand, plan_device, settings
 from cuzarr._convert import core_dtype, wrap_host
 from cuzarr.errors import InvalidArgumentError, UnsupportedError
-from cuzarr.reductions import Axis, _axes
+from cuzarr.reductions import Axis, axes_of
 
 __all__ = [
     "histogram", "histogram_bin_edges", "median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile",
@@ -68,7 +68,7 @@ def _quantile(
         between = own if is_float else np.dtype("f8")
     probabilities = (asked.astype("f8") / divisor).reshape(-1).tolist()
     quantile = expr.quantile(
-        probabilities, method, _axes(axis, len(expr.shape)), keepdims, skip_nan, asked.ndim == 0, core_dtype(between)
+        probabilities, method, axes_of(axis, len(expr.shape)), keepdims, skip_nan, asked.ndim == 0, core_dtype(between)
     )
     return _finish(quantile, x, device)
 
