@@ -63,7 +63,7 @@ def _extents(extents: Any, source: Node, what: str) -> list[int | None]:
     return [None if extent in (-1, None) else int(extent) for extent in extents]
 
 
-def _changes(source: Node, zarr_format: Any, chunks: Any, shards: Any, compressors: Any) -> str:
+def _changes(source: Node, zarr_format: Any, chunks: Any, shards: Any, compressors: Any, codecs: Any) -> str:
     changes: dict[str, Any] = {"zarr_format": check_zarr_format(zarr_format)}
     if chunks is not None:
         changes["chunks"] = _extents(chunks, source, "chunks")
@@ -73,6 +73,8 @@ def _changes(source: Node, zarr_format: Any, chunks: Any, shards: Any, compresso
         changes["compressors"] = [codec.to_dict() for codec in _create.as_codecs(compressors)]
     elif compressors != "keep":
         raise InvalidArgumentError(f"compressors are codecs, None or 'keep', got {compressors!r}")
+    if codecs is not None:
+        changes["codecs"] = [codec.to_dict() for codec in _create.as_codecs(codecs)]
     return json.dumps(changes)
 
 
@@ -133,6 +135,7 @@ def copy(
     path: str | None = None,
     zarr_format: ZarrFormat | None = None,
     compressors: Any = "keep",
+    codecs: Any = None,
     overwrite: bool = False,
     resume: bool = False,
     storage_options: dict[str, Any] | None = None,
@@ -160,6 +163,9 @@ def copy(
         place of other compressors, and filters are left out.
     compressors : optional
         Codecs, ``None`` for none, ``"keep"`` for the source's.
+    codecs : optional
+        In place of compressors all codecs of chunks, from elements to bytes, as a ``zarr.json`` lists them: filters, a
+        serializer, compressors. Of format 3.
     overwrite, resume : bool
         Whether what is at the target is replaced, or an interrupted copy of the same source goes on.
     storage_options : dict, optional
@@ -195,7 +201,7 @@ def copy(
     >>> copied.metadata.zarr_format, copied[:].tolist()
     (3, [0, 1, 2, 3, 4, 5])
     """
-    changes = (zarr_format, None, "keep", compressors)
+    changes = (zarr_format, None, "keep", compressors, codecs)
     job = _Job(source, target, path, (overwrite, resume), storage_options, device, memory_limit)
     return _copy(job, _changes(job.node, *changes), progress, dry_run)
 
@@ -209,6 +215,7 @@ def rechunk(
     path: str | None = None,
     zarr_format: ZarrFormat | None = None,
     compressors: Any = "keep",
+    codecs: Any = None,
     overwrite: bool = False,
     resume: bool = False,
     storage_options: dict[str, Any] | None = None,
@@ -225,7 +232,7 @@ def rechunk(
 
     Parameters
     ----------
-    source, target, path, zarr_format, compressors, overwrite, resume, storage_options, device, memory_limit, progress, dry_run
+    source, target, path, zarr_format, compressors, codecs, overwrite, resume, storage_options, device, memory_limit, progress, dry_run
         As for :func:`copy`.
     chunks : int or tuple of int
         Elements of a chunk along each dimension; -1 for a whole dimension.
@@ -242,7 +249,7 @@ def rechunk(
     >>> cuzarr.rechunk(rows, {}, chunks=(3, 1), dry_run=True).to_dict()[0]["passes"][0]["source_reads"]
     1.0
     """
-    changes = (zarr_format, chunks, shards, compressors)
+    changes = (zarr_format, chunks, shards, compressors, codecs)
     job = _Job(source, target, path, (overwrite, resume), storage_options, device, memory_limit)
     return _copy(job, _changes(job.node, *changes), progress, dry_run)
 
@@ -259,6 +266,7 @@ def pyramid(
     chunks: Any = None,
     shards: Any = "keep",
     compressors: Any = "keep",
+    codecs: Any = None,
     path: str | None = None,
     overwrite: bool = False,
     resume: bool = False,
@@ -286,7 +294,7 @@ def pyramid(
         Names of the dimensions, as in ``"tczyx"``; the array's own, or the last ones of these.
     scale, units : sequence, optional
         Size of an element along each dimension, and in which unit (``"micrometer"``, ``None`` for none).
-    chunks, shards, compressors
+    chunks, shards, compressors, codecs
         Of all levels, as for :func:`rechunk`.
     path, overwrite, resume, storage_options, device, memory_limit, progress
         As for :func:`copy`.
@@ -306,7 +314,7 @@ def pyramid(
     job = _Job(source, target, path, (overwrite, resume), storage_options, device, memory_limit)
     names = None if axes is None else list(axes)
     named_units = None if units is None else [unit or "" for unit in units]
-    changes = _changes(job.node, None, chunks, shards, compressors)
+    changes = _changes(job.node, None, chunks, shards, compressors, codecs)
     steps = None if scale is None else list(scale)
     with _core.Watch(counts=bool(progress)) as watch:
         plan = _core.Pyramid(*job.ends, changes, job.existing, method, levels, names, steps, named_units, job.options)

@@ -35,6 +35,7 @@ def source(tmp_path: Path) -> cuzarr.Array:
         {"chunks": (10, 5, 5), "zarr_format": 2},
         {"chunks": 7, "compressors": [{"name": "gzip", "configuration": {"level": 1}}]},
         {"chunks": (30, 20, 10), "compressors": cuzarr.codecs.BloscCodec(cname="zstd", typesize=4)},
+        {"chunks": (5, 20, 5), "shards": (30, 20, 10), "codecs": [cuzarr.codecs.TransposeCodec(order=(2, 0, 1)), "bytes", "crc32c"]},
     ],
     ids=str,
 )
@@ -91,6 +92,27 @@ def test_overlap_existing_targets_and_small_budgets_are_refused(source: cuzarr.A
         cuzarr.rechunk(source, {}, chunks=(30, 20, 10), memory_limit="64 KiB")
     assert "raise the memory limit" in str(raised.value.hint)
     np.testing.assert_array_equal(source[...], VALUES)
+
+
+def test_codecs_are_all_of_them_or_named_as_wrong(source: cuzarr.Array) -> None:
+    chain = [cuzarr.codecs.TransposeCodec(order=(2, 0, 1)), cuzarr.codecs.BytesCodec(), cuzarr.codecs.GzipCodec(level=1)]
+    copied = cuzarr.copy(source, {}, codecs=chain)
+    assert [codec["name"] for codec in copied.metadata.to_dict()["codecs"]] == ["transpose", "bytes", "gzip"]
+    np.testing.assert_array_equal(copied[...], VALUES)
+    assert [codec["name"] for codec in cuzarr.copy(copied, {}, compressors=None).metadata.to_dict()["codecs"]] == ["transpose", "bytes"]
+    scales = cuzarr.pyramid(source, {}, levels=2, codecs=chain)
+    assert [codec["name"] for codec in scales["1"].metadata.to_dict()["codecs"]] == ["transpose", "bytes", "gzip"]
+    target: dict[str, Any] = {}
+    for wrong, message in [
+        ({"codecs": chain, "compressors": None}, "codecs and compressors"),
+        ({"codecs": chain, "zarr_format": 2}, "format 2 has no list of codecs"),
+        ({"codecs": [cuzarr.codecs.GzipCodec()]}, "before the array→bytes codec"),
+        ({"codecs": [cuzarr.codecs.ShardingCodec(chunk_shape=(1, 20, 10))]}, "say shards"),
+        ({"codecs": ["nothing-such"]}, "nothing-such"),
+    ]:
+        with pytest.raises(cuzarr.CuzarrError, match=message):
+            cuzarr.copy(source, target, **wrong)
+    assert not target
 
 
 def test_an_interrupted_copy_is_resumed(source: cuzarr.Array) -> None:

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use clap::Args;
 use cuzarr::Result;
-use cuzarr::compute::{self, Changes, Copied, Existing, compressor_named};
+use cuzarr::compute::{self, Changes, Copied, Existing, codecs_from_json, compressor_named};
 use cuzarr::config::parse_bytes;
 use cuzarr::meta::ZarrFormat;
 use cuzarr::node::{self, Node};
@@ -50,9 +50,31 @@ pub struct Copy {
     /// Format of the copy: 2 or 3 [default: the source's]
     #[arg(long, value_parser = clap::value_parser!(u8).range(2..=3))]
     zarr_format: Option<u8>,
-    /// Compressor of the copy: none, zstd, gzip or blosc, with a level as in zstd:5, or a codec's JSON [default: the source's]
+    #[command(flatten)]
+    codecs: Codecs,
+}
+
+/// How chunks are encoded.
+#[derive(Args)]
+pub struct Codecs {
+    /// Compressor of what is written: none, zstd, gzip or blosc, with a level as in zstd:5, or a codec's JSON [default: the
+    /// source's]
     #[arg(long)]
     compressor: Option<String>,
+    /// All codecs of format 3 from elements to bytes, as a zarr.json lists them: '["bytes", {"name": "zstd", …}]'
+    #[arg(long, value_name = "JSON", conflicts_with = "compressor")]
+    codecs: Option<String>,
+}
+
+impl Codecs {
+    /// What they change.
+    pub fn changes(&self) -> Result<Changes> {
+        Ok(Changes {
+            compressors: self.compressor.as_deref().map(compressor_named).transpose()?,
+            codecs: self.codecs.as_deref().map(codecs_from_json).transpose()?,
+            ..Changes::default()
+        })
+    }
 }
 
 #[derive(Args)]
@@ -87,20 +109,20 @@ pub fn extents(text: &str) -> Result<Extents, String> {
 
 impl Rechunk {
     pub fn run(self, output: &mut Output) -> Result<Verdict> {
-        let changes =
-            Changes { chunks: self.chunks.0, shards: self.shards.map(|shards| shards.0), ..Changes::default() };
-        self.copy.run_with(changes, output)
+        let changes = self.copy.codecs.changes()?;
+        let shards = self.shards.map(|shards| shards.0);
+        self.copy.run_with(Changes { chunks: self.chunks.0, shards, ..changes }, output)
     }
 }
 
 impl Copy {
     pub fn run(self, output: &mut Output) -> Result<Verdict> {
-        self.run_with(Changes::default(), output)
+        let changes = self.codecs.changes()?;
+        self.run_with(changes, output)
     }
 
     fn run_with(self, mut changes: Changes, output: &mut Output) -> Result<Verdict> {
         changes.zarr_format = self.zarr_format.map(|format| if format == 2 { ZarrFormat::V2 } else { ZarrFormat::V3 });
-        changes.compressors = self.compressor.as_deref().map(compressor_named).transpose()?;
         let source = self.place.open_source()?;
         let store: Arc<dyn Store> = Arc::new(nodes::directory(&self.place.target)?);
         let copied = compute::copy_node(source, store, "", &changes, self.place.existing())?;

@@ -4,13 +4,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use clap::Args;
-use cuzarr::compute::{Changes, Pyramid as Plan, PyramidOptions, compressor_named};
+use cuzarr::compute::{Changes, Pyramid as Plan, PyramidOptions};
 use cuzarr::{Error, ErrorKind, Result};
 use cuzarr_device::downsample::Downsampling;
 use serde_json::json;
 
 use crate::Verdict;
-use crate::copy::{Extents, Place, extents};
+use crate::copy::{Codecs, Extents, Place, extents};
 use crate::nodes;
 use crate::output::{self, Output};
 use cuzarr::node::Node;
@@ -40,9 +40,8 @@ pub struct Pyramid {
     /// The same of a shard, or 'none'
     #[arg(long, value_name = "EXTENTS", allow_hyphen_values = true, value_parser = extents)]
     shards: Option<Extents>,
-    /// Compressor, as for 'cuzarr copy'
-    #[arg(long)]
-    compressor: Option<String>,
+    #[command(flatten)]
+    codecs: Codecs,
 }
 
 impl Pyramid {
@@ -58,8 +57,7 @@ impl Pyramid {
         let changes = Changes {
             chunks: self.chunks.and_then(|chunks| chunks.0),
             shards: self.shards.map(|shards| shards.0),
-            compressors: self.compressor.as_deref().map(compressor_named).transpose()?,
-            zarr_format: None,
+            ..self.codecs.changes()?
         };
         let (levels, axes, scale, units) = (self.levels, self.axes, self.scale, self.units);
         let options = PyramidOptions { method, levels, axes, scale, units, changes };

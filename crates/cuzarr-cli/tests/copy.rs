@@ -142,7 +142,15 @@ fn copies_to_the_other_format_and_refuses_nonsense() {
     assert!(json(&copied)["gigabytes_per_second"].as_f64().unwrap() > 0.0);
     assert!(to.join(".zarray").exists());
     assert!(open(&to).read(&Selection::all(&SHAPE)).unwrap().all_equal(&value, false).unwrap());
+    let chain = directory.path().join("chain");
+    let codecs = r#"["bytes", {"name": "gzip", "configuration": {"level": 1}}, "crc32c"]"#;
+    let copied = cuzarr(&["copy", text(&from), text(&chain), "--codecs", codecs]);
+    assert_eq!(copied.status.code(), Some(0), "{copied:?}");
+    assert!(std::fs::read_to_string(chain.join("zarr.json")).unwrap().contains("crc32c"));
+    assert!(open(&chain).read(&Selection::all(&SHAPE)).unwrap().all_equal(&value, false).unwrap());
     for (arguments, kind) in [
+        (vec!["copy", text(&from), "/nowhere", "--codecs", "gzip", "--json"], "InvalidArgument"),
+        (vec!["copy", text(&from), "/nowhere", "--codecs", codecs, "--zarr-format", "2", "--json"], "InvalidArgument"),
         (vec!["copy", text(&from), text(&from), "--overwrite", "--json"], "InvalidArgument"),
         (vec!["copy", text(&from), text(&to), "--json"], "ContainsArray"),
         (vec!["rechunk", text(&from), "/nowhere", "--chunks", "1,2", "--json"], "InvalidArgument"),

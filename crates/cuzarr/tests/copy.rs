@@ -69,6 +69,9 @@ fn every_combination_of_formats_chunks_and_compressors_has_the_same_elements() {
         json!({"zarr_format": 2, "compressors": [{"name": "blosc", "configuration":
             {"cname": "lz4", "clevel": 5, "shuffle": "shuffle", "blocksize": 0}}]}),
         json!({"chunks": [10, 10, 10], "shards": [20, 20, 20], "compressors": ["gzip"]}),
+        json!({"codecs": [{"name": "transpose", "configuration": {"order": [2, 0, 1]}}, "bytes", "crc32c"]}),
+        json!({"shards": [14, 16, 26], "codecs": [{"name": "bytes", "configuration": {"endian": "big"}},
+            {"name": "blosc", "configuration": {"cname": "zstd", "clevel": 1, "shuffle": "bitshuffle", "blocksize": 0}}]}),
     ];
     for device in devices() {
         let options = ArrayOptions { device, ..options(1 << 20) };
@@ -283,9 +286,18 @@ fn changes_that_do_not_fit_are_named() {
         json!({"chunks": [4, 4, 4], "shards": [6, 8, 8]}),
         json!({"zarr_format": 2, "shards": [10, 10, 10]}),
         json!({"zarr_format": 2, "compressors": ["zstd", "gzip"]}),
+        json!({"zarr_format": 2, "codecs": ["bytes"]}),
+        json!({"codecs": ["bytes"], "compressors": ["zstd"]}),
+        json!({"codecs": [{"name": "sharding_indexed", "configuration": {"chunk_shape": [1, 1, 1], "codecs": ["bytes"]}}]}),
+        json!({"codecs": ["gzip"]}),
+        json!({"codecs": ["gzip", "bytes"]}),
+        json!({"codecs": []}),
     ] {
-        let error = changes(document.clone()).apply(source.metadata()).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{document}: {error}");
+        let target = changes(document.clone()).apply(source.metadata());
+        let copied = target.and_then(|target| Copy::new(&source, memory(), "", target, Existing::Refuse).map(drop));
+        let error = copied.unwrap_err();
+        let of_chain = document["codecs"].is_array() && error.kind() == ErrorKind::MetadataInvalid;
+        assert!(of_chain || error.kind() == ErrorKind::InvalidArgument, "{document}: {error}");
     }
     for document in [json!({"chunks": [0]}), json!({"zarr_format": 4}), json!({"colour": 1}), json!([])] {
         assert!(Changes::from_json(&document).is_err(), "{document}");

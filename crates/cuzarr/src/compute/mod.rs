@@ -68,5 +68,5 @@ pub use quantile::{Quantile, QuantileMethod};
 pub use reduce::{ReduceOp, Reduction};
 pub use resumption::Resumption;
 pub use run::{ComputeOptions, Tell, Wrap};
-pub use target::{Changes, compressor_named};
+pub use target::{Changes, codecs_from_json, compressor_named};
 pub use walk::walk;

@@ -22,11 +22,13 @@ pub struct Changes {
     pub shards: Option<Option<Vec<Option<u64>>>>,
     /// The compressors by their v3 names; none at all when the list is empty.
     pub compressors: Option<Vec<Extension>>,
+    /// All codecs of a chunk by their v3 names, from elements to bytes, in place of compressors; of a format 3 copy.
+    pub codecs: Option<Vec<Extension>>,
 }
 
 impl Changes {
-    /// From JSON: `zarr_format`, `chunks`, `shards` (`false`: none), `compressors` (a list, `null` in lists of extents for
-    /// a whole dimension).
+    /// From JSON: `zarr_format`, `chunks`, `shards` (`false`: none), `compressors` and `codecs` (lists, `null` in lists of
+    /// extents for a whole dimension).
     ///
     /// # Errors
     /// `InvalidArgument` for other members or values.
@@ -44,10 +46,8 @@ impl Changes {
                 ("shards", Value::Bool(false)) => changes.shards = Some(None),
                 ("chunks", Value::Array(extents)) => changes.chunks = Some(parse_extents(extents)?),
                 ("shards", Value::Array(extents)) => changes.shards = Some(Some(parse_extents(extents)?)),
-                ("compressors", Value::Array(codecs)) => {
-                    let codecs = codecs.iter().map(|codec| Extension::from_json(codec, "compressors"));
-                    changes.compressors = Some(codecs.collect::<Result<_>>()?);
-                }
+                ("compressors", Value::Array(codecs)) => changes.compressors = Some(parse_codecs(codecs, member)?),
+                ("codecs", Value::Array(codecs)) => changes.codecs = Some(parse_codecs(codecs, member)?),
                 _ => return wrong(member, value),
             }
         }
@@ -80,8 +80,8 @@ impl Changes {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` for chunks and shards that do not fit, shards or several compressors in v2; what the other format
-    /// has no data type for.
+    /// `InvalidArgument` for chunks and shards that do not fit, shards, codecs or several compressors in v2, codecs beside
+    /// compressors; what the other format has no data type for.
     pub fn apply(&self, source: &ArrayMetadata) -> Result<ArrayMetadata> {
         let format = self.zarr_format.unwrap_or(source.zarr_format());
         let same = format == source.zarr_format();
@@ -141,9 +141,13 @@ impl Changes {
         chunk: &[u64],
         sharded: bool,
     ) -> Result<CodecsMetadata> {
-        let mut codecs = match source.codecs() {
-            CodecsMetadata::V3(_) => stored.codecs.clone(),
-            CodecsMetadata::V2 { compressor, .. } => {
+        let mut codecs = match (&self.codecs, source.codecs()) {
+            (Some(codecs), _) => {
+                self.check_codecs(codecs)?;
+                codecs.iter().map(|codec| completed(codec, source.data_type())).collect()
+            }
+            (None, CodecsMetadata::V3(_)) => stored.codecs.clone(),
+            (None, CodecsMetadata::V2 { compressor, .. }) => {
                 let compressor = compressor.as_ref().map(|codec| to_v3(codec, source.data_type()));
                 [serializer(source.data_type())].into_iter().chain(compressor).collect()
             }
@@ -157,7 +161,7 @@ impl Changes {
                 );
             };
             codecs.truncate(at + 1);
-            codecs.extend(compressors.iter().map(|codec| with_typesize(codec, source.data_type())));
+            codecs.extend(compressors.iter().map(|codec| completed(codec, source.data_type())));
         }
         if sharded {
             let codecs: Vec<Value> = codecs.iter().map(Extension::to_json).collect();
@@ -170,7 +174,22 @@ impl Changes {
         Ok(CodecsMetadata::V3(codecs))
     }
 
+    fn check_codecs(&self, codecs: &[Extension]) -> Result<()> {
+        let invalid = |message: &str, hint| Err(Error::new(ErrorKind::InvalidArgument, message).with_hint(hint));
+        if self.compressors.is_some() {
+            return invalid("got codecs and compressors", "name the compressors among the codecs");
+        }
+        if codecs.iter().any(|codec| codec.name == "sharding_indexed") {
+            return invalid("the codecs of a copy's chunks shard them", "say shards, and codecs of the chunks in them");
+        }
+        Ok(())
+    }
+
     fn codecs_v2(&self, source: &ArrayMetadata, stored: &Stored) -> Result<CodecsMetadata> {
+        if self.codecs.is_some() {
+            let error = Error::new(ErrorKind::InvalidArgument, "format 2 has no list of codecs");
+            return Err(error.with_hint("say the compressor"));
+        }
         let given = match self.compressors.as_deref() {
             Some([]) => Some(None),
             Some([codec]) => Some(Some(to_v2(codec))),
@@ -231,6 +250,20 @@ pub fn compressor_named(text: &str) -> Result<Vec<Extension>> {
     Ok(vec![Extension::from_json(&codec, "compressors")?])
 }
 
+/// All codecs of a chunk, as JSON lists them in v3.
+///
+/// # Errors
+/// `InvalidArgument` for text that is no such list.
+pub fn codecs_from_json(text: &str) -> Result<Vec<Extension>> {
+    let codecs: Vec<Value> = serde_json::from_str(text).map_err(|error| {
+        let message = format!("'{text}' is no JSON list of codecs");
+        let hint =
+            r#"write them as zarr.json does: [{"name": "bytes"}, {"name": "gzip", "configuration": {"level": 5}}]"#;
+        Error::new(ErrorKind::InvalidArgument, message).with_hint(hint).with_source(error)
+    })?;
+    parse_codecs(&codecs, "codecs")
+}
+
 /// An array's chunks, shards and, in v3, the codecs of its chunks.
 struct Stored {
     chunk: Vec<u64>,
@@ -256,6 +289,10 @@ impl Stored {
         }
         stored
     }
+}
+
+fn parse_codecs(codecs: &[Value], member: &str) -> Result<Vec<Extension>> {
+    codecs.iter().map(|codec| Extension::from_json(codec, member)).collect()
 }
 
 fn parse_extents(extents: &[Value]) -> Result<Vec<Option<u64>>> {
@@ -353,9 +390,12 @@ fn to_v2(codec: &Extension) -> Map<String, Value> {
     members
 }
 
-/// Blosc says the size of elements, where nobody did.
-fn with_typesize(codec: &Extension, data_type: &DataType) -> Extension {
+/// A codec with what follows from the elements, where nobody said it: their byte order, and for Blosc their size.
+fn completed(codec: &Extension, data_type: &DataType) -> Extension {
     let mut codec = codec.clone();
+    if codec.name == "bytes" && codec.configuration.is_empty() && serializer(data_type).name == "bytes" {
+        return serializer(data_type);
+    }
     let shuffles = codec.configuration.get("shuffle").is_none_or(|shuffle| shuffle != "noshuffle");
     if codec.name == "blosc" && shuffles && !codec.configuration.contains_key("typesize") {
         let size_bytes = data_type.size_bytes().unwrap_or(1).min(255);
