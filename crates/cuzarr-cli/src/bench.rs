@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::Verdict;
 use crate::nodes;
 use crate::output::{self, Output};
-use crate::picture::Picture;
+use crate::picture::{self, Picture};
 use crate::roofline::Roofline;
 
 #[derive(Subcommand)]
@@ -43,6 +43,9 @@ pub struct Read {
     /// Measure what storage, bus and decoders could do at best, each alone, and compare [default: with --plot]
     #[arg(long)]
     roofline: bool,
+    /// Show what would be read and drawn, and do nothing
+    #[arg(long)]
+    dry_run: bool,
 }
 
 impl Bench {
@@ -58,6 +61,9 @@ impl Read {
         let drawing = self.plot.as_deref().map(Drawing::new).transpose()?;
         let array = nodes::open_array(&self.path, Some(self.device))?;
         let shape = array.metadata().shape().to_vec();
+        if self.dry_run {
+            return self.show_plan(&array, output);
+        }
         // Only the last read, so that the others are as fast as they can be.
         let traced = array.with_options(ArrayOptions { trace: drawing.is_some(), ..*array.options() });
         let everything = Selection::all(&shape);
@@ -111,6 +117,21 @@ impl Read {
         Ok(if verified == Some(false) { Verdict::Failed } else { Verdict::Passed })
     }
 
+    fn show_plan(&self, array: &Array, output: &mut Output) -> Result<Verdict> {
+        let (dtype, shape, stored_bytes) = (array.metadata().data_type(), array.shape(), array.nbytes_stored()?);
+        let document = json!({
+            "path": self.path, "device": self.device.to_string(), "shape": shape, "stored_bytes": stored_bytes,
+            "repeat": self.repeat, "plot": self.plot, "dry_run": true,
+        });
+        let (stored, device, times) = (output::bytes(stored_bytes), self.device, self.repeat);
+        let mut text = format!("{}: {dtype} {shape:?}, {stored} stored, {times} times into {device}", self.path);
+        if let Some(path) = &self.plot {
+            text += &format!(", drawn in {}", path.display());
+        }
+        output.answer(&document, &text);
+        Ok(Verdict::Passed)
+    }
+
     /// Reads again into host memory along the first dimension, a chunk's extent at a time, and compares bytes.
     fn agrees(&self, array: &Array, values: &NdBuffer) -> Result<bool> {
         let mut options = *array.options();
@@ -144,6 +165,7 @@ enum Drawing<'a> {
 
 impl Drawing<'_> {
     fn new(path: &Path) -> Result<Drawing<'_>> {
+        picture::check_place(path)?;
         let extension = path.extension().and_then(|extension| extension.to_str()).map(str::to_ascii_lowercase);
         match extension.as_deref() {
             Some("svg") => Ok(Drawing::Svg(path)),

@@ -41,6 +41,9 @@ pub struct Demo {
     /// Change one stored byte before reading, to see the demo fail
     #[arg(long)]
     flip_a_byte: bool,
+    /// Show which arrays would be written, and do nothing
+    #[arg(long)]
+    dry_run: bool,
 }
 
 /// One array of the demo: how it is stored.
@@ -64,6 +67,9 @@ struct Outcome {
 
 impl Demo {
     pub fn run(self, output: &mut Output) -> Result<Verdict> {
+        if self.dry_run {
+            return self.show_plan(output);
+        }
         let temporary = tempfile::tempdir().map_err(|error| io("make a temporary directory", error))?;
         let root = self.keep.as_deref().unwrap_or(temporary.path());
         let device = self.device.unwrap_or_else(best_device);
@@ -101,7 +107,7 @@ impl Demo {
             Ok(values) => (is_true(&values)?, None),
             Err(error) => (false, Some(error)),
         };
-        let array_bytes = array.metadata().elems()? * 4;
+        let array_bytes = self.array_bytes();
         let report = array.last_report();
         Ok(Outcome {
             case: case.name,
@@ -121,13 +127,33 @@ impl Demo {
         (self.size_mib << 20).div_ceil(plane_bytes).next_multiple_of(SHARD[0])
     }
 
-    fn text(&self, device: Device, outcomes: &[Outcome]) -> String {
-        let mut text = format!(
+    fn array_bytes(&self) -> u64 {
+        self.planes() * PLANE[0] * PLANE[1] * 4
+    }
+
+    fn show_plan(&self, output: &mut Output) -> Result<Verdict> {
+        let device = self.device.unwrap_or_else(best_device);
+        let names: Vec<&str> = cases().iter().map(|case| case.name).collect();
+        let document = json!({
+            "dry_run": true, "device": device.to_string(), "directory": self.keep, "array_bytes": self.array_bytes(),
+            "budget_bytes": self.budget_mib << 20, "arrays": names,
+        });
+        let place = self.keep.as_ref().map_or("a temporary directory".into(), |keep| keep.display().to_string());
+        output.answer(&document, &format!("{}{} in {place}", self.title(device), names.join(", ")));
+        Ok(Verdict::Passed)
+    }
+
+    fn title(&self, device: Device) -> String {
+        format!(
             "float32 arrays of {} in chunks of {}, read into {device} with a budget of {}\n\n",
-            output::bytes(self.planes() * PLANE[0] * PLANE[1] * 4),
+            output::bytes(self.array_bytes()),
             output::bytes(CHUNK.iter().product::<u64>() * 4),
             output::bytes(self.budget_mib << 20),
-        );
+        )
+    }
+
+    fn text(&self, device: Device, outcomes: &[Outcome]) -> String {
+        let mut text = self.title(device);
         let rows: Vec<Vec<String>> = outcomes.iter().map(Outcome::row).collect();
         text += &output::table(&["array", "ratio", "write GB/s", "read GB/s", "every element"], &rows);
         for outcome in outcomes {

@@ -17,6 +17,20 @@ pub struct Picture {
     pixels: Vec<u8>,
 }
 
+/// Whether a file may be written there: asked before work whose result it will show.
+///
+/// # Errors
+/// `StoreFailed` when its directory is not there, or it is one.
+pub fn check_place(path: &Path) -> Result<()> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let problem = match (directory.is_dir(), path.is_dir()) {
+        (true, false) => return Ok(()),
+        (true, true) => "it is a directory".to_string(),
+        (false, _) => format!("there is no directory '{}'", directory.display()),
+    };
+    Err(Error::new(ErrorKind::StoreFailed, format!("cannot write '{}': {problem}", path.display())))
+}
+
 impl Picture {
     /// One colour.
     pub fn new(width: usize, height: usize, colour: [u8; 3]) -> Picture {
@@ -81,6 +95,9 @@ impl Picture {
     }
 
     /// Writes a PNG file.
+    ///
+    /// # Errors
+    /// `StoreFailed`
     pub fn save(&self, path: &Path) -> Result<()> {
         let failed = |source: Box<dyn std::error::Error + Send + Sync>| {
             Error::new(ErrorKind::StoreFailed, format!("cannot write '{}': {source}", path.display()))

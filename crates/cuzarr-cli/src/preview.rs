@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
+use std::time::Instant;
 
 use clap::Args;
 use cuzarr::node::Array;
@@ -13,7 +14,7 @@ use serde_json::json;
 use crate::Verdict;
 use crate::nodes;
 use crate::output::{self, Output};
-use crate::picture::Picture;
+use crate::picture::{self, Picture};
 
 #[derive(Args)]
 pub struct Preview {
@@ -37,6 +38,9 @@ pub struct Preview {
     /// Where to decode: cpu, or cuda:N
     #[arg(long)]
     device: Option<Device>,
+    /// Show what would be read and drawn, and do nothing
+    #[arg(long)]
+    dry_run: bool,
 }
 
 impl Preview {
@@ -49,9 +53,14 @@ impl Preview {
         }
         let width = self.width.unwrap_or(if self.png.is_some() { 1024 } else { 100 });
         let selection = thinned(&self.plane(&array)?, width)?;
-        let plane = array.read(&selection)?.to_device(Device::Cpu)?.astype(DType::FLOAT64, Order::C)?;
-        let (rows, columns) = (plane.shape()[0], plane.shape()[1]);
-        let values = plane.host_slice::<f64>()?;
+        if let Some(path) = &self.png {
+            picture::check_place(path)?;
+        }
+        if self.dry_run {
+            return self.show_plan(&selection, output);
+        }
+        let (rows, columns) = (selection.shape()[0] as usize, selection.shape()[1] as usize);
+        let values = self.read(&array, &selection, output)?;
         let finite = || values.iter().copied().filter(|value| value.is_finite());
         let low = self.min.unwrap_or_else(|| finite().fold(f64::INFINITY, f64::min));
         let high = self.max.unwrap_or_else(|| finite().fold(f64::NEG_INFINITY, f64::max));
@@ -59,7 +68,7 @@ impl Preview {
             let message = format!("the darkest number, {low}, is above the lightest, {high}");
             return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("change --min or --max"));
         }
-        let picture = Picture::of(columns, rows, values, (low, high));
+        let picture = Picture::of(columns, rows, &values, (low, high));
         let mut document = json!({
             "path": self.path, "selection": selection.to_string(), "rows": rows, "columns": columns,
             "min": low.is_finite().then_some(low), "max": high.is_finite().then_some(high),
@@ -79,6 +88,33 @@ impl Preview {
         let colour = std::io::stdout().is_terminal();
         let drawn = if colour { picture.in_colour() } else { picture.in_characters() };
         output.answer(&document, &format!("{title}\n{drawn}"));
+        Ok(Verdict::Passed)
+    }
+
+    /// The elements of a plane, some rows of chunks after the other.
+    fn read(&self, array: &Array, plane: &Selection, output: &mut Output) -> Result<Vec<f64>> {
+        let (begun, label, size) = (Instant::now(), format!("preview {}", self.path), size_of::<f64>() as u64);
+        let total = plane.shape().iter().product::<u64>() * size;
+        let mut values = Vec::new();
+        for band in bands(plane, &array.chunk_shape()?)? {
+            let part = array.read(&band)?.to_device(Device::Cpu)?.astype(DType::FLOAT64, Order::C)?;
+            values.extend_from_slice(part.host_slice::<f64>()?);
+            output.throughput(&label, values.len() as u64 * size, total, begun.elapsed().as_secs_f64());
+        }
+        Ok(values)
+    }
+
+    fn show_plan(&self, selection: &Selection, output: &mut Output) -> Result<Verdict> {
+        let (rows, columns) = (selection.shape()[0], selection.shape()[1]);
+        let mut document = json!({
+            "path": self.path, "selection": selection.to_string(), "rows": rows, "columns": columns, "dry_run": true,
+        });
+        let mut text = format!("{} {selection}: {columns} x {rows} pixels", self.path);
+        if let Some(path) = &self.png {
+            document["png"] = json!(path);
+            text += &format!(" in {}", path.display());
+        }
+        output.answer(&document, &text);
         Ok(Verdict::Passed)
     }
 
@@ -112,6 +148,27 @@ fn thinned(selection: &Selection, width: u64) -> Result<Selection> {
     Selection::new(axes.collect())
 }
 
+/// Bands of rows at most.
+const BANDS: u64 = 32;
+
+/// A plane in bands of rows, none of whose chunks is in two of them.
+fn bands(plane: &Selection, chunk_shape: &[u64]) -> Result<Vec<Selection>> {
+    let axes = plane.axes();
+    let Some(rows) = axes.iter().position(|axis| !axis.dropped) else { return Ok(vec![plane.clone()]) };
+    let (all, chunk) = (axes[rows], chunk_shape[rows]);
+    let (mut bands, mut first) = (Vec::new(), 0);
+    while first < all.count {
+        let last = (first + all.count.div_ceil(BANDS)).min(all.count) - 1;
+        let next_chunk = ((all.start + last * all.step) / chunk + 1) * chunk;
+        let end = (next_chunk - all.start).div_ceil(all.step).min(all.count);
+        let mut band = axes.to_vec();
+        band[rows] = AxisSelection { start: all.start + first * all.step, count: end - first, ..all };
+        bands.push(Selection::new(band)?);
+        first = end;
+    }
+    Ok(bands)
+}
+
 /// A slice as NumPy writes it.
 fn parse_slice(text: &str) -> Result<Vec<SliceArg>> {
     let wrong = |part: &str| {
@@ -128,4 +185,32 @@ fn parse_slice(text: &str) -> Result<Vec<SliceArg>> {
         _ => Err(wrong(part)),
     };
     text.split(',').map(parse).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bands_are_whole_rows_of_chunks_that_cover_the_plane_once() {
+        for (start, count, step, chunk) in
+            [(0, 1000, 1, 64), (5, 300, 7, 10), (3, 1, 1, 4), (0, 900, 1, 1), (9, 40, 100, 64)]
+        {
+            let rows = AxisSelection { start, count, step, dropped: false };
+            let index = AxisSelection { start: 2, count: 1, step: 1, dropped: true };
+            let columns = AxisSelection { start: 0, count: 8, step: 1, dropped: false };
+            let plane = Selection::new(vec![index, rows, columns]).unwrap();
+            let bands = bands(&plane, &[1, chunk, 8]).unwrap();
+            let of = |band: &Selection| {
+                let rows = band.axes()[1];
+                (0..rows.count).map(move |row| rows.start + row * rows.step).collect::<Vec<_>>()
+            };
+            let all: Vec<u64> = bands.iter().flat_map(of).collect();
+            assert_eq!(all, of(&plane));
+            assert!(bands.len() as u64 <= BANDS);
+            for pair in bands.windows(2) {
+                assert!(of(&pair[0]).last().unwrap() / chunk < of(&pair[1])[0] / chunk);
+            }
+        }
+    }
 }

@@ -194,6 +194,31 @@ fn statistics_are_those_of_the_elements_and_are_drawn() {
 }
 
 #[test]
+fn pictures_are_not_drawn_by_a_dry_run_nor_where_they_cannot_be() {
+    let directory = tempfile::tempdir().unwrap();
+    let (from, picture) = (directory.path().join("from"), directory.path().join("new.png"));
+    source(&from);
+    let lost = directory.path().join("nowhere/new.png");
+    for (command, option) in [(&["stats"][..], "--png"), (&["preview"], "--png"), (&["bench", "read"], "--plot")] {
+        let run = |path: &Path, more: &[&str]| {
+            cuzarr(&[command, &[text(&from), option, text(path), "--json"], more].concat())
+        };
+        let planned = run(&picture, &["--dry-run"]);
+        let document = json(&planned);
+        assert_eq!((planned.status.code(), &document["dry_run"]), (Some(0), &json!(true)), "{command:?} {document:#}");
+        let named = [&document["png"], &document["plot"]].iter().any(|name| **name == json!(text(&picture)));
+        assert!(named && !picture.exists(), "{command:?} {document:#}");
+        let refused = run(&lost, &[]);
+        let error = json(&refused)["error"].clone();
+        assert_eq!((refused.status.code(), &error["kind"]), (Some(1), &json!("StoreFailed")), "{command:?}");
+        assert!(error["message"].as_str().unwrap().contains("nowhere"), "{error:#}");
+    }
+    let kept = directory.path().join("kept");
+    let planned = json(&cuzarr(&["demo", "--device", "cpu", "--keep", text(&kept), "--dry-run", "--json"]));
+    assert!(planned["arrays"].as_array().unwrap().len() >= 4 && !kept.exists(), "{planned:#}");
+}
+
+#[test]
 fn a_preview_has_the_elements_of_the_plane() {
     let directory = tempfile::tempdir().unwrap();
     let (from, picture) = (directory.path().join("from"), directory.path().join("plane.png"));

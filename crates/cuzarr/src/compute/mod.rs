@@ -18,7 +18,7 @@
 //!    stored objects, into another array.
 //! 6. **Quantiles** (`quantile/`) and **histograms** are found by counting (`count/`), in passes where memory does not suffice.
 //! 7. **Reductions** (`reduce/`) join states of segments, of blocks, of regions, always in the same order. Inside of an
-//!    expression they are computed first.
+//!    expression they are computed first. **Statistics** (`statistics/`) are what one way through all elements tells.
 //!
 //! Results equal NumPy's: exactly, but for functions that only approximate (at most 2 ulp from the true value, 3 for
 //! `arcsinh` and `arccosh` of binary64 on GPUs). Elements that are NaN may have another payload.
@@ -49,6 +49,7 @@ mod regions;
 mod resumption;
 mod run;
 mod source;
+mod statistics;
 mod summary;
 mod target;
 mod walk;
@@ -68,5 +69,6 @@ pub use quantile::{Quantile, QuantileMethod};
 pub use reduce::{ReduceOp, Reduction};
 pub use resumption::Resumption;
 pub use run::{ComputeOptions, Tell, Wrap};
+pub use statistics::Statistics;
 pub use target::{Changes, codecs_from_json, compressor_named};
 pub use walk::walk;

@@ -9,7 +9,7 @@ mod key;
 use cuzarr_device::NdBuffer;
 
 pub(crate) use self::cuda::KeyWords;
-pub(crate) use self::key::Keys;
+pub(crate) use self::key::{KeyKind, Keys};
 use super::evaluate::Processor;
 use super::reduce::view::View;
 use crate::error::Result;

@@ -16,7 +16,7 @@ pub(crate) mod view;
 use cuzarr_device::cpu::cast;
 use cuzarr_device::{DType, DTypeKind, Device, NdBuffer, Order};
 
-use self::state::{Accumulator, State, Wide};
+pub(crate) use self::state::{Accumulator, State, Wide};
 use self::view::{View, wide_type};
 use super::evaluate::{Processor, memory_shape};
 use super::expr::Expr;
@@ -312,6 +312,15 @@ fn states_of(
     Ok(if all.len() == view.outputs { all } else { all.chunks(view.segments).map(join).collect() })
 }
 
+/// The state of all elements but NaN.
+///
+/// # Errors
+/// As the device's pass.
+pub(super) fn state_of(source: &NdBuffer, accumulator: Accumulator, processor: &Processor) -> Result<State> {
+    let states = states_of(source, &(0..source.ndim()).collect::<Vec<_>>(), (accumulator, true), processor)?;
+    Ok(states.first().copied().unwrap_or_else(|| accumulator.empty(Wide::of(source.dtype()))))
+}
+
 impl Expr {
     /// Reduces the expression, region by region while others are read, into new memory of the device.
     ///
@@ -388,14 +397,8 @@ impl Expr {
     pub(super) fn extremes(&self, options: &ComputeOptions<'_>) -> Result<(f64, f64)> {
         let axes = sorted_axes(None, self.ndim())?;
         let both = self.gather(&axes, [Accumulator::Least, Accumulator::Greatest], false, options)?;
-        let [least, greatest] = both.map(|gathered| {
-            let word = gathered.states.first().map_or(0, |state| state.0[0]);
-            match gathered.wide {
-                Wide::Signed => word.cast_signed() as f64,
-                Wide::Unsigned => word as f64,
-                Wide::Float | Wide::Complex => f64::from_bits(word),
-            }
-        });
+        let [least, greatest] =
+            both.map(|gathered| gathered.wide.number(gathered.states.first().map_or(0, |state| state.0[0])));
         Ok((least, greatest))
     }
 

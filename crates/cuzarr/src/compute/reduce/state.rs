@@ -38,6 +38,15 @@ impl Wide {
             _ => Wide::Float,
         }
     }
+
+    /// A number that is known by its word; of a complex one the real part.
+    pub(crate) fn number(self, word: u64) -> f64 {
+        match self {
+            Wide::Signed => word.cast_signed() as f64,
+            Wide::Unsigned => word as f64,
+            Wide::Float | Wide::Complex => f64::from_bits(word),
+        }
+    }
 }
 
 /// An element in its widest type.
