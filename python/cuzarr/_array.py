@@ -15,11 +15,14 @@ from cuzarr._info import Info, human_bytes
 from cuzarr._metadata import ArrayV2Metadata, ArrayV3Metadata, encode_document
 from cuzarr._operators import Operators, Reductions
 from cuzarr._selecting import ArraySelections
-from cuzarr.errors import InvalidArgumentError, ShapeMismatchError
+from cuzarr.errors import InvalidArgumentError, ShapeMismatchError, UnsupportedError
 from cuzarr.storage import Store, StorePath, make_store_path
 
 if TYPE_CHECKING:
     from cuzarr._async_nodes import AsyncArray
+    from cuzarr.expression import Expression
+
+_IN_PLACE = "z[...] += 1 changes what memory holds; (z + 1).store(other) computes an array of any size"
 
 
 class Array(ArraySelections, Operators, Reductions):
@@ -124,6 +127,15 @@ class Array(ArraySelections, Operators, Reductions):
         rows = self._stored_chunks[0]
         for start in range(0, self.shape[0], rows):
             yield from self[start : start + rows]
+
+    def astype(self, dtype: Any) -> Expression:
+        """A plan of the elements converted to another type, as NumPy converts them."""
+        from cuzarr.functions import astype
+
+        return astype(self, dtype)  # type: ignore[no-any-return]
+
+    def _change(self, name: str, other: Any) -> Any:
+        raise UnsupportedError("an array of a store is not changed in place as a whole", hint=_IN_PLACE)
 
     # Signs make plans (:class:`cuzarr.Expression`), also beside NumPy's arrays, which would read this one at once.
     __array_priority__ = 1000

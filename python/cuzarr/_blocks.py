@@ -12,11 +12,11 @@ from typing import Any, Self
 
 import numpy as np
 
-from cuzarr import _core
+from cuzarr import _convert, _core
 from cuzarr._array import Array
 from cuzarr._config import config, parse_size
 from cuzarr._indexing import Box
-from cuzarr.errors import InvalidArgumentError, ShapeMismatchError, UnsupportedError
+from cuzarr.errors import InvalidArgumentError, MemorySpaceError, ShapeMismatchError, UnsupportedError
 
 # What work takes when neither the caller nor the configuration says it.
 _DEFAULT_LIMIT = 1 << 30
@@ -104,6 +104,8 @@ class Sources:
         None is in a store.
     ShapeMismatchError
         Shapes do not broadcast.
+    MemorySpaceError
+        Blocks are on the CPU, and an array is in a GPU's memory.
     UnsupportedError
         Elements are strings of any length.
     """
@@ -123,6 +125,11 @@ class Sources:
             raise ShapeMismatchError(f"shapes {shapes} do not broadcast") from error
         self.arrays, self._in_stores, self.stored = arrays, in_stores, in_stores[0]
         self.device = device or self.stored.device
+        on_gpu = next((array for array in own if self.device == "cpu" and _convert.is_on_device(array)), None)
+        if on_gpu is not None:
+            where = _convert.device_of(on_gpu)
+            hint = f"say device={where!r}, or move it: cuzarr.xp.asarray(x, device='cpu')"
+            raise MemorySpaceError(f"{what}: got an array on {where}, and blocks are on the CPU", hint=hint)
 
     def chunks(self) -> tuple[int, ...]:
         """Extents of stored objects of the first array, in the shape that all broadcast to."""
@@ -166,7 +173,8 @@ class Sources:
             extent.append(1 if single else block.shape[axis] + before + behind)
         if isinstance(array, Array):
             return array._read(box(start, extent), self.device)
-        return array[tuple(slice(first, first + count) for first, count in zip(start, extent, strict=True))]
+        part = array[tuple(slice(first, first + count) for first, count in zip(start, extent, strict=True))]
+        return part if self.device == "cpu" or _convert.is_on_device(part) else _convert.to_device(np.asarray(part), self.device)
 
 
 class ReadAhead:

@@ -147,9 +147,24 @@ def apply(name: str, *values: Any) -> Any:
 
 
 def plan_device(values: tuple[Any, ...]) -> str | None:
-    """The device that an array or plan among these was given by name."""
+    """Where a plan of these runs unless it is told: on the GPU that has the memory of one, or as an array or plan was given by name.
+
+    Raises
+    ------
+    MemorySpaceError
+        Memory of a GPU takes part in a plan that runs elsewhere.
+    """
     devices = (getattr(value, "_own_device", None) for value in values if is_lazy(value))
-    return next((device for device in devices if device is not None), None)
+    named = next((device for device in devices if device is not None), None)
+    memory = device_among(values)
+    if memory == "cpu":
+        return named
+    if named not in (None, memory, memory.removesuffix(":0")):
+        raise MemorySpaceError(
+            f"got an array on {memory} beside one that is read to {named}",
+            hint=f"read that one to {memory}: .with_device({memory!r}); or move this one: cuzarr.xp.asarray(x, device={named!r})",
+        )
+    return memory
 
 
 def _lazy_device(value: Any) -> str:

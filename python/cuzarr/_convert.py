@@ -14,7 +14,13 @@ from cuzarr import _core
 from cuzarr._config import config
 from cuzarr._dtypes import DataType
 from cuzarr.device_array import DeviceArray, are_known_apart, element_type as memory_type
-from cuzarr.errors import DTypeMismatchError, InvalidArgumentError, LibraryMissingError, ShapeMismatchError
+from cuzarr.errors import (
+    DTypeMismatchError,
+    InvalidArgumentError,
+    LibraryMissingError,
+    MemorySpaceError,
+    ShapeMismatchError,
+)
 
 _DLPACK_CPU = 1
 _DLPACK_CUDA = 2
@@ -253,8 +259,11 @@ def check_out(out: Any, shape: tuple[int, ...], native: np.dtype[Any], device: s
     if tuple(out.shape) != shape:
         raise ShapeMismatchError(f"out has shape {tuple(out.shape)}, the selection {shape}")
     buffer = device_buffer(out) if is_on_device(out) else None
-    if buffer is None and (device != "cpu" or not isinstance(out, np.ndarray)):
-        raise InvalidArgumentError(f"out is no array on {device}: {type(out).__name__}")
+    if buffer is None and not isinstance(out, np.ndarray):
+        raise InvalidArgumentError(f"out is no array of NumPy's or of a GPU: {type(out).__name__}")
+    if buffer is None and device != "cpu":
+        hint = f"make out there: cuzarr.xp.empty(shape, dtype, device={device!r}); or read with device='cpu'"
+        raise MemorySpaceError(f"out is a NumPy array, and elements are read to {device}", hint=hint)
     if out.dtype != native if buffer is None else not _has_elements_of(native, out, buffer):
         raise DTypeMismatchError(f"out has elements of {out.dtype}, the result of {native}")
     if buffer is not None:

@@ -43,7 +43,7 @@ def map_blocks(
         next block. A parameter called ``block_info`` gets a :class:`BlockInfo`.
     *arrays
         Arrays of stores or in memory, whose shapes broadcast, and numbers, which are handed over as they are. At least one is an
-        :class:`Array`.
+        :class:`Array`. Blocks of arrays in host memory are moved to where the others are.
     out : Array or StoreLike, optional
         Where results go: an array of the right shape, or where to create one. In memory unless given, where ``f`` computes.
     dtype : optional
@@ -76,7 +76,8 @@ def map_blocks(
     ShapeMismatchError
         Shapes do not broadcast, or ``f`` returned another shape than its block's.
     MemorySpaceError
-        Of a result in memory, ``f`` returned some blocks on the host and others on a GPU.
+        Of a result in memory, ``f`` returned some blocks on the host and others on a GPU; blocks are on the CPU, and an array is in
+        a GPU's memory.
     BudgetExceededError
         One object of the result takes more than the memory limit allows.
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-class Operators:
+from cuzarr._elsewhere import Methods, array_function, as_numpy_wants, missing
+
+
+class Operators(Methods):
     """Python's arithmetic and comparison signs, each by the function of NumPy's name."""
 
     def _apply(self, name: str, *operands: Any) -> Any:
@@ -15,6 +18,10 @@ class Operators:
             if not _is_known(operand):
                 return NotImplemented
         return apply(name, *operands)
+
+    def _change(self, name: str, other: Any) -> Any:
+        """What ``x += other`` leaves behind the name ``x``: another plan or, of what has elements, these changed."""
+        return self._apply(name, self, other)
 
     def __add__(self, other: Any) -> Any:
         return self._apply("add", self, other)
@@ -113,6 +120,21 @@ class Operators:
         return self._apply("invert", self)
 
 
+def _changing(name: str) -> Any:
+    def change(self: Operators, other: Any) -> Any:
+        return self._change(name, other)
+
+    return change
+
+
+# Not known to type checkers, for whom `x += y` then is `x = x + y`.
+for _sign, _function in {
+    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide", "mod": "remainder",
+    "pow": "power", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "lshift": "left_shift", "rshift": "right_shift",
+}.items():  # fmt: skip
+    setattr(Operators, f"__i{_sign}__", _changing(_function))
+
+
 class Reductions:
     """Reductions as methods; see :mod:`cuzarr.reductions`. NumPy's functions (``np.mean(z)``) call them, too, with ``out`` and
     ``dtype``, which must be ``None``; of an array in a store they want elements, as all functions of NumPy's do."""
@@ -163,17 +185,9 @@ class Reductions:
 
 
 def _reduce(name: str, x: Any, axis: Any, keepdims: bool, numpys: dict[str, Any], ddof: float = 0) -> Any:
-    from cuzarr._array import Array
-    from cuzarr.errors import UnsupportedError
     from cuzarr.reductions import reduce
 
-    for option, value in numpys.items():
-        if option not in ("dtype", "out"):
-            raise TypeError(f"{name}() got an unexpected keyword argument '{option}'")
-        if value is not None:
-            raise UnsupportedError(f"{name} takes no {option}", hint="convert what goes in or comes out with astype")
-    result = reduce(name, x, axis, keepdims, ddof)
-    return result.compute() if numpys and isinstance(x, Array) else result
+    return as_numpy_wants(x, reduce(name, x, axis, keepdims, ddof), name, numpys)
 
 
 class Shaped:
@@ -199,7 +213,22 @@ class Shaped:
 
 
 class ElementwiseEquality:
-    """Equality element by element, which not everything has: of zarr's arrays it is whether they are the same one."""
+    """Equality element by element, which not everything has: of zarr's arrays it is whether they are the same one. And what else
+    NumPy's functions ask for: they read an array of zarr's."""
+
+    @property
+    def real(self) -> Any:
+        """The real part."""
+        from cuzarr.functions import real
+
+        return real(self)
+
+    @property
+    def imag(self) -> Any:
+        """The imaginary part."""
+        from cuzarr.functions import imag
+
+        return imag(self)
 
     def __eq__(self, other: object) -> Any:
         return _equality("equal", self, other)
@@ -214,15 +243,18 @@ class ElementwiseEquality:
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         """NumPy's functions, where this library has them."""
+        from cuzarr import functions
         from cuzarr._computing import apply
-        from cuzarr.errors import UnsupportedError
 
-        if method != "__call__" or any(value is not None for value in options.values()):
-            raise UnsupportedError(
-                f"np.{ufunc.__name__}.{method} with {sorted(options)} is not supported",
-                hint="use the functions of cuzarr, or CuPy's: they take these arrays without copying",
-            )
+        if method != "__call__" or ufunc.__name__ not in functions.__all__:
+            raise missing(ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}", self)
+        if said := [option for option, value in options.items() if value is not None]:
+            raise missing(ufunc.__name__, self, f" with {', '.join(said)}=")
         return apply(ufunc.__name__, *inputs)
+
+    def __array_function__(self, function: Any, types: Any, arguments: Any, options: Any) -> Any:
+        """NumPy's functions, where this library has them, or where NumPy makes them of shapes and methods."""
+        return array_function(self, function, arguments, options)
 
 
 def _equality(name: str, one: Any, other: Any) -> Any:
@@ -235,4 +267,4 @@ def _is_known(operand: Any) -> bool:
     """Whether an operand is a number or an array of any library."""
     if isinstance(operand, Operators | bool | int | float | complex):
         return True
-    return hasattr(operand, "dtype") and hasattr(operand, "shape")
+    return isinstance(operand, list | tuple) or hasattr(operand, "dtype") and hasattr(operand, "shape")

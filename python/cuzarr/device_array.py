@@ -11,7 +11,14 @@ import numpy as np
 
 from cuzarr import _core
 from cuzarr._operators import ElementwiseEquality, Operators, Reductions, Shaped
-from cuzarr.errors import ImplicitHostCopyError, InvalidArgumentError, UnsupportedError
+from cuzarr.errors import (
+    DTypeMismatchError,
+    ImplicitHostCopyError,
+    InvalidArgumentError,
+    SelectionInvalidError,
+    ShapeMismatchError,
+    UnsupportedError,
+)
 
 Order = Literal["K", "A", "C", "F"]
 
@@ -80,6 +87,8 @@ class DeviceArray(ElementwiseEquality, Operators, Reductions, Shaped):
     device : str
         Where it is: ``"cuda:0"``.
     """
+
+    _in_memory, _on_host = "", ".cpu()"
 
     def __init__(self, buffer: _core.NdBuffer, dtype: np.dtype[Any]) -> None:
         self._buffer = buffer
@@ -159,10 +168,8 @@ class DeviceArray(ElementwiseEquality, Operators, Reductions, Shaped):
         )
 
     def __array_function__(self, function: Any, types: Any, arguments: Any, options: Any) -> Any:
-        """NumPy's functions do what they do without this, but what is made ``like=`` this array is put on its device."""
-        if function in (np.array_equal, np.array_equiv):
-            self.__array__()  # whose refusal they would take for a difference
-        made = getattr(function, "_implementation", function)(*arguments, **options)
+        """NumPy's functions, where this library has them; what is made ``like=`` this array is put on its device."""
+        made = super().__array_function__(function, types, arguments, options)
         # From arguments of a device NumPy makes no array of its own: `__array__` refuses.
         return DeviceArray.from_host(made, self.device) if isinstance(made, np.ndarray) else made
 
@@ -186,7 +193,11 @@ class DeviceArray(ElementwiseEquality, Operators, Reductions, Shaped):
         """
         from cuzarr._indexing import basic_box
 
-        box = basic_box(key, self.shape)
+        try:
+            box = basic_box(key, self.shape)
+        except SelectionInvalidError as error:
+            error.hint = "use CuPy's, which takes index arrays and masks: cupy.asarray(x)[…]"
+            raise
         return DeviceArray(self._buffer.region(box.start, box.count, box.step, box.dropped), self.dtype)
 
     def reshape(self, *shape: Any, order: Literal["A", "C", "F"] | None = "C", copy: bool | None = None) -> DeviceArray:
@@ -269,8 +280,12 @@ class DeviceArray(ElementwiseEquality, Operators, Reductions, Shaped):
     def __setitem__(self, key: Any, value: Any) -> None:
         """Writes elements from any device; they broadcast, and are converted where their type is another."""
         from cuzarr import _convert
+        from cuzarr._computing import is_lazy
+        from cuzarr.xp import asarray
 
         target = self[key]
+        if is_lazy(value):
+            value = asarray(value, device=self.device)
         if _convert.is_on_device(value):
             source = _convert.device_buffer(value)
             dtype = getattr(value, "dtype", None)  # of PyTorch's tensors another class
@@ -284,6 +299,19 @@ class DeviceArray(ElementwiseEquality, Operators, Reductions, Shaped):
         while len(source.shape) > target.ndim and source.shape[0] == 1:
             source = source.reshape(source.shape[1:])
         target._buffer.copy_from(source)
+
+    def _change(self, name: str, other: Any) -> Any:
+        # As NumPy: the elements change, so that views of them show it, and keep their type.
+        changed = self._apply(name, self, other)
+        if changed is NotImplemented:
+            return changed
+        if not np.can_cast(changed.dtype, self.dtype, "same_kind"):
+            message = f"{name} in place: elements of {changed.dtype} do not go into those of {self.dtype}"
+            raise DTypeMismatchError(message, hint="convert with astype, or make a new array: x = x + y")
+        if changed.shape != self.shape:
+            raise ShapeMismatchError(f"{name} in place: a result of shape {changed.shape} does not fit into {self.shape}")
+        self[...] = changed
+        return self
 
     def item(self) -> Any:
         """The only element, as a number of Python's."""

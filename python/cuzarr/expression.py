@@ -13,7 +13,7 @@ from cuzarr._convert import core_dtype
 from cuzarr._indexing import basic_box
 from cuzarr._operators import ElementwiseEquality, Operators, Reductions, Shaped
 from cuzarr._progress import shown
-from cuzarr.errors import InvalidArgumentError
+from cuzarr.errors import InvalidArgumentError, SelectionInvalidError
 
 __all__ = ["Expression"]
 
@@ -28,6 +28,8 @@ class Expression(ElementwiseEquality, Operators, Reductions, Shaped):
     dtype : numpy.dtype
         Element type of the result.
     """
+
+    _in_memory = _on_host = ".compute()"
 
     def __init__(self, expr: _core.Expr, device: str | None = None) -> None:
         self._expr = expr
@@ -74,7 +76,11 @@ class Expression(ElementwiseEquality, Operators, Reductions, Shaped):
 
     def __getitem__(self, selection: Any) -> Any:
         """The result's elements in a box, computed; the rest is not read."""
-        box = basic_box(selection, self.shape)
+        try:
+            box = basic_box(selection, self.shape)
+        except SelectionInvalidError as error:
+            error.hint = "index the elements: x.compute()[…]"
+            raise
         extent = tuple((count - 1) * step + 1 if count else 0 for count, step in zip(box.count, box.step, strict=True))
         elements = self._compute(box.start, extent, None, None, None)
         steps = (
@@ -140,6 +146,12 @@ class Expression(ElementwiseEquality, Operators, Reductions, Shaped):
 
     def __bool__(self) -> bool:
         raise InvalidArgumentError("an expression is neither true nor false", hint="call .compute() and look at the result")
+
+    def __float__(self) -> float:
+        raise InvalidArgumentError("an expression is no number yet", hint="call .compute()")
+
+    def __int__(self) -> int:
+        raise InvalidArgumentError("an expression is no number yet", hint="call .compute()")
 
     def __len__(self) -> int:
         if not self.shape:

@@ -1,0 +1,141 @@
+"""What of NumPy's there is for arrays of ours, and for all else where it is to be found."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cuzarr.errors import ImplicitHostCopyError, InvalidArgumentError, UnsupportedError
+
+# Functions that call the method of their name, with what they take beside it.
+METHODS = {
+    "sum", "prod", "mean", "std", "var", "min", "max", "amin", "amax", "argmin", "argmax", "any", "all", "reshape", "transpose",
+    "ravel",
+}  # fmt: skip
+
+
+class Methods:
+    """What NumPy's arrays have as methods and this library as functions; for all else of theirs an error says where it is.
+
+    Elements are not read for NumPy's own arrays' sake: :attr:`_in_memory` is how a caller gets them.
+    """
+
+    _in_memory = "[...]"
+    """What is written behind an array to have its elements in memory that CuPy takes."""
+    _on_host = "[...]"
+    """The same, in memory of the host."""
+
+    def clip(self, min: Any = None, max: Any = None, **numpys: Any) -> Any:
+        """Limited to ``min`` and ``max``, each of which may be ``None``."""
+        from cuzarr.functions import clip
+
+        return as_numpy_wants(self, clip(self, min, max), "clip", numpys)
+
+    def round(self, decimals: int = 0, **numpys: Any) -> Any:
+        """Rounded to so many decimals, ties to even."""
+        from cuzarr.functions import round
+
+        return as_numpy_wants(self, round(self, decimals), "round", numpys)
+
+    def conj(self) -> Any:
+        """The complex conjugate."""
+        from cuzarr.functions import conj
+
+        return conj(self)
+
+    conjugate = conj
+
+    def __divmod__(self, other: Any) -> Any:
+        return self // other, self % other  # type: ignore[operator]
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return other // self, other % self
+
+    def __matmul__(self, other: Any) -> Any:
+        raise missing("matmul", self)
+
+    __rmatmul__ = __matmul__
+
+    if not TYPE_CHECKING:  # it would take any name for one
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_") or hasattr(type(self), name) or not hasattr(np.ndarray, name):
+                return object.__getattribute__(self, name)  # raises
+            there = f"cupy.asarray(x{self._in_memory}).{name}, or x{self._on_host}.{name}"
+            message = f"'{type(self).__name__}' object x has no '{name}', which CuPy's and NumPy's arrays have: {there}"
+            raise AttributeError(message, name=name, obj=self)
+
+
+def as_numpy_wants(x: Any, result: Any, name: str, numpys: dict[str, Any]) -> Any:
+    """What a method gives NumPy's function of its name, which says more than a caller does: elements, also of an array in a store.
+
+    Raises
+    ------
+    UnsupportedError
+        Where the result goes, or of which type it is, is said.
+    """
+    from cuzarr._array import Array
+
+    for option, value in numpys.items():
+        if option not in ("dtype", "out"):
+            raise TypeError(f"{name}() got an unexpected keyword argument '{option}'")
+        if value is not None:
+            raise UnsupportedError(f"{name} takes no {option}", hint="convert what goes in or comes out with astype")
+    return result.compute() if numpys and isinstance(x, Array) else result
+
+
+def where_it_is(name: str, x: Any) -> str:
+    """A hint that says how CuPy's or NumPy's function takes this array."""
+    behind = type(x) if isinstance(x, Methods) else Methods
+    elements = f"cupy.asarray(x{behind._in_memory}), or x{behind._on_host}"
+    return f"use CuPy's cupy.{name} on a GPU, or numpy.{name}, with {elements}, for x"
+
+
+def missing(name: str, x: Any, beside: str = "") -> UnsupportedError:
+    """The error for a function of NumPy's that is not here, or not with what is said beside its operands."""
+    return UnsupportedError(f"there is no numpy.{name} here{beside}", hint=where_it_is(name, x))
+
+
+@functools.cache
+def own_function(function: Callable[..., Any]) -> Callable[..., Any] | None:
+    """Ours of NumPy's name, if there is one."""
+    from cuzarr import functions, reductions, selections, xp
+
+    name = "round" if function is np.around else getattr(function, "__name__", "")
+    if name in METHODS or getattr(np, name, None) is not function and name != "round":
+        return None
+    modules = (functions, reductions, selections, *([xp] if name.endswith("_like") else []))
+    return next((getattr(module, name) for module in modules if name in module.__all__), None)
+
+
+def array_function(x: Any, function: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """What NumPy's function makes of an array of ours: by our own, or as NumPy makes it of shapes and methods.
+
+    Raises
+    ------
+    UnsupportedError
+        Ours does not take what was said.
+    InvalidArgumentError, ImplicitHostCopyError
+        It wants elements.
+    """
+    name = f"{function.__module__}.{function.__name__}".removeprefix("numpy.")
+    own = own_function(function)
+    if own is not None:
+        said = {option: value for option, value in options.items() if value is not None and value is not np._NoValue}
+        try:
+            inspect.signature(own).bind(*arguments, **said)
+        except TypeError as error:
+            raise missing(name, x, f" with such arguments: {error}") from None
+        return own(*arguments, **said)
+    if function in (np.array_equal, np.array_equiv):
+        x.__array__()  # whose refusal they would take for a difference
+    try:
+        return getattr(function, "_implementation", function)(*arguments, **options)
+    except (InvalidArgumentError, ImplicitHostCopyError) as error:
+        if name not in METHODS:
+            error.hint = where_it_is(name, x)
+        raise
