@@ -41,6 +41,6 @@ pub use pieces::{HostPiece, HostPieces};
 pub use pool::DeviceAllocator;
 pub use probe::{GpuReport, LibraryReport, Probe, probe};
 pub use residency::resident_bytes;
-pub use slab::{Copied, DEFAULT_SLAB_BYTES, Slab, SlabPiece, SlabRing};
+pub use slab::{Copied, DEFAULT_SLAB_BYTES, Slab, SlabPiece, SlabRing, SlabSeries};
 pub use stream::Stream;
 pub use transfer::{Arithmetic, ElementStep, Packing, Tail, Transfer, TransferBox};

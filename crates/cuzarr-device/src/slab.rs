@@ -20,6 +20,7 @@
 //! ```
 
 mod forward;
+mod series;
 
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut, Range};
@@ -27,6 +28,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 
 pub use forward::Copied;
 use forward::Forward;
+pub use series::SlabSeries;
 
 use crate::buffer::Buffer;
 use crate::cuda::context::{Context, lock};

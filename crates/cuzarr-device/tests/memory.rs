@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use cuzarr_device::{Buffer, DType, Device, DeviceAllocator, ErrorKind, NdBuffer, Order, SlabRing, Stream, pool};
+use cuzarr_device::{
+    Buffer, DType, Device, DeviceAllocator, ErrorKind, NdBuffer, Order, SlabPiece, SlabRing, Stream, pool,
+};
 use device::{Random, devices};
 
 fn all_devices() -> Vec<Device> {
@@ -338,6 +340,72 @@ fn filled_parts_of_a_slab_cross_while_others_are_filled() {
         assert!(bytes[SECTION_BYTES + 232..2 * SECTION_BYTES - 768].iter().all(|&byte| byte == 3));
         assert!(bytes[carved - 99..carved].iter().all(|&byte| byte == 4));
         assert!(bytes[carved..].iter().all(|&byte| byte == 0xEE));
+    }
+}
+
+#[test]
+fn a_series_of_slabs_fills_one_buffer() {
+    for device in all_devices() {
+        let stream = Stream::new(device).unwrap();
+        let ring = SlabRing::new(device, 1 << 20, 64 << 20).unwrap();
+        let dst = pool::allocate(20 << 20, &stream).unwrap();
+        stream.memset(&dst, 0xEE).unwrap();
+        let mut series = ring.series(&dst, &stream);
+        let mut random = Random::new(21);
+        let mut expected: Vec<(usize, Vec<u8>)> = Vec::new();
+        let mut waiting: Vec<SlabPiece> = Vec::new();
+        let mut sizes: Vec<usize> =
+            (0..400).map(|_| random.bytes(2).iter().map(|&byte| usize::from(byte)).product()).collect();
+        sizes.extend([0, 1, 1 << 18, (1 << 18) + 1, 600_000, 1 << 20, (1 << 20) + 1, 5 << 20, 0, 3]);
+        for (number, size_bytes) in sizes.into_iter().enumerate() {
+            let (at, mut piece) = series.carve(size_bytes).unwrap().unwrap();
+            assert!(at.is_multiple_of(256) && piece.len() == size_bytes);
+            let bytes = random.bytes(size_bytes);
+            piece.copy_from_slice(&bytes);
+            expected.push((at, bytes));
+            // Pieces are given up in another order than they were carved.
+            waiting.push(piece);
+            if number % 3 == 0 {
+                waiting.swap_remove(number % waiting.len());
+            }
+        }
+        let held = series.finish().err().unwrap();
+        assert_eq!(held.kind(), ErrorKind::InvalidArgument);
+        assert!(held.message().contains("are still being filled"), "{held}");
+        drop(waiting);
+        let copied: usize = series.finish().unwrap().iter().map(|copy| copy.size_bytes).sum();
+        assert!(copied <= series.carved_bytes());
+        stream.synchronize().unwrap();
+        let bytes = dst.to_vec().unwrap();
+        for (at, piece) in expected {
+            assert!(bytes[at..at + piece.len()] == piece);
+        }
+        assert!(bytes[series.carved_bytes()..].iter().all(|&byte| byte == 0xEE));
+        assert!(series.carve(20 << 20).unwrap().is_none(), "the buffer has less room");
+        drop(series);
+        assert!(ring.try_acquire(64 << 20).unwrap().is_some(), "every slab came back");
+    }
+}
+
+#[test]
+fn slabs_of_a_series_come_back_while_it_goes_on() {
+    for device in all_devices() {
+        let stream = Stream::new(device).unwrap();
+        // Room for three slabs, where the series needs twenty.
+        let ring = SlabRing::new(device, 1 << 16, 3 << 16).unwrap();
+        let dst = pool::allocate(20 << 16, &stream).unwrap();
+        let mut series = ring.series(&dst, &stream);
+        for number in 0..80 {
+            let (_, mut piece) = series.carve(1 << 14).unwrap().unwrap();
+            piece.fill(number);
+            drop(piece);
+            stream.synchronize().unwrap();
+        }
+        series.finish().unwrap();
+        stream.synchronize().unwrap();
+        let bytes = dst.to_vec().unwrap();
+        assert!(bytes.chunks(1 << 14).zip(0..).all(|(piece, number)| piece.iter().all(|&byte| byte == number)));
+        assert!(ring.try_acquire(3 << 16).unwrap().is_some(), "all of them came back");
     }
 }
 

@@ -5,7 +5,7 @@
 //! to do when the last piece comes.
 
 use std::ops::Range;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use super::{Lease, Slab};
 use crate::buffer::Buffer;
@@ -23,14 +23,37 @@ pub(super) struct Forward {
     dst: Buffer,
     stream: Stream,
     state: Mutex<State>,
+    sent: Arc<Mutex<Sent>>,
 }
 
 struct State {
     carved_bytes: usize,
+    /// Nothing more is carved: the last section crosses, too, when all of it was filled.
+    closed: bool,
     sections: Vec<Section>,
-    copied: Vec<Copied>,
-    stopped: bool,
+}
+
+/// What crossed, of one slab or of several.
+#[derive(Default)]
+pub(super) struct Sent {
+    pub(super) copied: Vec<Copied>,
+    pub(super) stopped: bool,
     failure: Option<Error>,
+}
+
+impl Sent {
+    /// All copies, which have so many bytes once every piece was filled.
+    pub(super) fn take(&mut self, carved_bytes: usize) -> Result<Vec<Copied>> {
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
+        }
+        let sent: usize = self.copied.iter().map(|copy| copy.size_bytes).sum();
+        if sent < carved_bytes {
+            let message = format!("pieces with {} bytes are still being filled", carved_bytes - sent);
+            return Err(Error::invalid(message));
+        }
+        Ok(std::mem::take(&mut self.copied))
+    }
 }
 
 #[derive(Clone, Copy, Default)]
@@ -59,14 +82,19 @@ impl Slab {
     /// # Errors
     /// `InvalidArgument` when pieces were carved already; `MemorySpace` when `dst` is not on the stream's device.
     pub fn upload_as_filled(&mut self, dst: &Buffer, stream: &Stream) -> Result<()> {
+        self.upload_beside(dst, stream, Arc::default())
+    }
+
+    /// The same, with copies of others in `sent`.
+    pub(super) fn upload_beside(&mut self, dst: &Buffer, stream: &Stream, sent: Arc<Mutex<Sent>>) -> Result<()> {
         if self.carved_bytes > 0 {
             return Err(Error::invalid(format!("{} bytes of the slab were carved already", self.carved_bytes)));
         }
         require_device(stream, dst)?;
         self.size_bytes = self.size_bytes.min(dst.size_bytes());
         let sections = vec![Section::default(); self.size_bytes.div_ceil(SECTION_BYTES)];
-        let state = Mutex::new(State { carved_bytes: 0, sections, copied: Vec::new(), stopped: false, failure: None });
-        let forward = Forward { dst: dst.clone(), stream: stream.clone(), state };
+        let state = Mutex::new(State { carved_bytes: 0, closed: false, sections });
+        let forward = Forward { dst: dst.clone(), stream: stream.clone(), state, sent };
         self.lease
             .forward
             .set(forward)
@@ -76,7 +104,15 @@ impl Slab {
     /// Lets nothing cross any more, because nobody wants it.
     pub fn stop_upload(&self) {
         if let Some(forward) = self.lease.forward.get() {
-            lock(&forward.state).stopped = true;
+            lock(&forward.sent).stopped = true;
+        }
+    }
+
+    /// Nothing more will be carved of a slab whose filled parts cross by themselves: the rest crosses as soon as it is filled.
+    pub(super) fn close(&self) {
+        if let Some(forward) = self.lease.forward.get() {
+            lock(&forward.state).closed = true;
+            forward.send(&self.lease);
         }
     }
 
@@ -89,13 +125,9 @@ impl Slab {
         self.require_no_pieces()?;
         let none = || Error::invalid("the slab was not told where its filled parts go");
         let forward = self.lease.forward.get().ok_or_else(none)?;
+        self.close();
         let carved_bytes = lock(&forward.state).carved_bytes;
-        forward.send(&self.lease, |section, _| section * SECTION_BYTES < carved_bytes);
-        let mut state = lock(&forward.state);
-        match state.failure.take() {
-            Some(failure) => Err(failure),
-            None => Ok(std::mem::take(&mut state.copied)),
-        }
+        lock(&forward.sent).take(carved_bytes)
     }
 }
 
@@ -109,25 +141,23 @@ impl Forward {
 
     /// Nobody will write `range` any more.
     pub(super) fn filled(&self, lease: &Lease, range: Range<usize>) {
-        let mut state = lock(&self.state);
-        state.settle(range);
-        let carved_bytes = state.carved_bytes;
-        drop(state);
-        self.send(lease, |section, settled_bytes| {
-            settled_bytes == SECTION_BYTES && (section + 1) * SECTION_BYTES <= carved_bytes
-        });
+        lock(&self.state).settle(range);
+        self.send(lease);
     }
 
-    /// Sends the sections that are ready, by number and settled bytes, neighbours together.
-    fn send(&self, lease: &Lease, is_ready: impl Fn(usize, usize) -> bool) {
+    /// Sends the sections that are ready, neighbours together.
+    fn send(&self, lease: &Lease) {
+        if lock(&self.sent).stopped {
+            return;
+        }
         // Its own statement: threads that carve and fill need the lock meanwhile.
-        let ready = lock(&self.state).take_ready(is_ready);
+        let ready = lock(&self.state).take_ready();
         for range in ready {
             let copied = self.copy(lease, range);
-            let mut state = lock(&self.state);
+            let mut sent = lock(&self.sent);
             match copied {
-                Ok(copied) => state.copied.push(copied),
-                Err(error) => state.failure = Some(error),
+                Ok(copied) => sent.copied.push(copied),
+                Err(error) => sent.failure = Some(error),
             }
         }
     }
@@ -153,18 +183,20 @@ impl Forward {
 
 impl State {
     /// The bytes of sections that are ready and were not sent, which count as sent from here on.
-    fn take_ready(&mut self, is_ready: impl Fn(usize, usize) -> bool) -> Vec<Range<usize>> {
-        let (mut ranges, mut at) = (Vec::<Range<usize>>::new(), 0);
-        for section in &mut self.sections {
-            if !self.stopped && !section.sent && is_ready(at / SECTION_BYTES, section.settled_bytes) {
-                section.sent = true;
-                let end = self.carved_bytes.min(at + SECTION_BYTES);
-                match ranges.last_mut() {
-                    Some(last) if last.end == at => last.end = end,
-                    _ => ranges.push(at..end),
-                }
+    fn take_ready(&mut self) -> Vec<Range<usize>> {
+        let mut ranges = Vec::<Range<usize>>::new();
+        for (number, section) in self.sections.iter_mut().enumerate() {
+            let at = number * SECTION_BYTES;
+            let end = self.carved_bytes.min(at + SECTION_BYTES);
+            let is_whole = self.closed || end == at + SECTION_BYTES;
+            if section.sent || end <= at || !is_whole || section.settled_bytes < end - at {
+                continue;
             }
-            at += SECTION_BYTES;
+            section.sent = true;
+            match ranges.last_mut() {
+                Some(last) if last.end == at => last.end = end,
+                _ => ranges.push(at..end),
+            }
         }
         ranges
     }

@@ -20,8 +20,7 @@ pub(crate) use self::out::{Arrived, InTurn, Out};
 use self::slab_plan::{PIECE_ALIGNMENT_BYTES, SlabPlan, in_place};
 use super::access::Access;
 use super::call::Call;
-use super::device_decode::{Decoders, Dense, InSlab, Packed, Pending, Ready, finish};
-
+use super::device_decode::{Decoders, Dense, InSlab, Packed, Pending, Ready, Slabs, finish};
 use super::engine::Options;
 use super::host::{Stored, check_missing, foreign_memory};
 use super::memory::{Cost, Held, Reserved};
@@ -44,6 +43,10 @@ const DECODING_BATCHES: u64 = 3;
 const DECODING_IN_TURN: u64 = 4;
 /// One part in so many of the limit is what a batch may take as scratch memory where it needs more than was expected.
 const SCRATCH_SHARE: u64 = 2;
+/// A batch whose stored bytes fit so many slabs has one for all of them.
+const LEAST_SLABS: usize = 2;
+/// One part in so many of the limit is what the slabs of a batch may take together where there are several: they leave some bytes empty.
+const SERIES_SHARE: u64 = 4;
 /// Batches that are fetched at once from a store that brings even one large read at full speed.
 const DIVIDED_LOADING: usize = 4;
 /// Multiprocessors of the GPU whose costs are shipped.
@@ -252,6 +255,14 @@ impl DeviceDestination {
         call.threads.div_ceil(chunks_a_batch) + 3
     }
 
+    /// Whether a batch of so many stored bytes comes by several slabs, which have so many bytes together: one that is used again soon
+    /// is in the host's cache still.
+    fn comes_in_series(&self, slab_bytes: usize, series_bytes: usize) -> bool {
+        let reads_frames = self.native.as_ref().is_none_or(|native| native.reads_frames());
+        let most_bytes = self.target.call.limit_bytes / SERIES_SHARE;
+        !reads_frames && slab_bytes > LEAST_SLABS * self.ring.slab_bytes() && series_bytes as u64 <= most_bytes
+    }
+
     /// Lets the bytes of a slab cross the bus as they come, to memory of the device beside it.
     fn with_arena(&self, mut slab: Slab, size_bytes: usize) -> Result<(Slab, Buffer)> {
         let arena = pool::allocate(size_bytes, &self.copies)?;
@@ -416,13 +427,19 @@ impl Destination for DeviceDestination {
         let slabless = resident.device() != Device::Cpu && launcher.call.store.is_on(resident.device());
         let scratch_bytes = self.scratch_bytes(plan.total_bytes);
         let slab_bytes = if self.native.is_some() { Dense::slab_bytes(&batch) } else { plan.total_bytes };
+        let (cost, series_bytes) = (self.cost(slab_bytes, plan.total_bytes), self.ring.series_bytes(slab_bytes));
+        let in_series = !slabless && self.comes_in_series(slab_bytes, series_bytes);
         let (slab, held) = match plan.total_bytes.max(slab_bytes) {
             bytes if slabless => match self.reserve(self.target.taking.cost(bytes, batch.units.len()), 0, alone)? {
                 Some(held) => (None, held),
                 None => return Ok(Launch::NoMemory(batch)),
             },
             0 => (None, self.target.call.memory.take(Cost::default(), self.target.call.limit_bytes)?),
-            _ => match self.acquire(slab_bytes, (self.cost(slab_bytes, plan.total_bytes), scratch_bytes), alone)? {
+            _ if in_series => match self.reserve(Cost { pinned: series_bytes as u64, ..cost }, scratch_bytes, alone)? {
+                Some(held) => (None, held),
+                None => return Ok(Launch::NoMemory(batch)),
+            },
+            _ => match self.acquire(slab_bytes, (cost, scratch_bytes), alone)? {
                 Some((slab, held)) => (Some(self.with_arena(slab, slab_bytes)?), held),
                 None => return Ok(Launch::NoMemory(batch)),
             },
@@ -431,10 +448,17 @@ impl Destination for DeviceDestination {
             Some(native) => {
                 let stream = self.decoders.stream()?;
                 let most = scratch_bytes.max(self.target.call.limit_bytes / SCRATCH_SHARE) as usize;
+                let slabs = match slab {
+                    None if in_series => {
+                        let arena = pool::allocate(slab_bytes, &self.copies)?;
+                        Some((Slabs::Series(self.ring.series(&arena, &self.copies)), arena))
+                    }
+                    slab => slab.map(|(slab, arena)| (Slabs::Whole(slab), arena)),
+                };
                 (
                     None,
                     Pieces::dense(Dense::new(
-                        slab,
+                        slabs,
                         batch.units.len(),
                         (Arc::clone(native), self.target.program.packed_size_bytes()),
                         stream,
@@ -559,12 +583,14 @@ struct DeviceLanding {
 impl Landing for DeviceLanding {
     fn lease(&self, batch: &Batch, read: usize, size_bytes: usize) -> Result<Box<dyn Lease>> {
         let read = &batch.reads[read];
-        if let Some(lease) = self.pieces.dense.as_ref().and_then(|dense| dense.lease(size_bytes)) {
+        if let Some(dense) = &self.pieces.dense
+            && let Some(lease) = dense.lease(size_bytes)?
+        {
             return Ok(Box::new(lease));
         }
         if self.stored_is_packed && in_place(batch, read).is_some() {
             let (piece, _) = self.units[read.units.start];
-            return Ok(Box::new(InSlab::new(self.pieces.take(piece)?)));
+            return Ok(Box::new(InSlab::new(0, self.pieces.take(piece)?)));
         }
         let counted = batch.units[read.units.clone()].iter().map(|unit| unit.packed_size_bytes).sum();
         Ok(Stored::take(&self.target.call, size_bytes, counted)?)

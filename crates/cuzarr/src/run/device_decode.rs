@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cuzarr_device::{Buffer, Device, Event, Slab, SlabPiece, Stream, TransferBox, pool};
+use cuzarr_device::{Buffer, Copied, Device, Event, Slab, SlabPiece, SlabSeries, Stream, TransferBox, pool};
 
 use super::call::Call;
 use super::memory::Reserved;
@@ -36,31 +36,71 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Where the bytes of one unit are.
 enum Place {
-    /// As they are stored, in the slab, with what the headers say where kernels know them.
+    /// As they are stored, from this byte of the batch on, with what the headers say where kernels know them.
     Stored { offset_bytes: usize, size_bytes: usize, headers: Option<Headers> },
     /// Decoded already, because the slab had no room for them.
     Packed(ScratchBlock),
 }
 
-/// The slab of one batch, filled in any order by any thread, and where its bytes cross to.
+/// Memory that the stored bytes of one batch come to, and that they cross from.
+pub(super) enum Slabs {
+    /// One for all of them, as their frames are looked at once more when they are there.
+    Whole(Slab),
+    /// Several, one behind the other.
+    Series(SlabSeries),
+}
+
+impl Slabs {
+    /// Room for so many bytes, and where they come to lie on the device.
+    fn carve(&mut self, size_bytes: usize) -> Result<Option<(usize, SlabPiece)>> {
+        Ok(match self {
+            Slabs::Whole(slab) => slab.carve(size_bytes).map(|piece| (piece.offset_bytes(), piece)),
+            Slabs::Series(series) => series.carve(size_bytes)?,
+        })
+    }
+
+    fn carved_bytes(&self) -> usize {
+        match self {
+            Slabs::Whole(slab) => slab.carved_bytes(),
+            Slabs::Series(series) => series.carved_bytes(),
+        }
+    }
+
+    fn finish_upload(&mut self) -> Result<Vec<Copied>> {
+        Ok(match self {
+            Slabs::Whole(slab) => slab.finish_upload()?,
+            Slabs::Series(series) => series.finish()?,
+        })
+    }
+
+    /// All of them, where they are still there.
+    fn bytes(&self) -> Result<Option<&[u8]>> {
+        match self {
+            Slabs::Whole(slab) => Ok(Some(&slab.bytes()?[..slab.carved_bytes()])),
+            Slabs::Series(_) => Ok(None),
+        }
+    }
+}
+
+/// The slabs of one batch, filled in any order by any thread, and where their bytes cross to.
 pub(super) struct Dense {
     native: Arc<Native>,
-    arena: Option<Buffer>,
     /// Where the batch decodes.
     stream: Stream,
     /// Bytes of a decoded chunk.
     packed_size_bytes: usize,
     /// Scratch memory that the batch may take, about.
     scratch_limit_bytes: usize,
-    slab: Mutex<Option<Slab>>,
+    /// With the memory of the device that they cross to, until all came.
+    slabs: Mutex<Option<(Slabs, Buffer)>>,
     places: Mutex<Vec<Option<Place>>>,
     ready: Mutex<Option<Result<Ready>>>,
 }
 
 /// What came of a batch, sorted by who decodes it.
 pub(super) struct Ready {
-    slab: Option<Slab>,
-    /// Behind each copy of the slab.
+    slabs: Option<(Slabs, Buffer)>,
+    /// Behind each copy of the slabs.
     copied: Vec<Event>,
     /// What kernels decode, in the order of `batch`.
     frames: Vec<Frame>,
@@ -75,7 +115,7 @@ pub(super) struct Ready {
     packed: Vec<(usize, ScratchBlock)>,
 }
 
-/// A unit, by its number, whose bytes lie in the slab.
+/// A unit, by its number, and its stored bytes among those of the batch.
 struct Frame {
     unit: usize,
     src: Range<usize>,
@@ -85,11 +125,13 @@ struct Frame {
 pub(super) struct InSlab {
     piece: SlabPiece,
     size_bytes: usize,
+    /// Where its bytes lie among those of the batch.
+    at_bytes: usize,
 }
 
 impl InSlab {
-    pub(super) fn new(piece: SlabPiece) -> InSlab {
-        InSlab { size_bytes: piece.len(), piece }
+    pub(super) fn new(at_bytes: usize, piece: SlabPiece) -> InSlab {
+        InSlab { size_bytes: piece.len(), piece, at_bytes }
     }
 }
 
@@ -103,24 +145,23 @@ impl Lease for InSlab {
     }
 
     fn split_off(&mut self, at: usize) -> Option<Box<dyn Lease>> {
-        Some(Box::new(InSlab::new(self.piece.split_off(at))))
+        Some(Box::new(InSlab::new(self.at_bytes + at, self.piece.split_off(at))))
     }
 }
 
 impl Dense {
     pub(super) fn new(
-        slab: Option<(Slab, Buffer)>,
+        slabs: Option<(Slabs, Buffer)>,
         units: usize,
         (native, packed_size_bytes): (Arc<Native>, usize),
         stream: Stream,
         scratch_limit_bytes: usize,
     ) -> Dense {
-        let (slab, arena) = slab.unzip();
-        let (slab, places) = (Mutex::new(slab), Mutex::new((0..units).map(|_| None).collect()));
-        Dense { native, arena, stream, packed_size_bytes, scratch_limit_bytes, slab, places, ready: Mutex::default() }
+        let (slabs, places) = (Mutex::new(slabs), Mutex::new((0..units).map(|_| None).collect()));
+        Dense { native, stream, packed_size_bytes, scratch_limit_bytes, slabs, places, ready: Mutex::default() }
     }
 
-    /// Bytes that the slab of a batch must have: what its reads bring. A frame that is larger than its chunk has no room
+    /// Bytes that the slabs of a batch must hold: what its reads bring. A frame that is larger than its chunk has no room
     /// planned, and nothing to gain.
     pub(super) fn slab_bytes(batch: &Batch) -> usize {
         let sizes = batch.reads.iter().map(|read| match read.size {
@@ -130,9 +171,10 @@ impl Dense {
         sizes.fold(0, |total: usize, size_bytes| total.next_multiple_of(ALIGNMENT_BYTES) + size_bytes)
     }
 
-    /// Room for the bytes of a read; `None` when the slab has none.
-    pub(super) fn lease(&self, size_bytes: usize) -> Option<InSlab> {
-        lock(&self.slab).as_mut().and_then(|slab| slab.carve(size_bytes)).map(InSlab::new)
+    /// Room for the bytes of a read; `None` when the slabs have none.
+    pub(super) fn lease(&self, size_bytes: usize) -> Result<Option<InSlab>> {
+        let carved = lock(&self.slabs).as_mut().map(|(slabs, _)| slabs.carve(size_bytes)).transpose()?;
+        Ok(carved.flatten().map(|(at_bytes, piece)| InSlab::new(at_bytes, piece)))
     }
 
     /// A read lies in the slab: its headers are read here, by many threads side by side, as each look is a miss of their caches.
@@ -143,7 +185,7 @@ impl Dense {
             let (from, size_bytes) = batch.unit_span(read, unit).unwrap_or((0, lease.size_bytes));
             let too_short = || Error::new(ErrorKind::ChunkCorrupt, "the read was too short");
             let headers = self.native.headers(bytes.get(from..from + size_bytes).ok_or_else(too_short)?);
-            let offset_bytes = lease.piece.offset_bytes() + from;
+            let offset_bytes = lease.at_bytes + from;
             lock(&self.places)[unit] = Some(Place::Stored { offset_bytes, size_bytes, headers });
         }
         Ok(())
@@ -179,9 +221,9 @@ impl Dense {
     }
 
     fn sort(&self, landed: &[usize], call: &Call) -> Result<Ready> {
-        let (mut slab, mut places) = (lock(&self.slab).take(), std::mem::take(&mut *lock(&self.places)));
+        let (mut slabs, mut places) = (lock(&self.slabs).take(), std::mem::take(&mut *lock(&self.places)));
         // The bus first: the rest is done while the last bytes cross.
-        let copied = slab.as_mut().map_or(Ok(Vec::new()), Slab::finish_upload)?;
+        let copied = slabs.as_mut().map_or(Ok(Vec::new()), |(slabs, _)| slabs.finish_upload())?;
         let ends = copied.iter().map(|copy| copy.end.clone()).collect();
         call.counters.add_copies(Stage::Upload, copied);
         let (mut known, mut unknown, mut packed) = (Vec::with_capacity(landed.len()), Vec::new(), Vec::new());
@@ -199,7 +241,7 @@ impl Dense {
             }
         }
         let (frames, headers) = known.into_iter().unzip();
-        Ok(Ready { slab, copied: ends, frames, headers, batch: None, decoded: None, scratch: None, unknown, packed })
+        Ok(Ready { slabs, copied: ends, frames, headers, batch: None, decoded: None, scratch: None, unknown, packed })
     }
 }
 
@@ -229,12 +271,9 @@ impl Ready {
     pub(super) fn prepare_within(&mut self, dense: &Dense, scratch_limit_bytes: usize) -> Result<()> {
         // Memory for packed bytes is there for one layout at a time.
         self.batch = None;
-        let (Some(slab), Some(arena), false) = (&self.slab, &dense.arena, self.frames.is_empty()) else {
-            return Ok(());
-        };
-        let carved = slab.carved_bytes();
+        let (Some((slabs, arena)), false) = (&self.slabs, self.frames.is_empty()) else { return Ok(()) };
         let ranges = self.frames.iter().map(|frame| frame.src.clone()).collect();
-        let (buffer, host) = (&arena.slice(..carved)?, Some(&slab.bytes()?[..carved]));
+        let (buffer, host) = (&arena.slice(..slabs.carved_bytes())?, slabs.bytes()?);
         let source = Source { buffer, ranges, host, headers: &self.headers };
         self.batch = Some(dense.native.prepare(source, scratch_limit_bytes, &dense.stream)?);
         Ok(())
@@ -258,10 +297,18 @@ impl Ready {
         if self.decoded.is_none() {
             self.launch(dense, call)?;
         }
-        let Ready { slab, frames, batch, decoded: end, unknown, mut packed, .. } = self;
-        let stored: &[u8] = slab.as_ref().map_or(Ok(&[][..]), |slab| slab.bytes())?;
+        let Ready { slabs, copied, frames, batch, decoded: end, unknown, mut packed, .. } = self;
         let all_unknown = frames.is_empty() && !unknown.is_empty();
-        packed.extend(decode_on_host(&unknown, (plan, stored), program, call));
+        if let (Some((slabs, arena)), false) = (&slabs, unknown.is_empty()) {
+            let stored = match slabs.bytes()? {
+                Some(bytes) => Stored::Slab(bytes),
+                None => {
+                    copied.iter().try_for_each(Event::synchronize)?;
+                    Stored::Device(arena, copies)
+                }
+            };
+            packed.extend(decode_on_host(&unknown, (plan, &stored), program, call));
+        }
         let mut decoded = Decoded { packed: Vec::new(), pending: None, unknown: all_unknown };
         for (unit, block) in packed {
             let buffer = pool::allocate(block.len(), copies)?;
@@ -349,18 +396,38 @@ impl Decoders {
     }
 }
 
+/// Where the stored bytes of a batch are by now.
+enum Stored<'a> {
+    Slab(&'a [u8]),
+    /// On the device alone.
+    Device(&'a Buffer, &'a Stream),
+}
+
+impl Stored<'_> {
+    fn decode(&self, program: &Program, call: &Call, range: Range<usize>) -> Result<ScratchBlock> {
+        match self {
+            Stored::Slab(bytes) => decode(program, call, &bytes[range]),
+            Stored::Device(arena, stream) => {
+                let mut stored = call.scratch.take(range.len())?;
+                stream.d2h(&arena.slice(range)?, &mut stored)?;
+                decode(program, call, &stored)
+            }
+        }
+    }
+}
+
 /// Decodes frames that kernels do not know, which is rare, on as many threads as the call may have. What fails is handed
 /// to the call.
 fn decode_on_host(
     frames: &[Frame],
-    (plan, stored): (&Batch, &[u8]),
+    (plan, stored): (&Batch, &Stored<'_>),
     program: &Program,
     call: &Call,
 ) -> Vec<(usize, ScratchBlock)> {
     let (next, packed) = (AtomicUsize::new(0), Mutex::new(Vec::with_capacity(frames.len())));
     let work = || {
         while let Some(frame) = frames.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let decoded = call.check_cancelled().and_then(|()| decode(program, call, &stored[frame.src.clone()]));
+            let decoded = call.check_cancelled().and_then(|()| stored.decode(program, call, frame.src.clone()));
             match decoded {
                 Ok(block) => lock(&packed).push((frame.unit, block)),
                 Err(error) => call.fail(error.at(plan.units[frame.unit].name.to_string())),

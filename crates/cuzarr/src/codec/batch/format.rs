@@ -90,6 +90,14 @@ impl Format {
         }
     }
 
+    /// Whether a batch is prepared from what its frames hold, and not only from what [`Format::headers`] said.
+    pub(crate) fn reads_frames(self) -> bool {
+        match self {
+            Format::Lz4 | Format::Lz4Raw | Format::Zstd | Format::Zlib | Format::Deflate => false,
+            Format::Blosc | Format::Gzip => true,
+        }
+    }
+
     /// Prepares units of this format.
     pub(crate) fn prepare(self, request: &Request<'_>) -> Result<Prepared> {
         match self {

@@ -143,7 +143,9 @@ impl Batch {
         }
         units.iter().enumerate().try_for_each(|(index, unit)| check_unit(index, unit, src, dst))?;
         let gathered = match host {
-            None if format.scans_on_host() => Some(headers::gather(format, src, units)?),
+            None if format.scans_on_host() && (format.reads_frames() || headers.len() < units.len()) => {
+                Some(headers::gather(format, src, units)?)
+            }
             _ => None,
         };
         let (parts, refused) = (Vec::new(), Vec::new());

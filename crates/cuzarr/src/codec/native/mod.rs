@@ -157,6 +157,12 @@ impl Native {
         (self.input_bytes() == Some(stored.len())).then_some(Headers::Plain)
     }
 
+    /// Whether a batch is prepared from stored chunks themselves, and not only from their headers.
+    pub(crate) fn reads_frames(&self) -> bool {
+        let first = self.steps.iter().find(|(step, _)| !step.looks());
+        matches!(first, Some((Step::Decode { format, .. }, _)) if format.reads_frames())
+    }
+
     /// Refuses a stored chunk that has too few bytes for what stands beside its data, or another size than metadata fixes.
     ///
     /// # Errors
