@@ -22,6 +22,8 @@ from cuzarr.errors import (
     ShapeMismatchError,
 )
 
+_OF_THE_HOST = (np.ndarray, np.generic, int, float, complex, str, bytes, list, tuple)
+
 _DLPACK_CPU = 1
 _DLPACK_CUDA = 2
 
@@ -127,7 +129,7 @@ def is_on_device(value: Any) -> bool:
     """Whether this array is in a GPU's memory."""
     if isinstance(value, DeviceArray) or _is_cupys(value):  # whose answers take microseconds
         return True
-    if isinstance(value, np.ndarray | np.generic | int | float | complex | str | bytes | list | tuple):
+    if isinstance(value, _OF_THE_HOST):
         return False
     if hasattr(value, "__dlpack_device__"):
         return int(value.__dlpack_device__()[0]) != _DLPACK_CPU
