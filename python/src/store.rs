@@ -336,4 +336,9 @@ impl Store for PythonStore {
     fn is_read_only(&self) -> bool {
         false
     }
+
+    // Whoever is asked for many values at once has a way to go for each.
+    fn is_far(&self) -> bool {
+        self.requests_at_once > 1
+    }
 }

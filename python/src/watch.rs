@@ -303,6 +303,10 @@ impl Store for Watched {
         self.inner.check()
     }
 
+    fn is_far(&self) -> bool {
+        self.inner.is_far()
+    }
+
     fn divides_reads(&self) -> bool {
         self.inner.divides_reads()
     }

@@ -178,6 +178,29 @@ def test_stores_of_obstore_are_named_without_credentials() -> None:
     assert str(storage.make_store(remote)) == 'HTTPStore("https://localhost/a")'
 
 
+@pytest.mark.parametrize("name", DEVICES)
+def test_small_shards_of_a_store_far_away_take_one_request_each(name: str) -> None:
+    from zarr.storage import MemoryStore
+
+    asked: list[tuple[str, Any]] = []
+
+    class Counted(MemoryStore):
+        async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
+            asked.append((key, byte_range))
+            return await super().get(key, prototype, byte_range)
+
+    device, truth = _device(name), np.arange(24 * 16, dtype="f4").reshape(24, 16)
+    made = cuzarr.create_array(Counted(), shape=truth.shape, chunks=(4, 4), shards=(8, 16), dtype="f4")
+    made[:16] = truth[:16]
+    array = cuzarr.open_array(made.store, mode="r", device=device)
+    asked.clear()
+    assert np.array_equal(to_host(array[:]), np.where(np.arange(24)[:, None] < 16, truth, 0))
+    assert sorted(asked) == [(f"c/{row}/0", None) for row in range(3)]
+    asked.clear()
+    assert np.array_equal(to_host(array[1, 1:9]), truth[1, 1:9])
+    assert [key for key, part in asked if part is not None] == ["c/0/0"] * 2
+
+
 def test_zarrs_directories_are_read_by_ours(tmp_path: Path) -> None:
     zarr = pytest.importorskip("zarr")
     opened = storage.make_store(zarr.storage.LocalStore(tmp_path, read_only=True))

@@ -1,5 +1,4 @@
-//! Shards that other writers replace: each read sees one version of a shard, and the newest one. And stores far away, which
-//! are asked for much at the same time.
+//! Shards that other writers replace: each read sees one version of a shard, and the newest one.
 
 mod model;
 
@@ -182,20 +181,5 @@ fn several_boxes_of_shards_in_shards_are_read() {
         story.engine.read_many(&story.access(device), &story.store, &boxes, &out, &story.options).unwrap();
         let expected: Vec<u8> = boxes.iter().flat_map(|one| story.expected(one)).collect();
         assert_eq!(out.to_host_bytes(Order::C).unwrap(), expected);
-    }
-}
-
-#[test]
-fn a_store_far_away_is_asked_for_hundreds_of_chunks_at_a_time() {
-    for device in devices() {
-        let inner: Arc<dyn Store> = Arc::new(MemoryStore::new());
-        let codecs = json!([bytes_codec("little"), zstd_codec()]);
-        let mut story = Story::new(metadata(&[500 * 8], &[8], "uint16", json!(0), codecs), Arc::clone(&inner));
-        story.write(Device::Cpu, &whole(&story), &elements(&story, 5));
-        let far = Arc::new(Observed::new(inner).with_read_delay(Duration::from_millis(400)));
-        story.store = far.clone();
-        assert_eq!(story.options.threads, 3, "threads do not wait for a store");
-        story.check(device, &whole(&story), "from far away");
-        assert!(far.most_in_flight() >= 300, "{} at a time", far.most_in_flight());
     }
 }

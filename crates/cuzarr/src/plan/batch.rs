@@ -33,6 +33,27 @@ pub enum SizeRule {
     Any,
 }
 
+impl SizeRule {
+    /// Whether a read may bring so many.
+    pub fn allows(self, size_bytes: u64) -> bool {
+        match self {
+            SizeRule::Exact(expected) => size_bytes == expected,
+            SizeRule::AtMost(bound) => size_bytes <= bound,
+            SizeRule::Any => true,
+        }
+    }
+}
+
+impl std::fmt::Display for SizeRule {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            SizeRule::Exact(bytes) => write!(f, "{bytes}"),
+            SizeRule::AtMost(bytes) => write!(f, "at most {bytes}"),
+            SizeRule::Any => f.write_str("any number"),
+        }
+    }
+}
+
 /// A chunk, or a piece of an uncompressed one, and the elements of the result that come from it.
 #[derive(Clone, Debug)]
 pub struct Unit {

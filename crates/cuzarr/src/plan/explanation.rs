@@ -167,7 +167,8 @@ pub(crate) fn chunks_touched(source: &Source, selection: &Selection) -> u64 {
     touched(selection, &source.leaf().chunk_shape)
 }
 
-fn touched(selection: &Selection, shape: &[u64]) -> u64 {
+/// How many cells of a grid the selection touches.
+pub(super) fn touched(selection: &Selection, shape: &[u64]) -> u64 {
     let axes = selection.axes().iter().zip(shape);
     axes.map(|(axis, &extent)| cells_touched(axis, extent)).fold(1, u64::saturating_mul)
 }

@@ -12,6 +12,7 @@ mod selection;
 mod source;
 mod tour;
 mod walk;
+mod whole;
 pub(crate) mod write;
 
 pub use batch::{Batch, ChunkName, Fill, Place, Read, SizeRule, Unit};
@@ -23,4 +24,5 @@ pub use explanation::{
 pub use read::{Entries, IndexPlace, IndexRead, Plan, PlanOptions, Room, Step};
 pub use selection::{AxisSelection, Selection, SliceArg};
 pub use source::{KeyOf, Level, PackedLayout, ShardLayout, Source};
+pub use whole::WholeShards;
 pub(crate) use write::EncodingLoad;

@@ -13,6 +13,7 @@ use super::selection::{AxisSelection, Selection};
 use super::source::{ShardLayout, Source};
 use super::tour::{Spot, Tour, Want};
 use super::walk::{Walk, cells_touched};
+use super::whole::{WholeShards, whole_shards};
 use crate::codec::ShardIndex;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{ByteRange, Version};
@@ -66,6 +67,8 @@ pub struct PlanOptions {
     pub piece_max_bytes: u64,
     /// Shard indexes that are fetched at once, in bytes.
     pub index_window_bytes: u64,
+    /// Most bytes of shards that are read whole before their indexes are known.
+    pub whole_shards_bytes: u64,
 }
 
 /// What one batch may hold.
@@ -260,6 +263,14 @@ impl Plan {
         self.stacked.then_some(0).into_iter().chain(axes.map(stride)).collect()
     }
 
+    /// The shards that all of the selection lies in, where reading them whole takes less time than asking for their indexes first.
+    pub fn whole_shards(&self) -> Option<WholeShards> {
+        match &self.selections[..] {
+            [selection] => whole_shards(&self.source, selection, &self.options),
+            _ => None,
+        }
+    }
+
     /// Tells the plan an index it asked for; `None` when the shard does not exist.
     pub fn learn(&mut self, place: IndexPlace, entries: Option<Arc<dyn Entries>>) {
         self.known_entries += entries.as_ref().map_or(1, |entries| entries.len());
@@ -418,13 +429,8 @@ impl Plan {
         let size = match found.span {
             None => size,
             Some((_, stored_bytes)) => {
-                let right = match size {
-                    SizeRule::Exact(expected) => stored_bytes == expected,
-                    SizeRule::AtMost(bound) => stored_bytes <= bound,
-                    SizeRule::Any => true,
-                };
-                if !right {
-                    let message = format!("index gives {stored_bytes} bytes, expected {}", describe(size));
+                if !size.allows(stored_bytes) {
+                    let message = format!("index gives {stored_bytes} bytes, expected {size}");
                     return Err(Error::new(ErrorKind::ChunkCorrupt, message).at(found.name.to_string()));
                 }
                 SizeRule::Exact(stored_bytes)
@@ -510,14 +516,6 @@ impl Plan {
 fn cells_of(selection: &Selection, cell: &[u64]) -> impl Iterator<Item = Vec<u64>> {
     let inside: Vec<_> = selection.axes().iter().map(|axis| (0, axis.count)).collect();
     Walk::new(selection.axes(), &vec![0; cell.len()], cell, &inside).map(|cell| cell.at)
-}
-
-fn describe(size: SizeRule) -> String {
-    match size {
-        SizeRule::Exact(bytes) => bytes.to_string(),
-        SizeRule::AtMost(bytes) => format!("at most {bytes}"),
-        SizeRule::Any => String::from("any number"),
-    }
 }
 
 /// The stored chunk of a cell, or `None` when the shard's index says that there is none.

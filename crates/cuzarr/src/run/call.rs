@@ -1,7 +1,7 @@
 //! What every part of one read or write shares: the store, the threads, the memory, the counters, the failures.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use cuzarr_device::pool::Within;
 
@@ -11,7 +11,7 @@ use super::report::{Counters, Report};
 use super::scratch::Scratch;
 use super::streams::Streams;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{OpenLimit, OpenValues, Store, Version};
+use crate::store::{HeldValues, OpenLimit, OpenValues, ReadRequest, ReadSink, Store, Version, Workers};
 
 /// Failures that are kept beside the first one.
 const OTHER_FAILURES: usize = 15;
@@ -29,6 +29,8 @@ pub(crate) struct Call {
     pub(crate) counters: Counters,
     /// Shards that were opened for their index: chunks come from the same version.
     pub(crate) shards: OpenValues,
+    /// Objects that were read whole.
+    held: OnceLock<HeldValues>,
     cancelled: AtomicBool,
     failures: Mutex<Vec<Error>>,
 }
@@ -54,6 +56,7 @@ impl Call {
             _within: within,
             counters: Counters::new(traced),
             shards: OpenValues::new(open_shards),
+            held: OnceLock::new(),
             cancelled: AtomicBool::new(false),
             failures: Mutex::default(),
         }
@@ -62,6 +65,25 @@ impl Call {
     /// The threads that the call lends to stores, with a turn of its own.
     pub(crate) fn workers(&self) -> Share {
         Share { pool: self.pool.clone(), threads: self.threads, turn: self.pool.next_turn() }
+    }
+
+    /// Reads a batch, from what is held where all of it is, else from the store.
+    pub(crate) fn read(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: &dyn Workers) {
+        match self.held.get().filter(|held| held.have(&batch)) {
+            Some(held) => held.read(batch, sink, workers),
+            None => self.store.read(batch, sink, workers),
+        }
+    }
+
+    /// Holds objects until the call ends, and lets nothing more be asked of them.
+    pub(crate) fn hold(&self, values: impl IntoIterator<Item = (String, Option<Vec<u8>>)>) {
+        // A call holds objects once.
+        let _ = self.held.set(HeldValues::new(self.store.to_string(), values));
+    }
+
+    /// Whether objects are held.
+    pub(crate) fn holds(&self) -> bool {
+        self.held.get().is_some()
     }
 
     /// Notes a failure, and lets everything that has not begun end early.

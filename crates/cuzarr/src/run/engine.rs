@@ -18,7 +18,7 @@ use super::device::{Arrived, DeviceDestination, InTurn, Out};
 use super::host::HostDestination;
 use super::memory::Memory;
 use super::pool::Pool;
-use super::read;
+use super::read::{self, INDEXES_SHARE};
 use super::report::Report;
 use super::scratch::Scratch;
 use super::streams::Streams;
@@ -38,6 +38,9 @@ const MOST_THREADS: usize = 512;
 /// Shards that all calls of the process together keep open while they read: many more than threads, many fewer than the thousand
 /// files that systems allow a process.
 const OPEN_SHARDS: usize = 128;
+
+/// Bytes of shard indexes that one call fetches at once, or of shards that are fetched whole instead.
+const INDEX_WINDOW_BYTES: u64 = 16 << 20;
 
 /// How one call behaves.
 #[derive(Clone, Copy, Debug)]
@@ -94,7 +97,8 @@ impl Options {
             coalesce_gap_bytes: self.coalesce_gap_bytes,
             coalesce_max_bytes: self.coalesce_max_bytes,
             piece_max_bytes: self.slab_bytes as u64,
-            index_window_bytes: 16 << 20,
+            index_window_bytes: INDEX_WINDOW_BYTES,
+            whole_shards_bytes: INDEX_WINDOW_BYTES.min(self.memory_limit_bytes / INDEXES_SHARE),
         }
     }
 }

@@ -8,6 +8,7 @@ use super::call::Call;
 use super::pool::Here;
 use super::report::Stage;
 use crate::error::{Error, ErrorKind, Result};
+use crate::plan::SizeRule;
 use crate::store::{ByteRange, Lease, OpenValues, ReadOutcome, ReadRequest, ReadSink, Version};
 
 /// Bytes of a single read up to which the calling thread does it by itself.
@@ -18,9 +19,15 @@ pub(crate) struct Request<'a> {
     pub(crate) key: &'a str,
     pub(crate) range: ByteRange,
     /// How many bytes that must give.
-    pub(crate) size_bytes: u64,
+    pub(crate) size: SizeRule,
     /// Which version it must be of.
     pub(crate) version: Option<Version>,
+}
+
+impl Request<'_> {
+    fn is_brief(&self) -> bool {
+        matches!(self.size, SizeRule::Exact(size_bytes) if size_bytes <= BRIEF_BYTES)
+    }
 }
 
 /// What came of it.
@@ -38,7 +45,7 @@ type Item = (usize, Result<Option<Vec<u8>>>);
 pub(crate) fn fetch(call: &Arc<Call>, requests: &[Request<'_>]) -> Vec<Result<Option<Fetched>>> {
     let begun = Instant::now();
     let (sender, receiver) = channel();
-    let expected = requests.iter().map(|request| (request.size_bytes, request.version)).collect();
+    let expected = requests.iter().map(|request| (request.size, request.version)).collect();
     let batch: Arc<[ReadRequest]> =
         requests.iter().map(|request| ReadRequest { key: request.key.to_string(), range: request.range }).collect();
     let count = batch.len();
@@ -46,15 +53,16 @@ pub(crate) fn fetch(call: &Arc<Call>, requests: &[Request<'_>]) -> Vec<Result<Op
     let (call_too, versions_too, sender) = (Arc::clone(call), Arc::clone(&versions), Mutex::new(sender));
     let sink = Arc::new(Sink { call: call_too, expected, versions: versions_too, sender });
     match requests {
-        [one] if one.size_bytes <= BRIEF_BYTES && call.store.divides_reads() => call.store.read(batch, sink, &Here),
-        _ => call.store.read(batch, sink, &call.workers()),
+        [one] if one.is_brief() && call.store.divides_reads() => call.read(batch, sink, &Here),
+        _ => call.read(batch, sink, &call.workers()),
     }
     let lost = || Err(Error::new(ErrorKind::StoreFailed, "the store gave up a read without saying why"));
     let mut items: Vec<Result<Option<Vec<u8>>>> = (0..count).map(|_| lost()).collect();
     // Ends when every item came, or when the store dropped the sink.
     let mut size_bytes = 0;
     for (index, item) in receiver.into_iter().take(count) {
-        if let Ok(Some(bytes)) = &item {
+        // What is held is counted when it is taken from there.
+        if let (Ok(Some(bytes)), Some(SizeRule::Exact(_))) = (&item, requests.get(index).map(|request| request.size)) {
             size_bytes += bytes.len() as u64;
         }
         if let Some(slot) = items.get_mut(index) {
@@ -71,7 +79,7 @@ pub(crate) fn fetch(call: &Arc<Call>, requests: &[Request<'_>]) -> Vec<Result<Op
 struct Sink {
     call: Arc<Call>,
     /// Size and version of each.
-    expected: Vec<(u64, Option<Version>)>,
+    expected: Vec<(SizeRule, Option<Version>)>,
     versions: Arc<[OnceLock<Version>]>,
     sender: Mutex<Sender<Item>>,
 }
@@ -95,8 +103,8 @@ impl ReadSink for Sink {
 
     fn reserve(&self, index: usize, size_bytes: u64) -> Result<Box<dyn Lease>> {
         self.call.check_cancelled()?;
-        let expected = self.expected.get(index).map_or(0, |(size_bytes, _)| *size_bytes);
-        if size_bytes != expected {
+        let expected = self.expected.get(index).map_or(SizeRule::Exact(0), |(size, _)| *size);
+        if !expected.allows(size_bytes) {
             let message = format!("got {size_bytes} bytes, expected {expected}");
             return Err(Error::new(ErrorKind::ChunkCorrupt, message));
         }

@@ -11,11 +11,11 @@ use super::indexes::VersionedIndex;
 use super::sink::{Flight, shorter};
 use crate::codec::{Chain, Sharding};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
-use crate::plan::{Batch, IndexRead, Plan, Room, Step};
+use crate::plan::{Batch, IndexRead, Plan, Room, SizeRule, Step, WholeShards};
 use crate::store::{ByteRange, CHECK_INTERVAL};
 
-/// The part of the memory limit that the indexes which an open array keeps may take.
-const INDEXES_SHARE: u64 = 64;
+/// The part of the memory limit that the indexes which an open array keeps may take, and shards that one call reads whole.
+pub(super) const INDEXES_SHARE: u64 = 64;
 
 /// Where a read's elements go: host memory, a device, a table of variable-length elements.
 pub(crate) trait Destination {
@@ -57,6 +57,7 @@ pub(crate) struct Launcher<'a> {
 /// The first failure, with the others beside it.
 pub(crate) fn read(call: &Arc<Call>, access: &Access, plan: Plan, destination: &mut dyn Destination) -> Result<()> {
     let (sender, receiver) = channel();
+    hold_small_shards(call, access, &plan);
     let mut reading = Reading { call, access, plan, sender, receiver, flying: HashMap::new(), launched: 0 };
     if let Err(error) = reading.run(destination) {
         call.fail(error);
@@ -144,7 +145,9 @@ impl Reading<'_> {
 
     fn learn(&mut self, wanted: Vec<IndexRead>) -> Result<()> {
         let indexes = self.access.indexes();
-        let mut wanted: Vec<_> = wanted.into_iter().map(|index| (indexes.get(&index.place), index)).collect();
+        // What is held is at hand.
+        let kept = |index: &IndexRead| if self.call.holds() { None } else { indexes.get(&index.place) };
+        let mut wanted: Vec<_> = wanted.into_iter().map(|index| (kept(&index), index)).collect();
         while !wanted.is_empty() {
             let requests: Vec<Request<'_>> =
                 wanted.iter().map(|(kept, index)| request(index, kept.is_some())).collect();
@@ -172,7 +175,9 @@ impl Reading<'_> {
         let sharding = sharding_at(self.access.chain(), index.place.level)?;
         let decoded = sharding.decode_index(&fetched.bytes).at(|| index.name.to_string())?;
         let entries = Arc::new(VersionedIndex { index: decoded, version: fetched.version });
-        self.access.indexes().keep(&index.place, &entries, self.call.limit_bytes / INDEXES_SHARE);
+        if !self.call.holds() {
+            self.access.indexes().keep(&index.place, &entries, self.call.limit_bytes / INDEXES_SHARE);
+        }
         Ok(entries)
     }
 }
@@ -183,7 +188,24 @@ fn request(index: &IndexRead, is_known: bool) -> Request<'_> {
         true => (ByteRange::Span { offset: 0, size_bytes: 0 }, 0),
         false => (index.range, index.size_bytes),
     };
-    Request { key: &index.place.key, range, size_bytes, version: index.version }
+    Request { key: &index.place.key, range, size: SizeRule::Exact(size_bytes), version: index.version }
+}
+
+/// Reads small shards of a store far away whole, where most of them is wanted: indexes and chunks take one request together.
+fn hold_small_shards(call: &Arc<Call>, access: &Access, plan: &Plan) {
+    if !call.store.is_far() || call.store.is_on(access.device()) {
+        return;
+    }
+    let Some(WholeShards { keys, bound_bytes }) = plan.whole_shards() else { return };
+    let size = SizeRule::AtMost(bound_bytes);
+    let request = |key| Request { key, range: ByteRange::Full, size, version: None };
+    let requests: Vec<_> = keys.iter().map(|key| request(&**key)).collect();
+    let fetched: Result<Vec<_>> = fetch(call, &requests).into_iter().collect();
+    // What cannot be read so is read in parts, which tells what is wrong with it.
+    if let Ok(fetched) = fetched {
+        let values = keys.iter().zip(fetched);
+        call.hold(values.map(|(key, fetched)| (key.to_string(), fetched.map(|fetched| fetched.bytes))));
+    }
 }
 
 /// The sharding of a level.

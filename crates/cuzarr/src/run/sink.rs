@@ -169,8 +169,8 @@ pub(crate) fn launch<L: Landing + 'static>(
         let in_shards = flight.batch.reads.iter().any(|read| read.version.is_some());
         let sink = Arc::new(Sink { flight: flown, ticket, begun_ns, size_bytes, ranges, in_shards });
         match is_brief(call, &flight.batch) {
-            true => call.store.read(requests, sink, &Here),
-            false => call.store.read(requests, sink, &workers),
+            true => call.read(requests, sink, &Here),
+            false => call.read(requests, sink, &workers),
         }
     }
     flight

@@ -73,6 +73,10 @@ impl Store for ReadOnly {
         true
     }
 
+    fn is_far(&self) -> bool {
+        self.inner.is_far()
+    }
+
     fn divides_reads(&self) -> bool {
         self.inner.divides_reads()
     }
@@ -164,6 +168,10 @@ impl Store for Prefixed {
 
     fn is_read_only(&self) -> bool {
         self.inner.is_read_only()
+    }
+
+    fn is_far(&self) -> bool {
+        self.inner.is_far()
     }
 
     fn divides_reads(&self) -> bool {

@@ -10,6 +10,7 @@ pub mod conformance;
 mod device;
 mod extension;
 mod gds;
+mod held;
 mod key;
 mod local;
 mod location;
@@ -33,6 +34,7 @@ pub use adapters::{Prefixed, ReadOnly};
 pub use device::GpuMemoryStore;
 pub use extension::{InlineWorkers, StoreExt};
 pub use gds::{Gds, GdsStore};
+pub(crate) use held::HeldValues;
 pub use key::{Key, join_key, validate_key, validate_prefix};
 pub use local::{DirectIo, Durability, LocalOptions, LocalStore, Symlinks};
 pub(crate) use location::location;
@@ -239,6 +241,12 @@ pub trait Store: fmt::Debug + fmt::Display + Send + Sync {
     /// `Cancelled`
     fn check(&self) -> Result<()> {
         Ok(())
+    }
+
+    /// Whether a request takes long however little it asks for, as one over a network does: one for more bytes is then better than
+    /// two, one behind the other.
+    fn is_far(&self) -> bool {
+        false
     }
 
     /// Whether the store spreads one large read over all lent threads, so that few reads at a time keep them busy.

@@ -125,6 +125,10 @@ impl Store for Split {
         self.data.is_read_only() || self.metadata.is_read_only()
     }
 
+    fn is_far(&self) -> bool {
+        self.data.is_far()
+    }
+
     fn divides_reads(&self) -> bool {
         self.data.divides_reads()
     }

@@ -266,6 +266,10 @@ impl Store for Observed {
     fn is_read_only(&self) -> bool {
         self.inner.is_read_only()
     }
+
+    fn is_far(&self) -> bool {
+        self.delayed.is_some() || self.inner.is_far()
+    }
 }
 
 impl fmt::Display for Observed {

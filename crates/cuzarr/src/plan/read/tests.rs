@@ -407,6 +407,7 @@ fn every_selected_element_arrives_once_at_its_place() {
             coalesce_max_bytes: 1 + dice.below(400),
             piece_max_bytes: 1 + dice.below(60),
             index_window_bytes: dice.below(30),
+            whole_shards_bytes: 1 << 20,
         };
         let room = Room {
             packed_bytes: 1 + dice.below(300) as usize,
@@ -423,6 +424,7 @@ fn options() -> PlanOptions {
         coalesce_max_bytes: 1 << 24,
         piece_max_bytes: 1 << 24,
         index_window_bytes: 1 << 20,
+        whole_shards_bytes: 1 << 20,
     }
 }
 

@@ -1,0 +1,72 @@
+//! Shards that one request reads whole: where requests take long, asking for the index first takes as long again.
+
+use std::sync::Arc;
+
+use super::explanation::touched;
+use super::read::PlanOptions;
+use super::selection::Selection;
+use super::source::Source;
+use super::walk::Walk;
+
+/// Shards that are read at once at most: hundreds of requests, as of indexes.
+const MOST_SHARDS: u64 = 256;
+
+/// Bytes of a shard's elements up to which it is read whole: more take one connection longer than another request does.
+const SMALL_SHARD_BYTES: u64 = 4 << 20;
+
+/// What a chunk has beside its elements where these do not get smaller, and a sixteenth of them.
+const HEADER_BYTES: u64 = 64;
+
+/// Objects that may be read before anything of them is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WholeShards {
+    /// The objects.
+    pub keys: Vec<Arc<str>>,
+    /// The most bytes that one of them may have.
+    pub bound_bytes: u64,
+}
+
+/// The shards that hold the selection, where they are small, few enough to be in memory all at once, and at least half of their
+/// inner chunks are wanted. More than that is read faster in parts, many at a time, while others are decoded.
+pub(super) fn whole_shards(source: &Source, selection: &Selection, options: &PlanOptions) -> Option<WholeShards> {
+    let [outer, inner, ..] = &source.levels[..] else { return None };
+    let Sizes { elements_bytes, bound_bytes } = sizes(source)?;
+    let count = touched(selection, &outer.chunk_shape);
+    let is_small = elements_bytes > 0 && elements_bytes <= options.coalesce_max_bytes.min(SMALL_SHARD_BYTES);
+    if !is_small || count > MOST_SHARDS || count.checked_mul(elements_bytes)? > options.whole_shards_bytes {
+        return None;
+    }
+    let (mut keys, mut inner_chunks) = (Vec::new(), 0u64);
+    let inside: Vec<_> = selection.axes().iter().map(|axis| (0, axis.count)).collect();
+    for shard in Walk::new(selection.axes(), &vec![0; inside.len()], &outer.chunk_shape, &inside) {
+        // A shard at the array's end has no inner chunks beyond it.
+        let extents = (0..inside.len()).map(|dim| {
+            let end = shard.origin[dim].saturating_add(outer.chunk_shape[dim]).min(source.shape[dim]);
+            (end - shard.origin[dim]).div_ceil(inner.chunk_shape[dim].max(1))
+        });
+        inner_chunks = inner_chunks.saturating_add(extents.fold(1, u64::saturating_mul));
+        keys.push((source.key)(&shard.at).into());
+    }
+    let wanted = touched(selection, &inner.chunk_shape);
+    (!keys.is_empty() && wanted >= inner_chunks.div_ceil(2)).then_some(WholeShards { keys, bound_bytes })
+}
+
+struct Sizes {
+    /// Of a shard's elements.
+    elements_bytes: u64,
+    /// What an object may have that nobody wrote in vain: what codecs allow for is several times as much.
+    bound_bytes: u64,
+}
+
+/// Sizes of a shard; `None` for elements of variable length.
+fn sizes(source: &Source) -> Option<Sizes> {
+    let (mut chunks, mut indexes_bytes) = (1u64, 0u64);
+    for layout in source.levels.iter().filter_map(|level| level.shard.as_ref()) {
+        indexes_bytes = chunks.checked_mul(layout.index_size_bytes)?.checked_add(indexes_bytes)?;
+        chunks = layout.grid.iter().try_fold(chunks, |chunks, &extent| chunks.checked_mul(extent))?;
+    }
+    let elements_bytes = chunks.checked_mul(source.packed.size_bytes as u64)?;
+    let headers_bytes = chunks.checked_mul(HEADER_BYTES)?.checked_add(elements_bytes / 16)?;
+    let bound_bytes = elements_bytes.checked_add(headers_bytes)?.checked_add(indexes_bytes)?;
+    Some(Sizes { elements_bytes, bound_bytes })
+}

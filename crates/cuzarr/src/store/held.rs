@@ -1,0 +1,65 @@
+//! Values of another store that were read whole before parts of them are asked for.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::batch::{self, Object, Source};
+use super::{Key, ReadRequest, ReadSink, Workers};
+use crate::error::Result;
+
+/// Some values, as they were when they were read. Cloning shares them.
+#[derive(Clone)]
+pub(crate) struct HeldValues {
+    /// The store that they are of, for error messages.
+    name: String,
+    /// `None` for keys that do not exist.
+    values: Arc<HashMap<String, Option<Arc<Vec<u8>>>>>,
+}
+
+impl HeldValues {
+    pub(crate) fn new(name: String, values: impl IntoIterator<Item = (String, Option<Vec<u8>>)>) -> HeldValues {
+        let values = values.into_iter().map(|(key, value)| (key, value.map(Arc::new)));
+        HeldValues { name, values: Arc::new(values.collect()) }
+    }
+
+    /// Whether all of a batch is about these keys.
+    pub(crate) fn have(&self, batch: &[ReadRequest]) -> bool {
+        batch.iter().all(|request| self.values.contains_key(&request.key))
+    }
+
+    /// As `Store::read`.
+    pub(crate) fn read(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: &dyn Workers) {
+        batch::run(self.clone(), batch, sink, workers);
+    }
+}
+
+impl Source for HeldValues {
+    type Object = HeldValue;
+
+    fn open(&self, key: &Key) -> Result<Option<HeldValue>> {
+        Ok(self.values.get(key).cloned().flatten().map(HeldValue))
+    }
+
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+}
+
+pub(crate) struct HeldValue(Arc<Vec<u8>>);
+
+impl Object for HeldValue {
+    fn size_bytes(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> Result<()> {
+        // `batch` resolved the range inside this very value, which never changes.
+        let offset = offset as usize;
+        bytes.copy_from_slice(&self.0[offset..offset + bytes.len()]);
+        Ok(())
+    }
+
+    fn check_unchanged(&self) -> Result<()> {
+        Ok(())
+    }
+}
