@@ -52,6 +52,23 @@ class Module:
     def function(self, name: str) -> Function: ...
 
 @final
+class ElementwiseKernel:
+    def __new__(
+        cls, inputs: str, outputs: str, operation: str, name: str, preamble: str, options: Sequence[str]
+    ) -> ElementwiseKernel: ...
+    @property
+    def counts(self) -> tuple[int, int]: ...
+    def run(
+        self,
+        inputs: Sequence[NdBuffer | tuple[str, bytes]],
+        outputs: Sequence[NdBuffer] | None,
+        device: str,
+        size: int | None,
+        block_threads: int,
+        stream: int | None,
+    ) -> list[NdBuffer]: ...
+
+@final
 class Expr:
     @staticmethod
     def buffer(buffer: NdBuffer) -> Expr: ...

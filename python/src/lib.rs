@@ -60,7 +60,7 @@ mod _core {
     #[pymodule_export]
     use super::memory::{memory_info, memory_of_arrays, reset_memory_peak, set_allocator, trim_memory};
     #[pymodule_export]
-    use super::module::{PyFunction, PyUserModule};
+    use super::module::{PyElementwiseKernel, PyFunction, PyUserModule};
     #[pymodule_export]
     use super::ndbuffer::PyNdBuffer;
     #[pymodule_export]

@@ -1,10 +1,11 @@
 //! Kernels of the user's own, compiled when the program runs.
 
-use cuzarr_device::{Function, LaunchShape, Module, Stream};
+use cuzarr::compute::{self, ElementwiseCall, ElementwiseKernel};
+use cuzarr_device::{Device, Function, LaunchShape, Module, NdBuffer, Stream};
 use pyo3::prelude::*;
 
 use crate::error::{IntoPython, PyResult};
-use crate::ndbuffer::{PyNdBuffer, parse_device};
+use crate::ndbuffer::{PyNdBuffer, parse_device, parse_dtype};
 
 /// A text of CUDA C++, compiled for one device.
 #[pyclass(name = "Module", module = "cuzarr._core", frozen)]
@@ -21,6 +22,15 @@ pub enum Argument {
     Array(Py<PyNdBuffer>),
     /// A value, as its bytes.
     Value(Vec<u8>),
+}
+
+/// Somebody's stream, or the legacy default stream.
+fn queue(device: Device, stream: Option<usize>) -> cuzarr_device::Result<Stream> {
+    match stream {
+        None => Stream::legacy(device),
+        // SAFETY: the caller's stream, which they keep until their work is done, as in every library.
+        Some(handle) => unsafe { Stream::from_raw(device, handle, None) },
+    }
 }
 
 #[pymethods]
@@ -97,16 +107,86 @@ impl PyFunction {
         let shape = LaunchShape { grid, block, shared_bytes };
         let device = self.0.device();
         py.detach(|| {
-            let queue = match stream {
-                None => Stream::legacy(device)?,
-                // SAFETY: the caller's stream, which they keep until their work is done, as in every library.
-                Some(handle) => unsafe { Stream::from_raw(device, handle, None) }?,
-            };
+            let queue = queue(device, stream)?;
             let buffers: Vec<_> = arrays.iter().collect();
             // SAFETY: number and sizes of the arguments are checked; what the kernel does with them is the user's.
             unsafe { self.0.launch(&queue, shape, values, &buffers) }?;
             if stream.is_none() { queue.synchronize() } else { Ok(()) }
         })
         .py()
+    }
+}
+
+/// One expression over whole arrays, made into a kernel.
+#[pyclass(name = "ElementwiseKernel", module = "cuzarr._core", frozen)]
+pub struct PyElementwiseKernel(ElementwiseKernel);
+
+/// What is passed for an input.
+#[derive(FromPyObject)]
+pub enum Input {
+    /// Elements in the memory of the kernel's GPU.
+    Array(Py<PyNdBuffer>),
+    /// A number, by its type and bytes.
+    Value((String, Vec<u8>)),
+}
+
+#[pymethods]
+impl PyElementwiseKernel {
+    #[new]
+    fn new(
+        inputs: &str,
+        outputs: &str,
+        operation: &str,
+        name: &str,
+        preamble: &str,
+        options: Vec<String>,
+    ) -> PyResult<Self> {
+        let kernel = ElementwiseKernel::new(inputs, outputs, operation).and_then(|kernel| kernel.named(name)).py()?;
+        Ok(PyElementwiseKernel(kernel.with_preamble(preamble).with_options(&options)))
+    }
+
+    /// How many inputs and outputs there are.
+    #[getter]
+    fn counts(&self) -> (usize, usize) {
+        self.0.counts()
+    }
+
+    /// Runs it: on somebody's stream, where it goes on running, or on the legacy default stream and to its end.
+    #[expect(clippy::too_many_arguments, reason = "Python hands over what it has, by position")]
+    fn run(
+        &self,
+        py: Python<'_>,
+        inputs: Vec<Input>,
+        outputs: Option<Vec<Py<PyNdBuffer>>>,
+        device: &str,
+        size: Option<usize>,
+        block_threads: u32,
+        stream: Option<usize>,
+    ) -> PyResult<Vec<PyNdBuffer>> {
+        let device = parse_device(device)?;
+        let passed = inputs.iter().map(|input| {
+            Ok(match input {
+                Input::Array(array) => compute::Argument::Array(&array.get().inner),
+                Input::Value((dtype, own)) => {
+                    let mut bytes = [0; 8];
+                    bytes.iter_mut().zip(own).for_each(|(byte, own)| *byte = *own);
+                    compute::Argument::Value(parse_dtype(dtype)?, bytes)
+                }
+            })
+        });
+        let passed = passed.collect::<PyResult<Vec<_>>>()?;
+        let given: Option<Vec<&NdBuffer>> =
+            outputs.as_ref().map(|outputs| outputs.iter().map(|output| &output.get().inner).collect());
+        let call = ElementwiseCall { inputs: &passed, outputs: given.as_deref(), size, block_threads };
+        let made = py.detach(|| {
+            let queue = queue(device, stream)?;
+            // SAFETY: what is passed is checked; what the operation does beyond its elements is the user's.
+            let made = unsafe { self.0.run(&queue, &call) }?;
+            if stream.is_none() {
+                queue.synchronize()?;
+            }
+            Ok::<_, cuzarr::Error>(made)
+        });
+        Ok(made.py()?.into_iter().map(|inner| PyNdBuffer { inner }).collect())
     }
 }

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import cuzarr
-from cuzarr import _core, _elementwise, _modules, errors
+from cuzarr import _core, _modules, errors
 
 SOURCE = """
 // A comment with a ) in it, and __global__ void commented(double x);
@@ -56,28 +56,6 @@ def test_a_number_becomes_what_the_declaration_says(value, dtype, expected):
 def test_a_number_that_would_be_read_as_another_is_refused(value, dtype):
     with pytest.raises(errors.InvalidArgumentError, match="here"):
         _modules._value(value, dtype and np.dtype(dtype), None, "here")
-
-
-def compiles(text):
-    try:
-        _core.Module.check(text, "mine.cu", [], (9, 0))
-    except errors.LibraryMissingError as error:
-        pytest.skip(f"no NVRTC: {error}")
-
-
-@pytest.mark.parametrize(("rank", "lanes"), [(None, 1), (None, 2), (None, 4), (0, 1), (1, 1), (3, 1)])
-@pytest.mark.parametrize("in_place", [False, True])
-@pytest.mark.parametrize("scalars", [(False, False, False), (False, True, False)])
-def test_the_text_of_an_elementwise_kernel_compiles(rank, lanes, scalars, in_place):
-    kernel = cuzarr.ElementwiseKernel("T x, float64 y", "T z", "z = twice(x) + y * i / n", preamble="__device__ int twice(int x) { return 2 * x; }")
-    compiles(kernel.source(_elementwise._Variant((("T", "float32"),), rank, scalars, in_place, lanes)))
-
-
-def test_a_compile_error_shows_the_line_of_the_operation():
-    kernel = cuzarr.ElementwiseKernel("float32 x", "float32 z", "float y = 2 * x;\nz = y + nonsense", "mine")
-    compiles("__global__ void f() {}")  # or there is no compiler, and nothing to see
-    with pytest.raises(errors.KernelCompileFailedError, match=r"mine\(2\)(.|\n)*nonsense"):
-        _core.Module.check(kernel.source(_elementwise._Variant((), None, (False, False), False, 4)), "mine.cu", [], (9, 0))
 
 
 @pytest.mark.parametrize(
@@ -182,6 +160,11 @@ def test_elementwise_kernels_take_scalars_raw_arrays_and_outputs(device):
         twice(5, d, d)
     with pytest.raises(errors.DTypeMismatchError):
         cuzarr.ElementwiseKernel("float32 x", "float32 z", "z = x")(d)
+    for number in (2.5, 1 << 40, 1 << 70, 1j, "text"):
+        with pytest.raises(errors.InvalidArgumentError):
+            twice(number, d, on_device(np.zeros(100, "i4"), device))
+    with pytest.raises(errors.KernelCompileFailedError, match=r"mine\(2\)(.|\n)*nonsense"):
+        cuzarr.ElementwiseKernel("T x", "T z", "T y = 2 * x;\nz = y + nonsense", "mine")(d)
     with pytest.raises(errors.ShapeMismatchError):
         cuzarr.ElementwiseKernel("T x, T y", "T z", "z = x")(d, on_device(np.zeros(3, "i4"), device))
 

@@ -362,11 +362,14 @@ impl PooledMemory {
 
     fn give_back(&mut self) -> Result<()> {
         let context = self.context;
-        if self.shared.load(Ordering::Acquire) {
+        let is_shared = self.shared.load(Ordering::Acquire);
+        if is_shared {
             context.backend.synchronize_device()?;
         }
         let users = std::mem::take(&mut *lock(&self.users));
-        if self.home.is_none() && users.iter().all(|user| user.is_idle().unwrap_or(false)) {
+        let has_passed =
+            |user: &Stream| (is_shared && user.device() == context.device) || user.is_idle().unwrap_or(false);
+        if self.home.is_none() && users.iter().all(has_passed) {
             // Where the next memory of no stream is asked for: it takes this instead of more from the driver, which gives
             // out again what other streams freed only once it has seen them pass.
             // SAFETY: as below; no stream uses it any more.

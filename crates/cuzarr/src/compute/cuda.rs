@@ -13,29 +13,29 @@ use super::source::{self, Form, GROUPS};
 use crate::error::{Error, ErrorKind, Result};
 
 /// What a thread moves at once.
-const PACK_BYTES: usize = 16;
+pub(super) const PACK_BYTES: usize = 16;
 /// Parameters of a kernel take no more than this.
-const MOST_PARAMETER_BYTES: usize = 4000;
+pub(super) const MOST_PARAMETER_BYTES: usize = 4000;
 const THREADS: u32 = 256;
 /// Beyond so many blocks, threads take more elements instead.
 const MOST_BLOCKS: u64 = 1 << 20;
 
 static KERNELS: Mutex<Option<HashMap<(Device, String), Function>>> = Mutex::new(None);
 
-/// The kernel of a text that defines `name`; compiled at its first use.
+/// The kernel `name`, compiled at its first use from the text that defines it. Names tell texts apart: see [`kernel_name`].
 ///
 /// # Errors
 /// `LibraryMissing` without a compiler, `KernelCompileFailed`, `DeviceUnavailable`.
-pub(super) fn function(device: Device, name: &str, text: String) -> Result<Function> {
+pub(super) fn function(device: Device, name: &str, text: impl FnOnce() -> String) -> Result<Function> {
     let mut kernels = KERNELS.lock().unwrap_or_else(PoisonError::into_inner);
     let known = kernels.get_or_insert_default();
-    let key = (device, text);
+    let key = (device, name.to_string());
     if let Some(function) = known.get(&key) {
         return Ok(function.clone());
     }
     // Under the lock: who wants the same kernel should wait, not compile it again.
     let flags = ["--std=c++17", "--fmad=false"].map(String::from);
-    let function = Module::compile(device, "expression.cu", &key.1, &flags)?.function(name)?;
+    let function = Module::compile(device, "expression.cu", &text(), &flags)?.function(name)?;
     known.insert(key, function.clone());
     Ok(function)
 }
@@ -61,7 +61,7 @@ pub(crate) fn evaluate(program: &Program, shape: &[usize], inputs: &[NdBuffer], 
     let joint = Joint::new(shape, inputs)?;
     let form = form(program, &joint, inputs, &out);
     let name = kernel_name("expression", &(&signature(program), &form));
-    let kernel = function(device, &name, source::kernel(program, &form, &name))?;
+    let kernel = function(device, &name, || source::kernel(program, &form, &name))?;
     let fault = program.may_fail().then(|| Buffer::zeroed(device, 4)).transpose()?;
     let operands = operands(program, &joint, &form, inputs)?;
     let arguments = vec![operands, address(out.buffer().address()), address(fault.as_ref().map_or(0, Buffer::address))];
@@ -87,7 +87,7 @@ pub(super) fn threads(device: Device) -> u32 {
     if device == Device::Simt { 32 } else { THREADS }
 }
 
-fn most_blocks(device: Device) -> u64 {
+pub(super) fn most_blocks(device: Device) -> u64 {
     if device == Device::Simt { 4 } else { MOST_BLOCKS }
 }
 

@@ -19,6 +19,7 @@
 //! 6. **Quantiles** (`quantile/`) and **histograms** are found by counting (`count/`), in passes where memory does not suffice.
 //! 7. **Reductions** (`reduce/`) join states of segments, of blocks, of regions, always in the same order. Inside of an
 //!    expression they are computed first. **Statistics** (`statistics/`) are what one way through all elements tells.
+//! 8. **Element-wise kernels** (`elementwise/`) are expressions in CUDA C++ of the user's own, on arrays in memory.
 //!
 //! Results equal NumPy's: exactly, but for functions that only approximate (at most 2 ulp from the true value, 3 for
 //! `arcsinh` and `arccosh` of binary64 on GPUs). Elements that are NaN may have another payload.
@@ -28,6 +29,7 @@ mod copy_group;
 mod count;
 mod cpu;
 mod cuda;
+mod elementwise;
 mod evaluate;
 mod expr;
 mod grid;
@@ -56,6 +58,7 @@ mod walk;
 
 pub use copy::{Copy, Existing, Progress};
 pub use copy_group::{Copied, copy_node};
+pub use elementwise::{Argument, ElementwiseCall, ElementwiseKernel};
 pub use expr::{Expr, Operand};
 pub use grid::{Region, Regions};
 pub use histogram::Histogram;

@@ -136,11 +136,13 @@ pub(super) fn of_rows(
         ),
     };
     let call = call.replace("{T}", &format!("{element}, {is_element}"));
-    let text = format!(
-        "#include \"cuzarr/{header}.cuh\"\n\ntypedef reduce::Where<{kept}, {over}> Where;\ntypedef \
+    let text = || {
+        format!(
+            "#include \"cuzarr/{header}.cuh\"\n\ntypedef reduce::Where<{kept}, {over}> Where;\ntypedef \
          rows::Answer<{element}, {is_element}> Answer;\n{kind}({name}, Where where, rows::Rows rows, \
          Answer::type* out) {{\n{shared}    rows::{call};\n}}\n"
-    );
+        )
+    };
     let kernel = function(stream.device(), &name, text)?;
     let blocks = view.outputs.div_ceil(tile_rows).clamp(1, MOST_BLOCKS);
     let threads = match stream.device() {

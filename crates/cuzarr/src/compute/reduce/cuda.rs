@@ -128,21 +128,23 @@ fn walk(
 ) -> Result<()> {
     let (kept, over) = (view.kept.shape.len(), view.over.shape.len());
     let name = kernel_name("reduction", &(what, skip_nan, kept, over, view.by_blocks, &end.parameters, &end.text));
-    let lambda = end.lambda();
-    let body = if view.by_blocks {
+    let text = || {
+        let lambda = end.lambda();
+        let body = if view.by_blocks {
+            format!(
+                "    typedef reduce::Lane<reduce::{what}>::State State;\n    \
+                 CUZARR_SHARED(u64, cells, {BLOCK_THREADS} * sizeof(State) / 8);\n    \
+                 reduce::by_blocks<reduce::{what}, {skip_nan}>(where, states, (State*)cells, {lambda});\n"
+            )
+        } else {
+            format!("    reduce::by_threads<reduce::{what}, {skip_nan}>(where, states, {lambda});\n")
+        };
         format!(
-            "    typedef reduce::Lane<reduce::{what}>::State State;\n    \
-             CUZARR_SHARED(u64, cells, {BLOCK_THREADS} * sizeof(State) / 8);\n    \
-             reduce::by_blocks<reduce::{what}, {skip_nan}>(where, states, (State*)cells, {lambda});\n"
+            "#include \"cuzarr/reduce.cuh\"\n\ntypedef reduce::Where<{kept}, {over}> Where;\n\
+             {kernel}{name}, Where where, reduce::State* states{}) {{\n{body}}}\n",
+            end.parameters
         )
-    } else {
-        format!("    reduce::by_threads<reduce::{what}, {skip_nan}>(where, states, {lambda});\n")
     };
-    let text = format!(
-        "#include \"cuzarr/reduce.cuh\"\n\ntypedef reduce::Where<{kept}, {over}> Where;\n\
-         {kernel}{name}, Where where, reduce::State* states{}) {{\n{body}}}\n",
-        end.parameters
-    );
     let kernel = function(stream.device(), &name, text)?;
     let count = view.outputs * view.segments;
     let jobs = if view.by_blocks { count } else { count.div_ceil(BLOCK_THREADS) };
@@ -181,20 +183,22 @@ fn join_rows(
     stream: &Stream,
 ) -> Result<()> {
     let name = kernel_name("joining", &(state, by_blocks, &end.parameters, &end.text));
-    let lambda = end.lambda();
-    let body = if by_blocks {
+    let text = || {
+        let lambda = end.lambda();
+        let body = if by_blocks {
+            format!(
+                "    CUZARR_SHARED(u64, cells, {BLOCK_THREADS} * sizeof(reduce::{state}) / 8);\n    \
+                 reduce::join_by_blocks(outputs, segments, states, (reduce::{state}*)cells, {lambda});\n"
+            )
+        } else {
+            format!("    reduce::join<reduce::{state}>(outputs, segments, states, {lambda});\n")
+        };
         format!(
-            "    CUZARR_SHARED(u64, cells, {BLOCK_THREADS} * sizeof(reduce::{state}) / 8);\n    \
-             reduce::join_by_blocks(outputs, segments, states, (reduce::{state}*)cells, {lambda});\n"
+            "#include \"cuzarr/reduce.cuh\"\n\n\
+             CUZARR_KERNEL({name}, u64 outputs, u64 segments, reduce::State* states{}) {{\n{body}}}\n",
+            end.parameters
         )
-    } else {
-        format!("    reduce::join<reduce::{state}>(outputs, segments, states, {lambda});\n")
     };
-    let text = format!(
-        "#include \"cuzarr/reduce.cuh\"\n\n\
-         CUZARR_KERNEL({name}, u64 outputs, u64 segments, reduce::State* states{}) {{\n{body}}}\n",
-        end.parameters
-    );
     let kernel = function(stream.device(), &name, text)?;
     let mut arguments = [outputs, segments, states.address()].map(address).to_vec();
     arguments.extend_from_slice(&end.arguments);
@@ -339,11 +343,13 @@ impl<'a> Gathered<'a> {
         let Some(states) = &self.states else { return Ok(out) };
         let (wide, element) = (memory_type(wide), memory_type(dtype));
         let name = kernel_name("finishing", &(wide, element));
-        let text = format!(
-            "#include \"cuzarr/reduce.cuh\"\n\nCUZARR_KERNEL({name}, u64 outputs, u32 answer, double ddof, \
+        let text = || {
+            format!(
+                "#include \"cuzarr/reduce.cuh\"\n\nCUZARR_KERNEL({name}, u64 outputs, u32 answer, double ddof, \
              const reduce::State* states, {element}* out) {{\n    \
              reduce::finish<{wide}, {element}>(outputs, answer, ddof, states, out);\n}}\n"
-        );
+            )
+        };
         let kernel = function(self.stream.device(), &name, text)?;
         let arguments = (self.outputs as u64, answer as u32, ddof, states.address(), out.address());
         // SAFETY: the arguments are what the text declares; there is a state and an element for each result.
