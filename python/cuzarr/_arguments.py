@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from cuzarr import _core
 from cuzarr._array import Array
+from cuzarr._computing import is_lazy
 from cuzarr._config import config as _global_config
 from cuzarr._documents import check_zarr_format, read_array
 from cuzarr._dtypes import ZarrFormat
 from cuzarr._metadata import AnyArrayMetadata
-from cuzarr.errors import CuzarrRuntimeWarning
+from cuzarr.errors import CuzarrRuntimeWarning, InvalidArgumentError
 from cuzarr.storage import StorePath, make_store_path
 
 
@@ -54,6 +56,31 @@ def shape_and_chunks(a: Any) -> tuple[Any, Any]:
     chunks = getattr(a, "chunks", None)
     matches = isinstance(chunks, tuple) and shape is not None and len(chunks) == len(shape)
     return shape, chunks if matches and all(isinstance(size, int) for size in chunks) else None  # type: ignore[union-attr]
+
+
+def refuse_plan(data: Any) -> None:
+    """Refuses to make an array of a plan, before there is one without elements.
+
+    Raises
+    ------
+    InvalidArgumentError
+    """
+    if is_lazy(data) and not is_array(data):
+        hint = "create an array with shape=x.shape and dtype=x.dtype, and call x.store(array)"
+        raise InvalidArgumentError("an expression has no elements yet to make an array of", hint=hint)
+
+
+def check_data(data: Any, place: StorePath, replaces: bool) -> None:
+    """Refuses data that a new array could not be filled with: plans, and arrays of a store that it takes the place of.
+
+    Raises
+    ------
+    InvalidArgumentError
+    """
+    refuse_plan(data)
+    if replaces and is_array(data):
+        source = StorePath(make_store_path(data.store_path.store).store, data.store_path.path)
+        _core.refuse_overlap((source.store._handle, source.path), (place.store._handle, place.path))
 
 
 def require_array(value: Any) -> Any:

@@ -81,6 +81,8 @@ class Array(ArraySelections, Operators, Reductions):
 
     def append(self, data: Any, axis: int = 0) -> tuple[int, ...]:
         """Adds elements behind the last ones along ``axis``; the other extents must agree. Returns the new shape."""
+        from cuzarr._computing import is_lazy
+
         if not hasattr(data, "shape"):
             data = np.asanyarray(data)
         if not 0 <= axis < self.ndim:
@@ -88,6 +90,8 @@ class Array(ArraySelections, Operators, Reductions):
         others = [tuple(extent for place, extent in enumerate(shape) if place != axis) for shape in (self.shape, data.shape)]
         if others[0] != others[1]:
             raise ShapeMismatchError(f"data of shape {tuple(data.shape)} does not fit shape {self.shape} along axis {axis}")
+        if is_lazy(data):
+            data = data[...]  # while it has the shape that was looked at, should it be this array
         before = self.shape
         after = tuple(extent + (data.shape[axis] if place == axis else 0) for place, extent in enumerate(before))
         self.resize(after)

@@ -69,10 +69,8 @@ def _changes(source: Node, zarr_format: Any, chunks: Any, shards: Any, compresso
         changes["chunks"] = _extents(chunks, source, "chunks")
     if not isinstance(shards, str):
         changes["shards"] = False if shards is None else _extents(shards, source, "shards")
-    if not isinstance(compressors, str):
+    if not (isinstance(compressors, str) and compressors == "keep"):
         changes["compressors"] = [codec.to_dict() for codec in _create.as_codecs(compressors)]
-    elif compressors != "keep":
-        raise InvalidArgumentError(f"compressors are codecs, None or 'keep', got {compressors!r}")
     if codecs is not None:
         changes["codecs"] = [codec.to_dict() for codec in _create.as_codecs(codecs)]
     return json.dumps(changes)

@@ -7,7 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from cuzarr._arguments import default_format, dtype_of, is_array, metadata_of, shape_and_chunks, warn_ignored
+from cuzarr._arguments import (
+    check_data,
+    default_format,
+    dtype_of,
+    is_array,
+    metadata_of,
+    refuse_plan,
+    shape_and_chunks,
+    warn_ignored,
+)
 from cuzarr._array import Array
 from cuzarr._array_config import ArrayConfigLike, parse_array_config
 from cuzarr._create import DEFAULT_FILL_VALUE, legacy_metadata
@@ -70,6 +79,7 @@ def create(
         raise InvalidArgumentError("chunks and chunk_shape are the same, give one")
     mode = mode or "a"
     place = make_store_path(store, path=path, mode=mode, storage_options=storage_options, metadata_store=metadata_store)
+    check_data(data, place, overwrite or mode == "w")
     settings = parse_array_config(config)
     if write_empty_chunks is not None:
         warnings.warn("write_empty_chunks is deprecated, use config", CuzarrRuntimeWarning, stacklevel=2)
@@ -109,6 +119,7 @@ def array(data: Any, **kwargs: Any) -> Array:
         data = np.asanyarray(data)
     if kwargs.pop("read_only", False):
         raise InvalidArgumentError("a new array cannot be read-only")
+    refuse_plan(data)
     kwargs["dtype"] = dtype_of(data) if kwargs.get("dtype") is None else kwargs["dtype"]
     shape, chunks = shape_and_chunks(data)
     kwargs["chunks"] = chunks if kwargs.get("chunks") is None else kwargs["chunks"]

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cuzarr import _core
-from cuzarr._arguments import default_format, dtype_of, is_array, metadata_of
+from cuzarr._arguments import check_data, default_format, dtype_of, is_array, metadata_of
 from cuzarr._array import Array
 from cuzarr._array_config import ArrayConfigLike
 from cuzarr._create import DEFAULT_FILL_VALUE, new_metadata
@@ -193,11 +192,12 @@ def from_array(
         "chunk_key_encoding": chunk_key_encoding,
         "dimension_names": dimension_names,
     }
+    if write_data:
+        check_data(data, place, overwrite)
     if is_array(data):
         source = metadata_of(data)
         dtype: Any = source.data_type
         arguments = _keep(source, arguments)
-        _refuse_overlap(data, place, overwrite and write_data)
     else:
         dtype = dtype_of(data)
         defaults = {"shards": None, "zarr_format": arguments["zarr_format"] or 3}
@@ -240,11 +240,6 @@ def _keep(source: AnyArrayMetadata, given: dict[str, Any]) -> dict[str, Any]:
     if given["attributes"] is None:
         chosen["attributes"] = _copying.deepcopy(source.attributes)
     return given | chosen | {"zarr_format": zarr_format}
-
-
-def _refuse_overlap(data: Any, place: StorePath, replaces: bool) -> None:
-    if replaces and isinstance(data, Array):
-        _core.refuse_overlap((data.store_path.store._handle, data.path), (place.store._handle, place.path))
 
 
 def fill(array: Array, data: Any) -> None:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from cuzarr._arguments import default_format, dtype_of, is_array, metadata_of, require_array, shape_and_chunks
+from cuzarr._arguments import (
+    check_data,
+    default_format,
+    dtype_of,
+    is_array,
+    metadata_of,
+    require_array,
+    shape_and_chunks,
+)
 from cuzarr._documents import write_new
 from cuzarr._dtypes import ZarrFormat, parse_dtype
 from cuzarr._filled import create
@@ -45,6 +53,7 @@ def save_array(
     mode = kwargs.pop("mode", "a")
     place = make_store_path(store, path=path, mode=mode, storage_options=storage_options)
     overwrite = bool(kwargs.pop("overwrite", None)) or mode == "w"
+    check_data(arr, place, overwrite)
     shape, chunks = shape_and_chunks(arr)
     kwargs.setdefault("chunks", chunks)
     dtype = metadata_of(arr).data_type if is_array(arr) else dtype_of(arr)
@@ -71,6 +80,8 @@ def save_group(
         # Everything that could be refused is refused before anything is deleted.
         parse_dtype(dtype_of(require_array(value)), chosen)
     place = make_store_path(store, path=path, mode="w", storage_options=storage_options)
+    for value in named.values():
+        check_data(value, place, True)
     write_new(place, GroupMetadata(zarr_format=chosen), overwrite=True)
     for name, value in named.items():
         save_array(place / name, value, zarr_format=chosen)

@@ -166,7 +166,7 @@ def test_memory_in_the_wrong_place_is_named_with_what_to_do(gpu: str) -> None:
         lambda: cuzarr.ElementwiseKernel("T x", "T y", "y = x")(here),
     ]  # fmt: skip
     for number, call in enumerate(wrong):
-        with pytest.raises(MemorySpaceError) as raised:
+        with cuzarr.config.set({"array_type": "device"}), pytest.raises(MemorySpaceError) as raised:
             call()
         assert raised.value.hint, (number, raised.value)
     np.testing.assert_array_equal(there.cpu(), VALUES)

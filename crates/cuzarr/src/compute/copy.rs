@@ -193,6 +193,7 @@ impl Copy {
     /// # Errors
     /// What reading and writing report, with the region in the trail. What was written stays, and can be resumed.
     pub fn run(mut self, progress: &(dyn Fn(&Progress) + Sync)) -> Result<Array> {
+        self.options.device.initialize()?; // or fails while what is there is still there
         let _within = within(self.options.device, self.options.memory_limit_bytes);
         let (store, path) = (Arc::clone(self.target.store()), self.target.path().to_string());
         if self.begin == Begin::Delete {

@@ -98,6 +98,7 @@ impl Copied {
     /// As [`Copy::run`].
     pub fn run(self, progress: &(dyn Fn(&str, &Progress) + Sync)) -> Result<Node> {
         let Copied { source, store, path, existing, groups, copies } = self;
+        options_of(&source).device.initialize()?;
         if existing == Existing::Overwrite && !groups.is_empty() {
             node::delete_node(&*store, &path)?;
         }

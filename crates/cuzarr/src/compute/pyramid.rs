@@ -72,7 +72,7 @@ impl Pyramid {
     ///
     /// # Errors
     /// `InvalidArgument` for names and numbers that do not fit; `Unsupported` for elements that the method has no meaning
-    /// for; `ContainsArray`, `ContainsGroup`.
+    /// for; `ContainsArray`, `ContainsGroup`; `BudgetExceeded` as of [`Copy::new`], for any level.
     pub fn new(
         source: &Array,
         store: Arc<dyn Store>,
@@ -108,6 +108,7 @@ impl Pyramid {
         }
         let pyramid = Pyramid { source: source.clone(), store, path, existing, options, axes, factors, levels };
         pyramid.check_target()?;
+        pyramid.check_levels()?;
         Ok(pyramid)
     }
 
@@ -131,6 +132,7 @@ impl Pyramid {
     /// As [`Copy::run`].
     pub fn run(self, progress: &(dyn Fn(&str, &Progress) + Sync)) -> Result<Group> {
         let options = *self.source.options();
+        options.device.initialize()?;
         if self.existing == Existing::Overwrite {
             node::delete_node(&*self.store, &self.path)?;
         }
@@ -140,17 +142,33 @@ impl Pyramid {
             created => drop(created?),
         }
         let mut above = self.source.clone();
-        for (number, metadata) in self.levels.iter().enumerate() {
+        for number in 0..self.levels.len() {
             let name = format!("level {number}");
-            let shrink = Shrink { factors: self.factors.clone(), method: self.options.method };
-            let shrink = (number > 0).then_some(shrink);
-            let place = self.level_path(number);
-            let copy = Copy::shrinking(&above, Arc::clone(&self.store), &place, metadata.clone(), level_exists, shrink);
+            let copy = self.level_copy(&above, number, level_exists);
             above = copy.and_then(|copy| copy.run(&|now| progress(&name, now))).at(|| name.clone())?;
         }
         let mut group = node::Group::open(self.store.clone(), &self.path, None, node::Consolidation::Never, options)?;
         group.set_attributes(self.attributes())?;
         Ok(group)
+    }
+
+    /// Plans the copy that makes a level of the one above.
+    fn level_copy(&self, above: &Array, number: usize, existing: Existing) -> Result<Copy> {
+        let shrink = Shrink { factors: self.factors.clone(), method: self.options.method };
+        let shrink = (number > 0).then_some(shrink);
+        let metadata = self.levels[number].clone();
+        Copy::shrinking(above, Arc::clone(&self.store), &self.level_path(number), metadata, existing, shrink)
+    }
+
+    /// Refuses what a level would be refused for, before there is any.
+    fn check_levels(&self) -> Result<()> {
+        let mut above = self.source.clone();
+        for (number, level) in self.levels.iter().enumerate() {
+            self.level_copy(&above, number, Existing::Overwrite).at(|| format!("level {number}"))?;
+            let (store, options) = (Arc::clone(&self.store), *self.source.options());
+            above = Array::from_metadata(store, &self.level_path(number), level.clone(), options)?;
+        }
+        Ok(())
     }
 
     fn level_path(&self, number: usize) -> String {
