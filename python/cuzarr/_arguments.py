@@ -35,12 +35,16 @@ def is_array(value: Any) -> bool:
     return isinstance(value, Array) or (type(value).__name__ == "Array" and hasattr(value, "store_path"))
 
 
+def place_of(value: Any) -> StorePath:
+    """Where an array or group is, ours or zarr-python's."""
+    return StorePath(make_store_path(value.store_path.store).store, value.store_path.path)
+
+
 def metadata_of(value: Any) -> AnyArrayMetadata:
     """The metadata of an array of a store, as ours."""
     if isinstance(value, Array):
         return value.metadata
-    place = StorePath(make_store_path(value.store_path.store).store, value.store_path.path)
-    return read_array(place, value.metadata.zarr_format)
+    return read_array(place_of(value), value.metadata.zarr_format)
 
 
 def dtype_of(data: Any) -> Any:
@@ -79,7 +83,7 @@ def check_data(data: Any, place: StorePath, replaces: bool) -> None:
     """
     refuse_plan(data)
     if replaces and is_array(data):
-        source = StorePath(make_store_path(data.store_path.store).store, data.store_path.path)
+        source = place_of(data)
         _core.refuse_overlap((source.store._handle, source.path), (place.store._handle, place.path))
 
 

@@ -12,8 +12,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from cuzarr import _convert, _core
+from cuzarr import _api, _convert, _core
+from cuzarr._arguments import is_array, place_of
 from cuzarr._array import Array
+from cuzarr._computing import is_lazy
 from cuzarr._config import config, parse_size
 from cuzarr._indexing import Box
 from cuzarr.errors import InvalidArgumentError, MemorySpaceError, ShapeMismatchError, UnsupportedError
@@ -107,10 +109,14 @@ class Sources:
     MemorySpaceError
         Blocks are on the CPU, and an array is in a GPU's memory.
     UnsupportedError
-        Elements are strings of any length.
+        Elements are strings of any length, or yet to be computed.
     """
 
     def __init__(self, what: str, arrays: Sequence[Any], device: str | None) -> None:
+        arrays = [_api.open_array(place_of(one), mode="r") if is_array(one) and not isinstance(one, Array) else one for one in arrays]
+        if any(is_lazy(one) and not is_array(one) for one in arrays):
+            hint = "compute its steps in the function, of the arrays that it is made of; or store it first"
+            raise UnsupportedError(f"{what}: got an expression, expected arrays and numbers", hint=hint)
         own = [array for array in arrays if _has_elements(array)]
         in_stores = [array for array in own if isinstance(array, Array)]
         if not in_stores:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from cuzarr import _api, _core, _create
+from cuzarr._arguments import place_of
 from cuzarr._array import Array
 from cuzarr._config import config, parse_size
 from cuzarr._documents import check_zarr_format
@@ -14,7 +15,7 @@ from cuzarr._dtypes import ZarrFormat
 from cuzarr._group import Group
 from cuzarr._progress import shown
 from cuzarr.errors import InvalidArgumentError
-from cuzarr.storage import StorePath, make_store_path
+from cuzarr.storage import make_store_path
 
 Node = Array | Group
 
@@ -51,7 +52,7 @@ def _opened(source: Any, device: str | None) -> Node:
     if isinstance(source, Array | Group):
         return source
     if hasattr(source, "store_path") and hasattr(source, "metadata"):  # zarr-python's arrays and groups
-        source = StorePath(make_store_path(source.store_path.store).store, source.store_path.path)
+        source = place_of(source)
     return _api.open(source, mode="r", device=device)
 
 

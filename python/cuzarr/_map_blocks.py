@@ -43,7 +43,7 @@ def map_blocks(
         next block. A parameter called ``block_info`` gets a :class:`BlockInfo`.
     *arrays
         Arrays of stores or in memory, whose shapes broadcast, and numbers, which are handed over as they are. At least one is an
-        :class:`Array`. Blocks of arrays in host memory are moved to where the others are.
+        :class:`Array`, or one of zarr-python's. Blocks of arrays in host memory are moved to where the others are.
     out : Array or StoreLike, optional
         Where results go: an array of the right shape, or where to create one. In memory unless given, where ``f`` computes.
     dtype : optional

@@ -88,6 +88,9 @@ REFUSED: dict[str, list[tuple[type[Exception], Callable[[Place], Any]]]] = {
             lambda p: cuzarr.save(p.new, p.a * 2), lambda p: cuzarr.save_group(p.group.store_path, a=p.b * 2), lambda p: p.a.__setitem__(slice(None), p.a * 2),
             lambda p: cuzarr.create(store=p.new, data=p.a * 2, shape=p.a.shape),
         ]
+    ] + [
+        (UnsupportedError, lambda p: cuzarr.map_blocks(np.add, p.b, p.a * 2, out=p.there, overwrite=True)),
+        (UnsupportedError, lambda p: cuzarr.reduce(np.sum, np.add, p.a * 2)),
     ],
     "budgets too small for one chunk": [
         (BudgetExceededError, call) for call in [

@@ -199,3 +199,13 @@ def test_chunks_of_a_new_array_are_chosen_as_create_array_chooses_them() -> None
         np.testing.assert_array_equal(got[...], VALUES[0] + 1)
     with pytest.raises(InvalidArgumentError, match="3 dimensions"):
         cuzarr.map_blocks(lambda a: a, plane, out={}, chunks=(1, 2, 3))
+
+
+def test_arrays_of_zarr_python_are_read_by_blocks_and_not_written_over(source: cuzarr.Array) -> None:
+    zarr = pytest.importorskip("zarr")
+    theirs = zarr.open_array(source.store.root, mode="r")  # type: ignore[attr-defined]
+    np.testing.assert_array_equal(cuzarr.map_blocks(np.negative, theirs, memory_limit="128 KiB"), -VALUES)
+    assert cuzarr.reduce(np.max, np.maximum, theirs, memory_limit="128 KiB") == VALUES.max()
+    with pytest.raises(InvalidArgumentError, match="overlaps the source"):
+        cuzarr.map_blocks(np.negative, theirs, out=source.store_path, overwrite=True)
+    np.testing.assert_array_equal(source[...], VALUES)
