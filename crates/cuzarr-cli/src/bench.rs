@@ -181,7 +181,7 @@ impl Drawing<'_> {
         match self {
             Drawing::Png(path) => Picture::of_stages(gantt).save(path),
             Drawing::Svg(path) => std::fs::write(path, gantt.to_svg()).map_err(|error| {
-                Error::new(ErrorKind::StoreFailed, format!("cannot write '{}'", path.display())).with_source(error)
+                Error::new(ErrorKind::StoreFailed, format!("cannot write '{}': {error}", path.display()))
             }),
         }
     }
