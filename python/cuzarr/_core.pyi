@@ -337,6 +337,7 @@ class ChunkStore:
 @final
 class ChunkReply:
     def __call__(self, index: int, value: Any) -> None: ...
+    def is_wanted(self) -> bool: ...
 
 @final
 class ChunkRequest:

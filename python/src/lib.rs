@@ -13,6 +13,7 @@ mod memory;
 mod module;
 mod ndbuffer;
 mod pipeline;
+mod replies;
 mod store;
 mod update;
 mod watch;
@@ -64,7 +65,9 @@ mod _core {
     #[pymodule_export]
     use super::ndbuffer::PyNdBuffer;
     #[pymodule_export]
-    use super::pipeline::{PyChunkReply, PyChunkRequest, PyChunkStore, PyChunks, PyStartedRead, has_codec};
+    use super::pipeline::{PyChunkRequest, PyChunkStore, PyChunks, PyStartedRead, has_codec};
+    #[pymodule_export]
+    use super::replies::PyChunkReply;
     #[pymodule_export]
     use super::store::PyStore;
     #[pymodule_export]

@@ -15,6 +15,7 @@ use pyo3::types::PyBytes;
 
 use crate::error::{IntoPython, PyResult, from_python};
 use crate::ndbuffer::{PyNdBuffer, foreign, parse_device};
+use crate::replies::{Pending, PyChunkReply, bounds};
 
 /// A store, shared by Python and the arrays opened in it.
 #[pyclass(name = "Store", module = "cuzarr._core", frozen)]
@@ -69,7 +70,8 @@ impl PyStore {
     fn python(py: Python<'_>, adapter: Py<PyAny>) -> PyResult<Self> {
         let name = adapter.call_method0(py, "describe")?.extract(py)?;
         let requests_at_once = adapter.getattr(py, "requests_at_once")?.extract::<usize>(py)?.max(1);
-        Ok(PyStore { inner: Arc::new(PythonStore { adapter, name, requests_at_once }) })
+        let is_asynchronous = adapter.getattr(py, "is_asynchronous")?.extract(py)?;
+        Ok(PyStore { inner: Arc::new(PythonStore { adapter, name, requests_at_once, is_asynchronous }) })
     }
 
     /// Bytes of a key, or of part of its value; a negative `start` counts from the end.
@@ -192,6 +194,8 @@ struct PythonStore {
     name: String,
     /// Values that are asked for at once: more than one where the store fetches them beside each other.
     requests_at_once: usize,
+    /// Whether it takes requests and brings their values later.
+    is_asynchronous: bool,
 }
 
 impl PythonStore {
@@ -207,13 +211,25 @@ impl PythonStore {
         })
     }
 
+    /// Asks for all values of a batch, which come later; nobody waits for them here.
+    fn start(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: Arc<dyn Workers>) {
+        let name = self.name.clone();
+        let explain = move |py: Python<'_>, request: &ReadRequest, exception| {
+            from_python(py, ErrorKind::StoreFailed, &format!("store '{name}': get '{}'", request.key), exception)
+        };
+        let pending = Pending::new(batch, sink, Box::new(explain));
+        let started = pending.batch.iter().map(bounds).collect::<cuzarr::Result<Vec<_>>>().and_then(|requests| {
+            let reply = PyChunkReply { pending: Arc::clone(&pending), workers: Some(workers) };
+            self.call("get", |_, adapter| adapter.call_method1("start", (requests, reply)).map(|_| ()))
+        });
+        if let Err(error) = started {
+            pending.end_all(|| Error::new(error.kind(), error.message().to_string()));
+        }
+    }
+
     /// Asks for some values at once. The bytes are copied out of Python's objects one by one.
     fn fetch(&self, from: usize, requests: &[ReadRequest], sink: &dyn ReadSink) -> cuzarr::Result<()> {
-        let wanted = requests.iter().map(|request| {
-            let (start, stop) = bounds(request.range)?;
-            Ok((request.key.as_str(), start, stop))
-        });
-        let wanted = wanted.collect::<cuzarr::Result<Vec<_>>>()?;
+        let wanted = requests.iter().map(bounds).collect::<cuzarr::Result<Vec<_>>>()?;
         let what = format!("get '{}'", requests.first().map_or("", |request| &request.key));
         let values = self.call(&what, |_, adapter| {
             let values: Vec<Py<PyAny>> = adapter.call_method1("get_many", (wanted,))?.extract()?;
@@ -258,20 +274,6 @@ impl PythonStore {
     }
 }
 
-/// Where a range begins (negative: from the end) and ends, as adapters take it.
-fn bounds(range: ByteRange) -> cuzarr::Result<(Option<i64>, Option<u64>)> {
-    Ok(match range {
-        ByteRange::Full => (None, None),
-        ByteRange::From { offset } => (Some(signed(offset)?), None),
-        ByteRange::Suffix { size_bytes } => (Some(-signed(size_bytes)?), None),
-        ByteRange::Span { offset, size_bytes } => (Some(signed(offset)?), Some(offset.saturating_add(size_bytes))),
-    })
-}
-
-fn signed(value: u64) -> cuzarr::Result<i64> {
-    i64::try_from(value).map_err(|_| Error::new(ErrorKind::StoreFailed, format!("no value has a byte {value}")))
-}
-
 impl fmt::Debug for PythonStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "PythonStore({})", self.name)
@@ -285,9 +287,12 @@ impl fmt::Display for PythonStore {
 }
 
 impl Store for PythonStore {
-    // On the calling thread: the interpreter's lock would serialise threads anyway, and who can fetch many values at once
+    // Else on the calling thread: the interpreter's lock would serialise threads anyway, and who can fetch many values at once
     // does so when asked for many.
-    fn read(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, _workers: &dyn Workers) {
+    fn read(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: &dyn Workers) {
+        if let Some(workers) = workers.handle().filter(|_| self.is_asynchronous) {
+            return self.start(batch, sink, workers);
+        }
         for (number, requests) in batch.chunks(self.requests_at_once).enumerate() {
             let from = number * self.requests_at_once;
             if let Err(error) = sink.check().and_then(|()| self.fetch(from, requests, &*sink)) {

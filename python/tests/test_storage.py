@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pickle
 import zipfile
@@ -176,6 +177,62 @@ def test_messages_name_places_without_credentials() -> None:
 def test_stores_of_obstore_are_named_without_credentials() -> None:
     remote = pytest.importorskip("obstore").store.HTTPStore("https://name:hush@localhost/a")
     assert str(storage.make_store(remote)) == 'HTTPStore("https://localhost/a")'
+
+
+def _far(chunks: int, fails: str = "") -> tuple[Any, list[int]]:
+    """A store of ``chunks`` chunks that answers nothing before it was asked for 200; how many requests there were at most."""
+    from zarr.storage import MemoryStore
+
+    most = [0]
+
+    class Far(MemoryStore):
+        waiting, gate = 0, None
+
+        async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
+            if key.startswith("c/"):
+                self.gate = self.gate or asyncio.Event()
+                self.waiting += 1
+                most[0] = max(most[0], self.waiting)
+                if self.waiting >= 200:
+                    self.gate.set()
+                await asyncio.wait_for(self.gate.wait(), 20)
+                if key == fails:
+                    raise PermissionError("not yours")
+            return await super().get(key, prototype, byte_range)
+
+    made = cuzarr.create_array(Far(), shape=(chunks * 4,), chunks=(4,), dtype="i4")
+    made[:] = np.arange(chunks * 4)
+    return made.store, most
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_hundreds_of_requests_are_under_way_to_an_asynchronous_store(name: str) -> None:
+    store, most = _far(300)
+    with cuzarr.config.set({"threading.max_workers": 2}):
+        array = cuzarr.open_array(store, mode="r", device=_device(name))
+        assert np.array_equal(to_host(array[:]), np.arange(1200))
+    assert most[0] >= 200
+
+
+def test_a_request_that_an_asynchronous_store_refuses_is_told() -> None:
+    store, _ = _far(300, fails="c/7")
+    array = cuzarr.open_array(store, mode="r", device="cpu")
+    with pytest.raises(StoreFailedError, match=r"get 'c/7': PermissionError\('not yours'\)"):
+        array[:]
+    assert array[32:].tolist() == list(range(32, 1200))
+
+
+def test_an_asynchronous_file_system_is_asked_for_many_values_at_once() -> None:
+    wrapper = pytest.importorskip("fsspec.implementations.asyn_wrapper").AsyncFileSystemWrapper
+    import fsspec
+
+    files = wrapper(fsspec.filesystem("memory"), asynchronous=False)
+    store = storage.make_store(files.get_mapper("/cuzarr-many"))
+    made = cuzarr.create_array(store, shape=(400,), chunks=(4,), dtype="i4", overwrite=True)
+    made[:200] = np.arange(200)
+    made[240:] = np.arange(240, 400)
+    expected = np.arange(400) * ((np.arange(400) < 200) | (np.arange(400) >= 240))
+    assert np.array_equal(cuzarr.open_array(store, mode="r")[:], expected)
 
 
 @pytest.mark.parametrize("name", DEVICES)

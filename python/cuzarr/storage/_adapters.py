@@ -11,21 +11,23 @@ import inspect
 import re
 import threading
 from collections.abc import Iterable, MutableMapping, Sequence
+from concurrent.futures import Future
 from typing import Any, Protocol
 
 Request = tuple[str, int | None, int | None]
 """A key, and which of its bytes: from where (negative: the last ones) and up to where."""
 
-CONCURRENCY = 32
-"""Requests under way at once to a store that is asynchronous."""
-AT_ONCE = 2 * CONCURRENCY
-"""Requests handed at once to such a store: enough to hide its distance, few enough for memory."""
+CONCURRENCY = 256
+"""Requests under way at once to a store that is asynchronous: what is not fast enough by then is not for its distance."""
+AT_ONCE = 64
+"""Requests handed at once to such a store whose values all have to be there before any is used."""
 
 
 class StoreAdapter(Protocol):
     """What the Rust side calls."""
 
     requests_at_once: int
+    is_asynchronous: bool
 
     def get(self, key: str, start: int | None, stop: int | None) -> Any: ...
     def get_many(self, requests: Sequence[Request]) -> list[Any]: ...
@@ -83,23 +85,28 @@ def cut(value: Any, start: int | None, stop: int | None) -> bytes:
     return raw if start is None and stop is None else raw[start:stop]
 
 
+def one_by_one(adapter: Any, requests: Sequence[Request]) -> list[Any]:
+    """Values, missing ones (``None``) and failures, in the order of the requests."""
+    found: list[Any] = []
+    for request in requests:
+        try:
+            found.append(adapter.get(*request))
+        except Exception as error:
+            found.append(error)
+    return found
+
+
 class OneByOne:
     """Requests that are served one after the other."""
 
     requests_at_once = 1
+    is_asynchronous = False
 
     def get(self, key: str, start: int | None, stop: int | None) -> Any:
         raise NotImplementedError  # each adapter has its own
 
     def get_many(self, requests: Sequence[Request]) -> list[Any]:
-        """Values, missing ones (``None``) and failures, in the order of the requests."""
-        found: list[Any] = []
-        for request in requests:
-            try:
-                found.append(self.get(*request))
-            except Exception as error:
-                found.append(error)
-        return found
+        return one_by_one(self, requests)
 
 
 class ListingAdapter(OneByOne):
@@ -204,12 +211,19 @@ class Loop:
     _loop: asyncio.AbstractEventLoop | None = None
 
     @classmethod
-    def run(cls, coroutine: Any) -> Any:
+    def start(cls, coroutine: Any) -> Future[Any]:
         with cls._lock:
             if cls._loop is None:
                 cls._loop = asyncio.new_event_loop()
                 threading.Thread(target=cls._loop.run_forever, name="cuzarr-stores", daemon=True).start()
-        return asyncio.run_coroutine_threadsafe(coroutine, cls._loop).result()
+        return asyncio.run_coroutine_threadsafe(coroutine, cls._loop)
+
+    @classmethod
+    def run(cls, coroutine: Any) -> Any:
+        return cls.start(coroutine).result()
+
+
+_ABSENT = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 
 
 async def _all(coroutines: Iterable[Any]) -> list[Any]:
@@ -223,14 +237,55 @@ async def _all(coroutines: Iterable[Any]) -> list[Any]:
     return await asyncio.gather(*map(one, coroutines), return_exceptions=True)
 
 
-class ZarrStoreAdapter:
-    """A store of zarr-python's: its methods are coroutines and its values buffers."""
+class Asynchronous:
+    """A store whose ``_get`` is a coroutine: many requests are under way, of several batches beside each other."""
 
     requests_at_once = AT_ONCE
+    is_asynchronous = True
+
+    def __init__(self) -> None:
+        self._free = asyncio.Semaphore(CONCURRENCY)
+        self._under_way: set[Future[Any]] = set()
+
+    async def _get(self, key: str, start: int | None, stop: int | None) -> Any:
+        raise NotImplementedError  # each adapter has its own
+
+    def _begin(self, coroutine: Any) -> Future[Any]:
+        return Loop.start(coroutine)
+
+    async def _answer(self, index: int, request: Request, reply: Any) -> None:
+        async with self._free:
+            if not reply.is_wanted():
+                return  # what is not replied to ends with the reply
+            try:
+                value = await self._get(*request)
+            except Exception as error:
+                value = error
+        reply(index, value)
+
+    async def _answer_all(self, requests: Sequence[Request], reply: Any) -> None:
+        await asyncio.gather(*(self._answer(index, request, reply) for index, request in enumerate(requests)))
+
+    def start(self, requests: Sequence[Request], reply: Any) -> None:
+        """Asks for values, which ``reply`` is called with, one by one, as they come."""
+        answers = self._begin(self._answer_all(requests, reply))
+        self._under_way.add(answers)
+        answers.add_done_callback(self._under_way.discard)
+
+    def get(self, key: str, start: int | None, stop: int | None) -> Any:
+        return self._begin(self._get(key, start, stop)).result()
+
+    def get_many(self, requests: Sequence[Request]) -> list[Any]:
+        return list(self._begin(_all(self._get(*request) for request in requests)).result())
+
+
+class ZarrStoreAdapter(Asynchronous):
+    """A store of zarr-python's: its methods are coroutines and its values buffers."""
 
     def __init__(self, store: Any) -> None:
         from zarr.core.buffer import cpu
 
+        super().__init__()
         self.store = store
         self._buffer = cpu.Buffer
         # Values are wanted in host memory, whatever zarr-python is configured to.
@@ -248,12 +303,6 @@ class ZarrStoreAdapter:
             request = OffsetByteRequest(start)
         value = await self.store.get(key, self._prototype, request)
         return None if value is None else to_bytes(value)
-
-    def get(self, key: str, start: int | None, stop: int | None) -> Any:
-        return Loop.run(self._get(key, start, stop))
-
-    def get_many(self, requests: Sequence[Request]) -> list[Any]:
-        return list(Loop.run(_all(self._get(*request) for request in requests)))
 
     def set(self, key: str, value: bytes) -> None:
         Loop.run(self.store.set(key, self._buffer.from_bytes(value)))
@@ -296,31 +345,36 @@ class ZarrStoreAdapter:
         return without_secrets(str(self.store))
 
 
-class FsspecAdapter(OneByOne):
+class FsspecAdapter(Asynchronous):
     """A directory of a file system of fsspec's."""
 
     def __init__(self, fs: Any, root: str) -> None:
+        super().__init__()
         self.fs, self.root = fs, root.rstrip("/")
         # Only file systems that are asynchronous below have many requests under way.
-        self.requests_at_once = AT_ONCE if getattr(fs, "async_impl", False) else 1
+        self.is_asynchronous = bool(getattr(fs, "async_impl", False)) and fs.loop is not None
+        self.requests_at_once = AT_ONCE if self.is_asynchronous else 1
 
     def _path(self, key: str) -> str:
         return f"{self.root}/{key}" if key else self.root
 
+    def _begin(self, coroutine: Any) -> Future[Any]:
+        return asyncio.run_coroutine_threadsafe(coroutine, self.fs.loop)
+
+    async def _get(self, key: str, start: int | None, stop: int | None) -> Any:
+        try:
+            return await self.fs._cat_file(self._path(key), start=start, end=stop)
+        except _ABSENT:
+            return None
+
     def get(self, key: str, start: int | None, stop: int | None) -> Any:
         try:
             return self.fs.cat_file(self._path(key), start=start, end=stop)
-        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+        except _ABSENT:
             return None
 
     def get_many(self, requests: Sequence[Request]) -> list[Any]:
-        if len(requests) == 1:
-            return super().get_many(requests)
-        paths = [self._path(key) for key, _, _ in requests]
-        starts, stops = [start for _, start, _ in requests], [stop for _, _, stop in requests]
-        found = self.fs.cat_ranges(paths, starts, stops, max_gap=None, on_error="return")
-        absent = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
-        return [None if isinstance(value, absent) else value for value in found]
+        return super().get_many(requests) if self.is_asynchronous else one_by_one(self, requests)
 
     def set(self, key: str, value: bytes) -> None:
         path = self._path(key)
@@ -374,14 +428,13 @@ class FsspecAdapter(OneByOne):
         return without_secrets(self.fs.unstrip_protocol(self.root))
 
 
-class ObstoreAdapter:
+class ObstoreAdapter(Asynchronous):
     """A store of obstore's."""
-
-    requests_at_once = AT_ONCE
 
     def __init__(self, store: Any) -> None:
         import obstore.exceptions
 
+        super().__init__()
         self.store, self._obstore = store, obstore
 
     async def _get(self, key: str, start: int | None, stop: int | None) -> bytes | None:
@@ -399,13 +452,6 @@ class ObstoreAdapter:
             return bytes(await found.bytes_async())
         except FileNotFoundError:
             return None
-
-    def get(self, key: str, start: int | None, stop: int | None) -> bytes | None:
-        found: bytes | None = Loop.run(self._get(key, start, stop))
-        return found
-
-    def get_many(self, requests: Sequence[Request]) -> list[Any]:
-        return list(Loop.run(_all(self._get(*request) for request in requests)))
 
     def set(self, key: str, value: bytes) -> None:
         self._obstore.put(self.store, key, value)

@@ -12,4 +12,4 @@ mod store;
 
 pub use chunks::{PyChunks, has_codec};
 pub use request::{PyChunkRequest, PyStartedRead};
-pub use store::{PyChunkReply, PyChunkStore};
+pub use store::PyChunkStore;

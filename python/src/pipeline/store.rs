@@ -1,20 +1,18 @@
 //! Where the chunks of a request are: a directory, or Python objects that are asked for them.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cuzarr::store::{
-    ByteRange, Key, Lease, Listing, LocalOptions, LocalStore, ReadOutcome, ReadRequest, ReadSink, Store, Symlinks,
-    Workers,
+    Key, Listing, LocalOptions, LocalStore, ReadOutcome, ReadRequest, ReadSink, Store, Symlinks, Workers,
 };
 use cuzarr::{Error, ErrorKind};
-use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
 use crate::error::{IntoPython, PyResult, from_python};
+use crate::replies::{Bounds, Pending, PyChunkReply, bounds};
 use crate::store::PyStore;
 
 /// Where chunks are.
@@ -87,139 +85,11 @@ impl fmt::Display for PythonChunks {
     }
 }
 
-type Bounds = (String, Option<i64>, Option<u64>);
-
-fn bounds(request: &ReadRequest) -> cuzarr::Result<Bounds> {
-    let signed = |value: u64| {
-        i64::try_from(value).map_err(|_| Error::new(ErrorKind::StoreFailed, format!("no value has a byte {value}")))
-    };
-    let (start, stop) = match request.range {
-        ByteRange::Full => (None, None),
-        ByteRange::From { offset } => (Some(signed(offset)?), None),
-        ByteRange::Suffix { size_bytes } => (Some(-signed(size_bytes)?), None),
-        ByteRange::Span { offset, size_bytes } => (Some(signed(offset)?), Some(offset.saturating_add(size_bytes))),
-    };
-    Ok((request.key.clone(), start, stop))
-}
-
-/// Items that are not done yet. What is left when nobody can end it any more fails.
-struct Pending {
-    batch: Arc<[ReadRequest]>,
-    sink: Arc<dyn ReadSink>,
-    done: Vec<AtomicBool>,
-}
-
-impl Pending {
-    fn end(&self, index: usize, outcome: cuzarr::Result<ReadOutcome>) {
-        if !self.done[index].swap(true, Ordering::AcqRel) {
-            self.sink.done(index, outcome);
-        }
-    }
-
-    fn end_all(&self, failed: impl Fn() -> Error) {
-        (0..self.batch.len()).for_each(|index| self.end(index, Err(failed())));
-    }
-
-    /// Memory for a value of `size_bytes`, once the value is known to be what was asked for.
-    fn reserve(&self, index: usize, size_bytes: usize) -> cuzarr::Result<Box<dyn Lease>> {
-        let request = &self.batch[index];
-        if let ByteRange::Span { offset, size_bytes: expected } = request.range
-            && size_bytes as u64 != expected
-        {
-            let key = &request.key;
-            let message = format!("'{key}' has {size_bytes} bytes from byte {offset}, expected {expected}");
-            return Err(Error::new(ErrorKind::StoreFailed, message));
-        }
-        self.sink.reserve(index, size_bytes as u64)
-    }
-
-    fn fill(&self, index: usize, value: &Held) {
-        let outcome = self.reserve(index, value.len()).map(|mut lease| {
-            value.copy_to(lease.bytes());
-            ReadOutcome::Filled(lease)
-        });
-        self.end(index, outcome);
-    }
-}
-
-impl Drop for Pending {
-    fn drop(&mut self) {
-        self.end_all(|| Error::new(ErrorKind::Cancelled, "the store gave up the read"));
-    }
-}
-
-/// The bytes of a Python object, held in place.
-struct Held(PyBuffer<u8>);
-
-impl Held {
-    fn new(value: &Bound<'_, PyAny>) -> PyResult<Held> {
-        let buffer = PyBuffer::<u8>::get(value)?;
-        match buffer.is_c_contiguous() {
-            true => Ok(Held(buffer)),
-            false => Err(pyo3::exceptions::PyBufferError::new_err("the bytes of a value lie apart")),
-        }
-    }
-
-    fn len(&self) -> usize {
-        self.0.len_bytes()
-    }
-
-    fn copy_to(&self, dst: &mut [u8]) {
-        assert_eq!(dst.len(), self.len());
-        if self.len() > 0 {
-            // SAFETY: the exporter keeps `len` contiguous bytes in place as long as the buffer is held, and `dst` is
-            // memory of our own of the same length. Values of a store are replaced, never changed in place; somebody
-            // who does that nevertheless gets some mixture of old and new bytes, which decoders check.
-            unsafe { std::ptr::copy_nonoverlapping(self.0.buf_ptr().cast::<u8>(), dst.as_mut_ptr(), dst.len()) };
-        }
-    }
-}
-
-/// Through which a store's own code hands over the values of one batch.
-#[pyclass(name = "ChunkReply", module = "cuzarr._core", frozen)]
-pub struct PyChunkReply {
-    pending: Arc<Pending>,
-    failure: Failure,
-}
-
-#[pymethods]
-impl PyChunkReply {
-    /// The value of a request: bytes-like, `None` when there is none, or an exception.
-    fn __call__(&self, py: Python<'_>, index: usize, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        if index >= self.pending.batch.len() {
-            return Err(pyo3::exceptions::PyIndexError::new_err(index));
-        }
-        match classify(py, &self.pending, &self.failure, index, value) {
-            Ok(Some(value)) => py.detach(|| self.pending.fill(index, &value)),
-            Ok(None) => py.detach(|| self.pending.end(index, Ok(ReadOutcome::Missing))),
-            Err(error) => py.detach(|| self.pending.end(index, Err(error))),
-        }
-        Ok(())
-    }
-}
-
-fn classify(
-    py: Python<'_>,
-    pending: &Pending,
-    failure: &Failure,
-    index: usize,
-    value: &Bound<'_, PyAny>,
-) -> cuzarr::Result<Option<Held>> {
-    if value.is_none() {
-        return Ok(None);
-    }
-    let what = || format!("reading '{}'", pending.batch[index].key);
-    if value.is_instance_of::<PyBaseException>() {
-        return Err(note(py, failure, &what(), PyErr::from_value(value.clone())));
-    }
-    Held::new(value).map(Some).map_err(|exception| note(py, failure, &what(), exception))
-}
-
 impl PythonChunks {
     fn fetch(&self, py: Python<'_>, pending: &Arc<Pending>, workers: &dyn Workers) -> cuzarr::Result<()> {
         let requests = pending.batch.iter().map(bounds).collect::<cuzarr::Result<Vec<Bounds>>>()?;
         let raised = |exception| note(py, &self.failure, "reading chunks", exception);
-        let reply = PyChunkReply { pending: Arc::clone(pending), failure: Arc::clone(&self.failure) };
+        let reply = PyChunkReply { pending: Arc::clone(pending), workers: None };
         let answer = self.adapter.bind(py).call_method1("fetch", (requests, reply)).map_err(raised)?;
         if answer.is_none() {
             return Ok(());
@@ -232,7 +102,7 @@ impl PythonChunks {
         }
         let mut held = Vec::with_capacity(count);
         for (index, value) in values.iter().enumerate() {
-            match classify(py, pending, &self.failure, index, &value) {
+            match pending.classify(py, index, &value) {
                 Ok(Some(value)) => held.push((index, value)),
                 Ok(None) => py.detach(|| pending.end(index, Ok(ReadOutcome::Missing))),
                 Err(error) => py.detach(|| pending.end(index, Err(error))),
@@ -263,8 +133,11 @@ fn no_such_call(what: &str) -> Error {
 
 impl Store for PythonChunks {
     fn read(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: &dyn Workers) {
-        let done = batch.iter().map(|_| AtomicBool::new(false)).collect();
-        let pending = Arc::new(Pending { batch, sink, done });
+        let failure = Arc::clone(&self.failure);
+        let explain = move |py: Python<'_>, request: &ReadRequest, exception| {
+            note(py, &failure, &format!("reading '{}'", request.key), exception)
+        };
+        let pending = Pending::new(batch, sink, Box::new(explain));
         if let Err(error) = Python::attach(|py| self.fetch(py, &pending, workers)) {
             pending.end_all(|| Error::new(error.kind(), error.message().to_string()));
         }

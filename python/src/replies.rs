@@ -1,0 +1,158 @@
+//! Values that Python's stores hand over, some now and some later, from whichever thread.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use cuzarr::store::{ByteRange, Lease, ReadOutcome, ReadRequest, ReadSink, Workers};
+use cuzarr::{Error, ErrorKind};
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::PyBaseException;
+use pyo3::prelude::*;
+
+use crate::error::PyResult;
+
+/// A key, and which of its bytes, as adapters take them: from where (negative: the last ones) and up to where.
+pub type Bounds = (String, Option<i64>, Option<u64>);
+
+/// What to ask an adapter for.
+pub fn bounds(request: &ReadRequest) -> cuzarr::Result<Bounds> {
+    let signed = |value: u64| {
+        i64::try_from(value).map_err(|_| Error::new(ErrorKind::StoreFailed, format!("no value has a byte {value}")))
+    };
+    let (start, stop) = match request.range {
+        ByteRange::Full => (None, None),
+        ByteRange::From { offset } => (Some(signed(offset)?), None),
+        ByteRange::Suffix { size_bytes } => (Some(-signed(size_bytes)?), None),
+        ByteRange::Span { offset, size_bytes } => (Some(signed(offset)?), Some(offset.saturating_add(size_bytes))),
+    };
+    Ok((request.key.clone(), start, stop))
+}
+
+/// What an exception is that came in place of an item.
+pub type Explain = Box<dyn Fn(Python<'_>, &ReadRequest, PyErr) -> Error + Send + Sync>;
+
+/// Items that are not done yet. What is left when nobody can end it any more fails.
+pub struct Pending {
+    pub batch: Arc<[ReadRequest]>,
+    sink: Arc<dyn ReadSink>,
+    done: Vec<AtomicBool>,
+    explain: Explain,
+}
+
+impl Pending {
+    pub fn new(batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, explain: Explain) -> Arc<Pending> {
+        let done = batch.iter().map(|_| AtomicBool::new(false)).collect();
+        Arc::new(Pending { batch, sink, done, explain })
+    }
+
+    pub fn end(&self, index: usize, outcome: cuzarr::Result<ReadOutcome>) {
+        if !self.done[index].swap(true, Ordering::AcqRel) {
+            self.sink.done(index, outcome);
+        }
+    }
+
+    pub fn end_all(&self, failed: impl Fn() -> Error) {
+        (0..self.batch.len()).for_each(|index| self.end(index, Err(failed())));
+    }
+
+    /// Memory for a value of `size_bytes`, once the value is known to be what was asked for.
+    fn reserve(&self, index: usize, size_bytes: usize) -> cuzarr::Result<Box<dyn Lease>> {
+        let request = &self.batch[index];
+        if let ByteRange::Span { offset, size_bytes: expected } = request.range
+            && size_bytes as u64 != expected
+        {
+            let key = &request.key;
+            let message = format!("'{key}' has {size_bytes} bytes from byte {offset}, expected {expected}");
+            return Err(Error::new(ErrorKind::StoreFailed, message));
+        }
+        self.sink.reserve(index, size_bytes as u64)
+    }
+
+    pub fn fill(&self, index: usize, value: &Held) {
+        let outcome = self.reserve(index, value.len()).map(|mut lease| {
+            value.copy_to(lease.bytes());
+            ReadOutcome::Filled(lease)
+        });
+        self.end(index, outcome);
+    }
+
+    /// The bytes that came in place of an item; `None` when there are none.
+    pub fn classify(&self, py: Python<'_>, index: usize, value: &Bound<'_, PyAny>) -> cuzarr::Result<Option<Held>> {
+        if value.is_none() {
+            return Ok(None);
+        }
+        let explain = |exception| (self.explain)(py, &self.batch[index], exception);
+        if value.is_instance_of::<PyBaseException>() {
+            return Err(explain(PyErr::from_value(value.clone())));
+        }
+        Held::new(value).map(Some).map_err(explain)
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        self.end_all(|| Error::new(ErrorKind::Cancelled, "the store gave up the read"));
+    }
+}
+
+/// The bytes of a Python object, held in place.
+pub struct Held(PyBuffer<u8>);
+
+impl Held {
+    fn new(value: &Bound<'_, PyAny>) -> PyResult<Held> {
+        let buffer = PyBuffer::<u8>::get(value)?;
+        match buffer.is_c_contiguous() {
+            true => Ok(Held(buffer)),
+            false => Err(pyo3::exceptions::PyBufferError::new_err("the bytes of a value lie apart")),
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.0.len_bytes()
+    }
+
+    fn copy_to(&self, dst: &mut [u8]) {
+        assert_eq!(dst.len(), self.len());
+        if self.len() > 0 {
+            // SAFETY: the exporter keeps `len` contiguous bytes in place as long as the buffer is held, and `dst` is
+            // memory of our own of the same length. Values of a store are replaced, never changed in place; somebody
+            // who does that nevertheless gets some mixture of old and new bytes, which decoders check.
+            unsafe { std::ptr::copy_nonoverlapping(self.0.buf_ptr().cast::<u8>(), dst.as_mut_ptr(), dst.len()) };
+        }
+    }
+}
+
+/// Through which a store's own code hands over the values of one batch.
+#[pyclass(name = "ChunkReply", module = "cuzarr._core", frozen)]
+pub struct PyChunkReply {
+    pub pending: Arc<Pending>,
+    /// Who copies values; `None` for the thread that brings them.
+    pub workers: Option<Arc<dyn Workers>>,
+}
+
+#[pymethods]
+impl PyChunkReply {
+    /// The value of a request: bytes-like, `None` when there is none, or an exception.
+    fn __call__(&self, py: Python<'_>, index: usize, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        if index >= self.pending.batch.len() {
+            return Err(pyo3::exceptions::PyIndexError::new_err(index));
+        }
+        let outcome = self.pending.classify(py, index, value);
+        let pending = Arc::clone(&self.pending);
+        let end = move || match outcome {
+            Ok(Some(value)) => pending.fill(index, &value),
+            Ok(None) => pending.end(index, Ok(ReadOutcome::Missing)),
+            Err(error) => pending.end(index, Err(error)),
+        };
+        match &self.workers {
+            Some(workers) => workers.spawn(Box::new(end)),
+            None => py.detach(end),
+        }
+        Ok(())
+    }
+
+    /// Whether anybody still waits for the values.
+    fn is_wanted(&self, py: Python<'_>) -> bool {
+        py.detach(|| self.pending.sink.check().is_ok())
+    }
+}
