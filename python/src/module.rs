@@ -1,6 +1,6 @@
 //! Kernels of the user's own, compiled when the program runs.
 
-use cuzarr::compute::{self, ElementwiseCall, ElementwiseKernel};
+use cuzarr::compute::{ElementwiseArgument, ElementwiseCall, ElementwiseKernel};
 use cuzarr_device::{Device, Function, LaunchShape, Module, NdBuffer, Stream};
 use pyo3::prelude::*;
 
@@ -166,11 +166,11 @@ impl PyElementwiseKernel {
         let device = parse_device(device)?;
         let passed = inputs.iter().map(|input| {
             Ok(match input {
-                Input::Array(array) => compute::Argument::Array(&array.get().inner),
+                Input::Array(array) => ElementwiseArgument::Array(&array.get().inner),
                 Input::Value((dtype, own)) => {
                     let mut bytes = [0; 8];
                     bytes.iter_mut().zip(own).for_each(|(byte, own)| *byte = *own);
-                    compute::Argument::Value(parse_dtype(dtype)?, bytes)
+                    ElementwiseArgument::Value(parse_dtype(dtype)?, bytes)
                 }
             })
         });

@@ -58,7 +58,7 @@ mod walk;
 
 pub use copy::{Copy, Existing, Progress};
 pub use copy_group::{Copied, copy_node};
-pub use elementwise::{Argument, ElementwiseCall, ElementwiseKernel};
+pub use elementwise::{ElementwiseArgument, ElementwiseCall, ElementwiseKernel};
 pub use expr::{Expr, Operand};
 pub use grid::{Region, Regions};
 pub use histogram::Histogram;

@@ -139,7 +139,7 @@ mod tests {
     use cuzarr_device::{DType, Order};
 
     use super::*;
-    use crate::compute::elementwise::Argument;
+    use crate::compute::elementwise::ElementwiseArgument;
 
     /// Devices that kernels run on here.
     fn devices() -> Vec<Device> {
@@ -213,7 +213,7 @@ mod tests {
                         let x = numbers(device, &[len + 1], dtype);
                         let z = NdBuffer::zeroed(device, dtype, &[len + 1], Order::C).unwrap();
                         let (from, to) = (part(&x), part(&z));
-                        let from_alone = [Argument::Array(&from)];
+                        let from_alone = [ElementwiseArgument::Array(&from)];
                         let call = ElementwiseCall { outputs: Some(&[&to]), ..ElementwiseCall::new(&from_alone) };
                         run(&more, device, &call).unwrap();
                         let expected: Vec<f64> = values(&x).iter().map(|x| x + 1.0).collect();
@@ -231,7 +231,7 @@ mod tests {
         let some = of("T x, bool all, T most", "T z", "z = x; if (!all && x > most) continue; z = -1");
         for device in devices() {
             let x = numbers(device, &[9], DType::INT32);
-            let inputs = [Argument::Array(&x)];
+            let inputs = [ElementwiseArgument::Array(&x)];
             let call = ElementwiseCall { size: Some(9), ..ElementwiseCall::new(&inputs) };
             assert_eq!(
                 values(&run(&reversed, device, &call).unwrap()[0]),
@@ -259,7 +259,7 @@ mod tests {
             let begun = x.region(&[0, 0], &[3, 5], &[1, 1]).unwrap();
             let row = numbers(device, &[1, 5], DType::INT32);
             let repeated = other.region(&[0], &[1], &[1]).unwrap().broadcast_to(&[4, 5]).unwrap();
-            let w = 1f32.into();
+            let (w, complex) = (1f32.into(), ElementwiseArgument::Value(DType::COMPLEX128, [0; 8]));
             for (inputs, output, kind, named) in [
                 (&[(&x).into(), (&y).into()][..], None, ErrorKind::InvalidArgument, "3 inputs"),
                 (&[(&x).into(), (&other).into(), w], None, ErrorKind::ShapeMismatch, "[3]"),
@@ -268,6 +268,7 @@ mod tests {
                 (&[(&x).into(), (&host).into(), w], None, ErrorKind::MemorySpace, "cpu"),
                 (&[(&x).into(), 2.5f64.into(), w], None, ErrorKind::InvalidArgument, "no 2.5"),
                 (&[(&x).into(), (1i64 << 40).into(), w], None, ErrorKind::InvalidArgument, "int32"),
+                (&[(&x).into(), complex, w], None, ErrorKind::DTypeMismatch, "complex128"),
                 (&[(&x).into(), (&y).into(), w], Some(&other), ErrorKind::ShapeMismatch, "[3]"),
                 (&[(&x).into(), (&y).into(), w], Some(&row), ErrorKind::ShapeMismatch, "'z'"),
                 (&[(&x).into(), (&y).into(), w], Some(&floats), ErrorKind::DTypeMismatch, "'z'"),
@@ -280,23 +281,23 @@ mod tests {
                 assert!(error.kind() == kind && error.to_string().contains(named), "{named}: {error}");
             }
             let twice = of("T x", "T y, T z", "y = z = x");
-            let inputs = [Argument::Array(&x)];
+            let inputs = [ElementwiseArgument::Array(&x)];
             let call = ElementwiseCall { outputs: Some(&[&z, &z]), ..ElementwiseCall::new(&inputs) };
             assert!(run(&twice, device, &call).unwrap_err().message().contains("overlaps"));
             let bytes = Buffer::zeroed(device, 64).unwrap().slice(1..41).unwrap();
             let layout = cuzarr_device::Layout::strided(&[10], &[4], 0, 4, 40).unwrap();
             let odd = NdBuffer::from_parts(bytes, DType::INT32, layout);
             if let Ok(odd) = odd {
-                let inputs = [Argument::Array(&odd)];
+                let inputs = [ElementwiseArgument::Array(&odd)];
                 let call = ElementwiseCall::new(&inputs);
                 assert!(run(&twice, device, &call).unwrap_err().message().contains("multiples"));
             }
             let raw = of("raw T x", "T z", "z = x[i]");
-            let inputs = [Argument::Array(&x)];
+            let inputs = [ElementwiseArgument::Array(&x)];
             let call = ElementwiseCall::new(&inputs);
             assert!(run(&raw, device, &call).unwrap_err().message().contains("size"));
             let unknown = of("float32 x", "T z", "z = x");
-            let inputs = [Argument::Array(&floats)];
+            let inputs = [ElementwiseArgument::Array(&floats)];
             let call = ElementwiseCall::new(&inputs);
             assert!(run(&unknown, device, &call).unwrap_err().message().contains("T stands for"));
         }

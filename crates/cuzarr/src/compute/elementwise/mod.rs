@@ -55,7 +55,7 @@ pub struct ElementwiseKernel {
 
 /// What is passed for an input.
 #[derive(Clone, Copy, Debug)]
-pub enum Argument<'a> {
+pub enum ElementwiseArgument<'a> {
     /// Elements on the stream's device.
     Array(&'a NdBuffer),
     /// A number of a type, by its bytes, of which the first count. It becomes what the parameter's type makes of it; one that
@@ -63,19 +63,19 @@ pub enum Argument<'a> {
     Value(DType, [u8; 8]),
 }
 
-impl<'a> From<&'a NdBuffer> for Argument<'a> {
+impl<'a> From<&'a NdBuffer> for ElementwiseArgument<'a> {
     fn from(array: &'a NdBuffer) -> Self {
-        Argument::Array(array)
+        ElementwiseArgument::Array(array)
     }
 }
 
 macro_rules! values {
     ($($name:ty: $dtype:ident;)*) => {$(
-        impl From<$name> for Argument<'_> {
+        impl From<$name> for ElementwiseArgument<'_> {
             fn from(value: $name) -> Self {
                 let mut bytes = [0; 8];
                 bytes[..size_of::<$name>()].copy_from_slice(&value.to_ne_bytes());
-                Argument::Value(DType::$dtype, bytes)
+                ElementwiseArgument::Value(DType::$dtype, bytes)
             }
         }
     )*};
@@ -85,9 +85,9 @@ values! {
     i8: INT8; i16: INT16; i32: INT32; i64: INT64; u8: UINT8; u16: UINT16; u32: UINT32; u64: UINT64; f32: FLOAT32; f64: FLOAT64;
 }
 
-impl From<bool> for Argument<'_> {
+impl From<bool> for ElementwiseArgument<'_> {
     fn from(value: bool) -> Self {
-        Argument::Value(DType::BOOL, [u8::from(value), 0, 0, 0, 0, 0, 0, 0])
+        ElementwiseArgument::Value(DType::BOOL, [u8::from(value), 0, 0, 0, 0, 0, 0, 0])
     }
 }
 
@@ -95,7 +95,7 @@ impl From<bool> for Argument<'_> {
 #[derive(Clone, Copy, Debug)]
 pub struct ElementwiseCall<'a> {
     /// What is passed for each input.
-    pub inputs: &'a [Argument<'a>],
+    pub inputs: &'a [ElementwiseArgument<'a>],
     /// Memory of each output, of the shape that all of them and the inputs broadcast to; new memory when there is none. An
     /// output may be one of the inputs, and overlaps no other.
     pub outputs: Option<&'a [&'a NdBuffer]>,
@@ -107,7 +107,7 @@ pub struct ElementwiseCall<'a> {
 
 impl<'a> ElementwiseCall<'a> {
     /// With these inputs, into new memory.
-    pub fn new(inputs: &'a [Argument<'a>]) -> Self {
+    pub fn new(inputs: &'a [ElementwiseArgument<'a>]) -> Self {
         ElementwiseCall { inputs, outputs: None, size: None, block_threads: THREADS }
     }
 }
@@ -201,9 +201,9 @@ impl ElementwiseKernel {
             );
             return Err(error(ErrorKind::InvalidArgument, message));
         }
-        let outputs = call.outputs.unwrap_or_default().iter().map(|output| Argument::Array(output));
-        let arguments: Vec<Argument<'_>> = call.inputs.iter().copied().chain(outputs).collect();
-        let passed: Vec<(&Parameter, Argument<'_>)> = self.parameters().zip(arguments).collect();
+        let outputs = call.outputs.unwrap_or_default().iter().map(|output| ElementwiseArgument::Array(output));
+        let arguments: Vec<ElementwiseArgument<'_>> = call.inputs.iter().copied().chain(outputs).collect();
+        let passed: Vec<(&Parameter, ElementwiseArgument<'_>)> = self.parameters().zip(arguments).collect();
         for (parameter, argument) in &passed {
             check_memory(parameter, argument, device)?;
         }
@@ -212,8 +212,8 @@ impl ElementwiseKernel {
         let mut operands = passed
             .iter()
             .map(|(parameter, argument)| match argument {
-                Argument::Array(array) => Ok(Operand::Array((*array).clone())),
-                Argument::Value(from, bytes) => {
+                ElementwiseArgument::Array(array) => Ok(Operand::Array((*array).clone())),
+                ElementwiseArgument::Value(from, bytes) => {
                     let to = dtype_of(parameter, &types)?;
                     converted(&parameter.name, (*from, bytes), to).map(Operand::Value)
                 }
@@ -228,13 +228,13 @@ impl ElementwiseKernel {
     }
 
     /// What each letter stands for: what arrays say first.
-    fn types(&self, passed: &[(&Parameter, Argument<'_>)]) -> Result<Vec<(char, DType)>> {
+    fn types(&self, passed: &[(&Parameter, ElementwiseArgument<'_>)]) -> Result<Vec<(char, DType)>> {
         let mut types: Vec<(char, DType)> = Vec::new();
         for arrays in [true, false] {
             for (parameter, argument) in passed {
                 let dtype = match argument {
-                    Argument::Array(array) if arrays => array.dtype(),
-                    Argument::Value(dtype, _) if !arrays => *dtype,
+                    ElementwiseArgument::Array(array) if arrays => array.dtype(),
+                    ElementwiseArgument::Value(dtype, _) if !arrays => *dtype,
                     _ => continue,
                 };
                 let expected = match parameter.element {
@@ -259,9 +259,9 @@ impl ElementwiseKernel {
     }
 
     /// What arrays that are not raw broadcast to.
-    fn shape(&self, passed: &[(&Parameter, Argument<'_>)], size: Option<usize>) -> Result<Vec<usize>> {
+    fn shape(&self, passed: &[(&Parameter, ElementwiseArgument<'_>)], size: Option<usize>) -> Result<Vec<usize>> {
         let walked = passed.iter().filter_map(|(parameter, argument)| match argument {
-            Argument::Array(array) if !parameter.is_raw => {
+            ElementwiseArgument::Array(array) if !parameter.is_raw => {
                 Some(array.shape().iter().map(|&extent| extent as u64).collect::<Vec<_>>())
             }
             _ => None,
@@ -326,17 +326,17 @@ fn dtype_of(parameter: &Parameter, types: &[(char, DType)]) -> Result<DType> {
     }
 }
 
-fn check_memory(parameter: &Parameter, argument: &Argument<'_>, device: Device) -> Result<()> {
+fn check_memory(parameter: &Parameter, argument: &ElementwiseArgument<'_>, device: Device) -> Result<()> {
     let name = &parameter.name;
     match argument {
-        Argument::Value(..) if parameter.is_raw => {
+        ElementwiseArgument::Value(..) if parameter.is_raw => {
             Err(error(ErrorKind::MemorySpace, format!("'{name}' has to be an array on {device}, got a number")))
         }
-        Argument::Array(array) if array.device() != device => {
+        ElementwiseArgument::Array(array) if array.device() != device => {
             let message = format!("'{name}' is on {}, the kernel runs on {device}", array.device());
             Err(error(ErrorKind::MemorySpace, message).with_hint("move it there first"))
         }
-        Argument::Array(array) => {
+        ElementwiseArgument::Array(array) => {
             let size = array.dtype().size_bytes();
             let strides = array.strides().iter().zip(array.shape()).filter(|(_, extent)| **extent > 1);
             if array.address() % size == 0 && strides.into_iter().all(|(stride, _)| stride % size as isize == 0) {
@@ -345,13 +345,16 @@ fn check_memory(parameter: &Parameter, argument: &Argument<'_>, device: Device) 
             let message = format!("elements of '{name}' do not begin at multiples of their size");
             Err(error(ErrorKind::InvalidArgument, message).with_hint("copy it first"))
         }
-        Argument::Value(..) => Ok(()),
+        ElementwiseArgument::Value(..) => Ok(()),
     }
 }
 
 /// A number as one of another type.
 fn converted(name: &str, (from, bytes): (DType, &[u8; 8]), to: DType) -> Result<Vec<u8>> {
-    let own = &bytes[..from.size_bytes().min(bytes.len())];
+    if matches!(from.kind(), DTypeKind::Complex | DTypeKind::Opaque) {
+        return Err(error(ErrorKind::DTypeMismatch, format!("'{name}' is of type {to}, got a number of type {from}")));
+    }
+    let own = &bytes[..from.size_bytes()];
     let (mut value, mut back) = (vec![0; to.size_bytes()], vec![0; own.len()]);
     cast::cast(from, to, own, &mut value)?;
     cast::cast(to, from, &value, &mut back)?;
