@@ -168,7 +168,7 @@ class Sources:
         return [self._part(array, block) for array in self.arrays]
 
     def _part(self, array: Any, block: BlockInfo) -> Any:
-        if not _has_elements(array) or not array.shape:
+        if not _has_elements(array) or not (array.shape or isinstance(array, Array)):
             return array
         skipped = len(self.shape) - len(array.shape)
         start, extent = [], []

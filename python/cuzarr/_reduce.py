@@ -98,9 +98,10 @@ def reduce(
     limit, watch = memory_limit_bytes(memory_limit) // 2, _core.Watch()
     axes = axes_of(axis, len(sources.shape))
     if axes is None:
-        if out is not None or keepdims:
+        given = {"out": out, "dtype": dtype, "chunks": chunks, "shards": shards, "keepdims": keepdims or None, "resume": resume or None}
+        if said := [name for name, value in (given | kwargs).items() if value is not None]:
             hint = f"name all dimensions: axis={tuple(range(len(sources.shape)))}"
-            raise InvalidArgumentError("out and keepdims are for reductions along an axis", hint=hint)
+            raise InvalidArgumentError(f"{', '.join(said)}: these are for reductions along an axis", hint=hint)
         blocks = cut(sources.shape, sources.region(sources.chunks(), 0, limit))
         if not blocks:
             return fold.of_nothing()

@@ -44,6 +44,8 @@ class Target:
         resume: bool,
         settings: dict[str, Any],
     ) -> None:
+        if settings and (out is None or isinstance(out, Array)):
+            raise TypeError(f"{', '.join(settings)}: these are for an array that is created: say where, by out")
         # What says the size of blocks must be the same when work is resumed, whose results have a type by then.
         likely = np.dtype(dtype or (out if isinstance(out, Array) else sources.stored).dtype)
         self.item_bytes = likely.itemsize

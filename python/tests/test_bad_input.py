@@ -108,6 +108,8 @@ REFUSED: dict[str, list[tuple[type[Exception], Callable[[Place], Any]]]] = {
         (InvalidArgumentError, lambda p: cuzarr.rechunk(p.a, p.new, chunks=2, shards=3)), (UnknownCodecError, lambda p: cuzarr.map_blocks(half, p.a, out=p.new, compressors="nope")),
         (CuzarrError, lambda p: cuzarr.copy(p.a, p.new, compressors="nope")), (InvalidArgumentError, lambda p: cuzarr.pyramid(p.a, p.new, method="median")),  # type: ignore[arg-type]
         (InvalidArgumentError, lambda p: cuzarr.map_blocks(half, p.a, out=p.new, chunks=0)), (TypeError, lambda p: cuzarr.map_blocks(half, p.a, out=p.new, colour=1)),
+        (TypeError, lambda p: cuzarr.map_blocks(half, p.a, colour=1)), (TypeError, lambda p: cuzarr.map_blocks(half, p.b, out=p.a, zarr_format=2)),
+        (InvalidArgumentError, lambda p: cuzarr.reduce(np.sum, np.add, p.a, resume=True)),
         (InvalidArgumentError, lambda p: cuzarr.copy(p.b, p.there, overwrite=True, resume=True)), (InvalidArgumentError, lambda p: cuzarr.quantile(p.a, 2)),
     ],
     "devices that are not there": [

@@ -49,6 +49,8 @@ def test_shapes_broadcast_and_numbers_and_arrays_in_memory_are_handed_over(sourc
     column = np.arange(40.0, dtype="float32").reshape(40, 1, 1)
     got = cuzarr.map_blocks(lambda a, b, c, d: a * b + c + d, source, plane, column, 3, memory_limit="64 KiB")
     np.testing.assert_array_equal(got, VALUES * VALUES[0] + column + 3)
+    number = cuzarr.create_array({}, data=np.float32(2), chunks=())
+    np.testing.assert_array_equal(cuzarr.map_blocks(lambda a, b: a * b, source, number, memory_limit="64 KiB"), VALUES * 2)
 
 
 def test_a_halo_makes_stencils_independent_of_blocks(source: cuzarr.Array) -> None:
@@ -164,7 +166,7 @@ def test_work_that_was_interrupted_goes_on_behind_what_is_finished(source: cuzar
 
     def run() -> cuzarr.Array:
         # Results are of another type than the source, which nobody said.
-        place = {"out": tmp_path / "out", "chunks": (5, 10, 4), "memory_limit": "128 KiB", "resume": True}
+        place = {"out": tmp_path / "out", "chunks": (5, 10, 4), "memory_limit": "128 KiB", "resume": True, "compressors": None}
         return cuzarr.map_blocks(f, source, device="cpu", **place)
 
     broken = True
