@@ -13,6 +13,7 @@ __all__ = [
     "Copy",
     "Decoder",
     "DecoderBatch",
+    "ElementwiseKernel",
     "Expr",
     "Function",
     "Module",
