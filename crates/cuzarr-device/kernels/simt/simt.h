@@ -207,9 +207,14 @@ template <u32 OFFSET>
 u32 load_shared_u32(SharedPlace place, u32 bytes) {
     return *reinterpret_cast<const u32*>(place + OFFSET + bytes);
 }
+template <u32 OFFSET>
+void store_shared_u32(SharedPlace place, u32 bytes, u32 value) {
+    *reinterpret_cast<u32*>(const_cast<char*>(place) + OFFSET + bytes) = value;
+}
 inline void store_shared_u64(SharedPlace place, u32 bytes, u64 value) {
     *reinterpret_cast<u64*>(const_cast<char*>(place) + bytes) = value;
 }
+inline u64 load_shared_u64(SharedPlace place, u32 bytes) { return *reinterpret_cast<const u64*>(place + bytes); }
 inline u32 load_shared_u16(SharedPlace place, u32 bytes) { return *reinterpret_cast<const u16*>(place + bytes); }
 inline u32 permute_bytes(u32 low, u32 high, u32 selector) {
     u64 both = static_cast<u64>(high) << 32 | low;

@@ -138,8 +138,17 @@ CUZARR_DEVICE u32 load_shared_u32(SharedPlace place, u32 bytes) {
     asm volatile("ld.shared.u32 %0, [%1+%2];" : "=r"(value) : "r"(place + bytes), "n"(OFFSET));
     return value;
 }
+template <u32 OFFSET>
+CUZARR_DEVICE void store_shared_u32(SharedPlace place, u32 bytes, u32 value) {
+    asm volatile("st.shared.u32 [%0+%2], %1;" ::"r"(place + bytes), "r"(value), "n"(OFFSET) : "memory");
+}
 CUZARR_DEVICE void store_shared_u64(SharedPlace place, u32 bytes, u64 value) {
     asm volatile("st.shared.u64 [%0], %1;" ::"r"(place + bytes), "l"(value) : "memory");
+}
+CUZARR_DEVICE u64 load_shared_u64(SharedPlace place, u32 bytes) {
+    u64 value;
+    asm volatile("ld.shared.u64 %0, [%1];" : "=l"(value) : "r"(place + bytes));
+    return value;
 }
 CUZARR_DEVICE u32 load_shared_u16(SharedPlace place, u32 bytes) {
     u16 value;

@@ -53,10 +53,11 @@ struct SequenceChain {
     i32 at;            // where its first one's bits end, less 64
 };
 
-/// Shared memory of a block of threads.
-template <u32 BLOCKS>
+/// Shared memory of a block of threads. `WORDS` of an entry: one, or a second one that says where the next states begin, so that the
+/// chain need not compute it.
+template <u32 BLOCKS, u32 WORDS>
 struct alignas(16) SequenceSpace {
-    u32 tables[BLOCKS * CUZARR_ZSTD_SPACE_WORDS];      // all blocks' of one kind, then those of the next: see `tables_place`
+    u32 tables[BLOCKS * CUZARR_ZSTD_SPACE_WORDS * WORDS];      // all blocks' of one kind, then those of the next: see `tables_place`
     u64 ring[BLOCKS][2][CUZARR_ZSTD_AHEAD];            // see `chain_run`
     u32 stage[BLOCKS][CUZARR_ZSTD_STAGE_ROOM];         // word i of the stream lies at i % CUZARR_ZSTD_STAGE_WORDS
     SequenceChain chains[BLOCKS];
@@ -64,9 +65,9 @@ struct alignas(16) SequenceSpace {
 };
 
 /// Where in `tables` the entries of a block begin, in bytes. Each is a multiple of its table's size.
-template <u32 BLOCKS>
+template <u32 BLOCKS, u32 WORDS>
 CUZARR_DEVICE u32 tables_place(u32 kind, u32 i) {
-    return kind == 0 ? 2048 * i : kind == 2 ? 2048 * (BLOCKS + i) : 4096 * BLOCKS + 1024 * i;
+    return WORDS * (kind == 0 ? 2048 * i : kind == 2 ? 2048 * (BLOCKS + i) : 4096 * BLOCKS + 1024 * i);
 }
 
 /// Puts the bases of lengths where makers find them.
@@ -78,7 +79,7 @@ CUZARR_DEVICE void load_bases(u32* bases) {
 }
 
 /// Copies block `i`'s tables to shared memory, by all threads; false when one of them is damaged.
-template <u32 BLOCKS>
+template <u32 BLOCKS, u32 WORDS>
 CUZARR_DEVICE bool load_tables(const ZstdTask& task, const ZstdBlock& block, u32* tables, u32 i, u32 logs[3]) {
     bool known = true;
     for (u32 kind = 0; kind < 3; ++kind) {
@@ -87,8 +88,11 @@ CUZARR_DEVICE bool load_tables(const ZstdTask& task, const ZstdBlock& block, u32
         known = known && log != CUZARR_ZSTD_NO_TABLE;
         u32 size = log == CUZARR_ZSTD_NO_TABLE ? 0 : 1u << log;
         const u32* from = slot + zstd_table_at(kind);
-        u32* to = tables + tables_place<BLOCKS>(kind, i) / 4;
-        for (u32 entry = thread_index(); entry < size; entry += thread_count()) to[entry] = from[entry];
+        u32 place = tables_place<BLOCKS, WORDS>(kind, i), *to = tables + place / 4;
+        for (u32 entry = thread_index(); entry < size; entry += thread_count()) {
+            to[WORDS * entry] = from[entry];
+            if (WORDS == 2) to[2 * entry + 1] = place + 2 * zstd_next_place(from[entry]);
+        }
         logs[kind] = log;
     }
     return known;
@@ -99,8 +103,23 @@ struct SequenceEntries {
     u32 literal, offset, match;
 };
 
+/// The same, and where the next states begin where an entry says it.
+struct ChainEntries {
+    u32 literal, offset, match, literal_next, offset_next, match_next;
+};
+
 CUZARR_DEVICE SequenceEntries look_up(SharedPlace tables, u32 literal, u32 offset, u32 match) {
     return {load_shared_u32<0>(tables, literal), load_shared_u32<0>(tables, offset), load_shared_u32<0>(tables, match)};
+}
+
+template <u32 WORDS>
+CUZARR_DEVICE ChainEntries look_up_chain(SharedPlace tables, u32 literal, u32 offset, u32 match) {
+    if (WORDS == 1) {
+        SequenceEntries entries = look_up(tables, literal, offset, match);
+        return {entries.literal, entries.offset, entries.match, 0, 0, 0};
+    }
+    u64 of = load_shared_u64(tables, offset), ml = load_shared_u64(tables, match), ll = load_shared_u64(tables, literal);
+    return {(u32)ll, (u32)of, (u32)ml, (u32)(ll >> 32), (u32)(of >> 32), (u32)(ml >> 32)};
 }
 
 /// The lane's chain of states: where the entries of the next sequence lie in `tables`, and where its bits end, less 64.
@@ -111,7 +130,7 @@ struct StateChain {
     u32 state_bits;  // that the last sequence would have taken, had another one followed
 };
 
-template <u32 BLOCKS>
+template <u32 BLOCKS, u32 WORDS>
 CUZARR_DEVICE bool chain_open(StateChain& chain, BitWindow& window, const u8* src, u32 size, u32 i, const u32 logs[3]) {
     if (!window_open(window, src, size)) return false;
     u32 states[3];
@@ -119,26 +138,27 @@ CUZARR_DEVICE bool chain_open(StateChain& chain, BitWindow& window, const u8* sr
         states[kind] = window_peek(window.top, logs[kind]);
         window_take(window, logs[kind]);
     }
-    chain.literal_base = tables_place<BLOCKS>(0, i);
-    chain.offset_base = tables_place<BLOCKS>(1, i);
-    chain.match_base = tables_place<BLOCKS>(2, i);
-    chain.literal = chain.literal_base + 4 * states[0];
-    chain.offset = chain.offset_base + 4 * states[1];
-    chain.match = chain.match_base + 4 * states[2];
+    chain.literal_base = tables_place<BLOCKS, WORDS>(0, i);
+    chain.offset_base = tables_place<BLOCKS, WORDS>(1, i);
+    chain.match_base = tables_place<BLOCKS, WORDS>(2, i);
+    chain.literal = chain.literal_base + 4 * WORDS * states[0];
+    chain.offset = chain.offset_base + 4 * WORDS * states[1];
+    chain.match = chain.match_base + 4 * WORDS * states[2];
     chain.at = window.at - 64, chain.state_bits = 0;
     return true;
 }
 
 /// The next states: what the entries say, and the lowest bits of `low`, those of the offset's last.
-CUZARR_DEVICE void chain_next(StateChain& chain, const SequenceEntries& entries, u32 low) {
+template <u32 WORDS>
+CUZARR_DEVICE void chain_next(StateChain& chain, const ChainEntries& entries, u32 low) {
     u32 offset_bits = zstd_state_bits(entries.offset), match_bits = zstd_state_bits(entries.match);
     u32 literal_bits = zstd_state_bits(entries.literal);
-    u32 offset = zstd_next_place(entries.offset) | chain.offset_base;
-    u32 match = zstd_next_place(entries.match) | chain.match_base;
-    u32 literal = zstd_next_place(entries.literal) | chain.literal_base;
-    chain.offset = offset + 4 * low_bits(low, offset_bits);
-    chain.match = match + 4 * low_bits(funnel_shift_right(low, 0, offset_bits), match_bits);
-    chain.literal = literal + 4 * low_bits(funnel_shift_right(low, 0, offset_bits + match_bits), literal_bits);
+    u32 offset = WORDS == 2 ? entries.offset_next : zstd_next_place(entries.offset) | chain.offset_base;
+    u32 match = WORDS == 2 ? entries.match_next : zstd_next_place(entries.match) | chain.match_base;
+    u32 literal = WORDS == 2 ? entries.literal_next : zstd_next_place(entries.literal) | chain.literal_base;
+    chain.offset = offset + 4 * WORDS * low_bits(low, offset_bits);
+    chain.match = match + 4 * WORDS * low_bits(funnel_shift_right(low, 0, offset_bits), match_bits);
+    chain.literal = literal + 4 * WORDS * low_bits(funnel_shift_right(low, 0, offset_bits + match_bits), literal_bits);
 }
 
 /// Where in a stage the word lies that holds a bit.
@@ -146,11 +166,12 @@ CUZARR_DEVICE u32 stage_place(i32 bit) { return (u32)(bit >> 3) & (4 * CUZARR_ZS
 
 /// One sequence of the chain: puts its states into place `at` of the ring, and goes on to the next one's. Returns the sum of the
 /// entries: where it is negative, the sequence takes more than a window, and the states are wrong until `chain_far`.
+template <u32 WORDS>
 CUZARR_DEVICE u32 chain_step(
-    StateChain& chain, SequenceEntries& entries, SharedPlace tables, SharedPlace stage, SharedPlace ring, u32 at
+    StateChain& chain, ChainEntries& entries, SharedPlace tables, SharedPlace stage, SharedPlace ring, u32 at
 ) {
     u32 place = stage_place(chain.at);
-    entries = look_up(tables, chain.literal, chain.offset, chain.match);
+    entries = look_up_chain<WORDS>(tables, chain.literal, chain.offset, chain.match);
     u32 words[3] = {load_shared_u32<0>(stage, place), load_shared_u32<4>(stage, place), load_shared_u32<8>(stage, place)};
     u32 states = chain.literal | chain.offset << 16, state = chain.match | (u32)chain.at << 16;
     store_shared_u64(ring, at, (u64)state << 32 | states);
@@ -159,15 +180,16 @@ CUZARR_DEVICE u32 chain_step(
     u32 sum = entries.literal + entries.offset + entries.match;
     i32 left = zstd_left(sum);
     chain.at += left - 64;
-    chain_next(chain, entries, (u32)shift_right(top, (u32)left));
+    chain_next<WORDS>(chain, entries, (u32)shift_right(top, (u32)left));
     return sum;
 }
 
 /// The states behind a sequence of more than 64 bits: their own bits are looked up where they lie.
-CUZARR_DEVICE void chain_far(StateChain& chain, const SequenceEntries& entries, SharedPlace stage) {
+template <u32 WORDS>
+CUZARR_DEVICE void chain_far(StateChain& chain, const ChainEntries& entries, SharedPlace stage) {
     u32 place = stage_place(chain.at + 64);
     u32 low = load_shared_u32<0>(stage, place), high = load_shared_u32<4>(stage, place);
-    chain_next(chain, entries, funnel_shift_right(low, high, (u32)chain.at));
+    chain_next<WORDS>(chain, entries, funnel_shift_right(low, high, (u32)chain.at));
 }
 
 /// Sequences between two looks whether one was too long.
@@ -178,22 +200,23 @@ CUZARR_DEVICE void chain_far(StateChain& chain, const SequenceEntries& entries, 
 ///
 /// A few at a time, as if no sequence took more than 64 bits, for a branch would stand on the path from one to the next. When
 /// one did, they are done again.
+template <u32 WORDS>
 CUZARR_DEVICE void chain_run(StateChain& own, SharedPlace tables, SharedPlace stage, SharedPlace ring, u32 at, u32 count) {
     StateChain chain = own;
-    SequenceEntries entries = {0, 0, 0};
+    ChainEntries entries = {0, 0, 0, 0, 0, 0};
     u32 end = at + 8 * count;
     while (at < end) {
         StateChain before = chain;
         u32 sums = 0, next = at + 8 * CUZARR_ZSTD_STRIDE;
         if (next <= end) {
 #pragma unroll
-            for (u32 k = 0; k < CUZARR_ZSTD_STRIDE; ++k) sums |= chain_step(chain, entries, tables, stage, ring, at + 8 * k);
+            for (u32 k = 0; k < CUZARR_ZSTD_STRIDE; ++k) sums |= chain_step<WORDS>(chain, entries, tables, stage, ring, at + 8 * k);
         }
         if (next > end || (i32)sums < 0) {
             chain = before;
             next = next < end ? next : end;
             for (u32 again = at; again < next; again += 8) {
-                if ((i32)chain_step(chain, entries, tables, stage, ring, again) < 0) chain_far(chain, entries, stage);
+                if ((i32)chain_step<WORDS>(chain, entries, tables, stage, ring, again) < 0) chain_far<WORDS>(chain, entries, stage);
             }
         }
         at = next;
@@ -319,14 +342,14 @@ CUZARR_DEVICE void sum_sequences(const ZstdTask& task, u32 index, const Sequence
 }
 
 /// Loads the tables of a group of blocks, by all threads, and opens a stream in each of the first lanes.
-template <u32 BLOCKS>
-CUZARR_DEVICE void open_chains(const ZstdTask& task, u32 group, SequenceSpace<BLOCKS>& space, StateChain& chain, i32& begin) {
+template <u32 BLOCKS, u32 WORDS>
+CUZARR_DEVICE void open_chains(const ZstdTask& task, u32 group, SequenceSpace<BLOCKS, WORDS>& space, StateChain& chain, i32& begin) {
     for (u32 i = 0; i < BLOCKS; ++i) {
         u32 number = group * BLOCKS + i, index = 0, logs[3] = {0, 0, 0};
         bool known = number < task.with_sequences_count;
         if (known) {
             index = task.with_sequences[number];
-            known = load_tables<BLOCKS>(task, task.blocks[index], space.tables, i, logs);
+            known = load_tables<BLOCKS, WORDS>(task, task.blocks[index], space.tables, i, logs);
         }
         if (thread_index() != i) continue;
         SequenceChain& shared = space.chains[i];
@@ -335,7 +358,7 @@ CUZARR_DEVICE void open_chains(const ZstdTask& task, u32 group, SequenceSpace<BL
         const ZstdBlock& block = task.blocks[index];
         u32 at = block.sequences_at + task.results[index].tables_bytes;
         BitWindow window;
-        if (!chain_open<BLOCKS>(chain, window, task.src + block.src + at, block.src_bytes - at, i, logs)) {
+        if (!chain_open<BLOCKS, WORDS>(chain, window, task.src + block.src + at, block.src_bytes - at, i, logs)) {
             zstd_report(task, block, CUZARR_ZSTD_BAD_BITS);
             continue;
         }
@@ -369,8 +392,8 @@ CUZARR_DEVICE void make_step(
 
 /// A group of blocks: the first warp runs chains, a warp for each block makes sequences of what its chain left a step before, and
 /// puts the words of its stream where the chain finds them.
-template <u32 BLOCKS>
-CUZARR_DEVICE void decode_sequences(const ZstdTask& task, u32 group, SequenceSpace<BLOCKS>& space) {
+template <u32 BLOCKS, u32 WORDS>
+CUZARR_DEVICE void decode_sequences(const ZstdTask& task, u32 group, SequenceSpace<BLOCKS, WORDS>& space) {
     u32 lane = thread_index() % CUZARR_WARP, warp = thread_index() / CUZARR_WARP, steps = 0;
     StateChain chain = {};
     i32 begin = 0;
@@ -397,7 +420,7 @@ CUZARR_DEVICE void decode_sequences(const ZstdTask& task, u32 group, SequenceSpa
         if (warp == 0) {
             u32 left = count > base ? count - base : 0;
             left = left < CUZARR_ZSTD_AHEAD ? left : CUZARR_ZSTD_AHEAD;
-            if (left) chain_run(chain, tables, stage_base, ring_base, half * 8 * CUZARR_ZSTD_AHEAD, left);
+            if (left) chain_run<WORDS>(chain, tables, stage_base, ring_base, half * 8 * CUZARR_ZSTD_AHEAD, left);
         } else if (step > 0 && count > base - CUZARR_ZSTD_AHEAD) {
             make_step(task, shared, tables, bases, stage, ring + (half ^ 1) * CUZARR_ZSTD_AHEAD, base - CUZARR_ZSTD_AHEAD, sums, lane);
         }

@@ -24,6 +24,8 @@
 #define CUZARR_LZ_LANE 32u
 #define CUZARR_LZ_PIECE 256u
 #define CUZARR_LZ_PARTS (CUZARR_LZ_TILE / CUZARR_LZ_PIECE)
+/// Tiles right before one whose marks it takes last: those are what a row of tiles waits for.
+#define CUZARR_LZ_LATE 4u
 
 struct LzPlace {
     u32 begin, size;  // in the unit's output
@@ -51,29 +53,45 @@ CUZARR_DEVICE u32 lz_link(u32 from, const LzPlace& place) {
     return from >= place.begin ? from - place.begin : from + CUZARR_LZ_TILE;
 }
 
-/// Links of a short run, by one lane.
-CUZARR_DEVICE void lz_fill_short(u32* links, const LzPlace& place, const LzSequence& sequence, const u8* literals, const LzRun& run) {
+/// Up to four literals, on their way at the same time.
+CUZARR_DEVICE void lz_load_literals(const u8* literals, u32 count, u32 bytes[4]) {
+#pragma unroll
+    for (u32 k = 0; k < 4; ++k) bytes[k] = k < count ? literals[k] : 0;
+}
+CUZARR_DEVICE void lz_link_literals(SharedPlace links, u32 to, u32 count, const u32 bytes[4]) {
+    if (count > 0) store_shared_u32<0>(links, to, CUZARR_LZ_LITERAL | bytes[0]);
+    if (count > 1) store_shared_u32<4>(links, to, CUZARR_LZ_LITERAL | bytes[1]);
+    if (count > 2) store_shared_u32<8>(links, to, CUZARR_LZ_LITERAL | bytes[2]);
+    if (count > 3) store_shared_u32<12>(links, to, CUZARR_LZ_LITERAL | bytes[3]);
+}
+
+/// Links of a short run, by one lane; `links` is where the tile's lie in shared memory. The first literals come while links of the
+/// match are made.
+CUZARR_DEVICE void lz_fill_short(SharedPlace links, const LzPlace& place, const LzSequence& sequence, const u8* literals, const LzRun& run) {
     u32 match = sequence.match > run.at ? sequence.match : run.at;
     match = match < run.end ? match : run.end;
-    u32* to = links + (run.at - place.begin);
     literals += run.at - sequence.out;
-    for (u32 done = 0, count = match - run.at; done < count; done += 4) {
-        u32 bytes[4];
-#pragma unroll
-        for (u32 k = 0; k < 4; ++k) bytes[k] = done + k < count ? literals[done + k] : 0;
-#pragma unroll
-        for (u32 k = 0; k < 4; ++k) {
-            if (done + k < count) to[done + k] = CUZARR_LZ_LITERAL | bytes[k];
-        }
-    }
-    if (match == run.end) return;
-    u32 from = lz_source(sequence, match);
+    u32 count = match - run.at, begin = 4 * (run.at - place.begin), bytes[4];
+    lz_load_literals(literals, count, bytes);
+    u32 from = match < run.end ? lz_source(sequence, match) : 0;
     for (u32 at = match; at < run.end;) {
         // As far as links grow by one a byte.
         u32 stop = from < place.begin && place.begin < sequence.match ? place.begin : sequence.match;
-        u32 count = stop - from < run.end - at ? stop - from : run.end - at, link = lz_link(from, place);
-        for (u32 k = 0; k < count; ++k) links[at - place.begin + k] = link + k;
-        at += count, from = from + count == sequence.match ? from + count - sequence.offset : from + count;
+        u32 part = stop - from < run.end - at ? stop - from : run.end - at, link = lz_link(from, place), to = 4 * (at - place.begin);
+        at += part, from = from + part == sequence.match ? from + part - sequence.offset : from + part;
+#pragma unroll 1
+        for (i32 left = (i32)part; left > 0; left -= 4, link += 4, to += 16) {
+            store_shared_u32<0>(links, to, link);
+            if (left > 1) store_shared_u32<4>(links, to, link + 1);
+            if (left > 2) store_shared_u32<8>(links, to, link + 2);
+            if (left > 3) store_shared_u32<12>(links, to, link + 3);
+        }
+    }
+    lz_link_literals(links, begin, count, bytes);
+#pragma unroll 1
+    for (u32 done = 4; done < count; done += 4) {
+        lz_load_literals(literals + done, count - done, bytes);
+        lz_link_literals(links, begin + 4 * done, count - done, bytes);
     }
 }
 
@@ -128,6 +146,7 @@ CUZARR_DEVICE void lz_fill(
     CUZARR_SHARED(u32, piece_count, 1);
     u32 lane = thread_index() % CUZARR_WARP, next = thread_index(), tile_end = place.begin + place.size;
     u32 low = 0xffffffffu, high = 0;
+    SharedPlace place_of_links = shared_place(links);
     if (thread_index() == 0) piece_count[0] = 0;
     LzSequence sequence = sequences[next < count ? next : count];
     u32 end = sequences[next < count ? next + 1 : count].out;
@@ -145,7 +164,7 @@ CUZARR_DEVICE void lz_fill(
             lz_widen(chain, place, own, run, low, high);
             u32 bytes = run.end - run.at;
             if (bytes <= CUZARR_LZ_LANE) {
-                lz_fill_short(links, place, own, lz_literals(chain, src, scratch, own.literals), run);
+                lz_fill_short(place_of_links, place, own, lz_literals(chain, src, scratch, own.literals), run);
             } else {
                 u32 parts = (bytes + CUZARR_LZ_PIECE - 1) / CUZARR_LZ_PIECE, slot = atomic_add(piece_count, parts);
                 for (u32 part = 0; part < parts; ++part) pieces[slot + part] = number * CUZARR_LZ_PARTS + part;
@@ -205,19 +224,18 @@ CUZARR_DEVICE void lz_jump(u32* links, u32 size) {
     }
 }
 
-/// Waits until the tiles of the chain are done that hold the bytes of `range`: the fence and the barrier order what they stored before
-/// any thread's loads, so those need not pass by the first-level cache. `finals` has a bit for each tile of the chain, and says
-/// which of them have no marks; its last word, whether any.
-CUZARR_DEVICE void lz_wait(const LzChain& chain, const u32* done, const u32* range, u32* finals) {
-    if (range[1] == 0) return;
-    u32 tile_bytes = thread_count() * CUZARR_LZ_OWN;
-    u32 first = (~range[0] - chain.begin) / tile_bytes, last = (range[1] - 1 - chain.begin) / tile_bytes;
-    for (u32 tile = first + thread_index(); tile <= last; tile += thread_count()) {
-        u32 state;
-        while ((state = volatile_load(done + chain.first_flag + tile)) == 0) spin_yield();
-        if (state == CUZARR_LZ_FINAL) atomic_or(finals + tile / 32, 1u << tile % 32), finals[CUZARR_LZ_FINALS / 32] = 1;
+/// Waits until the chain's tiles from `first` up to `end` are done. One warp looks at their `flags`, and fences: with the barrier that orders
+/// what they stored before any thread's loads, so those need not pass by the first-level cache; but a fence empties it for all blocks.
+/// `finals` has a bit for each tile of the chain, and says which of them have no marks; its last word, whether any.
+CUZARR_DEVICE void lz_wait(const u32* flags, u32 first, u32 end, u32* finals) {
+    if (thread_index() < CUZARR_WARP) {
+        for (u32 tile = first + thread_index(); tile < end; tile += CUZARR_WARP) {
+            u32 state;
+            while ((state = volatile_load(flags + tile)) == 0) spin_yield();
+            if (state == CUZARR_LZ_FINAL) atomic_or(finals + tile / 32, 1u << tile % 32), finals[CUZARR_LZ_FINALS / 32] = 1;
+        }
+        device_fence();
     }
-    device_fence();
     block_barrier();
 }
 
@@ -244,18 +262,19 @@ CUZARR_DEVICE void lz_store_bytes(u8* unit, const LzPlace& place, const u32* lin
     }
 }
 
-/// The same for marks: what lies before the segment stays a place, and what lies in final tiles.
-CUZARR_DEVICE void lz_store_marks(u32* marks, const LzChain& chain, const LzPlace& place, const u32* links, const u32* finals) {
+/// Of the tile's links, those of bytes of the chain from `low` up to `high` become what their marks say; what lies in final tiles stays
+/// a place, as what lies before the segment. `put(at, four)` gets all links, by fours.
+template <class Put>
+CUZARR_DEVICE void lz_take_marks(const u32* marks, const LzChain& chain, u32 low, u32 high, const u32* links, const u32* finals, Put put) {
     u32 tile_log = 31 - count_leading_zeros(thread_count() * CUZARR_LZ_OWN);
     // Places of the chain are counted from its begin; those before wrap around.
-    u32 base = chain.begin + CUZARR_LZ_TILE, before = place.begin - chain.begin;
+    u32 base = chain.begin + CUZARR_LZ_TILE;
     bool any_final = finals[CUZARR_LZ_FINALS / 32] != 0;
     auto has_mark = [&](u32 from) {
         if (!any_final) return true;
         u32 tile = from >> tile_log;
         return tile >= CUZARR_LZ_FINALS || !(finals[tile / 32] >> tile % 32 & 1);
     };
-    marks += chain.begin;
     for (u32 first = 0; first < CUZARR_LZ_GROUPS; first += CUZARR_LZ_TOGETHER) {
         uint4 fours[CUZARR_LZ_TOGETHER];
 #pragma unroll
@@ -267,16 +286,31 @@ CUZARR_DEVICE void lz_store_marks(u32* marks, const LzChain& chain, const LzPlac
             for (u32 k = 0; k < 4; ++k) {
                 // Behind the tile's end stands anything: it is loaded from within the chain, and not stored or into the unit's room.
                 u32 from = four[k] - base;
-                if (from < before && has_mark(from)) four[k] = marks[from];
+                if (from >= low && from < high && has_mark(from)) four[k] = marks[chain.begin + from];
             }
         }
 #pragma unroll
-        for (u32 group = 0; group < CUZARR_LZ_TOGETHER; ++group) {
-            u32 at = ((first + group) * thread_count() + thread_index()) * 4;
-            // Marks of a unit begin at multiples of 4, and have room for as many.
-            if (at < place.size) *(uint4*)(marks + before + at) = fours[group];
-        }
+        for (u32 group = 0; group < CUZARR_LZ_TOGETHER; ++group) put(((first + group) * thread_count() + thread_index()) * 4, fours[group]);
     }
+}
+
+/// The tile's marks, once the tiles that they come from are done: `flags` are those of the chain's tiles, and those from `first` up to `end`
+/// are needed. What is taken from earlier ones is taken while the last CUZARR_LZ_LATE are still at work.
+CUZARR_DEVICE void lz_make_marks(
+    u32* marks, const LzChain& chain, const LzPlace& place, u32 tile, const u32* flags, u32 first, u32 end, u32* links, u32* finals
+) {
+    u32 tile_bytes = thread_count() * CUZARR_LZ_OWN, early = tile > CUZARR_LZ_LATE ? tile - CUZARR_LZ_LATE : 0, taken = 0;
+    u32 soon = early < end ? early : end;
+    if (first < soon) {
+        lz_wait(flags, first, soon, finals);
+        taken = early * tile_bytes;
+        lz_take_marks(marks, chain, 0, taken, links, finals, [&](u32 at, const uint4& four) { *(uint4*)(links + at) = four; });
+    }
+    if (early < end) lz_wait(flags, first < early ? early : first, end, finals);
+    lz_take_marks(marks, chain, taken, place.begin - chain.begin, links, finals, [&](u32 at, const uint4& four) {
+        // Marks of a unit begin at multiples of 4, and have room for as many.
+        if (at < place.size) *(uint4*)(marks + place.begin + at) = four;
+    });
 }
 
 template <bool Marks>
@@ -312,9 +346,15 @@ CUZARR_DEVICE void lz_tile(
     } else {
         lz_fill(chain, place, src, scratch, sequences + shared[1], place.count - shared[1], links, shared + 2);
         lz_jump(links, place.size);
-        lz_wait(chain, done, shared + 2, finals);
-        if (Marks) lz_store_marks(marks + chain.first_mark, chain, place, links, finals);
-        else lz_store_bytes(unit, place, links);
+        const u32* flags = done + chain.first_flag;
+        u32 low = ~shared[2], high = shared[3];
+        u32 first = high ? (low - chain.begin) / tile_bytes : 0, end = high ? (high - 1 - chain.begin) / tile_bytes + 1 : 0;
+        if (Marks) {
+            lz_make_marks(marks + chain.first_mark, chain, place, tile.tile, flags, first, end, links, finals);
+        } else {
+            if (first < end) lz_wait(flags, first, end, finals);
+            lz_store_bytes(unit, place, links);
+        }
     }
     block_barrier();
     if (thread == 0) {
@@ -331,8 +371,8 @@ CUZARR_KERNEL_SIZED(
     lz_tile<false>(src, scratch, dst, (u32*)0, chains, tiles, sequences, counts, statuses, ticket, done);
 }
 
-CUZARR_KERNEL(
-    lz_marks, const u8* src, const u8* scratch, u8* dst, u32* marks, const LzChain* chains, const LzTile* tiles, const LzSequence* sequences,
+CUZARR_KERNEL_SIZED(
+    CUZARR_LZ_THREADS, 6, lz_marks, const u8* src, const u8* scratch, u8* dst, u32* marks, const LzChain* chains, const LzTile* tiles, const LzSequence* sequences,
     const u32* counts, const u64* statuses, u32* ticket, u32* done
 ) {
     lz_tile<true>(src, scratch, dst, marks, chains, tiles, sequences, counts, statuses, ticket, done);

@@ -30,12 +30,14 @@ const ROW_COST_BRIEF: usize = 60;
 const SHORT_SHARE: usize = 400;
 /// A row of so few tiles is not worth a second pass.
 const SHORT_ROW: usize = 16;
-/// What settling a segment costs, in tiles of a row.
+/// What settling a segment costs, in tiles of a row; where sequences are short.
 const SETTLE_COST: f64 = 0.6;
+const SETTLE_COST_SHORT: f64 = 2.2;
 /// Tiles of a segment, where so many tiles are there for each segment of a unit that settling one after the other is hidden behind
 /// the other units': short segments have less to wait for.
 const SEGMENT_TILES: usize = 5;
 const SETTLE_SHARE: usize = 256;
+const SETTLE_SHARE_SHORT: usize = 340;
 /// Chains whose tiles take turns: as many as are at work at once, so that what they repeat is still in the cache.
 const TURNS: usize = 1024;
 
@@ -61,10 +63,11 @@ fn is_row(tiles: usize, total: usize, short: bool) -> bool {
     tiles <= SHORT_ROW.max(total / cost)
 }
 
-/// Segments of a unit of so many tiles, among so many of all.
-fn segments_of(tiles: usize, total: usize) -> usize {
-    let alone = (tiles as f64 / SETTLE_COST).sqrt().ceil() as usize;
-    alone.max((tiles / SEGMENT_TILES).min(total / SETTLE_SHARE)).clamp(1, tiles)
+/// Segments of a unit of so many tiles, among so many of all; `short`: whether the sequences are of a few bytes.
+fn segments_of(tiles: usize, total: usize, short: bool) -> usize {
+    let (cost, share) = if short { (SETTLE_COST_SHORT, SETTLE_SHARE_SHORT) } else { (SETTLE_COST, SETTLE_SHARE) };
+    let alone = (tiles as f64 / cost).sqrt().ceil() as usize;
+    alone.max((tiles / SEGMENT_TILES).min(total / share)).clamp(1, tiles)
 }
 
 /// One run of sequences, and where its bytes go.
@@ -137,7 +140,7 @@ impl Plan {
                 plan.add(index, unit, 0..unit.dst.len());
                 continue;
             }
-            let count = segments_of(tiles, total);
+            let count = segments_of(tiles, total, short);
             let segment_bytes = tiles.div_ceil(count) * tile_bytes;
             for (number, begin) in (0..unit.dst.len()).step_by(segment_bytes).enumerate() {
                 segments.push((number as u32, plan.chains.len() as u32));
@@ -263,9 +266,12 @@ mod tests {
 
     #[test]
     fn units_beside_others_have_shorter_segments() {
-        assert_eq!([segments_of(1024, 1024), segments_of(8192, 8192)], [42, 117]);
-        assert_eq!([segments_of(1024, 65_536), segments_of(8192, 65_536), segments_of(128, 4096)], [204, 256, 16]);
-        assert_eq!([segments_of(1, 1), segments_of(1, 1 << 20)], [1, 1]);
+        let of = |cases: [(usize, usize); 3], short| cases.map(|(tiles, total)| segments_of(tiles, total, short));
+        assert_eq!(of([(1024, 1024), (8192, 8192), (8192, 16_384)], false), [42, 117, 117]);
+        assert_eq!(of([(1024, 65_536), (8192, 65_536), (128, 4096)], false), [204, 256, 16]);
+        // Two units of 64 MiB, and sixteen of 8.
+        assert_eq!(of([(8192, 16_384), (1024, 16_384), (8192, 65_536)], true), [62, 48, 192]);
+        assert_eq!(of([(1, 1), (1, 1 << 20), (1024, 1024)], true), [1, 1, 22]);
     }
 
     #[test]

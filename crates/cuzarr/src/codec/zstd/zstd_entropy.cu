@@ -23,18 +23,22 @@
 #define CUZARR_ZSTD_LITERALS_WORDS(blocks) ((blocks) * CUZARR_ZSTD_TREE_ENTRIES / 2)
 
 /// Shared memory of a group of either kind.
-template <u32 BLOCKS>
+template <u32 BLOCKS, u32 WORDS>
 union EntropySpace {
-    SequenceSpace<BLOCKS> sequences;
+    SequenceSpace<BLOCKS, WORDS> sequences;
     u32 trees[CUZARR_ZSTD_LITERALS_WORDS(CUZARR_ZSTD_LITERALS_BESIDE)];
 };
+/// Of many blocks there is no room for entries of two words.
+typedef EntropySpace<CUZARR_ZSTD_MANY, 1> SpaceOfMany;
+typedef EntropySpace<CUZARR_ZSTD_SOME, 2> SpaceOfSome;
+typedef EntropySpace<CUZARR_ZSTD_FEW, 2> SpaceOfFew;
 #ifndef CUZARR_SIMT
-static_assert(sizeof(EntropySpace<CUZARR_ZSTD_MANY>) == 54080, "as cuda.rs asks for");
+static_assert(sizeof(SpaceOfMany) == 54080, "as cuda.rs asks for");
 #endif
 
 /// The sequences of `BLOCKS` blocks, or the literals of as many as a warp decodes.
-template <u32 BLOCKS>
-CUZARR_DEVICE void decode_group(const ZstdTask& task, EntropySpace<BLOCKS>& space) {
+template <u32 BLOCKS, u32 WORDS>
+CUZARR_DEVICE void decode_group(const ZstdTask& task, EntropySpace<BLOCKS, WORDS>& space) {
     u32 groups = (task.with_sequences_count + BLOCKS - 1) / BLOCKS, group = block_index();
     if (group < groups) {
         decode_sequences(task, group, space.sequences);
@@ -44,17 +48,17 @@ CUZARR_DEVICE void decode_group(const ZstdTask& task, EntropySpace<BLOCKS>& spac
 }
 
 CUZARR_KERNEL_SIZED((1 + CUZARR_ZSTD_MANY) * CUZARR_WARP, 4, zstd_entropy, const ZstdTask task) {
-    CUZARR_SHARED_ASKED(EntropySpace<CUZARR_ZSTD_MANY>, space, 1);
+    CUZARR_SHARED_ASKED(SpaceOfMany, space, 1);
     decode_group(task, *space);
 }
 
 CUZARR_KERNEL_SIZED((1 + CUZARR_ZSTD_SOME) * CUZARR_WARP, 4, zstd_entropy_some, const ZstdTask task) {
-    CUZARR_SHARED(EntropySpace<CUZARR_ZSTD_SOME>, space, 1);
+    CUZARR_SHARED(SpaceOfSome, space, 1);
     decode_group(task, *space);
 }
 
 CUZARR_KERNEL_SIZED((1 + CUZARR_ZSTD_FEW) * CUZARR_WARP, 4, zstd_entropy_few, const ZstdTask task) {
-    CUZARR_SHARED(EntropySpace<CUZARR_ZSTD_FEW>, space, 1);
+    CUZARR_SHARED(SpaceOfFew, space, 1);
     decode_group(task, *space);
 }
 
