@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import re
 import threading
 from collections.abc import Iterable, MutableMapping, Sequence
@@ -219,9 +220,17 @@ class Loop:
         return asyncio.run_coroutine_threadsafe(coroutine, cls._loop)
 
     @classmethod
+    def forget(cls) -> None:
+        """In a child of a fork, where the thread does not exist, and the lock may be held by one that does not."""
+        cls._loop, cls._lock = None, threading.Lock()
+
+    @classmethod
     def run(cls, coroutine: Any) -> Any:
         return cls.start(coroutine).result()
 
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=Loop.forget)
 
 _ABSENT = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 
@@ -244,8 +253,14 @@ class Asynchronous:
     is_asynchronous = True
 
     def __init__(self) -> None:
-        self._free = asyncio.Semaphore(CONCURRENCY)
+        self._free = (os.getpid(), asyncio.Semaphore(CONCURRENCY))
         self._under_way: set[Future[Any]] = set()
+
+    def _places(self) -> asyncio.Semaphore:
+        # A child of a fork waits for none of its parent's requests.
+        if self._free[0] != os.getpid():
+            self._free = (os.getpid(), asyncio.Semaphore(CONCURRENCY))
+        return self._free[1]
 
     async def _get(self, key: str, start: int | None, stop: int | None) -> Any:
         raise NotImplementedError  # each adapter has its own
@@ -254,7 +269,7 @@ class Asynchronous:
         return Loop.start(coroutine)
 
     async def _answer(self, index: int, request: Request, reply: Any) -> None:
-        async with self._free:
+        async with self._places():
             if not reply.is_wanted():
                 return  # what is not replied to ends with the reply
             try:
