@@ -107,7 +107,7 @@ def map_blocks(
     if not blocks:
         target.open(np.empty(shape, dtype or sources.stored.dtype))
         return target.array
-    tell = listener(progress, "computing") if progress else None
+    tell = listener(progress, "computing", "blocks") if progress else None
     watch, origin = _core.Watch(), sources.origin([f, halo]) if resume else None
     written = (lambda count: tell(count, len(blocks))) if tell else lambda count: None
     with Results(target, blocks[0].shape, origin, limit // 2, watch, written) as results:

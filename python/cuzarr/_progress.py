@@ -17,8 +17,8 @@ _BAR = 30
 class _Bar:
     """A line on a terminal; nothing where standard error is none."""
 
-    def __init__(self, what: str) -> None:
-        self._what = what
+    def __init__(self, what: str, unit: str) -> None:
+        self._what, self._unit = what, unit
         self._is_terminal = sys.stderr.isatty()
 
     def __call__(self, done: int, total: int | None) -> None:
@@ -29,7 +29,7 @@ class _Bar:
             text = f"{100 * min(done, total) // total:3d}% |{'#' * filled}{' ' * (_BAR - filled)}| {done}/{total}"
         else:
             text = str(done)
-        sys.stderr.write(f"\r{self._what} {text} objects" + ("\n" if done == total else ""))
+        sys.stderr.write(f"\r{self._what} {text} {self._unit}" + ("\n" if done == total else ""))
         sys.stderr.flush()
 
 
@@ -47,10 +47,10 @@ class _Meter:
         self._said = done
 
 
-def listener(progress: Any, what: str) -> Callable[[int, int | None], None]:
+def listener(progress: Any, what: str, unit: str = "objects") -> Callable[[int, int | None], None]:
     """What tells of progress: a line on the terminal, a function, or anything like tqdm."""
     if progress is True:
-        return _Bar(what)
+        return _Bar(what, unit)
     return _Meter(progress) if hasattr(progress, "update") else progress  # type: ignore[no-any-return]
 
 

@@ -150,7 +150,7 @@ class _Fold:
         progress: Any,
     ) -> None:
         self._map_block, self._combine, self._finish, self._initial = map_block, combine, finish, initial
-        self._tell = listener(progress, "computing") if progress else None
+        self._tell = listener(progress, "computing", "blocks") if progress else None
 
     def result(self, blocks: Sequence[BlockInfo], reader: ReadAhead) -> Any:
         """What becomes of the next blocks."""

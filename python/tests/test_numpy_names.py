@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gzip
 import operator
 from typing import Any
 
@@ -164,6 +165,8 @@ def test_memory_in_the_wrong_place_is_named_with_what_to_do(gpu: str) -> None:
         lambda: cuzarr.map_blocks(lambda block: block + here, on_gpu), lambda: cuzarr.map_blocks(lambda block: np.asarray(block), on_gpu),
         lambda: cuzarr.buffer.cpu.NDBuffer(there),
         lambda: cuzarr.ElementwiseKernel("T x", "T y", "y = x")(here),
+        lambda: cuzarr.codecs.Decoder(cuzarr.codecs.GzipCodec(), device=gpu).decode([gzip.compress(here.tobytes())], [here]),
+        lambda: cuzarr.codecs.Decoder(cuzarr.codecs.GzipCodec(), device="cpu").decode([gzip.compress(here.tobytes())], [there]),
     ]  # fmt: skip
     for number, call in enumerate(wrong):
         with cuzarr.config.set({"array_type": "device"}), pytest.raises(MemorySpaceError) as raised:

@@ -233,7 +233,8 @@ impl Engine {
     ) -> Result<Report> {
         if out.device() != access.device() {
             let message = format!("the array is bound to {}, the result is on {}", access.device(), out.device());
-            return Err(Error::new(ErrorKind::MemorySpace, message));
+            let hint = format!("open the array with device '{}', or read to memory of its own", out.device());
+            return Err(Error::new(ErrorKind::MemorySpace, message).with_hint(hint));
         }
         let _range = profile::range("read", out.size_bytes() as u64);
         let strides = plan.packed_strides();

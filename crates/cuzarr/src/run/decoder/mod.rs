@@ -196,7 +196,8 @@ fn check(frames: &[Buffer], outs: &[NdBuffer], device: Device) -> Result<()> {
         if out.device() != device || !reachable {
             let (from, to) = (frame.device(), out.device());
             let message = format!("frame {number} is on {from}, its output on {to}, the decoder on {device}");
-            return Err(Error::new(ErrorKind::MemorySpace, message));
+            let hint = format!("move what is not on {device} there, or make a decoder for the device that it is on");
+            return Err(Error::new(ErrorKind::MemorySpace, message).with_hint(hint));
         }
         if out.is_read_only() {
             return Err(Error::new(ErrorKind::ReadOnly, format!("output {number} is read-only")));
