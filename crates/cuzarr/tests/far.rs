@@ -88,6 +88,21 @@ fn what_is_read_is_counted_once() {
     assert_eq!(far.read_bytes(), far_bytes(&story));
 }
 
+#[test]
+fn fetching_takes_as_long_as_the_store_does() {
+    let delay = Duration::from_millis(60);
+    for selection in [region(0, 80), region(40, 8)] {
+        let (mut story, near, _) = written(zstd(), "end");
+        story.store = Arc::new(Observed::new(near).with_read_delay(delay));
+        let out = NdBuffer::empty(Device::Cpu, story.dtype, &[selection.shape()[0] as usize], Order::C).unwrap();
+        let access = story.access(Device::Cpu);
+        let report = story.engine.read(&access, &story.store, &selection, &out, &story.options).unwrap();
+        let (_, fetched) = report.stages().find(|(stage, _)| *stage == Stage::Fetch).unwrap();
+        let requests = if selection.shape()[0] == 80 { 1.0 } else { 2.0 };
+        assert!(fetched.busy_seconds >= requests * delay.as_secs_f64(), "{fetched:?}");
+    }
+}
+
 /// Bytes of all objects.
 fn far_bytes(story: &Story) -> u64 {
     let keys = story.store.list("a/c").unwrap();

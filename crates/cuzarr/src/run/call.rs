@@ -81,6 +81,11 @@ impl Call {
         let _ = self.held.set(HeldValues::new(self.store.to_string(), values));
     }
 
+    /// Whether what is read comes from far away.
+    pub(crate) fn is_far(&self) -> bool {
+        self.store.is_far() && !self.holds()
+    }
+
     /// Whether objects are held.
     pub(crate) fn holds(&self) -> bool {
         self.held.get().is_some()

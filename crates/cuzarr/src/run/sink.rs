@@ -165,7 +165,10 @@ pub(crate) fn launch<L: Landing + 'static>(
     if !requests.is_empty() {
         let numbers = || flight.batch.reads.iter().map(|_| AtomicU64::new(0)).collect();
         let (workers, flown) = (ticket.workers.clone(), Arc::clone(&flight));
-        let (begun_ns, size_bytes, ranges) = (numbers(), numbers(), numbers());
+        // What a store far away brings was on its way since it was asked for.
+        let asked_ns = if call.is_far() { call.elapsed_ns() } else { 0 };
+        let begun_ns = flight.batch.reads.iter().map(|_| AtomicU64::new(asked_ns)).collect();
+        let (size_bytes, ranges) = (numbers(), numbers());
         let in_shards = flight.batch.reads.iter().any(|read| read.version.is_some());
         let sink = Arc::new(Sink { flight: flown, ticket, begun_ns, size_bytes, ranges, in_shards });
         match is_brief(call, &flight.batch) {
@@ -201,7 +204,9 @@ fn fill(flight: &Arc<Flight>, ticket: &Arc<Ticket>) {
 
 impl Sink {
     fn begin(&self, index: usize, size_bytes: usize) {
-        self.begun_ns[index].store(self.ticket.call.elapsed_ns(), Ordering::Relaxed);
+        // Kept where it began before.
+        let now_ns = self.ticket.call.elapsed_ns();
+        let _ = self.begun_ns[index].compare_exchange(0, now_ns, Ordering::Relaxed, Ordering::Relaxed);
         self.ranges[index].store(profile::start(Stage::Fetch.name(), size_bytes as u64), Ordering::Relaxed);
     }
 }
