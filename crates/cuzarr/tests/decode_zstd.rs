@@ -85,6 +85,23 @@ fn frames_of_every_level_decode() {
 }
 
 #[test]
+fn frames_of_small_blocks_whose_parts_share_tables_decode() {
+    let mut random = Dice(13);
+    let (mut all, mut plains) = (Vec::new(), Vec::new());
+    for number in [-1, 1, 3, 6, 13, 19] {
+        for blocks in [4096, 10_000] {
+            let plain = [field(2000, &mut random), skewed(5000, &mut random), plain(3000, &mut random)].concat();
+            let small = [CParameter::MaxBlockSize(blocks), CParameter::TargetCBlockSize(1340)];
+            let frame = compress(&plain, &[CParameter::CompressionLevel(number), small[0], small[1]]);
+            assert!(frame.encoded.len() > 3 * 1340, "level {number}: there is nothing to divide");
+            all.push(frame);
+            plains.push(plain);
+        }
+    }
+    assert_decodes(Format::Zstd, &all, &plains);
+}
+
+#[test]
 fn frames_of_every_strategy_decode() {
     let mut random = Dice(12);
     let strategies = [

@@ -1,4 +1,4 @@
-"""Frames that kernels make are what any reader reads; where and how they are written is what explain and fsync say."""
+"""Frames that kernels and the host make are what any reader reads; where and how they are written is what explain and fsync say."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ VALUE[:, 30:40] = 7
 VALUE[1, :20] = rng.standard_normal((20, 150))
 
 
-def read_by_others(path: pathlib.Path) -> dict[str, Any]:
-    """What other libraries read."""
-    spec = {"driver": "zarr3", "kvstore": {"driver": "file", "path": str(path)}}
-    read = {
-        "zarr-python": zarr.open_array(str(path), mode="r")[...],
-        "tensorstore": tensorstore.open(spec).result().read().result(),
-    }
+def read_by_others(path: pathlib.Path, zarr_format: int = 3, *, without: str = "") -> dict[str, Any]:
+    """What other libraries read, but for one that lacks the codec."""
+    read = {"zarr-python": zarr.open_array(str(path), mode="r")[...]}
+    if without != "tensorstore":
+        driver = "zarr3" if zarr_format == 3 else "zarr"
+        spec = {"driver": driver, "kvstore": {"driver": "file", "path": str(path)}}
+        read["tensorstore"] = tensorstore.open(spec).result().read().result()
+    if without == "zarrs":
+        return read
     with zarr.config.set({"codec_pipeline.path": "zarrs.ZarrsCodecPipeline", "codec_pipeline.strict": True}):
         read["zarrs"] = zarr.open_array(str(path), mode="r")[...]
     return read
@@ -61,6 +63,56 @@ def test_lz4_of_kernels_is_read_by_zarr_python(tmp_path: pathlib.Path) -> None:
     with cuzarr.config.set({"strict": True}):
         array[:] = devices.on(device, VALUE)
     np.testing.assert_array_equal(zarr.open_array(str(tmp_path / "a"), mode="r")[...], VALUE)
+
+
+CNAMES = ("blosclz", "lz4", "lz4hc", "zlib", "zstd")
+HOST_CODECS: dict[str, Any] = {
+    **{f"zstd {level}": cuzarr.codecs.ZstdCodec(level=level) for level in (-7, 1, 3, 7, 13, 19)},
+    "zstd with a checksum": cuzarr.codecs.ZstdCodec(level=3, checksum=True),
+    **{f"gzip {level}": cuzarr.codecs.GzipCodec(level=level) for level in (0, 1, 5, 9)},
+    **{f"blosc {cname}": cuzarr.codecs.BloscCodec(cname=cname, typesize=4, shuffle="bitshuffle") for cname in CNAMES},
+    "zlib": cuzarr.codecs.numcodecs.Zlib(level=6),
+}
+
+
+@pytest.mark.parametrize("name", HOST_CODECS)
+def test_frames_of_the_host_are_read_by_others(tmp_path: pathlib.Path, name: str) -> None:
+    # Several blocks of every compressor: some of little, some of nothing to find.
+    value = np.round(np.cumsum(rng.standard_normal((600, 500)), axis=1, dtype="f4"), 1)
+    value[100:300], value[400:450] = 7, rng.standard_normal((50, 500))
+    array = cuzarr.create_array(
+        str(tmp_path / "a"), shape=value.shape, chunks=(500, 500), dtype="f4", compressors=HOST_CODECS[name]
+    )
+    array[:] = value
+    without = "tensorstore" if name in ("zlib", "zstd with a checksum") else ""
+    for reader, read in read_by_others(tmp_path / "a", without=without).items():
+        np.testing.assert_array_equal(read, value, err_msg=reader)
+
+
+def test_zlib_of_format_2_is_read_by_others(tmp_path: pathlib.Path) -> None:
+    import numcodecs
+
+    path, value = tmp_path / "a", np.arange(300_000, dtype="i4") // 7
+    array = cuzarr.create_array(
+        str(path), shape=value.shape, chunks=(200_000,), dtype="i4", zarr_format=2, compressors=numcodecs.Zlib(level=6)
+    )
+    array[:] = value
+    for reader, read in read_by_others(path, 2, without="zarrs").items():
+        np.testing.assert_array_equal(read, value, err_msg=reader)
+
+
+def test_chunks_that_several_threads_encode_are_read_by_others(tmp_path: pathlib.Path) -> None:
+    value = (np.arange(9 << 20, dtype="u2") ** 2 // 1000).reshape(-1, 1024)
+    stored = []
+    for threads in (1, 4):
+        with cuzarr.config.set({"threading.max_workers": threads}):
+            path, codec = tmp_path / str(threads), cuzarr.codecs.ZstdCodec(level=1)
+            array = cuzarr.create_array(str(path), shape=value.shape, chunks=value.shape, dtype="u2", compressors=codec)
+            array[:] = value
+        stored.append((path / "c/0/0").read_bytes())
+        for reader, read in read_by_others(path).items():
+            np.testing.assert_array_equal(read, value, err_msg=reader)
+    assert stored[0] == stored[1]
 
 
 def _filters() -> dict[str, tuple[str, list[Any]]]:

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -19,7 +20,7 @@ use super::memory::Reserved;
 use super::object::{Object, Place, Shard, at_chunk};
 use super::report::Stage;
 use super::variable::{box_places, strided_places};
-use crate::codec::{Chain, Program, VariableElements, seal};
+use crate::codec::{Chain, Program, VariableElements, seal, with_threads};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::write::{Target, inner, objects};
 use crate::plan::{ChunkName, Selection, Source};
@@ -51,6 +52,8 @@ pub(crate) struct Writing {
     /// A packed chunk of nothing but the fill value.
     blank: OnceLock<Vec<u8>>,
     pub(crate) write_empty: bool,
+    /// Chunks that workers encode or will.
+    submitted: AtomicUsize,
 }
 
 /// A chunk to be encoded.
@@ -97,6 +100,7 @@ pub(crate) fn write(
         fill: access.fill().to_vec(),
         blank: OnceLock::new(),
         write_empty: options.write_empty_chunks,
+        submitted: AtomicUsize::new(0),
     });
     let feeder = match value {
         Value::Elements(value) if value.device() != Device::Cpu => {
@@ -283,6 +287,7 @@ impl Coordinator {
 /// Lets a worker encode a chunk.
 pub(crate) fn submit(writing: &Arc<Writing>, leaf: Leaf, value: LeafValue) {
     let writing = Arc::clone(writing);
+    writing.submitted.fetch_add(1, Ordering::Relaxed);
     writing.call.pool.clone().submit(Box::new(move || {
         if writing.call.is_cancelled() {
             return;
@@ -293,6 +298,7 @@ pub(crate) fn submit(writing: &Arc<Writing>, leaf: Leaf, value: LeafValue) {
         };
         let outcome = catch_unwind(AssertUnwindSafe(work))
             .unwrap_or_else(|_| Err(Error::new(ErrorKind::EncodeFailed, "a codec panicked; please report this")));
+        writing.submitted.fetch_sub(1, Ordering::Relaxed);
         if let Err(error) = at_chunk(outcome, &leaf.name) {
             writing.call.fail(error);
         }
@@ -386,8 +392,14 @@ impl Writing {
         if !self.write_empty && packed == self.blank(program)? {
             return Ok(None);
         }
-        let size_bytes = packed.len() as u64;
-        self.call.counters.time(Stage::Encode, size_bytes, || program.encode(packed)).map(Some)
+        self.encode_whole(program, packed).map(Some)
+    }
+
+    /// Runs the codecs, with the threads that other chunks leave idle.
+    fn encode_whole(&self, program: &Program, packed: &[u8]) -> Result<Vec<u8>> {
+        let threads = self.call.threads / self.submitted.load(Ordering::Relaxed).max(1);
+        let encode = || with_threads(threads, || program.encode(packed));
+        self.call.counters.time(Stage::Encode, packed.len() as u64, encode)
     }
 
     fn encode_elements(&self, leaf: &Leaf, value: &NdBuffer) -> Result<Option<Vec<u8>>> {
@@ -413,8 +425,7 @@ impl Writing {
         if is_blank && old.is_some() && self.is_blank(program, &packed)? {
             return Ok(None);
         }
-        let size_bytes = packed.len() as u64;
-        self.call.counters.time(Stage::Encode, size_bytes, || program.encode(&packed)).map(Some)
+        self.encode_whole(program, &packed).map(Some)
     }
 
     fn gather(&self, target: &Target, tail: &Tail, value: &NdBuffer, packed: &mut [u8]) -> Result<()> {

@@ -156,7 +156,7 @@ impl Blosc {
                 // As c-blosc: levels to 8 are zstd's 1, 3, 5, …; 9 is its highest.
                 let level = if level < 9 { level * 2 - 1 } else { 22 };
                 let mut stream = Vec::with_capacity(part.len());
-                zstd_codec::cpu::compress(part, level, false, &mut stream).is_ok().then_some(stream)
+                zstd_codec::cpu::compress(part, level, &mut stream).is_ok().then_some(stream)
             }
             Compressor::Snappy => return Err(unencodable("'cname' snappy is only decoded")),
         })

@@ -4,13 +4,32 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 
 use zstd::bulk::{Compressor, Decompressor};
-use zstd::zstd_safe::ResetDirective;
+use zstd::zstd_safe::{CParameter, ResetDirective, compress_bound};
 
 use super::scan::scan;
 use super::table::Tables;
 use crate::codec::batch::Format;
 use crate::codec::contract::{BytesToBytes, Size, corrupt, expect_size, read_to_limit, unencodable};
+use crate::codec::threads::threads;
 use crate::{Error, ErrorKind, Result};
+
+/// How a frame is divided.
+#[derive(Clone, Copy)]
+struct Blocks {
+    /// Most bytes that a block decodes to; 0: what the format allows, 128 KiB.
+    most_bytes: u32,
+    /// Blocks are divided into parts of about so many encoded bytes, which share their tables; 0: they are not.
+    part_bytes: u32,
+}
+
+/// A GPU follows one block's sequences and literals in order, and many blocks at once.
+const SMALL: Blocks = Blocks { most_bytes: 64 << 10, part_bytes: 16 << 10 };
+const LARGE: Blocks = Blocks { most_bytes: 0, part_bytes: 0 };
+/// What becomes smaller than this share of itself has large blocks: the headers of small ones would be 1 % of it and more.
+const WELL_COMPRESSED: usize = 16;
+/// Chunks of two of these and more are encoded by jobs of so many bytes, whatever the number of threads, so that equal chunks
+/// give equal bytes.
+const JOB_BYTES: usize = 8 << 20;
 
 thread_local! {
     static DECOMPRESSOR: RefCell<Decompressor<'static>> = RefCell::default();
@@ -49,18 +68,60 @@ fn damage(error: &std::io::Error, encoded: &[u8], decoded_bytes: usize) -> Error
     }
 }
 
-/// Encodes one frame into `encoded`, or says that it does not fit.
-pub(crate) fn compress(decoded: &[u8], level: i32, checksum: bool, encoded: &mut Vec<u8>) -> std::io::Result<usize> {
-    COMPRESSOR.with_borrow_mut(|compressor| {
-        // A frame that did not fit has left its session open.
-        compressor
-            .context_mut()
-            .reset(ResetDirective::SessionOnly)
-            .map_err(|_| std::io::Error::other("reset failed"))?;
-        compressor.set_compression_level(level)?;
-        compressor.include_checksum(checksum)?;
+/// Encodes a stream inside another frame into `encoded`, or says that it does not fit.
+pub(crate) fn compress(decoded: &[u8], level: i32, encoded: &mut Vec<u8>) -> std::io::Result<usize> {
+    Zstd { level, checksum: false }.compress_alone(decoded, LARGE, encoded)
+}
+
+impl Zstd {
+    /// Encodes one frame of small blocks where that costs little, large chunks by the threads of [`threads`].
+    fn compress(&self, decoded: &[u8]) -> std::io::Result<Vec<u8>> {
+        let mut encoded = Vec::with_capacity(compress_bound(decoded.len()));
+        let mut compress = |blocks| match decoded.len() < 2 * JOB_BYTES {
+            true => self.compress_alone(decoded, blocks, &mut encoded),
+            // Where the system refuses threads, one does it all.
+            false => self
+                .compress_by_jobs(decoded, blocks, &mut encoded)
+                .or_else(|_| self.compress_alone(decoded, blocks, &mut encoded)),
+        };
+        if compress(SMALL)? < decoded.len() / WELL_COMPRESSED {
+            compress(LARGE)?;
+        }
+        Ok(encoded)
+    }
+
+    fn compress_by_jobs(&self, decoded: &[u8], blocks: Blocks, encoded: &mut Vec<u8>) -> std::io::Result<usize> {
+        // Its threads end with it: none would be there in a forked process.
+        let mut compressor = Compressor::default();
+        compressor.set_parameter(CParameter::JobSize(JOB_BYTES as u32))?;
+        compressor.set_parameter(CParameter::NbWorkers(threads().min(decoded.len() / JOB_BYTES) as u32))?;
+        self.compress_by(&mut compressor, decoded, blocks, encoded)
+    }
+
+    fn compress_alone(&self, decoded: &[u8], blocks: Blocks, encoded: &mut Vec<u8>) -> std::io::Result<usize> {
+        COMPRESSOR.with_borrow_mut(|compressor| {
+            // A frame that did not fit has left its session open.
+            compressor
+                .context_mut()
+                .reset(ResetDirective::SessionOnly)
+                .map_err(|_| std::io::Error::other("reset failed"))?;
+            self.compress_by(compressor, decoded, blocks, encoded)
+        })
+    }
+
+    fn compress_by(
+        &self,
+        compressor: &mut Compressor<'static>,
+        decoded: &[u8],
+        blocks: Blocks,
+        encoded: &mut Vec<u8>,
+    ) -> std::io::Result<usize> {
+        compressor.set_compression_level(self.level)?;
+        compressor.include_checksum(self.checksum)?;
+        compressor.set_parameter(CParameter::MaxBlockSize(blocks.most_bytes))?;
+        compressor.set_parameter(CParameter::TargetCBlockSize(blocks.part_bytes))?;
         compressor.compress_to_buffer(decoded, encoded)
-    })
+    }
 }
 
 fn lower(error: &std::io::Error) -> String {
@@ -91,8 +152,61 @@ impl BytesToBytes for Zstd {
     }
 
     fn encode(&self, decoded: Cow<'_, [u8]>) -> Result<Vec<u8>> {
-        let mut encoded = Vec::with_capacity(zstd::zstd_safe::compress_bound(decoded.len()));
-        compress(&decoded, self.level, self.checksum, &mut encoded).map_err(|error| unencodable(lower(&error)))?;
-        Ok(encoded)
+        self.compress(&decoded).map_err(|error| unencodable(lower(&error)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::threads::with_threads;
+
+    /// Numbers that go up by 0, 1 or 2.
+    fn climbing(count: usize) -> Vec<u8> {
+        let (mut state, mut value) = (7u32, 0u8);
+        let mut next = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            value = value.wrapping_add((state >> 30) as u8 / 2 + (state >> 27 & 1) as u8);
+            value
+        };
+        (0..count).map(|_| next()).collect()
+    }
+
+    fn scanned(frame: &[u8], decoded_bytes: usize) -> Tables {
+        let mut tables = Tables::new();
+        scan(&mut tables, frame, 0..frame.len(), 0..decoded_bytes).unwrap();
+        tables
+    }
+
+    #[test]
+    fn bytes_of_large_chunks_do_not_depend_on_the_number_of_threads() {
+        let (chunk, codec) = (climbing(2 * JOB_BYTES + 12_345), Zstd { level: 1, checksum: true });
+        let frames = [1, 2, 5].map(|threads| with_threads(threads, || codec.compress(&chunk).unwrap()));
+        assert!(frames[0].len() < chunk.len() * 2 / 3, "{}", frames[0].len());
+        assert!(frames[1] == frames[0] && frames[2] == frames[0]);
+        let mut decoded = vec![0; chunk.len()];
+        assert_eq!(decompress(&frames[0], &mut decoded).unwrap(), chunk.len());
+        assert!(decoded == chunk);
+        assert_eq!(scanned(&frames[0], chunk.len()).frames.len(), 1, "one frame");
+    }
+
+    #[test]
+    fn blocks_are_small_and_their_parts_share_tables() {
+        let text = (0..40_000u32).flat_map(|number| (number * number / 7 % 10_007).to_string().into_bytes());
+        let chunk: Vec<u8> = text.collect();
+        let frame = Zstd { level: 3, checksum: false }.compress(&chunk).unwrap();
+        let blocks = scanned(&frame, chunk.len()).blocks;
+        let longest = blocks.iter().map(|block| block.src_bytes).max().unwrap();
+        assert!(longest < 2 * SMALL.part_bytes, "{longest}");
+        let own = blocks.iter().filter(|block| block.own_tree).count();
+        assert!(own < blocks.len(), "{own} of {}", blocks.len());
+    }
+
+    #[test]
+    fn blocks_of_what_becomes_very_small_are_large() {
+        let chunk: Vec<u8> = climbing(600).into_iter().flat_map(|number| [number; 1000]).collect();
+        let frame = Zstd { level: 3, checksum: false }.compress(&chunk).unwrap();
+        assert!(frame.len() < chunk.len() / WELL_COMPRESSED);
+        assert!(frame == zstd::bulk::compress(&chunk, 3).unwrap(), "as libzstd divides it");
     }
 }
