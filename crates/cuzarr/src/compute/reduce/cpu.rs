@@ -9,8 +9,9 @@ use super::state::{Accumulator, State, Value, Wide, beats};
 use super::view::{self, BLOCK_LANES, BLOCK_THREADS, PACK, THREAD_STEPS, View};
 use crate::error::Result;
 
-/// Jobs that a thread takes at a time.
+/// Jobs that a thread takes at a time, at most, and elements, at least: fewer are not worth a thread.
 const JOBS_AT_ONCE: usize = 64;
+const ELEMS_AT_ONCE: usize = 1 << 16;
 
 /// The states of all segments of all elements of the result, those of one element together.
 ///
@@ -28,17 +29,19 @@ pub(crate) fn states(
     // A row: the lanes of one segment, or as many neighbouring elements of the result.
     let rows_per_job = if view.by_blocks { 1 } else { BLOCK_LANES };
     let jobs = if view.by_blocks { states.len() } else { view.outputs.div_ceil(rows_per_job) * view.segments };
+    let job_elems = source.len().div_ceil(jobs.max(1)).max(1);
+    let at_once = ELEMS_AT_ONCE.div_ceil(job_elems).min(JOBS_AT_ONCE);
     let answers: Mutex<Vec<(usize, Vec<State>)>> = Mutex::default();
     let next = std::sync::atomic::AtomicUsize::new(0);
     let failure = Mutex::new(None);
     let work = || {
         let row = Row { bytes, source, view, accumulator, skip_nan, wide };
         loop {
-            let first = next.fetch_add(JOBS_AT_ONCE, std::sync::atomic::Ordering::Relaxed);
+            let first = next.fetch_add(at_once, std::sync::atomic::Ordering::Relaxed);
             if first >= jobs {
                 return;
             }
-            for job in first..jobs.min(first + JOBS_AT_ONCE) {
+            for job in first..jobs.min(first + at_once) {
                 match row.job(job) {
                     Ok(states) => answers.lock().unwrap_or_else(PoisonError::into_inner).push((job, states)),
                     Err(error) => {
@@ -50,7 +53,7 @@ pub(crate) fn states(
         }
     };
     std::thread::scope(|scope| {
-        for _ in 1..threads.min(jobs.div_ceil(JOBS_AT_ONCE)) {
+        for _ in 1..threads.min(jobs.div_ceil(at_once)) {
             // A refused thread is no loss: this one does what the others do not.
             let _ = std::thread::Builder::new().spawn_scoped(scope, work);
         }
