@@ -42,6 +42,32 @@ def main():
         "five operations, cuzarr": lambda: five(x, out),
     }.items():
         print(f"{name:26} {traffic / clock(run, args.repeat):8.0f} GB/s")
+    forms(args.mib, args.repeat)
+
+
+def forms(mib, repeat):
+    """One kernel on operands that lie in other ways than the result."""
+    text = ("T a, T b, float32 w", "T z", "z = a + w * (b - a)", "blend")
+    theirs, ours = cupy.ElementwiseKernel(*text), cuzarr.ElementwiseKernel(*text)
+    a, b = (cupy.random.rand(mib << 3, 1 << 15, dtype="f4") for _ in range(2))
+    square = 1 << 14 if mib >= 1024 else 1 << 11
+    turned = a.reshape(-1)[: square * square].reshape(square, square).T
+    few = a[:1, :1000]
+    operands = {
+        "side by side": (a, b),
+        "a row": (a, b[0]),
+        "a column": (a, b[:, :1]),
+        "transposed": (turned, b.reshape(-1)[: square * square].reshape(square, square)),
+        "parts of rows": (a[:, 1:-3], b[:, 3:-1]),
+        "every second": (a[::2, ::2], b[::2, ::2]),
+        "1000 elements": (few, few),
+    }
+    print(f"{f'a blend of two, {mib} MiB, ms':30} {'CuPy':>8} {'cuzarr':>8}")
+    for name, (x, y) in operands.items():
+        out = theirs(x, y, cupy.float32(0.25))
+        assert bool(cupy.allclose(ours(x, y, 0.25), out, rtol=1e-6)), name
+        times = clock(lambda: theirs(x, y, cupy.float32(0.25), out), repeat), clock(lambda: ours(x, y, 0.25, out), repeat)
+        print(f"{name:30} {times[0] * 1e3:8.3f} {times[1] * 1e3:8.3f}")
 
 
 if __name__ == "__main__":
