@@ -36,8 +36,7 @@ const SETTLE_COST_SHORT: f64 = 2.2;
 /// Tiles of a segment, where so many tiles are there for each segment of a unit that settling one after the other is hidden behind
 /// the other units': short segments have less to wait for.
 const SEGMENT_TILES: usize = 5;
-const SETTLE_SHARE: usize = 256;
-const SETTLE_SHARE_SHORT: usize = 340;
+const SETTLE_SHARE: usize = 340;
 /// Chains whose tiles take turns: as many as are at work at once, so that what they repeat is still in the cache.
 const TURNS: usize = 1024;
 
@@ -65,9 +64,9 @@ fn is_row(tiles: usize, total: usize, short: bool) -> bool {
 
 /// Segments of a unit of so many tiles, among so many of all; `short`: whether the sequences are of a few bytes.
 fn segments_of(tiles: usize, total: usize, short: bool) -> usize {
-    let (cost, share) = if short { (SETTLE_COST_SHORT, SETTLE_SHARE_SHORT) } else { (SETTLE_COST, SETTLE_SHARE) };
+    let cost = if short { SETTLE_COST_SHORT } else { SETTLE_COST };
     let alone = (tiles as f64 / cost).sqrt().ceil() as usize;
-    alone.max((tiles / SEGMENT_TILES).min(total / share)).clamp(1, tiles)
+    alone.max((tiles / SEGMENT_TILES).min(total / SETTLE_SHARE)).clamp(1, tiles)
 }
 
 /// One run of sequences, and where its bytes go.
@@ -268,7 +267,7 @@ mod tests {
     fn units_beside_others_have_shorter_segments() {
         let of = |cases: [(usize, usize); 3], short| cases.map(|(tiles, total)| segments_of(tiles, total, short));
         assert_eq!(of([(1024, 1024), (8192, 8192), (8192, 16_384)], false), [42, 117, 117]);
-        assert_eq!(of([(1024, 65_536), (8192, 65_536), (128, 4096)], false), [204, 256, 16]);
+        assert_eq!(of([(1024, 65_536), (8192, 65_536), (128, 4096)], false), [192, 192, 15]);
         // Two units of 64 MiB, and sixteen of 8.
         assert_eq!(of([(8192, 16_384), (1024, 16_384), (8192, 65_536)], true), [62, 48, 192]);
         assert_eq!(of([(1, 1), (1, 1 << 20), (1024, 1024)], true), [1, 1, 22]);
