@@ -24,6 +24,8 @@ struct Blocks {
 
 /// A GPU follows one block's sequences and literals in order, and many blocks at once.
 const SMALL: Blocks = Blocks { most_bytes: 64 << 10, part_bytes: 16 << 10 };
+/// Of chunks that jobs encode, which have many blocks anyhow: all headers of a frame are read one after the other.
+const SMALL_BY_JOBS: Blocks = Blocks { part_bytes: 0, ..SMALL };
 const LARGE: Blocks = Blocks { most_bytes: 0, part_bytes: 0 };
 /// What becomes smaller than this share of itself has large blocks: the headers of small ones would be 1 % of it and more.
 const WELL_COMPRESSED: usize = 16;
@@ -77,14 +79,15 @@ impl Zstd {
     /// Encodes one frame of small blocks where that costs little, large chunks by the threads of [`threads`].
     fn compress(&self, decoded: &[u8]) -> std::io::Result<Vec<u8>> {
         let mut encoded = Vec::with_capacity(compress_bound(decoded.len()));
-        let mut compress = |blocks| match decoded.len() < 2 * JOB_BYTES {
-            true => self.compress_alone(decoded, blocks, &mut encoded),
+        let is_large = decoded.len() >= 2 * JOB_BYTES;
+        let mut compress = |blocks| match is_large {
+            false => self.compress_alone(decoded, blocks, &mut encoded),
             // Where the system refuses threads, one does it all.
-            false => self
+            true => self
                 .compress_by_jobs(decoded, blocks, &mut encoded)
                 .or_else(|_| self.compress_alone(decoded, blocks, &mut encoded)),
         };
-        if compress(SMALL)? < decoded.len() / WELL_COMPRESSED {
+        if compress(if is_large { SMALL_BY_JOBS } else { SMALL })? < decoded.len() / WELL_COMPRESSED {
             compress(LARGE)?;
         }
         Ok(encoded)
@@ -187,7 +190,13 @@ mod tests {
         let mut decoded = vec![0; chunk.len()];
         assert_eq!(decompress(&frames[0], &mut decoded).unwrap(), chunk.len());
         assert!(decoded == chunk);
-        assert_eq!(scanned(&frames[0], chunk.len()).frames.len(), 1, "one frame");
+        let tables = scanned(&frames[0], chunk.len());
+        assert_eq!(tables.frames.len(), 1, "one frame");
+        assert_eq!(
+            tables.blocks.len(),
+            chunk.len().div_ceil(SMALL_BY_JOBS.most_bytes as usize),
+            "blocks without parts"
+        );
     }
 
     #[test]
