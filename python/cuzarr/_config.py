@@ -1,24 +1,30 @@
 """The configuration: every value, where it comes from, and how to change it.
 
 A value is looked for in ``config.local`` (this task's own), then in ``config.set`` (the whole process'), then in the
-environment (``CUZARR_ARRAY__ORDER=F`` is ``array.order``), then in the defaults. ``device``, ``buffer`` and ``ndbuffer``
-say the same thing in two ways, so whichever of them is set sets the others beside it.
+environment (``CUZARR_ARRAY__ORDER=F`` is ``array.order``; ``ZARR_ARRAY__ORDER=F`` counts less), then in the defaults.
+``device``, ``buffer`` and ``ndbuffer`` say the same thing in two ways, so whichever of them is set sets the others beside it.
 """
 
 from __future__ import annotations
 
 import ast
+import base64
+import binascii
 import importlib
+import json
 import os
+import pprint
 import re
+import sys
 import threading
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar, Token
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, TextIO
 
 from cuzarr._names import did_you_mean
-from cuzarr.errors import ConfigInvalidError
+from cuzarr.errors import ConfigInvalidError, CuzarrRuntimeWarning
 
 DEFAULTS: dict[str, Any] = {
     # zarr-python's keys, with zarr-python's defaults
@@ -75,6 +81,15 @@ DEFAULTS |= {
     for codec in _NUMCODECS
 }
 
+_ZARR_PYTHONS_KEYS = frozenset(DEFAULTS) - {"device", "array_type", "strict", "allow_pickle", "memory_limit", "gds", "fsync", "direct_io"}
+
+# Keys of zarr-python that change nothing here, and why. Setting one to something else than a default gives a warning.
+_WITHOUT_EFFECT = {
+    "async.timeout": "calls wait as long as the store takes",
+    "codec_pipeline": "cuzarr has one pipeline",
+    "codecs": "cuzarr finds codecs by their names, in its own registry and in those of numcodecs and zarr-python",
+}
+
 # Sections whose keys anybody may add to, and the ones that name classes.
 _OPEN_SECTIONS = ("async", "codec_pipeline", "codecs")
 _CLASSES = ("buffer", "ndbuffer")
@@ -89,7 +104,10 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "direct_io": ("auto", "on", "off"),
 }
 
-_ENVIRONMENT_PREFIX = "CUZARR_"
+# The later one counts more. Of zarr-python's variables those count whose keys exist here.
+_ENVIRONMENT_PREFIXES = ("ZARR_", "CUZARR_")
+# Holds what `Config.serialize` gave, for child processes.
+_INHERITED = "internal_inherit_config"
 # Variables that are no configuration keys: tests and the Rust side read them by themselves.
 _NOT_KEYS = re.compile("require_gpu|cache_dir|cubin_dir|log|test_device|conformance_engine|simt_flags|[a-z]+_library")
 
@@ -132,6 +150,8 @@ def _check(key: str, value: Any, origin: str) -> Any:
     elif key == "async.timeout":
         valid = value is None or (isinstance(value, int | float) and not isinstance(value, bool) and value >= 0)
         expected = "seconds or None"
+    elif key == "array.rectilinear_chunks":
+        valid, expected = value is False, "False: chunk grids other than regular ones are not supported"
     elif isinstance(default, bool):
         valid, expected = isinstance(value, bool), "True or False"
     elif key == "device":
@@ -228,26 +248,73 @@ def _flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
             yield key, value
 
 
+def _nest(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested dictionaries made of dotted keys; the reverse of `_flatten`."""
+    nested: dict[str, Any] = {}
+    for key, value in values.items():
+        *parents, last = key.split(".")
+        place = nested
+        for parent in parents:
+            place = place.setdefault(parent, {})
+        place[last] = value
+    return nested
+
+
+def _literal(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return {"true": True, "false": False, "none": None}.get(text.lower(), text)
+
+
+def _read_variables(environ: Mapping[str, str], prefix: str) -> Iterator[tuple[str, Any, str]]:
+    """Keys, values and origins of the variables with a prefix. What was inherited comes first, so that it counts less."""
+    variables = [name for name in environ if name.startswith(prefix)]
+    for variable in sorted(variables, key=lambda name: name[len(prefix) :].lower() != _INHERITED):
+        key, origin = variable[len(prefix) :].lower().replace("__", "."), f"environment {variable}"
+        if key == _INHERITED:
+            yield from ((inherited, value, origin) for inherited, value in _flatten(_deserialize(environ[variable], origin)))
+        elif not _NOT_KEYS.fullmatch(key):
+            yield key, _literal(environ[variable]), origin
+
+
 def _read_environment(environ: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
     found: dict[str, tuple[Any, str]] = {}
-    for variable, text in environ.items():
-        if not variable.startswith(_ENVIRONMENT_PREFIX):
-            continue
-        key = variable[len(_ENVIRONMENT_PREFIX) :].lower().replace("__", ".")
-        if _NOT_KEYS.fullmatch(key):
-            continue
-        try:
-            value = ast.literal_eval(text)
-        except (ValueError, SyntaxError):
-            value = {"true": True, "false": False, "none": None}.get(text.lower(), text)
-        origin = f"environment {variable}"
-        found[key] = (_check(key, value, origin), origin)
-    places = {key: found[key] for key in _PLACES if key in found}
-    if places:
-        origin = " and ".join(origin for _, origin in places.values())
-        complete = _complete({key: value for key, (value, _) in places.items()}, "cpu", origin)
-        found |= {key: places.get(key, (value, origin)) for key, value in complete.items()}
+    for prefix in _ENVIRONMENT_PREFIXES:
+        here: dict[str, tuple[Any, str]] = {}
+        for key, value, origin in _read_variables(environ, prefix):
+            if prefix == "CUZARR_" or key in _ZARR_PYTHONS_KEYS or key.split(".", 1)[0] in _OPEN_SECTIONS:
+                here[key] = (_check(key, value, origin), origin)
+        places = {key: here[key] for key in _PLACES if key in here}
+        if places:
+            origin = " and ".join(dict.fromkeys(origin for _, origin in places.values()))
+            complete = _complete({key: value for key, (value, _) in places.items()}, "cpu", origin)
+            here |= {key: places.get(key, (value, origin)) for key, value in complete.items()}
+        found |= here
     return found
+
+
+def _deserialize(text: str, origin: str) -> dict[str, Any]:
+    try:
+        values = json.loads(base64.urlsafe_b64decode(text))
+    except (binascii.Error, ValueError) as error:
+        raise ConfigInvalidError(f"{origin} is not what config.serialize() gives") from error
+    if not isinstance(values, dict):
+        raise ConfigInvalidError(f"{origin} is not what config.serialize() gives")
+    return values
+
+
+def _dotted_name(value: Any) -> Any:
+    return f"{value.__module__}.{value.__qualname__}" if isinstance(value, type) else value
+
+
+def _tell_of_no_effect(values: Mapping[str, Any]) -> None:
+    for key, value in values.items():
+        reason = _WITHOUT_EFFECT.get(key) or _WITHOUT_EFFECT.get(key.split(".", 1)[0])
+        is_built_in = value == DEFAULTS.get(key) or str(_dotted_name(value)).startswith(("zarr.", "cuzarr.", "numcodecs."))
+        if reason is not None and not is_built_in:
+            message = f"configuration key '{key}' has no effect here: {reason}"
+            warnings.warn(message, CuzarrRuntimeWarning, stacklevel=4)
 
 
 def _normalize(key: str) -> str:
@@ -299,7 +366,7 @@ class Config:
                                      follows it
     ``array_type``        ``"auto"`` type of results on a GPU: ``"cupy"``, ``"device"``, or whichever is there
     ``async.concurrency`` ``10``     calls that are awaited at once; ``async.timeout``, ``codec_pipeline`` and ``codecs``
-                                     are kept for zarr-python's sake and change nothing
+                                     are zarr-python's and change nothing here, which a warning says when they are set
     ``strict``            ``False``  raise instead of falling back to a slower way
     ``allow_pickle``      ``False``  decode pickled objects, which can run any code
     ``memory_limit``      ``None``   bytes in flight, on the device and in pinned memory each: a number, or ``"512 MiB"``;
@@ -349,14 +416,7 @@ class Config:
             return environment[key][0]
         if key in DEFAULTS:
             return DEFAULTS[key]
-        section: dict[str, Any] = {}
-        for name in self:
-            if name.startswith(f"{key}."):
-                *parents, last = name[len(key) + 1 :].split(".")
-                place = section
-                for parent in parents:
-                    place = place.setdefault(parent, {})
-                place[last] = self.get(name)
+        section = _nest({name[len(key) + 1 :]: self.get(name) for name in self if name.startswith(f"{key}.")})
         if section:
             return section
         if default is not ...:
@@ -396,6 +456,7 @@ class Config:
         given = dict(arg or {}) | {name.replace("__", "."): value for name, value in kwargs.items()}
         values = {_normalize(key): value for key, value in _flatten(given)}
         checked = {key: _check(key, value, origin) for key, value in values.items()}
+        _tell_of_no_effect(checked)
         return _complete(checked, self.get("device"), origin)
 
     def _replace(self, values: dict[str, Any]) -> dict[str, tuple[bool, Any]]:
@@ -409,15 +470,85 @@ class Config:
             kept = {key: value for key, value in self._set.items() if key not in before}
             self._set = kept | {key: value for key, (was_set, value) in before.items() if was_set}
 
+    def update(self, new: Mapping[str, Any], priority: Literal["new", "old", "new-defaults"] = "new") -> None:
+        """Changes values for good, as :meth:`set` does. ``priority`` says which values: all of them (``"new"``), those of
+        keys that do not exist yet (``"old"``), or those of keys that have their default (``"new-defaults"``).
+
+        Raises
+        ------
+        ConfigInvalidError
+            As :meth:`set`, or ``priority`` is another word.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> with cuzarr.config.set({"array.order": "F"}):
+        ...     cuzarr.config.update({"array": {"order": "C"}, "json_indent": 4}, priority="new-defaults")
+        ...     cuzarr.config["array.order"], cuzarr.config["json_indent"]
+        ('F', 4)
+        >>> cuzarr.config.reset()
+        """
+        tests: dict[str, Callable[[str], bool]] = {
+            "new": lambda _: True,
+            "old": lambda key: key not in self,
+            "new-defaults": lambda key: self.origin(key) == "default",
+        }
+        if priority not in tests:
+            raise ConfigInvalidError(f"priority is {priority!r}, expected 'new', 'old' or 'new-defaults'")
+        given = {_normalize(key): value for key, value in _flatten(new)}
+        chosen = {key: value for key, value in given.items() if tests[priority](key)}
+        self._replace(self._parse(chosen, {}, "config.update"))
+
+    def merge(self, *dicts: Mapping[str, Any]) -> None:
+        """Changes values for good by several dictionaries; of a key that is in several the last one counts."""
+        merged: dict[str, Any] = {}
+        for values in dicts:
+            merged |= dict(_flatten(values))
+        self.update(merged)
+
+    def clear(self) -> None:
+        """Forgets everything that was set and what the environment says: every value is its default.
+        :meth:`refresh` reads the environment again."""
+        with self._lock:
+            self._set = {}
+            self._environment = {}
+
     def reset(self) -> None:
         """Forgets everything that was set, and reads the environment again."""
         with self._lock:
             self._set = {}
             self._environment = _read_environment(self._environ)
 
-    def refresh(self) -> None:
-        """The same as :meth:`reset`, as it is in zarr-python."""
+    def refresh(self, paths: Any = None, env: Mapping[str, str] | None = None) -> None:
+        """Like :meth:`reset`; ``env`` takes the place of the environment."""
+        _refuse_files(paths)
+        if env is not None:
+            self._environ = env
         self.reset()
+
+    def collect(self, paths: Any = None, env: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """What the environment says, or ``env`` in its place, in nested dictionaries; changes nothing.
+
+        Raises
+        ------
+        ConfigInvalidError
+            ``paths`` names configuration files, which cuzarr does not read; or a variable has no meaning.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> cuzarr.config.collect(env={"ZARR_ARRAY__ORDER": "F"})
+        {'array': {'order': 'F'}}
+        """
+        _refuse_files(paths)
+        found = _read_environment(self._environ if env is None else env)
+        return _nest({key: value for key, (value, _) in found.items()})
+
+    def serialize(self) -> str:
+        """Every value that is not a default, as one line of text. In the variable ``CUZARR_INTERNAL_INHERIT_CONFIG`` it
+        gives a child process the same configuration; classes travel by their dotted names."""
+        values = {key: _dotted_name(self.get(key)) for key in self if self.origin(key) != "default"}
+        return base64.urlsafe_b64encode(json.dumps(_nest(values)).encode()).decode()
 
     def enable_gpu(self, device: int | str = 0) -> ConfigSet:
         """Reads arrays into GPU memory from now on; also a context manager. Does not touch the GPU yet.
@@ -442,13 +573,31 @@ class Config:
         environment = self._from_environment()
         return environment[key][1] if key in environment else "default"
 
-    def pprint(self) -> None:
-        """Prints every value with its origin."""
-        print(self)
+    def pprint(self, stream: TextIO | None = None, *, width: int | None = None, **options: Any) -> None:
+        """Prints every value with its origin to ``stream``, the standard output unless given. ``width`` and the other
+        options of Python's ``pprint`` say how long values are broken."""
+        print(self._text(width, options), file=stream or sys.stdout)
+
+    def _text(self, width: int | None = None, options: Mapping[str, Any] | None = None) -> str:
+        names = max(map(len, self))
+        lines = []
+        for key in self:
+            value = pprint.pformat(self.get(key), width=max((width or sys.maxsize) - names - 3, 1), **(options or {}))
+            value = value.replace("\n", "\n" + " " * (names + 3))
+            lines.append(f"{key:<{names}} = {value}  ({self.origin(key)})")
+        return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """Every value, by its dotted key."""
-        return {key: self.get(key) for key in self}
+        """Every value, in nested dictionaries by section.
+
+        >>> import cuzarr
+        >>> cuzarr.config.to_dict()["array"]["order"]
+        'C'
+        """
+        return _nest({key: self.get(key) for key in self})
+
+    def __getitem__(self, key: str) -> Any:
+        return self.get(key)
 
     def __iter__(self) -> Iterator[str]:
         return iter(dict.fromkeys([*DEFAULTS, *self._from_environment(), *self._set, *self._local.get()]))
@@ -457,8 +606,15 @@ class Config:
         return key in list(self)
 
     def __repr__(self) -> str:
-        width = max(map(len, self))
-        return "\n".join(f"{key:<{width}} = {self.get(key)!r}  ({self.origin(key)})" for key in self)
+        return self._text()
+
+
+def _refuse_files(paths: Any) -> None:
+    if paths:
+        raise ConfigInvalidError(
+            f"cuzarr reads no configuration files, got {paths!r}",
+            hint="load the file yourself, and give its contents to cuzarr.config.update",
+        )
 
 
 config = Config()

@@ -29,11 +29,13 @@ from xarray.coding.variables import CFMaskCoder
 from xarray.core import indexing
 
 from cuzarr._api import open_group
+from cuzarr._arguments import place_of
 from cuzarr._array import Array
 from cuzarr._async import run
 from cuzarr._group import Group
 from cuzarr._metadata import ArrayV2Metadata
-from cuzarr.errors import MetadataValidationError
+from cuzarr._names import did_you_mean
+from cuzarr.errors import GroupNotFoundError, MetadataValidationError
 from cuzarr.storage import Store
 
 _DIMENSIONS = "_ARRAY_DIMENSIONS"
@@ -220,11 +222,52 @@ def _codecs(array: Array) -> dict[str, Any]:
     return codecs if array.metadata.zarr_format == 2 else codecs | {"serializer": twin.serializer}
 
 
+def _opened_group(
+    source: Any, path: str | None, *, mode: Any, consolidated: bool | None, storage_options: Any, zarr_format: Any
+) -> Group:
+    """The group to show, as xarray's own engine finds it: consolidated metadata is looked for at the root of the store."""
+    options = {"mode": "a" if mode == "a-" else mode, "storage_options": storage_options, "zarr_format": zarr_format}
+    path = (path or "").strip("/")
+    if isinstance(source, Group) and consolidated is None:
+        return _group_below(source, path)
+    if hasattr(source, "store_path"):  # a group of ours or of zarr-python
+        source, options["storage_options"] = place_of(source), None
+    elif isinstance(source, str | os.PathLike):
+        source = os.path.expanduser(source)
+    if consolidated is False:
+        return open_group(source, path=path, use_consolidated=False, **options)
+    try:
+        root = open_group(source, use_consolidated=consolidated, **options)
+    except GroupNotFoundError:
+        if not path or consolidated:
+            raise
+        return open_group(source, path=path, **options)
+    return _group_below(root, path)
+
+
+def _group_below(root: Group, path: str) -> Group:
+    if not path:
+        return root
+    node = root.get(path)
+    if not isinstance(node, Group):
+        raise GroupNotFoundError(f"no group at '{path}' in {root.store_path}", hint=did_you_mean(path, root.group_keys()))
+    return node
+
+
 class CuzarrBackendEntrypoint(BackendEntrypoint):
     """What ``xarray.open_dataset(…, engine="cuzarr")`` calls.
 
-    ``device`` says where data variables are read to (the configuration's, unless given), ``group`` names a group inside
-    the store, ``storage_options`` serves URLs.
+    It takes what ``engine="zarr"`` takes: a path, a URL, a store, or a :class:`cuzarr.Group` (zarr-python's as well), and the
+    same options. ``device`` is cuzarr's own: where data variables are read to, the group's or the configuration's unless given.
+    ``cache_members`` has no effect: members are looked up once, when the dataset is opened.
+
+    Examples
+    --------
+    >>> import cuzarr, xarray
+    >>> group = cuzarr.create_group({})
+    >>> _ = group.create_array("t", data=[1.0, 2.0], dimension_names=("x",))
+    >>> float(xarray.open_dataset(group, engine="cuzarr").t.sum())
+    3.0
     """
 
     description: ClassVar[str] = "Open Zarr groups, reading data variables straight to a GPU where one is chosen"
@@ -242,23 +285,35 @@ class CuzarrBackendEntrypoint(BackendEntrypoint):
         use_cftime: bool | None = None,
         decode_timedelta: Any = None,
         group: str | None = None,
-        device: str | None = None,
+        mode: Any = "r",
+        consolidated: bool | None = None,
         storage_options: dict[str, Any] | None = None,
         zarr_format: Any = None,
+        store: AbstractDataStore | None = None,
+        engine: Any = None,
         use_zarr_fill_value_as_mask: bool | None = None,
+        cache_members: bool = True,
+        device: str | None = None,
     ) -> xarray.Dataset:
-        opened = open_group(
-            filename_or_obj, mode="r", path=group, storage_options=storage_options, zarr_format=zarr_format
-        )
-        return StoreBackendEntrypoint().open_dataset(
-            GroupStore(
+        if store is None:
+            opened = _opened_group(
+                filename_or_obj,
+                group,
+                mode=mode,
+                consolidated=consolidated,
+                storage_options=storage_options,
+                zarr_format=zarr_format,
+            )
+            store = GroupStore(
                 opened,
                 device,
                 drop_variables,
                 use_zarr_fill_value_as_mask,
                 mask=mask_and_scale,
                 times=decode_times is not False,
-            ),
+            )
+        return StoreBackendEntrypoint().open_dataset(
+            store,
             mask_and_scale=mask_and_scale,
             decode_times=decode_times,
             concat_characters=concat_characters,
@@ -268,12 +323,28 @@ class CuzarrBackendEntrypoint(BackendEntrypoint):
             decode_timedelta=decode_timedelta,
         )
 
-    def open_groups_as_dict(self, filename_or_obj: Any, *, group: str | None = None, **kwargs: Any) -> Any:  # type: ignore[override]
+    def open_groups_as_dict(  # type: ignore[override]
+        self,
+        filename_or_obj: Any,
+        *,
+        group: str | None = None,
+        mode: Any = "r",
+        consolidated: bool | None = None,
+        storage_options: dict[str, Any] | None = None,
+        zarr_format: Any = None,
+        **kwargs: Any,
+    ) -> Any:
         """Every group below one, each as a dataset."""
-        root = open_group(filename_or_obj, mode="r", path=group)
-        paths = ["", *(path for path, node in root.members(max_depth=None) if isinstance(node, Group))]
-        lead = f"{group}/" if group else ""
-        return {f"/{path}": self.open_dataset(filename_or_obj, group=lead + path, **kwargs) for path in paths}
+        root = _opened_group(
+            filename_or_obj,
+            group,
+            mode=mode,
+            consolidated=consolidated,
+            storage_options=storage_options,
+            zarr_format=zarr_format,
+        )
+        members = {f"/{path}": node for path, node in root.members(max_depth=None) if isinstance(node, Group)}
+        return {path: self.open_dataset(node, **kwargs) for path, node in ({"/": root} | members).items()}
 
     def open_datatree(self, filename_or_obj: Any, **kwargs: Any) -> xarray.DataTree:  # type: ignore[override]
         """The group and all below it."""
@@ -281,4 +352,4 @@ class CuzarrBackendEntrypoint(BackendEntrypoint):
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
         """No path is claimed unasked: xarray's own engine reads the same files."""
-        return isinstance(filename_or_obj, Store) and not isinstance(filename_or_obj, str | os.PathLike)
+        return isinstance(filename_or_obj, Store | Group) and not isinstance(filename_or_obj, str | os.PathLike)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
 import cuzarr
+from cuzarr._array_config import ArrayConfig
 from cuzarr._config import DEFAULTS, Config, resolve_class
 from cuzarr.buffer import cpu, gpu
-from cuzarr.errors import ConfigInvalidError
+from cuzarr.errors import ConfigInvalidError, CuzarrRuntimeWarning
 
 
 def test_scoped_values_end_with_their_block() -> None:
@@ -68,6 +71,117 @@ def test_reset_forgets_and_reads_the_environment_again(name: str) -> None:
     environ["CUZARR_DEVICE"] = "cuda:2"
     getattr(config, name)()
     assert (config.get("array.order"), config.get("device")) == ("C", "cuda:2")
+
+
+def test_variables_of_zarr_python_count_less_than_ours_and_more_than_defaults() -> None:
+    environ = {"ZARR_ARRAY__ORDER": "F", "ZARR_JSON_INDENT": "4", "CUZARR_JSON_INDENT": "8", "ZARR_V3_EXPERIMENTAL_API": "1"}
+    config = Config(environ)
+    assert (config.get("array.order"), config.origin("array.order")) == ("F", "environment ZARR_ARRAY__ORDER")
+    assert (config.get("json_indent"), config.origin("json_indent")) == (8, "environment CUZARR_JSON_INDENT")
+    assert Config({"ZARR_DEVICE": "cuda:0"}).get("device") == "cpu"  # no key of zarr-python
+
+
+def test_a_buffer_of_zarr_pythons_variable_chooses_the_device_unless_ours_says_otherwise() -> None:
+    environ = {"ZARR_BUFFER": "zarr.buffer.gpu.Buffer", "ZARR_NDBUFFER": "zarr.buffer.gpu.NDBuffer"}
+    assert Config(environ).get("device") == "cuda:0"
+    config = Config({**environ, "CUZARR_DEVICE": "cpu"})
+    assert (config.get("device"), resolve_class(config.get("buffer"))) == ("cpu", cpu.Buffer)
+
+
+@pytest.mark.parametrize(
+    ("priority", "order", "indent"), [("new", "C", 4), ("old", "F", 2), ("new-defaults", "F", 4)]
+)
+def test_update_changes_for_good_what_its_priority_says(priority: Any, order: str, indent: int) -> None:
+    config = Config({})
+    config.set({"array.order": "F"})
+    config.update({"array": {"order": "C"}, "json_indent": 4}, priority=priority)
+    assert (config["array.order"], config["json_indent"]) == (order, indent)
+
+
+def test_update_refuses_an_unknown_priority_and_changes_nothing() -> None:
+    config = Config({})
+    with pytest.raises(ConfigInvalidError, match="priority is 'newest'"):
+        config.update({"json_indent": 4}, priority="newest")  # type: ignore[arg-type]
+    assert config["json_indent"] == 2
+
+
+def test_the_last_of_merged_dictionaries_counts() -> None:
+    config = Config({})
+    config.merge({"array.order": "F", "json_indent": 4}, {"json_indent": 8})
+    assert (config["array.order"], config["json_indent"]) == ("F", 8)
+
+
+def test_clear_leaves_defaults_and_refresh_reads_the_environment_again() -> None:
+    config = Config({"CUZARR_ARRAY__ORDER": "F"})
+    config.set({"json_indent": 4})
+    config.clear()
+    assert (config["array.order"], config["json_indent"]) == ("C", 2)
+    config.refresh()
+    assert config["array.order"] == "F"
+    config.refresh(env={})
+    assert config["array.order"] == "C"
+
+
+def test_collect_tells_what_the_environment_says_and_changes_nothing() -> None:
+    config = Config({"CUZARR_ARRAY__ORDER": "F"})
+    assert config.collect() == {"array": {"order": "F"}}
+    assert config.collect(env={"ZARR_ARRAY__WRITE_EMPTY_CHUNKS": "True"}) == {"array": {"write_empty_chunks": True}}
+    assert config["array.write_empty_chunks"] is False
+    with pytest.raises(ConfigInvalidError, match="reads no configuration files"):
+        config.collect(paths=["somewhere.yaml"])
+
+
+def test_a_serialized_configuration_is_inherited_through_the_environment() -> None:
+    config = Config({})
+    config.set({"array.order": "F", "buffer": gpu.Buffer, "memory_limit": "1 GiB"})
+    child = Config({"CUZARR_INTERNAL_INHERIT_CONFIG": config.serialize(), "CUZARR_MEMORY_LIMIT": "2 GiB"})
+    assert (child["array.order"], child["device"], child["memory_limit"]) == ("F", "cuda:0", 2 << 30)
+    assert child.origin("array.order") == "environment CUZARR_INTERNAL_INHERIT_CONFIG"
+    for damaged in ("%", "bm90IGpzb24=", "WzFd"):
+        with pytest.raises(ConfigInvalidError, match="CUZARR_INTERNAL_INHERIT_CONFIG is not what"):
+            Config({"CUZARR_INTERNAL_INHERIT_CONFIG": damaged}).get("device")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("async.timeout", 30),
+        ("codec_pipeline.batch_size", 8),
+        ("codec_pipeline.max_workers", 2),
+        ("codec_pipeline.path", "mine.Pipeline"),
+        ("codecs.zstd", "mine.Zstd"),
+        ("codecs.numcodecs.lz4", "mine.LZ4"),
+        ("codecs.own", "mine.Own"),
+    ],
+)
+def test_a_key_that_changes_nothing_says_so_when_it_is_set(key: str, value: Any) -> None:
+    with pytest.warns(CuzarrRuntimeWarning, match=f"'{key}' has no effect here: "):
+        Config({}).set({key: value})
+
+
+def test_every_other_key_is_looked_up_by_the_package() -> None:
+    package = Path(cuzarr.__file__).parent
+    code = "".join(path.read_text() for path in package.rglob("*.py") if path.name != "_config.py")
+    named = {key for key in DEFAULTS if f'"{key}"' in code}
+    settings = {f"array.{name}" for name in ArrayConfig.__dataclass_fields__}
+    without_effect = {key for key in DEFAULTS if key.split(".")[0] in ("codecs", "codec_pipeline")} | {"async.timeout"}
+    refused = {"array.rectilinear_chunks"}
+    assert set(DEFAULTS) == named | settings | without_effect | refused
+
+
+def test_rectilinear_chunks_are_refused_by_name() -> None:
+    with pytest.raises(ConfigInvalidError, match=r"array\.rectilinear_chunks.*not supported"):
+        Config({}).set({"array.rectilinear_chunks": True})
+
+
+def test_pprint_writes_to_a_stream_in_the_width_that_was_asked_for() -> None:
+    stream = io.StringIO()
+    config = Config({})
+    config.set({"codecs.numcodecs.lz4": "zarr." + " ".join(["long"] * 20)})
+    config.pprint(stream=stream, width=90)
+    lines = stream.getvalue().splitlines()
+    assert max(len(line) for line in lines if "long" in line) <= 90 + len("  (config.set)")
+    assert sum("long" in line for line in lines) > 1
 
 
 def _dotted(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import multiprocessing
 import os
 import pathlib
@@ -437,6 +438,65 @@ def test_xarray_names_an_array_without_dimension_names(tmp_path: pathlib.Path) -
     with pytest.raises(cuzarr.errors.MetadataValidationError, match="'plain' does not name its 2 dimensions"):
         xarray.open_dataset(tmp_path / "d", engine="cuzarr")
     assert not xarray.open_dataset(tmp_path / "d", engine="cuzarr", drop_variables="plain").data_vars
+
+
+def test_xarrays_engine_takes_every_argument_of_the_zarr_engine() -> None:
+    pytest.importorskip("xarray")
+    pytest.importorskip("zarr", minversion="3.4")
+    from xarray.backends.zarr import ZarrBackendEntrypoint
+
+    from cuzarr.xarray import CuzarrBackendEntrypoint
+
+    theirs, ours = (inspect.signature(engine.open_dataset).parameters for engine in (ZarrBackendEntrypoint, CuzarrBackendEntrypoint))
+    assert set(theirs) <= set(ours)
+    assert {name: ours[name].default for name in theirs} == {name: parameter.default for name, parameter in theirs.items()}
+
+
+@pytest.mark.parametrize("consolidated", [None, True, False])
+@pytest.mark.filterwarnings("ignore")
+def test_xarray_opens_groups_and_stores_as_they_are(tmp_path: pathlib.Path, dataset: Any, consolidated: bool | None) -> None:
+    xarray = pytest.importorskip("xarray")
+    import zarr
+
+    dataset.to_zarr(tmp_path / "d", group="sub", consolidated=False)
+    zarr.consolidate_metadata(tmp_path / "d")
+    options: dict[str, Any] = {"engine": "cuzarr", "consolidated": consolidated}
+    for root in (cuzarr.open_group(tmp_path / "d", mode="r"), zarr.open_group(tmp_path / "d", mode="r")):
+        xarray.testing.assert_identical(xarray.open_dataset(root, group="sub", **options), dataset)
+        xarray.testing.assert_identical(xarray.open_datatree(root, **options)["sub"].to_dataset(), dataset)
+    sub = cuzarr.open_group(tmp_path / "d/sub", mode="r")
+    if consolidated is not True:  # metadata is consolidated at the root alone
+        xarray.testing.assert_identical(xarray.open_dataset(sub, **options), dataset)
+        xarray.testing.assert_identical(xarray.open_datatree(tmp_path / "d", group="/sub", **options).to_dataset(), dataset)
+    store = xarray.backends.ZarrStore.open_group(tmp_path / "d", group="sub", consolidated=False)
+    xarray.testing.assert_identical(xarray.open_dataset("elsewhere", store=store, **options), dataset)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_xarray_reads_consolidated_metadata_when_it_should(tmp_path: pathlib.Path, dataset: Any) -> None:
+    xarray = pytest.importorskip("xarray")
+    dataset.to_zarr(tmp_path / "d", consolidated=True)
+    cuzarr.open_group(tmp_path / "d", use_consolidated=False).create_array("late", data=[1], dimension_names=("l",))
+
+    def names(**options: Any) -> set[str]:
+        return set(xarray.open_dataset(tmp_path / "d", engine="cuzarr", **options).data_vars)
+
+    assert names(consolidated=False) == names() | {"late"}
+    assert names(consolidated=True) == names()
+    dataset.to_zarr(tmp_path / "plain", consolidated=False)
+    with pytest.raises(cuzarr.errors.InvalidArgumentError, match="no consolidated metadata"):
+        xarray.open_dataset(tmp_path / "plain", engine="cuzarr", consolidated=True)
+
+
+def test_xarray_finds_the_home_directory_and_says_which_group_is_missing(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, dataset: Any
+) -> None:
+    xarray = pytest.importorskip("xarray")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    cuzarr.create_group(tmp_path / "d").create_group("ocean").create_array("t", data=[1.0], dimension_names=("x",))
+    assert xarray.open_dataset("~/d", engine="cuzarr", group="ocean").sizes == {"x": 1}
+    with pytest.raises(cuzarr.errors.GroupNotFoundError, match=r"(?s)no group at 'ocaen'.*did you mean 'ocean'"):
+        xarray.open_dataset("~/d", engine="cuzarr", group="ocaen")
 
 
 # ------------------------------------------------------------------------------------------------------ batches, PyTorch

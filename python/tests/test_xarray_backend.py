@@ -41,10 +41,7 @@ def time_unit(request: pytest.FixtureRequest) -> str:
 class TestEngine(theirs.TestZarrDirectoryStore):  # type: ignore[misc,name-defined]
     @contextlib.contextmanager
     def open(self, path: Any, **kwargs: Any) -> Iterator[Any]:
-        options = kwargs.pop("backend_kwargs", None) or {}
-        for name in ("consolidated", "mode", "storage_options", "zarr_format", "engine"):
-            kwargs.pop(name, options.pop(name, None))
-        with xarray.open_dataset(path, engine="cuzarr", **options, **kwargs) as dataset:
+        with xarray.open_dataset(path, **{**kwargs, "engine": "cuzarr"}) as dataset:
             yield self.opened(dataset)
 
     def opened(self, dataset: Any) -> Any:
