@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from cuzarr._array_config import ArrayConfig, ArrayConfigLike
+from cuzarr._computing import is_computable, is_lazy
 from cuzarr._documents import read_array
 from cuzarr._drawing import chunk_grid_svg
 from cuzarr._group_metadata import parse_node
 from cuzarr._info import Info, human_bytes
 from cuzarr._metadata import ArrayV2Metadata, ArrayV3Metadata, encode_document
-from cuzarr._operators import Operators, Reductions
+from cuzarr._operators import OneElement, Operators, Reductions, stored_ufunc
 from cuzarr._selecting import ArraySelections
 from cuzarr.errors import InvalidArgumentError, ShapeMismatchError, UnsupportedError
 from cuzarr.storage import Store, StorePath, make_store_path
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 _IN_PLACE = "z[...] += 1 changes what memory holds; (z + 1).store(other) computes an array of any size"
 
 
-class Array(ArraySelections, Operators, Reductions):
+class Array(ArraySelections, Operators, OneElement, Reductions):
     """An array of a store. Elements are read and written by indexing; nothing is read before.
 
     Parameters
@@ -81,8 +82,6 @@ class Array(ArraySelections, Operators, Reductions):
 
     def append(self, data: Any, axis: int = 0) -> tuple[int, ...]:
         """Adds elements behind the last ones along ``axis``; the other extents must agree. Returns the new shape."""
-        from cuzarr._computing import is_lazy
-
         if not hasattr(data, "shape"):
             data = np.asanyarray(data)
         if not 0 <= axis < self.ndim:
@@ -144,14 +143,35 @@ class Array(ArraySelections, Operators, Reductions):
     # Signs make plans (:class:`cuzarr.Expression`), also beside NumPy's arrays, which would read this one at once.
     __array_priority__ = 1000
 
-    def __eq__(self, other: object) -> bool:
-        """Whether it is the same array; element by element it is :func:`cuzarr.equal`."""
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        """NumPy's functions read it, as they read arrays of zarr-python; signs beside an array of NumPy's make plans."""
+        return stored_ufunc(ufunc, method, inputs, options)
+
+    def same_as(self, other: object) -> bool:
+        """Whether both are the same array of the same store, with the same metadata, settings and device. ``==`` compares elements.
+
+        >>> import cuzarr
+        >>> store = {}
+        >>> array = cuzarr.create_array(store, shape=(2,), dtype="int8")
+        >>> array.same_as(cuzarr.open_array(store)), (array == 0).compute()
+        (True, array([ True,  True]))
+        """
         if not isinstance(other, Array):
-            return NotImplemented
+            return False
         mine = (self._store_path, self._metadata, self._config, self.device)
         return mine == (other._store_path, other._metadata, other._config, other.device)
 
-    __hash__ = None  # type: ignore[assignment]  # attributes and shape may change
+    def __contains__(self, value: Any) -> bool:
+        if is_computable(self.dtype):
+            return super().__contains__(value)
+        return any(bool(np.any(self[region] == value)) for region in self._iterate_regions())
+
+    def _elements(self) -> Any:
+        return self[...]
+
+    def __bool__(self) -> bool:
+        # As of a sequence, by its length; without dimensions it has none.
+        return len(self) > 0 if self.shape else super().__bool__()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (self.store, self.path, self._metadata.to_dict(), self._config, self._own_device)

@@ -12,6 +12,8 @@ from cuzarr._async import run
 from cuzarr._group import Group
 from cuzarr._group_metadata import GroupMetadata
 from cuzarr._metadata import AnyArrayMetadata
+from cuzarr._operators import is_operand
+from cuzarr.errors import UnsupportedError
 from cuzarr.storage import StorePath
 
 
@@ -92,10 +94,22 @@ class _AsyncNode:
         """The attributes, as they were read; :meth:`update_attributes` changes them."""
         return dict(self._node.metadata.attributes)
 
+    def same_as(self, other: object) -> bool:
+        """Whether both are the same node of the same store, with the same metadata and settings: what ``==`` says of them, too."""
+        return isinstance(other, type(self)) and bool(self._node.same_as(other._node))
+
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, type(self)) and bool(self._node == other._node)
+        if isinstance(other, type(self)):
+            return self.same_as(other)
+        if is_operand(other):
+            hint = "compare elements: await array.getitem(...) == x"
+            raise UnsupportedError(f"{type(self).__name__} is not compared with elements of {type(other).__name__}", hint=hint)
+        return NotImplemented
 
     __hash__ = None  # type: ignore[assignment]
+
+    def __dask_tokenize__(self) -> tuple[Any, ...]:
+        return type(self).__name__, self._node.__dask_tokenize__()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return to_async, (self._node,)

@@ -4,6 +4,7 @@ some are in a store."""
 from __future__ import annotations
 
 import functools
+import operator
 import os
 from typing import Any
 
@@ -13,12 +14,17 @@ from cuzarr import _core
 from cuzarr._config import config
 from cuzarr._convert import device_buffer, device_of, dtype_of, host_array, is_on_device, result_array, wrap_host
 from cuzarr.device_array import DeviceArray
-from cuzarr.errors import DTypeMismatchError, MemorySpaceError
+from cuzarr.errors import DTypeMismatchError, InvalidArgumentError, MemorySpaceError
 
 Number = bool | int | float | complex
 _NUMBERS = (bool, int, float, complex)  # which takes half as long to look through
 
 _cpu_count = functools.cache(os.cpu_count)  # it takes as long as a small kernel
+
+
+def is_computable(dtype: np.dtype[Any]) -> bool:
+    """Whether elements have arithmetic: not dates, strings, structures and objects."""
+    return (dtype.kind in "biufc" or dtype.name == "bfloat16") and dtype.itemsize <= 16
 
 
 def check_dtype(dtype: np.dtype[Any], what: str) -> None:
@@ -29,7 +35,7 @@ def check_dtype(dtype: np.dtype[Any], what: str) -> None:
     DTypeMismatchError
         Dates, strings, structures, objects.
     """
-    if dtype.kind not in "biufc" and dtype.name != "bfloat16" or dtype.itemsize > 16:
+    if not is_computable(dtype):
         raise DTypeMismatchError(
             f"{what}: elements of {dtype} have no arithmetic here",
             hint="read the array and use NumPy" + (", or view dates as int64" if dtype.kind in "mM" else ""),
@@ -71,6 +77,8 @@ def operand(value: Any, device: str, what: str) -> _core.Expr | Number:
     from cuzarr.expression import Expression
 
     if _is_number(value):
+        if isinstance(value, int) and not -(1 << 127) <= value < 1 << 127:
+            raise InvalidArgumentError(f"{what}: {value} fits into no type of whole numbers", hint="write it as a float")
         return value  # type: ignore[no-any-return]
     if isinstance(value, Expression):
         return value._expr
@@ -137,10 +145,33 @@ def settings(device: str | None, memory_limit: int | str | None) -> tuple[str, i
     return where, _DEFAULT_LIMIT_BYTES if asked is None else int(asked), int(threads)
 
 
+_COMPARISONS = {
+    "equal": operator.eq, "not_equal": operator.ne, "less": operator.lt, "less_equal": operator.le, "greater": operator.gt,
+    "greater_equal": operator.ge,
+}  # fmt: skip
+
+
+def _beyond(name: str, values: tuple[Any, ...]) -> tuple[Any, bool] | None:
+    """An array, and how each of its elements compares with a whole number that its type does not hold; ``None`` for all else."""
+    if name not in _COMPARISONS or len(values) != 2 or sum(type(value) is int for value in values) != 1:
+        return None
+    array, number = values if type(values[1]) is int else values[::-1]
+    dtype = getattr(array, "dtype", None)
+    if not isinstance(dtype, np.dtype) or dtype.kind not in "iu":
+        return None
+    limits = np.iinfo(dtype)
+    if limits.min <= number <= limits.max:
+        return None
+    return array, _COMPARISONS[name](*(0 if value is array else value for value in values))
+
+
 def apply(name: str, *values: Any) -> Any:
     """A function by NumPy's name: computed at once, unless an operand is in a store or a plan itself."""
     from cuzarr.expression import Expression
 
+    if (beyond := _beyond(name, values)) is not None:
+        array, answer = beyond
+        name, values = ("logical_or", (array, True)) if answer else ("logical_and", (array, False))
     if any(is_lazy(value) for value in values):
         # Memory that takes part is moved when the plan runs.
         expr = _core.Expr.apply(name, [operand(value, _lazy_device(value), name) for value in values])

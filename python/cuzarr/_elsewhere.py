@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cuzarr.errors import ImplicitHostCopyError, InvalidArgumentError, UnsupportedError
+from cuzarr.errors import (
+    DTypeMismatchError,
+    ImplicitHostCopyError,
+    InvalidArgumentError,
+    ShapeMismatchError,
+    UnsupportedError,
+)
 
 # Functions that call the method of their name, with what they take beside it.
 METHODS = {
@@ -76,16 +82,67 @@ def as_numpy_wants(x: Any, result: Any, name: str, numpys: dict[str, Any]) -> An
     Raises
     ------
     UnsupportedError
-        Where the result goes, or of which type it is, is said.
+        The result's type is given, or it is to go into something other than an array of NumPy's.
+    ShapeMismatchError, DTypeMismatchError
+        It does not fit into ``out``.
     """
     from cuzarr._array import Array
 
     for option, value in numpys.items():
         if option not in ("dtype", "out"):
             raise TypeError(f"{name}() got an unexpected keyword argument '{option}'")
-        if value is not None:
+        if value is not None and not (option == "out" and isinstance(value, np.ndarray)):
             raise UnsupportedError(f"{name} takes no {option}", hint="convert what goes in or comes out with astype")
+    if (out := numpys.get("out")) is not None:
+        elements = host_elements(result)
+        if np.shape(elements) != out.shape:
+            raise ShapeMismatchError(f"{name}: out has shape {out.shape}, the result {np.shape(elements)}")
+        if not np.can_cast(elements.dtype, out.dtype, "same_kind"):
+            raise DTypeMismatchError(f"{name}: out has elements of {out.dtype}, the result of {elements.dtype}")
+        out[...] = elements
+        return out
     return result.compute() if numpys and isinstance(x, Array) else result
+
+
+def host_elements(value: Any) -> Any:
+    """An array of ours as one of NumPy's; anything else as it is.
+
+    Raises
+    ------
+    ImplicitHostCopyError
+        Its elements are, or would be, on a GPU.
+    """
+    from cuzarr._array import Array
+    from cuzarr.expression import Expression
+
+    if isinstance(value, Expression):
+        if value.device != "cpu":
+            message = f"this plan is computed on {value.device}, and a copy to the host has to be asked for"
+            raise ImplicitHostCopyError(message, hint="call .compute(device='cpu')")
+        return value.compute()
+    return np.asarray(value) if isinstance(value, Array | Methods) else value
+
+
+def targets(method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, ...]:
+    """What a call of one of NumPy's ufuncs writes into."""
+    return inputs[:1] if method == "at" else tuple(options.get("out") or ())
+
+
+def call_with_elements(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """Calls a ufunc of NumPy's with the elements of arrays of ours.
+
+    Raises
+    ------
+    UnsupportedError
+        It would write into one of ours.
+    ImplicitHostCopyError
+        Elements are on a GPU.
+    """
+    if into := [target for target in targets(method, inputs, options) if isinstance(target, Methods)]:
+        message = f"numpy.{ufunc.__name__} does not write into {type(into[0]).__name__}"
+        raise UnsupportedError(message, hint="assign its result: z[...] = …; of any size: (x + y).store(z)")
+    given = {name: value if name == "out" else host_elements(value) for name, value in options.items()}
+    return getattr(ufunc, method)(*map(host_elements, inputs), **given)
 
 
 def where_it_is(name: str, x: Any) -> str:
@@ -126,11 +183,12 @@ def array_function(x: Any, function: Callable[..., Any], arguments: tuple[Any, .
     own = own_function(function)
     if own is not None:
         said = {option: value for option, value in options.items() if value is not None and value is not np._NoValue}
+        out = {"out": said.pop("out")} if isinstance(said.get("out"), np.ndarray) else {}
         try:
             inspect.signature(own).bind(*arguments, **said)
         except TypeError as error:
             raise missing(name, x, f" with such arguments: {error}") from None
-        return own(*arguments, **said)
+        return as_numpy_wants(x, own(*arguments, **said), name, out)
     if function in (np.array_equal, np.array_equiv):
         x.__array__()  # whose refusal they would take for a difference
     try:

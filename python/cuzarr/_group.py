@@ -9,6 +9,7 @@ from cuzarr._creating import GroupCreation
 from cuzarr._documents import AnyNodeMetadata, check_zarr_format, read_group
 from cuzarr._group_metadata import GroupMetadata
 from cuzarr._info import Info
+from cuzarr._metadata import encode_document
 from cuzarr.errors import InvalidArgumentError, UnsupportedError
 from cuzarr.storage import Store, StorePath, make_store_path, normalize_path
 
@@ -132,15 +133,21 @@ class Group(GroupCreation):
 
         return AsyncGroup.of(self)
 
+    def same_as(self, other: object) -> bool:
+        """Whether both are the same group of the same store, with the same metadata: what ``==`` says of groups, too."""
+        return isinstance(other, Group) and self._store_path == other._store_path and self._metadata == other._metadata
+
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Group):
-            return NotImplemented
-        return self._store_path == other._store_path and self._metadata == other._metadata
+        return self.same_as(other) if isinstance(other, Group) else NotImplemented
 
     __hash__ = None  # type: ignore[assignment]  # attributes may change
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (self.store, self.path, self._metadata.to_dict(), self._own_device)
+
+    def __dask_tokenize__(self) -> tuple[Any, ...]:
+        # The same for the same group in every process: dask names its tasks by it.
+        return type(self).__name__, str(self.store), self.path, encode_document(self._metadata.to_dict()), self._own_device
 
     def _repr_html_(self) -> str:
         return self.info._repr_html_()

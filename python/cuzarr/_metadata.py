@@ -152,9 +152,13 @@ class ArrayMetadata:
         """What is stored, by the key relative to the array."""
         raise NotImplementedError  # each format has its own
 
-    def __eq__(self, other: object) -> bool:
+    def same_as(self, other: object) -> bool:
+        """Whether both say the same: what ``==`` says of metadata, too."""
         # As JSON: not-a-number equals itself there, and a tuple the list it is written as.
         return isinstance(other, ArrayMetadata) and canonical_json(self.to_dict()) == canonical_json(other.to_dict())
+
+    def __eq__(self, other: object) -> bool:
+        return self.same_as(other)
 
     def __hash__(self) -> int:
         return hash(canonical_json(self.to_dict()))

@@ -5,17 +5,23 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from cuzarr._elsewhere import Methods, array_function, as_numpy_wants, missing
+import numpy as np
+
+from cuzarr._elsewhere import Methods, array_function, as_numpy_wants, call_with_elements, missing, targets
+from cuzarr.errors import DTypeMismatchError, InvalidArgumentError
 
 
 class Operators(Methods):
     """Python's arithmetic and comparison signs, each by the function of NumPy's name."""
 
+    shape: Any
+    dtype: Any
+
     def _apply(self, name: str, *operands: Any) -> Any:
         from cuzarr._computing import apply
 
         for operand in operands:
-            if not _is_known(operand):
+            if not is_operand(operand):
                 return NotImplemented
         return apply(name, *operands)
 
@@ -94,6 +100,30 @@ class Operators(Methods):
 
     def __rrshift__(self, other: Any) -> Any:
         return self._apply("right_shift", other, self)
+
+    def __eq__(self, other: object) -> Any:
+        return self._compare("equal", "__eq__", other)
+
+    def __ne__(self, other: object) -> Any:
+        return self._compare("not_equal", "__ne__", other)
+
+    __hash__ = None  # type: ignore[assignment]  # as of NumPy's arrays
+
+    def _compare(self, name: str, reflected: str, other: Any) -> Any:
+        """Equality, element by element whatever the other operand is: Python would make identity of what is not implemented."""
+        from cuzarr._computing import apply, check_dtype
+
+        if is_operand(other):
+            return apply(name, self, other)
+        check_dtype(self.dtype, name)
+        answer = getattr(type(other), reflected)(other, self)
+        if answer is not NotImplemented:
+            return answer
+        # As in NumPy, no number equals None, text and the like.
+        return apply("logical_and", self, False) if name == "equal" else apply("logical_or", self, True)
+
+    def __contains__(self, value: Any) -> bool:
+        return bool((self == value).any())  # type: ignore[attr-defined]
 
     def __lt__(self, other: Any) -> Any:
         return self._apply("less", self, other)
@@ -212,9 +242,63 @@ class Shaped:
         return int(self.size * self.dtype.itemsize)
 
 
-class ElementwiseEquality:
-    """Equality element by element, which not everything has: of zarr's arrays it is whether they are the same one. And what else
-    NumPy's functions ask for: they read an array of zarr's."""
+class OneElement:
+    """An array of one element answers what a number of Python's is asked for, as NumPy's arrays do."""
+
+    shape: Any
+    dtype: Any
+    size: Any
+    _on_host: str
+
+    def _elements(self) -> Any:
+        """The elements in memory, on any device."""
+        raise NotImplementedError  # each kind has its own
+
+    def item(self) -> Any:
+        """The only element, as a number of Python's.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is not exactly one.
+        """
+        if self.size != 1:
+            message = f"{type(self).__name__} of shape {tuple(self.shape)} has {self.size} elements, expected 1"
+            raise InvalidArgumentError(message, hint=f"get all elements: x{self._on_host}")
+        return self._elements().item()
+
+    def _number(self, kind: str) -> Any:
+        if self.shape:
+            message = f"{type(self).__name__} of shape {tuple(self.shape)} is not {kind}, expected 0 dimensions"
+            raise DTypeMismatchError(message, hint=f"get its elements: x{self._on_host}")
+        return self.item()
+
+    def __bool__(self) -> bool:
+        if self.size != 1:
+            message = f"{type(self).__name__} of shape {tuple(self.shape)} is neither true nor false: it has {self.size} elements"
+            raise InvalidArgumentError(message, hint="use x.any() or x.all(), or compare x.size with 0")
+        return bool(self.item())
+
+    def __int__(self) -> int:
+        return int(self._number("a whole number"))
+
+    def __float__(self) -> float:
+        return float(self._number("a number"))
+
+    def __complex__(self) -> complex:
+        return complex(self._number("a number"))
+
+    def __index__(self) -> int:
+        if self.dtype.kind not in "iu":
+            raise DTypeMismatchError(f"elements of {self.dtype} are not indices, expected integers", hint="convert with astype")
+        return int(self._number("an index"))
+
+    def __format__(self, spec: str) -> str:
+        return format(self._number("a number"), spec) if spec else str(self)
+
+
+class NumpyProtocol:
+    """How NumPy's functions treat what is in device memory or yet to be computed: by this library's functions of their names."""
 
     @property
     def real(self) -> Any:
@@ -230,22 +314,18 @@ class ElementwiseEquality:
 
         return imag(self)
 
-    def __eq__(self, other: object) -> Any:
-        return _equality("equal", self, other)
-
-    def __ne__(self, other: object) -> Any:
-        return _equality("not_equal", self, other)
-
-    __hash__ = None  # type: ignore[assignment]  # as of NumPy's arrays
-
     # Before NumPy's own arrays, which would convert their other operand.
     __array_priority__ = 1000
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        """NumPy's functions, where this library has them."""
+        """NumPy's functions, where this library has them; NumPy's own where results go into an array of NumPy's (``x += plan``)."""
         from cuzarr import functions
         from cuzarr._computing import apply
 
+        if any(isinstance(target, np.ndarray) for target in targets(method, inputs, options)):
+            return call_with_elements(ufunc, method, inputs, options)
+        if ufunc is np.divmod and method == "__call__" and not options:
+            return apply("floor_divide", *inputs), apply("remainder", *inputs)
         if method != "__call__" or ufunc.__name__ not in functions.__all__:
             raise missing(ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}", self)
         if said := [option for option, value in options.items() if value is not None]:
@@ -257,13 +337,34 @@ class ElementwiseEquality:
         return array_function(self, function, arguments, options)
 
 
-def _equality(name: str, one: Any, other: Any) -> Any:
+# NumPy's functions that Python's signs call: what `x + array` is for an `x` of NumPy's.
+SIGN_FUNCTIONS = {
+    "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "power", "divmod", "bitwise_and", "bitwise_or",
+    "bitwise_xor", "left_shift", "right_shift", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal",
+}  # fmt: skip
+
+
+def stored_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """What a function of NumPy's makes of arrays in stores: a plan where it may be a sign between an array of NumPy's and one of
+    a store (NumPy does not tell which it was), else NumPy's own result of the elements.
+
+    Raises
+    ------
+    UnsupportedError
+        The result is to go into an array of a store.
+    """
     from cuzarr._computing import apply
 
-    return apply(name, one, other) if _is_known(other) else NotImplemented
+    # A sign with an array of a store on its left never comes here.
+    may_be_sign = method == "__call__" and not options and len(inputs) == 2 and isinstance(inputs[0], np.ndarray | np.generic)
+    if not may_be_sign or ufunc.__name__ not in SIGN_FUNCTIONS:
+        return call_with_elements(ufunc, method, inputs, options)
+    if ufunc is np.divmod:
+        return apply("floor_divide", *inputs), apply("remainder", *inputs)
+    return apply(ufunc.__name__, *inputs)
 
 
-def _is_known(operand: Any) -> bool:
+def is_operand(operand: Any) -> bool:
     """Whether an operand is a number or an array of any library."""
     if isinstance(operand, Operators | bool | int | float | complex):
         return True

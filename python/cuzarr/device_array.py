@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from cuzarr import _core
-from cuzarr._operators import ElementwiseEquality, Operators, Reductions, Shaped
+from cuzarr._operators import NumpyProtocol, OneElement, Operators, Reductions, Shaped
 from cuzarr.errors import (
     DTypeMismatchError,
     ImplicitHostCopyError,
@@ -69,7 +69,7 @@ def are_known_apart(own: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
     return own == wanted or not (_is_opaque(own) or _is_opaque(wanted) or both_are_times)
 
 
-class DeviceArray(ElementwiseEquality, Operators, Reductions, Shaped):
+class DeviceArray(NumpyProtocol, OneElement, Operators, Reductions, Shaped):
     """N-dimensional elements in device memory, with arithmetic (see :mod:`cuzarr.functions`); or hand it to CuPy, PyTorch,
     JAX or Numba.
 
@@ -313,20 +313,8 @@ class DeviceArray(ElementwiseEquality, Operators, Reductions, Shaped):
         self[...] = changed
         return self
 
-    def item(self) -> Any:
-        """The only element, as a number of Python's."""
-        if self.size != 1:
-            raise InvalidArgumentError(f"an array of shape {self.shape} is more than one number", hint="call .cpu()")
-        return self.cpu().item()
-
-    def __float__(self) -> float:
-        return float(self.item())
-
-    def __int__(self) -> int:
-        return int(self.item())
-
-    def __bool__(self) -> bool:
-        return bool(self.item())
+    def _elements(self) -> np.ndarray[Any, Any]:
+        return self.cpu()
 
     def _is_packed(self, order: Literal["C", "F"]) -> bool:
         packed = self.dtype.itemsize

@@ -9,16 +9,17 @@ import numpy as np
 
 from cuzarr import _core
 from cuzarr._computing import check_dtype, deliver, native_dtype, settings
+from cuzarr._config import config
 from cuzarr._convert import core_dtype
 from cuzarr._indexing import basic_box
-from cuzarr._operators import ElementwiseEquality, Operators, Reductions, Shaped
+from cuzarr._operators import NumpyProtocol, OneElement, Operators, Reductions, Shaped
 from cuzarr._progress import shown
-from cuzarr.errors import InvalidArgumentError, SelectionInvalidError
+from cuzarr.errors import InvalidArgumentError, SelectionInvalidError, UnsupportedError
 
 __all__ = ["Expression"]
 
 
-class Expression(ElementwiseEquality, Operators, Reductions, Shaped):
+class Expression(NumpyProtocol, OneElement, Operators, Reductions, Shaped):
     """What is computed, of what, without computing it: made by operators and functions of arrays.
 
     Attributes
@@ -38,6 +39,11 @@ class Expression(ElementwiseEquality, Operators, Reductions, Shaped):
     @property
     def shape(self) -> tuple[int, ...]:
         return tuple(self._expr.shape)
+
+    @property
+    def device(self) -> str:
+        """Where it is computed unless :meth:`compute` is told: on the GPU of memory that takes part, else as its arrays say."""
+        return config.get("device") if self._own_device is None else self._own_device  # type: ignore[no-any-return]
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -144,14 +150,17 @@ class Expression(ElementwiseEquality, Operators, Reductions, Shaped):
         """Refuses: a plan is computed when that is asked for."""
         raise InvalidArgumentError("an expression has no elements yet", hint="call .compute()")
 
-    def __bool__(self) -> bool:
-        raise InvalidArgumentError("an expression is neither true nor false", hint="call .compute() and look at the result")
+    def _elements(self) -> Any:
+        return self.compute()
 
-    def __float__(self) -> float:
-        raise InvalidArgumentError("an expression is no number yet", hint="call .compute()")
+    def __copy__(self) -> Expression:
+        return self
 
-    def __int__(self) -> int:
-        raise InvalidArgumentError("an expression is no number yet", hint="call .compute()")
+    def __deepcopy__(self, memo: Any) -> Expression:
+        return self
+
+    def __reduce__(self) -> Any:
+        raise UnsupportedError("an expression cannot be pickled", hint="pickle the arrays it is made of, and compute there; or .compute() it first")
 
     def __len__(self) -> int:
         if not self.shape:

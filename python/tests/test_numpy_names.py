@@ -88,14 +88,16 @@ def test_functions_that_are_missing_say_where_they_are(ours: Any) -> None:
     for call, kind, name in [
         (lambda: ours @ VALUES.T, UnsupportedError, "matmul"), (lambda: VALUES.T @ ours, UnsupportedError, "matmul"),
         (lambda: np.logaddexp(ours, ours), UnsupportedError, "logaddexp"), (lambda: np.add.reduce(ours), UnsupportedError, "add.reduce"),
-        (lambda: np.add(ours, 1, out=VALUES.copy()), UnsupportedError, "add"), (lambda: np.cumsum(ours), CuzarrError, "cumsum"),
+        (lambda: np.add(ours, 1, out=ours), UnsupportedError, "add"), (lambda: np.cumsum(ours), CuzarrError, "cumsum"),
         (lambda: np.fft.fft(ours), CuzarrError, "fft.fft"), (lambda: np.concatenate([ours, ours]), CuzarrError, "concatenate"),
         (lambda: np.median(ours, out=VALUES[0, 0]), UnsupportedError, "median"),
     ]:  # fmt: skip
-        if isinstance(ours, cuzarr.Array) and name != "matmul":
+        if isinstance(ours, cuzarr.Array):
             continue  # NumPy's functions read it
         with pytest.raises(kind, match=f"CuPy's cupy.{name} on a GPU, or numpy.{name}"):
             call()
+    with pytest.raises(UnsupportedError, match="CuPy's cupy.matmul on a GPU, or numpy.matmul"):
+        ours @ VALUES.T
     for name in ("fft", "linalg", "degrees", "concatenate", "pi"):
         with pytest.raises(AttributeError, match=f"no '{name}': use CuPy's"):
             getattr(cuzarr, name)
@@ -107,8 +109,8 @@ def test_a_refusal_is_no_difference_and_a_plan_is_no_number() -> None:
         with pytest.raises(InvalidArgumentError, match="no elements yet"):
             compare(VALUES, plan)
     for convert in (float, int, bool):
-        with pytest.raises(InvalidArgumentError, match="compute"):
-            convert(plan.sum())
+        with pytest.raises((InvalidArgumentError, DTypeMismatchError), match="compute|any"):
+            convert(plan)
     with pytest.raises(SelectionInvalidError, match="x.compute()"):
         plan[0, [1, 2]]
 
