@@ -16,6 +16,7 @@ from cuzarr._info import Info, human_bytes
 from cuzarr._metadata import ArrayV2Metadata, ArrayV3Metadata, encode_document
 from cuzarr._operators import OneElement, Operators, Reductions, stored_ufunc
 from cuzarr._selecting import ArraySelections
+from cuzarr._text import printable
 from cuzarr.errors import InvalidArgumentError, ShapeMismatchError, UnsupportedError
 from cuzarr.storage import Store, StorePath, make_store_path
 
@@ -114,7 +115,7 @@ class Array(ArraySelections, Operators, OneElement, Reductions):
 
     def __repr__(self) -> str:
         place = "" if self.device == "cpu" else f" device={self.device}"
-        return f"<Array {self._store_path} shape={self.shape} dtype={self.dtype}{place}>"
+        return f"<Array {printable(str(self._store_path))} shape={self.shape} dtype={self.dtype}{place}>"
 
     # -------------------------------------------------------------------------------------- as an object of Python
 

@@ -14,6 +14,7 @@ from cuzarr._documents import check_zarr_format
 from cuzarr._dtypes import ZarrFormat
 from cuzarr._group import Group
 from cuzarr._progress import shown
+from cuzarr._text import printable
 from cuzarr.errors import InvalidArgumentError
 from cuzarr.storage import make_store_path
 
@@ -45,7 +46,7 @@ class CopyPlan:
                     f"  pass {number}: {left} regions of {tuple(step['region_shape'])} ({step['region_bytes']} bytes), "
                     f"source read {step['source_reads']:.2f} times, {step['objects']} objects written"
                 )
-        return "\n".join(lines)
+        return "\n".join(map(printable, lines))
 
 
 def _opened(source: Any, device: str | None) -> Node:

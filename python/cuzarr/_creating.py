@@ -16,6 +16,7 @@ from cuzarr._dtypes import ZarrFormat, parse_dtype
 from cuzarr._group_metadata import GroupMetadata, as_node
 from cuzarr._members import GroupMembers
 from cuzarr._metadata import AnyArrayMetadata
+from cuzarr._text import printable
 from cuzarr.errors import InvalidArgumentError
 from cuzarr.storage import StorePath, normalize_path
 
@@ -57,7 +58,7 @@ class GroupCreation(GroupMembers):
             return self.create_group(name, overwrite=True, **kwargs)
         node = self.get(name)
         if isinstance(node, Array):
-            raise TypeError(f"an array is at '{node.path}', expected a group")
+            raise TypeError(f"an array is at '{printable(node.path)}', expected a group")
         return self.create_group(name, **kwargs) if node is None else node
 
     def require_groups(self, *names: str) -> tuple[Self, ...]:
@@ -117,12 +118,12 @@ class GroupCreation(GroupMembers):
             created = "float64" if dtype is None else dtype
             return self.create_array(name, shape=shape, dtype=created, config=config, **kwargs)
         if not isinstance(node, Array):
-            raise TypeError(f"a group is at '{node.path}', expected an array")
+            raise TypeError(f"a group is at '{printable(node.path)}', expected an array")
         if node.shape != parse_shape(shape):
-            raise TypeError(f"the array at '{node.path}' has shape {node.shape}, not {parse_shape(shape)}")
+            raise TypeError(f"the array at '{printable(node.path)}' has shape {node.shape}, not {parse_shape(shape)}")
         native = parse_dtype("float64" if dtype is None else dtype, self._metadata.zarr_format).native
         if node.dtype != native if exact else not np.can_cast(node.dtype, native):
-            raise TypeError(f"the array at '{node.path}' has elements of {node.dtype}, not {native}")
+            raise TypeError(f"the array at '{printable(node.path)}' has elements of {node.dtype}, not {native}")
         return node if config is None else node.with_config(config)
 
     def create_hierarchy(

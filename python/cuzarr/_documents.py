@@ -22,6 +22,7 @@ from cuzarr._metadata import (
     ArrayV3Metadata,
     decode_document,
 )
+from cuzarr._text import printable
 from cuzarr.errors import (
     ArrayNotFoundError,
     ContainsArrayAndGroupError,
@@ -270,5 +271,5 @@ def hierarchy_with_parents(nodes: Mapping[str, AnyNodeMetadata]) -> dict[str, An
 
 def _warn_both_formats(place: object) -> None:
     """Says that a node exists in both formats."""
-    message = f"{place} has metadata of Zarr format 2 and of format 3; format 3 is used"
+    message = f"{printable(str(place))} has metadata of Zarr format 2 and of format 3; format 3 is used"
     warnings.warn(message, CuzarrUserWarning, stacklevel=5)

@@ -17,6 +17,7 @@ from cuzarr._described import ArrayDescription
 from cuzarr._indexing import Box, FancySelection, Fields, basic_box, check_fields, one_field
 from cuzarr._info import Explanation
 from cuzarr._metadata import AnyArrayMetadata, encode_document
+from cuzarr._text import printable
 from cuzarr.buffer import NDBuffer, cpu, gpu
 from cuzarr.buffer._prototype import prototype_device
 from cuzarr.errors import (
@@ -264,7 +265,7 @@ def _warn_of_fallbacks(strict: _core.Array, ndim: int, device: str) -> None:
     fallen = {(item["codec"], item["reason"]) for item in json.loads(explanation)["codecs"] if "reason" in item}
     for codec, reason in sorted(fallen - _told):
         message = f"codec '{codec}' runs via host although arrays are read to {device}: {reason}"
-        warnings.warn(message, CuzarrRuntimeWarning, stacklevel=6)
+        warnings.warn(printable(message), CuzarrRuntimeWarning, stacklevel=6)
     _told.update(fallen)
 
 

@@ -10,6 +10,7 @@ from cuzarr._documents import AnyNodeMetadata, check_zarr_format, read_group
 from cuzarr._group_metadata import GroupMetadata
 from cuzarr._info import Info
 from cuzarr._metadata import encode_document
+from cuzarr._text import printable
 from cuzarr.errors import InvalidArgumentError, UnsupportedError
 from cuzarr.storage import Store, StorePath, make_store_path, normalize_path
 
@@ -153,7 +154,7 @@ class Group(GroupCreation):
         return self.info._repr_html_()
 
     def __repr__(self) -> str:
-        return f"<Group {self._store_path}>"
+        return f"<Group {printable(str(self._store_path))}>"
 
 
 def _rebuild(store: Store, path: str, document: dict[str, Any], device: str) -> Group:

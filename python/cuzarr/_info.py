@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from cuzarr._text import printable, printable_lines
+
 
 def human_bytes(size: int) -> str:
     """A size in bytes, with a short form beside it when it is long."""
@@ -30,7 +32,7 @@ class Info:
     @classmethod
     def of(cls, items: Iterable[tuple[str, object]]) -> Info:
         """From names and values; what is ``None`` is left out."""
-        return cls(tuple((name, str(value)) for name, value in items if value is not None))
+        return cls(tuple((name, printable(str(value))) for name, value in items if value is not None))
 
     def __repr__(self) -> str:
         width = max(len(name) for name, _ in self.lines)
@@ -57,4 +59,4 @@ class Explanation:
         return json.loads(self._document)  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
-        return self._text
+        return printable_lines(self._text)

@@ -15,6 +15,7 @@ from cuzarr._filled import create, like_arguments
 from cuzarr._group import Group
 from cuzarr._group_metadata import ConsolidatedMetadata, GroupMetadata
 from cuzarr._metadata import AnyArrayMetadata
+from cuzarr._text import printable
 from cuzarr.errors import (
     ArrayNotFoundError,
     CuzarrDeprecationWarning,
@@ -99,7 +100,7 @@ def open(
 
 def _refuse_config(config: Any, place: StorePath) -> None:
     if config is not None:
-        raise TypeError(f"config is for arrays, and {place} is a group")
+        raise TypeError(f"config is for arrays, and {printable(str(place))} is a group")
 
 
 def open_array(
@@ -132,7 +133,7 @@ def open_array(
                 raise
     shape = kwargs.pop("shape", None)
     if shape is None:
-        raise TypeError(f"there is no array at {place}, and no shape to create one with")
+        raise TypeError(f"there is no array at {printable(str(place))}, and no shape to create one with")
     return create(
         shape,
         store=place,

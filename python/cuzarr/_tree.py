@@ -7,6 +7,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from cuzarr._text import printable
+
 
 class Tree:
     """A hierarchy as text and as HTML."""
@@ -25,6 +27,7 @@ class Tree:
 
 def draw_tree(root: str, members: Sequence[tuple[str, str | None]], *, truncated: str = "", plain: bool = False) -> Tree:
     """The tree of ``members``: paths, sorted, each with a description (of an array) or ``None`` (a group)."""
+    root = printable(root)
     children: dict[str, list[tuple[str, str | None]]] = {}
     for path, description in members:
         children.setdefault(path.rpartition("/")[0], []).append((path, description))
@@ -37,8 +40,8 @@ def draw_tree(root: str, members: Sequence[tuple[str, str | None]], *, truncated
         inside = children.get(parent, [])
         for place, (path, description) in enumerate(inside):
             last = place == len(inside) - 1
-            name = path.rpartition("/")[2]
-            branch, tail = lead + ("└── " if last else "├── "), "" if description is None else f" {description}"
+            name = printable(path.rpartition("/")[2])
+            branch, tail = lead + ("└── " if last else "├── "), "" if description is None else f" {printable(description)}"
             text.append(f"{branch}{bold_text[0]}{name}{bold_text[1]}{tail}")
             markup.append(f"{branch}{bold_markup[0]}{html.escape(name)}{bold_markup[1]}{html.escape(tail)}")
             draw(path, lead + ("    " if last else "│   "))

@@ -23,6 +23,7 @@ from zarr.core.buffer.cpu import Buffer as CpuBuffer
 
 from cuzarr import storage
 from cuzarr._config import config
+from cuzarr._text import printable
 from cuzarr.errors import StoreFailedError
 
 __all__ = ["GDSStore", "GpuMemoryStore", "LocalStore", "MemoryStore", "ZipStore"]
@@ -88,7 +89,7 @@ class NativeStore(ZarrStore):
         return str(self.cuzarr_store)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}('{self}')"
+        return f"{type(self).__name__}('{printable(str(self))}')"
 
     async def _run(self, call: Callable[[], T]) -> T:
         await self._ensure_open()
@@ -246,7 +247,7 @@ class LocalStore(NativeStore):
         if makes:
             await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
         elif not await asyncio.to_thread(folder.exists):
-            raise FileNotFoundError(f"{folder} does not exist")
+            raise FileNotFoundError(f"{printable(str(folder))} does not exist")
         store = cls(root, read_only=read_only, **kwargs)
         await store._open()
         return store

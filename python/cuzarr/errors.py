@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from cuzarr._text import printable, printable_lines
+
 __all__ = [
     "ArrayIndexError",
     "ArrayNotFoundError",
@@ -110,10 +112,11 @@ class CuzarrError(Exception):
         self.others = tuple(others)
 
     def __str__(self) -> str:
-        text = ": ".join((*self.trail, self.message))
+        shown = printable_lines if self.kind == "KernelCompileFailed" else printable  # what a compiler says has several lines
+        text = ": ".join((*map(printable, self.trail), shown(self.message)))
         if self.others:
             text += f" (and {len(self.others)} more failure{'s' if len(self.others) > 1 else ''})"
-        return f"{text}\nhint: {self.hint}" if self.hint else text
+        return f"{text}\nhint: {printable(self.hint)}" if self.hint else text
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (type(self), self.message, self.trail, self.hint, self.others)

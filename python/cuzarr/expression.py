@@ -14,6 +14,7 @@ from cuzarr._convert import core_dtype
 from cuzarr._indexing import basic_box
 from cuzarr._operators import NumpyProtocol, OneElement, Operators, Reductions, Shaped
 from cuzarr._progress import shown
+from cuzarr._text import printable
 from cuzarr.errors import InvalidArgumentError, SelectionInvalidError, UnsupportedError
 
 __all__ = ["Expression"]
@@ -168,4 +169,4 @@ class Expression(NumpyProtocol, OneElement, Operators, Reductions, Shaped):
         return self.shape[0]
 
     def __repr__(self) -> str:
-        return f"<Expression {self._expr!r} shape={self.shape} dtype={self.dtype}>"
+        return f"<Expression {printable(repr(self._expr))} shape={self.shape} dtype={self.dtype}>"

@@ -19,6 +19,7 @@ from typing import Any, Literal
 from cuzarr import _core
 from cuzarr._config import ConfigSet, config, parse_size
 from cuzarr._info import human_bytes
+from cuzarr._text import printable
 from cuzarr.errors import InvalidArgumentError, LibraryMissingError
 
 Library = Literal["cuzarr", "cupy", "torch", "rmm"]
@@ -94,7 +95,7 @@ class MemoryInfo:
         lines += [f"  {human_bytes(size)} of {name}" for name, size in largest[:_MOST_NAMED]]
         if len(largest) > _MOST_NAMED:
             lines.append(f"  {human_bytes(sum(size for _, size in largest[_MOST_NAMED:]))} of {len(largest) - _MOST_NAMED} others")
-        return "\n".join(lines)
+        return "\n".join(map(printable, lines))
 
 
 def info(device: str | None = None) -> MemoryInfo:

@@ -192,3 +192,59 @@ def test_progress_does_not_hide_an_outer_cancellation(array: cuzarr.Array) -> No
     with watch, pytest.raises(cuzarr.errors.CancelledError):
         array.getitem(..., progress=lambda done, total: None)
     assert array.getitem(...).shape == (6, 8)
+
+
+# ------------------------------------------------------------------------------------------- names that steer a terminal
+
+_HOSTILE = ["\x1b]0;owned\x07", "a\rb\nc", "\u202egpj.\x9b1m", "zero\u200bwidth\U000e0041"]
+
+
+def _steering(text: str) -> list[str]:
+    return [one for one in text if one != "\n" and not one.isprintable()]
+
+
+def test_names_and_attributes_of_a_store_do_not_steer_what_shows_them() -> None:
+    group = cuzarr.create_group({}, attributes={name: name for name in _HOSTILE})
+    for name in _HOSTILE:
+        inside = group.create_group(name)
+        inside.create_array(name, shape=(4,), dtype="u1", dimension_names=(name,), attributes={name: name})
+    shown: list[str] = [repr(group), repr(group.store_path), repr(group.attrs), repr(group.info), repr(group.info_complete())]
+    shown += [group._repr_html_(), repr(group.tree()), *group.tree()._repr_mimebundle_().values()]
+    for name in _HOSTILE:
+        inside, array = group[name], group[f"{name}/{name}"]
+        shown += [repr(inside), inside._repr_html_(), repr(array), array._repr_html_(), repr(array.info), repr(array.attrs)]
+        shown += [repr(array.async_array), repr(array + 1), repr(array.explain())]
+        shown += [repr(array.store_path), repr(cuzarr.copy(array, {}, dry_run=True))]
+    for text in shown:
+        assert not _steering(text), repr(text)
+    assert "a\\rb\\nc" in repr(group.tree()) and len(repr(group.tree()).strip().splitlines()) == 1 + 2 * len(_HOSTILE)
+    assert group.attrs["a\rb\nc"] == "a\rb\nc"  # what programs ask for stays as it is
+
+
+@pytest.mark.parametrize("name", _HOSTILE)
+def test_errors_and_warnings_do_not_steer_a_terminal(name: str) -> None:
+    group = cuzarr.create_group({})
+    group.create_array(name, shape=(4,), dtype="u1", dimension_names=(name,))
+    store = group.store
+    calls: list[Any] = [
+        lambda: group[f"{name}x"],
+        lambda: cuzarr.open_array(store, path=f"{name}x", mode="r"),
+        lambda: cuzarr.open(store, path=name, mode="w-"),
+        lambda: cuzarr.open_array(store, path=f"{name}/{name}"),
+        lambda: group.create_array(name, shape=(4,), dtype="u1"),
+        lambda: cuzarr.create_array({}, shape=(4,), dtype=name),
+        lambda: cuzarr.create_array({}, shape=(4,), dtype="u1", compressors={"name": name}),
+        lambda: cuzarr.config.set({name: 1}),
+        lambda: cuzarr.config.set({"array.order": name}),
+        lambda: group[name][9],
+        lambda: group.require_array(name, shape=(5,), dtype="u1"),
+    ]
+    for number, call in enumerate(calls):
+        with pytest.raises(Exception) as caught:
+            call()
+        text = str(caught.value)
+        assert not [one for one in text.replace("\nhint: ", "") if not one.isprintable()], (number, text)
+    with pytest.warns(cuzarr.errors.CuzarrUserWarning) as caught_warnings:
+        store.set(f"{name}/.zarray", cuzarr.create_array({}, shape=(1,), dtype="u1", zarr_format=2).store.get(".zarray"))
+        cuzarr.open_array(store, path=name, mode="r")
+    assert not any(_steering(str(one.message)) for one in caught_warnings)

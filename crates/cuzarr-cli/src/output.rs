@@ -3,6 +3,7 @@
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
+use cuzarr::{is_printable, printable, printable_lines};
 use cuzarr_device::{DType, DTypeKind};
 use serde_json::{Value, json};
 
@@ -20,8 +21,16 @@ impl Output {
 
     /// The command's answer: `document` with `--json`, else `text`.
     pub fn answer(&mut self, document: &Value, text: &str) {
+        self.answer_with_picture(document, text, "");
+    }
+
+    /// The command's answer with a picture below the text, whose colours reach the terminal as they are.
+    pub fn answer_with_picture(&mut self, document: &Value, text: &str, picture: &str) {
         self.clear_progress();
-        let printed = if self.json { format!("{document:#}") } else { text.trim_end().to_string() };
+        let printed = match self.json {
+            true => json_text(document),
+            false => format!("{}{picture}", printable_lines(text)).trim_end().to_string(),
+        };
         // Writing fails when the reader has left; the exit status still tells.
         let _ = writeln!(std::io::stdout(), "{printed}");
     }
@@ -34,7 +43,7 @@ impl Output {
             let document = json!({"error": {
                 "kind": error.kind().name(), "message": error.message(), "trail": error.trail(), "hint": error.hint(),
             }});
-            let _ = writeln!(std::io::stdout(), "{document:#}");
+            let _ = writeln!(std::io::stdout(), "{}", json_text(&document));
         }
     }
 
@@ -44,7 +53,7 @@ impl Output {
         if self.progress && due {
             self.last_progress = Some(Instant::now());
             let percent = (100 * done).checked_div(total).unwrap_or(100);
-            let _ = write!(std::io::stderr(), "\r\x1b[K{what}: {done} of {total} ({percent} %)");
+            let _ = write!(std::io::stderr(), "\r\x1b[K{}: {done} of {total} ({percent} %)", printable(what));
         }
     }
 
@@ -56,6 +65,7 @@ impl Output {
             let percent = (100.0 * done as f64 / total.max(1) as f64).min(100.0);
             let left = if done > 0 { seconds * total.saturating_sub(done) as f64 / done as f64 } else { 0.0 };
             let (shown, all, rate) = (bytes(done), bytes(total), gigabytes_per_second(done, seconds));
+            let what = printable(what);
             let line = format!("{what}: {shown} of {all} ({percent:.0} %), {rate:.2} GB/s, {left:.0} s left");
             let _ = write!(std::io::stderr(), "\r\x1b[K{line}");
         }
@@ -66,6 +76,21 @@ impl Output {
             let _ = write!(std::io::stderr(), "\r\x1b[K");
         }
     }
+}
+
+/// A document as indented JSON, in which every character that a terminal might obey is an escape.
+fn json_text(document: &Value) -> String {
+    let mut shown = String::new();
+    for character in format!("{document:#}").chars() {
+        if character == '\n' || is_printable(character) {
+            shown.push(character);
+        } else {
+            for unit in character.encode_utf16(&mut [0; 2]) {
+                shown += &format!("\\u{unit:04x}");
+            }
+        }
+    }
+    shown
 }
 
 /// Rows with aligned columns; the first column is text, the others are numbers.
@@ -131,6 +156,14 @@ mod tests {
     fn table_aligns_text_left_and_numbers_right() {
         let rows = vec![vec!["fetch".into(), "1.25".into()], vec!["up".into(), "10.00".into()]];
         assert_eq!(table(&["stage", "s"], &rows), "stage      s\nfetch   1.25\nup     10.00");
+    }
+
+    #[test]
+    fn json_escapes_what_a_terminal_might_obey_and_means_the_same() {
+        let document = json!({"\u{1b}[31m": "\u{9b}A\u{202e}\u{e0041}é\u{301}"});
+        let text = json_text(&document);
+        assert!(text.chars().all(|character| character == '\n' || is_printable(character)), "{text:?}");
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), document);
     }
 
     #[test]

@@ -87,7 +87,7 @@ impl Preview {
         }
         let colour = std::io::stdout().is_terminal();
         let drawn = if colour { picture.in_colour() } else { picture.in_characters() };
-        output.answer(&document, &format!("{title}\n{drawn}"));
+        output.answer_with_picture(&document, &format!("{title}\n"), &drawn);
         Ok(Verdict::Passed)
     }
 

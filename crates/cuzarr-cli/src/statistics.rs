@@ -61,7 +61,8 @@ impl Stats {
                     let bytes = array.nbytes_stored()?;
                     documents.push(json!({"array": name, "shape": array.shape(), "stored_bytes": bytes}));
                     texts.push(format!(
-                        "{name}: {} {:?}, {}",
+                        "{}: {} {:?}, {}",
+                        cuzarr::printable(&name),
                         array.metadata().data_type(),
                         array.shape(),
                         output::bytes(bytes)
@@ -79,7 +80,8 @@ impl Stats {
                 histogram_picture(&known.statistics).save(path)?;
             }
             documents.push(known.to_json());
-            let title = format!("{}: {} {:?}", known.name, array.metadata().data_type(), array.shape());
+            let title =
+                format!("{}: {} {:?}", cuzarr::printable(&known.name), array.metadata().data_type(), array.shape());
             texts.push(known.text(&title));
         }
         if texts.is_empty() {

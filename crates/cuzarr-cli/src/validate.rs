@@ -77,7 +77,8 @@ impl Finding {
     }
 
     fn text(&self) -> String {
-        let mut lines = vec![format!("{}: {} stored chunks, {} bad", self.node, self.chunks, self.bad.len())];
+        let mut lines =
+            vec![format!("{}: {} stored chunks, {} bad", cuzarr::printable(&self.node), self.chunks, self.bad.len())];
         lines.extend(self.bad.iter().map(|(key, error)| format!("  {key}: {error}")));
         lines.join("\n")
     }

@@ -55,6 +55,69 @@ fn demo_with_a_flipped_byte_fails_and_says_where() {
     }
 }
 
+/// A group whose names and attributes try to steer a terminal, with one array that is damaged.
+fn hostile(directory: &Path) {
+    let array = |shape: &str| {
+        format!(
+            r#"{{"zarr_format": 3, "node_type": "array", "shape": {shape}, "data_type": "uint8", "fill_value": 0,
+            "chunk_grid": {{"name": "regular", "configuration": {{"chunk_shape": [4, 4]}}}},
+            "chunk_key_encoding": {{"name": "default"}}, "codecs": ["bytes"],
+            "dimension_names": ["\u001b[2J", "x\u202e"], "attributes": {{"a\u009b31m": "\u001b]0;owned\u0007"}}}}"#
+        )
+    };
+    let group = r#"{"zarr_format": 3, "node_type": "group", "attributes": {"\u001b[31m": "\r"}}"#;
+    let write = |name: &str, document: &str| {
+        std::fs::create_dir_all(directory.join(name)).unwrap();
+        std::fs::write(directory.join(name).join("zarr.json"), document).unwrap();
+    };
+    write("", group);
+    write("\u{1b}]0;owned\u{7}", &array("[4, 4]"));
+    write("a\rb\nc", &array("[4, 4]"));
+    write("\u{202e}gpj.\u{9b}1m", &array("[8, 8]"));
+    write("broken\u{1b}[8m", &array("\"\\u001b[8m\""));
+    std::fs::create_dir_all(directory.join("a\rb\nc/c/0")).unwrap();
+    std::fs::write(directory.join("a\rb\nc/c/0/0"), b"short").unwrap();
+}
+
+#[test]
+fn names_and_attributes_of_a_store_do_not_steer_the_terminal() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path().join("place");
+    hostile(&place);
+    let inner = |name: &str| text(&place.join(name)).to_string();
+    let short = inner("a\rb\nc");
+    let commands = [
+        vec!["info", text(&place)],
+        vec!["tree", text(&place)],
+        vec!["validate", text(&place)],
+        vec!["stats", text(&place)],
+        vec!["info", &short],
+        vec!["stats", &short],
+        vec!["stats", "--dry-run", &short],
+        vec!["preview", &short],
+        vec!["preview", "--dry-run", &short],
+        vec!["validate", &short],
+        vec!["copy", &short, text(&place)],
+        vec!["copy", "--dry-run", text(&place), text(directory.path())],
+    ];
+    for command in commands {
+        for more in [&[][..], &["--json"]] {
+            let output = cuzarr(&[&command, more].concat());
+            for stream in [&output.stdout, &output.stderr] {
+                let shown = std::str::from_utf8(stream).expect("text");
+                let steers = shown.chars().find(|&one| one != '\n' && !cuzarr::is_printable(one));
+                assert_eq!(steers, None, "{command:?} {more:?}: {shown:?}");
+            }
+            if !more.is_empty() {
+                json(&output);
+            }
+        }
+    }
+    let tree = cuzarr(&["tree", text(&place)]);
+    assert!(String::from_utf8_lossy(&tree.stdout).contains(r"a\u{d}b\u{a}c"), "{tree:?}");
+    assert!(json(&cuzarr(&["tree", "--json", text(&place)]))["members"]["a\rb\nc"].is_object());
+}
+
 #[test]
 fn validate_finds_the_damaged_chunk_and_no_other() {
     let directory = tempfile::tempdir().unwrap();

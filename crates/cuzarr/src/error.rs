@@ -1,6 +1,7 @@
 //! The one error of the library: what happened ([`ErrorKind`]), the trail to where (array, chunk, codec), a hint, the
 //! cause, and how many others failed beside it.
 
+use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt;
 
@@ -216,19 +217,61 @@ impl From<cuzarr_device::Error> for Error {
     }
 }
 
+/// Text that is safe to show on a terminal: characters that steer it, end a line or turn the direction of writing are
+/// written as escapes, such as `\u{1b}`. Names and attributes come from files that anybody may have written.
+///
+/// ```
+/// assert_eq!(cuzarr::printable("tas\u{1b}]0;owned\u{7}"), "tas\\u{1b}]0;owned\\u{7}");
+/// assert_eq!(cuzarr::printable("Änderung"), "Änderung");
+/// ```
+pub fn printable(text: &str) -> Cow<'_, str> {
+    if text.chars().all(is_printable) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        match is_printable(character) {
+            true => shown.push(character),
+            false => shown.extend(character.escape_unicode()),
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// Like [`printable`], but line feeds stay: for text that is made of several lines.
+pub fn printable_lines(text: &str) -> Cow<'_, str> {
+    if text.chars().all(|character| character == '\n' || is_printable(character)) {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(text.split('\n').map(printable).collect::<Vec<_>>().join("\n"))
+}
+
+/// Whether a terminal shows a character as itself. `str::escape_debug` knows which characters Unicode calls printable;
+/// behind an `a`, it leaves combining characters as they are.
+pub fn is_printable(character: char) -> bool {
+    match character.is_ascii() {
+        true => !character.is_ascii_control(),
+        false => String::from_iter(['a', character]).escape_debug().count() == 2,
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for place in &self.0.trail {
-            write!(f, "{place}: ")?;
+            write!(f, "{}: ", printable(place))?;
         }
-        f.write_str(&self.0.message)?;
+        // What a compiler says has several lines.
+        match self.0.kind {
+            ErrorKind::KernelCompileFailed => f.write_str(&printable_lines(&self.0.message))?,
+            _ => f.write_str(&printable(&self.0.message))?,
+        }
         match self.0.others.len() {
             0 => {}
             1 => f.write_str(" (and 1 more failure)")?,
             n => write!(f, " (and {n} more failures)")?,
         }
         match &self.0.hint {
-            Some(hint) => write!(f, "\nhint: {hint}"),
+            Some(hint) => write!(f, "\nhint: {}", printable(hint)),
             None => Ok(()),
         }
     }

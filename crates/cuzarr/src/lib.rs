@@ -11,4 +11,4 @@ pub mod plan;
 pub mod run;
 pub mod store;
 
-pub use error::{Error, ErrorKind, Result, ResultExt, nearest};
+pub use error::{Error, ErrorKind, Result, ResultExt, is_printable, nearest, printable, printable_lines};

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cuzarr._names import did_you_mean
+from cuzarr._text import printable
 from cuzarr.errors import InvalidArgumentError, KeyInvalidError, ReadOnlyError, UnsupportedError
 from cuzarr.storage._adapters import without_secrets
 from cuzarr.storage._stores import ForeignStore, LocalStore, MemoryStore, SplitStore, Store
@@ -62,7 +63,7 @@ class StorePath:
         return f"{self.store}/{self.path}" if self.path else str(self.store)
 
     def __repr__(self) -> str:
-        return f"StorePath({type(self.store).__name__}, '{self}')"
+        return f"StorePath({type(self.store).__name__}, '{printable(str(self))}')"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, StorePath) and self.store == other.store and self.path == other.path
@@ -196,7 +197,7 @@ def make_store_path(
         raise ReadOnlyError(f"{opened} is read-only, but mode is {mode!r}", hint="use mode 'r' or a writable store")
     place = StorePath(opened, f"{prefix}/{normalize_path(path)}")
     if mode == "w-" and not opened.is_empty(place.path):
-        raise FileExistsError(f"{place} holds data already, and mode 'w-' only creates")
+        raise FileExistsError(f"{printable(str(place))} holds data already, and mode 'w-' only creates")
     return place
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from cuzarr import _convert, _core
 from cuzarr._config import config
 from cuzarr._dtypes import DataType
+from cuzarr._text import printable
 from cuzarr.errors import LibraryMissingError, ReadOnlyError
 from cuzarr.storage._adapters import adapt_store
 
@@ -154,7 +155,7 @@ class Store:
         """Does nothing; stores of cuzarr hold nothing open."""
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}('{self}')"
+        return f"{type(self).__name__}('{printable(str(self))}')"
 
 
 class LocalStore(Store):

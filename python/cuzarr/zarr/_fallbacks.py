@@ -8,6 +8,7 @@ import warnings
 from collections import Counter
 
 from cuzarr._config import config
+from cuzarr._text import printable
 from cuzarr.errors import CuzarrRuntimeWarning, FallbackRefusedError
 
 logger = logging.getLogger("cuzarr")
@@ -43,17 +44,17 @@ def fall_back(reason: str, *, on_device: bool, told: set[tuple[str, bool]]) -> N
     if not _is_new(reason, on_device, told):
         return
     if on_device:
-        message = f"zarr-python's own code works on the host for this array: {reason}"
+        message = f"zarr-python's own code works on the host for this array: {printable(reason)}"
         warnings.warn(message, FallbackWarning, stacklevel=3)
     else:
-        logger.info("zarr-python's own code works for this array: %s", reason)
+        logger.info("zarr-python's own code works for this array: %s", printable(reason))
 
 
 def go_by_host(reason: str, *, told: set[tuple[str, bool]]) -> None:
     """As :func:`fall_back`, of elements of a GPU's array that are read and written here, but by way of the host."""
     _refuse_when_strict(f"elements would go by way of the host: {reason}")
     if _is_new(reason, True, told):
-        warnings.warn(f"elements go by way of the host for this array: {reason}", FallbackWarning, stacklevel=3)
+        warnings.warn(f"elements go by way of the host for this array: {printable(reason)}", FallbackWarning, stacklevel=3)
 
 
 def _refuse_when_strict(message: str) -> None:

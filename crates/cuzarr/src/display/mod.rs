@@ -6,6 +6,8 @@ mod tree;
 
 use serde_json::{Map, Value};
 
+use crate::error::printable;
+
 pub use gantt::{Gantt, Mark};
 pub use info::{array_info, group_info};
 pub use tree::{Tree, tree};
@@ -68,7 +70,7 @@ pub trait Display {
 impl Display for Description {
     fn to_text(&self) -> String {
         let width = self.shown().map(|row| row.label.len()).max().unwrap_or(0);
-        let lines = self.shown().map(|row| format!("{:<width$} : {}", row.label, row.text));
+        let lines = self.shown().map(|row| format!("{:<width$} : {}", row.label, printable(&row.text)));
         lines.collect::<Vec<_>>().join("\n")
     }
 
@@ -91,7 +93,7 @@ pub(crate) fn shape_text(shape: &[u64]) -> String {
 
 /// Text as it may stand in HTML.
 pub(crate) fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    printable(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]

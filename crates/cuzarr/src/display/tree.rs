@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::{Display, escape, shape_text};
-use crate::error::Result;
+use crate::error::{Result, printable};
 use crate::meta::NodeMetadata;
 use crate::node::Group;
 
@@ -52,11 +52,12 @@ impl Tree {
     }
 
     fn label(&self) -> String {
-        match &self.kind {
+        let label = match &self.kind {
             Kind::Array { shape, data_type } => format!("{} {} {data_type}", self.name, shape_text(shape)),
             Kind::Unreadable(error) => format!("{} (unreadable: {error})", self.name),
             Kind::Group => self.name.clone(),
-        }
+        };
+        printable(&label).into_owned()
     }
 
     fn lines(&self, indent: &str, lines: &mut Vec<String>) {
