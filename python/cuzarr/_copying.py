@@ -160,7 +160,8 @@ def copy(
         Path in the target's store.
     zarr_format : {2, 3}, optional
         Format of the copy; the source's unless given. Between formats, zstd, gzip and Blosc keep their settings, zstd takes the
-        place of other compressors, and filters are left out.
+        place of other compressors, and filters are left out. xarray opens the copy as it opens the source: names of
+        dimensions and ``_FillValue`` move to where the other format has them.
     compressors : optional
         Codecs, ``None`` for none, ``"keep"`` for the source's.
     codecs : optional

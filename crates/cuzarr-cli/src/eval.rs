@@ -207,7 +207,7 @@ impl Eval {
             codecs: CodecsMetadata::V3(configured),
             chunk_key_encoding: None,
             attributes: Map::new(),
-            dimension_names: like.and_then(|array| array.metadata().dimension_names()).map(<[_]>::to_vec),
+            dimension_names: like.and_then(|array| array.metadata().xarray_dimensions()),
         })
     }
 }

@@ -145,7 +145,10 @@ impl Copy {
         }
         let own = *source.options();
         let plannable = plannable_bytes(own.memory_limit_bytes);
-        let options = ArrayOptions { memory_limit_bytes: plannable / 2, order_is_f: false, ..own };
+        // Readers do not agree what a chunk is that is not stored, where the fill value is undefined.
+        let write_empty_chunks = own.write_empty_chunks || *metadata.fill_value() == FillValue::Undefined;
+        let memory_limit_bytes = plannable / 2;
+        let options = ArrayOptions { memory_limit_bytes, order_is_f: false, write_empty_chunks, ..own };
         let mut journal = Journal::new(source, &metadata);
         let target = Array::from_metadata(store, &path, metadata, options)?;
         target.chain()?;

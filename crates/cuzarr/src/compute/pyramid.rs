@@ -13,6 +13,7 @@ use super::pass::Shrink;
 use super::place::refuse_overlap;
 use super::target::Changes;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
+use crate::meta::xarray::DECODING;
 use crate::meta::{ArrayMetadata, ZarrFormat};
 use crate::node::{self, Array, Group, normalize_path};
 use crate::store::{Store, join_key};
@@ -103,7 +104,7 @@ impl Pyramid {
             let mut next = levels[number - 1].clone();
             let shrunk = next.shape().iter().zip(&factors).map(|(extent, factor)| extent.div_ceil(*factor)).collect();
             next.set_shape(shrunk)?;
-            next.set_attributes(Map::new())?;
+            next.retain_attributes(&DECODING);
             levels.push(next);
         }
         let pyramid = Pyramid { source: source.clone(), store, path, existing, options, axes, factors, levels };
@@ -254,8 +255,7 @@ fn axis_names(source: &Array, options: &PyramidOptions) -> Result<Vec<String>> {
     if !(2..=5).contains(&ndim) {
         return invalid(format!("OME-Zarr has images of 2 to 5 dimensions, the array has {ndim}"));
     }
-    let own: Option<Vec<String>> =
-        source.metadata().dimension_names().and_then(|names| names.iter().cloned().collect());
+    let own: Option<Vec<String>> = source.metadata().xarray_dimensions().and_then(|names| names.into_iter().collect());
     let known = |names: &Vec<String>| names.iter().all(|name| AXES.contains(&name.as_str()));
     let names = match (&options.axes, own) {
         (Some(names), _) => names.clone(),

@@ -3,13 +3,11 @@
 use serde_json::{Map, Value, json};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::meta::{ArrayMetadata, CodecsMetadata, DataType, Endian, Extension, FillValue, NewArray, Order, ZarrFormat};
+use crate::meta::xarray::translate;
+use crate::meta::{ArrayMetadata, CodecsMetadata, DataType, Endian, Extension, NewArray, Order, ZarrFormat};
 
 /// Codecs from elements to bytes: those before one of them are filters, those behind it compress.
 const SERIALIZERS: &[&str] = &["bytes", "endian", "vlen-utf8", "vlen-bytes", "packbits"];
-
-/// xarray's attribute for names of dimensions, which v2 has no other place for.
-const DIMENSIONS: &str = "_ARRAY_DIMENSIONS";
 
 /// What a copy has of its own. What is `None` stays as it is.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -64,7 +62,9 @@ impl Changes {
 
     /// The metadata of a copy. Within a format, codecs that are not changed are kept. From one format to the other zstd,
     /// gzip and Blosc keep their settings, zstd takes the place of other compressors, and filters are left out; so does a
-    /// sharded array that becomes one of v2 leave out its shards.
+    /// sharded array that becomes one of v2 leave out its shards. xarray reads the same from both: names of dimensions and
+    /// the value of missing elements move to where the other format has them. A v3 array that names its dimensions and has
+    /// no missing value becomes one of v2 with the fill value `null`; [`Copy`](super::Copy) then stores every chunk.
     ///
     /// ```
     /// use cuzarr::compute::Changes;
@@ -91,21 +91,18 @@ impl Changes {
             ZarrFormat::V3 => self.codecs_v3(source, &stored, &chunk, shard.is_some())?,
             ZarrFormat::V2 => self.codecs_v2(source, &stored)?,
         };
-        let fill_value = match (source.fill_value(), format) {
-            (FillValue::Undefined, ZarrFormat::V3) => FillValue::default_of(source.data_type()),
-            (value, _) => value.clone(),
-        };
+        let translated = translate(source, format)?;
         let mut target = ArrayMetadata::new(NewArray {
             shape: source.shape().to_vec(),
             data_type: source.data_type().clone(),
             chunk_shape: shard.unwrap_or(chunk),
-            fill_value,
+            fill_value: translated.fill_value,
             codecs,
             chunk_key_encoding: same.then(|| *source.chunk_key_encoding()),
             attributes: Map::new(),
-            dimension_names: dimension_names(source, format),
+            dimension_names: translated.dimension_names,
         })?;
-        target.set_attributes_json(&attributes(source, format))?;
+        target.set_attributes_json(&translated.attributes)?;
         Ok(target)
     }
 
@@ -402,26 +399,4 @@ fn completed(codec: &Extension, data_type: &DataType) -> Extension {
         codec.configuration.insert("typesize".into(), json!(size_bytes));
     }
     codec
-}
-
-fn dimension_names(source: &ArrayMetadata, format: ZarrFormat) -> Option<Vec<Option<String>>> {
-    if format == ZarrFormat::V2 || source.zarr_format() == ZarrFormat::V3 {
-        return source.dimension_names().filter(|_| format == ZarrFormat::V3).map(<[_]>::to_vec);
-    }
-    let names = source.attributes().get(DIMENSIONS)?.as_array()?;
-    let names: Option<Vec<_>> = names.iter().map(|name| name.as_str().map(|name| Some(name.to_string()))).collect();
-    names.filter(|names| names.len() == source.ndim())
-}
-
-fn attributes(source: &ArrayMetadata, format: ZarrFormat) -> String {
-    let text = source.attributes_json();
-    let names: Option<Vec<&str>> =
-        source.dimension_names().and_then(|names| names.iter().map(Option::as_deref).collect());
-    match names {
-        Some(names) if format == ZarrFormat::V2 && !source.attributes().contains_key(DIMENSIONS) => {
-            let separator = if source.attributes().is_empty() { "" } else { ", " };
-            format!("{{\"{DIMENSIONS}\": {}{separator}{}", json!(names), text.trim_start_matches('{'))
-        }
-        _ => text,
-    }
 }

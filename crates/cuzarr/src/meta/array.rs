@@ -196,11 +196,15 @@ impl ArrayMetadata {
 
     /// The user's attributes as text, every number as it was written.
     pub fn attributes_json(&self) -> String {
-        let members = match self.format {
+        self.attribute_members().map_or_else(|| "{}".to_owned(), |members| object_to_text(members, None))
+    }
+
+    /// The user's attributes as they were written.
+    pub(super) fn attribute_members(&self) -> Option<&Object> {
+        match self.format {
             ZarrFormat::V2 => Some(&self.zattrs),
             ZarrFormat::V3 => attributes_member(&self.document),
-        };
-        members.map_or_else(|| "{}".to_owned(), |members| object_to_text(members, None))
+        }
     }
 
     /// Names of the dimensions, one for each; v2 has none.
@@ -242,6 +246,13 @@ impl ArrayMetadata {
     pub fn set_attributes_json(&mut self, text: &str) -> Result<()> {
         self.replace_attributes(Json::parse_object(text.as_bytes())?);
         Ok(())
+    }
+
+    /// Drops the attributes that have none of these names.
+    pub(crate) fn retain_attributes(&mut self, names: &[&str]) {
+        let mut attributes = self.attribute_members().cloned().unwrap_or_default();
+        attributes.retain(|name, _| names.contains(&name.as_str()));
+        self.replace_attributes(attributes);
     }
 
     fn replace_attributes(&mut self, attributes: Object) {

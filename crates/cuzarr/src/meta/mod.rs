@@ -44,6 +44,7 @@ pub mod node;
 mod small_float;
 mod v2;
 mod v3;
+pub(crate) mod xarray;
 
 #[cfg(test)]
 mod golden_tests;

@@ -61,6 +61,19 @@ impl FillValue {
         }
     }
 
+    /// The parts of a floating-point element as doubles: one, or two of a complex number. `None` for other data types.
+    pub(super) fn doubles(&self, data_type: &DataType) -> Option<Vec<f64>> {
+        let (part, _) = Float::of(data_type)?;
+        Some(self.element(data_type).chunks_exact(part.size_bytes()).map(|bytes| part.decode(bytes)).collect())
+    }
+
+    /// The floating-point element whose parts are nearest to these; `None` for other data types, or another number of parts.
+    pub(super) fn from_doubles(parts: &[f64], data_type: &DataType) -> Option<FillValue> {
+        let (part, count) = Float::of(data_type)?;
+        let element = || parts.iter().flat_map(|&value| part.encode(value)).collect();
+        (parts.len() == count).then(|| FillValue::Element(element()))
+    }
+
     /// As the `fill_value` member of a document.
     pub fn to_json(&self, data_type: &DataType, format: ZarrFormat) -> Result<Value> {
         match (self, format) {
@@ -159,6 +172,19 @@ enum Float {
 }
 
 impl Float {
+    /// The format of an element's parts, and how many it has.
+    fn of(data_type: &DataType) -> Option<(Float, usize)> {
+        match data_type {
+            DataType::Float16 => Some((Float::Half(FLOAT16), 1)),
+            DataType::BFloat16 => Some((Float::Half(BFLOAT16), 1)),
+            DataType::Float32 => Some((Float::Single, 1)),
+            DataType::Float64 => Some((Float::Double, 1)),
+            DataType::Complex64 => Some((Float::Single, 2)),
+            DataType::Complex128 => Some((Float::Double, 2)),
+            _ => None,
+        }
+    }
+
     fn size_bytes(self) -> usize {
         match self {
             Float::Half(_) => 2,

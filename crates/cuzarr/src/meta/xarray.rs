@@ -1,0 +1,197 @@
+//! xarray's conventions: what it reads from an array's metadata beyond Zarr's own meaning, and how each format says it.
+//!
+//! | meaning | format 2 | format 3 |
+//! |---|---|---|
+//! | names of the dimensions | attribute `_ARRAY_DIMENSIONS`, else `dimrefs` of netCDF's `_NCZARR_ARRAY` | `dimension_names` |
+//! | value of missing elements | `fill_value`; where that is null, the attribute `_FillValue` | attribute `_FillValue`, encoded |
+//! | elements of chunks that are not stored | `fill_value` | `fill_value` |
+//!
+//! So one member of format 2 has two meanings. An array of format 3 without a missing value gets the fill value `null` in
+//! format 2, which says nothing about chunks that are not stored: who writes such an array has to store all of them.
+//! Arrays that do not name their dimensions cannot be opened by xarray, and keep fill value and attributes.
+//!
+//! xarray's reader of format 3 knows no missing value of bytes, dates and structures: it is left out there. Of text it
+//! only knows the attribute `missing_value`.
+//!
+//! Specification: <https://docs.xarray.dev/en/stable/internals/zarr-encoding-spec.html>; for `_FillValue` in format 3
+//! `FillValueCoder` in `xarray/backends/zarr.py`.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json::{Value, json};
+
+use super::ZarrFormat;
+use super::array::ArrayMetadata;
+use super::dtype::DataType;
+use super::fill::FillValue;
+use super::json::{Json, Object, object_to_text};
+use crate::Result;
+
+const DIMENSIONS: &str = "_ARRAY_DIMENSIONS";
+const MISSING: &str = "_FillValue";
+/// What xarray takes for missing beside [`MISSING`], in either format, as plain JSON.
+const ALSO_MISSING: &str = "missing_value";
+
+/// Attributes that say what elements mean, whichever array of the same kind they are in.
+pub(crate) const DECODING: [&str; 8] =
+    [MISSING, ALSO_MISSING, "scale_factor", "add_offset", "_Unsigned", "units", "calendar", "dtype"];
+
+/// What metadata of a format says so that xarray reads the same from it.
+pub(crate) struct Translated {
+    /// `dimension_names` of format 3.
+    pub(crate) dimension_names: Option<Vec<Option<String>>>,
+    /// Value of elements that are not stored.
+    pub(crate) fill_value: FillValue,
+    /// The attributes as JSON text.
+    pub(crate) attributes: String,
+}
+
+/// An array's dimension names, fill value and attributes as a copy of this format has them.
+pub(crate) fn translate(source: &ArrayMetadata, format: ZarrFormat) -> Result<Translated> {
+    let mut attributes = source.attribute_members().cloned().unwrap_or_default();
+    let mut dimension_names = source.dimension_names.clone();
+    let mut fill_value = source.fill_value.clone();
+    let names = source.xarray_dimensions();
+    match (source.format, format, names) {
+        (ZarrFormat::V3, ZarrFormat::V3, _) => {}
+        (ZarrFormat::V2, ZarrFormat::V2, Some(names)) => {
+            if !attributes.contains_key(DIMENSIONS) {
+                attributes.insert(DIMENSIONS.to_owned(), Json::from_value(&json!(names))?);
+            }
+        }
+        (ZarrFormat::V3, ZarrFormat::V2, Some(names)) => {
+            dimension_names = None;
+            fill_value = take_missing(&mut attributes, &source.data_type).unwrap_or(FillValue::Undefined);
+            attributes.shift_remove(DIMENSIONS);
+            attributes.shift_insert(0, DIMENSIONS.to_owned(), Json::from_value(&json!(names))?);
+        }
+        (ZarrFormat::V2, ZarrFormat::V3, Some(names)) => {
+            dimension_names = Some(names);
+            // In format 2 xarray hides them: they tell netCDF of that format's layout.
+            attributes.retain(|name, _| name != DIMENSIONS && !name.to_lowercase().starts_with("_nc"));
+            note_missing(&mut attributes, source)?;
+        }
+        (_, ZarrFormat::V2, None) => dimension_names = None,
+        (ZarrFormat::V2, ZarrFormat::V3, None) => {}
+    }
+    if format == ZarrFormat::V3 && fill_value == FillValue::Undefined {
+        fill_value = FillValue::default_of(&source.data_type);
+    }
+    Ok(Translated { dimension_names, fill_value, attributes: object_to_text(&attributes, None) })
+}
+
+impl ArrayMetadata {
+    /// Names of the dimensions as xarray finds them: those of a v3 array, of a v2 array the attribute `_ARRAY_DIMENSIONS` or
+    /// netCDF's `dimrefs`. `None` when it finds none, and can then not open the array.
+    pub fn xarray_dimensions(&self) -> Option<Vec<Option<String>>> {
+        let names = match self.format {
+            ZarrFormat::V3 if self.ndim() == 0 => Some(Vec::new()),
+            ZarrFormat::V3 => self.dimension_names.clone(),
+            ZarrFormat::V2 => match self.attributes.get(DIMENSIONS) {
+                Some(names) => strings(names),
+                None => netcdf_dimensions(&self.document),
+            },
+        };
+        let is_named = |names: &Vec<Option<String>>| names.is_empty() || names.iter().any(Option::is_some);
+        names.filter(|names| names.len() == self.ndim() && is_named(names))
+    }
+}
+
+fn strings(value: &Value) -> Option<Vec<Option<String>>> {
+    let string = |value: &Value| match value {
+        Value::Null => Some(None),
+        value => value.as_str().map(|text| Some(text.to_owned())),
+    };
+    value.as_array()?.iter().map(string).collect()
+}
+
+/// The last parts of the dimensions' full names in netCDF's member of a `.zarray`.
+fn netcdf_dimensions(document: &Object) -> Option<Vec<Option<String>>> {
+    let Json::Object(member) = document.get("_NCZARR_ARRAY")? else { return None };
+    let names = strings(&member.get("dimrefs")?.to_value())?;
+    let last = |name: String| name.rsplit('/').next().map(str::to_owned);
+    Some(names.into_iter().map(|name| name.and_then(last)).collect())
+}
+
+/// Notes in attributes of format 3 which elements of a format 2 array are missing.
+fn note_missing(attributes: &mut Object, source: &ArrayMetadata) -> Result<()> {
+    let data_type = &source.data_type;
+    let noted = attributes.shift_remove(MISSING).map(|value| value.to_value());
+    let missing = match (&source.fill_value, &noted) {
+        (FillValue::Undefined, Some(noted)) => FillValue::from_json(noted, data_type, ZarrFormat::V2).ok(),
+        (value, _) => Some(value.clone()),
+    };
+    let encoded = match missing.map(|value| encode(&value, data_type)) {
+        Some(encoded) => encoded?,
+        // No element can have it, as 255 of signed bytes that are to be read as unsigned ones. It still tells xarray.
+        None => noted.filter(|noted| is_integer(data_type) && noted.is_i64()),
+    };
+    let Some(encoded) = encoded else { return Ok(()) };
+    if !is_text(data_type) {
+        attributes.insert(MISSING.to_owned(), Json::from_value(&encoded)?);
+        return Ok(());
+    }
+    let also = match attributes.get(ALSO_MISSING).map(Json::to_value) {
+        None => encoded,
+        Some(Value::Array(others)) => std::iter::once(encoded).chain(others).collect(),
+        Some(other) if other == encoded => other,
+        Some(other) => json!([encoded, other]),
+    };
+    attributes.insert(ALSO_MISSING.to_owned(), Json::from_value(&also)?);
+    Ok(())
+}
+
+/// Takes the value of missing elements out of attributes of format 3. What no element can have stays there: in format 2
+/// xarray reads it as it is.
+fn take_missing(attributes: &mut Object, data_type: &DataType) -> Option<FillValue> {
+    let value = decode(&attributes.get(MISSING)?.to_value(), data_type)?;
+    attributes.shift_remove(MISSING);
+    Some(value)
+}
+
+/// The value of missing elements as an attribute of format 3, as `FillValueCoder.encode` writes it; `None` for data types
+/// that it has no form for.
+fn encode(value: &FillValue, data_type: &DataType) -> Result<Option<Value>> {
+    if *value == FillValue::Undefined {
+        return Ok(None);
+    }
+    let double = |part: f64| Value::from(BASE64.encode(part.to_le_bytes()));
+    Ok(match (data_type, value.doubles(data_type)) {
+        (DataType::BFloat16, _) => None,
+        (_, Some(parts)) => match parts[..] {
+            [part] => Some(double(part)),
+            _ => Some(parts.into_iter().map(double).collect()),
+        },
+        _ if *data_type == DataType::Bool || is_integer(data_type) || is_text(data_type) => {
+            Some(value.to_json(data_type, ZarrFormat::V3)?)
+        }
+        _ => None,
+    })
+}
+
+/// What an attribute of format 3 says is missing, also where another program than xarray wrote it as plain JSON; `None`
+/// when that is no element.
+fn decode(value: &Value, data_type: &DataType) -> Option<FillValue> {
+    let double = |part: &Value| {
+        let bytes = BASE64.decode(part.as_str()?).ok()?;
+        Some(f64::from_le_bytes(bytes.try_into().ok()?))
+    };
+    let parts: Option<Vec<f64>> = match value {
+        Value::Array(parts) => parts.iter().map(double).collect(),
+        part => double(part).map(|part| vec![part]),
+    };
+    let encoded = parts.and_then(|parts| FillValue::from_doubles(&parts, data_type));
+    encoded.or_else(|| FillValue::from_json(value, data_type, ZarrFormat::V3).ok())
+}
+
+fn is_text(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::FixedLengthUtf32 { .. } | DataType::VariableString)
+}
+
+fn is_integer(data_type: &DataType) -> bool {
+    use DataType::{Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64};
+    matches!(data_type, Int8 | Int16 | Int32 | Int64 | UInt8 | UInt16 | UInt32 | UInt64)
+}
+
+#[cfg(test)]
+mod tests;
