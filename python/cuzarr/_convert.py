@@ -3,9 +3,10 @@ GPU, and nothing moves memory to another device."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from cuzarr._config import config
 from cuzarr._dtypes import DataType
 from cuzarr.device_array import DeviceArray, are_known_apart, element_type as memory_type
 from cuzarr.errors import (
+    ConversionError,
+    CuzarrError,
     DTypeMismatchError,
     InvalidArgumentError,
     LibraryMissingError,
@@ -200,17 +203,29 @@ def _has_elements_of(native: np.dtype[Any], value: Any, buffer: _core.NdBuffer) 
     return buffer.dtype == core_dtype(native) and (not isinstance(dtype, np.dtype) or are_known_apart(dtype, native))
 
 
+@contextlib.contextmanager
+def conversion(dtype: np.dtype[Any]) -> Iterator[None]:
+    """Whatever NumPy raises inside for a value that is no element of this type becomes a :class:`ConversionError`."""
+    try:
+        yield
+    except CuzarrError:
+        raise
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+        raise ConversionError(f"the value cannot be converted to {dtype}: {error}") from error
+
+
 def to_native_host(value: Any, native: np.dtype[Any]) -> np.ndarray[Any, Any]:
     """A NumPy array of this element type from whatever a caller writes; copied only when it has to be converted."""
-    if np.isscalar(value):
-        return np.asarray(value, native)
-    if not hasattr(value, "__array__") and hasattr(value, "__dlpack__"):
+    if not np.isscalar(value) and not hasattr(value, "__array__") and hasattr(value, "__dlpack__"):
         value = np.from_dlpack(value)
-    elif not hasattr(value, "dtype"):
-        return np.asarray(value, native)
+    if np.isscalar(value) or not hasattr(value, "dtype"):
+        with conversion(native):
+            return np.asarray(value, native)
     array = np.asarray(value)
-    # As NumPy assigns: from any type to any other.
-    return array if array.dtype == native else array.astype(native, order="A")
+    if array.dtype == native:
+        return array
+    with conversion(native):  # as NumPy assigns: from any type to any other
+        return array.astype(native, order="A")
 
 
 def element_type(out: Any) -> np.dtype[Any]:
@@ -239,7 +254,7 @@ def read_into(
     """
     target = getattr(out, "as_ndarray_like", lambda: out)()  # zarr-python's NDBuffer
     if isinstance(target, np.ndarray) and target.dtype != native == target.dtype.newbyteorder("="):
-        _check_writable(target)
+        check_writable(target)
         swapped = np.empty(target.shape, native)
         read(check_out(swapped, shape, native, device))
         target[...] = swapped
@@ -270,11 +285,12 @@ def check_out(out: Any, shape: tuple[int, ...], native: np.dtype[Any], device: s
         raise DTypeMismatchError(f"out has elements of {out.dtype}, the result of {native}")
     if buffer is not None:
         return buffer
-    _check_writable(out)
+    check_writable(out)
     return wrap_host(out)
 
 
-def _check_writable(out: np.ndarray[Any, Any]) -> None:
+def check_writable(out: np.ndarray[Any, Any]) -> None:
+    """Refuses a caller's memory that is read-only."""
     if not out.flags.writeable:
         raise InvalidArgumentError("out is read-only")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import warnings
 from dataclasses import replace
 from functools import partial
@@ -24,8 +25,8 @@ from cuzarr.errors import (
     CuzarrError,
     CuzarrRuntimeWarning,
     FallbackRefusedError,
+    InvalidArgumentError,
     ShapeMismatchError,
-    UnsupportedError,
 )
 from cuzarr.storage import StorePath
 
@@ -134,8 +135,8 @@ class ArrayElements(ArrayDescription):
         out_dtype = check_fields(fields, self.dtype)
         device, nd_buffer = self._placement(prototype)
         if out is not None:
-            if out_dtype is not self.dtype or self._metadata.data_type.is_variable:
-                raise UnsupportedError(f"out takes whole elements of a fixed size, not {out_dtype}")
+            if not self._reads_into(out, out_dtype):
+                return into(out, self._get_box(box, None, prototype, fields))
             native = _native(self.dtype)
             handle, selection = self._handle(device), (box.start, box.count, box.step, box.dropped)
             return _convert.read_into(lambda memory: handle.read_into(*selection, memory), out, box.shape, native, device)
@@ -146,6 +147,13 @@ class ArrayElements(ArrayDescription):
             _tell_of_host("fields of structures", device)
             elements = _convert.to_device(elements, device)
         return _convert.hand_over(elements, nd_buffer)
+
+    def _reads_into(self, out: Any, out_dtype: np.dtype[Any]) -> bool:
+        """Whether elements can go right into a caller's memory; if not, they are converted on their way there."""
+        if out_dtype is not self.dtype or self._metadata.data_type.is_variable:
+            return False
+        memory = getattr(out, "as_ndarray_like", lambda: out)()
+        return not isinstance(memory, np.ndarray) or _native(memory.dtype) == _native(self.dtype)
 
     def _read(self, box: Box, device: str) -> Any:
         data_type = self._metadata.data_type
@@ -172,10 +180,10 @@ class ArrayElements(ArrayDescription):
         if (field := one_field(fields)) is None:
             self._write(box, value)
             return
-        value = _convert.on_host(value)
+        values = _broadcast(_convert.to_native_host(_convert.on_host(value), self.dtype[field]), box.shape)
         with self._update(box) as update:
             elements = self._read(box, "cpu")
-            elements[field] = value
+            elements[field] = values
             self._write(box, elements, update)
 
     def _update(self, box: Box) -> _core.Update:
@@ -227,7 +235,10 @@ class ArrayElements(ArrayDescription):
         full_shape: tuple[int, ...],
         value: Any,
         fields: Fields | None,
+        flat: bool = False,
     ) -> None:
+        """Writes to a selection of ``shape``, which has ``full_shape`` inside. ``flat`` takes one element for each point, too,
+        in one dimension or with dimensions of 1 between."""
         self.store.check_writable()
         check_fields(fields, self.dtype)
         field = one_field(fields)
@@ -241,6 +252,8 @@ class ArrayElements(ArrayDescription):
             value = _convert.to_native_host(value, self.dtype if field is None else self.dtype[field])
         else:
             value = module.asarray(value)
+        if flat and _without_ones(value.shape) in (_without_ones(shape), _without_ones(full_shape)):
+            value = value.reshape(shape)
         values = _broadcast(value, shape, module).reshape(full_shape)
         for piece in chosen:
             part = values[_indices(module, piece.target)]
@@ -323,6 +336,33 @@ def _take_fields(elements: Any, fields: Fields | None, out_dtype: np.dtype[Any])
     for name in out_dtype.names or ():
         result[name] = elements[name]
     return result
+
+
+def into(out: Any, result: Any) -> Any:
+    """The caller's own memory with a result copied into it, converted as NumPy converts; or the result, if there is none.
+
+    Raises
+    ------
+    ShapeMismatchError, ConversionError
+        The result does not fit.
+    """
+    if out is None:
+        return result
+    target = getattr(out, "as_ndarray_like", lambda: out)()  # zarr-python's NDBuffer
+    if not hasattr(target, "shape"):
+        raise InvalidArgumentError(f"out is no array: {type(out).__name__}")
+    if tuple(target.shape) != tuple(result.shape):
+        raise ShapeMismatchError(f"out has shape {tuple(target.shape)}, the selection {tuple(result.shape)}")
+    if isinstance(target, np.ndarray):
+        _convert.check_writable(target)
+    if math.prod(target.shape):
+        with _convert.conversion(target.dtype):
+            target[...] = result
+    return out
+
+
+def _without_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(extent for extent in shape if extent != 1)
 
 
 def _strip(value: Any, shape: tuple[int, ...]) -> Any:

@@ -120,8 +120,15 @@ class Box:
         return tuple(count for axis, count in enumerate(self.count) if axis not in self.dropped)
 
 
+def _slice_indices(item: slice, extent: int) -> tuple[int, int, int]:
+    try:
+        return item.indices(extent)
+    except (TypeError, ValueError) as error:  # a bound that is no integer, a step of 0
+        raise SelectionInvalidError(f"invalid slice {item}: {error}") from error
+
+
 def _slice_bounds(item: slice, extent: int) -> tuple[int, int, int]:
-    start, stop, step = item.indices(extent)
+    start, stop, step = _slice_indices(item, extent)
     if step < 1:
         raise NegativeStepError(f"slices have a step of at least 1, got {step}")
     # Beyond the extent a step leads nowhere, however large it is.
@@ -172,7 +179,11 @@ def block_box(selection: Any, shape: tuple[int, ...], chunks: tuple[int, ...]) -
         elif isinstance(item, slice):
             if item.step not in (None, 1):
                 raise SelectionInvalidError(f"block slices have a step of 1, got {item.step}")
-            first, last, _ = item.indices(grid)
+            _, last, _ = _slice_indices(item, grid)
+            first = 0 if item.start is None else int(item.start)
+            first += grid if first < 0 else 0
+            if not 0 <= first < grid:
+                raise BoundsCheckError(f"block slice {item} starts outside a dimension of {grid} chunks")
         else:
             raise SelectionInvalidError(f"block selection takes integers and slices, got {type(item).__name__}")
         low = min(first * chunk, extent)
@@ -266,16 +277,15 @@ class CoordinateSelection(FancySelection):
 
     def __init__(self, selection: Any, shape: tuple[int, ...], chunks: tuple[int, ...]) -> None:
         items = as_arrays(ensure_tuple(selection))
-        items = tuple(np.asarray([item]) if is_integer(item) else np.asarray(item) for item in items)
-        if len(items) != len(shape) or not all(item.dtype.kind in "iu" or item.size == 0 for item in items):
+        items = tuple(np.asarray([item]) if is_integer(item) else item for item in items)
+        if not shape:
+            raise SelectionInvalidError("an array of 0 dimensions has no coordinates", hint="select its element by [()]")
+        if len(items) != len(shape) or not all(map(is_integer_array, items)):
             raise SelectionInvalidError(
                 f"coordinate selection takes one integer array for each of {len(shape)} dimensions, "
                 f"got {', '.join(map(_described, items))}"
             )
-        normalized = [
-            _normalize_indices(item.astype(np.intp) if item.size == 0 else item, extent)
-            for item, extent in zip(items, shape, strict=True)
-        ]
+        normalized = [_normalize_indices(item, extent) for item, extent in zip(items, shape, strict=True)]
         try:
             points = np.broadcast_arrays(*normalized)
         except ValueError as error:
@@ -305,7 +315,7 @@ def mask_selection(mask: Any, shape: tuple[int, ...], chunks: tuple[int, ...]) -
     items = as_arrays(ensure_tuple(mask))
     if len(items) != 1 or not is_mask(items[0]) or items[0].shape != shape:
         raise SelectionInvalidError(f"mask selection takes one boolean array of shape {shape}")
-    return CoordinateSelection(np.nonzero(np.asarray(items[0])), shape, chunks)
+    return CoordinateSelection(np.nonzero(np.asarray(items[0])) if shape else (), shape, chunks)
 
 
 def is_pure_fancy(selection: Any, ndim: int) -> bool:
@@ -361,9 +371,12 @@ def check_fields(fields: Fields | None, dtype: np.dtype[Any]) -> np.dtype[Any]:
         raise SelectionInvalidError(f"fields are a name or a list of names, got {fields!r}")
     if dtype.names is None:
         raise SelectionInvalidError(f"elements of {dtype} have no fields")
-    missing = [name for name in ([fields] if isinstance(fields, str) else fields) if name not in dtype.names]
+    names = [fields] if isinstance(fields, str) else list(fields)
+    missing = [name for name in names if name not in dtype.names]
     if missing:
         raise SelectionInvalidError(f"no field {missing[0]!r}, there are {', '.join(dtype.names)}")
+    if len(set(names)) < len(names):
+        raise SelectionInvalidError(f"a field is named twice: {', '.join(names)}")
     return dtype[fields] if isinstance(fields, str) else np.dtype([(name, dtype[name]) for name in fields])
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from cuzarr import _reads
 from cuzarr._described import ArrayDescription
-from cuzarr._elements import ArrayElements
+from cuzarr._elements import ArrayElements, into
 from cuzarr._indexing import (
     BlockIndex,
     CoordinateSelection,
@@ -25,7 +25,7 @@ from cuzarr._indexing import (
     pop_fields,
 )
 from cuzarr._progress import shown
-from cuzarr.errors import ImplicitHostCopyError, ShapeMismatchError
+from cuzarr.errors import ImplicitHostCopyError
 
 
 class ArraySelections(ArrayElements):
@@ -169,7 +169,8 @@ class ArraySelections(ArrayElements):
         selection : int, slice, Ellipsis or tuple of them
             Per dimension; steps of slices are positive.
         out : array, optional
-            Where the elements go, of the selection's shape and the array's dtype, on the device that reads.
+            Where the elements go, of the selection's shape, on the device that reads. NumPy's arrays may hold another type, to which
+            the elements are converted.
         prototype : BufferPrototype, optional
             zarr-python's; decides the device.
         fields : str or list of str, optional
@@ -218,7 +219,7 @@ class ArraySelections(ArrayElements):
         """The outer product of one selector for each dimension: integers, slices, index arrays, masks."""
         chosen = OrthogonalSelection(selection, self.shape, self.chunks)
         result = self._get_fancy(chosen, chosen.full_shape, prototype, fields).reshape(chosen.shape)
-        return _into(out, result)
+        return into(out, result)
 
     def set_orthogonal_selection(
         self, selection: Any, value: Any, *, fields: Fields | None = None, prototype: Any = None
@@ -230,24 +231,25 @@ class ArraySelections(ArrayElements):
     def get_coordinate_selection(
         self, selection: Any, *, out: Any = None, fields: Fields | None = None, prototype: Any = None
     ) -> Any:
-        """Points, by one index array for each dimension; they broadcast together."""
+        """Points, by one index array for each dimension; they broadcast together. ``out`` may have their shape, or be flat."""
         chosen = CoordinateSelection(selection, self.shape, self.chunks)
-        result = self._get_fancy(chosen, chosen.shape, prototype, fields).reshape(chosen.selection_shape)
-        return _into(out, result)
+        result = self._get_fancy(chosen, chosen.shape, prototype, fields)
+        is_flat = out is not None and tuple(getattr(out, "shape", ())) == chosen.shape
+        return into(out, result if is_flat else result.reshape(chosen.selection_shape))
 
     def set_coordinate_selection(
         self, selection: Any, value: Any, *, fields: Fields | None = None, prototype: Any = None
     ) -> None:
-        """Writes points, by one index array for each dimension."""
+        """Writes points, by one index array for each dimension. ``value`` broadcasts to them, or has one element for each."""
         chosen = CoordinateSelection(selection, self.shape, self.chunks)
-        self._set_fancy(chosen, chosen.selection_shape, chosen.shape, value, fields)
+        self._set_fancy(chosen, chosen.selection_shape, chosen.shape, value, fields, flat=True)
 
     def get_mask_selection(
         self, mask: Any, *, out: Any = None, fields: Fields | None = None, prototype: Any = None
     ) -> Any:
         """The elements where a mask of the array's shape is true, in C order."""
         chosen = mask_selection(mask, self.shape, self.chunks)
-        return _into(out, self._get_fancy(chosen, chosen.shape, prototype, fields))
+        return into(out, self._get_fancy(chosen, chosen.shape, prototype, fields))
 
     def set_mask_selection(
         self, mask: Any, value: Any, *, fields: Fields | None = None, prototype: Any = None
@@ -294,13 +296,3 @@ def _as_index(selection: Any) -> Any:
     if isinstance(selection, ArrayDescription) or (type(selection).__name__ == "Array" and hasattr(selection, "store_path")):
         return np.asarray(selection)
     return selection
-
-
-def _into(out: Any, result: Any) -> Any:
-    if out is None:
-        return result
-    target = getattr(out, "as_ndarray_like", lambda: out)()
-    if tuple(target.shape) != tuple(result.shape):
-        raise ShapeMismatchError(f"out has shape {tuple(target.shape)}, the selection {tuple(result.shape)}")
-    target[...] = result
-    return out

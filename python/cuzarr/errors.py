@@ -39,6 +39,7 @@ __all__ = [
     "CuzarrRuntimeWarning",
     "CuzarrUserWarning",
     "DTypeMismatchError",
+    "ConversionError",
     "DataTypeValidationError",
     "DeviceFailedError",
     "DeviceUnavailableError",
@@ -248,6 +249,10 @@ class DTypeMismatchError(CuzarrError, TypeError):
     """Data types that must agree do not."""
 
     _kind = "DTypeMismatch"
+
+
+class ConversionError(DTypeMismatchError, ValueError, OverflowError):
+    """A value cannot be converted to the array's element type. NumPy raises one of the three for it, depending on the types."""
 
 
 class ChunkCorruptError(BaseZarrError):

@@ -1,25 +1,48 @@
-"""Random programs: an array is written, resized and read by every kind of selection, beside NumPy, and read by zarr-python."""
+"""Random programs: an array is written, resized and read by every kind of selection, beside NumPy and zarr-python.
+
+``RANDOM_PROGRAMS=20000 pytest tests/test_programs.py -k zarr_python`` runs so many programs instead of a few hundred.
+"""
 
 from __future__ import annotations
 
+import os
 import random
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from conftest import gpu_device
-from devices import to_host
+from devices import on, to_host
 
 import cuzarr
 
 zarr = pytest.importorskip("zarr", minversion="3.4")
+from programs import (  # noqa: E402
+    DTYPES,
+    Refusal,
+    Step,
+    a_slice,
+    after,
+    ends_below,
+    grid,
+    is_array,
+    is_empty_mask,
+    numpys,
+    outcome,
+    parted,
+    plain,
+    positions,
+    program,
+    same,
+    stored,
+    values,
+)
 
 DEVICES = ["cpu", *filter(None, [gpu_device()[0]])]
-STRUCTURES: list[Any] = [[("a", "<i4"), ("b", "<f8")], [("t", "<M8[s]"), ("n", "S3"), ("x", [("p", "<f4"), ("q", "u1")])]]
-DTYPES = ["bool", "i1", "<i4", "<u8", "<f2", ">f8", "<c8", "<M8[s]", "<m8[25us]", "<U4", "S5", "V3", "string", *STRUCTURES]
-WORDS = ["", "a", "é☃", "z" * 40]
-
-
 def created(choose: random.Random, store: Any, device: str) -> cuzarr.Array:
     ndim, zarr_format = choose.choice([1, 2, 2, 3]), choose.choice([2, 3, 3])
     chunks = tuple(choose.randint(1, 5) for _ in range(ndim))
@@ -34,27 +57,6 @@ def created(choose: random.Random, store: Any, device: str) -> cuzarr.Array:
         options["order"] = choose.choice("CF")
     shape = tuple(choose.randint(0 if choose.random() < 0.1 else 2, 9) for _ in range(ndim))
     return cuzarr.create_array(store, shape=shape, chunks=chunks, dtype=dtype, zarr_format=zarr_format, device=device, **options)
-
-
-def values(rng: np.random.Generator, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
-    if dtype.kind in "OT":
-        return np.array([WORDS[place] for place in rng.integers(0, 4, int(np.prod(shape)))], dtype).reshape(shape)
-    if dtype.names is not None:
-        whole = np.empty(shape, dtype)
-        for name in dtype.names:
-            whole[name] = values(rng, dtype[name], shape)
-        return whole
-    if dtype.kind in "US":
-        return rng.integers(0, 9999, shape).astype(dtype)
-    if dtype.kind == "b":
-        return rng.random(shape) < 0.5
-    whole = np.frombuffer(rng.bytes(int(np.prod(shape)) * dtype.itemsize), dtype).reshape(shape)
-    return whole if dtype.kind not in "fc" else rng.normal(size=shape).astype(dtype)
-
-
-def a_slice(choose: random.Random, extent: int) -> slice:
-    ends = [choose.choice([None, choose.randint(-extent - 1, extent + 1)]) for _ in range(2)]
-    return slice(*ends, choose.choice([None, 1, 2, 3]))
 
 
 def selected(choose: random.Random, shape: tuple[int, ...]) -> tuple[str, Any, Any]:
@@ -109,3 +111,117 @@ def test_program_does_what_numpy_does(seed: int, device: str) -> None:
                 expected = resized
     np.testing.assert_array_equal(to_host(array[...]), expected)
     np.testing.assert_array_equal(zarr.open_array(store, mode="r")[...], expected)
+
+
+@dataclass
+class Case:
+    """A step of a program, and what two libraries made of it."""
+
+    step: Step
+    array: Any
+    theirs: Any
+    ours: Any
+
+    @property
+    def items(self) -> tuple[Any, ...]:
+        """The items of the selection, without names of fields."""
+        return parted(self.step)[1]
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether zarr-python refused it."""
+        return isinstance(self.theirs, Refusal)
+
+    def selected(self) -> Any:
+        """The places of the elements that are meant."""
+        return outcome(lambda: plain(self.step, self.array).run(positions(self.array)))
+
+    def repeats(self) -> bool:
+        """Whether an element is written more than once."""
+        places = np.asarray(self.selected())
+        return self.step.writes and len(np.unique(places)) < places.size
+
+    def changes_shape(self) -> bool:
+        """Whether a value is written that has another shape than what is selected."""
+        value = outcome(lambda: np.asarray(self.step.value, None if hasattr(self.step.value, "dtype") else self.array.dtype))
+        if isinstance(value, Refusal):
+            value = outcome(lambda: np.asarray(self.step.value))
+        return self.step.writes and (isinstance(value, Refusal) or np.shape(value) != np.shape(self.selected()))
+
+
+def has_ellipsis(items: tuple[Any, ...]) -> bool:
+    return any(item is Ellipsis for item in items)
+
+
+# The differences that CORRECTNESS.md lists by these names, and where they are met. There cuzarr does what NumPy does.
+EXCUSES: dict[str, Callable[[Case], bool]] = {
+    "fields": lambda case: bool(parted(case.step)[0]),
+    "empty masks": lambda case: case.is_refused and any(map(is_empty_mask, case.items)),
+    "ellipsis beside arrays": lambda case: case.is_refused and has_ellipsis(case.items) and any(map(is_array, case.items)),
+    "ends of block slices": lambda case: "block" in case.step.way and any(ends_below(item, min(grid(case.array))) for item in case.items),
+    "lists for points": lambda case: isinstance(case.step.value, list) and "block" not in case.step.way and not case.changes_shape(),
+    "points named twice": lambda case: not case.is_refused and case.repeats() and not case.changes_shape(),
+    "memory for points": lambda case: case.is_refused and case.step.out is not None,
+    "shapes of values": Case.changes_shape,
+}
+
+
+def excuse(case: Case, before: Any) -> str | None:
+    """The name of the excuse for a difference, if there is one and cuzarr did as NumPy does."""
+    if not same(case.ours, numpys(case.step, case.array, before)):
+        return None
+    return next((name for name, holds in EXCUSES.items() if holds(case)), None)
+
+
+def test_programs_do_what_zarr_python_does() -> None:
+    found: list[str] = []
+    used: dict[str, int] = dict.fromkeys(EXCUSES, 0)
+    for seed in range(int(os.environ.get("RANDOM_PROGRAMS", 400))):
+        for step, array, copied in program(seed):
+            store = copied()
+            before = stored(store)
+            case = Case(step, zarr.open_array(copied()), after(step, array, array.store), after(step, cuzarr.open_array(store), store))
+            if isinstance(case.ours, Refusal):
+                if not isinstance(case.ours.error, cuzarr.CuzarrError) or not same(stored(store), before):
+                    found.append(f"{seed}: {step}: refused by {case.ours.error!r}, or written in part")
+            if same(case.theirs, case.ours):
+                continue
+            if (name := excuse(case, before)) is None:
+                found.append(f"{seed}: {array.metadata.to_dict()}: {step}: zarr-python {case.theirs}, cuzarr {case.ours}")
+            else:
+                used[name] += 1
+    print(used)
+    assert not found, f"{len(found)} differences\n" + "\n".join(found[:20])
+    assert all(used.values()), f"excuses that nothing needs: {used}"
+
+
+def test_excused_differences_are_in_the_document() -> None:
+    text = (Path(__file__).parents[2] / "CORRECTNESS.md").read_text("utf-8").partition("### Selections and writes\n")[2]
+    table = text.partition("\n#")[0]
+    assert sorted(re.findall(r"^\| ([a-z ]+) \|", table, re.M)) == sorted([*EXCUSES, "name"])
+
+
+def native(elements: Any) -> np.ndarray[Any, Any]:
+    return elements if elements.dtype.kind in "OT" else elements.astype(elements.dtype.newbyteorder("="))
+
+
+def test_programs_do_on_a_device_what_they_do_on_the_host(gpu: str) -> None:
+    found = []
+    for seed in range(int(os.environ.get("RANDOM_PROGRAMS", 60))):
+        for step, array, copied in program(seed):
+            if step.out is not None:
+                continue  # memory of the host, which elements of a device do not go to
+
+            def place(value: Any, dtype: Any = array.dtype) -> Any:
+                is_number = dtype.kind in "biufc" and dtype.isnative
+                return on(gpu, value) if is_number and isinstance(value, np.ndarray) and value.dtype == dtype and value.size else value
+
+            stores = [copied(), copied()]
+            host = after(step, cuzarr.open_array(stores[0], device="cpu"), stores[0])
+            device = after(step, cuzarr.open_array(stores[1], device=gpu), stores[1], place)
+            if not step.writes and not isinstance(host, Refusal) and not isinstance(device, Refusal):
+                # Elements on a device are in the machine's byte order.
+                host, device = (native(each) for each in (host, to_host(device)))
+            if not same(host, device):
+                found.append(f"{seed}: {array.metadata.to_dict()}: {step}: host {host}, device {device}")
+    assert not found, f"{len(found)} differences\n" + "\n".join(found[:20])
