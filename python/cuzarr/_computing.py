@@ -13,8 +13,9 @@ import numpy as np
 from cuzarr import _core
 from cuzarr._config import config
 from cuzarr._convert import device_buffer, device_of, dtype_of, host_array, is_on_device, result_array, wrap_host
+from cuzarr._numpy import check_type
 from cuzarr.device_array import DeviceArray
-from cuzarr.errors import DTypeMismatchError, InvalidArgumentError, MemorySpaceError
+from cuzarr.errors import DTypeMismatchError, MemorySpaceError, OutOfRangeError
 
 Number = bool | int | float | complex
 _NUMBERS = (bool, int, float, complex)  # which takes half as long to look through
@@ -34,7 +35,10 @@ def check_dtype(dtype: np.dtype[Any], what: str) -> None:
     ------
     DTypeMismatchError
         Dates, strings, structures, objects.
+    DataTypeValidationError
+        Types of other libraries.
     """
+    check_type(dtype)
     if not is_computable(dtype):
         raise DTypeMismatchError(
             f"{what}: elements of {dtype} have no arithmetic here",
@@ -78,7 +82,7 @@ def operand(value: Any, device: str, what: str) -> _core.Expr | Number:
 
     if _is_number(value):
         if isinstance(value, int) and not -(1 << 127) <= value < 1 << 127:
-            raise InvalidArgumentError(f"{what}: {value} fits into no type of whole numbers", hint="write it as a float")
+            raise OutOfRangeError(f"{what}: {value} fits into no type of whole numbers", hint="write it as a float")
         return value  # type: ignore[no-any-return]
     if isinstance(value, Expression):
         return value._expr

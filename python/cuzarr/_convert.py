@@ -3,26 +3,24 @@ GPU, and nothing moves memory to another device."""
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import importlib.util
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from cuzarr import _core
+from cuzarr import _core, _numpy
 from cuzarr._config import config
 from cuzarr._dtypes import DataType
 from cuzarr.device_array import DeviceArray, are_known_apart, element_type as memory_type
 from cuzarr.errors import (
-    ConversionError,
-    CuzarrError,
     DTypeMismatchError,
     InvalidArgumentError,
     LibraryMissingError,
     MemorySpaceError,
     ShapeMismatchError,
+    UnsupportedError,
 )
 
 _OF_THE_HOST = (np.ndarray, np.generic, int, float, complex, str, bytes, list, tuple)
@@ -34,6 +32,7 @@ _DLPACK_CUDA = 2
 @functools.lru_cache(maxsize=256)  # NumPy puts a name together each time
 def core_dtype(native: np.dtype[Any]) -> str:
     """The Rust side's name of an element type: dates are 8-byte integers, strings and structures opaque bytes."""
+    _numpy.check_type(native)
     if native.name == "bfloat16":
         return "bfloat16"
     if native.names is not None or native.kind in "SUV":
@@ -189,10 +188,32 @@ def wrap_device(value: Any, data_type: DataType) -> _core.NdBuffer:
     buffer = device_buffer(value)
     if not _has_elements_of(data_type.native, value, buffer):
         raise DTypeMismatchError(
-            f"got elements of {getattr(value, 'dtype', buffer.dtype)} on {buffer.device}, the array holds {data_type}",
+            f"got elements of {getattr(value, 'dtype', buffer.dtype)} on {buffer.device}, expected {data_type}",
             hint="convert them on the GPU first, with astype",
         )
     return buffer
+
+
+def device_elements(value: Any, data_type: DataType) -> _core.NdBuffer:
+    """The elements that an assignment from a GPU array writes, in memory for the Rust side: its own, or new memory where the GPU
+    converted them as NumPy's assignments do.
+
+    Raises
+    ------
+    DTypeMismatchError
+        GPUs do not convert them: strings, structures, other units of time.
+    """
+    buffer = device_buffer(value)
+    if _has_elements_of(data_type.native, value, buffer):
+        return buffer
+    own = element_type(value)
+    try:
+        if data_type.is_variable:
+            raise UnsupportedError("elements of any length have no place in device memory")
+        return DeviceArray(buffer, own).astype(data_type.native.newbyteorder("="))._buffer
+    except UnsupportedError as error:
+        message = f"got elements of {own} on {buffer.device}, the array holds {data_type}: {error.message}"
+        raise DTypeMismatchError(message, hint="convert them on the host: array[...] = x.cpu(), of CuPy's x.get()") from error
 
 
 def _has_elements_of(native: np.dtype[Any], value: Any, buffer: _core.NdBuffer) -> bool:
@@ -203,28 +224,25 @@ def _has_elements_of(native: np.dtype[Any], value: Any, buffer: _core.NdBuffer) 
     return buffer.dtype == core_dtype(native) and (not isinstance(dtype, np.dtype) or are_known_apart(dtype, native))
 
 
-@contextlib.contextmanager
-def conversion(dtype: np.dtype[Any]) -> Iterator[None]:
-    """Whatever NumPy raises inside for a value that is no element of this type becomes a :class:`ConversionError`."""
-    try:
-        yield
-    except CuzarrError:
-        raise
-    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
-        raise ConversionError(f"the value cannot be converted to {dtype}: {error}") from error
-
-
 def to_native_host(value: Any, native: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """A NumPy array of this element type from whatever a caller writes; copied only when it has to be converted."""
-    if not np.isscalar(value) and not hasattr(value, "__array__") and hasattr(value, "__dlpack__"):
+    """A NumPy array of this element type from whatever a caller writes; copied only when it has to be converted.
+
+    Raises
+    ------
+    ConversionError
+        NumPy refuses to assign it.
+    """
+    if np.isscalar(value):
+        return _numpy.element(value, native)
+    if not hasattr(value, "__array__") and hasattr(value, "__dlpack__"):
         value = np.from_dlpack(value)
-    if np.isscalar(value) or not hasattr(value, "dtype"):
-        with conversion(native):
+    if not hasattr(value, "dtype"):
+        with _numpy.conversion(native):
             return np.asarray(value, native)
     array = np.asarray(value)
     if array.dtype == native:
         return array
-    with conversion(native):  # as NumPy assigns: from any type to any other
+    with _numpy.conversion(native):  # as NumPy assigns: from any type to any other
         return array.astype(native, order="A")
 
 

@@ -11,8 +11,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from cuzarr import _numpy
 from cuzarr._names import did_you_mean
-from cuzarr.errors import DataTypeValidationError, InvalidArgumentError, UnknownDataTypeError
+from cuzarr.errors import DataTypeValidationError, InvalidArgumentError, OutOfRangeError, UnknownDataTypeError
 
 ZarrFormat = Literal[2, 3]
 
@@ -96,12 +97,16 @@ class DataType:
         Raises
         ------
         InvalidArgumentError
-            The type cannot hold it.
+            The type cannot hold it: an ``OutOfRangeError`` where that is its size.
         """
         try:
-            return self._cast_fill(value)
+            cast = self._cast_fill(value)
+            if np.ndim(cast):
+                raise ValueError("more than one element")
+            return cast
         except (TypeError, ValueError, OverflowError) as error:
-            raise InvalidArgumentError(f"fill value {value!r} is no {self}") from error
+            kind = OutOfRangeError if isinstance(error, OverflowError) else InvalidArgumentError
+            raise kind(f"fill value {value!r} is no {self}: {error}") from error
 
     def _cast_fill(self, value: Any) -> Any:
         if self.name == "string":
@@ -124,7 +129,9 @@ class DataType:
             if isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64):
                 return np.array(int(value), "i8").view(native)[()]
             return np.array(value, native)[()]
-        if native.kind in "iub" and isinstance(value, float | np.floating):
+        if native.kind in "iubfc" and isinstance(value, np.number):
+            value = value.item()  # NumPy's own numbers would wrap, and complex ones lose a part
+        if native.kind in "iub" and isinstance(value, float):
             if value != int(value):
                 raise ValueError("not a whole number")
             value = int(value)
@@ -253,6 +260,7 @@ def _from_zarr_object(spec: Any, zarr_format: ZarrFormat) -> DataType:
 
 
 def _from_native(native: np.dtype[Any]) -> DataType:
+    _numpy.check_type(native)
     if native.kind == "T":
         return DataType(_string_dtype(), "string")
     if native.kind == "O":

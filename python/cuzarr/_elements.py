@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from cuzarr import _convert, _core
+from cuzarr import _convert, _core, _numpy
 from cuzarr._array_config import ArrayConfig, ArrayConfigLike, parse_array_config, parse_changes
 from cuzarr._config import config as global_config, resolve_class
 from cuzarr._described import ArrayDescription
@@ -21,6 +21,7 @@ from cuzarr._metadata import AnyArrayMetadata, encode_document
 from cuzarr._text import printable
 from cuzarr.buffer import NDBuffer, cpu, gpu
 from cuzarr.buffer._prototype import prototype_device
+from cuzarr.device_array import DeviceArray
 from cuzarr.errors import (
     CuzarrError,
     CuzarrRuntimeWarning,
@@ -197,7 +198,7 @@ class ArrayElements(ArrayDescription):
         handle, selection = self._handle(), (box.start, box.count, box.step, box.dropped)
         write = partial(handle.write, *selection) if update is None else update.write
         if _convert.is_on_device(value):
-            buffer = _convert.wrap_device(value, data_type)
+            buffer = _convert.device_elements(value, data_type)
             more = len(buffer.shape) - len(box.shape)
             if more > 0 and set(buffer.shape[:more]) == {1}:  # as `_strip` in host memory
                 buffer = buffer.reshape(buffer.shape[more:])
@@ -250,8 +251,8 @@ class ArrayElements(ArrayDescription):
             value, device, module = _convert.on_host(value), "cpu", np
         if device == "cpu":
             value = _convert.to_native_host(value, self.dtype if field is None else self.dtype[field])
-        else:
-            value = module.asarray(value)
+        elif field is None:
+            value = module.asarray(DeviceArray(_convert.device_elements(value, self._metadata.data_type), _native(self.dtype)))
         if flat and _without_ones(value.shape) in (_without_ones(shape), _without_ones(full_shape)):
             value = value.reshape(shape)
         values = _broadcast(value, shape, module).reshape(full_shape)
@@ -356,7 +357,7 @@ def into(out: Any, result: Any) -> Any:
     if isinstance(target, np.ndarray):
         _convert.check_writable(target)
     if math.prod(target.shape):
-        with _convert.conversion(target.dtype):
+        with _numpy.conversion(target.dtype):
             target[...] = result
     return out
 

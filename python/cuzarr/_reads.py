@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cuzarr import _convert, _core
+from cuzarr import _convert, _core, _numpy
 from cuzarr._indexing import Box, basic_box
 from cuzarr.errors import (
     DTypeMismatchError,
@@ -35,7 +35,7 @@ def _converted(array: ArrayElements, dtype: Any) -> np.dtype[Any]:
         The array's elements, or the wanted ones, are no numbers, and differ.
     """
     own = array.dtype
-    wanted = own if dtype is None else np.dtype(dtype)
+    wanted = own if dtype is None else _numpy.check_type(np.dtype(dtype))
     if wanted != own and not (_is_number(own) and _is_number(wanted)):
         raise DTypeMismatchError(f"cannot read {own} as {wanted}")
     return wanted.newbyteorder("=")

@@ -14,6 +14,7 @@ from cuzarr._array import Array
 from cuzarr._blocks import BlockInfo, Sources, box
 from cuzarr._chunks import resolve_chunks
 from cuzarr._config import config
+from cuzarr._numpy import check_type
 from cuzarr.errors import ArrayNotFoundError, InvalidArgumentError, MemorySpaceError, ShapeMismatchError
 from cuzarr.storage._resolve import make_store_path
 
@@ -47,7 +48,7 @@ class Target:
         if settings and (out is None or isinstance(out, Array)):
             raise TypeError(f"{', '.join(settings)}: these are for an array that is created: say where, by out")
         # What says the size of blocks must be the same when work is resumed, whose results have a type by then.
-        likely = np.dtype(dtype or (out if isinstance(out, Array) else sources.stored).dtype)
+        likely = check_type(np.dtype(dtype or (out if isinstance(out, Array) else sources.stored).dtype))
         self.item_bytes = likely.itemsize
         if out is not None and not isinstance(out, Array):
             place = {name: settings.pop(name, None) for name in ("storage_options", "metadata_store")}
@@ -96,12 +97,9 @@ class Target:
                 raise MemorySpaceError(f"the result of {place} is on {spaces[1]}, those before on {spaces[0]}", hint=hint)
             self.array[place.slices] = result
             return None
-        dtype = self.array.dtype
         if not _convert.is_on_device(result):
             return np.asarray(result)
-        if _convert.element_type(result) != dtype and hasattr(result, "astype"):
-            result = result.astype(dtype)
-        return _convert.wrap_device(result, self.array.metadata.data_type)
+        return _convert.device_elements(result, self.array.metadata.data_type)
 
     def write(self, place: BlockInfo, result: Any) -> None:
         """Writes a result that was taken."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import operator
+import warnings
 from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
 
-from cuzarr import _core
+from cuzarr import _core, _numpy
 from cuzarr._operators import NumpyProtocol, OneElement, Operators, Reductions, Shaped
 from cuzarr.errors import (
     DTypeMismatchError,
@@ -49,6 +50,7 @@ def _reversals(own: np.dtype[Any], wanted: np.dtype[Any], start: int = 0) -> lis
 
 def element_type(dtype: np.dtype[Any]) -> str:
     """The Rust side's name of what memory holds: numbers, 8-byte integers for dates, opaque bytes for all else."""
+    _numpy.check_type(dtype)
     if dtype.kind in "mM" and dtype.isnative:
         return "int64"
     if dtype.name == "bfloat16":
@@ -57,6 +59,13 @@ def element_type(dtype: np.dtype[Any]) -> str:
         what = "Python objects" if dtype.kind == "O" else "strings of any length"
         raise UnsupportedError(f"{what} have no place in device memory", hint="keep them on the CPU")
     return dtype.name if dtype.kind in "biufc" and dtype.isnative else f"opaque{dtype.itemsize}"
+
+
+def _warn_of_lost_parts(own: np.dtype[Any], wanted: np.dtype[Any]) -> None:
+    # As NumPy: of complex numbers only the real part goes into other ones.
+    if own.kind == "c" and wanted.kind not in "cb":
+        message = "Casting complex values to real discards the imaginary part"
+        warnings.warn(message, np.exceptions.ComplexWarning, stacklevel=3)
 
 
 def _is_opaque(dtype: np.dtype[Any]) -> bool:
@@ -260,6 +269,7 @@ class DeviceArray(NumpyProtocol, OneElement, Operators, Reductions, Shaped):
             if self.dtype.kind == dtype.kind:
                 raise UnsupportedError(f"devices do not convert {self.dtype} to {dtype}", hint="convert it on the CPU")
             return self.copy(order).view(dtype)
+        _warn_of_lost_parts(self.dtype, dtype)
         return DeviceArray(self._buffer.astype(element_type(dtype), self._order(order)), dtype)
 
     def _reordered(self, dtype: np.dtype[Any], reversals: list[tuple[int, int]], order: Order) -> DeviceArray:
@@ -274,8 +284,14 @@ class DeviceArray(NumpyProtocol, OneElement, Operators, Reductions, Shaped):
         return result
 
     def fill(self, value: Any) -> None:
-        """Sets every element."""
-        self._buffer.fill(np.asarray(value).astype(self.dtype).reshape(()).tobytes())
+        """Sets every element, as NumPy's ``fill`` does it.
+
+        Raises
+        ------
+        ConversionError
+            ``value`` makes no such element.
+        """
+        self._buffer.fill(_numpy.element(value, self.dtype).tobytes())
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """Writes elements from any device; they broadcast, and are converted where their type is another."""
@@ -288,14 +304,17 @@ class DeviceArray(NumpyProtocol, OneElement, Operators, Reductions, Shaped):
             value = asarray(value, device=self.device)
         if _convert.is_on_device(value):
             source = _convert.device_buffer(value)
-            dtype = getattr(value, "dtype", None)  # of PyTorch's tensors another class
-            if isinstance(dtype, np.dtype) and not are_known_apart(dtype, self.dtype):
+            dtype = _convert.element_type(value)
+            if are_known_apart(dtype, self.dtype):
+                _warn_of_lost_parts(dtype, self.dtype)
+            else:
                 source = DeviceArray(source, dtype).astype(self.dtype)._buffer
-        elif isinstance(value, np.ndarray) and value.size > 1:
-            source = _host_view(value.astype(self.dtype, copy=False))
         else:
-            target.fill(np.asarray(value, self.dtype))
-            return
+            array = _convert.to_native_host(value, self.dtype)
+            if array.size == 1:
+                target._buffer.fill(array.tobytes())
+                return
+            source = _host_view(array)
         while len(source.shape) > target.ndim and source.shape[0] == 1:
             source = source.reshape(source.shape[1:])
         target._buffer.copy_from(source)

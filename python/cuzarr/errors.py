@@ -57,6 +57,7 @@ __all__ = [
     "NodeNotFoundError",
     "NodeTypeValidationError",
     "OutOfMemoryError",
+    "OutOfRangeError",
     "PickleCodecDisabledError",
     "ReadOnlyError",
     "SelectionInvalidError",
@@ -255,6 +256,12 @@ class ConversionError(DTypeMismatchError, ValueError, OverflowError):
     """A value cannot be converted to the array's element type. NumPy raises one of the three for it, depending on the types."""
 
 
+class OutOfRangeError(ConversionError, InvalidArgumentError):
+    """A number does not fit the element type."""
+
+    _kind = "OutOfRange"
+
+
 class ChunkCorruptError(BaseZarrError):
     """Encoded bytes cannot be decoded."""
 
@@ -391,6 +398,7 @@ KINDS: dict[str, type[CuzarrError]] = {
     cls._kind: cls
     for cls in (
         InvalidArgumentError,
+        OutOfRangeError,
         ConfigInvalidError,
         NodeNotFoundError,
         ArrayNotFoundError,

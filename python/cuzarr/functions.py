@@ -19,7 +19,10 @@ from __future__ import annotations
 import builtins
 from typing import Any
 
+import numpy as np
+
 from cuzarr._computing import apply, lazy
+from cuzarr.device_array import DeviceArray
 
 __all__ = [
     "abs", "absolute", "acos", "acosh", "add", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh",
@@ -132,9 +135,22 @@ where = Function("where", 3, "The second operand where the first is true, else t
 
 
 def clip(x: Any, min: Any = None, max: Any = None) -> Any:
-    """Limited to ``min`` and ``max``, each of which may be ``None``."""
+    """Limited to ``min`` and ``max``, each of which may be ``None``. Python's numbers beyond the element type limit nothing."""
+    min, max = _within(x, min, max)
+    if min is None and max is None:
+        return x.copy() if isinstance(x, DeviceArray | np.ndarray) else x
     limited = x if min is None else maximum(x, min)
     return limited if max is None else minimum(limited, max)
+
+
+def _within(x: Any, min: Any, max: Any) -> tuple[Any, Any]:
+    # As NumPy: a bound of Python's that no element can pass is none, where a sum with it would be refused.
+    dtype = getattr(x, "dtype", None)
+    if isinstance(dtype, np.dtype) and dtype.kind in "iu":
+        bounds = np.iinfo(dtype)
+        min = None if type(min) is int and min <= bounds.min else min
+        max = None if type(max) is int and max >= bounds.max else max
+    return min, max
 
 
 def round(x: Any, decimals: int = 0) -> Any:

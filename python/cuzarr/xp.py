@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cuzarr import _core, _names
+from cuzarr import _core, _names, _numpy
 from cuzarr._config import config
-from cuzarr._convert import device_buffer, is_on_device, on_host, result_array, to_device
+from cuzarr._convert import device_buffer, is_on_device, on_host, result_array, to_device, to_native_host
 from cuzarr._convert import element_type as _element_type
 from cuzarr.device_array import element_type
 
@@ -37,6 +37,10 @@ def _shape(shape: Any) -> tuple[int, ...]:
     return tuple(map(int, shape)) if hasattr(shape, "__iter__") else (int(shape),)
 
 
+def _dtype(dtype: Any) -> np.dtype[Any]:
+    return _numpy.check_type(np.dtype(dtype))
+
+
 def asarray(x: Any, dtype: Any = None, *, device: str | None = None) -> Any:
     """An array in the memory of a device: copied there when it is elsewhere, converted when its type is another.
 
@@ -51,16 +55,17 @@ def asarray(x: Any, dtype: Any = None, *, device: str | None = None) -> Any:
     if isinstance(x, Expression):
         return asarray(x.compute(device=device), dtype, device=device)
     if not is_on_device(x):
-        array = np.asarray(x, dtype)
+        array = np.asarray(x) if dtype is None else to_native_host(x, _dtype(dtype))
+        _numpy.check_type(array.dtype)
         where = _device(device)
         return array if where == "cpu" else to_device(array, where)
     buffer, own = device_buffer(x), _element_type(x)
     where = buffer.device if device is None else device
     if where == "cpu":
-        return np.asarray(on_host(x), dtype)
+        return asarray(on_host(x), dtype, device="cpu")
     if where == "cuda":
         where = "cuda:0"
-    wanted = own if dtype is None else np.dtype(dtype)
+    wanted = own if dtype is None else _dtype(dtype)
     if wanted == own and buffer.device == where:
         return x
     moved = buffer.to(where)
@@ -81,20 +86,28 @@ def asnumpy(x: Any) -> np.ndarray[Any, Any]:
 
 def empty(shape: Any, dtype: Any = float, *, device: str | None = None) -> Any:
     """New memory, whose elements have no meaning yet."""
-    where, native = _device(device), np.dtype(dtype)
+    where, native = _device(device), _dtype(dtype)
     if where == "cpu":
         return np.empty(_shape(shape), native)
     return result_array(_core.NdBuffer.empty(_shape(shape), element_type(native), where, "C"), native)
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: str | None = None) -> Any:
-    """New memory, every element the same."""
-    native = np.asarray(fill_value).dtype if dtype is None else np.dtype(dtype)
+    """New memory, every element the same; or ``fill_value`` broadcast, as ``numpy.full`` does it.
+
+    Raises
+    ------
+    ConversionError
+        ``numpy.full`` refuses the value.
+    """
+    native = _dtype(np.asarray(fill_value).dtype if dtype is None else dtype)
     where = _device(device)
     if where == "cpu":
-        return np.full(_shape(shape), fill_value, native)
+        return _numpy.full(_shape(shape), fill_value, native)
+    if np.ndim(fill_value):
+        return to_device(_numpy.full(_shape(shape), fill_value, native), where)
     buffer = _core.NdBuffer.empty(_shape(shape), element_type(native), where, "C")
-    buffer.fill(np.asarray(fill_value, native).tobytes())
+    buffer.fill(_numpy.full((), fill_value, native).tobytes())
     return result_array(buffer, native)
 
 

@@ -7,7 +7,6 @@ use cuzarr::compute::{
 };
 use cuzarr::store::Store;
 use cuzarr::{Error, ErrorKind};
-use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyComplex, PyFloat, PyInt};
 
@@ -31,7 +30,8 @@ fn operand(value: &Bound<'_, PyAny>) -> PyResult<Operand> {
     }
     if value.is_instance_of::<PyInt>() {
         let text = value.str()?.to_string();
-        let number = text.parse().map_err(|_| PyOverflowError::new_err(format!("{text} does not fit into 64 bits")))?;
+        let too_large = |_| Error::new(ErrorKind::OutOfRange, format!("the number {text} does not fit into 64 bits"));
+        let number = text.parse().map_err(too_large).py()?;
         return Ok(Operand::Weak(Weak::Int(number)));
     }
     if value.is_instance_of::<PyFloat>() {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import operator
 import pickle
@@ -383,12 +382,14 @@ def test_elements_of_the_other_byte_order_are_read_to_a_device_and_written_from_
     np.testing.assert_array_equal(host(found), truth[2:9])
     array[10:17] = found
     truth[10:17] = truth[2:9]
+    array[0:5] = cuzarr.DeviceArray.from_host(truth[12:17], gpu)  # in the other order still
+    truth[0:5] = truth[12:17]
     np.testing.assert_array_equal(array.with_device("cpu")[:], truth)
 
 
 @pytest.mark.parametrize(
     ("stored", "given"),
-    [("M8[s]", "M8[ms]"), ([("a", "<i4"), ("b", "<f4")], [("a", ">i4"), ("b", "<f4")]), ([("a", "<i4")], [("c", "<i4")]), ("S4", "<U1")],
+    [("M8[s]", "M8[ms]"), ([("a", "<i4")], [("c", "<i4")]), ("S4", "<U1")],
 )
 def test_arrays_refuse_device_memory_that_only_is_as_large(gpu: str, stored: Any, given: Any) -> None:
     array = cuzarr.create_array({}, shape=3, dtype=stored, device=gpu)
@@ -397,7 +398,7 @@ def test_arrays_refuse_device_memory_that_only_is_as_large(gpu: str, stored: Any
         array[:] = value
     with pytest.raises(DTypeMismatchError, match="out has elements of"):
         array.get_basic_selection(out=gpus.NDBuffer(value))
-    with pytest.raises(UnsupportedError) if value.dtype.newbyteorder("=") != np.dtype(stored) else contextlib.nullcontext():
+    with pytest.raises(UnsupportedError):
         cuzarr.DeviceArray.empty((3,), stored, gpu)[:] = value
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import cuzarr
-from cuzarr.errors import DTypeMismatchError, FallbackRefusedError, ImplicitHostCopyError
+from cuzarr.errors import FallbackRefusedError, ImplicitHostCopyError, OutOfRangeError
 
 
 def _problem() -> str | None:
@@ -98,10 +98,20 @@ def test_nothing_is_copied_to_the_host_unasked(tmp_path: pathlib.Path) -> None:
             np.asarray(array[:])
 
 
-def test_wrong_elements_on_the_gpu_are_refused(tmp_path: pathlib.Path) -> None:
+def test_elements_of_cupys_other_types_are_converted(tmp_path: pathlib.Path) -> None:
     cupy = pytest.importorskip("cupy")
-    with pytest.raises(DTypeMismatchError):
-        make(tmp_path / "a").with_device("cuda")[:] = cupy.zeros(TRUTH.shape, "f8")
+    array = make(tmp_path / "a").with_device("cuda")
+    for dtype in ("f8", "i8", "bool", "f2"):
+        values = cupy.arange(TRUTH.size).reshape(TRUTH.shape).astype(dtype)
+        array[:] = values
+        np.testing.assert_array_equal(cupy.asnumpy(array[:]), values.get().astype("f4"))
+        array.oindex[[3, 1], :] = values[:2]
+        array.vindex[[3, 1], [0, 5]] = values[0, 3:5]
+        np.testing.assert_array_equal(cupy.asnumpy(array[3, 1:]), values[0, 1:].get().astype("f4"))
+    with pytest.warns(np.exceptions.ComplexWarning):
+        array[0] = cupy.full(TRUTH.shape[1], 1 + 2j)
+    with pytest.raises(OutOfRangeError):
+        cuzarr.buffer.gpu.NDBuffer.from_numpy_array(np.zeros(2, "u1")).fill(300)
 
 
 def test_strict_refuses_the_host_and_takes_the_gpu(tmp_path: pathlib.Path) -> None:

@@ -32,6 +32,8 @@ macro_rules! kinds {
 kinds! {
     /// An argument has no meaning.
     InvalidArgument,
+    /// A number does not fit the element type.
+    OutOfRange,
     /// A configuration key or value has no meaning.
     ConfigInvalid,
     /// There is no array or group at this path.

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, SupportsI
 
 import numpy as np
 
-from cuzarr import _convert
+from cuzarr import _convert, _numpy
 from cuzarr.errors import InvalidArgumentError
 
 BytesLike = bytes | bytearray | memoryview
@@ -271,7 +271,7 @@ class NDBuffer(Memory):
 
     def fill(self, value: Any) -> None:
         """Sets every element."""
-        self._data.fill(value)
+        self._data.fill(_numpy.element(value, self.dtype)[()])
 
     def copy(self) -> Self:
         """New memory with the same elements."""

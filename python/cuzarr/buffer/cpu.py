@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from cuzarr import _convert
+from cuzarr import _convert, _numpy
 from cuzarr.buffer import _classes
 from cuzarr.buffer._classes import ArrayLike, BufferPrototype, BytesLike, NDArrayLike, Order, element_bits
 from cuzarr.device_array import _host_view
@@ -84,21 +84,22 @@ class NDBuffer(HostMemory, _classes.NDBuffer):
     def create(
         cls, *, shape: Iterable[int], dtype: Any, order: Literal["C", "F"] = "C", fill_value: Any | None = None
     ) -> Self:
+        dtype = _numpy.check_type(np.dtype(dtype))
         array = np.zeros(tuple(shape), dtype, order)
         if fill_value is not None and not (isinstance(fill_value, int) and fill_value == 0):
-            array[...] = fill_value
+            array[...] = _numpy.element(fill_value, dtype)
         return cls(array)
 
     @classmethod
     def empty(cls, shape: tuple[int, ...], dtype: Any, order: Literal["C", "F"] = "C") -> Self:
-        return cls(np.empty(shape, dtype, order))
+        return cls(np.empty(shape, _numpy.check_type(np.dtype(dtype)), order))
 
     @classmethod
     def from_numpy_array(cls, array_like: Any) -> Self:
         return cls(np.asanyarray(array_like))
 
     def astype(self, dtype: Any, order: Order = "K") -> Self:
-        dtype = np.dtype(dtype)
+        dtype = _numpy.check_type(np.dtype(dtype))
         own = self.as_numpy_array()
         # NumPy swaps the bytes of dates without a unit only after it has refused to convert them.
         generic = own.dtype.kind in "mM" and own.dtype.kind == dtype.kind and np.datetime_data(own.dtype)[0] == "generic"
@@ -116,6 +117,8 @@ class NDBuffer(HostMemory, _classes.NDBuffer):
     def __setitem__(self, key: Any, value: Any) -> None:
         if isinstance(value, _classes.NDBuffer):
             value = value.as_numpy_array()
+        elif self.dtype.kind not in "OT" and (np.isscalar(value) or not hasattr(value, "dtype")):
+            value = _convert.to_native_host(value, self.dtype)
         self._data[key] = value
 
     def all_equal(self, other: Any, equal_nan: bool = True) -> bool:

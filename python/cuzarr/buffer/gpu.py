@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from cuzarr import _convert
+from cuzarr import _convert, _numpy
 from cuzarr._config import config
 from cuzarr.buffer import _classes, cpu
 from cuzarr.buffer._classes import ArrayLike, BufferPrototype, BytesLike, NDArrayLike, element_bits
@@ -150,7 +150,14 @@ class NDBuffer(DeviceMemory, _classes.NDBuffer):
             value = _result(DeviceArray.from_host(value.astype(self.dtype, copy=False), self.device))
         elif isinstance(value, DeviceArray):
             value = _convert.result_array(value._buffer, value.dtype)
+        elif np.isscalar(value):
+            value = _numpy.element(value, self.dtype)[()]  # CuPy would wrap what does not fit
+        elif not hasattr(value, "dtype"):
+            value = _result(DeviceArray.from_host(_convert.to_native_host(value, self.dtype), self.device))
         self._data[key] = value
+
+    def fill(self, value: Any) -> None:
+        _device_array(self._data).fill(value)
 
     def all_equal(self, other: Any, equal_nan: bool = True) -> bool:
         if other is None:

@@ -114,7 +114,7 @@ impl Expr {
     /// One number of a type.
     ///
     /// # Errors
-    /// `InvalidArgument` when a whole number does not fit; `DTypeMismatch` for a complex number in a real type.
+    /// `OutOfRange` when a whole number does not fit; `DTypeMismatch` for a complex number in a real type.
     pub fn constant(value: Weak, dtype: DType) -> Result<Expr> {
         check_dtype(dtype)?;
         Ok(Expr::new(Vec::new(), dtype, Kind::Constant(element(value, dtype)?)))
@@ -134,7 +134,7 @@ impl Expr {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` for the wrong number of operands or a number that does not fit; `ShapeMismatch` when shapes do not
+    /// `InvalidArgument` for the wrong number of operands; `OutOfRange` for a number that does not fit; `ShapeMismatch` when shapes do not
     /// broadcast; `DTypeMismatch` when the operation has no meaning for the types.
     pub fn apply(op: Op, operands: &[Operand]) -> Result<Expr> {
         if operands.len() != op.arity() {
@@ -324,7 +324,7 @@ fn element(value: Weak, dtype: DType) -> Result<Vec<u8>> {
             if let Some((least, greatest)) = bounds(dtype) {
                 if !(least..=greatest).contains(&value) {
                     let message = format!("the number {value} does not fit into {dtype}");
-                    return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("convert the array first"));
+                    return Err(Error::new(ErrorKind::OutOfRange, message).with_hint("convert the array first"));
                 }
                 return Ok(value.to_le_bytes()[..dtype.size_bytes()].to_vec());
             }
