@@ -44,7 +44,7 @@ def host_array(buffer: _core.NdBuffer, dtype: np.dtype[Any]) -> np.ndarray[Any, 
     """A NumPy array over host memory, which it keeps alive."""
     if buffer.nbytes == 0:
         return np.empty(buffer.shape, dtype)
-    return np.ndarray(buffer.shape, dtype, buffer=buffer, strides=buffer.strides)
+    return np.ndarray(buffer.shape, dtype, buffer=buffer, offset=buffer.offset_bytes, strides=buffer.strides)
 
 
 def _is_aligned(dtype: np.dtype[Any]) -> bool:
@@ -120,7 +120,8 @@ def to_device(array: np.ndarray[Any, Any], device: str) -> Any:
 def wrap_host(array: np.ndarray[Any, Any]) -> _core.NdBuffer:
     """The memory of a NumPy array, for the Rust side; kept alive by what is returned."""
     # The array's own element size: one that somebody expects may reach beyond its memory.
-    return _core.NdBuffer.wrap(array.ctypes.data, array.shape, array.strides, core_dtype(array.dtype), "cpu", array)
+    name, is_fixed = core_dtype(array.dtype), not array.flags.writeable
+    return _core.NdBuffer.wrap(array.ctypes.data, array.shape, array.strides, name, is_fixed, array)
 
 
 def _is_cupys(value: Any) -> bool:
@@ -171,10 +172,34 @@ def device_buffer(value: Any) -> _core.NdBuffer:
     dtype = getattr(value, "dtype", None)
     is_plain = not isinstance(dtype, np.dtype) or dtype.kind in "biufc" or not _is_cupys(value)
     if hasattr(value, "__dlpack__") and is_plain:
-        return _core.NdBuffer.from_dlpack(value.detach() if hasattr(value, "detach") else value)
-    device = f"cuda:{int(getattr(getattr(value, 'device', 0), 'id', 0))}"
+        return shared_buffer(value)
+    # Of CuPy's arrays the device is known; whose memory others' is, the driver says.
+    device = f"cuda:{value.device.id}" if _is_cupys(value) else None
     buffer = _core.NdBuffer.from_cuda_array_interface(dict(value.__cuda_array_interface__), device, value)
     return buffer if is_plain else buffer.reinterpret(memory_type(np.dtype(dtype)))
+
+
+def shared_buffer(value: Any) -> _core.NdBuffer:
+    """The memory of an array with ``__dlpack__``, on any device, without copying."""
+    # PyTorch's tensors refuse while they record gradients, and may stand for the negative or conjugate of their memory.
+    for name in ("detach", "resolve_conj", "resolve_neg"):
+        if hasattr(value, name):
+            value = getattr(value, name)()
+    return _core.NdBuffer.from_dlpack(value)
+
+
+def host_view(value: Any) -> np.ndarray[Any, Any] | None:
+    """A NumPy array over another library's host memory whose elements NumPy cannot name by itself; else ``None``."""
+    is_numpys = hasattr(value, "__array__") and isinstance(getattr(value, "dtype", np.dtype("V")), np.dtype)
+    if is_numpys or not hasattr(value, "__dlpack__"):
+        return None
+    try:
+        buffer = shared_buffer(value)
+    except Exception:  # what the library does not hand over by DLPack: strings, for example
+        if hasattr(value, "__array__"):
+            return None
+        raise
+    return host_array(buffer, dtype_of(buffer.dtype))
 
 
 def wrap_device(value: Any, data_type: DataType) -> _core.NdBuffer:
@@ -234,12 +259,11 @@ def to_native_host(value: Any, native: np.dtype[Any]) -> np.ndarray[Any, Any]:
     """
     if np.isscalar(value):
         return _numpy.element(value, native)
-    if not hasattr(value, "__array__") and hasattr(value, "__dlpack__"):
-        value = np.from_dlpack(value)
-    if not hasattr(value, "dtype"):
+    array = host_view(value)
+    if array is None and not hasattr(value, "dtype"):
         with _numpy.conversion(native):
             return np.asarray(value, native)
-    array = np.asarray(value)
+    array = np.asarray(value) if array is None else array
     if array.dtype == native:
         return array
     with _numpy.conversion(native):  # as NumPy assigns: from any type to any other
@@ -293,24 +317,31 @@ def check_out(out: Any, shape: tuple[int, ...], native: np.dtype[Any], device: s
         raise InvalidArgumentError(f"out is no array: {type(out).__name__}")
     if tuple(out.shape) != shape:
         raise ShapeMismatchError(f"out has shape {tuple(out.shape)}, the selection {shape}")
-    buffer = device_buffer(out) if is_on_device(out) else None
-    if buffer is None and not isinstance(out, np.ndarray):
-        raise InvalidArgumentError(f"out is no array of NumPy's or of a GPU: {type(out).__name__}")
-    if buffer is None and device != "cpu":
+    is_numpys, is_on_gpu = isinstance(out, np.ndarray), is_on_device(out)
+    if not is_numpys and not is_on_gpu and not hasattr(out, "__dlpack__"):
+        raise InvalidArgumentError(f"out is no array of NumPy's or of a GPU, and has no __dlpack__: {type(out).__name__}")
+    if not is_on_gpu and device != "cpu":
         hint = f"make out there: cuzarr.xp.empty(shape, dtype, device={device!r}); or read with device='cpu'"
-        raise MemorySpaceError(f"out is a NumPy array, and elements are read to {device}", hint=hint)
+        raise MemorySpaceError(f"out is in host memory, and elements are read to {device}", hint=hint)
+    if any(getattr(out, name, bool)() for name in ("is_conj", "is_neg")):
+        raise InvalidArgumentError("out is the conjugate or the negative of its memory", hint="pass out=torch.empty(...)")
+    buffer = None if is_numpys else device_buffer(out)
     if out.dtype != native if buffer is None else not _has_elements_of(native, out, buffer):
         raise DTypeMismatchError(f"out has elements of {out.dtype}, the result of {native}")
-    if buffer is not None:
-        return buffer
-    check_writable(out)
-    return wrap_host(out)
+    if buffer is None:
+        check_writable(out)
+        return wrap_host(out)
+    if buffer.is_read_only:
+        raise InvalidArgumentError("out is read-only", hint="pass memory that may be written")
+    if any(extent > 1 and stride == 0 for extent, stride in zip(buffer.shape, buffer.strides, strict=True)):
+        raise InvalidArgumentError(f"out repeats its elements (strides {buffer.strides})", hint="pass out=torch.empty(...)")
+    return buffer
 
 
 def check_writable(out: np.ndarray[Any, Any]) -> None:
     """Refuses a caller's memory that is read-only."""
     if not out.flags.writeable:
-        raise InvalidArgumentError("out is read-only")
+        raise InvalidArgumentError("out is read-only", hint="pass memory that may be written")
 
 
 def decode_variable(offsets: bytes, data: bytes, shape: tuple[int, ...], data_type: DataType) -> np.ndarray[Any, Any]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from cuzarr import _core
 from cuzarr._config import config
-from cuzarr._convert import is_on_device
+from cuzarr._convert import device_buffer, is_on_device
 from cuzarr._streams import stream_handle
 from cuzarr.device_array import DeviceArray
 from cuzarr.errors import InvalidArgumentError, MemorySpaceError
@@ -32,15 +32,7 @@ def buffer_on(value: Any, device: str) -> _core.NdBuffer:
             f"got {type(value).__name__} in host memory, the kernel runs on {device}",
             hint="move it there first: cupy.asarray(x), torch.as_tensor(x, device='cuda'), or read it with device='cuda:0'",
         )
-    if isinstance(value, DeviceArray):
-        buffer = value._buffer
-    elif isinstance(value, _core.NdBuffer):
-        buffer = value
-    elif hasattr(value, "__dlpack__"):
-        buffer = _core.NdBuffer.from_dlpack(value.detach() if hasattr(value, "detach") else value)
-    else:
-        number = getattr(getattr(value, "device", 0), "id", 0)
-        buffer = _core.NdBuffer.from_cuda_array_interface(dict(value.__cuda_array_interface__), f"cuda:{int(number)}", value)
+    buffer = value if isinstance(value, _core.NdBuffer) else device_buffer(value)
     if buffer.device != device:
         raise MemorySpaceError(f"got an array on {buffer.device}, the kernel runs on {device}", hint=f"call .to({device!r})")
     return buffer

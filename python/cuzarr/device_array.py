@@ -113,7 +113,7 @@ class DeviceArray(NumpyProtocol, OneElement, Operators, Reductions, Shaped):
     def from_host(cls, array: Any, device: str) -> DeviceArray:
         """A copy of a NumPy array in a device's memory; packed in F order when only that is how it is packed."""
         array = np.asarray(array)
-        return cls(_host_view(array).to(device), array.dtype)
+        return cls(host_view(array).to(device), array.dtype)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -158,16 +158,9 @@ class DeviceArray(NumpyProtocol, OneElement, Operators, Reductions, Shaped):
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """Version 3 of the CUDA array interface."""
+        # The memory itself knows no structures, strings, units of time or byte orders.
         typestr = self.dtype.str if self.dtype.names is None else f"|V{self.dtype.itemsize}"
-        return {
-            "version": 3,
-            "shape": self.shape,
-            "strides": self.strides,
-            "typestr": typestr,
-            "data": (self._buffer.address, False),
-            # Results are ready on every stream, so there is none to wait for.
-            "stream": None,
-        }
+        return {**self._buffer.cuda_array_interface(), "typestr": typestr}
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         """Refuses: a copy to the host has to be asked for, by :meth:`cpu`."""
@@ -314,7 +307,7 @@ class DeviceArray(NumpyProtocol, OneElement, Operators, Reductions, Shaped):
             if array.size == 1:
                 target._buffer.fill(array.tobytes())
                 return
-            source = _host_view(array)
+            source = host_view(array)
         while len(source.shape) > target.ndim and source.shape[0] == 1:
             source = source.reshape(source.shape[1:])
         target._buffer.copy_from(source)
@@ -366,6 +359,7 @@ def _resolve(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
     return tuple(size // others if extent == -1 else extent for extent in shape)
 
 
-def _host_view(array: np.ndarray[Any, Any]) -> _core.NdBuffer:
+def host_view(array: np.ndarray[Any, Any]) -> _core.NdBuffer:
     """The memory of a NumPy array of any type."""
-    return _core.NdBuffer.wrap(array.ctypes.data, array.shape, array.strides, element_type(array.dtype), "cpu", array)
+    name, is_fixed = element_type(array.dtype), not array.flags.writeable
+    return _core.NdBuffer.wrap(array.ctypes.data, array.shape, array.strides, name, is_fixed, array)

@@ -44,6 +44,7 @@ __all__ = [
     "DeviceFailedError",
     "DeviceUnavailableError",
     "EncodeFailedError",
+    "ExportError",
     "FallbackRefusedError",
     "GroupNotFoundError",
     "ImplicitHostCopyError",
@@ -318,6 +319,10 @@ class UnsupportedError(CuzarrError, NotImplementedError):
     """The operation has no implementation for this data type or device."""
 
     _kind = "Unsupported"
+
+
+class ExportError(UnsupportedError, BufferError):
+    """Memory cannot be handed to another library without a copy: DLPack or the buffer protocol cannot describe it."""
 
 
 class DeviceUnavailableError(CuzarrError, RuntimeError):

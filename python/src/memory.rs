@@ -10,7 +10,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::error::{IntoPython, PyResult};
-use crate::ndbuffer::{parse_device, python_owner};
+use crate::foreign::python_owner;
+use crate::ndbuffer::parse_device;
 
 /// Numbers of bytes on a device: of its driver, our pool, pinned slabs, calls in flight.
 #[pyfunction]

@@ -3,47 +3,20 @@
 use std::ffi::{c_int, c_void};
 
 use cuzarr::{Error, ErrorKind};
-use cuzarr_device::{Buffer, DType, Device, Layout, NdBuffer, Order, Owner, pool};
-use pyo3::exceptions::{PyBufferError, PyValueError};
+use cuzarr_device::{DType, Device, NdBuffer, Order, dlpack, pool};
+use pyo3::exceptions::PyValueError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use crate::dlpack;
 use crate::error::{IntoPython, PyResult};
+use crate::foreign::{self, export_error, python_owner};
 
 /// N-d memory on a device.
 #[pyclass(name = "NdBuffer", module = "cuzarr._core", frozen)]
 pub struct PyNdBuffer {
     /// The memory.
     pub inner: NdBuffer,
-}
-
-/// A Python object that owns memory; it may be given up on any thread.
-struct PythonOwner(Option<Py<PyAny>>);
-
-impl Drop for PythonOwner {
-    fn drop(&mut self) {
-        // Given up while the interpreter is attached, or it would live until somebody attaches to it next. When the interpreter
-        // has ended before a thread let go of the memory, the object ends with the process.
-        let mut object = self.0.take();
-        Python::try_attach(|_| drop(object.take()));
-        std::mem::forget(object);
-    }
-}
-
-/// Memory that a Python object owns.
-///
-/// # Safety
-/// These bytes lie on `device` and live as long as `owner`.
-pub unsafe fn foreign_memory(device: Device, address: usize, size_bytes: usize, owner: Py<PyAny>) -> Buffer {
-    // SAFETY: the caller's promise.
-    unsafe { Buffer::from_raw(device, address, size_bytes, python_owner(owner)) }
-}
-
-/// A Python object that owns memory; dropping it takes the interpreter's lock.
-pub fn python_owner(owner: Py<PyAny>) -> Owner {
-    Box::new(PythonOwner(Some(owner)))
 }
 
 /// An element type by its name: `float32`, `opaque12`.
@@ -67,33 +40,11 @@ fn parse_order(name: &str) -> Order {
 }
 
 impl PyNdBuffer {
-    /// Memory that a Python object owns.
-    ///
-    /// # Safety
-    /// The elements at these strides from `address` lie in memory on `device` that lives as long as `owner`.
-    pub unsafe fn from_owner(
-        device: Device,
-        address: usize,
-        shape: &[usize],
-        strides: &[isize],
-        dtype: DType,
-        owner: Py<PyAny>,
-    ) -> PyResult<Self> {
-        let mut low = 0_isize;
-        let mut high = 0_isize;
-        if !shape.contains(&0) {
-            for (&extent, &stride) in shape.iter().zip(strides) {
-                let reach = isize::try_from(extent - 1).ok().and_then(|last| stride.checked_mul(last));
-                let reach = reach.ok_or_else(|| PyValueError::new_err("strides leave the address space"))?;
-                if reach < 0 { low += reach } else { high += reach }
-            }
-        }
-        let size_bytes = if shape.contains(&0) { 0 } else { (high - low).unsigned_abs() + dtype.size_bytes() };
-        let start = address.wrapping_add_signed(low);
-        // SAFETY: the caller's promise, for the bytes from the lowest element to the end of the highest.
-        let buffer = unsafe { foreign_memory(device, start, size_bytes, owner) };
-        let layout = Layout::strided(shape, strides, low.unsigned_abs(), dtype.size_bytes(), size_bytes).py()?;
-        Ok(PyNdBuffer { inner: NdBuffer::from_parts(buffer, dtype, layout).py()? })
+    /// First byte of the buffer that an element touches, and the one behind the last.
+    fn span(&self) -> (usize, usize) {
+        // Constructors checked that the span lies inside the memory.
+        let first = self.inner.layout().offset_bytes();
+        self.inner.layout().span_bytes().unwrap_or((first, first))
     }
 }
 
@@ -107,37 +58,44 @@ impl PyNdBuffer {
         Ok(PyNdBuffer { inner: py.detach(|| NdBuffer::empty(device, dtype, &shape, order)).py()? })
     }
 
-    /// Memory of a Python object, by address; for host memory only.
+    /// Host memory of a Python object, by the address of its first element.
     #[staticmethod]
     fn wrap(
         address: usize,
         shape: Vec<usize>,
         strides: Vec<isize>,
         dtype: &str,
-        device: &str,
+        read_only: bool,
         owner: Py<PyAny>,
     ) -> PyResult<Self> {
-        let (dtype, device) = (parse_dtype(dtype)?, parse_device(device)?);
-        // SAFETY: `cuzarr._convert.wrap_host` alone calls this, with a NumPy array's own address, shape and strides, and
-        // the array as owner.
-        unsafe { PyNdBuffer::from_owner(device, address, &shape, &strides, dtype, owner) }
+        let (dtype, owner) = (parse_dtype(dtype)?, python_owner(owner));
+        // SAFETY: `cuzarr.device_array.host_view` and `cuzarr._convert.wrap_host` alone call this, with a NumPy array's own
+        // address, shape, strides and flag, and the array as owner.
+        let inner = unsafe { dlpack::wrap(Device::Cpu, dtype, address, &shape, &strides, owner, read_only) }.py()?;
+        Ok(PyNdBuffer { inner })
     }
 
-    /// Memory of an object with `__cuda_array_interface__`, which is `interface`; waits for the stream it names.
+    /// Memory of an object with `__cuda_array_interface__`, which is `interface`; waits for the stream it names. Without a
+    /// device, the driver says which GPU's memory it is.
     #[staticmethod]
     fn from_cuda_array_interface(
         py: Python<'_>,
         interface: &Bound<'_, PyDict>,
-        device: &str,
+        device: Option<&str>,
         owner: &Bound<'_, PyAny>,
     ) -> PyResult<Self> {
-        dlpack::import_cuda_array_interface(py, interface, parse_device(device)?, owner)
+        Ok(PyNdBuffer { inner: foreign::import_cuda_array_interface(py, interface, device, owner)? })
+    }
+
+    /// What `__cuda_array_interface__` says of this memory.
+    fn cuda_array_interface<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        foreign::cuda_array_interface(py, &self.inner)
     }
 
     /// Memory of an object with `__dlpack__`.
     #[staticmethod]
     fn from_dlpack(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Self> {
-        dlpack::import(py, object)
+        Ok(PyNdBuffer { inner: foreign::import(py, object)? })
     }
 
     #[getter]
@@ -253,35 +211,40 @@ impl PyNdBuffer {
         dl_device: Option<(i32, i32)>,
         copy: Option<bool>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        // Results are ready on every stream before anybody holds them.
-        let _ = stream;
-        dlpack::export(py, &self.inner, max_version, dl_device, copy)
+        let request = foreign::Request { stream, max_version, device: dl_device, copy };
+        foreign::export(py, &self.inner, &request)
     }
 
-    fn __dlpack_device__(&self) -> (i32, i32) {
-        dlpack::device_of(self.inner.device())
+    fn __dlpack_device__(&self) -> PyResult<(i32, i32)> {
+        foreign::dlpack_device(self.inner.device())
     }
 
-    /// The bytes from the first element on, flat, when they are in host memory.
+    /// Where the first element begins in the bytes that the buffer protocol gives.
+    #[getter]
+    fn offset_bytes(&self) -> usize {
+        self.inner.layout().offset_bytes() - self.span().0
+    }
+
+    /// The bytes from the lowest element to the end of the highest, flat, when they are in host memory.
     ///
     /// # Safety
     /// Called by the interpreter, with a view to fill.
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let inner = &slf.get().inner;
         if !inner.device().is_host_accessible() {
-            return Err(PyBufferError::new_err(format!("the bytes are on {}", inner.device())));
+            let message = format!("the bytes are on {}, the buffer protocol is for host memory", inner.device());
+            let error = Error::new(ErrorKind::Unsupported, message).with_hint("copy them: `.cpu()`");
+            return Err(export_error(slf.py(), &error));
         }
-        let span = inner.layout().span_bytes().filter(|&(low, _)| low == inner.layout().offset_bytes());
-        let Some((low, end)) = span else {
-            return Err(PyBufferError::new_err("elements lie before the first one"));
-        };
-        let size = ffi::Py_ssize_t::try_from(end - low).map_err(|_| PyBufferError::new_err("too large"))?;
+        let (low, end) = slf.get().span();
+        // A layout's span fits `isize`.
+        let size = (end - low) as ffi::Py_ssize_t;
         // SAFETY: `view` is the interpreter's; the memory lives as long as this object, to which the view holds a reference.
         let filled = unsafe {
             ffi::PyBuffer_FillInfo(
                 view,
                 slf.as_ptr(),
-                inner.address() as *mut c_void,
+                (inner.buffer().address() + low) as *mut c_void,
                 size,
                 c_int::from(inner.is_read_only()),
                 flags,
@@ -296,9 +259,4 @@ impl PyNdBuffer {
     fn __repr__(&self) -> String {
         format!("<cuzarr._core.NdBuffer {} {:?} on {}>", self.inner.dtype(), self.inner.shape(), self.inner.device())
     }
-}
-
-/// An error about memory handed over by Python.
-pub fn foreign(message: impl Into<String>) -> PyErr {
-    crate::error::to_python(&Error::new(ErrorKind::InvalidArgument, message))
 }

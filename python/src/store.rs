@@ -14,7 +14,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::error::{IntoPython, PyResult, from_python};
-use crate::ndbuffer::{PyNdBuffer, foreign, parse_device};
+use crate::foreign::foreign;
+use crate::ndbuffer::{PyNdBuffer, parse_device};
 use crate::replies::{Pending, PyChunkReply, bounds};
 
 /// A store, shared by Python and the arrays opened in it.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::cuda::context::Context;
+use crate::cuda::driver::Driver;
 use crate::error::{Error, ErrorKind, Result};
 
 /// A place that holds memory and runs kernels: `cpu`, or `cuda:N`.
@@ -33,6 +34,17 @@ impl Device {
     /// `Simt` memory says no: code must treat it as a GPU's.
     pub fn is_host_accessible(self) -> bool {
         self == Device::Cpu
+    }
+
+    /// The GPU whose memory holds this address, as the driver says. Starts CUDA.
+    ///
+    /// # Errors
+    /// `DeviceUnavailable` when there is no driver, `MemorySpace` when it does not know the address.
+    pub fn of_address(address: usize) -> Result<Device> {
+        Driver::get()?.device_of(address)?.map(Device::Cuda).ok_or_else(|| {
+            let message = format!("address {address:#x} is not memory of a GPU in this process");
+            Error::new(ErrorKind::MemorySpace, message).with_hint("copy the array to a GPU first")
+        })
     }
 
     /// How much memory the device has, and how much of it nobody uses. Starts CUDA for a GPU.

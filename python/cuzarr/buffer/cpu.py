@@ -10,7 +10,7 @@ import numpy as np
 from cuzarr import _convert, _numpy
 from cuzarr.buffer import _classes
 from cuzarr.buffer._classes import ArrayLike, BufferPrototype, BytesLike, NDArrayLike, Order, element_bits
-from cuzarr.device_array import _host_view
+from cuzarr.device_array import host_view
 from cuzarr.errors import ImplicitHostCopyError
 
 __all__ = ["Buffer", "NDBuffer", "as_numpy_array_wrapper", "buffer_prototype", "numpy_buffer_prototype"]
@@ -128,7 +128,7 @@ class NDBuffer(HostMemory, _classes.NDBuffer):
         plain = array.dtype.kind in "biufc" and array.dtype.isnative and array.dtype.name in _COMPARED
         if plain and np.ndim(other) == 0:
             bits = element_bits(other, array.dtype)
-            return not array.size or (bits is not None and _host_view(array).all_equal_element(bits, equal_nan))
+            return not array.size or (bits is not None and host_view(array).all_equal_element(bits, equal_nan))
         array, other = np.broadcast_arrays(array, other)
         return bool(np.array_equal(array, other, equal_nan=equal_nan and array.dtype.kind not in "USTOV"))
 

@@ -42,6 +42,7 @@ driver_functions! {
     memory_info = "cuMemGetInfo_v2"(*mut usize, *mut usize);
     memory_allocate = "cuMemAlloc_v2"(*mut u64, usize);
     memory_free = "cuMemFree_v2"(u64);
+    pointer_attribute = "cuPointerGetAttribute"(*mut c_void, c_int, u64);
     host_allocate = "cuMemHostAlloc"(*mut *mut c_void, usize, c_uint);
     host_free = "cuMemFreeHost"(*mut c_void);
     pool_create = "cuMemPoolCreate"(*mut *mut c_void, *const PoolProperties);
@@ -90,6 +91,8 @@ const ATTRIBUTE_MULTIPROCESSORS: c_int = 16;
 const ATTRIBUTE_CAPABILITY_MAJOR: c_int = 75;
 const ATTRIBUTE_CAPABILITY_MINOR: c_int = 76;
 const ATTRIBUTE_MEMORY_POOLS: c_int = 115;
+
+const POINTER_DEVICE_ORDINAL: c_int = 9;
 
 const FUNCTION_MAX_THREADS: c_int = 0;
 const FUNCTION_SHARED_BYTES: c_int = 1;
@@ -203,6 +206,19 @@ impl Driver {
             total_bytes: total_bytes as u64,
             memory_pools: self.attribute(device, ATTRIBUTE_MEMORY_POOLS).unwrap_or(0) == 1,
         })
+    }
+
+    /// The GPU that memory belongs to; `None` when the driver does not know the address.
+    pub(crate) fn device_of(&self, address: usize) -> Result<Option<u32>> {
+        let mut ordinal: c_int = 0;
+        let answer = (&raw mut ordinal).cast();
+        // SAFETY: writes one int, whatever the address.
+        let code = unsafe { (self.functions.pointer_attribute)(answer, POINTER_DEVICE_ORDINAL, address as u64) };
+        if code == ERROR_INVALID_VALUE {
+            return Ok(None);
+        }
+        self.check("cuPointerGetAttribute", code)?;
+        Ok(u32::try_from(ordinal).ok())
     }
 
     fn device(&self, ordinal: u32) -> Result<c_int> {

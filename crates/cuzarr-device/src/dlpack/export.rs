@@ -3,8 +3,8 @@
 use std::ptr::NonNull;
 
 use super::{
-    DEVICE_CPU, DEVICE_CUDA, DLDataType, DLDevice, DLManagedTensor, DLManagedTensorVersioned, DLTensor, FLAG_READ_ONLY,
-    VERSION,
+    DEVICE_CPU, DEVICE_CUDA, DLDataType, DLDevice, DLManagedTensor, DLManagedTensorVersioned, DLTensor, FLAG_IS_COPIED,
+    FLAG_READ_ONLY, VERSION,
 };
 use crate::device::Device;
 use crate::dtype::{DType, DTypeKind};
@@ -22,16 +22,19 @@ struct Exported<T> {
 
 /// The array as a DLPack 1 structure that keeps its memory alive until the deleter is called.
 ///
+/// `is_copied` says that the memory was copied for this consumer alone.
+///
 /// # Errors
-/// `Unsupported` for opaque elements, and strides that are not whole elements.
-pub fn export_versioned(array: &NdBuffer) -> Result<NonNull<DLManagedTensorVersioned>> {
+/// `Unsupported` for opaque elements, strides that are not whole elements, and elements that are not aligned.
+pub fn export_versioned(array: &NdBuffer, is_copied: bool) -> Result<NonNull<DLManagedTensorVersioned>> {
     unsafe extern "C" fn deleter(tensor: *mut DLManagedTensorVersioned) {
         if !tensor.is_null() {
             // SAFETY: `manager_ctx` is the box that `boxed` leaked, and the consumer calls this once.
             drop(unsafe { Box::from_raw((*tensor).manager_ctx.cast::<Exported<DLManagedTensorVersioned>>()) });
         }
     }
-    let flags = if array.is_read_only() { FLAG_READ_ONLY } else { 0 };
+    let read_only = if array.is_read_only() { FLAG_READ_ONLY } else { 0 };
+    let flags = if is_copied { read_only | FLAG_IS_COPIED } else { read_only };
     boxed(
         array,
         |dl_tensor| DLManagedTensorVersioned {
@@ -73,21 +76,22 @@ fn boxed<T>(
     set_context: impl FnOnce(&mut T, *mut std::ffi::c_void),
 ) -> Result<NonNull<T>> {
     let dtype = data_type(array.dtype())?;
-    let device = match array.device() {
-        Device::Cpu => DLDevice { device_type: DEVICE_CPU, device_id: 0 },
-        Device::Cuda(ordinal) => {
-            let device_id = i32::try_from(ordinal).map_err(|_| unsupported(format!("no DLPack device {ordinal}")))?;
-            DLDevice { device_type: DEVICE_CUDA, device_id }
-        }
-        device => return Err(unsupported(format!("memory of {device} has no DLPack device"))),
-    };
+    let device = device(array.device())?;
+    let alignment = array.dtype().swap_unit_bytes();
+    if !array.is_empty() && !array.address().is_multiple_of(alignment) {
+        let message = format!("elements of {} are not aligned to {alignment} bytes", array.dtype());
+        return Err(unsupported(message).with_hint("copy the array first"));
+    }
     let size = array.dtype().size_bytes() as isize;
     // Extents and strides are below `isize::MAX`, which fits 64 bits.
     let mut shape: Box<[i64]> = array.shape().iter().map(|&extent| extent as i64).collect();
     let whole = |(&extent, &stride): (&usize, &isize)| match stride % size {
         0 => Ok((stride / size) as i64),
         _ if extent <= 1 || array.is_empty() => Ok(1),
-        _ => Err(unsupported(format!("a stride of {stride} bytes is not a number of {size}-byte elements"))),
+        _ => {
+            let message = format!("a stride of {stride} bytes is not a number of {size}-byte elements");
+            Err(unsupported(message).with_hint("copy the array first"))
+        }
     };
     let mut strides: Box<[i64]> = array.shape().iter().zip(array.strides()).map(whole).collect::<Result<_>>()?;
     let ndim = i32::try_from(shape.len()).map_err(|_| unsupported("too many dimensions".to_string()))?;
@@ -111,6 +115,20 @@ fn boxed<T>(
     };
     // SAFETY: a field of a box is not null.
     Ok(unsafe { NonNull::new_unchecked(tensor) })
+}
+
+/// What DLPack calls a device. The memory of the simulated one, for tests, is the host's.
+///
+/// # Errors
+/// `Unsupported` when its number is too large.
+pub fn device(device: Device) -> Result<DLDevice> {
+    match device {
+        Device::Cpu | Device::Simt => Ok(DLDevice { device_type: DEVICE_CPU, device_id: 0 }),
+        Device::Cuda(ordinal) => {
+            let device_id = i32::try_from(ordinal).map_err(|_| unsupported(format!("no DLPack device {ordinal}")))?;
+            Ok(DLDevice { device_type: DEVICE_CUDA, device_id })
+        }
+    }
 }
 
 fn data_type(dtype: DType) -> Result<DLDataType> {

@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 
 use super::{
     DEVICE_CPU, DEVICE_CUDA, DEVICE_CUDA_HOST, DEVICE_CUDA_MANAGED, DLDataType, DLDevice, DLManagedTensor,
-    DLManagedTensorVersioned, DLTensor, FLAG_READ_ONLY, VERSION,
+    DLManagedTensorVersioned, DLTensor, FLAG_READ_ONLY, Managed, VERSION,
 };
 use crate::buffer::Owner;
 use crate::device::Device;
@@ -15,34 +15,6 @@ use crate::ndbuffer::NdBuffer;
 
 /// A structure that was taken over; calls its deleter when the last view of its memory is gone.
 struct Taken<T: Managed>(NonNull<T>);
-
-trait Managed {
-    /// # Safety
-    /// Called once, with a structure that was taken over.
-    unsafe fn delete(tensor: NonNull<Self>);
-}
-
-impl Managed for DLManagedTensorVersioned {
-    unsafe fn delete(tensor: NonNull<Self>) {
-        // SAFETY: a live structure, which the deleter ends.
-        unsafe {
-            if let Some(deleter) = (*tensor.as_ptr()).deleter {
-                deleter(tensor.as_ptr());
-            }
-        }
-    }
-}
-
-impl Managed for DLManagedTensor {
-    unsafe fn delete(tensor: NonNull<Self>) {
-        // SAFETY: a live structure, which the deleter ends.
-        unsafe {
-            if let Some(deleter) = (*tensor.as_ptr()).deleter {
-                deleter(tensor.as_ptr());
-            }
-        }
-    }
-}
 
 impl<T: Managed> Drop for Taken<T> {
     fn drop(&mut self) {
@@ -57,7 +29,10 @@ unsafe impl<T: Managed> Send for Taken<T> {}
 unsafe impl<T: Managed> Sync for Taken<T> {}
 
 /// Takes over a DLPack 1 structure, also when it fails: the deleter is called when the last view of the memory is gone,
-/// or at once. The caller renames the capsule to `used_dltensor_versioned`.
+/// or at once. The caller renames the capsule to [`Managed::USED_CAPSULE`] before.
+///
+/// `own` may put the structure into an owner with more to it: what else keeps the memory alive, or a lock that the
+/// deleter wants.
 ///
 /// # Errors
 /// `Unsupported` for other major versions, devices and types that we do not have; `InvalidArgument` for shapes and
@@ -66,8 +41,11 @@ unsafe impl<T: Managed> Sync for Taken<T> {}
 /// # Safety
 /// `tensor` is a live structure that nobody else takes over; its memory is as large as its shape and strides say, and
 /// may be touched when this is called (see the stream rules of [`crate::dlpack`]).
-pub unsafe fn import_versioned(tensor: NonNull<DLManagedTensorVersioned>) -> Result<NdBuffer> {
-    let owner = Box::new(Taken(tensor));
+pub unsafe fn import_versioned(
+    tensor: NonNull<DLManagedTensorVersioned>,
+    own: impl FnOnce(Owner) -> Owner,
+) -> Result<NdBuffer> {
+    let owner = own(Box::new(Taken(tensor)));
     // SAFETY: live, by the caller's promise; only the version is read before it is known.
     let version = unsafe { (*tensor.as_ptr()).version };
     if version.major != VERSION.major {
@@ -81,16 +59,15 @@ pub unsafe fn import_versioned(tensor: NonNull<DLManagedTensorVersioned>) -> Res
     }
 }
 
-/// Takes over a structure of DLPack before version 1, as [`import_versioned`] does. The caller renames the capsule to
-/// `used_dltensor`.
+/// Takes over a structure of DLPack before version 1, as [`import_versioned`] does.
 ///
 /// # Errors
 /// As [`import_versioned`].
 ///
 /// # Safety
 /// As [`import_versioned`].
-pub unsafe fn import_legacy(tensor: NonNull<DLManagedTensor>) -> Result<NdBuffer> {
-    let owner = Box::new(Taken(tensor));
+pub unsafe fn import_legacy(tensor: NonNull<DLManagedTensor>, own: impl FnOnce(Owner) -> Owner) -> Result<NdBuffer> {
+    let owner = own(Box::new(Taken(tensor)));
     // SAFETY: live, by the caller's promise.
     unsafe { import(&(*tensor.as_ptr()).dl_tensor, owner, false) }
 }
@@ -113,8 +90,13 @@ unsafe fn import(tensor: &DLTensor, owner: Owner, read_only: bool) -> Result<NdB
     } else {
         // SAFETY: `ndim` strides lie there.
         let strides = unsafe { std::slice::from_raw_parts(tensor.strides, ndim) };
-        let in_bytes = |&stride: &i64| isize::try_from(stride).ok()?.checked_mul(size);
-        strides.iter().map(in_bytes).collect::<Option<Vec<isize>>>().ok_or_else(invalid)?
+        let is_empty = shape.contains(&0);
+        let in_bytes = |(&stride, &extent): (&i64, &usize)| match isize::try_from(stride).ok()?.checked_mul(size) {
+            // Nobody takes a step along such a dimension, and producers write anything there.
+            None if extent <= 1 || is_empty => Some(size),
+            bytes => bytes,
+        };
+        strides.iter().zip(&shape).map(in_bytes).collect::<Option<Vec<isize>>>().ok_or_else(invalid)?
     };
     let first = usize::try_from(tensor.byte_offset).ok().and_then(|offset| offset.checked_add(tensor.data as usize));
     let first = first.ok_or_else(invalid)?;

@@ -79,11 +79,14 @@ impl ArrayInterface {
     }
 }
 
-/// Wraps the strided memory whose first element is at `first`; elements may lie before it.
+/// Wraps strided memory of others whose first element is at address `first`; elements may lie before it.
+///
+/// # Errors
+/// `InvalidArgument` when shape and strides make no sense, and for elements on a GPU that are not aligned.
 ///
 /// # Safety
 /// Every element that shape and strides reach lies in memory of `device` that `owner` keeps alive.
-pub(super) unsafe fn wrap(
+pub unsafe fn wrap(
     device: Device,
     dtype: DType,
     first: usize,
@@ -111,6 +114,15 @@ pub(super) unsafe fn wrap(
     let size_bytes = before.checked_add(after).filter(|&size| isize::try_from(size).is_ok()).ok_or_else(invalid)?;
     start.checked_add(size_bytes).ok_or_else(invalid)?;
     let layout = Layout::strided(shape, strides, before, size, size_bytes)?;
+    // A kernel's access to a number that is not aligned ends the process's context.
+    let alignment = dtype.swap_unit_bytes();
+    let steps = shape.iter().zip(strides).filter(|&(&extent, _)| extent > 1).map(|(_, stride)| stride.unsigned_abs());
+    let is_aligned = std::iter::once(first).chain(steps).all(|bytes| bytes.is_multiple_of(alignment));
+    if !device.is_host_accessible() && size_bytes > 0 && !is_aligned {
+        let message =
+            format!("elements of {dtype} at address {first:#x} with byte strides {strides:?} are not aligned");
+        return Err(Error::invalid(message).with_hint("copy the array first"));
+    }
     // SAFETY: the caller promises the span of the elements, which this is.
     let buffer = unsafe { Buffer::from_raw(device, start, size_bytes, owner) };
     NdBuffer::from_parts(if read_only { buffer.into_read_only() } else { buffer }, dtype, layout)
@@ -216,6 +228,21 @@ mod tests {
         for text in ["", "<", "<f", "<f3", ">f4", ">U2", "<i16", "|O8", "?f4", "<U4294967295", "<f-4", "é4"] {
             assert_eq!(parse_typestr(text).unwrap_err().kind(), ErrorKind::Unsupported, "{text}");
         }
+    }
+
+    #[test]
+    fn numbers_on_a_gpu_are_aligned() {
+        let bytes = [0_u64; 8];
+        let address = bytes.as_ptr() as usize;
+        let wrapped = |device, dtype, first, stride| {
+            // SAFETY: inside of `bytes`, and refused or dropped before anything is read.
+            unsafe { wrap(device, dtype, first, &[2], &[stride], Box::new(()), false) }
+        };
+        assert!(wrapped(Device::Cpu, DType::FLOAT32, address + 2, 6).is_ok());
+        assert!(wrapped(Device::Simt, DType::FLOAT32, address + 2, 8).is_err());
+        assert!(wrapped(Device::Simt, DType::FLOAT32, address, 6).is_err());
+        assert!(wrapped(Device::Simt, DType::COMPLEX64, address + 4, 12).is_ok());
+        assert!(wrapped(Device::Simt, DType::opaque(3), address + 1, 5).is_ok());
     }
 
     #[test]

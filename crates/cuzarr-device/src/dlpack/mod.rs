@@ -21,11 +21,12 @@ mod export;
 mod import;
 mod interface;
 
-use std::ffi::c_void;
+use std::ffi::{CStr, c_void};
+use std::ptr::NonNull;
 
-pub use export::{export_legacy, export_versioned};
+pub use export::{device, export_legacy, export_versioned};
 pub use import::{import_legacy, import_versioned};
-pub use interface::ArrayInterface;
+pub use interface::{ArrayInterface, wrap};
 
 /// Major and minor version of the structures. Another major version means another layout.
 #[repr(C)]
@@ -126,11 +127,52 @@ pub const FLAG_IS_COPIED: u64 = 2;
 /// Elements of less than a byte take a byte each.
 pub const FLAG_SUBBYTE_TYPE_PADDED: u64 = 4;
 
+/// The two structures that capsules hold.
+pub trait Managed {
+    /// Name of a capsule whose structure nobody has taken yet.
+    const CAPSULE: &'static CStr;
+    /// Name of a capsule whose structure a consumer has taken; the capsule no longer owns it.
+    const USED_CAPSULE: &'static CStr;
+
+    /// Ends the array's life: calls the structure's deleter, if it has one.
+    ///
+    /// # Safety
+    /// Called once, with a live structure that belongs to the caller.
+    unsafe fn delete(tensor: NonNull<Self>);
+}
+
+impl Managed for DLManagedTensorVersioned {
+    const CAPSULE: &'static CStr = c"dltensor_versioned";
+    const USED_CAPSULE: &'static CStr = c"used_dltensor_versioned";
+
+    unsafe fn delete(tensor: NonNull<Self>) {
+        // SAFETY: a live structure, which the deleter ends.
+        unsafe {
+            if let Some(deleter) = (*tensor.as_ptr()).deleter {
+                deleter(tensor.as_ptr());
+            }
+        }
+    }
+}
+
+impl Managed for DLManagedTensor {
+    const CAPSULE: &'static CStr = c"dltensor";
+    const USED_CAPSULE: &'static CStr = c"used_dltensor";
+
+    unsafe fn delete(tensor: NonNull<Self>) {
+        // SAFETY: a live structure, which the deleter ends.
+        unsafe {
+            if let Some(deleter) = (*tensor.as_ptr()).deleter {
+                deleter(tensor.as_ptr());
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{Buffer, DType, Device, ErrorKind, Layout, NdBuffer, Order};
-    use std::ptr::NonNull;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -156,9 +198,9 @@ mod tests {
         let expected = array.to_host_bytes(Order::C).unwrap();
         let address = array.address();
         // SAFETY: exported here, imported once.
-        let versioned = unsafe { import_versioned(export_versioned(&array).unwrap()).unwrap() };
+        let versioned = unsafe { import_versioned(export_versioned(&array, false).unwrap(), |owner| owner).unwrap() };
         // SAFETY: as above.
-        let legacy = unsafe { import_legacy(export_legacy(&versioned).unwrap()).unwrap() };
+        let legacy = unsafe { import_legacy(export_legacy(&versioned).unwrap(), |owner| owner).unwrap() };
         drop((array, versioned));
         assert_eq!((legacy.address(), legacy.strides(), legacy.dtype()), (address, &[2, -4][..], DType::INT16));
         assert_eq!(legacy.to_host_bytes(Order::C).unwrap(), expected);
@@ -173,13 +215,14 @@ mod tests {
             for shape in [&[][..], &[0], &[3, 0, 2], &[1], &[4, 5]] {
                 let array = NdBuffer::zeroed(Device::Cpu, dtype, shape, Order::F).unwrap();
                 // SAFETY: exported here, imported once.
-                let back = unsafe { import_versioned(export_versioned(&array).unwrap()).unwrap() };
+                let back =
+                    unsafe { import_versioned(export_versioned(&array, false).unwrap(), |owner| owner).unwrap() };
                 assert_eq!((back.dtype(), back.shape()), (dtype, shape));
                 assert!(back.is_empty() || back.strides() == array.strides(), "{dtype} {shape:?}");
             }
         }
         let opaque = NdBuffer::zeroed(Device::Cpu, DType::opaque(3), &[2], Order::C).unwrap();
-        assert_eq!(export_versioned(&opaque).unwrap_err().kind(), ErrorKind::Unsupported);
+        assert_eq!(export_versioned(&opaque, false).unwrap_err().kind(), ErrorKind::Unsupported);
     }
 
     #[test]
@@ -187,7 +230,7 @@ mod tests {
         let array = NdBuffer::zeroed(Device::Cpu, DType::INT8, &[2], Order::C).unwrap().broadcast_to(&[2, 2]).unwrap();
         assert!(array.is_read_only());
         // SAFETY: exported here, imported once.
-        let back = unsafe { import_versioned(export_versioned(&array).unwrap()).unwrap() };
+        let back = unsafe { import_versioned(export_versioned(&array, false).unwrap(), |owner| owner).unwrap() };
         assert!(back.is_read_only() && back.fill(&[1]).is_err());
         assert_eq!(export_legacy(&array).unwrap_err().kind(), ErrorKind::Unsupported);
     }
@@ -241,7 +284,7 @@ mod tests {
 
         fn import(&mut self) -> crate::Result<NdBuffer> {
             // SAFETY: a well-formed structure whose memory outlives the array.
-            unsafe { import_versioned(NonNull::from(&mut self.tensor)) }
+            unsafe { import_versioned(NonNull::from(&mut self.tensor), |owner| owner) }
         }
 
         fn deleted(&self) -> usize {
@@ -265,14 +308,75 @@ mod tests {
     }
 
     #[test]
+    fn a_structure_that_nobody_took_ends_with_its_deleter() {
+        let dropped = Arc::new(AtomicUsize::new(0));
+        let array = counted(&dropped);
+        let (versioned, legacy) = (export_versioned(&array, false).unwrap(), export_legacy(&array).unwrap());
+        drop(array);
+        // SAFETY: both were made here, and nobody took them.
+        unsafe { Managed::delete(versioned) };
+        assert_eq!(dropped.load(Ordering::SeqCst), 0);
+        // SAFETY: as above.
+        unsafe { Managed::delete(legacy) };
+        assert_eq!(dropped.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn flags_say_what_was_copied_and_what_must_not_be_written() {
+        let array = NdBuffer::zeroed(Device::Cpu, DType::INT8, &[2], Order::C).unwrap();
+        let read_only = array.broadcast_to(&[2, 2]).unwrap();
+        let cases = [(&array, false, 0), (&array, true, FLAG_IS_COPIED), (&read_only, false, FLAG_READ_ONLY)];
+        for (array, is_copied, expected) in cases {
+            let tensor = export_versioned(array, is_copied).unwrap();
+            // SAFETY: alive until it is deleted in the next line.
+            assert_eq!(unsafe { (*tensor.as_ptr()).flags }, expected);
+            // SAFETY: made here, and taken by nobody.
+            unsafe { Managed::delete(tensor) };
+        }
+    }
+
+    #[test]
+    fn strides_that_are_no_whole_elements_do_not_leave() {
+        let buffer = Buffer::from_vec(vec![0; 64]);
+        let layout = Layout::strided(&[3], &[12], 0, 8, 64).unwrap();
+        let array = NdBuffer::from_parts(buffer.clone(), DType::FLOAT64, layout).unwrap();
+        assert_eq!(export_versioned(&array, false).unwrap_err().kind(), ErrorKind::Unsupported);
+        assert_eq!(export_legacy(&array).unwrap_err().kind(), ErrorKind::Unsupported);
+        let layout = Layout::strided(&[1, 0], &[12, 3], 0, 8, 64).unwrap();
+        let none = NdBuffer::from_parts(buffer, DType::FLOAT64, layout).unwrap();
+        // SAFETY: exported here, imported once.
+        let back = unsafe { import_versioned(export_versioned(&none, false).unwrap(), |owner| owner).unwrap() };
+        assert_eq!(back.shape(), [1, 0]);
+    }
+
+    #[test]
+    fn elements_that_are_not_aligned_do_not_leave() {
+        let layout = Layout::strided(&[3], &[4], 2, 4, 64).unwrap();
+        let array = NdBuffer::from_parts(Buffer::empty(Device::Cpu, 64).unwrap(), DType::FLOAT32, layout).unwrap();
+        let error = export_versioned(&array, false).unwrap_err();
+        assert!(error.message().contains("aligned"), "{error}");
+    }
+
+    #[test]
+    fn strides_of_one_element_do_not_matter() {
+        let mut foreign = Foreign::new(&[1, 2], Some(&[i64::MAX, 1]), 16);
+        assert_eq!(foreign.import().unwrap().to_host_bytes(Order::C).unwrap(), [0, 1, 2, 3]);
+        let mut foreign = Foreign::new(&[0, 2], Some(&[i64::MAX, i64::MIN]), 16);
+        foreign.tensor.dl_tensor.data = std::ptr::null_mut();
+        assert_eq!(foreign.import().unwrap().shape(), [0, 2]);
+        assert_eq!(foreign.deleted(), 1);
+    }
+
+    #[test]
     fn what_cannot_be_imported_is_given_back() {
         type Spoil = fn(&mut DLManagedTensorVersioned);
-        let spoils: [(Spoil, ErrorKind); 8] = [
+        let spoils: [(Spoil, ErrorKind); 9] = [
             (|one| one.version.major = 2, ErrorKind::Unsupported),
             (|one| one.dl_tensor.dtype.lanes = 4, ErrorKind::Unsupported),
             (|one| one.dl_tensor.dtype.bits = 4, ErrorKind::Unsupported),
             (|one| one.dl_tensor.dtype.code = 3, ErrorKind::Unsupported),
             (|one| one.dl_tensor.device.device_type = 7, ErrorKind::Unsupported),
+            (|one| one.dl_tensor.device = DLDevice { device_type: DEVICE_CUDA, device_id: -1 }, ErrorKind::Unsupported),
             (|one| one.dl_tensor.ndim = -1, ErrorKind::InvalidArgument),
             (|one| one.dl_tensor.data = std::ptr::null_mut(), ErrorKind::InvalidArgument),
             (|one| one.dl_tensor.byte_offset = u64::MAX, ErrorKind::InvalidArgument),
