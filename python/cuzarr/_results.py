@@ -54,6 +54,7 @@ class Target:
             place = {name: settings.pop(name, None) for name in ("storage_options", "metadata_store")}
             out = make_store_path(out, path=settings.pop("name", None), mode="a", **place)
             if resume:
+                _core.check_journal_place((out.store.handle, out.path))
                 with contextlib.suppress(ArrayNotFoundError):
                     out = _api.open_array(out, mode="r+")
         if resume and out is None:

@@ -158,6 +158,12 @@ pub fn refuse_overlap(source: (PyRef<'_, PyStore>, String), target: (PyRef<'_, P
     compute::refuse_overlap((&source.0.inner, &source.1), (&target.0.inner, &target.1)).py()
 }
 
+/// Refuses a place in which work cannot be resumed.
+#[pyfunction]
+pub fn check_journal_place(target: (PyRef<'_, PyStore>, String)) -> PyResult<()> {
+    compute::check_journal_place(&*target.0.inner, &target.1).py()
+}
+
 /// The shape of regions in which to work through an array within a number of bytes: whole objects of shape `unit`, with which
 /// chunks of these shapes are read as few times as possible.
 #[pyfunction]

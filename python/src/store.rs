@@ -72,7 +72,9 @@ impl PyStore {
         let name = adapter.call_method0(py, "describe")?.extract(py)?;
         let requests_at_once = adapter.getattr(py, "requests_at_once")?.extract::<usize>(py)?.max(1);
         let is_asynchronous = adapter.getattr(py, "is_asynchronous")?.extract(py)?;
-        Ok(PyStore { inner: Arc::new(PythonStore { adapter, name, requests_at_once, is_asynchronous }) })
+        let supports_deletes = adapter.getattr(py, "supports_deletes")?.extract(py)?;
+        let store = PythonStore { adapter, name, requests_at_once, is_asynchronous, supports_deletes };
+        Ok(PyStore { inner: Arc::new(store) })
     }
 
     /// Bytes of a key, or of part of its value; a negative `start` counts from the end.
@@ -197,6 +199,7 @@ struct PythonStore {
     requests_at_once: usize,
     /// Whether it takes requests and brings their values later.
     is_asynchronous: bool,
+    supports_deletes: bool,
 }
 
 impl PythonStore {
@@ -341,6 +344,10 @@ impl Store for PythonStore {
 
     fn is_read_only(&self) -> bool {
         false
+    }
+
+    fn supports_deletes(&self) -> bool {
+        self.supports_deletes
     }
 
     // Whoever is asked for many values at once has a way to go for each.

@@ -303,6 +303,10 @@ impl Store for Watched {
         self.inner.check()
     }
 
+    fn supports_deletes(&self) -> bool {
+        self.inner.supports_deletes()
+    }
+
     fn is_far(&self) -> bool {
         self.inner.is_far()
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 import cuzarr
-from cuzarr.errors import BudgetExceededError, ContainsArrayError, InvalidArgumentError
+from cuzarr.errors import BudgetExceededError, ContainsArrayError, InvalidArgumentError, UnsupportedError
 
 VALUES = np.arange(30 * 20 * 10, dtype="int32").reshape(30, 20, 10)
 
@@ -195,3 +196,59 @@ def test_codecs_without_settings_are_copied_as_zarr_python_reads_them() -> None:
     assert cuzarr.rechunk(source, store, chunks=(2,))[...].tolist() == list(range(6))
     theirs = zarr.storage.MemoryStore({key: zarr.core.buffer.cpu.Buffer.from_bytes(bytes(value)) for key, value in store.items()})
     assert zarr.open_array(theirs, mode="r")[...].tolist() == list(range(6))
+
+
+def zip_targets(place: Path) -> dict[str, Any]:
+    """Every way to name a ZIP file as a target; nothing is there yet."""
+    zarr = pytest.importorskip("zarr")
+    archive = pytest.importorskip("fsspec.implementations.zip")
+    return {
+        "path": place,
+        "text": str(place),
+        "url": f"zip://{place}",
+        "store": cuzarr.storage.ZipStore(place, mode="a"),
+        "written": cuzarr.storage.ZipStore(place, mode="w"),
+        "split": cuzarr.storage.SplitStore(cuzarr.storage.MemoryStore(), cuzarr.storage.ZipStore(place, mode="a")),
+        "zarr-python": zarr.storage.ZipStore(place, mode="w"),
+        "ours in its form": cuzarr.storage.ZipStore(place, mode="a").zarr_store,
+        "fsspec": archive.ZipFileSystem(place.with_suffix(".other"), mode="w").get_mapper(""),
+    }
+
+
+@pytest.mark.parametrize("name", ["path", "text", "url", "store", "written", "split", "zarr-python", "ours in its form", "fsspec"])
+def test_zip_targets_are_refused_before_anything_is_written(source: cuzarr.Array, tmp_path: Path, name: str) -> None:
+    place = tmp_path / "back.zip"
+    group = cuzarr.create_group({})
+    group.create_array("a", data=VALUES)
+    target = zip_targets(place)[name]
+    for write in (
+        lambda: cuzarr.copy(source, target),
+        lambda: cuzarr.copy(source, target, path="a", overwrite=True),
+        lambda: cuzarr.copy(group, target, resume=True),
+        lambda: cuzarr.copy(source, target, dry_run=True),
+        lambda: cuzarr.rechunk(source, target, chunks=(-1, 4, 5)),
+        lambda: cuzarr.rechunk(group, target, chunks=(-1, 4, 5)),
+        lambda: cuzarr.pyramid(source, target, axes="zyx"),
+        lambda: cuzarr.map_blocks(lambda block: block, source, out=target, resume=True),
+        lambda: cuzarr.reduce(np.sum, np.add, source, axis=0, out=target, resume=True),
+    ):
+        with pytest.raises(UnsupportedError, match="cannot be deleted") as raised:
+            write()
+        assert "write to a directory, then pack that" in str(raised.value.hint)
+    assert not place.exists()
+
+
+def test_an_array_in_a_zip_file_takes_results_that_are_not_resumed(source: cuzarr.Array, tmp_path: Path) -> None:
+    with cuzarr.storage.ZipStore(tmp_path / "back.zip", mode="w") as store:
+        target = cuzarr.create_array(store, shape=VALUES.shape, chunks=(5, 20, 10), dtype="int32")
+        with pytest.raises(UnsupportedError, match="cannot be deleted"):
+            (source + 1).store(target, resume=True)
+        assert store.list() == ["zarr.json"]
+        (source + 1).store(target)
+    np.testing.assert_array_equal(cuzarr.open_array(tmp_path / "back.zip", mode="r")[...], VALUES + 1)
+
+
+def test_a_packed_copy_opens_as_the_hint_says(source: cuzarr.Array, tmp_path: Path) -> None:
+    cuzarr.copy(source, tmp_path / "back")
+    packed = shutil.make_archive(str(tmp_path / "back"), "zip", tmp_path / "back")
+    np.testing.assert_array_equal(cuzarr.open_array(packed, mode="r")[...], VALUES)

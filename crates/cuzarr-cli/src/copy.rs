@@ -124,7 +124,7 @@ impl Copy {
     fn run_with(self, mut changes: Changes, output: &mut Output) -> Result<Verdict> {
         changes.zarr_format = self.zarr_format.map(|format| if format == 2 { ZarrFormat::V2 } else { ZarrFormat::V3 });
         let source = self.place.open_source()?;
-        let store: Arc<dyn Store> = Arc::new(nodes::directory(&self.place.target)?);
+        let store: Arc<dyn Store> = Arc::new(nodes::target_directory(&self.place.target)?);
         let copied = compute::copy_node(source, store, "", &changes, self.place.existing())?;
         let plan = copied.to_json();
         if self.place.dry_run {
@@ -156,12 +156,23 @@ impl Copy {
         let rate = output::gigabytes_per_second(made_bytes, seconds);
         let document = json!({
             "target": self.place.target, "array_bytes": array_bytes, "seconds": seconds, "gigabytes_per_second": rate,
-            "copies": plan,
+            "copies": carried_out(plan),
         });
         let text = format!("{} to {}: {seconds:.2} s, {rate:.2} GB/s", output::bytes(made_bytes), self.place.target);
         output.answer(&document, &text);
         Ok(Verdict::Passed)
     }
+}
+
+/// The plan of copies that were made.
+fn carried_out(mut copies: Value) -> Value {
+    for copy in copies.as_array_mut().into_iter().flatten() {
+        copy["complete"] = json!(true);
+        for pass in copy["passes"].as_array_mut().into_iter().flatten() {
+            pass["finished"] = pass["regions"].clone();
+        }
+    }
+    copies
 }
 
 impl Place {

@@ -18,6 +18,7 @@ use cuzarr_device::{DType, Device, NdBuffer, Order};
 use serde_json::{Map, Value, json};
 
 use crate::Verdict;
+use crate::nodes;
 use crate::output::{self, Output};
 
 const CHUNK: [u64; 3] = [4, 256, 512];
@@ -67,6 +68,9 @@ struct Outcome {
 
 impl Demo {
     pub fn run(self, output: &mut Output) -> Result<Verdict> {
+        if let Some(keep) = &self.keep {
+            nodes::target_directory(&keep.to_string_lossy())?;
+        }
         if self.dry_run {
             return self.show_plan(output);
         }

@@ -77,7 +77,7 @@ impl Eval {
         document["output"] = json!(path);
         document["chunk_shape"] = json!(metadata.chunk_grid().chunk_shape());
         let what = format!("{} of shape {:?}", expr.dtype(), expr.shape());
-        let store: Arc<dyn Store> = Arc::new(nodes::directory(&path)?);
+        let store: Arc<dyn Store> = Arc::new(nodes::target_directory(&path)?);
         // What is there may be about to be deleted.
         expr.refuse_overlap(&store, "")?;
         if self.dry_run {

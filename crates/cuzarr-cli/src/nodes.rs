@@ -1,11 +1,15 @@
 //! Opening nodes by path, and `cuzarr info` and `cuzarr tree`.
 
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
 use std::sync::Arc;
 
 use clap::Args;
 use cuzarr::config::Config;
 use cuzarr::display::{self, Display};
 use cuzarr::meta::NodeMetadata;
+use cuzarr::meta::node::DOCUMENT_NAMES;
 use cuzarr::node::{self, Array, ArrayOptions, Group, Node};
 use cuzarr::store::{LocalStore, ReadOnly, join_key};
 use cuzarr::{Error, ErrorKind, Result};
@@ -66,17 +70,63 @@ pub fn open(path: &str, device: Option<Device>) -> Result<Node> {
 /// The store in the directory `path`, which may be written as a URL.
 ///
 /// # Errors
-/// Other URLs are no directories.
+/// Other URLs, ZIP files and other files are no directories.
 pub fn directory(path: &str) -> Result<LocalStore> {
-    match path.split_once("://") {
-        Some(("file", path)) => LocalStore::new(path),
+    let place = match path.split_once("://") {
+        Some(("file", place)) => place,
         Some((scheme, _)) if scheme.chars().all(|letter| letter.is_ascii_alphanumeric()) => {
             let message = format!("'{path}' is a URL, and the command line works on directories");
-            Err(Error::new(ErrorKind::Unsupported, message)
-                .with_hint("use Python, where cuzarr.open takes URLs and stores"))
+            return Err(Error::new(ErrorKind::Unsupported, message)
+                .with_hint("use Python, where cuzarr.open takes URLs and stores"));
         }
-        _ => LocalStore::new(path),
+        _ => path,
+    };
+    let place = Path::new(place);
+    if !place.is_file() {
+        return LocalStore::new(place);
     }
+    if is_zip(place) {
+        let message = format!("'{path}' is a ZIP file, and the command line works on directories");
+        let hint = format!("unpack it with 'unzip', or use Python: cuzarr.open('{path}')");
+        return Err(Error::new(ErrorKind::Unsupported, message).with_hint(hint));
+    }
+    let error = Error::new(ErrorKind::InvalidArgument, format!("'{path}' is a file, expected a directory"));
+    let name = place.file_name().and_then(|name| name.to_str()).unwrap_or("");
+    Err(match place.parent() {
+        Some(parent) if DOCUMENT_NAMES.contains(&name) => {
+            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+            error.with_hint(format!("use the directory that it lies in: {}", parent.display()))
+        }
+        _ => error.with_hint("use a directory that holds zarr.json, .zarray or .zgroup"),
+    })
+}
+
+/// The store in a directory that is written to.
+///
+/// # Errors
+/// As [`directory`]; no directory is made whose name promises a ZIP file.
+pub fn target_directory(path: &str) -> Result<LocalStore> {
+    let place = Path::new(path.strip_prefix("file://").unwrap_or(path));
+    if has_zip_name(place) && !place.is_dir() {
+        let message = format!("cannot write the ZIP file '{path}': the command line works on directories");
+        return Err(Error::new(ErrorKind::Unsupported, message)
+            .with_hint("write to a directory, then pack it: cd DIRECTORY && zip -0 -r ../NAME.zip ."));
+    }
+    directory(path)
+}
+
+fn has_zip_name(place: &Path) -> bool {
+    place.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("zip"))
+}
+
+/// Whether a file is a ZIP file, by its name or how it begins.
+fn is_zip(place: &Path) -> bool {
+    let begin = || -> std::io::Result<[u8; 4]> {
+        let mut begin = [0; 4];
+        File::open(place)?.read_exact(&mut begin)?;
+        Ok(begin)
+    };
+    has_zip_name(place) || begin().is_ok_and(|begin| begin == *b"PK\x03\x04")
 }
 
 /// A node's name, and why its metadata cannot be read.

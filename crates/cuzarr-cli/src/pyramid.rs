@@ -61,7 +61,7 @@ impl Pyramid {
         };
         let (levels, axes, scale, units) = (self.levels, self.axes, self.scale, self.units);
         let options = PyramidOptions { method, levels, axes, scale, units, changes };
-        let store = Arc::new(nodes::directory(&self.place.target)?);
+        let store = Arc::new(nodes::target_directory(&self.place.target)?);
         let plan = Plan::new(&source, store, "", self.place.existing(), options)?;
         let (mut document, shapes) = (plan.to_json(), plan.shapes());
         let rows: Vec<Vec<String>> =

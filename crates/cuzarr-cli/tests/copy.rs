@@ -162,6 +162,78 @@ fn copies_to_the_other_format_and_refuses_nonsense() {
 }
 
 #[test]
+fn a_report_of_a_finished_copy_says_that_it_is_complete() {
+    let directory = tempfile::tempdir().unwrap();
+    let (from, to) = (directory.path().join("from"), directory.path().join("to"));
+    source(&from);
+    for arguments in [vec!["copy"], vec!["rechunk", "--chunks", "96,16,16", "--memory-limit", "2 MiB", "--overwrite"]] {
+        let report = json(&cuzarr(&[&arguments[..], &[text(&from), text(&to), "--json"]].concat()));
+        let copy = &report["copies"][0];
+        assert_eq!(copy["complete"], json!(true), "{report:#}");
+        let passes = copy["passes"].as_array().unwrap();
+        assert!(!passes.is_empty() && passes.iter().all(|pass| pass["finished"] == pass["regions"]), "{report:#}");
+    }
+    let again = [text(&from), text(&to), "--resume", "--json"];
+    let report = json(&cuzarr(&[&["rechunk", "--chunks", "96,16,16"][..], &again].concat()));
+    assert_eq!(report["copies"][0]["complete"], json!(true), "{report:#}");
+}
+
+#[test]
+fn zip_files_and_other_files_are_refused_by_every_command() {
+    let directory = tempfile::tempdir().unwrap();
+    let from = directory.path().join("from");
+    source(&from);
+    let place = |name: &str| directory.path().join(name);
+    std::fs::write(place("real.zip"), b"PK\x05\x06").unwrap();
+    std::fs::write(place("unnamed"), b"PK\x03\x04....").unwrap();
+    std::fs::write(place("notes.txt"), b"notes").unwrap();
+    std::fs::create_dir(place("folder.zip")).unwrap();
+    let before = std::fs::read_dir(directory.path()).unwrap().count();
+    let check = |arguments: &[&str], kind: &str, message: &str, hint: &str| {
+        let output = cuzarr(&[arguments, &["--json"]].concat());
+        let error = &json(&output)["error"];
+        assert_eq!((output.status.code(), &error["kind"]), (Some(1), &kind.into()), "{arguments:?} {output:?}");
+        assert!(error["message"].as_str().unwrap().contains(message), "{arguments:?} {error:#}");
+        assert!(error["hint"].as_str().unwrap().contains(hint), "{arguments:?} {error:#}");
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), before, "{arguments:?} wrote something");
+    };
+    let document = from.join("zarr.json");
+    let unpack = "unpack it with 'unzip', or use Python";
+    for (name, kind, message, hint) in [
+        (place("real.zip"), "Unsupported", "is a ZIP file", unpack),
+        (place("unnamed"), "Unsupported", "is a ZIP file", unpack),
+        (place("notes.txt"), "InvalidArgument", "is a file, expected a directory", "a directory that holds zarr.json"),
+        (document, "InvalidArgument", "is a file, expected a directory", text(&from)),
+    ] {
+        let name = text(&name);
+        let target = place("target");
+        let target = text(&target);
+        for command in ["info", "tree", "validate", "stats", "preview"] {
+            check(&[command, name], kind, message, hint);
+        }
+        check(&["info", &format!("file://{name}")], kind, message, hint);
+        check(&["bench", "read", name], kind, message, hint);
+        check(&["copy", name, target], kind, message, hint);
+        check(&["eval", "u + 1", &format!("u={name}"), "-o", target], kind, message, hint);
+    }
+    for name in ["new.zip", "real.zip", "new.ZIP"] {
+        let target = place(name);
+        let of = |command: &str| vec![command.to_string(), text(&from).to_string(), text(&target).to_string()];
+        let named = format!("u={}", text(&from));
+        let eval = ["eval", "u + 1", &named, "-o", text(&target)].map(String::from).to_vec();
+        let demo = ["demo", "--keep", text(&target)].map(String::from).to_vec();
+        let rechunk = [of("rechunk"), ["--chunks", "-1,16,16"].map(String::from).to_vec()].concat();
+        for arguments in [of("copy"), rechunk, of("pyramid"), eval, demo] {
+            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+            check(&arguments, "Unsupported", "cannot write the ZIP file", "write to a directory, then pack it");
+            check(&[&arguments[..], &["--dry-run"]].concat(), "Unsupported", "cannot write", "pack it");
+        }
+    }
+    let into = cuzarr(&["copy", text(&from), text(&place("folder.zip"))]);
+    assert_eq!(into.status.code(), Some(0), "a directory may have any name: {into:?}");
+}
+
+#[test]
 fn statistics_are_those_of_the_elements_and_are_drawn() {
     let directory = tempfile::tempdir().unwrap();
     let (from, picture) = (directory.path().join("from"), directory.path().join("histogram.png"));

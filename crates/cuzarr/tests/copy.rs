@@ -5,12 +5,12 @@ mod model;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use cuzarr::compute::{Changes, Copy, Existing, copy_node};
+use cuzarr::compute::{Changes, ComputeOptions, Copy, Existing, Expr, Pyramid, PyramidOptions, copy_node};
 use cuzarr::meta::{ArrayMetadata, ZarrFormat};
 use cuzarr::node::{self, Array, ArrayOptions, Consolidation, Group, Node};
 use cuzarr::plan::Selection;
 use cuzarr::store::testing::{Observed, Operation};
-use cuzarr::store::{LocalStore, MemoryStore, Store};
+use cuzarr::store::{LocalStore, MemoryStore, Prefixed, Split, Store};
 use cuzarr::{Error, ErrorKind};
 use cuzarr_device::{DType, Device, NdBuffer, Order};
 use model::devices;
@@ -230,6 +230,40 @@ fn overlapping_and_existing_targets_and_small_budgets_are_refused() {
     let error = Copy::new(&small, memory(), "t", metadata.clone(), Existing::Refuse).err().unwrap();
     assert_eq!(error.kind(), ErrorKind::BudgetExceeded);
     check(&source);
+}
+
+#[test]
+fn a_store_whose_values_cannot_be_deleted_is_refused_before_anything_is_written() {
+    let kept = memory();
+    let source = source(Arc::clone(&kept), [7, 8, 26], options(1 << 20));
+    let group = Group::open(kept, "deep", None, Consolidation::Never, *source.options()).unwrap();
+    let observed = Arc::new(Observed::new(memory()).without_deletes());
+    let store: Arc<dyn Store> = Arc::clone(&observed) as Arc<dyn Store>;
+    let views: [Arc<dyn Store>; 3] = [
+        Arc::clone(&store),
+        Arc::new(Prefixed::new(Arc::clone(&store), "in").unwrap()),
+        Arc::new(Split::new(memory(), Arc::clone(&store))),
+    ];
+    for store in views {
+        let metadata = source.metadata().clone();
+        let to = || Arc::clone(&store);
+        let array = Array::from_metadata(to(), "a", metadata.clone(), *source.options()).unwrap();
+        let node = |node: Node| copy_node(node, to(), "a", &Changes::default(), Existing::Overwrite).err();
+        let pyramid = Pyramid::new(&source, to(), "a", Existing::Refuse, PyramidOptions::default());
+        let expr = Expr::array(source.clone()).unwrap();
+        for error in [
+            Copy::new(&source, to(), "a", metadata, Existing::Refuse).err(),
+            node(Node::Array(source.clone())),
+            node(Node::Group(group.clone())),
+            pyramid.err(),
+            expr.store_resumable(&array, &ComputeOptions::default()).err(),
+        ] {
+            let error = error.unwrap();
+            assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+            assert!(error.hint().unwrap().starts_with("write to a directory"), "{error}");
+        }
+    }
+    assert!(observed.take_operations().is_empty());
 }
 
 #[test]

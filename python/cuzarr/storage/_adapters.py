@@ -10,6 +10,7 @@ import asyncio
 import inspect
 import os
 import re
+import sys
 import threading
 from collections.abc import Iterable, MutableMapping, Sequence
 from concurrent.futures import Future
@@ -29,6 +30,7 @@ class StoreAdapter(Protocol):
 
     requests_at_once: int
     is_asynchronous: bool
+    supports_deletes: bool
 
     def get(self, key: str, start: int | None, stop: int | None) -> Any: ...
     def get_many(self, requests: Sequence[Request]) -> list[Any]: ...
@@ -102,6 +104,7 @@ class OneByOne:
 
     requests_at_once = 1
     is_asynchronous = False
+    supports_deletes = True
 
     def get(self, key: str, start: int | None, stop: int | None) -> Any:
         raise NotImplementedError  # each adapter has its own
@@ -251,6 +254,7 @@ class Asynchronous:
 
     requests_at_once = AT_ONCE
     is_asynchronous = True
+    supports_deletes = True
 
     def __init__(self) -> None:
         self._free = (os.getpid(), asyncio.Semaphore(CONCURRENCY))
@@ -302,6 +306,7 @@ class ZarrStoreAdapter(Asynchronous):
 
         super().__init__()
         self.store = store
+        self.supports_deletes = bool(getattr(store, "supports_deletes", True))
         self._buffer = cpu.Buffer
         # Values are wanted in host memory, whatever zarr-python is configured to.
         self._prototype = cpu.buffer_prototype
@@ -369,6 +374,8 @@ class FsspecAdapter(Asynchronous):
         # Only file systems that are asynchronous below have many requests under way.
         self.is_asynchronous = bool(getattr(fs, "async_impl", False)) and fs.loop is not None
         self.requests_at_once = AT_ONCE if self.is_asynchronous else 1
+        archive = sys.modules.get("fsspec.archive")
+        self.supports_deletes = archive is None or not isinstance(fs, archive.AbstractArchiveFileSystem)
 
     def _path(self, key: str) -> str:
         return f"{self.root}/{key}" if key else self.root

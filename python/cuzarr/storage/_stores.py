@@ -320,6 +320,7 @@ class SplitStore(Store):
     def __init__(self, data: Store, metadata: Store, *, read_only: bool = False) -> None:
         self.data = data
         self.metadata = metadata
+        self.supports_deletes = data.supports_deletes and metadata.supports_deletes
         read_only = read_only or data.read_only or metadata.read_only
         super().__init__(_core.Store.split(data.handle, metadata.handle), read_only=read_only)
 
@@ -347,6 +348,7 @@ class ForeignStore(Store):
     def __init__(self, store: Any, *, read_only: bool = False) -> None:
         self.wrapped = store
         self._adapter = adapt_store(store)
+        self.supports_deletes = self._adapter.supports_deletes
         super().__init__(
             _core.Store.python(self._adapter), read_only=read_only or bool(getattr(store, "read_only", False))
         )

@@ -94,6 +94,8 @@ def _reopen(path: str, mode: ZipMode, read_only: bool, compression: int, zip64: 
 class _Members(ListingAdapter):
     """The file, opened at first use; one operation at a time."""
 
+    supports_deletes = False
+
     def __init__(self, path: Path, mode: ZipMode, compression: int, zip64: bool) -> None:
         self.path, self.mode, self.compression, self.zip64 = path, mode, compression, zip64
         self._file: zipfile.ZipFile | None = None

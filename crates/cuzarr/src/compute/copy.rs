@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use super::grid::{Region, Regions};
 use super::journal::Journal;
 use super::pass::{Pass, Shrink};
-use super::place::refuse_overlap;
+use super::place::{check_journal_place, refuse_overlap};
 use super::regions::{limit_for, plannable_bytes};
 use super::target::serializer;
 use super::walk::relay;
@@ -115,7 +115,8 @@ impl Copy {
     ///
     /// # Errors
     /// `InvalidArgument` when source and target overlap; `ShapeMismatch` and `DTypeMismatch` when the metadata is of another
-    /// array; `ContainsArray` and `ContainsGroup` for what is there already; `BudgetExceeded` when one object of the target
+    /// array; `ReadOnly`, and `Unsupported` for a store whose values cannot be deleted, as those of a ZIP file;
+    /// `ContainsArray` and `ContainsGroup` for what is there already; `BudgetExceeded` when one object of the target
     /// takes more than a sixth of the memory limit, of which large ones leave some for gaps.
     pub fn new(
         source: &Array,
@@ -139,10 +140,7 @@ impl Copy {
         let path = normalize_path(path)?;
         check_alike(source.metadata(), &metadata, shrink.as_ref())?;
         refuse_overlap((source.store(), source.path()), (&store, &path))?;
-        if store.is_read_only() {
-            let message = format!("{store}: cannot copy to '/{path}': the store is for reading only");
-            return Err(Error::new(ErrorKind::ReadOnly, message));
-        }
+        check_journal_place(&*store, &path)?;
         let own = *source.options();
         let plannable = plannable_bytes(own.memory_limit_bytes);
         // Readers do not agree what a chunk is that is not stored, where the fill value is undefined.

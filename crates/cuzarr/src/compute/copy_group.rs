@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::copy::{Copy, Existing, Progress};
-use super::place::refuse_overlap;
+use super::place::{check_journal_place, refuse_overlap};
 use super::target::Changes;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::meta::{GroupMetadata, ZarrFormat};
@@ -50,6 +50,7 @@ pub fn copy_node(
 impl Copied {
     fn plan_group(&mut self, group: &Group, changes: &Changes) -> Result<()> {
         refuse_overlap((group.store(), group.path()), (&self.store, &self.path))?;
+        check_journal_place(&*self.store, &self.path)?;
         if self.existing == Existing::Refuse {
             self.refuse_what_is_there(group)?;
         }

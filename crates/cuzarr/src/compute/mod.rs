@@ -65,7 +65,7 @@ pub use histogram::Histogram;
 pub use op::Op;
 pub use parse::parse;
 pub use pass::Pass;
-pub use place::refuse_overlap;
+pub use place::{check_journal_place, refuse_overlap};
 pub use promote::Weak;
 pub use pyramid::{Pyramid, PyramidOptions};
 pub use quantile::{Quantile, QuantileMethod};

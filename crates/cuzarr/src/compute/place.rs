@@ -6,6 +6,27 @@ use std::sync::Arc;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{Store, location};
 
+/// Refuses a target in which work cannot be resumed: a journal lies beside the chunks until the work is done, and is then
+/// deleted.
+///
+/// # Errors
+/// `ReadOnly`; `Unsupported` for a store whose values cannot be deleted.
+pub fn check_journal_place(store: &dyn Store, path: &str) -> Result<()> {
+    if store.is_read_only() {
+        let message = format!("{store}: cannot write to '/{path}': the store is for reading only");
+        return Err(Error::new(ErrorKind::ReadOnly, message));
+    }
+    if store.supports_deletes() {
+        return Ok(());
+    }
+    let message = format!(
+        "{store}: cannot write to '/{path}': until it is complete, a journal lies beside it, and values of this store \
+         cannot be deleted"
+    );
+    Err(Error::new(ErrorKind::Unsupported, message)
+        .with_hint("write to a directory, then pack that as a ZIP file (zip -0 -r, or shutil.make_archive in Python)"))
+}
+
 /// Refuses a target that is the source, or lies in it, or the other way round: directories by where they really are, other
 /// stores by their addresses, and those without one by identity.
 ///

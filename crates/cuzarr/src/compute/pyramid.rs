@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::copy::{Copy, Existing, Progress};
 use super::pass::Shrink;
-use super::place::refuse_overlap;
+use super::place::{check_journal_place, refuse_overlap};
 use super::target::Changes;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::meta::xarray::DECODING;
@@ -179,6 +179,7 @@ impl Pyramid {
 
     fn check_target(&self) -> Result<()> {
         refuse_overlap((self.source.store(), self.source.path()), (&self.store, &self.path))?;
+        check_journal_place(&*self.store, &self.path)?;
         if self.existing != Existing::Refuse {
             return Ok(());
         }

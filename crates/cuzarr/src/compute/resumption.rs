@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::place::check_journal_place;
 use crate::error::Result;
 use crate::node::Array;
 use crate::store::{Store, StoreExt, join_key};
@@ -31,8 +32,9 @@ impl Resumption {
     /// Looks how far `work`, in regions of this shape, came before. `work` is a text that no other work has.
     ///
     /// # Errors
-    /// As the target's store.
+    /// As the target's store; `Unsupported` when its values cannot be deleted, as those of a ZIP file.
     pub fn open(target: &Array, work: &str, region_shape: &[u64]) -> Result<Resumption> {
+        check_journal_place(&**target.store(), target.path())?;
         let documents = target.metadata().documents();
         let documents: Vec<_> = documents.iter().map(|(_, bytes)| String::from_utf8_lossy(bytes)).collect();
         let work = json!({"work": work, "target": documents, "region_shape": region_shape});

@@ -73,6 +73,10 @@ impl Store for ReadOnly {
         true
     }
 
+    fn supports_deletes(&self) -> bool {
+        self.inner.supports_deletes()
+    }
+
     fn is_far(&self) -> bool {
         self.inner.is_far()
     }
@@ -168,6 +172,10 @@ impl Store for Prefixed {
 
     fn is_read_only(&self) -> bool {
         self.inner.is_read_only()
+    }
+
+    fn supports_deletes(&self) -> bool {
+        self.inner.supports_deletes()
     }
 
     fn is_far(&self) -> bool {

@@ -243,6 +243,11 @@ pub trait Store: fmt::Debug + fmt::Display + Send + Sync {
         Ok(())
     }
 
+    /// Whether values can be deleted; those of a ZIP file cannot. Who needs that asks before it writes anything.
+    fn supports_deletes(&self) -> bool {
+        true
+    }
+
     /// Whether a request takes long however little it asks for, as one over a network does: one for more bytes is then better than
     /// two, one behind the other.
     fn is_far(&self) -> bool {

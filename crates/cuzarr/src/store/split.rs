@@ -125,6 +125,10 @@ impl Store for Split {
         self.data.is_read_only() || self.metadata.is_read_only()
     }
 
+    fn supports_deletes(&self) -> bool {
+        self.data.supports_deletes() && self.metadata.supports_deletes()
+    }
+
     fn is_far(&self) -> bool {
         self.data.is_far()
     }

@@ -45,6 +45,7 @@ pub struct Observed {
     in_flight: Arc<InFlight>,
     delayed: Option<Delayed>,
     failure: Option<Box<Failure>>,
+    supports_deletes: bool,
 }
 
 /// Items of reads that were asked and have not ended, and the most that ever were.
@@ -80,6 +81,7 @@ impl Observed {
     /// Watches `inner`.
     pub fn new(inner: Arc<dyn Store>) -> Self {
         Observed {
+            supports_deletes: inner.supports_deletes(),
             inner,
             operations: Mutex::default(),
             read_bytes: Arc::default(),
@@ -106,6 +108,13 @@ impl Observed {
     #[must_use]
     pub fn with_failure(mut self, failure: impl Fn(&Operation) -> Option<Error> + Send + Sync + 'static) -> Self {
         self.failure = Some(Box::new(failure));
+        self
+    }
+
+    /// Says that values cannot be deleted, as a ZIP file does.
+    #[must_use]
+    pub fn without_deletes(mut self) -> Self {
+        self.supports_deletes = false;
         self
     }
 
@@ -265,6 +274,10 @@ impl Store for Observed {
 
     fn is_read_only(&self) -> bool {
         self.inner.is_read_only()
+    }
+
+    fn supports_deletes(&self) -> bool {
+        self.supports_deletes
     }
 
     fn is_far(&self) -> bool {
