@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use cuzarr::compute::{Changes, ComputeOptions, Copy, Existing, Expr, Pyramid, PyramidOptions, copy_node};
-use cuzarr::meta::{ArrayMetadata, ZarrFormat};
+use cuzarr::meta::{ArrayMetadata, FillValue, ZarrFormat};
 use cuzarr::node::{self, Array, ArrayOptions, Consolidation, Group, Node};
 use cuzarr::plan::Selection;
 use cuzarr::store::testing::{Observed, Operation};
@@ -90,6 +90,26 @@ fn every_combination_of_formats_chunks_and_compressors_has_the_same_elements() {
             let names: Vec<_> = back.metadata().dimension_names().unwrap().iter().flatten().collect();
             assert_eq!(names, ["t", "y", "x"], "{case}");
             assert_eq!(back.store().list("").unwrap().len(), 1 + back.nchunks_initialized().unwrap() as usize);
+        }
+    }
+}
+
+#[test]
+fn every_chunk_is_stored_where_a_copy_has_no_fill_value() {
+    for device in devices() {
+        let options = ArrayOptions { device, ..options(1 << 20) };
+        let full = source(memory(), [7, 8, 26], options);
+        let empty = Array::create(memory(), "", full.metadata().clone(), false, options).unwrap();
+        for compressor in [json!([]), json!(["zstd"]), json!([{"name": "blosc", "configuration": {"cname": "lz4"}}])] {
+            let to_v2 = changes(json!({"zarr_format": 2, "chunks": [5, 8, 26], "compressors": compressor}));
+            for source in [&full, &empty] {
+                let target = to_v2.apply(source.metadata()).unwrap();
+                assert_eq!(*target.fill_value(), FillValue::Undefined, "the source marks nothing as missing");
+                let copy = Copy::new(source, memory(), "", target, Existing::Refuse).unwrap().run(&|_| ()).unwrap();
+                assert_eq!(copy.nchunks_initialized().unwrap(), 6 * 6, "{device} {compressor}");
+                let all = Selection::all(&SHAPE);
+                assert!(copy.read(&all).unwrap().all_equal(&source.read(&all).unwrap(), false).unwrap());
+            }
         }
     }
 }
