@@ -279,11 +279,6 @@ def element_type(out: Any) -> np.dtype[Any]:
     return dtype if isinstance(dtype, np.dtype) else dtype_of(device_buffer(out).dtype)
 
 
-def hand_over(elements: Any, nd_buffer: Any) -> Any:
-    """The elements, by way of the buffer class of the caller's choice."""
-    return elements if nd_buffer is None else nd_buffer.from_ndarray_like(elements).as_ndarray_like()
-
-
 def read_into(
     read: Callable[[_core.NdBuffer], None], out: Any, shape: tuple[int, ...], native: np.dtype[Any], device: str
 ) -> Any:

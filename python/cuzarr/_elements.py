@@ -126,28 +126,68 @@ class ArrayElements(ArrayDescription):
     def _placement(self, prototype: Any) -> tuple[str, Any]:
         """Where an operation's memory is, and the class of it when it is one of the caller's own: a prototype counts more
         than the array's device, which counts more than the configuration."""
-        if self._metadata.data_type.is_variable:
-            return "cpu", None  # strings and bytes of variable length are Python objects
+        own: Any = None
         if prototype is not None:
-            return prototype_device(prototype, self.device), _own_class(prototype)
-        return self.device, None if self._own_device is not None else _own_class(resolve_class(global_config.get("ndbuffer")))
+            device, own = prototype_device(prototype, self.device), _own_class(prototype)
+        else:
+            device = self.device
+            if self._own_device is None:
+                own = _own_class(resolve_class(global_config.get("ndbuffer")))
+        if self._metadata.data_type.is_variable:  # strings and bytes of variable length are Python objects
+            return "cpu", own if device == "cpu" else None
+        return device, own
 
     def _get_box(self, box: Box, out: Any, prototype: Any, fields: Fields | None) -> Any:
-        out_dtype = check_fields(fields, self.dtype)
         device, nd_buffer = self._placement(prototype)
+        if out is not None or nd_buffer is None:
+            return self._get_box_on(device, box, out, fields)
+        out_dtype = check_fields(fields, self.dtype)
+        memory = self._new_memory(nd_buffer, device, box.shape, out_dtype)
+        place = _convert.device_of(memory)
+        if place != "cpu" or isinstance(memory, np.ndarray):
+            return self._get_box_on(place, box, memory, fields)
+        return into(memory, self._get_box_on(device, box, None, fields))  # an array of another library, which only assigns
+
+    def _get_box_on(self, device: str, box: Box, out: Any, fields: Fields | None) -> Any:
+        out_dtype = check_fields(fields, self.dtype)
         if out is not None:
             if not self._reads_into(out, out_dtype):
-                return into(out, self._get_box(box, None, prototype, fields))
+                return into(out, self._get_box_on(device, box, None, fields))
             native = _native(self.dtype)
             handle, selection = self._handle(device), (box.start, box.count, box.step, box.dropped)
             return _convert.read_into(lambda memory: handle.read_into(*selection, memory), out, box.shape, native, device)
         if out_dtype == self.dtype:
-            return _convert.hand_over(self._read(box, device), nd_buffer)
+            return self._read(box, device)
         elements = _take_fields(self._read(box, "cpu"), fields, out_dtype)
         if device != "cpu":
             _tell_of_host("fields of structures", device)
             elements = _convert.to_device(elements, device)
-        return _convert.hand_over(elements, nd_buffer)
+        return elements
+
+    def _new_memory(self, nd_buffer: Any, device: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        """New memory for a result, made by a buffer class of the caller's own as zarr-python has it made."""
+        buffer = nd_buffer.empty(shape=shape, dtype=dtype if device == "cpu" else _native(dtype), order=self.order)
+        return buffer.as_ndarray_like()
+
+    def _delivered(self, elements: Any, prototype: Any) -> Any:
+        """Elements in memory of the caller's own buffer class, if there is one."""
+        device, nd_buffer = self._placement(prototype)
+        if nd_buffer is None:
+            return elements
+        memory = self._new_memory(nd_buffer, device, tuple(elements.shape), elements.dtype)
+        if _convert.is_on_device(memory) and not _convert.is_on_device(elements):
+            elements = _convert.to_device(elements, _convert.device_of(memory))
+        return into(memory, elements)
+
+    def _taken(self, value: Any, prototype: Any, dtype: np.dtype[Any]) -> Any:
+        """A value to be written, by way of the caller's own buffer class, if there is one."""
+        if isinstance(value, NDBuffer):
+            value = value.as_ndarray_like()
+        _, nd_buffer = self._placement(prototype)
+        if nd_buffer is None:
+            return value
+        array = value if _convert.is_on_device(value) else _convert.to_native_host(value, dtype)
+        return nd_buffer.from_ndarray_like(array).as_ndarray_like()
 
     def _reads_into(self, out: Any, out_dtype: np.dtype[Any]) -> bool:
         """Whether elements can go right into a caller's memory; if not, they are converted on their way there."""
@@ -175,10 +215,12 @@ class ArrayElements(ArrayDescription):
             elements = elements.byteswap(inplace=True).view(data_type.native)
         return elements
 
-    def _set_box(self, box: Box, value: Any, fields: Fields | None) -> None:
+    def _set_box(self, box: Box, value: Any, fields: Fields | None, prototype: Any = None) -> None:
         self.store.check_writable()
         check_fields(fields, self.dtype)
-        if (field := one_field(fields)) is None:
+        field = one_field(fields)
+        value = self._taken(value, prototype, self.dtype if field is None else self.dtype[field])
+        if field is None:
             self._write(box, value)
             return
         values = _broadcast(_convert.to_native_host(_convert.on_host(value), self.dtype[field]), box.shape)
@@ -216,18 +258,18 @@ class ArrayElements(ArrayDescription):
         self, chosen: FancySelection, shape: tuple[int, ...], prototype: Any, fields: Fields | None
     ) -> Any:
         out_dtype = check_fields(fields, self.dtype)
-        device, nd_buffer = self._placement(prototype)
+        device, _ = self._placement(prototype)
         module = _array_module(device, out_dtype if out_dtype == self.dtype else None)
         if module is None:
             elements = self._get_fancy(chosen, shape, cpu.buffer_prototype, fields)
-            return _convert.hand_over(_convert.to_device(elements, device), nd_buffer)
+            return _convert.to_device(elements, device)
         result = module.empty(shape, self.dtype if device == "cpu" else _native(self.dtype))
         for piece in chosen:
             block = module.asarray(self._read(piece.box, device))
             result[_indices(module, piece.target)] = block[_indices(module, piece.inside)]
         if module is not np and global_config.get("array_type") == "device":
             result = _convert.result_array(_convert.device_buffer(result), result.dtype)
-        return _convert.hand_over(result if out_dtype == self.dtype else _take_fields(result, fields, out_dtype), nd_buffer)
+        return result if out_dtype == self.dtype else _take_fields(result, fields, out_dtype)
 
     def _set_fancy(
         self,
@@ -237,14 +279,14 @@ class ArrayElements(ArrayDescription):
         value: Any,
         fields: Fields | None,
         flat: bool = False,
+        prototype: Any = None,
     ) -> None:
         """Writes to a selection of ``shape``, which has ``full_shape`` inside. ``flat`` takes one element for each point, too,
         in one dimension or with dimensions of 1 between."""
         self.store.check_writable()
         check_fields(fields, self.dtype)
         field = one_field(fields)
-        if isinstance(value, NDBuffer):
-            value = value.as_ndarray_like()
+        value = self._taken(value, prototype, self.dtype if field is None else self.dtype[field])
         device = _convert.device_of(value)
         module = _array_module(device, self.dtype if field is None else None)
         if module is None:
@@ -289,10 +331,10 @@ def _native(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _own_class(prototype: Any) -> Any:
-    """The class that results go through when it is not one of those that change nothing."""
+    """The class that results' memory is made by, when it is the caller's own: neither one of ours nor one of zarr-python's."""
     nd_buffer = getattr(prototype, "nd_buffer", prototype)
     plain = nd_buffer in (cpu.NDBuffer, gpu.NDBuffer) or not hasattr(nd_buffer, "from_ndarray_like")
-    return None if plain else nd_buffer
+    return None if plain or nd_buffer.__module__ in ("zarr.core.buffer.cpu", "zarr.core.buffer.gpu") else nd_buffer
 
 
 def _array_module(device: str, dtype: np.dtype[Any] | None) -> Any:

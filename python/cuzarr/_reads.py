@@ -65,9 +65,14 @@ def _read_box(array: ArrayElements, box: Box, dtype: Any, out: Any = None, proto
         handle = array._handle(device)
         return _convert.read_into(lambda memory: handle.read_into(*_lists(box), memory), out, box.shape, native, device)
     order = array.order if len(box.shape) > 1 else "C"
+    if nd_buffer is not None:
+        memory = array._new_memory(nd_buffer, device, box.shape, native)
+        place = _convert.device_of(memory)
+        handle = array._handle(place)
+        return _convert.read_into(lambda part: handle.read_into(*_lists(box), part), memory, box.shape, native, place)
     buffer = _core.NdBuffer.empty(box.shape, _convert.core_dtype(native), device, order)
     array._handle(device).read_into(*_lists(box), buffer)
-    return _convert.hand_over(_convert.result_array(buffer, native), nd_buffer)
+    return _convert.result_array(buffer, native)
 
 
 def read_to(
@@ -111,7 +116,7 @@ def split(box: Box, chunks: tuple[int, ...], count: int) -> list[Box]:
 def read_many(array: ArrayElements, selections: Sequence[Any], out: Any, dtype: Any, prototype: Any) -> Any:
     """Many boxes; see :meth:`cuzarr.Array.read_many`."""
     boxes = [basic_box(selection, array.shape) for selection in selections]
-    device, nd_buffer = array._placement(prototype)
+    device, _ = array._placement(prototype)
     if array.metadata.data_type.is_variable and out is None and dtype is None:
         return [array._get_box(box, None, prototype, None) for box in boxes]
     _check_fixed(array)
@@ -119,7 +124,7 @@ def read_many(array: ArrayElements, selections: Sequence[Any], out: Any, dtype: 
         native = _converted(array, dtype)
         lists = [_lists(box) for box in boxes]
         buffers = array._handle(device).read_many(lists, _convert.core_dtype(native))
-        return [_convert.hand_over(_convert.result_array(buffer, native), nd_buffer) for buffer in buffers]
+        return [array._delivered(_convert.result_array(buffer, native), prototype) for buffer in buffers]
     native = _converted(array, dtype if dtype is not None else _convert.element_type(out))
     shapes = {box.shape for box in boxes}
     if len(shapes) > 1:

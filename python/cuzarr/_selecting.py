@@ -84,8 +84,8 @@ class ArraySelections(ArrayElements):
         return int(self.explain(rest).to_dict()["objects"]) if all(box.count) else 0
 
     def setitem(self, selection: Any, value: Any, prototype: Any = None, *, progress: Any = None) -> None:
-        """As assigning to brackets. The prototype changes nothing: values are taken from wherever they are. ``progress`` is
-        as in :meth:`getitem`."""
+        """As assigning to brackets. Values are taken from wherever they are; a buffer class of the caller's own is given them first.
+        ``progress`` is as in :meth:`getitem`."""
         if progress:
             with shown(progress, "writing", self._count_objects(selection)):
                 return self.setitem(selection, value, prototype)
@@ -199,7 +199,7 @@ class ArraySelections(ArrayElements):
         prototype: Any = None,
     ) -> None:
         """Writes elements of a box; ``value`` broadcasts to it and may be on any device."""
-        self._set_box(basic_box(selection, self.shape), value, fields)
+        self._set_box(basic_box(selection, self.shape), value, fields, prototype)
 
     def get_block_selection(
         self, selection: Any, *, out: Any = None, fields: Fields | None = None, prototype: Any = None
@@ -211,7 +211,7 @@ class ArraySelections(ArrayElements):
         self, selection: Any, value: Any, *, fields: Fields | None = None, prototype: Any = None
     ) -> None:
         """Writes whole stored chunks, selected by their places in the grid."""
-        self._set_box(block_box(selection, self.shape, self._stored_chunks), value, fields)
+        self._set_box(block_box(selection, self.shape, self._stored_chunks), value, fields, prototype)
 
     def get_orthogonal_selection(
         self, selection: Any, *, out: Any = None, fields: Fields | None = None, prototype: Any = None
@@ -219,14 +219,14 @@ class ArraySelections(ArrayElements):
         """The outer product of one selector for each dimension: integers, slices, index arrays, masks."""
         chosen = OrthogonalSelection(selection, self.shape, self.chunks)
         result = self._get_fancy(chosen, chosen.full_shape, prototype, fields).reshape(chosen.shape)
-        return into(out, result)
+        return self._delivered(result, prototype) if out is None else into(out, result)
 
     def set_orthogonal_selection(
         self, selection: Any, value: Any, *, fields: Fields | None = None, prototype: Any = None
     ) -> None:
         """Writes the outer product of one selector for each dimension."""
         chosen = OrthogonalSelection(selection, self.shape, self.chunks)
-        self._set_fancy(chosen, chosen.shape, chosen.full_shape, value, fields)
+        self._set_fancy(chosen, chosen.shape, chosen.full_shape, value, fields, prototype=prototype)
 
     def get_coordinate_selection(
         self, selection: Any, *, out: Any = None, fields: Fields | None = None, prototype: Any = None
@@ -234,7 +234,9 @@ class ArraySelections(ArrayElements):
         """Points, by one index array for each dimension; they broadcast together. ``out`` may have their shape, or be flat."""
         chosen = CoordinateSelection(selection, self.shape, self.chunks)
         result = self._get_fancy(chosen, chosen.shape, prototype, fields)
-        is_flat = out is not None and tuple(getattr(out, "shape", ())) == chosen.shape
+        if out is None:
+            return self._delivered(result, prototype).reshape(chosen.selection_shape)
+        is_flat = tuple(getattr(out, "shape", ())) == chosen.shape
         return into(out, result if is_flat else result.reshape(chosen.selection_shape))
 
     def set_coordinate_selection(
@@ -242,21 +244,22 @@ class ArraySelections(ArrayElements):
     ) -> None:
         """Writes points, by one index array for each dimension. ``value`` broadcasts to them, or has one element for each."""
         chosen = CoordinateSelection(selection, self.shape, self.chunks)
-        self._set_fancy(chosen, chosen.selection_shape, chosen.shape, value, fields, flat=True)
+        self._set_fancy(chosen, chosen.selection_shape, chosen.shape, value, fields, flat=True, prototype=prototype)
 
     def get_mask_selection(
         self, mask: Any, *, out: Any = None, fields: Fields | None = None, prototype: Any = None
     ) -> Any:
         """The elements where a mask of the array's shape is true, in C order."""
         chosen = mask_selection(mask, self.shape, self.chunks)
-        return into(out, self._get_fancy(chosen, chosen.shape, prototype, fields))
+        result = self._get_fancy(chosen, chosen.shape, prototype, fields)
+        return self._delivered(result, prototype) if out is None else into(out, result)
 
     def set_mask_selection(
         self, mask: Any, value: Any, *, fields: Fields | None = None, prototype: Any = None
     ) -> None:
         """Writes the elements where a mask of the array's shape is true."""
         chosen = mask_selection(mask, self.shape, self.chunks)
-        self._set_fancy(chosen, chosen.shape, chosen.shape, value, fields)
+        self._set_fancy(chosen, chosen.shape, chosen.shape, value, fields, prototype=prototype)
 
     @property
     def oindex(self) -> OIndex:

@@ -195,9 +195,9 @@ class NDBuffer(Memory):
         """New memory, every element ``fill_value``, or zero."""
 
     @classmethod
-    @abstractmethod
     def empty(cls, shape: tuple[int, ...], dtype: Any, order: Literal["C", "F"] = "C") -> Self:
-        """New memory whose elements have no meaning yet."""
+        """New memory whose elements have no meaning yet: what :meth:`create` makes, unless a class has a faster way."""
+        return cls.create(shape=shape, dtype=dtype, order=order)
 
     @classmethod
     def from_ndarray_like(cls, ndarray_like: NDArrayLike) -> Self:
