@@ -19,7 +19,7 @@ from cuzarr._arguments import (
 )
 from cuzarr._array import Array
 from cuzarr._array_config import ArrayConfigLike, parse_array_config
-from cuzarr._create import DEFAULT_FILL_VALUE, legacy_metadata
+from cuzarr._create import DEFAULT_FILL_VALUE, is_auto, legacy_metadata
 from cuzarr._new_nodes import create_node, from_array
 from cuzarr._dtypes import ZarrFormat
 from cuzarr._metadata import ArrayV2Metadata
@@ -63,9 +63,13 @@ def create(
 ) -> Array:
     """Creates an array, with the arguments that older versions of zarr-python had; new code uses :func:`create_array`.
 
-    ``synchronizer``, ``chunk_store``, ``cache_metadata``, ``cache_attrs``, ``read_only``, ``object_codec`` and
+    ``compressor``, ``filters`` and ``dimension_separator`` are format 2's: where one is given, and no ``zarr_format``, the array
+    is of format 2. ``synchronizer``, ``chunk_store``, ``cache_metadata``, ``cache_attrs``, ``read_only``, ``object_codec`` and
     ``meta_array`` have no effect.
     """
+    if zarr_format is None and (codecs, chunk_key_encoding, dimension_names) == (None, None, None):
+        is_of_2 = not is_auto(compressor) or filters is not None or dimension_separator is not None
+        zarr_format = 2 if is_of_2 else None
     warn_ignored(
         synchronizer=synchronizer,
         chunk_store=chunk_store,

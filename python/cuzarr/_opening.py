@@ -137,7 +137,7 @@ def open_array(
     return create(
         shape,
         store=place,
-        zarr_format=default_format(zarr_format),
+        zarr_format=check_zarr_format(zarr_format),
         overwrite=mode == "w",
         config=config,
         device=device,

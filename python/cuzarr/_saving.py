@@ -58,7 +58,7 @@ def save_array(
     kwargs.setdefault("chunks", chunks)
     dtype = metadata_of(arr).data_type if is_array(arr) else dtype_of(arr)
     created = create(
-        shape, store=place, zarr_format=default_format(zarr_format), dtype=dtype, overwrite=overwrite, **kwargs
+        shape, store=place, zarr_format=zarr_format, dtype=dtype, overwrite=overwrite, **kwargs
     )
     fill(created, arr)
 

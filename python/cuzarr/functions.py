@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 
 from cuzarr._computing import apply, lazy
-from cuzarr.device_array import DeviceArray
 
 __all__ = [
     "abs", "absolute", "acos", "acosh", "add", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh",
@@ -138,7 +137,7 @@ def clip(x: Any, min: Any = None, max: Any = None) -> Any:
     """Limited to ``min`` and ``max``, each of which may be ``None``. Python's numbers beyond the element type limit nothing."""
     min, max = _within(x, min, max)
     if min is None and max is None:
-        return x.copy() if isinstance(x, DeviceArray | np.ndarray) else x
+        return x.copy() if hasattr(x, "copy") else x  # a plan is none, an array in memory is not to be shared
     limited = x if min is None else maximum(x, min)
     return limited if max is None else minimum(limited, max)
 

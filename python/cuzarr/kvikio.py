@@ -1,6 +1,7 @@
 """What KvikIO's Zarr helpers were: ``GDSStore``, ``open_cupy_array``, ``CompatCompressor``, without KvikIO.
 
-Change ``from kvikio.zarr import …`` to ``from cuzarr.kvikio import …``. Arrays are of Zarr format 2, as they were, and
+Change ``from kvikio.zarr import …`` to ``from cuzarr.kvikio import …``, or ``import kvikio`` to ``from cuzarr import kvikio``:
+``kvikio.zarr`` is this module, too. Arrays are of Zarr format 2, as they were, and
 what the helpers of KvikIO 25.08 and zarr-python wrote, uncompressed or with LZ4, is read. Differences:
 
 - The default compressor is LZ4, which every Zarr reader knows, instead of nvCOMP's Snappy, which none did.
@@ -17,6 +18,7 @@ what the helpers of KvikIO 25.08 and zarr-python wrote, uncompressed or with LZ4
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -157,6 +159,8 @@ def _zarr_store() -> type[Any]:
 
 def __getattr__(name: str) -> Any:
     # Made when it is first asked for, so that importing this needs no zarr-python.
+    if name == "zarr":  # as programs wrote it: `kvikio.zarr.open_cupy_array`
+        return sys.modules[__name__]
     if name != "GDSStore":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

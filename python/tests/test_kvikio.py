@@ -346,3 +346,41 @@ store["a"] = b"1"
 assert store["a"] == b"1" and list(store) == ["a"] and isinstance(store, cuzarr.storage.GDSStore)
 """
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_program_of_kvikios_needs_no_other_arguments(tmp_path: Path) -> None:
+    path = str(tmp_path / "story.zarr")
+    z = kvikio.zarr.open_cupy_array(store=path, mode="w", shape=(20,), chunks=(5,))
+    assert z.dtype == np.dtype("float64")
+    z[0:10] = np.arange(0, 10)
+    z[10:20] = on(NAME, np.arange(10, 20))
+    assert is_on(NAME, z[:]) and to_host(z[:]).tolist() == [*range(20)]
+
+    z = kvikio.zarr.open_cupy_array(store=path, mode="w", shape=(20,), chunks=(5,), compressor=kvikio.zarr.CompatCompressor.lz4())
+    z[:] = on(NAME, np.arange(20))
+    z = cuzarr.open_array(path, device="cpu")
+    assert isinstance(z[:], np.ndarray) and z[:].tolist() == [*range(20)]
+    z[:] = np.arange(20, 40)
+    z = kvikio.zarr.open_cupy_array(store=path, mode="r")
+    assert is_on(NAME, z[:]) and to_host(z[:]).tolist() == [*range(20, 40)]
+
+    for compressor in (None, kvikio.zarr.CompatCompressor.lz4().cpu):
+        written = cuzarr.open(store=path, mode="w", shape=(10,), compressor=compressor, device="cpu")
+        written[:] = np.arange(10)
+        z = kvikio.zarr.open_cupy_array(store=path)
+        assert is_on(NAME, z[:]) and to_host(z[:]).tolist() == [*range(10)]
+
+
+def test_arguments_of_format_2_make_arrays_of_format_2(tmp_path: Path) -> None:
+    numcodecs = pytest.importorskip("numcodecs")
+    for place, (create, arguments) in enumerate([
+        (cuzarr.create, {"compressor": numcodecs.LZ4()}), (cuzarr.zeros, {"compressor": None}),
+        (cuzarr.open_array, {"filters": [numcodecs.Delta("f8")], "mode": "w"}), (cuzarr.open, {"dimension_separator": "/", "mode": "w"}),
+    ]):  # fmt: skip
+        made = create(shape=(4,), store=tmp_path / str(place), **arguments)  # type: ignore[operator]
+        assert made.metadata.zarr_format == 2
+        with pytest.raises(ValueError, match="format 3 has no"):
+            create(shape=(4,), store=tmp_path / f"{place}-3", zarr_format=3, **arguments)  # type: ignore[operator]
+    cuzarr.save_array(tmp_path / "saved", np.arange(3), compressor=None)
+    assert cuzarr.open_array(tmp_path / "saved").metadata.zarr_format == 2
+    assert cuzarr.zeros((4,), store={}).metadata.zarr_format == 3
