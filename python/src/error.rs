@@ -41,8 +41,13 @@ fn source_exception(py: Python<'_>, error: &Error) -> Option<PyErr> {
 
 /// An error for an exception that Python code raised below the library.
 pub fn from_python(py: Python<'_>, kind: ErrorKind, what: &str, exception: PyErr) -> Error {
-    let message =
-        format!("{what}: {}", exception.value(py).repr().map_or_else(|_| "?".into(), |repr| repr.to_string()));
+    let value = exception.value(py);
+    let mut told = value.repr().map_or_else(|_| "?".into(), |repr| repr.to_string());
+    // Some exceptions say what happened by other means than their arguments.
+    if let (Some(name), Ok(text)) = (told.strip_suffix("()"), value.str()) {
+        told = format!("{name}: {text}").trim_end_matches([':', ' ']).to_string();
+    }
+    let message = format!("{what}: {told}");
     Error::new(kind, message).with_source(exception)
 }
 

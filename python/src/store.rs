@@ -73,7 +73,9 @@ impl PyStore {
         let requests_at_once = adapter.getattr(py, "requests_at_once")?.extract::<usize>(py)?.max(1);
         let is_asynchronous = adapter.getattr(py, "is_asynchronous")?.extract(py)?;
         let supports_deletes = adapter.getattr(py, "supports_deletes")?.extract(py)?;
-        let store = PythonStore { adapter, name, requests_at_once, is_asynchronous, supports_deletes };
+        let is_transactional = adapter.getattr(py, "is_transactional")?.extract(py)?;
+        let store =
+            PythonStore { adapter, name, requests_at_once, is_asynchronous, supports_deletes, is_transactional };
         Ok(PyStore { inner: Arc::new(store) })
     }
 
@@ -200,6 +202,8 @@ struct PythonStore {
     /// Whether it takes requests and brings their values later.
     is_asynchronous: bool,
     supports_deletes: bool,
+    /// Whether nobody sees what is written before it is committed.
+    is_transactional: bool,
 }
 
 impl PythonStore {
@@ -353,5 +357,9 @@ impl Store for PythonStore {
     // Whoever is asked for many values at once has a way to go for each.
     fn is_far(&self) -> bool {
         self.requests_at_once > 1
+    }
+
+    fn is_transactional(&self) -> bool {
+        self.is_transactional
     }
 }

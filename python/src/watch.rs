@@ -311,6 +311,10 @@ impl Store for Watched {
         self.inner.is_far()
     }
 
+    fn is_transactional(&self) -> bool {
+        self.inner.is_transactional()
+    }
+
     fn divides_reads(&self) -> bool {
         self.inner.divides_reads()
     }

@@ -207,6 +207,36 @@ fn an_interrupted_copy_goes_on_without_writing_what_is_there() {
     }
 }
 
+/// A store that takes nothing but Zarr's own keys, and chunks only of arrays that are there.
+fn transaction(kept: &Arc<dyn Store>) -> Arc<dyn Store> {
+    let inner = Arc::clone(kept);
+    let observed = Observed::new(Arc::clone(kept)).transactional().with_failure(move |operation| match operation {
+        Operation::Write(key, _) if key.contains(".cuzarr") => {
+            Some(Error::new(ErrorKind::StoreFailed, "no key of Zarr's"))
+        }
+        Operation::Write(key, _) if key.contains("c/") && inner.size_bytes("t/zarr.json").unwrap().is_none() => {
+            Some(Error::new(ErrorKind::StoreFailed, "there is no array"))
+        }
+        _ => None,
+    });
+    Arc::new(observed)
+}
+
+#[test]
+fn what_is_committed_as_a_whole_gets_its_metadata_first_and_no_journal() {
+    let source = source(memory(), [30, 4, 4], options(1 << 17));
+    let target = changes(json!({"chunks": [5, 11, 26]})).apply(source.metadata()).unwrap();
+    let kept = memory();
+    for existing in [Existing::Refuse, Existing::Overwrite] {
+        let copy = Copy::new(&source, transaction(&kept), "t", target.clone(), existing).unwrap();
+        assert_eq!(copy.passes().len(), 1, "an array between two passes has no metadata");
+        check(&copy.run(&|_| ()).unwrap());
+        check(&Array::open(Arc::clone(&kept), "t", options(1 << 20)).unwrap());
+    }
+    let refused = Copy::new(&source, transaction(&kept), "t", target, Existing::Resume).err().unwrap();
+    assert_eq!(refused.kind(), ErrorKind::Unsupported, "{refused}");
+}
+
 #[test]
 fn another_copy_is_not_resumed() {
     let source = source(memory(), [30, 4, 4], options(1 << 17));

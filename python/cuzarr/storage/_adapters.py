@@ -31,6 +31,7 @@ class StoreAdapter(Protocol):
     requests_at_once: int
     is_asynchronous: bool
     supports_deletes: bool
+    is_transactional: bool
 
     def get(self, key: str, start: int | None, stop: int | None) -> Any: ...
     def get_many(self, requests: Sequence[Request]) -> list[Any]: ...
@@ -67,12 +68,32 @@ def adapt_store(store: Any) -> StoreAdapter:
     if type(store).__module__.partition(".")[0] == "obstore":
         return ObstoreAdapter(store)
     if inspect.iscoroutinefunction(getattr(store, "get", None)) and hasattr(store, "list_prefix"):
-        return ZarrStoreAdapter(store)
+        return _adapt_zarr_store(store)
     missing = [name for name in ("get", "set", "delete", "list") if not callable(getattr(store, name, None))]
     if missing:
         hint = "\nhint: give its store_path" if hasattr(store, "store_path") else ""
         raise TypeError(f"{type(store).__name__} is no store: it has no {', '.join(missing)}{hint}")
     return ObjectAdapter(store)
+
+
+def _adapt_zarr_store(store: Any) -> StoreAdapter:
+    """The adapter for a store of zarr-python's interface."""
+    inner = _unwrapped(store)
+    if type(inner).__module__.partition(".")[0] == "icechunk":
+        return IcechunkAdapter(store)
+    zarr_storage = sys.modules.get("zarr.storage")
+    if zarr_storage is not None and type(store) is zarr_storage.ObjectStore:
+        return ObstoreAdapter(store.store)
+    if zarr_storage is not None and type(store) is zarr_storage.FsspecStore:
+        return ZarrFsspecAdapter(store)
+    return ZarrStoreAdapter(store)
+
+
+def _unwrapped(store: Any) -> Any:
+    """The store inside zarr-python's wrappers, such as the one that logs."""
+    while any(cls.__module__ == "zarr.storage._wrapper" for cls in type(store).__mro__):
+        store = store._store
+    return store
 
 
 def to_bytes(value: Any) -> bytes:
@@ -105,6 +126,7 @@ class OneByOne:
     requests_at_once = 1
     is_asynchronous = False
     supports_deletes = True
+    is_transactional = False
 
     def get(self, key: str, start: int | None, stop: int | None) -> Any:
         raise NotImplementedError  # each adapter has its own
@@ -255,6 +277,8 @@ class Asynchronous:
     requests_at_once = AT_ONCE
     is_asynchronous = True
     supports_deletes = True
+    is_transactional = False
+    """Whether nobody sees what is written before the caller commits it, and only Zarr's own keys can be written."""
 
     def __init__(self) -> None:
         self._free = (os.getpid(), asyncio.Semaphore(CONCURRENCY))
@@ -298,11 +322,16 @@ class Asynchronous:
         return list(self._begin(_all(self._get(*request) for request in requests)).result())
 
 
+# Names of metadata documents, which are keys wherever they are listed.
+_DOCUMENTS = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
+
+
 class ZarrStoreAdapter(Asynchronous):
     """A store of zarr-python's: its methods are coroutines and its values buffers."""
 
     def __init__(self, store: Any) -> None:
         from zarr.core.buffer import cpu
+        from zarr.storage import LocalStore, MemoryStore, ZipStore
 
         super().__init__()
         self.store = store
@@ -310,6 +339,22 @@ class ZarrStoreAdapter(Asynchronous):
         self._buffer = cpu.Buffer
         # Values are wanted in host memory, whatever zarr-python is configured to.
         self._prototype = cpu.buffer_prototype
+        # In other stores, those of fsspec among them, directories may "exist" as well.
+        self._only_keys_exist = isinstance(_unwrapped(store), LocalStore | MemoryStore | ZipStore)
+
+    def _begin(self, coroutine: Any) -> Future[Any]:
+        from zarr.core.sync import _get_loop
+
+        # On zarr-python's own loop, to which a store's connections belong once zarr-python has used it.
+        loop = _get_loop()
+        try:
+            is_inside = asyncio.get_running_loop() is loop
+        except RuntimeError:
+            is_inside = False
+        return Loop.start(coroutine) if is_inside else asyncio.run_coroutine_threadsafe(coroutine, loop)
+
+    def _wait(self, coroutine: Any) -> Any:
+        return self._begin(coroutine).result()
 
     async def _get(self, key: str, start: int | None, stop: int | None) -> Any:
         from zarr.abc.store import OffsetByteRequest, RangeByteRequest, SuffixByteRequest
@@ -325,44 +370,225 @@ class ZarrStoreAdapter(Asynchronous):
         return None if value is None else to_bytes(value)
 
     def set(self, key: str, value: bytes) -> None:
-        Loop.run(self.store.set(key, self._buffer.from_bytes(value)))
+        self._wait(self.store.set(key, self._buffer.from_bytes(value)))
 
     def set_if_not_exists(self, key: str, value: bytes) -> bool:
-        if Loop.run(self.store.exists(key)):
+        if self._wait(self._exists(key)):
             return False
-        Loop.run(self.store.set_if_not_exists(key, self._buffer.from_bytes(value)))
+        self._wait(self.store.set_if_not_exists(key, self._buffer.from_bytes(value)))
         return True
 
     def delete(self, key: str) -> None:
-        Loop.run(self.store.delete(key))
+        self._wait(self.store.delete(key))
 
     def delete_dir(self, prefix: str) -> None:
-        Loop.run(self.store.delete_dir(prefix))
+        self._wait(self.store.delete_dir(prefix))
 
-    def getsize(self, key: str) -> int | None:
+    async def _exists(self, key: str) -> bool:
+        return bool(await self.store.exists(key))
+
+    async def _getsize(self, key: str) -> int | None:
+        if self._only_keys_exist and not await self._exists(key):
+            return None  # directories have sizes, too
         try:
-            return int(Loop.run(self.store.getsize(key)))
+            return int(await self.store.getsize(key))
         except (FileNotFoundError, KeyError):
             return None
 
-    async def _collect(self, names: Any) -> list[str]:
-        return [name async for name in names]
+    def getsize(self, key: str) -> int | None:
+        return self._wait(self._getsize(key))  # type: ignore[no-any-return]
+
+    async def _list_prefix(self, prefix: str) -> list[str]:
+        return sorted([key async for key in self.store.list_prefix(f"{prefix}/" if prefix else "")])
 
     def list_prefix(self, prefix: str) -> list[str]:
-        found = Loop.run(self._collect(self.store.list_prefix(f"{prefix}/" if prefix else "")))
-        return sorted(found)
+        return self._wait(self._list_prefix(prefix))  # type: ignore[no-any-return]
+
+    async def _has_below(self, prefix: str) -> bool:
+        async for _ in self.store.list_dir(prefix):
+            return True
+        return False
+
+    async def _is_key(self, key: str) -> bool:
+        if key.rpartition("/")[2] in _DOCUMENTS:
+            return True
+        try:
+            exists = await self._exists(key)
+        except Exception:
+            # A store may refuse to be asked for what is no key of Zarr's.
+            if await self._has_below(key):
+                return False
+            raise
+        return exists and (self._only_keys_exist or not await self._has_below(key))
+
+    async def _list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
+        lead = f"{prefix}/" if prefix else ""
+        names = sorted([lead + name async for name in self.store.list_dir(prefix)])
+        # zarr-python does not say which names are keys.
+        are_keys = await _all(self._is_key(name) for name in names)
+        if failures := [answer for answer in are_keys if isinstance(answer, BaseException)]:
+            raise failures[0]
+        keys = [name for name, is_key in zip(names, are_keys, strict=True) if is_key]
+        return keys, [name for name, is_key in zip(names, are_keys, strict=True) if not is_key]
 
     def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
-        keys: list[str] = []
-        prefixes: list[str] = []
-        for name in sorted(Loop.run(self._collect(self.store.list_dir(prefix)))):
-            full = f"{prefix}/{name}" if prefix else name
-            # zarr-python does not say which names are keys.
-            (keys if Loop.run(self.store.exists(full)) else prefixes).append(full)
-        return keys, prefixes
+        return self._wait(self._list_dir(prefix))  # type: ignore[no-any-return]
 
     def describe(self) -> str:
-        return without_secrets(str(self.store))
+        return without_secrets(" ".join(str(self.store).split()))
+
+
+class IcechunkAdapter(ZarrStoreAdapter):
+    """The store of a session of Icechunk's. It takes the keys of Zarr's documents and of chunks of arrays that are there, and
+    nobody sees what is written before the session is committed."""
+
+    is_transactional = True
+
+    _NOTHING_THERE = (
+        "bad-key-prefix", "invalid-chunk-index", "invalid-key", "key-not-found", "node-not-found", "not-an-array"
+    )  # fmt: skip
+
+    def _raise_unless_absent(self, error: Exception) -> None:
+        if getattr(error, "kind", None) not in self._NOTHING_THERE:
+            raise error
+
+    async def _get(self, key: str, start: int | None, stop: int | None) -> Any:
+        try:
+            if key.rpartition("/")[2] in _DOCUMENTS:  # of which Icechunk gives other ends than those that are asked for
+                value = await super()._get(key, None, None)
+                return None if value is None else cut(value, start, stop)
+            return await super()._get(key, start, stop)
+        except Exception as error:
+            self._raise_unless_absent(error)
+            return None
+
+    def delete(self, key: str) -> None:
+        try:
+            super().delete(key)
+        except Exception as error:
+            self._raise_unless_absent(error)
+
+    def delete_dir(self, prefix: str) -> None:
+        if self._wait(self._is_node(prefix)):
+            super().delete_dir(prefix)
+        else:
+            for key in self.list_prefix(prefix):
+                self.delete(key)
+
+    async def _is_node(self, prefix: str) -> bool:
+        return await self._exists(f"{prefix}/zarr.json" if prefix else "zarr.json")
+
+    async def _exists(self, key: str) -> bool:
+        try:
+            return await super()._exists(key)
+        except Exception as error:
+            self._raise_unless_absent(error)
+            return False
+
+    async def _getsize(self, key: str) -> int | None:
+        # Chunks that are not there have a size of 0.
+        return await super()._getsize(key) if await self._exists(key) else None
+
+    async def _list_prefix(self, prefix: str) -> list[str]:
+        # Only nodes can be listed.
+        node = prefix
+        while node and not await self._is_node(node):
+            node = node.rpartition("/")[0]
+        found = await super()._list_prefix(node)
+        return found if node == prefix else [key for key in found if key.startswith(f"{prefix}/")]
+
+
+class _Folder:
+    """A directory of a file system of fsspec's: keys as paths, and paths as keys."""
+
+    def __init__(self, fs: Any, root: str) -> None:
+        self.fs = fs
+        self.root = root.rstrip("/") or root
+        # Some file systems have roots of their own, and in others paths begin with names.
+        self._lead = f"{self.root}/" if self.root.rstrip("/") else self.root or str(fs.root_marker)
+
+    def path(self, key: str) -> str:
+        return f"{self._lead}{key}" if key else self.root
+
+    def key(self, path: str) -> str:
+        # Whether paths begin with a slash differs between what a file system takes and what it lists.
+        return str(self.fs._strip_protocol(path)).strip("/").removeprefix(self._stripped_lead)
+
+    @property
+    def _stripped_lead(self) -> str:
+        lead = str(self.fs._strip_protocol(self.root)).strip("/")
+        return f"{lead}/" if lead else ""
+
+    def keys_below(self, paths: Iterable[str], prefix: str) -> list[str]:
+        """Keys of files below a prefix, sorted."""
+        lead = f"{prefix}/" if prefix else ""
+        return sorted(key for key in map(self.key, paths) if key.startswith(lead))
+
+    def listing(self, entries: Iterable[dict[str, Any]], prefix: str) -> tuple[list[str], list[str]]:
+        """Keys and prefixes directly below a prefix."""
+        lead = f"{prefix}/" if prefix else ""
+        found: dict[str, bool] = {}
+        for entry in entries:
+            key = self.key(entry["name"])
+            name = key.removeprefix(lead)
+            # Servers list what a page links to, other pages included, and file systems a file as what is below it.
+            if key.startswith(lead) and name not in ("", ".", "..") and not set("/?#") & set(name):
+                found[key] = entry["type"] == "directory"
+        keys = sorted(key for key, is_directory in found.items() if not is_directory)
+        return keys, sorted(key for key, is_directory in found.items() if is_directory)
+
+
+class ZarrFsspecAdapter(ZarrStoreAdapter):
+    """zarr-python's store of a file system of fsspec's, which is itself asked what is a directory."""
+
+    def __init__(self, store: Any) -> None:
+        super().__init__(store)
+        self._folder = _Folder(store.fs, store.path.rstrip("/"))
+
+    def _path(self, key: str) -> str:
+        root = self._folder.root
+        return f"{root}/{key}".strip("/") if not root else f"{root}/{key}".rstrip("/")
+
+    async def _getsize(self, key: str) -> int | None:
+        try:
+            found = await self.store.fs._info(self._path(key))
+        except self.store.allowed_exceptions:
+            return None
+        return None if found["type"] == "directory" else await super()._getsize(key)
+
+    async def _exists(self, key: str) -> bool:
+        return await self._getsize(key) is not None
+
+    async def _list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
+        try:
+            entries = await self.store.fs._ls(self._path(prefix), detail=True)
+        except self.store.allowed_exceptions:
+            return [], []
+        return self._folder.listing(entries, prefix)
+
+    async def _list_prefix(self, prefix: str) -> list[str]:
+        return self._folder.keys_below(await self.store.fs._find(self._path(prefix)), prefix)
+
+
+def _waiting(fs: Any) -> Any:
+    """A file system of fsspec's whose methods wait, for one that may be made for somebody's own event loop."""
+    fs = getattr(fs, "sync_fs", fs)  # of the wrapper that zarr-python wants around others
+    if not getattr(fs, "asynchronous", False):
+        return fs
+    # What refers to files of another file system holds that one, or its options.
+    options = {name: _of_waiting(value) for name, value in fs.storage_options.items()}
+    return type(fs)(*map(_of_waiting, fs.storage_args), **{**options, "asynchronous": False})
+
+
+def _of_waiting(value: Any) -> Any:
+    """One of the arguments that a file system was made of, for one whose methods wait."""
+    if isinstance(value, dict) and "asynchronous" in value:
+        return {**value, "asynchronous": False}
+    if isinstance(value, dict) and any(hasattr(below, "async_impl") for below in value.values()):
+        return {name: _of_waiting(below) for name, below in value.items()}
+    if hasattr(value, "sync_fs"):
+        return type(value)(value.sync_fs, asynchronous=False)
+    return _waiting(value) if hasattr(value, "async_impl") else value
 
 
 class FsspecAdapter(Asynchronous):
@@ -370,28 +596,32 @@ class FsspecAdapter(Asynchronous):
 
     def __init__(self, fs: Any, root: str) -> None:
         super().__init__()
-        self.fs, self.root = fs, root.rstrip("/")
+        self.fs = _waiting(fs)
+        self._folder = _Folder(self.fs, root)
         # Only file systems that are asynchronous below have many requests under way.
-        self.is_asynchronous = bool(getattr(fs, "async_impl", False)) and fs.loop is not None
+        below = getattr(self.fs, "fs", self.fs)  # of a directory's view
+        self.is_asynchronous = (
+            bool(getattr(self.fs, "async_impl", False) and getattr(below, "async_impl", True)) and self.fs.loop is not None
+        )
         self.requests_at_once = AT_ONCE if self.is_asynchronous else 1
         archive = sys.modules.get("fsspec.archive")
-        self.supports_deletes = archive is None or not isinstance(fs, archive.AbstractArchiveFileSystem)
-
-    def _path(self, key: str) -> str:
-        return f"{self.root}/{key}" if key else self.root
+        self.supports_deletes = archive is None or not isinstance(self.fs, archive.AbstractArchiveFileSystem)
 
     def _begin(self, coroutine: Any) -> Future[Any]:
         return asyncio.run_coroutine_threadsafe(coroutine, self.fs.loop)
 
     async def _get(self, key: str, start: int | None, stop: int | None) -> Any:
         try:
-            return await self.fs._cat_file(self._path(key), start=start, end=stop)
+            return await self.fs._cat_file(self._folder.path(key), start=start, end=stop)
         except _ABSENT:
             return None
 
     def get(self, key: str, start: int | None, stop: int | None) -> Any:
+        if start is not None and start < 0 and not self.is_asynchronous:
+            # Files of caches do not say their sizes, from which fsspec would count.
+            start = max(0, (self.getsize(key) or 0) + start)
         try:
-            return self.fs.cat_file(self._path(key), start=start, end=stop)
+            return self.fs.cat_file(self._folder.path(key), start=start, end=stop)
         except _ABSENT:
             return None
 
@@ -399,9 +629,12 @@ class FsspecAdapter(Asynchronous):
         return super().get_many(requests) if self.is_asynchronous else one_by_one(self, requests)
 
     def set(self, key: str, value: bytes) -> None:
-        path = self._path(key)
-        if not getattr(self.fs, "async_impl", False):
-            self.fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+        path = self._folder.path(key)
+        if self.is_asynchronous:
+            # References forget what they have listed by the coroutine only.
+            self._begin(self.fs._pipe_file(path, value)).result()
+            return
+        self.fs.makedirs(path.rpartition("/")[0], exist_ok=True)
         self.fs.pipe_file(path, value)
 
     def set_if_not_exists(self, key: str, value: bytes) -> bool:
@@ -412,42 +645,42 @@ class FsspecAdapter(Asynchronous):
 
     def delete(self, key: str) -> None:
         try:
-            self.fs.rm_file(self._path(key))
-        except FileNotFoundError:
+            self.fs.rm_file(self._folder.path(key))
+        except _ABSENT:
             pass
 
     def delete_dir(self, prefix: str) -> None:
-        if self.fs.isdir(self._path(prefix)):
-            self.fs.rm(self._path(prefix), recursive=True)
+        path = self._folder.path(prefix)
+        if path.strip("/") and self.fs.isdir(path):
+            self.fs.rm(path, recursive=True)
+            return
+        for key in self.list_prefix(prefix):
+            self.delete(key)
 
     def getsize(self, key: str) -> int | None:
         try:
-            found = self.fs.info(self._path(key))
-        except (FileNotFoundError, NotADirectoryError):
+            found = self.fs.info(self._folder.path(key))
+        except _ABSENT:
             return None
-        return None if found["type"] == "directory" else int(found["size"])
-
-    def _relative(self, path: str) -> str:
-        start = self.fs._strip_protocol(self.root).rstrip("/")
-        return str(self.fs._strip_protocol(path)).removeprefix(start).lstrip("/")
+        if found["type"] == "directory":
+            return None
+        if found["size"] is None:  # a server may not say it
+            value = self.get(key, None, None)
+            return None if value is None else len(value)
+        return int(found["size"])
 
     def list_prefix(self, prefix: str) -> list[str]:
-        if not self.fs.isdir(self._path(prefix)):
-            return []
-        return sorted(self._relative(path) for path in self.fs.find(self._path(prefix)))
+        return self._folder.keys_below(self.fs.find(self._folder.path(prefix)), prefix)
 
     def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
         try:
-            entries = self.fs.ls(self._path(prefix), detail=True)
-        except (FileNotFoundError, NotADirectoryError):
+            entries = self.fs.ls(self._folder.path(prefix), detail=True)
+        except _ABSENT:
             return [], []
-        found = [(self._relative(entry["name"]), entry["type"] == "directory") for entry in entries]
-        below = [(name, is_directory) for name, is_directory in found if name not in ("", prefix)]
-        keys = sorted(name for name, is_directory in below if not is_directory)
-        return keys, sorted(name for name, is_directory in below if is_directory)
+        return self._folder.listing(entries, prefix)
 
     def describe(self) -> str:
-        return without_secrets(self.fs.unstrip_protocol(self.root))
+        return without_secrets(self.fs.unstrip_protocol(self._folder.root))
 
 
 class ObstoreAdapter(Asynchronous):

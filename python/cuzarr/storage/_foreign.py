@@ -35,9 +35,6 @@ class FsspecStore(ForeignStore):
             from fsspec.mapping import FSMap
         except ImportError as error:
             raise LibraryMissingError("FsspecStore needs fsspec", hint="pip install fsspec") from error
-        fs = getattr(fs, "sync_fs", fs)  # of the wrapper that zarr-python wants around others
-        if getattr(fs, "asynchronous", False):
-            fs = type(fs).from_dict({**fs.to_dict(), "asynchronous": False})
         self.fs, self.path = fs, path
         super().__init__(FSMap(path, fs), read_only=read_only)
 

@@ -73,7 +73,9 @@ class StorePath:
 
 
 # What URLs begin with most often; others are known to fsspec.
-_SCHEMES = ("file", "memory", "zip", "s3", "gs", "gcs", "az", "abfs", "http", "https", "ftp", "sftp", "github")
+_SCHEMES = ("file", "memory", "zip", "s3", "gs", "gcs", "az", "abfs", "http", "https", "ftp", "sftp", "github", "reference")
+# What these refer to is said by storage_options alone.
+_PLACELESS = ("reference", "github", "git")
 
 StoreLike = Store | StorePath | Path | str | MutableMapping[str, Any] | Any
 
@@ -95,9 +97,10 @@ def make_store(
         The object is no store.
     """
     scheme, mark, rest = str(store).partition("://") if isinstance(store, str) else ("", "", "")
-    is_remote = bool(mark) and scheme not in ("file", "memory", "zip")
-    if mark and not rest:
-        raise InvalidArgumentError(f"'{store}' is a URL without a place", hint=did_you_mean(scheme, _SCHEMES))
+    # fsspec's URLs of files inside others are chains: zip://inner::https://…
+    is_remote = bool(mark) and (scheme not in ("file", "memory", "zip") or (scheme == "zip" and "::" in rest))
+    if mark and not rest and not (storage_options and scheme.rpartition("::")[2] in _PLACELESS):
+        raise InvalidArgumentError(f"'{store}' is a URL without a place", hint=_place_hint(scheme))
     if storage_options is not None and not is_remote:
         raise TypeError("storage_options only serve URLs of remote stores")
     if is_remote:
@@ -120,6 +123,12 @@ def make_store(
     if isinstance(store, dict):
         return MemoryStore(store, read_only=read_only)
     return _known_of_zarr(store, read_only) or ForeignStore(store, read_only=read_only)
+
+
+def _place_hint(scheme: str) -> str | None:
+    if scheme == "reference":
+        return "say where the references are: storage_options={'fo': 'references.json', …}"
+    return did_you_mean(scheme, _SCHEMES)
 
 
 def _zip_mode(path: str, mode: str | None, read_only: bool) -> Any:

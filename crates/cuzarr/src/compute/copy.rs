@@ -17,6 +17,7 @@ use super::journal::Journal;
 use super::pass::{Pass, Shrink};
 use super::place::{check_journal_place, refuse_overlap};
 use super::regions::{limit_for, plannable_bytes};
+use super::resumption::refuse_resuming;
 use super::target::serializer;
 use super::walk::relay;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
@@ -141,6 +142,9 @@ impl Copy {
         check_alike(source.metadata(), &metadata, shrink.as_ref())?;
         refuse_overlap((source.store(), source.path()), (&store, &path))?;
         check_journal_place(&*store, &path)?;
+        if existing == Existing::Resume {
+            refuse_resuming(&*store)?;
+        }
         let own = *source.options();
         let plannable = plannable_bytes(own.memory_limit_bytes);
         // Readers do not agree what a chunk is that is not stored, where the fill value is undefined.
@@ -201,7 +205,13 @@ impl Copy {
             node::delete_node(&*store, &path)?;
         }
         if matches!(self.begin, Begin::Fresh | Begin::Delete) {
-            self.journal.write(&*store, &path)?;
+            if self.is_committed_by_caller() {
+                // Chunks are taken of arrays that are there, and nobody sees the array before all of it is committed.
+                let metadata = self.target.metadata().clone();
+                Array::create(Arc::clone(&store), &path, metadata, false, self.options)?;
+            } else {
+                self.journal.write(&*store, &path)?;
+            }
         }
         let mut meter = Meter::new(&self.passes, element_bytes(&self.source));
         for number in 0..self.passes.len() {
@@ -217,8 +227,15 @@ impl Copy {
         if self.journal.between.is_some() {
             node::delete_node(&*store, &join_key(&path, BETWEEN))?;
         }
-        Journal::remove(&*store, &path)?;
+        if !self.is_committed_by_caller() {
+            Journal::remove(&*store, &path)?;
+        }
         Ok(array)
+    }
+
+    /// Whether the target is no array for anybody before the caller commits it, so that no journal is needed, and none is kept.
+    fn is_committed_by_caller(&self) -> bool {
+        self.target.store().is_transactional()
     }
 
     fn run_pass(&mut self, number: usize, meter: &mut Meter, progress: &(dyn Fn(&Progress) + Sync)) -> Result<()> {
@@ -232,7 +249,9 @@ impl Copy {
             meter.add(region.elems(), finished.is_some());
             if let Some(finished) = finished {
                 self.journal.passes[number].1 = finished;
-                self.journal.write(&*store, &path)?;
+                if !self.is_committed_by_caller() {
+                    self.journal.write(&*store, &path)?;
+                }
             }
             progress(&meter.now());
             Ok(())
@@ -252,7 +271,10 @@ impl Copy {
         self.check_budget(&write_unit)?;
         let direct = Regions::plan(&shape, bytes, &write_unit, &[&read_unit], most_bytes)?;
         let direct_reads = direct.reads(&read_unit);
-        if let Ok(rows) = Regions::plan(&shape, bytes, &read_unit, &[direct.shape()], most_bytes) {
+        // Between two passes there is an array without metadata.
+        if !self.is_committed_by_caller()
+            && let Ok(rows) = Regions::plan(&shape, bytes, &read_unit, &[direct.shape()], most_bytes)
+        {
             let axes = rows.shape().iter().zip(direct.shape()).zip(&shape);
             let between: Vec<u64> = axes.map(|((&row, &column), &len)| row.min(column).min(len.max(1))).collect();
             let first = Regions::plan(&shape, bytes, &between, &[&read_unit], most_bytes)?;

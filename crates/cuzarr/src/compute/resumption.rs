@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::place::check_journal_place;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::node::Array;
 use crate::store::{Store, StoreExt, join_key};
 
@@ -35,6 +35,7 @@ impl Resumption {
     /// As the target's store; `Unsupported` when its values cannot be deleted, as those of a ZIP file.
     pub fn open(target: &Array, work: &str, region_shape: &[u64]) -> Result<Resumption> {
         check_journal_place(&**target.store(), target.path())?;
+        refuse_resuming(&**target.store())?;
         let documents = target.metadata().documents();
         let documents: Vec<_> = documents.iter().map(|(_, bytes)| String::from_utf8_lossy(bytes)).collect();
         let work = json!({"work": work, "target": documents, "region_shape": region_shape});
@@ -77,4 +78,17 @@ impl Resumption {
     pub fn end(&self) -> Result<()> {
         self.store.delete(&self.key)
     }
+}
+
+/// Refuses to note how far work came where the caller commits all of it or nothing.
+///
+/// # Errors
+/// `Unsupported`
+pub(super) fn refuse_resuming(store: &dyn Store) -> Result<()> {
+    if !store.is_transactional() {
+        return Ok(());
+    }
+    let message = format!("{store}: work cannot be resumed here: what is written is committed as a whole");
+    Err(Error::new(ErrorKind::Unsupported, message)
+        .with_hint("leave out resume; after a failure discard the changes and begin again"))
 }

@@ -81,6 +81,10 @@ impl Store for ReadOnly {
         self.inner.is_far()
     }
 
+    fn is_transactional(&self) -> bool {
+        self.inner.is_transactional()
+    }
+
     fn divides_reads(&self) -> bool {
         self.inner.divides_reads()
     }
@@ -180,6 +184,10 @@ impl Store for Prefixed {
 
     fn is_far(&self) -> bool {
         self.inner.is_far()
+    }
+
+    fn is_transactional(&self) -> bool {
+        self.inner.is_transactional()
     }
 
     fn divides_reads(&self) -> bool {

@@ -254,6 +254,12 @@ pub trait Store: fmt::Debug + fmt::Display + Send + Sync {
         false
     }
 
+    /// Whether nobody sees what is written before the caller commits it, as in a session of Icechunk. Such a store takes no keys
+    /// but those of Zarr's documents and of chunks, and chunks only of arrays whose metadata is there.
+    fn is_transactional(&self) -> bool {
+        false
+    }
+
     /// Whether the store spreads one large read over all lent threads, so that few reads at a time keep them busy.
     fn divides_reads(&self) -> bool {
         false

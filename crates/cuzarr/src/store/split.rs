@@ -133,6 +133,10 @@ impl Store for Split {
         self.data.is_far()
     }
 
+    fn is_transactional(&self) -> bool {
+        self.data.is_transactional() || self.metadata.is_transactional()
+    }
+
     fn divides_reads(&self) -> bool {
         self.data.divides_reads()
     }

@@ -46,6 +46,7 @@ pub struct Observed {
     delayed: Option<Delayed>,
     failure: Option<Box<Failure>>,
     supports_deletes: bool,
+    transactional: bool,
 }
 
 /// Items of reads that were asked and have not ended, and the most that ever were.
@@ -88,6 +89,7 @@ impl Observed {
             in_flight: Arc::default(),
             delayed: None,
             failure: None,
+            transactional: false,
         }
     }
 
@@ -96,6 +98,13 @@ impl Observed {
     #[must_use]
     pub fn with_read_delay(mut self, delay: Duration) -> Self {
         self.delayed = Some(Delayed::new(delay));
+        self
+    }
+
+    /// Says that nobody sees what is written before it is committed; see [`Store::is_transactional`].
+    #[must_use]
+    pub fn transactional(mut self) -> Self {
+        self.transactional = true;
         self
     }
 
@@ -282,6 +291,10 @@ impl Store for Observed {
 
     fn is_far(&self) -> bool {
         self.delayed.is_some() || self.inner.is_far()
+    }
+
+    fn is_transactional(&self) -> bool {
+        self.transactional || self.inner.is_transactional()
     }
 }
 
