@@ -11,9 +11,11 @@ from cuzarr import _core
 from cuzarr._array import Array
 from cuzarr._computing import is_lazy
 from cuzarr._config import config as _global_config
+from cuzarr._convert import device_of
 from cuzarr._documents import check_zarr_format, read_array
 from cuzarr._dtypes import ZarrFormat
 from cuzarr._metadata import AnyArrayMetadata
+from cuzarr._numpy import parse_type
 from cuzarr.errors import CuzarrRuntimeWarning, InvalidArgumentError
 from cuzarr.storage import StorePath, make_store_path
 
@@ -28,6 +30,11 @@ def warn_ignored(**arguments: Any) -> None:
     for name, value in arguments.items():
         if value is not None:
             warnings.warn(f"{name} has no effect", CuzarrRuntimeWarning, stacklevel=3)
+
+
+def device_like(meta_array: Any, device: str | None) -> str | None:
+    """The device that was asked for, else the one on which ``meta_array`` is: zarr-python 2's way to say it."""
+    return device_of(meta_array) if device is None and meta_array is not None else device
 
 
 def is_array(value: Any) -> bool:
@@ -51,7 +58,7 @@ def dtype_of(data: Any) -> Any:
     """The element type of any library's array, as NumPy's."""
     if isinstance(data.dtype, np.dtype):
         return data.dtype
-    return np.dtype(str(data.dtype).rpartition(".")[2]) if "bfloat16" not in str(data.dtype) else "bfloat16"
+    return parse_type(str(data.dtype).rpartition(".")[2]) if "bfloat16" not in str(data.dtype) else "bfloat16"
 
 
 def shape_and_chunks(a: Any) -> tuple[Any, Any]:

@@ -231,7 +231,7 @@ def parse_dtype(spec: Any, zarr_format: ZarrFormat) -> DataType:
     if isinstance(spec, list):
         spec = [tuple(field) for field in spec]
     try:
-        native = np.dtype(spec)
+        native = _numpy.parse_type(spec)
     except TypeError as error:
         if (hint := _hint(spec)) is None:
             raise

@@ -10,6 +10,7 @@ import numpy as np
 from cuzarr._arguments import (
     check_data,
     default_format,
+    device_like,
     dtype_of,
     is_array,
     metadata_of,
@@ -64,8 +65,8 @@ def create(
     """Creates an array, with the arguments that older versions of zarr-python had; new code uses :func:`create_array`.
 
     ``compressor``, ``filters`` and ``dimension_separator`` are format 2's: where one is given, and no ``zarr_format``, the array
-    is of format 2. ``synchronizer``, ``chunk_store``, ``cache_metadata``, ``cache_attrs``, ``read_only``, ``object_codec`` and
-    ``meta_array`` have no effect.
+    is of format 2. Results go where ``meta_array`` is, unless ``device`` says where. ``synchronizer``, ``chunk_store``, ``cache_metadata``,
+    ``cache_attrs``, ``read_only`` and ``object_codec`` have no effect.
     """
     if zarr_format is None and (codecs, chunk_key_encoding, dimension_names) == (None, None, None):
         is_of_2 = not is_auto(compressor) or filters is not None or dimension_separator is not None
@@ -77,7 +78,6 @@ def create(
         cache_attrs=cache_attrs,
         read_only=read_only,
         object_codec=object_codec,
-        meta_array=meta_array,
     )
     if chunks is not None and chunk_shape is not None:
         raise InvalidArgumentError("chunks and chunk_shape are the same, give one")
@@ -104,7 +104,7 @@ def create(
         attributes=attributes,
         zarr_format=default_format(zarr_format),
     )
-    array = create_node(place, metadata, overwrite or mode == "w", settings, device)
+    array = create_node(place, metadata, overwrite or mode == "w", settings, device_like(meta_array, device))
     if data is not None:
         array[...] = data
     return array

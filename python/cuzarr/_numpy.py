@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,8 +11,28 @@ import numpy as np
 
 from cuzarr.errors import ConversionError, CuzarrError, DataTypeValidationError, OutOfRangeError
 
+_BITS = "keep their bits: x.view('uint8'), or convert them with astype"
 _USER_DEFINED = 2
 """``numpy.dtype.isbuiltin`` of a type that another library has registered."""
+_OF_ML_DTYPES = re.compile(r"u?int[124]|float[468]_\w+")
+
+
+def parse_type(spec: Any) -> np.dtype[Any]:
+    """NumPy's type for what a caller writes.
+
+    Raises
+    ------
+    DataTypeValidationError
+        It is one of another library, also by a name that NumPy learns only with that library.
+    TypeError
+        NumPy does not know it.
+    """
+    try:
+        return check_type(np.dtype(spec))
+    except TypeError:
+        if isinstance(spec, str) and _OF_ML_DTYPES.fullmatch(spec):
+            raise DataTypeValidationError(f"elements of {spec} are not supported", hint=_BITS) from None
+        raise
 
 
 def check_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -29,7 +50,7 @@ def check_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
         check_type(dtype.base)
     elif dtype.isbuiltin == _USER_DEFINED and dtype.name != "bfloat16":
         raise DataTypeValidationError(
-            f"elements of {dtype.name} are not supported", hint="keep their bits: x.view('uint8'), or convert them with astype"
+            f"elements of {dtype.name} are not supported", hint=_BITS
         )
     return dtype
 

@@ -6,7 +6,7 @@ import warnings
 from dataclasses import replace
 from typing import Any, Literal
 
-from cuzarr._arguments import default_format, warn_ignored
+from cuzarr._arguments import default_format, device_like, warn_ignored
 from cuzarr._array import Array
 from cuzarr._array_config import ArrayConfigLike
 from cuzarr._documents import check_zarr_format, group_not_found, nothing_found, read_array, read_group, write_new
@@ -123,7 +123,7 @@ def open_array(
     MetadataValidationError, UnknownCodecError, UnknownDataTypeError
         Its metadata cannot be used.
     """
-    mode = kwargs.pop("mode", None)
+    mode, device = kwargs.pop("mode", None), device_like(kwargs.pop("meta_array", None), device)
     place = make_store_path(store, path=path, mode=mode, storage_options=storage_options, metadata_store=metadata_store)
     if mode != "w":
         try:
@@ -174,8 +174,8 @@ def open_group(
     """Opens the group at a store or path, or creates it as ``mode`` says.
 
     ``use_consolidated`` says whether consolidated metadata must (``True``), may (``None``) or must not (``False``) serve;
-    in format 2 a string names its key. ``cache_attrs``, ``synchronizer``, ``chunk_store`` and ``meta_array`` have no
-    effect.
+    in format 2 a string names its key. Arrays are read to where ``meta_array`` is, unless ``device`` says where.
+    ``cache_attrs``, ``synchronizer`` and ``chunk_store`` have no effect.
 
     Raises
     ------
@@ -184,7 +184,8 @@ def open_group(
     ContainsArrayError
         An array is there.
     """
-    warn_ignored(cache_attrs=cache_attrs, synchronizer=synchronizer, meta_array=meta_array, chunk_store=chunk_store)
+    warn_ignored(cache_attrs=cache_attrs, synchronizer=synchronizer, chunk_store=chunk_store)
+    device = device_like(meta_array, device)
     place = make_store_path(store, mode=mode, storage_options=storage_options, path=path, metadata_store=metadata_store)
     try:
         if mode in _READ_MODES:

@@ -38,7 +38,7 @@ def _shape(shape: Any) -> tuple[int, ...]:
 
 
 def _dtype(dtype: Any) -> np.dtype[Any]:
-    return _numpy.check_type(np.dtype(dtype))
+    return _numpy.parse_type(dtype)
 
 
 def asarray(x: Any, dtype: Any = None, *, device: str | None = None) -> Any:

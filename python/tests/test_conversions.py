@@ -186,6 +186,19 @@ def test_types_that_are_raw_bytes_to_numpy_are_refused_by_name(device: str, name
             pytest.fail(f"way {number_of_way}")
 
 
+@pytest.mark.parametrize("name", ["float8_e4m3fn", "float6_e2m3fn", "int4", "uint2"])
+def test_names_of_such_types_are_refused_by_name(name: str) -> None:
+    class Foreign:
+        dtype, shape = f"torch.{name}", (3,)
+
+    for way in (
+        lambda: cuzarr.create_array({}, shape=3, dtype=name), lambda: cuzarr.xp.zeros(3, name), lambda: cuzarr.array(Foreign()),
+        lambda: cuzarr.create_array({}, shape=3, dtype="f4", filters=cuzarr.codecs.CastValue(data_type=name)),
+    ):  # fmt: skip
+        with pytest.raises(DataTypeValidationError, match=name):
+            way()
+
+
 def test_bfloat16_is_taken(device: str) -> None:
     dtype = np.dtype(pytest.importorskip("ml_dtypes").bfloat16)
     array = cuzarr.create_array({}, shape=3, dtype=dtype, device=device)

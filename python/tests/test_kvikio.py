@@ -384,3 +384,17 @@ def test_arguments_of_format_2_make_arrays_of_format_2(tmp_path: Path) -> None:
     cuzarr.save_array(tmp_path / "saved", np.arange(3), compressor=None)
     assert cuzarr.open_array(tmp_path / "saved").metadata.zarr_format == 2
     assert cuzarr.zeros((4,), store={}).metadata.zarr_format == 3
+
+
+def test_meta_array_says_where_results_go(tmp_path: Path) -> None:
+    there = on(NAME, np.zeros(1))
+    with cuzarr.config.set({"device": "cpu"}):
+        made = cuzarr.create(4, dtype="i8", store=kvikio.GDSStore(tmp_path), meta_array=there)
+        made[:] = on(NAME, np.arange(4))
+        for array in (
+            made, cuzarr.open_array(tmp_path, meta_array=there), cuzarr.array(np.arange(4), meta_array=there),
+            cuzarr.group({}, meta_array=there).create_array("a", data=np.arange(4)),
+        ):  # fmt: skip
+            assert is_on(NAME, array[:]) and to_host(array[:]).tolist() == [*range(4)]
+        assert isinstance(cuzarr.open_array(tmp_path, meta_array=there, device="cpu")[:], np.ndarray)
+    assert isinstance(cuzarr.open_array(tmp_path, meta_array=np.empty(()))[:], np.ndarray)
