@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from cuzarr._array_config import ArrayConfig, ArrayConfigLike
-from cuzarr._computing import is_computable, is_lazy
+from cuzarr._checks import axis_number, host_array
+from cuzarr._computing import dimension_names, is_computable, is_lazy
 from cuzarr._documents import read_array
 from cuzarr._drawing import chunk_grid_svg
 from cuzarr._group_metadata import parse_node
@@ -81,12 +82,11 @@ class Array(ArraySelections, Operators, OneElement, Reductions):
 
         return AsyncArray.of(self)
 
-    def append(self, data: Any, axis: int = 0) -> tuple[int, ...]:
+    def append(self, data: Any, axis: int | str = 0) -> tuple[int, ...]:
         """Adds elements behind the last ones along ``axis``; the other extents must agree. Returns the new shape."""
         if not hasattr(data, "shape"):
-            data = np.asanyarray(data)
-        if not 0 <= axis < self.ndim:
-            raise InvalidArgumentError(f"axis {axis} is not one of the array's {self.ndim}")
+            data = host_array(data, "data")
+        axis = axis_number(axis, self.ndim, dimension_names(self))
         others = [tuple(extent for place, extent in enumerate(shape) if place != axis) for shape in (self.shape, data.shape)]
         if others[0] != others[1]:
             raise ShapeMismatchError(f"data of shape {tuple(data.shape)} does not fit shape {self.shape} along axis {axis}")

@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+import numpy as np
+
+from cuzarr._checks import dictionary, whole
 from cuzarr._config import config as global_config
-from cuzarr.errors import InvalidArgumentError
+from cuzarr.errors import ArgumentTypeError, InvalidArgumentError
 
 
 @dataclass(frozen=True)
@@ -26,16 +29,23 @@ class ArrayConfig:
     sharding_coalesce_max_gap_bytes: int = 1 << 20
     sharding_coalesce_max_bytes: int = 16 << 20
 
+    def __post_init__(self) -> None:
+        if self.order not in ("C", "F"):
+            raise InvalidArgumentError(f"order is {self.order!r}, expected 'C' or 'F'")
+        for name in ("write_empty_chunks", "read_missing_chunks"):
+            if not isinstance(getattr(self, name), bool | np.bool_):
+                raise ArgumentTypeError(f"{name} is {getattr(self, name)!r}, expected True or False")
+        for name in ("sharding_coalesce_max_gap_bytes", "sharding_coalesce_max_bytes"):
+            whole(getattr(self, name), name, 0)
+
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ArrayConfig:
         """From some of the settings; the others are the global configuration's."""
         names = cls.__dataclass_fields__
+        data = dictionary(data, "config")
         if unknown := data.keys() - names:
-            raise TypeError(f"unknown array settings {sorted(unknown)}, there are {', '.join(names)}")
-        chosen = cls(**{name: data.get(name, global_config.get(f"array.{name}")) for name in names})
-        if chosen.order not in ("C", "F"):
-            raise InvalidArgumentError(f"order is {chosen.order!r}, expected 'C' or 'F'")
-        return chosen
+            raise TypeError(f"unknown array settings {sorted(map(str, unknown))}, there are {', '.join(names)}")
+        return cls(**{name: data.get(name, global_config.get(f"array.{name}")) for name in names})
 
     def to_dict(self) -> dict[str, Any]:
         """Every setting by its name."""
@@ -49,11 +59,13 @@ def parse_array_config(data: Any) -> ArrayConfig:
     """Settings from ``None``, a dictionary, or an object of ours or zarr-python's."""
     if isinstance(data, ArrayConfig):
         return data
-    return ArrayConfig.from_dict(data.to_dict() if hasattr(data, "to_dict") else (data or {}))
+    if data is None:
+        data = {}
+    return ArrayConfig.from_dict(data.to_dict() if hasattr(data, "to_dict") else data)
 
 
 def parse_changes(config: Any) -> dict[str, Any]:
     """Some settings, checked."""
-    changes = dict(config.to_dict() if hasattr(config, "to_dict") else config)
+    changes = dictionary(config.to_dict() if hasattr(config, "to_dict") else config, "config")
     ArrayConfig.from_dict(changes)
     return changes

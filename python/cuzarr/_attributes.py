@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
+from cuzarr._checks import dictionary, refusing
+
 if TYPE_CHECKING:
     from cuzarr._node import Node
 
@@ -19,7 +21,8 @@ class Attributes(MutableMapping[str, Any]):
         return self._node._metadata.attributes[key]
 
     def __setitem__(self, key: str, value: Any) -> None:
-        self._node._replace_attributes({**self._node._metadata.attributes, key: value})
+        with refusing("an attribute's name"):
+            self._node._replace_attributes({**self._node._metadata.attributes, key: value})
 
     def __delitem__(self, key: str) -> None:
         attributes = dict(self._node._metadata.attributes)
@@ -34,11 +37,13 @@ class Attributes(MutableMapping[str, Any]):
 
     def put(self, d: Mapping[str, Any]) -> None:
         """Replaces all attributes, in one write."""
-        self._node._replace_attributes(dict(d))
+        self._node._replace_attributes(dictionary(d, "attributes"))
 
     def update(self, *args: Any, **kwargs: Any) -> None:
         """Adds and replaces attributes, in one write."""
-        self._node._replace_attributes({**self._node._metadata.attributes, **dict(*args, **kwargs)})
+        with refusing("attributes"):
+            changes = dict(*args, **kwargs)
+        self._node._replace_attributes({**self._node._metadata.attributes, **changes})
 
     def asdict(self) -> dict[str, Any]:
         """The attributes as a dictionary of the caller's own."""

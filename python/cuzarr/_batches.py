@@ -11,6 +11,8 @@ import numpy as np
 
 from cuzarr import _core
 from cuzarr._array import Array
+from cuzarr._checks import whole
+from cuzarr._opening import array_of
 from cuzarr.errors import InvalidArgumentError
 
 
@@ -47,13 +49,12 @@ class Batches:
         seed: int = 0,
         drop_last: bool = False,
     ) -> None:
-        self.arrays = (arrays,) if isinstance(arrays, Array) else tuple(arrays)
-        self.is_single = isinstance(arrays, Array)
+        self.is_single = not isinstance(arrays, list | tuple)
+        self.arrays = tuple(map(array_of, (arrays,) if self.is_single else arrays))
         lengths = {len(array) for array in self.arrays}
         if len(lengths) != 1:
             raise InvalidArgumentError(f"the arrays are {sorted(lengths)} rows long, and should be equally long")
-        if size < 1 or prefetch < 1 or window < 1:
-            raise InvalidArgumentError("size, prefetch and window are at least 1")
+        size, prefetch, window = whole(size, "size", 1), whole(prefetch, "prefetch", 1), whole(window, "window", 1)
         self.size, self.prefetch, self.shuffle, self.window = size, prefetch, shuffle, window
         self.seed, self.drop_last, self.count = seed, drop_last, lengths.pop()
 

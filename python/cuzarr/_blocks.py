@@ -15,6 +15,7 @@ import numpy as np
 from cuzarr import _api, _convert, _core
 from cuzarr._arguments import is_array, place_of
 from cuzarr._array import Array
+from cuzarr._checks import refusing
 from cuzarr._computing import is_lazy
 from cuzarr._config import config, parse_size
 from cuzarr._indexing import Box
@@ -130,7 +131,7 @@ class Sources:
         except ValueError as error:
             raise ShapeMismatchError(f"shapes {shapes} do not broadcast") from error
         self.arrays, self._in_stores, self.stored = arrays, in_stores, in_stores[0]
-        self.device = device or self.stored.device
+        self.device = self.stored.device if device is None else str(device)
         on_gpu = next((array for array in own if self.device == "cpu" and _convert.is_on_device(array)), None)
         if on_gpu is not None:
             where = _convert.device_of(on_gpu)
@@ -147,7 +148,8 @@ class Sources:
         # Blocks of each array are read and worked on at once, results made and written.
         item_bytes = sum(array.dtype.itemsize for array in self._in_stores) + result_bytes
         grids = [array.chunks for array in self._in_stores if array.shape == self.shape]
-        return _core.region_shape(self.shape, 2 * item_bytes, list(unit), grids, limit)
+        with refusing("chunks"):
+            return _core.region_shape(self.shape, 2 * item_bytes, list(unit), grids, limit)
 
     def refuse_overlap(self, out: Any) -> None:
         """Refuses a place that is one of these arrays, or in one, or around it."""

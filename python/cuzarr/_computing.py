@@ -4,20 +4,22 @@ some are in a store."""
 from __future__ import annotations
 
 import functools
-import operator
 import os
 from typing import Any
 
 import numpy as np
 
 from cuzarr import _core
+from cuzarr._checks import host_array as host_array_of
 from cuzarr._config import config
 from cuzarr._convert import device_buffer, device_of, dtype_of, host_array, is_on_device, result_array, wrap_host
+from cuzarr._metadata import ArrayV3Metadata
 from cuzarr._numpy import check_type
 from cuzarr.device_array import DeviceArray
 from cuzarr.errors import DTypeMismatchError, MemorySpaceError, OutOfRangeError
 
 Number = bool | int | float | complex
+_COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 _NUMBERS = (bool, int, float, complex)  # which takes half as long to look through
 
 _cpu_count = functools.cache(os.cpu_count)  # it takes as long as a small kernel
@@ -54,6 +56,34 @@ def is_lazy(value: Any) -> bool:
     return isinstance(value, Array | Expression)
 
 
+def dimension_names(value: Any) -> tuple[str | None, ...] | None:
+    """The names of an array's or a plan's dimensions, if they have any; format 2 keeps them as xarray does."""
+    from cuzarr._array import Array
+    from cuzarr.expression import Expression
+
+    if isinstance(value, Expression):
+        return value._names
+    if not isinstance(value, Array):
+        return None
+    if isinstance(value.metadata, ArrayV3Metadata):
+        return value.metadata.dimension_names
+    names = value.metadata.attributes.get("_ARRAY_DIMENSIONS")
+    return tuple(names) if isinstance(names, list | tuple) and len(names) == value.ndim else None
+
+
+def names_left(names: tuple[str | None, ...] | None, axes: list[int] | None, keepdims: Any) -> tuple[str | None, ...] | None:
+    """Names of the dimensions that a reduction leaves."""
+    if names is None or keepdims:
+        return names
+    return () if axes is None else tuple(name for axis, name in enumerate(names) if axis not in axes)
+
+
+def _joint_names(values: tuple[Any, ...], ndim: int) -> tuple[str | None, ...] | None:
+    """Names of the dimensions of what is computed of these, where those that have as many dimensions agree."""
+    found = {dimension_names(value) for value in values if is_lazy(value) and value.ndim == ndim} - {None}
+    return found.pop() if len(found) == 1 else None
+
+
 def _is_number(value: Any) -> bool:
     # NumPy's float64 derives from float, and has a type of its own all the same.
     return isinstance(value, _NUMBERS) and not isinstance(value, np.generic)
@@ -82,6 +112,8 @@ def operand(value: Any, device: str, what: str) -> _core.Expr | Number:
 
     if _is_number(value):
         if isinstance(value, int) and not -(1 << 127) <= value < 1 << 127:
+            if what in _COMPARISONS and value.bit_length() < 1024:
+                return float(value)  # which compares with whole numbers as the value itself
             raise OutOfRangeError(f"{what}: {value} fits into no type of whole numbers", hint="write it as a float")
         return value  # type: ignore[no-any-return]
     if isinstance(value, Expression):
@@ -98,7 +130,7 @@ def operand(value: Any, device: str, what: str) -> _core.Expr | Number:
                 f"{what}: got arrays on {buffer.device} and on {device}", hint=f"move one: .to({device!r})"
             )
         return _core.Expr.buffer(buffer)
-    return _host_expr(np.asarray(value), device, what)
+    return _host_expr(host_array_of(value, what), device, what)
 
 
 def lazy(value: Any) -> Any:
@@ -108,7 +140,7 @@ def lazy(value: Any) -> Any:
 
     if not isinstance(value, Array):
         return value
-    return Expression(operand(value, "cpu", "an array"), plan_device((value,)))  # type: ignore[arg-type]
+    return Expression(operand(value, "cpu", "an array"), plan_device((value,)), dimension_names(value))  # type: ignore[arg-type]
 
 
 def device_among(values: tuple[Any, ...]) -> str:
@@ -149,37 +181,14 @@ def settings(device: str | None, memory_limit: int | str | None) -> tuple[str, i
     return where, _DEFAULT_LIMIT_BYTES if asked is None else int(asked), int(threads)
 
 
-_COMPARISONS = {
-    "equal": operator.eq, "not_equal": operator.ne, "less": operator.lt, "less_equal": operator.le, "greater": operator.gt,
-    "greater_equal": operator.ge,
-}  # fmt: skip
-
-
-def _beyond(name: str, values: tuple[Any, ...]) -> tuple[Any, bool] | None:
-    """An array, and how each of its elements compares with a whole number that its type does not hold; ``None`` for all else."""
-    if name not in _COMPARISONS or len(values) != 2 or sum(type(value) is int for value in values) != 1:
-        return None
-    array, number = values if type(values[1]) is int else values[::-1]
-    dtype = getattr(array, "dtype", None)
-    if not isinstance(dtype, np.dtype) or dtype.kind not in "iu":
-        return None
-    limits = np.iinfo(dtype)
-    if limits.min <= number <= limits.max:
-        return None
-    return array, _COMPARISONS[name](*(0 if value is array else value for value in values))
-
-
 def apply(name: str, *values: Any) -> Any:
     """A function by NumPy's name: computed at once, unless an operand is in a store or a plan itself."""
     from cuzarr.expression import Expression
 
-    if (beyond := _beyond(name, values)) is not None:
-        array, answer = beyond
-        name, values = ("logical_or", (array, True)) if answer else ("logical_and", (array, False))
     if any(is_lazy(value) for value in values):
         # Memory that takes part is moved when the plan runs.
         expr = _core.Expr.apply(name, [operand(value, _lazy_device(value), name) for value in values])
-        return Expression(expr, plan_device(values))
+        return Expression(expr, plan_device(values), _joint_names(values, len(expr.shape)))
     device = device_among(values)
     expr = _core.Expr.apply(name, [operand(value, device, name) for value in values])
     return deliver(expr.evaluate(device), values)

@@ -23,6 +23,7 @@ from contextvars import ContextVar, Token
 from fractions import Fraction
 from typing import Any, Literal, TextIO
 
+from cuzarr._checks import dictionary
 from cuzarr._names import did_you_mean
 from cuzarr.errors import ConfigInvalidError, CuzarrRuntimeWarning
 
@@ -131,6 +132,11 @@ def _size(value: Any) -> Any:
     return int(size) if size.denominator == 1 else -1
 
 
+def device_name(device: Any) -> str:
+    """A device given by a caller, else the configuration's."""
+    return str(config.get("device") if device is None else device)
+
+
 def parse_size(value: Any) -> Any:
     """A number of bytes from a number or text such as ``"8 GiB"``."""
     return _check("memory_limit", value, "memory_limit")
@@ -146,7 +152,7 @@ def _check(key: str, value: Any, origin: str) -> Any:
         raise _unknown(key, origin)
     default, choices, given = DEFAULTS[key], _CHOICES.get(key), value
     if choices is not None:
-        valid, expected = value in choices, " or ".join(map(repr, choices))
+        valid, expected = isinstance(value, str | int) and value in choices, " or ".join(map(repr, choices))
     elif key == "async.timeout":
         valid = value is None or (isinstance(value, int | float) and not isinstance(value, bool) and value >= 0)
         expected = "seconds or None"
@@ -159,7 +165,8 @@ def _check(key: str, value: Any, origin: str) -> Any:
         valid, expected = value == "cpu" or value.partition(":")[0] in ("cuda", "gpu", "simt"), "'cpu' or 'cuda:N'"
     elif key == "memory_limit":
         value = _size(value)
-        valid, expected = value is None or value >= 0, "a number of bytes, a size such as '512 MiB', or None"
+        valid = value is None or 0 <= value < 1 << 63
+        expected = "a number of bytes below 2**63, a size such as '512 MiB', or None"
     else:  # counts and sizes, some of which may be left to cuzarr
         optional = default is None or key == "json_indent"
         valid = (value is None and optional) or (isinstance(value, int) and not isinstance(value, bool) and value >= 0)
@@ -405,6 +412,8 @@ class Config:
         ConfigInvalidError
             The key is unknown and no default was given.
         """
+        if not isinstance(key, str):
+            raise ConfigInvalidError(f"a configuration key is text, got {key!r}")
         key = key if key in DEFAULTS else _normalize(key)
         local = self._local.get()
         if key in local:
@@ -453,7 +462,7 @@ class Config:
         return LocalSet(self, self._parse(arg, kwargs, "config.local"))
 
     def _parse(self, arg: Mapping[str, Any] | None, kwargs: dict[str, Any], origin: str) -> dict[str, Any]:
-        given = dict(arg or {}) | {name.replace("__", "."): value for name, value in kwargs.items()}
+        given = ({} if arg is None else dictionary(arg, origin)) | {name.replace("__", "."): value for name, value in kwargs.items()}
         values = {_normalize(key): value for key, value in _flatten(given)}
         checked = {key: _check(key, value, origin) for key, value in values.items()}
         _tell_of_no_effect(checked)

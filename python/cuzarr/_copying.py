@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from cuzarr import _api, _core, _create
 from cuzarr._arguments import place_of
 from cuzarr._array import Array
-from cuzarr._config import config, parse_size
+from cuzarr._checks import axis_number, items, refusing, whole
+from cuzarr._computing import dimension_names
+from cuzarr._config import config, device_name, parse_size
 from cuzarr._documents import check_zarr_format
 from cuzarr._dtypes import ZarrFormat
 from cuzarr._group import Group
@@ -58,11 +60,20 @@ def _opened(source: Any, device: str | None) -> Node:
 
 
 def _extents(extents: Any, source: Node, what: str) -> list[int | None]:
-    if isinstance(extents, int):
+    if isinstance(extents, Mapping):
+        if isinstance(source, Group):
+            raise InvalidArgumentError(f"{what} of a group's arrays are a tuple, for arrays of as many dimensions")
+        own = (source.shards or source.chunks) if what == "shards" else source.chunks
+        names = dimension_names(source)
+        named = {axis_number(axis, source.ndim, names): extent for axis, extent in extents.items()}
+        extents = [named.get(axis, extent) for axis, extent in enumerate(own)]
+    elif isinstance(extents, int):
         if isinstance(source, Group):
             raise InvalidArgumentError(f"{what} of a group's arrays are a tuple, for arrays of as many dimensions")
         extents = (extents,) * source.ndim
-    return [None if extent in (-1, None) else int(extent) for extent in extents]
+    given = items(extents, what, "whole numbers, one for each dimension, or a dictionary of dimensions")
+    sizes = [None if extent is None else whole(extent, what, -1) for extent in given]
+    return [None if size == -1 else size for size in sizes]
 
 
 def _changes(source: Node, zarr_format: Any, chunks: Any, shards: Any, compressors: Any, codecs: Any) -> str:
@@ -104,7 +115,7 @@ class _Job:
         self.ends = (node.store_path.store._handle, node.path), (place.store._handle, place.path)
         self.existing = "overwrite" if overwrite else "resume" if resume else "refuse"
         self.options = {
-            "device": device or (node.device if isinstance(node, Array) else None) or config.get("device"),
+            "device": device_name(device or (node.device if isinstance(node, Array) else None)),
             "strict": config.get("strict"),
             "memory_limit_bytes": config.get("memory_limit") if memory_limit is None else parse_size(memory_limit),
             "threads": config.get("threading.max_workers"),
@@ -235,9 +246,10 @@ def rechunk(
     ----------
     source, target, path, zarr_format, compressors, codecs, overwrite, resume, storage_options, device, memory_limit, progress, dry_run
         As for :func:`copy`.
-    chunks : int or tuple of int
-        Elements of a chunk along each dimension; -1 for a whole dimension.
-    shards : int, tuple of int or None, optional
+    chunks : int, tuple of int or dict
+        Elements of a chunk along each dimension; -1 for a whole dimension. A dictionary has dimensions of an array by name or number,
+        ``{"time": -1}``; others keep their chunks.
+    shards : int, tuple of int, dict or None, optional
         The same of a shard, ``None`` for none, ``"keep"`` for the source's.
 
     Examples
@@ -247,6 +259,9 @@ def rechunk(
     >>> columns = cuzarr.rechunk(rows, {}, chunks=(-1, 2))
     >>> columns.chunks, columns[:, 1].tolist()
     ((3, 2), [1, 5, 9])
+    >>> named = cuzarr.create_array({}, data=rows, chunks=(1, 4), dimension_names=("time", "place"))
+    >>> cuzarr.rechunk(named, {}, chunks={"time": -1, "place": 2}).chunks
+    (3, 2)
     >>> cuzarr.rechunk(rows, {}, chunks=(3, 1), dry_run=True).to_dict()[0]["passes"][0]["source_reads"]
     1.0
     """
@@ -313,10 +328,13 @@ def pyramid(
     {'type': 'scale', 'scale': [1.0, 1.0]}
     """
     job = _Job(source, target, path, (overwrite, resume), storage_options, device, memory_limit)
-    names = None if axes is None else list(axes)
-    named_units = None if units is None else [unit or "" for unit in units]
+    names = None if axes is None else [str(axis) for axis in (axes if isinstance(axes, str) else items(axes, "axes", "names"))]
+    named_units = None if units is None else [str(unit or "") for unit in items(units, "units", "names of units, or None")]
     changes = _changes(job.node, None, chunks, shards, compressors, codecs)
-    steps = None if scale is None else list(scale)
+    with refusing("scale", "give a number for each dimension"):
+        steps = None if scale is None else list(map(float, scale))
+    levels = None if levels is None else whole(levels, "levels", 1)
+    method = str(method)  # type: ignore[assignment]
     with _core.Watch(counts=bool(progress)) as watch:
         plan = _core.Pyramid(*job.ends, changes, job.existing, method, levels, names, steps, named_units, job.options)
     if dry_run:

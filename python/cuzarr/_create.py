@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from cuzarr._checks import items, refusing
 from cuzarr._chunks import guess_chunks, parse_chunks, parse_shape, resolve_chunks
 from cuzarr._config import config
 from cuzarr._dtypes import OBJECT_CODECS, DataType, ZarrFormat, parse_dtype
@@ -42,7 +43,8 @@ def parse_fill_value(value: Any, data_type: DataType, zarr_format: ZarrFormat) -
         if zarr_format == 2:
             return None
         value = data_type.default_fill()
-    return data_type.fill_to_json(data_type.cast_fill(value), zarr_format)
+    with refusing("fill_value", f"give one element of {data_type}"):
+        return data_type.fill_to_json(data_type.cast_fill(value), zarr_format)
 
 
 def warn_order() -> None:
@@ -111,6 +113,13 @@ def parse_chunk_key_encoding(encoding: Any, zarr_format: ZarrFormat) -> dict[str
     return {"name": name, "configuration": {"separator": separator}}
 
 
+def _dimension_names(names: Any) -> tuple[str | None, ...]:
+    given = tuple(names) if isinstance(names, str) else items(names, "dimension_names", "a name or None for each dimension")
+    if any(not isinstance(name, str | None) for name in given):
+        raise InvalidArgumentError(f"dimension_names are {given!r}, expected text or None for each dimension")
+    return given
+
+
 def document_v3(
     *,
     shape: tuple[int, ...],
@@ -133,8 +142,8 @@ def document_v3(
         "node_type": "array",
         "storage_transformers": [],
     }
-    if dimension_names is not None and tuple(dimension_names):
-        document["dimension_names"] = list(dimension_names)
+    if dimension_names is not None and (names := _dimension_names(dimension_names)):
+        document["dimension_names"] = list(names)
     return document
 
 
@@ -171,7 +180,7 @@ def codecs_v2(data_type: DataType, filters: Any, compressors: Any) -> tuple[list
         chosen = default_filters_v2(data_type)
     else:
         single = isinstance(filters, Mapping | Codec) or hasattr(filters, "get_config")
-        given = [filters] if single else list(filters or ())
+        given = [filters] if single else () if filters is None else items(filters, "filters", "codecs")
         chosen = [
             parse_codec(codec).for_dtype(data_type).get_config()  # type: ignore[attr-defined]
             for codec in given

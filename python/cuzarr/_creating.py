@@ -10,12 +10,13 @@ import numpy as np
 from cuzarr import _create
 from cuzarr._array import Array
 from cuzarr._array_config import ArrayConfigLike
+from cuzarr._checks import dictionary
 from cuzarr._chunks import parse_shape
 from cuzarr._documents import write_new
 from cuzarr._dtypes import ZarrFormat, parse_dtype
 from cuzarr._group_metadata import GroupMetadata, as_node
 from cuzarr._members import GroupMembers
-from cuzarr._metadata import AnyArrayMetadata
+from cuzarr._metadata import AnyArrayMetadata, parse_attributes
 from cuzarr._text import printable
 from cuzarr.errors import InvalidArgumentError
 from cuzarr.storage import StorePath, normalize_path
@@ -34,7 +35,7 @@ class GroupCreation(GroupMembers):
         overwrite: bool,
         device: str | None = None,
     ) -> Self:
-        metadata = GroupMetadata(dict(attributes or {}), zarr_format)
+        metadata = GroupMetadata(parse_attributes(attributes), zarr_format)
         write_new(place, metadata, overwrite=overwrite)
         return cls(place, metadata, device)
 
@@ -132,7 +133,7 @@ class GroupCreation(GroupMembers):
         """Creates many nodes below this group, from their metadata by path; yields each with its path."""
         from cuzarr._api import create_hierarchy
 
-        nodes = {path: as_node(node) for path, node in nodes.items()}
+        nodes = {path: as_node(node) for path, node in dictionary(nodes, "nodes").items()}
         for path, node in nodes.items():
             if node.zarr_format != self._metadata.zarr_format:
                 raise InvalidArgumentError(f"'{path}' is of format {node.zarr_format}, the group of {self._metadata.zarr_format}")

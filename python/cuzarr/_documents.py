@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from cuzarr._dtypes import ZarrFormat
 from cuzarr._group_metadata import GroupMetadata, parse_consolidated_v2
 from cuzarr._metadata import (
@@ -42,8 +44,8 @@ AnyNodeMetadata = AnyArrayMetadata | GroupMetadata
 
 def check_zarr_format(zarr_format: Any) -> ZarrFormat | None:
     """A format given by a caller: 2, 3, or ``None`` for whichever is there."""
-    if zarr_format in (2, 3, None):
-        return zarr_format  # type: ignore[no-any-return]
+    if zarr_format is None or isinstance(zarr_format, int | np.integer) and zarr_format in (2, 3):
+        return zarr_format  # type: ignore[return-value]
     raise MetadataValidationError(f"zarr_format is {zarr_format!r}, expected 2, 3 or None")
 
 

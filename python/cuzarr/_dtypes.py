@@ -5,13 +5,14 @@ from __future__ import annotations
 import base64
 import math
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from cuzarr import _numpy
+from cuzarr._checks import element_type
 from cuzarr._names import did_you_mean
 from cuzarr.errors import DataTypeValidationError, InvalidArgumentError, OutOfRangeError, UnknownDataTypeError
 
@@ -229,14 +230,8 @@ def parse_dtype(spec: Any, zarr_format: ZarrFormat) -> DataType:
     if isinstance(spec, str) and spec in _STRING_NAMES or spec is str:
         return DataType(_string_dtype(), "string")
     if isinstance(spec, list):
-        spec = [tuple(field) for field in spec]
-    try:
-        native = _numpy.parse_type(spec)
-    except TypeError as error:
-        if (hint := _hint(spec)) is None:
-            raise
-        raise TypeError(f"{error}\nhint: {hint}") from None
-    return _from_native(native)
+        spec = [tuple(field) if isinstance(field, Iterable) else field for field in spec]
+    return _from_native(element_type(spec, _hint(spec)))
 
 
 def _hint(spec: Any) -> str | None:

@@ -17,12 +17,13 @@ from cuzarr._config import config as global_config, resolve_class
 from cuzarr._described import ArrayDescription
 from cuzarr._indexing import Box, FancySelection, Fields, basic_box, check_fields, one_field
 from cuzarr._info import Explanation
-from cuzarr._metadata import AnyArrayMetadata, encode_document
+from cuzarr._metadata import AnyArrayMetadata, ArrayMetadata, encode_document
 from cuzarr._text import printable
 from cuzarr.buffer import NDBuffer, cpu, gpu
 from cuzarr.buffer._prototype import prototype_device
 from cuzarr.device_array import DeviceArray
 from cuzarr.errors import (
+    ArgumentTypeError,
     CuzarrError,
     CuzarrRuntimeWarning,
     FallbackRefusedError,
@@ -42,6 +43,12 @@ class ArrayElements(ArrayDescription):
         config: ArrayConfigLike | None = None,
         device: str | None = None,
     ) -> None:
+        if not isinstance(store_path, StorePath):
+            hint = "use open_array; or give cuzarr.storage.StorePath(store, path)"
+            raise ArgumentTypeError(f"store_path is {store_path!r}, expected a place in a store", hint=hint)
+        if not isinstance(metadata, ArrayMetadata):
+            hint = "use create_array; or give ArrayV3Metadata.from_dict(document)"
+            raise ArgumentTypeError(f"metadata is {metadata!r}, expected an array's metadata", hint=hint)
         self._store_path = store_path
         self._metadata = metadata
         self._config = parse_array_config(config)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from cuzarr import _core
+from cuzarr._checks import items
 from cuzarr._convert import core_dtype, dtype_of, is_on_device, result_array
 from cuzarr._modules import buffer_on, device_number, is_array
 from cuzarr._streams import stream_handle
@@ -54,7 +55,7 @@ class ElementwiseKernel:
         preamble: str = "",
         options: Iterable[str] = (),
     ) -> None:
-        self._kernel = _core.ElementwiseKernel(in_params, out_params, operation, name, preamble, list(options))
+        self._kernel = _core.ElementwiseKernel(in_params, out_params, operation, name, preamble, list(items(options, "options", "a list of the compiler's options")))
         self.operation, self.name = operation, name
 
     def __call__(self, *args: Any, size: int | None = None, stream: Any = None, block_size: int = 256) -> Any:

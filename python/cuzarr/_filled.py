@@ -5,8 +5,6 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-import numpy as np
-
 from cuzarr._arguments import (
     check_data,
     default_format,
@@ -20,6 +18,7 @@ from cuzarr._arguments import (
 )
 from cuzarr._array import Array
 from cuzarr._array_config import ArrayConfigLike, parse_array_config
+from cuzarr._checks import host_array
 from cuzarr._create import DEFAULT_FILL_VALUE, is_auto, legacy_metadata
 from cuzarr._new_nodes import create_node, from_array
 from cuzarr._dtypes import ZarrFormat
@@ -120,7 +119,7 @@ def array(data: Any, **kwargs: Any) -> Array:
     if is_array(data):
         return from_array(kwargs.pop("store", None), data=data, **kwargs)
     if not hasattr(data, "shape") or not hasattr(data, "dtype"):
-        data = np.asanyarray(data)
+        data = host_array(data, "data")
     if kwargs.pop("read_only", False):
         raise InvalidArgumentError("a new array cannot be read-only")
     refuse_plan(data)

@@ -86,7 +86,7 @@ class GroupMetadata:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> GroupMetadata:
         """The value of a document, attributes inside."""
-        document = dict(data)
+        document = dict(as_mapping(data, "a group"))
         zarr_format = document.pop("zarr_format", None)
         if zarr_format not in (2, 3):
             raise MetadataValidationError(f"zarr_format is {zarr_format!r}, expected 2 or 3")

@@ -65,7 +65,10 @@ def _described(item: Any) -> str:
 
 def as_arrays(selection: Sequence[Any]) -> tuple[Any, ...]:
     """The selection with lists as arrays."""
-    return tuple(np.asarray(item) if isinstance(item, list) else item for item in selection)
+    try:
+        return tuple(np.asarray(item) if isinstance(item, list) else item for item in selection)
+    except ValueError as error:
+        raise SelectionInvalidError(f"a list of a selection is no array: {error}") from error
 
 
 def expand_ellipsis(selection: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from cuzarr import _core
 from cuzarr._blocks import BlockInfo, ReadAhead, Sources, call, cut, memory_limit_bytes, naming
+from cuzarr._checks import function, items, whole
 from cuzarr._progress import listener
 from cuzarr._results import Results, Target
 from cuzarr.errors import InvalidArgumentError, ShapeMismatchError
@@ -95,6 +96,7 @@ def map_blocks(
     >>> cuzarr.map_blocks(number, u, memory_limit=2048)
     array([0., 0., 0., 0., 0., 0.])
     """
+    function(f, "f")
     sources = Sources("map_blocks", arrays, device)
     shape = sources.shape
     halo = _halo(overlap, len(shape))
@@ -135,7 +137,8 @@ def _computed(f: Callable[..., Any], block: BlockInfo, given: list[Any]) -> Any:
 
 
 def _halo(overlap: int | Sequence[int], ndim: int) -> tuple[int, ...]:
-    halo = (overlap,) * ndim if isinstance(overlap, int) else tuple(overlap)
+    given = (overlap,) * ndim if isinstance(overlap, int) else items(overlap, "overlap", "a whole number, or one for each dimension")
+    halo = tuple(whole(width, "overlap") for width in given)
     if len(halo) != ndim or min(halo, default=0) < 0:
         raise InvalidArgumentError(f"overlap is {overlap!r}, expected {ndim} numbers of at least 0")
     return halo

@@ -6,6 +6,7 @@ from collections.abc import Generator, Iterator
 from typing import Any, Self, TypeVar
 
 from cuzarr._array import Array
+from cuzarr._checks import whole
 from cuzarr._documents import AnyNodeMetadata, array_not_found, group_not_found, iterate_members, read_node
 from cuzarr._group_metadata import GroupMetadata
 from cuzarr._names import did_you_mean
@@ -194,5 +195,5 @@ class GroupMembers(Node):
 
 
 def _check_depth(max_depth: int | None) -> None:
-    if max_depth is not None and max_depth < 0:
-        raise InvalidArgumentError(f"max_depth is {max_depth}, expected at least 0 or None")
+    if max_depth is not None:
+        whole(max_depth, "max_depth", 0, hint="give None for all members")

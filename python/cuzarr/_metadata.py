@@ -132,7 +132,7 @@ class ArrayMetadata:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """The value of a document, attributes inside."""
-        document = dict(data)
+        document = dict(as_mapping(data, "an array"))
         attributes = dict(as_mapping(document.pop("attributes", None) or {}, "attributes"))
         return cls(document, attributes)  # type: ignore[call-arg]
 

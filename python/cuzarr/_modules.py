@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from cuzarr import _core
+from cuzarr._checks import items
 from cuzarr._config import config
 from cuzarr._convert import device_buffer, is_on_device
 from cuzarr._streams import stream_handle
@@ -126,7 +127,7 @@ class Module:
     ) -> None:
         self.device = _gpu(device)
         self._source = source
-        self._module = _core.Module(source, self.device, name, list(options))
+        self._module = _core.Module(source, self.device, name, list(items(options, "options", "a list of the compiler's options")))
 
     def get_function(self, name: str) -> Function:
         """The kernel ``name``."""

@@ -7,11 +7,10 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
 from cuzarr._arguments import check_data, default_format, dtype_of, is_array, metadata_of
 from cuzarr._array import Array
 from cuzarr._array_config import ArrayConfigLike
+from cuzarr._checks import dictionary, host_array
 from cuzarr._create import DEFAULT_FILL_VALUE, new_metadata
 from cuzarr._documents import check_zarr_format, contains, hierarchy_with_parents, read_node, write_new
 from cuzarr._dtypes import ZarrFormat
@@ -177,7 +176,7 @@ def from_array(
     ((2,), [0, 1, 2, 3, 4, 5])
     """
     if not hasattr(data, "shape") or not hasattr(data, "dtype"):
-        data = np.asarray(data)
+        data = host_array(data, "data")
     place = make_store_path(store, path=name, mode="a", storage_options=storage_options, metadata_store=metadata_store)
     arguments: dict[str, Any] = {
         "chunks": chunks,
@@ -285,7 +284,7 @@ def create_hierarchy(
         A node is there, and ``overwrite`` is off; nothing was written.
     """
     place = make_store_path(store)
-    nodes = {normalize_path(path): as_node(node) for path, node in nodes.items()}
+    nodes = {normalize_path(path): as_node(node) for path, node in dictionary(nodes, "nodes").items()}
     complete = hierarchy_with_parents(nodes)
     for path, node in complete.items():
         kind = contains(place / path, next(iter(nodes.values())).zarr_format)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from cuzarr._attributes import Attributes
+from cuzarr._checks import dictionary
 from cuzarr._config import config as global_config
 from cuzarr._group_metadata import GroupMetadata
 from cuzarr._metadata import AnyArrayMetadata
@@ -61,7 +62,7 @@ class Node:
 
     def update_attributes(self, new_attributes: Mapping[str, Any]) -> Self:
         """Adds and replaces attributes, in one write."""
-        self._replace_attributes({**self._metadata.attributes, **new_attributes})
+        self._replace_attributes({**self._metadata.attributes, **dictionary(new_attributes, "attributes")})
         return self
 
     def _replace_attributes(self, attributes: dict[str, Any]) -> None:

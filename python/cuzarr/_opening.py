@@ -6,7 +6,7 @@ import warnings
 from dataclasses import replace
 from typing import Any, Literal
 
-from cuzarr._arguments import default_format, device_like, warn_ignored
+from cuzarr._arguments import default_format, device_like, is_array, place_of, warn_ignored
 from cuzarr._array import Array
 from cuzarr._array_config import ArrayConfigLike
 from cuzarr._documents import check_zarr_format, group_not_found, nothing_found, read_array, read_group, write_new
@@ -16,7 +16,9 @@ from cuzarr._group import Group
 from cuzarr._group_metadata import ConsolidatedMetadata, GroupMetadata
 from cuzarr._metadata import AnyArrayMetadata
 from cuzarr._text import printable
+from cuzarr._operators import is_operand
 from cuzarr.errors import (
+    ArgumentTypeError,
     ArrayNotFoundError,
     CuzarrDeprecationWarning,
     CuzarrUserWarning,
@@ -226,6 +228,26 @@ def group(
     )
 
 
+def array_of(value: Any, mode: str = "r", device: str | None = None) -> Array:
+    """An array of a store where a caller may also give one of zarr-python's, or the path of one.
+
+    Raises
+    ------
+    ArrayNotFoundError
+        There is none at the path.
+    ArgumentTypeError
+        It is in memory, or something else.
+    """
+    if isinstance(value, Array):
+        return value if device is None else value.with_device(device)
+    if is_array(value):
+        return open_array(place_of(value), mode=mode, device=device)
+    if is_operand(value):
+        hint = "save it first: cuzarr.save_array(store, x)"
+        raise ArgumentTypeError(f"got {type(value).__name__}, expected an array of a store, or its path", hint=hint)
+    return open_array(value, mode=mode, device=device)
+
+
 def open_consolidated(*args: Any, use_consolidated: Literal[True] = True, **kwargs: Any) -> Group:
     """Opens a group by its consolidated metadata."""
     if use_consolidated is not True:
@@ -251,6 +273,8 @@ def load(store: Any, path: str | None = None, zarr_format: ZarrFormat | None = N
 def tree(grp: Group, expand: bool | None = None, level: int | None = None) -> Any:
     """The hierarchy below a group as text; :meth:`Group.tree` has more options."""
     warnings.warn("cuzarr.tree is deprecated, use Group.tree", CuzarrDeprecationWarning, stacklevel=2)
+    if not isinstance(grp, Group):
+        raise ArgumentTypeError(f"got {type(grp).__name__}, expected a group", hint="open it with open_group")
     return grp.tree(expand=expand, level=level)
 
 

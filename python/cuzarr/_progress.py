@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from cuzarr import _core
+from cuzarr.errors import ArgumentTypeError
 
 _INTERVAL_S = 0.1
 _BAR = 30
@@ -48,9 +49,16 @@ class _Meter:
 
 
 def listener(progress: Any, what: str, unit: str = "objects") -> Callable[[int, int | None], None]:
-    """What tells of progress: a line on the terminal, a function, or anything like tqdm."""
+    """What tells of progress: a line on the terminal, a function, or anything like tqdm.
+
+    Raises
+    ------
+    ArgumentTypeError
+    """
     if progress is True:
         return _Bar(what, unit)
+    if isinstance(progress, dict | set | type) or not (hasattr(progress, "update") or callable(progress)):
+        raise ArgumentTypeError(f"progress is {progress!r}, expected True, a function, or an object with update() as tqdm's")
     return _Meter(progress) if hasattr(progress, "update") else progress  # type: ignore[no-any-return]
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cuzarr import _convert, _core, _numpy
+from cuzarr import _convert, _core
+from cuzarr._checks import element_type, items
 from cuzarr._indexing import Box, basic_box
 from cuzarr.errors import (
     DTypeMismatchError,
@@ -35,7 +36,7 @@ def _converted(array: ArrayElements, dtype: Any) -> np.dtype[Any]:
         The array's elements, or the wanted ones, are no numbers, and differ.
     """
     own = array.dtype
-    wanted = own if dtype is None else _numpy.check_type(np.dtype(dtype))
+    wanted = own if dtype is None else element_type(dtype)
     if wanted != own and not (_is_number(own) and _is_number(wanted)):
         raise DTypeMismatchError(f"cannot read {own} as {wanted}")
     return wanted.newbyteorder("=")
@@ -81,6 +82,7 @@ def read_to(
     """One box, to other devices than the array's; see :meth:`cuzarr.Array.read`."""
     if isinstance(device, str):
         return read(array.with_device(device), selection, out, dtype, prototype)
+    device = items(device, "device", "the name of one, or of several")
     if out is not None or prototype is not None or not device:
         raise InvalidArgumentError("several devices take neither out nor prototype, and are at least one")
     parts = split(basic_box(selection, array.shape), array._stored_chunks, len(device))
@@ -115,7 +117,7 @@ def split(box: Box, chunks: tuple[int, ...], count: int) -> list[Box]:
 
 def read_many(array: ArrayElements, selections: Sequence[Any], out: Any, dtype: Any, prototype: Any) -> Any:
     """Many boxes; see :meth:`cuzarr.Array.read_many`."""
-    boxes = [basic_box(selection, array.shape) for selection in selections]
+    boxes = [basic_box(selection, array.shape) for selection in items(selections, "selections", "a list of them")]
     device, _ = array._placement(prototype)
     if array.metadata.data_type.is_variable and out is None and dtype is None:
         return [array._get_box(box, None, prototype, None) for box in boxes]

@@ -12,6 +12,8 @@ import numpy as np
 
 from cuzarr import _core
 from cuzarr._blocks import BlockInfo, ReadAhead, Sources, call, cut, memory_limit_bytes, naming
+from cuzarr._checks import function
+from cuzarr._computing import dimension_names
 from cuzarr._progress import listener
 from cuzarr._results import Results, Target
 from cuzarr.errors import InvalidArgumentError, ShapeMismatchError
@@ -93,10 +95,14 @@ def reduce(
     >>> cuzarr.reduce(spread, lambda a, b: (min(a[0], b[0]), max(a[1], b[1])), z, finish=lambda both: float(both[1] - both[0]))
     11.0
     """
+    function(map_block, "map_block")
+    function(combine, "combine")
+    if finish is not None:
+        function(finish, "finish")
     sources = Sources("reduce", arrays, device)
     fold = _Fold(map_block, combine, finish, initial, progress)
     limit, watch = memory_limit_bytes(memory_limit) // 2, _core.Watch()
-    axes = axes_of(axis, len(sources.shape))
+    axes = axes_of(axis, len(sources.shape), dimension_names(sources.stored) if sources.stored.shape == sources.shape else None)
     if axes is None:
         given = {"out": out, "dtype": dtype, "chunks": chunks, "shards": shards, "keepdims": keepdims or None, "resume": resume or None}
         if said := [name for name, value in (given | kwargs).items() if value is not None]:
@@ -159,7 +165,7 @@ class _Fold:
             total = self._merged(total, block, reader.take())
             if self._tell is not None:
                 self._tell(block.number + 1, block.count)
-        return total if self._finish is None else self._finish(total)
+        return self._finished(total)
 
     def _merged(self, total: Any, block: BlockInfo, given: list[Any]) -> Any:
         with naming(block, "reduce"):
@@ -173,7 +179,13 @@ class _Fold:
         """What becomes of no blocks."""
         if self._initial is None:
             raise InvalidArgumentError("there are no elements to reduce", hint="give initial, the result of none")
-        return self._initial if self._finish is None else self._finish(copy.deepcopy(self._initial))
+        return self._finished(copy.deepcopy(self._initial))
+
+    def _finished(self, total: Any) -> Any:
+        if self._finish is None:
+            return total
+        with naming("finish", "reduce"):
+            return self._finish(total)
 
 
 class _Stays:

@@ -12,6 +12,7 @@ import numpy as np
 from cuzarr import _api, _convert, _core
 from cuzarr._array import Array
 from cuzarr._blocks import BlockInfo, Sources, box
+from cuzarr._checks import element_type
 from cuzarr._chunks import resolve_chunks
 from cuzarr._config import config
 from cuzarr._numpy import check_type
@@ -48,7 +49,7 @@ class Target:
         if settings and (out is None or isinstance(out, Array)):
             raise TypeError(f"{', '.join(settings)}: these are for an array that is created: say where, by out")
         # What says the size of blocks must be the same when work is resumed, whose results have a type by then.
-        likely = check_type(np.dtype(dtype or (out if isinstance(out, Array) else sources.stored).dtype))
+        likely = (out if isinstance(out, Array) else sources.stored).dtype if dtype is None else element_type(dtype)
         self.item_bytes = likely.itemsize
         if out is not None and not isinstance(out, Array):
             place = {name: settings.pop(name, None) for name in ("storage_options", "metadata_store")}
@@ -65,7 +66,7 @@ class Target:
         if self.array is not None and self.array.shape != shape:
             raise ShapeMismatchError(f"out has shape {out.shape}, the result has {shape}")
         self._place, self._shape = out, shape
-        self._dtype = None if dtype is None else np.dtype(dtype)
+        self._dtype = None if dtype is None else likely
         self._settings = settings
         self.unit = self._choose_grid(*grid)
 

@@ -21,32 +21,46 @@ import numpy as np
 
 from cuzarr import _convert
 from cuzarr._array import Array
-from cuzarr.errors import InvalidArgumentError, ShapeMismatchError
+from cuzarr._checks import axis_number
+from cuzarr._computing import dimension_names
+from cuzarr._opening import array_of
+from cuzarr.errors import ArgumentTypeError, ArrayNotFoundError, InvalidArgumentError, ShapeMismatchError
 
 
-def from_cuzarr(array: Array, chunks: Any = None, *, name: str | None = None, inline_array: bool = True) -> Any:
+def from_cuzarr(array: Any, chunks: Any = None, *, name: str | None = None, inline_array: bool = True) -> Any:
     """A dask array that reads from an array of a store.
 
     Parameters
     ----------
-    array : Array
-        What is read; its ``device`` says where to, and with it the type of dask's blocks.
+    array : Array or StoreLike
+        What is read, or its path; its ``device`` says where to, and with it the type of dask's blocks.
     chunks : optional
-        Extents of dask's chunks. The stored objects' unless given, so that each is read once.
+        Extents of dask's chunks, also as a dictionary of dimensions by number or name. The stored objects' unless given, so that each is read once.
     name : str, optional
         Name of the dask array; by default one that equal arrays share.
     inline_array : bool
         Whether each task carries the array, which is small: its store, path and metadata.
     """
+    array = array_of(array)
+    chosen = array.shards or array.chunks if chunks is None else _named(chunks, array)
     return dask.array.from_array(  # type: ignore[no-untyped-call]
         array,
-        chunks=array.shards or array.chunks if chunks is None else chunks,
+        chunks=chosen,
         name=name or f"cuzarr-{dask.base.tokenize(array, chunks)}",
         asarray=False,
         fancy=True,
         inline_array=inline_array,
         meta=meta(array),
     )
+
+
+def _named(chunks: Any, array: Array) -> Any:
+    """Chunks as dask wants them, of a dictionary of dimensions; others have the stored objects'."""
+    if not isinstance(chunks, dict):
+        return chunks
+    names = dimension_names(array)
+    named = {axis_number(axis, array.ndim, names): extents for axis, extents in chunks.items()}
+    return tuple(named.get(axis, extent) for axis, extent in enumerate(array.shards or array.chunks))
 
 
 def meta(array: Array) -> Any:
@@ -64,7 +78,7 @@ def meta(array: Array) -> Any:
     )
 
 
-def to_cuzarr(lazy: Any, array: Array, *, compute: bool = True, **kwargs: Any) -> Any:
+def to_cuzarr(lazy: Any, array: Any, *, compute: bool = True, **kwargs: Any) -> Any:
     """Writes a dask array to an array of a store, every stored object by one task.
 
     Blocks that do not end where stored objects end are put together first, so that no two tasks write the same object.
@@ -73,8 +87,8 @@ def to_cuzarr(lazy: Any, array: Array, *, compute: bool = True, **kwargs: Any) -
     ----------
     lazy : dask.array.Array
         What is written, from blocks on any device.
-    array : Array
-        Where it goes, of the same shape.
+    array : Array or StoreLike
+        Where it goes, of the same shape: an array that is there, or its path.
     compute : bool
         Whether to write now; else what is returned writes when it is computed.
     **kwargs
@@ -84,11 +98,21 @@ def to_cuzarr(lazy: Any, array: Array, *, compute: bool = True, **kwargs: Any) -
     ------
     ShapeMismatchError
         The shapes differ.
+    ArrayNotFoundError
+        There is no array at the path.
     """
+    if not isinstance(lazy, dask.array.Array):
+        raise ArgumentTypeError(f"got {type(lazy).__name__} to write, expected a dask array", hint="use array[...] = x")
+    try:
+        array = array_of(array, "r+")
+    except ArrayNotFoundError as error:
+        error.hint = "create it first: cuzarr.create_array(store, shape=x.shape, chunks=x.chunksize, dtype=x.dtype)"
+        raise
     if tuple(lazy.shape) != array.shape:
         raise ShapeMismatchError(f"a dask array of shape {tuple(lazy.shape)} does not fit an array of {array.shape}")
     stored = array.shards or array.chunks
-    lazy = lazy.rechunk(tuple(_aligned(*axis) for axis in zip(lazy.chunks, stored, array.shape, strict=True)))
+    aligned = tuple(_aligned(*axis) for axis in zip(lazy.chunks, stored, array.shape, strict=True))
+    lazy = lazy.rechunk(aligned)  # type: ignore[no-untyped-call]
     return dask.array.store(lazy, array, lock=False, compute=compute, **kwargs)
 
 

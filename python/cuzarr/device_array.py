@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import operator
 import warnings
 from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
 
-from cuzarr import _core, _numpy
+from cuzarr import _checks, _core, _numpy
 from cuzarr._operators import NumpyProtocol, OneElement, Operators, Reductions, Shaped
 from cuzarr.errors import (
     DTypeMismatchError,
@@ -106,14 +105,14 @@ class DeviceArray(NumpyProtocol, OneElement, Operators, Reductions, Shaped):
     @classmethod
     def empty(cls, shape: tuple[int, ...], dtype: Any, device: str, order: Literal["C", "F"] = "C") -> DeviceArray:
         """New memory, whose elements have no meaning yet."""
-        dtype = np.dtype(dtype)
-        return cls(_core.NdBuffer.empty(shape, element_type(dtype), device, order), dtype)
+        dtype = _checks.element_type(dtype)
+        return cls(_core.NdBuffer.empty(_checks.extents(shape), element_type(dtype), str(device), order), dtype)
 
     @classmethod
     def from_host(cls, array: Any, device: str) -> DeviceArray:
         """A copy of a NumPy array in a device's memory; packed in F order when only that is how it is packed."""
-        array = np.asarray(array)
-        return cls(host_view(array).to(device), array.dtype)
+        array = _checks.host_array(array, "array")
+        return cls(host_view(array).to(str(device)), array.dtype)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -205,7 +204,7 @@ class DeviceArray(NumpyProtocol, OneElement, Operators, Reductions, Shaped):
     def reshape(self, *shape: Any, order: Literal["A", "C", "F"] | None = "C", copy: bool | None = None) -> DeviceArray:
         """The elements under another shape, a view where that is possible; one extent may be -1."""
         extents = shape[0] if len(shape) == 1 and not hasattr(shape[0], "__index__") else shape
-        wanted = _resolve(tuple(map(operator.index, extents)), self.size)
+        wanted = _resolve(tuple(_checks.whole(extent, "shape", -1) for extent in _checks.items(extents, "shape", "whole numbers")), self.size)
         if order not in ("C", None):
             if order == "A" and not self._is_packed("F"):
                 return self.reshape(wanted, copy=copy)
@@ -222,8 +221,9 @@ class DeviceArray(NumpyProtocol, OneElement, Operators, Reductions, Shaped):
     def transpose(self, *axes: Any) -> DeviceArray:
         """A view with its dimensions in another order: reversed, unless ``axes`` says which comes where."""
         given = axes[0] if len(axes) == 1 and not hasattr(axes[0], "__index__") else axes
-        chosen = range(self.ndim)[::-1] if given is None or not len(given) else given
-        return DeviceArray(self._buffer.transpose([operator.index(axis) % max(self.ndim, 1) for axis in chosen]), self.dtype)
+        wanted = () if given is None else _checks.items(given, "axes", "whole numbers")
+        chosen = [_checks.axis_number(axis, self.ndim) for axis in wanted] if wanted else range(self.ndim)[::-1]
+        return DeviceArray(self._buffer.transpose(list(chosen)), self.dtype)
 
     @property
     def T(self) -> DeviceArray:  # noqa: N802, NumPy's name
@@ -232,7 +232,7 @@ class DeviceArray(NumpyProtocol, OneElement, Operators, Reductions, Shaped):
 
     def view(self, dtype: Any) -> DeviceArray:
         """The same bits as elements of another type; where its size is another, the last dimension has more or fewer of them."""
-        dtype = np.dtype(dtype)
+        dtype = _checks.element_type(dtype)
         return DeviceArray(self._buffer.reinterpret(element_type(dtype)), dtype)
 
     # ---------------------------------------------------------------------------------------------- copies and changes
@@ -249,7 +249,7 @@ class DeviceArray(NumpyProtocol, OneElement, Operators, Reductions, Shaped):
         UnsupportedError
             There is no such conversion on devices: strings, structures, dates.
         """
-        dtype = np.dtype(dtype)
+        dtype = _checks.element_type(dtype)
         if dtype == self.dtype:
             return self.copy(order) if copy else self
         if (reversals := _reversals(self.dtype, dtype)) is not None:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from cuzarr import _dtypes
+from cuzarr._checks import element_type, refusing, whole
 from cuzarr._dtypes import DataType, ZarrFormat
 from cuzarr.errors import InvalidArgumentError
 
@@ -52,13 +53,11 @@ Endianness = Literal["little", "big"]
 def _native(spec: str, endianness: Endianness = "little") -> DataType:
     if endianness not in ("little", "big"):
         raise InvalidArgumentError(f"endianness is {endianness!r}, expected little or big")
-    return DataType(np.dtype(spec).newbyteorder("<" if endianness == "little" else ">"))
+    return DataType(element_type(spec).newbyteorder("<" if endianness == "little" else ">"))
 
 
 def _length(length: int) -> int:
-    if length < 1:
-        raise InvalidArgumentError(f"length is {length}, expected at least 1")
-    return length
+    return whole(length, "length", 1)
 
 
 def _of_one_byte(name: str) -> Callable[[], DataType]:
@@ -121,7 +120,8 @@ def VariableLengthBytes() -> DataType:  # noqa: N802
 
 def Struct(*, fields: Iterable[tuple[str, Any]]) -> DataType:  # noqa: N802
     """Elements of several named fields, each with a type of its own."""
-    return DataType(np.dtype([(name, _dtypes.parse_dtype(field, 3).native) for name, field in fields]))
+    with refusing("fields", "give pairs of a name and a type"):
+        return DataType(np.dtype([(name, _dtypes.parse_dtype(field, 3).native) for name, field in fields]))
 
 
 Structured = Struct

@@ -20,6 +20,7 @@ from typing import ClassVar
 from cuzarr._text import printable, printable_lines
 
 __all__ = [
+    "ArgumentTypeError",
     "ArrayIndexError",
     "ArrayNotFoundError",
     "BaseZarrError",
@@ -135,6 +136,10 @@ class InvalidArgumentError(CuzarrError, ValueError):
     """An argument has no meaning."""
 
     _kind = "InvalidArgument"
+
+
+class ArgumentTypeError(InvalidArgumentError, TypeError):
+    """An argument is of a type that has no meaning."""
 
 
 class ConfigInvalidError(CuzarrError, ValueError):
@@ -258,7 +263,7 @@ class ConversionError(DTypeMismatchError, ValueError, OverflowError):
 
 
 class OutOfRangeError(ConversionError, InvalidArgumentError):
-    """A number does not fit the element type."""
+    """A number does not fit the element type, or is larger than an argument may be."""
 
     _kind = "OutOfRange"
 

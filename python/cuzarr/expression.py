@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from cuzarr import _core
+from cuzarr._checks import element_type
 from cuzarr._computing import check_dtype, deliver, native_dtype, settings
 from cuzarr._config import config
 from cuzarr._convert import core_dtype
@@ -33,9 +34,10 @@ class Expression(NumpyProtocol, OneElement, Operators, Reductions, Shaped):
 
     _in_memory = _on_host = ".compute()"
 
-    def __init__(self, expr: _core.Expr, device: str | None = None) -> None:
+    def __init__(self, expr: _core.Expr, device: str | None = None, names: tuple[str | None, ...] | None = None) -> None:
         self._expr = expr
         self._own_device = device
+        self._names = names
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -52,9 +54,9 @@ class Expression(NumpyProtocol, OneElement, Operators, Reductions, Shaped):
 
     def astype(self, dtype: Any) -> Expression:
         """Elements of another type, converted as NumPy converts them."""
-        dtype = np.dtype(dtype)
+        dtype = element_type(dtype)
         check_dtype(dtype, "astype")
-        return Expression(self._expr.astype(core_dtype(dtype)), self._own_device)
+        return Expression(self._expr.astype(core_dtype(dtype)), self._own_device, self._names)
 
     def compute(
         self, *, device: str | None = None, memory_limit: int | str | None = None, progress: Any = None
@@ -145,7 +147,7 @@ class Expression(NumpyProtocol, OneElement, Operators, Reductions, Shaped):
         where, limit, threads = settings(device or self._own_device, memory_limit)
         objects = math.prod(len(sizes) for sizes in target.write_chunk_sizes)
         with shown(progress, "writing", objects):
-            self._expr.store(target._handle(), where, limit, threads, resume)
+            self._expr.store(target._handle(), where, limit, threads, bool(resume))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         """Refuses: a plan is computed when that is asked for."""

@@ -21,7 +21,9 @@ from typing import Any
 
 import numpy as np
 
+from cuzarr._checks import element_type, host_array, whole
 from cuzarr._computing import apply, lazy
+from cuzarr.errors import OutOfRangeError
 
 __all__ = [
     "abs", "absolute", "acos", "acosh", "add", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh",
@@ -157,6 +159,9 @@ def round(x: Any, decimals: int = 0) -> Any:
 
     Whole numbers are themselves; to tens and hundreds (negative ``decimals``) only floats are rounded.
     """
+    decimals = whole(decimals, "decimals")
+    if not -308 <= decimals <= 308:
+        raise OutOfRangeError(f"decimals is {decimals}, expected -308 to 308")
     is_whole = isinstance(x, int) or getattr(getattr(x, "dtype", None), "kind", "f") in "biu"
     if is_whole and decimals >= 0:
         return trunc(x)
@@ -168,4 +173,5 @@ def round(x: Any, decimals: int = 0) -> Any:
 
 def astype(x: Any, dtype: Any) -> Any:
     """Elements converted to another type, as NumPy's ``astype`` does it."""
-    return lazy(x).astype(dtype)
+    wanted = element_type(dtype)
+    return lazy(x).astype(wanted) if hasattr(x, "dtype") else host_array(x, "astype", wanted)

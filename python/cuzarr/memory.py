@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from cuzarr import _core
-from cuzarr._config import ConfigSet, config, parse_size
+from cuzarr._config import ConfigSet, config, device_name, parse_size
 from cuzarr._info import human_bytes
 from cuzarr._text import printable
 from cuzarr.errors import InvalidArgumentError, LibraryMissingError
@@ -106,7 +106,7 @@ def info(device: str | None = None) -> MemoryInfo:
     DeviceUnavailableError
         There is no such device, or it cannot be used.
     """
-    chosen = str(device or config.get("device"))
+    chosen = device_name(device)
     numbers = _core.memory_info(chosen)
     counted = {name: numbers[name] for name in ("free", "total", "used", "peak", "pinned", "in_flight")}
     own = {} if chosen == "cpu" else {"cuzarr": PoolInfo(numbers["used"], numbers["held"])}
@@ -145,12 +145,12 @@ def limit(size: int | str | None) -> ConfigSet:
 
 def empty_cache(device: str | None = None) -> None:
     """Gives memory that cuzarr's pool keeps unused, and pinned memory, back to the system. Waits for the device."""
-    _core.trim_memory(str(device or config.get("device")))
+    _core.trim_memory(device_name(device))
 
 
 def reset_peak(device: str | None = None) -> None:
     """Lets :attr:`MemoryInfo.peak` begin again at what is in use now."""
-    _core.reset_memory_peak(str(device or config.get("device")))
+    _core.reset_memory_peak(device_name(device))
 
 
 def use_allocator(library: Library) -> None:
@@ -169,7 +169,7 @@ def use_allocator(library: Library) -> None:
         It is not installed.
     """
     global _chosen
-    if library not in _ALLOCATORS:
+    if not isinstance(library, str) or library not in _ALLOCATORS:
         raise InvalidArgumentError(f"the allocator is one of {', '.join(_ALLOCATORS)}, got {library!r}")
     make = _ALLOCATORS[library]
     _core.set_allocator(None if make is None else make())

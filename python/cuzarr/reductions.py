@@ -13,26 +13,23 @@ array([[-2.5, -1.5, -0.5],
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-import numpy as np
-
 from cuzarr import _core
-from cuzarr._computing import deliver, device_among, is_lazy, operand, plan_device, settings
-from cuzarr.errors import InvalidArgumentError
+from cuzarr._checks import axis_number, host_array, refusing
+from cuzarr._computing import deliver, device_among, dimension_names, is_lazy, names_left, operand, plan_device, settings
 
 __all__ = [
     "all", "any", "argmax", "argmin", "count_nonzero", "max", "mean", "min", "nanargmax", "nanargmin", "nanmax",
     "nanmean", "nanmin", "nanprod", "nanstd", "nansum", "nanvar", "prod", "std", "sum", "var",
 ]  # fmt: skip
 
-Axis = int | tuple[int, ...] | None
+Axis = int | str | tuple[int | str, ...] | None
 
 
-def axes_of(axis: Axis | Iterable[int], ndim: int) -> list[int] | None:
-    """Dimensions counted from the first; ``None`` for all.
+def axes_of(axis: Axis | Iterable[int | str], ndim: int, names: Sequence[str | None] | None = None) -> list[int] | None:
+    """Dimensions counted from the first, given by their numbers or names; ``None`` for all.
 
     Raises
     ------
@@ -41,11 +38,8 @@ def axes_of(axis: Axis | Iterable[int], ndim: int) -> list[int] | None:
     """
     if axis is None:
         return None
-    axes = [operator.index(one) for one in (axis if isinstance(axis, Iterable) else (axis,))]
-    for one in axes:
-        if not -ndim <= one < ndim:
-            raise InvalidArgumentError(f"axis {one} is none of an array of {ndim} dimensions")
-    return [one % ndim for one in axes]
+    several = isinstance(axis, Iterable) and not isinstance(axis, str | bytes)
+    return [axis_number(one, ndim, names) for one in (axis if several else (axis,))]  # type: ignore[union-attr]
 
 
 def reduce(
@@ -55,11 +49,15 @@ def reduce(
     from cuzarr.expression import Expression
 
     device = device_among((x,))
-    own = operand(x if hasattr(x, "shape") else np.asarray(x), device, name)
+    own = operand(x if hasattr(x, "shape") else host_array(x, name), device, name)
     assert isinstance(own, _core.Expr)
-    reduced = own.reduced(name, axes_of(axis, len(own.shape)), keepdims, float(ddof), skip_nan)
+    names = dimension_names(x)
+    axes = axes_of(axis, len(own.shape), names)
+    with refusing("ddof"):
+        freedom = float(ddof)
+    reduced = own.reduced(name, axes, bool(keepdims), freedom, skip_nan)
     if is_lazy(x):
-        return Expression(reduced, plan_device((x,)))
+        return Expression(reduced, plan_device((x,)), names_left(names, axes, keepdims))
     _, limit, threads = settings(device, None)
     zeros = (0,) * len(reduced.shape)
     return deliver(reduced.compute(zeros, reduced.shape, device, limit, threads), (x,))
@@ -100,12 +98,12 @@ def max(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     return reduce("max", x, axis, keepdims)
 
 
-def argmin(x: Any, axis: int | None = None, *, keepdims: bool = False) -> Any:
+def argmin(x: Any, axis: int | str | None = None, *, keepdims: bool = False) -> Any:
     """Where the least element first is, or the first NaN; without ``axis`` in the array as one row."""
     return reduce("argmin", x, axis, keepdims)
 
 
-def argmax(x: Any, axis: int | None = None, *, keepdims: bool = False) -> Any:
+def argmax(x: Any, axis: int | str | None = None, *, keepdims: bool = False) -> Any:
     """Where the greatest element first is, or the first NaN; without ``axis`` in the array as one row."""
     return reduce("argmax", x, axis, keepdims)
 
@@ -160,11 +158,11 @@ def nanmax(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     return reduce("max", x, axis, keepdims, skip_nan=True)
 
 
-def nanargmin(x: Any, axis: int | None = None, *, keepdims: bool = False) -> Any:
+def nanargmin(x: Any, axis: int | str | None = None, *, keepdims: bool = False) -> Any:
     """As :func:`argmin`, without elements that are NaN; refused where there are no others."""
     return reduce("argmin", x, axis, keepdims, skip_nan=True)
 
 
-def nanargmax(x: Any, axis: int | None = None, *, keepdims: bool = False) -> Any:
+def nanargmax(x: Any, axis: int | str | None = None, *, keepdims: bool = False) -> Any:
     """As :func:`argmax`, without elements that are NaN; refused where there are no others."""
     return reduce("argmax", x, axis, keepdims, skip_nan=True)

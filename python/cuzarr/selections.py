@@ -14,14 +14,25 @@ array([2.75, 5.5 ])
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from cuzarr import _core
-from cuzarr._computing import check_dtype, deliver, device_among, is_lazy, native_dtype, operand, plan_device, settings
+from cuzarr._checks import host_array, refusing, whole
+from cuzarr._computing import (
+    check_dtype,
+    deliver,
+    device_among,
+    dimension_names,
+    is_lazy,
+    names_left,
+    native_dtype,
+    operand,
+    plan_device,
+    settings,
+)
 from cuzarr._convert import core_dtype, wrap_host
 from cuzarr.errors import InvalidArgumentError, UnsupportedError
 from cuzarr.reductions import Axis, axes_of
@@ -33,19 +44,19 @@ __all__ = [
 DISCRETE = ("lower", "higher", "nearest", "inverted_cdf", "closest_observation")
 
 
-def _finish(expr: _core.Expr, x: Any, device: str) -> Any:
+def _finish(expr: _core.Expr, x: Any, device: str, names: tuple[str | None, ...] | None = None) -> Any:
     """A plan, or its elements at once."""
     from cuzarr.expression import Expression
 
     if is_lazy(x):
-        return Expression(expr, plan_device((x,)))
+        return Expression(expr, plan_device((x,)), names)
     _, limit, threads = settings(device, None)
     return deliver(expr.compute((0,) * len(expr.shape), expr.shape, device, limit, threads), (x,))
 
 
 def _source(x: Any, name: str) -> tuple[_core.Expr, str]:
     device = device_among((x,))
-    own = operand(x if hasattr(x, "shape") else np.asarray(x), device, name)
+    own = operand(x if hasattr(x, "shape") else host_array(x, name), device, name)
     assert isinstance(own, _core.Expr)
     return own, device
 
@@ -55,7 +66,7 @@ def _quantile(
 ) -> Any:
     expr, device = _source(x, name)
     own = native_dtype(expr.dtype)
-    asked = np.asarray(q)
+    asked = host_array(q, "q")
     if asked.ndim > 1 or asked.dtype.kind not in "biuf":
         raise InvalidArgumentError(f"{name}: got {asked.ndim} dimensions of {asked.dtype}, expected a number or a row of them")
     if asked.dtype.kind != "f" and divisor == 1 and method == "linear":
@@ -67,10 +78,11 @@ def _quantile(
     if method == "median":
         between = own if is_float else np.dtype("f8")
     probabilities = (asked.astype("f8") / divisor).reshape(-1).tolist()
-    quantile = expr.quantile(
-        probabilities, method, axes_of(axis, len(expr.shape)), keepdims, skip_nan, asked.ndim == 0, core_dtype(between)
-    )
-    return _finish(quantile, x, device)
+    names = dimension_names(x)
+    axes = axes_of(axis, len(expr.shape), names)
+    quantile = expr.quantile(probabilities, str(method), axes, bool(keepdims), skip_nan, asked.ndim == 0, core_dtype(between))
+    left = names_left(names, axes, keepdims)
+    return _finish(quantile, x, device, left if left is None or asked.ndim == 0 else (None, *left))
 
 
 def quantile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Any:
@@ -136,23 +148,21 @@ def _histogram(
         raise UnsupportedError(
             f"histogram: bins are not found by the rule {bins!r}", hint="give their number, or numpy.histogram_bin_edges of a part"
         )
+    density = bool(density)
+    edges = np.ascontiguousarray(host_array(bins, "bins"))
     if np.ndim(bins):
-        edges = np.ascontiguousarray(bins)
         check_dtype(edges.dtype, "histogram")
         return *expr.histogram_between(wrap_host(edges), density), device
-    try:
-        count = operator.index(bins)
-    except TypeError as error:
-        raise InvalidArgumentError("histogram: bins are a number or the edges between them") from error
-    if count < 1:
-        raise InvalidArgumentError(f"histogram: got {count} bins, expected at least one")
+    count = whole(bins, "bins", 1, "give their number, or the edges between them")
     if range is None:
         return *expr.histogram(count, None, None, density), device
-    first, last = range
-    # As NumPy: numbers of Python's take the elements' type.
-    joint = np.result_type(first, last, native_dtype(expr.dtype))
-    dtype = np.result_type(joint, float) if joint.kind in "biu" else joint
-    return *expr.histogram(count, (float(first), float(last)), core_dtype(dtype), density), device
+    with refusing("range", "give two numbers: range=(0, 1)"):
+        first, last = range
+        # As NumPy: numbers of Python's take the elements' type.
+        joint = np.result_type(first, last, native_dtype(expr.dtype))
+        dtype = np.result_type(joint, float) if joint.kind in "biu" else joint
+        ends = float(first), float(last)
+    return *expr.histogram(count, ends, core_dtype(dtype), density), device
 
 
 def histogram(

@@ -20,6 +20,8 @@ from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from cuzarr._array import Array
 from cuzarr._batches import Batches
+from cuzarr._opening import array_of
+from cuzarr.errors import InvalidArgumentError
 
 
 def to_tensor(elements: Any) -> torch.Tensor:
@@ -28,20 +30,33 @@ def to_tensor(elements: Any) -> torch.Tensor:
 
 
 class RowDataset(Dataset[Any]):  # type: ignore[misc]
-    """One item for each place along the first dimension; lists of places are read at once."""
+    """One item for each place along the first dimension of one array, or of several equally long ones, whose items are tuples;
+    lists of places are read at once."""
 
-    def __init__(self, array: Array) -> None:
-        self.array = array
+    def __init__(self, arrays: Any) -> None:
+        self.is_single = not isinstance(arrays, list | tuple)
+        self.arrays = tuple(map(array_of, (arrays,) if self.is_single else arrays))
+        if len({len(array) for array in self.arrays}) != 1:
+            lengths = [len(array) for array in self.arrays]
+            raise InvalidArgumentError(f"the arrays are {lengths} rows long, expected one or several of one length")
+
+    @property
+    def array(self) -> Array:
+        """The array, or the first one."""
+        return self.arrays[0]
 
     def __len__(self) -> int:
         return len(self.array)
 
-    def __getitem__(self, place: Any) -> torch.Tensor:
-        return to_tensor(self.array[place])
+    def __getitem__(self, place: Any) -> Any:
+        rows = tuple(to_tensor(array[place]) for array in self.arrays)
+        return rows[0] if self.is_single else rows
 
-    def __getitems__(self, places: Sequence[int]) -> list[torch.Tensor]:
+    def __getitems__(self, places: Sequence[int]) -> list[Any]:
         """What ``DataLoader`` asks for a batch with."""
-        return list(to_tensor(self.array.oindex[np.asarray(places, np.intp)]))
+        indices = np.asarray(places, np.intp)
+        batches = [list(to_tensor(array.oindex[indices])) for array in self.arrays]
+        return batches[0] if self.is_single else list(zip(*batches, strict=True))
 
 
 class BatchDataset(IterableDataset[Any]):  # type: ignore[misc]

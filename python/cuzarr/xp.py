@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cuzarr import _core, _names, _numpy
-from cuzarr._config import config
+from cuzarr._checks import element_type as _dtype
+from cuzarr._checks import extents, host_array, refusing
+from cuzarr._config import device_name
 from cuzarr._convert import device_buffer, is_on_device, on_host, result_array, to_device, to_native_host
 from cuzarr._convert import element_type as _element_type
 from cuzarr.device_array import element_type
@@ -29,18 +31,6 @@ if not TYPE_CHECKING:  # it would take any name for one
     __getattr__ = _names.pointing_to_cupy(__name__)
 
 
-def _device(device: str | None) -> str:
-    return str(config.get("device")) if device is None else str(device)
-
-
-def _shape(shape: Any) -> tuple[int, ...]:
-    return tuple(map(int, shape)) if hasattr(shape, "__iter__") else (int(shape),)
-
-
-def _dtype(dtype: Any) -> np.dtype[Any]:
-    return _numpy.parse_type(dtype)
-
-
 def asarray(x: Any, dtype: Any = None, *, device: str | None = None) -> Any:
     """An array in the memory of a device: copied there when it is elsewhere, converted when its type is another.
 
@@ -50,14 +40,14 @@ def asarray(x: Any, dtype: Any = None, *, device: str | None = None) -> Any:
     from cuzarr.expression import Expression
 
     if isinstance(x, Array):
-        where = _device(device)
+        where = device_name(device)
         return asarray(x.with_device(where)[...], dtype, device=where)
     if isinstance(x, Expression):
         return asarray(x.compute(device=device), dtype, device=device)
     if not is_on_device(x):
-        array = np.asarray(x) if dtype is None else to_native_host(x, _dtype(dtype))
+        array = host_array(x, "asarray") if dtype is None else to_native_host(x, _dtype(dtype))
         _numpy.check_type(array.dtype)
-        where = _device(device)
+        where = device_name(device)
         return array if where == "cpu" else to_device(array, where)
     buffer, own = device_buffer(x), _element_type(x)
     where = buffer.device if device is None else device
@@ -81,15 +71,16 @@ def asnumpy(x: Any) -> np.ndarray[Any, Any]:
         x = x.compute()
     if isinstance(x, Array):
         x = x.with_device("cpu")[...]
-    return np.asarray(on_host(x))
+    return host_array(on_host(x), "asnumpy")
 
 
 def empty(shape: Any, dtype: Any = float, *, device: str | None = None) -> Any:
     """New memory, whose elements have no meaning yet."""
-    where, native = _device(device), _dtype(dtype)
+    where, native = device_name(device), _dtype(dtype)
     if where == "cpu":
-        return np.empty(_shape(shape), native)
-    return result_array(_core.NdBuffer.empty(_shape(shape), element_type(native), where, "C"), native)
+        with refusing("empty"):
+            return np.empty(extents(shape), native)
+    return result_array(_core.NdBuffer.empty(extents(shape), element_type(native), where, "C"), native)
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: str | None = None) -> Any:
@@ -100,13 +91,15 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: str | None =
     ConversionError
         ``numpy.full`` refuses the value.
     """
-    native = _dtype(np.asarray(fill_value).dtype if dtype is None else dtype)
-    where = _device(device)
+    value = host_array(fill_value, "fill_value")
+    native = _dtype(value.dtype if dtype is None else dtype)
+    where, size = device_name(device), extents(shape)
     if where == "cpu":
-        return _numpy.full(_shape(shape), fill_value, native)
-    if np.ndim(fill_value):
-        return to_device(_numpy.full(_shape(shape), fill_value, native), where)
-    buffer = _core.NdBuffer.empty(_shape(shape), element_type(native), where, "C")
+        with refusing("full"):
+            return _numpy.full(size, fill_value, native)
+    if value.ndim:
+        return to_device(_numpy.full(size, fill_value, native), where)
+    buffer = _core.NdBuffer.empty(size, element_type(native), where, "C")
     buffer.fill(_numpy.full((), fill_value, native).tobytes())
     return result_array(buffer, native)
 
@@ -152,12 +145,15 @@ def ones_like(x: Any, dtype: Any = None, *, device: str | None = None) -> Any:
 def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, device: str | None = None) -> Any:
     """Numbers at one distance, as ``numpy.arange``."""
     begin, end = (0, start) if stop is None else (start, stop)
-    numbers: np.ndarray[Any, Any] = np.arange(begin, end, step, dtype=dtype)
-    return asarray(numbers, device=_device(device))
+    with refusing("arange"):
+        numbers: np.ndarray[Any, Any] = np.arange(begin, end, step, dtype=dtype)
+    return asarray(numbers, device=device_name(device))
 
 
 def linspace(
     start: Any, stop: Any, num: int = 50, dtype: Any = None, *, endpoint: bool = True, device: str | None = None
 ) -> Any:
     """``num`` numbers at one distance from ``start`` to ``stop``, as ``numpy.linspace``."""
-    return asarray(np.linspace(start, stop, num, endpoint, dtype=dtype), device=_device(device))
+    with refusing("linspace"):
+        numbers = np.linspace(start, stop, num, endpoint, dtype=dtype)
+    return asarray(numbers, device=device_name(device))

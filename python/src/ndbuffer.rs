@@ -4,7 +4,6 @@ use std::ffi::{c_int, c_void};
 
 use cuzarr::{Error, ErrorKind};
 use cuzarr_device::{DType, Device, NdBuffer, Order, dlpack, pool};
-use pyo3::exceptions::PyValueError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -24,10 +23,8 @@ pub fn parse_dtype(name: &str) -> PyResult<DType> {
     if let Some(size_bytes) = name.strip_prefix("opaque").and_then(|size| size.parse().ok()) {
         return Ok(DType::opaque(size_bytes));
     }
-    DType::NUMBERS
-        .into_iter()
-        .find(|dtype| dtype.to_string() == name)
-        .ok_or_else(|| PyValueError::new_err(format!("unknown element type '{name}'")))
+    let unknown = || Error::new(ErrorKind::InvalidArgument, format!("unknown element type '{name}'"));
+    DType::NUMBERS.into_iter().find(|dtype| dtype.to_string() == name).ok_or_else(unknown).py()
 }
 
 /// A device by its name.

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, SupportsI
 import numpy as np
 
 from cuzarr import _convert, _numpy
-from cuzarr.errors import InvalidArgumentError
+from cuzarr.errors import ArgumentTypeError, InvalidArgumentError
 
 BytesLike = bytes | bytearray | memoryview
 Order = Literal["K", "A", "C", "F"]
@@ -97,6 +97,8 @@ class Buffer(Memory):
     """
 
     def __init__(self, array_like: ArrayLike) -> None:
+        if not hasattr(array_like, "ndim"):
+            raise ArgumentTypeError(f"a buffer is made of a flat array of bytes, got {type(array_like).__name__}", hint="use from_bytes")
         if array_like.ndim != 1:
             raise InvalidArgumentError(f"a buffer has one dimension, got {array_like.ndim}")
         if array_like.dtype != np.dtype("B"):

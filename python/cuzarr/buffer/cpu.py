@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 
 from cuzarr import _convert, _numpy
+from cuzarr._checks import element_type, refusing
 from cuzarr.buffer import _classes
 from cuzarr.buffer._classes import ArrayLike, BufferPrototype, BytesLike, NDArrayLike, Order, element_bits
 from cuzarr.device_array import host_view
@@ -59,7 +60,8 @@ class Buffer(HostMemory, _classes.Buffer):
 
     @classmethod
     def from_bytes(cls, bytes_like: BytesLike) -> Self:
-        return cls(np.frombuffer(bytes_like, "B"))
+        with refusing("bytes_like"):
+            return cls(np.frombuffer(bytes_like, "B"))
 
     def combine(self, others: Iterable[Any]) -> Self:
         return self.__class__(np.concatenate([self.as_numpy_array(), *(other.as_numpy_array() for other in others)]))
@@ -84,8 +86,9 @@ class NDBuffer(HostMemory, _classes.NDBuffer):
     def create(
         cls, *, shape: Iterable[int], dtype: Any, order: Literal["C", "F"] = "C", fill_value: Any | None = None
     ) -> Self:
-        dtype = _numpy.check_type(np.dtype(dtype))
-        array = np.zeros(tuple(shape), dtype, order)
+        dtype = element_type(dtype)
+        with refusing("create"):
+            array = np.zeros(tuple(shape), dtype, order)
         if fill_value is not None and not (isinstance(fill_value, int) and fill_value == 0):
             array[...] = _numpy.element(fill_value, dtype)
         return cls(array)

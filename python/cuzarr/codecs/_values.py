@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
+from cuzarr._checks import dictionary, items, whole
 from cuzarr.errors import InvalidArgumentError, MetadataValidationError
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class Codec:
 
 def _choice(what: str, value: Any, choices: tuple[str, ...]) -> str:
     text = getattr(value, "value", value)  # zarr-python's enumerations
-    if text not in choices:
+    if not isinstance(text, str) or text not in choices:
         raise InvalidArgumentError(f"{what} is {value!r}, expected one of {', '.join(choices)}")
     return str(text)
 
@@ -196,7 +197,7 @@ class TransposeCodec(Codec):
     order: tuple[int, ...]
 
     def __init__(self, *, order: Iterable[int]) -> None:
-        axes = tuple(operator.index(axis) for axis in order)
+        axes = tuple(whole(axis, "order") for axis in items(order, "order", "dimensions"))
         if sorted(axes) != list(range(len(axes))):
             raise InvalidArgumentError(f"order {axes} is no permutation of {len(axes)} dimensions")
         object.__setattr__(self, "order", axes)
@@ -319,8 +320,8 @@ class ShardingCodec(Codec):
 
         orders = ("morton", "unordered", "lexicographic", "colexicographic")
         object.__setattr__(self, "chunk_shape", parse_shape(chunk_shape))
-        object.__setattr__(self, "codecs", tuple(map(parse_codec, codecs)))
-        object.__setattr__(self, "index_codecs", tuple(map(parse_codec, index_codecs)))
+        object.__setattr__(self, "codecs", tuple(map(parse_codec, items(codecs, "codecs", "a list of codecs"))))
+        object.__setattr__(self, "index_codecs", tuple(map(parse_codec, items(index_codecs, "index_codecs", "a list of codecs"))))
         object.__setattr__(self, "index_location", _choice("index_location", index_location, ("start", "end")))
         object.__setattr__(self, "subchunk_write_order", _choice("subchunk_write_order", subchunk_write_order, orders))
 
@@ -345,7 +346,7 @@ class ExtensionCodec(Codec):
     document: dict[str, Any]
 
     def __init__(self, document: Mapping[str, Any] | str, role: Role = "bytes_bytes") -> None:
-        parsed = {"name": document} if isinstance(document, str) else dict(document)
+        parsed = {"name": document} if isinstance(document, str) else dictionary(document, "a codec")
         if not isinstance(parsed.get("name"), str):
             raise MetadataValidationError(f"a codec has a name, got {document!r}")
         object.__setattr__(self, "name", parsed["name"])

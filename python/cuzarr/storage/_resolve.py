@@ -192,7 +192,7 @@ def make_store_path(
     FileExistsError
         The mode is ``"w-"`` and something is there.
     """
-    if mode is not None and mode not in MODES:
+    if mode is not None and (not isinstance(mode, str) or mode not in MODES):
         raise InvalidArgumentError(f"mode is {mode!r}, expected one of {', '.join(MODES)}")
     prefix = ""
     if isinstance(store, StorePath):

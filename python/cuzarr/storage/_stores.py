@@ -10,10 +10,11 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from cuzarr import _convert, _core
+from cuzarr._checks import refusing
 from cuzarr._config import config
 from cuzarr._dtypes import DataType
 from cuzarr._text import printable
-from cuzarr.errors import LibraryMissingError, ReadOnlyError
+from cuzarr.errors import ArgumentTypeError, LibraryMissingError, ReadOnlyError
 from cuzarr.storage._adapters import adapt_store
 
 ByteBounds = tuple[int | None, int | None]
@@ -22,6 +23,11 @@ ByteBounds = tuple[int | None, int | None]
 _BYTES = DataType(np.dtype("u1"))
 Keys = list[str]
 Parts = list[bytes | None]
+
+
+def _bytes_of(value: Any) -> bytes:
+    with refusing("value", "give bytes, or an array"):
+        return bytes(memoryview(value).cast("B"))
 
 
 class Store:
@@ -97,12 +103,12 @@ class Store:
             flat = value.view("u1").reshape(-1) if hasattr(value, "view") else value
             self._handle.set_from(key, _convert.wrap_device(flat, _BYTES))
         else:
-            self._handle.set(key, bytes(memoryview(value).cast("B")) if not isinstance(value, bytes) else value)
+            self._handle.set(key, value if isinstance(value, bytes) else _bytes_of(value))
 
     def set_if_not_exists(self, key: str, value: Any) -> bool:
         """Writes a value unless the key exists; says whether it wrote."""
         self.check_writable()
-        return self._handle.set_if_not_exists(key, bytes(memoryview(value).cast("B")))
+        return self._handle.set_if_not_exists(key, _bytes_of(value))
 
     def delete(self, key: str) -> None:
         """Deletes a value; a missing key is no error."""
@@ -318,6 +324,9 @@ class SplitStore(Store):
     """
 
     def __init__(self, data: Store, metadata: Store, *, read_only: bool = False) -> None:
+        for store in (data, metadata):
+            if not isinstance(store, Store):
+                raise ArgumentTypeError(f"got {type(store).__name__}, expected a store", hint="make one: cuzarr.storage.make_store(…)")
         self.data = data
         self.metadata = metadata
         self.supports_deletes = data.supports_deletes and metadata.supports_deletes

@@ -1,0 +1,148 @@
+"""What plain arguments must be, said in one place: what Python and NumPy raise for others becomes an error of ours that names the
+argument."""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from cuzarr._numpy import parse_type
+from cuzarr.errors import ArgumentTypeError, CuzarrError, InvalidArgumentError, OutOfMemoryError, OutOfRangeError
+
+
+@contextlib.contextmanager
+def refusing(what: str, hint: str | None = None) -> Iterator[None]:
+    """Turns errors of Python and NumPy inside the block into ours, which are of the same built-in classes.
+
+    Raises
+    ------
+    ArgumentTypeError, OutOfRangeError, InvalidArgumentError, OutOfMemoryError
+    """
+    try:
+        yield
+    except CuzarrError:
+        raise
+    except (TypeError, AttributeError) as error:
+        raise ArgumentTypeError(f"{what}: {error}", hint=hint) from error
+    except OverflowError as error:
+        raise OutOfRangeError(f"{what}: {error}", hint=hint) from error
+    except ValueError as error:
+        raise InvalidArgumentError(f"{what}: {error}", hint=hint) from error
+    except MemoryError as error:
+        raise OutOfMemoryError(f"{what}: {error}", hint=hint) from error
+
+
+def whole(value: Any, what: str, least: int | None = None, hint: str | None = None) -> int:
+    """A whole number, of at least ``least``.
+
+    Raises
+    ------
+    ArgumentTypeError, InvalidArgumentError
+    """
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise ArgumentTypeError(f"{what} is {value!r}, expected a whole number", hint=hint) from None
+    if least is not None and number < least:
+        raise InvalidArgumentError(f"{what} is {number}, expected at least {least}", hint=hint)
+    if not -(1 << 63) <= number < 1 << 64:
+        raise OutOfRangeError(f"{what} is {number}, expected a number of 64 bits", hint=hint)
+    return number
+
+
+def items(value: Any, what: str, expected: str) -> tuple[Any, ...]:
+    """The items of a list or another iterable, but not the letters of text and the keys of a dictionary.
+
+    Raises
+    ------
+    ArgumentTypeError
+    """
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise ArgumentTypeError(f"{what} is {value!r}, expected {expected}")
+    return tuple(value)
+
+
+def dictionary(value: Any, what: str) -> dict[Any, Any]:
+    """A dictionary of the caller's own.
+
+    Raises
+    ------
+    ArgumentTypeError
+    """
+    if not isinstance(value, Mapping):
+        raise ArgumentTypeError(f"{what} is {value!r}, expected a dictionary")
+    return dict(value)
+
+
+def function(value: Any, what: str) -> Any:
+    """Something to be called.
+
+    Raises
+    ------
+    ArgumentTypeError
+    """
+    if not callable(value):
+        raise ArgumentTypeError(f"{what} is {value!r}, expected a function")
+    return value
+
+
+def element_type(dtype: Any, hint: str | None = None) -> np.dtype[Any]:
+    """NumPy's type of elements for anything that NumPy takes for one.
+
+    Raises
+    ------
+    ArgumentTypeError, InvalidArgumentError, DataTypeValidationError
+    """
+    with refusing("dtype", hint or "name it as NumPy does: 'float32'"):
+        return parse_type(dtype)
+
+
+def host_array(value: Any, what: str, dtype: Any = None) -> np.ndarray[Any, Any]:
+    """A NumPy array of a list, a number or anything else that NumPy takes.
+
+    Raises
+    ------
+    ArgumentTypeError, OutOfRangeError, InvalidArgumentError
+    """
+    with refusing(what):
+        return np.asarray(value, dtype)
+
+
+def extents(shape: Any, what: str = "shape") -> tuple[int, ...]:
+    """A shape from a number or an iterable of numbers, none negative.
+
+    Raises
+    ------
+    ArgumentTypeError, OutOfRangeError, InvalidArgumentError
+    """
+    if isinstance(shape, Iterable):
+        return tuple(whole(extent, what, 0) for extent in items(shape, what, "whole numbers"))
+    return (whole(shape, what, 0),)
+
+
+def axis_number(axis: Any, ndim: int, names: Sequence[str | None] | None = None) -> int:
+    """A dimension by its number, from the end if negative, or by its name, counted from the first.
+
+    Raises
+    ------
+    InvalidArgumentError, ArgumentTypeError
+        There is no such dimension.
+    """
+    if isinstance(axis, str):
+        if names is None or axis not in names:
+            known = ", ".join(repr(name) for name in names or () if name is not None)
+            hint = f"its dimensions are {known}" if known else "number its dimensions from 0: it has no dimension names"
+            raise InvalidArgumentError(f"no dimension of the array is called {axis!r}", hint=hint)
+        return names.index(axis)
+    try:
+        number = operator.index(axis)
+    except TypeError:
+        hint = "give a number, a name, a tuple of them, or None for all"
+        raise ArgumentTypeError(f"axis is {axis!r}, expected a dimension of the array", hint=hint) from None
+    if not -ndim <= number < ndim:
+        raise InvalidArgumentError(f"axis {number} is none of an array of {ndim} dimensions")
+    return number % ndim

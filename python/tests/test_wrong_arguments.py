@@ -1,0 +1,133 @@
+"""What is wrong with an argument is said by an error of the package, and dimensions may be named."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from wrong_calls import GOOD, GOOD_ON_DEVICE, World, calls_of, problem
+
+import cuzarr
+from cuzarr.errors import ArgumentTypeError, ArrayNotFoundError, CuzarrError, InvalidArgumentError, ShapeMismatchError
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_wrong_arguments_are_errors_of_ours(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # some of what is wrong is a path that is not there
+    assert not problems(name)
+
+
+@pytest.mark.parametrize("name", GOOD_ON_DEVICE)
+def test_wrong_arguments_are_errors_of_ours_on_a_gpu(name: str, gpu: str) -> None:
+    with cuzarr.config.set({"array_type": "device"}):
+        assert not problems(name)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", GOOD)
+def test_what_wrong_arguments_are_put_into_is_right(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    function, args, kwargs = GOOD[name](World())
+    try:
+        function(*args, **kwargs)
+    except cuzarr.errors.UnsupportedError:
+        assert name == "Module"  # compiles for a GPU only
+
+
+def problems(name: str) -> list[str]:
+    """What is wrong with the errors of wrong calls."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return [f"{label}: {what}" for label, call in calls_of(name) if (what := problem(call)) is not None]
+
+
+FIELD = np.arange(24.0).reshape(2, 3, 4)
+
+
+@pytest.fixture
+def named() -> cuzarr.Array:
+    return cuzarr.create_array({}, data=FIELD, chunks=(1, 2, 2), dimension_names=("time", "y", "x"))
+
+
+def test_dimensions_are_named_where_an_axis_is_taken(named: cuzarr.Array) -> None:
+    for name in ("sum", "mean", "std", "min", "argmax", "any"):
+        np.testing.assert_array_equal(getattr(named, name)("time").compute(), getattr(FIELD, name)(0))
+        np.testing.assert_array_equal(getattr(cuzarr, name)(named, "x", keepdims=True).compute(), getattr(FIELD, name)(2, keepdims=True))
+    np.testing.assert_array_equal(named.sum(("time", -1)).compute(), FIELD.sum((0, 2)))
+    np.testing.assert_array_equal(np.mean(named, axis="y"), FIELD.mean(1))
+    np.testing.assert_array_equal(cuzarr.median(named, "y").compute(), np.median(FIELD, 1))
+    np.testing.assert_array_equal(cuzarr.quantile(named, [0.5, 1], axis=("y", "x")).max("time").compute(), np.quantile(FIELD, [0.5, 1], (1, 2)).max(1))
+    np.testing.assert_array_equal(cuzarr.reduce(lambda block: block.sum(1), np.add, named, axis="y"), FIELD.sum(1))
+    assert named.append(FIELD[:, :, :1], axis="x") == (2, 3, 5)
+
+
+def test_plans_keep_the_names_of_dimensions(named: cuzarr.Array) -> None:
+    anomaly = named - named.mean("time")
+    np.testing.assert_array_equal(anomaly.std("y").compute(), (FIELD - FIELD.mean(0)).std(1))
+    np.testing.assert_array_equal((named * 2).astype("f4").max("time").min("x").compute(), (FIELD * 2).max(0).min(1))
+    np.testing.assert_array_equal(cuzarr.where(named > 3, named, 0).sum("y", keepdims=True).sum("y").compute(), np.where(FIELD > 3, FIELD, 0).sum(1))
+    other = cuzarr.create_array({}, data=FIELD, dimension_names=("a", "y", "x"))
+    with pytest.raises(InvalidArgumentError, match="no dimension names"):
+        (named + other).sum("time")  # which of the two?
+
+
+def test_format_2_has_the_names_that_xarray_gives_it() -> None:
+    array = cuzarr.create_array({}, data=FIELD, chunks=(1, 2, 2), zarr_format=2, attributes={"_ARRAY_DIMENSIONS": ["time", "y", "x"]})
+    np.testing.assert_array_equal(array.mean("time").compute(), FIELD.mean(0))
+
+
+def test_a_dimension_that_is_not_there_is_told_which_there_are(named: cuzarr.Array) -> None:
+    for call in (lambda: named.mean("tme"), lambda: cuzarr.median(named, ("y", "z")), lambda: cuzarr.rechunk(named, {}, chunks={"lat": 1})):
+        with pytest.raises(InvalidArgumentError, match="hint: its dimensions are 'time', 'y', 'x'"):
+            call()
+    for call in (lambda: cuzarr.mean(FIELD, "time"), lambda: cuzarr.zeros((2, 3), store={}).sum("time")):
+        with pytest.raises(InvalidArgumentError, match="hint: number its dimensions"):
+            call()
+
+
+def test_chunks_are_named_by_dimension(named: cuzarr.Array) -> None:
+    assert cuzarr.rechunk(named, {}, chunks={"time": -1}).chunks == (2, 2, 2)
+    assert cuzarr.rechunk(named, {}, chunks={"x": None, 0: 2}).chunks == (2, 2, 4)
+    sharded = cuzarr.rechunk(named, {}, chunks={"x": 1}, shards={"time": 2, "x": 4})
+    assert (sharded.chunks, sharded.shards) == ((1, 2, 1), (2, 2, 4))
+    np.testing.assert_array_equal(sharded[...], FIELD)
+    group = cuzarr.create_group({})
+    group.create_array("x", data=FIELD)
+    with pytest.raises(InvalidArgumentError, match="a tuple"):
+        cuzarr.rechunk(group, {}, chunks={"time": -1})
+
+
+def test_dask_takes_paths_and_names(named: cuzarr.Array, tmp_path: Path) -> None:
+    pytest.importorskip("dask.array")
+    import cuzarr.dask
+
+    cuzarr.copy(named, tmp_path / "a")
+    lazy = cuzarr.dask.from_cuzarr(str(tmp_path / "a"), chunks={"time": -1, "x": 4})
+    assert lazy.chunks == ((2,), (2, 1), (4,))
+    np.testing.assert_array_equal(lazy.compute(), FIELD)
+    cuzarr.create_array(tmp_path / "b", shape=FIELD.shape, dtype="f8", chunks=(2, 2, 2))
+    cuzarr.dask.to_cuzarr(lazy, tmp_path / "b")
+    np.testing.assert_array_equal(cuzarr.open_array(tmp_path / "b")[...], FIELD)
+    for call, error in [
+        (lambda: cuzarr.dask.to_cuzarr(lazy, tmp_path / "c"), ArrayNotFoundError), (lambda: cuzarr.dask.from_cuzarr(tmp_path / "c"), ArrayNotFoundError),
+        (lambda: cuzarr.dask.from_cuzarr(FIELD), ArgumentTypeError), (lambda: cuzarr.dask.to_cuzarr(FIELD, named), ArgumentTypeError),
+        (lambda: cuzarr.dask.from_cuzarr(named, chunks={"z": 1}), InvalidArgumentError), (lambda: cuzarr.dask.to_cuzarr(lazy[:1], named), ShapeMismatchError),
+    ]:  # fmt: skip
+        with pytest.raises(error):
+            call()
+    assert not (tmp_path / "c").exists()
+
+
+def test_errors_of_arguments_are_of_the_classes_that_python_has_for_them() -> None:
+    array = cuzarr.zeros((3,), dtype="i2", store={})
+    for call, built_in in [
+        (lambda: array.mean(1.5), TypeError), (lambda: cuzarr.xp.zeros(-1), ValueError), (lambda: cuzarr.xp.zeros("3"), TypeError),
+        (lambda: cuzarr.xp.full(3, 2**70, "i4"), OverflowError), (lambda: cuzarr.create_array({}, shape=3, dtype="flaot"), TypeError),
+        (lambda: cuzarr.xp.zeros(1 << 50), MemoryError), (lambda: array.update_attributes([1]), TypeError),  # type: ignore[arg-type]
+    ]:  # fmt: skip
+        with pytest.raises(built_in) as raised:
+            call()
+        assert isinstance(raised.value, CuzarrError)
