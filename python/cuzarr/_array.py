@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from cuzarr import _convert, _core
 from cuzarr._array_config import ArrayConfig, ArrayConfigLike
 from cuzarr._checks import axis_number, host_array
 from cuzarr._computing import dimension_names, is_computable, is_lazy
@@ -54,6 +55,11 @@ class Array(ArraySelections, Operators, OneElement, Reductions):
     >>> array.shape, array.chunks, array.nchunks
     ((4, 6), (2, 3), 4)
     """
+
+    @property
+    def meta_array(self) -> Any:
+        """An empty array where results go, as zarr-python 2 had it: NumPy's, CuPy's or a :class:`cuzarr.DeviceArray`."""
+        return _convert.result_array(_core.NdBuffer.empty((), "float64", self.device, "C"), np.dtype("f8"))
 
     @classmethod
     def from_dict(cls, store_path: StorePath, data: dict[str, Any]) -> Self:

@@ -17,7 +17,7 @@ from cuzarr.errors import ChunkCorruptError, UnsupportedError
 _NATIVE = ("nvcomp_ANS", "nvcomp_Bitcomp", "nvcomp_Cascaded", "nvcomp_Gdeflate", "nvcomp_LZ4", "nvcomp_Snappy")
 # The algorithms of its `nvcomp_batch`: names that nvCOMP has for them, or codecs of numcodecs that read the same bytes.
 _RAW = {"snappy": "Snappy", "deflate": "Deflate", "gdeflate": "GDeflate"}
-_COMMON = ("lz4", "zstd")
+COMMON = ("lz4", "zstd")
 # Filters before the codec may have made elements wider, up to those of the widest type.
 _WIDEST_BYTES = 16
 
@@ -64,7 +64,7 @@ def open_host(identifier: str, settings: dict[str, Any], shape: tuple[int, ...],
     if identifier == "nvcomp_batch":
         algorithm = str(settings.get("algorithm")).lower()
         # Only `nvcomp_batch` with a header, which is its default, is what numcodecs' LZ4 is.
-        if algorithm in _COMMON and (settings.get("options") or {}).get("has_header", True):
+        if algorithm in COMMON and (settings.get("options") or {}).get("has_header", True):
             try:
                 import numcodecs
             except ImportError:

@@ -5,8 +5,9 @@ Change ``from kvikio.zarr import …`` to ``from cuzarr.kvikio import …``, or 
 what the helpers of KvikIO 25.08 and zarr-python wrote, uncompressed or with LZ4, is read. Differences:
 
 - The default compressor is LZ4, which every Zarr reader knows, instead of nvCOMP's Snappy, which none did.
-- One codec serves the CPU and the GPU, so nothing is overwritten in metadata on its way, and ``GDSStore`` refuses
-  ``compressor_config_overwrite`` and ``decompressor_config_overwrite``.
+- One codec serves the CPU and the GPU, so nothing is overwritten in metadata on its way. ``GDSStore`` takes
+  ``compressor_config_overwrite`` and ``decompressor_config_overwrite`` where both sides are LZ4, or zstd, for which nothing is left
+  to do; it refuses others.
 - Arrays of nvCOMP's own formats (``nvcomp_Snappy``, …) are read where NVIDIA's package ``nvidia-nvcomp-cu12`` or ``-cu13``
   is installed, else refused by name. They are not written.
 
@@ -69,11 +70,18 @@ class CompatCompressor:
 def _refuse_overwrites(normalize_keys: bool, overwrites: Sequence[Any]) -> None:
     if normalize_keys:
         raise InvalidArgumentError("keys are not made lower-case", hint="leave out normalize_keys")
-    if any(overwrite is not None for overwrite in overwrites):
+    formats = {_format(overwrite) for overwrite in overwrites if overwrite is not None}
+    if len(formats) > 1 or not formats <= set(_nvcomp.COMMON):
         raise InvalidArgumentError(
-            "there are no codecs to overwrite: one codec serves the CPU and the GPU",
+            f"codecs of one format, {' or '.join(_nvcomp.COMMON)}, serve the CPU and the GPU, got {' and '.join(sorted(formats))}",
             hint="leave out compressor_config_overwrite and decompressor_config_overwrite",
         )
+
+
+def _format(configuration: Mapping[str, Any]) -> str:
+    """What a codec writes, by its settings: one of numcodecs', or KvikIO's for batches."""
+    name = str(configuration.get("id"))
+    return str(configuration.get("algorithm")).lower() if name == "nvcomp_batch" else name
 
 
 class _Items:
@@ -120,11 +128,27 @@ class _Items:
         return found
 
 
+def _root(root: Any, path: Any) -> Any:
+    """The directory, which zarr-python 3's stores call ``root``, and KvikIO's before them ``path``."""
+    if (root is None) == (path is None):
+        raise InvalidArgumentError(f"a GDSStore has one directory, got root={root!r} and path={path!r}", hint="give root")
+    return path if root is None else root
+
+
 class _PlainGDSStore(_Items, storage.GDSStore):
-    def __init__(self, path: Any, normalize_keys: bool = False, dimension_separator: Any = None, **options: Any) -> None:
-        overwrites = [options.pop(f"{kind}_config_overwrite", None) for kind in ("compressor", "decompressor")]
-        _refuse_overwrites(normalize_keys, overwrites)
-        super().__init__(path, **options)
+    def __init__(
+        self,
+        root: Any = None,
+        normalize_keys: bool = False,
+        dimension_separator: Any = None,
+        *,
+        path: Any = None,
+        compressor_config_overwrite: Any = None,
+        decompressor_config_overwrite: Any = None,
+        **options: Any,
+    ) -> None:
+        _refuse_overwrites(normalize_keys, (compressor_config_overwrite, decompressor_config_overwrite))
+        super().__init__(_root(root, path), **options)
         self._values = self
 
 
@@ -136,18 +160,27 @@ def _zarr_store() -> type[Any]:
 
         Parameters
         ----------
-        path
-            The directory.
+        root
+            The directory; ``path`` is another name of it.
+        read_only
+            Whether writing is refused.
         gds
             When cuFile is used; see :class:`cuzarr.storage.GDSStore`.
         """
 
         def __init__(
-            self, path: Any, normalize_keys: bool = False, dimension_separator: Any = None, **options: Any
+            self,
+            root: Any = None,
+            normalize_keys: bool = False,
+            dimension_separator: Any = None,
+            *,
+            path: Any = None,
+            compressor_config_overwrite: Any = None,
+            decompressor_config_overwrite: Any = None,
+            **options: Any,
         ) -> None:
-            overwrites = [options.pop(f"{kind}_config_overwrite", None) for kind in ("compressor", "decompressor")]
-            _refuse_overwrites(normalize_keys, overwrites)
-            super().__init__(path, **options)
+            _refuse_overwrites(normalize_keys, (compressor_config_overwrite, decompressor_config_overwrite))
+            super().__init__(_root(root, path), **options)
 
         @property
         def _values(self) -> storage.Store:  # type: ignore[override]

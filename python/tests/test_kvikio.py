@@ -11,8 +11,8 @@ test_open_array                             changed   likewise
 test_dask_read                              changed   likewise
 test_dask_write                             changed   likewise
 test_compressor                             changed   nvCOMP's own formats are read where it is installed, and not written
-test_decompressor_config_overwrite          changed   nothing is overwritten: the CPU's codec is the GPU's (LZ4 and zstd)
-test_compressor_config_overwrite            changed   likewise
+test_decompressor_config_overwrite          ported    nothing is overwritten: the CPU's codec is the GPU's (LZ4 and zstd)
+test_compressor_config_overwrite            ported    likewise
 test_open_cupy_array                        ported    the codec that is used is cuzarr's LZ4, not nvCOMP's
 test_open_cupy_array_written_by_zarr        ported    zarr-python 3 writes the array, in format 2
 test_open_cupy_array_incompatible_compr…    ported    likewise
@@ -262,12 +262,36 @@ def test_what_the_gpu_compressed_is_read_on_the_cpu(tmp_path: Path, device: str)
     np.testing.assert_array_equal(read[:], np.arange(10))
 
 
-def test_nothing_is_overwritten_in_metadata(tmp_path: Path) -> None:
+def test_nothing_is_overwritten_in_metadata(tmp_path: Path, device: str) -> None:
     for keyword in ("compressor_config_overwrite", "decompressor_config_overwrite"):
-        with pytest.raises(ValueError, match="no codecs to overwrite"):
-            kvikio.GDSStore(tmp_path, **{keyword: {"id": "lz4"}})
+        with pytest.raises(ValueError, match="codecs of one format, lz4 or zstd.*got blosc"):
+            kvikio.GDSStore(tmp_path, **{keyword: {"id": "blosc"}})
+    both = {"compressor_config_overwrite": {"id": "lz4"}, "decompressor_config_overwrite": {"id": "zstd"}}
+    with pytest.raises(ValueError, match="codecs of one format.*got lz4 and zstd"):
+        kvikio.GDSStore(tmp_path, **both)
+    # What serves both sides needs no overwriting.
+    both["decompressor_config_overwrite"] = {"id": "nvcomp_batch", "algorithm": "lz4", "options": {}}  # type: ignore[dict-item]
+    array = cuzarr.open_array(
+        kvikio.GDSStore(tmp_path, **both), mode="w", shape=10, dtype="i8", zarr_format=2, device=device,
+        compressor=kvikio.CompatCompressor.lz4().gpu,
+    )
+    array[:] = on(device, np.arange(10))
+    assert json.loads((tmp_path / ".zarray").read_bytes())["compressor"] == {"id": "lz4", "acceleration": 1}
+    assert to_host(kvikio.open_cupy_array(tmp_path, mode="r")[:]).tolist() == [*range(10)]
     with pytest.raises(ValueError, match="lower-case"):
         kvikio.GDSStore(tmp_path, normalize_keys=True)
+
+
+def test_codecs_are_equal_to_those_of_numcodecs_with_the_same_settings(tmp_path: Path) -> None:
+    numcodecs = pytest.importorskip("numcodecs")
+    for codec, other in (
+        (numcodecs.LZ4(), numcodecs.LZ4(2)), (numcodecs.Zstd(3), numcodecs.Zstd(4)), (numcodecs.Blosc("zstd", 3), numcodecs.Blosc()),
+        (numcodecs.GZip(2), numcodecs.Zlib(2)),
+    ):  # fmt: skip
+        array = cuzarr.create_array({}, shape=(4,), dtype="i4", compressors=codec, zarr_format=2)
+        assert array.compressor == codec and array.compressor != other and array.compressor != codec.get_config()
+    delta = cuzarr.create_array({}, shape=(4,), dtype="i4", filters=[numcodecs.Delta("i4")], zarr_format=2).filters
+    assert delta == (numcodecs.Delta("i4"),) and delta != (numcodecs.Delta("i8"),)
 
 
 @pytest.mark.parametrize("write_mode", ["w", "w-", "a"])
@@ -396,5 +420,7 @@ def test_meta_array_says_where_results_go(tmp_path: Path) -> None:
             cuzarr.group({}, meta_array=there).create_array("a", data=np.arange(4)),
         ):  # fmt: skip
             assert is_on(NAME, array[:]) and to_host(array[:]).tolist() == [*range(4)]
-        assert isinstance(cuzarr.open_array(tmp_path, meta_array=there, device="cpu")[:], np.ndarray)
+            assert is_on(NAME, array.meta_array) and array.meta_array.shape == ()
+        on_cpu = cuzarr.open_array(tmp_path, meta_array=there, device="cpu")
+        assert isinstance(on_cpu[:], np.ndarray) and isinstance(on_cpu.meta_array, np.ndarray)
     assert isinstance(cuzarr.open_array(tmp_path, meta_array=np.empty(()))[:], np.ndarray)

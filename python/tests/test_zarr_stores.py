@@ -16,6 +16,7 @@ from zarr.buffer import cpu  # noqa: E402
 from zarr.testing.store import StoreTests  # noqa: E402
 
 import cuzarr.zarr  # noqa: E402
+from cuzarr import kvikio  # noqa: E402
 from cuzarr._zarr_stores import GDSStore, GpuMemoryStore, LocalStore, MemoryStore, NativeStore, ZipStore  # noqa: E402
 
 DEVICE = gpu_device()[0] or "cpu"
@@ -60,6 +61,26 @@ class TestLocalStore(OurStoreTests):
 
 class TestGDSStore(TestLocalStore):
     store_cls = GDSStore
+
+
+class TestKvikioStore(TestLocalStore):
+    store_cls = kvikio.GDSStore
+
+    def test_its_directory_has_the_names_of_both_versions(self, tmp_path: Path) -> None:
+        for store in (self.store_cls(tmp_path), self.store_cls(root=tmp_path), self.store_cls(path=str(tmp_path))):
+            assert store.root == tmp_path and not store.read_only
+        assert self.store_cls(root=tmp_path, read_only=True).read_only
+        with pytest.raises(ValueError, match="one directory"):
+            self.store_cls()
+        with pytest.raises(ValueError, match="one directory"):
+            self.store_cls(tmp_path, path=tmp_path)
+
+    async def test_it_is_opened_by_the_name_of_its_directory(self, tmp_path: Path) -> None:
+        store = await self.store_cls.open(root=tmp_path / "made")
+        assert isinstance(store, kvikio.GDSStore) and store.root.is_dir()
+        await store.set("a", cpu.Buffer.from_bytes(b"1"))
+        reader = await self.store_cls.open(root=tmp_path / "made", read_only=True)
+        assert reader.read_only and reader["a"] == b"1" and reader.with_read_only(False)["a"] == b"1"
 
 
 class InMemoryTests(OurStoreTests):
