@@ -416,6 +416,16 @@ def references_again(folder: Path) -> Any:
     return fsspec.filesystem("reference", fo=str(folder / "refs.json"), remote_protocol="file", asynchronous=True)
 
 
+def test_stores_are_equal_that_are_one_place(tmp_path: Path) -> None:
+    fs = fsspec.filesystem("file", auto_mkdir=True)
+    one, same, other = (storage.make_store(fs.get_mapper(str(tmp_path / name))) for name in ("a", "a", "b"))
+    assert one == same and hash(one) == hash(same) and one != other
+    values: dict[str, bytes] = {}
+    mapping, twin = collections.UserDict(values), collections.UserDict(values)
+    # Two mappings that hold the same are two stores.
+    assert storage.make_store(mapping) == storage.make_store(mapping) != storage.make_store(twin)
+
+
 def test_prefixes_of_references_are_whole_names(tmp_path: Path) -> None:
     store = storage.make_store(fsspec.filesystem("reference", fo={"t/.zarray": "{}", "time/.zarray": "{}"}).get_mapper(""))
     assert store.list_prefix("t") == ["t/.zarray"] and store.list_dir("") == ["t", "time"]

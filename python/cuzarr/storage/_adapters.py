@@ -679,6 +679,11 @@ class FsspecAdapter(Asynchronous):
             return [], []
         return self._folder.listing(entries, prefix)
 
+    @property
+    def place(self) -> tuple[Any, str]:
+        """The file system, and the directory in it."""
+        return self.fs, self._folder.root
+
     def describe(self) -> str:
         return without_secrets(self.fs.unstrip_protocol(self._folder.root))
 

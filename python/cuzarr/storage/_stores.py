@@ -15,7 +15,7 @@ from cuzarr._config import config
 from cuzarr._dtypes import DataType
 from cuzarr._text import printable
 from cuzarr.errors import ArgumentTypeError, LibraryMissingError, ReadOnlyError
-from cuzarr.storage._adapters import adapt_store
+from cuzarr.storage._adapters import FsspecAdapter, adapt_store
 
 ByteBounds = tuple[int | None, int | None]
 """Which bytes: from where (negative: the last ones) and up to where; ``(None, None)`` is all of them."""
@@ -376,10 +376,15 @@ class ForeignStore(Store):
         return self._adapter.describe()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, ForeignStore) and bool(self.wrapped == other.wrapped)
+        if not isinstance(other, ForeignStore) or self.wrapped is other.wrapped:
+            return isinstance(other, ForeignStore)
+        if isinstance(self._adapter, FsspecAdapter):
+            return isinstance(other._adapter, FsspecAdapter) and self._adapter.place == other._adapter.place
+        # Mappings would compare all of their values.
+        return not isinstance(self.wrapped, MutableMapping) and bool(self.wrapped == other.wrapped)
 
     def __hash__(self) -> int:
-        return id(self.wrapped)
+        return hash(self._adapter.place) if isinstance(self._adapter, FsspecAdapter) else id(self.wrapped)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _wrap_foreign, (type(self), self.wrapped, self._read_only)
