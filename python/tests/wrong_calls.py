@@ -26,7 +26,7 @@ WRONG: dict[str, Any] = {
 
 # Flags and names, of which Python asks whether they are true or equal to another one; of arrays it says itself that this has no answer.
 NEVER_ARRAYS = """
-    overwrite read_only resume write_data dry_run progress keepdims density exact use_consolidated writing endpoint
+    overwrite read_only resume copy write_data dry_run progress keepdims density exact use_consolidated writing endpoint
     order mode device dimension_separator zarr_format method prototype fields unit units endianness shards
 """.split()
 
