@@ -114,7 +114,10 @@ class Sources:
     """
 
     def __init__(self, what: str, arrays: Sequence[Any], device: str | None) -> None:
-        arrays = [_api.open_array(place_of(one), mode="r") if is_array(one) and not isinstance(one, Array) else one for one in arrays]
+        arrays = [
+            _api.open_array(place_of(one), mode="r", zarr_format=one.metadata.zarr_format) if is_array(one) and not isinstance(one, Array) else one
+            for one in arrays
+        ]
         if any(is_lazy(one) and not is_array(one) for one in arrays):
             hint = "compute its steps in the function, of the arrays that it is made of; or store it first"
             raise UnsupportedError(f"{what}: got an expression, expected arrays and numbers", hint=hint)

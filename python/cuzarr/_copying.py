@@ -54,9 +54,14 @@ class CopyPlan:
 def _opened(source: Any, device: str | None) -> Node:
     if isinstance(source, Array | Group):
         return source
-    if hasattr(source, "store_path") and hasattr(source, "metadata"):  # zarr-python's arrays and groups
-        source = place_of(source)
-    return _api.open(source, mode="r", device=device)
+    if not (hasattr(source, "store_path") and hasattr(source, "metadata")):
+        return _api.open(source, mode="r", device=device)
+    # zarr-python's arrays and groups, which a place of both formats may have been opened in
+    place, zarr_format = place_of(source), source.metadata.zarr_format
+    if getattr(source.metadata, "node_type", "array") == "array":
+        return _api.open_array(place, mode="r", zarr_format=zarr_format, device=device)
+    use_consolidated = None if source.metadata.consolidated_metadata is not None else False
+    return _api.open_group(place, mode="r", zarr_format=zarr_format, use_consolidated=use_consolidated, device=device)
 
 
 def _extents(extents: Any, source: Node, what: str) -> list[int | None]:
@@ -112,7 +117,9 @@ class _Job:
             mine, theirs = f"{node.path}/".lstrip("/"), f"{place.path}/".lstrip("/")
             if mine.startswith(theirs) or theirs.startswith(mine):
                 raise InvalidArgumentError(f"the target {place} overlaps the source {node.store_path}", hint="copy to another place")
-        self.ends = (node.store_path.store._handle, node.path), (place.store._handle, place.path)
+        consolidated = isinstance(node, Group) and node.metadata.consolidated_metadata is not None
+        opened = node.store_path.store._handle, node.path, node.metadata.zarr_format, consolidated
+        self.ends = opened, (place.store._handle, place.path)
         self.existing = "overwrite" if overwrite else "resume" if resume else "refuse"
         self.options = {
             "device": device_name(device or (node.device if isinstance(node, Array) else None)),

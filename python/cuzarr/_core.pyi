@@ -261,7 +261,7 @@ class Update:
 class Copy:
     def __new__(
         cls,
-        source: tuple[Store, str],
+        source: tuple[Store, str, int, bool],
         target: tuple[Store, str],
         changes: str,
         existing: str,
@@ -284,7 +284,7 @@ class Resumption:
 class Pyramid:
     def __new__(
         cls,
-        source: tuple[Store, str],
+        source: tuple[Store, str, int, bool],
         target: tuple[Store, str],
         changes: str,
         existing: str,

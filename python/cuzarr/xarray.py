@@ -231,7 +231,8 @@ def _opened_group(
     if isinstance(source, Group) and consolidated is None:
         return _group_below(source, path)
     if hasattr(source, "store_path"):  # a group of ours or of zarr-python
-        source, options["storage_options"] = place_of(source), None
+        options |= {"storage_options": None, "zarr_format": zarr_format or source.metadata.zarr_format}
+        source = place_of(source)
     elif isinstance(source, str | os.PathLike):
         source = os.path.expanduser(source)
     if consolidated is False:

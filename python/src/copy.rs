@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use cuzarr::compute::{self, Changes, Copied, Existing, Pyramid, PyramidOptions, Regions, Resumption, copy_node};
-use cuzarr::node::{self, ArrayOptions, Node};
+use cuzarr::meta::ZarrFormat;
+use cuzarr::node::{self, ArrayOptions, Consolidation, Group, Node};
 use cuzarr::store::Store;
 use cuzarr::{Error, ErrorKind};
 use cuzarr_device::downsample::Downsampling;
@@ -30,7 +31,7 @@ impl PyCopy {
     #[new]
     fn new(
         py: Python<'_>,
-        source: (PyRef<'_, PyStore>, String),
+        source: Opened<'_>,
         target: (PyRef<'_, PyStore>, String),
         changes: &str,
         existing: &str,
@@ -71,7 +72,7 @@ impl PyPyramid {
     #[expect(clippy::too_many_arguments, reason = "Python hands over what it has, by position")]
     fn new(
         py: Python<'_>,
-        source: (PyRef<'_, PyStore>, String),
+        source: Opened<'_>,
         target: (PyRef<'_, PyStore>, String),
         changes: &str,
         existing: &str,
@@ -109,10 +110,15 @@ impl PyPyramid {
     }
 }
 
+/// A node as Python has opened it: store, path, format, and whether a group's members are those of its consolidated metadata.
+type Opened<'py> = (PyRef<'py, PyStore>, String, u8, bool);
+
 /// From where to where, under one watch.
 struct Places {
     from: Arc<dyn Store>,
     from_path: String,
+    from_format: ZarrFormat,
+    from_consolidated: bool,
     to: Arc<dyn Store>,
     to_path: String,
     options: ArrayOptions,
@@ -120,21 +126,25 @@ struct Places {
 }
 
 impl Places {
-    fn new(
-        source: (PyRef<'_, PyStore>, String),
-        target: (PyRef<'_, PyStore>, String),
-        options: ArrayOptions,
-    ) -> Places {
+    fn new(source: Opened<'_>, target: (PyRef<'_, PyStore>, String), options: ArrayOptions) -> Places {
         let watch = Arc::new(Watch::default());
         let watched = |store: &PyStore| -> Arc<dyn Store> {
             Arc::new(Watched::new(Arc::clone(&store.inner), Watches::current(&watch)))
         };
         let (from, to) = (watched(&source.0), watched(&target.0));
-        Places { from, from_path: source.1, to, to_path: target.1, options, watch }
+        let from_format = if source.2 == 2 { ZarrFormat::V2 } else { ZarrFormat::V3 };
+        let (from_path, from_consolidated) = (source.1, source.3);
+        Places { from, from_path, from_format, from_consolidated, to, to_path: target.1, options, watch }
     }
 
     fn open_source(&self) -> cuzarr::Result<Node> {
-        node::open_existing(Arc::clone(&self.from), &self.from_path, None, self.options)
+        let (from, path, format) = (&self.from, &self.from_path, Some(self.from_format));
+        match node::open_existing(Arc::clone(from), path, format, self.options)? {
+            Node::Group(_) if !self.from_consolidated => {
+                Group::open(Arc::clone(from), path, format, Consolidation::Never, self.options).map(Node::Group)
+            }
+            node => Ok(node),
+        }
     }
 }
 

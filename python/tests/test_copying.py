@@ -252,3 +252,28 @@ def test_a_packed_copy_opens_as_the_hint_says(source: cuzarr.Array, tmp_path: Pa
     cuzarr.copy(source, tmp_path / "back")
     packed = shutil.make_archive(str(tmp_path / "back"), "zip", tmp_path / "back")
     np.testing.assert_array_equal(cuzarr.open_array(packed, mode="r")[...], VALUES)
+
+
+def test_a_copy_is_made_of_the_node_that_was_opened() -> None:
+    # One place may hold both formats, as after a migration, and members that consolidated metadata does not know.
+    store: dict[str, Any] = {}
+    for zarr_format, values in ((2, [7, 8, 9]), (3, [0, 1, 2])):
+        kept: dict[str, Any] = {}
+        cuzarr.create_group(kept, zarr_format=zarr_format).create_array("a", data=np.array(values), chunks=(2,))
+        store |= kept
+    zarr = pytest.importorskip("zarr")
+    buffer = zarr.core.buffer.cpu.Buffer
+    theirs = zarr.storage.MemoryStore({key: buffer.from_bytes(bytes(value)) for key, value in store.items()})
+    for group in (cuzarr.open_group(store, zarr_format=2), zarr.open_group(theirs, mode="r", zarr_format=2)):
+        array = group["a"]
+        for copied in (cuzarr.copy(array, {}), cuzarr.copy(group, {})["a"], cuzarr.rechunk(array, {}, chunks=(1,))):
+            assert (copied[...].tolist(), copied.metadata.zarr_format) == ([7, 8, 9], 2)
+        assert cuzarr.map_blocks(lambda block: block, array).tolist() == [7, 8, 9]
+    consolidated: dict[str, Any] = {}
+    cuzarr.create_group(consolidated, zarr_format=2).create_array("a", data=np.arange(3))
+    cuzarr.consolidate_metadata(consolidated)
+    later: dict[str, Any] = {}
+    cuzarr.create_group(later, zarr_format=2).create_array("b", data=np.arange(4))
+    consolidated |= {key: value for key, value in later.items() if key.startswith("b/")}
+    assert sorted(cuzarr.copy(cuzarr.open_group(consolidated), {})) == ["a"]
+    assert sorted(cuzarr.copy(cuzarr.open_group(consolidated, use_consolidated=False), {})) == ["a", "b"]
