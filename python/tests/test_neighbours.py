@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import multiprocessing
 import os
 import pathlib
@@ -524,6 +525,49 @@ def test_orders_follow_seed_and_epoch_and_parts_share_them() -> None:
     assert sorted(order(2, 0, 3) + order(2, 1, 3) + order(2, 2, 3)) == TRUTH[:, 0].tolist()
 
 
+def test_shuffled_batches_are_in_no_order() -> None:
+    array = cuzarr.create_array({}, data=np.arange(64), chunks=(16,))
+    for batch in Batches(array, 16, shuffle=True, window=2):
+        assert (np.diff(batch) < 0).any() and (np.diff(batch) > 0).any()
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3, 5])
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize("size", [1, 2, 5, 40])
+@pytest.mark.parametrize("count", [0, 1, 4, 20, 31, 33])
+def test_ranks_share_the_rows(count: int, size: int, drop_last: bool, shuffle: bool, world_size: int) -> None:
+    array = cuzarr.create_array({}, data=np.arange(count), chunks=(7,))
+    batches = Batches(array, size, drop_last=drop_last, shuffle=shuffle, window=1)
+    got = [list(batches.iterate(3, rank=rank, world_size=world_size)) for rank in range(world_size)]
+    rows = [row for own in got for batch in own for row in batch.tolist()]
+    assert [len(own) for own in got] == [batches.length(rank, world_size) for rank in range(world_size)]
+    assert all(0 < len(batch) <= size for own in got for batch in own)
+    assert len(set(rows)) == len(rows) and set(rows) <= set(range(count))
+    full = size * world_size
+    assert len(rows) == (count // full * full if drop_last else count)
+    if size > 1 and count >= world_size:
+        assert len({len(own) for own in got}) == 1, "every rank has equally many batches"
+    workers = [batch for part in range(3) for batch in batches.iterate(3, part, 3, rank=0, world_size=world_size)]
+    assert sorted(batch.tolist() for batch in workers) == sorted(batch.tolist() for batch in got[0])
+
+
+def test_batches_take_places_and_names(tmp_path: pathlib.Path) -> None:
+    first, store = make(tmp_path / "a"), dict[str, Any]()
+    cuzarr.create_array(store, data=np.arange(12), chunks=(7,))
+    for form in ({"x": first, "y": tmp_path / "a"}, {"x": str(tmp_path / "a"), "y": first}):
+        for batch in Batches(form, 5):
+            assert list(batch) == ["x", "y"] and (batch["x"] == batch["y"]).all()
+    np.testing.assert_array_equal(np.concatenate(list(Batches(tmp_path / "a", 5))), TRUTH)
+    np.testing.assert_array_equal(np.concatenate(list(Batches(store, 5))), np.arange(12))
+    for left, right in Batches([tmp_path / "a", store], 4):
+        assert (left[:, 0] == right * 10).all()
+    with pytest.raises(cuzarr.errors.ArgumentTypeError, match="ndarray, expected an array of a store"):
+        Batches((first, np.arange(12)), 4)
+    with pytest.raises(cuzarr.CuzarrError):
+        Batches(tmp_path / "b", 4)
+
+
 def test_several_arrays_give_tuples_and_must_be_equally_long() -> None:
     first, second = make({}), cuzarr.create_array({}, data=np.arange(12), chunks=(7,))
     for left, right in Batches((first, second), 4):
@@ -589,6 +633,89 @@ def test_torch_datasets_give_rows_and_batches(tmp_path: pathlib.Path, device: st
     assert sorted(torch.cat([left for left, _ in seen])[:, 0].tolist()) == TRUTH[:, 0].tolist()
     workers = DataLoader(BatchDataset(array.with_device("cpu"), 5), batch_size=None, num_workers=2, multiprocessing_context="spawn")
     assert sorted(torch.cat(list(workers))[:, 0].tolist()) == TRUTH[:, 0].tolist()
+
+
+def test_torch_datasets_take_several_arrays_places_and_names(tmp_path: pathlib.Path) -> None:
+    torch = pytest.importorskip("torch")
+    from torch.utils.data import DataLoader
+
+    from cuzarr.torch import BatchDataset, RowDataset
+
+    array = make(tmp_path / "a")
+    pair = RowDataset((array, tmp_path / "a"))
+    left, right = pair[3]
+    assert torch.equal(left, right) and left.tolist() == TRUTH[3].tolist() and len(pair) == 12
+    for first, second in DataLoader(pair, batch_size=5, shuffle=True):
+        assert torch.equal(first, second)
+    named = RowDataset({"x": array, "y": str(tmp_path / "a")})
+    assert named[1]["y"].tolist() == TRUTH[1].tolist()
+    for loader in (DataLoader(named, batch_size=5), DataLoader(BatchDataset({"x": array, "y": tmp_path / "a"}, 5), batch_size=None)):
+        got = list(loader)
+        assert all(torch.equal(batch["x"], batch["y"]) for batch in got)
+        np.testing.assert_array_equal(torch.cat([batch["x"] for batch in got]).numpy(), TRUTH)
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_epochs_reach_workers_that_live_on(tmp_path: pathlib.Path, start: str) -> None:
+    torch = pytest.importorskip("torch")
+    from torch.utils.data import DataLoader
+
+    from cuzarr.torch import BatchDataset
+
+    make(tmp_path / "a")
+    batches = pickle.loads(pickle.dumps(BatchDataset(tmp_path / "a", 3, shuffle=True, window=2)))
+    loader = DataLoader(batches, batch_size=None, num_workers=2, persistent_workers=True, multiprocessing_context=start)
+    orders = []
+    for epoch in (0, 1, 0):
+        batches.set_epoch(epoch)
+        orders.append(torch.cat(list(loader))[:, 0].tolist())
+        assert sorted(orders[-1]) == TRUTH[:, 0].tolist()
+    assert orders[0] == orders[2] != orders[1]
+
+
+RANK = """
+import sys, torch, torch.distributed as distributed
+from torch.utils.data import DataLoader
+from cuzarr.torch import BatchDataset
+if __name__ == "__main__":
+    path, place, rank, start = sys.argv[1:]
+    batches = BatchDataset(path, 2, shuffle=True)
+    distributed.init_process_group("gloo", init_method="file://" + place, rank=int(rank), world_size=2)
+    workers = {} if start == "none" else {"num_workers": 2, "multiprocessing_context": start}
+    loader = DataLoader(batches, batch_size=None, **workers)
+    rows = [float(row) for batch in loader for row in batch[:, 0]]
+    assert len(batches) == 3, len(batches)
+    print(rows)
+    distributed.barrier()
+"""
+
+
+@pytest.mark.parametrize("start", ["none", "spawn"])
+def test_ranks_of_torch_share_the_batches(tmp_path: pathlib.Path, start: str) -> None:
+    pytest.importorskip("torch")
+    make(tmp_path / "a")
+    (tmp_path / "rank.py").write_text(RANK)
+    command = [sys.executable, "-W", "ignore", str(tmp_path / "rank.py"), str(tmp_path / "a"), str(tmp_path / "meeting")]
+    ranks = [subprocess.Popen([*command, str(rank), start], stdout=subprocess.PIPE, text=True) for rank in range(2)]
+    seen = [json.loads(rank.communicate()[0].splitlines()[-1]) for rank in ranks]
+    assert [len(rows) for rows in seen] == [6, 6]
+    assert sorted(seen[0] + seen[1]) == TRUTH[:, 0].tolist()
+
+
+def test_ranks_that_torch_does_not_know_are_given_or_warned_of(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    from cuzarr.torch import BatchDataset
+
+    array = make({})
+    shares = [BatchDataset(array, 2, rank=rank, world_size=2) for rank in range(2)]
+    assert [len(share) for share in shares] == [3, 3]
+    assert sorted(torch.cat([batch for share in shares for batch in share])[:, 0].tolist()) == TRUTH[:, 0].tolist()
+    for wrong in ({"rank": 1}, {"world_size": 2}, {"rank": 2, "world_size": 2}):
+        with pytest.raises(cuzarr.errors.InvalidArgumentError, match="rank"):
+            BatchDataset(array, 2, **wrong)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.warns(cuzarr.errors.CuzarrRuntimeWarning, match="every process reads all batches"):
+        assert len(BatchDataset(array, 2)) == 6
 
 
 # ---------------------------------------------------------------------------------------------------------- zarr-python
