@@ -5,8 +5,6 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-import numpy as np
-
 from cuzarr import _core
 from cuzarr._array import Array
 from cuzarr._computing import is_lazy
@@ -15,7 +13,7 @@ from cuzarr._convert import device_of
 from cuzarr._documents import check_zarr_format, read_array
 from cuzarr._dtypes import ZarrFormat
 from cuzarr._metadata import AnyArrayMetadata
-from cuzarr._numpy import parse_type
+from cuzarr._numpy import of_library
 from cuzarr.errors import CuzarrRuntimeWarning, InvalidArgumentError
 from cuzarr.storage import StorePath, make_store_path
 
@@ -56,9 +54,7 @@ def metadata_of(value: Any) -> AnyArrayMetadata:
 
 def dtype_of(data: Any) -> Any:
     """The element type of any library's array, as NumPy's."""
-    if isinstance(data.dtype, np.dtype):
-        return data.dtype
-    return parse_type(str(data.dtype).rpartition(".")[2]) if "bfloat16" not in str(data.dtype) else "bfloat16"
+    return of_library(data.dtype)
 
 
 def shape_and_chunks(a: Any) -> tuple[Any, Any]:

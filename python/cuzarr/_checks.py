@@ -102,14 +102,16 @@ def element_type(dtype: Any, hint: str | None = None) -> np.dtype[Any]:
 
 
 def host_array(value: Any, what: str, dtype: Any = None) -> np.ndarray[Any, Any]:
-    """A NumPy array of a list, a number or anything else that NumPy takes.
+    """A NumPy array of a list, a number, host memory of another library, or anything else that NumPy takes.
 
     Raises
     ------
     ArgumentTypeError, OutOfRangeError, InvalidArgumentError
     """
+    from cuzarr._convert import as_numpy
+
     with refusing(what):
-        return np.asarray(value, dtype)
+        return as_numpy(value) if dtype is None else np.asarray(value, dtype)
 
 
 def extents(shape: Any, what: str = "shape") -> tuple[int, ...]:

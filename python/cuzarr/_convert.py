@@ -188,7 +188,7 @@ def shared_buffer(value: Any) -> _core.NdBuffer:
     return _core.NdBuffer.from_dlpack(value)
 
 
-def host_view(value: Any) -> np.ndarray[Any, Any] | None:
+def foreign_view(value: Any) -> np.ndarray[Any, Any] | None:
     """A NumPy array over another library's host memory whose elements NumPy cannot name by itself; else ``None``."""
     is_numpys = hasattr(value, "__array__") and isinstance(getattr(value, "dtype", np.dtype("V")), np.dtype)
     if is_numpys or not hasattr(value, "__dlpack__"):
@@ -200,6 +200,12 @@ def host_view(value: Any) -> np.ndarray[Any, Any] | None:
             return None
         raise
     return host_array(buffer, dtype_of(buffer.dtype))
+
+
+def as_numpy(value: Any) -> np.ndarray[Any, Any]:
+    """A NumPy array of whatever is in host memory, any library's; numbers and lists, too."""
+    view = foreign_view(value)
+    return np.asarray(value) if view is None else view
 
 
 def wrap_device(value: Any, data_type: DataType) -> _core.NdBuffer:
@@ -259,11 +265,10 @@ def to_native_host(value: Any, native: np.dtype[Any]) -> np.ndarray[Any, Any]:
     """
     if np.isscalar(value):
         return _numpy.element(value, native)
-    array = host_view(value)
-    if array is None and not hasattr(value, "dtype"):
+    if not hasattr(value, "dtype") and not hasattr(value, "__dlpack__"):
         with _numpy.conversion(native):
             return np.asarray(value, native)
-    array = np.asarray(value) if array is None else array
+    array = as_numpy(value)
     if array.dtype == native:
         return array
     with _numpy.conversion(native):  # as NumPy assigns: from any type to any other
@@ -318,19 +323,42 @@ def check_out(out: Any, shape: tuple[int, ...], native: np.dtype[Any], device: s
     if not is_on_gpu and device != "cpu":
         hint = f"make out there: cuzarr.xp.empty(shape, dtype, device={device!r}); or read with device='cpu'"
         raise MemorySpaceError(f"out is in host memory, and elements are read to {device}", hint=hint)
-    if any(getattr(out, name, bool)() for name in ("is_conj", "is_neg")):
-        raise InvalidArgumentError("out is the conjugate or the negative of its memory", hint="pass out=torch.empty(...)")
-    buffer = None if is_numpys else device_buffer(out)
+    buffer = None if is_numpys else _writable_buffer(out)
     if out.dtype != native if buffer is None else not _has_elements_of(native, out, buffer):
         raise DTypeMismatchError(f"out has elements of {out.dtype}, the result of {native}")
     if buffer is None:
         check_writable(out)
         return wrap_host(out)
+    return buffer
+
+
+def _writable_buffer(out: Any) -> _core.NdBuffer:
+    """The memory of a caller's own result array of another library than NumPy."""
+    if any(getattr(out, name, bool)() for name in ("is_conj", "is_neg")):
+        raise InvalidArgumentError("out is the conjugate or the negative of its memory", hint="pass out=torch.empty(...)")
+    buffer = device_buffer(out)
     if buffer.is_read_only:
         raise InvalidArgumentError("out is read-only", hint="pass memory that may be written")
     if any(extent > 1 and stride == 0 for extent, stride in zip(buffer.shape, buffer.strides, strict=True)):
         raise InvalidArgumentError(f"out repeats its elements (strides {buffer.strides})", hint="pass out=torch.empty(...)")
     return buffer
+
+
+def writable_view(out: Any) -> Any:
+    """An array that NumPy's results can be assigned to, over the memory of a caller's own result array.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It is read-only.
+    """
+    if isinstance(out, np.ndarray):
+        check_writable(out)
+    if isinstance(out, np.ndarray | DeviceArray) or _is_cupys(out) or not hasattr(out, "__dlpack__"):
+        return out
+    buffer = _writable_buffer(out)
+    dtype = dtype_of(buffer.dtype)
+    return host_array(buffer, dtype) if buffer.device == "cpu" else DeviceArray(buffer, dtype)
 
 
 def check_writable(out: np.ndarray[Any, Any]) -> None:

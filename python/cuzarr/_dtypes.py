@@ -221,6 +221,7 @@ def parse_dtype(spec: Any, zarr_format: ZarrFormat) -> DataType:
     """
     if isinstance(spec, DataType):
         return spec
+    spec = _numpy.of_library(spec)
     if hasattr(spec, "to_native_dtype") and hasattr(spec, "to_json"):  # zarr-python's ZDType
         return _from_zarr_object(spec, zarr_format)
     if isinstance(spec, Mapping) or (isinstance(spec, str) and _is_v3_name(spec)):

@@ -403,8 +403,7 @@ def into(out: Any, result: Any) -> Any:
         raise InvalidArgumentError(f"out is no array: {type(out).__name__}")
     if tuple(target.shape) != tuple(result.shape):
         raise ShapeMismatchError(f"out has shape {tuple(target.shape)}, the selection {tuple(result.shape)}")
-    if isinstance(target, np.ndarray):
-        _convert.check_writable(target)
+    target = _convert.writable_view(target)
     if math.prod(target.shape):
         with _numpy.conversion(target.dtype):
             target[...] = result

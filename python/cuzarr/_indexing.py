@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from cuzarr import _numpy
 from cuzarr.errors import (
     ArrayIndexError,
     BoundsCheckError,
@@ -32,6 +33,11 @@ def is_integer(value: object) -> bool:
     return type(value) is int or (isinstance(value, numbers.Integral) and not isinstance(value, bool | np.bool_))
 
 
+def _kind(dtype: Any) -> str:
+    """NumPy's letter for element types of any library; ``V`` for none, and for those that it has no letter for."""
+    return getattr(_numpy.of_library(dtype), "kind", "V")
+
+
 def _is_index_array(value: Any, kinds: str) -> bool:
     if isinstance(value, slice | int):
         return False
@@ -40,7 +46,7 @@ def _is_index_array(value: Any, kinds: str) -> bool:
             return False
         scalar = is_integer if "i" in kinds else lambda item: isinstance(item, bool | np.bool_)
         return all(scalar(item) for item in value)
-    return not np.isscalar(value) and hasattr(value, "shape") and getattr(value, "dtype", np.dtype("V1")).kind in kinds
+    return not np.isscalar(value) and hasattr(value, "shape") and _kind(getattr(value, "dtype", None)) in kinds
 
 
 def is_integer_array(value: Any) -> bool:

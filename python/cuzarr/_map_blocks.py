@@ -9,7 +9,7 @@ import numpy as np
 
 from cuzarr import _core
 from cuzarr._blocks import BlockInfo, ReadAhead, Sources, call, cut, memory_limit_bytes, naming
-from cuzarr._checks import function, items, whole
+from cuzarr._checks import element_type, function, items, whole
 from cuzarr._progress import listener
 from cuzarr._results import Results, Target
 from cuzarr.errors import InvalidArgumentError, ShapeMismatchError
@@ -107,7 +107,7 @@ def map_blocks(
     region = sources.region(target.unit or sources.chunks(), target.item_bytes, limit // 2)
     blocks = cut(shape, region, halo)
     if not blocks:
-        target.open(np.empty(shape, dtype or sources.stored.dtype))
+        target.open(np.empty(shape, element_type(sources.stored.dtype if dtype is None else dtype)))
         return target.array
     tell = listener(progress, "computing", "blocks") if progress else None
     watch, origin = _core.Watch(), sources.origin([f, halo]) if resume else None

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cuzarr.errors import ConversionError, CuzarrError, DataTypeValidationError, OutOfRangeError
+from cuzarr.errors import ConversionError, CuzarrError, DataTypeValidationError, LibraryMissingError, OutOfRangeError
 
 _BITS = "keep their bits: x.view('uint8'), or convert them with astype"
 _USER_DEFINED = 2
@@ -18,15 +18,24 @@ _OF_ML_DTYPES = re.compile(r"u?int[124]|float[468]_\w+")
 
 
 def parse_type(spec: Any) -> np.dtype[Any]:
-    """NumPy's type for what a caller writes.
+    """NumPy's type for what a caller writes: NumPy's types and names, PyTorch's types, ``"bfloat16"``.
 
     Raises
     ------
     DataTypeValidationError
-        It is one of another library, also by a name that NumPy learns only with that library.
+        It is one of another library that is not supported, also by a name that NumPy learns only with that library.
+    LibraryMissingError
+        It is bfloat16, and ml_dtypes, which NumPy needs for that, is not installed.
     TypeError
         NumPy does not know it.
     """
+    spec = of_library(spec)
+    if isinstance(spec, str) and spec == "bfloat16":
+        try:
+            import ml_dtypes
+        except ImportError:
+            raise LibraryMissingError("elements of bfloat16 in memory need ml_dtypes", hint="pip install ml_dtypes") from None
+        spec = ml_dtypes.bfloat16
     try:
         return check_type(np.dtype(spec))
     except TypeError:
@@ -53,6 +62,25 @@ def check_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
             f"elements of {dtype.name} are not supported", hint=_BITS
         )
     return dtype
+
+
+def of_library(dtype: Any) -> Any:
+    """NumPy's type or name for an element type of PyTorch's or TensorFlow's; anything else as it is.
+
+    Raises
+    ------
+    DataTypeValidationError
+        Neither NumPy nor ml_dtypes has such elements: ``torch.complex32``, ``torch.qint8``.
+    """
+    if hasattr(dtype, "as_numpy_dtype"):
+        return dtype.as_numpy_dtype
+    if type(dtype).__module__ != "torch" or type(dtype).__name__ != "dtype":
+        return dtype
+    name = str(dtype).removeprefix("torch.")
+    try:
+        return name if name == "bfloat16" else np.dtype(name)
+    except TypeError:
+        raise DataTypeValidationError(f"elements of {dtype} are not supported", hint="convert them first: x.to(torch.float32)") from None
 
 
 @contextlib.contextmanager

@@ -15,7 +15,6 @@ from cuzarr._blocks import BlockInfo, Sources, box
 from cuzarr._checks import element_type
 from cuzarr._chunks import resolve_chunks
 from cuzarr._config import config
-from cuzarr._numpy import check_type
 from cuzarr.errors import ArrayNotFoundError, InvalidArgumentError, MemorySpaceError, ShapeMismatchError
 from cuzarr.storage._resolve import make_store_path
 
@@ -97,10 +96,10 @@ class Target:
             if (spaces[0] == "cpu") != (spaces[1] == "cpu"):
                 hint = "return arrays of one device, or give out"
                 raise MemorySpaceError(f"the result of {place} is on {spaces[1]}, those before on {spaces[0]}", hint=hint)
-            self.array[place.slices] = result
+            self.array[place.slices] = _convert.as_numpy(result) if spaces[1] == "cpu" else result
             return None
         if not _convert.is_on_device(result):
-            return np.asarray(result)
+            return _convert.as_numpy(result)
         return _convert.device_elements(result, self.array.metadata.data_type)
 
     def write(self, place: BlockInfo, result: Any) -> None:

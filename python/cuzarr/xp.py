@@ -142,11 +142,15 @@ def ones_like(x: Any, dtype: Any = None, *, device: str | None = None) -> Any:
     return full_like(x, 1, dtype, device=device)
 
 
+def _optional(dtype: Any) -> np.dtype[Any] | None:
+    return None if dtype is None else _dtype(dtype)
+
+
 def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, device: str | None = None) -> Any:
     """Numbers at one distance, as ``numpy.arange``."""
     begin, end = (0, start) if stop is None else (start, stop)
     with refusing("arange"):
-        numbers: np.ndarray[Any, Any] = np.arange(begin, end, step, dtype=dtype)
+        numbers: np.ndarray[Any, Any] = np.arange(begin, end, step, dtype=_optional(dtype))
     return asarray(numbers, device=device_name(device))
 
 
@@ -155,5 +159,5 @@ def linspace(
 ) -> Any:
     """``num`` numbers at one distance from ``start`` to ``stop``, as ``numpy.linspace``."""
     with refusing("linspace"):
-        numbers = np.linspace(start, stop, num, endpoint, dtype=dtype)
+        numbers = np.linspace(start, stop, num, endpoint, dtype=_optional(dtype))
     return asarray(numbers, device=device_name(device))

@@ -479,3 +479,145 @@ def test_numpy_arrays_that_are_read_only_or_odd_are_read_and_not_written() -> No
     np.testing.assert_array_equal(array.read(out=out), TRUTH)
     with pytest.raises(InvalidArgumentError, match="read-only"):
         array.read(out=fixed)
+
+
+# ------------------------------------------------------------------------------------------------ tensors and bfloat16
+
+
+def test_bfloat16_goes_both_ways_through_ml_dtypes() -> None:
+    bits = TRUTH.astype(ml_dtypes.bfloat16)
+    array = cuzarr.create_array({}, data=bits, chunks=(2, 6))
+    assert array.dtype == bits.dtype and array.metadata.data_type.name == "bfloat16"
+    for result in (array[...], array.read(dtype="bfloat16"), cuzarr.xp.asarray(TRUTH, dtype="bfloat16")):
+        assert result.dtype == bits.dtype and result.tobytes() == bits.tobytes()
+    out = np.empty_like(bits)
+    assert array.read(out=out) is out and out.tobytes() == bits.tobytes()
+    assert cuzarr.xp.zeros(3, dtype="bfloat16").dtype == bits.dtype
+
+
+@pytest.fixture
+def torch() -> Any:
+    return pytest.importorskip("torch")
+
+
+NAMES = "bool uint8 int8 int16 int32 int64 float16 float32 float64 complex64 complex128 bfloat16"
+
+
+@pytest.mark.parametrize("name", NAMES.split())
+def test_torch_types_are_taken_wherever_a_type_is(torch: Any, name: str) -> None:
+    theirs, ours = getattr(torch, name), cuzarr.xp.zeros(1, dtype=name).dtype
+    group = cuzarr.group({})
+    taken = (
+        cuzarr.zeros((2,), store={}, dtype=theirs),
+        cuzarr.full((2,), 1, store={}, dtype=theirs),
+        cuzarr.create_array({}, shape=(2,), dtype=theirs),
+        group.create_array("x", shape=(2,), dtype=theirs),
+        group.require_array("x", shape=(2,), dtype=theirs),
+        cuzarr.array(torch.zeros(2, dtype=theirs), store={}),
+        cuzarr.zeros_like(torch.zeros(2, dtype=theirs), store={}),
+        cuzarr.xp.zeros(2, dtype=theirs),
+        cuzarr.xp.asarray([0, 1], dtype=theirs),
+        cuzarr.xp.zeros_like(torch.zeros(2, dtype=theirs)),
+        cuzarr.zeros((2,), store={}).read(dtype=theirs),
+        cuzarr.zeros((2,), store={}).read_many([np.s_[:1]], dtype=theirs)[0],
+        cuzarr.zeros((2,), store={}).astype(theirs),
+    )
+    assert [array.dtype for array in taken] == [ours] * len(taken)
+
+
+@pytest.mark.parametrize("name", ["complex32", "qint8", "float8_e4m3fn"])
+def test_torch_types_that_there_are_not_are_refused_by_name(torch: Any, name: str) -> None:
+    for make in (lambda dtype: cuzarr.zeros((2,), store={}, dtype=dtype), lambda dtype: cuzarr.xp.zeros(2, dtype=dtype)):
+        with pytest.raises(cuzarr.errors.DataTypeValidationError, match=f"{name} are not supported"):
+            make(getattr(torch, name))
+
+
+@pytest.mark.parametrize("name", NAMES.split())
+def test_tensors_are_written_and_filled(torch: Any, name: str) -> None:
+    from cuzarr.torch import to_tensor
+
+    dtype = getattr(torch, name)
+    truth = torch.arange(24).reshape(4, 6).to(dtype)
+    array = cuzarr.create_array({}, shape=(4, 6), chunks=(3, 4), dtype=dtype)
+    array[...] = truth
+    array[1:3] = truth[1:3].requires_grad_() if name == "float32" else truth[1:3]
+    assert torch.equal(to_tensor(array[...]), truth)
+    outs = (
+        (array.read(out=torch.zeros(4, 6, dtype=dtype)), truth),
+        (array.read(np.s_[1:3], out=torch.zeros(2, 12, dtype=dtype)[:, ::2]), truth[1:3]),
+        (array.read_many([np.s_[:2], np.s_[2:]], out=torch.zeros(2, 2, 6, dtype=dtype)), truth.reshape(2, 2, 6)),
+        (array.get_basic_selection(1, out=torch.zeros(6, dtype=dtype)), truth[1]),
+        (array.get_block_selection(0, out=torch.zeros(3, 6, dtype=dtype)), truth[:3]),
+        (array.get_orthogonal_selection(([2, 0],), out=torch.zeros(2, 6, dtype=dtype)), truth[[2, 0]]),
+        (array.get_coordinate_selection(([2, 0], [1, 5]), out=torch.zeros(2, dtype=dtype)), truth[[2, 0], [1, 5]]),
+        (array.get_mask_selection(TRUTH > 7, out=torch.zeros(16, dtype=dtype)), truth[torch.from_numpy(TRUTH > 7)]),
+    )
+    for number, (out, expected) in enumerate(outs):
+        assert torch.equal(out, expected), number
+
+
+def test_tensors_convert_as_numpys_arrays_do(torch: Any) -> None:
+    array = cuzarr.create_array({}, shape=(4, 6), chunks=(3, 4), dtype="f4")
+    for dtype in (torch.bfloat16, torch.float16, torch.float64, torch.int8):
+        array[...] = 0
+        array[...] = torch.from_numpy(TRUTH).to(dtype)
+        np.testing.assert_array_equal(array[...], TRUTH)
+        assert array.read(out=torch.zeros(4, 6, dtype=dtype), dtype=dtype).tolist() == TRUTH.tolist()
+    np.testing.assert_array_equal((array + torch.from_numpy(TRUTH)).compute(), TRUTH * 2)
+    np.testing.assert_array_equal(array.oindex[torch.tensor([2, 0])], TRUTH[[2, 0]])
+    np.testing.assert_array_equal(array[torch.from_numpy(TRUTH) > 7], TRUTH[TRUTH > 7])
+
+
+def test_tensors_that_stand_for_other_values_than_their_memory(torch: Any) -> None:
+    values = torch.tensor([1 + 2j, 3, 4j])
+    array = cuzarr.create_array({}, shape=(3,), dtype="c8")
+    array[...] = values.conj()
+    np.testing.assert_array_equal(array[...], values.numpy().conj())
+    parts = cuzarr.create_array({}, shape=(3,), dtype="f4")
+    assert values.conj().imag.is_neg()
+    parts[...] = values.conj().imag
+    np.testing.assert_array_equal(parts[...], -values.numpy().imag)
+    for out in (values.conj().imag, torch.zeros(1).expand(3)):
+        with pytest.raises(InvalidArgumentError, match="out"):
+            parts.read(out=out)
+        with pytest.raises(InvalidArgumentError, match="out"):
+            parts.get_orthogonal_selection(([0, 1, 2],), out=out)
+
+
+def test_results_become_tensors_whatever_their_bytes(torch: Any) -> None:
+    from cuzarr.torch import to_tensor
+
+    bits = np.arange(6).astype(ml_dtypes.bfloat16)
+    tensor = to_tensor(bits)
+    assert tensor.dtype == torch.bfloat16 and tensor.tolist() == list(range(6)) and tensor.data_ptr() == bits.ctypes.data
+    bits.flags.writeable = False
+    assert to_tensor(bits).data_ptr() != bits.ctypes.data
+    assert to_tensor(np.arange(3, dtype=">i4")).tolist() == [0, 1, 2]
+    assert to_tensor(np.arange(3)[::-1]).tolist() == [2, 1, 0]
+    assert to_tensor(np.float32(2)).item() == 2
+    for wrong in (np.array(["a"]), np.zeros(1, "M8[s]"), np.zeros(1, "i4,f4")):
+        with pytest.raises(DTypeMismatchError, match="PyTorch has no elements of"):
+            to_tensor(wrong)
+
+
+def test_blocks_may_come_back_as_tensors(torch: Any) -> None:
+    from cuzarr.torch import to_tensor
+
+    array = cuzarr.create_array({}, data=TRUTH.astype(ml_dtypes.bfloat16), chunks=(2, 6))
+    doubled = cuzarr.map_blocks(lambda block: to_tensor(block) * 2, array, dtype=torch.bfloat16, out={})
+    assert doubled.dtype == array.dtype
+    np.testing.assert_array_equal(doubled[...].astype("f4"), TRUTH * 2)
+    np.testing.assert_array_equal(np.asarray(cuzarr.map_blocks(lambda block: to_tensor(block) * 2, array)).astype("f4"), TRUTH * 2)
+
+
+def test_device_arrays_and_tensors_of_bfloat16(gpu: str, torch: Any) -> None:
+    truth = torch.arange(24).reshape(4, 6).to(torch.bfloat16)
+    array = cuzarr.DeviceArray.from_host(truth, gpu)
+    assert array.dtype == ml_dtypes.bfloat16
+    back = torch.from_dlpack(array)  # of the kernels that run on the CPU, host memory
+    assert back.dtype == torch.bfloat16 and torch.equal(back.cpu(), truth)
+    array[1] = truth[0]
+    assert back[1].tolist() == truth[0].tolist()
+    stored = cuzarr.create_array({}, shape=(4, 6), chunks=(3, 4), dtype=torch.bfloat16, device=gpu)
+    stored[...] = back
+    assert torch.equal(torch.from_dlpack(cuzarr.xp.asarray(stored[...])).cpu(), back.cpu())

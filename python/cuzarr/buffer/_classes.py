@@ -252,7 +252,7 @@ class NDBuffer(Memory):
 
     def astype(self, dtype: Any, order: Order = "K") -> Self:
         """A copy with converted elements."""
-        return self.__class__(self._data.astype(_numpy.check_type(np.dtype(dtype)), order=order))
+        return self.__class__(self._data.astype(_numpy.parse_type(dtype), order=order))
 
     def __getitem__(self, key: Any) -> Self:
         return self.__class__(self._data[key])

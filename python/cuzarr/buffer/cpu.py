@@ -95,14 +95,14 @@ class NDBuffer(HostMemory, _classes.NDBuffer):
 
     @classmethod
     def empty(cls, shape: tuple[int, ...], dtype: Any, order: Literal["C", "F"] = "C") -> Self:
-        return cls(np.empty(shape, _numpy.check_type(np.dtype(dtype)), order))
+        return cls(np.empty(shape, _numpy.parse_type(dtype), order))
 
     @classmethod
     def from_numpy_array(cls, array_like: Any) -> Self:
         return cls(np.asanyarray(array_like))
 
     def astype(self, dtype: Any, order: Order = "K") -> Self:
-        dtype = _numpy.check_type(np.dtype(dtype))
+        dtype = _numpy.parse_type(dtype)
         own = self.as_numpy_array()
         # NumPy swaps the bytes of dates without a unit only after it has refused to convert them.
         generic = own.dtype.kind in "mM" and own.dtype.kind == dtype.kind and np.datetime_data(own.dtype)[0] == "generic"
