@@ -1,9 +1,12 @@
 //! Libraries and machine code that are missing, wrong or damaged. Each case runs in a process of its own, since what was
 //! found is kept for the life of a process.
 
+mod device;
+
 use std::process::Command;
 
 use cuzarr_device::{Buffer, Device, ErrorKind, NdBuffer, Stream, probe};
+use device::say_skipped;
 
 /// Runs the test `name` of this file in a child, with these variables, and returns what it printed.
 fn child(name: &str, variables: &[(&str, &str)]) -> String {
@@ -55,7 +58,7 @@ fn a_driver_that_lacks_functions_is_called_too_old() {
         "/lib/aarch64-linux-gnu/libc.so.6",
     ];
     let Some(libc) = libc.into_iter().find(|path| std::path::Path::new(path).exists()) else {
-        println!("skipped: no libc.so.6 at a known place");
+        say_skipped("no libc.so.6 at a known place");
         return;
     };
     let words = child("child_without_driver", &[("CUZARR_CUDA_LIBRARY", libc)]);
@@ -88,7 +91,7 @@ fn child_without_kernels() {
         return;
     }
     let Ok(_) = Stream::new(Device::Cuda(0)) else {
-        println!("skipped: no GPU");
+        say_skipped("no GPU");
         return;
     };
     let array = NdBuffer::empty(Device::Cuda(0), cuzarr_device::DType::INT16, &[3], cuzarr_device::Order::C).unwrap();
@@ -109,7 +112,7 @@ fn child_with_damaged_cache() {
         return;
     }
     if Stream::new(Device::Cuda(0)).is_err() {
-        println!("skipped: no GPU");
+        say_skipped("no GPU");
         return;
     }
     let array = NdBuffer::empty(Device::Cuda(0), cuzarr_device::DType::INT16, &[300], cuzarr_device::Order::C).unwrap();

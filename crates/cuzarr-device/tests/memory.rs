@@ -9,7 +9,7 @@ use std::time::Duration;
 use cuzarr_device::{
     Buffer, DType, Device, DeviceAllocator, ErrorKind, NdBuffer, Order, SlabPiece, SlabRing, Stream, pool,
 };
-use device::{Random, devices};
+use device::{Random, devices, say_skipped};
 
 fn all_devices() -> Vec<Device> {
     let mut all = devices();
@@ -72,7 +72,7 @@ fn the_pool_counts_what_it_gives_and_gets_back() {
 fn bytes_go_from_one_gpu_to_another() {
     let two = [Device::Cuda(0), Device::Cuda(1)];
     if let Some(error) = two.iter().find_map(|&device| Stream::new(device).err()) {
-        println!("skipped: two GPUs are needed: {}", error.message());
+        say_skipped(&format!("two GPUs are needed: {}", error.message()));
         return;
     }
     let bytes = Random::new(4).bytes((64 << 20) + 77);

@@ -1,6 +1,9 @@
 //! Kernels of the user's own: what the compiler says of them, and what they do on a GPU.
 
+mod device;
+
 use cuzarr_device::{Buffer, Device, ErrorKind, LaunchShape, Module, Stream, probe};
+use device::say_skipped;
 
 const SOURCE: &str = "
 extern \"C\" __global__ void scale(float *x, float by, int n) {
@@ -19,7 +22,7 @@ extern \"C\" __global__ void reversed(int *x) {
 fn gpu() -> Option<Device> {
     if probe().gpus.is_empty() {
         assert!(std::env::var_os("CUZARR_REQUIRE_GPU").is_none(), "CUZARR_REQUIRE_GPU is set, and there is no GPU");
-        println!("skipped: no GPU");
+        say_skipped("no GPU");
         return None;
     }
     Some(Device::Cuda(0))
@@ -29,7 +32,7 @@ fn gpu() -> Option<Device> {
 fn the_compiler_shows_the_line_that_is_wrong() {
     let broken = "__global__ void f(float *x) {\n    x[0] = undefined_name;\n}\n";
     match Module::check("mine.cu", broken, &[], (9, 0)) {
-        Err(error) if error.kind() == ErrorKind::LibraryMissing => println!("skipped: {}", error.message()),
+        Err(error) if error.kind() == ErrorKind::LibraryMissing => say_skipped(error.message()),
         answer => {
             let error = answer.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::KernelCompileFailed);

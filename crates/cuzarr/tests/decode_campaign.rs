@@ -38,7 +38,7 @@ fn without_failures(outcome: Outcome, what: &str) -> Outcome {
 }
 
 fn devices() -> impl Iterator<Item = Device> {
-    model::devices().into_iter().filter(|&device| device != Device::Cpu)
+    model::kernel_devices().into_iter()
 }
 
 #[test]

@@ -54,7 +54,7 @@ fn elements(dtype: DType, count: usize, random: &mut Dice) -> Vec<u8> {
 }
 
 fn devices() -> Vec<Device> {
-    model::devices().into_iter().filter(|&device| device != Device::Cpu).collect()
+    model::kernel_devices()
 }
 
 /// What the host makes of stored elements; `None` where the fill value of the codec itself is refused.

@@ -10,7 +10,7 @@ use cuzarr::plan::{Costs, Load, Selection, check_strict, check_strict_writing};
 use cuzarr::run::{Options, Report, Stage};
 use cuzarr::store::{MemoryStore, StoreExt};
 use cuzarr_device::{Device, NdBuffer, Order};
-use model::{Dice, Story, bytes_codec, devices, metadata, sharding, zstd_codec};
+use model::{Dice, Story, bytes_codec, kernel_devices, metadata, sharding, zstd_codec};
 use serde_json::{Value, json};
 
 fn blosc(cname: &str, shuffle: &str) -> Value {
@@ -28,10 +28,6 @@ fn crc32c() -> Value {
 
 fn delta(dtype: &str, astype: &str) -> Value {
     json!({"name": "numcodecs.delta", "configuration": {"dtype": dtype, "astype": astype}})
-}
-
-fn kernel_devices() -> Vec<Device> {
-    devices().into_iter().filter(|&device| device != Device::Cpu).collect()
 }
 
 /// An array of `int32` in 4 x 3 chunks of 40 x 50, values of a smooth field; one chunk stays missing.

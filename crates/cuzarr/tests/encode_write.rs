@@ -13,7 +13,7 @@ use model::{Dice, Story, bytes_codec, metadata, sharding};
 use serde_json::{Value, json};
 
 fn devices() -> Vec<Device> {
-    model::devices().into_iter().filter(|&device| device != Device::Cpu).collect()
+    model::kernel_devices()
 }
 
 fn blosc(shuffle: &str, type_bytes: usize) -> Value {

@@ -12,7 +12,7 @@ use cuzarr::plan::Selection;
 use cuzarr::run::Stage;
 use cuzarr::store::{Gds, GdsStore, LocalOptions, LocalStore, Store, StoreExt};
 use cuzarr_device::{Buffer, CuFile, Device, NdBuffer, Order};
-use model::{Dice, Story, bytes_codec, devices, metadata, random_metadata, sharding, zstd_codec};
+use model::{Dice, Story, bytes_codec, devices, metadata, random_metadata, say_skipped, sharding, zstd_codec};
 use serde_json::{Value, json};
 
 const CHILD: &str = "CUZARR_GDS_CHILD";
@@ -58,7 +58,7 @@ fn has_simt() -> bool {
     match Buffer::empty(Device::Simt, 1) {
         Ok(_) => true,
         Err(error) => {
-            println!("skipped: {error}");
+            say_skipped(&error.to_string());
             false
         }
     }
@@ -144,12 +144,12 @@ fn arrays_are_the_same_by_nvidias_cufile() {
             Ok(cufile) => {
                 println!("cuFile at {}, direct: {}", cufile.path().display(), cufile.is_direct());
                 if let Some(reason) = refuses_files_here(device) {
-                    println!("skipped: {reason}");
+                    say_skipped(&reason.to_string());
                     continue;
                 }
                 check_everything(device);
             }
-            Err(error) => println!("skipped: {error}"),
+            Err(error) => say_skipped(&error.to_string()),
         }
     }
 }

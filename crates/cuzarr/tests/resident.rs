@@ -11,7 +11,7 @@ use cuzarr::run::{Options, Stage};
 use cuzarr::store::testing::Observed;
 use cuzarr::store::{ByteRange, GpuMemoryStore, MemoryStore, Prefixed, Store, StoreExt, conformance};
 use cuzarr_device::{Buffer, Device, NdBuffer, Order};
-use model::{Dice, Story, bytes_codec, devices, metadata, random_metadata, sharding, zstd_codec};
+use model::{Dice, Story, bytes_codec, devices, kernel_devices, metadata, random_metadata, sharding, zstd_codec};
 use serde_json::{Value, json};
 
 fn blosc(cname: &str) -> Value {
@@ -21,10 +21,6 @@ fn blosc(cname: &str) -> Value {
 
 fn lz4() -> Value {
     json!({"name": "numcodecs.lz4", "configuration": {"acceleration": 1}})
-}
-
-fn kernel_devices() -> Vec<Device> {
-    devices().into_iter().filter(|&device| device != Device::Cpu).collect()
 }
 
 /// `int32` in chunks that hang over the array's edge, in memory of `device`; one chunk stays missing.

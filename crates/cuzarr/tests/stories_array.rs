@@ -12,7 +12,7 @@ use cuzarr::plan::{AxisSelection, Selection, SliceArg};
 use cuzarr::run::Stage;
 use cuzarr::store::{MemoryStore, Store, StoreExt};
 use cuzarr_device::{DType, Device, NdBuffer, Order};
-use model::{Dice, bytes_codec, devices, metadata, sharding, zstd_codec};
+use model::{Dice, bytes_codec, devices, kernel_devices, metadata, sharding, zstd_codec};
 use serde_json::{Value, json};
 
 fn create(metadata: ArrayMetadata) -> (Array, Arc<dyn Store>) {
@@ -78,7 +78,7 @@ fn one_small_chunk_reaches_a_device_in_one_copy() {
     const CHUNK_BYTES: u64 = 4 * 4 * 4;
     let across = Selection::region(&[3, 4], &[2, 3]).unwrap();
     let host = |values: &NdBuffer| values.to_host_bytes(Order::C).unwrap();
-    for device in devices().into_iter().filter(|&device| device != Device::Cpu) {
+    for device in kernel_devices() {
         let on_device = array.with_options(ArrayOptions { device, ..*array.options() });
         // Of a chunk that is scattered by the device, all of it crosses the bus.
         let crossed = |array: &Array| array.last_report().unwrap().stage(Stage::Upload).size_bytes;
@@ -194,7 +194,7 @@ fn an_explanation_says_what_would_run_where() {
 
 #[test]
 fn strict_refuses_what_would_run_on_the_host() {
-    for device in devices().into_iter().filter(|device| *device != Device::Cpu) {
+    for device in kernel_devices() {
         for (codecs, refused) in
             [(json!([bytes_codec("big")]), false), (json!([bytes_codec("big"), bz2_codec()]), true)]
         {

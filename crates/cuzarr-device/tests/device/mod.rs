@@ -3,11 +3,29 @@
 // Every test file takes the part it needs.
 #![allow(dead_code)]
 
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::sync::Mutex;
+
 use cuzarr_device::{Device, Stream};
 
 /// Devices with kernels. Says which are skipped and why; a missing GPU fails when `CUZARR_REQUIRE_GPU=1`.
 pub fn devices() -> Vec<Device> {
-    [Device::Simt, Device::Cuda(0)].into_iter().filter(|&device| is_usable(device)).collect()
+    let found: Vec<_> = [Device::Simt, Device::Cuda(0)].into_iter().filter(|&device| is_usable(device)).collect();
+    if found.is_empty() {
+        say_skipped("no device has kernels; run the program by scripts/with-simt");
+    }
+    found
+}
+
+/// Says once that the test at hand tests nothing, or not all. Not by `println!`, which the harness keeps to itself while a test
+/// passes.
+pub fn say_skipped(reason: &str) {
+    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let said = format!("skipped: {}: {reason}\n", std::thread::current().name().unwrap_or("a test"));
+    if SAID.lock().unwrap().insert(said.clone()) {
+        std::io::stderr().write_all(said.as_bytes()).unwrap();
+    }
 }
 
 fn is_usable(device: Device) -> bool {

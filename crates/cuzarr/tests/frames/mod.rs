@@ -13,7 +13,7 @@ use crate::model::Dice;
 pub const UNTOUCHED: u8 = 0xa5;
 
 pub fn devices() -> Vec<Device> {
-    crate::model::devices().into_iter().filter(|&device| device != Device::Cpu).collect()
+    crate::model::kernel_devices()
 }
 
 /// One frame, and the size that metadata gives it.

@@ -3,7 +3,9 @@
 
 #![allow(dead_code)] // each test file uses its part
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::sync::{Arc, Mutex};
 
 use cuzarr::Result;
 use cuzarr::codec::Chain;
@@ -46,6 +48,25 @@ pub fn devices() -> Vec<Device> {
         }
     }
     devices
+}
+
+/// The devices with kernels among them, which may be none.
+pub fn kernel_devices() -> Vec<Device> {
+    let found: Vec<_> = devices().into_iter().filter(|&device| device != Device::Cpu).collect();
+    if found.is_empty() {
+        say_skipped("no device has kernels; run the program by scripts/with-simt");
+    }
+    found
+}
+
+/// Says once that the test at hand tests nothing, or not all. Not by `println!`, which the harness keeps to itself while a test
+/// passes.
+pub fn say_skipped(reason: &str) {
+    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let said = format!("skipped: {}: {reason}\n", std::thread::current().name().unwrap_or("a test"));
+    if SAID.lock().unwrap().insert(said.clone()) {
+        std::io::stderr().write_all(said.as_bytes()).unwrap();
+    }
 }
 
 /// v3 metadata of an array.
