@@ -31,7 +31,7 @@ fn check_chain(chain: &Chain, stored: &[u8]) -> bool {
     }
     if chain.is_variable() {
         return elements <= MOST_BYTES
-            && chain.decode_variable(stored).is_ok_and(|decoded| decoded.len() as u64 == elements);
+            && chain.decode_variable(stored, 1 << 24).is_ok_and(|decoded| decoded.len() as u64 == elements);
     }
     let Ok(program) = chain.bind(Device::Cpu) else { return false };
     program.tail().check().expect("a chain's tail fits together");

@@ -38,6 +38,7 @@ DEFAULTS: dict[str, Any] = {
     "array.sharding_coalesce_max_gap_bytes": 1 << 20,
     "array.sharding_coalesce_max_bytes": 16 << 20,
     "array.allow_unsafe_pickle_decode": False,
+    "array.variable_chunk_max_bytes": 512 << 20,
     "async.concurrency": 10,
     "async.timeout": None,
     "threading.max_workers": None,
@@ -54,6 +55,7 @@ DEFAULTS: dict[str, Any] = {
     "strict": False,
     "allow_pickle": False,
     "memory_limit": None,
+    "metadata_max_bytes": 256 << 20,
     "gds": "auto",
     "fsync": "none",
     "direct_io": "auto",
@@ -95,6 +97,9 @@ _WITHOUT_EFFECT = {
 _OPEN_SECTIONS = ("async", "codec_pipeline", "codecs")
 _CLASSES = ("buffer", "ndbuffer")
 _PLACES = ("device", "buffer", "ndbuffer")
+
+# Keys whose values may be written as ``"512 MiB"``.
+_SIZES = ("memory_limit", "metadata_max_bytes", "array.variable_chunk_max_bytes")
 
 _CHOICES: dict[str, tuple[Any, ...]] = {
     "default_zarr_format": (2, 3),
@@ -163,10 +168,10 @@ def _check(key: str, value: Any, origin: str) -> Any:
     elif key == "device":
         value = str(value)
         valid, expected = value == "cpu" or value.partition(":")[0] in ("cuda", "gpu", "simt"), "'cpu' or 'cuda:N'"
-    elif key == "memory_limit":
+    elif key in _SIZES:
         value = _size(value)
-        valid = value is None or 0 <= value < 1 << 63
-        expected = "a number of bytes below 2**63, a size such as '512 MiB', or None"
+        valid = default is None if value is None else 0 <= value < 1 << 63
+        expected = "a number of bytes below 2**63, a size such as '512 MiB'" + (", or None" if default is None else "")
     else:  # counts and sizes, some of which may be left to cuzarr
         optional = default is None or key == "json_indent"
         valid = (value is None and optional) or (isinstance(value, int) and not isinstance(value, bool) and value >= 0)
@@ -378,6 +383,10 @@ class Config:
     ``allow_pickle``      ``False``  decode pickled objects, which can run any code
     ``memory_limit``      ``None``   bytes in flight, on the device and in pinned memory each: a number, or ``"512 MiB"``;
                                      ``None`` lets cuzarr choose
+    ``metadata_max_bytes``  256 MiB  metadata documents larger than this are refused
+    ``array.variable_chunk_max_bytes``
+                          512 MiB    chunks of elements of variable length (strings, bytes) decode to at most this, and
+                                     larger ones are not written
     ``gds``               ``"auto"`` cuFile for a :class:`cuzarr.storage.GDSStore`: where it pays, ``"on"`` or ``"off"``
     ``direct_io``         ``"auto"`` files that are not in the page cache are read around it: once more was read than it can
                                      hold, always (``"on"``) or never (``"off"``)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
 from collections.abc import Iterator
@@ -13,11 +12,11 @@ import numpy as np
 from cuzarr import _core
 from cuzarr._array_config import ArrayConfig
 from cuzarr._chunks import parse_shape
-from cuzarr._info import Info, human_bytes
+from cuzarr._info import Info, brief_repr, human_bytes, human_ratio
 from cuzarr._metadata import AnyArrayMetadata, ArrayV2Metadata
 from cuzarr._node import Node
 from cuzarr.codecs._values import Codec
-from cuzarr.errors import InvalidArgumentError
+from cuzarr.errors import InvalidArgumentError, UnsupportedError
 
 
 class ArrayDescription(Node):
@@ -89,7 +88,7 @@ class ArrayDescription(Node):
 
     @property
     def read_chunk_sizes(self) -> tuple[tuple[int, ...], ...]:
-        """Per dimension the extents of the chunks; the last may be smaller."""
+        """Per dimension the extents of the chunks; the last may be smaller. Lists of tens of millions are refused."""
         return _extents(self.shape, self.chunks)
 
     @property
@@ -160,13 +159,13 @@ class ArrayDescription(Node):
         return self._info(sum(1 for _ in self._iterate_stored()), self.nbytes_stored())
 
     def _info(self, stored_count: int | None = None, stored_bytes: int | None = None) -> Info:
-        ratio = f"{self.nbytes / stored_bytes:.1f}" if stored_bytes else None
+        ratio = human_ratio(self.nbytes, stored_bytes) if stored_bytes else None
         return Info.of(
             [
                 ("Type", type(self).__name__),
                 ("Zarr format", self._metadata.zarr_format),
                 ("Data type", self._metadata.data_type),
-                ("Fill value", repr(self.fill_value)),
+                ("Fill value", brief_repr(self.fill_value)),
                 ("Shape", self.shape),
                 ("Shard shape", self.shards),
                 ("Chunk shape", self.chunks),
@@ -202,11 +201,7 @@ class ArrayDescription(Node):
 
     def _iterate_regions(self) -> Iterator[tuple[slice, ...]]:
         """The parts of the array that one stored object holds each."""
-        bounds = [
-            [slice(start, min(start + size, extent)) for start in range(0, extent, size)]
-            for extent, size in zip(self.shape, self._stored_chunks, strict=True)
-        ]
-        return itertools.product(*bounds)
+        return _regions(self.shape, self._stored_chunks)
 
     # ---------------------------------------------------------------------------------------------------- changing
 
@@ -245,8 +240,29 @@ def _grid(shape: tuple[int, ...], chunks: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(-(-extent // chunk) for extent, chunk in zip(shape, chunks, strict=True))
 
 
+# Extents that are listed for one dimension: as many as fit into 80 MB, more than anybody looks at.
+_MOST_EXTENTS = 10_000_000
+
+
 def _extents(shape: tuple[int, ...], chunks: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    if (most := max(_grid(shape, chunks), default=0)) > _MOST_EXTENTS:
+        raise UnsupportedError(
+            f"a dimension has {most} chunks, at most {_MOST_EXTENTS} are listed",
+            hint="use chunks, shards and cdata_shape, which say the same",
+        )
+    # One number that is repeated takes no memory but its places.
     return tuple(
-        tuple(min(chunk, extent - start) for start in range(0, extent, chunk))
+        (chunk,) * (extent // chunk) + ((extent % chunk,) if extent % chunk else ())
         for extent, chunk in zip(shape, chunks, strict=True)
     )
+
+
+def _regions(shape: tuple[int, ...], chunks: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
+    """The boxes of a grid in C order. ``itertools.product`` would first list those of each dimension."""
+    if not shape:
+        yield ()
+        return
+    for start in range(0, shape[0], chunks[0]):
+        first = slice(start, min(start + chunks[0], shape[0]))
+        for rest in _regions(shape[1:], chunks[1:]):
+            yield (first, *rest)

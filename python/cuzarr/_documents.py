@@ -50,7 +50,7 @@ def check_zarr_format(zarr_format: Any) -> ZarrFormat | None:
 
 
 def _document(place: StorePath, name: str) -> dict[str, Any] | None:
-    raw = place.get(name)
+    raw = place.get_document(name)
     return None if raw is None else _parse(place, name, decode_document, raw)  # type: ignore[no-any-return]
 
 
@@ -172,7 +172,7 @@ def read_node(place: StorePath, zarr_format: ZarrFormat | None) -> AnyNodeMetada
             return _parse(place, ZARR_JSON, parse, document)  # type: ignore[no-any-return]
     if zarr_format != 3:
         for name, read in ((ZARRAY, read_array), (ZGROUP, read_group)):
-            if place.get(name) is not None:
+            if place.get_document(name) is not None:
                 return read(place, 2)  # type: ignore[operator,no-any-return]
     return None
 
@@ -186,7 +186,7 @@ def _kind_at(place: StorePath, zarr_format: ZarrFormat) -> str | None:
                 hint="remove one of them",
             )
         return "array" if array else "group" if group else None
-    raw = place.get(ZARR_JSON)
+    raw = place.get_document(ZARR_JSON)
     if raw is None:
         return None
     try:

@@ -272,7 +272,18 @@ def _from_native(native: np.dtype[Any]) -> DataType:
     return DataType(native)
 
 
+# Bytes of the largest element. NumPy allows 2 GiB, but a line of metadata must not make a reader take that much for a fill value.
+MAX_ITEM_BYTES = 1 << 24
+
+
+def _check_size(native: np.dtype[Any]) -> np.dtype[Any]:
+    if native.itemsize > MAX_ITEM_BYTES:
+        raise DataTypeValidationError(f"elements have {native.itemsize} bytes, expected at most {MAX_ITEM_BYTES}")
+    return native
+
+
 def _check_native(native: np.dtype[Any]) -> None:
+    _check_size(native)
     if native.names is not None:
         for name in native.names:
             if native[name].subdtype is not None:
@@ -301,7 +312,7 @@ def from_json_v3(spec: Any) -> DataType:
         raise DataTypeValidationError(f"data type {spec!r} breaks its specification: {error}") from error
     if native is None:
         raise UnknownDataTypeError(f"unknown data type {spec!r}", hint=_hint(spec))
-    return DataType(native, json_v3=spec)
+    return DataType(_check_size(native), json_v3=spec)
 
 
 def _named(spec: Any) -> tuple[str, Mapping[str, Any]]:
@@ -384,7 +395,8 @@ def _scalar_from_json(value: Any, stored: np.dtype[Any]) -> Any:
         raw = base64.b64decode(value) if isinstance(value, str) else bytes(value or [])
         if native.kind == "S":
             return np.bytes_(raw)
-        if value and len(raw) != native.itemsize:
+        # The specification's list of bytes may be shorter: like the Rust side, the rest is zero.
+        if isinstance(value, str) and value and len(raw) != native.itemsize or len(raw) > native.itemsize:
             raise ValueError(f"got {len(raw)} bytes, expected {native.itemsize}")
         return np.frombuffer(raw.ljust(native.itemsize, b"\0"), native)[0]
     if native.kind == "U":

@@ -13,6 +13,7 @@ import numpy as np
 
 from cuzarr import _convert, _core, _numpy
 from cuzarr._array_config import ArrayConfig, ArrayConfigLike, parse_array_config, parse_changes
+from cuzarr._chunks import MAX_NDIM
 from cuzarr._config import config as global_config, resolve_class
 from cuzarr._described import ArrayDescription
 from cuzarr._indexing import Box, FancySelection, Fields, basic_box, check_fields, one_field
@@ -29,6 +30,7 @@ from cuzarr.errors import (
     FallbackRefusedError,
     InvalidArgumentError,
     ShapeMismatchError,
+    UnsupportedError,
 )
 from cuzarr.storage import StorePath
 
@@ -107,7 +109,7 @@ class ArrayElements(ArrayDescription):
 
     def _handle(self, device: str | None = None) -> _core.Array:
         device = device or self.device
-        settings = tuple(global_config.get(key) for key in ("strict", "memory_limit", "threading.max_workers"))
+        settings = tuple(map(global_config.get, _SETTINGS))
         is_new = device not in self._handles
         if is_new or self._handles[device][0] != settings:
             document = {key: value for key, value in self._metadata.document.items() if key != "attributes"}
@@ -116,6 +118,7 @@ class ArrayElements(ArrayDescription):
                 "strict": settings[0],
                 "memory_limit_bytes": settings[1],
                 "threads": settings[2],
+                "variable_limit_bytes": settings[3],
                 "write_empty_chunks": self._config.write_empty_chunks,
                 "read_missing_chunks": self._config.read_missing_chunks,
                 "coalesce_gap_bytes": self._config.sharding_coalesce_max_gap_bytes,
@@ -317,6 +320,9 @@ class ArrayElements(ArrayDescription):
 
 
 _told: set[tuple[str, str]] = set()
+# What arrays are opened with of the process's configuration.
+_SETTINGS = ("strict", "memory_limit", "threading.max_workers", "array.variable_chunk_max_bytes")
+
 # Documents of arrays, and devices, for which that was asked; no more than so many are kept.
 _looked_at: set[tuple[bytes, str]] = set()
 _LOOKED_AT_MOST = 1024
@@ -374,6 +380,10 @@ def _tell_of_host(what: str, device: str) -> None:
 
 
 def _indices(module: Any, items: Any) -> Any:
+    if isinstance(items, tuple) and (count := sum(not isinstance(item, slice) for item in items)) >= MAX_NDIM:
+        raise UnsupportedError(
+            f"got indices along {count} dimensions, NumPy takes at most {MAX_NDIM - 1}", hint="select a range along one of them"
+        )
     if module is np:
         return items
     return tuple(map(module.asarray, items)) if isinstance(items, tuple) else module.asarray(items)

@@ -6,7 +6,10 @@ import html
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
+
+import numpy as np
 
 from cuzarr._text import printable, printable_lines
 
@@ -15,12 +18,34 @@ def human_bytes(size: int) -> str:
     """A size in bytes, with a short form beside it when it is long."""
     if size < 1024:
         return str(size)
-    number, unit = float(size), ""
+    number, unit = Fraction(size), ""
     for unit in "KMGTP":
         number /= 1024
         if number < 1024:
             break
-    return f"{size} ({number:.1f}{unit})"
+    # Arrays of metadata alone may be larger than any float.
+    return f"{size} ({float(number):.1f}{unit})" if number < _MOST else f"more than {_MOST}{unit}"
+
+
+def human_ratio(size: int, stored: int) -> str:
+    """How many times as large as what is stored an array is."""
+    ratio = Fraction(size, stored)
+    return f"{float(ratio):.1f}" if ratio < _MOST else f"more than {_MOST}"
+
+
+_LONGEST_VALUE = 200
+_MOST = 10**15
+
+
+def brief_repr(value: object) -> str:
+    """``repr(value)``, or the beginning of a long one: a fill value may have megabytes."""
+    # Cut before it is written: four characters a byte.
+    if isinstance(value, bytes | str) and len(value) > _LONGEST_VALUE:
+        value = value[:_LONGEST_VALUE]
+    elif isinstance(value, np.void) and value.dtype.names is None and value.nbytes > _LONGEST_VALUE:
+        value = np.void(np.frombuffer(value, "u1", _LONGEST_VALUE).tobytes())
+    text = repr(value)
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
 
 
 @dataclass(frozen=True)

@@ -142,7 +142,11 @@ class ArrayMetadata:
 
     def update_shape(self, shape: Iterable[int]) -> Self:
         """The same with another shape."""
-        return type(self)({**self.document, "shape": list(shape)}, self.attributes)  # type: ignore[call-arg]
+        return type(self)({**self._whole_document(), "shape": list(shape)}, self.attributes)  # type: ignore[call-arg]
+
+    def _whole_document(self) -> dict[str, Any]:
+        """The document, with the chunk sizes that are used in the place of zeros."""
+        raise NotImplementedError  # each format has its own
 
     def update_attributes(self, attributes: Mapping[str, Any]) -> Self:
         """The same with other attributes."""
@@ -184,9 +188,22 @@ def _parse_shape(document: Mapping[str, Any], name: str) -> tuple[int, ...]:
     try:
         return parse_shape(_required(document, name))
     except (TypeError, ValueError) as error:
-        if isinstance(error, MetadataValidationError):
+        if isinstance(error, MetadataValidationError | UnsupportedFeatureError):
             raise
         raise MetadataValidationError(f"member '{name}': {error}") from error
+
+
+def _real_chunks(
+    stored: tuple[int, ...], shape: tuple[int, ...], inner: tuple[int, ...] | None = None
+) -> tuple[int, ...]:
+    """Chunk sizes from stored ones. Older writers stored 0 for empty dimensions; like zarr-python that is read as 1, or as the size
+    of an inner chunk, since no chunk can have been stored."""
+    if len(stored) != len(shape):
+        raise MetadataValidationError(f"chunks have {len(stored)} dimensions, the shape {len(shape)}")
+    if any(size == 0 < extent for size, extent in zip(stored, shape, strict=True)):
+        raise MetadataValidationError(f"chunk sizes are at least 1, got {stored}")
+    least = inner if inner is not None and len(inner) == len(shape) else (1,) * len(shape)
+    return tuple(size or max(1, other) for size, other in zip(stored, least, strict=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,8 +226,7 @@ class ArrayV3Metadata(ArrayMetadata):
         if not isinstance(grid, Mapping) or grid.get("name") != "regular":
             name = grid.get("name") if isinstance(grid, Mapping) else grid
             raise UnsupportedFeatureError(f"chunk grid {name!r} is not supported, only 'regular'")
-        if len(self._grid_shape) != len(self.shape):
-            raise MetadataValidationError(f"chunks have {len(self._grid_shape)} dimensions, the shape {len(self.shape)}")
+        _real_chunks(self._stored_grid_shape, self.shape)
         names = self.dimension_names
         if names is not None and len(names) != len(self.shape):
             raise MetadataValidationError(f"got {len(names)} dimension names for {len(self.shape)} dimensions")
@@ -244,8 +260,20 @@ class ArrayV3Metadata(ArrayMetadata):
         return self.codecs if sharding is None else sharding.codecs
 
     @cached_property
+    def _stored_grid_shape(self) -> tuple[int, ...]:
+        return _parse_shape(as_mapping(self.document["chunk_grid"].get("configuration") or {}, "chunk_grid"), "chunk_shape")
+
+    @cached_property
     def _grid_shape(self) -> tuple[int, ...]:
-        return _parse_shape(self.document["chunk_grid"].get("configuration") or {}, "chunk_shape")
+        sharding = self.sharding_codec
+        return _real_chunks(self._stored_grid_shape, self.shape, None if sharding is None else sharding.chunk_shape)
+
+    def _whole_document(self) -> dict[str, Any]:
+        if self._grid_shape == self._stored_grid_shape:
+            return self.document
+        grid = self.document["chunk_grid"]
+        configuration = {**grid["configuration"], "chunk_shape": list(self._grid_shape)}
+        return {**self.document, "chunk_grid": {**grid, "configuration": configuration}}
 
     @property
     def chunk_grid(self) -> dict[str, Any]:
@@ -320,8 +348,7 @@ class ArrayV2Metadata(ArrayMetadata):
 
     def __post_init__(self) -> None:
         _check_format(self.document, 2)
-        if len(self.chunks) != len(self.shape):
-            raise MetadataValidationError(f"chunks have {len(self.chunks)} dimensions, the shape {len(self.shape)}")
+        _ = self.chunks  # checked
         if self.order not in ("C", "F"):
             raise MetadataValidationError(f"order is {self.order!r}, expected 'C' or 'F'")
         if self.dimension_separator not in (".", "/"):
@@ -333,7 +360,10 @@ class ArrayV2Metadata(ArrayMetadata):
 
     @cached_property
     def chunks(self) -> tuple[int, ...]:  # type: ignore[override]
-        return _parse_shape(self.document, "chunks")
+        return _real_chunks(_parse_shape(self.document, "chunks"), self.shape)
+
+    def _whole_document(self) -> dict[str, Any]:
+        return {**self.document, "chunks": list(self.chunks)}
 
     @cached_property
     def data_type(self) -> DataType:  # type: ignore[override]

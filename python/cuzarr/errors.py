@@ -73,6 +73,9 @@ __all__ = [
 ]
 
 
+_LONGEST_MESSAGE = 2000
+
+
 class CuzarrError(Exception):
     """What every error of cuzarr is.
 
@@ -108,6 +111,9 @@ class CuzarrError(Exception):
         hint: str | None = None,
         others: tuple[CuzarrError, ...] = (),
     ) -> None:
+        # Names, shapes and keys in messages come from stored bytes: nobody reads megabytes of them.
+        if len(message) > _LONGEST_MESSAGE:
+            message = message[:_LONGEST_MESSAGE] + "…"
         super().__init__(message)
         self.kind = self._kind
         self.message = message

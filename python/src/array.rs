@@ -324,6 +324,7 @@ pub fn parse_options(given: &Bound<'_, PyDict>) -> PyResult<ArrayOptions> {
             "read_missing_chunks" => options.read_missing_chunks = value.extract()?,
             "coalesce_gap_bytes" => options.coalesce_gap_bytes = value.extract()?,
             "coalesce_max_bytes" => options.coalesce_max_bytes = value.extract()?,
+            "variable_limit_bytes" => options.variable_limit_bytes = value.extract()?,
             other => return Err(PyValueError::new_err(format!("unknown option '{other}'"))),
         }
     }

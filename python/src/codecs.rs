@@ -57,7 +57,7 @@ fn encoded_spec(shape: Vec<u64>, data_type: &str) -> cuzarr::Result<ChunkSpec> {
         .map_err(|error| Error::new(ErrorKind::UnknownDataType, format!("encoded type {data_type}: {error}")))?;
     let data_type = DataType::from_v3(&json)?;
     let fill_value = FillValue::Element(vec![0; data_type.size_bytes().unwrap_or(0)]);
-    Ok(ChunkSpec { shape, data_type, fill_value })
+    Ok(ChunkSpec::new(shape, data_type, fill_value))
 }
 
 /// A codec written in Python, behind its adapter. Every call takes the interpreter's lock.

@@ -92,6 +92,12 @@ impl PyStore {
         Ok(value.map(|bytes| PyBytes::new(py, &bytes)))
     }
 
+    /// All bytes of a key, which is refused if it has more than `limit_bytes`; `None` when it does not exist.
+    fn get_at_most<'py>(&self, py: Python<'py>, key: &str, limit_bytes: u64) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let value = py.detach(|| self.inner.get_at_most(key, limit_bytes)).py()?;
+        Ok(value.map(|bytes| PyBytes::new(py, &bytes)))
+    }
+
     /// Several parts of one value, which is opened once; `None` when the key does not exist.
     fn get_parts<'py>(
         &self,

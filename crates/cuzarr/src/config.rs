@@ -119,6 +119,7 @@ const KEYS: &[Key] = &[
         "files outside the page cache are read around it: when more was read than it can hold, always, never",
     ),
     key("memory_limit", Kind::Bytes, "4 GiB", "bytes in flight, on the device and in pinned memory each"),
+    key("metadata_max_bytes", Kind::Bytes, "256 MiB", "metadata documents larger than this are refused"),
     key("default_zarr_format", Kind::Words(&["2", "3"]), "3", "format of new arrays and groups"),
     key("array.order", Kind::Words(&["C", "F"]), "C", "memory order of results"),
     key("array.read_missing_chunks", Kind::Flag, "true", "missing chunks read as the fill value; otherwise an error"),
@@ -140,6 +141,12 @@ const KEYS: &[Key] = &[
         Kind::Bytes,
         "16 MiB",
         "ranges are not joined beyond this size, nor to one of 1 MiB or more",
+    ),
+    key(
+        "array.variable_chunk_max_bytes",
+        Kind::Bytes,
+        "512 MiB",
+        "chunks of elements of variable length decode to at most this",
     ),
     key("array.allow_unsafe_pickle_decode", Kind::Flag, "false", "pickled objects are decoded, which can run any code"),
     key(
@@ -257,6 +264,11 @@ impl Config {
         self.number("memory_limit").unwrap_or(u64::MAX)
     }
 
+    /// `metadata_max_bytes`.
+    pub fn metadata_max_bytes(&self) -> u64 {
+        self.number("metadata_max_bytes").unwrap_or(0)
+    }
+
     /// `default_zarr_format`: 2 or 3.
     pub fn default_zarr_format(&self) -> u8 {
         if self.word("default_zarr_format") == "2" { 2 } else { 3 }
@@ -290,6 +302,11 @@ impl Config {
     /// `array.sharding_coalesce_max_bytes`.
     pub fn coalesce_max_bytes(&self) -> u64 {
         self.number("array.sharding_coalesce_max_bytes").unwrap_or(0)
+    }
+
+    /// `array.variable_chunk_max_bytes`.
+    pub fn variable_chunk_max_bytes(&self) -> u64 {
+        self.number("array.variable_chunk_max_bytes").unwrap_or(0)
     }
 
     /// `array.allow_unsafe_pickle_decode`.

@@ -108,6 +108,18 @@ struct Inner {
     others: Vec<Error>,
 }
 
+/// Characters of the longest message, and of the longest place in a trail: names, shapes and keys in them come from stored bytes.
+const LONGEST_MESSAGE: usize = 2000;
+
+/// The text, or its beginning where nobody would read all of it.
+fn shortened(mut text: String) -> String {
+    if let Some((end, _)) = text.char_indices().nth(LONGEST_MESSAGE) {
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}
+
 /// The library's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -116,7 +128,7 @@ impl Error {
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Error(Box::new(Inner {
             kind,
-            message: message.into(),
+            message: shortened(message.into()),
             trail: Vec::new(),
             hint: None,
             source: None,
@@ -127,7 +139,7 @@ impl Error {
     /// Prepends a place to the trail: callers add theirs as the error passes, so it reads array → chunk → codec → device.
     #[must_use]
     pub fn at(mut self, place: impl Into<String>) -> Self {
-        self.0.trail.insert(0, place.into());
+        self.0.trail.insert(0, shortened(place.into()));
         self
     }
 

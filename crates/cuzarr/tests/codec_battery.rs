@@ -333,9 +333,9 @@ fn variable_lengths_survive_damage() {
     ] {
         let (chain, elements) = variable(&codecs, &[12]);
         let stored = chain.encode_variable(&elements).unwrap();
-        assert_eq!(chain.decode_variable(&stored).unwrap(), elements, "{codecs}");
+        assert_eq!(chain.decode_variable(&stored, 1 << 30).unwrap(), elements, "{codecs}");
         for length in 0..stored.len() {
-            assert!(chain.decode_variable(&stored[..length]).is_err(), "{codecs}: cut to {length}");
+            assert!(chain.decode_variable(&stored[..length], 1 << 30).is_err(), "{codecs}: cut to {length}");
         }
         let mut random = Random(99);
         for _ in 0..600 {
@@ -346,7 +346,7 @@ fn variable_lengths_survive_damage() {
                 1 => damaged[at..].iter_mut().take(4).for_each(|byte| *byte = 0xff),
                 _ => damaged.splice(at..at, [1, 2, 3]).for_each(drop),
             }
-            match chain.decode_variable(&damaged) {
+            match chain.decode_variable(&damaged, 1 << 30) {
                 Ok(decoded) => assert_eq!(decoded.len(), elements.len()),
                 Err(error) => assert_corrupt(&error, "damaged"),
             }

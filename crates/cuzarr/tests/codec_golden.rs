@@ -30,9 +30,9 @@ fn check_variable(chain: &Chain, line: &Value) -> Result<(), String> {
     let mut expected = VariableElements::default();
     line["elements"].as_array().unwrap().iter().for_each(|element| expected.push(&bytes(element)));
     let stored = bytes(&line["stored"]);
-    let decoded = chain.decode_variable(&stored).map_err(|error| format!("decode: {error:?}"))?;
+    let decoded = chain.decode_variable(&stored, 1 << 30).map_err(|error| format!("decode: {error:?}"))?;
     let encoded = chain.encode_variable(&expected).map_err(|error| format!("encode: {error:?}"))?;
-    let again = chain.decode_variable(&encoded).map_err(|error| format!("decode own: {error:?}"))?;
+    let again = chain.decode_variable(&encoded, 1 << 30).map_err(|error| format!("decode own: {error:?}"))?;
     match decoded == expected && again == expected && (line["exact"] == false || encoded == stored) {
         true => Ok(()),
         false => Err("other elements".into()),

@@ -16,6 +16,7 @@ fn random_options(dice: &mut Dice) -> Options {
         memory_limit_bytes: dice.pick(&[1 << 16, 1 << 20, 1 << 30]),
         coalesce_gap_bytes: dice.below(64),
         coalesce_max_bytes: 1 + dice.below(1000),
+        variable_limit_bytes: 1 << 20,
         slab_bytes: dice.pick(&[1 << 10, 1 << 12, 1 << 16]),
         decode_batch_bytes: dice.pick(&[1, 1 << 13, 1 << 26]),
         read_missing_chunks: true,

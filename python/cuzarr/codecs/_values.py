@@ -320,6 +320,8 @@ class ShardingCodec(Codec):
 
         orders = ("morton", "unordered", "lexicographic", "colexicographic")
         object.__setattr__(self, "chunk_shape", parse_shape(chunk_shape))
+        if 0 in self.chunk_shape:
+            raise InvalidArgumentError(f"chunks of a shard have extents of at least 1, got {self.chunk_shape}")
         object.__setattr__(self, "codecs", tuple(map(parse_codec, items(codecs, "codecs", "a list of codecs"))))
         object.__setattr__(self, "index_codecs", tuple(map(parse_codec, items(index_codecs, "index_codecs", "a list of codecs"))))
         object.__setattr__(self, "index_location", _choice("index_location", index_location, ("start", "end")))

@@ -160,4 +160,5 @@ def run_options(spec: Any, chunks: Chunks) -> dict[str, Any]:
         "write_empty_chunks": settings.write_empty_chunks,
         "coalesce_gap_bytes": getattr(settings, "sharding_coalesce_max_gap_bytes", None),
         "coalesce_max_bytes": getattr(settings, "sharding_coalesce_max_bytes", None),
+        "variable_limit_bytes": config.get("array.variable_chunk_max_bytes"),
     }

@@ -416,6 +416,7 @@ fn run_options(given: &Bound<'_, PyDict>) -> PyResult<(Options, bool)> {
         threads,
         coalesce_gap_bytes,
         coalesce_max_bytes,
+        variable_limit_bytes,
         ..
     } = parse_options(given)?;
     let options = Options {
@@ -423,6 +424,7 @@ fn run_options(given: &Bound<'_, PyDict>) -> PyResult<(Options, bool)> {
         memory_limit_bytes,
         coalesce_gap_bytes,
         coalesce_max_bytes,
+        variable_limit_bytes,
         write_empty_chunks,
         strict,
         read_missing_chunks: true,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cuzarr_device::Device;
 
 use super::contract::{
-    ArrayToArray, ArrayToBytes, BytesToBytes, Size, TailPart, VARIABLE_LIMIT_BYTES, VariableToBytes, corrupt,
+    ArrayToArray, ArrayToBytes, BytesToBytes, Size, TailPart, VariableToBytes, above_bound, corrupt,
 };
 use super::program::{Leave, Program, leave_nothing, tail_split};
 use super::registry::{self, Opened, Request};
@@ -85,6 +85,8 @@ pub(crate) struct Builder {
     serializer: Option<Serializer>,
     bytes: Vec<BytesStep>,
     size: Size,
+    /// What the array→bytes codec gives.
+    serialized: Size,
     pub(crate) variable_order_f: bool,
 }
 
@@ -93,7 +95,8 @@ impl Builder {
         let size = spec.size()?;
         let current = spec.clone();
         let (arrays, bytes) = (Vec::new(), Vec::new());
-        Ok(Builder { zarr_format, spec, current, arrays, serializer: None, bytes, size, variable_order_f: false })
+        let (serializer, serialized) = (None, size);
+        Ok(Builder { zarr_format, spec, current, arrays, serializer, bytes, size, serialized, variable_order_f: false })
     }
 
     /// Whether there is an array→bytes codec yet.
@@ -127,10 +130,12 @@ impl Builder {
             }
             (Opened::Serializer(codec), false) => {
                 self.size = codec.encoded_size();
+                self.serialized = self.size;
                 self.serializer = Some(Serializer::Fixed(codec));
             }
             (Opened::Sharding(codec), false) => {
                 self.size = codec.encoded_bound();
+                self.serialized = self.size;
                 self.serializer = Some(Serializer::Sharding(codec));
             }
             (Opened::Variable(codec), false) => {
@@ -140,11 +145,12 @@ impl Builder {
                     return Err(Error::new(ErrorKind::UnsupportedFeature, message));
                 }
                 self.size = Size::Unknown;
+                self.serialized = self.size;
                 self.serializer = Some(Serializer::Variable(codec));
             }
             (Opened::Bytes(codec), true) => {
                 let decoded = self.size;
-                self.size = codec.encoded_size(decoded);
+                self.size = codec.encoded_size(decoded).within(self.serialized);
                 self.bytes.push(BytesStep { codec, decoded });
             }
             (Opened::Bytes(codec), false) => {
@@ -354,26 +360,29 @@ impl Chain {
     }
 
     /// Undoes the bytes→bytes codecs of a variable-length chunk.
-    fn decode_bytes(&self, stored: &[u8]) -> Result<Vec<u8>> {
+    fn decode_bytes(&self, stored: &[u8], limit_bytes: u64) -> Result<Vec<u8>> {
         let mut current: Option<Vec<u8>> = None;
         for step in self.bytes.iter().rev() {
-            let limit = step.decoded.bound().unwrap_or(VARIABLE_LIMIT_BYTES);
             let encoded = current.as_deref().unwrap_or(stored);
-            let decoded = step.codec.decode(encoded, limit).at(|| format!("codec '{}'", step.codec.name()))?;
-            current = Some(decoded);
+            let decoded = match step.decoded.bound() {
+                Some(bound) => step.codec.decode(encoded, bound).map_err(above_bound),
+                None => step.codec.decode(encoded, limit_bytes),
+            };
+            current = Some(decoded.at(|| format!("codec '{}'", step.codec.name()))?);
         }
         Ok(current.unwrap_or_else(|| stored.to_vec()))
     }
 
-    /// Decodes a chunk of variable-length elements.
+    /// Decodes a chunk of variable-length elements, whose metadata does not say how long it is: to at most `limit_bytes`.
     ///
     /// # Errors
-    /// `ChunkCorrupt` or `ChecksumMismatch` with the codec in the trail; `Unsupported` for elements of one size.
-    pub fn decode_variable(&self, stored: &[u8]) -> Result<VariableElements> {
+    /// `ChunkCorrupt` or `ChecksumMismatch` with the codec in the trail; `BudgetExceeded` beyond the limit; `Unsupported` for
+    /// elements of one size.
+    pub fn decode_variable(&self, stored: &[u8], limit_bytes: u64) -> Result<VariableElements> {
         let count = self.spec.elements().unwrap_or(u64::MAX);
         match &self.serializer {
             Serializer::Variable(codec) => {
-                let serialized = self.decode_bytes(stored)?;
+                let serialized = self.decode_bytes(stored, limit_bytes)?;
                 let name = || format!("codec '{}'", codec.name());
                 let elements = codec.decode(&serialized, count).at(name)?;
                 match elements.len() as u64 == count {
@@ -383,8 +392,8 @@ impl Chain {
                 }
             }
             Serializer::Sharding(sharding) if self.is_variable() => {
-                let serialized = self.decode_bytes(stored)?;
-                sharding.decode_variable(&serialized).at(|| "codec 'sharding_indexed'")
+                let serialized = self.decode_bytes(stored, limit_bytes)?;
+                sharding.decode_variable(&serialized, limit_bytes).at(|| "codec 'sharding_indexed'")
             }
             _ => Err(Error::new(ErrorKind::Unsupported, "elements have one size: decode them packed")),
         }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use cuzarr_device::checksum;
 
 use super::configuration::Configuration;
-use super::contract::{BytesToBytes, Size, corrupt, expect_encoded_size};
+use super::contract::{BytesToBytes, Size, above_limit, corrupt, expect_encoded_size};
 use super::native::Step;
 use crate::{Error, ErrorKind, Result};
 
@@ -75,7 +75,7 @@ impl BytesToBytes for Checksum {
     fn decode(&self, encoded: &[u8], limit_bytes: u64) -> Result<Vec<u8>> {
         let payload = self.check(encoded)?;
         match payload.len() as u64 > limit_bytes {
-            true => Err(corrupt(format!("got {} bytes, at most {limit_bytes} are allowed", payload.len()))),
+            true => Err(above_limit(payload.len(), limit_bytes)),
             false => Ok(payload.to_vec()),
         }
     }

@@ -3,6 +3,7 @@
 use cuzarr_device::{DType, DTypeKind};
 use serde_json::{Map, Value};
 
+use crate::meta::abbreviate;
 use crate::{Error, ErrorKind, Result};
 
 /// The members of one codec's configuration.
@@ -35,8 +36,8 @@ impl<'a> Configuration<'a> {
         self.members.get(key).filter(|value| !value.is_null())
     }
 
-    fn wrong<T>(&self, key: &str, value: &Value, expected: &str) -> Result<T> {
-        Err(self.invalid(format!("'{key}' is {value}, expected {expected}")))
+    pub(crate) fn wrong<T>(&self, key: &str, value: &Value, expected: &str) -> Result<T> {
+        Err(self.invalid(format!("'{key}' is {}, expected {expected}", abbreviate(value))))
     }
 
     /// A whole number in `range`; floats that are whole are taken too, as some writers make them.

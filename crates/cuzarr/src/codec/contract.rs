@@ -26,9 +26,8 @@ pub enum Size {
 /// Why the host does what kernels do not, unless a codec knows better.
 pub const ON_HOST: &str = "decoded on the host in this version";
 
-/// Most bytes that an intermediate of a variable-length chunk may have. Such chunks have no bound in their metadata; this
-/// is the largest that the frames of Blosc and LZ4 can say.
-pub const VARIABLE_LIMIT_BYTES: u64 = 1 << 31;
+/// How many times as large as their elements the bytes behind several compressors may be.
+const MOST_GROWTH: u64 = 4;
 
 impl Size {
     /// The bound, where there is one.
@@ -45,6 +44,17 @@ impl Size {
             Size::Exact(bytes) => bytes.checked_add(extra).map_or(Size::Unknown, Size::Exact),
             Size::AtMost(bytes) => bytes.checked_add(extra).map_or(Size::Unknown, Size::AtMost),
             Size::Unknown => Size::Unknown,
+        }
+    }
+
+    /// The size as part of a chain whose elements have `serialized` bytes: behind any number of compressors, each with its room,
+    /// nothing real has more than a few times as many.
+    pub(crate) fn within(self, serialized: Size) -> Size {
+        match (self, serialized.bound()) {
+            (Size::AtMost(bytes), Some(serialized)) => {
+                Size::AtMost(bytes.min(serialized.saturating_mul(MOST_GROWTH).saturating_add(1 << 20)))
+            }
+            _ => self,
         }
     }
 
@@ -68,7 +78,7 @@ pub trait BytesToBytes: Send + Sync + fmt::Debug {
     /// Decodes to exactly `decoded.len()` bytes; anything else is an error.
     fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()>;
 
-    /// Decodes when the size is not known, to at most `limit_bytes`.
+    /// Decodes when the size is not known, to at most `limit_bytes`; `BudgetExceeded` for what is longer.
     fn decode(&self, encoded: &[u8], limit_bytes: u64) -> Result<Vec<u8>>;
 
     /// For codecs whose decoded bytes lie inside the encoded ones: checks them and says where.
@@ -226,13 +236,24 @@ pub(crate) fn expect_encoded_size(got: usize, expected: usize) -> Result<()> {
     }
 }
 
+/// An error about bytes that decode to more than the caller's limit.
+pub(crate) fn above_limit(got: impl fmt::Display, limit_bytes: u64) -> Error {
+    let message = format!("decodes to {got} bytes, at most {limit_bytes} are allowed");
+    Error::new(ErrorKind::BudgetExceeded, message)
+}
+
+/// The same where the limit comes from metadata: then nobody's limit is too low, and the bytes are damaged.
+pub(crate) fn above_bound(error: Error) -> Error {
+    if error.kind() == ErrorKind::BudgetExceeded { corrupt(error.message()) } else { error }
+}
+
 /// Reads a decoder to its end, growing with what really comes, to at most `limit_bytes`.
 pub(crate) fn read_to_limit(decoder: impl Read, limit_bytes: u64) -> Result<Vec<u8>> {
     let mut decoded = Vec::new();
     let mut bounded = decoder.take(limit_bytes.saturating_add(1));
     bounded.read_to_end(&mut decoded).map_err(|error| corrupt(error.to_string()))?;
     match decoded.len() as u64 > limit_bytes {
-        true => Err(corrupt(format!("decodes to more than {limit_bytes} bytes, the most its array allows"))),
+        true => Err(above_limit("more", limit_bytes)),
         false => Ok(decoded),
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, RwLock};
 use serde_json::{Map, Value};
 
 use super::ChunkSpec;
-use super::contract::{ArrayToArray, ArrayToBytes, BytesToBytes, Size, corrupt, expect_size, unencodable};
+use super::contract::{ArrayToArray, ArrayToBytes, BytesToBytes, Size, above_limit, expect_size, unencodable};
 use super::registry::{Opened, Request};
 use crate::{Result, ResultExt};
 
@@ -174,7 +174,7 @@ impl BytesToBytes for BytesCodec {
     fn decode(&self, encoded: &[u8], limit_bytes: u64) -> Result<Vec<u8>> {
         let decoded = self.codec.decode(encoded)?;
         match decoded.len() as u64 > limit_bytes {
-            true => Err(corrupt(format!("decodes to {} bytes, at most {limit_bytes} are allowed", decoded.len()))),
+            true => Err(above_limit(decoded.len(), limit_bytes)),
             false => Ok(decoded),
         }
     }

@@ -35,7 +35,8 @@
 //!
 //! No memory is taken on a frame's word. Where metadata fixes a decoded size ([`Size::Exact`]) a codec decodes into
 //! memory of that size or fails; where it only bounds one ([`Size::AtMost`]: a compressor over a compressor) the output
-//! grows with what really comes. Variable-length elements have no bound but [`VARIABLE_LIMIT_BYTES`].
+//! grows with what really comes. Variable-length elements have no bound but what the
+//! caller allows: the setting `array.variable_chunk_max_bytes`.
 //!
 //! # Names
 //!
@@ -87,7 +88,8 @@ mod zstd;
 
 pub use chain::{Chain, Stage, Support};
 pub(crate) use checksum::{Location, seal};
-pub use contract::{ArrayToArray, ArrayToBytes, BytesToBytes, Size, TailPart, VARIABLE_LIMIT_BYTES, VariableToBytes};
+pub(crate) use contract::above_bound;
+pub use contract::{ArrayToArray, ArrayToBytes, BytesToBytes, Size, TailPart, VariableToBytes};
 pub use external::{ExternalCodec, ExternalCodecs, ExternalKind, ExternalRequest, HostCodec, set_external};
 pub(crate) use program::{Division, leave_nothing};
 pub use program::{Leave, Program, Work};

@@ -1,5 +1,7 @@
 //! What codecs know of a chunk, and chunks of variable-length elements.
 
+use std::sync::Arc;
+
 use cuzarr_device::{DType, DTypeKind};
 use serde_json::Value;
 
@@ -13,16 +15,20 @@ use crate::{Error, ErrorKind, Result};
 pub struct ChunkSpec {
     /// Extents.
     pub shape: Vec<u64>,
-    /// What an element is.
-    pub data_type: DataType,
-    /// What elements are that were never written.
-    pub fill_value: FillValue,
+    /// What an element is. Every codec of a chain has a spec, and a structure of thousands of fields is kept once.
+    pub data_type: Arc<DataType>,
+    /// What elements are that were never written; it may be megabytes, so it is kept once, too.
+    pub fill_value: Arc<FillValue>,
 }
 
 impl ChunkSpec {
     /// A spec of these parts.
-    pub fn new(shape: Vec<u64>, data_type: DataType, fill_value: FillValue) -> ChunkSpec {
-        ChunkSpec { shape, data_type, fill_value }
+    pub fn new(
+        shape: Vec<u64>,
+        data_type: impl Into<Arc<DataType>>,
+        fill_value: impl Into<Arc<FillValue>>,
+    ) -> ChunkSpec {
+        ChunkSpec { shape, data_type: data_type.into(), fill_value: fill_value.into() }
     }
 
     /// Number of elements; `None` when it does not fit.
@@ -92,6 +98,14 @@ impl VariableElements {
         let mut offsets = Vec::with_capacity(count.saturating_add(1));
         offsets.push(0);
         VariableElements { offsets, data: Vec::new() }
+    }
+
+    /// Like [`with_capacity`](Self::with_capacity); `None` when there is no memory for so many.
+    pub(crate) fn try_with_capacity(count: usize) -> Option<VariableElements> {
+        let mut offsets = Vec::new();
+        offsets.try_reserve_exact(count.checked_add(1)?).ok()?;
+        offsets.push(0);
+        Some(VariableElements { offsets, data: Vec::new() })
     }
 
     /// Number of elements.

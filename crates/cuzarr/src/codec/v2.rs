@@ -87,7 +87,7 @@ fn add(builder: &mut Builder, codec: &Map<String, Value>, endian: &mut Endian) -
         let output = dtype(output)?.or(view);
         after = output.map_or(after, |output| if output.big_endian { Endian::Big } else { Endian::Little });
     }
-    if id == "packbits" && builder.current.data_type != DataType::Bool {
+    if id == "packbits" && *builder.current.data_type != DataType::Bool {
         let view = NumpyDType { dtype: cuzarr_device::DType::BOOL, big_endian: false };
         reinterpret(builder, *endian, view)?;
     }

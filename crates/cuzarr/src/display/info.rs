@@ -1,12 +1,17 @@
 //! What one array or group is: the rows of zarr-python's `info`.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value};
 
 use super::{Description, shape_text};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::meta::{CodecsMetadata, Extension, NodeMetadata, Order};
 use crate::node::{Array, Group};
 use crate::store::Store;
+
+/// Characters of a value that people read of it: a fill value may have megabytes.
+const LONGEST_VALUE: usize = 200;
 
 /// Describes an array; `complete` also looks at every stored chunk.
 ///
@@ -24,7 +29,8 @@ pub fn array_info(array: &Array, complete: bool) -> Result<Description> {
     );
     info.add_text("data_type", "Data type", metadata.data_type().to_string());
     let fill = metadata.fill_value().to_json(metadata.data_type(), metadata.zarr_format())?;
-    info.add("fill_value", "Fill value", fill.clone(), plain(&fill));
+    let fill_text = plain(&fill);
+    info.add("fill_value", "Fill value", fill, fill_text);
     add_shape(&mut info, "shape", "Shape", array.shape());
     if let Some(shards) = array.shard_shape()? {
         add_shape(&mut info, "shard_shape", "Shard shape", &shards);
@@ -44,10 +50,11 @@ pub fn array_info(array: &Array, complete: bool) -> Result<Description> {
     let shards = array.shard_shape()?.is_some();
     // Elements of variable length have no size before they are read.
     let element_bytes = metadata.data_type().size_bytes().map(|size| size as u64);
-    let size_bytes =
-        element_bytes.map(|element| Ok::<_, Error>(metadata.elems()?.saturating_mul(element))).transpose()?;
-    if let Some(size_bytes) = size_bytes {
-        info.add("nbytes", "No. bytes", size_bytes, readable(size_bytes));
+    let size_bytes = element_bytes.and_then(|element| metadata.elems().ok()?.checked_mul(element));
+    match size_bytes {
+        Some(size_bytes) => info.add("nbytes", "No. bytes", size_bytes, readable(size_bytes)),
+        None if element_bytes.is_some() => info.add("nbytes", "No. bytes", Value::Null, "more than 2^64"),
+        None => {}
     }
     if complete {
         let stored = array.nbytes_stored()?;
@@ -146,9 +153,13 @@ fn codec_text(codec: &Value) -> String {
     if text.is_empty() { name.to_string() } else { format!("{name}({})", text.join(", ")) }
 }
 
-/// JSON, a text without its quotes.
+/// JSON, a text without its quotes; the beginning of a long one.
 fn plain(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), String::from)
+    let text = value.as_str().map_or_else(|| Cow::Owned(value.to_string()), Cow::Borrowed);
+    match text.char_indices().nth(LONGEST_VALUE) {
+        None => text.into_owned(),
+        Some((end, _)) => format!("{}…", &text[..end]),
+    }
 }
 
 /// `33554432 (32.0M)`, as zarr-python writes it.

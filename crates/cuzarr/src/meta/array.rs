@@ -9,7 +9,7 @@ use super::extension::Extension;
 use super::fill::FillValue;
 use super::grid::{RegularGrid, product};
 use super::json::{Json, Object, object_from_map, object_to_map, object_to_text};
-use super::{ZarrFormat, invalid, node, v2, v3};
+use super::{ZarrFormat, check_shape, invalid, node, v2, v3};
 use crate::{Error, ErrorKind, Result, ResultExt};
 
 /// Order of the elements inside a v2 chunk.
@@ -220,6 +220,7 @@ impl ArrayMetadata {
                 format!("new shape: got {} dimensions, expected {}", shape.len(), self.ndim()),
             ));
         }
+        check_shape(&shape, "shape")?;
         self.document.insert("shape".into(), Json::from_value(&json!(shape))?);
         self.shape = shape;
         Ok(())

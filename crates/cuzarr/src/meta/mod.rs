@@ -57,6 +57,7 @@ pub use extension::Extension;
 pub use fill::FillValue;
 pub use grid::RegularGrid;
 pub use group::GroupMetadata;
+pub(crate) use json::abbreviate;
 pub use node::{Documents, NodeMetadata};
 
 use serde_json::{Map, Value};
@@ -106,13 +107,36 @@ pub(crate) fn check_format(document: &Map<String, Value>, expected: ZarrFormat) 
     Err(invalid("zarr_format", got, &expected.number().to_string()))
 }
 
+/// The most dimensions of an array: as many as NumPy 2 has.
+pub const MAX_NDIM: usize = 64;
+/// The largest extent. Python's lengths and NumPy's indices end here, so a larger array could be opened but not indexed.
+pub const MAX_EXTENT: u64 = i64::MAX as u64;
+
 /// A list of non-negative integers: a shape.
 pub(crate) fn parse_shape(value: &Value, member: &str) -> Result<Vec<u64>> {
     let Value::Array(elements) = value else {
         return Err(invalid(member, value, "an array of non-negative integers"));
     };
-    elements
-        .iter()
-        .map(|element| element.as_u64().ok_or_else(|| invalid(member, value, "an array of non-negative integers")))
-        .collect()
+    check_ndim(elements.len(), member)?;
+    let expected = format!("an array of integers from 0 to {MAX_EXTENT}");
+    let extent = |element: &Value| element.as_u64().filter(|&extent| extent <= MAX_EXTENT);
+    elements.iter().map(|element| extent(element).ok_or_else(|| invalid(member, value, &expected))).collect()
+}
+
+/// Refuses more dimensions than arrays can have.
+fn check_ndim(ndim: usize, member: &str) -> Result<()> {
+    if ndim <= MAX_NDIM {
+        return Ok(());
+    }
+    let message = format!("member '{member}': got {ndim} dimensions, expected at most {MAX_NDIM}");
+    Err(Error::new(ErrorKind::UnsupportedFeature, message))
+}
+
+/// Refuses a shape that no document may have.
+pub(crate) fn check_shape(shape: &[u64], member: &str) -> Result<()> {
+    check_ndim(shape.len(), member)?;
+    match shape.iter().find(|&&extent| extent > MAX_EXTENT) {
+        None => Ok(()),
+        Some(extent) => Err(invalid(member, &Value::from(*extent), &format!("extents of at most {MAX_EXTENT}"))),
+    }
 }

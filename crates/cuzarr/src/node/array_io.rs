@@ -384,6 +384,7 @@ impl Array {
             memory_limit_bytes: options.memory_limit_bytes,
             coalesce_gap_bytes: options.coalesce_gap_bytes,
             coalesce_max_bytes: options.coalesce_max_bytes,
+            variable_limit_bytes: options.variable_limit_bytes,
             read_missing_chunks: options.read_missing_chunks,
             write_empty_chunks: options.write_empty_chunks,
             strict: options.strict,

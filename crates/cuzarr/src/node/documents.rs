@@ -1,14 +1,29 @@
 //! Metadata documents in stores: finding what is at a path, and writing what is new there.
 
+use std::sync::OnceLock;
+
 use super::group::Consolidation;
 use super::path::ancestors;
+use crate::config::Config;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::meta::node::{self, Documents, ZARR_JSON, ZARRAY, ZATTRS, ZGROUP, ZMETADATA};
 use crate::meta::{ArrayMetadata, GroupMetadata, NodeMetadata, ZarrFormat};
 use crate::store::{ByteRange, ReadRequest, Store, StoreExt};
 
-/// Largest metadata document that is read: far above any real one, and far below what would hurt.
-const LIMIT_BYTES: u64 = 1 << 30;
+/// Bytes of the largest metadata document that is read: `metadata_max_bytes` of the process's configuration. Documents are read
+/// before there is an array with options of its own.
+fn limit_bytes() -> u64 {
+    static LIMIT: OnceLock<u64> = OnceLock::new();
+    *LIMIT.get_or_init(|| Config::from_environment().unwrap_or_default().metadata_max_bytes())
+}
+
+/// Adds to an error about a document that is too large what can be done.
+fn with_limit_hint(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::BudgetExceeded => error.with_hint("if you trust the store, raise metadata_max_bytes"),
+        _ => error,
+    }
+}
 
 /// What was found at a path.
 pub(super) struct Found {
@@ -44,7 +59,10 @@ pub(super) fn find(
     if found.is_v2_group()
         && let Some(name) = consolidation.document()
     {
-        found.zmetadata = store.get_at_most(&node::key(path, name), LIMIT_BYTES).at(|| place(store, path))?;
+        found.zmetadata = store
+            .get_at_most(&node::key(path, name), limit_bytes())
+            .map_err(with_limit_hint)
+            .at(|| place(store, path))?;
     }
     let warnings = found.warnings(store, path);
     let metadata = NodeMetadata::from_documents(&found.documents()).at(|| place(store, path))?;
@@ -84,7 +102,8 @@ type Value = Result<Option<Vec<u8>>>;
 fn read<'a>(store: &dyn Store, paths: impl IntoIterator<Item = &'a str>, names: &[&str]) -> Vec<Value> {
     let request = |path: &str, name: &&str| ReadRequest { key: node::key(path, name), range: ByteRange::Full };
     let requests = paths.into_iter().flat_map(|path| names.iter().map(move |name| request(path, name)));
-    store.get_many_at_most(requests.collect(), LIMIT_BYTES)
+    let values = store.get_many_at_most(requests.collect(), limit_bytes());
+    values.into_iter().map(|value| value.map_err(with_limit_hint)).collect()
 }
 
 /// The documents at one path.

@@ -25,6 +25,8 @@ pub struct ArrayOptions {
     pub coalesce_gap_bytes: u64,
     /// Most bytes of one read of several ranges.
     pub coalesce_max_bytes: u64,
+    /// Bytes that a chunk of variable-length elements may decode to.
+    pub variable_limit_bytes: u64,
     /// Reports list every piece of work.
     pub trace: bool,
 }
@@ -41,6 +43,7 @@ impl From<&Config> for ArrayOptions {
             threads: config.threads(),
             coalesce_gap_bytes: config.coalesce_gap_bytes(),
             coalesce_max_bytes: config.coalesce_max_bytes(),
+            variable_limit_bytes: config.variable_chunk_max_bytes(),
             trace: false,
         }
     }

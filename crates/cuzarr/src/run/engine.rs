@@ -57,6 +57,8 @@ pub struct Options {
     pub slab_bytes: usize,
     /// Packed bytes of one batch that kernels decode: enough for all of a device's multiprocessors.
     pub decode_batch_bytes: u64,
+    /// Bytes that a chunk of variable-length elements may decode to.
+    pub variable_limit_bytes: u64,
     /// Whether missing chunks give the fill value; else they are errors.
     pub read_missing_chunks: bool,
     /// Whether chunks that hold nothing but the fill value are stored.
@@ -76,6 +78,7 @@ impl Default for Options {
             coalesce_max_bytes: 4 << 20,
             slab_bytes: 16 << 20,
             decode_batch_bytes: 64 << 20,
+            variable_limit_bytes: 512 << 20,
             read_missing_chunks: true,
             write_empty_chunks: false,
             strict: false,

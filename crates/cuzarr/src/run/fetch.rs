@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use super::call::Call;
+use super::memory::exceeded;
 use super::pool::Here;
 use super::report::Stage;
 use crate::error::{Error, ErrorKind, Result};
@@ -107,6 +108,9 @@ impl ReadSink for Sink {
         if !expected.allows(size_bytes) {
             let message = format!("got {size_bytes} bytes, expected {expected}");
             return Err(Error::new(ErrorKind::ChunkCorrupt, message));
+        }
+        if size_bytes > self.call.limit_bytes {
+            return Err(exceeded(size_bytes, self.call.limit_bytes));
         }
         Ok(Box::new(vec![0; size_bytes as usize]))
     }

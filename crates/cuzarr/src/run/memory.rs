@@ -75,7 +75,8 @@ impl Memory {
     }
 }
 
-fn exceeded(bytes: u64, limit_bytes: u64) -> Error {
+/// The error about work that does not fit the limit, whoever else is there.
+pub(crate) fn exceeded(bytes: u64, limit_bytes: u64) -> Error {
     let message = format!("work on one chunk takes {bytes} bytes at once, the memory limit is {limit_bytes}");
     Error::new(ErrorKind::BudgetExceeded, message).with_hint("raise the memory limit, or store smaller chunks")
 }

@@ -10,7 +10,7 @@ use cuzarr_device::Buffer;
 use super::call::Call;
 use super::read::sharding_at;
 use super::report::Stage;
-use crate::codec::{Chain, ShardIndex};
+use crate::codec::{Chain, ShardIndex, above_bound};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::plan::{ChunkName, Source};
 use crate::store::{ByteRange, StoreExt};
@@ -82,7 +82,7 @@ impl Object {
         }
         let bound = self.source.levels[0].bound_bytes.unwrap_or(u64::MAX);
         let read = || self.call.store.get_at_most(&self.key, bound);
-        let bytes = self.call.counters.time(Stage::Fetch, 0, read)?;
+        let bytes = self.call.counters.time(Stage::Fetch, 0, read).map_err(above_bound)?;
         Ok(bytes.map(|bytes| Stored { range: 0..bytes.len(), bytes: Arc::new(bytes) }))
     }
 

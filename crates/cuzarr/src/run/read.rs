@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Instant;
 
 use super::access::Access;
 use super::call::Call;
@@ -58,7 +59,8 @@ pub(crate) struct Launcher<'a> {
 pub(crate) fn read(call: &Arc<Call>, access: &Access, plan: Plan, destination: &mut dyn Destination) -> Result<()> {
     let (sender, receiver) = channel();
     hold_small_shards(call, access, &plan);
-    let mut reading = Reading { call, access, plan, sender, receiver, flying: HashMap::new(), launched: 0 };
+    let mut reading =
+        Reading { call, access, plan, sender, receiver, flying: HashMap::new(), launched: 0, looked: Instant::now() };
     if let Err(error) = reading.run(destination) {
         call.fail(error);
     }
@@ -76,6 +78,8 @@ struct Reading<'a> {
     receiver: Receiver<usize>,
     flying: HashMap<usize, Arc<Flight>>,
     launched: usize,
+    /// When the store was asked last whether to go on.
+    looked: Instant,
 }
 
 impl Reading<'_> {
@@ -90,8 +94,19 @@ impl Reading<'_> {
             while let Ok(number) = self.receiver.try_recv() {
                 self.close(number, destination)?;
             }
+            self.look()?;
         }
         Ok(())
+    }
+
+    /// Asks the store from time to time whether to go on. Batches of missing chunks come back so fast that a read of millions never
+    /// waits for one, and a caller's interrupt would not be seen before its end.
+    fn look(&mut self) -> Result<()> {
+        if self.looked.elapsed() < CHECK_INTERVAL {
+            return Ok(());
+        }
+        self.looked = Instant::now();
+        self.call.store.check()
     }
 
     fn launch(&mut self, mut batch: Batch, destination: &mut dyn Destination) -> Result<()> {

@@ -1,7 +1,7 @@
 //! Elements of variable length: decoded chunk by chunk on the host, then put in the order of the selection.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use super::access::Access;
 use super::call::Call;
@@ -39,7 +39,49 @@ struct Target {
     chain: Arc<crate::codec::Chain>,
     strides: Vec<isize>,
     read_missing: bool,
+    /// Bytes that a chunk may decode to.
+    limit_bytes: u64,
+    /// Held for writing by a chunk that needs more memory than its share, so that no other chunk has any.
+    alone: RwLock<()>,
     parts: Mutex<Vec<Part>>,
+}
+
+/// Chunks decode to about so many times their stored bytes. What decodes to more is decoded alone.
+const USUAL_RATIO: u64 = 16;
+/// Small chunks decode to no more than this, whatever they claim.
+const USUAL_BYTES: u64 = 1 << 20;
+/// Chunks of so few bytes are decoded within any budget.
+const SMALL_BYTES: u64 = 1 << 16;
+/// A decoded chunk is there twice: as its codec stores it, and as elements.
+const COPIES: u64 = 2;
+
+impl Target {
+    /// Decodes a chunk within the budget. Its size is not known before, so it is tried with the memory that such chunks usually take.
+    /// Only where that is not enough it is decoded again, alone and with all that there is: a job cannot wait for memory that
+    /// jobs behind it hold.
+    fn decode(&self, stored: &[u8]) -> Result<VariableElements> {
+        let usual = (stored.len() as u64).saturating_mul(USUAL_RATIO).max(USUAL_BYTES).min(self.limit_bytes);
+        {
+            let _with_others = self.alone.read().unwrap_or_else(PoisonError::into_inner);
+            let memory = self.call.memory.host.try_take(usual.saturating_mul(COPIES), self.call.limit_bytes);
+            match memory.map(|_memory| self.chain.decode_variable(stored, usual)) {
+                Some(Err(error)) if error.kind() == ErrorKind::BudgetExceeded => {}
+                Some(decoded) => return decoded,
+                None => {}
+            }
+        }
+        let _alone = self.alone.write().unwrap_or_else(PoisonError::into_inner);
+        let left = self.call.limit_bytes.saturating_sub(self.call.memory.host.used_bytes()) / COPIES;
+        let limit_bytes = left.max(SMALL_BYTES).min(self.limit_bytes);
+        let _memory = self.call.memory.host.try_take(limit_bytes.saturating_mul(COPIES), self.call.limit_bytes);
+        self.chain.decode_variable(stored, limit_bytes).map_err(|error| match error.kind() {
+            ErrorKind::BudgetExceeded if limit_bytes < self.limit_bytes => error.with_hint("raise memory_limit"),
+            ErrorKind::BudgetExceeded => {
+                error.with_hint("if you trust the array, raise array.variable_chunk_max_bytes")
+            }
+            _ => error,
+        })
+    }
 }
 
 /// Collects the elements of variable-length chunks.
@@ -61,6 +103,8 @@ impl VariableDestination {
             chain: Arc::new(access.leaf().clone()),
             strides,
             read_missing: options.read_missing_chunks,
+            limit_bytes: options.variable_limit_bytes,
+            alone: RwLock::new(()),
             parts: Mutex::default(),
         };
         Ok(VariableDestination { target: Arc::new(target), threads: call.threads, on_their_way: HashMap::new() })
@@ -84,7 +128,7 @@ impl VariableDestination {
                 places[place] = (number as u32 + 1, position as u32);
             }
         }
-        let mut elements = VariableElements::with_capacity(count);
+        let mut elements = VariableElements::try_with_capacity(count).ok_or_else(no_memory)?;
         for (part, position) in places {
             let element = match part {
                 0 => Some(fill),
@@ -129,7 +173,7 @@ pub(crate) fn strided_places(first: usize, strides: Vec<isize>, extent: &[usize]
 
 impl Destination for VariableDestination {
     fn room(&self) -> Room {
-        // Nothing bounds the size of such chunks, so few are under way at once.
+        // The size of such chunks is not known before they are decoded, so few are under way at once.
         Room { packed_bytes: usize::MAX, units: self.threads * 2, alignment_bytes: 1 }
     }
 
@@ -166,7 +210,7 @@ impl Landing for VariableLanding {
     fn land(&self, batch: &Batch, unit: usize, stored: &[u8]) -> Result<()> {
         let (target, unit) = (&*self.0, &batch.units[unit]);
         let size_bytes = stored.len() as u64;
-        let chunk = target.call.counters.time(Stage::Decode, size_bytes, || target.chain.decode_variable(stored))?;
+        let chunk = target.call.counters.time(Stage::Decode, size_bytes, || target.decode(stored))?;
         for Place { first_elem, start, extent } in &unit.places {
             let mut elements = VariableElements::with_capacity(extent.iter().product());
             for place in strided_places(*first_elem, target.strides.clone(), extent) {

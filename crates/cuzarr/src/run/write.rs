@@ -29,6 +29,13 @@ use crate::plan::{ChunkName, Selection, Source};
 const OBJECTS_A_THREAD: usize = 8;
 /// How long an object is waited for before chunks on the device are hurried, which may be what it waits for.
 const PATIENCE: Duration = Duration::from_millis(2);
+/// What a shard in the making keeps of each of its inner chunks, written or not: its new bytes, what the object will be made of,
+/// and its entry in the old and in the new index.
+const SLOT_BYTES: u64 = 96;
+/// Lists of so few bytes are not counted: thousands of inner chunks.
+const FREE_SLOTS_BYTES: u64 = 1 << 20;
+/// Where an element of variable length comes from, and where it is.
+const VARIABLE_PLACE_BYTES: u64 = 24;
 
 /// What is written.
 pub(crate) enum Value {
@@ -52,6 +59,8 @@ pub(crate) struct Writing {
     /// A packed chunk of nothing but the fill value.
     blank: OnceLock<Vec<u8>>,
     pub(crate) write_empty: bool,
+    /// Bytes that a chunk of variable-length elements may have.
+    variable_limit_bytes: u64,
     /// Chunks that workers encode or will.
     submitted: AtomicUsize,
 }
@@ -100,6 +109,7 @@ pub(crate) fn write(
         fill: access.fill().to_vec(),
         blank: OnceLock::new(),
         write_empty: options.write_empty_chunks,
+        variable_limit_bytes: options.variable_limit_bytes,
         submitted: AtomicUsize::new(0),
     });
     let feeder = match value {
@@ -312,21 +322,37 @@ impl Writing {
             true => 0,
             false => self.call.store.size_bytes(&name.key)?.unwrap_or(0),
         };
-        let packed = self.source.packed.size_bytes as u64;
-        let chunks = self.chunks_touched(target);
+        let leaf = &self.source.leaf().chunk_shape;
+        // Of elements that differ in length, their places are counted: how long they are, nobody knows.
+        let packed = match self.leaf.is_variable() {
+            true => self.leaf.spec().elements().unwrap_or(u64::MAX).saturating_mul(VARIABLE_PLACE_BYTES),
+            false => self.source.packed.size_bytes as u64,
+        };
+        let chunks = self.cells_touched(target, leaf);
         let scratch = match by_kernels && target.covered {
             true => 0,
             false => packed.saturating_mul(chunks.min(self.call.threads as u64)).saturating_mul(2),
         };
-        Ok(packed.saturating_mul(chunks).saturating_add(scratch).saturating_add(old))
+        let slots = self.slots_bytes(target).saturating_sub(FREE_SLOTS_BYTES);
+        Ok(packed.saturating_mul(chunks).saturating_add(scratch).saturating_add(old).saturating_add(slots))
     }
 
-    fn chunks_touched(&self, target: &Target) -> u64 {
-        let chunk = &self.source.leaf().chunk_shape;
-        let axes = self.selection.axes().iter().zip(&target.cell.inside).zip(chunk);
-        let touched = axes.map(|((axis, &(from, to)), &chunk)| {
+    /// Bytes that the lists of inner chunks take, of all shards of an object that are touched.
+    fn slots_bytes(&self, target: &Target) -> u64 {
+        let slots = self.source.levels.iter().filter_map(|level| {
+            let grid = &level.shard.as_ref()?.grid;
+            let shards = self.cells_touched(target, &level.chunk_shape);
+            Some(grid.iter().fold(shards, |count, &extent| count.saturating_mul(extent)))
+        });
+        slots.fold(0, u64::saturating_add).saturating_mul(SLOT_BYTES)
+    }
+
+    /// Cells of shape `cell` that the selection touches in an object.
+    fn cells_touched(&self, target: &Target, cell: &[u64]) -> u64 {
+        let axes = self.selection.axes().iter().zip(&target.cell.inside).zip(cell);
+        let touched = axes.map(|((axis, &(from, to)), &cell)| {
             let (first, last) = (axis.start + from * axis.step, axis.start + (to - 1) * axis.step);
-            (last / chunk - first / chunk + 1).min(to - from)
+            (last / cell - first / cell + 1).min(to - from)
         });
         touched.fold(1, u64::saturating_mul)
     }
@@ -482,7 +508,7 @@ impl Writing {
         let old = if leaf.target.covered { None } else { leaf.place.load()? };
         let old = match old {
             Some(old) => {
-                let decode = || self.leaf.decode_variable(old.bytes());
+                let decode = || self.leaf.decode_variable(old.bytes(), self.variable_limit_bytes);
                 Some(self.call.counters.time(Stage::Decode, old.bytes().len() as u64, decode)?)
             }
             None => None,
@@ -490,14 +516,16 @@ impl Writing {
         let too_large = || Error::new(ErrorKind::OutOfMemory, "the chunk has more elements than memory can hold");
         let count = self.leaf.spec().elements().and_then(|n| usize::try_from(n).ok()).ok_or_else(too_large)?;
         // Where each element of the chunk comes from: the value, by number, or what was there.
-        let mut from: Vec<Option<usize>> = vec![None; count];
+        let mut from: Vec<Option<usize>> = Vec::new();
+        from.try_reserve_exact(count).map_err(|_| too_large())?;
+        from.resize(count, None);
         let (start, extent) = self.region(&leaf.target);
         let (first, strides) = self.packed_place(&leaf.target);
         let shape = self.selection.shape();
         for (place, number) in strided_places(first, strides, &extent).zip(box_places(&shape, &start, &extent)) {
             from[place] = Some(number);
         }
-        let mut elements = VariableElements::with_capacity(count);
+        let mut elements = VariableElements::try_with_capacity(count).ok_or_else(too_large)?;
         for (place, number) in from.into_iter().enumerate() {
             let element = match (number, &old) {
                 (Some(number), _) => value.get(number),
@@ -508,6 +536,15 @@ impl Writing {
         }
         if !self.write_empty && elements.iter().all(|element| element == self.fill) {
             return Ok(None);
+        }
+        // As the codec stores them: their number, and each with its length. What readers would refuse is not written.
+        let (size_bytes, most) = ((elements.data.len() + 4 * count + 4) as u64, self.variable_limit_bytes);
+        if size_bytes > most {
+            let message = format!(
+                "a chunk of {size_bytes} bytes in {count} elements of variable length, at most {most} are read"
+            );
+            let hint = "use smaller chunks, or raise array.variable_chunk_max_bytes";
+            return Err(Error::new(ErrorKind::BudgetExceeded, message).with_hint(hint));
         }
         let encode = || self.leaf.encode_variable(&elements);
         self.call.counters.time(Stage::Encode, elements.data.len() as u64, encode).map(Some)

@@ -118,7 +118,7 @@ impl ReadSink for Collector {
     fn reserve(&self, _index: usize, size_bytes: u64) -> Result<Box<dyn Lease>> {
         if size_bytes > self.limit_bytes {
             let message = format!("value has {size_bytes} bytes, at most {} are accepted here", self.limit_bytes);
-            return Err(Error::new(ErrorKind::StoreFailed, message));
+            return Err(Error::new(ErrorKind::BudgetExceeded, message));
         }
         Ok(Box::new(zeroed(size_bytes)?))
     }

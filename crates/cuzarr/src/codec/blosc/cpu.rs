@@ -12,7 +12,7 @@ use super::container::{
 };
 use super::{Compressor, Shuffling, blosclz};
 use crate::codec::batch::{Encoding, Format};
-use crate::codec::contract::{BytesToBytes, Size, corrupt, expect_size, unencodable};
+use crate::codec::contract::{BytesToBytes, Size, above_limit, corrupt, expect_size, unencodable};
 use crate::codec::gzip::cpu::{zlib_encode, zlib_into};
 use crate::codec::lz4::encode::Container;
 use crate::codec::{lz4 as lz4_codec, scratch, zstd as zstd_codec};
@@ -251,10 +251,7 @@ impl BytesToBytes for Blosc {
     fn decode(&self, encoded: &[u8], limit_bytes: u64) -> Result<Vec<u8>> {
         let header = Header::parse(encoded)?;
         if header.decoded_bytes as u64 > limit_bytes {
-            let got = header.decoded_bytes;
-            return Err(corrupt(format!(
-                "byte 4: the header says {got} decoded bytes, at most {limit_bytes} are allowed"
-            )));
+            return Err(above_limit(header.decoded_bytes, limit_bytes)).at(|| "byte 4");
         }
         // Zeroed pages cost nothing until they are written, and a frame that lies fails at its first missing block.
         let mut decoded = vec![0; header.decoded_bytes];

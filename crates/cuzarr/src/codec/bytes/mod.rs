@@ -34,7 +34,7 @@ pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
         return Err(configuration.invalid(format!("elements of {:?} differ in length", spec.data_type)));
     }
     let units = spec.data_type.swap_units();
-    let structure = matches!(spec.data_type, DataType::Struct { .. });
+    let structure = matches!(*spec.data_type, DataType::Struct { .. });
     if endian.is_none() && !units.is_empty() && !structure {
         return Err(configuration.invalid("'endian' is missing, and elements have more than one byte"));
     }

@@ -67,7 +67,7 @@ pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     let codec = cpu::CastValue {
         encode: convert(decoded, encoded, map("encode")?),
         decode: convert(encoded, decoded, map("decode")?),
-        encoded: ChunkSpec { data_type, ..spec.clone() },
+        encoded: ChunkSpec { data_type: data_type.into(), ..spec.clone() },
     };
     Ok(Opened::array(with_encoded_fill(codec)?))
 }

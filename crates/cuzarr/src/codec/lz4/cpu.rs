@@ -8,7 +8,7 @@ use super::HEADER_BYTES;
 use super::encode::Container;
 use crate::Result;
 use crate::codec::batch::{Encoding, Format};
-use crate::codec::contract::{BytesToBytes, Size, corrupt, expect_size, unencodable};
+use crate::codec::contract::{BytesToBytes, Size, above_limit, corrupt, expect_size, unencodable};
 
 #[derive(Debug)]
 pub(super) struct Lz4 {
@@ -119,8 +119,11 @@ impl BytesToBytes for Lz4 {
     fn decode(&self, encoded: &[u8], limit_bytes: u64) -> Result<Vec<u8>> {
         let (size, block) = split(encoded)?;
         // A byte of LZ4 makes at most 255, so a larger claim is a lie, whatever the limit.
-        if size as u64 > limit_bytes || size / 255 > block.len() {
+        if size / 255 > block.len() {
             return Err(corrupt(format!("byte 0: the header says {size} bytes, for {} encoded ones", block.len())));
+        }
+        if size as u64 > limit_bytes {
+            return Err(above_limit(size, limit_bytes));
         }
         let mut decoded = vec![0; size];
         block_into(block, &mut decoded)?;

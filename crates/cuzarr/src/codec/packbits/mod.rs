@@ -33,7 +33,7 @@ pub(crate) const NAME: &str = "numcodecs.packbits";
 pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     let configuration = Configuration::new(request.name, request.configuration, &[])?;
     let spec = request.spec;
-    if spec.data_type != DataType::Bool {
+    if *spec.data_type != DataType::Bool {
         return Err(configuration.invalid(format!("takes bool, got {:?}", spec.data_type)));
     }
     let header = Header::of(spec.size_bytes()?);

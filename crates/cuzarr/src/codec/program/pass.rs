@@ -3,9 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::codec::contract::{
-    ArrayToArray, ArrayToBytes, BytesToBytes, Size, VARIABLE_LIMIT_BYTES, expect_encoded_size,
-};
+use crate::codec::contract::{ArrayToArray, ArrayToBytes, BytesToBytes, Size, above_bound, expect_encoded_size};
 use crate::codec::{packbits, scratch};
 use crate::{Result, ResultExt};
 
@@ -114,8 +112,9 @@ pub(super) fn decode_passes(passes: &[Pass], encoded: &[u8], packed: &mut [u8]) 
     }
     match (first.decoded_size(), first) {
         (Size::AtMost(_) | Size::Unknown, Pass::Bytes { codec, decoded }) => {
-            let limit = decoded.bound().unwrap_or(VARIABLE_LIMIT_BYTES);
-            let decoded = codec.decode(encoded, limit).at(place)?;
+            // Elements of one size have a bound in their metadata, and so has all that they are encoded to.
+            let limit = decoded.bound().unwrap_or(0);
+            let decoded = codec.decode(encoded, limit).map_err(above_bound).at(place)?;
             decode_passes(rest, &decoded, packed)
         }
         (size, _) => scratch::with(size.bound().unwrap_or(0) as usize, |decoded| {

@@ -35,7 +35,7 @@ pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     let configuration = Configuration::new(request.name, request.configuration, &["offset", "scale"])?;
     let spec = request.spec;
     let dtype = spec.dtype()?;
-    let dates = spec.data_type != super::spec::data_type_of(dtype)?;
+    let dates = *spec.data_type != super::spec::data_type_of(dtype)?;
     if !is_real(dtype) || dates {
         return Err(configuration.invalid(format!("takes integers and floats, got {:?}", spec.data_type)));
     }
@@ -94,9 +94,9 @@ impl EncodedFill for Stepped {
 pub(crate) fn with_encoded_fill<C: EncodedFill>(mut codec: C) -> Result<C> {
     let encoded = codec.encoded_mut().clone();
     let size = encoded.data_type.size_bytes().unwrap_or(0);
-    let FillValue::Element(fill) = encoded.fill_value else { return Ok(codec) };
+    let FillValue::Element(fill) = &*encoded.fill_value else { return Ok(codec) };
     let mut bytes = vec![0; size];
-    codec.encode_into(&fill, &mut bytes)?;
-    codec.encoded_mut().fill_value = FillValue::Element(bytes);
+    codec.encode_into(fill, &mut bytes)?;
+    codec.encoded_mut().fill_value = FillValue::Element(bytes).into();
     Ok(codec)
 }

@@ -70,7 +70,7 @@ fn default_index_codecs() -> Value {
 fn extensions(configuration: &Configuration<'_>, key: &str, default: &Value) -> Result<Vec<Extension>> {
     let value = configuration.get(key).unwrap_or(default);
     let Some(list) = value.as_array() else {
-        return Err(configuration.invalid(format!("'{key}' is {value}, expected a list of codecs")));
+        return configuration.wrong(key, value, "a list of codecs");
     };
     list.iter().enumerate().map(|(at, codec)| Extension::from_json(codec, &format!("{key}[{at}]"))).collect()
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::{ShardIndex, Sharding};
-use crate::codec::contract::{ArrayToBytes, Size, corrupt};
+use crate::codec::contract::{ArrayToBytes, Size, above_limit, corrupt};
 use crate::codec::{Program, VariableElements, scratch};
 use crate::{Error, ErrorKind, Result, ResultExt};
 
@@ -55,12 +55,17 @@ impl Sharding {
     }
 
     /// Which inner chunk, and which of its elements, every element of the shard is.
-    fn sources(&self) -> Result<Vec<(u32, u32)>> {
+    fn sources(&self, limit_bytes: u64) -> Result<Vec<(u32, u32)>> {
         let count = self.inner.spec().elements().unwrap_or(u64::MAX);
         let total = self.shard_shape.iter().try_fold(1u64, |total, &extent| total.checked_mul(extent));
         let Some(total) = total.filter(|&total| total <= u64::from(u32::MAX) && count <= total.max(1)) else {
             return Err(Error::new(ErrorKind::Unsupported, "a shard of more than 2³² elements of variable length"));
         };
+        // Shards of nothing but missing chunks have few bytes and many elements.
+        let places_bytes = total.saturating_mul(size_of::<(u32, u32)>() as u64);
+        if places_bytes > limit_bytes {
+            return Err(above_limit(format!("{total} elements, whose places take {places_bytes}"), limit_bytes));
+        }
         let mut sources = vec![(0, 0); total as usize];
         let run = self.run_elements();
         for linear in 0..self.len() {
@@ -75,18 +80,22 @@ impl Sharding {
         Ok(sources)
     }
 
-    pub(crate) fn decode_variable(&self, object: &[u8]) -> Result<VariableElements> {
+    /// Decodes all inner chunks of a shard, together to at most `limit_bytes`.
+    pub(crate) fn decode_variable(&self, object: &[u8], limit_bytes: u64) -> Result<VariableElements> {
         let index = self.read_index(object)?;
+        let sources = self.sources(limit_bytes)?;
+        let mut left_bytes = limit_bytes;
         let chunks = (0..self.len()).map(|linear| match index.get(linear) {
             None => Ok(None),
             Some((offset, size)) => {
                 // `read_index` checked that the entry lies inside the object.
                 let stored = &object[offset as usize..(offset + size) as usize];
-                self.inner.decode_variable(stored).at(|| format!("inner chunk {linear}")).map(Some)
+                let chunk = self.inner.decode_variable(stored, left_bytes).at(|| format!("inner chunk {linear}"))?;
+                left_bytes = left_bytes.saturating_sub(chunk.data.len() as u64);
+                Ok(Some(chunk))
             }
         });
         let chunks = chunks.collect::<Result<Vec<_>>>()?;
-        let sources = self.sources()?;
         let fill = self.inner.spec().fill_value.element(&self.inner.spec().data_type);
         let mut elements = VariableElements::with_capacity(sources.len());
         for (chunk, element) in sources {

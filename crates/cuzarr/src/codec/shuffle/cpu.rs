@@ -11,7 +11,7 @@ use cuzarr_device::Packing;
 use cuzarr_device::cpu::shuffle::{shuffle, unshuffle};
 
 use crate::Result;
-use crate::codec::contract::{BytesToBytes, Size, corrupt, expect_encoded_size, unencodable};
+use crate::codec::contract::{BytesToBytes, Size, above_limit, corrupt, expect_encoded_size, unencodable};
 use crate::codec::native::Step;
 
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl BytesToBytes for Shuffle {
 
     fn decode(&self, encoded: &[u8], limit_bytes: u64) -> Result<Vec<u8>> {
         if encoded.len() as u64 > limit_bytes {
-            return Err(corrupt(format!("got {} bytes, at most {limit_bytes} are allowed", encoded.len())));
+            return Err(above_limit(encoded.len(), limit_bytes));
         }
         let mut decoded = vec![0; encoded.len()];
         self.decode_into(encoded, &mut decoded)?;

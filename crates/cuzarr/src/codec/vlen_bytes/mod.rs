@@ -27,7 +27,7 @@ use crate::meta::DataType;
 /// Opens the codec from its configuration.
 pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     let configuration = Configuration::new(request.name, request.configuration, &[])?;
-    match request.spec.data_type {
+    match *request.spec.data_type {
         DataType::VariableBytes => Ok(Opened::Variable(Arc::new(VLen { name: "vlen-bytes", text: false }))),
         ref other => Err(configuration.invalid(format!("takes elements of variable length, got {other:?}"))),
     }

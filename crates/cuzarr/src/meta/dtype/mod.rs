@@ -18,7 +18,7 @@ use crate::{Error, ErrorKind, Result};
 
 /// The largest element in bytes. NumPy allows 2 GiB, but a fill value is one element, and a line of metadata must not make
 /// a reader take that much.
-const MAX_SIZE_BYTES: usize = 1 << 26;
+pub const MAX_SIZE_BYTES: usize = 1 << 24;
 /// The most units of a structure that a change of byte order may have to visit, so that a few bytes of metadata cannot
 /// ask for a list of millions.
 const MAX_SWAP_UNITS: usize = 1 << 16;
@@ -222,7 +222,7 @@ impl DataType {
         PLAIN.iter().find(|(data_type, ..)| data_type == self)
     }
 
-    /// A structure of `fields`, checked: at least one, unique names, fixed sizes, at most 64 MiB in all.
+    /// A structure of `fields`, checked: at least one, unique names, fixed sizes, at most 16 MiB in all.
     pub fn structure(fields: Vec<Field>) -> Result<DataType> {
         let structure = DataType::Struct { fields };
         structure.check()?;
@@ -337,7 +337,7 @@ impl DataType {
         }
     }
 
-    /// Refuses what no array can have: elements of 0 bytes or more than 64 MiB, structures with equal names.
+    /// Refuses what no array can have: elements of 0 bytes or more than 16 MiB, structures with equal names.
     pub(crate) fn check(&self) -> Result<()> {
         let refuse = |message: String| Err(Error::new(ErrorKind::MetadataInvalid, message));
         if let DataType::Struct { fields } = self {
@@ -503,8 +503,8 @@ mod tests {
         let huge = vec![usize::MAX, usize::MAX];
         assert_eq!(refused(vec![with_shape(DataType::Int8, huge)]), ErrorKind::MetadataInvalid);
         let inner = structure(vec![("x", DataType::Int16), ("y", DataType::UInt8)]);
-        assert_eq!(refused(vec![with_shape(inner, vec![1 << 24])]), ErrorKind::UnsupportedFeature);
+        assert_eq!(refused(vec![with_shape(inner, vec![1 << 22])]), ErrorKind::UnsupportedFeature);
         let bytes = structure(vec![("x", DataType::Int8), ("y", DataType::UInt8)]);
-        assert!(DataType::structure(vec![with_shape(bytes, vec![1 << 24])]).is_ok());
+        assert!(DataType::structure(vec![with_shape(bytes, vec![1 << 22])]).is_ok());
     }
 }
