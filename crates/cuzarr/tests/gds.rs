@@ -12,7 +12,9 @@ use cuzarr::plan::Selection;
 use cuzarr::run::Stage;
 use cuzarr::store::{Gds, GdsStore, LocalOptions, LocalStore, Store, StoreExt};
 use cuzarr_device::{Buffer, CuFile, Device, NdBuffer, Order};
-use model::{Dice, Story, bytes_codec, devices, metadata, random_metadata, say_skipped, sharding, zstd_codec};
+use model::{
+    Dice, Story, bytes_codec, devices, make_library, metadata, random_metadata, say_skipped, sharding, zstd_codec,
+};
 use serde_json::{Value, json};
 
 const CHILD: &str = "CUZARR_GDS_CHILD";
@@ -21,13 +23,10 @@ fn is_child(name: &str) -> bool {
     std::env::var_os(CHILD).is_some_and(|own| own == name)
 }
 
-/// Compiles the library for tests.
+/// The library for tests.
 fn fake(directory: &Path) -> PathBuf {
     let library = directory.join("libcufile.so.0");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fake_cufile.c");
-    let compiler = std::env::var("CC").unwrap_or("cc".to_string());
-    let status = Command::new(compiler).args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source).status().unwrap();
-    assert!(status.success());
+    make_library("fake_cufile", &library);
     library
 }
 
@@ -44,8 +43,11 @@ fn child(name: &str, variables: &[(&str, &str)]) -> (String, Vec<String>) {
         .envs(variables.iter().copied())
         .output()
         .unwrap();
-    let words = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{words}\n{}", String::from_utf8_lossy(&output.stderr));
+    let words = [output.stdout, output.stderr].map(|words| String::from_utf8_lossy(&words).into_owned()).concat();
+    assert!(output.status.success(), "{words}");
+    if let Some((_, reason)) = words.lines().find_map(|line| line.strip_prefix("skipped: ")?.split_once(": ")) {
+        say_skipped(reason);
+    }
     let calls = std::fs::read_to_string(&log).unwrap_or_default();
     (words, calls.lines().map(String::from).collect())
 }

@@ -4,13 +4,12 @@
 mod model;
 
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
 use cuzarr::plan::Selection;
 use cuzarr::store::MemoryStore;
-use model::{Story, bytes_codec, devices, kernel_devices, metadata};
+use model::{Story, bytes_codec, devices, kernel_devices, make_library, metadata};
 use serde_json::json;
 
 const CHILD: &str = "CUZARR_PROFILE_CHILD";
@@ -20,12 +19,7 @@ fn listen(name: &str, compiled: bool) -> Vec<Vec<String>> {
     let directory = tempfile::tempdir().unwrap();
     let (library, log) = (directory.path().join("libprofiler.so"), directory.path().join("log"));
     if compiled {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fake_profiler.c");
-        let compiler = std::env::var("CC").unwrap_or("cc".to_string());
-        // The compiler needs no sanitizer of its own.
-        let mut command = Command::new(compiler);
-        command.env_remove("LD_PRELOAD").args(["-shared", "-fPIC", "-pthread", "-o"]).arg(&library).arg(source);
-        assert!(command.status().unwrap().success());
+        make_library("fake_profiler", &library);
     }
     let output = Command::new(std::env::current_exe().unwrap())
         .args([name, "--exact", "--nocapture"])

@@ -5,6 +5,8 @@
 
 use std::collections::BTreeSet;
 use std::io::Write;
+use std::path::Path;
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use cuzarr::Result;
@@ -67,6 +69,21 @@ pub fn say_skipped(reason: &str) {
     if SAID.lock().unwrap().insert(said.clone()) {
         std::io::stderr().write_all(said.as_bytes()).unwrap();
     }
+}
+
+/// Puts the library that stands in for another one, `tests/{name}.c`, to the path `library`: from the folder
+/// `CUZARR_TEST_LIBRARIES` where it is named, as a machine for tests may have no compiler, else compiled.
+pub fn make_library(name: &str, library: &Path) {
+    if let Some(folder) = std::env::var_os("CUZARR_TEST_LIBRARIES") {
+        std::fs::copy(Path::new(&folder).join(format!("{name}.so")), library).unwrap();
+        return;
+    }
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/{name}.c"));
+    let compiler = std::env::var("CC").unwrap_or("cc".to_string());
+    // The compiler needs no sanitizer of its own.
+    let mut command = Command::new(compiler);
+    command.env_remove("LD_PRELOAD").args(["-shared", "-fPIC", "-pthread", "-o"]).arg(library).arg(source);
+    assert!(command.status().unwrap().success());
 }
 
 /// v3 metadata of an array.
