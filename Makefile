@@ -20,7 +20,7 @@ SOURCES := Cargo.toml Cargo.lock python/Cargo.toml python/pyproject.toml \
 	$(shell find crates python/src -type f -not -name '*.md' -not -path '*/tests/*' -not -path '*/target/*')
 KERNELS := $(shell find crates -name '*.cu' -o -name '*.cuh')
 
-.PHONY: help demo test test-rust test-python lint fmt clippy deny stubs types bench docs cubins wheel gpu-bundle gpu-peers build clean
+.PHONY: help demo test test-rust test-python miri lint fmt clippy deny stubs types bench docs cubins wheel gpu-bundle gpu-peers build clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -34,6 +34,13 @@ test: test-rust test-python ## run every test
 test-rust: $(VENV)/.environment
 	runner=CARGO_TARGET_$$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')_RUNNER; \
 	env "$$runner=$(CURDIR)/scripts/with-simt" cargo test --workspace --locked --no-fail-fast
+
+# Looks for undefined behaviour in what holds and lends host memory. Needs a toolchain with Miri, such as
+# `rustup toolchain install nightly --component miri`; MIRI_TOOLCHAIN names it. Takes minutes, and is no part of the other targets.
+MIRI_TOOLCHAIN ?= nightly
+miri: ## the rules of memory, under Miri
+	MIRIFLAGS=-Zmiri-permissive-provenance cargo +$(MIRI_TOOLCHAIN) miri test --locked --package cuzarr-device --test leases
+	MIRIFLAGS=-Zmiri-permissive-provenance cargo +$(MIRI_TOOLCHAIN) miri test --locked --package cuzarr-device --lib -- lease writer
 
 # Those that ask for a device other than the CPU run once more with the kernels built for the CPU.
 DEVICE_TESTS := tests/test_buffer.py tests/test_async.py tests/test_neighbours.py tests/test_display.py tests/test_storage.py \

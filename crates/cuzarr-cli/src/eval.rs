@@ -246,5 +246,5 @@ fn nested(array: &NdBuffer) -> Result<Value> {
             }
         }
     }
-    Ok(lists(array.shape(), array.host_slice::<f64>()?))
+    Ok(lists(array.shape(), &array.host_slice::<f64>()?))
 }

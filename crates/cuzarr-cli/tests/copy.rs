@@ -346,7 +346,8 @@ fn an_expression_of_arrays_is_stored_or_printed() {
     assert!(!to.exists());
     assert_eq!(cuzarr(&arguments).status.code(), Some(0));
     let stored = open(&to).read(&Selection::all(&SHAPE)).unwrap();
-    let expected = value.host_slice::<u32>().unwrap().iter().map(|&value| f64::from(value) * 2.5 - 1.0);
+    let elements = value.host_slice::<u32>().unwrap();
+    let expected = elements.iter().map(|&value| f64::from(value) * 2.5 - 1.0);
     assert!(stored.host_slice::<f64>().unwrap().iter().copied().eq(expected));
     let printed = json(&cuzarr(&["eval", "max(u, axis=0) > 0", &name, "--json", "--dry-run"]));
     assert_eq!(printed["shape"], json!([128, 128]));

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use crate::copy;
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
+use crate::host_bytes::{HostBytes, HostBytesMut};
 use crate::host_memory::HostMemory;
+use crate::lease::{Access, Footprint, Lease, Leases};
 use crate::pool::{self, PooledMemory};
 
 /// Keeps memory alive: dropping it gives the memory back to whoever it came from.
@@ -19,14 +21,16 @@ struct Allocation {
     device: Device,
     address: usize,
     size_bytes: usize,
+    leases: Leases,
     owner: Owner,
 }
 
 /// Flat, untyped bytes on a device. Cloning and slicing share the memory; copying is always a word of its own.
 ///
-/// As with NumPy's arrays, writing (`copy_from`, an nd-buffer's `fill`, a transfer) goes through shared references:
-/// nothing stops two threads from writing the same memory, and a slice from [`Buffer::host_bytes`] must not be held
-/// while somebody writes. Those who share memory agree on who writes when.
+/// As with NumPy's arrays, writing (`copy_from`, an nd-buffer's `fill`, a transfer) goes through shared references. Each access
+/// to host memory leases the bytes that it touches for as long as it takes: many may read them, one may write them, and what
+/// does not go together is refused. Memory that code outside of this crate reaches (wrapped by [`Buffer::from_raw`], or handed
+/// to another library) is known to no lease there: those who share it agree on who writes when.
 #[derive(Clone)]
 pub struct Buffer {
     allocation: Arc<Allocation>,
@@ -36,13 +40,13 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// Memory whose contents are unspecified. Host memory is aligned to 64 bytes.
+    /// Memory whose contents are unspecified; host memory is all zero, and aligned to 64 bytes.
     ///
     /// # Errors
     /// `OutOfMemory`; `DeviceUnavailable` when the device is not there.
     pub fn empty(device: Device, size_bytes: usize) -> Result<Buffer> {
         match device {
-            Device::Cpu => Buffer::allocate_host(size_bytes, false),
+            Device::Cpu => Buffer::zeroed(device, size_bytes),
             _ => pool::allocate_on(device, size_bytes),
         }
     }
@@ -53,7 +57,12 @@ impl Buffer {
     /// As [`Buffer::empty`].
     pub fn zeroed(device: Device, size_bytes: usize) -> Result<Buffer> {
         match device {
-            Device::Cpu => Buffer::allocate_host(size_bytes, true),
+            Device::Cpu => {
+                let memory = HostMemory::zeroed(size_bytes)?;
+                let address = memory.address();
+                // SAFETY: the owner frees this memory when it is dropped, and nobody else knows it.
+                Ok(unsafe { Buffer::from_raw(device, address, size_bytes, Box::new(memory)) })
+            }
             _ => {
                 let buffer = Buffer::empty(device, size_bytes)?;
                 copy::zero(&buffer)?;
@@ -73,7 +82,8 @@ impl Buffer {
     }
 
     /// One view of buffers that fill a stretch of memory, in whatever order, and where in it each begins; `None` when they leave
-    /// gaps, overlap, or are blocks of the pool side by side, of which streams know each by itself. It is for kernels: what
+    /// gaps, overlap, are blocks of the pool side by side, of which streams know each by itself, or blocks of host memory, whose
+    /// leases are counted apart. It is for kernels: what
     /// the driver copies may not cross from one block to another.
     pub fn joined(parts: &[Buffer]) -> Option<(Buffer, Vec<usize>)> {
         let mut sorted: Vec<&Buffer> = parts.iter().filter(|part| part.size_bytes > 0).collect();
@@ -91,20 +101,13 @@ impl Buffer {
         let size_bytes = sorted.iter().map(|part| part.size_bytes).sum();
         let joined = if sorted.iter().all(|part| part.shares_memory_with(first)) {
             Buffer { size_bytes, ..first.clone() }
-        } else if sorted.iter().any(|part| part.owner().is::<PooledMemory>()) {
+        } else if first.device().is_host_accessible() || sorted.iter().any(|part| part.owner().is::<PooledMemory>()) {
             return None;
         } else {
             // SAFETY: each of these bytes belongs to a part, which the owner keeps.
             unsafe { Buffer::from_raw(first.device(), start, size_bytes, Box::new(parts.to_vec())) }
         };
         Some((Buffer { read_only, ..joined }, offsets))
-    }
-
-    fn allocate_host(size_bytes: usize, zeroed: bool) -> Result<Buffer> {
-        let memory = HostMemory::new(size_bytes, zeroed)?;
-        let address = memory.address();
-        // SAFETY: the owner frees this memory when it is dropped, and nobody else knows it.
-        Ok(unsafe { Buffer::from_raw(Device::Cpu, address, size_bytes, Box::new(memory)) })
     }
 
     /// Takes a host vector without copying.
@@ -117,10 +120,11 @@ impl Buffer {
     /// Wraps memory that somebody else owns, without copying.
     ///
     /// # Safety
-    /// `address` names `size_bytes` bytes on `device` that stay valid, and are not freed or moved, until `owner` is
-    /// dropped; nobody else writes them while a safe reference to them exists.
+    /// `address` names `size_bytes` initialised bytes on `device` that stay valid, and are not freed or moved, until `owner` is
+    /// dropped. Nobody else writes host memory while a call on the buffer, or a view that it gave, reads it; nobody else reads it
+    /// while one writes it; and no other buffer is made of the same bytes meanwhile.
     pub unsafe fn from_raw(device: Device, address: usize, size_bytes: usize, owner: Owner) -> Self {
-        let allocation = Allocation { device, address, size_bytes, owner };
+        let allocation = Allocation { device, address, size_bytes, leases: Leases::default(), owner };
         Buffer { allocation: Arc::new(allocation), offset_bytes: 0, size_bytes, read_only: false }
     }
 
@@ -137,6 +141,26 @@ impl Buffer {
     /// The device address of the first byte. Reading through it is the caller's responsibility.
     pub fn address(&self) -> usize {
         self.allocation.address + self.offset_bytes
+    }
+
+    /// Who uses which bytes of the block.
+    pub(crate) fn leases(&self) -> &Leases {
+        &self.allocation.leases
+    }
+
+    /// The bytes that this buffer views, in its block.
+    pub(crate) fn footprint(&self) -> Option<Footprint> {
+        Footprint::range(self.offset_bytes..self.offset_bytes + self.size_bytes)
+    }
+
+    /// Where this buffer begins in its block.
+    pub(crate) fn offset_bytes(&self) -> usize {
+        self.offset_bytes
+    }
+
+    /// A lease of all bytes.
+    pub(crate) fn lease(&self, access: Access) -> Result<Lease> {
+        Lease::take(self, self.footprint(), access)
     }
 
     /// Who gives the memory back at the end.
@@ -248,37 +272,34 @@ impl Buffer {
         }
     }
 
-    /// The bytes, when they are in host memory.
+    /// The bytes, when they are in host memory. While the result lives, writing them is refused.
     ///
     /// # Errors
-    /// `MemorySpace` when they are not.
-    pub fn host_bytes(&self) -> Result<&[u8]> {
+    /// `MemorySpace` when they are not; `InvalidArgument` while they are being written.
+    pub fn host_bytes(&self) -> Result<HostBytes<'_>> {
         self.require_host()?;
+        let lease = self.lease(Access::Read)?;
         if self.size_bytes == 0 {
-            return Ok(&[]);
+            return Ok(HostBytes::new(&[], lease));
         }
-        // SAFETY: host memory of this size, alive as long as `self` (constructors promise it); see `from_raw` on writers.
-        Ok(unsafe { std::slice::from_raw_parts(self.address() as *const u8, self.size_bytes) })
+        // SAFETY: initialised host memory of this size (constructors promise it), alive as long as `self`; the lease, which lives as
+        // long as the slice, keeps writers away.
+        let bytes = unsafe { std::slice::from_raw_parts(self.address() as *const u8, self.size_bytes) };
+        Ok(HostBytes::new(bytes, lease))
     }
 
-    /// The bytes, for writing, when they are in host memory and no other buffer views them.
+    /// The bytes, for writing, when they are in host memory. While the result lives, every other use of them is refused.
     ///
     /// # Errors
-    /// `MemorySpace` when they are elsewhere, `InvalidArgument` when they are shared.
-    pub fn host_bytes_mut(&mut self) -> Result<&mut [u8]> {
+    /// `MemorySpace` when they are elsewhere; `InvalidArgument` when they are read-only, or in use.
+    pub fn host_bytes_mut(&self) -> Result<HostBytesMut> {
         self.require_host()?;
-        self.require_writable()?;
-        if self.size_bytes == 0 {
-            return Ok(&mut []);
-        }
-        if Arc::get_mut(&mut self.allocation).is_none() {
-            return Err(Error::invalid("cannot borrow shared memory for writing; copy it, or drop the other views"));
-        }
-        // SAFETY: host memory of this size, alive as long as `self`, and `self` is its only view.
-        Ok(unsafe { std::slice::from_raw_parts_mut(self.address() as *mut u8, self.size_bytes) })
+        let lease = Arc::new(self.lease(Access::Write)?);
+        // SAFETY: initialised host memory of this size, leased for writing and kept alive by the lease.
+        Ok(unsafe { HostBytesMut::new(self.address(), self.size_bytes, lease) })
     }
 
-    fn require_host(&self) -> Result<()> {
+    pub(crate) fn require_host(&self) -> Result<()> {
         if self.device().is_host_accessible() {
             return Ok(());
         }

@@ -6,12 +6,12 @@ use crate::cuda;
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Order;
+use crate::lease::{Access, Lease};
 use crate::ndbuffer::NdBuffer;
 use crate::stream::Stream;
 
 /// Sets every byte to zero.
 pub(crate) fn zero(buffer: &Buffer) -> Result<()> {
-    buffer.require_writable()?;
     let stream = Stream::legacy(buffer.device())?;
     stream.memset(buffer, 0)?;
     stream.synchronize()
@@ -19,7 +19,6 @@ pub(crate) fn zero(buffer: &Buffer) -> Result<()> {
 
 /// Copies host bytes into a buffer of the same size. Returns when they are there.
 pub(crate) fn host_to_buffer(source: &[u8], target: &Buffer) -> Result<()> {
-    target.require_writable()?;
     Stream::legacy(target.device())?.h2d(source, target)
 }
 
@@ -34,12 +33,14 @@ pub(crate) fn buffer_to_buffer(source: &Buffer, target: &Buffer) -> Result<()> {
     match (source.device(), target.device()) {
         (Device::Cpu, Device::Cpu) => Stream::legacy(Device::Cpu)?.d2d(source, target),
         (Device::Cpu, device) => {
+            let _source = source.lease(Access::Read)?;
             let stream = Stream::legacy(device)?;
             // SAFETY: the source has the target's size (callers checked) and outlives the copy, which is waited for.
             unsafe { stream.h2d_async(source.address() as *const u8, target) }?;
             stream.synchronize()
         }
         (device, Device::Cpu) => {
+            let _target = target.lease(Access::Write)?;
             let stream = Stream::legacy(device)?;
             // SAFETY: as above, the other way.
             unsafe { stream.d2h_async(source, target.address() as *mut u8) }?;
@@ -83,14 +84,19 @@ pub(crate) fn nd_to_nd(source: &NdBuffer, target: &NdBuffer) -> Result<()> {
     }
     match (source.device(), target.device()) {
         (Device::Cpu, Device::Cpu) => {
+            let _leases =
+                Lease::for_copy((source.buffer(), source.footprint()), (target.buffer(), target.footprint()))?;
             let ((from, from_end), (to, to_end)) = (source.address_span(), target.address_span());
             let same = from == to && source.dtype() == target.dtype() && source.strides() == target.strides();
             if from < to_end && to < from_end && !same {
                 let apart = NdBuffer::empty(Device::Cpu, source.dtype(), source.shape(), Order::C)?;
-                cpu::transfer::copy(source, &apart);
-                cpu::transfer::copy(&apart, target);
+                // SAFETY: the leases are of source and target, and nobody else knows the memory between them.
+                unsafe { cpu::transfer::copy(source, &apart) };
+                // SAFETY: as above.
+                unsafe { cpu::transfer::copy(&apart, target) };
             } else if !same {
-                cpu::transfer::copy(source, target);
+                // SAFETY: the leases are of source and target, which do not overlap.
+                unsafe { cpu::transfer::copy(source, target) };
             }
             Ok(())
         }
@@ -143,7 +149,10 @@ pub(crate) fn nd_to_host(source: &NdBuffer, order: Order) -> Result<Vec<u8>> {
 /// Whether all elements are `element`; see [`NdBuffer::all_equal_element`].
 pub(crate) fn nd_equals_element(array: &NdBuffer, element: &[u8], equal_nan: bool) -> Result<bool> {
     match array.device() {
-        Device::Cpu => Ok(cpu::compare::all_equal_element(array, element, equal_nan)),
+        Device::Cpu => {
+            let _lease = array.lease(Access::Read)?;
+            Ok(cpu::compare::all_equal_element(array, element, equal_nan))
+        }
         device => cuda::compare::all_equal_element(array, element, equal_nan, &Stream::legacy(device)?),
     }
 }
@@ -153,7 +162,10 @@ pub(crate) fn nd_equals_element(array: &NdBuffer, element: &[u8], equal_nan: boo
 pub(crate) fn nd_equals(left: &NdBuffer, right: &NdBuffer, equal_nan: bool) -> Result<bool> {
     let right = right.to_device(left.device())?;
     match left.device() {
-        Device::Cpu => cpu::compare::all_equal(left, &right, equal_nan),
+        Device::Cpu => {
+            let _leases = (left.lease(Access::Read)?, right.lease(Access::Read)?);
+            cpu::compare::all_equal(left, &right, equal_nan)
+        }
         device => cuda::compare::all_equal(left, &right, equal_nan, &Stream::legacy(device)?),
     }
 }

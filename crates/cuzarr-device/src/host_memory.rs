@@ -42,11 +42,11 @@ unsafe impl Send for HostMemory {}
 unsafe impl Sync for HostMemory {}
 
 impl HostMemory {
-    /// Memory that is zero, or of unspecified contents.
+    /// Memory that is all zero: safe code may read it before anything was written.
     ///
     /// # Errors
     /// `OutOfMemory`
-    pub(crate) fn new(size_bytes: usize, zeroed: bool) -> Result<HostMemory> {
+    pub(crate) fn zeroed(size_bytes: usize) -> Result<HostMemory> {
         #[cfg(target_os = "linux")]
         if size_bytes >= MAPPED_BYTES {
             return HostMemory::map(size_bytes).ok_or_else(|| out_of_memory(size_bytes));
@@ -54,10 +54,7 @@ impl HostMemory {
         let layout = alloc::Layout::from_size_align(size_bytes.max(1), ALIGNMENT_BYTES);
         let layout = layout.map_err(|_| out_of_memory(size_bytes))?;
         // SAFETY: the layout's size is not zero.
-        let pointer = unsafe { if zeroed { alloc::alloc_zeroed(layout) } else { alloc::alloc(layout) } };
-        // `black_box` hides from the optimiser that the bytes were never written, so that reading them, which safe code
-        // can do, yields some bytes rather than undefined ones.
-        let pointer = NonNull::new(std::hint::black_box(pointer)).ok_or_else(|| out_of_memory(size_bytes))?;
+        let pointer = NonNull::new(unsafe { alloc::alloc_zeroed(layout) }).ok_or_else(|| out_of_memory(size_bytes))?;
         Ok(HostMemory { pointer, source: Source::Allocator(layout) })
     }
 
@@ -115,9 +112,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_of_any_size_is_aligned_zero_when_asked_and_writable_to_the_end() {
+    fn memory_of_any_size_is_aligned_zero_and_writable_to_the_end() {
         for size_bytes in [0, 1, 63, 4096, (4 << 20) - 1, 4 << 20, (9 << 20) + 1] {
-            let memory = HostMemory::new(size_bytes, true).unwrap();
+            let memory = HostMemory::zeroed(size_bytes).unwrap();
             assert_eq!(memory.address() % ALIGNMENT_BYTES, 0);
             // SAFETY: this many bytes, which nobody else knows, zeroed.
             let bytes = unsafe { std::slice::from_raw_parts_mut(memory.address() as *mut u8, size_bytes) };
@@ -125,7 +122,7 @@ mod tests {
             bytes.fill(7);
             assert!(bytes.last().is_none_or(|&byte| byte == 7));
         }
-        assert_eq!(HostMemory::new(usize::MAX, false).err().map(|error| error.kind()), Some(ErrorKind::OutOfMemory));
-        assert_eq!(HostMemory::new(1 << 60, false).err().map(|error| error.kind()), Some(ErrorKind::OutOfMemory));
+        assert_eq!(HostMemory::zeroed(usize::MAX).err().map(|error| error.kind()), Some(ErrorKind::OutOfMemory));
+        assert_eq!(HostMemory::zeroed(1 << 60).err().map(|error| error.kind()), Some(ErrorKind::OutOfMemory));
     }
 }

@@ -1,5 +1,7 @@
 //! How N-d elements lie in flat memory: a shape, byte strides, and the byte offset of the first element.
 
+use std::ops::Range;
+
 use crate::error::{Error, Result};
 
 /// The order of elements in memory.
@@ -108,6 +110,35 @@ impl Layout {
     /// Number of elements.
     pub fn len(&self) -> usize {
         self.shape.iter().product()
+    }
+
+    /// The bytes of a box of elements, when they are one range in the order of C or F; the box lies inside. Allocates nothing.
+    pub(crate) fn box_bytes(&self, start: &[usize], extent: &[usize]) -> Option<Range<usize>> {
+        let axes = || self.strides.iter().zip(extent);
+        let grow = |width: Option<usize>, (&stride, &extent): (&isize, &usize)| match width {
+            Some(width) if extent == 1 || usize::try_from(stride) == Ok(width) => Some(width * extent),
+            _ => None,
+        };
+        let element = Some(self.element_bytes);
+        let width = axes().rev().fold(element, grow).or_else(|| axes().fold(element, grow))?;
+        let places = self.strides.iter().zip(start);
+        let from = places.fold(self.offset_bytes as isize, |from, (stride, &start)| from + stride * start as isize);
+        Some(from as usize..from as usize + width)
+    }
+
+    /// Whether no two elements have a byte in common. Says no of some strides so odd that nobody makes them.
+    pub(crate) fn is_injective(&self) -> bool {
+        let mut axes: Vec<(usize, usize)> =
+            self.strides.iter().map(|stride| stride.unsigned_abs()).zip(self.shape.iter().copied()).collect();
+        axes.retain(|&(_, extent)| extent > 1);
+        axes.sort_unstable();
+        let mut span = self.element_bytes;
+        let apart = |&(stride, extent): &(usize, usize)| {
+            let fits = stride >= span;
+            span += stride * (extent - 1);
+            fits
+        };
+        self.is_empty() || axes.iter().all(apart)
     }
 
     /// Whether there are no elements.

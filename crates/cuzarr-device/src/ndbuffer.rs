@@ -8,14 +8,17 @@ use crate::cpu;
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
+use crate::host_bytes::HostSlice;
 use crate::layout::{Layout, Order};
+use crate::lease::{Access, Footprint, Lease};
+use crate::writer::{Reader, Writer};
 
 /// Typed, strided, N-dimensional memory on one device: a [`Buffer`], a [`DType`] and a [`Layout`] (offset and strides
 /// in bytes, relative to the buffer).
 ///
 /// Cloning, slicing, transposing and reshaping give views that share memory, as in NumPy. So does writing: `fill`,
-/// `copy_from` and transfers take `&self`, and nothing stops two threads from writing the same memory; whoever shares
-/// an nd-buffer agrees on who writes which part when. Methods return when their work is done.
+/// `copy_from` and transfers take `&self`. Host memory is leased by those who use it, element by element, as [`Buffer`] says;
+/// [`NdBuffer::writer`] lets many threads write disjoint parts. Methods return when their work is done.
 ///
 /// ```
 /// use cuzarr_device::{Device, DType, NdBuffer, Order};
@@ -203,6 +206,32 @@ impl NdBuffer {
         (base + start, base + end)
     }
 
+    /// The bytes of the elements, in the memory's block.
+    pub(crate) fn footprint(&self) -> Option<Footprint> {
+        Footprint::of(&self.layout, self.buffer.offset_bytes())
+    }
+
+    /// A lease of all elements.
+    pub(crate) fn lease(&self, access: Access) -> Result<Lease> {
+        Lease::take(&self.buffer, self.footprint(), access)
+    }
+
+    /// The right to read the elements by many threads, when they are in host memory.
+    ///
+    /// # Errors
+    /// `MemorySpace` when they are elsewhere; `InvalidArgument` while they are being written.
+    pub fn reader(&self) -> Result<Reader> {
+        Reader::new(self)
+    }
+
+    /// The right to write the elements, in parts by many threads, when they are in host memory.
+    ///
+    /// # Errors
+    /// `MemorySpace` when they are elsewhere; `InvalidArgument` when they are read-only, in use, or lie on each other.
+    pub fn writer(&self) -> Result<Writer> {
+        Writer::new(self)
+    }
+
     fn with_layout(&self, layout: Layout) -> NdBuffer {
         NdBuffer { buffer: self.buffer.clone(), dtype: self.dtype, layout }
     }
@@ -386,14 +415,15 @@ impl NdBuffer {
         copy::nd_to_host(self, order)
     }
 
-    /// The elements in place, when they are on the host and contiguous in C order. Nobody may write them meanwhile.
+    /// The elements in place, when they are on the host and contiguous in C order. While the result lives, writing them is
+    /// refused.
     ///
     /// `u16` also reads the 2-byte floats, and `u8` bool.
     ///
     /// # Errors
-    /// `MemorySpace` when they are elsewhere; `InvalidArgument` when they are not contiguous, not aligned, or not of
-    /// this type.
-    pub fn host_slice<T: HostElement>(&self) -> Result<&[T]> {
+    /// `MemorySpace` when they are elsewhere; `InvalidArgument` when they are not contiguous, not aligned, not of this type, or
+    /// being written.
+    pub fn host_slice<T: HostElement>(&self) -> Result<HostSlice<'_, T>> {
         if !T::matches(self.dtype) {
             let name = std::any::type_name::<T>();
             return Err(Error::invalid(format!("elements are {}, not {name}", self.dtype)));
@@ -401,14 +431,18 @@ impl NdBuffer {
         if !self.is_contiguous(Order::C) {
             return Err(Error::invalid("elements are not contiguous").with_hint("copy them first"));
         }
-        let start = self.layout.offset_bytes();
-        let bytes = &self.buffer.host_bytes()?[start..start + self.size_bytes()];
-        // SAFETY: every bit pattern is a value of `T` (its trait promises it), and `align_to` minds the alignment.
-        let (before, elements, after) = unsafe { bytes.align_to::<T>() };
-        if !before.is_empty() || !after.is_empty() {
+        self.buffer.require_host()?;
+        let lease = self.lease(Access::Read)?;
+        if self.is_empty() {
+            return Ok(HostSlice::new(&[], lease));
+        }
+        if !self.address().is_multiple_of(align_of::<T>()) {
             return Err(Error::invalid("elements are not aligned").with_hint("copy them first"));
         }
-        Ok(elements)
+        // SAFETY: `len` contiguous, aligned elements of host memory (constructors checked where they lie), for which every bit
+        // pattern is a value of `T`; alive as long as `self`; the lease, which lives as long as the slice, keeps writers away.
+        let elements = unsafe { std::slice::from_raw_parts(self.address() as *const T, self.len()) };
+        Ok(HostSlice::new(elements, lease))
     }
 
     /// Whether both have the same shape and dtype and equal elements, as `numpy.array_equal`: -0.0 equals 0.0, and NaN

@@ -80,7 +80,19 @@ pub fn allocate_on(device: Device, size_bytes: usize) -> Result<Buffer> {
         return Buffer::zeroed(Device::Cpu, size_bytes);
     }
     let chosen = RESULTS.read().unwrap_or_else(PoisonError::into_inner).clone();
-    chosen.map_or_else(|| Pool.allocate(device, size_bytes), |chosen| chosen.allocate(device, size_bytes))
+    let Some(chosen) = chosen else { return Pool.allocate(device, size_bytes) };
+    check_given(chosen.allocate(device, size_bytes)?, device, size_bytes)
+}
+
+/// What an allocator gave, if it is what it was asked for.
+fn check_given(given: Buffer, device: Device, size_bytes: usize) -> Result<Buffer> {
+    if given.device() != device || given.size_bytes() < size_bytes || given.is_read_only() {
+        let what = if given.is_read_only() { "read-only bytes" } else { "bytes" };
+        let (got, place) = (given.size_bytes(), given.device());
+        let message = format!("the allocator gave {got} {what} on {place}, expected {size_bytes} bytes on {device}");
+        return Err(Error::invalid(message).with_hint("mend the allocator, or give memory back to cuzarr's own pool"));
+    }
+    given.slice(..size_bytes)
 }
 
 fn wrap(memory: PooledMemory) -> Buffer {

@@ -15,6 +15,7 @@ use crate::cuda::context::{Context, lock};
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
+use crate::lease::{Access, Lease};
 use crate::pool::PooledMemory;
 
 /// A queue of work on one device. Clones are the same queue; any thread may use it.
@@ -219,11 +220,13 @@ impl Stream {
     /// As [`Stream::h2d`].
     pub fn d2d(&self, src: &Buffer, dst: &Buffer) -> Result<()> {
         require_equal_sizes(src.size_bytes(), dst.size_bytes())?;
+        dst.require_writable()?;
         let size_bytes = src.size_bytes();
         let Some(queue) = self.queue_or_host() else {
             require_device(self, src)?;
             require_device(self, dst)?;
-            // SAFETY: both are host memory of this size; `copy` allows views of one block to overlap.
+            let _leases = Lease::for_copy((src, src.footprint()), (dst, dst.footprint()))?;
+            // SAFETY: both are leased host memory of this size; `copy` allows views of one block to overlap.
             unsafe { std::ptr::copy(src.address() as *const u8, dst.address() as *mut u8, size_bytes) };
             return Ok(());
         };
@@ -273,12 +276,14 @@ impl Stream {
     /// `MemorySpace` when the buffer is not on this stream's device, `DeviceFailed`.
     pub fn memset(&self, dst: &Buffer, byte: u8) -> Result<()> {
         require_device(self, dst)?;
+        dst.require_writable()?;
         let size_bytes = dst.size_bytes();
         if size_bytes == 0 {
             return Ok(());
         }
         let Some(queue) = self.queue_or_host() else {
-            // SAFETY: host memory of this size.
+            let _lease = dst.lease(Access::Write)?;
+            // SAFETY: leased host memory of this size.
             unsafe { std::ptr::write_bytes(dst.address() as *mut u8, byte, size_bytes) };
             return Ok(());
         };
@@ -297,12 +302,14 @@ impl Stream {
     /// `src` names that many readable bytes, unchanged until the stream has passed.
     pub unsafe fn h2d_async(&self, src: *const u8, dst: &Buffer) -> Result<()> {
         require_device(self, dst)?;
+        dst.require_writable()?;
         let size_bytes = dst.size_bytes();
         if size_bytes == 0 {
             return Ok(());
         }
         let Some(queue) = self.queue_or_host() else {
-            // SAFETY: the caller promises the source; the buffer is host memory of this size.
+            let _lease = dst.lease(Access::Write)?;
+            // SAFETY: the caller promises the source; the buffer is leased host memory of this size.
             unsafe { std::ptr::copy(src, dst.address() as *mut u8, size_bytes) };
             return Ok(());
         };
@@ -329,7 +336,8 @@ impl Stream {
             return Ok(());
         }
         let Some(queue) = self.queue_or_host() else {
-            // SAFETY: the caller promises the target; the buffer is host memory of this size.
+            let _lease = src.lease(Access::Read)?;
+            // SAFETY: the caller promises the target; the buffer is leased host memory of this size.
             unsafe { std::ptr::copy(src.address() as *const u8, dst, size_bytes) };
             return Ok(());
         };

@@ -7,7 +7,7 @@
 //!
 //! Every box is checked before anything moves, so whatever the boxes say, nothing outside the packed memory is read and
 //! nothing outside the nd-buffer is written. Many threads may scatter into one nd-buffer at once, as long as their
-//! boxes are disjoint.
+//! boxes are disjoint: those of a call are leased while it runs. [`Writer`](crate::Writer) leases once for many calls.
 
 use std::borrow::Cow;
 
@@ -17,6 +17,7 @@ use crate::cuda;
 use crate::device::Device;
 use crate::dtype::{DType, DTypeKind};
 use crate::error::{Error, ErrorKind, Result};
+use crate::lease::{Access, Lease};
 use crate::ndbuffer::NdBuffer;
 use crate::stream::Stream;
 
@@ -321,8 +322,7 @@ pub fn scatter_on(packed: &Buffer, transfer: &Transfer, target: &NdBuffer, strea
     check_pair(packed, transfer, target, stream)?;
     target.buffer().require_writable()?;
     match target.device() {
-        // SAFETY: checked above, and `packed` is this many bytes of host memory.
-        Device::Cpu => unsafe { cpu::transfer::scatter(packed.address() as *const u8, transfer, target) },
+        Device::Cpu => scatter_host(&packed.host_bytes()?, transfer, target)?,
         _ => cuda::transfer::scatter(packed, transfer, target, stream)?,
     }
     Ok(())
@@ -348,8 +348,7 @@ pub fn gather_on(source: &NdBuffer, transfer: &Transfer, packed: &Buffer, stream
     check_pair(packed, transfer, source, stream)?;
     packed.require_writable()?;
     match source.device() {
-        // SAFETY: checked above, and `packed` is this many bytes of host memory.
-        Device::Cpu => unsafe { cpu::transfer::gather(source, transfer, packed.address() as *mut u8) },
+        Device::Cpu => gather_host(source, transfer, &mut packed.host_bytes_mut()?)?,
         _ => cuda::transfer::gather(source, transfer, packed, stream)?,
     }
     Ok(())
@@ -383,8 +382,8 @@ pub fn copy_pieces_on(pieces: &[(Buffer, Buffer)], stream: &Stream) -> Result<()
 pub fn scatter_host(packed: &[u8], transfer: &Transfer, target: &NdBuffer) -> Result<()> {
     require_host(target)?;
     transfer.check(packed.len(), target)?;
-    target.buffer().require_writable()?;
-    // SAFETY: checked above.
+    let _lease = lease_boxes(target, transfer.boxes.iter().map(|item| (&item.start, &item.extent)))?;
+    // SAFETY: checked above, and the boxes are leased.
     unsafe { cpu::transfer::scatter(packed.as_ptr(), transfer, target) };
     Ok(())
 }
@@ -394,11 +393,7 @@ pub fn scatter_host(packed: &[u8], transfer: &Transfer, target: &NdBuffer) -> Re
 /// # Errors
 /// As [`gather`].
 pub fn gather_host(source: &NdBuffer, transfer: &Transfer, packed: &mut [u8]) -> Result<()> {
-    require_host(source)?;
-    transfer.check(packed.len(), source)?;
-    // SAFETY: checked above.
-    unsafe { cpu::transfer::gather(source, transfer, packed.as_mut_ptr()) };
-    Ok(())
+    source.reader()?.gather(transfer, packed)
 }
 
 /// Sets every element of the boxes, given as (start, extent), to the one whose bytes are `element`.
@@ -429,13 +424,23 @@ pub fn fill_boxes_on(
     }
     match target.device() {
         Device::Cpu => {
+            let _lease = lease_boxes(target, boxes.iter().map(|(start, extent)| (start, extent)))?;
             for (start, extent) in boxes {
-                cpu::transfer::fill_box(target, start, extent, element);
+                // SAFETY: checked above, and the boxes are leased.
+                unsafe { cpu::transfer::fill_box(target, start, extent, element) };
             }
             Ok(())
         }
         _ => cuda::transfer::fill_boxes(target, boxes, element, stream),
     }
+}
+
+/// A lease to write boxes of an nd-buffer in host memory.
+fn lease_boxes<'a>(target: &NdBuffer, boxes: impl Iterator<Item = (&'a Vec<usize>, &'a Vec<usize>)>) -> Result<Lease> {
+    let ones = vec![1; target.ndim()];
+    let footprint = |(start, extent): (&Vec<usize>, &Vec<usize>)| Ok(target.region(start, extent, &ones)?.footprint());
+    let footprints: Vec<_> = boxes.map(footprint).collect::<Result<_>>()?;
+    Lease::take(target.buffer(), footprints.into_iter().flatten(), Access::Write)
 }
 
 fn check_pair(packed: &Buffer, transfer: &Transfer, array: &NdBuffer, stream: &Stream) -> Result<()> {

@@ -199,7 +199,12 @@ fn buffers_that_lie_side_by_side_are_joined() {
             unsafe { Buffer::from_raw(device, part.address(), part.size_bytes(), owner) }
         };
         let kinds: [&dyn Fn(usize, usize) -> Buffer; 2] = [&part, &wrapped];
-        for part in kinds {
+        for (number, part) in kinds.into_iter().enumerate() {
+            if number == 1 && device == Device::Cpu {
+                // Leases are counted for each block of host memory apart.
+                assert!(Buffer::joined(&[part(0, 10), part(10, 20)]).is_none());
+                continue;
+            }
             let (joined, offsets) = Buffer::joined(&[part(30, 40), part(10, 25), part(5, 5), part(25, 30)]).unwrap();
             assert_eq!((joined.address() - block.address(), offsets), (10, vec![20, 0, 0, 15]), "{device}");
             assert_eq!(joined.to_vec().unwrap(), (10..40).collect::<Vec<u8>>(), "{device}");

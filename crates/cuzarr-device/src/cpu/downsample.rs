@@ -93,7 +93,7 @@ impl Boxes<'_> {
         let count: usize = self.dst.iter().product();
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(count.div_ceil(ELEMS_A_THREAD));
         let share = count.div_ceil(threads.max(1));
-        let part = |number: usize| self.part(elements, number * share..((number + 1) * share).min(count), method);
+        let part = |number: usize| self.part(&elements, number * share..((number + 1) * share).min(count), method);
         if threads <= 1 {
             return Ok(part(0));
         }

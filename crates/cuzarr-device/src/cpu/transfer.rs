@@ -118,8 +118,9 @@ unsafe fn move_boxes(direction: Direction, steps: Steps<'_>, packed: *mut u8, tr
 
 /// Copies elements, converting them where the dtypes differ (the caller knows that this is possible).
 ///
-/// The two have one shape, are on the host and do not overlap.
-pub(crate) fn copy(source: &NdBuffer, target: &NdBuffer) {
+/// # Safety
+/// The two have one shape, are on the host and do not overlap; nobody writes the source or accesses the target meanwhile.
+pub(crate) unsafe fn copy(source: &NdBuffer, target: &NdBuffer) {
     if source.is_empty() || source.dtype().size_bytes() == 0 {
         return;
     }
@@ -134,8 +135,12 @@ pub(crate) fn copy(source: &NdBuffer, target: &NdBuffer) {
     unsafe { mover.move_box(source.shape(), side, (target.address() as *mut u8, target.strides())) }
 }
 
-/// Sets the elements of one box that lies inside `target`, which is on the host, to `element` of the right size.
-pub(crate) fn fill_box(target: &NdBuffer, start: &[usize], extent: &[usize], element: &[u8]) {
+/// Sets the elements of one box to `element`.
+///
+/// # Safety
+/// The box lies inside `target`, which is on the host, `element` has the size of its elements, and nobody else accesses the box
+/// meanwhile.
+pub(crate) unsafe fn fill_box(target: &NdBuffer, start: &[usize], extent: &[usize], element: &[u8]) {
     let corner = element_pointer(target, start, extent);
     // SAFETY: the caller checked the box, and the constructors that all elements lie in their memory.
     unsafe { strided::fill(extent, element, corner, target.strides()) }

@@ -118,7 +118,7 @@ fn run_on_host(forward: bool, kind: Shuffle, src: &Buffer, dst: &Buffer, span: &
         (true, Shuffle::Bits) => cpu::shuffle::bitshuffle,
         (false, Shuffle::Bits) => cpu::shuffle::bitunshuffle,
     };
-    permute(source.host_bytes()?, &mut shuffled, unit_bytes)?;
+    permute(&source.host_bytes()?, &mut shuffled, unit_bytes)?;
     Stream::legacy(Device::Cpu)?.h2d(&shuffled, &target)
 }
 

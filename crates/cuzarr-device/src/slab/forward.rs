@@ -91,6 +91,7 @@ impl Slab {
             return Err(Error::invalid(format!("{} bytes of the slab were carved already", self.carved_bytes)));
         }
         require_device(stream, dst)?;
+        dst.require_writable()?;
         self.size_bytes = self.size_bytes.min(dst.size_bytes());
         let sections = vec![Section::default(); self.size_bytes.div_ceil(SECTION_BYTES)];
         let state = Mutex::new(State { carved_bytes: 0, closed: false, sections });

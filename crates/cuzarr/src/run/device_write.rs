@@ -360,7 +360,7 @@ impl DeviceSource {
                 What::Parts => {
                     let (_, extent) = writing.region(&leaf.target);
                     let layout = whole.region(&vec![0; extent.len()], &extent, &vec![1; extent.len()])?;
-                    LeafValue::Elements(NdBuffer::from_parts(part, dtype, layout)?)
+                    LeafValue::Elements(NdBuffer::from_parts(part, dtype, layout)?.reader()?)
                 }
             };
             submit(writing, leaf, value);

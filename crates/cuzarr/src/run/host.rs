@@ -6,8 +6,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use cuzarr_device::transfer::{fill_boxes, scatter_host};
-use cuzarr_device::{Device, HostPiece, HostPieces, NdBuffer, Tail, Transfer};
+use cuzarr_device::{Device, ElementBox, Lent, NdBuffer, Part, PartBytes, Tail, Transfer, Writer};
 
 use super::access::Access;
 use super::call::Call;
@@ -33,7 +32,6 @@ const MOST_BATCHES: usize = 4;
 struct Target {
     call: Arc<Call>,
     out: NdBuffer,
-    pieces: HostPieces,
     program: Arc<Program>,
     tail: Tail,
     packed_strides: Vec<isize>,
@@ -44,6 +42,7 @@ struct Target {
 /// Reads into an nd-buffer in host memory.
 pub(crate) struct HostDestination {
     target: Arc<Target>,
+    writer: Writer,
     /// A part of the limit, so that stored and packed bytes of a few batches at a time stay below it.
     batch_bytes: usize,
     reserved: HashMap<usize, Reserved>,
@@ -61,7 +60,6 @@ impl HostDestination {
         let target = Target {
             call: Arc::clone(call),
             out: out.clone(),
-            pieces: HostPieces::new(out.buffer())?,
             program: Arc::clone(program),
             tail: program.tail().clone(),
             packed_strides,
@@ -69,7 +67,8 @@ impl HostDestination {
             read_missing: options.read_missing_chunks,
         };
         let batch_bytes = usize::try_from(options.batch_bytes(Device::Cpu)).unwrap_or(usize::MAX);
-        Ok(HostDestination { target: Arc::new(target), batch_bytes, reserved: HashMap::new() })
+        let writer = out.writer()?;
+        Ok(HostDestination { target: Arc::new(target), writer, batch_bytes, reserved: HashMap::new() })
     }
 }
 
@@ -89,8 +88,9 @@ impl Destination for HostDestination {
             None if alone => call.memory.host.take(bytes, call.limit_bytes)?,
             None => return Ok(Launch::NoMemory(batch)),
         };
+        let lent = self.writer.lend(parts_of(&batch))?;
         self.reserved.insert(launcher.number, reserved);
-        let landing = HostLanding(Arc::clone(&self.target));
+        let landing = HostLanding { target: Arc::clone(&self.target), lent };
         Ok(Launch::Launched(launch(call, batch, landing, launcher.number, launcher.sender)))
     }
 
@@ -103,6 +103,14 @@ impl Destination for HostDestination {
         self.reserved.clear();
         Ok(())
     }
+}
+
+/// The parts of the result that a batch writes: those of its units, and its fills.
+fn parts_of(batch: &Batch) -> Vec<Vec<ElementBox>> {
+    let one = |start: &Vec<usize>, extent: &Vec<usize>| ElementBox { start: start.clone(), extent: extent.clone() };
+    let units =
+        batch.units.iter().map(|unit| unit.places.iter().map(|place| one(&place.start, &place.extent)).collect());
+    units.chain(batch.fills.iter().map(|fill| vec![one(&fill.start, &fill.extent)])).collect()
 }
 
 impl Target {
@@ -137,14 +145,14 @@ impl Target {
         }
     }
 
-    fn scatter(&self, unit: &Unit, packed: &[u8]) -> Result<()> {
+    fn scatter(&self, unit: &Unit, packed: &[u8], mut part: Part) -> Result<()> {
         let transfer = Transfer {
             tail: self.tail.clone(),
             packed_strides: self.packed_strides.clone(),
             boxes: unit.transfer_boxes(0).collect(),
         };
         let size_bytes = packed.len() as u64;
-        self.call.counters.time(Stage::Scatter, size_bytes, || scatter_host(packed, &transfer, &self.out))?;
+        self.call.counters.time(Stage::Scatter, size_bytes, || part.scatter(packed, &transfer))?;
         Ok(())
     }
 
@@ -154,10 +162,14 @@ impl Target {
     }
 }
 
-struct HostLanding(Arc<Target>);
+struct HostLanding {
+    target: Arc<Target>,
+    /// What the batch writes, a part for each unit and fill.
+    lent: Lent,
+}
 
 /// A read that fills its place in the result.
-struct InPlace(HostPiece);
+struct InPlace(PartBytes);
 
 impl Lease for InPlace {
     fn bytes(&mut self) -> &mut [u8] {
@@ -217,14 +229,15 @@ impl Lease for Stored {
 
 impl Landing for HostLanding {
     fn lease(&self, batch: &Batch, read: usize, size_bytes: usize) -> Result<Box<dyn Lease>> {
-        let units = &batch.units[batch.reads[read].units.clone()];
-        if let ([unit], true) = (units, self.0.program.stored_is_packed())
-            && let Some(range) = self.0.direct(unit)
+        let numbers = batch.reads[read].units.clone();
+        let units = &batch.units[numbers.clone()];
+        if let ([unit], true) = (units, self.target.program.stored_is_packed())
+            && let Some(range) = self.target.direct(unit)
         {
-            return Ok(Box::new(InPlace(self.0.pieces.lend(range)?)));
+            return Ok(Box::new(InPlace(self.lent.part(numbers.start)?.into_bytes(range)?)));
         }
         let counted = units.iter().map(|unit| unit.packed_size_bytes).sum();
-        Ok(Stored::take(&self.0.call, size_bytes, counted)?)
+        Ok(Stored::take(&self.target.call, size_bytes, counted)?)
     }
 
     fn arrived(&self, _batch: &Batch, _read: usize, lease: Box<dyn Lease>) -> Result<Option<Box<Stored>>> {
@@ -236,29 +249,30 @@ impl Landing for HostLanding {
     }
 
     fn land(&self, batch: &Batch, unit: usize, stored: &[u8]) -> Result<()> {
-        let (target, unit) = (&*self.0, &batch.units[unit]);
+        let (target, part, unit) = (&*self.target, self.lent.part(unit)?, &batch.units[unit]);
         match (target.direct(unit), target.program.stored_is_packed()) {
             (Some(range), true) => {
-                target.pieces.lend(range)?.copy_from_slice(stored);
+                part.into_bytes(range)?.copy_from_slice(stored);
                 Ok(())
             }
-            (Some(range), false) => target.decode(stored, &mut target.pieces.lend(range)?),
-            (None, true) => target.scatter(unit, stored),
+            (Some(range), false) => target.decode(stored, &mut part.into_bytes(range)?),
+            (None, true) => target.scatter(unit, stored, part),
             (None, false) => {
                 let mut packed = target.call.scratch.take(unit.packed_size_bytes)?;
                 target.decode(stored, &mut packed)?;
-                target.scatter(unit, &packed)
+                target.scatter(unit, &packed, part)
             }
         }
     }
 
-    fn fill(&self, fill: &Fill) -> Result<()> {
-        let target = &*self.0;
+    fn fill(&self, number: usize, fill: &Fill) -> Result<()> {
+        let target = &*self.target;
         check_missing(target.read_missing, fill)?;
+        let mut part = self.lent.part(number)?;
         let elements: usize = fill.extent.iter().product();
-        let boxes = [(fill.start.clone(), fill.extent.clone())];
         let size_bytes = (elements * target.fill.len()) as u64;
-        target.call.counters.time(Stage::Fill, size_bytes, || fill_boxes(&target.out, &boxes, &target.fill))?;
+        let work = || part.fill(&fill.start, &fill.extent, &target.fill);
+        target.call.counters.time(Stage::Fill, size_bytes, work)?;
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cuzarr_device::{Buffer, Device, HostPiece, HostPieces};
+use cuzarr_device::{Buffer, Device, HostBytesMut};
 
 use crate::error::Result;
 use crate::store::Lease;
@@ -22,14 +22,14 @@ pub(crate) struct Scratch(Arc<Mutex<Free>>);
 #[derive(Default)]
 struct Free {
     /// By power of two.
-    blocks: Vec<Vec<HostPiece>>,
+    blocks: Vec<Vec<HostBytesMut>>,
     kept_bytes: usize,
 }
 
 /// A block, lent until it is dropped. What it holds first is unspecified.
 pub(crate) struct ScratchBlock {
     /// `None` only while it is being dropped.
-    block: Option<HostPiece>,
+    block: Option<HostBytesMut>,
     size_bytes: usize,
     home: Scratch,
 }
@@ -49,12 +49,12 @@ impl Scratch {
         drop(free);
         let block = match kept {
             Some(block) => block,
-            None => HostPieces::new(&Buffer::empty(Device::Cpu, block_bytes)?)?.lend(0..block_bytes)?,
+            None => Buffer::empty(Device::Cpu, block_bytes)?.host_bytes_mut()?,
         };
         Ok(ScratchBlock { block: Some(block), size_bytes, home: self.clone() })
     }
 
-    fn give_back(&self, block: HostPiece) {
+    fn give_back(&self, block: HostBytesMut) {
         let block_bytes = block.len();
         if !(SMALLEST_BYTES..=LARGEST_KEPT_BYTES).contains(&block_bytes) {
             return;

@@ -49,8 +49,8 @@ pub(crate) trait Landing: Send + Sync {
     /// Decodes the bytes of one unit to their place.
     fn land(&self, batch: &Batch, unit: usize, stored: &[u8]) -> Result<()>;
 
-    /// A part of the result has no chunk.
-    fn fill(&self, fill: &Fill) -> Result<()>;
+    /// A part of the result has no chunk: `number` is its unit's, or behind all units the fill's of the batch.
+    fn fill(&self, number: usize, fill: &Fill) -> Result<()>;
 
     /// Every unit of the batch ended, these by landing: time for work on all of them together, on the thread that ended the
     /// last one. Not told to a call that failed.
@@ -192,8 +192,10 @@ fn fill(flight: &Arc<Flight>, ticket: &Arc<Ticket>) {
     for from in (0..count).step_by(share) {
         let (flight, ticket) = (Arc::clone(flight), Arc::clone(ticket));
         ticket.workers.clone().spawn(Box::new(move || {
-            for fill in &flight.batch.fills[from..count.min(from + share)] {
-                if let Err(error) = ticket.call.check_cancelled().and_then(|()| flight.landing.fill(fill)) {
+            let units = flight.batch.units.len();
+            for (at, fill) in flight.batch.fills.iter().enumerate().take(from + share).skip(from) {
+                let filled = ticket.call.check_cancelled().and_then(|()| flight.landing.fill(units + at, fill));
+                if let Err(error) = filled {
                     ticket.call.fail(error);
                 }
                 ticket.end(&flight, 1);
@@ -282,9 +284,9 @@ impl ReadSink for Sink {
             }
             Ok(ReadOutcome::Missing) => {
                 self.flight.outcomes()[read.units.clone()].fill(MISSING);
-                for unit in &self.flight.batch.units[read.units.clone()] {
-                    for fill in unit.fills() {
-                        if let Err(error) = self.flight.landing.fill(&fill) {
+                for number in read.units.clone() {
+                    for fill in self.flight.batch.units[number].fills() {
+                        if let Err(error) = self.flight.landing.fill(number, &fill) {
                             self.ticket.call.fail(error);
                         }
                     }

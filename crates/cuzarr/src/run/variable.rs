@@ -223,7 +223,7 @@ impl Landing for VariableLanding {
         Ok(())
     }
 
-    fn fill(&self, fill: &Fill) -> Result<()> {
+    fn fill(&self, _number: usize, fill: &Fill) -> Result<()> {
         check_missing(self.0.read_missing, fill)
     }
 }

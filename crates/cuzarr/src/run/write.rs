@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use cuzarr_device::transfer::{gather_host, scatter_host};
-use cuzarr_device::{Buffer, Device, NdBuffer, Order, Tail, Transfer, TransferBox};
+use cuzarr_device::{Buffer, Device, NdBuffer, Order, Reader, Tail, Transfer, TransferBox};
 
 use super::access::Access;
 use super::call::Call;
@@ -75,7 +75,7 @@ pub(crate) struct Leaf {
 /// The elements that go into one chunk.
 pub(crate) enum LeafValue {
     /// In host memory, of the shape of the chunk's part of the selection.
-    Elements(NdBuffer),
+    Elements(Reader),
     /// A whole chunk, packed, in host memory.
     Packed(Buffer),
     /// A whole chunk that a device encoded, in host memory, and its checksum when that did, too; codecs behind that are left.
@@ -116,7 +116,7 @@ pub(crate) fn write(
         Value::Elements(value) if value.device() != Device::Cpu => {
             Feeder::Device(Box::new(DeviceSource::new(&writing, value, options)?))
         }
-        Value::Elements(value) => Feeder::Host(value),
+        Value::Elements(value) => Feeder::Host(value.reader()?),
         Value::Variable(value) => Feeder::Variable(value),
     };
     let (sender, receiver) = channel();
@@ -130,7 +130,7 @@ pub(crate) fn write(
 
 /// Where chunks get their elements from.
 enum Feeder {
-    Host(NdBuffer),
+    Host(Reader),
     Variable(Arc<VariableElements>),
     Device(Box<DeviceSource>),
 }
@@ -281,7 +281,7 @@ impl Coordinator {
         match &mut self.feeder {
             Feeder::Host(value) => {
                 let (start, extent) = self.writing.region(&leaf.target);
-                let part = value.region(&start, &extent, &vec![1; extent.len()])?;
+                let part = value.region(&start, &extent)?;
                 submit(&self.writing, leaf, LeafValue::Elements(part));
                 Ok(())
             }
@@ -303,7 +303,7 @@ pub(crate) fn submit(writing: &Arc<Writing>, leaf: Leaf, value: LeafValue) {
             return;
         }
         let work = || match value {
-            LeafValue::Frame(frame, seal) => writing.deliver_frame(&leaf, frame.host_bytes()?, seal),
+            LeafValue::Frame(frame, seal) => writing.deliver_frame(&leaf, &frame.host_bytes()?, seal),
             value => leaf.place.deliver(writing.encode(&leaf, value)?),
         };
         let outcome = catch_unwind(AssertUnwindSafe(work))
@@ -384,7 +384,7 @@ impl Writing {
     fn encode(&self, leaf: &Leaf, value: LeafValue) -> Result<Option<Vec<u8>>> {
         match value {
             LeafValue::Elements(value) => self.encode_elements(leaf, &value),
-            LeafValue::Packed(value) => self.encode_packed(value.host_bytes()?),
+            LeafValue::Packed(value) => self.encode_packed(&value.host_bytes()?),
             LeafValue::Variable(value) => self.encode_variable(leaf, &value),
             LeafValue::Frame(..) | LeafValue::Blank => Ok(None),
         }
@@ -428,7 +428,7 @@ impl Writing {
         self.call.counters.time(Stage::Encode, packed.len() as u64, encode)
     }
 
-    fn encode_elements(&self, leaf: &Leaf, value: &NdBuffer) -> Result<Option<Vec<u8>>> {
+    fn encode_elements(&self, leaf: &Leaf, value: &Reader) -> Result<Option<Vec<u8>>> {
         let program = self.program()?;
         let is_blank = !self.write_empty && value.all_equal_element(&self.fill, true)?;
         if is_blank && leaf.target.covered {
@@ -454,18 +454,18 @@ impl Writing {
         self.encode_whole(program, &packed).map(Some)
     }
 
-    fn gather(&self, target: &Target, tail: &Tail, value: &NdBuffer, packed: &mut [u8]) -> Result<()> {
+    fn gather(&self, target: &Target, tail: &Tail, value: &Reader, packed: &mut [u8]) -> Result<()> {
         let (packed_first_elem, packed_strides) = self.packed_place(target);
         let item = TransferBox {
             packed_offset_bytes: 0,
             packed_size_bytes: packed.len(),
             packed_first_elem,
-            start: vec![0; value.ndim()],
-            extent: value.shape().to_vec(),
+            start: vec![0; value.array().ndim()],
+            extent: value.array().shape().to_vec(),
         };
         let transfer = Transfer { tail: tail.clone(), packed_strides, boxes: vec![item] };
-        let size_bytes = value.size_bytes() as u64;
-        self.call.counters.time(Stage::Gather, size_bytes, || gather_host(value, &transfer, packed))?;
+        let size_bytes = value.array().size_bytes() as u64;
+        self.call.counters.time(Stage::Gather, size_bytes, || value.gather(&transfer, packed))?;
         Ok(())
     }
 

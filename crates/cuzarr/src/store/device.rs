@@ -91,7 +91,7 @@ impl Object for Buffer {
         let offset = offset as usize;
         let part = self.slice(offset..offset + bytes.len())?;
         match part.host_bytes() {
-            Ok(host) => bytes.copy_from_slice(host),
+            Ok(host) => bytes.copy_from_slice(&host),
             Err(_) => Stream::legacy(part.device())?.d2h(&part, bytes)?,
         }
         Ok(())

@@ -17,7 +17,7 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use cuzarr_device::{Buffer, CuFile, Device, DirectFile, HostPieces};
+use cuzarr_device::{Buffer, CuFile, Device, DirectFile};
 
 use super::batch::{self, Object, Source};
 use super::local::{LocalOptions, LocalStore, OpenFile};
@@ -237,9 +237,7 @@ impl Object for Value {
             Err(_) if self.gds == Gds::Auto => {
                 // A file system that cuFile does not know, on a machine where it knows others.
                 let host = Buffer::zeroed(Device::Cpu, buffer.size_bytes())?;
-                let mut piece = HostPieces::new(&host)?.lend(0..buffer.size_bytes())?;
-                self.file.read_exact_at(&mut piece, range.start)?;
-                drop(piece);
+                self.file.read_exact_at(&mut host.host_bytes_mut()?, range.start)?;
                 buffer.copy_from(&host)?;
             }
             Err(error) => return Err(with_hint(error)),

@@ -207,7 +207,7 @@ pub trait Store: fmt::Debug + fmt::Display + Send + Sync {
     /// memory any more: the store may keep it.
     fn write_buffer(&self, key: &Key, value: &Buffer) -> Result<()> {
         match value.host_bytes() {
-            Ok(bytes) => self.write(key, bytes),
+            Ok(bytes) => self.write(key, &bytes),
             Err(_) => self.write(key, &value.to_vec()?),
         }
     }

@@ -35,7 +35,7 @@ impl Counter<'_> {
         counters: &mut [u64],
         others: &mut [u64],
     ) -> Result<()> {
-        self.source.buffer().host_bytes()?;
+        let _held = self.source.buffer().host_bytes()?; // so that nobody writes while threads read
         let threads = threads.min(outputs.len() * self.view.reduced / THREAD_ELEMS + 1);
         let table = self.bins.counters();
         if outputs.len() >= threads {

@@ -26,15 +26,15 @@ const BLOCKS_AT_ONCE: usize = 16;
 pub(crate) fn evaluate(program: &Program, shape: &[usize], inputs: &[NdBuffer], threads: usize) -> Result<NdBuffer> {
     let layout = Layout::contiguous(shape, program.output.size_bytes(), Order::C)?;
     let size_bytes = layout.size_bytes();
-    let mut memory = Buffer::empty(Device::Cpu, size_bytes)?;
+    let memory = Buffer::empty(Device::Cpu, size_bytes)?;
     let joint = Joint::new(shape, inputs)?;
-    let origins: Vec<(&[u8], usize)> = inputs
-        .iter()
-        .map(|input| Ok((input.buffer().host_bytes()?, input.layout().offset_bytes())))
-        .collect::<Result<_>>()?;
+    let held = inputs.iter().map(|input| Ok(input.buffer().host_bytes()?)).collect::<Result<Vec<_>>>()?;
+    let offsets = inputs.iter().map(|input| input.layout().offset_bytes());
+    let origins: Vec<(&[u8], usize)> = held.iter().map(|bytes| &**bytes).zip(offsets).collect();
     let pass = Pass { program, joint: &joint, origins: &origins, plan: Registers::plan(program) };
     let piece_bytes = BLOCKS_AT_ONCE * BLOCK_ELEMS * program.output.size_bytes();
-    let pieces = Mutex::new(memory.host_bytes_mut()?.chunks_mut(piece_bytes).enumerate());
+    let mut written = memory.host_bytes_mut()?;
+    let pieces = Mutex::new(written.chunks_mut(piece_bytes).enumerate());
     let failure = Mutex::new(None);
     let take = || pieces.lock().unwrap_or_else(PoisonError::into_inner).next();
     let work = || {

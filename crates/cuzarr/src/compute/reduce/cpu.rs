@@ -35,7 +35,7 @@ pub(crate) fn states(
     let next = std::sync::atomic::AtomicUsize::new(0);
     let failure = Mutex::new(None);
     let work = || {
-        let row = Row { bytes, source, view, accumulator, skip_nan, wide };
+        let row = Row { bytes: &bytes, source, view, accumulator, skip_nan, wide };
         loop {
             let first = next.fetch_add(at_once, std::sync::atomic::Ordering::Relaxed);
             if first >= jobs {

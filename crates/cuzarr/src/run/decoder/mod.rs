@@ -222,7 +222,7 @@ impl DecoderBatch {
         for number in numbers {
             let frame = &self.frames[number];
             if frame.device().is_host_accessible() {
-                if native.headers(frame.host_bytes()?).is_some() {
+                if native.headers(&frame.host_bytes()?).is_some() {
                     known.push(number)
                 } else {
                     host.push(number)
@@ -280,7 +280,7 @@ impl DecoderBatch {
         if frames.clone().all(|frame| frame.device().is_host_accessible()) {
             let mut bytes = vec![0; total.max(1)];
             for (frame, range) in frames.zip(&ranges) {
-                bytes[range.clone()].copy_from_slice(frame.host_bytes()?);
+                bytes[range.clone()].copy_from_slice(&frame.host_bytes()?);
             }
             return Ok((Buffer::from_bytes(self.device, &bytes)?, ranges, Some(bytes)));
         }
@@ -378,7 +378,7 @@ impl DecoderBatch {
         let (frame, out) = (&self.frames[number], &self.outs[number]);
         let mut packed = vec![0; program.packed_size_bytes()];
         match frame.device().is_host_accessible() {
-            true => program.decode(frame.host_bytes()?, &mut packed)?,
+            true => program.decode(&frame.host_bytes()?, &mut packed)?,
             false => program.decode(&frame.to_vec()?, &mut packed)?,
         }
         let transfer = place::transfer(program, out, 0);

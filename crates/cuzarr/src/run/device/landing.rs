@@ -142,7 +142,7 @@ impl Landing for DeviceLanding {
         })
     }
 
-    fn fill(&self, fill: &Fill) -> Result<()> {
+    fn fill(&self, _number: usize, fill: &Fill) -> Result<()> {
         // The boxes themselves are filled on the device, when the batch is placed.
         check_missing(self.target.read_missing, fill)
     }

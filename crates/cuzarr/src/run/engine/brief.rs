@@ -47,10 +47,11 @@ impl Engine {
         let staged = NdBuffer::empty(Device::Cpu, out.dtype(), out.shape(), Order::C)?;
         let mut destination = HostDestination::new(&call, on_host, &staged, plan.packed_strides(), options)?;
         read::read(&call, on_host, plan, &mut destination)?;
+        drop(destination);
         let begin = out.layout().offset_bytes();
         let target = out.buffer().slice(begin..begin + size_bytes)?;
         let stream = call.streams.take(out.device())?;
-        let copy = || stream.h2d(staged.buffer().host_bytes()?, &target);
+        let copy = || stream.h2d(&staged.buffer().host_bytes()?, &target);
         call.counters.time(Stage::Upload, size_bytes as u64, copy)?;
         call.streams.give_back(&stream);
         Ok(Some(call.report()))

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use cuzarr_device::{Buffer, Device, HostPiece, HostPieces, resident_bytes};
+use cuzarr_device::{Buffer, Device, HostBytesMut, resident_bytes};
 use rustix::fs::OFlags;
 
 /// Reads of fewer bytes are left to the page cache: their neighbours are wanted soon, and other readers look there too.
@@ -101,18 +101,18 @@ fn fill_by(landing: &mut [u8], file: &File, bytes: &mut [u8], offset: u64) -> io
 }
 
 /// Memory that drives write to, aligned and in one piece for them: what nobody uses now.
-fn landings() -> MutexGuard<'static, Vec<HostPiece>> {
-    static LANDINGS: Mutex<Vec<HostPiece>> = Mutex::new(Vec::new());
+fn landings() -> MutexGuard<'static, Vec<HostBytesMut>> {
+    static LANDINGS: Mutex<Vec<HostBytesMut>> = Mutex::new(Vec::new());
     LANDINGS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn take_landing() -> cuzarr_device::Result<HostPiece> {
+fn take_landing() -> cuzarr_device::Result<HostBytesMut> {
     if let Some(landing) = landings().pop() {
         return Ok(landing);
     }
-    let pieces = HostPieces::new(&Buffer::empty(Device::Cpu, 2 * LANDING_BYTES)?)?;
-    landings().push(pieces.lend(0..LANDING_BYTES)?);
-    pieces.lend(LANDING_BYTES..2 * LANDING_BYTES)
+    let mut both = Buffer::empty(Device::Cpu, 2 * LANDING_BYTES)?.host_bytes_mut()?;
+    landings().push(both.split_off(LANDING_BYTES));
+    Ok(both)
 }
 
 /// Leave to read from a drive.
