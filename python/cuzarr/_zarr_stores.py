@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, MutableM
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
-from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, SuffixByteRequest
+from zarr.abc.store import ByteRequest
 from zarr.abc.store import Store as ZarrStore
 from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.core.buffer import gpu as zarr_gpu
@@ -22,37 +22,16 @@ from zarr.core.buffer.core import default_buffer_prototype
 from zarr.core.buffer.cpu import Buffer as CpuBuffer
 
 from cuzarr import storage
+from cuzarr.buffer import Buffer as OwnBuffer
+from cuzarr.buffer._prototype import prototype_device
 from cuzarr._config import config
 from cuzarr._text import printable
 from cuzarr.errors import StoreFailedError
+from cuzarr.storage._stores import byte_bounds
 
 __all__ = ["GDSStore", "GpuMemoryStore", "LocalStore", "MemoryStore", "ZipStore"]
 
 T = TypeVar("T")
-
-
-def _bounds(byte_range: ByteRequest | None) -> tuple[int | None, int | None]:
-    match byte_range:
-        case None:
-            return None, None
-        case RangeByteRequest(start, end):
-            return start, end
-        case OffsetByteRequest(offset):
-            return offset, None
-        case SuffixByteRequest(suffix):
-            return -suffix, None
-    raise TypeError(f"Unexpected byte_range, got {byte_range}.")
-
-
-def _device_of(buffer: type[Buffer]) -> str | None:
-    """The GPU on which buffers of this class are; ``None`` for host memory."""
-    if hasattr(buffer, "default_device"):
-        device = str(buffer.default_device())
-        return None if device == "cpu" else device
-    if not issubclass(buffer, zarr_gpu.Buffer):
-        return None
-    configured = str(config.get("device"))
-    return "cuda:0" if configured == "cpu" else configured
 
 
 class NativeStore(ZarrStore):
@@ -104,24 +83,8 @@ class NativeStore(ZarrStore):
         prototype: BufferPrototype | None = None,
         byte_range: ByteRequest | None = None,
     ) -> Buffer | None:
-        buffer = (prototype or default_buffer_prototype()).buffer
-        start, stop = _bounds(byte_range)
-        try:
-            return self._get(key, buffer, start, stop)
-        except StoreFailedError:
-            # zarr-python cuts ranges off at the end of the value.
-            size = self.cuzarr_store.handle.getsize(key)
-            if size is None or start is None or start < 0 or (stop or start) <= size:
-                raise
-            return self._get(key, buffer, min(start, size), size)
-
-    def _get(self, key: str, buffer: type[Buffer], start: int | None, stop: int | None) -> Buffer | None:
-        device = _device_of(buffer)
-        if device is not None:
-            array = self.cuzarr_store.get_on(key, device, start=start, stop=stop)
-            return None if array is None else buffer.from_array_like(array)
-        value = self.cuzarr_store.get(key, start=start, stop=stop)
-        return None if value is None else buffer.from_bytes(value)
+        wanted: Any = prototype or default_buffer_prototype()
+        return self.cuzarr_store.get(key, wanted, byte_range)  # type: ignore[no-any-return]
 
     async def get(
         self,
@@ -143,11 +106,11 @@ class NativeStore(ZarrStore):
         self, key: str, byte_ranges: Sequence[ByteRequest | None], *, prototype: BufferPrototype, **limits: int
     ) -> Sequence[tuple[int, Buffer | None]]:
         """Parts of one value, which is opened once; neighbours need no joining."""
-        if _device_of(prototype.buffer) is not None:
+        if prototype_device(prototype.buffer, config.get("device")) != "cpu":
             found = [self.get_sync(key, prototype=prototype, byte_range=part) for part in byte_ranges]
         else:
             try:
-                parts = self.cuzarr_store.get_parts(key, [_bounds(part) for part in byte_ranges])
+                parts = self.cuzarr_store.get_parts(key, [(None, None) if part is None else byte_bounds(part) for part in byte_ranges])
                 found = [None if part is None else prototype.buffer.from_bytes(part) for part in parts]
             except StoreFailedError:  # a range beyond the end
                 found = [self.get_sync(key, prototype=prototype, byte_range=part) for part in byte_ranges]
@@ -173,11 +136,10 @@ class NativeStore(ZarrStore):
     # writing
 
     def _value(self, value: Buffer) -> Any:
-        if not isinstance(value, Buffer):
+        if not isinstance(value, Buffer | OwnBuffer):
             name = type(self).__name__
             raise TypeError(f"{name}.set(): `value` must be a Buffer instance. Got an instance of {type(value)} instead.")
-        # Arrays of GPUs go as they are, and whoever cannot take them has them copied.
-        return value.as_buffer_like() if _device_of(type(value)) is None else value.as_array_like()
+        return value
 
     def set_sync(self, key: str, value: Buffer) -> None:
         self._check_writable()
@@ -188,7 +150,7 @@ class NativeStore(ZarrStore):
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
         self._check_writable()
-        await self._run(lambda: self.cuzarr_store.set_if_not_exists(key, value.to_bytes()))
+        await self._run(lambda: self.cuzarr_store.set_if_not_exists(key, self._value(value)))
 
     def delete_sync(self, key: str) -> None:
         self._check_writable()
@@ -315,24 +277,39 @@ class _Buffers(MutableMapping[str, Any]):
         return len(self.values_below)
 
 
+class _GpuBuffers(_Buffers):
+    """A mapping that gets zarr-python's buffers where ours writes its own."""
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        array = value.as_array_like()
+        is_cupys = type(array).__module__.partition(".")[0] == "cupy"  # the only arrays that zarr-python's take
+        self.values_below[key] = zarr_gpu.Buffer.from_array_like(array) if is_cupys else value
+
+
 class GpuMemoryStore(_InMemory):
-    """Memory of a GPU; see :class:`cuzarr.storage.GpuMemoryStore`. Values of ``store_dict`` are copied."""
+    """Memory of a GPU; see :class:`cuzarr.storage.GpuMemoryStore`. With ``store_dict`` a mapping of the caller's, from keys to
+    zarr-python's buffers."""
 
     cuzarr_store: storage.GpuMemoryStore
 
     def __init__(
         self,
-        store_dict: Mapping[str, Buffer] | None = None,
+        store_dict: MutableMapping[str, Buffer] | None = None,
         *,
         device: str | None = None,
         read_only: bool = False,
     ) -> None:
-        super().__init__(storage.GpuMemoryStore(store_dict, device=device), read_only=read_only)
+        self._store_dict = store_dict
+        given = None if store_dict is None else _GpuBuffers(store_dict)
+        super().__init__(storage.GpuMemoryStore(given, device=device), read_only=read_only)
 
     @classmethod
     def from_dict(cls, store_dict: Mapping[str, Buffer], *, device: str | None = None) -> Self:
         """A store with copies of these values, which may be anywhere."""
-        return cls(store_dict, device=device)
+        store = cls(device=device)
+        for key, value in store_dict.items():
+            store.set_sync(key, value)
+        return store
 
 
 class ZipStore(NativeStore):

@@ -8,13 +8,12 @@ use cuzarr::store::{
     ReadRequest, ReadSink, Split, Store, StoreExt, Workers,
 };
 use cuzarr::{Error, ErrorKind};
-use cuzarr_device::{Buffer, DType, Layout, NdBuffer, Order};
+use cuzarr_device::{Buffer, DType, Device, Layout, NdBuffer, Order};
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::error::{IntoPython, PyResult, from_python};
-use crate::foreign::foreign;
 use crate::ndbuffer::{PyNdBuffer, parse_device};
 use crate::replies::{Pending, PyChunkReply, bounds};
 
@@ -74,8 +73,17 @@ impl PyStore {
         let is_asynchronous = adapter.getattr(py, "is_asynchronous")?.extract(py)?;
         let supports_deletes = adapter.getattr(py, "supports_deletes")?.extract(py)?;
         let is_transactional = adapter.getattr(py, "is_transactional")?.extract(py)?;
-        let store =
-            PythonStore { adapter, name, requests_at_once, is_asynchronous, supports_deletes, is_transactional };
+        let device = adapter.getattr(py, "device")?.extract::<Option<String>>(py)?;
+        let device = device.as_deref().map(parse_device).transpose()?;
+        let store = PythonStore {
+            adapter,
+            name,
+            requests_at_once,
+            is_asynchronous,
+            supports_deletes,
+            is_transactional,
+            device,
+        };
         Ok(PyStore { inner: Arc::new(store) })
     }
 
@@ -123,23 +131,18 @@ impl PyStore {
     ) -> PyResult<Option<PyNdBuffer>> {
         let device = parse_device(device)?;
         let value = py.detach(|| self.inner.get_buffer(key, range(start, stop), device)).py()?;
-        let flat = |buffer: Buffer| {
-            let layout = Layout::contiguous(&[buffer.size_bytes()], 1, Order::C).py()?;
-            Ok(PyNdBuffer { inner: NdBuffer::from_parts(buffer, DType::UINT8, layout).py()? })
-        };
-        value.map(flat).transpose()
+        value.map(|buffer| flat(buffer).py()).transpose()
     }
 
-    /// Writes a copy of elements that lie one behind the other, wherever they are.
+    /// Writes a copy of elements, wherever they are, in the order of rows.
     fn set_from(&self, py: Python<'_>, key: &str, value: &PyNdBuffer) -> PyResult<()> {
         let array = &value.inner;
-        if !array.is_contiguous(Order::C) {
-            return Err(foreign("the elements must lie one behind the other"));
-        }
         py.detach(|| {
-            let start = array.layout().offset_bytes();
-            let bytes = array.buffer().slice(start..start + array.size_bytes())?;
+            if !array.is_contiguous(Order::C) {
+                return self.inner.write_buffer(key, &elements(&array.copy(Order::C)?)?);
+            }
             // Whoever owns the memory may write it again.
+            let bytes = elements(array)?;
             let copy = Buffer::empty(bytes.device(), bytes.size_bytes())?;
             copy.copy_from(&bytes)?;
             self.inner.write_buffer(key, &copy)
@@ -187,6 +190,48 @@ impl PyStore {
     }
 }
 
+/// The bytes of elements that lie one behind the other.
+fn elements(array: &NdBuffer) -> cuzarr::Result<Buffer> {
+    let start = array.layout().offset_bytes();
+    Ok(array.buffer().slice(start..start + array.size_bytes())?)
+}
+
+/// Bytes as an array.
+fn flat(buffer: Buffer) -> cuzarr::Result<PyNdBuffer> {
+    let layout = Layout::contiguous(&[buffer.size_bytes()], 1, Order::C)?;
+    Ok(PyNdBuffer { inner: NdBuffer::from_parts(buffer, DType::UINT8, layout)? })
+}
+
+/// A value as an adapter brings it.
+enum Value {
+    Host(Vec<u8>),
+    OnDevice(Buffer),
+}
+
+impl Value {
+    /// Bytes, or an array of bytes in the memory of a device; `None` where the key does not exist.
+    fn extract(value: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
+        match value.cast::<PyNdBuffer>() {
+            Ok(array) => Ok(Some(Value::OnDevice(elements(&array.get().inner).py()?))),
+            Err(_) => Ok(value.extract::<Option<Vec<u8>>>()?.map(Value::Host)),
+        }
+    }
+
+    fn size_bytes(&self) -> u64 {
+        match self {
+            Value::Host(bytes) => bytes.len() as u64,
+            Value::OnDevice(buffer) => buffer.size_bytes() as u64,
+        }
+    }
+
+    fn to_device(&self, device: Device) -> cuzarr::Result<Buffer> {
+        Ok(match self {
+            Value::Host(bytes) => Buffer::from_bytes(device, bytes)?,
+            Value::OnDevice(buffer) => buffer.to_device(device)?,
+        })
+    }
+}
+
 fn range(start: Option<i64>, stop: Option<u64>) -> ByteRange {
     match (start, stop) {
         (None, None) => ByteRange::Full,
@@ -210,6 +255,8 @@ struct PythonStore {
     supports_deletes: bool,
     /// Whether nobody sees what is written before it is committed.
     is_transactional: bool,
+    /// Where values are.
+    device: Option<Device>,
 }
 
 impl PythonStore {
@@ -259,7 +306,7 @@ impl PythonStore {
                 let value = value.bind(py);
                 match value.is_instance_of::<PyException>() {
                     true => Err(PyErr::from_value(value.clone())),
-                    false => value.extract::<Option<Vec<u8>>>(),
+                    false => Value::extract(value),
                 }
             });
             sink.done(from + at, outcome.and_then(|value| self.hand_over(request, from + at, value, sink)));
@@ -271,19 +318,25 @@ impl PythonStore {
         &self,
         request: &ReadRequest,
         index: usize,
-        value: Option<Vec<u8>>,
+        value: Option<Value>,
         sink: &dyn ReadSink,
     ) -> cuzarr::Result<ReadOutcome> {
         let Some(value) = value else { return Ok(ReadOutcome::Missing) };
         let key = &request.key;
         if let ByteRange::Span { offset, size_bytes } = request.range
-            && value.len() as u64 != size_bytes
+            && value.size_bytes() != size_bytes
         {
-            let message = format!("'{key}' has {} bytes from byte {offset}, expected {size_bytes}", value.len());
+            let message = format!("'{key}' has {} bytes from byte {offset}, expected {size_bytes}", value.size_bytes());
             return Err(Error::new(ErrorKind::StoreFailed, message));
         }
-        let mut lease = sink.reserve(index, value.len() as u64)?;
-        lease.bytes().copy_from_slice(&value);
+        if self.is_on(sink.device()) {
+            return Ok(ReadOutcome::OnDevice(value.to_device(sink.device())?.into_read_only()));
+        }
+        let mut lease = sink.reserve(index, value.size_bytes())?;
+        match value {
+            Value::Host(bytes) => lease.bytes().copy_from_slice(&bytes),
+            Value::OnDevice(buffer) => lease.bytes().copy_from_slice(&buffer.to_vec()?),
+        }
         Ok(ReadOutcome::Filled(lease))
     }
 }
@@ -321,6 +374,27 @@ impl Store for PythonStore {
         self.call(&format!("set '{key}'"), |py, adapter| {
             adapter.call_method1("set", (key, PyBytes::new(py, value))).map(|_| ())
         })
+    }
+
+    fn is_on(&self, device: Device) -> bool {
+        device != Device::Cpu && self.device == Some(device)
+    }
+
+    fn write_buffer(&self, key: &Key, value: &Buffer) -> cuzarr::Result<()> {
+        let Some(device) = self.device.filter(|device| *device != Device::Cpu) else {
+            return match value.host_bytes() {
+                Ok(bytes) => self.write(key, bytes),
+                Err(_) => self.write(key, &value.to_vec()?),
+            };
+        };
+        // A view would keep all of its block alive, and a block that others own can change.
+        let own = value.device() == device && value.size_bytes() == value.allocation_bytes();
+        let copy = if own { value.clone() } else { Buffer::empty(device, value.size_bytes())? };
+        if !own {
+            copy.copy_from(value)?;
+        }
+        let array = flat(copy)?;
+        self.call(&format!("set '{key}'"), |_, adapter| adapter.call_method1("set_buffer", (key, array)).map(|_| ()))
     }
 
     fn write_if_absent(&self, key: &Key, value: &[u8]) -> cuzarr::Result<bool> {

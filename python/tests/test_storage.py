@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
+import types
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -12,12 +13,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import gpu_device
 
 from devices import NAME, require, to_host
 
 import cuzarr
+import cuzarr.kvikio
 from cuzarr import storage
-from cuzarr.errors import ArrayNotFoundError, ConfigInvalidError, ReadOnlyError, StoreFailedError, UnsupportedError
+from cuzarr.errors import ArgumentTypeError, ArrayNotFoundError, ConfigInvalidError, ReadOnlyError, StoreFailedError, UnsupportedError
 
 DEVICES = [NAME, "cpu"]
 
@@ -276,7 +279,7 @@ def test_gds_is_a_word(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", DEVICES)
 def test_device_memory_keeps_values(name: str) -> None:
     device = _device(name)
-    store = storage.GpuMemoryStore({"a": b"first"}, device=device)
+    store = storage.GpuMemoryStore.from_dict({"a": b"first"}, device=device)
     store.set("zarr.json", b"{}")
     store.set("c/0", bytearray(range(100)))
     assert store.get("a") == b"first" and store.get("c/0", start=3, stop=5) == b"\x03\x04"
@@ -336,6 +339,191 @@ except cuzarr.errors.LibraryMissingError as error:
     environment = {**os.environ, "CUZARR_CUFILE_LIBRARY": "/nonexistent/libcufile.so"}
     ran = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
     assert "told:" in ran.stdout and "/nonexistent/libcufile.so" in ran.stdout, ran.stderr
+
+# ------------------------------------------------------------------------------------------ what stores take and give
+
+
+def _stores_of_every_kind(folder: Path) -> dict[str, Any]:
+    zarr = pytest.importorskip("zarr")
+    device = _device(NAME) if gpu_device()[0] else "cpu"
+    made = {name: make(folder / name) for name, make in STORES.items() if (folder / name).mkdir() is None}
+    logged = zarr.storage.LoggingStore(zarr.storage.MemoryStore(), log_level="ERROR")
+    return made | {
+        "split": storage.SplitStore(storage.MemoryStore(), storage.LocalStore(folder / "documents")),
+        "gpu memory": storage.GpuMemoryStore(device=device),
+        "gpu dictionary": storage.GpuMemoryStore({}, device=device),
+        "kvikio without zarr": cuzarr.kvikio._PlainGDSStore(folder / "kvikio"),
+        "wrapper": storage.make_store(logged),
+        "object": storage.make_store(_Objects()),
+    }
+
+
+class _Objects(dict[str, bytes]):
+    """A mapping as an object that has no more than a store must have."""
+
+    set = dict.__setitem__
+    delete = dict.__delitem__
+    list = dict.keys  # type: ignore[assignment]
+
+
+_BYTES = bytes(range(24))
+
+
+def _values() -> dict[str, Any]:
+    flat = np.frombuffer(_BYTES, "u1")
+    rows = flat.reshape(4, 6)
+    values: dict[str, Any] = {
+        "bytes": _BYTES,
+        "bytearray": bytearray(_BYTES),
+        "memoryview": memoryview(_BYTES),
+        "strided memoryview": memoryview(bytes(byte for byte in _BYTES for _ in "ab"))[::2],
+        "array": flat,
+        "wide array": flat.view(">i4"),
+        "columns": np.asfortranarray(rows),
+        "view": np.repeat(flat, 2)[::2],
+        "dates": flat.view("M8[ns]"),
+        "cpu buffer": cuzarr.buffer.cpu.Buffer.from_bytes(_BYTES),
+        "part of a cpu buffer": cuzarr.buffer.cpu.Buffer.from_bytes(b"ab" + _BYTES)[2:],
+        "cpu elements": cuzarr.buffer.cpu.NDBuffer(rows),
+        "zarr-python's buffer": pytest.importorskip("zarr.buffer.cpu").Buffer.from_bytes(_BYTES),
+    }
+    if gpu_device()[0] is not None:
+        with cuzarr.config.set({"device": NAME}):
+            on_device = cuzarr.DeviceArray.from_host(rows, NAME)
+            values |= {
+                "gpu buffer": cuzarr.buffer.gpu.Buffer.from_bytes(_BYTES),
+                "part of a gpu buffer": cuzarr.buffer.gpu.Buffer.from_bytes(b"ab" + _BYTES)[2:],
+                "gpu elements": cuzarr.buffer.gpu.NDBuffer(on_device),
+                "device array": on_device,
+                "wide device array": cuzarr.DeviceArray.from_host(flat.view("<f4"), NAME),
+                "device columns": cuzarr.DeviceArray.from_host(np.ascontiguousarray(rows.T), NAME).T,
+            }
+    return values
+
+
+@pytest.mark.parametrize("kind", [*STORES, "split", "gpu memory", "gpu dictionary", "kvikio without zarr", "wrapper", "object"])
+def test_every_store_takes_bytes_arrays_and_buffers_of_every_device(kind: str, tmp_path: Path) -> None:
+    store = _stores_of_every_kind(tmp_path)[kind]
+    for name, value in _values().items():
+        key = name.replace(" ", "-")
+        store.set(f"set/{key}", value)
+        assert store.get(f"set/{key}") == _BYTES, name
+        assert store.set_if_not_exists(f"new/{key}", value) and store.get(f"new/{key}") == _BYTES, name
+        assert not store.set_if_not_exists(f"set/{key}", value), name
+        store.set(f"part/{key}", b"0123456789")
+        store.set_partial_values([(f"part/{key}", 3, value), (f"part/{key}", 0, b"ab")])
+        assert store.get(f"part/{key}") == b"ab2" + _BYTES, name
+    for bad in (None, 5, "text", [b"1"], np.array([None]), np.array(["a"], np.dtypes.StringDType())):
+        for write in (store.set, store.set_if_not_exists):
+            with pytest.raises(ArgumentTypeError, match="value"):
+                write("bad", bad)
+    assert not store.exists("bad")
+    with pytest.raises(FileNotFoundError):
+        store.set_partial_values([("missing", 0, b"1")])
+    with pytest.raises(ValueError, match="from byte 99"):
+        store.set_partial_values([("set/bytes", 99, b"1")])
+    with pytest.raises(ReadOnlyError):
+        store.with_read_only(True).set_partial_values([("set/bytes", 0, b"1")])
+
+
+@pytest.mark.parametrize("kind", [*STORES, "split", "gpu memory", "gpu dictionary", "kvikio without zarr", "wrapper", "object"])
+def test_every_store_gives_buffers_of_a_prototype(kind: str, tmp_path: Path) -> None:
+    from zarr.abc.store import OffsetByteRequest, RangeByteRequest, SuffixByteRequest
+    from zarr.buffer import cpu as zarr_cpu
+
+    store = _stores_of_every_kind(tmp_path)[kind]
+    store.set("a", _BYTES)
+    requests = {
+        None: _BYTES, RangeByteRequest(2, 5): _BYTES[2:5], RangeByteRequest(20, 99): _BYTES[20:], RangeByteRequest(50, 60): b"",
+        OffsetByteRequest(7): _BYTES[7:], SuffixByteRequest(3): _BYTES[-3:], SuffixByteRequest(99): _BYTES,
+    }  # fmt: skip
+    prototypes = [cuzarr.buffer.cpu.buffer_prototype, zarr_cpu.buffer_prototype]
+    with cuzarr.config.set({"device": NAME if gpu_device()[0] else "cpu"}):
+        if gpu_device()[0] is not None:
+            prototypes.append(cuzarr.buffer.gpu.buffer_prototype)
+        for prototype in prototypes:
+            for request, expected in requests.items():
+                for found in (store.get("a", prototype, request), store.get("a", prototype=prototype, byte_range=request)):
+                    assert type(found) is prototype.buffer and found.to_bytes() == expected, request
+            assert store.get("a", prototype, start=3, stop=5).to_bytes() == _BYTES[3:5]
+            assert store.get("b", prototype) is None
+            parts = store.get_partial_values(prototype, [("a", RangeByteRequest(0, 2)), ("b", None), ("a", None)])
+            assert [part and part.to_bytes() for part in parts] == [_BYTES[:2], None, _BYTES]
+    assert store.get("a", byte_range=RangeByteRequest(20, 99)) == _BYTES[20:]
+    with pytest.raises(ArgumentTypeError, match="Unexpected byte_range"):
+        store.get("a", prototypes[0], (1, 2))
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_a_gpu_store_keeps_using_the_mapping_it_was_made_of(name: str) -> None:
+    device = _device(name)
+    buffer = cuzarr.buffer.cpu.Buffer if device == "cpu" else cuzarr.buffer.gpu.Buffer
+    values: dict[str, Any] = {"old": b"bytes"}
+    store = storage.GpuMemoryStore(values, device=device)
+    assert store.list() == ["old"] and store.get("old") == b"bytes" and store.getsize("old") == 5
+    store.set("a/b", b"written")
+    assert type(values["a/b"]) is buffer and values["a/b"].to_bytes() == b"written" and values["a/b"].device == device
+    values["mine"] = buffer.from_array_like(store.get_on("a/b", device))
+    assert store.get("mine", start=-3) == b"ten" and store.list() == ["a/b", "mine", "old"]
+    store.delete("old")
+    assert set(values) == {"a/b", "mine"}
+    store.delete_dir("a")
+    assert set(values) == {"mine"}
+    with cuzarr.config.set({"array_type": "device"}):
+        truth = np.arange(60, dtype="f4").reshape(6, 10)
+        for compressors in (None, "auto"):
+            path = f"with-{compressors}"
+            array = cuzarr.create_array(
+                store, name=path, shape=(6, 10), chunks=(4, 4), dtype="f4", compressors=compressors, device=device
+            )
+            array[:] = truth
+            array[1:3] = array[3:5]
+            expected = truth.copy()
+            expected[1:3] = truth[3:5]
+            assert type(values[f"{path}/c/0/0"]) is buffer and values[f"{path}/c/0/0"].device == device
+            again = storage.GpuMemoryStore(values, device=device)
+            for read in (array, cuzarr.open_array(again, path=path, device=device), cuzarr.open_array(again, path=path, device="cpu")):
+                np.testing.assert_array_equal(to_host(read[:]), expected)
+                np.testing.assert_array_equal(to_host(read[1::2, 3]), expected[1::2, 3])
+    assert again == store and hash(again) == hash(store) and store.is_on(device) == (device != "cpu")
+    copied = pickle.loads(pickle.dumps(store))
+    assert copied.list() == store.list() and copied != store
+    copied.set("mine", b"other")
+    assert store.get("mine") == b"written"
+    taken = storage.GpuMemoryStore.from_dict(values, device=device)
+    taken.set("new", b"1")
+    assert "new" not in values and taken.get("mine") == b"written"
+    with pytest.raises(ArgumentTypeError, match="mutable mapping"):
+        storage.GpuMemoryStore(types.MappingProxyType(values), device=device)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_zarr_pythons_form_of_a_gpu_store_keeps_using_its_mapping(name: str) -> None:
+    zarr = pytest.importorskip("zarr")
+    import cuzarr.zarr
+
+    device, values = _device(name), {}
+    store = cuzarr.zarr.GpuMemoryStore(values, device=device)
+    truth = np.arange(20, dtype="i2")
+    zarr.create_array(store, name="a", data=truth, chunks=(6,))
+    assert set(values) >= {"a/zarr.json", "a/c/0"} and all(hasattr(value, "as_array_like") for value in values.values())
+    assert np.array_equal(zarr.open_array(cuzarr.zarr.GpuMemoryStore(values, device=device), path="a", mode="r")[:], truth)
+
+
+def test_zarr_pythons_form_takes_our_buffers_as_well(tmp_path: Path) -> None:
+    zarr_cpu = pytest.importorskip("zarr.buffer.cpu")
+
+    async def write(store: Any, value: Any) -> Any:
+        await store.set("a", value)
+        await store.set_if_not_exists("b", value)
+        return [(await store.get(key, zarr_cpu.buffer_prototype)).to_bytes() for key in "ab"]
+
+    for kind in ("local", "gds", "memory", "dictionary", "gpu"):
+        (tmp_path / kind).mkdir()
+        for name in ("cpu buffer", "gpu buffer", "zarr-python's buffer"):
+            if (value := _values().get(name)) is not None:
+                store = STORES[kind](tmp_path / kind).zarr_store
+                assert asyncio.run(write(store, value)) == [_BYTES, _BYTES], (kind, name)
 
 
 def test_metadata_lives_in_another_store(tmp_path: Path) -> None:

@@ -16,6 +16,12 @@ from collections.abc import Iterable, MutableMapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol
 
+import numpy as np
+
+from cuzarr import _core
+from cuzarr._convert import device_buffer, is_on_device, result_array, to_device
+from cuzarr.buffer import cpu, gpu
+
 Request = tuple[str, int | None, int | None]
 """A key, and which of its bytes: from where (negative: the last ones) and up to where."""
 
@@ -32,6 +38,8 @@ class StoreAdapter(Protocol):
     is_asynchronous: bool
     supports_deletes: bool
     is_transactional: bool
+    device: str | None
+    """Where values are: what is asked for is brought as a ``_core.NdBuffer`` of bytes there, and set by ``set_buffer``."""
 
     def get(self, key: str, start: int | None, stop: int | None) -> Any: ...
     def get_many(self, requests: Sequence[Request]) -> list[Any]: ...
@@ -127,6 +135,7 @@ class OneByOne:
     is_asynchronous = False
     supports_deletes = True
     is_transactional = False
+    device: str | None = None
 
     def get(self, key: str, start: int | None, stop: int | None) -> Any:
         raise NotImplementedError  # each adapter has its own
@@ -199,6 +208,39 @@ class MappingAdapter(ListingAdapter):
 
     def describe(self) -> str:
         return f"{type(self.mapping).__name__} at {id(self.mapping):#x}"
+
+
+class DeviceMappingAdapter(MappingAdapter):
+    """A mapping from keys to buffers in a GPU's memory. What is in host memory, or on another GPU, is read as well."""
+
+    def __init__(self, mapping: MutableMapping[str, Any], device: str) -> None:
+        super().__init__(mapping)
+        self.device = device
+        self._buffer = cpu.Buffer if device == "cpu" else gpu.Buffer
+
+    def get(self, key: str, start: int | None, stop: int | None) -> Any:
+        value: Any = self.mapping.get(key)
+        array = value.as_array_like() if hasattr(value, "as_array_like") else value
+        if array is None or not is_on_device(array):
+            return None if array is None else cut(array, start, stop)
+        memory = device_buffer(array)
+        if len(memory.shape) != 1 or memory.dtype != "uint8":
+            memory = memory.copy("C").reshape((-1,)).reinterpret("uint8")
+        first, end, _ = slice(start, stop).indices(memory.nbytes)
+        return memory.region([first], [max(0, end - first)], [1], [])
+
+    def getsize(self, key: str) -> int | None:
+        value = self.get(key, None, None)
+        return None if value is None else value.nbytes if isinstance(value, _core.NdBuffer) else len(value)
+
+    def set(self, key: str, value: bytes) -> None:
+        self.mapping[key] = self._buffer.from_array_like(to_device(np.frombuffer(value, "u1"), str(self.device)))
+
+    def set_buffer(self, key: str, value: _core.NdBuffer) -> None:
+        self.mapping[key] = self._buffer.from_array_like(result_array(value, np.dtype("u1")))
+
+    def describe(self) -> str:
+        return f"gpumemory://{id(self.mapping)}"
 
 
 class ObjectAdapter(ListingAdapter):
@@ -278,6 +320,7 @@ class Asynchronous:
     is_asynchronous = True
     supports_deletes = True
     is_transactional = False
+    device: str | None = None
     """Whether nobody sees what is written before the caller commits it, and only Zarr's own keys can be written."""
 
     def __init__(self) -> None:
@@ -330,15 +373,15 @@ class ZarrStoreAdapter(Asynchronous):
     """A store of zarr-python's: its methods are coroutines and its values buffers."""
 
     def __init__(self, store: Any) -> None:
-        from zarr.core.buffer import cpu
+        from zarr.core.buffer.cpu import Buffer, buffer_prototype
         from zarr.storage import LocalStore, MemoryStore, ZipStore
 
         super().__init__()
         self.store = store
         self.supports_deletes = bool(getattr(store, "supports_deletes", True))
-        self._buffer = cpu.Buffer
+        self._buffer = Buffer
         # Values are wanted in host memory, whatever zarr-python is configured to.
-        self._prototype = cpu.buffer_prototype
+        self._prototype = buffer_prototype
         # In other stores, those of fsspec among them, directories may "exist" as well.
         self._only_keys_exist = isinstance(_unwrapped(store), LocalStore | MemoryStore | ZipStore)
 
@@ -699,6 +742,9 @@ class ObstoreAdapter(Asynchronous):
 
     async def _get(self, key: str, start: int | None, stop: int | None) -> bytes | None:
         try:
+            if stop is not None and stop <= (start or 0):  # which obstore refuses
+                await self._obstore.head_async(self.store, key)
+                return b""
             if stop is not None:
                 return bytes(await self._obstore.get_range_async(self.store, key, start=start or 0, end=stop))
             if start is None:

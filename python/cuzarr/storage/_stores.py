@@ -3,31 +3,63 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, overload
 
 import numpy as np
 
 from cuzarr import _convert, _core
 from cuzarr._checks import refusing
 from cuzarr._config import config
-from cuzarr._dtypes import DataType
 from cuzarr._text import printable
-from cuzarr.errors import ArgumentTypeError, LibraryMissingError, ReadOnlyError
-from cuzarr.storage._adapters import FsspecAdapter, adapt_store
+from cuzarr.buffer import Buffer, BufferPrototype
+from cuzarr.buffer._prototype import prototype_device
+from cuzarr.errors import ArgumentTypeError, InvalidArgumentError, LibraryMissingError, ReadOnlyError, StoreFailedError
+from cuzarr.storage._adapters import DeviceMappingAdapter, FsspecAdapter, adapt_store
 
 ByteBounds = tuple[int | None, int | None]
 """Which bytes: from where (negative: the last ones) and up to where; ``(None, None)`` is all of them."""
 
-_BYTES = DataType(np.dtype("u1"))
 Keys = list[str]
 Parts = list[bytes | None]
 
 
+def byte_bounds(byte_range: Any) -> ByteBounds:
+    """Which bytes one of zarr-python's requests names."""
+    if hasattr(byte_range, "suffix"):
+        return -byte_range.suffix, None
+    if hasattr(byte_range, "offset"):
+        return byte_range.offset, None
+    if hasattr(byte_range, "start") and hasattr(byte_range, "end"):
+        return byte_range.start, byte_range.end
+    hint = "give a RangeByteRequest, an OffsetByteRequest or a SuffixByteRequest of zarr.abc.store, or start= and stop="
+    raise ArgumentTypeError(f"Unexpected byte_range, got {byte_range}.", hint=hint)
+
+
+def _stored(value: Any) -> bytes | _core.NdBuffer:
+    """What is written for a value: its bytes, or its memory on a device."""
+    for name in ("as_array_like", "as_ndarray_like"):
+        value = getattr(value, name)() if hasattr(value, name) else value
+    if isinstance(value, bytes):
+        return value
+    if _convert.is_on_device(value):
+        return _convert.device_buffer(value)
+    array = _convert.host_view(value)
+    if array is None and hasattr(value, "__array__"):
+        array = np.asarray(value)
+    if array is not None and (array.dtype.hasobject or array.dtype.kind == "T"):
+        hint = "write it through an array of a store, or encode it"
+        raise ArgumentTypeError(f"value is an array of {array.dtype}, whose elements are no bytes", hint=hint)
+    with refusing("value", "give bytes, an array or a buffer"):
+        return memoryview(value).tobytes() if array is None else array.tobytes()
+
+
 def _bytes_of(value: Any) -> bytes:
-    with refusing("value", "give bytes, or an array"):
-        return bytes(memoryview(value).cast("B"))
+    stored = _stored(value)
+    if isinstance(stored, bytes):
+        return stored
+    return _convert.host_array(stored.copy("C").to("cpu"), _convert.dtype_of(stored.dtype)).tobytes()
 
 
 class Store:
@@ -79,9 +111,65 @@ class Store:
             raise LibraryMissingError(f"zarr_store needs zarr-python: {error}", hint="pip install 'zarr>=3.1'") from error
         return in_zarr_form(self)
 
-    def get(self, key: str, *, start: int | None = None, stop: int | None = None) -> bytes | None:
-        """The bytes of ``key``, or of part of it; a negative ``start`` counts from the end. ``None`` when missing."""
-        return self._handle.get(key, start, stop)
+    @overload
+    def get(
+        self, key: str, prototype: None = None, byte_range: Any = None, *, start: int | None = None, stop: int | None = None
+    ) -> bytes | None: ...
+    @overload
+    def get(
+        self, key: str, prototype: BufferPrototype, byte_range: Any = None, *, start: int | None = None, stop: int | None = None
+    ) -> Buffer | None: ...
+    @overload
+    def get(
+        self, key: str, prototype: Any, byte_range: Any = None, *, start: int | None = None, stop: int | None = None
+    ) -> Any: ...
+    def get(
+        self, key: str, prototype: Any = None, byte_range: Any = None, *, start: int | None = None, stop: int | None = None
+    ) -> Any:
+        """The bytes of ``key``, or of part of it; ``None`` when missing.
+
+        Parameters
+        ----------
+        key
+            Which value.
+        prototype
+            Gives a buffer of this prototype's class, in its kind of memory, instead of bytes.
+        byte_range
+            Which part, as zarr-python says it: ``RangeByteRequest``, ``OffsetByteRequest`` or ``SuffixByteRequest``. It is cut off
+            at the end of the value.
+        start, stop
+            Which part, from where (negative: the last bytes) and up to where. A value that is shorter than ``stop`` is an error.
+
+        >>> import cuzarr
+        >>> store = cuzarr.storage.MemoryStore()
+        >>> store.set("a", b"bytes")
+        >>> store.get("a", stop=2), store.get("a", prototype=cuzarr.buffer.cpu.buffer_prototype).to_bytes()
+        (b'by', b'bytes')
+        """
+        if byte_range is None:
+            return self._get(key, prototype, start, stop)
+        start, stop = byte_bounds(byte_range)
+        try:
+            return self._get(key, prototype, start, stop)
+        except StoreFailedError:
+            size = self._handle.getsize(key)
+            if size is None or start is None or start < 0 or (stop or start) <= size:
+                raise
+            return self._get(key, prototype, min(start, size), size)
+
+    def _get(self, key: str, prototype: Any, start: int | None, stop: int | None) -> Any:
+        if prototype is None:
+            return self._handle.get(key, start, stop)
+        device = prototype_device(prototype.buffer, config.get("device"))
+        if device != "cpu":
+            array = self.get_on(key, device, start=start, stop=stop)
+            return None if array is None else prototype.buffer.from_array_like(array)
+        value = self._handle.get(key, start, stop)
+        return None if value is None else prototype.buffer.from_bytes(value)
+
+    def get_partial_values(self, prototype: BufferPrototype, key_ranges: Iterable[tuple[str, Any]]) -> list[Buffer | None]:
+        """Parts of values, each as :meth:`get` gives it."""
+        return [self.get(key, prototype, byte_range) for key, byte_range in key_ranges]
 
     def get_parts(self, key: str, parts: Sequence[ByteBounds]) -> Parts:
         """Several parts of one value, which is opened once."""
@@ -97,18 +185,52 @@ class Store:
         return self._handle.is_on(device)
 
     def set(self, key: str, value: Any) -> None:
-        """Writes a value, whole: readers see the old one or the new one. Bytes, or an array on any device; it is copied."""
+        """Writes a value, whole: readers see the old one or the new one.
+
+        Parameters
+        ----------
+        key
+            Which value.
+        value
+            Bytes, or an array or buffer (of :mod:`cuzarr.buffer`, or zarr-python's) on any device. It is copied, elements in the order
+            of rows.
+
+        Raises
+        ------
+        ArgumentTypeError
+            It is none of these, or an array of Python's objects.
+        """
         self.check_writable()
-        if _convert.is_on_device(value):
-            flat = value.view("u1").reshape(-1) if hasattr(value, "view") else value
-            self._handle.set_from(key, _convert.wrap_device(flat, _BYTES))
+        stored = _stored(value)
+        if isinstance(stored, bytes):
+            self._handle.set(key, stored)
         else:
-            self._handle.set(key, value if isinstance(value, bytes) else _bytes_of(value))
+            self._handle.set_from(key, stored)
 
     def set_if_not_exists(self, key: str, value: Any) -> bool:
-        """Writes a value unless the key exists; says whether it wrote."""
+        """Writes a value, as :meth:`set` takes it, unless the key exists; says whether it wrote."""
         self.check_writable()
         return self._handle.set_if_not_exists(key, _bytes_of(value))
+
+    def set_partial_values(self, key_start_values: Iterable[tuple[str, int, Any]]) -> None:
+        """Replaces bytes of values from where each one says; a value grows where they reach beyond its end. Each value is read,
+        changed and written whole.
+
+        Raises
+        ------
+        FileNotFoundError
+            A key does not exist.
+        InvalidArgumentError
+            Bytes would begin behind the end of their value.
+        """
+        self.check_writable()
+        for key, start, value in key_start_values:
+            old, new = self._handle.get(key), _bytes_of(value)
+            if old is None:
+                raise FileNotFoundError(key)
+            if not 0 <= start <= len(old):
+                raise InvalidArgumentError(f"'{key}' has {len(old)} bytes, and none can be written from byte {start}")
+            self._handle.set(key, old[:start] + new + old[start + len(new) :])
 
     def delete(self, key: str) -> None:
         """Deletes a value; a missing key is no error."""
@@ -264,13 +386,14 @@ class GpuMemoryStore(Store):
     """Memory of a GPU: chunks stay where they were computed. Keys, listings and metadata documents are the host's.
 
     What an array on that GPU writes uncompressed is handed over, and what it reads is taken from where it lies, neither by
-    way of the host; compressed chunks are decoded there where the GPU has a decoder for them. :meth:`set` and the values of
-    ``store_dict`` are copied to the GPU, or on it; :meth:`get` copies to the host.
+    way of the host; compressed chunks are decoded there where the GPU has a decoder for them. :meth:`set` copies to the GPU, or on
+    it; :meth:`get` copies to the host.
 
     Parameters
     ----------
     store_dict
-        First values: bytes, or arrays on any device. They are copied.
+        The caller's mapping from keys to buffers, which the store keeps using: what is written is there, as
+        :class:`cuzarr.buffer.gpu.Buffer`, documents included. :meth:`from_dict` copies instead.
     device
         ``"cuda:N"``; ``None``: the configured device if that is a GPU, else ``"cuda:0"``. On ``"cpu"`` it is a
         :class:`MemoryStore`.
@@ -278,31 +401,43 @@ class GpuMemoryStore(Store):
 
     def __init__(
         self,
-        store_dict: Mapping[str, Any] | None = None,
+        store_dict: MutableMapping[str, Any] | None = None,
         *,
         device: str | None = None,
         read_only: bool = False,
     ) -> None:
         configured = str(config.get("device"))
         self.device = device or ("cuda:0" if configured == "cpu" else configured)
-        super().__init__(_core.Store.device_memory(self.device))
-        for key, value in (store_dict or {}).items():
-            self.set(key, value.as_array_like() if hasattr(value, "as_array_like") else value)
-        self._read_only = read_only
+        if store_dict is not None and not isinstance(store_dict, MutableMapping):
+            hint = "GpuMemoryStore.from_dict copies the values of any mapping"
+            raise ArgumentTypeError(f"store_dict is a {type(store_dict).__name__}, expected a mutable mapping", hint=hint)
+        self._store_dict = store_dict
+        handle = (
+            _core.Store.device_memory(self.device)
+            if store_dict is None
+            else _core.Store.python(DeviceMappingAdapter(store_dict, self.device))
+        )
+        super().__init__(handle, read_only=read_only)
 
     @classmethod
     def from_dict(cls, store_dict: Mapping[str, Any], *, device: str | None = None) -> Self:
         """A store with copies of these values, which may be anywhere."""
-        return cls(store_dict, device=device)
+        store = cls(device=device)
+        for key, value in store_dict.items():
+            store.set(key, value)
+        return store
 
     def __str__(self) -> str:
-        return f"gpumemory://{id(self._handle)}"
+        return f"gpumemory://{id(self._handle if self._store_dict is None else self._store_dict)}"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, GpuMemoryStore) and self._handle is other._handle
+        if not isinstance(other, GpuMemoryStore):
+            return False
+        same_dict = self._store_dict is not None and self._store_dict is other._store_dict
+        return same_dict or self._handle is other._handle
 
     def __hash__(self) -> int:
-        return id(self._handle)
+        return id(self._handle if self._store_dict is None else self._store_dict)
 
     def __reduce__(self) -> tuple[Any, ...]:
         values = {key: self.get(key) for key in self.list()}
@@ -310,7 +445,7 @@ class GpuMemoryStore(Store):
 
 
 def _fill_gpu_memory(values: dict[str, bytes], device: str, read_only: bool) -> GpuMemoryStore:
-    return GpuMemoryStore(values, device=device, read_only=read_only)
+    return GpuMemoryStore.from_dict(values, device=device).with_read_only(read_only)
 
 
 class SplitStore(Store):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import threading
 import time
@@ -133,13 +132,12 @@ class _Members(ListingAdapter):
     def get(self, key: str, start: int | None, stop: int | None) -> bytes | None:
         with self._lock:
             try:
+                size = self._open().getinfo(key).file_size
+                first, end, _ = slice(start, stop).indices(size)
                 with self._open().open(key) as member:
-                    if start is not None and start < 0:
-                        size = member.seek(0, io.SEEK_END)
-                        start = max(0, size + start)
-                    if start:
-                        member.seek(start)
-                    return member.read(-1 if stop is None else max(0, stop - (start or 0)))
+                    # Behind the end there are no bytes, and zipfile may raise.
+                    member.seek(first)
+                    return member.read(max(0, end - first))
             except KeyError:
                 return None
 
