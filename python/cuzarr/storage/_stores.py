@@ -45,7 +45,7 @@ def _stored(value: Any) -> bytes | _core.NdBuffer:
         return value
     if _convert.is_on_device(value):
         return _convert.device_buffer(value)
-    array = _convert.host_view(value)
+    array = _convert.foreign_view(value)
     if array is None and hasattr(value, "__array__"):
         array = np.asarray(value)
     if array is not None and (array.dtype.hasobject or array.dtype.kind == "T"):
