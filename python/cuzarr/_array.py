@@ -89,7 +89,10 @@ class Array(ArraySelections, Operators, OneElement, Reductions):
         return AsyncArray.of(self)
 
     def append(self, data: Any, axis: int | str = 0) -> tuple[int, ...]:
-        """Adds elements behind the last ones along ``axis``; the other extents must agree. Returns the new shape."""
+        """Adds elements behind the last ones along ``axis``; the other extents must agree. Returns the new shape.
+
+        The elements are written before the shape: others see none of them or all.
+        """
         if not hasattr(data, "shape"):
             data = host_array(data, "data")
         axis = axis_number(axis, self.ndim, dimension_names(self))
@@ -100,9 +103,17 @@ class Array(ArraySelections, Operators, OneElement, Reductions):
             data = data[...]  # while it has the shape that was looked at, should it be this array
         before = self.shape
         after = tuple(extent + (data.shape[axis] if place == axis else 0) for place, extent in enumerate(before))
-        self.resize(after)
+        self.store.check_writable()
+        metadata = self._metadata.update_shape(after)
+        self._handle().delete_left_over(after)
+        longer = type(self)(self._store_path, metadata, self._config, self._own_device)
         region = tuple(slice(before[axis], after[axis]) if place == axis else slice(None) for place in range(self.ndim))
-        self[region] = data
+        is_transactional = self.store._handle.is_transactional()
+        if is_transactional:
+            self._write_shape(metadata)
+        longer[region] = data
+        if not is_transactional:
+            self._write_shape(metadata)
         return after
 
     def _repr_html_(self) -> str:

@@ -12,7 +12,7 @@ from cuzarr._array import Array
 from cuzarr._array_config import ArrayConfigLike
 from cuzarr._checks import dictionary
 from cuzarr._chunks import parse_shape
-from cuzarr._documents import write_new
+from cuzarr._documents import read_node, write_new
 from cuzarr._dtypes import ZarrFormat, parse_dtype
 from cuzarr._group_metadata import GroupMetadata, as_node
 from cuzarr._members import GroupMembers
@@ -45,7 +45,9 @@ class GroupCreation(GroupMembers):
         if kwargs:
             raise TypeError(f"create_group has no {', '.join(kwargs)}")
         place, zarr_format = self._store_path / name, self._metadata.zarr_format
-        return self._new(place, attributes, zarr_format, overwrite=overwrite, device=self._own_device)
+        group = self._new(place, attributes, zarr_format, overwrite=overwrite, device=self._own_device)
+        self._note(name, group._metadata)
+        return group
 
     def require_group(self, name: str, **kwargs: Any) -> Self:
         """The group at ``name``, created when it is missing; ``overwrite=True`` creates it anyway.
@@ -99,7 +101,9 @@ class GroupCreation(GroupMembers):
         from cuzarr import _api
 
         zarr_format = self._metadata.zarr_format
-        return _api.create_array(self._store_path, **arguments, zarr_format=zarr_format, device=self._own_device)
+        array = _api.create_array(self._store_path, **arguments, zarr_format=zarr_format, device=self._own_device)
+        self._note(name, array.metadata)
+        return array
 
     create = create_array  # zarr-python has both names
 
@@ -143,6 +147,7 @@ class GroupCreation(GroupMembers):
         skip = len(self.path) + 1 if self.path else 0
         for path, created in create_hierarchy(store=self.store, nodes=below, overwrite=overwrite):
             if path != self.path and path.startswith(self.path):
+                self._note(path[skip:], created.metadata)
                 yield path[skip:], self._node(path[skip:], created.metadata)
 
     def _like(self, function: str, name: str, **kwargs: Any) -> Array:
@@ -153,7 +158,9 @@ class GroupCreation(GroupMembers):
             raise InvalidArgumentError(f"an array of format {zarr_format} cannot be in a group of {self._metadata.zarr_format}")
         kwargs.setdefault("device", self._own_device)
         create = getattr(_api, function)
-        return create(store=self._store_path, path=name, zarr_format=zarr_format, **kwargs)  # type: ignore[no-any-return]
+        array = create(store=self._store_path, path=name, zarr_format=zarr_format, **kwargs)
+        self._note(name, array.metadata)
+        return array  # type: ignore[no-any-return]
 
     def empty(self, *, name: str, shape: tuple[int, ...], **kwargs: Any) -> Array:
         """Creates an array without writing elements."""
@@ -192,3 +199,5 @@ class GroupCreation(GroupMembers):
         from cuzarr._api import save_array
 
         save_array(self._store_path / key, value, zarr_format=self._metadata.zarr_format, overwrite=True)
+        if self._metadata.consolidated_metadata is not None:
+            self._note(key, read_node(self._store_path / key, self._metadata.zarr_format))

@@ -13,7 +13,7 @@ from cuzarr import _core
 from cuzarr._array_config import ArrayConfig
 from cuzarr._chunks import parse_shape
 from cuzarr._info import Info, brief_repr, human_bytes, human_ratio
-from cuzarr._metadata import AnyArrayMetadata, ArrayV2Metadata
+from cuzarr._metadata import ZATTRS, AnyArrayMetadata, ArrayV2Metadata
 from cuzarr._node import Node
 from cuzarr.codecs._values import Codec
 from cuzarr.errors import InvalidArgumentError, UnsupportedError
@@ -26,6 +26,9 @@ class ArrayDescription(Node):
     _config: ArrayConfig
     # For each device the settings that it was opened with, and the array itself.
     _handles: dict[str, tuple[tuple[Any, ...], _core.Array]]
+
+    def _handle(self, device: str | None = None) -> _core.Array:
+        raise NotImplementedError  # what has elements has it
 
     @property
     def metadata(self) -> AnyArrayMetadata:
@@ -207,7 +210,8 @@ class ArrayDescription(Node):
 
     def resize(self, new_shape: Any) -> None:
         """Changes the shape. Chunks that fall outside are deleted, and come in again as the fill value. What a chunk at the edge
-        holds beyond the shape stays stored, and is there again when the array grows over it.
+        holds beyond the shape stays stored, and is there again when the array grows over it. Whoever is killed meanwhile leaves the
+        old array or the new one.
 
         >>> import cuzarr
         >>> array = cuzarr.zeros((4, 4), chunks=(2, 2), store={})
@@ -222,16 +226,22 @@ class ArrayDescription(Node):
         if len(shape) != self.ndim:
             raise InvalidArgumentError(f"the new shape has {len(shape)} dimensions, the array {self.ndim}")
         self.store.check_writable()
+        before = self.shape
         metadata = self._metadata.update_shape(shape)
-        documents = metadata.documents()
-        grid = _grid(shape, self._stored_chunks)
-        for key, coords in list(self._iterate_stored()) if delete_outside_chunks else ():
-            if any(place >= count for place, count in zip(coords, grid, strict=True)):
-                self.store.delete(key)
-        self._store_path.write(documents)
-        self._replace_metadata(metadata)
+        if delete_outside_chunks:
+            self._handle().delete_left_over(shape)
+        is_transactional = self.store._handle.is_transactional()
+        if delete_outside_chunks and is_transactional:
+            self._handle().delete_outside(before, shape)
+        self._write_shape(metadata)
+        # Now that no shape has them any more.
+        if delete_outside_chunks and not is_transactional:
+            self._handle().delete_outside(before, shape)
 
-    def _replace_metadata(self, metadata: AnyArrayMetadata) -> None:
+    def _write_shape(self, metadata: AnyArrayMetadata) -> None:
+        # In format 2 attributes have a document of their own, which others may have changed.
+        documents = {name: value for name, value in metadata.documents().items() if name != ZATTRS}
+        self._store_path.write(documents)
         self._metadata = metadata
         self._handles = {}
 

@@ -6,6 +6,7 @@ import os
 import re
 import warnings
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -211,8 +212,10 @@ def ensure_absent(place: StorePath, zarr_format: ZarrFormat) -> None:
         raise ContainsGroupError(f"a group is in store {place.store} at path '{place.path}'")
 
 
-def write_new(place: StorePath, metadata: AnyNodeMetadata, *, overwrite: bool) -> None:
-    """Creates a node, and the groups it is in where they are missing.
+@contextmanager
+def new_node(place: StorePath, metadata: AnyNodeMetadata, *, overwrite: bool) -> Iterator[None]:
+    """Creates a node, and the groups it is in where they are missing, at the end of the block: what the block writes is there before
+    anybody can read it (and at its beginning where others see nothing before it is committed). What is to be replaced is gone when the block begins.
 
     Raises
     ------
@@ -229,13 +232,27 @@ def write_new(place: StorePath, metadata: AnyNodeMetadata, *, overwrite: bool) -
     for parent in parents:
         if _kind_at(parent, metadata.zarr_format) == "array":
             raise InvalidArgumentError(f"{place} would be inside the array at '{parent.path}'; only groups hold nodes")
-    if overwrite:
-        place.store.delete_dir(place.path)
+    was_consolidated = overwrite and place.store._handle.delete_node(place.path)
+    # Where nobody sees anything before all is committed, chunks are taken only of arrays that are there.
+    is_transactional = place.store._handle.is_transactional()
+    if not is_transactional:
+        yield
     empty = GroupMetadata(zarr_format=metadata.zarr_format).documents()
     for parent in parents:
         for name, value in empty.items():
             place.store.set_if_not_exists(parent.key(name), value)
-    place.write(documents)
+    # The first document makes the node. It is written last, so the node is never without its attributes.
+    place.write(dict(reversed(documents.items())))
+    if was_consolidated:
+        place.store._handle.refresh_consolidated(place.path, True)
+    if is_transactional:
+        yield
+
+
+def write_new(place: StorePath, metadata: AnyNodeMetadata, *, overwrite: bool) -> None:
+    """Creates a node that has no elements; see :func:`new_node`."""
+    with new_node(place, metadata, overwrite=overwrite):
+        pass
 
 
 def iterate_members(place: StorePath, zarr_format: ZarrFormat) -> Iterator[tuple[str, AnyNodeMetadata]]:

@@ -103,10 +103,7 @@ def create(
         attributes=attributes,
         zarr_format=default_format(zarr_format),
     )
-    array = create_node(place, metadata, overwrite or mode == "w", settings, device_like(meta_array, device))
-    if data is not None:
-        array[...] = data
-    return array
+    return create_node(place, metadata, overwrite or mode == "w", settings, device_like(meta_array, device), data)
 
 
 def array(data: Any, **kwargs: Any) -> Array:
@@ -127,9 +124,7 @@ def array(data: Any, **kwargs: Any) -> Array:
     shape, chunks = shape_and_chunks(data)
     kwargs["chunks"] = chunks if kwargs.get("chunks") is None else kwargs["chunks"]
     kwargs.pop("shape", None)
-    created = create(shape, **kwargs)
-    created[...] = data
-    return created
+    return create(shape, data=data, **kwargs)
 
 
 def empty(shape: tuple[int, ...], **kwargs: Any) -> Array:

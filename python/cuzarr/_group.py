@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from cuzarr._creating import GroupCreation
@@ -12,7 +11,7 @@ from cuzarr._info import Info
 from cuzarr._metadata import encode_document
 from cuzarr._text import printable
 from cuzarr.errors import InvalidArgumentError, UnsupportedError
-from cuzarr.storage import Store, StorePath, make_store_path, normalize_path
+from cuzarr.storage import Store, StorePath, make_store_path
 
 if TYPE_CHECKING:
     from cuzarr._async_nodes import AsyncGroup
@@ -112,10 +111,8 @@ class Group(GroupCreation):
         path = (self._store_path / key).path
         if path == self.path:
             raise InvalidArgumentError("a group does not delete itself")
-        self.store.delete_dir(path)
-        consolidated = self._metadata.consolidated_metadata
-        if consolidated is not None:
-            self._write_metadata(replace(self._metadata, consolidated_metadata=consolidated.without(normalize_path(key))))
+        self.store._handle.delete_node(path)
+        self._note(key, None)
 
     def move(self, source: str, dest: str) -> None:
         """Refuses: stores cannot rename."""

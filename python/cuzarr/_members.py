@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from dataclasses import replace
 from typing import Any, Self, TypeVar
 
 from cuzarr._array import Array
@@ -56,6 +57,16 @@ class GroupMembers(Node):
                 error.add_note(f"hint: {hint}")
             raise error
         return self._node(path, metadata)
+
+    def _note(self, name: str, node: AnyNodeMetadata | None) -> None:
+        """For a member that was replaced, or deleted (``None``): what was consolidated of it is no longer true."""
+        consolidated, path = self._metadata.consolidated_metadata, normalize_path(name)
+        if consolidated is None:
+            return
+        changed = consolidated.without(path)
+        if node is not None and len(changed.flattened_metadata) < len(consolidated.flattened_metadata):
+            changed.flattened_metadata[path] = node
+        self._metadata = replace(self._metadata, consolidated_metadata=changed)
 
     def _names_beside(self, path: str) -> list[str]:
         """What is in the same group as a path, where a listing is at hand: objects in other stores cost a request."""

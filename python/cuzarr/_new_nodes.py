@@ -12,7 +12,7 @@ from cuzarr._array import Array
 from cuzarr._array_config import ArrayConfigLike
 from cuzarr._checks import dictionary, host_array
 from cuzarr._create import DEFAULT_FILL_VALUE, new_metadata
-from cuzarr._documents import check_zarr_format, contains, hierarchy_with_parents, read_node, write_new
+from cuzarr._documents import check_zarr_format, contains, hierarchy_with_parents, new_node, read_node, write_new
 from cuzarr._dtypes import ZarrFormat
 from cuzarr._group import Group
 from cuzarr._group_metadata import GroupMetadata, as_node
@@ -134,10 +134,16 @@ def create_array(
     return create_node(place, metadata, overwrite, config, device)
 
 
-def create_node(place: StorePath, metadata: AnyArrayMetadata, overwrite: bool, config: Any, device: str | None) -> Array:
-    """Writes the metadata of a new array, and of the groups above it."""
+def create_node(
+    place: StorePath, metadata: AnyArrayMetadata, overwrite: bool, config: Any, device: str | None, data: Any = None
+) -> Array:
+    """Writes a new array: its elements, if there are any yet, then its metadata and that of the groups above it."""
     array = Array(place, metadata, config, device)  # refused here, when the codecs do not fit
-    write_new(place, metadata, overwrite=overwrite)
+    with new_node(place, metadata, overwrite=overwrite):
+        if not overwrite:
+            array._handle().refuse_left_over()
+        if data is not None:
+            fill(array, data)
     return array
 
 
@@ -203,10 +209,7 @@ def from_array(
         kept = {key: "auto" for key, value in arguments.items() if isinstance(value, str) and value == "keep"}
         arguments |= kept | {key: value for key, value in defaults.items() if key != "shards" or shards == "keep"}
     metadata = new_metadata(shape=tuple(data.shape), dtype=dtype, **arguments)
-    array = create_node(place, metadata, overwrite, config, device)
-    if write_data:
-        fill(array, data)
-    return array
+    return create_node(place, metadata, overwrite, config, device, data if write_data else None)
 
 
 def _keep(source: AnyArrayMetadata, given: dict[str, Any]) -> dict[str, Any]:

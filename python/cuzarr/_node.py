@@ -9,7 +9,7 @@ from cuzarr._attributes import Attributes
 from cuzarr._checks import dictionary
 from cuzarr._config import config as global_config
 from cuzarr._group_metadata import GroupMetadata
-from cuzarr._metadata import AnyArrayMetadata
+from cuzarr._metadata import ZARRAY, ZGROUP, AnyArrayMetadata
 from cuzarr.storage import Store, StorePath
 
 
@@ -66,11 +66,11 @@ class Node:
         return self
 
     def _replace_attributes(self, attributes: dict[str, Any]) -> None:
-        self._write_metadata(self._metadata.update_attributes(attributes))
-
-    def _write_metadata(self, metadata: AnyArrayMetadata | GroupMetadata) -> None:
         self.store.check_writable()
-        self._store_path.write(metadata.documents())
+        metadata = self._metadata.update_attributes(attributes)
+        # Format 2 has a document for them: the others are left alone, which others may have changed.
+        changed = {name: value for name, value in metadata.documents().items() if name not in (ZARRAY, ZGROUP)}
+        self._store_path.write(changed)
         self._metadata = metadata
 
     @property

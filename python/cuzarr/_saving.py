@@ -17,7 +17,6 @@ from cuzarr._documents import write_new
 from cuzarr._dtypes import ZarrFormat, parse_dtype
 from cuzarr._filled import create
 from cuzarr._group_metadata import GroupMetadata
-from cuzarr._new_nodes import fill
 from cuzarr.errors import InvalidArgumentError
 from cuzarr.storage import make_store_path
 
@@ -57,10 +56,9 @@ def save_array(
     shape, chunks = shape_and_chunks(arr)
     kwargs.setdefault("chunks", chunks)
     dtype = metadata_of(arr).data_type if is_array(arr) else dtype_of(arr)
-    created = create(
-        shape, store=place, zarr_format=zarr_format, dtype=dtype, overwrite=overwrite, **kwargs
+    create(
+        shape, store=place, zarr_format=zarr_format, dtype=dtype, overwrite=overwrite, data=arr, **kwargs
     )
-    fill(created, arr)
 
 
 def save_group(

@@ -57,6 +57,21 @@ impl PyArray {
         self.array.metadata().data_type().device_dtype().map(|dtype| dtype.to_string())
     }
 
+    /// For an array that is about to get this shape: deletes chunks that it would take in, left of a resize that was killed.
+    fn delete_left_over(&self, py: Python<'_>, shape: Vec<u64>) -> PyResult<()> {
+        self.run(py, move |array| array.delete_left_over(&shape))
+    }
+
+    /// For an array whose shape has changed: deletes the chunks that it had by the former one alone.
+    fn delete_outside(&self, py: Python<'_>, before: Vec<u64>, after: Vec<u64>) -> PyResult<()> {
+        self.run(py, move |array| array.delete_outside(&before, &after))
+    }
+
+    /// Refuses to make this array of chunks that are left of another one.
+    fn refuse_left_over(&self, py: Python<'_>) -> PyResult<()> {
+        self.run(py, Array::refuse_left_over)
+    }
+
     /// The selected elements, in C order, in new memory of the device.
     fn read(
         &self,

@@ -168,7 +168,22 @@ impl PyStore {
     }
 
     fn delete_dir(&self, py: Python<'_>, prefix: &str) -> PyResult<()> {
-        py.detach(|| self.inner.delete_prefix(prefix)).py()
+        py.detach(|| cuzarr::node::delete_tree(&*self.inner, prefix)).py()
+    }
+
+    /// Whether nobody sees what is written before it is committed; chunks are then taken only of arrays that are there.
+    fn is_transactional(&self) -> bool {
+        self.inner.is_transactional()
+    }
+
+    /// Deletes a node with all that is below it, and what groups above have consolidated of it; says whether they had something.
+    fn delete_node(&self, py: Python<'_>, path: &str) -> PyResult<bool> {
+        py.detach(|| cuzarr::node::delete_node(&*self.inner, path)).py()
+    }
+
+    /// Brings what groups above have consolidated of a node up to its own documents.
+    fn refresh_consolidated(&self, py: Python<'_>, path: &str, is_added: bool) -> PyResult<bool> {
+        py.detach(|| cuzarr::node::refresh_consolidated(&*self.inner, path, is_added)).py()
     }
 
     fn getsize(&self, py: Python<'_>, key: &str) -> PyResult<Option<u64>> {
@@ -405,6 +420,16 @@ impl Store for PythonStore {
 
     fn delete(&self, key: &Key) -> cuzarr::Result<()> {
         self.call(&format!("delete '{key}'"), |_, adapter| adapter.call_method1("delete", (key,)).map(|_| ()))
+    }
+
+    fn delete_many(&self, keys: &[String]) -> cuzarr::Result<()> {
+        match keys {
+            [] => Ok(()),
+            [key] => self.delete(key),
+            [first, ..] => self.call(&format!("delete '{first}' and {} more", keys.len() - 1), |_, adapter| {
+                adapter.call_method1("delete_many", (keys.to_vec(),)).map(|_| ())
+            }),
+        }
     }
 
     fn delete_prefix(&self, prefix: &Key) -> cuzarr::Result<()> {

@@ -273,6 +273,13 @@ impl Store for Watched {
         Ok(())
     }
 
+    fn delete_many(&self, keys: &[String]) -> cuzarr::Result<()> {
+        self.watches.check()?;
+        self.inner.delete_many(keys)?;
+        keys.iter().for_each(|key| self.watches.note_written(key));
+        Ok(())
+    }
+
     fn delete_prefix(&self, prefix: &Key) -> cuzarr::Result<()> {
         self.watches.check()?;
         self.inner.delete_prefix(prefix)

@@ -7,9 +7,11 @@ of zarr-python and obstore, and somebody's own object ends here.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import os
 import re
+import secrets
 import sys
 import threading
 from collections.abc import Iterable, MutableMapping, Sequence
@@ -46,6 +48,7 @@ class StoreAdapter(Protocol):
     def set(self, key: str, value: bytes) -> None: ...
     def set_if_not_exists(self, key: str, value: bytes) -> bool: ...
     def delete(self, key: str) -> None: ...
+    def delete_many(self, keys: Sequence[str]) -> None: ...
     def delete_dir(self, prefix: str) -> None: ...
     def getsize(self, key: str) -> int | None: ...
     def list_prefix(self, prefix: str) -> list[str]: ...
@@ -143,6 +146,13 @@ class OneByOne:
     def get_many(self, requests: Sequence[Request]) -> list[Any]:
         return one_by_one(self, requests)
 
+    def delete(self, key: str) -> None:
+        raise NotImplementedError  # each adapter has its own
+
+    def delete_many(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            self.delete(key)
+
 
 class ListingAdapter(OneByOne):
     """Whatever can be told from a list of keys."""
@@ -151,9 +161,6 @@ class ListingAdapter(OneByOne):
         raise NotImplementedError  # each adapter has its own
 
     def set(self, key: str, value: bytes) -> None:
-        raise NotImplementedError  # each adapter has its own
-
-    def delete(self, key: str) -> None:
         raise NotImplementedError  # each adapter has its own
 
     def set_if_not_exists(self, key: str, value: bytes) -> bool:
@@ -313,6 +320,12 @@ async def _all(coroutines: Iterable[Any]) -> list[Any]:
     return await asyncio.gather(*map(one, coroutines), return_exceptions=True)
 
 
+def _raise_first(results: Iterable[Any]) -> None:
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+
+
 class Asynchronous:
     """A store whose ``_get`` is a coroutine: many requests are under way, of several batches beside each other."""
 
@@ -424,6 +437,9 @@ class ZarrStoreAdapter(Asynchronous):
     def delete(self, key: str) -> None:
         self._wait(self.store.delete(key))
 
+    def delete_many(self, keys: Sequence[str]) -> None:
+        _raise_first(self._wait(_all(self.store.delete(key) for key in keys)))
+
     def delete_dir(self, prefix: str) -> None:
         self._wait(self.store.delete_dir(prefix))
 
@@ -511,12 +527,15 @@ class IcechunkAdapter(ZarrStoreAdapter):
         except Exception as error:
             self._raise_unless_absent(error)
 
+    def delete_many(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            self.delete(key)
+
     def delete_dir(self, prefix: str) -> None:
         if self._wait(self._is_node(prefix)):
             super().delete_dir(prefix)
         else:
-            for key in self.list_prefix(prefix):
-                self.delete(key)
+            self.delete_many(self.list_prefix(prefix))
 
     async def _is_node(self, prefix: str) -> bool:
         return await self._exists(f"{prefix}/zarr.json" if prefix else "zarr.json")
@@ -649,6 +668,8 @@ class FsspecAdapter(Asynchronous):
         self.requests_at_once = AT_ONCE if self.is_asynchronous else 1
         archive = sys.modules.get("fsspec.archive")
         self.supports_deletes = archive is None or not isinstance(self.fs, archive.AbstractArchiveFileSystem)
+        protocols = (self.fs.protocol,) if isinstance(self.fs.protocol, str) else self.fs.protocol
+        self._is_local = type(self.fs).__name__ == "LocalFileSystem" and "file" in protocols
 
     def _begin(self, coroutine: Any) -> Future[Any]:
         return asyncio.run_coroutine_threadsafe(coroutine, self.fs.loop)
@@ -678,7 +699,23 @@ class FsspecAdapter(Asynchronous):
             self._begin(self.fs._pipe_file(path, value)).result()
             return
         self.fs.makedirs(path.rpartition("/")[0], exist_ok=True)
-        self.fs.pipe_file(path, value)
+        if self._is_local:
+            self._replace(str(self.fs._strip_protocol(path)), value)
+        else:
+            self.fs.pipe_file(path, value)
+
+    @staticmethod
+    def _replace(path: str, value: bytes) -> None:
+        """Writes a file under another name and renames it: fsspec would write into the old one, which is lost when the process dies."""
+        partial = os.path.join(os.path.dirname(path), f".cuzarr-{secrets.token_hex(8)}.partial")
+        try:
+            with open(partial, "xb") as file:
+                file.write(value)
+            os.replace(partial, path)
+        except BaseException:
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(partial)
+            raise
 
     def set_if_not_exists(self, key: str, value: bytes) -> bool:
         if self.getsize(key) is not None:
@@ -692,13 +729,20 @@ class FsspecAdapter(Asynchronous):
         except _ABSENT:
             pass
 
+    def delete_many(self, keys: Sequence[str]) -> None:
+        if not self.is_asynchronous:
+            for key in keys:
+                self.delete(key)
+            return
+        gone = self._begin(_all(self.fs._rm_file(self._folder.path(key)) for key in keys)).result()
+        _raise_first(result for result in gone if not isinstance(result, _ABSENT))
+
     def delete_dir(self, prefix: str) -> None:
         path = self._folder.path(prefix)
         if path.strip("/") and self.fs.isdir(path):
             self.fs.rm(path, recursive=True)
             return
-        for key in self.list_prefix(prefix):
-            self.delete(key)
+        self.delete_many(self.list_prefix(prefix))
 
     def getsize(self, key: str) -> int | None:
         try:
@@ -775,9 +819,16 @@ class ObstoreAdapter(Asynchronous):
         except FileNotFoundError:
             pass
 
+    def delete_many(self, keys: Sequence[str]) -> None:
+        try:
+            self._obstore.delete(self.store, list(keys))
+        except FileNotFoundError:
+            # Some stores end a batch at a key that is missing.
+            for key in keys:
+                self.delete(key)
+
     def delete_dir(self, prefix: str) -> None:
-        for key in self.list_prefix(prefix):
-            self.delete(key)
+        self.delete_many(self.list_prefix(prefix))
 
     def getsize(self, key: str) -> int | None:
         try:

@@ -201,9 +201,7 @@ impl Copy {
         self.options.device.initialize()?; // or fails while what is there is still there
         let _within = within(self.options.device, self.options.memory_limit_bytes);
         let (store, path) = (Arc::clone(self.target.store()), self.target.path().to_string());
-        if self.begin == Begin::Delete {
-            node::delete_node(&*store, &path)?;
-        }
+        let was_consolidated = self.begin == Begin::Delete && node::delete_node(&*store, &path)?;
         if matches!(self.begin, Begin::Fresh | Begin::Delete) {
             if self.is_committed_by_caller() {
                 // Chunks are taken of arrays that are there, and nobody sees the array before all of it is committed.
@@ -220,10 +218,13 @@ impl Copy {
         let metadata = self.target.metadata().clone();
         let array = match Array::open(Arc::clone(&store), &path, self.options) {
             Err(error) if error.kind() == ErrorKind::ArrayNotFound => {
-                Array::create(Arc::clone(&store), &path, metadata, false, self.options)?
+                Array::adopt(Arc::clone(&store), &path, metadata, self.options)?
             }
             opened => opened?,
         };
+        if was_consolidated {
+            node::refresh_consolidated(&*store, &path, true)?;
+        }
         if self.journal.between.is_some() {
             node::delete_node(&*store, &join_key(&path, BETWEEN))?;
         }

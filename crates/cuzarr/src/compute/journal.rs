@@ -10,10 +10,8 @@ use serde_json::{Value, json};
 use crate::error::{Error, ErrorKind, Result};
 use crate::meta::ArrayMetadata;
 use crate::node::Array;
+use crate::node::deletion::COPY_PROGRESS as NAME;
 use crate::store::{Store, StoreExt, join_key};
-
-/// Its name below the target's path.
-const NAME: &str = ".cuzarr-copy.json";
 
 /// Far more than any journal has.
 const LIMIT_BYTES: u64 = 1 << 28;

@@ -10,10 +10,8 @@ use serde_json::{Value, json};
 use super::place::check_journal_place;
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::Array;
+use crate::node::deletion::WORK_PROGRESS as NAME;
 use crate::store::{Store, StoreExt, join_key};
-
-/// Its name below the target's path.
-const NAME: &str = ".cuzarr-work.json";
 
 /// More than it ever has.
 const LIMIT_BYTES: u64 = 1 << 20;

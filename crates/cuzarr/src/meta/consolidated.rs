@@ -45,8 +45,9 @@ impl Consolidated {
             }
             entries.insert(path, Entry::of(node));
         }
-        entries.sort_by(|a, _, b, _| (a.matches('/').count(), a).cmp(&(b.matches('/').count(), b)));
-        Ok(Consolidated { format, entries })
+        let mut consolidated = Consolidated { format, entries };
+        consolidated.sort();
+        Ok(consolidated)
     }
 
     /// From the `consolidated_metadata` member of a v3 group.
@@ -184,6 +185,32 @@ impl Consolidated {
         node.map(Some).at(|| format!("consolidated metadata of '{path}'"))
     }
 
+    /// Whether there is a node at or below `path`.
+    pub fn has_any(&self, path: &str) -> bool {
+        self.paths().any(|other| is_at_or_below(other, path))
+    }
+
+    /// The same without the nodes at and below `path`.
+    #[must_use]
+    pub fn without(&self, path: &str) -> Consolidated {
+        let rest = self.entries.iter().filter(|(other, _)| !is_at_or_below(other, path));
+        Consolidated { format: self.format, entries: rest.map(|(path, entry)| (path.clone(), entry.clone())).collect() }
+    }
+
+    /// The same with another node at `path`, which must be of the same format.
+    #[must_use]
+    pub fn with(&self, path: &str, node: &NodeMetadata) -> Consolidated {
+        let mut changed = self.clone();
+        changed.entries.insert(path.to_owned(), Entry::of(node));
+        changed.sort();
+        changed
+    }
+
+    /// By depth, then by path, as zarr-python does.
+    fn sort(&mut self) {
+        self.entries.sort_by(|a, _, b, _| (a.matches('/').count(), a).cmp(&(b.matches('/').count(), b)));
+    }
+
     /// The part below `path`.
     pub fn under(&self, path: &str) -> Consolidated {
         let part = |(it, entry): (&String, &Entry)| below(it, path).map(|rest| (rest.to_owned(), entry.clone()));
@@ -232,6 +259,10 @@ fn below<'a>(path: &'a str, group: &str) -> Option<&'a str> {
         "" => Some(path),
         _ => path.strip_prefix(group)?.strip_prefix('/'),
     }
+}
+
+fn is_at_or_below(path: &str, above: &str) -> bool {
+    path == above || below(path, above).is_some()
 }
 
 /// A path without slashes around it.

@@ -8,12 +8,13 @@ use cuzarr_device::Device;
 use serde_json::{Map, Value};
 
 use super::array_io::ArrayIo;
+use super::deletion;
 use super::documents;
 use super::options::ArrayOptions;
 use super::path::normalize_path;
 use crate::codec::Chain;
-use crate::error::{Result, ResultExt};
-use crate::meta::{ArrayMetadata, ZarrFormat};
+use crate::error::{ErrorKind, Result, ResultExt};
+use crate::meta::{ArrayMetadata, NodeMetadata, ZarrFormat};
 use crate::store::{Store, join_key};
 
 /// An array in a store. Cloning is cheap and shares nothing that changes: each clone has its own metadata and options.
@@ -27,9 +28,6 @@ pub struct Array {
     chain: OnceLock<Arc<Chain>>,
     pub(super) io: ArrayIo,
 }
-
-/// Above so many chunks outside a new shape, those that are stored are listed, instead of trying to delete each.
-const LIST_INSTEAD_OF_DELETE: u64 = 1000;
 
 impl Array {
     /// Opens the array at `path`, of either format.
@@ -71,8 +69,8 @@ impl Array {
     /// Creates an array, and the groups above it.
     ///
     /// # Errors
-    /// `ContainsArray` or `ContainsGroup` when something is there and `overwrite` is off; what the metadata's codecs lack,
-    /// before anything is stored.
+    /// `ContainsArray` or `ContainsGroup` when something is there and `overwrite` is off, be it chunks without metadata (see
+    /// [`Array::adopt`]); what the metadata's codecs lack, before anything is stored.
     pub fn create(
         store: Arc<dyn Store>,
         path: &str,
@@ -82,8 +80,20 @@ impl Array {
     ) -> Result<Array> {
         let path = normalize_path(path)?;
         let array = Array::opened(store, path, metadata, options, Vec::new())?;
-        let metadata = &array.metadata;
-        documents::create(&*array.store, &array.path, metadata.zarr_format(), &metadata.documents(), overwrite)?;
+        let node = NodeMetadata::Array(Box::new((*array.metadata).clone()));
+        documents::create(&*array.store, &array.path, &node, overwrite)?;
+        Ok(array)
+    }
+
+    /// Creates an array of the chunks that lie at its path already, and the groups above it. Who writes chunks first, through
+    /// [`Array::from_metadata`], and calls this when all are there, shows readers the whole array or none.
+    ///
+    /// # Errors
+    /// As [`Array::create`] without `overwrite`, but for chunks.
+    pub fn adopt(store: Arc<dyn Store>, path: &str, metadata: ArrayMetadata, options: ArrayOptions) -> Result<Array> {
+        let path = normalize_path(path)?;
+        let array = Array::opened(store, path, metadata, options, Vec::new())?;
+        documents::adopt(&*array.store, &array.path, &array.metadata)?;
         Ok(array)
     }
 
@@ -236,38 +246,68 @@ impl Array {
         Ok(total)
     }
 
-    /// Changes the shape. Chunks that lie outside of it are deleted first; elements outside of it in chunks that remain
-    /// stay stored, and appear again when the array grows.
+    /// Changes the shape. Chunks that lie outside of it are deleted; elements outside of it in chunks that remain stay stored, and
+    /// appear again when the array grows.
+    ///
+    /// Whoever is killed meanwhile leaves the old array or the new one. Chunks are deleted when no shape has them any more, and those
+    /// that a killed call left behind before a new shape takes them in.
     ///
     /// # Errors
     /// `ShapeMismatch` when the number of dimensions differs; what the store reports.
     pub fn resize(&mut self, shape: Vec<u64>) -> Result<()> {
         let mut metadata = (*self.metadata).clone();
         metadata.set_shape(shape).at(|| self.place())?;
-        self.delete_chunks_outside(&metadata)?;
-        self.replace_metadata(metadata)
+        let (old, new) = (self.metadata.shape().to_vec(), metadata.shape().to_vec());
+        self.delete_left_over(&new)?;
+        let is_transactional = self.store.is_transactional();
+        if is_transactional {
+            self.delete_outside(&old, &new)?;
+        }
+        self.replace_metadata(metadata)?;
+        if is_transactional { Ok(()) } else { self.delete_outside(&old, &new) }
     }
 
-    fn delete_chunks_outside(&self, new: &ArrayMetadata) -> Result<()> {
-        let grid = self.metadata.chunk_grid();
-        let (old, new) = (grid.chunk_counts(self.shape())?, grid.chunk_counts(new.shape())?);
-        if old.iter().zip(&new).all(|(old, new)| old <= new) {
+    /// For an array that is about to have the shape `new`: ends what a resize that was killed has left to do. Consolidated metadata of
+    /// the groups above is brought up to date, then the chunks are deleted that the array would take in. What others have made the
+    /// array's meanwhile stays.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub fn delete_left_over(&self, new: &[u64]) -> Result<()> {
+        let old = self.metadata.shape();
+        deletion::refresh_consolidated(&*self.store, &self.path, false)?;
+        let grows = new.len() == old.len() && new.iter().zip(old).any(|(new, old)| new > old);
+        if !grows || self.store.is_transactional() {
+            return Ok(()); // what is not committed leaves nothing
+        }
+        let stored = match documents::find_array(&*self.store, &self.path, Some(self.metadata.zarr_format())) {
+            Ok((metadata, _)) if metadata.ndim() == new.len() => metadata.shape().to_vec(),
+            Err(error) if error.kind() == ErrorKind::StoreFailed => return Err(error),
+            _ => old.to_vec(),
+        };
+        deletion::delete_chunks(&*self.store, &self.path, &self.metadata, new, &[old, &stored])
+    }
+
+    /// For an array whose shape has changed: deletes the chunks that it had by the shape `before` alone, and brings consolidated
+    /// metadata of the groups above up to date, which would show readers those chunks. (A store that commits all at once takes the
+    /// chunks of the shape that is there only, so there it is called before the shape changes.)
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub fn delete_outside(&self, before: &[u64], after: &[u64]) -> Result<()> {
+        if after.len() != before.len() || after.iter().zip(before).all(|(after, before)| after >= before) {
             return Ok(());
         }
-        let outside = |chunk: &[u64]| chunk.iter().zip(&new).any(|(at, count)| at >= count);
-        let total = old.iter().try_fold(1u64, |total, &count| total.checked_mul(count)).unwrap_or(u64::MAX);
-        if total <= LIST_INSTEAD_OF_DELETE {
-            for chunk in (0..total).map(|linear| unravel(linear, &old)).filter(|chunk| outside(chunk)) {
-                self.store.delete(&join_key(&self.path, &self.metadata.chunk_key_encoding().key(&chunk)))?;
-            }
-            return Ok(());
-        }
-        for key in self.stored_chunks()? {
-            if self.chunk_at(&key).is_some_and(|chunk| outside(&chunk)) {
-                self.store.delete(&join_key(&self.path, &key))?;
-            }
-        }
-        Ok(())
+        deletion::refresh_consolidated(&*self.store, &self.path, false)?;
+        deletion::delete_chunks(&*self.store, &self.path, &self.metadata, before, &[after])
+    }
+
+    /// Refuses to make this array of chunks that lie at its path already, left of another one.
+    ///
+    /// # Errors
+    /// `ContainsArray`; what the store reports.
+    pub fn refuse_left_over(&self) -> Result<()> {
+        deletion::refuse_left_over(&*self.store, &self.path, &self.metadata)
     }
 
     /// Replaces the attributes, here and in the store.
@@ -322,15 +362,6 @@ impl Array {
         let relative = keys.iter().filter_map(|key| key.strip_prefix(&start));
         Ok(relative.filter(|key| !is_document(key) && !chunks.contains(*key)).map(String::from).collect())
     }
-}
-
-/// The coordinates of the `linear`th chunk in C order.
-fn unravel(mut linear: u64, counts: &[u64]) -> Vec<u64> {
-    let mut chunk = vec![0; counts.len()];
-    for (at, &count) in chunk.iter_mut().zip(counts).rev() {
-        (*at, linear) = (linear % count, linear / count);
-    }
-    chunk
 }
 
 impl fmt::Debug for Array {

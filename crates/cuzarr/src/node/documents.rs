@@ -2,6 +2,7 @@
 
 use std::sync::OnceLock;
 
+use super::deletion;
 use super::group::Consolidation;
 use super::path::ancestors;
 use crate::config::Config;
@@ -12,7 +13,7 @@ use crate::store::{ByteRange, ReadRequest, Store, StoreExt};
 
 /// Bytes of the largest metadata document that is read: `metadata_max_bytes` of the process's configuration. Documents are read
 /// before there is an array with options of its own.
-fn limit_bytes() -> u64 {
+pub(super) fn limit_bytes() -> u64 {
     static LIMIT: OnceLock<u64> = OnceLock::new();
     *LIMIT.get_or_init(|| Config::from_environment().unwrap_or_default().metadata_max_bytes())
 }
@@ -179,43 +180,68 @@ fn contains(store: &dyn Store, path: &str, is_array: bool) -> Error {
         .with_hint("open it, or replace it with overwrite")
 }
 
-/// Stores the documents of a new node, and of the groups above it that are not there yet.
+/// Creates a node of metadata, and the groups above it that are not there yet. See [`make_room`] and [`publish`].
+pub(super) fn create(store: &dyn Store, path: &str, metadata: &NodeMetadata, overwrite: bool) -> Result<()> {
+    let was_consolidated = make_room(store, path, metadata.zarr_format(), overwrite)?;
+    if !overwrite {
+        refuse_left_over(store, path, metadata)?;
+    }
+    publish(store, path, metadata.zarr_format(), &metadata.documents())?;
+    if was_consolidated {
+        deletion::refresh_consolidated(store, path, true)?;
+    }
+    Ok(())
+}
+
+/// Makes sure that a node can be created at a path: deletes what is there when it is to be replaced. Says whether that was part of
+/// consolidated metadata.
 ///
-/// The node's own documents are written only where there are none (unless what was there was to be replaced), so of two
-/// writers that create one node at the same time, one succeeds and one hears of the other.
-pub(super) fn create(
-    store: &dyn Store,
-    path: &str,
-    format: ZarrFormat,
-    documents: &[(&'static str, Vec<u8>)],
-    overwrite: bool,
-) -> Result<()> {
+/// # Errors
+/// `ReadOnly`; `ContainsArray`, `ContainsGroup`; what the store reports.
+fn make_room(store: &dyn Store, path: &str, format: ZarrFormat, overwrite: bool) -> Result<bool> {
     if store.is_read_only() {
         let message = format!("{store}: cannot create '/{path}': the store is for reading only");
         return Err(Error::new(ErrorKind::ReadOnly, message));
     }
     require_no_array_above(store, path, format)?;
-    if overwrite {
-        store.delete_prefix(path)?;
-    } else {
-        require_absent(store, path, format)?;
+    match overwrite {
+        true => deletion::delete_node(store, path),
+        false => require_absent(store, path, format).map(|()| false),
     }
+}
+
+/// Refuses to make an array of chunks that are there already; groups have no chunks.
+pub(super) fn refuse_left_over(store: &dyn Store, path: &str, metadata: &NodeMetadata) -> Result<()> {
+    metadata.as_array().map_or(Ok(()), |array| deletion::refuse_left_over(store, path, array))
+}
+
+/// Creates an array of the chunks that lie at its path already.
+///
+/// # Errors
+/// As of [`make_room`].
+pub(super) fn adopt(store: &dyn Store, path: &str, metadata: &ArrayMetadata) -> Result<()> {
+    make_room(store, path, metadata.zarr_format(), false)?;
+    publish(store, path, metadata.zarr_format(), &metadata.documents())
+}
+
+/// Stores the documents of a new node, and of the groups above it that are not there yet.
+///
+/// The document that makes the node is written last, so a node is never without its attributes, nor with those of another one that
+/// was there before. It is written only where there is none, so of two writers that create one node at the same time, one succeeds
+/// and one hears of the other.
+fn publish(store: &dyn Store, path: &str, format: ZarrFormat, documents: &[(&'static str, Vec<u8>)]) -> Result<()> {
     let parents = GroupMetadata::new(format, Default::default())?.documents();
     for parent in ancestors(path) {
         for (name, bytes) in &parents {
             store.write_if_absent(&node::key(parent, name), bytes)?;
         }
     }
-    for (index, (name, bytes)) in documents.iter().enumerate() {
-        let key = node::key(path, name);
-        // The first document makes the node; the others go with it.
-        if index > 0 {
-            store.write(&key, bytes)?;
-        } else if !store.write_if_absent(&key, bytes)? {
-            require_absent(store, path, format)?;
-            let message = format!("{store}: '/{path}' was created and deleted by others meanwhile");
-            return Err(Error::new(ErrorKind::StoreFailed, message));
-        }
+    let Some(((name, bytes), others)) = documents.split_first() else { return Ok(()) };
+    replace(store, path, others)?;
+    if !store.write_if_absent(&node::key(path, name), bytes)? {
+        require_absent(store, path, format)?;
+        let message = format!("{store}: '/{path}' was created and deleted by others meanwhile");
+        return Err(Error::new(ErrorKind::StoreFailed, message));
     }
     Ok(())
 }

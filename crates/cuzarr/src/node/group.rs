@@ -120,7 +120,8 @@ impl Group {
         options: ArrayOptions,
     ) -> Result<Group> {
         let path = normalize_path(path)?;
-        documents::create(&*store, &path, metadata.zarr_format(), &metadata.documents(), overwrite)?;
+        let node = NodeMetadata::Group(Box::new(metadata.clone()));
+        documents::create(&*store, &path, &node, overwrite)?;
         Ok(Group::opened(store, path, metadata, options, Vec::new()))
     }
 
@@ -372,7 +373,8 @@ impl Group {
         let array = match self.array(path) {
             Err(error) if error.kind() == ErrorKind::ArrayNotFound => {
                 match self.create_array(path, metadata.clone(), false) {
-                    Err(error) if error.kind() == ErrorKind::ContainsArray => self.array(path)?,
+                    // Another writer was faster; or there are chunks without metadata, which are no array.
+                    Err(error) if error.kind() == ErrorKind::ContainsArray => self.array(path).map_err(|_| error)?,
                     created => return created,
                 }
             }
@@ -396,13 +398,15 @@ impl Group {
     /// `NodeNotFound`; what the store reports.
     pub fn delete(&mut self, path: &str) -> Result<()> {
         let (relative, absolute) = self.member_path(path)?;
-        if !self.contains(&relative)? {
+        // Consolidated metadata loses a node first, so it may lack one whose deletion was interrupted.
+        let format = Some(self.metadata.zarr_format());
+        let is_gone = || matches!(documents::find(&*self.store, &absolute, format, &Consolidation::Never), Ok(None));
+        if !self.contains(&relative)? && is_gone() {
             return Err(documents::not_found(ErrorKind::NodeNotFound, &*self.store, &absolute));
         }
         delete_node(&*self.store, &absolute)?;
         if let Some(consolidated) = self.consolidated() {
-            // Only here: what is stored stays until the group is consolidated again.
-            let rest = hierarchy::without(consolidated, &relative)?;
+            let rest = consolidated.without(&relative);
             self.metadata.set_consolidated(Some(rest))?;
         }
         Ok(())

@@ -76,18 +76,6 @@ pub(super) fn walk_consolidated(
     Ok(())
 }
 
-/// Consolidated metadata without the nodes at and below a path.
-pub(super) fn without(consolidated: &Consolidated, path: &str) -> Result<Consolidated> {
-    let is_gone = |other: &str| other == path || other.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'));
-    let mut rest = Vec::new();
-    for other in consolidated.paths().filter(|other| !is_gone(other)) {
-        if let Some(node) = consolidated.node(other)? {
-            rest.push((other.to_string(), node));
-        }
-    }
-    Consolidated::from_nodes(consolidated.zarr_format(), rest.iter().map(|(path, node)| (path.clone(), node)))
-}
-
 /// Reads the metadata of everything below the group at `path`, and stores it with the group.
 ///
 /// # Errors
@@ -113,8 +101,8 @@ pub fn consolidate_metadata(
     Group::from_metadata(Arc::clone(group.store()), group.path(), metadata, options)
 }
 
-/// Creates many nodes, given by path, and the groups above them. Nothing is stored when one of them cannot be created.
-/// Returns the paths of the given nodes, parents first.
+/// Creates many nodes, given by path, and the groups above them, one after the other. Nothing is stored when one of them cannot be
+/// created. Returns the paths of the given nodes, parents first.
 ///
 /// # Errors
 /// `InvalidArgument` when formats differ or a path comes twice; `ContainsArray` when a node would lie below an array;
@@ -145,24 +133,16 @@ pub fn create_hierarchy(store: &dyn Store, nodes: Vec<(String, NodeMetadata)>, o
         }
         if !overwrite {
             documents::require_absent(store, &path, format)?;
+            documents::refuse_left_over(store, &path, metadata)?;
         }
     }
-    if overwrite {
-        sorted.keys().try_for_each(|segments| store.delete_prefix(&segments.join("/")))?;
-    }
-    let mut created = Vec::new();
+    let mut created: Vec<String> = Vec::new();
     for (segments, metadata) in &sorted {
         let path = segments.join("/");
-        documents::create(store, &path, format, &metadata.documents(), false)?;
+        // What was replaced with a group above is gone already.
+        let is_below = (0..segments.len()).any(|length| sorted.contains_key(&segments[..length]));
+        documents::create(store, &path, metadata, overwrite && !is_below)?;
         created.push(path);
     }
     Ok(created)
-}
-
-/// Deletes whatever is at a path and below it.
-///
-/// # Errors
-/// What the store reports; `ReadOnly`.
-pub fn delete_node(store: &dyn Store, path: &str) -> Result<()> {
-    store.delete_prefix(&normalize_path(path)?)
 }

@@ -20,6 +20,7 @@
 
 mod array;
 mod array_io;
+pub(crate) mod deletion;
 mod documents;
 mod group;
 mod hierarchy;
@@ -35,8 +36,9 @@ use crate::meta::{ArrayMetadata, NodeMetadata, ZarrFormat};
 use crate::store::Store;
 
 pub use array::Array;
+pub use deletion::{delete_node, delete_tree, refresh_consolidated};
 pub use group::{Consolidation, Group};
-pub use hierarchy::{consolidate_metadata, create_hierarchy, delete_node};
+pub use hierarchy::{consolidate_metadata, create_hierarchy};
 pub use mode::Mode;
 pub use options::ArrayOptions;
 pub use path::normalize_path;

@@ -53,6 +53,10 @@ impl Store for ReadOnly {
         Err(read_only_error(self, key))
     }
 
+    fn delete_many(&self, keys: &[String]) -> Result<()> {
+        keys.first().map_or(Ok(()), |key| Err(read_only_error(self, key)))
+    }
+
     fn delete_prefix(&self, prefix: &Key) -> Result<()> {
         Err(read_only_error(self, prefix))
     }
@@ -157,6 +161,11 @@ impl Store for Prefixed {
         self.inner.delete(&self.key(key)?)
     }
 
+    fn delete_many(&self, keys: &[String]) -> Result<()> {
+        let keys: Vec<String> = keys.iter().map(|key| self.key(key)).collect::<Result<_>>()?;
+        self.inner.delete_many(&keys)
+    }
+
     fn delete_prefix(&self, prefix: &Key) -> Result<()> {
         self.inner.delete_prefix(&self.prefix(prefix)?)
     }
@@ -235,6 +244,7 @@ mod tests {
             store.write_buffer("a/b", &Buffer::from_vec(b"new".to_vec())).unwrap_err(),
             store.write_if_absent("c", b"new").unwrap_err(),
             store.delete("a/b").unwrap_err(),
+            store.delete_many(&["a/b".into()]).unwrap_err(),
             store.delete_prefix("").unwrap_err(),
         ];
         assert!(refusals.iter().all(|error| error.kind() == ErrorKind::ReadOnly));

@@ -370,6 +370,13 @@ fn deletes_values_and_prefixes(store: &Arc<dyn Store>) {
     ok(store.delete("b"));
     ok(store.delete("b"));
     ok(store.delete("never/there"));
+    for key in ["many/a", "many/b/c", "many/d"] {
+        ok(store.write(key, b"1"));
+    }
+    ok(store.delete_many(&["many/a", "never/there", "many/b/c", "many/a"].map(String::from)));
+    ok(store.delete_many(&[]));
+    assert_eq!(ok(store.list("many")), ["many/d"]);
+    ok(store.delete("many/d"));
     ok(store.delete("a/y"));
     assert_eq!(ok(store.list("a")), ["a/x", "a/y/z"], "deleting a key leaves what lies below it");
     ok(store.delete_prefix("a"));

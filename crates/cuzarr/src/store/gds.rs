@@ -285,6 +285,10 @@ impl Store for GdsStore {
         self.local.delete(key)
     }
 
+    fn delete_many(&self, keys: &[String]) -> Result<()> {
+        self.local.delete_many(keys)
+    }
+
     fn delete_prefix(&self, prefix: &Key) -> Result<()> {
         // What is registered is open, and would keep the disk's space.
         self.files.clear();

@@ -218,7 +218,13 @@ pub trait Store: fmt::Debug + fmt::Display + Send + Sync {
     /// Deletes a value; a missing key is no error.
     fn delete(&self, key: &Key) -> Result<()>;
 
-    /// Deletes everything below a prefix (`""`: everything).
+    /// Deletes several values, in any order, as one batch where the store has a way to; missing keys are no error. What was
+    /// deleted before a failure is gone.
+    fn delete_many(&self, keys: &[String]) -> Result<()> {
+        keys.iter().try_for_each(|key| self.delete(key))
+    }
+
+    /// Deletes everything below a prefix (`""`: everything), in any order.
     fn delete_prefix(&self, prefix: &Key) -> Result<()>;
 
     /// Size of a value in bytes, or `None` when the key does not exist.

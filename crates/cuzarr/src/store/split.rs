@@ -102,6 +102,13 @@ impl Store for Split {
         self.of(key).delete(key)
     }
 
+    fn delete_many(&self, keys: &[String]) -> Result<()> {
+        let (documents, others): (Vec<_>, Vec<_>) =
+            keys.iter().cloned().partition(|key| Arc::ptr_eq(self.of(key), &self.metadata));
+        self.metadata.delete_many(&documents)?;
+        self.data.delete_many(&others)
+    }
+
     fn delete_prefix(&self, prefix: &Key) -> Result<()> {
         // Metadata first: what is left behind when the second half fails belongs to nothing that can be opened.
         self.metadata.delete_prefix(prefix)?;

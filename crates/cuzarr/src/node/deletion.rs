@@ -1,0 +1,254 @@
+//! Deleting nodes and chunks in an order that a killed process cannot do harm by.
+//!
+//! A store deletes one value after the other, so a process that is killed leaves some of them. What readers see then depends on
+//! the order. Four rules keep old data whole or gone:
+//!
+//! 1. **Documents go before chunks.** An array that has its document has all of its chunks: nobody reads deleted chunks as the fill
+//!    value. What tells how far a copy or a computation came counts as a document: it says which chunks are there.
+//! 2. **Members go before their group.** While members are left, the group is still there, so the deletion can be repeated. When the
+//!    group is gone, nothing below it is a node, so nothing comes back when a group is made there again.
+//! 3. **Consolidated metadata of the groups above goes first.** What it says of a node must not outlive the node's chunks.
+//! 4. **Chunks that are left behind are no elements of a new array.** Creating an array over them is refused, and growing an array
+//!    deletes those that it would take in.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::BTreeMap;
+
+use super::documents::{self, Found};
+use super::group::Consolidation;
+use super::path::{ancestors, normalize_path};
+use crate::error::{Error, ErrorKind, Result, ResultExt};
+use crate::meta::node::{self, ZARR_JSON, ZARRAY, ZATTRS, ZGROUP, ZMETADATA};
+use crate::meta::{ArrayMetadata, Consolidated, NodeMetadata};
+use crate::store::{ByteRange, ReadRequest, Store, StoreExt, join_key};
+
+/// Says how far a copy to the array beside it came.
+pub(crate) const COPY_PROGRESS: &str = ".cuzarr-copy.json";
+/// Says how far a computation into the array beside it came.
+pub(crate) const WORK_PROGRESS: &str = ".cuzarr-work.json";
+
+/// What goes before everything else below a node's path, in three batches. Attributes go behind `.zarray`, because an array without
+/// them is another one, and before `.zgroup`, because a later group would take them over.
+const FIRST: [&[&str]; 3] = [&[COPY_PROGRESS, WORK_PROGRESS, ZMETADATA, ZARR_JSON, ZARRAY], &[ZATTRS], &[ZGROUP]];
+
+/// Above so many chunks, those that are stored are listed, instead of trying to delete each.
+const LIST_INSTEAD_OF_DELETE: u64 = 1000;
+
+/// Deletes whatever is at a path and below it, and what groups above have consolidated of it. Says whether there was something
+/// consolidated.
+///
+/// # Errors
+/// What the store reports; `ReadOnly`.
+pub fn delete_node(store: &dyn Store, path: &str) -> Result<bool> {
+    let path = normalize_path(path)?;
+    let was_consolidated =
+        edit_consolidated(store, &path, &|consolidated, relative| Ok(consolidated.without(relative)))?;
+    delete_tree(store, &path)?;
+    Ok(was_consolidated)
+}
+
+/// Deletes everything below a prefix (`""`: everything), documents first, those of members before those of their groups.
+///
+/// # Errors
+/// What the store reports; `ReadOnly`.
+pub fn delete_tree(store: &dyn Store, prefix: &str) -> Result<()> {
+    let keys = store.list(prefix)?;
+    let mut batches: BTreeMap<_, Vec<String>> = BTreeMap::new();
+    for key in keys {
+        let (depth, name) = (key.matches('/').count(), key.rsplit('/').next().unwrap_or(&key));
+        if let Some(rank) = FIRST.iter().position(|names| names.contains(&name)) {
+            batches.entry((Reverse(depth), rank)).or_default().push(key);
+        }
+    }
+    batches.values().try_for_each(|batch| store.delete_many(batch))?;
+    store.delete_prefix(prefix)
+}
+
+/// Brings what groups above have consolidated of a node up to its own documents: only where they have something of it, unless
+/// `is_added`. Says whether anything was changed.
+///
+/// # Errors
+/// What the store reports; what the node's documents lack.
+pub fn refresh_consolidated(store: &dyn Store, path: &str, is_added: bool) -> Result<bool> {
+    let path = normalize_path(path)?;
+    let mut found = None;
+    edit_consolidated_where(store, &path, is_added, &mut |consolidated, relative| {
+        if found.is_none() {
+            let format = Some(consolidated.zarr_format());
+            found = Some(documents::find(store, &path, format, &Consolidation::Never)?.map(|found| found.metadata));
+        }
+        match found.as_ref().and_then(Option::as_ref) {
+            Some(node) if node.zarr_format() == consolidated.zarr_format() => Ok(consolidated.with(relative, node)),
+            _ => Ok(consolidated.without(relative)),
+        }
+    })
+}
+
+type Edit<'a> = dyn FnMut(&Consolidated, &str) -> Result<Consolidated> + 'a;
+
+fn edit_consolidated(
+    store: &dyn Store,
+    path: &str,
+    edit: &dyn Fn(&Consolidated, &str) -> Result<Consolidated>,
+) -> Result<bool> {
+    edit_consolidated_where(store, path, false, &mut |consolidated, relative| edit(consolidated, relative))
+}
+
+/// Replaces the consolidated metadata of the groups above a node, where it has something at or below the node's path.
+fn edit_consolidated_where(store: &dyn Store, path: &str, is_added: bool, edit: &mut Edit<'_>) -> Result<bool> {
+    let above: Vec<&str> = ancestors(path).collect();
+    let requests = above.iter().flat_map(|group| [ZARR_JSON, ZMETADATA].map(|name| node::key(group, name)));
+    let requests = requests.map(|key| ReadRequest { key, range: ByteRange::Full }).collect();
+    // Nobody goes by a document that cannot be read.
+    let readable = |value: Result<Option<Vec<u8>>>| match value {
+        Err(error) if error.kind() == ErrorKind::StoreFailed => Err(error),
+        value => Ok(value.ok().flatten()),
+    };
+    let mut values = store.get_many_at_most(requests, documents::limit_bytes()).into_iter().map(readable);
+    let mut edited = false;
+    for group in above {
+        let (document, zmetadata) = (values.next().transpose()?.flatten(), values.next().transpose()?.flatten());
+        let is_consolidated = document.is_some_and(|bytes| contains(&bytes, b"\"consolidated_metadata\""));
+        if !is_consolidated && zmetadata.is_none() {
+            continue;
+        }
+        let found = match documents::find(store, group, None, &Consolidation::WhenPresent) {
+            Err(error) if error.kind() == ErrorKind::StoreFailed => return Err(error),
+            found => found.ok().flatten(),
+        };
+        let Some(Found { metadata: NodeMetadata::Group(mut metadata), .. }) = found else { continue };
+        let before = metadata.documents();
+        let relative = if group.is_empty() { path } else { &path[group.len() + 1..] };
+        let Some(consolidated) = metadata.consolidated().filter(|all| is_added || all.has_any(relative)) else {
+            continue;
+        };
+        let consolidated = edit(consolidated, relative)?;
+        metadata.set_consolidated(Some(consolidated))?;
+        documents::replace(store, group, &documents::changed(&before, metadata.documents()))?;
+        edited = true;
+    }
+    Ok(edited)
+}
+
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
+}
+
+/// Refuses to make an array where chunks lie that would become its elements.
+///
+/// # Errors
+/// `ContainsArray`
+pub(super) fn refuse_left_over(store: &dyn Store, path: &str, metadata: &ArrayMetadata) -> Result<()> {
+    let start = join_key(path, "");
+    let counts = metadata.chunk_grid().chunk_counts(metadata.shape())?;
+    let is_chunk = |key: &String| {
+        let relative = key.strip_prefix(&start).unwrap_or(key);
+        let chunk = metadata.chunk_key_encoding().parse_key(relative, metadata.ndim());
+        chunk.is_some_and(|chunk| chunk.iter().zip(&counts).all(|(at, count)| at < count))
+    };
+    // Only what a chunk's key can begin with is looked into: an array at the root of a store may have neighbours.
+    let may_begin = |prefix: &String| {
+        let name = prefix.strip_prefix(&start).unwrap_or(prefix);
+        name == "c" || name.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    let listing = store.list_dir(path)?;
+    let mut found = listing.keys.into_iter().find(is_chunk);
+    for prefix in listing.prefixes.iter().filter(|prefix| may_begin(prefix)) {
+        if found.is_none() {
+            found = store.list(prefix)?.into_iter().find(is_chunk);
+        }
+    }
+    let Some(key) = found else { return Ok(()) };
+    let message = format!(
+        "{store}: cannot create an array at '/{path}': '{key}' is left of another one, whose metadata is gone, and would become elements of the new one"
+    );
+    Err(Error::new(ErrorKind::ContainsArray, message).with_hint("delete what is left there with overwrite"))
+}
+
+/// Deletes the stored chunks of the grid of shape `within` that lie outside the grids of all the shapes `kept`, as one batch.
+///
+/// # Errors
+/// What the store reports.
+pub(super) fn delete_chunks(
+    store: &dyn Store,
+    path: &str,
+    metadata: &ArrayMetadata,
+    within: &[u64],
+    kept: &[&[u64]],
+) -> Result<()> {
+    let grid = metadata.chunk_grid();
+    let within = grid.chunk_counts(within)?;
+    let kept: Vec<Vec<u64>> = kept.iter().map(|shape| grid.chunk_counts(shape)).collect::<Result<_>>()?;
+    let is_in = |chunk: &[u64], counts: &[u64]| chunk.iter().zip(counts).all(|(at, count)| at < count);
+    let is_gone = |chunk: &Vec<u64>| is_in(chunk, &within) && !kept.iter().any(|counts| is_in(chunk, counts));
+    let encoding = metadata.chunk_key_encoding();
+    let boxes = outside(&within, kept.first().map_or(&[], Vec::as_slice));
+    let count = boxes.iter().fold(0u64, |all, each| all.saturating_add(volume(each)));
+    // Where nothing can be deleted, only what is there is asked for.
+    let keys: Vec<String> = if count <= LIST_INSTEAD_OF_DELETE && store.supports_deletes() {
+        let chunks = boxes.iter().flat_map(|each| (0..volume(each)).map(|linear| unravel(linear, each)));
+        chunks.filter(is_gone).map(|chunk| join_key(path, &encoding.key(&chunk))).collect()
+    } else {
+        let start = join_key(path, "");
+        let chunk_of = |key: &str| encoding.parse_key(key.strip_prefix(&start)?, metadata.ndim());
+        store.list(path)?.into_iter().filter(|key| chunk_of(key).is_some_and(|chunk| is_gone(&chunk))).collect()
+    };
+    let delete = || {
+        // It counts chunks that will be gone.
+        if !store.is_transactional() {
+            store.delete(&join_key(path, WORK_PROGRESS))?;
+        }
+        store.delete_many(&keys)
+    };
+    if keys.is_empty() { Ok(()) } else { delete().at(|| documents::place(store, path)) }
+}
+
+/// For each dimension where the chunks of a box begin and end.
+type Bounds = Vec<(u64, u64)>;
+
+/// The chunks of a grid that lie outside of a smaller one, as boxes that do not overlap.
+fn outside(within: &[u64], kept: &[u64]) -> Vec<Bounds> {
+    let least = |axis: usize| kept.get(axis).map_or(0, |&count| count.min(within[axis]));
+    let bounds = |first: usize| {
+        let along = |axis: usize| match axis.cmp(&first) {
+            Ordering::Less => (0, least(axis)),
+            Ordering::Equal => (least(axis), within[axis]),
+            Ordering::Greater => (0, within[axis]),
+        };
+        (0..within.len()).map(along).collect()
+    };
+    (0..within.len()).map(bounds).collect()
+}
+
+fn volume(bounds: &[(u64, u64)]) -> u64 {
+    bounds.iter().fold(1u64, |all, (start, end)| all.saturating_mul(end - start))
+}
+
+/// The coordinates of the `linear`th chunk of a box in C order.
+fn unravel(mut linear: u64, bounds: &[(u64, u64)]) -> Vec<u64> {
+    let mut chunk = vec![0; bounds.len()];
+    for (at, (start, end)) in chunk.iter_mut().zip(bounds).rev() {
+        let extent = end - start;
+        (*at, linear) = (start + linear % extent, linear / extent);
+    }
+    chunk
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn boxes_outside_of_a_grid_cover_it_once() {
+        for (within, kept) in [([3, 4], [2, 2]), ([3, 4], [5, 1]), ([2, 2], [2, 2]), ([3, 1], [0, 9]), ([0, 4], [1, 1])]
+        {
+            let boxes = outside(&within, &kept);
+            let mut found: Vec<Vec<u64>> =
+                boxes.iter().flat_map(|each| (0..volume(each)).map(|linear| unravel(linear, each))).collect();
+            found.sort();
+            let all = (0..within[0]).flat_map(|a| (0..within[1]).map(move |b| vec![a, b]));
+            let expected: Vec<Vec<u64>> = all.filter(|chunk| chunk[0] >= kept[0] || chunk[1] >= kept[1]).collect();
+            assert_eq!(found, expected, "{within:?} without {kept:?}");
+        }
+    }
+}
