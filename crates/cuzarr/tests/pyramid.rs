@@ -140,3 +140,38 @@ fn what_makes_no_pyramid_is_named() {
         Pyramid::new(&array, Arc::clone(array.store()), "image", Existing::Overwrite, PyramidOptions::default());
     assert_eq!(inside.err().map(|error| error.kind()), Some(ErrorKind::InvalidArgument));
 }
+
+#[test]
+fn a_number_that_marks_missing_elements_does_not_count() {
+    let array = |dtype: &str, attributes: serde_json::Value| {
+        let mut document = metadata(&[8, 8], &[4, 4], dtype, json!(0), json!([bytes_codec("little")]));
+        document.set_attributes(attributes.as_object().unwrap().clone()).unwrap();
+        Array::create(Arc::new(MemoryStore::new()), "a", document, false, ArrayOptions::default()).unwrap()
+    };
+    let plan = |array: &Array, method| {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let made = Pyramid::new(
+            array,
+            Arc::clone(&store),
+            "p",
+            Existing::Refuse,
+            PyramidOptions { method, ..PyramidOptions::default() },
+        );
+        assert!(store.list("").unwrap().is_empty(), "planning writes nothing");
+        made.map(|_| ()).map_err(|error| error.kind())
+    };
+    let marked = [
+        array("int16", json!({"_FillValue": -9999})),
+        array("uint8", json!({"missing_value": [255, 254]})),
+        array("float32", json!({"_FillValue": "QIy1eB2vFUQ="})), // 1e20 as xarray encodes it
+    ];
+    for array in &marked {
+        assert_eq!(plan(array, Downsampling::Mean), Err(ErrorKind::Unsupported));
+        assert_eq!(plan(array, Downsampling::Max), Err(ErrorKind::Unsupported));
+        assert_eq!(plan(array, Downsampling::Nearest), Ok(()));
+    }
+    assert_eq!(plan(&marked[0], Downsampling::Mode), Ok(()));
+    for unmarked in [array("int16", json!({})), array("float64", json!({"_FillValue": "AAAAAAAA+H8="}))] {
+        assert_eq!(plan(&unmarked, Downsampling::Mean), Ok(()));
+    }
+}

@@ -73,7 +73,7 @@ impl Pyramid {
     ///
     /// # Errors
     /// `InvalidArgument` for names and numbers that do not fit; `Unsupported` for elements that the method has no meaning
-    /// for; `ContainsArray`, `ContainsGroup`; `BudgetExceeded` as of [`Copy::new`], for any level.
+    /// for, or of which some are missing and would count; `ContainsArray`, `ContainsGroup`; `BudgetExceeded` as of [`Copy::new`], for any level.
     pub fn new(
         source: &Array,
         store: Arc<dyn Store>,
@@ -86,6 +86,7 @@ impl Pyramid {
             Error::new(ErrorKind::Unsupported, "there is no pyramid of elements that differ in length")
         })?;
         options.method.check(dtype)?;
+        check_missing(source, options.method)?;
         let axes = axis_names(source, &options)?;
         check_lengths(source.metadata().ndim(), &options)?;
         let shape = source.shape();
@@ -270,6 +271,16 @@ fn axis_names(source: &Array, options: &PyramidOptions) -> Result<Vec<String>> {
         return invalid(format!("the axes {names:?} are no axes of an image of {ndim} dimensions"));
     }
     Ok(names)
+}
+
+/// Refuses methods that would let the number that marks missing elements take part in what is made of the others.
+fn check_missing(source: &Array, method: Downsampling) -> Result<()> {
+    let counts = matches!(method, Downsampling::Mean | Downsampling::Max);
+    let Some(mark) = source.metadata().missing_number().filter(|_| counts) else { return Ok(()) };
+    let message =
+        format!("{mark} marks missing elements of {}, and would count in their {}", source.name(), method.name());
+    Err(Error::new(ErrorKind::Unsupported, message)
+        .with_hint("use the method nearest or mode, or write NaN for missing elements"))
 }
 
 fn check_lengths(ndim: usize, options: &PyramidOptions) -> Result<()> {

@@ -97,6 +97,33 @@ impl ArrayMetadata {
     }
 }
 
+impl ArrayMetadata {
+    /// The stored number that marks missing elements, as text; `None` where there is none, or NaN, which arithmetic minds
+    /// itself. A `fill_value` of 0 in format 2 is no mark here: images have it, whose zeros are zeros.
+    pub(crate) fn missing_number(&self) -> Option<String> {
+        let noted = |name: &str| {
+            self.attributes.get(name).map(|value| match value {
+                Value::Array(values) => values.clone(),
+                value => vec![value.clone()],
+            })
+        };
+        let mut values = noted(MISSING).or_else(|| noted(ALSO_MISSING)).unwrap_or_default();
+        if values.is_empty() && self.format == ZarrFormat::V2 && self.xarray_dimensions().is_some() {
+            values.extend(self.fill_value.to_json(&self.data_type, ZarrFormat::V2).ok());
+            values.retain(|value| !value.is_null() && value.as_f64() != Some(0.0));
+        }
+        let is_mark = |value: &FillValue| match value.doubles(&self.data_type) {
+            Some(parts) => parts.iter().all(|part| !part.is_nan()),
+            None => is_integer(&self.data_type),
+        };
+        let marks = values.iter().filter_map(|value| decode(value, &self.data_type)).filter(is_mark);
+        marks
+            .filter_map(|value| value.to_json(&self.data_type, ZarrFormat::V3).ok())
+            .map(|value| value.to_string())
+            .next()
+    }
+}
+
 fn strings(value: &Value) -> Option<Vec<Option<String>>> {
     let string = |value: &Value| match value {
         Value::Null => Some(None),
