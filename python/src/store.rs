@@ -398,7 +398,7 @@ impl Store for PythonStore {
     fn write_buffer(&self, key: &Key, value: &Buffer) -> cuzarr::Result<()> {
         let Some(device) = self.device.filter(|device| *device != Device::Cpu) else {
             return match value.host_bytes() {
-                Ok(bytes) => self.write(key, bytes),
+                Ok(bytes) => self.write(key, &bytes),
                 Err(_) => self.write(key, &value.to_vec()?),
             };
         };
