@@ -7,6 +7,8 @@ here. For stores the same is in ``cuzarr.storage``.
 from __future__ import annotations
 
 import json
+import lzma
+import math
 import pickle
 from typing import Any
 
@@ -14,7 +16,7 @@ import numpy as np
 
 from cuzarr._config import config
 from cuzarr._dtypes import from_json_v3
-from cuzarr.errors import PickleCodecDisabledError
+from cuzarr.errors import BudgetExceededError, PickleCodecDisabledError
 from cuzarr.storage._adapters import Loop, to_bytes
 
 # numcodecs' codecs that take arrays apart themselves; its others, as far as they are not built in, take bytes.
@@ -43,6 +45,37 @@ class NumcodecsHost:
         if self._role == "array_bytes":
             value = np.frombuffer(decoded, self._dtype).reshape(self._shape)
         return to_bytes(self._codec.encode(value))
+
+
+class LzmaHost(NumcodecsHost):
+    """LZMA to at most ``limit_bytes``: a few of its bytes become a thousand times as many, and numcodecs makes all of them."""
+
+    def __init__(self, codec: Any, limit_bytes: int | None) -> None:
+        super().__init__(codec, "bytes_bytes", np.dtype("u1"), ())
+        self._limit_bytes = limit_bytes
+
+    def decode(self, encoded: bytes) -> bytes:
+        limit_bytes = config.get("array.variable_chunk_max_bytes") if self._limit_bytes is None else self._limit_bytes
+        parts: list[bytes] = []
+        left, rest = limit_bytes, bytes(encoded)
+        # Streams may follow each other; what follows them and is none is left alone, as by Python's lzma.decompress.
+        while rest or not parts:
+            stream = lzma.LZMADecompressor(self._codec.format, None, self._codec.filters)
+            try:
+                while not stream.eof:
+                    part = stream.decompress(rest, max_length=left + 1)
+                    parts.append(part)
+                    left, rest = left - len(part), b""
+                    if left < 0:
+                        raise BudgetExceededError(f"decodes to more than {limit_bytes} bytes")
+                    if stream.needs_input and not stream.eof:
+                        raise lzma.LZMAError("the stream is cut off")
+            except lzma.LZMAError:
+                if not any(parts):
+                    raise
+                break
+            rest = stream.unused_data
+        return b"".join(parts)
 
 
 class PickleHost(NumcodecsHost):
@@ -118,6 +151,11 @@ def open_codec(
         raise
     role = "array_bytes" if identifier in _ARRAY_CODECS else "bytes_bytes"
     dtype = from_json_v3(json.loads(data_type)).native if role == "array_bytes" else np.dtype("u1")
+    if identifier == "lzma":
+        known = from_json_v3(json.loads(data_type))
+        # With the room that the Rust side leaves to compressors behind each other.
+        fixed = None if known.is_variable else 4 * math.prod(shape) * known.item_bytes + (1 << 20)
+        return role, LzmaHost(codec, fixed), None, None
     host = PickleHost if identifier == "pickle" else NumcodecsHost
     return role, host(codec, role, dtype, tuple(shape)), None, None
 

@@ -36,7 +36,19 @@ class ConsolidatedMetadata:
     @property
     def metadata(self) -> dict[str, AnyArrayMetadata | GroupMetadata]:
         """The direct children; groups among them know theirs."""
-        return {name: self.below(name) for name in self.flattened_metadata if "/" not in name}
+        # By one look at every path, however many groups there are.
+        inside: dict[str, dict[str, AnyArrayMetadata | GroupMetadata]] = {}
+        for key, child in self.flattened_metadata.items():
+            name, slash, rest = key.partition("/")
+            if slash:
+                inside.setdefault(name, {})[rest] = child
+        return {
+            name: replace(node, consolidated_metadata=ConsolidatedMetadata(inside.get(name, {})))
+            if isinstance(node, GroupMetadata)
+            else node
+            for name, node in self.flattened_metadata.items()
+            if "/" not in name
+        }
 
     def below(self, name: str) -> AnyArrayMetadata | GroupMetadata:
         """The node called ``name``, a group with all that is below it."""
@@ -176,7 +188,17 @@ def _parse_consolidated(data: Any) -> ConsolidatedMetadata | None:
         raise MetadataValidationError(f"consolidated_metadata has no 'metadata', got {data!r}")
     if data.get("kind") != "inline":
         raise MetadataValidationError(f"consolidated_metadata is of kind {data.get('kind')!r}, expected 'inline'")
-    return ConsolidatedMetadata({key: parse_node(node) for key, node in data["metadata"].items()})
+    return ConsolidatedMetadata({_checked_path(key): parse_node(node) for key, node in data["metadata"].items()})
+
+
+# Names of the longest path. What lists a hierarchy follows it level by level, so a document must not say how deep it goes.
+_MOST_NAMES = 128
+
+
+def _checked_path(path: str) -> str:
+    if (depth := path.count("/") + 1) > _MOST_NAMES:
+        raise MetadataValidationError(f"consolidated metadata has a path of {depth} names, expected at most {_MOST_NAMES}: {path!r}")
+    return path
 
 
 def parse_consolidated_v2(document: Mapping[str, Any]) -> ConsolidatedMetadata:
@@ -186,7 +208,7 @@ def parse_consolidated_v2(document: Mapping[str, Any]) -> ConsolidatedMetadata:
         raise MetadataValidationError(f"'{ZMETADATA}' has no 'metadata'")
     nodes: dict[str, dict[str, Any]] = {}
     for key, value in stored.items():
-        path, _, name = key.rpartition("/")
+        path, _, name = _checked_path(key).rpartition("/")
         if path and name in (ZARRAY, ZGROUP):
             nodes.setdefault(path, {}).update(as_mapping(value, f"'{key}'"))
         elif path and name == ZATTRS:

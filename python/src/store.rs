@@ -72,6 +72,7 @@ impl PyStore {
         let requests_at_once = adapter.getattr(py, "requests_at_once")?.extract::<usize>(py)?.max(1);
         let is_asynchronous = adapter.getattr(py, "is_asynchronous")?.extract(py)?;
         let supports_deletes = adapter.getattr(py, "supports_deletes")?.extract(py)?;
+        let has_sizes = adapter.getattr(py, "has_sizes")?.extract(py)?;
         let is_transactional = adapter.getattr(py, "is_transactional")?.extract(py)?;
         let device = adapter.getattr(py, "device")?.extract::<Option<String>>(py)?;
         let device = device.as_deref().map(parse_device).transpose()?;
@@ -81,6 +82,7 @@ impl PyStore {
             requests_at_once,
             is_asynchronous,
             supports_deletes,
+            has_sizes,
             is_transactional,
             device,
         };
@@ -268,6 +270,8 @@ struct PythonStore {
     /// Whether it takes requests and brings their values later.
     is_asynchronous: bool,
     supports_deletes: bool,
+    /// Whether sizes cost nothing and values much, so that a value's place is asked for before the value.
+    has_sizes: bool,
     /// Whether nobody sees what is written before it is committed.
     is_transactional: bool,
     /// Where values are.
@@ -305,6 +309,9 @@ impl PythonStore {
 
     /// Asks for some values at once. The bytes are copied out of Python's objects one by one.
     fn fetch(&self, from: usize, requests: &[ReadRequest], sink: &dyn ReadSink) -> cuzarr::Result<()> {
+        if self.has_sizes {
+            return self.fetch_by_size(from, requests, sink);
+        }
         let wanted = requests.iter().map(bounds).collect::<cuzarr::Result<Vec<_>>>()?;
         let what = format!("get '{}'", requests.first().map_or("", |request| &request.key));
         let values = self.call(&what, |_, adapter| {
@@ -325,6 +332,36 @@ impl PythonStore {
                 }
             });
             sink.done(from + at, outcome.and_then(|value| self.hand_over(request, from + at, value, sink)));
+        }
+        Ok(())
+    }
+
+    /// Asks for the values one by one, each when there is memory for as many bytes as the store says that it has.
+    fn fetch_by_size(&self, from: usize, requests: &[ReadRequest], sink: &dyn ReadSink) -> cuzarr::Result<()> {
+        for (index, request) in requests.iter().enumerate().map(|(at, request)| (from + at, request)) {
+            let read = || {
+                let size_bytes = match request.range {
+                    ByteRange::Full => self.size_bytes(&request.key)?,
+                    _ => None,
+                };
+                let lease = size_bytes.map(|size_bytes| sink.reserve(index, size_bytes)).transpose()?;
+                let (start, stop) = bounds(request).map(|(_, start, stop)| (start, stop))?;
+                let value = self.call(&format!("get '{}'", request.key), |_, adapter| {
+                    adapter.call_method1("get", (&request.key, start, stop))?.extract::<Option<Vec<u8>>>()
+                })?;
+                match (lease, value) {
+                    (Some(mut lease), Some(value)) if size_bytes == Some(value.len() as u64) => {
+                        lease.bytes().copy_from_slice(&value);
+                        Ok(ReadOutcome::Filled(lease))
+                    }
+                    (Some(_), Some(value)) => {
+                        let message = format!("'{}' has {} bytes, not as many as it says", request.key, value.len());
+                        Err(Error::new(ErrorKind::StoreFailed, message))
+                    }
+                    (_, value) => self.hand_over(request, index, value.map(Value::Host), sink),
+                }
+            };
+            sink.done(index, read());
         }
         Ok(())
     }

@@ -5,8 +5,10 @@ from __future__ import annotations
 import gzip
 import itertools
 import json
+import lzma
 import signal
 import tracemalloc
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,8 +19,10 @@ import pytest
 import cuzarr
 from cuzarr._described import _regions
 from cuzarr._dtypes import MAX_ITEM_BYTES
+from cuzarr._group_metadata import ConsolidatedMetadata
 from cuzarr.errors import (
     BudgetExceededError,
+    ChunkCorruptError,
     CuzarrError,
     DataTypeValidationError,
     InvalidArgumentError,
@@ -236,6 +240,70 @@ def test_a_chunk_of_text_decodes_to_no_more_than_the_configuration_allows() -> N
             array[0] = "x" * (1 << 20)
         array[0] = "x" * 1000
     assert array[0] == "x" * 1000
+
+
+def group_of(paths: list[str]) -> dict[str, bytes]:
+    nodes = {path: {"zarr_format": 3, "node_type": "group", "attributes": {}} for path in paths}
+    inline = {"kind": "inline", "must_understand": False, "metadata": nodes}
+    document = {"zarr_format": 3, "node_type": "group", "attributes": {}, "consolidated_metadata": inline}
+    return {"zarr.json": json.dumps(document).encode()}
+
+
+def test_every_path_of_a_hierarchy_is_looked_at_once_a_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = 0
+    init = ConsolidatedMetadata.__init__
+
+    def counted(self: ConsolidatedMetadata, nodes: dict[str, Any] | None = None) -> None:
+        nonlocal made
+        made += len(nodes or {})
+        init(self, nodes or {})
+
+    group = cuzarr.open_group(group_of([f"a{number}" for number in range(2000)] + ["/".join("b" * depth) for depth in range(1, 100)]))
+    monkeypatch.setattr(ConsolidatedMetadata, "__init__", counted)
+    monkeypatch.setattr(ConsolidatedMetadata, "below", lambda *_: pytest.fail("looks at every path for every group"))
+    assert len(group.members(max_depth=None)) == 2099
+    assert made == 98 * 99 // 2, "each path once for each group above it"
+    assert str(group.tree()).count("\n") > 100
+
+
+def test_paths_of_very_many_names_are_refused() -> None:
+    with pytest.raises(MetadataValidationError, match="a path of 5000 names, expected at most 128"):
+        cuzarr.open_group(group_of(["/".join("a" * 5000)]), mode="r")
+
+
+def test_codecs_of_python_decode_to_no_more_than_a_chunk_can_have() -> None:
+    bomb = lzma.compress(b"\x01\0\0\0" + bytes(64 << 20), preset=1)
+    codecs = [{"name": "numcodecs.lzma", "configuration": {}}]
+    text = cuzarr.open_array({**stored(document([1], [1], "string", "", [{"name": "vlen-utf8"}, *codecs])), "c/0": bomb})
+    numbers = cuzarr.open_array({**stored(document([4], [4], "int8", 0, ["bytes", *codecs])), "c/0": bomb})
+    with cuzarr.config.set({"array.variable_chunk_max_bytes": "1 MiB"}):
+        for array in (text, numbers):
+            tracemalloc.start()
+            try:
+                with pytest.raises(CuzarrError, match=r"decodes to more than"):
+                    array[...]
+                assert tracemalloc.get_traced_memory()[1] < 16 << 20
+            finally:
+                tracemalloc.stop()
+        # Streams one behind the other, as lzma.decompress takes them, and what follows them.
+        numbers.store.set("c/0", lzma.compress(b"\x01\x02") + lzma.compress(b"\x03\x04") + b"rest")
+        np.testing.assert_array_equal(numbers[...], [1, 2, 3, 4])
+
+
+def test_members_of_zip_files_are_decompressed_when_their_size_is_right(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("zarr.json", json.dumps(document([4], [4])))
+        file.writestr("c/0", bytes(64 << 20))
+        file.writestr("large/zarr.json", b" " * (64 << 20))
+    tracemalloc.start()
+    try:
+        with pytest.raises(ChunkCorruptError, match="67108864 bytes, expected 4"):
+            cuzarr.open_array(tmp_path / "a.zip", mode="r")[...]
+        with cuzarr.config.set({"metadata_max_bytes": "1 MiB"}), pytest.raises(BudgetExceededError):
+            cuzarr.open_array(tmp_path / "a.zip", path="large", mode="r")
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_fill_value_may_be_a_list_of_fewer_bytes() -> None:

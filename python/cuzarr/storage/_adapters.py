@@ -40,6 +40,7 @@ class StoreAdapter(Protocol):
     is_asynchronous: bool
     supports_deletes: bool
     is_transactional: bool
+    has_sizes: bool
     device: str | None
     """Where values are: what is asked for is brought as a ``_core.NdBuffer`` of bytes there, and set by ``set_buffer``."""
 
@@ -138,6 +139,7 @@ class OneByOne:
     is_asynchronous = False
     supports_deletes = True
     is_transactional = False
+    has_sizes = False
     device: str | None = None
 
     def get(self, key: str, start: int | None, stop: int | None) -> Any:
@@ -332,6 +334,7 @@ class Asynchronous:
     requests_at_once = AT_ONCE
     is_asynchronous = True
     supports_deletes = True
+    has_sizes = False
     is_transactional = False
     device: str | None = None
     """Whether nobody sees what is written before the caller commits it, and only Zarr's own keys can be written."""

@@ -94,6 +94,8 @@ class _Members(ListingAdapter):
     """The file, opened at first use; one operation at a time."""
 
     supports_deletes = False
+    # The file's directory has the sizes; members are decompressed, to no more than they are said to have.
+    has_sizes = True
 
     def __init__(self, path: Path, mode: ZipMode, compression: int, zip64: bool) -> None:
         self.path, self.mode, self.compression, self.zip64 = path, mode, compression, zip64

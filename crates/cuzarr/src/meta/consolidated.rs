@@ -11,6 +11,9 @@ use super::node::{NodeMetadata, ZARRAY, ZATTRS, ZGROUP};
 use super::{ZarrFormat, invalid, v2, v3};
 use crate::{Error, ErrorKind, Result, ResultExt};
 
+/// The most names of a path.
+const MAX_DEPTH: usize = 128;
+
 /// The documents of the nodes below a group, by their path relative to it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Consolidated {
@@ -76,6 +79,7 @@ impl Consolidated {
         let mut entries = IndexMap::new();
         for (path, document) in documents {
             let place = || format!("consolidated metadata of '{path}'");
+            check_depth(path).at(place)?;
             let Json::Object(document) = document else {
                 return Err(invalid("metadata", &document.to_value(), "an object")).at(place);
             };
@@ -99,6 +103,7 @@ impl Consolidated {
         let mut found: IndexMap<String, [Option<&Object>; 3]> = IndexMap::new();
         for (key, member) in documents {
             let (path, name) = key.rsplit_once('/').unwrap_or(("", key));
+            check_depth(path).at(|| format!("consolidated metadata of '{path}'"))?;
             let place = [ZARRAY, ZGROUP, ZATTRS].iter().position(|known| *known == name);
             let (Some(place), Json::Object(member)) = (place, member) else {
                 let expected = "an object under a key that ends with .zarray, .zgroup or .zattrs";
@@ -172,15 +177,21 @@ impl Consolidated {
 
     /// The metadata of the node at `path`; `None` if there is none. A group comes with what is consolidated below it.
     pub fn node(&self, path: &str) -> Result<Option<NodeMetadata>> {
+        let mut node = self.node_alone(path)?;
+        if let Some(NodeMetadata::Group(group)) = &mut node {
+            group.set_consolidated(Some(self.under(path))).at(|| format!("consolidated metadata of '{path}'"))?;
+        }
+        Ok(node)
+    }
+
+    /// Like [`node`](Self::node), but a group comes without what is below it: finding that takes a look at every path.
+    pub fn node_alone(&self, path: &str) -> Result<Option<NodeMetadata>> {
         let Some(entry) = self.entries.get(path) else {
             return Ok(None);
         };
         let node = match entry.is_array {
             true => entry.array(self.format).map(|array| NodeMetadata::Array(Box::new(array))),
-            false => entry.group(self.format).and_then(|mut group| {
-                group.set_consolidated(Some(self.under(path)))?;
-                Ok(NodeMetadata::Group(Box::new(group)))
-            }),
+            false => entry.group(self.format).map(|group| NodeMetadata::Group(Box::new(group))),
         };
         node.map(Some).at(|| format!("consolidated metadata of '{path}'"))
     }
@@ -253,6 +264,17 @@ impl Entry {
     }
 }
 
+/// Refuses a path of more groups in each other than any store has: what lists a hierarchy follows it level by level.
+fn check_depth(path: &str) -> Result<()> {
+    match path.split('/').count() {
+        depth if depth <= MAX_DEPTH => Ok(()),
+        depth => {
+            let message = format!("got a path of {depth} names, expected at most {MAX_DEPTH}");
+            Err(Error::new(ErrorKind::MetadataInvalid, message))
+        }
+    }
+}
+
 /// What follows `group` in `path`, if the path lies below it.
 fn below<'a>(path: &'a str, group: &str) -> Option<&'a str> {
     match group {
@@ -295,6 +317,17 @@ mod tests {
         assert!(consolidated.node("good").unwrap().is_some());
         let error = consolidated.node("bad").unwrap_err();
         assert_eq!(error.trail(), ["consolidated metadata of 'bad'"]);
+    }
+
+    #[test]
+    fn paths_of_very_many_names_are_refused() {
+        let group = json!({"zarr_format": 3, "node_type": "group"});
+        let path = |depth: usize| vec!["a"; depth].join("/");
+        assert!(v3(inline(json!({path(MAX_DEPTH): group}))).is_ok());
+        assert_eq!(v3(inline(json!({path(MAX_DEPTH + 1): group}))).unwrap_err().kind(), ErrorKind::MetadataInvalid);
+        let deep = json!({format!("{}/.zgroup", path(100_000)): {"zarr_format": 2}});
+        let error = v2(json!({"zarr_consolidated_format": 1, "metadata": deep})).unwrap_err();
+        assert!(error.to_string().len() < 5000, "a message to read");
     }
 
     #[test]

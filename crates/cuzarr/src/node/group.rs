@@ -282,7 +282,8 @@ impl Group {
 
     /// Calls `visit` with the path (relative to this group) and metadata of every node below, to `max_depth` levels below
     /// the direct members (`Some(0)`: those alone; `None`: all). A node whose metadata cannot be read comes as an error,
-    /// and ends the walk only if `visit` returns it. Depth first, each level sorted.
+    /// and ends the walk only if `visit` returns it. Groups come without what is consolidated below them. Depth first, each
+    /// level sorted.
     ///
     /// # Errors
     /// What the store and `visit` report.
@@ -305,7 +306,11 @@ impl Group {
     pub fn members(&self, max_depth: Option<usize>) -> Result<Vec<(String, Node)>> {
         let mut members = Vec::new();
         self.walk(max_depth, &mut |path, metadata| {
-            members.push((path.to_string(), self.member(path, metadata?)?));
+            let mut metadata = metadata?;
+            if let (NodeMetadata::Group(group), Some(consolidated)) = (&mut metadata, self.consolidated()) {
+                group.set_consolidated(Some(consolidated.under(path)))?;
+            }
+            members.push((path.to_string(), self.member(path, metadata)?));
             Ok(())
         })?;
         Ok(members)

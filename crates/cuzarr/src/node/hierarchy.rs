@@ -67,7 +67,7 @@ pub(super) fn walk_consolidated(
         consolidated.paths().filter(|path| max_depth.is_none_or(|most| depth(path) <= most)).collect();
     paths.sort_unstable_by(|a, b| a.split('/').cmp(b.split('/')));
     for path in paths {
-        match consolidated.node(path) {
+        match consolidated.node_alone(path) {
             Ok(None) => {}
             Ok(Some(metadata)) => visit(path, Ok(metadata))?,
             Err(error) => visit(path, Err(error))?,
