@@ -1,10 +1,12 @@
 //! Any bytes as any metadata document: nothing may panic, and what is accepted must survive being asked and rewritten.
 //! Shared by the fuzz target and by the tests, which run it on seeds and on mutations under stable Rust.
 
+use cuzarr::codec::Chain;
 use cuzarr::meta::{
     ArrayMetadata, ChunkKeyEncoding, CodecsMetadata, Consolidated, DataType, Documents, Endian, FillValue,
     GroupMetadata, NewArray, NodeMetadata, ZarrFormat,
 };
+use cuzarr_device::Device;
 use serde_json::Value;
 
 /// Tries `bytes` as every document. Returns how many readings were accepted.
@@ -51,7 +53,7 @@ fn check_array(array: &ArrayMetadata, again: &ArrayMetadata) {
     assert_eq!(array.chunk_grid(), again.chunk_grid());
     assert_eq!(array.fill_value(), again.fill_value());
     assert_eq!(array.codecs(), again.codecs());
-    let _ = array.elems();
+    let _ = (array.elems(), Chain::new(array).map(|chain| chain.describe(Device::Cpu)));
 
     let grid = array.chunk_grid();
     let counts = grid.chunk_counts(array.shape()).expect("the grid has the array's dimensions");
