@@ -1,6 +1,6 @@
 """A process may be killed at any moment: arrays are whole before and after, or gone, and nothing old comes back.
 
-``CUZARR_KILLS=200`` kills each operation so many times; without it once, which takes seconds.
+``CRASH_TEST_KILLS=200`` kills each operation so many times; without it once, which takes seconds.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ def test_a_write_to_a_directory_of_fsspec_leaves_the_old_value_until_the_new_one
 
 # --------------------------------------------------------------------------------------------------- killed processes
 
-KILLS = int(os.environ.get("CUZARR_KILLS", "1"))
+KILLS = int(os.environ.get("CRASH_TEST_KILLS", "1"))
 SCALE = 40 if KILLS > 1 else 8
 
 
