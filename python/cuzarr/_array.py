@@ -184,9 +184,6 @@ class Array(ArraySelections, Operators, OneElement, Reductions):
             return super().__contains__(value)
         return any(bool(np.any(self[region] == value)) for region in self._iterate_regions())
 
-    def _elements(self) -> Any:
-        return self[...]
-
     def __bool__(self) -> bool:
         # As of a sequence, by its length; without dimensions it has none.
         return len(self) > 0 if self.shape else super().__bool__()

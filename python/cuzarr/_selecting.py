@@ -19,6 +19,7 @@ from cuzarr._indexing import (
     VIndex,
     basic_box,
     block_box,
+    ensure_tuple,
     is_pure_fancy,
     is_pure_orthogonal,
     mask_selection,
@@ -70,6 +71,9 @@ class ArraySelections(ArrayElements):
             return get(points, fields=chosen, prototype=prototype)
         if is_pure_orthogonal(rest, self.ndim):
             return self.get_orthogonal_selection(rest, fields=chosen, prototype=prototype)
+        if self.ndim and all(isinstance(item, int | slice) for item in ensure_tuple(rest)):
+            # zarr-python counts these to orthogonal selections, whose single elements are arrays of no dimensions.
+            return self._get_box(basic_box(rest, self.shape), None, prototype, chosen)
         return self.get_basic_selection(rest, fields=chosen, prototype=prototype)
 
     def _count_objects(self, selection: Any) -> int | None:
@@ -179,7 +183,8 @@ class ArraySelections(ArrayElements):
         Returns
         -------
         array
-            NumPy's on the CPU, CuPy's or :class:`cuzarr.DeviceArray` on a GPU; of no dimensions for a single element.
+            NumPy's on the CPU, CuPy's or :class:`cuzarr.DeviceArray` on a GPU. A single element is a scalar on the CPU, and an
+            array of no dimensions on a GPU.
 
         Raises
         ------
@@ -188,7 +193,9 @@ class ArraySelections(ArrayElements):
         ChunkCorruptError, ChecksumMismatchError
             A chunk cannot be decoded.
         """
-        return self._get_box(basic_box(selection, self.shape), out, prototype, fields)
+        elements = self._get_box(basic_box(selection, self.shape), out, prototype, fields)
+        is_scalar = out is None and isinstance(elements, np.ndarray) and not elements.ndim
+        return elements[()] if is_scalar else elements
 
     def set_basic_selection(
         self,
@@ -276,6 +283,10 @@ class ArraySelections(ArrayElements):
         """Selection of whole chunks by brackets: ``array.blocks[0, 1:3]``."""
         return BlockIndex(self)
 
+    def _elements(self) -> Any:
+        """All elements, always as an array."""
+        return self._get_box(basic_box(..., self.shape), None, None, None)
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         """All elements, as a NumPy array.
 
@@ -291,7 +302,7 @@ class ArraySelections(ArrayElements):
                 f"{self!r} reads to {self.device}, and a copy to the host has to be asked for",
                 hint="use array.with_device('cpu'), or index it and call .cpu()",
             )
-        elements = self[...]
+        elements = self._elements()
         return elements if dtype is None else elements.astype(dtype, copy=False)
 
 

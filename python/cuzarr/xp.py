@@ -41,7 +41,7 @@ def asarray(x: Any, dtype: Any = None, *, device: str | None = None) -> Any:
 
     if isinstance(x, Array):
         where = device_name(device)
-        return asarray(x.with_device(where)[...], dtype, device=where)
+        return asarray(x.with_device(where)._elements(), dtype, device=where)
     if isinstance(x, Expression):
         return asarray(x.compute(device=device), dtype, device=device)
     if not is_on_device(x):
@@ -70,7 +70,7 @@ def asnumpy(x: Any) -> np.ndarray[Any, Any]:
     if isinstance(x, Expression):
         x = x.compute()
     if isinstance(x, Array):
-        x = x.with_device("cpu")[...]
+        x = x.with_device("cpu")._elements()
     return host_array(on_host(x), "asnumpy")
 
 

@@ -28,13 +28,13 @@ def on(device: str, value: Any) -> Any:
 
 def to_host(array: Any) -> np.ndarray[Any, Any]:
     """A copy of an array in host memory."""
-    if isinstance(array, np.ndarray):
-        return array
+    if isinstance(array, np.ndarray | np.generic | str | bytes):
+        return np.asarray(array)
     return np.asarray(array.cpu() if hasattr(array, "cpu") else array.get())
 
 
 def is_on(device: str, array: Any) -> bool:
     """Whether an array is on a device."""
     if device == "cpu":
-        return isinstance(array, np.ndarray)
+        return isinstance(array, np.ndarray | np.generic)
     return isinstance(array, cuzarr.DeviceArray) or type(array).__module__.startswith("cupy")

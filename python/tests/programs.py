@@ -400,8 +400,11 @@ def plain(step: Step, array: Any) -> Step:
 
 def means_points(step: Step, ndim: int) -> bool:
     """Whether it selects points by their coordinates, which take one element each in any number of dimensions of 1."""
+    _, items = parted(step)
+    if any(np.asarray(item).dtype == bool for item in items if is_array(item)):
+        return False
     if step.way == "brackets":
-        return is_pure_fancy_indexing(parted(step)[1], ndim)
+        return is_pure_fancy_indexing(items, ndim)
     return step.way in ("vindex", "get_coordinate_selection")
 
 
