@@ -39,7 +39,7 @@ def parse_type(spec: Any) -> np.dtype[Any]:
     try:
         return check_type(np.dtype(spec))
     except TypeError:
-        if isinstance(spec, str) and _OF_ML_DTYPES.fullmatch(spec):
+        if isinstance(spec, str) and _OF_ML_DTYPES.fullmatch(spec.removeprefix("torch.")):
             raise DataTypeValidationError(f"elements of {spec} are not supported", hint=_BITS) from None
         raise
 
