@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
@@ -222,6 +224,15 @@ def operations(zarr_format: int, scale: int = 1) -> dict[str, Operation]:
 
 def _store(store: Any) -> Any:
     return cuzarr.storage.make_store(store)
+
+
+def work(zarr_format: int, scale: int, name: str, root: str, tell: Connection) -> None:
+    """An operation on a directory, in a process that may be killed meanwhile. Here, because a new process imports only this module."""
+    warnings.simplefilter("ignore")
+    operation = operations(zarr_format, scale)[name]
+    tell.send("begins")
+    operation.run(root)
+    tell.send("ended")
 
 
 def arrays(store: Any, zarr_format: int | None = None) -> Iterator[tuple[str, Content]]:

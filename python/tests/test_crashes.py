@@ -13,7 +13,6 @@ import shutil
 import time
 import warnings
 from collections.abc import Iterator
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ import numpy as np
 import pytest
 
 import cuzarr
-from crashes import arrays, check, check_end, check_new, numbers, operations, same
+from crashes import arrays, check, check_end, check_new, numbers, operations, same, work
 
 NAMES = [(zarr_format, name) for zarr_format in (2, 3) for name in operations(zarr_format)]
 
@@ -206,23 +205,15 @@ def test_a_write_to_a_directory_of_fsspec_leaves_the_old_value_until_the_new_one
 # --------------------------------------------------------------------------------------------------- killed processes
 
 KILLS = int(os.environ.get("CRASH_TEST_KILLS", "1"))
-SCALE = 40 if KILLS > 1 else 8
-
-
-def _work(zarr_format: int, name: str, root: str, tell: Connection) -> None:
-    warnings.simplefilter("ignore")
-    operation = operations(zarr_format, SCALE)[name]
-    tell.send("begins")
-    operation.run(root)
-    tell.send("ended")
+SCALE = 20 if KILLS > 1 else 8
 
 
 def _killed(zarr_format: int, name: str, root: Path, after: float | None) -> float:
     """Runs an operation in a process of its own and kills that after some seconds; tells how long it took to its end."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["cuzarr", "crashes"])
+    context.set_forkserver_preload(["__main__", "cuzarr", "crashes"])
     listen, tell = context.Pipe()
-    process = context.Process(target=_work, args=(zarr_format, name, str(root), tell))
+    process = context.Process(target=work, args=(zarr_format, SCALE, name, str(root), tell))
     process.start()
     tell.close()
     assert listen.recv() == "begins"
