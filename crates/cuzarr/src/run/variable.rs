@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use cuzarr_device::Device;
+
 use super::access::Access;
 use super::call::Call;
 use super::engine::Options;
@@ -119,6 +121,11 @@ impl VariableDestination {
         let count = shape.iter().try_fold(1u64, |product, &extent| product.checked_mul(extent));
         let no_memory = || Error::new(ErrorKind::OutOfMemory, format!("no memory for the elements of shape {shape:?}"));
         let count = count.and_then(|count| usize::try_from(count).ok()).ok_or_else(no_memory)?;
+        // Some systems promise more memory than they have, and end the process that begins to use it.
+        let there = Device::Cpu.memory_info().map_or(u64::MAX, |memory| memory.total_bytes);
+        if (count as u64).saturating_mul(LEAST_ELEMENT_BYTES) > there {
+            return Err(no_memory());
+        }
         // Which element of which part; parts are counted from 1, 0 is the fill value.
         let mut places: Vec<(u32, u32)> = Vec::new();
         places.try_reserve_exact(count).map_err(|_| no_memory())?;
@@ -197,6 +204,9 @@ impl Destination for VariableDestination {
 }
 
 struct VariableLanding(Arc<Target>);
+
+/// What an element of the result takes at least while it is put together: where it comes from, and where it begins.
+const LEAST_ELEMENT_BYTES: u64 = 16;
 
 impl Landing for VariableLanding {
     fn lease(&self, _batch: &Batch, _read: usize, size_bytes: usize) -> Result<Box<dyn Lease>> {
