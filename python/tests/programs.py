@@ -176,14 +176,15 @@ def a_shape(choose: random.Random, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 SCALARS: list[Any] = [
     0, 1, -1, 300, 2**40, 2**70, True, 1.5, float("nan"), 1 + 2j, "a", "é☃ longer", "7", b"bytes", b"\xff", None, (), (1, 2.5), {"a": 1},
-    np.int16(7), np.float32(2.5), np.bool_(True), np.str_("b"), np.bytes_(b"c"), np.datetime64("2020-01-01"), np.timedelta64(3, "s"),
+    np.int16(7), np.float32(2.5), np.complex64(1 + 2j), np.bool_(True), np.str_("b"), np.bytes_(b"c"),
+    np.datetime64("2020-01-01"), np.timedelta64(3, "s"),
     np.array((1, 2.5), STRUCTURES[0])[()], [(1, 2.5)], np.datetime64("NaT", "s"), np.void(b"abc"), slice(1), bytearray(b"ab"),
 ]  # fmt: skip
 
 
 def a_value(choose: random.Random, rng: np.random.Generator, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
     """What is written to a selection of a shape: mostly elements of the array's own type."""
-    if choose.random() < 0.12:
+    if choose.random() < 0.16:
         return choose.choice(SCALARS)
     if choose.random() < 0.04:
         return np.full(shape, 1 + 2j).tolist()
