@@ -428,7 +428,8 @@ def numpys(step: Step, array: Any, before: np.ndarray[Any, Any]) -> Any:
             part = elements[name if isinstance(name, str) else list(name)]
         if step.writes:
             value = step.value if hasattr(step.value, "dtype") else np.asarray(step.value, part.dtype)
-            if means_points(step, array.ndim) and np.squeeze(value).shape in (part.squeeze().shape, part.reshape(-1).squeeze().shape):
+            shapes = part.squeeze().shape, part.reshape(-1).squeeze().shape
+            if np.ndim(value) and means_points(step, array.ndim) and np.squeeze(value).shape in shapes:
                 value = value.reshape(part.shape)
             part[...] = value
             whole[chosen] = elements
@@ -438,7 +439,7 @@ def numpys(step: Step, array: Any, before: np.ndarray[Any, Any]) -> Any:
         if step.out is None:
             return part
         memory = np.zeros(*step.out)
-        memory[...] = part
+        memory[...] = part.reshape(-1) if means_points(step, array.ndim) and memory.shape == (part.size,) else part
         return memory
 
     return outcome(act)

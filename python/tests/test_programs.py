@@ -159,7 +159,7 @@ EXCUSES: dict[str, Callable[[Case], bool]] = {
     "empty masks": lambda case: case.is_refused and any(map(is_empty_mask, case.items)),
     "ellipsis beside arrays": lambda case: case.is_refused and has_ellipsis(case.items) and any(map(is_array, case.items)),
     "ends of block slices": lambda case: "block" in case.step.way and any(ends_below(item, min(grid(case.array), default=0)) for item in case.items),
-    "lists for points": lambda case: isinstance(case.step.value, list) and "block" not in case.step.way and not case.changes_shape(),
+    "lists for points": lambda case: isinstance(case.step.value, list | tuple) and "block" not in case.step.way and not case.changes_shape(),
     "single values": lambda case: case.step.writes and np.isscalar(case.step.value) and isinstance(case.ours, Refusal),
     "points named twice": lambda case: not case.is_refused and case.repeats() and not case.changes_shape(),
     "memory for points": lambda case: case.is_refused and case.step.out is not None,
