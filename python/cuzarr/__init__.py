@@ -64,21 +64,21 @@ from cuzarr._api import (
     zeros,
     zeros_like,
 )
-from cuzarr._array import Array
-from cuzarr._array_config import ArrayConfig
-from cuzarr._async_nodes import AsyncArray, AsyncGroup
+from cuzarr._node.array import Array
+from cuzarr._node.array_config import ArrayConfig
+from cuzarr._node.asynchronous import AsyncArray, AsyncGroup
 from cuzarr._config import config
-from cuzarr._copying import copy, pyramid, rechunk
+from cuzarr._compute.copy import copy, pyramid, rechunk
 from cuzarr._core import __version__
-from cuzarr._group import Group
-from cuzarr._group_metadata import ConsolidatedMetadata, GroupMetadata
-from cuzarr._map_blocks import map_blocks
-from cuzarr._metadata import ArrayV2Metadata, ArrayV3Metadata
-from cuzarr._reduce import reduce
-from cuzarr.device_array import DeviceArray
+from cuzarr._node.group import Group
+from cuzarr._metadata.group import ConsolidatedMetadata, GroupMetadata
+from cuzarr._compute.map_blocks import map_blocks
+from cuzarr._metadata.array import ArrayV2Metadata, ArrayV3Metadata
+from cuzarr._compute.reduce import reduce
+from cuzarr._memory.device_array import DeviceArray
 from cuzarr.errors import CuzarrError
-from cuzarr.expression import Expression
-from cuzarr.functions import (
+from cuzarr._compute.expression import Expression
+from cuzarr.xp.elementwise import (
     abs,  # noqa: A004, NumPy's names
     absolute,
     acos,
@@ -168,7 +168,7 @@ from cuzarr.functions import (
 )
 from cuzarr.kernels import ElementwiseKernel, Module
 
-from cuzarr.reductions import (
+from cuzarr.xp.reductions import (
     all,  # noqa: A004
     any,  # noqa: A004
     argmax,
@@ -191,7 +191,7 @@ from cuzarr.reductions import (
     sum,  # noqa: A004
     var,
 )
-from cuzarr.selections import (
+from cuzarr.xp.statistics import (
     histogram,
     histogram_bin_edges,
     median,

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from cuzarr import _core
-from cuzarr._new_nodes import create_array, create_group, create_hierarchy, from_array
-from cuzarr._filled import array, create, empty, empty_like, full, full_like, ones, ones_like, zeros, zeros_like
-from cuzarr._opening import (
+from cuzarr._node.create import create_array, create_group, create_hierarchy, from_array
+from cuzarr._node.filled import array, create, empty, empty_like, full, full_like, ones, ones_like, zeros, zeros_like
+from cuzarr._node.open import (
     consolidate_metadata,
     group,
     load,
@@ -20,7 +20,7 @@ from cuzarr._opening import (
     open_like,
     tree,
 )
-from cuzarr._saving import save, save_array, save_group
+from cuzarr._node.save import save, save_array, save_group
 from cuzarr.errors import UnsupportedError
 
 

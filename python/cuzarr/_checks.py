@@ -108,7 +108,7 @@ def host_array(value: Any, what: str, dtype: Any = None) -> np.ndarray[Any, Any]
     ------
     ArgumentTypeError, OutOfRangeError, InvalidArgumentError
     """
-    from cuzarr._convert import as_numpy
+    from cuzarr._memory.convert import as_numpy
 
     with refusing(what):
         return as_numpy(value) if dtype is None else np.asarray(value, dtype)

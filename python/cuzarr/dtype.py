@@ -14,9 +14,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from cuzarr import _dtypes
+from cuzarr._metadata import dtype as _dtypes
 from cuzarr._checks import element_type, refusing, whole
-from cuzarr._dtypes import DataType, ZarrFormat
+from cuzarr._metadata.dtype import DataType, ZarrFormat
 from cuzarr.errors import InvalidArgumentError
 
 __all__ = [

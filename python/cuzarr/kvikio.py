@@ -25,13 +25,14 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
-from cuzarr import _nvcomp, storage
+from cuzarr import storage
+from cuzarr.codecs import nvcomp as _nvcomp
 from cuzarr._config import config
 from cuzarr.codecs import numcodecs as _codecs
 from cuzarr.errors import ArrayNotFoundError, ContainsGroupError, InvalidArgumentError, UnknownCodecError
 
 if TYPE_CHECKING:
-    from cuzarr._array import Array
+    from cuzarr._node.array import Array
 
 __all__ = ["CompatCompressor", "GDSStore", "open_cupy_array"]
 
@@ -153,7 +154,7 @@ class _PlainGDSStore(_Items, storage.GDSStore):
 
 
 def _zarr_store() -> type[Any]:
-    from cuzarr import _zarr_stores
+    from cuzarr.storage import zarr_form as _zarr_stores
 
     class GDSStore(_Items, _zarr_stores.GDSStore):
         """A directory read into GPU memory, and written from it, by cuFile: a store of zarr-python's, and a mapping.

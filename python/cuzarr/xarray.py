@@ -29,11 +29,11 @@ from xarray.coding.variables import CFMaskCoder
 from xarray.core import indexing
 
 from cuzarr._api import open_group
-from cuzarr._arguments import place_of
-from cuzarr._array import Array
-from cuzarr._async import run
-from cuzarr._group import Group
-from cuzarr._metadata import ArrayV2Metadata
+from cuzarr._node.arguments import place_of
+from cuzarr._node.array import Array
+from cuzarr._runtime import run
+from cuzarr._node.group import Group
+from cuzarr._metadata.array import ArrayV2Metadata
 from cuzarr._names import did_you_mean
 from cuzarr.errors import GroupNotFoundError, MetadataValidationError
 from cuzarr.storage import Store

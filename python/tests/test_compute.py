@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import cuzarr
-from cuzarr.functions import Function
+from cuzarr.xp.elementwise import Function
 from conftest import gpu_device
 from devices import require
 

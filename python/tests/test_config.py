@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import cuzarr
-from cuzarr._array_config import ArrayConfig
+from cuzarr._node.array_config import ArrayConfig
 from cuzarr._config import DEFAULTS, Config, resolve_class
 from cuzarr.buffer import cpu, gpu
 from cuzarr.errors import ConfigInvalidError, CuzarrRuntimeWarning

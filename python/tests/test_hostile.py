@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 
 import cuzarr
-from cuzarr._described import _regions
-from cuzarr._dtypes import MAX_ITEM_BYTES
-from cuzarr._group_metadata import ConsolidatedMetadata
+from cuzarr._node.described import _regions
+from cuzarr._metadata.dtype import MAX_ITEM_BYTES
+from cuzarr._metadata.group import ConsolidatedMetadata
 from cuzarr.errors import (
     BudgetExceededError,
     ChunkCorruptError,

@@ -14,7 +14,7 @@ import pytest
 
 import cuzarr
 from cuzarr import _core
-from cuzarr._convert import host_array, wrap_host
+from cuzarr._memory.convert import host_array, wrap_host
 from cuzarr.errors import (
     DTypeMismatchError,
     ExportError,

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import cuzarr
-from cuzarr import _core, _modules, errors
+from cuzarr import _core, errors
+from cuzarr.kernels import module as _modules
 
 SOURCE = """
 // A comment with a ) in it, and __global__ void commented(double x);

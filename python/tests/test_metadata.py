@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import cuzarr
-from cuzarr._create import DEFAULT_FILL_VALUE, legacy_metadata, new_metadata
+from cuzarr._metadata.create import DEFAULT_FILL_VALUE, legacy_metadata, new_metadata
 
 zarr = pytest.importorskip("zarr", minversion="3.4")
 

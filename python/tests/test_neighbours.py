@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import cuzarr
-from cuzarr._batches import Batches
+from cuzarr._node.batches import Batches
 
 TRUTH = np.arange(12 * 10, dtype="f4").reshape(12, 10)
 

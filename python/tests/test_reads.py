@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import cuzarr
-from cuzarr._indexing import basic_box
-from cuzarr._reads import split
+from cuzarr._node.indexing import basic_box
+from cuzarr._node.reads import split
 from cuzarr.errors import DTypeMismatchError, InvalidArgumentError, SelectionInvalidError, ShapeMismatchError, UnsupportedError
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import cuzarr
-from cuzarr._create import DEFAULT_FILL_VALUE
+from cuzarr._metadata.create import DEFAULT_FILL_VALUE
 from signature_differences import ABSENT, ADDED, OTHER
 
 zarr = pytest.importorskip("zarr", minversion="3.4")

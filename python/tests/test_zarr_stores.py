@@ -17,7 +17,7 @@ from zarr.testing.store import StoreTests  # noqa: E402
 
 import cuzarr.zarr  # noqa: E402
 from cuzarr import kvikio  # noqa: E402
-from cuzarr._zarr_stores import GDSStore, GpuMemoryStore, LocalStore, MemoryStore, NativeStore, ZipStore  # noqa: E402
+from cuzarr.storage.zarr_form import GDSStore, GpuMemoryStore, LocalStore, MemoryStore, NativeStore, ZipStore  # noqa: E402
 
 DEVICE = gpu_device()[0] or "cpu"
 

@@ -19,9 +19,10 @@ import functools
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
-from cuzarr import _api, _copying
-from cuzarr._async import run
-from cuzarr._async_nodes import AsyncArray, AsyncGroup, run_node, to_async
+from cuzarr import _api
+from cuzarr._compute import copy as _copying
+from cuzarr._runtime import run
+from cuzarr._node.asynchronous import AsyncArray, AsyncGroup, run_node, to_async
 
 
 def _awaited(function: Callable[..., Any]) -> Any:

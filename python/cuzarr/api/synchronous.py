@@ -2,6 +2,6 @@
 
 from cuzarr._api import *  # noqa: F403
 from cuzarr._api import __all__ as _names
-from cuzarr._copying import copy
+from cuzarr._compute.copy import copy
 
 __all__ = [*_names, "copy"]

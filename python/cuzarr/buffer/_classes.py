@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, SupportsI
 
 import numpy as np
 
-from cuzarr import _convert, _numpy
+from cuzarr import _numpy
+from cuzarr._memory import convert as _convert
 from cuzarr.errors import ArgumentTypeError, InvalidArgumentError
 
 BytesLike = bytes | bytearray | memoryview

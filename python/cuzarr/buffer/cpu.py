@@ -7,11 +7,12 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from cuzarr import _convert, _numpy
+from cuzarr import _numpy
+from cuzarr._memory import convert as _convert
 from cuzarr._checks import element_type, refusing
 from cuzarr.buffer import _classes
 from cuzarr.buffer._classes import ArrayLike, BufferPrototype, BytesLike, NDArrayLike, Order, element_bits
-from cuzarr.device_array import host_view
+from cuzarr._memory.device_array import host_view
 from cuzarr.errors import ImplicitHostCopyError
 
 __all__ = ["Buffer", "NDBuffer", "as_numpy_array_wrapper", "buffer_prototype", "numpy_buffer_prototype"]

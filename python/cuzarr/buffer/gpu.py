@@ -11,11 +11,12 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from cuzarr import _convert, _numpy
+from cuzarr import _numpy
+from cuzarr._memory import convert as _convert
 from cuzarr._config import config
 from cuzarr.buffer import _classes, cpu
 from cuzarr.buffer._classes import ArrayLike, BufferPrototype, BytesLike, NDArrayLike, element_bits
-from cuzarr.device_array import DeviceArray
+from cuzarr._memory.device_array import DeviceArray
 from cuzarr.errors import CuzarrUserWarning, MemorySpaceError
 
 __all__ = ["Buffer", "NDBuffer", "buffer_prototype"]

@@ -12,9 +12,9 @@ chain, on frames that a program holds itself.
 from __future__ import annotations
 
 from cuzarr.codecs import numcodecs
-from cuzarr.codecs._choices import BloscCname, BloscShuffle, Endian, ShardingCodecIndexLocation, SubchunkWriteOrder
-from cuzarr.codecs._decoder import Batch, Decoder
-from cuzarr.codecs._values import (
+from cuzarr.codecs.choices import BloscCname, BloscShuffle, Endian, ShardingCodecIndexLocation, SubchunkWriteOrder
+from cuzarr.codecs.decoder import Batch, Decoder
+from cuzarr.codecs.values import (
     BloscCodec,
     BytesCodec,
     CastValue,

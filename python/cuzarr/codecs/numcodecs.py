@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from cuzarr.codecs._values import Codec, Role
+from cuzarr.codecs.values import Codec, Role
 from cuzarr.errors import MetadataValidationError
 
 if TYPE_CHECKING:
-    from cuzarr._dtypes import DataType
+    from cuzarr._metadata.dtype import DataType
 
 __all__ = [
     "BZ2",

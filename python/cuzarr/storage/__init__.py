@@ -13,8 +13,8 @@ any object with ``get``, ``set``, ``delete`` and ``list`` works as well.
 Where zarr-python is installed, ``cuzarr.zarr`` has these stores as its own kind of stores.
 """
 
-from cuzarr.storage._foreign import FsspecStore, ObjectStore
-from cuzarr.storage._resolve import (
+from cuzarr.storage.foreign import FsspecStore, ObjectStore
+from cuzarr.storage.resolve import (
     MODES,
     AccessMode,
     StoreLike,
@@ -24,8 +24,8 @@ from cuzarr.storage._resolve import (
     make_store_path,
     normalize_path,
 )
-from cuzarr.storage._stores import ForeignStore, GDSStore, GpuMemoryStore, LocalStore, MemoryStore, SplitStore, Store
-from cuzarr.storage._zip import ZipStore
+from cuzarr.storage.stores import ForeignStore, GDSStore, GpuMemoryStore, LocalStore, MemoryStore, SplitStore, Store
+from cuzarr.storage.zip import ZipStore
 
 __all__ = [
     "MODES",

@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 try:
-    from cuzarr._zarr_stores import GDSStore, GpuMemoryStore, LocalStore, MemoryStore, ZipStore
+    from cuzarr.storage.zarr_form import GDSStore, GpuMemoryStore, LocalStore, MemoryStore, ZipStore
     from cuzarr.zarr._buffers import Buffer, NDBuffer, buffer_prototype
     from cuzarr.zarr._enable import Enabled, enable
     from cuzarr.zarr._pipeline import CodecPipeline

@@ -8,9 +8,9 @@ import numpy as np
 from zarr.core.buffer import core
 from zarr.registry import register_buffer, register_ndbuffer
 
-from cuzarr import _convert
+from cuzarr._memory import convert as _convert
 from cuzarr.buffer import gpu
-from cuzarr.device_array import DeviceArray
+from cuzarr._memory.device_array import DeviceArray
 
 
 class _Nothing(DeviceArray):

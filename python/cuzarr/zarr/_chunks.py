@@ -16,7 +16,7 @@ from zarr.codecs._v2 import V2Codec
 from zarr.codecs.sharding import _ShardIndex
 
 from cuzarr import _core
-from cuzarr._dtypes import DataType
+from cuzarr._metadata.dtype import DataType
 from cuzarr.errors import CuzarrError
 from cuzarr.zarr._fallbacks import Fallback
 

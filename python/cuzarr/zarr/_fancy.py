@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from cuzarr import _core
-from cuzarr.device_array import DeviceArray
+from cuzarr._memory.device_array import DeviceArray
 from cuzarr.zarr._chunks import Chunks
 from cuzarr.zarr._fallbacks import Fallback
 from cuzarr.zarr._memory import empty_like, is_host, read_box, write_box

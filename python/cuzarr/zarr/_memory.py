@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from cuzarr import _core
-from cuzarr._convert import decode_variable, encode_variable, is_on_device, wrap_device, wrap_host
-from cuzarr.device_array import DeviceArray
+from cuzarr._memory.convert import decode_variable, encode_variable, is_on_device, wrap_device, wrap_host
+from cuzarr._memory.device_array import DeviceArray
 from cuzarr.zarr._chunks import Chunks
 
 

@@ -1,0 +1,1 @@
+"""Computations over arrays of any size: expressions, blocks, reductions and copies."""

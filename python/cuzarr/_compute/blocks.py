@@ -1,0 +1,253 @@
+"""Blocks of arrays of any size: how they are cut, and read while the one before is worked on."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, Self
+
+import numpy as np
+
+from cuzarr import _api, _core
+from cuzarr._memory import convert as _convert
+from cuzarr._node.arguments import is_array, place_of
+from cuzarr._node.array import Array
+from cuzarr._checks import refusing
+from cuzarr._compute.operands import is_lazy
+from cuzarr._config import config, parse_size
+from cuzarr._node.indexing import Box
+from cuzarr.errors import InvalidArgumentError, MemorySpaceError, ShapeMismatchError, UnsupportedError
+
+# What work takes when neither the caller nor the configuration says it.
+_DEFAULT_LIMIT = 1 << 30
+
+
+@dataclass(frozen=True)
+class BlockInfo:
+    """Which block a function was given.
+
+    Attributes
+    ----------
+    number, count : int
+        Its place among the blocks, in the order in which they are worked on, and how many there are.
+    start, shape : tuple of int
+        Where it begins in the shape that the arrays broadcast to, and its extents there, without what ``overlap`` adds.
+    overlap : tuple of (int, int)
+        How many elements were added before and behind it, per dimension; fewer at the array's edges.
+    array_shape : tuple of int
+        The shape that the arrays broadcast to.
+    """
+
+    number: int
+    count: int
+    start: tuple[int, ...]
+    shape: tuple[int, ...]
+    overlap: tuple[tuple[int, int], ...]
+    array_shape: tuple[int, ...]
+
+    @property
+    def slices(self) -> tuple[slice, ...]:
+        """The block's place, to index other arrays with."""
+        return tuple(slice(start, start + extent) for start, extent in zip(self.start, self.shape, strict=True))
+
+    def __str__(self) -> str:
+        places = ", ".join(f"{one.start}:{one.stop}" for one in self.slices)
+        return f"block {self.number} of {self.count}, [{places}]"
+
+
+def cut(
+    shape: tuple[int, ...], region: Sequence[int], halo: Sequence[int] | None = None, inner: Sequence[int] = ()
+) -> list[BlockInfo]:
+    """The blocks of this shape that cover an array, in C order; those along dimensions ``inner`` follow each other first."""
+
+    def outer_start(start: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(first for axis, first in enumerate(start) if axis not in inner)
+
+    starts = sorted(product(*(range(0, whole, step) for whole, step in zip(shape, region, strict=True))), key=outer_start)
+    widths = halo or (0,) * len(shape)
+
+    def block(number: int, start: tuple[int, ...]) -> BlockInfo:
+        axes = list(zip(start, region, shape, widths, strict=True))
+        extent = tuple(min(step, whole - first) for first, step, whole, _ in axes)
+        overlap = tuple(
+            (min(width, first), min(width, whole - first - count))
+            for (first, _, whole, width), count in zip(axes, extent, strict=True)
+        )
+        return BlockInfo(number, len(starts), start, extent, overlap, shape)
+
+    return [block(number, start) for number, start in enumerate(starts)]
+
+
+def box(start: Sequence[int], extent: Sequence[int]) -> Box:
+    return Box(tuple(start), tuple(extent), (1,) * len(start), ())
+
+
+def _has_elements(array: Any) -> bool:
+    return hasattr(array, "shape") and hasattr(array, "__getitem__")
+
+
+class Sources:
+    """Arrays of stores and in memory, and numbers, which a function gets block by block.
+
+    Attributes
+    ----------
+    stored : Array
+        The first one that is in a store.
+    shape : tuple of int
+        What all broadcast to.
+    device : str
+        Where blocks are.
+
+    Raises
+    ------
+    InvalidArgumentError
+        None is in a store.
+    ShapeMismatchError
+        Shapes do not broadcast.
+    MemorySpaceError
+        Blocks are on the CPU, and an array is in a GPU's memory.
+    UnsupportedError
+        Elements are strings of any length, or yet to be computed.
+    """
+
+    def __init__(self, what: str, arrays: Sequence[Any], device: str | None) -> None:
+        arrays = [
+            _api.open_array(place_of(one), mode="r", zarr_format=one.metadata.zarr_format) if is_array(one) and not isinstance(one, Array) else one
+            for one in arrays
+        ]
+        if any(is_lazy(one) and not is_array(one) for one in arrays):
+            hint = "compute its steps in the function, of the arrays that it is made of; or store it first"
+            raise UnsupportedError(f"{what}: got an expression, expected arrays and numbers", hint=hint)
+        own = [array for array in arrays if _has_elements(array)]
+        in_stores = [array for array in own if isinstance(array, Array)]
+        if not in_stores:
+            hint = "call the function on arrays in memory itself"
+            raise InvalidArgumentError(f"{what} needs an array of a store", hint=hint)
+        if any(array.metadata.data_type.is_variable for array in in_stores):
+            raise UnsupportedError("blocks have elements of one size, not strings of variable length")
+        shapes = [tuple(array.shape) for array in own]
+        try:
+            self.shape = np.broadcast_shapes(*shapes)
+        except ValueError as error:
+            raise ShapeMismatchError(f"shapes {shapes} do not broadcast") from error
+        self.arrays, self._in_stores, self.stored = arrays, in_stores, in_stores[0]
+        self.device = self.stored.device if device is None else str(device)
+        on_gpu = next((array for array in own if self.device == "cpu" and _convert.is_on_device(array)), None)
+        if on_gpu is not None:
+            where = _convert.device_of(on_gpu)
+            hint = f"say device={where!r}, or move it: cuzarr.xp.asarray(x, device='cpu')"
+            raise MemorySpaceError(f"{what}: got an array on {where}, and blocks are on the CPU", hint=hint)
+
+    def chunks(self) -> tuple[int, ...]:
+        """Extents of stored objects of the first array, in the shape that all broadcast to."""
+        own = self.stored.shards or self.stored.chunks
+        return own if self.stored.shape == self.shape else (1,) * (len(self.shape) - len(own)) + tuple(own)
+
+    def region(self, unit: Sequence[int], result_bytes: int, limit: int) -> list[int]:
+        """The shape of blocks: whole ``unit`` s, as many as fit the limit, cut so that chunks are read as few times as possible."""
+        # Blocks of each array are read and worked on at once, results made and written.
+        item_bytes = sum(array.dtype.itemsize for array in self._in_stores) + result_bytes
+        grids = [array.chunks for array in self._in_stores if array.shape == self.shape]
+        with refusing("chunks"):
+            return _core.region_shape(self.shape, 2 * item_bytes, list(unit), grids, limit)
+
+    def refuse_overlap(self, out: Any) -> None:
+        """Refuses a place that is one of these arrays, or in one, or around it."""
+        target = out.store_path if isinstance(out, Array) else out
+        for source in self._in_stores:
+            ends = [(place.store._handle, place.path) for place in (source.store_path, target)]
+            _core.refuse_overlap(*ends)
+
+    def origin(self, work: Sequence[Any]) -> str:
+        """What is computed of what: a text that other work seldom has."""
+        names = [_name(one) if callable(one) else str(one) for one in work]
+        places = [str(array.store_path) if isinstance(array, Array) else "" for array in self.arrays]
+        kinds = [(getattr(array, "shape", None), str(getattr(array, "dtype", array))) for array in self.arrays]
+        return f"{', '.join(names)} of {list(zip(places, kinds, strict=True))}"
+
+    def read(self, block: BlockInfo) -> list[Any]:
+        """What a function gets of each array."""
+        return [self._part(array, block) for array in self.arrays]
+
+    def _part(self, array: Any, block: BlockInfo) -> Any:
+        if not _has_elements(array) or not (array.shape or isinstance(array, Array)):
+            return array
+        skipped = len(self.shape) - len(array.shape)
+        start, extent = [], []
+        for axis, whole in enumerate(array.shape, skipped):
+            before, behind = block.overlap[axis]
+            single = whole == 1 and self.shape[axis] != 1
+            start.append(0 if single else block.start[axis] - before)
+            extent.append(1 if single else block.shape[axis] + before + behind)
+        if isinstance(array, Array):
+            return array._read(box(start, extent), self.device)
+        part = array[tuple(slice(first, first + count) for first, count in zip(start, extent, strict=True))]
+        return part if self.device == "cpu" or _convert.is_on_device(part) else _convert.to_device(np.asarray(part), self.device)
+
+
+class ReadAhead:
+    """Reads blocks in turn, each while the one before is worked on."""
+
+    def __init__(self, sources: Sources, blocks: Sequence[BlockInfo], limit: int, watch: _core.Watch) -> None:
+        self._sources, self._blocks, self._limit, self._watch = sources, iter(blocks), limit, watch
+        self._reader = ThreadPoolExecutor(1, "cuzarr-read")
+        self._reading: Future[list[Any]] | None = None
+
+    def __enter__(self) -> Self:
+        self._begin()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self._watch.cancel()
+        self._reader.shutdown()
+
+    def _begin(self) -> None:
+        block = next(self._blocks, None)
+        self._reading = None if block is None else self._reader.submit(self._read, block)
+
+    def _read(self, block: BlockInfo) -> list[Any]:
+        with config.local({"memory_limit": self._limit}), self._watch:
+            return self._sources.read(block)
+
+    def take(self) -> list[Any]:
+        """What the function gets of the next block."""
+        assert self._reading is not None, "all blocks were taken"
+        given = self._reading.result()
+        self._begin()
+        return given
+
+
+def call(f: Callable[..., Any], block: BlockInfo, given: Sequence[Any]) -> Any:
+    """What the function makes of a block; it is told which one this is if it asks."""
+    return f(*given, block_info=block) if _takes_block_info(f) else f(*given)
+
+
+@contextlib.contextmanager
+def naming(place: object, what: str) -> Iterator[None]:
+    """Errors get a note that says where they came from."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"in {place} of {what}")
+        raise
+
+
+def _takes_block_info(f: Callable[..., Any]) -> bool:
+    try:
+        return "block_info" in inspect.signature(f).parameters
+    except (TypeError, ValueError):  # NumPy's functions have no signature
+        return False
+
+
+def memory_limit_bytes(asked: int | str | None) -> int:
+    """As asked for, else as configured, else what work takes by default."""
+    return parse_size(asked) or config.get("memory_limit") or _DEFAULT_LIMIT
+
+
+def _name(f: Any) -> str:
+    return f"{getattr(f, '__module__', '')}.{getattr(f, '__qualname__', type(f).__qualname__)}"

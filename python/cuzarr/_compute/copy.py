@@ -1,0 +1,350 @@
+"""Copying arrays and groups to other stores, formats, chunks and codecs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from cuzarr import _api, _core
+from cuzarr._metadata import create as _create
+from cuzarr._node.arguments import place_of
+from cuzarr._node.array import Array
+from cuzarr._checks import axis_number, items, refusing, whole
+from cuzarr._compute.operands import dimension_names
+from cuzarr._config import config, device_name, parse_size
+from cuzarr._metadata.documents import check_zarr_format
+from cuzarr._metadata.dtype import ZarrFormat
+from cuzarr._node.group import Group
+from cuzarr._progress import shown
+from cuzarr._text import printable
+from cuzarr.errors import InvalidArgumentError
+from cuzarr.storage import make_store_path
+
+Node = Array | Group
+
+
+class CopyPlan:
+    """What a copy would do: for each array its passes, their regions, and how often the source is read.
+
+    ``str()`` tells a person, ``to_dict()`` a program.
+    """
+
+    def __init__(self, document: list[dict[str, Any]]) -> None:
+        self._document = document
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """The plan as plain values, one per array."""
+        return self._document
+
+    def __repr__(self) -> str:
+        lines = []
+        for array in self._document:
+            lines.append(f"{array['source']} -> {array['target']}: {array['array_bytes']} bytes")
+            if array["complete"]:
+                lines.append("  complete")
+            for number, step in enumerate(array["passes"], 1):
+                left = step["regions"] - step["finished"]
+                lines.append(
+                    f"  pass {number}: {left} regions of {tuple(step['region_shape'])} ({step['region_bytes']} bytes), "
+                    f"source read {step['source_reads']:.2f} times, {step['objects']} objects written"
+                )
+        return "\n".join(map(printable, lines))
+
+
+def _opened(source: Any, device: str | None) -> Node:
+    if isinstance(source, Array | Group):
+        return source
+    if not (hasattr(source, "store_path") and hasattr(source, "metadata")):
+        return _api.open(source, mode="r", device=device)
+    # zarr-python's arrays and groups, which a place of both formats may have been opened in
+    place, zarr_format = place_of(source), source.metadata.zarr_format
+    if getattr(source.metadata, "node_type", "array") == "array":
+        return _api.open_array(place, mode="r", zarr_format=zarr_format, device=device)
+    use_consolidated = None if source.metadata.consolidated_metadata is not None else False
+    return _api.open_group(place, mode="r", zarr_format=zarr_format, use_consolidated=use_consolidated, device=device)
+
+
+def _extents(extents: Any, source: Node, what: str) -> list[int | None]:
+    if isinstance(extents, Mapping):
+        if isinstance(source, Group):
+            raise InvalidArgumentError(f"{what} of a group's arrays are a tuple, for arrays of as many dimensions")
+        own = (source.shards or source.chunks) if what == "shards" else source.chunks
+        names = dimension_names(source)
+        named = {axis_number(axis, source.ndim, names): extent for axis, extent in extents.items()}
+        extents = [named.get(axis, extent) for axis, extent in enumerate(own)]
+    elif isinstance(extents, int):
+        if isinstance(source, Group):
+            raise InvalidArgumentError(f"{what} of a group's arrays are a tuple, for arrays of as many dimensions")
+        extents = (extents,) * source.ndim
+    given = items(extents, what, "whole numbers, one for each dimension, or a dictionary of dimensions")
+    sizes = [None if extent is None else whole(extent, what, -1) for extent in given]
+    return [None if size == -1 else size for size in sizes]
+
+
+def _changes(source: Node, zarr_format: Any, chunks: Any, shards: Any, compressors: Any, codecs: Any) -> str:
+    changes: dict[str, Any] = {"zarr_format": check_zarr_format(zarr_format)}
+    if chunks is not None:
+        changes["chunks"] = _extents(chunks, source, "chunks")
+    if not isinstance(shards, str):
+        changes["shards"] = False if shards is None else _extents(shards, source, "shards")
+    if not (isinstance(compressors, str) and compressors == "keep"):
+        changes["compressors"] = [codec.to_dict() for codec in _create.as_codecs(compressors)]
+    if codecs is not None:
+        changes["codecs"] = [codec.to_dict() for codec in _create.as_codecs(codecs)]
+    return json.dumps(changes)
+
+
+class _Job:
+    """From where to where, and how: what copies and pyramids have in common."""
+
+    def __init__(
+        self,
+        source: Any,
+        target: Any,
+        path: str | None,
+        existing: tuple[bool, bool],
+        storage_options: dict[str, Any] | None,
+        device: str | None,
+        memory_limit: int | str | None,
+    ) -> None:
+        overwrite, resume = existing
+        if overwrite and resume:
+            raise InvalidArgumentError("what is there is either overwritten or resumed")
+        self.node = node = _opened(source, device)
+        self.place = place = make_store_path(target, path=path, mode="a", storage_options=storage_options)
+        self.device = device
+        if node.store_path.store == place.store:
+            mine, theirs = f"{node.path}/".lstrip("/"), f"{place.path}/".lstrip("/")
+            if mine.startswith(theirs) or theirs.startswith(mine):
+                raise InvalidArgumentError(f"the target {place} overlaps the source {node.store_path}", hint="copy to another place")
+        consolidated = isinstance(node, Group) and node.metadata.consolidated_metadata is not None
+        opened = node.store_path.store._handle, node.path, node.metadata.zarr_format, consolidated
+        self.ends = opened, (place.store._handle, place.path)
+        self.existing = "overwrite" if overwrite else "resume" if resume else "refuse"
+        self.options = {
+            "device": device_name(device or (node.device if isinstance(node, Array) else None)),
+            "strict": config.get("strict"),
+            "memory_limit_bytes": config.get("memory_limit") if memory_limit is None else parse_size(memory_limit),
+            "threads": config.get("threading.max_workers"),
+        }
+
+    def run(self, plan: Any, progress: Any, objects: int | None, watch: _core.Watch) -> Node:
+        """Carries a plan out that was made under ``watch``, and opens what came of it."""
+        self.place.store.check_writable()
+        with shown(progress, "writing", objects, watch):
+            plan.run()
+        return _api.open(self.place, mode="r+", device=self.device)
+
+
+def _copy(job: _Job, changes: str, progress: Any, dry_run: bool) -> Node | CopyPlan:
+    with _core.Watch(counts=bool(progress)) as watch:
+        plan = _core.Copy(*job.ends, changes, job.existing, job.options)
+    document = json.loads(plan.plan())
+    if dry_run:
+        return CopyPlan(document)
+    objects = sum(step["objects"] for array in document for step in array["passes"] if not step["finished"])
+    return job.run(plan, progress, objects or None, watch)
+
+
+def copy(
+    source: Any,
+    target: Any,
+    *,
+    path: str | None = None,
+    zarr_format: ZarrFormat | None = None,
+    compressors: Any = "keep",
+    codecs: Any = None,
+    overwrite: bool = False,
+    resume: bool = False,
+    storage_options: dict[str, Any] | None = None,
+    device: str | None = None,
+    memory_limit: int | str | None = None,
+    progress: Any = None,
+    dry_run: bool = False,
+) -> Any:
+    """Copies an array, or a group with all that is below it, to another place, whatever its size.
+
+    Elements stream through the engine within the memory limit. Every object of the target is written once, and atomically.
+    Until an array is complete it has no metadata, so that nobody reads half of it; what was interrupted, also by a crash,
+    goes on with ``resume=True``, without writing finished objects again. The source must not change meanwhile.
+
+    Parameters
+    ----------
+    source : Array, Group or StoreLike
+        What is copied.
+    target : StoreLike
+        Where to: a path, a store, a dictionary.
+    path : str, optional
+        Path in the target's store.
+    zarr_format : {2, 3}, optional
+        Format of the copy; the source's unless given. Between formats, zstd, gzip and Blosc keep their settings, zstd takes the
+        place of other compressors, and filters are left out. xarray opens the copy as it opens the source: names of
+        dimensions and ``_FillValue`` move to where the other format has them.
+    compressors : optional
+        Codecs, ``None`` for none, ``"keep"`` for the source's.
+    codecs : optional
+        In place of compressors all codecs of chunks, from elements to bytes, as a ``zarr.json`` lists them: filters, a
+        serializer, compressors. Of format 3.
+    overwrite, resume : bool
+        Whether what is at the target is replaced, or an interrupted copy of the same source goes on.
+    storage_options : dict, optional
+        For URLs of remote stores.
+    device : str, optional
+        Where elements are decoded and moved; the source's device unless given.
+    memory_limit : int or str, optional
+        Bytes, or as in ``"8 GiB"``; the configuration's unless given.
+    progress : bool, callable or object, optional
+        As for :meth:`Array.getitem`, in objects written.
+    dry_run : bool
+        Gives the plan, and does nothing.
+
+    Returns
+    -------
+    Array or Group
+        The copy, opened; with ``dry_run`` a :class:`CopyPlan`.
+
+    Raises
+    ------
+    ContainsArrayError, ContainsGroupError
+        Something is at the target.
+    InvalidArgumentError
+        Source and target overlap, or chunks and codecs do not fit.
+    BudgetExceededError
+        One object of the target takes more than a sixth of the memory limit.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> source = cuzarr.create_array({}, data=np.arange(6), chunks=(2,), zarr_format=2)
+    >>> copied = cuzarr.copy(source, {}, zarr_format=3)
+    >>> copied.metadata.zarr_format, copied[:].tolist()
+    (3, [0, 1, 2, 3, 4, 5])
+    """
+    changes = (zarr_format, None, "keep", compressors, codecs)
+    job = _Job(source, target, path, (overwrite, resume), storage_options, device, memory_limit)
+    return _copy(job, _changes(job.node, *changes), progress, dry_run)
+
+
+def rechunk(
+    source: Any,
+    target: Any,
+    *,
+    chunks: Any,
+    shards: Any = "keep",
+    path: str | None = None,
+    zarr_format: ZarrFormat | None = None,
+    compressors: Any = "keep",
+    codecs: Any = None,
+    overwrite: bool = False,
+    resume: bool = False,
+    storage_options: dict[str, Any] | None = None,
+    device: str | None = None,
+    memory_limit: int | str | None = None,
+    progress: Any = None,
+    dry_run: bool = False,
+) -> Any:
+    """Copies an array to chunks of another shape; of a group, the arrays that have as many dimensions, and the others as
+    they are.
+
+    The source is read as few times as the memory limit allows: in regions that suit both grids or, where that is cheaper, in
+    two passes by way of an array between them, which needs room beside the target until it is done.
+
+    Parameters
+    ----------
+    source, target, path, zarr_format, compressors, codecs, overwrite, resume, storage_options, device, memory_limit, progress, dry_run
+        As for :func:`copy`.
+    chunks : int, tuple of int or dict
+        Elements of a chunk along each dimension; -1 for a whole dimension. A dictionary has dimensions of an array by name or number,
+        ``{"time": -1}``; others keep their chunks.
+    shards : int, tuple of int, dict or None, optional
+        The same of a shard, ``None`` for none, ``"keep"`` for the source's.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> rows = cuzarr.create_array({}, data=np.arange(12).reshape(3, 4), chunks=(1, 4))
+    >>> columns = cuzarr.rechunk(rows, {}, chunks=(-1, 2))
+    >>> columns.chunks, columns[:, 1].tolist()
+    ((3, 2), [1, 5, 9])
+    >>> named = cuzarr.create_array({}, data=rows, chunks=(1, 4), dimension_names=("time", "place"))
+    >>> cuzarr.rechunk(named, {}, chunks={"time": -1, "place": 2}).chunks
+    (3, 2)
+    >>> cuzarr.rechunk(rows, {}, chunks=(3, 1), dry_run=True).to_dict()[0]["passes"][0]["source_reads"]
+    1.0
+    """
+    changes = (zarr_format, chunks, shards, compressors, codecs)
+    job = _Job(source, target, path, (overwrite, resume), storage_options, device, memory_limit)
+    return _copy(job, _changes(job.node, *changes), progress, dry_run)
+
+
+def pyramid(
+    source: Any,
+    target: Any,
+    *,
+    method: Literal["mean", "max", "nearest", "mode"] = "mean",
+    levels: int | None = None,
+    axes: Sequence[str] | str | None = None,
+    scale: Sequence[float] | None = None,
+    units: Sequence[str | None] | None = None,
+    chunks: Any = None,
+    shards: Any = "keep",
+    compressors: Any = "keep",
+    codecs: Any = None,
+    path: str | None = None,
+    overwrite: bool = False,
+    resume: bool = False,
+    storage_options: dict[str, Any] | None = None,
+    device: str | None = None,
+    memory_limit: int | str | None = None,
+    progress: Any = None,
+    dry_run: bool = False,
+) -> Any:
+    """Makes an image of several scales of an array of any size, as OME-Zarr 0.5 describes them.
+
+    Level ``0`` is a copy of the array; every other one is half as large as the one before along x, y and z.
+
+    Parameters
+    ----------
+    source : Array or StoreLike
+        An array of 2 to 5 dimensions.
+    target : StoreLike
+        Where the group of the levels is made.
+    method : {"mean", "max", "nearest", "mode"}
+        How elements become one: their mean, the largest, the first, or the most frequent one, for labels.
+    levels : int, optional
+        How many, with the first one; until no spatial extent is above 256 unless given.
+    axes : str or sequence of str, optional
+        Names of the dimensions, as in ``"tczyx"``; the array's own, or the last ones of these.
+    scale, units : sequence, optional
+        Size of an element along each dimension, and in which unit (``"micrometer"``, ``None`` for none).
+    chunks, shards, compressors, codecs
+        Of all levels, as for :func:`rechunk`.
+    path, overwrite, resume, storage_options, device, memory_limit, progress
+        As for :func:`copy`.
+    dry_run : bool
+        Gives the plan as a dictionary, and does nothing.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> image = cuzarr.create_array({}, data=np.arange(16, dtype="uint8").reshape(4, 4), chunks=(2, 2))
+    >>> scales = cuzarr.pyramid(image, {}, levels=2, axes="yx", scale=(0.5, 0.5), units=("micrometer",) * 2)
+    >>> scales["1"][...].tolist()
+    [[2, 4], [10, 12]]
+    >>> scales.attrs["ome"]["multiscales"][0]["datasets"][1]["coordinateTransformations"][0]
+    {'type': 'scale', 'scale': [1.0, 1.0]}
+    """
+    job = _Job(source, target, path, (overwrite, resume), storage_options, device, memory_limit)
+    names = None if axes is None else [str(axis) for axis in (axes if isinstance(axes, str) else items(axes, "axes", "names"))]
+    named_units = None if units is None else [str(unit or "") for unit in items(units, "units", "names of units, or None")]
+    changes = _changes(job.node, None, chunks, shards, compressors, codecs)
+    with refusing("scale", "give a number for each dimension"):
+        steps = None if scale is None else list(map(float, scale))
+    levels = None if levels is None else whole(levels, "levels", 1)
+    method = str(method)  # type: ignore[assignment]
+    with _core.Watch(counts=bool(progress)) as watch:
+        plan = _core.Pyramid(*job.ends, changes, job.existing, method, levels, names, steps, named_units, job.options)
+    if dry_run:
+        return json.loads(plan.plan())
+    return job.run(plan, progress, None, watch)

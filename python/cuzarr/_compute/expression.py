@@ -1,0 +1,174 @@
+"""Plans of computations whose inputs are in stores."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from cuzarr import _core
+from cuzarr._checks import element_type
+from cuzarr._compute.operands import check_dtype, deliver, native_dtype, settings
+from cuzarr._config import config
+from cuzarr._memory.convert import core_dtype
+from cuzarr._node.indexing import basic_box
+from cuzarr._operators.signs import NumpyProtocol, OneElement, Operators, Reductions, Shaped
+from cuzarr._progress import shown
+from cuzarr._text import printable
+from cuzarr.errors import InvalidArgumentError, SelectionInvalidError, UnsupportedError
+
+__all__ = ["Expression"]
+
+
+class Expression(NumpyProtocol, OneElement, Operators, Reductions, Shaped):
+    """What is computed, of what, without computing it: made by operators and functions of arrays.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Extents of the result.
+    dtype : numpy.dtype
+        Element type of the result.
+    """
+
+    _in_memory = _on_host = ".compute()"
+
+    def __init__(self, expr: _core.Expr, device: str | None = None, names: tuple[str | None, ...] | None = None) -> None:
+        self._expr = expr
+        self._own_device = device
+        self._names = names
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self._expr.shape)
+
+    @property
+    def device(self) -> str:
+        """Where it is computed unless :meth:`compute` is told: on the GPU of memory that takes part, else as its arrays say."""
+        return config.get("device") if self._own_device is None else self._own_device  # type: ignore[no-any-return]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return native_dtype(self._expr.dtype)
+
+    def astype(self, dtype: Any) -> Expression:
+        """Elements of another type, converted as NumPy converts them."""
+        dtype = element_type(dtype)
+        check_dtype(dtype, "astype")
+        return Expression(self._expr.astype(core_dtype(dtype)), self._own_device, self._names)
+
+    def compute(
+        self, *, device: str | None = None, memory_limit: int | str | None = None, progress: Any = None
+    ) -> Any:
+        """The result: NumPy on ``"cpu"``, what reads give on a GPU.
+
+        Chunks are read while others are computed with, and what is in flight stays below the memory limit; the result's own
+        memory comes on top.
+
+        Parameters
+        ----------
+        device : str, optional
+            Where is computed; by default where an array among the inputs was opened for, else where the configuration
+            reads to.
+        memory_limit : int or str, optional
+            Bytes in flight, ``"512 MiB"``; by default the configuration's.
+        progress : bool, callable or object with ``update``, optional
+            Hears of the objects that were read.
+
+        Raises
+        ------
+        BudgetExceededError
+            Work on one chunk does not fit the limit.
+        """
+        return self._compute((0,) * self.ndim, self.shape, device, memory_limit, progress)
+
+    def __getitem__(self, selection: Any) -> Any:
+        """The result's elements in a box, computed; the rest is not read."""
+        try:
+            box = basic_box(selection, self.shape)
+        except SelectionInvalidError as error:
+            error.hint = "index the elements: x.compute()[…]"
+            raise
+        extent = tuple((count - 1) * step + 1 if count else 0 for count, step in zip(box.count, box.step, strict=True))
+        elements = self._compute(box.start, extent, None, None, None)
+        steps = (
+            0 if axis in box.dropped else slice(None, None, step) for axis, step in enumerate(box.step)
+        )
+        return elements[tuple(steps)]
+
+    def _compute(
+        self, start: tuple[int, ...], extent: tuple[int, ...], device: str | None, memory_limit: int | str | None, progress: Any
+    ) -> Any:
+        where, limit, threads = settings(device or self._own_device, memory_limit)
+        with shown(progress, "reading", None):
+            buffer = self._expr.compute(start, extent, where, limit, threads)
+        return deliver(buffer, ())
+
+    def store(
+        self,
+        target: Any,
+        *,
+        device: str | None = None,
+        memory_limit: int | str | None = None,
+        progress: Any = None,
+        resume: bool = False,
+    ) -> None:
+        """Computes the result into an array of the same shape, converted to its element type as by an assignment.
+
+        Every stored object of the target is written once, whole, while the next are read and computed.
+
+        Parameters
+        ----------
+        target : Array
+            Where it goes; none of the sources.
+        device, memory_limit, progress
+            As of :meth:`compute`; progress hears of the objects that were written.
+        resume : bool
+            Notes how far it came beside the target's chunks, and goes on where another such call ended, or was killed, if arrays
+            and memory limit are the same; that their elements are is trusted.
+
+        Raises
+        ------
+        ShapeMismatchError, InvalidArgumentError
+            The target has another shape, or is one of the sources.
+        BudgetExceededError
+            Work on one stored object does not fit the limit.
+        ReadOnlyError
+        """
+        from cuzarr._node.array import Array
+
+        if not isinstance(target, Array):
+            raise InvalidArgumentError(
+                f"got {type(target).__name__} to store into, expected an array of cuzarr",
+                hint="create one: cuzarr.create_array(store, shape=expression.shape, dtype=expression.dtype)",
+            )
+        check_dtype(target.dtype, "store")
+        where, limit, threads = settings(device or self._own_device, memory_limit)
+        objects = math.prod(len(sizes) for sizes in target.write_chunk_sizes)
+        with shown(progress, "writing", objects):
+            self._expr.store(target._handle(), where, limit, threads, bool(resume))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        """Refuses: a plan is computed when that is asked for."""
+        raise InvalidArgumentError("an expression has no elements yet", hint="call .compute()")
+
+    def _elements(self) -> Any:
+        return self.compute()
+
+    def __copy__(self) -> Expression:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Expression:
+        return self
+
+    def __reduce__(self) -> Any:
+        raise UnsupportedError("an expression cannot be pickled", hint="pickle the arrays it is made of, and compute there; or .compute() it first")
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("an expression of 0 dimensions has no length")
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"<Expression {printable(repr(self._expr))} shape={self.shape} dtype={self.dtype}>"

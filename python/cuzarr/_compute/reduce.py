@@ -1,0 +1,223 @@
+"""A reduction of the user's, block by block over arrays of any size."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from cuzarr import _core
+from cuzarr._compute.blocks import BlockInfo, ReadAhead, Sources, call, cut, memory_limit_bytes, naming
+from cuzarr._checks import function
+from cuzarr._compute.operands import dimension_names
+from cuzarr._progress import listener
+from cuzarr._compute.results import Results, Target
+from cuzarr.errors import InvalidArgumentError, ShapeMismatchError
+from cuzarr.xp.reductions import Axis, axes_of
+
+
+def reduce(
+    map_block: Callable[..., Any],
+    combine: Callable[[Any, Any], Any],
+    *arrays: Any,
+    axis: Axis = None,
+    keepdims: bool = False,
+    finish: Callable[[Any], Any] | None = None,
+    initial: Any = None,
+    out: Any = None,
+    dtype: Any = None,
+    chunks: Any = None,
+    shards: Any = None,
+    device: str | None = None,
+    memory_limit: int | str | None = None,
+    progress: Any = None,
+    resume: bool = False,
+    **kwargs: Any,
+) -> Any:
+    """Computes ``map_block(block, …)`` for every block of arrays of any size, and merges these partial results by ``combine``,
+    the next block being read meanwhile.
+
+    Blocks are merged one after the other in C order, so that the result is the same at every run with the same memory limit;
+    what ``combine`` cannot merge by and by, such as a median, is no such reduction. Those with NumPy's names
+    (:mod:`cuzarr.reductions`, :mod:`cuzarr.selections`) are there already, and faster.
+
+    Parameters
+    ----------
+    map_block : callable
+        Gets one block of each array, as the function of :func:`map_blocks` does, and returns what is to be known of it: a
+        number, an array on any device, a tuple of them, a dictionary.
+    combine : callable
+        Makes one of two partial results, those of earlier blocks and that of the next one. It may change the first.
+    *arrays
+        As for :func:`map_blocks`.
+    axis : int or tuple of int, optional
+        Dimensions to reduce. All others stay: blocks that differ along them are not merged. Without it all blocks become one
+        result, whatever that is.
+    keepdims : bool
+        Whether dimensions of ``axis`` stay, with the extent 1.
+    finish : callable, optional
+        Makes the result of the last partial result: a mean of a sum and a count.
+    initial : optional
+        A partial result that comes before those of blocks, copied; needed where there are no elements.
+    out, dtype, chunks, shards, resume, **kwargs
+        As for :func:`map_blocks`, for the result along ``axis``: an array of the extents that stay.
+    device, memory_limit, progress
+        As for :func:`map_blocks`.
+
+    Returns
+    -------
+    Array, array or object
+        ``out``, opened; the result in memory; without ``axis``, what ``combine`` or ``finish`` returned.
+
+    Raises
+    ------
+    ShapeMismatchError
+        Shapes do not broadcast; the result of blocks along ``axis`` has another shape than what stays of them.
+    InvalidArgumentError
+        There are no elements, and no ``initial``.
+    BudgetExceededError
+        One chunk, or one object of ``out``, takes more than the memory limit allows.
+
+    What the functions raise comes as it is, with a note that names the block.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> z = cuzarr.create_array({}, data=np.arange(12.0).reshape(3, 4), chunks=(1, 2))
+    >>> cuzarr.reduce(lambda block: np.sum(block**2, axis=0), np.add, z, axis=0, finish=np.sqrt).round(1)
+    array([ 8.9, 10.3, 11.8, 13.4])
+    >>> def spread(block):
+    ...     return block.min(), block.max()
+    >>> cuzarr.reduce(spread, lambda a, b: (min(a[0], b[0]), max(a[1], b[1])), z, finish=lambda both: float(both[1] - both[0]))
+    11.0
+    """
+    function(map_block, "map_block")
+    function(combine, "combine")
+    if finish is not None:
+        function(finish, "finish")
+    sources = Sources("reduce", arrays, device)
+    fold = _Fold(map_block, combine, finish, initial, progress)
+    limit, watch = memory_limit_bytes(memory_limit) // 2, _core.Watch()
+    axes = axes_of(axis, len(sources.shape), dimension_names(sources.stored) if sources.stored.shape == sources.shape else None)
+    if axes is None:
+        given = {"out": out, "dtype": dtype, "chunks": chunks, "shards": shards, "keepdims": keepdims or None, "resume": resume or None}
+        if said := [name for name, value in (given | kwargs).items() if value is not None]:
+            hint = f"name all dimensions: axis={tuple(range(len(sources.shape)))}"
+            raise InvalidArgumentError(f"{', '.join(said)}: these are for reductions along an axis", hint=hint)
+        blocks = cut(sources.shape, sources.region(sources.chunks(), 0, limit))
+        if not blocks:
+            return fold.of_nothing()
+        with ReadAhead(sources, blocks, limit, watch) as reader:
+            return fold.result(blocks, reader)
+    stays = _Stays(axes, keepdims)
+    if chunks is None and sources.stored.shape == sources.shape and out is not None:
+        own = sources.stored.shards
+        chunks, shards = stays.of(sources.stored.chunks), shards or (own and stays.of(own))
+    shape = stays.of(sources.shape)
+    target = Target(out, shape, dtype, sources, (chunks, shards), resume, kwargs)
+    region = sources.region(stays.spread(target.unit, sources.chunks()), target.item_bytes, limit)
+    blocks = cut(sources.shape, region, inner=axes)
+    if not blocks:
+        return _of_nothing(fold, target, shape)
+    groups = [list(group) for _, group in groupby(blocks, lambda block: stays.of(block.start))]
+    origin = sources.origin([map_block, combine, finish, axes, keepdims]) if resume else None
+    with Results(target, stays.of(region), origin, limit, watch) as results:
+        left = groups[results.finished :]
+        with ReadAhead(sources, [block for group in left for block in group], limit, watch) as reader:
+            for number, group in enumerate(left, results.finished):
+                place = stays.place(group[0], number, len(groups), shape)
+                results.put(place, stays.fitted(fold.result(group, reader), group[0], place))
+    return target.array
+
+
+def _of_nothing(fold: _Fold, target: Target, shape: tuple[int, ...]) -> Any:
+    """The result where there are no elements: nothing as well, or everywhere the same."""
+    is_empty = not math.prod(shape)
+    nothing = 0 if is_empty else fold.of_nothing()
+    target.open(np.asarray(nothing))
+    if not is_empty:
+        target.array[...] = nothing
+    return target.array
+
+
+class _Fold:
+    """The functions of one reduction."""
+
+    def __init__(
+        self,
+        map_block: Callable[..., Any],
+        combine: Callable[[Any, Any], Any],
+        finish: Callable[[Any], Any] | None,
+        initial: Any,
+        progress: Any,
+    ) -> None:
+        self._map_block, self._combine, self._finish, self._initial = map_block, combine, finish, initial
+        self._tell = listener(progress, "computing", "blocks") if progress else None
+
+    def result(self, blocks: Sequence[BlockInfo], reader: ReadAhead) -> Any:
+        """What becomes of the next blocks."""
+        total = copy.deepcopy(self._initial)
+        for block in blocks:
+            total = self._merged(total, block, reader.take())
+            if self._tell is not None:
+                self._tell(block.number + 1, block.count)
+        return self._finished(total)
+
+    def _merged(self, total: Any, block: BlockInfo, given: list[Any]) -> Any:
+        with naming(block, "reduce"):
+            partial = call(self._map_block, block, given)
+            merged = partial if total is None else self._combine(total, partial)
+            if partial is None or merged is None:
+                raise InvalidArgumentError(f"{'map_block' if partial is None else 'combine'} returned nothing")
+            return merged
+
+    def of_nothing(self) -> Any:
+        """What becomes of no blocks."""
+        if self._initial is None:
+            raise InvalidArgumentError("there are no elements to reduce", hint="give initial, the result of none")
+        return self._finished(copy.deepcopy(self._initial))
+
+    def _finished(self, total: Any) -> Any:
+        if self._finish is None:
+            return total
+        with naming("finish", "reduce"):
+            return self._finish(total)
+
+
+class _Stays:
+    """What stays of extents when some dimensions are reduced: the other ones, or 1 in their place."""
+
+    def __init__(self, axes: Sequence[int], keepdims: bool) -> None:
+        self._axes, self._keepdims = axes, keepdims
+
+    def of(self, extents: Sequence[int], reduced: int = 1) -> tuple[int, ...]:
+        """Extents of the result, or starts; ``reduced`` in place of those that are reduced, where they are kept."""
+        along = ((reduced if axis in self._axes else extent, axis) for axis, extent in enumerate(extents))
+        return tuple(extent for extent, axis in along if self._keepdims or axis not in self._axes)
+
+    def spread(self, extents: Sequence[int] | None, others: Sequence[int]) -> list[int]:
+        """Extents of the result among the arrays' own along the dimensions that are reduced; only these where there are none."""
+        if extents is None:
+            return list(others)
+        own = iter(extents)
+        result = [next(own) if self._keepdims or axis not in self._axes else 1 for axis in range(len(others))]
+        return [other if axis in self._axes else result[axis] for axis, other in enumerate(others)]
+
+    def place(self, block: BlockInfo, number: int, count: int, shape: tuple[int, ...]) -> BlockInfo:
+        """Where in the result that of a block lies."""
+        extents = self.of(block.shape)
+        return BlockInfo(number, count, self.of(block.start, 0), extents, ((0, 0),) * len(extents), shape)
+
+    def fitted(self, result: Any, block: BlockInfo, place: BlockInfo) -> Any:
+        """The result of blocks in the shape of its place; reduced dimensions may be gone, or have the extent 1."""
+        if not hasattr(result, "shape"):
+            result = np.asarray(result)
+        gone, with_ones = (_Stays(self._axes, keeps).of(block.shape) for keeps in (False, True))
+        if tuple(result.shape) not in (gone, with_ones):
+            message = f"the result has shape {tuple(result.shape)}, expected {gone} or {with_ones}"
+            raise ShapeMismatchError(f"{message}, of blocks of shape {block.shape}")
+        return result if tuple(result.shape) == place.shape else result.reshape(place.shape)

@@ -1,0 +1,201 @@
+"""Results of blocks on their way into one array, in memory or in a store."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Self
+
+import numpy as np
+
+from cuzarr import _api, _core
+from cuzarr._memory import convert as _convert
+from cuzarr._node.array import Array
+from cuzarr._compute.blocks import BlockInfo, Sources, box
+from cuzarr._checks import element_type
+from cuzarr._metadata.chunk_grid import resolve_chunks
+from cuzarr._config import config
+from cuzarr.errors import ArrayNotFoundError, InvalidArgumentError, MemorySpaceError, ShapeMismatchError
+from cuzarr.storage.resolve import make_store_path
+
+
+class Target:
+    """Where results go: an array that is there, or is made when the first result tells its type.
+
+    Attributes
+    ----------
+    array : Array or array, optional
+        It, once it is there.
+    unit : tuple of int, optional
+        Extents of its stored objects; ``None`` in memory, unless the caller says chunks.
+
+    Raises
+    ------
+    ShapeMismatchError, InvalidArgumentError
+        It has another shape; it is one of the sources, or resumes nothing.
+    """
+
+    def __init__(
+        self,
+        out: Any,
+        shape: tuple[int, ...],
+        dtype: Any,
+        sources: Sources,
+        grid: tuple[Any, Any],
+        resume: bool,
+        settings: dict[str, Any],
+    ) -> None:
+        if settings and (out is None or isinstance(out, Array)):
+            raise TypeError(f"{', '.join(settings)}: these are for an array that is created: say where, by out")
+        # What says the size of blocks must be the same when work is resumed, whose results have a type by then.
+        likely = (out if isinstance(out, Array) else sources.stored).dtype if dtype is None else element_type(dtype)
+        self.item_bytes = likely.itemsize
+        if out is not None and not isinstance(out, Array):
+            place = {name: settings.pop(name, None) for name in ("storage_options", "metadata_store")}
+            out = make_store_path(out, path=settings.pop("name", None), mode="a", **place)
+            if resume:
+                _core.check_journal_place((out.store.handle, out.path))
+                with contextlib.suppress(ArrayNotFoundError):
+                    out = _api.open_array(out, mode="r+")
+        if resume and out is None:
+            raise InvalidArgumentError("resume needs an array of a store to go on with", hint="give out")
+        if out is not None:
+            sources.refuse_overlap(out)
+        self.array: Any = out if isinstance(out, Array) else None
+        if self.array is not None and self.array.shape != shape:
+            raise ShapeMismatchError(f"out has shape {out.shape}, the result has {shape}")
+        self._place, self._shape = out, shape
+        self._dtype = None if dtype is None else likely
+        self._settings = settings
+        self.unit = self._choose_grid(*grid)
+
+    def _choose_grid(self, chunks: Any, shards: Any) -> tuple[int, ...] | None:
+        if self.array is not None:
+            return self.array.shards or self.array.chunks  # type: ignore[no-any-return]
+        if chunks is None and self._place is None:
+            return None
+        inner, outer, index_location = resolve_chunks(self._shape, "auto" if chunks is None else chunks, shards, self.item_bytes)
+        self._settings["chunks"] = inner
+        self._settings["shards"] = outer and {"shape": outer, "index_location": index_location}
+        return outer or inner
+
+    def open(self, like: Any) -> None:
+        """Makes the array for results like this one."""
+        if self.array is not None:
+            return
+        dtype = _convert.element_type(like) if self._dtype is None else self._dtype
+        if self._place is None:
+            self.array = _convert.empty_beside(like, self._shape, dtype)
+        else:
+            self.array = _api.create_array(self._place, shape=self._shape, dtype=dtype, **self._settings)
+
+    def take(self, place: BlockInfo, result: Any) -> Any:
+        """The result, ready on every stream, in the target's element type; put into its place at once, in memory."""
+        if not isinstance(self.array, Array):
+            spaces = _convert.device_of(self.array), _convert.device_of(result)
+            if (spaces[0] == "cpu") != (spaces[1] == "cpu"):
+                hint = "return arrays of one device, or give out"
+                raise MemorySpaceError(f"the result of {place} is on {spaces[1]}, those before on {spaces[0]}", hint=hint)
+            self.array[place.slices] = _convert.as_numpy(result) if spaces[1] == "cpu" else result
+            return None
+        if not _convert.is_on_device(result):
+            return _convert.as_numpy(result)
+        return _convert.device_elements(result, self.array.metadata.data_type)
+
+    def write(self, place: BlockInfo, result: Any) -> None:
+        """Writes a result that was taken."""
+        if not isinstance(self.array, Array):
+            return
+        where = box(place.start, place.shape)
+        if isinstance(result, _core.NdBuffer):
+            self.array._handle().write(where.start, where.count, where.step, where.dropped, result)
+        else:
+            self.array._write(where, result)
+
+
+class Results:
+    """Results of one call, each written while the next one is computed.
+
+    Parameters
+    ----------
+    target : Target
+    unit : sequence of int
+        Shape of the largest result.
+    origin : str, optional
+        What is computed of what, where work that was interrupted goes on.
+    written : callable
+        Hears how many were written.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        unit: Sequence[int],
+        origin: str | None,
+        limit: int,
+        watch: _core.Watch,
+        written: Callable[[int], None] = lambda count: None,
+    ) -> None:
+        self._target, self._unit, self._origin, self._limit, self._watch = target, unit, origin, limit, watch
+        self._hears = written
+        self._noted: _core.Resumption | None = None
+        self._looked = False
+        self._writer = ThreadPoolExecutor(1, "cuzarr-write")
+        self._writing: Future[None] | None = None
+        self._look_back()
+        self._count = self.finished
+
+    @property
+    def finished(self) -> int:
+        """How many the same work wrote before it was interrupted."""
+        return self._noted.finished if self._noted else 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self._wait()
+                if self._noted:
+                    self._noted.end()
+            else:
+                self._watch.cancel()
+        except BaseException:
+            self._watch.cancel()
+            raise
+        finally:
+            self._writer.shutdown()
+
+    def _look_back(self) -> None:
+        """Looks how far the same work came before, once there is an array that could tell."""
+        if self._looked or not isinstance(self._target.array, Array):
+            return
+        self._looked = True
+        handle = self._target.array._handle()
+        if self._origin:
+            self._noted = _core.Resumption(handle, self._origin, list(self._unit))
+        else:
+            _core.Resumption.forget(handle)
+
+    def put(self, place: BlockInfo, result: Any) -> None:
+        """Takes the next result."""
+        self._target.open(result)
+        self._look_back()
+        taken = self._target.take(place, result)
+        self._wait()
+        self._writing = self._writer.submit(self._write, place, taken)
+
+    def _wait(self) -> None:
+        if self._writing is not None:
+            writing, self._writing = self._writing, None
+            writing.result()
+            self._count += 1
+            self._hears(self._count)
+
+    def _write(self, place: BlockInfo, result: Any) -> None:
+        with config.local({"memory_limit": self._limit}), self._watch:
+            self._target.write(place, result)
+            if self._noted:
+                self._noted.note(place.number + 1)

@@ -1,0 +1,1 @@
+"""Memory of the host and of GPUs, between the Rust side and Python's libraries."""

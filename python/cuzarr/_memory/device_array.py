@@ -1,0 +1,365 @@
+"""An array in a GPU's memory, for machines without CuPy."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import numpy as np
+
+from cuzarr import _checks, _core, _numpy
+from cuzarr._operators.signs import NumpyProtocol, OneElement, Operators, Reductions, Shaped
+from cuzarr.errors import (
+    DTypeMismatchError,
+    ImplicitHostCopyError,
+    InvalidArgumentError,
+    SelectionInvalidError,
+    ShapeMismatchError,
+    UnsupportedError,
+)
+
+Order = Literal["K", "A", "C", "F"]
+
+_ORDERED = "iufcmMU"
+"""Kinds of elements whose bytes have an order."""
+
+
+def _reversals(own: np.dtype[Any], wanted: np.dtype[Any], start: int = 0) -> list[tuple[int, int]] | None:
+    """Where bytes of an element are the other way round in another type: from which on, and how many. ``None`` when more differs."""
+    if own == wanted:
+        return []
+    if own.itemsize != wanted.itemsize or own.names != wanted.names or own.shape != wanted.shape:
+        return None
+    if own.subdtype is not None:
+        parts = [(own.base, wanted.base, place * own.base.itemsize) for place in range(math.prod(own.shape))]
+    elif own.names is not None:
+        if any(own.fields[name][1] != wanted.fields[name][1] for name in own.names):  # type: ignore[index]
+            return None
+        parts = [(own[name], wanted[name], int(own.fields[name][1])) for name in own.names]  # type: ignore[index]
+    elif own.kind in _ORDERED and own.newbyteorder("S") == wanted:
+        count = 4 if own.kind == "U" else own.itemsize // 2 if own.kind == "c" else own.itemsize
+        return [(start + place, count) for place in range(0, own.itemsize, count)]
+    else:
+        return None
+    found = [_reversals(mine, other, start + offset) for mine, other, offset in parts]
+    return None if None in found else [run for runs in found if runs is not None for run in runs]
+
+
+def element_type(dtype: np.dtype[Any]) -> str:
+    """The Rust side's name of what memory holds: numbers, 8-byte integers for dates, opaque bytes for all else."""
+    _numpy.check_type(dtype)
+    if dtype.kind in "mM" and dtype.isnative:
+        return "int64"
+    if dtype.name == "bfloat16":
+        return "bfloat16"
+    if dtype.kind in "OT":
+        what = "Python objects" if dtype.kind == "O" else "strings of any length"
+        raise UnsupportedError(f"{what} have no place in device memory", hint="keep them on the CPU")
+    return dtype.name if dtype.kind in "biufc" and dtype.isnative else f"opaque{dtype.itemsize}"
+
+
+def _warn_of_lost_parts(own: np.dtype[Any], wanted: np.dtype[Any]) -> None:
+    # As NumPy: of complex numbers only the real part goes into other ones.
+    if own.kind == "c" and wanted.kind not in "cb":
+        message = "Casting complex values to real discards the imaginary part"
+        warnings.warn(message, np.exceptions.ComplexWarning, stacklevel=3)
+
+
+def _is_opaque(dtype: np.dtype[Any]) -> bool:
+    return element_type(dtype).startswith("opaque")
+
+
+def are_known_apart(own: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
+    """Whether the Rust side tells these types apart if they differ: not structures, strings, byte orders and units of time."""
+    both_are_times = own.kind in "mM" and wanted.kind in "mM"
+    return own == wanted or not (_is_opaque(own) or _is_opaque(wanted) or both_are_times)
+
+
+class DeviceArray(NumpyProtocol, OneElement, Operators, Reductions, Shaped):
+    """N-dimensional elements in device memory, with arithmetic (see :mod:`cuzarr.functions`); or hand it to CuPy, PyTorch,
+    JAX or Numba.
+
+    It speaks DLPack (with streams) and the CUDA array interface (version 3), both without copying. It is never copied
+    to the host implicitly; :meth:`cpu` does so when asked. Slicing, reshaping and transposing give views, as in NumPy.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Extents, in elements.
+    strides : tuple of int
+        Bytes from one element to the next, per dimension.
+    dtype : numpy.dtype
+        Element type.
+    device : str
+        Where it is: ``"cuda:0"``.
+    """
+
+    _in_memory, _on_host = "", ".cpu()"
+
+    def __init__(self, buffer: _core.NdBuffer, dtype: np.dtype[Any]) -> None:
+        self._buffer = buffer
+        self.dtype = np.dtype(dtype)
+
+    @classmethod
+    def empty(cls, shape: tuple[int, ...], dtype: Any, device: str, order: Literal["C", "F"] = "C") -> DeviceArray:
+        """New memory, whose elements have no meaning yet."""
+        dtype = _checks.element_type(dtype)
+        return cls(_core.NdBuffer.empty(_checks.extents(shape), element_type(dtype), str(device), order), dtype)
+
+    @classmethod
+    def from_host(cls, array: Any, device: str) -> DeviceArray:
+        """A copy of a NumPy array in a device's memory; packed in F order when only that is how it is packed."""
+        array = _checks.host_array(array, "array")
+        return cls(host_view(array).to(str(device)), array.dtype)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._buffer.shape
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        return self._buffer.strides
+
+    @property
+    def device(self) -> str:
+        return self._buffer.device
+
+    def cpu(self) -> np.ndarray[Any, Any]:
+        """A copy in host memory, as a NumPy array."""
+        from cuzarr._memory.convert import host_array
+
+        return host_array(self._buffer.to("cpu"), self.dtype)
+
+    def to(self, device: str) -> DeviceArray | np.ndarray[Any, Any]:
+        """This array on another device: itself when it is there already, a NumPy array on ``"cpu"``."""
+        if device == "cpu":
+            return self.cpu()
+        moved = self._buffer.to(device)
+        return self if moved is self._buffer else DeviceArray(moved, self.dtype)
+
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """Hands the memory to another library; the data is ready on ``stream`` when this returns."""
+        return self._buffer.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """DLPack's device type and number."""
+        return self._buffer.__dlpack_device__()
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """Version 3 of the CUDA array interface."""
+        # The memory itself knows no structures, strings, units of time or byte orders.
+        typestr = self.dtype.str if self.dtype.names is None else f"|V{self.dtype.itemsize}"
+        return {**self._buffer.cuda_array_interface(), "typestr": typestr}
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        """Refuses: a copy to the host has to be asked for, by :meth:`cpu`."""
+        raise ImplicitHostCopyError(
+            f"this array is on {self.device}, and a copy to the host has to be asked for",
+            hint="call .cpu(), or hand it to a GPU library through DLPack",
+        )
+
+    def __array_function__(self, function: Any, types: Any, arguments: Any, options: Any) -> Any:
+        """NumPy's functions, where this library has them; what is made ``like=`` this array is put on its device."""
+        made = super().__array_function__(function, types, arguments, options)
+        # From arguments of a device NumPy makes no array of its own: `__array__` refuses.
+        return DeviceArray.from_host(made, self.device) if isinstance(made, np.ndarray) else made
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("an array of 0 dimensions has no length")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[DeviceArray]:
+        return (self[place] for place in range(len(self)))
+
+    # --------------------------------------------------------------------------------------------------------- views
+
+    def __getitem__(self, key: Any) -> DeviceArray:
+        """A view of a box: integers, slices of positive steps, an ellipsis.
+
+        Raises
+        ------
+        IndexError
+            It lies outside, or is more than a box; index arrays are CuPy's and PyTorch's business.
+        """
+        from cuzarr._node.indexing import basic_box
+
+        try:
+            box = basic_box(key, self.shape)
+        except SelectionInvalidError as error:
+            error.hint = "use CuPy's, which takes index arrays and masks: cupy.asarray(x)[…]"
+            raise
+        return DeviceArray(self._buffer.region(box.start, box.count, box.step, box.dropped), self.dtype)
+
+    def reshape(self, *shape: Any, order: Literal["A", "C", "F"] | None = "C", copy: bool | None = None) -> DeviceArray:
+        """The elements under another shape, a view where that is possible; one extent may be -1."""
+        extents = shape[0] if len(shape) == 1 and not hasattr(shape[0], "__index__") else shape
+        wanted = _resolve(tuple(_checks.whole(extent, "shape", -1) for extent in _checks.items(extents, "shape", "whole numbers")), self.size)
+        if order not in ("C", None):
+            if order == "A" and not self._is_packed("F"):
+                return self.reshape(wanted, copy=copy)
+            return self.transpose().reshape(wanted[::-1], copy=copy).transpose()
+        reshaped = DeviceArray(self._buffer.reshape(wanted), self.dtype)
+        if copy is False and reshaped._buffer.address != self._buffer.address:
+            raise InvalidArgumentError(f"shape {self.shape} cannot become {wanted} without a copy")
+        return reshaped.copy() if copy and reshaped._buffer.address == self._buffer.address else reshaped
+
+    def ravel(self, order: Order = "C") -> DeviceArray:
+        """The elements in one dimension."""
+        return self.reshape((-1,), order="C" if order == "K" else order)
+
+    def transpose(self, *axes: Any) -> DeviceArray:
+        """A view with its dimensions in another order: reversed, unless ``axes`` says which comes where."""
+        given = axes[0] if len(axes) == 1 and not hasattr(axes[0], "__index__") else axes
+        wanted = () if given is None else _checks.items(given, "axes", "whole numbers")
+        chosen = [_checks.axis_number(axis, self.ndim) for axis in wanted] if wanted else range(self.ndim)[::-1]
+        return DeviceArray(self._buffer.transpose(list(chosen)), self.dtype)
+
+    @property
+    def T(self) -> DeviceArray:  # noqa: N802, NumPy's name
+        """The view with all dimensions reversed."""
+        return self.transpose()
+
+    def view(self, dtype: Any) -> DeviceArray:
+        """The same bits as elements of another type; where its size is another, the last dimension has more or fewer of them."""
+        dtype = _checks.element_type(dtype)
+        return DeviceArray(self._buffer.reinterpret(element_type(dtype)), dtype)
+
+    # ---------------------------------------------------------------------------------------------- copies and changes
+
+    def copy(self, order: Order = "C") -> DeviceArray:
+        """A packed copy on the same device."""
+        return DeviceArray(self._buffer.copy(self._order(order)), self.dtype)
+
+    def astype(self, dtype: Any, order: Order = "K", *, copy: bool = True) -> DeviceArray:
+        """A packed copy with elements converted on the device, as NumPy converts them.
+
+        Raises
+        ------
+        UnsupportedError
+            There is no such conversion on devices: strings, structures, dates.
+        """
+        dtype = _checks.element_type(dtype)
+        if dtype == self.dtype:
+            return self.copy(order) if copy else self
+        if (reversals := _reversals(self.dtype, dtype)) is not None:
+            return self._reordered(dtype, reversals, order)
+        if not (self.dtype.isnative and dtype.isnative) and self.dtype.kind in _ORDERED and dtype.kind in _ORDERED:
+            return self.astype(self.dtype.newbyteorder("=")).astype(dtype.newbyteorder("="), order).astype(dtype, order, copy=False)
+        if _is_opaque(self.dtype) or _is_opaque(dtype):
+            raise UnsupportedError(f"devices do not convert {self.dtype} to {dtype}", hint="convert it on the CPU")
+        if (self.dtype.kind in "mM" or dtype.kind in "mM") and element_type(self.dtype) == element_type(dtype) == "int64":
+            if self.dtype.kind == dtype.kind:
+                raise UnsupportedError(f"devices do not convert {self.dtype} to {dtype}", hint="convert it on the CPU")
+            return self.copy(order).view(dtype)
+        _warn_of_lost_parts(self.dtype, dtype)
+        return DeviceArray(self._buffer.astype(element_type(dtype), self._order(order)), dtype)
+
+    def _reordered(self, dtype: np.dtype[Any], reversals: list[tuple[int, int]], order: Order) -> DeviceArray:
+        """A packed copy of another type, which differs in where bytes are the other way round; byte by byte, all elements at once."""
+        packed = self._order(order)
+        result = DeviceArray(self.copy(packed)._buffer.reinterpret(element_type(dtype)), dtype)
+        here, there = (array.reshape((-1,), order=packed).view("u1") for array in (self.copy(packed), result))
+        item_bytes = dtype.itemsize
+        for start, count in reversals:
+            for place in range(count):
+                there[start + place :: item_bytes] = here[start + count - 1 - place :: item_bytes]
+        return result
+
+    def fill(self, value: Any) -> None:
+        """Sets every element, as NumPy's ``fill`` does it.
+
+        Raises
+        ------
+        ConversionError
+            ``value`` makes no such element.
+        """
+        self._buffer.fill(_numpy.element(value, self.dtype).tobytes())
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Writes elements from any device; they broadcast, and are converted where their type is another."""
+        from cuzarr._memory import convert as _convert
+        from cuzarr._compute.operands import is_lazy
+        from cuzarr.xp.creation import asarray
+
+        target = self[key]
+        if is_lazy(value):
+            value = asarray(value, device=self.device)
+        if _convert.is_on_device(value):
+            source = _convert.device_buffer(value)
+            dtype = _convert.element_type(value)
+            if are_known_apart(dtype, self.dtype):
+                _warn_of_lost_parts(dtype, self.dtype)
+            else:
+                source = DeviceArray(source, dtype).astype(self.dtype)._buffer
+        else:
+            array = _convert.to_native_host(value, self.dtype)
+            if array.size == 1:
+                target._buffer.fill(array.tobytes())
+                return
+            source = host_view(array)
+        while len(source.shape) > target.ndim and source.shape[0] == 1:
+            source = source.reshape(source.shape[1:])
+        target._buffer.copy_from(source)
+
+    def _change(self, name: str, other: Any) -> Any:
+        # As NumPy: the elements change, so that views of them show it, and keep their type.
+        changed = self._apply(name, self, other)
+        if changed is NotImplemented:
+            return changed
+        if not np.can_cast(changed.dtype, self.dtype, "same_kind"):
+            message = f"{name} in place: elements of {changed.dtype} do not go into those of {self.dtype}"
+            raise DTypeMismatchError(message, hint="convert with astype, or make a new array: x = x + y")
+        if changed.shape != self.shape:
+            raise ShapeMismatchError(f"{name} in place: a result of shape {changed.shape} does not fit into {self.shape}")
+        self[...] = changed
+        return self
+
+    def _elements(self) -> np.ndarray[Any, Any]:
+        return self.cpu()
+
+    def _is_packed(self, order: Literal["C", "F"]) -> bool:
+        packed = self.dtype.itemsize
+        places = range(self.ndim)
+        for place in places if order == "F" else reversed(places):
+            if self.shape[place] != 1 and self.strides[place] != packed:
+                return False
+            packed *= self.shape[place]
+        return True
+
+    def _order(self, order: Order) -> Literal["C", "F"]:
+        if order == "C" or order == "F":
+            return order
+        return "F" if self._is_packed("F") and not self._is_packed("C") else "C"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return DeviceArray.from_host, (self.cpu(), self.device)
+
+    def __repr__(self) -> str:
+        return f"<DeviceArray on {self.device} shape={self.shape} dtype={self.dtype}>"
+
+
+def _resolve(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
+    """The shape with the extent that is -1 worked out."""
+    if -1 not in shape:
+        return shape
+    others = math.prod(extent for extent in shape if extent != -1)
+    if shape.count(-1) > 1 or not others or size % others:
+        raise InvalidArgumentError(f"{size} elements have no shape {shape}")
+    return tuple(size // others if extent == -1 else extent for extent in shape)
+
+
+def host_view(array: np.ndarray[Any, Any]) -> _core.NdBuffer:
+    """The memory of a NumPy array of any type."""
+    name, is_fixed = element_type(array.dtype), not array.flags.writeable
+    return _core.NdBuffer.wrap(array.ctypes.data, array.shape, array.strides, name, is_fixed, array)

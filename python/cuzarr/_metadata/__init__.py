@@ -1,0 +1,1 @@
+"""Metadata of arrays and groups, as values and as stored documents."""

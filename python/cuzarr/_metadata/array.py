@@ -1,0 +1,408 @@
+"""Metadata documents, and those of arrays as values: what is in ``zarr.json``, ``.zarray`` and ``.zattrs``.
+
+A value keeps the document it was read from, so that members this package does not know survive a rewrite.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+
+from cuzarr._metadata.chunk_grid import parse_shape
+from cuzarr._config import config
+from cuzarr._metadata.dtype import DataType, ZarrFormat, from_json_v2, from_json_v3
+from cuzarr.codecs.values import Codec, ShardingCodec, parse_codec
+from cuzarr.codecs.numcodecs import NumcodecsCodec, from_numcodecs_config
+from cuzarr.errors import (
+    InvalidArgumentError,
+    MetadataValidationError,
+    NodeTypeValidationError,
+    UnsupportedFeatureError,
+)
+
+ZARR_JSON = "zarr.json"
+ZARRAY = ".zarray"
+ZGROUP = ".zgroup"
+ZATTRS = ".zattrs"
+ZMETADATA = ".zmetadata"
+
+
+def decode_document(raw: bytes) -> dict[str, Any]:
+    """A JSON object from stored bytes.
+
+    Raises
+    ------
+    MetadataValidationError
+        They are no JSON object.
+    """
+    try:
+        document = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise MetadataValidationError(f"not JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise MetadataValidationError(f"expected a JSON object, got {type(document).__name__}")
+    return document
+
+
+def encode_document(document: Mapping[str, Any], *, compact: bool = False) -> bytes:
+    """A JSON object as stored bytes; ``compact`` for those that are not stored, which takes a fraction of the time."""
+    try:
+        indent = None if compact else config.get("json_indent")
+        return json.dumps(document, indent=indent, default=_plain_json).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidArgumentError(f"metadata cannot be written as JSON: {error}") from error
+
+
+def _plain_json(value: Any) -> Any:
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def parse_attributes(attributes: Any) -> dict[str, Any]:
+    """Attributes as a dictionary of their own."""
+    if attributes is None:
+        return {}
+    if not isinstance(attributes, Mapping):
+        raise TypeError(f"attributes are a dictionary, got {attributes!r}")
+    return dict(attributes)
+
+
+def as_mapping(value: Any, what: str) -> Mapping[str, Any]:
+    """A JSON object.
+
+    Raises
+    ------
+    MetadataValidationError
+        It is something else.
+    """
+    if not isinstance(value, Mapping):
+        raise MetadataValidationError(f"{what}: expected a JSON object, got {type(value).__name__}")
+    return value
+
+
+class ArrayMetadata:
+    """What both formats' array metadata have."""
+
+    zarr_format: ClassVar[ZarrFormat]
+
+    document: dict[str, Any]
+    attributes: dict[str, Any]
+    shape: tuple[int, ...]
+    data_type: DataType
+
+    @property
+    def dtype(self) -> DataType:
+        """The data type."""
+        return self.data_type
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        """Shape of a chunk: the unit that is decoded."""
+        raise NotImplementedError  # each format has its own
+
+    @property
+    def shards(self) -> tuple[int, ...] | None:
+        """Shape of a shard: the stored object, when it holds many chunks."""
+        return None
+
+    def encode_chunk_key(self, chunk_coords: Iterable[int]) -> str:
+        """The key of a stored object, by its place in the grid, relative to the array."""
+        name, separator = self.chunk_key
+        text = separator.join(map(str, chunk_coords))
+        if name == "v2":
+            return text or "0"
+        return f"c{separator}{text}" if text else "c"
+
+    @property
+    def chunk_key(self) -> tuple[str, str]:
+        """Name and separator of the chunk key encoding."""
+        raise NotImplementedError  # each format has its own
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """The value of a document, attributes inside."""
+        document = dict(as_mapping(data, "an array"))
+        attributes = dict(as_mapping(document.pop("attributes", None) or {}, "attributes"))
+        return cls(document, attributes)  # type: ignore[call-arg]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document, attributes inside."""
+        return {**self.document, "attributes": self.attributes}
+
+    def update_shape(self, shape: Iterable[int]) -> Self:
+        """The same with another shape."""
+        return type(self)({**self._whole_document(), "shape": list(shape)}, self.attributes)  # type: ignore[call-arg]
+
+    def _whole_document(self) -> dict[str, Any]:
+        """The document, with the chunk sizes that are used in the place of zeros."""
+        raise NotImplementedError  # each format has its own
+
+    def update_attributes(self, attributes: Mapping[str, Any]) -> Self:
+        """The same with other attributes."""
+        return type(self)(self.document, dict(attributes))  # type: ignore[call-arg]
+
+    def documents(self) -> dict[str, bytes]:
+        """What is stored, by the key relative to the array."""
+        raise NotImplementedError  # each format has its own
+
+    def same_as(self, other: object) -> bool:
+        """Whether both say the same: what ``==`` says of metadata, too."""
+        # As JSON: not-a-number equals itself there, and a tuple the list it is written as.
+        return isinstance(other, ArrayMetadata) and canonical_json(self.to_dict()) == canonical_json(other.to_dict())
+
+    def __eq__(self, other: object) -> bool:
+        return self.same_as(other)
+
+    def __hash__(self) -> int:
+        return hash(canonical_json(self.to_dict()))
+
+
+def canonical_json(document: Mapping[str, Any]) -> str:
+    """The same text for documents that say the same."""
+    return json.dumps(document, sort_keys=True, default=_plain_json)
+
+
+def _required(document: Mapping[str, Any], name: str) -> Any:
+    if name not in document:
+        raise MetadataValidationError(f"member '{name}' is missing")
+    return document[name]
+
+
+def _check_format(document: Mapping[str, Any], expected: int) -> None:
+    if _required(document, "zarr_format") != expected:
+        raise MetadataValidationError(f"zarr_format is {document['zarr_format']!r}, expected {expected}")
+
+
+def _parse_shape(document: Mapping[str, Any], name: str) -> tuple[int, ...]:
+    try:
+        return parse_shape(_required(document, name))
+    except (TypeError, ValueError) as error:
+        if isinstance(error, MetadataValidationError | UnsupportedFeatureError):
+            raise
+        raise MetadataValidationError(f"member '{name}': {error}") from error
+
+
+def _real_chunks(
+    stored: tuple[int, ...], shape: tuple[int, ...], inner: tuple[int, ...] | None = None
+) -> tuple[int, ...]:
+    """Chunk sizes from stored ones. Older writers stored 0 for empty dimensions; like zarr-python that is read as 1, or as the size
+    of an inner chunk, since no chunk can have been stored."""
+    if len(stored) != len(shape):
+        raise MetadataValidationError(f"chunks have {len(stored)} dimensions, the shape {len(shape)}")
+    if any(size == 0 < extent for size, extent in zip(stored, shape, strict=True)):
+        raise MetadataValidationError(f"chunk sizes are at least 1, got {stored}")
+    least = inner if inner is not None and len(inner) == len(shape) else (1,) * len(shape)
+    return tuple(size or max(1, other) for size, other in zip(stored, least, strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayV3Metadata(ArrayMetadata):
+    """Metadata of an array of Zarr format 3."""
+
+    zarr_format: ClassVar[ZarrFormat] = 3
+    node_type: ClassVar[Literal["array"]] = "array"
+
+    document: dict[str, Any]
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _check_format(self.document, 3)
+        if self.document.get("node_type") != "array":
+            got = self.document.get("node_type")
+            hint = "open it with open_group or open" if got == "group" else None
+            raise NodeTypeValidationError(f"node_type is {got!r}, expected 'array'", hint=hint)
+        grid = _required(self.document, "chunk_grid")
+        if not isinstance(grid, Mapping) or grid.get("name") != "regular":
+            name = grid.get("name") if isinstance(grid, Mapping) else grid
+            raise UnsupportedFeatureError(f"chunk grid {name!r} is not supported, only 'regular'")
+        _real_chunks(self._stored_grid_shape, self.shape)
+        names = self.dimension_names
+        if names is not None and len(names) != len(self.shape):
+            raise MetadataValidationError(f"got {len(names)} dimension names for {len(self.shape)} dimensions")
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+        return _parse_shape(self.document, "shape")
+
+    @cached_property
+    def data_type(self) -> DataType:  # type: ignore[override]
+        return from_json_v3(_required(self.document, "data_type"))
+
+    @cached_property
+    def codecs(self) -> tuple[Codec, ...]:
+        """The codec chain, as stored."""
+        codecs = _required(self.document, "codecs")
+        if not isinstance(codecs, list | tuple):
+            raise MetadataValidationError(f"codecs are a list, got {codecs!r}")
+        return tuple(map(parse_codec, codecs))
+
+    @property
+    def sharding_codec(self) -> ShardingCodec | None:
+        """The sharding codec, when it is the whole chain."""
+        codecs = self.codecs
+        return codecs[0] if len(codecs) == 1 and isinstance(codecs[0], ShardingCodec) else None
+
+    @property
+    def inner_codecs(self) -> tuple[Codec, ...]:
+        """The chain that encodes a chunk, inside its shard if there are any."""
+        sharding = self.sharding_codec
+        return self.codecs if sharding is None else sharding.codecs
+
+    @cached_property
+    def _stored_grid_shape(self) -> tuple[int, ...]:
+        return _parse_shape(as_mapping(self.document["chunk_grid"].get("configuration") or {}, "chunk_grid"), "chunk_shape")
+
+    @cached_property
+    def _grid_shape(self) -> tuple[int, ...]:
+        sharding = self.sharding_codec
+        return _real_chunks(self._stored_grid_shape, self.shape, None if sharding is None else sharding.chunk_shape)
+
+    def _whole_document(self) -> dict[str, Any]:
+        if self._grid_shape == self._stored_grid_shape:
+            return self.document
+        grid = self.document["chunk_grid"]
+        configuration = {**grid["configuration"], "chunk_shape": list(self._grid_shape)}
+        return {**self.document, "chunk_grid": {**grid, "configuration": configuration}}
+
+    @property
+    def chunk_grid(self) -> dict[str, Any]:
+        """The chunk grid, as stored."""
+        return dict(self.document["chunk_grid"])
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        sharding = self.sharding_codec
+        return self._grid_shape if sharding is None else sharding.chunk_shape
+
+    @property
+    def shards(self) -> tuple[int, ...] | None:
+        return None if self.sharding_codec is None else self._grid_shape
+
+    @property
+    def chunk_key_encoding(self) -> dict[str, Any]:
+        """The chunk key encoding, as stored."""
+        return _named_document(_required(self.document, "chunk_key_encoding"))
+
+    @cached_property
+    def chunk_key(self) -> tuple[str, str]:  # type: ignore[override]
+        encoding = self.chunk_key_encoding
+        name = encoding["name"]
+        if name not in ("default", "v2"):
+            raise UnsupportedFeatureError(f"unknown chunk key encoding {name!r}")
+        default = "/" if name == "default" else "."
+        return name, (encoding.get("configuration") or {}).get("separator", default)
+
+    @cached_property
+    def fill_value(self) -> Any:
+        """The value of elements that were never written."""
+        return self.data_type.fill_from_json(_required(self.document, "fill_value"), 3)
+
+    @property
+    def dimension_names(self) -> tuple[str | None, ...] | None:
+        """Names of the dimensions, as far as they have any."""
+        names = self.document.get("dimension_names")
+        if not isinstance(names, list | tuple | None):
+            raise MetadataValidationError(f"dimension_names are a list, got {names!r}")
+        return None if names is None else tuple(names)
+
+    @property
+    def storage_transformers(self) -> tuple[Any, ...]:
+        """Storage transformers; none are supported."""
+        return tuple(self.document.get("storage_transformers") or ())
+
+    def to_dict(self) -> dict[str, Any]:
+        # Attributes keep their place among the members.
+        document = {**self.document, "attributes": self.attributes}
+        return document
+
+    def documents(self) -> dict[str, bytes]:
+        return {ZARR_JSON: encode_document(self.to_dict())}
+
+
+def _named_document(spec: Any) -> dict[str, Any]:
+    document = {"name": spec} if isinstance(spec, str) else spec
+    if not isinstance(document, Mapping) or not isinstance(document.get("name"), str):
+        raise MetadataValidationError(f"expected a name with a configuration, got {spec!r}")
+    return dict(document)
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayV2Metadata(ArrayMetadata):
+    """Metadata of an array of Zarr format 2."""
+
+    zarr_format: ClassVar[ZarrFormat] = 2
+
+    document: dict[str, Any]
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _check_format(self.document, 2)
+        _ = self.chunks  # checked
+        if self.order not in ("C", "F"):
+            raise MetadataValidationError(f"order is {self.order!r}, expected 'C' or 'F'")
+        if self.dimension_separator not in (".", "/"):
+            raise MetadataValidationError(f"dimension_separator is {self.dimension_separator!r}, expected '.' or '/'")
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+        return _parse_shape(self.document, "shape")
+
+    @cached_property
+    def chunks(self) -> tuple[int, ...]:  # type: ignore[override]
+        return _real_chunks(_parse_shape(self.document, "chunks"), self.shape)
+
+    def _whole_document(self) -> dict[str, Any]:
+        return {**self.document, "chunks": list(self.chunks)}
+
+    @cached_property
+    def data_type(self) -> DataType:  # type: ignore[override]
+        codecs = [*(self.filters or ()), *([self.compressor] if self.compressor is not None else [])]
+        return from_json_v2(_required(self.document, "dtype"), [codec.get_config()["id"] for codec in codecs])
+
+    @cached_property
+    def filters(self) -> tuple[NumcodecsCodec, ...] | None:
+        """The filters, first to last on writing."""
+        filters = self.document.get("filters")
+        return tuple(map(from_numcodecs_config, filters)) if filters else None
+
+    @cached_property
+    def compressor(self) -> NumcodecsCodec | None:
+        """The compressor."""
+        compressor = self.document.get("compressor")
+        return None if compressor is None else from_numcodecs_config(compressor)
+
+    @property
+    def order(self) -> Literal["C", "F"]:
+        """Order of the elements inside a chunk."""
+        return _required(self.document, "order")  # type: ignore[no-any-return]
+
+    @property
+    def dimension_separator(self) -> Literal[".", "/"]:
+        """What stands between the numbers of a chunk's key."""
+        return self.document.get("dimension_separator") or "."
+
+    @property
+    def chunk_key(self) -> tuple[str, str]:
+        return "v2", self.dimension_separator
+
+    @cached_property
+    def fill_value(self) -> Any:
+        """The value of elements that were never written; ``None`` leaves it open."""
+        return self.data_type.fill_from_json(self.document.get("fill_value"), 2)
+
+    def documents(self) -> dict[str, bytes]:
+        return {ZARRAY: encode_document(self.document), ZATTRS: encode_document(self.attributes)}
+
+
+AnyArrayMetadata = ArrayV2Metadata | ArrayV3Metadata

@@ -1,0 +1,97 @@
+"""What the arguments of the functions that create and save mean."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from cuzarr import _core
+from cuzarr._node.array import Array
+from cuzarr._compute.operands import is_lazy
+from cuzarr._config import config as _global_config
+from cuzarr._memory.convert import device_of
+from cuzarr._metadata.documents import check_zarr_format, read_array
+from cuzarr._metadata.dtype import ZarrFormat
+from cuzarr._metadata.array import AnyArrayMetadata
+from cuzarr._numpy import of_library
+from cuzarr.errors import CuzarrRuntimeWarning, InvalidArgumentError
+from cuzarr.storage import StorePath, make_store_path
+
+
+def default_format(zarr_format: Any) -> ZarrFormat:
+    """The format that was asked for, else the configuration's."""
+    return check_zarr_format(zarr_format) or _global_config.get("default_zarr_format")  # type: ignore[no-any-return]
+
+
+def warn_ignored(**arguments: Any) -> None:
+    """Warns of arguments that were given although they have no effect."""
+    for name, value in arguments.items():
+        if value is not None:
+            warnings.warn(f"{name} has no effect", CuzarrRuntimeWarning, stacklevel=3)
+
+
+def device_like(meta_array: Any, device: str | None) -> str | None:
+    """The device that was asked for, else the one on which ``meta_array`` is: zarr-python 2's way to say it."""
+    return device_of(meta_array) if device is None and meta_array is not None else device
+
+
+def is_array(value: Any) -> bool:
+    """Whether this is an array of a store, ours or zarr-python's."""
+    return isinstance(value, Array) or (type(value).__name__ == "Array" and hasattr(value, "store_path"))
+
+
+def place_of(value: Any) -> StorePath:
+    """Where an array or group is, ours or zarr-python's."""
+    return StorePath(make_store_path(value.store_path.store).store, value.store_path.path)
+
+
+def metadata_of(value: Any) -> AnyArrayMetadata:
+    """The metadata of an array of a store, as ours."""
+    if isinstance(value, Array):
+        return value.metadata
+    return read_array(place_of(value), value.metadata.zarr_format)
+
+
+def dtype_of(data: Any) -> Any:
+    """The element type of any library's array, as NumPy's."""
+    return of_library(data.dtype)
+
+
+def shape_and_chunks(a: Any) -> tuple[Any, Any]:
+    """Shape and chunks of anything that has them, else ``None``; chunks of other kinds than ours (dask's) count as none."""
+    shape = tuple(a.shape) if hasattr(a, "shape") else None
+    chunks = getattr(a, "chunks", None)
+    matches = isinstance(chunks, tuple) and shape is not None and len(chunks) == len(shape)
+    return shape, chunks if matches and all(isinstance(size, int) for size in chunks) else None  # type: ignore[union-attr]
+
+
+def refuse_plan(data: Any) -> None:
+    """Refuses to make an array of a plan, before there is one without elements.
+
+    Raises
+    ------
+    InvalidArgumentError
+    """
+    if is_lazy(data) and not is_array(data):
+        hint = "create an array with shape=x.shape and dtype=x.dtype, and call x.store(array)"
+        raise InvalidArgumentError("an expression has no elements yet to make an array of", hint=hint)
+
+
+def check_data(data: Any, place: StorePath, replaces: bool) -> None:
+    """Refuses data that a new array could not be filled with: plans, and arrays of a store that it takes the place of.
+
+    Raises
+    ------
+    InvalidArgumentError
+    """
+    refuse_plan(data)
+    if replaces and is_array(data):
+        source = place_of(data)
+        _core.refuse_overlap((source.store._handle, source.path), (place.store._handle, place.path))
+
+
+def require_array(value: Any) -> Any:
+    """The value, when it has a shape and a dtype."""
+    if not hasattr(value, "shape") or not hasattr(value, "dtype"):
+        raise TypeError(f"expected an array, got {type(value).__name__}")
+    return value

@@ -1,0 +1,312 @@
+"""Asynchronous arrays and groups: the same nodes, with calls that are awaited."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import AsyncGenerator, Callable
+from typing import Any, Self
+
+from cuzarr._node.array import Array
+from cuzarr._node.array_config import ArrayConfigLike
+from cuzarr._runtime import run
+from cuzarr._node.group import Group
+from cuzarr._metadata.group import GroupMetadata
+from cuzarr._metadata.array import AnyArrayMetadata
+from cuzarr._operators.signs import is_operand
+from cuzarr.errors import UnsupportedError
+from cuzarr.storage import StorePath
+
+
+def to_async(value: Any) -> Any:
+    """Nodes as their asynchronous twins; anything else as it is."""
+    if isinstance(value, Array):
+        return AsyncArray.of(value)
+    if isinstance(value, Group):
+        return AsyncGroup.of(value)
+    return tuple(map(to_async, value)) if isinstance(value, tuple) else value
+
+
+def to_sync(value: Any) -> Any:
+    """The other way round."""
+    return value._node if isinstance(value, AsyncArray | AsyncGroup) else value
+
+
+async def run_node(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Awaits a call that takes and gives nodes."""
+    arguments = {name: to_sync(value) for name, value in kwargs.items()}
+    return to_async(await run(call, *map(to_sync, args), **arguments))
+
+
+def _awaited(method: Callable[..., Any]) -> Any:
+    """The asynchronous twin of a method of ``Array`` or ``Group``."""
+
+    @functools.wraps(method)
+    async def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return await run_node(method, self._node, *args, **kwargs)
+
+    return call
+
+
+def _listed(method: Callable[..., Any]) -> Any:
+    """The asynchronous twin of a method that gives an iterable: one call, then one item after the other."""
+
+    @functools.wraps(method)
+    async def call(self: Any, *args: Any, **kwargs: Any) -> AsyncGenerator[Any]:
+        for item in await run(lambda: list(method(self._node, *args, **kwargs))):
+            yield to_async(item)
+
+    return call
+
+
+def _same(of: type, name: str) -> Any:
+    """A property that needs no store."""
+    original: property = getattr(of, name)
+    return property(lambda self: getattr(self._node, name), doc=original.__doc__)
+
+
+class _Selector:
+    """``array.oindex`` and ``array.vindex`` of an asynchronous array."""
+
+    def __init__(self, selector: Any) -> None:
+        self._selector = selector
+
+    async def getitem(self, selection: Any) -> Any:
+        """The selected elements."""
+        return await run(self._selector.__getitem__, selection)
+
+    async def setitem(self, selection: Any, value: Any) -> None:
+        """Writes the selected elements."""
+        await run(self._selector.__setitem__, selection, value)
+
+
+class _AsyncNode:
+    _node: Any
+
+    @classmethod
+    def of(cls, node: Any) -> Self:
+        """The asynchronous twin of a node, over the same state."""
+        twin = object.__new__(cls)
+        twin._node = node
+        return twin
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        """The attributes, as they were read; :meth:`update_attributes` changes them."""
+        return dict(self._node.metadata.attributes)
+
+    def same_as(self, other: object) -> bool:
+        """Whether both are the same node of the same store, with the same metadata and settings: what ``==`` says of them, too."""
+        return isinstance(other, type(self)) and bool(self._node.same_as(other._node))
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, type(self)):
+            return self.same_as(other)
+        if is_operand(other):
+            hint = "compare elements: await array.getitem(...) == x"
+            raise UnsupportedError(f"{type(self).__name__} is not compared with elements of {type(other).__name__}", hint=hint)
+        return NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __dask_tokenize__(self) -> tuple[Any, ...]:
+        return type(self).__name__, self._node.__dask_tokenize__()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return to_async, (self._node,)
+
+    def __repr__(self) -> str:
+        return f"<Async{repr(self._node)[1:]}"
+
+
+class AsyncArray(_AsyncNode):
+    """An array whose elements are awaited. Properties are those of :class:`cuzarr.Array`.
+
+    >>> import asyncio, cuzarr
+    >>> async def main():
+    ...     array = await cuzarr.api.asynchronous.ones((2, 3), store={}, chunks=(1, 3))
+    ...     await array.setitem((0, slice(1, 3)), 7)
+    ...     return await array.getitem(0)
+    >>> asyncio.run(main())
+    array([1., 7., 7.])
+    """
+
+    def __init__(self, metadata: AnyArrayMetadata, store_path: StorePath, config: ArrayConfigLike | None = None) -> None:
+        self._node = Array(store_path, metadata, config)
+
+    @classmethod
+    def from_dict(cls, store_path: StorePath, data: dict[str, Any]) -> AsyncArray:
+        """The array that a metadata document describes; reads nothing."""
+        return cls.of(Array.from_dict(store_path, data))
+
+    @classmethod
+    async def open(cls, store: Any, zarr_format: Any = 3, *, config: ArrayConfigLike | None = None) -> AsyncArray:
+        """Opens the array at a store or path.
+
+        Raises
+        ------
+        ArrayNotFoundError
+            There is none.
+        """
+        from cuzarr._api import open_array
+
+        mode = "r" if getattr(store, "read_only", False) is True else "r+"
+        return await run_node(open_array, store, zarr_format=zarr_format, config=config, mode=mode)  # type: ignore[no-any-return]
+
+    getitem = _awaited(Array.getitem)
+    setitem = _awaited(Array.setitem)
+    get_basic_selection = _awaited(Array.get_basic_selection)
+    set_basic_selection = _awaited(Array.set_basic_selection)
+    get_orthogonal_selection = _awaited(Array.get_orthogonal_selection)
+    set_orthogonal_selection = _awaited(Array.set_orthogonal_selection)
+    get_coordinate_selection = _awaited(Array.get_coordinate_selection)
+    set_coordinate_selection = _awaited(Array.set_coordinate_selection)
+    get_mask_selection = _awaited(Array.get_mask_selection)
+    set_mask_selection = _awaited(Array.set_mask_selection)
+    get_block_selection = _awaited(Array.get_block_selection)
+    set_block_selection = _awaited(Array.set_block_selection)
+    append = _awaited(Array.append)
+    update_attributes = _awaited(Array.update_attributes)
+    nbytes_stored = _awaited(Array.nbytes_stored)
+    info_complete = _awaited(Array.info_complete)
+
+    async def nchunks_initialized(self) -> int:
+        """Number of chunks that are stored; a stored shard counts with all its chunks."""
+        return await run(lambda: self._node.nchunks_initialized)  # type: ignore[no-any-return]
+
+    async def resize(self, new_shape: Any, delete_outside_chunks: bool = True) -> None:
+        """Changes the shape; chunks that fall outside are deleted, unless they are to be left behind."""
+        await run(self._node._resize, new_shape, delete_outside_chunks)
+
+    def with_config(self, config: ArrayConfigLike) -> Self:
+        """The same array with other settings; those not named stay."""
+        return self.of(self._node.with_config(config))
+
+    def with_device(self, device: str) -> Self:
+        """The same array, reading to another device."""
+        return self.of(self._node.with_device(device))
+
+    @property
+    def oindex(self) -> _Selector:
+        """Orthogonal selection: ``await array.oindex.getitem(([0, 3], slice(None)))``."""
+        return _Selector(self._node.oindex)
+
+    @property
+    def vindex(self) -> _Selector:
+        """Selection of points: ``await array.vindex.getitem(([0, 3], [1, 1]))``."""
+        return _Selector(self._node.vindex)
+
+
+for _name in (
+    "basename cdata_shape chunks compressor compressors config device dtype fill_value filters info metadata name nbytes nchunks "
+    "ndim order path read_chunk_sizes read_only serializer shape shards size store store_path write_chunk_sizes"
+).split():
+    setattr(AsyncArray, _name, _same(Array, _name))
+
+
+class AsyncGroup(_AsyncNode):
+    """A group whose members are awaited. Properties are those of :class:`cuzarr.Group`."""
+
+    def __init__(self, metadata: GroupMetadata, store_path: StorePath) -> None:
+        self._node = Group(store_path, metadata)
+
+    @classmethod
+    def from_dict(cls, store_path: StorePath, data: dict[str, Any]) -> AsyncGroup:
+        """The group that a metadata document describes; reads nothing."""
+        return cls(GroupMetadata.from_dict(data), store_path)
+
+    @classmethod
+    async def from_store(
+        cls, store: Any, *, attributes: dict[str, Any] | None = None, overwrite: bool = False, zarr_format: Any = 3
+    ) -> AsyncGroup:
+        """Creates a group at a store or path."""
+        return await run_node(  # type: ignore[no-any-return]
+            Group.from_store, store, attributes=attributes, overwrite=overwrite, zarr_format=zarr_format
+        )
+
+    @classmethod
+    async def open(cls, store: Any, zarr_format: Any = 3, use_consolidated: bool | str | None = None) -> AsyncGroup:
+        """Opens the group at a store or path.
+
+        Raises
+        ------
+        GroupNotFoundError
+            There is none.
+        """
+        from cuzarr._api import open_group
+
+        mode = "r" if getattr(store, "read_only", False) is True else "r+"
+        opened = run_node(open_group, store, zarr_format=zarr_format, use_consolidated=use_consolidated, mode=mode)
+        return await opened  # type: ignore[no-any-return]
+
+    setitem = _awaited(Group.__setitem__)
+    delitem = _awaited(Group.__delitem__)
+    contains = _awaited(Group.__contains__)
+    get_array = _awaited(Group.get_array)
+    get_group = _awaited(Group.get_group)
+    create_array = _awaited(Group.create_array)
+    require_groups = _awaited(Group.require_groups)
+    update_attributes = _awaited(Group.update_attributes)
+    nmembers = _awaited(Group.nmembers)
+    info_complete = _awaited(Group.info_complete)
+    tree = _awaited(Group.tree)
+    move = _awaited(Group.move)
+    members = _listed(Group.members)
+    keys = _listed(Group.keys)
+    arrays = _listed(Group.arrays)
+    array_keys = _listed(Group.array_keys)
+    array_values = _listed(Group.array_values)
+    groups = _listed(Group.groups)
+    group_keys = _listed(Group.group_keys)
+    group_values = _listed(Group.group_values)
+    create_hierarchy = _listed(Group.create_hierarchy)
+    empty = _awaited(Group.empty)
+    zeros = _awaited(Group.zeros)
+    ones = _awaited(Group.ones)
+    full = _awaited(Group.full)
+    empty_like = _awaited(Group.empty_like)
+    zeros_like = _awaited(Group.zeros_like)
+    ones_like = _awaited(Group.ones_like)
+    full_like = _awaited(Group.full_like)
+
+    async def getitem(self, key: str) -> AsyncArray | AsyncGroup:
+        """The array or group at ``key``, below this one.
+
+        Raises
+        ------
+        KeyError
+            Nothing is there.
+        """
+        return await run_node(self._node.__getitem__, key)  # type: ignore[no-any-return]
+
+    async def require_array(
+        self,
+        name: str,
+        *,
+        shape: Any,
+        dtype: Any = None,
+        exact: bool = False,
+        config: ArrayConfigLike | None = None,
+        **kwargs: Any,
+    ) -> AsyncArray:
+        """The array at ``name``, created when it is missing; see :meth:`cuzarr.Group.require_array`."""
+        given: dict[str, Any] = {"shape": shape, "dtype": dtype, "exact": exact, "config": config} | kwargs
+        return await run_node(self._node.require_array, name, **given)  # type: ignore[no-any-return]
+
+    async def get(self, key: str, default: Any = None) -> Any:
+        """The array or group at ``key``, or ``default``."""
+        return await run_node(self._node.get, key, default)
+
+    async def create_group(
+        self, name: str, *, overwrite: bool = False, attributes: dict[str, Any] | None = None
+    ) -> AsyncGroup:
+        """Creates a group below this one."""
+        created = run_node(self._node.create_group, name, overwrite=overwrite, attributes=attributes)
+        return await created  # type: ignore[no-any-return]
+
+    async def require_group(self, name: str, overwrite: bool = False) -> AsyncGroup:
+        """The group at ``name``, created when it is missing; ``overwrite=True`` creates it anyway."""
+        return await run_node(self._node.require_group, name, overwrite=overwrite)  # type: ignore[no-any-return]
+
+
+for _name in "basename device info metadata name path read_only store store_path synchronizer".split():
+    setattr(AsyncGroup, _name, _same(Group, _name))

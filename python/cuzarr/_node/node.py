@@ -1,0 +1,79 @@
+"""What an array and a group have in common: a place in a store, attributes, and a device for elements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+from cuzarr._node.attributes import Attributes
+from cuzarr._checks import dictionary
+from cuzarr._config import config as global_config
+from cuzarr._metadata.group import GroupMetadata
+from cuzarr._metadata.array import ZARRAY, ZGROUP, AnyArrayMetadata
+from cuzarr.storage import Store, StorePath
+
+
+class Node:
+    """An array or a group of a store."""
+
+    _store_path: StorePath
+    _metadata: AnyArrayMetadata | GroupMetadata
+    _own_device: str | None
+
+    @property
+    def store(self) -> Store:
+        """The store it is in."""
+        return self._store_path.store
+
+    @property
+    def store_path(self) -> StorePath:
+        """The store and the path in it."""
+        return self._store_path
+
+    @property
+    def path(self) -> str:
+        """The path in the store, without a leading ``/``."""
+        return self._store_path.path
+
+    @property
+    def name(self) -> str:
+        """The path with a leading ``/``."""
+        return f"/{self.path}"
+
+    @property
+    def basename(self) -> str:
+        """The last segment of the path."""
+        return self.path.rpartition("/")[2]
+
+    @property
+    def read_only(self) -> bool:
+        """Whether writing is refused."""
+        return self._store_path.read_only
+
+    @property
+    def device(self) -> str:
+        """Where elements are read to: what was given when it was opened, else what the configuration says now."""
+        return global_config.get("device") if self._own_device is None else self._own_device  # type: ignore[no-any-return]
+
+    @property
+    def attrs(self) -> Attributes:
+        """The attributes; changes are written."""
+        return Attributes(self)
+
+    def update_attributes(self, new_attributes: Mapping[str, Any]) -> Self:
+        """Adds and replaces attributes, in one write."""
+        self._replace_attributes({**self._metadata.attributes, **dictionary(new_attributes, "attributes")})
+        return self
+
+    def _replace_attributes(self, attributes: dict[str, Any]) -> None:
+        self.store.check_writable()
+        metadata = self._metadata.update_attributes(attributes)
+        # Format 2 has a document for them: the others are left alone, which others may have changed.
+        changed = {name: value for name, value in metadata.documents().items() if name not in (ZARRAY, ZGROUP)}
+        self._store_path.write(changed)
+        self._metadata = metadata
+
+    @property
+    def _store_kind(self) -> str:
+        """Name of the store's class, behind what wraps it."""
+        return type(getattr(self.store, "wrapped", self.store)).__name__

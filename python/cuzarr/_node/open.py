@@ -1,0 +1,301 @@
+"""Functions that open arrays and groups, or create what is missing."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Any, Literal
+
+from cuzarr._node.arguments import default_format, device_like, is_array, place_of, warn_ignored
+from cuzarr._node.array import Array
+from cuzarr._node.array_config import ArrayConfigLike
+from cuzarr._metadata.documents import check_zarr_format, group_not_found, nothing_found, read_array, read_group, write_new
+from cuzarr._metadata.dtype import ZarrFormat
+from cuzarr._node.filled import create, like_arguments
+from cuzarr._node.group import Group
+from cuzarr._metadata.group import ConsolidatedMetadata, GroupMetadata
+from cuzarr._metadata.array import AnyArrayMetadata
+from cuzarr._text import printable
+from cuzarr._operators.signs import is_operand
+from cuzarr.errors import (
+    ArgumentTypeError,
+    ArrayNotFoundError,
+    CuzarrDeprecationWarning,
+    CuzarrUserWarning,
+    GroupNotFoundError,
+    NodeTypeValidationError,
+)
+from cuzarr.storage import StorePath, make_store_path
+
+_READ_MODES = ("r", "r+", "a")
+_CREATE_MODES = ("a", "w", "w-")
+
+
+def open(
+    store: Any = None,
+    *,
+    mode: Any = None,
+    zarr_format: ZarrFormat | None = None,
+    path: str | None = None,
+    storage_options: dict[str, Any] | None = None,
+    config: ArrayConfigLike | None = None,
+    device: str | None = None,
+    metadata_store: Any = None,
+    **kwargs: Any,
+) -> Array | Group:
+    """Opens the array or group at a store or path, or creates it.
+
+    Parameters
+    ----------
+    store : StoreLike, optional
+        A path, a store, a dictionary; ``None`` is new memory.
+    mode : {"r", "r+", "a", "w", "w-"}, optional
+        Read only; read and write; create when missing; replace; create only. ``"a"``, or ``"r"`` for read-only stores.
+    zarr_format : {2, 3}, optional
+        Only this format; what is there, or the configuration's default for a new node.
+    path : str, optional
+        Path in the store.
+    storage_options : dict, optional
+        For URLs of remote stores.
+    config : ArrayConfig or dict, optional
+        How an array behaves while open.
+    device : str, optional
+        Where arrays are read to: ``"cpu"``, ``"cuda"``, ``"cuda:1"``.
+    metadata_store : StoreLike, optional
+        Another store, in which the metadata documents live; chunks stay in ``store``.
+    **kwargs
+        For :func:`open_array` or :func:`open_group`, when something is created.
+
+    Raises
+    ------
+    ArrayNotFoundError, GroupNotFoundError
+        Nothing is there, and ``mode`` does not create.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> store = {}
+    >>> array = cuzarr.create_array(store, shape=(3,), dtype="float32")
+    >>> cuzarr.open(store, mode="r").shape
+    (3,)
+    """
+    if mode is None:
+        mode = "r" if getattr(store, "read_only", False) is True else "a"
+    place = make_store_path(store, mode=mode, path=path, storage_options=storage_options, metadata_store=metadata_store)
+    if "shape" not in kwargs and mode in (*_READ_MODES, "w"):
+        if mode in _READ_MODES:
+            try:
+                return Array(place, read_array(place, check_zarr_format(zarr_format)), config, device)
+            except (ArrayNotFoundError, NodeTypeValidationError):
+                pass
+        _refuse_config(config, place)
+        try:
+            return open_group(place, zarr_format=zarr_format, mode=mode, device=device, **kwargs)
+        except GroupNotFoundError:
+            raise nothing_found(place) from None
+    try:
+        return open_array(place, zarr_format=zarr_format, mode=mode, config=config, device=device, **kwargs)
+    except (KeyError, NodeTypeValidationError):
+        _refuse_config(config, place)
+        return open_group(place, zarr_format=zarr_format, mode=mode, device=device, **kwargs)
+
+
+def _refuse_config(config: Any, place: StorePath) -> None:
+    if config is not None:
+        raise TypeError(f"config is for arrays, and {printable(str(place))} is a group")
+
+
+def open_array(
+    store: Any = None,
+    *,
+    zarr_format: ZarrFormat | None = None,
+    path: str = "",
+    storage_options: dict[str, Any] | None = None,
+    config: ArrayConfigLike | None = None,
+    device: str | None = None,
+    metadata_store: Any = None,
+    **kwargs: Any,
+) -> Array:
+    """Opens the array at a store or path; ``mode`` and the arguments of :func:`create` are among ``kwargs``.
+
+    Raises
+    ------
+    ArrayNotFoundError
+        There is none, and ``mode`` does not create.
+    MetadataValidationError, UnknownCodecError, UnknownDataTypeError
+        Its metadata cannot be used.
+    """
+    mode, device = kwargs.pop("mode", None), device_like(kwargs.pop("meta_array", None), device)
+    place = make_store_path(store, path=path, mode=mode, storage_options=storage_options, metadata_store=metadata_store)
+    if mode != "w":
+        try:
+            return Array(place, read_array(place, check_zarr_format(zarr_format)), config, device)
+        except ArrayNotFoundError:
+            if place.read_only or mode not in _CREATE_MODES:
+                raise
+    shape = kwargs.pop("shape", None)
+    if shape is None:
+        raise TypeError(f"there is no array at {printable(str(place))}, and no shape to create one with")
+    return create(
+        shape,
+        store=place,
+        zarr_format=check_zarr_format(zarr_format),
+        overwrite=mode == "w",
+        config=config,
+        device=device,
+        **kwargs,
+    )
+
+
+def open_like(a: Any, path: str, *, zarr_format: ZarrFormat | None = None, **kwargs: Any) -> Array:
+    """Opens the array at ``path``, created like ``a`` when it is missing."""
+    arguments = like_arguments(a, zarr_format or default_format(None))
+    arguments.pop("zarr_format")
+    arguments |= kwargs
+    if arguments.get("mode") is None:
+        arguments["mode"] = "a"
+    return open_array(path=path, zarr_format=zarr_format, **arguments)
+
+
+def open_group(
+    store: Any = None,
+    *,
+    mode: Any = "a",
+    cache_attrs: bool | None = None,
+    synchronizer: Any = None,
+    path: str | None = None,
+    chunk_store: Any = None,
+    storage_options: dict[str, Any] | None = None,
+    zarr_format: ZarrFormat | None = None,
+    meta_array: Any = None,
+    attributes: dict[str, Any] | None = None,
+    use_consolidated: bool | str | None = None,
+    device: str | None = None,
+    metadata_store: Any = None,
+) -> Group:
+    """Opens the group at a store or path, or creates it as ``mode`` says.
+
+    ``use_consolidated`` says whether consolidated metadata must (``True``), may (``None``) or must not (``False``) serve;
+    in format 2 a string names its key. Arrays are read to where ``meta_array`` is, unless ``device`` says where.
+    ``cache_attrs``, ``synchronizer`` and ``chunk_store`` have no effect.
+
+    Raises
+    ------
+    GroupNotFoundError
+        There is none, and ``mode`` does not create.
+    ContainsArrayError
+        An array is there.
+    """
+    warn_ignored(cache_attrs=cache_attrs, synchronizer=synchronizer, chunk_store=chunk_store)
+    device = device_like(meta_array, device)
+    place = make_store_path(store, mode=mode, storage_options=storage_options, path=path, metadata_store=metadata_store)
+    try:
+        if mode in _READ_MODES:
+            return Group(place, read_group(place, check_zarr_format(zarr_format), use_consolidated), device)
+    except GroupNotFoundError:
+        if mode not in _CREATE_MODES:
+            raise
+    if mode not in _CREATE_MODES:
+        raise group_not_found(place)
+    return Group._new(place, attributes, default_format(zarr_format), overwrite=mode == "w", device=device)
+
+
+def group(
+    store: Any = None,
+    *,
+    overwrite: bool = False,
+    chunk_store: Any = None,
+    cache_attrs: bool | None = None,
+    synchronizer: Any = None,
+    path: str | None = None,
+    zarr_format: ZarrFormat | None = None,
+    meta_array: Any = None,
+    attributes: dict[str, Any] | None = None,
+    storage_options: dict[str, Any] | None = None,
+) -> Group:
+    """Opens a group, created when it is missing; ``overwrite=True`` creates it anyway."""
+    return open_group(
+        store,
+        mode="w" if overwrite else "a",
+        chunk_store=chunk_store,
+        cache_attrs=cache_attrs,
+        synchronizer=synchronizer,
+        path=path,
+        zarr_format=zarr_format,
+        meta_array=meta_array,
+        attributes=attributes,
+        storage_options=storage_options,
+    )
+
+
+def array_of(value: Any, mode: str = "r", device: str | None = None) -> Array:
+    """An array of a store where a caller may also give one of zarr-python's, or the path of one.
+
+    Raises
+    ------
+    ArrayNotFoundError
+        There is none at the path.
+    ArgumentTypeError
+        It is in memory, or something else.
+    """
+    if isinstance(value, Array):
+        return value if device is None else value.with_device(device)
+    if is_array(value):
+        return open_array(place_of(value), mode=mode, device=device)
+    if is_operand(value):
+        hint = "save it first: cuzarr.save_array(store, x)"
+        raise ArgumentTypeError(f"got {type(value).__name__}, expected an array of a store, or its path", hint=hint)
+    return open_array(value, mode=mode, device=device)
+
+
+def open_consolidated(*args: Any, use_consolidated: Literal[True] = True, **kwargs: Any) -> Group:
+    """Opens a group by its consolidated metadata."""
+    if use_consolidated is not True:
+        raise TypeError("open_consolidated uses consolidated metadata; open_group can do without")
+    return open_group(*args, use_consolidated=use_consolidated, **kwargs)
+
+
+def load(store: Any, path: str | None = None, zarr_format: ZarrFormat | None = None) -> Any:
+    """All elements of the array at a store or path; of a group, its arrays by name.
+
+    >>> import cuzarr, numpy as np
+    >>> store = {}
+    >>> cuzarr.save(store, np.arange(3))
+    >>> cuzarr.load(store)
+    array([0, 1, 2])
+    """
+    node = open(store, mode="r", path=path, zarr_format=zarr_format)
+    if isinstance(node, Array):
+        return node[...]
+    return {name: array[...] for name, array in node.arrays()}
+
+
+def tree(grp: Group, expand: bool | None = None, level: int | None = None) -> Any:
+    """The hierarchy below a group as text; :meth:`Group.tree` has more options."""
+    warnings.warn("cuzarr.tree is deprecated, use Group.tree", CuzarrDeprecationWarning, stacklevel=2)
+    if not isinstance(grp, Group):
+        raise ArgumentTypeError(f"got {type(grp).__name__}, expected a group", hint="open it with open_group")
+    return grp.tree(expand=expand, level=level)
+
+
+def consolidate_metadata(store: Any, path: str | None = None, zarr_format: ZarrFormat | None = None) -> Group:
+    """Keeps the metadata of everything below a group with the group, so that opening it reads one object.
+
+    Raises
+    ------
+    GroupNotFoundError
+        There is no group.
+    """
+    place = make_store_path(store, path=path)
+    before = read_group(place, check_zarr_format(zarr_format), use_consolidated=False)
+    found = dict(Group(place, before)._walk(None))
+    plain: dict[str, AnyArrayMetadata | GroupMetadata] = {
+        name: replace(node, consolidated_metadata=None) if isinstance(node, GroupMetadata) else node
+        for name, node in found.items()
+    }
+    if before.zarr_format == 3:
+        message = "consolidated metadata is not part of the Zarr format 3 specification yet"
+        warnings.warn(message, CuzarrUserWarning, stacklevel=2)
+    metadata = replace(before, consolidated_metadata=ConsolidatedMetadata(plain))
+    place.write(metadata.documents())
+    return Group(place, metadata)

@@ -1,0 +1,138 @@
+"""Reading boxes into a caller's memory, with other element types, and many at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cuzarr import _core
+from cuzarr._memory import convert as _convert
+from cuzarr._checks import element_type, items
+from cuzarr._node.indexing import Box, basic_box
+from cuzarr.errors import (
+    DTypeMismatchError,
+    InvalidArgumentError,
+    SelectionInvalidError,
+    ShapeMismatchError,
+    UnsupportedError,
+)
+
+if TYPE_CHECKING:
+    from cuzarr._node.elements import ArrayElements
+
+
+def _lists(box: Box) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    return box.start, box.count, box.step, box.dropped
+
+
+def _converted(array: ArrayElements, dtype: Any) -> np.dtype[Any]:
+    """The element type of the result, in the machine's byte order.
+
+    Raises
+    ------
+    DTypeMismatchError
+        The array's elements, or the wanted ones, are no numbers, and differ.
+    """
+    own = array.dtype
+    wanted = own if dtype is None else element_type(dtype)
+    if wanted != own and not (_is_number(own) and _is_number(wanted)):
+        raise DTypeMismatchError(f"cannot read {own} as {wanted}")
+    return wanted.newbyteorder("=")
+
+
+def _is_number(dtype: np.dtype[Any]) -> bool:
+    return dtype.kind in "biufc" or dtype.name == "bfloat16"
+
+
+def _check_fixed(array: ArrayElements) -> None:
+    if array.metadata.data_type.is_variable:
+        raise UnsupportedError("elements of variable length are read by brackets: they have no memory of their own")
+
+
+def read(array: ArrayElements, selection: Any, out: Any, dtype: Any, prototype: Any) -> Any:
+    """One box; see :meth:`cuzarr.Array.read`."""
+    return _read_box(array, basic_box(selection, array.shape), dtype, out, prototype)
+
+
+def _read_box(array: ArrayElements, box: Box, dtype: Any, out: Any = None, prototype: Any = None) -> Any:
+    if out is None and dtype is None:
+        return array._get_box(box, None, prototype, None)
+    _check_fixed(array)
+    device, nd_buffer = array._placement(prototype)
+    native = _converted(array, dtype if out is None or dtype is not None else _convert.element_type(out))
+    if out is not None:
+        handle = array._handle(device)
+        return _convert.read_into(lambda memory: handle.read_into(*_lists(box), memory), out, box.shape, native, device)
+    order = array.order if len(box.shape) > 1 else "C"
+    if nd_buffer is not None:
+        memory = array._new_memory(nd_buffer, device, box.shape, native)
+        place = _convert.device_of(memory)
+        handle = array._handle(place)
+        return _convert.read_into(lambda part: handle.read_into(*_lists(box), part), memory, box.shape, native, place)
+    buffer = _core.NdBuffer.empty(box.shape, _convert.core_dtype(native), device, order)
+    array._handle(device).read_into(*_lists(box), buffer)
+    return _convert.result_array(buffer, native)
+
+
+def read_to(
+    array: ArrayElements, selection: Any, out: Any, dtype: Any, prototype: Any, device: str | Sequence[str]
+) -> Any:
+    """One box, to other devices than the array's; see :meth:`cuzarr.Array.read`."""
+    if isinstance(device, str):
+        return read(array.with_device(device), selection, out, dtype, prototype)
+    device = items(device, "device", "the name of one, or of several")
+    if out is not None or prototype is not None or not device:
+        raise InvalidArgumentError("several devices take neither out nor prototype, and are at least one")
+    parts = split(basic_box(selection, array.shape), array._stored_chunks, len(device))
+    with ThreadPoolExecutor(len(device), thread_name_prefix="cuzarr-split") as pool:
+        reads = [pool.submit(_read_box, array.with_device(one), part, dtype) for one, part in zip(device, parts, strict=True)]
+        return [one.result() for one in reads]
+
+
+def split(box: Box, chunks: tuple[int, ...], count: int) -> list[Box]:
+    """``count`` parts of a box, one behind the other along its first dimension, that begin where stored chunks do.
+
+    Parts are as even as that allows; where there are fewer chunks than parts, some have no elements.
+    """
+    kept = [axis for axis in range(len(box.count)) if axis not in box.dropped]
+    if not kept:
+        raise SelectionInvalidError("a single element cannot be divided")
+    axis = kept[0]
+    start, total, step = box.start[axis], box.count[axis], box.step[axis]
+    cuts = [0]
+    for number in range(1, count):
+        element = start + total * number // count * step
+        border = max(round(element / chunks[axis]) * chunks[axis] - start, 0)
+        cuts.append(min(max(-(-border // step), cuts[-1]), total))
+    parts = []
+    for low, high in zip(cuts, [*cuts[1:], total], strict=True):
+        starts, counts = list(box.start), list(box.count)
+        # A part without elements begins nowhere in particular.
+        starts[axis], counts[axis] = (start + low * step, high - low) if high > low else (start, 0)
+        parts.append(Box(tuple(starts), tuple(counts), box.step, box.dropped))
+    return parts
+
+
+def read_many(array: ArrayElements, selections: Sequence[Any], out: Any, dtype: Any, prototype: Any) -> Any:
+    """Many boxes; see :meth:`cuzarr.Array.read_many`."""
+    boxes = [basic_box(selection, array.shape) for selection in items(selections, "selections", "a list of them")]
+    device, _ = array._placement(prototype)
+    if array.metadata.data_type.is_variable and out is None and dtype is None:
+        return [array._get_box(box, None, prototype, None) for box in boxes]
+    _check_fixed(array)
+    if out is None:
+        native = _converted(array, dtype)
+        lists = [_lists(box) for box in boxes]
+        buffers = array._handle(device).read_many(lists, _convert.core_dtype(native))
+        return [array._delivered(_convert.result_array(buffer, native), prototype) for buffer in buffers]
+    native = _converted(array, dtype if dtype is not None else _convert.element_type(out))
+    shapes = {box.shape for box in boxes}
+    if len(shapes) > 1:
+        raise ShapeMismatchError(f"out holds selections of one shape, got {sorted(shapes)}")
+    shape = (len(boxes), *shapes.pop()) if shapes else tuple(out.shape)
+    handle, lists = array._handle(device), [_lists(box) for box in boxes]
+    read = (lambda memory: handle.read_stack_into(lists, memory)) if boxes else (lambda memory: None)
+    return _convert.read_into(read, out, shape, native, device)

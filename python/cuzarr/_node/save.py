@@ -1,0 +1,85 @@
+"""Functions that store arrays in one call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cuzarr._node.arguments import (
+    check_data,
+    default_format,
+    dtype_of,
+    is_array,
+    metadata_of,
+    require_array,
+    shape_and_chunks,
+)
+from cuzarr._metadata.documents import write_new
+from cuzarr._metadata.dtype import ZarrFormat, parse_dtype
+from cuzarr._node.filled import create
+from cuzarr._metadata.group import GroupMetadata
+from cuzarr.errors import InvalidArgumentError
+from cuzarr.storage import make_store_path
+
+
+def save(
+    store: Any,
+    *args: Any,
+    zarr_format: ZarrFormat | None = None,
+    path: str | None = None,
+    storage_options: dict[str, Any] | None = None,
+    **kwargs: Any,
+) -> None:
+    """Stores one array, or several as a group: ``arr_0``, ``arr_1``, … and by keyword names."""
+    if not args and not kwargs:
+        raise InvalidArgumentError("there is no array to save")
+    if len(args) == 1 and not kwargs:
+        save_array(store, args[0], zarr_format=zarr_format, path=path, storage_options=storage_options)
+    else:
+        save_group(store, *args, zarr_format=zarr_format, path=path, storage_options=storage_options, **kwargs)
+
+
+def save_array(
+    store: Any,
+    arr: Any,
+    *,
+    zarr_format: ZarrFormat | None = None,
+    path: str | None = None,
+    storage_options: dict[str, Any] | None = None,
+    **kwargs: Any,
+) -> None:
+    """Stores one array, from any device; ``kwargs`` are :func:`create`'s."""
+    require_array(arr)
+    mode = kwargs.pop("mode", "a")
+    place = make_store_path(store, path=path, mode=mode, storage_options=storage_options)
+    overwrite = bool(kwargs.pop("overwrite", None)) or mode == "w"
+    check_data(arr, place, overwrite)
+    shape, chunks = shape_and_chunks(arr)
+    kwargs.setdefault("chunks", chunks)
+    dtype = metadata_of(arr).data_type if is_array(arr) else dtype_of(arr)
+    create(
+        shape, store=place, zarr_format=zarr_format, dtype=dtype, overwrite=overwrite, data=arr, **kwargs
+    )
+
+
+def save_group(
+    store: Any,
+    *args: Any,
+    zarr_format: ZarrFormat | None = None,
+    path: str | None = None,
+    storage_options: dict[str, Any] | None = None,
+    **kwargs: Any,
+) -> None:
+    """Stores several arrays as a group, which replaces what is there: ``arr_0``, ``arr_1``, … and by keyword names."""
+    named = {f"arr_{place}": value for place, value in enumerate(args)} | kwargs
+    if not named:
+        raise InvalidArgumentError("there is no array to save")
+    chosen = default_format(zarr_format)
+    for value in named.values():
+        # Everything that could be refused is refused before anything is deleted.
+        parse_dtype(dtype_of(require_array(value)), chosen)
+    place = make_store_path(store, path=path, mode="w", storage_options=storage_options)
+    for value in named.values():
+        check_data(value, place, True)
+    write_new(place, GroupMetadata(zarr_format=chosen), overwrite=True)
+    for name, value in named.items():
+        save_array(place / name, value, zarr_format=chosen)

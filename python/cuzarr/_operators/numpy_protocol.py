@@ -1,0 +1,202 @@
+"""What of NumPy's there is for arrays of ours, and for all else where it is to be found."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cuzarr.errors import (
+    DTypeMismatchError,
+    ImplicitHostCopyError,
+    InvalidArgumentError,
+    ShapeMismatchError,
+    UnsupportedError,
+)
+
+# Functions that call the method of their name, with what they take beside it.
+METHODS = {
+    "sum", "prod", "mean", "std", "var", "min", "max", "amin", "amax", "argmin", "argmax", "any", "all", "reshape", "transpose",
+    "ravel",
+}  # fmt: skip
+
+
+class Methods:
+    """What NumPy's arrays have as methods and this library as functions; for all else of theirs an error says where it is.
+
+    Elements are not read for NumPy's own arrays' sake: :attr:`_in_memory` is how a caller gets them.
+    """
+
+    _in_memory = "[...]"
+    """What is written behind an array to have its elements in memory that CuPy takes."""
+    _on_host = "[...]"
+    """The same, in memory of the host."""
+
+    def clip(self, min: Any = None, max: Any = None, **numpys: Any) -> Any:
+        """Limited to ``min`` and ``max``, each of which may be ``None``."""
+        from cuzarr.xp.elementwise import clip
+
+        return as_numpy_wants(self, clip(self, min, max), "clip", numpys)
+
+    def round(self, decimals: int = 0, **numpys: Any) -> Any:
+        """Rounded to so many decimals, ties to even."""
+        from cuzarr.xp.elementwise import round
+
+        return as_numpy_wants(self, round(self, decimals), "round", numpys)
+
+    def conj(self) -> Any:
+        """The complex conjugate."""
+        from cuzarr.xp.elementwise import conj
+
+        return conj(self)
+
+    conjugate = conj
+
+    def __divmod__(self, other: Any) -> Any:
+        return self // other, self % other  # type: ignore[operator]
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return other // self, other % self
+
+    def __matmul__(self, other: Any) -> Any:
+        raise missing("matmul", self)
+
+    __rmatmul__ = __matmul__
+
+    if not TYPE_CHECKING:  # it would take any name for one
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_") or hasattr(type(self), name) or not hasattr(np.ndarray, name):
+                return object.__getattribute__(self, name)  # raises
+            there = f"cupy.asarray(x{self._in_memory}).{name}, or x{self._on_host}.{name}"
+            message = f"'{type(self).__name__}' object x has no '{name}', which CuPy's and NumPy's arrays have: {there}"
+            raise AttributeError(message, name=name, obj=self)
+
+
+def as_numpy_wants(x: Any, result: Any, name: str, numpys: dict[str, Any]) -> Any:
+    """What a method gives NumPy's function of its name, which says more than a caller does: elements, also of an array in a store.
+
+    Raises
+    ------
+    UnsupportedError
+        The result's type is given, or it is to go into something other than an array of NumPy's.
+    ShapeMismatchError, DTypeMismatchError
+        It does not fit into ``out``.
+    """
+    from cuzarr._node.array import Array
+
+    for option, value in numpys.items():
+        if option not in ("dtype", "out"):
+            raise TypeError(f"{name}() got an unexpected keyword argument '{option}'")
+        if value is not None and not (option == "out" and isinstance(value, np.ndarray)):
+            raise UnsupportedError(f"{name} takes no {option}", hint="convert what goes in or comes out with astype")
+    if (out := numpys.get("out")) is not None:
+        elements = host_elements(result)
+        if np.shape(elements) != out.shape:
+            raise ShapeMismatchError(f"{name}: out has shape {out.shape}, the result {np.shape(elements)}")
+        if not np.can_cast(elements.dtype, out.dtype, "same_kind"):
+            raise DTypeMismatchError(f"{name}: out has elements of {out.dtype}, the result of {elements.dtype}")
+        out[...] = elements
+        return out
+    return result.compute() if numpys and isinstance(x, Array) else result
+
+
+def host_elements(value: Any) -> Any:
+    """An array of ours as one of NumPy's; anything else as it is.
+
+    Raises
+    ------
+    ImplicitHostCopyError
+        Its elements are, or would be, on a GPU.
+    """
+    from cuzarr._node.array import Array
+    from cuzarr._compute.expression import Expression
+
+    if isinstance(value, Expression):
+        if value.device != "cpu":
+            message = f"this plan is computed on {value.device}, and a copy to the host has to be asked for"
+            raise ImplicitHostCopyError(message, hint="call .compute(device='cpu')")
+        return value.compute()
+    return np.asarray(value) if isinstance(value, Array | Methods) else value
+
+
+def targets(method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, ...]:
+    """What a call of one of NumPy's ufuncs writes into."""
+    return inputs[:1] if method == "at" else tuple(options.get("out") or ())
+
+
+def call_with_elements(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """Calls a ufunc of NumPy's with the elements of arrays of ours.
+
+    Raises
+    ------
+    UnsupportedError
+        It would write into one of ours.
+    ImplicitHostCopyError
+        Elements are on a GPU.
+    """
+    if into := [target for target in targets(method, inputs, options) if isinstance(target, Methods)]:
+        message = f"numpy.{ufunc.__name__} does not write into {type(into[0]).__name__}"
+        raise UnsupportedError(message, hint="assign its result: z[...] = …; of any size: (x + y).store(z)")
+    given = {name: value if name == "out" else host_elements(value) for name, value in options.items()}
+    return getattr(ufunc, method)(*map(host_elements, inputs), **given)
+
+
+def where_it_is(name: str, x: Any) -> str:
+    """A hint that says how CuPy's or NumPy's function takes this array."""
+    behind = type(x) if isinstance(x, Methods) else Methods
+    elements = f"cupy.asarray(x{behind._in_memory}), or x{behind._on_host}"
+    return f"use CuPy's cupy.{name} on a GPU, or numpy.{name}, with {elements}, for x"
+
+
+def missing(name: str, x: Any, beside: str = "") -> UnsupportedError:
+    """The error for a function of NumPy's that is not here, or not with what is said beside its operands."""
+    return UnsupportedError(f"there is no numpy.{name} here{beside}", hint=where_it_is(name, x))
+
+
+@functools.cache
+def own_function(function: Callable[..., Any]) -> Callable[..., Any] | None:
+    """Ours of NumPy's name, if there is one."""
+    from cuzarr.xp import elementwise as functions
+    from cuzarr.xp import reductions
+    from cuzarr.xp import statistics as selections
+    from cuzarr.xp import creation as xp
+
+    name = "round" if function is np.around else getattr(function, "__name__", "")
+    if name in METHODS or getattr(np, name, None) is not function and name != "round":
+        return None
+    modules = (functions, reductions, selections, *([xp] if name.endswith("_like") else []))
+    return next((getattr(module, name) for module in modules if name in module.__all__), None)
+
+
+def array_function(x: Any, function: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """What NumPy's function makes of an array of ours: by our own, or as NumPy makes it of shapes and methods.
+
+    Raises
+    ------
+    UnsupportedError
+        Ours does not take what was said.
+    InvalidArgumentError, ImplicitHostCopyError
+        It wants elements.
+    """
+    name = f"{function.__module__}.{function.__name__}".removeprefix("numpy.")
+    own = own_function(function)
+    if own is not None:
+        said = {option: value for option, value in options.items() if value is not None and value is not np._NoValue}
+        out = {"out": said.pop("out")} if isinstance(said.get("out"), np.ndarray) else {}
+        try:
+            inspect.signature(own).bind(*arguments, **said)
+        except TypeError as error:
+            raise missing(name, x, f" with such arguments: {error}") from None
+        return as_numpy_wants(x, own(*arguments, **said), name, out)
+    if function in (np.array_equal, np.array_equiv):
+        x.__array__()  # whose refusal they would take for a difference
+    try:
+        return getattr(function, "_implementation", function)(*arguments, **options)
+    except (InvalidArgumentError, ImplicitHostCopyError) as error:
+        if name not in METHODS:
+            error.hint = where_it_is(name, x)
+        raise

@@ -1,0 +1,371 @@
+"""Operators of everything that can be computed with: Python's signs, NumPy's names."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from cuzarr._operators.numpy_protocol import Methods, array_function, as_numpy_wants, call_with_elements, missing, targets
+from cuzarr.errors import DTypeMismatchError, InvalidArgumentError
+
+
+class Operators(Methods):
+    """Python's arithmetic and comparison signs, each by the function of NumPy's name."""
+
+    shape: Any
+    dtype: Any
+
+    def _apply(self, name: str, *operands: Any) -> Any:
+        from cuzarr._compute.operands import apply
+
+        for operand in operands:
+            if not is_operand(operand):
+                return NotImplemented
+        return apply(name, *operands)
+
+    def _change(self, name: str, other: Any) -> Any:
+        """What ``x += other`` leaves behind the name ``x``: another plan or, of what has elements, these changed."""
+        return self._apply(name, self, other)
+
+    def __add__(self, other: Any) -> Any:
+        return self._apply("add", self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return self._apply("add", other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return self._apply("subtract", self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return self._apply("subtract", other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return self._apply("multiply", self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return self._apply("multiply", other, self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return self._apply("divide", self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return self._apply("divide", other, self)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return self._apply("floor_divide", self, other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return self._apply("floor_divide", other, self)
+
+    def __mod__(self, other: Any) -> Any:
+        return self._apply("remainder", self, other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return self._apply("remainder", other, self)
+
+    def __pow__(self, other: Any) -> Any:
+        return self._apply("power", self, other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return self._apply("power", other, self)
+
+    def __and__(self, other: Any) -> Any:
+        return self._apply("bitwise_and", self, other)
+
+    def __rand__(self, other: Any) -> Any:
+        return self._apply("bitwise_and", other, self)
+
+    def __or__(self, other: Any) -> Any:
+        return self._apply("bitwise_or", self, other)
+
+    def __ror__(self, other: Any) -> Any:
+        return self._apply("bitwise_or", other, self)
+
+    def __xor__(self, other: Any) -> Any:
+        return self._apply("bitwise_xor", self, other)
+
+    def __rxor__(self, other: Any) -> Any:
+        return self._apply("bitwise_xor", other, self)
+
+    def __lshift__(self, other: Any) -> Any:
+        return self._apply("left_shift", self, other)
+
+    def __rlshift__(self, other: Any) -> Any:
+        return self._apply("left_shift", other, self)
+
+    def __rshift__(self, other: Any) -> Any:
+        return self._apply("right_shift", self, other)
+
+    def __rrshift__(self, other: Any) -> Any:
+        return self._apply("right_shift", other, self)
+
+    def __eq__(self, other: object) -> Any:
+        return self._compare("equal", "__eq__", other)
+
+    def __ne__(self, other: object) -> Any:
+        return self._compare("not_equal", "__ne__", other)
+
+    __hash__ = None  # type: ignore[assignment]  # as of NumPy's arrays
+
+    def _compare(self, name: str, reflected: str, other: Any) -> Any:
+        """Equality, element by element whatever the other operand is: Python would make identity of what is not implemented."""
+        from cuzarr._compute.operands import apply, check_dtype
+
+        if is_operand(other):
+            return apply(name, self, other)
+        check_dtype(self.dtype, name)
+        answer = getattr(type(other), reflected)(other, self)
+        if answer is not NotImplemented:
+            return answer
+        # As in NumPy, no number equals None, text and the like.
+        return apply("logical_and", self, False) if name == "equal" else apply("logical_or", self, True)
+
+    def __contains__(self, value: Any) -> bool:
+        return bool((self == value).any())  # type: ignore[attr-defined]
+
+    def __lt__(self, other: Any) -> Any:
+        return self._apply("less", self, other)
+
+    def __le__(self, other: Any) -> Any:
+        return self._apply("less_equal", self, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return self._apply("greater", self, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return self._apply("greater_equal", self, other)
+
+    def __neg__(self) -> Any:
+        return self._apply("negative", self)
+
+    def __pos__(self) -> Any:
+        return self
+
+    def __abs__(self) -> Any:
+        return self._apply("absolute", self)
+
+    def __invert__(self) -> Any:
+        return self._apply("invert", self)
+
+
+def _changing(name: str) -> Any:
+    def change(self: Operators, other: Any) -> Any:
+        return self._change(name, other)
+
+    return change
+
+
+# Not known to type checkers, for whom `x += y` then is `x = x + y`.
+for _sign, _function in {
+    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide", "mod": "remainder",
+    "pow": "power", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "lshift": "left_shift", "rshift": "right_shift",
+}.items():  # fmt: skip
+    setattr(Operators, f"__i{_sign}__", _changing(_function))
+
+
+class Reductions:
+    """Reductions as methods; see :mod:`cuzarr.reductions`. NumPy's functions (``np.mean(z)``) call them, too, with ``out`` and
+    ``dtype``, which must be ``None``; of an array in a store they want elements, as all functions of NumPy's do."""
+
+    def sum(self, axis: Any = None, *, keepdims: bool = False, **numpys: Any) -> Any:
+        """The sum."""
+        return _reduce("sum", self, axis, keepdims, numpys)
+
+    def prod(self, axis: Any = None, *, keepdims: bool = False, **numpys: Any) -> Any:
+        """The product."""
+        return _reduce("prod", self, axis, keepdims, numpys)
+
+    def mean(self, axis: Any = None, *, keepdims: bool = False, **numpys: Any) -> Any:
+        """The mean."""
+        return _reduce("mean", self, axis, keepdims, numpys)
+
+    def std(self, axis: Any = None, *, ddof: float = 0, keepdims: bool = False, **numpys: Any) -> Any:
+        """The standard deviation."""
+        return _reduce("std", self, axis, keepdims, numpys, ddof)
+
+    def var(self, axis: Any = None, *, ddof: float = 0, keepdims: bool = False, **numpys: Any) -> Any:
+        """The variance."""
+        return _reduce("var", self, axis, keepdims, numpys, ddof)
+
+    def min(self, axis: Any = None, *, keepdims: bool = False, **numpys: Any) -> Any:
+        """The least element; NaN where one is NaN."""
+        return _reduce("min", self, axis, keepdims, numpys)
+
+    def max(self, axis: Any = None, *, keepdims: bool = False, **numpys: Any) -> Any:
+        """The greatest element; NaN where one is NaN."""
+        return _reduce("max", self, axis, keepdims, numpys)
+
+    def argmin(self, axis: Any = None, *, keepdims: bool = False, **numpys: Any) -> Any:
+        """Where the least element first is."""
+        return _reduce("argmin", self, axis, keepdims, numpys)
+
+    def argmax(self, axis: Any = None, *, keepdims: bool = False, **numpys: Any) -> Any:
+        """Where the greatest element first is."""
+        return _reduce("argmax", self, axis, keepdims, numpys)
+
+    def any(self, axis: Any = None, *, keepdims: bool = False, **numpys: Any) -> Any:
+        """Whether one element is not 0."""
+        return _reduce("any", self, axis, keepdims, numpys)
+
+    def all(self, axis: Any = None, *, keepdims: bool = False, **numpys: Any) -> Any:
+        """Whether no element is 0."""
+        return _reduce("all", self, axis, keepdims, numpys)
+
+
+def _reduce(name: str, x: Any, axis: Any, keepdims: bool, numpys: dict[str, Any], ddof: float = 0) -> Any:
+    from cuzarr.xp.reductions import reduce
+
+    return as_numpy_wants(x, reduce(name, x, axis, keepdims, ddof), name, numpys)
+
+
+class Shaped:
+    """What follows from a shape and an element type."""
+
+    shape: Any
+    dtype: Any
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the elements fill."""
+        return int(self.size * self.dtype.itemsize)
+
+
+class OneElement:
+    """An array of one element answers what a number of Python's is asked for, as NumPy's arrays do."""
+
+    shape: Any
+    dtype: Any
+    size: Any
+    _on_host: str
+
+    def _elements(self) -> Any:
+        """The elements in memory, on any device."""
+        raise NotImplementedError  # each kind has its own
+
+    def item(self) -> Any:
+        """The only element, as a number of Python's.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is not exactly one.
+        """
+        if self.size != 1:
+            message = f"{type(self).__name__} of shape {tuple(self.shape)} has {self.size} elements, expected 1"
+            raise InvalidArgumentError(message, hint=f"get all elements: x{self._on_host}")
+        return self._elements().item()
+
+    def _number(self, kind: str) -> Any:
+        if self.shape:
+            message = f"{type(self).__name__} of shape {tuple(self.shape)} is not {kind}, expected 0 dimensions"
+            raise DTypeMismatchError(message, hint=f"get its elements: x{self._on_host}")
+        return self.item()
+
+    def __bool__(self) -> bool:
+        if self.size != 1:
+            message = f"{type(self).__name__} of shape {tuple(self.shape)} is neither true nor false: it has {self.size} elements"
+            raise InvalidArgumentError(message, hint="use x.any() or x.all(), or compare x.size with 0")
+        return bool(self.item())
+
+    def __int__(self) -> int:
+        return int(self._number("a whole number"))
+
+    def __float__(self) -> float:
+        return float(self._number("a number"))
+
+    def __complex__(self) -> complex:
+        return complex(self._number("a number"))
+
+    def __index__(self) -> int:
+        if self.dtype.kind not in "iu":
+            raise DTypeMismatchError(f"elements of {self.dtype} are not indices, expected integers", hint="convert with astype")
+        return int(self._number("an index"))
+
+    def __format__(self, spec: str) -> str:
+        return format(self._number("a number"), spec) if spec else str(self)
+
+
+class NumpyProtocol:
+    """How NumPy's functions treat what is in device memory or yet to be computed: by this library's functions of their names."""
+
+    @property
+    def real(self) -> Any:
+        """The real part."""
+        from cuzarr.xp.elementwise import real
+
+        return real(self)
+
+    @property
+    def imag(self) -> Any:
+        """The imaginary part."""
+        from cuzarr.xp.elementwise import imag
+
+        return imag(self)
+
+    # Before NumPy's own arrays, which would convert their other operand.
+    __array_priority__ = 1000
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        """NumPy's functions, where this library has them; NumPy's own where results go into an array of NumPy's (``x += plan``)."""
+        from cuzarr.xp import elementwise as functions
+        from cuzarr._compute.operands import apply
+
+        if any(isinstance(target, np.ndarray) for target in targets(method, inputs, options)):
+            return call_with_elements(ufunc, method, inputs, options)
+        if ufunc is np.divmod and method == "__call__" and not options:
+            return apply("floor_divide", *inputs), apply("remainder", *inputs)
+        if method != "__call__" or ufunc.__name__ not in functions.__all__:
+            raise missing(ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}", self)
+        if said := [option for option, value in options.items() if value is not None]:
+            raise missing(ufunc.__name__, self, f" with {', '.join(said)}=")
+        return apply(ufunc.__name__, *inputs)
+
+    def __array_function__(self, function: Any, types: Any, arguments: Any, options: Any) -> Any:
+        """NumPy's functions, where this library has them, or where NumPy makes them of shapes and methods."""
+        return array_function(self, function, arguments, options)
+
+
+# NumPy's functions that Python's signs call: what `x + array` is for an `x` of NumPy's.
+SIGN_FUNCTIONS = {
+    "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "power", "divmod", "bitwise_and", "bitwise_or",
+    "bitwise_xor", "left_shift", "right_shift", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal",
+}  # fmt: skip
+
+
+def stored_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """What a function of NumPy's makes of arrays in stores: a plan where it may be a sign between an array of NumPy's and one of
+    a store (NumPy does not tell which it was), else NumPy's own result of the elements.
+
+    Raises
+    ------
+    UnsupportedError
+        The result is to go into an array of a store.
+    """
+    from cuzarr._compute.operands import apply
+
+    # A sign with an array of a store on its left never comes here.
+    may_be_sign = method == "__call__" and not options and len(inputs) == 2 and isinstance(inputs[0], np.ndarray | np.generic)
+    if not may_be_sign or ufunc.__name__ not in SIGN_FUNCTIONS:
+        return call_with_elements(ufunc, method, inputs, options)
+    if ufunc is np.divmod:
+        return apply("floor_divide", *inputs), apply("remainder", *inputs)
+    return apply(ufunc.__name__, *inputs)
+
+
+def is_operand(operand: Any) -> bool:
+    """Whether an operand is a number or an array of any library."""
+    if isinstance(operand, Operators | bool | int | float | complex):
+        return True
+    return isinstance(operand, list | tuple) or hasattr(operand, "dtype") and hasattr(operand, "shape")

@@ -1,0 +1,197 @@
+"""Codecs used directly: frames that a program holds, decoded into memory that it holds."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from cuzarr import _core
+from cuzarr._config import config
+from cuzarr._memory.convert import device_buffer, is_on_device, wrap_host
+from cuzarr._memory.streams import stream_handle
+from cuzarr.codecs.values import Codec, parse_codec
+from cuzarr.errors import CuzarrError, InvalidArgumentError
+
+
+def _as_json(codecs: Any) -> str:
+    """One codec, or a list in the order of encoding, as metadata of Zarr format 3 says it."""
+    if isinstance(codecs, Codec | Mapping | str) or not isinstance(codecs, Sequence):
+        codecs = [codecs]
+
+    # What is metadata already may leave out what the outputs tell: a type size, an order of bytes.
+    def as_dict(codec: Any) -> dict[str, Any]:
+        is_metadata = isinstance(codec, Mapping) and "name" in codec
+        return dict(codec) if is_metadata else parse_codec(codec).to_dict()
+
+    return json.dumps([as_dict(codec) for codec in codecs])
+
+
+def _frame(value: Any) -> _core.NdBuffer:
+    if isinstance(value, _core.NdBuffer):
+        return value
+    if is_on_device(value):
+        return device_buffer(value)
+    host = value if isinstance(value, np.ndarray) else np.frombuffer(value, "u1")
+    flat = np.ascontiguousarray(host).reshape(-1)
+    return wrap_host(flat.view("u1"))
+
+
+def _output(value: Any) -> _core.NdBuffer:
+    if is_on_device(value):
+        return device_buffer(value)
+    if not isinstance(value, np.ndarray) or not value.dtype.isnative or not value.flags.writeable:
+        raise InvalidArgumentError(f"out holds {type(value).__name__}, expected writable arrays of native elements")
+    return wrap_host(value)
+
+
+def _is_slab(frames: Any) -> bool:
+    """Whether these are a slab, offsets and sizes: three frames are bytes, or arrays of bytes."""
+    if not isinstance(frames, tuple) or len(frames) != 3 or isinstance(frames[1], bytes | bytearray | memoryview):
+        return False
+    return not str(getattr(frames[1], "dtype", "")).endswith("uint8")
+
+
+def _ranges(offsets: Any, sizes: Any) -> list[tuple[int, int]]:
+    ranges = [(int(offset), int(size)) for offset, size in zip(offsets, sizes, strict=False)]
+    if len(offsets) != len(sizes):
+        raise InvalidArgumentError(f"got {len(offsets)} offsets and {len(sizes)} sizes")
+    for number, (offset, size) in enumerate(ranges):
+        if offset < 0 or size < 0 or offset + size > sys.maxsize:
+            raise InvalidArgumentError(f"frame {number} of {size} bytes at byte {offset} is outside of any slab")
+    return ranges
+
+
+def _current_stream(out: Any) -> Any:
+    """The stream that the library of an array puts its work on now."""
+    library = type(out).__module__.partition(".")[0]
+    if library == "cupy":
+        return sys.modules["cupy"].cuda.get_current_stream()
+    if library == "torch":
+        return sys.modules["torch"].cuda.current_stream(out.device)
+    return 0
+
+
+class Batch:
+    """Frames that are ready to be decoded, as often as wanted: see :meth:`Decoder.prepare`."""
+
+    def __init__(self, batch: _core.DecoderBatch, kept: tuple[Any, Any], outs: Sequence[Any]) -> None:
+        self._batch = batch
+        self._kept = kept  # frames and outputs, for as long as work may be under way
+        self._outs = outs
+
+    def __len__(self) -> int:
+        return len(self._batch)
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Device memory that the batch holds and its runs take, beside frames and outputs."""
+        return self._batch.scratch_bytes
+
+    @property
+    def via_host(self) -> str | None:
+        """Why threads of the host decode; ``None`` when the device does."""
+        return self._batch.via_host
+
+    def run(self, stream: Any = None) -> None:
+        """Queues the decoding and returns; what the host decodes is decoded before.
+
+        Parameters
+        ----------
+        stream : CuPy or PyTorch stream, object with ``__cuda_stream__``, or int, optional
+            Where the work is put; by default the current stream of the library whose arrays the outputs are.
+        """
+        if stream is None and self._outs and is_on_device(self._outs[0]):
+            stream = _current_stream(self._outs[0])
+        self._batch.run(stream_handle(stream) or 0, stream)
+
+    def check(self) -> list[CuzarrError | None]:
+        """Waits for the last run, and tells for each frame what was wrong with it: ``None`` for nothing.
+
+        Raises
+        ------
+        InvalidArgumentError
+            Nothing ran since the last check.
+        """
+        return self._batch.check()
+
+
+class Decoder:
+    """Decodes frames of a codec, on a GPU all at once, without an array around them.
+
+    Parameters
+    ----------
+    codecs : dict, Codec, numcodecs codec, or a sequence of them
+        One codec, or a chain in the order of encoding: ``{"name": "zstd", "configuration": {}}``. Beside the codecs of
+        arrays there are ``deflate``, a stream without zlib's or gzip's header, and ``lz4_raw``, a block of LZ4 without its
+        size in front.
+    device : str, optional
+        Where the frames are decoded; by default where arrays are read to (``cuzarr.config``).
+
+    Examples
+    --------
+    >>> import numpy as np, zlib
+    >>> frames = [zlib.compress(bytes([n]) * 1000) for n in range(3)]
+    >>> out = np.empty((3, 1000), "u1")
+    >>> Decoder({"name": "zlib", "configuration": {"level": 1}}, device="cpu").decode(frames, out)
+    >>> out[:, -1].tolist()
+    [0, 1, 2]
+    """
+
+    def __init__(self, codecs: Any, *, device: str | None = None) -> None:
+        self.device = str(config.get("device")) if device is None else device
+        self._codecs = _as_json(codecs)
+        self._decoder = _core.Decoder(self._codecs, self.device)
+
+    def prepare(self, frames: Any, out: Any, *, scratch_limit: int | None = None) -> Batch:
+        """Reads the frames' headers, and lays out what decoding them takes.
+
+        Parameters
+        ----------
+        frames : sequence of arrays or bytes, or tuple (slab, offsets, sizes)
+            The encoded frames: arrays on the decoder's device (anything with DLPack or the CUDA array interface) or bytes
+            on the host, or ranges of bytes of one of either. They must be there when this is called, and stay as they are
+            until they are decoded.
+        out : sequence of arrays, or an array
+            What each frame decodes to: its shape and type say what the frame holds. Of a single array, row ``i`` is the
+            place of frame ``i``. Rows that follow each other in memory, from a multiple of 16 bytes on, are
+            decoded where they lie; others are copied there, from memory that the batch holds.
+        scratch_limit : int, optional
+            Device memory in bytes that decoders keep below, by decoding in parts, where one frame does not need more.
+
+        Raises
+        ------
+        InvalidArgumentError, MemorySpaceError
+            Frames and outputs do not belong together, or not to the device.
+        """
+        outs = list(out) if isinstance(out, list | tuple) else [out[row] for row in range(out.shape[0])]
+        targets = [_output(target) for target in outs]
+        if _is_slab(frames):
+            slab, offsets, sizes = frames
+            batch = self._decoder.prepare_slab(_frame(slab), _ranges(offsets, sizes), targets, scratch_limit)
+        else:
+            batch = self._decoder.prepare([_frame(frame) for frame in frames], targets, scratch_limit)
+        return Batch(batch, (frames, out), outs)
+
+    def decode(self, frames: Any, out: Any, *, stream: Any = None) -> None:
+        """Prepares, runs and checks.
+
+        Raises
+        ------
+        CuzarrError
+            Of the first frame that could not be decoded; the others are.
+        """
+        batch = self.prepare(frames, out)
+        batch.run(stream)
+        for error in batch.check():
+            if error is not None:
+                raise error
+
+    def __repr__(self) -> str:
+        return f"Decoder({self._codecs}, device={self.device!r})"
+
+
+__all__ = ["Batch", "Decoder"]

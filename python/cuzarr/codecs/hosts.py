@@ -1,0 +1,200 @@
+"""Codecs written in Python, as the Rust side calls them.
+
+The Rust side knows one small set of methods; everything that differs between numcodecs and zarr-python's codecs ends
+here. For stores the same is in ``cuzarr.storage``.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+import math
+import pickle
+from typing import Any
+
+import numpy as np
+
+from cuzarr._config import config
+from cuzarr._metadata.dtype import from_json_v3
+from cuzarr.errors import BudgetExceededError, PickleCodecDisabledError
+from cuzarr.storage.adapters import Loop, to_bytes
+
+# numcodecs' codecs that take arrays apart themselves; its others, as far as they are not built in, take bytes.
+_ARRAY_CODECS = ("zfpy", "pcodec", "pickle")
+
+
+class NumcodecsHost:
+    """A codec of numcodecs', or one registered there."""
+
+    def __init__(self, codec: Any, role: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+        self._codec = codec
+        self._role = role
+        self._dtype = dtype
+        self._shape = shape
+
+    def decode(self, encoded: bytes) -> bytes:
+        decoded = self._codec.decode(encoded)
+        return self._elements(decoded) if self._role == "array_bytes" else to_bytes(decoded)
+
+    def _elements(self, decoded: Any) -> bytes:
+        # Elements in the order of memory, as zarr-python takes them: it pickles arrays of order F as they are.
+        return np.asarray(decoded, self._dtype).reshape(-1, order="A").tobytes()
+
+    def encode(self, decoded: bytes) -> bytes:
+        value: Any = decoded
+        if self._role == "array_bytes":
+            value = np.frombuffer(decoded, self._dtype).reshape(self._shape)
+        return to_bytes(self._codec.encode(value))
+
+
+class LzmaHost(NumcodecsHost):
+    """LZMA to at most ``limit_bytes``: a few of its bytes become a thousand times as many, and numcodecs makes all of them."""
+
+    def __init__(self, codec: Any, limit_bytes: int | None) -> None:
+        super().__init__(codec, "bytes_bytes", np.dtype("u1"), ())
+        self._limit_bytes = limit_bytes
+
+    def decode(self, encoded: bytes) -> bytes:
+        limit_bytes = config.get("array.variable_chunk_max_bytes") if self._limit_bytes is None else self._limit_bytes
+        parts: list[bytes] = []
+        left, rest = limit_bytes, bytes(encoded)
+        # Streams may follow each other; what follows them and is none is left alone, as by Python's lzma.decompress.
+        while rest or not parts:
+            stream = lzma.LZMADecompressor(self._codec.format, None, self._codec.filters)
+            try:
+                while not stream.eof:
+                    part = stream.decompress(rest, max_length=left + 1)
+                    parts.append(part)
+                    left, rest = left - len(part), b""
+                    if left < 0:
+                        raise BudgetExceededError(f"decodes to more than {limit_bytes} bytes")
+                    if stream.needs_input and not stream.eof:
+                        raise lzma.LZMAError("the stream is cut off")
+            except lzma.LZMAError:
+                if not any(parts):
+                    raise
+                break
+            rest = stream.unused_data
+        return b"".join(parts)
+
+
+class PickleHost(NumcodecsHost):
+    """The codec that unpickles, which is asked for only where that is allowed; numcodecs has a switch of its own."""
+
+    def decode(self, encoded: bytes) -> bytes:
+        return self._elements(pickle.loads(encoded))
+
+
+class ZarrHost:
+    """A codec registered with zarr-python."""
+
+    def __init__(self, codec: Any, role: str, spec: Any, encoded_spec: Any) -> None:
+        self._codec = codec
+        self._role = role
+        self._spec = spec
+        self._encoded_spec = encoded_spec
+
+    def _array(self, raw: bytes, spec: Any) -> Any:
+        elements = np.frombuffer(raw, spec.dtype.to_native_dtype()).reshape(spec.shape)
+        return spec.prototype.nd_buffer.from_numpy_array(elements.copy())
+
+    def _bytes(self, raw: bytes) -> Any:
+        return self._spec.prototype.buffer.from_bytes(raw)
+
+    def decode(self, encoded: bytes) -> bytes:
+        value = self._array(encoded, self._encoded_spec) if self._role == "array_array" else self._bytes(encoded)
+        (decoded,) = Loop.run(self._codec.decode([(value, self._spec)]))
+        return to_bytes(decoded) if self._role == "bytes_bytes" else decoded.as_numpy_array().tobytes()
+
+    def encode(self, decoded: bytes) -> bytes:
+        value = self._bytes(decoded) if self._role == "bytes_bytes" else self._array(decoded, self._spec)
+        (encoded,) = Loop.run(self._codec.encode([(value, self._spec)]))
+        return encoded.as_numpy_array().tobytes() if self._role == "array_array" else to_bytes(encoded)
+
+
+# What the Rust side gets: the role, the codec, and for array-to-array codecs shape and data type after encoding.
+OpenedCodec = tuple[str, Any, list[int] | None, str | None]
+
+
+def open_codec(
+    name: str, configuration: str, zarr_format: int, shape: tuple[int, ...], data_type: str
+) -> OpenedCodec | None:
+    """The codec of that name in Python's registries, or ``None``. Called by the Rust side, for names it does not know.
+
+    ``configuration`` and ``data_type`` are JSON, the latter as format 3 writes it; ``shape`` is the chunk's.
+
+    Raises
+    ------
+    PickleCodecDisabledError
+        It is pickle, and ``allow_pickle`` is off.
+    """
+    settings = json.loads(configuration)
+    identifier = name.removeprefix("numcodecs.")
+    if identifier == "pickle" and not (config.get("allow_pickle") or config.get("array.allow_unsafe_pickle_decode")):
+        raise PickleCodecDisabledError(
+            "data is pickled, and unpickling can run any code",
+            hint="if you trust it: cuzarr.config.set({'allow_pickle': True})",
+        )
+    if zarr_format == 3 and not name.startswith("numcodecs."):
+        return _open_zarr(name, settings, shape, json.loads(data_type))
+    if identifier.startswith("nvcomp_") and (found := _open_nvcomp(identifier, settings, shape, data_type)):
+        return found
+    try:
+        import numcodecs
+    except ImportError:
+        return None
+    try:
+        codec = numcodecs.get_codec({"id": identifier, **settings})
+    except ValueError as error:
+        if type(error).__name__ == "UnknownCodecError" or "not available" in str(error):
+            return None
+        raise
+    role = "array_bytes" if identifier in _ARRAY_CODECS else "bytes_bytes"
+    dtype = from_json_v3(json.loads(data_type)).native if role == "array_bytes" else np.dtype("u1")
+    if identifier == "lzma":
+        known = from_json_v3(json.loads(data_type))
+        # With the room that the Rust side leaves to compressors behind each other.
+        fixed = None if known.is_variable else 4 * math.prod(shape) * known.item_bytes + (1 << 20)
+        return role, LzmaHost(codec, fixed), None, None
+    host = PickleHost if identifier == "pickle" else NumcodecsHost
+    return role, host(codec, role, dtype, tuple(shape)), None, None
+
+
+def _open_nvcomp(identifier: str, settings: dict[str, Any], shape: tuple[int, ...], data_type: str) -> OpenedCodec | None:
+    from cuzarr.codecs import nvcomp as _nvcomp
+
+    codec = _nvcomp.open_host(identifier, settings, tuple(shape), from_json_v3(json.loads(data_type)).native.itemsize)
+    if codec is None:
+        return None
+    host = codec if isinstance(codec, _nvcomp.Host) else NumcodecsHost(codec, "bytes_bytes", np.dtype("u1"), tuple(shape))
+    return "bytes_bytes", host, None, None
+
+
+def _open_zarr(name: str, settings: dict[str, Any], shape: tuple[int, ...], data_type: Any) -> OpenedCodec | None:
+    try:
+        from zarr.abc.codec import ArrayArrayCodec, ArrayBytesCodec
+        from zarr.core.array_spec import ArrayConfig, ArraySpec
+        from zarr.core.buffer.cpu import buffer_prototype
+        from zarr.dtype import parse_dtype as parse_zarr_dtype
+        from zarr.registry import get_codec_class
+    except ImportError:
+        return None
+    try:
+        cls = get_codec_class(name)
+    except KeyError:
+        return None
+    except Exception as error:
+        if type(error).__name__ in ("UnknownCodecError", "BadConfigError"):
+            return None
+        raise
+    dtype = parse_zarr_dtype(data_type, zarr_format=3)
+    settled = ArrayConfig(order="C", write_empty_chunks=False)
+    spec = ArraySpec(tuple(shape), dtype, dtype.default_scalar(), settled, buffer_prototype)
+    document: dict[str, Any] = {"name": name, "configuration": settings} if settings else {"name": name}
+    codec = cls.from_dict(document).evolve_from_array_spec(spec)
+    encoded = codec.resolve_metadata(spec)
+    if isinstance(codec, ArrayArrayCodec):
+        encoded_type = json.dumps(encoded.dtype.to_json(zarr_format=3))
+        return "array_array", ZarrHost(codec, "array_array", spec, encoded), list(encoded.shape), encoded_type
+    role = "array_bytes" if isinstance(codec, ArrayBytesCodec) else "bytes_bytes"
+    return role, ZarrHost(codec, role, spec, encoded), None, None

@@ -1,0 +1,93 @@
+"""One expression over whole arrays, made into a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from cuzarr import _core
+from cuzarr._checks import items
+from cuzarr._memory.convert import core_dtype, dtype_of, is_on_device, result_array
+from cuzarr.kernels.module import buffer_on, device_number, is_array
+from cuzarr._memory.streams import stream_handle
+from cuzarr.errors import InvalidArgumentError, MemorySpaceError
+
+
+def _number(value: Any, name: str) -> tuple[str, bytes]:
+    """A number as its type and bytes."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
+        raise InvalidArgumentError(f"kernel '{name}' cannot take {value!r}", hint="give arrays in GPU memory, or real numbers")
+    return core_dtype(array.dtype), array.tobytes()
+
+
+class ElementwiseKernel:
+    """One expression over whole arrays, with broadcasting, in the manner of ``cupy.ElementwiseKernel``.
+
+    Parameters
+    ----------
+    in_params, out_params : str
+        ``"float32 x, T y"``: element types by NumPy's names, or a letter that stands for the type of what is passed. ``raw``
+        before a parameter gives the array itself, indexed at will; all others are the element at hand.
+    operation : str
+        CUDA C++, run for each element: ``"z = x * y + 1"``. ``i`` is the number of the element, ``n`` how many there are.
+    name : str
+        Name of the kernel, for messages and profilers.
+    preamble : str
+        Text before the kernel: functions that it calls.
+    options : sequence of str
+        NVRTC's options.
+
+    >>> import cuzarr
+    >>> hypot = cuzarr.ElementwiseKernel("T x, T y", "T z", "z = sqrt(x * x + y * y)", "hypot")
+    >>> z = hypot(u, v)    # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        in_params: str,
+        out_params: str,
+        operation: str,
+        name: str = "elementwise",
+        *,
+        preamble: str = "",
+        options: Iterable[str] = (),
+    ) -> None:
+        self._kernel = _core.ElementwiseKernel(in_params, out_params, operation, name, preamble, list(items(options, "options", "a list of the compiler's options")))
+        self.operation, self.name = operation, name
+
+    def __call__(self, *args: Any, size: int | None = None, stream: Any = None, block_size: int = 256) -> Any:
+        """Runs it over ``args``: the inputs, then, if the caller has them, the outputs.
+
+        Parameters
+        ----------
+        *args
+            Arrays in one GPU's memory, whose shapes broadcast; numbers for inputs that are not raw, which become what the
+            parameter's type makes of them. One that would become another number is refused.
+        size : int, optional
+            Number of elements, where every array is raw.
+        stream, block_size
+            As :meth:`Function.__call__` takes them.
+
+        Returns
+        -------
+        array or tuple of arrays
+            The outputs: CuPy's arrays or :class:`cuzarr.DeviceArray`, as ``array_type`` says.
+        """
+        inputs, outputs = self._kernel.counts
+        if len(args) not in (inputs, inputs + outputs):
+            expected = f"{inputs} inputs and {outputs} outputs"
+            raise InvalidArgumentError(f"kernel '{self.name}' has {expected}, got {len(args)} arguments")
+        device = next((f"cuda:{device_number(value)}" for value in args if is_on_device(value)), None)
+        if device is None:
+            raise MemorySpaceError(f"no argument of kernel '{self.name}' is in a GPU's memory", hint="read with device='cuda:0'")
+        passed = [buffer_on(value, device) if is_array(value) else _number(value, self.name) for value in args[:inputs]]
+        given = [buffer_on(value, device) for value in args[inputs:]]
+        made = self._kernel.run(passed, given or None, device, size, block_size, stream_handle(stream))
+        results = args[inputs:] or tuple(result_array(buffer, dtype_of(buffer.dtype)) for buffer in made)
+        return results[0] if len(results) == 1 else results
+
+    def __repr__(self) -> str:
+        return f"<cuzarr.ElementwiseKernel {self.name}: {self.operation}>"

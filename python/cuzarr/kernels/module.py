@@ -1,0 +1,224 @@
+"""CUDA C++ that is compiled when the program runs, and its launches."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from cuzarr import _core
+from cuzarr._checks import items
+from cuzarr._config import config
+from cuzarr._memory.convert import device_buffer, is_on_device
+from cuzarr._memory.streams import stream_handle
+from cuzarr._memory.device_array import DeviceArray
+from cuzarr.errors import InvalidArgumentError, MemorySpaceError
+
+
+def _gpu(device: str | None) -> str:
+    """The GPU that a kernel is compiled for: the one asked for, else the one that arrays are read to, else the first."""
+    if device is not None:
+        return device
+    configured = str(config.get("device"))
+    return configured if configured.startswith("cuda") else "cuda:0"
+
+
+def buffer_on(value: Any, device: str) -> _core.NdBuffer:
+    """The memory of an array on this GPU, without copying."""
+    if not is_on_device(value):
+        raise MemorySpaceError(
+            f"got {type(value).__name__} in host memory, the kernel runs on {device}",
+            hint="move it there first: cupy.asarray(x), torch.as_tensor(x, device='cuda'), or read it with device='cuda:0'",
+        )
+    buffer = value if isinstance(value, _core.NdBuffer) else device_buffer(value)
+    if buffer.device != device:
+        raise MemorySpaceError(f"got an array on {buffer.device}, the kernel runs on {device}", hint=f"call .to({device!r})")
+    return buffer
+
+
+_C_NAMES = {
+    "char": "i1", "signed char": "i1", "unsigned char": "u1", "short": "i2", "unsigned short": "u2", "int": "i4",
+    "signed": "i4", "unsigned": "u4", "unsigned int": "u4", "long": "i8", "unsigned long": "u8", "long long": "i8",
+    "unsigned long long": "u8", "long int": "i8", "long long int": "i8", "float": "f4", "double": "f8", "bool": "?",
+    "int8_t": "i1", "int16_t": "i2", "int32_t": "i4", "int64_t": "i8", "uint8_t": "u1", "uint16_t": "u2",
+    "uint32_t": "u4", "uint64_t": "u8", "size_t": "u8", "ptrdiff_t": "i8",
+}  # fmt: skip
+_QUALIFIERS = re.compile(r"\b(const|volatile|__restrict__|__restrict|__grid_constant__)\b")
+
+
+def _signature(source: str, name: str) -> list[np.dtype[Any] | None] | None:
+    """Types of a kernel's parameters, as far as its declaration says them in C's own names; ``None`` for any other."""
+    text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", source, flags=re.S)
+    found = re.search(rf"__global__[^;{{}}]*?\b{re.escape(name)}\s*\(([^)]*)\)", text)
+    if found is None or not name.isidentifier():
+        return None
+    types: list[np.dtype[Any] | None] = []
+    for parameter in filter(str.strip, found[1].split(",")):
+        words = _QUALIFIERS.sub(" ", parameter).split()
+        ctype = " ".join(words if len(words) == 1 or " ".join(words) in _C_NAMES else words[:-1])
+        types.append(np.dtype(_C_NAMES[ctype]) if ctype in _C_NAMES else None)
+    return types
+
+
+def _value(value: Any, dtype: np.dtype[Any] | None, size_bytes: int | None, where: str) -> bytes:
+    """A plain value as the bytes of a parameter of this type, where it is known."""
+    if value is None:
+        return bytes(8)  # a null pointer
+    if isinstance(value, np.generic):
+        return value.tobytes()
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    if isinstance(value, ctypes.Structure | ctypes.Union | ctypes.Array | ctypes._SimpleCData):
+        return bytes(memoryview(value).cast("B"))
+    if not isinstance(value, bool | int | float):
+        raise InvalidArgumentError(
+            f"{where}: a kernel cannot take {type(value).__name__}",
+            hint="give arrays in GPU memory, numbers, NumPy scalars, or structures as bytes",
+        )
+    if dtype is None or size_bytes not in (None, dtype.itemsize):
+        raise InvalidArgumentError(
+            f"{where}: the declaration does not tell what number the kernel takes there",
+            hint=f"say it with NumPy's types: np.float32({value}), np.int64({value})",
+        )
+    if isinstance(value, float) and dtype.kind != "f":
+        raise InvalidArgumentError(f"{where}: got the float {value}, the parameter is of type {dtype}")
+    try:
+        return np.array(value, dtype).tobytes()
+    except OverflowError:
+        raise InvalidArgumentError(f"{where}: {value} does not fit into {dtype}") from None
+
+
+def _extents(value: int | Sequence[int], what: str) -> tuple[int, int, int]:
+    extents = (value,) if isinstance(value, int | np.integer) else tuple(value)
+    if not 1 <= len(extents) <= 3 or any(int(extent) < 1 or int(extent) >= 1 << 31 for extent in extents):
+        raise InvalidArgumentError(f"got {what}={value!r}, expected one to three positive integers")
+    x, y, z = (*map(int, extents), 1, 1)[:3]
+    return x, y, z
+
+
+class Module:
+    """A text of CUDA C++, compiled for one GPU.
+
+    Parameters
+    ----------
+    source : str
+        The text. Kernels are best declared ``extern "C"``; others, and instances of templates, are found by their C++
+        names (``"scale<float>"``), at the price of another compilation.
+    device : str, optional
+        The GPU; by default the one that arrays are read to, else ``"cuda:0"``.
+    options : sequence of str
+        NVRTC's options: ``("-DN=4", "--use_fast_math", "-I/my/headers")``.
+    name : str
+        What the compiler's messages call the text.
+
+    Raises
+    ------
+    KernelCompileFailedError
+        With the compiler's messages and the lines they are about.
+    LibraryMissingError
+        There is no NVRTC.
+    """
+
+    def __init__(
+        self, source: str, *, device: str | None = None, options: Iterable[str] = (), name: str = "module.cu"
+    ) -> None:
+        self.device = _gpu(device)
+        self._source = source
+        self._module = _core.Module(source, self.device, name, list(items(options, "options", "a list of the compiler's options")))
+
+    def get_function(self, name: str) -> Function:
+        """The kernel ``name``."""
+        return Function(self._module.function(name), name, self.device, _signature(self._source, name))
+
+    def __repr__(self) -> str:
+        return f"<cuzarr.Module on {self.device}>"
+
+
+class Function:
+    """One kernel of a :class:`Module`.
+
+    Attributes
+    ----------
+    max_threads : int
+        Most threads of a block, with the registers it takes.
+    registers, local_bytes, shared_bytes : int
+        What a thread takes of registers and local memory, and a block of shared memory.
+    """
+
+    def __init__(
+        self, function: _core.Function, name: str, device: str, types: list[np.dtype[Any] | None] | None = None
+    ) -> None:
+        self._function = function
+        self._types = types
+        self.name = name
+        self.device = device
+        self.max_threads = function.max_threads
+        self.registers = function.registers
+        self.local_bytes = function.local_bytes
+        self.shared_bytes = function.static_shared_bytes
+
+    def __call__(
+        self,
+        *args: Any,
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        shared_bytes: int = 0,
+        stream: Any = None,
+    ) -> None:
+        """Launches the kernel.
+
+        Parameters
+        ----------
+        *args
+            Arrays in this GPU's memory (a pointer to the first element), numbers, NumPy scalars, ``None`` (a null pointer),
+            structures as ``bytes`` or ctypes. Python's numbers become what the kernel's declaration says; where it does
+            not say it in C's own names, a NumPy scalar is asked for, so that no number is ever read as another.
+        grid, block : int or sequence of int
+            Blocks of the grid, and threads of a block, by x, y and z.
+        shared_bytes : int
+            Dynamic shared memory of a block.
+        stream : optional
+            A stream of CuPy, PyTorch or Numba, or a handle. The call then returns at once, and whoever gave the stream sees
+            to it that the arrays are ready there. By default the kernel is waited for, so that its result, or its fault,
+            is there.
+
+        Raises
+        ------
+        InvalidArgumentError
+            Number or sizes of the arguments are not the kernel's; a block has too many threads.
+        MemorySpaceError
+            An array is not in this GPU's memory.
+        DeviceFailedError
+            The kernel faulted: this process then has lost the GPU.
+        """
+        sizes = self._function.parameter_bytes
+        if sizes is not None and len(sizes) != len(args):
+            raise InvalidArgumentError(f"kernel '{self.name}' has {len(sizes)} parameters, got {len(args)} arguments")
+        types = self._types if self._types is not None and len(self._types) == len(args) else [None] * len(args)
+        arguments: list[_core.NdBuffer | bytes] = []
+        for at, (value, dtype) in enumerate(zip(args, types, strict=True)):
+            if is_array(value):
+                arguments.append(buffer_on(value, self.device))
+            else:
+                where = f"kernel '{self.name}', argument {at}"
+                arguments.append(_value(value, dtype, sizes[at] if sizes else None, where))
+        extents = _extents(grid, "grid"), _extents(block, "block")
+        self._function.launch(arguments, *extents, shared_bytes, stream_handle(stream))
+
+    def __repr__(self) -> str:
+        return f"<cuzarr.Function {self.name} on {self.device}>"
+
+
+def is_array(value: Any) -> bool:
+    return not isinstance(value, np.generic) and (hasattr(value, "shape") or hasattr(value, "__dlpack__"))
+
+
+def device_number(value: Any) -> int:
+    if isinstance(value, DeviceArray | _core.NdBuffer):
+        return int(value.device.partition(":")[2] or 0)
+    if hasattr(value, "__dlpack_device__"):
+        return int(value.__dlpack_device__()[1])
+    return int(getattr(getattr(value, "device", 0), "id", 0))

@@ -1,0 +1,234 @@
+"""From whatever a caller may write to a store, and to a place in it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping, MutableMapping
+from pathlib import Path
+from typing import Any, Literal
+
+from cuzarr._config import config
+from cuzarr._names import did_you_mean
+from cuzarr._text import printable
+from cuzarr.errors import BudgetExceededError, InvalidArgumentError, KeyInvalidError, ReadOnlyError, UnsupportedError
+from cuzarr.storage.adapters import without_secrets
+from cuzarr.storage.stores import ForeignStore, LocalStore, MemoryStore, SplitStore, Store
+from cuzarr.storage.zip import ZipStore
+
+AccessMode = Literal["r", "r+", "a", "w", "w-"]
+MODES: tuple[AccessMode, ...] = ("r", "r+", "a", "w", "w-")
+
+
+def normalize_path(path: object) -> str:
+    """A path inside a store: no empty segments, no ``.`` or ``..``."""
+    if path is None:
+        return ""
+    if isinstance(path, bytes):
+        path = path.decode("ascii")
+    segments = [segment for segment in str(path).replace("\\", "/").split("/") if segment]
+    if any(segment in (".", "..") for segment in segments):
+        raise KeyInvalidError(f"path '{path}' has a '.' or '..' segment")
+    return "/".join(segments)
+
+
+class StorePath:
+    """A place in a store."""
+
+    def __init__(self, store: Store, path: str = "") -> None:
+        self.store = store
+        self.path = normalize_path(path)
+
+    @property
+    def read_only(self) -> bool:
+        """Whether writing is refused."""
+        return self.store.read_only
+
+    def key(self, name: str) -> str:
+        """The key of ``name`` below this place."""
+        return f"{self.path}/{name}" if self.path else name
+
+    def get(self, name: str) -> bytes | None:
+        """The bytes of ``name`` below this place."""
+        return self.store.get(self.key(name))
+
+    def get_document(self, name: str) -> bytes | None:
+        """The bytes of the metadata document ``name`` below this place.
+
+        Raises
+        ------
+        BudgetExceededError
+            It is larger than ``metadata_max_bytes`` of the configuration.
+        """
+        try:
+            return self.store.handle.get_at_most(self.key(name), config.get("metadata_max_bytes"))
+        except BudgetExceededError as error:
+            error.hint = "if you trust the store, raise metadata_max_bytes"
+            raise
+
+    def write(self, documents: Mapping[str, bytes]) -> None:
+        """Writes values below this place."""
+        for name, value in documents.items():
+            self.store.set(self.key(name), value)
+
+    def __truediv__(self, other: str) -> StorePath:
+        return StorePath(self.store, f"{self.path}/{other}")
+
+    def __str__(self) -> str:
+        return f"{self.store}/{self.path}" if self.path else str(self.store)
+
+    def __repr__(self) -> str:
+        return f"StorePath({type(self.store).__name__}, '{printable(str(self))}')"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StorePath) and self.store == other.store and self.path == other.path
+
+    def __hash__(self) -> int:
+        return hash((self.store, self.path))
+
+
+# What URLs begin with most often; others are known to fsspec.
+_SCHEMES = ("file", "memory", "zip", "s3", "gs", "gcs", "az", "abfs", "http", "https", "ftp", "sftp", "github", "reference")
+# What these refer to is said by storage_options alone.
+_PLACELESS = ("reference", "github", "git")
+
+StoreLike = Store | StorePath | Path | str | MutableMapping[str, Any] | Any
+
+
+def make_store(
+    store: Any,
+    *,
+    read_only: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+    mode: str | None = None,
+) -> Store:
+    """A store from whatever a caller may write; ``mode`` is only of interest to ZIP files.
+
+    Raises
+    ------
+    UnsupportedError, InvalidArgumentError
+        A URL whose scheme has no store here, or that says nothing else.
+    TypeError
+        The object is no store.
+    """
+    scheme, mark, rest = str(store).partition("://") if isinstance(store, str) else ("", "", "")
+    # fsspec's URLs of files inside others are chains: zip://inner::https://…
+    is_remote = bool(mark) and (scheme not in ("file", "memory", "zip") or (scheme == "zip" and "::" in rest))
+    if mark and not rest and not (storage_options and scheme.rpartition("::")[2] in _PLACELESS):
+        raise InvalidArgumentError(f"'{store}' is a URL without a place", hint=_place_hint(scheme))
+    if storage_options is not None and not is_remote:
+        raise TypeError("storage_options only serve URLs of remote stores")
+    if is_remote:
+        return open_url(str(store), storage_options, read_only)
+    if isinstance(store, StorePath):
+        store = store.store
+    # cuzarr's stores in zarr-python's form hold one of ours.
+    store = getattr(store, "cuzarr_store", store)
+    if isinstance(store, Store):
+        return store.with_read_only(True) if read_only and not store.read_only else store
+    if store is None:
+        return MemoryStore(read_only=read_only)
+    if isinstance(store, str) and scheme == "memory" and rest:
+        return _named_memory(rest, read_only)
+    if isinstance(store, str | os.PathLike):
+        path = rest if scheme in ("file", "zip") and rest else os.fspath(store)
+        if scheme == "zip" or (path.endswith(".zip") and not os.path.isdir(path)):
+            return ZipStore(path, mode=_zip_mode(path, mode, read_only))
+        return LocalStore(path, read_only=read_only)
+    if isinstance(store, dict):
+        return MemoryStore(store, read_only=read_only)
+    return _known_of_zarr(store, read_only) or ForeignStore(store, read_only=read_only)
+
+
+def _place_hint(scheme: str) -> str | None:
+    if scheme == "reference":
+        return "say where the references are: storage_options={'fo': 'references.json', …}"
+    return did_you_mean(scheme, _SCHEMES)
+
+
+def _zip_mode(path: str, mode: str | None, read_only: bool) -> Any:
+    if read_only or (mode is None and os.path.exists(path)):
+        return "r"
+    return {"w": "w", "w-": "x"}.get(mode or "a", "a")
+
+
+def _known_of_zarr(store: Any, read_only: bool) -> Store | None:
+    """Our own store for one of zarr-python's whose files are read in the same way."""
+    zarr_storage = sys.modules.get("zarr.storage")
+    if zarr_storage is None:
+        return None
+    if type(store) is zarr_storage.LocalStore:
+        return LocalStore(store.root, read_only=read_only or store.read_only)
+    return None
+
+
+_NAMED: dict[str, MemoryStore] = {}
+
+
+def _named_memory(name: str, read_only: bool) -> Store:
+    store = _NAMED.setdefault(name, MemoryStore())
+    return store.with_read_only(read_only)
+
+
+def open_url(url: str, storage_options: Mapping[str, Any] | None, read_only: bool) -> ForeignStore:
+    """The store at a URL that fsspec knows.
+
+    Raises
+    ------
+    UnsupportedError
+        fsspec is not installed, or the package for this scheme is not.
+    """
+    try:
+        import fsspec
+    except ImportError:
+        hint = "install fsspec, or pass a store object, such as one of obstore's"
+        raise UnsupportedError(f"no store for '{without_secrets(url)}' is built in", hint=hint) from None
+    try:
+        mapping = fsspec.get_mapper(url, **(storage_options or {}))
+    except (ImportError, ValueError) as error:
+        scheme = url.partition("://")[0]
+        near = None if scheme in _SCHEMES else did_you_mean(scheme, _SCHEMES)
+        raise UnsupportedError(f"fsspec has no store for '{without_secrets(url)}': {error}", hint=near) from error
+    return ForeignStore(mapping, read_only=read_only)
+
+
+def make_store_path(
+    store: Any,
+    *,
+    path: object = None,
+    mode: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    metadata_store: Any = None,
+) -> StorePath:
+    """A place in a store, opened as ``mode`` says; with ``metadata_store`` the documents of its nodes live there.
+
+    Raises
+    ------
+    FileExistsError
+        The mode is ``"w-"`` and something is there.
+    """
+    if mode is not None and (not isinstance(mode, str) or mode not in MODES):
+        raise InvalidArgumentError(f"mode is {mode!r}, expected one of {', '.join(MODES)}")
+    prefix = ""
+    if isinstance(store, StorePath):
+        prefix = store.path
+    elif hasattr(store, "store") and hasattr(store, "path") and type(store).__name__ == "StorePath":
+        store, prefix = store.store, store.path  # zarr-python's
+    opened = make_store(store, read_only=mode == "r", storage_options=storage_options, mode=mode)
+    if metadata_store is not None:
+        opened = SplitStore(opened, make_store(metadata_store, read_only=mode == "r"), read_only=opened.read_only)
+    if opened.read_only and mode not in (None, "r"):
+        raise ReadOnlyError(f"{opened} is read-only, but mode is {mode!r}", hint="use mode 'r' or a writable store")
+    place = StorePath(opened, f"{prefix}/{normalize_path(path)}")
+    if mode == "w-" and not opened.is_empty(place.path):
+        raise FileExistsError(f"{printable(str(place))} holds data already, and mode 'w-' only creates")
+    return place
+
+
+def iterate_parents(path: str) -> Iterator[str]:
+    """The paths of all groups that a node at ``path`` is in, the root first."""
+    if path:
+        yield ""
+        segments = path.split("/")[:-1]
+        for end in range(1, len(segments) + 1):
+            yield "/".join(segments[:end])

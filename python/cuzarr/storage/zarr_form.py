@@ -1,0 +1,365 @@
+"""The stores of :mod:`cuzarr.storage` as stores of zarr-python: the same classes by name, re-exported by ``cuzarr.zarr``.
+
+Methods of the same names differ in what they take and give, so these are classes beside ours, and not ours. Each holds one of our stores (``cuzarr_store``), to which every call goes, the synchronous ones directly and the
+asynchronous ones by a thread. Values go to the kind of memory that the prototype asks for: from a
+:class:`GpuMemoryStore`, or a :class:`GDSStore` where cuFile is used, to a GPU without a way through the host.
+
+Importing this needs zarr-python.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, MutableMapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Self, TypeVar
+
+from zarr.abc.store import ByteRequest
+from zarr.abc.store import Store as ZarrStore
+from zarr.core.buffer import Buffer, BufferPrototype
+from zarr.core.buffer import gpu as zarr_gpu
+from zarr.core.buffer.core import default_buffer_prototype
+from zarr.core.buffer.cpu import Buffer as CpuBuffer
+
+from cuzarr import storage
+from cuzarr.buffer import Buffer as OwnBuffer
+from cuzarr.buffer._prototype import prototype_device
+from cuzarr._config import config
+from cuzarr._text import printable
+from cuzarr.errors import StoreFailedError
+from cuzarr.storage.stores import byte_bounds
+
+__all__ = ["GDSStore", "GpuMemoryStore", "LocalStore", "MemoryStore", "ZipStore"]
+
+T = TypeVar("T")
+
+
+class NativeStore(ZarrStore):
+    """A store of zarr-python that is one of ours."""
+
+    supports_writes: bool = True
+    supports_deletes: bool = True
+    supports_listing: bool = True
+
+    _blocks = True
+    """Whether calls may wait for a disk, so that they are not made on an event loop."""
+
+    def __init__(self, store: storage.Store, *, read_only: bool = False) -> None:
+        super().__init__(read_only=read_only)
+        self.cuzarr_store = store.with_read_only(read_only)
+
+    def with_read_only(self, read_only: bool = False) -> Self:
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin._is_open, twin._read_only = False, read_only
+        twin.cuzarr_store = self.cuzarr_store.with_read_only(read_only)
+        return twin
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NativeStore) and type(other) is type(self) and self.cuzarr_store == other.cuzarr_store
+
+    def __hash__(self) -> int:
+        return hash(self.cuzarr_store)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _holding, (type(self), self.cuzarr_store, self.read_only)
+
+    def __str__(self) -> str:
+        return str(self.cuzarr_store)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}('{printable(str(self))}')"
+
+    async def _run(self, call: Callable[[], T]) -> T:
+        await self._ensure_open()
+        return await asyncio.to_thread(call) if self._blocks else call()
+
+    # reading
+
+    def get_sync(
+        self,
+        key: str,
+        *,
+        prototype: BufferPrototype | None = None,
+        byte_range: ByteRequest | None = None,
+    ) -> Buffer | None:
+        wanted: Any = prototype or default_buffer_prototype()
+        return self.cuzarr_store.get(key, wanted, byte_range)  # type: ignore[no-any-return]
+
+    async def get(
+        self,
+        key: str,
+        prototype: BufferPrototype | None = None,
+        byte_range: ByteRequest | None = None,
+    ) -> Buffer | None:
+        return await self._run(lambda: self.get_sync(key, prototype=prototype, byte_range=byte_range))
+
+    async def get_partial_values(
+        self, prototype: BufferPrototype, key_ranges: Iterable[tuple[str, ByteRequest | None]]
+    ) -> list[Buffer | None]:
+        wanted = list(key_ranges)
+        return await self._run(
+            lambda: [self.get_sync(key, prototype=prototype, byte_range=part) for key, part in wanted]
+        )
+
+    def get_ranges_sync(
+        self, key: str, byte_ranges: Sequence[ByteRequest | None], *, prototype: BufferPrototype, **limits: int
+    ) -> Sequence[tuple[int, Buffer | None]]:
+        """Parts of one value, which is opened once; neighbours need no joining."""
+        if prototype_device(prototype.buffer, config.get("device")) != "cpu":
+            found = [self.get_sync(key, prototype=prototype, byte_range=part) for part in byte_ranges]
+        else:
+            try:
+                parts = self.cuzarr_store.get_parts(key, [(None, None) if part is None else byte_bounds(part) for part in byte_ranges])
+                found = [None if part is None else prototype.buffer.from_bytes(part) for part in parts]
+            except StoreFailedError:  # a range beyond the end
+                found = [self.get_sync(key, prototype=prototype, byte_range=part) for part in byte_ranges]
+        if any(part is None for part in found):
+            raise BaseExceptionGroup("chunk read failed", [FileNotFoundError(key)])
+        return list(enumerate(found))
+
+    async def get_ranges(
+        self, key: str, byte_ranges: Sequence[ByteRequest | None], *, prototype: BufferPrototype, **limits: int
+    ) -> AsyncIterator[Sequence[tuple[int, Buffer | None]]]:
+        if byte_ranges:
+            yield await self._run(lambda: self.get_ranges_sync(key, byte_ranges, prototype=prototype, **limits))
+
+    async def exists(self, key: str) -> bool:
+        return await self._run(lambda: self.cuzarr_store.exists(key))
+
+    async def getsize(self, key: str) -> int:
+        return await self._run(lambda: self.cuzarr_store.getsize(key))
+
+    async def getsize_prefix(self, prefix: str) -> int:
+        return await self._run(lambda: self.cuzarr_store.getsize_prefix(prefix.rstrip("/")))
+
+    # writing
+
+    def _value(self, value: Buffer) -> Any:
+        if not isinstance(value, Buffer | OwnBuffer):
+            name = type(self).__name__
+            raise TypeError(f"{name}.set(): `value` must be a Buffer instance. Got an instance of {type(value)} instead.")
+        return value
+
+    def set_sync(self, key: str, value: Buffer) -> None:
+        self._check_writable()
+        self.cuzarr_store.set(key, self._value(value))
+
+    async def set(self, key: str, value: Buffer) -> None:
+        await self._run(lambda: self.set_sync(key, value))
+
+    async def set_if_not_exists(self, key: str, value: Buffer) -> None:
+        self._check_writable()
+        await self._run(lambda: self.cuzarr_store.set_if_not_exists(key, self._value(value)))
+
+    def delete_sync(self, key: str) -> None:
+        self._check_writable()
+        self.cuzarr_store.delete(key)
+
+    async def delete(self, key: str) -> None:
+        await self._run(lambda: self.delete_sync(key))
+
+    async def delete_dir(self, prefix: str) -> None:
+        self._check_writable()
+        await self._run(lambda: self.cuzarr_store.delete_dir(prefix.rstrip("/")))
+
+    async def clear(self) -> None:
+        self._check_writable()
+        await self._run(lambda: self.cuzarr_store.clear())
+
+    # listing
+
+    async def is_empty(self, prefix: str) -> bool:
+        return await self._run(lambda: self.cuzarr_store.is_empty(prefix.rstrip("/")))
+
+    async def list(self) -> AsyncIterator[str]:
+        for key in await self._run(self.cuzarr_store.list):
+            yield key
+
+    async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
+        # A prefix is any beginning of keys here, not only whole segments.
+        folder = prefix.rpartition("/")[0]
+        for key in await self._run(lambda: self.cuzarr_store.list_prefix(folder)):
+            if key.startswith(prefix):
+                yield key
+
+    async def list_dir(self, prefix: str) -> AsyncIterator[str]:
+        for name in await self._run(lambda: self.cuzarr_store.list_dir(prefix.rstrip("/"))):
+            yield name
+
+
+class LocalStore(NativeStore):
+    """A directory; see :class:`cuzarr.storage.LocalStore`."""
+
+    cuzarr_store: storage.LocalStore
+
+    def __init__(self, root: Path | str, *, read_only: bool = False) -> None:
+        super().__init__(storage.LocalStore(root), read_only=read_only)
+
+    @property
+    def root(self) -> Path:
+        """The directory."""
+        return self.cuzarr_store.root
+
+    @classmethod
+    async def open(cls, root: Path | str, *, read_only: bool = False, mode: str | None = None, **kwargs: Any) -> Self:
+        """Opens the directory, and makes it where it may be written; with a ``mode`` that only opens, it must be there."""
+        makes = not read_only if mode is None else mode not in ("r", "r+")
+        folder = Path(root)
+        if makes:
+            await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
+        elif not await asyncio.to_thread(folder.exists):
+            raise FileNotFoundError(f"{printable(str(folder))} does not exist")
+        store = cls(root, read_only=read_only, **kwargs)
+        await store._open()
+        return store
+
+
+
+class GDSStore(LocalStore):
+    """A directory read into GPU memory, and written from it, by cuFile; see :class:`cuzarr.storage.GDSStore`."""
+
+    cuzarr_store: storage.GDSStore
+
+    def __init__(
+        self, root: Path | str, *, read_only: bool = False, gds: Literal["auto", "on", "off"] | None = None
+    ) -> None:
+        NativeStore.__init__(self, storage.GDSStore(root, gds=gds), read_only=read_only)
+
+
+class _InMemory(NativeStore):
+    _blocks = False
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, NativeStore) or type(other) is not type(self):
+            return False
+        mine, others = self.cuzarr_store, other.cuzarr_store
+        if mine == others:
+            return self.read_only == other.read_only
+        # As zarr-python's: equal when they hold the same.
+        same = mine.list() == others.list() and all(mine.get(key) == others.get(key) for key in mine.list())
+        return same and self.read_only == other.read_only
+
+    __hash__ = NativeStore.__hash__
+
+
+
+class MemoryStore(_InMemory):
+    """This process's memory; with ``store_dict`` a mapping of the caller's, from keys to zarr-python's buffers."""
+
+    cuzarr_store: storage.MemoryStore
+
+    def __init__(self, store_dict: MutableMapping[str, Buffer] | None = None, *, read_only: bool = False) -> None:
+        self._store_dict = store_dict
+        given = None if store_dict is None else _Buffers(store_dict)
+        super().__init__(storage.MemoryStore(given), read_only=read_only)
+
+
+class _Buffers(MutableMapping[str, Any]):
+    """A mapping that gets buffers where ours writes bytes."""
+
+    def __init__(self, values: MutableMapping[str, Buffer]) -> None:
+        self.values_below = values
+
+    def __getitem__(self, key: str) -> Any:
+        return self.values_below[key]
+
+    def __setitem__(self, key: str, value: bytes) -> None:
+        self.values_below[key] = CpuBuffer.from_bytes(value)
+
+    def __delitem__(self, key: str) -> None:
+        del self.values_below[key]
+
+    def __iter__(self) -> Any:
+        return iter(self.values_below)
+
+    def __len__(self) -> int:
+        return len(self.values_below)
+
+
+class _GpuBuffers(_Buffers):
+    """A mapping that gets zarr-python's buffers where ours writes its own."""
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        array = value.as_array_like()
+        is_cupys = type(array).__module__.partition(".")[0] == "cupy"  # the only arrays that zarr-python's take
+        self.values_below[key] = zarr_gpu.Buffer.from_array_like(array) if is_cupys else value
+
+
+class GpuMemoryStore(_InMemory):
+    """Memory of a GPU; see :class:`cuzarr.storage.GpuMemoryStore`. With ``store_dict`` a mapping of the caller's, from keys to
+    zarr-python's buffers."""
+
+    cuzarr_store: storage.GpuMemoryStore
+
+    def __init__(
+        self,
+        store_dict: MutableMapping[str, Buffer] | None = None,
+        *,
+        device: str | None = None,
+        read_only: bool = False,
+    ) -> None:
+        self._store_dict = store_dict
+        given = None if store_dict is None else _GpuBuffers(store_dict)
+        super().__init__(storage.GpuMemoryStore(given, device=device), read_only=read_only)
+
+    @classmethod
+    def from_dict(cls, store_dict: Mapping[str, Buffer], *, device: str | None = None) -> Self:
+        """A store with copies of these values, which may be anywhere."""
+        store = cls(device=device)
+        for key, value in store_dict.items():
+            store.set_sync(key, value)
+        return store
+
+
+class ZipStore(NativeStore):
+    """A ZIP file; see :class:`cuzarr.storage.ZipStore`."""
+
+    cuzarr_store: storage.ZipStore
+    supports_deletes: bool = False
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        mode: Literal["r", "w", "a", "x"] = "r",
+        read_only: bool | None = None,
+        compression: int = 0,
+        allowZip64: bool = True,  # noqa: N803 (zarr-python's name)
+    ) -> None:
+        store = storage.ZipStore(path, mode=mode, compression=compression, allowZip64=allowZip64)
+        super().__init__(store, read_only=mode == "r" if read_only is None else read_only)
+
+    def with_read_only(self, read_only: bool = False) -> Self:
+        # A file that is open for reading cannot be written, nor the other way round.
+        raise NotImplementedError(f"with_read_only is not implemented for the {type(self)} store type.")
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self.cuzarr_store.path
+
+    def close(self) -> None:
+        self.cuzarr_store.close()
+        super().close()
+
+
+def _holding(cls: type[NativeStore], store: storage.Store, read_only: bool) -> NativeStore:
+    twin = object.__new__(cls)
+    NativeStore.__init__(twin, store, read_only=read_only)
+    return twin
+
+
+_FORMS: dict[type[storage.Store], type[NativeStore]] = {
+    storage.GDSStore: GDSStore,
+    storage.GpuMemoryStore: GpuMemoryStore,
+    storage.LocalStore: LocalStore,
+    storage.MemoryStore: MemoryStore,
+    storage.ZipStore: ZipStore,
+}
+
+
+def in_zarr_form(store: storage.Store) -> NativeStore:
+    """A store of zarr-python's that holds this one of ours."""
+    cls = next((_FORMS[base] for base in type(store).__mro__ if base in _FORMS), NativeStore)
+    return _holding(cls, store, store.read_only)

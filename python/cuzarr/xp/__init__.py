@@ -1,0 +1,32 @@
+"""NumPy's functions by NumPy's names: those that make and move arrays in memory, functions of elements, reductions, statistics.
+
+Arrays that are made are NumPy's on ``"cpu"``, and on a GPU what reads give there: CuPy's where CuPy is installed, else
+:class:`cuzarr.DeviceArray`. ``device`` is by default what the configuration says. ``cuzarr.zeros`` and its like, beside
+these, make arrays of Zarr.
+
+>>> import cuzarr
+>>> cuzarr.xp.arange(3, dtype="float32", device="cpu")
+array([0., 1., 2.], dtype=float32)
+>>> cuzarr.xp.sqrt(cuzarr.xp.full(2, 9.0, device="cpu"))
+array([3., 3.])
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cuzarr import _names
+from cuzarr.xp import creation, elementwise, reductions, statistics
+from cuzarr.xp.creation import *  # noqa: F403
+from cuzarr.xp.elementwise import *  # noqa: F403
+from cuzarr.xp.reductions import *  # noqa: F403
+from cuzarr.xp.statistics import *  # noqa: F403
+
+if not TYPE_CHECKING:  # it would take any name for one
+    __getattr__ = _names.pointing_to_cupy(__name__)
+
+__all__: list[str] = []
+__all__ += creation.__all__
+__all__ += elementwise.__all__
+__all__ += reductions.__all__
+__all__ += statistics.__all__

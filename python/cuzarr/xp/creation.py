@@ -1,0 +1,152 @@
+"""NumPy's functions that make arrays in memory, and that move them between devices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cuzarr import _core, _numpy
+from cuzarr._checks import element_type as _dtype
+from cuzarr._checks import extents, host_array, refusing
+from cuzarr._config import device_name
+from cuzarr._memory.convert import device_buffer, is_on_device, on_host, result_array, to_device, to_native_host
+from cuzarr._memory.convert import element_type as _element_type
+from cuzarr._memory.device_array import element_type
+
+__all__ = [
+    "arange", "asarray", "asnumpy", "empty", "empty_like", "full", "full_like", "linspace", "ones", "ones_like", "zeros",
+    "zeros_like",
+]  # fmt: skip
+
+
+def asarray(x: Any, dtype: Any = None, *, device: str | None = None) -> Any:
+    """An array in the memory of a device: copied there when it is elsewhere, converted when its type is another.
+
+    Without ``device``, what is on a GPU stays there.
+    """
+    from cuzarr._node.array import Array
+    from cuzarr._compute.expression import Expression
+
+    if isinstance(x, Array):
+        where = device_name(device)
+        return asarray(x.with_device(where)._elements(), dtype, device=where)
+    if isinstance(x, Expression):
+        return asarray(x.compute(device=device), dtype, device=device)
+    if not is_on_device(x):
+        array = host_array(x, "asarray") if dtype is None else to_native_host(x, _dtype(dtype))
+        _numpy.check_type(array.dtype)
+        where = device_name(device)
+        return array if where == "cpu" else to_device(array, where)
+    buffer, own = device_buffer(x), _element_type(x)
+    where = buffer.device if device is None else device
+    if where == "cpu":
+        return asarray(on_host(x), dtype, device="cpu")
+    if where == "cuda":
+        where = "cuda:0"
+    wanted = own if dtype is None else _dtype(dtype)
+    if wanted == own and buffer.device == where:
+        return x
+    moved = buffer.to(where)
+    return result_array(moved if wanted == own else moved.astype(element_type(wanted), "C"), wanted)
+
+
+def asnumpy(x: Any) -> np.ndarray[Any, Any]:
+    """A NumPy array of any array, copied from the GPU when it is there."""
+    from cuzarr._node.array import Array
+    from cuzarr._compute.expression import Expression
+
+    if isinstance(x, Expression):
+        x = x.compute()
+    if isinstance(x, Array):
+        x = x.with_device("cpu")._elements()
+    return host_array(on_host(x), "asnumpy")
+
+
+def empty(shape: Any, dtype: Any = float, *, device: str | None = None) -> Any:
+    """New memory, whose elements have no meaning yet."""
+    where, native = device_name(device), _dtype(dtype)
+    if where == "cpu":
+        with refusing("empty"):
+            return np.empty(extents(shape), native)
+    return result_array(_core.NdBuffer.empty(extents(shape), element_type(native), where, "C"), native)
+
+
+def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: str | None = None) -> Any:
+    """New memory, every element the same; or ``fill_value`` broadcast, as ``numpy.full`` does it.
+
+    Raises
+    ------
+    ConversionError
+        ``numpy.full`` refuses the value.
+    """
+    value = host_array(fill_value, "fill_value")
+    native = _dtype(value.dtype if dtype is None else dtype)
+    where, size = device_name(device), extents(shape)
+    if where == "cpu":
+        with refusing("full"):
+            return _numpy.full(size, fill_value, native)
+    if value.ndim:
+        return to_device(_numpy.full(size, fill_value, native), where)
+    buffer = _core.NdBuffer.empty(size, element_type(native), where, "C")
+    buffer.fill(_numpy.full((), fill_value, native).tobytes())
+    return result_array(buffer, native)
+
+
+def zeros(shape: Any, dtype: Any = float, *, device: str | None = None) -> Any:
+    """New memory of zeros."""
+    return full(shape, 0, dtype, device=device)
+
+
+def ones(shape: Any, dtype: Any = float, *, device: str | None = None) -> Any:
+    """New memory of ones."""
+    return full(shape, 1, dtype, device=device)
+
+
+def _like(x: Any, dtype: Any, device: str | None) -> tuple[tuple[int, ...], Any, str]:
+    own = x.dtype if isinstance(getattr(x, "dtype", None), np.dtype) else _element_type(x)
+    there = device_buffer(x).device if is_on_device(x) else getattr(x, "device", "cpu")
+    return tuple(x.shape), own if dtype is None else dtype, str(there) if device is None else device
+
+
+def empty_like(x: Any, dtype: Any = None, *, device: str | None = None) -> Any:
+    """As :func:`empty`, with the shape, type and device of an array."""
+    shape, dtype, device = _like(x, dtype, device)
+    return empty(shape, dtype, device=device)
+
+
+def full_like(x: Any, fill_value: Any, dtype: Any = None, *, device: str | None = None) -> Any:
+    """As :func:`full`, with the shape, type and device of an array."""
+    shape, dtype, device = _like(x, dtype, device)
+    return full(shape, fill_value, dtype, device=device)
+
+
+def zeros_like(x: Any, dtype: Any = None, *, device: str | None = None) -> Any:
+    """As :func:`zeros`, with the shape, type and device of an array."""
+    return full_like(x, 0, dtype, device=device)
+
+
+def ones_like(x: Any, dtype: Any = None, *, device: str | None = None) -> Any:
+    """As :func:`ones`, with the shape, type and device of an array."""
+    return full_like(x, 1, dtype, device=device)
+
+
+def _optional(dtype: Any) -> np.dtype[Any] | None:
+    return None if dtype is None else _dtype(dtype)
+
+
+def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, device: str | None = None) -> Any:
+    """Numbers at one distance, as ``numpy.arange``."""
+    begin, end = (0, start) if stop is None else (start, stop)
+    with refusing("arange"):
+        numbers: np.ndarray[Any, Any] = np.arange(begin, end, step, dtype=_optional(dtype))
+    return asarray(numbers, device=device_name(device))
+
+
+def linspace(
+    start: Any, stop: Any, num: int = 50, dtype: Any = None, *, endpoint: bool = True, device: str | None = None
+) -> Any:
+    """``num`` numbers at one distance from ``start`` to ``stop``, as ``numpy.linspace``."""
+    with refusing("linspace"):
+        numbers = np.linspace(start, stop, num, endpoint, dtype=_optional(dtype))
+    return asarray(numbers, device=device_name(device))

@@ -1,0 +1,203 @@
+"""Quantiles and histograms with NumPy's names, types and edges: of what is in memory (at once) or in stores (a plan). Both are
+exact for arrays of any size: elements are counted by their values, nothing is sorted or sampled.
+
+>>> import cuzarr, numpy as np
+>>> z = cuzarr.array(np.arange(12.0).reshape(3, 4), store={}, chunks=(1, 4))
+>>> cuzarr.median(z, axis=0)
+<Expression quantile(/, [0.5], axis=[0]) shape=(4,) dtype=float64>
+>>> cuzarr.quantile(z, [0.25, 0.5]).compute()
+array([2.75, 5.5 ])
+>>> counts, edges = cuzarr.histogram(z, bins=3)
+>>> counts.compute(), edges.compute()
+(array([4, 4, 4]), array([ 0.        ,  3.66666667,  7.33333333, 11.        ]))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from cuzarr import _core
+from cuzarr._checks import host_array, refusing, whole
+from cuzarr._compute.operands import (
+    check_dtype,
+    deliver,
+    device_among,
+    dimension_names,
+    is_lazy,
+    names_left,
+    native_dtype,
+    operand,
+    plan_device,
+    settings,
+)
+from cuzarr._memory.convert import core_dtype, wrap_host
+from cuzarr.errors import InvalidArgumentError, UnsupportedError
+from cuzarr.xp.reductions import Axis, axes_of
+
+__all__ = [
+    "histogram", "histogram_bin_edges", "median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile",
+]  # fmt: skip
+
+DISCRETE = ("lower", "higher", "nearest", "inverted_cdf", "closest_observation")
+
+
+def _finish(expr: _core.Expr, x: Any, device: str, names: tuple[str | None, ...] | None = None) -> Any:
+    """A plan, or its elements at once."""
+    from cuzarr._compute.expression import Expression
+
+    if is_lazy(x):
+        return Expression(expr, plan_device((x,)), names)
+    _, limit, threads = settings(device, None)
+    return deliver(expr.compute((0,) * len(expr.shape), expr.shape, device, limit, threads), (x,))
+
+
+def _source(x: Any, name: str) -> tuple[_core.Expr, str]:
+    device = device_among((x,))
+    own = operand(x if hasattr(x, "shape") else host_array(x, name), device, name)
+    assert isinstance(own, _core.Expr)
+    return own, device
+
+
+def _quantile(
+    name: str, x: Any, q: Any, axis: Axis, method: str, keepdims: bool, skip_nan: bool, divisor: float = 1
+) -> Any:
+    expr, device = _source(x, name)
+    own = native_dtype(expr.dtype)
+    asked = host_array(q, "q")
+    if asked.ndim > 1 or asked.dtype.kind not in "biuf":
+        raise InvalidArgumentError(f"{name}: got {asked.ndim} dimensions of {asked.dtype}, expected a number or a row of them")
+    if asked.dtype.kind != "f" and divisor == 1 and method == "linear":
+        method = "lower"  # As NumPy: 0 and 1 are elements themselves.
+    # As NumPy: a number of Python's takes the elements' type.
+    is_weak = type(q) in (int, float)
+    is_float = own.kind == "f" or own.name == "bfloat16"
+    between = np.dtype("f8") if not is_float else own if is_weak else np.result_type(own, asked.dtype)
+    if method == "median":
+        between = own if is_float else np.dtype("f8")
+    probabilities = (asked.astype("f8") / divisor).reshape(-1).tolist()
+    names = dimension_names(x)
+    axes = axes_of(axis, len(expr.shape), names)
+    quantile = expr.quantile(probabilities, str(method), axes, bool(keepdims), skip_nan, asked.ndim == 0, core_dtype(between))
+    left = names_left(names, axes, keepdims)
+    return _finish(quantile, x, device, left if left is None or asked.ndim == 0 else (None, *left))
+
+
+def quantile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Any:
+    """The elements below which shares ``q`` of all lie, each from 0 to 1; along a first dimension where several are asked for.
+
+    Exact, and the same on every device and under every memory limit: what lies between two elements is computed in float64
+    and rounded once. Elements of 1 and 2 bytes are read once, of 4 bytes twice, of 8 bytes four times; once, where the memory
+    limit holds all elements that a result is made of.
+
+    Parameters
+    ----------
+    x : array
+        Real numbers; bools with methods that give elements.
+    q : float or sequence of float
+        From 0 to 1.
+    axis : int, tuple of int, optional
+        Dimensions; all, unless some are given.
+    method : str
+        NumPy's: ``"linear"``, ``"lower"``, ``"higher"``, ``"midpoint"``, ``"nearest"``, ``"hazen"``, ….
+    keepdims : bool
+        Whether reduced dimensions stay, with an extent of 1.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Quantiles of no elements, or outside of 0 to 1; a method that there is not.
+    DTypeMismatchError
+        Complex numbers.
+    """
+    return _quantile("quantile", x, q, axis, method, keepdims, False)
+
+
+def percentile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Any:
+    """As :func:`quantile`, with ``q`` from 0 to 100."""
+    return _quantile("percentile", x, q, axis, method, keepdims, False, 100)
+
+
+def median(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
+    """The element in the middle, or the mean of the two: exact as :func:`quantile`. NaN where one is NaN."""
+    return _quantile("median", x, 0.5, axis, "median", keepdims, False)
+
+
+def nanquantile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Any:
+    """As :func:`quantile`, without elements that are NaN; NaN where there are no others."""
+    return _quantile("nanquantile", x, q, axis, method, keepdims, True)
+
+
+def nanpercentile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Any:
+    """As :func:`percentile`, without elements that are NaN; NaN where there are no others."""
+    return _quantile("nanpercentile", x, q, axis, method, keepdims, True, 100)
+
+
+def nanmedian(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
+    """As :func:`median`, without elements that are NaN; NaN where there are no others."""
+    return _quantile("nanmedian", x, 0.5, axis, "median", keepdims, True)
+
+
+def _histogram(
+    x: Any, bins: Any, range: tuple[Any, Any] | None, density: bool
+) -> tuple[_core.Expr, _core.Expr, str]:
+    expr, device = _source(x, "histogram")
+    if isinstance(bins, str):
+        raise UnsupportedError(
+            f"histogram: bins are not found by the rule {bins!r}", hint="give their number, or numpy.histogram_bin_edges of a part"
+        )
+    density = bool(density)
+    edges = np.ascontiguousarray(host_array(bins, "bins"))
+    if np.ndim(bins):
+        check_dtype(edges.dtype, "histogram")
+        return *expr.histogram_between(wrap_host(edges), density), device
+    count = whole(bins, "bins", 1, "give their number, or the edges between them")
+    if range is None:
+        return *expr.histogram(count, None, None, density), device
+    with refusing("range", "give two numbers: range=(0, 1)"):
+        first, last = range
+        # As NumPy: numbers of Python's take the elements' type.
+        joint = np.result_type(first, last, native_dtype(expr.dtype))
+        dtype = np.result_type(joint, float) if joint.kind in "biu" else joint
+        ends = float(first), float(last)
+    return *expr.histogram(count, ends, core_dtype(dtype), density), device
+
+
+def histogram(
+    x: Any, bins: int | Sequence[float] = 10, range: tuple[float, float] | None = None, density: bool = False
+) -> tuple[Any, Any]:
+    """How many of all elements lie in each bin, and the edges of the bins; of what is in stores two plans.
+
+    Bins have their lower edge and not their upper one, the last has both, as NumPy's; NaN lies in none. Without ``range``
+    bins go from the least to the greatest element, which takes a pass of its own.
+
+    Parameters
+    ----------
+    x : array
+        Real numbers.
+    bins : int or sequence of float
+        How many of one width, or the edges between them.
+    range : tuple of float, optional
+        Where even bins begin and end.
+    density : bool
+        Whether counts are divided by their sum and by the width of their bin.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Edges or a range that do not increase; elements that are not finite without a range.
+    UnsupportedError
+        Names of rules that find bins.
+    """
+    counts, edges, device = _histogram(x, bins, range, density)
+    return _finish(counts, x, device), _finish(edges, x, device)
+
+
+def histogram_bin_edges(
+    x: Any, bins: int | Sequence[float] = 10, range: tuple[float, float] | None = None
+) -> Any:
+    """The edges that :func:`histogram` has."""
+    _, edges, device = _histogram(x, bins, range, False)
+    return _finish(edges, x, device)
