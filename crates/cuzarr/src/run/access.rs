@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use cuzarr_device::{DType, Device, NdBuffer, Order, Packing};
 
-use super::engine::Options;
-use super::indexes::Indexes;
 use crate::codec::{Chain, Program};
 use crate::error::{Error, ErrorKind, Result};
 use crate::meta::ArrayMetadata;
 use crate::plan::{Decoding, KeyOf, Level, PackedLayout, Placement, ShardLayout, Source, encoding_placements};
+use crate::run::options::Options;
+use crate::run::read::indexes::Indexes;
 use crate::store::ByteRange;
 
 /// An array bound to a device: made once, used by any number of calls.
@@ -129,18 +129,20 @@ impl Access {
 
     /// Packed bytes of one batch of a read of so many of the innermost chunks.
     pub fn batch_bytes(&self, options: &Options, chunks: u64) -> u64 {
-        super::device::batch_bytes(self, options, chunks)
+        crate::run::read::device::batch_bytes(self, options, chunks)
     }
 
     /// Where each codec runs in a read of so many of the innermost chunks, and what was weighed.
     pub fn placements(&self, options: &Options, chunks: u64) -> (Vec<Placement>, Vec<Decoding>) {
-        super::device::decoding(self, options, chunks)
+        crate::run::read::device::decoding(self, options, chunks)
     }
 
     /// Where each codec runs in a write of so many of the innermost chunks from memory of `device`.
     pub fn encoding_placements(&self, device: Device, options: &Options, chunks: u64) -> Vec<Placement> {
-        let left =
-            self.program().ok().and_then(|program| super::device_encode::placement(program, chunks, options).err());
+        let left = self
+            .program()
+            .ok()
+            .and_then(|program| crate::run::write::route::encode::placement(program, chunks, options).err());
         encoding_placements(&self.chain, device, left)
     }
 

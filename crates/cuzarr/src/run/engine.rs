@@ -1,9 +1,5 @@
 //! The process's engine: its threads, its scratch memory, and the bytes in flight on each device.
 
-mod brief;
-
-pub(crate) use brief::BRIEF_BYTES;
-
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::mpsc::Sender;
@@ -12,24 +8,25 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cuzarr_device::pool::within;
 use cuzarr_device::{Device, NdBuffer, profile};
 
-use super::access::Access;
-use super::call::Call;
-use super::device::{Arrived, DeviceDestination, InTurn, Out};
-use super::host::HostDestination;
-use super::memory::Memory;
-use super::pool::Pool;
-use super::read::{self, INDEXES_SHARE};
-use super::report::Report;
-use super::scratch::Scratch;
-use super::streams::Streams;
-use super::turns::{Objects, Turn, Turns};
-use super::variable::{self, VariableDestination};
-use super::write;
 use crate::codec::VariableElements;
 use crate::config::cores;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::write::object_bounds;
-use crate::plan::{Plan, PlanOptions, Selection};
+use crate::plan::{Plan, Selection};
+use crate::run::access::Access;
+use crate::run::context::Call;
+use crate::run::options::Options;
+use crate::run::read::coordinator;
+use crate::run::read::device::{Arrived, DeviceDestination, InTurn, Out};
+use crate::run::read::route::host::HostDestination;
+use crate::run::read::route::variable::{self, VariableDestination};
+use crate::run::report::Report;
+use crate::run::schedule::budget::Memory;
+use crate::run::schedule::pool::Pool;
+use crate::run::schedule::range_lock::{Objects, Turn, Turns};
+use crate::run::schedule::scratch::Scratch;
+use crate::run::schedule::streams::Streams;
+use crate::run::write;
 use crate::store::{OpenLimit, Store};
 
 /// Threads that the process has at most, whatever is asked: more than any machine's cores, for stores far away.
@@ -38,73 +35,6 @@ const MOST_THREADS: usize = 512;
 /// Shards that all calls of the process together keep open while they read: many more than threads, many fewer than the thousand
 /// files that systems allow a process.
 const OPEN_SHARDS: usize = 128;
-
-/// Bytes of shard indexes that one call fetches at once, or of shards that are fetched whole instead.
-const INDEX_WINDOW_BYTES: u64 = 16 << 20;
-
-/// How one call behaves.
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// Threads that the call may use.
-    pub threads: usize,
-    /// Bytes in flight outside the result, of all calls on the device together; per kind of memory (host, device).
-    pub memory_limit_bytes: u64,
-    /// Gaps up to so many bytes are read over.
-    pub coalesce_gap_bytes: u64,
-    /// Most bytes of one read of several chunks.
-    pub coalesce_max_bytes: u64,
-    /// Size of a slab of the staging ring.
-    pub slab_bytes: usize,
-    /// Packed bytes of one batch that kernels decode: enough for all of a device's multiprocessors.
-    pub decode_batch_bytes: u64,
-    /// Bytes that a chunk of variable-length elements may decode to.
-    pub variable_limit_bytes: u64,
-    /// Whether missing chunks give the fill value; else they are errors.
-    pub read_missing_chunks: bool,
-    /// Whether chunks that hold nothing but the fill value are stored.
-    pub write_empty_chunks: bool,
-    /// Whether a device decodes all that it can, also where the host would be faster.
-    pub strict: bool,
-    /// Whether the report lists every piece of work.
-    pub trace: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Options {
-            threads: cores(),
-            memory_limit_bytes: 1 << 30,
-            coalesce_gap_bytes: 1 << 16,
-            coalesce_max_bytes: 4 << 20,
-            slab_bytes: 16 << 20,
-            decode_batch_bytes: 64 << 20,
-            variable_limit_bytes: 512 << 20,
-            read_missing_chunks: true,
-            write_empty_chunks: false,
-            strict: false,
-            trace: false,
-        }
-    }
-}
-
-impl Options {
-    /// Packed bytes of one batch of a read into memory of `device`.
-    pub fn batch_bytes(&self, device: Device) -> u64 {
-        let share = (self.memory_limit_bytes / 8).max(256);
-        if device == Device::Cpu { share } else { share.min(self.slab_bytes as u64) }
-    }
-
-    /// The sizes that plans decide by.
-    pub fn plan(&self) -> PlanOptions {
-        PlanOptions {
-            coalesce_gap_bytes: self.coalesce_gap_bytes,
-            coalesce_max_bytes: self.coalesce_max_bytes,
-            piece_max_bytes: self.slab_bytes as u64,
-            index_window_bytes: INDEX_WINDOW_BYTES,
-            whole_shards_bytes: INDEX_WINDOW_BYTES.min(self.memory_limit_bytes / INDEXES_SHARE),
-        }
-    }
-}
 
 /// Threads, scratch memory and budgets. The process has one; calls share it.
 pub struct Engine {
@@ -157,7 +87,7 @@ impl Engine {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner).entry(device).or_default().clone()
     }
 
-    fn call(&self, store: &Arc<dyn Store>, device: Device, options: &Options) -> Arc<Call> {
+    pub(crate) fn call(&self, store: &Arc<dyn Store>, device: Device, options: &Options) -> Arc<Call> {
         self.call_by(&self.pool, options.threads, store, device, options)
     }
 
@@ -245,12 +175,12 @@ impl Engine {
         if access.device() == Device::Cpu {
             call = self.call(store, Device::Cpu, options);
             let mut destination = HostDestination::new(&call, access, out, strides, options)?;
-            read::read(&call, access, plan, &mut destination)?;
+            coordinator::read(&call, access, plan, &mut destination)?;
         } else {
             call = self.driven_call(store, access.device(), options);
             let out = Out::Whole(out.clone());
             let mut destination = DeviceDestination::new(&call, access, out, strides, options)?;
-            read::read(&call, access, plan, &mut destination)?;
+            coordinator::read(&call, access, plan, &mut destination)?;
         }
         Ok(call.report())
     }
@@ -282,7 +212,7 @@ impl Engine {
         let out = Out::InTurn(InTurn::new(dtype, &selections, at_once, deliver)?);
         let plan = Plan::in_turn(Arc::clone(access.source()), selections, options.plan())?;
         let mut destination = DeviceDestination::new(&call, access, out, plan.packed_strides(), options)?;
-        read::read(&call, access, plan, &mut destination)?;
+        coordinator::read(&call, access, plan, &mut destination)?;
         Ok(call.report())
     }
 
@@ -302,7 +232,7 @@ impl Engine {
         let call = self.call(store, Device::Cpu, options);
         let plan = Plan::new(Arc::clone(access.source()), selection.clone(), options.plan())?;
         let mut destination = VariableDestination::new(&call, access, plan.packed_strides(), options)?;
-        read::read(&call, access, plan, &mut destination)?;
+        coordinator::read(&call, access, plan, &mut destination)?;
         let elements = destination.assemble(&selection.shape(), access.fill())?;
         Ok((elements, call.report()))
     }
@@ -339,7 +269,7 @@ impl Engine {
         check_array(access, &shape, &value)?;
         let _range = profile::range("write", value.size_bytes() as u64);
         let call = self.call(store, value.device(), options);
-        write::write(&call, access, selection, write::Value::Elements(value), options)?;
+        write::coordinator::write(&call, access, selection, write::coordinator::Value::Elements(value), options)?;
         Ok(call.report())
     }
 
@@ -363,7 +293,13 @@ impl Engine {
         }
         let _range = profile::range("write", 0);
         let call = self.call(store, Device::Cpu, options);
-        write::write(&call, access, selection, write::Value::Variable(Arc::new(value.clone())), options)?;
+        write::coordinator::write(
+            &call,
+            access,
+            selection,
+            write::coordinator::Value::Variable(Arc::new(value.clone())),
+            options,
+        )?;
         Ok(call.report())
     }
 }
@@ -392,7 +328,7 @@ fn broadcast(value: &NdBuffer, shape: &[usize]) -> Result<NdBuffer> {
     })
 }
 
-fn check_array(access: &Access, shape: &[usize], array: &NdBuffer) -> Result<()> {
+pub(crate) fn check_array(access: &Access, shape: &[usize], array: &NdBuffer) -> Result<()> {
     access.program()?;
     if array.shape() != shape {
         let message = format!("got shape {:?}, the selection has {shape:?}", array.shape());

@@ -8,41 +8,29 @@
 //!
 //! **Writing** goes the same way back. Chunks are gathered, encoded and delivered by the workers; a shard is made by
 //! whoever delivers its last inner chunk. Stores write atomically, so a failure leaves old values whole. Calls that touch
-//! the same objects go one after the other (`turns`).
+//! the same objects go one after the other (`schedule::range_lock`).
 //!
 //! **Failures** cancel what has not begun. The call returns when nothing of it is under way any more, with the first
 //! failure, the others beside it, and all memory given back.
 
 mod access;
-mod call;
+mod context;
 mod decoder;
-mod device;
-mod device_decode;
-mod device_encode;
-mod device_write;
 mod engine;
-mod fetch;
-mod host;
-mod indexes;
-mod memory;
-mod object;
-mod pool;
+mod options;
 mod read;
 mod report;
-mod resident;
-mod scratch;
-mod sink;
-mod streams;
-mod turns;
-mod variable;
+mod schedule;
 mod write;
 
 pub use access::Access;
 pub use decoder::{Decoder, DecoderBatch, Frames};
-pub(crate) use device::Arrived;
-pub(crate) use engine::{BRIEF_BYTES, memory_shape, reads_in_turn};
-pub use engine::{Engine, Options};
-pub use memory::Memory;
-pub use pool::Pool;
+pub use engine::Engine;
+pub(crate) use engine::{memory_shape, reads_in_turn};
+pub use options::Options;
+pub(crate) use read::device::Arrived;
+pub(crate) use read::route::small::BRIEF_BYTES;
 pub use report::{Report, Span, Stage, StageReport};
-pub(crate) use turns::Turn;
+pub use schedule::budget::Memory;
+pub use schedule::pool::Pool;
+pub(crate) use schedule::range_lock::Turn;

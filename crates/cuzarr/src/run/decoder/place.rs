@@ -28,7 +28,7 @@ enum Way {
 }
 
 /// Whether packed bytes are the elements in order.
-pub(super) fn is_plain(program: &Program) -> bool {
+pub(crate) fn is_plain(program: &Program) -> bool {
     program.tail().is_plain() && program.packed_axes().is_sorted()
 }
 
@@ -46,7 +46,7 @@ fn between_len(size_bytes: usize, count: usize, limit_bytes: usize) -> usize {
 }
 
 /// Most device memory that [`place`] takes for these outputs, which are of one kind.
-pub(super) fn between_bytes<'a>(
+pub(crate) fn between_bytes<'a>(
     program: &Program,
     outs: impl Iterator<Item = &'a NdBuffer>,
     limit_bytes: usize,
@@ -58,7 +58,7 @@ pub(super) fn between_bytes<'a>(
 }
 
 /// The whole of a packed chunk, into the whole of `out`.
-pub(super) fn transfer(program: &Program, out: &NdBuffer, packed_offset_bytes: usize) -> Transfer {
+pub(crate) fn transfer(program: &Program, out: &NdBuffer, packed_offset_bytes: usize) -> Transfer {
     let item = TransferBox {
         packed_offset_bytes,
         packed_size_bytes: program.packed_size_bytes(),
@@ -83,7 +83,7 @@ fn packed_strides(program: &Program, out: &NdBuffer) -> Vec<isize> {
 ///
 /// # Errors
 /// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.
-pub(super) fn place(
+pub(crate) fn place(
     program: &Program,
     packed: &Buffer,
     outs: &[(&NdBuffer, usize)],

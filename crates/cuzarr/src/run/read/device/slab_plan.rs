@@ -3,20 +3,20 @@
 use crate::plan::{Batch, Read};
 
 /// Pieces of a slab begin at multiples of this.
-pub(super) const PIECE_ALIGNMENT_BYTES: usize = 256;
+pub(crate) const PIECE_ALIGNMENT_BYTES: usize = 256;
 /// Elements of any type are aligned when packed bytes begin at a multiple of this.
 const ELEMENT_ALIGNMENT_BYTES: usize = 16;
 
 /// Where reads and units lie in a slab, and how large it must be.
-pub(super) struct SlabPlan {
-    pub(super) piece_bytes: Vec<usize>,
+pub(crate) struct SlabPlan {
+    pub(crate) piece_bytes: Vec<usize>,
     /// Piece and offset in it, for each unit.
-    pub(super) units: Vec<(usize, usize)>,
-    pub(super) total_bytes: usize,
+    pub(crate) units: Vec<(usize, usize)>,
+    pub(crate) total_bytes: usize,
 }
 
 impl SlabPlan {
-    pub(super) fn new(batch: &Batch, stored_is_packed: bool) -> SlabPlan {
+    pub(crate) fn new(batch: &Batch, stored_is_packed: bool) -> SlabPlan {
         let mut plan = SlabPlan { piece_bytes: Vec::new(), units: Vec::new(), total_bytes: 0 };
         for read in &batch.reads {
             let spans: Option<Vec<usize>> = stored_is_packed.then(|| in_place(batch, read)).flatten();
@@ -45,7 +45,7 @@ impl SlabPlan {
 }
 
 /// Offsets of a read's units when they can stay where the read brings them: the whole of it, or aligned parts.
-pub(super) fn in_place(batch: &Batch, read: &Read) -> Option<Vec<usize>> {
+pub(crate) fn in_place(batch: &Batch, read: &Read) -> Option<Vec<usize>> {
     let offsets: Vec<usize> =
         read.units.clone().map(|unit| batch.unit_span(read, unit).map_or(0, |(from, _)| from)).collect();
     let aligned = offsets.iter().all(|offset| offset.is_multiple_of(ELEMENT_ALIGNMENT_BYTES));

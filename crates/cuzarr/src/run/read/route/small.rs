@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use cuzarr_device::{Device, NdBuffer, Order};
 
-use super::super::host::HostDestination;
-use super::super::read;
-use super::super::report::{Report, Stage};
-use super::{Access, Engine, Options, check_array, memory_shape};
 use crate::error::Result;
 use crate::plan::{Plan, Selection, chunks_touched};
+use crate::run::engine::{check_array, memory_shape};
+use crate::run::read::coordinator;
+use crate::run::read::route::host::HostDestination;
+use crate::run::report::{Report, Stage};
+use crate::run::{Access, Engine, Options};
 use crate::store::Store;
 
 /// Bytes of a chunk, and of a result, up to which a read is brief.
@@ -46,7 +47,7 @@ impl Engine {
         let call = self.call(store, out.device(), options);
         let staged = NdBuffer::empty(Device::Cpu, out.dtype(), out.shape(), Order::C)?;
         let mut destination = HostDestination::new(&call, on_host, &staged, plan.packed_strides(), options)?;
-        read::read(&call, on_host, plan, &mut destination)?;
+        coordinator::read(&call, on_host, plan, &mut destination)?;
         drop(destination);
         let begin = out.layout().offset_bytes();
         let target = out.buffer().slice(begin..begin + size_bytes)?;

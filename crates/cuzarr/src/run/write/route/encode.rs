@@ -17,21 +17,21 @@ use cuzarr_device::checksum::{self, Checksum};
 use cuzarr_device::transfer::gather_on;
 use cuzarr_device::{Buffer, DType, DTypeKind, Device, NdBuffer, Order, Stream, Tail, pool};
 
-use super::device_write::{Gathering, padded};
-use super::engine::Options;
-use super::report::Stage;
-use super::write::{Leaf, Writing};
 use crate::codec::batch::{Blank, EncodeBatch, Encoding};
 use crate::codec::native::{Strided, Undo, Undone};
 use crate::codec::{Location, Program};
 use crate::error::Result;
 use crate::plan::{EncodingLoad, chunks_touched};
+use crate::run::options::Options;
+use crate::run::report::Stage;
+use crate::run::write::coordinator::{Leaf, Writing};
+use crate::run::write::device::{Gathering, padded};
 
 /// Batches that are on the device at a time.
 const RUNNING: usize = 4;
 
 /// What kernels encode of one write, and with what.
-pub(super) struct Encoders {
+pub(crate) struct Encoders {
     device: Device,
     encoding: Encoding,
     /// What comes between packed chunks and frames.
@@ -61,20 +61,20 @@ struct Running {
 }
 
 /// Frames that lie behind each other in device memory.
-pub(super) struct Frames {
-    pub(super) buffer: Buffer,
-    pub(super) leaves: Vec<Placed>,
+pub(crate) struct Frames {
+    pub(crate) buffer: Buffer,
+    pub(crate) leaves: Vec<Placed>,
     /// Chunks that hold nothing but the fill value.
-    pub(super) empty: Vec<Leaf>,
+    pub(crate) empty: Vec<Leaf>,
     /// Packed chunks with an element that cannot be encoded, of which the host says what is wrong.
-    pub(super) refused: Vec<(Leaf, Buffer)>,
+    pub(crate) refused: Vec<(Leaf, Buffer)>,
 }
 
 /// A chunk, where its bytes are, and the checksum that follows them when the device took it.
-pub(super) type Placed = (Leaf, Range<usize>, Option<Seal>);
+pub(crate) type Placed = (Leaf, Range<usize>, Option<Seal>);
 
 /// A frame's checksum, and where it goes.
-pub(super) type Seal = (u32, Location);
+pub(crate) type Seal = (u32, Location);
 
 /// Bytes of a float any NaN of which is any other. `encode_differs` in lz4_encode.cu.
 fn nan_code(dtype: DType) -> u32 {
@@ -103,7 +103,7 @@ fn batch_bytes(
 ///
 /// # Errors
 /// The reason.
-pub(super) fn placement(
+pub(crate) fn placement(
     program: &Program,
     chunks: u64,
     options: &Options,
@@ -119,7 +119,7 @@ pub(super) fn placement(
 impl Encoders {
     /// What encodes a write within `limit_bytes` of device memory, and how many of them it takes; `None` where the host does
     /// it.
-    pub(super) fn new(
+    pub(crate) fn new(
         writing: &Writing,
         value: &NdBuffer,
         options: &Options,
@@ -173,32 +173,32 @@ impl Encoders {
     }
 
     /// Most bytes of one frame.
-    pub(super) fn frame_bound_bytes(&self) -> usize {
+    pub(crate) fn frame_bound_bytes(&self) -> usize {
         self.encoding.frame_bound_bytes()
     }
 
     /// Chunks of the batches that are on the device, and of those before and behind.
-    pub(super) fn chunks_wanted(&self) -> usize {
+    pub(crate) fn chunks_wanted(&self) -> usize {
         self.packed.most.saturating_mul(RUNNING + 2)
     }
 
     /// Takes a chunk along; true when there are enough of them to be begun.
-    pub(super) fn add(&mut self, leaf: Leaf) -> bool {
+    pub(crate) fn add(&mut self, leaf: Leaf) -> bool {
         self.packed.leaves.push(leaf);
         self.packed.leaves.len() >= self.packed.most
     }
 
     /// Whether a batch has to be taken before another can begin.
-    pub(super) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.running.len() >= RUNNING
     }
 
-    pub(super) fn has_leaves(&self) -> bool {
+    pub(crate) fn has_leaves(&self) -> bool {
         !self.packed.leaves.is_empty()
     }
 
     /// Puts gathering and encoding of the chunks at hand on a stream.
-    pub(super) fn begin(&mut self, writing: &Arc<Writing>, value: &NdBuffer) -> Result<()> {
+    pub(crate) fn begin(&mut self, writing: &Arc<Writing>, value: &NdBuffer) -> Result<()> {
         let leaves = std::mem::take(&mut self.packed.leaves);
         let stream = match self.streams.len() {
             RUNNING.. => self.streams.pop_front(),
@@ -257,7 +257,7 @@ impl Encoders {
     }
 
     /// Waits for the oldest batch; `None` when there is none.
-    pub(super) fn take(&mut self) -> Result<Option<Frames>> {
+    pub(crate) fn take(&mut self) -> Result<Option<Frames>> {
         let Some(Running { batch, undone, packed, leaves, stream }) = self.running.pop_front() else { return Ok(None) };
         let encoded = batch.finish()?;
         let reported = undone.reported()?;
@@ -287,13 +287,13 @@ impl Encoders {
     }
 
     /// Forgets everything, after a failure.
-    pub(super) fn abandon(&mut self) {
+    pub(crate) fn abandon(&mut self) {
         self.packed.leaves.clear();
         self.running.clear();
     }
 
     /// Gives the streams back, on which nothing is under way any more.
-    pub(super) fn give_back(&mut self, writing: &Writing) {
+    pub(crate) fn give_back(&mut self, writing: &Writing) {
         self.streams.drain(..).for_each(|stream| writing.call.streams.give_back(&stream));
     }
 }

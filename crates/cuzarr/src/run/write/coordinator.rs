@@ -11,19 +11,19 @@ use std::time::Duration;
 use cuzarr_device::transfer::{gather_host, scatter_host};
 use cuzarr_device::{Buffer, Device, NdBuffer, Order, Reader, Tail, Transfer, TransferBox};
 
-use super::access::Access;
-use super::call::Call;
-use super::device_encode::Seal;
-use super::device_write::DeviceSource;
-use super::engine::Options;
-use super::memory::Reserved;
-use super::object::{Object, Place, Shard, at_chunk};
-use super::report::Stage;
-use super::variable::{box_places, strided_places};
 use crate::codec::{Chain, Program, VariableElements, seal, with_threads};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::write::{Target, inner, objects};
 use crate::plan::{ChunkName, Selection, Source};
+use crate::run::access::Access;
+use crate::run::context::Call;
+use crate::run::options::Options;
+use crate::run::read::route::variable::{box_places, strided_places};
+use crate::run::report::Stage;
+use crate::run::schedule::budget::Reserved;
+use crate::run::write::device::DeviceSource;
+use crate::run::write::object::{Object, Place, Shard, at_chunk};
+use crate::run::write::route::encode::Seal;
 
 /// Objects under way at once, for every thread.
 const OBJECTS_A_THREAD: usize = 8;

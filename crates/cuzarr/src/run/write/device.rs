@@ -1,5 +1,5 @@
 //! Writing from device memory: the elements of many chunks are gathered by one launch, cross the bus in one copy, and are
-//! encoded from pinned memory by all cores; or kernels encode them first (`super::device_encode`), and frames cross it.
+//! encoded from pinned memory by all cores; or kernels encode them first (`crate::run::write::route::encode`), and frames cross it.
 //!
 //! Where the store keeps values on the device, whole chunks that need no encoding are gathered into memory of their own and
 //! handed over. Else whole chunks are gathered packed, through the tail, when it loses nothing; parts of chunks, and chunks whose tail rounds
@@ -14,14 +14,14 @@ use cuzarr_device::{
     pool,
 };
 
-use super::device_encode::{Encoders, Frames, Placed};
-use super::engine::Options;
-use super::memory::{Cost, Held};
-use super::object::at_chunk;
-use super::report::Stage;
-use super::write::{Leaf, LeafValue, Writing, submit};
 use crate::codec::Program;
 use crate::error::Result;
+use crate::run::options::Options;
+use crate::run::report::Stage;
+use crate::run::schedule::budget::{Cost, Held};
+use crate::run::write::coordinator::{Leaf, LeafValue, Writing, submit};
+use crate::run::write::object::at_chunk;
+use crate::run::write::route::encode::{Encoders, Frames, Placed};
 
 /// Chunks begin at multiples of this in the slab.
 const PIECE_ALIGNMENT_BYTES: usize = 256;
@@ -57,14 +57,14 @@ pub(crate) struct DeviceSource {
 }
 
 /// Chunks that will be gathered together.
-pub(super) struct Gathering {
+pub(crate) struct Gathering {
     tail: Tail,
     packed_strides: Vec<isize>,
     /// Bytes of one chunk, and those it takes in the slab.
-    pub(super) size_bytes: usize,
-    pub(super) padded_bytes: usize,
-    pub(super) most: usize,
-    pub(super) leaves: Vec<Leaf>,
+    pub(crate) size_bytes: usize,
+    pub(crate) padded_bytes: usize,
+    pub(crate) most: usize,
+    pub(crate) leaves: Vec<Leaf>,
 }
 
 /// A slab on its way to the host.
@@ -370,13 +370,13 @@ impl DeviceSource {
 }
 
 impl Gathering {
-    pub(super) fn new(tail: Tail, packed_strides: Vec<isize>, size_bytes: usize, slab_bytes: usize) -> Gathering {
+    pub(crate) fn new(tail: Tail, packed_strides: Vec<isize>, size_bytes: usize, slab_bytes: usize) -> Gathering {
         let padded_bytes = padded(size_bytes);
         let most = (slab_bytes / padded_bytes).max(1);
         Gathering { tail, packed_strides, size_bytes, padded_bytes, most, leaves: Vec::new() }
     }
 
-    pub(super) fn transfer(&self, writing: &Writing, leaves: &[Leaf]) -> Transfer {
+    pub(crate) fn transfer(&self, writing: &Writing, leaves: &[Leaf]) -> Transfer {
         let boxes = leaves.iter().enumerate().map(|(number, leaf)| {
             let (start, extent) = writing.region(&leaf.target);
             TransferBox {
@@ -397,7 +397,7 @@ fn cost(slab_bytes: usize, slabs: usize, downloads: usize) -> Cost {
     Cost { host: 0, pinned: bytes(slabs), device: bytes(downloads + 1) }
 }
 
-pub(super) fn padded(size_bytes: usize) -> usize {
+pub(crate) fn padded(size_bytes: usize) -> usize {
     size_bytes.next_multiple_of(PIECE_ALIGNMENT_BYTES).max(PIECE_ALIGNMENT_BYTES)
 }
 

@@ -5,28 +5,28 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cuzarr_device::{Buffer, Device, Slab, SlabPiece};
 
 use super::Target;
-use super::slab_plan::{SlabPlan, in_place};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{Batch, Fill};
-use crate::run::device_decode::{Dense, InSlab};
-use crate::run::host::{Stored, check_missing, foreign_memory};
+use crate::run::read::device::slab_plan::{SlabPlan, in_place};
+use crate::run::read::in_flight::Landing;
+use crate::run::read::route::host::{Stored, check_missing, foreign_memory};
+use crate::run::read::route::kernels::{Dense, InSlab};
+use crate::run::read::route::resident::Resident;
 use crate::run::report::Stage;
-use crate::run::resident::Resident;
-use crate::run::sink::Landing;
 use crate::store::Lease;
 
 /// Where the bytes of one batch lie in its slab.
-pub(super) struct Pieces {
+pub(crate) struct Pieces {
     /// One for each read when stored bytes are packed bytes, else one for each unit.
     pieces: Vec<Mutex<Option<SlabPiece>>>,
     /// Where each unit's packed bytes begin.
-    pub(super) unit_offsets: Vec<usize>,
+    pub(crate) unit_offsets: Vec<usize>,
     /// Instead of all that, when kernels decode.
-    pub(super) dense: Option<Dense>,
+    pub(crate) dense: Option<Dense>,
 }
 
 /// Pieces of a slab for all reads and units of a batch.
-pub(super) fn carve(slab: Option<(Slab, Buffer)>, plan: &SlabPlan) -> Result<(Option<(Slab, Buffer)>, Pieces)> {
+pub(crate) fn carve(slab: Option<(Slab, Buffer)>, plan: &SlabPlan) -> Result<(Option<(Slab, Buffer)>, Pieces)> {
     let mut slab = slab;
     let mut pieces = Vec::with_capacity(plan.piece_bytes.len());
     for &size_bytes in &plan.piece_bytes {
@@ -49,7 +49,7 @@ pub(super) fn carve(slab: Option<(Slab, Buffer)>, plan: &SlabPlan) -> Result<(Op
 }
 
 impl Pieces {
-    pub(super) fn dense(dense: Dense) -> Pieces {
+    pub(crate) fn dense(dense: Dense) -> Pieces {
         Pieces { pieces: Vec::new(), unit_offsets: Vec::new(), dense: Some(dense) }
     }
 
@@ -58,7 +58,7 @@ impl Pieces {
         piece.ok_or_else(|| Error::new(ErrorKind::StoreFailed, "the store asked twice for the memory of one item"))
     }
 
-    pub(super) fn clear(&self) {
+    pub(crate) fn clear(&self) {
         for slot in &self.pieces {
             slot.lock().unwrap_or_else(PoisonError::into_inner).take();
         }
@@ -66,14 +66,14 @@ impl Pieces {
 }
 
 /// What is done with what comes for a batch, by whichever thread brings it.
-pub(super) struct DeviceLanding {
-    pub(super) target: Arc<Target>,
-    pub(super) pieces: Arc<Pieces>,
-    pub(super) resident: Arc<Resident>,
+pub(crate) struct DeviceLanding {
+    pub(crate) target: Arc<Target>,
+    pub(crate) pieces: Arc<Pieces>,
+    pub(crate) resident: Arc<Resident>,
     /// Bytes come in device memory; else none do.
-    pub(super) slabless: bool,
-    pub(super) units: Vec<(usize, usize)>,
-    pub(super) stored_is_packed: bool,
+    pub(crate) slabless: bool,
+    pub(crate) units: Vec<(usize, usize)>,
+    pub(crate) stored_is_packed: bool,
 }
 
 impl Landing for DeviceLanding {

@@ -5,16 +5,16 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use cuzarr_device::Device;
 
-use super::access::Access;
-use super::call::Call;
-use super::engine::Options;
-use super::host::{Stored, check_missing, foreign_memory};
-use super::read::{Destination, Launch, Launcher};
-use super::report::Stage;
-use super::sink::{Flight, Landing, launch};
 use crate::codec::VariableElements;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{Batch, Fill, Place, Room};
+use crate::run::access::Access;
+use crate::run::context::Call;
+use crate::run::options::Options;
+use crate::run::read::coordinator::{Destination, Launch, Launcher};
+use crate::run::read::in_flight::{Flight, Landing, launch};
+use crate::run::read::route::host::{Stored, check_missing, foreign_memory};
+use crate::run::report::Stage;
 use crate::store::Lease;
 
 /// Refuses arrays whose elements all have one size.

@@ -13,12 +13,12 @@ use cuzarr_device::Slab;
 use super::{DeviceDestination, PLAIN_COPIES, Placing};
 use crate::codec::native::Native;
 use crate::error::Result;
-use crate::run::device_decode::Ready;
-use crate::run::memory::{Cost, Held, Reserved};
+use crate::run::read::route::kernels::Ready;
+use crate::run::schedule::budget::{Cost, Held, Reserved};
 
 /// Scratch memory that a call keeps for one batch.
 #[derive(Default)]
-pub(super) enum Spare {
+pub(crate) enum Spare {
     /// Nothing was launched that needs some.
     #[default]
     None,
@@ -28,7 +28,7 @@ pub(super) enum Spare {
 }
 
 /// Scratch memory while a batch decodes.
-pub(super) struct Scratch {
+pub(crate) struct Scratch {
     reserved: Reserved,
     is_spare: bool,
 }

@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cuzarr_device::Buffer;
 
-use super::call::Call;
-use super::read::sharding_at;
-use super::report::Stage;
 use crate::codec::{Chain, ShardIndex, above_bound};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::plan::{ChunkName, Source};
+use crate::run::context::Call;
+use crate::run::read::coordinator::sharding_at;
+use crate::run::report::Stage;
 use crate::store::{ByteRange, StoreExt};
 
 /// Where an encoded chunk goes.

@@ -4,12 +4,12 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
-use super::call::Call;
-use super::memory::exceeded;
-use super::pool::Here;
-use super::report::Stage;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::SizeRule;
+use crate::run::context::Call;
+use crate::run::report::Stage;
+use crate::run::schedule::budget::exceeded;
+use crate::run::schedule::pool::Here;
 use crate::store::{ByteRange, Lease, OpenValues, ReadOutcome, ReadRequest, ReadSink, Version};
 
 /// Bytes of a single read up to which the calling thread does it by itself.

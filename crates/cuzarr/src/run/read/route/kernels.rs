@@ -13,20 +13,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cuzarr_device::{Buffer, Copied, Device, Event, Slab, SlabPiece, SlabSeries, Stream, TransferBox, pool};
 
-use super::call::Call;
-use super::memory::Reserved;
-use super::report::Stage;
-use super::scratch::ScratchBlock;
-use super::streams::Streams;
 use crate::codec::Program;
 use crate::codec::batch::Headers;
 use crate::codec::native::{Native, NativeBatch, Source};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{Batch, Read, SizeRule, Unit};
+use crate::run::context::Call;
+use crate::run::report::Stage;
+use crate::run::schedule::budget::Reserved;
+use crate::run::schedule::scratch::ScratchBlock;
+use crate::run::schedule::streams::Streams;
 use crate::store::Lease;
 
 /// Decoded chunks begin at multiples of this, and reads in a slab too.
-pub(super) const ALIGNMENT_BYTES: usize = 256;
+pub(crate) const ALIGNMENT_BYTES: usize = 256;
 /// Batches that decode at once.
 const STREAMS: usize = 4;
 
@@ -43,7 +43,7 @@ enum Place {
 }
 
 /// Memory that the stored bytes of one batch come to, and that they cross from.
-pub(super) enum Slabs {
+pub(crate) enum Slabs {
     /// One for all of them, as their frames are looked at once more when they are there.
     Whole(Slab),
     /// Several, one behind the other.
@@ -83,7 +83,7 @@ impl Slabs {
 }
 
 /// The slabs of one batch, filled in any order by any thread, and where their bytes cross to.
-pub(super) struct Dense {
+pub(crate) struct Dense {
     native: Arc<Native>,
     /// Where the batch decodes.
     stream: Stream,
@@ -98,7 +98,7 @@ pub(super) struct Dense {
 }
 
 /// What came of a batch, sorted by who decodes it.
-pub(super) struct Ready {
+pub(crate) struct Ready {
     slabs: Option<(Slabs, Buffer)>,
     /// Behind each copy of the slabs.
     copied: Vec<Event>,
@@ -122,7 +122,7 @@ struct Frame {
 }
 
 /// A read that fills its place in a slab.
-pub(super) struct InSlab {
+pub(crate) struct InSlab {
     piece: SlabPiece,
     size_bytes: usize,
     /// Where its bytes lie among those of the batch.
@@ -130,7 +130,7 @@ pub(super) struct InSlab {
 }
 
 impl InSlab {
-    pub(super) fn new(at_bytes: usize, piece: SlabPiece) -> InSlab {
+    pub(crate) fn new(at_bytes: usize, piece: SlabPiece) -> InSlab {
         InSlab { size_bytes: piece.len(), piece, at_bytes }
     }
 }
@@ -150,7 +150,7 @@ impl Lease for InSlab {
 }
 
 impl Dense {
-    pub(super) fn new(
+    pub(crate) fn new(
         slabs: Option<(Slabs, Buffer)>,
         units: usize,
         (native, packed_size_bytes): (Arc<Native>, usize),
@@ -163,7 +163,7 @@ impl Dense {
 
     /// Bytes that the slabs of a batch must hold: what its reads bring. A frame that is larger than its chunk has no room
     /// planned, and nothing to gain.
-    pub(super) fn slab_bytes(batch: &Batch) -> usize {
+    pub(crate) fn slab_bytes(batch: &Batch) -> usize {
         let sizes = batch.reads.iter().map(|read| match read.size {
             SizeRule::Exact(size_bytes) => size_bytes as usize,
             _ => batch.units[read.units.clone()].iter().map(|unit| unit.packed_size_bytes).sum(),
@@ -172,13 +172,13 @@ impl Dense {
     }
 
     /// Room for the bytes of a read; `None` when the slabs have none.
-    pub(super) fn lease(&self, size_bytes: usize) -> Result<Option<InSlab>> {
+    pub(crate) fn lease(&self, size_bytes: usize) -> Result<Option<InSlab>> {
         let carved = lock(&self.slabs).as_mut().map(|(slabs, _)| slabs.carve(size_bytes)).transpose()?;
         Ok(carved.flatten().map(|(at_bytes, piece)| InSlab::new(at_bytes, piece)))
     }
 
     /// A read lies in the slab: its headers are read here, by many threads side by side, as each look is a miss of their caches.
-    pub(super) fn arrived(&self, batch: &Batch, read: &Read, lease: &InSlab) -> Result<()> {
+    pub(crate) fn arrived(&self, batch: &Batch, read: &Read, lease: &InSlab) -> Result<()> {
         let held = || Error::new(ErrorKind::StoreFailed, "the store ended a read whose memory it has not given back");
         let bytes = lease.piece.whole().ok_or_else(held)?;
         for unit in read.units.clone() {
@@ -192,7 +192,7 @@ impl Dense {
     }
 
     /// Takes in what is stored for a unit that found no room.
-    pub(super) fn land(&self, program: &Program, call: &Call, unit: usize, stored: &[u8]) -> Result<()> {
+    pub(crate) fn land(&self, program: &Program, call: &Call, unit: usize, stored: &[u8]) -> Result<()> {
         let packed = decode(program, call, stored)?;
         lock(&self.places)[unit] = Some(Place::Packed(packed));
         Ok(())
@@ -200,7 +200,7 @@ impl Dense {
 
     /// Sends the rest of the slab across the bus, lays the decoding of what `landed` out, and launches it where scratch memory
     /// is at hand. Nobody fills the slab any more.
-    pub(super) fn prepare(&self, landed: &[usize], call: &Call) {
+    pub(crate) fn prepare(&self, landed: &[usize], call: &Call) {
         let ready = self.sort(landed, call).and_then(|mut ready| {
             ready.prepare_within(self, self.scratch_limit_bytes)?;
             if let bytes @ 1.. = ready.scratch_bytes() {
@@ -216,7 +216,7 @@ impl Dense {
     ///
     /// # Errors
     /// What it met.
-    pub(super) fn take_ready(&self) -> Result<Option<Ready>> {
+    pub(crate) fn take_ready(&self) -> Result<Option<Ready>> {
         lock(&self.ready).take().transpose()
     }
 
@@ -247,13 +247,13 @@ impl Dense {
 
 impl Ready {
     /// Scratch memory that the decoding needs; 0 when nothing waits for it.
-    pub(super) fn scratch_bytes(&self) -> u64 {
+    pub(crate) fn scratch_bytes(&self) -> u64 {
         let waiting = self.batch.as_ref().filter(|_| self.decoded.is_none());
         waiting.map_or(0, |batch| batch.scratch_bytes() as u64)
     }
 
     /// What was reserved for kernels that are launched already.
-    pub(super) fn take_scratch(&mut self) -> Option<Reserved> {
+    pub(crate) fn take_scratch(&mut self) -> Option<Reserved> {
         self.scratch.take()
     }
 
@@ -268,7 +268,7 @@ impl Ready {
     }
 
     /// Lays the decoding out, once more perhaps, within so many bytes of scratch memory where that can be.
-    pub(super) fn prepare_within(&mut self, dense: &Dense, scratch_limit_bytes: usize) -> Result<()> {
+    pub(crate) fn prepare_within(&mut self, dense: &Dense, scratch_limit_bytes: usize) -> Result<()> {
         // Memory for packed bytes is there for one layout at a time.
         self.batch = None;
         let (Some((slabs, arena)), false) = (&self.slabs, self.frames.is_empty()) else { return Ok(()) };
@@ -280,14 +280,14 @@ impl Ready {
     }
 
     /// Leaves all of it to the host.
-    pub(super) fn give_up_kernels(&mut self) {
+    pub(crate) fn give_up_kernels(&mut self) {
         self.batch = None;
         self.unknown.append(&mut self.frames);
     }
 
     /// Launches the decoding unless that was done; `scatters` then waits for it. What the host decodes goes by `copies`.
     /// Scratch memory is reserved.
-    pub(super) fn place(
+    pub(crate) fn place(
         mut self,
         dense: &Dense,
         (plan, program): (&Batch, &Program),
@@ -333,14 +333,14 @@ fn decode(program: &Program, call: &Call, stored: &[u8]) -> Result<ScratchBlock>
 }
 
 /// A batch that was put on a stream, to be checked when it is done.
-pub(super) struct Pending {
+pub(crate) struct Pending {
     batch: NativeBatch,
     names: Vec<String>,
 }
 
 impl Pending {
     /// Hands what is damaged to the call. Waits for the batch.
-    pub(super) fn check(mut self, call: &Call) {
+    pub(crate) fn check(mut self, call: &Call) {
         match self.batch.check() {
             Ok(results) => {
                 let failed =
@@ -353,18 +353,18 @@ impl Pending {
 }
 
 /// Packed bytes on the device, and the boxes that lie in them.
-pub(super) type Packed = (Buffer, Vec<TransferBox>);
+pub(crate) type Packed = (Buffer, Vec<TransferBox>);
 
 /// What became of one batch.
-pub(super) struct Decoded {
-    pub(super) packed: Vec<Packed>,
-    pub(super) pending: Option<Pending>,
+pub(crate) struct Decoded {
+    pub(crate) packed: Vec<Packed>,
+    pub(crate) pending: Option<Pending>,
     /// Whether kernels knew none of its frames: then the host had better decode the others too.
-    pub(super) unknown: bool,
+    pub(crate) unknown: bool,
 }
 
 /// The streams that batches decode on, in turn.
-pub(super) struct Decoders {
+pub(crate) struct Decoders {
     device: Device,
     source: Streams,
     streams: Vec<Stream>,
@@ -372,22 +372,22 @@ pub(super) struct Decoders {
 }
 
 impl Decoders {
-    pub(super) fn new(device: Device, source: Streams) -> Decoders {
+    pub(crate) fn new(device: Device, source: Streams) -> Decoders {
         Decoders { device, source, streams: Vec::new(), next: 0 }
     }
 
     /// Gives the streams back, on which nothing is under way any more.
-    pub(super) fn give_back(&mut self) {
+    pub(crate) fn give_back(&mut self) {
         self.streams.drain(..).for_each(|stream| self.source.give_back(&stream));
     }
 
     /// Waits for all of them.
-    pub(super) fn synchronize(&self) -> Result<()> {
+    pub(crate) fn synchronize(&self) -> Result<()> {
         self.streams.iter().try_for_each(|stream| Ok(stream.synchronize()?))
     }
 
     /// The next stream in turn.
-    pub(super) fn stream(&mut self) -> Result<Stream> {
+    pub(crate) fn stream(&mut self) -> Result<Stream> {
         self.next = (self.next + 1) % STREAMS;
         while self.streams.len() <= self.next {
             self.streams.push(self.source.take(self.device)?);
@@ -445,7 +445,7 @@ fn decode_on_host(
 }
 
 /// Runs the device's passes over what the host decoded of these units, each from its offset in `arena` on.
-pub(super) fn finish<'a>(
+pub(crate) fn finish<'a>(
     native: &Native,
     arena: &Buffer,
     units: impl Iterator<Item = (&'a Unit, usize)>,

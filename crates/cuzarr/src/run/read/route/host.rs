@@ -8,17 +8,17 @@ use std::sync::Arc;
 
 use cuzarr_device::{Device, ElementBox, Lent, NdBuffer, Part, PartBytes, Tail, Transfer, Writer};
 
-use super::access::Access;
-use super::call::Call;
-use super::engine::Options;
-use super::memory::Reserved;
-use super::read::{Destination, Launch, Launcher};
-use super::report::Stage;
-use super::scratch::ScratchBlock;
-use super::sink::{Flight, Landing, launch};
 use crate::codec::Program;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{Batch, Fill, Room, Unit};
+use crate::run::access::Access;
+use crate::run::context::Call;
+use crate::run::options::Options;
+use crate::run::read::coordinator::{Destination, Launch, Launcher};
+use crate::run::read::in_flight::{Flight, Landing, launch};
+use crate::run::report::Stage;
+use crate::run::schedule::budget::Reserved;
+use crate::run::schedule::scratch::ScratchBlock;
 use crate::store::Lease;
 
 /// Units of one batch: enough to keep many threads busy, few enough that the plan stays small.

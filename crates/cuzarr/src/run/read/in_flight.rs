@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use cuzarr_device::{Buffer, Device, profile};
 
-use super::call::Call;
-use super::host::{Stored, foreign_memory};
-use super::pool::{Here, Share, is_worker};
-use super::report::Stage;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::plan::{Batch, Fill, Read, SizeRule, Unit};
+use crate::run::context::Call;
+use crate::run::read::route::host::{Stored, foreign_memory};
+use crate::run::report::Stage;
+use crate::run::schedule::pool::{Here, Share, is_worker};
 use crate::store::{ByteRange, Lease, OpenValues, ReadOutcome, ReadRequest, ReadSink, Version, Workers};
 
 /// Packed bytes of one read above which its units are decoded by several threads.

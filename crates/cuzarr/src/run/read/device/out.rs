@@ -90,12 +90,12 @@ impl InTurn {
     }
 
     /// Elements of all regions.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.shapes.iter().map(|shape| shape.iter().product::<usize>()).fold(0, usize::saturating_add)
     }
 
     /// Memory of a region; waits until there is some. Regions before it have all their elements.
-    pub(super) fn memory(&mut self, number: usize, stream: &Stream) -> Result<NdBuffer> {
+    pub(crate) fn memory(&mut self, number: usize, stream: &Stream) -> Result<NdBuffer> {
         if let Some(filling) = self.filling.as_ref().filter(|filling| filling.number == number) {
             return Ok(filling.elements.clone());
         }
@@ -120,7 +120,7 @@ impl InTurn {
     }
 
     /// Notes that so many elements are on their way to the region that memory was asked for; hands it out with the last.
-    pub(super) fn placed(&mut self, elems: usize, stream: &Stream) -> Result<()> {
+    pub(crate) fn placed(&mut self, elems: usize, stream: &Stream) -> Result<()> {
         let Some(mut filling) = self.filling.take() else { return Ok(()) };
         filling.missing_elems = filling.missing_elems.saturating_sub(elems);
         if filling.missing_elems > 0 {
@@ -135,7 +135,7 @@ impl InTurn {
 }
 
 impl Out {
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match self {
             Out::Whole(out) => out.len(),
             Out::InTurn(in_turn) => in_turn.len(),
@@ -144,7 +144,7 @@ impl Out {
 }
 
 /// What goes to each region, whose numbers are the first of a place, there placed at 0.
-pub(super) fn by_number(packed: Vec<Packed>, fills: Vec<Extent>) -> BTreeMap<usize, (Vec<Packed>, Vec<Extent>)> {
+pub(crate) fn by_number(packed: Vec<Packed>, fills: Vec<Extent>) -> BTreeMap<usize, (Vec<Packed>, Vec<Extent>)> {
     let mut regions: BTreeMap<usize, (Vec<Packed>, Vec<Extent>)> = BTreeMap::new();
     let take = |start: &mut [usize]| start.first_mut().map_or(0, std::mem::take);
     for (buffer, boxes) in packed {

@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use cuzarr_device::pool::Within;
 
-use super::memory::Memory;
-use super::pool::{Pool, Share};
-use super::report::{Counters, Report};
-use super::scratch::Scratch;
-use super::streams::Streams;
 use crate::error::{Error, ErrorKind, Result};
+use crate::run::report::{Counters, Report};
+use crate::run::schedule::budget::Memory;
+use crate::run::schedule::pool::{Pool, Share};
+use crate::run::schedule::scratch::Scratch;
+use crate::run::schedule::streams::Streams;
 use crate::store::{HeldValues, OpenLimit, OpenValues, ReadRequest, ReadSink, Store, Version, Workers};
 
 /// Failures that are kept beside the first one.

@@ -1,7 +1,7 @@
 //! Reading into device memory: chunks are decoded by all cores into slabs of pinned memory; a full slab crosses the bus in
 //! one copy, and one launch moves its elements to their places. While one slab is filled, the one before crosses the bus
 //! and the one before that is scattered. Where the device has kernels for the codec, chunks cross the bus encoded
-//! (`device_decode.rs`).
+//! (`route/kernels.rs`).
 
 mod landing;
 mod memory;
@@ -18,19 +18,19 @@ use self::landing::{DeviceLanding, Pieces, carve};
 use self::memory::{Scratch, Spare};
 pub(crate) use self::out::{Arrived, InTurn, Out};
 use self::slab_plan::{PIECE_ALIGNMENT_BYTES, SlabPlan};
-use super::access::Access;
-use super::call::Call;
-use super::device_decode::{Decoders, Dense, Packed, Pending, Ready, Slabs, finish};
-use super::engine::Options;
-use super::memory::{Cost, Held, Reserved};
-use super::read::{Destination, Launch, Launcher};
-use super::report::Stage;
-use super::resident::{Frames, Resident, Taking};
-use super::sink::{Flight, launch};
 use crate::codec::native::Native;
 use crate::codec::{Division, Program, leave_nothing};
 use crate::error::Result;
 use crate::plan::{Batch, Costs, Decoding, Load, Placement, Room, placements};
+use crate::run::access::Access;
+use crate::run::context::Call;
+use crate::run::options::Options;
+use crate::run::read::coordinator::{Destination, Launch, Launcher};
+use crate::run::read::in_flight::{Flight, launch};
+use crate::run::read::route::kernels::{Decoders, Dense, Packed, Pending, Ready, Slabs, finish};
+use crate::run::read::route::resident::{Frames, Resident, Taking};
+use crate::run::report::Stage;
+use crate::run::schedule::budget::{Cost, Held, Reserved};
 
 /// How much device memory a batch takes where kernels decode, beside scratch of the decoder: arena and packed.
 const PLAIN_COPIES: u64 = 2;

@@ -5,18 +5,18 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Instant;
 
-use super::access::Access;
-use super::call::Call;
-use super::fetch::{Fetched, Request, fetch};
-use super::indexes::VersionedIndex;
-use super::sink::{Flight, shorter};
 use crate::codec::{Chain, Sharding};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::plan::{Batch, IndexRead, Plan, Room, SizeRule, Step, WholeShards};
+use crate::run::access::Access;
+use crate::run::context::Call;
+use crate::run::read::fetch::{Fetched, Request, fetch};
+use crate::run::read::in_flight::{Flight, shorter};
+use crate::run::read::indexes::VersionedIndex;
 use crate::store::{ByteRange, CHECK_INTERVAL};
 
 /// The part of the memory limit that the indexes which an open array keeps may take, and shards that one call reads whole.
-pub(super) const INDEXES_SHARE: u64 = 64;
+pub(crate) const INDEXES_SHARE: u64 = 64;
 
 /// Where a read's elements go: host memory, a device, a table of variable-length elements.
 pub(crate) trait Destination {

@@ -8,14 +8,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cuzarr_device::{Buffer, Device, Stream, TransferBox, pool};
 
-use super::call::Call;
-use super::device_decode::{Decoders, Packed};
-use super::memory::{Cost, Reserved};
-use super::report::Stage;
 use crate::codec::native::{Native, NativeBatch, Source};
 use crate::codec::{Program, leave_nothing};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan;
+use crate::run::context::Call;
+use crate::run::read::route::kernels::{Decoders, Packed};
+use crate::run::report::Stage;
+use crate::run::schedule::budget::{Cost, Reserved};
 
 /// Frames begin at multiples of this.
 const ALIGNMENT_BYTES: usize = 256;
@@ -40,7 +40,7 @@ fn frames_cost(native: &Native, packed_bytes: usize, chunks: usize) -> u64 {
 
 /// What reads of a program's chunks do with bytes on the device.
 #[derive(Clone, Debug)]
-pub(super) enum Taking {
+pub(crate) enum Taking {
     /// Nothing: they are wanted on the host.
     Nothing,
     /// They are packed.
@@ -50,7 +50,7 @@ pub(super) enum Taking {
 }
 
 impl Taking {
-    pub(super) fn new(program: &Program, limit_bytes: usize) -> Taking {
+    pub(crate) fn new(program: &Program, limit_bytes: usize) -> Taking {
         let chunk_bytes = program.packed_size_bytes();
         match program.divide(&leave_nothing).whole() {
             _ if program.stored_is_packed() => Taking::Packed,
@@ -64,7 +64,7 @@ impl Taking {
 
     /// Packed bytes of a batch, where `usual` are those of one that is fetched: nothing is gained by beginning early, and each
     /// batch waits once for the headers of its frames.
-    pub(super) fn batch_bytes(&self, usual: usize, limit_bytes: usize) -> usize {
+    pub(crate) fn batch_bytes(&self, usual: usize, limit_bytes: usize) -> usize {
         match self {
             Taking::Nothing | Taking::Packed => usual,
             Taking::Frames(native) => {
@@ -76,7 +76,7 @@ impl Taking {
 
     /// Device memory that a batch of so many chunks, or pieces of them, takes; stored bytes that are more than packed ones
     /// come on top.
-    pub(super) fn cost(&self, packed_bytes: usize, chunks: usize) -> Cost {
+    pub(crate) fn cost(&self, packed_bytes: usize, chunks: usize) -> Cost {
         let device = match self {
             Taking::Nothing => 0,
             Taking::Packed => (packed_bytes as u64).saturating_mul(PACKED_COPIES),
@@ -87,7 +87,7 @@ impl Taking {
 }
 
 /// The reads of one batch that came so.
-pub(super) struct Resident {
+pub(crate) struct Resident {
     call: Arc<Call>,
     taking: Taking,
     device: Device,
@@ -97,17 +97,17 @@ pub(super) struct Resident {
 }
 
 impl Resident {
-    pub(super) fn new(call: &Arc<Call>, taking: Taking, device: Device) -> Resident {
+    pub(crate) fn new(call: &Arc<Call>, taking: Taking, device: Device) -> Resident {
         Resident { call: Arc::clone(call), taking, device, reads: Mutex::default(), extra: Mutex::default() }
     }
 
     /// Where bytes may come; `cpu` when they may not.
-    pub(super) fn device(&self) -> Device {
+    pub(crate) fn device(&self) -> Device {
         if let Taking::Nothing = self.taking { Device::Cpu } else { self.device }
     }
 
     /// Memory for stored bytes, of which the batch has counted `counted_bytes`.
-    pub(super) fn lease(&self, size_bytes: usize, counted_bytes: usize) -> Result<Buffer> {
+    pub(crate) fn lease(&self, size_bytes: usize, counted_bytes: usize) -> Result<Buffer> {
         if !self.reserve(size_bytes.saturating_sub(counted_bytes)) {
             let (used, limit) = (self.call.memory.device.used_bytes(), self.call.limit_bytes);
             let message =
@@ -129,17 +129,17 @@ impl Resident {
     }
 
     /// What was reserved beyond the batch's share. Whoever still holds the flight then holds no memory.
-    pub(super) fn take_extra(&self) -> Vec<Reserved> {
+    pub(crate) fn take_extra(&self) -> Vec<Reserved> {
         std::mem::take(&mut *lock(&self.extra))
     }
 
     /// Forgets what came, after a failure.
-    pub(super) fn clear(&self) {
+    pub(crate) fn clear(&self) {
         lock(&self.reads).clear();
         lock(&self.extra).clear();
     }
 
-    pub(super) fn arrived(&self, read: usize, bytes: Buffer) -> Result<()> {
+    pub(crate) fn arrived(&self, read: usize, bytes: Buffer) -> Result<()> {
         if bytes.device() != self.device() || self.device() == Device::Cpu {
             let message = format!("the store handed over memory of {}, asked for {}", bytes.device(), self.device());
             return Err(Error::new(ErrorKind::StoreFailed, message));
@@ -149,7 +149,7 @@ impl Resident {
     }
 
     /// What is to be scattered, in the order of `scatters`, and the batch that must be checked afterwards.
-    pub(super) fn place(
+    pub(crate) fn place(
         &self,
         plan: &plan::Batch,
         program: &Program,
@@ -275,7 +275,7 @@ struct Frame {
 }
 
 /// Frames that kernels decode, to be checked when they are done.
-pub(super) struct Frames {
+pub(crate) struct Frames {
     batch: NativeBatch,
     frames: Vec<Frame>,
     arena: Buffer,
@@ -284,7 +284,7 @@ pub(super) struct Frames {
 impl Frames {
     /// Waits for the batch; hands what is damaged to the call, and decodes on the host what only the host knows. Returns the
     /// latter, to be scattered once more.
-    pub(super) fn check(mut self, call: &Call, program: &Program) -> Result<Vec<Packed>> {
+    pub(crate) fn check(mut self, call: &Call, program: &Program) -> Result<Vec<Packed>> {
         let mut again = Vec::new();
         for (result, frame) in self.batch.check()?.into_iter().zip(&self.frames) {
             let decoded = match result {

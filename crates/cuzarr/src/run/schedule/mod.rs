@@ -1,0 +1,7 @@
+//! What calls share: worker threads, memory, streams, and the right to write to a range of objects.
+
+pub(crate) mod budget;
+pub(crate) mod pool;
+pub(crate) mod range_lock;
+pub(crate) mod scratch;
+pub(crate) mod streams;

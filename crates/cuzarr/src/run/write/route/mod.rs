@@ -1,0 +1,3 @@
+//! The ways in which elements become encoded chunks.
+
+pub(crate) mod encode;
