@@ -4,7 +4,7 @@ cubins that travel in the wheel.
     python scripts/compile_kernels.py [FILE.cu ...] --arch sm_80 sm_90 [--out DIR]
     python scripts/compile_kernels.py [FILE.cu ...] --keys
 
-A cubin's name carries the key under which `cuzarr-device` looks for it (`src/cuda/cubin.rs` computes the same), and
+A cubin's name carries the key under which `cuzarr-device` looks for it (`src/driver/cubin.rs` computes the same), and
 `MANIFEST.sha256` lists all of them as `sha256sum` writes it. `--keys` prints the keys and needs no compiler.
 
 NVRTC comes from its wheel (`nvidia-cuda-nvrtc-cu12`) in the running Python, or from the system's loader path. It has no

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::cuda::context::Context;
-use crate::cuda::driver::Driver;
+use crate::driver::context::Context;
+use crate::driver::cuda::Driver;
 use crate::error::{Error, ErrorKind, Result};
 
 /// A place that holds memory and runs kernels: `cpu`, or `cuda:N`.

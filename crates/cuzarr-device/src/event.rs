@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::cuda::backend::{RawEvent, RawStream};
-use crate::cuda::context::Context;
+use crate::driver::backend::{RawEvent, RawStream};
+use crate::driver::context::Context;
 use crate::error::{Error, Result};
 
 /// A mark in a stream. Clones are the same mark.

@@ -1,49 +1,43 @@
 //! Device memory, streams and kernels for cuzarr. Knows nothing of Zarr, and is the only crate that calls a GPU's driver.
 
-mod buffer;
-pub mod checksum;
-pub mod convert;
-mod copy;
-pub mod cpu;
-mod cuda;
-pub mod delta;
+mod array;
 mod device;
-pub mod dlpack;
-pub mod downsample;
-mod dtype;
+mod driver;
 mod error;
 mod event;
-mod host_bytes;
-mod host_memory;
+mod interop;
 mod kernel;
-mod layout;
-mod lease;
-mod module;
-mod ndbuffer;
-pub mod pool;
+mod memory;
+mod ops;
 mod probe;
-pub mod profile;
-mod residency;
-mod slab;
 mod stream;
-pub mod transfer;
-mod writer;
 
-pub use buffer::{Buffer, Owner};
-pub use cuda::{CuFile, DirectFile, set_library_search_paths, shuffle, upload_table, write_table};
+pub use array::dtype::{DType, DTypeKind};
+pub use array::layout::{Layout, Order};
+pub use array::ndbuffer::{HostElement, NdBuffer};
+pub use array::writer::{ElementBox, Lent, Part, PartBytes, Reader, Writer};
 pub use device::{Device, MemoryInfo};
-pub use dtype::{DType, DTypeKind};
+pub use driver::cufile::{CuFile, DirectFile};
+pub use driver::library::set_library_search_paths;
 pub use error::{Error, ErrorKind, Result};
 pub use event::Event;
-pub use host_bytes::{HostBytes, HostBytesMut, HostSlice};
+pub use interop::{dlpack, nvtx as profile};
+pub use kernel::module::{Function, LaunchShape, Module};
 pub use kernel::{Arguments, Kernel, KernelSource, defined, set_cubin_directory};
-pub use layout::{Layout, Order};
-pub use module::{Function, LaunchShape, Module};
-pub use ndbuffer::{HostElement, NdBuffer};
-pub use pool::DeviceAllocator;
+pub use memory::buffer::{Buffer, Owner};
+pub use memory::host_bytes::{HostBytes, HostBytesMut, HostSlice};
+pub use memory::pool::{self, DeviceAllocator};
+pub use memory::residency::resident_bytes;
+pub use memory::slab::{Copied, DEFAULT_SLAB_BYTES, Slab, SlabPiece, SlabRing, SlabSeries};
+pub use ops::launch::{upload_table, write_table};
+pub use ops::transfer::{Arithmetic, ElementStep, Packing, Tail, Transfer, TransferBox};
+pub use ops::{checksum, convert, delta, downsample, shuffle, transfer};
 pub use probe::{GpuReport, LibraryReport, Probe, probe};
-pub use residency::resident_bytes;
-pub use slab::{Copied, DEFAULT_SLAB_BYTES, Slab, SlabPiece, SlabRing, SlabSeries};
 pub use stream::Stream;
-pub use transfer::{Arithmetic, ElementStep, Packing, Tail, Transfer, TransferBox};
-pub use writer::{ElementBox, Lent, Part, PartBytes, Reader, Writer};
+
+/// What runs on the host: plain functions that codecs use on their own byte slices.
+pub mod cpu {
+    pub use crate::ops::shuffle::cpu as shuffle;
+    pub use crate::ops::step::bits;
+    pub use crate::ops::{cast, math};
+}

@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use crate::cuda::driver::Driver;
-use crate::cuda::library;
-use crate::cuda::nvrtc::Nvrtc;
-use crate::cuda::{cubin, cufile};
+use crate::driver::cuda::Driver;
+use crate::driver::library;
+use crate::driver::nvrtc::Nvrtc;
+use crate::driver::{cubin, cufile};
 use crate::error::Result;
-use crate::profile;
+use crate::interop::nvtx;
 
 /// A library that is found at run time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,7 +124,7 @@ fn libraries() -> Vec<LibraryReport> {
             "CUZARR_NVCOMP_LIBRARY",
             &["libnvcomp.so.6", "libnvcomp.so.5", "libnvcomp.so.4", "libnvcomp.so"],
         ),
-        report("NVTX", "naming ranges for the profiler that listens", profile::attached().map(|path| (path, None))),
+        report("NVTX", "naming ranges for the profiler that listens", nvtx::attached().map(|path| (path, None))),
     ]
 }
 

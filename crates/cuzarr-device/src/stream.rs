@@ -9,14 +9,14 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use crate::buffer::{Buffer, Owner};
-use crate::cuda::backend::RawStream;
-use crate::cuda::context::{Context, lock};
 use crate::device::Device;
+use crate::driver::backend::RawStream;
+use crate::driver::context::{Context, lock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
-use crate::lease::{Access, Lease};
-use crate::pool::PooledMemory;
+use crate::memory::buffer::{Buffer, Owner};
+use crate::memory::lease::{Access, Lease};
+use crate::memory::pool::PooledMemory;
 
 /// A queue of work on one device. Clones are the same queue; any thread may use it.
 #[derive(Clone)]

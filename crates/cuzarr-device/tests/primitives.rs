@@ -5,7 +5,7 @@ mod device;
 use cuzarr_device::{Buffer, Device, KernelSource, Stream};
 use device::devices;
 
-static PRIMITIVES: KernelSource = KernelSource { name: "primitives", text: include_str!("../kernels/primitives.cu") };
+static PRIMITIVES: KernelSource = KernelSource { name: "primitives", text: include_str!("primitives.cu") };
 
 const BLOCKS: u32 = 6;
 const THREADS: u32 = 64;

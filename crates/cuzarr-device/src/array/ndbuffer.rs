@@ -1,0 +1,478 @@
+//! Typed, strided, N-dimensional memory on a device.
+
+use std::fmt;
+
+use crate::array::dtype::DType;
+use crate::array::layout::{Layout, Order};
+use crate::array::writer::{Reader, Writer};
+use crate::device::Device;
+use crate::error::{Error, ErrorKind, Result};
+use crate::memory::buffer::Buffer;
+use crate::memory::host_bytes::HostSlice;
+use crate::memory::lease::{Access, Footprint, Lease};
+use crate::ops::cast;
+use crate::ops::copy;
+
+/// Typed, strided, N-dimensional memory on one device: a [`Buffer`], a [`DType`] and a [`Layout`] (offset and strides
+/// in bytes, relative to the buffer).
+///
+/// Cloning, slicing, transposing and reshaping give views that share memory, as in NumPy. So does writing: `fill`,
+/// `copy_from` and transfers take `&self`. Host memory is leased by those who use it, element by element, as [`Buffer`] says;
+/// [`NdBuffer::writer`] lets many threads write disjoint parts. Methods return when their work is done.
+///
+/// ```
+/// use cuzarr_device::{Device, DType, NdBuffer, Order};
+/// let bytes: Vec<u8> = (0..6_i16).flat_map(i16::to_ne_bytes).collect();
+/// let array = NdBuffer::from_host(Device::Cpu, DType::INT16, &[2, 3], Order::C, &bytes)?;
+/// let column = array.region(&[0, 1], &[2, 1], &[1, 1])?;
+/// column.fill(&9_i16.to_ne_bytes())?;
+/// assert_eq!(array.host_slice::<i16>()?, [0, 9, 2, 3, 9, 5]);
+/// # Ok::<(), cuzarr_device::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct NdBuffer {
+    buffer: Buffer,
+    dtype: DType,
+    layout: Layout,
+}
+
+/// A Rust type whose values are the elements of a [`DType`] and for which every bit pattern is a value.
+///
+/// # Safety
+/// The type has the size of its dtype, no padding and no invalid bit patterns.
+pub unsafe trait HostElement: Copy {
+    /// Whether elements of `dtype` can be read as this type.
+    fn matches(dtype: DType) -> bool;
+}
+
+macro_rules! host_elements {
+    ($($name:ty: $($dtype:ident)|+;)*) => {$(
+        // SAFETY: a plain number of that size.
+        unsafe impl HostElement for $name {
+            fn matches(dtype: DType) -> bool {
+                $(dtype == DType::$dtype)||+
+            }
+        }
+    )*};
+}
+
+host_elements! {
+    i8: INT8; i16: INT16; i32: INT32; i64: INT64;
+    u8: UINT8 | BOOL; u16: UINT16 | FLOAT16 | BFLOAT16; u32: UINT32; u64: UINT64;
+    f32: FLOAT32; f64: FLOAT64;
+}
+
+impl NdBuffer {
+    /// New memory, packed in `order`, of unspecified contents.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the size overflows; else as [`Buffer::empty`].
+    pub fn empty(device: Device, dtype: DType, shape: &[usize], order: Order) -> Result<NdBuffer> {
+        let layout = Layout::contiguous(shape, dtype.size_bytes(), order)?;
+        Ok(NdBuffer { buffer: Buffer::empty(device, layout.size_bytes())?, dtype, layout })
+    }
+
+    /// New memory of zero bytes, packed in `order`. On the host this costs nothing until the memory is touched.
+    ///
+    /// # Errors
+    /// As [`NdBuffer::empty`].
+    pub fn zeroed(device: Device, dtype: DType, shape: &[usize], order: Order) -> Result<NdBuffer> {
+        let layout = Layout::contiguous(shape, dtype.size_bytes(), order)?;
+        Ok(NdBuffer { buffer: Buffer::zeroed(device, layout.size_bytes())?, dtype, layout })
+    }
+
+    /// New memory, every element the one whose bytes are `element`.
+    ///
+    /// # Errors
+    /// As [`NdBuffer::empty`]; `InvalidArgument` when `element` has the wrong size.
+    pub fn full(device: Device, dtype: DType, shape: &[usize], order: Order, element: &[u8]) -> Result<NdBuffer> {
+        if element.len() == dtype.size_bytes() && element.iter().all(|&byte| byte == 0) {
+            return NdBuffer::zeroed(device, dtype, shape, order);
+        }
+        let array = NdBuffer::empty(device, dtype, shape, order)?;
+        array.fill(element)?;
+        Ok(array)
+    }
+
+    /// A copy of packed host bytes.
+    ///
+    /// # Errors
+    /// As [`NdBuffer::empty`]; `InvalidArgument` when there are more or fewer bytes than the shape needs.
+    pub fn from_host(device: Device, dtype: DType, shape: &[usize], order: Order, bytes: &[u8]) -> Result<NdBuffer> {
+        let layout = Layout::contiguous(shape, dtype.size_bytes(), order)?;
+        if bytes.len() != layout.size_bytes() {
+            let (got, expected) = (bytes.len(), layout.size_bytes());
+            return Err(Error::invalid(format!("got {got} bytes for shape {shape:?} of {dtype}, expected {expected}")));
+        }
+        Ok(NdBuffer { buffer: Buffer::from_bytes(device, bytes)?, dtype, layout })
+    }
+
+    /// Joins memory with a dtype and a layout.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when an element would lie outside the memory, or the element sizes differ.
+    pub fn from_parts(buffer: Buffer, dtype: DType, layout: Layout) -> Result<NdBuffer> {
+        if layout.element_bytes() != dtype.size_bytes() {
+            let got = layout.element_bytes();
+            return Err(Error::invalid(format!("layout has {got}-byte elements, expected those of {dtype}")));
+        }
+        let (shape, strides) = (layout.shape(), layout.strides());
+        Layout::strided(shape, strides, layout.offset_bytes(), layout.element_bytes(), buffer.size_bytes())?;
+        Ok(NdBuffer { buffer, dtype, layout })
+    }
+
+    /// Where the elements are.
+    pub fn device(&self) -> Device {
+        self.buffer.device()
+    }
+
+    /// The element type.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Extents.
+    pub fn shape(&self) -> &[usize] {
+        self.layout.shape()
+    }
+
+    /// Bytes from one element to the next, per dimension.
+    pub fn strides(&self) -> &[isize] {
+        self.layout.strides()
+    }
+
+    /// Number of dimensions.
+    pub fn ndim(&self) -> usize {
+        self.layout.ndim()
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.layout.len()
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.layout.is_empty()
+    }
+
+    /// Bytes of the elements when packed.
+    pub fn size_bytes(&self) -> usize {
+        self.layout.size_bytes()
+    }
+
+    /// Shape, strides and offset.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The memory, of which the elements may be a part.
+    pub fn buffer(&self) -> &Buffer {
+        &self.buffer
+    }
+
+    /// The device address of element (0, …, 0).
+    pub fn address(&self) -> usize {
+        self.buffer.address() + self.layout.offset_bytes()
+    }
+
+    /// Whether writing is refused.
+    pub fn is_read_only(&self) -> bool {
+        self.buffer.is_read_only()
+    }
+
+    /// Whether the elements are packed without gaps in this order.
+    pub fn is_contiguous(&self, order: Order) -> bool {
+        self.layout.is_contiguous(order)
+    }
+
+    /// The packed bytes as a flat buffer that shares memory, when the elements are contiguous in C order.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when they are not.
+    pub fn as_buffer(&self) -> Result<Buffer> {
+        if !self.is_contiguous(Order::C) {
+            return Err(Error::invalid("elements are not contiguous").with_hint("copy them first"));
+        }
+        let start = self.layout.offset_bytes();
+        self.buffer.slice(start..start + self.size_bytes())
+    }
+
+    /// First address touched and the one behind the last.
+    pub(crate) fn address_span(&self) -> (usize, usize) {
+        let base = self.buffer.address();
+        // Constructors checked that the span lies inside the memory.
+        let (start, end) = self.layout.span_bytes().unwrap_or((0, self.buffer.size_bytes()));
+        (base + start, base + end)
+    }
+
+    /// The bytes of the elements, in the memory's block.
+    pub(crate) fn footprint(&self) -> Option<Footprint> {
+        Footprint::of(&self.layout, self.buffer.offset_bytes())
+    }
+
+    /// A lease of all elements.
+    pub(crate) fn lease(&self, access: Access) -> Result<Lease> {
+        Lease::take(&self.buffer, self.footprint(), access)
+    }
+
+    /// The right to read the elements by many threads, when they are in host memory.
+    ///
+    /// # Errors
+    /// `MemorySpace` when they are elsewhere; `InvalidArgument` while they are being written.
+    pub fn reader(&self) -> Result<Reader> {
+        Reader::new(self)
+    }
+
+    /// The right to write the elements, in parts by many threads, when they are in host memory.
+    ///
+    /// # Errors
+    /// `MemorySpace` when they are elsewhere; `InvalidArgument` when they are read-only, in use, or lie on each other.
+    pub fn writer(&self) -> Result<Writer> {
+        Writer::new(self)
+    }
+
+    fn with_layout(&self, layout: Layout) -> NdBuffer {
+        NdBuffer { buffer: self.buffer.clone(), dtype: self.dtype, layout }
+    }
+
+    /// The same bits as another type. Where its size is another, the last dimension has more or fewer elements.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when sizes differ and the last dimension is not packed, its bytes do not make up whole elements, or
+    /// those would not be aligned.
+    pub fn reinterpret(&self, dtype: DType) -> Result<NdBuffer> {
+        let bytes = dtype.size_bytes();
+        if bytes == self.dtype.size_bytes() {
+            return Ok(NdBuffer { dtype, ..self.clone() });
+        }
+        let alignment = 1 << bytes.trailing_zeros().min(4);
+        let layout =
+            self.layout.with_element_bytes(bytes, alignment).filter(|_| self.address().is_multiple_of(alignment));
+        let layout = layout.ok_or_else(|| {
+            let (shape, strides) = (self.shape(), self.strides());
+            let own = self.dtype;
+            Error::invalid(format!("{own} of shape {shape:?} with strides {strides:?} cannot be viewed as {dtype}"))
+                .with_hint("copy it first")
+        })?;
+        Ok(NdBuffer { buffer: self.buffer.clone(), dtype, layout })
+    }
+
+    /// A view under another shape, elements in C order.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the number of elements differs, or the strides would need a copy.
+    pub fn reshape(&self, shape: &[usize]) -> Result<NdBuffer> {
+        let layout = self.layout.reshape(shape)?.ok_or_else(|| {
+            let (own, strides) = (self.shape(), self.strides());
+            let message = format!("shape {own:?} with strides {strides:?} cannot be viewed as {shape:?}");
+            Error::invalid(message).with_hint("copy it: `reshape_copy`")
+        })?;
+        Ok(self.with_layout(layout))
+    }
+
+    /// As [`NdBuffer::reshape`], copying where a view is not possible.
+    ///
+    /// # Errors
+    /// As [`NdBuffer::reshape`] for the number of elements, and [`NdBuffer::copy`].
+    pub fn reshape_copy(&self, shape: &[usize]) -> Result<NdBuffer> {
+        match self.layout.reshape(shape)? {
+            Some(layout) => Ok(self.with_layout(layout)),
+            None => self.copy(Order::C)?.reshape(shape),
+        }
+    }
+
+    /// A view whose dimension `i` is dimension `axes[i]` of this one.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when `axes` is not a permutation.
+    pub fn transpose(&self, axes: &[usize]) -> Result<NdBuffer> {
+        Ok(self.with_layout(self.layout.transpose(axes)?))
+    }
+
+    /// A view without the given dimensions of extent 1.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when one has another extent.
+    pub fn squeeze(&self, axes: &[usize]) -> Result<NdBuffer> {
+        Ok(self.with_layout(self.layout.squeeze(axes)?))
+    }
+
+    /// A view of the box of `extent` elements that begins at `start`, every `step`-th element taken.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when it does not lie inside.
+    pub fn region(&self, start: &[usize], extent: &[usize], step: &[usize]) -> Result<NdBuffer> {
+        Ok(self.with_layout(self.layout.region(start, extent, step)?))
+    }
+
+    /// A view at position `index` of dimension `axis`, which it lacks.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when there is no such position.
+    pub fn index_axis(&self, axis: usize, index: usize) -> Result<NdBuffer> {
+        Ok(self.with_layout(self.layout.index_axis(axis, index)?))
+    }
+
+    /// A read-only view that repeats elements, as NumPy broadcasts.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the shapes do not match.
+    pub fn broadcast_to(&self, shape: &[usize]) -> Result<NdBuffer> {
+        let view = self.with_layout(self.layout.broadcast_to(shape)?);
+        Ok(match view.shape() == self.shape() {
+            true => view,
+            false => NdBuffer { buffer: view.buffer.into_read_only(), ..view },
+        })
+    }
+
+    /// A packed copy with elements converted as NumPy's `astype` does on x86-64.
+    ///
+    /// # Errors
+    /// `Unsupported` when the conversion has no meaning; else as [`NdBuffer::empty`].
+    pub fn astype(&self, dtype: DType, order: Order) -> Result<NdBuffer> {
+        let target = NdBuffer::empty(self.device(), dtype, self.shape(), order)?;
+        target.copy_from_cast(self)?;
+        Ok(target)
+    }
+
+    /// Sets every element to the one whose bytes are `element`.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when `element` has the wrong size or the memory is read-only.
+    pub fn fill(&self, element: &[u8]) -> Result<()> {
+        let whole = (vec![0; self.ndim()], self.shape().to_vec());
+        crate::ops::transfer::fill_boxes(self, &[whole], element)
+    }
+
+    pub(crate) fn check_element(&self, element: &[u8]) -> Result<()> {
+        if element.len() == self.dtype.size_bytes() {
+            return Ok(());
+        }
+        let (got, expected) = (element.len(), self.dtype.size_bytes());
+        Err(Error::invalid(format!("an element of {} has {expected} bytes, got {got}", self.dtype)))
+    }
+
+    /// A packed copy on the same device.
+    ///
+    /// # Errors
+    /// As [`NdBuffer::empty`].
+    pub fn copy(&self, order: Order) -> Result<NdBuffer> {
+        let target = NdBuffer::empty(self.device(), self.dtype, self.shape(), order)?;
+        target.copy_from(self)?;
+        Ok(target)
+    }
+
+    /// Copies all elements of `source`, of the same shape and dtype, from any device and with any strides. The two may
+    /// be views of the same memory.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when shapes or dtypes differ or this memory is read-only.
+    pub fn copy_from(&self, source: &NdBuffer) -> Result<()> {
+        if source.dtype != self.dtype {
+            let message = format!("cannot copy {} into {}", source.dtype, self.dtype);
+            return Err(Error::invalid(message).with_hint("convert it: `astype` or `copy_from_cast`"));
+        }
+        self.copy_from_cast(source)
+    }
+
+    /// As [`NdBuffer::copy_from`], converting elements as [`NdBuffer::astype`] does where the dtypes differ.
+    ///
+    /// # Errors
+    /// As [`NdBuffer::copy_from`]; `Unsupported` when the conversion has no meaning.
+    pub fn copy_from_cast(&self, source: &NdBuffer) -> Result<()> {
+        if source.shape() != self.shape() {
+            return Err(Error::invalid(format!("cannot copy shape {:?} into {:?}", source.shape(), self.shape())));
+        }
+        if source.dtype != self.dtype && !cast::is_supported(source.dtype, self.dtype) {
+            let message = format!("cannot cast {} to {}", source.dtype, self.dtype);
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        self.buffer.require_writable()?;
+        copy::nd_to_nd(source, self)
+    }
+
+    /// A packed copy on `device`, in C order unless the elements are packed in F order; shares memory when it is there.
+    ///
+    /// # Errors
+    /// As [`NdBuffer::empty`].
+    pub fn to_device(&self, device: Device) -> Result<NdBuffer> {
+        if self.device() == device {
+            return Ok(self.clone());
+        }
+        let f_only = self.is_contiguous(Order::F) && !self.is_contiguous(Order::C);
+        let order = if f_only { Order::F } else { Order::C };
+        let target = NdBuffer::empty(device, self.dtype, self.shape(), order)?;
+        target.copy_from(self)?;
+        Ok(target)
+    }
+
+    /// All elements as host bytes, packed in `order`.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, `DeviceFailed`.
+    pub fn to_host_bytes(&self, order: Order) -> Result<Vec<u8>> {
+        copy::nd_to_host(self, order)
+    }
+
+    /// The elements in place, when they are on the host and contiguous in C order. While the result lives, writing them is
+    /// refused.
+    ///
+    /// `u16` also reads the 2-byte floats, and `u8` bool.
+    ///
+    /// # Errors
+    /// `MemorySpace` when they are elsewhere; `InvalidArgument` when they are not contiguous, not aligned, not of this type, or
+    /// being written.
+    pub fn host_slice<T: HostElement>(&self) -> Result<HostSlice<'_, T>> {
+        if !T::matches(self.dtype) {
+            let name = std::any::type_name::<T>();
+            return Err(Error::invalid(format!("elements are {}, not {name}", self.dtype)));
+        }
+        if !self.is_contiguous(Order::C) {
+            return Err(Error::invalid("elements are not contiguous").with_hint("copy them first"));
+        }
+        self.buffer.require_host()?;
+        let lease = self.lease(Access::Read)?;
+        if self.is_empty() {
+            return Ok(HostSlice::new(&[], lease));
+        }
+        if !self.address().is_multiple_of(align_of::<T>()) {
+            return Err(Error::invalid("elements are not aligned").with_hint("copy them first"));
+        }
+        // SAFETY: `len` contiguous, aligned elements of host memory (constructors checked where they lie), for which every bit
+        // pattern is a value of `T`; alive as long as `self`; the lease, which lives as long as the slice, keeps writers away.
+        let elements = unsafe { std::slice::from_raw_parts(self.address() as *const T, self.len()) };
+        Ok(HostSlice::new(elements, lease))
+    }
+
+    /// Whether both have the same shape and dtype and equal elements, as `numpy.array_equal`: -0.0 equals 0.0, and NaN
+    /// equals NaN only with `equal_nan`.
+    ///
+    /// # Errors
+    /// As [`NdBuffer::to_device`]: elements are compared where `self` is.
+    pub fn all_equal(&self, other: &NdBuffer, equal_nan: bool) -> Result<bool> {
+        if self.shape() != other.shape() || self.dtype != other.dtype {
+            return Ok(false);
+        }
+        copy::nd_equals(self, other, equal_nan)
+    }
+
+    /// Whether every element is the one whose bytes are `element`: the test for chunks that need not be stored.
+    ///
+    /// Compares bits, so -0.0 is not 0.0; with `equal_nan` any NaN equals any NaN. That is zarr-python's test, except
+    /// that complex numbers are compared part by part, so that no sign of a zero and no part beside a NaN is lost.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when `element` has the wrong size; else as [`NdBuffer::to_device`].
+    pub fn all_equal_element(&self, element: &[u8], equal_nan: bool) -> Result<bool> {
+        self.check_element(element)?;
+        copy::nd_equals_element(self, element, equal_nan)
+    }
+}
+
+impl fmt::Debug for NdBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (device, dtype, shape, strides) = (self.device(), self.dtype, self.shape(), self.strides());
+        write!(f, "NdBuffer({device}, {dtype}, shape {shape:?}, strides {strides:?})")
+    }
+}

@@ -1,0 +1,443 @@
+//! Reading and writing the elements of one nd-buffer in host memory by many threads at once.
+//!
+//! A [`Reader`] or [`Writer`] takes one lease for the whole call. A writer lends boxes of elements, a batch at a time; it checks once
+//! that the boxes of a batch overlap neither each other nor those of other batches that live. Each thread then takes the part of
+//! its chunk, without a lock.
+
+use std::ops::{Deref, DerefMut, Range};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use crate::array::ndbuffer::NdBuffer;
+use crate::error::{Error, ErrorKind, Result};
+use crate::memory::lease::{Access, Lease};
+use crate::ops::compare;
+use crate::ops::transfer;
+use crate::ops::transfer::{Transfer, check_box};
+
+/// The right to read the elements of an nd-buffer in host memory. Clones share it. While it lives, nobody writes them.
+#[derive(Clone)]
+pub struct Reader(Arc<Held>);
+
+struct Held {
+    array: NdBuffer,
+    lease: Arc<Lease>,
+}
+
+fn require_host(array: &NdBuffer) -> Result<()> {
+    if array.device().is_host_accessible() {
+        return Ok(());
+    }
+    let message = format!("the array is on {}, the host cannot reach it in place", array.device());
+    Err(Error::new(ErrorKind::MemorySpace, message))
+}
+
+impl Reader {
+    pub(crate) fn new(array: &NdBuffer) -> Result<Reader> {
+        require_host(array)?;
+        Ok(Reader(Arc::new(Held { array: array.clone(), lease: Arc::new(array.lease(Access::Read)?) })))
+    }
+
+    /// The nd-buffer.
+    pub fn array(&self) -> &NdBuffer {
+        &self.0.array
+    }
+
+    /// The right to read a box of the elements. Takes no lock.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the box does not lie inside.
+    pub fn region(&self, start: &[usize], extent: &[usize]) -> Result<Reader> {
+        let array = self.0.array.region(start, extent, &vec![1; extent.len()])?;
+        Ok(Reader(Arc::new(Held { array, lease: Arc::clone(&self.0.lease) })))
+    }
+
+    /// Whether every element is `element`; see [`NdBuffer::all_equal_element`].
+    ///
+    /// # Errors
+    /// `InvalidArgument` when `element` has the wrong size.
+    pub fn all_equal_element(&self, element: &[u8], equal_nan: bool) -> Result<bool> {
+        self.0.array.check_element(element)?;
+        Ok(compare::cpu::all_equal_element(&self.0.array, element, equal_nan))
+    }
+
+    /// Moves boxes of the elements into packed bytes, as [`gather_host`](crate::ops::transfer::gather_host) does.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when a box leaves either memory or types do not match.
+    pub fn gather(&self, transfer: &Transfer, packed: &mut [u8]) -> Result<()> {
+        transfer.check(packed.len(), &self.0.array)?;
+        // SAFETY: checked above; the lease keeps writers away from the elements, and `packed` is borrowed alone.
+        unsafe { transfer::cpu::gather(&self.0.array, transfer, packed.as_mut_ptr()) };
+        Ok(())
+    }
+}
+
+/// A box of elements: where it begins and how many elements it has, per dimension.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ElementBox {
+    /// Index of the first element.
+    pub start: Vec<usize>,
+    /// Number of elements.
+    pub extent: Vec<usize>,
+}
+
+impl ElementBox {
+    fn is_empty(&self) -> bool {
+        self.extent.contains(&0)
+    }
+
+    fn range(&self, axis: usize) -> Range<usize> {
+        self.start[axis]..self.start[axis] + self.extent[axis]
+    }
+
+    /// Both are boxes of one array, and neither is empty.
+    fn overlaps(&self, other: &ElementBox) -> bool {
+        (0..self.start.len()).all(|axis| {
+            let (mine, theirs) = (self.range(axis), other.range(axis));
+            mine.start < theirs.end && theirs.start < mine.end
+        })
+    }
+
+    fn contains(&self, start: &[usize], extent: &[usize]) -> bool {
+        let inside = |axis: usize| {
+            start[axis] >= self.start[axis] && start[axis] + extent[axis] <= self.start[axis] + self.extent[axis]
+        };
+        start.len() == self.start.len() && extent.len() == start.len() && (0..start.len()).all(inside)
+    }
+}
+
+/// The right to write the elements of an nd-buffer in host memory. While it and what it lends live, nobody else reads or writes
+/// them.
+///
+/// ```
+/// use cuzarr_device::{Device, DType, ElementBox, NdBuffer, Order};
+/// let array = NdBuffer::zeroed(Device::Cpu, DType::UINT8, &[2, 3], Order::C)?;
+/// let mut writer = array.writer()?;
+/// let column = |at| vec![ElementBox { start: vec![0, at], extent: vec![2, 1] }];
+/// let columns = writer.lend((0..3).map(column).collect())?;
+/// std::thread::scope(|threads| {
+///     for number in 0..3 {
+///         let columns = &columns;
+///         threads.spawn(move || columns.part(number)?.fill(&[0, number], &[2, 1], &[number as u8]));
+///     }
+/// });
+/// assert!(array.host_slice::<u8>().is_err(), "the array is being written");
+/// drop((writer, columns));
+/// assert_eq!(array.host_slice::<u8>()?, [0, 1, 2, 0, 1, 2]);
+/// # Ok::<(), cuzarr_device::Error>(())
+/// ```
+pub struct Writer {
+    grant: Arc<Grant>,
+    /// What was lent and may live.
+    lent: Vec<Weak<Parts>>,
+}
+
+/// The lease of a writer, which ends when the writer and all parts that threads have are gone. Boxes that nobody has any more may
+/// live on, and give no parts.
+struct Grant {
+    array: NdBuffer,
+    lease: Mutex<Option<Lease>>,
+    /// The writer, and the parts that threads have.
+    users: AtomicUsize,
+}
+
+impl Grant {
+    /// Counts a user more, unless the lease has ended.
+    fn enter(&self) -> bool {
+        let more = |users: usize| (users > 0).then_some(users + 1);
+        self.users.fetch_update(Ordering::Acquire, Ordering::Relaxed, more).is_ok()
+    }
+
+    fn leave(&self) {
+        // The last one sees what all others wrote before it ends the lease.
+        if self.users.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.lease.lock().unwrap_or_else(PoisonError::into_inner).take();
+        }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.grant.leave();
+    }
+}
+
+/// Boxes that a [`Writer`] lent together: a list of boxes for each part. Clones are the same.
+#[derive(Clone)]
+pub struct Lent(Arc<Parts>);
+
+struct Parts {
+    grant: Arc<Grant>,
+    boxes: Vec<Vec<ElementBox>>,
+    /// Whether somebody has the part.
+    taken: Vec<AtomicBool>,
+}
+
+impl Writer {
+    pub(crate) fn new(array: &NdBuffer) -> Result<Writer> {
+        if !array.layout().is_injective() {
+            let message = format!("elements of an array with strides {:?} lie on each other", array.strides());
+            return Err(Error::invalid(message).with_hint("copy it first"));
+        }
+        require_host(array)?;
+        let lease = Mutex::new(Some(array.lease(Access::Write)?));
+        let grant = Grant { array: array.clone(), lease, users: AtomicUsize::new(1) };
+        Ok(Writer { grant: Arc::new(grant), lent: Vec::new() })
+    }
+
+    /// Lends boxes of elements, each list of which is one part, for one thread at a time.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when a box leaves the array, or has an element in common with a box of another part or of parts that
+    /// were lent before and live.
+    pub fn lend(&mut self, boxes: Vec<Vec<ElementBox>>) -> Result<Lent> {
+        for one in boxes.iter().flatten() {
+            check_box(&one.start, &one.extent, self.grant.array.shape())?;
+        }
+        self.lent.retain(|parts| parts.strong_count() > 0);
+        let living: Vec<Arc<Parts>> = self.lent.iter().filter_map(Weak::upgrade).collect();
+        let others = living
+            .iter()
+            .enumerate()
+            .flat_map(|(at, parts)| parts.boxes.iter().enumerate().map(move |(part, boxes)| ((at + 1, part), boxes)));
+        let own = boxes.iter().enumerate().map(|(part, boxes)| ((0, part), boxes));
+        let all = own.chain(others).flat_map(|(owner, boxes)| boxes.iter().map(move |one| (owner, one)));
+        if let Some((one, other)) = first_overlap(all.filter(|(_, one)| !one.is_empty()).collect()) {
+            let (from, extent) = (&one.start, &one.extent);
+            let message = format!(
+                "{from:?} + {extent:?} overlaps {:?} + {:?}, which another thread may write",
+                other.start, other.extent
+            );
+            return Err(Error::invalid(message));
+        }
+        let taken = boxes.iter().map(|_| AtomicBool::new(false)).collect();
+        let parts = Arc::new(Parts { grant: Arc::clone(&self.grant), boxes, taken });
+        self.lent.push(Arc::downgrade(&parts));
+        Ok(Lent(parts))
+    }
+}
+
+/// Two boxes of different owners with an element in common. Sweeps along the axis on which fewest boxes begin at the same place.
+fn first_overlap<O: PartialEq>(mut boxes: Vec<(O, &ElementBox)>) -> Option<(&ElementBox, &ElementBox)> {
+    let ndim = boxes.first()?.1.start.len();
+    let distinct = |&axis: &usize| {
+        let mut starts: Vec<usize> = boxes.iter().map(|(_, one)| one.start[axis]).collect();
+        starts.sort_unstable();
+        starts.dedup();
+        starts.len()
+    };
+    let Some(axis) = (0..ndim).max_by_key(distinct) else {
+        // Without dimensions there is one element.
+        return boxes.windows(2).find(|pair| pair[0].0 != pair[1].0).map(|pair| (pair[0].1, pair[1].1));
+    };
+    boxes.sort_unstable_by_key(|(_, one)| one.start[axis]);
+    for (at, (owner, one)) in boxes.iter().enumerate() {
+        let end = one.range(axis).end;
+        let near = boxes[at + 1..].iter().take_while(|(_, other)| other.start[axis] < end);
+        if let Some((_, other)) = near.into_iter().find(|(theirs, other)| theirs != owner && one.overlaps(other)) {
+            return Some((one, other));
+        }
+    }
+    None
+}
+
+impl Lent {
+    /// A part, for whoever has it.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when there is no such part, somebody has it, or the writer has ended.
+    pub fn part(&self, number: usize) -> Result<Part> {
+        let Some(taken) = self.0.taken.get(number) else {
+            return Err(Error::invalid(format!("part {number} of {}", self.0.taken.len())));
+        };
+        if taken.swap(true, Ordering::Acquire) {
+            return Err(Error::invalid(format!("part {number} is being written by another thread")));
+        }
+        if !self.0.grant.enter() {
+            taken.store(false, Ordering::Release);
+            return Err(Error::invalid(format!("part {number} is of a writer that has ended")));
+        }
+        Ok(Part { parts: Arc::clone(&self.0), number })
+    }
+}
+
+/// Some boxes of an nd-buffer in host memory, for one thread to write.
+pub struct Part {
+    parts: Arc<Parts>,
+    number: usize,
+}
+
+impl Part {
+    fn boxes(&self) -> &[ElementBox] {
+        &self.parts.boxes[self.number]
+    }
+
+    fn array(&self) -> &NdBuffer {
+        &self.parts.grant.array
+    }
+
+    /// Moves boxes from packed bytes into the elements, as [`scatter_host`](crate::ops::transfer::scatter_host) does. Each box lies
+    /// in one of the part's.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when a box leaves the part or the packed bytes, or types do not match.
+    pub fn scatter(&mut self, packed: &[u8], transfer: &Transfer) -> Result<()> {
+        transfer.check(packed.len(), self.array())?;
+        for item in &transfer.boxes {
+            self.require(&item.start, &item.extent)?;
+        }
+        // SAFETY: checked above; the boxes are of this part, which is borrowed alone, and the writer's lease keeps others away.
+        unsafe { transfer::cpu::scatter(packed.as_ptr(), transfer, self.array()) };
+        Ok(())
+    }
+
+    /// Sets every element of a box, which lies in one of the part's, to the one whose bytes are `element`.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the box leaves the part, or `element` has the wrong size.
+    pub fn fill(&mut self, start: &[usize], extent: &[usize], element: &[u8]) -> Result<()> {
+        self.array().check_element(element)?;
+        self.require(start, extent)?;
+        // SAFETY: a box of this part, which is borrowed alone, and the writer's lease keeps others away.
+        unsafe { transfer::cpu::fill_box(self.array(), start, extent, element) };
+        Ok(())
+    }
+
+    /// The bytes of the part's only box, which are `range` of the nd-buffer's memory without gaps.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the part has several boxes, gaps, or other bytes.
+    pub fn into_bytes(self, range: Range<usize>) -> Result<PartBytes> {
+        let own = match self.boxes() {
+            [one] if !one.is_empty() => self.array().layout().box_bytes(&one.start, &one.extent),
+            _ => None,
+        };
+        if range.is_empty() || own.as_ref() == Some(&range) {
+            let address = self.array().buffer().address() + range.start;
+            return Ok(PartBytes { address, len: range.len(), _part: self });
+        }
+        Err(Error::invalid(format!("bytes {range:?} are not those of part {}", self.number)))
+    }
+
+    fn require(&self, start: &[usize], extent: &[usize]) -> Result<()> {
+        match self.boxes().iter().any(|one| one.contains(start, extent)) {
+            true => Ok(()),
+            false => Err(Error::invalid(format!("{start:?} + {extent:?} is not in part {}", self.number))),
+        }
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        self.parts.taken[self.number].store(false, Ordering::Release);
+        self.parts.grant.leave();
+    }
+}
+
+/// The bytes of a part, for one thread to write.
+pub struct PartBytes {
+    address: usize,
+    len: usize,
+    _part: Part,
+}
+
+impl Deref for PartBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        if self.len == 0 {
+            return &[];
+        }
+        // SAFETY: `into_bytes` found that these are the bytes of the part, which is nobody else's and keeps them alive.
+        unsafe { std::slice::from_raw_parts(self.address as *const u8, self.len) }
+    }
+}
+
+impl DerefMut for PartBytes {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        if self.len == 0 {
+            return &mut [];
+        }
+        // SAFETY: as in `deref`, and `self` is borrowed alone.
+        unsafe { std::slice::from_raw_parts_mut(self.address as *mut u8, self.len) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::array::dtype::DType;
+    use crate::array::layout::Order;
+    use crate::device::Device;
+
+    fn one(start: &[usize], extent: &[usize]) -> Vec<ElementBox> {
+        vec![ElementBox { start: start.to_vec(), extent: extent.to_vec() }]
+    }
+
+    #[test]
+    fn boxes_of_one_batch_and_of_living_batches_are_disjoint() {
+        let array = NdBuffer::zeroed(Device::Cpu, DType::INT16, &[8, 8], Order::C).unwrap();
+        let mut writer = array.writer().unwrap();
+        assert!(writer.lend(vec![one(&[0, 0], &[4, 4]), one(&[3, 3], &[2, 2])]).is_err());
+        assert!(writer.lend(vec![one(&[0, 0], &[9, 4])]).is_err());
+        let first = writer.lend(vec![one(&[0, 0], &[4, 4]), one(&[0, 4], &[4, 4])]).unwrap();
+        assert!(writer.lend(vec![one(&[3, 0], &[2, 1])]).is_err());
+        let second = writer.lend(vec![one(&[4, 0], &[4, 8])]).unwrap();
+        drop(first);
+        assert!(writer.lend(vec![one(&[3, 0], &[2, 1])]).is_err(), "the second batch lives");
+        drop(second);
+        writer.lend(vec![one(&[3, 0], &[2, 1]), one(&[0, 0], &[0, 8])]).unwrap();
+    }
+
+    #[test]
+    fn sweeps_find_what_pairs_find() {
+        let mut state = 11u64;
+        let mut random = |below: u64| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            ((state >> 33) % below) as usize
+        };
+        for round in 0..2000 {
+            let ndim = round % 4;
+            let boxes: Vec<Vec<ElementBox>> = (0..1 + random(6))
+                .map(|_| {
+                    let start: Vec<usize> = (0..ndim).map(|_| random(6)).collect();
+                    let extent: Vec<usize> = (0..ndim).map(|_| 1 + random(2)).collect();
+                    one(&start, &extent)
+                })
+                .collect();
+            let flat: Vec<(usize, &ElementBox)> = boxes.iter().map(|boxes| &boxes[0]).enumerate().collect();
+            let mut pairs = flat.iter().flat_map(|one| flat.iter().map(move |other| (one, other)));
+            let expected = pairs.any(|(one, other)| one.0 < other.0 && one.1.overlaps(other.1));
+            assert_eq!(first_overlap(flat.clone()).is_some(), expected, "{boxes:?}");
+        }
+    }
+
+    #[test]
+    fn a_part_is_one_threads_and_reaches_no_further() {
+        let array = NdBuffer::zeroed(Device::Cpu, DType::UINT8, &[4, 4], Order::C).unwrap();
+        let mut writer = array.writer().unwrap();
+        let lent = writer.lend(vec![one(&[1, 0], &[2, 4]), one(&[0, 0], &[1, 2])]).unwrap();
+        let part = lent.part(0).unwrap();
+        assert!(lent.part(0).is_err() && lent.part(2).is_err());
+        assert!(part.require(&[1, 1], &[2, 3]).is_ok() && part.require(&[0, 0], &[2, 2]).is_err());
+        part.into_bytes(4..12).unwrap().fill(7);
+        assert!(lent.part(0).unwrap().into_bytes(3..11).is_err());
+        lent.part(1).unwrap().fill(&[0, 0], &[1, 2], &[9]).unwrap();
+        assert!(array.buffer().host_bytes().is_err() && array.reader().is_err() && array.writer().is_err());
+        let last = lent.part(0).unwrap();
+        drop(writer);
+        assert!(array.reader().is_err() && lent.part(1).is_ok(), "a thread has a part");
+        drop(last);
+        assert!(lent.part(1).is_err(), "the lease has ended");
+        assert_eq!(array.buffer().host_bytes().unwrap(), [9, 9, 0, 0, 7, 7, 7, 7, 7, 7, 7, 7, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn arrays_whose_elements_lie_on_each_other_have_no_writer() {
+        let array = NdBuffer::zeroed(Device::Cpu, DType::UINT8, &[16], Order::C).unwrap();
+        let layout = crate::array::layout::Layout::strided(&[4, 4], &[2, 1], 0, 1, 16).unwrap();
+        let folded = NdBuffer::from_parts(array.buffer().clone(), DType::UINT8, layout).unwrap();
+        assert!(folded.writer().is_err() && folded.reader().is_ok());
+    }
+}

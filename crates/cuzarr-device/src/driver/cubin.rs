@@ -1,0 +1,355 @@
+//! Where machine code comes from: shipped with the package, kept on disk, or compiled now.
+//!
+//! A cubin's key is the SHA-256 of a format number, the flags, the source and every header. Shipped cubins are named
+//! `<source>-<key>.sm_<arch>.cubin` and listed with their own hashes in `MANIFEST.sha256` (as `sha256sum` writes it), so
+//! finding them needs no compiler, and a stale or damaged one is simply not found. `scripts/compile_kernels.py` computes the
+//! same key; a test compares the two.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::RwLock;
+
+use sha2::{Digest, Sha256};
+
+use crate::driver::nvrtc::{Compiled, Job, Nvrtc};
+use crate::error::Result;
+use crate::kernel::KernelSource;
+
+/// Headers that kernels may include, in the order of their names.
+pub(crate) const HEADERS: &[(&str, &str)] = &[
+    ("cuzarr/accumulators.cuh", include_str!("../../kernels/include/cuzarr/accumulators.cuh")),
+    ("cuzarr/arithmetic.cuh", include_str!("../../kernels/include/cuzarr/arithmetic.cuh")),
+    ("cuzarr/bit_window.cuh", include_str!("../../kernels/include/cuzarr/bit_window.cuh")),
+    ("cuzarr/bits.cuh", include_str!("../../kernels/include/cuzarr/bits.cuh")),
+    ("cuzarr/checksum.cuh", include_str!("../../kernels/include/cuzarr/checksum.cuh")),
+    ("cuzarr/deflate.cuh", include_str!("../../kernels/include/cuzarr/deflate.cuh")),
+    ("cuzarr/deflate_bits.cuh", include_str!("../../kernels/include/cuzarr/deflate_bits.cuh")),
+    ("cuzarr/deflate_container.cuh", include_str!("../../kernels/include/cuzarr/deflate_container.cuh")),
+    ("cuzarr/deflate_matches.cuh", include_str!("../../kernels/include/cuzarr/deflate_matches.cuh")),
+    ("cuzarr/deflate_split.cuh", include_str!("../../kernels/include/cuzarr/deflate_split.cuh")),
+    ("cuzarr/deflate_tables.cuh", include_str!("../../kernels/include/cuzarr/deflate_tables.cuh")),
+    ("cuzarr/elements.cuh", include_str!("../../kernels/include/cuzarr/elements.cuh")),
+    ("cuzarr/frames.cuh", include_str!("../../kernels/include/cuzarr/frames.cuh")),
+    ("cuzarr/fse.cuh", include_str!("../../kernels/include/cuzarr/fse.cuh")),
+    ("cuzarr/kernel.cuh", include_str!("../../kernels/include/cuzarr/kernel.cuh")),
+    ("cuzarr/keys.cuh", include_str!("../../kernels/include/cuzarr/keys.cuh")),
+    ("cuzarr/long_rows.cuh", include_str!("../../kernels/include/cuzarr/long_rows.cuh")),
+    ("cuzarr/lz.cuh", include_str!("../../kernels/include/cuzarr/lz.cuh")),
+    ("cuzarr/lz4.cuh", include_str!("../../kernels/include/cuzarr/lz4.cuh")),
+    ("cuzarr/lz4_encode.cuh", include_str!("../../kernels/include/cuzarr/lz4_encode.cuh")),
+    ("cuzarr/lz4_tokens.cuh", include_str!("../../kernels/include/cuzarr/lz4_tokens.cuh")),
+    ("cuzarr/lz_chains.cuh", include_str!("../../kernels/include/cuzarr/lz_chains.cuh")),
+    ("cuzarr/lz_copies.cuh", include_str!("../../kernels/include/cuzarr/lz_copies.cuh")),
+    ("cuzarr/lz_sequences.cuh", include_str!("../../kernels/include/cuzarr/lz_sequences.cuh")),
+    ("cuzarr/reduce.cuh", include_str!("../../kernels/include/cuzarr/reduce.cuh")),
+    ("cuzarr/regions.cuh", include_str!("../../kernels/include/cuzarr/regions.cuh")),
+    ("cuzarr/rows.cuh", include_str!("../../kernels/include/cuzarr/rows.cuh")),
+    ("cuzarr/search.cuh", include_str!("../../kernels/include/cuzarr/search.cuh")),
+    ("cuzarr/status.cuh", include_str!("../../kernels/include/cuzarr/status.cuh")),
+    ("cuzarr/xxh64.cuh", include_str!("../../kernels/include/cuzarr/xxh64.cuh")),
+    ("cuzarr/zstd.cuh", include_str!("../../kernels/include/cuzarr/zstd.cuh")),
+    ("cuzarr/zstd_literals.cuh", include_str!("../../kernels/include/cuzarr/zstd_literals.cuh")),
+    ("cuzarr/zstd_sequences.cuh", include_str!("../../kernels/include/cuzarr/zstd_sequences.cuh")),
+];
+
+/// Flags beside the architecture. No fused multiply-add: the CPU rounds after each step, and so must the GPU.
+pub(crate) const FLAGS: &[&str] = &["--std=c++17", "--fmad=false"];
+
+const KEY_FORMAT: &str = "cuzarr-cubin-1";
+const CACHE_MAGIC: &[u8; 8] = b"czcubin1";
+
+static DIRECTORY: RwLock<Option<PathBuf>> = RwLock::new(None);
+
+/// Says where the cubins that came with the package are. `CUZARR_CUBIN_DIR` goes before it.
+pub fn set_cubin_directory(directory: Option<PathBuf>) {
+    *DIRECTORY.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = directory;
+}
+
+/// The folder of shipped cubins, if one was named.
+pub(crate) fn shipped_directory() -> Option<PathBuf> {
+    let named = std::env::var_os("CUZARR_CUBIN_DIR").filter(|path| !path.is_empty()).map(PathBuf::from);
+    named.or_else(|| DIRECTORY.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone())
+}
+
+/// The folder where compiled kernels are kept: `CUZARR_CACHE_DIR`, else `kernels` in the user's cache folder for cuzarr.
+pub(crate) fn cache_directory() -> Option<PathBuf> {
+    let named = |variable: &str| std::env::var_os(variable).filter(|path| !path.is_empty()).map(PathBuf::from);
+    let base = named("CUZARR_CACHE_DIR")
+        .or_else(|| named("XDG_CACHE_HOME").map(|cache| cache.join("cuzarr")))
+        .or_else(|| named("HOME").map(|home| home.join(".cache/cuzarr")))?;
+    Some(base.join("kernels"))
+}
+
+/// Machine code, and where it was found.
+pub(crate) struct Found {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) origin: String,
+}
+
+/// What decides the machine code of a source, architecture and compiler aside.
+pub(crate) fn key(source: &KernelSource) -> String {
+    let mut hash = Sha256::new();
+    let mut add = |text: &str| {
+        hash.update((text.len() as u64).to_le_bytes());
+        hash.update(text.as_bytes());
+    };
+    add(KEY_FORMAT);
+    add(&FLAGS.join(" "));
+    add(source.text);
+    for (name, text) in HEADERS {
+        add(name);
+        add(text);
+    }
+    hex(&hash.finalize()[..16])
+}
+
+/// Machine code that exists already for a GPU of `capability`, best first: shipped, then kept on disk.
+pub(crate) fn candidates(source: &KernelSource, capability: (u32, u32)) -> impl Iterator<Item = Found> {
+    let key = key(source);
+    let name = source.name;
+    let shipped = shipped_directory();
+    // Code for an older minor version of the same major runs, too.
+    let minors = (0..=capability.1).rev();
+    let shipped = minors.filter_map({
+        let key = key.clone();
+        move |minor| {
+            let file = format!("{name}-{key}.sm_{}{minor}.cubin", capability.0);
+            read_shipped(shipped.as_deref()?, &file)
+        }
+    });
+    shipped.chain(std::iter::once_with(move || read_cached(&cache_file(name, &key, capability)?)).flatten())
+}
+
+/// Compiles a source now, and keeps the result on disk.
+pub(crate) fn compile(source: &KernelSource, capability: (u32, u32)) -> Result<Vec<u8>> {
+    let mut flags: Vec<String> = FLAGS.iter().map(|flag| flag.to_string()).collect();
+    flags.push(format!("--gpu-architecture=sm_{}{}", capability.0, capability.1));
+    let file = format!("{}.cu", source.name);
+    let job = Job { file: &file, text: source.text, headers: HEADERS, flags: &flags, name_expression: None };
+    let cubin = Nvrtc::get()?.compile(&job)?.cubin;
+    if let Some(file) = cache_file(source.name, &key(source), capability) {
+        // A cache that cannot be written costs time, not the answer.
+        let _ = write_cached(&file, &cubin);
+    }
+    Ok(cubin)
+}
+
+/// Machine code of a user's own kernels for a GPU of `capability`, kept on disk like ours: `text` with these flags, and with
+/// the headers of the compiler's own installation, if it has any.
+///
+/// # Errors
+/// `LibraryMissing`, `KernelCompileFailed`.
+pub(crate) fn compile_user(
+    (file, text): (&str, &str),
+    options: &[String],
+    name_expression: Option<&str>,
+    capability: (u32, u32),
+) -> Result<Compiled> {
+    let nvrtc = Nvrtc::get()?;
+    let mut flags = options.to_vec();
+    if !options.iter().any(|flag| flag.contains("gpu-architecture") || flag.starts_with("-arch")) {
+        flags.push(format!("--gpu-architecture=sm_{}{}", capability.0, capability.1));
+    }
+    flags.extend(nvrtc.include_folders().iter().map(|folder| format!("--include-path={}", folder.display())));
+    // Generated kernels are made of our own headers; whoever writes their own may include them too.
+    let headers = if text.contains("\"cuzarr/") { HEADERS } else { &[] };
+    let mut hash = Sha256::new();
+    for part in [KEY_FORMAT, file, text, name_expression.unwrap_or_default()]
+        .into_iter()
+        .chain(flags.iter().map(String::as_str))
+        .chain(headers.iter().map(|(_, text)| *text))
+    {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part.as_bytes());
+    }
+    // A text that includes files of the user's own may mean something else tomorrow.
+    let is_closed = !options.iter().any(|flag| flag.starts_with("-I") || flag.starts_with("--include-path"));
+    let kept = cache_file("user", &hex(&hash.finalize()[..16]), capability).filter(|_| is_closed);
+    if let Some(found) = kept.as_deref().and_then(read_cached) {
+        let end = found.bytes.iter().position(|&byte| byte == 0).unwrap_or(0);
+        let lowered_name = name_expression.map(|_| String::from_utf8_lossy(&found.bytes[..end]).into_owned());
+        return Ok(Compiled { cubin: found.bytes[(end + 1).min(found.bytes.len())..].to_vec(), lowered_name });
+    }
+    let compiled = nvrtc.compile(&Job { file, text, headers, flags: &flags, name_expression })?;
+    if let Some(path) = kept {
+        let name = compiled.lowered_name.as_deref().unwrap_or_default();
+        let _ = write_cached(&path, &[name.as_bytes(), &[0], &compiled.cubin].concat());
+    }
+    Ok(compiled)
+}
+
+fn read_shipped(directory: &Path, file: &str) -> Option<Found> {
+    let manifest = std::fs::read_to_string(directory.join("MANIFEST.sha256")).ok()?;
+    let expected = manifest.lines().find_map(|line| line.strip_suffix(file)?.split_whitespace().next())?;
+    let path = directory.join(file);
+    let bytes = std::fs::read(&path).ok()?;
+    (hex(&Sha256::digest(&bytes)) == expected).then(|| Found { bytes, origin: path.display().to_string() })
+}
+
+/// The cache's file for a kernel; none without a compiler, since its version is part of the name.
+fn cache_file(name: &str, key: &str, capability: (u32, u32)) -> Option<PathBuf> {
+    let (major, minor) = Nvrtc::get().and_then(Nvrtc::version).ok()?;
+    let file = format!("{name}-{key}.sm_{}{}.nvrtc-{major}.{minor}", capability.0, capability.1);
+    Some(cache_directory()?.join(file))
+}
+
+/// Reads a kept cubin; one that is damaged, or that somebody else could have put there, is as good as none.
+fn read_cached(path: &Path) -> Option<Found> {
+    if !is_private(path.parent()?) {
+        return None;
+    }
+    let file = std::fs::read(path).ok()?;
+    let (head, bytes) = file.split_at_checked(CACHE_MAGIC.len() + 32)?;
+    let intact = head.starts_with(CACHE_MAGIC) && head[CACHE_MAGIC.len()..] == *Sha256::digest(bytes);
+    intact.then(|| Found { bytes: bytes.to_vec(), origin: path.display().to_string() })
+}
+
+fn write_cached(path: &Path, cubin: &[u8]) -> std::io::Result<()> {
+    let Some(folder) = path.parent() else { return Ok(()) };
+    create_private(folder)?;
+    if !is_private(folder) {
+        return Ok(());
+    }
+    let unique = format!(".{}-{:?}.tmp", std::process::id(), std::thread::current().id());
+    let temporary = folder.join(unique.replace(['(', ')'], ""));
+    let written = std::fs::File::create(&temporary).and_then(|mut file| {
+        file.write_all(CACHE_MAGIC)?;
+        file.write_all(&Sha256::digest(cubin))?;
+        file.write_all(cubin)
+    });
+    // Readers see the whole file or none.
+    let renamed = written.and_then(|()| std::fs::rename(&temporary, path));
+    if renamed.is_err() {
+        let _ = std::fs::remove_file(&temporary);
+    }
+    renamed
+}
+
+#[cfg(unix)]
+fn create_private(folder: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+#[cfg(not(unix))]
+fn create_private(folder: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(folder)
+}
+
+/// Whether only this user can write the folder. Code is loaded from it, so anything else is not trusted.
+#[cfg(unix)]
+fn is_private(folder: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let own = std::fs::metadata("/proc/self").map(|process| process.uid());
+    match (std::fs::metadata(folder), own) {
+        (Ok(folder), Ok(own)) => folder.is_dir() && folder.uid() == own && folder.mode() & 0o022 == 0,
+        _ => false,
+    }
+}
+
+#[cfg(not(unix))]
+fn is_private(folder: &Path) -> bool {
+    folder.is_dir()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static SOURCE: KernelSource = KernelSource { name: "copy", text: include_str!("../ops/transfer/copy.cu") };
+
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("cuzarr-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        create_private(&folder).unwrap();
+        folder
+    }
+
+    #[test]
+    fn a_kept_cubin_is_read_back_unless_damaged() {
+        let folder = folder("kept");
+        let file = folder.join("copy-key.sm_90.nvrtc-12.9");
+        assert!(read_cached(&file).is_none());
+        write_cached(&file, b"machine code").unwrap();
+        assert_eq!(read_cached(&file).unwrap().bytes, b"machine code");
+        let whole = std::fs::read(&file).unwrap();
+        for at in 0..whole.len() {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 1;
+            std::fs::write(&file, &damaged).unwrap();
+            assert!(read_cached(&file).is_none(), "byte {at}");
+            std::fs::write(&file, &whole[..at]).unwrap();
+            assert!(read_cached(&file).is_none(), "cut at {at}");
+        }
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "no temporary file is left");
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_folder_that_others_can_write_is_not_trusted() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = folder("open");
+        let file = folder.join("kernel");
+        write_cached(&file, b"machine code").unwrap();
+        assert_eq!(std::fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
+        std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(read_cached(&file).is_none());
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_shipped_cubin_is_read_only_as_its_manifest_says() {
+        let folder = folder("shipped");
+        let bytes = b"machine code";
+        std::fs::write(folder.join("copy.cubin"), bytes).unwrap();
+        assert!(read_shipped(&folder, "copy.cubin").is_none());
+        std::fs::write(folder.join("MANIFEST.sha256"), format!("{}  copy.cubin\n", hex(&Sha256::digest(bytes))))
+            .unwrap();
+        assert_eq!(read_shipped(&folder, "copy.cubin").unwrap().bytes, bytes);
+        std::fs::write(folder.join("copy.cubin"), b"other code").unwrap();
+        assert!(read_shipped(&folder, "copy.cubin").is_none());
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn every_header_is_embedded_in_the_order_of_names() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels/include/cuzarr");
+        let files = std::fs::read_dir(root).unwrap().flatten();
+        let mut names: Vec<String> =
+            files.map(|file| format!("cuzarr/{}", file.file_name().to_str().unwrap())).collect();
+        names.sort();
+        assert_eq!(HEADERS.iter().map(|(name, _)| *name).collect::<Vec<_>>(), names);
+    }
+
+    #[test]
+    fn what_the_compiler_makes_is_machine_code() {
+        if let Err(error) = Nvrtc::get() {
+            println!("skipped: no NVRTC: {}", error.message());
+            return;
+        }
+        for capability in [(7, 5), (8, 0), (9, 0)] {
+            let cubin = compile(&SOURCE, capability).unwrap();
+            assert!(cubin.starts_with(b"\x7fELF"));
+        }
+        static BROKEN: KernelSource = KernelSource { name: "broken", text: "__global__ void broken() { nonsense; }" };
+        let error = compile(&BROKEN, (9, 0)).unwrap_err();
+        assert_eq!(error.kind(), crate::error::ErrorKind::KernelCompileFailed);
+        assert!(error.message().contains("nonsense"), "{error}");
+    }
+
+    #[test]
+    fn the_script_that_ships_cubins_computes_the_same_key() {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/compile_kernels.py");
+        let Ok(output) = std::process::Command::new("python3").arg(script).arg("--keys").output() else {
+            println!("skipped: no python3");
+            return;
+        };
+        let words = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(words.lines().any(|line| line == format!("copy {}", key(&SOURCE))), "{words}");
+    }
+}

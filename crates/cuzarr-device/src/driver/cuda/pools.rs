@@ -1,0 +1,208 @@
+//! CUDA's stream-ordered pools of one GPU: one for results, and one for what is in flight, which has a greatest size.
+
+use std::ffi::{c_int, c_void};
+use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
+
+use crate::driver::backend::RawStream;
+use crate::driver::context::lock;
+use crate::driver::cuda::CudaBackend;
+use crate::error::Result;
+
+/// `CUmemPoolProps`: pinned device memory of one GPU, not exportable.
+#[repr(C)]
+pub(super) struct PoolProperties {
+    allocation_type: c_int,
+    handle_types: c_int,
+    location_type: c_int,
+    location_id: c_int,
+    win32_security: *mut c_void,
+    max_size: usize,
+    usage: u16,
+    reserved: [u8; 54],
+}
+
+/// `CUmemAccessDesc`: what one GPU may do with a pool's memory.
+#[repr(C)]
+pub(super) struct PoolAccess {
+    location_type: c_int,
+    location_id: c_int,
+    flags: c_int,
+}
+
+/// `CU_MEM_LOCATION_TYPE_DEVICE`
+const LOCATION_DEVICE: c_int = 1;
+
+/// CUDA's pools take memory in pieces of so many bytes, and round their greatest size up to whole ones.
+const PIECE_BYTES: u64 = 32 << 20;
+
+/// Pieces of a limit that are left to the other pool: for the end of a result's last piece, and for what finds no room in the
+/// pool of what is in flight.
+const LEFT_PIECES: u64 = 2;
+
+const POOL_ATTRIBUTE_RELEASE_THRESHOLD: c_int = 4;
+const POOL_ATTRIBUTE_RESERVED_BYTES: c_int = 5;
+
+/// A GPU's pools.
+pub(super) struct Pools {
+    results: usize,
+    /// The one of what is in flight; 0 before there is one, and for drivers whose pools have no greatest size.
+    bounded: RwLock<usize>,
+    /// Every pool with a greatest size there ever was, by that size. None is destroyed: blocks of it may be in use, for which
+    /// drivers were seen to crash, and there are no more than a program has limits that differ by a piece.
+    sized: Mutex<Vec<(u64, usize)>>,
+    /// GPUs that were asked whether they reach the pools, and do.
+    opened: Mutex<Vec<(c_int, bool)>>,
+}
+
+impl CudaBackend {
+    /// The pools, empty.
+    pub(super) fn create_pools(&self) -> Result<Pools> {
+        Ok(Pools {
+            results: self.create_pool(0)?,
+            bounded: RwLock::default(),
+            sized: Mutex::default(),
+            opened: Mutex::default(),
+        })
+    }
+
+    /// A pool that keeps what it once got: giving memory back and asking again costs milliseconds a gigabyte. It never takes more
+    /// than `most_bytes`; 0 is no bound.
+    fn create_pool(&self, most_bytes: usize) -> Result<usize> {
+        let _current = self.enter()?;
+        const PINNED_DEVICE_MEMORY: c_int = 1;
+        let properties = PoolProperties {
+            allocation_type: PINNED_DEVICE_MEMORY,
+            handle_types: 0,
+            location_type: LOCATION_DEVICE,
+            location_id: self.device,
+            win32_security: std::ptr::null_mut(),
+            max_size: most_bytes,
+            usage: 0,
+            reserved: [0; 54],
+        };
+        let mut pool = std::ptr::null_mut();
+        // SAFETY: reads the properties, writes one handle.
+        self.check("cuMemPoolCreate", unsafe { (self.functions().pool_create)(&mut pool, &properties) })?;
+        self.pool_keep(pool as usize, u64::MAX)?;
+        Ok(pool as usize)
+    }
+
+    /// How much a pool keeps of what is unused when a stream is waited for.
+    fn pool_keep(&self, pool: usize, mut size_bytes: u64) -> Result<()> {
+        let (pool, value) = (pool as *mut c_void, (&raw mut size_bytes).cast());
+        // This attribute is a u64.
+        call!(self, "cuMemPoolSetAttribute", pool_set_attribute(pool, POOL_ATTRIBUTE_RELEASE_THRESHOLD, value))
+    }
+
+    fn pool_allocate(&self, pool: usize, size_bytes: usize, stream: RawStream) -> Result<usize> {
+        let (pool, stream) = (pool as *mut c_void, stream as *mut c_void);
+        let mut address = 0u64;
+        call!(self, "cuMemAllocFromPoolAsync", pool_allocate(&mut address, size_bytes, pool, stream))?;
+        Ok(address as usize)
+    }
+
+    fn pool_trim(&self, pool: usize, size_bytes: u64) -> Result<()> {
+        call!(self, "cuMemPoolTrimTo", pool_trim(pool as *mut c_void, size_bytes as usize))
+    }
+
+    fn pool_held_bytes(&self, pool: usize) -> Result<u64> {
+        let (mut bytes, pool) = (0u64, pool as *mut c_void);
+        let value = (&raw mut bytes).cast();
+        // This attribute is a u64.
+        call!(self, "cuMemPoolGetAttribute", pool_get_attribute(pool, POOL_ATTRIBUTE_RESERVED_BYTES, value))?;
+        Ok(bytes)
+    }
+
+    /// Lets another GPU reach a pool's memory.
+    fn pool_open(&self, pool: usize, other: c_int) -> Result<()> {
+        const READ_AND_WRITE: c_int = 3;
+        let access = PoolAccess { location_type: LOCATION_DEVICE, location_id: other, flags: READ_AND_WRITE };
+        call!(self, "cuMemPoolSetAccess", pool_set_access(pool as *mut c_void, &access, 1))
+    }
+
+    fn is_reached_by(&self, other: c_int) -> Result<bool> {
+        let mut reaches = 0;
+        call!(self, "cuDeviceCanAccessPeer", device_can_reach(&mut reaches, other, self.device))?;
+        Ok(reaches != 0)
+    }
+}
+
+impl Pools {
+    fn bounded(&self) -> RwLockReadGuard<'_, usize> {
+        self.bounded.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn held_bytes(&self, backend: &CudaBackend) -> Result<u64> {
+        let sized = lock(&self.sized);
+        sized.iter().try_fold(backend.pool_held_bytes(self.results)?, |held, &(_, pool)| {
+            Ok(held + backend.pool_held_bytes(pool)?)
+        })
+    }
+
+    pub(super) fn allocate(&self, backend: &CudaBackend, size_bytes: usize, stream: RawStream) -> Result<usize> {
+        backend.pool_allocate(self.results, size_bytes, stream)
+    }
+
+    pub(super) fn allocate_bounded(
+        &self,
+        backend: &CudaBackend,
+        size_bytes: usize,
+        stream: RawStream,
+    ) -> Result<Option<usize>> {
+        match *self.bounded() {
+            0 => Ok(None),
+            pool => backend.pool_allocate(pool, size_bytes, stream).map(Some),
+        }
+    }
+
+    pub(super) fn bound(&self, backend: &CudaBackend, limit_bytes: u64) -> Result<()> {
+        let pieces = limit_bytes.min(backend.properties.total_bytes) / PIECE_BYTES;
+        let most_bytes = pieces.saturating_sub(LEFT_PIECES) * PIECE_BYTES;
+        let opened = lock(&self.opened);
+        let mut sized = lock(&self.sized);
+        let mut bounded = self.bounded.write().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::take(&mut *bounded);
+        if before != 0 {
+            // What is in use of it goes back to the driver when it is freed.
+            backend.pool_keep(before, 0)?;
+            backend.pool_trim(before, 0)?;
+        }
+        if most_bytes == 0 {
+            // It has ended.
+        } else if let Some(&(_, pool)) = sized.iter().find(|(size_bytes, _)| *size_bytes == most_bytes) {
+            backend.pool_keep(pool, u64::MAX)?;
+            *bounded = pool;
+        } else if let Ok(pool) = backend.create_pool(most_bytes as usize) {
+            // Drivers that know no greatest size refuse: then there is none.
+            sized.push((most_bytes, pool));
+            opened.iter().filter(|(_, reaches)| *reaches).try_for_each(|&(other, _)| backend.pool_open(pool, other))?;
+            *bounded = pool;
+        }
+        Ok(())
+    }
+
+    pub(super) fn trim_bounded(&self, backend: &CudaBackend) -> Result<()> {
+        match *self.bounded() {
+            0 => Ok(()),
+            pool => backend.pool_trim(pool, 0),
+        }
+    }
+
+    pub(super) fn trim_to(&self, backend: &CudaBackend, size_bytes: u64) -> Result<()> {
+        backend.pool_trim(self.results, size_bytes)
+    }
+
+    pub(super) fn open_to(&self, backend: &CudaBackend, other: c_int) -> Result<()> {
+        let mut opened = lock(&self.opened);
+        if opened.iter().any(|&(device, _)| device == other) {
+            return Ok(());
+        }
+        let reaches = backend.is_reached_by(other)?;
+        if reaches {
+            backend.pool_open(self.results, other)?;
+            lock(&self.sized).iter().try_for_each(|&(_, pool)| backend.pool_open(pool, other))?;
+        }
+        opened.push((other, reaches));
+        Ok(())
+    }
+}

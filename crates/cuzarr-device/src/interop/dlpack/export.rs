@@ -1,0 +1,149 @@
+//! Nd-buffers as DLPack structures.
+
+use std::ptr::NonNull;
+
+use crate::array::dtype::{DType, DTypeKind};
+use crate::array::ndbuffer::NdBuffer;
+use crate::device::Device;
+use crate::error::{Error, ErrorKind, Result};
+use crate::interop::dlpack::{
+    DEVICE_CPU, DEVICE_CUDA, DLDataType, DLDevice, DLManagedTensor, DLManagedTensorVersioned, DLTensor, FLAG_IS_COPIED,
+    FLAG_READ_ONLY, VERSION,
+};
+use crate::memory::pool;
+
+/// What an exported structure points to; its deleter drops it.
+struct Exported<T> {
+    tensor: T,
+    _array: NdBuffer,
+    _shape: Box<[i64]>,
+    _strides: Box<[i64]>,
+}
+
+/// The array as a DLPack 1 structure that keeps its memory alive until the deleter is called.
+///
+/// `is_copied` says that the memory was copied for this consumer alone.
+///
+/// # Errors
+/// `Unsupported` for opaque elements, strides that are not whole elements, and elements that are not aligned.
+pub fn export_versioned(array: &NdBuffer, is_copied: bool) -> Result<NonNull<DLManagedTensorVersioned>> {
+    unsafe extern "C" fn deleter(tensor: *mut DLManagedTensorVersioned) {
+        if !tensor.is_null() {
+            // SAFETY: `manager_ctx` is the box that `boxed` leaked, and the consumer calls this once.
+            drop(unsafe { Box::from_raw((*tensor).manager_ctx.cast::<Exported<DLManagedTensorVersioned>>()) });
+        }
+    }
+    let read_only = if array.is_read_only() { FLAG_READ_ONLY } else { 0 };
+    let flags = if is_copied { read_only | FLAG_IS_COPIED } else { read_only };
+    boxed(
+        array,
+        |dl_tensor| DLManagedTensorVersioned {
+            version: VERSION,
+            manager_ctx: std::ptr::null_mut(),
+            deleter: Some(deleter),
+            flags,
+            dl_tensor,
+        },
+        |tensor, context| tensor.manager_ctx = context,
+    )
+}
+
+/// The array as the structure that DLPack had before version 1.
+///
+/// # Errors
+/// As [`export_versioned`]; also `Unsupported` for read-only memory, which that structure cannot express.
+pub fn export_legacy(array: &NdBuffer) -> Result<NonNull<DLManagedTensor>> {
+    unsafe extern "C" fn deleter(tensor: *mut DLManagedTensor) {
+        if !tensor.is_null() {
+            // SAFETY: as for the versioned one.
+            drop(unsafe { Box::from_raw((*tensor).manager_ctx.cast::<Exported<DLManagedTensor>>()) });
+        }
+    }
+    if array.is_read_only() {
+        let message = "DLPack before version 1 cannot say that memory is read-only";
+        return Err(Error::new(ErrorKind::Unsupported, message).with_hint("ask for `max_version=(1, 0)`, or copy it"));
+    }
+    boxed(
+        array,
+        |dl_tensor| DLManagedTensor { dl_tensor, manager_ctx: std::ptr::null_mut(), deleter: Some(deleter) },
+        |tensor, context| tensor.manager_ctx = context,
+    )
+}
+
+fn boxed<T>(
+    array: &NdBuffer,
+    wrap: impl FnOnce(DLTensor) -> T,
+    set_context: impl FnOnce(&mut T, *mut std::ffi::c_void),
+) -> Result<NonNull<T>> {
+    let dtype = data_type(array.dtype())?;
+    let device = device(array.device())?;
+    let alignment = array.dtype().swap_unit_bytes();
+    if !array.is_empty() && !array.address().is_multiple_of(alignment) {
+        let message = format!("elements of {} are not aligned to {alignment} bytes", array.dtype());
+        return Err(unsupported(message).with_hint("copy the array first"));
+    }
+    let size = array.dtype().size_bytes() as isize;
+    // Extents and strides are below `isize::MAX`, which fits 64 bits.
+    let mut shape: Box<[i64]> = array.shape().iter().map(|&extent| extent as i64).collect();
+    let whole = |(&extent, &stride): (&usize, &isize)| match stride % size {
+        0 => Ok((stride / size) as i64),
+        _ if extent <= 1 || array.is_empty() => Ok(1),
+        _ => {
+            let message = format!("a stride of {stride} bytes is not a number of {size}-byte elements");
+            Err(unsupported(message).with_hint("copy the array first"))
+        }
+    };
+    let mut strides: Box<[i64]> = array.shape().iter().zip(array.strides()).map(whole).collect::<Result<_>>()?;
+    let ndim = i32::try_from(shape.len()).map_err(|_| unsupported("too many dimensions".to_string()))?;
+    pool::mark_shared(array.buffer());
+    let tensor = DLTensor {
+        data: array.address() as *mut _,
+        device,
+        ndim,
+        dtype,
+        shape: shape.as_mut_ptr(),
+        strides: strides.as_mut_ptr(),
+        byte_offset: 0,
+    };
+    let exported = Exported { tensor: wrap(tensor), _array: array.clone(), _shape: shape, _strides: strides };
+    let exported = Box::leak(Box::new(exported));
+    let context: *mut Exported<T> = exported;
+    // SAFETY: just leaked, so valid and nobody else's; the deleter takes the box back through this pointer.
+    let tensor = unsafe {
+        set_context(&mut (*context).tensor, context.cast());
+        &raw mut (*context).tensor
+    };
+    // SAFETY: a field of a box is not null.
+    Ok(unsafe { NonNull::new_unchecked(tensor) })
+}
+
+/// What DLPack calls a device. The memory of the simulated one, for tests, is the host's.
+///
+/// # Errors
+/// `Unsupported` when its number is too large.
+pub fn device(device: Device) -> Result<DLDevice> {
+    match device {
+        Device::Cpu | Device::Simt => Ok(DLDevice { device_type: DEVICE_CPU, device_id: 0 }),
+        Device::Cuda(ordinal) => {
+            let device_id = i32::try_from(ordinal).map_err(|_| unsupported(format!("no DLPack device {ordinal}")))?;
+            Ok(DLDevice { device_type: DEVICE_CUDA, device_id })
+        }
+    }
+}
+
+fn data_type(dtype: DType) -> Result<DLDataType> {
+    let code = match dtype.kind() {
+        DTypeKind::Int => 0,
+        DTypeKind::UInt => 1,
+        DTypeKind::Float => 2,
+        DTypeKind::BFloat => 4,
+        DTypeKind::Complex => 5,
+        DTypeKind::Bool => 6,
+        DTypeKind::Opaque => return Err(unsupported(format!("DLPack has no type for {dtype}"))),
+    };
+    Ok(DLDataType { code, bits: (dtype.size_bytes() * 8) as u8, lanes: 1 })
+}
+
+fn unsupported(message: String) -> Error {
+    Error::new(ErrorKind::Unsupported, message)
+}

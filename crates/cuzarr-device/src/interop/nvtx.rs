@@ -1,0 +1,257 @@
+//! Names for what a program does, in the pictures of profilers: NVTX, as Nsight Systems and others read it.
+//!
+//! A profiler names a library of its own in `NVTX_INJECTION64_PATH` when it starts a program. NVIDIA's NVTX 3 headers load that
+//! library at the first range, offer it a table of places, and call what it puts there. This does the same without the headers
+//! (<https://github.com/NVIDIA/NVTX>, `nvtxDetail/nvtxTypes.h` has the layouts). Without the variable nothing is loaded, and
+//! a range costs one look at a pointer.
+
+use std::ffi::{CString, c_char, c_int, c_uint, c_void};
+use std::marker::PhantomData;
+use std::path::PathBuf;
+use std::ptr::null_mut;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use crate::driver::library;
+use crate::error::{Error, ErrorKind, Result};
+
+/// Set by profilers.
+const LIBRARY_VARIABLE: &str = "NVTX_INJECTION64_PATH";
+
+/// What the ranges are listed under.
+const DOMAIN: &std::ffi::CStr = c"cuzarr";
+
+/// Where a profiler puts its functions: a table for each module of NVTX, of which we call five of one.
+const MODULES: usize = 7;
+const DOMAINS: usize = 5;
+/// Entries of each module's table, the unused first one included.
+const ENTRIES: [usize; MODULES] = [0, 16, 9, 15, 7, 16, 7];
+const MOST_ENTRIES: usize = 16;
+
+const DOMAIN_START: usize = 2;
+const DOMAIN_END: usize = 3;
+const DOMAIN_PUSH: usize = 4;
+const DOMAIN_POP: usize = 5;
+const DOMAIN_CREATE: usize = 12;
+
+static SLOTS: [[AtomicPtr<c_void>; MOST_ENTRIES]; MODULES] =
+    [const { [const { AtomicPtr::new(null_mut()) }; MOST_ENTRIES] }; MODULES];
+
+/// For each module the addresses of its slots, from the second on, between zeroes.
+struct Tables([[*const AtomicPtr<c_void>; MOST_ENTRIES + 1]; MODULES]);
+
+// SAFETY: addresses of statics.
+unsafe impl Send for Tables {}
+// SAFETY: as above.
+unsafe impl Sync for Tables {}
+
+static TABLES: OnceLock<Tables> = OnceLock::new();
+
+fn tables() -> &'static Tables {
+    TABLES.get_or_init(|| {
+        let mut tables = Tables([[std::ptr::null(); MOST_ENTRIES + 1]; MODULES]);
+        for ((table, slots), entries) in tables.0.iter_mut().zip(&SLOTS).zip(ENTRIES) {
+            for (place, slot) in table.iter_mut().zip(slots).take(entries).skip(1) {
+                *place = slot;
+            }
+        }
+        tables
+    })
+}
+
+/// `NvtxExportTableCallbacks`
+#[repr(C)]
+struct Callbacks {
+    size_bytes: usize,
+    table_of_module: unsafe extern "C" fn(c_int, *mut *const *const AtomicPtr<c_void>, *mut c_uint) -> c_int,
+}
+
+/// `NvtxExportTableVersionInfo`
+#[repr(C)]
+struct VersionInfo {
+    size_bytes: usize,
+    version: u32,
+    reserved: u32,
+    set_version: extern "C" fn(u32),
+}
+
+static CALLBACKS: Callbacks = Callbacks { size_bytes: size_of::<Callbacks>(), table_of_module };
+static VERSION_INFO: VersionInfo =
+    VersionInfo { size_bytes: size_of::<VersionInfo>(), version: VERSION, reserved: 0, set_version: ignore_version };
+
+const VERSION: u32 = 3;
+
+extern "C" fn ignore_version(_version: u32) {}
+
+/// # Safety
+/// The two places may be written, or are null.
+unsafe extern "C" fn table_of_module(
+    module: c_int,
+    table: *mut *const *const AtomicPtr<c_void>,
+    entries: *mut c_uint,
+) -> c_int {
+    let Some(module) = usize::try_from(module).ok().filter(|module| (1..MODULES).contains(module)) else { return 0 };
+    // SAFETY: the caller's promise.
+    unsafe {
+        if !entries.is_null() {
+            *entries = ENTRIES[module] as c_uint;
+        }
+        if !table.is_null() {
+            *table = tables().0[module].as_ptr();
+        }
+    }
+    1
+}
+
+extern "C" fn export_table(number: u32) -> *const c_void {
+    match number {
+        1 => (&raw const CALLBACKS).cast(),
+        3 => (&raw const VERSION_INFO).cast(),
+        _ => std::ptr::null(),
+    }
+}
+
+type Initialize = unsafe extern "C" fn(extern "C" fn(u32) -> *const c_void) -> c_int;
+type Create = unsafe extern "C" fn(*const c_char) -> *mut c_void;
+type Push = unsafe extern "C" fn(*mut c_void, *const Attributes) -> c_int;
+type Pop = unsafe extern "C" fn(*mut c_void) -> c_int;
+type Start = unsafe extern "C" fn(*mut c_void, *const Attributes) -> u64;
+type End = unsafe extern "C" fn(*mut c_void, u64);
+
+/// `nvtxEventAttributes_v2`
+#[repr(C)]
+struct Attributes {
+    version: u16,
+    size_bytes: u16,
+    category: u32,
+    color_type: i32,
+    color: u32,
+    payload_type: i32,
+    reserved: i32,
+    payload: u64,
+    message_type: i32,
+    message: *const c_char,
+}
+
+/// A profiler that listens.
+struct Profiler {
+    path: PathBuf,
+    domain: usize,
+    push: Push,
+    pop: Pop,
+    start: Start,
+    end: End,
+}
+
+static PROFILER: OnceLock<Option<Profiler>> = OnceLock::new();
+
+fn profiler() -> Option<&'static Profiler> {
+    // A profiler that cannot be loaded is the profiler's to report: NVTX is silent, too.
+    PROFILER.get_or_init(|| Profiler::attach().ok()).as_ref()
+}
+
+/// Where the profiler's library lies that listens to this process.
+///
+/// # Errors
+/// `LibraryMissing` when none does.
+pub(crate) fn attached() -> Result<PathBuf> {
+    profiler().map(|profiler| profiler.path.clone()).ok_or_else(|| {
+        let message = format!("no profiler listens: it would name its library in {LIBRARY_VARIABLE}");
+        Error::new(ErrorKind::LibraryMissing, message)
+    })
+}
+
+impl Profiler {
+    fn attach() -> Result<Profiler> {
+        let found = library::open(LIBRARY_VARIABLE, &[])?;
+        // SAFETY: the type is that of nvtxTypes.h.
+        let initialize: Initialize = unsafe { library::symbol(&found.library, "InitializeInjectionNvtx2") }?;
+        let missing = |what: &str| Error::new(ErrorKind::LibraryMissing, format!("the profiler {what}"));
+        // SAFETY: as NVTX calls it, with a function that gives tables which live as long as the process.
+        if unsafe { initialize(export_table) } == 0 {
+            return Err(missing("did not start"));
+        }
+        std::mem::forget(found.library);
+        let function = |entry: usize| {
+            let function = SLOTS[DOMAINS][entry].load(Ordering::Acquire);
+            if function.is_null() { Err(missing("takes no ranges of domains")) } else { Ok(function) }
+        };
+        // SAFETY: the profiler put functions of these types there, as the table's layout says.
+        unsafe {
+            let create: Create = std::mem::transmute(function(DOMAIN_CREATE)?);
+            Ok(Profiler {
+                path: found.path,
+                domain: create(DOMAIN.as_ptr()) as usize,
+                push: std::mem::transmute::<*mut c_void, Push>(function(DOMAIN_PUSH)?),
+                pop: std::mem::transmute::<*mut c_void, Pop>(function(DOMAIN_POP)?),
+                start: std::mem::transmute::<*mut c_void, Start>(function(DOMAIN_START)?),
+                end: std::mem::transmute::<*mut c_void, End>(function(DOMAIN_END)?),
+            })
+        }
+    }
+
+    /// Calls `report` with what a range of this name says.
+    fn describe<T>(name: &str, size_bytes: u64, report: impl FnOnce(&Attributes) -> T) -> T {
+        const UNSIGNED_INT64: i32 = 1;
+        const ASCII: i32 = 1;
+        let message = CString::new(name).unwrap_or_default();
+        report(&Attributes {
+            version: VERSION as u16,
+            size_bytes: size_of::<Attributes>() as u16,
+            category: 0,
+            color_type: 0,
+            color: 0,
+            payload_type: UNSIGNED_INT64,
+            reserved: 0,
+            payload: size_bytes,
+            message_type: ASCII,
+            message: message.as_ptr(),
+        })
+    }
+}
+
+/// Work of one thread, from the call of [`range`] until this is dropped. Ranges of a thread lie inside each other.
+#[must_use]
+pub struct Range {
+    profiler: Option<&'static Profiler>,
+    /// Stays on its thread.
+    _thread: PhantomData<*const ()>,
+}
+
+/// Names what this thread does until the range is dropped, and how many bytes it does it to.
+///
+/// ```
+/// let _range = cuzarr_device::profile::range("decode", 4096);
+/// ```
+pub fn range(name: &str, size_bytes: u64) -> Range {
+    let profiler = profiler();
+    if let Some(Profiler { push, domain, .. }) = profiler {
+        // SAFETY: the profiler's own function, its domain, and attributes that live through the call.
+        Profiler::describe(name, size_bytes, |attributes| unsafe { push(*domain as *mut c_void, attributes) });
+    }
+    Range { profiler, _thread: PhantomData }
+}
+
+impl Drop for Range {
+    fn drop(&mut self) {
+        if let Some(Profiler { pop, domain, .. }) = self.profiler {
+            // SAFETY: the profiler's own function; this thread pushed.
+            unsafe { pop(*domain as *mut c_void) };
+        }
+    }
+}
+
+/// Names work that may end on another thread; [`end`] takes the number.
+pub fn start(name: &str, size_bytes: u64) -> u64 {
+    let Some(Profiler { start, domain, .. }) = profiler() else { return 0 };
+    // SAFETY: as in `range`.
+    Profiler::describe(name, size_bytes, |attributes| unsafe { start(*domain as *mut c_void, attributes) })
+}
+
+/// Ends what [`start`] began.
+pub fn end(number: u64) {
+    if let (Some(Profiler { end, domain, .. }), true) = (profiler(), number != 0) {
+        // SAFETY: the profiler's own function and number.
+        unsafe { end(*domain as *mut c_void, number) };
+    }
+}

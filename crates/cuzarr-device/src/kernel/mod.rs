@@ -1,0 +1,270 @@
+//! From a `.cu` file to a kernel that can be launched.
+//!
+//! A [`KernelSource`] is the text of a file, embedded with `include_str!`. Machine code for it is looked for under a key
+//! made of everything that decides it, in this order:
+//!
+//! 1. cubins shipped with the package ([`set_cubin_directory`] or `CUZARR_CUBIN_DIR`), made by `scripts/compile_kernels.py`;
+//! 2. the cache on disk;
+//! 3. NVRTC, whose answer goes to the cache.
+//!
+//! So a machine with the wheel needs neither compiler nor toolkit, and `cargo build` needs no CUDA. On `simt` the kernel is
+//! a function of the test library, under the same name.
+
+pub(crate) mod module;
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::sync::Mutex;
+
+use crate::device::Device;
+use crate::driver::backend::{Grid, RawFunction};
+use crate::driver::context::{Context, lock};
+use crate::driver::cubin;
+use crate::error::{Error, ErrorKind, Result};
+use crate::memory::buffer::Buffer;
+use crate::stream::Stream;
+
+pub use crate::driver::cubin::set_cubin_directory;
+
+/// One `.cu` file. Keep it in a `static`; it includes only headers of `kernels/include/cuzarr`.
+#[derive(Debug)]
+pub struct KernelSource {
+    /// File name without `.cu`; also the name of its cubins.
+    pub name: &'static str,
+    /// The text of the file.
+    pub text: &'static str,
+}
+
+/// The number that a kernel's text defines as `name`, so that what launches it need not repeat it:
+/// `const SPANS: u32 = defined(include_str!("find.cu"), "SPANS");`.
+///
+/// # Panics
+/// When there is no line `#define NAME`, a decimal number, perhaps a `u`: in a constant, the program does not compile.
+pub const fn defined(text: &str, name: &str) -> u32 {
+    let (text, name, define) = (text.as_bytes(), name.as_bytes(), b"#define ");
+    let mut at = 0;
+    while at < text.len() {
+        let value = at + define.len() + name.len();
+        if starts_with(text, at, define) && starts_with(text, at + define.len(), name) && starts_with(text, value, b" ")
+        {
+            return number(text, value + 1);
+        }
+        at += 1;
+    }
+    panic!("no such definition");
+}
+
+const fn starts_with(text: &[u8], at: usize, sought: &[u8]) -> bool {
+    let mut i = 0;
+    while i < sought.len() && at + i < text.len() && text[at + i] == sought[i] {
+        i += 1;
+    }
+    i == sought.len()
+}
+
+/// The decimal number that begins at a place.
+const fn number(text: &[u8], mut at: usize) -> u32 {
+    let (begin, mut value) = (at, 0);
+    while at < text.len() && text[at].is_ascii_digit() {
+        value = value * 10 + (text[at] - b'0') as u32;
+        at += 1;
+    }
+    assert!(at > begin, "not a number");
+    let behind = if at < text.len() && text[at] == b'u' { at + 1 } else { at };
+    assert!(behind == text.len() || text[behind] == b'\n', "not a number alone");
+    value
+}
+
+/// Kernels that were loaded on one device.
+#[derive(Default)]
+pub(crate) struct Kernels(Mutex<Loaded>);
+
+#[derive(Default)]
+struct Loaded {
+    modules: HashMap<&'static str, usize>,
+    functions: HashMap<(&'static str, String), RawFunction>,
+}
+
+/// A kernel on one device, ready to be launched.
+#[derive(Clone, Copy)]
+pub struct Kernel {
+    context: &'static Context,
+    function: RawFunction,
+    shared_bytes: u32,
+}
+
+impl KernelSource {
+    /// The kernel `entry` of this file for `device`; loaded, and if need be compiled, at the first call.
+    ///
+    /// # Errors
+    /// `Unsupported` on `cpu`; `LibraryMissing` when it has to be compiled and there is no NVRTC; `KernelCompileFailed`;
+    /// `DeviceUnavailable`, `DeviceFailed`.
+    pub fn kernel(&'static self, device: Device, entry: &str) -> Result<Kernel> {
+        let context = Context::get(device)?;
+        let mut loaded = lock(&context.kernels.0);
+        let key = (self.name, entry.to_string());
+        if let Some(&function) = loaded.functions.get(&key) {
+            return Ok(Kernel { context, function, shared_bytes: 0 });
+        }
+        let module = match loaded.modules.get(self.name) {
+            Some(&module) => module,
+            None => {
+                // Under the lock: threads that want the same file should wait for it, not compile it again.
+                let module = self.load(context)?;
+                loaded.modules.insert(self.name, module);
+                module
+            }
+        };
+        // SAFETY: modules are never unloaded.
+        let function = unsafe { context.backend.function(module, entry) }?;
+        loaded.functions.insert(key, function);
+        Ok(Kernel { context, function, shared_bytes: 0 })
+    }
+
+    fn load(&self, context: &'static Context) -> Result<usize> {
+        if context.device == Device::Simt {
+            return context.backend.load_module(&[]);
+        }
+        let capability = context.backend.properties().compute_capability;
+        let mut problems = Vec::new();
+        for found in cubin::candidates(self, capability) {
+            match context.backend.load_module(&found.bytes) {
+                Ok(module) => return Ok(module),
+                Err(error) => problems.push(format!("{}: {}", found.origin, error.message())),
+            }
+        }
+        let compiled = cubin::compile(self, capability).map_err(|error| match problems.is_empty() {
+            true => error,
+            false => Error::new(error.kind(), format!("{}; before that, {}", error.message(), problems.join("; ")))
+                .with_hint(error.hint().unwrap_or("update the NVIDIA driver").to_string()),
+        })?;
+        context.backend.load_module(&compiled)
+    }
+}
+
+impl Kernel {
+    /// How many multiprocessors its device has: grids of persistent kernels are sized by it.
+    pub fn multiprocessors(&self) -> u32 {
+        self.context.backend.properties().multiprocessors
+    }
+
+    /// The kernel, launched with so much shared memory for the array that it declares with `CUZARR_SHARED_ASKED`. In `simt`,
+    /// where such an array is like any other, nothing is asked for.
+    ///
+    /// # Errors
+    /// `DeviceFailed` when the device has less.
+    pub fn with_shared(mut self, size_bytes: u32) -> Result<Kernel> {
+        if self.context.device != Device::Simt {
+            // SAFETY: functions of modules, which are never unloaded.
+            unsafe { self.context.backend.allow_shared(self.function, size_bytes) }?;
+            self.shared_bytes = size_bytes;
+        }
+        Ok(self)
+    }
+
+    /// Puts a launch on `stream`. `buffers` are all device memory that the arguments point into.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for an empty grid, `MemorySpace` for a stream of another device, `DeviceFailed`.
+    ///
+    /// # Safety
+    /// The arguments have the number, types and layout of the kernel's parameters; the kernel, launched like this, stays
+    /// inside the memory of `buffers`.
+    pub unsafe fn launch<A: Arguments>(
+        &self,
+        stream: &Stream,
+        blocks: u32,
+        threads: u32,
+        arguments: A,
+        buffers: &[&Buffer],
+    ) -> Result<()> {
+        if stream.device() != self.context.device {
+            let message = format!("a kernel of {} cannot run on a stream of {}", self.context.device, stream.device());
+            return Err(Error::new(ErrorKind::MemorySpace, message));
+        }
+        if blocks == 0 || threads == 0 {
+            return Err(Error::invalid(format!("a launch of {blocks} blocks of {threads} threads does nothing")));
+        }
+        for buffer in buffers {
+            stream.begin_use(buffer)?;
+        }
+        let mut arguments = arguments;
+        let mut pointers = arguments.pointers();
+        let grid = Grid { blocks: [blocks, 1, 1], threads: [threads, 1, 1], shared_bytes: self.shared_bytes };
+        // SAFETY: the caller promises the arguments and what the kernel touches; the pointers live through the call.
+        unsafe { self.context.backend.launch(self.function, grid, stream.raw_handle(), &mut pointers) }?;
+        stream.end_use(buffers)
+    }
+}
+
+/// Arguments of a kernel: a tuple of plain values (`repr(C)` structs, integers, floats, addresses as `usize`).
+pub trait Arguments {
+    /// Where each value lies.
+    fn pointers(&mut self) -> Vec<*mut c_void>;
+
+    /// How large each value is, in bytes.
+    fn sizes(&self) -> Vec<usize>;
+}
+
+/// Values whose types are known only when the program runs, each as its bytes.
+impl Arguments for Vec<Vec<u8>> {
+    fn pointers(&mut self) -> Vec<*mut c_void> {
+        self.iter_mut().map(|value| value.as_mut_ptr().cast()).collect()
+    }
+
+    fn sizes(&self) -> Vec<usize> {
+        self.iter().map(Vec::len).collect()
+    }
+}
+
+macro_rules! arguments {
+    ($($name:ident)*) => {
+        impl<$($name: Copy),*> Arguments for ($($name,)*) {
+            fn pointers(&mut self) -> Vec<*mut c_void> {
+                #[allow(non_snake_case)]
+                let ($($name,)*) = self;
+                vec![$(std::ptr::from_mut($name).cast()),*]
+            }
+
+            fn sizes(&self) -> Vec<usize> {
+                vec![$(size_of::<$name>()),*]
+            }
+        }
+    };
+}
+
+arguments!(A);
+arguments!(A B);
+arguments!(A B C);
+arguments!(A B C D);
+arguments!(A B C D E);
+arguments!(A B C D E F);
+arguments!(A B C D E F G);
+arguments!(A B C D E F G H);
+arguments!(A B C D E F G H I);
+arguments!(A B C D E F G H I J);
+arguments!(A B C D E F G H I J K);
+arguments!(A B C D E F G H I J K L);
+
+#[cfg(test)]
+mod tests {
+    use super::defined;
+
+    #[test]
+    fn definitions_are_found_by_their_whole_name() {
+        let text = "#define GROUPS 128u\n#define GROUP 16\n#define GROUPED 7u\n";
+        assert_eq!([defined(text, "GROUP"), defined(text, "GROUPS"), defined(text, "GROUPED")], [16, 128, 7]);
+    }
+
+    #[test]
+    #[should_panic(expected = "no such definition")]
+    fn nothing_is_made_up() {
+        defined("#define GROUPS 128u\n", "GROUP");
+    }
+
+    #[test]
+    #[should_panic(expected = "not a number alone")]
+    fn expressions_are_refused() {
+        defined("#define GROUP 16 * 2\n", "GROUP");
+    }
+}

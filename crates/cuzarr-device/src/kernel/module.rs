@@ -1,0 +1,299 @@
+//! Kernels of the user's own: CUDA C++ that is compiled when the program runs, for the device it runs on.
+//!
+//! ```no_run
+//! use cuzarr_device::{Buffer, Device, LaunchShape, Module, Stream};
+//! # fn main() -> cuzarr_device::Result<()> {
+//! let source = "extern \"C\" __global__ void scale(float *x, float by, int n) {
+//!     int i = blockIdx.x * blockDim.x + threadIdx.x;
+//!     if (i < n) x[i] *= by;
+//! }";
+//! let device = Device::Cuda(0);
+//! let scale = Module::compile(device, "scale.cu", source, &[])?.function("scale")?;
+//! let (x, stream) = (Buffer::zeroed(device, 4096)?, Stream::new(device)?);
+//! // SAFETY: the parameters are a pointer, a float and an int, and the kernel stays below `n` elements.
+//! unsafe { scale.launch(&stream, LaunchShape::line(4, 256), (x.address(), 2f32, 1024i32), &[&x]) }?;
+//! stream.synchronize()
+//! # }
+//! ```
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use crate::device::Device;
+use crate::driver::backend::{FunctionInfo, Grid, RawFunction};
+use crate::driver::context::{Context, lock};
+use crate::driver::{cubin, simt};
+use crate::error::{Error, ErrorKind, Result};
+use crate::kernel::Arguments;
+use crate::memory::buffer::Buffer;
+use crate::stream::Stream;
+
+/// Dynamic shared memory that every kernel may ask for; more has to be allowed first.
+const PLAIN_SHARED_BYTES: u32 = 48 << 10;
+
+/// Machine code on one device; given back with the last clone and the last function of it.
+struct Loaded {
+    context: &'static Context,
+    handle: usize,
+}
+
+impl Loaded {
+    fn load(context: &'static Context, cubin: &[u8]) -> Result<Arc<Loaded>> {
+        Ok(Arc::new(Loaded { context, handle: context.backend.load_module(cubin)? }))
+    }
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        // A kernel of it may still run. Failing means that the device is lost, and its memory with it.
+        if self.context.backend.synchronize_device().is_ok() {
+            // SAFETY: ours, and nothing of it runs any more.
+            let _ = unsafe { self.context.backend.unload_module(self.handle) };
+        }
+    }
+}
+
+/// A text of CUDA C++, compiled for one device. Clones are the same module; any thread may use it.
+#[derive(Clone)]
+pub struct Module(Arc<Inner>);
+
+struct Inner {
+    context: &'static Context,
+    file: String,
+    text: String,
+    options: Vec<String>,
+    plain: Arc<Loaded>,
+    /// Kernels whose names the compiler had to be asked for, each from a compilation of its own.
+    expressions: Mutex<HashMap<String, Function>>,
+}
+
+/// One kernel of a [`Module`].
+#[derive(Clone)]
+pub struct Function {
+    loaded: Arc<Loaded>,
+    raw: RawFunction,
+    name: String,
+    info: FunctionInfo,
+}
+
+/// How many blocks, of how many threads, with how much dynamic shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaunchShape {
+    /// Blocks by x, y and z.
+    pub grid: [u32; 3],
+    /// Threads of a block by x, y and z.
+    pub block: [u32; 3],
+    /// Dynamic shared memory of a block, in bytes.
+    pub shared_bytes: u32,
+}
+
+impl LaunchShape {
+    /// `blocks` of `threads`, by x alone.
+    pub fn line(blocks: u32, threads: u32) -> LaunchShape {
+        LaunchShape { grid: [blocks, 1, 1], block: [threads, 1, 1], shared_bytes: 0 }
+    }
+}
+
+impl Module {
+    /// Compiles `text` for `device` with NVRTC, or takes the machine code that an earlier run kept on disk. `file` is what
+    /// the compiler's messages call it; `options` are NVRTC's (`-DN=4`, `--use_fast_math`, `-I…`).
+    ///
+    /// CUDA's own headers are found where NVRTC is part of a toolkit or stands beside the wheel `nvidia-cuda-runtime`.
+    ///
+    /// # Errors
+    /// `KernelCompileFailed`, with the compiler's messages and the lines they are about; `LibraryMissing` when there is
+    /// no NVRTC; `Unsupported` on `cpu`; `DeviceUnavailable`, `DeviceFailed`.
+    pub fn compile(device: Device, file: &str, text: &str, options: &[String]) -> Result<Module> {
+        let context = Self::context(device)?;
+        let cubin = if device == Device::Simt {
+            simt::compile(file, text)?
+        } else {
+            let capability = context.backend.properties().compute_capability;
+            cubin::compile_user((file, text), options, None, capability)?.cubin
+        };
+        let plain = Loaded::load(context, &cubin)?;
+        let (file, text, options) = (file.to_string(), text.to_string(), options.to_vec());
+        Ok(Module(Arc::new(Inner { context, file, text, options, plain, expressions: Mutex::default() })))
+    }
+
+    fn context(device: Device) -> Result<&'static Context> {
+        if device != Device::Cpu {
+            return Context::get(device);
+        }
+        Err(Error::new(ErrorKind::Unsupported, format!("CUDA C++ does not run on {device}"))
+            .with_hint("compile it for a GPU: device \"cuda:0\""))
+    }
+
+    /// Whether a text compiles for GPUs of compute capability `(major, minor)`; needs NVRTC and no GPU.
+    ///
+    /// # Errors
+    /// `KernelCompileFailed`, `LibraryMissing`.
+    pub fn check(file: &str, text: &str, options: &[String], capability: (u32, u32)) -> Result<()> {
+        cubin::compile_user((file, text), options, None, capability).map(|_| ())
+    }
+
+    /// Where it runs.
+    pub fn device(&self) -> Device {
+        self.0.context.device
+    }
+
+    /// The kernel `name`: one that is `extern "C"`, any other by its C++ name, or an instance of a template
+    /// (`scale<float>`). The compiler has to be asked for the latter two, which costs a compilation each.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the text has no such kernel.
+    pub fn function(&self, name: &str) -> Result<Function> {
+        let inner = &*self.0;
+        // SAFETY: a module that this function will keep alive.
+        if let Ok(raw) = unsafe { inner.context.backend.function(inner.plain.handle, name) } {
+            return Function::new(inner.plain.clone(), raw, name);
+        }
+        if self.device() == Device::Simt {
+            return Err(Error::invalid(format!("{} has no kernel '{name}'", inner.file)));
+        }
+        // Under the lock: who asks for the same kernel should wait, not compile it again.
+        let mut expressions = lock(&inner.expressions);
+        if let Some(function) = expressions.get(name) {
+            return Ok(function.clone());
+        }
+        let capability = inner.context.backend.properties().compute_capability;
+        let source = (inner.file.as_str(), inner.text.as_str());
+        let compiled = cubin::compile_user(source, &inner.options, Some(name), capability);
+        let compiled = compiled.map_err(|error| {
+            Error::new(ErrorKind::InvalidArgument, format!("{} has no kernel '{name}'", inner.file))
+                .with_hint("look for its __global__ function; a template needs its arguments: 'name<float>'")
+                .with_source(error)
+        })?;
+        let loaded = Loaded::load(inner.context, &compiled.cubin)?;
+        let symbol = compiled.lowered_name.unwrap_or_default();
+        // SAFETY: as above.
+        let raw = unsafe { inner.context.backend.function(loaded.handle, &symbol) }?;
+        let function = Function::new(loaded, raw, name)?;
+        expressions.insert(name.to_string(), function.clone());
+        Ok(function)
+    }
+}
+
+impl Function {
+    fn new(loaded: Arc<Loaded>, raw: RawFunction, name: &str) -> Result<Function> {
+        // SAFETY: the module gave it.
+        let info = unsafe { loaded.context.backend.function_info(raw) }?;
+        Ok(Function { loaded, raw, name: name.to_string(), info })
+    }
+
+    /// As it was asked for.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where it runs.
+    pub fn device(&self) -> Device {
+        self.loaded.context.device
+    }
+
+    /// Most threads of a block, with the registers that it takes.
+    pub fn max_threads(&self) -> u32 {
+        self.info.max_threads
+    }
+
+    /// Registers of a thread.
+    pub fn registers(&self) -> u32 {
+        self.info.registers
+    }
+
+    /// Local memory of a thread, in bytes: what did not fit into registers.
+    pub fn local_bytes(&self) -> u32 {
+        self.info.local_bytes
+    }
+
+    /// Shared memory that the source declares, in bytes a block.
+    pub fn static_shared_bytes(&self) -> u32 {
+        self.info.static_shared_bytes
+    }
+
+    /// Size of each parameter in bytes; `None` when the driver is older than CUDA 12.4.
+    pub fn parameter_bytes(&self) -> Option<&[usize]> {
+        self.info.parameter_bytes.as_deref()
+    }
+
+    /// Puts a launch on `stream`. `buffers` are all device memory of this crate that the arguments point into.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for an empty grid, a block of too many threads, arguments whose number or sizes are not those of
+    /// the parameters; `MemorySpace` for a stream of another device; `DeviceFailed`. A fault of the kernel shows up in a
+    /// later call, at the latest when the stream is synchronised.
+    ///
+    /// # Safety
+    /// The arguments mean what the kernel's parameters mean, and it stays inside the memory that it was given.
+    pub unsafe fn launch<A: Arguments>(
+        &self,
+        stream: &Stream,
+        shape: LaunchShape,
+        arguments: A,
+        buffers: &[&Buffer],
+    ) -> Result<()> {
+        let context = self.loaded.context;
+        if stream.device() != context.device {
+            let message = format!("kernel '{}' of {} cannot run on {stream:?}", self.name, context.device);
+            return Err(Error::new(ErrorKind::MemorySpace, message));
+        }
+        let mut arguments = arguments;
+        self.check(shape, &arguments.sizes())?;
+        let shared = self.info.static_shared_bytes.saturating_add(shape.shared_bytes);
+        if shared > PLAIN_SHARED_BYTES {
+            // SAFETY: the module gave the function.
+            unsafe { context.backend.allow_shared(self.raw, shape.shared_bytes) }?;
+        }
+        for buffer in buffers {
+            stream.begin_use(buffer)?;
+        }
+        let mut pointers = arguments.pointers();
+        let grid = Grid { blocks: shape.grid, threads: shape.block, shared_bytes: shape.shared_bytes };
+        // SAFETY: number and sizes of the arguments were compared where the driver knows them; the caller promises their
+        // meaning; the pointers live through the call.
+        unsafe { context.backend.launch(self.raw, grid, stream.raw_handle(), &mut pointers) }?;
+        stream.end_use(buffers)
+    }
+
+    fn check(&self, shape: LaunchShape, sizes: &[usize]) -> Result<()> {
+        let threads = shape.block.iter().map(|&extent| u64::from(extent)).product::<u64>();
+        if threads == 0 || shape.grid.contains(&0) {
+            let message = format!("kernel '{}': a launch of {shape:?} does nothing", self.name);
+            return Err(Error::invalid(message));
+        }
+        if threads > u64::from(self.info.max_threads) {
+            let (name, most, registers) = (&self.name, self.info.max_threads, self.info.registers);
+            let message = format!("kernel '{name}': got blocks of {threads} threads, at most {most} fit");
+            return Err(Error::invalid(message).with_hint(format!("it takes {registers} registers a thread")));
+        }
+        let Some(expected) = self.parameter_bytes() else { return Ok(()) };
+        if expected.len() != sizes.len() {
+            let message =
+                format!("kernel '{}': got {} arguments, it has {} parameters", self.name, sizes.len(), expected.len());
+            return Err(Error::invalid(message));
+        }
+        match expected.iter().zip(sizes).position(|(expected, got)| expected != got) {
+            None => Ok(()),
+            Some(at) => {
+                let (got, expected) = (sizes[at], expected[at]);
+                Err(Error::invalid(format!(
+                    "kernel '{}': argument {at} has {got} bytes, the parameter {expected}",
+                    self.name
+                )))
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Module {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Module({} on {})", self.0.file, self.device())
+    }
+}
+
+impl fmt::Debug for Function {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Function({} on {})", self.name, self.device())
+    }
+}

@@ -1,0 +1,152 @@
+//! Host memory that is read or written in place, each under a lease.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use crate::memory::lease::Lease;
+
+/// Bytes of host memory to read. While it lives, nobody writes them.
+pub struct HostBytes<'a> {
+    bytes: &'a [u8],
+    _lease: Lease,
+}
+
+impl<'a> HostBytes<'a> {
+    pub(crate) fn new(bytes: &'a [u8], lease: Lease) -> HostBytes<'a> {
+        HostBytes { bytes, _lease: lease }
+    }
+}
+
+impl Deref for HostBytes<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.bytes
+    }
+}
+
+impl AsRef<[u8]> for HostBytes<'_> {
+    fn as_ref(&self) -> &[u8] {
+        self.bytes
+    }
+}
+
+impl<S: AsRef<[u8]>> PartialEq<S> for HostBytes<'_> {
+    fn eq(&self, other: &S) -> bool {
+        self.bytes == other.as_ref()
+    }
+}
+
+impl PartialEq<HostBytes<'_>> for Vec<u8> {
+    fn eq(&self, other: &HostBytes<'_>) -> bool {
+        self == other.bytes
+    }
+}
+
+impl fmt::Debug for HostBytes<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.bytes.fmt(f)
+    }
+}
+
+/// Elements of host memory to read. While it lives, nobody writes them.
+pub struct HostSlice<'a, T> {
+    elements: &'a [T],
+    _lease: Lease,
+}
+
+impl<'a, T> HostSlice<'a, T> {
+    pub(crate) fn new(elements: &'a [T], lease: Lease) -> HostSlice<'a, T> {
+        HostSlice { elements, _lease: lease }
+    }
+}
+
+impl<T> Deref for HostSlice<'_, T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        self.elements
+    }
+}
+
+impl<T> AsRef<[T]> for HostSlice<'_, T> {
+    fn as_ref(&self) -> &[T] {
+        self.elements
+    }
+}
+
+impl<T: PartialEq, S: AsRef<[T]>> PartialEq<S> for HostSlice<'_, T> {
+    fn eq(&self, other: &S) -> bool {
+        self.elements == other.as_ref()
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for HostSlice<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.elements.fmt(f)
+    }
+}
+
+/// Host memory for one user to write, until it is dropped. It keeps the memory alive.
+///
+/// ```
+/// use cuzarr_device::Buffer;
+/// let buffer = Buffer::from_vec(vec![0; 8]);
+/// let mut left = buffer.host_bytes_mut()?;
+/// assert!(buffer.host_bytes().is_err());
+/// let mut right = left.split_off(4);
+/// std::thread::scope(|threads| {
+///     threads.spawn(|| left.fill(1));
+///     threads.spawn(|| right.fill(2));
+/// });
+/// drop((left, right));
+/// assert_eq!(buffer.host_bytes()?, [1, 1, 1, 1, 2, 2, 2, 2]);
+/// # Ok::<(), cuzarr_device::Error>(())
+/// ```
+pub struct HostBytesMut {
+    address: usize,
+    len: usize,
+    /// Of all parts into which the memory was split.
+    _lease: Arc<Lease>,
+}
+
+impl HostBytesMut {
+    /// # Safety
+    /// `len` initialised bytes of host memory are at `address`, and `lease` is one to write them that keeps them alive. Nothing
+    /// else is made of the lease for these bytes.
+    pub(crate) unsafe fn new(address: usize, len: usize, lease: Arc<Lease>) -> HostBytesMut {
+        HostBytesMut { address, len, _lease: lease }
+    }
+
+    /// Keeps the first `at` bytes and gives the others, for another thread. An `at` beyond the end keeps all. Takes no lock.
+    #[must_use]
+    pub fn split_off(&mut self, at: usize) -> HostBytesMut {
+        let at = at.min(self.len);
+        let rest = HostBytesMut { address: self.address + at, len: self.len - at, _lease: Arc::clone(&self._lease) };
+        self.len = at;
+        rest
+    }
+}
+
+impl Deref for HostBytesMut {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        if self.len == 0 {
+            return &[];
+        }
+        // SAFETY: `new` was promised these bytes, alive and leased as long as `self`; parts of them were split off apart.
+        unsafe { std::slice::from_raw_parts(self.address as *const u8, self.len) }
+    }
+}
+
+impl DerefMut for HostBytesMut {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        if self.len == 0 {
+            return &mut [];
+        }
+        // SAFETY: as in `deref`, and `self` is borrowed alone.
+        unsafe { std::slice::from_raw_parts_mut(self.address as *mut u8, self.len) }
+    }
+}

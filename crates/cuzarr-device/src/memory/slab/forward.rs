@@ -1,0 +1,214 @@
+//! Filled parts of a slab cross the bus while others are still being filled.
+//!
+//! The slab is divided into sections. A section crosses when all of it was carved and no piece in it lives any more;
+//! neighbours that are ready cross in one copy. So the bus begins with the first bytes that are there, and has little left
+//! to do when the last piece comes.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+
+use crate::driver::context::lock;
+use crate::error::{Error, Result};
+use crate::event::Event;
+use crate::interop::nvtx;
+use crate::memory::buffer::Buffer;
+use crate::memory::slab::{Lease, Slab};
+use crate::stream::{Stream, require_device};
+
+/// Bytes of a section: copies of fewer, with marks between them, leave gaps on the bus.
+const SECTION_BYTES: usize = 16 << 20;
+
+/// Where a slab's bytes go.
+pub(super) struct Forward {
+    dst: Buffer,
+    stream: Stream,
+    state: Mutex<State>,
+    sent: Arc<Mutex<Sent>>,
+}
+
+struct State {
+    carved_bytes: usize,
+    /// Nothing more is carved: the last section crosses, too, when all of it was filled.
+    closed: bool,
+    sections: Vec<Section>,
+}
+
+/// What crossed, of one slab or of several.
+#[derive(Default)]
+pub(super) struct Sent {
+    pub(super) copied: Vec<Copied>,
+    pub(super) stopped: bool,
+    failure: Option<Error>,
+}
+
+impl Sent {
+    /// All copies, which have so many bytes once every piece was filled.
+    pub(super) fn take(&mut self, carved_bytes: usize) -> Result<Vec<Copied>> {
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
+        }
+        let sent: usize = self.copied.iter().map(|copy| copy.size_bytes).sum();
+        if sent < carved_bytes {
+            let message = format!("pieces with {} bytes are still being filled", carved_bytes - sent);
+            return Err(Error::invalid(message));
+        }
+        Ok(std::mem::take(&mut self.copied))
+    }
+}
+
+#[derive(Clone, Copy, Default)]
+struct Section {
+    /// Bytes that nobody will write any more.
+    settled_bytes: usize,
+    sent: bool,
+}
+
+/// One copy of a slab's bytes, between two marks that know their time.
+#[derive(Clone)]
+pub struct Copied {
+    /// Before it.
+    pub start: Event,
+    /// Behind it.
+    pub end: Event,
+    /// How many bytes.
+    pub size_bytes: usize,
+}
+
+impl Slab {
+    /// From now on, what was filled crosses to `dst` on `stream`, section by section: whoever drops the last piece of a
+    /// section puts the copy on the stream. [`Slab::finish_upload`] sends the rest. The slab has room for no more bytes than
+    /// `dst` any more.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when pieces were carved already; `MemorySpace` when `dst` is not on the stream's device.
+    pub fn upload_as_filled(&mut self, dst: &Buffer, stream: &Stream) -> Result<()> {
+        self.upload_beside(dst, stream, Arc::default())
+    }
+
+    /// The same, with copies of others in `sent`.
+    pub(super) fn upload_beside(&mut self, dst: &Buffer, stream: &Stream, sent: Arc<Mutex<Sent>>) -> Result<()> {
+        if self.carved_bytes > 0 {
+            return Err(Error::invalid(format!("{} bytes of the slab were carved already", self.carved_bytes)));
+        }
+        require_device(stream, dst)?;
+        dst.require_writable()?;
+        self.size_bytes = self.size_bytes.min(dst.size_bytes());
+        let sections = vec![Section::default(); self.size_bytes.div_ceil(SECTION_BYTES)];
+        let state = Mutex::new(State { carved_bytes: 0, closed: false, sections });
+        let forward = Forward { dst: dst.clone(), stream: stream.clone(), state, sent };
+        self.lease
+            .forward
+            .set(forward)
+            .map_err(|_| Error::invalid("the slab's filled parts cross by themselves already"))
+    }
+
+    /// Lets nothing cross any more, because nobody wants it.
+    pub fn stop_upload(&self) {
+        if let Some(forward) = self.lease.forward.get() {
+            lock(&forward.sent).stopped = true;
+        }
+    }
+
+    /// Nothing more will be carved of a slab whose filled parts cross by themselves: the rest crosses as soon as it is filled.
+    pub(super) fn close(&self) {
+        if let Some(forward) = self.lease.forward.get() {
+            lock(&forward.state).closed = true;
+            forward.send(&self.lease);
+        }
+    }
+
+    /// Puts the copy of all that was carved and has not crossed yet on the stream of [`Slab::upload_as_filled`]; gives all
+    /// copies of the slab.
+    ///
+    /// # Errors
+    /// `InvalidArgument` while a piece lives or without that call, `DeviceFailed`, also for copies that were sent before.
+    pub fn finish_upload(&mut self) -> Result<Vec<Copied>> {
+        self.require_no_pieces()?;
+        let none = || Error::invalid("the slab was not told where its filled parts go");
+        let forward = self.lease.forward.get().ok_or_else(none)?;
+        self.close();
+        let carved_bytes = lock(&forward.state).carved_bytes;
+        lock(&forward.sent).take(carved_bytes)
+    }
+}
+
+impl Forward {
+    /// A piece ends at byte `end`; before it, `gap` is never written.
+    pub(super) fn carved(&self, gap: Range<usize>, end: usize) {
+        let mut state = lock(&self.state);
+        state.settle(gap);
+        state.carved_bytes = end;
+    }
+
+    /// Nobody will write `range` any more.
+    pub(super) fn filled(&self, lease: &Lease, range: Range<usize>) {
+        lock(&self.state).settle(range);
+        self.send(lease);
+    }
+
+    /// Sends the sections that are ready, neighbours together.
+    fn send(&self, lease: &Lease) {
+        if lock(&self.sent).stopped {
+            return;
+        }
+        // Its own statement: threads that carve and fill need the lock meanwhile.
+        let ready = lock(&self.state).take_ready();
+        for range in ready {
+            let copied = self.copy(lease, range);
+            let mut sent = lock(&self.sent);
+            match copied {
+                Ok(copied) => sent.copied.push(copied),
+                Err(error) => sent.failure = Some(error),
+            }
+        }
+    }
+
+    fn copy(&self, lease: &Lease, range: Range<usize>) -> Result<Copied> {
+        let size_bytes = range.len();
+        let _range = nvtx::range("upload", size_bytes as u64);
+        let (address, dst) = (lease.address() + range.start, self.dst.slice(range)?);
+        let start = self.stream.record_timed()?;
+        // SAFETY: inside the slab. No piece in the range lives and none will, and what else writes a slab waits for the
+        // copies that it knows of.
+        unsafe { self.stream.h2d_async(address as *const u8, &dst) }?;
+        match self.stream.record_timed() {
+            Ok(end) => {
+                lease.note_done(&self.stream, false, end.clone());
+                Ok(Copied { start, end, size_bytes })
+            }
+            // Without a mark nobody would know when the copy is done.
+            Err(error) => self.stream.synchronize().and(Err(error)),
+        }
+    }
+}
+
+impl State {
+    /// The bytes of sections that are ready and were not sent, which count as sent from here on.
+    fn take_ready(&mut self) -> Vec<Range<usize>> {
+        let mut ranges = Vec::<Range<usize>>::new();
+        for (number, section) in self.sections.iter_mut().enumerate() {
+            let at = number * SECTION_BYTES;
+            let end = self.carved_bytes.min(at + SECTION_BYTES);
+            let is_whole = self.closed || end == at + SECTION_BYTES;
+            if section.sent || end <= at || !is_whole || section.settled_bytes < end - at {
+                continue;
+            }
+            section.sent = true;
+            match ranges.last_mut() {
+                Some(last) if last.end == at => last.end = end,
+                _ => ranges.push(at..end),
+            }
+        }
+        ranges
+    }
+
+    fn settle(&mut self, range: Range<usize>) {
+        let mut at = range.start;
+        while at < range.end {
+            let section = at / SECTION_BYTES;
+            let end = range.end.min((section + 1) * SECTION_BYTES);
+            self.sections[section].settled_bytes += end - at;
+            at = end;
+        }
+    }
+}

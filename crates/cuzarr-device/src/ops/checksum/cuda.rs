@@ -1,0 +1,172 @@
+//! Launches of `checksum.cu`. Arguments were checked by the public functions (`crate::ops::checksum`).
+
+use crate::error::{Error, Result};
+use crate::kernel::KernelSource;
+use crate::memory::buffer::Buffer;
+use crate::memory::pool;
+use crate::ops::checksum::{Checksum, CrcField, Span};
+use crate::ops::launch::{Plain, blocks, threads, upload};
+use crate::stream::Stream;
+
+static CHECKSUM: KernelSource = KernelSource { name: "checksum", text: include_str!("checksum.cu") };
+
+/// Bytes of a piece: large ones cost less to join, small ones keep the device busy when there is little to do.
+const LARGEST_PIECE_BYTES: usize = 64 << 10;
+const SMALLEST_PIECE_BYTES: usize = 4 << 10;
+/// Warps that a multiprocessor has at a time.
+const WARPS_PER_MULTIPROCESSOR: usize = 64;
+const SUMS_BYTES: usize = 16;
+const WARP: u32 = 32;
+
+/// One line of the table, 32 bytes. `ChecksumSpan` in checksum.cuh; what stands in front of them, `ChecksumTable`, has the
+/// same size.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Entry {
+    offset: u64,
+    stored_offset: u64,
+    bytes: u32,
+    first_piece: u32,
+    unit: u32,
+    at: u32,
+}
+
+// SAFETY: no gaps.
+unsafe impl Plain for Entry {}
+
+/// Where the sums of the spans are, when the kernels before have run.
+struct Summed {
+    table: Buffer,
+    sums: Buffer,
+}
+
+fn table(spans: &[Span], multiprocessors: usize) -> Result<(Vec<Entry>, u32)> {
+    let total: usize = spans.iter().map(|span| span.bytes.len()).sum();
+    let piece_bytes = (total / (multiprocessors * WARPS_PER_MULTIPROCESSOR).max(1))
+        .next_power_of_two()
+        .clamp(SMALLEST_PIECE_BYTES, LARGEST_PIECE_BYTES);
+    let too_many = || Error::invalid("the spans of one launch have too many bytes");
+    let mut entries = vec![Entry { offset: 0, stored_offset: 0, bytes: 0, first_piece: 0, unit: 0, at: 0 }];
+    let mut pieces = 0u32;
+    for span in spans {
+        entries.push(Entry {
+            offset: span.bytes.start as u64,
+            stored_offset: span.stored_offset_bytes as u64,
+            // Checked to fit.
+            bytes: span.bytes.len() as u32,
+            first_piece: pieces,
+            unit: span.status,
+            at: span.at,
+        });
+        let more = u32::try_from(span.bytes.len().div_ceil(piece_bytes)).map_err(|_| too_many())?;
+        pieces = pieces.checked_add(more).ok_or_else(too_many)?;
+    }
+    let count = u32::try_from(spans.len()).map_err(|_| too_many())?;
+    // The first words of `ChecksumTable`: spans, pieces, piece_bytes.
+    entries[0].offset = u64::from(pieces) << 32 | u64::from(count);
+    entries[0].stored_offset = piece_bytes as u64;
+    Ok((entries, pieces))
+}
+
+fn sum(checksum: Checksum, data: &Buffer, spans: &[Span], stream: &Stream) -> Result<Summed> {
+    let device = stream.device();
+    let name = if CrcField::of(checksum).is_some() { "checksum_crc" } else { "checksum_sums" };
+    let kernel = CHECKSUM.kernel(device, name)?;
+    let (entries, pieces) = table(spans, kernel.multiprocessors() as usize)?;
+    let table = upload(&entries, stream)?;
+    let sums = pool::allocate(spans.len() * SUMS_BYTES, stream)?;
+    stream.memset(&sums, 0)?;
+    if pieces > 0 {
+        let threads = threads(device);
+        let grid = blocks(&kernel, u64::from(pieces.div_ceil(threads / WARP)));
+        let (buffers, places) = ([data, &table, &sums], (data.address(), table.address(), sums.address()));
+        match CrcField::of(checksum) {
+            Some(field) => {
+                let arguments = (places.0, places.1, places.2, field);
+                // SAFETY: the parameters of checksum_crc; spans were checked to lie in `data`, and there are sums for each.
+                unsafe { kernel.launch(stream, grid, threads, arguments, &buffers) }?;
+            }
+            None => {
+                let arguments = (places.0, places.1, places.2, checksum as u32);
+                // SAFETY: as above, for checksum_sums.
+                unsafe { kernel.launch(stream, grid, threads, arguments, &buffers) }?;
+            }
+        }
+    }
+    Ok(Summed { table, sums })
+}
+
+/// Finishes the sums; zero is the address of what is not wanted.
+fn finish(
+    checksum: Checksum,
+    big_endian: bool,
+    summed: &Summed,
+    count: usize,
+    (stored, statuses, values): (Option<&Buffer>, Option<&Buffer>, Option<&Buffer>),
+    stream: &Stream,
+) -> Result<()> {
+    let kernel = CHECKSUM.kernel(stream.device(), "checksum_finish")?;
+    let address = |buffer: Option<&Buffer>| buffer.map_or(0, Buffer::address);
+    let arguments = (
+        summed.table.address(),
+        summed.sums.address(),
+        checksum as u32,
+        address(stored),
+        u32::from(big_endian),
+        address(statuses),
+        address(values),
+    );
+    let threads = threads(stream.device());
+    let grid = blocks(&kernel, (count as u64).div_ceil(u64::from(threads)));
+    let buffers: Vec<&Buffer> =
+        [Some(&summed.table), Some(&summed.sums), stored, statuses, values].into_iter().flatten().collect();
+    // SAFETY: the parameters of checksum_finish; stored bytes and statuses of every span were checked to be there.
+    unsafe { kernel.launch(stream, grid, threads, arguments, &buffers) }
+}
+
+pub(crate) fn verify(
+    checksum: Checksum,
+    big_endian: bool,
+    data: &Buffer,
+    (stored, statuses): (&Buffer, &Buffer),
+    spans: &[Span],
+    stream: &Stream,
+) -> Result<()> {
+    if spans.is_empty() {
+        return Ok(());
+    }
+    let summed = sum(checksum, data, spans, stream)?;
+    finish(checksum, big_endian, &summed, spans.len(), (Some(stored), Some(statuses), None), stream)
+}
+
+pub(crate) fn expect_byte(
+    expected: u8,
+    data: &Buffer,
+    statuses: &Buffer,
+    spans: &[Span],
+    stream: &Stream,
+) -> Result<()> {
+    if spans.is_empty() {
+        return Ok(());
+    }
+    let kernel = CHECKSUM.kernel(stream.device(), "checksum_expect_byte")?;
+    let (entries, _) = table(spans, kernel.multiprocessors() as usize)?;
+    let table = upload(&entries, stream)?;
+    let arguments = (data.address(), table.address(), u32::from(expected), statuses.address());
+    let threads = threads(stream.device());
+    let grid = blocks(&kernel, (spans.len() as u64).div_ceil(u64::from(threads)));
+    // SAFETY: the parameters of checksum_expect_byte; bytes and statuses of every span were checked to be there.
+    unsafe { kernel.launch(stream, grid, threads, arguments, &[data, &table, statuses]) }
+}
+
+pub(crate) fn compute(checksum: Checksum, data: &Buffer, spans: &[Span], stream: &Stream) -> Result<Vec<u32>> {
+    if spans.is_empty() {
+        return Ok(Vec::new());
+    }
+    let summed = sum(checksum, data, spans, stream)?;
+    let values = pool::allocate(spans.len() * size_of::<u32>(), stream)?;
+    finish(checksum, false, &summed, spans.len(), (None, None, Some(&values)), stream)?;
+    let mut bytes = vec![0; values.size_bytes()];
+    stream.d2h(&values, &mut bytes)?;
+    Ok(bytes.as_chunks().0.iter().map(|word| u32::from_ne_bytes(*word)).collect())
+}

@@ -1,0 +1,182 @@
+//! Checksums of bytes in device memory, many spans at once, by kernels: CRC-32C, CRC-32, Adler-32 and Fletcher-32.
+//!
+//! [`verify_on`] compares each with four bytes that are stored, in stream order, and reports what differs in a word of
+//! status; [`compute`] gives the checksums. On the CPU a well-kept crate's own routine is the way, so these refuse it.
+
+pub(crate) mod cuda;
+
+use std::ops::Range;
+
+use crate::device::Device;
+use crate::error::{Error, ErrorKind, Result};
+use crate::memory::buffer::Buffer;
+use crate::stream::Stream;
+
+/// Which checksum. `CUZARR_CRC32C`, … in checksum.cuh.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Checksum {
+    /// CRC-32C (Castagnoli, RFC 3720).
+    Crc32c = 0,
+    /// CRC-32 of gzip and zlib's `crc32`.
+    Crc32 = 1,
+    /// Adler-32 (RFC 1950).
+    Adler32 = 2,
+    /// HDF5's Fletcher-32: two sums modulo 65535 over big-endian words; an odd last byte is the upper half of one.
+    Fletcher32 = 3,
+}
+
+/// Bytes with a checksum that is stored somewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// The bytes, in the buffer of data.
+    pub bytes: Range<usize>,
+    /// Where the four bytes of the checksum begin, in the buffer of stored checksums.
+    pub stored_offset_bytes: usize,
+    /// Index of the status that tells of a wrong checksum.
+    pub status: u32,
+    /// The byte that is named then.
+    pub at: u32,
+}
+
+/// Bytes that hold a checksum.
+const STORED_BYTES: usize = 4;
+
+impl Checksum {
+    /// The reflected polynomial of a CRC and the period of x modulo it.
+    fn polynomial(self) -> Option<(u32, u32)> {
+        match self {
+            Checksum::Crc32c => Some((0x82f6_3b78, (1 << 31) - 1)),
+            Checksum::Crc32 => Some((0xedb8_8320, u32::MAX)),
+            Checksum::Adler32 | Checksum::Fletcher32 => None,
+        }
+    }
+}
+
+/// The field of one CRC. `CrcField` in checksum.cuh.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct CrcField {
+    polynomial: u32,
+    period: u32,
+    /// x^(2^k).
+    powers: [u32; 32],
+}
+
+impl CrcField {
+    /// The field that kernels take for a CRC; `None` for other checksums.
+    pub fn of(checksum: Checksum) -> Option<CrcField> {
+        let (polynomial, period) = checksum.polynomial()?;
+        // Bits are reflected: the highest bit of a word is the coefficient of x^0.
+        let mut powers = [1 << 30; 32];
+        for at in 1..powers.len() {
+            powers[at] = multiply(powers[at - 1], powers[at - 1], polynomial);
+        }
+        Some(CrcField { polynomial, period, powers })
+    }
+}
+
+/// `a · b` modulo the polynomial.
+fn multiply(mut a: u32, mut b: u32, polynomial: u32) -> u32 {
+    let mut product = 0;
+    while a != 0 {
+        if a >> 31 == 1 {
+            product ^= b;
+        }
+        a <<= 1;
+        b = b >> 1 ^ if b & 1 == 1 { polynomial } else { 0 };
+    }
+    product
+}
+
+/// Compares the checksum of every span of `data` with the one in `stored` (big-endian there, if so said) and puts
+/// `CUZARR_WRONG_CHECKSUM` and the span's byte into its word of `statuses` when they differ. In stream order.
+///
+/// # Errors
+/// `InvalidArgument` for spans outside the buffers and more than 4 GiB in one, `MemorySpace`, `OutOfMemory`,
+/// `DeviceFailed`.
+pub fn verify_on(
+    checksum: Checksum,
+    big_endian: bool,
+    data: &Buffer,
+    (stored, statuses): (&Buffer, &Buffer),
+    spans: &[Span],
+    stream: &Stream,
+) -> Result<()> {
+    check_stored(stored, STORED_BYTES, statuses, spans)?;
+    check(data, [stored, statuses], spans, stream)?;
+    cuda::verify(checksum, big_endian, data, (stored, statuses), spans, stream)
+}
+
+/// Whether the first byte where each span's checksum would be stored, in `data`, is `expected`: for headers of one byte.
+/// Puts `CUZARR_BAD_HEADER` and the span's byte into its word of `statuses` where it is not. In stream order.
+///
+/// # Errors
+/// As [`verify_on`].
+pub fn expect_byte_on(expected: u8, data: &Buffer, statuses: &Buffer, spans: &[Span], stream: &Stream) -> Result<()> {
+    check_stored(data, 1, statuses, spans)?;
+    check(data, [data, statuses], spans, stream)?;
+    cuda::expect_byte(expected, data, statuses, spans, stream)
+}
+
+/// The checksum of each range of `data`. Waits for it.
+///
+/// # Errors
+/// As [`verify_on`].
+pub fn compute(checksum: Checksum, data: &Buffer, ranges: &[Range<usize>], stream: &Stream) -> Result<Vec<u32>> {
+    let span = |bytes: &Range<usize>| Span { bytes: bytes.clone(), stored_offset_bytes: 0, status: 0, at: 0 };
+    let spans: Vec<Span> = ranges.iter().map(span).collect();
+    check(data, [data, data], &spans, stream)?;
+    cuda::compute(checksum, data, &spans, stream)
+}
+
+fn check_stored(stored: &Buffer, stored_bytes: usize, statuses: &Buffer, spans: &[Span]) -> Result<()> {
+    for (index, span) in spans.iter().enumerate() {
+        let in_stored =
+            span.stored_offset_bytes.checked_add(stored_bytes).is_some_and(|end| end <= stored.size_bytes());
+        let in_statuses = (span.status as usize) < statuses.size_bytes() / 8;
+        if !in_stored || !in_statuses {
+            let (from, to) = (stored.size_bytes(), statuses.size_bytes());
+            return Err(Error::invalid(format!("span {index}: {span:?} is not inside {from} and {to} bytes")));
+        }
+    }
+    Ok(())
+}
+
+fn check(data: &Buffer, others: [&Buffer; 2], spans: &[Span], stream: &Stream) -> Result<()> {
+    if stream.device() == Device::Cpu {
+        return Err(Error::new(ErrorKind::MemorySpace, "checksums by kernels need a device with kernels, not cpu"));
+    }
+    for buffer in others.into_iter().chain([data]) {
+        if buffer.device() != stream.device() {
+            let message = format!("the buffer is on {}, the stream on {}", buffer.device(), stream.device());
+            return Err(Error::new(ErrorKind::MemorySpace, message));
+        }
+    }
+    let fits = |bytes: &Range<usize>| {
+        bytes.start <= bytes.end && bytes.end <= data.size_bytes() && u32::try_from(bytes.len()).is_ok()
+    };
+    match spans.iter().position(|span| !fits(&span.bytes)) {
+        Some(index) => {
+            let (bytes, size) = (&spans[index].bytes, data.size_bytes());
+            Err(Error::invalid(format!("span {index}: {bytes:?} is not inside {size} bytes, or too large")))
+        }
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn x_has_the_period_that_is_stated() {
+        for checksum in [Checksum::Crc32c, Checksum::Crc32] {
+            let field = CrcField::of(checksum).unwrap();
+            let mut power = 1 << 31;
+            for bit in (0..32).filter(|bit| field.period >> bit & 1 == 1) {
+                power = multiply(power, field.powers[bit], field.polynomial);
+            }
+            assert_eq!(power, 1 << 31, "{checksum:?}");
+        }
+    }
+}

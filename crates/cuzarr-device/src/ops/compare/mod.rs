@@ -1,0 +1,4 @@
+//! Whether elements are equal.
+
+pub(crate) mod cpu;
+pub(crate) mod cuda;

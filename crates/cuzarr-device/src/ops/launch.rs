@@ -1,0 +1,130 @@
+//! What every launch over regions needs: the table on the device, and a grid that fits it.
+
+use std::sync::OnceLock;
+
+use crate::device::Device;
+use crate::driver::context::Context;
+use crate::error::{Error, ErrorKind, Result};
+use crate::kernel::{Kernel, KernelSource};
+use crate::memory::buffer::Buffer;
+use crate::memory::pool;
+use crate::memory::slab::SlabRing;
+use crate::ops::regions::{Boxes, Lowered, Region};
+use crate::stream::Stream;
+
+static TABLE: KernelSource = KernelSource { name: "table", text: include_str!("table.cu") };
+
+/// Tables go through pinned memory of their own, from where a kernel takes them: a copy from pageable memory would wait for
+/// the stream, and one by a copy engine for the slabs that are queued there.
+const TABLE_SLAB_BYTES: usize = 1 << 20;
+pub(crate) const TABLES_BYTES: usize = 64 << 20;
+/// Bytes of a table that a block of threads brings, and the most blocks: enough to have the bus to themselves.
+const TABLE_BLOCK_BYTES: usize = 8 << 10;
+const TABLE_BLOCKS: usize = 32;
+/// Regions of the first launch, and the most of one, whose table fits a slab. Each has twice as many as the one before, so that
+/// the device begins early, and works while the next table is made.
+const FIRST_TABLE_REGIONS: usize = 512;
+const MAX_TABLE_REGIONS: usize = TABLE_SLAB_BYTES / size_of::<Region>();
+/// Blocks that are resident on a multiprocessor at a time: 2048 threads of 256.
+const BLOCKS_PER_MULTIPROCESSOR: u32 = 8;
+
+/// The ring that carries tables to a device; made at first use.
+#[derive(Default)]
+pub(crate) struct Tables(OnceLock<SlabRing>);
+
+impl Tables {
+    fn ring(&self, device: Device) -> Result<&SlabRing> {
+        if self.0.get().is_none() {
+            let ring = SlabRing::new(device, TABLE_SLAB_BYTES, TABLES_BYTES)?;
+            // When two threads come here at once, the first one's ring stays.
+            let _ = self.0.set(ring);
+        }
+        self.0.get().ok_or_else(|| Error::new(ErrorKind::DeviceFailed, "no ring for the tables of kernels"))
+    }
+}
+
+/// Threads of a block. Few in `simt`, where a thread is a fiber.
+pub(crate) fn threads(device: Device) -> u32 {
+    if device == Device::Simt { 32 } else { 256 }
+}
+
+/// As many blocks as there is work for, and as the device holds at once.
+pub(crate) fn blocks(kernel: &Kernel, tiles: u64) -> u32 {
+    tiles.clamp(1, u64::from(kernel.multiprocessors() * BLOCKS_PER_MULTIPROCESSOR)) as u32
+}
+
+/// The context of a stream that is not the host's.
+pub(crate) fn context(stream: &Stream) -> Result<&'static Context> {
+    stream.context().ok_or_else(|| Error::new(ErrorKind::MemorySpace, "kernels do not run on a stream of cpu"))
+}
+
+/// Puts plain values into device memory, in stream order.
+pub(crate) fn upload<T: Plain>(values: &[T], stream: &Stream) -> Result<Buffer> {
+    // SAFETY: plain values without padding.
+    let bytes = unsafe { std::slice::from_raw_parts(values.as_ptr().cast::<u8>(), size_of_val(values)) };
+    upload_table(bytes, stream)
+}
+
+/// Puts a table of `bytes` into device memory, in stream order, by way of pinned memory: it does not wait for the stream.
+///
+/// # Errors
+/// `MemorySpace` for a stream of cpu, `OutOfMemory`, `DeviceFailed`.
+pub fn upload_table(bytes: &[u8], stream: &Stream) -> Result<Buffer> {
+    write_table(bytes.len(), stream, |table| table.copy_from_slice(bytes))
+}
+
+/// As [`upload_table`], with a table of `size_bytes` that `write` makes where it begins its way: a large one needs no memory of
+/// its own, whose pages the system would have to give first. What `write` leaves out is anything.
+///
+/// # Errors
+/// As [`upload_table`].
+pub fn write_table(size_bytes: usize, stream: &Stream, write: impl FnOnce(&mut [u8])) -> Result<Buffer> {
+    let ring = context(stream)?.tables.ring(stream.device())?;
+    let table = pool::allocate(size_bytes, stream)?;
+    let mut slab = ring.acquire(size_bytes)?;
+    write(&mut slab.bytes_mut()?[..size_bytes]);
+    let kernel = TABLE.kernel(stream.device(), "table_fetch")?;
+    let blocks = size_bytes.div_ceil(TABLE_BLOCK_BYTES).clamp(1, TABLE_BLOCKS) as u32;
+    let arguments = (slab.address(), table.address(), size_bytes as u64 / 8, size_bytes as u32 % 8);
+    // SAFETY: the parameters of table_fetch; both sides have so many bytes, and the slab is kept until the mark behind it.
+    unsafe { kernel.launch(stream, blocks, threads(stream.device()), arguments, &[&table]) }?;
+    slab.note_use(stream)?;
+    Ok(table)
+}
+
+/// A type whose bytes may be copied to a device as they are.
+///
+/// # Safety
+/// The type has no padding and no pointers.
+pub(crate) unsafe trait Plain: Copy {}
+
+// SAFETY: every gap is a named, initialised field.
+unsafe impl Plain for Region {}
+// SAFETY: a byte.
+unsafe impl Plain for u8 {}
+
+/// Lowers boxes and calls `launch` with the table's address, as often as the table has to be split.
+pub(crate) fn for_each_table(
+    mut boxes: Boxes,
+    stream: &Stream,
+    may_transpose: bool,
+    mut launch: impl FnMut(&Lowered, &Buffer) -> Result<()>,
+) -> Result<()> {
+    boxes.simplify();
+    let threads = threads(stream.device());
+    let mut items = std::mem::take(&mut boxes.items).into_iter();
+    let mut most = FIRST_TABLE_REGIONS;
+    while items.len() > 0 {
+        let part = Boxes { items: items.by_ref().take(most).collect(), ..boxes.clone() };
+        let lowered = part.lower(threads, may_transpose)?;
+        let table = upload(&lowered.regions, stream)?;
+        launch(&lowered, &table)?;
+        most = (2 * most).min(MAX_TABLE_REGIONS);
+    }
+    Ok(())
+}
+
+/// The kernel `<name>_<bytes>` of a file.
+pub(crate) fn sized_kernel(source: &'static KernelSource, device: Device, name: &str, bytes: usize) -> Result<Kernel> {
+    source.kernel(device, &format!("{name}_{bytes}"))
+}

@@ -1,0 +1,17 @@
+//! Operations on memory: one folder each, with `mod.rs` as its face, `cpu.rs` and `cuda.rs` behind it, and its kernels beside them.
+
+pub mod cast;
+pub mod checksum;
+pub(crate) mod compare;
+pub mod convert;
+pub(crate) mod copy;
+pub mod delta;
+pub mod downsample;
+pub(crate) mod lanes;
+pub(crate) mod launch;
+pub mod math;
+pub(crate) mod regions;
+pub mod shuffle;
+pub mod step;
+pub(crate) mod strided;
+pub mod transfer;

@@ -1,0 +1,145 @@
+//! A tail's steps as kernels interpret them (`kernels/include/cuzarr/elements.cuh`).
+
+use crate::array::dtype::{DType, DTypeKind};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ops::transfer::{Arithmetic, ElementStep, Packing};
+
+/// Steps that a launch carries.
+const MAX_STEPS: usize = 16;
+
+/// One step. `Step` in elements.cuh.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+struct Step {
+    operation: u8,
+    from: u8,
+    to: u8,
+    unit: u8,
+    reserved: u32,
+    operand: u64,
+}
+
+/// All steps. `Steps` in elements.cuh.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Steps {
+    count: u32,
+    src_bytes: u32,
+    dst_bytes: u32,
+    reserved: u32,
+    steps: [Step; MAX_STEPS],
+}
+
+/// How packed memory is laid out. `Packed` in elements.cu.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Packed {
+    packing: u32,
+    unit: u32,
+    aligned: u32,
+    strided_aligned: u32,
+}
+
+impl Packed {
+    pub(crate) fn new(packing: Packing, packed_aligned: bool, array_aligned: bool) -> Packed {
+        let (packing, unit) = match packing {
+            Packing::Plain => (0, 1),
+            Packing::Shuffled { unit_bytes } => (1, unit_bytes as u32),
+            Packing::Bits => (2, 1),
+        };
+        Packed { packing, unit, aligned: packed_aligned.into(), strided_aligned: array_aligned.into() }
+    }
+}
+
+impl Steps {
+    /// # Errors
+    /// `Unsupported` when there are more than a launch carries.
+    pub(crate) fn new(steps: &[ElementStep], src_bytes: usize, dst_bytes: usize) -> Result<Steps> {
+        if steps.len() > MAX_STEPS {
+            let message = format!("{} steps on one element, kernels take {MAX_STEPS}", steps.len());
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        let mut all = Steps {
+            count: steps.len() as u32,
+            src_bytes: src_bytes as u32,
+            dst_bytes: dst_bytes as u32,
+            reserved: 0,
+            steps: [Step::default(); MAX_STEPS],
+        };
+        for (to, step) in all.steps.iter_mut().zip(steps) {
+            *to = Step::of(step)?;
+        }
+        Ok(all)
+    }
+}
+
+impl Step {
+    fn of(step: &ElementStep) -> Result<Step> {
+        Ok(match *step {
+            ElementStep::SwapBytes { unit_bytes } => Step { operation: 0, unit: unit_bytes as u8, ..Step::default() },
+            ElementStep::Cast { from, to } => {
+                Step { operation: 1, from: code(from)?, to: code(to)?, ..Step::default() }
+            }
+            ElementStep::RoundBits { dtype, dropped_bits } => {
+                Step { operation: 7, unit: dtype.size_bytes() as u8, operand: dropped_bits.into(), ..Step::default() }
+            }
+            ElementStep::Arithmetic { operation, dtype, operand } => {
+                let operation = match operation {
+                    Arithmetic::Add => 2,
+                    Arithmetic::Subtract => 3,
+                    Arithmetic::Multiply => 4,
+                    Arithmetic::Divide => 5,
+                    Arithmetic::Round => 6,
+                };
+                let from = code(dtype)?;
+                Step { operation, from, to: from, operand: u64::from_ne_bytes(operand), ..Step::default() }
+            }
+        })
+    }
+}
+
+/// The number of a type in elements.cuh.
+pub(crate) fn code(dtype: DType) -> Result<u8> {
+    Ok(match (dtype.kind(), dtype.size_bytes()) {
+        (DTypeKind::Bool, _) => 0,
+        (DTypeKind::Int, 1) => 1,
+        (DTypeKind::Int, 2) => 2,
+        (DTypeKind::Int, 4) => 3,
+        (DTypeKind::Int, 8) => 4,
+        (DTypeKind::UInt, 1) => 5,
+        (DTypeKind::UInt, 2) => 6,
+        (DTypeKind::UInt, 4) => 7,
+        (DTypeKind::UInt, 8) => 8,
+        (DTypeKind::Float, 2) => 9,
+        (DTypeKind::BFloat, 2) => 10,
+        (DTypeKind::Float, 4) => 11,
+        (DTypeKind::Float, 8) => 12,
+        (DTypeKind::Complex, 8) => 13,
+        (DTypeKind::Complex, 16) => 14,
+        (DTypeKind::Opaque, _) => 15,
+        _ => return Err(Error::new(ErrorKind::Unsupported, format!("kernels do not know {dtype}"))),
+    })
+}
+
+impl ElementStep {
+    /// Bytes that the step reverses together; 1 when it reverses none.
+    pub(crate) fn unit_bytes(&self) -> usize {
+        match *self {
+            ElementStep::SwapBytes { unit_bytes } => unit_bytes,
+            _ => 1,
+        }
+    }
+}
+
+/// The unit whose bytes all these steps together reverse, 1 for none; `None` when they do anything else.
+pub(crate) fn swap_unit(steps: &[ElementStep]) -> Option<usize> {
+    let mut unit = 1;
+    for step in steps {
+        match *step {
+            ElementStep::SwapBytes { unit_bytes } if unit == 1 => unit = unit_bytes,
+            ElementStep::SwapBytes { unit_bytes } if unit == unit_bytes => unit = 1,
+            _ => return None,
+        }
+    }
+    Some(unit)
+}

@@ -1,0 +1,428 @@
+//! Transfers in host memory.
+//!
+//! Elements that stay as they are go by one strided copy. All others go in tiles that fit the first-level cache: load a
+//! tile of packed elements into scratch memory (unshuffling, unpacking bits), take it through the steps, store it;
+//! writing goes the other way. Scratch is ordered as the packed side is, so that loads run along packed memory and the
+//! strided copy to or from the array does any transposition.
+
+use crate::array::dtype::DType;
+use crate::array::ndbuffer::NdBuffer;
+use crate::ops::shuffle::cpu as shuffle;
+use crate::ops::step::cpu::Steps;
+use crate::ops::strided::{self, Dimension};
+use crate::ops::transfer::{Packing, Transfer, TransferBox};
+
+/// Bytes of a tile: two of them fit a first-level cache of 32 KiB.
+const TILE_BYTES: usize = 16 << 10;
+
+#[derive(Clone, Copy, PartialEq)]
+enum Direction {
+    /// Packed memory → array.
+    Read,
+    /// Array → packed memory.
+    Write,
+}
+
+/// Where one box's packed elements are.
+#[derive(Clone, Copy)]
+enum Packed {
+    /// At byte strides from here.
+    Plain(*mut u8),
+    /// In a byte-shuffled chunk, by element index, from `first` on.
+    Shuffled { chunk: *mut u8, chunk_bytes: usize, unit_bytes: usize, first: usize },
+    /// In a chunk of bits, by element index, from `first` on.
+    Bits { chunk: *mut u8, first: usize },
+}
+
+/// Memory for one tile before and after a cast.
+struct Scratch {
+    first: Vec<u8>,
+    second: Vec<u8>,
+    capacity_elems: usize,
+}
+
+impl Scratch {
+    fn new(steps: &Steps<'_>, largest_box_elems: usize) -> Scratch {
+        let widest = steps.widest_bytes();
+        let capacity_elems = (TILE_BYTES / widest).clamp(1, largest_box_elems.max(1));
+        let bytes = vec![0; capacity_elems * widest];
+        Scratch { first: bytes.clone(), second: bytes, capacity_elems }
+    }
+}
+
+/// What all boxes of one transfer have in common.
+struct Mover<'a> {
+    direction: Direction,
+    steps: Steps<'a>,
+    packed: DType,
+    array_bytes: usize,
+    scratch: Scratch,
+}
+
+/// Moves every box of `transfer` from packed memory to `target`.
+///
+/// # Safety
+/// [`Transfer::check`] accepted the transfer for `target` and for the size of `packed`, whose bytes nobody writes
+/// meanwhile and which do not overlap the target; nobody else accesses the boxes' elements.
+pub(crate) unsafe fn scatter(packed: *const u8, transfer: &Transfer, target: &NdBuffer) {
+    let tail = &transfer.tail;
+    let steps = Steps::new(&tail.steps, tail.packed, tail.dtype);
+    // SAFETY: passed on; reading does not write through the pointer.
+    unsafe { move_boxes(Direction::Read, steps, packed.cast_mut(), transfer, target) }
+}
+
+/// Moves every box of `transfer` from `source` to packed memory.
+///
+/// # Safety
+/// As [`scatter`], with the roles of the memories exchanged.
+pub(crate) unsafe fn gather(source: &NdBuffer, transfer: &Transfer, packed: *mut u8) {
+    let tail = &transfer.tail;
+    let written = tail.steps_of_writing();
+    let steps = Steps::new(&written, tail.dtype, tail.packed);
+    // SAFETY: passed on.
+    unsafe { move_boxes(Direction::Write, steps, packed, transfer, source) }
+}
+
+/// # Safety
+/// As [`scatter`] or [`gather`].
+unsafe fn move_boxes(direction: Direction, steps: Steps<'_>, packed: *mut u8, transfer: &Transfer, array: &NdBuffer) {
+    let elems = |item: &TransferBox| item.extent.iter().product::<usize>();
+    let largest = transfer.boxes.iter().map(elems).max().unwrap_or(0);
+    if largest == 0 || array.dtype().size_bytes() == 0 {
+        return;
+    }
+    let tail = &transfer.tail;
+    let packed_bytes = tail.packed.size_bytes();
+    let as_is = steps.is_empty() && tail.packing == Packing::Plain;
+    let scratch = Scratch::new(&steps, if as_is { 0 } else { largest });
+    let array_bytes = array.dtype().size_bytes();
+    let mut mover = Mover { direction, steps, packed: tail.packed, array_bytes, scratch };
+    let byte_strides: Vec<isize> =
+        transfer.packed_strides.iter().map(|stride| stride.wrapping_mul(packed_bytes as isize)).collect();
+    for item in &transfer.boxes {
+        let chunk = packed.wrapping_add(item.packed_offset_bytes);
+        let first = item.packed_first_elem;
+        let (side, strides) = match tail.packing {
+            Packing::Plain => (Packed::Plain(chunk.wrapping_add(first.wrapping_mul(packed_bytes))), &byte_strides),
+            Packing::Shuffled { unit_bytes } => {
+                let chunk_bytes = item.packed_size_bytes;
+                (Packed::Shuffled { chunk, chunk_bytes, unit_bytes, first }, &transfer.packed_strides)
+            }
+            Packing::Bits => (Packed::Bits { chunk, first }, &transfer.packed_strides),
+        };
+        let corner = element_pointer(array, &item.start, &item.extent);
+        // SAFETY: the box was checked against both memories.
+        unsafe { mover.move_box(&item.extent, (side, strides), (corner, array.strides())) };
+    }
+}
+
+/// Copies elements, converting them where the dtypes differ (the caller knows that this is possible).
+///
+/// # Safety
+/// The two have one shape, are on the host and do not overlap; nobody writes the source or accesses the target meanwhile.
+pub(crate) unsafe fn copy(source: &NdBuffer, target: &NdBuffer) {
+    if source.is_empty() || source.dtype().size_bytes() == 0 {
+        return;
+    }
+    let step = [crate::ops::transfer::ElementStep::Cast { from: source.dtype(), to: target.dtype() }];
+    let steps = if source.dtype() == target.dtype() { &[][..] } else { &step[..] };
+    let steps = Steps::new(steps, source.dtype(), target.dtype());
+    let scratch = Scratch::new(&steps, source.len());
+    let array_bytes = target.dtype().size_bytes();
+    let mut mover = Mover { direction: Direction::Read, steps, packed: source.dtype(), array_bytes, scratch };
+    let side = (Packed::Plain(source.address() as *mut u8), source.strides());
+    // SAFETY: the nd-buffers' constructors checked that all their elements lie in their memory.
+    unsafe { mover.move_box(source.shape(), side, (target.address() as *mut u8, target.strides())) }
+}
+
+/// Sets the elements of one box to `element`.
+///
+/// # Safety
+/// The box lies inside `target`, which is on the host, `element` has the size of its elements, and nobody else accesses the box
+/// meanwhile.
+pub(crate) unsafe fn fill_box(target: &NdBuffer, start: &[usize], extent: &[usize], element: &[u8]) {
+    let corner = element_pointer(target, start, extent);
+    // SAFETY: the caller checked the box, and the constructors that all elements lie in their memory.
+    unsafe { strided::fill(extent, element, corner, target.strides()) }
+}
+
+/// The element at `start`; any pointer when there is none.
+fn element_pointer(array: &NdBuffer, start: &[usize], extent: &[usize]) -> *mut u8 {
+    let offset = match extent.contains(&0) {
+        true => 0,
+        false => start.iter().zip(array.strides()).map(|(&at, &stride)| at as isize * stride).sum(),
+    };
+    (array.address() as *mut u8).wrapping_offset(offset)
+}
+
+impl Mover<'_> {
+    /// Moves one box. Strides of the packed side are in bytes for plain elements, else in elements.
+    ///
+    /// # Safety
+    /// Every element that the box reaches on either side lies in its memory, and the sides do not overlap.
+    unsafe fn move_box(&mut self, extent: &[usize], packed: (Packed, &[isize]), array: (*mut u8, &[isize])) {
+        // SAFETY: passed on, in all branches.
+        unsafe {
+            if let (Packed::Plain(pointer), true) = (packed.0, self.steps.is_empty()) {
+                let (plain, array) = ((pointer, packed.1), array);
+                let (from, to) = if self.direction == Direction::Read { (plain, array) } else { (array, plain) };
+                return strided::copy(extent, self.array_bytes, (from.0.cast_const(), from.1), to);
+            }
+            let Some(dimensions) = strided::normalize(extent, array.1, packed.1) else { return };
+            let packed_unit = if let Packed::Plain(_) = packed.0 { self.packed.size_bytes() as isize } else { 1 };
+            let rows_are_packed = dimensions
+                .last()
+                .is_none_or(|inner| inner.target == packed_unit && inner.source == self.array_bytes as isize);
+            if rows_are_packed && self.goes_direct(packed.0) {
+                return self.move_rows(&dimensions, packed_unit, packed.0, array.0);
+            }
+            let tile = tile_extents(&dimensions, self.scratch.capacity_elems);
+            for_each_tile(&dimensions, &tile, |part, array_offset, packed_offset| {
+                self.move_tile(part, packed.0.advanced(packed_offset), array.0.wrapping_offset(array_offset));
+            });
+        }
+    }
+
+    /// Moves one tile through scratch memory.
+    ///
+    /// # Safety
+    /// As [`Mover::move_box`]; the tile fits the scratch memory.
+    unsafe fn move_tile(&mut self, tile: &[Dimension], packed: Packed, array: *mut u8) {
+        let extent: Vec<usize> = tile.iter().map(|one| one.extent).collect();
+        let count = extent.iter().product();
+        let packed_bytes = self.packed.size_bytes();
+        let array_strides: Vec<isize> = tile.iter().map(|one| one.source).collect();
+        let Scratch { first, second, .. } = &mut self.scratch;
+        // SAFETY: scratch holds a tile of the widest element, and the sides are as the caller says.
+        unsafe {
+            match self.direction {
+                Direction::Read => {
+                    load(tile, packed, packed_bytes, first);
+                    let result = self.steps.run(first, second, count);
+                    let strides = packed_strides(&extent, self.array_bytes);
+                    strided::copy(&extent, self.array_bytes, (result.as_ptr(), &strides), (array, &array_strides));
+                }
+                Direction::Write => {
+                    let strides = packed_strides(&extent, self.array_bytes);
+                    let scratch = (first.as_mut_ptr(), &strides[..]);
+                    strided::copy(&extent, self.array_bytes, (array.cast_const(), &array_strides), scratch);
+                    let result = self.steps.run(first, second, count);
+                    store(tile, packed, packed_bytes, &result[..count * packed_bytes]);
+                }
+            }
+        }
+    }
+
+    /// Whether rows that are packed on both sides need no scratch memory: reading, when every step can be done where
+    /// the elements end up; writing, also only when they end up plain.
+    fn goes_direct(&self, packed: Packed) -> bool {
+        match self.direction {
+            Direction::Read => self.steps.are_in_place(),
+            Direction::Write => {
+                self.steps.is_empty() || (self.steps.are_in_place() && matches!(packed, Packed::Plain(_)))
+            }
+        }
+    }
+
+    /// Moves rows that are packed on both sides, a piece that fits the cache at a time.
+    ///
+    /// # Safety
+    /// As [`Mover::move_box`].
+    unsafe fn move_rows(&self, dimensions: &[Dimension], packed_unit: isize, packed: Packed, array: *mut u8) {
+        let (count, outer) = match dimensions.split_last() {
+            Some((inner, outer)) => (inner.extent, outer),
+            None => (1, dimensions),
+        };
+        let size_bytes = self.array_bytes;
+        let most = (TILE_BYTES / size_bytes).max(1);
+        for_each_row(outer, |array_offset, packed_offset| {
+            for at in (0..count).step_by(most) {
+                let extent = most.min(count - at);
+                let row = [Dimension { extent, source: size_bytes as isize, target: packed_unit }];
+                let packed = packed.advanced(packed_offset + at as isize * packed_unit);
+                let array = array.wrapping_offset(array_offset).wrapping_add(at * size_bytes);
+                // SAFETY: these packed elements lie there on both sides, and nobody else accesses them.
+                unsafe {
+                    match (self.direction, packed) {
+                        (Direction::Read, _) => {
+                            let bytes = std::slice::from_raw_parts_mut(array, extent * size_bytes);
+                            load(&row, packed, size_bytes, bytes);
+                            self.steps.run(bytes, &mut [], extent);
+                        }
+                        (Direction::Write, Packed::Plain(pointer)) => {
+                            std::ptr::copy_nonoverlapping(array.cast_const(), pointer, extent * size_bytes);
+                            let bytes = std::slice::from_raw_parts_mut(pointer, extent * size_bytes);
+                            self.steps.run(bytes, &mut [], extent);
+                        }
+                        (Direction::Write, _) => {
+                            let bytes = std::slice::from_raw_parts(array.cast_const(), extent * size_bytes);
+                            store(&row, packed, size_bytes, bytes);
+                        }
+                    }
+                }
+            }
+        });
+    }
+}
+
+impl Packed {
+    /// From another first element: bytes for plain ones, else elements.
+    fn advanced(self, by: isize) -> Packed {
+        match self {
+            Packed::Plain(pointer) => Packed::Plain(pointer.wrapping_offset(by)),
+            Packed::Shuffled { chunk, chunk_bytes, unit_bytes, first } => {
+                Packed::Shuffled { chunk, chunk_bytes, unit_bytes, first: first.wrapping_add_signed(by) }
+            }
+            Packed::Bits { chunk, first } => Packed::Bits { chunk, first: first.wrapping_add_signed(by) },
+        }
+    }
+}
+
+/// Loads a tile of packed elements, in the order of its dimensions.
+///
+/// # Safety
+/// The tile's elements lie in their memory and fit `scratch`.
+unsafe fn load(tile: &[Dimension], packed: Packed, element_bytes: usize, scratch: &mut [u8]) {
+    let mut at = 0;
+    match packed {
+        Packed::Plain(pointer) => {
+            let (extent, strides) = split_target(tile);
+            let order = packed_strides(&extent, element_bytes);
+            // SAFETY: passed on.
+            unsafe {
+                strided::copy(&extent, element_bytes, (pointer.cast_const(), &strides), (scratch.as_mut_ptr(), &order));
+            }
+        }
+        Packed::Shuffled { chunk, chunk_bytes, unit_bytes, first } => {
+            // SAFETY: a chunk of this size begins there, and nobody writes it while it is read.
+            let chunk = unsafe { std::slice::from_raw_parts(chunk.cast_const(), chunk_bytes) };
+            for_each_run(tile, first, |index, count| {
+                let size_bytes = count * element_bytes;
+                let part = &mut scratch[at..at + size_bytes];
+                shuffle::unshuffle_part(chunk, index * element_bytes, unit_bytes, part);
+                at += size_bytes;
+            });
+        }
+        Packed::Bits { chunk, first } => for_each_run(tile, first, |index, count| {
+            for (bit, value) in scratch[at..at + count].iter_mut().enumerate() {
+                let bit = index + bit;
+                // SAFETY: the caller says that this bit is in the chunk.
+                *value = unsafe { *chunk.wrapping_add(bit / 8) } >> (7 - bit % 8) & 1;
+            }
+            at += count;
+        }),
+    }
+}
+
+/// Stores a tile of packed elements: the inverse of [`load`].
+///
+/// # Safety
+/// As [`load`], for writing.
+unsafe fn store(tile: &[Dimension], packed: Packed, element_bytes: usize, scratch: &[u8]) {
+    let mut at = 0;
+    match packed {
+        Packed::Plain(pointer) => {
+            let (extent, strides) = split_target(tile);
+            let order = packed_strides(&extent, element_bytes);
+            // SAFETY: passed on.
+            unsafe { strided::copy(&extent, element_bytes, (scratch.as_ptr(), &order), (pointer, &strides)) }
+        }
+        Packed::Shuffled { chunk, chunk_bytes, unit_bytes, first } => for_each_run(tile, first, |index, count| {
+            let size_bytes = count * element_bytes;
+            let part = &scratch[at..at + size_bytes];
+            // SAFETY: a chunk of this size begins there, and these elements lie in it.
+            unsafe { shuffle::shuffle_part_into(part, index * element_bytes, unit_bytes, chunk, chunk_bytes) };
+            at += size_bytes;
+        }),
+        Packed::Bits { chunk, first } => for_each_run(tile, first, |index, count| {
+            for (bit, &value) in scratch[at..at + count].iter().enumerate() {
+                let (byte, shift) = ((index + bit) / 8, 7 - (index + bit) % 8);
+                // SAFETY: the caller says that this bit is in the chunk.
+                unsafe {
+                    let byte = chunk.wrapping_add(byte);
+                    *byte = *byte & !(1 << shift) | u8::from(value != 0) << shift;
+                }
+            }
+            at += count;
+        }),
+    }
+}
+
+fn split_target(tile: &[Dimension]) -> (Vec<usize>, Vec<isize>) {
+    tile.iter().map(|one| (one.extent, one.target)).unzip()
+}
+
+/// Byte strides of elements packed in C order.
+fn packed_strides(extent: &[usize], element_bytes: usize) -> Vec<isize> {
+    let mut stride = element_bytes as isize;
+    let mut strides = vec![0; extent.len()];
+    for (own, &extent) in strides.iter_mut().zip(extent).rev() {
+        *own = stride;
+        stride *= extent as isize;
+    }
+    strides
+}
+
+/// Extents of tiles with at most `capacity` elements, long along the innermost dimension of the packed side (the last)
+/// and of the array.
+fn tile_extents(dimensions: &[Dimension], capacity: usize) -> Vec<usize> {
+    const SHORTEST_RUN: usize = 64;
+    let mut tile = vec![1; dimensions.len()];
+    let Some(last) = dimensions.len().checked_sub(1) else { return tile };
+    let mut room = capacity;
+    let mut grow = |axis: usize, most: usize| {
+        let wanted = (tile[axis] * room).min(most).min(dimensions[axis].extent).max(tile[axis]);
+        room = room * tile[axis] / wanted;
+        tile[axis] = wanted;
+    };
+    let array_inner = (0..=last).min_by_key(|&axis| dimensions[axis].source.unsigned_abs()).unwrap_or(last);
+    if array_inner != last {
+        grow(last, SHORTEST_RUN);
+        grow(array_inner, usize::MAX);
+    }
+    for axis in (0..=last).rev() {
+        grow(axis, usize::MAX);
+    }
+    tile
+}
+
+/// Calls `action` with every tile and its offsets: bytes in the array, and in the packed side's own unit.
+fn for_each_tile(dimensions: &[Dimension], tile: &[usize], mut action: impl FnMut(&[Dimension], isize, isize)) {
+    let mut position = vec![0; dimensions.len()];
+    let mut part = dimensions.to_vec();
+    loop {
+        let (mut array_offset, mut packed_offset) = (0, 0);
+        for (axis, one) in dimensions.iter().enumerate() {
+            part[axis].extent = tile[axis].min(one.extent - position[axis]);
+            array_offset += position[axis] as isize * one.source;
+            packed_offset += position[axis] as isize * one.target;
+        }
+        action(&part, array_offset, packed_offset);
+        let mut axis = dimensions.len();
+        loop {
+            let Some(next) = axis.checked_sub(1) else { return };
+            axis = next;
+            position[axis] += tile[axis];
+            if position[axis] < dimensions[axis].extent {
+                break;
+            }
+            position[axis] = 0;
+        }
+    }
+}
+
+/// Calls `action` with the offsets of every position: bytes in the array, and in the packed side's own unit.
+fn for_each_row(outer: &[Dimension], mut action: impl FnMut(isize, isize)) {
+    let ones = vec![1; outer.len()];
+    for_each_tile(outer, &ones, |_, array_offset, packed_offset| action(array_offset, packed_offset));
+}
+
+/// Calls `action` with first index and length of every run of neighbours on the packed side, in order.
+fn for_each_run(tile: &[Dimension], first: usize, mut action: impl FnMut(usize, usize)) {
+    match tile.split_last() {
+        Some((inner, outer)) if inner.target == 1 => {
+            for_each_row(outer, |_, offset| action(first.wrapping_add_signed(offset), inner.extent));
+        }
+        _ => for_each_row(tile, |_, offset| action(first.wrapping_add_signed(offset), 1)),
+    }
+}
