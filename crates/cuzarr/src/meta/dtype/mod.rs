@@ -14,7 +14,7 @@ use std::fmt;
 use cuzarr_device::DType;
 use serde_json::Value;
 
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Result, ResultExt};
 
 /// The largest element in bytes. NumPy allows 2 GiB, but a fill value is one element, and a line of metadata must not make
 /// a reader take that much.
@@ -300,32 +300,41 @@ impl DataType {
         units
     }
 
-    /// Units of `repeat` elements from `offset` on: all (`stored` is `None`), or those stored in big-endian order.
-    fn push_swap_units(&self, offset: usize, repeat: usize, stored: Option<Endian>, units: &mut Vec<SwapUnit>) {
+    /// Lists the units of `repeat` elements from `offset` on: all (`stored` is `None`), or those stored in big-endian order.
+    /// Returns the bytes of these elements, so that each type inside a structure is met once for each repetition.
+    fn push_swap_units(
+        &self,
+        offset: usize,
+        repeat: usize,
+        stored: Option<Endian>,
+        units: &mut Vec<SwapUnit>,
+    ) -> usize {
         if let DataType::Struct { fields } = self {
-            let size = self.size_bytes().unwrap_or(0);
-            let offsets = self.field_offsets();
+            let mut size = 0usize;
             for index in 0..repeat {
-                // Byte-sized fields leave no units, so an early end keeps a hostile repeat from costing time.
-                let before = units.len();
-                for (field, field_offset) in fields.iter().zip(&offsets) {
+                let (before, start) = (units.len(), offset.saturating_add(index.saturating_mul(size)));
+                let mut end = start;
+                for field in fields {
                     let stored = stored.map(|_| field.endian);
-                    let offset = offset.saturating_add(index.saturating_mul(size)).saturating_add(*field_offset);
-                    field.data_type.push_swap_units(offset, field.count(), stored, units);
+                    end = end.saturating_add(field.data_type.push_swap_units(end, field.count(), stored, units));
                 }
+                size = end - start;
+                // Byte-sized fields leave no units, so an early end keeps a hostile repeat from costing time.
                 if units.len() == before || units.len() > MAX_SWAP_UNITS {
-                    return;
+                    break;
                 }
             }
-            return;
+            return size.saturating_mul(repeat);
         }
-        let (Some(unit_bytes), Some(size)) = (self.swap_unit_bytes(), self.size_bytes()) else {
-            return;
-        };
-        if unit_bytes > 1 && stored != Some(Endian::Little) {
-            let count = (size / unit_bytes).saturating_mul(repeat);
-            units.push(SwapUnit { offset, unit_bytes, count });
+        let Some(size) = self.size_bytes() else { return 0 };
+        match self.swap_unit_bytes() {
+            Some(unit_bytes) if unit_bytes > 1 && stored != Some(Endian::Little) => {
+                let count = (size / unit_bytes).saturating_mul(repeat);
+                units.push(SwapUnit { offset, unit_bytes, count });
+            }
+            _ => {}
         }
+        size.saturating_mul(repeat)
     }
 
     /// What `numpy.dtype` accepts for the native elements, after its lists of fields became lists of tuples: `"<f4"`, or
@@ -337,29 +346,28 @@ impl DataType {
         }
     }
 
-    /// Refuses what no array can have: elements of 0 bytes or more than 16 MiB, structures with equal names.
+    /// Refuses what no array can have: elements of 0 bytes or more than 16 MiB, structures with equal names or too many
+    /// numbers.
     pub(crate) fn check(&self) -> Result<()> {
-        let refuse = |message: String| Err(Error::new(ErrorKind::MetadataInvalid, message));
-        if let DataType::Struct { fields } = self {
-            let mut names = std::collections::HashSet::new();
-            for field in fields {
-                if field.data_type.size_bytes().is_none() {
-                    return Err(Error::new(
-                        ErrorKind::UnsupportedFeature,
-                        format!("field '{}': got a data type of variable length, expected a fixed size", field.name),
-                    ));
-                }
-                if !names.insert(&field.name) {
-                    return refuse(format!("field '{}': got the name twice, expected it once", field.name));
-                }
-                field.data_type.check()?;
-            }
+        self.checked_size_bytes()?;
+        if matches!(self, DataType::Struct { .. }) && self.swap_units().len() > MAX_SWAP_UNITS {
+            return Err(Error::new(
+                ErrorKind::UnsupportedFeature,
+                format!("data type: got a structure of more than {MAX_SWAP_UNITS} numbers, expected fewer"),
+            ));
         }
-        match self.size_bytes() {
-            Some(size) if !(1..=MAX_SIZE_BYTES).contains(&size) => {
-                return refuse(format!("data type: got elements of {size} bytes, expected 1 to {MAX_SIZE_BYTES}"));
-            }
-            _ => {}
+        Ok(())
+    }
+
+    /// [`DataType::size_bytes`] of a type that has a size, with every type inside it checked on the way.
+    fn checked_size_bytes(&self) -> Result<Option<usize>> {
+        let refuse = |message: String| Err(Error::new(ErrorKind::MetadataInvalid, message));
+        let size = match self {
+            DataType::Struct { fields } => Some(checked_fields_size_bytes(fields)?),
+            other => other.size_bytes(),
+        };
+        if let Some(size) = size.filter(|size| !(1..=MAX_SIZE_BYTES).contains(size)) {
+            return refuse(format!("data type: got elements of {size} bytes, expected 1 to {MAX_SIZE_BYTES}"));
         }
         if let DataType::FixedLengthUtf32 { length_bytes } = self
             && !length_bytes.is_multiple_of(4)
@@ -373,14 +381,25 @@ impl DataType {
         {
             return refuse(format!("data type: got a scale factor of {scale_factor}, expected 1 to {}", i32::MAX));
         }
-        if matches!(self, DataType::Struct { .. }) && self.swap_units().len() > MAX_SWAP_UNITS {
-            return Err(Error::new(
-                ErrorKind::UnsupportedFeature,
-                format!("data type: got a structure of more than {MAX_SWAP_UNITS} numbers, expected fewer"),
-            ));
-        }
-        Ok(())
+        Ok(size)
     }
+}
+
+fn checked_fields_size_bytes(fields: &[Field]) -> Result<usize> {
+    let mut names = std::collections::HashSet::new();
+    let mut size = 0usize;
+    for field in fields {
+        if !names.insert(&field.name) {
+            let message = format!("field '{}': got the name twice, expected it once", field.name);
+            return Err(Error::new(ErrorKind::MetadataInvalid, message));
+        }
+        let Some(element) = field.data_type.checked_size_bytes().at(|| format!("field '{}'", field.name))? else {
+            let message = format!("field '{}': got a data type of variable length, expected a fixed size", field.name);
+            return Err(Error::new(ErrorKind::UnsupportedFeature, message));
+        };
+        size = size.saturating_add(element.saturating_mul(field.count()));
+    }
+    Ok(size)
 }
 
 /// Short, for people: `float32`, `raw_bytes(8)`, `datetime64[10us]`, `struct(a: int32, b: float64[2, 3])`.
@@ -424,10 +443,25 @@ fn unknown(got: &Value, expected: &str) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn structure(fields: Vec<(&str, DataType)>) -> DataType {
         DataType::structure(fields.into_iter().map(|(name, data_type)| Field::new(name, data_type)).collect()).unwrap()
+    }
+
+    #[test]
+    fn structures_inside_of_structures_are_checked_and_swapped() {
+        let inner = (0..200).fold(json!("<i4"), |inner, _| json!([["a", inner], ["b", "|u1"]]));
+        let (data_type, _) = DataType::from_v2(&inner, None).unwrap();
+        assert_eq!((data_type.size_bytes(), data_type.swap_units().len()), (Some(204), 1));
+        let repeated = json!([["a", [["b", ">i2", [3]], ["c", "|u1"]], [2]], ["d", ">f8"]]);
+        let (data_type, endian) = DataType::from_v2(&repeated, None).unwrap();
+        let unit = |offset, unit_bytes, count| SwapUnit { offset, unit_bytes, count };
+        assert_eq!(data_type.stored_swap_units(endian), [unit(0, 2, 3), unit(7, 2, 3), unit(14, 8, 1)]);
+        let error = DataType::from_v2(&json!([["a", [["b", "|V0"]]]]), None).unwrap_err();
+        assert!(error.to_string().contains("field 'a': field 'b': data type: got elements of 0 bytes"), "{error}");
     }
 
     #[test]

@@ -15,14 +15,18 @@ impl DataType {
     /// From the `dtype` member of a v2 document, with the byte order of a plain type. `object_codec` is the `id` of the
     /// filter or compressor that says what `|O` holds.
     pub fn from_v2(dtype: &Value, object_codec: Option<&str>) -> Result<(DataType, Endian)> {
-        let (data_type, endian) = match dtype {
+        let (data_type, endian) = DataType::unchecked_from_v2(dtype, object_codec)?;
+        data_type.check()?;
+        Ok((data_type, endian))
+    }
+
+    fn unchecked_from_v2(dtype: &Value, object_codec: Option<&str>) -> Result<(DataType, Endian)> {
+        Ok(match dtype {
             Value::String(name) if name.as_str() == "|O" => (from_object_codec(object_codec)?, Endian::Little),
             Value::String(name) => from_name(name).ok_or_else(|| unknown(dtype, "a NumPy type string"))?,
             Value::Array(fields) => (structure_from(fields)?, Endian::Little),
             _ => return Err(unknown(dtype, "a NumPy type string or a list of fields")),
-        };
-        data_type.check()?;
-        Ok((data_type, endian))
+        })
     }
 
     /// As the `dtype` member of a v2 document; `endian` is the byte order of a plain type.
@@ -103,8 +107,7 @@ fn structure_from(list: &[Value]) -> Result<DataType> {
             Some([Value::String(name), dtype, shape]) => (name, dtype, Some(shape)),
             _ => return Err(unknown(entry, expected)),
         };
-        // Inner structures are checked here too, before their size is multiplied by a shape.
-        let (data_type, endian) = DataType::from_v2(dtype, None).at(|| format!("field '{name}'"))?;
+        let (data_type, endian) = DataType::unchecked_from_v2(dtype, None).at(|| format!("field '{name}'"))?;
         let shape = match shape {
             None => Vec::new(),
             Some(Value::Number(length)) => vec![field_length(length.as_u64()).ok_or_else(|| unknown(entry, expected))?],

@@ -22,10 +22,13 @@ use crate::{Error, ErrorKind, Result, ResultExt};
 impl DataType {
     /// From the `data_type` member of a v3 document.
     pub fn from_v3(data_type: &Value) -> Result<DataType> {
-        let extension = Extension::from_json(data_type, "data_type")?;
-        let parsed = from_extension(&extension, data_type)?;
+        let parsed = DataType::unchecked_from_v3(data_type)?;
         parsed.check()?;
         Ok(parsed)
+    }
+
+    fn unchecked_from_v3(data_type: &Value) -> Result<DataType> {
+        from_extension(&Extension::from_json(data_type, "data_type")?, data_type)
     }
 
     /// As the `data_type` member of a v3 document. A structure whose fields have shapes has none.
@@ -139,7 +142,7 @@ fn structure_of(extension: &Extension) -> Result<DataType> {
     for entry in entries {
         let (name, data_type) = field_of(entry)
             .ok_or_else(|| invalid("data_type.configuration.fields", entry, "a field with name and data_type"))?;
-        let data_type = DataType::from_v3(data_type).at(|| format!("field '{name}'"))?;
+        let data_type = DataType::unchecked_from_v3(data_type).at(|| format!("field '{name}'"))?;
         fields.push(Field::new(name, data_type));
     }
     Ok(DataType::Struct { fields })
