@@ -9,6 +9,7 @@ import pickle
 from typing import Any
 from unittest import mock
 
+import devices
 import numpy as np
 import pytest
 
@@ -269,3 +270,26 @@ def test_memory_of_a_device_is_not_copied_into_an_array_of_numpys(gpu: str) -> N
         view = changed[...]
         changed += other
         np.testing.assert_array_equal(view.cpu(), VALUES + 1)
+
+
+def test_an_array_on_the_host_is_not_moved_beside_one_of_cupys() -> None:
+    array = cuzarr.array(np.arange(6), store={}, chunks=4)
+    for operand in (array, array + 1):
+        with pytest.raises(MemorySpaceError, match="reads to the host, beside an array of CuPy"):
+            operand.__cupy_get_ndarray__()
+
+
+def test_operators_of_cupy_take_arrays_and_plans_on_the_gpu() -> None:
+    cupy = pytest.importorskip("cupy", reason="skipped: CuPy is not installed")
+    device = devices.require()
+    truth = np.arange(20, dtype="f4").reshape(4, 5)
+    array = cuzarr.array(truth, store={}, chunks=(2, 5), device=device)
+    left = cupy.asarray(truth)
+    for operand, values in ((array, truth), (array * 2, truth * 2)):
+        assert bool((left == operand).all()) == bool((truth == values).all())
+        for result, expected in ((left + operand, truth + values), (left < operand, truth < values), (cupy.asarray(operand), values)):
+            assert isinstance(result, cupy.ndarray)
+            np.testing.assert_array_equal(result.get(), expected)
+        changed = left.copy()
+        changed += operand
+        np.testing.assert_array_equal(changed.get(), truth + values)

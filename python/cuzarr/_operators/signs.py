@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from cuzarr._operators.numpy_protocol import Methods, array_function, as_numpy_wants, call_with_elements, missing, targets
-from cuzarr.errors import DTypeMismatchError, InvalidArgumentError
+from cuzarr.errors import DTypeMismatchError, InvalidArgumentError, MemorySpaceError
 
 
 class Operators(Methods):
@@ -148,6 +148,23 @@ class Operators(Methods):
 
     def __invert__(self) -> Any:
         return self._apply("invert", self)
+
+    def __cupy_get_ndarray__(self) -> Any:
+        """All elements as a CuPy array. CuPy asks for it in its own operators and functions, as in ``cupy_array + array``.
+
+        Raises
+        ------
+        MemorySpaceError
+            The elements are read to the host.
+        """
+        if self.device == "cpu":  # type: ignore[attr-defined]
+            raise MemorySpaceError(
+                f"{self!r} reads to the host, beside an array of CuPy",
+                hint="read it to the GPU: .with_device('cuda:0'); or move the other one: cupy.asnumpy(x)",
+            )
+        import cupy
+
+        return cupy.asarray(self._elements())  # type: ignore[attr-defined]
 
 
 def _changing(name: str) -> Any:
