@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cuzarr import _runtime
 from cuzarr import (
-    _libraries,
     _names,
     api,
     buffer,
@@ -202,7 +202,7 @@ from cuzarr.xp.statistics import (
     quantile,
 )
 
-_libraries.announce()
+_runtime.announce()
 
 # Names of NumPy that are missing are told where they are. Hidden from type checkers, which would take any name for one.
 if not TYPE_CHECKING:

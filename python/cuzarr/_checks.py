@@ -6,12 +6,19 @@ from __future__ import annotations
 import contextlib
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 
 from cuzarr._numpy import parse_type
-from cuzarr.errors import ArgumentTypeError, CuzarrError, InvalidArgumentError, OutOfMemoryError, OutOfRangeError
+from cuzarr.errors import (
+    ArgumentTypeError,
+    CuzarrError,
+    InvalidArgumentError,
+    OutOfMemoryError,
+    OutOfRangeError,
+    UnsupportedFeatureError,
+)
 
 
 @contextlib.contextmanager
@@ -101,19 +108,6 @@ def element_type(dtype: Any, hint: str | None = None) -> np.dtype[Any]:
         return parse_type(dtype)
 
 
-def host_array(value: Any, what: str, dtype: Any = None) -> np.ndarray[Any, Any]:
-    """A NumPy array of a list, a number, host memory of another library, or anything else that NumPy takes.
-
-    Raises
-    ------
-    ArgumentTypeError, OutOfRangeError, InvalidArgumentError
-    """
-    from cuzarr._memory.convert import as_numpy
-
-    with refusing(what):
-        return as_numpy(value) if dtype is None else np.asarray(value, dtype)
-
-
 def extents(shape: Any, what: str = "shape") -> tuple[int, ...]:
     """A shape from a number or an iterable of numbers, none negative.
 
@@ -148,3 +142,48 @@ def axis_number(axis: Any, ndim: int, names: Sequence[str | None] | None = None)
     if not -ndim <= number < ndim:
         raise InvalidArgumentError(f"axis {number} is none of an array of {ndim} dimensions")
     return number % ndim
+
+
+# As many as NumPy's arrays have, and the longest that Python and NumPy can index. The Rust side refuses more, too.
+MAX_NDIM = 64 if int(np.__version__.split(".")[0]) >= 2 else 32
+
+
+MAX_EXTENT = (1 << 63) - 1
+
+
+def parse_shape(shape: object) -> tuple[int, ...]:
+    """A shape from a number or an iterable of numbers, none negative."""
+    # Lists first: asking for a protocol takes twenty times as long.
+    if not isinstance(shape, list | tuple) and isinstance(shape, SupportsIndex) and not hasattr(shape, "__len__"):
+        shape = (shape,)
+    try:
+        extents = tuple(operator.index(extent) for extent in shape)  # type: ignore[attr-defined]
+    except TypeError as error:
+        raise TypeError(f"a shape is an integer or an iterable of integers, got {shape!r}") from error
+    if len(extents) > MAX_NDIM:
+        raise UnsupportedFeatureError(
+            f"got {len(extents)} dimensions, NumPy {np.__version__} has at most {MAX_NDIM}",
+            hint="install NumPy 2" if len(extents) <= 64 else None,
+        )
+    if any(extent < 0 for extent in extents):
+        raise InvalidArgumentError(f"a shape has no negative extents, got {extents}")
+    if any(extent > MAX_EXTENT for extent in extents):
+        raise InvalidArgumentError("a shape has extents of at most 2^63 - 1, got a larger one")
+    return extents
+
+
+Axis = int | str | tuple[int | str, ...] | None
+
+
+def axes_of(axis: Axis | Iterable[int | str], ndim: int, names: Sequence[str | None] | None = None) -> list[int] | None:
+    """Dimensions counted from the first, given by their numbers or names; ``None`` for all.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There is no such dimension.
+    """
+    if axis is None:
+        return None
+    several = isinstance(axis, Iterable) and not isinstance(axis, str | bytes)
+    return [axis_number(one, ndim, names) for one in (axis if several else (axis,))]  # type: ignore[union-attr]

@@ -225,7 +225,6 @@ def _is_on_cpu(value: Any) -> bool:
     # Known names are told apart without importing what they name.
     if isinstance(value, str) and value.split(".")[0] in ("cuzarr", "zarr"):
         return "gpu" not in value.split(".")
-    from cuzarr.buffer._prototype import device_class
 
     return device_class(resolve_class(value)) == "cpu"
 
@@ -639,3 +638,12 @@ config = Config()
 """The configuration of this process."""
 
 ArrayType = Literal["auto", "cupy", "device"]
+
+
+def device_class(buffer: Any) -> str:
+    """``"cpu"`` or ``"cuda"``: which memory a buffer class stands for, ours, zarr-python's or anybody's."""
+    accessible = getattr(buffer, "is_host_accessible", None)
+    if accessible is not None:
+        return "cpu" if accessible else "cuda"
+    homes = (parent.__module__ for parent in getattr(buffer, "__mro__", ()))
+    return "cuda" if any(home in ("zarr.core.buffer.gpu", "zarr.buffer.gpu") for home in homes) else "cpu"

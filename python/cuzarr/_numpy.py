@@ -9,7 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from cuzarr.errors import ConversionError, CuzarrError, DataTypeValidationError, LibraryMissingError, OutOfRangeError
+from cuzarr.errors import (
+    ConversionError,
+    CuzarrError,
+    DataTypeValidationError,
+    DTypeMismatchError,
+    LibraryMissingError,
+    OutOfRangeError,
+)
 
 _BITS = "keep their bits: x.view('uint8'), or convert them with astype"
 _USER_DEFINED = 2
@@ -122,3 +129,26 @@ def full(shape: tuple[int, ...], value: Any, dtype: np.dtype[Any]) -> np.ndarray
     """
     with conversion(dtype):
         return np.full(shape, value, dtype)
+
+
+def is_computable(dtype: np.dtype[Any]) -> bool:
+    """Whether elements have arithmetic: not dates, strings, structures and objects."""
+    return (dtype.kind in "biufc" or dtype.name == "bfloat16") and dtype.itemsize <= 16
+
+
+def check_dtype(dtype: np.dtype[Any], what: str) -> None:
+    """Refuses elements without arithmetic.
+
+    Raises
+    ------
+    DTypeMismatchError
+        Dates, strings, structures, objects.
+    DataTypeValidationError
+        Types of other libraries.
+    """
+    check_type(dtype)
+    if not is_computable(dtype):
+        raise DTypeMismatchError(
+            f"{what}: elements of {dtype} have no arithmetic here",
+            hint="read the array and use NumPy" + (", or view dates as int64" if dtype.kind in "mM" else ""),
+        )

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import os
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -74,3 +75,11 @@ async def _settle(waiting: asyncio.Future[Any]) -> None:
             await asyncio.wait([waiting])
     if not waiting.cancelled():
         waiting.exception()  # looked at, so that nobody is told of an error that nobody retrieved
+
+
+def announce() -> None:
+    """Tells the Rust side the folders. Loads nothing: it looks into them when a GPU is first used."""
+    # The wheels of NVIDIA put their libraries into site-packages/nvidia/<library>/lib.
+    nvidia = [folder for entry in sys.path if entry and os.path.isdir(folder := os.path.join(entry, "nvidia"))]
+    cubins = os.path.join(os.path.dirname(__file__), "cubins")
+    _core.set_library_paths(nvidia, cubins if os.path.isdir(cubins) else None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 
 def printable(text: str) -> str:
     """Text in which characters that steer a terminal, end a line or turn the direction of writing are escapes. Names and
@@ -18,3 +20,25 @@ def printable(text: str) -> str:
 def printable_lines(text: str) -> str:
     """Like :func:`printable`, but line feeds stay: for text that is made of several lines."""
     return "\n".join(map(printable, text.split("\n")))
+
+
+def human_bytes(size: int) -> str:
+    """A size in bytes, with a short form beside it when it is long."""
+    if size < 1024:
+        return str(size)
+    number, unit = Fraction(size), ""
+    for unit in "KMGTP":
+        number /= 1024
+        if number < 1024:
+            break
+    # Arrays of metadata alone may be larger than any float.
+    return f"{size} ({float(number):.1f}{unit})" if number < _MOST else f"more than {_MOST}{unit}"
+
+
+def human_ratio(size: int, stored: int) -> str:
+    """How many times as large as what is stored an array is."""
+    ratio = Fraction(size, stored)
+    return f"{float(ratio):.1f}" if ratio < _MOST else f"more than {_MOST}"
+
+
+_MOST = 10**15

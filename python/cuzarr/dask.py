@@ -19,10 +19,10 @@ import dask
 import dask.array
 import numpy as np
 
-from cuzarr._memory import convert as _convert
-from cuzarr._node.array import Array
 from cuzarr._checks import axis_number
 from cuzarr._compute.operands import dimension_names
+from cuzarr._memory import convert as _convert
+from cuzarr._node.array import Array
 from cuzarr._node.open import array_of
 from cuzarr.errors import ArgumentTypeError, ArrayNotFoundError, InvalidArgumentError, ShapeMismatchError
 

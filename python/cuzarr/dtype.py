@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from cuzarr._metadata import dtype as _dtypes
 from cuzarr._checks import element_type, refusing, whole
+from cuzarr._metadata import dtype as _dtypes
 from cuzarr._metadata.dtype import DataType, ZarrFormat
 from cuzarr.errors import InvalidArgumentError
 

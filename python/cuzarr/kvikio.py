@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 
 from cuzarr import storage
-from cuzarr.codecs import nvcomp as _nvcomp
 from cuzarr._config import config
 from cuzarr.codecs import numcodecs as _codecs
+from cuzarr.codecs import nvcomp as _nvcomp
 from cuzarr.errors import ArrayNotFoundError, ContainsGroupError, InvalidArgumentError, UnknownCodecError
 
 if TYPE_CHECKING:

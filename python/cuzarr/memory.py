@@ -18,8 +18,7 @@ from typing import Any, Literal
 
 from cuzarr import _core
 from cuzarr._config import ConfigSet, config, device_name, parse_size
-from cuzarr._node.display import human_bytes
-from cuzarr._text import printable
+from cuzarr._text import human_bytes, printable
 from cuzarr.errors import InvalidArgumentError, LibraryMissingError
 
 Library = Literal["cuzarr", "cupy", "torch", "rmm"]

@@ -14,7 +14,7 @@ import pytest
 
 import cuzarr
 from cuzarr import _core
-from cuzarr._memory.convert import host_array, wrap_host
+from cuzarr._memory.foreign import numpy_view, wrap_host
 from cuzarr.errors import (
     DTypeMismatchError,
     ExportError,
@@ -112,7 +112,7 @@ class Producer:
 
 
 def values(buffer: _core.NdBuffer, dtype: Any) -> np.ndarray[Any, Any]:
-    return host_array(buffer.to("cpu"), np.dtype(dtype))
+    return numpy_view(buffer.to("cpu"), np.dtype(dtype))
 
 
 # ------------------------------------------------------------------------------------------------------ DLPack, to us
@@ -204,7 +204,7 @@ def test_read_only_memory_of_others_is_not_written() -> None:
     for write in (lambda: buffer.fill(bytes(4)), lambda: buffer.copy_from(wrap_host(TRUTH))):
         with pytest.raises(InvalidArgumentError, match="read-only"):
             write()
-    assert not host_array(buffer, np.dtype("f4")).flags.writeable
+    assert not numpy_view(buffer, np.dtype("f4")).flags.writeable
 
     class Frozen(Producer):
         shape, dtype = TRUTH.shape, np.dtype("f4")

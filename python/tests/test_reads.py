@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import cuzarr
-from cuzarr._node.indexing import basic_box
+from cuzarr._memory.box import basic_box
 from cuzarr._node.reads import split
 from cuzarr.errors import DTypeMismatchError, InvalidArgumentError, SelectionInvalidError, ShapeMismatchError, UnsupportedError
 

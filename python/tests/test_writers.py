@@ -12,7 +12,7 @@ import pytest
 
 import cuzarr
 from cuzarr import _core
-from cuzarr._node.indexing import basic_box
+from cuzarr._memory.box import basic_box
 
 
 @pytest.mark.parametrize("kind", ["basic", "orthogonal", "field"])

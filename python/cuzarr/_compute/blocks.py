@@ -13,13 +13,14 @@ from typing import Any, Self
 import numpy as np
 
 from cuzarr import _api, _core
-from cuzarr._memory import convert as _convert
-from cuzarr._node.arguments import is_array, place_of
-from cuzarr._node.array import Array
 from cuzarr._checks import refusing
 from cuzarr._compute.operands import is_lazy
 from cuzarr._config import config, parse_size
-from cuzarr._node.indexing import Box
+from cuzarr._memory import convert as _convert
+from cuzarr._memory import foreign as _foreign
+from cuzarr._memory.box import Box
+from cuzarr._node.arguments import is_array, place_of
+from cuzarr._node.array import Array
 from cuzarr.errors import InvalidArgumentError, MemorySpaceError, ShapeMismatchError, UnsupportedError
 
 # What work takes when neither the caller nor the configuration says it.
@@ -136,9 +137,9 @@ class Sources:
             raise ShapeMismatchError(f"shapes {shapes} do not broadcast") from error
         self.arrays, self._in_stores, self.stored = arrays, in_stores, in_stores[0]
         self.device = self.stored.device if device is None else str(device)
-        on_gpu = next((array for array in own if self.device == "cpu" and _convert.is_on_device(array)), None)
+        on_gpu = next((array for array in own if self.device == "cpu" and _foreign.is_on_device(array)), None)
         if on_gpu is not None:
-            where = _convert.device_of(on_gpu)
+            where = _foreign.device_of(on_gpu)
             hint = f"say device={where!r}, or move it: cuzarr.xp.asarray(x, device='cpu')"
             raise MemorySpaceError(f"{what}: got an array on {where}, and blocks are on the CPU", hint=hint)
 
@@ -186,7 +187,7 @@ class Sources:
         if isinstance(array, Array):
             return array._read(box(start, extent), self.device)
         part = array[tuple(slice(first, first + count) for first, count in zip(start, extent, strict=True))]
-        return part if self.device == "cpu" or _convert.is_on_device(part) else _convert.to_device(np.asarray(part), self.device)
+        return part if self.device == "cpu" or _foreign.is_on_device(part) else _convert.to_device(np.asarray(part), self.device)
 
 
 class ReadAhead:

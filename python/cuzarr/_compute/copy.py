@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from cuzarr import _api, _core
-from cuzarr._metadata import create as _create
-from cuzarr._node.arguments import place_of
-from cuzarr._node.array import Array
 from cuzarr._checks import axis_number, items, refusing, whole
 from cuzarr._compute.operands import dimension_names
 from cuzarr._config import config, device_name, parse_size
+from cuzarr._metadata import create as _create
 from cuzarr._metadata.documents import check_zarr_format
 from cuzarr._metadata.dtype import ZarrFormat
+from cuzarr._node.arguments import place_of
+from cuzarr._node.array import Array
 from cuzarr._node.group import Group
 from cuzarr._progress import shown
 from cuzarr._text import printable

@@ -9,11 +9,14 @@ import numpy as np
 
 from cuzarr import _core
 from cuzarr._checks import element_type
-from cuzarr._compute.operands import check_dtype, deliver, native_dtype, settings
+from cuzarr._compute.operands import deliver, settings
 from cuzarr._config import config
-from cuzarr._memory.convert import core_dtype
-from cuzarr._node.indexing import basic_box
-from cuzarr._operators.signs import NumpyProtocol, OneElement, Operators, Reductions, Shaped
+from cuzarr._memory.box import basic_box
+from cuzarr._memory.element_types import core_dtype, dtype_of
+from cuzarr._numpy import check_dtype
+from cuzarr._operators.dispatch import Lazy, Stored
+from cuzarr._operators.numpy_protocol import NumpyProtocol
+from cuzarr._operators.signs import OneElement, Operators, Reductions, Shaped
 from cuzarr._progress import shown
 from cuzarr._text import printable
 from cuzarr.errors import InvalidArgumentError, SelectionInvalidError, UnsupportedError
@@ -21,7 +24,7 @@ from cuzarr.errors import InvalidArgumentError, SelectionInvalidError, Unsupport
 __all__ = ["Expression"]
 
 
-class Expression(NumpyProtocol, OneElement, Operators, Reductions, Shaped):
+class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped):
     """What is computed, of what, without computing it: made by operators and functions of arrays.
 
     Attributes
@@ -50,7 +53,7 @@ class Expression(NumpyProtocol, OneElement, Operators, Reductions, Shaped):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        return native_dtype(self._expr.dtype)
+        return dtype_of(self._expr.dtype)
 
     def astype(self, dtype: Any) -> Expression:
         """Elements of another type, converted as NumPy converts them."""
@@ -136,9 +139,7 @@ class Expression(NumpyProtocol, OneElement, Operators, Reductions, Shaped):
             Work on one stored object does not fit the limit.
         ReadOnlyError
         """
-        from cuzarr._node.array import Array
-
-        if not isinstance(target, Array):
+        if not isinstance(target, Stored):
             raise InvalidArgumentError(
                 f"got {type(target).__name__} to store into, expected an array of cuzarr",
                 hint="create one: cuzarr.create_array(store, shape=expression.shape, dtype=expression.dtype)",
@@ -153,8 +154,18 @@ class Expression(NumpyProtocol, OneElement, Operators, Reductions, Shaped):
         """Refuses: a plan is computed when that is asked for."""
         raise InvalidArgumentError("an expression has no elements yet", hint="call .compute()")
 
+    @property
+    def _dimension_names(self) -> tuple[str | None, ...] | None:
+        return self._names
+
+    def _as_expression(self, what: str) -> _core.Expr:
+        return self._expr
+
     def _elements(self) -> Any:
         return self.compute()
+
+    def _elements_on(self, device: str | None) -> Any:
+        return self.compute(device=device)
 
     def __copy__(self) -> Expression:
         return self

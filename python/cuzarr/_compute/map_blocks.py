@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from cuzarr import _core
-from cuzarr._compute.blocks import BlockInfo, ReadAhead, Sources, call, cut, memory_limit_bytes, naming
 from cuzarr._checks import element_type, function, items, whole
-from cuzarr._progress import listener
+from cuzarr._compute.blocks import BlockInfo, ReadAhead, Sources, call, cut, memory_limit_bytes, naming
 from cuzarr._compute.results import Results, Target
+from cuzarr._progress import listener
 from cuzarr.errors import InvalidArgumentError, ShapeMismatchError
 
 

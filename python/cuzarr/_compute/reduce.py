@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 
 from cuzarr import _core
+from cuzarr._checks import Axis, axes_of, function
 from cuzarr._compute.blocks import BlockInfo, ReadAhead, Sources, call, cut, memory_limit_bytes, naming
-from cuzarr._checks import function
 from cuzarr._compute.operands import dimension_names
-from cuzarr._progress import listener
 from cuzarr._compute.results import Results, Target
+from cuzarr._progress import listener
 from cuzarr.errors import InvalidArgumentError, ShapeMismatchError
-from cuzarr.xp.reductions import Axis, axes_of
 
 
 def reduce(

@@ -7,15 +7,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Self
 
-import numpy as np
-
 from cuzarr import _api, _core
-from cuzarr._memory import convert as _convert
-from cuzarr._node.array import Array
-from cuzarr._compute.blocks import BlockInfo, Sources, box
 from cuzarr._checks import element_type
-from cuzarr._metadata.chunk_grid import resolve_chunks
+from cuzarr._compute.blocks import BlockInfo, Sources, box
 from cuzarr._config import config
+from cuzarr._memory import convert as _convert
+from cuzarr._memory import foreign as _foreign
+from cuzarr._metadata.chunk_grid import resolve_chunks
+from cuzarr._node.array import Array
 from cuzarr.errors import ArrayNotFoundError, InvalidArgumentError, MemorySpaceError, ShapeMismatchError
 from cuzarr.storage.resolve import make_store_path
 
@@ -84,7 +83,7 @@ class Target:
         """Makes the array for results like this one."""
         if self.array is not None:
             return
-        dtype = _convert.element_type(like) if self._dtype is None else self._dtype
+        dtype = _foreign.element_type(like) if self._dtype is None else self._dtype
         if self._place is None:
             self.array = _convert.empty_beside(like, self._shape, dtype)
         else:
@@ -93,14 +92,14 @@ class Target:
     def take(self, place: BlockInfo, result: Any) -> Any:
         """The result, ready on every stream, in the target's element type; put into its place at once, in memory."""
         if not isinstance(self.array, Array):
-            spaces = _convert.device_of(self.array), _convert.device_of(result)
+            spaces = _foreign.device_of(self.array), _foreign.device_of(result)
             if (spaces[0] == "cpu") != (spaces[1] == "cpu"):
                 hint = "return arrays of one device, or give out"
                 raise MemorySpaceError(f"the result of {place} is on {spaces[1]}, those before on {spaces[0]}", hint=hint)
-            self.array[place.slices] = _convert.as_numpy(result) if spaces[1] == "cpu" else result
+            self.array[place.slices] = _foreign.as_numpy(result) if spaces[1] == "cpu" else result
             return None
-        if not _convert.is_on_device(result):
-            return _convert.as_numpy(result)
+        if not _foreign.is_on_device(result):
+            return _foreign.as_numpy(result)
         return _convert.device_elements(result, self.array.metadata.data_type)
 
     def write(self, place: BlockInfo, result: Any) -> None:

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from cuzarr import _core, _numpy
+from cuzarr import _core
 from cuzarr._config import config
-from cuzarr._metadata.dtype import DataType
-from cuzarr._memory.device_array import DeviceArray, are_known_apart, element_type as memory_type
+from cuzarr._memory.device_array import DeviceArray
+from cuzarr._memory.element_types import DataType, are_known_apart, core_dtype, dtype_of
+from cuzarr._memory.foreign import device_buffer, device_of, element_type, is_cupys, is_on_device, numpy_view, wrap_host
 from cuzarr.errors import (
     DTypeMismatchError,
     InvalidArgumentError,
@@ -22,29 +23,6 @@ from cuzarr.errors import (
     ShapeMismatchError,
     UnsupportedError,
 )
-
-_OF_THE_HOST = (np.ndarray, np.generic, int, float, complex, str, bytes, list, tuple)
-
-_DLPACK_CPU = 1
-_DLPACK_CUDA = 2
-
-
-@functools.lru_cache(maxsize=256)  # NumPy puts a name together each time
-def core_dtype(native: np.dtype[Any]) -> str:
-    """The Rust side's name of an element type: dates are 8-byte integers, strings and structures opaque bytes."""
-    _numpy.check_type(native)
-    if native.name == "bfloat16":
-        return "bfloat16"
-    if native.names is not None or native.kind in "SUV":
-        return f"opaque{native.itemsize}"
-    return "int64" if native.kind in "mM" else native.name
-
-
-def host_array(buffer: _core.NdBuffer, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """A NumPy array over host memory, which it keeps alive."""
-    if buffer.nbytes == 0:
-        return np.empty(buffer.shape, dtype)
-    return np.ndarray(buffer.shape, dtype, buffer=buffer, offset=buffer.offset_bytes, strides=buffer.strides)
 
 
 def _is_aligned(dtype: np.dtype[Any]) -> bool:
@@ -99,7 +77,7 @@ def _cupy_array(buffer: _core.NdBuffer, dtype: np.dtype[Any]) -> Any | None:
 def result_array(buffer: _core.NdBuffer, dtype: np.dtype[Any]) -> Any:
     """What a caller gets: NumPy on the CPU; CuPy or :class:`DeviceArray` on a GPU, as ``array_type`` says."""
     if buffer.device == "cpu":
-        return host_array(buffer, dtype)
+        return numpy_view(buffer, dtype)
     on_device = _cupy_array(buffer, dtype)
     return DeviceArray(buffer, dtype) if on_device is None else on_device
 
@@ -115,97 +93,6 @@ def to_device(array: np.ndarray[Any, Any], device: str) -> Any:
     """A copy of a NumPy array on a device, as a caller gets it."""
     moved = DeviceArray.from_host(array, device)
     return result_array(moved._buffer, moved.dtype)
-
-
-def wrap_host(array: np.ndarray[Any, Any]) -> _core.NdBuffer:
-    """The memory of a NumPy array, for the Rust side; kept alive by what is returned."""
-    # The array's own element size: one that somebody expects may reach beyond its memory.
-    name, is_fixed = core_dtype(array.dtype), not array.flags.writeable
-    return _core.NdBuffer.wrap(array.ctypes.data, array.shape, array.strides, name, is_fixed, array)
-
-
-def _is_cupys(value: Any) -> bool:
-    return type(value).__module__.partition(".")[0] == "cupy"
-
-
-def is_on_device(value: Any) -> bool:
-    """Whether this array is in a GPU's memory."""
-    if isinstance(value, DeviceArray) or _is_cupys(value):  # whose answers take microseconds
-        return True
-    if isinstance(value, _OF_THE_HOST):
-        return False
-    if hasattr(value, "__dlpack_device__"):
-        return int(value.__dlpack_device__()[0]) != _DLPACK_CPU
-    try:
-        return hasattr(value, "__cuda_array_interface__")
-    except Exception:  # PyTorch raises for tensors of the CPU that require gradients
-        return False
-
-
-def device_of(value: Any) -> str:
-    """Where an array's memory is: ``"cpu"``, ``"cuda:0"``."""
-    if not is_on_device(value):
-        return "cpu"
-    if _is_cupys(value):
-        return f"cuda:{value.device.id}"
-    if not isinstance(value, DeviceArray) and hasattr(value, "__dlpack_device__"):
-        kind, number = value.__dlpack_device__()
-        if int(kind) == _DLPACK_CUDA:
-            # Without taking its memory, which takes longer than a small kernel.
-            return f"cuda:{int(number)}"
-    return device_buffer(value).device
-
-
-def on_host(value: Any) -> Any:
-    """A NumPy array of a GPU's array; anything else as it is."""
-    if not is_on_device(value):
-        return value
-    buffer = device_buffer(value)
-    dtype = value.dtype if isinstance(getattr(value, "dtype", None), np.dtype) else dtype_of(buffer.dtype)
-    return host_array(buffer.to("cpu"), dtype)
-
-
-def device_buffer(value: Any) -> _core.NdBuffer:
-    """The memory of a GPU array of any library, without copying."""
-    if isinstance(value, DeviceArray):
-        return value._buffer
-    dtype = getattr(value, "dtype", None)
-    is_plain = not isinstance(dtype, np.dtype) or dtype.kind in "biufc" or not _is_cupys(value)
-    if hasattr(value, "__dlpack__") and is_plain:
-        return shared_buffer(value)
-    # Of CuPy's arrays the device is known; whose memory others' is, the driver says.
-    device = f"cuda:{value.device.id}" if _is_cupys(value) else None
-    buffer = _core.NdBuffer.from_cuda_array_interface(dict(value.__cuda_array_interface__), device, value)
-    return buffer if is_plain else buffer.reinterpret(memory_type(np.dtype(dtype)))
-
-
-def shared_buffer(value: Any) -> _core.NdBuffer:
-    """The memory of an array with ``__dlpack__``, on any device, without copying."""
-    # PyTorch's tensors refuse while they record gradients, and may stand for the negative or conjugate of their memory.
-    for name in ("detach", "resolve_conj", "resolve_neg"):
-        if hasattr(value, name):
-            value = getattr(value, name)()
-    return _core.NdBuffer.from_dlpack(value)
-
-
-def foreign_view(value: Any) -> np.ndarray[Any, Any] | None:
-    """A NumPy array over another library's host memory whose elements NumPy cannot name by itself; else ``None``."""
-    is_numpys = hasattr(value, "__array__") and isinstance(getattr(value, "dtype", np.dtype("V")), np.dtype)
-    if is_numpys or not hasattr(value, "__dlpack__"):
-        return None
-    try:
-        buffer = shared_buffer(value)
-    except Exception:  # what the library does not hand over by DLPack: strings, for example
-        if hasattr(value, "__array__"):
-            return None
-        raise
-    return host_array(buffer, dtype_of(buffer.dtype))
-
-
-def as_numpy(value: Any) -> np.ndarray[Any, Any]:
-    """A NumPy array of whatever is in host memory, any library's; numbers and lists, too."""
-    view = foreign_view(value)
-    return np.asarray(value) if view is None else view
 
 
 def wrap_device(value: Any, data_type: DataType) -> _core.NdBuffer:
@@ -253,35 +140,6 @@ def _has_elements_of(native: np.dtype[Any], value: Any, buffer: _core.NdBuffer) 
         return False
     native, dtype = native.newbyteorder("="), getattr(value, "dtype", None)
     return buffer.dtype == core_dtype(native) and (not isinstance(dtype, np.dtype) or are_known_apart(dtype, native))
-
-
-def to_native_host(value: Any, native: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """A NumPy array of this element type from whatever a caller writes; copied only when it has to be converted.
-
-    Raises
-    ------
-    ConversionError
-        NumPy refuses to assign it.
-    """
-    if np.isscalar(value):
-        return _numpy.element(value, native)
-    if not hasattr(value, "dtype") and not hasattr(value, "__dlpack__"):
-        with _numpy.conversion(native):
-            return np.asarray(value, native)
-    array = as_numpy(value)
-    if array.dtype == native:
-        return array
-    with _numpy.conversion(native):  # as NumPy assigns: from any type to any other
-        return array.astype(native, order="A")
-
-
-def element_type(out: Any) -> np.dtype[Any]:
-    """NumPy's type for the elements of a caller's result array of any library."""
-    out = getattr(out, "as_ndarray_like", lambda: out)()
-    if not hasattr(out, "dtype"):
-        raise InvalidArgumentError(f"out is no array: {type(out).__name__}")
-    dtype = out.dtype
-    return dtype if isinstance(dtype, np.dtype) else dtype_of(device_buffer(out).dtype)
 
 
 def read_into(
@@ -354,11 +212,11 @@ def writable_view(out: Any) -> Any:
     """
     if isinstance(out, np.ndarray):
         check_writable(out)
-    if isinstance(out, np.ndarray | DeviceArray) or _is_cupys(out) or not hasattr(out, "__dlpack__"):
+    if isinstance(out, np.ndarray | DeviceArray) or is_cupys(out) or not hasattr(out, "__dlpack__"):
         return out
     buffer = _writable_buffer(out)
     dtype = dtype_of(buffer.dtype)
-    return host_array(buffer, dtype) if buffer.device == "cpu" else DeviceArray(buffer, dtype)
+    return numpy_view(buffer, dtype) if buffer.device == "cpu" else DeviceArray(buffer, dtype)
 
 
 def check_writable(out: np.ndarray[Any, Any]) -> None:
@@ -366,47 +224,3 @@ def check_writable(out: np.ndarray[Any, Any]) -> None:
     if not out.flags.writeable:
         raise InvalidArgumentError("out is read-only", hint="pass memory that may be written")
 
-
-def decode_variable(offsets: bytes, data: bytes, shape: tuple[int, ...], data_type: DataType) -> np.ndarray[Any, Any]:
-    """Strings or bytes of variable length from their packed form."""
-    bounds = np.frombuffer(offsets, "u8").tolist()
-    parts: list[Any] = [data[low:high] for low, high in zip(bounds, bounds[1:], strict=False)]
-    if data_type.name == "string":
-        parts = [part.decode() for part in parts]
-    result = np.empty(len(parts), data_type.native)
-    if parts:
-        result[:] = parts
-    return result.reshape(shape)
-
-
-def encode_variable(values: np.ndarray[Any, Any], data_type: DataType) -> tuple[bytes, bytes]:
-    """Strings or bytes of variable length in their packed form: offsets and data.
-
-    Raises
-    ------
-    DTypeMismatchError
-        An element is neither.
-    """
-    parts = []
-    for item in values.reshape(-1).tolist():
-        if data_type.name == "string":
-            item = ("" if item is None else str(item)).encode()
-        elif isinstance(item, str):
-            item = item.encode()
-        elif not isinstance(item, bytes | bytearray | memoryview) and item not in (None, 0):
-            raise DTypeMismatchError(f"got an element of type {type(item).__name__}, the array holds bytes")
-        parts.append(bytes(item or b""))
-    offsets = np.zeros(len(parts) + 1, "u8")
-    np.cumsum([len(part) for part in parts], out=offsets[1:])
-    return offsets.tobytes(), b"".join(parts)
-
-
-def dtype_of(element_type: str) -> np.dtype[Any]:
-    """NumPy's type for the Rust side's name of one; bfloat16 is ``ml_dtypes``' affair."""
-    if element_type.startswith("opaque"):
-        return np.dtype(f"V{element_type.removeprefix('opaque')}")
-    if element_type == "bfloat16":
-        import ml_dtypes
-
-        return np.dtype(ml_dtypes.bfloat16)  # type: ignore[no-any-return]
-    return np.dtype(element_type)

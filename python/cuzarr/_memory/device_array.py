@@ -10,7 +10,13 @@ from typing import Any, Literal
 import numpy as np
 
 from cuzarr import _checks, _core, _numpy
-from cuzarr._operators.signs import NumpyProtocol, OneElement, Operators, Reductions, Shaped
+from cuzarr._memory import foreign
+from cuzarr._memory.box import basic_box
+from cuzarr._memory.element_types import ORDERED, are_known_apart, is_opaque, memory_type, reversals
+from cuzarr._memory.foreign import OnDevice, host_view, numpy_view
+from cuzarr._operators.dispatch import Lazy
+from cuzarr._operators.numpy_protocol import NumpyProtocol
+from cuzarr._operators.signs import OneElement, Operators, Reductions, Shaped
 from cuzarr.errors import (
     DTypeMismatchError,
     ImplicitHostCopyError,
@@ -22,44 +28,6 @@ from cuzarr.errors import (
 
 Order = Literal["K", "A", "C", "F"]
 
-_ORDERED = "iufcmMU"
-"""Kinds of elements whose bytes have an order."""
-
-
-def _reversals(own: np.dtype[Any], wanted: np.dtype[Any], start: int = 0) -> list[tuple[int, int]] | None:
-    """Where bytes of an element are the other way round in another type: from which on, and how many. ``None`` when more differs."""
-    if own == wanted:
-        return []
-    if own.itemsize != wanted.itemsize or own.names != wanted.names or own.shape != wanted.shape:
-        return None
-    if own.subdtype is not None:
-        parts = [(own.base, wanted.base, place * own.base.itemsize) for place in range(math.prod(own.shape))]
-    elif own.names is not None:
-        if any(own.fields[name][1] != wanted.fields[name][1] for name in own.names):  # type: ignore[index]
-            return None
-        parts = [(own[name], wanted[name], int(own.fields[name][1])) for name in own.names]  # type: ignore[index]
-    elif own.kind in _ORDERED and own.newbyteorder("S") == wanted:
-        count = 4 if own.kind == "U" else own.itemsize // 2 if own.kind == "c" else own.itemsize
-        return [(start + place, count) for place in range(0, own.itemsize, count)]
-    else:
-        return None
-    found = [_reversals(mine, other, start + offset) for mine, other, offset in parts]
-    return None if None in found else [run for runs in found if runs is not None for run in runs]
-
-
-def element_type(dtype: np.dtype[Any]) -> str:
-    """The Rust side's name of what memory holds: numbers, 8-byte integers for dates, opaque bytes for all else."""
-    _numpy.check_type(dtype)
-    if dtype.kind in "mM" and dtype.isnative:
-        return "int64"
-    if dtype.name == "bfloat16":
-        return "bfloat16"
-    if dtype.kind in "OT":
-        what = "Python objects" if dtype.kind == "O" else "strings of any length"
-        raise UnsupportedError(f"{what} have no place in device memory", hint="keep them on the CPU")
-    return dtype.name if dtype.kind in "biufc" and dtype.isnative else f"opaque{dtype.itemsize}"
-
-
 def _warn_of_lost_parts(own: np.dtype[Any], wanted: np.dtype[Any]) -> None:
     # As NumPy: of complex numbers only the real part goes into other ones.
     if own.kind == "c" and wanted.kind not in "cb":
@@ -67,17 +35,7 @@ def _warn_of_lost_parts(own: np.dtype[Any], wanted: np.dtype[Any]) -> None:
         warnings.warn(message, np.exceptions.ComplexWarning, stacklevel=3)
 
 
-def _is_opaque(dtype: np.dtype[Any]) -> bool:
-    return element_type(dtype).startswith("opaque")
-
-
-def are_known_apart(own: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
-    """Whether the Rust side tells these types apart if they differ: not structures, strings, byte orders and units of time."""
-    both_are_times = own.kind in "mM" and wanted.kind in "mM"
-    return own == wanted or not (_is_opaque(own) or _is_opaque(wanted) or both_are_times)
-
-
-class DeviceArray(NumpyProtocol, OneElement, Operators, Reductions, Shaped):
+class DeviceArray(OnDevice, NumpyProtocol, OneElement, Operators, Reductions, Shaped):
     """N-dimensional elements in device memory, with arithmetic (see :mod:`cuzarr.functions`); or hand it to CuPy, PyTorch,
     JAX or Numba.
 
@@ -106,12 +64,12 @@ class DeviceArray(NumpyProtocol, OneElement, Operators, Reductions, Shaped):
     def empty(cls, shape: tuple[int, ...], dtype: Any, device: str, order: Literal["C", "F"] = "C") -> DeviceArray:
         """New memory, whose elements have no meaning yet."""
         dtype = _checks.element_type(dtype)
-        return cls(_core.NdBuffer.empty(_checks.extents(shape), element_type(dtype), str(device), order), dtype)
+        return cls(_core.NdBuffer.empty(_checks.extents(shape), memory_type(dtype), str(device), order), dtype)
 
     @classmethod
     def from_host(cls, array: Any, device: str) -> DeviceArray:
         """A copy of a NumPy array in a device's memory; packed in F order when only that is how it is packed."""
-        array = _checks.host_array(array, "array")
+        array = foreign.host_array(array, "array")
         return cls(host_view(array).to(str(device)), array.dtype)
 
     @property
@@ -128,9 +86,7 @@ class DeviceArray(NumpyProtocol, OneElement, Operators, Reductions, Shaped):
 
     def cpu(self) -> np.ndarray[Any, Any]:
         """A copy in host memory, as a NumPy array."""
-        from cuzarr._memory.convert import host_array
-
-        return host_array(self._buffer.to("cpu"), self.dtype)
+        return numpy_view(self._buffer.to("cpu"), self.dtype)
 
     def to(self, device: str) -> DeviceArray | np.ndarray[Any, Any]:
         """This array on another device: itself when it is there already, a NumPy array on ``"cpu"``."""
@@ -192,8 +148,6 @@ class DeviceArray(NumpyProtocol, OneElement, Operators, Reductions, Shaped):
         IndexError
             It lies outside, or is more than a box; index arrays are CuPy's and PyTorch's business.
         """
-        from cuzarr._node.indexing import basic_box
-
         try:
             box = basic_box(key, self.shape)
         except SelectionInvalidError as error:
@@ -233,7 +187,7 @@ class DeviceArray(NumpyProtocol, OneElement, Operators, Reductions, Shaped):
     def view(self, dtype: Any) -> DeviceArray:
         """The same bits as elements of another type; where its size is another, the last dimension has more or fewer of them."""
         dtype = _checks.element_type(dtype)
-        return DeviceArray(self._buffer.reinterpret(element_type(dtype)), dtype)
+        return DeviceArray(self._buffer.reinterpret(memory_type(dtype)), dtype)
 
     # ---------------------------------------------------------------------------------------------- copies and changes
 
@@ -252,23 +206,23 @@ class DeviceArray(NumpyProtocol, OneElement, Operators, Reductions, Shaped):
         dtype = _checks.element_type(dtype)
         if dtype == self.dtype:
             return self.copy(order) if copy else self
-        if (reversals := _reversals(self.dtype, dtype)) is not None:
-            return self._reordered(dtype, reversals, order)
-        if not (self.dtype.isnative and dtype.isnative) and self.dtype.kind in _ORDERED and dtype.kind in _ORDERED:
+        if (found := reversals(self.dtype, dtype)) is not None:
+            return self._reordered(dtype, found, order)
+        if not (self.dtype.isnative and dtype.isnative) and self.dtype.kind in ORDERED and dtype.kind in ORDERED:
             return self.astype(self.dtype.newbyteorder("=")).astype(dtype.newbyteorder("="), order).astype(dtype, order, copy=False)
-        if _is_opaque(self.dtype) or _is_opaque(dtype):
+        if is_opaque(self.dtype) or is_opaque(dtype):
             raise UnsupportedError(f"devices do not convert {self.dtype} to {dtype}", hint="convert it on the CPU")
-        if (self.dtype.kind in "mM" or dtype.kind in "mM") and element_type(self.dtype) == element_type(dtype) == "int64":
+        if (self.dtype.kind in "mM" or dtype.kind in "mM") and memory_type(self.dtype) == memory_type(dtype) == "int64":
             if self.dtype.kind == dtype.kind:
                 raise UnsupportedError(f"devices do not convert {self.dtype} to {dtype}", hint="convert it on the CPU")
             return self.copy(order).view(dtype)
         _warn_of_lost_parts(self.dtype, dtype)
-        return DeviceArray(self._buffer.astype(element_type(dtype), self._order(order)), dtype)
+        return DeviceArray(self._buffer.astype(memory_type(dtype), self._order(order)), dtype)
 
     def _reordered(self, dtype: np.dtype[Any], reversals: list[tuple[int, int]], order: Order) -> DeviceArray:
         """A packed copy of another type, which differs in where bytes are the other way round; byte by byte, all elements at once."""
         packed = self._order(order)
-        result = DeviceArray(self.copy(packed)._buffer.reinterpret(element_type(dtype)), dtype)
+        result = DeviceArray(self.copy(packed)._buffer.reinterpret(memory_type(dtype)), dtype)
         here, there = (array.reshape((-1,), order=packed).view("u1") for array in (self.copy(packed), result))
         item_bytes = dtype.itemsize
         for start, count in reversals:
@@ -288,22 +242,18 @@ class DeviceArray(NumpyProtocol, OneElement, Operators, Reductions, Shaped):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """Writes elements from any device; they broadcast, and are converted where their type is another."""
-        from cuzarr._memory import convert as _convert
-        from cuzarr._compute.operands import is_lazy
-        from cuzarr.xp.creation import asarray
-
         target = self[key]
-        if is_lazy(value):
-            value = asarray(value, device=self.device)
-        if _convert.is_on_device(value):
-            source = _convert.device_buffer(value)
-            dtype = _convert.element_type(value)
+        if isinstance(value, Lazy):
+            value = value._elements_on(self.device)
+        if foreign.is_on_device(value):
+            source = foreign.device_buffer(value)
+            dtype = foreign.element_type(value)
             if are_known_apart(dtype, self.dtype):
                 _warn_of_lost_parts(dtype, self.dtype)
             else:
                 source = DeviceArray(source, dtype).astype(self.dtype)._buffer
         else:
-            array = _convert.to_native_host(value, self.dtype)
+            array = foreign.to_native_host(value, self.dtype)
             if array.size == 1:
                 target._buffer.fill(array.tobytes())
                 return
@@ -358,8 +308,3 @@ def _resolve(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
         raise InvalidArgumentError(f"{size} elements have no shape {shape}")
     return tuple(size // others if extent == -1 else extent for extent in shape)
 
-
-def host_view(array: np.ndarray[Any, Any]) -> _core.NdBuffer:
-    """The memory of a NumPy array of any type."""
-    name, is_fixed = element_type(array.dtype), not array.flags.writeable
-    return _core.NdBuffer.wrap(array.ctypes.data, array.shape, array.strides, name, is_fixed, array)

@@ -13,11 +13,11 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from cuzarr._metadata.chunk_grid import parse_shape
+from cuzarr._checks import parse_shape
 from cuzarr._config import config
 from cuzarr._metadata.dtype import DataType, ZarrFormat, from_json_v2, from_json_v3
-from cuzarr.codecs.values import Codec, ShardingCodec, parse_codec
 from cuzarr.codecs.numcodecs import NumcodecsCodec, from_numcodecs_config
+from cuzarr.codecs.values import Codec, ShardingCodec, parse_codec
 from cuzarr.errors import (
     InvalidArgumentError,
     MetadataValidationError,

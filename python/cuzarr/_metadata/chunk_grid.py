@@ -12,8 +12,6 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, SupportsIndex
 
-import numpy as np
-
 from cuzarr._config import config
 from cuzarr.errors import CuzarrUserWarning, InvalidArgumentError, UnsupportedFeatureError
 
@@ -23,33 +21,8 @@ _SHARDED_MAX_BYTES = _MIB
 _MIN_BYTES = 128 * 1024
 _TARGET_AT_ONE_MIB = 256 * 1024
 
-# As many as NumPy's arrays have, and the longest that Python and NumPy can index. The Rust side refuses more, too.
-MAX_NDIM = 64 if int(np.__version__.split(".")[0]) >= 2 else 32
-MAX_EXTENT = (1 << 63) - 1
-
 ChunksLike = SupportsIndex | Iterable[SupportsIndex] | bool
 ShardsLike = ChunksLike | Mapping[str, Any] | Literal["auto"]
-
-
-def parse_shape(shape: object) -> tuple[int, ...]:
-    """A shape from a number or an iterable of numbers, none negative."""
-    # Lists first: asking for a protocol takes twenty times as long.
-    if not isinstance(shape, list | tuple) and isinstance(shape, SupportsIndex) and not hasattr(shape, "__len__"):
-        shape = (shape,)
-    try:
-        extents = tuple(operator.index(extent) for extent in shape)  # type: ignore[attr-defined]
-    except TypeError as error:
-        raise TypeError(f"a shape is an integer or an iterable of integers, got {shape!r}") from error
-    if len(extents) > MAX_NDIM:
-        raise UnsupportedFeatureError(
-            f"got {len(extents)} dimensions, NumPy {np.__version__} has at most {MAX_NDIM}",
-            hint="install NumPy 2" if len(extents) <= 64 else None,
-        )
-    if any(extent < 0 for extent in extents):
-        raise InvalidArgumentError(f"a shape has no negative extents, got {extents}")
-    if any(extent > MAX_EXTENT for extent in extents):
-        raise InvalidArgumentError("a shape has extents of at most 2^63 - 1, got a larger one")
-    return extents
 
 
 def guess_chunks(shape: tuple[int, ...], item_bytes: int, *, sharded: bool = False) -> tuple[int, ...]:

@@ -6,11 +6,12 @@ import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from cuzarr._checks import items, refusing
-from cuzarr._metadata.chunk_grid import guess_chunks, parse_chunks, parse_shape, resolve_chunks
+from cuzarr._checks import items, parse_shape, refusing
 from cuzarr._config import config
-from cuzarr._metadata.dtype import OBJECT_CODECS, DataType, ZarrFormat, parse_dtype
 from cuzarr._metadata.array import AnyArrayMetadata, ArrayV2Metadata, ArrayV3Metadata, parse_attributes
+from cuzarr._metadata.chunk_grid import guess_chunks, parse_chunks, resolve_chunks
+from cuzarr._metadata.dtype import OBJECT_CODECS, DataType, ZarrFormat, parse_dtype
+from cuzarr.codecs.numcodecs import NumcodecsCodec
 from cuzarr.codecs.values import (
     BytesCodec,
     Codec,
@@ -22,7 +23,6 @@ from cuzarr.codecs.values import (
     chain_for_dtype,
     parse_codec,
 )
-from cuzarr.codecs.numcodecs import NumcodecsCodec
 from cuzarr.errors import CuzarrRuntimeWarning, InvalidArgumentError
 
 # A fill value that nobody chose; `None` is a choice in format 2.

@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from cuzarr._metadata.dtype import ZarrFormat
-from cuzarr._metadata.group import GroupMetadata, parse_consolidated_v2
 from cuzarr._metadata.array import (
     ZARR_JSON,
     ZARRAY,
@@ -25,6 +23,8 @@ from cuzarr._metadata.array import (
     ArrayV3Metadata,
     decode_document,
 )
+from cuzarr._metadata.dtype import ZarrFormat
+from cuzarr._metadata.group import GroupMetadata, parse_consolidated_v2
 from cuzarr._text import printable
 from cuzarr.errors import (
     ArrayNotFoundError,

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
-from cuzarr._metadata.dtype import ZarrFormat
 from cuzarr._metadata.array import (
     ZARR_JSON,
     ZARRAY,
@@ -22,6 +21,7 @@ from cuzarr._metadata.array import (
     canonical_json,
     encode_document,
 )
+from cuzarr._metadata.dtype import ZarrFormat
 from cuzarr.errors import ContainsArrayError, MetadataValidationError, NodeTypeValidationError
 
 

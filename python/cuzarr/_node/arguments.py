@@ -6,13 +6,13 @@ import warnings
 from typing import Any
 
 from cuzarr import _core
-from cuzarr._node.array import Array
 from cuzarr._compute.operands import is_lazy
 from cuzarr._config import config as _global_config
-from cuzarr._memory.convert import device_of
+from cuzarr._memory.foreign import device_of
+from cuzarr._metadata.array import AnyArrayMetadata
 from cuzarr._metadata.documents import check_zarr_format, read_array
 from cuzarr._metadata.dtype import ZarrFormat
-from cuzarr._metadata.array import AnyArrayMetadata
+from cuzarr._node.array import Array
 from cuzarr._numpy import of_library
 from cuzarr.errors import CuzarrRuntimeWarning, InvalidArgumentError
 from cuzarr.storage import StorePath, make_store_path

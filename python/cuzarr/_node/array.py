@@ -8,29 +8,34 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from cuzarr import _core
+from cuzarr._checks import axis_number
+from cuzarr._compute.evaluate import plan
+from cuzarr._compute.operands import dimension_names, is_lazy
 from cuzarr._memory import convert as _convert
-from cuzarr._node.array_config import ArrayConfig, ArrayConfigLike
-from cuzarr._checks import axis_number, host_array
-from cuzarr._compute.operands import dimension_names, is_computable, is_lazy
-from cuzarr._metadata.documents import read_array
-from cuzarr._node.drawing import chunk_grid_svg
-from cuzarr._metadata.group import parse_node
-from cuzarr._node.display import Info, human_bytes
+from cuzarr._memory.foreign import host_array
 from cuzarr._metadata.array import ArrayV2Metadata, ArrayV3Metadata, encode_document
-from cuzarr._operators.signs import OneElement, Operators, Reductions, stored_ufunc
+from cuzarr._metadata.documents import read_array
+from cuzarr._metadata.group import parse_node
+from cuzarr._node.array_config import ArrayConfig, ArrayConfigLike
+from cuzarr._node.display import Info
+from cuzarr._node.drawing import chunk_grid_svg
 from cuzarr._node.selecting import ArraySelections
-from cuzarr._text import printable
+from cuzarr._numpy import is_computable
+from cuzarr._operators.dispatch import Stored
+from cuzarr._operators.numpy_protocol import stored_ufunc
+from cuzarr._operators.signs import OneElement, Operators, Reductions
+from cuzarr._text import human_bytes, printable
 from cuzarr.errors import InvalidArgumentError, ShapeMismatchError, UnsupportedError
 from cuzarr.storage import Store, StorePath, make_store_path
 
 if TYPE_CHECKING:
-    from cuzarr._node.asynchronous import AsyncArray
     from cuzarr._compute.expression import Expression
+    from cuzarr._node.asynchronous import AsyncArray
 
 _IN_PLACE = "z[...] += 1 changes what memory holds; (z + 1).store(other) computes an array of any size"
 
 
-class Array(ArraySelections, Operators, OneElement, Reductions):
+class Array(ArraySelections, Operators, OneElement, Reductions, Stored):
     """An array of a store. Elements are read and written by indexing; nothing is read before.
 
     Parameters
@@ -152,9 +157,18 @@ class Array(ArraySelections, Operators, OneElement, Reductions):
 
     def astype(self, dtype: Any) -> Expression:
         """A plan of the elements converted to another type, as NumPy converts them."""
-        from cuzarr.xp.elementwise import astype
+        return plan(self).astype(dtype)  # type: ignore[no-any-return]
 
-        return astype(self, dtype)  # type: ignore[no-any-return]
+    @property
+    def _dimension_names(self) -> tuple[str | None, ...] | None:
+        """Names of the dimensions, if they have any; format 2 keeps them as xarray does."""
+        if isinstance(self._metadata, ArrayV3Metadata):
+            return self._metadata.dimension_names
+        names = self._metadata.attributes.get("_ARRAY_DIMENSIONS")
+        return tuple(names) if isinstance(names, list | tuple) and len(names) == self.ndim else None
+
+    def _elements_on(self, device: str | None) -> Any:
+        return (self if device is None else self.with_device(device))._elements()
 
     def _change(self, name: str, other: Any) -> Any:
         raise UnsupportedError("an array of a store is not changed in place as a whole", hint=_IN_PLACE)

@@ -6,13 +6,13 @@ import functools
 from collections.abc import AsyncGenerator, Callable
 from typing import Any, Self
 
+from cuzarr._metadata.array import AnyArrayMetadata
+from cuzarr._metadata.group import GroupMetadata
 from cuzarr._node.array import Array
 from cuzarr._node.array_config import ArrayConfigLike
-from cuzarr._runtime import run
 from cuzarr._node.group import Group
-from cuzarr._metadata.group import GroupMetadata
-from cuzarr._metadata.array import AnyArrayMetadata
 from cuzarr._operators.signs import is_operand
+from cuzarr._runtime import run
 from cuzarr.errors import UnsupportedError
 from cuzarr.storage import StorePath
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from cuzarr import _core
-from cuzarr._node.arguments import is_array
 from cuzarr._checks import whole
+from cuzarr._node.arguments import is_array
 from cuzarr._node.open import array_of
 from cuzarr.errors import InvalidArgumentError
 from cuzarr.storage import StorePath

@@ -7,16 +7,17 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from cuzarr._node.arguments import check_data, default_format, dtype_of, is_array, metadata_of
-from cuzarr._node.array import Array
-from cuzarr._node.array_config import ArrayConfigLike
-from cuzarr._checks import dictionary, host_array
+from cuzarr._checks import dictionary
+from cuzarr._memory.foreign import host_array
+from cuzarr._metadata.array import AnyArrayMetadata, ArrayV2Metadata
 from cuzarr._metadata.create import DEFAULT_FILL_VALUE, new_metadata
 from cuzarr._metadata.documents import check_zarr_format, contains, hierarchy_with_parents, new_node, read_node, write_new
 from cuzarr._metadata.dtype import ZarrFormat
-from cuzarr._node.group import Group
 from cuzarr._metadata.group import GroupMetadata, as_node
-from cuzarr._metadata.array import AnyArrayMetadata, ArrayV2Metadata
+from cuzarr._node.arguments import check_data, default_format, dtype_of, is_array, metadata_of
+from cuzarr._node.array import Array
+from cuzarr._node.array_config import ArrayConfigLike
+from cuzarr._node.group import Group
 from cuzarr.errors import ContainsArrayError, ContainsGroupError, CuzarrUserWarning, InvalidArgumentError
 from cuzarr.storage import Store, StorePath, make_store_path, normalize_path
 

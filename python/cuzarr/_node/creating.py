@@ -7,16 +7,15 @@ from typing import Any, Self
 
 import numpy as np
 
+from cuzarr._checks import dictionary, parse_shape
 from cuzarr._metadata import create as _create
-from cuzarr._node.array import Array
-from cuzarr._node.array_config import ArrayConfigLike
-from cuzarr._checks import dictionary
-from cuzarr._metadata.chunk_grid import parse_shape
+from cuzarr._metadata.array import AnyArrayMetadata, parse_attributes
 from cuzarr._metadata.documents import read_node, write_new
 from cuzarr._metadata.dtype import ZarrFormat, parse_dtype
 from cuzarr._metadata.group import GroupMetadata, as_node
+from cuzarr._node.array import Array
+from cuzarr._node.array_config import ArrayConfigLike
 from cuzarr._node.members import GroupMembers
-from cuzarr._metadata.array import AnyArrayMetadata, parse_attributes
 from cuzarr._text import printable
 from cuzarr.errors import InvalidArgumentError
 from cuzarr.storage import StorePath, normalize_path

@@ -10,11 +10,12 @@ from typing import Any, Literal
 import numpy as np
 
 from cuzarr import _core
-from cuzarr._node.array_config import ArrayConfig
-from cuzarr._metadata.chunk_grid import parse_shape
-from cuzarr._node.display import Info, brief_repr, human_bytes, human_ratio
+from cuzarr._checks import parse_shape
 from cuzarr._metadata.array import ZATTRS, AnyArrayMetadata, ArrayV2Metadata
+from cuzarr._node.array_config import ArrayConfig
+from cuzarr._node.display import Info, brief_repr
 from cuzarr._node.node import Node
+from cuzarr._text import human_bytes, human_ratio
 from cuzarr.codecs.values import Codec
 from cuzarr.errors import InvalidArgumentError, UnsupportedError
 

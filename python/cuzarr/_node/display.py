@@ -6,35 +6,13 @@ import html
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from cuzarr._text import printable, printable_lines
 
-
-def human_bytes(size: int) -> str:
-    """A size in bytes, with a short form beside it when it is long."""
-    if size < 1024:
-        return str(size)
-    number, unit = Fraction(size), ""
-    for unit in "KMGTP":
-        number /= 1024
-        if number < 1024:
-            break
-    # Arrays of metadata alone may be larger than any float.
-    return f"{size} ({float(number):.1f}{unit})" if number < _MOST else f"more than {_MOST}{unit}"
-
-
-def human_ratio(size: int, stored: int) -> str:
-    """How many times as large as what is stored an array is."""
-    ratio = Fraction(size, stored)
-    return f"{float(ratio):.1f}" if ratio < _MOST else f"more than {_MOST}"
-
-
 _LONGEST_VALUE = 200
-_MOST = 10**15
 
 
 def brief_repr(value: object) -> str:

@@ -12,18 +12,23 @@ from typing import Any, Self
 import numpy as np
 
 from cuzarr import _core, _numpy
+from cuzarr._checks import MAX_NDIM
+from cuzarr._config import config as global_config
+from cuzarr._config import resolve_class
 from cuzarr._memory import convert as _convert
-from cuzarr._node.array_config import ArrayConfig, ArrayConfigLike, parse_array_config, parse_changes
-from cuzarr._metadata.chunk_grid import MAX_NDIM
-from cuzarr._config import config as global_config, resolve_class
-from cuzarr._node.described import ArrayDescription
-from cuzarr._node.indexing import Box, FancySelection, Fields, basic_box, check_fields, one_field
-from cuzarr._node.display import Explanation
+from cuzarr._memory import element_types as _element_types
+from cuzarr._memory import foreign as _foreign
+from cuzarr._memory import strings as _strings
+from cuzarr._memory.box import Box, basic_box
+from cuzarr._memory.device_array import DeviceArray
 from cuzarr._metadata.array import AnyArrayMetadata, ArrayMetadata, encode_document
+from cuzarr._node.array_config import ArrayConfig, ArrayConfigLike, parse_array_config, parse_changes
+from cuzarr._node.described import ArrayDescription
+from cuzarr._node.display import Explanation
+from cuzarr._node.indexing import FancySelection, Fields, check_fields, one_field
 from cuzarr._text import printable
 from cuzarr.buffer import NDBuffer, cpu, gpu
 from cuzarr.buffer._prototype import prototype_device
-from cuzarr._memory.device_array import DeviceArray
 from cuzarr.errors import (
     ArgumentTypeError,
     CuzarrError,
@@ -154,7 +159,7 @@ class ArrayElements(ArrayDescription):
             return self._get_box_on(device, box, out, fields)
         out_dtype = check_fields(fields, self.dtype)
         memory = self._new_memory(nd_buffer, device, box.shape, out_dtype)
-        place = _convert.device_of(memory)
+        place = _foreign.device_of(memory)
         if place != "cpu" or isinstance(memory, np.ndarray):
             return self._get_box_on(place, box, memory, fields)
         return into(memory, self._get_box_on(device, box, None, fields))  # an array of another library, which only assigns
@@ -186,8 +191,8 @@ class ArrayElements(ArrayDescription):
         if nd_buffer is None:
             return elements
         memory = self._new_memory(nd_buffer, device, tuple(elements.shape), elements.dtype)
-        if _convert.is_on_device(memory) and not _convert.is_on_device(elements):
-            elements = _convert.to_device(elements, _convert.device_of(memory))
+        if _foreign.is_on_device(memory) and not _foreign.is_on_device(elements):
+            elements = _convert.to_device(elements, _foreign.device_of(memory))
         return into(memory, elements)
 
     def _taken(self, value: Any, prototype: Any, dtype: np.dtype[Any]) -> Any:
@@ -197,7 +202,7 @@ class ArrayElements(ArrayDescription):
         _, nd_buffer = self._placement(prototype)
         if nd_buffer is None:
             return value
-        array = value if _convert.is_on_device(value) else _convert.to_native_host(value, dtype)
+        array = value if _foreign.is_on_device(value) else _foreign.to_native_host(value, dtype)
         return nd_buffer.from_ndarray_like(array).as_ndarray_like()
 
     def _reads_into(self, out: Any, out_dtype: np.dtype[Any]) -> bool:
@@ -213,9 +218,9 @@ class ArrayElements(ArrayDescription):
         selection = (box.start, box.count, box.step, box.dropped)
         if data_type.is_variable:
             offsets, data = handle.read_variable(*selection)
-            return _convert.decode_variable(offsets, data, box.shape, data_type)
+            return _strings.decode_variable(offsets, data, box.shape, data_type)
         if self.order == "F" and len(box.shape) > 1:
-            buffer = _core.NdBuffer.empty(box.shape, _convert.core_dtype(data_type.native), device, "F")
+            buffer = _core.NdBuffer.empty(box.shape, _element_types.core_dtype(data_type.native), device, "F")
             handle.read_into(*selection, buffer)
         else:
             buffer = handle.read(*selection)
@@ -234,7 +239,7 @@ class ArrayElements(ArrayDescription):
         if field is None:
             self._write(box, value)
             return
-        values = _broadcast(_convert.to_native_host(_convert.on_host(value), self.dtype[field]), box.shape)
+        values = _broadcast(_foreign.to_native_host(_foreign.on_host(value), self.dtype[field]), box.shape)
         with self._update(box) as update:
             elements = self._read(box, "cpu")
             elements[field] = values
@@ -250,7 +255,7 @@ class ArrayElements(ArrayDescription):
         data_type = self._metadata.data_type
         handle, selection = self._handle(), (box.start, box.count, box.step, box.dropped)
         write = partial(handle.write, *selection) if update is None else update.write
-        if _convert.is_on_device(value):
+        if _foreign.is_on_device(value):
             buffer = _convert.device_elements(value, data_type)
             more = len(buffer.shape) - len(box.shape)
             if more > 0 and set(buffer.shape[:more]) == {1}:  # as `_strip` in host memory
@@ -258,12 +263,12 @@ class ArrayElements(ArrayDescription):
             write(buffer)
             return
         native = _native(data_type.native)
-        elements = _broadcast(_convert.to_native_host(value, native), box.shape)
+        elements = _broadcast(_foreign.to_native_host(value, native), box.shape)
         if data_type.is_variable:
             write_variable = partial(handle.write_variable, *selection) if update is None else update.write_variable
-            write_variable(*_convert.encode_variable(elements, data_type))
+            write_variable(*_strings.encode_variable(elements, data_type))
         elif elements.size:
-            write(_convert.wrap_host(elements))
+            write(_foreign.wrap_host(elements))
 
     def _get_fancy(
         self, chosen: FancySelection, shape: tuple[int, ...], prototype: Any, fields: Fields | None
@@ -279,7 +284,7 @@ class ArrayElements(ArrayDescription):
             block = module.asarray(self._read(piece.box, device))
             result[_indices(module, piece.target)] = block[_indices(module, piece.inside)]
         if module is not np and global_config.get("array_type") == "device":
-            result = _convert.result_array(_convert.device_buffer(result), result.dtype)
+            result = _convert.result_array(_foreign.device_buffer(result), result.dtype)
         return result if out_dtype == self.dtype else _take_fields(result, fields, out_dtype)
 
     def _set_fancy(
@@ -298,12 +303,12 @@ class ArrayElements(ArrayDescription):
         check_fields(fields, self.dtype)
         field = one_field(fields)
         value = self._taken(value, prototype, self.dtype if field is None else self.dtype[field])
-        device = _convert.device_of(value)
+        device = _foreign.device_of(value)
         module = _array_module(device, self.dtype if field is None else None)
         if module is None:
-            value, device, module = _convert.on_host(value), "cpu", np
+            value, device, module = _foreign.on_host(value), "cpu", np
         if device == "cpu":
-            value = _convert.to_native_host(value, self.dtype if field is None else self.dtype[field])
+            value = _foreign.to_native_host(value, self.dtype if field is None else self.dtype[field])
         elif field is None:
             value = module.asarray(DeviceArray(_convert.device_elements(value, self._metadata.data_type), _native(self.dtype)))
         if flat and _without_ones(value.shape) in (_without_ones(shape), _without_ones(full_shape)):

@@ -5,6 +5,10 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from cuzarr._memory.foreign import host_array
+from cuzarr._metadata.array import ArrayV2Metadata
+from cuzarr._metadata.create import DEFAULT_FILL_VALUE, is_auto, legacy_metadata
+from cuzarr._metadata.dtype import ZarrFormat
 from cuzarr._node.arguments import (
     check_data,
     default_format,
@@ -18,11 +22,7 @@ from cuzarr._node.arguments import (
 )
 from cuzarr._node.array import Array
 from cuzarr._node.array_config import ArrayConfigLike, parse_array_config
-from cuzarr._checks import host_array
-from cuzarr._metadata.create import DEFAULT_FILL_VALUE, is_auto, legacy_metadata
 from cuzarr._node.create import create_node, from_array
-from cuzarr._metadata.dtype import ZarrFormat
-from cuzarr._metadata.array import ArrayV2Metadata
 from cuzarr.errors import CuzarrRuntimeWarning, InvalidArgumentError
 from cuzarr.storage import make_store_path
 

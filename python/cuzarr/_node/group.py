@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
-from cuzarr._node.creating import GroupCreation
+from cuzarr._metadata.array import encode_document
 from cuzarr._metadata.documents import AnyNodeMetadata, check_zarr_format, read_group
 from cuzarr._metadata.group import GroupMetadata
+from cuzarr._node.creating import GroupCreation
 from cuzarr._node.display import Info
-from cuzarr._metadata.array import encode_document
 from cuzarr._text import printable
 from cuzarr.errors import InvalidArgumentError, UnsupportedError
 from cuzarr.storage import Store, StorePath, make_store_path

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import numbers
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,21 +15,17 @@ from typing import Any
 import numpy as np
 
 from cuzarr import _numpy
+from cuzarr._memory.box import Box, ensure_tuple, expand_ellipsis, is_integer, normalize_index
+from cuzarr._memory.box import slice_bounds as _slice_bounds
+from cuzarr._memory.box import slice_indices as _slice_indices
 from cuzarr.errors import (
     ArrayIndexError,
     BoundsCheckError,
-    NegativeStepError,
     SelectionInvalidError,
     VindexInvalidSelectionError,
 )
 
 Fields = str | list[str] | tuple[str, ...]
-
-
-def is_integer(value: object) -> bool:
-    """Whether this is one index."""
-    # Asking an abstract class takes longer than the rest of a selection.
-    return type(value) is int or (isinstance(value, numbers.Integral) and not isinstance(value, bool | np.bool_))
 
 
 def _kind(dtype: Any) -> str:
@@ -59,11 +54,6 @@ def is_mask(value: Any) -> bool:
     return _is_index_array(value, "b")
 
 
-def ensure_tuple(value: Any) -> tuple[Any, ...]:
-    """The selection, one item for each dimension it names."""
-    return value if isinstance(value, tuple) else (value,)
-
-
 def _described(item: Any) -> str:
     """Part of a selection, for an error: arrays by their types and shapes."""
     return f"{item.dtype}{list(item.shape)}" if isinstance(item, np.ndarray) else repr(item)
@@ -77,30 +67,6 @@ def as_arrays(selection: Sequence[Any]) -> tuple[Any, ...]:
         raise SelectionInvalidError(f"a list of a selection is no array: {error}") from error
 
 
-def expand_ellipsis(selection: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
-    """One item for every dimension."""
-    items = ensure_tuple(selection)
-    places = [place for place, item in enumerate(items) if item is Ellipsis]
-    if len(places) > 1:
-        raise SelectionInvalidError("a selection can have one ellipsis only")
-    if places:
-        missing = max(len(shape) - (len(items) - 1), 0)
-        items = items[: places[0]] + (slice(None),) * missing + items[places[0] + 1 :]
-    if len(items) > len(shape):
-        raise SelectionInvalidError(f"too many indices: got {len(items)} for an array of {len(shape)} dimensions")
-    return items + (slice(None),) * (len(shape) - len(items))
-
-
-def normalize_index(index: Any, extent: int) -> int:
-    """An index counted from the start, checked."""
-    number = int(index)
-    if number < 0:
-        number += extent
-    if not 0 <= number < extent:
-        raise BoundsCheckError(f"index {int(index)} is out of bounds for a dimension of {extent}")
-    return number
-
-
 def _normalize_indices(indices: Any, extent: int) -> np.ndarray[Any, Any]:
     array = np.asarray(indices)
     if array.dtype.kind not in "iu":
@@ -112,67 +78,6 @@ def _normalize_indices(indices: Any, extent: int) -> np.ndarray[Any, Any]:
         raise BoundsCheckError(f"index {array[outside].flat[0]} is out of bounds for a dimension of {extent}")
     array = array.astype(np.intp)
     return np.where(array < 0, array + extent, array)
-
-
-@dataclass(frozen=True)
-class Box:
-    """Per dimension a first element, a count and a step; dimensions chosen by one index are dropped from the result."""
-
-    start: tuple[int, ...]
-    count: tuple[int, ...]
-    step: tuple[int, ...]
-    dropped: tuple[int, ...] = ()
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of what is selected."""
-        return tuple(count for axis, count in enumerate(self.count) if axis not in self.dropped)
-
-
-def _slice_indices(item: slice, extent: int) -> tuple[int, int, int]:
-    try:
-        return item.indices(extent)
-    except (TypeError, ValueError) as error:  # a bound that is no integer, a step of 0
-        raise SelectionInvalidError(f"invalid slice {item}: {error}") from error
-
-
-def _slice_bounds(item: slice, extent: int) -> tuple[int, int, int]:
-    start, stop, step = _slice_indices(item, extent)
-    if step < 1:
-        raise NegativeStepError(f"slices have a step of at least 1, got {step}")
-    # Beyond the extent a step leads nowhere, however large it is.
-    return start, max(0, -(-(stop - start) // step)), min(step, max(extent, 1))
-
-
-def basic_box(selection: Any, shape: tuple[int, ...]) -> Box:
-    """The box of integers, slices and an ellipsis.
-
-    Raises
-    ------
-    BoundsCheckError
-        An index is outside the array.
-    NegativeStepError
-        A slice has a step below 1.
-    SelectionInvalidError
-        Something else was selected with, or too many dimensions.
-    """
-    start: list[int] = []
-    count: list[int] = []
-    step: list[int] = []
-    dropped: list[int] = []
-    for axis, (item, extent) in enumerate(zip(expand_ellipsis(selection, shape), shape, strict=True)):
-        if isinstance(item, slice):
-            bounds = _slice_bounds(item, extent)
-        elif is_integer(item):
-            bounds = (normalize_index(item, extent), 1, 1)
-            dropped.append(axis)
-        elif item is None:
-            raise SelectionInvalidError("basic selection takes no new axes", hint="index the result: array[...][None]")
-        else:
-            raise SelectionInvalidError(f"basic selection takes integers and slices, got {type(item).__name__}")
-        for values, value in zip((start, count, step), bounds, strict=True):
-            values.append(value)
-    return Box(tuple(start), tuple(count), tuple(step), tuple(dropped))
 
 
 def block_box(selection: Any, shape: tuple[int, ...], chunks: tuple[int, ...]) -> Box:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from dataclasses import replace
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
-from cuzarr._node.array import Array
 from cuzarr._checks import whole
 from cuzarr._metadata.documents import AnyNodeMetadata, array_not_found, group_not_found, iterate_members, read_node
 from cuzarr._metadata.group import GroupMetadata
 from cuzarr._names import did_you_mean
+from cuzarr._node.array import Array
 from cuzarr._node.node import Node
 from cuzarr._node.tree import Tree, draw_tree
-from cuzarr.errors import ContainsArrayError, ContainsGroupError, InvalidArgumentError, UnsupportedError
+from cuzarr.errors import ContainsArrayError, ContainsGroupError, UnsupportedError
 from cuzarr.storage import LocalStore, MemoryStore, StorePath, normalize_path
 
 DefaultT = TypeVar("DefaultT")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Self
 
-from cuzarr._node.attributes import Attributes
 from cuzarr._checks import dictionary
 from cuzarr._config import config as global_config
-from cuzarr._metadata.group import GroupMetadata
 from cuzarr._metadata.array import ZARRAY, ZGROUP, AnyArrayMetadata
+from cuzarr._metadata.group import GroupMetadata
+from cuzarr._node.attributes import Attributes
 from cuzarr.storage import Store, StorePath
 
 

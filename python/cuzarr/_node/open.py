@@ -6,17 +6,17 @@ import warnings
 from dataclasses import replace
 from typing import Any, Literal
 
+from cuzarr._metadata.array import AnyArrayMetadata
+from cuzarr._metadata.documents import check_zarr_format, group_not_found, nothing_found, read_array, read_group
+from cuzarr._metadata.dtype import ZarrFormat
+from cuzarr._metadata.group import ConsolidatedMetadata, GroupMetadata
 from cuzarr._node.arguments import default_format, device_like, is_array, place_of, warn_ignored
 from cuzarr._node.array import Array
 from cuzarr._node.array_config import ArrayConfigLike
-from cuzarr._metadata.documents import check_zarr_format, group_not_found, nothing_found, read_array, read_group, write_new
-from cuzarr._metadata.dtype import ZarrFormat
 from cuzarr._node.filled import create, like_arguments
 from cuzarr._node.group import Group
-from cuzarr._metadata.group import ConsolidatedMetadata, GroupMetadata
-from cuzarr._metadata.array import AnyArrayMetadata
-from cuzarr._text import printable
 from cuzarr._operators.signs import is_operand
+from cuzarr._text import printable
 from cuzarr.errors import (
     ArgumentTypeError,
     ArrayNotFoundError,

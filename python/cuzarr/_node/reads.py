@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cuzarr import _core
-from cuzarr._memory import convert as _convert
 from cuzarr._checks import element_type, items
-from cuzarr._node.indexing import Box, basic_box
+from cuzarr._memory import convert as _convert
+from cuzarr._memory import element_types as _element_types
+from cuzarr._memory import foreign as _foreign
+from cuzarr._memory.box import Box, basic_box
 from cuzarr.errors import (
     DTypeMismatchError,
     InvalidArgumentError,
@@ -62,17 +64,17 @@ def _read_box(array: ArrayElements, box: Box, dtype: Any, out: Any = None, proto
         return array._get_box(box, None, prototype, None)
     _check_fixed(array)
     device, nd_buffer = array._placement(prototype)
-    native = _converted(array, dtype if out is None or dtype is not None else _convert.element_type(out))
+    native = _converted(array, dtype if out is None or dtype is not None else _foreign.element_type(out))
     if out is not None:
         handle = array._handle(device)
         return _convert.read_into(lambda memory: handle.read_into(*_lists(box), memory), out, box.shape, native, device)
     order = array.order if len(box.shape) > 1 else "C"
     if nd_buffer is not None:
         memory = array._new_memory(nd_buffer, device, box.shape, native)
-        place = _convert.device_of(memory)
+        place = _foreign.device_of(memory)
         handle = array._handle(place)
         return _convert.read_into(lambda part: handle.read_into(*_lists(box), part), memory, box.shape, native, place)
-    buffer = _core.NdBuffer.empty(box.shape, _convert.core_dtype(native), device, order)
+    buffer = _core.NdBuffer.empty(box.shape, _element_types.core_dtype(native), device, order)
     array._handle(device).read_into(*_lists(box), buffer)
     return _convert.result_array(buffer, native)
 
@@ -126,9 +128,9 @@ def read_many(array: ArrayElements, selections: Sequence[Any], out: Any, dtype: 
     if out is None:
         native = _converted(array, dtype)
         lists = [_lists(box) for box in boxes]
-        buffers = array._handle(device).read_many(lists, _convert.core_dtype(native))
+        buffers = array._handle(device).read_many(lists, _element_types.core_dtype(native))
         return [array._delivered(_convert.result_array(buffer, native), prototype) for buffer in buffers]
-    native = _converted(array, dtype if dtype is not None else _convert.element_type(out))
+    native = _converted(array, dtype if dtype is not None else _foreign.element_type(out))
     shapes = {box.shape for box in boxes}
     if len(shapes) > 1:
         raise ShapeMismatchError(f"out holds selections of one shape, got {sorted(shapes)}")

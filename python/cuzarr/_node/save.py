@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from cuzarr._metadata.documents import write_new
+from cuzarr._metadata.dtype import ZarrFormat, parse_dtype
+from cuzarr._metadata.group import GroupMetadata
 from cuzarr._node.arguments import (
     check_data,
     default_format,
@@ -13,10 +16,7 @@ from cuzarr._node.arguments import (
     require_array,
     shape_and_chunks,
 )
-from cuzarr._metadata.documents import write_new
-from cuzarr._metadata.dtype import ZarrFormat, parse_dtype
 from cuzarr._node.filled import create
-from cuzarr._metadata.group import GroupMetadata
 from cuzarr.errors import InvalidArgumentError
 from cuzarr.storage import make_store_path
 

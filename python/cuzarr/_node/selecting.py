@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from cuzarr._memory.box import basic_box, ensure_tuple
 from cuzarr._node import reads as _reads
 from cuzarr._node.described import ArrayDescription
 from cuzarr._node.elements import ArrayElements, into
@@ -17,9 +18,7 @@ from cuzarr._node.indexing import (
     OIndex,
     OrthogonalSelection,
     VIndex,
-    basic_box,
     block_box,
-    ensure_tuple,
     is_pure_fancy,
     is_pure_orthogonal,
     mask_selection,

@@ -1,4 +1,4 @@
-"""What of NumPy's there is for arrays of ours, and for all else where it is to be found."""
+"""NumPy's functions and methods for arrays of this package; for all others, an error that names the library that has them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cuzarr._operators import dispatch
+from cuzarr._operators.dispatch import Lazy, Stored
 from cuzarr.errors import (
     DTypeMismatchError,
     ImplicitHostCopyError,
@@ -29,29 +31,21 @@ class Methods:
 
     Elements are not read for NumPy's own arrays' sake: :attr:`_in_memory` is how a caller gets them.
     """
-
     _in_memory = "[...]"
     """What is written behind an array to have its elements in memory that CuPy takes."""
     _on_host = "[...]"
     """The same, in memory of the host."""
-
     def clip(self, min: Any = None, max: Any = None, **numpys: Any) -> Any:
         """Limited to ``min`` and ``max``, each of which may be ``None``."""
-        from cuzarr.xp.elementwise import clip
-
-        return as_numpy_wants(self, clip(self, min, max), "clip", numpys)
+        return as_numpy_wants(self, dispatch.functions["clip"](self, min, max), "clip", numpys)
 
     def round(self, decimals: int = 0, **numpys: Any) -> Any:
         """Rounded to so many decimals, ties to even."""
-        from cuzarr.xp.elementwise import round
-
-        return as_numpy_wants(self, round(self, decimals), "round", numpys)
+        return as_numpy_wants(self, dispatch.functions["round"](self, decimals), "round", numpys)
 
     def conj(self) -> Any:
         """The complex conjugate."""
-        from cuzarr.xp.elementwise import conj
-
-        return conj(self)
+        return dispatch.functions["conj"](self)
 
     conjugate = conj
 
@@ -86,8 +80,6 @@ def as_numpy_wants(x: Any, result: Any, name: str, numpys: dict[str, Any]) -> An
     ShapeMismatchError, DTypeMismatchError
         It does not fit into ``out``.
     """
-    from cuzarr._node.array import Array
-
     for option, value in numpys.items():
         if option not in ("dtype", "out"):
             raise TypeError(f"{name}() got an unexpected keyword argument '{option}'")
@@ -101,7 +93,7 @@ def as_numpy_wants(x: Any, result: Any, name: str, numpys: dict[str, Any]) -> An
             raise DTypeMismatchError(f"{name}: out has elements of {out.dtype}, the result of {elements.dtype}")
         out[...] = elements
         return out
-    return result.compute() if numpys and isinstance(x, Array) else result
+    return result.compute() if numpys and isinstance(x, Stored) else result
 
 
 def host_elements(value: Any) -> Any:
@@ -112,15 +104,12 @@ def host_elements(value: Any) -> Any:
     ImplicitHostCopyError
         Its elements are, or would be, on a GPU.
     """
-    from cuzarr._node.array import Array
-    from cuzarr._compute.expression import Expression
-
-    if isinstance(value, Expression):
+    if isinstance(value, Lazy) and not isinstance(value, Stored):
         if value.device != "cpu":
             message = f"this plan is computed on {value.device}, and a copy to the host has to be asked for"
             raise ImplicitHostCopyError(message, hint="call .compute(device='cpu')")
-        return value.compute()
-    return np.asarray(value) if isinstance(value, Array | Methods) else value
+        return value._elements_on(None)
+    return np.asarray(value) if isinstance(value, Methods) else value
 
 
 def targets(method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, ...]:
@@ -160,16 +149,10 @@ def missing(name: str, x: Any, beside: str = "") -> UnsupportedError:
 @functools.cache
 def own_function(function: Callable[..., Any]) -> Callable[..., Any] | None:
     """Ours of NumPy's name, if there is one."""
-    from cuzarr.xp import elementwise as functions
-    from cuzarr.xp import reductions
-    from cuzarr.xp import statistics as selections
-    from cuzarr.xp import creation as xp
-
     name = "round" if function is np.around else getattr(function, "__name__", "")
     if name in METHODS or getattr(np, name, None) is not function and name != "round":
         return None
-    modules = (functions, reductions, selections, *([xp] if name.endswith("_like") else []))
-    return next((getattr(module, name) for module in modules if name in module.__all__), None)
+    return dispatch.functions.get(name)
 
 
 def array_function(x: Any, function: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
@@ -200,3 +183,60 @@ def array_function(x: Any, function: Callable[..., Any], arguments: tuple[Any, .
         if name not in METHODS:
             error.hint = where_it_is(name, x)
         raise
+
+
+class NumpyProtocol:
+    """How NumPy's functions treat what is in device memory or yet to be computed: by this library's functions of their names."""
+    @property
+    def real(self) -> Any:
+        """The real part."""
+        return dispatch.functions["real"](self)
+
+    @property
+    def imag(self) -> Any:
+        """The imaginary part."""
+        return dispatch.functions["imag"](self)
+
+    # Before NumPy's own arrays, which would convert their other operand.
+    __array_priority__ = 1000
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        """NumPy's functions, where this library has them; NumPy's own where results go into an array of NumPy's (``x += plan``)."""
+        if any(isinstance(target, np.ndarray) for target in targets(method, inputs, options)):
+            return call_with_elements(ufunc, method, inputs, options)
+        if ufunc is np.divmod and method == "__call__" and not options:
+            return dispatch.apply("floor_divide", *inputs), dispatch.apply("remainder", *inputs)
+        if method != "__call__" or ufunc.__name__ not in dispatch.functions:
+            raise missing(ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}", self)
+        if said := [option for option, value in options.items() if value is not None]:
+            raise missing(ufunc.__name__, self, f" with {', '.join(said)}=")
+        return dispatch.apply(ufunc.__name__, *inputs)
+
+    def __array_function__(self, function: Any, types: Any, arguments: Any, options: Any) -> Any:
+        """NumPy's functions, where this library has them, or where NumPy makes them of shapes and methods."""
+        return array_function(self, function, arguments, options)
+
+
+# NumPy's functions that Python's signs call: what `x + array` is for an `x` of NumPy's.
+SIGN_FUNCTIONS = {
+    "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "power", "divmod", "bitwise_and", "bitwise_or",
+    "bitwise_xor", "left_shift", "right_shift", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal",
+}  # fmt: skip
+
+
+def stored_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """What a function of NumPy's makes of arrays in stores: a plan where it may be a sign between an array of NumPy's and one of
+    a store (NumPy does not tell which it was), else NumPy's own result of the elements.
+
+    Raises
+    ------
+    UnsupportedError
+        The result is to go into an array of a store.
+    """
+    # A sign with an array of a store on its left never comes here.
+    may_be_sign = method == "__call__" and not options and len(inputs) == 2 and isinstance(inputs[0], np.ndarray | np.generic)
+    if not may_be_sign or ufunc.__name__ not in SIGN_FUNCTIONS:
+        return call_with_elements(ufunc, method, inputs, options)
+    if ufunc is np.divmod:
+        return dispatch.apply("floor_divide", *inputs), dispatch.apply("remainder", *inputs)
+    return dispatch.apply(ufunc.__name__, *inputs)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
-from cuzarr._operators.numpy_protocol import Methods, array_function, as_numpy_wants, call_with_elements, missing, targets
+from cuzarr._numpy import check_dtype
+from cuzarr._operators import dispatch
+from cuzarr._operators.numpy_protocol import Methods, as_numpy_wants
 from cuzarr.errors import DTypeMismatchError, InvalidArgumentError, MemorySpaceError
 
 
@@ -18,12 +18,10 @@ class Operators(Methods):
     dtype: Any
 
     def _apply(self, name: str, *operands: Any) -> Any:
-        from cuzarr._compute.operands import apply
-
         for operand in operands:
             if not is_operand(operand):
                 return NotImplemented
-        return apply(name, *operands)
+        return dispatch.apply(name, *operands)
 
     def _change(self, name: str, other: Any) -> Any:
         """What ``x += other`` leaves behind the name ``x``: another plan or, of what has elements, these changed."""
@@ -111,16 +109,14 @@ class Operators(Methods):
 
     def _compare(self, name: str, reflected: str, other: Any) -> Any:
         """Equality, element by element whatever the other operand is: Python would make identity of what is not implemented."""
-        from cuzarr._compute.operands import apply, check_dtype
-
         if is_operand(other):
-            return apply(name, self, other)
+            return dispatch.apply(name, self, other)
         check_dtype(self.dtype, name)
         answer = getattr(type(other), reflected)(other, self)
         if answer is not NotImplemented:
             return answer
         # As in NumPy, no number equals None, text and the like.
-        return apply("logical_and", self, False) if name == "equal" else apply("logical_or", self, True)
+        return dispatch.apply("logical_and", self, False) if name == "equal" else dispatch.apply("logical_or", self, True)
 
     def __contains__(self, value: Any) -> bool:
         return bool((self == value).any())  # type: ignore[attr-defined]
@@ -183,7 +179,7 @@ for _sign, _function in {
 
 
 class Reductions:
-    """Reductions as methods; see :mod:`cuzarr.reductions`. NumPy's functions (``np.mean(z)``) call them, too, with ``out`` and
+    """Reductions as methods; see :mod:`cuzarr.xp`. NumPy's functions (``np.mean(z)``) call them, too, with ``out`` and
     ``dtype``, which must be ``None``; of an array in a store they want elements, as all functions of NumPy's do."""
 
     def sum(self, axis: Any = None, *, keepdims: bool = False, **numpys: Any) -> Any:
@@ -232,9 +228,8 @@ class Reductions:
 
 
 def _reduce(name: str, x: Any, axis: Any, keepdims: bool, numpys: dict[str, Any], ddof: float = 0) -> Any:
-    from cuzarr.xp.reductions import reduce
 
-    return as_numpy_wants(x, reduce(name, x, axis, keepdims, ddof), name, numpys)
+    return as_numpy_wants(x, dispatch.reduce(name, x, axis, keepdims, ddof), name, numpys)
 
 
 class Shaped:
@@ -312,73 +307,6 @@ class OneElement:
 
     def __format__(self, spec: str) -> str:
         return format(self._number("a number"), spec) if spec else str(self)
-
-
-class NumpyProtocol:
-    """How NumPy's functions treat what is in device memory or yet to be computed: by this library's functions of their names."""
-
-    @property
-    def real(self) -> Any:
-        """The real part."""
-        from cuzarr.xp.elementwise import real
-
-        return real(self)
-
-    @property
-    def imag(self) -> Any:
-        """The imaginary part."""
-        from cuzarr.xp.elementwise import imag
-
-        return imag(self)
-
-    # Before NumPy's own arrays, which would convert their other operand.
-    __array_priority__ = 1000
-
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        """NumPy's functions, where this library has them; NumPy's own where results go into an array of NumPy's (``x += plan``)."""
-        from cuzarr.xp import elementwise as functions
-        from cuzarr._compute.operands import apply
-
-        if any(isinstance(target, np.ndarray) for target in targets(method, inputs, options)):
-            return call_with_elements(ufunc, method, inputs, options)
-        if ufunc is np.divmod and method == "__call__" and not options:
-            return apply("floor_divide", *inputs), apply("remainder", *inputs)
-        if method != "__call__" or ufunc.__name__ not in functions.__all__:
-            raise missing(ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}", self)
-        if said := [option for option, value in options.items() if value is not None]:
-            raise missing(ufunc.__name__, self, f" with {', '.join(said)}=")
-        return apply(ufunc.__name__, *inputs)
-
-    def __array_function__(self, function: Any, types: Any, arguments: Any, options: Any) -> Any:
-        """NumPy's functions, where this library has them, or where NumPy makes them of shapes and methods."""
-        return array_function(self, function, arguments, options)
-
-
-# NumPy's functions that Python's signs call: what `x + array` is for an `x` of NumPy's.
-SIGN_FUNCTIONS = {
-    "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "power", "divmod", "bitwise_and", "bitwise_or",
-    "bitwise_xor", "left_shift", "right_shift", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal",
-}  # fmt: skip
-
-
-def stored_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """What a function of NumPy's makes of arrays in stores: a plan where it may be a sign between an array of NumPy's and one of
-    a store (NumPy does not tell which it was), else NumPy's own result of the elements.
-
-    Raises
-    ------
-    UnsupportedError
-        The result is to go into an array of a store.
-    """
-    from cuzarr._compute.operands import apply
-
-    # A sign with an array of a store on its left never comes here.
-    may_be_sign = method == "__call__" and not options and len(inputs) == 2 and isinstance(inputs[0], np.ndarray | np.generic)
-    if not may_be_sign or ufunc.__name__ not in SIGN_FUNCTIONS:
-        return call_with_elements(ufunc, method, inputs, options)
-    if ufunc is np.divmod:
-        return apply("floor_divide", *inputs), apply("remainder", *inputs)
-    return apply(ufunc.__name__, *inputs)
 
 
 def is_operand(operand: Any) -> bool:

@@ -21,8 +21,8 @@ from typing import Any
 
 from cuzarr import _api
 from cuzarr._compute import copy as _copying
-from cuzarr._runtime import run
 from cuzarr._node.asynchronous import AsyncArray, AsyncGroup, run_node, to_async
+from cuzarr._runtime import run
 
 
 def _awaited(function: Callable[..., Any]) -> Any:

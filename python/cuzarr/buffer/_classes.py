@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, SupportsI
 import numpy as np
 
 from cuzarr import _numpy
-from cuzarr._memory import convert as _convert
+from cuzarr._memory import foreign as _foreign
 from cuzarr.errors import ArgumentTypeError, InvalidArgumentError
 
 BytesLike = bytes | bytearray | memoryview
@@ -76,7 +76,7 @@ class Memory(ABC):
     @property
     def device(self) -> str:
         """Where the memory is: ``"cpu"``, ``"cuda:0"``."""
-        return _convert.device_of(self._data)
+        return _foreign.device_of(self._data)
 
     @abstractmethod
     def as_numpy_array(self) -> np.ndarray[Any, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cuzarr._config import config, resolve_class
+from cuzarr._config import config, device_class, resolve_class
 from cuzarr.buffer._classes import BufferPrototype
 
 
@@ -28,11 +28,3 @@ def prototype_device(prototype: Any, current: str) -> str:
         return current
     return str(nd_buffer.default_device()) if hasattr(nd_buffer, "default_device") else "cuda:0"
 
-
-def device_class(buffer: Any) -> str:
-    """``"cpu"`` or ``"cuda"``: which memory a buffer class stands for, ours, zarr-python's or anybody's."""
-    accessible = getattr(buffer, "is_host_accessible", None)
-    if accessible is not None:
-        return "cpu" if accessible else "cuda"
-    homes = (parent.__module__ for parent in getattr(buffer, "__mro__", ()))
-    return "cuda" if any(home in ("zarr.core.buffer.gpu", "zarr.buffer.gpu") for home in homes) else "cpu"

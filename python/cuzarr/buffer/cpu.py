@@ -8,20 +8,20 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 
 from cuzarr import _numpy
-from cuzarr._memory import convert as _convert
 from cuzarr._checks import element_type, refusing
+from cuzarr._memory import foreign as _foreign
+from cuzarr._memory.foreign import host_view
 from cuzarr.buffer import _classes
 from cuzarr.buffer._classes import ArrayLike, BufferPrototype, BytesLike, NDArrayLike, Order, element_bits
-from cuzarr._memory.device_array import host_view
 from cuzarr.errors import ImplicitHostCopyError
 
 __all__ = ["Buffer", "NDBuffer", "as_numpy_array_wrapper", "buffer_prototype", "numpy_buffer_prototype"]
 
 
 def _refuse_device(array: Any, instead: str) -> None:
-    if _convert.is_on_device(array):
+    if _foreign.is_on_device(array):
         raise ImplicitHostCopyError(
-            f"an array on {_convert.device_of(array)} was given for memory of the host", hint=f"copy it there by {instead}"
+            f"an array on {_foreign.device_of(array)} was given for memory of the host", hint=f"copy it there by {instead}"
         )
 
 
@@ -122,7 +122,7 @@ class NDBuffer(HostMemory, _classes.NDBuffer):
         if isinstance(value, _classes.NDBuffer):
             value = value.as_numpy_array()
         elif self.dtype.kind not in "OT" and (np.isscalar(value) or not hasattr(value, "dtype")):
-            value = _convert.to_native_host(value, self.dtype)
+            value = _foreign.to_native_host(value, self.dtype)
         self._data[key] = value
 
     def all_equal(self, other: Any, equal_nan: bool = True) -> bool:

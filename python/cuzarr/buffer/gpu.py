@@ -12,11 +12,13 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 
 from cuzarr import _numpy
-from cuzarr._memory import convert as _convert
 from cuzarr._config import config
+from cuzarr._memory import convert as _convert
+from cuzarr._memory import element_types as _element_types
+from cuzarr._memory import foreign as _foreign
+from cuzarr._memory.device_array import DeviceArray
 from cuzarr.buffer import _classes, cpu
 from cuzarr.buffer._classes import ArrayLike, BufferPrototype, BytesLike, NDArrayLike, element_bits
-from cuzarr._memory.device_array import DeviceArray
 from cuzarr.errors import CuzarrUserWarning, MemorySpaceError
 
 __all__ = ["Buffer", "NDBuffer", "buffer_prototype"]
@@ -33,7 +35,7 @@ def _result(array: DeviceArray) -> Any:
 
 def _adopt(array: Any, what: str) -> Any:
     """An array in device memory, as CuPy's or ours; what is on the host is copied there, with a warning."""
-    if not _convert.is_on_device(array):
+    if not _foreign.is_on_device(array):
         message = f"{what} was made of host memory, which is copied to {_current_device()}"
         if config.get("strict"):
             raise MemorySpaceError(message, hint="copy it explicitly: from_bytes, from_buffer or from_numpy_array")
@@ -47,11 +49,11 @@ def _adopt(array: Any, what: str) -> Any:
 def _device_array(array: Any) -> DeviceArray:
     if isinstance(array, DeviceArray):
         return array
-    buffer = _convert.device_buffer(array)
+    buffer = _foreign.device_buffer(array)
     try:
         dtype = np.dtype(array.dtype)
     except TypeError:  # PyTorch's own types; the memory says which
-        dtype = _convert.dtype_of(buffer.dtype)
+        dtype = _element_types.dtype_of(buffer.dtype)
     return DeviceArray(buffer, dtype)
 
 
@@ -85,7 +87,7 @@ class Buffer(DeviceMemory, _classes.Buffer):
 
     @classmethod
     def from_buffer(cls, buffer: Any) -> Self:
-        if _convert.is_on_device(array := buffer.as_array_like()):
+        if _foreign.is_on_device(array := buffer.as_array_like()):
             return cls(array)
         return cls.from_bytes(buffer.as_numpy_array())
 
@@ -106,7 +108,7 @@ class Buffer(DeviceMemory, _classes.Buffer):
         joined = DeviceArray.empty((ends[-1],), "B", self.device)
         for part, end in zip(parts, ends, strict=True):
             array = part.as_array_like()
-            joined[end - len(part) : end] = array if _convert.is_on_device(array) else part.as_numpy_array()
+            joined[end - len(part) : end] = array if _foreign.is_on_device(array) else part.as_numpy_array()
         return self.__class__(_result(joined))
 
     def __eq__(self, other: object) -> bool:
@@ -154,7 +156,7 @@ class NDBuffer(DeviceMemory, _classes.NDBuffer):
         elif np.isscalar(value):
             value = _numpy.element(value, self.dtype)[()]  # CuPy would wrap what does not fit
         elif not hasattr(value, "dtype"):
-            value = _result(DeviceArray.from_host(_convert.to_native_host(value, self.dtype), self.device))
+            value = _result(DeviceArray.from_host(_foreign.to_native_host(value, self.dtype), self.device))
         self._data[key] = value
 
     def fill(self, value: Any) -> None:
@@ -170,7 +172,7 @@ class NDBuffer(DeviceMemory, _classes.NDBuffer):
             other = np.asarray(other)
         if not own.size:
             return True
-        if not _convert.is_on_device(other) and np.ndim(other) == 0:
+        if not _foreign.is_on_device(other) and np.ndim(other) == 0:
             bits = element_bits(other, own.dtype)
             return bits is not None and own._buffer.all_equal_element(bits, equal_nan)
         if other.dtype != own.dtype:  # which no conversion may hide

@@ -316,7 +316,7 @@ class ShardingCodec(Codec):
         index_location: Any = "end",
         subchunk_write_order: Any = "morton",
     ) -> None:
-        from cuzarr._metadata.chunk_grid import parse_shape
+        from cuzarr._checks import parse_shape
 
         orders = ("morton", "unordered", "lexicographic", "colexicographic")
         object.__setattr__(self, "chunk_shape", parse_shape(chunk_shape))

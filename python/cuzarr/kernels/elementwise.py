@@ -9,10 +9,12 @@ import numpy as np
 
 from cuzarr import _core
 from cuzarr._checks import items
-from cuzarr._memory.convert import core_dtype, dtype_of, is_on_device, result_array
-from cuzarr.kernels.module import buffer_on, device_number, is_array
+from cuzarr._memory.convert import result_array
+from cuzarr._memory.element_types import core_dtype, dtype_of
+from cuzarr._memory.foreign import is_on_device
 from cuzarr._memory.streams import stream_handle
 from cuzarr.errors import InvalidArgumentError, MemorySpaceError
+from cuzarr.kernels.module import buffer_on, device_number, is_array
 
 
 def _number(value: Any, name: str) -> tuple[str, bytes]:

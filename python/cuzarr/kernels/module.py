@@ -12,9 +12,9 @@ import numpy as np
 from cuzarr import _core
 from cuzarr._checks import items
 from cuzarr._config import config
-from cuzarr._memory.convert import device_buffer, is_on_device
-from cuzarr._memory.streams import stream_handle
 from cuzarr._memory.device_array import DeviceArray
+from cuzarr._memory.foreign import device_buffer, is_on_device
+from cuzarr._memory.streams import stream_handle
 from cuzarr.errors import InvalidArgumentError, MemorySpaceError
 
 

@@ -21,7 +21,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from cuzarr import _core
-from cuzarr._memory.convert import device_buffer, is_on_device, result_array, to_device
+from cuzarr._memory.convert import result_array, to_device
+from cuzarr._memory.foreign import device_buffer, is_on_device
 from cuzarr.buffer import cpu, gpu
 
 Request = tuple[str, int | None, int | None]

@@ -10,9 +10,11 @@ from typing import Any, Literal, Self, overload
 import numpy as np
 
 from cuzarr import _core
-from cuzarr._memory import convert as _convert
 from cuzarr._checks import refusing
 from cuzarr._config import config
+from cuzarr._memory import convert as _convert
+from cuzarr._memory import element_types as _element_types
+from cuzarr._memory import foreign as _foreign
 from cuzarr._text import printable
 from cuzarr.buffer import Buffer, BufferPrototype
 from cuzarr.buffer._prototype import prototype_device
@@ -44,9 +46,9 @@ def _stored(value: Any) -> bytes | _core.NdBuffer:
         value = getattr(value, name)() if hasattr(value, name) else value
     if isinstance(value, bytes):
         return value
-    if _convert.is_on_device(value):
-        return _convert.device_buffer(value)
-    array = _convert.foreign_view(value)
+    if _foreign.is_on_device(value):
+        return _foreign.device_buffer(value)
+    array = _foreign.foreign_view(value)
     if array is None and hasattr(value, "__array__"):
         array = np.asarray(value)
     if array is not None and (array.dtype.hasobject or array.dtype.kind == "T"):
@@ -60,7 +62,7 @@ def _bytes_of(value: Any) -> bytes:
     stored = _stored(value)
     if isinstance(stored, bytes):
         return stored
-    return _convert.host_array(stored.copy("C").to("cpu"), _convert.dtype_of(stored.dtype)).tobytes()
+    return _foreign.numpy_view(stored.copy("C").to("cpu"), _element_types.dtype_of(stored.dtype)).tobytes()
 
 
 class Store:

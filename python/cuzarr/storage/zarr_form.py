@@ -22,10 +22,10 @@ from zarr.core.buffer.core import default_buffer_prototype
 from zarr.core.buffer.cpu import Buffer as CpuBuffer
 
 from cuzarr import storage
-from cuzarr.buffer import Buffer as OwnBuffer
-from cuzarr.buffer._prototype import prototype_device
 from cuzarr._config import config
 from cuzarr._text import printable
+from cuzarr.buffer import Buffer as OwnBuffer
+from cuzarr.buffer._prototype import prototype_device
 from cuzarr.errors import StoreFailedError
 from cuzarr.storage.stores import byte_bounds
 

@@ -24,7 +24,7 @@ import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from cuzarr._node.batches import Batches, Columns, Source
-from cuzarr._memory.convert import wrap_host
+from cuzarr._memory.foreign import wrap_host
 from cuzarr.errors import CuzarrRuntimeWarning, DTypeMismatchError, InvalidArgumentError
 
 

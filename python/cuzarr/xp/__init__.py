@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuzarr import _names
+from cuzarr._operators import dispatch
 from cuzarr.xp import creation, elementwise, reductions, statistics
 from cuzarr.xp.creation import *  # noqa: F403
 from cuzarr.xp.elementwise import *  # noqa: F403
@@ -24,6 +25,11 @@ from cuzarr.xp.statistics import *  # noqa: F403
 
 if not TYPE_CHECKING:  # it would take any name for one
     __getattr__ = _names.pointing_to_cupy(__name__)
+
+# NumPy's functions call these of arrays of this package; of those that make arrays only what is made like another one.
+for _module in (elementwise, reductions, statistics, creation):
+    _names_like = (name for name in _module.__all__ if _module is not creation or name.endswith("_like"))
+    dispatch.register((name, getattr(_module, name)) for name in _names_like)
 
 __all__: list[str] = []
 __all__ += creation.__all__

@@ -8,11 +8,13 @@ import numpy as np
 
 from cuzarr import _core, _numpy
 from cuzarr._checks import element_type as _dtype
-from cuzarr._checks import extents, host_array, refusing
+from cuzarr._checks import extents, refusing
 from cuzarr._config import device_name
-from cuzarr._memory.convert import device_buffer, is_on_device, on_host, result_array, to_device, to_native_host
-from cuzarr._memory.convert import element_type as _element_type
-from cuzarr._memory.device_array import element_type
+from cuzarr._memory.convert import result_array, to_device
+from cuzarr._memory.element_types import memory_type
+from cuzarr._memory.foreign import device_buffer, host_array, is_on_device, on_host, to_native_host
+from cuzarr._memory.foreign import element_type as _element_type
+from cuzarr._operators.dispatch import Lazy, Stored
 
 __all__ = [
     "arange", "asarray", "asnumpy", "empty", "empty_like", "full", "full_like", "linspace", "ones", "ones_like", "zeros",
@@ -25,14 +27,10 @@ def asarray(x: Any, dtype: Any = None, *, device: str | None = None) -> Any:
 
     Without ``device``, what is on a GPU stays there.
     """
-    from cuzarr._node.array import Array
-    from cuzarr._compute.expression import Expression
 
-    if isinstance(x, Array):
-        where = device_name(device)
-        return asarray(x.with_device(where)._elements(), dtype, device=where)
-    if isinstance(x, Expression):
-        return asarray(x.compute(device=device), dtype, device=device)
+    if isinstance(x, Lazy):
+        where = device_name(device) if isinstance(x, Stored) else device
+        return asarray(x._elements_on(where), dtype, device=where)
     if not is_on_device(x):
         array = host_array(x, "asarray") if dtype is None else to_native_host(x, _dtype(dtype))
         _numpy.check_type(array.dtype)
@@ -48,18 +46,14 @@ def asarray(x: Any, dtype: Any = None, *, device: str | None = None) -> Any:
     if wanted == own and buffer.device == where:
         return x
     moved = buffer.to(where)
-    return result_array(moved if wanted == own else moved.astype(element_type(wanted), "C"), wanted)
+    return result_array(moved if wanted == own else moved.astype(memory_type(wanted), "C"), wanted)
 
 
 def asnumpy(x: Any) -> np.ndarray[Any, Any]:
     """A NumPy array of any array, copied from the GPU when it is there."""
-    from cuzarr._node.array import Array
-    from cuzarr._compute.expression import Expression
 
-    if isinstance(x, Expression):
-        x = x.compute()
-    if isinstance(x, Array):
-        x = x.with_device("cpu")._elements()
+    if isinstance(x, Lazy):
+        x = x._elements_on("cpu" if isinstance(x, Stored) else None)
     return host_array(on_host(x), "asnumpy")
 
 
@@ -69,7 +63,7 @@ def empty(shape: Any, dtype: Any = float, *, device: str | None = None) -> Any:
     if where == "cpu":
         with refusing("empty"):
             return np.empty(extents(shape), native)
-    return result_array(_core.NdBuffer.empty(extents(shape), element_type(native), where, "C"), native)
+    return result_array(_core.NdBuffer.empty(extents(shape), memory_type(native), where, "C"), native)
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: str | None = None) -> Any:
@@ -88,7 +82,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: str | None =
             return _numpy.full(size, fill_value, native)
     if value.ndim:
         return to_device(_numpy.full(size, fill_value, native), where)
-    buffer = _core.NdBuffer.empty(size, element_type(native), where, "C")
+    buffer = _core.NdBuffer.empty(size, memory_type(native), where, "C")
     buffer.fill(_numpy.full((), fill_value, native).tobytes())
     return result_array(buffer, native)
 

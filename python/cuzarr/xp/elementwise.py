@@ -21,8 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from cuzarr._checks import element_type, host_array, whole
-from cuzarr._compute.operands import apply, lazy
+from cuzarr._checks import element_type, whole
+from cuzarr._compute.evaluate import apply, plan
+from cuzarr._memory.foreign import host_array
 from cuzarr.errors import OutOfRangeError
 
 __all__ = [
@@ -174,4 +175,4 @@ def round(x: Any, decimals: int = 0) -> Any:
 def astype(x: Any, dtype: Any) -> Any:
     """Elements converted to another type, as NumPy's ``astype`` does it."""
     wanted = element_type(dtype)
-    return lazy(x).astype(wanted) if hasattr(x, "dtype") else host_array(x, "astype", wanted)
+    return plan(x).astype(wanted) if hasattr(x, "dtype") else host_array(x, "astype", wanted)

@@ -13,55 +13,15 @@ array([[-2.5, -1.5, -0.5],
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import Any
 
-from cuzarr import _core
-from cuzarr._checks import axis_number, host_array, refusing
-from cuzarr._compute.operands import deliver, device_among, dimension_names, is_lazy, names_left, operand, plan_device, settings
+from cuzarr._checks import Axis
+from cuzarr._compute.evaluate import reduce
 
 __all__ = [
     "all", "any", "argmax", "argmin", "count_nonzero", "max", "mean", "min", "nanargmax", "nanargmin", "nanmax",
     "nanmean", "nanmin", "nanprod", "nanstd", "nansum", "nanvar", "prod", "std", "sum", "var",
 ]  # fmt: skip
-
-Axis = int | str | tuple[int | str, ...] | None
-
-
-def axes_of(axis: Axis | Iterable[int | str], ndim: int, names: Sequence[str | None] | None = None) -> list[int] | None:
-    """Dimensions counted from the first, given by their numbers or names; ``None`` for all.
-
-    Raises
-    ------
-    InvalidArgumentError
-        There is no such dimension.
-    """
-    if axis is None:
-        return None
-    several = isinstance(axis, Iterable) and not isinstance(axis, str | bytes)
-    return [axis_number(one, ndim, names) for one in (axis if several else (axis,))]  # type: ignore[union-attr]
-
-
-def reduce(
-    name: str, x: Any, axis: Axis, keepdims: bool = False, ddof: float = 0, skip_nan: bool = False
-) -> Any:
-    """A reduction by NumPy's name: computed at once, unless the elements are in a store or a plan."""
-    from cuzarr._compute.expression import Expression
-
-    device = device_among((x,))
-    own = operand(x if hasattr(x, "shape") else host_array(x, name), device, name)
-    assert isinstance(own, _core.Expr)
-    names = dimension_names(x)
-    axes = axes_of(axis, len(own.shape), names)
-    with refusing("ddof"):
-        freedom = float(ddof)
-    reduced = own.reduced(name, axes, bool(keepdims), freedom, skip_nan)
-    if is_lazy(x):
-        return Expression(reduced, plan_device((x,)), names_left(names, axes, keepdims))
-    _, limit, threads = settings(device, None)
-    zeros = (0,) * len(reduced.shape)
-    return deliver(reduced.compute(zeros, reduced.shape, device, limit, threads), (x,))
-
 
 def sum(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     """The sum; of bools and whole numbers in 64 bits, of floats made in float64 and rounded once."""

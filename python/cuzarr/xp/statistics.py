@@ -20,38 +20,24 @@ from typing import Any
 import numpy as np
 
 from cuzarr import _core
-from cuzarr._checks import host_array, refusing, whole
+from cuzarr._checks import Axis, axes_of, refusing, whole
+from cuzarr._compute.evaluate import finished
 from cuzarr._compute.operands import (
-    check_dtype,
-    deliver,
     device_among,
     dimension_names,
-    is_lazy,
     names_left,
-    native_dtype,
     operand,
-    plan_device,
-    settings,
 )
-from cuzarr._memory.convert import core_dtype, wrap_host
+from cuzarr._memory.element_types import core_dtype, dtype_of
+from cuzarr._memory.foreign import host_array, wrap_host
+from cuzarr._numpy import check_dtype
 from cuzarr.errors import InvalidArgumentError, UnsupportedError
-from cuzarr.xp.reductions import Axis, axes_of
 
 __all__ = [
     "histogram", "histogram_bin_edges", "median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile",
 ]  # fmt: skip
 
 DISCRETE = ("lower", "higher", "nearest", "inverted_cdf", "closest_observation")
-
-
-def _finish(expr: _core.Expr, x: Any, device: str, names: tuple[str | None, ...] | None = None) -> Any:
-    """A plan, or its elements at once."""
-    from cuzarr._compute.expression import Expression
-
-    if is_lazy(x):
-        return Expression(expr, plan_device((x,)), names)
-    _, limit, threads = settings(device, None)
-    return deliver(expr.compute((0,) * len(expr.shape), expr.shape, device, limit, threads), (x,))
 
 
 def _source(x: Any, name: str) -> tuple[_core.Expr, str]:
@@ -65,7 +51,7 @@ def _quantile(
     name: str, x: Any, q: Any, axis: Axis, method: str, keepdims: bool, skip_nan: bool, divisor: float = 1
 ) -> Any:
     expr, device = _source(x, name)
-    own = native_dtype(expr.dtype)
+    own = dtype_of(expr.dtype)
     asked = host_array(q, "q")
     if asked.ndim > 1 or asked.dtype.kind not in "biuf":
         raise InvalidArgumentError(f"{name}: got {asked.ndim} dimensions of {asked.dtype}, expected a number or a row of them")
@@ -82,7 +68,7 @@ def _quantile(
     axes = axes_of(axis, len(expr.shape), names)
     quantile = expr.quantile(probabilities, str(method), axes, bool(keepdims), skip_nan, asked.ndim == 0, core_dtype(between))
     left = names_left(names, axes, keepdims)
-    return _finish(quantile, x, device, left if left is None or asked.ndim == 0 else (None, *left))
+    return finished(quantile, x, device, left if left is None or asked.ndim == 0 else (None, *left))
 
 
 def quantile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Any:
@@ -159,7 +145,7 @@ def _histogram(
     with refusing("range", "give two numbers: range=(0, 1)"):
         first, last = range
         # As NumPy: numbers of Python's take the elements' type.
-        joint = np.result_type(first, last, native_dtype(expr.dtype))
+        joint = np.result_type(first, last, dtype_of(expr.dtype))
         dtype = np.result_type(joint, float) if joint.kind in "biu" else joint
         ends = float(first), float(last)
     return *expr.histogram(count, ends, core_dtype(dtype), density), device
@@ -192,7 +178,7 @@ def histogram(
         Names of rules that find bins.
     """
     counts, edges, device = _histogram(x, bins, range, density)
-    return _finish(counts, x, device), _finish(edges, x, device)
+    return finished(counts, x, device), finished(edges, x, device)
 
 
 def histogram_bin_edges(
@@ -200,4 +186,4 @@ def histogram_bin_edges(
 ) -> Any:
     """The edges that :func:`histogram` has."""
     _, edges, device = _histogram(x, bins, range, False)
-    return _finish(edges, x, device)
+    return finished(edges, x, device)

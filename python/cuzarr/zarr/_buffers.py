@@ -9,8 +9,8 @@ from zarr.core.buffer import core
 from zarr.registry import register_buffer, register_ndbuffer
 
 from cuzarr._memory import convert as _convert
-from cuzarr.buffer import gpu
 from cuzarr._memory.device_array import DeviceArray
+from cuzarr.buffer import gpu
 
 
 class _Nothing(DeviceArray):

@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 
 from cuzarr import _core
-from cuzarr._memory.convert import decode_variable, encode_variable, is_on_device, wrap_device, wrap_host
+from cuzarr._memory.convert import wrap_device
 from cuzarr._memory.device_array import DeviceArray
+from cuzarr._memory.foreign import is_on_device, wrap_host
+from cuzarr._memory.strings import decode_variable, encode_variable
 from cuzarr.zarr._chunks import Chunks
 
 

@@ -13,10 +13,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from zarr.abc.codec import CodecPipeline as ZarrCodecPipeline
+from zarr.codecs._v2 import V2Codec
 from zarr.core.array_spec import ArrayConfig, ArraySpec
 from zarr.core.buffer import default_buffer_prototype
 from zarr.core.codec_pipeline import BatchedCodecPipeline
-from zarr.codecs._v2 import V2Codec
 from zarr.core.sync import sync
 from zarr.registry import register_pipeline
 
@@ -28,7 +28,9 @@ from cuzarr.zarr._fallbacks import Fallback, count_native, fall_back, go_by_host
 from cuzarr.zarr._host import read_by_zarr, write_by_zarr
 from cuzarr.zarr._memory import empty_like, is_host, read_box, write_box
 from cuzarr.zarr._sources import given_values
-from cuzarr.zarr._work import Work, cancel_all, reading as _reading, run_options, writing as _writing
+from cuzarr.zarr._work import Work, cancel_all, run_options
+from cuzarr.zarr._work import reading as _reading
+from cuzarr.zarr._work import writing as _writing
 
 if TYPE_CHECKING:
     from zarr.core.buffer import NDBuffer

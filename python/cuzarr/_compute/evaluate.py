@@ -1,0 +1,68 @@
+"""Functions and reductions of operands of any kind: at once where all elements are in memory, a plan where some are in a store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cuzarr import _core
+from cuzarr._checks import Axis, axes_of, refusing
+from cuzarr._compute.expression import Expression
+from cuzarr._compute.operands import (
+    deliver,
+    device_among,
+    dimension_names,
+    is_lazy,
+    joint_names,
+    lazy_device,
+    names_left,
+    operand,
+    plan_device,
+    settings,
+)
+from cuzarr._memory.foreign import host_array
+from cuzarr._operators import dispatch
+from cuzarr._operators.dispatch import Stored
+
+
+def plan(value: Any) -> Any:
+    """A plan of an array in a store; anything else as it is."""
+    if not isinstance(value, Stored):
+        return value
+    return Expression(operand(value, "cpu", "an array"), plan_device((value,)), dimension_names(value))  # type: ignore[arg-type]
+
+
+def apply(name: str, *values: Any) -> Any:
+    """A function by NumPy's name: computed at once, unless an operand is in a store or a plan itself."""
+    if any(is_lazy(value) for value in values):
+        # Memory that takes part is moved when the plan runs.
+        expr = _core.Expr.apply(name, [operand(value, lazy_device(value), name) for value in values])
+        return Expression(expr, plan_device(values), joint_names(values, len(expr.shape)))
+    device = device_among(values)
+    expr = _core.Expr.apply(name, [operand(value, device, name) for value in values])
+    return deliver(expr.evaluate(device), values)
+
+
+def reduce(
+    name: str, x: Any, axis: Axis, keepdims: bool = False, ddof: float = 0, skip_nan: bool = False
+) -> Any:
+    """A reduction by NumPy's name: computed at once, unless the elements are in a store or a plan."""
+    device = device_among((x,))
+    own = operand(x if hasattr(x, "shape") else host_array(x, name), device, name)
+    assert isinstance(own, _core.Expr)
+    names = dimension_names(x)
+    axes = axes_of(axis, len(own.shape), names)
+    with refusing("ddof"):
+        freedom = float(ddof)
+    reduced = own.reduced(name, axes, bool(keepdims), freedom, skip_nan)
+    return finished(reduced, x, device, names_left(names, axes, keepdims))
+
+
+def finished(expr: _core.Expr, x: Any, device: str, names: tuple[str | None, ...] | None = None) -> Any:
+    """A plan, or its elements at once."""
+    if is_lazy(x):
+        return Expression(expr, plan_device((x,)), names)
+    _, limit, threads = settings(device, None)
+    return deliver(expr.compute((0,) * len(expr.shape), expr.shape, device, limit, threads), (x,))
+
+
+dispatch.apply, dispatch.reduce = apply, reduce

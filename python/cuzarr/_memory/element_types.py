@@ -1,0 +1,93 @@
+"""NumPy's element types and the Rust side's names of them."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any, Protocol
+
+import numpy as np
+
+from cuzarr import _numpy
+from cuzarr.errors import UnsupportedError
+
+
+class DataType(Protocol):
+    """A data type of Zarr, as far as memory is concerned."""
+
+    @property
+    def native(self) -> np.dtype[Any]: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def is_variable(self) -> bool: ...
+
+
+ORDERED = "iufcmMU"
+"""Kinds of elements whose bytes have an order."""
+
+
+def reversals(own: np.dtype[Any], wanted: np.dtype[Any], start: int = 0) -> list[tuple[int, int]] | None:
+    """Where bytes of an element are the other way round in another type: from which on, and how many. ``None`` when more differs."""
+    if own == wanted:
+        return []
+    if own.itemsize != wanted.itemsize or own.names != wanted.names or own.shape != wanted.shape:
+        return None
+    if own.subdtype is not None:
+        parts = [(own.base, wanted.base, place * own.base.itemsize) for place in range(math.prod(own.shape))]
+    elif own.names is not None:
+        if any(own.fields[name][1] != wanted.fields[name][1] for name in own.names):  # type: ignore[index]
+            return None
+        parts = [(own[name], wanted[name], int(own.fields[name][1])) for name in own.names]  # type: ignore[index]
+    elif own.kind in ORDERED and own.newbyteorder("S") == wanted:
+        count = 4 if own.kind == "U" else own.itemsize // 2 if own.kind == "c" else own.itemsize
+        return [(start + place, count) for place in range(0, own.itemsize, count)]
+    else:
+        return None
+    found = [reversals(mine, other, start + offset) for mine, other, offset in parts]
+    return None if None in found else [run for runs in found if runs is not None for run in runs]
+
+
+def memory_type(dtype: np.dtype[Any]) -> str:
+    """The Rust side's name of what memory holds: numbers, 8-byte integers for dates, opaque bytes for all else."""
+    _numpy.check_type(dtype)
+    if dtype.kind in "mM" and dtype.isnative:
+        return "int64"
+    if dtype.name == "bfloat16":
+        return "bfloat16"
+    if dtype.kind in "OT":
+        what = "Python objects" if dtype.kind == "O" else "strings of any length"
+        raise UnsupportedError(f"{what} have no place in device memory", hint="keep them on the CPU")
+    return dtype.name if dtype.kind in "biufc" and dtype.isnative else f"opaque{dtype.itemsize}"
+
+
+def is_opaque(dtype: np.dtype[Any]) -> bool:
+    return memory_type(dtype).startswith("opaque")
+
+
+def are_known_apart(own: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
+    """Whether the Rust side tells these types apart if they differ: not structures, strings, byte orders and units of time."""
+    both_are_times = own.kind in "mM" and wanted.kind in "mM"
+    return own == wanted or not (is_opaque(own) or is_opaque(wanted) or both_are_times)
+
+
+@functools.lru_cache(maxsize=256)  # NumPy puts a name together each time
+def core_dtype(native: np.dtype[Any]) -> str:
+    """The Rust side's name of an element type: dates are 8-byte integers, strings and structures opaque bytes."""
+    _numpy.check_type(native)
+    if native.name == "bfloat16":
+        return "bfloat16"
+    if native.names is not None or native.kind in "SUV":
+        return f"opaque{native.itemsize}"
+    return "int64" if native.kind in "mM" else native.name
+
+
+def dtype_of(element_type: str) -> np.dtype[Any]:
+    """NumPy's type for the Rust side's name of one; bfloat16 is ``ml_dtypes``' affair."""
+    if element_type.startswith("opaque"):
+        return np.dtype(f"V{element_type.removeprefix('opaque')}")
+    if element_type == "bfloat16":
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)  # type: ignore[no-any-return]
+    return np.dtype(element_type)

@@ -1,0 +1,168 @@
+"""Arrays of any library as memory that the Rust side takes, without copying it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cuzarr import _core, _numpy
+from cuzarr._checks import refusing
+from cuzarr._memory.element_types import core_dtype, dtype_of, memory_type
+from cuzarr.errors import InvalidArgumentError
+
+_OF_THE_HOST = (np.ndarray, np.generic, int, float, complex, str, bytes, list, tuple)
+
+_DLPACK_CPU = 1
+_DLPACK_CUDA = 2
+
+
+class OnDevice:
+    """An array of this package in a GPU's memory."""
+
+    _buffer: _core.NdBuffer
+    dtype: np.dtype[Any]
+
+
+def numpy_view(buffer: _core.NdBuffer, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """A NumPy array over host memory, which it keeps alive."""
+    if buffer.nbytes == 0:
+        return np.empty(buffer.shape, dtype)
+    return np.ndarray(buffer.shape, dtype, buffer=buffer, offset=buffer.offset_bytes, strides=buffer.strides)
+
+
+def wrap_host(array: np.ndarray[Any, Any]) -> _core.NdBuffer:
+    """The memory of a NumPy array, for the Rust side; kept alive by what is returned."""
+    # The array's own element size: one that somebody expects may reach beyond its memory.
+    name, is_fixed = core_dtype(array.dtype), not array.flags.writeable
+    return _core.NdBuffer.wrap(array.ctypes.data, array.shape, array.strides, name, is_fixed, array)
+
+
+def is_cupys(value: Any) -> bool:
+    return type(value).__module__.partition(".")[0] == "cupy"
+
+
+def is_on_device(value: Any) -> bool:
+    """Whether this array is in a GPU's memory."""
+    if isinstance(value, OnDevice) or is_cupys(value):  # whose answers take microseconds
+        return True
+    if isinstance(value, _OF_THE_HOST):
+        return False
+    if hasattr(value, "__dlpack_device__"):
+        return int(value.__dlpack_device__()[0]) != _DLPACK_CPU
+    try:
+        return hasattr(value, "__cuda_array_interface__")
+    except Exception:  # PyTorch raises for tensors of the CPU that require gradients
+        return False
+
+
+def device_of(value: Any) -> str:
+    """Where an array's memory is: ``"cpu"``, ``"cuda:0"``."""
+    if not is_on_device(value):
+        return "cpu"
+    if is_cupys(value):
+        return f"cuda:{value.device.id}"
+    if not isinstance(value, OnDevice) and hasattr(value, "__dlpack_device__"):
+        kind, number = value.__dlpack_device__()
+        if int(kind) == _DLPACK_CUDA:
+            # Without taking its memory, which takes longer than a small kernel.
+            return f"cuda:{int(number)}"
+    return device_buffer(value).device
+
+
+def on_host(value: Any) -> Any:
+    """A NumPy array of a GPU's array; anything else as it is."""
+    if not is_on_device(value):
+        return value
+    buffer = device_buffer(value)
+    dtype = value.dtype if isinstance(getattr(value, "dtype", None), np.dtype) else dtype_of(buffer.dtype)
+    return numpy_view(buffer.to("cpu"), dtype)
+
+
+def device_buffer(value: Any) -> _core.NdBuffer:
+    """The memory of a GPU array of any library, without copying."""
+    if isinstance(value, OnDevice):
+        return value._buffer
+    dtype = getattr(value, "dtype", None)
+    is_plain = not isinstance(dtype, np.dtype) or dtype.kind in "biufc" or not is_cupys(value)
+    if hasattr(value, "__dlpack__") and is_plain:
+        return shared_buffer(value)
+    # Of CuPy's arrays the device is known; whose memory others' is, the driver says.
+    device = f"cuda:{value.device.id}" if is_cupys(value) else None
+    buffer = _core.NdBuffer.from_cuda_array_interface(dict(value.__cuda_array_interface__), device, value)
+    return buffer if is_plain else buffer.reinterpret(memory_type(np.dtype(dtype)))
+
+
+def shared_buffer(value: Any) -> _core.NdBuffer:
+    """The memory of an array with ``__dlpack__``, on any device, without copying."""
+    # PyTorch's tensors refuse while they record gradients, and may stand for the negative or conjugate of their memory.
+    for name in ("detach", "resolve_conj", "resolve_neg"):
+        if hasattr(value, name):
+            value = getattr(value, name)()
+    return _core.NdBuffer.from_dlpack(value)
+
+
+def foreign_view(value: Any) -> np.ndarray[Any, Any] | None:
+    """A NumPy array over another library's host memory whose elements NumPy cannot name by itself; else ``None``."""
+    is_numpys = hasattr(value, "__array__") and isinstance(getattr(value, "dtype", np.dtype("V")), np.dtype)
+    if is_numpys or not hasattr(value, "__dlpack__"):
+        return None
+    try:
+        buffer = shared_buffer(value)
+    except Exception:  # what the library does not hand over by DLPack: strings, for example
+        if hasattr(value, "__array__"):
+            return None
+        raise
+    return numpy_view(buffer, dtype_of(buffer.dtype))
+
+
+def as_numpy(value: Any) -> np.ndarray[Any, Any]:
+    """A NumPy array of whatever is in host memory, any library's; numbers and lists, too."""
+    view = foreign_view(value)
+    return np.asarray(value) if view is None else view
+
+
+def to_native_host(value: Any, native: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """A NumPy array of this element type from whatever a caller writes; copied only when it has to be converted.
+
+    Raises
+    ------
+    ConversionError
+        NumPy refuses to assign it.
+    """
+    if np.isscalar(value):
+        return _numpy.element(value, native)
+    if not hasattr(value, "dtype") and not hasattr(value, "__dlpack__"):
+        with _numpy.conversion(native):
+            return np.asarray(value, native)
+    array = as_numpy(value)
+    if array.dtype == native:
+        return array
+    with _numpy.conversion(native):  # as NumPy assigns: from any type to any other
+        return array.astype(native, order="A")
+
+
+def element_type(out: Any) -> np.dtype[Any]:
+    """NumPy's type for the elements of a caller's result array of any library."""
+    out = getattr(out, "as_ndarray_like", lambda: out)()
+    if not hasattr(out, "dtype"):
+        raise InvalidArgumentError(f"out is no array: {type(out).__name__}")
+    dtype = out.dtype
+    return dtype if isinstance(dtype, np.dtype) else dtype_of(device_buffer(out).dtype)
+
+
+def host_view(array: np.ndarray[Any, Any]) -> _core.NdBuffer:
+    """The memory of a NumPy array of any type."""
+    name, is_fixed = memory_type(array.dtype), not array.flags.writeable
+    return _core.NdBuffer.wrap(array.ctypes.data, array.shape, array.strides, name, is_fixed, array)
+
+
+def host_array(value: Any, what: str, dtype: Any = None) -> np.ndarray[Any, Any]:
+    """A NumPy array of a list, a number, host memory of another library, or anything else that NumPy takes.
+
+    Raises
+    ------
+    ArgumentTypeError, OutOfRangeError, InvalidArgumentError
+    """
+    with refusing(what):
+        return as_numpy(value) if dtype is None else np.asarray(value, dtype)
