@@ -33,7 +33,7 @@ from cuzarr import (
     storage,
     xp,
 )
-from cuzarr._api import (
+from cuzarr.api.synchronous import (
     array,
     consolidate_metadata,
     copy_all,
@@ -274,3 +274,5 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]
+
+_names.publish(globals())

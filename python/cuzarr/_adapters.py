@@ -1,5 +1,10 @@
 """The name by which the Rust side finds codecs written in Python."""
 
-from cuzarr.codecs.hosts import open_codec
+from __future__ import annotations
 
-__all__ = ["open_codec"]
+import functools
+
+from cuzarr._metadata.dtype import from_json_v3
+from cuzarr.codecs import hosts
+
+open_codec = functools.partial(hosts.open_codec, parse=from_json_v3)

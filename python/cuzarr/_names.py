@@ -1,8 +1,9 @@
-"""What a wrong name was probably meant to be."""
+"""Names: what a wrong one was probably meant to be, and the paths of public things."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 
@@ -36,3 +37,20 @@ def pointing_to_cupy(module: str) -> Callable[[str], None]:
         raise AttributeError(message, name=name)
 
     return missing
+
+
+def publish(namespace: dict[str, Any]) -> None:
+    """Gives the public classes and functions of a module its path, wherever in the package they are defined.
+
+    Error messages, documentation and pickles then name the path that users import from.
+    """
+    module, package = namespace["__name__"], f"{__package__}."
+    for value in map(namespace.get, namespace["__all__"]):
+        home = getattr(value, "__module__", None)
+        if callable(value) and home is not None and home.startswith(package) and home not in _PUBLIC:
+            value.__module__ = module
+    _PUBLIC.add(module)
+
+
+# Modules whose own names are public where they are defined.
+_PUBLIC = {"cuzarr.errors", "cuzarr.memory", "cuzarr.buffer.cpu", "cuzarr.buffer.gpu", "cuzarr.codecs.numcodecs"}

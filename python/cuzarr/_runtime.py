@@ -1,5 +1,9 @@
-"""Awaiting what blocks: calls run in threads of their own, without Python's lock while the Rust side works, and can be
-cancelled. A completion wakes the loop; nothing polls."""
+"""What the package shares with the process it runs in: folders of libraries, threads for calls that are awaited, and an event
+loop for other libraries' coroutines.
+
+A call that is awaited runs in a thread, without Python's lock while the Rust side works, and can be cancelled. Its end wakes
+the caller's loop; nothing polls.
+"""
 
 from __future__ import annotations
 
@@ -78,8 +82,37 @@ async def _settle(waiting: asyncio.Future[Any]) -> None:
 
 
 def announce() -> None:
-    """Tells the Rust side the folders. Loads nothing: it looks into them when a GPU is first used."""
+    """Tells the Rust side where the running Python keeps NVIDIA's libraries, and this package its compiled kernels. Loads nothing:
+    the Rust side looks into these folders when a GPU is first used."""
     # The wheels of NVIDIA put their libraries into site-packages/nvidia/<library>/lib.
     nvidia = [folder for entry in sys.path if entry and os.path.isdir(folder := os.path.join(entry, "nvidia"))]
     cubins = os.path.join(os.path.dirname(__file__), "cubins")
     _core.set_library_paths(nvidia, cubins if os.path.isdir(cubins) else None)
+
+
+class Loop:
+    """One event loop in a thread of its own, for coroutines of other libraries."""
+
+    _lock = threading.Lock()
+    _loop: asyncio.AbstractEventLoop | None = None
+
+    @classmethod
+    def start(cls, coroutine: Any) -> Future[Any]:
+        with cls._lock:
+            if cls._loop is None:
+                cls._loop = asyncio.new_event_loop()
+                threading.Thread(target=cls._loop.run_forever, name="cuzarr-stores", daemon=True).start()
+        return asyncio.run_coroutine_threadsafe(coroutine, cls._loop)
+
+    @classmethod
+    def forget(cls) -> None:
+        """In a child of a fork, where the thread does not exist, and the lock may be held by one that does not."""
+        cls._loop, cls._lock = None, threading.Lock()
+
+    @classmethod
+    def run(cls, coroutine: Any) -> Any:
+        return cls.start(coroutine).result()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=Loop.forget)

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from cuzarr import _names
 from cuzarr._checks import element_type, refusing, whole
 from cuzarr._metadata import dtype as _dtypes
 from cuzarr._metadata.dtype import DataType, ZarrFormat
@@ -136,3 +137,6 @@ def parse_dtype(dtype_spec: Any, *, zarr_format: ZarrFormat) -> DataType:
         Zarr cannot store it, or the name is not known.
     """
     return _dtypes.parse_dtype(dtype_spec, zarr_format)
+
+
+_names.publish(globals())

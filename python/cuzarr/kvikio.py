@@ -27,12 +27,11 @@ import numpy as np
 
 from cuzarr import storage
 from cuzarr._config import config
+from cuzarr._node.array import Array
+from cuzarr._node.open import open_array
 from cuzarr.codecs import numcodecs as _codecs
 from cuzarr.codecs import nvcomp as _nvcomp
 from cuzarr.errors import ArrayNotFoundError, ContainsGroupError, InvalidArgumentError, UnknownCodecError
-
-if TYPE_CHECKING:
-    from cuzarr._node.array import Array
 
 __all__ = ["CompatCompressor", "GDSStore", "open_cupy_array"]
 
@@ -251,8 +250,6 @@ def open_cupy_array(
         ``store`` is no path, ``meta_array`` is no array of a GPU, the mode is unknown, or the array was compressed by
         a codec that KvikIO's helpers do not read; :func:`cuzarr.open_array` does.
     """
-    import cuzarr
-
     if not isinstance(store, str | os.PathLike):
         raise InvalidArgumentError(f"store must be a path, got {type(store).__name__}")
     if meta_array is not None and not hasattr(meta_array, "__cuda_array_interface__"):
@@ -265,7 +262,7 @@ def open_cupy_array(
     kwargs = {"device": _device_of(meta_array), **kwargs}
     if mode in ("r", "r+", "a"):
         try:
-            array = cuzarr.open_array(directory, mode="r" if mode == "r" else "r+", **kwargs)
+            array = open_array(directory, mode="r" if mode == "r" else "r+", **kwargs)
         except UnknownCodecError as error:
             raise UnknownCodecError(f"{directory}: {error}", hint=_nvcomp.INSTALL) from error
         except (ArrayNotFoundError, ContainsGroupError):
@@ -277,7 +274,7 @@ def open_cupy_array(
     chosen = CompatCompressor.lz4() if compressor is ... else compressor
     chosen = chosen.gpu if isinstance(chosen, CompatCompressor) else chosen
     kwargs = {"zarr_format": 2, **kwargs}
-    return cuzarr.open_array(directory, mode=mode, compressor=chosen, **kwargs)
+    return open_array(directory, mode=mode, compressor=chosen, **kwargs)
 
 
 def _check_compressor(array: Array) -> None:

@@ -28,12 +28,12 @@ from xarray.backends.zarr import FillValueCoder
 from xarray.coding.variables import CFMaskCoder
 from xarray.core import indexing
 
-from cuzarr._api import open_group
+from cuzarr._compute.sources import place_of
 from cuzarr._metadata.array import ArrayV2Metadata
 from cuzarr._names import did_you_mean
-from cuzarr._node.arguments import place_of
 from cuzarr._node.array import Array
 from cuzarr._node.group import Group
+from cuzarr._node.open import open_group
 from cuzarr._runtime import run
 from cuzarr.errors import GroupNotFoundError, MetadataValidationError
 from cuzarr.storage import Store

@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 
 import cuzarr
+from cuzarr._node.resize import resize
 from crashes import arrays, check, check_end, check_new, numbers, operations, same, work
 
 NAMES = [(zarr_format, name) for zarr_format in (2, 3) for name in operations(zarr_format)]
@@ -121,8 +122,8 @@ def test_growing_an_array_that_others_have_grown_keeps_their_elements() -> None:
 def test_chunks_that_are_to_be_left_behind_come_back() -> None:
     store: dict[str, bytes] = {}
     array = cuzarr.create_array(store, data=numbers(4), chunks=(2,))
-    array._resize((2,), False)
-    array._resize((4,), False)
+    resize(array, (2,), delete_outside_chunks=False)
+    resize(array, (4,), delete_outside_chunks=False)
     assert array[...].tolist() == [1, 2, 3, 4]
 
 

@@ -132,8 +132,8 @@ def test_enable_gpu_is_a_default(tmp_path: pathlib.Path) -> None:
 
 
 def test_falling_back_to_the_host_is_told_once(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cuzarr._node.elements._told", set())
-    monkeypatch.setattr("cuzarr._node.elements._looked_at", set())
+    monkeypatch.setattr("cuzarr._node.array_io._told", set())
+    monkeypatch.setattr("cuzarr._node.array_io._looked_at", set())
     array = make(tmp_path / "a", compressors={"name": "numcodecs.bz2", "configuration": {"level": 1}})
     with pytest.warns(cuzarr.errors.CuzarrRuntimeWarning, match="'numcodecs.bz2' runs via host"):
         array.with_device("cuda")[:]

@@ -9,7 +9,7 @@ import pytest
 
 import cuzarr
 from cuzarr._memory.box import basic_box
-from cuzarr._node.reads import split
+from cuzarr._node.array_read import split
 from cuzarr.errors import DTypeMismatchError, InvalidArgumentError, SelectionInvalidError, ShapeMismatchError, UnsupportedError
 
 

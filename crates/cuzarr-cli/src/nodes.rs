@@ -140,12 +140,7 @@ pub fn arrays_below(group: &Group) -> Result<(Vec<Array>, Vec<Unreadable>)> {
         let path = join_key(group.path(), path);
         match metadata {
             Ok(NodeMetadata::Array(metadata)) => {
-                arrays.push(Array::from_metadata(
-                    Arc::clone(group.store()),
-                    &path,
-                    *metadata,
-                    group.options().clone(),
-                )?);
+                arrays.push(Array::from_metadata(Arc::clone(group.store()), &path, *metadata, *group.options())?);
             }
             Ok(NodeMetadata::Group(_)) => {}
             Err(error) => unreadable.push((format!("/{path}"), error)),

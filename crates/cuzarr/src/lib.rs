@@ -1,6 +1,5 @@
 //! Zarr arrays straight into and out of GPU memory.
 
-mod cancellation;
 pub mod codec;
 pub mod compute;
 pub mod config;
@@ -12,5 +11,4 @@ pub mod plan;
 pub mod run;
 pub mod store;
 
-pub use cancellation::CancellationToken;
 pub use error::{Error, ErrorKind, Result, ResultExt, is_printable, nearest, printable, printable_lines};

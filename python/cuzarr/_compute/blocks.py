@@ -12,15 +12,14 @@ from typing import Any, Self
 
 import numpy as np
 
-from cuzarr import _api, _core
+from cuzarr import _core
 from cuzarr._checks import refusing
+from cuzarr._compute import sources as _sources
 from cuzarr._compute.operands import is_lazy
+from cuzarr._compute.sources import is_array, is_stored, place_of
 from cuzarr._config import config, parse_size
-from cuzarr._memory import convert as _convert
-from cuzarr._memory import foreign as _foreign
+from cuzarr._memory import convert, foreign
 from cuzarr._memory.box import Box
-from cuzarr._node.arguments import is_array, place_of
-from cuzarr._node.array import Array
 from cuzarr.errors import InvalidArgumentError, MemorySpaceError, ShapeMismatchError, UnsupportedError
 
 # What work takes when neither the caller nor the configuration says it.
@@ -117,14 +116,14 @@ class Sources:
 
     def __init__(self, what: str, arrays: Sequence[Any], device: str | None) -> None:
         arrays = [
-            _api.open_array(place_of(one), mode="r", zarr_format=one.metadata.zarr_format) if is_array(one) and not isinstance(one, Array) else one
+            _sources.nodes.open_array(place_of(one), mode="r", zarr_format=one.metadata.zarr_format) if is_array(one) and not is_stored(one) else one
             for one in arrays
         ]
         if any(is_lazy(one) and not is_array(one) for one in arrays):
             hint = "compute its steps in the function, of the arrays that it is made of; or store it first"
             raise UnsupportedError(f"{what}: got an expression, expected arrays and numbers", hint=hint)
         own = [array for array in arrays if _has_elements(array)]
-        in_stores = [array for array in own if isinstance(array, Array)]
+        in_stores = [array for array in own if is_stored(array)]
         if not in_stores:
             hint = "call the function on arrays in memory itself"
             raise InvalidArgumentError(f"{what} needs an array of a store", hint=hint)
@@ -137,9 +136,9 @@ class Sources:
             raise ShapeMismatchError(f"shapes {shapes} do not broadcast") from error
         self.arrays, self._in_stores, self.stored = arrays, in_stores, in_stores[0]
         self.device = self.stored.device if device is None else str(device)
-        on_gpu = next((array for array in own if self.device == "cpu" and _foreign.is_on_device(array)), None)
+        on_gpu = next((array for array in own if self.device == "cpu" and foreign.is_on_device(array)), None)
         if on_gpu is not None:
-            where = _foreign.device_of(on_gpu)
+            where = foreign.device_of(on_gpu)
             hint = f"say device={where!r}, or move it: cuzarr.xp.asarray(x, device='cpu')"
             raise MemorySpaceError(f"{what}: got an array on {where}, and blocks are on the CPU", hint=hint)
 
@@ -158,7 +157,7 @@ class Sources:
 
     def refuse_overlap(self, out: Any) -> None:
         """Refuses a place that is one of these arrays, or in one, or around it."""
-        target = out.store_path if isinstance(out, Array) else out
+        target = out.store_path if is_stored(out) else out
         for source in self._in_stores:
             ends = [(place.store._handle, place.path) for place in (source.store_path, target)]
             _core.refuse_overlap(*ends)
@@ -166,7 +165,7 @@ class Sources:
     def origin(self, work: Sequence[Any]) -> str:
         """What is computed of what: a text that other work seldom has."""
         names = [_name(one) if callable(one) else str(one) for one in work]
-        places = [str(array.store_path) if isinstance(array, Array) else "" for array in self.arrays]
+        places = [str(array.store_path) if is_stored(array) else "" for array in self.arrays]
         kinds = [(getattr(array, "shape", None), str(getattr(array, "dtype", array))) for array in self.arrays]
         return f"{', '.join(names)} of {list(zip(places, kinds, strict=True))}"
 
@@ -175,7 +174,7 @@ class Sources:
         return [self._part(array, block) for array in self.arrays]
 
     def _part(self, array: Any, block: BlockInfo) -> Any:
-        if not _has_elements(array) or not (array.shape or isinstance(array, Array)):
+        if not _has_elements(array) or not (array.shape or is_stored(array)):
             return array
         skipped = len(self.shape) - len(array.shape)
         start, extent = [], []
@@ -184,10 +183,10 @@ class Sources:
             single = whole == 1 and self.shape[axis] != 1
             start.append(0 if single else block.start[axis] - before)
             extent.append(1 if single else block.shape[axis] + before + behind)
-        if isinstance(array, Array):
-            return array._read(box(start, extent), self.device)
+        if is_stored(array):
+            return array._read_box(box(start, extent), self.device)
         part = array[tuple(slice(first, first + count) for first, count in zip(start, extent, strict=True))]
-        return part if self.device == "cpu" or _foreign.is_on_device(part) else _convert.to_device(np.asarray(part), self.device)
+        return part if self.device == "cpu" or foreign.is_on_device(part) else convert.to_device(np.asarray(part), self.device)
 
 
 class ReadAhead:

@@ -6,22 +6,19 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from cuzarr import _api, _core
+from cuzarr import _core
 from cuzarr._checks import axis_number, items, refusing, whole
+from cuzarr._compute import sources as _sources
 from cuzarr._compute.operands import dimension_names
+from cuzarr._compute.sources import StoreNode, is_stored, place_of
 from cuzarr._config import config, device_name, parse_size
 from cuzarr._metadata import create as _create
 from cuzarr._metadata.documents import check_zarr_format
 from cuzarr._metadata.dtype import ZarrFormat
-from cuzarr._node.arguments import place_of
-from cuzarr._node.array import Array
-from cuzarr._node.group import Group
 from cuzarr._progress import shown
 from cuzarr._text import printable
 from cuzarr.errors import InvalidArgumentError
 from cuzarr.storage import make_store_path
-
-Node = Array | Group
 
 
 class CopyPlan:
@@ -52,29 +49,29 @@ class CopyPlan:
         return "\n".join(map(printable, lines))
 
 
-def _opened(source: Any, device: str | None) -> Node:
-    if isinstance(source, Array | Group):
+def _opened(source: Any, device: str | None) -> Any:
+    if isinstance(source, StoreNode):
         return source
     if not (hasattr(source, "store_path") and hasattr(source, "metadata")):
-        return _api.open(source, mode="r", device=device)
+        return _sources.nodes.open(source, mode="r", device=device)
     # zarr-python's arrays and groups, which a place of both formats may have been opened in
     place, zarr_format = place_of(source), source.metadata.zarr_format
     if getattr(source.metadata, "node_type", "array") == "array":
-        return _api.open_array(place, mode="r", zarr_format=zarr_format, device=device)
+        return _sources.nodes.open_array(place, mode="r", zarr_format=zarr_format, device=device)
     use_consolidated = None if source.metadata.consolidated_metadata is not None else False
-    return _api.open_group(place, mode="r", zarr_format=zarr_format, use_consolidated=use_consolidated, device=device)
+    return _sources.nodes.open_group(place, mode="r", zarr_format=zarr_format, use_consolidated=use_consolidated, device=device)
 
 
-def _extents(extents: Any, source: Node, what: str) -> list[int | None]:
+def _extents(extents: Any, source: Any, what: str) -> list[int | None]:
     if isinstance(extents, Mapping):
-        if isinstance(source, Group):
+        if not is_stored(source):
             raise InvalidArgumentError(f"{what} of a group's arrays are a tuple, for arrays of as many dimensions")
         own = (source.shards or source.chunks) if what == "shards" else source.chunks
         names = dimension_names(source)
         named = {axis_number(axis, source.ndim, names): extent for axis, extent in extents.items()}
         extents = [named.get(axis, extent) for axis, extent in enumerate(own)]
     elif isinstance(extents, int):
-        if isinstance(source, Group):
+        if not is_stored(source):
             raise InvalidArgumentError(f"{what} of a group's arrays are a tuple, for arrays of as many dimensions")
         extents = (extents,) * source.ndim
     given = items(extents, what, "whole numbers, one for each dimension, or a dictionary of dimensions")
@@ -82,7 +79,7 @@ def _extents(extents: Any, source: Node, what: str) -> list[int | None]:
     return [None if size == -1 else size for size in sizes]
 
 
-def _changes(source: Node, zarr_format: Any, chunks: Any, shards: Any, compressors: Any, codecs: Any) -> str:
+def _changes(source: Any, zarr_format: Any, chunks: Any, shards: Any, compressors: Any, codecs: Any) -> str:
     changes: dict[str, Any] = {"zarr_format": check_zarr_format(zarr_format)}
     if chunks is not None:
         changes["chunks"] = _extents(chunks, source, "chunks")
@@ -118,26 +115,26 @@ class _Job:
             mine, theirs = f"{node.path}/".lstrip("/"), f"{place.path}/".lstrip("/")
             if mine.startswith(theirs) or theirs.startswith(mine):
                 raise InvalidArgumentError(f"the target {place} overlaps the source {node.store_path}", hint="copy to another place")
-        consolidated = isinstance(node, Group) and node.metadata.consolidated_metadata is not None
+        consolidated = not is_stored(node) and node.metadata.consolidated_metadata is not None
         opened = node.store_path.store._handle, node.path, node.metadata.zarr_format, consolidated
         self.ends = opened, (place.store._handle, place.path)
         self.existing = "overwrite" if overwrite else "resume" if resume else "refuse"
         self.options = {
-            "device": device_name(device or (node.device if isinstance(node, Array) else None)),
+            "device": device_name(device or (node.device if is_stored(node) else None)),
             "strict": config.get("strict"),
             "memory_limit_bytes": config.get("memory_limit") if memory_limit is None else parse_size(memory_limit),
             "threads": config.get("threading.max_workers"),
         }
 
-    def run(self, plan: Any, progress: Any, objects: int | None, watch: _core.Watch) -> Node:
+    def run(self, plan: Any, progress: Any, objects: int | None, watch: _core.Watch) -> Any:
         """Carries a plan out that was made under ``watch``, and opens what came of it."""
         self.place.store.check_writable()
         with shown(progress, "writing", objects, watch):
             plan.run()
-        return _api.open(self.place, mode="r+", device=self.device)
+        return _sources.nodes.open(self.place, mode="r+", device=self.device)
 
 
-def _copy(job: _Job, changes: str, progress: Any, dry_run: bool) -> Node | CopyPlan:
+def _copy(job: _Job, changes: str, progress: Any, dry_run: bool) -> Any:
     with _core.Watch(counts=bool(progress)) as watch:
         plan = _core.Copy(*job.ends, changes, job.existing, job.options)
     document = json.loads(plan.plan())

@@ -7,16 +7,16 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Self
 
-from cuzarr import _api, _core
+from cuzarr import _core
 from cuzarr._checks import element_type
+from cuzarr._compute import sources as _sources
 from cuzarr._compute.blocks import BlockInfo, Sources, box
+from cuzarr._compute.sources import is_stored
 from cuzarr._config import config
-from cuzarr._memory import convert as _convert
-from cuzarr._memory import foreign as _foreign
+from cuzarr._memory import convert, foreign
 from cuzarr._metadata.chunk_grid import resolve_chunks
-from cuzarr._node.array import Array
 from cuzarr.errors import ArrayNotFoundError, InvalidArgumentError, MemorySpaceError, ShapeMismatchError
-from cuzarr.storage.resolve import make_store_path
+from cuzarr.storage import make_store_path
 
 
 class Target:
@@ -45,23 +45,23 @@ class Target:
         resume: bool,
         settings: dict[str, Any],
     ) -> None:
-        if settings and (out is None or isinstance(out, Array)):
+        if settings and (out is None or is_stored(out)):
             raise TypeError(f"{', '.join(settings)}: these are for an array that is created: say where, by out")
         # What says the size of blocks must be the same when work is resumed, whose results have a type by then.
-        likely = (out if isinstance(out, Array) else sources.stored).dtype if dtype is None else element_type(dtype)
+        likely = (out if is_stored(out) else sources.stored).dtype if dtype is None else element_type(dtype)
         self.item_bytes = likely.itemsize
-        if out is not None and not isinstance(out, Array):
+        if out is not None and not is_stored(out):
             place = {name: settings.pop(name, None) for name in ("storage_options", "metadata_store")}
             out = make_store_path(out, path=settings.pop("name", None), mode="a", **place)
             if resume:
                 _core.check_journal_place((out.store.handle, out.path))
                 with contextlib.suppress(ArrayNotFoundError):
-                    out = _api.open_array(out, mode="r+")
+                    out = _sources.nodes.open_array(out, mode="r+")
         if resume and out is None:
             raise InvalidArgumentError("resume needs an array of a store to go on with", hint="give out")
         if out is not None:
             sources.refuse_overlap(out)
-        self.array: Any = out if isinstance(out, Array) else None
+        self.array: Any = out if is_stored(out) else None
         if self.array is not None and self.array.shape != shape:
             raise ShapeMismatchError(f"out has shape {out.shape}, the result has {shape}")
         self._place, self._shape = out, shape
@@ -83,34 +83,34 @@ class Target:
         """Makes the array for results like this one."""
         if self.array is not None:
             return
-        dtype = _foreign.element_type(like) if self._dtype is None else self._dtype
+        dtype = foreign.element_type(like) if self._dtype is None else self._dtype
         if self._place is None:
-            self.array = _convert.empty_beside(like, self._shape, dtype)
+            self.array = convert.empty_beside(like, self._shape, dtype)
         else:
-            self.array = _api.create_array(self._place, shape=self._shape, dtype=dtype, **self._settings)
+            self.array = _sources.nodes.create_array(self._place, shape=self._shape, dtype=dtype, **self._settings)
 
     def take(self, place: BlockInfo, result: Any) -> Any:
         """The result, ready on every stream, in the target's element type; put into its place at once, in memory."""
-        if not isinstance(self.array, Array):
-            spaces = _foreign.device_of(self.array), _foreign.device_of(result)
+        if not is_stored(self.array):
+            spaces = foreign.device_of(self.array), foreign.device_of(result)
             if (spaces[0] == "cpu") != (spaces[1] == "cpu"):
                 hint = "return arrays of one device, or give out"
                 raise MemorySpaceError(f"the result of {place} is on {spaces[1]}, those before on {spaces[0]}", hint=hint)
-            self.array[place.slices] = _foreign.as_numpy(result) if spaces[1] == "cpu" else result
+            self.array[place.slices] = foreign.as_numpy(result) if spaces[1] == "cpu" else result
             return None
-        if not _foreign.is_on_device(result):
-            return _foreign.as_numpy(result)
-        return _convert.device_elements(result, self.array.metadata.data_type)
+        if not foreign.is_on_device(result):
+            return foreign.as_numpy(result)
+        return convert.device_elements(result, self.array.metadata.data_type)
 
     def write(self, place: BlockInfo, result: Any) -> None:
         """Writes a result that was taken."""
-        if not isinstance(self.array, Array):
+        if not is_stored(self.array):
             return
         where = box(place.start, place.shape)
         if isinstance(result, _core.NdBuffer):
             self.array._handle().write(where.start, where.count, where.step, where.dropped, result)
         else:
-            self.array._write(where, result)
+            self.array._write_box(where, result)
 
 
 class Results:
@@ -169,7 +169,7 @@ class Results:
 
     def _look_back(self) -> None:
         """Looks how far the same work came before, once there is an array that could tell."""
-        if self._looked or not isinstance(self._target.array, Array):
+        if self._looked or not is_stored(self._target.array):
             return
         self._looked = True
         handle = self._target.array._handle()

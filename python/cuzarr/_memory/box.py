@@ -60,6 +60,11 @@ class Box:
     dropped: tuple[int, ...] = ()
 
     @property
+    def lists(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+        """The four lists by which the Rust side takes it."""
+        return self.start, self.count, self.step, self.dropped
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """Shape of what is selected."""
         return tuple(count for axis, count in enumerate(self.count) if axis not in self.dropped)

@@ -166,3 +166,10 @@ def host_array(value: Any, what: str, dtype: Any = None) -> np.ndarray[Any, Any]
     """
     with refusing(what):
         return as_numpy(value) if dtype is None else np.asarray(value, dtype)
+
+
+def to_bytes(value: Any) -> bytes:
+    """The bytes of what a store holds: bytes-like objects, arrays, zarr-python's buffers."""
+    if hasattr(value, "to_bytes") and not isinstance(value, int):
+        return bytes(value.to_bytes())
+    return bytes(memoryview(value).cast("B")) if not isinstance(value, bytes) else value

@@ -6,7 +6,8 @@ A value keeps the document it was read from, so that members this package does n
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
@@ -15,9 +16,11 @@ import numpy as np
 
 from cuzarr._checks import parse_shape
 from cuzarr._config import config
+from cuzarr._metadata.chunk_grid import grid_shape
 from cuzarr._metadata.dtype import DataType, ZarrFormat, from_json_v2, from_json_v3
+from cuzarr.codecs.chain import ShardingCodec, parse_codec
 from cuzarr.codecs.numcodecs import NumcodecsCodec, from_numcodecs_config
-from cuzarr.codecs.values import Codec, ShardingCodec, parse_codec
+from cuzarr.codecs.values import Codec
 from cuzarr.errors import (
     InvalidArgumentError,
     MetadataValidationError,
@@ -116,6 +119,11 @@ class ArrayMetadata:
         """Shape of a shard: the stored object, when it holds many chunks."""
         return None
 
+    @property
+    def stored_chunks(self) -> tuple[int, ...]:
+        """Shape of what one stored object holds: of a shard, or of a chunk."""
+        return self.shards or self.chunks
+
     def encode_chunk_key(self, chunk_coords: Iterable[int]) -> str:
         """The key of a stored object, by its place in the grid, relative to the array."""
         name, separator = self.chunk_key
@@ -123,6 +131,19 @@ class ArrayMetadata:
         if name == "v2":
             return text or "0"
         return f"c{separator}{text}" if text else "c"
+
+    def decode_chunk_keys(self, keys: Iterable[str]) -> Iterator[tuple[str, tuple[int, ...]]]:
+        """Those keys, relative to the array, that are stored objects of it, with their places in the grid."""
+        name, separator = self.chunk_key
+        numbers = re.escape(separator).join([r"(\d+)"] * self.ndim)
+        lead = "" if name == "v2" else "c" + (re.escape(separator) if self.ndim else "")
+        pattern = re.compile(lead + (numbers or ("0" if name == "v2" else "")))
+        grid = grid_shape(self.shape, self.stored_chunks)
+        for key in keys:
+            if match := pattern.fullmatch(key):
+                coords = tuple(map(int, match.groups()))
+                if all(place < count for place, count in zip(coords, grid, strict=True)):
+                    yield key, coords
 
     @property
     def chunk_key(self) -> tuple[str, str]:

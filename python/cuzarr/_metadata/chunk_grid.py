@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 import operator
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, SupportsIndex
 
 from cuzarr._config import config
-from cuzarr.errors import CuzarrUserWarning, InvalidArgumentError, UnsupportedFeatureError
+from cuzarr.errors import CuzarrUserWarning, InvalidArgumentError, UnsupportedError, UnsupportedFeatureError
 
 _MIB = 1 << 20
 _PLAIN_MAX_BYTES = 64 * _MIB
@@ -122,3 +122,35 @@ def resolve_chunks(
     if any(shard % chunk for shard, chunk in zip(outer, inner, strict=True)):
         raise InvalidArgumentError(f"shards {outer} are no multiples of their chunks {inner}")
     return inner, outer, index_location
+
+
+def grid_shape(shape: tuple[int, ...], chunks: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(-(-extent // chunk) for extent, chunk in zip(shape, chunks, strict=True))
+
+
+# Extents that are listed for one dimension: as many as fit into 80 MB, more than anybody looks at.
+_MOST_EXTENTS = 10_000_000
+
+
+def axis_extents(shape: tuple[int, ...], chunks: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    if (most := max(grid_shape(shape, chunks), default=0)) > _MOST_EXTENTS:
+        raise UnsupportedError(
+            f"a dimension has {most} chunks, at most {_MOST_EXTENTS} are listed",
+            hint="use chunks, shards and cdata_shape, which say the same",
+        )
+    # One number that is repeated takes no memory but its places.
+    return tuple(
+        (chunk,) * (extent // chunk) + ((extent % chunk,) if extent % chunk else ())
+        for extent, chunk in zip(shape, chunks, strict=True)
+    )
+
+
+def regions(shape: tuple[int, ...], chunks: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
+    """The boxes of a grid in C order. ``itertools.product`` would first list those of each dimension."""
+    if not shape:
+        yield ()
+        return
+    for start in range(0, shape[0], chunks[0]):
+        first = slice(start, min(start + chunks[0], shape[0]))
+        for rest in regions(shape[1:], chunks[1:]):
+            yield (first, *rest)

@@ -11,18 +11,9 @@ from cuzarr._config import config
 from cuzarr._metadata.array import AnyArrayMetadata, ArrayV2Metadata, ArrayV3Metadata, parse_attributes
 from cuzarr._metadata.chunk_grid import guess_chunks, parse_chunks, resolve_chunks
 from cuzarr._metadata.dtype import OBJECT_CODECS, DataType, ZarrFormat, parse_dtype
+from cuzarr.codecs.chain import ExtensionCodec, ShardingCodec, chain_for_dtype, parse_codec
 from cuzarr.codecs.numcodecs import NumcodecsCodec
-from cuzarr.codecs.values import (
-    BytesCodec,
-    Codec,
-    ExtensionCodec,
-    ShardingCodec,
-    VLenBytesCodec,
-    VLenUTF8Codec,
-    ZstdCodec,
-    chain_for_dtype,
-    parse_codec,
-)
+from cuzarr.codecs.values import BytesCodec, Codec, VLenBytesCodec, VLenUTF8Codec, ZstdCodec
 from cuzarr.errors import CuzarrRuntimeWarning, InvalidArgumentError
 
 # A fill value that nobody chose; `None` is a choice in format 2.

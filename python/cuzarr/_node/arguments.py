@@ -7,15 +7,14 @@ from typing import Any
 
 from cuzarr import _core
 from cuzarr._compute.operands import is_lazy
+from cuzarr._compute.sources import is_array, place_of
 from cuzarr._config import config as _global_config
 from cuzarr._memory.foreign import device_of
-from cuzarr._metadata.array import AnyArrayMetadata
-from cuzarr._metadata.documents import check_zarr_format, read_array
+from cuzarr._metadata.documents import check_zarr_format
 from cuzarr._metadata.dtype import ZarrFormat
-from cuzarr._node.array import Array
 from cuzarr._numpy import of_library
 from cuzarr.errors import CuzarrRuntimeWarning, InvalidArgumentError
-from cuzarr.storage import StorePath, make_store_path
+from cuzarr.storage import StorePath
 
 
 def default_format(zarr_format: Any) -> ZarrFormat:
@@ -33,23 +32,6 @@ def warn_ignored(**arguments: Any) -> None:
 def device_like(meta_array: Any, device: str | None) -> str | None:
     """The device that was asked for, else the one on which ``meta_array`` is: zarr-python 2's way to say it."""
     return device_of(meta_array) if device is None and meta_array is not None else device
-
-
-def is_array(value: Any) -> bool:
-    """Whether this is an array of a store, ours or zarr-python's."""
-    return isinstance(value, Array) or (type(value).__name__ == "Array" and hasattr(value, "store_path"))
-
-
-def place_of(value: Any) -> StorePath:
-    """Where an array or group is, ours or zarr-python's."""
-    return StorePath(make_store_path(value.store_path.store).store, value.store_path.path)
-
-
-def metadata_of(value: Any) -> AnyArrayMetadata:
-    """The metadata of an array of a store, as ours."""
-    if isinstance(value, Array):
-        return value.metadata
-    return read_array(place_of(value), value.metadata.zarr_format)
 
 
 def dtype_of(data: Any) -> Any:

@@ -2,40 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Self
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Literal, Self
 
 import numpy as np
 
 from cuzarr import _core
-from cuzarr._checks import axis_number
 from cuzarr._compute.evaluate import plan
-from cuzarr._compute.operands import dimension_names, is_lazy
-from cuzarr._memory import convert as _convert
-from cuzarr._memory.foreign import host_array
-from cuzarr._metadata.array import ArrayV2Metadata, ArrayV3Metadata, encode_document
+from cuzarr._compute.expression import Expression
+from cuzarr._memory.box import Box, basic_box, ensure_tuple
+from cuzarr._memory.convert import result_array
+from cuzarr._metadata.array import AnyArrayMetadata, ArrayMetadata, ArrayV2Metadata, ArrayV3Metadata, encode_document
+from cuzarr._metadata.chunk_grid import axis_extents, grid_shape, regions
 from cuzarr._metadata.documents import read_array
 from cuzarr._metadata.group import parse_node
-from cuzarr._node.array_config import ArrayConfig, ArrayConfigLike
-from cuzarr._node.display import Info
-from cuzarr._node.drawing import chunk_grid_svg
-from cuzarr._node.selecting import ArraySelections
+from cuzarr._node import array_io, array_read, resize
+from cuzarr._node.array_config import ArrayConfig, ArrayConfigLike, parse_array_config, parse_changes
+from cuzarr._node.array_io import into
+from cuzarr._node.asynchronous import AsyncArray, complete
+from cuzarr._node.display import Explanation, Info, brief_repr, chunk_grid_svg
+from cuzarr._node.indexing import (
+    BlockIndex,
+    CoordinateSelection,
+    Fields,
+    OIndex,
+    OrthogonalSelection,
+    VIndex,
+    block_box,
+    is_pure_fancy,
+    is_pure_orthogonal,
+    mask_selection,
+    pop_fields,
+)
+from cuzarr._node.node import Node
 from cuzarr._numpy import is_computable
 from cuzarr._operators.dispatch import Stored
 from cuzarr._operators.numpy_protocol import stored_ufunc
 from cuzarr._operators.signs import OneElement, Operators, Reductions
-from cuzarr._text import human_bytes, printable
-from cuzarr.errors import InvalidArgumentError, ShapeMismatchError, UnsupportedError
+from cuzarr._progress import shown
+from cuzarr._text import human_bytes, human_ratio, printable
+from cuzarr.codecs.values import Codec
+from cuzarr.errors import ArgumentTypeError, CuzarrError, ImplicitHostCopyError, InvalidArgumentError, UnsupportedError
 from cuzarr.storage import Store, StorePath, make_store_path
-
-if TYPE_CHECKING:
-    from cuzarr._compute.expression import Expression
-    from cuzarr._node.asynchronous import AsyncArray
 
 _IN_PLACE = "z[...] += 1 changes what memory holds; (z + 1).store(other) computes an array of any size"
 
 
-class Array(ArraySelections, Operators, OneElement, Reductions, Stored):
+class Array(Node, Operators, OneElement, Reductions, Stored):
     """An array of a store. Elements are read and written by indexing; nothing is read before.
 
     Parameters
@@ -62,10 +78,36 @@ class Array(ArraySelections, Operators, OneElement, Reductions, Stored):
     ((4, 6), (2, 3), 4)
     """
 
-    @property
-    def meta_array(self) -> Any:
-        """An empty array where results go, as zarr-python 2 had it: NumPy's, CuPy's or a :class:`cuzarr.DeviceArray`."""
-        return _convert.result_array(_core.NdBuffer.empty((), "float64", self.device, "C"), np.dtype("f8"))
+    _metadata: AnyArrayMetadata
+    _config: ArrayConfig
+    # For each device the settings that it was opened with, and the array itself.
+    _handles: dict[str, tuple[tuple[Any, ...], _core.Array]]
+
+    def __init__(
+        self,
+        store_path: StorePath,
+        metadata: AnyArrayMetadata,
+        config: ArrayConfigLike | None = None,
+        device: str | None = None,
+    ) -> None:
+        if not isinstance(store_path, StorePath):
+            hint = "use open_array; or give cuzarr.storage.StorePath(store, path)"
+            raise ArgumentTypeError(f"store_path is {store_path!r}, expected a place in a store", hint=hint)
+        if not isinstance(metadata, ArrayMetadata):
+            hint = "use create_array; or give ArrayV3Metadata.from_dict(document)"
+            raise ArgumentTypeError(f"metadata is {metadata!r}, expected an array's metadata", hint=hint)
+        self._store_path = store_path
+        self._metadata = metadata
+        self._config = parse_array_config(config)
+        self._own_device = None if device is None else str(device)
+        self._handles = {}
+        # The Rust side checks what this side does not: a document it refuses is refused before anything is written.
+        try:
+            self._handle()
+        except CuzarrError as error:
+            if not any("array '" in place for place in error.trail):
+                error.trail = (f"{store_path.store}: array '/{store_path.path}'", *error.trail)
+            raise
 
     @classmethod
     def from_dict(cls, store_path: StorePath, data: dict[str, Any]) -> Self:
@@ -87,40 +129,565 @@ class Array(ArraySelections, Operators, OneElement, Reductions, Stored):
         place = make_store_path(store)
         return cls(place, read_array(place, 3), config)
 
+    def with_config(self, config: ArrayConfigLike) -> Self:
+        """The same array with other settings; those not named stay."""
+        chosen = config if isinstance(config, ArrayConfig) else replace(self._config, **parse_changes(config))
+        return type(self)(self._store_path, self._metadata, chosen, self._own_device)
+
+    def with_device(self, device: str) -> Self:
+        """The same array, reading to another device.
+
+        >>> import cuzarr
+        >>> cuzarr.zeros((2,), store={}).with_device("cpu").device
+        'cpu'
+        """
+        return type(self)(self._store_path, self._metadata, self._config, device)
+
     @property
     def async_array(self) -> AsyncArray:
         """The same array, with elements that are awaited."""
-        from cuzarr._node.asynchronous import AsyncArray
-
         return AsyncArray.of(self)
+
+    # ----------------------------------------------------------------------------------------------------- what it is
+
+    @property
+    def metadata(self) -> AnyArrayMetadata:
+        """The metadata document, as a value."""
+        return self._metadata
+
+    @property
+    def config(self) -> ArrayConfig:
+        """How it behaves while it is open."""
+        return self._config
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents, in elements. Setting them resizes the array."""
+        return self._metadata.shape
+
+    @shape.setter
+    def shape(self, value: Any) -> None:
+        self.resize(value)
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements as NumPy holds them."""
+        return self._metadata.data_type.native
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the elements would fill, undecoded chunks and all."""
+        return self.size * self.dtype.itemsize
+
+    @property
+    def fill_value(self) -> Any:
+        """The value of elements that were never written."""
+        return self._metadata.fill_value
+
+    @property
+    def order(self) -> Literal["C", "F"]:
+        """Memory order of results."""
+        return self._metadata.order if isinstance(self._metadata, ArrayV2Metadata) else self._config.order
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        """Shape of a chunk: the unit that is decoded."""
+        return self._metadata.chunks
+
+    @property
+    def shards(self) -> tuple[int, ...] | None:
+        """Shape of a shard, the stored object, when it holds many chunks."""
+        return self._metadata.shards
+
+    @property
+    def read_chunk_sizes(self) -> tuple[tuple[int, ...], ...]:
+        """Per dimension the extents of the chunks; the last may be smaller. Lists of tens of millions are refused."""
+        return axis_extents(self.shape, self.chunks)
+
+    @property
+    def write_chunk_sizes(self) -> tuple[tuple[int, ...], ...]:
+        """Per dimension the extents of the stored objects."""
+        return axis_extents(self.shape, self._metadata.stored_chunks)
+
+    @property
+    def cdata_shape(self) -> tuple[int, ...]:
+        """Number of chunks per dimension."""
+        return grid_shape(self.shape, self.chunks)
+
+    @property
+    def nchunks(self) -> int:
+        """Number of chunks."""
+        return math.prod(self.cdata_shape)
+
+    @property
+    def nchunks_initialized(self) -> int:
+        """Number of chunks that are stored; a stored shard counts with all its chunks."""
+        stored = sum(1 for _ in self._iterate_stored())
+        per_shard = math.prod(a // b for a, b in zip(self._metadata.stored_chunks, self.chunks, strict=True))
+        return stored * per_shard
+
+    def nbytes_stored(self) -> int:
+        """Bytes in the store, metadata included."""
+        return self.store.getsize_prefix(self.path)
+
+    @property
+    def filters(self) -> tuple[Codec, ...]:
+        """The codecs from elements to elements."""
+        if isinstance(self._metadata, ArrayV2Metadata):
+            return self._metadata.filters or ()
+        return tuple(codec for codec in self._metadata.inner_codecs if codec.role == "array_array")
+
+    @property
+    def serializer(self) -> Codec | None:
+        """The codec from elements to bytes; ``None`` in format 2."""
+        if isinstance(self._metadata, ArrayV2Metadata):
+            return None
+        return next((codec for codec in self._metadata.inner_codecs if codec.role == "array_bytes"), None)
+
+    @property
+    def compressors(self) -> tuple[Codec, ...]:
+        """The codecs from bytes to bytes."""
+        if isinstance(self._metadata, ArrayV2Metadata):
+            return () if self._metadata.compressor is None else (self._metadata.compressor,)
+        return tuple(codec for codec in self._metadata.inner_codecs if codec.role == "bytes_bytes")
+
+    @property
+    def compressor(self) -> Codec | None:
+        """The compressor of format 2."""
+        if isinstance(self._metadata, ArrayV2Metadata):
+            return self._metadata.compressor
+        raise TypeError("format 3 has compressors, not a compressor")
+
+    @property
+    def info(self) -> Info:
+        """What the array is, at a glance."""
+        return self._info()
+
+    def info_complete(self) -> Info:
+        """The same with what is stored, for which the store is listed."""
+        return self._info(sum(1 for _ in self._iterate_stored()), self.nbytes_stored())
+
+    def _info(self, stored_count: int | None = None, stored_bytes: int | None = None) -> Info:
+        ratio = human_ratio(self.nbytes, stored_bytes) if stored_bytes else None
+        return Info.of(
+            [
+                ("Type", type(self).__name__),
+                ("Zarr format", self._metadata.zarr_format),
+                ("Data type", self._metadata.data_type),
+                ("Fill value", brief_repr(self.fill_value)),
+                ("Shape", self.shape),
+                ("Shard shape", self.shards),
+                ("Chunk shape", self.chunks),
+                ("Order", self.order),
+                ("Read-only", self.read_only),
+                ("Store type", self._store_kind),
+                ("Device", self.device),
+                ("Filters", self.filters),
+                ("Serializer", self.serializer),
+                ("Compressors", self.compressors),
+                ("No. bytes", human_bytes(self.nbytes)),
+                ("No. bytes stored", None if stored_bytes is None else human_bytes(stored_bytes)),
+                ("Storage ratio", ratio),
+                ("Shards Initialized" if self.shards else "Chunks Initialized", stored_count),
+            ]
+        )
+
+    @property
+    def meta_array(self) -> Any:
+        """An empty array where results go, as zarr-python 2 had it: NumPy's, CuPy's or a :class:`cuzarr.DeviceArray`."""
+        return result_array(_core.NdBuffer.empty((), "float64", self.device, "C"), np.dtype("f8"))
+
+    def explain(self, selection: Any = Ellipsis, *, writing: bool = False) -> Explanation:
+        """What reading a box would do, stage by stage, and why: where each codec runs, and if on the host, for which reason.
+        ``writing`` asks the same of writing elements that are on the array's device. Reads and writes no elements."""
+        box = basic_box(selection, self.shape)
+        return Explanation(*self._handle().explain(box.start, box.count, box.step, box.dropped, writing))
+
+    def last_report(self) -> dict[str, Any] | None:
+        """Bytes, seconds and counts of each stage of the last read or write, or ``None`` before the first."""
+        report = self._handle().last_report()
+        return None if report is None else json.loads(report)
+
+    def placements(self) -> list[tuple[str, str]]:
+        """Each codec, in order of encoding, and where reading runs it: ``"native"``, or ``"via host: <reason>"``.
+
+        >>> import cuzarr
+        >>> cuzarr.zeros((4,), store={}).placements()
+        [('bytes', 'native'), ('zstd', 'native')]
+        """
+        axes = [0] * self.ndim
+        _, document = self._handle().explain(axes, axes, [1] * self.ndim, [], False)
+        codecs = json.loads(document)["codecs"]
+        return [
+            (item["codec"], item["placement"] + (f": {item['reason']}" if "reason" in item else "")) for item in codecs
+        ]
+
+    # --------------------------------------------------------------------------------------------------- its elements
+
+    def __getitem__(self, selection: Any) -> Any:
+        """Elements, selected as NumPy does: integers, slices, an ellipsis, index arrays and masks, field names."""
+        return self.getitem(selection)
+
+    def __setitem__(self, selection: Any, value: Any) -> None:
+        """Writes elements; ``value`` broadcasts to what is selected, and may be on any device."""
+        self.setitem(selection, value)
+
+    def getitem(self, selection: Any, *, prototype: Any = None, progress: Any = None) -> Any:
+        """As brackets, with buffers of one's own choice: the prototype decides where the elements go.
+
+        Parameters
+        ----------
+        selection : optional
+            What brackets take.
+        prototype : BufferPrototype, optional
+            Ours or zarr-python's.
+        progress : bool, callable or object, optional
+            ``True`` shows a line on the terminal; a function hears of objects read and objects in all (``None`` when that is
+            not known); anything with ``update`` is used as tqdm is.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> from cuzarr.buffer import cpu
+        >>> cuzarr.ones((4,), store={}).getitem(slice(1, 3), prototype=cpu.buffer_prototype)
+        array([1., 1.])
+        """
+        if progress:
+            with shown(progress, "reading", self._count_objects(selection)):
+                return self.getitem(selection, prototype=prototype)
+        selection = _as_index(selection)
+        chosen, rest = pop_fields(selection)
+        if is_pure_fancy(rest, self.ndim):
+            chosen, points, is_mask = VIndex(self).parse(selection)
+            get = self.get_mask_selection if is_mask else self.get_coordinate_selection
+            return get(points, fields=chosen, prototype=prototype)
+        if is_pure_orthogonal(rest, self.ndim):
+            return self.get_orthogonal_selection(rest, fields=chosen, prototype=prototype)
+        if self.ndim and all(isinstance(item, int | slice) for item in ensure_tuple(rest)):
+            # zarr-python counts these to orthogonal selections, whose single elements are arrays of no dimensions.
+            return array_io.get_box(self, basic_box(rest, self.shape), None, prototype, chosen)
+        return self.get_basic_selection(rest, fields=chosen, prototype=prototype)
+
+    def setitem(self, selection: Any, value: Any, prototype: Any = None, *, progress: Any = None) -> None:
+        """As assigning to brackets. Values are taken from wherever they are; a buffer class of the caller's own is given them first.
+        ``progress`` is as in :meth:`getitem`."""
+        if progress:
+            with shown(progress, "writing", self._count_objects(selection)):
+                return self.setitem(selection, value, prototype)
+        selection = _as_index(selection)
+        chosen, rest = pop_fields(selection)
+        if is_pure_fancy(rest, self.ndim):
+            chosen, points, is_mask = VIndex(self).parse(selection)
+            set_ = self.set_mask_selection if is_mask else self.set_coordinate_selection
+            set_(points, value, fields=chosen, prototype=prototype)
+        elif is_pure_orthogonal(rest, self.ndim):
+            self.set_orthogonal_selection(rest, value, fields=chosen, prototype=prototype)
+        else:
+            self.set_basic_selection(rest, value, fields=chosen, prototype=prototype)
+
+    def _count_objects(self, selection: Any) -> int | None:
+        """Stored objects that a box touches; ``None`` for what is no box."""
+        fields, rest = pop_fields(selection)
+        try:
+            box = basic_box(rest, self.shape)
+        except IndexError:
+            return None
+        if fields is not None or self._metadata.data_type.is_variable:
+            return None
+        return int(self.explain(rest).to_dict()["objects"]) if all(box.count) else 0
+
+    def read(
+        self,
+        selection: Any = Ellipsis,
+        *,
+        out: Any = None,
+        dtype: Any = None,
+        prototype: Any = None,
+        device: str | Sequence[str] | None = None,
+    ) -> Any:
+        """A box, as brackets of integers and slices, in another element type, into memory of the caller, or to other devices.
+
+        Elements are converted on the way, as NumPy's ``astype`` does it: to ``dtype``, or to what ``out`` holds. Of several
+        devices each gets a part of the first dimension, and all read at once; the result is a list of arrays, whose parts
+        begin where chunks do. Reads to devices named here are not in this array's :meth:`last_report`.
+
+        >>> import cuzarr
+        >>> cuzarr.full((4,), fill_value=7, dtype="int16", store={}).read(slice(1, 3), dtype="float32")
+        array([7., 7.], dtype=float32)
+        >>> array = cuzarr.zeros((10, 3), chunks=(4, 3), store={})
+        >>> [part.shape for part in array.read(device=["cpu", "cpu"])]
+        [(4, 3), (6, 3)]
+        """
+        if device is None:
+            return array_read.read(self, selection, out, dtype, prototype)
+        return array_read.read_to(self, selection, out, dtype, prototype, device)
+
+    def read_many(
+        self, selections: Sequence[Any], *, out: Any = None, dtype: Any = None, prototype: Any = None
+    ) -> Any:
+        """Many boxes by one plan and one pipeline, as random crops for training want it.
+
+        Parameters
+        ----------
+        selections : sequence
+            Each as for :meth:`get_basic_selection`.
+        out : array, optional
+            Where the elements go: a first dimension for the selections, which then have one shape.
+        dtype : dtype, optional
+            Element type of the results; elements are converted on the way.
+        prototype : BufferPrototype, optional
+            zarr-python's; decides the device.
+
+        Returns
+        -------
+        list of arrays, or out
+            One for each selection. Those of one shape share memory.
+
+        >>> import cuzarr
+        >>> array = cuzarr.ones((8, 8), store={})
+        >>> [crop.shape for crop in array.read_many([(slice(0, 3), slice(2, 4)), (slice(5, 8), slice(6, 8))])]
+        [(3, 2), (3, 2)]
+        """
+        return array_read.read_many(self, selections, out, dtype, prototype)
+
+    def get_basic_selection(
+        self,
+        selection: Any = Ellipsis,
+        *,
+        out: Any = None,
+        prototype: Any = None,
+        fields: Fields | None = None,
+    ) -> Any:
+        """Elements of a box.
+
+        Parameters
+        ----------
+        selection : int, slice, Ellipsis or tuple of them
+            Per dimension; steps of slices are positive.
+        out : array, optional
+            Where the elements go, of the selection's shape, on the device that reads. NumPy's arrays may hold another type, to which
+            the elements are converted.
+        prototype : BufferPrototype, optional
+            zarr-python's; decides the device.
+        fields : str or list of str, optional
+            Only these fields of a structured dtype.
+
+        Returns
+        -------
+        array
+            NumPy's on the CPU, CuPy's or :class:`cuzarr.DeviceArray` on a GPU. A single element is a scalar on the CPU, and an
+            array of no dimensions on a GPU.
+
+        Raises
+        ------
+        BoundsCheckError, NegativeStepError, SelectionInvalidError
+            The selection does not fit.
+        ChunkCorruptError, ChecksumMismatchError
+            A chunk cannot be decoded.
+        """
+        elements = array_io.get_box(self, basic_box(selection, self.shape), out, prototype, fields)
+        is_scalar = out is None and isinstance(elements, np.ndarray) and not elements.ndim
+        return elements[()] if is_scalar else elements
+
+    def set_basic_selection(
+        self,
+        selection: Any,
+        value: Any,
+        *,
+        fields: Fields | None = None,
+        prototype: Any = None,
+    ) -> None:
+        """Writes elements of a box; ``value`` broadcasts to it and may be on any device."""
+        array_io.set_box(self, basic_box(selection, self.shape), value, fields, prototype)
+
+    def get_block_selection(
+        self, selection: Any, *, out: Any = None, fields: Fields | None = None, prototype: Any = None
+    ) -> Any:
+        """Whole stored chunks, selected by their places in the grid, by integers and slices."""
+        return array_io.get_box(self, block_box(selection, self.shape, self._metadata.stored_chunks), out, prototype, fields)
+
+    def set_block_selection(
+        self, selection: Any, value: Any, *, fields: Fields | None = None, prototype: Any = None
+    ) -> None:
+        """Writes whole stored chunks, selected by their places in the grid."""
+        array_io.set_box(self, block_box(selection, self.shape, self._metadata.stored_chunks), value, fields, prototype)
+
+    def get_orthogonal_selection(
+        self, selection: Any, *, out: Any = None, fields: Fields | None = None, prototype: Any = None
+    ) -> Any:
+        """The outer product of one selector for each dimension: integers, slices, index arrays, masks."""
+        chosen = OrthogonalSelection(selection, self.shape, self.chunks)
+        result = array_io.get_fancy(self, chosen, chosen.full_shape, prototype, fields).reshape(chosen.shape)
+        return array_io.delivered(self, result, prototype) if out is None else into(out, result)
+
+    def set_orthogonal_selection(
+        self, selection: Any, value: Any, *, fields: Fields | None = None, prototype: Any = None
+    ) -> None:
+        """Writes the outer product of one selector for each dimension."""
+        chosen = OrthogonalSelection(selection, self.shape, self.chunks)
+        array_io.set_fancy(self, chosen, chosen.shape, chosen.full_shape, value, fields, prototype=prototype)
+
+    def get_coordinate_selection(
+        self, selection: Any, *, out: Any = None, fields: Fields | None = None, prototype: Any = None
+    ) -> Any:
+        """Points, by one index array for each dimension; they broadcast together. ``out`` may have their shape, or be flat."""
+        chosen = CoordinateSelection(selection, self.shape, self.chunks)
+        result = array_io.get_fancy(self, chosen, chosen.shape, prototype, fields)
+        if out is None:
+            return array_io.delivered(self, result, prototype).reshape(chosen.selection_shape)
+        is_flat = tuple(getattr(out, "shape", ())) == chosen.shape
+        return into(out, result if is_flat else result.reshape(chosen.selection_shape))
+
+    def set_coordinate_selection(
+        self, selection: Any, value: Any, *, fields: Fields | None = None, prototype: Any = None
+    ) -> None:
+        """Writes points, by one index array for each dimension. ``value`` broadcasts to them, or has one element for each."""
+        chosen = CoordinateSelection(selection, self.shape, self.chunks)
+        array_io.set_fancy(self, chosen, chosen.selection_shape, chosen.shape, value, fields, flat=True, prototype=prototype)
+
+    def get_mask_selection(
+        self, mask: Any, *, out: Any = None, fields: Fields | None = None, prototype: Any = None
+    ) -> Any:
+        """The elements where a mask of the array's shape is true, in C order."""
+        chosen = mask_selection(mask, self.shape, self.chunks)
+        result = array_io.get_fancy(self, chosen, chosen.shape, prototype, fields)
+        return array_io.delivered(self, result, prototype) if out is None else into(out, result)
+
+    def set_mask_selection(
+        self, mask: Any, value: Any, *, fields: Fields | None = None, prototype: Any = None
+    ) -> None:
+        """Writes the elements where a mask of the array's shape is true."""
+        chosen = mask_selection(mask, self.shape, self.chunks)
+        array_io.set_fancy(self, chosen, chosen.shape, chosen.shape, value, fields, prototype=prototype)
+
+    @property
+    def oindex(self) -> OIndex:
+        """Orthogonal selection by brackets: ``array.oindex[[0, 3], :]``."""
+        return OIndex(self)
+
+    @property
+    def vindex(self) -> VIndex:
+        """Selection of points by brackets: ``array.vindex[[0, 3], [1, 1]]``, or by a mask."""
+        return VIndex(self)
+
+    @property
+    def blocks(self) -> BlockIndex:
+        """Selection of whole chunks by brackets: ``array.blocks[0, 1:3]``."""
+        return BlockIndex(self)
+
+    # ------------------------------------------------------------------------------------------- changes of its shape
+
+    def resize(self, new_shape: Any) -> None:
+        """Changes the shape. Chunks that fall outside are deleted, and come in again as the fill value. What a chunk at the edge
+        holds beyond the shape stays stored, and is there again when the array grows over it. Whoever is killed meanwhile leaves the
+        old array or the new one.
+
+        >>> import cuzarr
+        >>> array = cuzarr.zeros((4, 4), chunks=(2, 2), store={})
+        >>> array.resize((2, 6))
+        >>> array.shape
+        (2, 6)
+        """
+        resize.resize(self, new_shape)
 
     def append(self, data: Any, axis: int | str = 0) -> tuple[int, ...]:
         """Adds elements behind the last ones along ``axis``; the other extents must agree. Returns the new shape.
 
         The elements are written before the shape: others see none of them or all.
         """
-        if not hasattr(data, "shape"):
-            data = host_array(data, "data")
-        axis = axis_number(axis, self.ndim, dimension_names(self))
-        others = [tuple(extent for place, extent in enumerate(shape) if place != axis) for shape in (self.shape, data.shape)]
-        if others[0] != others[1]:
-            raise ShapeMismatchError(f"data of shape {tuple(data.shape)} does not fit shape {self.shape} along axis {axis}")
-        if is_lazy(data):
-            data = data[...]  # while it has the shape that was looked at, should it be this array
-        before = self.shape
-        after = tuple(extent + (data.shape[axis] if place == axis else 0) for place, extent in enumerate(before))
-        self.store.check_writable()
-        metadata = self._metadata.update_shape(after)
-        self._handle().delete_left_over(after)
-        longer = type(self)(self._store_path, metadata, self._config, self._own_device)
-        region = tuple(slice(before[axis], after[axis]) if place == axis else slice(None) for place in range(self.ndim))
-        is_transactional = self.store._handle.is_transactional()
-        if is_transactional:
-            self._write_shape(metadata)
-        longer[region] = data
-        if not is_transactional:
-            self._write_shape(metadata)
-        return after
+        return resize.append(self, data, axis)
+
+    # ---------------------------------------------------------------------------- as an object of Python and of NumPy
+
+    def astype(self, dtype: Any) -> Expression:
+        """A plan of the elements converted to another type, as NumPy converts them."""
+        return plan(self).astype(dtype)  # type: ignore[no-any-return]
+
+    def _change(self, name: str, other: Any) -> Any:
+        raise UnsupportedError("an array of a store is not changed in place as a whole", hint=_IN_PLACE)
+
+    # Signs make plans (:class:`cuzarr.Expression`), also beside NumPy's arrays, which would read this one at once.
+    __array_priority__ = 1000
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        """NumPy's functions read it, as they read arrays of zarr-python; signs beside an array of NumPy's make plans."""
+        return stored_ufunc(ufunc, method, inputs, options)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """All elements, as a NumPy array.
+
+        Raises
+        ------
+        ImplicitHostCopyError
+            The array reads to a GPU, and a copy to the host has to be asked for.
+        """
+        if copy is False:
+            raise ValueError("copy=False is not possible: the elements are in a store")
+        if self.device != "cpu":
+            raise ImplicitHostCopyError(
+                f"{self!r} reads to {self.device}, and a copy to the host has to be asked for",
+                hint="use array.with_device('cpu'), or index it and call .cpu()",
+            )
+        elements = self._elements()
+        return elements if dtype is None else elements.astype(dtype, copy=False)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("an array of 0 dimensions has no length")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        """Elements along the first dimension, one stored row of chunks read at a time."""
+        if not self.shape:
+            raise TypeError("an array of 0 dimensions cannot be iterated")
+        rows = self._metadata.stored_chunks[0]
+        for start in range(0, self.shape[0], rows):
+            yield from self[start : start + rows]
+
+    def __contains__(self, value: Any) -> bool:
+        if is_computable(self.dtype):
+            return super().__contains__(value)
+        return any(bool(np.any(self[region] == value)) for region in regions(self.shape, self._metadata.stored_chunks))
+
+    def __bool__(self) -> bool:
+        # As of a sequence, by its length; without dimensions it has none.
+        return len(self) > 0 if self.shape else super().__bool__()
+
+    def same_as(self, other: object) -> bool:
+        """Whether both are the same array of the same store, with the same metadata, settings and device. ``==`` compares elements.
+
+        >>> import cuzarr
+        >>> store = {}
+        >>> array = cuzarr.create_array(store, shape=(2,), dtype="int8")
+        >>> array.same_as(cuzarr.open_array(store)), (array == 0).compute()
+        (True, array([ True,  True]))
+        """
+        if not isinstance(other, Array):
+            return False
+        mine = (self._store_path, self._metadata, self._config, self.device)
+        return mine == (other._store_path, other._metadata, other._config, other.device)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Array._rebuilt, (self.store, self.path, self._metadata.to_dict(), self._config, self._own_device)
+
+    @classmethod
+    def _rebuilt(cls, store: Store, path: str, document: dict[str, Any], config: ArrayConfig, device: str | None) -> Array:
+        return cls(StorePath(store, path), parse_node(document), config, device)  # type: ignore[arg-type]
+
+    def __dask_tokenize__(self) -> tuple[Any, ...]:
+        # The same for the same array in every process: dask names its tasks by it.
+        document = encode_document(self._metadata.to_dict())
+        return type(self).__name__, str(self.store), self.path, document, tuple(self._config.to_dict().items()), self.device
 
     def _repr_html_(self) -> str:
         lines: list[tuple[str, object]] = [
@@ -140,24 +707,7 @@ class Array(ArraySelections, Operators, OneElement, Reductions, Stored):
         place = "" if self.device == "cpu" else f" device={self.device}"
         return f"<Array {printable(str(self._store_path))} shape={self.shape} dtype={self.dtype}{place}>"
 
-    # -------------------------------------------------------------------------------------- as an object of Python
-
-    def __len__(self) -> int:
-        if not self.shape:
-            raise TypeError("an array of 0 dimensions has no length")
-        return self.shape[0]
-
-    def __iter__(self) -> Iterator[Any]:
-        """Elements along the first dimension, one stored row of chunks read at a time."""
-        if not self.shape:
-            raise TypeError("an array of 0 dimensions cannot be iterated")
-        rows = self._stored_chunks[0]
-        for start in range(0, self.shape[0], rows):
-            yield from self[start : start + rows]
-
-    def astype(self, dtype: Any) -> Expression:
-        """A plan of the elements converted to another type, as NumPy converts them."""
-        return plan(self).astype(dtype)  # type: ignore[no-any-return]
+    # -------------------------------------------------------------------------------------------- for the rooms below
 
     @property
     def _dimension_names(self) -> tuple[str | None, ...] | None:
@@ -167,50 +717,37 @@ class Array(ArraySelections, Operators, OneElement, Reductions, Stored):
         names = self._metadata.attributes.get("_ARRAY_DIMENSIONS")
         return tuple(names) if isinstance(names, list | tuple) and len(names) == self.ndim else None
 
+    def _handle(self, device: str | None = None) -> _core.Array:
+        return array_io.open_handle(self, device)
+
+    def _reopened(self, metadata: AnyArrayMetadata) -> Self:
+        """The array with other metadata, which are not written."""
+        return type(self)(self._store_path, metadata, self._config, self._own_device)
+
+    def _read_box(self, box: Box, device: str) -> Any:
+        return array_io.read_box(self, box, device)
+
+    def _write_box(self, box: Box, value: Any) -> None:
+        array_io.write_box(self, box, value)
+
+    def _iterate_stored(self) -> Iterator[str]:
+        """Keys of the stored objects, relative to the array."""
+        skip = len(self.path) + 1 if self.path else 0
+        keys = (key[skip:] for key in self.store.list_prefix(self.path))
+        return (key for key, _ in self._metadata.decode_chunk_keys(keys))
+
     def _elements_on(self, device: str | None) -> Any:
         return (self if device is None else self.with_device(device))._elements()
 
-    def _change(self, name: str, other: Any) -> Any:
-        raise UnsupportedError("an array of a store is not changed in place as a whole", hint=_IN_PLACE)
-
-    # Signs make plans (:class:`cuzarr.Expression`), also beside NumPy's arrays, which would read this one at once.
-    __array_priority__ = 1000
-
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        """NumPy's functions read it, as they read arrays of zarr-python; signs beside an array of NumPy's make plans."""
-        return stored_ufunc(ufunc, method, inputs, options)
-
-    def same_as(self, other: object) -> bool:
-        """Whether both are the same array of the same store, with the same metadata, settings and device. ``==`` compares elements.
-
-        >>> import cuzarr
-        >>> store = {}
-        >>> array = cuzarr.create_array(store, shape=(2,), dtype="int8")
-        >>> array.same_as(cuzarr.open_array(store)), (array == 0).compute()
-        (True, array([ True,  True]))
-        """
-        if not isinstance(other, Array):
-            return False
-        mine = (self._store_path, self._metadata, self._config, self.device)
-        return mine == (other._store_path, other._metadata, other._config, other.device)
-
-    def __contains__(self, value: Any) -> bool:
-        if is_computable(self.dtype):
-            return super().__contains__(value)
-        return any(bool(np.any(self[region] == value)) for region in self._iterate_regions())
-
-    def __bool__(self) -> bool:
-        # As of a sequence, by its length; without dimensions it has none.
-        return len(self) > 0 if self.shape else super().__bool__()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (self.store, self.path, self._metadata.to_dict(), self._config, self._own_device)
-
-    def __dask_tokenize__(self) -> tuple[Any, ...]:
-        # The same for the same array in every process: dask names its tasks by it.
-        document = encode_document(self._metadata.to_dict())
-        return type(self).__name__, str(self.store), self.path, document, tuple(self._config.to_dict().items()), self.device
+    def _elements(self) -> Any:
+        """All elements, always as an array."""
+        return array_io.get_box(self, basic_box(..., self.shape), None, None, None)
 
 
-def _rebuild(store: Store, path: str, document: dict[str, Any], config: ArrayConfig, device: str | None) -> Array:
-    return Array(StorePath(store, path), parse_node(document), config, device)  # type: ignore[arg-type]
+def _as_index(selection: Any) -> Any:
+    if isinstance(selection, Array) or (type(selection).__name__ == "Array" and hasattr(selection, "store_path")):
+        return np.asarray(selection)
+    return selection
+
+
+complete(AsyncArray, Array)

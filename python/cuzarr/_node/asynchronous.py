@@ -3,32 +3,43 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncGenerator, Callable
-from typing import Any, Self
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
 
 from cuzarr._metadata.array import AnyArrayMetadata
+from cuzarr._metadata.documents import check_zarr_format, read_array, read_group
 from cuzarr._metadata.group import GroupMetadata
-from cuzarr._node.array import Array
-from cuzarr._node.array_config import ArrayConfigLike
-from cuzarr._node.group import Group
+from cuzarr._node import resize
+from cuzarr._node.array_config import ArrayConfig, ArrayConfigLike
+from cuzarr._node.display import Info
 from cuzarr._operators.signs import is_operand
 from cuzarr._runtime import run
+from cuzarr.codecs.values import Codec
 from cuzarr.errors import UnsupportedError
-from cuzarr.storage import StorePath
+from cuzarr.storage import Store, StorePath, make_store_path
+
+Awaited = Callable[..., Awaitable[Any]]
+"""A method that is awaited."""
+Listed = Callable[..., AsyncGenerator[Any]]
+"""A method that gives one item after the other."""
+
+# Each synchronous class's asynchronous twin, by :func:`complete`.
+_TWINS: dict[type, type[_AsyncNode]] = {}
 
 
 def to_async(value: Any) -> Any:
     """Nodes as their asynchronous twins; anything else as it is."""
-    if isinstance(value, Array):
-        return AsyncArray.of(value)
-    if isinstance(value, Group):
-        return AsyncGroup.of(value)
+    twin = next((_TWINS[base] for base in type(value).__mro__ if base in _TWINS), None)
+    if twin is not None:
+        return twin.of(value)
     return tuple(map(to_async, value)) if isinstance(value, tuple) else value
 
 
 def to_sync(value: Any) -> Any:
     """The other way round."""
-    return value._node if isinstance(value, AsyncArray | AsyncGroup) else value
+    return value._node if isinstance(value, _AsyncNode) else value
 
 
 async def run_node(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -81,6 +92,8 @@ class _Selector:
 
 class _AsyncNode:
     _node: Any
+    # The synchronous class, whose methods are awaited.
+    _blocking: ClassVar[Any]
 
     @classmethod
     def of(cls, node: Any) -> Self:
@@ -112,7 +125,7 @@ class _AsyncNode:
         return type(self).__name__, self._node.__dask_tokenize__()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return to_async, (self._node,)
+        return type(self).of, (self._node,)
 
     def __repr__(self) -> str:
         return f"<Async{repr(self._node)[1:]}"
@@ -130,13 +143,41 @@ class AsyncArray(_AsyncNode):
     array([1., 7., 7.])
     """
 
+    basename: str
+    cdata_shape: tuple[int, ...]
+    chunks: tuple[int, ...]
+    compressor: Codec | None
+    compressors: tuple[Codec, ...]
+    config: ArrayConfig
+    device: str
+    dtype: np.dtype[Any]
+    fill_value: Any
+    filters: tuple[Codec, ...]
+    info: Info
+    metadata: AnyArrayMetadata
+    name: str
+    nbytes: int
+    nchunks: int
+    ndim: int
+    order: Literal["C", "F"]
+    path: str
+    read_chunk_sizes: tuple[tuple[int, ...], ...]
+    read_only: bool
+    serializer: Codec | None
+    shape: tuple[int, ...]
+    shards: tuple[int, ...] | None
+    size: int
+    store: Store
+    store_path: StorePath
+    write_chunk_sizes: tuple[tuple[int, ...], ...]
+
     def __init__(self, metadata: AnyArrayMetadata, store_path: StorePath, config: ArrayConfigLike | None = None) -> None:
-        self._node = Array(store_path, metadata, config)
+        self._node = self._blocking(store_path, metadata, config)
 
     @classmethod
     def from_dict(cls, store_path: StorePath, data: dict[str, Any]) -> AsyncArray:
         """The array that a metadata document describes; reads nothing."""
-        return cls.of(Array.from_dict(store_path, data))
+        return cls.of(cls._blocking.from_dict(store_path, data))
 
     @classmethod
     async def open(cls, store: Any, zarr_format: Any = 3, *, config: ArrayConfigLike | None = None) -> AsyncArray:
@@ -147,27 +188,28 @@ class AsyncArray(_AsyncNode):
         ArrayNotFoundError
             There is none.
         """
-        from cuzarr._api import open_array
+        def opened() -> Any:
+            place = _place(store)
+            return cls._blocking(place, read_array(place, check_zarr_format(zarr_format)), config)
 
-        mode = "r" if getattr(store, "read_only", False) is True else "r+"
-        return await run_node(open_array, store, zarr_format=zarr_format, config=config, mode=mode)  # type: ignore[no-any-return]
+        return cls.of(await run(opened))
 
-    getitem = _awaited(Array.getitem)
-    setitem = _awaited(Array.setitem)
-    get_basic_selection = _awaited(Array.get_basic_selection)
-    set_basic_selection = _awaited(Array.set_basic_selection)
-    get_orthogonal_selection = _awaited(Array.get_orthogonal_selection)
-    set_orthogonal_selection = _awaited(Array.set_orthogonal_selection)
-    get_coordinate_selection = _awaited(Array.get_coordinate_selection)
-    set_coordinate_selection = _awaited(Array.set_coordinate_selection)
-    get_mask_selection = _awaited(Array.get_mask_selection)
-    set_mask_selection = _awaited(Array.set_mask_selection)
-    get_block_selection = _awaited(Array.get_block_selection)
-    set_block_selection = _awaited(Array.set_block_selection)
-    append = _awaited(Array.append)
-    update_attributes = _awaited(Array.update_attributes)
-    nbytes_stored = _awaited(Array.nbytes_stored)
-    info_complete = _awaited(Array.info_complete)
+    getitem: Awaited
+    setitem: Awaited
+    get_basic_selection: Awaited
+    set_basic_selection: Awaited
+    get_orthogonal_selection: Awaited
+    set_orthogonal_selection: Awaited
+    get_coordinate_selection: Awaited
+    set_coordinate_selection: Awaited
+    get_mask_selection: Awaited
+    set_mask_selection: Awaited
+    get_block_selection: Awaited
+    set_block_selection: Awaited
+    append: Awaited
+    update_attributes: Awaited
+    nbytes_stored: Awaited
+    info_complete: Awaited
 
     async def nchunks_initialized(self) -> int:
         """Number of chunks that are stored; a stored shard counts with all its chunks."""
@@ -175,7 +217,7 @@ class AsyncArray(_AsyncNode):
 
     async def resize(self, new_shape: Any, delete_outside_chunks: bool = True) -> None:
         """Changes the shape; chunks that fall outside are deleted, unless they are to be left behind."""
-        await run(self._node._resize, new_shape, delete_outside_chunks)
+        await run(resize.resize, self._node, new_shape, delete_outside_chunks=delete_outside_chunks)
 
     def with_config(self, config: ArrayConfigLike) -> Self:
         """The same array with other settings; those not named stay."""
@@ -196,18 +238,23 @@ class AsyncArray(_AsyncNode):
         return _Selector(self._node.vindex)
 
 
-for _name in (
-    "basename cdata_shape chunks compressor compressors config device dtype fill_value filters info metadata name nbytes nchunks "
-    "ndim order path read_chunk_sizes read_only serializer shape shards size store store_path write_chunk_sizes"
-).split():
-    setattr(AsyncArray, _name, _same(Array, _name))
-
 
 class AsyncGroup(_AsyncNode):
     """A group whose members are awaited. Properties are those of :class:`cuzarr.Group`."""
 
+    basename: str
+    device: str
+    info: Info
+    metadata: GroupMetadata
+    name: str
+    path: str
+    read_only: bool
+    store: Store
+    store_path: StorePath
+    synchronizer: None
+
     def __init__(self, metadata: GroupMetadata, store_path: StorePath) -> None:
-        self._node = Group(store_path, metadata)
+        self._node = self._blocking(store_path, metadata)
 
     @classmethod
     def from_dict(cls, store_path: StorePath, data: dict[str, Any]) -> AsyncGroup:
@@ -220,7 +267,7 @@ class AsyncGroup(_AsyncNode):
     ) -> AsyncGroup:
         """Creates a group at a store or path."""
         return await run_node(  # type: ignore[no-any-return]
-            Group.from_store, store, attributes=attributes, overwrite=overwrite, zarr_format=zarr_format
+            cls._blocking.from_store, store, attributes=attributes, overwrite=overwrite, zarr_format=zarr_format
         )
 
     @classmethod
@@ -232,41 +279,41 @@ class AsyncGroup(_AsyncNode):
         GroupNotFoundError
             There is none.
         """
-        from cuzarr._api import open_group
+        def opened() -> Any:
+            place = _place(store)
+            return cls._blocking(place, read_group(place, check_zarr_format(zarr_format), use_consolidated))
 
-        mode = "r" if getattr(store, "read_only", False) is True else "r+"
-        opened = run_node(open_group, store, zarr_format=zarr_format, use_consolidated=use_consolidated, mode=mode)
-        return await opened  # type: ignore[no-any-return]
+        return cls.of(await run(opened))
 
-    setitem = _awaited(Group.__setitem__)
-    delitem = _awaited(Group.__delitem__)
-    contains = _awaited(Group.__contains__)
-    get_array = _awaited(Group.get_array)
-    get_group = _awaited(Group.get_group)
-    create_array = _awaited(Group.create_array)
-    require_groups = _awaited(Group.require_groups)
-    update_attributes = _awaited(Group.update_attributes)
-    nmembers = _awaited(Group.nmembers)
-    info_complete = _awaited(Group.info_complete)
-    tree = _awaited(Group.tree)
-    move = _awaited(Group.move)
-    members = _listed(Group.members)
-    keys = _listed(Group.keys)
-    arrays = _listed(Group.arrays)
-    array_keys = _listed(Group.array_keys)
-    array_values = _listed(Group.array_values)
-    groups = _listed(Group.groups)
-    group_keys = _listed(Group.group_keys)
-    group_values = _listed(Group.group_values)
-    create_hierarchy = _listed(Group.create_hierarchy)
-    empty = _awaited(Group.empty)
-    zeros = _awaited(Group.zeros)
-    ones = _awaited(Group.ones)
-    full = _awaited(Group.full)
-    empty_like = _awaited(Group.empty_like)
-    zeros_like = _awaited(Group.zeros_like)
-    ones_like = _awaited(Group.ones_like)
-    full_like = _awaited(Group.full_like)
+    setitem: Awaited
+    delitem: Awaited
+    contains: Awaited
+    get_array: Awaited
+    get_group: Awaited
+    create_array: Awaited
+    require_groups: Awaited
+    update_attributes: Awaited
+    nmembers: Awaited
+    info_complete: Awaited
+    tree: Awaited
+    move: Awaited
+    members: Listed
+    keys: Listed
+    arrays: Listed
+    array_keys: Listed
+    array_values: Listed
+    groups: Listed
+    group_keys: Listed
+    group_values: Listed
+    create_hierarchy: Listed
+    empty: Awaited
+    zeros: Awaited
+    ones: Awaited
+    full: Awaited
+    empty_like: Awaited
+    zeros_like: Awaited
+    ones_like: Awaited
+    full_like: Awaited
 
     async def getitem(self, key: str) -> AsyncArray | AsyncGroup:
         """The array or group at ``key``, below this one.
@@ -308,5 +355,13 @@ class AsyncGroup(_AsyncNode):
         return await run_node(self._node.require_group, name, overwrite=overwrite)  # type: ignore[no-any-return]
 
 
-for _name in "basename device info metadata name path read_only store store_path synchronizer".split():
-    setattr(AsyncGroup, _name, _same(Group, _name))
+def _place(store: Any) -> StorePath:
+    return make_store_path(store, mode="r" if getattr(store, "read_only", False) is True else "r+")
+
+
+def complete(twin: type[_AsyncNode], blocking: type) -> None:
+    """Gives an asynchronous class what it declares, from the synchronous one, which calls this when it is defined."""
+    twin._blocking, _TWINS[blocking] = blocking, twin
+    for name, kind in twin.__annotations__.items():
+        method = getattr(blocking, name, None) or getattr(blocking, f"__{name}__")
+        setattr(twin, name, {"Awaited": _awaited, "Listed": _listed}[kind](method) if kind in ("Awaited", "Listed") else _same(blocking, name))

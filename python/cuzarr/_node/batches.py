@@ -13,7 +13,7 @@ import numpy as np
 
 from cuzarr import _core
 from cuzarr._checks import whole
-from cuzarr._node.arguments import is_array
+from cuzarr._compute.sources import is_array
 from cuzarr._node.open import array_of
 from cuzarr.errors import InvalidArgumentError
 from cuzarr.storage import StorePath

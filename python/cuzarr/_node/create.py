@@ -1,25 +1,23 @@
-"""Functions that create arrays and groups."""
+"""Functions that create arrays: by zarr-python's arguments, by its older ones, and by NumPy's."""
 
 from __future__ import annotations
 
 import copy as _copying
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
-from cuzarr._checks import dictionary
+from cuzarr._compute.sources import is_array, metadata_of
 from cuzarr._memory.foreign import host_array
 from cuzarr._metadata.array import AnyArrayMetadata, ArrayV2Metadata
-from cuzarr._metadata.create import DEFAULT_FILL_VALUE, new_metadata
-from cuzarr._metadata.documents import check_zarr_format, contains, hierarchy_with_parents, new_node, read_node, write_new
+from cuzarr._metadata.chunk_grid import regions
+from cuzarr._metadata.create import DEFAULT_FILL_VALUE, is_auto, legacy_metadata, new_metadata
+from cuzarr._metadata.documents import check_zarr_format, new_node
 from cuzarr._metadata.dtype import ZarrFormat
-from cuzarr._metadata.group import GroupMetadata, as_node
-from cuzarr._node.arguments import check_data, default_format, dtype_of, is_array, metadata_of
+from cuzarr._node.arguments import check_data, default_format, device_like, dtype_of, refuse_plan, shape_and_chunks, warn_ignored
 from cuzarr._node.array import Array
-from cuzarr._node.array_config import ArrayConfigLike
-from cuzarr._node.group import Group
-from cuzarr.errors import ContainsArrayError, ContainsGroupError, CuzarrUserWarning, InvalidArgumentError
-from cuzarr.storage import Store, StorePath, make_store_path, normalize_path
+from cuzarr._node.array_config import ArrayConfigLike, parse_array_config
+from cuzarr.errors import CuzarrRuntimeWarning, CuzarrUserWarning, InvalidArgumentError
+from cuzarr.storage import StorePath, make_store_path
 
 
 def create_array(
@@ -251,60 +249,174 @@ def fill(array: Array, data: Any) -> None:
         if array.ndim == 0 or array.size:
             array[...] = data
         return
-    for region in array._iterate_regions():
+    for region in regions(array.shape, array.metadata.stored_chunks):
         array[region] = data[region]
 
 
-def create_group(
-    store: Any,
+def create(
+    shape: Any,
     *,
-    path: str | None = None,
-    zarr_format: ZarrFormat | None = None,
+    chunks: Any = None,
+    dtype: Any = None,
+    compressor: Any = "auto",
+    fill_value: Any = DEFAULT_FILL_VALUE,
+    order: Any = None,
+    store: Any = None,
+    synchronizer: Any = None,
     overwrite: bool = False,
+    path: str | None = None,
+    chunk_store: Any = None,
+    filters: Any = None,
+    cache_metadata: bool | None = None,
+    cache_attrs: bool | None = None,
+    read_only: bool | None = None,
+    object_codec: Any = None,
+    dimension_separator: Any = None,
+    write_empty_chunks: bool | None = None,
+    zarr_format: ZarrFormat | None = None,
+    meta_array: Any = None,
     attributes: dict[str, Any] | None = None,
+    chunk_shape: Any = None,
+    chunk_key_encoding: Any = None,
+    codecs: Any = None,
+    dimension_names: Any = None,
     storage_options: dict[str, Any] | None = None,
+    config: ArrayConfigLike | None = None,
+    mode: Any = None,
+    data: Any = None,
+    device: str | None = None,
     metadata_store: Any = None,
-) -> Group:
-    """Creates a group.
+) -> Array:
+    """Creates an array, with the arguments that older versions of zarr-python had; new code uses :func:`create_array`.
 
-    Raises
-    ------
-    ContainsArrayError, ContainsGroupError
-        A node is there, and ``overwrite`` is off.
+    ``compressor``, ``filters`` and ``dimension_separator`` are format 2's: where one is given, and no ``zarr_format``, the array
+    is of format 2. Results go where ``meta_array`` is, unless ``device`` says where. ``synchronizer``, ``chunk_store``, ``cache_metadata``,
+    ``cache_attrs``, ``read_only`` and ``object_codec`` have no effect.
     """
-    place = make_store_path(store, path=path, mode="a", storage_options=storage_options, metadata_store=metadata_store)
-    return Group._new(place, attributes, default_format(zarr_format), overwrite=overwrite)
+    if zarr_format is None and (codecs, chunk_key_encoding, dimension_names) == (None, None, None):
+        is_of_2 = not is_auto(compressor) or filters is not None or dimension_separator is not None
+        zarr_format = 2 if is_of_2 else None
+    warn_ignored(
+        synchronizer=synchronizer,
+        chunk_store=chunk_store,
+        cache_metadata=cache_metadata,
+        cache_attrs=cache_attrs,
+        read_only=read_only,
+        object_codec=object_codec,
+    )
+    if chunks is not None and chunk_shape is not None:
+        raise InvalidArgumentError("chunks and chunk_shape are the same, give one")
+    mode = mode or "a"
+    place = make_store_path(store, path=path, mode=mode, storage_options=storage_options, metadata_store=metadata_store)
+    check_data(data, place, overwrite or mode == "w")
+    settings = parse_array_config(config)
+    if write_empty_chunks is not None:
+        warnings.warn("write_empty_chunks is deprecated, use config", CuzarrRuntimeWarning, stacklevel=2)
+        settings = parse_array_config(settings.to_dict() | {"write_empty_chunks": write_empty_chunks})
+    metadata = legacy_metadata(
+        shape=shape,
+        dtype="float64" if dtype is None else dtype,
+        chunks=chunk_shape if chunks is None else chunks,
+        compressor=compressor,
+        filters=filters,
+        fill_value=fill_value,
+        order=order,
+        default_order=settings.order,
+        dimension_separator=dimension_separator,
+        chunk_key_encoding=chunk_key_encoding,
+        codecs=codecs,
+        dimension_names=dimension_names,
+        attributes=attributes,
+        zarr_format=default_format(zarr_format),
+    )
+    return create_node(place, metadata, overwrite or mode == "w", settings, device_like(meta_array, device), data)
 
 
-def create_hierarchy(
-    *, store: Store, nodes: dict[str, GroupMetadata | AnyArrayMetadata], overwrite: bool = False
-) -> Iterator[tuple[str, Group | Array]]:
-    """Creates many nodes from their metadata by path, and the groups they are in; yields each with its path. Metadata may
-    be zarr-python's own objects.
+def array(data: Any, **kwargs: Any) -> Array:
+    """Creates an array with the given elements; ``kwargs`` are :func:`create`'s (for arrays of a store, :func:`from_array`'s).
 
-    Raises
-    ------
-    ContainsArrayError, ContainsGroupError
-        A node is there, and ``overwrite`` is off; nothing was written.
+    >>> import cuzarr
+    >>> cuzarr.array([[1, 2], [3, 4]])[1].tolist()
+    [3, 4]
     """
-    place = make_store_path(store)
-    nodes = {normalize_path(path): as_node(node) for path, node in dictionary(nodes, "nodes").items()}
-    complete = hierarchy_with_parents(nodes)
-    for path, node in complete.items():
-        kind = contains(place / path, next(iter(nodes.values())).zarr_format)
-        if kind == "array" and (node is None or not overwrite):
-            raise ContainsArrayError(f"an array is in store {place.store} at path '{path}'")
-        if kind == "group" and node is not None and not overwrite:
-            raise ContainsGroupError(f"a group is in store {place.store} at path '{path}'")
-    for path, node in complete.items():
-        here = place / path
-        if node is None:
-            found = read_node(here, next(iter(nodes.values())).zarr_format)
-            if found is not None:
-                continue
-            node = GroupMetadata(zarr_format=next(iter(nodes.values())).zarr_format)
-        if isinstance(node, GroupMetadata):
-            write_new(here, node, overwrite=overwrite)
-            yield here.path, Group(here, node)
-        else:
-            yield here.path, create_node(here, node, overwrite, None, None)
+    if is_array(data):
+        return from_array(kwargs.pop("store", None), data=data, **kwargs)
+    if not hasattr(data, "shape") or not hasattr(data, "dtype"):
+        data = host_array(data, "data")
+    if kwargs.pop("read_only", False):
+        raise InvalidArgumentError("a new array cannot be read-only")
+    refuse_plan(data)
+    kwargs["dtype"] = dtype_of(data) if kwargs.get("dtype") is None else kwargs["dtype"]
+    shape, chunks = shape_and_chunks(data)
+    kwargs["chunks"] = chunks if kwargs.get("chunks") is None else kwargs["chunks"]
+    kwargs.pop("shape", None)
+    return create(shape, data=data, **kwargs)
+
+
+def empty(shape: tuple[int, ...], **kwargs: Any) -> Array:
+    """Creates an array without writing elements; they have the fill value."""
+    return create(shape, **kwargs)
+
+
+def zeros(shape: tuple[int, ...], **kwargs: Any) -> Array:
+    """Creates an array of zeros; nothing is written, zero is the fill value."""
+    return create(shape, **{"fill_value": 0} | kwargs)
+
+
+def ones(shape: tuple[int, ...], **kwargs: Any) -> Array:
+    """Creates an array of ones; nothing is written, one is the fill value."""
+    return create(shape, **{"fill_value": 1} | kwargs)
+
+
+def full(shape: tuple[int, ...], fill_value: Any, **kwargs: Any) -> Array:
+    """Creates an array of one value; nothing is written, it is the fill value."""
+    return create(shape, fill_value=fill_value, **kwargs)
+
+
+def like_arguments(a: Any, zarr_format: ZarrFormat | None, *, fill: bool = True) -> dict[str, Any]:
+    """The arguments of :func:`create` that make an array like ``a``; codecs only within one format."""
+    shape, chunks = shape_and_chunks(a)
+    arguments: dict[str, Any] = {"shape": shape}
+    if chunks is not None:
+        arguments["chunks"] = chunks
+    if hasattr(a, "dtype"):
+        arguments["dtype"] = dtype_of(a)
+    if is_array(a):
+        metadata = metadata_of(a)
+        arguments["dtype"] = metadata.data_type
+        if fill:
+            arguments["fill_value"] = metadata.fill_value
+        zarr_format = zarr_format or metadata.zarr_format
+        if zarr_format == metadata.zarr_format:
+            if isinstance(metadata, ArrayV2Metadata):
+                arguments |= {
+                    "order": metadata.order,
+                    "compressor": metadata.compressor,
+                    "filters": metadata.filters,
+                }
+            else:
+                arguments["codecs"] = metadata.codecs
+                arguments["chunks"] = metadata.shards or metadata.chunks
+    if zarr_format is not None:
+        arguments["zarr_format"] = zarr_format
+    return arguments
+
+
+def empty_like(a: Any, *, zarr_format: ZarrFormat | None = None, **kwargs: Any) -> Array:
+    """Creates an array like ``a``, without elements."""
+    return empty(**like_arguments(a, zarr_format) | kwargs)
+
+
+def zeros_like(a: Any, *, zarr_format: ZarrFormat | None = None, **kwargs: Any) -> Array:
+    """Creates an array of zeros like ``a``."""
+    return zeros(**like_arguments(a, zarr_format, fill=False) | kwargs)
+
+
+def ones_like(a: Any, *, zarr_format: ZarrFormat | None = None, **kwargs: Any) -> Array:
+    """Creates an array of ones like ``a``."""
+    return ones(**like_arguments(a, zarr_format, fill=False) | kwargs)
+
+
+def full_like(a: Any, *, zarr_format: ZarrFormat | None = None, **kwargs: Any) -> Array:
+    """Creates an array of one value like ``a``: ``fill_value``, or the fill value of ``a``."""
+    return full(**like_arguments(a, zarr_format) | kwargs)

@@ -2,22 +2,43 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Generator, Iterator
+from typing import Any, Self, TypeVar
 
-from cuzarr._metadata.array import encode_document
-from cuzarr._metadata.documents import AnyNodeMetadata, check_zarr_format, read_group
-from cuzarr._metadata.group import GroupMetadata
-from cuzarr._node.creating import GroupCreation
-from cuzarr._node.display import Info
+import numpy as np
+
+from cuzarr._checks import dictionary, parse_shape, whole
+from cuzarr._metadata import create as new
+from cuzarr._metadata.array import AnyArrayMetadata, encode_document, parse_attributes
+from cuzarr._metadata.documents import (
+    AnyNodeMetadata,
+    array_not_found,
+    check_zarr_format,
+    group_not_found,
+    read_group,
+    read_node,
+    write_new,
+)
+from cuzarr._metadata.dtype import ZarrFormat, parse_dtype
+from cuzarr._metadata.group import GroupMetadata, as_node
+from cuzarr._node import create, members
+from cuzarr._node.arguments import default_format
+from cuzarr._node.array import Array
+from cuzarr._node.array_config import ArrayConfigLike
+from cuzarr._node.asynchronous import AsyncGroup, complete
+from cuzarr._node.display import Info, Tree
+from cuzarr._node.hierarchy import create_nodes
+from cuzarr._node.node import Node
+from cuzarr._node.save import save_array
+from cuzarr._runtime import run
 from cuzarr._text import printable
-from cuzarr.errors import InvalidArgumentError, UnsupportedError
-from cuzarr.storage import Store, StorePath, make_store_path
+from cuzarr.errors import ContainsArrayError, ContainsGroupError, InvalidArgumentError, UnsupportedError
+from cuzarr.storage import Store, StorePath, make_store_path, normalize_path
 
-if TYPE_CHECKING:
-    from cuzarr._node.asynchronous import AsyncGroup
+DefaultT = TypeVar("DefaultT")
 
 
-class Group(GroupCreation):
+class Group(Node):
     """A group of a store: arrays and groups by their names.
 
     Parameters
@@ -39,6 +60,13 @@ class Group(GroupCreation):
     >>> group["a/b"].shape
     (4,)
     """
+
+    _metadata: GroupMetadata
+
+    def __init__(self, store_path: StorePath, metadata: GroupMetadata, device: str | None = None) -> None:
+        self._store_path = store_path
+        self._metadata = metadata
+        self._own_device = None if device is None else str(device)
 
     @classmethod
     def from_store(
@@ -69,6 +97,20 @@ class Group(GroupCreation):
         """
         place = make_store_path(store)
         return cls(place, read_group(place, check_zarr_format(zarr_format)))
+
+    @classmethod
+    def _new(
+        cls,
+        place: StorePath,
+        attributes: dict[str, Any] | None,
+        zarr_format: ZarrFormat,
+        *,
+        overwrite: bool,
+        device: str | None = None,
+    ) -> Self:
+        metadata = GroupMetadata(parse_attributes(attributes), zarr_format)
+        write_new(place, metadata, overwrite=overwrite)
+        return cls(place, metadata, device)
 
     @property
     def metadata(self) -> GroupMetadata:
@@ -105,6 +147,298 @@ class Group(GroupCreation):
             ]
         )
 
+    # ---------------------------------------------------------------------------------------------------- its members
+
+    def _node(self, path: str, metadata: AnyNodeMetadata) -> Array | Self:
+        place = self._store_path / path
+        if isinstance(metadata, GroupMetadata):
+            return type(self)(place, metadata, self._own_device)
+        return Array(place, metadata, device=self._own_device)
+
+    def _find(self, path: str) -> AnyNodeMetadata | None:
+        return members.find(self._store_path, self._metadata, path)
+
+    def __getitem__(self, path: str) -> Array | Self:
+        """The array or group at ``path``, below this one.
+
+        Raises
+        ------
+        KeyError
+            Nothing is there.
+        """
+        metadata = self._find(path)
+        if metadata is None:
+            error = KeyError(path)
+            if hint := members.near_name(self._store_path, self._metadata, path):
+                error.add_note(f"hint: {hint}")
+            raise error
+        return self._node(path, metadata)
+
+    def get(self, path: str, default: DefaultT | None = None) -> Array | Self | DefaultT | None:
+        """The array or group at ``path``, or ``default``."""
+        metadata = self._find(path)
+        return default if metadata is None else self._node(path, metadata)
+
+    def get_array(self, path: str) -> Array:
+        """The array at ``path``.
+
+        Raises
+        ------
+        ArrayNotFoundError, ContainsGroupError
+            Nothing is there, or a group is.
+        """
+        node = self.get(path)
+        if node is None:
+            raise array_not_found(self._store_path / path)
+        if not isinstance(node, Array):
+            raise ContainsGroupError(f"a group is in store {self.store} at path '{node.path}'")
+        return node
+
+    def get_group(self, path: str) -> Self:
+        """The group at ``path``.
+
+        Raises
+        ------
+        GroupNotFoundError, ContainsArrayError
+            Nothing is there, or an array is.
+        """
+        node = self.get(path)
+        if node is None:
+            raise group_not_found(self._store_path / path)
+        if isinstance(node, Array):
+            raise ContainsArrayError(f"an array is in store {self.store} at path '{node.path}'")
+        return node
+
+    def __contains__(self, member: str) -> bool:
+        return self._find(member) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        return self.keys()
+
+    def __len__(self) -> int:
+        return self.nmembers()
+
+    def _walk(self, max_depth: int | None) -> Iterator[tuple[str, AnyNodeMetadata]]:
+        return members.walk(self._store_path, self._metadata, max_depth)
+
+    def members(
+        self, max_depth: int | None = 0, *, use_consolidated_for_children: bool = True
+    ) -> tuple[tuple[str, Array | Self], ...]:
+        """Paths and nodes below this group: directly below it, deeper by ``max_depth``, or all (``None``)."""
+        _check_depth(max_depth)
+        return tuple((path, self._node(path, metadata)) for path, metadata in self._walk(max_depth))
+
+    def nmembers(self, max_depth: int | None = 0) -> int:
+        """Number of nodes below this group."""
+        _check_depth(max_depth)
+        return sum(1 for _ in self._walk(max_depth))
+
+    def keys(self) -> Generator[str]:
+        """Names of the arrays and groups directly below."""
+        yield from (name for name, _ in self._walk(0))
+
+    def arrays(self) -> Generator[tuple[str, Array], None]:
+        """Names and arrays directly below."""
+        for name, node in self.members():
+            if isinstance(node, Array):
+                yield name, node
+
+    def array_keys(self) -> Generator[str, None]:
+        """Names of the arrays directly below."""
+        yield from (name for name, _ in self.arrays())
+
+    def array_values(self) -> Generator[Array, None]:
+        """The arrays directly below."""
+        yield from (array for _, array in self.arrays())
+
+    def groups(self) -> Generator[tuple[str, Self], None]:
+        """Names and groups directly below."""
+        for name, node in self.members():
+            if not isinstance(node, Array):
+                yield name, node
+
+    def group_keys(self) -> Generator[str, None]:
+        """Names of the groups directly below."""
+        yield from (name for name, _ in self.groups())
+
+    def group_values(self) -> Generator[Self, None]:
+        """The groups directly below."""
+        yield from (group for _, group in self.groups())
+
+    def tree(
+        self,
+        expand: bool | None = None,
+        level: int | None = None,
+        *,
+        max_nodes: int = 500,
+        plain: bool = False,
+    ) -> Tree:
+        """The hierarchy as text: ``level`` levels deep, at most ``max_nodes`` nodes, ``plain`` without bold names."""
+        if expand is not None:
+            raise UnsupportedError("tree has no expand")
+        return members.tree(self.name, self._walk(level), max_nodes, plain)
+
+    # -------------------------------------------------------------------------------------------- making and deleting
+
+    def create_group(self, name: str, **kwargs: Any) -> Self:
+        """Creates a group below this one; ``overwrite`` and ``attributes`` as in :func:`cuzarr.create_group`."""
+        overwrite, attributes = kwargs.pop("overwrite", False), kwargs.pop("attributes", None)
+        if kwargs:
+            raise TypeError(f"create_group has no {', '.join(kwargs)}")
+        place, zarr_format = self._store_path / name, self._metadata.zarr_format
+        group = self._new(place, attributes, zarr_format, overwrite=overwrite, device=self._own_device)
+        self._note(name, group._metadata)
+        return group
+
+    def require_group(self, name: str, **kwargs: Any) -> Self:
+        """The group at ``name``, created when it is missing; ``overwrite=True`` creates it anyway.
+
+        Raises
+        ------
+        TypeError
+            An array is there.
+        """
+        if kwargs.pop("overwrite", False):
+            return self.create_group(name, overwrite=True, **kwargs)
+        node = self.get(name)
+        if isinstance(node, Array):
+            raise TypeError(f"an array is at '{printable(node.path)}', expected a group")
+        return self.create_group(name, **kwargs) if node is None else node
+
+    def require_groups(self, *names: str) -> tuple[Self, ...]:
+        """Several groups, created where they are missing."""
+        return tuple(self.require_group(name) for name in names)
+
+    def create_array(
+        self,
+        name: str,
+        *,
+        shape: Any = None,
+        dtype: Any = None,
+        data: Any = None,
+        chunks: Any = "auto",
+        shards: Any = None,
+        filters: Any = "auto",
+        compressors: Any = "auto",
+        compressor: Any = "auto",
+        serializer: Any = "auto",
+        fill_value: Any = new.DEFAULT_FILL_VALUE,
+        order: Any = None,
+        attributes: dict[str, Any] | None = None,
+        chunk_key_encoding: Any = None,
+        dimension_names: Any = None,
+        storage_options: dict[str, Any] | None = None,
+        overwrite: bool = False,
+        config: ArrayConfigLike | None = None,
+        write_data: bool = True,
+    ) -> Array:
+        """Creates an array below this group; see :func:`cuzarr.create_array`."""
+        arguments = dict(locals())
+        del arguments["self"], arguments["compressor"]
+        if not new.is_auto(compressor):
+            if not new.is_auto(compressors):
+                raise InvalidArgumentError("compressor and compressors are the same, give one")
+            arguments["compressors"] = () if compressor is None else (compressor,)
+
+        zarr_format = self._metadata.zarr_format
+        array = create.create_array(self._store_path, **arguments, zarr_format=zarr_format, device=self._own_device)
+        self._note(name, array.metadata)
+        return array
+
+    create = create_array  # zarr-python has both names
+
+    def require_array(self, name: str, *, shape: Any, config: ArrayConfigLike | None = None, **kwargs: Any) -> Array:
+        """The array at ``name``, created when it is missing.
+
+        ``dtype`` has to be one whose values the array can hold, or with ``exact=True`` its own.
+
+        Raises
+        ------
+        TypeError
+            Something else is there, or shape or dtype differ.
+        """
+        exact, dtype = kwargs.pop("exact", False), kwargs.pop("dtype", None)
+        node = self.get(name)
+        if node is None:
+            created = "float64" if dtype is None else dtype
+            return self.create_array(name, shape=shape, dtype=created, config=config, **kwargs)
+        if not isinstance(node, Array):
+            raise TypeError(f"a group is at '{printable(node.path)}', expected an array")
+        if node.shape != parse_shape(shape):
+            raise TypeError(f"the array at '{printable(node.path)}' has shape {node.shape}, not {parse_shape(shape)}")
+        native = parse_dtype("float64" if dtype is None else dtype, self._metadata.zarr_format).native
+        if node.dtype != native if exact else not np.can_cast(node.dtype, native):
+            raise TypeError(f"the array at '{printable(node.path)}' has elements of {node.dtype}, not {native}")
+        return node if config is None else node.with_config(config)
+
+    def create_hierarchy(
+        self, nodes: dict[str, AnyArrayMetadata | GroupMetadata], *, overwrite: bool = False
+    ) -> Iterator[tuple[str, Self | Array]]:
+        """Creates many nodes below this group, from their metadata by path; yields each with its path."""
+
+        nodes = {path: as_node(node) for path, node in dictionary(nodes, "nodes").items()}
+        for path, node in nodes.items():
+            if node.zarr_format != self._metadata.zarr_format:
+                raise InvalidArgumentError(f"'{path}' is of format {node.zarr_format}, the group of {self._metadata.zarr_format}")
+            if not normalize_path(path):
+                raise InvalidArgumentError("the nodes name the group itself, which is there already")
+        below = {(self._store_path / path).path: node for path, node in nodes.items()}
+        skip = len(self.path) + 1 if self.path else 0
+        for path, created in create_nodes(StorePath(self.store), below, overwrite):
+            if path != self.path and path.startswith(self.path):
+                metadata = created if isinstance(created, GroupMetadata) else created.metadata
+                self._note(path[skip:], metadata)
+                yield path[skip:], self._node(path[skip:], metadata)
+
+    def _like(self, function: str, name: str, **kwargs: Any) -> Array:
+
+        zarr_format = kwargs.pop("zarr_format", None) or self._metadata.zarr_format
+        if zarr_format != self._metadata.zarr_format:
+            raise InvalidArgumentError(f"an array of format {zarr_format} cannot be in a group of {self._metadata.zarr_format}")
+        kwargs.setdefault("device", self._own_device)
+        array = getattr(create, function)(store=self._store_path, path=name, zarr_format=zarr_format, **kwargs)
+        self._note(name, array.metadata)
+        return array  # type: ignore[no-any-return]
+
+    def empty(self, *, name: str, shape: tuple[int, ...], **kwargs: Any) -> Array:
+        """Creates an array without writing elements."""
+        return self._like("empty", name, shape=shape, **kwargs)
+
+    def zeros(self, *, name: str, shape: tuple[int, ...], **kwargs: Any) -> Array:
+        """Creates an array of zeros."""
+        return self._like("zeros", name, shape=shape, **kwargs)
+
+    def ones(self, *, name: str, shape: tuple[int, ...], **kwargs: Any) -> Array:
+        """Creates an array of ones."""
+        return self._like("ones", name, shape=shape, **kwargs)
+
+    def full(self, *, name: str, shape: tuple[int, ...], fill_value: Any, **kwargs: Any) -> Array:
+        """Creates an array of one value."""
+        return self._like("full", name, shape=shape, fill_value=fill_value, **kwargs)
+
+    def empty_like(self, *, name: str, data: Any, **kwargs: Any) -> Array:
+        """Creates an array like another one, without elements."""
+        return self._like("empty_like", name, a=data, **kwargs)
+
+    def zeros_like(self, *, name: str, data: Any, **kwargs: Any) -> Array:
+        """Creates an array of zeros like another one."""
+        return self._like("zeros_like", name, a=data, **kwargs)
+
+    def ones_like(self, *, name: str, data: Any, **kwargs: Any) -> Array:
+        """Creates an array of ones like another one."""
+        return self._like("ones_like", name, a=data, **kwargs)
+
+    def full_like(self, *, name: str, data: Any, **kwargs: Any) -> Array:
+        """Creates an array of one value like another one."""
+        return self._like("full_like", name, a=data, **kwargs)
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        """Stores an array under a name, whatever was there."""
+
+        save_array(self._store_path / key, value, zarr_format=self._metadata.zarr_format, overwrite=True)
+        if self._metadata.consolidated_metadata is not None:
+            self._note(key, read_node(self._store_path / key, self._metadata.zarr_format))
+
     def __delitem__(self, key: str) -> None:
         """Deletes the array or group at a path, with all that is below it."""
         self.store.check_writable()
@@ -114,20 +448,24 @@ class Group(GroupCreation):
         self.store._handle.delete_node(path)
         self._note(key, None)
 
+    def _note(self, name: str, node: AnyNodeMetadata | None) -> None:
+        """For a member that was replaced, or deleted (``None``): what was consolidated of it is no longer true."""
+        self._metadata = members.noted(self._metadata, name, node)
+
     def move(self, source: str, dest: str) -> None:
         """Refuses: stores cannot rename."""
         raise UnsupportedError("stores cannot rename", hint="copy the array, then delete the source")
 
+    # ----------------------------------------------------------------------------------------- as an object of Python
+
     async def update_attributes_async(self, new_attributes: dict[str, Any]) -> Group:
         """As :meth:`update_attributes`, awaited."""
-        from cuzarr._runtime import run
 
         return await run(self.update_attributes, new_attributes)
 
     @property
     def async_group(self) -> AsyncGroup:
         """The same group, with members that are awaited."""
-        from cuzarr._node.asynchronous import AsyncGroup
 
         return AsyncGroup.of(self)
 
@@ -141,7 +479,11 @@ class Group(GroupCreation):
     __hash__ = None  # type: ignore[assignment]  # attributes may change
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (self.store, self.path, self._metadata.to_dict(), self._own_device)
+        return Group._rebuilt, (self.store, self.path, self._metadata.to_dict(), self._own_device)
+
+    @classmethod
+    def _rebuilt(cls, store: Store, path: str, document: dict[str, Any], device: str | None) -> Group:
+        return cls(StorePath(store, path), GroupMetadata.from_dict(document), device)
 
     def __dask_tokenize__(self) -> tuple[Any, ...]:
         # The same for the same group in every process: dask names its tasks by it.
@@ -154,5 +496,47 @@ class Group(GroupCreation):
         return f"<Group {printable(str(self._store_path))}>"
 
 
-def _rebuild(store: Store, path: str, document: dict[str, Any], device: str) -> Group:
-    return Group(StorePath(store, path), GroupMetadata.from_dict(document), device)
+def _check_depth(max_depth: int | None) -> None:
+    if max_depth is not None:
+        whole(max_depth, "max_depth", 0, hint="give None for all members")
+
+
+complete(AsyncGroup, Group)
+
+
+def create_group(
+    store: Any,
+    *,
+    path: str | None = None,
+    zarr_format: ZarrFormat | None = None,
+    overwrite: bool = False,
+    attributes: dict[str, Any] | None = None,
+    storage_options: dict[str, Any] | None = None,
+    metadata_store: Any = None,
+) -> Group:
+    """Creates a group.
+
+    Raises
+    ------
+    ContainsArrayError, ContainsGroupError
+        A node is there, and ``overwrite`` is off.
+    """
+    place = make_store_path(store, path=path, mode="a", storage_options=storage_options, metadata_store=metadata_store)
+    return Group._new(place, attributes, default_format(zarr_format), overwrite=overwrite)
+
+
+def create_hierarchy(
+    *, store: Store, nodes: dict[str, GroupMetadata | AnyArrayMetadata], overwrite: bool = False
+) -> Iterator[tuple[str, Group | Array]]:
+    """Creates many nodes from their metadata by path, and the groups they are in; yields each with its path. Metadata may
+    be zarr-python's own objects.
+
+    Raises
+    ------
+    ContainsArrayError, ContainsGroupError
+        A node is there, and ``overwrite`` is off; nothing was written.
+    """
+    given = {normalize_path(path): as_node(node) for path, node in dictionary(nodes, "nodes").items()}
+    place = make_store_path(store)
+    for path, node in create_nodes(place, given, overwrite):
+        yield path, Group(StorePath(place.store, path), node) if isinstance(node, GroupMetadata) else node

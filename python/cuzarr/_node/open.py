@@ -6,15 +6,18 @@ import warnings
 from dataclasses import replace
 from typing import Any, Literal
 
+from cuzarr._compute import sources
+from cuzarr._compute.sources import is_array, place_of
 from cuzarr._metadata.array import AnyArrayMetadata
 from cuzarr._metadata.documents import check_zarr_format, group_not_found, nothing_found, read_array, read_group
 from cuzarr._metadata.dtype import ZarrFormat
 from cuzarr._metadata.group import ConsolidatedMetadata, GroupMetadata
-from cuzarr._node.arguments import default_format, device_like, is_array, place_of, warn_ignored
+from cuzarr._node.arguments import default_format, device_like, warn_ignored
 from cuzarr._node.array import Array
 from cuzarr._node.array_config import ArrayConfigLike
-from cuzarr._node.filled import create, like_arguments
+from cuzarr._node.create import create, create_array, like_arguments
 from cuzarr._node.group import Group
+from cuzarr._node.members import walk
 from cuzarr._operators.signs import is_operand
 from cuzarr._text import printable
 from cuzarr.errors import (
@@ -288,7 +291,7 @@ def consolidate_metadata(store: Any, path: str | None = None, zarr_format: ZarrF
     """
     place = make_store_path(store, path=path)
     before = read_group(place, check_zarr_format(zarr_format), use_consolidated=False)
-    found = dict(Group(place, before)._walk(None))
+    found = dict(walk(place, before, None))
     plain: dict[str, AnyArrayMetadata | GroupMetadata] = {
         name: replace(node, consolidated_metadata=None) if isinstance(node, GroupMetadata) else node
         for name, node in found.items()
@@ -299,3 +302,6 @@ def consolidate_metadata(store: Any, path: str | None = None, zarr_format: ZarrF
     metadata = replace(before, consolidated_metadata=ConsolidatedMetadata(plain))
     place.write(metadata.documents())
     return Group(place, metadata)
+
+
+sources.nodes = sources.Nodes(open, open_array, open_group, create_array)

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from cuzarr._compute.sources import is_array, metadata_of
 from cuzarr._metadata.documents import write_new
 from cuzarr._metadata.dtype import ZarrFormat, parse_dtype
 from cuzarr._metadata.group import GroupMetadata
-from cuzarr._node.arguments import (
-    check_data,
-    default_format,
-    dtype_of,
-    is_array,
-    metadata_of,
-    require_array,
-    shape_and_chunks,
-)
-from cuzarr._node.filled import create
+from cuzarr._node.arguments import check_data, default_format, dtype_of, require_array, shape_and_chunks
+from cuzarr._node.create import create
 from cuzarr.errors import InvalidArgumentError
 from cuzarr.storage import make_store_path
 

@@ -19,10 +19,9 @@ import functools
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
-from cuzarr import _api
-from cuzarr._compute import copy as _copying
 from cuzarr._node.asynchronous import AsyncArray, AsyncGroup, run_node, to_async
 from cuzarr._runtime import run
+from cuzarr.api import synchronous
 
 
 def _awaited(function: Callable[..., Any]) -> Any:
@@ -30,47 +29,50 @@ def _awaited(function: Callable[..., Any]) -> Any:
     async def call(*args: Any, **kwargs: Any) -> Any:
         return await run_node(function, *args, **kwargs)
 
+    call.__module__ = __name__
     return call
 
 
-array = _awaited(_api.array)
-consolidate_metadata = _awaited(_api.consolidate_metadata)
-copy = _awaited(_copying.copy)
-copy_all = _awaited(_api.copy_all)
-copy_store = _awaited(_api.copy_store)
-create = _awaited(_api.create)
-create_array = _awaited(_api.create_array)
-create_group = _awaited(_api.create_group)
-empty = _awaited(_api.empty)
-empty_like = _awaited(_api.empty_like)
-from_array = _awaited(_api.from_array)
-full = _awaited(_api.full)
-full_like = _awaited(_api.full_like)
-group = _awaited(_api.group)
-load = _awaited(_api.load)
-ones = _awaited(_api.ones)
-ones_like = _awaited(_api.ones_like)
-open = _awaited(_api.open)
-open_array = _awaited(_api.open_array)
-open_consolidated = _awaited(_api.open_consolidated)
-open_group = _awaited(_api.open_group)
-open_like = _awaited(_api.open_like)
-save = _awaited(_api.save)
-save_array = _awaited(_api.save_array)
-save_group = _awaited(_api.save_group)
-tree = _awaited(_api.tree)
-zeros = _awaited(_api.zeros)
-zeros_like = _awaited(_api.zeros_like)
+array = _awaited(synchronous.array)
+consolidate_metadata = _awaited(synchronous.consolidate_metadata)
+copy = _awaited(synchronous.copy)
+copy_all = _awaited(synchronous.copy_all)
+copy_store = _awaited(synchronous.copy_store)
+create = _awaited(synchronous.create)
+create_array = _awaited(synchronous.create_array)
+create_group = _awaited(synchronous.create_group)
+empty = _awaited(synchronous.empty)
+empty_like = _awaited(synchronous.empty_like)
+from_array = _awaited(synchronous.from_array)
+full = _awaited(synchronous.full)
+full_like = _awaited(synchronous.full_like)
+group = _awaited(synchronous.group)
+load = _awaited(synchronous.load)
+ones = _awaited(synchronous.ones)
+ones_like = _awaited(synchronous.ones_like)
+open = _awaited(synchronous.open)
+open_array = _awaited(synchronous.open_array)
+open_consolidated = _awaited(synchronous.open_consolidated)
+open_group = _awaited(synchronous.open_group)
+open_like = _awaited(synchronous.open_like)
+save = _awaited(synchronous.save)
+save_array = _awaited(synchronous.save_array)
+save_group = _awaited(synchronous.save_group)
+tree = _awaited(synchronous.tree)
+zeros = _awaited(synchronous.zeros)
+zeros_like = _awaited(synchronous.zeros_like)
 
 
-@functools.wraps(_api.create_hierarchy)
+@functools.wraps(synchronous.create_hierarchy)
 async def create_hierarchy(*args: Any, **kwargs: Any) -> AsyncGenerator[Any]:  # noqa: D103, documented by what it wraps
-    for item in await run(lambda: list(_api.create_hierarchy(*args, **kwargs))):
+    for item in await run(lambda: list(synchronous.create_hierarchy(*args, **kwargs))):
         yield to_async(item)
 
+
+create_hierarchy.__module__ = __name__
 
 __all__ = [
     "AsyncArray",
     "AsyncGroup",
-    *(name for name in _api.__all__ if name != "print_debug_info"),
+    *(name for name in synchronous.__all__ if name != "print_debug_info"),
 ]

@@ -1,7 +1,89 @@
-"""The functions of ``cuzarr``, under zarr-python's name for their module."""
+"""The functions of ``cuzarr``, under zarr-python's name for their module. Names, signatures and defaults are zarr-python's;
+``device`` is this package's own."""
 
-from cuzarr._api import *  # noqa: F403
-from cuzarr._api import __all__ as _names
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cuzarr import _core
 from cuzarr._compute.copy import copy
+from cuzarr._node.create import (
+    array,
+    create,
+    create_array,
+    empty,
+    empty_like,
+    from_array,
+    full,
+    full_like,
+    ones,
+    ones_like,
+    zeros,
+    zeros_like,
+)
+from cuzarr._node.group import create_group, create_hierarchy
+from cuzarr._node.open import (
+    consolidate_metadata,
+    group,
+    load,
+    open,
+    open_array,
+    open_consolidated,
+    open_group,
+    open_like,
+    tree,
+)
+from cuzarr._node.save import save, save_array, save_group
+from cuzarr.errors import UnsupportedError
 
-__all__ = [*_names, "copy"]
+
+def copy_all(*args: Any, **kwargs: Any) -> tuple[int, int, int]:
+    """Refuses, as zarr-python does: :func:`cuzarr.copy` copies whole groups."""
+    raise UnsupportedError("copy_all is not available", hint="use cuzarr.copy(group, target)")
+
+
+def copy_store(*args: Any, **kwargs: Any) -> tuple[int, int, int]:
+    """Refuses, as zarr-python does: :func:`cuzarr.copy` copies whole hierarchies."""
+    raise UnsupportedError("copy_store is not available", hint="use cuzarr.copy(source, target)")
+
+
+def print_debug_info() -> None:
+    """Prints versions, devices and what is missing, for a bug report."""
+    print(f"cuzarr {_core.__version__}, numpy {np.__version__}")
+    _core.cli(["cuzarr", "doctor"])
+
+
+__all__ = [
+    "array",
+    "consolidate_metadata",
+    "copy",
+    "copy_all",
+    "copy_store",
+    "create",
+    "create_array",
+    "create_group",
+    "create_hierarchy",
+    "empty",
+    "empty_like",
+    "from_array",
+    "full",
+    "full_like",
+    "group",
+    "load",
+    "ones",
+    "ones_like",
+    "open",
+    "open_array",
+    "open_consolidated",
+    "open_group",
+    "open_like",
+    "print_debug_info",
+    "save",
+    "save_array",
+    "save_group",
+    "tree",
+    "zeros",
+    "zeros_like",
+]

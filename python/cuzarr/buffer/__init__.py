@@ -14,6 +14,7 @@ array([1., 1., 1.], dtype=float32)
 Ask memory for abilities (``device``, ``is_host_accessible``) instead of testing its class.
 """
 
+from cuzarr import _names
 from cuzarr.buffer import cpu, gpu
 from cuzarr.buffer._classes import ArrayLike, Buffer, BufferPrototype, NDArrayLike, NDBuffer
 from cuzarr.buffer._prototype import default_buffer_prototype
@@ -28,3 +29,5 @@ __all__ = [
     "default_buffer_prototype",
     "gpu",
 ]
+
+_names.publish(globals())

@@ -11,24 +11,12 @@ chain, on frames that a program holds itself.
 
 from __future__ import annotations
 
+from cuzarr import _names
 from cuzarr.codecs import numcodecs
 from cuzarr.codecs.choices import BloscCname, BloscShuffle, Endian, ShardingCodecIndexLocation, SubchunkWriteOrder
 from cuzarr.codecs.decoder import Batch, Decoder
-from cuzarr.codecs.values import (
-    BloscCodec,
-    BytesCodec,
-    CastValue,
-    Codec,
-    Crc32cCodec,
-    ExtensionCodec,
-    GzipCodec,
-    ScaleOffset,
-    ShardingCodec,
-    TransposeCodec,
-    VLenBytesCodec,
-    VLenUTF8Codec,
-    ZstdCodec,
-)
+from cuzarr.codecs.values import BloscCodec, BytesCodec, CastValue, Codec, Crc32cCodec, GzipCodec, ScaleOffset, TransposeCodec, VLenBytesCodec, VLenUTF8Codec, ZstdCodec
+from cuzarr.codecs.chain import ExtensionCodec, ShardingCodec
 
 __all__ = [
     "Batch",
@@ -53,3 +41,5 @@ __all__ = [
     "ZstdCodec",
     "numcodecs",
 ]
+
+_names.publish(globals())

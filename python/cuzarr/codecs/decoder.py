@@ -13,7 +13,8 @@ from cuzarr import _core
 from cuzarr._config import config
 from cuzarr._memory.foreign import device_buffer, is_on_device, wrap_host
 from cuzarr._memory.streams import stream_handle
-from cuzarr.codecs.values import Codec, parse_codec
+from cuzarr.codecs.chain import parse_codec
+from cuzarr.codecs.values import Codec
 from cuzarr.errors import CuzarrError, InvalidArgumentError
 
 

@@ -1,7 +1,7 @@
 """Codecs written in Python, as the Rust side calls them.
 
 The Rust side knows one small set of methods; everything that differs between numcodecs and zarr-python's codecs ends
-here. For stores the same is in ``cuzarr.storage``.
+here. For stores, ``cuzarr.storage.adapters`` does this.
 """
 
 from __future__ import annotations
@@ -10,14 +10,17 @@ import json
 import lzma
 import math
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from cuzarr._config import config
-from cuzarr._metadata.dtype import from_json_v3
+from cuzarr._memory.foreign import to_bytes
+from cuzarr._runtime import Loop
+from cuzarr.codecs import nvcomp
+from cuzarr.codecs.values import DataType
 from cuzarr.errors import BudgetExceededError, PickleCodecDisabledError
-from cuzarr.storage.adapters import Loop, to_bytes
 
 # numcodecs' codecs that take arrays apart themselves; its others, as far as they are not built in, take bytes.
 _ARRAY_CODECS = ("zfpy", "pcodec", "pickle")
@@ -117,11 +120,17 @@ OpenedCodec = tuple[str, Any, list[int] | None, str | None]
 
 
 def open_codec(
-    name: str, configuration: str, zarr_format: int, shape: tuple[int, ...], data_type: str
+    name: str,
+    configuration: str,
+    zarr_format: int,
+    shape: tuple[int, ...],
+    data_type: str,
+    parse: Callable[[Any], DataType],
 ) -> OpenedCodec | None:
     """The codec of that name in Python's registries, or ``None``. Called by the Rust side, for names it does not know.
 
-    ``configuration`` and ``data_type`` are JSON, the latter as format 3 writes it; ``shape`` is the chunk's.
+    ``configuration`` and ``data_type`` are JSON, the latter as format 3 writes it and ``parse`` reads it; ``shape`` is the
+    chunk's.
 
     Raises
     ------
@@ -137,7 +146,7 @@ def open_codec(
         )
     if zarr_format == 3 and not name.startswith("numcodecs."):
         return _open_zarr(name, settings, shape, json.loads(data_type))
-    if identifier.startswith("nvcomp_") and (found := _open_nvcomp(identifier, settings, shape, data_type)):
+    if identifier.startswith("nvcomp_") and (found := _open_nvcomp(identifier, settings, shape, parse(json.loads(data_type)).native.itemsize)):
         return found
     try:
         import numcodecs
@@ -150,9 +159,9 @@ def open_codec(
             return None
         raise
     role = "array_bytes" if identifier in _ARRAY_CODECS else "bytes_bytes"
-    dtype = from_json_v3(json.loads(data_type)).native if role == "array_bytes" else np.dtype("u1")
+    dtype = parse(json.loads(data_type)).native if role == "array_bytes" else np.dtype("u1")
     if identifier == "lzma":
-        known = from_json_v3(json.loads(data_type))
+        known = parse(json.loads(data_type))
         # With the room that the Rust side leaves to compressors behind each other.
         fixed = None if known.is_variable else 4 * math.prod(shape) * known.item_bytes + (1 << 20)
         return role, LzmaHost(codec, fixed), None, None
@@ -160,13 +169,11 @@ def open_codec(
     return role, host(codec, role, dtype, tuple(shape)), None, None
 
 
-def _open_nvcomp(identifier: str, settings: dict[str, Any], shape: tuple[int, ...], data_type: str) -> OpenedCodec | None:
-    from cuzarr.codecs import nvcomp as _nvcomp
-
-    codec = _nvcomp.open_host(identifier, settings, tuple(shape), from_json_v3(json.loads(data_type)).native.itemsize)
+def _open_nvcomp(identifier: str, settings: dict[str, Any], shape: tuple[int, ...], item_bytes: int) -> OpenedCodec | None:
+    codec = nvcomp.open_host(identifier, settings, tuple(shape), item_bytes)
     if codec is None:
         return None
-    host = codec if isinstance(codec, _nvcomp.Host) else NumcodecsHost(codec, "bytes_bytes", np.dtype("u1"), tuple(shape))
+    host = codec if isinstance(codec, nvcomp.Host) else NumcodecsHost(codec, "bytes_bytes", np.dtype("u1"), tuple(shape))
     return "bytes_bytes", host, None, None
 
 

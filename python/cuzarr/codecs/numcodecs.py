@@ -13,15 +13,12 @@ settings.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from cuzarr.codecs.values import Codec, Role
+from cuzarr.codecs.values import AnyDataType, Codec, DataType, Role
 from cuzarr.errors import MetadataValidationError
-
-if TYPE_CHECKING:
-    from cuzarr._metadata.dtype import DataType
 
 __all__ = [
     "BZ2",
@@ -102,6 +99,9 @@ class NumcodecsCodec(Codec):
     def stored_dtype(self) -> np.dtype[Any] | None:
         """The element type this codec hands on, when it is another one."""
         return None
+
+    def handed_on(self, data_type: AnyDataType) -> AnyDataType:
+        return data_type if self.stored_dtype is None else data_type.of_native(self.stored_dtype)
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, NumcodecsCodec):

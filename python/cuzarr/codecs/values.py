@@ -6,15 +6,34 @@ import operator
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar
 
-from cuzarr._checks import dictionary, items, whole
+import numpy as np
+
+from cuzarr._checks import element_type, items, whole
+from cuzarr._memory import element_types
 from cuzarr.errors import InvalidArgumentError, MetadataValidationError
 
-if TYPE_CHECKING:
-    from cuzarr._metadata.dtype import DataType
-
 Role = Literal["array_array", "array_bytes", "bytes_bytes"]
+
+
+class DataType(element_types.DataType, Protocol):
+    """A data type of Zarr, as far as codecs are concerned."""
+
+    @property
+    def item_bytes(self) -> int: ...
+    @property
+    def has_byte_order(self) -> bool: ...
+    def of_json(self, spec: Any) -> Self:
+        """Another data type, from format 3 metadata."""
+        ...
+
+    def of_native(self, native: np.dtype[Any]) -> Self:
+        """Another data type, from NumPy's."""
+        ...
+
+
+AnyDataType = TypeVar("AnyDataType", bound=DataType)
 
 
 class Codec:
@@ -52,8 +71,12 @@ class Codec:
         """This codec with what it left open decided for elements of ``data_type``."""
         return self
 
+    def handed_on(self, data_type: AnyDataType) -> AnyDataType:
+        """The data type of what it makes of elements of ``data_type``."""
+        return data_type
 
-def _choice(what: str, value: Any, choices: tuple[str, ...]) -> str:
+
+def choice(what: str, value: Any, choices: tuple[str, ...]) -> str:
     text = getattr(value, "value", value)  # zarr-python's enumerations
     if not isinstance(text, str) or text not in choices:
         raise InvalidArgumentError(f"{what} is {value!r}, expected one of {', '.join(choices)}")
@@ -79,7 +102,7 @@ class BytesCodec(Codec):
     endian: Literal["little", "big"] | None
 
     def __init__(self, *, endian: Any = sys.byteorder) -> None:
-        parsed = None if endian is None else _choice("endian", endian, ("little", "big"))
+        parsed = None if endian is None else choice("endian", endian, ("little", "big"))
         object.__setattr__(self, "endian", parsed)
 
     @classmethod
@@ -126,9 +149,9 @@ class BloscCodec(Codec):
         compressors = ("lz4", "lz4hc", "blosclz", "snappy", "zlib", "zstd")
         shuffles = ("noshuffle", "shuffle", "bitshuffle")
         object.__setattr__(self, "typesize", None if typesize is None else _number("typesize", typesize, 1))
-        object.__setattr__(self, "cname", _choice("cname", cname, compressors))
+        object.__setattr__(self, "cname", choice("cname", cname, compressors))
         object.__setattr__(self, "clevel", _number("clevel", clevel, 0, 9))
-        object.__setattr__(self, "shuffle", None if shuffle is None else _choice("shuffle", shuffle, shuffles))
+        object.__setattr__(self, "shuffle", None if shuffle is None else choice("shuffle", shuffle, shuffles))
         object.__setattr__(self, "blocksize", _number("blocksize", blocksize, 0))
 
     def configuration(self) -> dict[str, Any]:
@@ -269,14 +292,15 @@ class CastValue(Codec):
     ) -> None:
         roundings = ("nearest-even", "towards-zero", "towards-positive", "towards-negative", "nearest-away")
         if not isinstance(data_type, str):
-            from cuzarr._metadata.dtype import parse_dtype
-
-            data_type = parse_dtype(data_type, 3).to_json(3)
+            data_type = data_type if isinstance(data_type, Mapping) else _type_name(data_type)
         object.__setattr__(self, "data_type", data_type)
-        object.__setattr__(self, "rounding", _choice("rounding", rounding, roundings))
-        range_choice = None if out_of_range is None else _choice("out_of_range", out_of_range, ("clamp", "wrap"))
+        object.__setattr__(self, "rounding", choice("rounding", rounding, roundings))
+        range_choice = None if out_of_range is None else choice("out_of_range", out_of_range, ("clamp", "wrap"))
         object.__setattr__(self, "out_of_range", range_choice)
         object.__setattr__(self, "scalar_map", scalar_map)
+
+    def handed_on(self, data_type: AnyDataType) -> AnyDataType:
+        return data_type.of_json(self.data_type)
 
     def configuration(self) -> dict[str, Any]:
         configuration: dict[str, Any] = {"data_type": self.data_type}
@@ -292,156 +316,15 @@ class CastValue(Codec):
         return configuration
 
 
-@dataclass(frozen=True, init=False)
-class ShardingCodec(Codec):
-    """Many chunks in one stored object, with an index at its start or end.
-
-    ``chunk_shape`` is the shape of the chunks inside, which ``codecs`` encode; ``index_codecs`` encode the index.
-    """
-
-    name: ClassVar[str] = "sharding_indexed"
-    role: ClassVar[Role] = "array_bytes"
-    chunk_shape: tuple[int, ...]
-    codecs: tuple[Codec, ...]
-    index_codecs: tuple[Codec, ...]
-    index_location: str
-    subchunk_write_order: str
-
-    def __init__(
-        self,
-        *,
-        chunk_shape: Any,
-        codecs: Iterable[Any] = (BytesCodec(),),
-        index_codecs: Iterable[Any] = (BytesCodec(), Crc32cCodec()),
-        index_location: Any = "end",
-        subchunk_write_order: Any = "morton",
-    ) -> None:
-        from cuzarr._checks import parse_shape
-
-        orders = ("morton", "unordered", "lexicographic", "colexicographic")
-        object.__setattr__(self, "chunk_shape", parse_shape(chunk_shape))
-        if 0 in self.chunk_shape:
-            raise InvalidArgumentError(f"chunks of a shard have extents of at least 1, got {self.chunk_shape}")
-        object.__setattr__(self, "codecs", tuple(map(parse_codec, items(codecs, "codecs", "a list of codecs"))))
-        object.__setattr__(self, "index_codecs", tuple(map(parse_codec, items(index_codecs, "index_codecs", "a list of codecs"))))
-        object.__setattr__(self, "index_location", _choice("index_location", index_location, ("start", "end")))
-        object.__setattr__(self, "subchunk_write_order", _choice("subchunk_write_order", subchunk_write_order, orders))
-
-    def configuration(self) -> dict[str, Any]:
-        return {
-            "chunk_shape": list(self.chunk_shape),
-            "codecs": [codec.to_dict() for codec in self.codecs],
-            "index_codecs": [codec.to_dict() for codec in self.index_codecs],
-            "index_location": self.index_location,
-        }
-
-    def for_dtype(self, data_type: DataType) -> Codec:
-        return replace_codec(self, codecs=chain_for_dtype(self.codecs, data_type))
-
-
-@dataclass(frozen=True, init=False)
-class ExtensionCodec(Codec):
-    """A codec that is neither Zarr's nor numcodecs' own, by its metadata: found in Python's codec registries when used."""
-
-    name: str  # type: ignore[misc]
-    role: Role  # type: ignore[misc]
-    document: dict[str, Any]
-
-    def __init__(self, document: Mapping[str, Any] | str, role: Role = "bytes_bytes") -> None:
-        parsed = {"name": document} if isinstance(document, str) else dictionary(document, "a codec")
-        if not isinstance(parsed.get("name"), str):
-            raise MetadataValidationError(f"a codec has a name, got {document!r}")
-        object.__setattr__(self, "name", parsed["name"])
-        object.__setattr__(self, "role", role)
-        object.__setattr__(self, "document", parsed)
-
-    def configuration(self) -> dict[str, Any]:
-        return dict(self.document.get("configuration") or {})
-
-    def to_dict(self) -> dict[str, Any]:
-        return dict(self.document)
-
-    def __hash__(self) -> int:
-        return hash(self.name)
-
-
-BUILT_IN: dict[str, type[Codec]] = {
-    cls.name: cls
-    for cls in (
-        BytesCodec,
-        BloscCodec,
-        ZstdCodec,
-        GzipCodec,
-        Crc32cCodec,
-        TransposeCodec,
-        VLenUTF8Codec,
-        VLenBytesCodec,
-        ScaleOffset,
-        CastValue,
-        ShardingCodec,
-    )
-}
+def _type_name(data_type: Any) -> str:
+    """Zarr's name of a number's type, from NumPy's, or an object that stands for one."""
+    native = getattr(data_type, "native", None)
+    if native is None:
+        native = data_type.to_native_dtype() if hasattr(data_type, "to_native_dtype") else element_type(data_type)
+    return str(native.name)
 
 
 def replace_codec(codec: Codec, **changes: Any) -> Codec:
     """A copy of a codec's value with other members."""
     return replace(codec, **changes)  # type: ignore[type-var]
 
-
-def parse_codec(spec: Any) -> Codec:
-    """A codec from a value of ours, of zarr-python's or of numcodecs', from metadata, or from a name.
-
-    Raises
-    ------
-    MetadataValidationError
-        It has no name, or a known codec's configuration has no meaning.
-    """
-    from cuzarr.codecs.numcodecs import NumcodecsCodec, from_numcodecs_config
-
-    if isinstance(spec, Codec):
-        return spec
-    if isinstance(spec, type):
-        raise TypeError(f"{spec.__name__} is a class, and a codec is made by calling it: {spec.__name__}()")
-    tuned = getattr(spec, "_tunable_attrs", ())  # zarr-python's BloscCodec: what it would still decide itself
-    role = _foreign_role(spec)
-    if hasattr(spec, "to_dict"):
-        spec = spec.to_dict()
-    elif hasattr(spec, "get_config"):
-        return from_numcodecs_config(spec.get_config())
-    if isinstance(spec, str):
-        spec = {"name": spec}
-    if not isinstance(spec, Mapping):
-        raise TypeError(f"a codec is a codec object, a dictionary or a name, got {spec!r}")
-    if "id" in spec and "name" not in spec:
-        return from_numcodecs_config(spec)
-    name = spec.get("name")
-    if name == "endian":
-        spec, name = {**spec, "name": "bytes"}, "bytes"
-    if isinstance(name, str) and name.startswith("numcodecs."):
-        return NumcodecsCodec.from_dict(spec)
-    if name in BUILT_IN:
-        codec = BUILT_IN[name].from_dict(spec)
-        return replace_codec(codec, **dict.fromkeys(tuned)) if tuned else codec
-    return ExtensionCodec(spec, role)
-
-
-def _foreign_role(spec: Any) -> Role:
-    bases = {base.__name__ for base in type(spec).__mro__}
-    if "ArrayArrayCodec" in bases:
-        return "array_array"
-    return "array_bytes" if "ArrayBytesCodec" in bases else "bytes_bytes"
-
-
-def chain_for_dtype(codecs: Iterable[Codec], data_type: DataType) -> tuple[Codec, ...]:
-    """A chain with everything its codecs left open decided; each codec sees the type that the one before hands on."""
-    from cuzarr._metadata.dtype import DataType, from_json_v3
-
-    decided: list[Codec] = []
-    for codec in codecs:
-        codec = codec.for_dtype(data_type)
-        decided.append(codec)
-        if isinstance(codec, CastValue):
-            data_type = from_json_v3(codec.data_type)
-        elif (stored := getattr(codec, "stored_dtype", None)) is not None:
-            data_type = DataType(stored)
-    return tuple(decided)

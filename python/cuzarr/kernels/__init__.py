@@ -10,7 +10,10 @@ cuzarr[cuda12]`` or ``[cuda13]``, a CUDA toolkit, or any package that brings it 
 disk.
 """
 
+from cuzarr import _names
 from cuzarr.kernels.elementwise import ElementwiseKernel
 from cuzarr.kernels.module import Function, Module
 
 __all__ = ["ElementwiseKernel", "Function", "Module"]
+
+_names.publish(globals())

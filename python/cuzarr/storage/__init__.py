@@ -13,6 +13,7 @@ any object with ``get``, ``set``, ``delete`` and ``list`` works as well.
 Where zarr-python is installed, ``cuzarr.zarr`` has these stores as its own kind of stores.
 """
 
+from cuzarr import _names
 from cuzarr.storage.foreign import FsspecStore, ObjectStore
 from cuzarr.storage.resolve import (
     MODES,
@@ -24,7 +25,12 @@ from cuzarr.storage.resolve import (
     make_store_path,
     normalize_path,
 )
-from cuzarr.storage.stores import ForeignStore, GDSStore, GpuMemoryStore, LocalStore, MemoryStore, SplitStore, Store
+from cuzarr.storage.store import Store
+from cuzarr.storage.foreign import ForeignStore
+from cuzarr.storage.split import SplitStore
+from cuzarr.storage.memory import GpuMemoryStore, MemoryStore
+from cuzarr.storage.gds import GDSStore
+from cuzarr.storage.local import LocalStore
 from cuzarr.storage.zip import ZipStore
 
 __all__ = [
@@ -47,3 +53,5 @@ __all__ = [
     "make_store_path",
     "normalize_path",
 ]
+
+_names.publish(globals())

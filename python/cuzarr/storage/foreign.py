@@ -2,12 +2,89 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from typing import Any, Self
 
-from cuzarr.errors import InvalidArgumentError, LibraryMissingError
-from cuzarr.storage.resolve import open_url
-from cuzarr.storage.stores import ForeignStore
+from cuzarr import _core
+from cuzarr._names import did_you_mean
+from cuzarr.errors import (
+    InvalidArgumentError,
+    LibraryMissingError,
+    UnsupportedError,
+)
+from cuzarr.storage.adapters.base import without_secrets
+from cuzarr.storage.adapters.choice import adapt_store
+from cuzarr.storage.adapters.fsspec import FsspecAdapter
+from cuzarr.storage.store import Store
+
+# What URLs begin with most often; others are known to fsspec.
+SCHEMES = ("file", "memory", "zip", "s3", "gs", "gcs", "az", "abfs", "http", "https", "ftp", "sftp", "github", "reference")
+
+
+class ForeignStore(Store):
+    """A store written in Python: zarr-python's, obstore's, fsspec's, or any object with ``get``, ``set``, ``delete`` and
+    ``list``."""
+
+    def __init__(self, store: Any, *, read_only: bool = False) -> None:
+        self.wrapped = store
+        self._adapter = adapt_store(store)
+        self.supports_deletes = self._adapter.supports_deletes
+        super().__init__(
+            _core.Store.python(self._adapter), read_only=read_only or bool(getattr(store, "read_only", False))
+        )
+
+    def with_read_only(self, read_only: bool = False) -> Self:
+        """The same store, with writing refused or allowed."""
+        twin = super().with_read_only(read_only)
+        if not read_only and getattr(self.wrapped, "read_only", False) and hasattr(self.wrapped, "with_read_only"):
+            # zarr-python's stores refuse writes themselves.
+            twin.wrapped = self.wrapped.with_read_only(False)
+            twin._adapter = adapt_store(twin.wrapped)
+            twin._handle = _core.Store.python(twin._adapter)
+        return twin
+
+    def __str__(self) -> str:
+        return self._adapter.describe()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ForeignStore) or self.wrapped is other.wrapped:
+            return isinstance(other, ForeignStore)
+        if isinstance(self._adapter, FsspecAdapter):
+            return isinstance(other._adapter, FsspecAdapter) and self._adapter.place == other._adapter.place
+        # Mappings would compare all of their values.
+        return not isinstance(self.wrapped, MutableMapping) and bool(self.wrapped == other.wrapped)
+
+    def __hash__(self) -> int:
+        return hash(self._adapter.place) if isinstance(self._adapter, FsspecAdapter) else id(self.wrapped)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self)._rebuilt, (self.wrapped, self._read_only)
+
+    @classmethod
+    def _rebuilt(cls, store: Any, read_only: bool) -> Self:
+        return cls(store, read_only=read_only)
+
+
+def open_url(url: str, storage_options: Mapping[str, Any] | None, read_only: bool) -> ForeignStore:
+    """The store at a URL that fsspec knows.
+
+    Raises
+    ------
+    UnsupportedError
+        fsspec is not installed, or the package for this scheme is not.
+    """
+    try:
+        import fsspec
+    except ImportError:
+        hint = "install fsspec, or pass a store object, such as one of obstore's"
+        raise UnsupportedError(f"no store for '{without_secrets(url)}' is built in", hint=hint) from None
+    try:
+        mapping = fsspec.get_mapper(url, **(storage_options or {}))
+    except (ImportError, ValueError) as error:
+        scheme = url.partition("://")[0]
+        near = None if scheme in SCHEMES else did_you_mean(scheme, SCHEMES)
+        raise UnsupportedError(f"fsspec has no store for '{without_secrets(url)}': {error}", hint=near) from error
+    return ForeignStore(mapping, read_only=read_only)
 
 
 class FsspecStore(ForeignStore):

@@ -11,9 +11,12 @@ from typing import Any, Literal
 from cuzarr._config import config
 from cuzarr._names import did_you_mean
 from cuzarr._text import printable
-from cuzarr.errors import BudgetExceededError, InvalidArgumentError, KeyInvalidError, ReadOnlyError, UnsupportedError
-from cuzarr.storage.adapters import without_secrets
-from cuzarr.storage.stores import ForeignStore, LocalStore, MemoryStore, SplitStore, Store
+from cuzarr.errors import BudgetExceededError, InvalidArgumentError, KeyInvalidError, ReadOnlyError
+from cuzarr.storage.foreign import SCHEMES, ForeignStore, open_url
+from cuzarr.storage.local import LocalStore
+from cuzarr.storage.memory import MemoryStore
+from cuzarr.storage.split import SplitStore
+from cuzarr.storage.store import Store
 from cuzarr.storage.zip import ZipStore
 
 AccessMode = Literal["r", "r+", "a", "w", "w-"]
@@ -87,8 +90,6 @@ class StorePath:
         return hash((self.store, self.path))
 
 
-# What URLs begin with most often; others are known to fsspec.
-_SCHEMES = ("file", "memory", "zip", "s3", "gs", "gcs", "az", "abfs", "http", "https", "ftp", "sftp", "github", "reference")
 # What these refer to is said by storage_options alone.
 _PLACELESS = ("reference", "github", "git")
 
@@ -143,7 +144,7 @@ def make_store(
 def _place_hint(scheme: str) -> str | None:
     if scheme == "reference":
         return "say where the references are: storage_options={'fo': 'references.json', …}"
-    return did_you_mean(scheme, _SCHEMES)
+    return did_you_mean(scheme, SCHEMES)
 
 
 def _zip_mode(path: str, mode: str | None, read_only: bool) -> Any:
@@ -168,28 +169,6 @@ _NAMED: dict[str, MemoryStore] = {}
 def _named_memory(name: str, read_only: bool) -> Store:
     store = _NAMED.setdefault(name, MemoryStore())
     return store.with_read_only(read_only)
-
-
-def open_url(url: str, storage_options: Mapping[str, Any] | None, read_only: bool) -> ForeignStore:
-    """The store at a URL that fsspec knows.
-
-    Raises
-    ------
-    UnsupportedError
-        fsspec is not installed, or the package for this scheme is not.
-    """
-    try:
-        import fsspec
-    except ImportError:
-        hint = "install fsspec, or pass a store object, such as one of obstore's"
-        raise UnsupportedError(f"no store for '{without_secrets(url)}' is built in", hint=hint) from None
-    try:
-        mapping = fsspec.get_mapper(url, **(storage_options or {}))
-    except (ImportError, ValueError) as error:
-        scheme = url.partition("://")[0]
-        near = None if scheme in _SCHEMES else did_you_mean(scheme, _SCHEMES)
-        raise UnsupportedError(f"fsspec has no store for '{without_secrets(url)}': {error}", hint=near) from error
-    return ForeignStore(mapping, read_only=read_only)
 
 
 def make_store_path(

@@ -10,6 +10,7 @@ Importing this needs zarr-python.
 from __future__ import annotations
 
 import asyncio
+import operator
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
@@ -21,13 +22,18 @@ from zarr.core.buffer import gpu as zarr_gpu
 from zarr.core.buffer.core import default_buffer_prototype
 from zarr.core.buffer.cpu import Buffer as CpuBuffer
 
-from cuzarr import storage
 from cuzarr._config import config
 from cuzarr._text import printable
 from cuzarr.buffer import Buffer as OwnBuffer
 from cuzarr.buffer._prototype import prototype_device
 from cuzarr.errors import StoreFailedError
-from cuzarr.storage.stores import byte_bounds
+from cuzarr.storage.gds import GDSStore as OwnGDSStore
+from cuzarr.storage.local import LocalStore as OwnLocalStore
+from cuzarr.storage.memory import GpuMemoryStore as OwnGpuMemoryStore
+from cuzarr.storage.memory import MemoryStore as OwnMemoryStore
+from cuzarr.storage.store import Store as OwnStore
+from cuzarr.storage.store import byte_bounds
+from cuzarr.storage.zip import ZipStore as OwnZipStore
 
 __all__ = ["GDSStore", "GpuMemoryStore", "LocalStore", "MemoryStore", "ZipStore"]
 
@@ -44,7 +50,7 @@ class NativeStore(ZarrStore):
     _blocks = True
     """Whether calls may wait for a disk, so that they are not made on an event loop."""
 
-    def __init__(self, store: storage.Store, *, read_only: bool = False) -> None:
+    def __init__(self, store: OwnStore, *, read_only: bool = False) -> None:
         super().__init__(read_only=read_only)
         self.cuzarr_store = store.with_read_only(read_only)
 
@@ -62,7 +68,15 @@ class NativeStore(ZarrStore):
         return hash(self.cuzarr_store)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _holding, (type(self), self.cuzarr_store, self.read_only)
+        if type(self) is NativeStore:
+            return operator.attrgetter("zarr_store"), (self.cuzarr_store,)
+        return type(self)._holding, (self.cuzarr_store, self.read_only)
+
+    @classmethod
+    def _holding(cls, store: OwnStore, read_only: bool) -> Self:
+        twin = object.__new__(cls)
+        NativeStore.__init__(twin, store, read_only=read_only)
+        return twin
 
     def __str__(self) -> str:
         return str(self.cuzarr_store)
@@ -191,10 +205,10 @@ class NativeStore(ZarrStore):
 class LocalStore(NativeStore):
     """A directory; see :class:`cuzarr.storage.LocalStore`."""
 
-    cuzarr_store: storage.LocalStore
+    cuzarr_store: OwnLocalStore
 
     def __init__(self, root: Path | str, *, read_only: bool = False) -> None:
-        super().__init__(storage.LocalStore(root), read_only=read_only)
+        super().__init__(OwnLocalStore(root), read_only=read_only)
 
     @property
     def root(self) -> Path:
@@ -219,12 +233,12 @@ class LocalStore(NativeStore):
 class GDSStore(LocalStore):
     """A directory read into GPU memory, and written from it, by cuFile; see :class:`cuzarr.storage.GDSStore`."""
 
-    cuzarr_store: storage.GDSStore
+    cuzarr_store: OwnGDSStore
 
     def __init__(
         self, root: Path | str, *, read_only: bool = False, gds: Literal["auto", "on", "off"] | None = None
     ) -> None:
-        NativeStore.__init__(self, storage.GDSStore(root, gds=gds), read_only=read_only)
+        NativeStore.__init__(self, OwnGDSStore(root, gds=gds), read_only=read_only)
 
 
 class _InMemory(NativeStore):
@@ -247,12 +261,12 @@ class _InMemory(NativeStore):
 class MemoryStore(_InMemory):
     """This process's memory; with ``store_dict`` a mapping of the caller's, from keys to zarr-python's buffers."""
 
-    cuzarr_store: storage.MemoryStore
+    cuzarr_store: OwnMemoryStore
 
     def __init__(self, store_dict: MutableMapping[str, Buffer] | None = None, *, read_only: bool = False) -> None:
         self._store_dict = store_dict
         given = None if store_dict is None else _Buffers(store_dict)
-        super().__init__(storage.MemoryStore(given), read_only=read_only)
+        super().__init__(OwnMemoryStore(given), read_only=read_only)
 
 
 class _Buffers(MutableMapping[str, Any]):
@@ -290,7 +304,7 @@ class GpuMemoryStore(_InMemory):
     """Memory of a GPU; see :class:`cuzarr.storage.GpuMemoryStore`. With ``store_dict`` a mapping of the caller's, from keys to
     zarr-python's buffers."""
 
-    cuzarr_store: storage.GpuMemoryStore
+    cuzarr_store: OwnGpuMemoryStore
 
     def __init__(
         self,
@@ -301,7 +315,7 @@ class GpuMemoryStore(_InMemory):
     ) -> None:
         self._store_dict = store_dict
         given = None if store_dict is None else _GpuBuffers(store_dict)
-        super().__init__(storage.GpuMemoryStore(given, device=device), read_only=read_only)
+        super().__init__(OwnGpuMemoryStore(given, device=device), read_only=read_only)
 
     @classmethod
     def from_dict(cls, store_dict: Mapping[str, Buffer], *, device: str | None = None) -> Self:
@@ -315,7 +329,7 @@ class GpuMemoryStore(_InMemory):
 class ZipStore(NativeStore):
     """A ZIP file; see :class:`cuzarr.storage.ZipStore`."""
 
-    cuzarr_store: storage.ZipStore
+    cuzarr_store: OwnZipStore
     supports_deletes: bool = False
 
     def __init__(
@@ -327,7 +341,7 @@ class ZipStore(NativeStore):
         compression: int = 0,
         allowZip64: bool = True,  # noqa: N803 (zarr-python's name)
     ) -> None:
-        store = storage.ZipStore(path, mode=mode, compression=compression, allowZip64=allowZip64)
+        store = OwnZipStore(path, mode=mode, compression=compression, allowZip64=allowZip64)
         super().__init__(store, read_only=mode == "r" if read_only is None else read_only)
 
     def with_read_only(self, read_only: bool = False) -> Self:
@@ -344,22 +358,20 @@ class ZipStore(NativeStore):
         super().close()
 
 
-def _holding(cls: type[NativeStore], store: storage.Store, read_only: bool) -> NativeStore:
-    twin = object.__new__(cls)
-    NativeStore.__init__(twin, store, read_only=read_only)
-    return twin
-
-
-_FORMS: dict[type[storage.Store], type[NativeStore]] = {
-    storage.GDSStore: GDSStore,
-    storage.GpuMemoryStore: GpuMemoryStore,
-    storage.LocalStore: LocalStore,
-    storage.MemoryStore: MemoryStore,
-    storage.ZipStore: ZipStore,
+_FORMS: dict[type[OwnStore], type[NativeStore]] = {
+    OwnGDSStore: GDSStore,
+    OwnGpuMemoryStore: GpuMemoryStore,
+    OwnLocalStore: LocalStore,
+    OwnMemoryStore: MemoryStore,
+    OwnZipStore: ZipStore,
 }
 
 
-def in_zarr_form(store: storage.Store) -> NativeStore:
+def in_zarr_form(store: OwnStore) -> NativeStore:
     """A store of zarr-python's that holds this one of ours."""
     cls = next((_FORMS[base] for base in type(store).__mro__ if base in _FORMS), NativeStore)
-    return _holding(cls, store, store.read_only)
+    return cls._holding(store, store.read_only)
+
+
+for _class in _FORMS.values():
+    _class.__module__ = "cuzarr.zarr"  # where users have them, and pickles name them

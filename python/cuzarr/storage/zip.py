@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 from cuzarr import _core
 from cuzarr.errors import UnsupportedError
-from cuzarr.storage.adapters import ListingAdapter
-from cuzarr.storage.stores import Store
+from cuzarr.storage.adapters.base import ListingAdapter
+from cuzarr.storage.store import Store
 
 ZipMode = Literal["r", "w", "a", "x"]
 
@@ -83,11 +83,11 @@ class ZipStore(Store):
 
     def __reduce__(self) -> tuple[Any, ...]:
         mode = self._members.mode_of_reopening()
-        return _reopen, (str(self.path), mode, self._read_only, self.compression, self.allowZip64)
+        return ZipStore._rebuilt, (str(self.path), mode, self._read_only, self.compression, self.allowZip64)
 
-
-def _reopen(path: str, mode: ZipMode, read_only: bool, compression: int, zip64: bool) -> ZipStore:
-    return ZipStore(path, mode=mode, read_only=read_only, compression=compression, allowZip64=zip64)
+    @classmethod
+    def _rebuilt(cls, path: str, mode: ZipMode, read_only: bool, compression: int, zip64: bool) -> ZipStore:
+        return cls(path, mode=mode, read_only=read_only, compression=compression, allowZip64=zip64)
 
 
 class _Members(ListingAdapter):

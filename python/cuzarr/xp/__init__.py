@@ -36,3 +36,5 @@ __all__ += creation.__all__
 __all__ += elementwise.__all__
 __all__ += reductions.__all__
 __all__ += statistics.__all__
+
+_names.publish(globals())

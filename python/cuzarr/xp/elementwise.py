@@ -52,6 +52,9 @@ class Function:
             raise TypeError(f"{self.__name__} takes {self._operands} operands, got {len(operands)}")
         return apply(self.__name__, *operands)
 
+    def __reduce__(self) -> str:
+        return self.__name__  # pickled by its name
+
     def __repr__(self) -> str:
         return f"<cuzarr.{self.__name__}>"
 

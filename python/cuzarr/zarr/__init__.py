@@ -13,6 +13,7 @@ initialises no GPU, imports no CuPy, and does not fail where zarr-python is miss
 
 from __future__ import annotations
 
+from cuzarr import _names
 from cuzarr.zarr._fallbacks import FallbackWarning, calls, fallbacks
 
 __all__ = [
@@ -41,3 +42,5 @@ except Exception as _error:
     from cuzarr.zarr._absent import absent
 
     globals().update({_name: absent(_name, _error) for _name in __all__ if _name not in globals()})
+
+_names.publish(globals())

@@ -5,10 +5,10 @@ it with a list of them; for chunks of 1 MiB that takes about as long as reading 
 of a regular grid, the variables of the function that does so say all that the list would. So they are looked at, nothing of
 zarr-python's is changed, and the read runs on a thread of its own while the list is made. Calling ``read`` then waits for it.
 
-When to look is told by Python's monitoring (PEP 669), to which this listens as an optimizer from the first pipeline of an
-array on: it calls at one line of that function. Where another optimizer listens, or Python is older, reads begin when
-``read`` is looked up, after the list of chunks and before the objects; and where zarr-python's variables have other names,
-when ``read`` is called.
+When to look is told by Python's monitoring (PEP 669), to which this listens as an optimizer while ``cuzarr.zarr.enable()`` is
+in force: it calls at one line of that function. Without that, where another optimizer listens, or where Python is older,
+reads begin when ``read`` is looked up, after the list of chunks and before the objects; and where zarr-python's variables
+have other names, when ``read`` is called.
 """
 
 from __future__ import annotations
@@ -129,6 +129,7 @@ def _start(known: dict[str, Any]) -> Started | None:
 # ------------------------------------------------------------------------------------------------------------ monitoring
 
 _lock = threading.Lock()
+_users = 0
 _is_listening = False
 
 
@@ -140,21 +141,35 @@ def _line_of_list(reader: CodeType) -> int | None:
 
 
 def listen(pipeline: type) -> None:
-    """Has reads by pipelines of this class begin before their chunks are listed, from now on, where that can be."""
-    global _is_listening
-    if _is_listening:
-        return
+    """Has reads by pipelines of this class begin before their chunks are listed, where that can be, until :func:`leave`."""
+    global _users, _is_listening
     with _lock:
-        if not _is_listening:
-            _is_listening = True
-            _listen(pipeline)
+        _users += 1
+        if _users == 1:
+            _is_listening = _listen(pipeline)
 
 
-def _listen(pipeline: type) -> None:
-    monitoring: Any = getattr(sys, "monitoring", None)
+def leave() -> None:
+    """Ends the monitoring, when nobody else asked for it."""
+    global _users, _is_listening
+    with _lock:
+        _users -= 1
+        if _users == 0 and _is_listening:
+            monitoring, _is_listening = _monitoring(), False
+            monitoring.set_local_events(monitoring.OPTIMIZER_ID, _READER, monitoring.events.NO_EVENTS)
+            monitoring.register_callback(monitoring.OPTIMIZER_ID, monitoring.events.LINE, None)
+            monitoring.free_tool_id(monitoring.OPTIMIZER_ID)
+
+
+def _monitoring() -> Any:
+    return getattr(sys, "monitoring", None)
+
+
+def _listen(pipeline: type) -> bool:
+    monitoring = _monitoring()
     line = None if _READER is None or monitoring is None else _line_of_list(_READER)
     if line is None or monitoring.get_tool(monitoring.OPTIMIZER_ID) is not None:
-        return
+        return False
 
     def at_line(code: CodeType, number: int) -> Any:
         if number != line:
@@ -166,6 +181,8 @@ def _listen(pipeline: type) -> None:
     monitoring.use_tool_id(tool, "cuzarr")
     monitoring.register_callback(tool, event, at_line)
     monitoring.set_local_events(tool, _READER, event)
+    monitoring.restart_events()  # lines that were told to be none of ours before
+    return True
 
 
 def _begin(pipeline: type, frame: FrameType) -> None:

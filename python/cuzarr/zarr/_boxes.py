@@ -31,10 +31,8 @@ from cuzarr.zarr._work import Work, reading_box, run_options, writing_box
 _PARAMETERS = ("store_path", "metadata", "codec_pipeline", "config", "chunk_grid", "indexer")
 
 
-def replacement(original: Any) -> Any:
-    """What takes the place of zarr-python's function; ``None`` when that is not what is known."""
-    from cuzarr.zarr._pipeline import CodecPipeline
-
+def replacement(original: Any, pipeline: type) -> Any:
+    """What takes the place of zarr-python's function for arrays with pipelines of this class; ``None`` when it is not what is known."""
     if not isinstance(original, types.FunctionType):
         return None
     names = tuple(inspect.signature(original).parameters)
@@ -45,7 +43,7 @@ def replacement(original: Any) -> Any:
         store_path: Any, metadata: Any, codec_pipeline: Any, config: Any, chunk_grid: Any, indexer: Any, *args: Any, **kwargs: Any
     ) -> Any:
         box = None
-        if type(codec_pipeline) is CodecPipeline and config.read_missing_chunks and not kwargs.get("fields"):
+        if type(codec_pipeline) is pipeline and config.read_missing_chunks and not kwargs.get("fields"):
             box = Box.of(store_path, metadata, codec_pipeline, config, chunk_grid, indexer, kwargs.get("prototype"))
         if box is None:
             return await original(store_path, metadata, codec_pipeline, config, chunk_grid, indexer, *args, **kwargs)

@@ -7,9 +7,10 @@ from typing import Any, Self
 
 import zarr
 
-from cuzarr.zarr import _patches, _pipeline
+from cuzarr.zarr import _ahead, _patches
+from cuzarr.zarr._pipeline import CodecPipeline
 
-PIPELINE = f"{_pipeline.CodecPipeline.__module__}.{_pipeline.CodecPipeline.__qualname__}"
+PIPELINE = "cuzarr.zarr.CodecPipeline"
 
 
 class Enabled:
@@ -32,6 +33,7 @@ class Enabled:
         if self._is_on:
             self._is_on = False
             self._settings.__exit__(None, None, None)
+            _ahead.leave()
             if self._patched:
                 _patches.revert()
 
@@ -58,6 +60,9 @@ def enable(*, gpu: bool = False, patch: bool = True) -> Enabled:
         ``numpy.asarray(array)``, and metadata that travels through the GPU; read and write boxes without the objects
         that zarr-python makes for each of their chunks; and take stores of ``cuzarr.storage``. Results are the same.
 
+    While it is in force, Python's monitoring (``sys.monitoring``, as an optimizer) tells when zarr-python begins to list the
+    chunks of a read, so that the read begins meanwhile; before, nothing is monitored.
+
     >>> import cuzarr.zarr, zarr
     >>> with cuzarr.zarr.enable(patch=False) as enabled:
     ...     zarr.config.get("codec_pipeline.path")
@@ -71,8 +76,6 @@ def enable(*, gpu: bool = False, patch: bool = True) -> Enabled:
         module = "zarr.buffer.gpu" if importlib.util.find_spec("cupy") else "cuzarr.zarr"
         values |= {"buffer": f"{module}.Buffer", "ndbuffer": f"{module}.NDBuffer"}
     settings = zarr.config.set(values)
-    patches = _patches.apply() if patch else ()
+    _ahead.listen(CodecPipeline)
+    patches = _patches.apply(CodecPipeline) if patch else ()
     return Enabled(settings, patches, patched=patch)
-
-
-Enabled.__module__ = enable.__module__ = "cuzarr.zarr"

@@ -16,6 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from cuzarr.storage import Store
+from cuzarr.zarr._boxes import replacement
+
 
 def _is_device_array(value: Any) -> bool:
     return not isinstance(value, np.ndarray | np.generic) and hasattr(value, "__cuda_array_interface__")
@@ -37,7 +40,7 @@ class _NumPy(types.ModuleType):
         return np.array(value, *args, **kwargs)
 
 
-def _keep_on_device(original: Any) -> Any:
+def _keep_on_device(original: Any, pipeline: type) -> Any:
     return _NumPy() if original is np else None
 
 
@@ -46,7 +49,7 @@ def _to_host(array: Any) -> np.ndarray[Any, Any]:
     return np.asarray(array.cpu() if hasattr(array, "cpu") else array.get())
 
 
-def _convert_to_host(original: Any) -> Any:
+def _convert_to_host(original: Any, pipeline: type) -> Any:
     if not isinstance(original, types.FunctionType):
         return None
 
@@ -64,26 +67,16 @@ def _convert_to_host(original: Any) -> Any:
     return __array__
 
 
-def _host_prototype(original: Any) -> Any:
+def _host_prototype(original: Any, pipeline: type) -> Any:
     from zarr.core.buffer import cpu
     from zarr.core.buffer.core import default_buffer_prototype
 
     return (lambda: cpu.buffer_prototype) if original is default_buffer_prototype else None
 
 
-def _boxes(original: Any) -> Any:
-    try:
-        from cuzarr.zarr._boxes import replacement
-    except ImportError:
-        return None
-    return replacement(original)
-
-
-def _take_our_stores(original: Any) -> Any:
+def _take_our_stores(original: Any, pipeline: type) -> Any:
     if not inspect.iscoroutinefunction(original) or next(iter(inspect.signature(original).parameters), "") != "store_like":
         return None
-    from cuzarr.storage import Store
-
     async def make_store(store_like: Any, *args: Any, **kwargs: Any) -> Any:
         return await original(store_like.zarr_store if isinstance(store_like, Store) else store_like, *args, **kwargs)
 
@@ -96,8 +89,8 @@ class _Repair:
     name: str
     module: str
     attribute: str
-    # From what is there to what takes its place; None when it is not what is known.
-    replace: Callable[[Any], Any]
+    # From what is there, and the class of our pipelines, to what takes its place; None when it is not what is known.
+    replace: Callable[[Any, type], Any]
 
 
 _REPAIRS = (
@@ -108,7 +101,7 @@ _REPAIRS = (
         for module in ("zarr.core.group", "zarr.core.metadata.io", "zarr.core._json")
     ),
     *(
-        _Repair(f"boxes are {done} without listing their chunks", "zarr.core.array", attribute, _boxes)
+        _Repair(f"boxes are {done} without listing their chunks", "zarr.core.array", attribute, replacement)
         for done, attribute in (("read", "_get_selection"), ("written", "_set_selection"))
     ),
     _Repair("stores of cuzarr.storage are taken as they are", "zarr.storage._common", "make_store", _take_our_stores),
@@ -130,7 +123,7 @@ def _owner(repair: _Repair) -> tuple[Any, str] | None:
     return (owner, name) if owner is not None and name in vars(owner) else None
 
 
-def apply() -> tuple[str, ...]:
+def apply(pipeline: type) -> tuple[str, ...]:
     """Applies the repairs that fit this zarr-python, once for everybody who asks. Gives their names."""
     global _users
     with _lock:
@@ -142,7 +135,7 @@ def apply() -> tuple[str, ...]:
                     continue
                 owner, name = found
                 original = vars(owner)[name]
-                replacement = repair.replace(original)
+                replacement = repair.replace(original, pipeline)
                 if replacement is not None:
                     setattr(owner, name, replacement)
                     _applied.append((owner, name, original, repair.name))

@@ -22,7 +22,7 @@ from zarr.registry import register_pipeline
 
 from cuzarr import _core
 from cuzarr.zarr import _fancy, _threads
-from cuzarr.zarr._ahead import Ahead, listen
+from cuzarr.zarr._ahead import Ahead
 from cuzarr.zarr._chunks import Chunks, open_chunks, shards_are_patched
 from cuzarr.zarr._fallbacks import Fallback, count_native, fall_back, go_by_host
 from cuzarr.zarr._host import read_by_zarr, write_by_zarr
@@ -62,7 +62,6 @@ class CodecPipeline(ZarrCodecPipeline):
     @classmethod
     def from_array_metadata_and_store(cls, array_metadata: Any, store: Any) -> Self:
         """The pipeline of an array."""
-        listen(CodecPipeline)
         if array_metadata.zarr_format == 2:
             codecs: Any = [V2Codec(filters=array_metadata.filters, compressor=array_metadata.compressor)]
             shape, settings = array_metadata.chunks, {"order": array_metadata.order}

@@ -30,7 +30,7 @@ TRUTH = np.arange(40 * 30, dtype="i4").reshape(40, 30)
 
 @pytest.fixture(autouse=True)
 def pipeline() -> Any:
-    with zarr.config.set({"codec_pipeline.path": "cuzarr.zarr.CodecPipeline"}):
+    with cuzarr.zarr.enable(patch=False):
         yield
 
 
@@ -226,7 +226,7 @@ BESIDE_ANOTHER = """
 import sys
 import numpy as np, zarr, cuzarr.zarr
 sys.monitoring.use_tool_id(sys.monitoring.OPTIMIZER_ID, "another")
-zarr.config.set({"codec_pipeline.path": "cuzarr.zarr.CodecPipeline"})
+cuzarr.zarr.enable(patch=False)
 array = zarr.create_array(sys.argv[1], shape=(40, 30), chunks=(7, 4), dtype="i4")
 array[:] = truth = np.arange(1200).reshape(40, 30)
 from cuzarr.zarr import _ahead
@@ -235,6 +235,30 @@ _ahead._start = lambda known: begun.append("indexed_chunks" in known) or started
 assert (array[:] == truth).all() and begun == [True], begun
 assert sys.monitoring.get_tool(sys.monitoring.OPTIMIZER_ID) == "another"
 """
+
+
+MONITORED = """
+import sys
+import numpy as np, zarr, cuzarr.zarr
+tool = lambda: sys.monitoring.get_tool(sys.monitoring.OPTIMIZER_ID)
+zarr.config.set({"codec_pipeline.path": "cuzarr.zarr.CodecPipeline"})
+array = zarr.create_array(sys.argv[1], shape=(40, 30), chunks=(7, 4), dtype="i4")
+array[:] = truth = np.arange(1200).reshape(40, 30)
+from cuzarr.zarr import _ahead
+started, begun = _ahead._start, []
+_ahead._start = lambda known: begun.append("indexed_chunks" in known) or started(known)
+assert (array[:] == truth).all() and tool() is None and begun == [True], (tool(), begun)
+for _ in range(2):
+    with cuzarr.zarr.enable(patch=False), cuzarr.zarr.enable(patch=False):
+        assert (array[:] == truth).all() and tool() == "cuzarr" and begun.pop() is False, (tool(), begun)
+    assert (array[:] == truth).all() and tool() is None and begun.pop(), (tool(), begun)
+"""
+
+
+@pytest.mark.skipif(not hasattr(sys, "monitoring"), reason="skipped: this Python has no sys.monitoring")
+def test_nothing_is_monitored_unless_it_is_enabled(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", MONITORED, str(tmp_path / "a")], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_beside_another_optimizer_a_read_begins_when_it_is_looked_up(tmp_path: Path) -> None:

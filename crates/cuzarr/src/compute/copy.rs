@@ -145,14 +145,14 @@ impl Copy {
         if existing == Existing::Resume {
             refuse_resuming(&*store)?;
         }
-        let own = source.options().clone();
+        let own = *source.options();
         let plannable = plannable_bytes(own.memory_limit_bytes);
         // Readers do not agree what a chunk is that is not stored, where the fill value is undefined.
         let write_empty_chunks = own.write_empty_chunks || *metadata.fill_value() == FillValue::Undefined;
         let memory_limit_bytes = plannable / 2;
-        let options = ArrayOptions { memory_limit_bytes, order_is_f: false, write_empty_chunks, ..own.clone() };
+        let options = ArrayOptions { memory_limit_bytes, order_is_f: false, write_empty_chunks, ..own };
         let mut journal = Journal::new(source, &metadata);
-        let target = Array::from_metadata(store, &path, metadata, options.clone())?;
+        let target = Array::from_metadata(store, &path, metadata, options)?;
         target.chain()?;
         let begin = look(&target, &mut journal, existing)?;
         let source = source.with_options(options);
@@ -198,7 +198,6 @@ impl Copy {
     /// # Errors
     /// What reading and writing report, with the region in the trail. What was written stays, and can be resumed.
     pub fn run(mut self, progress: &(dyn Fn(&Progress) + Sync)) -> Result<Array> {
-        self.options.cancellation.check()?;
         self.options.device.initialize()?; // or fails while what is there is still there
         let _within = within(self.options.device, self.options.memory_limit_bytes);
         let (store, path) = (Arc::clone(self.target.store()), self.target.path().to_string());
@@ -207,7 +206,7 @@ impl Copy {
             if self.is_committed_by_caller() {
                 // Chunks are taken of arrays that are there, and nobody sees the array before all of it is committed.
                 let metadata = self.target.metadata().clone();
-                Array::create(Arc::clone(&store), &path, metadata, false, self.options.clone())?;
+                Array::create(Arc::clone(&store), &path, metadata, false, self.options)?;
             } else {
                 self.journal.write(&*store, &path)?;
             }
@@ -217,9 +216,9 @@ impl Copy {
             self.run_pass(number, &mut meter, progress)?;
         }
         let metadata = self.target.metadata().clone();
-        let array = match Array::open(Arc::clone(&store), &path, self.options.clone()) {
+        let array = match Array::open(Arc::clone(&store), &path, self.options) {
             Err(error) if error.kind() == ErrorKind::ArrayNotFound => {
-                Array::adopt(Arc::clone(&store), &path, metadata, self.options.clone())?
+                Array::adopt(Arc::clone(&store), &path, metadata, self.options)?
             }
             opened => opened?,
         };
@@ -380,12 +379,7 @@ impl Copy {
             dimension_names: None,
         };
         let path = join_key(self.target.path(), BETWEEN);
-        Array::from_metadata(
-            Arc::clone(self.target.store()),
-            &path,
-            ArrayMetadata::new(new)?,
-            self.target.options().clone(),
-        )
+        Array::from_metadata(Arc::clone(self.target.store()), &path, ArrayMetadata::new(new)?, *self.target.options())
     }
 }
 
@@ -444,7 +438,7 @@ fn look(target: &Array, journal: &mut Journal, existing: Existing) -> Result<Beg
         };
         return Err(error);
     }
-    match node::open_existing(Arc::clone(store), path, None, target.options().clone()) {
+    match node::open_existing(Arc::clone(store), path, None, *target.options()) {
         Ok(Node::Array(array)) => {
             let same = array.metadata().documents() == target.metadata().documents();
             if existing == Existing::Resume && same {

@@ -73,7 +73,7 @@ impl Copied {
     }
 
     fn refuse_what_is_there(&self, group: &Group) -> Result<()> {
-        let kind = match node::open_existing(Arc::clone(&self.store), &self.path, None, group.options().clone()) {
+        let kind = match node::open_existing(Arc::clone(&self.store), &self.path, None, *group.options()) {
             Err(error) if error.kind() == ErrorKind::NodeNotFound => return Ok(()),
             Err(error) => return Err(error),
             Ok(Node::Array(_)) => ErrorKind::ContainsArray,
@@ -99,15 +99,13 @@ impl Copied {
     /// As [`Copy::run`].
     pub fn run(self, progress: &(dyn Fn(&str, &Progress) + Sync)) -> Result<Node> {
         let Copied { source, store, path, existing, groups, copies } = self;
-        let options = options_of(&source);
-        options.cancellation.check()?;
-        options.device.initialize()?;
+        options_of(&source).device.initialize()?;
         if existing == Existing::Overwrite && !groups.is_empty() {
             node::delete_node(&*store, &path)?;
         }
         for (path, metadata) in groups {
-            options.cancellation.check()?;
-            match Group::create_from(Arc::clone(&store), &path, metadata, false, options.clone()) {
+            let options = options_of(&source);
+            match Group::create_from(Arc::clone(&store), &path, metadata, false, options) {
                 Err(error) if error.kind() == ErrorKind::ContainsGroup => {}
                 created => drop(created?),
             }
@@ -121,16 +119,16 @@ impl Copied {
             return last.map(Node::Array).ok_or_else(missing);
         };
         if group.consolidated().is_some() {
-            return node::consolidate_metadata(store, &path, None, group.options().clone()).map(Node::Group);
+            return node::consolidate_metadata(store, &path, None, *group.options()).map(Node::Group);
         }
-        node::open_existing(store, &path, None, group.options().clone())
+        node::open_existing(store, &path, None, *group.options())
     }
 }
 
 fn options_of(node: &Node) -> node::ArrayOptions {
     match node {
-        Node::Array(array) => array.options().clone(),
-        Node::Group(group) => group.options().clone(),
+        Node::Array(array) => *array.options(),
+        Node::Group(group) => *group.options(),
     }
 }
 

@@ -232,10 +232,10 @@ impl Group {
         let store = Arc::clone(&self.store);
         match metadata {
             Some(NodeMetadata::Array(metadata)) => {
-                Array::opened(store, absolute, *metadata, self.options.clone(), warnings).map(Node::Array)
+                Array::opened(store, absolute, *metadata, self.options, warnings).map(Node::Array)
             }
             Some(NodeMetadata::Group(metadata)) => {
-                Ok(Node::Group(Group::opened(store, absolute, *metadata, self.options.clone(), warnings)))
+                Ok(Node::Group(Group::opened(store, absolute, *metadata, self.options, warnings)))
             }
             None => Err(documents::not_found(ErrorKind::NodeNotFound, &*store, &absolute)),
         }
@@ -320,11 +320,9 @@ impl Group {
     fn member(&self, path: &str, metadata: NodeMetadata) -> Result<Node> {
         let (store, path) = (Arc::clone(&self.store), join_key(&self.path, path));
         Ok(match metadata {
-            NodeMetadata::Array(metadata) => {
-                Node::Array(Array::from_metadata(store, &path, *metadata, self.options.clone())?)
-            }
+            NodeMetadata::Array(metadata) => Node::Array(Array::from_metadata(store, &path, *metadata, self.options)?),
             NodeMetadata::Group(metadata) => {
-                let mut group = Group::opened(store, path, *metadata, self.options.clone(), Vec::new());
+                let mut group = Group::opened(store, path, *metadata, self.options, Vec::new());
                 group.uses_consolidated &= self.uses_consolidated;
                 Node::Group(group)
             }
@@ -338,7 +336,7 @@ impl Group {
     pub fn create_group(&self, path: &str, attributes: Map<String, Value>, overwrite: bool) -> Result<Group> {
         let (_, absolute) = self.member_path(path)?;
         let format = self.metadata.zarr_format();
-        Group::create(Arc::clone(&self.store), &absolute, format, attributes, overwrite, self.options.clone())
+        Group::create(Arc::clone(&self.store), &absolute, format, attributes, overwrite, self.options)
     }
 
     /// Creates an array at a path relative to this group; its metadata must be of the group's format.
@@ -352,7 +350,7 @@ impl Group {
             let message = format!("array '/{absolute}': got metadata of format {got}, the group has format {expected}");
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
-        Array::create(Arc::clone(&self.store), &absolute, metadata, overwrite, self.options.clone())
+        Array::create(Arc::clone(&self.store), &absolute, metadata, overwrite, self.options)
     }
 
     /// Opens the group at a path relative to this group, or creates it.

@@ -1,6 +1,6 @@
 //! What happens to stored bytes, and what somebody hostile makes of them.
 
-use super::Format;
+use cuzarr::codec::batch::Format;
 
 use super::random::Random;
 

@@ -20,13 +20,19 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use cuzarr::codec::batch::Format;
 use cuzarr_device::Device;
 use serde_json::{Value, json};
 
-pub use reference::Format;
-
-pub const FORMATS: [Format; 7] =
-    [Format::Lz4, Format::Lz4Raw, Format::Zstd, Format::Gzip, Format::Zlib, Format::Deflate, Format::Blosc];
+pub const FORMATS: [(&str, Format); 7] = [
+    ("lz4", Format::Lz4),
+    ("lz4_raw", Format::Lz4Raw),
+    ("zstd", Format::Zstd),
+    ("gzip", Format::Gzip),
+    ("zlib", Format::Zlib),
+    ("deflate", Format::Deflate),
+    ("blosc", Format::Blosc),
+];
 
 /// What a campaign does.
 #[derive(Clone, Debug)]

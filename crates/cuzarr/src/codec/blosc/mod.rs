@@ -28,7 +28,6 @@
 mod bits;
 mod blosclz;
 mod container;
-mod cost;
 mod cpu;
 pub(crate) mod cuda;
 mod scan;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Instant;
 
-use crate::cancellation::POLL_INTERVAL;
 use crate::codec::{Chain, Sharding};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::plan::{Batch, IndexRead, Plan, Room, SizeRule, Step, WholeShards};
@@ -14,7 +13,7 @@ use crate::run::context::Call;
 use crate::run::read::fetch::{Fetched, Request, fetch};
 use crate::run::read::in_flight::{Flight, shorter};
 use crate::run::read::indexes::VersionedIndex;
-use crate::store::ByteRange;
+use crate::store::{ByteRange, CHECK_INTERVAL};
 
 /// The part of the memory limit that the indexes which an open array keeps may take, and shards that one call reads whole.
 pub(crate) const INDEXES_SHARE: u64 = 64;
@@ -79,7 +78,7 @@ struct Reading<'a> {
     receiver: Receiver<usize>,
     flying: HashMap<usize, Arc<Flight>>,
     launched: usize,
-    /// When the call's token was polled last.
+    /// When the store was asked last whether to go on.
     looked: Instant,
 }
 
@@ -100,14 +99,14 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Polls the call's token from time to time. Batches of missing chunks come back so fast that a read of millions never
+    /// Asks the store from time to time whether to go on. Batches of missing chunks come back so fast that a read of millions never
     /// waits for one, and a caller's interrupt would not be seen before its end.
     fn look(&mut self) -> Result<()> {
-        if self.looked.elapsed() < POLL_INTERVAL {
+        if self.looked.elapsed() < CHECK_INTERVAL {
             return Ok(());
         }
         self.looked = Instant::now();
-        self.call.cancellation.poll()
+        self.call.store.check()
     }
 
     fn launch(&mut self, mut batch: Batch, destination: &mut dyn Destination) -> Result<()> {
@@ -132,9 +131,9 @@ impl Reading<'_> {
         }
         destination.idle()?;
         loop {
-            match self.receiver.recv_timeout(POLL_INTERVAL) {
+            match self.receiver.recv_timeout(CHECK_INTERVAL) {
                 Ok(number) => return self.close(number, destination),
-                Err(RecvTimeoutError::Timeout) => self.call.cancellation.poll()?,
+                Err(RecvTimeoutError::Timeout) => self.call.store.check()?,
                 // The reading holds a sender itself.
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(Error::new(ErrorKind::StoreFailed, "reads ended without a word"));

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from cuzarr import _core
 from cuzarr._checks import element_type, items
-from cuzarr._memory import convert as _convert
-from cuzarr._memory import element_types as _element_types
-from cuzarr._memory import foreign as _foreign
+from cuzarr._memory import convert, element_types, foreign
 from cuzarr._memory.box import Box, basic_box
+from cuzarr._node.array_io import OpenArray, delivered, get_box, new_memory, placement
 from cuzarr.errors import (
     DTypeMismatchError,
     InvalidArgumentError,
@@ -22,15 +21,8 @@ from cuzarr.errors import (
     UnsupportedError,
 )
 
-if TYPE_CHECKING:
-    from cuzarr._node.elements import ArrayElements
 
-
-def _lists(box: Box) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    return box.start, box.count, box.step, box.dropped
-
-
-def _converted(array: ArrayElements, dtype: Any) -> np.dtype[Any]:
+def _converted(array: OpenArray, dtype: Any) -> np.dtype[Any]:
     """The element type of the result, in the machine's byte order.
 
     Raises
@@ -49,38 +41,38 @@ def _is_number(dtype: np.dtype[Any]) -> bool:
     return dtype.kind in "biufc" or dtype.name == "bfloat16"
 
 
-def _check_fixed(array: ArrayElements) -> None:
-    if array.metadata.data_type.is_variable:
+def _check_fixed(array: OpenArray) -> None:
+    if array._metadata.data_type.is_variable:
         raise UnsupportedError("elements of variable length are read by brackets: they have no memory of their own")
 
 
-def read(array: ArrayElements, selection: Any, out: Any, dtype: Any, prototype: Any) -> Any:
+def read(array: OpenArray, selection: Any, out: Any, dtype: Any, prototype: Any) -> Any:
     """One box; see :meth:`cuzarr.Array.read`."""
     return _read_box(array, basic_box(selection, array.shape), dtype, out, prototype)
 
 
-def _read_box(array: ArrayElements, box: Box, dtype: Any, out: Any = None, prototype: Any = None) -> Any:
+def _read_box(array: OpenArray, box: Box, dtype: Any, out: Any = None, prototype: Any = None) -> Any:
     if out is None and dtype is None:
-        return array._get_box(box, None, prototype, None)
+        return get_box(array, box, None, prototype, None)
     _check_fixed(array)
-    device, nd_buffer = array._placement(prototype)
-    native = _converted(array, dtype if out is None or dtype is not None else _foreign.element_type(out))
+    device, nd_buffer = placement(array, prototype)
+    native = _converted(array, dtype if out is None or dtype is not None else foreign.element_type(out))
     if out is not None:
         handle = array._handle(device)
-        return _convert.read_into(lambda memory: handle.read_into(*_lists(box), memory), out, box.shape, native, device)
+        return convert.read_into(lambda memory: handle.read_into(*box.lists, memory), out, box.shape, native, device)
     order = array.order if len(box.shape) > 1 else "C"
     if nd_buffer is not None:
-        memory = array._new_memory(nd_buffer, device, box.shape, native)
-        place = _foreign.device_of(memory)
+        memory = new_memory(array, nd_buffer, device, box.shape, native)
+        place = foreign.device_of(memory)
         handle = array._handle(place)
-        return _convert.read_into(lambda part: handle.read_into(*_lists(box), part), memory, box.shape, native, place)
-    buffer = _core.NdBuffer.empty(box.shape, _element_types.core_dtype(native), device, order)
-    array._handle(device).read_into(*_lists(box), buffer)
-    return _convert.result_array(buffer, native)
+        return convert.read_into(lambda part: handle.read_into(*box.lists, part), memory, box.shape, native, place)
+    buffer = _core.NdBuffer.empty(box.shape, element_types.core_dtype(native), device, order)
+    array._handle(device).read_into(*box.lists, buffer)
+    return convert.result_array(buffer, native)
 
 
 def read_to(
-    array: ArrayElements, selection: Any, out: Any, dtype: Any, prototype: Any, device: str | Sequence[str]
+    array: OpenArray, selection: Any, out: Any, dtype: Any, prototype: Any, device: str | Sequence[str]
 ) -> Any:
     """One box, to other devices than the array's; see :meth:`cuzarr.Array.read`."""
     if isinstance(device, str):
@@ -88,7 +80,7 @@ def read_to(
     device = items(device, "device", "the name of one, or of several")
     if out is not None or prototype is not None or not device:
         raise InvalidArgumentError("several devices take neither out nor prototype, and are at least one")
-    parts = split(basic_box(selection, array.shape), array._stored_chunks, len(device))
+    parts = split(basic_box(selection, array.shape), array._metadata.stored_chunks, len(device))
     with ThreadPoolExecutor(len(device), thread_name_prefix="cuzarr-split") as pool:
         reads = [pool.submit(_read_box, array.with_device(one), part, dtype) for one, part in zip(device, parts, strict=True)]
         return [one.result() for one in reads]
@@ -118,23 +110,23 @@ def split(box: Box, chunks: tuple[int, ...], count: int) -> list[Box]:
     return parts
 
 
-def read_many(array: ArrayElements, selections: Sequence[Any], out: Any, dtype: Any, prototype: Any) -> Any:
+def read_many(array: OpenArray, selections: Sequence[Any], out: Any, dtype: Any, prototype: Any) -> Any:
     """Many boxes; see :meth:`cuzarr.Array.read_many`."""
     boxes = [basic_box(selection, array.shape) for selection in items(selections, "selections", "a list of them")]
-    device, _ = array._placement(prototype)
-    if array.metadata.data_type.is_variable and out is None and dtype is None:
-        return [array._get_box(box, None, prototype, None) for box in boxes]
+    device, _ = placement(array, prototype)
+    if array._metadata.data_type.is_variable and out is None and dtype is None:
+        return [get_box(array, box, None, prototype, None) for box in boxes]
     _check_fixed(array)
     if out is None:
         native = _converted(array, dtype)
-        lists = [_lists(box) for box in boxes]
-        buffers = array._handle(device).read_many(lists, _element_types.core_dtype(native))
-        return [array._delivered(_convert.result_array(buffer, native), prototype) for buffer in buffers]
-    native = _converted(array, dtype if dtype is not None else _foreign.element_type(out))
+        lists = [box.lists for box in boxes]
+        buffers = array._handle(device).read_many(lists, element_types.core_dtype(native))
+        return [delivered(array, convert.result_array(buffer, native), prototype) for buffer in buffers]
+    native = _converted(array, dtype if dtype is not None else foreign.element_type(out))
     shapes = {box.shape for box in boxes}
     if len(shapes) > 1:
         raise ShapeMismatchError(f"out holds selections of one shape, got {sorted(shapes)}")
     shape = (len(boxes), *shapes.pop()) if shapes else tuple(out.shape)
-    handle, lists = array._handle(device), [_lists(box) for box in boxes]
+    handle, lists = array._handle(device), [box.lists for box in boxes]
     read = (lambda memory: handle.read_stack_into(lists, memory)) if boxes else (lambda memory: None)
-    return _convert.read_into(read, out, shape, native, device)
+    return convert.read_into(read, out, shape, native, device)

@@ -1,0 +1,80 @@
+"""Arrays and groups of a store, as computations know them, and how they are opened and made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeGuard
+
+import numpy as np
+
+from cuzarr import _core
+from cuzarr._memory.box import Box
+from cuzarr._metadata.array import AnyArrayMetadata
+from cuzarr._metadata.documents import read_array
+from cuzarr._operators.dispatch import Stored
+from cuzarr.storage import StorePath, make_store_path
+
+
+class StoreNode:
+    """An array or a group of a store, one of this package's."""
+
+
+class StoredArray(Protocol):
+    """An array of a store, as far as computations are concerned."""
+
+    @property
+    def metadata(self) -> AnyArrayMetadata: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def ndim(self) -> int: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+    @property
+    def chunks(self) -> tuple[int, ...]: ...
+    @property
+    def shards(self) -> tuple[int, ...] | None: ...
+    @property
+    def device(self) -> str: ...
+    @property
+    def store_path(self) -> StorePath: ...
+    def _handle(self, device: str | None = None) -> _core.Array: ...
+    def _read_box(self, box: Box, device: str) -> Any: ...
+    def _write_box(self, box: Box, value: Any) -> None: ...
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """Functions that open and create arrays and groups, as users have them."""
+
+    open: Callable[..., Any]
+    open_array: Callable[..., Any]
+    open_group: Callable[..., Any]
+    create_array: Callable[..., Any]
+
+
+nodes: Nodes
+"""The functions of the room above, which sets them here."""
+
+
+def is_stored(value: Any) -> TypeGuard[StoredArray]:
+    """Whether this is an array of a store, one of this package's."""
+    return isinstance(value, Stored)
+
+
+def is_array(value: Any) -> bool:
+    """Whether this is an array of a store, of this package or of zarr-python."""
+    return isinstance(value, Stored) or (type(value).__name__ == "Array" and hasattr(value, "store_path"))
+
+
+def place_of(value: Any) -> StorePath:
+    """Where an array or group is, of this package or of zarr-python."""
+    return StorePath(make_store_path(value.store_path.store).store, value.store_path.path)
+
+
+def metadata_of(value: Any) -> AnyArrayMetadata:
+    """The metadata of an array of a store, as a value of this package."""
+    if is_stored(value):
+        return value.metadata
+    return read_array(place_of(value), value.metadata.zarr_format)

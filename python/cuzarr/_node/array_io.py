@@ -1,0 +1,408 @@
+"""Elements of an array, read and written box by box, in the memory that was chosen."""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+from functools import partial
+from typing import Any, Literal, Protocol, Self
+
+import numpy as np
+
+from cuzarr import _core, _numpy
+from cuzarr._checks import MAX_NDIM
+from cuzarr._config import config as global_config
+from cuzarr._config import resolve_class
+from cuzarr._memory import convert, foreign
+from cuzarr._memory.box import Box
+from cuzarr._memory.device_array import DeviceArray
+from cuzarr._memory.element_types import core_dtype
+from cuzarr._memory.strings import decode_variable, encode_variable
+from cuzarr._metadata.array import AnyArrayMetadata, encode_document
+from cuzarr._node.array_config import ArrayConfig
+from cuzarr._node.indexing import FancySelection, Fields, check_fields, one_field
+from cuzarr._text import printable
+from cuzarr.buffer import NDBuffer, cpu, gpu
+from cuzarr.buffer._prototype import prototype_device
+from cuzarr.errors import (
+    CuzarrRuntimeWarning,
+    FallbackRefusedError,
+    InvalidArgumentError,
+    ShapeMismatchError,
+    UnsupportedError,
+)
+from cuzarr.storage import Store
+
+
+class OpenArray(Protocol):
+    """An array of a store, as far as reading and writing its elements is concerned."""
+
+    _metadata: AnyArrayMetadata
+    _config: ArrayConfig
+    _own_device: str | None
+    # For each device the settings that it was opened with, and the array itself.
+    _handles: dict[str, tuple[tuple[Any, ...], _core.Array]]
+
+    @property
+    def store(self) -> Store: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def device(self) -> str: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def ndim(self) -> int: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+    @property
+    def order(self) -> Literal["C", "F"]: ...
+    def with_device(self, device: str) -> Self: ...
+    def _handle(self, device: str | None = None) -> _core.Array: ...
+
+
+_told: set[tuple[str, str]] = set()
+# What arrays are opened with of the process's configuration.
+_SETTINGS = ("strict", "memory_limit", "threading.max_workers", "array.variable_chunk_max_bytes")
+
+# Documents of arrays, and devices, for which that was asked; no more than so many are kept.
+_looked_at: set[tuple[bytes, str]] = set()
+_LOOKED_AT_MOST = 1024
+
+
+def open_handle(array: OpenArray, device: str | None = None) -> _core.Array:
+    """The array as the Rust side has it, opened once for each device as long as the configuration stays."""
+    device = device or array.device
+    settings = tuple(map(global_config.get, _SETTINGS))
+    is_new = device not in array._handles
+    if is_new or array._handles[device][0] != settings:
+        document = {key: value for key, value in array._metadata.document.items() if key != "attributes"}
+        options = {
+            "device": device,
+            "strict": settings[0],
+            "memory_limit_bytes": settings[1],
+            "threads": settings[2],
+            "variable_limit_bytes": settings[3],
+            "write_empty_chunks": array._config.write_empty_chunks,
+            "read_missing_chunks": array._config.read_missing_chunks,
+            "coalesce_gap_bytes": array._config.sharding_coalesce_max_gap_bytes,
+            "coalesce_max_bytes": array._config.sharding_coalesce_max_bytes,
+        }
+        raw, zarr_format = encode_document(document, compact=True), array._metadata.zarr_format
+        array._handles[device] = settings, _core.Array(array.store._handle, array.path, raw, zarr_format, options)
+        if is_new and device != "cpu" and not options["strict"] and (raw, device) not in _looked_at:
+            strict = _core.Array(array.store._handle, array.path, raw, zarr_format, {**options, "strict": True})
+            _warn_of_fallbacks(strict, array.ndim, device)
+            if len(_looked_at) < _LOOKED_AT_MOST:
+                _looked_at.add((raw, device))
+    return array._handles[device][1]
+
+
+def placement(array: OpenArray, prototype: Any) -> tuple[str, Any]:
+    """Where an operation's memory is, and the class of it when it is one of the caller's own: a prototype counts more
+    than the array's device, which counts more than the configuration."""
+    own: Any = None
+    if prototype is not None:
+        device, own = prototype_device(prototype, array.device), _own_class(prototype)
+    else:
+        device = array.device
+        if array._own_device is None:
+            own = _own_class(resolve_class(global_config.get("ndbuffer")))
+    if array._metadata.data_type.is_variable:  # strings and bytes of variable length are Python objects
+        return "cpu", own if device == "cpu" else None
+    return device, own
+
+
+def get_box(array: OpenArray, box: Box, out: Any, prototype: Any, fields: Fields | None) -> Any:
+    """A box, in the memory that a prototype or ``out`` says."""
+    device, nd_buffer = placement(array, prototype)
+    if out is not None or nd_buffer is None:
+        return _get_box_on(array, device, box, out, fields)
+    out_dtype = check_fields(fields, array.dtype)
+    memory = new_memory(array, nd_buffer, device, box.shape, out_dtype)
+    place = foreign.device_of(memory)
+    if place != "cpu" or isinstance(memory, np.ndarray):
+        return _get_box_on(array, place, box, memory, fields)
+    return into(memory, _get_box_on(array, device, box, None, fields))  # an array of another library, which only assigns
+
+
+def _get_box_on(array: OpenArray, device: str, box: Box, out: Any, fields: Fields | None) -> Any:
+    out_dtype = check_fields(fields, array.dtype)
+    if out is not None:
+        if not _reads_into(array, out, out_dtype):
+            return into(out, _get_box_on(array, device, box, None, fields))
+        native = _native(array.dtype)
+        handle, selection = array._handle(device), box.lists
+        return convert.read_into(lambda memory: handle.read_into(*selection, memory), out, box.shape, native, device)
+    if out_dtype == array.dtype:
+        return read_box(array, box, device)
+    elements = _take_fields(read_box(array, box, "cpu"), fields, out_dtype)
+    if device != "cpu":
+        _tell_of_host("fields of structures", device)
+        elements = convert.to_device(elements, device)
+    return elements
+
+
+def new_memory(array: OpenArray, nd_buffer: Any, device: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    """New memory for a result, made by a buffer class of the caller's own as zarr-python has it made."""
+    buffer = nd_buffer.empty(shape=shape, dtype=dtype if device == "cpu" else _native(dtype), order=array.order)
+    return buffer.as_ndarray_like()
+
+
+def delivered(array: OpenArray, elements: Any, prototype: Any) -> Any:
+    """Elements in memory of the caller's own buffer class, if there is one."""
+    device, nd_buffer = placement(array, prototype)
+    if nd_buffer is None:
+        return elements
+    memory = new_memory(array, nd_buffer, device, tuple(elements.shape), elements.dtype)
+    if foreign.is_on_device(memory) and not foreign.is_on_device(elements):
+        elements = convert.to_device(elements, foreign.device_of(memory))
+    return into(memory, elements)
+
+
+def _taken(array: OpenArray, value: Any, prototype: Any, dtype: np.dtype[Any]) -> Any:
+    """A value to be written, by way of the caller's own buffer class, if there is one."""
+    if isinstance(value, NDBuffer):
+        value = value.as_ndarray_like()
+    _, nd_buffer = placement(array, prototype)
+    if nd_buffer is None:
+        return value
+    elements = value if foreign.is_on_device(value) else foreign.to_native_host(value, dtype)
+    return nd_buffer.from_ndarray_like(elements).as_ndarray_like()
+
+
+def _reads_into(array: OpenArray, out: Any, out_dtype: np.dtype[Any]) -> bool:
+    """Whether elements can go right into a caller's memory; if not, they are converted on their way there."""
+    if out_dtype is not array.dtype or array._metadata.data_type.is_variable:
+        return False
+    memory = getattr(out, "as_ndarray_like", lambda: out)()
+    return not isinstance(memory, np.ndarray) or _native(memory.dtype) == _native(array.dtype)
+
+
+def read_box(array: OpenArray, box: Box, device: str) -> Any:
+    data_type = array._metadata.data_type
+    handle = array._handle(device)
+    selection = box.lists
+    if data_type.is_variable:
+        offsets, data = handle.read_variable(*selection)
+        return decode_variable(offsets, data, box.shape, data_type)
+    if array.order == "F" and len(box.shape) > 1:
+        buffer = _core.NdBuffer.empty(box.shape, core_dtype(data_type.native), device, "F")
+        handle.read_into(*selection, buffer)
+    else:
+        buffer = handle.read(*selection)
+    elements = convert.result_array(buffer, _native(data_type.native))
+    if isinstance(elements, np.ndarray) and elements.dtype != data_type.native:
+        if data_type.native.names is not None:
+            return elements.astype(data_type.native)
+        elements = elements.byteswap(inplace=True).view(data_type.native)
+    return elements
+
+
+def set_box(array: OpenArray, box: Box, value: Any, fields: Fields | None, prototype: Any = None) -> None:
+    array.store.check_writable()
+    check_fields(fields, array.dtype)
+    field = one_field(fields)
+    value = _taken(array, value, prototype, array.dtype if field is None else array.dtype[field])
+    if field is None:
+        write_box(array, box, value)
+        return
+    values = _broadcast(foreign.to_native_host(foreign.on_host(value), array.dtype[field]), box.shape)
+    with _turn(array, box) as update:
+        elements = read_box(array, box, "cpu")
+        elements[field] = values
+        write_box(array, box, elements, update)
+
+
+def _turn(array: OpenArray, box: Box) -> _core.Update:
+    """The turn of the objects that a box touches: what other threads write to them comes before it or after it."""
+    return array._handle().update(*box.lists)
+
+
+def write_box(array: OpenArray, box: Box, value: Any, update: _core.Update | None = None) -> None:
+    if isinstance(value, NDBuffer):
+        value = value.as_ndarray_like()
+    data_type = array._metadata.data_type
+    handle, selection = array._handle(), box.lists
+    write = partial(handle.write, *selection) if update is None else update.write
+    if foreign.is_on_device(value):
+        buffer = convert.device_elements(value, data_type)
+        more = len(buffer.shape) - len(box.shape)
+        if more > 0 and set(buffer.shape[:more]) == {1}:  # as `_strip` in host memory
+            buffer = buffer.reshape(buffer.shape[more:])
+        write(buffer)
+        return
+    native = _native(data_type.native)
+    elements = _broadcast(foreign.to_native_host(value, native), box.shape)
+    if data_type.is_variable:
+        write_variable = partial(handle.write_variable, *selection) if update is None else update.write_variable
+        write_variable(*encode_variable(elements, data_type))
+    elif elements.size:
+        write(foreign.wrap_host(elements))
+
+
+def get_fancy(
+    array: OpenArray, chosen: FancySelection, shape: tuple[int, ...], prototype: Any, fields: Fields | None
+) -> Any:
+    out_dtype = check_fields(fields, array.dtype)
+    device, _ = placement(array, prototype)
+    module = _array_module(device, out_dtype if out_dtype == array.dtype else None)
+    if module is None:
+        elements = get_fancy(array, chosen, shape, cpu.buffer_prototype, fields)
+        return convert.to_device(elements, device)
+    result = module.empty(shape, array.dtype if device == "cpu" else _native(array.dtype))
+    for piece in chosen:
+        block = module.asarray(read_box(array, piece.box, device))
+        result[_indices(module, piece.target)] = block[_indices(module, piece.inside)]
+    if module is not np and global_config.get("array_type") == "device":
+        result = convert.result_array(foreign.device_buffer(result), result.dtype)
+    return result if out_dtype == array.dtype else _take_fields(result, fields, out_dtype)
+
+
+def set_fancy(
+    array: OpenArray,
+    chosen: FancySelection,
+    shape: tuple[int, ...],
+    full_shape: tuple[int, ...],
+    value: Any,
+    fields: Fields | None,
+    flat: bool = False,
+    prototype: Any = None,
+) -> None:
+    """Writes to a selection of ``shape``, which has ``full_shape`` inside. ``flat`` takes one element for each point, too,
+    in one dimension or with dimensions of 1 between."""
+    array.store.check_writable()
+    check_fields(fields, array.dtype)
+    field = one_field(fields)
+    value = _taken(array, value, prototype, array.dtype if field is None else array.dtype[field])
+    device = foreign.device_of(value)
+    module = _array_module(device, array.dtype if field is None else None)
+    if module is None:
+        value, device, module = foreign.on_host(value), "cpu", np
+    if device == "cpu":
+        value = foreign.to_native_host(value, array.dtype if field is None else array.dtype[field])
+    elif field is None:
+        value = module.asarray(DeviceArray(convert.device_elements(value, array._metadata.data_type), _native(array.dtype)))
+    if flat and _without_ones(value.shape) in (_without_ones(shape), _without_ones(full_shape)):
+        value = value.reshape(shape)
+    values = _broadcast(value, shape, module).reshape(full_shape)
+    for piece in chosen:
+        part = values[_indices(module, piece.target)]
+        with _turn(array, piece.box) as update:
+            block = module.asarray(read_box(array, piece.box, device))
+            if field is None:
+                block[_indices(module, piece.inside)] = part
+            else:
+                block[field][piece.inside] = part
+            write_box(array, piece.box, block, update)
+
+
+def _warn_of_fallbacks(strict: _core.Array, ndim: int, device: str) -> None:
+    # Once a process for each codec: what `strict` would refuse. What the host merely does faster is no fall-back.
+    _, explanation = strict.explain([0] * ndim, [0] * ndim, [1] * ndim, [], False)
+    fallen = {(item["codec"], item["reason"]) for item in json.loads(explanation)["codecs"] if "reason" in item}
+    for codec, reason in sorted(fallen - _told):
+        message = f"codec '{codec}' runs via host although arrays are read to {device}: {reason}"
+        warnings.warn(printable(message), CuzarrRuntimeWarning, stacklevel=6)
+    _told.update(fallen)
+
+
+def _native(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    # The Rust side holds every element in the machine's byte order; Python's objects and strings have none.
+    return dtype if dtype.kind in "OT" else dtype.newbyteorder("=")
+
+
+def _own_class(prototype: Any) -> Any:
+    """The class that results' memory is made by, when it is the caller's own: neither one of ours nor one of zarr-python's."""
+    nd_buffer = getattr(prototype, "nd_buffer", prototype)
+    plain = nd_buffer in (cpu.NDBuffer, gpu.NDBuffer) or not hasattr(nd_buffer, "from_ndarray_like")
+    return None if plain or nd_buffer.__module__ in ("zarr.core.buffer.cpu", "zarr.core.buffer.gpu") else nd_buffer
+
+
+def _array_module(device: str, dtype: np.dtype[Any] | None) -> Any:
+    """NumPy or CuPy; ``None`` where index arrays have to be served in host memory. ``dtype`` is that of the elements,
+    ``None`` for parts of structures."""
+    if device == "cpu":
+        return np
+    if device.startswith("cuda") and dtype is not None and dtype.kind in "biufc" and convert.cupy_holds(dtype):
+        import cupy
+
+        return cupy
+    _tell_of_host("index arrays", device)
+    return None
+
+
+def _tell_of_host(what: str, device: str) -> None:
+    """Says once that something was done in host memory although elements go to a device.
+
+    Raises
+    ------
+    FallbackRefusedError
+        The configuration is ``strict``.
+    """
+    reason = f"{what} are served in host memory, because CuPy, which could do it on {device}, is missing or has no such elements"
+    if global_config.get("strict"):
+        raise FallbackRefusedError(reason, hint="install cupy-cuda12x, or use with_device('cpu')")
+    if (what, reason) not in _told:
+        _told.add((what, reason))
+        warnings.warn(reason, CuzarrRuntimeWarning, stacklevel=6)
+
+
+def _indices(module: Any, items: Any) -> Any:
+    if isinstance(items, tuple) and (count := sum(not isinstance(item, slice) for item in items)) >= MAX_NDIM:
+        raise UnsupportedError(
+            f"got indices along {count} dimensions, NumPy takes at most {MAX_NDIM - 1}", hint="select a range along one of them"
+        )
+    if module is np:
+        return items
+    return tuple(map(module.asarray, items)) if isinstance(items, tuple) else module.asarray(items)
+
+
+def _take_fields(elements: Any, fields: Fields | None, out_dtype: np.dtype[Any]) -> Any:
+    if isinstance(fields, str):
+        return elements[fields].copy()
+    result = np.empty(elements.shape, out_dtype)
+    for name in out_dtype.names or ():
+        result[name] = elements[name]
+    return result
+
+
+def into(out: Any, result: Any) -> Any:
+    """The caller's own memory with a result copied into it, converted as NumPy converts; or the result, if there is none.
+
+    Raises
+    ------
+    ShapeMismatchError, ConversionError
+        The result does not fit.
+    """
+    if out is None:
+        return result
+    target = getattr(out, "as_ndarray_like", lambda: out)()  # zarr-python's NDBuffer
+    if not hasattr(target, "shape"):
+        raise InvalidArgumentError(f"out is no array: {type(out).__name__}")
+    if tuple(target.shape) != tuple(result.shape):
+        raise ShapeMismatchError(f"out has shape {tuple(target.shape)}, the selection {tuple(result.shape)}")
+    target = convert.writable_view(target)
+    if math.prod(target.shape):
+        with _numpy.conversion(target.dtype):
+            target[...] = result
+    return out
+
+
+def _without_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(extent for extent in shape if extent != 1)
+
+
+def _strip(value: Any, shape: tuple[int, ...]) -> Any:
+    # As in NumPy's assignments, leading dimensions of 1 that the selection has not are dropped.
+    while value.ndim > len(shape) and value.shape[0] == 1:
+        value = value[0, ...]  # an array even without dimensions: NumPy's strings alone have a size of their own
+    return value
+
+
+def _broadcast(value: Any, shape: tuple[int, ...], module: Any = np) -> Any:
+    try:
+        return module.broadcast_to(_strip(value, shape), shape)
+    except ValueError as error:
+        raise ShapeMismatchError(f"a value of shape {value.shape} does not broadcast to the selection {shape}") from error

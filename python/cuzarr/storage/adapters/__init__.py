@@ -1,0 +1,1 @@
+"""Stores written in Python, as the Rust side calls them."""

@@ -1,0 +1,70 @@
+"""Mappings from keys to bytes, or to buffers of a GPU, as stores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, MutableMapping
+from typing import Any
+
+import numpy as np
+
+from cuzarr import _core
+from cuzarr._memory.convert import result_array, to_device
+from cuzarr._memory.foreign import device_buffer, is_on_device
+from cuzarr.buffer import cpu, gpu
+from cuzarr.storage.adapters.base import ListingAdapter, cut
+
+
+class MappingAdapter(ListingAdapter):
+    """A mapping from keys to bytes. New values are of zarr-python's buffer class when the mapping holds those."""
+
+    def __init__(self, mapping: MutableMapping[str, Any]) -> None:
+        self.mapping = mapping
+
+    def keys(self) -> Iterable[str]:
+        return list(self.mapping)
+
+    def get(self, key: str, start: int | None, stop: int | None) -> Any:
+        value = self.mapping.get(key)
+        return None if value is None else cut(value, start, stop)
+
+    def set(self, key: str, value: bytes) -> None:
+        self.mapping[key] = value
+
+    def delete(self, key: str) -> None:
+        self.mapping.pop(key, None)
+
+    def describe(self) -> str:
+        return f"{type(self.mapping).__name__} at {id(self.mapping):#x}"
+
+
+class DeviceMappingAdapter(MappingAdapter):
+    """A mapping from keys to buffers in a GPU's memory. What is in host memory, or on another GPU, is read as well."""
+
+    def __init__(self, mapping: MutableMapping[str, Any], device: str) -> None:
+        super().__init__(mapping)
+        self.device = device
+        self._buffer = cpu.Buffer if device == "cpu" else gpu.Buffer
+
+    def get(self, key: str, start: int | None, stop: int | None) -> Any:
+        value: Any = self.mapping.get(key)
+        array = value.as_array_like() if hasattr(value, "as_array_like") else value
+        if array is None or not is_on_device(array):
+            return None if array is None else cut(array, start, stop)
+        memory = device_buffer(array)
+        if len(memory.shape) != 1 or memory.dtype != "uint8":
+            memory = memory.copy("C").reshape((-1,)).reinterpret("uint8")
+        first, end, _ = slice(start, stop).indices(memory.nbytes)
+        return memory.region([first], [max(0, end - first)], [1], [])
+
+    def getsize(self, key: str) -> int | None:
+        value = self.get(key, None, None)
+        return None if value is None else value.nbytes if isinstance(value, _core.NdBuffer) else len(value)
+
+    def set(self, key: str, value: bytes) -> None:
+        self.mapping[key] = self._buffer.from_array_like(to_device(np.frombuffer(value, "u1"), str(self.device)))
+
+    def set_buffer(self, key: str, value: _core.NdBuffer) -> None:
+        self.mapping[key] = self._buffer.from_array_like(result_array(value, np.dtype("u1")))
+
+    def describe(self) -> str:
+        return f"gpumemory://{id(self.mapping)}"

@@ -1,0 +1,193 @@
+"""Stores of zarr-python's and Icechunk's, whose methods are coroutines."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from cuzarr._memory.foreign import to_bytes
+from cuzarr._runtime import Loop
+from cuzarr.storage.adapters.base import Asynchronous, cut, gather, raise_first, unwrapped, without_secrets
+
+# Names of metadata documents, which are keys wherever they are listed.
+_DOCUMENTS = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
+
+
+class ZarrStoreAdapter(Asynchronous):
+    """A store of zarr-python's: its methods are coroutines and its values buffers."""
+
+    def __init__(self, store: Any) -> None:
+        from zarr.core.buffer.cpu import Buffer, buffer_prototype
+        from zarr.storage import LocalStore, MemoryStore, ZipStore
+
+        super().__init__()
+        self.store = store
+        self.supports_deletes = bool(getattr(store, "supports_deletes", True))
+        self._buffer = Buffer
+        # Values are wanted in host memory, whatever zarr-python is configured to.
+        self._prototype = buffer_prototype
+        # In other stores, those of fsspec among them, directories may "exist" as well.
+        self._only_keys_exist = isinstance(unwrapped(store), LocalStore | MemoryStore | ZipStore)
+
+    def _begin(self, coroutine: Any) -> Future[Any]:
+        from zarr.core.sync import _get_loop
+
+        # On zarr-python's own loop, to which a store's connections belong once zarr-python has used it.
+        loop = _get_loop()
+        try:
+            is_inside = asyncio.get_running_loop() is loop
+        except RuntimeError:
+            is_inside = False
+        return Loop.start(coroutine) if is_inside else asyncio.run_coroutine_threadsafe(coroutine, loop)
+
+    def _wait(self, coroutine: Any) -> Any:
+        return self._begin(coroutine).result()
+
+    async def _get(self, key: str, start: int | None, stop: int | None) -> Any:
+        from zarr.abc.store import OffsetByteRequest, RangeByteRequest, SuffixByteRequest
+
+        request: Any = None
+        if start is not None and start < 0:
+            request = SuffixByteRequest(-start)
+        elif stop is not None:
+            request = RangeByteRequest(start or 0, stop)
+        elif start is not None:
+            request = OffsetByteRequest(start)
+        value = await self.store.get(key, self._prototype, request)
+        return None if value is None else to_bytes(value)
+
+    def set(self, key: str, value: bytes) -> None:
+        self._wait(self.store.set(key, self._buffer.from_bytes(value)))
+
+    def set_if_not_exists(self, key: str, value: bytes) -> bool:
+        if self._wait(self._exists(key)):
+            return False
+        self._wait(self.store.set_if_not_exists(key, self._buffer.from_bytes(value)))
+        return True
+
+    def delete(self, key: str) -> None:
+        self._wait(self.store.delete(key))
+
+    def delete_many(self, keys: Sequence[str]) -> None:
+        raise_first(self._wait(gather(self.store.delete(key) for key in keys)))
+
+    def delete_dir(self, prefix: str) -> None:
+        self._wait(self.store.delete_dir(prefix))
+
+    async def _exists(self, key: str) -> bool:
+        return bool(await self.store.exists(key))
+
+    async def _getsize(self, key: str) -> int | None:
+        if self._only_keys_exist and not await self._exists(key):
+            return None  # directories have sizes, too
+        try:
+            return int(await self.store.getsize(key))
+        except (FileNotFoundError, KeyError):
+            return None
+
+    def getsize(self, key: str) -> int | None:
+        return self._wait(self._getsize(key))  # type: ignore[no-any-return]
+
+    async def _list_prefix(self, prefix: str) -> list[str]:
+        return sorted([key async for key in self.store.list_prefix(f"{prefix}/" if prefix else "")])
+
+    def list_prefix(self, prefix: str) -> list[str]:
+        return self._wait(self._list_prefix(prefix))  # type: ignore[no-any-return]
+
+    async def _has_below(self, prefix: str) -> bool:
+        async for _ in self.store.list_dir(prefix):
+            return True
+        return False
+
+    async def _is_key(self, key: str) -> bool:
+        if key.rpartition("/")[2] in _DOCUMENTS:
+            return True
+        try:
+            exists = await self._exists(key)
+        except Exception:
+            # A store may refuse to be asked for what is no key of Zarr's.
+            if await self._has_below(key):
+                return False
+            raise
+        return exists and (self._only_keys_exist or not await self._has_below(key))
+
+    async def _list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
+        lead = f"{prefix}/" if prefix else ""
+        names = sorted([lead + name async for name in self.store.list_dir(prefix)])
+        # zarr-python does not say which names are keys.
+        are_keys = await gather(self._is_key(name) for name in names)
+        if failures := [answer for answer in are_keys if isinstance(answer, BaseException)]:
+            raise failures[0]
+        keys = [name for name, is_key in zip(names, are_keys, strict=True) if is_key]
+        return keys, [name for name, is_key in zip(names, are_keys, strict=True) if not is_key]
+
+    def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
+        return self._wait(self._list_dir(prefix))  # type: ignore[no-any-return]
+
+    def describe(self) -> str:
+        return without_secrets(" ".join(str(self.store).split()))
+
+
+class IcechunkAdapter(ZarrStoreAdapter):
+    """The store of a session of Icechunk's. It takes the keys of Zarr's documents and of chunks of arrays that are there, and
+    nobody sees what is written before the session is committed."""
+
+    is_transactional = True
+
+    _NOTHING_THERE = (
+        "bad-key-prefix", "invalid-chunk-index", "invalid-key", "key-not-found", "node-not-found", "not-an-array"
+    )  # fmt: skip
+
+    def _raise_unless_absent(self, error: Exception) -> None:
+        if getattr(error, "kind", None) not in self._NOTHING_THERE:
+            raise error
+
+    async def _get(self, key: str, start: int | None, stop: int | None) -> Any:
+        try:
+            if key.rpartition("/")[2] in _DOCUMENTS:  # of which Icechunk gives other ends than those that are asked for
+                value = await super()._get(key, None, None)
+                return None if value is None else cut(value, start, stop)
+            return await super()._get(key, start, stop)
+        except Exception as error:
+            self._raise_unless_absent(error)
+            return None
+
+    def delete(self, key: str) -> None:
+        try:
+            super().delete(key)
+        except Exception as error:
+            self._raise_unless_absent(error)
+
+    def delete_many(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            self.delete(key)
+
+    def delete_dir(self, prefix: str) -> None:
+        if self._wait(self._is_node(prefix)):
+            super().delete_dir(prefix)
+        else:
+            self.delete_many(self.list_prefix(prefix))
+
+    async def _is_node(self, prefix: str) -> bool:
+        return await self._exists(f"{prefix}/zarr.json" if prefix else "zarr.json")
+
+    async def _exists(self, key: str) -> bool:
+        try:
+            return await super()._exists(key)
+        except Exception as error:
+            self._raise_unless_absent(error)
+            return False
+
+    async def _getsize(self, key: str) -> int | None:
+        # Chunks that are not there have a size of 0.
+        return await super()._getsize(key) if await self._exists(key) else None
+
+    async def _list_prefix(self, prefix: str) -> list[str]:
+        # Only nodes can be listed.
+        node = prefix
+        while node and not await self._is_node(node):
+            node = node.rpartition("/")[0]
+        found = await super()._list_prefix(node)
+        return found if node == prefix else [key for key in found if key.startswith(f"{prefix}/")]

@@ -1,0 +1,40 @@
+"""A directory between whose files and GPU memory values go by cuFile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from cuzarr import _core
+from cuzarr._config import config
+from cuzarr.storage.local import LocalStore
+
+
+class GDSStore(LocalStore):
+    """A directory whose values go between files and GPU memory by cuFile (GPUDirect Storage).
+
+    For arrays on a GPU; on the CPU it is a :class:`LocalStore`. Writes are atomic, and a file stays registered with cuFile
+    while it is among the last that were used.
+
+    Parameters
+    ----------
+    root
+        The directory.
+    gds
+        ``"auto"`` uses cuFile where drives can write to GPU memory (the kernel module ``nvidia-fs`` is loaded), and pinned
+        host memory, which is faster than cuFile's own compatibility mode, everywhere else. ``"on"`` always uses cuFile, and
+        reading to a GPU fails where it is not installed. ``"off"`` never does. ``None``: what the configuration key ``gds``
+        says.
+    """
+
+    def __init__(
+        self, root: Path | str, *, read_only: bool = False, gds: Literal["auto", "on", "off"] | None = None
+    ) -> None:
+        self.gds: str = config.get("gds") if gds is None else gds
+        super().__init__(root, read_only=read_only)
+
+    def _open(self, root: str) -> _core.Store:
+        return _core.Store.gds(root, self.gds, config.get("fsync"), config.get("direct_io"))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self)._rebuilt, (str(self.root), {"read_only": self._read_only, "gds": self.gds})

@@ -1,0 +1,44 @@
+"""A directory as a store."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Self
+
+from cuzarr import _core
+from cuzarr._config import config
+from cuzarr.storage.store import Store
+
+
+class LocalStore(Store):
+    """A directory. Values are replaced atomically, and no key leaves the directory.
+
+    What a write waits for is the configuration key ``fsync`` when the store is made: ``"none"``, as zarr-python; ``"data"``,
+    so that a power cut leaves the old value or the new one; ``"full"``, so that it leaves the new one.
+    """
+
+    def __init__(self, root: Path | str, *, read_only: bool = False) -> None:
+        if not isinstance(root, str | os.PathLike):
+            raise TypeError(f"root is a path, got {root!r}")
+        self.root = Path(root)
+        super().__init__(self._open(os.path.abspath(os.fspath(self.root))), read_only=read_only)
+
+    def _open(self, root: str) -> _core.Store:
+        return _core.Store.local(root, config.get("fsync"), config.get("direct_io"))
+
+    def __str__(self) -> str:
+        return f"file://{self.root.as_posix()}"
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and isinstance(other, LocalStore) and self.root == other.root
+
+    def __hash__(self) -> int:
+        return hash(self.root)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self)._rebuilt, (str(self.root), {"read_only": self._read_only})
+
+    @classmethod
+    def _rebuilt(cls, root: str, options: dict[str, Any]) -> Self:
+        return cls(root, **options)

@@ -1,0 +1,112 @@
+"""Memory of the host and of GPUs as stores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping
+from typing import Any, Self
+
+from cuzarr import _core
+from cuzarr._config import config
+from cuzarr.errors import ArgumentTypeError
+from cuzarr.storage.adapters.choice import adapt_store
+from cuzarr.storage.adapters.mapping import DeviceMappingAdapter
+from cuzarr.storage.store import Store
+
+
+class MemoryStore(Store):
+    """This process's memory; with ``store_dict`` a mapping of the caller's, from keys to bytes."""
+
+    def __init__(self, store_dict: MutableMapping[str, Any] | None = None, *, read_only: bool = False) -> None:
+        self._store_dict = store_dict
+        handle = _core.Store.memory() if store_dict is None else _core.Store.python(adapt_store(store_dict))
+        super().__init__(handle, read_only=read_only)
+
+    def __str__(self) -> str:
+        return f"memory://{id(self._store_dict if self._store_dict is not None else self._handle)}"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, MemoryStore):
+            return False
+        same_dict = self._store_dict is not None and self._store_dict is other._store_dict
+        return same_dict or self._handle is other._handle
+
+    def __hash__(self) -> int:
+        return id(self._handle)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Another process gets a copy, as with any object in memory.
+        values = self._store_dict if self._store_dict is not None else {key: self.get(key) for key in self.list()}
+        return MemoryStore._rebuilt, (values, self._store_dict is not None, self._read_only)
+
+    @classmethod
+    def _rebuilt(cls, values: MutableMapping[str, Any], keep: bool, read_only: bool) -> MemoryStore:
+        store = cls(values if keep else None)
+        for key, value in () if keep else values.items():
+            store.set(key, value)
+        return store.with_read_only(read_only)
+
+
+class GpuMemoryStore(Store):
+    """Memory of a GPU: chunks stay where they were computed. Keys, listings and metadata documents are the host's.
+
+    What an array on that GPU writes uncompressed is handed over, and what it reads is taken from where it lies, neither by
+    way of the host; compressed chunks are decoded there where the GPU has a decoder for them. :meth:`set` copies to the GPU, or on
+    it; :meth:`get` copies to the host.
+
+    Parameters
+    ----------
+    store_dict
+        The caller's mapping from keys to buffers, which the store keeps using: what is written is there, as
+        :class:`cuzarr.buffer.gpu.Buffer`, documents included. :meth:`from_dict` copies instead.
+    device
+        ``"cuda:N"``; ``None``: the configured device if that is a GPU, else ``"cuda:0"``. On ``"cpu"`` it is a
+        :class:`MemoryStore`.
+    """
+
+    def __init__(
+        self,
+        store_dict: MutableMapping[str, Any] | None = None,
+        *,
+        device: str | None = None,
+        read_only: bool = False,
+    ) -> None:
+        configured = str(config.get("device"))
+        self.device = device or ("cuda:0" if configured == "cpu" else configured)
+        if store_dict is not None and not isinstance(store_dict, MutableMapping):
+            hint = "GpuMemoryStore.from_dict copies the values of any mapping"
+            raise ArgumentTypeError(f"store_dict is a {type(store_dict).__name__}, expected a mutable mapping", hint=hint)
+        self._store_dict = store_dict
+        handle = (
+            _core.Store.device_memory(self.device)
+            if store_dict is None
+            else _core.Store.python(DeviceMappingAdapter(store_dict, self.device))
+        )
+        super().__init__(handle, read_only=read_only)
+
+    @classmethod
+    def from_dict(cls, store_dict: Mapping[str, Any], *, device: str | None = None) -> Self:
+        """A store with copies of these values, which may be anywhere."""
+        store = cls(device=device)
+        for key, value in store_dict.items():
+            store.set(key, value)
+        return store
+
+    def __str__(self) -> str:
+        return f"gpumemory://{id(self._handle if self._store_dict is None else self._store_dict)}"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, GpuMemoryStore):
+            return False
+        same_dict = self._store_dict is not None and self._store_dict is other._store_dict
+        return same_dict or self._handle is other._handle
+
+    def __hash__(self) -> int:
+        return id(self._handle if self._store_dict is None else self._store_dict)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        values = {key: self.get(key) for key in self.list()}
+        return GpuMemoryStore._rebuilt, (values, self.device, self._read_only)
+
+    @classmethod
+    def _rebuilt(cls, values: dict[str, bytes], device: str, read_only: bool) -> GpuMemoryStore:
+        return cls.from_dict(values, device=device).with_read_only(read_only)

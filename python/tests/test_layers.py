@@ -1,0 +1,164 @@
+"""Imports of the package go one way: each room knows those below it, and no module is in a circle."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import cuzarr
+
+# Rooms from the bottom to the top. A room may import itself and what is in lines above its own; those of one line do not know
+# each other.
+LAYERS = (
+    ("_core",),
+    ("_text",),
+    ("errors",),
+    ("_names", "_numpy"),
+    ("_checks",),
+    ("_config",),
+    ("_runtime", "_progress"),
+    ("_operators",),
+    ("_memory",),
+    ("buffer", "kernels", "memory"),
+    ("storage", "codecs"),
+    ("_metadata",),
+    ("_adapters", "dtype"),
+    ("_compute",),
+    ("_node",),
+    ("api",),
+    ("xp",),
+    # Paths that public things had before.
+    ("functions", "reductions", "selections", "expression", "device_array"),
+    ("",),  # `cuzarr` itself
+    ("__main__", "zarr", "xarray", "dask", "torch", "kvikio"),
+)
+
+# Imports inside functions, each with its reason.
+LAZY = {
+    ("storage.store", "storage.zarr_form"): "zarr-python is optional",
+    ("kvikio", "storage.zarr_form"): "zarr-python is optional",
+}
+
+PACKAGE = Path(cuzarr.__file__).parent
+
+
+@dataclass(frozen=True)
+class Arrow:
+    """One import: by which module, of which, and whether inside a function."""
+
+    source: str
+    target: str
+    is_lazy: bool
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.source or 'cuzarr'}:{self.line} imports {self.target or 'cuzarr'}"
+
+
+def modules() -> dict[str, Path]:
+    """Every module by its name below the package; packages by that of their folder."""
+    found = {"_core": PACKAGE / "_core.pyi"}
+    for path in PACKAGE.rglob("*.py"):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+MODULES = modules()
+
+
+def below_the_package(name: str) -> str | None:
+    package, _, rest = name.partition(".")
+    return rest if package == "cuzarr" else None
+
+
+def targets(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        names = [below_the_package(alias.name) for alias in node.names]
+        yield from (name for name in names if name is not None)
+        return
+    assert node.level == 0, "imports are absolute"
+    module = below_the_package(node.module or "")
+    if module is not None:
+        for alias in node.names:
+            inner = f"{module}.{alias.name}" if module else alias.name
+            yield inner if inner in MODULES else module
+
+
+def arrows() -> Iterator[Arrow]:
+    for source, path in MODULES.items():
+        if path.suffix != ".py":
+            continue
+
+        def visit(node: ast.AST, is_lazy: bool, source: str = source) -> Iterator[Arrow]:
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                yield from (Arrow(source, target, is_lazy, node.lineno) for target in targets(node) if target != source)
+            inside = is_lazy or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            for child in ast.iter_child_nodes(node):
+                yield from visit(child, inside)
+
+        yield from visit(ast.parse(path.read_text()), False)
+
+
+ARROWS = list(arrows())
+AT_THE_TOP = [arrow for arrow in ARROWS if (arrow.source, arrow.target) not in LAZY]
+
+
+def room(module: str) -> str:
+    return module.partition(".")[0]
+
+
+def level(module: str) -> int:
+    return next(number for number, rooms in enumerate(LAYERS) if room(module) in rooms)
+
+
+def test_every_module_is_in_a_room() -> None:
+    known = {name for rooms in LAYERS for name in rooms}
+    assert {room(module) for module in MODULES} == known
+
+
+def test_rooms_import_those_below_them_alone() -> None:
+    wrong = [str(arrow) for arrow in ARROWS if room(arrow.source) != room(arrow.target) and level(arrow.source) <= level(arrow.target)]
+    assert wrong == []
+
+
+def test_imports_are_at_the_top_of_their_modules() -> None:
+    inside = {(arrow.source, arrow.target) for arrow in ARROWS if arrow.is_lazy}
+    assert inside == set(LAZY)
+
+
+def circle(graph: dict[str, set[str]]) -> list[str] | None:
+    """A way through a graph that comes back to where it began; ``None`` where there is none."""
+    done: set[str] = set()
+
+    def follow(name: str, way: list[str]) -> list[str] | None:
+        if name in way:
+            return [*way[way.index(name) :], name]
+        if name in done:
+            return None
+        for target in sorted(graph.get(name, ())):
+            if found := follow(target, [*way, name]):
+                return found
+        done.add(name)
+        return None
+
+    return next((found for name in graph if (found := follow(name, []))), None)
+
+
+def test_no_module_is_in_a_circle() -> None:
+    graph: dict[str, set[str]] = {}
+    for arrow in AT_THE_TOP:
+        graph.setdefault(arrow.source, set()).add(arrow.target)
+    assert circle(graph) is None
+
+
+@pytest.mark.parametrize(
+    ("graph", "expected"),
+    [({"a": {"b"}, "b": {"c"}}, None), ({"a": {"b"}, "b": {"c"}, "c": {"b"}}, ["b", "c", "b"]), ({"a": {"a"}}, ["a", "a"])],
+)
+def test_circles_are_found(graph: dict[str, set[str]], expected: list[str] | None) -> None:
+    assert circle(graph) == expected

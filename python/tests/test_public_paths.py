@@ -1,0 +1,140 @@
+"""Public things say the paths that users import them from, in pickles too, and the paths they had before still work."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pickle
+import pickletools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cuzarr
+import cuzarr.kvikio
+from cuzarr import codecs, storage
+from cuzarr.buffer import cpu, default_buffer_prototype
+
+PUBLIC = [
+    "cuzarr", "cuzarr.api.asynchronous", "cuzarr.api.synchronous", "cuzarr.buffer", "cuzarr.buffer.cpu", "cuzarr.buffer.gpu",
+    "cuzarr.codecs", "cuzarr.codecs.numcodecs", "cuzarr.dtype", "cuzarr.errors", "cuzarr.kernels", "cuzarr.kvikio",
+    "cuzarr.memory", "cuzarr.storage", "cuzarr.xp", "cuzarr.zarr",
+]  # fmt: skip
+
+
+def public_things(name: str) -> Iterator[tuple[str, Any]]:
+    module = importlib.import_module(name)
+    names = getattr(module, "__all__", [name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__])
+    for one in names:
+        value = getattr(module, one)
+        if not one.startswith("_") and callable(value) and getattr(value, "__module__", None) is not None:
+            yield one, value
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_public_things_name_a_path_from_which_they_are_imported(name: str) -> None:
+    for one, value in public_things(name):
+        home = value.__module__
+        assert home in (*PUBLIC, "enum", "typing") or not home.startswith("cuzarr"), f"{name}.{one} says {home}"
+        if inspect.isclass(value) and home.startswith("cuzarr"):
+            assert getattr(importlib.import_module(home), value.__qualname__) is value
+
+
+def arrays() -> tuple[cuzarr.Array, cuzarr.Group]:
+    group = cuzarr.create_group({}, attributes={"a": 1})
+    array = group.create_array("x", data=np.arange(6, dtype="i4"), chunks=(2,), shards=(4,))
+    return array, group
+
+
+def plugin() -> Any:
+    return pytest.importorskip("cuzarr.zarr", reason="skipped: zarr-python is not installed")
+
+
+PICKLED: dict[str, Callable[[Any], Any]] = {
+    "array": lambda path: arrays()[0],
+    "group": lambda path: arrays()[1],
+    "asynchronous array": lambda path: arrays()[0].async_array,
+    "asynchronous group": lambda path: arrays()[1].async_group,
+    "settings": lambda path: cuzarr.ArrayConfig(order="F"),
+    "metadata": lambda path: arrays()[0].metadata,
+    "metadata of format 2": lambda path: cuzarr.zeros((2,), store={}, zarr_format=2).metadata,
+    "group's metadata": lambda path: cuzarr.consolidate_metadata(arrays()[1].store).metadata,
+    "data type": lambda path: cuzarr.dtype.Struct(fields=[("a", "int8")]),
+    "codecs": lambda path: (codecs.BloscCodec(), codecs.ShardingCodec(chunk_shape=(2,)), codecs.numcodecs.LZ4(), codecs.CastValue(data_type="int8")),
+    "place": lambda path: arrays()[0].store_path,
+    "directory": lambda path: storage.LocalStore(path / "local"),
+    "directory for cuFile": lambda path: storage.GDSStore(path / "gds"),
+    "memory": lambda path: storage.MemoryStore(),
+    "memory of a mapping": lambda path: storage.MemoryStore({"a": b"b"}),
+    "device memory": lambda path: storage.GpuMemoryStore(device="cpu"),
+    "zip file": lambda path: storage.ZipStore(path / "a.zip", mode="w"),
+    "two stores": lambda path: storage.SplitStore(storage.MemoryStore(), storage.MemoryStore()),
+    "foreign store": lambda path: storage.ForeignStore({"a": b"b"}),
+    "buffers": lambda path: (cpu.Buffer.from_bytes(b"ab"), cpu.NDBuffer.from_numpy_array(np.arange(3)), default_buffer_prototype()),
+    "functions": lambda path: (cuzarr.sin, cuzarr.sum, cuzarr.open_array, cuzarr.xp.zeros, cuzarr.map_blocks),
+    "error": lambda path: cuzarr.errors.ChunkCorruptError("broken", hint="mend it"),
+    "codecs of KvikIO": lambda path: cuzarr.kvikio.CompatCompressor(codecs.numcodecs.LZ4(), codecs.numcodecs.LZ4()),
+    "store of KvikIO": lambda path: cuzarr.kvikio.GDSStore(path / "kvikio"),
+    "zarr-python's stores": lambda path: (plugin().LocalStore(path / "zarr"), plugin().MemoryStore(), plugin().GDSStore(path / "zarr gds")),
+    "another store in zarr-python's form": lambda path: plugin() and storage.SplitStore(storage.MemoryStore(), storage.MemoryStore()).zarr_store,
+}  # fmt: skip
+
+
+def named(data: bytes) -> set[str]:
+    """The modules that a pickle names."""
+    texts: list[str] = []
+    found = set()
+    for code, argument, _ in pickletools.genops(data):
+        if code.name == "GLOBAL":
+            found.add(str(argument).partition(" ")[0])
+        elif code.name == "STACK_GLOBAL":
+            found.add(texts[-2])
+        elif isinstance(argument, str):
+            texts.append(argument)
+    return found
+
+
+@pytest.mark.parametrize("what", PICKLED)
+def test_pickles_name_public_paths(tmp_path: Any, what: str) -> None:
+    value = PICKLED[what](tmp_path)
+    # Each text is written once for each object, so that every name is beside its module.
+    for one in value if type(value) is tuple else (value,):
+        data = pickle.dumps(one)
+        assert {module for module in named(data) if module.startswith("cuzarr")} <= set(PUBLIC)
+        assert type(pickle.loads(data)) is type(one)
+
+
+@pytest.mark.parametrize("what", ["array", "group", "directory", "codecs", "data type", "settings", "metadata"])
+def test_what_was_pickled_is_equal(tmp_path: Any, what: str) -> None:
+    value = PICKLED[what](tmp_path)
+    again = pickle.loads(pickle.dumps(value))
+    if what in ("array", "group"):
+        assert again.metadata == value.metadata and again.path == value.path
+    else:
+        assert again == value
+
+
+@pytest.mark.parametrize(
+    ("path", "names"),
+    [
+        ("cuzarr.functions", cuzarr.xp.elementwise.__all__),
+        ("cuzarr.reductions", cuzarr.xp.reductions.__all__),
+        ("cuzarr.selections", cuzarr.xp.statistics.__all__),
+        ("cuzarr.xp", cuzarr.xp.creation.__all__),
+        ("cuzarr.expression", ["Expression"]),
+        ("cuzarr.device_array", ["DeviceArray"]),
+        ("cuzarr.kernels", ["ElementwiseKernel", "Function", "Module"]),
+        ("cuzarr.api.synchronous", ["open", "copy", "create_array", "from_array", "save"]),
+    ],
+)
+def test_paths_that_public_things_had_before_work(path: str, names: list[str]) -> None:
+    module = importlib.import_module(path)
+    assert set(names) <= set(module.__all__)
+    for name in names:
+        assert getattr(module, name) is (getattr(cuzarr, name, None) if path != "cuzarr.xp" else getattr(cuzarr.xp, name)) or path == "cuzarr.kernels"
+
+
+def test_names_of_functions_beside_those_of_arrays() -> None:
+    assert cuzarr.functions.sin is cuzarr.sin and cuzarr.reductions.sum is cuzarr.sum and cuzarr.selections.median is cuzarr.median
