@@ -19,7 +19,7 @@ use crate::helper::Helper;
 use crate::ndbuffer::{PyNdBuffer, parse_device, parse_dtype};
 use crate::store::PyStore;
 use crate::update::PyUpdate;
-use crate::watch::{Signals, Watch, Watched, Watches};
+use crate::watch::{Signals, Watch, Watches};
 
 /// How often a waiting call looks for signals.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
@@ -211,8 +211,8 @@ impl PyArray {
 
     /// The array under a watch and those of this thread.
     fn watched(&self, watch: &Arc<Watch>) -> Array {
-        let store = Watched::new(Arc::clone(self.array.store()), Watches::current(watch));
-        self.array.with_store(Arc::new(store))
+        let watches = Watches::current(watch);
+        watches.array(&self.array, watches.token())
     }
 
     /// Runs a call without the interpreter's lock, under the watches of this thread.
@@ -238,10 +238,10 @@ impl PyArray {
         }
         let watch = Arc::new(Watch::default());
         // Other threads have none to look for, and would wait for the interpreter's lock in vain.
-        let signals = is_main_thread(py)?.then(|| Signals::new(&watch));
-        let store =
-            Watched::new(Arc::clone(self.array.store()), Watches::current(&watch)).with_signals(signals.as_ref());
-        let array = self.array.with_store(Arc::new(store));
+        let signals = is_main_thread(py)?.then(|| Arc::new(Signals::default()));
+        let watches = Watches::current(&watch);
+        let token = signals.as_ref().map_or_else(|| watches.token(), |signals| watches.listening(signals));
+        let array = watches.array(&self.array, token);
         let result = py.detach(|| call(&array));
         match signals.and_then(|signals| signals.take()) {
             Some(exception) => Err(exception),

@@ -15,7 +15,7 @@ use pyo3::types::PyDict;
 use crate::array::{PyArray, interruptible, parse_options};
 use crate::error::{IntoPython, PyResult};
 use crate::store::PyStore;
-use crate::watch::{Watch, Watched, Watches};
+use crate::watch::{Watch, Watches};
 
 /// A copy that was planned: what `cuzarr.copy` and `cuzarr.rechunk` do.
 #[pyclass(name = "Copy", module = "cuzarr._core")]
@@ -128,10 +128,9 @@ struct Places {
 impl Places {
     fn new(source: Opened<'_>, target: (PyRef<'_, PyStore>, String), options: ArrayOptions) -> Places {
         let watch = Arc::new(Watch::default());
-        let watched = |store: &PyStore| -> Arc<dyn Store> {
-            Arc::new(Watched::new(Arc::clone(&store.inner), Watches::current(&watch)))
-        };
-        let (from, to) = (watched(&source.0), watched(&target.0));
+        let watches = Watches::current(&watch);
+        let (from, to) = (watches.store(&source.0.inner), watches.store(&target.0.inner));
+        let options = ArrayOptions { cancellation: watches.token(), ..options };
         let from_format = if source.2 == 2 { ZarrFormat::V2 } else { ZarrFormat::V3 };
         let (from_path, from_consolidated) = (source.1, source.3);
         Places { from, from_path, from_format, from_consolidated, to, to_path: target.1, options, watch }
@@ -139,9 +138,9 @@ impl Places {
 
     fn open_source(&self) -> cuzarr::Result<Node> {
         let (from, path, format) = (&self.from, &self.from_path, Some(self.from_format));
-        match node::open_existing(Arc::clone(from), path, format, self.options)? {
+        match node::open_existing(Arc::clone(from), path, format, self.options.clone())? {
             Node::Group(_) if !self.from_consolidated => {
-                Group::open(Arc::clone(from), path, format, Consolidation::Never, self.options).map(Node::Group)
+                Group::open(Arc::clone(from), path, format, Consolidation::Never, self.options.clone()).map(Node::Group)
             }
             node => Ok(node),
         }

@@ -13,7 +13,7 @@ use pyo3::types::{PyBool, PyComplex, PyFloat, PyInt};
 use crate::array::{PyArray, interruptible};
 use crate::error::{IntoPython, PyResult};
 use crate::ndbuffer::{PyNdBuffer, parse_device, parse_dtype};
-use crate::watch::{Watch, Watched, Watches};
+use crate::watch::{Watch, Watches};
 
 /// What is computed, of what.
 #[pyclass(name = "Expr", module = "cuzarr._core", frozen)]
@@ -164,13 +164,15 @@ impl PyExpr {
         let expr = self.0.clone();
         if expr.is_in_memory() {
             // Nothing that could be cancelled, and so no thread of its own, which takes as long as a small kernel.
-            let options = ComputeOptions { device, memory_limit_bytes, threads, wrap: None, progress: None };
+            let options = ComputeOptions { device, memory_limit_bytes, threads, ..ComputeOptions::default() };
             let inner = py.detach(|| expr.compute_region(&start, &extent, &options)).py()?;
             return Ok(PyNdBuffer { inner });
         }
         let inner = run_watched(py, move |watches| {
-            let wrap = |store: &Arc<dyn Store>| watched(store, watches);
-            let options = ComputeOptions { device, memory_limit_bytes, threads, wrap: Some(&wrap), progress: None };
+            let (token, wrap) = (watches.token(), |store: &Arc<dyn Store>| watches.store(store));
+            let cancellation = Some(&token);
+            let options =
+                ComputeOptions { device, memory_limit_bytes, threads, cancellation, wrap: Some(&wrap), progress: None };
             expr.compute_region(&start, &extent, &options)
         })?;
         Ok(PyNdBuffer { inner })
@@ -189,8 +191,10 @@ impl PyExpr {
         let device = parse_device(device)?;
         let (expr, target) = (self.0.clone(), target.array().clone());
         run_watched(py, move |watches| {
-            let wrap = |store: &Arc<dyn Store>| watched(store, watches);
-            let options = ComputeOptions { device, memory_limit_bytes, threads, wrap: Some(&wrap), progress: None };
+            let (token, wrap) = (watches.token(), |store: &Arc<dyn Store>| watches.store(store));
+            let cancellation = Some(&token);
+            let options =
+                ComputeOptions { device, memory_limit_bytes, threads, cancellation, wrap: Some(&wrap), progress: None };
             if resume { expr.store_resumable(&target, &options) } else { expr.store(&target, &options) }
         })
     }
@@ -208,8 +212,4 @@ fn run_watched<T: Send + 'static>(
     let watch = Arc::new(Watch::default());
     let watches = Watches::current(&watch);
     interruptible(py, &watch, move || call(&watches))
-}
-
-fn watched(store: &Arc<dyn Store>, watches: &Watches) -> Arc<dyn Store> {
-    Arc::new(Watched::new(Arc::clone(store), watches.clone()))
 }

@@ -3,11 +3,11 @@
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use cuzarr::CancellationToken;
+use cuzarr::node::Array;
 use cuzarr::store::{Key, Lease, Listing, OpenValues, ReadOutcome, ReadRequest, ReadSink, Store, Version, Workers};
-use cuzarr::{Error, ErrorKind};
 use cuzarr_device::{Buffer, Device};
 use pyo3::prelude::*;
 
@@ -18,10 +18,10 @@ thread_local! {
     static CURRENT: RefCell<Vec<Arc<Watch>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A flag that stops calls, and the keys they have reached.
+/// What stops calls, and the keys that they have reached.
 #[derive(Default)]
 pub struct Watch {
-    cancelled: AtomicBool,
+    cancellation: CancellationToken,
     keys: Mutex<Keys>,
     counts: bool,
     lists_missing: bool,
@@ -47,14 +47,7 @@ impl Watch {
 
     /// Lets calls fail before their next object.
     pub fn cancel(&self) {
-        self.cancelled.store(true, Ordering::Release);
-    }
-
-    fn check(&self) -> cuzarr::Result<()> {
-        if self.cancelled.load(Ordering::Acquire) {
-            return Err(Error::new(ErrorKind::Cancelled, "the call was cancelled"));
-        }
-        Ok(())
+        self.cancellation.cancel();
     }
 
     fn note(&self, note: impl FnOnce(&mut Keys) -> bool) {
@@ -75,8 +68,32 @@ impl Watches {
         Watches(CURRENT.with_borrow(with_own))
     }
 
-    fn check(&self) -> cuzarr::Result<()> {
-        self.0.iter().try_for_each(|watch| watch.check())
+    fn tokens(&self) -> Vec<CancellationToken> {
+        self.0.iter().map(|watch| watch.cancellation.clone()).collect()
+    }
+
+    /// The token of a call under these watches.
+    pub fn token(&self) -> CancellationToken {
+        CancellationToken::under(self.tokens())
+    }
+
+    /// Like [`Watches::token`]; the thread that waits for the call also looks for signals.
+    pub fn listening(&self, signals: &Arc<Signals>) -> CancellationToken {
+        let signals = Arc::clone(signals);
+        CancellationToken::listening(self.tokens(), move || signals.look())
+    }
+
+    /// The array, its calls under these watches and stopped by `token`.
+    pub fn array(&self, array: &Array, token: CancellationToken) -> Array {
+        array.under(token).with_store(self.store(array.store()))
+    }
+
+    /// The store, seen by those of the watches that note keys.
+    pub fn store(&self, store: &Arc<dyn Store>) -> Arc<dyn Store> {
+        match self.0.iter().any(|watch| watch.counts || watch.lists_missing) {
+            true => Arc::new(Watched { inner: Arc::clone(store), watches: self.clone() }),
+            false => Arc::clone(store),
+        }
     }
 
     fn note_read(&self, key: &str, is_missing: bool) {
@@ -132,30 +149,21 @@ impl PyWatch {
     }
 }
 
-/// A store under watches: its calls fail once one of them is cancelled, before an object and never inside one.
-pub struct Watched {
-    inner: Arc<dyn Store>,
-    watches: Watches,
-    signals: Option<Arc<Signals>>,
-}
-
-/// Signals that Python's main thread looks for while it waits; one that raises cancels the call.
+/// Signals that Python's main thread looks for while it waits.
+#[derive(Default)]
 pub struct Signals {
-    watch: Arc<Watch>,
     raised: Mutex<Option<PyErr>>,
 }
 
 impl Signals {
-    /// For the call under `watch`.
-    pub fn new(watch: &Arc<Watch>) -> Arc<Signals> {
-        Arc::new(Signals { watch: Arc::clone(watch), raised: Mutex::default() })
-    }
-
-    fn look(&self) {
-        if let Err(exception) = Python::attach(|py| py.check_signals()) {
-            self.watch.cancel();
-            self.raised.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(exception);
+    /// Whether a signal raised an exception.
+    fn look(&self) -> bool {
+        let looked = Python::attach(|py| py.check_signals());
+        let mut raised = self.raised.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(exception) = looked {
+            raised.get_or_insert(exception);
         }
+        raised.is_some()
     }
 
     /// The exception of the first signal that raised one.
@@ -164,33 +172,26 @@ impl Signals {
     }
 }
 
-impl Watched {
-    /// The store, under those watches.
-    pub fn new(inner: Arc<dyn Store>, watches: Watches) -> Self {
-        Watched { inner, watches, signals: None }
-    }
-
-    /// The same store, by which the thread that waits for it looks for signals, if for any.
-    pub fn with_signals(self, signals: Option<&Arc<Signals>>) -> Self {
-        Watched { signals: signals.map(Arc::clone), ..self }
-    }
+/// A store whose watches note the keys that are read, written and deleted.
+struct Watched {
+    inner: Arc<dyn Store>,
+    watches: Watches,
 }
 
-/// Refuses the items of a cancelled batch, and notes each that has arrived.
+/// Notes each item that has arrived.
 struct WatchedSink {
     inner: Arc<dyn ReadSink>,
     batch: Arc<[ReadRequest]>,
     watches: Watches,
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl ReadSink for WatchedSink {
     fn check(&self) -> cuzarr::Result<()> {
-        self.watches.check()?;
         self.inner.check()
     }
 
     fn reserve(&self, index: usize, size_bytes: u64) -> cuzarr::Result<Box<dyn Lease>> {
-        self.watches.check()?;
         self.inner.reserve(index, size_bytes)
     }
 
@@ -207,7 +208,6 @@ impl ReadSink for WatchedSink {
     }
 
     fn reserve_on_device(&self, index: usize, size_bytes: u64) -> cuzarr::Result<Buffer> {
-        self.watches.check()?;
         self.inner.reserve_on_device(index, size_bytes)
     }
 
@@ -231,20 +231,14 @@ impl fmt::Display for Watched {
     }
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl Store for Watched {
     fn read(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: &dyn Workers) {
         let sink = Arc::new(WatchedSink { inner: sink, batch: Arc::clone(&batch), watches: self.watches.clone() });
-        if self.watches.check().is_err() {
-            for index in 0..batch.len() {
-                sink.done(index, self.watches.check().map(|()| ReadOutcome::Missing));
-            }
-            return;
-        }
         self.inner.read(batch, sink, workers);
     }
 
     fn write(&self, key: &Key, value: &[u8]) -> cuzarr::Result<()> {
-        self.watches.check()?;
         self.inner.write(key, value)?;
         self.watches.note_written(key);
         Ok(())
@@ -255,59 +249,45 @@ impl Store for Watched {
     }
 
     fn write_buffer(&self, key: &Key, value: &Buffer) -> cuzarr::Result<()> {
-        self.watches.check()?;
         self.inner.write_buffer(key, value)?;
         self.watches.note_written(key);
         Ok(())
     }
 
     fn write_if_absent(&self, key: &Key, value: &[u8]) -> cuzarr::Result<bool> {
-        self.watches.check()?;
         self.inner.write_if_absent(key, value)
     }
 
     fn delete(&self, key: &Key) -> cuzarr::Result<()> {
-        self.watches.check()?;
         self.inner.delete(key)?;
         self.watches.note_written(key);
         Ok(())
     }
 
     fn delete_many(&self, keys: &[String]) -> cuzarr::Result<()> {
-        self.watches.check()?;
         self.inner.delete_many(keys)?;
         keys.iter().for_each(|key| self.watches.note_written(key));
         Ok(())
     }
 
     fn delete_prefix(&self, prefix: &Key) -> cuzarr::Result<()> {
-        self.watches.check()?;
         self.inner.delete_prefix(prefix)
     }
 
     fn size_bytes(&self, key: &Key) -> cuzarr::Result<Option<u64>> {
-        self.watches.check()?;
         self.inner.size_bytes(key)
     }
 
     fn list_dir(&self, prefix: &Key) -> cuzarr::Result<Listing> {
-        self.watches.check()?;
         self.inner.list_dir(prefix)
     }
 
     fn list(&self, prefix: &Key) -> cuzarr::Result<Vec<String>> {
-        self.watches.check()?;
         self.inner.list(prefix)
     }
 
     fn is_read_only(&self) -> bool {
         self.inner.is_read_only()
-    }
-
-    fn check(&self) -> cuzarr::Result<()> {
-        self.signals.iter().for_each(|signals| signals.look());
-        self.watches.check()?;
-        self.inner.check()
     }
 
     fn supports_deletes(&self) -> bool {

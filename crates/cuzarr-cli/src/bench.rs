@@ -65,7 +65,7 @@ impl Read {
             return self.show_plan(&array, output);
         }
         // Only the last read, so that the others are as fast as they can be.
-        let traced = array.with_options(ArrayOptions { trace: drawing.is_some(), ..*array.options() });
+        let traced = array.with_options(ArrayOptions { trace: drawing.is_some(), ..array.options().clone() });
         let everything = Selection::all(&shape);
         let mut seconds = Vec::new();
         let (mut array_bytes, mut verified) = (0, None);
@@ -134,7 +134,7 @@ impl Read {
 
     /// Reads again into host memory along the first dimension, a chunk's extent at a time, and compares bytes.
     fn agrees(&self, array: &Array, values: &NdBuffer) -> Result<bool> {
-        let mut options = *array.options();
+        let mut options = array.options().clone();
         options.device = Device::Cpu;
         let host = array.with_options(options);
         let shape = array.metadata().shape().to_vec();

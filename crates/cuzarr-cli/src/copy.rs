@@ -192,11 +192,11 @@ impl Place {
             let limit_bytes = parse_bytes(limit)?;
             node = match node {
                 Node::Array(array) => {
-                    let options = *array.options();
+                    let options = array.options().clone();
                     Node::Array(array.with_options(node::ArrayOptions { memory_limit_bytes: limit_bytes, ..options }))
                 }
                 Node::Group(group) => {
-                    let options = node::ArrayOptions { memory_limit_bytes: limit_bytes, ..*group.options() };
+                    let options = node::ArrayOptions { memory_limit_bytes: limit_bytes, ..group.options().clone() };
                     node::open_existing(Arc::clone(group.store()), group.path(), None, options)?
                 }
             };

@@ -110,7 +110,7 @@ impl Eval {
     /// What is stored into: what is there already, where that should go on.
     fn target(&self, store: Arc<dyn Store>, metadata: ArrayMetadata, settings: ArrayOptions) -> Result<Array> {
         let known = match self.resume {
-            true => Array::open(Arc::clone(&store), "", settings),
+            true => Array::open(Arc::clone(&store), "", settings.clone()),
             false => return Array::create(store, "", metadata, self.overwrite, settings),
         };
         match known {

@@ -140,7 +140,12 @@ pub fn arrays_below(group: &Group) -> Result<(Vec<Array>, Vec<Unreadable>)> {
         let path = join_key(group.path(), path);
         match metadata {
             Ok(NodeMetadata::Array(metadata)) => {
-                arrays.push(Array::from_metadata(Arc::clone(group.store()), &path, *metadata, *group.options())?);
+                arrays.push(Array::from_metadata(
+                    Arc::clone(group.store()),
+                    &path,
+                    *metadata,
+                    group.options().clone(),
+                )?);
             }
             Ok(NodeMetadata::Group(_)) => {}
             Err(error) => unreadable.push((format!("/{path}"), error)),

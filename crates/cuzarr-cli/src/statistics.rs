@@ -115,7 +115,7 @@ struct Known {
 
 impl Known {
     fn of(array: &Array, name: String, dtype: DType, output: &mut Output) -> Result<Known> {
-        let (own, label) = (*array.options(), format!("stats {name}"));
+        let (own, label) = (array.options().clone(), format!("stats {name}"));
         let shown = Mutex::new(output);
         let tell = |now: &Progress| {
             let mut output = shown.lock().unwrap_or_else(PoisonError::into_inner);

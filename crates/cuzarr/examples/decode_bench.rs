@@ -13,8 +13,8 @@
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::time::Instant;
 
-use cuzarr::codec::batch::{Batch, EncodeBatch, Format, Unit};
-use cuzarr::codec::{Chain, ChunkSpec, Program};
+use cuzarr::codec::batch::{Batch, EncodeBatch, Unit};
+use cuzarr::codec::{Chain, ChunkSpec, Program, device_decoder};
 use cuzarr::meta::{DataType, Extension, FillValue};
 use cuzarr::{Error, ErrorKind, Result};
 use cuzarr_device::cpu::shuffle::shuffle;
@@ -136,20 +136,6 @@ fn plain(options: &Options, size: usize, seed: u64) -> Result<Vec<u8>> {
     })
 }
 
-/// What a batch of the codec's frames holds.
-fn format(options: &Options) -> Result<Format> {
-    Ok(match options.codec.as_str() {
-        "lz4" => Format::Lz4,
-        "lz4_raw" => Format::Lz4Raw,
-        "blosc" => Format::Blosc,
-        "zstd" => Format::Zstd,
-        "gzip" => Format::Gzip,
-        "zlib" => Format::Zlib,
-        "deflate" => Format::Deflate,
-        other => return Err(invalid(format!("no kernels for codec '{other}'"))),
-    })
-}
-
 fn program(options: &Options, size: usize) -> Result<Program> {
     let name = match options.shuffle.as_str() {
         "bytes" => "shuffle",
@@ -217,12 +203,12 @@ fn measure(options: &Options, frame_bytes: usize) -> Result<()> {
     let src = Buffer::from_bytes(options.device, &encoded)?;
     let dst = Buffer::empty(options.device, count * frame_bytes)?;
     stream.memset(&dst, 0xa5)?;
-    let format = format(options)?;
+    let decoder = device_decoder(&options.codec)?;
     let host = (options.scan == "host").then_some(&encoded[..]);
     // Once for what is loaded and compiled at the first call.
-    drop(Batch::prepare(format, &src, &dst, &units, host)?);
+    drop(Batch::prepare(decoder, &src, &dst, &units, host)?);
     let began = Instant::now();
-    let mut batch = Batch::prepare(format, &src, &dst, &units, host)?;
+    let mut batch = Batch::prepare(decoder, &src, &dst, &units, host)?;
     let prepare_ms = (began.elapsed().as_secs_f64() * 1e5).round() / 100.0;
     batch.run(&stream)?;
     batch.check()?.into_iter().collect::<Result<Vec<()>>>()?;

@@ -161,7 +161,7 @@ fn measure(bench: &Bench, plain: &[u8]) -> Result<()> {
             let all = Selection::all(metadata.shape());
             let out = NdBuffer::empty(bench.device, DType::FLOAT32, &[bench.rows, SIDE, SIDE], Order::C)?;
             for &decode_mib in &bench.decode_mib {
-                let options = Options { decode_batch_bytes: decode_mib << 20, ..bench.options };
+                let options = Options { decode_batch_bytes: decode_mib << 20, ..bench.options.clone() };
                 let begun = Instant::now();
                 engine.read(&access, &store, &all, &out, &options)?;
                 let first_ms = begun.elapsed().as_secs_f64() * 1e3;

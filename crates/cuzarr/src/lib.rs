@@ -1,5 +1,6 @@
 //! Zarr arrays straight into and out of GPU memory.
 
+mod cancellation;
 pub mod codec;
 pub mod compute;
 pub mod config;
@@ -11,4 +12,5 @@ pub mod plan;
 pub mod run;
 pub mod store;
 
+pub use cancellation::CancellationToken;
 pub use error::{Error, ErrorKind, Result, ResultExt, is_printable, nearest, printable, printable_lines};

@@ -337,9 +337,9 @@ impl Work {
     fn new(device: Device, limit: u64, metadata: &ArrayMetadata, value: &NdBuffer) -> Work {
         let options = ArrayOptions { device, memory_limit_bytes: limit, threads: 2, ..ArrayOptions::default() };
         let create =
-            |path| Array::create(Arc::new(MemoryStore::new()), path, metadata.clone(), false, options).unwrap();
+            |path| Array::create(Arc::new(MemoryStore::new()), path, metadata.clone(), false, options.clone()).unwrap();
         let (source, target) = (create("source"), create("target"));
-        let host = ArrayOptions { device: Device::Cpu, memory_limit_bytes: 1 << 30, ..options };
+        let host = ArrayOptions { device: Device::Cpu, memory_limit_bytes: 1 << 30, ..options.clone() };
         source.with_options(host).write(&Selection::all(source.shape()), value).unwrap();
         Work { source, target, device, limit }
     }
@@ -499,7 +499,7 @@ fn the_driver_sees_no_more_than_result_and_limit() {
         story.options.strict = true;
         let access = story.access(device);
         let empty = || NdBuffer::empty(device, DType::UINT32, &[side as usize; 2], Order::C).unwrap();
-        let options = |limit| Options { memory_limit_bytes: limit, ..story.options };
+        let options = |limit| Options { memory_limit_bytes: limit, ..story.options.clone() };
         let read = |out: &NdBuffer, limit: u64| {
             story.engine.read(&access, &story.store, &all, out, &options(limit)).unwrap();
         };

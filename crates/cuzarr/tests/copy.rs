@@ -75,14 +75,14 @@ fn every_combination_of_formats_chunks_and_compressors_has_the_same_elements() {
     ];
     for device in devices() {
         let options = ArrayOptions { device, ..options(1 << 20) };
-        let source = source(memory(), [7, 8, 26], options);
+        let source = source(memory(), [7, 8, 26], options.clone());
         for case in &cases {
             let target = changes(case.clone()).apply(source.metadata()).unwrap();
             let copy = Copy::new(&source, memory(), "a/b", target, Existing::Refuse).unwrap().run(&|_| ()).unwrap();
             check(&copy);
             assert_eq!(copy.metadata().attributes()["units"], "K");
             // And back, by way of what was stored.
-            let stored = Array::open(Arc::clone(copy.store()), "a/b", options).unwrap();
+            let stored = Array::open(Arc::clone(copy.store()), "a/b", options.clone()).unwrap();
             let back = changes(json!({"zarr_format": 3, "chunks": [7, 8, 26], "shards": false}));
             let back = back.apply(stored.metadata()).unwrap();
             let back = Copy::new(&stored, memory(), "", back, Existing::Refuse).unwrap().run(&|_| ()).unwrap();
@@ -98,7 +98,7 @@ fn every_combination_of_formats_chunks_and_compressors_has_the_same_elements() {
 fn every_chunk_is_stored_where_a_copy_has_no_fill_value() {
     for device in devices() {
         let options = ArrayOptions { device, ..options(1 << 20) };
-        let full = source(memory(), [7, 8, 26], options);
+        let full = source(memory(), [7, 8, 26], options.clone());
         let empty = Array::create(memory(), "", full.metadata().clone(), false, options).unwrap();
         for compressor in [json!([]), json!(["zstd"]), json!([{"name": "blosc", "configuration": {"cname": "lz4"}}])] {
             let to_v2 = changes(json!({"zarr_format": 2, "chunks": [5, 8, 26], "compressors": compressor}));
@@ -286,7 +286,7 @@ fn overlapping_and_existing_targets_and_small_budgets_are_refused() {
 fn a_store_whose_values_cannot_be_deleted_is_refused_before_anything_is_written() {
     let kept = memory();
     let source = source(Arc::clone(&kept), [7, 8, 26], options(1 << 20));
-    let group = Group::open(kept, "deep", None, Consolidation::Never, *source.options()).unwrap();
+    let group = Group::open(kept, "deep", None, Consolidation::Never, source.options().clone()).unwrap();
     let observed = Arc::new(Observed::new(memory()).without_deletes());
     let store: Arc<dyn Store> = Arc::clone(&observed) as Arc<dyn Store>;
     let views: [Arc<dyn Store>; 3] = [
@@ -297,7 +297,7 @@ fn a_store_whose_values_cannot_be_deleted_is_refused_before_anything_is_written(
     for store in views {
         let metadata = source.metadata().clone();
         let to = || Arc::clone(&store);
-        let array = Array::from_metadata(to(), "a", metadata.clone(), *source.options()).unwrap();
+        let array = Array::from_metadata(to(), "a", metadata.clone(), source.options().clone()).unwrap();
         let node = |node: Node| copy_node(node, to(), "a", &Changes::default(), Existing::Overwrite).err();
         let pyramid = Pyramid::new(&source, to(), "a", Existing::Refuse, PyramidOptions::default());
         let expr = Expr::array(source.clone()).unwrap();
@@ -321,9 +321,10 @@ fn hierarchies_keep_their_attributes_and_members() {
     let store = memory();
     let source = source(Arc::clone(&store), [7, 8, 26], options(1 << 20));
     let attributes = json!({"title": "all of it"}).as_object().unwrap().clone();
-    Group::create(Arc::clone(&store), "deep/more", ZarrFormat::V3, attributes, false, *source.options()).unwrap();
-    node::consolidate_metadata(Arc::clone(&store), "deep", None, *source.options()).unwrap();
-    let group = Group::open(store, "deep", None, Consolidation::WhenPresent, *source.options()).unwrap();
+    Group::create(Arc::clone(&store), "deep/more", ZarrFormat::V3, attributes, false, source.options().clone())
+        .unwrap();
+    node::consolidate_metadata(Arc::clone(&store), "deep", None, source.options().clone()).unwrap();
+    let group = Group::open(store, "deep", None, Consolidation::WhenPresent, source.options().clone()).unwrap();
     let target = memory();
     let to_v2 = changes(json!({"zarr_format": 2, "chunks": [10, 10, 10]}));
     let copy = || copy_node(Node::Group(group.clone()), Arc::clone(&target), "x", &to_v2, Existing::Refuse);

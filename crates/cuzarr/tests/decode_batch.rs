@@ -5,12 +5,12 @@ mod frames;
 mod model;
 
 use cuzarr::ErrorKind;
-use cuzarr::codec::batch::{Batch, Format, Unit};
+use cuzarr::codec::batch::{Batch, Unit};
 use cuzarr::codec::{Chain, ChunkSpec};
 use cuzarr::meta::{DataType, Extension, FillValue};
 use cuzarr_device::cpu::shuffle::{bitshuffle, shuffle};
 use cuzarr_device::{Buffer, Device, Stream};
-use frames::{Frame, UNTOUCHED, assert_agrees, assert_decodes, damaged, devices, on_device, on_host, plain};
+use frames::{Format, Frame, UNTOUCHED, assert_agrees, assert_decodes, damaged, devices, on_device, on_host, plain};
 use lz4::block::CompressionMode;
 use model::Dice;
 use serde_json::{Value, json};
@@ -412,9 +412,11 @@ fn batches_stay_within_the_scratch_memory_that_is_allowed() {
     for device in devices() {
         let (source, target) =
             (Buffer::from_bytes(device, &src).unwrap(), Buffer::from_bytes(device, &[UNTOUCHED; 45_000]).unwrap());
-        let whole = Batch::prepare(Format::Blosc, &source, &target, &units, Some(&src)).unwrap().scratch_bytes();
+        let whole =
+            Batch::prepare(Format::Blosc.decoder(), &source, &target, &units, Some(&src)).unwrap().scratch_bytes();
         for (limit, most) in [(usize::MAX, whole), (whole / 2, whole / 2 + 100), (1, whole / 4)] {
-            let mut batch = Batch::prepare_within(Format::Blosc, &source, &target, &units, Some(&src), limit).unwrap();
+            let mut batch =
+                Batch::prepare_within(Format::Blosc.decoder(), &source, &target, &units, Some(&src), limit).unwrap();
             assert!(batch.scratch_bytes() <= most, "{limit}: {} of {whole}", batch.scratch_bytes());
             batch.run(&Stream::new(device).unwrap()).unwrap();
             let results = batch.check().unwrap();
@@ -446,7 +448,8 @@ fn what_cannot_be_a_batch_is_refused() {
     for device in devices() {
         let buffer = Buffer::zeroed(device, 100).unwrap();
         let prepare = |src, dst, host: Option<&[u8]>| {
-            Batch::prepare(Format::Lz4, &buffer, &buffer, &[Unit { src, dst }], host).map_err(|error| error.kind())
+            Batch::prepare(Format::Lz4.decoder(), &buffer, &buffer, &[Unit { src, dst }], host)
+                .map_err(|error| error.kind())
         };
         assert_eq!(prepare(0..101, 0..1, None).unwrap_err(), ErrorKind::InvalidArgument);
         assert_eq!(prepare(0..1, 90..101, None).unwrap_err(), ErrorKind::InvalidArgument);
@@ -456,5 +459,8 @@ fn what_cannot_be_a_batch_is_refused() {
         assert_eq!(batch.run(&Stream::new(Device::Cpu).unwrap()).unwrap_err().kind(), ErrorKind::MemorySpace);
     }
     let host = Buffer::zeroed(Device::Cpu, 100).unwrap();
-    assert_eq!(Batch::prepare(Format::Lz4, &host, &host, &[], None).unwrap_err().kind(), ErrorKind::MemorySpace);
+    assert_eq!(
+        Batch::prepare(Format::Lz4.decoder(), &host, &host, &[], None).unwrap_err().kind(),
+        ErrorKind::MemorySpace
+    );
 }

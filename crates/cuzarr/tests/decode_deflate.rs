@@ -9,10 +9,9 @@ mod model;
 use std::io::Write;
 
 use cuzarr::ErrorKind;
-use cuzarr::codec::batch::Format;
 use flate2::Compression;
 use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
-use frames::{Frame, assert_agrees, assert_decodes, damaged, devices, on_device, plain};
+use frames::{Format, Frame, assert_agrees, assert_decodes, damaged, devices, on_device, plain};
 use levels::by_levels;
 use libdeflater::{CompressionLvl, Compressor};
 use model::Dice;

@@ -4,9 +4,8 @@
 mod frames;
 mod model;
 
-use cuzarr::codec::batch::Format;
 use cuzarr_device::Device;
-use frames::{Frame, assert_decodes, devices, on_device, on_host};
+use frames::{Format, Frame, assert_decodes, devices, on_device, on_host};
 
 const FRAMES: &[u8] = include_bytes!("data/writers-2026-11/frames.bin");
 

@@ -7,8 +7,7 @@ mod model;
 use std::io::Write;
 
 use cuzarr::ErrorKind;
-use cuzarr::codec::batch::Format;
-use frames::{Frame, assert_agrees, assert_decodes, damaged, devices, on_device, on_host, plain};
+use frames::{Format, Frame, assert_agrees, assert_decodes, damaged, devices, on_device, on_host, plain};
 use model::Dice;
 use zstd::zstd_safe::{CParameter, Strategy};
 

@@ -4,11 +4,11 @@
 mod frames;
 mod model;
 
-use cuzarr::codec::batch::{EncodeBatch, Encoding, Format};
+use cuzarr::codec::batch::{EncodeBatch, Encoding};
 use cuzarr::codec::{Chain, ChunkSpec, Program};
 use cuzarr::meta::{DataType, Extension, FillValue};
 use cuzarr_device::{Buffer, Device, Stream};
-use frames::{Frame, assert_decodes, devices};
+use frames::{Format, Frame, assert_decodes, devices};
 use model::Dice;
 use serde_json::{Value, json};
 

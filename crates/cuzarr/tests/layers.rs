@@ -8,8 +8,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// The rooms of `cuzarr`, lowest first; rooms of one level do not see each other.
-const LEVELS: &[&[&str]] =
-    &[&["error"], &["config"], &["meta", "store"], &["codec"], &["plan"], &["run"], &["node"], &["compute", "display"]];
+const LEVELS: &[&[&str]] = &[
+    &["error"],
+    &["cancellation", "config"],
+    &["meta", "store"],
+    &["codec"],
+    &["plan"],
+    &["run"],
+    &["node"],
+    &["compute", "display"],
+];
 
 /// What a room may not name, and why. A needle is a path as it is written, `a::b`.
 const FORBIDDEN: &[(&str, &[&str], &str)] = &[

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use cuzarr::plan::{AxisSelection, Selection};
 use cuzarr::store::testing::{Observed, Operation};
 use cuzarr::store::{ByteRange, MemoryStore, Store, StoreExt};
-use cuzarr::{Error, ErrorKind};
+use cuzarr::{CancellationToken, Error, ErrorKind};
 use cuzarr_device::{DType, Device, NdBuffer, Order};
 use model::{Dice, Story, bytes_codec, devices, metadata, zstd_codec};
 use serde_json::json;
@@ -210,6 +210,28 @@ fn a_store_that_fails_in_the_middle_fails_the_call_and_nothing_more() {
         assert_eq!(error.others().len() + 1, failures.load(Ordering::Relaxed).min(16));
         assert_eq!(story.engine.memory(device).used_bytes(), 0);
         story.check(device, &region(&[0, 0], &[30, 12]), "the chunks that the store still has");
+    }
+}
+
+#[test]
+fn a_cancelled_read_ends_without_its_result() {
+    for device in devices() {
+        let (mut story, _) = written(json!([bytes_codec("little"), zstd_codec()]));
+        let token = CancellationToken::new();
+        story.options.cancellation = CancellationToken::under(vec![token.clone()]);
+        let cancelling = Observed::new(Arc::clone(&story.store)).with_failure(move |operation| {
+            if matches!(operation, Operation::Read(request) if request.key == "a/c/0/0") {
+                token.cancel();
+            }
+            None
+        });
+        let mut story = Story { store: Arc::new(cancelling), ..story };
+        let all = Selection::all(&[30, 16]);
+        assert_eq!(story.try_read(device, &all).unwrap_err().kind(), ErrorKind::Cancelled);
+        assert_eq!(story.engine.memory(device).used_bytes(), 0);
+        story.options.cancellation = CancellationToken::new();
+        let again = story.try_read(device, &region(&[5, 0], &[25, 16]));
+        assert!(again.is_ok(), "another call has another token");
     }
 }
 

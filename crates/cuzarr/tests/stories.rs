@@ -23,6 +23,7 @@ fn random_options(dice: &mut Dice) -> Options {
         write_empty_chunks: dice.chance(4),
         strict: false,
         trace: dice.chance(2),
+        ..Options::default()
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use cuzarr::plan::Selection;
 use cuzarr::store::testing::{Observed, Operation};
 use cuzarr::store::{LocalStore, MemoryStore, Store, StoreExt};
-use cuzarr::{Error, ErrorKind};
+use cuzarr::{CancellationToken, Error, ErrorKind};
 use cuzarr_device::{DType, Device, NdBuffer, Order};
 use model::{Story, bytes_codec, devices, metadata, zstd_codec};
 use serde_json::json;
@@ -133,6 +133,24 @@ fn a_failed_write_leaves_old_values_whole() {
             }
         }
     }
+}
+
+#[test]
+fn a_cancelled_write_ends_before_its_next_object() {
+    let kept: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let mut story = story(Arc::clone(&kept));
+    let token = CancellationToken::new();
+    story.options.cancellation = token.clone();
+    story.options.threads = 1;
+    story.store = Arc::new(Observed::new(Arc::clone(&kept)).with_failure(move |operation| {
+        if matches!(operation, Operation::Write(..)) {
+            token.cancel();
+        }
+        None
+    }));
+    let error = story.try_write(Device::Cpu, &Selection::all(&[7, 10]), &floats(&[1.0; 70])).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Cancelled);
+    assert_eq!(kept.list("").unwrap().len(), 1, "the object that was on its way is there, whole");
 }
 
 #[test]

@@ -21,7 +21,7 @@ use crate::array::{parse_options, variable_elements};
 use crate::error::{IntoPython, PyResult};
 use crate::helper::Helper;
 use crate::ndbuffer::PyNdBuffer;
-use crate::watch::{Watch, Watched, Watches};
+use crate::watch::{Watch, Watches};
 
 /// A box of elements and the keys of the chunks that hold them.
 #[pyclass(name = "ChunkRequest", module = "cuzarr._core", frozen)]
@@ -133,7 +133,7 @@ impl PyChunkRequest {
         out: &PyNdBuffer,
         options: &Bound<'_, PyDict>,
     ) -> PyResult<Vec<usize>> {
-        let (options, strict) = run_options(options)?;
+        let (options, strict) = self.run_options(options)?;
         let device = out.inner.device();
         self.run(py, store, |store| {
             if strict && device != Device::Cpu {
@@ -153,13 +153,13 @@ impl PyChunkRequest {
         out: Py<PyNdBuffer>,
         options: &Bound<'_, PyDict>,
     ) -> PyResult<PyStartedRead> {
-        let (mut options, strict) = run_options(options)?;
+        let (mut options, strict) = self.run_options(options)?;
         if options.threads >= MANY_THREADS {
             options.threads -= 1;
         }
         let elements = out.get().inner.clone();
         let device = elements.device();
-        let watched: Arc<dyn Store> = self.watched(store.get());
+        let watched = Watches::current(&self.watch).store(&store.get().inner);
         let (chain, selection) = (Arc::clone(&chunks.chain), self.grid.selection.clone());
         let access = self.access(chunks, device).py()?;
         let read = move || {
@@ -183,7 +183,7 @@ impl PyChunkRequest {
         store: &PyChunkStore,
         options: &Bound<'_, PyDict>,
     ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>, Vec<usize>)> {
-        let (options, _) = run_options(options)?;
+        let (options, _) = self.run_options(options)?;
         let (elements, missing) = self.run(py, store, |store| {
             let access = self.access(chunks, Device::Cpu)?;
             let (elements, _) = Engine::get().read_variable(&access, store, &self.grid.selection, &options)?;
@@ -202,7 +202,7 @@ impl PyChunkRequest {
         value: &PyNdBuffer,
         options: &Bound<'_, PyDict>,
     ) -> PyResult<()> {
-        let (options, strict) = run_options(options)?;
+        let (options, strict) = self.run_options(options)?;
         self.run(py, store, |store| {
             if strict && value.inner.device() != Device::Cpu {
                 check_strict_writing(&chunks.chain, value.inner.device())?;
@@ -223,7 +223,7 @@ impl PyChunkRequest {
         data: &[u8],
         options: &Bound<'_, PyDict>,
     ) -> PyResult<()> {
-        let (options, _) = run_options(options)?;
+        let (options, _) = self.run_options(options)?;
         let value: VariableElements = variable_elements(offsets, data)?;
         self.run(py, store, |store| {
             let access = self.access(chunks, Device::Cpu)?;
@@ -254,8 +254,31 @@ impl PyChunkRequest {
         if missing.is_empty() { Vec::new() } else { self.keys.iter().enumerate().filter_map(is_missing).collect() }
     }
 
-    fn watched(&self, store: &PyChunkStore) -> Arc<dyn Store> {
-        Arc::new(Watched::new(Arc::clone(&store.inner), Watches::current(&self.watch)))
+    /// The engine's options, and whether fall-backs are errors.
+    fn run_options(&self, given: &Bound<'_, PyDict>) -> PyResult<(Options, bool)> {
+        let ArrayOptions {
+            strict,
+            write_empty_chunks,
+            memory_limit_bytes,
+            threads,
+            coalesce_gap_bytes,
+            coalesce_max_bytes,
+            variable_limit_bytes,
+            ..
+        } = parse_options(given)?;
+        let options = Options {
+            threads,
+            memory_limit_bytes,
+            coalesce_gap_bytes,
+            coalesce_max_bytes,
+            variable_limit_bytes,
+            write_empty_chunks,
+            strict,
+            read_missing_chunks: true,
+            cancellation: Watches::current(&self.watch).token(),
+            ..Options::default()
+        };
+        Ok((options, strict))
     }
 
     fn access(&self, chunks: &PyChunks, device: Device) -> cuzarr::Result<Access> {
@@ -269,7 +292,7 @@ impl PyChunkRequest {
         store: &PyChunkStore,
         call: impl FnOnce(&Arc<dyn Store>) -> cuzarr::Result<T> + Send,
     ) -> PyResult<(T, Vec<usize>)> {
-        let watched = self.watched(store);
+        let watched = Watches::current(&self.watch).store(&store.inner);
         match py.detach(|| call(&watched)) {
             Ok(value) => Ok((value, self.missing())),
             Err(error) => Err(store.take_failure().unwrap_or_else(|| crate::error::to_python(&error))),
@@ -405,30 +428,4 @@ fn parts(
         });
     }
     Ok(if out.next().is_some() { None } else { Some(found) })
-}
-
-/// The engine's options, and whether fall-backs are errors.
-fn run_options(given: &Bound<'_, PyDict>) -> PyResult<(Options, bool)> {
-    let ArrayOptions {
-        strict,
-        write_empty_chunks,
-        memory_limit_bytes,
-        threads,
-        coalesce_gap_bytes,
-        coalesce_max_bytes,
-        variable_limit_bytes,
-        ..
-    } = parse_options(given)?;
-    let options = Options {
-        threads,
-        memory_limit_bytes,
-        coalesce_gap_bytes,
-        coalesce_max_bytes,
-        variable_limit_bytes,
-        write_empty_chunks,
-        strict,
-        read_missing_chunks: true,
-        ..Options::default()
-    };
-    Ok((options, strict))
 }

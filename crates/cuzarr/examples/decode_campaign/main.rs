@@ -32,7 +32,7 @@ fn campaigns() -> Result<(String, Vec<Settings>)> {
     let (mut most_bytes, mut batch) = (None, None);
     let mut settings = Settings {
         device: Device::Cuda(0),
-        format: FORMATS[0].1,
+        format: FORMATS[0],
         seed: 1,
         frames: u64::MAX,
         seconds: 60,
@@ -72,8 +72,8 @@ fn campaigns() -> Result<(String, Vec<Settings>)> {
     settings.most_bytes = most_bytes.unwrap_or(most);
     settings.batch = batch.unwrap_or(frames);
     let find = |name: &str| {
-        let known = FORMATS.iter().find(|(known, _)| *known == name);
-        let format = known.ok_or_else(|| invalid(format!("unknown format '{name}'")))?.1;
+        let known = FORMATS.into_iter().find(|format| format.name() == name);
+        let format = known.ok_or_else(|| invalid(format!("unknown format '{name}'")))?;
         Ok(Settings { format, ..settings.clone() })
     };
     if mode == "filters" {
@@ -83,8 +83,7 @@ fn campaigns() -> Result<(String, Vec<Settings>)> {
 }
 
 fn report(mode: &str, settings: &Settings, outcome: Value) {
-    let known = FORMATS.iter().find(|(_, format)| mode != "filters" && *format == settings.format);
-    let name = known.map_or("chains", |(name, _)| name);
+    let name = if mode == "filters" { "chains" } else { settings.format.name() };
     println!(
         "{}",
         json!({"mode": mode, "format": name, "device": settings.device.to_string(), "seed": settings.seed,

@@ -7,7 +7,8 @@ use std::io::Read;
 use cuzarr_device::convert::Conversion;
 use cuzarr_device::{ElementStep, Packing};
 
-use super::batch::{Encoding, Format};
+use super::batch::Encoding;
+use super::device::DeviceDecoder;
 use super::native::Step;
 use super::{ChunkSpec, VariableElements};
 use crate::{Error, ErrorKind, Result};
@@ -90,8 +91,8 @@ pub trait BytesToBytes: Send + Sync + fmt::Debug {
     /// Encodes.
     fn encode(&self, decoded: Cow<'_, [u8]>) -> Result<Vec<u8>>;
 
-    /// For codecs that kernels decode: the format of their frames.
-    fn device_format(&self) -> Option<Format> {
+    /// The kernels that decode this codec's frames, where there are some.
+    fn device_decoder(&self) -> Option<&'static dyn DeviceDecoder> {
         None
     }
 

@@ -10,10 +10,11 @@ use cuzarr_device::{DType, Device, ElementStep, Tail};
 use self::pass::{Pass, decode_passes, encode_passes};
 pub(super) use self::split::tail_split;
 use self::split::{TailSplit, no_split};
-use super::batch::{Encoding, Format};
+use super::batch::Encoding;
 use super::chain::{Chain, Serializer};
 use super::checksum::Location;
 use super::contract::{Size, TailPart};
+use super::device::{DeviceDecoder, MOST_FRAME_BYTES};
 use super::elements::is_float;
 use super::native::{Native, Step, Undo, array_steps, bytes_steps, header_step, serializer_steps};
 use crate::{Error, ErrorKind, Result};
@@ -39,10 +40,10 @@ pub struct Program {
 }
 
 /// What a device could do for a chunk, and the host may do faster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub enum Work {
-    /// A frame of this format that decodes to so many bytes.
-    Frame(Format, usize),
+    /// A frame that these kernels decode to so many bytes.
+    Frame(&'static dyn DeviceDecoder, usize),
     /// A running sum of so many floats, of so many bytes each: one after the other, since the order decides how they round.
     FloatSum(usize, usize),
 }
@@ -284,8 +285,11 @@ impl Program {
         let on_host = |pass: &PassOnDevice| match &pass.steps {
             _ if self.device == Device::Cpu => Some("the result is host memory"),
             Ok(steps) => steps.iter().find_map(|step| match step {
-                Step::Decode { format, decoded_bytes } => {
-                    format.host_reason(*decoded_bytes).or_else(|| leave(Work::Frame(*format, *decoded_bytes)))
+                Step::Decode { decoded_bytes, .. } if *decoded_bytes >= MOST_FRAME_BYTES => {
+                    Some("frames of 2 GiB and more are decoded on the host")
+                }
+                Step::Decode { decoder, decoded_bytes } => {
+                    decoder.host_reason(*decoded_bytes).or_else(|| leave(Work::Frame(*decoder, *decoded_bytes)))
                 }
                 Step::Sum(dtype) if is_float(*dtype) => {
                     let width = dtype.size_bytes();
@@ -320,10 +324,10 @@ impl Program {
         division.whole().or_else(none)
     }
 
-    /// What frames the passes decode, and to how many bytes each.
-    pub(crate) fn frames(&self) -> impl Iterator<Item = (Format, usize)> {
+    /// The decoders of frames among the passes, and to how many bytes each.
+    pub(crate) fn frames(&self) -> impl Iterator<Item = (&'static dyn DeviceDecoder, usize)> {
         self.natives.iter().flat_map(|native| native.steps.iter().flatten()).filter_map(|step| match step {
-            Step::Decode { format, decoded_bytes } => Some((*format, *decoded_bytes)),
+            Step::Decode { decoder, decoded_bytes } => Some((*decoder, *decoded_bytes)),
             _ => None,
         })
     }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::contract::{ArrayToArray, ArrayToBytes, BytesToBytes, Size, VariableToBytes};
+use super::device::DeviceDecoder;
 use super::{ChunkSpec, Sharding, external};
+use crate::meta::{DataType, FillValue};
 use crate::{Error, ErrorKind, Result};
 
 /// What a codec is opened with.
@@ -128,6 +130,21 @@ pub(crate) fn open_direct(request: &Request<'_>) -> Result<Opened> {
         Some((_, open)) => open(request),
         None => open(request),
     }
+}
+
+/// The kernels that decode frames of a codec, by a name that [`Chain::from_codecs`](super::Chain::from_codecs) knows.
+///
+/// # Errors
+/// `UnknownCodec`; `Unsupported` when no kernel decodes what the codec, without any configuration, makes.
+pub fn device_decoder(name: &str) -> Result<&'static dyn DeviceDecoder> {
+    let (configuration, spec) = (Map::new(), ChunkSpec::new(vec![1], DataType::UInt8, FillValue::Element(vec![0])));
+    let (decoded, element_bytes) = (Size::Exact(1), Some(1));
+    let request = Request { name, configuration: &configuration, zarr_format: 3, spec: &spec, decoded, element_bytes };
+    let decoder = match open_direct(&request)? {
+        Opened::Bytes(codec) => codec.device_decoder(),
+        _ => None,
+    };
+    decoder.ok_or_else(|| Error::new(ErrorKind::Unsupported, format!("no kernels decode '{name}'")))
 }
 
 /// Opens a codec by name: built in, or from elsewhere.

@@ -145,14 +145,14 @@ impl Copy {
         if existing == Existing::Resume {
             refuse_resuming(&*store)?;
         }
-        let own = *source.options();
+        let own = source.options().clone();
         let plannable = plannable_bytes(own.memory_limit_bytes);
         // Readers do not agree what a chunk is that is not stored, where the fill value is undefined.
         let write_empty_chunks = own.write_empty_chunks || *metadata.fill_value() == FillValue::Undefined;
         let memory_limit_bytes = plannable / 2;
-        let options = ArrayOptions { memory_limit_bytes, order_is_f: false, write_empty_chunks, ..own };
+        let options = ArrayOptions { memory_limit_bytes, order_is_f: false, write_empty_chunks, ..own.clone() };
         let mut journal = Journal::new(source, &metadata);
-        let target = Array::from_metadata(store, &path, metadata, options)?;
+        let target = Array::from_metadata(store, &path, metadata, options.clone())?;
         target.chain()?;
         let begin = look(&target, &mut journal, existing)?;
         let source = source.with_options(options);
@@ -198,6 +198,7 @@ impl Copy {
     /// # Errors
     /// What reading and writing report, with the region in the trail. What was written stays, and can be resumed.
     pub fn run(mut self, progress: &(dyn Fn(&Progress) + Sync)) -> Result<Array> {
+        self.options.cancellation.check()?;
         self.options.device.initialize()?; // or fails while what is there is still there
         let _within = within(self.options.device, self.options.memory_limit_bytes);
         let (store, path) = (Arc::clone(self.target.store()), self.target.path().to_string());
@@ -206,7 +207,7 @@ impl Copy {
             if self.is_committed_by_caller() {
                 // Chunks are taken of arrays that are there, and nobody sees the array before all of it is committed.
                 let metadata = self.target.metadata().clone();
-                Array::create(Arc::clone(&store), &path, metadata, false, self.options)?;
+                Array::create(Arc::clone(&store), &path, metadata, false, self.options.clone())?;
             } else {
                 self.journal.write(&*store, &path)?;
             }
@@ -216,9 +217,9 @@ impl Copy {
             self.run_pass(number, &mut meter, progress)?;
         }
         let metadata = self.target.metadata().clone();
-        let array = match Array::open(Arc::clone(&store), &path, self.options) {
+        let array = match Array::open(Arc::clone(&store), &path, self.options.clone()) {
             Err(error) if error.kind() == ErrorKind::ArrayNotFound => {
-                Array::adopt(Arc::clone(&store), &path, metadata, self.options)?
+                Array::adopt(Arc::clone(&store), &path, metadata, self.options.clone())?
             }
             opened => opened?,
         };
@@ -379,7 +380,12 @@ impl Copy {
             dimension_names: None,
         };
         let path = join_key(self.target.path(), BETWEEN);
-        Array::from_metadata(Arc::clone(self.target.store()), &path, ArrayMetadata::new(new)?, *self.target.options())
+        Array::from_metadata(
+            Arc::clone(self.target.store()),
+            &path,
+            ArrayMetadata::new(new)?,
+            self.target.options().clone(),
+        )
     }
 }
 
@@ -438,7 +444,7 @@ fn look(target: &Array, journal: &mut Journal, existing: Existing) -> Result<Beg
         };
         return Err(error);
     }
-    match node::open_existing(Arc::clone(store), path, None, *target.options()) {
+    match node::open_existing(Arc::clone(store), path, None, target.options().clone()) {
         Ok(Node::Array(array)) => {
             let same = array.metadata().documents() == target.metadata().documents();
             if existing == Existing::Resume && same {

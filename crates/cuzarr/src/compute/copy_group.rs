@@ -73,7 +73,7 @@ impl Copied {
     }
 
     fn refuse_what_is_there(&self, group: &Group) -> Result<()> {
-        let kind = match node::open_existing(Arc::clone(&self.store), &self.path, None, *group.options()) {
+        let kind = match node::open_existing(Arc::clone(&self.store), &self.path, None, group.options().clone()) {
             Err(error) if error.kind() == ErrorKind::NodeNotFound => return Ok(()),
             Err(error) => return Err(error),
             Ok(Node::Array(_)) => ErrorKind::ContainsArray,
@@ -99,13 +99,15 @@ impl Copied {
     /// As [`Copy::run`].
     pub fn run(self, progress: &(dyn Fn(&str, &Progress) + Sync)) -> Result<Node> {
         let Copied { source, store, path, existing, groups, copies } = self;
-        options_of(&source).device.initialize()?;
+        let options = options_of(&source);
+        options.cancellation.check()?;
+        options.device.initialize()?;
         if existing == Existing::Overwrite && !groups.is_empty() {
             node::delete_node(&*store, &path)?;
         }
         for (path, metadata) in groups {
-            let options = options_of(&source);
-            match Group::create_from(Arc::clone(&store), &path, metadata, false, options) {
+            options.cancellation.check()?;
+            match Group::create_from(Arc::clone(&store), &path, metadata, false, options.clone()) {
                 Err(error) if error.kind() == ErrorKind::ContainsGroup => {}
                 created => drop(created?),
             }
@@ -119,16 +121,16 @@ impl Copied {
             return last.map(Node::Array).ok_or_else(missing);
         };
         if group.consolidated().is_some() {
-            return node::consolidate_metadata(store, &path, None, *group.options()).map(Node::Group);
+            return node::consolidate_metadata(store, &path, None, group.options().clone()).map(Node::Group);
         }
-        node::open_existing(store, &path, None, *group.options())
+        node::open_existing(store, &path, None, group.options().clone())
     }
 }
 
 fn options_of(node: &Node) -> node::ArrayOptions {
     match node {
-        Node::Array(array) => *array.options(),
-        Node::Group(group) => *group.options(),
+        Node::Array(array) => array.options().clone(),
+        Node::Group(group) => group.options().clone(),
     }
 }
 

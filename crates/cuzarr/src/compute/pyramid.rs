@@ -133,13 +133,14 @@ impl Pyramid {
     /// # Errors
     /// As [`Copy::run`].
     pub fn run(self, progress: &(dyn Fn(&str, &Progress) + Sync)) -> Result<Group> {
-        let options = *self.source.options();
+        let options = self.source.options().clone();
+        options.cancellation.check()?;
         options.device.initialize()?;
         if self.existing == Existing::Overwrite {
             node::delete_node(&*self.store, &self.path)?;
         }
         let level_exists = if self.existing == Existing::Resume { Existing::Resume } else { Existing::Refuse };
-        match Group::create(Arc::clone(&self.store), &self.path, ZarrFormat::V3, Map::new(), false, options) {
+        match Group::create(Arc::clone(&self.store), &self.path, ZarrFormat::V3, Map::new(), false, options.clone()) {
             Err(error) if error.kind() == ErrorKind::ContainsGroup && self.existing == Existing::Resume => {}
             created => drop(created?),
         }
@@ -167,7 +168,7 @@ impl Pyramid {
         let mut above = self.source.clone();
         for (number, level) in self.levels.iter().enumerate() {
             self.level_copy(&above, number, Existing::Overwrite).at(|| format!("level {number}"))?;
-            let (store, options) = (Arc::clone(&self.store), *self.source.options());
+            let (store, options) = (Arc::clone(&self.store), self.source.options().clone());
             above = Array::from_metadata(store, &self.level_path(number), level.clone(), options)?;
         }
         Ok(())
@@ -184,7 +185,7 @@ impl Pyramid {
         if self.existing != Existing::Refuse {
             return Ok(());
         }
-        let options = *self.source.options();
+        let options = self.source.options().clone();
         let (kind, what) = match node::open_existing(Arc::clone(&self.store), &self.path, None, options) {
             Err(error) if error.kind() == ErrorKind::NodeNotFound => return Ok(()),
             Err(error) => return Err(error),

@@ -17,6 +17,7 @@ use super::reduce::view::state_bytes;
 use super::regions::{operand_region, plannable_bytes, regions};
 use super::resumption::Resumption;
 use super::walk::{walk_ahead, written_behind};
+use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::{Array, ArrayOptions};
 use crate::store::Store;
@@ -39,7 +40,7 @@ const IN_TURN: [(u64, u64); 3] = [(3, 8), (3, 4), (1, REGIONS_SHARE)];
 /// Bytes of all such regions that leave nothing to gain.
 const ENOUGH_IN_TURN_BYTES: u64 = 512 << 20;
 
-/// Another view of a store, such as one that counts or can be stopped.
+/// Another view of a store, such as one that counts.
 pub type Wrap<'a> = &'a (dyn Fn(&Arc<dyn Store>) -> Arc<dyn Store> + Sync);
 
 /// Somebody who hears of every region that was read: the bytes of elements of stored arrays in it, and in all.
@@ -54,6 +55,8 @@ pub struct ComputeOptions<'a> {
     pub memory_limit_bytes: u64,
     /// Threads.
     pub threads: usize,
+    /// Stops the work; else the tokens of the arrays do that read or are written.
+    pub cancellation: Option<&'a CancellationToken>,
     /// How stores are looked at.
     pub wrap: Option<Wrap<'a>>,
     /// Who hears of the regions that are read. A reduction inside of an expression tells of its own.
@@ -67,6 +70,7 @@ impl Default for ComputeOptions<'_> {
             device: options.device,
             memory_limit_bytes: options.memory_limit_bytes,
             threads: options.threads,
+            cancellation: None,
             wrap: None,
             progress: None,
         }
@@ -107,12 +111,13 @@ impl<'a> Job<'a> {
                 Input::Buffer(buffer) => Input::Buffer(buffer.to_device(options.device)?),
                 Input::Reduced(of, summary) => Input::Buffer(summary.compute(&of, options)?),
                 Input::Array(array) => {
-                    let own = *array.options();
+                    let own = array.options().clone();
                     let array = array.with_options(ArrayOptions {
                         device: options.device,
                         threads: options.threads,
                         memory_limit_bytes: options.memory_limit_bytes,
                         order_is_f: false,
+                        cancellation: options.cancellation.unwrap_or(&own.cancellation).clone(),
                         ..own
                     });
                     let store = options.wrap.map(|wrap| wrap(array.store()));
@@ -236,7 +241,7 @@ impl<'a> Job<'a> {
         self.reading_bytes = memory_limit_bytes;
         for input in &mut self.inputs {
             if let Input::Array(array) = input {
-                let options = ArrayOptions { memory_limit_bytes, ..*array.options() };
+                let options = ArrayOptions { memory_limit_bytes, ..array.options().clone() };
                 **array = array.with_options(options);
             }
         }
@@ -445,8 +450,10 @@ impl Expr {
         self.refuse_overlap(target.store(), target.path())?;
         let unit = target.metadata().chunk_grid().chunk_shape().to_vec();
         let regions = job.regions(Some(unit), options.memory_limit_bytes)?;
-        let own = ArrayOptions { memory_limit_bytes: job.reading_bytes, threads: options.threads, ..*target.options() };
-        let target = target.with_options(own);
+        let own = target.options().clone();
+        let cancellation = options.cancellation.unwrap_or(&own.cancellation).clone();
+        let (memory_limit_bytes, threads) = (job.reading_bytes, options.threads);
+        let target = target.with_options(ArrayOptions { memory_limit_bytes, threads, cancellation, ..own });
         let target = options.wrap.map_or(target.clone(), |wrap| target.with_store(wrap(target.store())));
         let shape = regions.first().map_or(&[][..], |region| &region.extent);
         let mut noted = match is_noted {

@@ -12,6 +12,7 @@ use super::deletion;
 use super::documents;
 use super::options::ArrayOptions;
 use super::path::normalize_path;
+use crate::cancellation::CancellationToken;
 use crate::codec::Chain;
 use crate::error::{ErrorKind, Result, ResultExt};
 use crate::meta::{ArrayMetadata, NodeMetadata, ZarrFormat};
@@ -150,8 +151,15 @@ impl Array {
         Array { options, ..self.clone() }
     }
 
-    /// The same array through another view of its store, such as one that counts or can be stopped. What the array keeps
-    /// between calls is shared: the bound codecs and the last report.
+    /// The array, its calls stopped by this token. What the array keeps between calls is shared, as by [`Array::with_store`].
+    #[must_use]
+    pub fn under(&self, cancellation: CancellationToken) -> Array {
+        let options = ArrayOptions { cancellation, ..self.options.clone() };
+        Array { options, io: self.io.share(), ..self.clone() }
+    }
+
+    /// The array through another view of its store, such as one that counts. What the array keeps between calls is shared: the
+    /// bound codecs and the last report.
     #[must_use]
     pub fn with_store(&self, store: Arc<dyn Store>) -> Array {
         Array { store, io: self.io.share(), ..self.clone() }
@@ -274,6 +282,7 @@ impl Array {
     /// # Errors
     /// What the store reports.
     pub fn delete_left_over(&self, new: &[u64]) -> Result<()> {
+        self.options.cancellation.check()?;
         let old = self.metadata.shape();
         deletion::refresh_consolidated(&*self.store, &self.path, false)?;
         let grows = new.len() == old.len() && new.iter().zip(old).any(|(new, old)| new > old);
@@ -298,7 +307,9 @@ impl Array {
         if after.len() != before.len() || after.iter().zip(before).all(|(after, before)| after >= before) {
             return Ok(());
         }
+        self.options.cancellation.check()?;
         deletion::refresh_consolidated(&*self.store, &self.path, false)?;
+        self.options.cancellation.check()?;
         deletion::delete_chunks(&*self.store, &self.path, &self.metadata, before, &[after])
     }
 
@@ -337,7 +348,7 @@ impl Array {
     pub fn refresh(&mut self) -> Result<()> {
         let format = Some(self.metadata.zarr_format());
         let (metadata, warnings) = documents::find_array(&*self.store, &self.path, format)?;
-        *self = Array::opened(Arc::clone(&self.store), self.path.clone(), metadata, self.options, warnings)?;
+        *self = Array::opened(Arc::clone(&self.store), self.path.clone(), metadata, self.options.clone(), warnings)?;
         Ok(())
     }
 

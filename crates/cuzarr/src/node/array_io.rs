@@ -258,7 +258,7 @@ impl Array {
     pub(super) fn turn(&self, selection: &Selection) -> Result<Option<Turn>> {
         let access = self.access(Device::Cpu)?;
         let location = self.io.state().location.get_or_insert_with(|| self.location()).clone();
-        Engine::get().turn(&access, (&**self.store(), location), selection)
+        Engine::get().turn(&access, location, selection, &self.options().cancellation)
     }
 
     /// What reading the selection would do, and why; nothing is read.
@@ -389,6 +389,7 @@ impl Array {
             write_empty_chunks: options.write_empty_chunks,
             strict: options.strict,
             trace: options.trace,
+            cancellation: options.cancellation.clone(),
             ..Options::default()
         }
     }

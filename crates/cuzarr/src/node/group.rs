@@ -232,10 +232,10 @@ impl Group {
         let store = Arc::clone(&self.store);
         match metadata {
             Some(NodeMetadata::Array(metadata)) => {
-                Array::opened(store, absolute, *metadata, self.options, warnings).map(Node::Array)
+                Array::opened(store, absolute, *metadata, self.options.clone(), warnings).map(Node::Array)
             }
             Some(NodeMetadata::Group(metadata)) => {
-                Ok(Node::Group(Group::opened(store, absolute, *metadata, self.options, warnings)))
+                Ok(Node::Group(Group::opened(store, absolute, *metadata, self.options.clone(), warnings)))
             }
             None => Err(documents::not_found(ErrorKind::NodeNotFound, &*store, &absolute)),
         }
@@ -320,9 +320,11 @@ impl Group {
     fn member(&self, path: &str, metadata: NodeMetadata) -> Result<Node> {
         let (store, path) = (Arc::clone(&self.store), join_key(&self.path, path));
         Ok(match metadata {
-            NodeMetadata::Array(metadata) => Node::Array(Array::from_metadata(store, &path, *metadata, self.options)?),
+            NodeMetadata::Array(metadata) => {
+                Node::Array(Array::from_metadata(store, &path, *metadata, self.options.clone())?)
+            }
             NodeMetadata::Group(metadata) => {
-                let mut group = Group::opened(store, path, *metadata, self.options, Vec::new());
+                let mut group = Group::opened(store, path, *metadata, self.options.clone(), Vec::new());
                 group.uses_consolidated &= self.uses_consolidated;
                 Node::Group(group)
             }
@@ -336,7 +338,7 @@ impl Group {
     pub fn create_group(&self, path: &str, attributes: Map<String, Value>, overwrite: bool) -> Result<Group> {
         let (_, absolute) = self.member_path(path)?;
         let format = self.metadata.zarr_format();
-        Group::create(Arc::clone(&self.store), &absolute, format, attributes, overwrite, self.options)
+        Group::create(Arc::clone(&self.store), &absolute, format, attributes, overwrite, self.options.clone())
     }
 
     /// Creates an array at a path relative to this group; its metadata must be of the group's format.
@@ -350,7 +352,7 @@ impl Group {
             let message = format!("array '/{absolute}': got metadata of format {got}, the group has format {expected}");
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
-        Array::create(Arc::clone(&self.store), &absolute, metadata, overwrite, self.options)
+        Array::create(Arc::clone(&self.store), &absolute, metadata, overwrite, self.options.clone())
     }
 
     /// Opens the group at a path relative to this group, or creates it.

@@ -86,7 +86,7 @@ pub fn consolidate_metadata(
     format: Option<ZarrFormat>,
     options: ArrayOptions,
 ) -> Result<Group> {
-    let group = Group::open(Arc::clone(&store), path, format, Consolidation::Never, options)?;
+    let group = Group::open(Arc::clone(&store), path, format, Consolidation::Never, options.clone())?;
     let mut nodes = Vec::new();
     group.walk(None, &mut |path, metadata| {
         nodes.push((path.to_string(), metadata?));
@@ -96,7 +96,8 @@ pub fn consolidate_metadata(
     let consolidated = Consolidated::from_nodes(format, nodes.iter().map(|(path, node)| (path.clone(), node)))?;
     let mut metadata = group.metadata().clone();
     metadata.set_consolidated(Some(consolidated))?;
-    let mut group = Group::opened(store, group.path().to_string(), group.metadata().clone(), options, Vec::new());
+    let mut group =
+        Group::opened(store, group.path().to_string(), group.metadata().clone(), options.clone(), Vec::new());
     group.replace_metadata(metadata.clone())?;
     Group::from_metadata(Arc::clone(group.store()), group.path(), metadata, options)
 }

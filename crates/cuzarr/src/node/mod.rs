@@ -83,7 +83,7 @@ pub fn open(
     options: ArrayOptions,
 ) -> Result<Node> {
     if mode.may_open() {
-        match open_existing(mode.restrict(Arc::clone(&store))?, path, format, options) {
+        match open_existing(mode.restrict(Arc::clone(&store))?, path, format, options.clone()) {
             Err(error) if error.kind() == ErrorKind::NodeNotFound && mode.may_create() => {}
             opened => return opened,
         }
@@ -131,7 +131,7 @@ pub fn open_group(
 ) -> Result<Group> {
     if mode.may_open() {
         let store = mode.restrict(Arc::clone(&store))?;
-        match Group::open(store, path, format, Consolidation::WhenPresent, options) {
+        match Group::open(store, path, format, Consolidation::WhenPresent, options.clone()) {
             Err(error) if error.kind() == ErrorKind::GroupNotFound && mode.may_create() => {}
             opened => return opened,
         }
@@ -155,7 +155,7 @@ pub fn open_array(
     options: ArrayOptions,
 ) -> Result<Array> {
     if mode.may_open() {
-        match Array::open_format(mode.restrict(Arc::clone(&store))?, path, format, options) {
+        match Array::open_format(mode.restrict(Arc::clone(&store))?, path, format, options.clone()) {
             Err(error) if error.kind() == ErrorKind::ArrayNotFound && mode.may_create() && metadata.is_some() => {}
             opened => return opened,
         }

@@ -2,10 +2,11 @@
 
 use cuzarr_device::Device;
 
+use crate::cancellation::CancellationToken;
 use crate::config::Config;
 
 /// How an array behaves while it is used; nothing of this is stored.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ArrayOptions {
     /// Where results are.
     pub device: Device,
@@ -29,6 +30,8 @@ pub struct ArrayOptions {
     pub variable_limit_bytes: u64,
     /// Reports list every piece of work.
     pub trace: bool,
+    /// Stops calls of the array or group.
+    pub cancellation: CancellationToken,
 }
 
 impl From<&Config> for ArrayOptions {
@@ -45,6 +48,7 @@ impl From<&Config> for ArrayOptions {
             coalesce_max_bytes: config.coalesce_max_bytes(),
             variable_limit_bytes: config.variable_chunk_max_bytes(),
             trace: false,
+            cancellation: CancellationToken::default(),
         }
     }
 }

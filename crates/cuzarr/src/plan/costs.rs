@@ -11,10 +11,7 @@
 //! both sides take.
 
 use crate::codec::Work;
-use crate::codec::batch::Format;
-
-/// Sizes of frames that figures are for; between them speeds are interpolated over the logarithm of the size.
-const FRAME_BYTES: [f64; 5] = [65_536.0, 262_144.0, 1_048_576.0, 8_388_608.0, 67_108_864.0];
+use crate::codec::cost::{FRAME_BYTES, Speeds};
 
 /// Multiprocessors of the GPU that was measured, and threads of its host.
 const MULTIPROCESSORS: f64 = 132.0;
@@ -34,23 +31,9 @@ const HOST_BATCH_S: f64 = 0.2e-3;
 const DEVICE_ADDITION_S: f64 = 30e-9;
 const HOST_SUM_GB_S: f64 = 0.45;
 
-/// The speeds of one format, GB/s of decoded bytes.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Speeds {
-    /// One thread of the host alone.
-    alone: f64,
-    /// One thread when all are busy.
-    thread: f64,
-    /// One frame alone on the device.
-    one: [f64; 5],
-    /// As many frames as fill the device.
-    many: [f64; 5],
-}
-
-/// What decoding costs, per format.
+/// What decoding costs on one GPU, by the figures of each codec's `cost.rs`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Costs {
-    speeds: Vec<(Format, Speeds)>,
     /// How much of the measured GPU this one is.
     scale: f64,
 }
@@ -82,49 +65,32 @@ impl Estimate {
 
 impl Costs {
     /// The figures that come with the library, for a GPU of so many multiprocessors.
-    ///
-    /// One H200 and its host of 16 threads: `bench/placement.py` and `docs/decoders.md`.
     pub fn shipped(multiprocessors: u32) -> Costs {
-        let speeds = |(alone, thread), one, many| Speeds { alone, thread, one, many };
-        let deflate = speeds((0.66, 0.48), [0.12, 0.32, 1.2, 7.0, 19.0], [40.0, 32.0, 31.0, 31.0, 30.0]);
-        let lz4 = speeds((2.6, 1.8), [0.23, 0.8, 2.8, 13.0, 33.0], [150.0, 180.0, 160.0, 70.0, 55.0]);
-        Costs {
-            speeds: vec![
-                (Format::Lz4, lz4),
-                (Format::Lz4Raw, lz4),
-                (Format::Blosc, speeds((2.4, 1.5), [0.2, 0.85, 3.0, 20.0, 60.0], [110.0, 160.0, 200.0, 220.0, 220.0])),
-                (Format::Zstd, speeds((0.66, 0.46), [0.09, 0.2, 0.8, 4.9, 18.0], [87.0, 74.0, 72.0, 50.0, 44.0])),
-                (Format::Gzip, deflate),
-                (Format::Zlib, deflate),
-                (Format::Deflate, deflate),
-            ],
-            scale: f64::from(multiprocessors.max(1)) / MULTIPROCESSORS,
-        }
+        Costs { scale: f64::from(multiprocessors.max(1)) / MULTIPROCESSORS }
     }
 
-    /// What decoding frames of this format and decoded size takes; `None` for a format without figures.
-    pub fn estimate(&self, format: Format, frame_bytes: usize, load: Load) -> Option<Estimate> {
-        let (_, speeds) = self.speeds.iter().find(|(known, _)| *known == format)?;
+    /// What decoding frames of this size takes.
+    pub fn estimate(&self, speeds: &Speeds, frame_bytes: usize, load: Load) -> Estimate {
         let frames = load.frames.max(1) as f64;
         let frame_gb = frame_bytes.max(1) as f64 / 1e9;
         let gigabytes = frames * frame_gb;
-        let device_s =
-            frame_gb / at(&speeds.one, frame_bytes) + gigabytes / (at(&speeds.many, frame_bytes) * self.scale);
+        let device_s = frame_gb / at(&speeds.one_frame, frame_bytes)
+            + gigabytes / (at(&speeds.many_frames, frame_bytes) * self.scale);
         let device_s = device_s.max(gigabytes / (BUS_GB_S * RATIO)) + DEVICE_BATCH_S;
         let threads = frames.min(load.threads.max(1) as f64);
         // From one thread alone to all of those that were measured.
         let busy = ((threads - 1.0) / (THREADS - 1.0)).min(1.0);
-        let thread = speeds.alone + busy * (speeds.thread - speeds.alone);
+        let thread = speeds.thread_alone + busy * (speeds.thread_busy - speeds.thread_alone);
         let rounds_s = (frames / threads).ceil() * frame_gb / thread;
         let host_s = (rounds_s + HOST_FRAME_S + busy * HOST_BATCH_S).max(gigabytes / BUS_GB_S);
-        Some(Estimate { device_gb_s: gigabytes / device_s, host_gb_s: gigabytes / host_s })
+        Estimate { device_gb_s: gigabytes / device_s, host_gb_s: gigabytes / host_s }
     }
 
     /// Why the host does this for each chunk of a load; `None` when kernels should.
     pub fn host_reason(&self, work: Work, load: Load) -> Option<&'static str> {
         match work {
-            Work::Frame(format, frame_bytes) => {
-                let estimate = self.estimate(format, frame_bytes, load)?;
+            Work::Frame(decoder, frame_bytes) => {
+                let estimate = self.estimate(decoder.speeds(), frame_bytes, load);
                 (!estimate.prefers_device()).then_some("the host's threads decode so many frames of this size faster")
             }
             Work::FloatSum(elements, element_bytes) => {
@@ -139,7 +105,7 @@ impl Costs {
     }
 }
 
-/// The speed for frames of this size.
+/// The speed for frames of this size, interpolated over the logarithm of the size.
 fn at(speeds: &[f64; 5], frame_bytes: usize) -> f64 {
     let size = (frame_bytes.max(1) as f64).clamp(FRAME_BYTES[0], FRAME_BYTES[4]);
     let above = FRAME_BYTES.iter().position(|&known| size <= known).unwrap_or(4).max(1);
@@ -151,6 +117,7 @@ fn at(speeds: &[f64; 5], frame_bytes: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codec::device_decoder;
 
     const MIB: usize = 1 << 20;
 
@@ -165,10 +132,11 @@ mod tests {
     #[test]
     fn one_frame_is_the_hosts_and_many_are_the_devices() {
         let costs = Costs::shipped(132);
-        for format in [Format::Lz4, Format::Blosc, Format::Zstd, Format::Gzip] {
-            let reason = |frames, threads| costs.host_reason(Work::Frame(format, MIB / 16), Load { threads, frames });
-            assert!(reason(1, 16).is_some(), "{format:?}");
-            assert!(reason(8192, 1).is_none(), "{format:?}");
+        for name in ["lz4", "blosc", "zstd", "gzip"] {
+            let work = Work::Frame(device_decoder(name).unwrap(), MIB / 16);
+            let reason = |frames, threads| costs.host_reason(work, Load { threads, frames });
+            assert!(reason(1, 16).is_some(), "{name}");
+            assert!(reason(8192, 1).is_none(), "{name}");
         }
     }
 
@@ -183,11 +151,11 @@ mod tests {
     #[test]
     fn more_threads_never_speak_for_the_device_where_there_is_work_for_them() {
         let costs = Costs::shipped(132);
-        for format in [Format::Lz4, Format::Blosc, Format::Zstd, Format::Zlib] {
+        for name in ["lz4", "blosc", "zstd", "zlib"] {
+            let speeds = device_decoder(name).unwrap().speeds();
             for frame_bytes in [MIB, 8 * MIB, 64 * MIB] {
                 for frames in [1, 16, 512] {
-                    let host =
-                        |threads| costs.estimate(format, frame_bytes, Load { threads, frames }).unwrap().host_gb_s;
+                    let host = |threads| costs.estimate(speeds, frame_bytes, Load { threads, frames }).host_gb_s;
                     assert!([1, 2, 8, 16, 64].is_sorted_by(|&few, &many| host(few) <= host(many) * 1.0001));
                 }
             }
@@ -197,7 +165,8 @@ mod tests {
     #[test]
     fn a_smaller_device_is_seen() {
         let on = |multiprocessors, threads| {
-            Costs::shipped(multiprocessors).estimate(Format::Zstd, MIB, Load { threads, frames: 4096 }).unwrap()
+            let speeds = device_decoder("zstd").unwrap().speeds();
+            Costs::shipped(multiprocessors).estimate(speeds, MIB, Load { threads, frames: 4096 })
         };
         assert!(on(20, 8).device_gb_s < on(132, 8).device_gb_s / 4.0);
         assert!(on(20, 8).prefers_device() && !on(20, 64).prefers_device());

@@ -5,13 +5,15 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use cuzarr_device::pool::Within;
 
+use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
+use crate::run::options::Options;
 use crate::run::report::{Counters, Report};
 use crate::run::schedule::budget::Memory;
 use crate::run::schedule::pool::{Pool, Share};
 use crate::run::schedule::scratch::Scratch;
 use crate::run::schedule::streams::Streams;
-use crate::store::{HeldValues, OpenLimit, OpenValues, ReadRequest, ReadSink, Store, Version, Workers};
+use crate::store::{HeldValues, OpenLimit, OpenValues, ReadOutcome, ReadRequest, ReadSink, Store, Version, Workers};
 
 /// Failures that are kept beside the first one.
 const OTHER_FAILURES: usize = 15;
@@ -19,6 +21,7 @@ const OTHER_FAILURES: usize = 15;
 /// One read or write.
 pub(crate) struct Call {
     pub(crate) store: Arc<dyn Store>,
+    pub(crate) cancellation: CancellationToken,
     pub(crate) pool: Pool,
     pub(crate) threads: usize,
     pub(crate) scratch: Scratch,
@@ -43,10 +46,11 @@ impl Call {
         (scratch, streams): (Scratch, Streams),
         (memory, open_shards): (Memory, Arc<OpenLimit>),
         within: Within,
-        traced: bool,
+        options: &Options,
     ) -> Call {
         Call {
             store,
+            cancellation: options.cancellation.clone(),
             threads: threads.clamp(1, crate::store::Workers::count(&pool)),
             pool,
             scratch,
@@ -54,7 +58,7 @@ impl Call {
             memory,
             limit_bytes: within.limit_bytes(),
             _within: within,
-            counters: Counters::new(traced),
+            counters: Counters::new(options.trace),
             shards: OpenValues::new(open_shards),
             held: OnceLock::new(),
             cancelled: AtomicBool::new(false),
@@ -69,9 +73,14 @@ impl Call {
 
     /// Reads a batch, from what is held where all of it is, else from the store.
     pub(crate) fn read(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: &dyn Workers) {
-        match self.held.get().filter(|held| held.have(&batch)) {
-            Some(held) => held.read(batch, sink, workers),
-            None => self.store.read(batch, sink, workers),
+        if let Some(held) = self.held.get().filter(|held| held.have(&batch)) {
+            return held.read(batch, sink, workers);
+        }
+        if !self.cancellation.is_cancelled() {
+            return self.store.read(batch, sink, workers);
+        }
+        for index in 0..batch.len() {
+            sink.done(index, self.cancellation.check().map(|()| ReadOutcome::Missing));
         }
     }
 
@@ -107,7 +116,7 @@ impl Call {
         self.cancelled.load(Ordering::Acquire)
     }
 
-    /// The error of whoever comes too late.
+    /// Whether this call still goes on: nothing failed, and its caller still wants it.
     ///
     /// # Errors
     /// `Cancelled`
@@ -115,7 +124,7 @@ impl Call {
         if self.is_cancelled() {
             return Err(Error::new(ErrorKind::Cancelled, "cancelled because another part of the call failed"));
         }
-        Ok(())
+        self.cancellation.check()
     }
 
     /// Whether a value is of the version that is wanted, where one is.

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cuzarr_device::pool::within;
 use cuzarr_device::{Device, NdBuffer, profile};
 
+use crate::cancellation::CancellationToken;
 use crate::codec::VariableElements;
 use crate::config::cores;
 use crate::error::{Error, ErrorKind, Result};
@@ -113,7 +114,7 @@ impl Engine {
             (self.scratch.clone(), self.streams.clone()),
             (self.memory(device), Arc::clone(&self.open_shards)),
             within(device, options.memory_limit_bytes),
-            options.trace,
+            options,
         ))
     }
 
@@ -240,15 +241,16 @@ impl Engine {
     /// Waits for the turn of a write to the array at `location`; `None` when it touches no object.
     ///
     /// # Errors
-    /// `SelectionInvalid` when the selection does not fit the array; what [`Store::check`] says meanwhile.
+    /// `SelectionInvalid` when the selection does not fit the array; `Cancelled`.
     pub(crate) fn turn(
         &self,
         access: &Access,
-        (store, location): (&dyn Store, PathBuf),
+        location: PathBuf,
         selection: &Selection,
+        cancellation: &CancellationToken,
     ) -> Result<Option<Turn>> {
         let Some(bounds) = object_bounds(access.source(), selection)? else { return Ok(None) };
-        self.turns.take(Objects { array: location, bounds }, &|| store.check()).map(Some)
+        self.turns.take(Objects { array: location, bounds }, cancellation).map(Some)
     }
 
     /// Writes `value`, whose shape broadcasts to the selection's, from any device.

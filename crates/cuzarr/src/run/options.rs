@@ -2,6 +2,7 @@
 
 use cuzarr_device::Device;
 
+use crate::cancellation::CancellationToken;
 use crate::config::cores;
 use crate::plan::PlanOptions;
 use crate::run::read::coordinator::INDEXES_SHARE;
@@ -10,7 +11,7 @@ use crate::run::read::coordinator::INDEXES_SHARE;
 const INDEX_WINDOW_BYTES: u64 = 16 << 20;
 
 /// How one call behaves.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Threads that the call may use.
     pub threads: usize,
@@ -34,6 +35,8 @@ pub struct Options {
     pub strict: bool,
     /// Whether the report lists every piece of work.
     pub trace: bool,
+    /// Stops the call.
+    pub cancellation: CancellationToken,
 }
 
 impl Default for Options {
@@ -50,6 +53,7 @@ impl Default for Options {
             write_empty_chunks: false,
             strict: false,
             trace: false,
+            cancellation: CancellationToken::default(),
         }
     }
 }

@@ -24,7 +24,6 @@ mod version;
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use cuzarr_device::{Buffer, Device};
 
@@ -185,9 +184,6 @@ pub struct Listing {
     pub prefixes: Vec<String>,
 }
 
-/// How often who waits asks [`Store::check`].
-pub(crate) const CHECK_INTERVAL: Duration = Duration::from_millis(50);
-
 /// Keys and their bytes.
 pub trait Store: fmt::Debug + fmt::Display + Send + Sync {
     /// Reads a batch. May return before the items are done. A span that ends beyond its value is an error, never a short
@@ -239,15 +235,6 @@ pub trait Store: fmt::Debug + fmt::Display + Send + Sync {
 
     /// Whether writing is refused.
     fn is_read_only(&self) -> bool;
-
-    /// Whether the caller still wants what it asked for. Who waits for others before it uses the store, or for what it reads, asks
-    /// from time to time.
-    ///
-    /// # Errors
-    /// `Cancelled`
-    fn check(&self) -> Result<()> {
-        Ok(())
-    }
 
     /// Whether values can be deleted; those of a ZIP file cannot. Who needs that asks before it writes anything.
     fn supports_deletes(&self) -> bool {

@@ -4,8 +4,10 @@
 #[path = "../../examples/decode_campaign/campaign/reference.rs"]
 mod reference;
 
+pub use reference::Format;
+
 use cuzarr::ErrorKind;
-use cuzarr::codec::batch::{Batch, Format, Unit};
+use cuzarr::codec::batch::{Batch, Unit};
 use cuzarr_device::{Buffer, Device, Stream};
 
 use crate::model::Dice;
@@ -45,7 +47,7 @@ pub fn on_device(device: Device, format: Format, frames: &[Frame], scan_on_host:
     let source = Buffer::from_bytes(device, &src).unwrap();
     let target = Buffer::from_bytes(device, &vec![UNTOUCHED; dst_bytes]).unwrap();
     let host = scan_on_host.then_some(&src[..]);
-    let mut batch = Batch::prepare(format, &source, &target, &units, host).unwrap();
+    let mut batch = Batch::prepare(format.decoder(), &source, &target, &units, host).unwrap();
     batch.run(&Stream::new(device).unwrap()).unwrap();
     let results = batch.check().unwrap();
     let bytes = target.to_vec().unwrap();

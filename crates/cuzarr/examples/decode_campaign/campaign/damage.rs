@@ -1,6 +1,6 @@
 //! What happens to stored bytes, and what somebody hostile makes of them.
 
-use cuzarr::codec::batch::Format;
+use super::Format;
 
 use super::random::Random;
 

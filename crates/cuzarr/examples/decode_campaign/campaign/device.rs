@@ -5,9 +5,10 @@ use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use cuzarr::Result;
-use cuzarr::codec::batch::{Batch, Format, Unit};
+use cuzarr::codec::batch::{Batch, Unit};
 use cuzarr_device::{Buffer, Device, Stream};
 
+use super::Format;
 use super::random::Random;
 
 const UNTOUCHED: u8 = 0xa5;
@@ -91,7 +92,7 @@ pub fn decode(device: Device, format: Format, frames: &[Frame<'_>], random: &mut
     let host = random.one_in(2).then_some(&src[..]);
     let limit = if random.one_in(8) { 4 * dst_bytes } else { usize::MAX };
     let (began, _waiting) = (Instant::now(), Waiting::begin());
-    let mut batch = Batch::prepare_within(format, &source, &target, &units, host, limit)?;
+    let mut batch = Batch::prepare_within(format.decoder(), &source, &target, &units, host, limit)?;
     batch.run(&stream)?;
     let results = batch.check()?;
     let took = began.elapsed();

@@ -1,6 +1,6 @@
 //! Deflate streams of all kinds of blocks, by zlib-rs.
 
-use cuzarr::codec::batch::Format;
+use super::Format;
 use flate2::{Compress, Compression, FlushCompress};
 
 /// A stream of `parts`, each by the level beside it: 0 makes stored blocks, 1 blocks of the fixed codes, others mostly dynamic

@@ -20,19 +20,13 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use cuzarr::codec::batch::Format;
 use cuzarr_device::Device;
 use serde_json::{Value, json};
 
-pub const FORMATS: [(&str, Format); 7] = [
-    ("lz4", Format::Lz4),
-    ("lz4_raw", Format::Lz4Raw),
-    ("zstd", Format::Zstd),
-    ("gzip", Format::Gzip),
-    ("zlib", Format::Zlib),
-    ("deflate", Format::Deflate),
-    ("blosc", Format::Blosc),
-];
+pub use reference::Format;
+
+pub const FORMATS: [Format; 7] =
+    [Format::Lz4, Format::Lz4Raw, Format::Zstd, Format::Gzip, Format::Zlib, Format::Deflate, Format::Blosc];
 
 /// What a campaign does.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! Damaged frames: what the host refuses the device must refuse, and what both take must be the same bytes.
 
-use cuzarr::codec::batch::Format;
+use super::Format;
 use cuzarr::{Error, ErrorKind, Result};
 use serde_json::json;
 

@@ -4,11 +4,43 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use cuzarr::codec::batch::Format;
-use cuzarr::codec::{Chain, ChunkSpec, Program};
+use cuzarr::codec::device::DeviceDecoder;
+use cuzarr::codec::{Chain, ChunkSpec, Program, device_decoder};
 use cuzarr::meta::{DataType, Extension, FillValue};
 use cuzarr_device::Device;
 use serde_json::{Value, json};
+
+/// What frames are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    Lz4,
+    Lz4Raw,
+    Blosc,
+    Zstd,
+    Gzip,
+    Zlib,
+    Deflate,
+}
+
+impl Format {
+    /// The name of the codec.
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::Lz4 => "lz4",
+            Format::Lz4Raw => "lz4_raw",
+            Format::Blosc => "blosc",
+            Format::Zstd => "zstd",
+            Format::Gzip => "gzip",
+            Format::Zlib => "zlib",
+            Format::Deflate => "deflate",
+        }
+    }
+
+    /// The kernels that decode it.
+    pub fn decoder(self) -> &'static dyn DeviceDecoder {
+        device_decoder(self.name()).unwrap()
+    }
+}
 
 thread_local! {
     static PROGRAMS: RefCell<HashMap<(usize, usize), Program>> = RefCell::default();

@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
+use super::Format;
 use super::levels::by_levels;
-use cuzarr::codec::batch::Format;
 use flate2::Compression;
 use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
 use libdeflater::{CompressionLvl, Compressor};

@@ -1,29 +1,28 @@
 //! Batches of frames that a device decodes by itself: encoded bytes in device memory become decoded bytes there.
 //!
-//! A [`Batch`] is prepared for frames of one [`Format`], run in the order of a stream, and checked. It costs the host a look
+//! A [`Batch`] is prepared for frames of one [`DeviceDecoder`], run in the order of a stream, and checked. It costs the host a look
 //! at each frame's headers, in the caller's bytes when they are at hand; otherwise kernels read the headers, or bring those
 //! that stand inside of frames to the host (`headers.cu`) while a batch is prepared. Runs read nothing back.
 //!
 //! ```
-//! use cuzarr::codec::batch::{Batch, Format, Unit};
+//! use cuzarr::codec::batch::{Batch, Unit};
+//! use cuzarr::codec::device_decoder;
 //! # use cuzarr_device::{Buffer, Device, Stream};
 //! # fn decode(device: Device, encoded: &[u8], decoded_bytes: usize) -> cuzarr::Result<Vec<u8>> {
 //! let src = Buffer::from_bytes(device, encoded)?;
 //! let dst = Buffer::empty(device, decoded_bytes)?;
 //! let units = [Unit { src: 0..encoded.len(), dst: 0..decoded_bytes }];
-//! let mut batch = Batch::prepare(Format::Blosc, &src, &dst, &units, Some(encoded))?;
+//! let mut batch = Batch::prepare(device_decoder("blosc")?, &src, &dst, &units, Some(encoded))?;
 //! batch.run(&Stream::new(device)?)?;
 //! batch.check()?.into_iter().collect::<cuzarr::Result<Vec<()>>>()?;
 //! # Ok(dst.to_vec()?)
 //! # }
 //! ```
 
-mod decode;
 mod encode;
 mod fields;
-mod format;
 pub(crate) mod frames;
-mod headers;
+pub(crate) mod headers;
 pub(crate) mod status;
 
 use std::fmt;
@@ -31,15 +30,12 @@ use std::ops::Range;
 
 use cuzarr_device::{Buffer, Device, Event, Stream, pool};
 
-pub use decode::Unit;
-pub(crate) use decode::{Decode, Headers, Prepared, Request, Task};
+pub use super::device::Unit;
+use super::device::{Decode, DeviceDecoder, Headers, MOST_FRAME_BYTES, Request, Task};
+use crate::{Error, ErrorKind, Result};
 pub(crate) use encode::Blank;
 pub use encode::{EncodeBatch, Encoded, Encoding};
 pub(crate) use fields::Fields;
-pub use format::Format;
-
-use crate::{Error, ErrorKind, Result};
-use format::MAX_UNIT_BYTES;
 pub(crate) use status::{STATUS_BYTES, result_of};
 
 /// Most frames of a batch: their table goes through pinned memory.
@@ -50,6 +46,15 @@ struct Running {
     done: Event,
 }
 
+/// Encoded frames in device memory, and what the host knows of them.
+pub(crate) struct Source<'a> {
+    pub(crate) buffer: &'a Buffer,
+    /// The same bytes on the host, where they are at hand.
+    pub(crate) host: Option<&'a [u8]>,
+    /// The headers of all frames, where they were read before; else none.
+    pub(crate) headers: &'a [Headers],
+}
+
 /// Units that decode together.
 struct Part {
     units: Range<usize>,
@@ -58,7 +63,7 @@ struct Part {
 
 /// Frames that are decoded together.
 pub struct Batch {
-    format: Format,
+    decoder: &'static dyn DeviceDecoder,
     src: Buffer,
     dst: Buffer,
     len: usize,
@@ -77,8 +82,8 @@ fn check_unit(index: usize, unit: &Unit, src: &Buffer, dst: &Buffer) -> Result<(
         let message = format!("unit {index}: {unit:?} is not inside buffers of {from} and {to} bytes");
         return Err(Error::new(ErrorKind::InvalidArgument, message));
     }
-    if unit.src.len().max(unit.dst.len()) >= MAX_UNIT_BYTES {
-        let message = format!("unit {index}: frames from {MAX_UNIT_BYTES} bytes on are not decoded on a device");
+    if unit.src.len().max(unit.dst.len()) >= MOST_FRAME_BYTES {
+        let message = format!("unit {index}: frames from {MOST_FRAME_BYTES} bytes on are not decoded on a device");
         return Err(Error::new(ErrorKind::Unsupported, message));
     }
     Ok(())
@@ -86,7 +91,7 @@ fn check_unit(index: usize, unit: &Unit, src: &Buffer, dst: &Buffer) -> Result<(
 
 impl fmt::Debug for Batch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Batch({:?}, {} frames)", self.format, self.len)
+        write!(f, "Batch({}, {} frames)", self.decoder.name(), self.len)
     }
 }
 
@@ -98,8 +103,14 @@ impl Batch {
     /// # Errors
     /// `InvalidArgument` for ranges outside the buffers and too many units, `MemorySpace`, `Unsupported` for frames of 2 GiB
     /// and more. Frames that are damaged are no error here: see [`Batch::check`].
-    pub fn prepare(format: Format, src: &Buffer, dst: &Buffer, units: &[Unit], host: Option<&[u8]>) -> Result<Batch> {
-        Batch::prepare_within(format, src, dst, units, host, usize::MAX)
+    pub fn prepare(
+        decoder: &'static dyn DeviceDecoder,
+        src: &Buffer,
+        dst: &Buffer,
+        units: &[Unit],
+        host: Option<&[u8]>,
+    ) -> Result<Batch> {
+        Batch::prepare_within(decoder, src, dst, units, host, usize::MAX)
     }
 
     /// As [`Batch::prepare`], in parts that follow each other, so that a run takes about `scratch_limit_bytes` of device
@@ -108,22 +119,23 @@ impl Batch {
     /// # Errors
     /// As [`Batch::prepare`].
     pub fn prepare_within(
-        format: Format,
+        decoder: &'static dyn DeviceDecoder,
         src: &Buffer,
         dst: &Buffer,
         units: &[Unit],
         host: Option<&[u8]>,
         scratch_limit_bytes: usize,
     ) -> Result<Batch> {
-        Batch::prepare_read(format, (src, dst), units, (host, &[]), scratch_limit_bytes)
+        let src = Source { buffer: src, host, headers: &[] };
+        Batch::prepare_read(decoder, src, dst, units, scratch_limit_bytes)
     }
 
     /// As [`Batch::prepare_within`], with the headers of all units where they were read before.
     pub(crate) fn prepare_read(
-        format: Format,
-        (src, dst): (&Buffer, &Buffer),
+        decoder: &'static dyn DeviceDecoder,
+        Source { buffer: src, host, headers }: Source<'_>,
+        dst: &Buffer,
         units: &[Unit],
-        (host, headers): (Option<&[u8]>, &[Headers]),
         scratch_limit_bytes: usize,
     ) -> Result<Batch> {
         if src.device() != dst.device() || src.device() == Device::Cpu {
@@ -142,15 +154,15 @@ impl Batch {
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
         units.iter().enumerate().try_for_each(|(index, unit)| check_unit(index, unit, src, dst))?;
-        let gathered = match host {
-            None if format.scans_on_host() && (format.reads_frames() || headers.len() < units.len()) => {
-                Some(headers::gather(format, src, units)?)
+        let gathered = match (host, decoder.header_walk()) {
+            (None, Some(walk)) if decoder.reads_frames() || headers.len() < units.len() => {
+                Some(headers::gather(walk, src, units)?)
             }
             _ => None,
         };
         let (parts, refused) = (Vec::new(), Vec::new());
         let mut batch =
-            Batch { format, src: src.clone(), dst: dst.clone(), len: units.len(), parts, refused, running: None };
+            Batch { decoder, src: src.clone(), dst: dst.clone(), len: units.len(), parts, refused, running: None };
         batch.add(units, 0..units.len(), (host.or(gathered.as_deref()), headers), scratch_limit_bytes)?;
         Ok(batch)
     }
@@ -168,7 +180,7 @@ impl Batch {
         }
         let units = &all[range.clone()];
         let headers = read.get(range.clone()).unwrap_or_default();
-        let prepared = self.format.prepare(&Request { device: self.src.device(), units, host, headers })?;
+        let prepared = self.decoder.prepare(&Request { device: self.src.device(), units, host, headers })?;
         let wanted = prepared.decode.scratch_bytes();
         if wanted <= limit_bytes || units.len() == 1 {
             let refused = prepared.refused.into_iter().map(|(index, error)| (range.start + index, error));

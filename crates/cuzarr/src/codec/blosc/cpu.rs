@@ -10,9 +10,11 @@ use super::container::{
     FLAG_BITSHUFFLE, FLAG_DONT_SPLIT, FLAG_MEMCPYED, FLAG_SHUFFLE, HEADER_BYTES, Header, MAX_DECODED_BYTES, MAX_SPLITS,
     MIN_SPLIT_BYTES, VERSION, stream,
 };
+use super::cuda::Decoder;
 use super::{Compressor, Shuffling, blosclz};
-use crate::codec::batch::{Encoding, Format};
+use crate::codec::batch::Encoding;
 use crate::codec::contract::{BytesToBytes, Size, above_limit, corrupt, expect_size, unencodable};
+use crate::codec::device::DeviceDecoder;
 use crate::codec::gzip::cpu::{zlib_encode, zlib_into};
 use crate::codec::lz4::encode::Container;
 use crate::codec::{lz4 as lz4_codec, scratch, zstd as zstd_codec};
@@ -218,8 +220,8 @@ impl BytesToBytes for Blosc {
         decoded.compressed()
     }
 
-    fn device_format(&self) -> Option<Format> {
-        (!matches!(self.compressor, Compressor::BloscLz | Compressor::Snappy)).then_some(Format::Blosc)
+    fn device_decoder(&self) -> Option<&'static dyn DeviceDecoder> {
+        (!matches!(self.compressor, Compressor::BloscLz | Compressor::Snappy)).then_some(&Decoder)
     }
 
     fn host_reason(&self) -> &'static str {

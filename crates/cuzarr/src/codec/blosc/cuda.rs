@@ -2,11 +2,13 @@
 
 use cuzarr_device::{Buffer, Device, KernelSource, pool, upload_table};
 
-pub(crate) use super::scan::knows;
-use super::scan::{Inner, Scan, Target};
+use super::cost;
+use super::scan::{Inner, Scan, Target, knows};
 use crate::codec::batch::frames::table;
+use crate::codec::batch::headers::HEADERS;
 use crate::codec::batch::status::STATUS_BYTES;
-use crate::codec::batch::{Decode, Prepared, Request, Task};
+use crate::codec::cost::Speeds;
+use crate::codec::device::{Decode, DeviceDecoder, HeaderWalk, Headers, Prepared, Request, Task};
 use crate::codec::lz4::blocks::Blocks;
 use crate::{Error, Result};
 
@@ -16,6 +18,40 @@ static BLOSC: KernelSource = KernelSource { name: "blosc", text: include_str!("b
 const WARPS_PER_BLOCK: u32 = 2;
 /// Blocks of threads that a multiprocessor holds at once.
 const BLOCKS_PER_MULTIPROCESSOR: u32 = 32;
+
+/// Kernels for Blosc-1 containers of LZ4, zstd and zlib, and for those whose data are stored as they are.
+#[derive(Debug)]
+pub(super) struct Decoder;
+
+impl DeviceDecoder for Decoder {
+    fn name(&self) -> &'static str {
+        "blosc"
+    }
+
+    fn speeds(&self) -> &'static Speeds {
+        &cost::SPEEDS
+    }
+
+    fn scratch_copies(&self, _: usize) -> u64 {
+        cost::SCRATCH_COPIES
+    }
+
+    fn headers(&self, frame: &[u8], decoded_bytes: usize) -> Option<Headers> {
+        knows(frame, decoded_bytes).then(Headers::known)
+    }
+
+    fn header_walk(&self) -> Option<HeaderWalk> {
+        Some(HeaderWalk { source: &HEADERS, kernel: "headers_blosc", threads: 32 })
+    }
+
+    fn reads_frames(&self) -> bool {
+        true
+    }
+
+    fn prepare(&self, request: &Request<'_>) -> Result<Prepared> {
+        prepare(request)
+    }
+}
 
 /// Streams that kernels of another codec decode.
 struct Streams {
@@ -42,9 +78,9 @@ struct Frames {
     inner: Vec<Streams>,
 }
 
-/// Prepares streams of one format; what that refuses, it refuses of the frames.
+/// Prepares streams of one compressor; what that refuses, it refuses of the frames.
 fn prepare_inner(request: &Request<'_>, inner: Inner, refused: &mut Vec<(usize, Error)>) -> Result<Streams> {
-    let prepared = inner.format.prepare(&Request { units: &inner.units, headers: &[], ..*request })?;
+    let prepared = inner.decoder.prepare(&Request { units: &inner.units, headers: &[], ..*request })?;
     for (stream, error) in prepared.refused {
         let (frame, place) = inner.owners[stream];
         if !refused.iter().any(|(other, _)| *other == frame as usize) {
@@ -64,7 +100,7 @@ fn prepare_inner(request: &Request<'_>, inner: Inner, refused: &mut Vec<(usize, 
     })
 }
 
-pub(crate) fn prepare(request: &Request<'_>) -> Result<Prepared> {
+fn prepare(request: &Request<'_>) -> Result<Prepared> {
     let mut scan = Scan::new(request)?;
     let inner = std::mem::take(&mut scan.inner);
     let inner = inner.into_iter().map(|inner| prepare_inner(request, inner, &mut scan.refused));

@@ -28,6 +28,7 @@
 mod bits;
 mod blosclz;
 mod container;
+mod cost;
 mod cpu;
 pub(crate) mod cuda;
 mod scan;

@@ -5,9 +5,10 @@ use cuzarr_device::Device;
 use super::container::{Compressor, HEADER_BYTES, Header, Shuffling};
 use super::streams::{Stream, streams};
 use crate::codec::batch::frames::{FrameEntry, Kind};
-use crate::codec::batch::{Format, Request, Unit};
 use crate::codec::contract::corrupt;
+use crate::codec::device::{DeviceDecoder, Request, Unit};
 use crate::codec::lz4::blocks::Block;
+use crate::codec::{deflate, zstd};
 use crate::{Error, ErrorKind, Result};
 
 /// Bytes of a piece of a frame that is stored as it is. `CUZARR_BLOSC_PIECE` in blosc.cu.
@@ -27,9 +28,10 @@ pub(super) enum Target {
     Place,
 }
 
-/// Streams in a format of their own, and whose they are.
+/// Streams that another codec decodes, and which frames they belong to.
 pub(super) struct Inner {
-    pub(super) format: Format,
+    compressor: Compressor,
+    pub(super) decoder: &'static dyn DeviceDecoder,
     pub(super) target: Target,
     pub(super) units: Vec<Unit>,
     /// For each unit its frame, and where it begins in that.
@@ -51,17 +53,17 @@ pub(super) struct Scan {
     pub(super) inner: Vec<Inner>,
 }
 
-/// The format of streams that kernels of another codec decode.
-fn inner_format(compressor: Compressor) -> Option<Format> {
+/// The decoder of a compressor's streams, where that is another codec's.
+fn inner_decoder(compressor: Compressor) -> Option<&'static dyn DeviceDecoder> {
     match compressor {
-        Compressor::Zstd => Some(Format::Zstd),
-        Compressor::Zlib => Some(Format::Zlib),
+        Compressor::Zstd => Some(&zstd::cuda::Decoder),
+        Compressor::Zlib => Some(&deflate::cuda::ZLIB),
         Compressor::Lz4 | Compressor::Lz4Hc | Compressor::BloscLz | Compressor::Snappy => None,
     }
 }
 
 fn is_native(compressor: Compressor) -> bool {
-    matches!(compressor, Compressor::Lz4 | Compressor::Lz4Hc) || inner_format(compressor).is_some()
+    matches!(compressor, Compressor::Lz4 | Compressor::Lz4Hc) || inner_decoder(compressor).is_some()
 }
 
 /// Completes a frame's entry from its header; leaves it without streams when the frame cannot be decoded.
@@ -118,9 +120,9 @@ pub(crate) fn knows(frame: &[u8], decoded_bytes: usize) -> bool {
         Ok(streams) => streams,
         Err(error) => return error.kind() != ErrorKind::Unsupported,
     };
-    inner_format(header.compressor).is_none_or(|format| {
+    inner_decoder(header.compressor).is_none_or(|decoder| {
         let mut compressed = streams.iter().filter(|stream| !stream.is_stored());
-        compressed.all(|stream| format.headers(&frame[stream.src.clone()], stream.dst.len()).is_some())
+        compressed.all(|stream| decoder.headers(&frame[stream.src.clone()], stream.dst.len()).is_some())
     })
 }
 
@@ -174,10 +176,10 @@ impl Scan {
         compressor: Compressor,
         streams: Vec<Stream>,
     ) {
-        let format = inner_format(compressor);
+        let decoder = inner_decoder(compressor);
         let in_order_bytes = if device == Device::Simt { IN_ORDER_SIMT_BYTES } else { IN_ORDER_BYTES };
         let is_small = streams.first().is_none_or(|stream| stream.dst.len() <= in_order_bytes);
-        if entry.kind != Kind::Streams || (format.is_none() && is_small) {
+        if entry.kind != Kind::Streams || (decoder.is_none() && is_small) {
             return;
         }
         entry.kind = Kind::Stored;
@@ -190,12 +192,12 @@ impl Scan {
             let place = stream.src.start as u32;
             let src = from + stream.src.start..from + stream.src.end;
             let dst = to + stream.dst.start..to + stream.dst.end;
-            match format {
+            match decoder {
                 None => {
                     self.blocks[target as usize].push(Block { src, dst, status: index as u32, place, header: 0 });
                 }
-                Some(format) => {
-                    let inner = self.inner_of(format, target);
+                Some(decoder) => {
+                    let inner = self.inner_of(compressor, decoder, target);
                     inner.units.push(Unit { src, dst });
                     inner.owners.push((index as u32, place));
                 }
@@ -203,10 +205,10 @@ impl Scan {
         }
     }
 
-    fn inner_of(&mut self, format: Format, target: Target) -> &mut Inner {
-        let found = self.inner.iter().position(|inner| inner.format == format && inner.target == target);
+    fn inner_of(&mut self, compressor: Compressor, decoder: &'static dyn DeviceDecoder, target: Target) -> &mut Inner {
+        let found = self.inner.iter().position(|inner| inner.compressor == compressor && inner.target == target);
         let at = found.unwrap_or_else(|| {
-            self.inner.push(Inner { format, target, units: Vec::new(), owners: Vec::new() });
+            self.inner.push(Inner { compressor, decoder, target, units: Vec::new(), owners: Vec::new() });
             self.inner.len() - 1
         });
         &mut self.inner[at]
@@ -220,8 +222,8 @@ pub(crate) fn described(device: Device, host: &[u8], units: &[Unit]) -> Result<V
     let mut described = vec![format!("{:?} {:?} {:?}", scan.entries, scan.refused, scan.blocks)];
     for inner in scan.inner {
         described.push(format!("{:?} {:?} {:?}", inner.target, inner.units, inner.owners));
-        if inner.format == Format::Zstd {
-            described.extend(crate::codec::zstd::described(host, &inner.units, false));
+        if inner.compressor == Compressor::Zstd {
+            described.extend(zstd::described(host, &inner.units, false));
         }
     }
     Ok(described)

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use flate2::{Decompress, FlushDecompress, Status};
 
 use crate::Result;
-use crate::codec::batch::Format;
 use crate::codec::contract::{BytesToBytes, Size, corrupt, expect_size, read_to_limit, unencodable};
+use crate::codec::device::DeviceDecoder;
 use crate::codec::gzip::cpu::{with_compressor, with_decompressor};
 
 #[derive(Debug)]
@@ -38,8 +38,8 @@ impl BytesToBytes for Deflate {
         decoded.compressed()
     }
 
-    fn device_format(&self) -> Option<Format> {
-        Some(Format::Deflate)
+    fn device_decoder(&self) -> Option<&'static dyn DeviceDecoder> {
+        Some(&super::cuda::RAW)
     }
 
     fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {

@@ -4,10 +4,13 @@
 use cuzarr_device::checksum::{Checksum, CrcField};
 use cuzarr_device::{Buffer, Device, KernelSource, pool, upload_table};
 
+use super::cost;
 use super::members::members;
 use super::split::cuda::Split;
+use crate::codec::batch::STATUS_BYTES;
 use crate::codec::batch::frames::{FrameEntry, table};
-use crate::codec::batch::{Decode, Prepared, Request, STATUS_BYTES, Task, Unit};
+use crate::codec::cost::Speeds;
+use crate::codec::device::{Decode, DeviceDecoder, Headers, Prepared, Request, Task, Unit};
 use crate::{Error, ErrorKind, Result};
 
 static DEFLATE: KernelSource = KernelSource { name: "deflate", text: include_str!("deflate.cu") };
@@ -33,15 +36,54 @@ pub(super) const WARP: u32 = 32;
 
 /// What stands around the stream. `CUZARR_DEFLATE_…` in deflate_container.cuh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Container {
+pub(super) enum Container {
     Raw = 0,
     Zlib = 1,
     Gzip = 2,
 }
 
-/// Whether kernels take such a frame. Headers are theirs to read.
-pub(crate) fn knows(frame: &[u8]) -> bool {
-    frame.len() < MOST_BYTES
+/// Kernels for deflate streams.
+#[derive(Debug)]
+pub(crate) struct Decoder {
+    name: &'static str,
+    container: Container,
+}
+
+/// gzip members, one after the other.
+pub(crate) static GZIP: Decoder = Decoder { name: "gzip", container: Container::Gzip };
+/// One zlib stream. What follows it is ignored.
+pub(crate) static ZLIB: Decoder = Decoder { name: "zlib", container: Container::Zlib };
+/// One deflate stream with nothing around it. What follows it is ignored.
+pub(super) static RAW: Decoder = Decoder { name: "deflate", container: Container::Raw };
+
+impl DeviceDecoder for Decoder {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn speeds(&self) -> &'static Speeds {
+        &cost::SPEEDS
+    }
+
+    fn batch_factor(&self, _: usize) -> u64 {
+        cost::BATCH_FACTOR
+    }
+
+    fn scratch_copies(&self, _: usize) -> u64 {
+        cost::SCRATCH_COPIES
+    }
+
+    fn headers(&self, frame: &[u8], _: usize) -> Option<Headers> {
+        (frame.len() < MOST_BYTES).then(Headers::known)
+    }
+
+    fn reads_frames(&self) -> bool {
+        self.container == Container::Gzip
+    }
+
+    fn prepare(&self, request: &Request<'_>) -> Result<Prepared> {
+        prepare(self.container, request)
+    }
 }
 
 /// Frames of several members, side by side.
@@ -76,7 +118,7 @@ fn split(device: Device, units: &[Unit]) -> Option<Split> {
 }
 
 /// Nothing is read before kernels run: they parse the headers. Where the host has the bytes, it looks for members.
-pub(crate) fn prepare(container: Container, request: &Request<'_>) -> Result<Prepared> {
+fn prepare(container: Container, request: &Request<'_>) -> Result<Prepared> {
     let mut frames = Frames::new(container, request.device, request.units)?;
     if let (Container::Gzip, Some(host)) = (container, request.host) {
         frames.members = Members::new(request.device, request.units, host)?;

@@ -7,9 +7,10 @@ use std::io::{BufRead, Read};
 use flate2::bufread::GzDecoder;
 use libdeflater::{CompressionLvl, Compressor, DecompressionError, Decompressor};
 
-use crate::codec::batch::Format;
 use crate::codec::contract::{BytesToBytes, Size, corrupt, expect_size, read_exactly, read_to_limit, unencodable};
 use crate::codec::deflate::cpu::walk;
+use crate::codec::deflate::cuda::GZIP;
+use crate::codec::device::DeviceDecoder;
 use crate::{Error, ErrorKind, Result};
 
 /// Checksum and size behind a member's stream.
@@ -96,8 +97,8 @@ impl BytesToBytes for Gzip {
         decoded.compressed()
     }
 
-    fn device_format(&self) -> Option<Format> {
-        Some(Format::Gzip)
+    fn device_decoder(&self) -> Option<&'static dyn DeviceDecoder> {
+        Some(&GZIP)
     }
 
     fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {

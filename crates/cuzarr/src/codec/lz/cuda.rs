@@ -4,7 +4,7 @@ use cuzarr_device::{Buffer, Device, KernelSource, Stream, pool, write_table};
 
 use super::{CHAIN_BYTES, Plan, THREAD_BYTES, TILE_ENTRY_BYTES, Unit, by_lanes, threads};
 use crate::Result;
-use crate::codec::batch::Task;
+use crate::codec::device::Task;
 
 static LZ: KernelSource = KernelSource { name: "lz", text: include_str!("lz.cu") };
 static LZ_SHORT: KernelSource = KernelSource { name: "lz_short", text: include_str!("lz_short.cu") };

@@ -4,11 +4,12 @@ use std::borrow::Cow;
 
 use lz4::block::{CompressionMode, compress_bound, compress_to_buffer, decompress_to_buffer};
 
-use super::HEADER_BYTES;
 use super::encode::Container;
+use super::{HEADER_BYTES, cuda};
 use crate::Result;
-use crate::codec::batch::{Encoding, Format};
+use crate::codec::batch::Encoding;
 use crate::codec::contract::{BytesToBytes, Size, above_limit, corrupt, expect_size, unencodable};
+use crate::codec::device::DeviceDecoder;
 
 #[derive(Debug)]
 pub(super) struct Lz4 {
@@ -100,8 +101,8 @@ impl BytesToBytes for Lz4 {
         decoded.compressed()
     }
 
-    fn device_format(&self) -> Option<Format> {
-        Some(Format::Lz4)
+    fn device_decoder(&self) -> Option<&'static dyn DeviceDecoder> {
+        Some(&cuda::SIZED)
     }
 
     fn device_encoding(&self, decoded_bytes: usize) -> Option<Encoding> {
@@ -156,8 +157,8 @@ impl BytesToBytes for Lz4Raw {
         decoded.compressed()
     }
 
-    fn device_format(&self) -> Option<Format> {
-        Some(Format::Lz4Raw)
+    fn device_decoder(&self) -> Option<&'static dyn DeviceDecoder> {
+        Some(&cuda::RAW)
     }
 
     fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {

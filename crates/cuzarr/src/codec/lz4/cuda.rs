@@ -2,10 +2,13 @@
 
 use cuzarr_device::{Buffer, Device, KernelSource, pool, upload_table};
 
+use super::HEADER_BYTES;
 use super::blocks::{Block, Blocks, ENTRY_BYTES, GROUP_SPANS, SEQUENCE_BYTES, Windows};
+use super::cost;
 use crate::Result;
 use crate::codec::batch::frames::{FrameEntry, table};
-use crate::codec::batch::{Decode, Prepared, Request, Task, Unit};
+use crate::codec::cost::Speeds;
+use crate::codec::device::{Decode, DeviceDecoder, Headers, Prepared, Request, Task, Unit};
 
 pub(super) const LZ4_TEXT: &str = include_str!("lz4.cu");
 static LZ4: KernelSource = KernelSource { name: "lz4", text: LZ4_TEXT };
@@ -32,9 +35,43 @@ struct Frames {
     blocks: Blocks,
 }
 
-/// `header_bytes` stand before each block and say its decoded size: [`HEADER_BYTES`] or none. Nothing is read before kernels run:
-/// they compare the sizes.
-pub(crate) fn prepare(header_bytes: usize, request: &Request<'_>) -> Result<Prepared> {
+/// Kernels for LZ4 blocks, alone or behind their decoded size.
+#[derive(Debug)]
+pub(super) struct Decoder {
+    name: &'static str,
+    /// Bytes before each block that say its decoded size.
+    header_bytes: usize,
+}
+
+/// The decoded size (little-endian `u32`), then one block: `numcodecs.lz4`.
+pub(super) static SIZED: Decoder = Decoder { name: "lz4", header_bytes: HEADER_BYTES };
+/// One block with nothing around it.
+pub(super) static RAW: Decoder = Decoder { name: "lz4_raw", header_bytes: 0 };
+
+impl DeviceDecoder for Decoder {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn speeds(&self) -> &'static Speeds {
+        &cost::SPEEDS
+    }
+
+    fn scratch_copies(&self, decoded_bytes: usize) -> u64 {
+        cost::scratch_copies(decoded_bytes)
+    }
+
+    fn headers(&self, frame: &[u8], _: usize) -> Option<Headers> {
+        (frame.len() >= self.header_bytes).then(Headers::known)
+    }
+
+    fn prepare(&self, request: &Request<'_>) -> Result<Prepared> {
+        prepare(self.header_bytes, request)
+    }
+}
+
+/// Nothing is read before kernels run: they compare the sizes.
+fn prepare(header_bytes: usize, request: &Request<'_>) -> Result<Prepared> {
     let small = |unit: &&Unit| unit.dst.len() <= IN_ORDER_BYTES;
     let enough = request.units.iter().filter(small).count() >= ENOUGH_IN_ORDER;
     let small_bytes = if request.device == Device::Simt { SMALL_SIMT_BYTES } else { SMALL_BYTES };

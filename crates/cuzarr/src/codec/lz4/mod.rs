@@ -19,6 +19,7 @@
 //! ```
 
 pub(crate) mod blocks;
+mod cost;
 pub(crate) mod cpu;
 pub(crate) mod cuda;
 pub(crate) mod encode;

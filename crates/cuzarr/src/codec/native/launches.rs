@@ -10,9 +10,10 @@ use cuzarr_device::{
 };
 
 use super::{Map, Source, Step};
-use crate::codec::batch::{self, Batch, Headers, STATUS_BYTES, result_of};
+use crate::codec::batch::{self, Batch, STATUS_BYTES, result_of};
 use crate::codec::checksum::Location;
 use crate::codec::contract::expect_encoded_size;
+use crate::codec::device::Headers;
 use crate::{Error, ErrorKind, Result, ResultExt};
 
 /// Chunks between steps begin at multiples of this.
@@ -114,13 +115,14 @@ impl NativeBatch {
                 *looks += 1;
                 Ok(Launch::Header { expected: *expected, data: src, spans })
             }
-            Step::Decode { format, decoded_bytes } => {
+            Step::Decode { decoder, decoded_bytes } => {
                 let from = self.chunks.ranges.clone();
                 self.allocate(*decoded_bytes, stream)?;
                 let units = from.into_iter().zip(&self.chunks.ranges);
                 let units: Vec<_> = units.map(|(src, dst)| batch::Unit { src, dst: dst.clone() }).collect();
                 let dst = &self.chunks.buffer;
-                let batch = Batch::prepare_read(*format, (&src, dst), &units, read, scratch_limit_bytes)?;
+                let source = batch::Source { buffer: &src, host: read.0, headers: read.1 };
+                let batch = Batch::prepare_read(*decoder, source, dst, &units, scratch_limit_bytes)?;
                 self.memory_bytes += batch.scratch_bytes();
                 Ok(Launch::Decode(batch))
             }

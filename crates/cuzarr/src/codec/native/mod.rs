@@ -22,9 +22,9 @@ pub(crate) use launches::{Chunks, NativeBatch};
 pub(crate) use steps::{array_steps, bytes_steps, header_step, serializer_steps};
 pub(crate) use undo::{Strided, Undo, Undone};
 
-use super::batch::{Format, Headers};
 use super::checksum::{CHECKSUM_BYTES, Location};
 use super::contract::{Size, corrupt, expect_encoded_size};
+use super::device::{DeviceDecoder, Headers, MOST_FRAME_BYTES};
 use crate::Result;
 
 /// What a device does in place of one codec.
@@ -32,8 +32,8 @@ use crate::Result;
 pub enum Step {
     /// Frames become bytes.
     Decode {
-        /// What they are.
-        format: Format,
+        /// By these kernels.
+        decoder: &'static dyn DeviceDecoder,
         /// How many bytes, exactly.
         decoded_bytes: usize,
     },
@@ -150,17 +150,20 @@ impl Native {
                     &inside[location.payload(inside.len())]
                 }
                 Step::Check { .. } => return None,
-                Step::Decode { format, decoded_bytes } => return format.headers(inside, *decoded_bytes),
+                Step::Decode { decoder, decoded_bytes } if inside.len() < MOST_FRAME_BYTES => {
+                    return decoder.headers(inside, *decoded_bytes);
+                }
+                Step::Decode { .. } => return None,
                 _ => break,
             };
         }
-        (self.input_bytes() == Some(stored.len())).then_some(Headers::Plain)
+        (self.input_bytes() == Some(stored.len())).then(Headers::known)
     }
 
     /// Whether a batch is prepared from stored chunks themselves, and not only from their headers.
     pub(crate) fn reads_frames(&self) -> bool {
         let first = self.steps.iter().find(|(step, _)| !step.looks());
-        matches!(first, Some((Step::Decode { format, .. }, _)) if format.reads_frames())
+        matches!(first, Some((Step::Decode { decoder, .. }, _)) if decoder.reads_frames())
     }
 
     /// Refuses a stored chunk that has too few bytes for what stands beside its data, or another size than metadata fixes.
@@ -179,19 +182,19 @@ impl Native {
         }
     }
 
-    /// As [`Format::batch_factor`], for the decoder that wants most.
+    /// [`DeviceDecoder::batch_factor`] for the decoder that wants most.
     pub(crate) fn batch_factor(&self) -> u64 {
         let factors = self.steps.iter().filter_map(|(step, _)| match step {
-            Step::Decode { format, decoded_bytes } => Some(format.batch_factor(*decoded_bytes)),
+            Step::Decode { decoder, decoded_bytes } => Some(decoder.batch_factor(*decoded_bytes)),
             _ => None,
         });
         factors.max().unwrap_or(1)
     }
 
-    /// As [`Format::scratch_copies`], for the decoder that wants most.
+    /// [`DeviceDecoder::scratch_copies`] for the decoder that wants most.
     pub(crate) fn scratch_copies(&self) -> u64 {
         let copies = self.steps.iter().filter_map(|(step, _)| match step {
-            Step::Decode { format, decoded_bytes, .. } => Some(format.scratch_copies(*decoded_bytes)),
+            Step::Decode { decoder, decoded_bytes } => Some(decoder.scratch_copies(*decoded_bytes)),
             _ => None,
         });
         copies.max().unwrap_or(PLAIN_SCRATCH_COPIES)

@@ -9,10 +9,10 @@ use crate::codec::packbits;
 
 /// The steps of a bytes→bytes codec, or why the host does it.
 pub(crate) fn bytes_steps(codec: &dyn BytesToBytes, decoded: Size) -> Result<Vec<Step>, &'static str> {
-    match (codec.device_format(), decoded) {
-        (Some(format), Size::Exact(bytes)) => {
+    match (codec.device_decoder(), decoded) {
+        (Some(decoder), Size::Exact(bytes)) => {
             let decoded_bytes = usize::try_from(bytes).map_err(|_| ON_HOST)?;
-            Ok(vec![Step::Decode { format, decoded_bytes }])
+            Ok(vec![Step::Decode { decoder, decoded_bytes }])
         }
         (Some(_), _) => Err("metadata does not fix the size of what it decodes to"),
         (None, _) => codec.native(decoded).map(|step| vec![step]).ok_or(codec.host_reason()),

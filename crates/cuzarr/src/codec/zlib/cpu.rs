@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 
 use crate::Result;
-use crate::codec::batch::Format;
 use crate::codec::contract::{BytesToBytes, Size, read_to_limit};
+use crate::codec::deflate::cuda::ZLIB;
+use crate::codec::device::DeviceDecoder;
 use crate::codec::gzip::cpu::{zlib_encode, zlib_into};
 
 #[derive(Debug)]
@@ -21,8 +22,8 @@ impl BytesToBytes for Zlib {
         decoded.compressed()
     }
 
-    fn device_format(&self) -> Option<Format> {
-        Some(Format::Zlib)
+    fn device_decoder(&self) -> Option<&'static dyn DeviceDecoder> {
+        Some(&ZLIB)
     }
 
     fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {

@@ -6,10 +6,11 @@ use std::cell::RefCell;
 use zstd::bulk::{Compressor, Decompressor};
 use zstd::zstd_safe::{CParameter, ResetDirective, compress_bound};
 
+use super::cuda::Decoder;
 use super::scan::scan;
 use super::table::Tables;
-use crate::codec::batch::Format;
 use crate::codec::contract::{BytesToBytes, Size, corrupt, expect_size, read_to_limit, unencodable};
+use crate::codec::device::DeviceDecoder;
 use crate::codec::threads::threads;
 use crate::{Error, ErrorKind, Result};
 
@@ -140,8 +141,8 @@ impl BytesToBytes for Zstd {
         decoded.compressed()
     }
 
-    fn device_format(&self) -> Option<Format> {
-        Some(Format::Zstd)
+    fn device_decoder(&self) -> Option<&'static dyn DeviceDecoder> {
+        Some(&Decoder)
     }
 
     fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {

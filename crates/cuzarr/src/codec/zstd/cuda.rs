@@ -2,9 +2,12 @@
 
 use cuzarr_device::{Buffer, Device, Kernel, KernelSource, Stream, pool, write_table};
 
+use super::cost;
 use super::scan::scan;
 use super::table::{COPY_BYTES, Layout, RESULT_BYTES, SEQUENCE_BYTES, TABLES_BYTES, TREE_BYTES, Tables};
-use crate::codec::batch::{Decode, Headers as Read, Prepared, Request, Task, Unit};
+use crate::codec::batch::headers::HEADERS;
+use crate::codec::cost::Speeds;
+use crate::codec::device::{Decode, DeviceDecoder, HeaderWalk, Headers, Prepared, Request, Task, Unit};
 use crate::codec::lz;
 use crate::{Error, ErrorKind, Result};
 
@@ -29,30 +32,58 @@ const WARPS_PER_BLOCK: u32 = 2;
 /// Offsets are counted in 30 bits, some of which say other things: `CUZARR_ZSTD_SYMBOLIC`.
 const LARGEST_UNIT_BYTES: usize = 3 << 28;
 
-/// Why kernels do not decode units of so many bytes.
-pub(crate) fn host_reason(decoded_bytes: usize) -> Option<&'static str> {
-    (decoded_bytes >= LARGEST_UNIT_BYTES).then_some("zstd frames of 768 MiB and more are decoded on the host")
-}
-
 /// Tables of one unit alone, and why it was refused if it was.
-pub(crate) struct Headers {
+struct Read {
     tables: Tables,
     refused: Option<Error>,
 }
 
-/// The headers of what kernels decode, or know to be wrong.
-pub(crate) fn headers(bytes: &[u8], decoded_bytes: usize) -> Option<Headers> {
-    let mut tables = Tables::new();
-    let refused = scan(&mut tables, bytes, 0..bytes.len(), 0..decoded_bytes).err();
-    let unknown = refused.as_ref().is_some_and(|error| error.kind() == ErrorKind::Unsupported);
-    (decoded_bytes < LARGEST_UNIT_BYTES && !unknown).then_some(Headers { tables, refused })
+/// Kernels for Zstandard frames, one or several in a unit.
+#[derive(Debug)]
+pub(crate) struct Decoder;
+
+impl DeviceDecoder for Decoder {
+    fn name(&self) -> &'static str {
+        "zstd"
+    }
+
+    fn speeds(&self) -> &'static Speeds {
+        &cost::SPEEDS
+    }
+
+    fn host_reason(&self, decoded_bytes: usize) -> Option<&'static str> {
+        (decoded_bytes >= LARGEST_UNIT_BYTES).then_some("zstd frames of 768 MiB and more are decoded on the host")
+    }
+
+    fn batch_factor(&self, decoded_bytes: usize) -> u64 {
+        cost::batch_factor(decoded_bytes)
+    }
+
+    fn scratch_copies(&self, decoded_bytes: usize) -> u64 {
+        cost::scratch_copies(decoded_bytes)
+    }
+
+    fn headers(&self, frame: &[u8], decoded_bytes: usize) -> Option<Headers> {
+        let mut tables = Tables::new();
+        let refused = scan(&mut tables, frame, 0..frame.len(), 0..decoded_bytes).err();
+        let unknown = refused.as_ref().is_some_and(|error| error.kind() == ErrorKind::Unsupported);
+        (decoded_bytes < LARGEST_UNIT_BYTES && !unknown).then(|| Headers::read(Read { tables, refused }))
+    }
+
+    fn header_walk(&self) -> Option<HeaderWalk> {
+        Some(HeaderWalk { source: &HEADERS, kernel: "headers_zstd", threads: 1 })
+    }
+
+    fn prepare(&self, request: &Request<'_>) -> Result<Prepared> {
+        prepare(request)
+    }
 }
 
 /// Adds one unit to the tables: by its headers where those were read before.
 fn add(tables: &mut Tables, request: &Request<'_>, index: usize) -> Result<()> {
     let Unit { src, dst } = &request.units[index];
-    match (request.headers.get(index), request.host) {
-        (Some(Read::Zstd(read)), _) if tables.append(&read.tables, src, dst) => match &read.refused {
+    match (request.headers.get(index).and_then(Headers::get::<Read>), request.host) {
+        (Some(read), _) if tables.append(&read.tables, src, dst) => match &read.refused {
             Some(error) => Err(Error::new(error.kind(), error.message())),
             None => Ok(()),
         },
@@ -64,17 +95,16 @@ fn add(tables: &mut Tables, request: &Request<'_>, index: usize) -> Result<()> {
     }
 }
 
-/// Reads the headers of all units.
-pub(crate) fn prepare(request: &Request<'_>) -> Result<Prepared> {
+/// Makes one table of the headers of all units.
+fn prepare(request: &Request<'_>) -> Result<Prepared> {
     let mut tables = Tables::new();
-    let read =
-        request.headers.iter().map(|read| if let Read::Zstd(read) = read { read.tables.blocks.len() } else { 0 });
+    let read = request.headers.iter().filter_map(Headers::get::<Read>).map(|read| read.tables.blocks.len());
     tables.blocks.reserve_exact(read.sum());
     let mut refused = Vec::new();
     for (index, unit) in request.units.iter().enumerate() {
         if let Err(error) = add(&mut tables, request, index) {
             refused.push((index, error));
-        } else if let Some(reason) = host_reason(unit.dst.len()) {
+        } else if let Some(reason) = Decoder.host_reason(unit.dst.len()) {
             refused.push((index, Error::new(ErrorKind::Unsupported, reason)));
         }
     }

@@ -20,6 +20,7 @@
 //! writes one frame with its content size, in small blocks that a GPU decodes at once; chunks of 16 MiB and more by the
 //! threads that other chunks leave idle, to the same bytes however many those are.
 
+mod cost;
 pub(crate) mod cpu;
 pub(crate) mod cuda;
 mod scan;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Instant;
 
+use crate::cancellation::POLL_INTERVAL;
 use crate::codec::{Chain, Sharding};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::plan::{Batch, IndexRead, Plan, Room, SizeRule, Step, WholeShards};
@@ -13,7 +14,7 @@ use crate::run::context::Call;
 use crate::run::read::fetch::{Fetched, Request, fetch};
 use crate::run::read::in_flight::{Flight, shorter};
 use crate::run::read::indexes::VersionedIndex;
-use crate::store::{ByteRange, CHECK_INTERVAL};
+use crate::store::ByteRange;
 
 /// The part of the memory limit that the indexes which an open array keeps may take, and shards that one call reads whole.
 pub(crate) const INDEXES_SHARE: u64 = 64;
@@ -78,7 +79,7 @@ struct Reading<'a> {
     receiver: Receiver<usize>,
     flying: HashMap<usize, Arc<Flight>>,
     launched: usize,
-    /// When the store was asked last whether to go on.
+    /// When the call's token was polled last.
     looked: Instant,
 }
 
@@ -99,14 +100,14 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Asks the store from time to time whether to go on. Batches of missing chunks come back so fast that a read of millions never
+    /// Polls the call's token from time to time. Batches of missing chunks come back so fast that a read of millions never
     /// waits for one, and a caller's interrupt would not be seen before its end.
     fn look(&mut self) -> Result<()> {
-        if self.looked.elapsed() < CHECK_INTERVAL {
+        if self.looked.elapsed() < POLL_INTERVAL {
             return Ok(());
         }
         self.looked = Instant::now();
-        self.call.store.check()
+        self.call.cancellation.poll()
     }
 
     fn launch(&mut self, mut batch: Batch, destination: &mut dyn Destination) -> Result<()> {
@@ -131,9 +132,9 @@ impl Reading<'_> {
         }
         destination.idle()?;
         loop {
-            match self.receiver.recv_timeout(CHECK_INTERVAL) {
+            match self.receiver.recv_timeout(POLL_INTERVAL) {
                 Ok(number) => return self.close(number, destination),
-                Err(RecvTimeoutError::Timeout) => self.call.store.check()?,
+                Err(RecvTimeoutError::Timeout) => self.call.cancellation.poll()?,
                 // The reading holds a sender itself.
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(Error::new(ErrorKind::StoreFailed, "reads ended without a word"));

@@ -7,8 +7,8 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use crate::cancellation::{CancellationToken, POLL_INTERVAL};
 use crate::error::Result;
-use crate::store::CHECK_INTERVAL;
 
 /// Objects of one array: those from the first to the last along each dimension of its grid.
 pub(crate) struct Objects {
@@ -58,18 +58,18 @@ impl Queue {
 }
 
 impl Turns {
-    /// Waits until everybody who came before is done with these objects, as long as `check` finds nothing against it.
+    /// Waits until everybody who came before is done with these objects, unless the caller's token is cancelled first.
     ///
     /// # Errors
-    /// Those of `check`.
-    pub(crate) fn take(self: &Arc<Self>, objects: Objects, check: &dyn Fn() -> Result<()>) -> Result<Turn> {
+    /// `Cancelled`
+    pub(crate) fn take(self: &Arc<Self>, objects: Objects, cancellation: &CancellationToken) -> Result<Turn> {
         let mut queue = self.lock();
         let number = queue.arrived;
         queue.arrived += 1;
         queue.writers.push((number, objects));
         while queue.must_wait(number) {
-            queue = self.ended.wait_timeout(queue, CHECK_INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
-            if let Err(error) = check() {
+            queue = self.ended.wait_timeout(queue, POLL_INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
+            if let Err(error) = cancellation.poll() {
                 queue.leave(number);
                 self.ended.notify_all();
                 return Err(error);
@@ -98,14 +98,14 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::error::{Error, ErrorKind};
+    use crate::error::ErrorKind;
 
     fn objects(array: &str, bounds: &[(u64, u64)]) -> Objects {
         Objects { array: array.into(), bounds: bounds.to_vec() }
     }
 
     fn take(turns: &Arc<Turns>, array: &str, bounds: &[(u64, u64)]) -> Turn {
-        turns.take(objects(array, bounds), &|| Ok(())).unwrap()
+        turns.take(objects(array, bounds), &CancellationToken::new()).unwrap()
     }
 
     #[test]
@@ -148,7 +148,8 @@ mod tests {
     fn who_is_cancelled_waits_no_longer_and_holds_nobody_up() {
         let turns = Arc::new(Turns::default());
         let first = take(&turns, "a", &[(0, 0)]);
-        let cancelled = || Err(Error::new(ErrorKind::Cancelled, "cancelled"));
+        let cancelled = CancellationToken::new();
+        cancelled.cancel();
         let error = turns.take(objects("a", &[(0, 1)]), &cancelled).err().unwrap();
         assert_eq!(error.kind(), ErrorKind::Cancelled);
         let _third = take(&turns, "a", &[(1, 1)]);

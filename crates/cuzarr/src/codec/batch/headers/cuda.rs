@@ -3,9 +3,9 @@
 use cuzarr_device::{Buffer, Device, KernelSource, Stream, pool, upload_table};
 
 use crate::Result;
-use crate::codec::batch::{Format, Unit};
+use crate::codec::device::{HeaderWalk, Unit};
 
-static HEADERS: KernelSource = KernelSource { name: "headers", text: include_str!("headers.cu") };
+pub(crate) static HEADERS: KernelSource = KernelSource { name: "headers", text: include_str!("headers.cu") };
 
 /// `HeaderPiece` in headers.cu.
 const PIECE_BYTES: usize = 32;
@@ -28,29 +28,23 @@ struct List {
     reserved: u32,
 }
 
-fn kernel_of(format: Format) -> Option<&'static str> {
-    match format {
-        Format::Zstd => Some("headers_zstd"),
-        Format::Blosc => Some("headers_blosc"),
-        _ => None,
-    }
-}
-
-/// As many bytes as `src` has, of which those are right that a scan of the units' headers reads. The source must be there.
+/// A buffer as long as `src`. Only the bytes that a scan of the units' headers reads are filled in. The source must be there.
 ///
 /// # Errors
 /// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.
-pub(in crate::codec::batch) fn gather(format: Format, src: &Buffer, units: &[Unit]) -> Result<Vec<u8>> {
+pub(in crate::codec::batch) fn gather(walk: HeaderWalk, src: &Buffer, units: &[Unit]) -> Result<Vec<u8>> {
     let spanned: usize = units.iter().map(|unit| unit.src.len() + unit.dst.len()).sum();
     let most = (units.len() * PIECES_PER_FRAME + spanned / BYTES_PER_PIECE).min(u32::MAX as usize / 2);
-    gather_within(most, format, src, units)
+    gather_within(most, walk, src, units)
 }
 
-/// The same, with room for so many pieces.
-pub(super) fn gather_within(most: usize, format: Format, src: &Buffer, units: &[Unit]) -> Result<Vec<u8>> {
-    // Pages that nobody writes take no memory.
+/// Like [`gather`], with room for so many pieces.
+pub(super) fn gather_within(most: usize, walk: HeaderWalk, src: &Buffer, units: &[Unit]) -> Result<Vec<u8>> {
+    // Pages that are never written take no memory.
     let mut bytes = vec![0; src.size_bytes()];
-    let (Some(name), false) = (kernel_of(format), units.is_empty()) else { return Ok(bytes) };
+    if units.is_empty() {
+        return Ok(bytes);
+    }
     let device = src.device();
     let stream = Stream::new(device)?;
     let table: Vec<u8> = units
@@ -62,10 +56,10 @@ pub(super) fn gather_within(most: usize, format: Format, src: &Buffer, units: &[
     let pieces = pool::allocate(most * PIECE_BYTES, &stream)?;
     let counts = pool::allocate((1 + units.len()) * 4, &stream)?;
     stream.memset(&counts, 0)?;
-    let kernel = HEADERS.kernel(device, name)?;
+    let kernel = walk.source.kernel(device, walk.kernel)?;
     let walkers = units.len() as u32;
     let threads = if device == Device::Simt { WARP } else { THREADS };
-    let blocks = if format == Format::Blosc { walkers.div_ceil(threads / WARP) } else { walkers.div_ceil(threads) };
+    let blocks = walkers.div_ceil(threads / walk.threads);
     let list = List { pieces: pieces.address(), count: counts.address(), most: most as u32, reserved: 0 };
     let arguments = (src.address(), table.address(), walkers, list);
     // SAFETY: the parameters of both kernels. Units' ranges were checked to lie in the source, and a walk stays in its frame;

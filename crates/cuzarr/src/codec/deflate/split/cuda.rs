@@ -3,9 +3,9 @@
 use cuzarr_device::{Buffer, Device, Kernel, KernelSource, pool};
 
 use crate::Result;
-use crate::codec::batch::Task;
 use crate::codec::batch::frames::FrameEntry;
 use crate::codec::deflate::cuda::{Container, STATE_BYTES, WARP};
+use crate::codec::device::Task;
 
 static SPLIT: KernelSource = KernelSource { name: "deflate_split", text: include_str!("deflate_split.cu") };
 

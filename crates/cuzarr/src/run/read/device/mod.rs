@@ -112,8 +112,8 @@ struct Loading {
 
 /// What is decoded at once when `chunks` chunks are read.
 fn load(program: &Program, options: &Options, chunks: u64) -> Load {
-    let factor = program.frames().map(|(format, bytes)| format.batch_factor(bytes)).max().unwrap_or(1);
-    let scratch = program.frames().map(|(format, bytes)| format.scratch_copies(bytes)).max().unwrap_or(1);
+    let factor = program.frames().map(|(decoder, bytes)| decoder.batch_factor(bytes)).max().unwrap_or(1);
+    let scratch = program.frames().map(|(decoder, bytes)| decoder.scratch_copies(bytes)).max().unwrap_or(1);
     let share = options.memory_limit_bytes / (PLAIN_COPIES + scratch);
     let bytes = options.decode_batch_bytes.saturating_mul(factor * DECODING_BATCHES).min(share);
     let frames = chunks.min(bytes / program.packed_size_bytes().max(1) as u64).max(1);
@@ -132,9 +132,9 @@ pub(crate) fn decoding(access: &Access, options: &Options, chunks: u64) -> (Vec<
     let Ok(program) = access.program() else { return (placements(access.chain(), device, &leave_nothing), Vec::new()) };
     let load = load(program, options, chunks);
     let leave = |work| if strict { None } else { costs.host_reason(work, load) };
-    let decoding = program.frames().filter(|_| device != Device::Cpu).filter_map(|(format, frame_bytes)| {
-        let estimate = costs.estimate(format, frame_bytes, load)?;
-        Some(Decoding { format: format!("{format:?}").to_lowercase(), frame_bytes, load, estimate })
+    let decoding = program.frames().filter(|_| device != Device::Cpu).map(|(decoder, frame_bytes)| {
+        let estimate = costs.estimate(decoder.speeds(), frame_bytes, load);
+        Decoding { format: decoder.name().into(), frame_bytes, load, estimate }
     });
     (placements(access.chain(), device, &leave), decoding.collect())
 }

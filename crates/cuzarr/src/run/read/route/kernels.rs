@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cuzarr_device::{Buffer, Copied, Device, Event, Slab, SlabPiece, SlabSeries, Stream, TransferBox, pool};
 
 use crate::codec::Program;
-use crate::codec::batch::Headers;
+use crate::codec::device::Headers;
 use crate::codec::native::{Native, NativeBatch, Source};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{Batch, Read, SizeRule, Unit};

@@ -1,0 +1,122 @@
+//! The one way in which a call is told to stop.
+//!
+//! A token travels in the options of a call, as an abort signal does in a web request: the store never holds it. The engine asks
+//! it before each object that it reads or writes, and every 50 ms while it waits, so a cancelled call ends at its next object
+//! and never inside one.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// How often a thread that waits for others calls [`CancellationToken::poll`].
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Tells calls to stop, from any thread. Clones share one state; it is never taken back.
+///
+/// ```
+/// use cuzarr::{CancellationToken, ErrorKind};
+/// use cuzarr::node::ArrayOptions;
+/// let token = CancellationToken::new();
+/// let options = ArrayOptions { cancellation: token.clone(), ..ArrayOptions::default() };
+/// assert!(options.cancellation.check().is_ok());
+/// token.cancel();
+/// assert_eq!(options.cancellation.check().unwrap_err().kind(), ErrorKind::Cancelled);
+/// ```
+#[derive(Clone, Default)]
+pub struct CancellationToken(Arc<State>);
+
+#[derive(Default)]
+struct State {
+    cancelled: AtomicBool,
+    parents: Vec<CancellationToken>,
+    listen: Option<Box<dyn Fn() -> bool + Send + Sync>>,
+}
+
+impl CancellationToken {
+    /// A token that is not cancelled.
+    pub fn new() -> Self {
+        CancellationToken::default()
+    }
+
+    /// A token that is cancelled as soon as one of `parents` is, and can be cancelled without them.
+    #[must_use]
+    pub fn under(parents: Vec<CancellationToken>) -> Self {
+        CancellationToken(Arc::new(State { parents, ..State::default() }))
+    }
+
+    /// Like [`CancellationToken::under`]. The thread that waits for the call also asks `listen` from time to time, and cancels
+    /// the token when that returns true.
+    #[must_use]
+    pub fn listening(parents: Vec<CancellationToken>, listen: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        CancellationToken(Arc::new(State { parents, listen: Some(Box::new(listen)), ..State::default() }))
+    }
+
+    /// Lets calls under this token fail before their next object.
+    pub fn cancel(&self) {
+        self.0.cancelled.store(true, Ordering::Release);
+    }
+
+    /// Whether this token or one of its parents was cancelled.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.cancelled.load(Ordering::Acquire) || self.0.parents.iter().any(CancellationToken::is_cancelled)
+    }
+
+    /// Whether the caller still wants what it asked for.
+    ///
+    /// # Errors
+    /// `Cancelled`
+    pub fn check(&self) -> Result<()> {
+        if self.is_cancelled() { Err(Error::new(ErrorKind::Cancelled, "the call was cancelled")) } else { Ok(()) }
+    }
+
+    /// Like [`CancellationToken::check`], for the thread that waits: it asks the listener first.
+    ///
+    /// # Errors
+    /// `Cancelled`
+    pub fn poll(&self) -> Result<()> {
+        if self.0.listen.as_ref().is_some_and(|listen| listen()) {
+            self.cancel();
+        }
+        self.check()
+    }
+}
+
+/// Tokens are equal when they share their state.
+impl PartialEq for CancellationToken {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl fmt::Debug for CancellationToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.is_cancelled() { "cancelled" } else { "not cancelled" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parent_cancels_its_children_and_no_child_its_parent() {
+        let (parent, other) = (CancellationToken::new(), CancellationToken::new());
+        let child = CancellationToken::under(vec![parent.clone(), other]);
+        let sibling = CancellationToken::under(vec![parent.clone()]);
+        child.cancel();
+        assert!(child.is_cancelled() && !parent.is_cancelled() && !sibling.is_cancelled());
+        parent.cancel();
+        assert_eq!(sibling.check().unwrap_err().kind(), ErrorKind::Cancelled);
+    }
+
+    #[test]
+    fn only_the_thread_that_waits_listens() {
+        let token = CancellationToken::listening(Vec::new(), || true);
+        assert!(token.check().is_ok());
+        assert!(token.poll().is_err());
+        assert!(token.check().is_err(), "all threads hear of it");
+    }
+}

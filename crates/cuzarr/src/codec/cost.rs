@@ -1,0 +1,19 @@
+//! What decoding and encoding cost, as each codec's `cost.rs` says it. `plan::Costs` compares and decides.
+
+/// Sizes of frames, in decoded bytes, that [`Speeds`] are given for.
+pub const FRAME_BYTES: [f64; 5] = [65_536.0, 262_144.0, 1_048_576.0, 8_388_608.0, 67_108_864.0];
+
+/// Speeds of decoding one kind of frame, in GB/s of decoded bytes.
+///
+/// They were measured on one H200 and its host of 16 threads (`bench/placement.py`, `docs/decoders.md`).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Speeds {
+    /// One thread of the host alone.
+    pub thread_alone: f64,
+    /// One thread of the host when all are busy.
+    pub thread_busy: f64,
+    /// One frame alone on the device, for each of [`FRAME_BYTES`].
+    pub one_frame: [f64; 5],
+    /// As many frames as fill the device, for each of [`FRAME_BYTES`].
+    pub many_frames: [f64; 5],
+}

@@ -1,0 +1,16 @@
+//! What deflate costs on a device and on the host, whatever stands around its stream.
+
+use crate::codec::cost::Speeds;
+
+pub(super) static SPEEDS: Speeds = Speeds {
+    thread_alone: 0.66,
+    thread_busy: 0.48,
+    one_frame: [0.12, 0.32, 1.2, 7.0, 19.0],
+    many_frames: [40.0, 32.0, 31.0, 31.0, 30.0],
+};
+
+/// A warp takes milliseconds for a frame, so that only many frames fill the device.
+pub(super) const BATCH_FACTOR: u64 = 4;
+
+/// Measured by `scratch_bytes` of `examples/decode_bench.rs`, rounded up.
+pub(super) const SCRATCH_COPIES: u64 = 2;

@@ -1,0 +1,151 @@
+//! What a codec does on a device: the traits of decoders and encoders of frames.
+//!
+//! A codec hands its decoder out by [`BytesToBytes::device_decoder`](super::BytesToBytes::device_decoder). A decoder
+//! prepares many frames together into a [`Decode`], which a stream runs. Only ranges connect a decoder with where its bytes
+//! lie, so a container's decoder (Blosc) prepares its inner streams by another codec's decoder, into scratch memory of its
+//! own, and launches that before its own kernels.
+
+use std::any::Any;
+use std::fmt;
+use std::ops::Range;
+
+use cuzarr_device::{Buffer, Device, KernelSource, Stream};
+
+use super::cost::Speeds;
+use crate::{Error, Result};
+
+/// Frames have fewer bytes, encoded and decoded: kernels count positions in 32 bits, with room to add.
+pub const MOST_FRAME_BYTES: usize = 1 << 31;
+
+/// Kernels that decode one kind of frame.
+pub trait DeviceDecoder: Send + Sync + fmt::Debug {
+    /// The kind of frame, in messages and explanations.
+    fn name(&self) -> &'static str;
+
+    /// What decoding costs here and on the host.
+    fn speeds(&self) -> &'static Speeds;
+
+    /// Why kernels do not take frames of `decoded_bytes`; `None` when they do.
+    fn host_reason(&self, decoded_bytes: usize) -> Option<&'static str> {
+        let _ = decoded_bytes;
+        None
+    }
+
+    /// How many times the usual batch of frames of this size is decoded together. Kernels that take long for a single frame,
+    /// and fill the device only with many, want more than one.
+    fn batch_factor(&self, decoded_bytes: usize) -> u64 {
+        let _ = decoded_bytes;
+        1
+    }
+
+    /// Scratch memory for frames of this size, in times what they decode to, rounded up.
+    fn scratch_copies(&self, decoded_bytes: usize) -> u64;
+
+    /// Reads a frame's headers; `None` for a frame that the host has to decode or refuse. The thread that fetched the frame
+    /// calls this, so that the headers of a batch are read by many threads.
+    fn headers(&self, frame: &[u8], decoded_bytes: usize) -> Option<Headers>;
+
+    /// The kernel that brings headers to the host from frames that lie on the device alone. `None` for a decoder whose
+    /// kernels read all headers by themselves.
+    fn header_walk(&self) -> Option<HeaderWalk> {
+        None
+    }
+
+    /// Whether [`prepare`](Self::prepare) looks at the frames' bytes, and not only at their headers.
+    fn reads_frames(&self) -> bool {
+        false
+    }
+
+    /// Lays out the decoding of many frames.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a batch that decodes to too many bytes. Damaged frames are [`Prepared::refused`].
+    fn prepare(&self, request: &Request<'_>) -> Result<Prepared>;
+}
+
+/// One frame: where its encoded bytes lie, and where its decoded bytes, exactly so many, go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unit {
+    /// Range of bytes in the source.
+    pub src: Range<usize>,
+    /// Range of bytes in the target; those of different units must not overlap.
+    pub dst: Range<usize>,
+}
+
+/// What the headers of one frame say: a value that only the decoder understands that read them.
+pub struct Headers(Option<Box<dyn Any + Send + Sync>>);
+
+impl Headers {
+    /// For decoders that need nothing of a frame before their kernels run.
+    pub fn known() -> Headers {
+        Headers(None)
+    }
+
+    /// Keeps what was read, for [`DeviceDecoder::prepare`].
+    pub fn read(value: impl Any + Send + Sync) -> Headers {
+        Headers(Some(Box::new(value)))
+    }
+
+    /// What [`Headers::read`] kept.
+    pub fn get<T: Any>(&self) -> Option<&T> {
+        self.0.as_ref()?.downcast_ref()
+    }
+}
+
+/// A kernel that lists the headers inside of frames (`headers.cuh`).
+#[derive(Clone, Copy, Debug)]
+pub struct HeaderWalk {
+    /// Its file.
+    pub source: &'static KernelSource,
+    /// Its name.
+    pub kernel: &'static str,
+    /// Threads that walk through one frame.
+    pub threads: u32,
+}
+
+/// What a decoder gets to prepare. Every range was checked: inside its buffer, and below [`MOST_FRAME_BYTES`].
+pub struct Request<'a> {
+    /// Where the frames are decoded.
+    pub device: Device,
+    /// The frames.
+    pub units: &'a [Unit],
+    /// The whole source as bytes of the host, when they are at hand. A decoder with a [`HeaderWalk`] that got no headers
+    /// always gets these, with at least the headers filled in.
+    pub host: Option<&'a [u8]>,
+    /// The headers of all units where they were read before; else none.
+    pub headers: &'a [Headers],
+}
+
+/// Units that are ready to be decoded.
+pub struct Prepared {
+    /// What decodes them.
+    pub decode: Box<dyn Decode>,
+    /// What the host found wrong already: number of the unit, and why. `decode` leaves these out.
+    pub refused: Vec<(usize, Error)>,
+}
+
+/// Decodes what it was prepared for, as often as it is launched.
+pub trait Decode: Send + Sync {
+    /// Most device memory that a launch takes beside source, target and statuses. Launches take it from
+    /// [`cuzarr_device::pool`] in the order of the stream, so batches that follow each other use the same memory.
+    fn scratch_bytes(&self) -> usize;
+
+    /// Puts the decoding on the stream, without waiting for anything. Kernels report damage in the statuses.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.
+    fn launch(&self, task: &Task<'_>) -> Result<()>;
+}
+
+/// One launch of a [`Decode`].
+#[derive(Clone, Copy)]
+pub struct Task<'a> {
+    /// The stream that runs it.
+    pub stream: &'a Stream,
+    /// Memory of the encoded bytes.
+    pub src: &'a Buffer,
+    /// Memory of the decoded bytes.
+    pub dst: &'a Buffer,
+    /// A `u64` for each unit, 0 before the launch: see `report` in `cuzarr/status.cuh`.
+    pub statuses: &'a Buffer,
+}

@@ -1,0 +1,19 @@
+//! What LZ4 costs on a device and on the host.
+
+use crate::codec::cost::Speeds;
+
+/// A larger frame is large beside a batch of 64 MiB.
+const LARGE_FRAME_BYTES: usize = 1 << 20;
+
+pub(super) static SPEEDS: Speeds = Speeds {
+    thread_alone: 2.6,
+    thread_busy: 1.8,
+    one_frame: [0.23, 0.8, 2.8, 13.0, 33.0],
+    many_frames: [150.0, 180.0, 160.0, 70.0, 55.0],
+};
+
+/// Measured by `scratch_bytes` of `examples/decode_bench.rs`. Sequences take 3 times the decoded bytes and more where most
+/// bytes are copied in short runs; large frames take 4 bytes more for each byte, and maps of their tokens.
+pub(super) fn scratch_copies(decoded_bytes: usize) -> u64 {
+    if decoded_bytes > LARGE_FRAME_BYTES { 9 } else { 4 }
+}

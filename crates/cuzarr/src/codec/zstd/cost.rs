@@ -1,0 +1,27 @@
+//! What zstd costs on a device and on the host.
+
+use crate::codec::cost::Speeds;
+
+/// A larger frame takes all of the device for itself.
+const WIDE_FRAME_BYTES: usize = 16 << 20;
+/// A larger frame is large beside a batch of 64 MiB.
+const LARGE_FRAME_BYTES: usize = 1 << 20;
+
+pub(super) static SPEEDS: Speeds = Speeds {
+    thread_alone: 0.66,
+    thread_busy: 0.46,
+    one_frame: [0.09, 0.2, 0.8, 4.9, 18.0],
+    many_frames: [87.0, 74.0, 72.0, 50.0, 44.0],
+};
+
+/// Chains of states take long for a single frame. Several batches side by side do nearly as well as a larger one, except for
+/// wide frames.
+pub(super) fn batch_factor(decoded_bytes: usize) -> u64 {
+    if decoded_bytes <= WIDE_FRAME_BYTES { 2 } else { 4 }
+}
+
+/// Measured by `scratch_bytes` of `examples/decode_bench.rs`. Sequences take 3 times the decoded bytes and more where most
+/// bytes are copied in short runs; large frames take 4 bytes more for each byte.
+pub(super) fn scratch_copies(decoded_bytes: usize) -> u64 {
+    if decoded_bytes > LARGE_FRAME_BYTES { 8 } else { 4 }
+}
