@@ -454,6 +454,18 @@ def test_every_store_gives_buffers_of_a_prototype(kind: str, tmp_path: Path) -> 
         store.get("a", prototypes[0], (1, 2))
 
 
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_an_array_in_an_archive_shrinks_only_where_no_chunk_is_stored(tmp_path: Path, zarr_format: Any) -> None:
+    with storage.ZipStore(tmp_path / "a.zip", mode="w") as store:
+        array = cuzarr.create_array(store, shape=8, chunks=2, dtype="u1", zarr_format=zarr_format)
+        array[:4] = 1
+        array.resize(5)
+        with pytest.raises(UnsupportedError, match="would have to be deleted, and this store deletes nothing"):
+            array.resize(2)
+        assert array.shape == cuzarr.open_array(store, mode="r").shape == (5,)
+        np.testing.assert_array_equal(array[...], [1, 1, 1, 1, 0])
+
+
 @pytest.mark.parametrize("name", DEVICES)
 def test_a_gpu_store_keeps_using_the_mapping_it_was_made_of(name: str) -> None:
     device = _device(name)

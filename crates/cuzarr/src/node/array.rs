@@ -280,10 +280,13 @@ impl Array {
     /// array's meanwhile stays.
     ///
     /// # Errors
-    /// What the store reports.
+    /// `Unsupported` when chunks fall outside and the store cannot delete them: nothing was changed then. What the store reports.
     pub fn delete_left_over(&self, new: &[u64]) -> Result<()> {
         self.options.cancellation.check()?;
         let old = self.metadata.shape();
+        if new.len() == old.len() {
+            deletion::refuse_undeletable(&*self.store, &self.path, &self.metadata, old, new)?;
+        }
         deletion::refresh_consolidated(&*self.store, &self.path, false)?;
         let grows = new.len() == old.len() && new.iter().zip(old).any(|(new, old)| new > old);
         if !grows || self.store.is_transactional() {

@@ -165,6 +165,55 @@ pub(super) fn refuse_left_over(store: &dyn Store, path: &str, metadata: &ArrayMe
     Err(Error::new(ErrorKind::ContainsArray, message).with_hint("delete what is left there with overwrite"))
 }
 
+/// Keys of the chunks of the grid of shape `within` that lie outside the grids of all the shapes `kept`. Keys of chunks that
+/// are not stored may be among them, except in a store that cannot delete.
+fn chunks_outside(
+    store: &dyn Store,
+    path: &str,
+    metadata: &ArrayMetadata,
+    within: &[u64],
+    kept: &[&[u64]],
+) -> Result<Vec<String>> {
+    let grid = metadata.chunk_grid();
+    let within = grid.chunk_counts(within)?;
+    let kept: Vec<Vec<u64>> = kept.iter().map(|shape| grid.chunk_counts(shape)).collect::<Result<_>>()?;
+    let is_in = |chunk: &[u64], counts: &[u64]| chunk.iter().zip(counts).all(|(at, count)| at < count);
+    let is_gone = |chunk: &Vec<u64>| is_in(chunk, &within) && !kept.iter().any(|counts| is_in(chunk, counts));
+    let encoding = metadata.chunk_key_encoding();
+    let boxes = outside(&within, kept.first().map_or(&[], Vec::as_slice));
+    let count = boxes.iter().fold(0u64, |all, each| all.saturating_add(volume(each)));
+    // Where nothing can be deleted, only what is there is asked for.
+    Ok(if count <= LIST_INSTEAD_OF_DELETE && store.supports_deletes() {
+        let chunks = boxes.iter().flat_map(|each| (0..volume(each)).map(|linear| unravel(linear, each)));
+        chunks.filter(is_gone).map(|chunk| join_key(path, &encoding.key(&chunk))).collect()
+    } else {
+        let start = join_key(path, "");
+        let chunk_of = |key: &str| encoding.parse_key(key.strip_prefix(&start)?, metadata.ndim());
+        store.list(path)?.into_iter().filter(|key| chunk_of(key).is_some_and(|chunk| is_gone(&chunk))).collect()
+    })
+}
+
+/// Refuses a change of shape in a store that cannot delete the chunks outside of the new shape.
+///
+/// # Errors
+/// `Unsupported`; what the store reports.
+pub(super) fn refuse_undeletable(
+    store: &dyn Store,
+    path: &str,
+    metadata: &ArrayMetadata,
+    before: &[u64],
+    after: &[u64],
+) -> Result<()> {
+    if store.supports_deletes() {
+        return Ok(());
+    }
+    let Some(key) = chunks_outside(store, path, metadata, before, &[after])?.into_iter().next() else { return Ok(()) };
+    let message = format!(
+        "{store}: cannot resize the array at '/{path}' from {before:?} to {after:?}: '{key}' would have to be deleted, and this store deletes nothing"
+    );
+    Err(Error::new(ErrorKind::Unsupported, message).with_hint("copy the part that stays into a new store"))
+}
+
 /// Deletes the stored chunks of the grid of shape `within` that lie outside the grids of all the shapes `kept`, as one batch.
 ///
 /// # Errors
@@ -176,23 +225,7 @@ pub(super) fn delete_chunks(
     within: &[u64],
     kept: &[&[u64]],
 ) -> Result<()> {
-    let grid = metadata.chunk_grid();
-    let within = grid.chunk_counts(within)?;
-    let kept: Vec<Vec<u64>> = kept.iter().map(|shape| grid.chunk_counts(shape)).collect::<Result<_>>()?;
-    let is_in = |chunk: &[u64], counts: &[u64]| chunk.iter().zip(counts).all(|(at, count)| at < count);
-    let is_gone = |chunk: &Vec<u64>| is_in(chunk, &within) && !kept.iter().any(|counts| is_in(chunk, counts));
-    let encoding = metadata.chunk_key_encoding();
-    let boxes = outside(&within, kept.first().map_or(&[], Vec::as_slice));
-    let count = boxes.iter().fold(0u64, |all, each| all.saturating_add(volume(each)));
-    // Where nothing can be deleted, only what is there is asked for.
-    let keys: Vec<String> = if count <= LIST_INSTEAD_OF_DELETE && store.supports_deletes() {
-        let chunks = boxes.iter().flat_map(|each| (0..volume(each)).map(|linear| unravel(linear, each)));
-        chunks.filter(is_gone).map(|chunk| join_key(path, &encoding.key(&chunk))).collect()
-    } else {
-        let start = join_key(path, "");
-        let chunk_of = |key: &str| encoding.parse_key(key.strip_prefix(&start)?, metadata.ndim());
-        store.list(path)?.into_iter().filter(|key| chunk_of(key).is_some_and(|chunk| is_gone(&chunk))).collect()
-    };
+    let keys = chunks_outside(store, path, metadata, within, kept)?;
     let delete = || {
         // It counts chunks that will be gone.
         if !store.is_transactional() {

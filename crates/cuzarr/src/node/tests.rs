@@ -51,6 +51,20 @@ fn creating_an_array_creates_the_groups_above_it() {
 }
 
 #[test]
+fn an_array_whose_chunks_cannot_be_deleted_shrinks_only_where_none_are_stored() {
+    let store = memory();
+    let undeleting: Arc<dyn Store> = Arc::new(Observed::new(Arc::clone(&store)).without_deletes());
+    let mut array = Array::create(undeleting, "a", array_v3(&[8], &[2]), false, options()).unwrap();
+    store.write("a/c/1", &[7; 8]).unwrap();
+    array.resize(vec![5]).unwrap();
+    let before = store.get("a/zarr.json").unwrap();
+    let error = array.resize(vec![2]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.to_string().contains("from [5] to [2]: 'a/c/1' would have to be deleted"), "{error}");
+    assert_eq!((store.get("a/zarr.json").unwrap(), array.shape()), (before, &[5][..]));
+}
+
+#[test]
 fn creating_keeps_attributes_of_groups_above() {
     let store = memory();
     let group = Group::create(Arc::clone(&store), "a", ZarrFormat::V3, attributes(json!({"x": 1})), false, options());
