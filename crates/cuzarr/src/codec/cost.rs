@@ -5,7 +5,7 @@ pub const FRAME_BYTES: [f64; 5] = [65_536.0, 262_144.0, 1_048_576.0, 8_388_608.0
 
 /// Speeds of decoding one kind of frame, in GB/s of decoded bytes.
 ///
-/// They were measured on one H200 and its host of 16 threads (`bench/placement.py`, `docs/decoders.md`).
+/// They were measured on one H200 and its host of 16 threads (`bench/placement.py`, `docs/notes/decoders.md`).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Speeds {
     /// One thread of the host alone.

@@ -37,7 +37,7 @@ const PLAIN_COPIES: u64 = 2;
 /// Batches that should decode at once where kernels do, each with its scratch memory, while one more is fetched.
 const DECODING_BATCHES: u64 = 3;
 /// The same where regions are read in turn, which take memory as well: smaller batches fill them sooner. On an H200 the mean of
-/// 8 GiB within 2 GiB took 1.04 times as long as reading them, with three batches 1.20, with five 1.18 (`docs/engine.md`).
+/// 8 GiB within 2 GiB took 1.04 times as long as reading them, with three batches 1.20, with five 1.18 (`docs/notes/engine.md`).
 const DECODING_IN_TURN: u64 = 4;
 /// One part in so many of the limit is what a batch may take as scratch memory where it needs more than was expected.
 const SCRATCH_SHARE: u64 = 2;
