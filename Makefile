@@ -18,9 +18,10 @@ ARCHITECTURES := sm_75 sm_80 sm_90 sm_100 sm_120
 # What the extension module and the command are built from. Python files are not: the package is installed in place.
 SOURCES := Cargo.toml Cargo.lock python/Cargo.toml python/pyproject.toml \
 	$(shell find crates python/src -type f -not -name '*.md' -not -path '*/tests/*' -not -path '*/target/*')
+PYTHON_FOLDERS := python bench scripts examples
 KERNELS := $(shell find crates -name '*.cu' -o -name '*.cuh')
 
-.PHONY: help demo test test-rust test-python miri lint fmt clippy deny stubs types bench docs cubins wheel gpu-bundle gpu-peers build clean
+.PHONY: help demo test test-rust test-python miri lint fmt ruff clippy deny stubs types bench docs cubins wheel gpu-bundle gpu-peers build clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -51,7 +52,7 @@ test-python: build $(VENV)/.zarr-python
 	cd python && ../$(PYTHON_RUN) -m pytest
 	cd python && ../scripts/with-simt ../$(PYTHON_RUN) -m pytest $(DEVICE_TESTS)
 
-lint: fmt clippy deny cubins stubs types ## formatting, clippy, licences and advisories, kernels, stubs, types
+lint: fmt ruff clippy deny cubins stubs types ## formatting, ruff, clippy, licences and advisories, kernels, stubs, types
 
 build: $(VENV)/.package ## install the package and the cuzarr command into .venv
 
@@ -84,6 +85,10 @@ $(VENV)/.nvrtc: $(VENV)/.environment python/requirements-kernels.txt
 fmt:
 	cargo fmt --all --check
 
+ruff: $(VENV)/.environment ## format and lint of everything in Python
+	$(VENV)/bin/ruff format --check --config python/pyproject.toml $(PYTHON_FOLDERS)
+	$(VENV)/bin/ruff check --config python/pyproject.toml $(PYTHON_FOLDERS)
+
 clippy: $(VENV)/.environment
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
@@ -105,8 +110,10 @@ deny: | $(DENY)
 stubs: build
 	cd python && ../$(PYTHON_RUN) -m mypy.stubtest cuzarr._core
 
-types: build
+types: build ## the package by mypy, and users' code by mypy and pyright, both strict
 	cd python && ../$(PYTHON_RUN) -m mypy cuzarr
+	cd python && ../$(PYTHON_RUN) -m mypy --strict tests/typing
+	cd python && ../$(VENV)/bin/basedpyright --pythonpath ../$(PYTHON_RUN)
 
 # ------------------------------------------------------------------------------------------------- products, docs
 

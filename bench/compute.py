@@ -12,8 +12,9 @@ import shutil
 import time
 
 import cupy
-import cuzarr
 import numpy as np
+
+import cuzarr
 
 
 def clock(run, repeat=10):

@@ -13,10 +13,11 @@ import tempfile
 import time
 
 import arrays
-import cuzarr
 import numpy as np
 import zarr
 from zarr.codecs import BloscCodec
+
+import cuzarr
 
 
 def cuzarr_many(array, boxes):
@@ -49,9 +50,17 @@ def main():
         layout = {"chunks": (args.chunk,) * 3, "shards": (args.shard,) * 3, "dtype": "f4", "compressors": codec}
         zarr.create_array(store=folder, shape=truth.shape, **layout)[...] = truth
         best = {}
-        for name, read in {"cuzarr read_many": cuzarr_many, "cuzarr, crop by crop": crop_by_crop, "zarr-python": crop_by_crop}.items():
+        for name, read in {
+            "cuzarr read_many": cuzarr_many,
+            "cuzarr, crop by crop": crop_by_crop,
+            "zarr-python": crop_by_crop,
+        }.items():
             with zarr.config.enable_gpu() if on_gpu and name == "zarr-python" else contextlib.nullcontext():
-                array = zarr.open_array(folder, mode="r") if name == "zarr-python" else cuzarr.open_array(folder, mode="r", device=args.device)
+                array = (
+                    zarr.open_array(folder, mode="r")
+                    if name == "zarr-python"
+                    else cuzarr.open_array(folder, mode="r", device=args.device)
+                )
                 for turn in range(args.repeat + 1):
                     starts = random.integers(0, args.side - args.crop + 1, (args.count, 3))
                     boxes = [tuple(slice(int(at), int(at) + args.crop) for at in start) for start in starts]

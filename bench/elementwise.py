@@ -9,6 +9,7 @@ import argparse
 import time
 
 import cupy
+
 import cuzarr
 
 

@@ -54,7 +54,6 @@ def kvikio(path, device):
 
 def zarr_cuzarr(path, device):
     """zarr-python with cuzarr's pipeline, chosen by the configuration alone."""
-    import cuzarr.zarr
     import zarr
 
     with _buffers(device), zarr.config.set({"codec_pipeline.path": "cuzarr.zarr.CodecPipeline"}):
@@ -63,8 +62,9 @@ def zarr_cuzarr(path, device):
 
 def zarr_enabled(path, device):
     """The same by `cuzarr.zarr.enable()`, with its repairs."""
-    import cuzarr.zarr
     import zarr
+
+    import cuzarr.zarr
 
     with cuzarr.zarr.enable(gpu=device != "cpu"):
         return zarr.open_array(path, mode="r")[...]
@@ -97,7 +97,16 @@ def _placed(host, device):
 
 ON_CPU = {engine.__name__: engine for engine in (cuzarr, zarr_cuzarr, zarr_enabled, zarrs, tensorstore, zarr)}
 ON_CUDA = ON_CPU | {engine.__name__: engine for engine in (zarr_gpu, kvikio)}
-PACKAGES = {"cuzarr": "cuzarr", "zarr_cuzarr": "zarr", "zarr_enabled": "zarr", "zarrs": "zarrs", "tensorstore": "tensorstore", "zarr": "zarr", "zarr_gpu": "zarr", "kvikio": "kvikio"}
+PACKAGES = {
+    "cuzarr": "cuzarr",
+    "zarr_cuzarr": "zarr",
+    "zarr_enabled": "zarr",
+    "zarrs": "zarrs",
+    "tensorstore": "tensorstore",
+    "zarr": "zarr",
+    "zarr_gpu": "zarr",
+    "kvikio": "kvikio",
+}
 
 
 def available(device):
@@ -109,7 +118,17 @@ def available(device):
 def versions():
     """The versions of everything that matters to a record."""
     found = {}
-    for package in ("cuzarr", "zarrs", "tensorstore", "zarr", "numcodecs", "numpy", "cupy-cuda13x", "cupy-cuda12x", "kvikio-cu13"):
+    for package in (
+        "cuzarr",
+        "zarrs",
+        "tensorstore",
+        "zarr",
+        "numcodecs",
+        "numpy",
+        "cupy-cuda13x",
+        "cupy-cuda12x",
+        "kvikio-cu13",
+    ):
         try:
             found[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:

@@ -16,8 +16,9 @@ import tempfile
 import time
 
 import arrays
-import cuzarr
 import numpy as np
+
+import cuzarr
 from cuzarr.codecs import BloscCodec
 
 CHUNK = 64 * 1024 // 4
@@ -84,8 +85,12 @@ def main():
             loaded, context, first = fresh(path, device)
             seconds = measure(path, truth, device, args.turns)
             median, late = (1e6 * seconds[len(seconds) * part // 100] for part in (50, 90))
-            rows.append({"device": device, "median_us": round(median, 1), "p90_us": round(late, 1), "first_read_s": round(first, 4)})
-            print(f"{device}: a new process imports in {loaded:.3f} s, has a context in {context:.3f} s, reads first in {first:.3f} s")
+            rows.append(
+                {"device": device, "median_us": round(median, 1), "p90_us": round(late, 1), "first_read_s": round(first, 4)}
+            )
+            print(
+                f"{device}: a new process imports in {loaded:.3f} s, has a context in {context:.3f} s, reads first in {first:.3f} s"
+            )
             above = median > limits.get(device, float("inf"))
             failed |= above
             print(f"{device}: one chunk in {median:.1f} µs, 90 % within {late:.1f} µs{' : TOO SLOW' if above else ''}")

@@ -14,8 +14,9 @@ import threading
 import time
 from pathlib import Path
 
-import cuzarr
 import numpy as np
+
+import cuzarr
 
 MIB = 1 << 20
 

@@ -20,8 +20,9 @@ import time
 from pathlib import Path
 
 import arrays
-import cuzarr
 import numpy as np
+
+import cuzarr
 from cuzarr.codecs import BloscCodec, Decoder, GzipCodec, ZstdCodec
 
 CODECS = {

@@ -115,7 +115,9 @@ def measure(args, place, chunks, codec, hosts, folder, chosen):
         if isinstance(taken, str):
             row[name] = taken
             continue
-        row[name], row[f"{name}_median"] = (round(hosts[0].nbytes / one / 1e9, 2) for one in (min(taken), statistics.median(taken)))
+        row[name], row[f"{name}_median"] = (
+            round(hosts[0].nbytes / one / 1e9, 2) for one in (min(taken), statistics.median(taken))
+        )
     place.free()
     return row
 
@@ -139,8 +141,14 @@ def commit():
     return os.environ.get("CUZARR_COMMIT")
 
 
-def write_record(folder, place, rows, scenario="read", unit="GB/s of decoded array, best of the repeats, and their median; every answer compared with the truth"):
-    now = datetime.datetime.now(datetime.timezone.utc)
+def write_record(
+    folder,
+    place,
+    rows,
+    scenario="read",
+    unit="GB/s of decoded array, best of the repeats, and their median; every answer compared with the truth",
+):
+    now = datetime.datetime.now(datetime.UTC)
     record = {
         "scenario": scenario,
         "commit": commit(),
@@ -193,7 +201,9 @@ def main():
     args = arguments(__doc__, engines.ON_CUDA, 5).parse_args()
 
     place = Place(args.device)
-    chosen = {name: engine for name, engine in engines.available(args.device).items() if name in (args.engines or engines.ON_CUDA)}
+    chosen = {
+        name: engine for name, engine in engines.available(args.device).items() if name in (args.engines or engines.ON_CUDA)
+    }
     hosts = [arrays.ARRAYS[args.array](args.shape, seed) for seed in (1, 2)]
     rows = []
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:

@@ -14,8 +14,9 @@ import shutil
 import time
 from pathlib import Path
 
-import cuzarr
 import numpy as np
+
+import cuzarr
 
 MAP = (1024, 1024)
 CHUNK = (1, *MAP)
@@ -49,9 +50,7 @@ def check(place, kinds, times):
 
 
 def by_cuzarr(source, target, times, args):
-    cuzarr.rechunk(
-        source, target, chunks=(-1, 32, 32), overwrite=True, memory_limit=args.memory_limit, device=args.device
-    )
+    cuzarr.rechunk(source, target, chunks=(-1, 32, 32), overwrite=True, memory_limit=args.memory_limit, device=args.device)
 
 
 def by_dask(source, target, times, args):
@@ -100,7 +99,9 @@ def main():
         print(f"{name:10} {times * MAP_BYTES / 2**30:5.1f} GiB {seconds:7.2f} s {rates[name]:7.3f} GB/s", flush=True)
         shutil.rmtree(target)
 
-    rounded = {name: max(8, round(gib * 2**30 / MAP_BYTES / 64) * 64) for name, gib in (("own", args.gib), ("rival", args.rival_gib))}
+    rounded = {
+        name: max(8, round(gib * 2**30 / MAP_BYTES / 64) * 64) for name, gib in (("own", args.gib), ("rival", args.rival_gib))
+    }
     source = args.directory / "source"
     kinds = make_source(source, rounded["own"])
     plan = cuzarr.rechunk(

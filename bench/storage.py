@@ -23,13 +23,18 @@ import threading
 import time
 
 import arrays
+from read import Place, box, write_record
+
 import cuzarr
 from cuzarr.codecs import BloscCodec, ZstdCodec
-from read import Place, box, write_record
 
 PART = 1 << 20
 HUGE_PAGE = 2 << 20
-CODECS = {"none": None, "zstd3": ZstdCodec(level=3), "blosc-lz4-shuffle": BloscCodec(cname="lz4", clevel=5, shuffle="shuffle", typesize=4)}
+CODECS = {
+    "none": None,
+    "zstd3": ZstdCodec(level=3),
+    "blosc-lz4-shuffle": BloscCodec(cname="lz4", clevel=5, shuffle="shuffle", typesize=4),
+}
 
 
 def files_of(folder):
@@ -119,7 +124,10 @@ class Scenario:
         runs = [self.read(path) for _ in range(self.args.repeat + 1)][1:]
         seconds, report = min(runs, key=lambda run: run[0])
         rate = self.host.nbytes / seconds / 1e9
-        print(f"{codec}: {len(files)} files in {seconds * 1e3:.1f} ms, {seconds / len(files) * 1e6:.2f} µs a file, {rate:.1f} GB/s of array", flush=True)
+        print(
+            f"{codec}: {len(files)} files in {seconds * 1e3:.1f} ms, {seconds / len(files) * 1e6:.2f} µs a file, {rate:.1f} GB/s of array",
+            flush=True,
+        )
         if self.args.report:
             print(json.dumps(report))
         return {"files": len(files), "us_per_file": round(seconds / len(files) * 1e6, 2), "array_gb_s": round(rate, 2)}
@@ -142,11 +150,23 @@ class Scenario:
                 drop(files)
                 rates[way].append(round(stored / seconds() / 1e9, 2))
         medians = {way: statistics.median(found) for way, found in rates.items()}
-        ceilings = {huge: max(rate for way, rate in medians.items() if way.startswith("direct") and way.endswith("huge pages") == huge) for huge in (False, True)}
-        print(f"{codec}: {stored / 2**20:.0f} MiB in {len(files)} files, cold, GB/s of files, median (least to greatest)", flush=True)
+        ceilings = {
+            huge: max(rate for way, rate in medians.items() if way.startswith("direct") and way.endswith("huge pages") == huge)
+            for huge in (False, True)
+        }
+        print(
+            f"{codec}: {stored / 2**20:.0f} MiB in {len(files)} files, cold, GB/s of files, median (least to greatest)",
+            flush=True,
+        )
         for way, found in rates.items():
-            shares = "".join(f", {medians[way] / ceilings[huge]:.2f} of direct reads into {'huge' if huge else 'small'} pages" for huge in ceilings)
-            print(f"    {way:24} {medians[way]:6.2f}  ({min(found)} to {max(found)}){shares if way.startswith('cuzarr') else ''}", flush=True)
+            shares = "".join(
+                f", {medians[way] / ceilings[huge]:.2f} of direct reads into {'huge' if huge else 'small'} pages"
+                for huge in ceilings
+            )
+            print(
+                f"    {way:24} {medians[way]:6.2f}  ({min(found)} to {max(found)}){shares if way.startswith('cuzarr') else ''}",
+                flush=True,
+            )
         return {"stored_MiB": round(stored / 2**20), "files": len(files), "file_gb_s": medians, "all": rates}
 
 
@@ -173,7 +193,11 @@ def main():
         with tempfile.TemporaryDirectory(dir=args.folder) as folder:
             rows.append({"codec": codec} | (scenario.small if small else scenario.cold)(folder, codec))
     if args.record:
-        unit = "best of the reads; every answer compared with the truth" if small else "medians of cold reads; every answer compared with the truth"
+        unit = (
+            "best of the reads; every answer compared with the truth"
+            if small
+            else "medians of cold reads; every answer compared with the truth"
+        )
         write_record(args.record, scenario.place, rows, "storage", unit)
     return 0
 

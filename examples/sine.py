@@ -8,8 +8,9 @@ left out, and said so; on the CPU there are cuzarr's function and its plan.
 
 import argparse
 
-import cuzarr
 import numpy as np
+
+import cuzarr
 
 RAW = r"""
 extern "C" __global__ void sine(const float *x, float *y, int n) {

@@ -140,7 +140,13 @@ def support() -> str:
         own = [case for case in found if case.data_type.name == name]
         formats = {case.zarr_format for case in own}
         out.append(f"| `{name}` | {mark(2 in formats)} | {mark(3 in formats)} | {len({case.chain.name for case in own})} |")
-    out += ["", "## Codecs", "", "On a GPU *native* codecs are decoded by kernels, where that is faster or `strict` asks for it.", ""]
+    out += [
+        "",
+        "## Codecs",
+        "",
+        "On a GPU *native* codecs are decoded by kernels, where that is faster or `strict` asks for it.",
+        "",
+    ]
     out += ["| codec | Zarr v2 | Zarr v3 | reading on a GPU | data types |", "|---|---|---|---|---|"]
     places = placements(found)
     names: dict[str, list[Any]] = {}
@@ -172,8 +178,9 @@ def mark(has: bool) -> str:
 
 def placements(found: list[Any]) -> dict[str, set[str]]:
     """By codec, where reading to a GPU runs it under `strict` in the cases, as the library says without one."""
-    import cuzarr
     from conformance import engines
+
+    import cuzarr
 
     places: dict[str, set[str]] = {}
     with warnings.catch_warnings(), cuzarr.config.set({"strict": True}):

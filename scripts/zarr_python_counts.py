@@ -40,7 +40,9 @@ def pytest_terminal_summary(terminalreporter):
     native, fallen = cuzarr.zarr.calls(), cuzarr.zarr.fallbacks()
     total, left = sum(native.values()), sum(fallen.values())
     if total + left:
-        terminalreporter.write_line(f"cuzarr: {total} calls native {native}, {left} left to zarr-python: share {total / (total + left):.4f}")
+        terminalreporter.write_line(
+            f"cuzarr: {total} calls native {native}, {left} left to zarr-python: share {total / (total + left):.4f}"
+        )
         for reason, count in sorted(fallen.items(), key=lambda item: -item[1]):
             terminalreporter.write_line(f"  {count:6}  {reason}")
 

@@ -84,7 +84,16 @@ DEFAULTS |= {
     for codec in _NUMCODECS
 }
 
-_ZARR_PYTHONS_KEYS = frozenset(DEFAULTS) - {"device", "array_type", "strict", "allow_pickle", "memory_limit", "gds", "fsync", "direct_io"}
+_ZARR_PYTHONS_KEYS = frozenset(DEFAULTS) - {
+    "device",
+    "array_type",
+    "strict",
+    "allow_pickle",
+    "memory_limit",
+    "gds",
+    "fsync",
+    "direct_io",
+}
 
 # Keys of zarr-python that change nothing here, and why. Setting one to something else than a default gives a warning.
 _WITHOUT_EFFECT = {
@@ -403,7 +412,7 @@ class Config:
         self._environ: Mapping[str, str] = os.environ if environ is None else environ
         self._lock = threading.Lock()
         self._set: dict[str, Any] = {}
-        self._local: ContextVar[dict[str, Any]] = ContextVar("cuzarr_config_local", default={})
+        self._local: ContextVar[dict[str, Any]] = ContextVar("cuzarr_config_local", default={})  # noqa: B039, nobody changes it
         self._environment: dict[str, tuple[Any, str]] | None = None
 
     def _from_environment(self) -> dict[str, tuple[Any, str]]:
@@ -470,7 +479,9 @@ class Config:
         return LocalSet(self, self._parse(arg, kwargs, "config.local"))
 
     def _parse(self, arg: Mapping[str, Any] | None, kwargs: dict[str, Any], origin: str) -> dict[str, Any]:
-        given = ({} if arg is None else dictionary(arg, origin)) | {name.replace("__", "."): value for name, value in kwargs.items()}
+        given = ({} if arg is None else dictionary(arg, origin)) | {
+            name.replace("__", "."): value for name, value in kwargs.items()
+        }
         values = {_normalize(key): value for key, value in _flatten(given)}
         checked = {key: _check(key, value, origin) for key, value in values.items()}
         _tell_of_no_effect(checked)

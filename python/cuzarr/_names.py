@@ -33,7 +33,9 @@ def pointing_to_cupy(module: str) -> Callable[[str], None]:
     def missing(name: str) -> None:
         message = f"module '{module}' has no attribute '{name}'"
         if not name.startswith("_") and hasattr(np, name):
-            message = f"module '{module}' has no '{name}': use CuPy's of arrays on a GPU, which it takes without copying, or NumPy's"
+            message = (
+                f"module '{module}' has no '{name}': use CuPy's of arrays on a GPU, which it takes without copying, or NumPy's"
+            )
         raise AttributeError(message, name=name)
 
     return missing

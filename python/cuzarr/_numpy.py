@@ -65,9 +65,7 @@ def check_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
     elif dtype.subdtype is not None:
         check_type(dtype.base)
     elif dtype.isbuiltin == _USER_DEFINED and dtype.name != "bfloat16":
-        raise DataTypeValidationError(
-            f"elements of {dtype.name} are not supported", hint=_BITS
-        )
+        raise DataTypeValidationError(f"elements of {dtype.name} are not supported", hint=_BITS)
     return dtype
 
 
@@ -87,7 +85,9 @@ def of_library(dtype: Any) -> Any:
     try:
         return name if name == "bfloat16" else np.dtype(name)
     except TypeError:
-        raise DataTypeValidationError(f"elements of {dtype} are not supported", hint="convert them first: x.to(torch.float32)") from None
+        raise DataTypeValidationError(
+            f"elements of {dtype} are not supported", hint="convert them first: x.to(torch.float32)"
+        ) from None
 
 
 @contextlib.contextmanager

@@ -450,9 +450,7 @@ KINDS: dict[str, type[CuzarrError]] = {
 """The class of every kind that Rust can raise."""
 
 
-def from_core(
-    kind: str, message: str, trail: tuple[str, ...], hint: str | None, others: tuple[CuzarrError, ...]
-) -> CuzarrError:
+def from_core(kind: str, message: str, trail: tuple[str, ...], hint: str | None, others: tuple[CuzarrError, ...]) -> CuzarrError:
     """The exception for an error of the Rust side. A kind that this package does not know yet keeps its name."""
     error = KINDS.get(kind, CuzarrError)(message, trail=trail, hint=hint, others=others)
     error.kind = kind

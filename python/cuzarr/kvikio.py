@@ -253,9 +253,7 @@ def open_cupy_array(
     if not isinstance(store, str | os.PathLike):
         raise InvalidArgumentError(f"store must be a path, got {type(store).__name__}")
     if meta_array is not None and not hasattr(meta_array, "__cuda_array_interface__"):
-        raise InvalidArgumentError(
-            f"meta_array must implement __cuda_array_interface__, a {type(meta_array).__name__} does not"
-        )
+        raise InvalidArgumentError(f"meta_array must implement __cuda_array_interface__, a {type(meta_array).__name__} does not")
     if mode not in _MODES:
         raise InvalidArgumentError(f"Unknown mode: {mode}", hint=f"use one of {', '.join(_MODES)}")
     directory = storage.GDSStore(os.fspath(store), read_only=mode == "r")
@@ -287,5 +285,3 @@ def _check_compressor(array: Array) -> None:
         f"the array at {array.store_path} was written using a non-CUDA compatible compressor: {array.compressor!r}",
         hint="open it by cuzarr.open_array(…, device='cuda'), or write it with CompatCompressor.lz4()",
     )
-
-

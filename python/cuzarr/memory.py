@@ -93,7 +93,9 @@ class MemoryInfo:
         largest = sorted(self.arrays.items(), key=lambda array: -array[1])
         lines += [f"  {human_bytes(size)} of {name}" for name, size in largest[:_MOST_NAMED]]
         if len(largest) > _MOST_NAMED:
-            lines.append(f"  {human_bytes(sum(size for _, size in largest[_MOST_NAMED:]))} of {len(largest) - _MOST_NAMED} others")
+            lines.append(
+                f"  {human_bytes(sum(size for _, size in largest[_MOST_NAMED:]))} of {len(largest) - _MOST_NAMED} others"
+            )
         return "\n".join(map(printable, lines))
 
 

@@ -57,9 +57,7 @@ class LazyArray(BackendArray):
 
     async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:
         """As indexing, awaited: what ``load_async`` calls."""
-        return await indexing.async_explicit_indexing_adapter(
-            key, self.shape, indexing.IndexingSupport.OUTER, self._read_async
-        )
+        return await indexing.async_explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._read_async)
 
     async def _read_async(self, key: tuple[Any, ...]) -> Any:
         return await run(self._read, key)
@@ -177,7 +175,9 @@ def _masked(variable: xarray.Variable, array: Array, name: str) -> xarray.Variab
     if not fills:
         return variable
     # xarray says which type, attributes and encoding it comes to.
-    trial = xarray.Variable(variable.dims, np.empty((0,) * array.ndim, array.dtype), dict(variable.attrs), dict(variable.encoding))
+    trial = xarray.Variable(
+        variable.dims, np.empty((0,) * array.ndim, array.dtype), dict(variable.attrs), dict(variable.encoding)
+    )
     decoded = CFMaskCoder().decode(trial, name)
     if len(fills) > 1 or decoded.dtype.kind != "f":
         return None

@@ -107,9 +107,7 @@ def operations(zarr_format: int, scale: int = 1) -> dict[str, Operation]:
         return run
 
     def create_empty(store: Any) -> None:
-        cuzarr.create_array(
-            store, name="a", shape=(8 * scale,), dtype="i8", attributes=new[1], overwrite=True, **where
-        )
+        cuzarr.create_array(store, name="a", shape=(8 * scale,), dtype="i8", attributes=new[1], overwrite=True, **where)
 
     def copy(function: Any, **options: Any) -> Callable[[Any], None]:
         def run(store: Any) -> None:
@@ -143,9 +141,7 @@ def operations(zarr_format: int, scale: int = 1) -> dict[str, Operation]:
     all_below = ("g/b", "g/h/c")
     found = {
         "shrink": changes(lambda store: opened(store).resize((half,)), resized(half)),
-        "shrink what is consolidated": changes(
-            lambda store: opened(store).resize((half,)), resized(half), consolidated
-        ),
+        "shrink what is consolidated": changes(lambda store: opened(store).resize((half,)), resized(half), consolidated),
         "shrink, awaited": changes(lambda store: asyncio.run(resize_awaited(store)), resized(half)),
         "grow": changes(lambda store: opened(store).resize((longer,)), resized(longer)),
         "append": changes(lambda store: opened(store).append(numbers(4, first=1000)), appended),
@@ -158,9 +154,7 @@ def operations(zarr_format: int, scale: int = 1) -> dict[str, Operation]:
         "create over an array": replaces(create_empty, "a", content=empty),
         "create over what is consolidated": replaces(create_empty, "a", content=empty, before=consolidated),
         "create with elements": replaces(
-            lambda store: cuzarr.create_array(
-                store, name="a", data=new[0], attributes=new[1], overwrite=True, **where
-            ),
+            lambda store: cuzarr.create_array(store, name="a", data=new[0], attributes=new[1], overwrite=True, **where),
             "a",
         ),
         "create from an array": Operation(
@@ -178,7 +172,13 @@ def operations(zarr_format: int, scale: int = 1) -> dict[str, Operation]:
         ),
         "open to write": replaces(
             lambda store: cuzarr.open_array(
-                store, path="a", mode="w", shape=(8 * scale,), dtype="i8", attributes=new[1], chunks=(2,),
+                store,
+                path="a",
+                mode="w",
+                shape=(8 * scale,),
+                dtype="i8",
+                attributes=new[1],
+                chunks=(2,),
                 zarr_format=zarr_format,
             ),
             "a",
@@ -202,9 +202,7 @@ def operations(zarr_format: int, scale: int = 1) -> dict[str, Operation]:
             {"a": [old, new], "s": [new]},
             ("a", "s"),
         ),
-        "rechunk": Operation(
-            with_source, copy(cuzarr.rechunk, chunks=(4,)), {"a": [old, new], "s": [new]}, ("a", "s")
-        ),
+        "rechunk": Operation(with_source, copy(cuzarr.rechunk, chunks=(4,)), {"a": [old, new], "s": [new]}, ("a", "s")),
         "pyramid": Operation(
             with_image,
             pyramid,
@@ -285,7 +283,13 @@ def check_new(operation: Operation, store: Any, zarr_format: int) -> None:
                 )
             except cuzarr.errors.ContainsArrayError:
                 array = cuzarr.create_array(
-                    fresh, name=path, shape=(8,), dtype="i4", chunks=(2,), compressors=None, zarr_format=zarr_format,
+                    fresh,
+                    name=path,
+                    shape=(8,),
+                    dtype="i4",
+                    chunks=(2,),
+                    compressors=None,
+                    zarr_format=zarr_format,
                     overwrite=True,
                 )
             assert not array[...].any(), f"'{path}' has old elements"

@@ -106,7 +106,19 @@ def a_mask(choose: random.Random, shape: tuple[int, ...]) -> Any:
 def an_item(choose: random.Random, extent: int) -> Any:
     """What selects along one dimension."""
     step = choose.choice([-1, 0, None, 2**70])
-    odd = [None, True, np.False_, 1.0, "a", slice(1.0, 2), slice(np.int64(0), np.uint8(2)), slice(None, None, step), ..., [], b"x"]
+    odd = [
+        None,
+        True,
+        np.False_,
+        1.0,
+        "a",
+        slice(1.0, 2),
+        slice(np.int64(0), np.uint8(2)),
+        slice(None, None, step),
+        ...,
+        [],
+        b"x",
+    ]
     kind = choose.random()
     if kind < 0.35:
         return a_slice(choose, extent)
@@ -242,7 +254,9 @@ class Step:
 
     def __str__(self) -> str:
         more = f" = {self.value!r}" if self.writes else "" if self.out is None else f" out={self.out}"
-        return f"{self.way}[{self.selection!r}]{'' if self.fields is None else f' fields={self.fields!r}'}{more}".replace("\n", "")
+        return f"{self.way}[{self.selection!r}]{'' if self.fields is None else f' fields={self.fields!r}'}{more}".replace(
+            "\n", ""
+        )
 
 
 def a_step(choose: random.Random, rng: np.random.Generator, array: Any) -> Step:

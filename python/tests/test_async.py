@@ -17,7 +17,8 @@ import pytest
 
 import cuzarr
 from cuzarr.api import asynchronous
-from cuzarr.buffer import cpu, gpu as gpus
+from cuzarr.buffer import cpu
+from cuzarr.buffer import gpu as gpus
 
 TRUTH = np.arange(48, dtype="i4").reshape(6, 8)
 
@@ -252,7 +253,9 @@ def test_groups_and_their_members_are_awaited() -> None:
         assert await array.nchunks_initialized() >= 1 and (await group.info_complete()) is not None
         nodes = {"new": cuzarr.GroupMetadata()}
         assert [path async for path, _ in group.create_hierarchy(nodes)] == ["new"]
-        assert await asyncio.to_thread(lambda: group.same_as(asynchronous.AsyncGroup.of(cuzarr.open_group(group.store, mode="r+"))))
+        assert await asyncio.to_thread(
+            lambda: group.same_as(asynchronous.AsyncGroup.of(cuzarr.open_group(group.store, mode="r+")))
+        )
 
     run(main())
 

@@ -14,8 +14,16 @@ import numpy as np
 import pytest
 
 import cuzarr
-from cuzarr.buffer import ArrayLike, Buffer, BufferPrototype, NDArrayLike, NDBuffer, cpu, default_buffer_prototype, gpu as gpus
-from cuzarr.errors import CuzarrUserWarning, DTypeMismatchError, ImplicitHostCopyError, InvalidArgumentError, MemorySpaceError, UnsupportedError
+from cuzarr.buffer import ArrayLike, Buffer, BufferPrototype, NDArrayLike, NDBuffer, cpu, default_buffer_prototype
+from cuzarr.buffer import gpu as gpus
+from cuzarr.errors import (
+    CuzarrUserWarning,
+    DTypeMismatchError,
+    ImplicitHostCopyError,
+    InvalidArgumentError,
+    MemorySpaceError,
+    UnsupportedError,
+)
 
 TRUTH = np.arange(24, dtype="f4").reshape(4, 6) - 5
 
@@ -372,7 +380,9 @@ def test_structures_are_converted_by_their_fields_or_not_at_all(gpu: str) -> Non
             cuzarr.DeviceArray.empty((3, 4), other, gpu)[:] = array
 
 
-@pytest.mark.parametrize("dtype", [">f4", ">M8[s]", [("a", ">i4"), ("x", [("p", ">f8"), ("q", "S3")])]], ids=["f4", "M8", "structure"])
+@pytest.mark.parametrize(
+    "dtype", [">f4", ">M8[s]", [("a", ">i4"), ("x", [("p", ">f8"), ("q", "S3")])]], ids=["f4", "M8", "structure"]
+)
 def test_elements_of_the_other_byte_order_are_read_to_a_device_and_written_from_there(gpu: str, dtype: Any) -> None:
     array = cuzarr.create_array({}, shape=20, chunks=6, dtype=dtype, zarr_format=2, device=gpu)
     truth = np.zeros(20, dtype)
@@ -432,7 +442,11 @@ def test_numpy_makes_arrays_like_those_of_a_device(gpu: str) -> None:
         assert isinstance(made, cuzarr.DeviceArray) and made.device == array.device
     assert np.asanyarray(5, "i2", like=like).cpu() == np.array(5, "i2")
     assert np.shape(like) == TRUTH.shape
-    for refused in (lambda: np.concatenate([like, like]), lambda: np.array_equal(like, like), lambda: np.array_equal(TRUTH, like)):
+    for refused in (
+        lambda: np.concatenate([like, like]),
+        lambda: np.array_equal(like, like),
+        lambda: np.array_equal(TRUTH, like),
+    ):
         with pytest.raises(ImplicitHostCopyError):
             refused()
 

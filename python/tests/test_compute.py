@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import gpu_device
+from devices import require
 
 import cuzarr
 from cuzarr.xp.elementwise import Function
-from conftest import gpu_device
-from devices import require
 
 WHOLE = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 FLOATS = ["float16", "float32", "float64"]
@@ -77,7 +77,9 @@ def check(name: str, operands: list[Any], device: str = "cpu") -> None:
     if got.dtype.kind == "c":
         # NumPy's vector loops fuse a product with a sum.
         scale = np.finfo(got.dtype).eps * 4
-        np.testing.assert_allclose(got, expected, rtol=scale, atol=scale * np.nanmax(np.abs(expected[np.isfinite(expected)]), initial=1))
+        np.testing.assert_allclose(
+            got, expected, rtol=scale, atol=scale * np.nanmax(np.abs(expected[np.isfinite(expected)]), initial=1)
+        )
         return
     if got.dtype.kind != "f":
         np.testing.assert_array_equal(got, expected, err_msg=name)
@@ -95,8 +97,14 @@ def test_values_and_types_are_numpys(name: str) -> None:
         for dtype in DTYPES:
             check(name, [values(dtype, 1)])
     elif arity == 2:
-        for first, second in itertools.product(DTYPES, ["bool", "int8", "int64", "uint8", "uint64", "float16", "float32", "float64", "complex64"]):
-            exponents = np.abs(values(second, 3).astype("f8")).clip(0, 5).astype(second) if name == "power" and "int" in second else values(second, 3)
+        for first, second in itertools.product(
+            DTYPES, ["bool", "int8", "int64", "uint8", "uint64", "float16", "float32", "float64", "complex64"]
+        ):
+            exponents = (
+                np.abs(values(second, 3).astype("f8")).clip(0, 5).astype(second)
+                if name == "power" and "int" in second
+                else values(second, 3)
+            )
             check(name, [values(first, 2), exponents])
     else:
         for first, second in itertools.product(DTYPES, ["bool", "int16", "uint64", "float32"]):
@@ -119,8 +127,11 @@ def test_numbers_beside_arrays_have_numpys_types(dtype: str, number: Any) -> Non
                 with pytest.raises((cuzarr.errors.DTypeMismatchError, TypeError)):
                     sign(lazy, number)
                 continue
-            if np.iscomplexobj(expected) and sign in (operator.floordiv, operator.mod) or expected.dtype == bool and (
-                np.iscomplexobj(x) or np.iscomplexobj(number)
+            if (
+                np.iscomplexobj(expected)
+                and sign in (operator.floordiv, operator.mod)
+                or expected.dtype == bool
+                and (np.iscomplexobj(x) or np.iscomplexobj(number))
             ):
                 continue
         plan = sign(lazy, number)
@@ -298,7 +309,11 @@ def check_reduction(name: str, x: np.ndarray[Any, Any], axis: Any, device: str, 
         expected = getattr(np, name)(x, axis=axis, keepdims=True, **options)
         wide = x.astype("f8") if x.dtype.kind == "f" else x
         reference = getattr(np, name)(wide, axis=axis, keepdims=True, **options)
-    source = cuzarr.array(x, store={}, chunks=tuple(max(1, extent // 3) for extent in x.shape)) if lazy else cuzarr.xp.asarray(x, device=device)
+    source = (
+        cuzarr.array(x, store={}, chunks=tuple(max(1, extent // 3) for extent in x.shape))
+        if lazy
+        else cuzarr.xp.asarray(x, device=device)
+    )
     got = getattr(cuzarr, name)(source, axis, keepdims=True, **options)
     if lazy:
         assert (got.shape, got.dtype) == (expected.shape, expected.dtype)

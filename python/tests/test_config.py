@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import cuzarr
-from cuzarr._node.array_config import ArrayConfig
 from cuzarr._config import DEFAULTS, Config, resolve_class
+from cuzarr._node.array_config import ArrayConfig
 from cuzarr.buffer import cpu, gpu
 from cuzarr.errors import ConfigInvalidError, CuzarrRuntimeWarning
 
@@ -88,9 +88,7 @@ def test_a_buffer_of_zarr_pythons_variable_chooses_the_device_unless_ours_says_o
     assert (config.get("device"), resolve_class(config.get("buffer"))) == ("cpu", cpu.Buffer)
 
 
-@pytest.mark.parametrize(
-    ("priority", "order", "indent"), [("new", "C", 4), ("old", "F", 2), ("new-defaults", "F", 4)]
-)
+@pytest.mark.parametrize(("priority", "order", "indent"), [("new", "C", 4), ("old", "F", 2), ("new-defaults", "F", 4)])
 def test_update_changes_for_good_what_its_priority_says(priority: Any, order: str, indent: int) -> None:
     config = Config({})
     config.set({"array.order": "F"})
@@ -326,7 +324,16 @@ def test_variables_of_tests_and_of_the_rust_side_are_no_keys() -> None:
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [("512 MiB", 512 << 20), ("0.5GB", 500_000_000), ("64k", 64_000), ("1.5 kib", 1536), ("7", 7), (9, 9), (None, None), ("1B", 1)],
+    [
+        ("512 MiB", 512 << 20),
+        ("0.5GB", 500_000_000),
+        ("64k", 64_000),
+        ("1.5 kib", 1536),
+        ("7", 7),
+        (9, 9),
+        (None, None),
+        ("1B", 1),
+    ],
 )
 def test_a_memory_limit_is_written_as_people_write_sizes(text: Any, size: int | None) -> None:
     config = Config({})

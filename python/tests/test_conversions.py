@@ -11,7 +11,8 @@ from devices import NAME, on, require, to_host
 
 import cuzarr
 from cuzarr import xp
-from cuzarr.buffer import cpu, gpu as gpus
+from cuzarr.buffer import cpu
+from cuzarr.buffer import gpu as gpus
 from cuzarr.errors import CuzarrError, DataTypeValidationError, DTypeMismatchError, InvalidArgumentError, OutOfRangeError
 
 PAIR = np.dtype([("a", "u1"), ("b", "f4")])
@@ -227,7 +228,9 @@ CASTS = [
 @pytest.mark.parametrize("shards", [None, (4, 6)])
 def test_assignments_convert_elements_of_other_types(device: str, given: str, stored: str, selection: str, shards: Any) -> None:
     expected = np.zeros((5, 6), stored)
-    array = cuzarr.create_array({}, shape=(5, 6), chunks=(2, 3), shards=shards, dtype=np.dtype(stored).newbyteorder("="), fill_value=0, device=device)
+    array = cuzarr.create_array(
+        {}, shape=(5, 6), chunks=(2, 3), shards=shards, dtype=np.dtype(stored).newbyteorder("="), fill_value=0, device=device
+    )
     if np.dtype(stored).byteorder == ">":
         array = cuzarr.create_array({}, shape=(5, 6), chunks=(2, 3), dtype=stored, zarr_format=2, device=device)
     target, place = SELECTIONS[selection](expected)
@@ -299,7 +302,9 @@ def test_an_imaginary_part_is_lost_with_numpys_warning(device: str) -> None:
             cuzarr.DeviceArray.from_host(np.array([1j]), device).astype("i4")
 
 
-@pytest.mark.parametrize(("given", "stored"), [("S3", "f8"), ("f8", "S3"), ("M8[ms]", "M8[s]"), ("i4", [("a", "i4")]), ("i4", "V4"), ("i8", "string")])
+@pytest.mark.parametrize(
+    ("given", "stored"), [("S3", "f8"), ("f8", "S3"), ("M8[ms]", "M8[s]"), ("i4", [("a", "i4")]), ("i4", "V4"), ("i8", "string")]
+)
 def test_a_gpu_refuses_what_it_cannot_convert_by_name(gpu: str, given: Any, stored: Any) -> None:
     array = cuzarr.create_array({}, shape=3, dtype=stored, device=gpu)
     with pytest.raises(DTypeMismatchError, match="got elements of .* the array holds") as raised:

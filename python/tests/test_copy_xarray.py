@@ -138,7 +138,9 @@ ARRAYS: dict[str, tuple[Any, Any]] = {
 }
 
 
-def stored(place: Path, zarr_format: int, name: str, *, elements: slice = slice(None), attributes: dict[str, Any] | None = None) -> Path:
+def stored(
+    place: Path, zarr_format: int, name: str, *, elements: slice = slice(None), attributes: dict[str, Any] | None = None
+) -> Path:
     values, fill_value = ARRAYS[name]
     group = zarr.create_group(place, zarr_format=zarr_format)
     attributes = dict(attributes or {})

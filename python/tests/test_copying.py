@@ -36,7 +36,11 @@ def source(tmp_path: Path) -> cuzarr.Array:
         {"chunks": (10, 5, 5), "zarr_format": 2},
         {"chunks": 7, "compressors": [{"name": "gzip", "configuration": {"level": 1}}]},
         {"chunks": (30, 20, 10), "compressors": cuzarr.codecs.BloscCodec(cname="zstd", typesize=4)},
-        {"chunks": (5, 20, 5), "shards": (30, 20, 10), "codecs": [cuzarr.codecs.TransposeCodec(order=(2, 0, 1)), "bytes", "crc32c"]},
+        {
+            "chunks": (5, 20, 5),
+            "shards": (30, 20, 10),
+            "codecs": [cuzarr.codecs.TransposeCodec(order=(2, 0, 1)), "bytes", "crc32c"],
+        },
     ],
     ids=str,
 )
@@ -49,7 +53,9 @@ def test_rechunk_keeps_elements_and_attributes(source: cuzarr.Array, how: dict[s
     theirs = zarr.open_array(place, mode="r")
     np.testing.assert_array_equal(theirs[...], VALUES)
     assert theirs.attrs["units"] == "m"
-    chunks = (7, 7, 7) if how["chunks"] == 7 else tuple(a if b == -1 else b for a, b in zip(VALUES.shape, how["chunks"], strict=True))
+    chunks = (
+        (7, 7, 7) if how["chunks"] == 7 else tuple(a if b == -1 else b for a, b in zip(VALUES.shape, how["chunks"], strict=True))
+    )
     assert theirs.chunks == chunks
 
 
@@ -100,7 +106,10 @@ def test_codecs_are_all_of_them_or_named_as_wrong(source: cuzarr.Array) -> None:
     copied = cuzarr.copy(source, {}, codecs=chain)
     assert [codec["name"] for codec in copied.metadata.to_dict()["codecs"]] == ["transpose", "bytes", "gzip"]
     np.testing.assert_array_equal(copied[...], VALUES)
-    assert [codec["name"] for codec in cuzarr.copy(copied, {}, compressors=None).metadata.to_dict()["codecs"]] == ["transpose", "bytes"]
+    assert [codec["name"] for codec in cuzarr.copy(copied, {}, compressors=None).metadata.to_dict()["codecs"]] == [
+        "transpose",
+        "bytes",
+    ]
     scales = cuzarr.pyramid(source, {}, levels=2, codecs=chain)
     assert [codec["name"] for codec in scales["1"].metadata.to_dict()["codecs"]] == ["transpose", "bytes", "gzip"]
     target: dict[str, Any] = {}
@@ -215,7 +224,9 @@ def zip_targets(place: Path) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("name", ["path", "text", "url", "store", "written", "split", "zarr-python", "ours in its form", "fsspec"])
+@pytest.mark.parametrize(
+    "name", ["path", "text", "url", "store", "written", "split", "zarr-python", "ours in its form", "fsspec"]
+)
 def test_zip_targets_are_refused_before_anything_is_written(source: cuzarr.Array, tmp_path: Path, name: str) -> None:
     place = tmp_path / "back.zip"
     group = cuzarr.create_group({})

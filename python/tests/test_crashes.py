@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from crashes import arrays, check, check_end, check_new, numbers, operations, same, work
 
 import cuzarr
 from cuzarr._node.resize import resize
-from crashes import arrays, check, check_end, check_new, numbers, operations, same, work
 
 NAMES = [(zarr_format, name) for zarr_format in (2, 3) for name in operations(zarr_format)]
 
@@ -137,9 +137,7 @@ def test_creating_an_array_over_chunks_without_metadata_says_so(zarr_format: int
     with pytest.raises(cuzarr.errors.ContainsArrayError, match="left of another one"):
         cuzarr.create_array(store, name="a", shape=(1,), dtype="i4", chunks=(1,), zarr_format=zarr_format)
     cuzarr.create_group(store, path="b", zarr_format=zarr_format).create_array("a", shape=(4,), dtype="i4")
-    array = cuzarr.create_array(
-        store, name="a", shape=(4,), dtype="i4", chunks=(2,), overwrite=True, zarr_format=zarr_format
-    )
+    array = cuzarr.create_array(store, name="a", shape=(4,), dtype="i4", chunks=(2,), overwrite=True, zarr_format=zarr_format)
     assert array[...].tolist() == [0, 0, 0, 0]
 
 

@@ -53,7 +53,9 @@ def lines(svg: ElementTree.Element, width: str) -> int:
 
 
 def test_arrays_show_what_they_are_and_where_each_codec_runs(device: str) -> None:
-    array = cuzarr.create_array({}, shape=(10, 20), chunks=(5, 4), shards=(10, 8), dtype="f4", compressors={"name": "numcodecs.bz2"})
+    array = cuzarr.create_array(
+        {}, shape=(10, 20), chunks=(5, 4), shards=(10, 8), dtype="f4", compressors={"name": "numcodecs.bz2"}
+    )
     shown = texts(array._repr_html_())
     for part in ("float32", "(10, 20)", "(5, 4)", "(10, 8)", "800", array.device, "Codec numcodecs.bz2"):
         assert part in shown, part
@@ -91,10 +93,14 @@ def test_complete_info_says_what_is_stored() -> None:
     array = cuzarr.create_array(store, data=np.zeros((8, 8), "f8") + 1, chunks=(4, 4))
     got = dict(array.info_complete().lines)
     assert got["Chunks Initialized"] == "4"
-    assert got["No. bytes stored"] == str(array.nbytes_stored()) and float(got["Storage ratio"]) == round(512 / array.nbytes_stored(), 1)
+    assert got["No. bytes stored"] == str(array.nbytes_stored()) and float(got["Storage ratio"]) == round(
+        512 / array.nbytes_stored(), 1
+    )
     theirs = str(zarr.open_array(zarr.storage.MemoryStore({}), shape=(1,), mode="w").info)
     foreign = cuzarr.open_array(zarr.storage.MemoryStore(), shape=(1,), mode="w")
-    store_types = [line.split(":")[1].strip() for line in (theirs, str(foreign.info)) for line in line.splitlines() if "Store type" in line]
+    store_types = [
+        line.split(":")[1].strip() for line in (theirs, str(foreign.info)) for line in line.splitlines() if "Store type" in line
+    ]
     assert store_types == ["MemoryStore", "MemoryStore"]
 
 

@@ -70,7 +70,9 @@ def test_a_mask_of_missing_values_masks() -> None:
     assert int((array != -9999).sum()) == 2
 
 
-@pytest.mark.parametrize("data", [np.array(["a", "b"]), np.array([0, 1], "M8[s]"), np.zeros(2, [("x", "i4")])], ids=["text", "times", "structures"])
+@pytest.mark.parametrize(
+    "data", [np.array(["a", "b"]), np.array([0, 1], "M8[s]"), np.zeros(2, [("x", "i4")])], ids=["text", "times", "structures"]
+)
 def test_elements_without_arithmetic_are_never_compared_by_identity(data: Any) -> None:
     array = cuzarr.create_array({}, data=data, chunks=(1,))
     for other in (data[0], data, None, "a"):
@@ -118,7 +120,9 @@ def test_the_same_nodes_are_told() -> None:
     assert array.async_array.same_as(again.async_array) and array.async_array == again.async_array
     assert array.async_array != other.async_array and not array.async_array.same_as(array)
     assert group.async_group.same_as(cuzarr.open_group(store).async_group) and group.async_group != None  # noqa: E711
-    assert array.metadata.same_as(other.metadata) and array.metadata == other.metadata and not array.metadata.same_as(group.metadata)
+    assert (
+        array.metadata.same_as(other.metadata) and array.metadata == other.metadata and not array.metadata.same_as(group.metadata)
+    )
     assert group.metadata.same_as(cuzarr.open_group(store).metadata) and not group.metadata.same_as(None)
     with pytest.raises(UnsupportedError, match="await"):
         array.async_array == 1
@@ -157,7 +161,11 @@ def test_one_element_is_a_number(ours: Any) -> None:
         assert isinstance(total, cuzarr.Expression)
     assert (int(total), total.item(), operator.index(total)) == (464,) * 3 and [0, 1][ours.min() : ours.max()] == [0, 1]
     assert (float(mean), complex(mean), f"{mean:.3f}") == (464 / 6, 464 / 6 + 0j, "77.333")
-    assert bool(truth) is True and bool((ours == 8).any()) is False and (ours[:1, :1] == 0 if isinstance(ours, cuzarr.DeviceArray) else True)
+    assert (
+        bool(truth) is True
+        and bool((ours == 8).any()) is False
+        and (ours[:1, :1] == 0 if isinstance(ours, cuzarr.DeviceArray) else True)
+    )
     if mean > 70 and not total < 3:
         truth = None
     assert truth is None
@@ -248,7 +256,26 @@ def test_functions_of_numpys_write_into_its_arrays(lazy: Any) -> None:
 
 def test_signs_beside_an_array_of_numpys_are_plans_in_both_orders(lazy: Any) -> None:
     values = np.arange(1, 7).reshape(2, 3)
-    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and_", "or_", "xor", "lshift", "rshift", "lt", "le", "gt", "ge", "eq", "ne"):
+    for name in (
+        "add",
+        "sub",
+        "mul",
+        "truediv",
+        "floordiv",
+        "mod",
+        "pow",
+        "and_",
+        "or_",
+        "xor",
+        "lshift",
+        "rshift",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+        "eq",
+        "ne",
+    ):
         sign = getattr(operator, name)
         for one, other in ((values, lazy), (lazy, values), (np.int64(3), lazy)):
             got, expected = sign(one, other), sign(np.asarray(one if one is not lazy else values), values)
@@ -287,7 +314,11 @@ def test_operators_of_cupy_take_arrays_and_plans_on_the_gpu() -> None:
     left = cupy.asarray(truth)
     for operand, values in ((array, truth), (array * 2, truth * 2)):
         assert bool((left == operand).all()) == bool((truth == values).all())
-        for result, expected in ((left + operand, truth + values), (left < operand, truth < values), (cupy.asarray(operand), values)):
+        for result, expected in (
+            (left + operand, truth + values),
+            (left < operand, truth < values),
+            (cupy.asarray(operand), values),
+        ):
             assert isinstance(result, cupy.ndarray)
             np.testing.assert_array_equal(result.get(), expected)
         changed = left.copy()

@@ -23,9 +23,7 @@ def test_rust_and_python_know_the_same_kinds() -> None:
 
 def test_every_class_is_listed_and_derives_from_a_built_in() -> None:
     classes = {
-        name: value
-        for name, value in vars(errors).items()
-        if isinstance(value, type) and issubclass(value, errors.CuzarrError)
+        name: value for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, errors.CuzarrError)
     }
     assert set(classes) <= set(errors.__all__)
     for name, cls in classes.items():

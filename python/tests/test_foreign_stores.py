@@ -488,5 +488,3 @@ def test_two_sessions_of_icechunk_are_two_places() -> None:
 def test_icechunk_keeps_nothing_of_format_2() -> None:
     with pytest.raises(CuzarrError, match="v2|\\.zarray|format 2"):
         cuzarr.create_array(session(Path()), name="a", shape=(2,), dtype="i4", zarr_format=2)
-
-

@@ -78,7 +78,9 @@ def test_children_of_a_process_that_read_in_host_memory_read_there(tmp_path: pat
 
 
 @pytest.mark.parametrize("through", ["cuzarr", "zarr"])
-def test_children_of_a_process_that_used_the_gpu_are_told_and_read_in_host_memory(tmp_path: pathlib.Path, cuda: str, through: str) -> None:
+def test_children_of_a_process_that_used_the_gpu_are_told_and_read_in_host_memory(
+    tmp_path: pathlib.Path, cuda: str, through: str
+) -> None:
     first, refused, host, last = run(tmp_path, cuda, "used", through)
     assert (first, host, last) == (f"parent {cuda} True", "child cpu True", f"parent {cuda} True")
     assert refused.startswith(f"child {cuda} DeviceUnavailableError") and "forked after CUDA had been initialised" in refused

@@ -361,7 +361,8 @@ class Described:
 
 
 @pytest.mark.parametrize(
-    "array", [TRUTH, TRUTH.T, TRUTH[::-1, ::2], TRUTH[:0], np.arange(3).astype("M8[ns]"), np.zeros(2, "i4,f8"), np.array("ab", "S3")]
+    "array",
+    [TRUTH, TRUTH.T, TRUTH[::-1, ::2], TRUTH[:0], np.arange(3).astype("M8[ns]"), np.zeros(2, "i4,f8"), np.array("ab", "S3")],
 )
 def test_described_memory_is_taken_without_a_copy(array: Any) -> None:
     described = Described(array.copy())
@@ -469,7 +470,14 @@ def test_numpy_arrays_that_are_read_only_or_odd_are_read_and_not_written() -> No
     assert wrap_host(fixed).is_read_only and not wrap_host(TRUTH.copy()).is_read_only
     odd = np.zeros(97, "u1")[1:].view("f4").reshape(4, 6)
     odd[...] = TRUTH
-    for source in (fixed, odd, TRUTH[::-1, ::-1][::-1, ::-1], np.asfortranarray(TRUTH), TRUTH.astype(">f4"), TRUTH.astype("f8")[::-1][::-1]):
+    for source in (
+        fixed,
+        odd,
+        TRUTH[::-1, ::-1][::-1, ::-1],
+        np.asfortranarray(TRUTH),
+        TRUTH.astype(">f4"),
+        TRUTH.astype("f8")[::-1][::-1],
+    ):
         array[...] = 0
         array[...] = source
         np.testing.assert_array_equal(array[...], TRUTH)
@@ -607,7 +615,9 @@ def test_blocks_may_come_back_as_tensors(torch: Any) -> None:
     doubled = cuzarr.map_blocks(lambda block: to_tensor(block) * 2, array, dtype=torch.bfloat16, out={})
     assert doubled.dtype == array.dtype
     np.testing.assert_array_equal(doubled[...].astype("f4"), TRUTH * 2)
-    np.testing.assert_array_equal(np.asarray(cuzarr.map_blocks(lambda block: to_tensor(block) * 2, array)).astype("f4"), TRUTH * 2)
+    np.testing.assert_array_equal(
+        np.asarray(cuzarr.map_blocks(lambda block: to_tensor(block) * 2, array)).astype("f4"), TRUTH * 2
+    )
 
 
 def test_device_arrays_and_tensors_of_bfloat16(gpu: str, torch: Any) -> None:

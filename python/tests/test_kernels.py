@@ -60,7 +60,8 @@ def test_a_number_that_would_be_read_as_another_is_refused(value, dtype):
 
 
 @pytest.mark.parametrize(
-    ("inputs", "outputs"), [("float31 x", "T y"), ("T x", ""), ("T x", "T x"), ("T i", "T y"), ("x", "T y"), ("complex64 x", "T y")]
+    ("inputs", "outputs"),
+    [("float31 x", "T y"), ("T x", ""), ("T x", "T x"), ("T i", "T y"), ("x", "T y"), ("complex64 x", "T y")],
 )
 def test_parameters_without_meaning_are_refused(inputs, outputs):
     with pytest.raises(errors.CuzarrError):

@@ -32,12 +32,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from devices import NAME, is_on, on, require, to_host
 
 import cuzarr
 from cuzarr import kvikio
 from cuzarr.errors import ArrayNotFoundError, UnknownCodecError
-
-from devices import NAME, is_on, on, require, to_host
 
 WHERE = ["cpu", NAME]
 
@@ -205,7 +204,9 @@ def test_what_nvcomp_itself_encoded_is_read(tmp_path: Path, algorithm: str) -> N
         pytest.skip("skipped: nvCOMP needs a GPU")
     value = np.arange(10, dtype="i4")
     kind, _, name = algorithm.rpartition(" ")
-    options: dict[str, Any] = {"algorithm": {"snappy": "Snappy", "gdeflate": "GDeflate", "deflate": "Deflate"}.get(name.lower(), name)}
+    options: dict[str, Any] = {
+        "algorithm": {"snappy": "Snappy", "gdeflate": "GDeflate", "deflate": "Deflate"}.get(name.lower(), name)
+    }
     compressor = {"id": f"nvcomp_{name}"}
     if kind:
         options["bitstream_kind"] = nvcomp.BitstreamKind.RAW
@@ -253,7 +254,12 @@ def test_what_the_cpu_compressed_is_read_to_the_gpu(tmp_path: Path, device: str,
 def test_what_the_gpu_compressed_is_read_on_the_cpu(tmp_path: Path, device: str) -> None:
     zarr = pytest.importorskip("zarr")
     array = cuzarr.open_array(
-        kvikio.GDSStore(tmp_path), mode="w", shape=10, dtype="i8", zarr_format=2, device=device,
+        kvikio.GDSStore(tmp_path),
+        mode="w",
+        shape=10,
+        dtype="i8",
+        zarr_format=2,
+        device=device,
         compressor=kvikio.CompatCompressor.lz4().gpu,
     )
     array[:] = on(device, np.arange(10))
@@ -272,7 +278,12 @@ def test_nothing_is_overwritten_in_metadata(tmp_path: Path, device: str) -> None
     # What serves both sides needs no overwriting.
     both["decompressor_config_overwrite"] = {"id": "nvcomp_batch", "algorithm": "lz4", "options": {}}  # type: ignore[dict-item]
     array = cuzarr.open_array(
-        kvikio.GDSStore(tmp_path, **both), mode="w", shape=10, dtype="i8", zarr_format=2, device=device,
+        kvikio.GDSStore(tmp_path, **both),
+        mode="w",
+        shape=10,
+        dtype="i8",
+        zarr_format=2,
+        device=device,
         compressor=kvikio.CompatCompressor.lz4().gpu,
     )
     array[:] = on(device, np.arange(10))
@@ -299,9 +310,7 @@ def test_codecs_are_equal_to_those_of_numcodecs_with_the_same_settings(tmp_path:
 def test_open_cupy_array(tmp_path: Path, write_mode: Any, read_mode: Any) -> None:
     zarr = pytest.importorskip("zarr")
     value, lz4 = on(NAME, np.arange(10)), kvikio.CompatCompressor.lz4()
-    array = kvikio.open_cupy_array(
-        tmp_path, mode=write_mode, shape=value.shape, dtype=value.dtype, chunks=(2,), compressor=lz4
-    )
+    array = kvikio.open_cupy_array(tmp_path, mode=write_mode, shape=value.shape, dtype=value.dtype, chunks=(2,), compressor=lz4)
     array[:] = value
     for opened in (array, kvikio.open_cupy_array(tmp_path, mode=read_mode)):
         assert opened.shape == value.shape and opened.dtype == value.dtype

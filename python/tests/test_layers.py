@@ -122,7 +122,9 @@ def test_every_module_is_in_a_room() -> None:
 
 
 def test_rooms_import_those_below_them_alone() -> None:
-    wrong = [str(arrow) for arrow in ARROWS if room(arrow.source) != room(arrow.target) and level(arrow.source) <= level(arrow.target)]
+    wrong = [
+        str(arrow) for arrow in ARROWS if room(arrow.source) != room(arrow.target) and level(arrow.source) <= level(arrow.target)
+    ]
     assert wrong == []
 
 

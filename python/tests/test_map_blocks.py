@@ -74,7 +74,9 @@ def test_errors_name_the_block_and_keep_their_type(source: cuzarr.Array) -> None
     with pytest.raises(ShapeMismatchError, match="returned shape"):
         cuzarr.map_blocks(lambda block: block[0], source)
     with pytest.raises(CuzarrError):
-        cuzarr.map_blocks(lambda block: block, cuzarr.Array(source.store_path / "..nowhere", source.metadata, {"read_missing_chunks": False}))
+        cuzarr.map_blocks(
+            lambda block: block, cuzarr.Array(source.store_path / "..nowhere", source.metadata, {"read_missing_chunks": False})
+        )
 
 
 def test_arguments_without_meaning_are_named(source: cuzarr.Array) -> None:
@@ -144,7 +146,13 @@ def test_a_target_that_is_read_is_refused_before_it_is_replaced(tmp_path: Path) 
     memory: dict[str, Any] = {}
     kept = cuzarr.create_array(memory, data=values, chunks=(10,))
     (tmp_path / "link").symlink_to(tmp_path / "a")
-    for source, out in [(array, tmp_path / "a"), (array, tmp_path / "link"), (array, tmp_path / "a" / "in"), (array, tmp_path), (kept, memory)]:
+    for source, out in [
+        (array, tmp_path / "a"),
+        (array, tmp_path / "link"),
+        (array, tmp_path / "a" / "in"),
+        (array, tmp_path),
+        (kept, memory),
+    ]:
         with pytest.raises(InvalidArgumentError, match="overlaps the source"):
             cuzarr.map_blocks(lambda block: block + 1, source, out=out, overwrite=True, memory_limit=1024)
     with pytest.raises(InvalidArgumentError, match="overlaps the source"):
@@ -195,7 +203,12 @@ def test_chunks_of_a_new_array_are_chosen_as_create_array_chooses_them() -> None
     column = np.ones((40, 1, 1), "float32")
     wider = cuzarr.map_blocks(lambda a, b: a * b, plane, column, out=Counting(), memory_limit="1 MiB")
     assert wider.chunks == cuzarr.create_array({}, shape=(40, 30, 8), dtype="float32").chunks
-    for chunks, shards, chosen in [("auto", None, (30, 8)), (False, None, (30, 8)), (-1, None, (30, 8)), ((2, 4), {"shape": (10, 8)}, (2, 4))]:
+    for chunks, shards, chosen in [
+        ("auto", None, (30, 8)),
+        (False, None, (30, 8)),
+        (-1, None, (30, 8)),
+        ((2, 4), {"shape": (10, 8)}, (2, 4)),
+    ]:
         got = cuzarr.map_blocks(lambda a: a + 1, plane, out=Counting(), chunks=chunks, shards=shards, memory_limit="16 KiB")
         assert got.chunks == chosen and got.shards == (shards and (10, 8))
         np.testing.assert_array_equal(got[...], VALUES[0] + 1)

@@ -220,7 +220,12 @@ def test_hierarchies_are_made_of_zarr_pythons_own_metadata(zarr_format: Any) -> 
     assert sorted(made) == ["", "x", "x/y"]
     group = cuzarr.open_group(store, mode="r", zarr_format=zarr_format)
     array = group["x/y"]
-    assert (group.attrs.asdict(), array.attrs.asdict(), array[:].tolist(), array.dtype) == ({"a": 1}, {"unit": "m"}, [7] * 4, np.dtype("<i2"))
+    assert (group.attrs.asdict(), array.attrs.asdict(), array[:].tolist(), array.dtype) == (
+        {"a": 1},
+        {"unit": "m"},
+        [7] * 4,
+        np.dtype("<i2"),
+    )
     root = cuzarr.open_group(store, mode="r+", zarr_format=zarr_format)
     assert list(dict(root.create_hierarchy({"z": theirs["x"].metadata}))) == ["z"] and "z" in root
     with pytest.raises(TypeError, match="metadata of an array or a group"):

@@ -313,7 +313,9 @@ def test_workers_see_their_own_gpu_as_the_first(tmp_path: pathlib.Path, device: 
         client.wait_for_workers(2, timeout=60)
         dask_module.to_cuzarr(dask_module.from_cuzarr(source) + 1, target)
         seen = client.run(_what_a_worker_sees, str(tmp_path / "target"), device)
-    assert sorted(found["visible"] for found in seen.values()) == sorted(options(at)["env"]["CUDA_VISIBLE_DEVICES"] for at in range(2))
+    assert sorted(found["visible"] for found in seen.values()) == sorted(
+        options(at)["env"]["CUDA_VISIBLE_DEVICES"] for at in range(2)
+    )
     assert {found["device"] for found in seen.values()} == {"cpu" if device == "cpu" else "cuda:0"}
     assert all(found["sum"] == float((TRUTH + 1).sum()) for found in seen.values())
     np.testing.assert_array_equal(host(target[:]), TRUTH + 1)
@@ -385,7 +387,9 @@ def test_xarrays_own_engine_goes_through_the_codec_pipeline(tmp_path: pathlib.Pa
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_xarray_keeps_coordinates_on_the_host_and_reads_variables_to_a_gpu(tmp_path: pathlib.Path, dataset: Any, gpu: str) -> None:
+def test_xarray_keeps_coordinates_on_the_host_and_reads_variables_to_a_gpu(
+    tmp_path: pathlib.Path, dataset: Any, gpu: str
+) -> None:
     xarray = pytest.importorskip("xarray")
     from cuzarr.xarray import GroupStore
 
@@ -448,7 +452,9 @@ def test_xarrays_engine_takes_every_argument_of_the_zarr_engine() -> None:
 
     from cuzarr.xarray import CuzarrBackendEntrypoint
 
-    theirs, ours = (inspect.signature(engine.open_dataset).parameters for engine in (ZarrBackendEntrypoint, CuzarrBackendEntrypoint))
+    theirs, ours = (
+        inspect.signature(engine.open_dataset).parameters for engine in (ZarrBackendEntrypoint, CuzarrBackendEntrypoint)
+    )
     assert set(theirs) <= set(ours)
     assert {name: ours[name].default for name in theirs} == {name: parameter.default for name, parameter in theirs.items()}
 
@@ -503,7 +509,9 @@ def test_xarray_finds_the_home_directory_and_says_which_group_is_missing(
 # ------------------------------------------------------------------------------------------------------ batches, PyTorch
 
 
-@pytest.mark.parametrize(("size", "drop_last", "sizes"), [(5, False, [5, 5, 2]), (5, True, [5, 5]), (12, True, [12]), (20, False, [12])])
+@pytest.mark.parametrize(
+    ("size", "drop_last", "sizes"), [(5, False, [5, 5, 2]), (5, True, [5, 5]), (12, True, [12]), (20, False, [12])]
+)
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_every_row_comes_once(size: int, drop_last: bool, sizes: list[int], shuffle: bool) -> None:
     batches = Batches(make({}), size, drop_last=drop_last, shuffle=shuffle, window=1)
@@ -631,7 +639,9 @@ def test_torch_datasets_give_rows_and_batches(tmp_path: pathlib.Path, device: st
     seen = [(left, right) for left, right in DataLoader(batches, batch_size=None)]
     assert all(left.device.type == place and bool((left == right).all()) for left, right in seen)
     assert sorted(torch.cat([left for left, _ in seen])[:, 0].tolist()) == TRUTH[:, 0].tolist()
-    workers = DataLoader(BatchDataset(array.with_device("cpu"), 5), batch_size=None, num_workers=2, multiprocessing_context="spawn")
+    workers = DataLoader(
+        BatchDataset(array.with_device("cpu"), 5), batch_size=None, num_workers=2, multiprocessing_context="spawn"
+    )
     assert sorted(torch.cat(list(workers))[:, 0].tolist()) == TRUTH[:, 0].tolist()
 
 
@@ -649,7 +659,10 @@ def test_torch_datasets_take_several_arrays_places_and_names(tmp_path: pathlib.P
         assert torch.equal(first, second)
     named = RowDataset({"x": array, "y": str(tmp_path / "a")})
     assert named[1]["y"].tolist() == TRUTH[1].tolist()
-    for loader in (DataLoader(named, batch_size=5), DataLoader(BatchDataset({"x": array, "y": tmp_path / "a"}, 5), batch_size=None)):
+    for loader in (
+        DataLoader(named, batch_size=5),
+        DataLoader(BatchDataset({"x": array, "y": tmp_path / "a"}, 5), batch_size=None),
+    ):
         got = list(loader)
         assert all(torch.equal(batch["x"], batch["y"]) for batch in got)
         np.testing.assert_array_equal(torch.cat([batch["x"] for batch in got]).numpy(), TRUTH)

@@ -21,7 +21,12 @@ def test_pickled_chunks_need_permission(tmp_path: Path, dtype: str, order: str, 
     value = np.arange(20).reshape(4, 5).astype(dtype)
     pickled = {"filters": [numcodecs.Pickle()]} if place == "filter" else {"compressors": numcodecs.Pickle()}
     written = zarr.create_array(
-        tmp_path, shape=(4, 5), chunks=(2, 5), dtype=dtype, zarr_format=2, order=order,
+        tmp_path,
+        shape=(4, 5),
+        chunks=(2, 5),
+        dtype=dtype,
+        zarr_format=2,
+        order=order,
         **{"filters": None, "compressors": None, **pickled},
     )
     written[:] = value
@@ -37,8 +42,6 @@ def test_pickled_chunks_need_permission(tmp_path: Path, dtype: str, order: str, 
 
 
 def test_pickled_objects_have_no_data_type(tmp_path: Path) -> None:
-    zarr.create_array(
-        tmp_path, shape=4, chunks=2, dtype=str, zarr_format=2, filters=[numcodecs.Pickle()], compressors=None
-    )
+    zarr.create_array(tmp_path, shape=4, chunks=2, dtype=str, zarr_format=2, filters=[numcodecs.Pickle()], compressors=None)
     with cuzarr.config.set({"allow_pickle": True}), pytest.raises(CuzarrError, match="pickle"):
         cuzarr.open_array(tmp_path)

@@ -43,6 +43,8 @@ from programs import (  # noqa: E402
 )
 
 DEVICES = ["cpu", *filter(None, [gpu_device()[0]])]
+
+
 def created(choose: random.Random, store: Any, device: str) -> cuzarr.Array:
     ndim, zarr_format = choose.choice([1, 2, 2, 3]), choose.choice([2, 3, 3])
     chunks = tuple(choose.randint(1, 5) for _ in range(ndim))
@@ -158,8 +160,12 @@ EXCUSES: dict[str, Callable[[Case], bool]] = {
     "fields": lambda case: bool(parted(case.step)[0]),
     "empty masks": lambda case: case.is_refused and any(map(is_empty_mask, case.items)),
     "ellipsis beside arrays": lambda case: case.is_refused and has_ellipsis(case.items) and any(map(is_array, case.items)),
-    "ends of block slices": lambda case: "block" in case.step.way and any(ends_below(item, min(grid(case.array), default=0)) for item in case.items),
-    "lists for points": lambda case: isinstance(case.step.value, list | tuple) and "block" not in case.step.way and not case.changes_shape(),
+    "ends of block slices": lambda case: (
+        "block" in case.step.way and any(ends_below(item, min(grid(case.array), default=0)) for item in case.items)
+    ),
+    "lists for points": lambda case: (
+        isinstance(case.step.value, list | tuple) and "block" not in case.step.way and not case.changes_shape()
+    ),
     "single values": lambda case: case.step.writes and np.isscalar(case.step.value) and isinstance(case.ours, Refusal),
     "points named twice": lambda case: not case.is_refused and case.repeats() and not case.changes_shape(),
     "memory for points": lambda case: case.is_refused and case.step.out is not None,
@@ -181,7 +187,9 @@ def test_programs_do_what_zarr_python_does() -> None:
         for step, array, copied in program(seed):
             store = copied()
             before = stored(store)
-            case = Case(step, zarr.open_array(copied()), after(step, array, array.store), after(step, cuzarr.open_array(store), store))
+            case = Case(
+                step, zarr.open_array(copied()), after(step, array, array.store), after(step, cuzarr.open_array(store), store)
+            )
             if isinstance(case.ours, Refusal):
                 if not isinstance(case.ours.error, cuzarr.CuzarrError) or not same(stored(store), before):
                     found.append(f"{seed}: {step}: refused by {case.ours.error!r}, or written in part")
@@ -223,7 +231,12 @@ def test_programs_do_on_a_device_what_they_do_on_the_host(gpu: str) -> None:
 
             stores = [copied(), copied()]
             host = after(step, cuzarr.open_array(stores[0], device="cpu"), stores[0])
-            device = after(step, cuzarr.open_array(stores[1], device=gpu), stores[1], lambda value, dtype=array.dtype: placed(gpu, value, dtype))
+            device = after(
+                step,
+                cuzarr.open_array(stores[1], device=gpu),
+                stores[1],
+                lambda value, dtype=array.dtype: placed(gpu, value, dtype),
+            )
             if not step.writes and not isinstance(host, Refusal) and not isinstance(device, Refusal):
                 # Elements on a device are in the machine's byte order.
                 host, device = (native(to_host(each)) for each in (host, device))

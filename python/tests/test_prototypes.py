@@ -9,7 +9,8 @@ import pytest
 from devices import to_host
 
 import cuzarr
-from cuzarr.buffer import BufferPrototype, cpu, gpu as gpus
+from cuzarr.buffer import BufferPrototype, cpu
+from cuzarr.buffer import gpu as gpus
 
 TRUTH = np.arange(30).reshape(5, 6)
 
@@ -126,7 +127,10 @@ def test_fields_and_strings_lie_in_memory_of_the_class() -> None:
     prototype = BufferPrototype(cpu.Buffer, own)
     pairs = np.array([(1, 2.5), (3, 4.5), (5, 6.5)], [("a", "i2"), ("b", ">f8")])
     array = cuzarr.create_array({}, data=pairs, chunks=2, zarr_format=2)
-    found = [array.get_basic_selection(..., prototype=prototype), array.get_basic_selection(slice(1, 3), fields="b", prototype=prototype)]
+    found = [
+        array.get_basic_selection(..., prototype=prototype),
+        array.get_basic_selection(slice(1, 3), fields="b", prototype=prototype),
+    ]
     found += [array.get_coordinate_selection([2, 0], fields=["a"], prototype=prototype)]
     text = cuzarr.array(np.array(["one", "two", "three"], "T"), chunks=2)
     found += [text.get_basic_selection(slice(1, 3), prototype=prototype)]

@@ -26,7 +26,9 @@ PUBLIC = [
 
 def public_things(name: str) -> Iterator[tuple[str, Any]]:
     module = importlib.import_module(name)
-    names = getattr(module, "__all__", [name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__])
+    names = getattr(
+        module, "__all__", [name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
+    )
     for one in names:
         value = getattr(module, one)
         if not one.startswith("_") and callable(value) and getattr(value, "__module__", None) is not None:
@@ -133,8 +135,13 @@ def test_paths_that_public_things_had_before_work(path: str, names: list[str]) -
     module = importlib.import_module(path)
     assert set(names) <= set(module.__all__)
     for name in names:
-        assert getattr(module, name) is (getattr(cuzarr, name, None) if path != "cuzarr.xp" else getattr(cuzarr.xp, name)) or path == "cuzarr.kernels"
+        assert (
+            getattr(module, name) is (getattr(cuzarr, name, None) if path != "cuzarr.xp" else getattr(cuzarr.xp, name))
+            or path == "cuzarr.kernels"
+        )
 
 
 def test_names_of_functions_beside_those_of_arrays() -> None:
-    assert cuzarr.functions.sin is cuzarr.sin and cuzarr.reductions.sum is cuzarr.sum and cuzarr.selections.median is cuzarr.median
+    assert (
+        cuzarr.functions.sin is cuzarr.sin and cuzarr.reductions.sum is cuzarr.sum and cuzarr.selections.median is cuzarr.median
+    )

@@ -17,7 +17,9 @@ VALUES = np.random.default_rng(5).integers(0, 40, (2, 12, 50, 36)).astype("uint1
 def halved(values: np.ndarray[Any, Any], method: str) -> np.ndarray[Any, Any]:
     """Half as large along z, y and x; all extents are even."""
     c, z, y, x = values.shape
-    boxes = values.reshape(c, z // 2, 2, y // 2, 2, x // 2, 2).transpose(0, 1, 3, 5, 2, 4, 6).reshape(c, z // 2, y // 2, x // 2, 8)
+    boxes = (
+        values.reshape(c, z // 2, 2, y // 2, 2, x // 2, 2).transpose(0, 1, 3, 5, 2, 4, 6).reshape(c, z // 2, y // 2, x // 2, 8)
+    )
     if method == "mode":
         counts = (boxes[..., :, None] == boxes[..., None, :]).sum(-1)
         return np.where(counts == counts.max(-1, keepdims=True), boxes, 1 << 15).min(-1)  # type: ignore[no-any-return]

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from devices import on, to_host
 
 import cuzarr
 from cuzarr.errors import BudgetExceededError, InvalidArgumentError, MemorySpaceError, ShapeMismatchError
-from devices import on, to_host
 
 VALUES = np.random.default_rng(5).integers(-50, 50, (24, 30, 8)).astype("int32")
 LIMIT = {"memory_limit": "24 KiB"}
@@ -27,7 +27,9 @@ def source(tmp_path: Path) -> cuzarr.Array:
 def test_results_along_axes_are_those_of_the_whole(source: cuzarr.Array, axis: Any, keepdims: bool) -> None:
     expected = VALUES.max(axis=axis, keepdims=keepdims)
     for keeps in (False, True):  # in either shape
-        got = cuzarr.reduce(lambda block: block.max(axis=axis, keepdims=keeps), np.maximum, source, axis=axis, keepdims=keepdims, **LIMIT)
+        got = cuzarr.reduce(
+            lambda block: block.max(axis=axis, keepdims=keeps), np.maximum, source, axis=axis, keepdims=keepdims, **LIMIT
+        )
         assert got.shape == expected.shape and got.dtype == expected.dtype
         np.testing.assert_array_equal(got, expected)
 
@@ -42,7 +44,10 @@ def test_partial_results_are_anything_and_are_finished_once(source: cuzarr.Array
 
     start = Counter({1000: 1})
     got = cuzarr.reduce(count, add, source, finish=lambda counts: sorted(counts.items()), initial=start, **LIMIT)
-    assert got == [*((int(value), int(number)) for value, number in zip(*np.unique(VALUES, return_counts=True), strict=True)), (1000, 1)]
+    assert got == [
+        *((int(value), int(number)) for value, number in zip(*np.unique(VALUES, return_counts=True), strict=True)),
+        (1000, 1),
+    ]
     assert start == Counter({1000: 1}), "what was given is not changed"
 
     def moments(block: np.ndarray) -> tuple[int, np.ndarray]:

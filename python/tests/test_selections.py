@@ -110,9 +110,19 @@ def test_selections_take_part_in_plans() -> None:
 def test_histograms_are_numpys(dtype: str, device: str) -> None:
     x = values(dtype, (40, 50))
     plain = x.astype("u1") if dtype == "bool" else x
-    given: list[Any] = [10, 1, 37, [0, 1, 2, 40], np.array([-3.5, 0, 0, 7.25], "f4"), np.array([-5, 2, 90]), np.array([0, 9], "u1")]
+    given: list[Any] = [
+        10,
+        1,
+        37,
+        [0, 1, 2, 40],
+        np.array([-3.5, 0, 0, 7.25], "f4"),
+        np.array([-5, 2, 90]),
+        np.array([0, 9], "u1"),
+    ]
     for bins in given:
-        for options in ({}, {"range": (-10, 33.3)}, {"range": (4, 4)}, {"density": True}) if np.ndim(bins) == 0 else ({}, {"density": True}):
+        for options in (
+            ({}, {"range": (-10, 33.3)}, {"range": (4, 4)}, {"density": True}) if np.ndim(bins) == 0 else ({}, {"density": True})
+        ):
             expected = np.histogram(plain, bins, **options)
             assert cuzarr.histogram_bin_edges(x, bins, options.get("range")).dtype == expected[1].dtype
             for source, how in ways(x, device)[: 2 if isinstance(bins, int) else 1]:
@@ -145,7 +155,15 @@ def test_histograms_without_meaning_are_refused() -> None:
 
 def test_quantiles_without_meaning_are_refused() -> None:
     x = np.arange(5.0)
-    for q, options in ((1.5, {}), (-0.1, {}), (np.nan, {}), ([[0.5]], {}), ("a", {}), (0.5, {"method": "best"}), (0.5, {"axis": 1})):
+    for q, options in (
+        (1.5, {}),
+        (-0.1, {}),
+        (np.nan, {}),
+        ([[0.5]], {}),
+        ("a", {}),
+        (0.5, {"method": "best"}),
+        (0.5, {"axis": 1}),
+    ):
         with pytest.raises(cuzarr.errors.InvalidArgumentError):
             cuzarr.quantile(x, q, **options)
     with pytest.raises(cuzarr.errors.InvalidArgumentError, match="no elements"):

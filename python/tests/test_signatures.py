@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from signature_differences import ABSENT, ADDED, OTHER
 
 import cuzarr
 from cuzarr._metadata.create import DEFAULT_FILL_VALUE
-from signature_differences import ABSENT, ADDED, OTHER
 
 zarr = pytest.importorskip("zarr", minversion="3.4")
 asynchronous = pytest.importorskip("zarr.api.asynchronous")
@@ -80,7 +80,9 @@ def test_listed_differences_exist() -> None:
         assert name in NAMES, f"{name} is no name of zarr-python"
 
 
-@pytest.mark.parametrize("name", [name for name in dir(zarr.codecs) if name.endswith("Codec") or name in ("CastValue", "ScaleOffset")])
+@pytest.mark.parametrize(
+    "name", [name for name in dir(zarr.codecs) if name.endswith("Codec") or name in ("CastValue", "ScaleOffset")]
+)
 def test_signature_of_codec(name: str) -> None:
     if not hasattr(zarr.codecs, "__all__") or name not in zarr.codecs.__all__:
         return

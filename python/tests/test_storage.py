@@ -14,13 +14,19 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import gpu_device
-
 from devices import NAME, require, to_host
 
 import cuzarr
 import cuzarr.kvikio
 from cuzarr import storage
-from cuzarr.errors import ArgumentTypeError, ArrayNotFoundError, ConfigInvalidError, ReadOnlyError, StoreFailedError, UnsupportedError
+from cuzarr.errors import (
+    ArgumentTypeError,
+    ArrayNotFoundError,
+    ConfigInvalidError,
+    ReadOnlyError,
+    StoreFailedError,
+    UnsupportedError,
+)
 
 DEVICES = [NAME, "cpu"]
 
@@ -340,6 +346,7 @@ except cuzarr.errors.LibraryMissingError as error:
     ran = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
     assert "told:" in ran.stdout and "/nonexistent/libcufile.so" in ran.stdout, ran.stderr
 
+
 # ------------------------------------------------------------------------------------------ what stores take and give
 
 
@@ -474,7 +481,11 @@ def test_a_gpu_store_keeps_using_the_mapping_it_was_made_of(name: str) -> None:
     store = storage.GpuMemoryStore(values, device=device)
     assert store.list() == ["old"] and store.get("old") == b"bytes" and store.getsize("old") == 5
     store.set("a/b", b"written")
-    assert type(values["a/b"]) is buffer and values["a/b"].to_bytes() == b"written" and values["a/b"].device in (device, f"{device}:0")
+    assert (
+        type(values["a/b"]) is buffer
+        and values["a/b"].to_bytes() == b"written"
+        and values["a/b"].device in (device, f"{device}:0")
+    )
     values["mine"] = buffer.from_array_like(store.get_on("a/b", device))
     assert store.get("mine", start=-3) == b"ten" and store.list() == ["a/b", "mine", "old"]
     store.delete("old")
@@ -494,7 +505,11 @@ def test_a_gpu_store_keeps_using_the_mapping_it_was_made_of(name: str) -> None:
             expected[1:3] = truth[3:5]
             assert type(values[f"{path}/c/0/0"]) is buffer and values[f"{path}/c/0/0"].device in (device, f"{device}:0")
             again = storage.GpuMemoryStore(values, device=device)
-            for read in (array, cuzarr.open_array(again, path=path, device=device), cuzarr.open_array(again, path=path, device="cpu")):
+            for read in (
+                array,
+                cuzarr.open_array(again, path=path, device=device),
+                cuzarr.open_array(again, path=path, device="cpu"),
+            ):
                 np.testing.assert_array_equal(to_host(read[:]), expected)
                 np.testing.assert_array_equal(to_host(read[1::2, 3]), expected[1::2, 3])
     assert again == store and hash(again) == hash(store) and store.is_on(device) == (device != "cpu")

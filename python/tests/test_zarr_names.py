@@ -75,7 +75,9 @@ def test_types_are_stored_as_zarr_python_stores_them(name: str, settings: dict[s
     ours: dict[str, Any] = {}
     cuzarr.create_array(ours, shape=(2,), dtype=getattr(dtype, name)(**settings), zarr_format=zarr_format)
     document, members = ("zarr.json", ("data_type", "fill_value")) if zarr_format == 3 else (".zarray", ("dtype", "fill_value"))
-    expected, got = (json.loads(bytes(getattr(store[document], "to_bytes", lambda: store[document])())) for store in (theirs, ours))
+    expected, got = (
+        json.loads(bytes(getattr(store[document], "to_bytes", lambda: store[document])())) for store in (theirs, ours)
+    )
     assert [got[member] for member in members] == [expected[member] for member in members]
 
 

@@ -341,12 +341,17 @@ def problem(call: Callable[[], Any]) -> str | None:
         while frame is not None and frame.tb_next is not None:
             frame = frame.tb_next
         assert frame is not None
-        file, line = frame.tb_frame.f_code.co_filename, linecache.getline(frame.tb_frame.f_code.co_filename, frame.tb_lineno).strip()
+        file, line = (
+            frame.tb_frame.f_code.co_filename,
+            linecache.getline(frame.tb_frame.f_code.co_filename, frame.tb_lineno).strip(),
+        )
         if getattr(error, "__notes__", None) and error.__notes__[0].startswith("in "):
             return None  # of the function that the caller gave
         if isinstance(error, KeyError) and line == "raise error":
             return None  # as of a dictionary: there is no such member
-        if isinstance(error, TypeError) and (line.startswith("raise ") or file == __file__ or str(error).startswith("argument '")):
+        if isinstance(error, TypeError) and (
+            line.startswith("raise ") or file == __file__ or str(error).startswith("argument '")
+        ):
             return None
         return f"{type(error).__name__}: {str(error)[:100]!r} in {Path(file).name}:{frame.tb_lineno} {line[:80]}"
     return None

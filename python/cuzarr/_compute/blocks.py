@@ -116,7 +116,9 @@ class Sources:
 
     def __init__(self, what: str, arrays: Sequence[Any], device: str | None) -> None:
         arrays = [
-            _sources.nodes.open_array(place_of(one), mode="r", zarr_format=one.metadata.zarr_format) if is_array(one) and not is_stored(one) else one
+            _sources.nodes.open_array(place_of(one), mode="r", zarr_format=one.metadata.zarr_format)
+            if is_array(one) and not is_stored(one)
+            else one
             for one in arrays
         ]
         if any(is_lazy(one) and not is_array(one) for one in arrays):

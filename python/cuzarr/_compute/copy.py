@@ -114,7 +114,9 @@ class _Job:
         if node.store_path.store == place.store:
             mine, theirs = f"{node.path}/".lstrip("/"), f"{place.path}/".lstrip("/")
             if mine.startswith(theirs) or theirs.startswith(mine):
-                raise InvalidArgumentError(f"the target {place} overlaps the source {node.store_path}", hint="copy to another place")
+                raise InvalidArgumentError(
+                    f"the target {place} overlaps the source {node.store_path}", hint="copy to another place"
+                )
         consolidated = not is_stored(node) and node.metadata.consolidated_metadata is not None
         opened = node.store_path.store._handle, node.path, node.metadata.zarr_format, consolidated
         self.ends = opened, (place.store._handle, place.path)

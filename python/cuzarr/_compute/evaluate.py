@@ -42,9 +42,7 @@ def apply(name: str, *values: Any) -> Any:
     return deliver(expr.evaluate(device), values)
 
 
-def reduce(
-    name: str, x: Any, axis: Axis, keepdims: bool = False, ddof: float = 0, skip_nan: bool = False
-) -> Any:
+def reduce(name: str, x: Any, axis: Axis, keepdims: bool = False, ddof: float = 0, skip_nan: bool = False) -> Any:
     """A reduction by NumPy's name: computed at once, unless the elements are in a store or a plan."""
     device = device_among((x,))
     own = operand(x if hasattr(x, "shape") else host_array(x, name), device, name)

@@ -61,9 +61,7 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
         check_dtype(dtype, "astype")
         return Expression(self._expr.astype(core_dtype(dtype)), self._own_device, self._names)
 
-    def compute(
-        self, *, device: str | None = None, memory_limit: int | str | None = None, progress: Any = None
-    ) -> Any:
+    def compute(self, *, device: str | None = None, memory_limit: int | str | None = None, progress: Any = None) -> Any:
         """The result: NumPy on ``"cpu"``, what reads give on a GPU.
 
         Chunks are read while others are computed with, and what is in flight stays below the memory limit; the result's own
@@ -95,9 +93,7 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
             raise
         extent = tuple((count - 1) * step + 1 if count else 0 for count, step in zip(box.count, box.step, strict=True))
         elements = self._compute(box.start, extent, None, None, None)
-        steps = (
-            0 if axis in box.dropped else slice(None, None, step) for axis, step in enumerate(box.step)
-        )
+        steps = (0 if axis in box.dropped else slice(None, None, step) for axis, step in enumerate(box.step))
         return elements[tuple(steps)]
 
     def _compute(
@@ -174,7 +170,9 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
         return self
 
     def __reduce__(self) -> Any:
-        raise UnsupportedError("an expression cannot be pickled", hint="pickle the arrays it is made of, and compute there; or .compute() it first")
+        raise UnsupportedError(
+            "an expression cannot be pickled", hint="pickle the arrays it is made of, and compute there; or .compute() it first"
+        )
 
     def __len__(self) -> int:
         if not self.shape:

@@ -137,7 +137,9 @@ def _computed(f: Callable[..., Any], block: BlockInfo, given: list[Any]) -> Any:
 
 
 def _halo(overlap: int | Sequence[int], ndim: int) -> tuple[int, ...]:
-    given = (overlap,) * ndim if isinstance(overlap, int) else items(overlap, "overlap", "a whole number, or one for each dimension")
+    given = (
+        (overlap,) * ndim if isinstance(overlap, int) else items(overlap, "overlap", "a whole number, or one for each dimension")
+    )
     halo = tuple(whole(width, "overlap") for width in given)
     if len(halo) != ndim or min(halo, default=0) < 0:
         raise InvalidArgumentError(f"overlap is {overlap!r}, expected {ndim} numbers of at least 0")

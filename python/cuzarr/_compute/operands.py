@@ -84,9 +84,7 @@ def operand(value: Any, device: str, what: str) -> _core.Expr | Number:
             check_dtype(value.dtype, what)
         buffer = device_buffer(value)
         if buffer.device != device:
-            raise MemorySpaceError(
-                f"{what}: got arrays on {buffer.device} and on {device}", hint=f"move one: .to({device!r})"
-            )
+            raise MemorySpaceError(f"{what}: got arrays on {buffer.device} and on {device}", hint=f"move one: .to({device!r})")
         return _core.Expr.buffer(buffer)
     return _host_expr(host_array(value, what), device, what)
 

@@ -103,7 +103,14 @@ def reduce(
     limit, watch = memory_limit_bytes(memory_limit) // 2, _core.Watch()
     axes = axes_of(axis, len(sources.shape), dimension_names(sources.stored) if sources.stored.shape == sources.shape else None)
     if axes is None:
-        given = {"out": out, "dtype": dtype, "chunks": chunks, "shards": shards, "keepdims": keepdims or None, "resume": resume or None}
+        given = {
+            "out": out,
+            "dtype": dtype,
+            "chunks": chunks,
+            "shards": shards,
+            "keepdims": keepdims or None,
+            "resume": resume or None,
+        }
         if said := [name for name, value in (given | kwargs).items() if value is not None]:
             hint = f"name all dimensions: axis={tuple(range(len(sources.shape)))}"
             raise InvalidArgumentError(f"{', '.join(said)}: these are for reductions along an axis", hint=hint)

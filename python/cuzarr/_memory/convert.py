@@ -223,4 +223,3 @@ def check_writable(out: np.ndarray[Any, Any]) -> None:
     """Refuses a caller's memory that is read-only."""
     if not out.flags.writeable:
         raise InvalidArgumentError("out is read-only", hint="pass memory that may be written")
-

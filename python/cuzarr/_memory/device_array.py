@@ -28,6 +28,7 @@ from cuzarr.errors import (
 
 Order = Literal["K", "A", "C", "F"]
 
+
 def _warn_of_lost_parts(own: np.dtype[Any], wanted: np.dtype[Any]) -> None:
     # As NumPy: of complex numbers only the real part goes into other ones.
     if own.kind == "c" and wanted.kind not in "cb":
@@ -158,7 +159,9 @@ class DeviceArray(OnDevice, NumpyProtocol, OneElement, Operators, Reductions, Sh
     def reshape(self, *shape: Any, order: Literal["A", "C", "F"] | None = "C", copy: bool | None = None) -> DeviceArray:
         """The elements under another shape, a view where that is possible; one extent may be -1."""
         extents = shape[0] if len(shape) == 1 and not hasattr(shape[0], "__index__") else shape
-        wanted = _resolve(tuple(_checks.whole(extent, "shape", -1) for extent in _checks.items(extents, "shape", "whole numbers")), self.size)
+        wanted = _resolve(
+            tuple(_checks.whole(extent, "shape", -1) for extent in _checks.items(extents, "shape", "whole numbers")), self.size
+        )
         if order not in ("C", None):
             if order == "A" and not self._is_packed("F"):
                 return self.reshape(wanted, copy=copy)
@@ -209,7 +212,9 @@ class DeviceArray(OnDevice, NumpyProtocol, OneElement, Operators, Reductions, Sh
         if (found := reversals(self.dtype, dtype)) is not None:
             return self._reordered(dtype, found, order)
         if not (self.dtype.isnative and dtype.isnative) and self.dtype.kind in ORDERED and dtype.kind in ORDERED:
-            return self.astype(self.dtype.newbyteorder("=")).astype(dtype.newbyteorder("="), order).astype(dtype, order, copy=False)
+            return (
+                self.astype(self.dtype.newbyteorder("=")).astype(dtype.newbyteorder("="), order).astype(dtype, order, copy=False)
+            )
         if is_opaque(self.dtype) or is_opaque(dtype):
             raise UnsupportedError(f"devices do not convert {self.dtype} to {dtype}", hint="convert it on the CPU")
         if (self.dtype.kind in "mM" or dtype.kind in "mM") and memory_type(self.dtype) == memory_type(dtype) == "int64":
@@ -307,4 +312,3 @@ def _resolve(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
     if shape.count(-1) > 1 or not others or size % others:
         raise InvalidArgumentError(f"{size} elements have no shape {shape}")
     return tuple(size // others if extent == -1 else extent for extent in shape)
-

@@ -52,7 +52,7 @@ def is_on_device(value: Any) -> bool:
         return int(value.__dlpack_device__()[0]) != _DLPACK_CPU
     try:
         return hasattr(value, "__cuda_array_interface__")
-    except Exception:  # PyTorch raises for tensors of the CPU that require gradients
+    except Exception:  # noqa: BLE001, PyTorch raises for tensors of the CPU that require gradients
         return False
 
 

@@ -214,9 +214,7 @@ def _parse_shape(document: Mapping[str, Any], name: str) -> tuple[int, ...]:
         raise MetadataValidationError(f"member '{name}': {error}") from error
 
 
-def _real_chunks(
-    stored: tuple[int, ...], shape: tuple[int, ...], inner: tuple[int, ...] | None = None
-) -> tuple[int, ...]:
+def _real_chunks(stored: tuple[int, ...], shape: tuple[int, ...], inner: tuple[int, ...] | None = None) -> tuple[int, ...]:
     """Chunk sizes from stored ones. Older writers stored 0 for empty dimensions; like zarr-python that is read as 1, or as the size
     of an inner chunk, since no chunk can have been stored."""
     if len(stored) != len(shape):

@@ -119,9 +119,7 @@ def read_array(place: StorePath, zarr_format: ZarrFormat | None) -> AnyArrayMeta
     raise array_not_found(place)
 
 
-def read_group(
-    place: StorePath, zarr_format: ZarrFormat | None, use_consolidated: bool | str | None = None
-) -> GroupMetadata:
+def read_group(place: StorePath, zarr_format: ZarrFormat | None, use_consolidated: bool | str | None = None) -> GroupMetadata:
     """Metadata of the group at a place.
 
     Raises

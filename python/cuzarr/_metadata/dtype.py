@@ -439,9 +439,7 @@ def _float_to_json(value: np.ndarray[Any, Any], zarr_format: ZarrFormat) -> Any:
     return number
 
 
-def _scalar_to_json(
-    value: np.ndarray[Any, Any], stored: np.dtype[Any], zarr_format: ZarrFormat, as_bytes: bool = False
-) -> Any:
+def _scalar_to_json(value: np.ndarray[Any, Any], stored: np.dtype[Any], zarr_format: ZarrFormat, as_bytes: bool = False) -> Any:
     kind = stored.kind
     if stored.names is not None:
         if zarr_format == 2 or as_bytes:

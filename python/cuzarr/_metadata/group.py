@@ -55,19 +55,13 @@ class ConsolidatedMetadata:
         node = self.flattened_metadata[name]
         if not isinstance(node, GroupMetadata):
             return node
-        inside = {
-            key[len(name) + 1 :]: child for key, child in self.flattened_metadata.items() if key.startswith(f"{name}/")
-        }
+        inside = {key[len(name) + 1 :]: child for key, child in self.flattened_metadata.items() if key.startswith(f"{name}/")}
         return replace(node, consolidated_metadata=ConsolidatedMetadata(inside))
 
     def without(self, name: str) -> ConsolidatedMetadata:
         """The same without a node and what is below it."""
         return ConsolidatedMetadata(
-            {
-                key: node
-                for key, node in self.flattened_metadata.items()
-                if key != name and not key.startswith(f"{name}/")
-            }
+            {key: node for key, node in self.flattened_metadata.items() if key != name and not key.startswith(f"{name}/")}
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -197,7 +191,9 @@ _MOST_NAMES = 128
 
 def _checked_path(path: str) -> str:
     if (depth := path.count("/") + 1) > _MOST_NAMES:
-        raise MetadataValidationError(f"consolidated metadata has a path of {depth} names, expected at most {_MOST_NAMES}: {path!r}")
+        raise MetadataValidationError(
+            f"consolidated metadata has a path of {depth} names, expected at most {_MOST_NAMES}: {path!r}"
+        )
     return path
 
 

@@ -328,9 +328,7 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
         axes = [0] * self.ndim
         _, document = self._handle().explain(axes, axes, [1] * self.ndim, [], False)
         codecs = json.loads(document)["codecs"]
-        return [
-            (item["codec"], item["placement"] + (f": {item['reason']}" if "reason" in item else "")) for item in codecs
-        ]
+        return [(item["codec"], item["placement"] + (f": {item['reason']}" if "reason" in item else "")) for item in codecs]
 
     # --------------------------------------------------------------------------------------------------- its elements
 
@@ -432,9 +430,7 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
             return array_read.read(self, selection, out, dtype, prototype)
         return array_read.read_to(self, selection, out, dtype, prototype, device)
 
-    def read_many(
-        self, selections: Sequence[Any], *, out: Any = None, dtype: Any = None, prototype: Any = None
-    ) -> Any:
+    def read_many(self, selections: Sequence[Any], *, out: Any = None, dtype: Any = None, prototype: Any = None) -> Any:
         """Many boxes by one plan and one pipeline, as random crops for training want it.
 
         Parameters
@@ -510,15 +506,11 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
         """Writes elements of a box; ``value`` broadcasts to it and may be on any device."""
         array_io.set_box(self, basic_box(selection, self.shape), value, fields, prototype)
 
-    def get_block_selection(
-        self, selection: Any, *, out: Any = None, fields: Fields | None = None, prototype: Any = None
-    ) -> Any:
+    def get_block_selection(self, selection: Any, *, out: Any = None, fields: Fields | None = None, prototype: Any = None) -> Any:
         """Whole stored chunks, selected by their places in the grid, by integers and slices."""
         return array_io.get_box(self, block_box(selection, self.shape, self._metadata.stored_chunks), out, prototype, fields)
 
-    def set_block_selection(
-        self, selection: Any, value: Any, *, fields: Fields | None = None, prototype: Any = None
-    ) -> None:
+    def set_block_selection(self, selection: Any, value: Any, *, fields: Fields | None = None, prototype: Any = None) -> None:
         """Writes whole stored chunks, selected by their places in the grid."""
         array_io.set_box(self, block_box(selection, self.shape, self._metadata.stored_chunks), value, fields, prototype)
 
@@ -555,17 +547,13 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
         chosen = CoordinateSelection(selection, self.shape, self.chunks)
         array_io.set_fancy(self, chosen, chosen.selection_shape, chosen.shape, value, fields, flat=True, prototype=prototype)
 
-    def get_mask_selection(
-        self, mask: Any, *, out: Any = None, fields: Fields | None = None, prototype: Any = None
-    ) -> Any:
+    def get_mask_selection(self, mask: Any, *, out: Any = None, fields: Fields | None = None, prototype: Any = None) -> Any:
         """The elements where a mask of the array's shape is true, in C order."""
         chosen = mask_selection(mask, self.shape, self.chunks)
         result = array_io.get_fancy(self, chosen, chosen.shape, prototype, fields)
         return array_io.delivered(self, result, prototype) if out is None else into(out, result)
 
-    def set_mask_selection(
-        self, mask: Any, value: Any, *, fields: Fields | None = None, prototype: Any = None
-    ) -> None:
+    def set_mask_selection(self, mask: Any, value: Any, *, fields: Fields | None = None, prototype: Any = None) -> None:
         """Writes the elements where a mask of the array's shape is true."""
         chosen = mask_selection(mask, self.shape, self.chunks)
         array_io.set_fancy(self, chosen, chosen.shape, chosen.shape, value, fields, prototype=prototype)

@@ -242,9 +242,7 @@ def write_box(array: OpenArray, box: Box, value: Any, update: _core.Update | Non
         write(foreign.wrap_host(elements))
 
 
-def get_fancy(
-    array: OpenArray, chosen: FancySelection, shape: tuple[int, ...], prototype: Any, fields: Fields | None
-) -> Any:
+def get_fancy(array: OpenArray, chosen: FancySelection, shape: tuple[int, ...], prototype: Any, fields: Fields | None) -> Any:
     out_dtype = check_fields(fields, array.dtype)
     device, _ = placement(array, prototype)
     module = _array_module(device, out_dtype if out_dtype == array.dtype else None)

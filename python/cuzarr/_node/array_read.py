@@ -71,9 +71,7 @@ def _read_box(array: OpenArray, box: Box, dtype: Any, out: Any = None, prototype
     return convert.result_array(buffer, native)
 
 
-def read_to(
-    array: OpenArray, selection: Any, out: Any, dtype: Any, prototype: Any, device: str | Sequence[str]
-) -> Any:
+def read_to(array: OpenArray, selection: Any, out: Any, dtype: Any, prototype: Any, device: str | Sequence[str]) -> Any:
     """One box, to other devices than the array's; see :meth:`cuzarr.Array.read`."""
     if isinstance(device, str):
         return read(array.with_device(device), selection, out, dtype, prototype)

@@ -188,6 +188,7 @@ class AsyncArray(_AsyncNode):
         ArrayNotFoundError
             There is none.
         """
+
         def opened() -> Any:
             place = _place(store)
             return cls._blocking(place, read_array(place, check_zarr_format(zarr_format)), config)
@@ -238,7 +239,6 @@ class AsyncArray(_AsyncNode):
         return _Selector(self._node.vindex)
 
 
-
 class AsyncGroup(_AsyncNode):
     """A group whose members are awaited. Properties are those of :class:`cuzarr.Group`."""
 
@@ -279,6 +279,7 @@ class AsyncGroup(_AsyncNode):
         GroupNotFoundError
             There is none.
         """
+
         def opened() -> Any:
             place = _place(store)
             return cls._blocking(place, read_group(place, check_zarr_format(zarr_format), use_consolidated))
@@ -343,9 +344,7 @@ class AsyncGroup(_AsyncNode):
         """The array or group at ``key``, or ``default``."""
         return await run_node(self._node.get, key, default)
 
-    async def create_group(
-        self, name: str, *, overwrite: bool = False, attributes: dict[str, Any] | None = None
-    ) -> AsyncGroup:
+    async def create_group(self, name: str, *, overwrite: bool = False, attributes: dict[str, Any] | None = None) -> AsyncGroup:
         """Creates a group below this one."""
         created = run_node(self._node.create_group, name, overwrite=overwrite, attributes=attributes)
         return await created  # type: ignore[no-any-return]
@@ -364,4 +363,8 @@ def complete(twin: type[_AsyncNode], blocking: type) -> None:
     twin._blocking, _TWINS[blocking] = blocking, twin
     for name, kind in twin.__annotations__.items():
         method = getattr(blocking, name, None) or getattr(blocking, f"__{name}__")
-        setattr(twin, name, {"Awaited": _awaited, "Listed": _listed}[kind](method) if kind in ("Awaited", "Listed") else _same(blocking, name))
+        setattr(
+            twin,
+            name,
+            {"Awaited": _awaited, "Listed": _listed}[kind](method) if kind in ("Awaited", "Listed") else _same(blocking, name),
+        )

@@ -159,12 +159,12 @@ class Batches:
         rows = (array.shards or array.chunks)[0]
         order = random.permutation(-(-self.count // rows))
         for start in range(0, len(order), self.window):
-            chosen = [np.arange(chunk * rows, min((chunk + 1) * rows, self.count)) for chunk in order[start : start + self.window]]
+            chosen = [
+                np.arange(chunk * rows, min((chunk + 1) * rows, self.count)) for chunk in order[start : start + self.window]
+            ]
             yield random.permutation(np.concatenate(chosen))
 
-    def iterate(
-        self, epoch: int = 0, part: int = 0, parts: int = 1, *, rank: int = 0, world_size: int = 1
-    ) -> Iterator[Any]:
+    def iterate(self, epoch: int = 0, part: int = 0, parts: int = 1, *, rank: int = 0, world_size: int = 1) -> Iterator[Any]:
         """The batches of an epoch, those of one of several ranks, or of one of the ``parts`` that share them. Leaving off early
         ends the reading."""
         ready: queue.Queue[Any] = queue.Queue(self.prefetch)
@@ -208,5 +208,3 @@ class Batches:
 
     def __iter__(self) -> Iterator[Any]:
         return self.iterate()
-
-

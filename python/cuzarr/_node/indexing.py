@@ -254,9 +254,7 @@ def is_pure_orthogonal(selection: Any, ndim: int) -> bool:
         return False
     if len(items) == ndim and all(arrays):
         return True
-    return sum(arrays) == 1 and all(
-        array or isinstance(item, int | slice) for array, item in zip(arrays, items, strict=True)
-    )
+    return sum(arrays) == 1 and all(array or isinstance(item, int | slice) for array, item in zip(arrays, items, strict=True))
 
 
 def pop_fields(selection: Any) -> tuple[Fields | None, Any]:

@@ -49,9 +49,7 @@ def save_array(
     shape, chunks = shape_and_chunks(arr)
     kwargs.setdefault("chunks", chunks)
     dtype = metadata_of(arr).data_type if is_array(arr) else dtype_of(arr)
-    create(
-        shape, store=place, zarr_format=zarr_format, dtype=dtype, overwrite=overwrite, data=arr, **kwargs
-    )
+    create(shape, store=place, zarr_format=zarr_format, dtype=dtype, overwrite=overwrite, data=arr, **kwargs)
 
 
 def save_group(

@@ -31,10 +31,12 @@ class Methods:
 
     Elements are not read for NumPy's own arrays' sake: :attr:`_in_memory` is how a caller gets them.
     """
+
     _in_memory = "[...]"
     """What is written behind an array to have its elements in memory that CuPy takes."""
     _on_host = "[...]"
     """The same, in memory of the host."""
+
     def clip(self, min: Any = None, max: Any = None, **numpys: Any) -> Any:
         """Limited to ``min`` and ``max``, each of which may be ``None``."""
         return as_numpy_wants(self, dispatch.functions["clip"](self, min, max), "clip", numpys)
@@ -187,6 +189,7 @@ def array_function(x: Any, function: Callable[..., Any], arguments: tuple[Any, .
 
 class NumpyProtocol:
     """How NumPy's functions treat what is in device memory or yet to be computed: by this library's functions of their names."""
+
     @property
     def real(self) -> Any:
         """The real part."""

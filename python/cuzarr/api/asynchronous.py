@@ -64,15 +64,12 @@ zeros_like = _awaited(synchronous.zeros_like)
 
 
 @functools.wraps(synchronous.create_hierarchy)
-async def create_hierarchy(*args: Any, **kwargs: Any) -> AsyncGenerator[Any]:  # noqa: D103, documented by what it wraps
+async def create_hierarchy(*args: Any, **kwargs: Any) -> AsyncGenerator[Any]:  # documented by what it wraps
     for item in await run(lambda: list(synchronous.create_hierarchy(*args, **kwargs))):
         yield to_async(item)
 
 
 create_hierarchy.__module__ = __name__
 
-__all__ = [
-    "AsyncArray",
-    "AsyncGroup",
-    *(name for name in synchronous.__all__ if name != "print_debug_info"),
-]
+__all__ = ["AsyncArray", "AsyncGroup"]
+__all__ += [name for name in synchronous.__all__ if name != "print_debug_info"]

@@ -99,7 +99,9 @@ class Buffer(Memory):
 
     def __init__(self, array_like: ArrayLike) -> None:
         if not hasattr(array_like, "ndim"):
-            raise ArgumentTypeError(f"a buffer is made of a flat array of bytes, got {type(array_like).__name__}", hint="use from_bytes")
+            raise ArgumentTypeError(
+                f"a buffer is made of a flat array of bytes, got {type(array_like).__name__}", hint="use from_bytes"
+            )
         if array_like.ndim != 1:
             raise InvalidArgumentError(f"a buffer has one dimension, got {array_like.ndim}")
         if array_like.dtype != np.dtype("B"):
@@ -192,9 +194,7 @@ class NDBuffer(Memory):
 
     @classmethod
     @abstractmethod
-    def create(
-        cls, *, shape: Iterable[int], dtype: Any, order: Literal["C", "F"] = "C", fill_value: Any | None = None
-    ) -> Self:
+    def create(cls, *, shape: Iterable[int], dtype: Any, order: Literal["C", "F"] = "C", fill_value: Any | None = None) -> Self:
         """New memory, every element ``fill_value``, or zero."""
 
     @classmethod

@@ -27,4 +27,3 @@ def prototype_device(prototype: Any, current: str) -> str:
     if current != "cpu":
         return current
     return str(nd_buffer.default_device()) if hasattr(nd_buffer, "default_device") else "cuda:0"
-

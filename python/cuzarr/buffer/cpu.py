@@ -84,9 +84,7 @@ class NDBuffer(HostMemory, _classes.NDBuffer):
         super().__init__(array)
 
     @classmethod
-    def create(
-        cls, *, shape: Iterable[int], dtype: Any, order: Literal["C", "F"] = "C", fill_value: Any | None = None
-    ) -> Self:
+    def create(cls, *, shape: Iterable[int], dtype: Any, order: Literal["C", "F"] = "C", fill_value: Any | None = None) -> Self:
         dtype = element_type(dtype)
         with refusing("create"):
             array = np.zeros(tuple(shape), dtype, order)

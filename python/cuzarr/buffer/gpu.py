@@ -128,9 +128,7 @@ class NDBuffer(DeviceMemory, _classes.NDBuffer):
         super().__init__(_adopt(array, "a gpu.NDBuffer"))
 
     @classmethod
-    def create(
-        cls, *, shape: Iterable[int], dtype: Any, order: Literal["C", "F"] = "C", fill_value: Any | None = None
-    ) -> Self:
+    def create(cls, *, shape: Iterable[int], dtype: Any, order: Literal["C", "F"] = "C", fill_value: Any | None = None) -> Self:
         array = DeviceArray.empty(tuple(shape), dtype, _current_device(), order)
         array.fill(np.zeros((), array.dtype) if fill_value is None else fill_value)
         return cls(_result(array))

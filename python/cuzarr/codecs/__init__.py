@@ -13,10 +13,22 @@ from __future__ import annotations
 
 from cuzarr import _names
 from cuzarr.codecs import numcodecs
+from cuzarr.codecs.chain import ExtensionCodec, ShardingCodec
 from cuzarr.codecs.choices import BloscCname, BloscShuffle, Endian, ShardingCodecIndexLocation, SubchunkWriteOrder
 from cuzarr.codecs.decoder import Batch, Decoder
-from cuzarr.codecs.values import BloscCodec, BytesCodec, CastValue, Codec, Crc32cCodec, GzipCodec, ScaleOffset, TransposeCodec, VLenBytesCodec, VLenUTF8Codec, ZstdCodec
-from cuzarr.codecs.chain import ExtensionCodec, ShardingCodec
+from cuzarr.codecs.values import (
+    BloscCodec,
+    BytesCodec,
+    CastValue,
+    Codec,
+    Crc32cCodec,
+    GzipCodec,
+    ScaleOffset,
+    TransposeCodec,
+    VLenBytesCodec,
+    VLenUTF8Codec,
+    ZstdCodec,
+)
 
 __all__ = [
     "Batch",

@@ -146,7 +146,9 @@ def open_codec(
         )
     if zarr_format == 3 and not name.startswith("numcodecs."):
         return _open_zarr(name, settings, shape, json.loads(data_type))
-    if identifier.startswith("nvcomp_") and (found := _open_nvcomp(identifier, settings, shape, parse(json.loads(data_type)).native.itemsize)):
+    if identifier.startswith("nvcomp_") and (
+        found := _open_nvcomp(identifier, settings, shape, parse(json.loads(data_type)).native.itemsize)
+    ):
         return found
     try:
         import numcodecs

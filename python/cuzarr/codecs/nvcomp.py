@@ -44,15 +44,11 @@ class Host:
         source = self._nvcomp.as_array(np.frombuffer(encoded, "u1")).cuda()
         size_bytes = codec.get_uncomp_buffer_size(source)
         if size_bytes > self._limit_bytes:
-            raise ChunkCorruptError(
-                f"the chunk says that it holds {size_bytes} bytes, expected at most {self._limit_bytes}"
-            )
+            raise ChunkCorruptError(f"the chunk says that it holds {size_bytes} bytes, expected at most {self._limit_bytes}")
         return np.asarray(codec.decode(source).cpu()).tobytes()
 
     def encode(self, decoded: bytes) -> bytes:
-        raise UnsupportedError(
-            "formats of nvCOMP's own are read, and not written", hint="write to an array with LZ4 or zstd"
-        )
+        raise UnsupportedError("formats of nvCOMP's own are read, and not written", hint="write to an array with LZ4 or zstd")
 
 
 def open_host(identifier: str, settings: dict[str, Any], shape: tuple[int, ...], itemsize: int) -> Any:

@@ -327,4 +327,3 @@ def _type_name(data_type: Any) -> str:
 def replace_codec(codec: Codec, **changes: Any) -> Codec:
     """A copy of a codec's value with other members."""
     return replace(codec, **changes)  # type: ignore[type-var]
-

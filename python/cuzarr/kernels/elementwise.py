@@ -57,7 +57,9 @@ class ElementwiseKernel:
         preamble: str = "",
         options: Iterable[str] = (),
     ) -> None:
-        self._kernel = _core.ElementwiseKernel(in_params, out_params, operation, name, preamble, list(items(options, "options", "a list of the compiler's options")))
+        self._kernel = _core.ElementwiseKernel(
+            in_params, out_params, operation, name, preamble, list(items(options, "options", "a list of the compiler's options"))
+        )
         self.operation, self.name = operation, name
 
     def __call__(self, *args: Any, size: int | None = None, stream: Any = None, block_size: int = 256) -> Any:

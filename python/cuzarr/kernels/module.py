@@ -122,12 +122,12 @@ class Module:
         There is no NVRTC.
     """
 
-    def __init__(
-        self, source: str, *, device: str | None = None, options: Iterable[str] = (), name: str = "module.cu"
-    ) -> None:
+    def __init__(self, source: str, *, device: str | None = None, options: Iterable[str] = (), name: str = "module.cu") -> None:
         self.device = _gpu(device)
         self._source = source
-        self._module = _core.Module(source, self.device, name, list(items(options, "options", "a list of the compiler's options")))
+        self._module = _core.Module(
+            source, self.device, name, list(items(options, "options", "a list of the compiler's options"))
+        )
 
     def get_function(self, name: str) -> Function:
         """The kernel ``name``."""
@@ -148,9 +148,7 @@ class Function:
         What a thread takes of registers and local memory, and a block of shared memory.
     """
 
-    def __init__(
-        self, function: _core.Function, name: str, device: str, types: list[np.dtype[Any] | None] | None = None
-    ) -> None:
+    def __init__(self, function: _core.Function, name: str, device: str, types: list[np.dtype[Any] | None] | None = None) -> None:
         self._function = function
         self._types = types
         self.name = name

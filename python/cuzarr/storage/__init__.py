@@ -14,7 +14,10 @@ Where zarr-python is installed, ``cuzarr.zarr`` has these stores as its own kind
 """
 
 from cuzarr import _names
-from cuzarr.storage.foreign import FsspecStore, ObjectStore
+from cuzarr.storage.foreign import ForeignStore, FsspecStore, ObjectStore
+from cuzarr.storage.gds import GDSStore
+from cuzarr.storage.local import LocalStore
+from cuzarr.storage.memory import GpuMemoryStore, MemoryStore
 from cuzarr.storage.resolve import (
     MODES,
     AccessMode,
@@ -25,12 +28,8 @@ from cuzarr.storage.resolve import (
     make_store_path,
     normalize_path,
 )
-from cuzarr.storage.store import Store
-from cuzarr.storage.foreign import ForeignStore
 from cuzarr.storage.split import SplitStore
-from cuzarr.storage.memory import GpuMemoryStore, MemoryStore
-from cuzarr.storage.gds import GDSStore
-from cuzarr.storage.local import LocalStore
+from cuzarr.storage.store import Store
 from cuzarr.storage.zip import ZipStore
 
 __all__ = [

@@ -29,9 +29,7 @@ class ForeignStore(Store):
         self.wrapped = store
         self._adapter = adapt_store(store)
         self.supports_deletes = self._adapter.supports_deletes
-        super().__init__(
-            _core.Store.python(self._adapter), read_only=read_only or bool(getattr(store, "read_only", False))
-        )
+        super().__init__(_core.Store.python(self._adapter), read_only=read_only or bool(getattr(store, "read_only", False)))
 
     def with_read_only(self, read_only: bool = False) -> Self:
         """The same store, with writing refused or allowed."""

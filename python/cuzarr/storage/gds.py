@@ -27,9 +27,7 @@ class GDSStore(LocalStore):
         says.
     """
 
-    def __init__(
-        self, root: Path | str, *, read_only: bool = False, gds: Literal["auto", "on", "off"] | None = None
-    ) -> None:
+    def __init__(self, root: Path | str, *, read_only: bool = False, gds: Literal["auto", "on", "off"] | None = None) -> None:
         self.gds: str = config.get("gds") if gds is None else gds
         super().__init__(root, read_only=read_only)
 

@@ -22,7 +22,9 @@ class SplitStore(Store):
     def __init__(self, data: Store, metadata: Store, *, read_only: bool = False) -> None:
         for store in (data, metadata):
             if not isinstance(store, Store):
-                raise ArgumentTypeError(f"got {type(store).__name__}, expected a store", hint="make one: cuzarr.storage.make_store(…)")
+                raise ArgumentTypeError(
+                    f"got {type(store).__name__}, expected a store", hint="make one: cuzarr.storage.make_store(…)"
+                )
         self.data = data
         self.metadata = metadata
         self.supports_deletes = data.supports_deletes and metadata.supports_deletes

@@ -284,4 +284,3 @@ class Store:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}('{printable(str(self))}')"
-

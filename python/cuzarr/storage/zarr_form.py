@@ -112,9 +112,7 @@ class NativeStore(ZarrStore):
         self, prototype: BufferPrototype, key_ranges: Iterable[tuple[str, ByteRequest | None]]
     ) -> list[Buffer | None]:
         wanted = list(key_ranges)
-        return await self._run(
-            lambda: [self.get_sync(key, prototype=prototype, byte_range=part) for key, part in wanted]
-        )
+        return await self._run(lambda: [self.get_sync(key, prototype=prototype, byte_range=part) for key, part in wanted])
 
     def get_ranges_sync(
         self, key: str, byte_ranges: Sequence[ByteRequest | None], *, prototype: BufferPrototype, **limits: int
@@ -124,7 +122,9 @@ class NativeStore(ZarrStore):
             found = [self.get_sync(key, prototype=prototype, byte_range=part) for part in byte_ranges]
         else:
             try:
-                parts = self.cuzarr_store.get_parts(key, [(None, None) if part is None else byte_bounds(part) for part in byte_ranges])
+                parts = self.cuzarr_store.get_parts(
+                    key, [(None, None) if part is None else byte_bounds(part) for part in byte_ranges]
+                )
                 found = [None if part is None else prototype.buffer.from_bytes(part) for part in parts]
             except StoreFailedError:  # a range beyond the end
                 found = [self.get_sync(key, prototype=prototype, byte_range=part) for part in byte_ranges]
@@ -229,15 +229,12 @@ class LocalStore(NativeStore):
         return store
 
 
-
 class GDSStore(LocalStore):
     """A directory read into GPU memory, and written from it, by cuFile; see :class:`cuzarr.storage.GDSStore`."""
 
     cuzarr_store: OwnGDSStore
 
-    def __init__(
-        self, root: Path | str, *, read_only: bool = False, gds: Literal["auto", "on", "off"] | None = None
-    ) -> None:
+    def __init__(self, root: Path | str, *, read_only: bool = False, gds: Literal["auto", "on", "off"] | None = None) -> None:
         NativeStore.__init__(self, OwnGDSStore(root, gds=gds), read_only=read_only)
 
 
@@ -255,7 +252,6 @@ class _InMemory(NativeStore):
         return same and self.read_only == other.read_only
 
     __hash__ = NativeStore.__hash__
-
 
 
 class MemoryStore(_InMemory):

@@ -53,9 +53,7 @@ class ZipStore(Store):
         self.compression = compression
         self.allowZip64 = allowZip64
         self._members = _Members(self.path, mode, compression, allowZip64)
-        super().__init__(
-            _core.Store.python(self._members), read_only=mode == "r" if read_only is None else read_only
-        )
+        super().__init__(_core.Store.python(self._members), read_only=mode == "r" if read_only is None else read_only)
 
     def close(self) -> None:
         """Writes the list of members. Using the store again opens the file again."""

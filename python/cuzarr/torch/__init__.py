@@ -23,8 +23,8 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
-from cuzarr._node.batches import Batches, Columns, Source
 from cuzarr._memory.foreign import wrap_host
+from cuzarr._node.batches import Batches, Columns, Source
 from cuzarr.errors import CuzarrRuntimeWarning, DTypeMismatchError, InvalidArgumentError
 
 

@@ -137,9 +137,7 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, de
     return asarray(numbers, device=device_name(device))
 
 
-def linspace(
-    start: Any, stop: Any, num: int = 50, dtype: Any = None, *, endpoint: bool = True, device: str | None = None
-) -> Any:
+def linspace(start: Any, stop: Any, num: int = 50, dtype: Any = None, *, endpoint: bool = True, device: str | None = None) -> Any:
     """``num`` numbers at one distance from ``start`` to ``stop``, as ``numpy.linspace``."""
     with refusing("linspace"):
         numbers = np.linspace(start, stop, num, endpoint, dtype=_optional(dtype))

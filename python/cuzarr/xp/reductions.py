@@ -23,6 +23,7 @@ __all__ = [
     "nanmean", "nanmin", "nanprod", "nanstd", "nansum", "nanvar", "prod", "std", "sum", "var",
 ]  # fmt: skip
 
+
 def sum(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     """The sum; of bools and whole numbers in 64 bits, of floats made in float64 and rounded once."""
     return reduce("sum", x, axis, keepdims)

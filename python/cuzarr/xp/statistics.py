@@ -47,9 +47,7 @@ def _source(x: Any, name: str) -> tuple[_core.Expr, str]:
     return own, device
 
 
-def _quantile(
-    name: str, x: Any, q: Any, axis: Axis, method: str, keepdims: bool, skip_nan: bool, divisor: float = 1
-) -> Any:
+def _quantile(name: str, x: Any, q: Any, axis: Axis, method: str, keepdims: bool, skip_nan: bool, divisor: float = 1) -> Any:
     expr, device = _source(x, name)
     own = dtype_of(expr.dtype)
     asked = host_array(q, "q")
@@ -116,7 +114,9 @@ def nanquantile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method
     return _quantile("nanquantile", x, q, axis, method, keepdims, True)
 
 
-def nanpercentile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Any:
+def nanpercentile(
+    x: Any, q: float | Sequence[float], axis: Axis = None, *, method: str = "linear", keepdims: bool = False
+) -> Any:
     """As :func:`percentile`, without elements that are NaN; NaN where there are no others."""
     return _quantile("nanpercentile", x, q, axis, method, keepdims, True, 100)
 
@@ -126,13 +126,12 @@ def nanmedian(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     return _quantile("nanmedian", x, 0.5, axis, "median", keepdims, True)
 
 
-def _histogram(
-    x: Any, bins: Any, range: tuple[Any, Any] | None, density: bool
-) -> tuple[_core.Expr, _core.Expr, str]:
+def _histogram(x: Any, bins: Any, range: tuple[Any, Any] | None, density: bool) -> tuple[_core.Expr, _core.Expr, str]:
     expr, device = _source(x, "histogram")
     if isinstance(bins, str):
         raise UnsupportedError(
-            f"histogram: bins are not found by the rule {bins!r}", hint="give their number, or numpy.histogram_bin_edges of a part"
+            f"histogram: bins are not found by the rule {bins!r}",
+            hint="give their number, or numpy.histogram_bin_edges of a part",
         )
     density = bool(density)
     edges = np.ascontiguousarray(host_array(bins, "bins"))
@@ -181,9 +180,7 @@ def histogram(
     return finished(counts, x, device), finished(edges, x, device)
 
 
-def histogram_bin_edges(
-    x: Any, bins: int | Sequence[float] = 10, range: tuple[float, float] | None = None
-) -> Any:
+def histogram_bin_edges(x: Any, bins: int | Sequence[float] = 10, range: tuple[float, float] | None = None) -> Any:
     """The edges that :func:`histogram` has."""
     _, edges, device = _histogram(x, bins, range, False)
     return finished(edges, x, device)

@@ -38,7 +38,7 @@ try:
     from cuzarr.zarr._buffers import Buffer, NDBuffer, buffer_prototype
     from cuzarr.zarr._enable import Enabled, enable
     from cuzarr.zarr._pipeline import CodecPipeline
-except Exception as _error:
+except Exception as _error:  # noqa: BLE001, whatever is wrong with zarr-python is told on use
     from cuzarr.zarr._absent import absent
 
     globals().update({_name: absent(_name, _error) for _name in __all__ if _name not in globals()})

@@ -71,7 +71,9 @@ class Started:
 
     def is_for(self, known: dict[str, Any]) -> bool:
         """Whether this is the read that a call of zarr-python's function, with these variables, wants."""
-        return all(mine is known.get(name) for mine, name in zip(self._is_for, ("codec_pipeline", "indexer", "out_buffer"), strict=True))
+        return all(
+            mine is known.get(name) for mine, name in zip(self._is_for, ("codec_pipeline", "indexer", "out_buffer"), strict=True)
+        )
 
     async def __call__(self, batch_info: Any, out: Any, drop_axes: tuple[int, ...] = ()) -> tuple[Any, ...]:
         """Waits for its end. Which chunks are missing is not said: only who refuses missing ones asks."""

@@ -184,9 +184,7 @@ def _document_v2(codec: V2Codec, spec: Any, fill_value: Any) -> dict[str, Any]:
     }
 
 
-def _document_v3(
-    codecs: tuple[Any, ...], spec: Any, fill_value: Any, data_type: DataType
-) -> tuple[dict[str, Any], WriteOrders]:
+def _document_v3(codecs: tuple[Any, ...], spec: Any, fill_value: Any, data_type: DataType) -> tuple[dict[str, Any], WriteOrders]:
     evolved = []
     shapes = []
     current = spec
@@ -243,6 +241,6 @@ def _write_order(grid: tuple[int, ...], name: str) -> tuple[int, ...]:
     if name == "morton":
         from zarr.core import indexing
 
-        places: Any = getattr(indexing, "morton_order_coords", None) or getattr(indexing, "morton_order_iter")
+        places: Any = getattr(indexing, "morton_order_coords", None) or getattr(indexing, "morton_order_iter")  # noqa: B009, older ones have it
         return tuple(int(numbers[tuple(place)]) for place in places(grid))
     return tuple(numbers.ravel().tolist())

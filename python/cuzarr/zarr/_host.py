@@ -47,7 +47,9 @@ def _on_cpu(decoded: Any) -> Any:
 
 def _pipeline_on_host(pipeline: Any) -> Any:
     codec = pipeline.array_bytes_codec
-    return replace(pipeline, array_bytes_codec=_HostV2Codec(codec.filters, codec.compressor)) if type(codec) is V2Codec else pipeline
+    return (
+        replace(pipeline, array_bytes_codec=_HostV2Codec(codec.filters, codec.compressor)) if type(codec) is V2Codec else pipeline
+    )
 
 
 def _on_host(batch: list[Any]) -> list[Any]:

@@ -85,9 +85,7 @@ def _in_native_order(value: Any, native: np.dtype[Any]) -> Any:
     return value.astype(native)
 
 
-def write_box(
-    request: _core.ChunkRequest, chunks: Chunks, store: _core.ChunkStore, value: Any, options: dict[str, Any]
-) -> None:
+def write_box(request: _core.ChunkRequest, chunks: Chunks, store: _core.ChunkStore, value: Any, options: dict[str, Any]) -> None:
     """Writes elements, whose shape broadcasts to the request's."""
     if chunks.is_variable:
         elements = np.broadcast_to(np.asarray(value), tuple(request.out_shape))

@@ -53,7 +53,7 @@ def _convert_to_host(original: Any, pipeline: type) -> Any:
     if not isinstance(original, types.FunctionType):
         return None
 
-    def __array__(self: Any, dtype: Any = None, copy: bool | None = None) -> Any:
+    def __array__(self: Any, dtype: Any = None, copy: bool | None = None) -> Any:  # noqa: N807, it becomes a method
         if copy is False:
             return original(self, dtype, copy)
         elements = self[...]
@@ -77,6 +77,7 @@ def _host_prototype(original: Any, pipeline: type) -> Any:
 def _take_our_stores(original: Any, pipeline: type) -> Any:
     if not inspect.iscoroutinefunction(original) or next(iter(inspect.signature(original).parameters), "") != "store_like":
         return None
+
     async def make_store(store_like: Any, *args: Any, **kwargs: Any) -> Any:
         return await original(store_like.zarr_store if isinstance(store_like, Store) else store_like, *args, **kwargs)
 

@@ -239,7 +239,9 @@ class CodecPipeline(ZarrCodecPipeline):
                 prototype = given[part.items[0]][1].prototype
                 like = prototype.nd_buffer.empty(shape=(0,), dtype=part.chunks.native).as_ndarray_like()
                 elements = empty_like(like, part.stacked_shape, part.chunks)
-                read_box(part.request, part.chunks, given_values(values), elements, run_options(given[part.items[0]][1], part.chunks))
+                read_box(
+                    part.request, part.chunks, given_values(values), elements, run_options(given[part.items[0]][1], part.chunks)
+                )
                 for rank, item in enumerate(part.items):
                     wanted = given[item][1].dtype.to_native_dtype()
                     chunk = part.chunk(elements, rank)
@@ -265,7 +267,7 @@ class CodecPipeline(ZarrCodecPipeline):
 
         def work() -> None:
             for part in groups:
-                for rank, item in enumerate(part.items):
+                for item in part.items:
                     stored: dict[str, Any] = {}
                     request = _core.ChunkRequest.stacked([str(item)], part.chunks.shape)
                     options = run_options(given[item][1], part.chunks) | {"write_empty_chunks": True}

@@ -145,10 +145,7 @@ class _InMemory:
         self.prototype = prototype
 
     def fetch(self, requests: Requests, reply: Reply) -> list[Any] | None:
-        return [
-            _part(self.getters[int(key)].get_sync(prototype=self.prototype), start, stop)
-            for key, start, stop in requests
-        ]
+        return [_part(self.getters[int(key)].get_sync(prototype=self.prototype), start, stop) for key, start, stop in requests]
 
     def set(self, key: str, value: bytes) -> None:
         self.getters[int(key)].set_sync(self.prototype.buffer.from_bytes(value))

@@ -81,9 +81,7 @@ def reading(chunks_of: ChunksOf, batch: list[Any], place: Any, drop_axes: tuple[
     request = None if drop_axes else chunks.request(batch, tuple(place.shape), numbered=numbered)
     if request is not None:
         view = box(place, tuple(request.out_start), tuple(request.out_shape))
-        return Work(
-            "read", batch, chunks, place, [request], lambda source: read_box(request, chunks, source, view, options)
-        )
+        return Work("read", batch, chunks, place, [request], lambda source: read_box(request, chunks, source, view, options))
     groups = _fancy.group(batch, chunks_of, numbered=numbered)
     _fancy.check(groups, place)
     requests = [group.request for group in groups]
@@ -107,9 +105,7 @@ def writing_box(chunks: Chunks, batch: list[Any], elements: Any, request: _core.
     if not fits or tuple(elements.shape) not in ((), tuple(request.out_shape)):
         return None
     options = run_options(batch[0][1], chunks)
-    return Work(
-        "write", batch, chunks, elements, [request], lambda source: write_box(request, chunks, source, elements, options)
-    )
+    return Work("write", batch, chunks, elements, [request], lambda source: write_box(request, chunks, source, elements, options))
 
 
 def writing(chunks_of: ChunksOf, batch: list[Any], elements: Any, drop_axes: tuple[int, ...]) -> Work:

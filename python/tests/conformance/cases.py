@@ -151,7 +151,9 @@ def _case(name: str, zarr_format: int, data_type: DataType, variant: str, ndim: 
         fill_values = [DEFAULT, *(v for v in fill_values[1:] if np.isfinite(v) and 0 <= v < 100)]
     if zarr_format == 2:
         fill_values.append(None)
-    separators = [("default", "/"), ("default", "."), ("v2", "."), ("v2", "/")] if zarr_format == 3 else [("v2", "."), ("v2", "/")]
+    separators = (
+        [("default", "/"), ("default", "."), ("v2", "."), ("v2", "/")] if zarr_format == 3 else [("v2", "."), ("v2", "/")]
+    )
     named = zarr_format == 3 and choose.random() < 0.2
     return Case(
         id=name,

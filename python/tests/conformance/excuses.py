@@ -29,7 +29,9 @@ def parse(page: str) -> list[Excuse]:
     if not section:
         raise ValueError(f"no section '{HEADING}'")
     section = section.partition("\n## ")[0]
-    rows = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in section.splitlines() if line.startswith("|")]
+    rows = [
+        [cell.strip() for cell in line.strip().strip("|").split("|")] for line in section.splitlines() if line.startswith("|")
+    ]
     if rows[:1] != [["direction", "pattern", "why"]]:
         raise ValueError(f"the first row is not the table's head: {rows[:1]}")
     excuses = [Excuse(direction, pattern.strip("`"), reason) for direction, pattern, reason in rows[2:]]

@@ -28,7 +28,7 @@ def attributes(choose: random.Random, depth: int = 0) -> dict[str, Any]:
 
 
 def _value(choose: random.Random, depth: int) -> Any:
-    kinds: list[Any] = [None, True, False, 0, -1, 2**53, -(2**63), 1.5, 1e-300, 0.1, "", "text\n\"quoted\" \\ π \u0000 🦀"]
+    kinds: list[Any] = [None, True, False, 0, -1, 2**53, -(2**63), 1.5, 1e-300, 0.1, "", 'text\n"quoted" \\ π \u0000 🦀']
     if depth < 2 and choose.random() < 0.3:
         return choose.choice([[_value(choose, depth + 1) for _ in range(3)], attributes(choose, depth + 1), [], {}])
     return choose.choice(kinds)

@@ -8,7 +8,6 @@ import pathlib
 import re
 from typing import Any
 
-import cuzarr
 import ml_dtypes
 import numcodecs.registry
 import numpy as np
@@ -16,6 +15,8 @@ import tensorstore
 import zarr
 import zarr.core.dtype
 import zarr.registry
+
+import cuzarr
 
 from . import cases, engines, excuses
 from .test_matrix import OURS

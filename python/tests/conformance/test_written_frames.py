@@ -150,9 +150,7 @@ def test_frames_behind_filters_are_read_by_zarr_python(tmp_path: pathlib.Path, n
 def test_the_host_encodes_what_kernels_would_not_do_faster(tmp_path: pathlib.Path) -> None:
     device = devices.require()
     codec = cuzarr.codecs.BloscCodec(cname="lz4", typesize=4, shuffle="shuffle")
-    array = cuzarr.create_array(
-        str(tmp_path / "a"), shape=(8, 8), chunks=(8, 8), dtype="f4", compressors=codec, device=device
-    )
+    array = cuzarr.create_array(str(tmp_path / "a"), shape=(8, 8), chunks=(8, 8), dtype="f4", compressors=codec, device=device)
     document = array.explain(writing=True).to_dict()
     assert document["action"] == "write"
     assert document["codecs"][-1] == {

@@ -262,7 +262,9 @@ def test_nothing_is_monitored_unless_it_is_enabled(tmp_path: Path) -> None:
 
 
 def test_beside_another_optimizer_a_read_begins_when_it_is_looked_up(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", BESIDE_ANOTHER, str(tmp_path / "a")], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", BESIDE_ANOTHER, str(tmp_path / "a")], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
 
 

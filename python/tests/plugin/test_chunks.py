@@ -35,7 +35,9 @@ def test_other_codecs_do_not(codecs: Any) -> None:
     assert opened(*codecs) is not opened()
 
 
-@pytest.mark.parametrize("settings", [{"shape": (4, 3)}, {"order": "F"}, {"fill_value": np.int32(1)}, {"fill_value": np.float64(0)}])
+@pytest.mark.parametrize(
+    "settings", [{"shape": (4, 3)}, {"order": "F"}, {"fill_value": np.int32(1)}, {"fill_value": np.float64(0)}]
+)
 def test_other_specifications_do_not(settings: dict[str, Any]) -> None:
     assert opened(**settings) is not opened()
 

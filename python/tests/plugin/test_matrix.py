@@ -19,14 +19,17 @@ import pytest
 
 zarr = pytest.importorskip("zarr", minversion="3.4")
 
-import cuzarr.zarr  # noqa: E402
 from conformance import cases, engines  # noqa: E402
 from conformance.cases import Case  # noqa: E402
 from plugin.test_zarr_gpu import PROBLEM  # noqa: E402
 
+import cuzarr.zarr  # noqa: E402
+
 # CuPy's element types. What else there is, zarr-python holds in host memory alone.
 CASES = [
-    case for case in cases.all_cases() if case.data_type.numpy.kind in "biufc" and case.data_type.numpy.isnative and not case.data_type.is_variable
+    case
+    for case in cases.all_cases()
+    if case.data_type.numpy.kind in "biufc" and case.data_type.numpy.isnative and not case.data_type.is_variable
 ]
 KINDS = ("basic", "orthogonal", "coordinate", "mask", "block")
 STORES = zarr.storage.MemoryStore

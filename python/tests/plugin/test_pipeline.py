@@ -188,9 +188,11 @@ def test_tells_which_chunks_are_missing() -> None:
     array = zarr.create_array({}, shape=(8,), chunks=(2,), dtype="i4", fill_value=7)
     array[2:4] = [1, 2]
     pipeline = array._async_array.codec_pipeline
-    spec = array._async_array.metadata.get_chunk_spec((0,), array._async_array.config, cpu.buffer_prototype) if hasattr(
-        array._async_array.metadata, "get_chunk_spec"
-    ) else None
+    spec = (
+        array._async_array.metadata.get_chunk_spec((0,), array._async_array.config, cpu.buffer_prototype)
+        if hasattr(array._async_array.metadata, "get_chunk_spec")
+        else None
+    )
     if spec is None:
         from zarr.core.array_spec import ArraySpec
 
@@ -282,8 +284,11 @@ def test_decodes_inner_chunks_for_the_sharding_codec_of_zarr() -> None:
     array[:] = truth
     sharding = array.metadata.codecs[0]
     own = type("Own", (type(sharding),), {"__module__": "program"})
-    object.__setattr__(array.metadata, "codecs", (own(**{name: getattr(sharding, name) for name in (
-        "chunk_shape", "codecs", "index_codecs", "index_location")}),))
+    object.__setattr__(
+        array.metadata,
+        "codecs",
+        (own(**{name: getattr(sharding, name) for name in ("chunk_shape", "codecs", "index_codecs", "index_location")}),),
+    )
     wrapped = zarr.Array(type(array._async_array)(array.metadata, array.store_path))
     cuzarr.zarr.fallbacks(reset=True)
     np.testing.assert_array_equal(wrapped.vindex[[3, 17, 599]], [3, 17, 599])

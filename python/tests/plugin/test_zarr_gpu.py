@@ -219,7 +219,9 @@ def test_says_once_an_array_what_the_host_does() -> None:
 @pytest.mark.parametrize("dtype", [">f4", "M8[s]", "S4", [("a", "<i4"), ("b", "<f8")], [("a", ">u2"), ("c", "U2")]], ids=str)
 def test_elements_that_cupy_has_not_are_read_and_written_with_our_buffers(dtype: Any) -> None:
     truth = np.zeros((20, 6), dtype)
-    truth["a" if truth.dtype.names else ...] = np.arange(120).reshape(20, 6).astype(truth.dtype["a"] if truth.dtype.names else dtype)
+    truth["a" if truth.dtype.names else ...] = (
+        np.arange(120).reshape(20, 6).astype(truth.dtype["a"] if truth.dtype.names else dtype)
+    )
     array = zarr.create_array({}, shape=truth.shape, chunks=(7, 4), dtype=truth.dtype, zarr_format=2)
     with zarr.config.set({"buffer": "cuzarr.zarr.Buffer", "ndbuffer": "cuzarr.zarr.NDBuffer"}):
         array[:] = truth

@@ -216,4 +216,3 @@ class Asynchronous:
 
     def get_many(self, requests: Sequence[Request]) -> list[Any]:
         return list(self._begin(gather(self._get(*request) for request in requests)).result())
-

@@ -1,0 +1,118 @@
+"""What users write, for type checkers: `make types` checks this file with mypy and pyright, both strict."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import cuzarr
+from cuzarr import codecs, storage, xp
+from cuzarr.api import asynchronous
+from cuzarr.buffer import cpu
+from cuzarr.errors import ArrayNotFoundError, ChunkCorruptError, CuzarrError
+
+
+def creates_and_opens(folder: Path) -> cuzarr.Array:
+    store = storage.LocalStore(folder)
+    array = cuzarr.create_array(
+        store,
+        name="temperature",
+        shape=(365, 180, 360),
+        chunks=(1, 90, 180),
+        shards=(10, 180, 360),
+        dtype="float32",
+        compressors=codecs.BloscCodec(cname="lz4", shuffle="shuffle"),
+        dimension_names=("time", "latitude", "longitude"),
+        attributes={"units": "K"},
+        overwrite=True,
+    )
+    array[0] = np.zeros((180, 360), "float32")
+    array.attrs["long_name"] = "air temperature"
+    array.resize((730, 180, 360))
+    array.append(np.ones((1, 180, 360), "float32"), axis="time")
+    shape: tuple[int, ...] = array.shape
+    shards: tuple[int, ...] | None = array.shards
+    dtype: np.dtype[Any] = array.dtype
+    print(shape, shards, dtype, array.chunks, array.nchunks, array.metadata.zarr_format, array.compressors)
+    return cuzarr.open_array(store, path="temperature", mode="r", device="cpu")
+
+
+def reads(array: cuzarr.Array) -> float:
+    row = array[0, :, ::2]
+    points = array.vindex[[0, 3], [1, 1], [2, 2]]
+    rows = array.oindex[[0, 3], :, 1]
+    box = array.read((slice(0, 2), 0), dtype="float64")
+    crops = array.read_many([(slice(0, 2), 0), (slice(4, 6), 0)])
+    on_host = array.getitem(..., prototype=cpu.buffer_prototype)
+    print(row, points, rows, box, crops, on_host, array.blocks[0], array.explain(...).to_dict(), array.last_report())
+    return float(array.mean().compute())
+
+
+def walks(group: cuzarr.Group) -> dict[str, tuple[int, ...]]:
+    nested = group.require_group("a").create_array("b", shape=4, dtype="int16")
+    group["c"] = np.arange(3)
+    for name, node in group.members(max_depth=None):
+        if isinstance(node, cuzarr.Array):
+            print(name, node.size, nested.path)
+    print(group.tree(), group.info, "c" in group, len(group), list(group.keys()))
+    return {name: array.shape for name, array in group.arrays()}
+
+
+def double(block: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return block * 2
+
+
+def computes(array: cuzarr.Array, out: cuzarr.Array) -> cuzarr.Expression:
+    anomaly: cuzarr.Expression = array.astype("float64")
+    scaled = (array - array.mean(axis="time")) / 2 + anomaly
+    rounded = xp.round(cuzarr.sqrt(scaled * scaled), 2)
+    rounded.store(out, memory_limit="1 GiB", progress=True)
+    blocks = cuzarr.map_blocks(double, array, out={}, dtype="float32")
+    print(blocks, cuzarr.median(array, axis=0), np.asarray(array))
+    return anomaly
+
+
+def copies(source: cuzarr.Array, folder: Path) -> Any:
+    plan = cuzarr.rechunk(source, folder / "a", chunks={"time": -1}, dry_run=True)
+    print(plan.to_dict())
+    cuzarr.from_array(folder / "b", data=source, chunks=(1, 180, 360), overwrite=True)
+    return cuzarr.copy(source, folder / "c", compressors=codecs.ZstdCodec(level=3), resume=True)
+
+
+def configures() -> int:
+    with cuzarr.config.set({"array.order": "F"}), cuzarr.memory.limit("512 MiB"):
+        info = cuzarr.memory.info("cpu")
+    return info.in_flight
+
+
+def handles_errors(path: str) -> str | None:
+    try:
+        return str(cuzarr.open_array(path, mode="r")[...])
+    except ArrayNotFoundError as error:
+        return error.hint
+    except ChunkCorruptError as error:
+        return error.kind
+    except CuzarrError as error:
+        return error.message
+
+
+def moves(array: cuzarr.DeviceArray) -> np.ndarray[Any, Any]:
+    again = array.reshape(-1).astype("float32") + 1
+    print(again, array.T.shape, array.device, xp.asarray(np.ones(3), device="cpu"))
+    return array.cpu()
+
+
+async def awaits(array: cuzarr.Array) -> Any:
+    twin: cuzarr.AsyncArray = array.async_array
+    await twin.setitem(0, 5)
+    opened = await asynchronous.open_array({}, mode="r")
+    print(opened, twin.shape, await twin.nchunks_initialized())
+    return await twin.getitem(...)
+
+
+def decodes(frames: list[bytes]) -> np.ndarray[Any, Any]:
+    out = np.empty((len(frames), 1000), "u1")
+    codecs.Decoder(codecs.GzipCodec(level=1), device="cpu").decode(frames, out)
+    return out
