@@ -255,8 +255,8 @@ fn measure_encoding(
     frames: &[Vec<u8>],
     count: usize,
 ) -> Result<()> {
-    let encoding = program.device_encoding().map_err(invalid)?;
-    let chunk_bytes = encoding.chunk_bytes();
+    let encoder = program.device_encoder().map_err(invalid)?;
+    let chunk_bytes = encoder.chunk_bytes();
     let stride = chunk_bytes.next_multiple_of(256);
     let mut bytes = vec![0; count * stride];
     for (index, chunk) in bytes.chunks_mut(stride).enumerate() {
@@ -264,7 +264,7 @@ fn measure_encoding(
     }
     let stream = Stream::new(options.device)?;
     let src = Buffer::from_bytes(options.device, &bytes)?;
-    let prepare = || EncodeBatch::prepare(encoding, &src, stride, count);
+    let prepare = || EncodeBatch::prepare(&**encoder, &src, stride, count);
     let mut batch = prepare()?;
     batch.run(&stream)?;
     let encoded = batch.finish()?;

@@ -4,7 +4,10 @@
 mod frames;
 mod model;
 
-use cuzarr::codec::batch::{EncodeBatch, Encoding};
+use std::sync::Arc;
+
+use cuzarr::codec::batch::EncodeBatch;
+use cuzarr::codec::device::DeviceEncoder;
 use cuzarr::codec::{Chain, ChunkSpec, Program};
 use cuzarr::meta::{DataType, Extension, FillValue};
 use cuzarr_device::{Buffer, Device, Stream};
@@ -29,8 +32,8 @@ fn blosc(shuffle: &str, type_bytes: usize, block_bytes: usize) -> Value {
 }
 
 /// The frames of chunks of one size, made on `device`.
-fn encode(device: Device, encoding: Encoding, chunks: &[Vec<u8>]) -> Vec<Vec<u8>> {
-    let size = encoding.chunk_bytes();
+fn encode(device: Device, encoder: &Arc<dyn DeviceEncoder>, chunks: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let size = encoder.chunk_bytes();
     let stride = size.next_multiple_of(256);
     let mut bytes = Vec::new();
     for chunk in chunks {
@@ -38,7 +41,7 @@ fn encode(device: Device, encoding: Encoding, chunks: &[Vec<u8>]) -> Vec<Vec<u8>
         bytes.resize(bytes.len().next_multiple_of(256), 0xaa);
     }
     let src = Buffer::from_bytes(device, &bytes).unwrap();
-    let mut batch = EncodeBatch::prepare(encoding, &src, stride, chunks.len()).unwrap();
+    let mut batch = EncodeBatch::prepare(&**encoder, &src, stride, chunks.len()).unwrap();
     batch.run(&Stream::new(device).unwrap()).unwrap();
     let encoded = batch.finish().unwrap();
     let out = encoded.buffer.to_vec().unwrap();
@@ -80,20 +83,20 @@ const KINDS: usize = 6;
 
 fn check(codec: &Value, size: usize, seed: u64) {
     let program = program(codec, size);
-    let encoding = program.device_encoding().unwrap();
+    let encoder = program.device_encoder().unwrap();
     let mut dice = Dice(seed);
     let chunks: Vec<_> = (0..KINDS).map(|kind| plain(kind, size, &mut dice)).collect();
     for device in devices() {
-        let frames = encode(device, encoding, &chunks);
+        let frames = encode(device, encoder, &chunks);
         for (kind, (frame, chunk)) in frames.iter().zip(&chunks).enumerate() {
             let context = format!("{device}: {codec}, {size} bytes of kind {kind}");
-            assert!(frame.len() <= encoding.frame_bound_bytes(), "{context}: {} bytes", frame.len());
+            assert!(frame.len() <= encoder.frame_bound_bytes(), "{context}: {} bytes", frame.len());
             let mut decoded = vec![0; size];
             program.decode(frame, &mut decoded).unwrap_or_else(|error| panic!("{context}: {error}"));
             let wrong = decoded.iter().zip(chunk).position(|(got, expected)| got != expected);
             assert_eq!(wrong, None, "{context}: first wrong byte");
         }
-        assert_eq!(frames, encode(device, encoding, &chunks), "{device}: the same chunks give the same frames");
+        assert_eq!(frames, encode(device, encoder, &chunks), "{device}: the same chunks give the same frames");
     }
 }
 
@@ -132,7 +135,7 @@ fn frames_decode_by_kernels() {
     let chunks: Vec<_> = (0..KINDS).map(|kind| plain(kind, 6000, &mut dice)).collect();
     for (format, codec) in [(Format::Lz4, lz4()), (Format::Blosc, blosc("shuffle", 4, 2048))] {
         for device in devices() {
-            let frames = encode(device, program(&codec, 6000).device_encoding().unwrap(), &chunks);
+            let frames = encode(device, program(&codec, 6000).device_encoder().unwrap(), &chunks);
             let frames: Vec<_> = frames.into_iter().map(|encoded| Frame { encoded, decoded_bytes: 6000 }).collect();
             assert_decodes(format, &frames, &chunks);
         }
@@ -148,7 +151,7 @@ fn frames_are_about_as_small_as_those_of_liblz4() {
             let chunk = plain(kind, size, &mut Dice(kind as u64));
             let reference = program.encode(&chunk).unwrap().len();
             for device in devices() {
-                let got = encode(device, program.device_encoding().unwrap(), std::slice::from_ref(&chunk))[0].len();
+                let got = encode(device, program.device_encoder().unwrap(), std::slice::from_ref(&chunk))[0].len();
                 // Pieces of 1 KiB in `simt` find less than those of 64 KiB on a GPU, but never this much less.
                 println!("{device}: {codec} kind {kind}: {got}, liblz4 {reference}");
                 assert!((got as f64) < most * reference as f64, "{device}: kind {kind}: {got}, liblz4 {reference}");
@@ -159,16 +162,17 @@ fn frames_are_about_as_small_as_those_of_liblz4() {
 
 #[test]
 fn chunks_outside_their_buffer_are_refused() {
-    let encoding = program(&lz4(), 100).device_encoding().unwrap();
-    assert!(program(&lz4(), 0).device_encoding().is_err(), "nothing is the host's to encode");
+    let program_of_100 = program(&lz4(), 100);
+    let encoder = program_of_100.device_encoder().unwrap();
+    assert!(program(&lz4(), 0).device_encoder().is_err(), "nothing is the host's to encode");
     for device in devices() {
         let src = Buffer::zeroed(device, 612).unwrap();
-        assert!(EncodeBatch::prepare(encoding, &src, 256, 3).is_ok());
+        assert!(EncodeBatch::prepare(&**encoder, &src, 256, 3).is_ok());
         for (stride, count) in [(256, 4), (96, 3), (260, 2), (usize::MAX - 15, 3)] {
-            let error = EncodeBatch::prepare(encoding, &src, stride, count).unwrap_err();
+            let error = EncodeBatch::prepare(&**encoder, &src, stride, count).unwrap_err();
             assert_eq!(error.kind(), cuzarr::ErrorKind::InvalidArgument, "{stride} {count}");
         }
-        let none = EncodeBatch::prepare(encoding, &src, 256, 0).unwrap();
+        let none = EncodeBatch::prepare(&**encoder, &src, 256, 0).unwrap();
         assert!(none.finish().unwrap().frames.is_empty());
     }
 }

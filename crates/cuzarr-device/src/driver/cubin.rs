@@ -29,6 +29,7 @@ pub(crate) const HEADERS: &[(&str, &str)] = &[
     ("cuzarr/deflate_split.cuh", include_str!("../../kernels/include/cuzarr/deflate_split.cuh")),
     ("cuzarr/deflate_tables.cuh", include_str!("../../kernels/include/cuzarr/deflate_tables.cuh")),
     ("cuzarr/elements.cuh", include_str!("../../kernels/include/cuzarr/elements.cuh")),
+    ("cuzarr/encoded.cuh", include_str!("../../kernels/include/cuzarr/encoded.cuh")),
     ("cuzarr/frames.cuh", include_str!("../../kernels/include/cuzarr/frames.cuh")),
     ("cuzarr/fse.cuh", include_str!("../../kernels/include/cuzarr/fse.cuh")),
     ("cuzarr/kernel.cuh", include_str!("../../kernels/include/cuzarr/kernel.cuh")),

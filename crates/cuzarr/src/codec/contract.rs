@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::io::Read;
+use std::sync::Arc;
 
 use cuzarr_device::convert::Conversion;
 use cuzarr_device::{ElementStep, Packing};
 
-use super::batch::Encoding;
-use super::device::DeviceDecoder;
+use super::device::{DeviceDecoder, DeviceEncoder};
 use super::native::Step;
 use super::{ChunkSpec, VariableElements};
 use crate::{Error, ErrorKind, Result};
@@ -101,8 +101,8 @@ pub trait BytesToBytes: Send + Sync + fmt::Debug {
         ON_HOST
     }
 
-    /// For codecs that kernels encode: the frames that chunks of this size become.
-    fn device_encoding(&self, decoded_bytes: usize) -> Option<Encoding> {
+    /// The kernels that encode chunks of this size, where there are some.
+    fn device_encoder(&self, decoded_bytes: usize) -> Option<Arc<dyn DeviceEncoder>> {
         let _ = decoded_bytes;
         None
     }

@@ -17,3 +17,14 @@ pub struct Speeds {
     /// As many frames as fill the device, for each of [`FRAME_BYTES`].
     pub many_frames: [f64; 5],
 }
+
+/// What encoding chunks of any size costs, measured on the same machine.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct EncodingSpeeds {
+    /// One thread of the host, with shuffling: GB/s of chunks.
+    pub host_thread_gb_s: f64,
+    /// The device, with what comes before and behind the kernels: GB/s of chunks.
+    pub device_gb_s: f64,
+    /// Seconds that the smallest batch takes on the device.
+    pub device_s: f64,
+}

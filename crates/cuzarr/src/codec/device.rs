@@ -4,14 +4,18 @@
 //! prepares many frames together into a [`Decode`], which a stream runs. Only ranges connect a decoder with where its bytes
 //! lie, so a container's decoder (Blosc) prepares its inner streams by another codec's decoder, into scratch memory of its
 //! own, and launches that before its own kernels.
+//!
+//! Encoding is the same way back: [`BytesToBytes::device_encoder`](super::BytesToBytes::device_encoder) gives an encoder for
+//! chunks of one size, which prepares many of them into an [`Encode`]. Where frames lie stays on the device until the batch
+//! is done, so a container's encoder can put the frames of another one into its own.
 
 use std::any::Any;
 use std::fmt;
 use std::ops::Range;
 
-use cuzarr_device::{Buffer, Device, KernelSource, Stream};
+use cuzarr_device::{Buffer, Device, KernelSource, Stream, defined};
 
-use super::cost::Speeds;
+use super::cost::{EncodingSpeeds, Speeds};
 use crate::{Error, Result};
 
 /// Frames have fewer bytes, encoded and decoded: kernels count positions in 32 bits, with room to add.
@@ -148,4 +152,77 @@ pub struct Task<'a> {
     pub dst: &'a Buffer,
     /// A `u64` for each unit, 0 before the launch: see `report` in `cuzarr/status.cuh`.
     pub statuses: &'a Buffer,
+}
+
+const ENCODED: &str = include_str!("../../../cuzarr-device/kernels/include/cuzarr/encoded.cuh");
+/// Frames begin at multiples of this in the memory that an [`Encode`] gives.
+pub const FRAME_ALIGNMENT_BYTES: usize = defined(ENCODED, "CUZARR_FRAME_ALIGNMENT") as usize;
+/// Bytes of an entry of [`Launched::frames`].
+pub const FRAME_ENTRY_BYTES: usize = defined(ENCODED, "CUZARR_FRAME_ENTRY_BYTES") as usize;
+
+/// Kernels that make frames of chunks that all have one size.
+///
+/// The codec makes the encoder for that size, with its own parameters: level, blocks, what stands around them.
+pub trait DeviceEncoder: Send + Sync + fmt::Debug {
+    /// Bytes of one chunk.
+    fn chunk_bytes(&self) -> usize;
+
+    /// Most bytes of one frame.
+    fn frame_bound_bytes(&self) -> usize;
+
+    /// What encoding costs here and on the host.
+    fn speeds(&self) -> &'static EncodingSpeeds;
+
+    /// Most device memory that a launch takes beside the chunks, its results included.
+    fn memory_bytes(&self, row: &ChunkRow) -> usize;
+
+    /// Lays out the encoding of many chunks.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for more chunks than a launch counts.
+    fn prepare(&self, row: &ChunkRow) -> Result<Box<dyn Encode>>;
+
+    /// Most bytes of `count` frames, one behind the other.
+    fn output_bound_bytes(&self, count: usize) -> usize {
+        count.saturating_mul(self.frame_bound_bytes().next_multiple_of(FRAME_ALIGNMENT_BYTES))
+    }
+}
+
+/// Chunks of one size that lie in one buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkRow {
+    /// Where the buffer is.
+    pub device: Device,
+    /// How many there are.
+    pub count: usize,
+    /// Bytes from one chunk to the next: a multiple of 16, and no less than a chunk has.
+    pub stride_bytes: usize,
+}
+
+/// Encodes the chunks that it was prepared for, as often as it is launched.
+pub trait Encode: Send + Sync {
+    /// Puts the encoding on the stream, without waiting for anything.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.
+    fn launch(&self, task: &EncodeTask<'_>) -> Result<Launched>;
+}
+
+/// One launch of an [`Encode`].
+#[derive(Clone, Copy)]
+pub struct EncodeTask<'a> {
+    /// The stream that runs it.
+    pub stream: &'a Stream,
+    /// Memory of the chunks.
+    pub src: &'a Buffer,
+    /// A `u32` for each chunk; a chunk with 0 becomes a frame of no bytes.
+    pub wanted: &'a Buffer,
+}
+
+/// Where the results of a launch are, once the stream has come so far.
+pub struct Launched {
+    /// The frames, in the order of the chunks.
+    pub out: Buffer,
+    /// For each chunk, where its frame begins and its size: `EncodedFrame` in `encoded.cuh`.
+    pub frames: Buffer,
 }

@@ -3,6 +3,8 @@
 mod pass;
 mod split;
 
+use std::sync::Arc;
+
 use cuzarr_device::checksum::Checksum;
 use cuzarr_device::convert::Conversion;
 use cuzarr_device::{DType, Device, ElementStep, Tail};
@@ -10,11 +12,10 @@ use cuzarr_device::{DType, Device, ElementStep, Tail};
 use self::pass::{Pass, decode_passes, encode_passes};
 pub(super) use self::split::tail_split;
 use self::split::{TailSplit, no_split};
-use super::batch::Encoding;
 use super::chain::{Chain, Serializer};
 use super::checksum::Location;
 use super::contract::{Size, TailPart};
-use super::device::{DeviceDecoder, MOST_FRAME_BYTES};
+use super::device::{DeviceDecoder, DeviceEncoder, MOST_FRAME_BYTES};
 use super::elements::is_float;
 use super::native::{Native, Step, Undo, array_steps, bytes_steps, header_step, serializer_steps};
 use crate::{Error, ErrorKind, Result};
@@ -70,8 +71,8 @@ struct PassOnDevice {
 struct Encoded {
     /// The passes before the one that makes frames.
     undo: Undo,
-    encoding: Encoding,
-    /// That one.
+    encoder: Arc<dyn DeviceEncoder>,
+    /// The number of that pass.
     pass: usize,
 }
 
@@ -155,9 +156,9 @@ impl Encoded {
         let (mut undo, mut size_bytes) = (Undo::default(), packed_bytes);
         for (number, EncodingPass { pass, native, .. }) in passes.iter().rev().enumerate() {
             if let Pass::Bytes { codec, .. } = pass
-                && let Some(encoding) = codec.device_encoding(size_bytes)
+                && let Some(encoder) = codec.device_encoder(size_bytes)
             {
-                return Ok(Encoded { undo, encoding, pass: number });
+                return Ok(Encoded { undo, encoder, pass: number });
             }
             let done = match native {
                 Some(NativeEncoding::Undone(steps)) => undo.add(steps, pass.name(), size_bytes),
@@ -379,12 +380,12 @@ impl Program {
         encode_passes(&self.encoding, packed)
     }
 
-    /// The frames that a device makes in the course of [`Program::encode`], or why the host does it.
+    /// The kernels that make frames in the course of [`Program::encode`], or why the host makes them.
     ///
     /// # Errors
     /// The reason.
-    pub fn device_encoding(&self) -> Result<Encoding, &'static str> {
-        self.on_device.as_ref().map(|encoded| encoded.encoding).map_err(|reason| *reason)
+    pub fn device_encoder(&self) -> Result<&Arc<dyn DeviceEncoder>, &'static str> {
+        self.on_device.as_ref().map(|encoded| &encoded.encoder).map_err(|reason| *reason)
     }
 
     /// What a device does to packed chunks before.

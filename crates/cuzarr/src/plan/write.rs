@@ -4,6 +4,7 @@ use super::batch::ChunkName;
 use super::selection::Selection;
 use super::source::Source;
 use super::walk::{Cell, Walk, covers};
+use crate::codec::cost::EncodingSpeeds;
 use crate::error::Result;
 
 /// A chunk, shard or inner chunk that a write touches.
@@ -78,7 +79,7 @@ pub(crate) fn inner<'a>(
     })
 }
 
-/// Whole chunks that are to become frames of LZ4, for the choice between kernels and the host's threads.
+/// Whole chunks that are to become frames, for the choice between kernels and the host's threads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EncodingLoad {
     pub chunks: u64,
@@ -86,19 +87,13 @@ pub(crate) struct EncodingLoad {
     pub threads: usize,
 }
 
-/// GB/s of chunks: one thread of the host, with shuffling; kernels, with what comes before and behind them.
-const HOST_THREAD_GB_S: f64 = 0.6;
-const DEVICE_GB_S: f64 = 40.0;
-/// What however little takes on the device: the steps of one piece, and two waits.
-const DEVICE_S: f64 = 1e-3;
-
 impl EncodingLoad {
     /// Whether kernels are faster: chunks take turns on the host's threads, and bytes on the device.
-    pub fn prefers_device(&self) -> bool {
+    pub fn prefers_device(&self, speeds: &EncodingSpeeds) -> bool {
         let bytes = self.chunk_bytes as f64;
         let rounds = self.chunks.div_ceil(self.threads.max(1) as u64) as f64;
-        let host = rounds * bytes / (HOST_THREAD_GB_S * 1e9);
-        let device = DEVICE_S + self.chunks as f64 * bytes / (DEVICE_GB_S * 1e9);
+        let host = rounds * bytes / (speeds.host_thread_gb_s * 1e9);
+        let device = speeds.device_s + self.chunks as f64 * bytes / (speeds.device_gb_s * 1e9);
         device < host
     }
 }
@@ -109,7 +104,9 @@ mod tests {
 
     #[test]
     fn little_is_encoded_by_the_host_and_much_by_the_device() {
-        let prefers = |chunks, chunk_bytes, threads| EncodingLoad { chunks, chunk_bytes, threads }.prefers_device();
+        let speeds = EncodingSpeeds { host_thread_gb_s: 0.6, device_gb_s: 40.0, device_s: 1e-3 };
+        let prefers =
+            |chunks, chunk_bytes, threads| EncodingLoad { chunks, chunk_bytes, threads }.prefers_device(&speeds);
         assert!(!prefers(1, 64 << 10, 16) && !prefers(16, 256 << 10, 16));
         assert!(prefers(1, 16 << 20, 16), "the device divides one chunk, the host does not");
         assert!(prefers(512, 1 << 20, 16) && prefers(8192, 64 << 10, 16));

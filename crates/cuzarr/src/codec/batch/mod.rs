@@ -33,8 +33,8 @@ use cuzarr_device::{Buffer, Device, Event, Stream, pool};
 pub use super::device::Unit;
 use super::device::{Decode, DeviceDecoder, Headers, MOST_FRAME_BYTES, Request, Task};
 use crate::{Error, ErrorKind, Result};
-pub(crate) use encode::Blank;
-pub use encode::{EncodeBatch, Encoded, Encoding};
+pub(crate) use encode::{Blank, place_frames};
+pub use encode::{EncodeBatch, Encoded};
 pub(crate) use fields::Fields;
 pub(crate) use status::{STATUS_BYTES, result_of};
 

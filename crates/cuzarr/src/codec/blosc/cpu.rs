@@ -1,6 +1,7 @@
 //! Blocks one after the other: each is decompressed into a scratch block and unshuffled from there into its place.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use cuzarr_device::cpu::shuffle::{shuffle, unshuffle};
 use lz4::block::CompressionMode;
@@ -11,12 +12,12 @@ use super::container::{
     MIN_SPLIT_BYTES, VERSION, stream,
 };
 use super::cuda::Decoder;
+use super::encode::Encoder;
 use super::{Compressor, Shuffling, blosclz};
-use crate::codec::batch::Encoding;
 use crate::codec::contract::{BytesToBytes, Size, above_limit, corrupt, expect_size, unencodable};
-use crate::codec::device::DeviceDecoder;
+use crate::codec::device::{DeviceDecoder, DeviceEncoder};
 use crate::codec::gzip::cpu::{zlib_encode, zlib_into};
-use crate::codec::lz4::encode::Container;
+use crate::codec::lz4::encode::{self as lz4_encode, Framing};
 use crate::codec::{lz4 as lz4_codec, scratch, zstd as zstd_codec};
 use crate::{Result, ResultExt};
 
@@ -228,17 +229,15 @@ impl BytesToBytes for Blosc {
         "kernels decode no blosclz and no snappy"
     }
 
-    fn device_encoding(&self, decoded_bytes: usize) -> Option<Encoding> {
-        let is_kernels = self.compressor == Compressor::Lz4 && self.level > 0 && decoded_bytes <= MAX_DECODED_BYTES;
-        let block_bytes = self.choose_block_bytes(decoded_bytes);
-        let container = Container::Blosc {
-            block_bytes,
-            type_bytes: self.type_bytes,
-            splits: if self.splits(block_bytes) { usize::from(self.type_bytes) } else { 1 },
-            shuffling: self.shuffling,
-            flags: self.flags(block_bytes),
-        };
-        is_kernels.then(|| Encoding::new(decoded_bytes, container)).flatten()
+    fn device_encoder(&self, decoded_bytes: usize) -> Option<Arc<dyn DeviceEncoder>> {
+        if self.compressor != Compressor::Lz4 || self.level == 0 || decoded_bytes > MAX_DECODED_BYTES {
+            return None;
+        }
+        let (block_bytes, type_bytes) = (self.choose_block_bytes(decoded_bytes), self.type_bytes);
+        let splits = if self.splits(block_bytes) { usize::from(type_bytes) } else { 1 };
+        let framing = Framing::Blosc { block_bytes, type_bytes, splits, flags: self.flags(block_bytes) };
+        let streams = lz4_encode::Encoder::new(decoded_bytes, framing)?;
+        Some(Arc::new(Encoder { streams, shuffling: self.shuffling, type_bytes: usize::from(type_bytes), block_bytes }))
     }
 
     fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {

@@ -30,11 +30,12 @@ mod blosclz;
 mod container;
 mod cost;
 mod cpu;
-pub(crate) mod cuda;
+mod cuda;
+mod encode;
 mod scan;
 mod streams;
 
-pub(crate) use container::{Compressor, Shuffling};
+use container::{Compressor, Shuffling};
 #[cfg(test)]
 pub(crate) use scan::described;
 

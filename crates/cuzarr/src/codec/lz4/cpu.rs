@@ -1,15 +1,15 @@
 //! liblz4's safe block decoder.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use lz4::block::{CompressionMode, compress_bound, compress_to_buffer, decompress_to_buffer};
 
-use super::encode::Container;
+use super::encode::{Encoder, Framing};
 use super::{HEADER_BYTES, cuda};
 use crate::Result;
-use crate::codec::batch::Encoding;
 use crate::codec::contract::{BytesToBytes, Size, above_limit, corrupt, expect_size, unencodable};
-use crate::codec::device::DeviceDecoder;
+use crate::codec::device::{DeviceDecoder, DeviceEncoder};
 
 #[derive(Debug)]
 pub(super) struct Lz4 {
@@ -105,8 +105,8 @@ impl BytesToBytes for Lz4 {
         Some(&cuda::SIZED)
     }
 
-    fn device_encoding(&self, decoded_bytes: usize) -> Option<Encoding> {
-        Encoding::new(decoded_bytes, Container::Lz4)
+    fn device_encoder(&self, decoded_bytes: usize) -> Option<Arc<dyn DeviceEncoder>> {
+        Some(Arc::new(Encoder::new(decoded_bytes, Framing::Sized)?))
     }
 
     fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {

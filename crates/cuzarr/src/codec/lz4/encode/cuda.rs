@@ -1,19 +1,17 @@
 //! Launches of `lz4_encode.cu`.
 
-use cuzarr_device::shuffle::{self, Shuffle, Span};
-use cuzarr_device::transfer::copy_pieces_on;
-use cuzarr_device::{Buffer, Device, Kernel, KernelSource, Stream, pool};
+use cuzarr_device::{Buffer, Device, KernelSource, pool};
 
-use super::{Container, Encoding};
-use crate::codec::blosc::Shuffling;
-use crate::{Error, ErrorKind, Result};
+use super::{Encoder, Framing};
+use crate::Result;
+use crate::codec::batch::place_frames;
+use crate::codec::device::{ChunkRow, DeviceEncoder, Encode, EncodeTask, FRAME_ENTRY_BYTES, Launched};
 
 static ENCODE: KernelSource = KernelSource { name: "lz4_encode", text: include_str!("lz4_encode.cu") };
 
-/// Bytes of what kernels hand to each other: a piece, a stream, a frame.
+/// Bytes of what kernels hand to each other: a piece, a stream.
 const PIECE_ENTRY_BYTES: usize = 32;
 const STREAM_ENTRY_BYTES: usize = 16;
-pub(crate) const FRAME_ENTRY_BYTES: usize = 16;
 /// Bytes of a piece, and of what comes before it that its matches may begin in. Larger pieces gain hardly anything, and keep
 /// fewer warps busy. In `simt` small ones, so that small chunks have several.
 const PIECE_BYTES: usize = 8 << 10;
@@ -47,29 +45,10 @@ struct Shape {
     reserved: u32,
 }
 
-/// Chunks that may hold nothing but the fill value, compared before they are encoded.
-pub(crate) struct Blank<'a> {
-    /// Their elements, `stride_bytes` from one chunk to the next, as many as `blank` has bytes.
-    pub(crate) chunks: &'a Buffer,
-    pub(crate) stride_bytes: usize,
-    /// A chunk of the fill value.
-    pub(crate) blank: &'a Buffer,
-    /// Bytes of a float, any NaN of which is any other; 3 for bfloat16, 0 for what is no float.
-    pub(crate) nan: u32,
-}
-
-/// Encodes `count` chunks, `stride_bytes` from one to the next.
-pub(crate) struct Encoder {
-    encoding: Encoding,
+/// Chunks that become frames.
+pub(crate) struct Chunks {
     shape: Shape,
-}
-
-/// Where the results of a launch are.
-pub(crate) struct Launched {
-    /// The frames.
-    pub(crate) out: Buffer,
-    /// For each chunk where its frame begins, its size, and whether it is a copy: `EncodedFrame` in lz4_encode.cu.
-    pub(crate) frames: Buffer,
+    output_bound_bytes: usize,
 }
 
 fn pieces_of(bytes: usize, piece_bytes: usize) -> usize {
@@ -77,13 +56,14 @@ fn pieces_of(bytes: usize, piece_bytes: usize) -> usize {
 }
 
 impl Shape {
-    fn new(encoding: &Encoding, is_simt: bool, count: usize, stride_bytes: usize) -> Shape {
+    fn new(encoder: &Encoder, row: &ChunkRow) -> Shape {
+        let ChunkRow { device, count, stride_bytes } = *row;
         let (piece_bytes, history_bytes) =
-            if is_simt { (SIMT_PIECE_BYTES, SIMT_HISTORY_BYTES) } else { (PIECE_BYTES, HISTORY_BYTES) };
-        let chunk_bytes = encoding.chunk_bytes;
-        let (block_bytes, splits, flags, type_bytes) = match encoding.container {
-            Container::Lz4 => (chunk_bytes, 1, 0, 0),
-            Container::Blosc { block_bytes, splits, flags, type_bytes, .. } => (block_bytes, splits, flags, type_bytes),
+            if device == Device::Simt { (SIMT_PIECE_BYTES, SIMT_HISTORY_BYTES) } else { (PIECE_BYTES, HISTORY_BYTES) };
+        let chunk_bytes = encoder.chunk_bytes;
+        let (block_bytes, splits, flags, type_bytes) = match encoder.framing {
+            Framing::Sized => (chunk_bytes, 1, 0, 0),
+            Framing::Blosc { block_bytes, splits, flags, type_bytes } => (block_bytes, splits, flags, type_bytes),
         };
         let (whole, rest) = (chunk_bytes / block_bytes * splits, chunk_bytes % block_bytes);
         let stream_pieces = pieces_of(block_bytes / splits, piece_bytes);
@@ -120,136 +100,67 @@ impl Shape {
     }
 }
 
-impl Encoder {
-    /// # Errors
-    /// `InvalidArgument` for more chunks than a launch counts, or chunks that overlap.
-    pub(crate) fn new(device: Device, encoding: Encoding, count: usize, stride_bytes: usize) -> Result<Encoder> {
-        if count > i32::MAX as usize || stride_bytes < encoding.chunk_bytes {
-            let message = format!("cannot encode {count} chunks, {stride_bytes} bytes from one to the next");
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
-        }
-        Ok(Encoder { encoding, shape: Shape::new(&encoding, device == Device::Simt, count, stride_bytes) })
+impl Chunks {
+    pub(crate) fn new(encoder: &Encoder, row: &ChunkRow) -> Chunks {
+        Chunks { shape: Shape::new(encoder, row), output_bound_bytes: encoder.output_bound_bytes(row.count) }
     }
 
     /// Most device memory that a launch takes beside the chunks, its results included.
-    pub(crate) fn memory_bytes(encoding: &Encoding, device: Device, count: usize, stride_bytes: usize) -> usize {
-        let shape = Shape::new(encoding, device == Device::Simt, count, stride_bytes);
-        let work = if encoding.shuffling() == Shuffling::None { 0 } else { count.saturating_mul(stride_bytes) };
+    pub(super) fn memory_bytes(encoder: &Encoder, row: &ChunkRow) -> usize {
+        let shape = Shape::new(encoder, row);
         let entries = [
-            work,
             shape.slots_bytes(),
             shape.all_pieces().saturating_mul(PIECE_ENTRY_BYTES),
             shape.all_streams().saturating_mul(STREAM_ENTRY_BYTES),
-            count.saturating_mul(FRAME_ENTRY_BYTES + 4),
-            encoding.output_bound_bytes(count),
+            row.count.saturating_mul(FRAME_ENTRY_BYTES),
+            encoder.output_bound_bytes(row.count),
         ];
         entries.into_iter().fold(0, usize::saturating_add)
     }
 
-    /// Puts the encoding of the chunks in `src` on the stream. Where chunks are compared with `blank`, those that are equal
-    /// become frames of no bytes.
+    /// Like [`Encode::launch`], from chunks whose blocks are shuffled in `work`, which has the layout of `task.src`.
     ///
     /// # Errors
-    /// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.
-    pub(crate) fn launch(&self, src: &Buffer, blank: Option<&Blank<'_>>, stream: &Stream) -> Result<Launched> {
+    /// The errors of [`Encode::launch`].
+    pub(crate) fn launch_shuffled(&self, task: &EncodeTask<'_>, work: &Buffer) -> Result<Launched> {
+        let EncodeTask { stream, src, wanted } = *task;
         let shape = self.shape;
         let kernel = |name| ENCODE.kernel(stream.device(), name);
-        let differs = self.compare(blank, stream)?;
-        let shuffled = self.shuffle(src, stream)?;
-        let work = shuffled.as_ref().unwrap_or(src);
         let slots = pool::allocate(shape.slots_bytes(), stream)?;
         let pieces = pool::allocate(shape.all_pieces() * PIECE_ENTRY_BYTES, stream)?;
         let streams = pool::allocate(shape.all_streams() * STREAM_ENTRY_BYTES, stream)?;
         let frames = pool::allocate(shape.chunks as usize * FRAME_ENTRY_BYTES, stream)?;
-        let out = pool::allocate(self.encoding.output_bound_bytes(shape.chunks as usize), stream)?;
-        let buffers = [src, work, &slots, &pieces, &streams, &frames, &out, &differs];
-        let [src, work, slots, pieces, streams, frame_table, to, differs] = buffers.map(Buffer::address);
+        let out = pool::allocate(self.output_bound_bytes, stream)?;
+        let buffers = [src, work, &slots, &pieces, &streams, &frames, &out, wanted];
+        let [src, work, slots, pieces, streams, frame_table, to, wanted] = buffers.map(Buffer::address);
         let simt = stream.device() == Device::Simt;
         let (warps, threads) = if simt { (1, 32) } else { (ENCODING_WARPS, 128) };
         let grid = |items: usize, each: u32| items.div_ceil(each as usize).clamp(1, i32::MAX as usize) as u32;
-        // SAFETY: the parameters of each kernel. The chunks lie in `src`, `stride_bytes` from one to the next, as the caller
-        // of `new` says, and `work` is the same bytes shuffled; there is a slot and an entry for each piece, an entry for each
-        // stream and frame, and room for every frame that does not compress. Grids stride.
+        // SAFETY: the parameters of each kernel. `EncodeBatch` has checked that the chunks lie in `src`, `stride_bytes` from one
+        // to the next; `work` has the same layout. There is a slot and an entry for each piece, an entry for each stream and
+        // frame, and room for every frame that does not compress. Grids stride.
         unsafe {
-            let arguments = (work, slots, pieces, shape, differs);
+            let arguments = (work, slots, pieces, shape, wanted);
             let blocks = grid(shape.all_pieces(), warps);
             kernel("encode_pieces")?.launch(stream, blocks, warps * WARP, arguments, &buffers)?;
-            let arguments = (pieces, streams, shape, differs);
+            let arguments = (pieces, streams, shape, wanted);
             let blocks = grid(shape.all_streams(), threads);
             kernel("encode_streams")?.launch(stream, blocks, threads, arguments, &buffers)?;
-            let arguments = (streams, frame_table, shape, differs);
+            let arguments = (streams, frame_table, shape, wanted);
             kernel("encode_frames")?.launch(stream, grid(shape.chunks as usize, WARP), WARP, arguments, &buffers)?;
-            kernel("encode_places")?.launch(stream, 1, WARP, (frame_table, shape.chunks), &buffers)?;
+            place_frames(&frames, stream)?;
             let assemble = kernel("encode_assemble")?;
-            let blocks = resident(&assemble, grid(shape.all_pieces(), warps));
+            let resident = assemble.multiprocessors() * BLOCKS_PER_MULTIPROCESSOR;
+            let blocks = grid(shape.all_pieces(), warps).clamp(1, resident);
             let arguments = (src, work, slots, pieces, streams, frame_table, to, shape);
             assemble.launch(stream, blocks, warps * WARP, arguments, &buffers)?;
         }
         Ok(Launched { out, frames })
     }
-
-    /// A word for each chunk: whether it is encoded.
-    fn compare(&self, blank: Option<&Blank<'_>>, stream: &Stream) -> Result<Buffer> {
-        let count = self.shape.chunks;
-        let differs = pool::allocate(count as usize * 4, stream)?;
-        let Some(Blank { chunks, stride_bytes, blank, nan }) = blank else {
-            stream.memset(&differs, 1)?;
-            return Ok(differs);
-        };
-        stream.memset(&differs, 0)?;
-        let (kernel, threads) = (ENCODE.kernel(stream.device(), "encode_differs")?, threads(stream.device()));
-        let size_bytes = blank.size_bytes() as u32;
-        let addresses = (chunks.address(), blank.address(), differs.address());
-        let arguments = (addresses.0, addresses.1, *stride_bytes as u64, count, size_bytes, *nan, addresses.2);
-        let buffers = [*chunks, *blank, &differs];
-        // SAFETY: the parameters of encode_differs; chunks lie in the buffer, as many as were said, each as large as `blank`.
-        unsafe { kernel.launch(stream, resident(&kernel, count), threads, arguments, &buffers) }?;
-        Ok(differs)
-    }
-
-    /// The chunks as their blocks are compressed, where that differs from how they are.
-    fn shuffle(&self, src: &Buffer, stream: &Stream) -> Result<Option<Buffer>> {
-        let (kind, unit) = match self.encoding.container {
-            Container::Blosc { shuffling: Shuffling::Bytes, type_bytes, .. } if type_bytes > 1 => {
-                (Shuffle::Bytes, type_bytes)
-            }
-            Container::Blosc { shuffling: Shuffling::Bits, type_bytes, .. } => (Shuffle::Bits, type_bytes),
-            _ => return Ok(None),
-        };
-        let unit = usize::from(unit);
-        // Blosc leaves a block alone whose elements do not fill groups of 8.
-        let is_moved = |size: usize| kind == Shuffle::Bytes || (size / unit).is_multiple_of(8);
-        let (stride, chunk) = (self.shape.plain_stride as usize, self.encoding.chunk_bytes);
-        let block = self.shape.block_bytes as usize;
-        let blocks = (0..self.shape.chunks as usize)
-            .flat_map(|index| (0..chunk).step_by(block).map(move |at| (index * stride + at, block.min(chunk - at))));
-        let (moved, copied): (Vec<_>, Vec<_>) = blocks.partition(|&(_, size)| is_moved(size));
-        let work = pool::allocate(src.size_bytes(), stream)?;
-        let span = |&(at, size_bytes): &(usize, usize)| Span { src_offset_bytes: at, dst_offset_bytes: at, size_bytes };
-        let spans: Vec<Span> = moved.iter().map(span).collect();
-        shuffle::shuffle(kind, src, &work, &spans, unit, stream)?;
-        let same = |&(at, size): &(usize, usize)| Ok((src.slice(at..at + size)?, work.slice(at..at + size)?));
-        let same: Vec<_> = copied.iter().map(same).collect::<Result<_>>()?;
-        if !same.is_empty() {
-            copy_pieces_on(&same, stream)?;
-        }
-        Ok(Some(work))
-    }
 }
 
-impl Encoding {
-    fn shuffling(&self) -> Shuffling {
-        match self.container {
-            Container::Blosc { shuffling, .. } => shuffling,
-            Container::Lz4 => Shuffling::None,
-        }
+impl Encode for Chunks {
+    fn launch(&self, task: &EncodeTask<'_>) -> Result<Launched> {
+        self.launch_shuffled(task, task.src)
     }
-}
-
-fn threads(device: Device) -> u32 {
-    if device == Device::Simt { 32 } else { 256 }
-}
-
-fn resident(kernel: &Kernel, blocks: u32) -> u32 {
-    blocks.clamp(1, kernel.multiprocessors() * BLOCKS_PER_MULTIPROCESSOR)
 }

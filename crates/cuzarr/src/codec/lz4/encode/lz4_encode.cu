@@ -1,22 +1,20 @@
 // Chunks of one size -> frames: numcodecs' LZ4 (the decoded size and one block) and Blosc-1 containers of LZ4 streams.
 //
-//     chunks ──encode_differs──> which hold anything but the fill value
-//            ──encode_pieces──> pieces, each by a warp, in slots of their own      (lz4_encode.cuh)
+//     chunks ──encode_pieces──> pieces, each by a warp, in slots of their own      (lz4_encode.cuh)
 //            ──encode_streams─> how pieces join to blocks, and how large those are  a thread a block
 //            ──encode_frames──> where blocks lie in their frame, how large that is  a thread a frame
-//            ──encode_places──> where frames lie, one behind the other              one warp
+//            ──encode_places──> where frames lie, one behind the other              (encoded.cu)
 //            ──encode_assemble> the frames, from slots and literals                 a warp a piece
 //
 // All chunks have the same size, so that where anything lies is arithmetic (`Shape`), and no table is needed. Nothing here
 // can fail: a stream that does not get smaller is stored, and so is a frame.
 //
 // Floor: encode_pieces, by the steps of a window that wait for memory; the others move bytes once.
+#include "cuzarr/encoded.cuh"
 #include "cuzarr/lz4_encode.cuh"
 
 #define CUZARR_ENCODE_BLOSC_HEADER 16u
 #define CUZARR_ENCODE_LZ4_HEADER 4u
-/// Frames begin at multiples of this. `FRAME_ALIGNMENT_BYTES` in mod.rs.
-#define CUZARR_ENCODE_ALIGNMENT 16u
 /// Warps of a block, each with a table.
 #define CUZARR_ENCODE_WARPS 4u
 
@@ -45,13 +43,6 @@ struct EncodedStream {
     u32 at;        // of its first byte, in the frame
     u32 trail;     // literals of the last sequence
     u32 trail_at;  // where that begins, in the stream
-};
-
-/// What becomes of a chunk: 16 bytes. `Encoded` in mod.rs.
-struct EncodedFrame {
-    u64 at;
-    u32 size;      // 0: nothing but the fill value
-    u32 is_copied; // stored as it is
 };
 
 /// A stream's place among the bytes of its chunk.
@@ -86,47 +77,14 @@ CUZARR_DEVICE u32 piece_size(const Shape& shape, const StreamPlace& place, u32 b
     return rest < shape.piece_bytes ? rest : shape.piece_bytes;
 }
 
-/// Whether two elements of `bytes` bytes at most are NaNs. `kind`: 0 no floats, else bytes of a binary one; 3 bfloat16.
-CUZARR_DEVICE bool is_nan(const u8* at, u32 kind) {
-    if (kind == 2) return ((u32)at[0] | (u32)(at[1] & 0x7f) << 8) > 0x7c00u;
-    if (kind == 3) return ((u32)at[0] | (u32)(at[1] & 0x7f) << 8) > 0x7f80u;
-    if (kind == 4) return (load_u32(at) & 0x7fffffffu) > 0x7f800000u;
-    u32 high = load_u32(at + 4) & 0x7fffffffu;
-    return high > 0x7ff00000u || (high == 0x7ff00000u && load_u32(at) != 0);
-}
-
-/// Tells of each chunk whether it differs from `blank`, in 256 bytes a step of a block. NaNs of any bits are the same.
-CUZARR_KERNEL(encode_differs, const u8* chunks, const u8* blank, u64 stride, u32 count, u32 size, u32 nan, u32* differs) {
-    u32 unit = nan == 3 ? 2 : nan ? nan : 1;
-    for (u32 chunk = block_index(); chunk < count; chunk += block_count()) {
-        const u8* from = chunks + chunk * stride;
-        for (u32 first = 0; first < size; first += thread_count() * 16) {
-            // Whoever finds a difference tells the block by memory: late news only cost a step.
-            if (volatile_load(differs + chunk)) break;
-            u32 begin = first + thread_index() * 16, end = begin + 16 < size ? begin + 16 : size;
-            bool same = true;
-            if (begin + 16 <= size) {
-                const uint4 a = *(const uint4*)(from + begin), b = *(const uint4*)(blank + begin);
-                same = a.x == b.x && a.y == b.y && a.z == b.z && a.w == b.w;
-            }
-            if (same && begin + 16 <= size) continue;
-            for (u32 at = begin; at < end; at += unit) {
-                bool equal = true;
-                for (u32 k = 0; k < unit; ++k) equal = equal && from[at + k] == blank[at + k];
-                if (!equal && !(nan && is_nan(from + at, nan) && is_nan(blank + at, nan))) volatile_store(differs + chunk, 1);
-            }
-        }
-    }
-}
-
-CUZARR_KERNEL(encode_pieces, const u8* work, u8* slots, Lz4Piece* pieces, Shape shape, const u32* differs) {
+CUZARR_KERNEL(encode_pieces, const u8* work, u8* slots, Lz4Piece* pieces, Shape shape, const u32* wanted) {
     CUZARR_SHARED(u32, tables, CUZARR_ENCODE_WARPS * CUZARR_LZ4_TABLE / 2);
     u32 warp = thread_index() / CUZARR_WARP, warps = thread_count() / CUZARR_WARP, lane = thread_index() % CUZARR_WARP;
     u16* table = (u16*)(tables + warp * (CUZARR_LZ4_TABLE / 2));
     u64 count = (u64)shape.chunks * shape.pieces, step = (u64)block_count() * warps;
     for (u64 index = (u64)block_index() * warps + warp; index < count; index += step) {
         u32 chunk = (u32)(index / shape.pieces), number = (u32)(index % shape.pieces);
-        if (!differs[chunk]) continue;
+        if (!wanted[chunk]) continue;
         StreamPlace place = stream_place(shape, stream_of_piece(shape, number));
         u32 begin = (number - place.first_piece) * shape.piece_bytes;
         u32 history = begin < shape.history_bytes ? begin : shape.history_bytes;
@@ -139,11 +97,11 @@ CUZARR_KERNEL(encode_pieces, const u8* work, u8* slots, Lz4Piece* pieces, Shape 
     }
 }
 
-CUZARR_KERNEL(encode_streams, Lz4Piece* pieces, EncodedStream* streams, Shape shape, const u32* differs) {
+CUZARR_KERNEL(encode_streams, Lz4Piece* pieces, EncodedStream* streams, Shape shape, const u32* wanted) {
     u64 count = (u64)shape.chunks * shape.streams, step = (u64)block_count() * thread_count();
     for (u64 index = (u64)block_index() * thread_count() + thread_index(); index < count; index += step) {
         u32 chunk = (u32)(index / shape.streams);
-        if (!differs[chunk]) continue;
+        if (!wanted[chunk]) continue;
         StreamPlace place = stream_place(shape, (u32)(index % shape.streams));
         Lz4Piece* own = pieces + (u64)chunk * shape.pieces + place.first_piece;
         u32 carry = 0, at = 0;
@@ -165,12 +123,12 @@ CUZARR_KERNEL(encode_streams, Lz4Piece* pieces, EncodedStream* streams, Shape sh
     }
 }
 
-CUZARR_KERNEL(encode_frames, EncodedStream* streams, EncodedFrame* frames, Shape shape, const u32* differs) {
+CUZARR_KERNEL(encode_frames, EncodedStream* streams, EncodedFrame* frames, Shape shape, const u32* wanted) {
     u32 step = block_count() * thread_count();
     for (u32 chunk = block_index() * thread_count() + thread_index(); chunk < shape.chunks; chunk += step) {
         EncodedStream* own = streams + (u64)chunk * shape.streams;
         EncodedFrame frame = {0, 0, 0};
-        if (differs[chunk]) {
+        if (wanted[chunk]) {
             u32 blocks = (shape.chunk_bytes + shape.block_bytes - 1) / shape.block_bytes, header = CUZARR_ENCODE_LZ4_HEADER;
             if (shape.type_bytes) header = CUZARR_ENCODE_BLOSC_HEADER + 4 * blocks;
             u64 size = header;
@@ -184,22 +142,6 @@ CUZARR_KERNEL(encode_frames, EncodedStream* streams, EncodedFrame* frames, Shape
             frame.size = (u32)(frame.is_copied ? copied : size);
         }
         frames[chunk] = frame;
-    }
-}
-
-CUZARR_KERNEL(encode_places, EncodedFrame* frames, u32 count) {
-    u32 lane = thread_index();
-    u64 begin = 0;
-    for (u32 first = 0; first < count; first += CUZARR_WARP) {
-        u32 index = first + lane;
-        u64 size = index < count ? frames[index].size : 0, end = (size + CUZARR_ENCODE_ALIGNMENT - 1) & ~(u64)(CUZARR_ENCODE_ALIGNMENT - 1);
-        u64 own = end;
-        for (u32 by = 1; by < CUZARR_WARP; by *= 2) {
-            u64 other = warp_shuffle_up(CUZARR_ALL_LANES, end, by);
-            if (lane >= by) end += other;
-        }
-        if (index < count) frames[index].at = begin + end - own;
-        begin += warp_shuffle(CUZARR_ALL_LANES, end, CUZARR_WARP - 1);
     }
 }
 

@@ -1,61 +1,69 @@
-//! LZ4 frames, made on a device: numcodecs' LZ4 and Blosc-1 containers, from chunks that all have the same size.
+//! Frames of LZ4 blocks, made on a device from chunks that all have one size.
 //!
-//! - `lz4_encode.cu`: a warp a piece of 8 KiB, then the pieces are joined to blocks and the blocks to frames. A
-//!   frame is what any decoder reads: pieces only say who makes which part of it.
-//! - Blosc's shuffle runs before, by the device's own kernels, block by block.
+//! `lz4_encode.cu` lets a warp encode a piece of 8 KiB, then joins the pieces to blocks and the blocks to frames. Any decoder
+//! reads the frames: pieces only say who makes which part of them.
 //!
-//! What it gives is not what liblz4 gives: matches begin in their piece or shortly before it, and every position is looked at until nothing was
-//! found for a while, whatever level or acceleration is asked.
+//! The frames are not those of liblz4. Matches begin in their piece or shortly before it. The kernels look at every position
+//! until they have found nothing for a while, whatever level or acceleration is asked.
 
-pub(crate) mod cuda;
+mod cuda;
 
-use crate::codec::blosc::Shuffling;
+pub(crate) use cuda::Chunks;
 
-/// Frames begin at multiples of this. `CUZARR_ENCODE_ALIGNMENT` in lz4_encode.cu.
-pub(crate) const FRAME_ALIGNMENT_BYTES: usize = 16;
+use crate::Result;
+use crate::codec::cost::EncodingSpeeds;
+use crate::codec::device::{ChunkRow, DeviceEncoder, Encode};
+
 /// Chunks of more are left to the host: positions in a frame are counted in 32 bits, with room for what does not compress.
 const MAX_CHUNK_BYTES: usize = 1 << 30;
 /// Bytes of the header in front of blocks: numcodecs' LZ4, and Blosc.
-const LZ4_HEADER_BYTES: usize = 4;
+const SIZED_HEADER_BYTES: usize = 4;
 const BLOSC_HEADER_BYTES: usize = 16;
 
-/// What frames chunks of one size become.
+/// What stands around the blocks of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Encoding {
+pub(crate) enum Framing {
+    /// The decoded size before one block.
+    Sized,
+    /// Blosc-1: a header that says these values, the starts of blocks, and a size before each stream.
+    Blosc { block_bytes: usize, type_bytes: u8, splits: usize, flags: u8 },
+}
+
+/// Makes LZ4 frames of chunks of one size.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Encoder {
     chunk_bytes: usize,
-    container: Container,
+    framing: Framing,
 }
 
-/// What stands around the blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Container {
-    /// The decoded size, and one block.
-    Lz4,
-    /// Blosc's header, which says this.
-    Blosc { block_bytes: usize, type_bytes: u8, splits: usize, shuffling: Shuffling, flags: u8 },
-}
-
-impl Encoding {
-    /// Frames for chunks of `chunk_bytes`; `None` for chunks that are the host's to encode: empty and very large ones.
-    pub(crate) fn new(chunk_bytes: usize, container: Container) -> Option<Encoding> {
-        (1..=MAX_CHUNK_BYTES).contains(&chunk_bytes).then_some(Encoding { chunk_bytes, container })
+impl Encoder {
+    /// An encoder of chunks of `chunk_bytes`. `None` for chunks that the host encodes: empty and very large ones.
+    pub(crate) fn new(chunk_bytes: usize, framing: Framing) -> Option<Encoder> {
+        (1..=MAX_CHUNK_BYTES).contains(&chunk_bytes).then_some(Encoder { chunk_bytes, framing })
     }
+}
 
-    /// Bytes of one chunk.
-    pub fn chunk_bytes(&self) -> usize {
+impl DeviceEncoder for Encoder {
+    fn chunk_bytes(&self) -> usize {
         self.chunk_bytes
     }
 
-    /// Most bytes of one frame.
-    pub fn frame_bound_bytes(&self) -> usize {
-        match self.container {
-            Container::Lz4 => LZ4_HEADER_BYTES + self.chunk_bytes + self.chunk_bytes / 255 + 16,
-            Container::Blosc { .. } => BLOSC_HEADER_BYTES + self.chunk_bytes,
+    fn frame_bound_bytes(&self) -> usize {
+        match self.framing {
+            Framing::Sized => SIZED_HEADER_BYTES + self.chunk_bytes + self.chunk_bytes / 255 + 16,
+            Framing::Blosc { .. } => BLOSC_HEADER_BYTES + self.chunk_bytes,
         }
     }
 
-    /// Most bytes of `count` frames, one behind the other.
-    pub fn output_bound_bytes(&self, count: usize) -> usize {
-        count.saturating_mul(self.frame_bound_bytes().next_multiple_of(FRAME_ALIGNMENT_BYTES))
+    fn speeds(&self) -> &'static EncodingSpeeds {
+        &super::cost::ENCODING_SPEEDS
+    }
+
+    fn memory_bytes(&self, row: &ChunkRow) -> usize {
+        Chunks::memory_bytes(self, row)
+    }
+
+    fn prepare(&self, row: &ChunkRow) -> Result<Box<dyn Encode>> {
+        Ok(Box::new(Chunks::new(self, row)))
     }
 }

@@ -17,7 +17,8 @@ use cuzarr_device::checksum::{self, Checksum};
 use cuzarr_device::transfer::gather_on;
 use cuzarr_device::{Buffer, DType, DTypeKind, Device, NdBuffer, Order, Stream, Tail, pool};
 
-use crate::codec::batch::{Blank, EncodeBatch, Encoding};
+use crate::codec::batch::{Blank, EncodeBatch};
+use crate::codec::device::{ChunkRow, DeviceEncoder};
 use crate::codec::native::{Strided, Undo, Undone};
 use crate::codec::{Location, Program};
 use crate::error::Result;
@@ -33,7 +34,7 @@ const RUNNING: usize = 4;
 /// What kernels encode of one write, and with what.
 pub(crate) struct Encoders {
     device: Device,
-    encoding: Encoding,
+    encoder: Arc<dyn DeviceEncoder>,
     /// What comes between packed chunks and frames.
     undo: Undo,
     /// Chunks as they are gathered.
@@ -89,13 +90,14 @@ fn nan_code(dtype: DType) -> u32 {
 /// What a batch of `count` chunks takes on the device at most.
 fn batch_bytes(
     device: Device,
-    (encoding, undo): (&Encoding, &Undo),
+    (encoder, undo): (&dyn DeviceEncoder, &Undo),
     packed: &Gathering,
     plain: Option<&Gathering>,
     count: usize,
 ) -> usize {
     let gathered = packed.padded_bytes + undo.chunk_bytes() + plain.map_or(0, |plain| plain.padded_bytes);
-    let encoded = EncodeBatch::memory_bytes(encoding, device, padded(encoding.chunk_bytes()), count);
+    let encoded =
+        EncodeBatch::memory_bytes(encoder, &ChunkRow { device, count, stride_bytes: padded(encoder.chunk_bytes()) });
     count.saturating_mul(gathered).saturating_add(encoded)
 }
 
@@ -107,13 +109,13 @@ pub(crate) fn placement(
     program: &Program,
     chunks: u64,
     options: &Options,
-) -> std::result::Result<Encoding, &'static str> {
-    let encoding = program.device_encoding()?;
+) -> std::result::Result<Arc<dyn DeviceEncoder>, &'static str> {
+    let encoder = program.device_encoder()?;
     let load = EncodingLoad { chunks, chunk_bytes: program.packed_size_bytes(), threads: options.threads };
-    if !options.strict && !load.prefers_device() {
+    if !options.strict && !load.prefers_device(encoder.speeds()) {
         return Err("the host's threads encode so little faster");
     }
-    Ok(encoding)
+    Ok(Arc::clone(encoder))
 }
 
 impl Encoders {
@@ -127,7 +129,7 @@ impl Encoders {
     ) -> Result<Option<(Encoders, u64)>> {
         let Some(program) = &writing.program else { return Ok(None) };
         let chunks = chunks_touched(&writing.source, &writing.selection);
-        let Ok(encoding) = placement(program, chunks, options) else { return Ok(None) };
+        let Ok(encoder) = placement(program, chunks, options) else { return Ok(None) };
         let (device, tail, undo) = (value.device(), program.tail(), program.device_undo());
         let strides = writing.packed_strides();
         let gathering = |tail: &Tail, size_bytes| Gathering::new(tail.clone(), strides.clone(), size_bytes, usize::MAX);
@@ -137,13 +139,13 @@ impl Encoders {
         let plain = (is_compared && !tail.is_plain()).then(|| gathering(&Tail::plain(tail.dtype), elements_bytes));
         let blanks = packed.size_bytes + if is_compared { elements_bytes } else { 0 };
         // The frames of a batch before may still be on their way.
-        let one = batch_bytes(device, (&encoding, &undo), &packed, plain.as_ref(), 1);
+        let one = batch_bytes(device, (&*encoder, &undo), &packed, plain.as_ref(), 1);
         let cost = |count: usize| {
             let batches =
-                batch_bytes(device, (&encoding, &undo), &packed, plain.as_ref(), count).saturating_mul(RUNNING);
-            batches.saturating_add(encoding.output_bound_bytes(count)).saturating_add(blanks) as u64
+                batch_bytes(device, (&*encoder, &undo), &packed, plain.as_ref(), count).saturating_mul(RUNNING);
+            batches.saturating_add(encoder.output_bound_bytes(count)).saturating_add(blanks) as u64
         };
-        let most = limit_bytes.saturating_sub(blanks as u64) / (one * RUNNING + encoding.output_bound_bytes(1)) as u64;
+        let most = limit_bytes.saturating_sub(blanks as u64) / (one * RUNNING + encoder.output_bound_bytes(1)) as u64;
         let wanted = (options.slab_bytes as u64 / packed.padded_bytes as u64).max(1).min(chunks.max(1));
         let count = usize::try_from(most.min(wanted)).unwrap_or(usize::MAX);
         let cost = cost(count);
@@ -157,7 +159,7 @@ impl Encoders {
         Ok(Some((
             Encoders {
                 device,
-                encoding,
+                encoder,
                 undo,
                 packed,
                 plain,
@@ -174,7 +176,7 @@ impl Encoders {
 
     /// Most bytes of one frame.
     pub(crate) fn frame_bound_bytes(&self) -> usize {
-        self.encoding.frame_bound_bytes()
+        self.encoder.frame_bound_bytes()
     }
 
     /// Chunks of the batches that are on the device, and of those before and behind.
@@ -237,7 +239,7 @@ impl Encoders {
         counters.time_on(encoded, &stream, || {
             let undone = self.undo.run(packed, self.packed.size_bytes, count, &stream)?;
             let ready = &undone.chunks;
-            let prepared = EncodeBatch::prepare(self.encoding, &ready.buffer, ready.stride_bytes, count)?;
+            let prepared = EncodeBatch::prepare(&*self.encoder, &ready.buffer, ready.stride_bytes, count)?;
             let (batch, _) = batch.insert((prepared, undone));
             batch.run_unless_blank(blank.as_ref(), &stream)
         })?;

@@ -1,23 +1,24 @@
 //! The way back: chunks of one size in device memory become frames there.
 //!
 //! An [`EncodeBatch`] is prepared for chunks that lie in one buffer, run in the order of a stream, and finished: then the host
-//! knows where each frame lies, and only those bytes need to cross the bus. A codec that has kernels says which frames it
-//! makes of chunks of a size by [`crate::codec::BytesToBytes::device_encoding`].
+//! knows where each frame lies, and only those bytes need to cross the bus. A codec hands the encoder of chunks of a size out
+//! by [`crate::codec::BytesToBytes::device_encoder`].
+
+mod cuda;
 
 use std::fmt;
 use std::ops::Range;
 
 use cuzarr_device::{Buffer, Device, Event, Stream};
 
-pub use crate::codec::lz4::encode::Encoding;
-pub(crate) use crate::codec::lz4::encode::cuda::Blank;
-use crate::codec::lz4::encode::cuda::{Encoder, FRAME_ENTRY_BYTES, Launched};
+pub(crate) use self::cuda::place_frames;
+use crate::codec::device::{ChunkRow, DeviceEncoder, Encode, EncodeTask, FRAME_ENTRY_BYTES, Launched};
 use crate::{Error, ErrorKind, Result};
 
 /// Chunks that are encoded together.
 pub struct EncodeBatch {
     src: Buffer,
-    encoder: Encoder,
+    encode: Box<dyn Encode>,
     len: usize,
     running: Option<(Launched, Event)>,
 }
@@ -31,6 +32,20 @@ pub struct Encoded {
     pub frames: Vec<Option<Range<usize>>>,
 }
 
+/// Chunks that may hold nothing but the fill value, compared before they are encoded.
+pub(crate) struct Blank<'a> {
+    /// Their elements, `stride_bytes` from one chunk to the next, as many as `blank` has bytes.
+    pub(crate) chunks: &'a Buffer,
+    pub(crate) stride_bytes: usize,
+    /// A chunk of the fill value.
+    pub(crate) blank: &'a Buffer,
+    /// Bytes of a float, of which any NaN equals any other; 3 for bfloat16, 0 for other types.
+    pub(crate) nan: u32,
+}
+
+/// Bytes of the word that says whether a chunk is encoded.
+const WANTED_BYTES: usize = 4;
+
 impl fmt::Debug for EncodeBatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "EncodeBatch({} chunks)", self.len)
@@ -43,25 +58,31 @@ impl EncodeBatch {
     /// # Errors
     /// `InvalidArgument` for chunks that are not inside `src`, `MemorySpace` for host memory; `DeviceUnavailable`,
     /// `LibraryMissing`, `KernelCompileFailed`.
-    pub fn prepare(encoding: Encoding, src: &Buffer, stride_bytes: usize, count: usize) -> Result<EncodeBatch> {
+    pub fn prepare(
+        encoder: &dyn DeviceEncoder,
+        src: &Buffer,
+        stride_bytes: usize,
+        count: usize,
+    ) -> Result<EncodeBatch> {
         if src.device() == Device::Cpu {
             return Err(Error::new(ErrorKind::MemorySpace, "kernels do not encode what is in host memory"));
         }
-        let last = stride_bytes.checked_mul(count.saturating_sub(1));
-        let end = last.and_then(|last| last.checked_add(encoding.chunk_bytes())).unwrap_or(usize::MAX);
-        if (count > 0 && end > src.size_bytes()) || !stride_bytes.is_multiple_of(16) {
-            let (chunk, have) = (encoding.chunk_bytes(), src.size_bytes());
+        let (last, chunk) = (stride_bytes.checked_mul(count.saturating_sub(1)), encoder.chunk_bytes());
+        let end = last.and_then(|last| last.checked_add(chunk)).unwrap_or(usize::MAX);
+        let is_inside = count == 0 || end <= src.size_bytes();
+        if !is_inside || !stride_bytes.is_multiple_of(16) || stride_bytes < chunk || count > i32::MAX as usize {
+            let have = src.size_bytes();
             let message =
                 format!("{count} chunks of {chunk} bytes, {stride_bytes} from one to the next, in a buffer of {have}");
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
-        let encoder = Encoder::new(src.device(), encoding, count, stride_bytes)?;
-        Ok(EncodeBatch { src: src.clone(), encoder, len: count, running: None })
+        let encode = encoder.prepare(&ChunkRow { device: src.device(), count, stride_bytes })?;
+        Ok(EncodeBatch { src: src.clone(), encode, len: count, running: None })
     }
 
     /// Most device memory that a run takes beside the chunks, what it gives included.
-    pub fn memory_bytes(encoding: &Encoding, device: Device, stride_bytes: usize, count: usize) -> usize {
-        Encoder::memory_bytes(encoding, device, count, stride_bytes)
+    pub fn memory_bytes(encoder: &dyn DeviceEncoder, row: &ChunkRow) -> usize {
+        encoder.memory_bytes(row).saturating_add(row.count.saturating_mul(WANTED_BYTES))
     }
 
     /// Puts the encoding on `stream`.
@@ -72,11 +93,12 @@ impl EncodeBatch {
         self.run_unless_blank(None, stream)
     }
 
-    /// As [`EncodeBatch::run`], without the chunks that are equal to `blank`.
+    /// Like [`EncodeBatch::run`], but leaves out the chunks that are equal to `blank`.
     pub(crate) fn run_unless_blank(&mut self, blank: Option<&Blank<'_>>, stream: &Stream) -> Result<()> {
         self.running = None;
         if self.len > 0 {
-            let launched = self.encoder.launch(&self.src, blank, stream)?;
+            let wanted = cuda::wanted(blank, self.len, stream)?;
+            let launched = self.encode.launch(&EncodeTask { stream, src: &self.src, wanted: &wanted })?;
             self.running = Some((launched, stream.record()?));
         }
         Ok(())

@@ -1,0 +1,49 @@
+//! Launches of `encoded.cu`: what the encoders of all codecs share.
+
+use cuzarr_device::{Buffer, Device, KernelSource, Stream, pool};
+
+use super::Blank;
+use crate::Result;
+use crate::codec::device::FRAME_ENTRY_BYTES;
+
+static ENCODED: KernelSource = KernelSource { name: "encoded", text: include_str!("encoded.cu") };
+
+const WARP: u32 = 32;
+/// Blocks of the kernels that only compare: what a multiprocessor holds at once.
+const BLOCKS_PER_MULTIPROCESSOR: u32 = 8;
+
+/// A word for each of `count` chunks: whether it is to be encoded.
+///
+/// # Errors
+/// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.
+pub(super) fn wanted(blank: Option<&Blank<'_>>, count: usize, stream: &Stream) -> Result<Buffer> {
+    let wanted = pool::allocate(count * 4, stream)?;
+    let Some(Blank { chunks, stride_bytes, blank, nan }) = blank else {
+        stream.memset(&wanted, 1)?;
+        return Ok(wanted);
+    };
+    stream.memset(&wanted, 0)?;
+    let kernel = ENCODED.kernel(stream.device(), "encode_differs")?;
+    // Few threads in `simt`, where each is a fiber.
+    let threads = if stream.device() == Device::Simt { WARP } else { 256 };
+    let blocks = (count as u32).clamp(1, kernel.multiprocessors() * BLOCKS_PER_MULTIPROCESSOR);
+    let (from, to, size_bytes) = (chunks.address(), blank.address(), blank.size_bytes() as u32);
+    let arguments = (from, to, *stride_bytes as u64, count as u32, size_bytes, *nan, wanted.address());
+    let buffers = [*chunks, *blank, &wanted];
+    // SAFETY: the parameters of encode_differs. The caller of `EncodeBatch` gave as many chunks, each as large as `blank`, as
+    // there are words.
+    unsafe { kernel.launch(stream, blocks, threads, arguments, &buffers) }?;
+    Ok(wanted)
+}
+
+/// Completes entries that say how large frames are: one frame begins behind the other.
+///
+/// # Errors
+/// `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.
+pub(crate) fn place_frames(frames: &Buffer, stream: &Stream) -> Result<()> {
+    let count = (frames.size_bytes() / FRAME_ENTRY_BYTES) as u32;
+    let kernel = ENCODED.kernel(stream.device(), "encode_places")?;
+    // SAFETY: the parameters of encode_places, one warp for all entries; as many as the buffer holds.
+    unsafe { kernel.launch(stream, 1, WARP, (frames.address(), count), &[frames]) }?;
+    Ok(())
+}
