@@ -5,7 +5,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use cuzarr::codec::VariableElements;
 use cuzarr::meta::{ChunkKeyEncoding, Separator};
-use cuzarr::node::ArrayOptions;
 use cuzarr::plan::{AxisSelection, KeyOf, check_strict, check_strict_writing};
 use cuzarr::run::{Access, Engine, Options};
 use cuzarr::store::Store;
@@ -256,28 +255,9 @@ impl PyChunkRequest {
 
     /// The engine's options, and whether fall-backs are errors.
     fn run_options(&self, given: &Bound<'_, PyDict>) -> PyResult<(Options, bool)> {
-        let ArrayOptions {
-            strict,
-            write_empty_chunks,
-            memory_limit_bytes,
-            threads,
-            coalesce_gap_bytes,
-            coalesce_max_bytes,
-            variable_limit_bytes,
-            ..
-        } = parse_options(given)?;
-        let options = Options {
-            threads,
-            memory_limit_bytes,
-            coalesce_gap_bytes,
-            coalesce_max_bytes,
-            variable_limit_bytes,
-            write_empty_chunks,
-            strict,
-            read_missing_chunks: true,
-            cancellation: Watches::current(&self.watch).token(),
-            ..Options::default()
-        };
+        let cancellation = Watches::current(&self.watch).token();
+        let options = Options { read_missing_chunks: true, cancellation, ..parse_options(given)? };
+        let strict = options.strict;
         Ok((options, strict))
     }
 

@@ -7,10 +7,10 @@ use std::sync::{Arc, OnceLock};
 use cuzarr_device::Device;
 use serde_json::{Map, Value};
 
+use super::ArrayOptions;
 use super::array_io::ArrayIo;
 use super::deletion;
 use super::documents;
-use super::options::ArrayOptions;
 use super::path::normalize_path;
 use crate::cancellation::CancellationToken;
 use crate::codec::Chain;

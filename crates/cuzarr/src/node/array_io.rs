@@ -11,7 +11,7 @@ use super::array::Array;
 use crate::codec::VariableElements;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::plan::{Explanation, Selection, check_strict, check_strict_writing, chunks_touched};
-use crate::run::{Access, Arrived, BRIEF_BYTES, Engine, Options, Report, Turn, memory_shape, reads_in_turn};
+use crate::run::{Access, Arrived, Engine, Report, SMALL_BYTES, Turn, in_threads, memory_shape, reads_in_turn};
 use crate::store::join_key;
 
 /// What an array keeps between calls: its chain bound to the devices it was used on, and what its last call did. A clone
@@ -140,7 +140,7 @@ impl Array {
     fn read_many_to(&self, selections: &[Selection], out: &NdBuffer) -> Result<()> {
         let access = self.access_as(out)?;
         self.check_strict(out.device())?;
-        let report = Engine::get().read_many(&access, self.store(), selections, out, &self.run_options())?;
+        let report = Engine::get().read_many(&access, self.store(), selections, out, self.options())?;
         self.io.state().report = Some(report);
         Ok(())
     }
@@ -163,8 +163,8 @@ impl Array {
     ) -> Result<()> {
         let work = || -> Result<()> {
             self.check_strict(self.device())?;
-            let (access, to) = (self.access(self.device())?, (at_once, deliver));
-            let report = Engine::get().read_in_turn(&access, self.store(), selections, to, &self.run_options())?;
+            let (access, options) = (self.access(self.device())?, self.options());
+            let report = Engine::get().read_in_turn(&access, self.store(), selections, at_once, deliver, options)?;
             self.io.state().report = Some(report);
             Ok(())
         };
@@ -181,14 +181,14 @@ impl Array {
     }
 
     fn read_to(&self, selection: &Selection, out: &NdBuffer) -> Result<()> {
-        let (engine, store, options) = (Engine::get(), self.store(), self.run_options());
+        let (engine, store, options) = (Engine::get(), self.store(), self.options());
         self.check_strict(out.device())?;
-        let may_be_brief = out.device() != Device::Cpu && out.size_bytes() <= BRIEF_BYTES;
-        let on_host = may_be_brief.then(|| self.access_on(Device::Cpu, out.dtype())).transpose()?;
-        let brief = on_host.map(|on_host| engine.read_brief((&*on_host, store), selection, out, &options));
-        let report = match brief.transpose()?.flatten() {
+        let may_be_small = out.device() != Device::Cpu && out.size_bytes() <= SMALL_BYTES;
+        let on_host = may_be_small.then(|| self.access_on(Device::Cpu, out.dtype())).transpose()?;
+        let small = on_host.map(|on_host| engine.read_small(&on_host, store, selection, out, options));
+        let report = match small.transpose()?.flatten() {
             Some(report) => report,
-            None => engine.read(&*self.access_as(out)?, store, selection, out, &options)?,
+            None => engine.read(&*self.access_as(out)?, store, selection, out, options)?,
         };
         self.io.state().report = Some(report);
         Ok(())
@@ -211,7 +211,7 @@ impl Array {
             if self.options().strict && value.device() != Device::Cpu {
                 check_strict_writing(self.chain()?, value.device())?;
             }
-            let report = Engine::get().write(&access, self.store(), selection, value, &self.run_options())?;
+            let report = Engine::get().write(&access, self.store(), selection, value, self.options())?;
             self.io.state().report = Some(report);
             Ok(())
         };
@@ -226,7 +226,7 @@ impl Array {
         let work = || -> Result<VariableElements> {
             let access = self.access(Device::Cpu)?;
             let engine = Engine::get();
-            let (elements, report) = engine.read_variable(&access, self.store(), selection, &self.run_options())?;
+            let (elements, report) = engine.read_variable(&access, self.store(), selection, self.options())?;
             self.io.state().report = Some(report);
             Ok(elements)
         };
@@ -247,7 +247,7 @@ impl Array {
         let work = || -> Result<()> {
             let access = self.access(Device::Cpu)?;
             let engine = Engine::get();
-            let report = engine.write_variable(&access, self.store(), selection, value, &self.run_options())?;
+            let report = engine.write_variable(&access, self.store(), selection, value, self.options())?;
             self.io.state().report = Some(report);
             Ok(())
         };
@@ -268,12 +268,11 @@ impl Array {
     pub fn explain(&self, selection: &Selection) -> Result<Explanation> {
         let work = || -> Result<Explanation> {
             let access = self.access(self.device())?;
-            let options = self.run_options();
+            let options = self.options();
             let chunks = chunks_touched(access.source(), selection);
-            let limits = (access.batch_bytes(&options, chunks), options.memory_limit_bytes);
-            let (placements, decoding) = access.placements(&options, chunks);
-            let chain = (access.chain().as_ref(), placements, decoding);
-            Explanation::new(access.source(), chain, self.device(), selection, &options.plan(), limits)
+            let (placed, limit_bytes) = (access.placed(options, chunks), options.memory_limit_bytes);
+            let (source, chain) = (access.source(), access.chain());
+            Explanation::new(source, chain, placed, self.device(), selection, &options.plan(), limit_bytes)
         };
         work().at(|| self.place())
     }
@@ -285,7 +284,7 @@ impl Array {
     pub fn explain_write(&self, selection: &Selection) -> Result<Explanation> {
         let explanation = self.explain(selection)?;
         let access = self.access(self.device()).at(|| self.place())?;
-        let placements = access.encoding_placements(self.device(), &self.run_options(), explanation.chunks);
+        let placements = access.encoding_placements(self.device(), self.options(), explanation.chunks);
         Ok(explanation.of_writing(placements))
     }
 
@@ -312,13 +311,7 @@ impl Array {
                 }
             }
         };
-        std::thread::scope(|scope| {
-            for _ in 1..self.options().threads.clamp(1, keys.len().max(1)) {
-                // A refused thread is no loss: this one takes every key that the others do not.
-                let _ = std::thread::Builder::new().spawn_scoped(scope, check);
-            }
-            check();
-        });
+        in_threads(self.options().threads.min(keys.len()), check);
         let mut damaged = damaged.into_inner().unwrap_or_else(PoisonError::into_inner);
         damaged.sort_by(|(left, _), (right, _)| left.cmp(right));
         Ok(damaged)
@@ -332,13 +325,13 @@ impl Array {
         let (start, extent): (Vec<u64>, Vec<u64>) =
             region.into_iter().map(|one| (one.start, one.end - one.start)).unzip();
         let selection = Selection::region(&start, &extent)?;
-        let (engine, options) = (Engine::get(), self.run_options());
+        let (engine, options) = (Engine::get(), self.options());
         match self.metadata().data_type().device_dtype() {
-            None => engine.read_variable(access, self.store(), &selection, &options).map(|_| ()),
+            None => engine.read_variable(access, self.store(), &selection, options).map(|_| ()),
             Some(dtype) => {
                 let shape: Vec<usize> = extent.iter().map(|&extent| extent as usize).collect();
                 let out = NdBuffer::empty(Device::Cpu, dtype, &shape, Order::C)?;
-                engine.read(access, self.store(), &selection, &out, &options).map(|_| ())
+                engine.read(access, self.store(), &selection, &out, options).map(|_| ())
             }
         }
     }
@@ -375,23 +368,6 @@ impl Array {
             return check_strict(self.chain()?, device);
         }
         Ok(())
-    }
-
-    fn run_options(&self) -> Options {
-        let options = self.options();
-        Options {
-            threads: options.threads,
-            memory_limit_bytes: options.memory_limit_bytes,
-            coalesce_gap_bytes: options.coalesce_gap_bytes,
-            coalesce_max_bytes: options.coalesce_max_bytes,
-            variable_limit_bytes: options.variable_limit_bytes,
-            read_missing_chunks: options.read_missing_chunks,
-            write_empty_chunks: options.write_empty_chunks,
-            strict: options.strict,
-            trace: options.trace,
-            cancellation: options.cancellation.clone(),
-            ..Options::default()
-        }
     }
 }
 

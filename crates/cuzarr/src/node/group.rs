@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use super::ArrayOptions;
 use super::array::Array;
 use super::documents::{self, CONSOLIDATED_V2};
 use super::hierarchy;
-use super::options::ArrayOptions;
 use super::path::normalize_path;
 use super::{Node, delete_node};
 use crate::error::{Error, ErrorKind, Result, ResultExt};

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::ArrayOptions;
 use super::documents;
 use super::group::{Consolidation, Group};
-use super::options::ArrayOptions;
 use super::path::normalize_path;
 use crate::error::{Error, ErrorKind, Result};
 use crate::meta::{Consolidated, NodeMetadata, ZarrFormat};

@@ -25,7 +25,6 @@ mod documents;
 mod group;
 mod hierarchy;
 mod mode;
-mod options;
 mod path;
 mod update;
 
@@ -35,12 +34,12 @@ use crate::error::{ErrorKind, Result};
 use crate::meta::{ArrayMetadata, NodeMetadata, ZarrFormat};
 use crate::store::Store;
 
+pub use crate::run::Options as ArrayOptions;
 pub use array::Array;
 pub use deletion::{delete_node, delete_tree, refresh_consolidated};
 pub use group::{Consolidation, Group};
 pub use hierarchy::{consolidate_metadata, create_hierarchy};
 pub use mode::Mode;
-pub use options::ArrayOptions;
 pub use path::normalize_path;
 pub use update::Update;
 

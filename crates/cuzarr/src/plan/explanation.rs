@@ -35,6 +35,17 @@ pub struct Decoding {
     pub estimate: Estimate,
 }
 
+/// Where the codecs of a chain run in one call, what was weighed to place them, and how much comes of that at once.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Placed {
+    /// The codecs in order of encoding.
+    pub codecs: Vec<Placement>,
+    /// What was weighed to place the decoders of frames.
+    pub decoding: Vec<Decoding>,
+    /// Packed bytes of one batch.
+    pub batch_bytes: u64,
+}
+
 /// What a read or write of a selection would do.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
@@ -70,17 +81,18 @@ pub struct Explanation {
 }
 
 impl Explanation {
-    /// Explains reading `selection` in batches of at most `batch_bytes` packed bytes.
+    /// Explains reading `selection` by codecs placed like this.
     ///
     /// # Errors
     /// `SelectionInvalid` when the selection does not fit the array.
     pub fn new(
         source: &Source,
-        (chain, placements, decoding): (&Chain, Vec<Placement>, Vec<Decoding>),
+        chain: &Chain,
+        placed: Placed,
         device: Device,
         selection: &Selection,
         options: &PlanOptions,
-        (batch_bytes, memory_limit_bytes): (u64, u64),
+        memory_limit_bytes: u64,
     ) -> Result<Explanation> {
         selection.check(&source.shape)?;
         let touched = |shape: &[u64]| touched(selection, shape);
@@ -100,14 +112,14 @@ impl Explanation {
             writing: false,
             device: device.to_string(),
             selection: selection.to_string(),
-            placements,
-            decoding,
+            placements: placed.codecs,
+            decoding: placed.decoding,
             objects,
             chunks,
             result_bytes: selection.len().unwrap_or(u64::MAX).saturating_mul(element_bytes),
             packed_bytes,
             stored_bytes_at_most: chunk_bytes.map(|bytes| chunks.saturating_mul(bytes).saturating_add(indexes)),
-            batches: packed_bytes.div_ceil(batch_bytes.max(1)).max(u64::from(chunks > 0)),
+            batches: packed_bytes.div_ceil(placed.batch_bytes.max(1)).max(u64::from(chunks > 0)),
             memory_limit_bytes,
             coalesce_gap_bytes: options.coalesce_gap_bytes,
             coalesce_max_bytes: options.coalesce_max_bytes,

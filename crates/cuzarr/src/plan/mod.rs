@@ -19,10 +19,11 @@ pub use batch::{Batch, ChunkName, Fill, Place, Read, SizeRule, Unit};
 pub use costs::{Costs, Estimate, Load};
 pub(crate) use explanation::chunks_touched;
 pub use explanation::{
-    Decoding, Explanation, Placement, check_strict, check_strict_writing, encoding_placements, placements,
+    Decoding, Explanation, Placed, Placement, check_strict, check_strict_writing, encoding_placements, placements,
 };
 pub use read::{Entries, IndexPlace, IndexRead, Plan, PlanOptions, Room, Step};
 pub use selection::{AxisSelection, Selection, SliceArg};
+pub(crate) use source::strides;
 pub use source::{KeyOf, Level, PackedLayout, ShardLayout, Source};
 pub use whole::WholeShards;
 pub(crate) use write::EncodingLoad;

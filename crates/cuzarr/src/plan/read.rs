@@ -145,6 +145,17 @@ struct Found {
     version: Option<Version>,
 }
 
+/// How the results of a plan's selections lie.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stacking {
+    /// There is one selection, and its result is the array.
+    One,
+    /// One behind the other along a new first dimension.
+    Stacked,
+    /// So, and nothing of a selection comes before all of those in front of it.
+    InTurn,
+}
+
 /// The plan of one read, of one selection or of several.
 pub struct Plan {
     source: Arc<Source>,
@@ -152,9 +163,7 @@ pub struct Plan {
     selections: Vec<Selection>,
     /// The first selection that was not begun.
     next: usize,
-    stacked: bool,
-    /// Whether one selection comes after the other, whole.
-    in_turn: bool,
+    stacking: Stacking,
     options: PlanOptions,
     /// Elements between neighbours of a packed chunk, per dimension of the array.
     strides: Vec<u64>,
@@ -172,7 +181,7 @@ impl Plan {
     /// # Errors
     /// `SelectionInvalid` when the selection does not fit the array.
     pub fn new(source: Arc<Source>, selection: Selection, options: PlanOptions) -> Result<Plan> {
-        Plan::of(source, vec![selection], (false, false), options)
+        Plan::of(source, vec![selection], Stacking::One, options)
     }
 
     /// The plan of reading several selections that differ in their place alone, one behind the other along a new first
@@ -185,7 +194,7 @@ impl Plan {
             let message = format!("selections {} and {other} differ in more than their place", selections[0]);
             return Err(Error::new(ErrorKind::ShapeMismatch, message));
         }
-        Plan::of(source, selections, (true, false), options)
+        Plan::of(source, selections, Stacking::Stacked, options)
     }
 
     /// The plan of reading several boxes of the array one after the other: batches hold the end of one and the beginning of
@@ -200,23 +209,17 @@ impl Plan {
             let message = format!("selection {other} is no box of the array");
             return Err(Error::new(ErrorKind::SelectionInvalid, message));
         }
-        Plan::of(source, selections, (true, true), options)
+        Plan::of(source, selections, Stacking::InTurn, options)
     }
 
-    fn of(
-        source: Arc<Source>,
-        selections: Vec<Selection>,
-        (stacked, in_turn): (bool, bool),
-        options: PlanOptions,
-    ) -> Result<Plan> {
+    fn of(source: Arc<Source>, selections: Vec<Selection>, stacking: Stacking, options: PlanOptions) -> Result<Plan> {
         selections.iter().try_for_each(|selection| selection.check(&source.shape))?;
         let strides = source.packed.strides(&source.leaf().chunk_shape);
         Ok(Plan {
             source,
             selections,
             next: 0,
-            stacked,
-            in_turn,
+            stacking,
             options,
             strides,
             stack: Vec::new(),
@@ -224,6 +227,11 @@ impl Plan {
             known_entries: 0,
             pieces: VecDeque::new(),
         })
+    }
+
+    /// Whether results lie behind a first dimension.
+    fn is_stacked(&self) -> bool {
+        self.stacking != Stacking::One
     }
 
     /// Dimensions, steps and extents, which all selections have alike.
@@ -235,7 +243,7 @@ impl Plan {
     fn first_frame(&mut self) -> Option<Frame> {
         let from = self.next;
         let cell = &self.source.levels[0].chunk_shape;
-        let listed_cells = if self.in_turn { 1 } else { LISTED_CELLS };
+        let listed_cells = if self.stacking == Stacking::InTurn { 1 } else { LISTED_CELLS };
         let mut cells = 0;
         while let Some(selection) = self.selections.get(self.next).filter(|_| cells < listed_cells) {
             let touched = selection.axes().iter().zip(cell).map(|(axis, &cell)| cells_touched(axis, cell.max(1)));
@@ -260,7 +268,7 @@ impl Plan {
         let stride = |(axis, &stride): (&AxisSelection, &u64)| {
             isize::try_from(stride.saturating_mul(axis.step)).unwrap_or(isize::MAX)
         };
-        self.stacked.then_some(0).into_iter().chain(axes.map(stride)).collect()
+        self.is_stacked().then_some(0).into_iter().chain(axes.map(stride)).collect()
     }
 
     /// The shards that all of the selection lies in, where reading them whole takes less time than asking for their indexes first.
@@ -279,7 +287,7 @@ impl Plan {
 
     /// An index that was learned. It is not needed again, unless another selection leads through the same shard.
     fn take_known(&mut self, place: &IndexPlace) -> Option<Option<Arc<dyn Entries>>> {
-        if self.stacked && self.known_entries <= KEPT_ENTRIES {
+        if self.is_stacked() && self.known_entries <= KEPT_ENTRIES {
             return self.known.get(place).cloned();
         }
         let taken = self.known.remove(place)?;
@@ -368,11 +376,11 @@ impl Plan {
     /// The index of the shard at hand, and those of the shards that follow it in the same grid.
     fn wanted_indexes(&self, level: usize, layout: &ShardLayout) -> Result<Vec<IndexRead>> {
         let Some(frame) = self.stack.last() else { return Ok(Vec::new()) };
-        let most = if self.stacked { 4096 } else { 256 };
+        let most = if self.is_stacked() { 4096 } else { 256 };
         let window = (self.options.index_window_bytes / layout.index_size_bytes.max(1)).clamp(1, most) as usize;
         let (mut wanted, mut places) = (Vec::new(), HashSet::new());
         // Those of boxes that come later, too: one round for many of them.
-        let later = self.selections[self.next..].iter().filter(|_| self.in_turn && level == 0);
+        let later = self.selections[self.next..].iter().filter(|_| self.stacking == Stacking::InTurn && level == 0);
         let later = later.flat_map(|selection| cells_of(selection, &self.source.levels[0].chunk_shape));
         for at in frame.tour.places().chain(later) {
             if wanted.len() >= window {
@@ -407,7 +415,7 @@ impl Plan {
         let kept = self.axes().iter().zip(inside).filter(|(axis, _)| !axis.dropped);
         // The result is in memory, so its extents fit `usize`.
         let kept = kept.map(|(_, &(from, to))| (from as usize, (to - from) as usize));
-        self.stacked.then_some((selection, 1)).into_iter().chain(kept).unzip()
+        self.is_stacked().then_some((selection, 1)).into_iter().chain(kept).unzip()
     }
 
     fn fill(&self, name: &ChunkName, spot: &Spot, fills: &mut Vec<Fill>) {

@@ -45,14 +45,19 @@ pub struct PackedLayout {
 impl PackedLayout {
     /// Elements between neighbours in a packed chunk, per dimension of the array.
     pub(crate) fn strides(&self, chunk_shape: &[u64]) -> Vec<u64> {
-        let mut strides = vec![0; chunk_shape.len()];
-        let mut stride = 1u64;
-        for &axis in self.axes.iter().rev() {
-            strides[axis] = stride;
-            stride = stride.saturating_mul(chunk_shape[axis]);
-        }
-        strides
+        strides(self.axes.iter().copied(), chunk_shape)
     }
+}
+
+/// Elements between neighbours, per dimension of a box whose dimensions lie in the order of `axes`, the last one closest.
+pub(crate) fn strides(axes: impl DoubleEndedIterator<Item = usize>, shape: &[u64]) -> Vec<u64> {
+    let mut strides = vec![0; shape.len()];
+    let mut stride = 1u64;
+    for axis in axes.rev() {
+        strides[axis] = stride;
+        stride = stride.saturating_mul(shape[axis]);
+    }
+    strides
 }
 
 /// Makes the key of a chunk from its place in the grid.

@@ -7,7 +7,7 @@ use cuzarr_device::{DType, Device, NdBuffer, Order, Packing};
 use crate::codec::{Chain, Program};
 use crate::error::{Error, ErrorKind, Result};
 use crate::meta::ArrayMetadata;
-use crate::plan::{Decoding, KeyOf, Level, PackedLayout, Placement, ShardLayout, Source, encoding_placements};
+use crate::plan::{KeyOf, Level, PackedLayout, Placed, Placement, ShardLayout, Source, encoding_placements};
 use crate::run::options::Options;
 use crate::run::read::indexes::Indexes;
 use crate::store::ByteRange;
@@ -127,13 +127,8 @@ impl Access {
         self.dtype
     }
 
-    /// Packed bytes of one batch of a read of so many of the innermost chunks.
-    pub fn batch_bytes(&self, options: &Options, chunks: u64) -> u64 {
-        crate::run::read::device::batch_bytes(self, options, chunks)
-    }
-
     /// Where each codec runs in a read of so many of the innermost chunks, and what was weighed.
-    pub fn placements(&self, options: &Options, chunks: u64) -> (Vec<Placement>, Vec<Decoding>) {
+    pub fn placed(&self, options: &Options, chunks: u64) -> Placed {
         crate::run::read::device::decoding(self, options, chunks)
     }
 

@@ -1,4 +1,4 @@
-//! What every part of one read or write shares: the store, the threads, the memory, the counters, the failures.
+//! What every part of one read or write carries: the store, the threads, the memory, the counters, the failures.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -7,19 +7,18 @@ use cuzarr_device::pool::Within;
 
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
-use crate::run::options::Options;
 use crate::run::report::{Counters, Report};
 use crate::run::schedule::budget::Memory;
 use crate::run::schedule::pool::{Pool, Share};
 use crate::run::schedule::scratch::Scratch;
 use crate::run::schedule::streams::Streams;
-use crate::store::{HeldValues, OpenLimit, OpenValues, ReadOutcome, ReadRequest, ReadSink, Store, Version, Workers};
+use crate::store::{HeldValues, OpenValues, ReadOutcome, ReadRequest, ReadSink, Store, Version, Workers};
 
 /// Failures that are kept beside the first one.
 const OTHER_FAILURES: usize = 15;
 
 /// One read or write.
-pub(crate) struct Call {
+pub(crate) struct Context {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) cancellation: CancellationToken,
     pub(crate) pool: Pool,
@@ -28,44 +27,24 @@ pub(crate) struct Call {
     pub(crate) streams: Streams,
     pub(crate) memory: Memory,
     pub(crate) limit_bytes: u64,
-    _within: Within,
     pub(crate) counters: Counters,
     /// Shards that were opened for their index: chunks come from the same version.
     pub(crate) shards: OpenValues,
     /// Objects that were read whole.
-    held: OnceLock<HeldValues>,
-    cancelled: AtomicBool,
-    failures: Mutex<Vec<Error>>,
+    pub(crate) held: OnceLock<HeldValues>,
+    pub(crate) failures: Failures,
+    /// Keeps what the device's pool holds below the limit.
+    pub(crate) _within: Within,
 }
 
-impl Call {
-    pub(crate) fn new(
-        store: Arc<dyn Store>,
-        pool: Pool,
-        threads: usize,
-        (scratch, streams): (Scratch, Streams),
-        (memory, open_shards): (Memory, Arc<OpenLimit>),
-        within: Within,
-        options: &Options,
-    ) -> Call {
-        Call {
-            store,
-            cancellation: options.cancellation.clone(),
-            threads: threads.clamp(1, crate::store::Workers::count(&pool)),
-            pool,
-            scratch,
-            streams,
-            memory,
-            limit_bytes: within.limit_bytes(),
-            _within: within,
-            counters: Counters::new(options.trace),
-            shards: OpenValues::new(open_shards),
-            held: OnceLock::new(),
-            cancelled: AtomicBool::new(false),
-            failures: Mutex::default(),
-        }
-    }
+/// What went wrong in one call, and that nothing more need begin.
+#[derive(Default)]
+pub(crate) struct Failures {
+    cancelled: AtomicBool,
+    errors: Mutex<Vec<Error>>,
+}
 
+impl Context {
     /// The threads that the call lends to stores, with a turn of its own.
     pub(crate) fn workers(&self) -> Share {
         Share { pool: self.pool.clone(), threads: self.threads, turn: self.pool.next_turn() }
@@ -102,8 +81,8 @@ impl Call {
 
     /// Notes a failure, and lets everything that has not begun end early.
     pub(crate) fn fail(&self, error: Error) {
-        self.cancelled.store(true, Ordering::Release);
-        let mut failures = self.failures();
+        self.failures.cancelled.store(true, Ordering::Release);
+        let mut failures = self.errors();
         // What was cancelled because of an earlier failure is no news.
         let news = error.kind() != ErrorKind::Cancelled || failures.is_empty();
         if news && failures.len() <= OTHER_FAILURES {
@@ -113,7 +92,7 @@ impl Call {
 
     /// Whether something failed already.
     pub(crate) fn is_cancelled(&self) -> bool {
-        self.cancelled.load(Ordering::Acquire)
+        self.failures.cancelled.load(Ordering::Acquire)
     }
 
     /// Whether this call still goes on: nothing failed, and its caller still wants it.
@@ -154,7 +133,7 @@ impl Call {
     /// # Errors
     /// That failure.
     pub(crate) fn outcome(&self) -> Result<()> {
-        let mut failures = std::mem::take(&mut *self.failures());
+        let mut failures = std::mem::take(&mut *self.errors());
         if failures.is_empty() {
             return Ok(());
         }
@@ -164,7 +143,7 @@ impl Call {
         Err(first.with_others(failures.into_iter().filter(|error| error.kind() != ErrorKind::Cancelled)))
     }
 
-    fn failures(&self) -> MutexGuard<'_, Vec<Error>> {
-        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+    fn errors(&self) -> MutexGuard<'_, Vec<Error>> {
+        self.failures.errors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use cuzarr_device::pool::within;
 use cuzarr_device::{Device, NdBuffer, profile};
@@ -15,20 +15,20 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::plan::write::object_bounds;
 use crate::plan::{Plan, Selection};
 use crate::run::access::Access;
-use crate::run::context::Call;
+use crate::run::context::{Context, Failures};
 use crate::run::options::Options;
 use crate::run::read::coordinator;
 use crate::run::read::device::{Arrived, DeviceDestination, InTurn, Out};
 use crate::run::read::route::host::HostDestination;
 use crate::run::read::route::variable::{self, VariableDestination};
-use crate::run::report::Report;
+use crate::run::report::{Counters, Report};
 use crate::run::schedule::budget::Memory;
 use crate::run::schedule::pool::Pool;
 use crate::run::schedule::range_lock::{Objects, Turn, Turns};
 use crate::run::schedule::scratch::Scratch;
 use crate::run::schedule::streams::Streams;
 use crate::run::write;
-use crate::store::{OpenLimit, Store};
+use crate::store::{OpenLimit, OpenValues, Store, Workers};
 
 /// Threads that the process has at most, whatever is asked: more than any machine's cores, for stores far away.
 const MOST_THREADS: usize = 512;
@@ -88,13 +88,13 @@ impl Engine {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner).entry(device).or_default().clone()
     }
 
-    pub(crate) fn call(&self, store: &Arc<dyn Store>, device: Device, options: &Options) -> Arc<Call> {
+    pub(crate) fn call(&self, store: &Arc<dyn Store>, device: Device, options: &Options) -> Arc<Context> {
         self.call_by(&self.pool, options.threads, store, device, options)
     }
 
     /// For a read into device memory, one of whose threads is the calling one: what it puts on the device must not wait until
     /// a worker leaves it a core, which takes milliseconds.
-    fn driven_call(&self, store: &Arc<dyn Store>, device: Device, options: &Options) -> Arc<Call> {
+    fn driven_call(&self, store: &Arc<dyn Store>, device: Device, options: &Options) -> Arc<Context> {
         self.call_by(&self.driven_pool, options.threads.saturating_sub(1).max(1), store, device, options)
     }
 
@@ -105,17 +105,24 @@ impl Engine {
         store: &Arc<dyn Store>,
         device: Device,
         options: &Options,
-    ) -> Arc<Call> {
+    ) -> Arc<Context> {
         pool.grow(threads.min(MOST_THREADS));
-        Arc::new(Call::new(
-            Arc::clone(store),
-            pool.clone(),
-            threads,
-            (self.scratch.clone(), self.streams.clone()),
-            (self.memory(device), Arc::clone(&self.open_shards)),
-            within(device, options.memory_limit_bytes),
-            options,
-        ))
+        let within = within(device, options.memory_limit_bytes);
+        Arc::new(Context {
+            store: Arc::clone(store),
+            cancellation: options.cancellation.clone(),
+            pool: pool.clone(),
+            threads: threads.clamp(1, pool.count()),
+            scratch: self.scratch.clone(),
+            streams: self.streams.clone(),
+            memory: self.memory(device),
+            limit_bytes: within.limit_bytes(),
+            counters: Counters::new(options.trace),
+            shards: OpenValues::new(Arc::clone(&self.open_shards)),
+            held: OnceLock::new(),
+            failures: Failures::default(),
+            _within: within,
+        })
     }
 
     /// Reads `selection` into `out`, which is on the device that `access` is bound to. When it returns, `out` is ready on
@@ -199,7 +206,8 @@ impl Engine {
         access: &Access,
         store: &Arc<dyn Store>,
         selections: Vec<Selection>,
-        (at_once, deliver): (usize, Sender<Arrived>),
+        at_once: usize,
+        deliver: Sender<Arrived>,
         options: &Options,
     ) -> Result<Report> {
         let device = access.device();

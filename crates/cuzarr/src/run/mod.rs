@@ -28,9 +28,11 @@ pub use decoder::{Decoder, DecoderBatch, Frames};
 pub use engine::Engine;
 pub(crate) use engine::{memory_shape, reads_in_turn};
 pub use options::Options;
+pub(crate) use options::SMALL_BYTES;
 pub(crate) use read::device::Arrived;
-pub(crate) use read::route::small::BRIEF_BYTES;
+
 pub use report::{Report, Span, Stage, StageReport};
 pub use schedule::budget::Memory;
 pub use schedule::pool::Pool;
+pub(crate) use schedule::pool::in_threads;
 pub(crate) use schedule::range_lock::Turn;

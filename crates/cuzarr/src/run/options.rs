@@ -1,60 +1,77 @@
-//! How one call behaves.
+//! How an array behaves while it is used: the one struct that arrays hold and calls carry.
 
-use cuzarr_device::Device;
+use cuzarr_device::{DEFAULT_SLAB_BYTES, Device};
 
 use crate::cancellation::CancellationToken;
-use crate::config::cores;
+use crate::config::Config;
 use crate::plan::PlanOptions;
-use crate::run::read::coordinator::INDEXES_SHARE;
+
+/// The part of the memory limit that shards may take which one call reads whole, and the indexes that an open array keeps.
+pub(crate) const INDEXES_SHARE: u64 = 64;
 
 /// Bytes of shard indexes that one call fetches at once, or of shards that are fetched whole instead.
 const INDEX_WINDOW_BYTES: u64 = 16 << 20;
 
-/// How one call behaves.
-#[derive(Clone, Debug)]
+/// Packed bytes up to which a single read is done by the calling thread: another one would take longer to wake up.
+pub(crate) const SMALL_BYTES: usize = 128 << 10;
+
+/// How an array behaves while it is used; nothing of this is stored.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// Threads that the call may use.
-    pub threads: usize,
-    /// Bytes in flight outside the result, of all calls on the device together; per kind of memory (host, device).
+    /// Where an array's results are. A call of the engine goes by the device of its [`Access`](super::Access).
+    pub device: Device,
+    /// An array's results are in F order.
+    pub order_is_f: bool,
+    /// A fall-back to the host is an error, and a device decodes all that it can, also where the host would be faster.
+    pub strict: bool,
+    /// Missing chunks give the fill value; otherwise they are an error.
+    pub read_missing_chunks: bool,
+    /// Chunks that hold nothing but the fill value are stored.
+    pub write_empty_chunks: bool,
+    /// Bytes in flight outside results, of all calls on the device together; per kind of memory (host, pinned, device).
     pub memory_limit_bytes: u64,
-    /// Gaps up to so many bytes are read over.
+    /// Threads that one call may use.
+    pub threads: usize,
+    /// Gaps up to so many bytes between ranges are read over.
     pub coalesce_gap_bytes: u64,
-    /// Most bytes of one read of several chunks.
+    /// Most bytes of one read of several ranges.
     pub coalesce_max_bytes: u64,
+    /// Bytes that a chunk of variable-length elements may decode to.
+    pub variable_limit_bytes: u64,
     /// Size of a slab of the staging ring.
     pub slab_bytes: usize,
     /// Packed bytes of one batch that kernels decode: enough for all of a device's multiprocessors.
     pub decode_batch_bytes: u64,
-    /// Bytes that a chunk of variable-length elements may decode to.
-    pub variable_limit_bytes: u64,
-    /// Whether missing chunks give the fill value; else they are errors.
-    pub read_missing_chunks: bool,
-    /// Whether chunks that hold nothing but the fill value are stored.
-    pub write_empty_chunks: bool,
-    /// Whether a device decodes all that it can, also where the host would be faster.
-    pub strict: bool,
-    /// Whether the report lists every piece of work.
+    /// Reports list every piece of work.
     pub trace: bool,
     /// Stops the call.
     pub cancellation: CancellationToken,
 }
 
-impl Default for Options {
-    fn default() -> Self {
+impl From<&Config> for Options {
+    fn from(config: &Config) -> Self {
         Options {
-            threads: cores(),
-            memory_limit_bytes: 1 << 30,
-            coalesce_gap_bytes: 1 << 16,
-            coalesce_max_bytes: 4 << 20,
-            slab_bytes: 16 << 20,
+            device: config.device(),
+            order_is_f: config.order_is_f(),
+            strict: config.strict(),
+            read_missing_chunks: config.read_missing_chunks(),
+            write_empty_chunks: config.write_empty_chunks(),
+            memory_limit_bytes: config.memory_limit_bytes(),
+            threads: config.threads(),
+            coalesce_gap_bytes: config.coalesce_gap_bytes(),
+            coalesce_max_bytes: config.coalesce_max_bytes(),
+            variable_limit_bytes: config.variable_chunk_max_bytes(),
+            slab_bytes: DEFAULT_SLAB_BYTES,
             decode_batch_bytes: 64 << 20,
-            variable_limit_bytes: 512 << 20,
-            read_missing_chunks: true,
-            write_empty_chunks: false,
-            strict: false,
             trace: false,
             cancellation: CancellationToken::default(),
         }
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options::from(&Config::new())
     }
 }
 

@@ -282,7 +282,8 @@ impl Counters {
     /// Does `work`, which puts something on `stream`, and counts the time that the device needs for it.
     pub(crate) fn time_on<E: Into<Error>>(
         &self,
-        (stage, size_bytes): (Stage, u64),
+        stage: Stage,
+        size_bytes: u64,
         stream: &Stream,
         work: impl FnOnce() -> Result<(), E>,
     ) -> Result<()> {

@@ -8,6 +8,7 @@ use cuzarr_device::NdBuffer;
 use super::{Bins, Keys, NO_INTERVAL};
 use crate::compute::reduce::view::View;
 use crate::error::Result;
+use crate::run::in_threads;
 
 /// Neighbouring elements of the result that are walked through together, where that is how they lie in memory.
 const TILE_OUTPUTS: usize = 256;
@@ -41,7 +42,7 @@ impl Counter<'_> {
         if outputs.len() >= threads {
             let each = outputs.len().div_ceil(threads).max(1);
             let parts = counters.chunks_mut(each * table).zip(others.chunks_mut(each)).enumerate();
-            in_threads(threads, parts, |(part, (counters, others))| {
+            by_parts(threads, parts, |(part, (counters, others))| {
                 let range = part * each..part * each + others.len();
                 self.count((outputs.start, range), 0..self.view.reduced, counters, others);
             });
@@ -50,7 +51,7 @@ impl Counter<'_> {
         // Tables of their own, added up when they are done: sums of whole numbers have no order.
         let each = self.view.reduced.div_ceil(threads).max(1);
         let sums = Mutex::new((counters, others));
-        in_threads(threads, (0..self.view.reduced).step_by(each), |first| {
+        by_parts(threads, (0..self.view.reduced).step_by(each), |first| {
             let (mut own, mut own_others) = (vec![0; outputs.len() * table], vec![0; outputs.len()]);
             let part = first..(first + each).min(self.view.reduced);
             self.count((outputs.start, 0..outputs.len()), part, &mut own, &mut own_others);
@@ -143,7 +144,7 @@ fn bin(edges: &[u64], key: u64) -> Option<usize> {
 }
 
 /// Does some work part by part, in several threads.
-fn in_threads<T>(threads: usize, parts: impl Iterator<Item = T> + Send, work: impl Fn(T) + Sync) {
+fn by_parts<T>(threads: usize, parts: impl Iterator<Item = T> + Send, work: impl Fn(T) + Sync) {
     let parts = Mutex::new(parts);
     let next = || parts.lock().unwrap_or_else(PoisonError::into_inner).next();
     let run = || {
@@ -151,11 +152,5 @@ fn in_threads<T>(threads: usize, parts: impl Iterator<Item = T> + Send, work: im
             work(part);
         }
     };
-    std::thread::scope(|scope| {
-        for _ in 1..threads {
-            // A refused thread is no loss: this one does what the others do not.
-            let _ = std::thread::Builder::new().spawn_scoped(scope, run);
-        }
-        run();
-    });
+    in_threads(threads, run);
 }

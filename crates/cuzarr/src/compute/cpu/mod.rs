@@ -13,6 +13,7 @@ use super::layout::Joint;
 use super::program::{Action, Program, Step};
 use super::promote::{is_half, lane};
 use crate::error::{Error, ErrorKind, Result};
+use crate::run::in_threads;
 
 /// Elements of a block.
 pub(crate) const BLOCK_ELEMS: usize = 4096;
@@ -46,14 +47,7 @@ pub(crate) fn evaluate(program: &Program, shape: &[usize], inputs: &[NdBuffer], 
             }
         }
     };
-    let helpers = threads.min(size_bytes.div_ceil(piece_bytes.max(1))).saturating_sub(1);
-    std::thread::scope(|scope| {
-        for _ in 0..helpers {
-            // A refused thread is no loss: this one does what the others do not.
-            let _ = std::thread::Builder::new().spawn_scoped(scope, work);
-        }
-        work();
-    });
+    in_threads(threads.min(size_bytes.div_ceil(piece_bytes.max(1))), work);
     match failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
         Some(error) => Err(error),
         None => Ok(NdBuffer::from_parts(memory, program.output, layout)?),

@@ -8,6 +8,7 @@ use cuzarr_device::cpu::cast;
 use super::state::{Accumulator, State, Value, Wide, beats};
 use super::view::{self, BLOCK_LANES, BLOCK_THREADS, PACK, THREAD_STEPS, View};
 use crate::error::Result;
+use crate::run::in_threads;
 
 /// Jobs that a thread takes at a time, at most, and elements, at least: fewer are not worth a thread.
 const JOBS_AT_ONCE: usize = 64;
@@ -52,13 +53,7 @@ pub(crate) fn states(
             }
         }
     };
-    std::thread::scope(|scope| {
-        for _ in 1..threads.min(jobs.div_ceil(at_once)) {
-            // A refused thread is no loss: this one does what the others do not.
-            let _ = std::thread::Builder::new().spawn_scoped(scope, work);
-        }
-        work();
-    });
+    in_threads(threads.min(jobs.div_ceil(at_once)), work);
     if let Some(error) = failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
         return Err(error);
     }

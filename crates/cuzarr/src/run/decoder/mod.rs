@@ -31,6 +31,7 @@ use crate::codec::{Chain, ChunkSpec, Program, leave_nothing};
 use crate::config::cores;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::meta::{Extension, FillValue};
+use crate::run::schedule::pool::in_threads;
 
 /// Frames that are put together begin at multiples of this.
 const ALIGNMENT_BYTES: usize = 256;
@@ -363,14 +364,7 @@ impl DecoderBatch {
                 }
             }
         };
-        let threads = cores().min(work.len());
-        std::thread::scope(|scope| {
-            for _ in 1..threads {
-                // A refused thread is no loss: this one takes every frame that the others do not.
-                let _ = std::thread::Builder::new().spawn_scoped(scope, decode);
-            }
-            decode();
-        });
+        in_threads(cores().min(work.len()), decode);
         found.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 

@@ -8,6 +8,7 @@ use cuzarr_device::{Buffer, Layout, NdBuffer, Order, Stream, Transfer, TransferB
 
 use crate::codec::Program;
 use crate::error::Result;
+use crate::plan::strides;
 
 /// From this size on a chunk that is not such a row gets a launch of its own: one takes some 20 microseconds, as long as
 /// copying so much.
@@ -70,13 +71,8 @@ pub(crate) fn transfer(program: &Program, out: &NdBuffer, packed_offset_bytes: u
 }
 
 fn packed_strides(program: &Program, out: &NdBuffer) -> Vec<isize> {
-    let mut packed_strides = vec![0; out.ndim()];
-    let mut stride = 1;
-    for &axis in program.packed_axes().iter().rev() {
-        packed_strides[axis] = stride;
-        stride *= out.shape()[axis] as isize;
-    }
-    packed_strides
+    let shape: Vec<u64> = out.shape().iter().map(|&extent| extent as u64).collect();
+    strides(program.packed_axes().iter().copied(), &shape).into_iter().map(|stride| stride as isize).collect()
 }
 
 /// Puts packed chunks of one kind, each with its offset, to their outputs. Takes at most about `limit_bytes` for more than one.

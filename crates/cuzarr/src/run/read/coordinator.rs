@@ -10,14 +10,12 @@ use crate::codec::{Chain, Sharding};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::plan::{Batch, IndexRead, Plan, Room, SizeRule, Step, WholeShards};
 use crate::run::access::Access;
-use crate::run::context::Call;
+use crate::run::context::Context;
+use crate::run::options::INDEXES_SHARE;
 use crate::run::read::fetch::{Fetched, Request, fetch};
 use crate::run::read::in_flight::{Flight, shorter};
 use crate::run::read::indexes::VersionedIndex;
 use crate::store::ByteRange;
-
-/// The part of the memory limit that the indexes which an open array keeps may take, and shards that one call reads whole.
-pub(crate) const INDEXES_SHARE: u64 = 64;
 
 /// Where a read's elements go: host memory, a device, a table of variable-length elements.
 pub(crate) trait Destination {
@@ -48,7 +46,7 @@ pub(crate) enum Launch {
 
 /// What a destination launches with.
 pub(crate) struct Launcher<'a> {
-    pub(crate) call: &'a Arc<Call>,
+    pub(crate) call: &'a Arc<Context>,
     pub(crate) number: usize,
     pub(crate) sender: &'a Sender<usize>,
 }
@@ -57,7 +55,7 @@ pub(crate) struct Launcher<'a> {
 ///
 /// # Errors
 /// The first failure, with the others beside it.
-pub(crate) fn read(call: &Arc<Call>, access: &Access, plan: Plan, destination: &mut dyn Destination) -> Result<()> {
+pub(crate) fn read(call: &Arc<Context>, access: &Access, plan: Plan, destination: &mut dyn Destination) -> Result<()> {
     let (sender, receiver) = channel();
     hold_small_shards(call, access, &plan);
     let mut reading =
@@ -72,7 +70,7 @@ pub(crate) fn read(call: &Arc<Call>, access: &Access, plan: Plan, destination: &
 }
 
 struct Reading<'a> {
-    call: &'a Arc<Call>,
+    call: &'a Arc<Context>,
     access: &'a Access,
     plan: Plan,
     sender: Sender<usize>,
@@ -208,7 +206,7 @@ fn request(index: &IndexRead, is_known: bool) -> Request<'_> {
 }
 
 /// Reads small shards of a store far away whole, where most of them is wanted: indexes and chunks take one request together.
-fn hold_small_shards(call: &Arc<Call>, access: &Access, plan: &Plan) {
+fn hold_small_shards(call: &Arc<Context>, access: &Access, plan: &Plan) {
     if !call.store.is_far() || call.store.is_on(access.device()) {
         return;
     }

@@ -6,14 +6,12 @@ use std::time::Instant;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::SizeRule;
-use crate::run::context::Call;
+use crate::run::context::Context;
+use crate::run::options::SMALL_BYTES;
 use crate::run::report::Stage;
 use crate::run::schedule::budget::exceeded;
 use crate::run::schedule::pool::Here;
 use crate::store::{ByteRange, Lease, OpenValues, ReadOutcome, ReadRequest, ReadSink, Version};
-
-/// Bytes of a single read up to which the calling thread does it by itself.
-const BRIEF_BYTES: u64 = 1 << 17;
 
 /// Part of a shard.
 pub(crate) struct Request<'a> {
@@ -27,7 +25,7 @@ pub(crate) struct Request<'a> {
 
 impl Request<'_> {
     fn is_brief(&self) -> bool {
-        matches!(self.size, SizeRule::Exact(size_bytes) if size_bytes <= BRIEF_BYTES)
+        matches!(self.size, SizeRule::Exact(size_bytes) if size_bytes <= SMALL_BYTES as u64)
     }
 }
 
@@ -43,7 +41,7 @@ type Item = (usize, Result<Option<Vec<u8>>>);
 
 /// Reads a batch on the call's threads and waits for all of it; items that were never ended are failures. The shards stay
 /// open for the call.
-pub(crate) fn fetch(call: &Arc<Call>, requests: &[Request<'_>]) -> Vec<Result<Option<Fetched>>> {
+pub(crate) fn fetch(call: &Arc<Context>, requests: &[Request<'_>]) -> Vec<Result<Option<Fetched>>> {
     let begun = Instant::now();
     let (sender, receiver) = channel();
     let expected = requests.iter().map(|request| (request.size, request.version)).collect();
@@ -78,7 +76,7 @@ pub(crate) fn fetch(call: &Arc<Call>, requests: &[Request<'_>]) -> Vec<Result<Op
 }
 
 struct Sink {
-    call: Arc<Call>,
+    call: Arc<Context>,
     /// Size and version of each.
     expected: Vec<(SizeRule, Option<Version>)>,
     versions: Arc<[OnceLock<Version>]>,
@@ -99,7 +97,7 @@ impl ReadSink for Sink {
             // Said once; a store that says it again says the same.
             let _ = slot.set(version);
         }
-        Call::check_version(self.expected.get(index).and_then(|(_, wanted)| *wanted), version)
+        Context::check_version(self.expected.get(index).and_then(|(_, wanted)| *wanted), version)
     }
 
     fn reserve(&self, index: usize, size_bytes: u64) -> Result<Box<dyn Lease>> {

@@ -10,7 +10,8 @@ use cuzarr_device::{Buffer, Device, profile};
 
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::plan::{Batch, Fill, Read, SizeRule, Unit};
-use crate::run::context::Call;
+use crate::run::context::Context;
+use crate::run::options::SMALL_BYTES;
 use crate::run::read::route::host::{Stored, foreign_memory};
 use crate::run::report::Stage;
 use crate::run::schedule::pool::{Here, Share, is_worker};
@@ -18,9 +19,6 @@ use crate::store::{ByteRange, Lease, OpenValues, ReadOutcome, ReadRequest, ReadS
 
 /// Packed bytes of one read above which its units are decoded by several threads.
 const SHARED_READ_BYTES: usize = 1 << 18;
-
-/// Packed bytes of a single read up to which the calling thread does it all by itself.
-const BRIEF_BYTES: usize = 1 << 17;
 
 /// Where the bytes of one batch go.
 pub(crate) trait Landing: Send + Sync {
@@ -97,7 +95,7 @@ struct Ticket {
     workers: Share,
     remaining: AtomicUsize,
     sent: AtomicBool,
-    call: Arc<Call>,
+    call: Arc<Context>,
     sender: Sender<usize>,
 }
 
@@ -143,7 +141,7 @@ struct Sink {
 
 /// Starts reading a batch. Its number comes through `sender` when every unit ended; failures are the call's.
 pub(crate) fn launch<L: Landing + 'static>(
-    call: &Arc<Call>,
+    call: &Arc<Context>,
     batch: Batch,
     landing: L,
     number: usize,
@@ -180,9 +178,9 @@ pub(crate) fn launch<L: Landing + 'static>(
 }
 
 /// Whether a batch is one small read of a store that has it at hand.
-fn is_brief(call: &Call, batch: &Batch) -> bool {
+fn is_brief(call: &Context, batch: &Batch) -> bool {
     let packed = batch.units.iter().map(|unit| unit.packed_size_bytes).sum::<usize>();
-    batch.reads.len() == 1 && packed <= BRIEF_BYTES && call.store.divides_reads()
+    batch.reads.len() == 1 && packed <= SMALL_BYTES && call.store.divides_reads()
 }
 
 /// Fills what the plan knows to be missing, as many boxes at a time as there are threads.
@@ -224,7 +222,7 @@ impl ReadSink for Sink {
 
     fn opened(&self, index: usize, version: Version) -> Result<()> {
         let read = self.flight.batch.reads.get(index).ok_or_else(|| foreign_item(index))?;
-        Call::check_version(read.version, version)
+        Context::check_version(read.version, version)
     }
 
     fn reserve(&self, index: usize, size_bytes: u64) -> Result<Box<dyn Lease>> {
@@ -355,7 +353,7 @@ fn land(flight: &Flight, ticket: &Ticket, read: usize, unit: usize, stored: &[u8
 }
 
 /// The failure of a read, at the first of its chunks that it is about.
-fn explain(call: &Call, units: &[Unit], read: &Read, error: Error) -> Error {
+fn explain(call: &Context, units: &[Unit], read: &Read, error: Error) -> Error {
     let is_failure = error.kind() == ErrorKind::StoreFailed && !call.is_cancelled();
     let size_bytes = if is_failure { call.store.size_bytes(&read.key).ok().flatten() } else { None };
     let end = |unit: &Unit| end_of(unit.range, unit.size).unwrap_or(0);
@@ -368,7 +366,7 @@ fn explain(call: &Call, units: &[Unit], read: &Read, error: Error) -> Error {
 }
 
 /// A part of an object that is not there is not the store's failure: the object is shorter than its metadata says.
-pub(crate) fn shorter(call: &Call, key: &str, range: ByteRange, error: Error) -> Error {
+pub(crate) fn shorter(call: &Context, key: &str, range: ByteRange, error: Error) -> Error {
     let Some(end) = end_of(range, SizeRule::Any) else { return error };
     if error.kind() != ErrorKind::StoreFailed || call.is_cancelled() {
         return error;

@@ -16,7 +16,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::plan::write::{Target, inner, objects};
 use crate::plan::{ChunkName, Selection, Source};
 use crate::run::access::Access;
-use crate::run::context::Call;
+use crate::run::context::Context;
 use crate::run::options::Options;
 use crate::run::read::route::variable::{box_places, strided_places};
 use crate::run::report::Stage;
@@ -47,7 +47,7 @@ pub(crate) enum Value {
 
 /// What the chunks of one write share.
 pub(crate) struct Writing {
-    pub(crate) call: Arc<Call>,
+    pub(crate) call: Arc<Context>,
     pub(crate) source: Arc<Source>,
     chain: Arc<Chain>,
     leaf: Chain,
@@ -91,7 +91,7 @@ pub(crate) enum LeafValue {
 /// # Errors
 /// The first failure, with the others beside it.
 pub(crate) fn write(
-    call: &Arc<Call>,
+    call: &Arc<Context>,
     access: &Access,
     selection: &Selection,
     value: Value,

@@ -16,6 +16,7 @@ use cuzarr_device::{
 
 use crate::codec::Program;
 use crate::error::Result;
+use crate::plan::strides;
 use crate::run::options::Options;
 use crate::run::report::Stage;
 use crate::run::schedule::budget::{Cost, Held};
@@ -89,12 +90,9 @@ impl DeviceSource {
     pub(crate) fn new(writing: &Writing, value: NdBuffer, options: &Options) -> Result<DeviceSource> {
         let chunk = &writing.source.leaf().chunk_shape;
         let axes = writing.selection.axes().iter().zip(chunk).filter(|(axis, _)| !axis.dropped);
-        let part_shape: Vec<usize> =
-            axes.map(|(axis, &chunk)| chunk.div_ceil(axis.step).min(axis.count) as usize).collect();
-        let mut strides = vec![1; part_shape.len()];
-        for dim in (1..part_shape.len()).rev() {
-            strides[dim - 1] = strides[dim] * part_shape[dim] as isize;
-        }
+        let part_shape: Vec<u64> = axes.map(|(axis, &chunk)| chunk.div_ceil(axis.step).min(axis.count)).collect();
+        let strides = strides(0..part_shape.len(), &part_shape).into_iter().map(|stride| stride as isize).collect();
+        let part_shape: Vec<usize> = part_shape.into_iter().map(|extent| extent as usize).collect();
         let element_bytes = value.dtype().size_bytes();
         let part_bytes = part_shape.iter().product::<usize>() * element_bytes;
         let program = match &writing.program {
@@ -205,8 +203,8 @@ impl DeviceSource {
             self.hand_over(writing)?;
         }
         let mut slab = self.ring.acquire(bytes.size_bytes())?;
-        let download = (Stage::Download, bytes.size_bytes() as u64);
-        writing.call.counters.time_on(download, &self.copies, || slab.download(bytes, 0, &self.copies))?;
+        let (size_bytes, copies) = (bytes.size_bytes() as u64, &self.copies);
+        writing.call.counters.time_on(Stage::Download, size_bytes, copies, || slab.download(bytes, 0, copies))?;
         self.downloading.push_back(Download { slab, leaves, what });
         Ok(())
     }
@@ -336,9 +334,8 @@ impl DeviceSource {
             // No element owns the bits behind the last one.
             self.kernels.memset(&arena, 0)?;
         }
-        let gathered = (Stage::Gather, total_bytes as u64);
         let gather = || gather_on(&self.value, &transfer, &arena, &self.kernels);
-        writing.call.counters.time_on(gathered, &self.kernels, gather)?;
+        writing.call.counters.time_on(Stage::Gather, total_bytes as u64, &self.kernels, gather)?;
         self.copies.wait(&self.kernels.record()?)?;
         let range = |number: usize| number * padded_bytes..number * padded_bytes + size_bytes;
         let leaves = leaves.into_iter().enumerate().map(|(number, leaf)| (leaf, range(number), None)).collect();

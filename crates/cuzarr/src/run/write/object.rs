@@ -10,7 +10,7 @@ use cuzarr_device::Buffer;
 use crate::codec::{Chain, ShardIndex, above_bound};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::plan::{ChunkName, Source};
-use crate::run::context::Call;
+use crate::run::context::Context;
 use crate::run::read::coordinator::sharding_at;
 use crate::run::report::Stage;
 use crate::store::{ByteRange, StoreExt};
@@ -26,7 +26,7 @@ pub(crate) enum Place {
 
 /// An object that is being written.
 pub(crate) struct Object {
-    pub(crate) call: Arc<Call>,
+    pub(crate) call: Arc<Context>,
     pub(crate) chain: Arc<Chain>,
     pub(crate) source: Arc<Source>,
     pub(crate) key: Arc<str>,

@@ -21,9 +21,9 @@ use self::slab_plan::{PIECE_ALIGNMENT_BYTES, SlabPlan};
 use crate::codec::native::Native;
 use crate::codec::{Division, Program, leave_nothing};
 use crate::error::Result;
-use crate::plan::{Batch, Costs, Decoding, Load, Placement, Room, placements};
+use crate::plan::{Batch, Costs, Decoding, Load, Placed, Room, placements};
 use crate::run::access::Access;
-use crate::run::context::Call;
+use crate::run::context::Context;
 use crate::run::options::Options;
 use crate::run::read::coordinator::{Destination, Launch, Launcher};
 use crate::run::read::in_flight::{Flight, launch};
@@ -54,7 +54,7 @@ const BATCH_UNITS: usize = 4096;
 
 /// What every batch of a read into device memory shares.
 struct Target {
-    call: Arc<Call>,
+    call: Arc<Context>,
     program: Arc<Program>,
     /// What is done with bytes that come in device memory.
     taking: Taking,
@@ -126,17 +126,21 @@ fn costs(device: Device) -> Costs {
 }
 
 /// What weighs for and against the device when `chunks` chunks are read: for explanations.
-pub(crate) fn decoding(access: &Access, options: &Options, chunks: u64) -> (Vec<Placement>, Vec<Decoding>) {
+pub(crate) fn decoding(access: &Access, options: &Options, chunks: u64) -> Placed {
+    let batch_bytes = batch_bytes(DECODING_BATCHES, access, options, chunks);
     let device = access.device();
     let (costs, strict) = (costs(device), options.strict);
-    let Ok(program) = access.program() else { return (placements(access.chain(), device, &leave_nothing), Vec::new()) };
+    let Ok(program) = access.program() else {
+        let codecs = placements(access.chain(), device, &leave_nothing);
+        return Placed { codecs, decoding: Vec::new(), batch_bytes };
+    };
     let load = load(program, options, chunks);
     let leave = |work| if strict { None } else { costs.host_reason(work, load) };
     let decoding = program.frames().filter(|_| device != Device::Cpu).map(|(decoder, frame_bytes)| {
         let estimate = costs.estimate(decoder.speeds(), frame_bytes, load);
         Decoding { format: decoder.name().into(), frame_bytes, load, estimate }
     });
-    (placements(access.chain(), device, &leave), decoding.collect())
+    Placed { codecs: placements(access.chain(), device, &leave), decoding: decoding.collect(), batch_bytes }
 }
 
 /// Where the program's passes run when `chunks` chunks are read; all on the host where memory does not suffice for kernels.
@@ -156,13 +160,8 @@ fn divide(program: &Program, device: Device, options: &Options, chunks: u64) -> 
     division
 }
 
-/// Packed bytes of a batch of a read to the device of `access`.
-pub(crate) fn batch_bytes(access: &Access, options: &Options, chunks: u64) -> u64 {
-    batch_bytes_of(DECODING_BATCHES, access, options, chunks)
-}
-
-/// The same where so many batches should decode at once.
-fn batch_bytes_of(decoding: u64, access: &Access, options: &Options, chunks: u64) -> u64 {
+/// Packed bytes of a batch of a read to the device of `access`, of which so many should decode at once.
+fn batch_bytes(decoding: u64, access: &Access, options: &Options, chunks: u64) -> u64 {
     let slab_bytes = options.batch_bytes(access.device());
     match access.program().map(|program| divide(program, access.device(), options, chunks).whole()) {
         Ok(Some(native)) => {
@@ -180,7 +179,7 @@ fn batch_bytes_of(decoding: u64, access: &Access, options: &Options, chunks: u64
 
 impl DeviceDestination {
     pub(crate) fn new(
-        call: &Arc<Call>,
+        call: &Arc<Context>,
         access: &Access,
         out: Out,
         packed_strides: Vec<isize>,
@@ -204,7 +203,7 @@ impl DeviceDestination {
             read_missing: options.read_missing_chunks,
         };
         let decoding = if let Out::InTurn(_) = out { DECODING_IN_TURN } else { DECODING_BATCHES };
-        let batch_bytes = batch_bytes_of(decoding, access, options, chunks);
+        let batch_bytes = self::batch_bytes(decoding, access, options, chunks);
         let batch_bytes = usize::try_from(batch_bytes).unwrap_or(limit_bytes);
         let batch_bytes = match call.store.is_on(device) {
             true => target.taking.batch_bytes(batch_bytes, limit_bytes),
@@ -359,8 +358,8 @@ impl DeviceDestination {
         let size_bytes: usize = boxes.iter().map(|item| item.packed_size_bytes).sum();
         let transfer = Transfer { tail: self.tail.clone(), packed_strides: self.packed_strides.clone(), boxes };
         let counters = &self.target.call.counters;
-        let scatter = (Stage::Scatter, size_bytes as u64);
-        counters.time_on(scatter, &self.kernels, || scatter_on(&packed, &transfer, out, &self.kernels))
+        let scatter = || scatter_on(&packed, &transfer, out, &self.kernels);
+        counters.time_on(Stage::Scatter, size_bytes as u64, &self.kernels, scatter)
     }
 
     fn fill(&self, boxes: &[Extent], out: &NdBuffer) -> Result<()> {
@@ -370,8 +369,8 @@ impl DeviceDestination {
         let elements: usize = boxes.iter().map(|(_, extent)| extent.iter().product::<usize>()).sum();
         let size_bytes = (elements * self.fill.len()) as u64;
         let counters = &self.target.call.counters;
-        let fill = (Stage::Fill, size_bytes);
-        counters.time_on(fill, &self.kernels, || fill_boxes_on(out, boxes, &self.fill, &self.kernels))
+        let fill = || fill_boxes_on(out, boxes, &self.fill, &self.kernels);
+        counters.time_on(Stage::Fill, size_bytes, &self.kernels, fill)
     }
 
     /// A batch came whose predecessors were placed, where that matters.

@@ -12,7 +12,7 @@ use crate::codec::Program;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{Batch, Fill, Room, Unit};
 use crate::run::access::Access;
-use crate::run::context::Call;
+use crate::run::context::Context;
 use crate::run::options::Options;
 use crate::run::read::coordinator::{Destination, Launch, Launcher};
 use crate::run::read::in_flight::{Flight, Landing, launch};
@@ -30,7 +30,7 @@ const MOST_BATCHES: usize = 4;
 
 /// What every batch of a read into host memory shares.
 struct Target {
-    call: Arc<Call>,
+    call: Arc<Context>,
     out: NdBuffer,
     program: Arc<Program>,
     tail: Tail,
@@ -50,7 +50,7 @@ pub(crate) struct HostDestination {
 
 impl HostDestination {
     pub(crate) fn new(
-        call: &Arc<Call>,
+        call: &Arc<Context>,
         access: &Access,
         out: &NdBuffer,
         packed_strides: Vec<isize>,
@@ -189,7 +189,7 @@ pub(crate) struct Stored {
 
 impl Stored {
     /// Memory for `size_bytes` stored bytes of which `counted_bytes` are in the batch's reservation.
-    pub(crate) fn take(call: &Call, size_bytes: usize, counted_bytes: usize) -> Result<Box<Stored>> {
+    pub(crate) fn take(call: &Context, size_bytes: usize, counted_bytes: usize) -> Result<Box<Stored>> {
         // Stored blocks and headers: bytes that do not compress grow a little.
         let expected = counted_bytes + counted_bytes / 16 + (1 << 16);
         let extra = match size_bytes.saturating_sub(expected) as u64 {
@@ -202,7 +202,7 @@ impl Stored {
     }
 }
 
-fn too_large(call: &Call, size_bytes: usize) -> Error {
+fn too_large(call: &Context, size_bytes: usize) -> Error {
     let (used, limit) = (call.memory.host.used_bytes(), call.limit_bytes);
     let message =
         format!("a stored chunk has {size_bytes} bytes, {used} bytes are in flight, the memory limit is {limit}");

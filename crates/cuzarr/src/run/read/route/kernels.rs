@@ -18,9 +18,10 @@ use crate::codec::device::Headers;
 use crate::codec::native::{Native, NativeBatch, Source};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{Batch, Read, SizeRule, Unit};
-use crate::run::context::Call;
+use crate::run::context::Context;
 use crate::run::report::Stage;
 use crate::run::schedule::budget::Reserved;
+use crate::run::schedule::pool::in_threads;
 use crate::run::schedule::scratch::ScratchBlock;
 use crate::run::schedule::streams::Streams;
 use crate::store::Lease;
@@ -192,7 +193,7 @@ impl Dense {
     }
 
     /// Takes in what is stored for a unit that found no room.
-    pub(crate) fn land(&self, program: &Program, call: &Call, unit: usize, stored: &[u8]) -> Result<()> {
+    pub(crate) fn land(&self, program: &Program, call: &Context, unit: usize, stored: &[u8]) -> Result<()> {
         let packed = decode(program, call, stored)?;
         lock(&self.places)[unit] = Some(Place::Packed(packed));
         Ok(())
@@ -200,7 +201,7 @@ impl Dense {
 
     /// Sends the rest of the slab across the bus, lays the decoding of what `landed` out, and launches it where scratch memory
     /// is at hand. Nobody fills the slab any more.
-    pub(crate) fn prepare(&self, landed: &[usize], call: &Call) {
+    pub(crate) fn prepare(&self, landed: &[usize], call: &Context) {
         let ready = self.sort(landed, call).and_then(|mut ready| {
             ready.prepare_within(self, self.scratch_limit_bytes)?;
             if let bytes @ 1.. = ready.scratch_bytes() {
@@ -220,7 +221,7 @@ impl Dense {
         lock(&self.ready).take().transpose()
     }
 
-    fn sort(&self, landed: &[usize], call: &Call) -> Result<Ready> {
+    fn sort(&self, landed: &[usize], call: &Context) -> Result<Ready> {
         let (mut slabs, mut places) = (lock(&self.slabs).take(), std::mem::take(&mut *lock(&self.places)));
         // The bus first: the rest is done while the last bytes cross.
         let copied = slabs.as_mut().map_or(Ok(Vec::new()), |(slabs, _)| slabs.finish_upload())?;
@@ -258,11 +259,11 @@ impl Ready {
     }
 
     /// Puts the decoding behind what crosses the bus; its scratch memory is reserved.
-    fn launch(&mut self, dense: &Dense, call: &Call) -> Result<()> {
+    fn launch(&mut self, dense: &Dense, call: &Context) -> Result<()> {
         let (Some(batch), stream) = (&mut self.batch, &dense.stream) else { return Ok(()) };
         self.copied.iter().try_for_each(|end| stream.wait(end))?;
         let size_bytes = (self.frames.len() * dense.packed_size_bytes) as u64;
-        call.counters.time_on((Stage::Decode, size_bytes), stream, || batch.run(stream))?;
+        call.counters.time_on(Stage::Decode, size_bytes, stream, || batch.run(stream))?;
         self.decoded = Some(stream.record()?);
         Ok(())
     }
@@ -292,7 +293,7 @@ impl Ready {
         dense: &Dense,
         (plan, program): (&Batch, &Program),
         (copies, scatters): (&Stream, &Stream),
-        call: &Call,
+        call: &Context,
     ) -> Result<Decoded> {
         if self.decoded.is_none() {
             self.launch(dense, call)?;
@@ -325,7 +326,7 @@ impl Ready {
     }
 }
 
-fn decode(program: &Program, call: &Call, stored: &[u8]) -> Result<ScratchBlock> {
+fn decode(program: &Program, call: &Context, stored: &[u8]) -> Result<ScratchBlock> {
     let size_bytes = program.packed_size_bytes();
     let mut packed = call.scratch.take(size_bytes)?;
     call.counters.time(Stage::Decode, size_bytes as u64, || program.decode(stored, &mut packed))?;
@@ -340,7 +341,7 @@ pub(crate) struct Pending {
 
 impl Pending {
     /// Hands what is damaged to the call. Waits for the batch.
-    pub(crate) fn check(mut self, call: &Call) {
+    pub(crate) fn check(mut self, call: &Context) {
         match self.batch.check() {
             Ok(results) => {
                 let failed =
@@ -404,7 +405,7 @@ enum Stored<'a> {
 }
 
 impl Stored<'_> {
-    fn decode(&self, program: &Program, call: &Call, range: Range<usize>) -> Result<ScratchBlock> {
+    fn decode(&self, program: &Program, call: &Context, range: Range<usize>) -> Result<ScratchBlock> {
         match self {
             Stored::Slab(bytes) => decode(program, call, &bytes[range]),
             Stored::Device(arena, stream) => {
@@ -422,7 +423,7 @@ fn decode_on_host(
     frames: &[Frame],
     (plan, stored): (&Batch, &Stored<'_>),
     program: &Program,
-    call: &Call,
+    call: &Context,
 ) -> Vec<(usize, ScratchBlock)> {
     let (next, packed) = (AtomicUsize::new(0), Mutex::new(Vec::with_capacity(frames.len())));
     let work = || {
@@ -434,13 +435,7 @@ fn decode_on_host(
             }
         }
     };
-    std::thread::scope(|scope| {
-        for _ in 1..call.threads.min(frames.len()) {
-            // A refused thread is no loss: this one takes every frame that the others do not.
-            let _ = std::thread::Builder::new().spawn_scoped(scope, work);
-        }
-        work();
-    });
+    in_threads(call.threads.min(frames.len()), work);
     packed.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -450,14 +445,14 @@ pub(crate) fn finish<'a>(
     arena: &Buffer,
     units: impl Iterator<Item = (&'a Unit, usize)>,
     stream: &Stream,
-    call: &Call,
+    call: &Context,
 ) -> Result<(Packed, Pending)> {
     let size_bytes = native.input_bytes().unwrap_or(0);
     let (units, ranges): (Vec<&Unit>, Vec<_>) = units.map(|(unit, at)| (unit, at..at + size_bytes)).unzip();
     let source = Source { buffer: arena, ranges, host: None, headers: &[] };
     let mut batch = native.prepare(source, usize::MAX, stream)?;
     let decoded_bytes = units.iter().map(|unit| unit.packed_size_bytes as u64).sum();
-    call.counters.time_on((Stage::Decode, decoded_bytes), stream, || batch.run(stream))?;
+    call.counters.time_on(Stage::Decode, decoded_bytes, stream, || batch.run(stream))?;
     Ok(packed_units(batch, units.into_iter()))
 }
 

@@ -12,7 +12,7 @@ use crate::codec::native::{Native, NativeBatch, Source};
 use crate::codec::{Program, leave_nothing};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan;
-use crate::run::context::Call;
+use crate::run::context::Context;
 use crate::run::read::route::kernels::{Decoders, Packed};
 use crate::run::report::Stage;
 use crate::run::schedule::budget::{Cost, Reserved};
@@ -88,7 +88,7 @@ impl Taking {
 
 /// The reads of one batch that came so.
 pub(crate) struct Resident {
-    call: Arc<Call>,
+    call: Arc<Context>,
     taking: Taking,
     device: Device,
     reads: Mutex<Vec<(usize, Buffer)>>,
@@ -97,7 +97,7 @@ pub(crate) struct Resident {
 }
 
 impl Resident {
-    pub(crate) fn new(call: &Arc<Call>, taking: Taking, device: Device) -> Resident {
+    pub(crate) fn new(call: &Arc<Context>, taking: Taking, device: Device) -> Resident {
         Resident { call: Arc::clone(call), taking, device, reads: Mutex::default(), extra: Mutex::default() }
     }
 
@@ -213,7 +213,7 @@ impl Resident {
         if !self.reserve(batch.scratch_bytes().saturating_sub(most)) {
             return Ok((self.decode_on_host(plan, reads, program)?, None));
         }
-        self.call.counters.time_on((Stage::Decode, decoded_bytes as u64), stream, || batch.run(stream))?;
+        self.call.counters.time_on(Stage::Decode, decoded_bytes as u64, stream, || batch.run(stream))?;
         scatters.wait(&stream.record()?)?;
         let (decoded, offsets) = batch.packed();
         let boxes = sources.iter().zip(offsets).flat_map(|(unit, offset)| unit.transfer_boxes(offset)).collect();
@@ -284,7 +284,7 @@ pub(crate) struct Frames {
 impl Frames {
     /// Waits for the batch; hands what is damaged to the call, and decodes on the host what only the host knows. Returns the
     /// latter, to be scattered once more.
-    pub(crate) fn check(mut self, call: &Call, program: &Program) -> Result<Vec<Packed>> {
+    pub(crate) fn check(mut self, call: &Context, program: &Program) -> Result<Vec<Packed>> {
         let mut again = Vec::new();
         for (result, frame) in self.batch.check()?.into_iter().zip(&self.frames) {
             let decoded = match result {
@@ -304,7 +304,7 @@ impl Frames {
 }
 
 /// Decodes a frame that lies on the device by the host, and puts what it gives there again.
-fn decode_one(frame: &Buffer, call: &Call, program: &Program) -> Result<Buffer> {
+fn decode_one(frame: &Buffer, call: &Context, program: &Program) -> Result<Buffer> {
     let stored = frame.to_vec()?;
     let mut packed = call.scratch.take(program.packed_size_bytes())?;
     let size_bytes = packed.len() as u64;

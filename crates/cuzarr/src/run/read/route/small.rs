@@ -8,14 +8,12 @@ use cuzarr_device::{Device, NdBuffer, Order};
 use crate::error::Result;
 use crate::plan::{Plan, Selection, chunks_touched};
 use crate::run::engine::{check_array, memory_shape};
+use crate::run::options::SMALL_BYTES;
 use crate::run::read::coordinator;
 use crate::run::read::route::host::HostDestination;
 use crate::run::report::{Report, Stage};
 use crate::run::{Access, Engine, Options};
 use crate::store::Store;
-
-/// Bytes of a chunk, and of a result, up to which a read is brief.
-pub(crate) const BRIEF_BYTES: usize = 128 << 10;
 
 impl Engine {
     /// As [`Engine::read`], into memory of another device than the one that `on_host` is bound to, by way of the host; `None`
@@ -24,22 +22,23 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Engine::read`].
-    pub fn read_brief(
+    pub fn read_small(
         &self,
-        (on_host, store): (&Access, &Arc<dyn Store>),
+        on_host: &Access,
+        store: &Arc<dyn Store>,
         selection: &Selection,
         out: &NdBuffer,
         options: &Options,
     ) -> Result<Option<Report>> {
         let source = on_host.source();
-        let is_small = |bytes: usize| bytes <= BRIEF_BYTES;
-        let is_brief = !options.strict
+        let is_small = |bytes: usize| bytes <= SMALL_BYTES;
+        let is_small_read = !options.strict
             && is_small(out.size_bytes().max(on_host.program()?.packed_size_bytes()))
             && chunks_touched(source, selection) == 1
             && store.divides_reads()
             && !store.is_on(out.device())
             && out.is_contiguous(Order::C);
-        if !is_brief {
+        if !is_small_read {
             return Ok(None);
         }
         check_array(on_host, &memory_shape(selection)?, out)?;

@@ -7,9 +7,9 @@ use cuzarr_device::Device;
 
 use crate::codec::VariableElements;
 use crate::error::{Error, ErrorKind, Result};
-use crate::plan::{Batch, Fill, Place, Room};
+use crate::plan::{Batch, Fill, Place, Room, strides};
 use crate::run::access::Access;
-use crate::run::context::Call;
+use crate::run::context::Context;
 use crate::run::options::Options;
 use crate::run::read::coordinator::{Destination, Launch, Launcher};
 use crate::run::read::in_flight::{Flight, Landing, launch};
@@ -37,7 +37,7 @@ struct Part {
 }
 
 struct Target {
-    call: Arc<Call>,
+    call: Arc<Context>,
     chain: Arc<crate::codec::Chain>,
     strides: Vec<isize>,
     read_missing: bool,
@@ -95,7 +95,7 @@ pub(crate) struct VariableDestination {
 
 impl VariableDestination {
     pub(crate) fn new(
-        call: &Arc<Call>,
+        call: &Arc<Context>,
         access: &Access,
         strides: Vec<isize>,
         options: &Options,
@@ -153,9 +153,9 @@ pub(crate) fn box_places<'a>(
     start: &'a [usize],
     extent: &'a [usize],
 ) -> impl Iterator<Item = usize> + 'a {
-    let strides: Vec<isize> = (0..shape.len()).map(|dim| shape[dim + 1..].iter().product::<u64>() as isize).collect();
+    let strides = strides(0..shape.len(), shape);
     let first = start.iter().zip(&strides).map(|(&at, &stride)| at * stride as usize).sum();
-    strided_places(first, strides, extent)
+    strided_places(first, strides.into_iter().map(|stride| stride as isize).collect(), extent)
 }
 
 /// Numbers `first + Σ index · stride` of a box, in its C order.

@@ -220,8 +220,8 @@ impl Encoders {
                 stream.d2d(blank, &chunks.slice(index * stride..index * stride + gathering.size_bytes)?)?;
             }
             let transfer = gathering.transfer(writing, &leaves);
-            let gathered = (Stage::Gather, (leaves.len() * gathering.size_bytes) as u64);
-            counters.time_on(gathered, &stream, || gather_on(value, &transfer, &chunks, &stream))?;
+            let size_bytes = (leaves.len() * gathering.size_bytes) as u64;
+            counters.time_on(Stage::Gather, size_bytes, &stream, || gather_on(value, &transfer, &chunks, &stream))?;
             Ok(chunks)
         };
         let chunks = gather(&self.packed, self.blank.as_ref())?;
@@ -234,9 +234,9 @@ impl Encoders {
             Blank { chunks, stride_bytes, blank, nan: self.nan }
         });
         let (count, packed) = (leaves.len(), Strided { buffer: chunks.clone(), stride_bytes: stride });
-        let encoded = (Stage::Encode, (count * self.packed.size_bytes) as u64);
+        let size_bytes = (count * self.packed.size_bytes) as u64;
         let mut batch = None;
-        counters.time_on(encoded, &stream, || {
+        counters.time_on(Stage::Encode, size_bytes, &stream, || {
             let undone = self.undo.run(packed, self.packed.size_bytes, count, &stream)?;
             let ready = &undone.chunks;
             let prepared = EncodeBatch::prepare(&*self.encoder, &ready.buffer, ready.stride_bytes, count)?;
