@@ -66,7 +66,7 @@ impl PyNdBuffer {
         owner: Py<PyAny>,
     ) -> PyResult<Self> {
         let (dtype, owner) = (parse_dtype(dtype)?, python_owner(owner));
-        // SAFETY: `cuzarr.device_array.host_view` and `cuzarr._convert.wrap_host` alone call this, with a NumPy array's own
+        // SAFETY: `host_view` and `wrap_host` of `cuzarr._memory.foreign` alone call this, with a NumPy array's own
         // address, shape, strides and flag, and the array as owner.
         let inner = unsafe { dlpack::wrap(Device::Cpu, dtype, address, &shape, &strides, owner, read_only) }.py()?;
         Ok(PyNdBuffer { inner })

@@ -244,7 +244,7 @@ def by_python(document: Document) -> tuple[ArrayV2Metadata | ArrayV3Metadata, Sa
     if isinstance(metadata, ArrayV3Metadata):
         outer = (metadata.sharding_codec,) if metadata.sharding_codec else ()
         codecs = tuple(codec.name for codec in (*outer, *metadata.inner_codecs))
-    objects, chunks = (math.prod(grid_shape(metadata.shape, size)) for size in (metadata.stored_chunks, metadata.chunks))
+    objects, chunks = (math.prod(grid_shape(metadata.shape, size)) for size in (metadata._stored_chunks, metadata.chunks))
     dtype = None if data_type.is_variable else core_dtype(data_type.native.newbyteorder("="))
     return metadata, Said(metadata.shape, dtype, codecs, objects, chunks)
 

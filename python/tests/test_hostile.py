@@ -118,7 +118,7 @@ ASK: dict[str, Callable[[cuzarr.Array], Any]] = {
     "metadata": lambda a: (repr(a.metadata), a.metadata == a.metadata, hash(a.metadata), a.__dask_tokenize__()),
     "chunk sizes": lambda a: (a.read_chunk_sizes, a.write_chunk_sizes),
     "length": len,
-    "regions": lambda a: list(itertools.islice(regions(a.shape, a.metadata.stored_chunks), 3)),
+    "regions": lambda a: list(itertools.islice(regions(a.shape, a.metadata._stored_chunks), 3)),
     "explain": lambda a: (repr(a.explain()), repr(a.explain(first(a)))),
     "first": lambda a: a[first(a)],
     "last": lambda a: a[(-1,) * a.ndim],

@@ -120,7 +120,7 @@ class ArrayMetadata:
         return None
 
     @property
-    def stored_chunks(self) -> tuple[int, ...]:
+    def _stored_chunks(self) -> tuple[int, ...]:
         """Shape of what one stored object holds: of a shard, or of a chunk."""
         return self.shards or self.chunks
 
@@ -132,13 +132,13 @@ class ArrayMetadata:
             return text or "0"
         return f"c{separator}{text}" if text else "c"
 
-    def decode_chunk_keys(self, keys: Iterable[str]) -> Iterator[tuple[str, tuple[int, ...]]]:
+    def _decode_chunk_keys(self, keys: Iterable[str]) -> Iterator[tuple[str, tuple[int, ...]]]:
         """Those keys, relative to the array, that are stored objects of it, with their places in the grid."""
         name, separator = self.chunk_key
         numbers = re.escape(separator).join([r"(\d+)"] * self.ndim)
         lead = "" if name == "v2" else "c" + (re.escape(separator) if self.ndim else "")
         pattern = re.compile(lead + (numbers or ("0" if name == "v2" else "")))
-        grid = grid_shape(self.shape, self.stored_chunks)
+        grid = grid_shape(self.shape, self._stored_chunks)
         for key in keys:
             if match := pattern.fullmatch(key):
                 coords = tuple(map(int, match.groups()))

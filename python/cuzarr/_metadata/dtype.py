@@ -69,11 +69,11 @@ class DataType:
         """Whether the bytes codec has to be told an endianness."""
         return not self.is_variable and _has_byte_order(self.native)
 
-    def of_json(self, spec: Any) -> DataType:
+    def _of_json(self, spec: Any) -> DataType:
         """Another data type, from format 3 metadata."""
         return from_json_v3(spec)
 
-    def of_native(self, native: np.dtype[Any]) -> DataType:
+    def _of_native(self, native: np.dtype[Any]) -> DataType:
         """Another data type, from NumPy's."""
         return DataType(native)
 

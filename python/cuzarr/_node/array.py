@@ -217,7 +217,7 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
     @property
     def write_chunk_sizes(self) -> tuple[tuple[int, ...], ...]:
         """Per dimension the extents of the stored objects."""
-        return axis_extents(self.shape, self._metadata.stored_chunks)
+        return axis_extents(self.shape, self._metadata._stored_chunks)
 
     @property
     def cdata_shape(self) -> tuple[int, ...]:
@@ -233,7 +233,7 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
     def nchunks_initialized(self) -> int:
         """Number of chunks that are stored; a stored shard counts with all its chunks."""
         stored = sum(1 for _ in self._iterate_stored())
-        per_shard = math.prod(a // b for a, b in zip(self._metadata.stored_chunks, self.chunks, strict=True))
+        per_shard = math.prod(a // b for a, b in zip(self._metadata._stored_chunks, self.chunks, strict=True))
         return stored * per_shard
 
     def nbytes_stored(self) -> int:
@@ -508,11 +508,11 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
 
     def get_block_selection(self, selection: Any, *, out: Any = None, fields: Fields | None = None, prototype: Any = None) -> Any:
         """Whole stored chunks, selected by their places in the grid, by integers and slices."""
-        return array_io.get_box(self, block_box(selection, self.shape, self._metadata.stored_chunks), out, prototype, fields)
+        return array_io.get_box(self, block_box(selection, self.shape, self._metadata._stored_chunks), out, prototype, fields)
 
     def set_block_selection(self, selection: Any, value: Any, *, fields: Fields | None = None, prototype: Any = None) -> None:
         """Writes whole stored chunks, selected by their places in the grid."""
-        array_io.set_box(self, block_box(selection, self.shape, self._metadata.stored_chunks), value, fields, prototype)
+        array_io.set_box(self, block_box(selection, self.shape, self._metadata._stored_chunks), value, fields, prototype)
 
     def get_orthogonal_selection(
         self, selection: Any, *, out: Any = None, fields: Fields | None = None, prototype: Any = None
@@ -638,14 +638,14 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
         """Elements along the first dimension, one stored row of chunks read at a time."""
         if not self.shape:
             raise TypeError("an array of 0 dimensions cannot be iterated")
-        rows = self._metadata.stored_chunks[0]
+        rows = self._metadata._stored_chunks[0]
         for start in range(0, self.shape[0], rows):
             yield from self[start : start + rows]
 
     def __contains__(self, value: Any) -> bool:
         if is_computable(self.dtype):
             return super().__contains__(value)
-        return any(bool(np.any(self[region] == value)) for region in regions(self.shape, self._metadata.stored_chunks))
+        return any(bool(np.any(self[region] == value)) for region in regions(self.shape, self._metadata._stored_chunks))
 
     def __bool__(self) -> bool:
         # As of a sequence, by its length; without dimensions it has none.
@@ -722,7 +722,7 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
         """Keys of the stored objects, relative to the array."""
         skip = len(self.path) + 1 if self.path else 0
         keys = (key[skip:] for key in self.store.list_prefix(self.path))
-        return (key for key, _ in self._metadata.decode_chunk_keys(keys))
+        return (key for key, _ in self._metadata._decode_chunk_keys(keys))
 
     def _elements_on(self, device: str | None) -> Any:
         return (self if device is None else self.with_device(device))._elements()

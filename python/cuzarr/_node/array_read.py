@@ -78,7 +78,7 @@ def read_to(array: OpenArray, selection: Any, out: Any, dtype: Any, prototype: A
     device = items(device, "device", "the name of one, or of several")
     if out is not None or prototype is not None or not device:
         raise InvalidArgumentError("several devices take neither out nor prototype, and are at least one")
-    parts = split(basic_box(selection, array.shape), array._metadata.stored_chunks, len(device))
+    parts = split(basic_box(selection, array.shape), array._metadata._stored_chunks, len(device))
     with ThreadPoolExecutor(len(device), thread_name_prefix="cuzarr-split") as pool:
         reads = [pool.submit(_read_box, array.with_device(one), part, dtype) for one, part in zip(device, parts, strict=True)]
         return [one.result() for one in reads]

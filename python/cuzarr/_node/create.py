@@ -257,7 +257,7 @@ def fill(array: Array, data: Any) -> None:
         with suppress(BudgetExceededError):  # one object alone takes more than the memory limit
             plan(source).store(array)
             return
-    for region in regions(array.shape, array.metadata.stored_chunks):
+    for region in regions(array.shape, array.metadata._stored_chunks):
         array[region] = source[region]
 
 

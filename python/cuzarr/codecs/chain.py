@@ -165,5 +165,5 @@ def chain_for_dtype(codecs: Iterable[Codec], data_type: DataType) -> tuple[Codec
     for codec in codecs:
         codec = codec.for_dtype(data_type)
         decided.append(codec)
-        data_type = codec.handed_on(data_type)
+        data_type = codec._handed_on(data_type)
     return tuple(decided)

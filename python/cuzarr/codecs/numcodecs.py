@@ -100,8 +100,8 @@ class NumcodecsCodec(Codec):
         """The element type this codec hands on, when it is another one."""
         return None
 
-    def handed_on(self, data_type: AnyDataType) -> AnyDataType:
-        return data_type if self.stored_dtype is None else data_type.of_native(self.stored_dtype)
+    def _handed_on(self, data_type: AnyDataType) -> AnyDataType:
+        return data_type if self.stored_dtype is None else data_type._of_native(self.stored_dtype)
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, NumcodecsCodec):

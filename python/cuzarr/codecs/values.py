@@ -24,11 +24,11 @@ class DataType(element_types.DataType, Protocol):
     def item_bytes(self) -> int: ...
     @property
     def has_byte_order(self) -> bool: ...
-    def of_json(self, spec: Any) -> Self:
+    def _of_json(self, spec: Any) -> Self:
         """Another data type, from format 3 metadata."""
         ...
 
-    def of_native(self, native: np.dtype[Any]) -> Self:
+    def _of_native(self, native: np.dtype[Any]) -> Self:
         """Another data type, from NumPy's."""
         ...
 
@@ -71,7 +71,7 @@ class Codec:
         """This codec with what it left open decided for elements of ``data_type``."""
         return self
 
-    def handed_on(self, data_type: AnyDataType) -> AnyDataType:
+    def _handed_on(self, data_type: AnyDataType) -> AnyDataType:
         """The data type of what it makes of elements of ``data_type``."""
         return data_type
 
@@ -299,8 +299,8 @@ class CastValue(Codec):
         object.__setattr__(self, "out_of_range", range_choice)
         object.__setattr__(self, "scalar_map", scalar_map)
 
-    def handed_on(self, data_type: AnyDataType) -> AnyDataType:
-        return data_type.of_json(self.data_type)
+    def _handed_on(self, data_type: AnyDataType) -> AnyDataType:
+        return data_type._of_json(self.data_type)
 
     def configuration(self) -> dict[str, Any]:
         configuration: dict[str, Any] = {"data_type": self.data_type}
