@@ -25,11 +25,7 @@ from cuzarr import (
     codecs,
     dtype,
     errors,
-    functions,
-    kernels,
     memory,
-    reductions,
-    selections,
     storage,
     xp,
 )
@@ -78,7 +74,6 @@ from cuzarr.api.synchronous import (
     zeros_like,
 )
 from cuzarr.errors import CuzarrError
-from cuzarr.kernels import ElementwiseKernel, Module
 from cuzarr.xp.elementwise import (
     abs as abs,
 )
@@ -427,9 +422,26 @@ from cuzarr.xp.statistics import (
 
 _runtime.announce()
 
-# Names of NumPy that are missing are told where they are. Hidden from type checkers, which would take any name for one.
-if not TYPE_CHECKING:
-    __getattr__ = _names.pointing_to_cupy(__name__)
+if TYPE_CHECKING:
+    from cuzarr import functions, kernels, reductions, selections
+    from cuzarr.kernels import ElementwiseKernel, Module
+else:
+    # What few programs use is imported when it is used. Names of NumPy that are missing are told where they are.
+    __getattr__ = _names.importing(
+        __name__,
+        {
+            "functions": None,
+            "kernels": None,
+            "reductions": None,
+            "selections": None,
+            "ElementwiseKernel": "kernels",
+            "Module": "kernels",
+        },
+    )
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})
+
 
 # Functions and reductions are not listed, because some would hide Python's own (`abs`, `sum`) where everything is imported:
 # their names are in `cuzarr.functions`, `cuzarr.reductions` and `cuzarr.selections`.

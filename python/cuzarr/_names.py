@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import importlib
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,20 @@ def pointing_to_cupy(module: str) -> Callable[[str], None]:
         raise AttributeError(message, name=name)
 
     return missing
+
+
+def importing(module: str, lazy: Mapping[str, str | None]) -> Callable[[str], Any]:
+    """Like :func:`pointing_to_cupy`, and imports what is named here: sub-packages (``None``), and what is in them."""
+    missing = pointing_to_cupy(module)
+
+    def find(name: str) -> Any:
+        if name not in lazy:
+            return missing(name)
+        home = lazy[name]
+        found = importlib.import_module(f"{module}.{home or name}")
+        return found if home is None else getattr(found, name)
+
+    return find
 
 
 def publish(namespace: dict[str, Any]) -> None:

@@ -7,7 +7,6 @@ the caller's loop; nothing polls.
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
 import os
 import sys
@@ -15,10 +14,13 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cuzarr import _core
 from cuzarr._config import config
+
+if TYPE_CHECKING:
+    import asyncio  # elsewhere inside functions: it takes as long to import as half of this package
 
 T = TypeVar("T")
 
@@ -55,6 +57,8 @@ async def run(call: Callable[..., T], *args: Any, **kwargs: Any) -> T:
 
     Cancelling ends what the call is doing at its next object of the store, waits for that, and leaves nothing running.
     """
+    import asyncio
+
     watch, context = _core.Watch(), contextvars.copy_context()
 
     def work() -> T:
@@ -73,6 +77,8 @@ async def run(call: Callable[..., T], *args: Any, **kwargs: Any) -> T:
 
 
 async def _settle(waiting: asyncio.Future[Any]) -> None:
+    import asyncio
+
     # However often the task is cancelled meanwhile: until the call has ended, it holds memory and files.
     while not waiting.done():
         with suppress(asyncio.CancelledError):
@@ -98,6 +104,8 @@ class Loop:
 
     @classmethod
     def start(cls, coroutine: Any) -> Future[Any]:
+        import asyncio
+
         with cls._lock:
             if cls._loop is None:
                 cls._loop = asyncio.new_event_loop()

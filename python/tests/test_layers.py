@@ -41,6 +41,10 @@ LAYERS = (
 LAZY = {
     ("storage.store", "storage.zarr_form"): "zarr-python is optional",
     ("kvikio", "storage.zarr_form"): "zarr-python is optional",
+    ("storage.adapters.choice", "storage.adapters.object"): "few programs give such stores",
+    ("storage.adapters.choice", "storage.adapters.fsspec"): "fsspec is optional, and importing asyncio takes time",
+    ("storage.adapters.choice", "storage.adapters.obstore"): "obstore is optional, and importing asyncio takes time",
+    ("storage.adapters.choice", "storage.adapters.zarr"): "zarr-python is optional, and importing asyncio takes time",
 }
 
 PACKAGE = Path(cuzarr.__file__).parent

@@ -14,7 +14,6 @@ from cuzarr.errors import (
 )
 from cuzarr.storage.adapters.base import without_secrets
 from cuzarr.storage.adapters.choice import adapt_store
-from cuzarr.storage.adapters.fsspec import FsspecAdapter
 from cuzarr.storage.store import Store
 
 # What URLs begin with most often; others are known to fsspec.
@@ -47,13 +46,18 @@ class ForeignStore(Store):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ForeignStore) or self.wrapped is other.wrapped:
             return isinstance(other, ForeignStore)
-        if isinstance(self._adapter, FsspecAdapter):
-            return isinstance(other._adapter, FsspecAdapter) and self._adapter.place == other._adapter.place
+        if self._place is not None:
+            return bool(self._place == other._place)
         # Mappings would compare all of their values.
         return not isinstance(self.wrapped, MutableMapping) and bool(self.wrapped == other.wrapped)
 
     def __hash__(self) -> int:
-        return hash(self._adapter.place) if isinstance(self._adapter, FsspecAdapter) else id(self.wrapped)
+        return id(self.wrapped) if self._place is None else hash(self._place)
+
+    @property
+    def _place(self) -> Any:
+        """What two stores of the same place have in common, where the adapter knows it."""
+        return getattr(self._adapter, "place", None)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self)._rebuilt, (self.wrapped, self._read_only)

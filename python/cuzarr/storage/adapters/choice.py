@@ -1,4 +1,4 @@
-"""The adapter that suits a store."""
+"""The adapter that suits a store. Adapters of other libraries' stores are imported when such a store is given."""
 
 from __future__ import annotations
 
@@ -8,11 +8,7 @@ from collections.abc import MutableMapping
 from typing import Any
 
 from cuzarr.storage.adapters.base import StoreAdapter, unwrapped
-from cuzarr.storage.adapters.fsspec import FsspecAdapter, ZarrFsspecAdapter
 from cuzarr.storage.adapters.mapping import MappingAdapter
-from cuzarr.storage.adapters.object import ObjectAdapter
-from cuzarr.storage.adapters.obstore import ObstoreAdapter
-from cuzarr.storage.adapters.zarr import IcechunkAdapter, ZarrStoreAdapter
 
 
 def adapt_store(store: Any) -> StoreAdapter:
@@ -26,26 +22,43 @@ def adapt_store(store: Any) -> StoreAdapter:
     """
     if isinstance(store, MutableMapping):
         fs = getattr(store, "fs", None)
-        return FsspecAdapter(fs, str(getattr(store, "root", ""))) if hasattr(fs, "cat_file") else MappingAdapter(store)
+        return _adapt_fsspec(fs, str(getattr(store, "root", ""))) if hasattr(fs, "cat_file") else MappingAdapter(store)
     if type(store).__module__.partition(".")[0] == "obstore":
-        return ObstoreAdapter(store)
+        return _adapt_obstore(store)
     if inspect.iscoroutinefunction(getattr(store, "get", None)) and hasattr(store, "list_prefix"):
         return _adapt_zarr_store(store)
     missing = [name for name in ("get", "set", "delete", "list") if not callable(getattr(store, name, None))]
     if missing:
         hint = "\nhint: give its store_path" if hasattr(store, "store_path") else ""
         raise TypeError(f"{type(store).__name__} is no store: it has no {', '.join(missing)}{hint}")
+    from cuzarr.storage.adapters.object import ObjectAdapter
+
     return ObjectAdapter(store)
+
+
+def _adapt_fsspec(fs: Any, root: str) -> StoreAdapter:
+    from cuzarr.storage.adapters.fsspec import FsspecAdapter
+
+    return FsspecAdapter(fs, root)
+
+
+def _adapt_obstore(store: Any) -> StoreAdapter:
+    from cuzarr.storage.adapters.obstore import ObstoreAdapter
+
+    return ObstoreAdapter(store)
 
 
 def _adapt_zarr_store(store: Any) -> StoreAdapter:
     """The adapter for a store of zarr-python's interface."""
+    from cuzarr.storage.adapters.fsspec import ZarrFsspecAdapter
+    from cuzarr.storage.adapters.zarr import IcechunkAdapter, ZarrStoreAdapter
+
     inner = unwrapped(store)
     if type(inner).__module__.partition(".")[0] == "icechunk":
         return IcechunkAdapter(store)
     zarr_storage = sys.modules.get("zarr.storage")
     if zarr_storage is not None and type(store) is zarr_storage.ObjectStore:
-        return ObstoreAdapter(store.store)
+        return _adapt_obstore(store.store)
     if zarr_storage is not None and type(store) is zarr_storage.FsspecStore:
         return ZarrFsspecAdapter(store)
     return ZarrStoreAdapter(store)

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from cuzarr.storage.adapters.base import ABSENT, AT_ONCE, Asynchronous, Request, gather, one_by_one, raise_first, without_secrets
+from cuzarr.storage.adapters.asynchronous import AT_ONCE, Asynchronous, gather, raise_first
+from cuzarr.storage.adapters.base import ABSENT, Request, one_by_one, without_secrets
 from cuzarr.storage.adapters.zarr import ZarrStoreAdapter
 
 

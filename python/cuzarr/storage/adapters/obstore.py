@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cuzarr.storage.adapters.base import Asynchronous, without_secrets
+from cuzarr.storage.adapters.asynchronous import Asynchronous
+from cuzarr.storage.adapters.base import without_secrets
 
 
 class ObstoreAdapter(Asynchronous):

@@ -9,7 +9,8 @@ from typing import Any
 
 from cuzarr._memory.foreign import to_bytes
 from cuzarr._runtime import Loop
-from cuzarr.storage.adapters.base import Asynchronous, cut, gather, raise_first, unwrapped, without_secrets
+from cuzarr.storage.adapters.asynchronous import Asynchronous, gather, raise_first
+from cuzarr.storage.adapters.base import cut, unwrapped, without_secrets
 
 # Names of metadata documents, which are keys wherever they are listed.
 _DOCUMENTS = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
