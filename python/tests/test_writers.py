@@ -13,6 +13,7 @@ import pytest
 import cuzarr
 from cuzarr import _core
 from cuzarr._memory.box import basic_box
+from cuzarr._node.array_io import turn
 
 
 @pytest.mark.parametrize("kind", ["basic", "orthogonal", "field"])
@@ -53,7 +54,7 @@ def test_a_write_that_waits_for_its_turn_can_be_cancelled() -> None:
         with watch:
             array[1:3] = 5
 
-    with ThreadPoolExecutor(1) as pool, array._update(basic_box(slice(0, 2), array.shape)):
+    with ThreadPoolExecutor(1) as pool, turn(array, basic_box(slice(0, 2), array.shape)):
         waiting = pool.submit(write)
         watch.cancel()
         with pytest.raises(cuzarr.CuzarrError):
@@ -64,7 +65,7 @@ def test_a_write_that_waits_for_its_turn_can_be_cancelled() -> None:
 @pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 def test_children_do_not_wait_for_writers_of_their_parent(tmp_path: Path) -> None:
     array = cuzarr.create_array(tmp_path / "x.zarr", shape=(4,), chunks=(4,), dtype="i4")
-    with array._update(basic_box(slice(0, 2), array.shape)):
+    with turn(array, basic_box(slice(0, 2), array.shape)):
         child = os.fork()
         if child == 0:
             array[1:3] = 5

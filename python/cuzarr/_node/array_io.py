@@ -209,13 +209,13 @@ def set_box(array: OpenArray, box: Box, value: Any, fields: Fields | None, proto
         write_box(array, box, value)
         return
     values = _broadcast(foreign.to_native_host(foreign.on_host(value), array.dtype[field]), box.shape)
-    with _turn(array, box) as update:
+    with turn(array, box) as update:
         elements = read_box(array, box, "cpu")
         elements[field] = values
         write_box(array, box, elements, update)
 
 
-def _turn(array: OpenArray, box: Box) -> _core.Update:
+def turn(array: OpenArray, box: Box) -> _core.Update:
     """The turn of the objects that a box touches: what other threads write to them comes before it or after it."""
     return array._handle().update(*box.lists)
 
@@ -287,7 +287,7 @@ def set_fancy(
     values = _broadcast(value, shape, module).reshape(full_shape)
     for piece in chosen:
         part = values[_indices(module, piece.target)]
-        with _turn(array, piece.box) as update:
+        with turn(array, piece.box) as update:
             block = module.asarray(read_box(array, piece.box, device))
             if field is None:
                 block[_indices(module, piece.inside)] = part
