@@ -8,7 +8,8 @@ A cubin's name carries the key under which `cuzarr-device` looks for it (`src/dr
 `MANIFEST.sha256` lists all of them as `sha256sum` writes it. `--keys` prints the keys and needs no compiler.
 
 NVRTC comes from its wheel (`nvidia-cuda-nvrtc-cu12`) in the running Python, or from the system's loader path. It has no
-CUDA or standard headers, and neither have the kernels: what they include lies in `crates/cuzarr-device/kernels/include`.
+CUDA or standard headers, and neither have the kernels: they include headers of `crates/cuzarr-device/kernels/include`, and
+of their own crate by the path from its folder `src`.
 """
 
 import argparse
@@ -18,13 +19,14 @@ import hashlib
 import importlib.util
 import os
 import pathlib
+import re
 import shutil
 import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 INCLUDE = ROOT / "crates/cuzarr-device/kernels/include"
-KEY_FORMAT = "cuzarr-cubin-1"
+KEY_FORMAT = "cuzarr-cubin-2"
 # The flags that the package itself compiles with: without contraction, so that the GPU computes what the CPU computes.
 FLAGS = ("--std=c++17", "--fmad=false")
 
@@ -82,18 +84,36 @@ def sources(named):
     return sorted(path for path in ROOT.glob("crates/**/*.cu") if "target" not in path.relative_to(ROOT).parts)
 
 
-def headers():
-    """The headers that kernels may include, as (name, path), in the order of their names."""
-    found = ((path.relative_to(INCLUDE).as_posix(), path) for path in INCLUDE.rglob("*.cuh"))
-    return sorted(found)
+def folders(path):
+    """Where the headers of a kernel are: the shared ones, and those of its crate."""
+    parts = path.parts
+    crate = parts.index("crates") + 2 if "crates" in parts else len(parts) - 1
+    return [INCLUDE, pathlib.Path(*parts[:crate], "src")]
+
+
+def headers(path):
+    """The headers that a kernel includes, itself or by another header, as (name, text), in the order of their names."""
+    found, texts = {}, [path.read_text()]
+    while texts:
+        for name in re.findall(r'^#include "([^"]*)"', texts.pop(), re.MULTILINE):
+            file = next((folder / name for folder in folders(path) if (folder / name).is_file()), None)
+            if file and name not in found:
+                found[name] = file.read_text()
+                texts.append(found[name])
+    return sorted(found.items())
+
+
+def options(path, arch):
+    """What NVRTC is asked for."""
+    return [*FLAGS, f"--gpu-architecture={arch}", *(f"-I{folder}" for folder in folders(path))]
 
 
 def key(path):
     """What decides a kernel's machine code, architecture and compiler aside."""
     digest = hashlib.sha256()
     parts = [KEY_FORMAT, " ".join(FLAGS), path.read_text()]
-    for name, header in headers():
-        parts += [name, header.read_text()]
+    for name, text in headers(path):
+        parts += [name, text]
     for part in parts:
         data = part.encode()
         digest.update(len(data).to_bytes(8, "little") + data)
@@ -129,9 +149,8 @@ def main():
 
     def build(job):
         path, arch = job
-        options = [*FLAGS, f"--gpu-architecture={arch}", f"-I{INCLUDE}"]
         start = time.perf_counter()
-        cubin, log = nvrtc.compile(path.read_bytes(), path.name, options)
+        cubin, log = nvrtc.compile(path.read_bytes(), path.name, options(path, arch))
         return path, arch, cubin, log, time.perf_counter() - start
 
     start, failed, manifest = time.perf_counter(), 0, []

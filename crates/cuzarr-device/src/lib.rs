@@ -23,7 +23,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use event::Event;
 pub use interop::{dlpack, nvtx as profile};
 pub use kernel::module::{Function, LaunchShape, Module};
-pub use kernel::{Arguments, Kernel, KernelSource, defined, set_cubin_directory};
+pub use kernel::{Arguments, Header, Kernel, KernelSource, defined, set_cubin_directory};
 pub use memory::buffer::{Buffer, Owner};
 pub use memory::host_bytes::{HostBytes, HostBytesMut, HostSlice};
 pub use memory::pool::{self, DeviceAllocator};

@@ -5,7 +5,8 @@ mod device;
 use cuzarr_device::{Buffer, Device, KernelSource, Stream};
 use device::devices;
 
-static PRIMITIVES: KernelSource = KernelSource { name: "primitives", text: include_str!("primitives.cu") };
+static PRIMITIVES: KernelSource =
+    KernelSource { name: "primitives", text: include_str!("primitives.cu"), headers: &[] };
 
 const BLOCKS: u32 = 6;
 const THREADS: u32 = 64;

@@ -1,10 +1,11 @@
 //! Where machine code comes from: shipped with the package, kept on disk, or compiled now.
 //!
-//! A cubin's key is the SHA-256 of a format number, the flags, the source and every header. Shipped cubins are named
+//! A cubin's key is the SHA-256 of a format number, the flags, the source and every header that it includes. Shipped cubins are named
 //! `<source>-<key>.sm_<arch>.cubin` and listed with their own hashes in `MANIFEST.sha256` (as `sha256sum` writes it), so
 //! finding them needs no compiler, and a stale or damaged one is simply not found. `scripts/compile_kernels.py` computes the
 //! same key; a test compares the two.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::RwLock;
@@ -12,51 +13,60 @@ use std::sync::RwLock;
 use sha2::{Digest, Sha256};
 
 use crate::driver::nvrtc::{Compiled, Job, Nvrtc};
-use crate::error::Result;
-use crate::kernel::KernelSource;
+use crate::error::{Error, ErrorKind, Result};
+use crate::kernel::{Header, KernelSource};
 
-/// Headers that kernels may include, in the order of their names.
-pub(crate) const HEADERS: &[(&str, &str)] = &[
-    ("cuzarr/accumulators.cuh", include_str!("../../kernels/include/cuzarr/accumulators.cuh")),
-    ("cuzarr/arithmetic.cuh", include_str!("../../kernels/include/cuzarr/arithmetic.cuh")),
-    ("cuzarr/bit_window.cuh", include_str!("../../kernels/include/cuzarr/bit_window.cuh")),
-    ("cuzarr/bits.cuh", include_str!("../../kernels/include/cuzarr/bits.cuh")),
-    ("cuzarr/checksum.cuh", include_str!("../../kernels/include/cuzarr/checksum.cuh")),
-    ("cuzarr/deflate.cuh", include_str!("../../kernels/include/cuzarr/deflate.cuh")),
-    ("cuzarr/deflate_bits.cuh", include_str!("../../kernels/include/cuzarr/deflate_bits.cuh")),
-    ("cuzarr/deflate_container.cuh", include_str!("../../kernels/include/cuzarr/deflate_container.cuh")),
-    ("cuzarr/deflate_matches.cuh", include_str!("../../kernels/include/cuzarr/deflate_matches.cuh")),
-    ("cuzarr/deflate_split.cuh", include_str!("../../kernels/include/cuzarr/deflate_split.cuh")),
-    ("cuzarr/deflate_tables.cuh", include_str!("../../kernels/include/cuzarr/deflate_tables.cuh")),
-    ("cuzarr/elements.cuh", include_str!("../../kernels/include/cuzarr/elements.cuh")),
-    ("cuzarr/encoded.cuh", include_str!("../../kernels/include/cuzarr/encoded.cuh")),
-    ("cuzarr/frames.cuh", include_str!("../../kernels/include/cuzarr/frames.cuh")),
-    ("cuzarr/fse.cuh", include_str!("../../kernels/include/cuzarr/fse.cuh")),
-    ("cuzarr/kernel.cuh", include_str!("../../kernels/include/cuzarr/kernel.cuh")),
-    ("cuzarr/keys.cuh", include_str!("../../kernels/include/cuzarr/keys.cuh")),
-    ("cuzarr/long_rows.cuh", include_str!("../../kernels/include/cuzarr/long_rows.cuh")),
-    ("cuzarr/lz.cuh", include_str!("../../kernels/include/cuzarr/lz.cuh")),
-    ("cuzarr/lz4.cuh", include_str!("../../kernels/include/cuzarr/lz4.cuh")),
-    ("cuzarr/lz4_encode.cuh", include_str!("../../kernels/include/cuzarr/lz4_encode.cuh")),
-    ("cuzarr/lz4_tokens.cuh", include_str!("../../kernels/include/cuzarr/lz4_tokens.cuh")),
-    ("cuzarr/lz_chains.cuh", include_str!("../../kernels/include/cuzarr/lz_chains.cuh")),
-    ("cuzarr/lz_copies.cuh", include_str!("../../kernels/include/cuzarr/lz_copies.cuh")),
-    ("cuzarr/lz_sequences.cuh", include_str!("../../kernels/include/cuzarr/lz_sequences.cuh")),
-    ("cuzarr/reduce.cuh", include_str!("../../kernels/include/cuzarr/reduce.cuh")),
-    ("cuzarr/regions.cuh", include_str!("../../kernels/include/cuzarr/regions.cuh")),
-    ("cuzarr/rows.cuh", include_str!("../../kernels/include/cuzarr/rows.cuh")),
-    ("cuzarr/search.cuh", include_str!("../../kernels/include/cuzarr/search.cuh")),
-    ("cuzarr/status.cuh", include_str!("../../kernels/include/cuzarr/status.cuh")),
-    ("cuzarr/xxh64.cuh", include_str!("../../kernels/include/cuzarr/xxh64.cuh")),
-    ("cuzarr/zstd.cuh", include_str!("../../kernels/include/cuzarr/zstd.cuh")),
-    ("cuzarr/zstd_literals.cuh", include_str!("../../kernels/include/cuzarr/zstd_literals.cuh")),
-    ("cuzarr/zstd_sequences.cuh", include_str!("../../kernels/include/cuzarr/zstd_sequences.cuh")),
+/// Headers that every kernel may include: those of `kernels/include`.
+const SHARED: &[Header] = &[
+    Header { name: "cuzarr/bits.cuh", text: include_str!("../../kernels/include/cuzarr/bits.cuh") },
+    Header { name: "cuzarr/checksum.cuh", text: include_str!("../../kernels/include/cuzarr/checksum.cuh") },
+    Header { name: "cuzarr/elements.cuh", text: include_str!("../../kernels/include/cuzarr/elements.cuh") },
+    Header { name: "cuzarr/kernel.cuh", text: include_str!("../../kernels/include/cuzarr/kernel.cuh") },
+    Header { name: "cuzarr/regions.cuh", text: include_str!("../../kernels/include/cuzarr/regions.cuh") },
+    Header { name: "cuzarr/search.cuh", text: include_str!("../../kernels/include/cuzarr/search.cuh") },
+    Header { name: "cuzarr/status.cuh", text: include_str!("../../kernels/include/cuzarr/status.cuh") },
 ];
+
+/// The header of `simt`, which `kernel.cuh` includes there alone.
+const SIMT_HEADER: &str = "simt.h";
+
+/// The headers that a text includes, itself or by another header, in the order of their names.
+///
+/// # Errors
+/// `KernelCompileFailed` for a header that is neither shared nor among `own`.
+pub(crate) fn included(text: &str, own: &[&[Header]]) -> Result<Vec<Header>> {
+    match reached(text, own) {
+        (headers, None) => Ok(headers),
+        (_, Some(name)) => {
+            let message = format!("a kernel includes '{name}', which is not among its source's headers");
+            Err(Error::new(ErrorKind::KernelCompileFailed, message))
+        }
+    }
+}
+
+/// Like [`included`], with the name of a header that is not known.
+fn reached<'a>(text: &'a str, own: &[&[Header]]) -> (Vec<Header>, Option<&'a str>) {
+    let (mut found, mut unknown): (BTreeMap<&str, Header>, _) = (BTreeMap::new(), None);
+    let mut texts = vec![text];
+    while let Some(text) = texts.pop() {
+        let names = text.lines().filter_map(|line| line.strip_prefix("#include \"")?.split('"').next());
+        for name in names.filter(|name| *name != SIMT_HEADER && !found.contains_key(name)).collect::<Vec<_>>() {
+            match own.iter().copied().flatten().chain(SHARED).find(|header| header.name == name) {
+                Some(header) => {
+                    found.insert(header.name, *header);
+                    texts.push(header.text);
+                }
+                None => unknown = Some(name),
+            }
+        }
+    }
+    (found.into_values().collect(), unknown)
+}
 
 /// Flags beside the architecture. No fused multiply-add: the CPU rounds after each step, and so must the GPU.
 pub(crate) const FLAGS: &[&str] = &["--std=c++17", "--fmad=false"];
 
-const KEY_FORMAT: &str = "cuzarr-cubin-1";
+const KEY_FORMAT: &str = "cuzarr-cubin-2";
 const CACHE_MAGIC: &[u8; 8] = b"czcubin1";
 
 static DIRECTORY: RwLock<Option<PathBuf>> = RwLock::new(None);
@@ -88,7 +98,7 @@ pub(crate) struct Found {
 }
 
 /// What decides the machine code of a source, architecture and compiler aside.
-pub(crate) fn key(source: &KernelSource) -> String {
+pub(crate) fn key(source: &KernelSource, headers: &[Header]) -> String {
     let mut hash = Sha256::new();
     let mut add = |text: &str| {
         hash.update((text.len() as u64).to_le_bytes());
@@ -97,16 +107,20 @@ pub(crate) fn key(source: &KernelSource) -> String {
     add(KEY_FORMAT);
     add(&FLAGS.join(" "));
     add(source.text);
-    for (name, text) in HEADERS {
-        add(name);
-        add(text);
+    for header in headers {
+        add(header.name);
+        add(header.text);
     }
     hex(&hash.finalize()[..16])
 }
 
 /// Machine code that exists already for a GPU of `capability`, best first: shipped, then kept on disk.
-pub(crate) fn candidates(source: &KernelSource, capability: (u32, u32)) -> impl Iterator<Item = Found> {
-    let key = key(source);
+pub(crate) fn candidates(
+    source: &KernelSource,
+    headers: &[Header],
+    capability: (u32, u32),
+) -> impl Iterator<Item = Found> + use<> {
+    let key = key(source, headers);
     let name = source.name;
     let shipped = shipped_directory();
     // Code for an older minor version of the same major runs, too.
@@ -122,27 +136,35 @@ pub(crate) fn candidates(source: &KernelSource, capability: (u32, u32)) -> impl 
 }
 
 /// Compiles a source now, and keeps the result on disk.
-pub(crate) fn compile(source: &KernelSource, capability: (u32, u32)) -> Result<Vec<u8>> {
+pub(crate) fn compile(source: &KernelSource, headers: &[Header], capability: (u32, u32)) -> Result<Vec<u8>> {
     let mut flags: Vec<String> = FLAGS.iter().map(|flag| flag.to_string()).collect();
     flags.push(format!("--gpu-architecture=sm_{}{}", capability.0, capability.1));
     let file = format!("{}.cu", source.name);
-    let job = Job { file: &file, text: source.text, headers: HEADERS, flags: &flags, name_expression: None };
+    let job = Job { file: &file, text: source.text, headers, flags: &flags, name_expression: None };
     let cubin = Nvrtc::get()?.compile(&job)?.cubin;
-    if let Some(file) = cache_file(source.name, &key(source), capability) {
+    if let Some(file) = cache_file(source.name, &key(source, headers), capability) {
         // A cache that cannot be written costs time, not the answer.
         let _ = write_cached(&file, &cubin);
     }
     Ok(cubin)
 }
 
-/// Machine code of a user's own kernels for a GPU of `capability`, kept on disk like ours: `text` with these flags, and with
-/// the headers of the compiler's own installation, if it has any.
+/// A text to compile, and what it may include.
+#[derive(Clone, Copy)]
+pub(crate) struct UserText<'a> {
+    pub(crate) file: &'a str,
+    pub(crate) text: &'a str,
+    pub(crate) options: &'a [String],
+    pub(crate) own: &'a [&'a [Header]],
+}
+
+/// Machine code of a text for a GPU of `capability`, kept on disk like ours. The text may include our shared headers, those of
+/// `own`, and those of the compiler's own installation, if it has any.
 ///
 /// # Errors
 /// `LibraryMissing`, `KernelCompileFailed`.
 pub(crate) fn compile_user(
-    (file, text): (&str, &str),
-    options: &[String],
+    UserText { file, text, options, own }: UserText<'_>,
     name_expression: Option<&str>,
     capability: (u32, u32),
 ) -> Result<Compiled> {
@@ -152,13 +174,13 @@ pub(crate) fn compile_user(
         flags.push(format!("--gpu-architecture=sm_{}{}", capability.0, capability.1));
     }
     flags.extend(nvrtc.include_folders().iter().map(|folder| format!("--include-path={}", folder.display())));
-    // Generated kernels are made of our own headers; whoever writes their own may include them too.
-    let headers = if text.contains("\"cuzarr/") { HEADERS } else { &[] };
+    // What is not ours is the compiler's to find, or to miss.
+    let (headers, _) = reached(text, own);
     let mut hash = Sha256::new();
     for part in [KEY_FORMAT, file, text, name_expression.unwrap_or_default()]
         .into_iter()
         .chain(flags.iter().map(String::as_str))
-        .chain(headers.iter().map(|(_, text)| *text))
+        .chain(headers.iter().map(|header| header.text))
     {
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part.as_bytes());
@@ -171,7 +193,7 @@ pub(crate) fn compile_user(
         let lowered_name = name_expression.map(|_| String::from_utf8_lossy(&found.bytes[..end]).into_owned());
         return Ok(Compiled { cubin: found.bytes[(end + 1).min(found.bytes.len())..].to_vec(), lowered_name });
     }
-    let compiled = nvrtc.compile(&Job { file, text, headers, flags: &flags, name_expression })?;
+    let compiled = nvrtc.compile(&Job { file, text, headers: &headers, flags: &flags, name_expression })?;
     if let Some(path) = kept {
         let name = compiled.lowered_name.as_deref().unwrap_or_default();
         let _ = write_cached(&path, &[name.as_bytes(), &[0], &compiled.cubin].concat());
@@ -261,7 +283,8 @@ fn hex(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    static SOURCE: KernelSource = KernelSource { name: "copy", text: include_str!("../ops/transfer/copy.cu") };
+    static SOURCE: KernelSource =
+        KernelSource { name: "copy", text: include_str!("../ops/transfer/copy.cu"), headers: &[] };
 
     fn folder(name: &str) -> PathBuf {
         let folder = std::env::temp_dir().join(format!("cuzarr-{name}-{}", std::process::id()));
@@ -324,7 +347,21 @@ mod tests {
         let mut names: Vec<String> =
             files.map(|file| format!("cuzarr/{}", file.file_name().to_str().unwrap())).collect();
         names.sort();
-        assert_eq!(HEADERS.iter().map(|(name, _)| *name).collect::<Vec<_>>(), names);
+        assert_eq!(SHARED.iter().map(|header| header.name).collect::<Vec<_>>(), names);
+    }
+
+    #[test]
+    fn a_kernel_carries_the_headers_that_it_includes_and_no_others() {
+        const OWN: &[Header] = &[
+            Header { name: "own/inner.cuh", text: "#include \"cuzarr/search.cuh\"\n" },
+            Header { name: "own/outer.cuh", text: "#include \"own/inner.cuh\"\n" },
+            Header { name: "own/unused.cuh", text: "" },
+        ];
+        let found = included("// a kernel\n#include \"own/outer.cuh\"\n", &[OWN]).unwrap();
+        let names: Vec<&str> = found.iter().map(|header| header.name).collect();
+        assert_eq!(names, ["cuzarr/kernel.cuh", "cuzarr/search.cuh", "own/inner.cuh", "own/outer.cuh"]);
+        let error = included("#include \"own/other.cuh\"\n", &[OWN]).unwrap_err();
+        assert!(error.message().contains("own/other.cuh"), "{error}");
     }
 
     #[test]
@@ -334,11 +371,13 @@ mod tests {
             return;
         }
         for capability in [(7, 5), (8, 0), (9, 0)] {
-            let cubin = compile(&SOURCE, capability).unwrap();
+            let headers = included(SOURCE.text, SOURCE.headers).unwrap();
+            let cubin = compile(&SOURCE, &headers, capability).unwrap();
             assert!(cubin.starts_with(b"\x7fELF"));
         }
-        static BROKEN: KernelSource = KernelSource { name: "broken", text: "__global__ void broken() { nonsense; }" };
-        let error = compile(&BROKEN, (9, 0)).unwrap_err();
+        static BROKEN: KernelSource =
+            KernelSource { name: "broken", text: "__global__ void broken() { nonsense; }", headers: &[] };
+        let error = compile(&BROKEN, &[], (9, 0)).unwrap_err();
         assert_eq!(error.kind(), crate::error::ErrorKind::KernelCompileFailed);
         assert!(error.message().contains("nonsense"), "{error}");
     }
@@ -351,6 +390,7 @@ mod tests {
             return;
         };
         let words = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(words.lines().any(|line| line == format!("copy {}", key(&SOURCE))), "{words}");
+        let headers = included(SOURCE.text, SOURCE.headers).unwrap();
+        assert!(words.lines().any(|line| line == format!("copy {}", key(&SOURCE, &headers))), "{words}");
     }
 }

@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use crate::driver::cuda::Driver;
 use crate::driver::library;
 use crate::error::{Error, ErrorKind, Result};
+use crate::kernel::Header;
 
 type Code = c_int;
 type Program = *mut c_void;
@@ -45,7 +46,7 @@ pub(crate) struct Job<'a> {
     pub(crate) file: &'a str,
     pub(crate) text: &'a str,
     /// Texts that it may include, by name.
-    pub(crate) headers: &'a [(&'a str, &'a str)],
+    pub(crate) headers: &'a [Header],
     pub(crate) flags: &'a [String],
     /// A kernel whose name in machine code is asked for: `scale<float>`.
     pub(crate) name_expression: Option<&'a str>,
@@ -133,8 +134,8 @@ impl Nvrtc {
     /// # Errors
     /// `KernelCompileFailed`, with the compiler's log.
     pub(crate) fn compile(&self, job: &Job<'_>) -> Result<Compiled> {
-        let texts = c_strings(job.headers.iter().map(|(_, text)| *text))?;
-        let names = c_strings(job.headers.iter().map(|(name, _)| *name))?;
+        let texts = c_strings(job.headers.iter().map(|header| header.text))?;
+        let names = c_strings(job.headers.iter().map(|header| header.name))?;
         let flags = c_strings(job.flags.iter().map(String::as_str))?;
         let (source, file) = (c_string(job.text)?, c_string(job.file)?);
         let wanted = job.name_expression.map(c_string).transpose()?;

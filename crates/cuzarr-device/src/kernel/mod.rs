@@ -26,13 +26,33 @@ use crate::stream::Stream;
 
 pub use crate::driver::cubin::set_cubin_directory;
 
-/// One `.cu` file. Keep it in a `static`; it includes only headers of `kernels/include/cuzarr`.
+/// One `.cu` file. Keep it in a `static`.
 #[derive(Debug)]
 pub struct KernelSource {
     /// File name without `.cu`; also the name of its cubins.
     pub name: &'static str,
     /// The text of the file.
     pub text: &'static str,
+    /// Headers that the text may include beside those of `kernels/include`. Only those that it does include, itself or by
+    /// another header, decide about its machine code.
+    pub headers: &'static [&'static [Header]],
+}
+
+/// A header that kernels include. [`header!`](crate::header) makes one.
+#[derive(Clone, Copy, Debug)]
+pub struct Header {
+    /// The name that kernels include it by: its path from the crate's folder `src`.
+    pub name: &'static str,
+    /// The text of the file.
+    pub text: &'static str,
+}
+
+/// The [`Header`] in this file of the crate's folder `src`: `header!("codec/zstd/zstd.cuh")`.
+#[macro_export]
+macro_rules! header {
+    ($name:literal) => {
+        $crate::Header { name: $name, text: include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/", $name)) }
+    };
 }
 
 /// The number that a kernel's text defines as `name`, so that what launches it need not repeat it:
@@ -121,19 +141,30 @@ impl KernelSource {
         Ok(Kernel { context, function, shared_bytes: 0 })
     }
 
+    /// What decides its machine code beside architecture and compiler: part of the name of its cubins.
+    ///
+    /// # Errors
+    /// `KernelCompileFailed` when it includes a header that it does not carry.
+    pub fn key(&self) -> Result<String> {
+        Ok(cubin::key(self, &cubin::included(self.text, self.headers)?))
+    }
+
     fn load(&self, context: &'static Context) -> Result<usize> {
         if context.device == Device::Simt {
+            // The library was built from the tree. This finds headers that only a GPU would miss.
+            cubin::included(self.text, self.headers)?;
             return context.backend.load_module(&[]);
         }
         let capability = context.backend.properties().compute_capability;
         let mut problems = Vec::new();
-        for found in cubin::candidates(self, capability) {
+        let headers = cubin::included(self.text, self.headers)?;
+        for found in cubin::candidates(self, &headers, capability) {
             match context.backend.load_module(&found.bytes) {
                 Ok(module) => return Ok(module),
                 Err(error) => problems.push(format!("{}: {}", found.origin, error.message())),
             }
         }
-        let compiled = cubin::compile(self, capability).map_err(|error| match problems.is_empty() {
+        let compiled = cubin::compile(self, &headers, capability).map_err(|error| match problems.is_empty() {
             true => error,
             false => Error::new(error.kind(), format!("{}; before that, {}", error.message(), problems.join("; ")))
                 .with_hint(error.hint().unwrap_or("update the NVIDIA driver").to_string()),

@@ -23,9 +23,10 @@ use std::sync::{Arc, Mutex};
 use crate::device::Device;
 use crate::driver::backend::{FunctionInfo, Grid, RawFunction};
 use crate::driver::context::{Context, lock};
-use crate::driver::{cubin, simt};
+use crate::driver::cubin::{self, UserText};
+use crate::driver::simt;
 use crate::error::{Error, ErrorKind, Result};
-use crate::kernel::Arguments;
+use crate::kernel::{Arguments, Header};
 use crate::memory::buffer::Buffer;
 use crate::stream::Stream;
 
@@ -63,6 +64,7 @@ struct Inner {
     file: String,
     text: String,
     options: Vec<String>,
+    headers: &'static [Header],
     plain: Arc<Loaded>,
     /// Kernels whose names the compiler had to be asked for, each from a compilation of its own.
     expressions: Mutex<HashMap<String, Function>>,
@@ -105,16 +107,30 @@ impl Module {
     /// `KernelCompileFailed`, with the compiler's messages and the lines they are about; `LibraryMissing` when there is
     /// no NVRTC; `Unsupported` on `cpu`; `DeviceUnavailable`, `DeviceFailed`.
     pub fn compile(device: Device, file: &str, text: &str, options: &[String]) -> Result<Module> {
+        Module::compile_with(device, file, text, options, &[])
+    }
+
+    /// Like [`Module::compile`], for a text that includes headers of its crate.
+    ///
+    /// # Errors
+    /// The errors of [`Module::compile`].
+    pub fn compile_with(
+        device: Device,
+        file: &str,
+        text: &str,
+        options: &[String],
+        headers: &'static [Header],
+    ) -> Result<Module> {
         let context = Self::context(device)?;
         let cubin = if device == Device::Simt {
             simt::compile(file, text)?
         } else {
             let capability = context.backend.properties().compute_capability;
-            cubin::compile_user((file, text), options, None, capability)?.cubin
+            cubin::compile_user(UserText { file, text, options, own: &[headers] }, None, capability)?.cubin
         };
         let plain = Loaded::load(context, &cubin)?;
         let (file, text, options) = (file.to_string(), text.to_string(), options.to_vec());
-        Ok(Module(Arc::new(Inner { context, file, text, options, plain, expressions: Mutex::default() })))
+        Ok(Module(Arc::new(Inner { context, file, text, options, headers, plain, expressions: Mutex::default() })))
     }
 
     fn context(device: Device) -> Result<&'static Context> {
@@ -130,7 +146,21 @@ impl Module {
     /// # Errors
     /// `KernelCompileFailed`, `LibraryMissing`.
     pub fn check(file: &str, text: &str, options: &[String], capability: (u32, u32)) -> Result<()> {
-        cubin::compile_user((file, text), options, None, capability).map(|_| ())
+        Module::check_with(file, text, options, &[], capability)
+    }
+
+    /// Like [`Module::check`], for a text that includes headers of its crate.
+    ///
+    /// # Errors
+    /// The errors of [`Module::check`].
+    pub fn check_with(
+        file: &str,
+        text: &str,
+        options: &[String],
+        headers: &'static [Header],
+        capability: (u32, u32),
+    ) -> Result<()> {
+        cubin::compile_user(UserText { file, text, options, own: &[headers] }, None, capability).map(|_| ())
     }
 
     /// Where it runs.
@@ -158,8 +188,9 @@ impl Module {
             return Ok(function.clone());
         }
         let capability = inner.context.backend.properties().compute_capability;
-        let source = (inner.file.as_str(), inner.text.as_str());
-        let compiled = cubin::compile_user(source, &inner.options, Some(name), capability);
+        let Inner { file, text, options, headers, .. } = inner;
+        let source = UserText { file, text, options, own: &[headers] };
+        let compiled = cubin::compile_user(source, Some(name), capability);
         let compiled = compiled.map_err(|error| {
             Error::new(ErrorKind::InvalidArgument, format!("{} has no kernel '{name}'", inner.file))
                 .with_hint("look for its __global__ function; a template needs its arguments: 'name<float>'")

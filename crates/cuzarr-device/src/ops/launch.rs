@@ -12,7 +12,7 @@ use crate::memory::slab::SlabRing;
 use crate::ops::regions::{Boxes, Lowered, Region};
 use crate::stream::Stream;
 
-static TABLE: KernelSource = KernelSource { name: "table", text: include_str!("table.cu") };
+static TABLE: KernelSource = KernelSource { name: "table", text: include_str!("table.cu"), headers: &[] };
 
 /// Tables go through pinned memory of their own, from where a kernel takes them: a copy from pageable memory would wait for
 /// the stream, and one by a copy engine for the slabs that are queued there.

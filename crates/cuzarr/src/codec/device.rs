@@ -154,7 +154,7 @@ pub struct Task<'a> {
     pub statuses: &'a Buffer,
 }
 
-const ENCODED: &str = include_str!("../../../cuzarr-device/kernels/include/cuzarr/encoded.cuh");
+const ENCODED: &str = include_str!("batch/encode/encoded.cuh");
 /// Frames begin at multiples of this in the memory that an [`Encode`] gives.
 pub const FRAME_ALIGNMENT_BYTES: usize = defined(ENCODED, "CUZARR_FRAME_ALIGNMENT") as usize;
 /// Bytes of an entry of [`Launched::frames`].

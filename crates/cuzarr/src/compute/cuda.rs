@@ -4,13 +4,23 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, PoisonError};
 
-use cuzarr_device::{Buffer, DType, Device, Function, LaunchShape, Module, NdBuffer, Order, Stream};
+use cuzarr_device::{Buffer, DType, Device, Function, Header, LaunchShape, Module, NdBuffer, Order, Stream, header};
 
 use super::expr::negative_power;
 use super::layout::Joint;
 use super::program::Program;
 use super::source::{self, Form, GROUPS};
 use crate::error::{Error, ErrorKind, Result};
+
+/// Headers of this folder that kernels include.
+pub(crate) const HEADERS: &[Header] = &[
+    header!("compute/accumulators.cuh"),
+    header!("compute/arithmetic.cuh"),
+    header!("compute/keys.cuh"),
+    header!("compute/long_rows.cuh"),
+    header!("compute/reduce.cuh"),
+    header!("compute/rows.cuh"),
+];
 
 /// What a thread moves at once.
 pub(super) const PACK_BYTES: usize = 16;
@@ -35,7 +45,7 @@ pub(super) fn function(device: Device, name: &str, text: impl FnOnce() -> String
     }
     // Under the lock: who wants the same kernel should wait, not compile it again.
     let flags = ["--std=c++17", "--fmad=false"].map(String::from);
-    let function = Module::compile(device, "expression.cu", &text(), &flags)?.function(name)?;
+    let function = Module::compile_with(device, "expression.cu", &text(), &flags, HEADERS)?.function(name)?;
     known.insert(key, function.clone());
     Ok(function)
 }
@@ -180,7 +190,7 @@ mod tests {
         ];
         for (dtype, form) in forms {
             let text = source::kernel(&everything(dtype), &form, "cuzarr_test");
-            match Module::check("test.cu", &text, &flags, (9, 0)) {
+            match Module::check_with("test.cu", &text, &flags, HEADERS, (9, 0)) {
                 Err(error) if error.kind() == cuzarr_device::ErrorKind::LibraryMissing => {
                     println!("skipped: {}", error.message());
                     return;

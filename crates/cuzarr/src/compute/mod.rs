@@ -12,7 +12,7 @@
 //! 3. **`Joint`** (`layout.rs`) joins dimensions that all operands walk through evenly, so that most operands are one row.
 //! 4. A program runs on blocks of inputs that are in memory: on the CPU (`cpu/`) a block of a few thousand elements goes
 //!    through all steps while it is in a core's cache, one typed loop a step, on all cores; on a GPU (`cuda.rs`) one kernel
-//!    is generated (`source.rs`) out of the functions of `cuzarr/arithmetic.cuh`, compiled when first needed, and kept.
+//!    is generated (`source.rs`) out of the functions of `compute/arithmetic.cuh`, compiled when first needed, and kept.
 //! 5. Inputs in stores are read **region by region**: `regions.rs` cuts the result along the grid of chunks into boxes that
 //!    fit the memory limit. [`Expr::compute`] gathers the regions in memory, [`Expr::store`] writes them, along the grid of
 //!    stored objects, into another array.

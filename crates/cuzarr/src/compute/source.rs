@@ -64,7 +64,7 @@ pub(crate) fn constants(program: &Program) -> Vec<u8> {
 
 /// The text of a kernel called `name`.
 pub(crate) fn kernel(program: &Program, form: &Form, name: &str) -> String {
-    let mut text = String::from("#include \"cuzarr/arithmetic.cuh\"\n\n");
+    let mut text = String::from("#include \"compute/arithmetic.cuh\"\n\n");
     let (count, out) = (program.inputs.len(), memory_type(program.output));
     let numbers = constants(program).len() / 16;
     let rank = if let Form::Strided { rank, .. } = form { (*rank).max(1) } else { 1 };

@@ -7,7 +7,7 @@
 // the words of a lane, the lanes of the warp, and the pieces of a span are joined by their powers.
 // Bits are reflected as both CRCs define them: the highest bit of a word is the coefficient of x^0.
 #pragma once
-#include "cuzarr/frames.cuh"
+#include "cuzarr/status.cuh"
 
 /// Which checksum. `Checksum` in checksum.rs.
 #define CUZARR_CRC32C 0u

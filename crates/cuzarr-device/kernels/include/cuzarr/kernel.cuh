@@ -170,3 +170,8 @@ CUZARR_DEVICE double double_of(u64 bits) { return __longlong_as_double((long lon
 #define CUZARR_WARP 32u
 /// Every lane of a warp.
 #define CUZARR_ALL_LANES 0xffffffffu
+
+/// A little-endian number from any address.
+CUZARR_DEVICE u32 load_u32(const u8* from) {
+    return (u32)from[0] | (u32)from[1] << 8 | (u32)from[2] << 16 | (u32)from[3] << 24;
+}

@@ -8,7 +8,7 @@ use crate::ops::checksum::{Checksum, CrcField, Span};
 use crate::ops::launch::{Plain, blocks, threads, upload};
 use crate::stream::Stream;
 
-static CHECKSUM: KernelSource = KernelSource { name: "checksum", text: include_str!("checksum.cu") };
+static CHECKSUM: KernelSource = KernelSource { name: "checksum", text: include_str!("checksum.cu"), headers: &[] };
 
 /// Bytes of a piece: large ones cost less to join, small ones keep the device busy when there is little to do.
 const LARGEST_PIECE_BYTES: usize = 64 << 10;

@@ -10,7 +10,7 @@ use crate::ops::step::cuda::code;
 use crate::ops::transfer::cuda::{pattern, whole};
 use crate::stream::Stream;
 
-static COMPARE: KernelSource = KernelSource { name: "compare", text: include_str!("compare.cu") };
+static COMPARE: KernelSource = KernelSource { name: "compare", text: include_str!("compare.cu"), headers: &[] };
 
 /// What equal means. `Equality` in compare.cu.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use crate::ops::launch::{Plain, blocks, threads, upload};
 use crate::ops::step::cuda::code;
 use crate::stream::Stream;
 
-static CONVERT: KernelSource = KernelSource { name: "convert", text: include_str!("convert.cu") };
+static CONVERT: KernelSource = KernelSource { name: "convert", text: include_str!("convert.cu"), headers: &[] };
 
 /// Elements of a thread in a tile, as in convert.cu.
 const ELEMS_PER_THREAD: usize = 8;

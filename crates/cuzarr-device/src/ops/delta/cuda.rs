@@ -10,7 +10,7 @@ use crate::ops::launch::{Plain, blocks, sized_kernel, threads, upload};
 use crate::ops::step::cuda::code;
 use crate::stream::Stream;
 
-static DELTA: KernelSource = KernelSource { name: "delta", text: include_str!("delta.cu") };
+static DELTA: KernelSource = KernelSource { name: "delta", text: include_str!("delta.cu"), headers: &[] };
 
 /// Bytes of a tile that one warp takes. `CUZARR_DELTA_WARP_BYTES` in delta.cu.
 const WARP_BYTES: usize = 2 << 10;

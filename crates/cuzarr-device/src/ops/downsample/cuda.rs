@@ -7,7 +7,8 @@ use crate::ops::downsample::Downsampling;
 use crate::ops::launch::{Plain, blocks, threads, upload};
 use crate::stream::Stream;
 
-static DOWNSAMPLE: KernelSource = KernelSource { name: "downsample", text: include_str!("downsample.cu") };
+static DOWNSAMPLE: KernelSource =
+    KernelSource { name: "downsample", text: include_str!("downsample.cu"), headers: &[] };
 
 /// One dimension. `Axis` in downsample.cu.
 #[repr(C)]

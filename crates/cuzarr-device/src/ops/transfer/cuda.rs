@@ -15,9 +15,11 @@ use crate::ops::step::cuda::{Packed, Steps, swap_unit};
 use crate::ops::transfer::{ElementStep, Packing, Transfer};
 use crate::stream::Stream;
 
-pub(crate) static COPY: KernelSource = KernelSource { name: "copy", text: include_str!("copy.cu") };
-pub(crate) static ELEMENTS: KernelSource = KernelSource { name: "elements", text: include_str!("elements.cu") };
-pub(crate) static SHUFFLE: KernelSource = KernelSource { name: "shuffle", text: include_str!("../shuffle/shuffle.cu") };
+pub(crate) static COPY: KernelSource = KernelSource { name: "copy", text: include_str!("copy.cu"), headers: &[] };
+pub(crate) static ELEMENTS: KernelSource =
+    KernelSource { name: "elements", text: include_str!("elements.cu"), headers: &[] };
+pub(crate) static SHUFFLE: KernelSource =
+    KernelSource { name: "shuffle", text: include_str!("../shuffle/shuffle.cu"), headers: &[] };
 
 /// Elements that a thread takes at a time where they lie side by side, and the bytes of its widest access.
 const QUAD: usize = 4;

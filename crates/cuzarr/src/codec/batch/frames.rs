@@ -1,4 +1,4 @@
-//! The table of frames that kernels start from: `cuzarr/frames.cuh`. Written by the host from bytes it has at hand, or by a
+//! The table of frames that kernels start from: `codec/batch/frames.cuh`. Written by the host from bytes it has at hand, or by a
 //! scan kernel: same layout.
 
 /// Bytes of an entry, and of what stands in front of them.

@@ -22,13 +22,13 @@
 mod encode;
 mod fields;
 pub(crate) mod frames;
-pub(crate) mod headers;
+mod headers;
 pub(crate) mod status;
 
 use std::fmt;
 use std::ops::Range;
 
-use cuzarr_device::{Buffer, Device, Event, Stream, pool};
+use cuzarr_device::{Buffer, Device, Event, Header, Stream, header, pool};
 
 pub use super::device::Unit;
 use super::device::{Decode, DeviceDecoder, Headers, MOST_FRAME_BYTES, Request, Task};
@@ -37,6 +37,13 @@ pub(crate) use encode::{Blank, place_frames};
 pub use encode::{EncodeBatch, Encoded};
 pub(crate) use fields::Fields;
 pub(crate) use status::{STATUS_BYTES, result_of};
+
+/// Headers of this folder that kernels include.
+pub(crate) const HEADERS: &[Header] = &[
+    header!("codec/batch/encode/encoded.cuh"),
+    header!("codec/batch/frames.cuh"),
+    header!("codec/batch/headers/headers.cuh"),
+];
 
 /// Most frames of a batch: their table goes through pinned memory.
 const MAX_UNITS: usize = 512 << 10;

@@ -6,7 +6,7 @@
 //     blosc_join       what is wrong with a stream that other kernels decoded -> its frame
 //     blosc_unshuffle  scratch -> place, by tiles of the output, block by block
 #include "cuzarr/bits.cuh"
-#include "cuzarr/lz4.cuh"
+#include "codec/lz4/lz4.cuh"
 
 #define CUZARR_BLOSC_HEADER 16u
 /// Bytes of a piece of a frame that is stored as it is. `COPY_PIECE_BYTES` in scan.rs.

@@ -5,14 +5,23 @@ use cuzarr_device::{Buffer, Device, KernelSource, pool, upload_table};
 use super::cost;
 use super::scan::{Inner, Scan, Target, knows};
 use crate::codec::batch::frames::table;
-use crate::codec::batch::headers::HEADERS;
 use crate::codec::batch::status::STATUS_BYTES;
 use crate::codec::cost::Speeds;
 use crate::codec::device::{Decode, DeviceDecoder, HeaderWalk, Headers, Prepared, Request, Task};
 use crate::codec::lz4::blocks::Blocks;
+use crate::codec::{batch, lz, lz4, zstd};
 use crate::{Error, Result};
 
-static BLOSC: KernelSource = KernelSource { name: "blosc", text: include_str!("blosc.cu") };
+static BLOSC: KernelSource = KernelSource {
+    name: "blosc",
+    text: include_str!("blosc.cu"),
+    headers: &[lz4::HEADERS, lz::HEADERS, batch::HEADERS],
+};
+static WALK: KernelSource = KernelSource {
+    name: "blosc_headers",
+    text: include_str!("blosc_headers.cu"),
+    headers: &[zstd::HEADERS, batch::HEADERS],
+};
 
 /// Few warps a block, so that a block's place is free as soon as its slowest stream is done.
 const WARPS_PER_BLOCK: u32 = 2;
@@ -41,7 +50,7 @@ impl DeviceDecoder for Decoder {
     }
 
     fn header_walk(&self) -> Option<HeaderWalk> {
-        Some(HeaderWalk { source: &HEADERS, kernel: "headers_blosc", threads: 32 })
+        Some(HeaderWalk { source: &WALK, kernel: "headers_blosc", threads: 32 })
     }
 
     fn reads_frames(&self) -> bool {

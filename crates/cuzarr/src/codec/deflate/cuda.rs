@@ -2,18 +2,29 @@
 //! way of `split` first.
 
 use cuzarr_device::checksum::{Checksum, CrcField};
-use cuzarr_device::{Buffer, Device, KernelSource, pool, upload_table};
+use cuzarr_device::{Buffer, Device, Header, KernelSource, header, pool, upload_table};
 
 use super::cost;
 use super::members::members;
 use super::split::cuda::Split;
-use crate::codec::batch::STATUS_BYTES;
 use crate::codec::batch::frames::{FrameEntry, table};
+use crate::codec::batch::{self, STATUS_BYTES};
 use crate::codec::cost::Speeds;
 use crate::codec::device::{Decode, DeviceDecoder, Headers, Prepared, Request, Task, Unit};
 use crate::{Error, ErrorKind, Result};
 
-static DEFLATE: KernelSource = KernelSource { name: "deflate", text: include_str!("deflate.cu") };
+/// Headers of this folder that kernels include.
+pub(super) const HEADERS: &[Header] = &[
+    header!("codec/deflate/deflate.cuh"),
+    header!("codec/deflate/deflate_bits.cuh"),
+    header!("codec/deflate/deflate_container.cuh"),
+    header!("codec/deflate/deflate_matches.cuh"),
+    header!("codec/deflate/deflate_tables.cuh"),
+    header!("codec/deflate/split/deflate_split.cuh"),
+];
+
+static DEFLATE: KernelSource =
+    KernelSource { name: "deflate", text: include_str!("deflate.cu"), headers: &[HEADERS, batch::HEADERS] };
 
 /// Frames from so many bytes on are left to the host. `CUZARR_DEFLATE_MOST_BYTES` in deflate_container.cuh.
 const MOST_BYTES: usize = 1 << 28;

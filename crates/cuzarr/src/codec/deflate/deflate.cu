@@ -3,7 +3,7 @@
 //
 // Floor on an H200: a symbol costs a lane three times (found, counted, written) about 60 cycles of waiting, 32 lanes a warp,
 // about 20 warps a multiprocessor by shared memory.
-#include "cuzarr/deflate_split.cuh"
+#include "codec/deflate/split/deflate_split.cuh"
 
 /// The CRC of bytes that this warp wrote. Uses the shared memory of decoding for its tables.
 CUZARR_DEVICE u32 deflate_crc(DeflateShared& shared, const CrcField& field, const u8* bytes, u32 count, u32 lane) {

@@ -1,14 +1,24 @@
 //! Launches of `lz.cu`, `lz_short.cu` and `lz_settle.cu`.
 
-use cuzarr_device::{Buffer, Device, KernelSource, Stream, pool, write_table};
+use cuzarr_device::{Buffer, Device, Header, KernelSource, Stream, header, pool, write_table};
 
 use super::{CHAIN_BYTES, Plan, THREAD_BYTES, TILE_ENTRY_BYTES, Unit, by_lanes, threads};
 use crate::Result;
 use crate::codec::device::Task;
 
-static LZ: KernelSource = KernelSource { name: "lz", text: include_str!("lz.cu") };
-static LZ_SHORT: KernelSource = KernelSource { name: "lz_short", text: include_str!("lz_short.cu") };
-static LZ_SETTLE: KernelSource = KernelSource { name: "lz_settle", text: include_str!("lz_settle.cu") };
+/// Headers of this folder that kernels include.
+pub(crate) const HEADERS: &[Header] = &[
+    header!("codec/lz/lz.cuh"),
+    header!("codec/lz/lz_chains.cuh"),
+    header!("codec/lz/lz_copies.cuh"),
+    header!("codec/lz/lz_sequences.cuh"),
+];
+
+static LZ: KernelSource = KernelSource { name: "lz", text: include_str!("lz.cu"), headers: &[HEADERS] };
+static LZ_SHORT: KernelSource =
+    KernelSource { name: "lz_short", text: include_str!("lz_short.cu"), headers: &[HEADERS] };
+static LZ_SETTLE: KernelSource =
+    KernelSource { name: "lz_settle", text: include_str!("lz_settle.cu"), headers: &[HEADERS] };
 
 /// In front of the flags: a ticket for each of three launches, then how many tiles of each unit are settled.
 const TICKETS: usize = 4;

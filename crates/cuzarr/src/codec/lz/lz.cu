@@ -17,7 +17,7 @@
 //
 // Floor on an H200: about 40 instructions a byte of output, 132 x 4 x 1.9 GHz x 32 / 40 = 800 GB/s; a tile of a chain where
 // each waits for the one before takes about 2 microseconds from flag to flag, 4 GB/s a chain.
-#include "cuzarr/lz_chains.cuh"
+#include "codec/lz/lz_chains.cuh"
 #include "cuzarr/status.cuh"
 
 /// Most bytes of a sequence whose links one lane makes; warps take longer ones in pieces of so many bytes, of which a tile has so many.

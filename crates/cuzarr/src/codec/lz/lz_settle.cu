@@ -1,5 +1,5 @@
 // What `lz_marks` left open becomes bytes, when all segments before are bytes: see lz.cu.
-#include "cuzarr/lz_chains.cuh"
+#include "codec/lz/lz_chains.cuh"
 #include "cuzarr/status.cuh"
 
 /// What of four marks is a place becomes the byte there: a load each.

@@ -1,7 +1,7 @@
 // The tiles of many units whose sequences are short, by a lane for each sequence instead of each byte as in lz.cu. A tile that
 // waits for the one before takes longer than there.
-#include "cuzarr/lz_chains.cuh"
-#include "cuzarr/lz_copies.cuh"
+#include "codec/lz/lz_chains.cuh"
+#include "codec/lz/lz_copies.cuh"
 
 /// Stores a tile from shared memory, by all threads.
 CUZARR_DEVICE void lz_store_tile(u8* to, const u8* bytes, u32 size) {

@@ -1,6 +1,6 @@
 //! Copies for every format that is literals and matches: sequences become bytes with all threads of a GPU (`lz.cu`).
 //!
-//! A decoder writes the sequences of its units (`cuzarr/lz_sequences.cuh`) and launches an [`Engine`] behind. Not a codec.
+//! A decoder writes the sequences of its units (`codec/lz/lz_sequences.cuh`) and launches an [`Engine`] behind. Not a codec.
 //!
 //! Two ways, for each unit by how much there is beside it. A unit whose tiles, one behind the other, take no longer than
 //! all others together becomes bytes at once. A larger one is cut into segments that are worked at side by side, with 4
@@ -8,7 +8,7 @@
 
 mod cuda;
 
-pub(crate) use cuda::Engine;
+pub(crate) use cuda::{Engine, HEADERS};
 
 use std::ops::Range;
 

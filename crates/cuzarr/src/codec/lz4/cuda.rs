@@ -1,6 +1,6 @@
 //! Launches of `lz4.cu`: a warp a frame for many small ones, and all threads for every frame that is larger.
 
-use cuzarr_device::{Buffer, Device, KernelSource, pool, upload_table};
+use cuzarr_device::{Buffer, Device, Header, KernelSource, header, pool, upload_table};
 
 use super::HEADER_BYTES;
 use super::blocks::{Block, Blocks, ENTRY_BYTES, GROUP_SPANS, SEQUENCE_BYTES, Windows};
@@ -9,9 +9,14 @@ use crate::Result;
 use crate::codec::batch::frames::{FrameEntry, table};
 use crate::codec::cost::Speeds;
 use crate::codec::device::{Decode, DeviceDecoder, Headers, Prepared, Request, Task, Unit};
+use crate::codec::{batch, lz};
+
+/// Headers of this folder that kernels include.
+pub(crate) const HEADERS: &[Header] = &[header!("codec/lz4/lz4.cuh"), header!("codec/lz4/lz4_tokens.cuh")];
 
 pub(super) const LZ4_TEXT: &str = include_str!("lz4.cu");
-static LZ4: KernelSource = KernelSource { name: "lz4", text: LZ4_TEXT };
+static LZ4: KernelSource =
+    KernelSource { name: "lz4", text: LZ4_TEXT, headers: &[HEADERS, lz::HEADERS, batch::HEADERS] };
 
 /// Few warps a block, so that a block's place is free as soon as its slowest frame is done.
 const WARPS_PER_BLOCK: u32 = 2;

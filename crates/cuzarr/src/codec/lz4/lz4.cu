@@ -5,8 +5,8 @@
 // 250-350 cycles, 40 MB/s a warp; long matches and literals go at 512 bytes a round trip, 1 GB/s a warp. So
 // 8192 frames of 64 KiB should give 150-250 GB/s, 512 of 1 MiB 40-60, 64 of 8 MiB 5-8: few large frames need another
 // engine. Issue: about 110 instructions a sequence, 132 x 4 x 1.9 GHz / 110 x 7 bytes = 64 GB/s for data that is hard throughout.
-#include "cuzarr/lz4.cuh"
-#include "cuzarr/lz4_tokens.cuh"
+#include "codec/lz4/lz4.cuh"
+#include "codec/lz4/lz4_tokens.cuh"
 
 #define CUZARR_LZ4_HEADER 4u
 

@@ -24,6 +24,8 @@ pub(crate) mod cpu;
 pub(crate) mod cuda;
 pub(crate) mod encode;
 
+pub(crate) use cuda::HEADERS;
+
 use super::configuration::Configuration;
 use super::registry::{Opened, Request};
 use crate::Result;

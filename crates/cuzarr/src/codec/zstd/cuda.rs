@@ -1,19 +1,34 @@
 //! Launches of zstd's kernels over a batch of units whose headers the host has read.
 
-use cuzarr_device::{Buffer, Device, Kernel, KernelSource, Stream, pool, write_table};
+use cuzarr_device::{Buffer, Device, Header, Kernel, KernelSource, Stream, header, pool, write_table};
 
 use super::cost;
 use super::scan::scan;
 use super::table::{COPY_BYTES, Layout, RESULT_BYTES, SEQUENCE_BYTES, TABLES_BYTES, TREE_BYTES, Tables};
-use crate::codec::batch::headers::HEADERS;
 use crate::codec::cost::Speeds;
 use crate::codec::device::{Decode, DeviceDecoder, HeaderWalk, Headers, Prepared, Request, Task, Unit};
-use crate::codec::lz;
+use crate::codec::{batch, lz};
 use crate::{Error, ErrorKind, Result};
 
-static TABLES: KernelSource = KernelSource { name: "zstd_tables", text: include_str!("zstd_tables.cu") };
-static ENTROPY: KernelSource = KernelSource { name: "zstd_entropy", text: include_str!("zstd_entropy.cu") };
-static EXECUTE: KernelSource = KernelSource { name: "zstd_execute", text: include_str!("zstd_execute.cu") };
+/// Headers of this folder that kernels include.
+pub(crate) const HEADERS: &[Header] = &[
+    header!("codec/zstd/bit_window.cuh"),
+    header!("codec/zstd/fse.cuh"),
+    header!("codec/zstd/xxh64.cuh"),
+    header!("codec/zstd/zstd.cuh"),
+    header!("codec/zstd/zstd_headers.cuh"),
+    header!("codec/zstd/zstd_literals.cuh"),
+    header!("codec/zstd/zstd_sequences.cuh"),
+];
+
+static TABLES: KernelSource =
+    KernelSource { name: "zstd_tables", text: include_str!("zstd_tables.cu"), headers: &[HEADERS, lz::HEADERS] };
+static ENTROPY: KernelSource =
+    KernelSource { name: "zstd_entropy", text: include_str!("zstd_entropy.cu"), headers: &[HEADERS, lz::HEADERS] };
+static WALK: KernelSource =
+    KernelSource { name: "zstd_headers", text: include_str!("zstd_headers.cu"), headers: &[HEADERS, batch::HEADERS] };
+static EXECUTE: KernelSource =
+    KernelSource { name: "zstd_execute", text: include_str!("zstd_execute.cu"), headers: &[HEADERS, lz::HEADERS] };
 
 const WARP: u32 = 32;
 /// Parts of scratch begin at multiples of this.
@@ -71,7 +86,7 @@ impl DeviceDecoder for Decoder {
     }
 
     fn header_walk(&self) -> Option<HeaderWalk> {
-        Some(HeaderWalk { source: &HEADERS, kernel: "headers_zstd", threads: 1 })
+        Some(HeaderWalk { source: &WALK, kernel: "headers_zstd", threads: 1 })
     }
 
     fn prepare(&self, request: &Request<'_>) -> Result<Prepared> {
@@ -333,5 +348,24 @@ impl Decode for Zstd {
             launch_on(copies.stream, &kernel, by_warp(frame_count), WARPS_PER_BLOCK * WARP)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cubins_are_named_by_the_headers_of_both_folders_as_the_script_names_them() {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/compile_kernels.py");
+        let Ok(output) = std::process::Command::new("python3").arg(script).arg("--keys").output() else {
+            println!("skipped: no python3");
+            return;
+        };
+        let words = String::from_utf8_lossy(&output.stdout).into_owned();
+        for source in [&TABLES, &ENTROPY, &EXECUTE, &WALK] {
+            let line = format!("{} {}", source.name, source.key().unwrap());
+            assert!(words.lines().any(|known| known == line), "{line}: {words}");
+        }
     }
 }

@@ -26,6 +26,8 @@ pub(crate) mod cuda;
 mod scan;
 mod table;
 
+pub(crate) use cuda::HEADERS;
+
 #[cfg(test)]
 pub(crate) use scan::described;
 

@@ -1,4 +1,4 @@
-//! The tables that kernels start from, as `cuzarr/zstd.cuh` has them.
+//! The tables that kernels start from, as `codec/zstd/zstd.cuh` has them.
 
 use std::cmp::Reverse;
 use std::ops::Range;

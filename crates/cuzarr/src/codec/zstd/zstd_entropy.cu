@@ -4,8 +4,8 @@
 // (54 nanoseconds for two, 68 for eight), but what many blocks need is warps: so the fewer blocks, the fewer share one. Of few
 // blocks literals are decoded beside them; of many, `zstd_literals` does it by itself: more of its groups fit on a
 // multiprocessor.
-#include "cuzarr/zstd_literals.cuh"
-#include "cuzarr/zstd_sequences.cuh"
+#include "codec/zstd/zstd_literals.cuh"
+#include "codec/zstd/zstd_sequences.cuh"
 
 /// Blocks of data whose sequences a block of threads decodes, with a warp for each and one more: `Group` in cuda.rs.
 #ifdef CUZARR_SIMT

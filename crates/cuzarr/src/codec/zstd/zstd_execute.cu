@@ -2,8 +2,8 @@
 //
 // `zstd_place` composes, over the blocks of a unit, how long they are and what they do to the three repeat offsets: both are
 // scans. `zstd_finish` knows then for each sequence where its bytes go, where its literals lie and how far back it repeats.
-#include "cuzarr/xxh64.cuh"
-#include "cuzarr/zstd.cuh"
+#include "codec/zstd/xxh64.cuh"
+#include "codec/zstd/zstd.cuh"
 
 /// Places the blocks of a frame that begins at `at` of its unit, `copies` sequences behind its first; moves both behind it.
 /// False when it is damaged.

@@ -2,9 +2,9 @@
 //
 // Work items are the predefined tables, then the blocks that describe a Huffman code, then those that have sequences. A
 // description is read by one lane (a few hundred steps), its table filled by all.
-#include "cuzarr/bit_window.cuh"
-#include "cuzarr/fse.cuh"
-#include "cuzarr/zstd.cuh"
+#include "codec/zstd/bit_window.cuh"
+#include "codec/zstd/fse.cuh"
+#include "codec/zstd/zstd.cuh"
 
 CUZARR_CONSTANT(i16, LITERAL_LENGTH_COUNTS, 36) = {4, 3, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 1, 1,  1,  2,  2,
                                                    2, 2, 2, 2, 2, 2, 2, 3, 2, 1, 1, 1, 1, 1, -1, -1, -1, -1};

@@ -9,8 +9,8 @@
 // guessed from the element's value, as bins are mostly of one width, and looked for where the edges say otherwise.
 //
 // Floor: the bytes of the elements / 3.3 TB/s on an H100.
-#include "cuzarr/arithmetic.cuh"
-#include "cuzarr/keys.cuh"
+#include "compute/arithmetic.cuh"
+#include "compute/keys.cuh"
 
 #define CUZARR_COUNT_AXES 8u
 #define CUZARR_COUNT_SLOTS 4096u

@@ -5,11 +5,12 @@ use std::ops::Range;
 use cuzarr_device::{Buffer, Device, KernelSource, NdBuffer, Stream, defined};
 
 use super::{Bins, Keys};
+use crate::compute::cuda::HEADERS;
 use crate::compute::reduce::view::{View, Walk};
 use crate::error::Result;
 
 const COUNT_TEXT: &str = include_str!("count.cu");
-static COUNT: KernelSource = KernelSource { name: "count", text: COUNT_TEXT };
+static COUNT: KernelSource = KernelSource { name: "count", text: COUNT_TEXT, headers: &[HEADERS] };
 
 /// Dimensions of the result, and of what is counted, at most; `CUZARR_COUNT_AXES` in count.cu.
 pub(super) const MOST_AXES: usize = 8;

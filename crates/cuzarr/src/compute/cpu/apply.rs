@@ -1,7 +1,7 @@
 //! One operation on one block, with NumPy's results.
 //!
 //! binary32 functions whose C version may be off by more than an ulp are computed in binary64 and rounded. The GPU's twins of
-//! all of them are in `cuzarr/arithmetic.cuh`.
+//! all of them are in `compute/arithmetic.cuh`.
 
 use cuzarr_device::DType;
 use cuzarr_device::cpu::math;

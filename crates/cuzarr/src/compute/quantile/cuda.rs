@@ -1,4 +1,4 @@
-//! Quantiles of many rows on a GPU: kernels of the functions in `cuzarr/rows.cuh` and `cuzarr/long_rows.cuh`, generated for a type
+//! Quantiles of many rows on a GPU: kernels of the functions in `compute/rows.cuh` and `compute/long_rows.cuh`, generated for a type
 //! and a number of dimensions.
 
 use cuzarr_device::{Buffer, DType, Device, LaunchShape, NdBuffer, Order, Stream};
@@ -138,7 +138,7 @@ pub(super) fn of_rows(
     let call = call.replace("{T}", &format!("{element}, {is_element}"));
     let text = || {
         format!(
-            "#include \"cuzarr/{header}.cuh\"\n\ntypedef reduce::Where<{kept}, {over}> Where;\ntypedef \
+            "#include \"compute/{header}.cuh\"\n\ntypedef reduce::Where<{kept}, {over}> Where;\ntypedef \
          rows::Answer<{element}, {is_element}> Answer;\n{kind}({name}, Where where, rows::Rows rows, \
          Answer::type* out) {{\n{shared}    rows::{call};\n}}\n"
         )

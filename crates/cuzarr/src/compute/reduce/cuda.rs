@@ -1,4 +1,4 @@
-//! Reductions on a GPU: kernels of the functions in `cuzarr/reduce.cuh`, generated for a type and a number of dimensions.
+//! Reductions on a GPU: kernels of the functions in `compute/reduce.cuh`, generated for a type and a number of dimensions.
 
 use cuzarr_device::{Buffer, DType, LaunchShape, NdBuffer, Order, Stream, pool};
 
@@ -140,7 +140,7 @@ fn walk(
             format!("    reduce::by_threads<reduce::{what}, {skip_nan}>(where, states, {lambda});\n")
         };
         format!(
-            "#include \"cuzarr/reduce.cuh\"\n\ntypedef reduce::Where<{kept}, {over}> Where;\n\
+            "#include \"compute/reduce.cuh\"\n\ntypedef reduce::Where<{kept}, {over}> Where;\n\
              {kernel}{name}, Where where, reduce::State* states{}) {{\n{body}}}\n",
             end.parameters
         )
@@ -194,7 +194,7 @@ fn join_rows(
             format!("    reduce::join<reduce::{state}>(outputs, segments, states, {lambda});\n")
         };
         format!(
-            "#include \"cuzarr/reduce.cuh\"\n\n\
+            "#include \"compute/reduce.cuh\"\n\n\
              CUZARR_KERNEL({name}, u64 outputs, u64 segments, reduce::State* states{}) {{\n{body}}}\n",
             end.parameters
         )
@@ -345,7 +345,7 @@ impl<'a> Gathered<'a> {
         let name = kernel_name("finishing", &(wide, element));
         let text = || {
             format!(
-                "#include \"cuzarr/reduce.cuh\"\n\nCUZARR_KERNEL({name}, u64 outputs, u32 answer, double ddof, \
+                "#include \"compute/reduce.cuh\"\n\nCUZARR_KERNEL({name}, u64 outputs, u32 answer, double ddof, \
              const reduce::State* states, {element}* out) {{\n    \
              reduce::finish<{wide}, {element}>(outputs, answer, ddof, states, out);\n}}\n"
             )

@@ -2,7 +2,7 @@
 //!
 //! Elements are cut into segments of fixed numbers of them, by their place alone; each segment gives a state ([`state::State`]),
 //! and states are joined in order, two by two. So results do not depend on threads or blocks, and are the same bits on the CPU
-//! and on a GPU: see `cuzarr/reduce.cuh`. Out of core, states of regions are joined in the order of the regions, which the
+//! and on a GPU: see `compute/reduce.cuh`. Out of core, states of regions are joined in the order of the regions, which the
 //! memory limit decides.
 //!
 //! Sums of floats are made in binary64, over at most 256 elements in a row and then two by two, and rounded once; variances

@@ -1,5 +1,5 @@
 //! What is known of elements that were reduced so far, and how two such are joined. The GPU's twins are in
-//! `cuzarr/reduce.cuh`; both do the same operations in the same order.
+//! `compute/reduce.cuh`; both do the same operations in the same order.
 
 use cuzarr_device::{DType, DTypeKind};
 

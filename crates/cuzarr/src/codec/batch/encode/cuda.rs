@@ -4,9 +4,10 @@ use cuzarr_device::{Buffer, Device, KernelSource, Stream, pool};
 
 use super::Blank;
 use crate::Result;
+use crate::codec::batch::HEADERS;
 use crate::codec::device::FRAME_ENTRY_BYTES;
 
-static ENCODED: KernelSource = KernelSource { name: "encoded", text: include_str!("encoded.cu") };
+static ENCODED: KernelSource = KernelSource { name: "encoded", text: include_str!("encoded.cu"), headers: &[HEADERS] };
 
 const WARP: u32 = 32;
 /// Blocks of the kernels that only compare: what a multiprocessor holds at once.

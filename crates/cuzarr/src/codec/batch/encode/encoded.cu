@@ -1,5 +1,5 @@
 // What the encoders of all codecs share: which chunks are encoded at all, and where their frames lie.
-#include "cuzarr/encoded.cuh"
+#include "codec/batch/encode/encoded.cuh"
 
 /// Whether two elements of `bytes` bytes at most are NaNs. `kind`: 0 no floats, else bytes of a binary one; 3 bfloat16.
 CUZARR_DEVICE bool is_nan(const u8* at, u32 kind) {

@@ -1,13 +1,11 @@
-//! Launches of `headers.cu`, which lists the headers inside of frames for the host.
+//! Launches of a codec's [`HeaderWalk`], which lists the headers inside of frames for the host.
 
-use cuzarr_device::{Buffer, Device, KernelSource, Stream, pool, upload_table};
+use cuzarr_device::{Buffer, Device, Stream, pool, upload_table};
 
 use crate::Result;
 use crate::codec::device::{HeaderWalk, Unit};
 
-pub(crate) static HEADERS: KernelSource = KernelSource { name: "headers", text: include_str!("headers.cu") };
-
-/// `HeaderPiece` in headers.cu.
+/// `HeaderPiece` in headers.cuhh.
 const PIECE_BYTES: usize = 32;
 const PIECE_DATA: usize = 16;
 /// Room of the list: pieces for each frame, and one for so many bytes, stored and decoded. Blocks of known writers are far
@@ -18,7 +16,7 @@ const WARP: u32 = 32;
 /// Frames whose walks share a block of threads.
 const THREADS: u32 = 128;
 
-/// `HeaderList` in headers.cu.
+/// `HeaderList` in headers.cuh.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct List {
@@ -62,7 +60,7 @@ pub(super) fn gather_within(most: usize, walk: HeaderWalk, src: &Buffer, units: 
     let blocks = walkers.div_ceil(threads / walk.threads);
     let list = List { pieces: pieces.address(), count: counts.address(), most: most as u32, reserved: 0 };
     let arguments = (src.address(), table.address(), walkers, list);
-    // SAFETY: the parameters of both kernels. Units' ranges were checked to lie in the source, and a walk stays in its frame;
+    // SAFETY: the parameters of every walk, as headers.cuh says. Units' ranges were checked to lie in the source, and a walk stays in its frame;
     // there is room for `most` pieces, their count, and a word for each frame.
     unsafe { kernel.launch(&stream, blocks, threads, arguments, &[src, &table, &pieces, &counts]) }?;
     stream.synchronize()?;

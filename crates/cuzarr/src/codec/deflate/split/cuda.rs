@@ -3,11 +3,13 @@
 use cuzarr_device::{Buffer, Device, Kernel, KernelSource, pool};
 
 use crate::Result;
+use crate::codec::batch;
 use crate::codec::batch::frames::FrameEntry;
-use crate::codec::deflate::cuda::{Container, STATE_BYTES, WARP};
+use crate::codec::deflate::cuda::{Container, HEADERS, STATE_BYTES, WARP};
 use crate::codec::device::Task;
 
-static SPLIT: KernelSource = KernelSource { name: "deflate_split", text: include_str!("deflate_split.cu") };
+static SPLIT: KernelSource =
+    KernelSource { name: "deflate_split", text: include_str!("deflate_split.cu"), headers: &[HEADERS, batch::HEADERS] };
 
 /// `CUZARR_DEFLATE_SLOT_BITS` in deflate_split.cuh.
 const SLOT_BYTES: usize = 1 << 10;

@@ -2,7 +2,7 @@
 //
 // Floor on an H200 for one frame of 8 MiB (160 blocks of 50 KB): finding 30 Mbit in 0.1 ms, measuring 21 rounds by 8 warps in
 // 0.15 ms, chaining 160 regions in 0.06 ms, emitting in 0.1 ms, 16 groups and 16 windows in 0.1 ms each: 12 GB/s.
-#include "cuzarr/deflate_split.cuh"
+#include "codec/deflate/split/deflate_split.cuh"
 
 /// Elements that a thread has on their way at a time: of the window, where a block has all of it, and elsewhere.
 #ifdef CUZARR_SIMT

@@ -1,13 +1,21 @@
 //! Launches of `lz4_encode.cu`.
 
-use cuzarr_device::{Buffer, Device, KernelSource, pool};
+use cuzarr_device::{Buffer, Device, Header, KernelSource, header, pool};
 
 use super::{Encoder, Framing};
 use crate::Result;
-use crate::codec::batch::place_frames;
+use crate::codec::batch::{self, place_frames};
 use crate::codec::device::{ChunkRow, DeviceEncoder, Encode, EncodeTask, FRAME_ENTRY_BYTES, Launched};
+use crate::codec::lz;
 
-static ENCODE: KernelSource = KernelSource { name: "lz4_encode", text: include_str!("lz4_encode.cu") };
+/// Headers of this folder that kernels include.
+const HEADERS: &[Header] = &[header!("codec/lz4/encode/lz4_encode.cuh")];
+
+static ENCODE: KernelSource = KernelSource {
+    name: "lz4_encode",
+    text: include_str!("lz4_encode.cu"),
+    headers: &[HEADERS, lz::HEADERS, batch::HEADERS],
+};
 
 /// Bytes of what kernels hand to each other: a piece, a stream.
 const PIECE_ENTRY_BYTES: usize = 32;

@@ -10,8 +10,8 @@
 // can fail: a stream that does not get smaller is stored, and so is a frame.
 //
 // Floor: encode_pieces, by the steps of a window that wait for memory; the others move bytes once.
-#include "cuzarr/encoded.cuh"
-#include "cuzarr/lz4_encode.cuh"
+#include "codec/batch/encode/encoded.cuh"
+#include "codec/lz4/encode/lz4_encode.cuh"
 
 #define CUZARR_ENCODE_BLOSC_HEADER 16u
 #define CUZARR_ENCODE_LZ4_HEADER 4u

@@ -12,8 +12,8 @@
 //
 // Speculation would be cheaper where it is right, but starts inside long runs of literals do not find back to real tokens.
 #pragma once
-#include "cuzarr/lz.cuh"
-#include "cuzarr/lz_sequences.cuh"
+#include "codec/lz/lz.cuh"
+#include "codec/lz/lz_sequences.cuh"
 #include "cuzarr/status.cuh"
 
 /// Bytes of a span that a thread owns, and most threads.

@@ -1,6 +1,6 @@
 // Where the frames lie that an encoder made: `Launched::frames` in crates/cuzarr/src/codec/device.rs.
 #pragma once
-#include "cuzarr/frames.cuh"
+#include "codec/batch/frames.cuh"
 
 /// Frames begin at multiples of this.
 #define CUZARR_FRAME_ALIGNMENT 16u

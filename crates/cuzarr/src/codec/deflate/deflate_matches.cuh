@@ -1,6 +1,6 @@
 // Where a deflate stream's bytes go, and the copying of matches there by one warp.
 #pragma once
-#include "cuzarr/deflate_tables.cuh"
+#include "codec/deflate/deflate_tables.cuh"
 
 /// Elements that are copied at a time: most matches are no longer.
 #define CUZARR_DEFLATE_ELEMENTS 8u

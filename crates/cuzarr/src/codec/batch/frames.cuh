@@ -39,10 +39,6 @@ struct FrameTable {
 
 CUZARR_DEVICE const Frame* frames_of(const FrameTable* table) { return (const Frame*)(table + 1); }
 
-CUZARR_DEVICE u32 load_u32(const u8* from) {
-    return (u32)from[0] | (u32)from[1] << 8 | (u32)from[2] << 16 | (u32)from[3] << 24;
-}
-
 /// The last frame whose first stream is at or before `stream`. Frames without streams have the number of the next one's.
 CUZARR_DEVICE u32 frame_of_stream(const Frame* frames, u32 count, u64 stream) {
     return last_from(count, stream, [=](u32 frame) { return frames[frame].first_stream; });

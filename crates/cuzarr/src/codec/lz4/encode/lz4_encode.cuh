@@ -22,8 +22,8 @@
 //
 // Prior art: liblz4's LZ4_compress_fast (BSD-2-Clause) for hash and skipping, nvCOMP for a window of a warp.
 #pragma once
-#include "cuzarr/frames.cuh"
-#include "cuzarr/lz.cuh"
+#include "codec/batch/frames.cuh"
+#include "codec/lz/lz.cuh"
 
 /// Entries of a piece's table, of 2 bytes.
 #ifndef CUZARR_LZ4_TABLE_BITS

@@ -7,7 +7,7 @@
 // shared memory, beside a bit for each that is there; earlier tiles of the chain say by their flags that they are done. Long runs
 // are copied by the whole warp.
 #pragma once
-#include "cuzarr/lz_sequences.cuh"
+#include "codec/lz/lz_sequences.cuh"
 
 /// Most bytes of a run that one lane copies.
 #define CUZARR_LZ_SHORT 32u

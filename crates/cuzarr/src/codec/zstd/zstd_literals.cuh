@@ -6,8 +6,8 @@
 // A symbol costs a look into the table in shared memory and a shift, one waiting for the other: about 45 cycles. Four of
 // them, 44 bits at most, come from one window and leave as one word.
 #pragma once
-#include "cuzarr/bit_window.cuh"
-#include "cuzarr/zstd.cuh"
+#include "codec/zstd/bit_window.cuh"
+#include "codec/zstd/zstd.cuh"
 
 #define CUZARR_ZSTD_TREE_ENTRIES (1u << CUZARR_ZSTD_TREE_BITS)
 

@@ -5,7 +5,7 @@
 // the lower, those of a thread first. States of segments are joined two by two, neighbours first, by a kernel of their own. Nothing depends on how many blocks run, nor on how many elements are loaded at once, and
 // compute/reduce/cpu.rs of the crate cuzarr does the same in the same order: results are the same bits.
 #pragma once
-#include "cuzarr/accumulators.cuh"
+#include "compute/accumulators.cuh"
 
 namespace reduce {
 

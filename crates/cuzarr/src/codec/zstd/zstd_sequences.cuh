@@ -16,8 +16,8 @@
 // Repeat offsets stay symbolic where they come from the block before (see ZSTD_SYMBOLIC), as DirectStorage's zstd decoder has
 // them (MIT). Format: RFC 8878, sections 3.1.1.3.2.1 and 3.1.1.5.
 #pragma once
-#include "cuzarr/bit_window.cuh"
-#include "cuzarr/zstd.cuh"
+#include "codec/zstd/bit_window.cuh"
+#include "codec/zstd/zstd.cuh"
 
 CUZARR_CONSTANT(u32, LITERAL_LENGTH_BASE, 36) = {0,  1,  2,  3,  4,  5,  6,  7,   8,   9,   10,   11,
                                                  12, 13, 14, 15, 16, 18, 20, 22,  24,  28,  32,   40,

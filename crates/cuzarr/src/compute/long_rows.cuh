@@ -7,7 +7,7 @@
 //
 // Floor: the bytes of the elements / 3.3 TB/s on an H100, for each pass that the cache does not hold.
 #pragma once
-#include "cuzarr/rows.cuh"
+#include "compute/rows.cuh"
 
 namespace rows {
 

@@ -1,7 +1,7 @@
 // Chains of tiles, by which sequences of literals and matches become bytes: what the kernels of `codec/lz` share.
 #pragma once
-#include "cuzarr/lz.cuh"
-#include "cuzarr/lz_sequences.cuh"
+#include "codec/lz/lz.cuh"
+#include "codec/lz/lz_sequences.cuh"
 #include "cuzarr/status.cuh"
 
 /// Bytes of a tile that a thread owns.

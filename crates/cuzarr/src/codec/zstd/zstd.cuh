@@ -5,7 +5,7 @@
 // that decode to nothing left out. Sizes in the tables were checked against each other and against the units' places; what
 // the streams themselves say is checked here.
 #pragma once
-#include "cuzarr/lz_sequences.cuh"
+#include "codec/lz/lz_sequences.cuh"
 #include "cuzarr/status.cuh"
 
 #define CUZARR_ZSTD_BLOCK_BYTES (128u << 10)

@@ -1,7 +1,7 @@
 // What stands around a deflate stream: nothing, zlib's (RFC 1950) or gzip's header and trailer (RFC 1952).
 #pragma once
 #include "cuzarr/checksum.cuh"
-#include "cuzarr/deflate.cuh"
+#include "codec/deflate/deflate.cuh"
 
 /// `Container` in codec/deflate/cuda.rs.
 #define CUZARR_DEFLATE_RAW 0u

@@ -23,7 +23,7 @@
 // Prior art: block finding and 16-bit markers of rapidgzip (Knespel and Brunst, HPDC 2023) and pugz (Kerbiriou and Chikhi,
 // 2019).
 #pragma once
-#include "cuzarr/deflate_container.cuh"
+#include "codec/deflate/deflate_container.cuh"
 
 /// Encoded bytes that have at most one beginning of a region.
 #define CUZARR_DEFLATE_SLOT_BITS 8192u

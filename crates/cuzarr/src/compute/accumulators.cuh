@@ -1,7 +1,7 @@
 // What reductions know of elements that were taken so far: sums, products, moments, extremes, counts. The host's twins are in
 // compute/reduce/state.rs of the crate cuzarr; both do the same operations in the same order.
 #pragma once
-#include "cuzarr/arithmetic.cuh"
+#include "compute/arithmetic.cuh"
 
 namespace reduce {
 

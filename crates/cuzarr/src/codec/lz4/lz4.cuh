@@ -15,8 +15,8 @@
 // Prior art: a warp a stream and run lengths by ballot are nvCOMP's (2.2, BSD-3-Clause). Format:
 // https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md
 #pragma once
-#include "cuzarr/frames.cuh"
-#include "cuzarr/lz.cuh"
+#include "codec/batch/frames.cuh"
+#include "codec/lz/lz.cuh"
 
 #define CUZARR_LZ4_LAST_LITERALS 5u
 #define CUZARR_LZ4_END_OUTPUT 12u

@@ -16,10 +16,10 @@
 // Prior art: self-synchronising Huffman decoding (Klein and Wiseman 2003; Weissenberger and Schmidt, ICPP 2018); rounds of
 // copying what is ready (Sitaridi et al., Gompresso, ICPP 2016).
 #pragma once
-#include "cuzarr/deflate_bits.cuh"
-#include "cuzarr/deflate_matches.cuh"
-#include "cuzarr/deflate_tables.cuh"
-#include "cuzarr/frames.cuh"
+#include "codec/deflate/deflate_bits.cuh"
+#include "codec/deflate/deflate_matches.cuh"
+#include "codec/deflate/deflate_tables.cuh"
+#include "codec/batch/frames.cuh"
 
 /// Words of the stream that a lane decodes in a round, an odd number, so that lanes read from banks of their own; and bits
 /// after which it looks whether it is in step.
