@@ -6,14 +6,16 @@
 mod batch;
 mod costs;
 mod explanation;
+mod geometry;
 mod pieces;
+mod placement;
 mod read;
 mod selection;
 mod source;
 mod tour;
 mod walk;
 mod whole;
-pub(crate) mod write;
+mod write;
 
 pub use batch::{Batch, ChunkName, Fill, Place, Read, SizeRule, Unit};
 pub use costs::{Costs, Estimate, Load};
@@ -21,9 +23,10 @@ pub(crate) use explanation::chunks_touched;
 pub use explanation::{
     Decoding, Explanation, Placed, Placement, check_strict, check_strict_writing, encoding_placements, placements,
 };
+pub(crate) use geometry::strides;
+pub(crate) use placement::{Circumstances, PLAIN_COPIES, ReadPlacement, Resident, Route, encoding, placed};
 pub use read::{Entries, IndexPlace, IndexRead, Plan, PlanOptions, Room, Step};
 pub use selection::{AxisSelection, Selection, SliceArg};
-pub(crate) use source::strides;
 pub use source::{KeyOf, Level, PackedLayout, ShardLayout, Source};
 pub use whole::WholeShards;
-pub(crate) use write::EncodingLoad;
+pub(crate) use write::{Coverage, Touched, WritePlan};

@@ -8,6 +8,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use super::batch::{Batch, ChunkName, CoalesceLimits, Fill, Place, SizeRule, Unit, coalesce};
+use super::geometry::{first_elem, number_in, packed_strides, region, whole};
 use super::pieces::{PackedAxis, PieceLimits, divide};
 use super::selection::{AxisSelection, Selection};
 use super::source::{ShardLayout, Source};
@@ -252,7 +253,7 @@ impl Plan {
         }
         let wants: Vec<Want> = (from..self.next)
             .map(|selection| {
-                let inside = self.selections[selection].axes().iter().map(|axis| (0, axis.count)).collect();
+                let inside = whole(self.selections[selection].axes());
                 Want { selection, inside }
             })
             .collect();
@@ -263,12 +264,7 @@ impl Plan {
 
     /// Elements between neighbours in packed bytes, per dimension of the result: steps and transposed axes included.
     pub fn packed_strides(&self) -> Vec<isize> {
-        let axes = self.axes().iter().zip(&self.strides).filter(|(axis, _)| !axis.dropped);
-        // A dimension with one element needs no stride; others have strides inside the chunk or are never used.
-        let stride = |(axis, &stride): (&AxisSelection, &u64)| {
-            isize::try_from(stride.saturating_mul(axis.step)).unwrap_or(isize::MAX)
-        };
-        self.is_stacked().then_some(0).into_iter().chain(axes.map(stride)).collect()
+        self.is_stacked().then_some(0).into_iter().chain(packed_strides(self.axes(), &self.strides)).collect()
     }
 
     /// The shards that all of the selection lies in, where reading them whole takes less time than asking for their indexes first.
@@ -412,10 +408,7 @@ impl Plan {
 
     /// The box of the result that a cell's elements fill: starts and extents of the kept dimensions.
     fn region(&self, selection: usize, inside: &[(u64, u64)]) -> (Vec<usize>, Vec<usize>) {
-        let kept = self.axes().iter().zip(inside).filter(|(axis, _)| !axis.dropped);
-        // The result is in memory, so its extents fit `usize`.
-        let kept = kept.map(|(_, &(from, to))| (from as usize, (to - from) as usize));
-        self.is_stacked().then_some((selection, 1)).into_iter().chain(kept).unzip()
+        self.is_stacked().then_some((selection, 1)).into_iter().chain(region(self.axes(), inside)).unzip()
     }
 
     fn fill(&self, name: &ChunkName, spot: &Spot, fills: &mut Vec<Fill>) {
@@ -453,7 +446,7 @@ impl Plan {
         };
         let place = |want: &Want| {
             let (start, extent) = self.region(want.selection, &want.inside);
-            Place { first_elem: self.first_elem(&spot.origin, want) as usize, start, extent }
+            Place { first_elem: self.first_elem(&spot.origin, want), start, extent }
         };
         self.pieces.push_back(Unit {
             name: found.name.clone(),
@@ -468,13 +461,12 @@ impl Plan {
     }
 
     /// Index, in the packed chunk that begins at `origin`, of the first element that is wanted.
-    fn first_elem(&self, origin: &[u64], want: &Want) -> u64 {
-        let axes = self.selections[want.selection].axes().iter().enumerate();
-        axes.map(|(dim, axis)| (axis.start + want.inside[dim].0 * axis.step - origin[dim]) * self.strides[dim]).sum()
+    fn first_elem(&self, origin: &[u64], want: &Want) -> usize {
+        first_elem(self.selections[want.selection].axes(), &self.strides, origin, &want.inside)
     }
 
     fn plan_pieces(&mut self, found: &Found, origin: &[u64], want: &Want) -> Result<()> {
-        let first = self.first_elem(origin, want);
+        let first = self.first_elem(origin, want) as u64;
         let packed = &self.source.packed;
         let (element_bytes, whole_bytes) = (packed.element_bytes as u64, packed.size_bytes as u64);
         let packed_axis = |&dim: &usize| PackedAxis {
@@ -522,8 +514,7 @@ impl Plan {
 
 /// The places of the cells of the array's own grid that a selection touches.
 fn cells_of(selection: &Selection, cell: &[u64]) -> impl Iterator<Item = Vec<u64>> {
-    let inside: Vec<_> = selection.axes().iter().map(|axis| (0, axis.count)).collect();
-    Walk::new(selection.axes(), &vec![0; cell.len()], cell, &inside).map(|cell| cell.at)
+    Walk::new(selection.axes(), &vec![0; cell.len()], cell, &whole(selection.axes())).map(|cell| cell.at)
 }
 
 /// The stored chunk of a cell, or `None` when the shard's index says that there is none.
@@ -532,8 +523,7 @@ fn find(source: &Source, frame: &Frame, at: &[u64]) -> Result<Option<Found>> {
         let key = (source.key)(at).into();
         return Ok(Some(Found { name: ChunkName { key, inner: Vec::new() }, span: None, version: None }));
     };
-    let linear = at.iter().zip(&shard.grid).fold(0u64, |linear, (&at, &extent)| linear * extent + at);
-    let Some((offset, size_bytes)) = shard.entries.get(linear as usize) else { return Ok(None) };
+    let Some((offset, size_bytes)) = shard.entries.get(number_in(&shard.grid, at)) else { return Ok(None) };
     let name = missing_name(source, frame, at);
     let end =
         offset.checked_add(size_bytes).filter(|&end| shard.size_bytes.is_none_or(|shard_bytes| end <= shard_bytes));

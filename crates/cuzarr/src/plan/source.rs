@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::geometry::strides;
 use crate::store::ByteRange;
 
 /// How the chunks of one level lie in the level above.
@@ -47,17 +48,6 @@ impl PackedLayout {
     pub(crate) fn strides(&self, chunk_shape: &[u64]) -> Vec<u64> {
         strides(self.axes.iter().copied(), chunk_shape)
     }
-}
-
-/// Elements between neighbours, per dimension of a box whose dimensions lie in the order of `axes`, the last one closest.
-pub(crate) fn strides(axes: impl DoubleEndedIterator<Item = usize>, shape: &[u64]) -> Vec<u64> {
-    let mut strides = vec![0; shape.len()];
-    let mut stride = 1u64;
-    for axis in axes.rev() {
-        strides[axis] = stride;
-        stride = stride.saturating_mul(shape[axis]);
-    }
-    strides
 }
 
 /// Makes the key of a chunk from its place in the grid.

@@ -115,13 +115,19 @@ impl Iterator for Walk {
     }
 }
 
-/// How many cells of extent `cell` the selection touches in one dimension of the whole array.
-pub(crate) fn cells_touched(select: &AxisSelection, cell: u64) -> u64 {
-    match select.count {
+/// How many cells of extent `cell` the selection's indices `from..to` touch in one dimension of the array.
+pub(crate) fn cells_inside(select: &AxisSelection, (from, to): (u64, u64), cell: u64) -> u64 {
+    let element = |index: u64| select.start + index * select.step;
+    match to - from {
         0 => 0,
         count if select.step >= cell => count,
-        count => (select.start + (count - 1) * select.step) / cell - select.start / cell + 1,
+        _ => element(to - 1) / cell - element(from) / cell + 1,
     }
+}
+
+/// How many cells of extent `cell` the selection touches in one dimension of the array.
+pub(crate) fn cells_touched(select: &AxisSelection, cell: u64) -> u64 {
+    cells_inside(select, (0, select.count), cell)
 }
 
 /// Whether the selection's indices `inside` are every element of `origin..end` in this dimension.

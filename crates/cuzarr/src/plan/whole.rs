@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::explanation::touched;
+use super::geometry::whole;
 use super::read::PlanOptions;
 use super::selection::Selection;
 use super::source::Source;
@@ -37,7 +38,7 @@ pub(super) fn whole_shards(source: &Source, selection: &Selection, options: &Pla
         return None;
     }
     let (mut keys, mut inner_chunks) = (Vec::new(), 0u64);
-    let inside: Vec<_> = selection.axes().iter().map(|axis| (0, axis.count)).collect();
+    let inside = whole(selection.axes());
     for shard in Walk::new(selection.axes(), &vec![0; inside.len()], &outer.chunk_shape, &inside) {
         // A shard at the array's end has no inner chunks beyond it.
         let extents = (0..inside.len()).map(|dim| {

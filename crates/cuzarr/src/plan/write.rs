@@ -1,115 +1,181 @@
-//! The plan of a write: which objects are touched, and whether each is replaced as a whole.
+//! The plan of a write: which objects are touched, and which chunks in them; what of the value goes to each chunk, and whether
+//! its old elements matter.
+//!
+//! Like the plan of a read it does nothing and lists nothing: objects, and the inner chunks of shards, come from iterators. What
+//! the value holds is not known here. A chunk that turns out to hold nothing but the fill value is deleted, or left out of its
+//! shard, by who carries the plan out.
+
+use std::sync::Arc;
 
 use super::batch::ChunkName;
+use super::geometry::{first_elem, number_in, packed_strides, region, whole};
 use super::selection::Selection;
 use super::source::Source;
-use super::walk::{Cell, Walk, covers};
-use crate::codec::cost::EncodingSpeeds;
+use super::walk::{Cell, Walk, cells_inside, covers};
 use crate::error::Result;
+
+/// What a shard in the making keeps of each of its inner chunks, written or not: its new bytes, what the object will be made of,
+/// and its entry in the old and in the new index.
+const SLOT_BYTES: u64 = 96;
+/// Lists of so few bytes are not counted: thousands of inner chunks.
+const FREE_SLOTS_BYTES: u64 = 1 << 20;
+/// Where an element of variable length comes from, and where it is. How long it is, a plan cannot know.
+const VARIABLE_PLACE_BYTES: u64 = 24;
+/// Packed bytes of a chunk once more while it is encoded, and its encoded ones.
+const ENCODING_COPIES: u64 = 2;
+
+/// What a write leaves of what was there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Coverage {
+    /// Nothing: every element of the chunk is written.
+    Full,
+    /// Nothing: every element that the array has there is written. Elements beyond the array's edge become the fill value.
+    UpToEdge,
+    /// Some elements: the chunk is read, changed and written again.
+    Part,
+}
+
+impl Coverage {
+    /// Whether old bytes are of no interest.
+    pub(crate) fn replaces(self) -> bool {
+        self != Coverage::Part
+    }
+}
 
 /// A chunk, shard or inner chunk that a write touches.
 #[derive(Clone, Debug)]
-pub(crate) struct Target {
+pub(crate) struct Touched {
+    /// Which one, for keys and messages.
+    pub(crate) name: ChunkName,
+    /// Its C-order number in its shard; 0 for an object.
+    pub(crate) number: usize,
+    /// Which level of the array's chunks and shards it is of: 0 for an object.
+    pub(crate) level: usize,
+    /// What becomes of its old elements.
+    pub(crate) coverage: Coverage,
     /// Its place and the part of the selection inside it.
-    pub cell: Cell,
-    /// Whether every element that the array has there is written, so that old bytes are of no interest.
-    pub covered: bool,
-    /// Whether, besides, none of it hangs over the array's edge.
-    pub full: bool,
+    cell: Cell,
 }
 
-impl Target {
-    fn new(source: &Source, selection: &Selection, level: usize, cell: Cell) -> Target {
-        let shape = &source.levels[level].chunk_shape;
-        let (mut covered, mut full) = (true, true);
-        for (dim, axis) in selection.axes().iter().enumerate() {
-            let cell_end = cell.origin[dim].saturating_add(shape[dim]);
-            covered &= covers(axis, cell.inside[dim], cell.origin[dim], cell_end.min(source.shape[dim]));
-            full &= cell_end <= source.shape[dim];
-        }
-        Target { cell, covered, full: full && covered }
+/// The plan of writing one selection.
+pub(crate) struct WritePlan {
+    pub(crate) source: Arc<Source>,
+    pub(crate) selection: Selection,
+    /// Elements between neighbours of a packed chunk, per dimension of the array.
+    pub(crate) strides: Vec<u64>,
+}
+
+impl WritePlan {
+    /// The plan of writing to `selection`.
+    ///
+    /// # Errors
+    /// `SelectionInvalid` when the selection does not fit the array.
+    pub(crate) fn new(source: Arc<Source>, selection: Selection) -> Result<WritePlan> {
+        selection.check(&source.shape)?;
+        let strides = source.packed.strides(&source.leaf().chunk_shape);
+        Ok(WritePlan { source, selection, strides })
     }
-}
 
-/// The objects that a write touches, one after the other.
-///
-/// # Errors
-/// `SelectionInvalid` when the selection does not fit the array.
-pub(crate) fn objects<'a>(
-    source: &'a Source,
-    selection: &'a Selection,
-) -> Result<impl Iterator<Item = (ChunkName, Target)> + 'a> {
-    selection.check(&source.shape)?;
-    let inside: Vec<_> = selection.axes().iter().map(|axis| (0, axis.count)).collect();
-    let origin = vec![0; source.shape.len()];
-    let walk = Walk::new(selection.axes(), &origin, &source.levels[0].chunk_shape, &inside);
-    Ok(walk.map(|cell| {
-        let name = ChunkName { key: (source.key)(&cell.at).into(), inner: Vec::new() };
-        (name, Target::new(source, selection, 0, cell))
-    }))
-}
+    /// The objects that the write touches, one after the other.
+    pub(crate) fn objects(&self) -> impl Iterator<Item = Touched> + '_ {
+        let (axes, origin) = (self.selection.axes(), vec![0; self.source.shape.len()]);
+        Walk::new(axes, &origin, &self.source.levels[0].chunk_shape, &whole(axes)).map(|cell| {
+            let name = ChunkName { key: (self.source.key)(&cell.at).into(), inner: Vec::new() };
+            Touched { name, number: 0, level: 0, coverage: self.coverage(0, &cell), cell }
+        })
+    }
 
-/// First and last of the objects that a write touches, along each dimension; `None` when it touches none.
-///
-/// # Errors
-/// `SelectionInvalid` when the selection does not fit the array.
-pub(crate) fn object_bounds(source: &Source, selection: &Selection) -> Result<Option<Vec<(u64, u64)>>> {
-    selection.check(&source.shape)?;
-    let axes = selection.axes().iter().zip(&source.levels[0].chunk_shape);
-    Ok(axes
-        .map(|(axis, extent)| {
+    /// First and last of those objects along each dimension; `None` when there are none.
+    pub(crate) fn object_bounds(&self) -> Option<Vec<(u64, u64)>> {
+        let axes = self.selection.axes().iter().zip(&self.source.levels[0].chunk_shape);
+        let bounds = axes.map(|(axis, extent)| {
             let last = axis.start + axis.count.checked_sub(1)? * axis.step;
             Some((axis.start / extent, last / extent))
-        })
-        .collect())
-}
-
-/// The inner chunks of a shard of `level` that a write touches, with their C-order numbers.
-pub(crate) fn inner<'a>(
-    source: &'a Source,
-    selection: &'a Selection,
-    level: usize,
-    shard: &Cell,
-) -> impl Iterator<Item = (usize, Target)> + 'a {
-    let walk = Walk::new(selection.axes(), &shard.origin, &source.levels[level + 1].chunk_shape, &shard.inside);
-    walk.map(move |cell| {
-        let grid = source.levels[level].shard.as_ref().map_or(&[][..], |layout| &layout.grid);
-        let linear = cell.at.iter().zip(grid).fold(0u64, |linear, (&at, &extent)| linear * extent + at);
-        (linear as usize, Target::new(source, selection, level + 1, cell))
-    })
-}
-
-/// Whole chunks that are to become frames, for the choice between kernels and the host's threads.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct EncodingLoad {
-    pub chunks: u64,
-    pub chunk_bytes: usize,
-    pub threads: usize,
-}
-
-impl EncodingLoad {
-    /// Whether kernels are faster: chunks take turns on the host's threads, and bytes on the device.
-    pub fn prefers_device(&self, speeds: &EncodingSpeeds) -> bool {
-        let bytes = self.chunk_bytes as f64;
-        let rounds = self.chunks.div_ceil(self.threads.max(1) as u64) as f64;
-        let host = rounds * bytes / (speeds.host_thread_gb_s * 1e9);
-        let device = speeds.device_s + self.chunks as f64 * bytes / (speeds.device_gb_s * 1e9);
-        device < host
+        });
+        bounds.collect()
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+    /// Whether a chunk is a shard, whose inner chunks are what is written.
+    pub(crate) fn is_shard(&self, chunk: &Touched) -> bool {
+        self.source.levels[chunk.level].shard.is_some()
+    }
 
-    #[test]
-    fn little_is_encoded_by_the_host_and_much_by_the_device() {
-        let speeds = EncodingSpeeds { host_thread_gb_s: 0.6, device_gb_s: 40.0, device_s: 1e-3 };
-        let prefers =
-            |chunks, chunk_bytes, threads| EncodingLoad { chunks, chunk_bytes, threads }.prefers_device(&speeds);
-        assert!(!prefers(1, 64 << 10, 16) && !prefers(16, 256 << 10, 16));
-        assert!(prefers(1, 16 << 20, 16), "the device divides one chunk, the host does not");
-        assert!(prefers(512, 1 << 20, 16) && prefers(8192, 64 << 10, 16));
-        assert!(!prefers(8192, 64 << 10, 200), "threads enough");
+    /// The inner chunks of a shard that the write touches.
+    pub(crate) fn inner(&self, shard: &Touched) -> impl Iterator<Item = Touched> + '_ {
+        let (level, name) = (shard.level + 1, shard.name.clone());
+        let grid = self.source.levels[shard.level].shard.as_ref().map_or(&[][..], |layout| &layout.grid);
+        let shape = &self.source.levels[level].chunk_shape;
+        let Cell { origin, inside, .. } = &shard.cell;
+        Walk::new(self.selection.axes(), origin, shape, inside).map(move |cell| {
+            let inner = name.inner.iter().chain(&cell.at).copied().collect();
+            let name = ChunkName { key: Arc::clone(&name.key), inner };
+            Touched { name, number: number_in(grid, &cell.at), level, coverage: self.coverage(level, &cell), cell }
+        })
+    }
+
+    fn coverage(&self, level: usize, cell: &Cell) -> Coverage {
+        let shape = &self.source.levels[level].chunk_shape;
+        let mut coverage = Coverage::Full;
+        for (dim, axis) in self.selection.axes().iter().enumerate() {
+            let (extent, cell_end) = (self.source.shape[dim], cell.origin[dim].saturating_add(shape[dim]));
+            if !covers(axis, cell.inside[dim], cell.origin[dim], cell_end.min(extent)) {
+                return Coverage::Part;
+            }
+            if cell_end > extent {
+                coverage = Coverage::UpToEdge;
+            }
+        }
+        coverage
+    }
+
+    /// The part of the value that goes to a chunk: starts and extents of the kept dimensions.
+    pub(crate) fn region(&self, chunk: &Touched) -> (Vec<usize>, Vec<usize>) {
+        region(self.selection.axes(), &chunk.cell.inside).unzip()
+    }
+
+    /// Index of a chunk's first element that is written, in its packed bytes.
+    pub(crate) fn first_elem(&self, chunk: &Touched) -> usize {
+        first_elem(self.selection.axes(), &self.strides, &chunk.cell.origin, &chunk.cell.inside)
+    }
+
+    /// Elements between neighbours of the value in packed bytes, per kept dimension.
+    pub(crate) fn packed_strides(&self) -> Vec<isize> {
+        packed_strides(self.selection.axes(), &self.strides).collect()
+    }
+
+    /// Extents of the largest part of a chunk that is written, per kept dimension.
+    pub(crate) fn largest_part(&self) -> Vec<u64> {
+        let axes = self.selection.axes().iter().zip(&self.source.leaf().chunk_shape).filter(|(axis, _)| !axis.dropped);
+        axes.map(|(axis, &chunk)| chunk.div_ceil(axis.step).min(axis.count)).collect()
+    }
+
+    /// Host memory that work on an object takes that has `old_bytes`, while `threads` encode chunks: what it was, and its packed
+    /// and its encoded chunks.
+    pub(crate) fn bytes_in_flight(&self, object: &Touched, old_bytes: u64, threads: usize) -> u64 {
+        let leaf = &self.source.leaf().chunk_shape;
+        let chunk_bytes = match self.source.packed.element_bytes {
+            0 => leaf.iter().fold(VARIABLE_PLACE_BYTES, |bytes, &extent| bytes.saturating_mul(extent)),
+            _ => self.source.packed.size_bytes as u64,
+        };
+        let chunks = self.cells_touched(object, leaf);
+        let encoding = chunk_bytes.saturating_mul(chunks.min(threads as u64)).saturating_mul(ENCODING_COPIES);
+        let slots_bytes = self.slots_bytes(object).saturating_sub(FREE_SLOTS_BYTES);
+        let chunks_bytes = chunk_bytes.saturating_mul(chunks).saturating_add(encoding);
+        chunks_bytes.saturating_add(old_bytes).saturating_add(slots_bytes)
+    }
+
+    /// Bytes that the lists of inner chunks take, of all shards of an object that are touched.
+    fn slots_bytes(&self, object: &Touched) -> u64 {
+        let slots = self.source.levels.iter().filter_map(|level| {
+            let shards = self.cells_touched(object, &level.chunk_shape);
+            Some(level.shard.as_ref()?.grid.iter().fold(shards, |count, &extent| count.saturating_mul(extent)))
+        });
+        slots.fold(0, u64::saturating_add).saturating_mul(SLOT_BYTES)
+    }
+
+    /// Cells of shape `shape` that the write touches in an object.
+    fn cells_touched(&self, object: &Touched, shape: &[u64]) -> u64 {
+        let axes = self.selection.axes().iter().zip(&object.cell.inside).zip(shape);
+        axes.map(|((axis, &inside), &cell)| cells_inside(axis, inside, cell)).fold(1, u64::saturating_mul)
     }
 }

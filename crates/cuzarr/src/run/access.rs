@@ -7,7 +7,9 @@ use cuzarr_device::{DType, Device, NdBuffer, Order, Packing};
 use crate::codec::{Chain, Program};
 use crate::error::{Error, ErrorKind, Result};
 use crate::meta::ArrayMetadata;
-use crate::plan::{KeyOf, Level, PackedLayout, Placed, Placement, ShardLayout, Source, encoding_placements};
+use crate::plan::{
+    KeyOf, Level, PackedLayout, Placed, Placement, ShardLayout, Source, encoding, encoding_placements, placed,
+};
 use crate::run::options::Options;
 use crate::run::read::indexes::Indexes;
 use crate::store::ByteRange;
@@ -129,15 +131,14 @@ impl Access {
 
     /// Where each codec runs in a read of so many of the innermost chunks, and what was weighed.
     pub fn placed(&self, options: &Options, chunks: u64) -> Placed {
-        crate::run::read::device::decoding(self, options, chunks)
+        let program = self.program.as_deref();
+        placed(&self.chain, program, self.device, &options.circumstances(self.device, chunks))
     }
 
     /// Where each codec runs in a write of so many of the innermost chunks from memory of `device`.
     pub fn encoding_placements(&self, device: Device, options: &Options, chunks: u64) -> Vec<Placement> {
-        let left = self
-            .program()
-            .ok()
-            .and_then(|program| crate::run::write::route::encode::placement(program, chunks, options).err());
+        let encoding = |program: &Arc<Program>| encoding(program, options.threads, options.strict, chunks);
+        let left = self.program.as_ref().and_then(|program| encoding(program).err());
         encoding_placements(&self.chain, device, left)
     }
 

@@ -12,8 +12,7 @@ use crate::cancellation::CancellationToken;
 use crate::codec::VariableElements;
 use crate::config::cores;
 use crate::error::{Error, ErrorKind, Result};
-use crate::plan::write::object_bounds;
-use crate::plan::{Plan, Selection};
+use crate::plan::{Plan, Selection, WritePlan};
 use crate::run::access::Access;
 use crate::run::context::{Context, Failures};
 use crate::run::options::Options;
@@ -257,7 +256,8 @@ impl Engine {
         selection: &Selection,
         cancellation: &CancellationToken,
     ) -> Result<Option<Turn>> {
-        let Some(bounds) = object_bounds(access.source(), selection)? else { return Ok(None) };
+        let plan = WritePlan::new(Arc::clone(access.source()), selection.clone())?;
+        let Some(bounds) = plan.object_bounds() else { return Ok(None) };
         self.turns.take(Objects { array: location, bounds }, cancellation).map(Some)
     }
 

@@ -4,7 +4,7 @@ use cuzarr_device::{DEFAULT_SLAB_BYTES, Device};
 
 use crate::cancellation::CancellationToken;
 use crate::config::Config;
-use crate::plan::PlanOptions;
+use crate::plan::{Circumstances, PlanOptions};
 
 /// The part of the memory limit that shards may take which one call reads whole, and the indexes that an open array keeps.
 pub(crate) const INDEXES_SHARE: u64 = 64;
@@ -14,6 +14,9 @@ const INDEX_WINDOW_BYTES: u64 = 16 << 20;
 
 /// Packed bytes up to which a single read is done by the calling thread: another one would take longer to wake up.
 pub(crate) const SMALL_BYTES: usize = 128 << 10;
+
+/// Multiprocessors of the GPU whose costs are shipped.
+const MEASURED_MULTIPROCESSORS: u32 = 132;
 
 /// How an array behaves while it is used; nothing of this is stored.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,6 +83,22 @@ impl Options {
     pub fn batch_bytes(&self, device: Device) -> u64 {
         let share = (self.memory_limit_bytes / 8).max(256);
         if device == Device::Cpu { share } else { share.min(self.slab_bytes as u64) }
+    }
+
+    /// What a placement of a read of `chunks` chunks to `device` goes by.
+    pub(crate) fn circumstances(&self, device: Device, chunks: u64) -> Circumstances {
+        Circumstances {
+            // On a device that cannot be asked decoding costs what it costs on the one that was measured.
+            multiprocessors: device.multiprocessors().unwrap_or(MEASURED_MULTIPROCESSORS),
+            threads: self.threads,
+            strict: self.strict,
+            memory_limit_bytes: self.memory_limit_bytes,
+            slab_bytes: self.batch_bytes(device),
+            decode_batch_bytes: self.decode_batch_bytes,
+            chunks,
+            in_turn: false,
+            is_resident: false,
+        }
     }
 
     /// The sizes that plans decide by.

@@ -10,22 +10,20 @@ use std::sync::Arc;
 
 use cuzarr_device::transfer::gather_on;
 use cuzarr_device::{
-    Buffer, Device, ElementStep, Layout, NdBuffer, Order, Packing, Slab, SlabRing, Stream, Tail, Transfer, TransferBox,
-    pool,
+    Buffer, Device, ElementStep, Layout, NdBuffer, Order, Packing, Slab, SlabRing, Stream, Tail, pool,
 };
 
 use crate::codec::Program;
 use crate::error::Result;
-use crate::plan::strides;
+use crate::plan::{Coverage, strides};
 use crate::run::options::Options;
 use crate::run::report::Stage;
 use crate::run::schedule::budget::{Cost, Held};
-use crate::run::write::coordinator::{Leaf, LeafValue, Writing, submit};
+use crate::run::write::gathering::{Gathering, padded};
 use crate::run::write::object::at_chunk;
-use crate::run::write::route::encode::{Encoders, Frames, Placed};
+use crate::run::write::route::encode::{EncodedBatch, Encoders, FrameAt};
+use crate::run::write::route::host::{Leaf, LeafValue, Writing, submit};
 
-/// Chunks begin at multiples of this in the slab.
-const PIECE_ALIGNMENT_BYTES: usize = 256;
 /// Slabs that may be under way to the host before the oldest is waited for.
 const DOWNLOADS: usize = 2;
 /// Chunks that are gathered before the store gets them: one wait for all.
@@ -57,21 +55,10 @@ pub(crate) struct DeviceSource {
     gathered: Vec<(Leaf, Buffer)>,
 }
 
-/// Chunks that will be gathered together.
-pub(crate) struct Gathering {
-    tail: Tail,
-    packed_strides: Vec<isize>,
-    /// Bytes of one chunk, and those it takes in the slab.
-    pub(crate) size_bytes: usize,
-    pub(crate) padded_bytes: usize,
-    pub(crate) most: usize,
-    pub(crate) leaves: Vec<Leaf>,
-}
-
 /// A slab on its way to the host.
 struct Download {
     slab: Slab,
-    leaves: Vec<Placed>,
+    leaves: Vec<FrameAt>,
     what: What,
 }
 
@@ -88,9 +75,7 @@ enum What {
 
 impl DeviceSource {
     pub(crate) fn new(writing: &Writing, value: NdBuffer, options: &Options) -> Result<DeviceSource> {
-        let chunk = &writing.source.leaf().chunk_shape;
-        let axes = writing.selection.axes().iter().zip(chunk).filter(|(axis, _)| !axis.dropped);
-        let part_shape: Vec<u64> = axes.map(|(axis, &chunk)| chunk.div_ceil(axis.step).min(axis.count)).collect();
+        let part_shape = writing.plan.largest_part();
         let strides = strides(0..part_shape.len(), &part_shape).into_iter().map(|stride| stride as isize).collect();
         let part_shape: Vec<usize> = part_shape.into_iter().map(|extent| extent as usize).collect();
         let element_bytes = value.dtype().size_bytes();
@@ -110,14 +95,14 @@ impl DeviceSource {
         let slab_bytes = usize::try_from(options.batch_bytes(device)).unwrap_or(usize::MAX).max(padded(largest));
         let parts = Gathering::new(Tail::plain(value.dtype()), strides, part_bytes, slab_bytes);
         let chunks = program.map(|program| {
-            let strides = writing.packed_strides();
+            let strides = writing.plan.packed_strides();
             Gathering::new(program.tail().clone(), strides, program.packed_size_bytes(), slab_bytes)
         });
         let resident = writing.program.as_ref().filter(|program| {
             writing.call.store.is_on(device) && program.stored_is_packed() && program.tail().packing == Packing::Plain
         });
         let resident = resident.map(|program| {
-            let strides = writing.packed_strides();
+            let strides = writing.plan.packed_strides();
             Gathering::new(program.tail().clone(), strides, program.packed_size_bytes(), slab_bytes)
         });
         // Slabs are waited for while some are downloading and some are being encoded.
@@ -147,13 +132,13 @@ impl DeviceSource {
 
     /// Takes a chunk along with the next copy.
     pub(crate) fn add(&mut self, writing: &Arc<Writing>, leaf: Leaf) -> Result<()> {
-        if self.resident.is_some() && leaf.target.covered && leaf.place.is_object() {
+        if self.resident.is_some() && leaf.chunk.coverage.replaces() && leaf.place.is_object() {
             return self.gather(writing, leaf);
         }
-        if let Some(encoders) = self.encoders.as_mut().filter(|_| leaf.target.covered) {
+        if let Some(encoders) = self.encoders.as_mut().filter(|_| leaf.chunk.coverage.replaces()) {
             return if encoders.add(leaf) { self.encode(writing) } else { Ok(()) };
         }
-        let packed = leaf.target.full && self.chunks.is_some();
+        let packed = (leaf.chunk.coverage == Coverage::Full) && self.chunks.is_some();
         let gathering = self.gathering(packed);
         gathering.leaves.push(leaf);
         if gathering.leaves.len() < gathering.most {
@@ -180,16 +165,16 @@ impl DeviceSource {
             self.hand_over(writing)?;
         }
         let Some(encoders) = &mut self.encoders else { return Ok(false) };
-        let Some(Frames { buffer, leaves, empty, refused }) = encoders.take()? else { return Ok(false) };
+        let Some(EncodedBatch { buffer, leaves, empty, refused }) = encoders.take()? else { return Ok(false) };
         refused.into_iter().for_each(|(leaf, packed)| submit(writing, leaf, LeafValue::Packed(packed)));
         empty.into_iter().for_each(|leaf| submit(writing, leaf, LeafValue::Blank));
         let mut leaves = leaves.into_iter().peekable();
-        while let Some((_, first, _)) = leaves.peek() {
-            let (start, slab_bytes) = (first.start, self.ring.slab_bytes());
+        while let Some(first) = leaves.peek() {
+            let (start, slab_bytes) = (first.range.start, self.ring.slab_bytes());
             let (mut together, mut end) = (Vec::new(), start);
-            while let Some((leaf, range, seal)) = leaves.next_if(|(_, range, _)| range.end - start <= slab_bytes) {
-                end = range.end;
-                together.push((leaf, range.start - start..range.end - start, seal));
+            while let Some(frame) = leaves.next_if(|frame| frame.range.end - start <= slab_bytes) {
+                end = frame.range.end;
+                together.push(FrameAt { range: frame.range.start - start..end - start, ..frame });
             }
             self.bring(writing, &buffer.slice(start..end)?, together, What::Frames)?;
         }
@@ -197,7 +182,7 @@ impl DeviceSource {
     }
 
     /// Lets bytes of the device come into a slab.
-    fn bring(&mut self, writing: &Arc<Writing>, bytes: &Buffer, leaves: Vec<Placed>, what: What) -> Result<()> {
+    fn bring(&mut self, writing: &Arc<Writing>, bytes: &Buffer, leaves: Vec<FrameAt>, what: What) -> Result<()> {
         // One slab must be free, or on its way back from the workers.
         while self.downloading.len() > self.downloads {
             self.hand_over(writing)?;
@@ -211,15 +196,15 @@ impl DeviceSource {
 
     /// Gathers a chunk into memory that the store will keep.
     fn gather(&mut self, writing: &Arc<Writing>, leaf: Leaf) -> Result<()> {
-        let (start, extent) = writing.region(&leaf.target);
+        let (start, extent) = writing.plan.region(&leaf.chunk);
         let part = self.value.region(&start, &extent, &vec![1; extent.len()])?;
         if !writing.write_empty && part.all_equal_element(&writing.fill, true)? {
-            return at_chunk(leaf.place.deliver_buffer(None), &leaf.name);
+            return at_chunk(leaf.place.deliver_buffer(None), &leaf.chunk.name);
         }
         let chunks = self.resident.as_ref().unwrap_or(&self.parts);
         // Of no stream: the store's readers come on streams of their own.
         let chunk = Buffer::empty(self.value.device(), chunks.size_bytes)?;
-        if let (false, Some(program)) = (leaf.target.full, &writing.program) {
+        if let (false, Some(program)) = ((leaf.chunk.coverage == Coverage::Full), &writing.program) {
             if self.blank.is_none() {
                 self.blank = Some(Buffer::from_bytes(self.value.device(), writing.blank(program)?)?);
             }
@@ -241,7 +226,7 @@ impl DeviceSource {
         }
         self.kernels.synchronize()?;
         for (leaf, chunk) in self.gathered.drain(..) {
-            at_chunk(leaf.place.deliver_buffer(Some(&chunk)), &leaf.name)?;
+            at_chunk(leaf.place.deliver_buffer(Some(&chunk)), &leaf.chunk.name)?;
         }
         Ok(())
     }
@@ -338,7 +323,9 @@ impl DeviceSource {
         writing.call.counters.time_on(Stage::Gather, total_bytes as u64, &self.kernels, gather)?;
         self.copies.wait(&self.kernels.record()?)?;
         let range = |number: usize| number * padded_bytes..number * padded_bytes + size_bytes;
-        let leaves = leaves.into_iter().enumerate().map(|(number, leaf)| (leaf, range(number), None)).collect();
+        let leaves =
+            leaves.into_iter().enumerate().map(|(number, leaf)| FrameAt { leaf, range: range(number), seal: None });
+        let leaves = leaves.collect();
         let what = if packed && self.chunks.is_some() { What::Packed } else { What::Parts };
         self.bring(writing, &arena, leaves, what)
     }
@@ -349,13 +336,13 @@ impl DeviceSource {
         let dtype = self.value.dtype();
         let bytes = slab.into_buffer()?;
         let whole = Layout::contiguous(&self.part_shape, dtype.size_bytes(), Order::C)?;
-        for (leaf, range, seal) in leaves {
+        for FrameAt { leaf, range, seal } in leaves {
             let part = bytes.slice(range)?;
             let value = match what {
                 What::Packed => LeafValue::Packed(part),
                 What::Frames => LeafValue::Frame(part, seal),
                 What::Parts => {
-                    let (_, extent) = writing.region(&leaf.target);
+                    let (_, extent) = writing.plan.region(&leaf.chunk);
                     let layout = whole.region(&vec![0; extent.len()], &extent, &vec![1; extent.len()])?;
                     LeafValue::Elements(NdBuffer::from_parts(part, dtype, layout)?.reader()?)
                 }
@@ -366,36 +353,10 @@ impl DeviceSource {
     }
 }
 
-impl Gathering {
-    pub(crate) fn new(tail: Tail, packed_strides: Vec<isize>, size_bytes: usize, slab_bytes: usize) -> Gathering {
-        let padded_bytes = padded(size_bytes);
-        let most = (slab_bytes / padded_bytes).max(1);
-        Gathering { tail, packed_strides, size_bytes, padded_bytes, most, leaves: Vec::new() }
-    }
-
-    pub(crate) fn transfer(&self, writing: &Writing, leaves: &[Leaf]) -> Transfer {
-        let boxes = leaves.iter().enumerate().map(|(number, leaf)| {
-            let (start, extent) = writing.region(&leaf.target);
-            TransferBox {
-                packed_offset_bytes: number * self.padded_bytes,
-                packed_size_bytes: self.size_bytes,
-                packed_first_elem: 0,
-                start,
-                extent,
-            }
-        });
-        Transfer { tail: self.tail.clone(), packed_strides: self.packed_strides.clone(), boxes: boxes.collect() }
-    }
-}
-
 /// Pinned memory of the slabs, and device memory of the arenas that they are filled from.
 fn cost(slab_bytes: usize, slabs: usize, downloads: usize) -> Cost {
     let bytes = |count: usize| (slab_bytes as u64).saturating_mul(count as u64);
     Cost { host: 0, pinned: bytes(slabs), device: bytes(downloads + 1) }
-}
-
-pub(crate) fn padded(size_bytes: usize) -> usize {
-    size_bytes.next_multiple_of(PIECE_ALIGNMENT_BYTES).max(PIECE_ALIGNMENT_BYTES)
 }
 
 /// Whether packed bytes are equal exactly when the elements are, bit for bit: then the fill value can be looked for in

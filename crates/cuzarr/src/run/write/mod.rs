@@ -2,5 +2,6 @@
 
 pub(crate) mod coordinator;
 pub(crate) mod device;
+pub(crate) mod gathering;
 pub(crate) mod object;
 pub(crate) mod route;

@@ -5,13 +5,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cuzarr_device::{Buffer, Device, Slab, SlabPiece};
 
 use super::Target;
+use crate::codec::native::Native;
 use crate::error::{Error, ErrorKind, Result};
-use crate::plan::{Batch, Fill};
+use crate::plan::{Batch, Fill, Route};
 use crate::run::read::device::slab_plan::{SlabPlan, in_place};
 use crate::run::read::in_flight::Landing;
 use crate::run::read::route::host::{Stored, check_missing, foreign_memory};
 use crate::run::read::route::kernels::{Dense, InSlab};
-use crate::run::read::route::resident::Resident;
+use crate::run::read::route::resident::ResidentReads;
 use crate::run::report::Stage;
 use crate::store::Lease;
 
@@ -21,12 +22,18 @@ pub(crate) struct Pieces {
     pieces: Vec<Mutex<Option<SlabPiece>>>,
     /// Where each unit's packed bytes begin.
     pub(crate) unit_offsets: Vec<usize>,
+    /// What kernels do behind the bus with what the host decoded, and how many passes that leaves to the host.
+    pub(crate) hybrid: Option<(usize, Arc<Native>)>,
     /// Instead of all that, when kernels decode.
     pub(crate) dense: Option<Dense>,
 }
 
 /// Pieces of a slab for all reads and units of a batch.
-pub(crate) fn carve(slab: Option<(Slab, Buffer)>, plan: &SlabPlan) -> Result<(Option<(Slab, Buffer)>, Pieces)> {
+pub(crate) fn carve(
+    slab: Option<(Slab, Buffer)>,
+    plan: &SlabPlan,
+    route: &Route,
+) -> Result<(Option<(Slab, Buffer)>, Pieces)> {
     let mut slab = slab;
     let mut pieces = Vec::with_capacity(plan.piece_bytes.len());
     for &size_bytes in &plan.piece_bytes {
@@ -45,12 +52,16 @@ pub(crate) fn carve(slab: Option<(Slab, Buffer)>, plan: &SlabPlan) -> Result<(Op
         .iter()
         .map(|&(piece, offset)| pieces[piece].as_ref().map_or(0, |piece: &SlabPiece| piece.offset_bytes()) + offset);
     let unit_offsets = unit_offsets.collect();
-    Ok((slab, Pieces { pieces: pieces.into_iter().map(Mutex::new).collect(), unit_offsets, dense: None }))
+    let hybrid = match route {
+        Route::Hybrid { host_passes, native } => Some((*host_passes, Arc::clone(native))),
+        _ => None,
+    };
+    Ok((slab, Pieces { pieces: pieces.into_iter().map(Mutex::new).collect(), unit_offsets, hybrid, dense: None }))
 }
 
 impl Pieces {
     pub(crate) fn dense(dense: Dense) -> Pieces {
-        Pieces { pieces: Vec::new(), unit_offsets: Vec::new(), dense: Some(dense) }
+        Pieces { pieces: Vec::new(), unit_offsets: Vec::new(), hybrid: None, dense: Some(dense) }
     }
 
     fn take(&self, piece: usize) -> Result<SlabPiece> {
@@ -69,9 +80,7 @@ impl Pieces {
 pub(crate) struct DeviceLanding {
     pub(crate) target: Arc<Target>,
     pub(crate) pieces: Arc<Pieces>,
-    pub(crate) resident: Arc<Resident>,
-    /// Bytes come in device memory; else none do.
-    pub(crate) slabless: bool,
+    pub(crate) resident: Arc<ResidentReads>,
     pub(crate) units: Vec<(usize, usize)>,
     pub(crate) stored_is_packed: bool,
 }
@@ -111,7 +120,7 @@ impl Landing for DeviceLanding {
     }
 
     fn device(&self) -> Device {
-        if self.slabless { self.resident.device() } else { Device::Cpu }
+        self.resident.device()
     }
 
     fn lease_on_device(&self, batch: &Batch, read: usize, size_bytes: usize) -> Result<Buffer> {
@@ -133,7 +142,7 @@ impl Landing for DeviceLanding {
             return Ok(());
         }
         let (program, size_bytes) = (&self.target.program, packed.len() as u64);
-        self.target.call.counters.time(Stage::Decode, size_bytes, || match &self.target.finish {
+        self.target.call.counters.time(Stage::Decode, size_bytes, || match &self.pieces.hybrid {
             Some((host_passes, native)) => {
                 let decoded = native.input_bytes().and_then(|size_bytes| packed.get_mut(..size_bytes));
                 program.decode_host_passes(*host_passes, stored, decoded.unwrap_or_default())

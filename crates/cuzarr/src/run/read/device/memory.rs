@@ -10,9 +10,10 @@ use std::sync::Arc;
 
 use cuzarr_device::Slab;
 
-use super::{DeviceDestination, PLAIN_COPIES, Placing};
+use super::{DeviceDestination, Placing};
 use crate::codec::native::Native;
 use crate::error::Result;
+use crate::plan::{PLAIN_COPIES, Route};
 use crate::run::read::route::kernels::Ready;
 use crate::run::schedule::budget::{Cost, Held, Reserved};
 
@@ -111,25 +112,26 @@ impl DeviceDestination {
             let between = packed.div_ceil(chunk_bytes).saturating_mul(native.extra_bytes() as u64);
             copies.saturating_mul(packed).saturating_add(between)
         };
-        let decoding = match (&self.native, &self.target.finish) {
-            (Some(native), _) => decoding(native, PLAIN_COPIES - 1),
-            (None, Some((_, native))) => decoding(native, PLAIN_COPIES - 1 + native.scratch_copies()),
-            (None, None) => 0,
+        let decoding = match &self.route {
+            Route::Kernels(native) => decoding(native, PLAIN_COPIES - 1),
+            Route::Hybrid { native, .. } => decoding(native, PLAIN_COPIES - 1 + native.scratch_copies()),
+            Route::Host => 0,
         };
-        let stored_as_is = self.native.is_some() || self.target.program.stored_is_packed();
+        let stored_as_is = self.route.kernels().is_some() || self.target.program.stored_is_packed();
         Cost { host: if stored_as_is { 0 } else { packed }, pinned: slab, device: slab.saturating_add(decoding) }
     }
 
     /// Scratch memory that kernels need for a batch, about, where they do everything.
     pub(super) fn scratch_bytes(&self, packed_bytes: usize) -> u64 {
-        self.native.as_ref().map_or(0, |native| native.scratch_copies().saturating_mul(packed_bytes as u64))
+        self.route.kernels().map_or(0, |native| native.scratch_copies().saturating_mul(packed_bytes as u64))
     }
 
     /// Memory for a batch, with a slab.
     pub(super) fn acquire(
         &mut self,
         slab_bytes: usize,
-        (cost, scratch_bytes): (Cost, u64),
+        cost: Cost,
+        scratch_bytes: u64,
         alone: bool,
     ) -> Result<Option<(Slab, Held)>> {
         while let Some(held) = self.reserve(cost, scratch_bytes, alone)? {

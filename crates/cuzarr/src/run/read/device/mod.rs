@@ -12,33 +12,25 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use cuzarr_device::transfer::{fill_boxes_on, scatter_on};
-use cuzarr_device::{Buffer, Device, Event, NdBuffer, Slab, SlabRing, Stream, Tail, Transfer, TransferBox, pool};
+use cuzarr_device::{Buffer, Event, NdBuffer, Slab, SlabRing, Stream, Tail, Transfer, TransferBox, pool};
 
 use self::landing::{DeviceLanding, Pieces, carve};
 use self::memory::{Scratch, Spare};
 pub(crate) use self::out::{Arrived, InTurn, Out};
 use self::slab_plan::{PIECE_ALIGNMENT_BYTES, SlabPlan};
-use crate::codec::native::Native;
-use crate::codec::{Division, Program, leave_nothing};
+use crate::codec::Program;
 use crate::error::Result;
-use crate::plan::{Batch, Costs, Decoding, Load, Placed, Room, placements};
+use crate::plan::{Batch, Circumstances, ReadPlacement, Resident, Room, Route};
 use crate::run::access::Access;
 use crate::run::context::Context;
 use crate::run::options::Options;
 use crate::run::read::coordinator::{Destination, Launch, Launcher};
 use crate::run::read::in_flight::{Flight, launch};
 use crate::run::read::route::kernels::{Decoders, Dense, Packed, Pending, Ready, Slabs, finish};
-use crate::run::read::route::resident::{Frames, Resident, Taking};
+use crate::run::read::route::resident::{ResidentFrames, ResidentReads};
 use crate::run::report::Stage;
 use crate::run::schedule::budget::{Cost, Held, Reserved};
 
-/// How much device memory a batch takes where kernels decode, beside scratch of the decoder: arena and packed.
-const PLAIN_COPIES: u64 = 2;
-/// Batches that should decode at once where kernels do, each with its scratch memory, while one more is fetched.
-const DECODING_BATCHES: u64 = 3;
-/// The same where regions are read in turn, which take memory as well: smaller batches fill them sooner. On an H200 the mean of
-/// 8 GiB within 2 GiB took 1.04 times as long as reading them, with three batches 1.20, with five 1.18 (`docs/notes/engine.md`).
-const DECODING_IN_TURN: u64 = 4;
 /// One part in so many of the limit is what a batch may take as scratch memory where it needs more than was expected.
 const SCRATCH_SHARE: u64 = 2;
 /// A batch whose stored bytes fit so many slabs has one for all of them.
@@ -47,8 +39,6 @@ const LEAST_SLABS: usize = 2;
 const SERIES_SHARE: u64 = 4;
 /// Batches that are fetched at once from a store that brings even one large read at full speed.
 const DIVIDED_LOADING: usize = 4;
-/// Multiprocessors of the GPU whose costs are shipped.
-const MEASURED_MULTIPROCESSORS: u32 = 132;
 /// Units of one batch: their boxes are one launch.
 const BATCH_UNITS: usize = 4096;
 
@@ -56,10 +46,8 @@ const BATCH_UNITS: usize = 4096;
 struct Target {
     call: Arc<Context>,
     program: Arc<Program>,
-    /// What is done with bytes that come in device memory.
-    taking: Taking,
-    /// What the device does behind the first passes, so many, which the host does.
-    finish: Option<(usize, Native)>,
+    /// What is done with bytes that come in device memory; `None` where none may come so.
+    resident: Option<Resident>,
     read_missing: bool,
 }
 
@@ -74,8 +62,8 @@ pub(crate) struct DeviceDestination {
     packed_strides: Vec<isize>,
     fill: Vec<u8>,
     ring: SlabRing,
-    /// All passes, when kernels do them and memory suffices.
-    native: Option<Arc<Native>>,
+    /// How the next batch is carried out.
+    route: Route,
     /// Packed bytes of a batch.
     batch_bytes: usize,
     copies: Stream,
@@ -98,7 +86,7 @@ struct Placing {
     scratch: Option<Scratch>,
     decoded: Option<Pending>,
     /// Frames that came in device memory, and what they reserved beyond the batch's share.
-    frames: Option<Frames>,
+    frames: Option<ResidentFrames>,
     _extra: Vec<Reserved>,
 }
 
@@ -106,75 +94,8 @@ struct Loading {
     /// With the device memory that its bytes go to as they come.
     slab: Option<(Slab, Buffer)>,
     pieces: Arc<Pieces>,
-    resident: Arc<Resident>,
+    resident: Arc<ResidentReads>,
     held: Held,
-}
-
-/// What is decoded at once when `chunks` chunks are read.
-fn load(program: &Program, options: &Options, chunks: u64) -> Load {
-    let factor = program.frames().map(|(decoder, bytes)| decoder.batch_factor(bytes)).max().unwrap_or(1);
-    let scratch = program.frames().map(|(decoder, bytes)| decoder.scratch_copies(bytes)).max().unwrap_or(1);
-    let share = options.memory_limit_bytes / (PLAIN_COPIES + scratch);
-    let bytes = options.decode_batch_bytes.saturating_mul(factor * DECODING_BATCHES).min(share);
-    let frames = chunks.min(bytes / program.packed_size_bytes().max(1) as u64).max(1);
-    Load { threads: options.threads, frames }
-}
-
-/// What decoding costs on this device; on one that cannot be asked, as on the one that was measured.
-fn costs(device: Device) -> Costs {
-    Costs::shipped(device.multiprocessors().unwrap_or(MEASURED_MULTIPROCESSORS))
-}
-
-/// What weighs for and against the device when `chunks` chunks are read: for explanations.
-pub(crate) fn decoding(access: &Access, options: &Options, chunks: u64) -> Placed {
-    let batch_bytes = batch_bytes(DECODING_BATCHES, access, options, chunks);
-    let device = access.device();
-    let (costs, strict) = (costs(device), options.strict);
-    let Ok(program) = access.program() else {
-        let codecs = placements(access.chain(), device, &leave_nothing);
-        return Placed { codecs, decoding: Vec::new(), batch_bytes };
-    };
-    let load = load(program, options, chunks);
-    let leave = |work| if strict { None } else { costs.host_reason(work, load) };
-    let decoding = program.frames().filter(|_| device != Device::Cpu).map(|(decoder, frame_bytes)| {
-        let estimate = costs.estimate(decoder.speeds(), frame_bytes, load);
-        Decoding { format: decoder.name().into(), frame_bytes, load, estimate }
-    });
-    Placed { codecs: placements(access.chain(), device, &leave), decoding: decoding.collect(), batch_bytes }
-}
-
-/// Where the program's passes run when `chunks` chunks are read; all on the host where memory does not suffice for kernels.
-fn divide(program: &Program, device: Device, options: &Options, chunks: u64) -> Division {
-    let (costs, load) = (costs(device), load(program, options, chunks));
-    let mut division = match options.strict {
-        true => program.divide(&leave_nothing),
-        false => program.divide(&|work| costs.host_reason(work, load)),
-    };
-    let chunk_bytes = program.packed_size_bytes() as u64;
-    division.native = division.native.filter(|native| {
-        let needed = chunk_bytes
-            .saturating_mul(PLAIN_COPIES + native.scratch_copies())
-            .saturating_add(native.extra_bytes() as u64);
-        needed <= options.memory_limit_bytes
-    });
-    division
-}
-
-/// Packed bytes of a batch of a read to the device of `access`, of which so many should decode at once.
-fn batch_bytes(decoding: u64, access: &Access, options: &Options, chunks: u64) -> u64 {
-    let slab_bytes = options.batch_bytes(access.device());
-    match access.program().map(|program| divide(program, access.device(), options, chunks).whole()) {
-        Ok(Some(native)) => {
-            // One batch fits the limit with its scratch memory; where they are as large as a slab, several do, and the next one
-            // comes meanwhile.
-            let copies = PLAIN_COPIES + native.scratch_copies();
-            let most = options.memory_limit_bytes / copies;
-            let several = options.memory_limit_bytes / (decoding * copies + PLAIN_COPIES);
-            let wanted = options.decode_batch_bytes.saturating_mul(native.batch_factor());
-            wanted.min(several).max(slab_bytes.min(most))
-        }
-        _ => slab_bytes,
-    }
 }
 
 impl DeviceDestination {
@@ -190,24 +111,17 @@ impl DeviceDestination {
         let limit_bytes = usize::try_from(call.limit_bytes).unwrap_or(usize::MAX);
         let slab_bytes = usize::try_from(options.batch_bytes(device)).unwrap_or(limit_bytes);
         let chunks = out.len().div_ceil(access.chunk_elements().max(1)) as u64;
-        let Division { host_passes, native, .. } = divide(program, device, options, chunks);
-        let (native, finish) = match host_passes {
-            0 => (native.map(Arc::new), None),
-            passes => (None, native.map(|native| (passes, native))),
+        let given = Circumstances {
+            in_turn: matches!(out, Out::InTurn(_)),
+            is_resident: call.store.is_on(device),
+            ..options.circumstances(device, chunks)
         };
+        let ReadPlacement { route, resident, batch_bytes } = ReadPlacement::new(program, &given);
         let target = Target {
             call: Arc::clone(call),
             program: Arc::clone(program),
-            taking: Taking::new(program, limit_bytes),
-            finish,
+            resident,
             read_missing: options.read_missing_chunks,
-        };
-        let decoding = if let Out::InTurn(_) = out { DECODING_IN_TURN } else { DECODING_BATCHES };
-        let batch_bytes = self::batch_bytes(decoding, access, options, chunks);
-        let batch_bytes = usize::try_from(batch_bytes).unwrap_or(limit_bytes);
-        let batch_bytes = match call.store.is_on(device) {
-            true => target.taking.batch_bytes(batch_bytes, limit_bytes),
-            false => batch_bytes,
         };
         let (copies, kernels) = (call.streams.take(device)?, call.streams.take(device)?);
         call.counters.begin_on(&copies)?;
@@ -218,8 +132,8 @@ impl DeviceDestination {
             packed_strides,
             fill: access.fill().to_vec(),
             ring: SlabRing::new(device, slab_bytes, limit_bytes)?,
-            native,
-            batch_bytes,
+            route,
+            batch_bytes: usize::try_from(batch_bytes).unwrap_or(limit_bytes),
             copies,
             kernels,
             loading: HashMap::new(),
@@ -234,7 +148,7 @@ impl DeviceDestination {
     /// Most slabs on their way at once: enough for every thread to have a chunk, and some that cross the bus meanwhile.
     fn most_loading(&self) -> usize {
         let call = &self.target.call;
-        let fetched_as_stored = self.native.is_some() || self.target.program.stored_is_packed();
+        let fetched_as_stored = self.route.kernels().is_some() || self.target.program.stored_is_packed();
         if fetched_as_stored && call.store.divides_reads() {
             return DIVIDED_LOADING;
         }
@@ -245,7 +159,7 @@ impl DeviceDestination {
     /// Whether a batch of so many stored bytes comes by several slabs, which have so many bytes together: one that is used again soon
     /// is in the host's cache still.
     fn comes_in_series(&self, slab_bytes: usize, series_bytes: usize) -> bool {
-        let reads_frames = self.native.as_ref().is_none_or(|native| native.reads_frames());
+        let reads_frames = self.route.kernels().is_none_or(|native| native.reads_frames());
         let most_bytes = self.target.call.limit_bytes / SERIES_SHARE;
         !reads_frames && slab_bytes > LEAST_SLABS * self.ring.slab_bytes() && series_bytes as u64 <= most_bytes
     }
@@ -296,7 +210,7 @@ impl DeviceDestination {
         let plan = (&flight.batch, &*self.target.program);
         let decoded = ready.place(dense, plan, (&self.copies, &self.kernels), &self.target.call)?;
         if decoded.unknown {
-            (self.native, self.spare) = (None, Spare::None);
+            (self.route, self.spare) = (Route::Host, Spare::None);
         }
         if let Some(placing) = self.placing.back_mut() {
             placing.decoded = decoded.pending;
@@ -313,7 +227,7 @@ impl DeviceDestination {
         landed: &[usize],
     ) -> Result<Option<Packed>> {
         let counters = &self.target.call.counters;
-        let offsets = pieces.unit_offsets.clone();
+        let (offsets, hybrid) = (pieces.unit_offsets.clone(), pieces.hybrid.clone());
         let boxes: Vec<TransferBox> =
             landed.iter().flat_map(|&unit| flight.batch.units[unit].transfer_boxes(offsets[unit])).collect();
         // Pieces of chunks that did not come: the slab must have no user left.
@@ -322,9 +236,9 @@ impl DeviceDestination {
         let copied = slab.finish_upload()?;
         copied.iter().try_for_each(|copy| self.kernels.wait(&copy.end))?;
         counters.add_copies(Stage::Upload, copied);
-        let Some((_, native)) = &self.target.finish else { return Ok(Some((arena, boxes))) };
+        let Some((_, native)) = hybrid else { return Ok(Some((arena, boxes))) };
         let units = landed.iter().map(|&unit| (&flight.batch.units[unit], offsets[unit]));
-        let (packed, pending) = finish(native, &arena, units, &self.kernels, &self.target.call)?;
+        let (packed, pending) = finish(&native, &arena, units, &self.kernels, &self.target.call)?;
         if let Some(placing) = self.placing.back_mut() {
             placing.decoded = Some(pending);
         }
@@ -410,28 +324,33 @@ impl Destination for DeviceDestination {
             return Ok(Launch::NoMemory(batch));
         }
         let plan = SlabPlan::new(&batch, stored_is_packed);
-        let resident = Resident::new(launcher.call, self.target.taking.clone(), self.kernels.device());
-        let slabless = resident.device() != Device::Cpu && launcher.call.store.is_on(resident.device());
+        let resident = self.target.resident.clone();
         let scratch_bytes = self.scratch_bytes(plan.total_bytes);
-        let slab_bytes = if self.native.is_some() { Dense::slab_bytes(&batch) } else { plan.total_bytes };
+        let slab_bytes = if self.route.kernels().is_some() { Dense::slab_bytes(&batch) } else { plan.total_bytes };
         let (cost, series_bytes) = (self.cost(slab_bytes, plan.total_bytes), self.ring.series_bytes(slab_bytes));
-        let in_series = !slabless && self.comes_in_series(slab_bytes, series_bytes);
-        let (slab, held) = match plan.total_bytes.max(slab_bytes) {
-            bytes if slabless => match self.reserve(self.target.taking.cost(bytes, batch.units.len()), 0, alone)? {
+        let in_series = resident.is_none() && self.comes_in_series(slab_bytes, series_bytes);
+        let bytes = plan.total_bytes.max(slab_bytes);
+        let resident_cost = resident
+            .as_ref()
+            .map(|resident| Cost { device: resident.device_bytes(bytes, batch.units.len()), ..Cost::default() });
+        let (slab, held) = match (bytes, resident_cost) {
+            (_, Some(cost)) => match self.reserve(cost, 0, alone)? {
                 Some(held) => (None, held),
                 None => return Ok(Launch::NoMemory(batch)),
             },
-            0 => (None, self.target.call.memory.take(Cost::default(), self.target.call.limit_bytes)?),
-            _ if in_series => match self.reserve(Cost { pinned: series_bytes as u64, ..cost }, scratch_bytes, alone)? {
-                Some(held) => (None, held),
-                None => return Ok(Launch::NoMemory(batch)),
-            },
-            _ => match self.acquire(slab_bytes, (cost, scratch_bytes), alone)? {
+            (0, None) => (None, self.target.call.memory.take(Cost::default(), self.target.call.limit_bytes)?),
+            (_, None) if in_series => {
+                match self.reserve(Cost { pinned: series_bytes as u64, ..cost }, scratch_bytes, alone)? {
+                    Some(held) => (None, held),
+                    None => return Ok(Launch::NoMemory(batch)),
+                }
+            }
+            (_, None) => match self.acquire(slab_bytes, cost, scratch_bytes, alone)? {
                 Some((slab, held)) => (Some(self.with_arena(slab, slab_bytes)?), held),
                 None => return Ok(Launch::NoMemory(batch)),
             },
         };
-        let (slab, pieces) = match &self.native {
+        let (slab, pieces) = match self.route.kernels() {
             Some(native) => {
                 let stream = self.decoders.stream()?;
                 let most = scratch_bytes.max(self.target.call.limit_bytes / SCRATCH_SHARE) as usize;
@@ -453,19 +372,14 @@ impl Destination for DeviceDestination {
                     )),
                 )
             }
-            None => carve(slab, &plan)?,
+            None => carve(slab, &plan, &self.route)?,
         };
-        let (pieces, resident) = (Arc::new(pieces), Arc::new(resident));
+        let (pieces, resident) =
+            (Arc::new(pieces), Arc::new(ResidentReads::new(launcher.call, resident, self.kernels.device())));
         let loading = Loading { slab, pieces: Arc::clone(&pieces), resident: Arc::clone(&resident), held };
         self.loading.insert(launcher.number, loading);
-        let landing = DeviceLanding {
-            target: Arc::clone(&self.target),
-            pieces,
-            resident,
-            slabless,
-            units: plan.units,
-            stored_is_packed,
-        };
+        let landing =
+            DeviceLanding { target: Arc::clone(&self.target), pieces, resident, units: plan.units, stored_is_packed };
         Ok(Launch::Launched(launch(launcher.call, batch, landing, launcher.number, launcher.sender)))
     }
 

@@ -8,102 +8,42 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cuzarr_device::{Buffer, Device, Stream, TransferBox, pool};
 
+use crate::codec::Program;
 use crate::codec::native::{Native, NativeBatch, Source};
-use crate::codec::{Program, leave_nothing};
 use crate::error::{Error, ErrorKind, Result};
-use crate::plan;
+use crate::plan::{self, Resident};
 use crate::run::context::Context;
 use crate::run::read::route::kernels::{Decoders, Packed};
 use crate::run::report::Stage;
-use crate::run::schedule::budget::{Cost, Reserved};
+use crate::run::schedule::budget::Reserved;
 
 /// Frames begin at multiples of this.
 const ALIGNMENT_BYTES: usize = 256;
 /// Elements of any type are aligned when packed bytes begin at a multiple of this.
 const ELEMENT_ALIGNMENT_BYTES: usize = 16;
-/// Device memory of a batch in multiples of its packed bytes: as stored; and, beside scratch of the decoder, stored once
-/// more one frame behind the other, and packed.
-const PACKED_COPIES: u64 = 1;
-const FRAME_COPIES: u64 = 3;
-/// How many times the usual batch is decoded together.
-const LARGER_BATCHES: usize = 4;
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Device memory that frames of so many chunks take while kernels decode them.
-fn frames_cost(native: &Native, packed_bytes: usize, chunks: usize) -> u64 {
-    let between = (chunks as u64).saturating_mul(native.extra_bytes() as u64);
-    (FRAME_COPIES + native.scratch_copies()).saturating_mul(packed_bytes as u64).saturating_add(between)
-}
-
-/// What reads of a program's chunks do with bytes on the device.
-#[derive(Clone, Debug)]
-pub(crate) enum Taking {
-    /// Nothing: they are wanted on the host.
-    Nothing,
-    /// They are packed.
-    Packed,
-    /// Kernels decode them.
-    Frames(Arc<Native>),
-}
-
-impl Taking {
-    pub(crate) fn new(program: &Program, limit_bytes: usize) -> Taking {
-        let chunk_bytes = program.packed_size_bytes();
-        match program.divide(&leave_nothing).whole() {
-            _ if program.stored_is_packed() => Taking::Packed,
-            // The host may decode faster, but it would have to fetch the bytes first.
-            Some(native) if frames_cost(&native, chunk_bytes, 1) <= limit_bytes as u64 => {
-                Taking::Frames(Arc::new(native))
-            }
-            _ => Taking::Nothing,
-        }
-    }
-
-    /// Packed bytes of a batch, where `usual` are those of one that is fetched: nothing is gained by beginning early, and each
-    /// batch waits once for the headers of its frames.
-    pub(crate) fn batch_bytes(&self, usual: usize, limit_bytes: usize) -> usize {
-        match self {
-            Taking::Nothing | Taking::Packed => usual,
-            Taking::Frames(native) => {
-                let share = limit_bytes / (2 * (FRAME_COPIES + native.scratch_copies()) as usize);
-                usual.saturating_mul(LARGER_BATCHES).min(share).max(usual)
-            }
-        }
-    }
-
-    /// Device memory that a batch of so many chunks, or pieces of them, takes; stored bytes that are more than packed ones
-    /// come on top.
-    pub(crate) fn cost(&self, packed_bytes: usize, chunks: usize) -> Cost {
-        let device = match self {
-            Taking::Nothing => 0,
-            Taking::Packed => (packed_bytes as u64).saturating_mul(PACKED_COPIES),
-            Taking::Frames(native) => frames_cost(native, packed_bytes, chunks),
-        };
-        Cost { device, ..Cost::default() }
-    }
-}
-
 /// The reads of one batch that came so.
-pub(crate) struct Resident {
+pub(crate) struct ResidentReads {
     call: Arc<Context>,
-    taking: Taking,
+    /// What is done with them; `None` where bytes may not come so.
+    route: Option<Resident>,
     device: Device,
     reads: Mutex<Vec<(usize, Buffer)>>,
     /// For stored bytes beyond what the batch reserved.
     extra: Mutex<Vec<Reserved>>,
 }
 
-impl Resident {
-    pub(crate) fn new(call: &Arc<Context>, taking: Taking, device: Device) -> Resident {
-        Resident { call: Arc::clone(call), taking, device, reads: Mutex::default(), extra: Mutex::default() }
+impl ResidentReads {
+    pub(crate) fn new(call: &Arc<Context>, route: Option<Resident>, device: Device) -> ResidentReads {
+        ResidentReads { call: Arc::clone(call), route, device, reads: Mutex::default(), extra: Mutex::default() }
     }
 
     /// Where bytes may come; `cpu` when they may not.
     pub(crate) fn device(&self) -> Device {
-        if let Taking::Nothing = self.taking { Device::Cpu } else { self.device }
+        if self.route.is_some() { self.device } else { Device::Cpu }
     }
 
     /// Memory for stored bytes, of which the batch has counted `counted_bytes`.
@@ -155,12 +95,14 @@ impl Resident {
         program: &Program,
         decoders: &mut Decoders,
         scatters: &Stream,
-    ) -> Result<(Vec<Packed>, Option<Frames>)> {
+    ) -> Result<(Vec<Packed>, Option<ResidentFrames>)> {
         let reads = std::mem::take(&mut *lock(&self.reads));
-        match &self.taking {
+        match &self.route {
             _ if reads.is_empty() => Ok((Vec::new(), None)),
-            Taking::Frames(native) => self.decode(plan, &reads, (program, native), &decoders.stream()?, scatters),
-            Taking::Packed | Taking::Nothing => {
+            Some(Resident::Frames(native)) => {
+                self.decode(plan, &reads, (program, native), &decoders.stream()?, scatters)
+            }
+            Some(Resident::Packed) | None => {
                 let mut packed = Vec::with_capacity(reads.len());
                 for (read, bytes) in &reads {
                     packed.extend(in_place(plan, *read, bytes, scatters)?);
@@ -177,7 +119,7 @@ impl Resident {
         (program, native): (&Program, &Native),
         stream: &Stream,
         scatters: &Stream,
-    ) -> Result<(Vec<Packed>, Option<Frames>)> {
+    ) -> Result<(Vec<Packed>, Option<ResidentFrames>)> {
         let size_bytes: usize =
             reads.iter().map(|(_, bytes)| bytes.size_bytes().next_multiple_of(ALIGNMENT_BYTES)).sum();
         let (mut at, mut ranges, mut sources) = (0, Vec::new(), Vec::new());
@@ -224,7 +166,7 @@ impl Resident {
             items: unit.transfer_boxes(0).collect(),
         });
         let frames = frames.collect();
-        Ok((vec![packed], Some(Frames { batch, frames, arena })))
+        Ok((vec![packed], Some(ResidentFrames { batch, frames, arena })))
     }
 
     /// The way of frames for which the device has no scratch memory left within the limit. What fails is handed to the call.
@@ -275,13 +217,13 @@ struct Frame {
 }
 
 /// Frames that kernels decode, to be checked when they are done.
-pub(crate) struct Frames {
+pub(crate) struct ResidentFrames {
     batch: NativeBatch,
     frames: Vec<Frame>,
     arena: Buffer,
 }
 
-impl Frames {
+impl ResidentFrames {
     /// Waits for the batch; hands what is damaged to the call, and decodes on the host what only the host knows. Returns the
     /// latter, to be scattered once more.
     pub(crate) fn check(mut self, call: &Context, program: &Program) -> Result<Vec<Packed>> {

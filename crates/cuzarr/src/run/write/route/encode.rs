@@ -17,16 +17,16 @@ use cuzarr_device::checksum::{self, Checksum};
 use cuzarr_device::transfer::gather_on;
 use cuzarr_device::{Buffer, DType, DTypeKind, Device, NdBuffer, Order, Stream, Tail, pool};
 
+use crate::codec::Location;
 use crate::codec::batch::{Blank, EncodeBatch};
 use crate::codec::device::{ChunkRow, DeviceEncoder};
 use crate::codec::native::{Strided, Undo, Undone};
-use crate::codec::{Location, Program};
 use crate::error::Result;
-use crate::plan::{EncodingLoad, chunks_touched};
+use crate::plan::{Coverage, chunks_touched, encoding};
 use crate::run::options::Options;
 use crate::run::report::Stage;
-use crate::run::write::coordinator::{Leaf, Writing};
-use crate::run::write::device::{Gathering, padded};
+use crate::run::write::gathering::{Gathering, padded};
+use crate::run::write::route::host::{Leaf, Seal, Writing};
 
 /// Batches that are on the device at a time.
 const RUNNING: usize = 4;
@@ -62,9 +62,9 @@ struct Running {
 }
 
 /// Frames that lie behind each other in device memory.
-pub(crate) struct Frames {
+pub(crate) struct EncodedBatch {
     pub(crate) buffer: Buffer,
-    pub(crate) leaves: Vec<Placed>,
+    pub(crate) leaves: Vec<FrameAt>,
     /// Chunks that hold nothing but the fill value.
     pub(crate) empty: Vec<Leaf>,
     /// Packed chunks with an element that cannot be encoded, of which the host says what is wrong.
@@ -72,10 +72,11 @@ pub(crate) struct Frames {
 }
 
 /// A chunk, where its bytes are, and the checksum that follows them when the device took it.
-pub(crate) type Placed = (Leaf, Range<usize>, Option<Seal>);
-
-/// A frame's checksum, and where it goes.
-pub(crate) type Seal = (u32, Location);
+pub(crate) struct FrameAt {
+    pub(crate) leaf: Leaf,
+    pub(crate) range: Range<usize>,
+    pub(crate) seal: Option<Seal>,
+}
 
 /// Bytes of a float any NaN of which is any other. `encode_differs` in lz4_encode.cu.
 fn nan_code(dtype: DType) -> u32 {
@@ -101,23 +102,6 @@ fn batch_bytes(
     count.saturating_mul(gathered).saturating_add(encoded)
 }
 
-/// Whether kernels encode a write of `chunks` chunks, and what; else why the host does.
-///
-/// # Errors
-/// The reason.
-pub(crate) fn placement(
-    program: &Program,
-    chunks: u64,
-    options: &Options,
-) -> std::result::Result<Arc<dyn DeviceEncoder>, &'static str> {
-    let encoder = program.device_encoder()?;
-    let load = EncodingLoad { chunks, chunk_bytes: program.packed_size_bytes(), threads: options.threads };
-    if !options.strict && !load.prefers_device(encoder.speeds()) {
-        return Err("the host's threads encode so little faster");
-    }
-    Ok(Arc::clone(encoder))
-}
-
 impl Encoders {
     /// What encodes a write within `limit_bytes` of device memory, and how many of them it takes; `None` where the host does
     /// it.
@@ -128,10 +112,10 @@ impl Encoders {
         limit_bytes: u64,
     ) -> Result<Option<(Encoders, u64)>> {
         let Some(program) = &writing.program else { return Ok(None) };
-        let chunks = chunks_touched(&writing.source, &writing.selection);
-        let Ok(encoder) = placement(program, chunks, options) else { return Ok(None) };
+        let chunks = chunks_touched(&writing.plan.source, &writing.plan.selection);
+        let Ok(encoder) = encoding(program, options.threads, options.strict, chunks) else { return Ok(None) };
         let (device, tail, undo) = (value.device(), program.tail(), program.device_undo());
-        let strides = writing.packed_strides();
+        let strides = writing.plan.packed_strides();
         let gathering = |tail: &Tail, size_bytes| Gathering::new(tail.clone(), strides.clone(), size_bytes, usize::MAX);
         let mut packed = gathering(tail, program.packed_size_bytes());
         let elements_bytes = tail.dtype.size_bytes() * writing.chunk_elements();
@@ -209,13 +193,13 @@ impl Encoders {
         let stream = stream.map_or_else(|| writing.call.streams.take(self.device), Ok)?;
         self.streams.push_back(stream.clone());
         let (stride, counters) = (self.packed.padded_bytes, &writing.call.counters);
-        if self.blank.is_none() && leaves.iter().any(|leaf| !leaf.target.full) {
+        if self.blank.is_none() && leaves.iter().any(|leaf| leaf.chunk.coverage != Coverage::Full) {
             self.blank = Some(self.packed_blank(writing)?);
         }
         let gather = |gathering: &Gathering, blank: Option<&Buffer>| -> Result<Buffer> {
             let stride = gathering.padded_bytes;
             let chunks = pool::allocate(leaves.len() * stride, &stream)?;
-            for (index, _) in leaves.iter().enumerate().filter(|(_, leaf)| !leaf.target.full) {
+            for (index, _) in leaves.iter().enumerate().filter(|(_, leaf)| leaf.chunk.coverage != Coverage::Full) {
                 let Some(blank) = blank else { break };
                 stream.d2d(blank, &chunks.slice(index * stride..index * stride + gathering.size_bytes)?)?;
             }
@@ -259,7 +243,7 @@ impl Encoders {
     }
 
     /// Waits for the oldest batch; `None` when there is none.
-    pub(crate) fn take(&mut self) -> Result<Option<Frames>> {
+    pub(crate) fn take(&mut self) -> Result<Option<EncodedBatch>> {
         let Some(Running { batch, undone, packed, leaves, stream }) = self.running.pop_front() else { return Ok(None) };
         let encoded = batch.finish()?;
         let reported = undone.reported()?;
@@ -267,7 +251,7 @@ impl Encoders {
         let mut seals = match self.checksum {
             Some((checksum, location)) if !ranges.is_empty() => {
                 let values = checksum::compute(checksum, &encoded.buffer, &ranges, &stream)?;
-                values.into_iter().map(|value| Some((value, location))).collect()
+                values.into_iter().map(|value| Some(Seal { checksum: value, location })).collect()
             }
             _ => vec![None; ranges.len()],
         }
@@ -282,10 +266,10 @@ impl Encoders {
                     let chunk = packed.slice(start..start + self.packed.size_bytes)?;
                     refused.push((leaf, Buffer::from_vec(chunk.to_vec()?)));
                 }
-                (Some(range), _) => stored.push((leaf, range, seal)),
+                (Some(range), _) => stored.push(FrameAt { leaf, range, seal }),
             }
         }
-        Ok(Some(Frames { buffer: encoded.buffer, leaves: stored, empty, refused }))
+        Ok(Some(EncodedBatch { buffer: encoded.buffer, leaves: stored, empty, refused }))
     }
 
     /// Forgets everything, after a failure.

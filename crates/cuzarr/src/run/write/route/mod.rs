@@ -1,3 +1,5 @@
 //! The ways in which elements become encoded chunks.
 
 pub(crate) mod encode;
+pub(crate) mod host;
+pub(crate) mod variable;

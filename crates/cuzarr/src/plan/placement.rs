@@ -1,0 +1,243 @@
+//! Placement: where the chunks of one read or write are decoded or encoded. It is decided here for a whole call, from what
+//! codecs cost and what memory allows; `run` carries it out.
+
+use std::sync::Arc;
+
+use cuzarr_device::Device;
+
+use super::costs::{Costs, Load};
+use super::explanation::{Decoding, Placed, placements};
+use crate::codec::cost::EncodingSpeeds;
+use crate::codec::device::DeviceEncoder;
+use crate::codec::native::Native;
+use crate::codec::{Chain, Division, Program, leave_nothing};
+
+/// Device memory of a batch that kernels decode in multiples of its packed bytes, beside scratch memory of the decoder: what is
+/// stored, and what is packed.
+pub(crate) const PLAIN_COPIES: u64 = 2;
+/// The same of a batch whose stored bytes come in device memory: as they came; and, where kernels decode, once more one frame
+/// behind the other, and packed.
+const RESIDENT_PACKED_COPIES: u64 = 1;
+const RESIDENT_FRAME_COPIES: u64 = 3;
+/// How many times the usual batch of frames that come in device memory is decoded together: nothing is gained by beginning early,
+/// and each batch waits once for the headers of its frames.
+const LARGER_BATCHES: u64 = 4;
+/// Batches that should decode at once where kernels do, each with its scratch memory, while one more is fetched.
+const DECODING_BATCHES: u64 = 3;
+/// The same where regions are read in turn, which take memory as well: smaller batches fill them sooner. On an H200 the mean of
+/// 8 GiB within 2 GiB took 1.04 times as long as reading them, with three batches 1.20, with five 1.18 (`docs/notes/engine.md`).
+const DECODING_IN_TURN: u64 = 4;
+
+/// What a placement goes by, beside the array's codecs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Circumstances {
+    /// Of the device that elements are read to.
+    pub(crate) multiprocessors: u32,
+    /// Threads of the host.
+    pub(crate) threads: usize,
+    /// Whether the device decodes all that it can, also where the host would be faster.
+    pub(crate) strict: bool,
+    /// Bytes that may be in flight.
+    pub(crate) memory_limit_bytes: u64,
+    /// Bytes of a slab of the staging ring.
+    pub(crate) slab_bytes: u64,
+    /// Packed bytes of one batch that kernels decode.
+    pub(crate) decode_batch_bytes: u64,
+    /// How many of the innermost chunks are read.
+    pub(crate) chunks: u64,
+    /// Whether regions are read one after the other, for a caller who takes them.
+    pub(crate) in_turn: bool,
+    /// Whether the store keeps values in the device's memory.
+    pub(crate) is_resident: bool,
+}
+
+/// How chunks that come in host memory get to a device.
+#[derive(Clone, Debug)]
+pub(crate) enum Route {
+    /// The host decodes them into pinned memory; packed bytes cross the bus.
+    Host,
+    /// They cross the bus as they are stored, and kernels decode them.
+    Kernels(Arc<Native>),
+    /// The host undoes the last passes of encoding, so many; kernels undo the others behind the bus.
+    Hybrid { host_passes: usize, native: Arc<Native> },
+}
+
+impl Route {
+    /// What kernels do, where they do everything.
+    pub(crate) fn kernels(&self) -> Option<&Arc<Native>> {
+        if let Route::Kernels(native) = self { Some(native) } else { None }
+    }
+}
+
+/// What is done with chunks that come in the device's memory.
+#[derive(Clone, Debug)]
+pub(crate) enum Resident {
+    /// They are packed, and scattered from where they lie.
+    Packed,
+    /// Kernels decode them. The host may decode faster, but it would have to fetch the bytes first.
+    Frames(Arc<Native>),
+}
+
+/// Where the chunks of one read into device memory are decoded.
+#[derive(Clone, Debug)]
+pub(crate) struct ReadPlacement {
+    /// Of chunks that come in host memory.
+    pub(crate) route: Route,
+    /// Of those that come in device memory; `None` where none may come so.
+    pub(crate) resident: Option<Resident>,
+    /// Packed bytes of one batch.
+    pub(crate) batch_bytes: u64,
+}
+
+impl ReadPlacement {
+    /// The placement of a read of a program's chunks.
+    pub(crate) fn new(program: &Program, given: &Circumstances) -> ReadPlacement {
+        let batch_bytes = batch_bytes(program, given);
+        let route = match divide(program, given) {
+            Division { host_passes: 0, native: Some(native), .. } => Route::Kernels(Arc::new(native)),
+            Division { host_passes, native: Some(native), .. } => {
+                Route::Hybrid { host_passes, native: Arc::new(native) }
+            }
+            Division { native: None, .. } => Route::Host,
+        };
+        let resident = if given.is_resident { Resident::new(program, given.memory_limit_bytes) } else { None };
+        let batch_bytes = match &resident {
+            Some(Resident::Frames(native)) => {
+                let share = given.memory_limit_bytes / (2 * (RESIDENT_FRAME_COPIES + native.scratch_copies()));
+                batch_bytes.saturating_mul(LARGER_BATCHES).min(share).max(batch_bytes)
+            }
+            _ => batch_bytes,
+        };
+        ReadPlacement { route, resident, batch_bytes }
+    }
+}
+
+impl Resident {
+    fn new(program: &Program, memory_limit_bytes: u64) -> Option<Resident> {
+        if program.stored_is_packed() {
+            return Some(Resident::Packed);
+        }
+        let resident = Resident::Frames(Arc::new(program.divide(&leave_nothing).whole()?));
+        (resident.device_bytes(program.packed_size_bytes(), 1) <= memory_limit_bytes).then_some(resident)
+    }
+
+    /// Device memory that a batch of so many chunks, or pieces of them, takes; stored bytes that are more than packed ones
+    /// come on top.
+    pub(crate) fn device_bytes(&self, packed_bytes: usize, chunks: usize) -> u64 {
+        let packed = packed_bytes as u64;
+        match self {
+            Resident::Packed => packed.saturating_mul(RESIDENT_PACKED_COPIES),
+            Resident::Frames(native) => {
+                let between = (chunks as u64).saturating_mul(native.extra_bytes() as u64);
+                (RESIDENT_FRAME_COPIES + native.scratch_copies()).saturating_mul(packed).saturating_add(between)
+            }
+        }
+    }
+}
+
+/// Where each codec of a chain runs in a read to `device`, and what was weighed: for explanations.
+pub(crate) fn placed(chain: &Chain, program: Option<&Program>, device: Device, given: &Circumstances) -> Placed {
+    let Some(program) = program else {
+        let codecs = placements(chain, device, &leave_nothing);
+        return Placed { codecs, decoding: Vec::new(), batch_bytes: given.slab_bytes };
+    };
+    let (costs, load) = (Costs::shipped(given.multiprocessors), load(program, given));
+    let leave = |work| if given.strict { None } else { costs.host_reason(work, load) };
+    let decoding = program.frames().filter(|_| device != Device::Cpu).map(|(decoder, frame_bytes)| {
+        let estimate = costs.estimate(decoder.speeds(), frame_bytes, load);
+        Decoding { format: decoder.name().into(), frame_bytes, load, estimate }
+    });
+    let (codecs, decoding) = (placements(chain, device, &leave), decoding.collect());
+    Placed { codecs, decoding, batch_bytes: batch_bytes(program, given) }
+}
+
+/// What is decoded at once.
+fn load(program: &Program, given: &Circumstances) -> Load {
+    let factor = program.frames().map(|(decoder, bytes)| decoder.batch_factor(bytes)).max().unwrap_or(1);
+    let scratch = program.frames().map(|(decoder, bytes)| decoder.scratch_copies(bytes)).max().unwrap_or(1);
+    let share = given.memory_limit_bytes / (PLAIN_COPIES + scratch);
+    let bytes = given.decode_batch_bytes.saturating_mul(factor * DECODING_BATCHES).min(share);
+    let frames = given.chunks.min(bytes / program.packed_size_bytes().max(1) as u64).max(1);
+    Load { threads: given.threads, frames }
+}
+
+/// Where the program's passes run; all on the host where memory does not suffice for kernels.
+fn divide(program: &Program, given: &Circumstances) -> Division {
+    let (costs, load) = (Costs::shipped(given.multiprocessors), load(program, given));
+    let mut division = match given.strict {
+        true => program.divide(&leave_nothing),
+        false => program.divide(&|work| costs.host_reason(work, load)),
+    };
+    let chunk_bytes = program.packed_size_bytes() as u64;
+    division.native = division.native.filter(|native| {
+        let decoding = chunk_bytes.saturating_mul(PLAIN_COPIES + native.scratch_copies());
+        decoding.saturating_add(native.extra_bytes() as u64) <= given.memory_limit_bytes
+    });
+    division
+}
+
+/// Packed bytes of a batch.
+fn batch_bytes(program: &Program, given: &Circumstances) -> u64 {
+    let Some(native) = divide(program, given).whole() else { return given.slab_bytes };
+    // One batch fits the limit with its scratch memory; where they are as large as a slab, several do, and the next one comes
+    // meanwhile.
+    let copies = PLAIN_COPIES + native.scratch_copies();
+    let most = given.memory_limit_bytes / copies;
+    let decoding = if given.in_turn { DECODING_IN_TURN } else { DECODING_BATCHES };
+    let several = given.memory_limit_bytes / (decoding * copies + PLAIN_COPIES);
+    let wanted = given.decode_batch_bytes.saturating_mul(native.batch_factor());
+    wanted.min(several).max(given.slab_bytes.min(most))
+}
+
+/// What encodes a write of `chunks` chunks by kernels; else why the host does.
+///
+/// # Errors
+/// The reason.
+pub(crate) fn encoding(
+    program: &Program,
+    threads: usize,
+    strict: bool,
+    chunks: u64,
+) -> Result<Arc<dyn DeviceEncoder>, &'static str> {
+    let encoder = program.device_encoder()?;
+    let load = EncodingLoad { chunks, chunk_bytes: program.packed_size_bytes(), threads };
+    if !strict && !load.prefers_device(encoder.speeds()) {
+        return Err("the host's threads encode so little faster");
+    }
+    Ok(Arc::clone(encoder))
+}
+
+/// Whole chunks that are to become frames, for the choice between kernels and the host's threads.
+#[derive(Clone, Copy, Debug)]
+struct EncodingLoad {
+    chunks: u64,
+    chunk_bytes: usize,
+    threads: usize,
+}
+
+impl EncodingLoad {
+    /// Whether kernels are faster: chunks take turns on the host's threads, and bytes on the device.
+    fn prefers_device(&self, speeds: &EncodingSpeeds) -> bool {
+        let bytes = self.chunk_bytes as f64;
+        let rounds = self.chunks.div_ceil(self.threads.max(1) as u64) as f64;
+        let host = rounds * bytes / (speeds.host_thread_gb_s * 1e9);
+        let device = speeds.device_s + self.chunks as f64 * bytes / (speeds.device_gb_s * 1e9);
+        device < host
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn little_is_encoded_by_the_host_and_much_by_the_device() {
+        let speeds = EncodingSpeeds { host_thread_gb_s: 0.6, device_gb_s: 40.0, device_s: 1e-3 };
+        let prefers =
+            |chunks, chunk_bytes, threads| EncodingLoad { chunks, chunk_bytes, threads }.prefers_device(&speeds);
+        assert!(!prefers(1, 64 << 10, 16) && !prefers(16, 256 << 10, 16));
+        assert!(prefers(1, 16 << 20, 16), "the device divides one chunk, the host does not");
+        assert!(prefers(512, 1 << 20, 16) && prefers(8192, 64 << 10, 16));
+        assert!(!prefers(8192, 64 << 10, 200), "threads enough");
+    }
+}

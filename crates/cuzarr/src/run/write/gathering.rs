@@ -1,0 +1,44 @@
+//! Chunks of a value on a device that one launch gathers, behind each other.
+
+use cuzarr_device::{Tail, Transfer, TransferBox};
+
+use crate::run::write::route::host::{Leaf, Writing};
+
+/// Chunks begin at multiples of this in the slab.
+const PIECE_ALIGNMENT_BYTES: usize = 256;
+/// Chunks that will be gathered together.
+pub(crate) struct Gathering {
+    pub(crate) tail: Tail,
+    packed_strides: Vec<isize>,
+    /// Bytes of one chunk, and those it takes in the slab.
+    pub(crate) size_bytes: usize,
+    pub(crate) padded_bytes: usize,
+    pub(crate) most: usize,
+    pub(crate) leaves: Vec<Leaf>,
+}
+
+impl Gathering {
+    pub(crate) fn new(tail: Tail, packed_strides: Vec<isize>, size_bytes: usize, slab_bytes: usize) -> Gathering {
+        let padded_bytes = padded(size_bytes);
+        let most = (slab_bytes / padded_bytes).max(1);
+        Gathering { tail, packed_strides, size_bytes, padded_bytes, most, leaves: Vec::new() }
+    }
+
+    pub(crate) fn transfer(&self, writing: &Writing, leaves: &[Leaf]) -> Transfer {
+        let boxes = leaves.iter().enumerate().map(|(number, leaf)| {
+            let (start, extent) = writing.plan.region(&leaf.chunk);
+            TransferBox {
+                packed_offset_bytes: number * self.padded_bytes,
+                packed_size_bytes: self.size_bytes,
+                packed_first_elem: 0,
+                start,
+                extent,
+            }
+        });
+        Transfer { tail: self.tail.clone(), packed_strides: self.packed_strides.clone(), boxes: boxes.collect() }
+    }
+}
+
+pub(crate) fn padded(size_bytes: usize) -> usize {
+    size_bytes.next_multiple_of(PIECE_ALIGNMENT_BYTES).max(PIECE_ALIGNMENT_BYTES)
+}

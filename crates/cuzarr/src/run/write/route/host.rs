@@ -1,0 +1,207 @@
+//! Chunks that workers encode: gathered from host memory or brought there packed, joined with old elements where some are kept,
+//! encoded, and delivered to their place.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use cuzarr_device::transfer::{gather_host, scatter_host};
+use cuzarr_device::{Buffer, Device, NdBuffer, Order, Reader, Tail, Transfer, TransferBox};
+
+use crate::codec::{Chain, Location, Program, VariableElements, seal, with_threads};
+use crate::error::{Error, ErrorKind, Result};
+use crate::plan::{Coverage, Touched, WritePlan};
+use crate::run::context::Context;
+use crate::run::report::Stage;
+use crate::run::write::object::{Place, at_chunk};
+use crate::run::write::route::variable::encode_variable;
+
+/// What the chunks of one write share.
+pub(crate) struct Writing {
+    pub(crate) call: Arc<Context>,
+    pub(crate) plan: WritePlan,
+    /// The codecs of the innermost chunks.
+    pub(crate) leaf: Chain,
+    pub(crate) program: Option<Arc<Program>>,
+    pub(crate) fill: Vec<u8>,
+    /// A packed chunk of nothing but the fill value.
+    pub(crate) blank: OnceLock<Vec<u8>>,
+    pub(crate) write_empty: bool,
+    /// Bytes that a chunk of variable-length elements may have.
+    pub(crate) variable_limit_bytes: u64,
+    /// Chunks that workers encode or will.
+    pub(crate) submitted: AtomicUsize,
+}
+
+/// A chunk to be encoded.
+pub(crate) struct Leaf {
+    pub(crate) chunk: Touched,
+    pub(crate) place: Place,
+}
+
+/// A frame's checksum, and where it goes.
+#[derive(Clone, Copy)]
+pub(crate) struct Seal {
+    pub(crate) checksum: u32,
+    pub(crate) location: Location,
+}
+
+/// The elements that go into one chunk.
+pub(crate) enum LeafValue {
+    /// In host memory, of the shape of the chunk's part of the selection.
+    Elements(Reader),
+    /// A whole chunk, packed, in host memory.
+    Packed(Buffer),
+    /// A whole chunk that a device encoded, in host memory, and its checksum when that did, too; codecs behind that are left.
+    Frame(Buffer, Option<Seal>),
+    /// A whole chunk of nothing but the fill value, which is not stored.
+    Blank,
+    /// All elements of the call.
+    Variable(Arc<VariableElements>),
+}
+
+/// Lets a worker encode a chunk.
+pub(crate) fn submit(writing: &Arc<Writing>, leaf: Leaf, value: LeafValue) {
+    let writing = Arc::clone(writing);
+    writing.submitted.fetch_add(1, Ordering::Relaxed);
+    writing.call.pool.clone().submit(Box::new(move || {
+        if writing.call.is_cancelled() {
+            return;
+        }
+        let work = || match value {
+            LeafValue::Frame(frame, seal) => writing.deliver_frame(&leaf, &frame.host_bytes()?, seal),
+            value => leaf.place.deliver(writing.encode(&leaf, value)?),
+        };
+        let outcome = catch_unwind(AssertUnwindSafe(work))
+            .unwrap_or_else(|_| Err(Error::new(ErrorKind::EncodeFailed, "a codec panicked; please report this")));
+        writing.submitted.fetch_sub(1, Ordering::Relaxed);
+        if let Err(error) = at_chunk(outcome, &leaf.chunk.name) {
+            writing.call.fail(error);
+        }
+    }));
+}
+
+impl Writing {
+    fn encode(&self, leaf: &Leaf, value: LeafValue) -> Result<Option<Vec<u8>>> {
+        match value {
+            LeafValue::Elements(value) => self.encode_elements(leaf, &value),
+            LeafValue::Packed(value) => self.encode_packed(&value.host_bytes()?),
+            LeafValue::Variable(value) => encode_variable(self, leaf, &value),
+            LeafValue::Frame(..) | LeafValue::Blank => Ok(None),
+        }
+    }
+
+    /// Stores what a device encoded, behind the codecs that are left.
+    fn deliver_frame(&self, leaf: &Leaf, frame: &[u8], sealed: Option<Seal>) -> Result<()> {
+        if let Some(Seal { checksum, location }) = sealed {
+            return leaf.place.deliver(Some(seal(frame, checksum, location)));
+        }
+        let rest = || self.program()?.encode_behind_device(frame);
+        match self.call.counters.time(Stage::Encode, 0, rest)? {
+            Some(encoded) => leaf.place.deliver(Some(encoded)),
+            None => leaf.place.deliver_bytes(frame),
+        }
+    }
+
+    /// Elements of a whole chunk.
+    pub(crate) fn chunk_elements(&self) -> usize {
+        self.plan.source.leaf().chunk_shape.iter().product::<u64>() as usize
+    }
+
+    fn program(&self) -> Result<&Program> {
+        let no_program = || Error::new(ErrorKind::Unsupported, "elements differ in length");
+        self.program.as_deref().ok_or_else(no_program)
+    }
+
+    /// A whole chunk whose packed bytes tell whether it is empty.
+    fn encode_packed(&self, packed: &[u8]) -> Result<Option<Vec<u8>>> {
+        let program = self.program()?;
+        if !self.write_empty && packed == self.blank(program)? {
+            return Ok(None);
+        }
+        self.encode_whole(program, packed).map(Some)
+    }
+
+    /// Runs the codecs, with the threads that other chunks leave idle.
+    fn encode_whole(&self, program: &Program, packed: &[u8]) -> Result<Vec<u8>> {
+        let threads = self.call.threads / self.submitted.load(Ordering::Relaxed).max(1);
+        let encode = || with_threads(threads, || program.encode(packed));
+        self.call.counters.time(Stage::Encode, packed.len() as u64, encode)
+    }
+
+    fn encode_elements(&self, leaf: &Leaf, value: &Reader) -> Result<Option<Vec<u8>>> {
+        let program = self.program()?;
+        let is_blank = !self.write_empty && value.all_equal_element(&self.fill, true)?;
+        if is_blank && leaf.chunk.coverage.replaces() {
+            return Ok(None);
+        }
+        let mut packed = self.call.scratch.take(program.packed_size_bytes())?;
+        let mut old = None;
+        if leaf.chunk.coverage != Coverage::Full {
+            old = if leaf.chunk.coverage.replaces() { None } else { leaf.place.load()? };
+            match &old {
+                Some(old) => {
+                    let (stored, size_bytes) = (old.bytes(), packed.len() as u64);
+                    self.call.counters.time(Stage::Decode, size_bytes, || program.decode(stored, &mut packed))?;
+                }
+                None if is_blank => return Ok(None),
+                None => packed.copy_from_slice(self.blank(program)?),
+            }
+        }
+        self.gather(&leaf.chunk, program.tail(), value, &mut packed)?;
+        if is_blank && old.is_some() && self.is_blank(program, &packed)? {
+            return Ok(None);
+        }
+        self.encode_whole(program, &packed).map(Some)
+    }
+
+    fn gather(&self, chunk: &Touched, tail: &Tail, value: &Reader, packed: &mut [u8]) -> Result<()> {
+        let (packed_first_elem, packed_strides) = (self.plan.first_elem(chunk), self.plan.packed_strides());
+        let item = TransferBox {
+            packed_offset_bytes: 0,
+            packed_size_bytes: packed.len(),
+            packed_first_elem,
+            start: vec![0; value.array().ndim()],
+            extent: value.array().shape().to_vec(),
+        };
+        let transfer = Transfer { tail: tail.clone(), packed_strides, boxes: vec![item] };
+        let size_bytes = value.array().size_bytes() as u64;
+        self.call.counters.time(Stage::Gather, size_bytes, || value.gather(&transfer, packed))?;
+        Ok(())
+    }
+
+    /// The transfer of one whole chunk.
+    fn whole_chunk(&self, program: &Program) -> (Transfer, Vec<usize>) {
+        let shape: Vec<usize> = self.plan.source.leaf().chunk_shape.iter().map(|&extent| extent as usize).collect();
+        let item = TransferBox {
+            packed_offset_bytes: 0,
+            packed_size_bytes: program.packed_size_bytes(),
+            packed_first_elem: 0,
+            start: vec![0; shape.len()],
+            extent: shape.clone(),
+        };
+        let packed_strides = self.plan.strides.iter().map(|&stride| stride as isize).collect();
+        (Transfer { tail: program.tail().clone(), packed_strides, boxes: vec![item] }, shape)
+    }
+
+    /// A packed chunk of nothing but the fill value.
+    pub(crate) fn blank(&self, program: &Program) -> Result<&[u8]> {
+        if let Some(blank) = self.blank.get() {
+            return Ok(blank);
+        }
+        let (transfer, shape) = self.whole_chunk(program);
+        let ones = vec![1; shape.len()];
+        let fill = NdBuffer::full(Device::Cpu, program.tail().dtype, &ones, Order::C, &self.fill)?;
+        let mut packed = vec![0; program.packed_size_bytes()];
+        gather_host(&fill.broadcast_to(&shape)?, &transfer, &mut packed)?;
+        Ok(self.blank.get_or_init(|| packed))
+    }
+
+    /// Whether all elements of a packed chunk are the fill value.
+    fn is_blank(&self, program: &Program, packed: &[u8]) -> Result<bool> {
+        let (transfer, shape) = self.whole_chunk(program);
+        let elements = NdBuffer::empty(Device::Cpu, program.tail().dtype, &shape, Order::C)?;
+        scatter_host(packed, &transfer, &elements)?;
+        Ok(elements.all_equal_element(&self.fill, true)?)
+    }
+}

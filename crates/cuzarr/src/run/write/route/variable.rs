@@ -1,0 +1,53 @@
+//! Chunks of elements of variable length: those of the value, in the order of the chunk, among those that were there.
+
+use crate::codec::VariableElements;
+use crate::error::{Error, ErrorKind, Result};
+use crate::run::read::route::variable::{box_places, strided_places};
+use crate::run::report::Stage;
+use crate::run::write::route::host::{Leaf, Writing};
+
+/// The encoded chunk; `None` where nothing is to be stored.
+pub(crate) fn encode_variable(writing: &Writing, leaf: &Leaf, value: &VariableElements) -> Result<Option<Vec<u8>>> {
+    let old = if leaf.chunk.coverage.replaces() { None } else { leaf.place.load()? };
+    let old = match old {
+        Some(old) => {
+            let decode = || writing.leaf.decode_variable(old.bytes(), writing.variable_limit_bytes);
+            Some(writing.call.counters.time(Stage::Decode, old.bytes().len() as u64, decode)?)
+        }
+        None => None,
+    };
+    let too_large = || Error::new(ErrorKind::OutOfMemory, "the chunk has more elements than memory can hold");
+    let count = writing.leaf.spec().elements().and_then(|n| usize::try_from(n).ok()).ok_or_else(too_large)?;
+    // Where each element of the chunk comes from: the value, by number, or what was there.
+    let mut from: Vec<Option<usize>> = Vec::new();
+    from.try_reserve_exact(count).map_err(|_| too_large())?;
+    from.resize(count, None);
+    let (start, extent) = writing.plan.region(&leaf.chunk);
+    let (first, strides) = (writing.plan.first_elem(&leaf.chunk), writing.plan.packed_strides());
+    let shape = writing.plan.selection.shape();
+    for (place, number) in strided_places(first, strides, &extent).zip(box_places(&shape, &start, &extent)) {
+        from[place] = Some(number);
+    }
+    let mut elements = VariableElements::try_with_capacity(count).ok_or_else(too_large)?;
+    for (place, number) in from.into_iter().enumerate() {
+        let element = match (number, &old) {
+            (Some(number), _) => value.get(number),
+            (None, Some(old)) => old.get(place),
+            (None, None) => Some(&writing.fill[..]),
+        };
+        elements.push(element.unwrap_or(&writing.fill));
+    }
+    if !writing.write_empty && elements.iter().all(|element| element == writing.fill) {
+        return Ok(None);
+    }
+    // As the codec stores them: their number, and each with its length. What readers would refuse is not written.
+    let (size_bytes, most) = ((elements.data.len() + 4 * count + 4) as u64, writing.variable_limit_bytes);
+    if size_bytes > most {
+        let message =
+            format!("a chunk of {size_bytes} bytes in {count} elements of variable length, at most {most} are read");
+        let hint = "use smaller chunks, or raise array.variable_chunk_max_bytes";
+        return Err(Error::new(ErrorKind::BudgetExceeded, message).with_hint(hint));
+    }
+    let encode = || writing.leaf.encode_variable(&elements);
+    writing.call.counters.time(Stage::Encode, elements.data.len() as u64, encode).map(Some)
+}
