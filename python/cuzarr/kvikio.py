@@ -29,8 +29,7 @@ from cuzarr import storage
 from cuzarr._config import config
 from cuzarr._node.array import Array
 from cuzarr._node.open import open_array
-from cuzarr.codecs import numcodecs as _codecs
-from cuzarr.codecs import nvcomp as _nvcomp
+from cuzarr.codecs import numcodecs as _codecs, nvcomp as _nvcomp
 from cuzarr.errors import ArrayNotFoundError, ContainsGroupError, InvalidArgumentError, UnknownCodecError
 
 __all__ = ["CompatCompressor", "GDSStore", "open_cupy_array"]

@@ -17,8 +17,7 @@ import pytest
 
 import cuzarr
 from cuzarr.api import asynchronous
-from cuzarr.buffer import cpu
-from cuzarr.buffer import gpu as gpus
+from cuzarr.buffer import cpu, gpu as gpus
 
 TRUTH = np.arange(48, dtype="i4").reshape(6, 8)
 

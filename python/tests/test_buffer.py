@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 
 import cuzarr
-from cuzarr.buffer import ArrayLike, Buffer, BufferPrototype, NDArrayLike, NDBuffer, cpu, default_buffer_prototype
-from cuzarr.buffer import gpu as gpus
+from cuzarr.buffer import ArrayLike, Buffer, BufferPrototype, NDArrayLike, NDBuffer, cpu, default_buffer_prototype, gpu as gpus
 from cuzarr.errors import (
     CuzarrUserWarning,
     DTypeMismatchError,

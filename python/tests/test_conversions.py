@@ -11,8 +11,7 @@ from devices import NAME, on, require, to_host
 
 import cuzarr
 from cuzarr import xp
-from cuzarr.buffer import cpu
-from cuzarr.buffer import gpu as gpus
+from cuzarr.buffer import cpu, gpu as gpus
 from cuzarr.errors import CuzarrError, DataTypeValidationError, DTypeMismatchError, InvalidArgumentError, OutOfRangeError
 
 PAIR = np.dtype([("a", "u1"), ("b", "f4")])

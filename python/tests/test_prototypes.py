@@ -9,8 +9,7 @@ import pytest
 from devices import to_host
 
 import cuzarr
-from cuzarr.buffer import BufferPrototype, cpu
-from cuzarr.buffer import gpu as gpus
+from cuzarr.buffer import BufferPrototype, cpu, gpu as gpus
 
 TRUTH = np.arange(30).reshape(5, 6)
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from cuzarr import _core, _numpy
 from cuzarr._checks import MAX_NDIM
-from cuzarr._config import config as global_config
-from cuzarr._config import resolve_class
+from cuzarr._compute.sources import StoredArray
+from cuzarr._config import config as global_config, resolve_class
 from cuzarr._memory import convert, foreign
 from cuzarr._memory.box import Box
 from cuzarr._memory.device_array import DeviceArray
@@ -35,7 +35,7 @@ from cuzarr.errors import (
 from cuzarr.storage import Store
 
 
-class OpenArray(Protocol):
+class OpenArray(StoredArray, Protocol):
     """An array of a store, as far as reading and writing its elements is concerned."""
 
     _metadata: AnyArrayMetadata
@@ -49,17 +49,8 @@ class OpenArray(Protocol):
     @property
     def path(self) -> str: ...
     @property
-    def device(self) -> str: ...
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-    @property
-    def ndim(self) -> int: ...
-    @property
-    def dtype(self) -> np.dtype[Any]: ...
-    @property
     def order(self) -> Literal["C", "F"]: ...
     def with_device(self, device: str) -> Self: ...
-    def _handle(self, device: str | None = None) -> _core.Array: ...
 
 
 _told: set[tuple[str, str]] = set()

@@ -15,9 +15,15 @@ from typing import Any
 import numpy as np
 
 from cuzarr import _numpy
-from cuzarr._memory.box import Box, ensure_tuple, expand_ellipsis, is_integer, normalize_index
-from cuzarr._memory.box import slice_bounds as _slice_bounds
-from cuzarr._memory.box import slice_indices as _slice_indices
+from cuzarr._memory.box import (
+    Box,
+    ensure_tuple,
+    expand_ellipsis,
+    is_integer,
+    normalize_index,
+    slice_bounds as _slice_bounds,
+    slice_indices as _slice_indices,
+)
 from cuzarr.errors import (
     ArrayIndexError,
     BoundsCheckError,

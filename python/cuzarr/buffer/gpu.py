@@ -13,9 +13,7 @@ import numpy as np
 
 from cuzarr import _numpy
 from cuzarr._config import config
-from cuzarr._memory import convert as _convert
-from cuzarr._memory import element_types as _element_types
-from cuzarr._memory import foreign as _foreign
+from cuzarr._memory import convert as _convert, element_types as _element_types, foreign as _foreign
 from cuzarr._memory.device_array import DeviceArray
 from cuzarr.buffer import _classes, cpu
 from cuzarr.buffer._classes import ArrayLike, BufferPrototype, BytesLike, NDArrayLike, element_bits

@@ -10,9 +10,7 @@ import numpy as np
 from cuzarr import _core
 from cuzarr._checks import refusing
 from cuzarr._config import config
-from cuzarr._memory import convert as _convert
-from cuzarr._memory import element_types as _element_types
-from cuzarr._memory import foreign as _foreign
+from cuzarr._memory import convert as _convert, element_types as _element_types, foreign as _foreign
 from cuzarr._text import printable
 from cuzarr.buffer import Buffer, BufferPrototype
 from cuzarr.buffer._prototype import prototype_device

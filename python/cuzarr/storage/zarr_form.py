@@ -15,10 +15,8 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, MutableM
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
-from zarr.abc.store import ByteRequest
-from zarr.abc.store import Store as ZarrStore
-from zarr.core.buffer import Buffer, BufferPrototype
-from zarr.core.buffer import gpu as zarr_gpu
+from zarr.abc.store import ByteRequest, Store as ZarrStore
+from zarr.core.buffer import Buffer, BufferPrototype, gpu as zarr_gpu
 from zarr.core.buffer.core import default_buffer_prototype
 from zarr.core.buffer.cpu import Buffer as CpuBuffer
 
@@ -29,10 +27,8 @@ from cuzarr.buffer._prototype import prototype_device
 from cuzarr.errors import StoreFailedError
 from cuzarr.storage.gds import GDSStore as OwnGDSStore
 from cuzarr.storage.local import LocalStore as OwnLocalStore
-from cuzarr.storage.memory import GpuMemoryStore as OwnGpuMemoryStore
-from cuzarr.storage.memory import MemoryStore as OwnMemoryStore
-from cuzarr.storage.store import Store as OwnStore
-from cuzarr.storage.store import byte_bounds
+from cuzarr.storage.memory import GpuMemoryStore as OwnGpuMemoryStore, MemoryStore as OwnMemoryStore
+from cuzarr.storage.store import Store as OwnStore, byte_bounds
 from cuzarr.storage.zip import ZipStore as OwnZipStore
 
 __all__ = ["GDSStore", "GpuMemoryStore", "LocalStore", "MemoryStore", "ZipStore"]

@@ -7,13 +7,11 @@ from typing import Any
 import numpy as np
 
 from cuzarr import _core, _numpy
-from cuzarr._checks import element_type as _dtype
-from cuzarr._checks import extents, refusing
+from cuzarr._checks import element_type as _dtype, extents, refusing
 from cuzarr._config import device_name
 from cuzarr._memory.convert import result_array, to_device
 from cuzarr._memory.element_types import memory_type
-from cuzarr._memory.foreign import device_buffer, host_array, is_on_device, on_host, to_native_host
-from cuzarr._memory.foreign import element_type as _element_type
+from cuzarr._memory.foreign import device_buffer, element_type as _element_type, host_array, is_on_device, on_host, to_native_host
 from cuzarr._operators.dispatch import Lazy, Stored
 
 __all__ = [

@@ -28,9 +28,7 @@ from cuzarr.zarr._fallbacks import Fallback, count_native, fall_back, go_by_host
 from cuzarr.zarr._host import read_by_zarr, write_by_zarr
 from cuzarr.zarr._memory import empty_like, is_host, read_box, write_box
 from cuzarr.zarr._sources import given_values
-from cuzarr.zarr._work import Work, cancel_all, run_options
-from cuzarr.zarr._work import reading as _reading
-from cuzarr.zarr._work import writing as _writing
+from cuzarr.zarr._work import Work, cancel_all, reading as _reading, run_options, writing as _writing
 
 if TYPE_CHECKING:
     from zarr.core.buffer import NDBuffer

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 import zarr
 from numcodecs import LZMA, Delta
-from zarr.codecs import BloscCodec, GzipCodec, ZstdCodec
-from zarr.codecs import numcodecs as own
+from zarr.codecs import BloscCodec, GzipCodec, ZstdCodec, numcodecs as own
 
 import cuzarr.zarr
 from cuzarr import DeviceArray

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 import zarr
 from numcodecs import LZ4, LZMA, Blosc, Delta, GZip, Shuffle, Zlib, Zstd
-from zarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, GzipCodec, TransposeCodec, ZstdCodec
-from zarr.codecs import numcodecs as own
+from zarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, GzipCodec, TransposeCodec, ZstdCodec, numcodecs as own
 from zarr.storage import GpuMemoryStore, LocalStore, MemoryStore, ZipStore
 
 import cuzarr.zarr
