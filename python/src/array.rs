@@ -233,7 +233,7 @@ impl PyArray {
         py: Python<'_>,
         call: impl FnOnce(&Array) -> cuzarr::Result<T> + Send + 'static,
     ) -> PyResult<T> {
-        if !self.array.store().divides_reads() {
+        if !self.array.store().capabilities().divides_reads {
             return self.run(py, call);
         }
         let watch = Arc::new(Watch::default());

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use cuzarr::store::{
-    ByteRange, Gds, GdsStore, GpuMemoryStore, Key, Listing, LocalOptions, LocalStore, MemoryStore, ReadOutcome,
-    ReadRequest, ReadSink, Split, Store, StoreExt, Workers,
+    ByteRange, Capabilities, Condition, Gds, GdsStore, GpuMemoryStore, Identity, Key, Listing, LocalOptions,
+    LocalStore, MemoryStore, Payload, ReadOutcome, ReadRequest, ReadSink, Split, Stat, Store, StoreExt, Workers,
 };
 use cuzarr::{Error, ErrorKind};
 use cuzarr_device::{Buffer, DType, Device, Layout, NdBuffer, Order};
@@ -68,24 +68,24 @@ impl PyStore {
     /// A store written in Python, behind its adapter (`cuzarr.storage`).
     #[staticmethod]
     fn python(py: Python<'_>, adapter: Py<PyAny>) -> PyResult<Self> {
-        let name = adapter.call_method0(py, "describe")?.extract(py)?;
+        let name: String = adapter.call_method0(py, "describe")?.extract(py)?;
+        // What an adapter describes by an address is the same wherever it is opened; Python's objects are it by where they are.
+        let has_address = name.contains("://") || name.contains(" at 0x");
+        let identity = if has_address { Identity::address(&name) } else { Identity::unique() };
         let requests_at_once = adapter.getattr(py, "requests_at_once")?.extract::<usize>(py)?.max(1);
         let is_asynchronous = adapter.getattr(py, "is_asynchronous")?.extract(py)?;
-        let supports_deletes = adapter.getattr(py, "supports_deletes")?.extract(py)?;
         let has_sizes = adapter.getattr(py, "has_sizes")?.extract(py)?;
-        let is_transactional = adapter.getattr(py, "is_transactional")?.extract(py)?;
+        let capabilities = Capabilities {
+            deletes: adapter.getattr(py, "supports_deletes")?.extract(py)?,
+            transactional: adapter.getattr(py, "is_transactional")?.extract(py)?,
+            // A store that is asked for many values at once has a way to go for each.
+            far: requests_at_once > 1,
+            ..Capabilities::default()
+        };
         let device = adapter.getattr(py, "device")?.extract::<Option<String>>(py)?;
         let device = device.as_deref().map(parse_device).transpose()?;
-        let store = PythonStore {
-            adapter,
-            name,
-            requests_at_once,
-            is_asynchronous,
-            supports_deletes,
-            has_sizes,
-            is_transactional,
-            device,
-        };
+        let store =
+            PythonStore { adapter, name, requests_at_once, is_asynchronous, capabilities, identity, has_sizes, device };
         Ok(PyStore { inner: Arc::new(store) })
     }
 
@@ -175,7 +175,7 @@ impl PyStore {
 
     /// Whether nobody sees what is written before it is committed; chunks are then taken only of arrays that are there.
     fn is_transactional(&self) -> bool {
-        self.inner.is_transactional()
+        self.inner.capabilities().transactional
     }
 
     /// Deletes a node with all that is below it, and what groups above have consolidated of it; says whether they had something.
@@ -269,11 +269,10 @@ struct PythonStore {
     requests_at_once: usize,
     /// Whether it takes requests and brings their values later.
     is_asynchronous: bool,
-    supports_deletes: bool,
+    capabilities: Capabilities,
+    identity: Identity,
     /// Whether sizes cost nothing and values much, so that a value's place is asked for before the value.
     has_sizes: bool,
-    /// Whether nobody sees what is written before it is committed.
-    is_transactional: bool,
     /// Where values are.
     device: Option<Device>,
 }
@@ -422,47 +421,41 @@ impl Store for PythonStore {
         }
     }
 
-    fn write(&self, key: &Key, value: &[u8]) -> cuzarr::Result<()> {
-        self.call(&format!("set '{key}'"), |py, adapter| {
-            adapter.call_method1("set", (key, PyBytes::new(py, value))).map(|_| ())
-        })
-    }
-
-    fn is_on(&self, device: Device) -> bool {
-        device != Device::Cpu && self.device == Some(device)
-    }
-
-    fn write_buffer(&self, key: &Key, value: &Buffer) -> cuzarr::Result<()> {
-        let Some(device) = self.device.filter(|device| *device != Device::Cpu) else {
-            return match value.host_bytes() {
-                Ok(bytes) => self.write(key, &bytes),
-                Err(_) => self.write(key, &value.to_vec()?),
-            };
-        };
-        // A view would keep all of its block alive, and a block that others own can change.
-        let own = value.device() == device && value.size_bytes() == value.allocation_bytes();
-        let copy = if own { value.clone() } else { Buffer::empty(device, value.size_bytes())? };
-        if !own {
-            copy.copy_from(value)?;
+    fn put(&self, key: &Key, value: Payload<'_>, condition: &Condition) -> cuzarr::Result<bool> {
+        condition.refuse_versions(self, key)?;
+        let what = format!("set '{key}'");
+        if *condition == Condition::Absent {
+            return value.with_bytes(|bytes| {
+                self.call(&what, |py, adapter| {
+                    adapter.call_method1("set_if_not_exists", (key, PyBytes::new(py, bytes)))?.extract()
+                })
+            });
         }
-        let array = flat(copy)?;
-        self.call(&format!("set '{key}'"), |_, adapter| adapter.call_method1("set_buffer", (key, array)).map(|_| ()))
-    }
-
-    fn write_if_absent(&self, key: &Key, value: &[u8]) -> cuzarr::Result<bool> {
-        self.call(&format!("set '{key}'"), |py, adapter| {
-            adapter.call_method1("set_if_not_exists", (key, PyBytes::new(py, value)))?.extract()
-        })
-    }
-
-    fn delete(&self, key: &Key) -> cuzarr::Result<()> {
-        self.call(&format!("delete '{key}'"), |_, adapter| adapter.call_method1("delete", (key,)).map(|_| ()))
+        match (value, self.device.filter(|device| *device != Device::Cpu)) {
+            (Payload::Buffer(value), Some(device)) => {
+                // A view would keep all of its block alive, and a block that others own can change.
+                let own = value.device() == device && value.size_bytes() == value.allocation_bytes();
+                let copy = if own { value.clone() } else { Buffer::empty(device, value.size_bytes())? };
+                if !own {
+                    copy.copy_from(value)?;
+                }
+                let array = flat(copy)?;
+                self.call(&what, |_, adapter| adapter.call_method1("set_buffer", (key, array)).map(|_| true))
+            }
+            (value, _) => value.with_bytes(|bytes| {
+                self.call(&what, |py, adapter| {
+                    adapter.call_method1("set", (key, PyBytes::new(py, bytes))).map(|_| true)
+                })
+            }),
+        }
     }
 
     fn delete_many(&self, keys: &[String]) -> cuzarr::Result<()> {
         match keys {
             [] => Ok(()),
-            [key] => self.delete(key),
+            [key] => {
+                self.call(&format!("delete '{key}'"), |_, adapter| adapter.call_method1("delete", (key,)).map(|_| ()))
+            }
             [first, ..] => self.call(&format!("delete '{first}' and {} more", keys.len() - 1), |_, adapter| {
                 adapter.call_method1("delete_many", (keys.to_vec(),)).map(|_| ())
             }),
@@ -473,8 +466,10 @@ impl Store for PythonStore {
         self.call(&format!("delete '{prefix}'"), |_, adapter| adapter.call_method1("delete_dir", (prefix,)).map(|_| ()))
     }
 
-    fn size_bytes(&self, key: &Key) -> cuzarr::Result<Option<u64>> {
-        self.call(&format!("size of '{key}'"), |_, adapter| adapter.call_method1("getsize", (key,))?.extract())
+    fn stat(&self, key: &Key) -> cuzarr::Result<Option<Stat>> {
+        let size_bytes: Option<u64> =
+            self.call(&format!("size of '{key}'"), |_, adapter| adapter.call_method1("getsize", (key,))?.extract())?;
+        Ok(size_bytes.map(|size_bytes| Stat { size_bytes, version: None }))
     }
 
     fn list_dir(&self, prefix: &Key) -> cuzarr::Result<Listing> {
@@ -488,20 +483,15 @@ impl Store for PythonStore {
         self.call(&format!("list '{prefix}'"), |_, adapter| adapter.call_method1("list_prefix", (prefix,))?.extract())
     }
 
-    fn is_read_only(&self) -> bool {
-        false
+    fn identity(&self) -> Identity {
+        self.identity.clone()
     }
 
-    fn supports_deletes(&self) -> bool {
-        self.supports_deletes
+    fn capabilities(&self) -> Capabilities {
+        self.capabilities
     }
 
-    // Whoever is asked for many values at once has a way to go for each.
-    fn is_far(&self) -> bool {
-        self.requests_at_once > 1
-    }
-
-    fn is_transactional(&self) -> bool {
-        self.is_transactional
+    fn is_on(&self, device: Device) -> bool {
+        device != Device::Cpu && self.device == Some(device)
     }
 }

@@ -7,7 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cuzarr::CancellationToken;
 use cuzarr::node::Array;
-use cuzarr::store::{Key, Lease, Listing, OpenValues, ReadOutcome, ReadRequest, ReadSink, Store, Version, Workers};
+use cuzarr::store::{
+    Capabilities, Condition, Identity, Key, Lease, Listing, OpenValues, Payload, ReadOutcome, ReadRequest, ReadSink,
+    Stat, Store, Version, Workers,
+};
 use cuzarr_device::{Buffer, Device};
 use pyo3::prelude::*;
 
@@ -238,30 +241,13 @@ impl Store for Watched {
         self.inner.read(batch, sink, workers);
     }
 
-    fn write(&self, key: &Key, value: &[u8]) -> cuzarr::Result<()> {
-        self.inner.write(key, value)?;
-        self.watches.note_written(key);
-        Ok(())
-    }
-
-    fn is_on(&self, device: Device) -> bool {
-        self.inner.is_on(device)
-    }
-
-    fn write_buffer(&self, key: &Key, value: &Buffer) -> cuzarr::Result<()> {
-        self.inner.write_buffer(key, value)?;
-        self.watches.note_written(key);
-        Ok(())
-    }
-
-    fn write_if_absent(&self, key: &Key, value: &[u8]) -> cuzarr::Result<bool> {
-        self.inner.write_if_absent(key, value)
-    }
-
-    fn delete(&self, key: &Key) -> cuzarr::Result<()> {
-        self.inner.delete(key)?;
-        self.watches.note_written(key);
-        Ok(())
+    fn put(&self, key: &Key, value: Payload<'_>, condition: &Condition) -> cuzarr::Result<bool> {
+        let wrote = self.inner.put(key, value, condition)?;
+        // Whether a document is there already is no progress.
+        if *condition != Condition::Absent {
+            self.watches.note_written(key);
+        }
+        Ok(wrote)
     }
 
     fn delete_many(&self, keys: &[String]) -> cuzarr::Result<()> {
@@ -274,8 +260,8 @@ impl Store for Watched {
         self.inner.delete_prefix(prefix)
     }
 
-    fn size_bytes(&self, key: &Key) -> cuzarr::Result<Option<u64>> {
-        self.inner.size_bytes(key)
+    fn stat(&self, key: &Key) -> cuzarr::Result<Option<Stat>> {
+        self.inner.stat(key)
     }
 
     fn list_dir(&self, prefix: &Key) -> cuzarr::Result<Listing> {
@@ -286,23 +272,15 @@ impl Store for Watched {
         self.inner.list(prefix)
     }
 
-    fn is_read_only(&self) -> bool {
-        self.inner.is_read_only()
+    fn identity(&self) -> Identity {
+        self.inner.identity()
     }
 
-    fn supports_deletes(&self) -> bool {
-        self.inner.supports_deletes()
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
     }
 
-    fn is_far(&self) -> bool {
-        self.inner.is_far()
-    }
-
-    fn is_transactional(&self) -> bool {
-        self.inner.is_transactional()
-    }
-
-    fn divides_reads(&self) -> bool {
-        self.inner.divides_reads()
+    fn is_on(&self, device: Device) -> bool {
+        self.inner.is_on(device)
     }
 }

@@ -16,7 +16,7 @@ use cuzarr::meta::ArrayMetadata;
 use cuzarr::node::{Array, ArrayOptions};
 use cuzarr::plan::Selection;
 use cuzarr::run::{Access, Engine, Options};
-use cuzarr::store::{LocalStore, Store};
+use cuzarr::store::{LocalStore, Store, StoreExt};
 use cuzarr::{Error, ErrorKind, Result};
 use cuzarr_device::{DType, Device, NdBuffer, Order};
 use serde_json::{Value, json};

@@ -10,7 +10,7 @@ use cuzarr::meta::{ArrayMetadata, FillValue, ZarrFormat};
 use cuzarr::node::{self, Array, ArrayOptions, Consolidation, Group, Node};
 use cuzarr::plan::Selection;
 use cuzarr::store::testing::{Observed, Operation};
-use cuzarr::store::{LocalStore, MemoryStore, Prefixed, Split, Store};
+use cuzarr::store::{LocalStore, MemoryStore, Prefixed, Split, Store, StoreExt};
 use cuzarr::{Error, ErrorKind};
 use cuzarr_device::{DType, Device, NdBuffer, Order};
 use model::devices;

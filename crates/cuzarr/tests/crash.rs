@@ -11,7 +11,10 @@ use cuzarr::node::{
     self, Array, ArrayOptions, Consolidation, Group, Mode, Node, consolidate_metadata, create_hierarchy,
 };
 use cuzarr::plan::Selection;
-use cuzarr::store::{Key, Listing, MemoryStore, ReadRequest, ReadSink, Store, StoreExt, Workers};
+use cuzarr::store::{
+    Capabilities, Condition, Identity, Key, Listing, MemoryStore, Payload, ReadRequest, ReadSink, Stat, Store,
+    StoreExt, Workers,
+};
 use cuzarr::{Error, ErrorKind, Result};
 use cuzarr_device::{DType, Device, NdBuffer, Order};
 
@@ -110,32 +113,29 @@ impl Store for Mortal {
         self.values.read(batch, sink, workers);
     }
 
-    fn write(&self, key: &Key, value: &[u8]) -> Result<()> {
-        self.change()?;
-        self.values.write(key, value)
-    }
-
-    fn write_if_absent(&self, key: &Key, value: &[u8]) -> Result<bool> {
-        if self.values.size_bytes(key)?.is_some() {
+    fn put(&self, key: &Key, value: Payload<'_>, condition: &Condition) -> Result<bool> {
+        if *condition == Condition::Absent && self.values.exists(key)? {
             return Ok(false);
         }
         self.change()?;
-        self.values.write_if_absent(key, value)
+        self.values.put(key, value, condition)
     }
 
-    fn delete(&self, key: &Key) -> Result<()> {
-        if self.values.size_bytes(key)?.is_some() {
-            self.change()?;
-        }
-        self.values.delete(key)
+    fn delete_many(&self, keys: &[String]) -> Result<()> {
+        keys.iter().try_for_each(|key| {
+            if self.values.exists(key)? {
+                self.change()?;
+            }
+            self.values.delete(key)
+        })
     }
 
     fn delete_prefix(&self, prefix: &Key) -> Result<()> {
-        self.values.list(prefix)?.iter().try_for_each(|key| self.delete(key))
+        self.delete_many(&self.values.list(prefix)?)
     }
 
-    fn size_bytes(&self, key: &Key) -> Result<Option<u64>> {
-        self.values.size_bytes(key)
+    fn stat(&self, key: &Key) -> Result<Option<Stat>> {
+        self.values.stat(key)
     }
 
     fn list_dir(&self, prefix: &Key) -> Result<Listing> {
@@ -146,8 +146,16 @@ impl Store for Mortal {
         self.values.list(prefix)
     }
 
-    fn is_read_only(&self) -> bool {
-        false
+    fn identity(&self) -> Identity {
+        self.values.identity()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.values.capabilities()
+    }
+
+    fn is_on(&self, device: Device) -> bool {
+        self.values.is_on(device)
     }
 }
 

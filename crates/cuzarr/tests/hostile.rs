@@ -10,7 +10,7 @@ use cuzarr::display::{Display, array_info};
 use cuzarr::meta::{DataType, Extension, FillValue};
 use cuzarr::node::{Array, ArrayOptions};
 use cuzarr::plan::{AxisSelection, Selection};
-use cuzarr::store::{MemoryStore, Store};
+use cuzarr::store::{MemoryStore, Store, StoreExt};
 use cuzarr::{Error, ErrorKind, Result};
 use cuzarr_device::{DType, Device, NdBuffer, Order};
 use serde_json::{Value, json};

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cuzarr::plan::{AxisSelection, Selection};
 use cuzarr::store::testing::{Observed, Operation};
-use cuzarr::store::{ByteRange, MemoryStore, Store, StoreExt};
+use cuzarr::store::{ByteRange, Capabilities, Condition, Identity, MemoryStore, Payload, Stat, Store, StoreExt};
 use cuzarr::{CancellationToken, Error, ErrorKind};
 use cuzarr_device::{DType, Device, NdBuffer, Order};
 use model::{Dice, Story, bytes_codec, devices, metadata, zstd_codec};
@@ -254,20 +254,17 @@ impl Store for Forgetful {
     ) {
         drop(sink);
     }
-    fn write(&self, key: &str, value: &[u8]) -> cuzarr::Result<()> {
-        self.0.write(key, value)
+    fn put(&self, key: &str, value: Payload<'_>, condition: &Condition) -> cuzarr::Result<bool> {
+        self.0.put(key, value, condition)
     }
-    fn write_if_absent(&self, key: &str, value: &[u8]) -> cuzarr::Result<bool> {
-        self.0.write_if_absent(key, value)
-    }
-    fn delete(&self, key: &str) -> cuzarr::Result<()> {
-        self.0.delete(key)
+    fn delete_many(&self, keys: &[String]) -> cuzarr::Result<()> {
+        self.0.delete_many(keys)
     }
     fn delete_prefix(&self, prefix: &str) -> cuzarr::Result<()> {
         self.0.delete_prefix(prefix)
     }
-    fn size_bytes(&self, key: &str) -> cuzarr::Result<Option<u64>> {
-        self.0.size_bytes(key)
+    fn stat(&self, key: &str) -> cuzarr::Result<Option<Stat>> {
+        self.0.stat(key)
     }
     fn list_dir(&self, prefix: &str) -> cuzarr::Result<cuzarr::store::Listing> {
         self.0.list_dir(prefix)
@@ -275,8 +272,14 @@ impl Store for Forgetful {
     fn list(&self, prefix: &str) -> cuzarr::Result<Vec<String>> {
         self.0.list(prefix)
     }
-    fn is_read_only(&self) -> bool {
-        false
+    fn identity(&self) -> Identity {
+        self.0.identity()
+    }
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+    fn is_on(&self, device: Device) -> bool {
+        self.0.is_on(device)
     }
 }
 

@@ -5,9 +5,11 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cuzarr::store::{
-    Key, Listing, LocalOptions, LocalStore, ReadOutcome, ReadRequest, ReadSink, Store, Symlinks, Workers,
+    Capabilities, Condition, Identity, Key, Listing, LocalOptions, LocalStore, Payload, ReadOutcome, ReadRequest,
+    ReadSink, Stat, Store, Symlinks, Workers,
 };
 use cuzarr::{Error, ErrorKind};
+use cuzarr_device::Device;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
@@ -48,7 +50,7 @@ impl PyChunkStore {
     #[staticmethod]
     fn python(adapter: Py<PyAny>) -> Self {
         let failure = Failure::default();
-        let inner = Arc::new(PythonChunks { adapter, failure: Arc::clone(&failure) });
+        let inner = Arc::new(PythonChunks { adapter, identity: Identity::unique(), failure: Arc::clone(&failure) });
         PyChunkStore { inner, failure }
     }
 
@@ -70,6 +72,7 @@ fn note(py: Python<'_>, failure: &Failure, what: &str, exception: PyErr) -> Erro
 
 struct PythonChunks {
     adapter: Py<PyAny>,
+    identity: Identity,
     failure: Failure,
 }
 
@@ -143,18 +146,22 @@ impl Store for PythonChunks {
         }
     }
 
-    fn write(&self, key: &Key, value: &[u8]) -> cuzarr::Result<()> {
-        self.call(&format!("writing '{key}'"), |py, adapter| {
-            adapter.call_method1("set", (key, PyBytes::new(py, value))).map(|_| ())
+    fn put(&self, key: &Key, value: Payload<'_>, condition: &Condition) -> cuzarr::Result<bool> {
+        if *condition != Condition::Always {
+            return Err(no_such_call("writing a value under a condition"));
+        }
+        value.with_bytes(|bytes| {
+            self.call(&format!("writing '{key}'"), |py, adapter| {
+                adapter.call_method1("set", (key, PyBytes::new(py, bytes))).map(|_| ())
+            })
+        })?;
+        Ok(true)
+    }
+
+    fn delete_many(&self, keys: &[String]) -> cuzarr::Result<()> {
+        keys.iter().try_for_each(|key| {
+            self.call(&format!("deleting '{key}'"), |_, adapter| adapter.call_method1("delete", (key,)).map(|_| ()))
         })
-    }
-
-    fn write_if_absent(&self, _key: &Key, _value: &[u8]) -> cuzarr::Result<bool> {
-        Err(no_such_call("writing a value unless it exists"))
-    }
-
-    fn delete(&self, key: &Key) -> cuzarr::Result<()> {
-        self.call(&format!("deleting '{key}'"), |_, adapter| adapter.call_method1("delete", (key,)).map(|_| ()))
     }
 
     fn delete_prefix(&self, _prefix: &Key) -> cuzarr::Result<()> {
@@ -162,7 +169,7 @@ impl Store for PythonChunks {
     }
 
     // Only budgets want it before a value is read, and asking would be a request of its own.
-    fn size_bytes(&self, _key: &Key) -> cuzarr::Result<Option<u64>> {
+    fn stat(&self, _key: &Key) -> cuzarr::Result<Option<Stat>> {
         Ok(None)
     }
 
@@ -174,7 +181,15 @@ impl Store for PythonChunks {
         Err(no_such_call("listing"))
     }
 
-    fn is_read_only(&self) -> bool {
+    fn identity(&self) -> Identity {
+        self.identity.clone()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default()
+    }
+
+    fn is_on(&self, _device: Device) -> bool {
         false
     }
 }

@@ -237,7 +237,7 @@ impl Copy {
 
     /// Whether the target is no array for anybody before the caller commits it, so that no journal is needed, and none is kept.
     fn is_committed_by_caller(&self) -> bool {
-        self.target.store().is_transactional()
+        self.target.store().capabilities().transactional
     }
 
     fn run_pass(&mut self, number: usize, meter: &mut Meter, progress: &(dyn Fn(&Progress) + Sync)) -> Result<()> {

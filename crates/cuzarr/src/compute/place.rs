@@ -1,10 +1,9 @@
 //! Where arrays and groups are, to tell whether two of them overlap.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{Store, location};
+use crate::store::Store;
 
 /// Refuses a target in which work cannot be resumed: a journal lies beside the chunks until the work is done, and is then
 /// deleted.
@@ -12,11 +11,11 @@ use crate::store::{Store, location};
 /// # Errors
 /// `ReadOnly`; `Unsupported` for a store whose values cannot be deleted.
 pub fn check_journal_place(store: &dyn Store, path: &str) -> Result<()> {
-    if store.is_read_only() {
+    if store.capabilities().read_only {
         let message = format!("{store}: cannot write to '/{path}': the store is for reading only");
         return Err(Error::new(ErrorKind::ReadOnly, message));
     }
-    if store.supports_deletes() {
+    if store.capabilities().deletes {
         return Ok(());
     }
     let message = format!(
@@ -27,17 +26,12 @@ pub fn check_journal_place(store: &dyn Store, path: &str) -> Result<()> {
         .with_hint("write to a directory, then pack that as a ZIP file (zip -0 -r, or shutil.make_archive in Python)"))
 }
 
-/// Refuses a target that is the source, or lies in it, or the other way round: directories by where they really are, other
-/// stores by their addresses, and those without one by identity.
+/// Refuses a target that is the source, or lies in it, or the other way round, as the identities of their stores say.
 ///
 /// # Errors
 /// `InvalidArgument`
 pub fn refuse_overlap(source: (&Arc<dyn Store>, &str), target: (&Arc<dyn Store>, &str)) -> Result<()> {
-    let within = |one: &Path, other: &Path| one.starts_with(other) || other.starts_with(one);
-    let overlap = match (location(source.0, source.1), location(target.0, target.1)) {
-        (Some(source), Some(target)) => within(&source, &target),
-        _ => Arc::ptr_eq(source.0, target.0) && within(Path::new(source.1), Path::new(target.1)),
-    };
+    let overlap = source.0.identity().below(source.1).overlaps(&target.0.identity().below(target.1));
     if overlap {
         let message = format!("the target {}/{} overlaps the source {}/{}", target.0, target.1, source.0, source.1);
         return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("copy to another place"));

@@ -83,7 +83,7 @@ impl Resumption {
 /// # Errors
 /// `Unsupported`
 pub(super) fn refuse_resuming(store: &dyn Store) -> Result<()> {
-    if !store.is_transactional() {
+    if !store.capabilities().transactional {
         return Ok(());
     }
     let message = format!("{store}: work cannot be resumed here: what is written is committed as a whole");

@@ -106,7 +106,7 @@ fn add_shape(info: &mut Description, key: &'static str, label: &'static str, sha
 }
 
 fn add_store(info: &mut Description, store: &dyn Store) {
-    let read_only = store.is_read_only();
+    let read_only = store.capabilities().read_only;
     info.add("read_only", "Read-only", read_only, if read_only { "True" } else { "False" });
     info.add_text("store", "Store", store.to_string());
 }

@@ -114,7 +114,7 @@ mod tests {
     use super::*;
     use crate::meta::ZarrFormat;
     use crate::node::ArrayOptions;
-    use crate::store::{MemoryStore, Store};
+    use crate::store::{MemoryStore, Store, StoreExt};
 
     #[test]
     fn unreadable_members_are_shown_beside_the_others() {

@@ -16,7 +16,7 @@ use crate::cancellation::CancellationToken;
 use crate::codec::Chain;
 use crate::error::{ErrorKind, Result, ResultExt};
 use crate::meta::{ArrayMetadata, NodeMetadata, ZarrFormat};
-use crate::store::{Store, join_key};
+use crate::store::{Store, StoreExt, join_key};
 
 /// An array in a store. Cloning is cheap and shares nothing that changes: each clone has its own metadata and options.
 #[derive(Clone)]
@@ -267,7 +267,7 @@ impl Array {
         metadata.set_shape(shape).at(|| self.place())?;
         let (old, new) = (self.metadata.shape().to_vec(), metadata.shape().to_vec());
         self.delete_left_over(&new)?;
-        let is_transactional = self.store.is_transactional();
+        let is_transactional = self.store.capabilities().transactional;
         if is_transactional {
             self.delete_outside(&old, &new)?;
         }
@@ -289,7 +289,7 @@ impl Array {
         }
         deletion::refresh_consolidated(&*self.store, &self.path, false)?;
         let grows = new.len() == old.len() && new.iter().zip(old).any(|(new, old)| new > old);
-        if !grows || self.store.is_transactional() {
+        if !grows || self.store.capabilities().transactional {
             return Ok(()); // what is not committed leaves nothing
         }
         let stored = match documents::find_array(&*self.store, &self.path, Some(self.metadata.zarr_format())) {

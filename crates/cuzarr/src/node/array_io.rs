@@ -1,6 +1,5 @@
 //! Reading and writing the elements of arrays: what users call, handed to the engine.
 
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +11,7 @@ use crate::codec::VariableElements;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::plan::{Explanation, Selection, check_strict, check_strict_writing, chunks_touched};
 use crate::run::{Access, Arrived, Engine, Report, SMALL_BYTES, Turn, in_threads, memory_shape, reads_in_turn};
-use crate::store::join_key;
+use crate::store::{Identity, join_key};
 
 /// What an array keeps between calls: its chain bound to the devices it was used on, and what its last call did. A clone
 /// begins with the same bindings and a report of its own.
@@ -25,7 +24,7 @@ pub(super) struct ArrayIo {
 struct State {
     accesses: Vec<Arc<Access>>,
     report: Option<Report>,
-    location: Option<PathBuf>,
+    identity: Option<Identity>,
 }
 
 impl ArrayIo {
@@ -257,8 +256,9 @@ impl Array {
     /// Waits for the turn of the selection's objects among all writes of this process; `None` when there are none.
     pub(super) fn turn(&self, selection: &Selection) -> Result<Option<Turn>> {
         let access = self.access(Device::Cpu)?;
-        let location = self.io.state().location.get_or_insert_with(|| self.location()).clone();
-        Engine::get().turn(&access, location, selection, &self.options().cancellation)
+        let identity = || self.store().identity().below(self.path());
+        let identity = self.io.state().identity.get_or_insert_with(identity).clone();
+        Engine::get().turn(&access, identity, selection, &self.options().cancellation)
     }
 
     /// What reading the selection would do, and why; nothing is read.

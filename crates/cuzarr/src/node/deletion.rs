@@ -183,7 +183,7 @@ fn chunks_outside(
     let boxes = outside(&within, kept.first().map_or(&[], Vec::as_slice));
     let count = boxes.iter().fold(0u64, |all, each| all.saturating_add(volume(each)));
     // Where nothing can be deleted, only what is there is asked for.
-    Ok(if count <= LIST_INSTEAD_OF_DELETE && store.supports_deletes() {
+    Ok(if count <= LIST_INSTEAD_OF_DELETE && store.capabilities().deletes {
         let chunks = boxes.iter().flat_map(|each| (0..volume(each)).map(|linear| unravel(linear, each)));
         chunks.filter(is_gone).map(|chunk| join_key(path, &encoding.key(&chunk))).collect()
     } else {
@@ -204,7 +204,7 @@ pub(super) fn refuse_undeletable(
     before: &[u64],
     after: &[u64],
 ) -> Result<()> {
-    if store.supports_deletes() {
+    if store.capabilities().deletes {
         return Ok(());
     }
     let Some(key) = chunks_outside(store, path, metadata, before, &[after])?.into_iter().next() else { return Ok(()) };
@@ -228,7 +228,7 @@ pub(super) fn delete_chunks(
     let keys = chunks_outside(store, path, metadata, within, kept)?;
     let delete = || {
         // It counts chunks that will be gone.
-        if !store.is_transactional() {
+        if !store.capabilities().transactional {
             store.delete(&join_key(path, WORK_PROGRESS))?;
         }
         store.delete_many(&keys)

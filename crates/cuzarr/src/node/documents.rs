@@ -199,7 +199,7 @@ pub(super) fn create(store: &dyn Store, path: &str, metadata: &NodeMetadata, ove
 /// # Errors
 /// `ReadOnly`; `ContainsArray`, `ContainsGroup`; what the store reports.
 fn make_room(store: &dyn Store, path: &str, format: ZarrFormat, overwrite: bool) -> Result<bool> {
-    if store.is_read_only() {
+    if store.capabilities().read_only {
         let message = format!("{store}: cannot create '/{path}': the store is for reading only");
         return Err(Error::new(ErrorKind::ReadOnly, message));
     }

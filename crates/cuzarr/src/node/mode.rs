@@ -41,7 +41,7 @@ impl Mode {
 
     /// The store as this mode may use it.
     pub(super) fn restrict(self, store: Arc<dyn Store>) -> Result<Arc<dyn Store>> {
-        match (self, store.is_read_only()) {
+        match (self, store.capabilities().read_only) {
             (Mode::Read, false) => Ok(Arc::new(ReadOnly::new(store))),
             (Mode::Read, true) | (_, false) => Ok(store),
             (_, true) => Err(Error::new(

@@ -1,6 +1,5 @@
 //! Changing elements by what they are: reading them, and writing them back before anybody else of this process writes there.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use cuzarr_device::NdBuffer;
@@ -10,7 +9,6 @@ use crate::codec::VariableElements;
 use crate::error::{Result, ResultExt};
 use crate::plan::Selection;
 use crate::run::Turn;
-use crate::store::location;
 
 /// The right to write to the stored objects of a selection, until it is dropped; other writes of this process to the same
 /// objects wait, also those of other [`Array`]s that stand for the same array.
@@ -58,12 +56,6 @@ impl Array {
     pub fn update(&self, selection: &Selection) -> Result<Update> {
         let turn = self.turn(selection).at(|| self.place())?;
         Ok(Update { array: self.with_store(Arc::clone(self.store())), selection: selection.clone(), _turn: turn })
-    }
-
-    /// Where the array is, for everybody who writes to it.
-    pub(super) fn location(&self) -> PathBuf {
-        let unnamed = || format!("store at {:p}", Arc::as_ptr(self.store()));
-        location(self.store(), self.path()).unwrap_or_else(|| PathBuf::from(unnamed()).join(self.path()))
     }
 }
 

@@ -190,7 +190,7 @@ pub(crate) fn coalesce(mut units: Vec<Unit>, limits: CoalesceLimits) -> (Vec<Uni
             continue;
         }
         let key = Arc::clone(&unit.name.key);
-        let (version, range, size) = (unit.version, unit.range, unit.size);
+        let (version, range, size) = (unit.version.clone(), unit.range, unit.size);
         reads.push(Read { key, version, range, size, units: index..index + 1 });
     }
     (units, reads)

@@ -450,7 +450,7 @@ impl Plan {
         };
         self.pieces.push_back(Unit {
             name: found.name.clone(),
-            version: found.version,
+            version: found.version.clone(),
             range,
             size,
             packed_size_bytes: packed.size_bytes,
@@ -500,7 +500,7 @@ impl Plan {
             };
             self.pieces.push_back(Unit {
                 name: found.name.clone(),
-                version: found.version,
+                version: found.version.clone(),
                 range,
                 size: SizeRule::Exact(size_bytes),
                 packed_size_bytes: size_bytes as usize,

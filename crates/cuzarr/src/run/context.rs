@@ -71,7 +71,7 @@ impl Context {
 
     /// Whether what is read comes from far away.
     pub(crate) fn is_far(&self) -> bool {
-        self.store.is_far() && !self.holds()
+        self.store.capabilities().far && !self.holds()
     }
 
     /// Whether objects are held.
@@ -110,8 +110,8 @@ impl Context {
     ///
     /// # Errors
     /// `StoreFailed` when it was replaced since then.
-    pub(crate) fn check_version(wanted: Option<Version>, found: Version) -> Result<()> {
-        if wanted.is_none_or(|wanted| wanted.has_same_bytes(&found)) {
+    pub(crate) fn check_version(wanted: Option<&Version>, found: &Version) -> Result<()> {
+        if wanted.is_none_or(|wanted| wanted.has_same_bytes(found)) {
             return Ok(());
         }
         let message = "the shard was replaced by another writer since its index was read";

@@ -1,7 +1,6 @@
 //! The process's engine: its threads, its scratch memory, and the bytes in flight on each device.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -27,7 +26,7 @@ use crate::run::schedule::range_lock::{Objects, Turn, Turns};
 use crate::run::schedule::scratch::Scratch;
 use crate::run::schedule::streams::Streams;
 use crate::run::write;
-use crate::store::{OpenLimit, OpenValues, Store, Workers};
+use crate::store::{Identity, OpenLimit, OpenValues, Store, Workers};
 
 /// Threads that the process has at most, whatever is asked: more than any machine's cores, for stores far away.
 const MOST_THREADS: usize = 512;
@@ -245,20 +244,20 @@ impl Engine {
         Ok((elements, call.report()))
     }
 
-    /// Waits for the turn of a write to the array at `location`; `None` when it touches no object.
+    /// Waits for the turn of a write to an array; `None` when it touches no object.
     ///
     /// # Errors
     /// `SelectionInvalid` when the selection does not fit the array; `Cancelled`.
     pub(crate) fn turn(
         &self,
         access: &Access,
-        location: PathBuf,
+        array: Identity,
         selection: &Selection,
         cancellation: &CancellationToken,
     ) -> Result<Option<Turn>> {
         let plan = WritePlan::new(Arc::clone(access.source()), selection.clone())?;
         let Some(bounds) = plan.object_bounds() else { return Ok(None) };
-        self.turns.take(Objects { array: location, bounds }, cancellation).map(Some)
+        self.turns.take(Objects { array, bounds }, cancellation).map(Some)
     }
 
     /// Writes `value`, whose shape broadcasts to the selection's, from any device.

@@ -10,12 +10,16 @@
 //! elsewhere can use it.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 
+use cuzarr_device::{Buffer, Device};
+
 use super::{
-    ByteRange, InlineWorkers, Key, Lease, Listing, ReadOutcome, ReadRequest, ReadSink, Store, StoreExt, Workers,
+    ByteRange, Capabilities, Condition, Identity, InlineWorkers, Key, Lease, Listing, MemoryStore, OpenValues, Payload,
+    ReadOutcome, ReadRequest, ReadSink, Stat, Store, StoreExt, Version, Workers,
 };
 use crate::error::{Error, ErrorKind, Result};
 
@@ -42,6 +46,10 @@ pub const CASES: &[(&str, Case)] = &[
     ("shows readers whole values only", shows_whole_values),
     ("keeps values of megabytes", keeps_large_values),
     ("lets writers and deleters race", lets_writers_and_deleters_race),
+    ("tells one identity", tells_one_identity),
+    ("tells versions apart", tells_versions_apart),
+    ("writes over one version alone", writes_over_one_version),
+    ("does what its capabilities say", does_what_its_capabilities_say),
 ];
 
 /// Runs every case, each on a store that `make` returns: empty and writable.
@@ -56,6 +64,245 @@ pub fn run(make: &dyn Fn() -> Arc<dyn Store>) {
             std::panic::resume_unwind(panic);
         }
     }
+}
+
+/// Runs the checks of a layer: `wrap` gives a store that is a view of the whole of the given one, or of a part. What was asked of
+/// the layer must arrive behind it, and what the store says about itself must come through.
+///
+/// # Panics
+/// When the layer keeps something back.
+pub fn forwards(wrap: &dyn Fn(Arc<dyn Store>) -> Arc<dyn Store>) {
+    for (far, conditional_writes, divides_reads) in [(true, false, true), (false, true, false), (true, true, false)] {
+        for (deletes, transactional) in [(true, false), (false, true)] {
+            let said =
+                Capabilities { read_only: false, deletes, conditional_writes, transactional, far, divides_reads };
+            let inner = Arc::new(Behind { values: MemoryStore::new(), said, heard: Mutex::default() });
+            let layer = wrap(Arc::clone(&inner) as Arc<dyn Store>);
+            let read_only = layer.capabilities().read_only;
+            assert_eq!(layer.capabilities(), Capabilities { read_only, ..said });
+            assert!(layer.is_on(Device::Simt) && !layer.is_on(Device::Cpu));
+            assert!(layer.identity().overlaps(&inner.values.identity()), "the layer is about other values");
+            if !read_only {
+                forwards_writes(&layer, &inner);
+            }
+            let sink = Arc::new(Asked::default());
+            layer.read(
+                vec![request("asked", ByteRange::Full)].into(),
+                Arc::clone(&sink) as Arc<dyn ReadSink>,
+                &InlineWorkers,
+            );
+            assert_eq!(
+                *sink.0.lock().unwrap(),
+                ["check", "open_values", "opened 0", "device", "reserve_on_device 0", "done 0"]
+            );
+        }
+    }
+}
+
+fn forwards_writes(layer: &Arc<dyn Store>, inner: &Behind) {
+    ok(layer.write_buffer("a", &Buffer::from_vec(vec![1])));
+    ok(layer.put("a", Payload::Bytes(&[1, 2]), &Condition::Absent));
+    ok(layer.delete_many(&["a".into(), "b".into()]));
+    ok(layer.delete_prefix("p"));
+    assert_eq!(inner.heard.lock().unwrap()[..2], ["buffer of 1, Always", "bytes of 2, Absent"]);
+    let deleted: Vec<String> = inner.heard.lock().unwrap()[2..].to_vec();
+    assert!(deleted.iter().any(|heard| heard == "delete 2 keys"), "one batch became many: {deleted:?}");
+    assert!(deleted.iter().any(|heard| heard == "delete prefix"), "{deleted:?}");
+}
+
+/// A store behind a layer, which hears what comes through.
+#[derive(Debug)]
+struct Behind {
+    values: MemoryStore,
+    said: Capabilities,
+    heard: Mutex<Vec<String>>,
+}
+
+impl Behind {
+    fn hear(&self, what: String) {
+        self.heard.lock().unwrap().push(what);
+    }
+}
+
+impl fmt::Display for Behind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.values, f)
+    }
+}
+
+impl Store for Behind {
+    fn read(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, _workers: &dyn Workers) {
+        // Asks all that a store may ask a sink.
+        for index in 0..batch.len() {
+            ok(sink.check());
+            assert!(sink.open_values().is_none());
+            ok(sink.opened(index, Version::numbered(0)));
+            assert_eq!(sink.device(), Device::Simt);
+            assert!(sink.reserve_on_device(index, 1).is_err());
+            sink.done(index, Ok(ReadOutcome::Missing));
+        }
+    }
+
+    fn put(&self, _key: &Key, value: Payload<'_>, condition: &Condition) -> Result<bool> {
+        let kind = if matches!(value, Payload::Buffer(_)) { "buffer" } else { "bytes" };
+        self.hear(format!("{kind} of {}, {condition:?}", value.size_bytes()));
+        Ok(true)
+    }
+
+    fn delete_many(&self, keys: &[String]) -> Result<()> {
+        self.hear(format!("delete {} keys", keys.len()));
+        Ok(())
+    }
+
+    fn delete_prefix(&self, _prefix: &Key) -> Result<()> {
+        self.hear("delete prefix".into());
+        Ok(())
+    }
+
+    fn stat(&self, key: &Key) -> Result<Option<Stat>> {
+        self.values.stat(key)
+    }
+
+    fn list_dir(&self, prefix: &Key) -> Result<Listing> {
+        self.values.list_dir(prefix)
+    }
+
+    fn list(&self, prefix: &Key) -> Result<Vec<String>> {
+        self.values.list(prefix)
+    }
+
+    fn identity(&self) -> Identity {
+        self.values.identity()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.said
+    }
+
+    fn is_on(&self, device: Device) -> bool {
+        device == Device::Simt
+    }
+}
+
+/// A sink that keeps what it was asked.
+#[derive(Default)]
+struct Asked(Mutex<Vec<String>>);
+
+impl Asked {
+    fn note(&self, what: impl Into<String>) {
+        self.0.lock().unwrap().push(what.into());
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl ReadSink for Asked {
+    fn check(&self) -> Result<()> {
+        self.note("check");
+        Ok(())
+    }
+
+    fn reserve(&self, index: usize, size_bytes: u64) -> Result<Box<dyn Lease>> {
+        self.note(format!("reserve {index}"));
+        Ok(Box::new(vec![0; size_bytes as usize]))
+    }
+
+    fn open_values(&self) -> Option<&OpenValues> {
+        self.note("open_values");
+        None
+    }
+
+    fn opened(&self, index: usize, _version: Version) -> Result<()> {
+        self.note(format!("opened {index}"));
+        Ok(())
+    }
+
+    fn device(&self) -> Device {
+        self.note("device");
+        Device::Simt
+    }
+
+    fn reserve_on_device(&self, index: usize, _size_bytes: u64) -> Result<Buffer> {
+        self.note(format!("reserve_on_device {index}"));
+        Err(Error::new(ErrorKind::MemorySpace, "this sink only listens"))
+    }
+
+    fn done(&self, index: usize, _outcome: Result<ReadOutcome>) {
+        self.note(format!("done {index}"));
+    }
+}
+
+fn tells_one_identity(store: &Arc<dyn Store>) {
+    let identity = store.identity();
+    ok(store.write("a/b", b"1"));
+    assert_eq!(store.identity(), identity, "writing made it another store");
+    assert!(identity.has_same_chunks(&identity) && identity.overlaps(&identity.below("a")));
+    assert!(identity.below("a") != identity && !identity.below("a").overlaps(&identity.below("b")));
+    assert!(!identity.overlaps(&MemoryStore::new().identity()));
+}
+
+fn tells_versions_apart(store: &Arc<dyn Store>) {
+    let version = |key: &Key| ok(store.stat(key)).expect("the value is there").version;
+    ok(store.write("k", &bytes(1, 10)));
+    assert_eq!(ok(store.stat("k")).map(|stat| stat.size_bytes), Some(10));
+    assert_eq!(ok(store.stat("missing")), None);
+    let Some(first) = version("k") else { return };
+    assert_eq!(version("k").as_ref(), Some(&first), "nothing changed");
+    ok(store.write("k", &bytes(2, 11)));
+    let second = version("k").expect("the store knows versions");
+    assert!(!second.has_same_bytes(&first), "the value was replaced");
+    let sink = Arc::new(Versions::default());
+    store.read(vec![request("k", ByteRange::Full)].into(), Arc::clone(&sink) as Arc<dyn ReadSink>, &InlineWorkers);
+    if let Some(opened) = sink.0.lock().unwrap().first() {
+        assert!(
+            opened.has_same_bytes(&second),
+            "the version of what is read is another one than that of what is there"
+        );
+    }
+}
+
+/// A sink that keeps the versions that it hears of.
+#[derive(Default)]
+struct Versions(Mutex<Vec<Version>>);
+
+impl ReadSink for Versions {
+    fn reserve(&self, _index: usize, size_bytes: u64) -> Result<Box<dyn Lease>> {
+        Ok(Box::new(vec![0; size_bytes as usize]))
+    }
+
+    fn opened(&self, _index: usize, version: Version) -> Result<()> {
+        self.0.lock().unwrap().push(version);
+        Ok(())
+    }
+
+    fn done(&self, _index: usize, _outcome: Result<ReadOutcome>) {}
+}
+
+fn writes_over_one_version(store: &Arc<dyn Store>) {
+    ok(store.write("k", b"first"));
+    let put = |value: &[u8], condition: &Condition| store.put("k", Payload::Bytes(value), condition);
+    if !store.capabilities().conditional_writes {
+        let error = put(b"x", &Condition::Unchanged(Version::numbered(0))).expect_err("a condition was ignored");
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert_eq!(ok(store.get("k")).as_deref(), Some(&b"first"[..]));
+        return;
+    }
+    let first = Condition::Unchanged(ok(store.stat("k")).and_then(|stat| stat.version).expect("a version"));
+    assert!(ok(put(b"second", &first)));
+    assert!(!ok(put(b"third", &first)), "another writer was there");
+    assert_eq!(ok(store.get("k")).as_deref(), Some(&b"second"[..]));
+    ok(store.delete("k"));
+    assert!(!ok(put(b"fourth", &first)), "the value is gone");
+    assert_eq!(ok(store.get("k")), None);
+}
+
+fn does_what_its_capabilities_say(store: &Arc<dyn Store>) {
+    let said = store.capabilities();
+    assert_eq!(store.capabilities(), said, "capabilities do not change");
+    assert!(!said.read_only && said.deletes, "the suite writes and deletes");
+    assert!(!store.is_on(Device::Cpu), "memory of the host is no device");
+    ok(store.write("k", b"1"));
+    ok(store.delete("k"));
+    assert!(!ok(store.exists("k")));
 }
 
 fn bytes(seed: u8, count: usize) -> Vec<u8> {

@@ -7,17 +7,17 @@
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use cuzarr_device::{Buffer, Device, Stream};
 
 use super::batch::{self, Object, Source};
+use super::key::is_document;
 use super::values::Values;
-use super::{InlineWorkers, Key, Listing, ReadRequest, ReadSink, Store, Workers};
+use super::{
+    Capabilities, Condition, Identity, InlineWorkers, Key, Listing, Payload, ReadRequest, ReadSink, Stat, Store,
+    Workers,
+};
 use crate::error::Result;
-
-/// Last segments of the keys whose values stay in host memory.
-const DOCUMENTS: [&str; 5] = ["zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata"];
 
 /// Values in the memory of a device. Cloning shares them.
 ///
@@ -35,14 +35,13 @@ const DOCUMENTS: [&str; 5] = ["zarr.json", ".zarray", ".zgroup", ".zattrs", ".zm
 pub struct GpuMemoryStore {
     device: Device,
     values: Values<Buffer>,
-    number: u64,
+    identity: Identity,
 }
 
 impl GpuMemoryStore {
     /// An empty store. Uses no device yet.
     pub fn new(device: Device) -> Self {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        GpuMemoryStore { device, values: Values::default(), number: NUMBER.fetch_add(1, Ordering::Relaxed) }
+        GpuMemoryStore { device, values: Values::default(), identity: Identity::unique() }
     }
 
     /// Where values are.
@@ -59,13 +58,22 @@ impl GpuMemoryStore {
     }
 
     fn place(&self, key: &Key) -> Device {
-        let name = key.rsplit('/').next().unwrap_or(key);
-        if DOCUMENTS.contains(&name) { Device::Cpu } else { self.device }
+        if is_document(key) { Device::Cpu } else { self.device }
     }
 
-    fn take_in(&self, key: &Key, value: &[u8]) -> Result<Buffer> {
-        super::validate_key(key)?;
-        Ok(Buffer::from_bytes(self.place(key), value)?.into_read_only())
+    fn take_in(&self, place: Device, value: Payload<'_>) -> Result<Buffer> {
+        match value {
+            Payload::Bytes(bytes) => Ok(Buffer::from_bytes(place, bytes)?),
+            // A view would keep all of its block alive, and a block that others own can change.
+            Payload::Buffer(value) if value.device() == place && value.size_bytes() == value.allocation_bytes() => {
+                Ok(value.clone())
+            }
+            Payload::Buffer(value) => {
+                let copy = Buffer::empty(place, value.size_bytes())?;
+                copy.copy_from(value)?;
+                Ok(copy)
+            }
+        }
     }
 }
 
@@ -126,47 +134,26 @@ impl Store for GpuMemoryStore {
         }
     }
 
-    fn write(&self, key: &Key, value: &[u8]) -> Result<()> {
-        self.values.insert(key, self.take_in(key, value)?)
-    }
-
-    fn is_on(&self, device: Device) -> bool {
-        device != Device::Cpu && device == self.device
-    }
-
-    fn write_buffer(&self, key: &Key, value: &Buffer) -> Result<()> {
+    fn put(&self, key: &Key, value: Payload<'_>, condition: &Condition) -> Result<bool> {
         super::validate_key(key)?;
-        let place = self.place(key);
-        // A view would keep all of its block alive, and a block that others own can change.
-        let own = value.device() == place && value.size_bytes() == value.allocation_bytes();
-        let value = match own {
-            true => value.clone(),
-            false => {
-                let copy = Buffer::empty(place, value.size_bytes())?;
-                copy.copy_from(value)?;
-                copy
-            }
-        };
-        self.values.insert(key, value.into_read_only())
-    }
-
-    fn write_if_absent(&self, key: &Key, value: &[u8]) -> Result<bool> {
-        if self.values.get(key)?.is_some() {
+        condition.refuse_versions(self, key)?;
+        if *condition == Condition::Absent && self.values.get(key)?.is_some() {
             return Ok(false);
         }
-        self.values.insert_if_absent(key, self.take_in(key, value)?)
+        let value = self.take_in(self.place(key), value)?.into_read_only();
+        self.values.insert_if(key, value, |old| *condition == Condition::Always || old.is_none())
     }
 
-    fn delete(&self, key: &Key) -> Result<()> {
-        self.values.remove(key)
+    fn delete_many(&self, keys: &[String]) -> Result<()> {
+        self.values.remove(keys)
     }
 
     fn delete_prefix(&self, prefix: &Key) -> Result<()> {
         self.values.remove_prefix(prefix)
     }
 
-    fn size_bytes(&self, key: &Key) -> Result<Option<u64>> {
-        Ok(self.values.get(key)?.map(|value| value.size_bytes() as u64))
+    fn stat(&self, key: &Key) -> Result<Option<Stat>> {
+        Ok(self.values.get(key)?.map(|value| Stat { size_bytes: value.size_bytes() as u64, version: None }))
     }
 
     fn list_dir(&self, prefix: &Key) -> Result<Listing> {
@@ -177,14 +164,22 @@ impl Store for GpuMemoryStore {
         self.values.list(prefix)
     }
 
-    fn is_read_only(&self) -> bool {
-        false
+    fn identity(&self) -> Identity {
+        self.identity.clone()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default()
+    }
+
+    fn is_on(&self, device: Device) -> bool {
+        device != Device::Cpu && device == self.device
     }
 }
 
 impl fmt::Display for GpuMemoryStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "gpumemory://{}", self.number)
+        write!(f, "gpumemory://{}", self.identity)
     }
 }
 

@@ -15,13 +15,14 @@ use std::ops::Range;
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
 
 use cuzarr_device::{Buffer, CuFile, Device, DirectFile};
 
 use super::batch::{self, Object, Source};
 use super::local::{LocalOptions, LocalStore, OpenFile};
-use super::{Key, Listing, ReadRequest, ReadSink, Store, Version, Workers};
+use super::{
+    Capabilities, Condition, Identity, Key, Listing, Payload, ReadRequest, ReadSink, Stat, Store, Version, Workers,
+};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Files that stay registered.
@@ -86,36 +87,13 @@ impl GdsStore {
     }
 }
 
-/// What tells one state of a file from another.
-#[derive(Clone, PartialEq, Eq, Hash)]
-struct Identity {
-    device: u64,
-    inode: u64,
-    size_bytes: u64,
-    modified: Option<SystemTime>,
-}
-
-impl Identity {
-    fn of(file: &File) -> io::Result<Identity> {
-        let metadata = file.metadata()?;
-        #[cfg(unix)]
-        let (device, inode) = {
-            use std::os::unix::fs::MetadataExt;
-            (metadata.dev(), metadata.ino())
-        };
-        #[cfg(not(unix))]
-        let (device, inode) = (0, 0);
-        Ok(Identity { device, inode, size_bytes: metadata.len(), modified: metadata.modified().ok() })
-    }
-}
-
 /// The files that are registered. They are open, so none of their inodes is used for another file.
 #[derive(Default)]
 struct Files(Mutex<Registered>);
 
 #[derive(Default)]
 struct Registered {
-    files: HashMap<Identity, (Arc<DirectFile>, u64)>,
+    files: HashMap<Version, (Arc<DirectFile>, u64)>,
     clock: u64,
 }
 
@@ -125,27 +103,28 @@ impl Files {
     }
 
     /// The registered twin of an open file.
-    fn get(&self, file: &File) -> Result<Arc<DirectFile>> {
-        let identity = Identity::of(file).map_err(|error| failed("cannot ask for the value's size", &error))?;
-        {
+    fn get(&self, file: &OpenFile) -> Result<Arc<DirectFile>> {
+        let version = file.version();
+        if let Some(version) = &version {
             let mut registered = self.lock();
             registered.clock += 1;
             let now = registered.clock;
-            if let Some((known, used)) = registered.files.get_mut(&identity) {
+            if let Some((known, used)) = registered.files.get_mut(version) {
                 *used = now;
                 return Ok(Arc::clone(known));
             }
         }
         // Without the lock: registering takes long, and twice the same file does no harm.
-        let fresh = Arc::new(DirectFile::new(for_reading(file).map_err(|error| failed("cannot open it", &error))?)?);
+        let fresh =
+            Arc::new(DirectFile::new(for_reading(file.file()).map_err(|error| failed("cannot open it", &error))?)?);
+        let Some(version) = version else { return Ok(fresh) };
         let mut registered = self.lock();
         if registered.files.len() >= REGISTERED {
-            let oldest =
-                registered.files.iter().min_by_key(|(_, (_, used))| *used).map(|(identity, _)| identity.clone());
-            oldest.map(|identity| registered.files.remove(&identity));
+            let oldest = registered.files.iter().min_by_key(|(_, (_, used))| *used).map(|(version, _)| version.clone());
+            oldest.map(|version| registered.files.remove(&version));
         }
         let now = registered.clock;
-        registered.files.insert(identity, (Arc::clone(&fresh), now));
+        registered.files.insert(version, (Arc::clone(&fresh), now));
         Ok(fresh)
     }
 
@@ -232,7 +211,7 @@ impl Object for Value {
         if buffer.size_bytes() == 0 {
             return Ok(Some(buffer));
         }
-        match self.files.get(self.file.file()) {
+        match self.files.get(&self.file) {
             Ok(direct) => direct.read_exact_at(&buffer, range.start)?,
             Err(_) if self.gds == Gds::Auto => {
                 // A file system that cuFile does not know, on a machine where it knows others.
@@ -258,31 +237,16 @@ impl Store for GdsStore {
         }
     }
 
-    fn write(&self, key: &Key, value: &[u8]) -> Result<()> {
-        self.local.write(key, value)
-    }
-
-    fn is_on(&self, device: Device) -> bool {
-        self.uses_cufile(device)
-    }
-
-    fn write_buffer(&self, key: &Key, value: &Buffer) -> Result<()> {
-        if !self.uses_cufile(value.device()) {
-            return self.local.write(key, &value.to_vec()?);
+    fn put(&self, key: &Key, value: Payload<'_>, condition: &Condition) -> Result<bool> {
+        let Payload::Buffer(buffer) = value else { return self.local.put(key, value, condition) };
+        if !self.uses_cufile(buffer.device()) {
+            return self.local.put(key, value, condition);
         }
-        self.local.write_by(key, &|file| match DirectFile::new(file.try_clone()?) {
-            Ok(direct) => direct.write_all_at(value, 0).map_err(io::Error::other),
-            Err(_) if self.gds == Gds::Auto => file.write_all(&value.to_vec().map_err(io::Error::other)?),
+        self.local.put_by(key, condition, &|file| match DirectFile::new(file.try_clone()?) {
+            Ok(direct) => direct.write_all_at(buffer, 0).map_err(io::Error::other),
+            Err(_) if self.gds == Gds::Auto => file.write_all(&buffer.to_vec().map_err(io::Error::other)?),
             Err(error) => Err(io::Error::other(with_hint(error.into()))),
         })
-    }
-
-    fn write_if_absent(&self, key: &Key, value: &[u8]) -> Result<bool> {
-        self.local.write_if_absent(key, value)
-    }
-
-    fn delete(&self, key: &Key) -> Result<()> {
-        self.local.delete(key)
     }
 
     fn delete_many(&self, keys: &[String]) -> Result<()> {
@@ -295,8 +259,8 @@ impl Store for GdsStore {
         self.local.delete_prefix(prefix)
     }
 
-    fn size_bytes(&self, key: &Key) -> Result<Option<u64>> {
-        self.local.size_bytes(key)
+    fn stat(&self, key: &Key) -> Result<Option<Stat>> {
+        self.local.stat(key)
     }
 
     fn list_dir(&self, prefix: &Key) -> Result<Listing> {
@@ -307,8 +271,17 @@ impl Store for GdsStore {
         self.local.list(prefix)
     }
 
-    fn is_read_only(&self) -> bool {
-        self.local.is_read_only()
+    fn identity(&self) -> Identity {
+        self.local.identity()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        // cuFile's reads are not divided.
+        Capabilities { divides_reads: false, ..self.local.capabilities() }
+    }
+
+    fn is_on(&self, device: Device) -> bool {
+        self.uses_cufile(device)
     }
 }
 

@@ -36,6 +36,12 @@ pub fn validate_prefix(prefix: &Key) -> Result<()> {
     if prefix.is_empty() { Ok(()) } else { validate_key(prefix) }
 }
 
+/// Whether a key is of a document that describes an array or a group, of either Zarr format.
+pub(super) fn is_document(key: &Key) -> bool {
+    let name = key.rsplit('/').next().unwrap_or(key);
+    ["zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata"].contains(&name)
+}
+
 /// `prefix/name`, or `name` below the root.
 pub fn join_key(prefix: &Key, name: &str) -> String {
     if prefix.is_empty() { name.to_string() } else { format!("{prefix}/{name}") }

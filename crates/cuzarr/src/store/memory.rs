@@ -4,9 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use cuzarr_device::Device;
+
 use super::batch::{self, Object, Source};
 use super::values::Values;
-use super::{Key, Listing, ReadRequest, ReadSink, Store, Version, Workers};
+use super::{
+    Capabilities, Condition, Identity, Key, Listing, Payload, ReadRequest, ReadSink, Stat, Store, Version, Workers,
+};
 use crate::error::Result;
 
 /// Values in host memory. Cloning shares them.
@@ -21,7 +25,7 @@ use crate::error::Result;
 #[derive(Clone)]
 pub struct MemoryStore {
     values: Values<Value>,
-    number: u64,
+    identity: Identity,
 }
 
 /// A value, with a number that no other has.
@@ -36,13 +40,16 @@ impl Value {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         Value { bytes: Arc::from(bytes), number: NUMBER.fetch_add(1, Ordering::Relaxed) }
     }
+
+    fn version(&self) -> Version {
+        Version::numbered(self.number)
+    }
 }
 
 impl MemoryStore {
     /// An empty store.
     pub fn new() -> Self {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        MemoryStore { values: Values::default(), number: NUMBER.fetch_add(1, Ordering::Relaxed) }
+        MemoryStore { values: Values::default(), identity: Identity::unique() }
     }
 }
 
@@ -70,7 +77,7 @@ impl Object for Value {
     }
 
     fn version(&self) -> Option<Version> {
-        Some(Version::numbered(self.number))
+        Some(Value::version(self))
     }
 
     fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> Result<()> {
@@ -90,24 +97,22 @@ impl Store for MemoryStore {
         batch::run(self.clone(), batch, sink, workers);
     }
 
-    fn write(&self, key: &Key, value: &[u8]) -> Result<()> {
-        self.values.insert(key, Value::new(value))
+    fn put(&self, key: &Key, value: Payload<'_>, condition: &Condition) -> Result<bool> {
+        let value = value.with_bytes(|bytes| Ok(Value::new(bytes)))?;
+        self.values.insert_if(key, value, |old| condition.allows(old.map(|old| old.version()).as_ref()))
     }
 
-    fn write_if_absent(&self, key: &Key, value: &[u8]) -> Result<bool> {
-        self.values.insert_if_absent(key, Value::new(value))
-    }
-
-    fn delete(&self, key: &Key) -> Result<()> {
-        self.values.remove(key)
+    fn delete_many(&self, keys: &[String]) -> Result<()> {
+        self.values.remove(keys)
     }
 
     fn delete_prefix(&self, prefix: &Key) -> Result<()> {
         self.values.remove_prefix(prefix)
     }
 
-    fn size_bytes(&self, key: &Key) -> Result<Option<u64>> {
-        Ok(self.values.get(key)?.map(|value| value.bytes.len() as u64))
+    fn stat(&self, key: &Key) -> Result<Option<Stat>> {
+        let stat = |value: Value| Stat { size_bytes: value.bytes.len() as u64, version: Some(value.version()) };
+        Ok(self.values.get(key)?.map(stat))
     }
 
     fn list_dir(&self, prefix: &Key) -> Result<Listing> {
@@ -118,18 +123,22 @@ impl Store for MemoryStore {
         self.values.list(prefix)
     }
 
-    fn is_read_only(&self) -> bool {
-        false
+    fn identity(&self) -> Identity {
+        self.identity.clone()
     }
 
-    fn divides_reads(&self) -> bool {
-        true
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { conditional_writes: true, divides_reads: true, ..Capabilities::default() }
+    }
+
+    fn is_on(&self, _device: Device) -> bool {
+        false
     }
 }
 
 impl fmt::Display for MemoryStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "memory://{}", self.number)
+        write!(f, "memory://{}", self.identity)
     }
 }
 

@@ -1,22 +1,44 @@
 //! Stores: keys and their bytes. A store knows nothing of codecs, and reads into memory that its caller lends.
 //!
-//! One trait, completion-based: a batch of (key, range) goes in, every item comes back through the sink, in any order,
-//! from any thread. So a store may serve items one by one, by a thread pool, by `io_uring` or by hundreds of requests in
-//! flight, and no executor is forced on anyone.
+//! # One small trait
+//! [`Store`] has ten methods and no defaults. A back end writes ten methods; a layer that forwards them forwards all of them, and
+//! the compiler says so when one is added. What is convenient (`get`, `write`, `exists`) is in [`StoreExt`], for every store.
+//!
+//! # Completion-based, without async
+//! [`Store::read`] takes a batch of (key, range) and returns when it likes. Every item comes back once through the
+//! [`ReadSink`], in any order, from any thread. So a store may serve items one by one, by a thread pool, by `io_uring` or by
+//! hundreds of requests in flight, and no executor is forced on its users.
+//!
+//! # Lent memory
+//! A store asks the sink for memory when it knows an item's size, fills it and hands it back ([`Lease`]). Who reads decides where
+//! bytes land (a slab of pinned memory, the result itself), how many are in flight, and what is refused before a byte is moved.
+//!
+//! # What a store says about itself
+//! - [`Identity`]: which values it is about, as a value. Two handles of one directory are equal, however they were opened. Write
+//!   locks, checks for overlaps and caches go by it; names (`Display`) are for messages alone.
+//! - [`Capabilities`]: what it can do, and how it likes to be used. Callers ask before they begin, not when something fails.
+//! - [`Version`]: which state of a value was read: inode and time of a file, the ETag of an object. Reads of parts of one value
+//!   use it to stay with one state, and [`Condition::Unchanged`] writes only over that state.
+//!
+//! # Stopping
+//! A store does not know whether its caller still waits. The sink does: [`ReadSink::check`] and [`ReadSink::reserve`] fail when
+//! the call was cancelled, by the token that travels in the call's options ([`crate::CancellationToken`]).
+//!
+//! # Promises
+//! [`conformance`] is a suite of all that is promised here. Every back end and every layer runs it.
 
-mod adapters;
 mod batch;
 pub mod conformance;
 mod device;
-mod extension;
+mod ext;
 mod gds;
 mod held;
+mod identity;
 mod key;
+mod layers;
 mod local;
-mod location;
 mod memory;
 mod parts;
-mod split;
 pub mod testing;
 mod values;
 mod version;
@@ -29,16 +51,15 @@ use cuzarr_device::{Buffer, Device};
 
 use crate::error::{Error, ErrorKind, Result};
 
-pub use adapters::{Prefixed, ReadOnly};
 pub use device::GpuMemoryStore;
-pub use extension::{InlineWorkers, StoreExt};
+pub use ext::{InlineWorkers, StoreExt};
 pub use gds::{Gds, GdsStore};
 pub(crate) use held::HeldValues;
+pub use identity::Identity;
 pub use key::{Key, join_key, validate_key, validate_prefix};
+pub use layers::{Prefixed, ReadOnly, Split};
 pub use local::{DirectIo, Durability, LocalOptions, LocalStore, Symlinks};
-pub(crate) use location::location;
 pub use memory::MemoryStore;
-pub use split::Split;
 pub use version::{OpenLimit, OpenValues, Version};
 
 /// Which bytes of a value are wanted.
@@ -184,77 +205,170 @@ pub struct Listing {
     pub prefixes: Vec<String>,
 }
 
-/// Keys and their bytes.
+/// A value that is written.
+#[derive(Clone, Copy, Debug)]
+pub enum Payload<'a> {
+    /// Bytes of the host.
+    Bytes(&'a [u8]),
+    /// A buffer, which may be in device memory. It is ready on every stream, and its memory is not written any more: the store
+    /// may keep it.
+    Buffer(&'a Buffer),
+}
+
+impl Payload<'_> {
+    /// How many bytes it has.
+    pub fn size_bytes(&self) -> usize {
+        match self {
+            Payload::Bytes(bytes) => bytes.len(),
+            Payload::Buffer(buffer) => buffer.size_bytes(),
+        }
+    }
+
+    /// Calls `write` with the bytes in host memory.
+    ///
+    /// # Errors
+    /// Those of the copy from a device, and of `write`.
+    pub fn with_bytes<T>(&self, write: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
+        match self {
+            Payload::Bytes(bytes) => write(bytes),
+            Payload::Buffer(buffer) => match buffer.host_bytes() {
+                Ok(bytes) => write(&bytes),
+                Err(_) => write(&buffer.to_vec()?),
+            },
+        }
+    }
+}
+
+/// When a value is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// Whatever is there.
+    Always,
+    /// When the key has no value.
+    Absent,
+    /// When the key has a value of this version. Only for stores that say [`Capabilities::conditional_writes`].
+    Unchanged(Version),
+}
+
+impl Condition {
+    /// Whether a value may be written over one of version `found`; `None` where there is no value.
+    pub fn allows(&self, found: Option<&Version>) -> bool {
+        match self {
+            Condition::Always => true,
+            Condition::Absent => found.is_none(),
+            Condition::Unchanged(version) => found.is_some_and(|found| found.has_same_bytes(version)),
+        }
+    }
+
+    /// For stores that cannot compare a version and write in one step.
+    ///
+    /// # Errors
+    /// `Unsupported` for [`Condition::Unchanged`].
+    pub fn refuse_versions(&self, store: &dyn Store, key: &Key) -> Result<()> {
+        match self {
+            Condition::Always | Condition::Absent => Ok(()),
+            Condition::Unchanged(_) => {
+                let message = format!("{store}: key '{key}': this store cannot write over one version of a value only");
+                Err(Error::new(ErrorKind::Unsupported, message))
+            }
+        }
+    }
+}
+
+/// What is known of a value without reading it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// Its size.
+    pub size_bytes: u64,
+    /// Its version, where the store knows versions.
+    pub version: Option<Version>,
+}
+
+/// What a store can do, and how it likes to be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Every write is refused.
+    pub read_only: bool,
+    /// Values can be deleted; those of a ZIP file cannot. A caller that needs to delete asks before it writes anything.
+    pub deletes: bool,
+    /// [`Condition::Unchanged`] is understood.
+    pub conditional_writes: bool,
+    /// Writes become visible when the caller commits them, as in a session of Icechunk. Such a store takes no keys but those of
+    /// Zarr's documents and of chunks, and chunks only of arrays whose metadata is there.
+    pub transactional: bool,
+    /// A request takes long however little it asks for, as over a network: one request for more bytes is then better than two
+    /// in a row.
+    pub far: bool,
+    /// One large read is spread over all lent threads, so that few reads at a time keep them busy.
+    pub divides_reads: bool,
+}
+
+/// A store at hand that can write and delete.
+impl Default for Capabilities {
+    fn default() -> Self {
+        Capabilities {
+            read_only: false,
+            deletes: true,
+            conditional_writes: false,
+            transactional: false,
+            far: false,
+            divides_reads: false,
+        }
+    }
+}
+
+/// Keys and their bytes. The [module](self) says why it looks as it does.
 pub trait Store: fmt::Debug + fmt::Display + Send + Sync {
     /// Reads a batch. May return before the items are done. A span that ends beyond its value is an error, never a short
     /// read; a key that has no meaning fails its own item only.
     fn read(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: &dyn Workers);
 
-    /// Writes a value, whole and atomically: readers see the old value or the new one.
-    fn write(&self, key: &Key, value: &[u8]) -> Result<()>;
+    /// Writes a value when the condition holds, whole and atomically: readers see the old value or the new one. Says whether it
+    /// wrote.
+    ///
+    /// # Errors
+    /// `ReadOnly`; `Unsupported` for a condition that the store does not understand; what the store reports.
+    fn put(&self, key: &Key, value: Payload<'_>, condition: &Condition) -> Result<bool>;
 
-    /// Whether values go to and come from memory of `device` without a way through the host's: reads by a sink of that
-    /// device then all end as [`ReadOutcome::OnDevice`].
-    fn is_on(&self, _device: Device) -> bool {
-        false
-    }
-
-    /// Like [`Store::write`], for a value that may lie in device memory. It is ready on every stream, and nobody writes its
-    /// memory any more: the store may keep it.
-    fn write_buffer(&self, key: &Key, value: &Buffer) -> Result<()> {
-        match value.host_bytes() {
-            Ok(bytes) => self.write(key, &bytes),
-            Err(_) => self.write(key, &value.to_vec()?),
-        }
-    }
-
-    /// Writes a value unless the key exists; says whether it wrote.
-    fn write_if_absent(&self, key: &Key, value: &[u8]) -> Result<bool>;
-
-    /// Deletes a value; a missing key is no error.
-    fn delete(&self, key: &Key) -> Result<()>;
-
-    /// Deletes several values, in any order, as one batch where the store has a way to; missing keys are no error. What was
-    /// deleted before a failure is gone.
-    fn delete_many(&self, keys: &[String]) -> Result<()> {
-        keys.iter().try_for_each(|key| self.delete(key))
-    }
+    /// Deletes values, in any order, as one batch where the store has a way to; missing keys are no error. Values that were
+    /// deleted before a failure are gone.
+    ///
+    /// # Errors
+    /// `ReadOnly`; what the store reports.
+    fn delete_many(&self, keys: &[String]) -> Result<()>;
 
     /// Deletes everything below a prefix (`""`: everything), in any order.
+    ///
+    /// # Errors
+    /// `ReadOnly`; what the store reports.
     fn delete_prefix(&self, prefix: &Key) -> Result<()>;
 
-    /// Size of a value in bytes, or `None` when the key does not exist.
-    fn size_bytes(&self, key: &Key) -> Result<Option<u64>>;
+    /// Size and version of a value, or `None` when the key does not exist.
+    ///
+    /// # Errors
+    /// What the store reports.
+    fn stat(&self, key: &Key) -> Result<Option<Stat>>;
 
-    /// What is directly below a prefix (`""`: the root), sorted. A store on a file system may list a prefix below which
-    /// there is nothing any more.
+    /// Keys and prefixes directly below a prefix (`""`: the root), sorted. A store on a file system may list a prefix below
+    /// which there is nothing any more.
+    ///
+    /// # Errors
+    /// What the store reports.
     fn list_dir(&self, prefix: &Key) -> Result<Listing>;
 
     /// Every key below a prefix, sorted.
+    ///
+    /// # Errors
+    /// What the store reports.
     fn list(&self, prefix: &Key) -> Result<Vec<String>>;
 
-    /// Whether writing is refused.
-    fn is_read_only(&self) -> bool;
+    /// Which values the store is about.
+    fn identity(&self) -> Identity;
 
-    /// Whether values can be deleted; those of a ZIP file cannot. Who needs that asks before it writes anything.
-    fn supports_deletes(&self) -> bool {
-        true
-    }
+    /// What the store can do.
+    fn capabilities(&self) -> Capabilities;
 
-    /// Whether a request takes long however little it asks for, as one over a network does: one for more bytes is then better than
-    /// two, one behind the other.
-    fn is_far(&self) -> bool {
-        false
-    }
-
-    /// Whether nobody sees what is written before the caller commits it, as in a session of Icechunk. Such a store takes no keys
-    /// but those of Zarr's documents and of chunks, and chunks only of arrays whose metadata is there.
-    fn is_transactional(&self) -> bool {
-        false
-    }
-
-    /// Whether the store spreads one large read over all lent threads, so that few reads at a time keep them busy.
-    fn divides_reads(&self) -> bool {
-        false
-    }
+    /// Whether values go to and come from memory of `device` without a way through the host's: reads by a sink of that
+    /// device then all end as [`ReadOutcome::OnDevice`].
+    fn is_on(&self, device: Device) -> bool;
 }

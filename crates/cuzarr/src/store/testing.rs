@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use cuzarr_device::{Buffer, Device};
 
 use super::{
-    ByteRange, InlineWorkers, Key, Lease, Listing, OpenValues, ReadOutcome, ReadRequest, ReadSink, Store, Version,
-    Workers,
+    ByteRange, Capabilities, Condition, Identity, InlineWorkers, Key, Lease, Listing, OpenValues, Payload, ReadOutcome,
+    ReadRequest, ReadSink, Stat, Store, Version, Workers,
 };
 use crate::error::{Error, ErrorKind, Result};
 
@@ -45,7 +45,7 @@ pub struct Observed {
     in_flight: Arc<InFlight>,
     delayed: Option<Delayed>,
     failure: Option<Box<Failure>>,
-    supports_deletes: bool,
+    refuses_deletes: bool,
     transactional: bool,
 }
 
@@ -82,7 +82,6 @@ impl Observed {
     /// Watches `inner`.
     pub fn new(inner: Arc<dyn Store>) -> Self {
         Observed {
-            supports_deletes: inner.supports_deletes(),
             inner,
             operations: Mutex::default(),
             read_bytes: Arc::default(),
@@ -90,6 +89,7 @@ impl Observed {
             delayed: None,
             failure: None,
             transactional: false,
+            refuses_deletes: false,
         }
     }
 
@@ -101,7 +101,7 @@ impl Observed {
         self
     }
 
-    /// Says that nobody sees what is written before it is committed; see [`Store::is_transactional`].
+    /// Says that nobody sees what is written before it is committed; see [`Capabilities::transactional`].
     #[must_use]
     pub fn transactional(mut self) -> Self {
         self.transactional = true;
@@ -123,7 +123,7 @@ impl Observed {
     /// Says that values cannot be deleted, as a ZIP file does.
     #[must_use]
     pub fn without_deletes(mut self) -> Self {
-        self.supports_deletes = false;
+        self.refuses_deletes = true;
         self
     }
 
@@ -179,7 +179,12 @@ impl Drop for ItemSink {
     }
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl ReadSink for ItemSink {
+    fn check(&self) -> Result<()> {
+        self.sink.check()
+    }
+
     fn reserve(&self, _index: usize, size_bytes: u64) -> Result<Box<dyn Lease>> {
         self.sink.reserve(self.item, size_bytes)
     }
@@ -216,6 +221,7 @@ impl ReadSink for ItemSink {
     }
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl Store for Observed {
     fn read(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: &dyn Workers) {
         for (item, request) in batch.iter().enumerate() {
@@ -237,28 +243,20 @@ impl Store for Observed {
         }
     }
 
-    fn write(&self, key: &Key, value: &[u8]) -> Result<()> {
-        self.observe(Operation::Write(key.to_string(), value.len()))?;
-        self.inner.write(key, value)
+    fn put(&self, key: &Key, value: Payload<'_>, condition: &Condition) -> Result<bool> {
+        let (key_text, size_bytes) = (key.to_string(), value.size_bytes());
+        self.observe(match condition {
+            Condition::Absent => Operation::WriteIfAbsent(key_text, size_bytes),
+            Condition::Always | Condition::Unchanged(_) => Operation::Write(key_text, size_bytes),
+        })?;
+        self.inner.put(key, value, condition)
     }
 
-    fn is_on(&self, device: Device) -> bool {
-        self.inner.is_on(device)
-    }
-
-    fn write_buffer(&self, key: &Key, value: &Buffer) -> Result<()> {
-        self.observe(Operation::Write(key.to_string(), value.size_bytes()))?;
-        self.inner.write_buffer(key, value)
-    }
-
-    fn write_if_absent(&self, key: &Key, value: &[u8]) -> Result<bool> {
-        self.observe(Operation::WriteIfAbsent(key.to_string(), value.len()))?;
-        self.inner.write_if_absent(key, value)
-    }
-
-    fn delete(&self, key: &Key) -> Result<()> {
-        self.observe(Operation::Delete(key.to_string()))?;
-        self.inner.delete(key)
+    fn delete_many(&self, keys: &[String]) -> Result<()> {
+        keys.iter().try_for_each(|key| {
+            self.observe(Operation::Delete(key.clone()))?;
+            self.inner.delete_many(std::slice::from_ref(key))
+        })
     }
 
     fn delete_prefix(&self, prefix: &Key) -> Result<()> {
@@ -266,9 +264,9 @@ impl Store for Observed {
         self.inner.delete_prefix(prefix)
     }
 
-    fn size_bytes(&self, key: &Key) -> Result<Option<u64>> {
+    fn stat(&self, key: &Key) -> Result<Option<Stat>> {
         self.observe(Operation::Size(key.to_string()))?;
-        self.inner.size_bytes(key)
+        self.inner.stat(key)
     }
 
     fn list_dir(&self, prefix: &Key) -> Result<Listing> {
@@ -281,20 +279,24 @@ impl Store for Observed {
         self.inner.list(prefix)
     }
 
-    fn is_read_only(&self) -> bool {
-        self.inner.is_read_only()
+    fn identity(&self) -> Identity {
+        self.inner.identity()
     }
 
-    fn supports_deletes(&self) -> bool {
-        self.supports_deletes
+    fn capabilities(&self) -> Capabilities {
+        let inner = self.inner.capabilities();
+        Capabilities {
+            deletes: inner.deletes && !self.refuses_deletes,
+            far: inner.far || self.delayed.is_some(),
+            transactional: inner.transactional || self.transactional,
+            // Items are handed on one by one.
+            divides_reads: false,
+            ..inner
+        }
     }
 
-    fn is_far(&self) -> bool {
-        self.delayed.is_some() || self.inner.is_far()
-    }
-
-    fn is_transactional(&self) -> bool {
-        self.transactional || self.inner.is_transactional()
+    fn is_on(&self, device: Device) -> bool {
+        self.inner.is_on(device)
     }
 }
 

@@ -37,30 +37,27 @@ impl<V: Clone> Values<V> {
         Ok(self.read().get(key).cloned())
     }
 
-    pub(super) fn insert(&self, key: &Key, value: V) -> Result<()> {
-        validate_key(key)?;
-        // What was there is dropped without the lock: giving device memory back may wait.
-        let old = self.write().insert(key.to_string(), value);
-        drop(old);
-        Ok(())
-    }
-
-    /// Says whether the key was free.
-    pub(super) fn insert_if_absent(&self, key: &Key, value: V) -> Result<bool> {
+    /// Puts a value where `may_replace` allows it, which gets the value that is there; says whether it did.
+    pub(super) fn insert_if(&self, key: &Key, value: V, may_replace: impl FnOnce(Option<&V>) -> bool) -> Result<bool> {
         validate_key(key)?;
         let mut values = self.write();
-        if values.contains_key(key) {
+        if !may_replace(values.get(key)) {
             return Ok(false);
         }
-        values.insert(key.to_string(), value);
+        let old = values.insert(key.to_string(), value);
+        // The old value is dropped without the lock: giving device memory back may wait.
+        drop(values);
+        drop(old);
         Ok(true)
     }
 
-    pub(super) fn remove(&self, key: &Key) -> Result<()> {
-        validate_key(key)?;
-        let old = self.write().remove(key);
-        drop(old);
-        Ok(())
+    pub(super) fn remove(&self, keys: &[String]) -> Result<()> {
+        keys.iter().try_for_each(|key| {
+            validate_key(key)?;
+            let old = self.write().remove(key);
+            drop(old);
+            Ok(())
+        })
     }
 
     pub(super) fn remove_prefix(&self, prefix: &Key) -> Result<()> {

@@ -16,36 +16,61 @@ use super::Key;
 const TICK: Duration = Duration::from_secs(2);
 
 /// What tells one version of a value from another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Version {
-    identity: [u64; 4],
-    /// When a file or its name last changed; `None` where the identity alone is never used again.
-    changed_ns: Option<u64>,
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Version(Kind);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Kind {
+    /// A file: its file system, its number there, its size, when its bytes changed, and when it or its name did.
+    File {
+        identity: [u64; 4],
+        changed_ns: u64,
+    },
+    Number(u64),
+    ETag(Arc<str>),
 }
 
 impl Version {
     /// Of a file: its file system and its number there, its size, and when its bytes and when its name or its attributes
     /// changed, in nanoseconds since 1970.
     pub fn of_file((device, inode): (u64, u64), size_bytes: u64, modified_ns: u64, changed_ns: u64) -> Version {
-        let changed_ns = Some(changed_ns.max(modified_ns));
-        Version { identity: [device, inode, size_bytes, modified_ns], changed_ns }
+        let changed_ns = changed_ns.max(modified_ns);
+        Version(Kind::File { identity: [device, inode, size_bytes, modified_ns], changed_ns })
     }
 
     /// Of a value that was given this number, which no other value of this process ever has.
     pub fn numbered(number: u64) -> Version {
-        Version { identity: [u64::MAX, number, 0, 0], changed_ns: None }
+        Version(Kind::Number(number))
+    }
+
+    /// Of a value with this entity tag. A weak tag (`W/"..."`) is no version: values with one tag may differ in their bytes
+    /// (RFC 9110, section 8.8.1).
+    pub fn of_etag(tag: &str) -> Option<Version> {
+        let tag = tag.trim();
+        (!tag.is_empty() && !tag.starts_with("W/")).then(|| Version(Kind::ETag(tag.into())))
+    }
+
+    /// The entity tag, for requests with `If-Match`.
+    pub fn etag(&self) -> Option<&str> {
+        match &self.0 {
+            Kind::ETag(tag) => Some(tag),
+            _ => None,
+        }
     }
 
     /// Whether both are of the same bytes: names and attributes may have changed.
     pub fn has_same_bytes(&self, other: &Version) -> bool {
-        self.identity == other.identity
+        match (&self.0, &other.0) {
+            (Kind::File { identity, .. }, Kind::File { identity: other, .. }) => identity == other,
+            (one, other) => one == other,
+        }
     }
 
     /// Whether a later change cannot have the same version: a file that was written in the same tick of the clock could.
     pub fn is_settled(&self) -> bool {
+        let Kind::File { changed_ns, .. } = self.0 else { return true };
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        self.changed_ns
-            .is_none_or(|changed| now.checked_sub(Duration::from_nanos(changed)).is_some_and(|age| age > TICK))
+        now.checked_sub(Duration::from_nanos(changed_ns)).is_some_and(|age| age > TICK)
     }
 }
 
@@ -180,6 +205,9 @@ mod tests {
         for other in [Version::of_file((1, 3), 3, old, old), Version::of_file((1, 2), 3, old + 1, old)] {
             assert!(!version.has_same_bytes(&other));
         }
+        let tag = Version::of_etag("\"abc\"").unwrap();
+        assert!(tag.is_settled() && tag.etag() == Some("\"abc\"") && tag.has_same_bytes(&tag.clone()));
+        assert!(Version::of_etag("W/\"abc\"").is_none() && version.etag().is_none() && tag != Version::numbered(0));
         assert!(Version::numbered(7).is_settled() && Version::numbered(7) != Version::numbered(8));
     }
 }

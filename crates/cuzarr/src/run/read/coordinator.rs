@@ -188,7 +188,7 @@ impl Reading<'_> {
     fn decode(&self, index: &IndexRead, fetched: &Fetched) -> Result<Arc<VersionedIndex>> {
         let sharding = sharding_at(self.access.chain(), index.place.level)?;
         let decoded = sharding.decode_index(&fetched.bytes).at(|| index.name.to_string())?;
-        let entries = Arc::new(VersionedIndex { index: decoded, version: fetched.version });
+        let entries = Arc::new(VersionedIndex { index: decoded, version: fetched.version.clone() });
         if !self.call.holds() {
             self.access.indexes().keep(&index.place, &entries, self.call.limit_bytes / INDEXES_SHARE);
         }
@@ -202,12 +202,12 @@ fn request(index: &IndexRead, is_known: bool) -> Request<'_> {
         true => (ByteRange::Span { offset: 0, size_bytes: 0 }, 0),
         false => (index.range, index.size_bytes),
     };
-    Request { key: &index.place.key, range, size: SizeRule::Exact(size_bytes), version: index.version }
+    Request { key: &index.place.key, range, size: SizeRule::Exact(size_bytes), version: index.version.clone() }
 }
 
 /// Reads small shards of a store far away whole, where most of them is wanted: indexes and chunks take one request together.
 fn hold_small_shards(call: &Arc<Context>, access: &Access, plan: &Plan) {
-    if !call.store.is_far() || call.store.is_on(access.device()) {
+    if !call.store.capabilities().far || call.store.is_on(access.device()) {
         return;
     }
     let Some(WholeShards { keys, bound_bytes }) = plan.whole_shards() else { return };

@@ -44,7 +44,7 @@ type Item = (usize, Result<Option<Vec<u8>>>);
 pub(crate) fn fetch(call: &Arc<Context>, requests: &[Request<'_>]) -> Vec<Result<Option<Fetched>>> {
     let begun = Instant::now();
     let (sender, receiver) = channel();
-    let expected = requests.iter().map(|request| (request.size, request.version)).collect();
+    let expected = requests.iter().map(|request| (request.size, request.version.clone())).collect();
     let batch: Arc<[ReadRequest]> =
         requests.iter().map(|request| ReadRequest { key: request.key.to_string(), range: request.range }).collect();
     let count = batch.len();
@@ -52,7 +52,7 @@ pub(crate) fn fetch(call: &Arc<Context>, requests: &[Request<'_>]) -> Vec<Result
     let (call_too, versions_too, sender) = (Arc::clone(call), Arc::clone(&versions), Mutex::new(sender));
     let sink = Arc::new(Sink { call: call_too, expected, versions: versions_too, sender });
     match requests {
-        [one] if one.is_brief() && call.store.divides_reads() => call.read(batch, sink, &Here),
+        [one] if one.is_brief() && call.store.capabilities().divides_reads => call.read(batch, sink, &Here),
         _ => call.read(batch, sink, &call.workers()),
     }
     let lost = || Err(Error::new(ErrorKind::StoreFailed, "the store gave up a read without saying why"));
@@ -70,7 +70,7 @@ pub(crate) fn fetch(call: &Arc<Context>, requests: &[Request<'_>]) -> Vec<Result
     }
     call.counters.add(Stage::Fetch, size_bytes, begun.elapsed());
     let fetched = |(item, version): (Result<Option<Vec<u8>>>, &OnceLock<Version>)| {
-        Ok(item?.map(|bytes| Fetched { bytes, version: version.get().copied() }))
+        Ok(item?.map(|bytes| Fetched { bytes, version: version.get().cloned() }))
     };
     items.into_iter().zip(&*versions).map(fetched).collect()
 }
@@ -93,11 +93,12 @@ impl ReadSink for Sink {
     }
 
     fn opened(&self, index: usize, version: Version) -> Result<()> {
+        Context::check_version(self.expected.get(index).and_then(|(_, wanted)| wanted.as_ref()), &version)?;
         if let Some(slot) = self.versions.get(index) {
             // Said once; a store that says it again says the same.
             let _ = slot.set(version);
         }
-        Context::check_version(self.expected.get(index).and_then(|(_, wanted)| *wanted), version)
+        Ok(())
     }
 
     fn reserve(&self, index: usize, size_bytes: u64) -> Result<Box<dyn Lease>> {

@@ -15,7 +15,7 @@ use crate::run::options::SMALL_BYTES;
 use crate::run::read::route::host::{Stored, foreign_memory};
 use crate::run::report::Stage;
 use crate::run::schedule::pool::{Here, Share, is_worker};
-use crate::store::{ByteRange, Lease, OpenValues, ReadOutcome, ReadRequest, ReadSink, Version, Workers};
+use crate::store::{ByteRange, Lease, OpenValues, ReadOutcome, ReadRequest, ReadSink, StoreExt, Version, Workers};
 
 /// Packed bytes of one read above which its units are decoded by several threads.
 const SHARED_READ_BYTES: usize = 1 << 18;
@@ -180,7 +180,7 @@ pub(crate) fn launch<L: Landing + 'static>(
 /// Whether a batch is one small read of a store that has it at hand.
 fn is_brief(call: &Context, batch: &Batch) -> bool {
     let packed = batch.units.iter().map(|unit| unit.packed_size_bytes).sum::<usize>();
-    batch.reads.len() == 1 && packed <= SMALL_BYTES && call.store.divides_reads()
+    batch.reads.len() == 1 && packed <= SMALL_BYTES && call.store.capabilities().divides_reads
 }
 
 /// Fills what the plan knows to be missing, as many boxes at a time as there are threads.
@@ -222,7 +222,7 @@ impl ReadSink for Sink {
 
     fn opened(&self, index: usize, version: Version) -> Result<()> {
         let read = self.flight.batch.reads.get(index).ok_or_else(|| foreign_item(index))?;
-        Context::check_version(read.version, version)
+        Context::check_version(read.version.as_ref(), &version)
     }
 
     fn reserve(&self, index: usize, size_bytes: u64) -> Result<Box<dyn Lease>> {

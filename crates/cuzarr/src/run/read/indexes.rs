@@ -28,7 +28,7 @@ impl Entries for VersionedIndex {
     }
 
     fn version(&self) -> Option<Version> {
-        self.version
+        self.version.clone()
     }
 }
 
@@ -59,7 +59,7 @@ impl Indexes {
     pub(crate) fn keep(&self, place: &IndexPlace, index: &Arc<VersionedIndex>, limit_bytes: u64) {
         let mut state = self.state();
         state.forget(place);
-        if !index.version.is_some_and(|version| version.is_settled()) || size_bytes(index) > limit_bytes {
+        if !index.version.as_ref().is_some_and(Version::is_settled) || size_bytes(index) > limit_bytes {
             return;
         }
         state.bytes += size_bytes(index);

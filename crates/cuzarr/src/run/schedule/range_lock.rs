@@ -4,16 +4,16 @@
 //! lost. A call waits for its turn before it takes memory or threads, and only for calls that came before it: nobody waits
 //! for somebody who waits for him.
 
-use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::cancellation::{CancellationToken, POLL_INTERVAL};
 use crate::error::Result;
+use crate::store::Identity;
 
 /// Objects of one array: those from the first to the last along each dimension of its grid.
 pub(crate) struct Objects {
-    /// Where the array is, the same for everybody who writes to it.
-    pub(crate) array: PathBuf,
+    /// Which array, the same for every writer.
+    pub(crate) array: Identity,
     pub(crate) bounds: Vec<(u64, u64)>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Turn {
 impl Objects {
     fn overlap(&self, other: &Objects) -> bool {
         let mut dimensions = self.bounds.iter().zip(&other.bounds);
-        self.array == other.array && dimensions.all(|(one, other)| one.0 <= other.1 && other.0 <= one.1)
+        self.array.has_same_chunks(&other.array) && dimensions.all(|(one, other)| one.0 <= other.1 && other.0 <= one.1)
     }
 }
 
@@ -101,7 +101,7 @@ mod tests {
     use crate::error::ErrorKind;
 
     fn objects(array: &str, bounds: &[(u64, u64)]) -> Objects {
-        Objects { array: array.into(), bounds: bounds.to_vec() }
+        Objects { array: Identity::address(array), bounds: bounds.to_vec() }
     }
 
     fn take(turns: &Arc<Turns>, array: &str, bounds: &[(u64, u64)]) -> Turn {

@@ -19,6 +19,7 @@ use crate::run::schedule::budget::Reserved;
 use crate::run::write::device::DeviceSource;
 use crate::run::write::object::{Object, Place, Shard, at_chunk};
 use crate::run::write::route::host::{Leaf, LeafValue, Writing, submit};
+use crate::store::StoreExt;
 
 /// Objects under way at once, for every thread.
 const OBJECTS_A_THREAD: usize = 8;

@@ -104,7 +104,7 @@ impl Object for OpenFile {
     }
 
     fn version(&self) -> Option<Version> {
-        self.version
+        self.version.clone()
     }
 
     fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> Result<()> {

@@ -28,10 +28,12 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::adapters::read_only_error;
+use cuzarr_device::Device;
+
 use super::batch::{self, Object, Source};
 use super::key::{join_key, validate_key, validate_prefix};
-use super::{Key, Listing, ReadRequest, ReadSink, Store, Workers};
+use super::layers::read_only_error;
+use super::{Capabilities, Condition, Identity, Key, Listing, Payload, ReadRequest, ReadSink, Stat, Store, Workers};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 pub(super) use file::OpenFile;
 use root::{Reader, Root};
@@ -170,9 +172,36 @@ impl LocalStore {
         if self.options.read_only { Err(read_only_error(self, key)) } else { Ok(()) }
     }
 
-    /// Writes a value, whole and atomically, by `fill`, which gets the empty file.
-    pub(super) fn write_by(&self, key: &Key, fill: &dyn Fn(&mut fs::File) -> io::Result<()>) -> Result<()> {
-        self.write_then(key, fill, |partial, target| fs::rename(partial, target))
+    /// Like [`Store::put`], of the bytes that `fill` writes to the empty file that it gets.
+    pub(super) fn put_by(
+        &self,
+        key: &Key,
+        condition: &Condition,
+        fill: &dyn Fn(&mut fs::File) -> io::Result<()>,
+    ) -> Result<bool> {
+        self.check_writable(key)?;
+        condition.refuse_versions(self, key)?;
+        if *condition == Condition::Always {
+            return self.write_then(key, fill, |partial, target| fs::rename(partial, target).map(|()| true));
+        }
+        if self.stat(key)?.is_some() {
+            return Ok(false);
+        }
+        self.write_then(key, fill, file::rename_if_absent)
+    }
+
+    fn delete_one(&self, key: &Key) -> Result<()> {
+        self.check_writable(key)?;
+        validate_value_key(key)?;
+        let (parent, name) = key.rsplit_once('/').unwrap_or(("", key));
+        let Some(directory) = self.root.directory(parent).at(|| self.place(key))? else { return Ok(()) };
+        let path = directory.join(name);
+        match fs::remove_file(&path) {
+            Err(error) if !is_absence(&error) && !path.is_dir() => {
+                Err(io_error("cannot delete the value", error)).at(|| self.place(key))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Lets `fill` write a file of a temporary name and then calls `publish(temporary, target)`. The temporary file is gone
@@ -183,7 +212,6 @@ impl LocalStore {
         fill: &dyn Fn(&mut fs::File) -> io::Result<()>,
         publish: impl Fn(&Path, &Path) -> io::Result<T>,
     ) -> Result<T> {
-        self.check_writable(key)?;
         validate_value_key(key)?;
         let (parent, name) = key.rsplit_once('/').unwrap_or(("", key));
         let mut attempt = 1;
@@ -231,30 +259,12 @@ impl Store for LocalStore {
         batch::run(Reader::new(Arc::clone(&self.root), self.options.direct_io), batch, sink, workers);
     }
 
-    fn write(&self, key: &Key, value: &[u8]) -> Result<()> {
-        self.write_by(key, &|file| file.write_all(value))
+    fn put(&self, key: &Key, value: Payload<'_>, condition: &Condition) -> Result<bool> {
+        value.with_bytes(|bytes| self.put_by(key, condition, &|file| file.write_all(bytes)))
     }
 
-    fn write_if_absent(&self, key: &Key, value: &[u8]) -> Result<bool> {
-        self.check_writable(key)?;
-        if self.size_bytes(key)?.is_some() {
-            return Ok(false);
-        }
-        self.write_then(key, &|file| file.write_all(value), file::rename_if_absent)
-    }
-
-    fn delete(&self, key: &Key) -> Result<()> {
-        self.check_writable(key)?;
-        validate_value_key(key)?;
-        let (parent, name) = key.rsplit_once('/').unwrap_or(("", key));
-        let Some(directory) = self.root.directory(parent).at(|| self.place(key))? else { return Ok(()) };
-        let path = directory.join(name);
-        match fs::remove_file(&path) {
-            Err(error) if !is_absence(&error) && !path.is_dir() => {
-                Err(io_error("cannot delete the value", error)).at(|| self.place(key))
-            }
-            _ => Ok(()),
-        }
+    fn delete_many(&self, keys: &[String]) -> Result<()> {
+        keys.iter().try_for_each(|key| self.delete_one(key))
     }
 
     fn delete_prefix(&self, prefix: &Key) -> Result<()> {
@@ -268,9 +278,9 @@ impl Store for LocalStore {
         deleted.at(|| format!("{self}: prefix '{prefix}'"))
     }
 
-    fn size_bytes(&self, key: &Key) -> Result<Option<u64>> {
+    fn stat(&self, key: &Key) -> Result<Option<Stat>> {
         let object = self.open_value(key).at(|| self.place(key))?;
-        Ok(object.map(|object| object.size_bytes()))
+        Ok(object.map(|object| Stat { size_bytes: object.size_bytes(), version: object.version() }))
     }
 
     fn list_dir(&self, prefix: &Key) -> Result<Listing> {
@@ -299,12 +309,16 @@ impl Store for LocalStore {
         Ok(keys)
     }
 
-    fn is_read_only(&self) -> bool {
-        self.options.read_only
+    fn identity(&self) -> Identity {
+        Identity::directory(self.root.path())
     }
 
-    fn divides_reads(&self) -> bool {
-        true
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { read_only: self.options.read_only, divides_reads: true, ..Capabilities::default() }
+    }
+
+    fn is_on(&self, _device: Device) -> bool {
+        false
     }
 }
 

@@ -149,7 +149,7 @@ impl DeviceDestination {
     fn most_loading(&self) -> usize {
         let call = &self.target.call;
         let fetched_as_stored = self.route.kernels().is_some() || self.target.program.stored_is_packed();
-        if fetched_as_stored && call.store.divides_reads() {
+        if fetched_as_stored && call.store.capabilities().divides_reads {
             return DIVIDED_LOADING;
         }
         let chunks_a_batch = (self.batch_bytes / self.target.program.packed_size_bytes().max(1)).max(1);

@@ -35,7 +35,7 @@ impl Engine {
         let is_small_read = !options.strict
             && is_small(out.size_bytes().max(on_host.program()?.packed_size_bytes()))
             && chunks_touched(source, selection) == 1
-            && store.divides_reads()
+            && store.capabilities().divides_reads
             && !store.is_on(out.device())
             && out.is_contiguous(Order::C);
         if !is_small_read {

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use cuzarr_device::{Buffer, Device};
 
-use super::{Key, Lease, Listing, OpenValues, ReadOutcome, ReadRequest, ReadSink, Store, Version, Workers};
 use crate::error::Result;
-
-/// Names of the documents that describe arrays and groups, of both Zarr formats.
-const DOCUMENTS: [&str; 5] = ["zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata"];
+use crate::store::key::is_document;
+use crate::store::{
+    Capabilities, Condition, Identity, Key, Lease, Listing, OpenValues, Payload, ReadOutcome, ReadRequest, ReadSink,
+    Stat, Store, Version, Workers,
+};
 
 /// Two stores as one: documents that describe arrays and groups live in the second, chunks and all else in the first.
 #[derive(Clone, Debug)]
@@ -25,8 +26,7 @@ impl Split {
     }
 
     fn of(&self, key: &Key) -> &Arc<dyn Store> {
-        let name = key.rsplit('/').next().unwrap_or(key);
-        if DOCUMENTS.contains(&name) { &self.metadata } else { &self.data }
+        if is_document(key) { &self.metadata } else { &self.data }
     }
 }
 
@@ -36,6 +36,7 @@ struct Side {
     places: Vec<usize>,
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl ReadSink for Side {
     fn check(&self) -> Result<()> {
         self.sink.check()
@@ -67,6 +68,7 @@ impl ReadSink for Side {
     }
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl Store for Split {
     fn read(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: &dyn Workers) {
         for store in [&self.data, &self.metadata] {
@@ -82,24 +84,12 @@ impl Store for Split {
         }
     }
 
-    fn write(&self, key: &Key, value: &[u8]) -> Result<()> {
-        self.of(key).write(key, value)
-    }
-
     fn is_on(&self, device: Device) -> bool {
         self.data.is_on(device)
     }
 
-    fn write_buffer(&self, key: &Key, value: &Buffer) -> Result<()> {
-        self.of(key).write_buffer(key, value)
-    }
-
-    fn write_if_absent(&self, key: &Key, value: &[u8]) -> Result<bool> {
-        self.of(key).write_if_absent(key, value)
-    }
-
-    fn delete(&self, key: &Key) -> Result<()> {
-        self.of(key).delete(key)
+    fn put(&self, key: &Key, value: Payload<'_>, condition: &Condition) -> Result<bool> {
+        self.of(key).put(key, value, condition)
     }
 
     fn delete_many(&self, keys: &[String]) -> Result<()> {
@@ -115,8 +105,8 @@ impl Store for Split {
         self.data.delete_prefix(prefix)
     }
 
-    fn size_bytes(&self, key: &Key) -> Result<Option<u64>> {
-        self.of(key).size_bytes(key)
+    fn stat(&self, key: &Key) -> Result<Option<Stat>> {
+        self.of(key).stat(key)
     }
 
     fn list_dir(&self, prefix: &Key) -> Result<Listing> {
@@ -128,24 +118,19 @@ impl Store for Split {
         Ok(merged(self.data.list(prefix)?, self.metadata.list(prefix)?))
     }
 
-    fn is_read_only(&self) -> bool {
-        self.data.is_read_only() || self.metadata.is_read_only()
+    fn identity(&self) -> Identity {
+        self.data.identity().with_metadata_in(self.metadata.identity())
     }
 
-    fn supports_deletes(&self) -> bool {
-        self.data.supports_deletes() && self.metadata.supports_deletes()
-    }
-
-    fn is_far(&self) -> bool {
-        self.data.is_far()
-    }
-
-    fn is_transactional(&self) -> bool {
-        self.data.is_transactional() || self.metadata.is_transactional()
-    }
-
-    fn divides_reads(&self) -> bool {
-        self.data.divides_reads()
+    fn capabilities(&self) -> Capabilities {
+        let (data, metadata) = (self.data.capabilities(), self.metadata.capabilities());
+        Capabilities {
+            read_only: data.read_only || metadata.read_only,
+            deletes: data.deletes && metadata.deletes,
+            conditional_writes: data.conditional_writes && metadata.conditional_writes,
+            transactional: data.transactional || metadata.transactional,
+            ..data
+        }
     }
 }
 
@@ -170,6 +155,11 @@ mod tests {
     #[test]
     fn behaves_as_one_store() {
         conformance::run(&|| Arc::new(Split::new(Arc::new(MemoryStore::new()), Arc::new(MemoryStore::new()))));
+    }
+
+    #[test]
+    fn forwards_everything() {
+        conformance::forwards(&|inner| Arc::new(Split::new(Arc::clone(&inner), inner)));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use cuzarr_device::{Buffer, Device};
 
-use super::{ByteRange, Key, Lease, ReadOutcome, ReadRequest, ReadSink, Store, Workers};
+use super::{ByteRange, Condition, Key, Lease, Payload, ReadOutcome, ReadRequest, ReadSink, Store, Workers};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Runs each job at once, on the calling thread.
@@ -70,12 +70,52 @@ pub trait StoreExt: Store {
         receiver.recv().unwrap_or_else(|_| lost())
     }
 
+    /// Writes a value, whole and atomically.
+    ///
+    /// # Errors
+    /// As [`Store::put`].
+    fn write(&self, key: &Key, value: &[u8]) -> Result<()> {
+        self.put(key, Payload::Bytes(value), &Condition::Always).map(|_| ())
+    }
+
+    /// Like [`StoreExt::write`], for a value that may lie in device memory; see [`Payload::Buffer`].
+    ///
+    /// # Errors
+    /// As [`Store::put`].
+    fn write_buffer(&self, key: &Key, value: &Buffer) -> Result<()> {
+        self.put(key, Payload::Buffer(value), &Condition::Always).map(|_| ())
+    }
+
+    /// Writes a value unless the key exists; says whether it wrote.
+    ///
+    /// # Errors
+    /// As [`Store::put`].
+    fn write_if_absent(&self, key: &Key, value: &[u8]) -> Result<bool> {
+        self.put(key, Payload::Bytes(value), &Condition::Absent)
+    }
+
+    /// Deletes a value; a missing key is no error.
+    ///
+    /// # Errors
+    /// As [`Store::delete_many`].
+    fn delete(&self, key: &Key) -> Result<()> {
+        self.delete_many(&[key.to_string()])
+    }
+
+    /// Size of a value, or `None` when the key does not exist.
+    ///
+    /// # Errors
+    /// As [`Store::stat`].
+    fn size_bytes(&self, key: &Key) -> Result<Option<u64>> {
+        Ok(self.stat(key)?.map(|stat| stat.size_bytes))
+    }
+
     /// Whether the key has a value.
     ///
     /// # Errors
-    /// What the store reports.
+    /// As [`Store::stat`].
     fn exists(&self, key: &Key) -> Result<bool> {
-        Ok(self.size_bytes(key)?.is_some())
+        Ok(self.stat(key)?.is_some())
     }
 }
 

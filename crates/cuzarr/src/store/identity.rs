@@ -1,0 +1,159 @@
+//! Which values a store is about, so that two handles of the same values are known to be the same.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::Key;
+
+/// Which values a store, or a part of a store, is about: a value of its own, never parsed from a name that is meant for people.
+///
+/// Two stores have one identity when every key means the same value in both. Writes to the same chunks wait for each other by it,
+/// copies refuse to overlap by it, and caches find what they know.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Identity {
+    data: Place,
+    /// Where the documents of arrays and groups are, when they are elsewhere.
+    metadata: Option<Place>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Place {
+    root: Root,
+    /// Below the root; in the file system an absolute path with every link resolved.
+    path: PathBuf,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Root {
+    FileSystem,
+    /// Something of this process alone.
+    Process(u64),
+    /// What an address names, such as the bucket of an object store.
+    Address(Arc<str>),
+}
+
+impl Identity {
+    /// The directory at `path`, which need not exist. Relative paths, links and repeated separators lead to one identity.
+    pub fn directory(path: impl AsRef<Path>) -> Identity {
+        Identity::at(Root::FileSystem, resolved(path.as_ref()))
+    }
+
+    /// Something that no other store of this process is about. A store makes it once, and its clones share it.
+    pub fn unique() -> Identity {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        Identity::at(Root::Process(NUMBER.fetch_add(1, Ordering::Relaxed)), PathBuf::new())
+    }
+
+    /// What an address names. A `file://` address is the directory of that path.
+    pub fn address(address: &str) -> Identity {
+        match address.strip_prefix("file://") {
+            Some(path) => Identity::directory(path),
+            None => Identity::at(Root::Address(address.into()), PathBuf::new()),
+        }
+    }
+
+    fn at(root: Root, path: PathBuf) -> Identity {
+        Identity { data: Place { root, path }, metadata: None }
+    }
+
+    /// The part below a prefix or a node's path.
+    #[must_use]
+    pub fn below(&self, prefix: &Key) -> Identity {
+        let below = |place: &Place| {
+            let path = if prefix.is_empty() { place.path.clone() } else { place.path.join(prefix) };
+            let path = if place.root == Root::FileSystem { resolved(&path) } else { path };
+            Place { root: place.root.clone(), path }
+        };
+        Identity { data: below(&self.data), metadata: self.metadata.as_ref().map(below) }
+    }
+
+    /// Two stores as one: the documents of arrays and groups are in the second.
+    #[must_use]
+    pub fn with_metadata_in(self, other: Identity) -> Identity {
+        let metadata = Some(other.metadata.unwrap_or(other.data)).filter(|place| *place != self.data);
+        Identity { data: self.data, metadata }
+    }
+
+    /// Whether chunks of both are the same: writers of one must wait for writers of the other.
+    pub fn has_same_chunks(&self, other: &Identity) -> bool {
+        self.data == other.data
+    }
+
+    /// Whether something of one is, or lies in, something of the other.
+    pub fn overlaps(&self, other: &Identity) -> bool {
+        self.places().any(|one| other.places().any(|other| one.overlaps(other)))
+    }
+
+    fn places(&self) -> impl Iterator<Item = &Place> {
+        [&self.data].into_iter().chain(&self.metadata)
+    }
+}
+
+impl Place {
+    fn overlaps(&self, other: &Place) -> bool {
+        self.root == other.root && (self.path.starts_with(&other.path) || other.path.starts_with(&self.path))
+    }
+}
+
+/// The real path, as far as there is one.
+fn resolved(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    let real = path.ancestors().find_map(|above| {
+        let rest = path.strip_prefix(above).ok()?;
+        let real = above.canonicalize().ok()?;
+        Some(if rest.as_os_str().is_empty() { real } else { real.join(rest) })
+    });
+    real.unwrap_or(path)
+}
+
+/// For messages.
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let separator = if self.data.path.as_os_str().is_empty() { "" } else { "/" };
+        match &self.data.root {
+            Root::FileSystem => write!(f, "{}", self.data.path.display()),
+            Root::Process(number) => write!(f, "{number}{separator}{}", self.data.path.display()),
+            Root::Address(address) => write!(f, "{address}{separator}{}", self.data.path.display()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(unix)]
+    fn one_directory_has_one_identity() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap().join("a");
+        std::fs::create_dir_all(root.join("b")).unwrap();
+        std::os::unix::fs::symlink(&root, folder.path().join("link")).unwrap();
+        let identity = Identity::directory(root.join("b"));
+        assert_eq!(identity, Identity::directory(folder.path().join("link/./b")));
+        assert_eq!(identity, Identity::directory(folder.path().join("link")).below("b"));
+        assert_eq!(identity, Identity::address(&format!("file://{}", root.join("b").display())));
+        assert_eq!(identity.below("c/0"), Identity::directory(folder.path().join("link/b/c/0")), "before it is made");
+        assert_ne!(identity, Identity::directory(root));
+    }
+
+    #[test]
+    fn parts_overlap_what_holds_them() {
+        let (one, other) = (Identity::unique(), Identity::unique());
+        assert!(one != other && one == one.clone() && one.below("a/b") == one.below("a").below("b"));
+        assert!(one.below("a").overlaps(&one) && one.below("a").overlaps(&one.below("a/b")));
+        assert!(!one.below("a").overlaps(&one.below("ab")) && !one.overlaps(&other));
+        assert_eq!(Identity::address("s3://bucket").below("a"), Identity::address("s3://bucket").below("a"));
+    }
+
+    #[test]
+    fn metadata_elsewhere_is_another_identity_of_the_same_chunks() {
+        let (data, metadata) = (Identity::unique(), Identity::unique());
+        let split = data.clone().with_metadata_in(metadata.clone());
+        assert!(split != data && split.has_same_chunks(&data) && !split.has_same_chunks(&metadata));
+        assert!(split.below("a").overlaps(&metadata.below("a")) && !split.below("a").overlaps(&metadata.below("b")));
+        assert_eq!(data.clone().with_metadata_in(data.clone()), data);
+    }
+}

@@ -1,0 +1,10 @@
+//! Stores that are views of other stores. A layer passes on every method, so that a store behind it loses no ability.
+
+mod prefix;
+mod read_only;
+mod split;
+
+pub use prefix::Prefixed;
+pub use read_only::ReadOnly;
+pub(super) use read_only::read_only_error;
+pub use split::Split;
