@@ -288,3 +288,43 @@ def test_a_copy_is_made_of_the_node_that_was_opened() -> None:
     consolidated |= {key: value for key, value in later.items() if key.startswith("b/")}
     assert sorted(cuzarr.copy(cuzarr.open_group(consolidated), {})) == ["a"]
     assert sorted(cuzarr.copy(cuzarr.open_group(consolidated, use_consolidated=False), {})) == ["a", "b"]
+
+
+KINDS = [
+    "int32",
+    ">f8",
+    "float16",
+    "complex128",
+    "bool",
+    "datetime64[s]",
+    "<U3",
+    "S4",
+    "string",
+    [("a", "i2"), ("b", "f4")],
+    "uint8",
+]
+
+
+@pytest.mark.parametrize("dtype", KINDS, ids=str)
+@pytest.mark.parametrize("place", ["directory", "memory", "zip"])
+def test_a_new_array_has_the_elements_of_a_stored_one(tmp_path: Path, dtype: Any, place: str) -> None:
+    source = cuzarr.create_array({}, shape=(5, 7), chunks=(2, 3), dtype=dtype)
+    if dtype == "string":
+        source[...] = np.array([f"{number}é" for number in range(35)], object).reshape(5, 7)
+    else:
+        native = np.dtype(dtype)
+        numbers = np.arange(35).reshape(5, 7) % 2 if dtype == "bool" else np.arange(35).reshape(5, 7)
+        source[...] = [[(n, n) for n in row] for row in numbers.tolist()] if native.names else numbers.astype(native)
+    store: Any = {"directory": tmp_path / "a", "memory": {}, "zip": cuzarr.storage.ZipStore(tmp_path / "a.zip", mode="w")}[place]
+    made = cuzarr.from_array(store, data=source, chunks=(3, 2), shards=(6, 4))
+    assert made.dtype == source.dtype and made.chunks == (3, 2) and made.shards == (6, 4)
+    np.testing.assert_array_equal(made[...], source[...])
+
+
+def test_a_new_array_is_made_of_a_stored_one_within_the_memory_limit(source: cuzarr.Array) -> None:
+    with cuzarr.config.set({"memory_limit": "16 KiB"}):
+        made = cuzarr.from_array({}, data=source, chunks=(1, 20, 10))
+        with pytest.raises(BudgetExceededError):
+            cuzarr.from_array({}, data=source, chunks=VALUES.shape)
+    np.testing.assert_array_equal(made[...], VALUES)
+    assert made.attrs["units"] == "m" and made.fill_value == 3

@@ -211,3 +211,12 @@ def iterate_parents(path: str) -> Iterator[str]:
         segments = path.split("/")[:-1]
         for end in range(1, len(segments) + 1):
             yield "/".join(segments[:end])
+
+
+def _in_zarr_form(store: Store) -> Any:
+    from cuzarr.storage.zarr_form import in_zarr_form
+
+    return in_zarr_form(store)
+
+
+Store._in_zarr_form = _in_zarr_form

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Self, overload
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar, Self, overload
 
 import numpy as np
 
@@ -68,6 +68,9 @@ class Store:
     supports_listing = True
     supports_consolidated_metadata = True
 
+    _in_zarr_form: ClassVar[Callable[[Store], Any]]
+    """Gives a store in zarr-python's form; set where all kinds of stores are known."""
+
     def __init__(self, handle: _core.Store, *, read_only: bool = False) -> None:
         self._handle = handle
         self._read_only = read_only
@@ -104,10 +107,9 @@ class Store:
             zarr-python 3.1 or newer is not installed.
         """
         try:
-            from cuzarr.storage.zarr_form import in_zarr_form
+            return self._in_zarr_form()
         except ImportError as error:
             raise LibraryMissingError(f"zarr_store needs zarr-python: {error}", hint="pip install 'zarr>=3.1'") from error
-        return in_zarr_form(self)
 
     @overload
     def get(
