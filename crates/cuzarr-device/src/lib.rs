@@ -1,12 +1,14 @@
 //! Device memory, streams and kernels for cuzarr. Knows nothing of Zarr, and is the only crate that calls a GPU's driver.
 
 mod array;
+mod c_layout;
 mod device;
 mod driver;
 mod error;
 mod event;
 mod interop;
 mod kernel;
+mod lock;
 mod memory;
 mod ops;
 mod probe;
@@ -16,17 +18,21 @@ pub use array::dtype::{DType, DTypeKind};
 pub use array::layout::{Layout, Order};
 pub use array::ndbuffer::{HostElement, NdBuffer};
 pub use array::writer::{ElementBox, Lent, Part, PartBytes, Reader, Writer};
-pub use device::{Device, MemoryInfo};
-pub use driver::cufile::{CuFile, DirectFile};
+pub use device::Device;
+pub use driver::cufile::CuFile;
+pub use driver::device::MemoryInfo;
 pub use driver::library::set_library_search_paths;
+pub use driver::nvtx as profile;
 pub use error::{Error, ErrorKind, Result};
 pub use event::Event;
-pub use interop::{dlpack, nvtx as profile};
+pub use interop::dlpack;
 pub use kernel::module::{Function, LaunchShape, Module};
 pub use kernel::{Arguments, Header, Kernel, KernelSource, defined, set_cubin_directory};
-pub use memory::buffer::{Buffer, Owner};
+pub use memory::allocator::DeviceAllocator;
+pub use memory::buffer::Buffer;
+pub use memory::direct_file::DirectFile;
 pub use memory::host_bytes::{HostBytes, HostBytesMut, HostSlice};
-pub use memory::pool::{self, DeviceAllocator};
+pub use memory::lease::Owner;
 pub use memory::residency::resident_bytes;
 pub use memory::slab::{Copied, DEFAULT_SLAB_BYTES, Slab, SlabPiece, SlabRing, SlabSeries};
 pub use ops::launch::{upload_table, write_table};
@@ -40,4 +46,10 @@ pub mod cpu {
     pub use crate::ops::shuffle::cpu as shuffle;
     pub use crate::ops::step::bits;
     pub use crate::ops::{cast, math};
+}
+
+/// Where device memory comes from.
+pub mod pool {
+    pub use crate::memory::allocator::{DeviceAllocator, Pool, allocate_on, set_allocator};
+    pub use crate::memory::pool::*;
 }

@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use crate::driver::cuda::Driver;
+use crate::driver::cuda::driver::Driver;
 use crate::driver::library;
 use crate::driver::nvrtc::Nvrtc;
+use crate::driver::nvtx;
 use crate::driver::{cubin, cufile};
 use crate::error::Result;
-use crate::interop::nvtx;
 
 /// A library that is found at run time.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,17 +6,16 @@
 //!
 //! What a stream writes may be read by the host only after [`Stream::synchronize`] or [`Event::synchronize`].
 
+use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::device::Device;
 use crate::driver::backend::RawStream;
-use crate::driver::context::{Context, lock};
-use crate::error::{Error, ErrorKind, Result};
+use crate::driver::context::Context;
+use crate::error::{Error, Result};
 use crate::event::Event;
-use crate::memory::buffer::{Buffer, Owner};
-use crate::memory::lease::{Access, Lease};
-use crate::memory::pool::PooledMemory;
+use crate::lock::lock;
 
 /// A queue of work on one device. Clones are the same queue; any thread may use it.
 #[derive(Clone)]
@@ -32,9 +31,9 @@ struct Queue {
     raw: RawStream,
     /// Whether we made the stream and so end it.
     owned: bool,
-    _foreign_owner: Option<Owner>,
-    /// Memory of other owners that work on this stream still uses.
-    kept: Mutex<Vec<(Event, Buffer)>>,
+    _foreign_owner: Option<Box<dyn Any + Send + Sync>>,
+    /// What work on this stream still uses, and the mark behind that work; oldest first.
+    kept: Mutex<Vec<(Event, Arc<dyn Any + Send + Sync>)>>,
     urgent: OnceLock<Stream>,
 }
 
@@ -84,7 +83,7 @@ impl Stream {
     ///
     /// # Safety
     /// `handle` is a stream of `device` that lives until `owner` is dropped.
-    pub unsafe fn from_raw(device: Device, handle: usize, owner: Option<Owner>) -> Result<Stream> {
+    pub unsafe fn from_raw(device: Device, handle: usize, owner: Option<Box<dyn Any + Send + Sync>>) -> Result<Stream> {
         match (device, handle) {
             (Device::Cpu, 0) => Ok(Stream(Arc::new(Inner::Host))),
             (Device::Cpu, _) => Err(Error::invalid("cpu has no streams to wrap")),
@@ -92,7 +91,12 @@ impl Stream {
         }
     }
 
-    fn queue(context: &'static Context, raw: RawStream, owned: bool, foreign_owner: Option<Owner>) -> Stream {
+    fn queue(
+        context: &'static Context,
+        raw: RawStream,
+        owned: bool,
+        foreign_owner: Option<Box<dyn Any + Send + Sync>>,
+    ) -> Stream {
         Stream(Arc::new(Inner::Queue(Queue {
             context,
             raw,
@@ -191,185 +195,9 @@ impl Stream {
         }
     }
 
-    /// Copies host bytes into a buffer; returns when they are there.
-    ///
-    /// # Errors
-    /// `InvalidArgument` when sizes differ, `MemorySpace` when the buffer is not on this stream's device, `DeviceFailed`.
-    pub fn h2d(&self, src: &[u8], dst: &Buffer) -> Result<()> {
-        require_equal_sizes(src.len(), dst.size_bytes())?;
-        // SAFETY: the slice outlives the copy, which is waited for.
-        unsafe { self.h2d_async(src.as_ptr(), dst) }?;
-        self.synchronize()
-    }
-
-    /// Copies a buffer into host memory; returns when it is there.
-    ///
-    /// # Errors
-    /// As [`Stream::h2d`].
-    pub fn d2h(&self, src: &Buffer, dst: &mut [u8]) -> Result<()> {
-        require_equal_sizes(src.size_bytes(), dst.len())?;
-        // SAFETY: the slice outlives the copy, which is waited for.
-        unsafe { self.d2h_async(src, dst.as_mut_ptr()) }?;
-        self.synchronize()
-    }
-
-    /// Copies one buffer to another, in stream order. Between two GPUs the bytes take the way that joins them, which the driver
-    /// finds; memory that it cannot reach so goes by way of the host, and is there when this returns.
-    ///
-    /// # Errors
-    /// As [`Stream::h2d`].
-    pub fn d2d(&self, src: &Buffer, dst: &Buffer) -> Result<()> {
-        require_equal_sizes(src.size_bytes(), dst.size_bytes())?;
-        dst.require_writable()?;
-        let size_bytes = src.size_bytes();
-        let Some(queue) = self.queue_or_host() else {
-            require_device(self, src)?;
-            require_device(self, dst)?;
-            let _leases = Lease::for_copy((src, src.footprint()), (dst, dst.footprint()))?;
-            // SAFETY: both are leased host memory of this size; `copy` allows views of one block to overlap.
-            unsafe { std::ptr::copy(src.address() as *const u8, dst.address() as *mut u8, size_bytes) };
-            return Ok(());
-        };
-        if [src, dst].iter().any(|buffer| buffer.device() != queue.context.device) {
-            if [src, dst].iter().all(|buffer| matches!(buffer.device(), Device::Cuda(_))) {
-                return self.copy_between_gpus(queue, src, dst);
-            }
-            let message =
-                format!("cannot copy from {} to {} on a stream of {}", src.device(), dst.device(), self.device());
-            return Err(Error::new(ErrorKind::MemorySpace, message));
-        }
-        if size_bytes == 0 {
-            return Ok(());
-        }
-        self.begin_use(src)?;
-        self.begin_use(dst)?;
-        // SAFETY: both are device memory of this size, and live until the stream has passed (`begin_use`, `end_use`).
-        unsafe { queue.context.backend.d2d(src.address(), dst.address(), size_bytes, queue.raw) }?;
-        self.end_use(&[src, dst])
-    }
-
-    fn copy_between_gpus(&self, queue: &Queue, src: &Buffer, dst: &Buffer) -> Result<()> {
-        if src.size_bytes() == 0 {
-            return Ok(());
-        }
-        let (from, to) = (Context::get(src.device())?, Context::get(dst.device())?);
-        if let (Some(from_peer), Some(to_peer)) = (from.backend.peer(), to.backend.peer()) {
-            self.begin_use(src)?;
-            self.begin_use(dst)?;
-            let opened = from.backend.open_to(to_peer).and_then(|()| to.backend.open_to(from_peer));
-            let (from, to) = ((src.address(), from_peer), (dst.address(), to_peer));
-            // SAFETY: memory of this size on either GPU, which lives until the stream has passed (`begin_use`, `end_use`).
-            let copy = || unsafe { queue.context.backend.copy_peer(from, to, src.size_bytes(), queue.raw) };
-            let copied = opened.and_then(|()| copy());
-            if copied.is_ok() {
-                return self.end_use(&[src, dst]);
-            }
-            // Refused, as memory of another library's pool is that nobody opened. A lost device says so again below.
-        }
-        self.synchronize()?;
-        copy_by_host(src, dst)
-    }
-
-    /// Sets every byte of a buffer, in stream order.
-    ///
-    /// # Errors
-    /// `MemorySpace` when the buffer is not on this stream's device, `DeviceFailed`.
-    pub fn memset(&self, dst: &Buffer, byte: u8) -> Result<()> {
-        require_device(self, dst)?;
-        dst.require_writable()?;
-        let size_bytes = dst.size_bytes();
-        if size_bytes == 0 {
-            return Ok(());
-        }
-        let Some(queue) = self.queue_or_host() else {
-            let _lease = dst.lease(Access::Write)?;
-            // SAFETY: leased host memory of this size.
-            unsafe { std::ptr::write_bytes(dst.address() as *mut u8, byte, size_bytes) };
-            return Ok(());
-        };
-        self.begin_use(dst)?;
-        // SAFETY: device memory of this size, alive until the stream has passed.
-        unsafe { queue.context.backend.memset(dst.address(), byte, size_bytes, queue.raw) }?;
-        self.end_use(&[dst])
-    }
-
-    /// Copies `dst.size_bytes()` host bytes in stream order. On `cpu`, at once.
-    ///
-    /// # Errors
-    /// As [`Stream::h2d`].
-    ///
-    /// # Safety
-    /// `src` names that many readable bytes, unchanged until the stream has passed.
-    pub unsafe fn h2d_async(&self, src: *const u8, dst: &Buffer) -> Result<()> {
-        require_device(self, dst)?;
-        dst.require_writable()?;
-        let size_bytes = dst.size_bytes();
-        if size_bytes == 0 {
-            return Ok(());
-        }
-        let Some(queue) = self.queue_or_host() else {
-            let _lease = dst.lease(Access::Write)?;
-            // SAFETY: the caller promises the source; the buffer is leased host memory of this size.
-            unsafe { std::ptr::copy(src, dst.address() as *mut u8, size_bytes) };
-            return Ok(());
-        };
-        self.begin_use(dst)?;
-        // SAFETY: as above, on the device.
-        unsafe { queue.context.backend.h2d(src, dst.address(), size_bytes, queue.raw) }?;
-        if let Some(pooled) = dst.owner().downcast_ref::<PooledMemory>() {
-            pooled.note_end(self)?;
-        }
-        self.end_use(&[dst])
-    }
-
-    /// Copies a buffer to host memory in stream order. On `cpu`, at once.
-    ///
-    /// # Errors
-    /// As [`Stream::h2d`].
-    ///
-    /// # Safety
-    /// `dst` names `src.size_bytes()` writable bytes that nobody else touches until the stream has passed.
-    pub unsafe fn d2h_async(&self, src: &Buffer, dst: *mut u8) -> Result<()> {
-        require_device(self, src)?;
-        let size_bytes = src.size_bytes();
-        if size_bytes == 0 {
-            return Ok(());
-        }
-        let Some(queue) = self.queue_or_host() else {
-            let _lease = src.lease(Access::Read)?;
-            // SAFETY: the caller promises the target; the buffer is leased host memory of this size.
-            unsafe { std::ptr::copy(src.address() as *const u8, dst, size_bytes) };
-            return Ok(());
-        };
-        self.begin_use(src)?;
-        // SAFETY: as above, on the device.
-        unsafe { queue.context.backend.d2h(src.address(), dst, size_bytes, queue.raw) }?;
-        self.end_use(&[src])
-    }
-
-    /// Tells a buffer, before work is put on this stream, that the work will use it: orders this stream behind the
-    /// allocation, and the memory's return behind this stream. Launches in other crates call it for each buffer.
-    ///
-    /// # Errors
-    /// `MemorySpace` when the host would have to reach device memory, `DeviceFailed`.
-    pub fn begin_use(&self, buffer: &Buffer) -> Result<()> {
-        match buffer.owner().downcast_ref::<PooledMemory>() {
-            Some(pooled) => pooled.note_use(self),
-            None => Ok(()),
-        }
-    }
-
-    /// The other half of [`Stream::begin_use`], after the work was put on the stream: memory that is not of our pool is
-    /// kept until the stream has passed.
-    ///
-    /// # Errors
-    /// `DeviceFailed`
-    pub fn end_use(&self, buffers: &[&Buffer]) -> Result<()> {
+    /// Keeps memory alive until the stream has passed what was put on it so far.
+    pub(crate) fn keep(&self, memory: impl Iterator<Item = Arc<dyn Any + Send + Sync>>) -> Result<()> {
         let Some(queue) = self.queue_or_host() else { return Ok(()) };
-        let mut foreign = buffers.iter().filter(|buffer| !buffer.owner().is::<PooledMemory>()).peekable();
-        if foreign.peek().is_none() {
-            return Ok(());
-        }
         let event = self.record()?;
         let mut finished = Vec::new();
         {
@@ -377,9 +205,9 @@ impl Stream {
             // Oldest first; a failed query keeps everything.
             let done = kept.iter().take_while(|(event, _)| event.is_done().unwrap_or(false)).count();
             finished.extend(kept.drain(..done));
-            kept.extend(foreign.map(|buffer| (event.clone(), (*buffer).clone())));
+            kept.extend(memory.map(|memory| (event.clone(), memory)));
         }
-        // Outside the lock: a foreign owner's drop may do anything, use this stream too.
+        // Outside the lock: the drop of foreign memory may do anything, use this stream too.
         drop(finished);
         Ok(())
     }
@@ -404,51 +232,5 @@ impl Stream {
 impl fmt::Debug for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Stream({}, {:#x})", self.device(), self.raw_handle())
-    }
-}
-
-/// What a copy by way of the host takes there.
-const PIECE_BYTES: usize = 16 << 20;
-
-/// Copies between two devices, a piece at a time; both have the same size.
-fn copy_by_host(src: &Buffer, dst: &Buffer) -> Result<()> {
-    let (down, up) = (Stream::legacy(src.device())?, Stream::legacy(dst.device())?);
-    let mut piece = vec![0; src.size_bytes().min(PIECE_BYTES)];
-    for start in (0..src.size_bytes()).step_by(PIECE_BYTES) {
-        let end = src.size_bytes().min(start + PIECE_BYTES);
-        let part = &mut piece[..end - start];
-        down.d2h(&src.slice(start..end)?, part)?;
-        up.h2d(part, &dst.slice(start..end)?)?;
-    }
-    Ok(())
-}
-
-fn require_equal_sizes(src_bytes: usize, dst_bytes: usize) -> Result<()> {
-    if src_bytes == dst_bytes {
-        return Ok(());
-    }
-    Err(Error::invalid(format!("cannot copy {src_bytes} bytes into {dst_bytes} bytes")))
-}
-
-pub(crate) fn require_device(stream: &Stream, buffer: &Buffer) -> Result<()> {
-    if stream.device() == buffer.device() {
-        return Ok(());
-    }
-    let message = format!("the buffer is on {}, the stream on {}", buffer.device(), stream.device());
-    Err(Error::new(ErrorKind::MemorySpace, message))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn copies_by_the_host_are_whole_whatever_their_size() {
-        for size_bytes in [0, 1, PIECE_BYTES - 1, PIECE_BYTES, 2 * PIECE_BYTES + 5] {
-            let src = Buffer::from_vec((0..size_bytes).map(|at| (at / 3) as u8).collect());
-            let dst = Buffer::zeroed(Device::Cpu, size_bytes).unwrap();
-            copy_by_host(&src, &dst).unwrap();
-            assert!(src.equals(&dst).unwrap(), "{size_bytes}");
-        }
     }
 }

@@ -43,6 +43,8 @@ const int kPoison = 0xA5;
 struct Kernel {
     void* function;
     Invoker invoker;
+    const size_t* sizes;
+    size_t count;
 };
 
 std::map<std::string, Kernel>& kernels() {
@@ -290,9 +292,9 @@ std::mutex& naming() {
     return mutex;
 }
 
-void register_kernel(const char* name, void* function, Invoker invoker) {
+void register_kernel(const char* name, void* function, Invoker invoker, const size_t* sizes, size_t count) {
     std::lock_guard<std::mutex> guard(naming());
-    if (!kernels().emplace(name, Kernel{function, invoker}).second) {
+    if (!kernels().emplace(name, Kernel{function, invoker, sizes, count}).second) {
         std::fprintf(stderr, "simt: two kernels are named %s\n", name);
         std::abort();
     }
@@ -362,6 +364,12 @@ CUZARR_EXPORT void* cuzarr_simt_find(const char* name) {
     std::lock_guard<std::mutex> guard(simt::naming());
     auto found = simt::kernels().find(name);
     return found == simt::kernels().end() ? nullptr : &found->second;
+}
+
+/// How many parameters a kernel has; puts where their sizes are into `sizes`.
+CUZARR_EXPORT size_t cuzarr_simt_parameters(void* kernel, const size_t** sizes) {
+    *sizes = static_cast<simt::Kernel*>(kernel)->sizes;
+    return static_cast<simt::Kernel*>(kernel)->count;
 }
 
 CUZARR_EXPORT int cuzarr_simt_launch(void* kernel, u32 blocks, u32 threads, u32 shared_bytes, void** arguments) {

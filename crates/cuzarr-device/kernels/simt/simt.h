@@ -42,9 +42,9 @@ struct Exchanged {
 Exchanged exchange(WarpOperation operation, u32 lanes, u64 value);
 u32 lane();
 
-/// A kernel under its name, called with pointers to its arguments.
+/// A kernel under its name, called with pointers to its arguments. `sizes` are the bytes of its `count` parameters.
 typedef void (*Invoker)(void* function, void** arguments);
-void register_kernel(const char* name, void* function, Invoker invoker);
+void register_kernel(const char* name, void* function, Invoker invoker, const size_t* sizes, size_t count);
 }  // namespace simt
 #pragma GCC visibility pop
 
@@ -58,10 +58,12 @@ void invoke_with(void (*function)(Parameters...), void** arguments, std::integer
 struct Registration {
     template <class... Parameters>
     Registration(const char* name, void (*function)(Parameters...)) {
-        register_kernel(name, reinterpret_cast<void*>(function), [](void* address, void** arguments) {
+        static const size_t sizes[] = {sizeof(Parameters)..., 0};
+        Invoker invoker = [](void* address, void** arguments) {
             auto typed = reinterpret_cast<void (*)(Parameters...)>(address);
             invoke_with(typed, arguments, std::index_sequence_for<Parameters...>());
-        });
+        };
+        register_kernel(name, reinterpret_cast<void*>(function), invoker, sizes, sizeof...(Parameters));
     }
 };
 

@@ -341,6 +341,17 @@ fn check_size(shape: &[usize], element_bytes: usize) -> Result<()> {
     }
 }
 
+/// Refuses a box that is not inside `shape`.
+pub(crate) fn check_box(start: &[usize], extent: &[usize], shape: &[usize]) -> Result<()> {
+    let inside = start.len() == shape.len()
+        && extent.len() == shape.len()
+        && (0..shape.len()).all(|axis| start[axis].checked_add(extent[axis]).is_some_and(|end| end <= shape[axis]));
+    if inside {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("{start:?} + {extent:?} is not inside shape {shape:?}")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

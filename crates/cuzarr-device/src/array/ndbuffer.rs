@@ -4,14 +4,12 @@ use std::fmt;
 
 use crate::array::dtype::DType;
 use crate::array::layout::{Layout, Order};
-use crate::array::writer::{Reader, Writer};
 use crate::device::Device;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::memory::buffer::Buffer;
+use crate::memory::footprint::Footprint;
 use crate::memory::host_bytes::HostSlice;
-use crate::memory::lease::{Access, Footprint, Lease};
-use crate::ops::cast;
-use crate::ops::copy;
+use crate::memory::lease::{Access, Lease};
 
 /// Typed, strided, N-dimensional memory on one device: a [`Buffer`], a [`DType`] and a [`Layout`] (offset and strides
 /// in bytes, relative to the buffer).
@@ -79,19 +77,6 @@ impl NdBuffer {
     pub fn zeroed(device: Device, dtype: DType, shape: &[usize], order: Order) -> Result<NdBuffer> {
         let layout = Layout::contiguous(shape, dtype.size_bytes(), order)?;
         Ok(NdBuffer { buffer: Buffer::zeroed(device, layout.size_bytes())?, dtype, layout })
-    }
-
-    /// New memory, every element the one whose bytes are `element`.
-    ///
-    /// # Errors
-    /// As [`NdBuffer::empty`]; `InvalidArgument` when `element` has the wrong size.
-    pub fn full(device: Device, dtype: DType, shape: &[usize], order: Order, element: &[u8]) -> Result<NdBuffer> {
-        if element.len() == dtype.size_bytes() && element.iter().all(|&byte| byte == 0) {
-            return NdBuffer::zeroed(device, dtype, shape, order);
-        }
-        let array = NdBuffer::empty(device, dtype, shape, order)?;
-        array.fill(element)?;
-        Ok(array)
     }
 
     /// A copy of packed host bytes.
@@ -208,31 +193,16 @@ impl NdBuffer {
 
     /// The bytes of the elements, in the memory's block.
     pub(crate) fn footprint(&self) -> Option<Footprint> {
-        Footprint::of(&self.layout, self.buffer.offset_bytes())
+        let start = self.buffer.offset_bytes() + self.layout.offset_bytes();
+        Footprint::strided(self.shape(), self.strides(), start, self.dtype.size_bytes())
     }
 
     /// A lease of all elements.
     pub(crate) fn lease(&self, access: Access) -> Result<Lease> {
-        Lease::take(&self.buffer, self.footprint(), access)
+        self.buffer.lease_of(self.footprint(), access)
     }
 
-    /// The right to read the elements by many threads, when they are in host memory.
-    ///
-    /// # Errors
-    /// `MemorySpace` when they are elsewhere; `InvalidArgument` while they are being written.
-    pub fn reader(&self) -> Result<Reader> {
-        Reader::new(self)
-    }
-
-    /// The right to write the elements, in parts by many threads, when they are in host memory.
-    ///
-    /// # Errors
-    /// `MemorySpace` when they are elsewhere; `InvalidArgument` when they are read-only, in use, or lie on each other.
-    pub fn writer(&self) -> Result<Writer> {
-        Writer::new(self)
-    }
-
-    fn with_layout(&self, layout: Layout) -> NdBuffer {
+    pub(crate) fn with_layout(&self, layout: Layout) -> NdBuffer {
         NdBuffer { buffer: self.buffer.clone(), dtype: self.dtype, layout }
     }
 
@@ -269,17 +239,6 @@ impl NdBuffer {
             Error::invalid(message).with_hint("copy it: `reshape_copy`")
         })?;
         Ok(self.with_layout(layout))
-    }
-
-    /// As [`NdBuffer::reshape`], copying where a view is not possible.
-    ///
-    /// # Errors
-    /// As [`NdBuffer::reshape`] for the number of elements, and [`NdBuffer::copy`].
-    pub fn reshape_copy(&self, shape: &[usize]) -> Result<NdBuffer> {
-        match self.layout.reshape(shape)? {
-            Some(layout) => Ok(self.with_layout(layout)),
-            None => self.copy(Order::C)?.reshape(shape),
-        }
     }
 
     /// A view whose dimension `i` is dimension `axes[i]` of this one.
@@ -326,93 +285,12 @@ impl NdBuffer {
         })
     }
 
-    /// A packed copy with elements converted as NumPy's `astype` does on x86-64.
-    ///
-    /// # Errors
-    /// `Unsupported` when the conversion has no meaning; else as [`NdBuffer::empty`].
-    pub fn astype(&self, dtype: DType, order: Order) -> Result<NdBuffer> {
-        let target = NdBuffer::empty(self.device(), dtype, self.shape(), order)?;
-        target.copy_from_cast(self)?;
-        Ok(target)
-    }
-
-    /// Sets every element to the one whose bytes are `element`.
-    ///
-    /// # Errors
-    /// `InvalidArgument` when `element` has the wrong size or the memory is read-only.
-    pub fn fill(&self, element: &[u8]) -> Result<()> {
-        let whole = (vec![0; self.ndim()], self.shape().to_vec());
-        crate::ops::transfer::fill_boxes(self, &[whole], element)
-    }
-
     pub(crate) fn check_element(&self, element: &[u8]) -> Result<()> {
         if element.len() == self.dtype.size_bytes() {
             return Ok(());
         }
         let (got, expected) = (element.len(), self.dtype.size_bytes());
         Err(Error::invalid(format!("an element of {} has {expected} bytes, got {got}", self.dtype)))
-    }
-
-    /// A packed copy on the same device.
-    ///
-    /// # Errors
-    /// As [`NdBuffer::empty`].
-    pub fn copy(&self, order: Order) -> Result<NdBuffer> {
-        let target = NdBuffer::empty(self.device(), self.dtype, self.shape(), order)?;
-        target.copy_from(self)?;
-        Ok(target)
-    }
-
-    /// Copies all elements of `source`, of the same shape and dtype, from any device and with any strides. The two may
-    /// be views of the same memory.
-    ///
-    /// # Errors
-    /// `InvalidArgument` when shapes or dtypes differ or this memory is read-only.
-    pub fn copy_from(&self, source: &NdBuffer) -> Result<()> {
-        if source.dtype != self.dtype {
-            let message = format!("cannot copy {} into {}", source.dtype, self.dtype);
-            return Err(Error::invalid(message).with_hint("convert it: `astype` or `copy_from_cast`"));
-        }
-        self.copy_from_cast(source)
-    }
-
-    /// As [`NdBuffer::copy_from`], converting elements as [`NdBuffer::astype`] does where the dtypes differ.
-    ///
-    /// # Errors
-    /// As [`NdBuffer::copy_from`]; `Unsupported` when the conversion has no meaning.
-    pub fn copy_from_cast(&self, source: &NdBuffer) -> Result<()> {
-        if source.shape() != self.shape() {
-            return Err(Error::invalid(format!("cannot copy shape {:?} into {:?}", source.shape(), self.shape())));
-        }
-        if source.dtype != self.dtype && !cast::is_supported(source.dtype, self.dtype) {
-            let message = format!("cannot cast {} to {}", source.dtype, self.dtype);
-            return Err(Error::new(ErrorKind::Unsupported, message));
-        }
-        self.buffer.require_writable()?;
-        copy::nd_to_nd(source, self)
-    }
-
-    /// A packed copy on `device`, in C order unless the elements are packed in F order; shares memory when it is there.
-    ///
-    /// # Errors
-    /// As [`NdBuffer::empty`].
-    pub fn to_device(&self, device: Device) -> Result<NdBuffer> {
-        if self.device() == device {
-            return Ok(self.clone());
-        }
-        let f_only = self.is_contiguous(Order::F) && !self.is_contiguous(Order::C);
-        let order = if f_only { Order::F } else { Order::C };
-        let target = NdBuffer::empty(device, self.dtype, self.shape(), order)?;
-        target.copy_from(self)?;
-        Ok(target)
-    }
-
-    /// All elements as host bytes, packed in `order`.
-    ///
-    /// # Errors
-    /// `OutOfMemory`, `DeviceFailed`.
-    pub fn to_host_bytes(&self, order: Order) -> Result<Vec<u8>> {
-        copy::nd_to_host(self, order)
     }
 
     /// The elements in place, when they are on the host and contiguous in C order. While the result lives, writing them is
@@ -443,30 +321,6 @@ impl NdBuffer {
         // pattern is a value of `T`; alive as long as `self`; the lease, which lives as long as the slice, keeps writers away.
         let elements = unsafe { std::slice::from_raw_parts(self.address() as *const T, self.len()) };
         Ok(HostSlice::new(elements, lease))
-    }
-
-    /// Whether both have the same shape and dtype and equal elements, as `numpy.array_equal`: -0.0 equals 0.0, and NaN
-    /// equals NaN only with `equal_nan`.
-    ///
-    /// # Errors
-    /// As [`NdBuffer::to_device`]: elements are compared where `self` is.
-    pub fn all_equal(&self, other: &NdBuffer, equal_nan: bool) -> Result<bool> {
-        if self.shape() != other.shape() || self.dtype != other.dtype {
-            return Ok(false);
-        }
-        copy::nd_equals(self, other, equal_nan)
-    }
-
-    /// Whether every element is the one whose bytes are `element`: the test for chunks that need not be stored.
-    ///
-    /// Compares bits, so -0.0 is not 0.0; with `equal_nan` any NaN equals any NaN. That is zarr-python's test, except
-    /// that complex numbers are compared part by part, so that no sign of a zero and no part beside a NaN is lost.
-    ///
-    /// # Errors
-    /// `InvalidArgument` when `element` has the wrong size; else as [`NdBuffer::to_device`].
-    pub fn all_equal_element(&self, element: &[u8], equal_nan: bool) -> Result<bool> {
-        self.check_element(element)?;
-        copy::nd_equals_element(self, element, equal_nan)
     }
 }
 

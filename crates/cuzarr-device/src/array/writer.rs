@@ -8,12 +8,10 @@ use std::ops::{Deref, DerefMut, Range};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use crate::array::layout::check_box;
 use crate::array::ndbuffer::NdBuffer;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::lease::{Access, Lease};
-use crate::ops::compare;
-use crate::ops::transfer;
-use crate::ops::transfer::{Transfer, check_box};
 
 /// The right to read the elements of an nd-buffer in host memory. Clones share it. While it lives, nobody writes them.
 #[derive(Clone)]
@@ -51,25 +49,23 @@ impl Reader {
         let array = self.0.array.region(start, extent, &vec![1; extent.len()])?;
         Ok(Reader(Arc::new(Held { array, lease: Arc::clone(&self.0.lease) })))
     }
+}
 
-    /// Whether every element is `element`; see [`NdBuffer::all_equal_element`].
+impl NdBuffer {
+    /// The right to read the elements by many threads, when they are in host memory.
     ///
     /// # Errors
-    /// `InvalidArgument` when `element` has the wrong size.
-    pub fn all_equal_element(&self, element: &[u8], equal_nan: bool) -> Result<bool> {
-        self.0.array.check_element(element)?;
-        Ok(compare::cpu::all_equal_element(&self.0.array, element, equal_nan))
+    /// `MemorySpace` when they are elsewhere; `InvalidArgument` while they are being written.
+    pub fn reader(&self) -> Result<Reader> {
+        Reader::new(self)
     }
 
-    /// Moves boxes of the elements into packed bytes, as [`gather_host`](crate::ops::transfer::gather_host) does.
+    /// The right to write the elements, in parts by many threads, when they are in host memory.
     ///
     /// # Errors
-    /// `InvalidArgument` when a box leaves either memory or types do not match.
-    pub fn gather(&self, transfer: &Transfer, packed: &mut [u8]) -> Result<()> {
-        transfer.check(packed.len(), &self.0.array)?;
-        // SAFETY: checked above; the lease keeps writers away from the elements, and `packed` is borrowed alone.
-        unsafe { transfer::cpu::gather(&self.0.array, transfer, packed.as_mut_ptr()) };
-        Ok(())
+    /// `MemorySpace` when they are elsewhere; `InvalidArgument` when they are read-only, in use, or lie on each other.
+    pub fn writer(&self) -> Result<Writer> {
+        Writer::new(self)
     }
 }
 
@@ -273,35 +269,9 @@ impl Part {
         &self.parts.boxes[self.number]
     }
 
-    fn array(&self) -> &NdBuffer {
+    /// The nd-buffer whose boxes these are. Its elements are reached through the part alone.
+    pub(crate) fn array(&self) -> &NdBuffer {
         &self.parts.grant.array
-    }
-
-    /// Moves boxes from packed bytes into the elements, as [`scatter_host`](crate::ops::transfer::scatter_host) does. Each box lies
-    /// in one of the part's.
-    ///
-    /// # Errors
-    /// `InvalidArgument` when a box leaves the part or the packed bytes, or types do not match.
-    pub fn scatter(&mut self, packed: &[u8], transfer: &Transfer) -> Result<()> {
-        transfer.check(packed.len(), self.array())?;
-        for item in &transfer.boxes {
-            self.require(&item.start, &item.extent)?;
-        }
-        // SAFETY: checked above; the boxes are of this part, which is borrowed alone, and the writer's lease keeps others away.
-        unsafe { transfer::cpu::scatter(packed.as_ptr(), transfer, self.array()) };
-        Ok(())
-    }
-
-    /// Sets every element of a box, which lies in one of the part's, to the one whose bytes are `element`.
-    ///
-    /// # Errors
-    /// `InvalidArgument` when the box leaves the part, or `element` has the wrong size.
-    pub fn fill(&mut self, start: &[usize], extent: &[usize], element: &[u8]) -> Result<()> {
-        self.array().check_element(element)?;
-        self.require(start, extent)?;
-        // SAFETY: a box of this part, which is borrowed alone, and the writer's lease keeps others away.
-        unsafe { transfer::cpu::fill_box(self.array(), start, extent, element) };
-        Ok(())
     }
 
     /// The bytes of the part's only box, which are `range` of the nd-buffer's memory without gaps.
@@ -320,7 +290,8 @@ impl Part {
         Err(Error::invalid(format!("bytes {range:?} are not those of part {}", self.number)))
     }
 
-    fn require(&self, start: &[usize], extent: &[usize]) -> Result<()> {
+    /// Refuses a box that does not lie in one of the part's.
+    pub(crate) fn require(&self, start: &[usize], extent: &[usize]) -> Result<()> {
         match self.boxes().iter().any(|one| one.contains(start, extent)) {
             true => Ok(()),
             false => Err(Error::invalid(format!("{start:?} + {extent:?} is not in part {}", self.number))),

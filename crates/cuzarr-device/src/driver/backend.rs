@@ -124,6 +124,8 @@ pub(crate) trait Backend: Send + Sync {
     unsafe fn function(&self, module: usize, name: &str) -> Result<RawFunction>;
     /// Gives a module back; no kernel of it runs any more.
     unsafe fn unload_module(&self, module: usize) -> Result<()>;
+    /// Size of each parameter; `None` when the driver is too old to say (before CUDA 12.4).
+    unsafe fn parameter_bytes(&self, function: RawFunction) -> Result<Option<Vec<usize>>>;
     unsafe fn function_info(&self, function: RawFunction) -> Result<FunctionInfo>;
     /// Lets launches of the function ask for so much dynamic shared memory.
     unsafe fn allow_shared(&self, function: RawFunction, size_bytes: u32) -> Result<()>;

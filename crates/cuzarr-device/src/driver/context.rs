@@ -1,17 +1,14 @@
-//! What a process keeps for each device it has used: the backend, its home stream, its kernels, its pinned memory.
+//! Devices that the process has used: the backend of each, its home stream, and what other rooms keep for it.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::sync::{Mutex, OnceLock};
 
 use crate::device::Device;
 use crate::driver::backend::{Backend, RawStream};
 use crate::driver::cuda::CudaBackend;
 use crate::driver::simt::SimtBackend;
 use crate::error::{Error, ErrorKind, Result};
-use crate::kernel::Kernels;
-use crate::memory::pool::Counters;
-use crate::memory::slab::PinnedCache;
-use crate::ops::launch::Tables;
+use crate::lock::lock;
 
 /// One device that has been used. Made at first use, kept for the life of the process.
 pub(crate) struct Context {
@@ -19,10 +16,26 @@ pub(crate) struct Context {
     pub(crate) backend: Box<dyn Backend>,
     /// Orders what was given no stream: allocations for a device rather than for a stream.
     pub(crate) home_stream: RawStream,
-    pub(crate) kernels: Kernels,
-    pub(crate) counters: Counters,
-    pub(crate) pinned: PinnedCache,
-    pub(crate) tables: Tables,
+    /// Its place in every [`PerDevice`], below [`MOST_DEVICES`].
+    place: usize,
+}
+
+/// Devices that one process can use: more than any machine has.
+const MOST_DEVICES: usize = 64;
+
+/// One value for each device that was used, made at first use and kept for the life of the process. Rooms above this one keep
+/// so what belongs to a device: loaded kernels, counters, pinned memory.
+pub(crate) struct PerDevice<T>([OnceLock<T>; MOST_DEVICES]);
+
+impl<T: Default> PerDevice<T> {
+    pub(crate) const fn new() -> PerDevice<T> {
+        PerDevice([const { OnceLock::new() }; MOST_DEVICES])
+    }
+
+    /// The value of this device. Takes no lock once it is made.
+    pub(crate) fn of(&self, context: &Context) -> &T {
+        self.0[context.place].get_or_init(T::default)
+    }
 }
 
 static CONTEXTS: OnceLock<Mutex<HashMap<Device, &'static Context>>> = OnceLock::new();
@@ -38,7 +51,7 @@ impl Context {
             return Ok(context);
         }
         // Made under the lock: two threads must not make two pools, and this happens once a device.
-        let context: &'static Context = Box::leak(Box::new(Context::new(device)?));
+        let context: &'static Context = Box::leak(Box::new(Context::new(device, contexts.len())?));
         contexts.insert(device, context);
         Ok(context)
     }
@@ -48,26 +61,18 @@ impl Context {
         CONTEXTS.get().and_then(|contexts| lock(contexts).get(&device).copied())
     }
 
-    fn new(device: Device) -> Result<Context> {
+    fn new(device: Device, place: usize) -> Result<Context> {
+        if place >= MOST_DEVICES {
+            let message =
+                format!("{device} would be device number {place} of this process, which uses {MOST_DEVICES} at most");
+            return Err(Error::new(ErrorKind::DeviceUnavailable, message));
+        }
         let backend: Box<dyn Backend> = match device {
             Device::Cpu => return Err(Error::new(ErrorKind::Unsupported, "cpu has no driver context")),
             Device::Cuda(ordinal) => Box::new(CudaBackend::new(ordinal)?),
             Device::Simt => Box::new(SimtBackend::new()?),
         };
         let home_stream = backend.create_stream(false)?;
-        Ok(Context {
-            device,
-            backend,
-            home_stream,
-            kernels: Kernels::default(),
-            counters: Counters::default(),
-            pinned: PinnedCache::default(),
-            tables: Tables::default(),
-        })
+        Ok(Context { device, backend, home_stream, place })
     }
-}
-
-/// A lock whose holder panicked still guards consistent data here: every section under it is a few plain assignments.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }

@@ -9,11 +9,10 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use crate::device::Device;
-use crate::driver::context::Context;
+use crate::c_layout::c_layout;
+use crate::driver::backend::Backend;
 use crate::driver::library;
 use crate::error::{Error, ErrorKind, Result};
-use crate::memory::buffer::Buffer;
 
 /// Names the library to use instead of looking for one.
 pub(crate) const LIBRARY_VARIABLE: &str = "CUZARR_CUFILE_LIBRARY";
@@ -57,15 +56,27 @@ struct Properties {
     rest: [u64; 32],
 }
 
+// Of cufile.h, version 1.0 and later. The library writes a `CUfileDrvProps_t`, of 56 bytes in version 1, into `Properties`.
+#[cfg(target_pointer_width = "64")]
+mod layouts {
+    use super::*;
+
+    c_layout! { Status: 8 bytes { code at 0, cuda at 4 } }
+    c_layout! { DescriptorOrPointer: 8 bytes { descriptor at 0 } }
+    c_layout! { Description: 24 bytes { kind at 0, handle at 8, operations at 16 } }
+    c_layout! { Properties: 264 bytes { major_version at 0 } }
+    const _: () = assert!(size_of::<Properties>() >= 56 && align_of::<Properties>() >= align_of::<usize>());
+}
+
 type Handle = *mut c_void;
-type Transfer = unsafe extern "C" fn(Handle, *mut c_void, usize, i64, i64) -> isize;
+type TransferFunction = unsafe extern "C" fn(Handle, *mut c_void, usize, i64, i64) -> isize;
 
 /// The library, loaded and started once.
 pub struct CuFile {
     register: unsafe extern "C" fn(*mut Handle, *mut Description) -> Status,
     deregister: unsafe extern "C" fn(Handle),
-    read: Transfer,
-    write: Transfer,
+    read: TransferFunction,
+    write: TransferFunction,
     path: PathBuf,
     is_direct: bool,
     process: u32,
@@ -168,65 +179,66 @@ fn describe(code: c_int) -> String {
     format!("cuFile error {code} ({words})")
 }
 
-/// A file that is registered with cuFile. Reading and writing through shared references is what files do.
-pub struct DirectFile {
-    cufile: &'static CuFile,
-    handle: usize,
-    // Closed after the handle is gone.
-    _file: File,
+/// Which way bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    /// From the file to memory.
+    Read,
+    /// From memory to the file.
+    Write,
 }
 
-impl DirectFile {
-    /// Registers an open file.
+/// A file that the library knows, until this is dropped.
+pub(crate) struct FileHandle {
+    cufile: &'static CuFile,
+    handle: usize,
+}
+
+impl CuFile {
+    /// Makes a file known to the library. The caller keeps it open as long as the handle.
     ///
     /// # Errors
-    /// `LibraryMissing` where cuFile is not there; `DeviceFailed` when it refuses the file.
-    pub fn new(file: File) -> Result<DirectFile> {
-        let cufile = CuFile::get()?;
-        let descriptor = descriptor(&file)?;
-        let handle = DescriptorOrPointer { descriptor };
+    /// `DeviceFailed` when the library refuses the file.
+    pub(crate) fn register(&'static self, file: &File) -> Result<FileHandle> {
+        let handle = DescriptorOrPointer { descriptor: descriptor(file)? };
         let mut description = Description { kind: KIND_DESCRIPTOR, handle, operations: std::ptr::null() };
         let mut handle = std::ptr::null_mut();
-        // SAFETY: reads the description, writes one handle; the file stays open as long as the handle.
-        check("cuFileHandleRegister", unsafe { (cufile.register)(&mut handle, &mut description) })?;
-        Ok(DirectFile { cufile, handle: handle as usize, _file: file })
+        // SAFETY: the library reads the description, a local, and writes one handle to another; `file` is open meanwhile.
+        check("cuFileHandleRegister", unsafe { (self.register)(&mut handle, &mut description) })?;
+        Ok(FileHandle { cufile: self, handle: handle as usize })
     }
+}
 
-    /// Fills `target` with the bytes from `offset` on. Returns when they are there, for every stream; work that other
-    /// streams still have on that memory must be done.
+impl FileHandle {
+    /// Moves `size_bytes` bytes between the file, from `offset` on, and memory of a device. Returns when they are there.
     ///
     /// # Errors
-    /// `MemorySpace` for host memory; `DeviceFailed`, also when the file ends before the memory is full.
-    pub fn read_exact_at(&self, target: &Buffer, offset: u64) -> Result<()> {
-        target.require_writable()?;
-        self.transfer("cuFileRead", self.cufile.read, target, offset)
-    }
-
-    /// Writes all bytes of `source`, which are ready, to the file from `offset` on.
+    /// `DeviceFailed`, also when the file is shorter.
     ///
-    /// # Errors
-    /// As [`DirectFile::read_exact_at`].
-    pub fn write_all_at(&self, source: &Buffer, offset: u64) -> Result<()> {
-        self.transfer("cuFileWrite", self.cufile.write, source, offset)
-    }
-
-    fn transfer(&self, call: &str, function: Transfer, memory: &Buffer, offset: u64) -> Result<()> {
-        if memory.device() == Device::Cpu {
-            return Err(Error::new(ErrorKind::MemorySpace, "cuFile is for memory of a device"));
-        }
-        let size_bytes = memory.size_bytes();
-        if i64::try_from(offset).ok().and_then(|offset| offset.checked_add_unsigned(size_bytes as u64)).is_none() {
-            return Err(Error::invalid(format!("no file has a byte {offset}")));
-        }
-        let backend = &Context::get(memory.device())?.backend;
+    /// # Safety
+    /// `size_bytes` bytes of memory of this backend's device are at `address`, and stay there through the call; the file is
+    /// still open; `offset + size_bytes` fits 63 bits.
+    pub(crate) unsafe fn transfer(
+        &self,
+        direction: Direction,
+        backend: &dyn Backend,
+        address: usize,
+        size_bytes: usize,
+        offset: u64,
+    ) -> Result<()> {
+        let (call, function) = match direction {
+            Direction::Read => ("cuFileRead", self.cufile.read),
+            Direction::Write => ("cuFileWrite", self.cufile.write),
+        };
         let mut done = 0;
         while done < size_bytes {
             let (rest, at) = (size_bytes - done, (offset + done as u64) as i64);
-            let (handle, address) = (self.handle as Handle, memory.address() as *mut c_void);
+            let (handle, address) = (self.handle as Handle, address as *mut c_void);
             let (mut count, mut errno) = (0, 0);
             // The library works on the context that is current.
             backend.with_current(&mut || {
-                // SAFETY: a registered handle, and memory of this device from `done` on to its end, alive through the call.
+                // SAFETY: the handle is registered until `drop`; the caller promises `size_bytes` bytes of this device at `address`,
+                // of which the last `rest` begin at `done`.
                 count = unsafe { function(handle, address, rest, at, done as i64) };
                 errno = std::io::Error::last_os_error().raw_os_error().unwrap_or(0);
             })?;
@@ -254,11 +266,11 @@ impl DirectFile {
     }
 }
 
-impl Drop for DirectFile {
+impl Drop for FileHandle {
     fn drop(&mut self) {
         // In a forked child the handle belongs to the parent's library state.
         if self.cufile.process == std::process::id() {
-            // SAFETY: it was registered once and nobody uses it any more.
+            // SAFETY: `register` made the handle, and this value alone has it; no call on it is under way, since those borrow it.
             unsafe { (self.cufile.deregister)(self.handle as Handle) };
         }
     }

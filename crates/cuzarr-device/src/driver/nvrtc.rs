@@ -4,7 +4,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use crate::driver::cuda::Driver;
+use crate::driver::cuda::driver::Driver;
 use crate::driver::library;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernel::Header;

@@ -33,11 +33,13 @@ const TOTAL_BYTES: usize = 1 << 30;
 
 type Find = unsafe extern "C" fn(*const c_char) -> *mut c_void;
 type Launch = unsafe extern "C" fn(*mut c_void, u32, u32, u32, *mut *mut c_void) -> c_int;
+type Parameters = unsafe extern "C" fn(*mut c_void, *mut *const usize) -> usize;
 type LastError = unsafe extern "C" fn() -> *const c_char;
 
 pub(crate) struct SimtBackend {
     properties: Properties,
     find: Find,
+    parameters: Parameters,
     launch: Launch,
     last_error: LastError,
     memory: Mutex<HashMap<usize, usize>>,
@@ -53,10 +55,11 @@ impl SimtBackend {
             return Err(Error::new(ErrorKind::DeviceUnavailable, message).with_hint("run scripts/build_simt.sh"));
         }
         let found = library::open(LIBRARY_VARIABLE, &[])?;
-        // SAFETY: the types are those of kernels/simt/runtime.h.
-        let (find, launch, last_error) = unsafe {
+        // SAFETY: the types are those of the functions that kernels/simt/runtime.cpp exports.
+        let (find, parameters, launch, last_error) = unsafe {
             (
                 library::symbol(&found.library, "cuzarr_simt_find")?,
+                library::symbol(&found.library, "cuzarr_simt_parameters")?,
                 library::symbol(&found.library, "cuzarr_simt_launch")?,
                 library::symbol(&found.library, "cuzarr_simt_last_error")?,
             )
@@ -71,6 +74,7 @@ impl SimtBackend {
                 memory_pools: true,
             },
             find,
+            parameters,
             launch,
             last_error,
             memory: Mutex::default(),
@@ -336,8 +340,18 @@ impl Backend for SimtBackend {
         Ok(())
     }
 
-    unsafe fn function_info(&self, _function: RawFunction) -> Result<FunctionInfo> {
-        Ok(FunctionInfo { max_threads: u32::MAX, ..FunctionInfo::default() })
+    unsafe fn parameter_bytes(&self, function: RawFunction) -> Result<Option<Vec<usize>>> {
+        let mut sizes = std::ptr::null();
+        // SAFETY: the caller promises a function that `find` gave; the library writes one pointer.
+        let count = unsafe { (self.parameters)(function as *mut c_void, &mut sizes) };
+        // SAFETY: the library keeps `count` sizes there, a constant of the kernel.
+        Ok(Some(unsafe { std::slice::from_raw_parts(sizes, count) }.to_vec()))
+    }
+
+    unsafe fn function_info(&self, function: RawFunction) -> Result<FunctionInfo> {
+        // SAFETY: the caller's promise.
+        let parameter_bytes = unsafe { self.parameter_bytes(function) }?;
+        Ok(FunctionInfo { max_threads: u32::MAX, parameter_bytes, ..FunctionInfo::default() })
     }
 
     unsafe fn allow_shared(&self, _function: RawFunction, _size_bytes: u32) -> Result<()> {

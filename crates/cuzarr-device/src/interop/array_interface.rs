@@ -5,7 +5,8 @@ use crate::array::layout::{Layout, Order};
 use crate::array::ndbuffer::NdBuffer;
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
-use crate::memory::buffer::{Buffer, Owner};
+use crate::memory::buffer::Buffer;
+use crate::memory::lease::Owner;
 use crate::memory::pool;
 
 /// What the two interfaces' dictionaries say. Whoever speaks Python turns it into one, or one into it.

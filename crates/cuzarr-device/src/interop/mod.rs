@@ -2,4 +2,3 @@
 
 pub(crate) mod array_interface;
 pub mod dlpack;
-pub mod nvtx;

@@ -10,21 +10,24 @@
 //! So a machine with the wheel needs neither compiler nor toolkit, and `cargo build` needs no CUDA. On `simt` the kernel is
 //! a function of the test library, under the same name.
 
+mod arguments;
 pub(crate) mod module;
 
 use std::collections::HashMap;
-use std::ffi::c_void;
 use std::sync::Mutex;
 
 use crate::device::Device;
 use crate::driver::backend::{Grid, RawFunction};
-use crate::driver::context::{Context, lock};
+use crate::driver::context::{Context, PerDevice};
 use crate::driver::cubin;
 use crate::error::{Error, ErrorKind, Result};
+use crate::kernel::arguments::check_arguments;
+use crate::lock::lock;
 use crate::memory::buffer::Buffer;
 use crate::stream::Stream;
 
 pub use crate::driver::cubin::set_cubin_directory;
+pub use arguments::Arguments;
 
 /// One `.cu` file. Keep it in a `static`.
 #[derive(Debug)]
@@ -95,21 +98,31 @@ const fn number(text: &[u8], mut at: usize) -> u32 {
     value
 }
 
-/// Kernels that were loaded on one device.
+/// Kernels that were loaded on each device.
+static KERNELS: PerDevice<Kernels> = PerDevice::new();
+
 #[derive(Default)]
-pub(crate) struct Kernels(Mutex<Loaded>);
+struct Kernels(Mutex<Loaded>);
 
 #[derive(Default)]
 struct Loaded {
     modules: HashMap<&'static str, usize>,
-    functions: HashMap<(&'static str, String), RawFunction>,
+    entries: HashMap<(&'static str, String), &'static Entry>,
+}
+
+/// One kernel of a file, kept for the life of the process as its module is.
+struct Entry {
+    name: String,
+    function: RawFunction,
+    /// Size of each parameter, where the driver says.
+    parameter_bytes: Option<Vec<usize>>,
 }
 
 /// A kernel on one device, ready to be launched.
 #[derive(Clone, Copy)]
 pub struct Kernel {
     context: &'static Context,
-    function: RawFunction,
+    entry: &'static Entry,
     shared_bytes: u32,
 }
 
@@ -121,10 +134,10 @@ impl KernelSource {
     /// `DeviceUnavailable`, `DeviceFailed`.
     pub fn kernel(&'static self, device: Device, entry: &str) -> Result<Kernel> {
         let context = Context::get(device)?;
-        let mut loaded = lock(&context.kernels.0);
+        let mut loaded = lock(&KERNELS.of(context).0);
         let key = (self.name, entry.to_string());
-        if let Some(&function) = loaded.functions.get(&key) {
-            return Ok(Kernel { context, function, shared_bytes: 0 });
+        if let Some(&entry) = loaded.entries.get(&key) {
+            return Ok(Kernel { context, entry, shared_bytes: 0 });
         }
         let module = match loaded.modules.get(self.name) {
             Some(&module) => module,
@@ -135,10 +148,13 @@ impl KernelSource {
                 module
             }
         };
-        // SAFETY: modules are never unloaded.
+        // SAFETY: the module was loaded by this backend, and modules of files are never unloaded.
         let function = unsafe { context.backend.function(module, entry) }?;
-        loaded.functions.insert(key, function);
-        Ok(Kernel { context, function, shared_bytes: 0 })
+        // SAFETY: the backend gave the function just now.
+        let parameter_bytes = unsafe { context.backend.parameter_bytes(function) }?;
+        let entry: &'static Entry = Box::leak(Box::new(Entry { name: entry.to_string(), function, parameter_bytes }));
+        loaded.entries.insert(key, entry);
+        Ok(Kernel { context, entry, shared_bytes: 0 })
     }
 
     /// What decides its machine code beside architecture and compiler: part of the name of its cubins.
@@ -186,8 +202,8 @@ impl Kernel {
     /// `DeviceFailed` when the device has less.
     pub fn with_shared(mut self, size_bytes: u32) -> Result<Kernel> {
         if self.context.device != Device::Simt {
-            // SAFETY: functions of modules, which are never unloaded.
-            unsafe { self.context.backend.allow_shared(self.function, size_bytes) }?;
+            // SAFETY: the backend gave the function, whose module is never unloaded.
+            unsafe { self.context.backend.allow_shared(self.entry.function, size_bytes) }?;
             self.shared_bytes = size_bytes;
         }
         Ok(self)
@@ -196,11 +212,12 @@ impl Kernel {
     /// Puts a launch on `stream`. `buffers` are all device memory that the arguments point into.
     ///
     /// # Errors
-    /// `InvalidArgument` for an empty grid, `MemorySpace` for a stream of another device, `DeviceFailed`.
+    /// `InvalidArgument` for an empty grid, and for arguments whose number or sizes are not those of the parameters;
+    /// `MemorySpace` for a stream of another device, `DeviceFailed`.
     ///
     /// # Safety
-    /// The arguments have the number, types and layout of the kernel's parameters; the kernel, launched like this, stays
-    /// inside the memory of `buffers`.
+    /// The arguments have the types and layout of the kernel's parameters; the kernel, launched like this, stays inside the
+    /// memory of `buffers`.
     pub unsafe fn launch<A: Arguments>(
         &self,
         stream: &Stream,
@@ -216,66 +233,19 @@ impl Kernel {
         if blocks == 0 || threads == 0 {
             return Err(Error::invalid(format!("a launch of {blocks} blocks of {threads} threads does nothing")));
         }
+        check_arguments(&self.entry.name, self.entry.parameter_bytes.as_deref(), &arguments.sizes())?;
         for buffer in buffers {
             stream.begin_use(buffer)?;
         }
         let mut arguments = arguments;
         let mut pointers = arguments.pointers();
         let grid = Grid { blocks: [blocks, 1, 1], threads: [threads, 1, 1], shared_bytes: self.shared_bytes };
-        // SAFETY: the caller promises the arguments and what the kernel touches; the pointers live through the call.
-        unsafe { self.context.backend.launch(self.function, grid, stream.raw_handle(), &mut pointers) }?;
+        // SAFETY: number and sizes of the arguments were compared where the driver knows them; the caller promises their types,
+        // and what the kernel touches; the pointers are to `arguments`, which lives through the call.
+        unsafe { self.context.backend.launch(self.entry.function, grid, stream.raw_handle(), &mut pointers) }?;
         stream.end_use(buffers)
     }
 }
-
-/// Arguments of a kernel: a tuple of plain values (`repr(C)` structs, integers, floats, addresses as `usize`).
-pub trait Arguments {
-    /// Where each value lies.
-    fn pointers(&mut self) -> Vec<*mut c_void>;
-
-    /// How large each value is, in bytes.
-    fn sizes(&self) -> Vec<usize>;
-}
-
-/// Values whose types are known only when the program runs, each as its bytes.
-impl Arguments for Vec<Vec<u8>> {
-    fn pointers(&mut self) -> Vec<*mut c_void> {
-        self.iter_mut().map(|value| value.as_mut_ptr().cast()).collect()
-    }
-
-    fn sizes(&self) -> Vec<usize> {
-        self.iter().map(Vec::len).collect()
-    }
-}
-
-macro_rules! arguments {
-    ($($name:ident)*) => {
-        impl<$($name: Copy),*> Arguments for ($($name,)*) {
-            fn pointers(&mut self) -> Vec<*mut c_void> {
-                #[allow(non_snake_case)]
-                let ($($name,)*) = self;
-                vec![$(std::ptr::from_mut($name).cast()),*]
-            }
-
-            fn sizes(&self) -> Vec<usize> {
-                vec![$(size_of::<$name>()),*]
-            }
-        }
-    };
-}
-
-arguments!(A);
-arguments!(A B);
-arguments!(A B C);
-arguments!(A B C D);
-arguments!(A B C D E);
-arguments!(A B C D E F);
-arguments!(A B C D E F G);
-arguments!(A B C D E F G H);
-arguments!(A B C D E F G H I);
-arguments!(A B C D E F G H I J);
-arguments!(A B C D E F G H I J K);
-arguments!(A B C D E F G H I J K L);
 
 #[cfg(test)]
 mod tests {

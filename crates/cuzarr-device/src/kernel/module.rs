@@ -22,11 +22,13 @@ use std::sync::{Arc, Mutex};
 
 use crate::device::Device;
 use crate::driver::backend::{FunctionInfo, Grid, RawFunction};
-use crate::driver::context::{Context, lock};
+use crate::driver::context::Context;
 use crate::driver::cubin::{self, UserText};
 use crate::driver::simt;
 use crate::error::{Error, ErrorKind, Result};
-use crate::kernel::{Arguments, Header};
+use crate::kernel::Header;
+use crate::kernel::arguments::{Arguments, check_arguments};
+use crate::lock::lock;
 use crate::memory::buffer::Buffer;
 use crate::stream::Stream;
 
@@ -298,22 +300,7 @@ impl Function {
             let message = format!("kernel '{name}': got blocks of {threads} threads, at most {most} fit");
             return Err(Error::invalid(message).with_hint(format!("it takes {registers} registers a thread")));
         }
-        let Some(expected) = self.parameter_bytes() else { return Ok(()) };
-        if expected.len() != sizes.len() {
-            let message =
-                format!("kernel '{}': got {} arguments, it has {} parameters", self.name, sizes.len(), expected.len());
-            return Err(Error::invalid(message));
-        }
-        match expected.iter().zip(sizes).position(|(expected, got)| expected != got) {
-            None => Ok(()),
-            Some(at) => {
-                let (got, expected) = (sizes[at], expected[at]);
-                Err(Error::invalid(format!(
-                    "kernel '{}': argument {at} has {got} bytes, the parameter {expected}",
-                    self.name
-                )))
-            }
-        }
+        check_arguments(&self.name, self.parameter_bytes(), sizes)
     }
 }
 

@@ -7,23 +7,10 @@ use std::sync::Arc;
 
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
+use crate::memory::footprint::Footprint;
 use crate::memory::host_block::HostMemory;
 use crate::memory::host_bytes::{HostBytes, HostBytesMut};
-use crate::memory::lease::{Access, Footprint, Lease, Leases};
-use crate::memory::pool::{self, PooledMemory};
-use crate::ops::copy;
-
-/// Keeps memory alive: dropping it gives the memory back to whoever it came from.
-pub type Owner = Box<dyn Any + Send + Sync>;
-
-/// A block of memory on one device. Every [`Buffer`] and nd-buffer that views it shares it; it ends with the last one.
-struct Allocation {
-    device: Device,
-    address: usize,
-    size_bytes: usize,
-    leases: Leases,
-    owner: Owner,
-}
+use crate::memory::lease::{Access, Allocation, Lease, Owner};
 
 /// Flat, untyped bytes on a device. Cloning and slicing share the memory; copying is always a word of its own.
 ///
@@ -40,74 +27,12 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// Memory whose contents are unspecified; host memory is all zero, and aligned to 64 bytes.
-    ///
-    /// # Errors
-    /// `OutOfMemory`; `DeviceUnavailable` when the device is not there.
-    pub fn empty(device: Device, size_bytes: usize) -> Result<Buffer> {
-        match device {
-            Device::Cpu => Buffer::zeroed(device, size_bytes),
-            _ => pool::allocate_on(device, size_bytes),
-        }
-    }
-
-    /// Memory that is all zero.
-    ///
-    /// # Errors
-    /// As [`Buffer::empty`].
-    pub fn zeroed(device: Device, size_bytes: usize) -> Result<Buffer> {
-        match device {
-            Device::Cpu => {
-                let memory = HostMemory::zeroed(size_bytes)?;
-                let address = memory.address();
-                // SAFETY: the owner frees this memory when it is dropped, and nobody else knows it.
-                Ok(unsafe { Buffer::from_raw(device, address, size_bytes, Box::new(memory)) })
-            }
-            _ => {
-                let buffer = Buffer::empty(device, size_bytes)?;
-                copy::zero(&buffer)?;
-                Ok(buffer)
-            }
-        }
-    }
-
-    /// A copy of host bytes on `device`.
-    ///
-    /// # Errors
-    /// As [`Buffer::empty`].
-    pub fn from_bytes(device: Device, bytes: &[u8]) -> Result<Buffer> {
-        let buffer = Buffer::empty(device, bytes.len())?;
-        copy::host_to_buffer(bytes, &buffer)?;
-        Ok(buffer)
-    }
-
-    /// One view of buffers that fill a stretch of memory, in whatever order, and where in it each begins; `None` when they leave
-    /// gaps, overlap, are blocks of the pool side by side, of which streams know each by itself, or blocks of host memory, whose
-    /// leases are counted apart. It is for kernels: what
-    /// the driver copies may not cross from one block to another.
-    pub fn joined(parts: &[Buffer]) -> Option<(Buffer, Vec<usize>)> {
-        let mut sorted: Vec<&Buffer> = parts.iter().filter(|part| part.size_bytes > 0).collect();
-        sorted.sort_by_key(|part| part.address());
-        let first = *sorted.first()?;
-        let follows = |pair: &[&Buffer]| {
-            pair[0].address() + pair[0].size_bytes == pair[1].address() && pair[0].device() == pair[1].device()
-        };
-        if !sorted.windows(2).all(follows) {
-            return None;
-        }
-        let start = first.address();
-        let offset = |part: &Buffer| if part.size_bytes > 0 { part.address() - start } else { 0 };
-        let (offsets, read_only) = (parts.iter().map(offset).collect(), parts.iter().any(Buffer::is_read_only));
-        let size_bytes = sorted.iter().map(|part| part.size_bytes).sum();
-        let joined = if sorted.iter().all(|part| part.shares_memory_with(first)) {
-            Buffer { size_bytes, ..first.clone() }
-        } else if first.device().is_host_accessible() || sorted.iter().any(|part| part.owner().is::<PooledMemory>()) {
-            return None;
-        } else {
-            // SAFETY: each of these bytes belongs to a part, which the owner keeps.
-            unsafe { Buffer::from_raw(first.device(), start, size_bytes, Box::new(parts.to_vec())) }
-        };
-        Some((Buffer { read_only, ..joined }, offsets))
+    /// Zeros in host memory, aligned to 64 bytes.
+    pub(crate) fn zeroed_on_host(size_bytes: usize) -> Result<Buffer> {
+        let memory = HostMemory::zeroed(size_bytes)?;
+        let address = memory.address();
+        // SAFETY: `memory` owns these bytes, all initialised, moves into the owner, and gives its address to this buffer alone.
+        Ok(unsafe { Buffer::from_raw(Device::Cpu, address, size_bytes, Box::new(memory)) })
     }
 
     /// Takes a host vector without copying.
@@ -124,7 +49,7 @@ impl Buffer {
     /// dropped. Nobody else writes host memory while a call on the buffer, or a view that it gave, reads it; nobody else reads it
     /// while one writes it; and no other buffer is made of the same bytes meanwhile.
     pub unsafe fn from_raw(device: Device, address: usize, size_bytes: usize, owner: Owner) -> Self {
-        let allocation = Allocation { device, address, size_bytes, leases: Leases::default(), owner };
+        let allocation = Allocation::new(device, address, size_bytes, owner);
         Buffer { allocation: Arc::new(allocation), offset_bytes: 0, size_bytes, read_only: false }
     }
 
@@ -143,11 +68,6 @@ impl Buffer {
         self.allocation.address + self.offset_bytes
     }
 
-    /// Who uses which bytes of the block.
-    pub(crate) fn leases(&self) -> &Leases {
-        &self.allocation.leases
-    }
-
     /// The bytes that this buffer views, in its block.
     pub(crate) fn footprint(&self) -> Option<Footprint> {
         Footprint::range(self.offset_bytes..self.offset_bytes + self.size_bytes)
@@ -160,7 +80,47 @@ impl Buffer {
 
     /// A lease of all bytes.
     pub(crate) fn lease(&self, access: Access) -> Result<Lease> {
-        Lease::take(self, self.footprint(), access)
+        self.lease_of(self.footprint(), access)
+    }
+
+    /// A lease of some bytes of the block that this buffer is a view of.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when others use the bytes in a way that does not go together, or to write read-only memory.
+    pub(crate) fn lease_of(&self, footprints: impl IntoIterator<Item = Footprint>, access: Access) -> Result<Lease> {
+        if access == Access::Write {
+            self.require_writable()?;
+        }
+        Lease::take(&self.allocation, footprints, access)
+    }
+
+    /// Leases for one copy, whose source and target may overlap.
+    ///
+    /// # Errors
+    /// As [`Buffer::lease_of`].
+    pub(crate) fn lease_for_copy(
+        (src, from): (&Buffer, Option<Footprint>),
+        (dst, to): (&Buffer, Option<Footprint>),
+    ) -> Result<(Lease, Lease)> {
+        dst.require_writable()?;
+        Lease::for_copy((&src.allocation, from), (&dst.allocation, to))
+    }
+
+    /// Whether nobody reads or writes the block.
+    #[cfg(test)]
+    pub(crate) fn is_free(&self) -> bool {
+        self.allocation.is_free()
+    }
+
+    /// A view of as many bytes of the block from this one's first; `None` when the block ends before.
+    pub(crate) fn extended_to(&self, size_bytes: usize) -> Option<Buffer> {
+        let fits = self.offset_bytes.checked_add(size_bytes).is_some_and(|end| end <= self.allocation.size_bytes);
+        fits.then(|| Buffer { size_bytes, ..self.clone() })
+    }
+
+    /// Keeps the memory alive, whatever it is.
+    pub(crate) fn keeper(&self) -> Arc<dyn Any + Send + Sync> {
+        self.allocation.clone()
     }
 
     /// Who gives the memory back at the end.
@@ -182,56 +142,6 @@ impl Buffer {
     /// Whether writing through this view is refused.
     pub fn is_read_only(&self) -> bool {
         self.read_only
-    }
-
-    /// Copies the bytes to `device`; shares them when they are there already.
-    ///
-    /// # Errors
-    /// As [`Buffer::empty`] and [`Buffer::copy_from`].
-    pub fn to_device(&self, device: Device) -> Result<Buffer> {
-        if self.device() == device {
-            return Ok(self.clone());
-        }
-        let copied = Buffer::empty(device, self.size_bytes)?;
-        copied.copy_from(self)?;
-        Ok(copied)
-    }
-
-    /// Copies all bytes of `source`, from whichever device, into this memory. Both may be views of the same block.
-    ///
-    /// # Errors
-    /// `InvalidArgument` when the sizes differ or this buffer is read-only.
-    pub fn copy_from(&self, source: &Buffer) -> Result<()> {
-        if self.size_bytes != source.size_bytes {
-            let (got, expected) = (source.size_bytes, self.size_bytes);
-            return Err(Error::invalid(format!("cannot copy {got} bytes into a buffer of {expected}")));
-        }
-        copy::buffer_to_buffer(source, self)
-    }
-
-    /// Copies the bytes to the host.
-    ///
-    /// # Errors
-    /// `OutOfMemory`, `DeviceFailed`.
-    pub fn to_vec(&self) -> Result<Vec<u8>> {
-        if self.device().is_host_accessible() {
-            return Ok(self.host_bytes()?.to_vec());
-        }
-        let mut bytes = copy::try_zeroed_vec(self.size_bytes)?;
-        copy::buffer_to_host(self, &mut bytes)?;
-        Ok(bytes)
-    }
-
-    /// Whether both hold the same bytes, wherever they are.
-    ///
-    /// # Errors
-    /// As [`Buffer::to_vec`]: bytes on a device are compared on the host.
-    pub fn equals(&self, other: &Buffer) -> Result<bool> {
-        if self.size_bytes != other.size_bytes {
-            return Ok(false);
-        }
-        let (left, right) = (self.to_device(Device::Cpu)?, other.to_device(Device::Cpu)?);
-        Ok(left.host_bytes()? == right.host_bytes()?)
     }
 
     pub(crate) fn require_writable(&self) -> Result<()> {

@@ -7,6 +7,7 @@ use std::ops::Range;
 /// Linux of version 6.5 or later, or the file is another's, whom that would tell of its readers. Nothing is read.
 #[cfg(target_os = "linux")]
 pub fn resident_bytes(file: &File, range: Range<u64>) -> Option<u64> {
+    use crate::c_layout::c_layout;
     use std::ffi::{c_long, c_uint};
     use std::os::fd::AsRawFd;
 
@@ -28,6 +29,12 @@ pub fn resident_bytes(file: &File, range: Range<u64>) -> Option<u64> {
         written_back: u64,
         evicted: u64,
         recently_evicted: u64,
+    }
+
+    // `cachestat_range` and `cachestat` in linux/mman.h.
+    c_layout! { Span: 16 bytes { offset at 0, size_bytes at 8 } }
+    c_layout! {
+        Counts: 40 bytes { cached at 0, dirty at 8, written_back at 16, evicted at 24, recently_evicted at 32 }
     }
 
     unsafe extern "C" {

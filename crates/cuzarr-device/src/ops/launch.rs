@@ -2,14 +2,17 @@
 
 use std::sync::OnceLock;
 
+use crate::c_layout::Plain;
 use crate::device::Device;
-use crate::driver::context::Context;
+use crate::driver::context::{Context, PerDevice};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernel::{Kernel, KernelSource};
 use crate::memory::buffer::Buffer;
+use crate::memory::pinned::TABLES_BYTES;
 use crate::memory::pool;
 use crate::memory::slab::SlabRing;
-use crate::ops::regions::{Boxes, Lowered, Region};
+use crate::ops::regions::Boxes;
+use crate::ops::regions::lower::{Lowered, Region};
 use crate::stream::Stream;
 
 static TABLE: KernelSource = KernelSource { name: "table", text: include_str!("table.cu"), headers: &[] };
@@ -17,7 +20,6 @@ static TABLE: KernelSource = KernelSource { name: "table", text: include_str!("t
 /// Tables go through pinned memory of their own, from where a kernel takes them: a copy from pageable memory would wait for
 /// the stream, and one by a copy engine for the slabs that are queued there.
 const TABLE_SLAB_BYTES: usize = 1 << 20;
-pub(crate) const TABLES_BYTES: usize = 64 << 20;
 /// Bytes of a table that a block of threads brings, and the most blocks: enough to have the bus to themselves.
 const TABLE_BLOCK_BYTES: usize = 8 << 10;
 const TABLE_BLOCKS: usize = 32;
@@ -28,9 +30,12 @@ const MAX_TABLE_REGIONS: usize = TABLE_SLAB_BYTES / size_of::<Region>();
 /// Blocks that are resident on a multiprocessor at a time: 2048 threads of 256.
 const BLOCKS_PER_MULTIPROCESSOR: u32 = 8;
 
-/// The ring that carries tables to a device; made at first use.
+/// The rings that carry tables to the devices.
+static TABLES: PerDevice<Tables> = PerDevice::new();
+
+/// The ring of one device; made at first use.
 #[derive(Default)]
-pub(crate) struct Tables(OnceLock<SlabRing>);
+struct Tables(OnceLock<SlabRing>);
 
 impl Tables {
     fn ring(&self, device: Device) -> Result<&SlabRing> {
@@ -60,7 +65,7 @@ pub(crate) fn context(stream: &Stream) -> Result<&'static Context> {
 
 /// Puts plain values into device memory, in stream order.
 pub(crate) fn upload<T: Plain>(values: &[T], stream: &Stream) -> Result<Buffer> {
-    // SAFETY: plain values without padding.
+    // SAFETY: `Plain` types have no padding, so all these bytes are initialised; they are borrowed as long as the slice.
     let bytes = unsafe { std::slice::from_raw_parts(values.as_ptr().cast::<u8>(), size_of_val(values)) };
     upload_table(bytes, stream)
 }
@@ -79,7 +84,7 @@ pub fn upload_table(bytes: &[u8], stream: &Stream) -> Result<Buffer> {
 /// # Errors
 /// As [`upload_table`].
 pub fn write_table(size_bytes: usize, stream: &Stream, write: impl FnOnce(&mut [u8])) -> Result<Buffer> {
-    let ring = context(stream)?.tables.ring(stream.device())?;
+    let ring = TABLES.of(context(stream)?).ring(stream.device())?;
     let table = pool::allocate(size_bytes, stream)?;
     let mut slab = ring.acquire(size_bytes)?;
     write(&mut slab.bytes_mut()?[..size_bytes]);
@@ -91,17 +96,6 @@ pub fn write_table(size_bytes: usize, stream: &Stream, write: impl FnOnce(&mut [
     slab.note_use(stream)?;
     Ok(table)
 }
-
-/// A type whose bytes may be copied to a device as they are.
-///
-/// # Safety
-/// The type has no padding and no pointers.
-pub(crate) unsafe trait Plain: Copy {}
-
-// SAFETY: every gap is a named, initialised field.
-unsafe impl Plain for Region {}
-// SAFETY: a byte.
-unsafe impl Plain for u8 {}
 
 /// Lowers boxes and calls `launch` with the table's address, as often as the table has to be split.
 pub(crate) fn for_each_table(

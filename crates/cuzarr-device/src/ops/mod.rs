@@ -7,6 +7,7 @@ pub mod convert;
 pub(crate) mod copy;
 pub mod delta;
 pub mod downsample;
+pub(crate) mod element;
 pub(crate) mod lanes;
 pub(crate) mod launch;
 pub mod math;

@@ -1,4 +1,4 @@
-// Many N-d regions in one launch: the table that `src/ops/regions.rs` writes, and how a block walks through it.
+// Many N-d regions in one launch: the table that `src/ops/regions/lower.rs` writes, and how a block walks through it.
 //
 // A region is a box of elements with an offset in two memories. Regions of one launch share the strides. The elements of a
 // region are numbered in C order and cut into tiles; tiles of all regions are numbered through, and every block takes a run
@@ -26,7 +26,7 @@ struct Region {
     u32 shifts[CUZARR_MAX_NDIM];
 };
 
-/// What the regions of one launch share. `Walk` in regions.rs.
+/// What the regions of one launch share. `Walk` in lower.rs.
 struct Walk {
     u64 tiles;
     u32 region_count;

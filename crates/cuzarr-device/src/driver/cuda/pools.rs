@@ -4,30 +4,10 @@ use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use crate::driver::backend::RawStream;
-use crate::driver::context::lock;
 use crate::driver::cuda::CudaBackend;
+use crate::driver::cuda::functions::{PoolAccess, PoolProperties};
 use crate::error::Result;
-
-/// `CUmemPoolProps`: pinned device memory of one GPU, not exportable.
-#[repr(C)]
-pub(super) struct PoolProperties {
-    allocation_type: c_int,
-    handle_types: c_int,
-    location_type: c_int,
-    location_id: c_int,
-    win32_security: *mut c_void,
-    max_size: usize,
-    usage: u16,
-    reserved: [u8; 54],
-}
-
-/// `CUmemAccessDesc`: what one GPU may do with a pool's memory.
-#[repr(C)]
-pub(super) struct PoolAccess {
-    location_type: c_int,
-    location_id: c_int,
-    flags: c_int,
-}
+use crate::lock::lock;
 
 /// `CU_MEM_LOCATION_TYPE_DEVICE`
 const LOCATION_DEVICE: c_int = 1;

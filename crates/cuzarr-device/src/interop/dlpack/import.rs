@@ -11,7 +11,7 @@ use crate::interop::dlpack::{
     DEVICE_CPU, DEVICE_CUDA, DEVICE_CUDA_HOST, DEVICE_CUDA_MANAGED, DLDataType, DLDevice, DLManagedTensor,
     DLManagedTensorVersioned, DLTensor, FLAG_READ_ONLY, Managed, VERSION,
 };
-use crate::memory::buffer::Owner;
+use crate::memory::lease::Owner;
 
 /// A structure that was taken over; calls its deleter when the last view of its memory is gone.
 struct Taken<T: Managed>(NonNull<T>);

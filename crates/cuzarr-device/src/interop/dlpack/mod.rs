@@ -23,6 +23,7 @@ mod import;
 use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
 
+use crate::c_layout::c_layout;
 pub use crate::interop::array_interface::{ArrayInterface, wrap};
 pub use export::{device, export_legacy, export_versioned};
 pub use import::{import_legacy, import_versioned};
@@ -117,6 +118,25 @@ pub struct DLManagedTensorVersioned {
     pub flags: u64,
     /// The array.
     pub dl_tensor: DLTensor,
+}
+
+// Of `dlpack.h`, version 1.1, on machines with 8-byte pointers.
+#[cfg(target_pointer_width = "64")]
+mod layouts {
+    use super::*;
+
+    c_layout! { DLPackVersion: 8 bytes { major at 0, minor at 4 } }
+    c_layout! { DLDevice: 8 bytes { device_type at 0, device_id at 4 } }
+    c_layout! { DLDataType: 4 bytes { code at 0, bits at 1, lanes at 2 } }
+    c_layout! {
+        DLTensor: 48 bytes {
+            data at 0, device at 8, ndim at 16, dtype at 20, shape at 24, strides at 32, byte_offset at 40,
+        }
+    }
+    c_layout! { DLManagedTensor: 64 bytes { dl_tensor at 0, manager_ctx at 48, deleter at 56 } }
+    c_layout! {
+        DLManagedTensorVersioned: 80 bytes { version at 0, manager_ctx at 8, deleter at 16, flags at 24, dl_tensor at 32 }
+    }
 }
 
 /// The memory must not be written.

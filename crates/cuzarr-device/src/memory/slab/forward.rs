@@ -7,13 +7,15 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-use crate::driver::context::lock;
+use crate::driver::nvtx;
 use crate::error::{Error, Result};
 use crate::event::Event;
-use crate::interop::nvtx;
+use crate::lock::lock;
 use crate::memory::buffer::Buffer;
-use crate::memory::slab::{Lease, Slab};
-use crate::stream::{Stream, require_device};
+use crate::memory::copy::require_device;
+use crate::memory::slab::Slab;
+use crate::memory::slab::ring::Lease;
+use crate::stream::Stream;
 
 /// Bytes of a section: copies of fewer, with marks between them, leave gaps on the bus.
 const SECTION_BYTES: usize = 16 << 20;

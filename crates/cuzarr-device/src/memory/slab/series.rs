@@ -6,8 +6,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use crate::driver::context::lock;
 use crate::error::Result;
+use crate::lock::lock;
 use crate::memory::buffer::Buffer;
 use crate::memory::slab::forward::Sent;
 use crate::memory::slab::{Copied, PIECE_ALIGNMENT_BYTES, Slab, SlabPiece, SlabRing};

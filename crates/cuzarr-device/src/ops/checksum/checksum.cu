@@ -8,6 +8,8 @@
 // the same one, so 132 multiprocessors x 32 / 3.5 x 1.7 GHz = 2 TB/s at best.
 #include "cuzarr/checksum.cuh"
 
+static_assert(sizeof(ChecksumSpan) == 32 && sizeof(ChecksumTable) == 32 && sizeof(CrcField) == 136, "as cuda.rs and mod.rs have them");
+
 CUZARR_KERNEL(checksum_crc, const u8* data, const ChecksumTable* table, ChecksumSums* sums, CrcField field) {
     CUZARR_SHARED(u32, tables, CUZARR_CRC_TABLE_WORDS);
     crc_fill_tables(field, tables);

@@ -1,11 +1,12 @@
 //! Launches of `checksum.cu`. Arguments were checked by the public functions (`crate::ops::checksum`).
 
+use crate::c_layout::c_layout;
 use crate::error::{Error, Result};
 use crate::kernel::KernelSource;
 use crate::memory::buffer::Buffer;
 use crate::memory::pool;
 use crate::ops::checksum::{Checksum, CrcField, Span};
-use crate::ops::launch::{Plain, blocks, threads, upload};
+use crate::ops::launch::{blocks, threads, upload};
 use crate::stream::Stream;
 
 static CHECKSUM: KernelSource = KernelSource { name: "checksum", text: include_str!("checksum.cu"), headers: &[] };
@@ -31,8 +32,8 @@ struct Entry {
     at: u32,
 }
 
-// SAFETY: no gaps.
-unsafe impl Plain for Entry {}
+// `ChecksumSpan` in checksum.cuh; checksum.cu states the size, too.
+c_layout! { plain Entry: 32 bytes { offset at 0, stored_offset at 8, bytes at 16, first_piece at 20, unit at 24, at at 28 } }
 
 /// Where the sums of the spans are, when the kernels before have run.
 struct Summed {

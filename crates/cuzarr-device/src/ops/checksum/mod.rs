@@ -7,6 +7,7 @@ pub(crate) mod cuda;
 
 use std::ops::Range;
 
+use crate::c_layout::c_layout;
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::buffer::Buffer;
@@ -61,6 +62,9 @@ pub struct CrcField {
     /// x^(2^k).
     powers: [u32; 32],
 }
+
+// `CrcField` in checksum.cuh; checksum.cu states the size, too.
+c_layout! { CrcField: 136 bytes { polynomial at 0, period at 4, powers at 8 } }
 
 impl CrcField {
     /// The field that kernels take for a CRC; `None` for other checksums.

@@ -4,8 +4,8 @@ use crate::array::dtype::{DType, DTypeKind};
 use crate::array::layout::Order;
 use crate::array::ndbuffer::NdBuffer;
 use crate::error::Result;
-use crate::ops::cast::{Element, Real, WithType, with_type};
 use crate::ops::copy;
+use crate::ops::element::{Element, Real, WithType, with_type};
 use crate::ops::strided;
 
 /// Whether two host nd-buffers of one shape and dtype have equal elements: as numbers where they are floats (a complex

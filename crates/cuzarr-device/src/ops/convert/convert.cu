@@ -11,12 +11,12 @@
 #include "cuzarr/status.cuh"
 
 enum { RULE_CAST, RULE_UNSCALE, RULE_SCALE };
-/// `Rounding` in convert.rs.
+/// `Rounding` in mod.rs.
 enum { NEAREST_EVEN, TOWARDS_ZERO, TOWARDS_POSITIVE, TOWARDS_NEGATIVE, NEAREST_AWAY };
-/// `OutOfRange` in convert.rs.
+/// `OutOfRange` in mod.rs.
 enum { RANGE_ERROR, RANGE_CLAMP, RANGE_WRAP };
 
-/// What happens to an element. `Task` in cuda/convert.rs.
+/// What happens to an element. `Task` in cuda.rs.
 struct ConvertTask {
     u64 elems;  // of each chunk
     u32 count;  // of chunks
@@ -30,18 +30,19 @@ struct ConvertTask {
     u32 others;  // 1: any zero becomes the first of those; 2: any NaN the second
 };
 
-/// An element and what it becomes, as bits. `Pair` in cuda/convert.rs.
+/// An element and what it becomes, as bits. `Pair` in cuda.rs.
 struct ConvertPair {
     u64 key, value;
 };
 
-/// `Entry` in cuda/convert.rs.
+/// `Entry` in cuda.rs.
 struct ConvertSpan {
     u64 src_offset;
     u64 dst_offset;
     u32 status;
     u32 reserved;
 };
+static_assert(sizeof(ConvertTask) == 64 && sizeof(ConvertPair) == 16 && sizeof(ConvertSpan) == 24, "as convert/cuda.rs has them");
 
 /// An integer between -2^64 and 2^64, or what is left of one beyond: its low bits and its sign.
 struct Wide {

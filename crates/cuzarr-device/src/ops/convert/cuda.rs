@@ -1,11 +1,12 @@
 //! Launches of `convert.cu`. Arguments were checked by the public function (`crate::ops::convert`).
 
 use crate::array::dtype::{DType, DTypeKind};
+use crate::c_layout::c_layout;
 use crate::error::{Error, Result};
 use crate::kernel::KernelSource;
 use crate::memory::buffer::Buffer;
 use crate::ops::convert::{Conversion, Rule, Span};
-use crate::ops::launch::{Plain, blocks, threads, upload};
+use crate::ops::launch::{blocks, threads, upload};
 use crate::ops::step::cuda::code;
 use crate::stream::Stream;
 
@@ -24,8 +25,8 @@ struct Entry {
     reserved: u32,
 }
 
-// SAFETY: every gap is a named, initialised field.
-unsafe impl Plain for Entry {}
+// `ConvertSpan` in convert.cu, which states the size, too.
+c_layout! { plain Entry: 24 bytes { src_offset at 0, dst_offset at 8, status at 16, reserved at 20 } }
 
 /// `ConvertTask` in convert.cu.
 #[repr(C)]
@@ -46,6 +47,14 @@ struct Task {
     others: u32,
 }
 
+// `ConvertTask` in convert.cu, which states the size, too.
+c_layout! {
+    Task: 64 bytes {
+        elems at 0, count at 8, from at 12, to at 16, from_bytes at 20, to_bytes at 24, rule at 28, rounding at 32,
+        out_of_range at 36, offset at 40, scale at 48, pairs at 56, others at 60,
+    }
+}
+
 /// `ConvertPair` in convert.cu.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -54,8 +63,8 @@ struct Pair {
     value: u64,
 }
 
-// SAFETY: two numbers without a gap.
-unsafe impl Plain for Pair {}
+// `ConvertPair` in convert.cu, which states the size, too.
+c_layout! { plain Pair: 16 bytes { key at 0, value at 8 } }
 
 /// What elements become others by.
 struct Pairs {

@@ -1,80 +1,98 @@
-//! Copies of flat bytes between devices: the one place that looks at where two memories are.
+//! Copies of elements between nd-buffers, on whichever devices they are.
 
+use crate::array::dtype::DType;
 use crate::array::layout::Order;
 use crate::array::ndbuffer::NdBuffer;
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::buffer::Buffer;
-use crate::memory::lease::{Access, Lease};
-use crate::ops::compare;
-use crate::ops::transfer;
+use crate::memory::copy::buffer_to_buffer;
+use crate::ops::{cast, transfer};
 use crate::stream::Stream;
 
-/// Sets every byte to zero.
-pub(crate) fn zero(buffer: &Buffer) -> Result<()> {
-    let stream = Stream::legacy(buffer.device())?;
-    stream.memset(buffer, 0)?;
-    stream.synchronize()
-}
+impl NdBuffer {
+    /// A packed copy on the same device.
+    ///
+    /// # Errors
+    /// As [`NdBuffer::empty`].
+    pub fn copy(&self, order: Order) -> Result<NdBuffer> {
+        let target = NdBuffer::empty(self.device(), self.dtype(), self.shape(), order)?;
+        target.copy_from(self)?;
+        Ok(target)
+    }
 
-/// Copies host bytes into a buffer of the same size. Returns when they are there.
-pub(crate) fn host_to_buffer(source: &[u8], target: &Buffer) -> Result<()> {
-    Stream::legacy(target.device())?.h2d(source, target)
-}
-
-/// Copies a buffer into host bytes of the same size.
-pub(crate) fn buffer_to_host(source: &Buffer, target: &mut [u8]) -> Result<()> {
-    Stream::legacy(source.device())?.d2h(source, target)
-}
-
-/// Copies between two buffers of the same size, which may overlap. Returns when the bytes are there.
-pub(crate) fn buffer_to_buffer(source: &Buffer, target: &Buffer) -> Result<()> {
-    target.require_writable()?;
-    match (source.device(), target.device()) {
-        (Device::Cpu, Device::Cpu) => Stream::legacy(Device::Cpu)?.d2d(source, target),
-        (Device::Cpu, device) => {
-            let _source = source.lease(Access::Read)?;
-            let stream = Stream::legacy(device)?;
-            // SAFETY: the source has the target's size (callers checked) and outlives the copy, which is waited for.
-            unsafe { stream.h2d_async(source.address() as *const u8, target) }?;
-            stream.synchronize()
-        }
-        (device, Device::Cpu) => {
-            let _target = target.lease(Access::Write)?;
-            let stream = Stream::legacy(device)?;
-            // SAFETY: as above, the other way.
-            unsafe { stream.d2h_async(source, target.address() as *mut u8) }?;
-            stream.synchronize()
-        }
-        (device, other) => {
-            let (from, to) = (source.address(), target.address());
-            let size_bytes = source.size_bytes();
-            let stream = Stream::legacy(device)?;
-            if device == other && from < to + size_bytes && to < from + size_bytes && from != to {
-                // Device copies do not allow overlap.
-                let apart = Buffer::empty(device, size_bytes)?;
-                stream.d2d(source, &apart)?;
-                stream.d2d(&apart, target)?;
-            } else if (device, from) != (other, to) {
-                if device != other {
-                    // As a copy on the target's own legacy stream would be.
-                    stream.wait(&Stream::legacy(other)?.record()?)?;
-                }
-                stream.d2d(source, target)?;
-            }
-            stream.synchronize()
+    /// As [`NdBuffer::reshape`], copying where a view is not possible.
+    ///
+    /// # Errors
+    /// As [`NdBuffer::reshape`] for the number of elements, and [`NdBuffer::copy`].
+    pub fn reshape_copy(&self, shape: &[usize]) -> Result<NdBuffer> {
+        match self.layout().reshape(shape)? {
+            Some(layout) => Ok(self.with_layout(layout)),
+            None => self.copy(Order::C)?.reshape(shape),
         }
     }
-}
 
-/// A vector of zeros, or an error instead of an abort when there is no memory.
-pub(crate) fn try_zeroed_vec(size_bytes: usize) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    bytes
-        .try_reserve_exact(size_bytes)
-        .map_err(|_| Error::new(ErrorKind::OutOfMemory, format!("the host has no {size_bytes} bytes left")))?;
-    bytes.resize(size_bytes, 0);
-    Ok(bytes)
+    /// A packed copy with elements converted as NumPy's `astype` does on x86-64.
+    ///
+    /// # Errors
+    /// `Unsupported` when the conversion has no meaning; else as [`NdBuffer::empty`].
+    pub fn astype(&self, dtype: DType, order: Order) -> Result<NdBuffer> {
+        let target = NdBuffer::empty(self.device(), dtype, self.shape(), order)?;
+        target.copy_from_cast(self)?;
+        Ok(target)
+    }
+
+    /// Copies all elements of `source`, of the same shape and dtype, from any device and with any strides. The two may
+    /// be views of the same memory.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when shapes or dtypes differ or this memory is read-only.
+    pub fn copy_from(&self, source: &NdBuffer) -> Result<()> {
+        if source.dtype() != self.dtype() {
+            let message = format!("cannot copy {} into {}", source.dtype(), self.dtype());
+            return Err(Error::invalid(message).with_hint("convert it: `astype` or `copy_from_cast`"));
+        }
+        self.copy_from_cast(source)
+    }
+
+    /// As [`NdBuffer::copy_from`], converting elements as [`NdBuffer::astype`] does where the dtypes differ.
+    ///
+    /// # Errors
+    /// As [`NdBuffer::copy_from`]; `Unsupported` when the conversion has no meaning.
+    pub fn copy_from_cast(&self, source: &NdBuffer) -> Result<()> {
+        if source.shape() != self.shape() {
+            return Err(Error::invalid(format!("cannot copy shape {:?} into {:?}", source.shape(), self.shape())));
+        }
+        if source.dtype() != self.dtype() && !cast::is_supported(source.dtype(), self.dtype()) {
+            let message = format!("cannot cast {} to {}", source.dtype(), self.dtype());
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        self.buffer().require_writable()?;
+        nd_to_nd(source, self)
+    }
+
+    /// A packed copy on `device`, in C order unless the elements are packed in F order; shares memory when it is there.
+    ///
+    /// # Errors
+    /// As [`NdBuffer::empty`].
+    pub fn to_device(&self, device: Device) -> Result<NdBuffer> {
+        if self.device() == device {
+            return Ok(self.clone());
+        }
+        let f_only = self.is_contiguous(Order::F) && !self.is_contiguous(Order::C);
+        let order = if f_only { Order::F } else { Order::C };
+        let target = NdBuffer::empty(device, self.dtype(), self.shape(), order)?;
+        target.copy_from(self)?;
+        Ok(target)
+    }
+
+    /// All elements as host bytes, packed in `order`.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, `DeviceFailed`.
+    pub fn to_host_bytes(&self, order: Order) -> Result<Vec<u8>> {
+        nd_to_host(self, order)
+    }
 }
 
 /// Copies elements between nd-buffers of one shape, which may share memory, converting them where the dtypes differ.
@@ -85,7 +103,7 @@ pub(crate) fn nd_to_nd(source: &NdBuffer, target: &NdBuffer) -> Result<()> {
     match (source.device(), target.device()) {
         (Device::Cpu, Device::Cpu) => {
             let _leases =
-                Lease::for_copy((source.buffer(), source.footprint()), (target.buffer(), target.footprint()))?;
+                Buffer::lease_for_copy((source.buffer(), source.footprint()), (target.buffer(), target.footprint()))?;
             let ((from, from_end), (to, to_end)) = (source.address_span(), target.address_span());
             let same = from == to && source.dtype() == target.dtype() && source.strides() == target.strides();
             if from < to_end && to < from_end && !same {
@@ -144,28 +162,4 @@ fn packed_bytes(array: &NdBuffer) -> Result<Buffer> {
 pub(crate) fn nd_to_host(source: &NdBuffer, order: Order) -> Result<Vec<u8>> {
     let packed = if source.is_contiguous(order) { source.clone() } else { source.copy(order)? };
     packed_bytes(&packed)?.to_vec()
-}
-
-/// Whether all elements are `element`; see [`NdBuffer::all_equal_element`].
-pub(crate) fn nd_equals_element(array: &NdBuffer, element: &[u8], equal_nan: bool) -> Result<bool> {
-    match array.device() {
-        Device::Cpu => {
-            let _lease = array.lease(Access::Read)?;
-            Ok(compare::cpu::all_equal_element(array, element, equal_nan))
-        }
-        device => compare::cuda::all_equal_element(array, element, equal_nan, &Stream::legacy(device)?),
-    }
-}
-
-/// Whether two nd-buffers of one shape and dtype have equal elements; see [`NdBuffer::all_equal`]. Compared where the first
-/// one is.
-pub(crate) fn nd_equals(left: &NdBuffer, right: &NdBuffer, equal_nan: bool) -> Result<bool> {
-    let right = right.to_device(left.device())?;
-    match left.device() {
-        Device::Cpu => {
-            let _leases = (left.lease(Access::Read)?, right.lease(Access::Read)?);
-            compare::cpu::all_equal(left, &right, equal_nan)
-        }
-        device => compare::cuda::all_equal(left, &right, equal_nan, &Stream::legacy(device)?),
-    }
 }

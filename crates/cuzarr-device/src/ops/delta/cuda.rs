@@ -1,12 +1,13 @@
 //! Launches of `delta.cu`. Arguments were checked by the public function (`crate::ops::delta`).
 
 use crate::array::dtype::{DType, DTypeKind};
+use crate::c_layout::c_layout;
 use crate::error::{Error, Result};
 use crate::kernel::KernelSource;
 use crate::memory::buffer::Buffer;
 use crate::memory::pool;
 use crate::ops::delta::Chunk;
-use crate::ops::launch::{Plain, blocks, sized_kernel, threads, upload};
+use crate::ops::launch::{blocks, sized_kernel, threads, upload};
 use crate::ops::step::cuda::code;
 use crate::stream::Stream;
 
@@ -27,8 +28,8 @@ struct Entry {
     reserved: u32,
 }
 
-// SAFETY: every gap is a named, initialised field.
-unsafe impl Plain for Entry {}
+// `Chunk` in delta.cu, which states the size, too.
+c_layout! { plain Entry: 32 bytes { src_offset at 0, dst_offset at 8, bytes at 16, first_tile at 24, reserved at 28 } }
 
 /// Chunks that have bytes, and their tiles.
 struct Tiling {

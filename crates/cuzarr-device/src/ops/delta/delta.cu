@@ -12,7 +12,7 @@
 // chunk; a chunk of 4-byte floats comes at 1 GB/s, however many others do.
 #include "cuzarr/elements.cuh"
 
-/// One chunk. `Chunk` in delta.rs.
+/// One chunk. `Entry` in cuda.rs.
 struct Chunk {
     u64 src_offset;  // a multiple of 16, as all offsets here
     u64 dst_offset;
@@ -20,6 +20,7 @@ struct Chunk {
     u32 first_tile;  // tiles are numbered through over all chunks
     u32 reserved;
 };
+static_assert(sizeof(Chunk) == 32, "as delta/cuda.rs has it");
 
 /// Bytes of a lane at a time, and how many times.
 #define CUZARR_DELTA_ROUNDS 4u

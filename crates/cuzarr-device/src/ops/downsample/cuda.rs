@@ -1,10 +1,11 @@
 //! Launches of `downsample.cu`. Arguments were checked by the public function (`crate::ops::downsample`).
 
 use crate::array::ndbuffer::NdBuffer;
+use crate::c_layout::c_layout;
 use crate::error::Result;
 use crate::kernel::KernelSource;
 use crate::ops::downsample::Downsampling;
-use crate::ops::launch::{Plain, blocks, threads, upload};
+use crate::ops::launch::{blocks, threads, upload};
 use crate::stream::Stream;
 
 static DOWNSAMPLE: KernelSource =
@@ -20,8 +21,8 @@ struct Axis {
     src_stride: u64,
 }
 
-// SAFETY: four words.
-unsafe impl Plain for Axis {}
+// `Axis` in downsample.cu, which states the size, too.
+c_layout! { plain Axis: 32 bytes { src_extent at 0, dst_extent at 8, factor at 16, src_stride at 24 } }
 
 /// Fills `dst` from `src`, both packed in C order, in stream order.
 pub(crate) fn downsample(

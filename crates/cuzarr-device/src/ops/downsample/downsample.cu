@@ -7,13 +7,14 @@
 // row's bytes are used while they are in the cache; the mode reads its box once for every element of it.
 #include "cuzarr/kernel.cuh"
 
-/// One dimension. `Axis` in cuda/downsample.rs.
+/// One dimension. `Axis` in cuda.rs.
 struct Axis {
     u64 src_extent;
     u64 dst_extent;
     u64 factor;
     u64 src_stride;  // elements between neighbours in the source
 };
+static_assert(sizeof(Axis) == 32, "as downsample/cuda.rs has it");
 
 #define CUZARR_DOWNSAMPLE_AXES 8u
 #define CUZARR_MEAN 0u

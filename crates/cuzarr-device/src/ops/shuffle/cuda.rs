@@ -1,6 +1,7 @@
 //! Byte and bit shuffles of flat memory on any device, for codecs whose shuffle is not the last step before the scatter.
 
 use super::cpu;
+use crate::c_layout::c_layout;
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::buffer::Buffer;
@@ -221,8 +222,8 @@ struct GroupSpan {
     groups: u64,
 }
 
-// SAFETY: four integers without a gap.
-unsafe impl crate::ops::launch::Plain for GroupSpan {}
+// `Span` in shuffle.cu, which states the size, too.
+c_layout! { plain GroupSpan: 32 bytes { src_offset at 0, dst_offset at 8, first_group at 16, groups at 24 } }
 
 fn shuffle_bits(
     forward: bool,

@@ -180,13 +180,14 @@ CUZARR_SHUFFLE(shuffle_quads, Quad, 4)
 CUZARR_SHUFFLE(shuffle_quads, Quad, 8)
 CUZARR_SHUFFLE(shuffle_quads, Quad, 16)
 
-/// One span of bytes that was bit-shuffled by itself: a chunk, or a block of one. `Span` in shuffle.rs.
+/// One span of bytes that was bit-shuffled by itself: a chunk, or a block of one. `GroupSpan` in cuda.rs.
 struct Span {
     u64 src_offset;
     u64 dst_offset;
     u64 first_group;  // groups of 8 elements are numbered through over all spans
     u64 groups;
 };
+static_assert(sizeof(Span) == 32, "as shuffle/cuda.rs has it");
 
 CUZARR_DEVICE const Span& span_of(const Span* spans, u32 count, u64 group) {
     u32 low = 0, high = count;

@@ -1,11 +1,12 @@
 //! The steps of a tail on packed host elements.
 
 use crate::array::dtype::DType;
-use crate::ops::cast::narrow;
-use crate::ops::cast::{BFloat, Bool, Complex, Element, Half, WithType, cast, with_type};
+use crate::ops::cast::cast;
+use crate::ops::element::arithmetic::Arithmetic;
+use crate::ops::element::{Element, WithType, with_type};
 use crate::ops::shuffle::cpu as shuffle;
+use crate::ops::step::ElementStep;
 use crate::ops::step::bits;
-use crate::ops::transfer::{Arithmetic, ElementStep};
 
 /// Steps that have been checked, and the memory for running them on one tile of elements.
 pub(crate) struct Steps<'a> {
@@ -80,80 +81,5 @@ impl WithType for ComputeAll<'_> {
         for bytes in self.bytes.chunks_exact_mut(T::SIZE) {
             T::read(bytes).compute(self.operation, operand).write(bytes);
         }
-    }
-}
-
-/// Arithmetic of one type with itself. Bool and complex numbers have none and stay as they are: `Tail::check` refuses
-/// such steps.
-pub(crate) trait Compute: Copy {
-    fn compute(self, operation: Arithmetic, operand: Self) -> Self;
-}
-
-macro_rules! compute_integers {
-    ($($name:ty)*) => {$(
-        impl Compute for $name {
-            #[inline(always)]
-            fn compute(self, operation: Arithmetic, operand: Self) -> Self {
-                match operation {
-                    Arithmetic::Add => self.wrapping_add(operand),
-                    Arithmetic::Subtract => self.wrapping_sub(operand),
-                    Arithmetic::Multiply => self.wrapping_mul(operand),
-                    Arithmetic::Divide if operand == 0 => 0,
-                    Arithmetic::Divide => self.wrapping_div(operand),
-                    Arithmetic::Round => self,
-                }
-            }
-        }
-    )*};
-}
-
-compute_integers! { i8 i16 i32 i64 u8 u16 u32 u64 }
-
-macro_rules! compute_floats {
-    ($($name:ty)*) => {$(
-        impl Compute for $name {
-            #[inline(always)]
-            fn compute(self, operation: Arithmetic, operand: Self) -> Self {
-                match operation {
-                    Arithmetic::Add => self + operand,
-                    Arithmetic::Subtract => self - operand,
-                    Arithmetic::Multiply => self * operand,
-                    Arithmetic::Divide => self / operand,
-                    // Which bits a rounded NaN has is left open; an addition quietens it, as NumPy's `rint` does.
-                    Arithmetic::Round if self.is_nan() => self + self,
-                    Arithmetic::Round => self.round_ties_even(),
-                }
-            }
-        }
-    )*};
-}
-
-compute_floats! { f32 f64 }
-
-impl Compute for Half {
-    #[inline(always)]
-    fn compute(self, operation: Arithmetic, operand: Self) -> Self {
-        let wide = narrow::f32_from_half(self.0).compute(operation, narrow::f32_from_half(operand.0));
-        Half(narrow::half_from_f32(wide))
-    }
-}
-
-impl Compute for BFloat {
-    #[inline(always)]
-    fn compute(self, operation: Arithmetic, operand: Self) -> Self {
-        let wide = narrow::f32_from_bfloat(self.0).compute(operation, narrow::f32_from_bfloat(operand.0));
-        BFloat(narrow::bfloat_from_f32(wide))
-    }
-}
-
-impl Compute for Bool {
-    fn compute(self, _operation: Arithmetic, _operand: Self) -> Self {
-        self
-    }
-}
-
-impl<T: Copy> Compute for Complex<T> {
-    fn compute(self, _operation: Arithmetic, _operand: Self) -> Self {
-        self
     }
 }

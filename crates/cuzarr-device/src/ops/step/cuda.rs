@@ -1,8 +1,11 @@
 //! A tail's steps as kernels interpret them (`kernels/include/cuzarr/elements.cuh`).
 
 use crate::array::dtype::{DType, DTypeKind};
+use crate::c_layout::c_layout;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ops::transfer::{Arithmetic, ElementStep, Packing};
+use crate::ops::element::arithmetic::Arithmetic;
+use crate::ops::step::ElementStep;
+use crate::ops::transfer::tail::Packing;
 
 /// Steps that a launch carries.
 const MAX_STEPS: usize = 16;
@@ -39,6 +42,11 @@ pub(crate) struct Packed {
     aligned: u32,
     strided_aligned: u32,
 }
+
+// `Step` and `Steps` in elements.cuh, and `Packed` in elements.cu, which states the sizes, too.
+c_layout! { Step: 16 bytes { operation at 0, from at 1, to at 2, unit at 3, reserved at 4, operand at 8 } }
+c_layout! { Steps: 272 bytes { count at 0, src_bytes at 4, dst_bytes at 8, reserved at 12, steps at 16 } }
+c_layout! { Packed: 16 bytes { packing at 0, unit at 4, aligned at 8, strided_aligned at 12 } }
 
 impl Packed {
     pub(crate) fn new(packing: Packing, packed_aligned: bool, array_aligned: bool) -> Packed {

@@ -1,5 +1,106 @@
-//! The steps that change elements on their way, one after the other.
+//! Steps that change elements on their way between packed memory and an nd-buffer, one after the other.
 
 pub mod bits;
 pub(crate) mod cpu;
 pub(crate) mod cuda;
+
+use crate::array::dtype::{DType, DTypeKind};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ops::cast;
+use crate::ops::element::arithmetic::Arithmetic;
+
+/// What happens to one element on its way. Steps are listed in the order of reading (packed → nd-buffer).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ElementStep {
+    /// Reverses the bytes of every unit of `unit_bytes` (2, 4, 8 or 16) in the element.
+    SwapBytes {
+        /// Bytes that are reversed together.
+        unit_bytes: usize,
+    },
+    /// Converts as NumPy's `astype` does on x86-64, for NaN and out-of-range values too (see [`cast`]).
+    Cast {
+        /// Type before.
+        from: DType,
+        /// Type after.
+        to: DType,
+    },
+    /// Arithmetic in `dtype` with a constant, given as the bits of that type in the low bytes.
+    Arithmetic {
+        /// What to do.
+        operation: Arithmetic,
+        /// In which type: an integer or float type of 1 to 8 bytes. The 2-byte floats compute in binary32 and round once.
+        dtype: DType,
+        /// The constant's bytes, native order, zero-padded.
+        operand: [u8; 8],
+    },
+    /// Rounds a float in integer arithmetic, half to even, so that its lowest bits are zero (see [`bits`]).
+    RoundBits {
+        /// A float type of 2, 4 or 8 bytes.
+        dtype: DType,
+        /// How many bits become zero, fewer than the type has.
+        dropped_bits: u32,
+    },
+}
+
+impl ElementStep {
+    /// The step that takes this one back, as far as it can be; `None` when nothing does.
+    pub fn inverse(&self) -> Option<ElementStep> {
+        match *self {
+            ElementStep::SwapBytes { .. } => Some(*self),
+            ElementStep::Cast { from, to } => Some(ElementStep::Cast { from: to, to: from }),
+            ElementStep::RoundBits { .. } => None,
+            ElementStep::Arithmetic { operation, dtype, operand } => {
+                let operation = match operation {
+                    Arithmetic::Add => Arithmetic::Subtract,
+                    Arithmetic::Subtract => Arithmetic::Add,
+                    Arithmetic::Multiply => Arithmetic::Divide,
+                    Arithmetic::Divide => Arithmetic::Multiply,
+                    Arithmetic::Round => return None,
+                };
+                Some(ElementStep::Arithmetic { operation, dtype, operand })
+            }
+        }
+    }
+}
+
+/// Checks that every step fits the one before, from one type to another.
+pub(crate) fn check_steps(steps: &[ElementStep], from: DType, to: DType) -> Result<()> {
+    let mut current = from;
+    for step in steps {
+        match *step {
+            ElementStep::SwapBytes { unit_bytes } => {
+                if !matches!(unit_bytes, 2 | 4 | 8 | 16) || !current.size_bytes().is_multiple_of(unit_bytes) {
+                    return Err(Error::invalid(format!("cannot swap units of {unit_bytes} bytes in {current}")));
+                }
+            }
+            ElementStep::Cast { from, to } => {
+                require_dtype("cast", from, current)?;
+                if !cast::is_supported(from, to) {
+                    return Err(Error::new(ErrorKind::Unsupported, format!("cannot cast {from} to {to}")));
+                }
+                current = to;
+            }
+            ElementStep::RoundBits { dtype, dropped_bits } => {
+                require_dtype("rounding", dtype, current)?;
+                let is_float = matches!(dtype.kind(), DTypeKind::Float | DTypeKind::BFloat);
+                if !is_float || dropped_bits as usize >= 8 * dtype.size_bytes() {
+                    return Err(Error::invalid(format!("cannot round {dropped_bits} bits of {dtype} away")));
+                }
+            }
+            ElementStep::Arithmetic { dtype, .. } => {
+                require_dtype("arithmetic", dtype, current)?;
+                if !matches!(dtype.kind(), DTypeKind::Int | DTypeKind::UInt | DTypeKind::Float | DTypeKind::BFloat) {
+                    return Err(Error::new(ErrorKind::Unsupported, format!("no arithmetic in {dtype}")));
+                }
+            }
+        }
+    }
+    require_dtype("the end of the steps", current, to)
+}
+
+pub(crate) fn require_dtype(what: &str, got: DType, expected: DType) -> Result<()> {
+    if got == expected {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("{what} is in {got}, expected {expected}")))
+}

@@ -12,6 +12,8 @@
 // that the index arithmetic (about 12 instructions a dimension) is paid once per 16 bytes.
 #include "cuzarr/regions.cuh"
 
+static_assert(sizeof(Region) == 152 && sizeof(Walk) == 144, "as regions/lower.rs has them");
+
 template <int Bytes>
 CUZARR_DEVICE void copy_linear(const u8* src, u8* dst, const Region* regions, const Walk& walk, u32 unit) {
     typedef typename Word<Bytes>::Type T;

@@ -16,13 +16,14 @@
 
 enum { PACKING_PLAIN, PACKING_SHUFFLED, PACKING_BITS };
 
-/// How packed memory is laid out. `Packed` in transfer.rs.
+/// How packed memory is laid out. `Packed` in step/cuda.rs.
 struct Packed {
     u32 packing;
     u32 unit;     // bytes of a shuffled unit
     u32 aligned;  // whether elements of packed memory may be read whole
     u32 strided_aligned;  // and those of the nd-buffer
 };
+static_assert(sizeof(Packed) == 16 && sizeof(Step) == 16 && sizeof(Steps) == 272, "as step/cuda.rs has them");
 
 /// Where byte `at` of a shuffled chunk went.
 CUZARR_DEVICE u64 shuffled_place(u64 at, u64 units, u32 unit) {

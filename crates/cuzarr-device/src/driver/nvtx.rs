@@ -12,6 +12,7 @@ use std::ptr::null_mut;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use crate::c_layout::c_layout;
 use crate::driver::library;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -131,6 +132,21 @@ struct Attributes {
     payload: u64,
     message_type: i32,
     message: *const c_char,
+}
+
+// Of NVTX 3: `nvtxEventAttributes_v2` in nvToolsExt.h, the others in nvtxDetail/nvtxTypes.h.
+#[cfg(target_pointer_width = "64")]
+mod layouts {
+    use super::*;
+
+    c_layout! {
+        Attributes: 48 bytes {
+            version at 0, size_bytes at 2, category at 4, color_type at 8, color at 12, payload_type at 16, reserved at 20,
+            payload at 24, message_type at 32, message at 40,
+        }
+    }
+    c_layout! { Callbacks: 16 bytes { size_bytes at 0, table_of_module at 8 } }
+    c_layout! { VersionInfo: 24 bytes { size_bytes at 0, version at 8, reserved at 12, set_version at 16 } }
 }
 
 /// A profiler that listens.

@@ -1,299 +1,15 @@
-//! The CUDA driver, bound at run time: the table of its functions, its error codes, and [`CudaBackend`], one GPU.
+//! [`CudaBackend`]: one GPU, as the CUDA driver gives it.
 
-use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
-use std::sync::OnceLock;
+pub(crate) mod driver;
+mod functions;
+
+use std::ffi::{CString, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::driver::backend::{Backend, FunctionInfo, Grid, Peer, Properties, RawEvent, RawFunction, RawStream};
-use crate::driver::library;
+use crate::driver::cuda::driver::Driver;
+use crate::driver::cuda::functions::*;
 use crate::error::{Error, ErrorKind, Result};
-
-type Code = c_int;
-
-/// Declares the table of functions and how it is filled, so that a name and its type are written once.
-macro_rules! driver_functions {
-    ($($field:ident = $symbol:literal ($($argument:ty),*);)*) => {
-        struct Functions { $($field: unsafe extern "C" fn($($argument),*) -> Code,)* }
-
-        impl Functions {
-            fn load(library: &libloading::Library) -> Result<Functions> {
-                // SAFETY: names and types are those of cuda.h; the `_v2` names have had these types since CUDA 4.
-                unsafe { Ok(Functions { $($field: library::symbol(library, $symbol)?,)* }) }
-            }
-        }
-    };
-}
-
-driver_functions! {
-    init = "cuInit"(c_uint);
-    driver_version = "cuDriverGetVersion"(*mut c_int);
-    error_name = "cuGetErrorName"(Code, *mut *const c_char);
-    error_string = "cuGetErrorString"(Code, *mut *const c_char);
-    device_count = "cuDeviceGetCount"(*mut c_int);
-    device_get = "cuDeviceGet"(*mut c_int, c_int);
-    device_name = "cuDeviceGetName"(*mut c_char, c_int, c_int);
-    device_attribute = "cuDeviceGetAttribute"(*mut c_int, c_int, c_int);
-    device_total_memory = "cuDeviceTotalMem_v2"(*mut usize, c_int);
-    device_can_reach = "cuDeviceCanAccessPeer"(*mut c_int, c_int, c_int);
-    primary_context_retain = "cuDevicePrimaryCtxRetain"(*mut *mut c_void, c_int);
-    context_get_current = "cuCtxGetCurrent"(*mut *mut c_void);
-    context_set_current = "cuCtxSetCurrent"(*mut c_void);
-    context_synchronize = "cuCtxSynchronize"();
-    memory_info = "cuMemGetInfo_v2"(*mut usize, *mut usize);
-    memory_allocate = "cuMemAlloc_v2"(*mut u64, usize);
-    memory_free = "cuMemFree_v2"(u64);
-    pointer_attribute = "cuPointerGetAttribute"(*mut c_void, c_int, u64);
-    host_allocate = "cuMemHostAlloc"(*mut *mut c_void, usize, c_uint);
-    host_free = "cuMemFreeHost"(*mut c_void);
-    pool_create = "cuMemPoolCreate"(*mut *mut c_void, *const PoolProperties);
-    pool_set_attribute = "cuMemPoolSetAttribute"(*mut c_void, c_int, *mut c_void);
-    pool_set_access = "cuMemPoolSetAccess"(*mut c_void, *const PoolAccess, usize);
-    pool_get_attribute = "cuMemPoolGetAttribute"(*mut c_void, c_int, *mut c_void);
-    pool_trim = "cuMemPoolTrimTo"(*mut c_void, usize);
-    pool_allocate = "cuMemAllocFromPoolAsync"(*mut u64, usize, *mut c_void, *mut c_void);
-    pool_free = "cuMemFreeAsync"(u64, *mut c_void);
-    stream_create = "cuStreamCreateWithPriority"(*mut *mut c_void, c_uint, c_int);
-    stream_destroy = "cuStreamDestroy_v2"(*mut c_void);
-    stream_synchronize = "cuStreamSynchronize"(*mut c_void);
-    stream_query = "cuStreamQuery"(*mut c_void);
-    stream_wait_event = "cuStreamWaitEvent"(*mut c_void, *mut c_void, c_uint);
-    event_create = "cuEventCreate"(*mut *mut c_void, c_uint);
-    event_destroy = "cuEventDestroy_v2"(*mut c_void);
-    event_record = "cuEventRecord"(*mut c_void, *mut c_void);
-    event_query = "cuEventQuery"(*mut c_void);
-    event_synchronize = "cuEventSynchronize"(*mut c_void);
-    event_elapsed = "cuEventElapsedTime"(*mut f32, *mut c_void, *mut c_void);
-    copy_h2d = "cuMemcpyHtoDAsync_v2"(u64, *const c_void, usize, *mut c_void);
-    copy_d2h = "cuMemcpyDtoHAsync_v2"(*mut c_void, u64, usize, *mut c_void);
-    copy_any = "cuMemcpyAsync"(u64, u64, usize, *mut c_void);
-    copy_peer = "cuMemcpyPeerAsync"(u64, *mut c_void, u64, *mut c_void, usize, *mut c_void);
-    memset = "cuMemsetD8Async"(u64, u8, usize, *mut c_void);
-    module_load = "cuModuleLoadData"(*mut *mut c_void, *const c_void);
-    module_function = "cuModuleGetFunction"(*mut *mut c_void, *mut c_void, *const c_char);
-    module_unload = "cuModuleUnload"(*mut c_void);
-    function_attribute = "cuFuncGetAttribute"(*mut c_int, c_int, *mut c_void);
-    function_set_attribute = "cuFuncSetAttribute"(*mut c_void, c_int, c_int);
-    launch = "cuLaunchKernel"(
-        *mut c_void, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint,
-        *mut c_void, *mut *mut c_void, *mut *mut c_void
-    );
-}
-
-/// What helps when a device is full.
-pub(crate) const MEMORY_HINT: &str = "read a smaller selection, lower memory_limit, or free other libraries' caches";
-
-const SUCCESS: Code = 0;
-const ERROR_INVALID_VALUE: Code = 1;
-const ERROR_OUT_OF_MEMORY: Code = 2;
-const ERROR_NOT_READY: Code = 600;
-
-const ATTRIBUTE_MULTIPROCESSORS: c_int = 16;
-const ATTRIBUTE_CAPABILITY_MAJOR: c_int = 75;
-const ATTRIBUTE_CAPABILITY_MINOR: c_int = 76;
-const ATTRIBUTE_MEMORY_POOLS: c_int = 115;
-
-const POINTER_DEVICE_ORDINAL: c_int = 9;
-
-const FUNCTION_MAX_THREADS: c_int = 0;
-const FUNCTION_SHARED_BYTES: c_int = 1;
-const FUNCTION_LOCAL_BYTES: c_int = 3;
-const FUNCTION_REGISTERS: c_int = 4;
-const FUNCTION_MAX_DYNAMIC_SHARED_BYTES: c_int = 8;
-
-/// `cuFuncGetParamInfo` of CUDA 12.4 and newer: offset and size of a parameter.
-type ParameterInfo = unsafe extern "C" fn(*mut c_void, usize, *mut usize, *mut usize) -> Code;
-
-/// Codes after which nothing on the GPU works in this process any more: a kernel faulted.
-fn loses_context(code: Code) -> bool {
-    matches!(code, 700 | 702 | 710 | 714..=719)
-}
-
-/// The driver, initialised. It exists once a process, and only after something asked for a GPU.
-pub(crate) struct Driver {
-    functions: Functions,
-    parameter_info: Option<ParameterInfo>,
-    path: std::path::PathBuf,
-    process: u32,
-}
-
-static DRIVER: OnceLock<std::result::Result<Driver, DriverProblem>> = OnceLock::new();
-
-/// Why the driver cannot be used, kept so that every later call gives the same answer.
-struct DriverProblem {
-    kind: ErrorKind,
-    message: String,
-    hint: String,
-}
-
-impl Driver {
-    /// The driver, loaded and initialised at the first call.
-    ///
-    /// # Errors
-    /// `DeviceUnavailable` when there is no driver, it is too old, sees no GPU, or this process was forked after CUDA
-    /// had been initialised (a child cannot use its parent's driver).
-    pub(crate) fn get() -> Result<&'static Driver> {
-        let driver = DRIVER.get_or_init(|| Driver::load().map_err(DriverProblem::from));
-        match driver {
-            Ok(driver) if driver.process == std::process::id() => Ok(driver),
-            Ok(_) => Err(Error::new(
-                ErrorKind::DeviceUnavailable,
-                "this process was forked after CUDA had been initialised, so it cannot use the GPU",
-            )
-            .with_hint("start worker processes with 'spawn' or 'forkserver', or use the GPU only in the children")),
-            Err(problem) => Err(problem.error()),
-        }
-    }
-
-    fn load() -> Result<Driver> {
-        let found = library::open("CUZARR_CUDA_LIBRARY", &["libcuda.so.1", "libcuda.so"]).map_err(|cause| {
-            Error::new(ErrorKind::DeviceUnavailable, format!("no CUDA driver: {}", cause.message()))
-                .with_hint(cause.hint().unwrap_or("install the NVIDIA driver, or use device 'cpu'").to_string())
-        })?;
-        let functions = Functions::load(&found.library)?;
-        // SAFETY: the type is that of cuda.h.
-        let parameter_info = unsafe { library::symbol(&found.library, "cuFuncGetParamInfo") }.ok();
-        // The functions live in this library, for as long as the process.
-        std::mem::forget(found.library);
-        let driver = Driver { functions, parameter_info, path: found.path, process: std::process::id() };
-        // SAFETY: cuInit may be called any number of times.
-        driver.check("cuInit", unsafe { (driver.functions.init)(0) }).map_err(|cause| {
-            Error::new(ErrorKind::DeviceUnavailable, format!("the CUDA driver cannot start: {}", cause.message()))
-                .with_hint("run nvidia-smi to see whether a GPU is visible here")
-        })?;
-        Ok(driver)
-    }
-
-    /// Where the driver's library was found.
-    pub(crate) fn path(&self) -> &std::path::Path {
-        &self.path
-    }
-
-    /// The newest CUDA this driver knows, as (major, minor).
-    pub(crate) fn version(&self) -> Result<(u32, u32)> {
-        let mut version = 0;
-        // SAFETY: writes one int.
-        self.check("cuDriverGetVersion", unsafe { (self.functions.driver_version)(&mut version) })?;
-        Ok((version as u32 / 1000, version as u32 % 1000 / 10))
-    }
-
-    /// How many GPUs this process sees.
-    pub(crate) fn device_count(&self) -> Result<u32> {
-        let mut count = 0;
-        // SAFETY: writes one int.
-        self.check("cuDeviceGetCount", unsafe { (self.functions.device_count)(&mut count) })?;
-        Ok(count.max(0) as u32)
-    }
-
-    /// What GPU `ordinal` is; makes no context.
-    pub(crate) fn properties(&self, ordinal: u32) -> Result<Properties> {
-        let device = self.device(ordinal)?;
-        let mut name = [0 as c_char; 256];
-        // SAFETY: the driver writes at most 256 bytes, ended by a zero.
-        self.check("cuDeviceGetName", unsafe { (self.functions.device_name)(name.as_mut_ptr(), 256, device) })?;
-        let mut total_bytes = 0usize;
-        // SAFETY: writes one size.
-        let code = unsafe { (self.functions.device_total_memory)(&mut total_bytes, device) };
-        self.check("cuDeviceTotalMem", code)?;
-        // SAFETY: the driver ended the name with a zero inside the 256 bytes.
-        let name = unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned();
-        Ok(Properties {
-            name,
-            compute_capability: (
-                self.attribute(device, ATTRIBUTE_CAPABILITY_MAJOR)? as u32,
-                self.attribute(device, ATTRIBUTE_CAPABILITY_MINOR)? as u32,
-            ),
-            multiprocessors: self.attribute(device, ATTRIBUTE_MULTIPROCESSORS)?.max(1) as u32,
-            total_bytes: total_bytes as u64,
-            memory_pools: self.attribute(device, ATTRIBUTE_MEMORY_POOLS).unwrap_or(0) == 1,
-        })
-    }
-
-    /// The GPU that memory belongs to; `None` when the driver does not know the address.
-    pub(crate) fn device_of(&self, address: usize) -> Result<Option<u32>> {
-        let mut ordinal: c_int = 0;
-        let answer = (&raw mut ordinal).cast();
-        // SAFETY: writes one int, whatever the address.
-        let code = unsafe { (self.functions.pointer_attribute)(answer, POINTER_DEVICE_ORDINAL, address as u64) };
-        if code == ERROR_INVALID_VALUE {
-            return Ok(None);
-        }
-        self.check("cuPointerGetAttribute", code)?;
-        Ok(u32::try_from(ordinal).ok())
-    }
-
-    fn device(&self, ordinal: u32) -> Result<c_int> {
-        let count = self.device_count()?;
-        if ordinal >= count {
-            return Err(Error::new(
-                ErrorKind::DeviceUnavailable,
-                format!("no device cuda:{ordinal}, {count} GPUs are visible"),
-            )
-            .with_hint("check CUDA_VISIBLE_DEVICES"));
-        }
-        let mut device = 0;
-        // SAFETY: writes one handle.
-        self.check("cuDeviceGet", unsafe { (self.functions.device_get)(&mut device, ordinal as c_int) })?;
-        Ok(device)
-    }
-
-    fn attribute(&self, device: c_int, attribute: c_int) -> Result<c_int> {
-        let mut value = 0;
-        // SAFETY: writes one int.
-        self.check("cuDeviceGetAttribute", unsafe {
-            (self.functions.device_attribute)(&mut value, attribute, device)
-        })?;
-        Ok(value)
-    }
-
-    fn check(&self, call: &str, code: Code) -> Result<()> {
-        if code == SUCCESS {
-            return Ok(());
-        }
-        let kind = if code == ERROR_OUT_OF_MEMORY { ErrorKind::OutOfMemory } else { ErrorKind::DeviceFailed };
-        let error = Error::new(kind, format!("{call} failed with {}", self.describe(code)));
-        if kind == ErrorKind::OutOfMemory {
-            return Err(error.with_hint(MEMORY_HINT));
-        }
-        if !loses_context(code) {
-            return Err(error);
-        }
-        Err(error.with_hint(
-            "a kernel faulted, so this process has lost its context on the GPU: start the process again, and run it under \
-             compute-sanitizer to see which kernel it was",
-        ))
-    }
-
-    fn describe(&self, code: Code) -> String {
-        let text = |function: unsafe extern "C" fn(Code, *mut *const c_char) -> Code| {
-            let mut text: *const c_char = std::ptr::null();
-            // SAFETY: on success the driver stores a pointer to a constant, zero-ended text.
-            let found = unsafe { function(code, &mut text) } == SUCCESS && !text.is_null();
-            // SAFETY: as above.
-            found.then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
-        };
-        match (text(self.functions.error_name), text(self.functions.error_string)) {
-            (Some(name), Some(words)) => format!("{name} ({words})"),
-            _ => format!("CUDA error {code}"),
-        }
-    }
-}
-
-impl From<Error> for DriverProblem {
-    fn from(error: Error) -> Self {
-        let hint = error.hint().unwrap_or("update the NVIDIA driver").to_string();
-        let kind = match error.kind() {
-            ErrorKind::LibraryMissing => ErrorKind::DeviceUnavailable,
-            kind => kind,
-        };
-        DriverProblem { kind, message: error.message().to_string(), hint }
-    }
-}
-
-impl DriverProblem {
-    fn error(&self) -> Error {
-        Error::new(self.kind, self.message.clone()).with_hint(self.hint.clone())
-    }
-}
 
 /// One GPU: its primary context, retained once and never reset, and the pool its memory comes from.
 pub(crate) struct CudaBackend {
@@ -349,23 +65,6 @@ impl CudaBackend {
         self.driver.check(call, code)
     }
 
-    fn parameter_bytes(&self, function: RawFunction) -> Result<Option<Vec<usize>>> {
-        let Some(parameter_info) = self.driver.parameter_info else { return Ok(None) };
-        let _current = self.enter()?;
-        let mut sizes = Vec::new();
-        loop {
-            let (mut offset, mut size) = (0, 0);
-            // SAFETY: the driver made the function; it writes two sizes.
-            let code = unsafe { parameter_info(function as *mut c_void, sizes.len(), &mut offset, &mut size) };
-            if code == ERROR_INVALID_VALUE {
-                // The way it says that there are no more.
-                return Ok(Some(sizes));
-            }
-            self.check("cuFuncGetParamInfo", code)?;
-            sizes.push(size);
-        }
-    }
-
     /// Does `work`; once more without the pool's unused memory when the driver has none left for it.
     fn with_room<T>(&self, work: impl Fn() -> Result<T>) -> Result<T> {
         match work() {
@@ -411,7 +110,7 @@ macro_rules! call {
 
 mod pools;
 
-use pools::{PoolAccess, PoolProperties, Pools};
+use pools::Pools;
 
 impl Backend for CudaBackend {
     fn properties(&self) -> &Properties {
@@ -650,12 +349,30 @@ impl Backend for CudaBackend {
             static_shared_bytes: attribute(FUNCTION_SHARED_BYTES)?,
             local_bytes: attribute(FUNCTION_LOCAL_BYTES)?,
             registers: attribute(FUNCTION_REGISTERS)?,
-            parameter_bytes: self.parameter_bytes(function)?,
+            // SAFETY: the caller's promise.
+            parameter_bytes: unsafe { self.parameter_bytes(function) }?,
         })
     }
 
     unsafe fn allow_shared(&self, function: RawFunction, size_bytes: u32) -> Result<()> {
         let (function, size) = (function as *mut c_void, size_bytes as c_int);
         call!(self, "cuFuncSetAttribute", function_set_attribute(function, FUNCTION_MAX_DYNAMIC_SHARED_BYTES, size))
+    }
+
+    unsafe fn parameter_bytes(&self, function: RawFunction) -> Result<Option<Vec<usize>>> {
+        let Some(parameter_info) = self.driver.parameter_info else { return Ok(None) };
+        let _current = self.enter()?;
+        let mut sizes = Vec::new();
+        loop {
+            let (mut offset, mut size) = (0, 0);
+            // SAFETY: the caller promises a function of this driver; the call writes two sizes, to locals.
+            let code = unsafe { parameter_info(function as *mut c_void, sizes.len(), &mut offset, &mut size) };
+            if code == ERROR_INVALID_VALUE {
+                // The way it says that there are no more.
+                return Ok(Some(sizes));
+            }
+            self.check("cuFuncGetParamInfo", code)?;
+            sizes.push(size);
+        }
     }
 }

@@ -1,20 +1,29 @@
-//! Memory that slabs are made of, kept for the next one when nobody uses it.
+//! Pinned host memory, kept for the next user when nobody uses it.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::driver::context::{Context, lock};
+use crate::driver::context::{Context, PerDevice};
 use crate::error::{Error, ErrorKind, Result};
+use crate::lock::lock;
 
 /// A block of host memory: pinned, or heap for `cpu`.
 pub(crate) struct Block {
     pub(crate) address: usize,
-    pub(super) size_bytes: usize,
+    pub(crate) size_bytes: usize,
     heap: Option<Vec<u8>>,
 }
 
+/// What tables of kernels may have pinned beside what work is allowed.
+pub(crate) const TABLES_BYTES: usize = 64 << 20;
+
 /// Blocks that nobody uses now, kept for the next one.
 #[derive(Default)]
-pub(crate) struct PinnedCache(Mutex<Cached>);
+pub(crate) struct PinnedCache {
+    cached: Mutex<Cached>,
+    /// Most bytes that work in flight may have pinned; 0 before there was a limit.
+    limit_bytes: AtomicU64,
+}
 
 #[derive(Default)]
 struct Cached {
@@ -25,16 +34,43 @@ struct Cached {
     keep_bytes: usize,
 }
 
-/// Those of `cpu`.
-pub(super) static HOST_CACHE: PinnedCache =
-    PinnedCache(Mutex::new(Cached { free: Vec::new(), held_bytes: 0, keep_bytes: 0 }));
+/// Blocks of `cpu`.
+static HOST: PinnedCache = PinnedCache {
+    cached: Mutex::new(Cached { free: Vec::new(), held_bytes: 0, keep_bytes: 0 }),
+    limit_bytes: AtomicU64::new(0),
+};
+/// Blocks of the other devices.
+static PINNED: PerDevice<PinnedCache> = PerDevice::new();
 
 impl PinnedCache {
+    /// The blocks of a device; those of `cpu` without a context.
+    pub(crate) fn of(context: Option<&'static Context>) -> &'static PinnedCache {
+        context.map_or(&HOST, |context| PINNED.of(context))
+    }
+
+    /// Says how much work in flight may have pinned from now on.
+    pub(crate) fn set_limit(&self, limit_bytes: u64) {
+        self.limit_bytes.store(limit_bytes, Ordering::Relaxed);
+    }
+
+    /// Gives unused blocks back to the system until no more than the limit is held, or none is left.
+    pub(crate) fn shrink(&self, context: &'static Context) -> Result<()> {
+        self.shrink_to(context, self.allowed_bytes())
+    }
+
+    /// Most bytes that may be held: those of the limit, and what tables of kernels have of their own.
+    fn allowed_bytes(&self) -> u64 {
+        match self.limit_bytes.load(Ordering::Relaxed) {
+            0 => u64::MAX,
+            limit_bytes => limit_bytes.saturating_add(TABLES_BYTES as u64),
+        }
+    }
+
     /// A kept block of at least `size_bytes` and at most twice that, the last one used first, of which most may still be in the
     /// host's cache; else a new one.
     pub(crate) fn take(&self, context: Option<&'static Context>, size_bytes: usize) -> Result<Block> {
         {
-            let mut cached = lock(&self.0);
+            let mut cached = lock(&self.cached);
             let fits = |block: &Block| block.size_bytes >= size_bytes && block.size_bytes / 2 <= size_bytes;
             let best = cached.free.iter().enumerate().rev().filter(|(_, block)| fits(block));
             if let Some(at) = best.min_by_key(|(_, block)| block.size_bytes).map(|(at, _)| at) {
@@ -54,7 +90,7 @@ impl PinnedCache {
                 Block { address: heap.as_mut_ptr() as usize, size_bytes, heap: Some(heap) }
             }
             Some(context) => {
-                let room = context.counters.pinned_allowed_bytes().saturating_sub(size_bytes as u64);
+                let room = self.allowed_bytes().saturating_sub(size_bytes as u64);
                 self.shrink_to(context, room)?;
                 let address = context.backend.allocate_host(size_bytes).or_else(|_| {
                     // Other sizes may hold all the memory that may be pinned: give those back and ask once more.
@@ -64,14 +100,14 @@ impl PinnedCache {
                 Block { address, size_bytes, heap: None }
             }
         };
-        lock(&self.0).held_bytes += size_bytes;
+        lock(&self.cached).held_bytes += size_bytes;
         Ok(block)
     }
 
     /// Keeps a block for later, unless more would be held unused than the largest ring may have out; `keep_bytes` is the
     /// limit of this block's ring.
     pub(crate) fn put(&self, context: Option<&'static Context>, block: Block, keep_bytes: usize) {
-        let mut cached = lock(&self.0);
+        let mut cached = lock(&self.cached);
         let unused: usize = cached.free.iter().map(|block| block.size_bytes).sum();
         cached.keep_bytes = cached.keep_bytes.max(keep_bytes);
         if unused + block.size_bytes <= cached.keep_bytes {
@@ -88,7 +124,7 @@ impl PinnedCache {
     }
 
     pub(crate) fn held_bytes(&self) -> u64 {
-        lock(&self.0).held_bytes as u64
+        lock(&self.cached).held_bytes as u64
     }
 
     /// Gives every unused block back to the system.
@@ -97,9 +133,9 @@ impl PinnedCache {
     }
 
     /// Gives unused blocks back to the system, oldest first, until no more than so many bytes are held, or none is left.
-    pub(crate) fn shrink_to(&self, context: &'static Context, most_bytes: u64) -> Result<()> {
+    fn shrink_to(&self, context: &'static Context, most_bytes: u64) -> Result<()> {
         loop {
-            let mut cached = lock(&self.0);
+            let mut cached = lock(&self.cached);
             if cached.held_bytes as u64 <= most_bytes || cached.free.is_empty() {
                 return Ok(());
             }

@@ -15,11 +15,13 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::device::Device;
-use crate::driver::context::{Context, lock};
+use crate::driver::context::{Context, PerDevice};
 use crate::error::{ErrorKind, Result};
 use crate::event::Event;
+use crate::lock::lock;
+use crate::memory::pinned::{Block, PinnedCache};
 use crate::memory::pool::arena::Arena;
-use crate::memory::pool::{Source, out_of_memory};
+use crate::memory::pool::counters::out_of_memory;
 
 /// Limits below this are small. From here on, what CUDA's pools leave of a limit is at most an eighth.
 const SMALL_LIMITS_BYTES: u64 = 512 << 20;
@@ -43,7 +45,7 @@ pub struct Within {
 pub fn within(device: Device, limit_bytes: u64) -> Within {
     let context = if device == Device::Cpu { None } else { Context::get(device).ok() };
     if let Some(context) = context {
-        context.counters.limits.begin(context, limit_bytes);
+        Limits::of(context).begin(context, limit_bytes);
     }
     Within { context, limit_bytes }
 }
@@ -58,7 +60,7 @@ impl Within {
 impl Drop for Within {
     fn drop(&mut self) {
         if let Some(context) = self.context {
-            context.counters.limits.end(self.limit_bytes);
+            Limits::of(context).end(self.limit_bytes);
         }
     }
 }
@@ -82,7 +84,7 @@ pub(super) fn is_in_flight() -> bool {
 
 /// Limits of the work that is under way on a device.
 #[derive(Default)]
-pub(crate) struct Limits {
+pub(super) struct Limits {
     under_way: Mutex<Vec<u64>>,
     count: AtomicUsize,
     /// The most that any of them may have; that of the last work when there is none, 0 before the first.
@@ -94,9 +96,16 @@ pub(crate) struct Limits {
     refusals: AtomicU64,
 }
 
+static LIMITS: PerDevice<Limits> = PerDevice::new();
+
 impl Limits {
+    /// Those of a device.
+    pub(super) fn of(context: &Context) -> &'static Limits {
+        LIMITS.of(context)
+    }
+
     /// The most that work under way, or the last one, may have; 0 before the first.
-    pub(crate) fn most_bytes(&self) -> u64 {
+    fn most_bytes(&self) -> u64 {
         self.most_bytes.load(Ordering::Relaxed)
     }
 
@@ -114,13 +123,15 @@ impl Limits {
         if before == most {
             return;
         }
+        let pinned = PinnedCache::of(Some(context));
+        pinned.set_limit(most);
         let small_bytes = if most < SMALL_LIMITS_BYTES { most.max(1).next_multiple_of(UNIT_BYTES) } else { 0 };
         // What fails here fails again when memory is asked for.
         let _ = context.backend.bound(if small_bytes == 0 { most } else { 0 });
         let _ = lock(&self.small).set(context, small_bytes as usize);
         if before > most || small_bytes > 0 {
             let _ = context.backend.trim_to(0);
-            let _ = context.pinned.shrink_to(context, context.counters.pinned_allowed_bytes());
+            let _ = pinned.shrink(context);
         }
     }
 
@@ -189,7 +200,7 @@ impl Limits {
                 return Ok(None);
             }
             self.refusals.fetch_add(1, Ordering::Relaxed);
-            let block = context.pinned.take(Some(context), size_bytes)?;
+            let block = PinnedCache::of(Some(context)).take(Some(context), size_bytes)?;
             return Ok(Some((block.address, Source::Pinned(block))));
         };
         let behind = marks.iter().try_for_each(|mark| mark.hold_back(context, stream));
@@ -223,6 +234,27 @@ impl Limits {
     /// So many bytes of the bounded pool were freed.
     pub(super) fn give_back(&self, size_bytes: u64) {
         self.used_bytes.fetch_sub(size_bytes, Ordering::Relaxed);
+    }
+}
+
+/// Where memory came from.
+pub(super) enum Source {
+    /// The pool of results.
+    Results,
+    /// The pool of what is in flight.
+    InFlight,
+    /// The piece of what is in flight within small limits.
+    Small,
+    /// The driver, by itself.
+    Apart,
+    /// Host memory that the device reaches.
+    Pinned(Block),
+}
+
+impl Source {
+    /// Whether it counts against the limit.
+    pub(super) fn is_counted(&self) -> bool {
+        matches!(self, Source::InFlight | Source::Small | Source::Pinned(_))
     }
 }
 

@@ -1,0 +1,127 @@
+//! New memory, and the pool that results come from: ours, or that of another library.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use crate::device::Device;
+use crate::driver::context::Context;
+use crate::error::{Error, Result};
+use crate::memory::buffer::Buffer;
+use crate::memory::pool::pooled::PooledMemory;
+use crate::stream::Stream;
+
+impl Buffer {
+    /// Memory whose contents are unspecified; host memory is all zero, and aligned to 64 bytes.
+    ///
+    /// # Errors
+    /// `OutOfMemory`; `DeviceUnavailable` when the device is not there.
+    pub fn empty(device: Device, size_bytes: usize) -> Result<Buffer> {
+        match device {
+            Device::Cpu => Buffer::zeroed_on_host(size_bytes),
+            _ => allocate_on(device, size_bytes),
+        }
+    }
+
+    /// Memory that is all zero.
+    ///
+    /// # Errors
+    /// As [`Buffer::empty`].
+    pub fn zeroed(device: Device, size_bytes: usize) -> Result<Buffer> {
+        match device {
+            Device::Cpu => Buffer::zeroed_on_host(size_bytes),
+            _ => {
+                let buffer = Buffer::empty(device, size_bytes)?;
+                let stream = Stream::legacy(device)?;
+                stream.memset(&buffer, 0)?;
+                stream.synchronize()?;
+                Ok(buffer)
+            }
+        }
+    }
+
+    /// A copy of host bytes on `device`.
+    ///
+    /// # Errors
+    /// As [`Buffer::empty`].
+    pub fn from_bytes(device: Device, bytes: &[u8]) -> Result<Buffer> {
+        let buffer = Buffer::empty(device, bytes.len())?;
+        Stream::legacy(device)?.h2d(bytes, &buffer)?;
+        Ok(buffer)
+    }
+
+    /// Copies the bytes to `device`; shares them when they are there already.
+    ///
+    /// # Errors
+    /// As [`Buffer::empty`] and [`Buffer::copy_from`].
+    pub fn to_device(&self, device: Device) -> Result<Buffer> {
+        if self.device() == device {
+            return Ok(self.clone());
+        }
+        let copied = Buffer::empty(device, self.size_bytes())?;
+        copied.copy_from(self)?;
+        Ok(copied)
+    }
+
+    /// Whether both hold the same bytes, wherever they are.
+    ///
+    /// # Errors
+    /// As [`Buffer::to_vec`]: bytes on a device are compared on the host.
+    pub fn equals(&self, other: &Buffer) -> Result<bool> {
+        if self.size_bytes() != other.size_bytes() {
+            return Ok(false);
+        }
+        let (left, right) = (self.to_device(Device::Cpu)?, other.to_device(Device::Cpu)?);
+        Ok(left.host_bytes()? == right.host_bytes()?)
+    }
+}
+
+/// Gives memory for results: our pool, CuPy's, PyTorch's, RMM's.
+pub trait DeviceAllocator: Send + Sync {
+    /// Uninitialised memory on `device`, which every stream may use at once.
+    ///
+    /// # Errors
+    /// `OutOfMemory` when the device has none left, after giving back what was cached.
+    fn allocate(&self, device: Device, size_bytes: usize) -> Result<Buffer>;
+}
+
+/// Our own stream-ordered pool.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pool;
+
+impl DeviceAllocator for Pool {
+    fn allocate(&self, device: Device, size_bytes: usize) -> Result<Buffer> {
+        Ok(PooledMemory::new(Context::get(device)?, size_bytes, None)?.into_buffer())
+    }
+}
+
+/// Who gives memory for results; nobody else than our pool by default.
+static RESULTS: RwLock<Option<Arc<dyn DeviceAllocator>>> = RwLock::new(None);
+
+/// Takes memory for results from another library's pool from now on, so that two pools do not fight over one GPU; `None` is
+/// our own. Scratch memory always comes from ours.
+pub fn set_allocator(allocator: Option<Arc<dyn DeviceAllocator>>) {
+    *RESULTS.write().unwrap_or_else(PoisonError::into_inner) = allocator;
+}
+
+/// Memory on `device` that every stream may use at once, from the pool that results come from ([`set_allocator`]).
+///
+/// # Errors
+/// `DeviceUnavailable` when the device cannot be used; `OutOfMemory`, after the pool was trimmed and asked once more.
+pub fn allocate_on(device: Device, size_bytes: usize) -> Result<Buffer> {
+    if device == Device::Cpu {
+        return Buffer::zeroed_on_host(size_bytes);
+    }
+    let chosen = RESULTS.read().unwrap_or_else(PoisonError::into_inner).clone();
+    let Some(chosen) = chosen else { return Pool.allocate(device, size_bytes) };
+    check_given(chosen.allocate(device, size_bytes)?, device, size_bytes)
+}
+
+/// What an allocator gave, if it is what it was asked for.
+fn check_given(given: Buffer, device: Device, size_bytes: usize) -> Result<Buffer> {
+    if given.device() != device || given.size_bytes() < size_bytes || given.is_read_only() {
+        let what = if given.is_read_only() { "read-only bytes" } else { "bytes" };
+        let (got, place) = (given.size_bytes(), given.device());
+        let message = format!("the allocator gave {got} {what} on {place}, expected {size_bytes} bytes on {device}");
+        return Err(Error::invalid(message).with_hint("mend the allocator, or give memory back to cuzarr's own pool"));
+    }
+    given.slice(..size_bytes)
+}

@@ -1,0 +1,59 @@
+//! Files whose bytes cuFile moves between storage and GPU memory.
+
+use std::fs::File;
+
+use crate::device::Device;
+use crate::driver::context::Context;
+use crate::driver::cufile::{CuFile, Direction, FileHandle};
+use crate::error::{Error, ErrorKind, Result};
+use crate::memory::buffer::Buffer;
+
+/// A file that is registered with cuFile. Reading and writing through shared references is what files do.
+pub struct DirectFile {
+    handle: FileHandle,
+    // Closed after the handle is gone.
+    _file: File,
+}
+
+impl DirectFile {
+    /// Registers an open file.
+    ///
+    /// # Errors
+    /// `LibraryMissing` where cuFile is not there; `DeviceFailed` when it refuses the file.
+    pub fn new(file: File) -> Result<DirectFile> {
+        let handle = CuFile::get()?.register(&file)?;
+        Ok(DirectFile { handle, _file: file })
+    }
+
+    /// Fills `target` with the bytes from `offset` on. Returns when they are there, for every stream; work that other
+    /// streams still have on that memory must be done.
+    ///
+    /// # Errors
+    /// `MemorySpace` for host memory; `DeviceFailed`, also when the file ends before the memory is full.
+    pub fn read_exact_at(&self, target: &Buffer, offset: u64) -> Result<()> {
+        target.require_writable()?;
+        self.transfer(Direction::Read, target, offset)
+    }
+
+    /// Writes all bytes of `source`, which are ready, to the file from `offset` on.
+    ///
+    /// # Errors
+    /// As [`DirectFile::read_exact_at`].
+    pub fn write_all_at(&self, source: &Buffer, offset: u64) -> Result<()> {
+        self.transfer(Direction::Write, source, offset)
+    }
+
+    fn transfer(&self, direction: Direction, memory: &Buffer, offset: u64) -> Result<()> {
+        if memory.device() == Device::Cpu {
+            return Err(Error::new(ErrorKind::MemorySpace, "cuFile is for memory of a device"));
+        }
+        let size_bytes = memory.size_bytes();
+        if i64::try_from(offset).ok().and_then(|offset| offset.checked_add_unsigned(size_bytes as u64)).is_none() {
+            return Err(Error::invalid(format!("no file has a byte {offset}")));
+        }
+        let backend = &*Context::get(memory.device())?.backend;
+        // SAFETY: `memory` keeps these bytes of the device alive through the call, which waits; the last byte's place in the file
+        // fits 63 bits, as was checked; `_file` is open as long as the handle.
+        unsafe { self.handle.transfer(direction, backend, memory.address(), size_bytes, offset) }
+    }
+}

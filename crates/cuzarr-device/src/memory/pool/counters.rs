@@ -1,0 +1,60 @@
+//! What the pool of each device has given, and the names of results.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::driver::context::{Context, PerDevice};
+use crate::driver::cuda::driver::MEMORY_HINT;
+use crate::error::{Error, ErrorKind};
+use crate::lock::lock;
+
+#[derive(Default)]
+pub(super) struct Counters {
+    pub(super) used: AtomicU64,
+    pub(super) peak: AtomicU64,
+    pub(super) allocations: AtomicU64,
+    pub(super) trims: AtomicU64,
+    /// Names and sizes of results, by their address.
+    pub(super) names: Mutex<HashMap<usize, (String, u64)>>,
+}
+
+impl Counters {
+    /// Those of a device.
+    pub(super) fn of(context: &Context) -> &'static Counters {
+        static COUNTERS: PerDevice<Counters> = PerDevice::new();
+        COUNTERS.of(context)
+    }
+
+    pub(super) fn add(&self, size_bytes: usize) {
+        let used = self.used.fetch_add(size_bytes as u64, Ordering::Relaxed) + size_bytes as u64;
+        self.peak.fetch_max(used, Ordering::Relaxed);
+        self.allocations.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// An entry among the names of results, until it is dropped.
+pub(super) struct Named {
+    pub(super) context: &'static Context,
+    pub(super) address: usize,
+}
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        lock(&Counters::of(self.context).names).remove(&self.address);
+    }
+}
+
+/// Why there is no memory, with what is in use.
+pub(super) fn out_of_memory(context: &'static Context, size_bytes: usize, cause: Error) -> Error {
+    if cause.kind() != ErrorKind::OutOfMemory {
+        return cause;
+    }
+    let room = match context.backend.memory_info() {
+        Ok((free, total)) => format!("{free} of {total} bytes are free"),
+        Err(_) => "how much is free is unknown".to_string(),
+    };
+    let used = Counters::of(context).used.load(Ordering::Relaxed);
+    let message = format!("{} has no {size_bytes} bytes left: {room}, cuzarr holds {used}", context.device);
+    Error::new(ErrorKind::OutOfMemory, message).with_hint(MEMORY_HINT).with_source(cause)
+}

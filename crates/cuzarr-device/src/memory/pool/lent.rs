@@ -1,0 +1,46 @@
+//! Memory that another library's pool gave for a result.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::device::Device;
+use crate::driver::context::Context;
+use crate::error::Result;
+use crate::memory::buffer::Buffer;
+use crate::memory::lease::Owner;
+use crate::memory::pool::counters::Named;
+
+/// The owner of memory that another library's pool gave.
+pub(super) struct Lent {
+    pub(super) context: &'static Context,
+    owner: Option<Owner>,
+    pub(super) shared: AtomicBool,
+    pub(super) name: OnceLock<Named>,
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        // Before somebody else gets this address.
+        drop(self.name.take());
+        let is_lost = self.shared.load(Ordering::Acquire) && self.context.backend.synchronize_device().is_err();
+        if is_lost {
+            // The other library would touch a lost device.
+            std::mem::forget(self.owner.take());
+        }
+    }
+}
+
+/// Memory that another library's pool gave for a result. `owner` is dropped, which gives it back, with the last buffer over
+/// it, once our streams have passed it and, if [`mark_shared`] was called, the whole device is idle.
+///
+/// # Errors
+/// `DeviceUnavailable` when the device cannot be used.
+///
+/// # Safety
+/// As [`Buffer::from_raw`].
+pub unsafe fn lend(device: Device, address: usize, size_bytes: usize, owner: Owner) -> Result<Buffer> {
+    let context = Context::get(device)?;
+    let lent = Lent { context, owner: Some(owner), shared: AtomicBool::new(false), name: OnceLock::new() };
+    // SAFETY: the caller's promise.
+    Ok(unsafe { Buffer::from_raw(device, address, size_bytes, Box::new(lent)) })
+}

@@ -1,0 +1,221 @@
+//! One allocation of our pool: who used it, and how it is given back.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
+
+use crate::driver::context::Context;
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::Event;
+use crate::lock::lock;
+use crate::memory::buffer::Buffer;
+use crate::memory::pinned::PinnedCache;
+use crate::memory::pool::budget::{Limits, Source, is_in_flight};
+use crate::memory::pool::counters::{Counters, Named, out_of_memory};
+use crate::stream::Stream;
+
+/// The owner of one allocation of our pool.
+pub(crate) struct PooledMemory {
+    pub(super) context: &'static Context,
+    address: usize,
+    size_bytes: usize,
+    source: Source,
+    /// The stream it was allocated on; none when it was given to all of them.
+    home: Option<Stream>,
+    /// Passed once the memory may be used on other streams; none when it may at once.
+    ready: Option<Event>,
+    /// What the stream it was allocated on did with it.
+    at_home: Mutex<HomeUses>,
+    /// Other streams that used it, the last one last.
+    users: Mutex<Vec<Stream>>,
+    pub(super) shared: AtomicBool,
+    pub(super) name: OnceLock<Named>,
+}
+
+/// Uses by the stream that memory was allocated on.
+#[derive(Default)]
+struct HomeUses {
+    /// Those whose end was not marked.
+    open: usize,
+    /// Behind all others.
+    passed: Option<Event>,
+}
+
+impl PooledMemory {
+    pub(crate) fn new(context: &'static Context, size_bytes: usize, home: Option<Stream>) -> Result<PooledMemory> {
+        let raw = home.as_ref().map_or(context.home_stream, Stream::raw_handle);
+        let is_in_flight = home.is_some() || is_in_flight();
+        let (address, source) = match size_bytes {
+            0 => (0, Source::Results),
+            _ => take(context, size_bytes, raw, is_in_flight)?,
+        };
+        let mut memory = PooledMemory {
+            context,
+            address,
+            size_bytes,
+            source,
+            home,
+            ready: None,
+            at_home: Mutex::default(),
+            users: Mutex::default(),
+            shared: AtomicBool::new(false),
+            name: OnceLock::new(),
+        };
+        Counters::of(context).add(size_bytes);
+        match &memory.home {
+            _ if size_bytes == 0 => {}
+            Some(home) => {
+                memory.ready = Some(home.record()?);
+                lock(&memory.at_home).passed.clone_from(&memory.ready);
+            }
+            // SAFETY: the home stream lives as long as the process.
+            None => unsafe { context.backend.synchronize_stream(raw) }?,
+        }
+        Ok(memory)
+    }
+
+    /// Orders `stream` behind the allocation and remembers it.
+    pub(crate) fn note_use(&self, stream: &Stream) -> Result<()> {
+        if self.is_home(stream) {
+            lock(&self.at_home).open += 1;
+            return Ok(());
+        }
+        let mut users = lock(&self.users);
+        if let Some(at) = users.iter().position(|user| user.is_same_queue(stream)) {
+            let last = users.len() - 1;
+            users.swap(at, last);
+            return Ok(());
+        }
+        if let Some(ready) = &self.ready {
+            stream.wait(ready)?;
+        }
+        users.push(stream.clone());
+        Ok(())
+    }
+
+    /// Marks the end of the last use that was noted, on the stream that it was noted for. Where every use by the stream that
+    /// the memory was allocated on is marked so, its return does not wait for what that stream does meanwhile.
+    pub(crate) fn note_end(&self, stream: &Stream) -> Result<()> {
+        if self.is_home(stream) {
+            let mut at_home = lock(&self.at_home);
+            // Marked under the lock: the last mark is behind all others.
+            at_home.passed = Some(stream.record()?);
+            at_home.open -= 1;
+        }
+        Ok(())
+    }
+
+    fn is_home(&self, stream: &Stream) -> bool {
+        self.home.as_ref().is_some_and(|home| home.is_same_queue(stream))
+    }
+
+    fn give_back(&mut self) -> Result<()> {
+        let context = self.context;
+        let is_shared = self.shared.load(Ordering::Acquire);
+        if is_shared {
+            context.backend.synchronize_device()?;
+        }
+        let users = std::mem::take(&mut *lock(&self.users));
+        let has_passed =
+            |user: &Stream| (is_shared && user.device() == context.device) || user.is_idle().unwrap_or(false);
+        if self.home.is_none() && users.iter().all(has_passed) {
+            // Where the next memory of no stream is asked for: it takes this instead of more from the driver, which gives
+            // out again what other streams freed only once it has seen them pass.
+            // SAFETY: as below; no stream uses it any more.
+            return unsafe { self.free(context.home_stream) };
+        }
+        let freeing = users.iter().rfind(|user| user.device() == context.device).or(self.home.as_ref());
+        let raw = freeing.map_or(context.home_stream, Stream::raw_handle);
+        let at_home = std::mem::take(&mut *lock(&self.at_home));
+        let passed = at_home.passed.filter(|_| at_home.open == 0);
+        for user in users.iter().chain(&self.home) {
+            if freeing.is_none_or(|freeing| !freeing.is_same_queue(user)) {
+                let event = match &passed {
+                    Some(passed) if self.is_home(user) => passed.clone(),
+                    _ => user.record()?,
+                };
+                event.hold_back(context, raw)?;
+            }
+        }
+        // SAFETY: the pool gave it, nobody views it any more, and the stream is behind every stream that used it.
+        unsafe { self.free(raw) }
+    }
+
+    /// # Safety
+    /// Nobody views it, and `stream` is behind every stream that used it.
+    unsafe fn free(&mut self, stream: usize) -> Result<()> {
+        let (context, address) = (self.context, self.address);
+        match std::mem::replace(&mut self.source, Source::Results) {
+            // SAFETY: the caller's promise; nobody uses it any more.
+            Source::Results | Source::InFlight => unsafe { context.backend.free(address, stream) },
+            Source::Small => Limits::of(context).give_back_small(context, address, stream),
+            // SAFETY: as above.
+            Source::Apart => unsafe { context.backend.free_apart(address, self.size_bytes) },
+            Source::Pinned(block) => {
+                // SAFETY: as above.
+                unsafe { context.backend.synchronize_stream(stream) }?;
+                PinnedCache::of(Some(context)).put(Some(context), block, 0);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Drop for PooledMemory {
+    fn drop(&mut self) {
+        drop(self.name.take());
+        let is_counted = self.source.is_counted();
+        if self.size_bytes > 0 {
+            // A failure means that the device is lost, or that this is a forked child; then leaking is right, and the next
+            // call on the device reports it.
+            let _ = self.give_back();
+        }
+        let size_bytes = self.size_bytes as u64;
+        Counters::of(self.context).used.fetch_sub(size_bytes, Ordering::Relaxed);
+        if is_counted {
+            Limits::of(self.context).give_back(size_bytes);
+        }
+    }
+}
+
+impl PooledMemory {
+    /// A buffer over all of it.
+    pub(crate) fn into_buffer(self) -> Buffer {
+        let (device, address, size_bytes) = (self.context.device, self.address, self.size_bytes);
+        // SAFETY: the pool gave this memory to this value alone, and the owner gives it back. The host cannot reach it.
+        unsafe { Buffer::from_raw(device, address, size_bytes, Box::new(self)) }
+    }
+}
+
+/// Memory from the place that suits its use.
+fn take(context: &'static Context, size_bytes: usize, stream: usize, is_in_flight: bool) -> Result<(usize, Source)> {
+    let limits = Limits::of(context);
+    if is_in_flight && let Some(taken) = limits.take(context, size_bytes, stream)? {
+        return Ok(taken);
+    }
+    let backend = &context.backend;
+    if limits.is_small() {
+        // Pools' pieces would be more than the result.
+        let address = or_trim(context, size_bytes, &|| backend.allocate_apart(size_bytes))?;
+        return Ok((address, Source::Apart));
+    }
+    Ok((or_trim(context, size_bytes, &|| backend.allocate(size_bytes, stream))?, Source::Results))
+}
+
+/// What `allocate` gives; where the device is full, once more without what is kept unused.
+fn or_trim(context: &'static Context, size_bytes: usize, allocate: &dyn Fn() -> Result<usize>) -> Result<usize> {
+    if size_bytes as u64 > context.backend.properties().total_bytes {
+        // Trimming could not help, and drivers call some such sizes invalid rather than too large.
+        let cause = Error::new(ErrorKind::OutOfMemory, "more than the device has");
+        return Err(out_of_memory(context, size_bytes, cause));
+    }
+    match allocate() {
+        Err(error) if error.kind() == ErrorKind::OutOfMemory => {
+            Counters::of(context).trims.fetch_add(1, Ordering::Relaxed);
+            context.backend.synchronize_device()?;
+            Limits::of(context).trim(context)?;
+            context.backend.trim_to(0)?;
+            allocate().map_err(|error| out_of_memory(context, size_bytes, error))
+        }
+        answer => answer,
+    }
+}

@@ -1,0 +1,88 @@
+//! Which boxes of elements move, and the check that none of them leaves its memory.
+
+use crate::array::layout::check_box;
+use crate::array::ndbuffer::NdBuffer;
+use crate::error::{Error, Result};
+use crate::ops::step::require_dtype;
+use crate::ops::transfer::tail::Tail;
+
+/// One box to move.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TransferBox {
+    /// Where the chunk's packed bytes begin in the packed buffer.
+    pub packed_offset_bytes: usize,
+    /// How many packed bytes the chunk has.
+    pub packed_size_bytes: usize,
+    /// Index, in the packed chunk, of the box's first element.
+    pub packed_first_elem: usize,
+    /// Where the box begins in the nd-buffer, per dimension.
+    pub start: Vec<usize>,
+    /// Elements per dimension.
+    pub extent: Vec<usize>,
+}
+
+/// Many boxes between packed chunks of one kind and one nd-buffer.
+#[derive(Clone, Debug)]
+pub struct Transfer {
+    /// What the elements go through.
+    pub tail: Tail,
+    /// Elements between neighbours in a packed chunk, per dimension of the nd-buffer (selection steps and transposed
+    /// axes included).
+    pub packed_strides: Vec<isize>,
+    /// The boxes; those of one transfer do not overlap in the nd-buffer (nor, when gathering, in packed memory).
+    pub boxes: Vec<TransferBox>,
+}
+
+impl Transfer {
+    /// Checks that no box leaves `packed_bytes` bytes of packed memory or the nd-buffer.
+    ///
+    /// # Errors
+    /// `InvalidArgument` naming the first box that does.
+    pub fn check(&self, packed_bytes: usize, array: &NdBuffer) -> Result<()> {
+        self.tail.check()?;
+        require_dtype("the nd-buffer", array.dtype(), self.tail.dtype)?;
+        if self.packed_strides.len() != array.ndim() {
+            let (got, expected) = (self.packed_strides.len(), array.ndim());
+            return Err(Error::invalid(format!("got {got} packed strides for {expected} dimensions")));
+        }
+        for (number, item) in self.boxes.iter().enumerate() {
+            check_box(&item.start, &item.extent, array.shape())
+                .and_then(|()| self.check_packed(item, packed_bytes))
+                .map_err(|error| Error::invalid(format!("box {number}: {}", error.message())))?;
+        }
+        Ok(())
+    }
+
+    fn check_packed(&self, item: &TransferBox, packed_bytes: usize) -> Result<()> {
+        let end = item.packed_offset_bytes.checked_add(item.packed_size_bytes);
+        if end.is_none_or(|end| end > packed_bytes) {
+            let (size, offset) = (item.packed_size_bytes, item.packed_offset_bytes);
+            return Err(Error::invalid(format!(
+                "{size} bytes from byte {offset} are not in {packed_bytes} packed bytes"
+            )));
+        }
+        if item.extent.contains(&0) {
+            return Ok(());
+        }
+        let len = self.tail.packed_len(item.packed_size_bytes);
+        match packed_reach(item.packed_first_elem, &item.extent, &self.packed_strides) {
+            Some((_, last)) if last < len => Ok(()),
+            _ => {
+                let (first, extent, strides) = (item.packed_first_elem, &item.extent, &self.packed_strides);
+                Err(Error::invalid(format!(
+                    "extent {extent:?} by {strides:?} from element {first} leaves a chunk of {len} elements"
+                )))
+            }
+        }
+    }
+}
+
+/// Lowest and highest element index that a box touches, or `None` when one is negative or does not fit.
+fn packed_reach(first: usize, extent: &[usize], strides: &[isize]) -> Option<(usize, usize)> {
+    let (mut low, mut high) = (isize::try_from(first).ok()?, isize::try_from(first).ok()?);
+    for (&extent, &stride) in extent.iter().zip(strides) {
+        let reach = stride.checked_mul(isize::try_from(extent - 1).ok()?)?;
+        if reach < 0 { low = low.checked_add(reach)? } else { high = high.checked_add(reach)? }
+    }
+    Some((usize::try_from(low).ok()?, usize::try_from(high).ok()?))
+}
