@@ -19,7 +19,7 @@ enum EventInner {
 impl Drop for EventInner {
     fn drop(&mut self) {
         if let EventInner::Mark { context, raw } = self {
-            // SAFETY: ours, and this is its last use; the driver keeps what waits for it working.
+            // SAFETY: `record` made the event, and this value, dropped once, alone has it; the driver keeps what waits for it working.
             let _ = unsafe { context.backend.destroy_event(*raw) };
         }
     }
@@ -34,7 +34,7 @@ impl Event {
     pub(crate) fn record(context: &'static Context, stream: RawStream, timing: bool) -> Result<Event> {
         let event = Event(Arc::new(EventInner::Mark { context, raw: context.backend.create_event(timing)? }));
         if let EventInner::Mark { raw, .. } = &*event.0 {
-            // SAFETY: a live event and a live stream of the same context.
+            // SAFETY: the event was made just now in this context; the caller, a stream of it, keeps `stream` alive.
             unsafe { context.backend.record(*raw, stream) }?;
         }
         Ok(event)
@@ -44,7 +44,7 @@ impl Event {
     pub(crate) fn hold_back(&self, context: &'static Context, stream: RawStream) -> Result<()> {
         match &*self.0 {
             EventInner::Host(_) => Ok(()),
-            // SAFETY: a live event and a live stream.
+            // SAFETY: `self` keeps the event alive, and the caller its stream; the driver orders events of other contexts, too.
             EventInner::Mark { raw, .. } => unsafe { context.backend.wait(stream, *raw) },
         }
     }
@@ -56,7 +56,7 @@ impl Event {
     pub fn synchronize(&self) -> Result<()> {
         match &*self.0 {
             EventInner::Host(_) => Ok(()),
-            // SAFETY: a live event.
+            // SAFETY: `self` keeps the event alive.
             EventInner::Mark { context, raw } => unsafe { context.backend.synchronize_event(*raw) },
         }
     }
@@ -68,7 +68,7 @@ impl Event {
     pub fn is_done(&self) -> Result<bool> {
         match &*self.0 {
             EventInner::Host(_) => Ok(true),
-            // SAFETY: a live event.
+            // SAFETY: `self` keeps the event alive.
             EventInner::Mark { context, raw } => unsafe { context.backend.event_is_done(*raw) },
         }
     }
@@ -85,7 +85,7 @@ impl Event {
             (EventInner::Mark { context, raw: start }, EventInner::Mark { context: other, raw: end })
                 if context.device == other.device =>
             {
-                // SAFETY: two live events of one context.
+                // SAFETY: `self` and `later` keep the events alive; both are of one context, as was compared.
                 unsafe { context.backend.elapsed_ms(*start, *end) }
             }
             _ => Err(Error::invalid("cannot take the time between events of two devices")),

@@ -40,12 +40,14 @@ struct Queue {
 impl Drop for Queue {
     fn drop(&mut self) {
         let kept = std::mem::take(&mut *lock(&self.kept));
-        // SAFETY: a live stream. When waiting fails the device is lost, and then it no longer touches memory.
+        // SAFETY: the stream lives: ours until `destroy_stream` below, a wrapped one until its owner is dropped behind this. When
+        // waiting fails, the memory is kept for good.
         if !kept.is_empty() && unsafe { self.context.backend.synchronize_stream(self.raw) }.is_err() {
             std::mem::forget(kept);
         }
         if self.owned {
-            // SAFETY: ours, and this is its last use. The driver lets work that is under way finish. A failure here means
+            // SAFETY: `Stream::queue` was told that we made the stream, and this value, dropped once, alone has it. The driver lets work
+            // that is under way finish. A failure here means
             // that the device failed, which the next call on it reports.
             let _ = unsafe { self.context.backend.destroy_stream(self.raw) };
         }
@@ -140,7 +142,7 @@ impl Stream {
     pub fn synchronize(&self) -> Result<()> {
         let Some(queue) = self.queue_or_host() else { return Ok(()) };
         let kept = std::mem::take(&mut *lock(&queue.kept));
-        // SAFETY: a live stream.
+        // SAFETY: `self` keeps the stream alive.
         let done = unsafe { queue.context.backend.synchronize_stream(queue.raw) };
         if done.is_err() {
             lock(&queue.kept).extend(kept);
@@ -154,7 +156,7 @@ impl Stream {
     /// `DeviceFailed`, also for failures of earlier work on the device.
     pub fn is_idle(&self) -> Result<bool> {
         match self.queue_or_host() {
-            // SAFETY: a live stream.
+            // SAFETY: `self` keeps the stream alive.
             Some(queue) => unsafe { queue.context.backend.stream_is_idle(queue.raw) },
             None => Ok(true),
         }
@@ -195,10 +197,11 @@ impl Stream {
         }
     }
 
-    /// Keeps memory alive until the stream has passed what was put on it so far.
+    /// Keeps memory alive until the stream has passed what was put on it so far. When that fails, the stream has passed.
     pub(crate) fn keep(&self, memory: impl Iterator<Item = Arc<dyn Any + Send + Sync>>) -> Result<()> {
         let Some(queue) = self.queue_or_host() else { return Ok(()) };
-        let event = self.record()?;
+        // Without a mark nobody would know when the work is done.
+        let event = self.record().or_else(|error| self.synchronize().and(Err(error)))?;
         let mut finished = Vec::new();
         {
             let mut kept = lock(&queue.kept);

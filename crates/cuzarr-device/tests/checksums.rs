@@ -147,3 +147,20 @@ fn spans_outside_of_their_buffers_are_refused() {
         assert_eq!(error.kind(), ErrorKind::MemorySpace);
     }
 }
+
+#[test]
+fn statuses_that_cannot_be_written_are_refused() {
+    for device in devices() {
+        let stream = Stream::new(device).unwrap();
+        let data = Buffer::zeroed(device, 100).unwrap();
+        let statuses = Buffer::zeroed(device, 32).unwrap();
+        let span = Span { bytes: 0..10, stored_offset_bytes: 20, status: 0, at: 0 };
+        let verify = |statuses: &Buffer| {
+            verify_on(Checksum::Adler32, false, &data, (&data, statuses), std::slice::from_ref(&span), &stream)
+        };
+        verify(&statuses).unwrap();
+        for other in [statuses.clone().into_read_only(), statuses.slice(4..).unwrap()] {
+            assert_eq!(verify(&other).unwrap_err().kind(), ErrorKind::InvalidArgument);
+        }
+    }
+}

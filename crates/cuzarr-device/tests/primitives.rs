@@ -2,7 +2,7 @@
 
 mod device;
 
-use cuzarr_device::{Buffer, Device, KernelSource, Stream};
+use cuzarr_device::{Arguments, Buffer, Device, ErrorKind, KernelSource, Result, Stream};
 use device::devices;
 
 static PRIMITIVES: KernelSource =
@@ -150,4 +150,37 @@ fn simt_sees_an_access_outside_memory() {
     let words = String::from_utf8_lossy(&child.stderr).into_owned();
     assert!(!child.status.success() && words.contains("heap-buffer-overflow"), "{words}");
     assert!(words.contains("primitives_overrun"), "{words}");
+}
+
+#[test]
+fn arguments_that_are_not_those_of_the_kernel_are_refused() {
+    fn launch(device: Device, arguments: impl Arguments, buffers: &[&Buffer]) -> Result<()> {
+        let kernel = PRIMITIVES.kernel(device, "primitives_block_sum")?;
+        let stream = Stream::new(device)?;
+        // SAFETY: the first two arguments begin with the pointers that the kernel takes; it reads and writes one word a thread.
+        unsafe { kernel.launch(&stream, 1, THREADS, arguments, buffers) }?;
+        stream.synchronize()
+    }
+    for device in devices() {
+        let words = Buffer::zeroed(device, THREADS as usize * 4).unwrap();
+        let address = words.address();
+        launch(device, (address, address), &[&words]).unwrap();
+        // Drivers from before CUDA 12.4 do not say what a kernel takes; what is too much here does no harm then.
+        let refusals = [
+            (launch(device, (address, address, 0u64), &[&words]), "got 3 arguments, it has 2 parameters"),
+            (launch(device, (address, [address, 0]), &[&words]), "argument 1 has 16 bytes, the parameter 8"),
+        ];
+        for (refused, message) in refusals {
+            match refused {
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+                    assert!(
+                        error.message().contains("primitives_block_sum") && error.message().contains(message),
+                        "{error}"
+                    );
+                }
+                Ok(()) => assert_ne!(device, Device::Simt),
+            }
+        }
+    }
 }

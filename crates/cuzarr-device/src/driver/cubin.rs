@@ -13,8 +13,8 @@ use std::sync::RwLock;
 use sha2::{Digest, Sha256};
 
 use crate::driver::nvrtc::{Compiled, Job, Nvrtc};
+use crate::driver::source::{Header, KernelSource};
 use crate::error::{Error, ErrorKind, Result};
-use crate::kernel::{Header, KernelSource};
 
 /// Headers that every kernel may include: those of `kernels/include`.
 const SHARED: &[Header] = &[

@@ -10,3 +10,4 @@ pub(crate) mod library;
 pub(crate) mod nvrtc;
 pub mod nvtx;
 pub(crate) mod simt;
+pub(crate) mod source;

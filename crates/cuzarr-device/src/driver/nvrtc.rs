@@ -6,8 +6,8 @@ use std::sync::OnceLock;
 
 use crate::driver::cuda::driver::Driver;
 use crate::driver::library;
+use crate::driver::source::Header;
 use crate::error::{Error, ErrorKind, Result};
-use crate::kernel::Header;
 
 type Code = c_int;
 type Program = *mut c_void;
@@ -194,7 +194,7 @@ impl Nvrtc {
         fill: unsafe extern "C" fn(Program, *mut c_char) -> Code,
     ) -> Result<Vec<u8>> {
         let mut size_bytes = 0;
-        // SAFETY: a live program; writes one size.
+        // SAFETY: the caller has a live program; the call writes one size, to a local.
         self.check(call, unsafe { size(program, &mut size_bytes) })?;
         let mut bytes = vec![0u8; size_bytes];
         // SAFETY: the compiler writes exactly the size it said.
@@ -210,7 +210,7 @@ impl Nvrtc {
         let text = unsafe { (self.error_string)(code) };
         let words = match text.is_null() {
             true => code.to_string(),
-            // SAFETY: as above.
+            // SAFETY: the text is not null, and constant.
             false => unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned(),
         };
         Err(Error::new(ErrorKind::KernelCompileFailed, format!("{call} failed with {words}")))

@@ -41,9 +41,9 @@ static SLOTS: [[AtomicPtr<c_void>; MOST_ENTRIES]; MODULES] =
 /// For each module the addresses of its slots, from the second on, between zeroes.
 struct Tables([[*const AtomicPtr<c_void>; MOST_ENTRIES + 1]; MODULES]);
 
-// SAFETY: addresses of statics.
+// SAFETY: the addresses are those of statics, which every thread may use.
 unsafe impl Send for Tables {}
-// SAFETY: as above.
+// SAFETY: the table is not changed once it is made.
 unsafe impl Sync for Tables {}
 
 static TABLES: OnceLock<Tables> = OnceLock::new();
@@ -92,7 +92,7 @@ unsafe extern "C" fn table_of_module(
     entries: *mut c_uint,
 ) -> c_int {
     let Some(module) = usize::try_from(module).ok().filter(|module| (1..MODULES).contains(module)) else { return 0 };
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises places that may be written; null ones are left alone.
     unsafe {
         if !entries.is_null() {
             *entries = ENTRIES[module] as c_uint;

@@ -164,12 +164,12 @@ impl Backend for SimtBackend {
             let message = format!("simt has no {size_bytes} bytes left of {TOTAL_BYTES}");
             return Err(Error::new(ErrorKind::OutOfMemory, message));
         }
-        // SAFETY: the layout is not empty.
+        // SAFETY: `heap_layout` gives no empty layout.
         let address = unsafe { alloc(layout) };
         if address.is_null() {
             return Err(Error::new(ErrorKind::OutOfMemory, format!("the host has no {size_bytes} bytes for simt")));
         }
-        // SAFETY: just allocated with this size.
+        // SAFETY: `alloc` gave this many bytes just now.
         unsafe { std::ptr::write_bytes(address, POISON, layout.size()) };
         self.used_bytes.store(used + size_bytes, Ordering::Relaxed);
         blocks.insert(address as usize, size_bytes);
@@ -217,12 +217,12 @@ impl Backend for SimtBackend {
     }
 
     fn allocate_host(&self, size_bytes: usize) -> Result<usize> {
-        // SAFETY: the layout is not empty.
+        // SAFETY: `heap_layout` gives no empty layout.
         let address = unsafe { alloc(heap_layout(size_bytes)?) };
         if address.is_null() {
             return Err(Error::new(ErrorKind::OutOfMemory, format!("the host has no {size_bytes} bytes for a slab")));
         }
-        // SAFETY: just allocated with this size. Slabs are handed out as byte slices, so they must be initialised.
+        // SAFETY: `alloc` gave this many bytes just now. Slabs are handed out as byte slices, so they must be initialised.
         unsafe { std::ptr::write_bytes(address, POISON, size_bytes) };
         Ok(address as usize)
     }
@@ -349,7 +349,7 @@ impl Backend for SimtBackend {
     }
 
     unsafe fn function_info(&self, function: RawFunction) -> Result<FunctionInfo> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises a function that `find` gave.
         let parameter_bytes = unsafe { self.parameter_bytes(function) }?;
         Ok(FunctionInfo { max_threads: u32::MAX, parameter_bytes, ..FunctionInfo::default() })
     }
@@ -369,7 +369,7 @@ impl Backend for SimtBackend {
             return Err(Error::new(ErrorKind::Unsupported, "simt runs grids of one dimension"));
         };
         let shared = grid.shared_bytes;
-        // SAFETY: the function came from `find`, and the caller promises its arguments.
+        // SAFETY: the caller promises a function that `find` gave, and its arguments.
         let code = unsafe { (self.launch)(function as *mut c_void, blocks, threads, shared, arguments.as_mut_ptr()) };
         if code == 0 {
             return Ok(());

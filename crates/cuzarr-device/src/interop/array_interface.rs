@@ -75,7 +75,7 @@ impl ArrayInterface {
         if self.address == 0 && !self.shape.contains(&0) && dtype.size_bytes() > 0 {
             return Err(Error::invalid(format!("array of shape {:?} without memory", self.shape)));
         }
-        // SAFETY: passed on.
+        // SAFETY: the caller promises this function's conditions, which are the same.
         unsafe { wrap(device, dtype, self.address, &self.shape, &strides, owner, self.read_only) }
     }
 }

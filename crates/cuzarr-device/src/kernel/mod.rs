@@ -27,36 +27,8 @@ use crate::memory::buffer::Buffer;
 use crate::stream::Stream;
 
 pub use crate::driver::cubin::set_cubin_directory;
+pub use crate::driver::source::{Header, KernelSource};
 pub use arguments::Arguments;
-
-/// One `.cu` file. Keep it in a `static`.
-#[derive(Debug)]
-pub struct KernelSource {
-    /// File name without `.cu`; also the name of its cubins.
-    pub name: &'static str,
-    /// The text of the file.
-    pub text: &'static str,
-    /// Headers that the text may include beside those of `kernels/include`. Only those that it does include, itself or by
-    /// another header, decide about its machine code.
-    pub headers: &'static [&'static [Header]],
-}
-
-/// A header that kernels include. [`header!`](crate::header) makes one.
-#[derive(Clone, Copy, Debug)]
-pub struct Header {
-    /// The name that kernels include it by: its path from the crate's folder `src`.
-    pub name: &'static str,
-    /// The text of the file.
-    pub text: &'static str,
-}
-
-/// The [`Header`] in this file of the crate's folder `src`: `header!("codec/zstd/zstd.cuh")`.
-#[macro_export]
-macro_rules! header {
-    ($name:literal) => {
-        $crate::Header { name: $name, text: include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/", $name)) }
-    };
-}
 
 /// The number that a kernel's text defines as `name`, so that what launches it need not repeat it:
 /// `const SPANS: u32 = defined(include_str!("find.cu"), "SPANS");`.

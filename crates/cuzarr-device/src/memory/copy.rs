@@ -17,9 +17,8 @@ impl Stream {
     pub fn h2d(&self, src: &[u8], dst: &Buffer) -> Result<()> {
         require_equal_sizes(src.len(), dst.size_bytes())?;
         // SAFETY: the slice has the buffer's size, as was checked, and is borrowed until the stream has passed the copy.
-        let put = unsafe { self.h2d_async(src.as_ptr(), dst) };
-        // Waited for in any case: a call that failed may have begun the copy.
-        self.synchronize().and(put)
+        unsafe { self.h2d_async(src.as_ptr(), dst) }?;
+        self.synchronize()
     }
 
     /// Copies a buffer into host memory; returns when it is there.
@@ -29,9 +28,8 @@ impl Stream {
     pub fn d2h(&self, src: &Buffer, dst: &mut [u8]) -> Result<()> {
         require_equal_sizes(src.size_bytes(), dst.len())?;
         // SAFETY: the slice has the buffer's size, as was checked, and is borrowed alone until the stream has passed the copy.
-        let put = unsafe { self.d2h_async(src, dst.as_mut_ptr()) };
-        // Waited for in any case: a call that failed may have begun the copy.
-        self.synchronize().and(put)
+        unsafe { self.d2h_async(src, dst.as_mut_ptr()) }?;
+        self.synchronize()
     }
 
     /// Copies one buffer to another, in stream order. Between two GPUs the bytes take the way that joins them, which the driver
@@ -47,7 +45,7 @@ impl Stream {
             require_device(self, src)?;
             require_device(self, dst)?;
             let _leases = Buffer::lease_for_copy((src, src.footprint()), (dst, dst.footprint()))?;
-            // SAFETY: both are leased host memory of this size; `copy` allows views of one block to overlap.
+            // SAFETY: both are host memory of this size, as was compared, and leased; `copy` allows views of one block to overlap.
             unsafe { std::ptr::copy(src.address() as *const u8, dst.address() as *mut u8, size_bytes) };
             return Ok(());
         };
@@ -104,12 +102,12 @@ impl Stream {
         }
         let Some(context) = self.context() else {
             let _lease = dst.lease(Access::Write)?;
-            // SAFETY: leased host memory of this size.
+            // SAFETY: host memory of this size, as `Buffer` promises, leased for writing.
             unsafe { std::ptr::write_bytes(dst.address() as *mut u8, byte, size_bytes) };
             return Ok(());
         };
         self.begin_use(dst)?;
-        // SAFETY: device memory of this size, alive until the stream has passed.
+        // SAFETY: device memory of this size, alive until the stream has passed (`begin_use`, `end_use`).
         unsafe { context.backend.memset(dst.address(), byte, size_bytes, self.raw_handle()) }?;
         self.end_use(&[dst])
     }
@@ -117,7 +115,7 @@ impl Stream {
     /// Copies `dst.size_bytes()` host bytes in stream order. On `cpu`, at once.
     ///
     /// # Errors
-    /// As [`Stream::h2d`].
+    /// As [`Stream::h2d`]. A copy that was begun is waited for.
     ///
     /// # Safety
     /// `src` names that many readable bytes, unchanged until the stream has passed.
@@ -135,18 +133,16 @@ impl Stream {
             return Ok(());
         };
         self.begin_use(dst)?;
-        // SAFETY: as above, on the device.
+        // SAFETY: the caller promises the source; the buffer is device memory of this size, alive until the stream has passed.
         unsafe { context.backend.h2d(src, dst.address(), size_bytes, self.raw_handle()) }?;
-        if let Some(pooled) = dst.owner().downcast_ref::<PooledMemory>() {
-            pooled.note_end(self)?;
-        }
-        self.end_use(&[dst])
+        let noted = dst.owner().downcast_ref::<PooledMemory>().map_or(Ok(()), |pooled| pooled.note_end(self));
+        noted.and_then(|()| self.end_use(&[dst])).or_else(|error| self.synchronize().and(Err(error)))
     }
 
     /// Copies a buffer to host memory in stream order. On `cpu`, at once.
     ///
     /// # Errors
-    /// As [`Stream::h2d`].
+    /// As [`Stream::h2d`]. A copy that was begun is waited for.
     ///
     /// # Safety
     /// `dst` names `src.size_bytes()` writable bytes that nobody else touches until the stream has passed.
@@ -163,9 +159,9 @@ impl Stream {
             return Ok(());
         };
         self.begin_use(src)?;
-        // SAFETY: as above, on the device.
+        // SAFETY: the caller promises the target; the buffer is device memory of this size, alive until the stream has passed.
         unsafe { context.backend.d2h(src.address(), dst, size_bytes, self.raw_handle()) }?;
-        self.end_use(&[src])
+        self.end_use(&[src]).or_else(|error| self.synchronize().and(Err(error)))
     }
 }
 
@@ -205,15 +201,15 @@ pub(crate) fn buffer_to_buffer(source: &Buffer, target: &Buffer) -> Result<()> {
             let _source = source.lease(Access::Read)?;
             let stream = Stream::legacy(device)?;
             // SAFETY: `copy_from` checked that both have one size; the source is leased until the stream has passed the copy.
-            let put = unsafe { stream.h2d_async(source.address() as *const u8, target) };
-            stream.synchronize().and(put)
+            unsafe { stream.h2d_async(source.address() as *const u8, target) }?;
+            stream.synchronize()
         }
         (device, Device::Cpu) => {
             let _target = target.lease(Access::Write)?;
             let stream = Stream::legacy(device)?;
             // SAFETY: as above; the target is leased for writing.
-            let put = unsafe { stream.d2h_async(source, target.address() as *mut u8) };
-            stream.synchronize().and(put)
+            unsafe { stream.d2h_async(source, target.address() as *mut u8) }?;
+            stream.synchronize()
         }
         (device, other) => {
             let (from, to) = (source.address(), target.address());

@@ -36,9 +36,9 @@ enum Source {
     },
 }
 
-// SAFETY: this only owns the memory; whoever accesses it goes through its address.
+// SAFETY: it only owns the memory, which any thread may free; buffers that access the memory hold leases.
 unsafe impl Send for HostMemory {}
-// SAFETY: as above; the owner itself is never read or written.
+// SAFETY: nothing is read or written through a shared reference to the owner.
 unsafe impl Sync for HostMemory {}
 
 impl HostMemory {
@@ -64,7 +64,7 @@ impl HostMemory {
         let size_bytes = size_bytes.checked_next_multiple_of(HUGE_PAGE_BYTES)?;
         let wide = size_bytes.checked_add(HUGE_PAGE_BYTES)?;
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new private mapping anywhere, which nobody else knows; what is unmapped are its ends.
+        // SAFETY: the mapping is new and known to this function alone; what is unmapped are its ends, outside of what is returned.
         unsafe {
             let base = mm::mmap_anonymous(std::ptr::null_mut(), wide, access, MapFlags::PRIVATE).ok()?;
             let address = base as usize;
@@ -90,7 +90,7 @@ impl HostMemory {
 
 impl Drop for HostMemory {
     fn drop(&mut self) {
-        // SAFETY: allocated, or mapped, with exactly this size, and given back once.
+        // SAFETY: `zeroed` allocated, or mapped, it with exactly this size; the owner is dropped once.
         unsafe {
             match self.source {
                 Source::Allocator(layout) => alloc::dealloc(self.pointer.as_ptr(), layout),

@@ -117,7 +117,7 @@ impl PinnedCache {
         cached.held_bytes -= block.size_bytes;
         drop(cached);
         if let (Some(context), None) = (context, &block.heap) {
-            // SAFETY: it came from `allocate_host` with this size, and its last copy is done. A failure means that the
+            // SAFETY: it came from `allocate_host` with this size, and its user gave it back after its last copy. A failure means that the
             // device is lost, which the next call on it reports.
             let _ = unsafe { context.backend.free_host(block.address, block.size_bytes) };
         }
@@ -142,7 +142,7 @@ impl PinnedCache {
             let block = cached.free.remove(0);
             cached.held_bytes -= block.size_bytes;
             drop(cached);
-            // SAFETY: as in `put`.
+            // SAFETY: as in `put`: the cache alone has the block, which came back after its last copy.
             unsafe { context.backend.free_host(block.address, block.size_bytes) }?;
         }
     }

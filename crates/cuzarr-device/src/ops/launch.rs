@@ -48,6 +48,15 @@ impl Tables {
     }
 }
 
+/// Refuses statuses that kernels cannot write: one word of 8 bytes for each unit.
+pub(crate) fn require_statuses(statuses: &Buffer) -> Result<()> {
+    statuses.require_writable()?;
+    match statuses.address().is_multiple_of(size_of::<u64>()) {
+        true => Ok(()),
+        false => Err(Error::invalid("statuses begin in the middle of a word")),
+    }
+}
+
 /// Threads of a block. Few in `simt`, where a thread is a fiber.
 pub(crate) fn threads(device: Device) -> u32 {
     if device == Device::Simt { 32 } else { 256 }

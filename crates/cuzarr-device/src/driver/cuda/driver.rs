@@ -171,7 +171,7 @@ impl Driver {
             let mut text: *const c_char = std::ptr::null();
             // SAFETY: on success the driver stores a pointer to a constant, zero-ended text.
             let found = unsafe { function(code, &mut text) } == SUCCESS && !text.is_null();
-            // SAFETY: as above.
+            // SAFETY: the call succeeded, so the pointer is to such a text.
             found.then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
         };
         match (text(self.functions.error_name), text(self.functions.error_string)) {

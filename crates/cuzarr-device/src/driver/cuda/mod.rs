@@ -349,7 +349,7 @@ impl Backend for CudaBackend {
             static_shared_bytes: attribute(FUNCTION_SHARED_BYTES)?,
             local_bytes: attribute(FUNCTION_LOCAL_BYTES)?,
             registers: attribute(FUNCTION_REGISTERS)?,
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises a function of this driver.
             parameter_bytes: unsafe { self.parameter_bytes(function) }?,
         })
     }

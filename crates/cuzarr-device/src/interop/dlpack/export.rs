@@ -29,7 +29,7 @@ struct Exported<T> {
 pub fn export_versioned(array: &NdBuffer, is_copied: bool) -> Result<NonNull<DLManagedTensorVersioned>> {
     unsafe extern "C" fn deleter(tensor: *mut DLManagedTensorVersioned) {
         if !tensor.is_null() {
-            // SAFETY: `manager_ctx` is the box that `boxed` leaked, and the consumer calls this once.
+            // SAFETY: `boxed` leaked the box that `manager_ctx` points to; DLPack has the consumer call this once.
             drop(unsafe { Box::from_raw((*tensor).manager_ctx.cast::<Exported<DLManagedTensorVersioned>>()) });
         }
     }
@@ -55,7 +55,7 @@ pub fn export_versioned(array: &NdBuffer, is_copied: bool) -> Result<NonNull<DLM
 pub fn export_legacy(array: &NdBuffer) -> Result<NonNull<DLManagedTensor>> {
     unsafe extern "C" fn deleter(tensor: *mut DLManagedTensor) {
         if !tensor.is_null() {
-            // SAFETY: as for the versioned one.
+            // SAFETY: `boxed` leaked the box that `manager_ctx` points to; DLPack has the consumer call this once.
             drop(unsafe { Box::from_raw((*tensor).manager_ctx.cast::<Exported<DLManagedTensor>>()) });
         }
     }
@@ -113,7 +113,7 @@ fn boxed<T>(
         set_context(&mut (*context).tensor, context.cast());
         &raw mut (*context).tensor
     };
-    // SAFETY: a field of a box is not null.
+    // SAFETY: it points to a field of the box that was leaked just now, so it is not null.
     Ok(unsafe { NonNull::new_unchecked(tensor) })
 }
 

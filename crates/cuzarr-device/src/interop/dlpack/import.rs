@@ -18,14 +18,14 @@ struct Taken<T: Managed>(NonNull<T>);
 
 impl<T: Managed> Drop for Taken<T> {
     fn drop(&mut self) {
-        // SAFETY: taken over once, dropped once.
+        // SAFETY: the importing function promised a live structure that nobody else ends; this value is dropped once.
         unsafe { T::delete(self.0) }
     }
 }
 
 // SAFETY: DLPack lets the consumer call the deleter from any thread, and nothing else of the structure is used.
 unsafe impl<T: Managed> Send for Taken<T> {}
-// SAFETY: as above.
+// SAFETY: nothing of the structure is reached through a shared reference.
 unsafe impl<T: Managed> Sync for Taken<T> {}
 
 /// Takes over a DLPack 1 structure, also when it fails: the deleter is called when the last view of the memory is gone,
@@ -52,7 +52,7 @@ pub unsafe fn import_versioned(
         let (major, minor) = (version.major, version.minor);
         return Err(unsupported(format!("DLPack structure of version {major}.{minor}, expected {}.x", VERSION.major)));
     }
-    // SAFETY: as above, of a version that has these fields.
+    // SAFETY: live, by the caller's promise, and of a version that has these fields.
     unsafe {
         let read_only = (*tensor.as_ptr()).flags & FLAG_READ_ONLY != 0;
         import(&(*tensor.as_ptr()).dl_tensor, owner, read_only)
@@ -79,7 +79,7 @@ unsafe fn import(tensor: &DLTensor, owner: Owner, read_only: bool) -> Result<NdB
     let device = device(tensor.device)?;
     let ndim = usize::try_from(tensor.ndim).ok().filter(|&ndim| ndim == 0 || !tensor.shape.is_null());
     let ndim = ndim.ok_or_else(|| Error::invalid(format!("DLPack structure with {} dimensions", tensor.ndim)))?;
-    // SAFETY: `ndim` extents lie there; for none, nothing is read.
+    // SAFETY: the caller promises `ndim` extents at a pointer that is not null, as was checked; for none, nothing is read.
     let extents = if ndim == 0 { &[] } else { unsafe { std::slice::from_raw_parts(tensor.shape, ndim) } };
     let invalid = || Error::invalid(format!("DLPack structure of shape {extents:?} is too large or negative"));
     let shape: Option<Vec<usize>> = extents.iter().map(|&extent| usize::try_from(extent).ok()).collect();
@@ -88,7 +88,7 @@ unsafe fn import(tensor: &DLTensor, owner: Owner, read_only: bool) -> Result<NdB
     let strides = if tensor.strides.is_null() || ndim == 0 {
         Layout::contiguous(&shape, dtype.size_bytes(), Order::C)?.strides().to_vec()
     } else {
-        // SAFETY: `ndim` strides lie there.
+        // SAFETY: the caller promises `ndim` strides where the pointer is not null.
         let strides = unsafe { std::slice::from_raw_parts(tensor.strides, ndim) };
         let is_empty = shape.contains(&0);
         let in_bytes = |(&stride, &extent): (&i64, &usize)| match isize::try_from(stride).ok()?.checked_mul(size) {
@@ -103,7 +103,7 @@ unsafe fn import(tensor: &DLTensor, owner: Owner, read_only: bool) -> Result<NdB
     if tensor.data.is_null() && !shape.contains(&0) {
         return Err(Error::invalid(format!("DLPack structure of shape {extents:?} without memory")));
     }
-    // SAFETY: the memory is as large as shape and strides say.
+    // SAFETY: the caller promises memory as large as shape and strides say, kept alive by `owner`.
     unsafe { crate::interop::array_interface::wrap(device, dtype, first, &shape, &strides, owner, read_only) }
 }
 

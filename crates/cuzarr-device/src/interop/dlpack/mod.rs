@@ -165,7 +165,7 @@ impl Managed for DLManagedTensorVersioned {
     const USED_CAPSULE: &'static CStr = c"used_dltensor_versioned";
 
     unsafe fn delete(tensor: NonNull<Self>) {
-        // SAFETY: a live structure, which the deleter ends.
+        // SAFETY: the caller promises a live structure of its own, which the deleter ends.
         unsafe {
             if let Some(deleter) = (*tensor.as_ptr()).deleter {
                 deleter(tensor.as_ptr());
@@ -179,7 +179,7 @@ impl Managed for DLManagedTensor {
     const USED_CAPSULE: &'static CStr = c"used_dltensor";
 
     unsafe fn delete(tensor: NonNull<Self>) {
-        // SAFETY: a live structure, which the deleter ends.
+        // SAFETY: the caller promises a live structure of its own, which the deleter ends.
         unsafe {
             if let Some(deleter) = (*tensor.as_ptr()).deleter {
                 deleter(tensor.as_ptr());

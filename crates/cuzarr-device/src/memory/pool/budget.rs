@@ -309,7 +309,8 @@ impl Small {
             return Ok(());
         }
         self.arenas.drain(..).try_for_each(|arena| {
-            // SAFETY: it came from `allocate_apart` with this size, and nobody has a block of it; the driver waits for streams.
+            // SAFETY: `allocate` got it from `allocate_apart` with this size, no block of it is out, as was checked under the lock, and the
+            // driver waits for streams.
             unsafe { context.backend.free_apart(arena.address(), arena.size_bytes()) }
         })
     }

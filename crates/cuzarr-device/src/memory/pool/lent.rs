@@ -41,6 +41,6 @@ impl Drop for Lent {
 pub unsafe fn lend(device: Device, address: usize, size_bytes: usize, owner: Owner) -> Result<Buffer> {
     let context = Context::get(device)?;
     let lent = Lent { context, owner: Some(owner), shared: AtomicBool::new(false), name: OnceLock::new() };
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises memory that lives as long as its owner, which `lent` keeps.
     Ok(unsafe { Buffer::from_raw(device, address, size_bytes, Box::new(lent)) })
 }

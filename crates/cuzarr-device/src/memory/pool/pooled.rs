@@ -67,7 +67,7 @@ impl PooledMemory {
                 memory.ready = Some(home.record()?);
                 lock(&memory.at_home).passed.clone_from(&memory.ready);
             }
-            // SAFETY: the home stream lives as long as the process.
+            // SAFETY: without a home, `raw` is the context's home stream, which lives as long as the process.
             None => unsafe { context.backend.synchronize_stream(raw) }?,
         }
         Ok(memory)
@@ -120,7 +120,7 @@ impl PooledMemory {
         if self.home.is_none() && users.iter().all(has_passed) {
             // Where the next memory of no stream is asked for: it takes this instead of more from the driver, which gives
             // out again what other streams freed only once it has seen them pass.
-            // SAFETY: as below; no stream uses it any more.
+            // SAFETY: `drop` calls this once, with the last view gone, and all streams that used it have passed.
             return unsafe { self.free(context.home_stream) };
         }
         let freeing = users.iter().rfind(|user| user.device() == context.device).or(self.home.as_ref());
@@ -136,22 +136,22 @@ impl PooledMemory {
                 event.hold_back(context, raw)?;
             }
         }
-        // SAFETY: the pool gave it, nobody views it any more, and the stream is behind every stream that used it.
+        // SAFETY: `drop` calls this once, with the last view gone; the loop above put the stream behind every stream that used it.
         unsafe { self.free(raw) }
     }
 
     /// # Safety
-    /// Nobody views it, and `stream` is behind every stream that used it.
+    /// Called once. Nobody views the memory, and `stream`, which lives, is behind every stream that used it.
     unsafe fn free(&mut self, stream: usize) -> Result<()> {
         let (context, address) = (self.context, self.address);
         match std::mem::replace(&mut self.source, Source::Results) {
-            // SAFETY: the caller's promise; nobody uses it any more.
+            // SAFETY: `take` got it from this backend's pools, and the caller promises the rest.
             Source::Results | Source::InFlight => unsafe { context.backend.free(address, stream) },
             Source::Small => Limits::of(context).give_back_small(context, address, stream),
-            // SAFETY: as above.
+            // SAFETY: `take` got it from `allocate_apart` with this size, and the caller promises the rest.
             Source::Apart => unsafe { context.backend.free_apart(address, self.size_bytes) },
             Source::Pinned(block) => {
-                // SAFETY: as above.
+                // SAFETY: the caller promises a stream, which lives.
                 unsafe { context.backend.synchronize_stream(stream) }?;
                 PinnedCache::of(Some(context)).put(Some(context), block, 0);
                 Ok(())

@@ -170,8 +170,8 @@ impl Forward {
         let _range = nvtx::range("upload", size_bytes as u64);
         let (address, dst) = (lease.address() + range.start, self.dst.slice(range)?);
         let start = self.stream.record_timed()?;
-        // SAFETY: inside the slab. No piece in the range lives and none will, and what else writes a slab waits for the
-        // copies that it knows of.
+        // SAFETY: inside the slab, as `carved` counted. Every piece of the range was dropped and none is carved there again; what
+        // else writes a slab waits for the mark that `note_done` leaves below.
         unsafe { self.stream.h2d_async(address as *const u8, &dst) }?;
         match self.stream.record_timed() {
             Ok(end) => {

@@ -128,8 +128,8 @@ impl Slab {
         self.require_copy(&range, dst.size_bytes())?;
         // Later pieces begin behind what is being copied.
         self.carved_bytes = self.carved_bytes.max(range.end);
-        // SAFETY: inside the slab, which is not written while the copy runs: no piece lives, writing again goes through
-        // `bytes_mut` or `reset`, which wait, and the ring waits for the mark before it hands the slab out.
+        // SAFETY: inside the slab, as `require_copy` checked, which nobody writes while the copy runs: no piece lives, `bytes_mut` and
+        // `reset` wait for the mark that `note_copy` leaves, and so does the ring before it hands the slab out.
         unsafe { stream.h2d_async((self.lease.address() + range.start) as *const u8, dst) }?;
         self.lease.note_copy(stream, false)
     }
@@ -151,7 +151,8 @@ impl Slab {
     pub fn download(&mut self, src: &Buffer, offset_bytes: usize, stream: &Stream) -> Result<()> {
         let end = offset_bytes.saturating_add(src.size_bytes());
         self.require_copy(&(offset_bytes..end), src.size_bytes())?;
-        // SAFETY: inside the slab, which is not touched while the copy runs, as in `upload`.
+        // SAFETY: inside the slab, as `require_copy` checked, which nobody touches while the copy runs: no piece lives, `bytes`,
+        // `bytes_mut` and `reset` wait for the mark that `note_copy` leaves, and so does the ring before it hands the slab out.
         unsafe { stream.d2h_async(src, (self.lease.address() + offset_bytes) as *mut u8) }?;
         self.carved_bytes = self.carved_bytes.max(end);
         self.lease.note_copy(stream, true)
@@ -187,7 +188,8 @@ impl Slab {
         self.require_no_pieces()?;
         self.wait()?;
         let (address, size_bytes) = (self.lease.address(), self.size_bytes);
-        // SAFETY: initialised memory of this size that the slab keeps from everybody else until the owner is dropped.
+        // SAFETY: initialised memory of this size; the slab, which is the owner from now on, keeps it from the ring and from pieces,
+        // and copies under way were waited for.
         Ok(unsafe { Buffer::from_raw(Device::Cpu, address, size_bytes, Box::new(self)) })
     }
 

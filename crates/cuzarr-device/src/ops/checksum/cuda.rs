@@ -89,7 +89,7 @@ fn sum(checksum: Checksum, data: &Buffer, spans: &[Span], stream: &Stream) -> Re
             }
             None => {
                 let arguments = (places.0, places.1, places.2, checksum as u32);
-                // SAFETY: as above, for checksum_sums.
+                // SAFETY: the parameters of checksum_sums; the same memory as for checksum_crc.
                 unsafe { kernel.launch(stream, grid, threads, arguments, &buffers) }?;
             }
         }

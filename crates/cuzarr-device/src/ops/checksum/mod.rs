@@ -11,6 +11,7 @@ use crate::c_layout::c_layout;
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::buffer::Buffer;
+use crate::ops::launch::require_statuses;
 use crate::stream::Stream;
 
 /// Which checksum. `CUZARR_CRC32C`, … in checksum.cuh.
@@ -134,6 +135,7 @@ pub fn compute(checksum: Checksum, data: &Buffer, ranges: &[Range<usize>], strea
 }
 
 fn check_stored(stored: &Buffer, stored_bytes: usize, statuses: &Buffer, spans: &[Span]) -> Result<()> {
+    require_statuses(statuses)?;
     for (index, span) in spans.iter().enumerate() {
         let in_stored =
             span.stored_offset_bytes.checked_add(stored_bytes).is_some_and(|end| end <= stored.size_bytes());

@@ -9,6 +9,7 @@ use crate::array::dtype::{DType, DTypeKind};
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::buffer::Buffer;
+use crate::ops::launch::require_statuses;
 use crate::stream::Stream;
 
 /// How a value between two representable ones becomes one of them. In the order of convert.cu.
@@ -130,10 +131,11 @@ pub fn convert_on(
         return Err(Error::new(ErrorKind::MemorySpace, message));
     }
     dst.require_writable()?;
+    require_statuses(statuses)?;
     let fits = |buffer: &Buffer, offset: usize, dtype: DType| {
         let end = elems.checked_mul(dtype.size_bytes()).and_then(|size| size.checked_add(offset));
-        (buffer.address() + offset).is_multiple_of(dtype.size_bytes())
-            && end.is_some_and(|end| end <= buffer.size_bytes())
+        end.is_some_and(|end| end <= buffer.size_bytes())
+            && (buffer.address() + offset).is_multiple_of(dtype.size_bytes())
     };
     let valid = |span: &Span| {
         fits(src, span.src_offset_bytes, conversion.from)

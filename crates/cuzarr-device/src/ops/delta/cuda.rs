@@ -103,7 +103,7 @@ pub(crate) fn accumulate(dtype: DType, src: &Buffer, dst: &Buffer, chunks: &[Chu
         unsafe { kernel.launch(stream, grid, threads, arguments, &[src, &table, &totals]) }?;
         let kernel = DELTA.kernel(stream.device(), "delta_offsets")?;
         let arguments = (totals.address(), lines, count, tiles);
-        // SAFETY: the parameters of delta_offsets.
+        // SAFETY: the parameters of delta_offsets; the table has every chunk, and there is a total for each tile.
         unsafe { kernel.launch(stream, blocks(&kernel, chunk_blocks), threads, arguments, &[&table, &totals]) }?;
     }
     let kernel = sized_kernel(&DELTA, stream.device(), "delta_sums", dtype.size_bytes())?;

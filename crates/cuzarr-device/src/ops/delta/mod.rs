@@ -63,8 +63,8 @@ fn check(dtype: DType, src: &Buffer, dst: &Buffer, chunks: &[Chunk], stream: &St
     dst.require_writable()?;
     let element_bytes = dtype.size_bytes();
     let fits = |buffer: &Buffer, offset: usize, size: usize| {
-        (buffer.address() + offset).is_multiple_of(ALIGNMENT_BYTES)
-            && offset.checked_add(size).is_some_and(|end| end <= buffer.size_bytes())
+        offset.checked_add(size).is_some_and(|end| end <= buffer.size_bytes())
+            && (buffer.address() + offset).is_multiple_of(ALIGNMENT_BYTES)
     };
     let valid = |chunk: &Chunk| {
         fits(src, chunk.src_offset_bytes, chunk.size_bytes)

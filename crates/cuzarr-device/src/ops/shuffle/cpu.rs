@@ -122,7 +122,7 @@ pub(crate) unsafe fn shuffle_part_into(
     }
     // SAFETY: whole units' planes lie inside the chunk.
     let plane = |byte: usize| unsafe { chunk.add(byte * units + first) };
-    // SAFETY: passed on: every plane has room for a byte of each unit.
+    // SAFETY: whole units have their bytes inside of the chunk, which the caller promises: every plane has room for a byte of each.
     unsafe {
         match unit_bytes {
             1 => std::ptr::copy_nonoverlapping(source.as_ptr(), plane(0), source.len()),
@@ -160,13 +160,13 @@ unsafe fn deinterleave<const N: usize>(source: &[u8], plane: impl Fn(usize) -> *
         let bytes = block.as_flattened();
         let vectors: [lanes::Vector; N] = std::array::from_fn(|at| lanes::load(&bytes[at * 16..]));
         for (plane, row) in planes.iter().zip(lanes::units_to_planes::<N>(vectors)) {
-            // SAFETY: room for every unit's byte.
+            // SAFETY: the caller promises room for a byte of every unit; 16 of them begin here.
             unsafe { plane.add(number * 16).cast::<lanes::Vector>().write(row) };
         }
     }
     for (index, unit) in rest.iter().enumerate() {
         for (plane, &byte) in planes.iter().zip(unit) {
-            // SAFETY: as above.
+            // SAFETY: the caller promises room for a byte of every unit, these last ones, too.
             unsafe { *plane.add(blocks.len() * 16 + index) = byte };
         }
     }

@@ -138,7 +138,7 @@ unsafe fn copy_along(long: Dimension, short: &[Dimension], width: usize, source:
         let run = Dimension { extent: most.min(long.extent - first), ..long };
         let from = source.wrapping_offset(first as isize * long.source);
         let to = target.wrapping_offset(first as isize * long.target);
-        // SAFETY: passed on; a run is a part of the whole.
+        // SAFETY: a run is a part of the whole, for which the caller promises.
         for_each(short, from, to, |source, target| unsafe { copy_row(run, width, source, target) });
     }
 }
@@ -193,7 +193,7 @@ pub(crate) fn all_rows(
 /// # Safety
 /// As [`copy`].
 unsafe fn copy_row(row: Dimension, width: usize, source: *const u8, target: *mut u8) {
-    // SAFETY: passed on.
+    // SAFETY: the caller promises the same conditions.
     unsafe {
         match width {
             0 => (),
@@ -245,7 +245,7 @@ unsafe fn copy_row_of<T: Copy>(row: Dimension, source: *const u8, target: *mut u
 /// # Safety
 /// As [`copy`].
 unsafe fn transpose_plane(plane: (Dimension, Dimension), width: usize, source: *const u8, target: *mut u8) {
-    // SAFETY: passed on.
+    // SAFETY: the caller promises the same conditions.
     unsafe {
         match width {
             1 => transpose_plane_of::<1, 16, 64>(plane, source, target),
@@ -373,7 +373,7 @@ unsafe fn fill_row(element: &[u8], target: *mut u8, count: usize) {
         }
     }
     let width = element.len();
-    // SAFETY: passed on.
+    // SAFETY: the caller promises the same conditions.
     unsafe {
         match width {
             0 => (),

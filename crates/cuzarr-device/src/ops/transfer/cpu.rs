@@ -67,7 +67,7 @@ struct Mover<'a> {
 pub(crate) unsafe fn scatter(packed: *const u8, transfer: &Transfer, target: &NdBuffer) {
     let tail = &transfer.tail;
     let steps = Steps::new(&tail.steps, tail.packed, tail.dtype);
-    // SAFETY: passed on; reading does not write through the pointer.
+    // SAFETY: the caller promises the same; reading does not write through the pointer.
     unsafe { move_boxes(Direction::Read, steps, packed.cast_mut(), transfer, target) }
 }
 
@@ -79,7 +79,7 @@ pub(crate) unsafe fn gather(source: &NdBuffer, transfer: &Transfer, packed: *mut
     let tail = &transfer.tail;
     let written = tail.steps_of_writing();
     let steps = Steps::new(&written, tail.dtype, tail.packed);
-    // SAFETY: passed on.
+    // SAFETY: the caller promises the same conditions.
     unsafe { move_boxes(Direction::Write, steps, packed, transfer, source) }
 }
 
@@ -161,7 +161,7 @@ impl Mover<'_> {
     /// # Safety
     /// Every element that the box reaches on either side lies in its memory, and the sides do not overlap.
     unsafe fn move_box(&mut self, extent: &[usize], packed: (Packed, &[isize]), array: (*mut u8, &[isize])) {
-        // SAFETY: passed on, in all branches.
+        // SAFETY: the caller's promise holds for every branch: each moves elements of this box alone.
         unsafe {
             if let (Packed::Plain(pointer), true) = (packed.0, self.steps.is_empty()) {
                 let (plain, array) = ((pointer, packed.1), array);
@@ -288,7 +288,7 @@ unsafe fn load(tile: &[Dimension], packed: Packed, element_bytes: usize, scratch
         Packed::Plain(pointer) => {
             let (extent, strides) = split_target(tile);
             let order = packed_strides(&extent, element_bytes);
-            // SAFETY: passed on.
+            // SAFETY: the caller promises the same conditions.
             unsafe {
                 strided::copy(&extent, element_bytes, (pointer.cast_const(), &strides), (scratch.as_mut_ptr(), &order));
             }
@@ -324,7 +324,7 @@ unsafe fn store(tile: &[Dimension], packed: Packed, element_bytes: usize, scratc
         Packed::Plain(pointer) => {
             let (extent, strides) = split_target(tile);
             let order = packed_strides(&extent, element_bytes);
-            // SAFETY: passed on.
+            // SAFETY: the caller promises the same conditions.
             unsafe { strided::copy(&extent, element_bytes, (scratch.as_ptr(), &order), (pointer, &strides)) }
         }
         Packed::Shuffled { chunk, chunk_bytes, unit_bytes, first } => for_each_run(tile, first, |index, count| {

@@ -175,7 +175,7 @@ pub fn scatter_host(packed: &[u8], transfer: &Transfer, target: &NdBuffer) -> Re
     require_host(target)?;
     transfer.check(packed.len(), target)?;
     let _lease = lease_boxes(target, transfer.boxes.iter().map(|item| (&item.start, &item.extent)))?;
-    // SAFETY: checked above, and the boxes are leased.
+    // SAFETY: the boxes lie in both memories, as was checked, and are leased for writing.
     unsafe { cpu::scatter(packed.as_ptr(), transfer, target) };
     Ok(())
 }
@@ -218,7 +218,7 @@ pub fn fill_boxes_on(
         Device::Cpu => {
             let _lease = lease_boxes(target, boxes.iter().map(|(start, extent)| (start, extent)))?;
             for (start, extent) in boxes {
-                // SAFETY: checked above, and the boxes are leased.
+                // SAFETY: the boxes lie in both memories, as was checked, and are leased for writing.
                 unsafe { cpu::fill_box(target, start, extent, element) };
             }
             Ok(())
