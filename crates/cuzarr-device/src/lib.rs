@@ -1,4 +1,20 @@
 //! Device memory, streams and kernels for cuzarr. Knows nothing of Zarr, and is the only crate that calls a GPU's driver.
+//!
+//! Each room sees only rooms above it in this table; `crates/cuzarr/tests/layers.rs` checks that.
+//!
+//! | room | what lives there |
+//! |---|---|
+//! | `error`, `lock`, `c_layout` | the error, locks, checks of structures that C lays out |
+//! | `device` | [`Device`]: where memory is |
+//! | `driver` | the driver behind one seam (`backend`): CUDA, or `simt` on the CPU in tests; NVRTC, cuFile and NVTX; machine code of kernels |
+//! | `event`, `stream` | [`Stream`], in which order a device works, and [`Event`], a mark in a stream |
+//! | `memory` | [`Buffer`], the leases that guard host bytes, the pools, the ring of pinned slabs, copies of flat bytes |
+//! | `array`, `kernel` | [`NdBuffer`], its dtype and layout, writers that threads share; [`Kernel`] and [`Module`], and their launches |
+//! | `ops` | operations on memory, a folder each: `mod.rs` is the face, then `cpu.rs`, `cuda.rs` and the kernels (`*.cu`) |
+//! | `interop`, `probe` | DLPack and array interfaces; what this machine offers |
+//!
+//! A result on a GPU takes this way: [`SlabRing`] gives pinned memory that storage fills, [`Slab::upload`] puts the copy on a
+//! [`Stream`], codecs launch kernels there, and [`transfer::scatter_on`] moves the elements to their places in an [`NdBuffer`].
 
 mod array;
 mod c_layout;
@@ -23,11 +39,12 @@ pub use driver::cufile::CuFile;
 pub use driver::device::MemoryInfo;
 pub use driver::library::set_library_search_paths;
 pub use driver::nvtx as profile;
+pub use driver::source::{Header, KernelSource};
 pub use error::{Error, ErrorKind, Result};
 pub use event::Event;
 pub use interop::dlpack;
 pub use kernel::module::{Function, LaunchShape, Module};
-pub use kernel::{Arguments, Header, Kernel, KernelSource, defined, set_cubin_directory};
+pub use kernel::{Arguments, Kernel, defined, set_cubin_directory};
 pub use memory::allocator::DeviceAllocator;
 pub use memory::buffer::Buffer;
 pub use memory::direct_file::DirectFile;

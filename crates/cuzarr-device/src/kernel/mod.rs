@@ -20,6 +20,7 @@ use crate::device::Device;
 use crate::driver::backend::{Grid, RawFunction};
 use crate::driver::context::{Context, PerDevice};
 use crate::driver::cubin;
+use crate::driver::source::KernelSource;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernel::arguments::check_arguments;
 use crate::lock::lock;
@@ -27,7 +28,7 @@ use crate::memory::buffer::Buffer;
 use crate::stream::Stream;
 
 pub use crate::driver::cubin::set_cubin_directory;
-pub use crate::driver::source::{Header, KernelSource};
+
 pub use arguments::Arguments;
 
 /// The number that a kernel's text defines as `name`, so that what launches it need not repeat it:

@@ -1,8 +1,8 @@
 //! Launches of `checksum.cu`. Arguments were checked by the public functions (`crate::ops::checksum`).
 
 use crate::c_layout::c_layout;
+use crate::driver::source::KernelSource;
 use crate::error::{Error, Result};
-use crate::kernel::KernelSource;
 use crate::memory::buffer::Buffer;
 use crate::memory::pool;
 use crate::ops::checksum::{Checksum, CrcField, Span};

@@ -2,8 +2,8 @@
 
 use crate::array::dtype::{DType, DTypeKind};
 use crate::array::ndbuffer::NdBuffer;
+use crate::driver::source::KernelSource;
 use crate::error::Result;
-use crate::kernel::KernelSource;
 use crate::memory::buffer::Buffer;
 use crate::ops::launch::{blocks, for_each_table, threads, upload};
 use crate::ops::step::cuda::code;

@@ -2,8 +2,8 @@
 
 use crate::array::dtype::{DType, DTypeKind};
 use crate::c_layout::c_layout;
+use crate::driver::source::KernelSource;
 use crate::error::{Error, Result};
-use crate::kernel::KernelSource;
 use crate::memory::buffer::Buffer;
 use crate::ops::convert::{Conversion, Rule, Span};
 use crate::ops::launch::{blocks, threads, upload};

@@ -2,8 +2,8 @@
 
 use crate::array::ndbuffer::NdBuffer;
 use crate::c_layout::c_layout;
+use crate::driver::source::KernelSource;
 use crate::error::Result;
-use crate::kernel::KernelSource;
 use crate::ops::downsample::Downsampling;
 use crate::ops::launch::{blocks, threads, upload};
 use crate::stream::Stream;
