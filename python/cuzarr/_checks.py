@@ -1,5 +1,4 @@
-"""What plain arguments must be, said in one place: what Python and NumPy raise for others becomes an error of ours that names the
-argument."""
+"""Checks of plain arguments. Errors of Python and NumPy become errors of this package that name the argument."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ _WITHOUT_EFFECT = {
     "codecs": "cuzarr finds codecs by their names, in its own registry and in those of numcodecs and zarr-python",
 }
 
-# Sections whose keys anybody may add to, and the ones that name classes.
+# Sections to which any key may be added, and the ones that name classes.
 _OPEN_SECTIONS = ("async", "codec_pipeline", "codecs")
 _CLASSES = ("buffer", "ndbuffer")
 _PLACES = ("device", "buffer", "ndbuffer")
@@ -412,7 +412,7 @@ class Config:
         self._environ: Mapping[str, str] = os.environ if environ is None else environ
         self._lock = threading.Lock()
         self._set: dict[str, Any] = {}
-        self._local: ContextVar[dict[str, Any]] = ContextVar("cuzarr_config_local", default={})  # noqa: B039, nobody changes it
+        self._local: ContextVar[dict[str, Any]] = ContextVar("cuzarr_config_local", default={})  # noqa: B039, it is never changed
         self._environment: dict[str, tuple[Any, str]] | None = None
 
     def _from_environment(self) -> dict[str, tuple[Any, str]]:
@@ -652,7 +652,7 @@ ArrayType = Literal["auto", "cupy", "device"]
 
 
 def device_class(buffer: Any) -> str:
-    """``"cpu"`` or ``"cuda"``: which memory a buffer class stands for, ours, zarr-python's or anybody's."""
+    """``"cpu"`` or ``"cuda"``: the memory that a buffer class stands for: one of this package, of zarr-python or of a program."""
     accessible = getattr(buffer, "is_host_accessible", None)
     if accessible is not None:
         return "cpu" if accessible else "cuda"

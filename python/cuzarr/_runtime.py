@@ -84,7 +84,7 @@ async def _settle(waiting: asyncio.Future[Any]) -> None:
         with suppress(asyncio.CancelledError):
             await asyncio.wait([waiting])
     if not waiting.cancelled():
-        waiting.exception()  # looked at, so that nobody is told of an error that nobody retrieved
+        waiting.exception()  # looked at, so that asyncio does not report an error that was never retrieved
 
 
 def announce() -> None:

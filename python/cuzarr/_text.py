@@ -7,7 +7,7 @@ from fractions import Fraction
 
 def printable(text: str) -> str:
     """Text in which characters that steer a terminal, end a line or turn the direction of writing are escapes. Names and
-    attributes come from files that anybody may have written.
+    attributes come from files that are not trusted.
 
     >>> printable("tas\\x1b]0;owned\\x07")
     'tas\\\\x1b]0;owned\\\\x07'

@@ -111,7 +111,7 @@ class CuzarrError(Exception):
         hint: str | None = None,
         others: tuple[CuzarrError, ...] = (),
     ) -> None:
-        # Names, shapes and keys in messages come from stored bytes: nobody reads megabytes of them.
+        # Names, shapes and keys in messages come from stored bytes: megabytes of them help no reader.
         if len(message) > _LONGEST_MESSAGE:
             message = message[:_LONGEST_MESSAGE] + "…"
         super().__init__(message)

@@ -117,7 +117,7 @@ def info(device: str | None = None) -> MemoryInfo:
 
 
 def _pools_of_others(device: str) -> dict[str, PoolInfo]:
-    """Of libraries that were imported by somebody else; none is imported to be asked."""
+    """Pools of other libraries that the program has imported; none is imported to be asked."""
     if not device.startswith("cuda"):
         return {}
     pools, ordinal = {}, _ordinal(device)

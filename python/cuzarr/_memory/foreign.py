@@ -33,7 +33,7 @@ def numpy_view(buffer: _core.NdBuffer, dtype: np.dtype[Any]) -> np.ndarray[Any, 
 
 def wrap_host(array: np.ndarray[Any, Any]) -> _core.NdBuffer:
     """The memory of a NumPy array, for the Rust side; kept alive by what is returned."""
-    # The array's own element size: one that somebody expects may reach beyond its memory.
+    # The array's own element size: a size that the caller expects may reach beyond its memory.
     name, is_fixed = core_dtype(array.dtype), not array.flags.writeable
     return _core.NdBuffer.wrap(array.ctypes.data, array.shape, array.strides, name, is_fixed, array)
 

@@ -26,7 +26,7 @@ ShardsLike = ChunksLike | Mapping[str, Any] | Literal["auto"]
 
 
 def guess_chunks(shape: tuple[int, ...], item_bytes: int, *, sharded: bool = False) -> tuple[int, ...]:
-    """Chunks for an array nobody chose chunks for.
+    """Chunks for an array for which none were chosen.
 
     Bytes grow with the logarithm of the array's size around 256 KiB for 1 MiB, between 128 KiB and 64 MiB (1 MiB in
     shards); axes are halved in turn, the first first, until the chunk is near enough.
@@ -128,7 +128,7 @@ def grid_shape(shape: tuple[int, ...], chunks: tuple[int, ...]) -> tuple[int, ..
     return tuple(-(-extent // chunk) for extent, chunk in zip(shape, chunks, strict=True))
 
 
-# Extents that are listed for one dimension: as many as fit into 80 MB, more than anybody looks at.
+# Extents that are listed for one dimension: as many as fit into 80 MB, more than a person looks at.
 _MOST_EXTENTS = 10_000_000
 
 

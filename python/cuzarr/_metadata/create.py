@@ -1,4 +1,4 @@
-"""From what a caller asks for to the metadata of a new array."""
+"""Metadata of new arrays, from the arguments of the functions that create them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cuzarr.codecs.numcodecs import NumcodecsCodec
 from cuzarr.codecs.values import BytesCodec, Codec, VLenBytesCodec, VLenUTF8Codec, ZstdCodec
 from cuzarr.errors import CuzarrRuntimeWarning, InvalidArgumentError
 
-# A fill value that nobody chose; `None` is a choice in format 2.
+# The fill value where the caller chose none; `None` is a choice in format 2.
 DEFAULT_FILL_VALUE: Any = type("DefaultFillValue", (), {"__repr__": lambda _: "DEFAULT_FILL_VALUE"})()
 
 
@@ -64,7 +64,7 @@ def _require_role(codecs: tuple[Codec, ...], role: str, argument: str) -> tuple[
 
 
 def default_serializer(data_type: DataType) -> Codec:
-    """The codec from elements to bytes that nobody chose."""
+    """The codec from elements to bytes, where the caller chose none."""
     if data_type.name == "string":
         return VLenUTF8Codec()
     if data_type.name == "variable_length_bytes":
@@ -151,7 +151,7 @@ def _config_v2(codec: Any, argument: str) -> dict[str, Any]:
 
 
 def default_filters_v2(data_type: DataType) -> list[dict[str, Any]] | None:
-    """The filters of format 2 that nobody chose."""
+    """The filters of format 2, where the caller chose none."""
     return None if data_type.object_codec is None else [{"id": data_type.object_codec}]
 
 

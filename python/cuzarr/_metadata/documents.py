@@ -212,8 +212,10 @@ def ensure_absent(place: StorePath, zarr_format: ZarrFormat) -> None:
 
 @contextmanager
 def new_node(place: StorePath, metadata: AnyNodeMetadata, *, overwrite: bool) -> Iterator[None]:
-    """Creates a node, and the groups it is in where they are missing, at the end of the block: what the block writes is there before
-    anybody can read it (and at its beginning where others see nothing before it is committed). What is to be replaced is gone when the block begins.
+    """Creates a node, and the groups it is in where they are missing, when the block ends.
+
+    Elements that the block writes are stored before a reader finds the node. A node that is replaced is deleted before the
+    block begins. In transactional stores the node is created when the block begins: readers see nothing before the commit.
 
     Raises
     ------
@@ -231,7 +233,7 @@ def new_node(place: StorePath, metadata: AnyNodeMetadata, *, overwrite: bool) ->
         if _kind_at(parent, metadata.zarr_format) == "array":
             raise InvalidArgumentError(f"{place} would be inside the array at '{parent.path}'; only groups hold nodes")
     was_consolidated = overwrite and place.store._handle.delete_node(place.path)
-    # Where nobody sees anything before all is committed, chunks are taken only of arrays that are there.
+    # Where readers see nothing before all is committed, chunks are taken only of arrays that are there.
     is_transactional = place.store._handle.is_transactional()
     if not is_transactional:
         yield
@@ -267,7 +269,7 @@ def iterate_members(place: StorePath, zarr_format: ZarrFormat) -> Iterator[tuple
 
 
 def hierarchy_with_parents(nodes: Mapping[str, AnyNodeMetadata]) -> dict[str, AnyNodeMetadata | None]:
-    """Nodes by path, with ``None`` for groups that nobody listed but some node is in; parents before children.
+    """Nodes by path, with ``None`` for groups that are not listed, but that a node is in; parents before children.
 
     Raises
     ------

@@ -93,7 +93,7 @@ class DataType:
         return self.json_v3 if self.json_v3 is not None else _json_v3(self)
 
     def default_fill(self) -> Any:
-        """The fill value when nobody chose one: zero, empty, or not-a-time."""
+        """The fill value of arrays for which none was chosen: zero, empty, or not-a-time."""
         if self.is_variable:
             return "" if self.name == "string" else b""
         if self.native.kind in "mM":

@@ -1,4 +1,4 @@
-"""What the arguments of the functions that create and save mean."""
+"""Arguments of the functions that create and save, and their defaults."""
 
 from __future__ import annotations
 

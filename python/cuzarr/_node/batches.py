@@ -1,4 +1,4 @@
-"""Batches of an array's rows, read ahead of whoever computes with them."""
+"""Batches of an array's rows, read while the caller computes with the ones before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``array.info``, ``group.info`` and ``array.explain`` show."""
+"""Texts and drawings of arrays and groups: ``info``, ``explain``, ``tree`` and the grid of chunks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is in a group: finding a member by its path, listing members, and drawing them as a tree."""
+"""Members of a group: found by their paths, listed, and drawn as a tree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an array and a group have in common: a place in a store, attributes, and a device for elements."""
+"""Nodes: arrays and groups have a place in a store, attributes, and a device for elements."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What arrays, device arrays and expressions share: Python's signs, and NumPy's functions."""
+"""Operators of arrays, device arrays and expressions: Python's signs, and NumPy's functions."""

@@ -1,4 +1,4 @@
-"""What operators call. Rooms above have it, and register it here when they are imported."""
+"""The functions that operators call. Rooms above register them here when they are imported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What buffers of every device have in common."""
+"""Base classes of the buffers of every device."""
 
 from __future__ import annotations
 

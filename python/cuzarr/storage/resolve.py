@@ -1,4 +1,4 @@
-"""From whatever a caller may write to a store, and to a place in it."""
+"""Stores, and places in them, from all that a caller may write: paths, URLs, mappings, objects."""
 
 from __future__ import annotations
 

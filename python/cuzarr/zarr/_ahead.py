@@ -152,7 +152,7 @@ def listen(pipeline: type) -> None:
 
 
 def leave() -> None:
-    """Ends the monitoring, when nobody else asked for it."""
+    """Ends the monitoring, when no other caller needs it."""
     global _users, _is_listening
     with _lock:
         _users -= 1

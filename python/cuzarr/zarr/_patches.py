@@ -144,7 +144,7 @@ def apply(pipeline: type) -> tuple[str, ...]:
 
 
 def revert() -> None:
-    """Undoes the repairs, when nobody else asked for them."""
+    """Undoes the repairs, when no other caller needs them."""
     global _users
     with _lock:
         _users -= 1

@@ -50,7 +50,7 @@ async def run(call: Callable[[], Any], cancel: Callable[[], None]) -> Any:
         cancel()
         await asyncio.wait([future])
         if not future.cancelled():
-            future.exception()  # nobody else will look
+            future.exception()  # no other code will look
         raise
 
 
@@ -63,7 +63,7 @@ async def until_over(read: _core.StartedRead, cancel: Callable[[], None]) -> Non
         await over
     except asyncio.CancelledError:
         cancel()
-        with contextlib.suppress(Exception):  # nobody else will look
+        with contextlib.suppress(Exception):  # no other code will look
             await run(read.wait, cancel)
         raise
     read.wait()

@@ -45,7 +45,7 @@ class Asynchronous:
     has_sizes = False
     is_transactional = False
     device: str | None = None
-    """Whether nobody sees what is written before the caller commits it, and only Zarr's own keys can be written."""
+    """Whether readers see nothing that is written before the caller commits it, and only Zarr's own keys can be written."""
 
     def __init__(self) -> None:
         self._free = (os.getpid(), asyncio.Semaphore(CONCURRENCY))

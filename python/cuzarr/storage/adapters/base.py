@@ -1,7 +1,7 @@
 """Stores written in Python, as the Rust side calls them.
 
 The Rust side knows one small set of methods; everything that differs between a dictionary, fsspec's mappings, the stores
-of zarr-python and obstore, and somebody's own object ends here.
+of zarr-python and obstore, and an object of a program ends here.
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ class ZarrStoreAdapter(Asynchronous):
 
 class IcechunkAdapter(ZarrStoreAdapter):
     """The store of a session of Icechunk's. It takes the keys of Zarr's documents and of chunks of arrays that are there, and
-    nobody sees what is written before the session is committed."""
+    readers see nothing that is written before the session is committed."""
 
     is_transactional = True
 
