@@ -63,3 +63,10 @@ def test_every_record_says_its_commit() -> None:
         said = "commit" in (text := record.read_text()) or re.search(r"\b(?=[a-f]*\d)[0-9a-f]{7}\b", text[:2000])
         hint = f"{record.name} does not say at which commit it was made: add a line to bench/record/README.md"
         assert said or record.name == "README.md" or f"| `{record.name}` |" in table, hint
+
+
+def test_every_path_that_contributing_names_is_there() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    paths = re.findall(r"`((?:crates|python|docs|scripts|bench|fuzz)/[^` ]+)`", page)
+    assert len(paths) > 20
+    assert [path for path in paths if not (ROOT / path).exists()] == []
