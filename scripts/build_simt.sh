@@ -15,7 +15,7 @@ library=$(mkdir -p "$out" && cd "$out" && pwd)/libcuzarr_simt.so
 kernels=crates/cuzarr-device/kernels
 flags=(-std=c++17 -O1 -g -fPIC -DCUZARR_SIMT -ffp-contract=off -fno-strict-aliasing -fvisibility=hidden
     -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined
-    -Wall -Wextra -Werror -Wno-unknown-pragmas -I"$kernels/include" -I"$kernels/simt" -Icrates/cuzarr/src)
+    -Wall -Wextra -Werror -Wno-unknown-pragmas -I"$kernels/include" -I"$kernels/simt" -Icrates/cuzarr/src -Icrates/cuzarr-compute/src)
 
 # One object for each kernel file, made again when the file or a header that it includes is newer (`-MMD` lists them).
 stale() {
@@ -56,7 +56,7 @@ if [ "${1:-}" = --env ]; then
     # For kernels that are generated while a test runs.
     printf 'export CUZARR_SIMT_FLAGS=%q\n' "-std=c++17 -O1 -fPIC -DCUZARR_SIMT -ffp-contract=off -fno-strict-aliasing \
 -fvisibility=hidden -fsanitize=address,undefined -fno-sanitize-recover=undefined -w -I$PWD/$kernels/include -I$PWD/$kernels/simt \
--I$PWD/crates/cuzarr/src"
+-I$PWD/crates/cuzarr/src -I$PWD/crates/cuzarr-compute/src"
     printf 'export LD_PRELOAD=%q\n' "$("$compiler" -print-file-name=libasan.so)"
     printf 'export ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0:allocator_may_return_null=1:handle_segv=1\n'
     printf 'export UBSAN_OPTIONS=print_stacktrace=1\n'

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use cuzarr::compute::{self, Changes, Copied, Existing, Pyramid, PyramidOptions, Regions, Resumption, copy_node};
 use cuzarr::meta::ZarrFormat;
 use cuzarr::node::{self, ArrayOptions, Consolidation, Group, Node};
+use cuzarr::plan::Regions;
 use cuzarr::store::Store;
 use cuzarr::{Error, ErrorKind};
+use cuzarr_compute::{Changes, Copied, Existing, Pyramid, PyramidOptions, Resumption, copy_node};
 use cuzarr_device::downsample::Downsampling;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -164,13 +165,13 @@ fn parse_existing(name: &str) -> PyResult<Existing> {
 /// Refuses a target that is the source, or lies in it, or around it.
 #[pyfunction]
 pub fn refuse_overlap(source: (PyRef<'_, PyStore>, String), target: (PyRef<'_, PyStore>, String)) -> PyResult<()> {
-    compute::refuse_overlap((&source.0.inner, &source.1), (&target.0.inner, &target.1)).py()
+    cuzarr::node::refuse_overlap((&source.0.inner, &source.1), (&target.0.inner, &target.1)).py()
 }
 
 /// Refuses a place in which work cannot be resumed.
 #[pyfunction]
 pub fn check_journal_place(target: (PyRef<'_, PyStore>, String)) -> PyResult<()> {
-    compute::check_journal_place(&*target.0.inner, &target.1).py()
+    cuzarr_compute::check_journal_place(&*target.0.inner, &target.1).py()
 }
 
 /// The shape of regions in which to work through an array within a number of bytes: whole objects of shape `unit`, with which

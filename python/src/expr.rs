@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use cuzarr::compute::{
-    ComputeOptions, Expr, Histogram, Op, Operand, Quantile, QuantileMethod, ReduceOp, Reduction, Weak,
-};
 use cuzarr::store::Store;
 use cuzarr::{Error, ErrorKind};
+use cuzarr_compute::{
+    ComputeOptions, Expr, Histogram, Op, Operand, Quantile, QuantileMethod, ReduceOp, Reduction, Weak,
+};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyComplex, PyFloat, PyInt};
 

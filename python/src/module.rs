@@ -1,6 +1,6 @@
 //! Kernels of the user's own, compiled when the program runs.
 
-use cuzarr::compute::{ElementwiseArgument, ElementwiseCall, ElementwiseKernel};
+use cuzarr_compute::{ElementwiseArgument, ElementwiseCall, ElementwiseKernel};
 use cuzarr_device::{Device, Function, LaunchShape, Module, NdBuffer, Stream};
 use pyo3::prelude::*;
 

@@ -6,11 +6,11 @@ use std::time::Instant;
 
 use clap::Args;
 use cuzarr::Result;
-use cuzarr::compute::{self, Changes, Copied, Existing, codecs_from_json, compressor_named};
 use cuzarr::config::parse_bytes;
 use cuzarr::meta::ZarrFormat;
 use cuzarr::node::{self, Node};
 use cuzarr::store::Store;
+use cuzarr_compute::{Changes, Copied, Existing, codecs_from_json, compressor_named, copy_node};
 use cuzarr_device::Device;
 use serde_json::{Value, json};
 
@@ -125,7 +125,7 @@ impl Copy {
         changes.zarr_format = self.zarr_format.map(|format| if format == 2 { ZarrFormat::V2 } else { ZarrFormat::V3 });
         let source = self.place.open_source()?;
         let store: Arc<dyn Store> = Arc::new(nodes::target_directory(&self.place.target)?);
-        let copied = compute::copy_node(source, store, "", &changes, self.place.existing())?;
+        let copied = copy_node(source, store, "", &changes, self.place.existing())?;
         let plan = copied.to_json();
         if self.place.dry_run {
             output.answer(&json!({"dry_run": true, "copies": plan}), &plan_text(&copied));

@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use clap::Args;
-use cuzarr::compute::{ComputeOptions, Expr, Progress, compressor_named, parse};
 use cuzarr::config::{Config, parse_bytes};
 use cuzarr::meta::{ArrayMetadata, CodecsMetadata, DataType, Extension, FillValue, NewArray};
 use cuzarr::node::{Array, ArrayOptions};
 use cuzarr::store::Store;
 use cuzarr::{Error, ErrorKind, Result};
+use cuzarr_compute::{ComputeOptions, Expr, Progress, compressor_named, parse};
 use cuzarr_device::{DType, Device, NdBuffer, Order};
 use serde_json::{Map, Value, json};
 

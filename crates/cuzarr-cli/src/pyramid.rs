@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use clap::Args;
-use cuzarr::compute::{Changes, Pyramid as Plan, PyramidOptions};
 use cuzarr::{Error, ErrorKind, Result};
+use cuzarr_compute::{Changes, Pyramid as Plan, PyramidOptions};
 use cuzarr_device::downsample::Downsampling;
 use serde_json::json;
 

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use clap::Args;
-use cuzarr::compute::{ComputeOptions, Expr, Progress, Statistics};
 use cuzarr::node::{Array, Node};
 use cuzarr::{Error, ErrorKind, Result};
+use cuzarr_compute::{ComputeOptions, Expr, Progress, Statistics};
 use cuzarr_device::{DType, DTypeKind, Device};
 use serde_json::{Value, json};
 

@@ -2,7 +2,6 @@
 
 mod cancellation;
 pub mod codec;
-pub mod compute;
 pub mod config;
 pub mod display;
 mod error;

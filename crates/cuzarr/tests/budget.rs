@@ -2,42 +2,18 @@
 //! the driver see it. In a program of its own, because it watches numbers of the process.
 
 mod model;
+mod watched;
 
-use std::fmt::{self, Display, Formatter};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use cuzarr::ErrorKind;
-use cuzarr::compute::{Changes, ComputeOptions, Copy, Existing, Expr, Op, ReduceOp, Reduction};
-use cuzarr::meta::ArrayMetadata;
-use cuzarr::node::{Array, ArrayOptions};
 use cuzarr::plan::Selection;
 use cuzarr::run::Options;
 use cuzarr::store::{GpuMemoryStore, MemoryStore};
 use cuzarr_device::{Buffer, DType, Device, NdBuffer, Order, Stream, pool};
-use model::{Dice, Story, bytes_codec, devices, kernel_devices, metadata, say_skipped, sharding, zstd_codec};
+use model::{Dice, Story, bytes_codec, kernel_devices, metadata, sharding, zstd_codec};
 use serde_json::{Value, json};
-
-const SIDE: u64 = 512;
-const CHUNK: u64 = 64;
-const CHUNK_BYTES: u64 = CHUNK * CHUNK * 4;
-/// Tables of kernels, statuses: what is not counted because it is small beside everything else.
-const TABLES_BYTES: u64 = 64 << 10;
-/// Small limits are rounded up to whole ones.
-const UNIT_BYTES: u64 = 2 << 20;
-/// The ring that carries tables of kernels.
-const TABLES_IN_PINNED_BYTES: u64 = 64 << 20;
-
-/// Numbers of the process mean something while one test at a time uses devices.
-fn alone() -> MutexGuard<'static, ()> {
-    static DEVICES: Mutex<()> = Mutex::new(());
-    DEVICES.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn blosc() -> Value {
-    json!({"name": "blosc", "configuration":
-        {"cname": "lz4", "clevel": 5, "shuffle": "noshuffle", "typesize": 4, "blocksize": 4096}})
-}
+use watched::*;
 
 fn chains() -> Vec<Value> {
     let with = |codec: Value| json!([bytes_codec("little"), codec]);
@@ -47,27 +23,6 @@ fn chains() -> Vec<Value> {
         with(blosc()),
         sharding(&[CHUNK / 2, CHUNK / 2], with(blosc()), "end"),
     ]
-}
-
-/// The most that our pool gave on `device` while `work` ran, beyond what was in use before.
-fn peak(device: Device, work: impl FnOnce()) -> u64 {
-    pool::trim(device).unwrap();
-    pool::reset_peak(device);
-    let before = pool::stats(device).used_bytes;
-    work();
-    pool::stats(device).peak_bytes - before
-}
-
-/// The same for work within a small limit, of which is also seen that it took no more of the driver.
-fn peak_within(limit: u64, device: Device, work: impl FnOnce()) -> u64 {
-    pool::trim(device).unwrap();
-    let before = pool::stats(device);
-    let peak = peak(device, work);
-    let now = pool::stats(device);
-    let kept = now.held_bytes - before.held_bytes;
-    println!("within {limit}: {peak} counted, {kept} kept, {} refusals", now.refusals - before.refusals);
-    assert!(kept > 0 && kept <= limit.next_multiple_of(UNIT_BYTES), "{device} gave {kept} bytes, allowed {limit}");
-    peak
 }
 
 #[test]
@@ -255,28 +210,6 @@ fn a_limit_that_is_too_small_is_named_and_leaves_the_device_usable() {
     }
 }
 
-/// Memory of the device until it gives no more: of pools, and of what small limits take.
-fn fill_up(device: Device) -> Vec<Buffer> {
-    let mut held = fill_once(device);
-    let _within = pool::within(device, 1);
-    held.extend(fill_once(device));
-    held
-}
-
-fn fill_once(device: Device) -> Vec<Buffer> {
-    let (mut held, mut size_bytes) = (Vec::new(), 1usize << 40);
-    while size_bytes >= 256 {
-        match pool::allocate_on(device, size_bytes) {
-            Ok(block) => held.push(block),
-            Err(error) => {
-                assert_eq!(error.kind(), cuzarr_device::ErrorKind::OutOfMemory, "{error}");
-                size_bytes /= 2;
-            }
-        }
-    }
-    held
-}
-
 #[test]
 fn a_full_device_is_an_error_that_leaves_it_usable() {
     let _alone = alone();
@@ -321,165 +254,6 @@ fn a_full_device_is_an_error_that_leaves_it_usable() {
             }
         }
     }
-}
-
-type Run<'a> = dyn Fn() -> cuzarr::Result<()> + Sync + 'a;
-
-/// Work on an array within a limit, region by region.
-struct Work {
-    source: Array,
-    target: Array,
-    device: Device,
-    limit: u64,
-}
-
-impl Work {
-    fn new(device: Device, limit: u64, metadata: &ArrayMetadata, value: &NdBuffer) -> Work {
-        let options = ArrayOptions { device, memory_limit_bytes: limit, threads: 2, ..ArrayOptions::default() };
-        let create =
-            |path| Array::create(Arc::new(MemoryStore::new()), path, metadata.clone(), false, options.clone()).unwrap();
-        let (source, target) = (create("source"), create("target"));
-        let host = ArrayOptions { device: Device::Cpu, memory_limit_bytes: 1 << 30, ..options.clone() };
-        source.with_options(host).write(&Selection::all(source.shape()), value).unwrap();
-        Work { source, target, device, limit }
-    }
-
-    fn options(&self) -> ComputeOptions<'_> {
-        ComputeOptions { device: self.device, memory_limit_bytes: self.limit, threads: 2, ..Default::default() }
-    }
-
-    fn mean(&self, axes: Option<Vec<usize>>) -> cuzarr::Result<()> {
-        let of = Expr::array(self.source.clone())?;
-        of.reduce(&Reduction::new(ReduceOp::Mean, axes), &self.options()).map(drop)
-    }
-
-    fn rechunk(&self) -> cuzarr::Result<()> {
-        let changes = Changes { chunks: Some(vec![None, Some(16)]), ..Changes::default() };
-        let metadata = changes.apply(self.source.metadata())?;
-        Copy::new(&self.source, Arc::new(MemoryStore::new()), "", metadata, Existing::Refuse)?.run(&|_| ()).map(drop)
-    }
-
-    fn roots(&self) -> cuzarr::Result<()> {
-        let of = Expr::array(self.source.clone())?;
-        Expr::apply(Op::Sqrt, &[of.into()])?.store(&self.target, &self.options())
-    }
-
-    fn all(&self) -> [(&'static str, Box<Run<'_>>); 4] {
-        [
-            ("rechunk", Box::new(|| self.rechunk())),
-            ("mean of columns", Box::new(|| self.mean(Some(vec![0])))),
-            ("mean of all", Box::new(|| self.mean(None))),
-            ("square roots", Box::new(|| self.roots())),
-        ]
-    }
-}
-
-/// Bytes and elements of a float32 array of `SIDE` by `SIDE`.
-fn floats() -> (ArrayMetadata, NdBuffer) {
-    let codecs = json!([bytes_codec("little"), zstd_codec()]);
-    let value: Vec<u8> = (0..SIDE * SIDE).flat_map(|at| ((at / 100) as f32).to_ne_bytes()).collect();
-    let value = NdBuffer::from_host(Device::Cpu, DType::FLOAT32, &[SIDE as usize; 2], Order::C, &value).unwrap();
-    (metadata(&[SIDE, SIDE], &[CHUNK, CHUNK], "float32", json!(0.0), codecs), value)
-}
-
-#[test]
-fn work_out_of_core_stays_below_the_limit() {
-    let _alone = alone();
-    let (metadata, value) = floats();
-    for device in kernel_devices() {
-        for limit in [32 * CHUNK_BYTES, 128 * CHUNK_BYTES] {
-            for (name, work) in Work::new(device, limit, &metadata, &value).all() {
-                let took = peak_within(limit, device, || work().unwrap());
-                assert!(took > 0 && took <= limit + TABLES_BYTES, "{name} on {device} took {took}, allowed {limit}");
-            }
-        }
-    }
-}
-
-#[test]
-fn work_out_of_core_on_a_full_device_is_an_error_that_leaves_it_usable() {
-    let _alone = alone();
-    let (metadata, value) = floats();
-    for device in kernel_devices() {
-        let work = Work::new(device, 32 * CHUNK_BYTES, &metadata, &value);
-        // Streams, events and kernels are made while there is room.
-        work.all().iter().for_each(|(_, work)| work().unwrap());
-        let full = fill_up(device);
-        for (name, work) in work.all() {
-            let error = work().unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{name}: {error}");
-            assert!(error.hint().is_some_and(|hint| hint.contains("memory_limit")), "{name}: {error:?}");
-        }
-        drop(full);
-        work.all().iter().for_each(|(name, work)| work().unwrap_or_else(|error| panic!("{name}: {error}")));
-    }
-}
-
-/// What the driver takes for itself meanwhile, for streams and events.
-const DRIVERS_OWN_BYTES: u64 = 4 << 20;
-
-/// What the driver may miss beside results.
-fn allowed(limit: u64) -> u64 {
-    limit.next_multiple_of(UNIT_BYTES) + DRIVERS_OWN_BYTES
-}
-
-/// The GPU, if there is one that nobody else uses.
-fn gpu_alone() -> Option<Device> {
-    let device = Device::Cuda(0);
-    if !devices().contains(&device) || std::env::var_os("CUZARR_REQUIRE_GPU").is_none() {
-        say_skipped("no GPU, or CUZARR_REQUIRE_GPU is not set");
-        return None;
-    }
-    Some(device)
-}
-
-/// The most that was taken while work ran three times.
-struct Taken {
-    /// By our pool, as it counts.
-    counted: u64,
-    /// Of the device, as its driver tells.
-    device: u64,
-    /// Of pinned memory, as Linux tells: the driver takes it from shared memory.
-    pinned: u64,
-    /// Times that the pool had no room in one piece within the limit.
-    refusals: u64,
-}
-
-impl Display for Taken {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let [counted, device, pinned] = [self.counted, self.device, self.pinned].map(|bytes| bytes >> 20);
-        write!(f, "{counted} MiB counted, {device} missed by the driver, {pinned} pinned, {} refusals", self.refusals)
-    }
-}
-
-/// What `work` takes; nothing where others took or gave back memory of the device meanwhile.
-fn watched(device: Device, work: &(dyn Fn() + Sync)) -> Option<Taken> {
-    pool::trim(device).unwrap();
-    pool::reset_peak(device);
-    let (before, stats) = (outside(device), pool::stats(device));
-    let most = most_taken(device, work);
-    pool::trim(device).unwrap();
-    let after = outside(device);
-    if after.0.abs_diff(before.0) > DRIVERS_OWN_BYTES {
-        say_skipped(&format!("others use {device}, {} bytes were missing and {} are", before.0, after.0));
-        return None;
-    }
-    let now = pool::stats(device);
-    Some(Taken {
-        counted: now.peak_bytes - stats.used_bytes,
-        device: most.0.saturating_sub(before.0),
-        pinned: most.1.saturating_sub(before.1),
-        refusals: now.refusals - stats.refusals,
-    })
-}
-
-/// Bytes of the device that are not free, and of shared memory that this process has.
-fn outside(device: Device) -> (u64, u64) {
-    let (free, total) = pool::memory_info(device).unwrap();
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let shared = status.lines().find_map(|line| line.strip_prefix("RssShmem:")).unwrap();
-    let kibibytes: u64 = shared.trim().trim_end_matches(" kB").parse().unwrap();
-    (total - free, kibibytes << 10)
 }
 
 /// From outside: free memory of the device, as the driver tells it, sampled while reads and writes run.
@@ -584,48 +358,4 @@ fn work_with_a_lower_limit_gives_back_what_was_kept_under_a_higher_one() {
     });
     println!("beside what is in use, and pinned, with a high and a low limit: {held:?}");
     assert!(held[1].0 <= allowed(low) && held[1].1 <= low + TABLES_IN_PINNED_BYTES, "{held:?}");
-}
-
-#[test]
-fn the_driver_sees_no_more_than_the_limit_of_work_out_of_core() {
-    let _alone = alone();
-    let Some(device) = gpu_alone() else { return };
-    let side = 8192;
-    let codecs = json!([bytes_codec("little"), zstd_codec()]);
-    let metadata = metadata(&[side, side], &[512, 512], "float32", json!(0.0), codecs);
-    let value: Vec<u8> = (0..side * side).flat_map(|at| ((at / 100) as f32).to_ne_bytes()).collect();
-    let value = NdBuffer::from_host(Device::Cpu, DType::FLOAT32, &[side as usize; 2], Order::C, &value).unwrap();
-    let mut problems = Vec::new();
-    for limit in [32 << 20, 128 << 20, 512 << 20] {
-        let work = Work::new(device, limit, &metadata, &value);
-        for (name, work) in &work.all() {
-            let work = || work().unwrap();
-            work();
-            let Some(took) = watched(device, &work) else { continue };
-            let line = format!("{name}: {took}, of {} MiB", limit >> 20);
-            println!("{line}");
-            if took.device > allowed(limit) || took.pinned > limit + TABLES_IN_PINNED_BYTES {
-                problems.push(line);
-            }
-        }
-    }
-    assert!(problems.is_empty(), "{problems:#?}");
-}
-
-/// The most of what [`outside`] tells while `work` runs three times.
-fn most_taken(device: Device, work: &(dyn Fn() + Sync)) -> (u64, u64) {
-    let done = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let watcher = scope.spawn(|| {
-            let mut most = (0, 0);
-            while !done.load(Ordering::Acquire) {
-                let now = outside(device);
-                most = (now.0.max(most.0), now.1.max(most.1));
-            }
-            most
-        });
-        (0..3).for_each(|_| work());
-        done.store(true, Ordering::Release);
-        watcher.join().unwrap()
-    })
 }

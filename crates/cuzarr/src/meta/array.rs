@@ -249,14 +249,7 @@ impl ArrayMetadata {
         Ok(())
     }
 
-    /// Drops the attributes that have none of these names.
-    pub(crate) fn retain_attributes(&mut self, names: &[&str]) {
-        let mut attributes = self.attribute_members().cloned().unwrap_or_default();
-        attributes.retain(|name, _| names.contains(&name.as_str()));
-        self.replace_attributes(attributes);
-    }
-
-    fn replace_attributes(&mut self, attributes: Object) {
+    pub(super) fn replace_attributes(&mut self, attributes: Object) {
         self.attributes = object_to_map(&attributes);
         match self.format {
             ZarrFormat::V2 => self.zattrs = attributes,

@@ -44,7 +44,7 @@ pub mod node;
 mod small_float;
 mod v2;
 mod v3;
-pub(crate) mod xarray;
+mod xarray;
 
 #[cfg(test)]
 mod golden_tests;
@@ -59,6 +59,7 @@ pub use grid::RegularGrid;
 pub use group::GroupMetadata;
 pub(crate) use json::abbreviate;
 pub use node::{Documents, NodeMetadata};
+pub use xarray::{Translated, translate};
 
 use serde_json::{Map, Value};
 

@@ -33,21 +33,22 @@ const MISSING: &str = "_FillValue";
 const ALSO_MISSING: &str = "missing_value";
 
 /// Attributes that say what elements mean, whichever array of the same kind they are in.
-pub(crate) const DECODING: [&str; 8] =
+const DECODING: [&str; 8] =
     [MISSING, ALSO_MISSING, "scale_factor", "add_offset", "_Unsigned", "units", "calendar", "dtype"];
 
-/// What metadata of a format says so that xarray reads the same from it.
-pub(crate) struct Translated {
+/// Those members of an array's metadata that the two formats write differently, as one of them writes them.
+pub struct Translated {
     /// `dimension_names` of format 3.
-    pub(crate) dimension_names: Option<Vec<Option<String>>>,
+    pub dimension_names: Option<Vec<Option<String>>>,
     /// Value of elements that are not stored.
-    pub(crate) fill_value: FillValue,
+    pub fill_value: FillValue,
     /// The attributes as JSON text.
-    pub(crate) attributes: String,
+    pub attributes: String,
 }
 
-/// An array's dimension names, fill value and attributes as a copy of this format has them.
-pub(crate) fn translate(source: &ArrayMetadata, format: ZarrFormat) -> Result<Translated> {
+/// Dimension names, fill value and attributes of an array as a copy of another format writes them, so that xarray reads the same
+/// from both.
+pub fn translate(source: &ArrayMetadata, format: ZarrFormat) -> Result<Translated> {
     let mut attributes = source.attribute_members().cloned().unwrap_or_default();
     let mut dimension_names = source.dimension_names.clone();
     let mut fill_value = source.fill_value.clone();
@@ -98,9 +99,16 @@ impl ArrayMetadata {
 }
 
 impl ArrayMetadata {
+    /// Keeps the attributes that say what elements mean, and drops the others.
+    pub fn retain_decoding_attributes(&mut self) {
+        let mut attributes = self.attribute_members().cloned().unwrap_or_default();
+        attributes.retain(|name, _| DECODING.contains(&name.as_str()));
+        self.replace_attributes(attributes);
+    }
+
     /// The stored number that marks missing elements, as text; `None` where there is none, or NaN, which arithmetic minds
     /// itself. A `fill_value` of 0 in format 2 is no mark here: images have it, whose zeros are zeros.
-    pub(crate) fn missing_number(&self) -> Option<String> {
+    pub fn missing_number(&self) -> Option<String> {
         let noted = |name: &str| {
             self.attributes.get(name).map(|value| match value {
                 Value::Array(values) => values.clone(),

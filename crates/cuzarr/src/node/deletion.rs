@@ -23,9 +23,9 @@ use crate::meta::{ArrayMetadata, Consolidated, NodeMetadata};
 use crate::store::{ByteRange, ReadRequest, Store, StoreExt, join_key};
 
 /// Says how far a copy to the array beside it came.
-pub(crate) const COPY_PROGRESS: &str = ".cuzarr-copy.json";
+pub const COPY_PROGRESS: &str = ".cuzarr-copy.json";
 /// Says how far a computation into the array beside it came.
-pub(crate) const WORK_PROGRESS: &str = ".cuzarr-work.json";
+pub const WORK_PROGRESS: &str = ".cuzarr-work.json";
 
 /// What goes before everything else below a node's path, in three batches. Attributes go behind `.zarray`, because an array without
 /// them is another one, and before `.zgroup`, because a later group would take them over.

@@ -20,12 +20,14 @@
 
 mod array;
 mod array_io;
-pub(crate) mod deletion;
+mod deletion;
 mod documents;
 mod group;
 mod hierarchy;
 mod mode;
 mod path;
+mod place;
+mod stream;
 mod update;
 
 use std::sync::Arc;
@@ -36,11 +38,12 @@ use crate::store::Store;
 
 pub use crate::run::Options as ArrayOptions;
 pub use array::Array;
-pub use deletion::{delete_node, delete_tree, refresh_consolidated};
+pub use deletion::{COPY_PROGRESS, WORK_PROGRESS, delete_node, delete_tree, refresh_consolidated};
 pub use group::{Consolidation, Group};
 pub use hierarchy::{consolidate_metadata, create_hierarchy};
 pub use mode::Mode;
 pub use path::normalize_path;
+pub use place::refuse_overlap;
 pub use update::Update;
 
 /// An array or a group.

@@ -10,6 +10,7 @@ mod geometry;
 mod pieces;
 mod placement;
 mod read;
+mod regions;
 mod selection;
 mod source;
 mod tour;
@@ -26,6 +27,7 @@ pub use explanation::{
 pub(crate) use geometry::strides;
 pub(crate) use placement::{Circumstances, PLAIN_COPIES, ReadPlacement, Resident, Route, encoding, placed};
 pub use read::{Entries, IndexPlace, IndexRead, Plan, PlanOptions, Room, Step};
+pub use regions::{Region, Regions};
 pub use selection::{AxisSelection, Selection, SliceArg};
 pub use source::{KeyOf, Level, PackedLayout, ShardLayout, Source};
 pub use whole::WholeShards;

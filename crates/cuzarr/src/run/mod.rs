@@ -33,6 +33,7 @@ pub(crate) use read::device::Arrived;
 
 pub use report::{Report, Span, Stage, StageReport};
 pub use schedule::budget::Memory;
-pub use schedule::pool::Pool;
-pub(crate) use schedule::pool::in_threads;
+pub use schedule::pool::{Pool, in_threads};
 pub(crate) use schedule::range_lock::Turn;
+pub(crate) use schedule::walk::no_thread;
+pub use schedule::walk::{relay, walk, write_behind};

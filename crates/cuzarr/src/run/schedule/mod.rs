@@ -5,3 +5,4 @@ pub(crate) mod pool;
 pub(crate) mod range_lock;
 pub(crate) mod scratch;
 pub(crate) mod streams;
+pub(crate) mod walk;

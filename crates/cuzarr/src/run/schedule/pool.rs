@@ -63,7 +63,7 @@ impl Workers for Here {
 
 /// Runs `work` on so many threads at once, of which the calling one is one, and returns when all of them ended. `work` takes
 /// what is to be done piece by piece, so a thread that the system refuses is no loss.
-pub(crate) fn in_threads(threads: usize, work: impl Fn() + Sync) {
+pub fn in_threads(threads: usize, work: impl Fn() + Sync) {
     std::thread::scope(|scope| {
         for _ in 1..threads {
             let _ = std::thread::Builder::new().spawn_scoped(scope, &work);

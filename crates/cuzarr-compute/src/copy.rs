@@ -1,0 +1,492 @@
+//! Copying an array to other chunks, codecs, formats and stores, whatever its size.
+//!
+//! The target is written region by region, and regions are made of whole stored objects, so that none is written twice. A
+//! region is as large as the budget allows where that saves reads of the source. Where chunks lie so far across each other
+//! that the source would be read several times nevertheless, the copy takes two passes, by way of an array whose chunks
+//! suit both sides (the idea of Pangeo's `rechunker`, <https://rechunker.readthedocs.io/en/latest/algorithm.html>). What
+//! makes it resumable is in `journal`.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use cuzarr_device::pool::{in_flight, within};
+use serde_json::{Map, Value, json};
+
+use super::journal::Journal;
+use super::pass::{Pass, Shrink};
+use super::regions::{limit_for, plannable_bytes};
+use super::resumption::check_journal_place;
+use super::resumption::refuse_resuming;
+use super::target::serializer;
+use cuzarr::meta::{ArrayMetadata, CodecsMetadata, Extension, FillValue, NewArray};
+use cuzarr::node::refuse_overlap;
+use cuzarr::node::{self, Array, ArrayOptions, Node, normalize_path};
+use cuzarr::plan::{Region, Regions};
+use cuzarr::run::relay;
+use cuzarr::store::{Store, join_key};
+use cuzarr::{Error, ErrorKind, Result, ResultExt};
+
+/// Where the array between two passes is, below the target's path.
+const BETWEEN: &str = ".cuzarr-between";
+
+/// How many reads writing all elements once more is worth. On an H200 with 16 cores a second pass over 4 GiB took 0.8 to 1.8 s,
+/// on the cores alone 1.8 s; reading them 0.2 and 0.4 s (`bench/record/nvidia-h200-2026-11-22-rechunk.json`).
+const WRITING_AGAIN: f64 = 4.0;
+
+/// What an object between two passes costs beside its elements, in bytes that are read in the same time.
+const OBJECT_BYTES: f64 = 65536.0;
+
+/// What elements of variable length are taken to be long, for lack of better knowledge.
+const VARIABLE_BYTES: u64 = 64;
+
+/// What happens when something is at the target already.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Existing {
+    /// It is an error.
+    #[default]
+    Refuse,
+    /// It is deleted.
+    Overwrite,
+    /// A copy of the same source to the same target goes on where it was interrupted. What is complete stays as it is.
+    Resume,
+}
+
+/// How far a copy is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Progress {
+    /// Regions that are finished, of all passes.
+    pub regions_done: u64,
+    /// Regions in all.
+    pub regions: u64,
+    /// Bytes of elements that were written by this call.
+    pub bytes_done: u64,
+    /// Bytes of elements that this call has to write in all.
+    pub bytes: u64,
+    /// Seconds since the call began.
+    pub seconds: f64,
+}
+
+/// A copy of one array that was planned and checked; nothing is written yet.
+pub struct Copy {
+    source: Array,
+    target: Array,
+    journal: Journal,
+    passes: Vec<Pass>,
+    begin: Begin,
+    shrink: Option<Shrink>,
+    /// The caller's, for the array that comes out.
+    options: ArrayOptions,
+}
+
+/// What is to be done before the first pass.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Begin {
+    Fresh,
+    Delete,
+    GoOn,
+    Complete,
+}
+
+impl Copy {
+    /// Plans a copy of `source` to an array of `metadata` at `path`. The source's options say on which device, and within
+    /// which memory limit: regions take at most half of it, reading and writing them the other half.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use cuzarr_compute::{Changes, Copy, Existing};
+    /// use cuzarr::meta::ArrayMetadata;
+    /// use cuzarr::node::{Array, ArrayOptions};
+    /// use cuzarr::plan::Selection;
+    /// use cuzarr::store::MemoryStore;
+    /// use cuzarr_device::{DType, Device, NdBuffer, Order};
+    /// let metadata = ArrayMetadata::from_json(br#"{
+    ///     "zarr_format": 3, "node_type": "array", "shape": [2, 4], "data_type": "uint8", "fill_value": 0,
+    ///     "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [1, 4]}},
+    ///     "chunk_key_encoding": {"name": "default"}, "codecs": ["bytes"]
+    /// }"#)?;
+    /// let source = Array::create(Arc::new(MemoryStore::new()), "a", metadata, false, ArrayOptions::default())?;
+    /// let everything = Selection::all(&[2, 4]);
+    /// source.write(&everything, &NdBuffer::from_host(Device::Cpu, DType::UINT8, &[2, 4], Order::C, &[1, 2, 3, 4, 5, 6, 7, 8])?)?;
+    /// let changes = Changes { chunks: Some(vec![None, Some(2)]), ..Changes::default() };
+    /// let copy = Copy::new(&source, Arc::new(MemoryStore::new()), "b", changes.apply(source.metadata())?, Existing::Refuse)?;
+    /// let target = copy.run(&|_| ())?;
+    /// assert_eq!(target.chunk_shape()?, [2, 2]);
+    /// assert_eq!(target.read(&everything)?.host_slice::<u8>()?, [1, 2, 3, 4, 5, 6, 7, 8]);
+    /// # Ok::<(), cuzarr::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidArgument` when source and target overlap; `ShapeMismatch` and `DTypeMismatch` when the metadata is of another
+    /// array; `ReadOnly`, and `Unsupported` for a store whose values cannot be deleted, as those of a ZIP file;
+    /// `ContainsArray` and `ContainsGroup` for what is there already; `BudgetExceeded` when one object of the target
+    /// takes more than a sixth of the memory limit, of which large ones leave some for gaps.
+    pub fn new(
+        source: &Array,
+        store: Arc<dyn Store>,
+        path: &str,
+        metadata: ArrayMetadata,
+        existing: Existing,
+    ) -> Result<Copy> {
+        Copy::shrinking(source, store, path, metadata, existing, None)
+    }
+
+    /// As [`Copy::new`], every element of the target made of several of the source's.
+    pub(super) fn shrinking(
+        source: &Array,
+        store: Arc<dyn Store>,
+        path: &str,
+        metadata: ArrayMetadata,
+        existing: Existing,
+        shrink: Option<Shrink>,
+    ) -> Result<Copy> {
+        let path = normalize_path(path)?;
+        check_alike(source.metadata(), &metadata, shrink.as_ref())?;
+        refuse_overlap((source.store(), source.path()), (&store, &path))?;
+        check_journal_place(&*store, &path)?;
+        if existing == Existing::Resume {
+            refuse_resuming(&*store)?;
+        }
+        let own = source.options().clone();
+        let plannable = plannable_bytes(own.memory_limit_bytes);
+        // Readers do not agree what a chunk is that is not stored, where the fill value is undefined.
+        let write_empty_chunks = own.write_empty_chunks || *metadata.fill_value() == FillValue::Undefined;
+        let memory_limit_bytes = plannable / 2;
+        let options = ArrayOptions { memory_limit_bytes, order_is_f: false, write_empty_chunks, ..own.clone() };
+        let mut journal = Journal::new(source, &metadata);
+        let target = Array::from_metadata(store, &path, metadata, options.clone())?;
+        target.chain()?;
+        let begin = look(&target, &mut journal, existing)?;
+        let source = source.with_options(options);
+        let mut copy = Copy { source, target, journal, passes: Vec::new(), begin, shrink, options: own };
+        if begin != Begin::Complete {
+            copy.passes = copy.plan(plannable / 4)?;
+            copy.journal.passes =
+                copy.passes.iter().map(|pass| (pass.regions.shape().to_vec(), pass.finished)).collect();
+        }
+        Ok(copy)
+    }
+
+    /// The passes; none when the copy is complete already.
+    pub fn passes(&self) -> &[Pass] {
+        &self.passes
+    }
+
+    /// Bytes of all elements of the target.
+    pub fn array_bytes(&self) -> u64 {
+        self.target.metadata().elems().unwrap_or(u64::MAX).saturating_mul(element_bytes(&self.source))
+    }
+
+    /// The plan as JSON.
+    pub fn to_json(&self) -> Value {
+        let pass = |pass: &Pass| {
+            json!({
+                "regions": pass.regions.len(), "finished": pass.finished, "region_shape": pass.regions.shape(),
+                "region_bytes": pass.regions.most_bytes(element_bytes(&self.source)), "source_reads": pass.reads,
+                "objects": pass.target.metadata().chunk_grid().chunk_count(self.target.shape()).unwrap_or(u64::MAX),
+                "target_chunks": pass.target.metadata().chunk_grid().chunk_shape(),
+            })
+        };
+        json!({
+            "source": format!("{}{}", self.source.store(), self.source.name()),
+            "target": format!("{}{}", self.target.store(), self.target.name()),
+            "array_bytes": self.array_bytes(), "complete": self.begin == Begin::Complete,
+            "passes": self.passes.iter().map(pass).collect::<Vec<_>>(),
+        })
+    }
+
+    /// Carries the plan out. `progress` hears of every region that was written. Gives the target.
+    ///
+    /// # Errors
+    /// What reading and writing report, with the region in the trail. What was written stays, and can be resumed.
+    pub fn run(mut self, progress: &(dyn Fn(&Progress) + Sync)) -> Result<Array> {
+        self.options.cancellation.check()?;
+        self.options.device.initialize()?; // or fails while what is there is still there
+        let _within = within(self.options.device, self.options.memory_limit_bytes);
+        let (store, path) = (Arc::clone(self.target.store()), self.target.path().to_string());
+        let was_consolidated = self.begin == Begin::Delete && node::delete_node(&*store, &path)?;
+        if matches!(self.begin, Begin::Fresh | Begin::Delete) {
+            if self.is_committed_by_caller() {
+                // Chunks are taken of arrays that are there, and nobody sees the array before all of it is committed.
+                let metadata = self.target.metadata().clone();
+                Array::create(Arc::clone(&store), &path, metadata, false, self.options.clone())?;
+            } else {
+                self.journal.write(&*store, &path)?;
+            }
+        }
+        let mut meter = Meter::new(&self.passes, element_bytes(&self.source));
+        for number in 0..self.passes.len() {
+            self.run_pass(number, &mut meter, progress)?;
+        }
+        let metadata = self.target.metadata().clone();
+        let array = match Array::open(Arc::clone(&store), &path, self.options.clone()) {
+            Err(error) if error.kind() == ErrorKind::ArrayNotFound => {
+                Array::adopt(Arc::clone(&store), &path, metadata, self.options.clone())?
+            }
+            opened => opened?,
+        };
+        if was_consolidated {
+            node::refresh_consolidated(&*store, &path, true)?;
+        }
+        if self.journal.between.is_some() {
+            node::delete_node(&*store, &join_key(&path, BETWEEN))?;
+        }
+        if !self.is_committed_by_caller() {
+            Journal::remove(&*store, &path)?;
+        }
+        Ok(array)
+    }
+
+    /// Whether the target is no array for anybody before the caller commits it, so that no journal is needed, and none is kept.
+    fn is_committed_by_caller(&self) -> bool {
+        self.target.store().capabilities().transactional
+    }
+
+    fn run_pass(&mut self, number: usize, meter: &mut Meter, progress: &(dyn Fn(&Progress) + Sync)) -> Result<()> {
+        let pass = self.passes[number].clone();
+        let (store, path) = (Arc::clone(self.target.store()), self.target.path().to_string());
+        let rest = pass.unfinished(self.begin == Begin::GoOn)?;
+        let read = |(region, _): &(Region, Option<u64>)| in_flight(|| pass.read(region)).at(|| region.to_string());
+        relay(rest, 1, read, |(region, finished), elements| {
+            let elements = in_flight(|| pass.shrunk(elements)).at(|| region.to_string())?;
+            pass.write(&region, &elements).at(|| region.to_string())?;
+            meter.add(region.elems(), finished.is_some());
+            if let Some(finished) = finished {
+                self.journal.passes[number].1 = finished;
+                if !self.is_committed_by_caller() {
+                    self.journal.write(&*store, &path)?;
+                }
+            }
+            progress(&meter.now());
+            Ok(())
+        })
+    }
+
+    fn plan(&mut self, most_bytes: u64) -> Result<Vec<Pass>> {
+        if self.begin == Begin::GoOn {
+            return self.planned_before(most_bytes);
+        }
+        if let Some(shrink) = &self.shrink {
+            return self.plan_shrinking(shrink, most_bytes).map(|pass| vec![pass]);
+        }
+        let (shape, bytes) = (self.source.shape().to_vec(), element_bytes(&self.source));
+        let read_unit = self.source.chunk_shape()?;
+        let write_unit = self.target.metadata().chunk_grid().chunk_shape().to_vec();
+        self.check_budget(&write_unit)?;
+        let direct = Regions::plan(&shape, bytes, &write_unit, &[&read_unit], most_bytes)?;
+        let direct_reads = direct.reads(&read_unit);
+        // Between two passes there is an array without metadata.
+        if !self.is_committed_by_caller()
+            && let Ok(rows) = Regions::plan(&shape, bytes, &read_unit, &[direct.shape()], most_bytes)
+        {
+            let axes = rows.shape().iter().zip(direct.shape()).zip(&shape);
+            let between: Vec<u64> = axes.map(|((&row, &column), &len)| row.min(column).min(len.max(1))).collect();
+            let first = Regions::plan(&shape, bytes, &between, &[&read_unit], most_bytes)?;
+            let second = Regions::plan(&shape, bytes, &write_unit, &[&between], most_bytes)?;
+            let (reads_first, reads_second) = (first.reads(&read_unit), second.reads(&between));
+            let between_bytes = between.iter().fold(bytes as f64, |bytes, &extent| bytes * extent as f64);
+            let again = WRITING_AGAIN + OBJECT_BYTES / between_bytes.max(1.0);
+            if reads_first + reads_second + again < direct_reads {
+                let middle = self.between(&between)?;
+                self.journal.between = Some(between);
+                return Ok(vec![
+                    Pass::new(&self.source, &middle, first, 0, reads_first),
+                    Pass::new(&middle, &self.target, second, 0, reads_second),
+                ]);
+            }
+        }
+        Ok(vec![Pass::new(&self.source, &self.target, direct, 0, direct_reads)])
+    }
+
+    /// One pass, along the target's grid, in which a region is as large as what is read for it.
+    fn plan_shrinking(&self, shrink: &Shrink, most_bytes: u64) -> Result<Pass> {
+        let unit = self.target.metadata().chunk_grid().chunk_shape();
+        self.check_budget(unit)?;
+        let bytes =
+            shrink.factors.iter().fold(element_bytes(&self.source), |bytes, &factor| bytes.saturating_mul(factor));
+        let chunk: Vec<u64> = self
+            .source
+            .chunk_shape()?
+            .iter()
+            .zip(&shrink.factors)
+            .map(|(chunk, factor)| chunk.div_ceil(*factor))
+            .collect();
+        let regions = Regions::plan(self.target.shape(), bytes, unit, &[&chunk], most_bytes)?;
+        let reads = regions.reads(&chunk);
+        Ok(Pass { shrink: Some(shrink.clone()), ..Pass::new(&self.source, &self.target, regions, 0, reads) })
+    }
+
+    /// Writing an object takes its elements three times: packed, and twice as scratch memory.
+    fn check_budget(&self, object: &[u64]) -> Result<()> {
+        let one = object.iter().fold(element_bytes(&self.source), |bytes, &extent| bytes.saturating_mul(extent));
+        let (planned, limit) = (one.saturating_mul(6), self.options.memory_limit_bytes);
+        if planned <= plannable_bytes(limit) {
+            return Ok(());
+        }
+        let needed = limit_for(planned);
+        let message = format!(
+            "objects of shape {object:?} take {one} bytes, which needs a memory limit of {needed}, got {limit}"
+        );
+        Err(Error::new(ErrorKind::BudgetExceeded, message)
+            .with_hint("raise the memory limit, or write smaller chunks or shards"))
+    }
+
+    /// The passes that the journal tells of.
+    fn planned_before(&self, most_bytes: u64) -> Result<Vec<Pass>> {
+        let mut steps = vec![self.source.clone(), self.target.clone()];
+        if let Some(between) = &self.journal.between {
+            steps.insert(1, self.between(between)?);
+        }
+        if self.journal.passes.len() + 1 != steps.len() {
+            return Err(Error::new(ErrorKind::MetadataInvalid, "the journal of the copy contradicts itself")
+                .with_hint("begin again with overwrite"));
+        }
+        let passes = steps.windows(2).zip(&self.journal.passes).map(|(step, (region_shape, finished))| {
+            let regions = Regions::new(self.target.shape(), region_shape.clone())?;
+            let bytes = regions.most_bytes(element_bytes(&self.source));
+            if bytes > most_bytes {
+                let message =
+                    format!("the copy was begun with regions of {bytes} bytes, now they may have {most_bytes}");
+                return Err(Error::new(ErrorKind::BudgetExceeded, message)
+                    .with_hint("raise the memory limit to what it was, or begin again with overwrite"));
+            }
+            let reads = regions.reads(&step[0].chunk_shape()?);
+            Ok(Pass { shrink: self.shrink.clone(), ..Pass::new(&step[0], &step[1], regions, *finished, reads) })
+        });
+        passes.collect()
+    }
+
+    /// The array between two passes: never opened by others, compressed by what is fastest.
+    fn between(&self, chunk_shape: &[u64]) -> Result<Array> {
+        let metadata = self.source.metadata();
+        let codecs = match metadata.data_type().size_bytes() {
+            Some(size_bytes) => {
+                let blosc = json!({
+                    "cname": "lz4", "clevel": 1, "shuffle": "shuffle", "typesize": size_bytes.min(255), "blocksize": 0,
+                });
+                vec![serializer(metadata.data_type()), extension("blosc", blosc)]
+            }
+            None => vec![serializer(metadata.data_type())],
+        };
+        let new = NewArray {
+            shape: metadata.shape().to_vec(),
+            data_type: metadata.data_type().clone(),
+            chunk_shape: chunk_shape.to_vec(),
+            fill_value: match metadata.fill_value() {
+                FillValue::Undefined => FillValue::default_of(metadata.data_type()),
+                value => value.clone(),
+            },
+            codecs: CodecsMetadata::V3(codecs),
+            chunk_key_encoding: None,
+            attributes: Map::new(),
+            dimension_names: None,
+        };
+        let path = join_key(self.target.path(), BETWEEN);
+        Array::from_metadata(
+            Arc::clone(self.target.store()),
+            &path,
+            ArrayMetadata::new(new)?,
+            self.target.options().clone(),
+        )
+    }
+}
+
+/// Counts what was written.
+struct Meter {
+    begun: Instant,
+    element_bytes: u64,
+    progress: Progress,
+}
+
+impl Meter {
+    fn new(passes: &[Pass], element_bytes: u64) -> Meter {
+        let regions = passes.iter().map(|pass| pass.regions.len()).sum();
+        let regions_done = passes.iter().map(|pass| pass.finished).sum();
+        let left = |pass: &Pass| {
+            let elems = pass.target.metadata().elems().unwrap_or(u64::MAX);
+            let share = 1.0 - pass.finished as f64 / pass.regions.len().max(1) as f64;
+            (elems as f64 * share) as u64
+        };
+        let bytes = passes.iter().map(left).sum::<u64>().saturating_mul(element_bytes);
+        let progress = Progress { regions_done, regions, bytes_done: 0, bytes, seconds: 0.0 };
+        Meter { begun: Instant::now(), element_bytes, progress }
+    }
+
+    fn add(&mut self, elems: u64, finished: bool) {
+        self.progress.bytes_done += elems.saturating_mul(self.element_bytes);
+        self.progress.regions_done += u64::from(finished);
+    }
+
+    fn now(&self) -> Progress {
+        Progress { seconds: self.begun.elapsed().as_secs_f64(), ..self.progress }
+    }
+}
+
+/// What is at the target, and what that means. A journal of the same copy takes the place of the given one.
+fn look(target: &Array, journal: &mut Journal, existing: Existing) -> Result<Begin> {
+    if existing == Existing::Overwrite {
+        return Ok(Begin::Delete);
+    }
+    let (store, path) = (target.store(), target.path());
+    let contains =
+        |kind: ErrorKind, what: &str| Error::new(kind, format!("{store}: there is {what} at '/{path}' already"));
+    if let Some(found) = Journal::read(&**store, path)? {
+        let error = match (existing, found.is_of(journal)) {
+            (Existing::Resume, true) => {
+                *journal = found;
+                return Ok(Begin::GoOn);
+            }
+            (_, true) => {
+                contains(ErrorKind::ContainsArray, "an unfinished copy").with_hint("resume it, or overwrite it")
+            }
+            (_, false) => {
+                contains(ErrorKind::ContainsArray, "an unfinished copy of something else, or to other chunks or codecs")
+                    .with_hint("copy as it was begun, or overwrite it")
+            }
+        };
+        return Err(error);
+    }
+    match node::open_existing(Arc::clone(store), path, None, target.options().clone()) {
+        Ok(Node::Array(array)) => {
+            let same = array.metadata().documents() == target.metadata().documents();
+            if existing == Existing::Resume && same {
+                return Ok(Begin::Complete);
+            }
+            Err(contains(ErrorKind::ContainsArray, "an array").with_hint("copy to another place, or overwrite it"))
+        }
+        Ok(Node::Group(_)) => {
+            Err(contains(ErrorKind::ContainsGroup, "a group").with_hint("copy to another place, or overwrite it"))
+        }
+        Err(error) if error.kind() != ErrorKind::NodeNotFound => Err(error),
+        Err(_) if target.stored_chunks()?.is_empty() => Ok(Begin::Fresh),
+        Err(_) => Err(contains(ErrorKind::ContainsArray, "a set of chunks without metadata")
+            .with_hint("copy to another place, or overwrite it")),
+    }
+}
+
+fn check_alike(source: &ArrayMetadata, target: &ArrayMetadata, shrink: Option<&Shrink>) -> Result<()> {
+    let expected = match shrink {
+        Some(shrink) => shrink.shape(source.shape()),
+        None => source.shape().to_vec(),
+    };
+    if expected != target.shape() {
+        let message = format!("the source has shape {expected:?}, the target {:?}", target.shape());
+        return Err(Error::new(ErrorKind::ShapeMismatch, message));
+    }
+    if source.data_type() != target.data_type() {
+        let message =
+            format!("the source has elements of {}, the target of {}", source.data_type(), target.data_type());
+        return Err(Error::new(ErrorKind::DTypeMismatch, message));
+    }
+    Ok(())
+}
+
+fn element_bytes(array: &Array) -> u64 {
+    array.metadata().data_type().size_bytes().map_or(VARIABLE_BYTES, |size_bytes| size_bytes as u64)
+}
+
+fn extension(name: &str, configuration: Value) -> Extension {
+    match configuration {
+        Value::Object(configuration) => Extension::new(name, configuration),
+        _ => Extension::new(name, Map::new()),
+    }
+}

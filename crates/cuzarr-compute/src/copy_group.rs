@@ -1,0 +1,142 @@
+//! Copying whatever is at a place: an array, or a group with all that is below it.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::copy::{Copy, Existing, Progress};
+use super::resumption::check_journal_place;
+use super::target::Changes;
+use cuzarr::meta::{GroupMetadata, ZarrFormat};
+use cuzarr::node::refuse_overlap;
+use cuzarr::node::{self, Array, Group, Node, normalize_path};
+use cuzarr::store::{Store, join_key};
+use cuzarr::{Error, ErrorKind, Result, ResultExt};
+
+/// Everything that was or will be copied to one place.
+pub struct Copied {
+    source: Node,
+    store: Arc<dyn Store>,
+    path: String,
+    existing: Existing,
+    groups: Vec<(String, GroupMetadata)>,
+    copies: Vec<(String, Copy)>,
+}
+
+/// Plans a copy of a node, and of all that is below a group. Chunks and shards are changed of arrays that have as many
+/// dimensions; everything else of all of them.
+///
+/// # Errors
+/// As [`Copy::new`]; the first node whose metadata cannot be read.
+pub fn copy_node(
+    source: Node,
+    store: Arc<dyn Store>,
+    path: &str,
+    changes: &Changes,
+    existing: Existing,
+) -> Result<Copied> {
+    let path = normalize_path(path)?;
+    let mut copied = Copied { source, store, path, existing, groups: Vec::new(), copies: Vec::new() };
+    match copied.source.clone() {
+        Node::Array(array) => {
+            let metadata = changes.apply(array.metadata())?;
+            let copy = Copy::new(&array, Arc::clone(&copied.store), &copied.path, metadata, existing)?;
+            copied.copies.push((array.name(), copy));
+        }
+        Node::Group(group) => copied.plan_group(&group, changes)?,
+    }
+    Ok(copied)
+}
+
+impl Copied {
+    fn plan_group(&mut self, group: &Group, changes: &Changes) -> Result<()> {
+        refuse_overlap((group.store(), group.path()), (&self.store, &self.path))?;
+        check_journal_place(&*self.store, &self.path)?;
+        if self.existing == Existing::Refuse {
+            self.refuse_what_is_there(group)?;
+        }
+        let format = changes.zarr_format.unwrap_or(group.metadata().zarr_format());
+        self.groups.push((self.path.clone(), group_metadata(group.metadata(), format)?));
+        for (name, member) in group.members(None)? {
+            let path = if self.path.is_empty() { name.clone() } else { join_key(&self.path, &name) };
+            match member {
+                Node::Group(member) => self.groups.push((path, group_metadata(member.metadata(), format)?)),
+                Node::Array(array) => {
+                    let metadata =
+                        changes.of_member(array.metadata().ndim()).apply(array.metadata()).at(|| array.name())?;
+                    let copy = Copy::new(&array, Arc::clone(&self.store), &path, metadata, self.existing)
+                        .at(|| array.name())?;
+                    self.copies.push((array.name(), copy));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn refuse_what_is_there(&self, group: &Group) -> Result<()> {
+        let kind = match node::open_existing(Arc::clone(&self.store), &self.path, None, group.options().clone()) {
+            Err(error) if error.kind() == ErrorKind::NodeNotFound => return Ok(()),
+            Err(error) => return Err(error),
+            Ok(Node::Array(_)) => ErrorKind::ContainsArray,
+            Ok(Node::Group(_)) => ErrorKind::ContainsGroup,
+        };
+        let message = format!("{}: there is something at '/{}' already", self.store, self.path);
+        Err(Error::new(kind, message).with_hint("copy to another place, resume what was begun, or overwrite it"))
+    }
+
+    /// The arrays, each with its plan.
+    pub fn copies(&self) -> &[(String, Copy)] {
+        &self.copies
+    }
+
+    /// The plan as JSON.
+    pub fn to_json(&self) -> Value {
+        self.copies.iter().map(|(_, copy)| copy.to_json()).collect()
+    }
+
+    /// Copies everything, one array after the other. `progress` hears of each array's regions.
+    ///
+    /// # Errors
+    /// As [`Copy::run`].
+    pub fn run(self, progress: &(dyn Fn(&str, &Progress) + Sync)) -> Result<Node> {
+        let Copied { source, store, path, existing, groups, copies } = self;
+        let options = options_of(&source);
+        options.cancellation.check()?;
+        options.device.initialize()?;
+        if existing == Existing::Overwrite && !groups.is_empty() {
+            node::delete_node(&*store, &path)?;
+        }
+        for (path, metadata) in groups {
+            options.cancellation.check()?;
+            match Group::create_from(Arc::clone(&store), &path, metadata, false, options.clone()) {
+                Err(error) if error.kind() == ErrorKind::ContainsGroup => {}
+                created => drop(created?),
+            }
+        }
+        let mut last: Option<Array> = None;
+        for (name, copy) in copies {
+            last = Some(copy.run(&|now| progress(&name, now)).at(|| name.clone())?);
+        }
+        let Node::Group(group) = source else {
+            let missing = || Error::new(ErrorKind::ArrayNotFound, "the copy has no array");
+            return last.map(Node::Array).ok_or_else(missing);
+        };
+        if group.consolidated().is_some() {
+            return node::consolidate_metadata(store, &path, None, group.options().clone()).map(Node::Group);
+        }
+        node::open_existing(store, &path, None, group.options().clone())
+    }
+}
+
+fn options_of(node: &Node) -> node::ArrayOptions {
+    match node {
+        Node::Array(array) => array.options().clone(),
+        Node::Group(group) => group.options().clone(),
+    }
+}
+
+fn group_metadata(source: &GroupMetadata, format: ZarrFormat) -> Result<GroupMetadata> {
+    let mut target = GroupMetadata::new(format, Default::default())?;
+    target.set_attributes_json(&source.attributes_json())?;
+    Ok(target)
+}

@@ -1,0 +1,156 @@
+//! Counting on the host.
+
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+use cuzarr_device::NdBuffer;
+
+use super::{Bins, Keys, NO_INTERVAL};
+use crate::reduce::view::View;
+use cuzarr::Result;
+use cuzarr::run::in_threads;
+
+/// Neighbouring elements of the result that are walked through together, where that is how they lie in memory.
+const TILE_OUTPUTS: usize = 256;
+/// Fewer elements are not worth a thread.
+const THREAD_ELEMS: usize = 1 << 15;
+
+/// Elements, and what they are counted by.
+#[derive(Clone, Copy)]
+pub(super) struct Counter<'a> {
+    pub(super) source: &'a NdBuffer,
+    pub(super) view: &'a View,
+    pub(super) keys: Keys,
+    pub(super) bins: &'a Bins,
+}
+
+impl Counter<'_> {
+    /// Adds what some elements of the result are made of to their counters, and how many of it are NaN to `others`.
+    ///
+    /// # Errors
+    /// `MemorySpace` for memory elsewhere.
+    pub(super) fn add(
+        &self,
+        outputs: Range<usize>,
+        threads: usize,
+        counters: &mut [u64],
+        others: &mut [u64],
+    ) -> Result<()> {
+        let _held = self.source.buffer().host_bytes()?; // so that nobody writes while threads read
+        let threads = threads.min(outputs.len() * self.view.reduced / THREAD_ELEMS + 1);
+        let table = self.bins.counters();
+        if outputs.len() >= threads {
+            let each = outputs.len().div_ceil(threads).max(1);
+            let parts = counters.chunks_mut(each * table).zip(others.chunks_mut(each)).enumerate();
+            by_parts(threads, parts, |(part, (counters, others))| {
+                let range = part * each..part * each + others.len();
+                self.count((outputs.start, range), 0..self.view.reduced, counters, others);
+            });
+            return Ok(());
+        }
+        // Tables of their own, added up when they are done: sums of whole numbers have no order.
+        let each = self.view.reduced.div_ceil(threads).max(1);
+        let sums = Mutex::new((counters, others));
+        by_parts(threads, (0..self.view.reduced).step_by(each), |first| {
+            let (mut own, mut own_others) = (vec![0; outputs.len() * table], vec![0; outputs.len()]);
+            let part = first..(first + each).min(self.view.reduced);
+            self.count((outputs.start, 0..outputs.len()), part, &mut own, &mut own_others);
+            let mut sums = sums.lock().unwrap_or_else(PoisonError::into_inner);
+            sums.0.iter_mut().zip(own).for_each(|(sum, own)| *sum += own);
+            sums.1.iter_mut().zip(own_others).for_each(|(sum, own)| *sum += own);
+        });
+        Ok(())
+    }
+
+    /// Counts a part of what some elements of the result are made of: those of a range behind the first that is counted.
+    fn count(
+        &self,
+        (first, range): (usize, Range<usize>),
+        reduced: Range<usize>,
+        counters: &mut [u64],
+        others: &mut [u64],
+    ) {
+        let (keys, table) = (self.keys, self.bins.counters());
+        let outputs = first + range.start..first + range.end;
+        match self.bins {
+            Bins::Edges(edges) => self.walk(outputs, reduced, |number, raw| match keys.key(raw) {
+                None => others[number] += 1,
+                Some(key) => {
+                    if let Some(bin) = bin(edges, key) {
+                        counters[number * table + bin] += 1;
+                    }
+                }
+            }),
+            Bins::Digits { lows, intervals, shift, bits } => {
+                let (shift, bits) = (*shift, *bits);
+                let lows = &lows[range.start * intervals..range.end * intervals];
+                self.walk(outputs, reduced, |number, raw| match keys.key(raw) {
+                    None => others[number] += 1,
+                    Some(key) => {
+                        for (interval, &low) in lows[number * intervals..][..*intervals].iter().enumerate() {
+                            let digit = key.wrapping_sub(low) >> shift;
+                            if digit >> bits == 0 && low != NO_INTERVAL {
+                                counters[number * table + (interval << bits) + digit as usize] += 1;
+                            }
+                        }
+                    }
+                });
+            }
+        }
+    }
+
+    /// Calls `take` with (number of an element of the result behind the first, bits of an element that it is made of).
+    fn walk(&self, outputs: Range<usize>, reduced: Range<usize>, take: impl FnMut(usize, u64)) {
+        match self.keys.bits {
+            8 => self.walk_sized::<1>(outputs, reduced, |&[byte]| u64::from(byte), take),
+            16 => self.walk_sized::<2>(outputs, reduced, |&raw| u64::from(u16::from_ne_bytes(raw)), take),
+            32 => self.walk_sized::<4>(outputs, reduced, |&raw| u64::from(u32::from_ne_bytes(raw)), take),
+            _ => self.walk_sized::<8>(outputs, reduced, |&raw| u64::from_ne_bytes(raw), take),
+        }
+    }
+
+    fn walk_sized<const SIZE: usize>(
+        &self,
+        outputs: Range<usize>,
+        reduced: Range<usize>,
+        raw: impl Fn(&[u8; SIZE]) -> u64,
+        mut take: impl FnMut(usize, u64),
+    ) {
+        let Ok(bytes) = self.source.buffer().host_bytes() else { return };
+        let origin = self.source.layout().offset_bytes();
+        let element = |offset: isize| {
+            let at = origin.wrapping_add_signed(offset);
+            bytes[at..].first_chunk::<SIZE>().map_or(0, &raw)
+        };
+        let tile = if self.view.is_across() { TILE_OUTPUTS } else { 1 };
+        let mut bases = Vec::with_capacity(tile);
+        for first in outputs.clone().step_by(tile) {
+            bases.clear();
+            bases.extend((first..outputs.end.min(first + tile)).map(|output| self.view.kept_offset(output)));
+            for at in reduced.clone() {
+                let over = self.view.reduced_offset(at);
+                for (number, base) in bases.iter().enumerate() {
+                    take(first - outputs.start + number, element(base + over));
+                }
+            }
+        }
+    }
+}
+
+/// The bin between edges that a key lies in.
+fn bin(edges: &[u64], key: u64) -> Option<usize> {
+    let (last, others) = edges.split_last()?;
+    others.partition_point(|&edge| edge <= key).checked_sub(1).filter(|_| key <= *last)
+}
+
+/// Does some work part by part, in several threads.
+fn by_parts<T>(threads: usize, parts: impl Iterator<Item = T> + Send, work: impl Fn(T) + Sync) {
+    let parts = Mutex::new(parts);
+    let next = || parts.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let run = || {
+        while let Some(part) = next() {
+            work(part);
+        }
+    };
+    in_threads(threads, run);
+}

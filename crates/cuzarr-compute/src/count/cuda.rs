@@ -1,0 +1,164 @@
+//! Launches of `count.cu`.
+
+use std::ops::Range;
+
+use cuzarr_device::{Buffer, Device, KernelSource, NdBuffer, Stream, defined};
+
+use super::{Bins, Keys};
+use crate::cuda::HEADERS;
+use crate::reduce::view::{View, Walk};
+use cuzarr::Result;
+
+const COUNT_TEXT: &str = include_str!("count.cu");
+static COUNT: KernelSource = KernelSource { name: "count", text: COUNT_TEXT, headers: &[HEADERS] };
+
+/// Dimensions of the result, and of what is counted, at most; `CUZARR_COUNT_AXES` in count.cu.
+pub(super) const MOST_AXES: usize = 8;
+const THREADS: u32 = 256;
+/// Elements that a thread should have at least: every block has a table to clear and to add.
+const THREAD_ELEMS: u64 = 64;
+/// Blocks that run at a time on a multiprocessor, by their shared memory.
+const BLOCKS_EACH: u64 = 6;
+/// The same of blocks that count few bins: some wait for others, so more are given out than run at a time.
+const BIN_BLOCKS_EACH: u64 = 16;
+/// Bins of one result that are counted in shared memory: `CUZARR_FEW_BINS`.
+const FEW_BINS: usize = defined(COUNT_TEXT, "CUZARR_FEW_BINS") as usize;
+
+/// `Keys` in keys.cuh.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct KeyWords {
+    infinity: u64,
+    kind: u32,
+    bits: u32,
+}
+
+impl KeyWords {
+    pub(crate) fn of(keys: Keys) -> KeyWords {
+        KeyWords { infinity: keys.infinity, kind: keys.kind as u32, bits: keys.bits }
+    }
+
+    /// As they lie in memory.
+    pub(crate) fn bytes(self) -> Vec<u8> {
+        [&self.infinity.to_ne_bytes()[..], &self.kind.to_ne_bytes(), &self.bits.to_ne_bytes()].concat()
+    }
+}
+
+/// `Job` in count.cu.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Job {
+    origin: u64,
+    first_output: u64,
+    outputs: u64,
+    reduced: u64,
+    kept_shape: [u64; MOST_AXES],
+    over_shape: [u64; MOST_AXES],
+    kept_strides: [i64; MOST_AXES],
+    over_strides: [i64; MOST_AXES],
+    keys: KeyWords,
+    counters: u64,
+    table: u64,
+    edges: u64,
+    kept_axes: u32,
+    over_axes: u32,
+    is_across: u32,
+    intervals: u32,
+    shift: u32,
+    bits: u32,
+    first_edge: f64,
+    bins_per_unit: f64,
+}
+
+/// Counters and what they are of, on the device.
+pub(super) struct Tables {
+    counters: Buffer,
+    table: Buffer,
+}
+
+impl Tables {
+    pub(super) fn new(bins: &Bins, outputs: usize, stream: &Stream) -> Result<Tables> {
+        let device = stream.device();
+        let words = match bins {
+            Bins::Edges(edges) => edges,
+            Bins::Digits { lows, .. } => lows,
+        };
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let counters = Buffer::zeroed(device, outputs * (bins.counters() + 1) * size_of::<u64>())?;
+        Ok(Tables { counters, table: Buffer::from_bytes(device, &bytes)? })
+    }
+
+    pub(super) fn counters(&self, stream: &Stream) -> Result<Vec<u64>> {
+        stream.synchronize()?;
+        let bytes = self.counters.to_vec()?;
+        Ok(bytes.as_chunks::<8>().0.iter().map(|&word| u64::from_ne_bytes(word)).collect())
+    }
+}
+
+/// Counts what some elements of the result are made of; their number is that of the tables.
+pub(super) fn add(
+    source: &NdBuffer,
+    view: &View,
+    outputs: Range<usize>,
+    (keys, bins): (Keys, &Bins),
+    tables: &Tables,
+    stream: &Stream,
+) -> Result<()> {
+    let all = outputs.len() as u64 * view.reduced as u64;
+    if all == 0 {
+        return Ok(());
+    }
+    let (edges, intervals, shift, bits) = match bins {
+        Bins::Edges(edges) => (edges.len() as u64, 0, 0, 0),
+        Bins::Digits { intervals, shift, bits, .. } => (0, *intervals as u32, *shift, *bits),
+    };
+    let (first_edge, bins_per_unit, are_few) = match bins {
+        Bins::Edges(edges) if outputs.len() == 1 && edges.len() <= FEW_BINS + 1 => {
+            let [first, last] = [edges[0], edges[edges.len() - 1]].map(|edge| keys.about(edge));
+            (first, (edges.len() - 1) as f64 / (last - first), true)
+        }
+        _ => (0.0, 0.0, false),
+    };
+    let (kept_shape, kept_strides) = axes(&view.kept);
+    let (over_shape, over_strides) = axes(&view.over);
+    let job = Job {
+        origin: source.address() as u64,
+        first_output: outputs.start as u64,
+        outputs: outputs.len() as u64,
+        reduced: view.reduced as u64,
+        kept_shape,
+        over_shape,
+        kept_strides,
+        over_strides,
+        keys: KeyWords::of(keys),
+        counters: tables.counters.address() as u64,
+        table: tables.table.address() as u64,
+        edges,
+        kept_axes: view.kept.shape.len() as u32,
+        over_axes: view.over.shape.len() as u32,
+        is_across: u32::from(view.is_across()),
+        intervals,
+        shift,
+        bits,
+        first_edge,
+        bins_per_unit,
+    };
+    let name = if are_few { "count_bins" } else { "count" };
+    let kernel = COUNT.kernel(stream.device(), &format!("{name}_u{}", keys.bits))?;
+    let (threads, most) = match stream.device() {
+        Device::Simt => (32, 2),
+        _ => (THREADS, u64::from(kernel.multiprocessors()) * if are_few { BIN_BLOCKS_EACH } else { BLOCKS_EACH }),
+    };
+    let blocks = all.div_ceil(u64::from(threads) * THREAD_ELEMS).min(most) as u32;
+    // SAFETY: the parameter of count_T; the places lie inside the source's layout, the tables have what the job says.
+    unsafe { kernel.launch(stream, blocks, threads, (job,), &[source.buffer(), &tables.counters, &tables.table]) }?;
+    Ok(())
+}
+
+fn axes(walk: &Walk) -> ([u64; MOST_AXES], [i64; MOST_AXES]) {
+    let (mut shape, mut strides) = ([1; MOST_AXES], [0; MOST_AXES]);
+    for (axis, (&extent, &stride)) in walk.shape.iter().zip(&walk.strides).enumerate().take(MOST_AXES) {
+        (shape[axis], strides[axis]) = (extent as u64, stride as i64);
+    }
+    (shape, strides)
+}

@@ -1,0 +1,108 @@
+//! Counting elements by where their values are: in bins between edges, or by some bits of their keys, beginning with the
+//! highest. Counts do not depend on the order in which elements come, so they are the same on every device, for every cut into
+//! regions.
+
+mod cpu;
+mod cuda;
+mod key;
+
+use cuzarr_device::NdBuffer;
+
+pub(crate) use self::cuda::KeyWords;
+pub(crate) use self::key::{KeyKind, Keys};
+use super::evaluate::Processor;
+use super::reduce::view::View;
+use cuzarr::Result;
+
+/// An interval that no key lies in.
+pub(crate) const NO_INTERVAL: u64 = u64::MAX;
+
+/// What elements are counted by; the counters of each element of a result are together.
+#[derive(Clone, Debug)]
+pub(crate) enum Bins {
+    /// Keys of edges, in order: one counter for what lies from one edge to below the next; the last takes its upper edge, too.
+    Edges(Vec<u64>),
+    /// Intervals of keys, so many for each element of the result, each of `2^(bits + shift)` keys from a multiple of that on
+    /// (or [`NO_INTERVAL`]); each has `2^bits` counters.
+    Digits { lows: Vec<u64>, intervals: usize, shift: u32, bits: u32 },
+}
+
+impl Bins {
+    /// Counters of an element of the result.
+    pub(crate) fn counters(&self) -> usize {
+        match self {
+            Bins::Edges(edges) => edges.len() - 1,
+            Bins::Digits { intervals, bits, .. } => intervals << bits,
+        }
+    }
+}
+
+/// Counters for elements of a result, while regions come in.
+pub(crate) struct Counting<'a> {
+    keys: Keys,
+    bins: &'a Bins,
+    outputs: usize,
+    processor: &'a Processor,
+    counters: Counters,
+}
+
+enum Counters {
+    Host(Vec<u64>),
+    Device(cuda::Tables),
+}
+
+/// How often tables are held at a time on the host: threads that count for one element of the result have one each.
+pub(crate) fn copies(processor: &Processor, outputs: usize) -> usize {
+    if processor.stream().is_none() && outputs < processor.threads { processor.threads + 1 } else { 1 }
+}
+
+impl<'a> Counting<'a> {
+    /// Begins to count, from 0.
+    ///
+    /// # Errors
+    /// `OutOfMemory`; `DeviceFailed`.
+    pub(crate) fn new(keys: Keys, bins: &'a Bins, outputs: usize, processor: &'a Processor) -> Result<Counting<'a>> {
+        let counters = match processor.stream() {
+            None => Counters::Host(vec![0; outputs * (bins.counters() + 1)]),
+            Some(stream) => Counters::Device(cuda::Tables::new(bins, outputs, stream)?),
+        };
+        Ok(Counting { keys, bins, outputs, processor, counters })
+    }
+
+    /// Counts the elements of a region; the counters are those of its results from `first_output` on.
+    ///
+    /// # Errors
+    /// `MemorySpace` for memory elsewhere; what the device reports.
+    pub(crate) fn add(&mut self, source: &NdBuffer, axes: &[usize], first_output: usize) -> Result<()> {
+        let packed;
+        let (mut source, mut view) = (source, View::new(source, axes)?);
+        if self.processor.stream().is_some() && view.kept.shape.len().max(view.over.shape.len()) > cuda::MOST_AXES {
+            packed = source.copy(cuzarr_device::Order::C)?;
+            (source, view) = (&packed, View::new(&packed, axes)?);
+        }
+        let outputs = first_output..first_output + self.outputs;
+        match (&mut self.counters, self.processor.stream()) {
+            (Counters::Device(tables), Some(stream)) => {
+                cuda::add(source, &view, outputs, (self.keys, self.bins), tables, stream)
+            }
+            (Counters::Host(counters), _) => {
+                let (counters, others) = counters.split_at_mut(self.outputs * self.bins.counters());
+                let counter = cpu::Counter { source, view: &view, keys: self.keys, bins: self.bins };
+                counter.add(outputs, self.processor.threads, counters, others)
+            }
+            (Counters::Device(_), None) => Ok(()),
+        }
+    }
+
+    /// The counters of each element of the result in turn; behind all of them, how many of its elements were NaN.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub(crate) fn finish(self) -> Result<Vec<u64>> {
+        match (self.counters, self.processor.stream()) {
+            (Counters::Host(counters), _) => Ok(counters),
+            (Counters::Device(tables), Some(stream)) => tables.counters(stream),
+            (Counters::Device(_), None) => Ok(Vec::new()),
+        }
+    }
+}

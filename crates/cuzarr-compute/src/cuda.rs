@@ -1,0 +1,202 @@
+//! Running programs on a GPU: one kernel each, generated, compiled once and kept.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Mutex, PoisonError};
+
+use cuzarr_device::{Buffer, DType, Device, Function, Header, LaunchShape, Module, NdBuffer, Order, Stream, header};
+
+use super::expr::negative_power;
+use super::layout::Joint;
+use super::program::Program;
+use super::source::{self, Form, GROUPS};
+use cuzarr::{Error, ErrorKind, Result};
+
+/// Headers of this crate that kernels include.
+pub(crate) const HEADERS: &[Header] = &[
+    header!("reduce/accumulators.cuh"),
+    header!("program/arithmetic.cuh"),
+    header!("count/keys.cuh"),
+    header!("quantile/long_rows.cuh"),
+    header!("reduce/reduce.cuh"),
+    header!("quantile/rows.cuh"),
+];
+
+/// What a thread moves at once.
+pub(super) const PACK_BYTES: usize = 16;
+/// Parameters of a kernel take no more than this.
+pub(super) const MOST_PARAMETER_BYTES: usize = 4000;
+const THREADS: u32 = 256;
+/// Beyond so many blocks, threads take more elements instead.
+const MOST_BLOCKS: u64 = 1 << 20;
+
+static KERNELS: Mutex<Option<HashMap<(Device, String), Function>>> = Mutex::new(None);
+
+/// The kernel `name`, compiled at its first use from the text that defines it. Names tell texts apart: see [`kernel_name`].
+///
+/// # Errors
+/// `LibraryMissing` without a compiler, `KernelCompileFailed`, `DeviceUnavailable`.
+pub(super) fn function(device: Device, name: &str, text: impl FnOnce() -> String) -> Result<Function> {
+    let mut kernels = KERNELS.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = kernels.get_or_insert_default();
+    let key = (device, name.to_string());
+    if let Some(function) = known.get(&key) {
+        return Ok(function.clone());
+    }
+    // Under the lock: who wants the same kernel should wait, not compile it again.
+    let flags = ["--std=c++17", "--fmad=false"].map(String::from);
+    let function = Module::compile_with(device, "expression.cu", &text(), &flags, HEADERS)?.function(name)?;
+    known.insert(key, function.clone());
+    Ok(function)
+}
+
+/// The name of a kernel for something: texts that differ have names that differ.
+pub(super) fn kernel_name(prefix: &str, of: &impl Hash) -> String {
+    let mut hasher = DefaultHasher::new();
+    of.hash(&mut hasher);
+    format!("cuzarr_{prefix}_{:016x}", hasher.finish())
+}
+
+/// Computes a program of operands on a GPU into new memory there, packed in C order; it is ready when this returns.
+///
+/// # Errors
+/// `OutOfMemory`, `DeviceFailed`; `LibraryMissing` without a compiler; `Unsupported` for more operands than a kernel has
+/// parameters; `InvalidArgument` where elements have no answer.
+pub(crate) fn evaluate(program: &Program, shape: &[usize], inputs: &[NdBuffer], stream: &Stream) -> Result<NdBuffer> {
+    let device = stream.device();
+    let out = NdBuffer::empty(device, program.output, shape, Order::C)?;
+    if out.is_empty() {
+        return Ok(out);
+    }
+    let joint = Joint::new(shape, inputs)?;
+    let form = form(program, &joint, inputs, &out);
+    let name = kernel_name("expression", &(&signature(program), &form));
+    let kernel = function(device, &name, || source::kernel(program, &form, &name))?;
+    let fault = program.may_fail().then(|| Buffer::zeroed(device, 4)).transpose()?;
+    let operands = operands(program, &joint, &form, inputs)?;
+    let arguments = vec![operands, address(out.buffer().address()), address(fault.as_ref().map_or(0, Buffer::address))];
+    let (per_thread, threads) = match &form {
+        Form::Packed { lanes, .. } if *lanes > 1 => (lanes * GROUPS, threads(device)),
+        _ => (1, threads(device)),
+    };
+    let blocks = (joint.len() as u64).div_ceil(per_thread as u64 * u64::from(threads)).clamp(1, most_blocks(device));
+    let buffers: Vec<&Buffer> = inputs.iter().map(NdBuffer::buffer).chain([out.buffer()]).chain(&fault).collect();
+    // SAFETY: the arguments are what the generated text declares: operands by value, the result, a word for faults. Inputs
+    // were broadcast to the shape inside of their memory, and the result has a place for each of its elements. The word is
+    // there for programs that have faults.
+    unsafe { kernel.launch(stream, LaunchShape::line(blocks as u32, threads), arguments, &buffers) }?;
+    stream.synchronize()?;
+    match fault {
+        Some(fault) if fault.to_vec()? != [0; 4] => Err(negative_power()),
+        _ => Ok(out),
+    }
+}
+
+/// Threads of a block; few where each is a fiber.
+pub(super) fn threads(device: Device) -> u32 {
+    if device == Device::Simt { 32 } else { THREADS }
+}
+
+pub(super) fn most_blocks(device: Device) -> u64 {
+    if device == Device::Simt { 4 } else { MOST_BLOCKS }
+}
+
+/// A pointer as a kernel's parameter.
+pub(super) fn address(address: usize) -> Vec<u8> {
+    (address as u64).to_ne_bytes().to_vec()
+}
+
+/// What of a program decides its text: all but the values of numbers.
+fn signature(program: &Program) -> Program {
+    let mut signature = program.clone();
+    for step in &mut signature.steps {
+        if let super::program::Action::Constant(bytes) = &mut step.action {
+            bytes.clear();
+        }
+    }
+    signature
+}
+
+fn form(program: &Program, joint: &Joint, inputs: &[NdBuffer], out: &NdBuffer) -> Form {
+    let single: Vec<bool> = (0..inputs.len()).map(|input| joint.is_single(input)).collect();
+    let is_packed = |input: usize, dtype: &DType| single[input] || joint.is_packed(input, dtype.size_bytes());
+    if !program.inputs.iter().enumerate().all(|(input, dtype)| is_packed(input, dtype)) {
+        return Form::Strided { rank: joint.shape.len(), wide: u32::try_from(joint.len()).is_err() };
+    }
+    let moved = inputs.iter().zip(&single).filter(|(_, single)| !**single).map(|(input, _)| input).chain([out]);
+    let widest = moved.clone().map(|operand| operand.dtype().size_bytes()).max().unwrap_or(PACK_BYTES);
+    let mut lanes = (PACK_BYTES / widest).max(1);
+    // Memory of others may begin anywhere.
+    while lanes > 1 && moved.clone().any(|operand| operand.address() % (lanes * operand.dtype().size_bytes()) != 0) {
+        lanes /= 2;
+    }
+    Form::Packed { lanes, single }
+}
+
+/// The parameter that says where everything is.
+fn operands(program: &Program, joint: &Joint, form: &Form, inputs: &[NdBuffer]) -> Result<Vec<u8>> {
+    let mut words: Vec<u64> = vec![joint.len() as u64];
+    words.extend(inputs.iter().map(|input| input.address() as u64));
+    words.resize(1 + inputs.len().max(1), 0);
+    match form {
+        Form::Strided { rank, .. } if *rank > 0 => {
+            words.extend(joint.shape.iter().map(|&extent| extent as u64));
+            for input in 0..inputs.len() {
+                words.extend(joint.strides[input].iter().map(|&stride| stride as u64));
+            }
+        }
+        _ => words.extend(std::iter::repeat_n(0, 1 + inputs.len().max(1))),
+    }
+    let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    let numbers = source::constants(program);
+    bytes.extend(if numbers.is_empty() { vec![0; 16] } else { numbers });
+    if bytes.len() > MOST_PARAMETER_BYTES {
+        let message = format!("the expression has {} operands, more than one kernel can take", inputs.len());
+        return Err(Error::new(ErrorKind::Unsupported, message).with_hint("compute parts of it first"));
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expr::{Expr, Operand};
+    use crate::op::Op;
+    use crate::program::lower;
+
+    /// Every operation on elements of a type, as one sum of truth values.
+    fn everything(dtype: DType) -> Program {
+        let input = Expr::buffer(NdBuffer::zeroed(Device::Cpu, dtype, &[8], Order::C).unwrap()).unwrap();
+        let mut sum: Option<Expr> = None;
+        // One of each kind: compilers take minutes for everything at once.
+        for &op in Op::ALL.iter().step_by(3) {
+            let operands: Vec<Operand> = (0..op.arity()).map(|_| input.clone().into()).collect();
+            let Ok(expr) = Expr::apply(op, &operands) else { continue };
+            let expr = expr.astype(DType::BOOL).unwrap();
+            sum = Some(match sum {
+                None => expr,
+                Some(sum) => Expr::apply(Op::Add, &[sum.into(), expr.into()]).unwrap(),
+            });
+        }
+        lower(&sum.unwrap()).unwrap().0
+    }
+
+    #[test]
+    fn every_operation_compiles_for_gpus_in_every_form() {
+        let flags = ["--std=c++17", "--fmad=false"].map(String::from);
+        let forms = [
+            (DType::INT16, Form::Packed { lanes: 2, single: vec![false; 1] }),
+            (DType::FLOAT16, Form::Strided { rank: 3, wide: true }),
+        ];
+        for (dtype, form) in forms {
+            let text = source::kernel(&everything(dtype), &form, "cuzarr_test");
+            match Module::check_with("test.cu", &text, &flags, HEADERS, (9, 0)) {
+                Err(error) if error.kind() == cuzarr_device::ErrorKind::LibraryMissing => {
+                    println!("skipped: {}", error.message());
+                    return;
+                }
+                answer => answer.unwrap_or_else(|error| panic!("{dtype}, {form:?}: {error}")),
+            }
+        }
+    }
+}

@@ -1,0 +1,398 @@
+//! One expression of the user's own over whole arrays, in CUDA C++: types, shapes and memory of what is passed are checked, and
+//! a kernel is generated (`source.rs`) and compiled for each kind of operands. The way it is written is that of
+//! `cupy.ElementwiseKernel`.
+
+mod cuda;
+mod parameter;
+mod source;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use cuzarr_device::cpu::cast;
+use cuzarr_device::{DType, DTypeKind, Device, Function, NdBuffer, Order};
+
+use self::parameter::{Element, Parameter, c_type, is_name};
+use self::source::Variant;
+use super::evaluate::memory_shape;
+use super::expr::broadcast;
+use cuzarr::{Error, ErrorKind, Result};
+
+/// Threads of a block where the caller does not say it.
+const THREADS: u32 = 256;
+
+/// One expression over whole arrays, with broadcasting. Clones share what was compiled; any thread may use it.
+///
+/// Parameters are written as `float32 x, T y, raw T z`: element types by NumPy's names, or a letter that stands for the type of
+/// what is passed. `raw` gives the array itself, to be indexed at will; all others are the element at hand. The operation is
+/// CUDA C++ for each element; `i` is its number, in C order, and `n` how many there are.
+///
+/// ```no_run
+/// use cuzarr_compute::{ElementwiseCall, ElementwiseKernel};
+/// use cuzarr_device::{DType, Device, NdBuffer, Order, Stream};
+/// # fn main() -> cuzarr::Result<()> {
+/// let blend = ElementwiseKernel::new("T a, T b, float32 w", "T z", "z = a + w * (b - a)")?.named("blend")?;
+/// let stream = Stream::new(Device::Cuda(0))?;
+/// let a = NdBuffer::zeroed(Device::Cuda(0), DType::FLOAT64, &[512, 1], Order::C)?;
+/// let b = NdBuffer::zeroed(Device::Cuda(0), DType::FLOAT64, &[1024], Order::C)?;
+/// // SAFETY: the operation touches its own elements alone.
+/// let z = unsafe { blend.run(&stream, &ElementwiseCall::new(&[(&a).into(), (&b).into(), 0.25f32.into()])) }?;
+/// assert_eq!((z[0].shape(), z[0].dtype()), (&[512usize, 1024][..], DType::FLOAT64));
+/// # stream.synchronize()?; Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct ElementwiseKernel {
+    inputs: Vec<Parameter>,
+    outputs: Vec<Parameter>,
+    operation: String,
+    name: String,
+    preamble: String,
+    options: Vec<String>,
+    functions: Arc<Mutex<HashMap<(Device, Variant), Function>>>,
+}
+
+/// What is passed for an input.
+#[derive(Clone, Copy, Debug)]
+pub enum ElementwiseArgument<'a> {
+    /// Elements on the stream's device.
+    Array(&'a NdBuffer),
+    /// A number of a type, by its bytes, of which the first count. It becomes what the parameter's type makes of it; one that
+    /// would become another number (a part behind the point, what does not fit into an integer) is refused.
+    Value(DType, [u8; 8]),
+}
+
+impl<'a> From<&'a NdBuffer> for ElementwiseArgument<'a> {
+    fn from(array: &'a NdBuffer) -> Self {
+        ElementwiseArgument::Array(array)
+    }
+}
+
+macro_rules! values {
+    ($($name:ty: $dtype:ident;)*) => {$(
+        impl From<$name> for ElementwiseArgument<'_> {
+            fn from(value: $name) -> Self {
+                let mut bytes = [0; 8];
+                bytes[..size_of::<$name>()].copy_from_slice(&value.to_ne_bytes());
+                ElementwiseArgument::Value(DType::$dtype, bytes)
+            }
+        }
+    )*};
+}
+
+values! {
+    i8: INT8; i16: INT16; i32: INT32; i64: INT64; u8: UINT8; u16: UINT16; u32: UINT32; u64: UINT64; f32: FLOAT32; f64: FLOAT64;
+}
+
+impl From<bool> for ElementwiseArgument<'_> {
+    fn from(value: bool) -> Self {
+        ElementwiseArgument::Value(DType::BOOL, [u8::from(value), 0, 0, 0, 0, 0, 0, 0])
+    }
+}
+
+/// One use of an [`ElementwiseKernel`].
+#[derive(Clone, Copy, Debug)]
+pub struct ElementwiseCall<'a> {
+    /// What is passed for each input.
+    pub inputs: &'a [ElementwiseArgument<'a>],
+    /// Memory of each output, of the shape that all of them and the inputs broadcast to; new memory when there is none. An
+    /// output may be one of the inputs, and overlaps no other.
+    pub outputs: Option<&'a [&'a NdBuffer]>,
+    /// How many elements there are where every array is raw.
+    pub size: Option<usize>,
+    /// Threads of a block.
+    pub block_threads: u32,
+}
+
+impl<'a> ElementwiseCall<'a> {
+    /// With these inputs, into new memory.
+    pub fn new(inputs: &'a [ElementwiseArgument<'a>]) -> Self {
+        ElementwiseCall { inputs, outputs: None, size: None, block_threads: THREADS }
+    }
+}
+
+/// What a call passes for a parameter, once it is known to fit.
+enum Operand {
+    Array(NdBuffer),
+    Value(Vec<u8>),
+}
+
+/// A call that was looked at.
+struct Bound {
+    types: Vec<(char, DType)>,
+    shape: Vec<usize>,
+    /// Those of the inputs, then of the outputs.
+    operands: Vec<Operand>,
+    /// Whether an output is an input.
+    in_place: bool,
+}
+
+fn error(kind: ErrorKind, message: impl Into<String>) -> Error {
+    Error::new(kind, message.into())
+}
+
+impl ElementwiseKernel {
+    /// An expression of inputs that makes outputs.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for parameters that cannot be read, have one name, or are no output; `DTypeMismatch` for elements of a
+    /// type that kernels do not have.
+    pub fn new(inputs: &str, outputs: &str, operation: &str) -> Result<ElementwiseKernel> {
+        let (inputs, outputs) = (Parameter::list(inputs)?, Parameter::list(outputs)?);
+        let mut names: Vec<&str> = inputs.iter().chain(&outputs).map(|parameter| parameter.name.as_str()).collect();
+        names.sort_unstable();
+        if outputs.is_empty() || names.windows(2).any(|pair| pair[0] == pair[1]) {
+            let message =
+                format!("got the parameters {names:?}: each needs a name of its own, and one must be an output");
+            return Err(error(ErrorKind::InvalidArgument, message));
+        }
+        Ok(ElementwiseKernel {
+            inputs,
+            outputs,
+            operation: operation.to_string(),
+            name: "elementwise".to_string(),
+            preamble: String::new(),
+            options: Vec::new(),
+            functions: Arc::default(),
+        })
+    }
+
+    /// The same with a name, for messages and profilers.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for one that C++ could not have.
+    pub fn named(self, name: &str) -> Result<ElementwiseKernel> {
+        if !is_name(name) {
+            return Err(error(ErrorKind::InvalidArgument, format!("'{name}' is no name for a kernel")));
+        }
+        Ok(ElementwiseKernel { name: name.to_string(), functions: Arc::default(), ..self })
+    }
+
+    /// The same with text before the kernel: functions that the operation calls.
+    pub fn with_preamble(self, text: &str) -> ElementwiseKernel {
+        ElementwiseKernel { preamble: text.to_string(), functions: Arc::default(), ..self }
+    }
+
+    /// The same with options of NVRTC (`--fmad=false`, `-I…`).
+    pub fn with_options(self, options: &[String]) -> ElementwiseKernel {
+        ElementwiseKernel { options: options.to_vec(), functions: Arc::default(), ..self }
+    }
+
+    /// How many inputs and outputs there are.
+    pub fn counts(&self) -> (usize, usize) {
+        (self.inputs.len(), self.outputs.len())
+    }
+
+    fn parameters(&self) -> impl Iterator<Item = &Parameter> {
+        self.inputs.iter().chain(&self.outputs)
+    }
+
+    /// Looks at what is passed, and takes memory for outputs where there is none.
+    fn bind(&self, device: Device, call: &ElementwiseCall<'_>) -> Result<Bound> {
+        let given = call.outputs.map_or(self.outputs.len(), <[_]>::len);
+        if (call.inputs.len(), given) != (self.inputs.len(), self.outputs.len()) {
+            let message = format!(
+                "kernel '{}' has {} inputs and {} outputs, got {} and {given}",
+                self.name,
+                self.inputs.len(),
+                self.outputs.len(),
+                call.inputs.len(),
+            );
+            return Err(error(ErrorKind::InvalidArgument, message));
+        }
+        let outputs = call.outputs.unwrap_or_default().iter().map(|output| ElementwiseArgument::Array(output));
+        let arguments: Vec<ElementwiseArgument<'_>> = call.inputs.iter().copied().chain(outputs).collect();
+        let passed: Vec<(&Parameter, ElementwiseArgument<'_>)> = self.parameters().zip(arguments).collect();
+        for (parameter, argument) in &passed {
+            check_memory(parameter, argument, device)?;
+        }
+        let types = self.types(&passed)?;
+        let shape = self.shape(&passed, call.size)?;
+        let mut operands = passed
+            .iter()
+            .map(|(parameter, argument)| match argument {
+                ElementwiseArgument::Array(array) => Ok(Operand::Array((*array).clone())),
+                ElementwiseArgument::Value(from, bytes) => {
+                    let to = dtype_of(parameter, &types)?;
+                    converted(&parameter.name, (*from, bytes), to).map(Operand::Value)
+                }
+            })
+            .collect::<Result<Vec<_>>>()?;
+        for parameter in self.outputs.iter().filter(|_| call.outputs.is_none()) {
+            let made = NdBuffer::empty(device, dtype_of(parameter, &types)?, &shape, Order::C)?;
+            operands.push(Operand::Array(made));
+        }
+        let in_place = self.check_outputs(&operands, &shape)?;
+        Ok(Bound { types, shape, operands, in_place })
+    }
+
+    /// What each letter stands for: what arrays say first.
+    fn types(&self, passed: &[(&Parameter, ElementwiseArgument<'_>)]) -> Result<Vec<(char, DType)>> {
+        let mut types: Vec<(char, DType)> = Vec::new();
+        for arrays in [true, false] {
+            for (parameter, argument) in passed {
+                let dtype = match argument {
+                    ElementwiseArgument::Array(array) if arrays => array.dtype(),
+                    ElementwiseArgument::Value(dtype, _) if !arrays => *dtype,
+                    _ => continue,
+                };
+                let expected = match parameter.element {
+                    Element::Known(known) => known,
+                    Element::Open(letter) => match types.iter().find(|(known, _)| *known == letter) {
+                        Some((_, known)) => *known,
+                        None => {
+                            types.push((letter, dtype));
+                            dtype
+                        }
+                    },
+                };
+                if (arrays && dtype != expected) || c_type(expected).is_none() {
+                    let expected = c_type(expected).map_or("those of a plain type".into(), |_| expected.to_string());
+                    let message = format!("'{}' has elements of {dtype}, expected {expected}", parameter.name);
+                    return Err(error(ErrorKind::DTypeMismatch, message));
+                }
+            }
+        }
+        types.sort_unstable_by_key(|(letter, _)| *letter);
+        Ok(types)
+    }
+
+    /// What arrays that are not raw broadcast to.
+    fn shape(&self, passed: &[(&Parameter, ElementwiseArgument<'_>)], size: Option<usize>) -> Result<Vec<usize>> {
+        let walked = passed.iter().filter_map(|(parameter, argument)| match argument {
+            ElementwiseArgument::Array(array) if !parameter.is_raw => {
+                Some(array.shape().iter().map(|&extent| extent as u64).collect::<Vec<_>>())
+            }
+            _ => None,
+        });
+        let walked: Vec<Vec<u64>> = walked.collect();
+        let wrong = |message: String| Err(error(ErrorKind::InvalidArgument, message));
+        match size {
+            Some(size) if walked.is_empty() => Ok(vec![size]),
+            None if walked.is_empty() => wrong(format!("every array of kernel '{}' is raw: say the size", self.name)),
+            size => {
+                let shape = memory_shape(&broadcast(walked.iter().map(Vec::as_slice))?)?;
+                match size.filter(|&size| size != shape.iter().product::<usize>()) {
+                    Some(size) => wrong(format!("got a size of {size} beside arrays of shape {shape:?}")),
+                    None => Ok(shape),
+                }
+            }
+        }
+    }
+
+    /// Whether an output is one of the inputs, element by element; any other way of sharing memory is refused.
+    fn check_outputs(&self, operands: &[Operand], shape: &[usize]) -> Result<bool> {
+        let mut in_place = false;
+        for (at, parameter) in self.parameters().enumerate().skip(self.inputs.len()) {
+            let Operand::Array(output) = &operands[at] else { continue };
+            if !parameter.is_raw && output.shape() != shape {
+                let message = format!("'{}' has shape {:?}, the result {shape:?}", parameter.name, output.shape());
+                return Err(error(ErrorKind::ShapeMismatch, message));
+            }
+            if output.is_read_only() || overlaps_itself(output) {
+                let message =
+                    format!("'{}' cannot be written: it is read-only, or a view of repeated elements", parameter.name);
+                return Err(error(ErrorKind::InvalidArgument, message).with_hint("write to another array"));
+            }
+            for ((number, other), operand) in self.parameters().enumerate().zip(operands).take(at) {
+                let Operand::Array(operand) = operand else { continue };
+                if !overlap(operand, output) {
+                    continue;
+                }
+                let is_same = (operand.address(), operand.layout().shape(), operand.strides())
+                    == (output.address(), output.layout().shape(), output.strides());
+                if other.is_raw || parameter.is_raw || number >= self.inputs.len() || !is_same {
+                    let message = format!("the memory of '{}' overlaps that of '{}'", parameter.name, other.name);
+                    return Err(error(ErrorKind::InvalidArgument, message).with_hint("write to another array"));
+                }
+                in_place = true;
+            }
+        }
+        Ok(in_place)
+    }
+}
+
+/// The elements of a parameter.
+fn dtype_of(parameter: &Parameter, types: &[(char, DType)]) -> Result<DType> {
+    match parameter.element {
+        Element::Known(dtype) => Ok(dtype),
+        Element::Open(letter) => {
+            types.iter().find(|(known, _)| *known == letter).map(|(_, dtype)| *dtype).ok_or_else(|| {
+                error(ErrorKind::DTypeMismatch, format!("nothing says what {letter} stands for"))
+                    .with_hint("pass the output")
+            })
+        }
+    }
+}
+
+fn check_memory(parameter: &Parameter, argument: &ElementwiseArgument<'_>, device: Device) -> Result<()> {
+    let name = &parameter.name;
+    match argument {
+        ElementwiseArgument::Value(..) if parameter.is_raw => {
+            Err(error(ErrorKind::MemorySpace, format!("'{name}' has to be an array on {device}, got a number")))
+        }
+        ElementwiseArgument::Array(array) if array.device() != device => {
+            let message = format!("'{name}' is on {}, the kernel runs on {device}", array.device());
+            Err(error(ErrorKind::MemorySpace, message).with_hint("move it there first"))
+        }
+        ElementwiseArgument::Array(array) => {
+            let size = array.dtype().size_bytes();
+            let strides = array.strides().iter().zip(array.shape()).filter(|(_, extent)| **extent > 1);
+            if array.address() % size == 0 && strides.into_iter().all(|(stride, _)| stride % size as isize == 0) {
+                return Ok(());
+            }
+            let message = format!("elements of '{name}' do not begin at multiples of their size");
+            Err(error(ErrorKind::InvalidArgument, message).with_hint("copy it first"))
+        }
+        ElementwiseArgument::Value(..) => Ok(()),
+    }
+}
+
+/// A number as one of another type.
+fn converted(name: &str, (from, bytes): (DType, &[u8; 8]), to: DType) -> Result<Vec<u8>> {
+    if matches!(from.kind(), DTypeKind::Complex | DTypeKind::Opaque) {
+        return Err(error(ErrorKind::DTypeMismatch, format!("'{name}' is of type {to}, got a number of type {from}")));
+    }
+    let own = &bytes[..from.size_bytes()];
+    let (mut value, mut back) = (vec![0; to.size_bytes()], vec![0; own.len()]);
+    cast::cast(from, to, own, &mut value)?;
+    cast::cast(to, from, &value, &mut back)?;
+    if to.kind() != DTypeKind::Float && back != own {
+        let mut shown = [0; 8];
+        cast::cast(from, DType::FLOAT64, own, &mut shown)?;
+        let message = format!("'{name}' is of type {to}, in which there is no {}", f64::from_ne_bytes(shown));
+        return Err(error(ErrorKind::InvalidArgument, message));
+    }
+    Ok(value)
+}
+
+fn overlap(a: &NdBuffer, b: &NdBuffer) -> bool {
+    let span = |array: &NdBuffer| {
+        // Where the layout lies inside of its memory is known since it was made.
+        let (start, end) = array.layout().span_bytes().unwrap_or((0, array.buffer().size_bytes()));
+        (array.buffer().address() + start, array.buffer().address() + end)
+    };
+    let ((first, first_end), (second, second_end)) = (span(a), span(b));
+    !a.is_empty() && !b.is_empty() && first < second_end && second < first_end
+}
+
+/// Whether two elements may be at one place.
+fn overlaps_itself(array: &NdBuffer) -> bool {
+    let axes = array.shape().iter().zip(array.strides()).filter(|(extent, _)| **extent > 1);
+    let mut axes: Vec<(usize, usize)> = axes.map(|(&extent, stride)| (stride.unsigned_abs(), extent)).collect();
+    axes.sort_unstable();
+    let mut reach = array.dtype().size_bytes();
+    !array.is_empty()
+        && axes.into_iter().any(|(stride, extent)| {
+            let overlaps = stride < reach;
+            reach = reach.saturating_add(stride.saturating_mul(extent - 1));
+            overlaps
+        })
+}
+
+impl fmt::Debug for ElementwiseKernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ElementwiseKernel({}: {})", self.name, self.operation)
+    }
+}

@@ -1,0 +1,439 @@
+//! Expressions: what is computed, of what, without computing it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use cuzarr_device::{DType, DTypeKind, NdBuffer, cpu::cast};
+
+use super::op::{Op, promote_all};
+use super::promote::{Weak, without_arithmetic};
+use super::summary::Summary;
+use cuzarr::node::Array;
+use cuzarr::{Error, ErrorKind, Result};
+
+/// A value to be computed: elements of a shape and a type. Cloning is cheap; what is shared is computed once.
+#[derive(Clone)]
+pub struct Expr(pub(super) Arc<Node>);
+
+pub(super) struct Node {
+    pub(super) shape: Vec<u64>,
+    pub(super) dtype: DType,
+    pub(super) kind: Kind,
+    /// Operations one inside the other, at most.
+    depth: u32,
+    /// Whether no elements are in a store.
+    is_in_memory: bool,
+}
+
+/// Deeper expressions are refused: they would overflow the stack when they are dropped.
+const MOST_DEPTH: u32 = 2000;
+
+pub(super) enum Kind {
+    /// Elements in memory.
+    Buffer(NdBuffer),
+    /// Elements in a store, and what to call them.
+    Array(Box<Array>),
+    /// One number, as the bytes of an element.
+    Constant(Vec<u8>),
+    /// An operation; its operands have the types that it computes in.
+    Apply(Op, Vec<Expr>),
+    /// Elements of another type.
+    Cast(Expr),
+    /// What is made of many elements.
+    Summary(Summary, Expr),
+}
+
+/// What an operation is given.
+#[derive(Clone)]
+pub enum Operand {
+    /// Elements.
+    Expr(Expr),
+    /// A number that takes the type of what it meets.
+    Weak(Weak),
+}
+
+impl From<Expr> for Operand {
+    fn from(expr: Expr) -> Self {
+        Operand::Expr(expr)
+    }
+}
+
+impl From<f64> for Operand {
+    fn from(value: f64) -> Self {
+        Operand::Weak(Weak::Float(value))
+    }
+}
+
+impl From<i64> for Operand {
+    fn from(value: i64) -> Self {
+        Operand::Weak(Weak::Int(i128::from(value)))
+    }
+}
+
+impl Expr {
+    pub(super) fn new(shape: Vec<u64>, dtype: DType, kind: Kind) -> Expr {
+        let operands: &[Expr] = match &kind {
+            Kind::Apply(_, operands) => operands,
+            Kind::Cast(inner) | Kind::Summary(_, inner) => std::slice::from_ref(inner),
+            _ => &[],
+        };
+        let depth = 1 + operands.iter().map(|operand| operand.0.depth).max().unwrap_or(0);
+        let is_in_memory = !matches!(kind, Kind::Array(_)) && operands.iter().all(|operand| operand.0.is_in_memory);
+        Expr(Arc::new(Node { shape, dtype, kind, depth, is_in_memory }))
+    }
+
+    /// Whether all elements that it is made of are in memory, so that computing it reads nothing.
+    pub fn is_in_memory(&self) -> bool {
+        self.0.is_in_memory
+    }
+
+    /// Elements in memory, of any device.
+    ///
+    /// # Errors
+    /// `DTypeMismatch` when they have no arithmetic.
+    pub fn buffer(buffer: NdBuffer) -> Result<Expr> {
+        check_dtype(buffer.dtype())?;
+        let shape = buffer.shape().iter().map(|&extent| extent as u64).collect();
+        Ok(Expr::new(shape, buffer.dtype(), Kind::Buffer(buffer)))
+    }
+
+    /// The elements of an array, which are read when they are needed.
+    ///
+    /// # Errors
+    /// `DTypeMismatch` when they have no arithmetic.
+    pub fn array(array: Array) -> Result<Expr> {
+        let data_type = array.metadata().data_type();
+        let dtype = data_type.device_dtype().ok_or_else(|| {
+            let message = "elements of variable length have no arithmetic";
+            Error::new(ErrorKind::DTypeMismatch, message)
+        })?;
+        check_dtype(dtype)?;
+        Ok(Expr::new(array.shape().to_vec(), dtype, Kind::Array(Box::new(array))))
+    }
+
+    /// One number of a type.
+    ///
+    /// # Errors
+    /// `OutOfRange` when a whole number does not fit; `DTypeMismatch` for a complex number in a real type.
+    pub fn constant(value: Weak, dtype: DType) -> Result<Expr> {
+        check_dtype(dtype)?;
+        Ok(Expr::new(Vec::new(), dtype, Kind::Constant(element(value, dtype)?)))
+    }
+
+    /// An operation on elements, with NumPy's promotion of types and broadcasting of shapes.
+    ///
+    /// ```
+    /// use cuzarr_compute::{Expr, Op};
+    /// use cuzarr_device::{DType, Device, NdBuffer, Order};
+    /// let bytes: Vec<u8> = [1.0f32, 4.0].iter().flat_map(|x| x.to_ne_bytes()).collect();
+    /// let x = Expr::buffer(NdBuffer::from_host(Device::Cpu, DType::FLOAT32, &[2], Order::C, &bytes)?)?;
+    /// let y = Expr::apply(Op::Add, &[Expr::apply(Op::Sqrt, &[x.into()])?.into(), 1i64.into()])?;
+    /// assert_eq!((y.shape(), y.dtype()), (&[2u64][..], DType::FLOAT32));
+    /// assert_eq!(y.evaluate(Device::Cpu)?.host_slice::<f32>()?, [2.0, 3.0]);
+    /// # Ok::<(), cuzarr::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidArgument` for the wrong number of operands; `OutOfRange` for a number that does not fit; `ShapeMismatch` when shapes do not
+    /// broadcast; `DTypeMismatch` when the operation has no meaning for the types.
+    pub fn apply(op: Op, operands: &[Operand]) -> Result<Expr> {
+        if operands.len() != op.arity() {
+            let message = format!("{} takes {} operands, got {}", op.name(), op.arity(), operands.len());
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        if operands.iter().any(|operand| matches!(operand, Operand::Expr(expr) if expr.0.depth > MOST_DEPTH)) {
+            let message = format!("more than {MOST_DEPTH} operations are inside one another");
+            return Err(Error::new(ErrorKind::Unsupported, message).with_hint("compute parts of the expression first"));
+        }
+        let together = &operands[op.promoted_from()..];
+        let dtype = common_dtype(together)?;
+        if let Some(known) = outside(op, operands)? {
+            return Ok(known);
+        }
+        check_exponent(op, dtype, operands)?;
+        let separate: Vec<Option<DType>> = operands.iter().map(Operand::dtype).collect();
+        let signature = op.signature(dtype, &separate)?;
+        let mut arguments = Vec::with_capacity(operands.len());
+        for (operand, &input) in operands.iter().zip(&signature.inputs) {
+            arguments.push(match operand {
+                Operand::Expr(expr) => expr.astype(input)?,
+                // By way of the common type, as NumPy converts it: 2.5 is an error in no integer's stead.
+                Operand::Weak(weak) => Expr::constant(*weak, weak.meets(dtype))?.astype(input)?,
+            });
+        }
+        if op == Op::Power && is_square(&operands[1]) {
+            return Expr::apply(Op::Square, &[arguments.swap_remove(0).into()]);
+        }
+        let shape = broadcast(arguments.iter().map(Expr::shape))?;
+        Ok(Expr::new(shape, signature.output, Kind::Apply(op, arguments)))
+    }
+
+    /// The elements converted to another type, as NumPy's `astype` does it; the expression itself when it has that type.
+    ///
+    /// # Errors
+    /// `DTypeMismatch` when there is no such conversion.
+    pub fn astype(&self, dtype: DType) -> Result<Expr> {
+        check_dtype(dtype)?;
+        if dtype == self.dtype() {
+            return Ok(self.clone());
+        }
+        if let Kind::Constant(bytes) = &self.0.kind {
+            let mut converted = vec![0; dtype.size_bytes()];
+            cast::cast(self.dtype(), dtype, bytes, &mut converted)?;
+            return Ok(Expr::new(Vec::new(), dtype, Kind::Constant(converted)));
+        }
+        Ok(Expr::new(self.0.shape.clone(), dtype, Kind::Cast(self.clone())))
+    }
+
+    /// Extents.
+    pub fn shape(&self) -> &[u64] {
+        &self.0.shape
+    }
+
+    /// The element type.
+    pub fn dtype(&self) -> DType {
+        self.0.dtype
+    }
+
+    /// How many dimensions.
+    pub fn ndim(&self) -> usize {
+        self.0.shape.len()
+    }
+}
+
+impl Operand {
+    /// The type, where it has one of its own.
+    fn dtype(&self) -> Option<DType> {
+        match self {
+            Operand::Expr(expr) => Some(expr.dtype()),
+            Operand::Weak(_) => None,
+        }
+    }
+}
+
+/// The type that operands are promoted to together.
+///
+/// # Errors
+/// `DTypeMismatch` for types without arithmetic.
+pub(crate) fn common_dtype(operands: &[Operand]) -> Result<DType> {
+    let weak = operands.iter().filter_map(|operand| match operand {
+        Operand::Weak(weak) => Some(*weak),
+        Operand::Expr(_) => None,
+    });
+    let strong: Vec<DType> = operands.iter().filter_map(Operand::dtype).collect();
+    if strong.is_empty() {
+        return promote_all(weak.map(Weak::default_dtype));
+    }
+    Ok(weak.fold(promote_all(strong)?, |dtype, weak| weak.meets(dtype)))
+}
+
+/// The shape that shapes broadcast to.
+///
+/// # Errors
+/// `ShapeMismatch`
+pub(crate) fn broadcast<'a>(shapes: impl Iterator<Item = &'a [u64]> + Clone) -> Result<Vec<u64>> {
+    let ndim = shapes.clone().map(<[u64]>::len).max().unwrap_or(0);
+    let mut joint = vec![1; ndim];
+    for shape in shapes.clone() {
+        for (&extent, joint) in shape.iter().rev().zip(joint.iter_mut().rev()) {
+            match (*joint, extent) {
+                (1, _) => *joint = extent,
+                (_, 1) => {}
+                (joint, extent) if joint == extent => {}
+                _ => {
+                    let all: Vec<String> = shapes.map(|shape| format!("{shape:?}")).collect();
+                    let message = format!("shapes {} do not broadcast to one", all.join(", "));
+                    return Err(Error::new(ErrorKind::ShapeMismatch, message)
+                        .with_hint("extents must agree or be 1, counted from the last dimension"));
+                }
+            }
+        }
+    }
+    Ok(joint)
+}
+
+fn check_dtype(dtype: DType) -> Result<()> {
+    if dtype.kind() == DTypeKind::Opaque { Err(without_arithmetic(dtype)) } else { Ok(()) }
+}
+
+fn is_square(operand: &Operand) -> bool {
+    matches!(operand, Operand::Weak(Weak::Int(2))) || matches!(operand, Operand::Weak(Weak::Float(2.0)))
+}
+
+/// Least and greatest value of a whole-number type.
+fn bounds(dtype: DType) -> Option<(i128, i128)> {
+    let bits = 8 * dtype.size_bytes() as u32;
+    match dtype.kind() {
+        DTypeKind::Int => Some((-(1 << (bits - 1)), (1 << (bits - 1)) - 1)),
+        DTypeKind::UInt => Some((0, (1 << bits) - 1)),
+        _ => None,
+    }
+}
+
+/// A comparison with a whole number that the other operand's type does not hold: known without looking.
+fn outside(op: Op, operands: &[Operand]) -> Result<Option<Expr>> {
+    let (expr, value, is_left) = match operands {
+        [Operand::Expr(expr), Operand::Weak(Weak::Int(value))] => (expr, *value, false),
+        [Operand::Weak(Weak::Int(value)), Operand::Expr(expr)] => (expr, *value, true),
+        _ => return Ok(None),
+    };
+    let Some((least, greatest)) = bounds(expr.dtype()).filter(|_| op.is_comparison()) else { return Ok(None) };
+    if (least..=greatest).contains(&value) {
+        return Ok(None);
+    }
+    // As if the elements were 0 and the number stood on its side of them.
+    let (left, right) = if is_left { (value.signum(), 0) } else { (0, value.signum()) };
+    let answer = match op {
+        Op::Equal => false,
+        Op::NotEqual => true,
+        Op::Less => left < right,
+        Op::LessEqual => left <= right,
+        Op::Greater => left > right,
+        _ => left >= right,
+    };
+    // Whole numbers equal themselves.
+    let known = if answer { Op::Equal } else { Op::NotEqual };
+    Expr::apply(known, &[expr.clone().into(), expr.clone().into()]).map(Some)
+}
+
+fn check_exponent(op: Op, dtype: DType, operands: &[Operand]) -> Result<()> {
+    let is_whole = matches!(dtype.kind(), DTypeKind::Int | DTypeKind::UInt | DTypeKind::Bool);
+    match operands {
+        [_, Operand::Weak(Weak::Int(exponent))] if op == Op::Power && is_whole && *exponent < 0 => {
+            Err(negative_power())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The refusal of whole numbers to negative powers.
+pub(crate) fn negative_power() -> Error {
+    let message = "whole numbers to negative powers are no whole numbers";
+    Error::new(ErrorKind::InvalidArgument, message).with_hint("convert one of them to a float first")
+}
+
+/// The bytes of a number as an element.
+fn element(value: Weak, dtype: DType) -> Result<Vec<u8>> {
+    let convert = |from: DType, bytes: &[u8]| -> Result<Vec<u8>> {
+        let mut element = vec![0; dtype.size_bytes()];
+        cast::cast(from, dtype, bytes, &mut element)?;
+        Ok(element)
+    };
+    match value {
+        Weak::Int(value) => {
+            if let Some((least, greatest)) = bounds(dtype) {
+                if !(least..=greatest).contains(&value) {
+                    let message = format!("the number {value} does not fit into {dtype}");
+                    return Err(Error::new(ErrorKind::OutOfRange, message).with_hint("convert the array first"));
+                }
+                return Ok(value.to_le_bytes()[..dtype.size_bytes()].to_vec());
+            }
+            match dtype {
+                DType::FLOAT32 => Ok((value as f32).to_ne_bytes().to_vec()),
+                DType::BOOL => Ok(vec![u8::from(value != 0)]),
+                _ => convert(DType::FLOAT64, &(value as f64).to_ne_bytes()),
+            }
+        }
+        Weak::Float(value) => convert(DType::FLOAT64, &value.to_ne_bytes()),
+        Weak::Complex(..) if dtype.kind() != DTypeKind::Complex => {
+            Err(Error::new(ErrorKind::DTypeMismatch, format!("a complex number does not fit into {dtype}")))
+        }
+        Weak::Complex(real, imaginary) => {
+            convert(DType::COMPLEX128, &[real.to_ne_bytes(), imaginary.to_ne_bytes()].concat())
+        }
+    }
+}
+
+/// How operations that have a sign are written.
+fn infix(op: Op) -> Option<&'static str> {
+    Some(match op {
+        Op::Add => "+",
+        Op::Subtract => "-",
+        Op::Multiply => "*",
+        Op::Divide => "/",
+        Op::FloorDivide => "//",
+        Op::Remainder => "%",
+        Op::Power => "**",
+        Op::BitwiseAnd => "&",
+        Op::BitwiseOr => "|",
+        Op::BitwiseXor => "^",
+        Op::LeftShift => "<<",
+        Op::RightShift => ">>",
+        Op::Less => "<",
+        Op::LessEqual => "<=",
+        Op::Greater => ">",
+        Op::GreaterEqual => ">=",
+        _ => return None,
+    })
+}
+
+/// Deeper operands are left out of the text.
+const SHOWN_DEPTH: usize = 8;
+
+impl Expr {
+    fn write(&self, f: &mut fmt::Formatter<'_>, depth: usize) -> fmt::Result {
+        if depth > SHOWN_DEPTH {
+            return f.write_str("…");
+        }
+        match &self.0.kind {
+            Kind::Buffer(buffer) => write!(f, "<{} {:?} on {}>", buffer.dtype(), buffer.shape(), buffer.device()),
+            Kind::Array(array) if array.path().is_empty() => f.write_str("/"),
+            Kind::Array(array) => f.write_str(array.path()),
+            Kind::Constant(bytes) => write_number(f, self.dtype(), bytes),
+            Kind::Cast(inner) => {
+                inner.write(f, depth + 1)?;
+                write!(f, ".astype({})", self.dtype())
+            }
+            Kind::Summary(summary, inner) => summary.write(f, |f| inner.write(f, depth + 1)),
+            Kind::Apply(op, operands) => match (infix(*op), &operands[..]) {
+                (Some(sign), [left, right]) => {
+                    f.write_str("(")?;
+                    left.write(f, depth + 1)?;
+                    write!(f, " {sign} ")?;
+                    right.write(f, depth + 1)?;
+                    f.write_str(")")
+                }
+                _ => {
+                    write!(f, "{}(", op.name())?;
+                    for (at, operand) in operands.iter().enumerate() {
+                        f.write_str(if at > 0 { ", " } else { "" })?;
+                        operand.write(f, depth + 1)?;
+                    }
+                    f.write_str(")")
+                }
+            },
+        }
+    }
+}
+
+fn write_number(f: &mut fmt::Formatter<'_>, dtype: DType, bytes: &[u8]) -> fmt::Result {
+    let mut wide = [0; 16];
+    let as_type = |to: DType, wide: &mut [u8]| cast::cast(dtype, to, bytes, &mut wide[..to.size_bytes()]).is_ok();
+    let part = |bytes: &[u8]| bytes.try_into().map_or(f64::NAN, f64::from_ne_bytes);
+    match dtype.kind() {
+        DTypeKind::Bool => write!(f, "{}", bytes != [0]),
+        DTypeKind::Int if as_type(DType::INT64, &mut wide) => {
+            write!(f, "{}", wide[..8].try_into().map_or(0, i64::from_ne_bytes))
+        }
+        DTypeKind::UInt if as_type(DType::UINT64, &mut wide) => {
+            write!(f, "{}", wide[..8].try_into().map_or(0, u64::from_ne_bytes))
+        }
+        DTypeKind::Complex if as_type(DType::COMPLEX128, &mut wide) => {
+            write!(f, "({}{:+}j)", part(&wide[..8]), part(&wide[8..]))
+        }
+        _ if as_type(DType::FLOAT64, &mut wide) => write!(f, "{}", part(&wide[..8])),
+        _ => f.write_str("?"),
+    }
+}
+
+impl fmt::Display for Expr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f, 0)
+    }
+}
+
+impl fmt::Debug for Expr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Expr({} {:?}: {self})", self.dtype(), self.shape())
+    }
+}

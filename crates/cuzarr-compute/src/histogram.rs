@@ -1,0 +1,230 @@
+//! Histograms by NumPy's rules: which bins there are, and in which of them an element is counted.
+
+use cuzarr_device::cpu::cast;
+use cuzarr_device::{DType, DTypeKind, Device, NdBuffer, Order};
+
+use super::count::{Bins, Counting, Keys};
+use super::expr::Expr;
+use super::promote::promote;
+use super::run::{ComputeOptions, Job, deliver, for_each_region};
+use cuzarr::plan::Region;
+use cuzarr::{Error, ErrorKind, Result};
+
+/// More bins are refused: their counters are on the device beside everything else.
+const MOST_BINS: u64 = 1 << 24;
+
+/// Which bins there are. Each has its lower edge and not its upper one; the last has both.
+#[derive(Clone, Debug)]
+enum Edges {
+    /// So many of one width, from a smallest to a greatest value: those of the elements, if none are given.
+    Even { bins: u64, range: Option<(f64, f64)>, dtype: Option<DType> },
+    /// Between these edges, packed on the host.
+    Given(NdBuffer),
+}
+
+/// A histogram of all elements.
+#[derive(Clone, Debug)]
+pub struct Histogram {
+    edges: Edges,
+    density: bool,
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HistogramPart {
+    Counts,
+    Edges,
+}
+
+fn invalid(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::InvalidArgument, message.into())
+}
+
+impl Histogram {
+    /// So many bins of one width; without a range from the smallest to the greatest element, which takes a pass of its own.
+    pub fn new(bins: u64, range: Option<(f64, f64)>) -> Histogram {
+        Histogram { edges: Edges::Even { bins, range, dtype: None }, density: false }
+    }
+
+    /// Bins between edges, in order. Elements and edges are compared in the type that they promote to.
+    ///
+    /// # Errors
+    /// `MemorySpace` when they are on a device.
+    pub fn between(edges: &NdBuffer) -> Result<Histogram> {
+        edges.buffer().host_bytes()?;
+        Ok(Histogram { edges: Edges::Given(edges.copy(Order::C)?), density: false })
+    }
+
+    /// The type of the edges of even bins; that of floats, and binary64 for others, unless it is said.
+    pub fn with_dtype(mut self, edges: DType) -> Histogram {
+        if let Edges::Even { dtype, .. } = &mut self.edges {
+            *dtype = Some(edges);
+        }
+        self
+    }
+
+    /// Counts divided by their sum and by the width of their bin, in binary64.
+    pub fn density(mut self, density: bool) -> Histogram {
+        self.density = density;
+        self
+    }
+
+    fn edges_dtype(&self, dtype: DType) -> DType {
+        let is_float = matches!(dtype.kind(), DTypeKind::Float | DTypeKind::BFloat);
+        match &self.edges {
+            Edges::Even { dtype: said, .. } => said.unwrap_or(if is_float { dtype } else { DType::FLOAT64 }),
+            Edges::Given(edges) => edges.dtype(),
+        }
+    }
+
+    /// Type and shape of a part of the result.
+    ///
+    /// # Errors
+    /// `DTypeMismatch`, `InvalidArgument`.
+    pub(super) fn result(&self, part: HistogramPart, dtype: DType) -> Result<(DType, Vec<u64>)> {
+        if Keys::of(dtype).is_none() {
+            let message = format!("a histogram is not defined for elements of {dtype}");
+            return Err(Error::new(ErrorKind::DTypeMismatch, message).with_hint("take those of real and imag"));
+        }
+        let bins = match &self.edges {
+            Edges::Even { bins: 0, .. } => return Err(invalid("a histogram has at least one bin")),
+            Edges::Even { range: Some((first, last)), .. }
+                if first.partial_cmp(last).is_none_or(|order| order.is_gt()) =>
+            {
+                return Err(invalid(format!("the range {first} to {last} of a histogram does not increase")));
+            }
+            Edges::Even { range: Some((first, last)), .. } if !(first.is_finite() && last.is_finite()) => {
+                return Err(invalid(format!("the range {first} to {last} of a histogram is not finite")));
+            }
+            Edges::Even { bins, .. } => *bins,
+            Edges::Given(edges) => {
+                let keys = Keys::of(edges.dtype()).filter(|_| edges.ndim() == 1 && edges.len() > 1);
+                let keys = keys.ok_or_else(|| invalid("the edges of a histogram are a row of at least two numbers"))?;
+                if !keys_of(edges, keys)?.is_sorted() {
+                    return Err(invalid("the edges of a histogram must increase"));
+                }
+                edges.len() as u64 - 1
+            }
+        };
+        if bins > MOST_BINS {
+            return Err(invalid(format!("a histogram has at most {MOST_BINS} bins, not {bins}")));
+        }
+        Ok(match part {
+            HistogramPart::Edges => (self.edges_dtype(dtype), vec![bins + 1]),
+            HistogramPart::Counts if self.density => (DType::FLOAT64, vec![bins]),
+            HistogramPart::Counts => (DType::INT64, vec![bins]),
+        })
+    }
+
+    /// Computes a part of the result, in new memory of the device.
+    ///
+    /// # Errors
+    /// `InvalidArgument` where the elements give no range; else as [`Expr::compute`].
+    pub(super) fn compute(&self, part: HistogramPart, of: &Expr, options: &ComputeOptions<'_>) -> Result<NdBuffer> {
+        self.result(part, of.dtype())?;
+        let edges = self.edges(of, options)?;
+        if part == HistogramPart::Edges {
+            return Ok(edges.to_device(options.device)?);
+        }
+        let joint = match self.edges {
+            Edges::Even { .. } => edges.dtype(),
+            Edges::Given(_) => promote(of.dtype(), edges.dtype())?,
+        };
+        let compared = edges.astype(joint, Order::C)?;
+        let keys = Keys::of(joint).ok_or_else(|| invalid(format!("elements of {joint} have no order")))?;
+        let bins = Bins::Edges(keys_of(&compared, keys)?);
+        let whole = Region { number: 0, start: vec![0; of.ndim()], extent: of.shape().to_vec() };
+        let mut job = Job::new(&of.astype(joint)?, whole, options)?.looked_at();
+        let limit_bytes = if job.is_in_memory() { u64::MAX } else { options.memory_limit_bytes };
+        let axes: Vec<usize> = (0..of.ndim()).collect();
+        let regions = job.regions(None, limit_bytes)?;
+        let mut counting = Counting::new(keys, &bins, 1, &job.processor)?;
+        for_each_region(
+            &job,
+            &regions,
+            |region, inputs| counting.add(&job.work(region, &inputs)?, &axes, 0),
+            |_, ()| Ok(()),
+        )?;
+        let mut counts = counting.finish()?;
+        counts.truncate(bins.counters());
+        let bytes: Vec<u8> = match self.density {
+            false => counts.iter().flat_map(|count| count.to_ne_bytes()).collect(),
+            true => density(&counts, &edges)?.iter().flat_map(|share| share.to_ne_bytes()).collect(),
+        };
+        let dtype = if self.density { DType::FLOAT64 } else { DType::INT64 };
+        let result = NdBuffer::from_host(Device::Cpu, dtype, &[counts.len()], Order::C, &bytes)?;
+        deliver(&result, options)
+    }
+
+    /// The edges, on the host.
+    fn edges(&self, of: &Expr, options: &ComputeOptions<'_>) -> Result<NdBuffer> {
+        let (bins, range) = match &self.edges {
+            Edges::Given(edges) => return Ok(edges.clone()),
+            Edges::Even { bins, range, .. } => (*bins, *range),
+        };
+        let dtype = self.edges_dtype(of.dtype());
+        // As NumPy: in the elements' own type when they say the range, else in binary64.
+        let (working, (first, last)) = match range {
+            Some(range) => (DType::FLOAT64, range),
+            None if of.shape().contains(&0) => (DType::FLOAT64, (0.0, 1.0)),
+            None => (dtype, of.extremes(options)?),
+        };
+        if !(first.is_finite() && last.is_finite()) {
+            return Err(invalid(format!(
+                "the elements range from {first} to {last}: a histogram needs a finite range"
+            )));
+        }
+        let edges = even_edges(first, last, bins, working)?;
+        let bytes: Vec<u8> = edges.iter().flat_map(|edge| edge.to_ne_bytes()).collect();
+        let edges = NdBuffer::from_host(Device::Cpu, DType::FLOAT64, &[edges.len()], Order::C, &bytes)?;
+        let edges = edges.astype(dtype, Order::C)?;
+        let rounded = as_floats(&edges)?;
+        if rounded.windows(2).any(|pair| pair[0] >= pair[1]) {
+            return Err(invalid(format!("{bins} bins from {first} to {last} are too many: some would be empty")));
+        }
+        Ok(edges)
+    }
+}
+
+/// As NumPy's `linspace`, every step rounded to a type.
+fn even_edges(first: f64, last: f64, bins: u64, dtype: DType) -> Result<Vec<f64>> {
+    // Binary64 has more than twice the digits of the shorter types, so rounding its results rounds the true ones.
+    let round = |value: f64| -> Result<f64> {
+        let (mut short, mut wide) = (vec![0; dtype.size_bytes()], [0; 8]);
+        cast::cast(DType::FLOAT64, dtype, &value.to_ne_bytes(), &mut short)?;
+        cast::cast(dtype, DType::FLOAT64, &short, &mut wide)?;
+        Ok(f64::from_ne_bytes(wide))
+    };
+    let (first, last) = if first == last { (round(first - 0.5)?, round(last + 0.5)?) } else { (first, last) };
+    let (distance, count) = (round(last - first)?, round(bins as f64)?);
+    let step = round(distance / count)?;
+    let mut edges = Vec::with_capacity(bins as usize + 1);
+    for number in 0..bins {
+        let number = round(number as f64)?;
+        let along = if step == 0.0 { round(round(number / count)? * distance)? } else { round(number * step)? };
+        edges.push(round(along + first)?);
+    }
+    edges.push(last);
+    Ok(edges)
+}
+
+fn as_floats(numbers: &NdBuffer) -> Result<Vec<f64>> {
+    Ok(numbers.astype(DType::FLOAT64, Order::C)?.host_slice::<f64>()?.to_vec())
+}
+
+fn keys_of(edges: &NdBuffer, keys: Keys) -> Result<Vec<u64>> {
+    let bytes = edges.to_host_bytes(Order::C)?;
+    let each = bytes.chunks(edges.dtype().size_bytes()).map(|edge| keys.of_element(edge));
+    each.collect::<Option<_>>().ok_or_else(|| invalid("an edge of a histogram is NaN"))
+}
+
+/// Counts as NumPy's `density`: divided by the widths of the bins, then by their sum.
+fn density(counts: &[u64], edges: &NdBuffer) -> Result<Vec<f64>> {
+    let below = edges.region(&[0], &[counts.len()], &[1])?;
+    let above = edges.region(&[1], &[counts.len()], &[1])?;
+    // In the type of the edges, as `diff`.
+    let widths = Expr::apply(super::op::Op::Subtract, &[Expr::buffer(above)?.into(), Expr::buffer(below)?.into()])?;
+    let widths = as_floats(&widths.evaluate(Device::Cpu)?)?;
+    let all = counts.iter().sum::<u64>() as f64;
+    Ok(counts.iter().zip(widths).map(|(&count, width)| count as f64 / width / all).collect())
+}

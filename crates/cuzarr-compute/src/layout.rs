@@ -1,0 +1,94 @@
+//! How the elements of several operands lie under one shape, with dimensions joined where all of them allow it.
+
+use cuzarr_device::NdBuffer;
+
+use cuzarr::Result;
+
+/// A shape, and for each operand where its elements lie: dimensions of extent 1 are left out, and neighbours that every
+/// operand walks through evenly are one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Joint {
+    pub(crate) shape: Vec<usize>,
+    /// Strides in bytes, of each operand, per dimension.
+    pub(crate) strides: Vec<Vec<isize>>,
+}
+
+impl Joint {
+    /// The operands broadcast to `shape`, with a result packed in C order behind them.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when one does not broadcast.
+    pub(crate) fn new(shape: &[usize], operands: &[NdBuffer]) -> Result<Joint> {
+        let mut all: Vec<Vec<isize>> = Vec::with_capacity(operands.len());
+        for operand in operands {
+            all.push(operand.layout().broadcast_to(shape)?.strides().to_vec());
+        }
+        let mut joint = Joint { shape: Vec::new(), strides: vec![Vec::new(); operands.len()] };
+        for (axis, &extent) in shape.iter().enumerate() {
+            if extent == 1 {
+                continue;
+            }
+            let joins = !joint.shape.is_empty()
+                && joint.strides.iter().zip(&all).all(|(joined, strides)| {
+                    joined.last().is_some_and(|&outer| outer == strides[axis].wrapping_mul(extent as isize))
+                });
+            if joins {
+                if let Some(last) = joint.shape.last_mut() {
+                    *last *= extent;
+                }
+                joint.strides.iter_mut().for_each(|joined| {
+                    joined.pop();
+                });
+            } else {
+                joint.shape.push(extent);
+            }
+            joint.strides.iter_mut().zip(&all).for_each(|(joined, strides)| joined.push(strides[axis]));
+        }
+        Ok(joint)
+    }
+
+    /// Number of elements.
+    pub(crate) fn len(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// Whether an operand's elements are packed in the order of the result.
+    pub(crate) fn is_packed(&self, operand: usize, element_bytes: usize) -> bool {
+        match self.strides[operand][..] {
+            [] => true,
+            [stride] => stride == element_bytes as isize,
+            _ => false,
+        }
+    }
+
+    /// Whether an operand is one element.
+    pub(crate) fn is_single(&self, operand: usize) -> bool {
+        self.strides[operand].iter().all(|&stride| stride == 0)
+    }
+
+    /// Calls `each` with (first place among `range`, bytes from the operand's origin, elements) for every row of the
+    /// operand inside of a range of elements, in order.
+    pub(crate) fn rows(
+        &self,
+        operand: usize,
+        range: std::ops::Range<usize>,
+        mut each: impl FnMut(usize, isize, usize),
+    ) {
+        let (Some(&inner), strides) = (self.shape.last(), &self.strides[operand]) else {
+            each(0, 0, range.len());
+            return;
+        };
+        let mut at = range.start;
+        while at < range.end {
+            let (mut rest, within) = (at / inner, at % inner);
+            let mut offset = within as isize * strides[strides.len() - 1];
+            for (&extent, &stride) in self.shape.iter().zip(strides).rev().skip(1) {
+                offset += (rest % extent) as isize * stride;
+                rest /= extent;
+            }
+            let count = (inner - within).min(range.end - at);
+            each(at - range.start, offset, count);
+            at += count;
+        }
+    }
+}

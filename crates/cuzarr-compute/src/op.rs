@@ -1,0 +1,333 @@
+//! Operations on elements: their names, and which types they take and give.
+
+use cuzarr_device::{DType, DTypeKind};
+
+use super::promote::{float_of, promote, real_of, without_arithmetic};
+use cuzarr::{Error, ErrorKind, Result};
+
+/// Which types an operation takes. Operands are promoted together first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rule {
+    /// Any number; of bools, "or" and "and".
+    Number,
+    /// Any number but bool.
+    Signed,
+    /// Any number; bools as int8.
+    Wide,
+    /// Real numbers; bools as int8.
+    WideReal,
+    /// Any number; exact ones as float64.
+    Quotient,
+    /// A function of real numbers, which exact ones become.
+    Real,
+    /// Real numbers; exact ones stay what they are.
+    Rounding,
+    /// Any real number, bool too.
+    Ordered,
+    /// Two real numbers give a bool.
+    Comparison,
+    /// Two numbers give a bool.
+    Equality,
+    /// A number gives a bool.
+    Test,
+    /// Real numbers give a bool.
+    SignTest,
+    /// Truth values.
+    Logic,
+    /// Whole numbers and bool.
+    Bits,
+    /// Whole numbers; bools as int8.
+    Shift,
+    /// Any number; of a complex one, a real one.
+    Part,
+    /// A condition and two numbers.
+    Choice,
+}
+
+macro_rules! operations {
+    ($($(#[$doc:meta])* $variant:ident $name:literal $arity:literal $rule:ident;)*) => {
+        /// An operation on elements.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum Op {
+            $($(#[$doc])* $variant,)*
+        }
+
+        impl Op {
+            /// Every operation.
+            pub const ALL: &'static [Op] = &[$(Op::$variant,)*];
+
+            /// NumPy's name.
+            pub const fn name(self) -> &'static str {
+                match self { $(Op::$variant => $name,)* }
+            }
+
+            /// How many operands it takes.
+            pub const fn arity(self) -> usize {
+                match self { $(Op::$variant => $arity,)* }
+            }
+
+            const fn rule(self) -> Rule {
+                match self { $(Op::$variant => Rule::$rule,)* }
+            }
+        }
+    };
+}
+
+operations! {
+    /// Sum.
+    Add "add" 2 Number;
+    /// Difference.
+    Subtract "subtract" 2 Signed;
+    /// Product.
+    Multiply "multiply" 2 Number;
+    /// Quotient.
+    Divide "divide" 2 Quotient;
+    /// The quotient, rounded down; 0 when whole numbers are divided by 0.
+    FloorDivide "floor_divide" 2 WideReal;
+    /// What the rounded-down quotient leaves: it has the divisor's sign.
+    Remainder "remainder" 2 WideReal;
+    /// What the truncated quotient leaves: it has the dividend's sign.
+    Fmod "fmod" 2 WideReal;
+    /// Power.
+    Power "power" 2 WideReal;
+    /// The smaller one, or NaN.
+    Minimum "minimum" 2 Ordered;
+    /// The larger one, or NaN.
+    Maximum "maximum" 2 Ordered;
+    /// The smaller one that is not NaN.
+    Fmin "fmin" 2 Ordered;
+    /// The larger one that is not NaN.
+    Fmax "fmax" 2 Ordered;
+    /// The angle of a point; the first operand is y.
+    Arctan2 "arctan2" 2 Real;
+    /// The hypotenuse.
+    Hypot "hypot" 2 Real;
+    /// The first operand with the second one's sign.
+    Copysign "copysign" 2 Real;
+    /// Whether they are equal.
+    Equal "equal" 2 Equality;
+    /// Whether they differ.
+    NotEqual "not_equal" 2 Equality;
+    /// Whether the first is below the second.
+    Less "less" 2 Comparison;
+    /// Whether the first is not above the second.
+    LessEqual "less_equal" 2 Comparison;
+    /// Whether the first is above the second.
+    Greater "greater" 2 Comparison;
+    /// Whether the first is not below the second.
+    GreaterEqual "greater_equal" 2 Comparison;
+    /// Whether both are true.
+    LogicalAnd "logical_and" 2 Logic;
+    /// Whether one is true.
+    LogicalOr "logical_or" 2 Logic;
+    /// Whether exactly one is true.
+    LogicalXor "logical_xor" 2 Logic;
+    /// Bits that both have.
+    BitwiseAnd "bitwise_and" 2 Bits;
+    /// Bits that one has.
+    BitwiseOr "bitwise_or" 2 Bits;
+    /// Bits that exactly one has.
+    BitwiseXor "bitwise_xor" 2 Bits;
+    /// Bits moved up; 0 beyond the type's width.
+    LeftShift "left_shift" 2 Shift;
+    /// Bits moved down; nothing but the sign beyond the type's width.
+    RightShift "right_shift" 2 Shift;
+    /// The second operand where the first is true, else the third.
+    Where "where" 3 Choice;
+    /// The other sign.
+    Negative "negative" 1 Signed;
+    /// Magnitude.
+    Absolute "absolute" 1 Part;
+    /// -1, 0 or 1; NaN of NaN.
+    Sign "sign" 1 Signed;
+    /// The number times itself.
+    Square "square" 1 Wide;
+    /// The number with the other imaginary part.
+    Conjugate "conjugate" 1 Wide;
+    /// The real part.
+    RealPart "real" 1 Part;
+    /// The imaginary part.
+    ImaginaryPart "imag" 1 Part;
+    /// Square root.
+    Sqrt "sqrt" 1 Real;
+    /// Cube root.
+    Cbrt "cbrt" 1 Real;
+    /// eˣ.
+    Exp "exp" 1 Real;
+    /// 2ˣ.
+    Exp2 "exp2" 1 Real;
+    /// eˣ - 1.
+    Expm1 "expm1" 1 Real;
+    /// Natural logarithm.
+    Log "log" 1 Real;
+    /// Logarithm to the base 2.
+    Log2 "log2" 1 Real;
+    /// Logarithm to the base 10.
+    Log10 "log10" 1 Real;
+    /// The natural logarithm of 1 + x.
+    Log1p "log1p" 1 Real;
+    /// Sine.
+    Sin "sin" 1 Real;
+    /// Cosine.
+    Cos "cos" 1 Real;
+    /// Tangent.
+    Tan "tan" 1 Real;
+    /// Inverse sine.
+    Arcsin "arcsin" 1 Real;
+    /// Inverse cosine.
+    Arccos "arccos" 1 Real;
+    /// Inverse tangent.
+    Arctan "arctan" 1 Real;
+    /// Hyperbolic sine.
+    Sinh "sinh" 1 Real;
+    /// Hyperbolic cosine.
+    Cosh "cosh" 1 Real;
+    /// Hyperbolic tangent.
+    Tanh "tanh" 1 Real;
+    /// Inverse hyperbolic sine.
+    Arcsinh "arcsinh" 1 Real;
+    /// Inverse hyperbolic cosine.
+    Arccosh "arccosh" 1 Real;
+    /// Inverse hyperbolic tangent.
+    Arctanh "arctanh" 1 Real;
+    /// Rounded down.
+    Floor "floor" 1 Rounding;
+    /// Rounded up.
+    Ceil "ceil" 1 Rounding;
+    /// Rounded towards 0.
+    Trunc "trunc" 1 Rounding;
+    /// Rounded to the nearest whole number, ties to even.
+    Rint "rint" 1 Real;
+    /// Whether it is NaN.
+    IsNan "isnan" 1 Test;
+    /// Whether it is infinite.
+    IsInf "isinf" 1 Test;
+    /// Whether it is neither infinite nor NaN.
+    IsFinite "isfinite" 1 Test;
+    /// Whether the sign bit is set.
+    SignBit "signbit" 1 SignTest;
+    /// Whether it is not true.
+    LogicalNot "logical_not" 1 Logic;
+    /// Every bit turned over.
+    Invert "invert" 1 Bits;
+}
+
+/// The types an operation is computed in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Signature {
+    /// What each operand is converted to.
+    pub(crate) inputs: Vec<DType>,
+    /// What comes out.
+    pub(crate) output: DType,
+}
+
+impl Op {
+    /// The operation of that name; NumPy's and the array API's short names (`asin`, `pow`) are known too.
+    pub fn named(name: &str) -> Option<Op> {
+        let name = match name {
+            "asin" => "arcsin",
+            "acos" => "arccos",
+            "atan" => "arctan",
+            "atan2" => "arctan2",
+            "asinh" => "arcsinh",
+            "acosh" => "arccosh",
+            "atanh" => "arctanh",
+            "pow" => "power",
+            "true_divide" => "divide",
+            "mod" => "remainder",
+            "abs" => "absolute",
+            "conj" => "conjugate",
+            "bitwise_invert" | "bitwise_not" => "invert",
+            "bitwise_left_shift" => "left_shift",
+            "bitwise_right_shift" => "right_shift",
+            other => other,
+        };
+        Op::ALL.iter().copied().find(|op| op.name() == name)
+    }
+
+    /// Whether operands that do not fit into the other's type are compared all the same.
+    pub(crate) fn is_comparison(self) -> bool {
+        matches!(self.rule(), Rule::Comparison | Rule::Equality)
+    }
+
+    /// The types for operands that were promoted to `dtype` together. `separate` are their own types, `None` for numbers
+    /// without one.
+    ///
+    /// # Errors
+    /// `DTypeMismatch` when the operation has no meaning for them.
+    pub(crate) fn signature(self, dtype: DType, separate: &[Option<DType>]) -> Result<Signature> {
+        let kind = dtype.kind();
+        let (is_bool, is_complex) = (kind == DTypeKind::Bool, kind == DTypeKind::Complex);
+        let is_exact = matches!(kind, DTypeKind::Bool | DTypeKind::Int | DTypeKind::UInt);
+        if kind == DTypeKind::Opaque {
+            return Err(without_arithmetic(dtype));
+        }
+        let refuse = || {
+            let message = format!("{} is not defined for elements of {dtype}", self.name());
+            let error = Error::new(ErrorKind::DTypeMismatch, message);
+            Err(match (is_complex, self.rule()) {
+                (true, _) => {
+                    error.with_hint("use CuPy or NumPy for functions of complex numbers, or take real and imag")
+                }
+                (_, Rule::Signed) => error.with_hint("use logical_not, logical_xor, or convert with astype('int8')"),
+                _ => error.with_hint("convert with astype first"),
+            })
+        };
+        let wide = if is_bool { DType::INT8 } else { dtype };
+        let same = |input: DType, output: DType| Ok(Signature { inputs: vec![input; self.arity()], output });
+        match self.rule() {
+            Rule::Signed if is_bool || (is_complex && self == Op::Sign) => refuse(),
+            Rule::WideReal | Rule::Real | Rule::Rounding | Rule::Ordered | Rule::Comparison | Rule::SignTest
+                if is_complex =>
+            {
+                refuse()
+            }
+            Rule::Bits | Rule::Shift if !is_exact => refuse(),
+            Rule::Number | Rule::Signed | Rule::Rounding | Rule::Ordered | Rule::Bits => same(dtype, dtype),
+            Rule::Wide | Rule::WideReal | Rule::Shift => same(wide, wide),
+            Rule::Quotient if is_exact => same(DType::FLOAT64, DType::FLOAT64),
+            Rule::Quotient => same(dtype, dtype),
+            // Each operand becomes a float by itself: of int8 and uint8 both fit float16, though together they are int16.
+            Rule::Real => {
+                let own = separate.iter().map(|own| float_of(own.unwrap_or(dtype)));
+                let float = promote_all(own)?;
+                same(float, float)
+            }
+            Rule::Part => same(dtype, real_of(dtype)),
+            Rule::Test => same(dtype, DType::BOOL),
+            Rule::SignTest => same(float_of(dtype), DType::BOOL),
+            Rule::Logic => same(DType::BOOL, DType::BOOL),
+            Rule::Comparison | Rule::Equality => {
+                // Signed with unsigned 8-byte integers: compared as they are, since float64 would lose digits.
+                let exact = |dtype: Option<DType>| {
+                    dtype.is_some_and(|dtype| matches!(dtype.kind(), DTypeKind::Int | DTypeKind::UInt))
+                };
+                if dtype == DType::FLOAT64 && separate.iter().all(|&dtype| exact(dtype)) {
+                    let widest = |&dtype: &Option<DType>| match dtype.map(DType::kind) {
+                        Some(DTypeKind::UInt) => DType::UINT64,
+                        _ => DType::INT64,
+                    };
+                    return Ok(Signature { inputs: separate.iter().map(widest).collect(), output: DType::BOOL });
+                }
+                same(dtype, DType::BOOL)
+            }
+            Rule::Choice => Ok(Signature { inputs: vec![DType::BOOL, dtype, dtype], output: dtype }),
+        }
+    }
+
+    /// Operands that are promoted together: all, but the condition of a choice.
+    pub(crate) fn promoted_from(self) -> usize {
+        usize::from(self == Op::Where)
+    }
+}
+
+/// The type that these are promoted to together.
+///
+/// # Errors
+/// As [`promote`]; `InvalidArgument` when there is none.
+pub(crate) fn promote_all(dtypes: impl IntoIterator<Item = DType>) -> Result<DType> {
+    let mut dtypes = dtypes.into_iter();
+    let first = dtypes.next().ok_or_else(|| Error::new(ErrorKind::InvalidArgument, "there is no operand"))?;
+    dtypes.try_fold(first, promote)
+}

@@ -1,0 +1,388 @@
+//! Expressions from text, as `cuzarr eval` takes them: Python's operators with Python's precedence, NumPy's function names,
+//! numbers, and names that the caller gives a meaning. Nothing else: text can name no file, and run no code.
+//!
+//! ```text
+//! expression = operand {binary-operator operand}          by precedence, ** from the right
+//! operand    = ("-" | "+" | "~") operand | atom
+//! atom       = number | name | name "(" expression {"," expression} ["," "axis" "=" integer] ")" | "(" expression ")"
+//! ```
+
+use super::expr::{Expr, Operand};
+use super::op::Op;
+use super::promote::Weak;
+use super::quantile::{Quantile, QuantileMethod};
+use super::reduce::{ReduceOp, Reduction};
+use cuzarr::{Error, ErrorKind, Result};
+
+/// Operands inside of operands: far more than anybody writes, and far less than a thread's stack holds.
+const MOST_DEPTH: usize = 64;
+
+/// Characters, for the same reason.
+const MOST_CHARACTERS: usize = 1 << 16;
+
+/// What binds how tightly; higher binds tighter.
+const OPERATORS: &[(&str, u8, Op)] = &[
+    ("**", 9, Op::Power),
+    ("//", 7, Op::FloorDivide),
+    ("<<", 5, Op::LeftShift),
+    (">>", 5, Op::RightShift),
+    ("<=", 1, Op::LessEqual),
+    (">=", 1, Op::GreaterEqual),
+    ("==", 1, Op::Equal),
+    ("!=", 1, Op::NotEqual),
+    ("<", 1, Op::Less),
+    (">", 1, Op::Greater),
+    ("|", 2, Op::BitwiseOr),
+    ("^", 3, Op::BitwiseXor),
+    ("&", 4, Op::BitwiseAnd),
+    ("+", 6, Op::Add),
+    ("-", 6, Op::Subtract),
+    ("*", 7, Op::Multiply),
+    ("/", 7, Op::Divide),
+    ("%", 7, Op::Remainder),
+];
+const SIGN_BINDS: u8 = 8;
+
+/// An expression of text; `names` gives names their meaning. `pi`, `e`, `inf` and `nan` are known.
+///
+/// ```
+/// use cuzarr_compute::{Expr, parse};
+/// use cuzarr_device::{DType, Device, NdBuffer, Order};
+/// let bytes: Vec<u8> = [3.0f32, 0.0].iter().flat_map(|x| x.to_ne_bytes()).collect();
+/// let u = Expr::buffer(NdBuffer::from_host(Device::Cpu, DType::FLOAT32, &[2], Order::C, &bytes)?)?;
+/// let length = parse("sqrt(u**2 + 2 * 8)", &|name| (name == "u").then(|| u.clone()))?;
+/// assert_eq!(length.evaluate(Device::Cpu)?.host_slice::<f32>()?, [5.0, 4.0]);
+/// # Ok::<(), cuzarr::Error>(())
+/// ```
+///
+/// # Errors
+/// `InvalidArgument` with the place of what has no meaning; else as [`Expr::apply`].
+pub fn parse(text: &str, names: &dyn Fn(&str) -> Option<Expr>) -> Result<Expr> {
+    let mut parser = Parser { text, at: 0, depth: 0, names };
+    if text.chars().count() > MOST_CHARACTERS {
+        return Err(parser.wrong("the expression is too long"));
+    }
+    let operand = parser.expression(0)?;
+    parser.skip_blanks();
+    if parser.at < text.len() {
+        return Err(parser.wrong("expected an operator or the end"));
+    }
+    strong(operand)
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    at: usize,
+    depth: usize,
+    names: &'a dyn Fn(&str) -> Option<Expr>,
+}
+
+impl Parser<'_> {
+    fn wrong(&self, what: &str) -> Error {
+        let rest: String = self.text[self.at..].chars().take(12).collect();
+        let place = self.text[..self.at].chars().count();
+        let found = if rest.is_empty() { "the end".to_string() } else { format!("'{rest}'") };
+        Error::new(ErrorKind::InvalidArgument, format!("expression, character {place}: {what}, got {found}"))
+    }
+
+    fn skip_blanks(&mut self) {
+        let rest = &self.text[self.at..];
+        self.at += rest.len() - rest.trim_start().len();
+    }
+
+    fn take(&mut self, token: &str) -> bool {
+        self.skip_blanks();
+        let found = self.text[self.at..].starts_with(token);
+        self.at += if found { token.len() } else { 0 };
+        found
+    }
+
+    fn expect(&mut self, token: &str) -> Result<()> {
+        if self.take(token) { Ok(()) } else { Err(self.wrong(&format!("expected '{token}'"))) }
+    }
+
+    /// An expression of operators that bind more tightly than `outer`.
+    fn expression(&mut self, outer: u8) -> Result<Operand> {
+        self.depth += 1;
+        if self.depth > MOST_DEPTH {
+            return Err(self.wrong("operands lie too deep in each other"));
+        }
+        let mut left = self.operand()?;
+        loop {
+            self.skip_blanks();
+            let rest = &self.text[self.at..];
+            let found = OPERATORS.iter().find(|(sign, ..)| rest.starts_with(sign));
+            let Some(&(sign, binds, op)) = found.filter(|(_, binds, _)| *binds > outer) else { break };
+            self.at += sign.len();
+            // ** joins from the right, and comparisons do not follow each other.
+            let right = self.expression(if op == Op::Power { binds - 1 } else { binds })?;
+            left = apply(op, vec![left, right])?;
+        }
+        self.depth -= 1;
+        Ok(left)
+    }
+
+    fn operand(&mut self) -> Result<Operand> {
+        self.skip_blanks();
+        for (sign, op) in [("-", Some(Op::Negative)), ("+", None), ("~", Some(Op::Invert))] {
+            if self.take(sign) {
+                let operand = self.expression(SIGN_BINDS)?;
+                return match op {
+                    Some(op) => apply(op, vec![operand]),
+                    None => Ok(operand),
+                };
+            }
+        }
+        if self.take("(") {
+            let inside = self.expression(0)?;
+            self.expect(")")?;
+            return Ok(inside);
+        }
+        match self.text[self.at..].chars().next() {
+            Some(first) if first.is_ascii_digit() || first == '.' => self.number(),
+            Some(first) if first.is_alphabetic() || first == '_' => self.name(),
+            _ => Err(self.wrong("expected a number, a name or '('")),
+        }
+    }
+
+    fn number(&mut self) -> Result<Operand> {
+        let bytes = &self.text.as_bytes()[self.at..];
+        let mut end = 0;
+        while let Some(byte) = bytes.get(end) {
+            let in_exponent = end > 0 && matches!(bytes[end - 1], b'e' | b'E');
+            match byte {
+                b'0'..=b'9' | b'.' | b'_' | b'e' | b'E' => end += 1,
+                b'+' | b'-' if in_exponent => end += 1,
+                _ => break,
+            }
+        }
+        let digits = self.text[self.at..self.at + end].replace('_', "");
+        let value = match (digits.parse::<i128>(), digits.parse::<f64>()) {
+            (Ok(whole), _) => Weak::Int(whole),
+            (_, Ok(float)) => Weak::Float(float),
+            _ => return Err(self.wrong("expected a number")),
+        };
+        self.at += end;
+        Ok(Operand::Weak(value))
+    }
+
+    fn word(&mut self) -> String {
+        self.skip_blanks();
+        let rest = &self.text[self.at..];
+        let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+        self.at += end;
+        rest[..end].to_string()
+    }
+
+    fn name(&mut self) -> Result<Operand> {
+        let begin = self.at;
+        let name = self.word();
+        if self.take("(") {
+            return self.call(&name, begin);
+        }
+        if let Some(expr) = (self.names)(&name) {
+            return Ok(Operand::Expr(expr));
+        }
+        let number = match name.as_str() {
+            "pi" => std::f64::consts::PI,
+            "e" => std::f64::consts::E,
+            "inf" => f64::INFINITY,
+            "nan" => f64::NAN,
+            _ => {
+                self.at = begin;
+                return Err(self.wrong(&format!("nothing is called '{name}'")));
+            }
+        };
+        Ok(Operand::Weak(Weak::Float(number)))
+    }
+
+    fn call(&mut self, name: &str, begin: usize) -> Result<Operand> {
+        let (mut arguments, mut axis) = (Vec::new(), None);
+        loop {
+            let before = self.at;
+            if self.word() == "axis" && self.take("=") && !self.text[self.at..].starts_with('=') {
+                axis = Some(self.integer()?);
+                self.expect(")")?;
+                break;
+            }
+            self.at = before;
+            arguments.push(self.expression(0)?);
+            if !self.take(",") {
+                self.expect(")")?;
+                break;
+            }
+        }
+        let unknown = |parser: &mut Self| {
+            parser.at = begin;
+            let known = Op::ALL.iter().map(|op| op.name()).chain(ReduceOp::names());
+            parser.wrong(&format!("there is no function '{name}'")).with_nearest(name, known)
+        };
+        match (Op::named(name), reduction_named(name)) {
+            (Some(op), _) if axis.is_none() => apply(op, arguments),
+            (_, Some((op, skip_nan))) if arguments.len() == 1 => {
+                let of = strong(arguments.swap_remove(0))?;
+                let axes = axis.map(|axis| self.axis(axis, of.ndim())).transpose()?;
+                let reduction = Reduction { skip_nan, ..Reduction::new(op, axes.map(|axis| vec![axis])) };
+                Ok(Operand::Expr(of.reduced(reduction)?))
+            }
+            _ if matches!(name, "median" | "nanmedian") && arguments.len() == 1 => {
+                let of = strong(arguments.swap_remove(0))?;
+                let axes = axis.map(|axis| self.axis(axis, of.ndim())).transpose()?.map(|axis| vec![axis]);
+                let median = Quantile::new(vec![0.5], QuantileMethod::Median);
+                let median = Quantile { axes, scalar: true, skip_nan: name == "nanmedian", ..median };
+                Ok(Operand::Expr(of.quantile(median)?))
+            }
+            (None, None) => Err(unknown(self)),
+            _ => {
+                self.at = begin;
+                Err(self.wrong(&format!("'{name}' does not take these arguments")))
+            }
+        }
+    }
+
+    fn integer(&mut self) -> Result<i64> {
+        let negative = self.take("-");
+        let digits = self.word();
+        let number: i64 = digits.parse().map_err(|_| self.wrong("expected the number of a dimension"))?;
+        Ok(if negative { -number } else { number })
+    }
+
+    fn axis(&self, axis: i64, ndim: usize) -> Result<usize> {
+        let counted = if axis < 0 { axis + ndim as i64 } else { axis };
+        let found = usize::try_from(counted).ok().filter(|&axis| axis < ndim);
+        found.ok_or_else(|| {
+            let message = format!("expression: dimension {axis} of {ndim}");
+            Error::new(ErrorKind::InvalidArgument, message)
+        })
+    }
+}
+
+/// A reduction by NumPy's name, and whether it leaves NaN out.
+fn reduction_named(name: &str) -> Option<(ReduceOp, bool)> {
+    match name.strip_prefix("nan").and_then(ReduceOp::named) {
+        Some(op) => Some((op, true)),
+        None => ReduceOp::named(name).map(|op| (op, false)),
+    }
+}
+
+fn strong(operand: Operand) -> Result<Expr> {
+    match operand {
+        Operand::Expr(expr) => Ok(expr),
+        Operand::Weak(weak) => Expr::constant(weak, weak.default_dtype()),
+    }
+}
+
+/// The operation; of numbers alone, as Python has it: they keep taking the type of what they meet.
+fn apply(op: Op, operands: Vec<Operand>) -> Result<Operand> {
+    let known = match operands[..] {
+        [Operand::Weak(one)] => of_number(op, one),
+        [Operand::Weak(one), Operand::Weak(other)] => of_numbers(op, one, other),
+        _ => None,
+    };
+    match known {
+        Some(weak) => Ok(Operand::Weak(weak)),
+        None => Expr::apply(op, &operands).map(Operand::Expr),
+    }
+}
+
+fn of_number(op: Op, value: Weak) -> Option<Weak> {
+    match (op, value) {
+        (Op::Negative, Weak::Int(value)) => value.checked_neg().map(Weak::Int),
+        (Op::Negative, Weak::Float(value)) => Some(Weak::Float(-value)),
+        _ => None,
+    }
+}
+
+fn of_numbers(op: Op, one: Weak, other: Weak) -> Option<Weak> {
+    let float = |value: Weak| match value {
+        Weak::Int(value) => Some(value as f64),
+        Weak::Float(value) => Some(value),
+        Weak::Complex(..) => None,
+    };
+    if let (Weak::Int(one), Weak::Int(other)) = (one, other) {
+        let whole = match op {
+            Op::Add => one.checked_add(other),
+            Op::Subtract => one.checked_sub(other),
+            Op::Multiply => one.checked_mul(other),
+            Op::Power => u32::try_from(other).ok().and_then(|power| one.checked_pow(power)),
+            _ => None,
+        };
+        if let Some(whole) = whole {
+            return Some(Weak::Int(whole));
+        }
+    }
+    let (one, other) = (float(one)?, float(other)?);
+    Some(Weak::Float(match op {
+        Op::Add => one + other,
+        Op::Subtract => one - other,
+        Op::Multiply => one * other,
+        Op::Divide => one / other,
+        Op::Power => one.powf(other),
+        _ => return None,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use cuzarr_device::{DType, Device, NdBuffer, Order};
+
+    use super::*;
+
+    fn names(name: &str) -> Option<Expr> {
+        let values: &[f32] = match name {
+            "u" => &[1.0, 2.0, 3.0, 4.0],
+            "v" => &[4.0, 3.0, 2.0, 1.0],
+            _ => return None,
+        };
+        let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
+        let buffer = NdBuffer::from_host(Device::Cpu, DType::FLOAT32, &[2, 2], Order::C, &bytes).unwrap();
+        Some(Expr::buffer(buffer).unwrap())
+    }
+
+    fn values(text: &str) -> Vec<f64> {
+        let expr = parse(text, &names).unwrap_or_else(|error| panic!("{text}: {error}"));
+        let wide = expr.astype(DType::FLOAT64).unwrap();
+        let options = crate::ComputeOptions::default();
+        wide.compute(&options).unwrap().host_slice::<f64>().unwrap().to_vec()
+    }
+
+    #[test]
+    fn precedence_is_pythons() {
+        assert_eq!(values("u + v * 2"), [9.0, 8.0, 7.0, 6.0]);
+        assert_eq!(values("-u ** 2"), [-1.0, -4.0, -9.0, -16.0]);
+        assert_eq!(values("2 ** -1 ** 2 * u"), [0.5, 1.0, 1.5, 2.0]);
+        assert_eq!(values("u - v - 1"), [-4.0, -2.0, 0.0, 2.0]);
+        assert_eq!(values("(u > 2) & (v < 2)"), [0.0, 0.0, 0.0, 1.0]);
+        assert_eq!(values("u // 2 % 2"), [0.0, 1.0, 1.0, 0.0]);
+        assert_eq!(values("where(u >= v, u, -1.5e0)"), [-1.5, -1.5, 3.0, 4.0]);
+    }
+
+    #[test]
+    fn numbers_stay_without_a_type_and_reductions_have_axes() {
+        assert_eq!(parse("u * (2 * pi + 1)", &names).unwrap().dtype(), DType::FLOAT32);
+        assert_eq!(values("mean(u, axis=0)"), [2.0, 3.0]);
+        assert_eq!(values("median(u, axis=1) - nanmedian(u)"), [-1.0, 1.0]);
+        assert_eq!(values("u - max(u, axis=-1)").len(), 4);
+        assert_eq!(values("nansum(u * nan)"), [0.0]);
+    }
+
+    #[test]
+    fn nonsense_is_named_with_its_place() {
+        let deep = "(".repeat(10_000);
+        for (text, needle) in [
+            ("", "character 0"),
+            ("u +", "got the end"),
+            ("u v", "character 2"),
+            ("w", "nothing is called 'w'"),
+            ("open(u)", "no function 'open'"),
+            ("u.real", "expected an operator"),
+            ("sin(u", "expected ')'"),
+            ("mean(u, axis=7)", "dimension 7 of 2"),
+            (deep.as_str(), "too deep"),
+        ] {
+            let error = parse(text, &names).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+            assert!(error.message().contains(needle), "{text}: {error}");
+        }
+    }
+}

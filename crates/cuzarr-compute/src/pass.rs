@@ -1,0 +1,133 @@
+//! One way through all elements of an array, region by region: what a copy consists of.
+
+use std::collections::HashSet;
+
+use cuzarr_device::NdBuffer;
+use cuzarr_device::downsample::{Downsampling, downsample};
+
+use cuzarr::Result;
+use cuzarr::codec::VariableElements;
+use cuzarr::node::Array;
+use cuzarr::plan::{Region, Regions};
+
+/// One way through all elements.
+#[derive(Clone, Debug)]
+pub struct Pass {
+    pub(super) source: Array,
+    pub(super) target: Array,
+    /// The regions.
+    pub regions: Regions,
+    /// How many of them are finished.
+    pub finished: u64,
+    /// How many times the bytes of the pass's source are read on average.
+    pub reads: f64,
+    pub(super) shrink: Option<Shrink>,
+}
+
+/// Elements of the source along each dimension that one element of the target comes of, and how.
+#[derive(Clone, Debug)]
+pub(super) struct Shrink {
+    pub(super) factors: Vec<u64>,
+    pub(super) method: Downsampling,
+}
+
+impl Shrink {
+    /// Extents of what comes of an array of this shape.
+    pub(super) fn shape(&self, source: &[u64]) -> Vec<u64> {
+        source.iter().zip(&self.factors).map(|(extent, factor)| extent.div_ceil(*factor)).collect()
+    }
+}
+
+/// Elements on their way.
+pub(super) enum Elements {
+    Fixed(NdBuffer),
+    Variable(VariableElements),
+}
+
+impl Pass {
+    /// A pass that changes no element.
+    pub(super) fn new(source: &Array, target: &Array, regions: Regions, finished: u64, reads: f64) -> Pass {
+        Pass { source: source.clone(), target: target.clone(), regions, finished, reads, shrink: None }
+    }
+
+    /// What a region of the target is made of.
+    pub(super) fn read(&self, region: &Region) -> Result<Elements> {
+        let Some(shrink) = &self.shrink else { return read(&self.source, region) };
+        let start: Vec<u64> = region.start.iter().zip(&shrink.factors).map(|(start, factor)| start * factor).collect();
+        let ends = region.extent.iter().zip(&shrink.factors).zip(start.iter().zip(self.source.shape()));
+        let extent = ends.map(|((extent, factor), (start, len))| (extent * factor).min(len - start)).collect();
+        read(&self.source, &Region { number: region.number, start, extent })
+    }
+
+    /// The elements of the target that come of those of the source.
+    pub(super) fn shrunk(&self, elements: Elements) -> Result<Elements> {
+        match (&self.shrink, elements) {
+            (Some(shrink), Elements::Fixed(elements)) => {
+                // They are bounded by the elements of a box.
+                let factors: Vec<usize> = shrink.factors.iter().map(|&factor| factor as usize).collect();
+                Ok(Elements::Fixed(downsample(&elements, &factors, shrink.method)?))
+            }
+            (_, elements) => Ok(elements),
+        }
+    }
+
+    /// Writes what comes of a region.
+    pub(super) fn write(&self, region: &Region, elements: &Elements) -> Result<()> {
+        let selection = region.selection()?;
+        match elements {
+            Elements::Fixed(elements) => self.target.write(&selection, elements),
+            Elements::Variable(elements) => self.target.write_variable(&selection, elements),
+        }
+    }
+
+    /// What is still to be copied, each with the number of regions that are finished after it. When the pass was interrupted,
+    /// the objects of its first region that are there already are left out.
+    pub(super) fn unfinished(
+        &self,
+        interrupted: bool,
+    ) -> Result<impl Iterator<Item = Result<(Region, Option<u64>)>> + '_> {
+        let mut first = self.finished;
+        let mut parts = Vec::new();
+        if interrupted && first < self.regions.len() {
+            let stored: HashSet<String> = self.target.stored_chunks()?.into_iter().collect();
+            if !stored.is_empty() {
+                let region = self.regions.get(first)?;
+                parts = self.missing(&region, &stored)?;
+                first += 1;
+            }
+        }
+        let last = parts.len().saturating_sub(1);
+        let parts = parts.into_iter().enumerate().map(move |(at, part)| Ok((part, (at == last).then_some(first))));
+        let whole = self.regions.from(first).map(|region| region.map(|region| (region.number + 1, region)));
+        Ok(parts.chain(whole.map(|next| next.map(|(finished, region)| (region, Some(finished))))))
+    }
+
+    /// The objects of a region that are not stored, or the region itself when none of them is.
+    fn missing(&self, region: &Region, stored: &HashSet<String>) -> Result<Vec<Region>> {
+        let metadata = self.target.metadata();
+        let unit = metadata.chunk_grid().chunk_shape();
+        let first: Vec<u64> = region.start.iter().zip(unit).map(|(start, unit)| start / unit).collect();
+        let objects = Regions::new(&region.extent, unit.to_vec())?;
+        let (mut missing, mut found) = (Vec::new(), false);
+        for object in objects.from(0) {
+            let mut object = object?;
+            let at: Vec<u64> =
+                object.start.iter().zip(unit).zip(&first).map(|((start, unit), first)| first + start / unit).collect();
+            if stored.contains(&metadata.chunk_key_encoding().key(&at)) {
+                found = true;
+                continue;
+            }
+            object.start = object.start.iter().zip(&region.start).map(|(inside, start)| inside + start).collect();
+            missing.push(object);
+        }
+        Ok(if found { missing } else { vec![region.clone()] })
+    }
+}
+
+fn read(source: &Array, region: &Region) -> Result<Elements> {
+    let selection = region.selection()?;
+    match source.metadata().data_type().size_bytes() {
+        Some(_) => source.read(&selection).map(Elements::Fixed),
+        None => source.read_variable(&selection).map(Elements::Variable),
+    }
+}

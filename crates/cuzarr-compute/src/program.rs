@@ -1,0 +1,214 @@
+//! An expression as a straight row of steps, each of which makes one value of those before it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use cuzarr_device::{DType, NdBuffer};
+
+use super::expr::{Expr, Kind, Node};
+use super::op::Op;
+use super::promote::{is_half, lane};
+use super::summary::Summary;
+use cuzarr::node::Array;
+use cuzarr::{Error, ErrorKind, Result};
+
+/// Steps that compute an expression from elements of its inputs. Steps of one program differ.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Program {
+    /// Element types of the inputs, as they lie in memory.
+    pub(crate) inputs: Vec<DType>,
+    pub(crate) steps: Vec<Step>,
+    /// The step whose value is the result.
+    pub(crate) result: usize,
+    /// Element type of the result, as it lies in memory.
+    pub(crate) output: DType,
+}
+
+/// One step.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Step {
+    pub(crate) action: Action,
+    /// Numbers of the steps whose values it takes.
+    pub(crate) arguments: Vec<usize>,
+    /// The type of its value: never a 2-byte float.
+    pub(crate) lane: DType,
+}
+
+/// What a step does.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Action {
+    /// Takes elements of an input; 2-byte floats become binary32.
+    Input(usize),
+    /// A number.
+    Constant(Vec<u8>),
+    Apply(Op),
+    /// Converts.
+    Cast,
+    /// Rounds to a 2-byte float, and back.
+    Round(DType),
+}
+
+/// Where an input's elements come from.
+#[derive(Clone)]
+pub(crate) enum Input {
+    Buffer(NdBuffer),
+    Array(Box<Array>),
+    /// What is made of all of another expression's elements, before any other is computed.
+    Reduced(Expr, Summary),
+}
+
+impl Input {
+    /// Whether these are the same elements, wherever the expression got them from.
+    fn is_same(&self, other: &Input) -> bool {
+        match (self, other) {
+            (Input::Buffer(a), Input::Buffer(b)) => {
+                (a.device(), a.address(), a.dtype(), a.layout()) == (b.device(), b.address(), b.dtype(), b.layout())
+                    && a.buffer().shares_memory_with(b.buffer())
+            }
+            (Input::Array(a), Input::Array(b)) => {
+                Arc::ptr_eq(a.store(), b.store()) && a.path() == b.path() && a.shape() == b.shape()
+            }
+            _ => false,
+        }
+    }
+
+    /// Extents.
+    pub(crate) fn shape(&self) -> Vec<u64> {
+        match self {
+            Input::Buffer(buffer) => buffer.shape().iter().map(|&extent| extent as u64).collect(),
+            Input::Array(array) => array.shape().to_vec(),
+            // Replaced by its elements before anybody asks.
+            Input::Reduced(expr, summary) => {
+                summary.result(expr.dtype(), expr.shape()).map(|(_, shape)| shape).unwrap_or_default()
+            }
+        }
+    }
+}
+
+/// Programs longer than this are refused: nobody writes them by hand, and no compiler is quick with them.
+const MOST_STEPS: usize = 4096;
+
+struct Lowering {
+    program: Program,
+    inputs: Vec<Input>,
+    known: HashMap<*const Node, usize>,
+    steps: HashMap<Step, usize>,
+}
+
+/// The program of an expression, and its inputs in order.
+///
+/// # Errors
+/// `Unsupported` for an expression of thousands of operations.
+pub(crate) fn lower(expr: &Expr) -> Result<(Program, Vec<Input>)> {
+    let program = Program { inputs: Vec::new(), steps: Vec::new(), result: 0, output: expr.dtype() };
+    let mut lowering = Lowering { program, inputs: Vec::new(), known: HashMap::new(), steps: HashMap::new() };
+    lowering.program.result = lowering.visit(expr)?;
+    Ok((lowering.program, lowering.inputs))
+}
+
+impl Lowering {
+    /// Adds what computes an expression; its operands first, without recursion, so that no chain is too deep.
+    fn visit(&mut self, root: &Expr) -> Result<usize> {
+        let mut stack = vec![(root.clone(), false)];
+        let mut last = 0;
+        while let Some((expr, is_ready)) = stack.pop() {
+            let key = Arc::as_ptr(&expr.0);
+            if let Some(&step) = self.known.get(&key) {
+                last = step;
+                continue;
+            }
+            let operands: &[Expr] = match &expr.0.kind {
+                Kind::Apply(_, operands) => operands,
+                Kind::Cast(inner) => std::slice::from_ref(inner),
+                _ => &[],
+            };
+            if !is_ready && !operands.is_empty() {
+                stack.push((expr.clone(), true));
+                stack.extend(operands.iter().rev().map(|operand| (operand.clone(), false)));
+                continue;
+            }
+            let arguments = operands.iter().map(|operand| self.known[&Arc::as_ptr(&operand.0)]).collect();
+            last = self.compute(&expr, arguments);
+            self.known.insert(key, last);
+            if self.program.steps.len() > MOST_STEPS {
+                let message = format!("the expression has more than {MOST_STEPS} operations");
+                return Err(Error::new(ErrorKind::Unsupported, message).with_hint("compute parts of it first"));
+            }
+        }
+        Ok(last)
+    }
+
+    fn compute(&mut self, expr: &Expr, arguments: Vec<usize>) -> usize {
+        let dtype = expr.dtype();
+        match &expr.0.kind {
+            Kind::Buffer(buffer) => self.input(dtype, Input::Buffer(buffer.clone())),
+            Kind::Array(array) => self.input(dtype, Input::Array(array.clone())),
+            Kind::Summary(summary, of) => self.input(dtype, Input::Reduced(of.clone(), summary.clone())),
+            Kind::Constant(bytes) => {
+                let mut wide = vec![0; lane(dtype).size_bytes()];
+                // Between two known types of one element each.
+                let _ = cuzarr_device::cpu::cast::cast(dtype, lane(dtype), bytes, &mut wide);
+                self.step(Action::Constant(wide), arguments, lane(dtype))
+            }
+            Kind::Apply(op, _) => {
+                let step = self.step(Action::Apply(*op), arguments, lane(dtype));
+                if is_half(dtype) { self.step(Action::Round(dtype), vec![step], DType::FLOAT32) } else { step }
+            }
+            Kind::Cast(inner) => self.cast(arguments[0], inner.dtype(), dtype),
+        }
+    }
+
+    fn cast(&mut self, argument: usize, from: DType, to: DType) -> usize {
+        if is_half(to) {
+            // From binary64 in one rounding.
+            return self.step(Action::Round(to), vec![argument], DType::FLOAT32);
+        }
+        if lane(from) == to {
+            return argument;
+        }
+        self.step(Action::Cast, vec![argument], to)
+    }
+
+    fn input(&mut self, dtype: DType, input: Input) -> usize {
+        if let Some(known) = self.inputs.iter().position(|known| known.is_same(&input)) {
+            return self.step(Action::Input(known), Vec::new(), lane(dtype));
+        }
+        let number = self.program.inputs.len();
+        self.program.inputs.push(dtype);
+        self.inputs.push(input);
+        self.step(Action::Input(number), Vec::new(), lane(dtype))
+    }
+
+    /// The number of this step, which is added when there is none like it yet.
+    fn step(&mut self, action: Action, arguments: Vec<usize>, lane: DType) -> usize {
+        let step = Step { action, arguments, lane };
+        if let Some(&known) = self.steps.get(&step) {
+            return known;
+        }
+        let number = self.program.steps.len();
+        self.program.steps.push(step.clone());
+        self.steps.insert(step, number);
+        number
+    }
+}
+
+impl Program {
+    /// The type that the operands of a step have.
+    pub(crate) fn operand_lane(&self, step: &Step) -> DType {
+        step.arguments.last().map_or(step.lane, |&argument| self.steps[argument].lane)
+    }
+
+    /// The input that is the result as it is.
+    pub(crate) fn passes(&self) -> Option<usize> {
+        match self.steps[self.result].action {
+            Action::Input(input) if self.inputs[input] == self.output => Some(input),
+            _ => None,
+        }
+    }
+
+    /// Whether elements decide if the computation has an answer: whole numbers to whole powers below 0.
+    pub(crate) fn may_fail(&self) -> bool {
+        let is_signed = |step: &Step| self.operand_lane(step).kind() == cuzarr_device::DTypeKind::Int;
+        self.steps.iter().any(|step| step.action == Action::Apply(Op::Power) && is_signed(step))
+    }
+}

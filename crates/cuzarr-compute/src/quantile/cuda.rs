@@ -1,0 +1,161 @@
+//! Quantiles of many rows on a GPU: kernels of the functions in `quantile/rows.cuh` and `quantile/long_rows.cuh`, generated for a type
+//! and a number of dimensions.
+
+use cuzarr_device::{Buffer, DType, Device, LaunchShape, NdBuffer, Order, Stream};
+
+use super::method::QuantileMethod;
+use super::{Keys, Quantile};
+use crate::count::KeyWords;
+use crate::cuda::{address, function, kernel_name};
+use crate::reduce::cuda::place;
+use crate::reduce::view::View;
+use crate::source::memory_type;
+use cuzarr::Result;
+
+/// `TILE_BYTES` in rows.cuh.
+const TILE_BYTES: usize = 32 << 10;
+/// `TILE_ROWS` there.
+const TILE_ROWS: usize = 256;
+const THREADS: u32 = 256;
+const MOST_BLOCKS: usize = 1 << 16;
+/// Elements of a row from which on it is searched sooner than sorted, where they lie side by side and where they lie a row apart.
+/// On an H200 rows of 2048 take as long either way, and 65,536 columns of 1024 are searched three times as fast
+/// (`bench/compute.py`).
+const LONG_ROW: u64 = 2049;
+const LONG_COLUMN: u64 = 1024;
+/// Rows, and columns, so few that a block for each leaves multiprocessors idle: they are counted by the whole GPU, one after the other.
+const MANY_ROWS: usize = 128;
+const MANY_COLUMNS: usize = 512;
+/// Elements of a row up to which places for every number of elements that are not NaN are few.
+const MOST_LENGTHS: u64 = 1 << 16;
+/// Columns that a block searches at a time: fewer where there are few.
+const FEWEST_ACROSS: usize = 8;
+const MOST_ACROSS: usize = 32;
+/// Elements of a row up to which few threads search it, and blocks from which on half of the most do.
+const FEW_THREADS_ROW: usize = 8192;
+const MANY_BLOCKS: usize = 512;
+/// `MOST_THREADS` in long_rows.cuh.
+const MOST_THREADS: u32 = 1024;
+
+/// What is done with rows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Each is sorted in shared memory.
+    Sort,
+    /// Each is searched by a block, digit by digit.
+    Search,
+}
+
+impl Way {
+    /// The way for rows like these, if there is one.
+    pub(super) fn of(device: Device, view: &View, quantile: &Quantile) -> Option<Way> {
+        Way::for_rows(device, (view.outputs, view.reduced as u64), view.is_across(), quantile)
+    }
+
+    /// Whether there may be a way for so many rows of so many elements, however they lie.
+    pub(super) fn may_be(device: Device, rows: (usize, u64), quantile: &Quantile) -> bool {
+        [false, true].into_iter().any(|is_across| Way::for_rows(device, rows, is_across, quantile).is_some())
+    }
+
+    fn for_rows(device: Device, (rows, elems): (usize, u64), is_across: bool, quantile: &Quantile) -> Option<Way> {
+        // Few where each thread is a fiber.
+        let (short, long, many) = match (device, is_across) {
+            (Device::Simt, _) => (40, 41, 3),
+            (_, false) => ((TILE_BYTES / size_of::<u64>()) as u64, LONG_ROW, MANY_ROWS),
+            (_, true) => ((TILE_BYTES / size_of::<u64>()) as u64, LONG_COLUMN, MANY_COLUMNS),
+        };
+        let most = if quantile.skip_nan { MOST_LENGTHS } else { u64::from(u32::MAX) };
+        match () {
+            () if quantile.probabilities.len() == 1 && rows >= many && (long..=most).contains(&elems) => {
+                Some(Way::Search)
+            }
+            () if elems <= short => Some(Way::Sort),
+            () => None,
+        }
+    }
+}
+
+/// The answers of all rows for each probability in turn, on the device: elements where they are among them, else binary64. A row
+/// is what an element of the result is made of.
+///
+/// # Errors
+/// `OutOfMemory`, `DeviceFailed`; `LibraryMissing` without a compiler.
+pub(super) fn of_rows(
+    source: &NdBuffer,
+    view: &View,
+    (quantile, keys, nan): (&Quantile, Keys, u64),
+    way: Way,
+    stream: &Stream,
+) -> Result<NdBuffer> {
+    let probabilities = &quantile.probabilities;
+    let is_element = quantile.method.is_discrete();
+    let element = memory_type(source.dtype());
+    let answer = if is_element { source.dtype() } else { DType::FLOAT64 };
+    let out = NdBuffer::empty(stream.device(), answer, &[probabilities.len(), view.outputs], Order::C)?;
+    // `Place` in rows.cuh. Without NaN every row has all its elements.
+    let lengths = if quantile.skip_nan { 1..=view.reduced } else { view.reduced..=view.reduced };
+    let places =
+        lengths.flat_map(|length| probabilities.iter().map(move |&q| quantile.method.places(length as u64, q)));
+    let places: Vec<u8> = places
+        .flat_map(|(first, second, share)| {
+            [&(first as u32).to_ne_bytes()[..], &(second as u32).to_ne_bytes(), &share.to_ne_bytes()].concat()
+        })
+        .collect();
+    let places = Buffer::from_bytes(stream.device(), &places)?;
+    let width = view.reduced.next_power_of_two();
+    let key_bytes = if keys.bits == 64 { size_of::<u64>() } else { size_of::<u32>() };
+    let tile_rows = match way {
+        Way::Sort => (TILE_BYTES / key_bytes / width).clamp(1, TILE_ROWS),
+        Way::Search if !view.is_across() => 1,
+        Way::Search => (view.outputs / THREADS as usize).clamp(FEWEST_ACROSS, MOST_ACROSS).next_power_of_two(),
+    };
+    // `Rows` there.
+    let mut rows = KeyWords::of(keys).bytes();
+    rows.extend([nan, places.address() as u64].iter().flat_map(|word| word.to_ne_bytes()));
+    let is_middle = quantile.method == QuantileMethod::Median;
+    let truths = [view.is_across(), quantile.skip_nan, is_middle].map(usize::from);
+    let words = [probabilities.len(), width, tile_rows].into_iter().chain(truths);
+    rows.extend(words.flat_map(|word| (word as u32).to_ne_bytes()));
+    let (kept, over) = (view.kept.shape.len(), view.over.shape.len());
+    let name = kernel_name("rows", &(element, is_element, kept, over, way == Way::Sort));
+    let (kind, header, shared, call) = match way {
+        Way::Sort => (
+            "CUZARR_KERNEL",
+            "rows",
+            format!(
+                "    CUZARR_SHARED(rows::Key<sizeof({element})>::type, tile, rows::TILE_BYTES / \
+                 sizeof(rows::Key<sizeof({element})>::type));\n    CUZARR_SHARED(u32, nans, rows::TILE_ROWS);\n"
+            ),
+            "select<{T}>(where, rows, out, tile, nans)",
+        ),
+        Way::Search => (
+            "CUZARR_WIDE_KERNEL",
+            "long_rows",
+            "    CUZARR_SHARED(u32, words, rows::SEARCH_WORDS);\n".to_string(),
+            "search<{T}>(where, rows, out, words)",
+        ),
+    };
+    let call = call.replace("{T}", &format!("{element}, {is_element}"));
+    let text = || {
+        format!(
+            "#include \"quantile/{header}.cuh\"\n\ntypedef reduce::Where<{kept}, {over}> Where;\ntypedef \
+         rows::Answer<{element}, {is_element}> Answer;\n{kind}({name}, Where where, rows::Rows rows, \
+         Answer::type* out) {{\n{shared}    rows::{call};\n}}\n"
+        )
+    };
+    let kernel = function(stream.device(), &name, text)?;
+    let blocks = view.outputs.div_ceil(tile_rows).clamp(1, MOST_BLOCKS);
+    let threads = match stream.device() {
+        Device::Simt => 32,
+        _ if way == Way::Sort || (view.reduced <= FEW_THREADS_ROW && !view.is_across()) => THREADS,
+        _ if blocks >= MANY_BLOCKS && !view.is_across() => MOST_THREADS / 2,
+        _ => MOST_THREADS,
+    };
+    let arguments = vec![place(source, view), rows, address(out.buffer().address())];
+    let shape = LaunchShape::line(blocks as u32, threads);
+    // SAFETY: the arguments are what the text declares: places inside the source's layout, what is looked for, and room for one
+    // answer of each row and probability. No row that is sorted is longer than a tile, and places are below the lengths of rows.
+    unsafe { kernel.launch(stream, shape, arguments, &[source.buffer(), &places, out.buffer()]) }?;
+    stream.synchronize()?;
+    Ok(out)
+}

@@ -1,0 +1,162 @@
+// Quantiles of many rows that are too long to be sorted in shared memory: a block counts the elements of one row, or of some
+// neighbouring ones, by the highest digit of their keys, goes on with those that share it with the wanted element, and so on. A
+// row is read once for each digit, mostly from the cache, and once more where the element behind the wanted one is another.
+//
+// Every lane of a warp has counters of its own, side by side in shared memory's banks, so that elements of one value do not wait for
+// each other. Where neighbouring rows are neighbours in memory, lanes are rows; else all lanes count for one row and are added up.
+//
+// Floor: the bytes of the elements / 3.3 TB/s on an H100, for each pass that the cache does not hold.
+#pragma once
+#include "quantile/rows.cuh"
+
+namespace rows {
+
+const u32 DIGIT_BITS = 8, DIGITS = 1u << DIGIT_BITS;
+/// Digits that are added up together on the way to the wanted one.
+const u32 BAND = 32, BANDS = DIGITS / BAND;
+const u32 COUNTERS = DIGITS * CUZARR_WARP;
+/// Threads of a block at most.
+const u32 MOST_THREADS = 1024;
+
+/// What the threads of a block share.
+struct Search {
+    u32* counters;  // COUNTERS: of each digit those of all lanes. Later MOST_THREADS keys
+    u32* bands;     // BANDS for each lane
+    u32* digit;     // of each lane's row: the wanted one
+    u32* before;    // elements of it before the wanted one
+    u32* count;     // elements that have it
+    u32* nans;
+};
+/// Numbers that it takes: `SEARCH_WORDS` in compute/quantile/cuda.rs.
+const u32 SEARCH_WORDS = COUNTERS + (BANDS + 4) * CUZARR_WARP;
+
+/// The sum over the lanes that count for one row, of which there are some `rows` apart.
+CUZARR_DEVICE u32 sum_of_lanes(u32 own, u32 rows) {
+    for (u32 apart = rows; apart < CUZARR_WARP; apart *= 2) own += warp_shuffle_xor(CUZARR_ALL_LANES, own, apart);
+    return own;
+}
+
+/// Finds the digit of the element that is number `rank` of those that were counted; of each lane's row.
+CUZARR_DEVICE void find_digit(const Search& search, u32 rows, u32 rank) {
+    u32 lane = thread_index() % CUZARR_WARP, warp = thread_index() / CUZARR_WARP, warps = thread_count() / CUZARR_WARP;
+    for (u32 band = warp; band < BANDS; band += warps) {
+        u32 sum = 0;
+#pragma unroll 8
+        for (u32 digit = band * BAND; digit < (band + 1) * BAND; ++digit) sum += search.counters[digit * CUZARR_WARP + lane];
+        search.bands[band * CUZARR_WARP + lane] = sum_of_lanes(sum, rows);
+    }
+    block_barrier();
+    if (warp == 0) {
+        u32 band = 0, left = rank, found = DIGITS - 1, before = 0, count = 0;
+        while (band + 1 < BANDS && left >= search.bands[band * CUZARR_WARP + lane]) left -= search.bands[band++ * CUZARR_WARP + lane];
+#pragma unroll 4
+        for (u32 digit = band * BAND, at = 0; at < BAND; ++at, ++digit) {
+            u32 own = sum_of_lanes(search.counters[digit * CUZARR_WARP + lane], rows);
+            if (count == 0 && left < own) {
+                found = digit;
+                before = left;
+                count = own;
+            } else if (count == 0) {
+                left -= own;
+            }
+        }
+        search.digit[lane] = found;
+        search.before[lane] = before;
+        search.count[lane] = count;
+    }
+    block_barrier();
+}
+
+/// The least key above another one, of each lane's row.
+template <class K> CUZARR_DEVICE K least_of_lanes(K* least, K own, u32 rows) {
+    least[thread_index()] = own;
+    block_barrier();
+    for (u32 half = thread_count() / 2; half >= rows; half /= 2) {
+        if (thread_index() < half && least[thread_index() + half] < least[thread_index()]) {
+            least[thread_index()] = least[thread_index() + half];
+        }
+        block_barrier();
+    }
+    return least[thread_index() % rows];
+}
+
+/// What a thread looks at: its share of a row.
+template <class T, u32 KEPT, u32 REDUCED> struct Row {
+    typedef typename Bits<sizeof(T)>::type Raw;
+    const reduce::Where<KEPT, REDUCED>& where;
+    const Rows& rows;
+    u64 base, elems;
+
+    template <class Take> CUZARR_DEVICE void each_key(Take take) const {
+        const u32 step = thread_count() / rows.tile_rows;
+#pragma unroll 8
+        for (u64 at = thread_index() / rows.tile_rows; at < elems; at += step) {
+            Raw key = 0, raw = *(const Raw*)(base + (u64)reduce::offset<REDUCED>(at, where.reduced_shape, where.reduced_strides));
+            bool is_number = keys::narrow_key_of(rows.keys, raw, &key);
+            take(is_number, key);
+        }
+    }
+};
+
+/// The answer of the only probability, of all rows.
+template <class T, bool IS_ELEMENT, u32 KEPT, u32 REDUCED>
+CUZARR_DEVICE void search(const reduce::Where<KEPT, REDUCED>& where, const Rows& rows, typename Answer<T, IS_ELEMENT>::type* out,
+                          u32* words) {
+    typedef Answer<T, IS_ELEMENT> Answer;
+    typedef typename Bits<sizeof(T)>::type Raw;
+    const u32 BITS = 8 * sizeof(T), height = rows.tile_rows, lane = thread_index() % CUZARR_WARP;
+    u32* lanes = words + COUNTERS + BANDS * CUZARR_WARP;
+    Search search = {words, words + COUNTERS, lanes, lanes + CUZARR_WARP, lanes + 2 * CUZARR_WARP, lanes + 3 * CUZARR_WARP};
+    for (u64 first_row = (u64)block_index() * height; first_row < where.outputs; first_row += (u64)block_count() * height) {
+        const u64 row = first_row + thread_index() % height;
+        const bool is_row = row < where.outputs;
+        const u64 base = where.origin + (is_row ? (u64)reduce::offset<KEPT>(row, where.kept_shape, where.kept_strides) : 0);
+        const u64 elems = is_row ? where.reduced : 0;
+        const Row<T, KEPT, REDUCED> own = {where, rows, base, elems};
+        if (thread_index() < CUZARR_WARP) search.nans[lane] = 0;
+        Raw low = 0, same = 0;  // what is known of the wanted key, and which bits
+        Place place = {0, 0, 0};
+        u32 rank = 0, missing = 0;
+#pragma unroll 1
+        for (u32 shift = BITS - DIGIT_BITS;; shift -= DIGIT_BITS) {
+            for (u32 at = thread_index(); at < COUNTERS; at += thread_count()) search.counters[at] = 0;
+            block_barrier();
+            own.each_key([&](bool is_number, Raw key) {
+                if (is_number && ((key ^ low) & same) == 0) {
+                    atomic_add(&search.counters[(u32)(key >> shift) % DIGITS * CUZARR_WARP + lane], 1u);
+                }
+                if (same == 0 && !is_number) atomic_add(&search.nans[lane % height], 1u);
+            });
+            block_barrier();
+            if (same == 0) {
+                missing = search.nans[lane % height];
+                u32 count = (u32)elems - missing;
+                if (count) place = rows.places[rows.skips_nan ? count - 1 : 0];
+                rank = place.first;
+            }
+            find_digit(search, height, rank);
+            low |= (Raw)((Raw)search.digit[lane] << shift);
+            same |= (Raw)((Raw)(DIGITS - 1) << shift);
+            rank = search.before[lane];
+            if (shift == 0) break;
+        }
+        // Both wanted elements have one key, or the second has the next one.
+        Raw second = low;
+        const bool is_last = place.second != place.first && rank + 1 >= search.count[lane];
+        if (thread_index() < CUZARR_WARP) search.nans[lane] = warp_ballot(CUZARR_ALL_LANES, is_last);
+        block_barrier();
+        if (search.nans[0]) {
+            Raw least = (Raw)~(Raw)0;
+            own.each_key([&](bool is_number, Raw key) { least = is_number && key > low && key < least ? key : least; });
+            least = least_of_lanes((Raw*)search.counters, least, height);
+            if (is_last) second = least;
+        }
+        if (thread_index() < height && is_row) {
+            bool has_answer = missing < where.reduced && (missing == 0 || rows.skips_nan);
+            out[row] = has_answer ? Answer::of(rows, low, second, place.share) : Answer::nan(rows);
+        }
+        block_barrier();
+    }
+}
+
+}  // namespace rows

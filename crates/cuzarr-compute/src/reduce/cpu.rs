@@ -1,0 +1,243 @@
+//! Reductions on the host: the same segments, lanes and steps as on a GPU, a row of lanes at a time.
+
+use std::sync::{Mutex, PoisonError};
+
+use cuzarr_device::NdBuffer;
+use cuzarr_device::cpu::cast;
+
+use super::state::{Accumulator, State, Value, Wide, beats};
+use super::view::{self, BLOCK_LANES, BLOCK_THREADS, PACK, THREAD_STEPS, View};
+use cuzarr::Result;
+use cuzarr::run::in_threads;
+
+/// Jobs that a thread takes at a time, at most, and elements, at least: fewer are not worth a thread.
+const JOBS_AT_ONCE: usize = 64;
+const ELEMS_AT_ONCE: usize = 1 << 16;
+
+/// The states of all segments of all elements of the result, those of one element together.
+///
+/// # Errors
+/// `MemorySpace` for memory elsewhere.
+pub(crate) fn states(
+    source: &NdBuffer,
+    view: &View,
+    (accumulator, skip_nan): (Accumulator, bool),
+    threads: usize,
+) -> Result<Vec<State>> {
+    let wide = Wide::of(source.dtype());
+    let bytes = source.buffer().host_bytes()?;
+    let mut states = vec![accumulator.empty(wide); view.outputs * view.segments];
+    // A row: the lanes of one segment, or as many neighbouring elements of the result.
+    let rows_per_job = if view.by_blocks { 1 } else { BLOCK_LANES };
+    let jobs = if view.by_blocks { states.len() } else { view.outputs.div_ceil(rows_per_job) * view.segments };
+    let job_elems = source.len().div_ceil(jobs.max(1)).max(1);
+    let at_once = ELEMS_AT_ONCE.div_ceil(job_elems).min(JOBS_AT_ONCE);
+    let answers: Mutex<Vec<(usize, Vec<State>)>> = Mutex::default();
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    let failure = Mutex::new(None);
+    let work = || {
+        let row = Row { bytes: &bytes, source, view, accumulator, skip_nan, wide };
+        loop {
+            let first = next.fetch_add(at_once, std::sync::atomic::Ordering::Relaxed);
+            if first >= jobs {
+                return;
+            }
+            for job in first..jobs.min(first + at_once) {
+                match row.job(job) {
+                    Ok(states) => answers.lock().unwrap_or_else(PoisonError::into_inner).push((job, states)),
+                    Err(error) => {
+                        failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                        return;
+                    }
+                }
+            }
+        }
+    };
+    in_threads(threads.min(jobs.div_ceil(at_once)), work);
+    if let Some(error) = failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        return Err(error);
+    }
+    for (job, row) in answers.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        if view.by_blocks {
+            states[job] = row[0];
+        } else {
+            let (tile, segment) = (job / view.segments, job % view.segments);
+            for (at, state) in row.into_iter().enumerate() {
+                states[(tile * BLOCK_LANES + at) * view.segments + segment] = state;
+            }
+        }
+    }
+    Ok(states)
+}
+
+struct Row<'a> {
+    bytes: &'a [u8],
+    source: &'a NdBuffer,
+    view: &'a View,
+    accumulator: Accumulator,
+    skip_nan: bool,
+    wide: Wide,
+}
+
+impl Row<'_> {
+    /// One segment by its lanes, merged; or one segment each of some elements of the result.
+    fn job(&self, job: usize) -> Result<Vec<State>> {
+        match self.wide {
+            Wide::Signed => self.walk::<i64>(job),
+            Wide::Unsigned => self.walk::<u64>(job),
+            Wide::Float => self.walk::<f64>(job),
+            Wide::Complex => self.walk::<f64>(job),
+        }
+    }
+
+    /// Merges states two by two, the upper half into the lower, until the first is all.
+    fn join(&self, states: &mut [State]) {
+        let mut half = states.len() / 2;
+        while half > 0 {
+            for lane in 0..half {
+                states[lane] = self.accumulator.merge(self.wide, states[lane], states[lane + half]);
+            }
+            half /= 2;
+        }
+    }
+
+    fn walk<V: Value>(&self, job: usize) -> Result<Vec<State>> {
+        let view = self.view;
+        let dtype = self.source.dtype();
+        let size = dtype.size_bytes();
+        let wide_type = view::wide_type(self.wide);
+        let (lanes_of_output, steps) =
+            if view.by_blocks { (BLOCK_LANES, THREAD_STEPS / PACK) } else { (1, THREAD_STEPS) };
+        let (outputs, segment) = if view.by_blocks {
+            (job / view.segments..job / view.segments + 1, job % view.segments)
+        } else {
+            let first = job / view.segments * BLOCK_LANES;
+            (first..view.outputs.min(first + BLOCK_LANES), job % view.segments)
+        };
+        let width = if view.by_blocks { BLOCK_LANES } else { outputs.len() };
+        let mut lanes = Lanes::<V>::new(self.accumulator, width);
+        let (mut packed, mut wide) = (vec![0; width * size], vec![0; width * wide_type.size_bytes()]);
+        let bases: Vec<isize> = outputs.clone().map(|output| view.kept_offset(output)).collect();
+        let origin = self.source.layout().offset_bytes();
+        for step in 0..steps {
+            // The last segment is shorter, and its last row too.
+            let at = (segment * steps + step) * lanes_of_output;
+            if at >= view.reduced {
+                break;
+            }
+            let count = if view.by_blocks { width.min(view.reduced - at) } else { width };
+            let row_stride = if view.by_blocks { view.over.even() } else { view.kept.even() };
+            if row_stride == Some(size as isize) {
+                let offset = bases[0] + view.reduced_offset(at);
+                let from = origin.wrapping_add_signed(offset);
+                packed[..count * size].copy_from_slice(&self.bytes[from..from + count * size]);
+            }
+            for lane in (0..count).filter(|_| row_stride != Some(size as isize)) {
+                let offset = if view.by_blocks {
+                    bases[0] + view.reduced_offset(at + lane)
+                } else {
+                    bases[lane] + view.reduced_offset(at)
+                };
+                let from = origin.wrapping_add_signed(offset);
+                packed[lane * size..(lane + 1) * size].copy_from_slice(&self.bytes[from..from + size]);
+            }
+            let wide = &mut wide[..count * wide_type.size_bytes()];
+            cast::cast(dtype, wide_type, &packed[..count * size], wide)?;
+            lanes.take(wide, at, view.by_blocks, self.skip_nan, self.wide == Wide::Complex);
+        }
+        let mut states = lanes.settle();
+        if view.by_blocks {
+            // The lanes of each thread, then the threads.
+            states.chunks_mut(PACK).for_each(|thread| self.join(thread));
+            states = states.into_iter().step_by(PACK).collect();
+            debug_assert_eq!(states.len(), BLOCK_THREADS);
+            self.join(&mut states);
+            states.truncate(1);
+        }
+        Ok(states)
+    }
+}
+
+/// The states of lanes while they take elements.
+struct Lanes<V> {
+    accumulator: Accumulator,
+    values: Vec<V>,
+    seconds: Vec<f64>,
+    sums: Vec<f64>,
+    places: Vec<u64>,
+    counts: Vec<u64>,
+}
+
+impl<V: Value> Lanes<V> {
+    fn new(accumulator: Accumulator, width: usize) -> Lanes<V> {
+        let start = if accumulator == Accumulator::Product { V::ONE } else { V::ZERO };
+        Lanes {
+            accumulator,
+            values: vec![start; width],
+            seconds: vec![0.0; width],
+            sums: vec![0.0; width],
+            places: vec![0; width],
+            counts: vec![0; width],
+        }
+    }
+
+    /// Takes one element a lane: number `at` and those behind it, or number `at` of neighbouring elements of the result.
+    fn take(&mut self, wide: &[u8], at: usize, by_blocks: bool, skip_nan: bool, is_complex: bool) {
+        let word = |at: usize| {
+            let mut own = [0; 8];
+            own.copy_from_slice(&wide[8 * at..8 * at + 8]);
+            u64::from_ne_bytes(own)
+        };
+        let parts = 1 + usize::from(is_complex);
+        for lane in 0..wide.len() / 8 / parts {
+            let x = V::from_word(word(lane * parts));
+            let second = if is_complex { f64::from_bits(word(lane * parts + 1)) } else { 0.0 };
+            if skip_nan && (x.is_nan() || second.is_nan()) {
+                continue;
+            }
+            let place = (at + if by_blocks { lane } else { 0 }) as u64;
+            match self.accumulator {
+                Accumulator::Sum => {
+                    self.values[lane] = self.values[lane].add(x);
+                    self.seconds[lane] += second;
+                }
+                Accumulator::Product => self.values[lane] = self.values[lane].multiply(x),
+                Accumulator::Count => self.places[lane] += u64::from(!x.is_zero() || second != 0.0),
+                Accumulator::Moments => {
+                    if self.counts[lane] == 0 {
+                        self.values[lane] = x;
+                    }
+                    let distance = x.float() - self.values[lane].float();
+                    self.sums[lane] += distance;
+                    self.seconds[lane] += distance * distance;
+                }
+                Accumulator::Least | Accumulator::Greatest => {
+                    let least = self.accumulator == Accumulator::Least;
+                    if self.counts[lane] == 0 || beats(x, self.values[lane], least) {
+                        (self.values[lane], self.places[lane]) = (x, place);
+                    }
+                }
+            }
+            self.counts[lane] += 1;
+        }
+    }
+
+    fn settle(&self) -> Vec<State> {
+        let state = |lane: usize| {
+            let (value, count) = (self.values[lane], self.counts[lane]);
+            State(match self.accumulator {
+                Accumulator::Sum => [value.word(), count, self.seconds[lane].to_bits()],
+                Accumulator::Product => [value.word(), count, 0],
+                Accumulator::Count => [self.places[lane], count, 0],
+                Accumulator::Moments if count == 0 => [0; 3],
+                Accumulator::Moments => {
+                    let shift = self.sums[lane] / count as f64;
+                    let squares = self.seconds[lane] - self.sums[lane] * shift;
+                    [(value.float() + shift).to_bits(), count, squares.to_bits()]
+                }
+                Accumulator::Least | Accumulator::Greatest => [value.word(), count, self.places[lane]],
+            })
+        };
+        (0..self.values.len()).map(state).collect()
+    }
+}

@@ -1,0 +1,377 @@
+//! Reductions on a GPU: kernels of the functions in `reduce/reduce.cuh`, generated for a type and a number of dimensions.
+
+use cuzarr_device::{Buffer, DType, LaunchShape, NdBuffer, Order, Stream, pool};
+
+use super::state::{Accumulator, State, Wide};
+use super::view::{BLOCK_THREADS, View};
+use crate::cuda::{address, function, kernel_name};
+use crate::source::memory_type;
+use cuzarr::Result;
+use cuzarr::plan::Region;
+
+const MOST_BLOCKS: usize = 1 << 16;
+/// Segments of an element of the result that blocks join sooner than one thread.
+const MANY_SEGMENTS: usize = 64;
+/// Elements of the result so few that blocks join any number of segments sooner than so few threads.
+const FEW_OUTPUTS: usize = 64;
+/// Segments that one block joins: `BLOCK_JOINED` in reduce.cuh.
+const JOINED: usize = 16 * BLOCK_THREADS;
+
+/// What becomes of the state of each element of a result: arguments behind those of the walk.
+struct End<'a> {
+    /// C++ parameters behind others, and what is done with `output` and `state`.
+    parameters: String,
+    text: String,
+    arguments: Vec<Vec<u8>>,
+    memory: &'a Buffer,
+}
+
+impl<'a> End<'a> {
+    /// It never comes to that, as states are kept.
+    fn none(states: &'a Buffer) -> End<'a> {
+        End { parameters: String::new(), text: String::new(), arguments: Vec::new(), memory: states }
+    }
+
+    /// It is kept, in a table with a place for each.
+    fn keep(states: &'a Buffer) -> End<'a> {
+        End {
+            parameters: ", reduce::State* joined".into(),
+            text: "joined[output] = state;".into(),
+            arguments: vec![address(states.address())],
+            memory: states,
+        }
+    }
+
+    /// It is merged with that of other regions.
+    fn merge(part: &Part, all: &'a Buffer, state: &str) -> End<'a> {
+        End {
+            parameters: ", reduce::Part part, reduce::State* all".into(),
+            text: format!("reduce::merge_part<reduce::{state}>(part, output, state, all);"),
+            arguments: vec![part.bytes(), address(all.address())],
+            memory: all,
+        }
+    }
+
+    /// The element is made of it, in its widest type and converted.
+    fn finish((answer, ddof): (Answer, f64), (wide, dtype): (DType, DType), out: &'a Buffer) -> End<'a> {
+        let (wide, element) = (memory_type(wide), memory_type(dtype));
+        End {
+            parameters: format!(", u32 answer, double ddof, {element}* out"),
+            text: format!("out[output] = reduce::finished<{wide}, {element}>(answer, ddof, state);"),
+            arguments: vec![
+                (answer as u32).to_ne_bytes().to_vec(),
+                ddof.to_ne_bytes().to_vec(),
+                address(out.address()),
+            ],
+            memory: out,
+        }
+    }
+
+    /// As C++ that the kernels call.
+    fn lambda(&self) -> String {
+        match self.text.is_empty() {
+            true => "[](u64, const reduce::State&) {}".into(),
+            false => format!("[&](u64 output, const reduce::State& state) {{ {} }}", self.text),
+        }
+    }
+}
+
+/// The state of each element of the result.
+///
+/// # Errors
+/// `OutOfMemory`, `DeviceFailed`; `LibraryMissing` without a compiler.
+pub(crate) fn states(source: &NdBuffer, view: &View, what: (Accumulator, bool), stream: &Stream) -> Result<Vec<State>> {
+    let states = pool::allocate(view.outputs * size_of::<State>(), stream)?;
+    reduce(source, view, what, &End::keep(&states), stream)?;
+    stream.synchronize()?;
+    let bytes = states.to_vec()?;
+    let words: Vec<u64> = bytes.as_chunks::<8>().0.iter().map(|&word| u64::from_ne_bytes(word)).collect();
+    Ok(words.as_chunks::<3>().0.iter().map(|&state| State(state)).collect())
+}
+
+/// Puts the work on a stream: the walk through all segments, and a kernel that joins them where elements of the result have
+/// several.
+fn reduce(
+    source: &NdBuffer,
+    view: &View,
+    (accumulator, skip_nan): (Accumulator, bool),
+    end: &End<'_>,
+    stream: &Stream,
+) -> Result<()> {
+    let count = view.outputs * view.segments;
+    if count == 0 {
+        return Ok(());
+    }
+    let state = state_type(accumulator, Wide::of(source.dtype()));
+    let element = memory_type(source.dtype());
+    // As many registers as keep loads on their way; moments take more.
+    let kernel = match accumulator {
+        Accumulator::Moments => "CUZARR_KERNEL(",
+        _ if !view.by_blocks => "CUZARR_KERNEL(",
+        _ => "CUZARR_KERNEL_SIZED(256, 4, ",
+    };
+    let what = ((format!("{state}, {element}"), skip_nan), kernel, stream);
+    if view.segments == 1 {
+        return walk(source, view, &what, (&pool::allocate(0, stream)?, end));
+    }
+    let states = pool::allocate(count * size_of::<State>(), stream)?;
+    walk(source, view, &what, (&states, &End::none(&states)))?;
+    join((view.outputs, view.segments), (states, &state), end, stream)
+}
+
+/// The states of all segments, those of an element of the result together; each element is ended where it has one.
+fn walk(
+    source: &NdBuffer,
+    view: &View,
+    ((what, skip_nan), kernel, stream): &((String, bool), &str, &Stream),
+    (states, end): (&Buffer, &End<'_>),
+) -> Result<()> {
+    let (kept, over) = (view.kept.shape.len(), view.over.shape.len());
+    let name = kernel_name("reduction", &(what, skip_nan, kept, over, view.by_blocks, &end.parameters, &end.text));
+    let text = || {
+        let lambda = end.lambda();
+        let body = if view.by_blocks {
+            format!(
+                "    typedef reduce::Lane<reduce::{what}>::State State;\n    \
+                 CUZARR_SHARED(u64, cells, {BLOCK_THREADS} * sizeof(State) / 8);\n    \
+                 reduce::by_blocks<reduce::{what}, {skip_nan}>(where, states, (State*)cells, {lambda});\n"
+            )
+        } else {
+            format!("    reduce::by_threads<reduce::{what}, {skip_nan}>(where, states, {lambda});\n")
+        };
+        format!(
+            "#include \"reduce/reduce.cuh\"\n\ntypedef reduce::Where<{kept}, {over}> Where;\n\
+             {kernel}{name}, Where where, reduce::State* states{}) {{\n{body}}}\n",
+            end.parameters
+        )
+    };
+    let kernel = function(stream.device(), &name, text)?;
+    let count = view.outputs * view.segments;
+    let jobs = if view.by_blocks { count } else { count.div_ceil(BLOCK_THREADS) };
+    let shape = LaunchShape::line(jobs.clamp(1, MOST_BLOCKS) as u32, BLOCK_THREADS as u32);
+    let mut arguments = vec![place(source, view), address(states.address())];
+    arguments.extend_from_slice(&end.arguments);
+    // SAFETY: the arguments are what the generated text declares: places by value, room for one state a segment of each
+    // element of the result where there are several, and those of `end`, which has a place for each element of the result. The
+    // places lie inside the source's layout.
+    unsafe { kernel.launch(stream, shape, arguments, &[source.buffer(), states, end.memory]) }?;
+    Ok(())
+}
+
+/// Joins the states of segments, those of an element of the result together, and ends each.
+fn join(
+    (outputs, segments): (usize, usize),
+    (states, state): (Buffer, &str),
+    end: &End<'_>,
+    stream: &Stream,
+) -> Result<()> {
+    if segments > JOINED {
+        let rows = segments.div_ceil(JOINED);
+        let joined = pool::allocate(outputs * rows * size_of::<State>(), stream)?;
+        join_rows((outputs, segments), (&states, state), (&End::keep(&joined), true), stream)?;
+        return join((outputs, rows), (joined, state), end, stream);
+    }
+    let by_blocks = segments >= MANY_SEGMENTS || outputs <= FEW_OUTPUTS;
+    join_rows((outputs, segments), (&states, state), (end, by_blocks), stream)
+}
+
+/// The same in one pass; where there are more segments than a block joins, `end` has a place for each block.
+fn join_rows(
+    (outputs, segments): (usize, usize),
+    (states, state): (&Buffer, &str),
+    (end, by_blocks): (&End<'_>, bool),
+    stream: &Stream,
+) -> Result<()> {
+    let name = kernel_name("joining", &(state, by_blocks, &end.parameters, &end.text));
+    let text = || {
+        let lambda = end.lambda();
+        let body = if by_blocks {
+            format!(
+                "    CUZARR_SHARED(u64, cells, {BLOCK_THREADS} * sizeof(reduce::{state}) / 8);\n    \
+                 reduce::join_by_blocks(outputs, segments, states, (reduce::{state}*)cells, {lambda});\n"
+            )
+        } else {
+            format!("    reduce::join<reduce::{state}>(outputs, segments, states, {lambda});\n")
+        };
+        format!(
+            "#include \"reduce/reduce.cuh\"\n\n\
+             CUZARR_KERNEL({name}, u64 outputs, u64 segments, reduce::State* states{}) {{\n{body}}}\n",
+            end.parameters
+        )
+    };
+    let kernel = function(stream.device(), &name, text)?;
+    let mut arguments = [outputs, segments, states.address()].map(address).to_vec();
+    arguments.extend_from_slice(&end.arguments);
+    let threads = match by_blocks {
+        true => outputs.saturating_mul(segments.div_ceil(JOINED)).saturating_mul(BLOCK_THREADS),
+        false => outputs,
+    };
+    // SAFETY: the arguments are what the text declares; the table has a row of segments for each element of the result, and
+    // `end` a place for each thread that joins a row, or for each block that joins a part of one.
+    unsafe { kernel.launch(stream, line(threads), arguments, &[states, end.memory]) }?;
+    Ok(())
+}
+
+/// `Where` in reduce.cuh, of as many dimensions as the view has.
+pub(crate) fn place(source: &NdBuffer, view: &View) -> Vec<u8> {
+    let mut words = vec![source.address() as u64, view.outputs as u64, view.reduced as u64, view.segments as u64];
+    words.extend(view.kept.shape.iter().chain(&view.over.shape).map(|&extent| extent as u64));
+    words.extend(view.kept.strides.iter().chain(&view.over.strides).map(|&stride| stride as u64));
+    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}
+
+/// Enough blocks for so many threads.
+fn line(threads: usize) -> LaunchShape {
+    LaunchShape::line(threads.div_ceil(BLOCK_THREADS).clamp(1, MOST_BLOCKS) as u32, BLOCK_THREADS as u32)
+}
+
+/// Dimensions of a region at most: `MOST_AXES` in reduce.cuh.
+const MOST_AXES: usize = 8;
+
+/// One dimension of a region: its extent and start, and the extent of the whole.
+type Axis = [u64; 3];
+
+/// `Part` in reduce.cuh.
+struct Part {
+    outputs: u64,
+    kept: [Axis; MOST_AXES],
+    reduced: [Axis; MOST_AXES],
+    kept_axes: u32,
+    reduced_axes: u32,
+}
+
+impl Part {
+    /// A region of an array of this shape whose `axes` are reduced, to so many elements of a result.
+    fn new(region: &Region, (shape, axes): (&[u64], &[usize]), outputs: usize) -> Part {
+        let (kept, reduced) = ([[1, 0, 1]; MOST_AXES], [[1, 0, 1]; MOST_AXES]);
+        let mut part = Part { outputs: outputs as u64, kept, reduced, kept_axes: 0, reduced_axes: 0 };
+        for (axis, &whole) in shape.iter().enumerate() {
+            let (row, count) = match axes.contains(&axis) {
+                true => (&mut part.reduced, &mut part.reduced_axes),
+                false => (&mut part.kept, &mut part.kept_axes),
+            };
+            row[*count as usize] = [region.extent[axis], region.start[axis], whole];
+            *count += 1;
+        }
+        part
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let axes = self.kept.iter().chain(&self.reduced).flatten();
+        let words = [self.outputs].into_iter().chain(axes.copied());
+        let counts = [self.kept_axes, self.reduced_axes].into_iter().flat_map(u32::to_ne_bytes);
+        words.flat_map(u64::to_ne_bytes).chain(counts).collect()
+    }
+}
+
+/// What a result is made of its state: the numbers of `Answer` in reduce.cuh.
+#[derive(Clone, Copy)]
+pub(super) enum Answer {
+    Value,
+    Mean,
+    MeanOfBoth,
+    Variance,
+    Deviation,
+    Extreme,
+    Place,
+    Any,
+    All,
+}
+
+/// The states of all elements of a result on the device, as far as regions came in.
+pub(super) struct Gathered<'a> {
+    shape: &'a [u64],
+    axes: &'a [usize],
+    what: (Accumulator, bool),
+    wide: Wide,
+    outputs: usize,
+    stream: &'a Stream,
+    /// All zero where nothing came in; none before the first region.
+    states: Option<Buffer>,
+}
+
+impl<'a> Gathered<'a> {
+    /// Whether results of an array of this shape are gathered on the device.
+    pub(super) fn suits(shape: &[u64], axes: &[usize]) -> bool {
+        axes.len() <= MOST_AXES && shape.len() - axes.len() <= MOST_AXES
+    }
+
+    pub(super) fn new(
+        (shape, axes): (&'a [u64], &'a [usize]),
+        what: (Accumulator, bool),
+        wide: Wide,
+        outputs: usize,
+        stream: &'a Stream,
+    ) -> Result<Gathered<'a>> {
+        Ok(Gathered { shape, axes, what, wide, outputs, stream, states: None })
+    }
+
+    /// Takes the elements of a region; they are no longer needed when this returns.
+    pub(super) fn take(&mut self, region: &Region, elements: &NdBuffer) -> Result<()> {
+        let view = View::new(elements, self.axes)?;
+        if view.outputs == 0 {
+            return Ok(());
+        }
+        let all = match self.states.take() {
+            Some(states) => states,
+            None => Buffer::zeroed(self.stream.device(), self.outputs * size_of::<State>())?,
+        };
+        let part = Part::new(region, (self.shape, self.axes), view.outputs);
+        let end = End::merge(&part, &all, &state_type(self.what.0, self.wide));
+        reduce(elements, &view, self.what, &end, self.stream)?;
+        self.states = Some(all);
+        Ok(self.stream.synchronize()?)
+    }
+
+    /// The elements of the result of the only region, converted from their widest type to `dtype`.
+    pub(super) fn finish_all(
+        &self,
+        elements: &NdBuffer,
+        answer: (Answer, f64),
+        (wide, dtype): (DType, DType),
+    ) -> Result<NdBuffer> {
+        let out = NdBuffer::empty(self.stream.device(), dtype, &[self.outputs], Order::C)?;
+        let end = End::finish(answer, (wide, dtype), out.buffer());
+        reduce(elements, &View::new(elements, self.axes)?, self.what, &end, self.stream)?;
+        self.stream.synchronize()?;
+        Ok(out)
+    }
+
+    /// The elements of the result, converted from their widest type to `dtype`.
+    pub(super) fn finish(&self, answer: Answer, ddof: f64, (wide, dtype): (DType, DType)) -> Result<NdBuffer> {
+        let out = NdBuffer::empty(self.stream.device(), dtype, &[self.outputs], Order::C)?;
+        let Some(states) = &self.states else { return Ok(out) };
+        let (wide, element) = (memory_type(wide), memory_type(dtype));
+        let name = kernel_name("finishing", &(wide, element));
+        let text = || {
+            format!(
+                "#include \"reduce/reduce.cuh\"\n\nCUZARR_KERNEL({name}, u64 outputs, u32 answer, double ddof, \
+             const reduce::State* states, {element}* out) {{\n    \
+             reduce::finish<{wide}, {element}>(outputs, answer, ddof, states, out);\n}}\n"
+            )
+        };
+        let kernel = function(self.stream.device(), &name, text)?;
+        let arguments = (self.outputs as u64, answer as u32, ddof, states.address(), out.address());
+        // SAFETY: the arguments are what the text declares; there is a state and an element for each result.
+        unsafe { kernel.launch(self.stream, line(self.outputs), arguments, &[states, out.buffer()]) }?;
+        self.stream.synchronize()?;
+        Ok(out)
+    }
+}
+
+fn state_type(accumulator: Accumulator, wide: Wide) -> String {
+    let value = match wide {
+        Wide::Signed => "i64",
+        Wide::Unsigned => "u64",
+        Wide::Float | Wide::Complex => "double",
+    };
+    match accumulator {
+        Accumulator::Sum if wide == Wide::Complex => "ComplexSum".to_string(),
+        Accumulator::Sum => format!("Sum<{value}>"),
+        Accumulator::Product => format!("Product<{value}>"),
+        Accumulator::Moments => "Moments".to_string(),
+        Accumulator::Least => format!("Extreme<{value}, true>"),
+        Accumulator::Greatest => format!("Extreme<{value}, false>"),
+        Accumulator::Count => "Count".to_string(),
+    }
+}

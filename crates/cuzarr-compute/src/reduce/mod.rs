@@ -1,0 +1,502 @@
+//! Reductions: sums, means, extremes and their like, over all dimensions or some.
+//!
+//! Elements are cut into segments of fixed numbers of them, by their place alone; each segment gives a state ([`state::State`]),
+//! and states are joined in order, two by two. So results do not depend on threads or blocks, and are the same bits on the CPU
+//! and on a GPU: see `reduce/reduce.cuh`. Out of core, states of regions are joined in the order of the regions, which the
+//! memory limit decides.
+//!
+//! Sums of floats are made in binary64, over at most 256 elements in a row and then two by two, and rounded once; variances
+//! by distances from an element nearby and the formula of Chan, Golub and LeVeque. Whole numbers wrap as NumPy's do.
+
+mod cpu;
+pub(crate) mod cuda;
+mod state;
+pub(crate) mod view;
+
+use cuzarr_device::cpu::cast;
+use cuzarr_device::{DType, DTypeKind, Device, NdBuffer, Order};
+
+pub(crate) use self::state::{Accumulator, State, Wide};
+use self::view::{View, wide_type};
+use super::evaluate::{Processor, memory_shape};
+use super::expr::Expr;
+use super::promote::without_arithmetic;
+use super::run::{ComputeOptions, Job, deliver, for_each_region};
+use cuzarr::plan::Region;
+use cuzarr::{Error, ErrorKind, Result};
+
+/// One part in so many of the memory limit is for the states of a result that a GPU gathers, at most.
+const STATES_SHARE: u64 = 4;
+
+/// What is made of many elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ReduceOp {
+    /// The sum; of bools and whole numbers in 64 bits.
+    Sum,
+    /// The product; of bools and whole numbers in 64 bits.
+    Prod,
+    /// The mean.
+    Mean,
+    /// The standard deviation.
+    Std,
+    /// The variance.
+    Var,
+    /// The least element; NaN where one is NaN.
+    Min,
+    /// The greatest element; NaN where one is NaN.
+    Max,
+    /// Where the least element first is.
+    ArgMin,
+    /// Where the greatest element first is.
+    ArgMax,
+    /// Whether one element is not 0.
+    Any,
+    /// Whether no element is 0.
+    All,
+    /// How many elements are not 0.
+    CountNonzero,
+}
+
+/// A reduction: what is made, over which dimensions.
+#[derive(Clone, Debug)]
+pub struct Reduction {
+    /// What is made.
+    pub op: ReduceOp,
+    /// Dimensions; `None` for all.
+    pub axes: Option<Vec<usize>>,
+    /// Whether reduced dimensions stay, with an extent of 1.
+    pub keepdims: bool,
+    /// What is subtracted from the number of elements that a variance is divided by.
+    pub ddof: f64,
+    /// Whether elements that are NaN are left out.
+    pub skip_nan: bool,
+}
+
+impl ReduceOp {
+    const NAMES: &'static [(ReduceOp, &'static str)] = &[
+        (ReduceOp::Sum, "sum"),
+        (ReduceOp::Prod, "prod"),
+        (ReduceOp::Mean, "mean"),
+        (ReduceOp::Std, "std"),
+        (ReduceOp::Var, "var"),
+        (ReduceOp::Min, "min"),
+        (ReduceOp::Max, "max"),
+        (ReduceOp::ArgMin, "argmin"),
+        (ReduceOp::ArgMax, "argmax"),
+        (ReduceOp::Any, "any"),
+        (ReduceOp::All, "all"),
+        (ReduceOp::CountNonzero, "count_nonzero"),
+    ];
+
+    /// The reduction of NumPy's name.
+    pub fn named(name: &str) -> Option<ReduceOp> {
+        Self::NAMES.iter().find(|(_, own)| *own == name).map(|(op, _)| *op)
+    }
+
+    /// NumPy's names of all of them.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        Self::NAMES.iter().map(|(_, name)| *name)
+    }
+
+    /// NumPy's name.
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(op, _)| *op == self).map_or("", |(_, name)| name)
+    }
+
+    /// The type that elements are converted to before, and that of the result.
+    fn dtypes(self, dtype: DType) -> Result<(DType, DType)> {
+        let is_exact = matches!(dtype.kind(), DTypeKind::Bool | DTypeKind::Int | DTypeKind::UInt);
+        let refused_of_complex =
+            !matches!(self, ReduceOp::Sum | ReduceOp::Mean | ReduceOp::Any | ReduceOp::All | ReduceOp::CountNonzero);
+        if dtype.kind() == DTypeKind::Opaque {
+            return Err(without_arithmetic(dtype));
+        }
+        if dtype.kind() == DTypeKind::Complex && refused_of_complex {
+            let message = format!("{} is not defined for elements of {dtype}", self.name());
+            return Err(Error::new(ErrorKind::DTypeMismatch, message)
+                .with_hint("use CuPy or NumPy, or reduce real and imag by themselves"));
+        }
+        Ok(match self {
+            ReduceOp::Sum | ReduceOp::Prod if is_exact => (dtype, wide_type(Wide::of(dtype))),
+            ReduceOp::Sum | ReduceOp::Prod | ReduceOp::Min | ReduceOp::Max => (dtype, dtype),
+            ReduceOp::Mean | ReduceOp::Std | ReduceOp::Var if is_exact => (DType::FLOAT64, DType::FLOAT64),
+            ReduceOp::Mean | ReduceOp::Std | ReduceOp::Var => (dtype, dtype),
+            ReduceOp::ArgMin | ReduceOp::ArgMax | ReduceOp::CountNonzero => (dtype, DType::INT64),
+            ReduceOp::Any | ReduceOp::All => (dtype, DType::BOOL),
+        })
+    }
+
+    /// What a result is made of its state, and its widest type.
+    fn answer(self, wide: Wide) -> (cuda::Answer, DType) {
+        use cuda::Answer;
+        let is_complex = wide == Wide::Complex;
+        match self {
+            ReduceOp::Sum if is_complex => (Answer::Value, DType::COMPLEX128),
+            ReduceOp::Mean if is_complex => (Answer::MeanOfBoth, DType::COMPLEX128),
+            ReduceOp::Sum | ReduceOp::Prod => (Answer::Value, wide_type(wide)),
+            ReduceOp::Mean => (Answer::Mean, DType::FLOAT64),
+            ReduceOp::Std => (Answer::Deviation, DType::FLOAT64),
+            ReduceOp::Var => (Answer::Variance, DType::FLOAT64),
+            ReduceOp::Min | ReduceOp::Max => (Answer::Extreme, wide_type(wide)),
+            ReduceOp::ArgMin | ReduceOp::ArgMax => (Answer::Place, DType::INT64),
+            ReduceOp::Any => (Answer::Any, DType::INT64),
+            ReduceOp::All => (Answer::All, DType::INT64),
+            ReduceOp::CountNonzero => (Answer::Value, DType::INT64),
+        }
+    }
+
+    fn accumulator(self) -> Accumulator {
+        match self {
+            ReduceOp::Sum | ReduceOp::Mean => Accumulator::Sum,
+            ReduceOp::Prod => Accumulator::Product,
+            ReduceOp::Std | ReduceOp::Var => Accumulator::Moments,
+            ReduceOp::Min | ReduceOp::ArgMin => Accumulator::Least,
+            ReduceOp::Max | ReduceOp::ArgMax => Accumulator::Greatest,
+            ReduceOp::Any | ReduceOp::All | ReduceOp::CountNonzero => Accumulator::Count,
+        }
+    }
+}
+
+impl Reduction {
+    /// A reduction over all dimensions, or some.
+    pub fn new(op: ReduceOp, axes: Option<Vec<usize>>) -> Reduction {
+        Reduction { op, axes, keepdims: false, ddof: 0.0, skip_nan: false }
+    }
+
+    /// The reduced dimensions, sorted.
+    fn axes(&self, ndim: usize) -> Result<Vec<usize>> {
+        let axes = sorted_axes(self.axes.as_deref(), ndim)?;
+        if matches!(self.op, ReduceOp::ArgMin | ReduceOp::ArgMax) && axes.len() != 1 && axes.len() != ndim {
+            let message = format!("{} takes one dimension, or all", self.op.name());
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        Ok(axes)
+    }
+
+    /// Type and shape of what comes of elements of such a type and shape.
+    ///
+    /// # Errors
+    /// `DTypeMismatch`, `InvalidArgument`.
+    pub(crate) fn result(&self, dtype: DType, shape: &[u64]) -> Result<(DType, Vec<u64>)> {
+        let axes = self.axes(shape.len())?;
+        Ok((self.op.dtypes(dtype)?.1, kept_shape(shape, &axes, self.keepdims)))
+    }
+}
+
+/// The dimensions that are reduced, sorted; `None` for all.
+///
+/// # Errors
+/// `InvalidArgument` when one is not there, or twice.
+pub(super) fn sorted_axes(axes: Option<&[usize]>, ndim: usize) -> Result<Vec<usize>> {
+    let mut axes = axes.map_or_else(|| (0..ndim).collect(), <[usize]>::to_vec);
+    axes.sort_unstable();
+    let repeats = axes.windows(2).any(|pair| pair[0] == pair[1]);
+    if repeats || axes.iter().any(|&axis| axis >= ndim) {
+        let message = format!("axes {axes:?} are not different dimensions of {ndim}");
+        return Err(Error::new(ErrorKind::InvalidArgument, message));
+    }
+    Ok(axes)
+}
+
+/// A shape without its reduced dimensions, or with an extent of 1 for each.
+pub(super) fn kept_shape(shape: &[u64], axes: &[usize], keepdims: bool) -> Vec<u64> {
+    let extents = shape.iter().enumerate().filter_map(|(axis, &extent)| match axes.contains(&axis) {
+        true => keepdims.then_some(1),
+        false => Some(extent),
+    });
+    extents.collect()
+}
+
+/// States of the elements of a result, as far as regions came in.
+struct Gathered {
+    shape: Vec<u64>,
+    axes: Vec<usize>,
+    accumulator: Accumulator,
+    wide: Wide,
+    states: Vec<State>,
+}
+
+impl Gathered {
+    fn is_reduced(&self, axis: usize) -> bool {
+        self.axes.contains(&axis)
+    }
+
+    /// Number of an element of the result in C order, by where it is.
+    fn number(&self, place: &[u64]) -> u64 {
+        let axes = (0..self.shape.len()).filter(|&axis| !self.is_reduced(axis));
+        axes.fold(0, |number, axis| number * self.shape[axis] + place[axis])
+    }
+
+    /// Takes the states of a region, in C order of its part of the result, row by row along the last dimension.
+    fn take(&mut self, region: &Region, states: &[State]) {
+        let kept: Vec<usize> = (0..self.shape.len()).filter(|&axis| !self.is_reduced(axis)).collect();
+        let (row, outer) = match kept.split_last() {
+            Some((&last, outer)) => (region.extent[last] as usize, outer),
+            None => (1, &kept[..]),
+        };
+        let has_places = matches!(self.accumulator, Accumulator::Least | Accumulator::Greatest);
+        let mut all = std::mem::take(&mut self.states);
+        let mut place = region.start.clone();
+        for states in states.chunks(row.max(1)) {
+            let first = self.number(&place) as usize;
+            for (own, state) in all[first..first + states.len()].iter_mut().zip(states) {
+                let mut state = *state;
+                if has_places {
+                    state.0[2] = self.place_of(region, state.0[2]);
+                }
+                *own = self.accumulator.merge(self.wide, *own, state);
+            }
+            // The next row of the region's part of the result.
+            for &axis in outer.iter().rev() {
+                place[axis] += 1;
+                if place[axis] < region.start[axis] + region.extent[axis] {
+                    break;
+                }
+                place[axis] = region.start[axis];
+            }
+        }
+        self.states = all;
+    }
+
+    /// The number among all reduced elements of one that has a number among those of a region.
+    fn place_of(&self, region: &Region, number: u64) -> u64 {
+        let (mut rest, mut place, mut scale) = (number, 0, 1);
+        for axis in (0..self.shape.len()).rev().filter(|&axis| self.is_reduced(axis)) {
+            let extent = region.extent[axis].max(1);
+            place += (region.start[axis] + rest % extent) * scale;
+            scale *= self.shape[axis];
+            rest /= extent;
+        }
+        place
+    }
+}
+
+/// What of a memory limit is left beside the states of so many results; all of it where these take too much of it for a GPU to
+/// gather them.
+fn beside_states(outputs: usize, limit_bytes: u64) -> u64 {
+    let states_bytes = (outputs as u64).saturating_mul(size_of::<State>() as u64);
+    if states_bytes <= limit_bytes / STATES_SHARE { limit_bytes - states_bytes } else { limit_bytes }
+}
+
+/// The states of an array whose `axes` are reduced: one for each element of the result, in C order.
+fn states_of(
+    source: &NdBuffer,
+    axes: &[usize],
+    what: (Accumulator, bool),
+    processor: &Processor,
+) -> Result<Vec<State>> {
+    let view = View::new(source, axes)?;
+    let wide = Wide::of(source.dtype());
+    let all = match processor.stream() {
+        None => cpu::states(source, &view, what, processor.threads)?,
+        // States that are larger than the elements would be much that no limit counts, and more to bring back.
+        Some(stream) if view.outputs * size_of::<State>() > source.size_bytes() => {
+            stream.synchronize()?;
+            return states_of(
+                &source.to_device(Device::Cpu)?,
+                axes,
+                what,
+                &Processor::apart(Device::Cpu, processor.threads)?,
+            );
+        }
+        Some(stream) => return cuda::states(source, &view, what, stream),
+    };
+    let join = |segments: &[State]| {
+        let mut row = segments.to_vec();
+        while row.len() > 1 {
+            row = row.chunks(2).map(|pair| pair[1..].iter().fold(pair[0], |a, &b| what.0.merge(wide, a, b))).collect();
+        }
+        row.first().copied().unwrap_or_else(|| what.0.empty(wide))
+    };
+    Ok(if all.len() == view.outputs { all } else { all.chunks(view.segments).map(join).collect() })
+}
+
+/// The state of all elements but NaN.
+///
+/// # Errors
+/// As the device's pass.
+pub(super) fn state_of(source: &NdBuffer, accumulator: Accumulator, processor: &Processor) -> Result<State> {
+    let states = states_of(source, &(0..source.ndim()).collect::<Vec<_>>(), (accumulator, true), processor)?;
+    Ok(states.first().copied().unwrap_or_else(|| accumulator.empty(Wide::of(source.dtype()))))
+}
+
+impl Expr {
+    /// Reduces the expression, region by region while others are read, into new memory of the device.
+    ///
+    /// ```
+    /// use cuzarr_compute::{ComputeOptions, Expr, ReduceOp, Reduction};
+    /// use cuzarr_device::{DType, Device, NdBuffer, Order};
+    /// let bytes: Vec<u8> = [1.0f64, 2.0, 3.0, 4.0].iter().flat_map(|x| x.to_ne_bytes()).collect();
+    /// let x = Expr::buffer(NdBuffer::from_host(Device::Cpu, DType::FLOAT64, &[2, 2], Order::C, &bytes)?)?;
+    /// let mean = x.reduce(&Reduction::new(ReduceOp::Mean, Some(vec![0])), &ComputeOptions::default())?;
+    /// assert_eq!(mean.host_slice::<f64>()?, [2.0, 3.0]);
+    /// # Ok::<(), cuzarr::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `DTypeMismatch` when it has no meaning for the elements; `InvalidArgument` for dimensions that are not there, and for
+    /// an extreme of no elements; else as [`Expr::compute`].
+    pub fn reduce(&self, reduction: &Reduction, options: &ComputeOptions<'_>) -> Result<NdBuffer> {
+        let axes = reduction.axes(self.ndim())?;
+        let (dtype, shape) = reduction.result(self.dtype(), self.shape())?;
+        let source = self.astype(reduction.op.dtypes(self.dtype())?.0)?;
+        if let Some(result) = source.reduce_there(reduction, &axes, dtype, options)? {
+            return Ok(result.reshape(&memory_shape(&shape)?)?);
+        }
+        let accumulators = [reduction.op.accumulator()];
+        let [gathered] = source.gather(&axes, accumulators, reduction.skip_nan, options)?;
+        let bytes = finish(reduction, &gathered, dtype)?;
+        let result = NdBuffer::from_host(Device::Cpu, dtype, &memory_shape(&shape)?, Order::C, &bytes)?;
+        deliver(&result, options)
+    }
+
+    /// The elements of the result, of type `dtype`, where a GPU gathers them.
+    fn reduce_there(
+        &self,
+        reduction: &Reduction,
+        axes: &[usize],
+        dtype: DType,
+        options: &ComputeOptions<'_>,
+    ) -> Result<Option<NdBuffer>> {
+        let outputs: usize = memory_shape(&kept_shape(self.shape(), axes, false))?.iter().product();
+        let wide = Wide::of(self.dtype());
+        let (answer, widest) = reduction.op.answer(wide);
+        // Refusals are the host's.
+        let may_fail = self.shape().contains(&0) || (reduction.skip_nan && matches!(answer, cuda::Answer::Place));
+        let suits = cuda::Gathered::suits(self.shape(), axes);
+        let left_bytes = beside_states(outputs, options.memory_limit_bytes);
+        let fits = left_bytes < options.memory_limit_bytes;
+        if options.device == Device::Cpu || may_fail || !suits || !fits {
+            return Ok(None);
+        }
+        let whole = Region { number: 0, start: vec![0; self.ndim()], extent: self.shape().to_vec() };
+        let mut job = Job::new(self, whole, options)?.looked_at().summarised(axes);
+        let limit_bytes = if job.is_in_memory() { u64::MAX } else { left_bytes };
+        let regions = job.regions(None, limit_bytes)?;
+        let Some(stream) = job.processor.stream() else { return Ok(None) };
+        let what = (reduction.op.accumulator(), reduction.skip_nan);
+        let mut gathered = cuda::Gathered::new((self.shape(), axes), what, wide, outputs, stream)?;
+        if let [only] = &regions[..] {
+            let elements = job.work(only, &job.read(only)?)?;
+            return gathered.finish_all(&elements, (answer, reduction.ddof), (widest, dtype)).map(Some);
+        }
+        for_each_region(
+            &job,
+            &regions,
+            |region, inputs| gathered.take(region, &job.work(region, &inputs)?),
+            |_, ()| Ok(()),
+        )?;
+        gathered.finish(answer, reduction.ddof, (widest, dtype)).map(Some)
+    }
+
+    /// The least and the greatest element, of which there is one, in one pass; NaN where one is NaN.
+    ///
+    /// # Errors
+    /// As [`Expr::reduce`].
+    pub(super) fn extremes(&self, options: &ComputeOptions<'_>) -> Result<(f64, f64)> {
+        let axes = sorted_axes(None, self.ndim())?;
+        let both = self.gather(&axes, [Accumulator::Least, Accumulator::Greatest], false, options)?;
+        let [least, greatest] =
+            both.map(|gathered| gathered.wide.number(gathered.states.first().map_or(0, |state| state.0[0])));
+        Ok((least, greatest))
+    }
+
+    /// The states of all elements of a result, one after the other, by one way through the expression for all accumulators.
+    fn gather<const N: usize>(
+        &self,
+        axes: &[usize],
+        accumulators: [Accumulator; N],
+        skip_nan: bool,
+        options: &ComputeOptions<'_>,
+    ) -> Result<[Gathered; N]> {
+        let whole = Region { number: 0, start: vec![0; self.ndim()], extent: self.shape().to_vec() };
+        let mut job = Job::new(self, whole, options)?.looked_at().summarised(axes);
+        let outputs: usize = memory_shape(&kept_shape(self.shape(), axes, false))?.iter().product();
+        // As where a GPU gathers: the same regions, and results.
+        let left_bytes = beside_states(outputs, options.memory_limit_bytes);
+        let limit_bytes = if job.is_in_memory() { u64::MAX } else { left_bytes };
+        let regions = job.regions(None, limit_bytes)?;
+        let wide = Wide::of(self.dtype());
+        let mut gathered = accumulators.map(|accumulator| {
+            let states = vec![accumulator.empty(wide); outputs];
+            Gathered { shape: self.shape().to_vec(), axes: axes.to_vec(), accumulator, wide, states }
+        });
+        for_each_region(
+            &job,
+            &regions,
+            |region, inputs| {
+                let elements = job.work(region, &inputs)?;
+                let states =
+                    accumulators.iter().map(|&one| states_of(&elements, axes, (one, skip_nan), &job.processor));
+                states.collect::<Result<Vec<_>>>()
+            },
+            |region, states| {
+                gathered.iter_mut().zip(&states).for_each(|(gathered, states)| gathered.take(region, states));
+                Ok(())
+            },
+        )?;
+        Ok(gathered)
+    }
+}
+
+/// The elements of the result, from their states.
+fn finish(reduction: &Reduction, gathered: &Gathered, dtype: DType) -> Result<Vec<u8>> {
+    let total: u64 = gathered.axes.iter().map(|&axis| gathered.shape[axis]).product();
+    let mut bytes = Vec::new();
+    let mut from = wide_type(gathered.wide);
+    for state in &gathered.states {
+        let [value, count, second] = state.0;
+        let n = count as f64;
+        match reduction.op {
+            ReduceOp::Sum | ReduceOp::Prod => {
+                bytes.extend(value.to_ne_bytes());
+                if gathered.wide == Wide::Complex {
+                    bytes.extend(second.to_ne_bytes());
+                }
+            }
+            ReduceOp::Mean => {
+                bytes.extend((f64::from_bits(value) / n).to_ne_bytes());
+                if gathered.wide == Wide::Complex {
+                    bytes.extend((f64::from_bits(second) / n).to_ne_bytes());
+                }
+            }
+            ReduceOp::Std | ReduceOp::Var => {
+                let variance = f64::from_bits(second).max(0.0) / (n - reduction.ddof).max(0.0);
+                // NaN among the elements stays one.
+                let variance = if f64::from_bits(second).is_nan() { f64::NAN } else { variance };
+                let value = if reduction.op == ReduceOp::Std { variance.sqrt() } else { variance };
+                bytes.extend(value.to_ne_bytes());
+            }
+            ReduceOp::Min | ReduceOp::Max if count > 0 => bytes.extend(value.to_ne_bytes()),
+            // Nothing but NaN was left out.
+            ReduceOp::Min | ReduceOp::Max if total > 0 => bytes.extend(f64::NAN.to_ne_bytes()),
+            ReduceOp::ArgMin | ReduceOp::ArgMax if count > 0 => {
+                from = DType::INT64;
+                bytes.extend(second.to_ne_bytes());
+            }
+            ReduceOp::Min | ReduceOp::Max | ReduceOp::ArgMin | ReduceOp::ArgMax => {
+                let message = match total {
+                    0 => format!("{} of no elements has no meaning", reduction.op.name()),
+                    _ => format!("{} of nothing but NaN has no meaning", reduction.op.name()),
+                };
+                return Err(Error::new(ErrorKind::InvalidArgument, message));
+            }
+            ReduceOp::Any | ReduceOp::All | ReduceOp::CountNonzero => {
+                from = DType::INT64;
+                let answer = match reduction.op {
+                    ReduceOp::Any => u64::from(value > 0),
+                    ReduceOp::All => u64::from(value == count),
+                    _ => value,
+                };
+                bytes.extend(answer.to_ne_bytes());
+            }
+        }
+    }
+    if gathered.states.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut elements = vec![0; bytes.len() / from.size_bytes() * dtype.size_bytes()];
+    cast::cast(from, dtype, &bytes, &mut elements)?;
+    Ok(elements)
+}

@@ -1,0 +1,184 @@
+//! What is known of elements that were reduced so far, and how two such are joined. The GPU's twins are in
+//! `reduce/reduce.cuh`; both do the same operations in the same order.
+
+use cuzarr_device::{DType, DTypeKind};
+
+/// Three words, whose meaning is the [`Accumulator`]'s: a value, how many elements, and a second value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct State(pub(crate) [u64; 3]);
+
+/// What is computed of elements, in the widest type of their kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Accumulator {
+    Sum,
+    Product,
+    /// Mean, number, and squared distances from the mean.
+    Moments,
+    Least,
+    Greatest,
+    /// Elements that are not 0.
+    Count,
+}
+
+/// The widest type of a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Wide {
+    Signed,
+    Unsigned,
+    Float,
+    Complex,
+}
+
+impl Wide {
+    pub(crate) fn of(dtype: DType) -> Wide {
+        match dtype.kind() {
+            DTypeKind::Bool | DTypeKind::Int => Wide::Signed,
+            DTypeKind::UInt => Wide::Unsigned,
+            DTypeKind::Complex => Wide::Complex,
+            _ => Wide::Float,
+        }
+    }
+
+    /// A number that is known by its word; of a complex one the real part.
+    pub(crate) fn number(self, word: u64) -> f64 {
+        match self {
+            Wide::Signed => word.cast_signed() as f64,
+            Wide::Unsigned => word as f64,
+            Wide::Float | Wide::Complex => f64::from_bits(word),
+        }
+    }
+}
+
+/// An element in its widest type.
+pub(crate) trait Value: Copy {
+    const ZERO: Self;
+    const ONE: Self;
+    fn word(self) -> u64;
+    fn from_word(word: u64) -> Self;
+    fn add(self, other: Self) -> Self;
+    fn multiply(self, other: Self) -> Self;
+    fn is_nan(self) -> bool;
+    fn less(self, other: Self) -> bool;
+    fn is_zero(self) -> bool;
+    fn float(self) -> f64;
+}
+
+macro_rules! whole_values {
+    ($($name:ident)*) => {$(
+        impl Value for $name {
+            const ZERO: Self = 0;
+            const ONE: Self = 1;
+            fn word(self) -> u64 { self as u64 }
+            fn from_word(word: u64) -> Self { word as Self }
+            fn add(self, other: Self) -> Self { self.wrapping_add(other) }
+            fn multiply(self, other: Self) -> Self { self.wrapping_mul(other) }
+            fn is_nan(self) -> bool { false }
+            fn less(self, other: Self) -> bool { self < other }
+            fn is_zero(self) -> bool { self == 0 }
+            fn float(self) -> f64 { self as f64 }
+        }
+    )*};
+}
+
+whole_values! { i64 u64 }
+
+impl Value for f64 {
+    const ZERO: Self = 0.0;
+    const ONE: Self = 1.0;
+    fn word(self) -> u64 {
+        self.to_bits()
+    }
+    fn from_word(word: u64) -> Self {
+        f64::from_bits(word)
+    }
+    fn add(self, other: Self) -> Self {
+        self + other
+    }
+    fn multiply(self, other: Self) -> Self {
+        self * other
+    }
+    fn is_nan(self) -> bool {
+        self.is_nan()
+    }
+    fn less(self, other: Self) -> bool {
+        self < other
+    }
+    fn is_zero(self) -> bool {
+        self == 0.0
+    }
+    fn float(self) -> f64 {
+        self
+    }
+}
+
+/// Whether `x` goes before `y` as the least (or greatest) element; NaN goes before everything.
+pub(super) fn beats<V: Value>(x: V, y: V, least: bool) -> bool {
+    if x.is_nan() {
+        !y.is_nan()
+    } else if least {
+        x.less(y)
+    } else {
+        y.less(x)
+    }
+}
+
+impl Accumulator {
+    /// The state of no elements.
+    pub(crate) fn empty(self, wide: Wide) -> State {
+        match (self, wide) {
+            (Accumulator::Product, Wide::Float) => State([1f64.to_bits(), 0, 0]),
+            (Accumulator::Product, _) => State([1, 0, 0]),
+            _ => State::default(),
+        }
+    }
+
+    /// The state of both's elements; those of `other` come behind.
+    pub(crate) fn merge(self, wide: Wide, own: State, other: State) -> State {
+        match wide {
+            Wide::Signed => self.join::<i64>(own, other),
+            Wide::Unsigned => self.join::<u64>(own, other),
+            Wide::Float => self.join::<f64>(own, other),
+            Wide::Complex => {
+                let second = f64::from_bits(own.0[2]) + f64::from_bits(other.0[2]);
+                match self {
+                    Accumulator::Count => self.join::<u64>(own, other),
+                    _ => State([self.join::<f64>(own, other).0[0], own.0[1] + other.0[1], second.to_bits()]),
+                }
+            }
+        }
+    }
+
+    fn join<V: Value>(self, own: State, other: State) -> State {
+        let ([a, own_count, c], [b, other_count, d]) = (own.0, other.0);
+        let count = own_count + other_count;
+        match self {
+            Accumulator::Sum => State([V::from_word(a).add(V::from_word(b)).word(), count, 0]),
+            Accumulator::Product => State([V::from_word(a).multiply(V::from_word(b)).word(), count, 0]),
+            Accumulator::Count => State([a + b, count, 0]),
+            Accumulator::Moments => moments(own, other),
+            Accumulator::Least | Accumulator::Greatest => {
+                let (x, y, least) = (V::from_word(a), V::from_word(b), self == Accumulator::Least);
+                let wins = own_count == 0 || beats(y, x, least) || (!beats(x, y, least) && d < c);
+                let (best, place) = if other_count > 0 && wins { (b, d) } else { (a, c) };
+                State([best, count, place])
+            }
+        }
+    }
+}
+
+/// T. Chan, G. Golub, R. LeVeque (1979).
+fn moments(own: State, other: State) -> State {
+    if other.0[1] == 0 {
+        return own;
+    }
+    if own.0[1] == 0 {
+        return other;
+    }
+    let mean = |state: State| f64::from_bits(state.0[0]);
+    let squares = |state: State| f64::from_bits(state.0[2]);
+    let (n, m) = (own.0[1] as f64, other.0[1] as f64);
+    let (all, distance) = (n + m, mean(other) - mean(own));
+    let joint = mean(own) + distance * (m / all);
+    let spread = squares(own) + squares(other) + distance * distance * (n * m / all);
+    State([joint.to_bits(), own.0[1] + other.0[1], spread.to_bits()])
+}

@@ -1,0 +1,137 @@
+//! Elements as a reduction walks through them: dimensions of the result, and dimensions that are reduced.
+
+use cuzarr_device::{DType, NdBuffer};
+
+use super::state::{State, Wide};
+use crate::layout::Joint;
+use cuzarr::Result;
+
+/// Threads of a block.
+pub(crate) const BLOCK_THREADS: usize = 256;
+/// Lanes of each of them: neighbours.
+pub(crate) const PACK: usize = 4;
+/// Lanes of a segment that a block walks.
+pub(crate) const BLOCK_LANES: usize = BLOCK_THREADS * PACK;
+/// Elements that a thread takes of a segment, with all of its lanes.
+pub(crate) const THREAD_STEPS: usize = 256;
+/// Rows shorter than this are walked by one thread each: a block would mostly wait.
+const SHORT_ROW_ELEMS: usize = 64;
+
+/// How the elements of an array are grouped and cut into segments.
+#[derive(Clone, Debug)]
+pub(crate) struct View {
+    /// Elements of the result.
+    pub(crate) outputs: usize,
+    /// Elements that each of them is made of.
+    pub(crate) reduced: usize,
+    /// Segments that those are cut into.
+    pub(crate) segments: usize,
+    /// Whether a segment is walked by the lanes of a block; else by one thread, and neighbouring threads walk through
+    /// neighbouring elements of the result.
+    pub(crate) by_blocks: bool,
+    pub(crate) kept: Walk,
+    pub(crate) over: Walk,
+}
+
+/// Extents and strides in bytes of at least one dimension.
+#[derive(Clone, Debug)]
+pub(crate) struct Walk {
+    pub(crate) shape: Vec<usize>,
+    pub(crate) strides: Vec<isize>,
+}
+
+impl Walk {
+    /// Dimensions `axes` of an array, joined where possible.
+    fn new(source: &NdBuffer, axes: &[usize]) -> Result<Walk> {
+        let dropped: Vec<usize> = (0..source.ndim()).filter(|axis| !axes.contains(axis)).collect();
+        let order: Vec<usize> = dropped.iter().chain(axes).copied().collect();
+        let mut part = source.transpose(&order)?;
+        for _ in &dropped {
+            // Where there are no elements, there is nothing to walk.
+            if part.is_empty() {
+                let shape: Vec<usize> = axes.iter().map(|&axis| source.shape()[axis]).collect();
+                return Ok(Walk { shape: vec![shape.iter().product()], strides: vec![0] });
+            }
+            part = part.index_axis(0, 0)?;
+        }
+        let joint = Joint::new(part.shape(), std::slice::from_ref(&part))?;
+        let strides = joint.strides.into_iter().next().unwrap_or_default();
+        Ok(if joint.shape.is_empty() {
+            Walk { shape: vec![1], strides: vec![0] }
+        } else {
+            Walk { shape: joint.shape, strides }
+        })
+    }
+
+    /// Bytes from each element to the next, where that is one number.
+    pub(crate) fn even(&self) -> Option<isize> {
+        if let [stride] = self.strides[..] { Some(stride) } else { None }
+    }
+
+    fn offset(&self, number: usize) -> isize {
+        if let ([_], [stride]) = (&self.shape[..], &self.strides[..]) {
+            return number as isize * stride;
+        }
+        let (mut rest, mut offset) = (number, 0);
+        for (&extent, &stride) in self.shape.iter().zip(&self.strides).rev() {
+            offset += (rest % extent) as isize * stride;
+            rest /= extent;
+        }
+        offset
+    }
+}
+
+/// Bytes of the states of an array of this shape whose `axes` are reduced: of all segments, if these are as short as they get,
+/// and of what they are joined to.
+pub(crate) fn state_bytes(shape: &[u64], axes: &[usize]) -> u64 {
+    let product = |reduced: bool| {
+        let extents = shape.iter().enumerate().filter(|(axis, _)| axes.contains(axis) == reduced);
+        extents.fold(1u64, |all, (_, &extent)| all.saturating_mul(extent))
+    };
+    let segments = product(true).div_ceil(THREAD_STEPS as u64);
+    let states = if segments > 1 { segments + 1 } else { 1 };
+    product(false).saturating_mul(states).saturating_mul(size_of::<State>() as u64)
+}
+
+impl View {
+    /// An array as its `axes` are reduced. What is decided here depends on nothing but its layout.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when there is no such dimension.
+    pub(crate) fn new(source: &NdBuffer, axes: &[usize]) -> Result<View> {
+        let others: Vec<usize> = (0..source.ndim()).filter(|axis| !axes.contains(axis)).collect();
+        let (kept, over) = (Walk::new(source, &others)?, Walk::new(source, axes)?);
+        let (outputs, reduced) = (kept.shape.iter().product(), over.shape.iter().product());
+        let by_blocks = !is_across(outputs, &kept, &over) && reduced >= SHORT_ROW_ELEMS;
+        let segment = if by_blocks { BLOCK_THREADS * THREAD_STEPS } else { THREAD_STEPS };
+        Ok(View { outputs, reduced, segments: usize::max(1, reduced.div_ceil(segment)), by_blocks, kept, over })
+    }
+
+    /// Whether neighbouring elements of the result are nearer in memory than those that each is made of.
+    pub(crate) fn is_across(&self) -> bool {
+        is_across(self.outputs, &self.kept, &self.over)
+    }
+
+    pub(crate) fn kept_offset(&self, output: usize) -> isize {
+        self.kept.offset(output)
+    }
+
+    pub(crate) fn reduced_offset(&self, at: usize) -> isize {
+        self.over.offset(at)
+    }
+}
+
+fn is_across(outputs: usize, kept: &Walk, over: &Walk) -> bool {
+    let inner = |walk: &Walk| walk.strides.last().map_or(0, |stride| stride.unsigned_abs());
+    outputs > 1 && inner(kept) < inner(over)
+}
+
+/// The widest type of a kind as a type of elements.
+pub(crate) fn wide_type(wide: Wide) -> DType {
+    match wide {
+        Wide::Signed => DType::INT64,
+        Wide::Unsigned => DType::UINT64,
+        Wide::Float => DType::FLOAT64,
+        Wide::Complex => DType::COMPLEX128,
+    }
+}

@@ -1,0 +1,149 @@
+//! Cutting an array into regions that fit the memory limit, along the grid of what is stored.
+
+use cuzarr::plan::Region;
+use cuzarr::{Error, ErrorKind, Result};
+
+/// What can be planned with of limits up to 512 MiB at most. Memory within higher ones comes from CUDA's pools.
+const PLANNED_WHOLE_BYTES: u64 = 448 << 20;
+/// What is left of higher limits: two of the pools' pieces of 32 MiB.
+const GAPS_BYTES: u64 = 64 << 20;
+
+/// What of a memory limit work out of core plans with: the rest is for gaps between blocks of many sizes on a device. It is the
+/// same wherever is computed, since results depend on it.
+pub(crate) fn plannable_bytes(limit_bytes: u64) -> u64 {
+    limit_bytes.saturating_sub(GAPS_BYTES).max(limit_bytes.min(PLANNED_WHOLE_BYTES))
+}
+
+/// A memory limit with which so many bytes can be planned.
+pub(crate) fn limit_for(planned_bytes: u64) -> u64 {
+    if planned_bytes <= PLANNED_WHOLE_BYTES { planned_bytes } else { planned_bytes.saturating_add(GAPS_BYTES) }
+}
+
+/// Regions in C order that cover `shape`: boxes of whole `unit`s (chunks, or stored objects), each as large as `cost` (bytes
+/// that work on such an extent takes at once) allows under `limit_bytes`. They grow along the last dimension first, so that
+/// each is as nearly one piece of the array as it can be; but not beyond `enough_bytes`, so that there is something to do at
+/// the same time.
+///
+/// # Errors
+/// `BudgetExceeded` when one unit takes more than the limit.
+pub(crate) fn regions(
+    shape: &[u64],
+    unit: &[u64],
+    cost: &dyn Fn(&[u64]) -> u64,
+    limit_bytes: u64,
+    enough_bytes: u64,
+) -> Result<Vec<Region>> {
+    if shape.contains(&0) {
+        return Ok(Vec::new());
+    }
+    let clip = |extent: &[u64]| -> Vec<u64> { extent.iter().zip(shape).map(|(&own, &whole)| own.min(whole)).collect() };
+    let mut extent = clip(unit);
+    if cost(&extent) > limit_bytes {
+        let message = format!(
+            "work on one chunk of shape {extent:?} takes {} bytes at once, the memory limit leaves {limit_bytes}",
+            cost(&extent)
+        );
+        return Err(Error::new(ErrorKind::BudgetExceeded, message)
+            .with_hint("raise memory_limit, or store smaller chunks or shards"));
+    }
+    let allowed = limit_bytes.min(enough_bytes);
+    for axis in (0..shape.len()).rev() {
+        let grown = |units: u64| {
+            let mut grown = extent.clone();
+            grown[axis] = units.saturating_mul(unit[axis]).min(shape[axis]);
+            grown
+        };
+        // The most units of this dimension that fit.
+        let (mut low, mut high) = (1, shape[axis].div_ceil(unit[axis]));
+        while low < high {
+            let middle = low + (high - low).div_ceil(2);
+            if cost(&grown(middle)) <= allowed { low = middle } else { high = middle - 1 }
+        }
+        extent = grown(low);
+        if extent[axis] < shape[axis] {
+            break;
+        }
+    }
+    let counts: Vec<u64> = shape.iter().zip(&extent).map(|(&whole, &own)| whole.div_ceil(own)).collect();
+    let total: u64 = counts.iter().product();
+    let region = |number: u64| {
+        let mut rest = number;
+        let mut start = vec![0; shape.len()];
+        for axis in (0..shape.len()).rev() {
+            start[axis] = rest % counts[axis] * extent[axis];
+            rest /= counts[axis];
+        }
+        let extent =
+            start.iter().zip(&extent).zip(shape).map(|((&start, &own), &whole)| own.min(whole - start)).collect();
+        Region { number, start, extent }
+    };
+    Ok((0..total).map(region).collect())
+}
+
+/// The part of a shape that broadcasts which a region of the result needs.
+pub(crate) fn operand_region(region: &Region, shape: &[u64]) -> Region {
+    let skipped = region.start.len().saturating_sub(shape.len());
+    let along = |values: &[u64], single: u64| -> Vec<u64> {
+        values[skipped..].iter().zip(shape).map(|(&value, &whole)| if whole == 1 { single } else { value }).collect()
+    };
+    Region { number: region.number, start: along(&region.start, 0), extent: along(&region.extent, 1) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(extent: &[u64]) -> u64 {
+        extent.iter().product()
+    }
+
+    #[test]
+    fn regions_are_whole_units_that_cover_everything_once() {
+        for (shape, unit, limit) in [
+            (vec![10, 7], vec![3, 2], 30),
+            (vec![10, 7], vec![3, 2], 1000),
+            (vec![5], vec![2], 2),
+            (vec![4, 3, 9], vec![1, 3, 2], 20),
+        ] {
+            let regions = regions(&shape, &unit, &bytes, limit, limit).unwrap();
+            let covered: u64 = regions.iter().map(|region| bytes(&region.extent)).sum();
+            assert_eq!(covered, bytes(&shape));
+            for region in &regions {
+                assert!(bytes(&region.extent) <= limit);
+                for axis in 0..shape.len() {
+                    assert_eq!(region.start[axis] % unit[axis], 0);
+                    let end = region.start[axis] + region.extent[axis];
+                    assert!(end == shape[axis] || end % unit[axis] == 0);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_higher_limit_leaves_no_less_to_plan_with() {
+        let mut before = 0;
+        for limit in (0..20_000).map(|mib| mib << 20).chain([u64::MAX - GAPS_BYTES]) {
+            let plannable = plannable_bytes(limit);
+            assert!(plannable >= before && plannable <= limit && limit - plannable <= GAPS_BYTES, "{limit}");
+            assert!(plannable_bytes(limit_for(limit)) >= limit, "{limit}");
+            before = plannable;
+        }
+        assert_eq!([128 << 20, 500 << 20, 1 << 30].map(plannable_bytes), [128 << 20, 448 << 20, 960 << 20]);
+    }
+
+    #[test]
+    fn a_unit_that_does_not_fit_is_an_error_that_says_what_it_takes() {
+        let error = regions(&[100], &[50], &bytes, 49, 49).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::BudgetExceeded);
+        assert!(error.message().contains("takes 50 bytes"), "{error}");
+        assert!(regions(&[0, 5], &[1, 1], &bytes, 0, 0).unwrap().is_empty());
+        assert_eq!(regions(&[], &[], &bytes, 1, 1).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn operands_that_broadcast_are_read_once_along_their_single_dimensions() {
+        let region = Region { number: 0, start: vec![4, 6, 8], extent: vec![1, 2, 3] };
+        let part = operand_region(&region, &[1, 20]);
+        assert_eq!((part.start, part.extent), (vec![0, 8], vec![1, 3]));
+    }
+}

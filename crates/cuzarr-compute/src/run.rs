@@ -1,0 +1,508 @@
+//! Computing expressions of arrays in stores, region by region.
+
+use std::sync::Arc;
+
+use cuzarr_device::pool::{Within, in_flight, within};
+use cuzarr_device::{Device, NdBuffer, Order};
+
+use super::copy::Progress;
+use super::evaluate::{Processor, memory_shape};
+use super::expr::{Expr, Kind};
+use super::meter::Meter;
+use super::program::{Input, Program, lower};
+use super::reduce::view::state_bytes;
+use super::regions::{operand_region, plannable_bytes, regions};
+use super::resumption::Resumption;
+use cuzarr::node::{Array, ArrayOptions, refuse_overlap};
+use cuzarr::plan::Region;
+use cuzarr::run::{walk, write_behind};
+use cuzarr::store::Store;
+use cuzarr::{CancellationToken, Error, ErrorKind, Result};
+
+/// Bytes of a region beyond which there is nothing to gain: several are under way at a time.
+const ENOUGH_BYTES: u64 = 1 << 30;
+
+/// One part in so many of the memory limit is for regions at most; what reads and writes has in flight takes the others.
+pub(crate) const REGIONS_SHARE: u64 = 3;
+/// The same where that suffices for several regions that are read at a time: some end while others are under way. On an H200 a
+/// mean of 8 GiB took 1.4 times as long as reading them with one region ahead, 1.2 times with four (`bench/compute.py`).
+const SHORT_REGIONS_SHARE: u64 = 4;
+const SHORT_REGIONS_AHEAD: u64 = 4;
+/// Bytes of such regions together that leave nothing to gain: each is as much as decoders take at once.
+const ENOUGH_SHORT_BYTES: u64 = 640 << 20;
+
+/// Regions that are read in turn, by one pipeline: how many there are beside the one that is worked on, and the part of the
+/// limit that they take at most, one in so many. The first that is enough for a chunk.
+const IN_TURN: [(u64, u64); 3] = [(3, 8), (3, 4), (1, REGIONS_SHARE)];
+/// Bytes of all such regions that leave nothing to gain.
+const ENOUGH_IN_TURN_BYTES: u64 = 512 << 20;
+
+/// Another view of a store, such as one that counts.
+pub type Wrap<'a> = &'a (dyn Fn(&Arc<dyn Store>) -> Arc<dyn Store> + Sync);
+
+/// Somebody who hears of every region that was read: the bytes of elements of stored arrays in it, and in all.
+pub type Tell<'a> = &'a (dyn Fn(&Progress) + Sync);
+
+/// How a plan is carried out.
+#[derive(Clone, Copy)]
+pub struct ComputeOptions<'a> {
+    /// Where is computed, and where results are.
+    pub device: Device,
+    /// Bytes in flight outside results, per kind of memory.
+    pub memory_limit_bytes: u64,
+    /// Threads.
+    pub threads: usize,
+    /// Stops the work; else the tokens of the arrays do that read or are written.
+    pub cancellation: Option<&'a CancellationToken>,
+    /// How stores are looked at.
+    pub wrap: Option<Wrap<'a>>,
+    /// Who hears of the regions that are read. A reduction inside of an expression tells of its own.
+    pub progress: Option<Tell<'a>>,
+}
+
+impl Default for ComputeOptions<'_> {
+    fn default() -> Self {
+        let options = ArrayOptions::default();
+        ComputeOptions {
+            device: options.device,
+            memory_limit_bytes: options.memory_limit_bytes,
+            threads: options.threads,
+            cancellation: None,
+            wrap: None,
+            progress: None,
+        }
+    }
+}
+
+/// A program with its inputs, ready to be read region by region.
+pub(crate) struct Job<'a> {
+    pub(crate) program: Program,
+    inputs: Vec<Input>,
+    /// The part of the expression that is computed.
+    pub(crate) part: Region,
+    /// Whether inputs that are the result as they are need no copy.
+    keeps: bool,
+    /// The dimensions that a reduction joins, which takes memory for its states.
+    reduced: Option<Vec<usize>>,
+    /// Regions that are read at a time.
+    ahead: usize,
+    /// Whether somebody writes what comes of regions, who needs memory that reads take.
+    writes: bool,
+    pub(crate) processor: Processor,
+    meter: Option<Meter<'a>>,
+    /// Bytes that reading has in flight at most.
+    reading_bytes: u64,
+    /// Where something is read.
+    _within: Option<Within>,
+}
+
+impl<'a> Job<'a> {
+    /// Lowers an expression, binds its arrays to the device, and moves what is in memory there.
+    ///
+    /// # Errors
+    /// As the device; `Unsupported` for expressions of thousands of operations.
+    pub(crate) fn new(expr: &Expr, part: Region, options: &ComputeOptions<'a>) -> Result<Job<'a>> {
+        let (program, inputs) = lower(expr)?;
+        let bind = |input: Input| -> Result<Input> {
+            Ok(match input {
+                Input::Buffer(buffer) => Input::Buffer(buffer.to_device(options.device)?),
+                Input::Reduced(of, summary) => Input::Buffer(summary.compute(&of, options)?),
+                Input::Array(array) => {
+                    let own = array.options().clone();
+                    let array = array.with_options(ArrayOptions {
+                        device: options.device,
+                        threads: options.threads,
+                        memory_limit_bytes: options.memory_limit_bytes,
+                        order_is_f: false,
+                        cancellation: options.cancellation.unwrap_or(&own.cancellation).clone(),
+                        ..own
+                    });
+                    let store = options.wrap.map(|wrap| wrap(array.store()));
+                    Input::Array(Box::new(store.map_or(array.clone(), |store| array.with_store(store))))
+                }
+            })
+        };
+        let inputs: Vec<Input> = inputs.into_iter().map(bind).collect::<Result<_>>()?;
+        let is_in_memory = inputs.iter().all(|input| matches!(input, Input::Buffer(_)));
+        let processor = match is_in_memory {
+            // Beside nothing else: the stream that is there already.
+            true => Processor::eager(options.device)?.with_threads(options.threads),
+            false => Processor::apart(options.device, options.threads)?,
+        };
+        Ok(Job {
+            program,
+            inputs,
+            part,
+            keeps: false,
+            reduced: None,
+            ahead: 1,
+            writes: false,
+            processor,
+            meter: options.progress.map(Meter::new),
+            reading_bytes: options.memory_limit_bytes,
+            _within: (!is_in_memory).then(|| within(options.device, options.memory_limit_bytes)),
+        })
+    }
+
+    /// The same for somebody who only looks at the elements.
+    pub(crate) fn looked_at(self) -> Job<'a> {
+        Job { keeps: self.program.passes().is_some(), ..self }
+    }
+
+    /// The same for a reduction of some dimensions.
+    pub(crate) fn summarised(self, axes: &[usize]) -> Job<'a> {
+        Job { reduced: Some(axes.to_vec()), ..self }
+    }
+
+    /// The same for somebody who writes what comes of regions to a store.
+    fn written(self) -> Job<'a> {
+        Job { writes: true, ..self }
+    }
+
+    /// Regions of the result, along the grid of the largest array, or along `unit`s.
+    ///
+    /// # Errors
+    /// `BudgetExceeded` when not even one unit fits.
+    pub(crate) fn regions(&mut self, unit: Option<Vec<u64>>, limit_bytes: u64) -> Result<Vec<Region>> {
+        let unit = unit.map_or_else(|| self.unit(), Ok)?;
+        self.regions_of_passes(unit, limit_bytes, 1)
+    }
+
+    /// The same for somebody who goes through them several times.
+    ///
+    /// # Errors
+    /// As [`Job::regions`].
+    pub(crate) fn regions_of_passes(&mut self, unit: Vec<u64>, limit_bytes: u64, passes: u64) -> Result<Vec<Region>> {
+        let limit_bytes = plannable_bytes(limit_bytes);
+        let cost = |extent: &[u64], ahead: u64| {
+            let is_least = extent.iter().zip(&unit).all(|(extent, unit)| extent <= unit);
+            // One unit is worked on whatever its states take.
+            let states = self.reduced.as_ref().filter(|_| !is_least).map_or(0, |axes| state_bytes(extent, axes));
+            self.bytes_ahead(extent, ahead).saturating_add(states)
+        };
+        let cut = |ahead: u64, share: u64, enough_bytes: u64| {
+            regions(&self.part.extent, &unit, &|extent| cost(extent, ahead), limit_bytes / share, enough_bytes)
+        };
+        let in_turn = || {
+            // Wherever is computed: what is made of regions depends on how they are cut.
+            let mut ways = IN_TURN.into_iter().filter(|_| self.only_array().is_some());
+            ways.find_map(|(ahead, share)| Some((cut(ahead, share, ENOUGH_IN_TURN_BYTES).ok()?, ahead)))
+        };
+        let at_once = || cut(SHORT_REGIONS_AHEAD, SHORT_REGIONS_SHARE, ENOUGH_SHORT_BYTES);
+        let (regions, ahead) = match in_turn() {
+            Some(regions) => regions,
+            None => match at_once() {
+                Ok(regions) => (regions, SHORT_REGIONS_AHEAD),
+                Err(_) => (cut(1, REGIONS_SHARE, ENOUGH_BYTES)?, 1),
+            },
+        };
+        let most = regions.iter().map(|region| cost(&region.extent, ahead)).max().unwrap_or(0);
+        let share = if ahead == 1 { limit_bytes / REGIONS_SHARE } else { most.min(limit_bytes / SHORT_REGIONS_SHARE) };
+        self.ahead = ahead as usize;
+        self.leave_for_reading(limit_bytes - share);
+        if let Some(meter) = &self.meter {
+            let bytes = regions.iter().map(|region| self.bytes_read(&region.extent)).fold(0, u64::saturating_add);
+            meter.expect(regions.len() as u64, bytes, passes);
+        }
+        Ok(regions)
+    }
+
+    /// Bytes of the elements of arrays that a region of this extent is made of.
+    fn bytes_read(&self, extent: &[u64]) -> u64 {
+        let region = Region { number: 0, start: vec![0; extent.len()], extent: extent.to_vec() };
+        let read = self.inputs.iter().zip(&self.program.inputs).filter_map(|(input, dtype)| match input {
+            Input::Array(array) => {
+                Some(operand_region(&region, array.shape()).elems().saturating_mul(dtype.size_bytes() as u64))
+            }
+            _ => None,
+        });
+        read.fold(0, u64::saturating_add)
+    }
+
+    /// Bytes that work on a region takes: what is read and what is made, each of two regions at a time.
+    pub(crate) fn bytes(&self, extent: &[u64]) -> u64 {
+        self.bytes_ahead(extent, 1)
+    }
+
+    /// The same where so many regions are read at a time.
+    fn bytes_ahead(&self, extent: &[u64], ahead: u64) -> u64 {
+        let made = match self.keeps {
+            true => 0,
+            false => extent.iter().fold(self.program.output.size_bytes() as u64, |all, &one| all.saturating_mul(one)),
+        };
+        made.saturating_mul(2).saturating_add(self.bytes_read(extent).saturating_mul(ahead + 1))
+    }
+
+    /// Bounds what reading has in flight.
+    fn leave_for_reading(&mut self, memory_limit_bytes: u64) {
+        self.reading_bytes = memory_limit_bytes;
+        for input in &mut self.inputs {
+            if let Input::Array(array) = input {
+                let options = ArrayOptions { memory_limit_bytes, ..array.options().clone() };
+                **array = array.with_options(options);
+            }
+        }
+    }
+
+    /// The chunk of the largest array, under the shape of the result.
+    pub(crate) fn unit(&self) -> Result<Vec<u64>> {
+        let arrays = self.inputs.iter().filter_map(|input| match input {
+            Input::Array(array) => Some(array),
+            _ => None,
+        });
+        let size = |array: &Array| array.shape().iter().fold(1u64, |all, &one| all.saturating_mul(one));
+        let shape = &self.part.extent;
+        let mut unit = vec![1; shape.len()];
+        let Some(array) = arrays.max_by_key(|array| size(array)) else {
+            return Ok(shape.iter().map(|&extent| extent.max(1)).collect());
+        };
+        let chunk = array.chunk_shape()?;
+        for (axis, (unit, &whole)) in unit.iter_mut().zip(shape).enumerate().rev() {
+            let own = (axis + chunk.len()).checked_sub(shape.len());
+            // Along dimensions that the array lacks, everything is as good.
+            *unit = own.filter(|&own| array.shape()[own] > 1).map_or(whole, |own| chunk[own]).clamp(1, whole.max(1));
+        }
+        Ok(unit)
+    }
+
+    /// The only array that is read, for somebody who takes no memory of reads and writes meanwhile.
+    fn only_array(&self) -> Option<&Array> {
+        let mut arrays = self.inputs.iter().filter_map(|input| match input {
+            Input::Array(array) => Some(&**array),
+            _ => None,
+        });
+        let first = arrays.next().filter(|_| !self.writes)?;
+        arrays.next().is_none().then_some(first)
+    }
+
+    /// The part of an input of this shape that a region of the part needs.
+    pub(super) fn part_of(&self, region: &Region, shape: &[u64]) -> Region {
+        let start = region.start.iter().zip(&self.part.start).map(|(own, part)| own + part).collect();
+        operand_region(&Region { number: region.number, start, extent: region.extent.clone() }, shape)
+    }
+
+    /// The inputs' elements for a region of the part, on the device.
+    ///
+    /// # Errors
+    /// What reading reports.
+    pub(crate) fn read(&self, region: &Region) -> Result<Vec<NdBuffer>> {
+        let elements = self.operands(region, |array, part| array.read(&part.selection()?))?;
+        self.note_read(region);
+        Ok(elements)
+    }
+
+    /// The same, those of arrays being got in some way.
+    ///
+    /// # Errors
+    /// What that reports.
+    pub(super) fn operands(
+        &self,
+        region: &Region,
+        of_array: impl Fn(&Array, &Region) -> Result<NdBuffer>,
+    ) -> Result<Vec<NdBuffer>> {
+        let one = |input: &Input| -> Result<NdBuffer> {
+            let part = self.part_of(region, &input.shape());
+            match input {
+                Input::Array(array) => of_array(array, &part),
+                Input::Buffer(buffer) => {
+                    let (start, extent) = (memory_shape(&part.start)?, memory_shape(&part.extent)?);
+                    Ok(buffer.region(&start, &extent, &vec![1; extent.len()])?)
+                }
+                Input::Reduced(..) => Err(Error::new(ErrorKind::Unsupported, "an operand is yet to be computed")),
+            }
+        };
+        self.inputs.iter().map(one).collect()
+    }
+
+    /// Tells that a region was read.
+    pub(super) fn note_read(&self, region: &Region) {
+        if let Some(meter) = &self.meter {
+            meter.note(self.bytes_read(&region.extent));
+        }
+    }
+
+    /// The result's elements of a region.
+    ///
+    /// # Errors
+    /// As the device's pass.
+    pub(crate) fn work(&self, region: &Region, inputs: &[NdBuffer]) -> Result<NdBuffer> {
+        let shape = memory_shape(&region.extent)?;
+        match self.program.passes().filter(|_| self.keeps) {
+            Some(input) => Ok(inputs[input].broadcast_to(&shape)?),
+            None => self.processor.run(&self.program, &shape, inputs),
+        }
+    }
+
+    /// Whether nothing is read from stores.
+    pub(crate) fn is_in_memory(&self) -> bool {
+        self.inputs.iter().all(|input| matches!(input, Input::Buffer(_)))
+    }
+}
+
+/// Works on regions of a job, one after the other, while others are read and the former one is written. A single region needs
+/// no threads. What is made of one outlives its inputs.
+///
+/// # Errors
+/// The first failure.
+pub(crate) fn for_each_region<U: Send>(
+    job: &Job<'_>,
+    regions: &[Region],
+    mut work: impl FnMut(&Region, Vec<NdBuffer>) -> Result<U>,
+    mut write: impl FnMut(&Region, U) -> Result<()> + Send,
+) -> Result<()> {
+    if let [only] = regions {
+        return write(only, work(only, job.read(only)?)?);
+    }
+    if let Some(array) = job.only_array() {
+        let parts: Vec<Region> = regions.iter().map(|region| job.part_of(region, array.shape())).collect();
+        let mut each = regions.iter();
+        return write_behind(write, |hand_on| {
+            array.stream(&parts, job.ahead, |_, elements| {
+                let Some(region) = each.next() else { return Ok(()) };
+                let inputs = job.operands(region, |_, _| Ok(elements.clone()))?;
+                hand_on(region, in_flight(|| work(region, inputs))?)?;
+                job.note_read(region);
+                job.processor.finish()
+            })
+        });
+    }
+    let read = |region: &&Region| in_flight(|| job.read(region));
+    let work = |region: &&Region, inputs| in_flight(|| work(region, inputs));
+    walk(regions.iter().map(Ok), job.ahead, read, work, write)
+}
+
+/// A result on its device, which counts beside what may be in flight.
+///
+/// # Errors
+/// `OutOfMemory`
+pub(crate) fn deliver(result: &NdBuffer, options: &ComputeOptions<'_>) -> Result<NdBuffer> {
+    let _within = within(options.device, options.memory_limit_bytes);
+    Ok(result.to_device(options.device)?)
+}
+
+impl Expr {
+    /// Computes the whole expression into new memory of the device: region by region while others are read, with what is in
+    /// flight below the memory limit. What is in memory elsewhere is moved there.
+    ///
+    /// # Errors
+    /// `BudgetExceeded` when work on one chunk does not fit the limit; `OutOfMemory` for the result; what reading reports.
+    pub fn compute(&self, options: &ComputeOptions<'_>) -> Result<NdBuffer> {
+        self.compute_region(&vec![0; self.ndim()], self.shape(), options)
+    }
+
+    /// As [`Expr::compute`], of the box of `extent` elements that begins at `start` alone.
+    ///
+    /// # Errors
+    /// As [`Expr::compute`]; `SelectionInvalid` when the box lies outside.
+    pub fn compute_region(&self, start: &[u64], extent: &[u64], options: &ComputeOptions<'_>) -> Result<NdBuffer> {
+        let part = Region { number: 0, start: start.to_vec(), extent: extent.to_vec() };
+        if let (Kind::Summary(summary, of), true) = (&self.0.kind, extent == self.shape()) {
+            return summary.compute(of, options);
+        }
+        part.selection()?.check(self.shape())?;
+        let mut job = Job::new(self, part, options)?;
+        let limit_bytes = if job.is_in_memory() { u64::MAX } else { options.memory_limit_bytes };
+        let regions = job.regions(None, limit_bytes)?;
+        if let [region] = &regions[..] {
+            return job.work(region, &job.read(region)?);
+        }
+        let result = NdBuffer::empty(options.device, self.dtype(), &memory_shape(extent)?, Order::C)?;
+        for_each_region(
+            &job,
+            &regions,
+            |region, inputs| job.work(region, &inputs),
+            |region, part| {
+                let (start, extent) = (memory_shape(&region.start)?, memory_shape(&region.extent)?);
+                Ok(result.region(&start, &extent, &vec![1; extent.len()])?.copy_from(&part)?)
+            },
+        )?;
+        Ok(result)
+    }
+
+    /// Computes the expression into an array of the same shape, whose elements are converted to as in an assignment: each
+    /// stored object is written once, whole, while the next are computed and read.
+    ///
+    /// # Errors
+    /// `ShapeMismatch`; `InvalidArgument` when the target is one of the sources; `BudgetExceeded` when work on one stored
+    /// object does not fit the limit; what reading and writing report. Objects that were written before a failure stay.
+    pub fn store(&self, target: &Array, options: &ComputeOptions<'_>) -> Result<()> {
+        self.store_noting(target, options, false)
+    }
+
+    /// As [`Expr::store`], in a way that can be taken up again: how far it came is noted beside the target's chunks, and another call
+    /// with the same arrays, target and memory limit goes on there. It trusts that neither they nor operands in memory have changed.
+    ///
+    /// # Errors
+    /// As [`Expr::store`].
+    pub fn store_resumable(&self, target: &Array, options: &ComputeOptions<'_>) -> Result<()> {
+        self.store_noting(target, options, true)
+    }
+
+    fn store_noting(&self, target: &Array, options: &ComputeOptions<'_>, is_noted: bool) -> Result<()> {
+        if target.shape() != self.shape() {
+            let message = format!("the expression has shape {:?}, the target {:?}", self.shape(), target.shape());
+            return Err(Error::new(ErrorKind::ShapeMismatch, message));
+        }
+        let dtype = target.metadata().data_type().device_dtype().unwrap_or(self.dtype());
+        let whole = Region { number: 0, start: vec![0; self.ndim()], extent: self.shape().to_vec() };
+        let mut job = Job::new(&self.astype(dtype)?, whole, options)?.written();
+        self.refuse_overlap(target.store(), target.path())?;
+        let unit = target.metadata().chunk_grid().chunk_shape().to_vec();
+        let regions = job.regions(Some(unit), options.memory_limit_bytes)?;
+        let own = target.options().clone();
+        let cancellation = options.cancellation.unwrap_or(&own.cancellation).clone();
+        let (memory_limit_bytes, threads) = (job.reading_bytes, options.threads);
+        let target = target.with_options(ArrayOptions { memory_limit_bytes, threads, cancellation, ..own });
+        let target = options.wrap.map_or(target.clone(), |wrap| target.with_store(wrap(target.store())));
+        let shape = regions.first().map_or(&[][..], |region| &region.extent);
+        let mut noted = match is_noted {
+            true => Some(Resumption::open(&target, &self.origin()?, shape)?),
+            false => Resumption::forget(&target).map(|()| None)?,
+        };
+        let finished = noted.as_ref().map_or(0, Resumption::finished);
+        let rest: Vec<Region> = regions.into_iter().filter(|region| region.number >= finished).collect();
+        if !rest.is_empty() {
+            for_each_region(
+                &job,
+                &rest,
+                |region, inputs| job.work(region, &inputs),
+                |region, part| {
+                    target.write(&region.selection()?, &part)?;
+                    noted.as_mut().map_or(Ok(()), |noted| noted.note(region.number + 1))
+                },
+            )?;
+        }
+        noted.map_or(Ok(()), |noted| noted.end())
+    }
+
+    /// What is computed of what: a text that other work does not have.
+    fn origin(&self) -> Result<String> {
+        let (_, inputs) = lower(self)?;
+        let origins = inputs.iter().map(|input| match input {
+            Input::Array(array) => {
+                let documents = array.metadata().documents();
+                let texts = documents.iter().map(|(_, bytes)| String::from_utf8_lossy(bytes));
+                Ok(format!("{}/{}: {}", array.store(), array.path(), texts.collect::<String>()))
+            }
+            Input::Reduced(of, _) => of.origin(),
+            Input::Buffer(buffer) => Ok(format!("{} {:?}", buffer.dtype(), buffer.shape())),
+        });
+        Ok([Ok(self.to_string())].into_iter().chain(origins).collect::<Result<Vec<_>>>()?.join("\n"))
+    }
+}
+
+impl Expr {
+    /// Whether an array at this place would be one of those that the expression reads, or lie inside of one, or around it:
+    /// for callers who are about to replace what is there.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when it would.
+    pub fn refuse_overlap(&self, store: &Arc<dyn Store>, path: &str) -> Result<()> {
+        let (_, inputs) = lower(self)?;
+        inputs.iter().try_for_each(|input| match input {
+            Input::Array(array) => refuse_overlap((array.store(), array.path()), (store, path)),
+            Input::Reduced(of, _) => of.refuse_overlap(store, path),
+            Input::Buffer(_) => Ok(()),
+        })
+    }
+}

@@ -1,0 +1,211 @@
+//! What one way through numbers tells of them: how many there are, their extremes, mean, deviation, and how they spread.
+//!
+//! Every region gives its own [`Statistics`], by the kernels of reductions and histograms where it is on a GPU, and these are
+//! joined. The edges of a region's bins are multiples of a power of two, so bins of two regions are joined without a
+//! second look at the elements. All but mean and deviation do not depend on how the regions are cut.
+
+mod spread;
+
+use cuzarr_device::{DTypeKind, NdBuffer};
+
+use self::spread::Spread;
+use super::count::{Bins, Counting, Keys};
+use super::evaluate::Processor;
+use super::expr::{Expr, Operand};
+use super::op::Op;
+use super::program::lower;
+use super::promote::{Weak, without_arithmetic};
+use super::reduce::{Accumulator, State, Wide, state_of};
+use super::run::{ComputeOptions, Job, for_each_region};
+use cuzarr::Result;
+use cuzarr::plan::Region;
+
+/// Elements whose infinities are left out at a time: what takes their place is memory beside the limit.
+const PART_ELEMS: usize = 1 << 20;
+
+/// What is known of some numbers, in binary64.
+#[derive(Clone, Debug, Default)]
+pub struct Statistics {
+    /// Those that are finite.
+    pub finite: u64,
+    /// Those that are NaN.
+    pub nan: u64,
+    /// Those that are infinite.
+    pub infinite: u64,
+    /// The least and the greatest, infinities too; none where all are NaN.
+    pub range: Option<(f64, f64)>,
+    /// Mean, number and squared distances from the mean, of the finite ones.
+    moments: State,
+    /// Of the finite ones.
+    spread: Spread,
+}
+
+impl Statistics {
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.finite + self.nan + self.infinite
+    }
+
+    /// The mean of the finite ones; none where there are none.
+    pub fn mean(&self) -> Option<f64> {
+        (self.finite > 0).then(|| f64::from_bits(self.moments.0[0]))
+    }
+
+    /// The standard deviation of the finite ones, none of the numbers being an estimate; none where there are none.
+    pub fn std(&self) -> Option<f64> {
+        let squares = f64::from_bits(self.moments.0[2]).max(0.0);
+        (self.finite > 0).then(|| (squares / self.finite as f64).sqrt())
+    }
+
+    /// The width of bins, and of each where it begins and how many of the finite numbers it has: no more than `most` (2 at
+    /// least) bins of one width, a power of two, that cover all of them. Never more than 129.
+    pub fn histogram(&self, most: usize) -> (f64, Vec<(f64, u64)>) {
+        let mut wide = self.spread.clone();
+        while wide.ends().is_some_and(|(first, last)| (last - first) as usize >= most.max(2)) {
+            wide.widen();
+        }
+        let Some((first, last)) = wide.ends() else { return (0.0, Vec::new()) };
+        let bin = |bin: i64| (bin as f64 * wide.width, wide.bins.get(&bin).copied().unwrap_or(0));
+        (wide.width, (first..=last).map(bin).collect())
+    }
+
+    /// Of elements on the processor's device.
+    fn of(elements: &NdBuffer, processor: &Processor) -> Result<Statistics> {
+        let (mut all, dtype) = (Statistics::default(), elements.dtype());
+        let Some(keys) = Keys::of(dtype) else { return Err(without_arithmetic(dtype)) };
+        let Some(range) = Extremes::of(elements, processor)? else {
+            all.nan = elements.len() as u64;
+            return Ok(all);
+        };
+        (all.nan, all.range) = (elements.len() as u64 - range.count, Some((range.least, range.greatest)));
+        let mut finite = Some(range).filter(|range| range.least.is_finite() && range.greatest.is_finite());
+        if finite.is_some() {
+            all.moments = state_of(elements, Accumulator::Moments, processor)?;
+        } else {
+            for part in parts(elements)? {
+                let part = without_infinities(&part, processor)?;
+                finite = Extremes::join(finite, Extremes::of(&part, processor)?);
+                all.moments = merged_moments(all.moments, state_of(&part, Accumulator::Moments, processor)?);
+            }
+        }
+        all.finite = finite.as_ref().map_or(0, |finite| finite.count);
+        all.infinite = elements.len() as u64 - all.nan - all.finite;
+        let Some(finite) = finite else { return Ok(all) };
+        all.spread = Spread::within(finite.least, finite.greatest);
+        let counts = match all.spread.ends() {
+            Some((first, last)) if first < last => {
+                let bins = Bins::Edges(all.spread.edges(keys, dtype)?);
+                let mut counting = Counting::new(keys, &bins, 1, processor)?;
+                counting.add(elements, &(0..elements.ndim()).collect::<Vec<_>>(), 0)?;
+                let mut counts = counting.finish()?;
+                counts.truncate(bins.counters());
+                counts
+            }
+            _ => vec![all.finite],
+        };
+        all.spread.add(&counts);
+        Ok(all)
+    }
+
+    fn join(&mut self, other: Statistics) {
+        self.finite += other.finite;
+        self.nan += other.nan;
+        self.infinite += other.infinite;
+        self.range = match (self.range, other.range) {
+            (Some((a, b)), Some((c, d))) => Some((a.min(c), b.max(d))),
+            (own, others) => own.or(others),
+        };
+        self.moments = merged_moments(self.moments, other.moments);
+        self.spread.join(other.spread);
+    }
+}
+
+/// Mean and squares are binary64 whatever the elements are.
+fn merged_moments(own: State, other: State) -> State {
+    Accumulator::Moments.merge(Wide::Float, own, other)
+}
+
+/// The least and the greatest number of those that are not NaN, of which there is one.
+struct Extremes {
+    count: u64,
+    least: f64,
+    greatest: f64,
+}
+
+impl Extremes {
+    fn of(elements: &NdBuffer, processor: &Processor) -> Result<Option<Extremes>> {
+        let wide = Wide::of(elements.dtype());
+        let [least, greatest] =
+            [Accumulator::Least, Accumulator::Greatest].map(|which| state_of(elements, which, processor));
+        let (least, greatest) = (least?, greatest?);
+        let extremes =
+            || Extremes { count: least.0[1], least: wide.number(least.0[0]), greatest: wide.number(greatest.0[0]) };
+        Ok((least.0[1] > 0).then(extremes))
+    }
+
+    fn join(own: Option<Extremes>, other: Option<Extremes>) -> Option<Extremes> {
+        match (own, other) {
+            (Some(own), Some(other)) => Some(Extremes {
+                count: own.count + other.count,
+                least: own.least.min(other.least),
+                greatest: own.greatest.max(other.greatest),
+            }),
+            (own, other) => own.or(other),
+        }
+    }
+}
+
+/// Elements a part at a time, in rows.
+fn parts(elements: &NdBuffer) -> Result<Vec<NdBuffer>> {
+    let row = elements.reshape_copy(&[elements.len()])?;
+    let part = |start: usize| row.region(&[start], &[PART_ELEMS.min(row.len() - start)], &[1]);
+    Ok((0..row.len()).step_by(PART_ELEMS).map(part).collect::<std::result::Result<_, _>>()?)
+}
+
+/// Floats with NaN in the place of infinities.
+fn without_infinities(elements: &NdBuffer, processor: &Processor) -> Result<NdBuffer> {
+    let own = Expr::buffer(elements.clone())?;
+    let is_finite = Expr::apply(Op::IsFinite, &[own.clone().into()])?;
+    let nan = Operand::Expr(Expr::constant(Weak::Float(f64::NAN), elements.dtype())?);
+    let (program, _) = lower(&Expr::apply(Op::Where, &[is_finite.into(), own.into(), nan])?)?;
+    processor.run(&program, elements.shape(), std::slice::from_ref(elements))
+}
+
+impl Expr {
+    /// Looks at all elements once, region by region while others are read.
+    ///
+    /// ```
+    /// use cuzarr_compute::Expr;
+    /// use cuzarr_device::{DType, Device, NdBuffer, Order};
+    /// let bytes: Vec<u8> = [1.0f64, 5.0, f64::NAN, 3.0].iter().flat_map(|x| x.to_ne_bytes()).collect();
+    /// let x = Expr::buffer(NdBuffer::from_host(Device::Cpu, DType::FLOAT64, &[4], Order::C, &bytes)?)?;
+    /// let known = x.statistics(&Default::default())?;
+    /// assert_eq!((known.finite, known.nan, known.range, known.mean()), (3, 1, Some((1.0, 5.0)), Some(3.0)));
+    /// assert_eq!(known.histogram(4), (2.0, vec![(0.0, 1), (2.0, 1), (4.0, 1)]));
+    /// # Ok::<(), cuzarr::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `DTypeMismatch` for elements that are no real numbers; else as [`Expr::compute`].
+    pub fn statistics(&self, options: &ComputeOptions<'_>) -> Result<Statistics> {
+        if matches!(self.dtype().kind(), DTypeKind::Complex | DTypeKind::Opaque) {
+            return Err(without_arithmetic(self.dtype()));
+        }
+        let whole = Region { number: 0, start: vec![0; self.ndim()], extent: self.shape().to_vec() };
+        let axes: Vec<usize> = (0..self.ndim()).collect();
+        let mut job = Job::new(self, whole, options)?.looked_at().summarised(&axes);
+        let limit_bytes = if job.is_in_memory() { u64::MAX } else { options.memory_limit_bytes };
+        let regions = job.regions(None, limit_bytes)?;
+        let mut all = Statistics::default();
+        for_each_region(
+            &job,
+            &regions,
+            |region, inputs| Statistics::of(&job.work(region, &inputs)?, &job.processor),
+            |_, known| {
+                all.join(known);
+                Ok(())
+            },
+        )?;
+        Ok(all)
+    }
+}

@@ -1,0 +1,403 @@
+//! What a copy is stored as: the metadata of an array with other chunks, codecs or of the other format.
+
+use serde_json::{Map, Value, json};
+
+use cuzarr::meta::{
+    ArrayMetadata, CodecsMetadata, DataType, Endian, Extension, NewArray, Order, ZarrFormat, translate,
+};
+use cuzarr::{Error, ErrorKind, Result};
+
+/// Codecs from elements to bytes: those before one of them are filters, those behind it compress.
+const SERIALIZERS: &[&str] = &["bytes", "endian", "vlen-utf8", "vlen-bytes", "packbits"];
+
+/// What a copy has of its own. What is `None` stays as it is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Changes {
+    /// The format.
+    pub zarr_format: Option<ZarrFormat>,
+    /// Elements of a chunk along each dimension; `None` for a whole dimension.
+    pub chunks: Option<Vec<Option<u64>>>,
+    /// The same of a shard; `Some(None)` for none.
+    pub shards: Option<Option<Vec<Option<u64>>>>,
+    /// The compressors by their v3 names; none at all when the list is empty.
+    pub compressors: Option<Vec<Extension>>,
+    /// All codecs of a chunk by their v3 names, from elements to bytes, in place of compressors; of a format 3 copy.
+    pub codecs: Option<Vec<Extension>>,
+}
+
+impl Changes {
+    /// From JSON: `zarr_format`, `chunks`, `shards` (`false`: none), `compressors` and `codecs` (lists, `null` in lists of
+    /// extents for a whole dimension).
+    ///
+    /// # Errors
+    /// `InvalidArgument` for other members or values.
+    pub fn from_json(document: &Value) -> Result<Changes> {
+        let wrong = |member: &str, value: &Value| {
+            Err(Error::new(ErrorKind::InvalidArgument, format!("'{member}' cannot be {value}")))
+        };
+        let mut changes = Changes::default();
+        let Value::Object(members) = document else { return wrong("changes", document) };
+        for (member, value) in members {
+            match (member.as_str(), value) {
+                (_, Value::Null) => {}
+                ("zarr_format", value) if value == &json!(2) => changes.zarr_format = Some(ZarrFormat::V2),
+                ("zarr_format", value) if value == &json!(3) => changes.zarr_format = Some(ZarrFormat::V3),
+                ("shards", Value::Bool(false)) => changes.shards = Some(None),
+                ("chunks", Value::Array(extents)) => changes.chunks = Some(parse_extents(extents)?),
+                ("shards", Value::Array(extents)) => changes.shards = Some(Some(parse_extents(extents)?)),
+                ("compressors", Value::Array(codecs)) => changes.compressors = Some(parse_codecs(codecs, member)?),
+                ("codecs", Value::Array(codecs)) => changes.codecs = Some(parse_codecs(codecs, member)?),
+                _ => return wrong(member, value),
+            }
+        }
+        Ok(changes)
+    }
+
+    /// For an array inside a group: chunks and shards are for arrays of as many dimensions.
+    pub(crate) fn of_member(&self, ndim: usize) -> Changes {
+        let mut changes = self.clone();
+        changes.chunks = changes.chunks.filter(|chunks| chunks.len() == ndim);
+        changes.shards = changes.shards.filter(|shards| shards.as_ref().is_none_or(|shards| shards.len() == ndim));
+        changes
+    }
+
+    /// The metadata of a copy. Within a format, codecs that are not changed are kept. From one format to the other zstd,
+    /// gzip and Blosc keep their settings, zstd takes the place of other compressors, and filters are left out; so does a
+    /// sharded array that becomes one of v2 leave out its shards. xarray reads the same from both: names of dimensions and
+    /// the value of missing elements move to where the other format has them. A v3 array that names its dimensions and has
+    /// no missing value becomes one of v2 with the fill value `null`; [`Copy`](super::Copy) then stores every chunk.
+    ///
+    /// ```
+    /// use cuzarr_compute::Changes;
+    /// use cuzarr::meta::ArrayMetadata;
+    /// let source = ArrayMetadata::from_json_v2(br#"{
+    ///     "zarr_format": 2, "shape": [100, 100], "chunks": [1, 100], "dtype": ">f4", "fill_value": null, "order": "C",
+    ///     "filters": null, "compressor": {"id": "gzip", "level": 3}}"#, None)?;
+    /// let changes = Changes::from_json(&serde_json::json!({"zarr_format": 3, "chunks": [null, 5], "shards": [null, 50]}))?;
+    /// let target = changes.apply(&source)?;
+    /// assert_eq!(target.chunk_grid().chunk_shape(), [100, 50]);
+    /// assert!(String::from_utf8(target.to_json()).unwrap().contains("gzip"));
+    /// # Ok::<(), cuzarr::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidArgument` for chunks and shards that do not fit, shards, codecs or several compressors in v2, codecs beside
+    /// compressors; what the other format has no data type for.
+    pub fn apply(&self, source: &ArrayMetadata) -> Result<ArrayMetadata> {
+        let format = self.zarr_format.unwrap_or(source.zarr_format());
+        let same = format == source.zarr_format();
+        let stored = Stored::of(source);
+        let (chunk, shard) = self.shapes(source.shape(), &stored, format)?;
+        let codecs = match format {
+            ZarrFormat::V3 => self.codecs_v3(source, &stored, &chunk, shard.is_some())?,
+            ZarrFormat::V2 => self.codecs_v2(source, &stored)?,
+        };
+        let translated = translate(source, format)?;
+        let mut target = ArrayMetadata::new(NewArray {
+            shape: source.shape().to_vec(),
+            data_type: source.data_type().clone(),
+            chunk_shape: shard.unwrap_or(chunk),
+            fill_value: translated.fill_value,
+            codecs,
+            chunk_key_encoding: same.then(|| *source.chunk_key_encoding()),
+            attributes: Map::new(),
+            dimension_names: translated.dimension_names,
+        })?;
+        target.set_attributes_json(&translated.attributes)?;
+        Ok(target)
+    }
+
+    /// Elements of a chunk and of a shard.
+    fn shapes(&self, shape: &[u64], stored: &Stored, format: ZarrFormat) -> Result<(Vec<u64>, Option<Vec<u64>>)> {
+        let chunk = match &self.chunks {
+            Some(extents) => whole_where_open(extents, shape, &vec![1; shape.len()], "chunks")?,
+            None => stored.chunk.clone(),
+        };
+        let shard = match &self.shards {
+            Some(Some(extents)) => Some(whole_where_open(extents, shape, &chunk, "shards")?),
+            Some(None) => None,
+            None if format == ZarrFormat::V2 => None,
+            None => stored.shard.clone(),
+        };
+        if let Some(shard) = &shard {
+            let invalid = |message: String| Err(Error::new(ErrorKind::InvalidArgument, message));
+            if format == ZarrFormat::V2 {
+                return invalid("format 2 has no shards".into());
+            }
+            if shard.iter().zip(&chunk).any(|(shard, &chunk)| shard % chunk != 0) {
+                let message = format!("shards of shape {shard:?} are no multiples of chunks of shape {chunk:?}");
+                return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("say shards as well, or none"));
+            }
+        }
+        Ok((chunk, shard))
+    }
+
+    fn codecs_v3(
+        &self,
+        source: &ArrayMetadata,
+        stored: &Stored,
+        chunk: &[u64],
+        sharded: bool,
+    ) -> Result<CodecsMetadata> {
+        let mut codecs = match (&self.codecs, source.codecs()) {
+            (Some(codecs), _) => {
+                self.check_codecs(codecs)?;
+                codecs.iter().map(|codec| completed(codec, source.data_type())).collect()
+            }
+            (None, CodecsMetadata::V3(_)) => stored.codecs.clone(),
+            (None, CodecsMetadata::V2 { compressor, .. }) => {
+                let compressor = compressor.as_ref().map(|codec| to_v3(codec, source.data_type()));
+                [serializer(source.data_type())].into_iter().chain(compressor).collect()
+            }
+        };
+        if let Some(compressors) = &self.compressors {
+            let Some(at) = codecs.iter().position(|codec| SERIALIZERS.contains(&codec.name.as_str())) else {
+                let names: Vec<&str> = codecs.iter().map(|codec| codec.name.as_str()).collect();
+                let message = format!("the codecs {names:?} have none that compressors could follow");
+                return Err(
+                    Error::new(ErrorKind::InvalidArgument, message).with_hint("leave the compressors as they are")
+                );
+            };
+            codecs.truncate(at + 1);
+            codecs.extend(compressors.iter().map(|codec| completed(codec, source.data_type())));
+        }
+        if sharded {
+            let codecs: Vec<Value> = codecs.iter().map(Extension::to_json).collect();
+            let sharding = json!({"name": "sharding_indexed", "configuration": {
+                "chunk_shape": chunk, "codecs": codecs, "index_location": "end",
+                "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}],
+            }});
+            return Ok(CodecsMetadata::V3(vec![Extension::from_json(&sharding, "codecs")?]));
+        }
+        Ok(CodecsMetadata::V3(codecs))
+    }
+
+    fn check_codecs(&self, codecs: &[Extension]) -> Result<()> {
+        let invalid = |message: &str, hint| Err(Error::new(ErrorKind::InvalidArgument, message).with_hint(hint));
+        if self.compressors.is_some() {
+            return invalid("got codecs and compressors", "name the compressors among the codecs");
+        }
+        if codecs.iter().any(|codec| codec.name == "sharding_indexed") {
+            return invalid("the codecs of a copy's chunks shard them", "say shards, and codecs of the chunks in them");
+        }
+        Ok(())
+    }
+
+    fn codecs_v2(&self, source: &ArrayMetadata, stored: &Stored) -> Result<CodecsMetadata> {
+        if self.codecs.is_some() {
+            let error = Error::new(ErrorKind::InvalidArgument, "format 2 has no list of codecs");
+            return Err(error.with_hint("say the compressor"));
+        }
+        let given = match self.compressors.as_deref() {
+            Some([]) => Some(None),
+            Some([codec]) => Some(Some(to_v2(codec))),
+            Some(more) => {
+                let message = format!("format 2 has one compressor, got {}", more.len());
+                return Err(Error::new(ErrorKind::InvalidArgument, message));
+            }
+            None => None,
+        };
+        if let CodecsMetadata::V2 { filters, compressor, order, endian } = source.codecs() {
+            let compressor = given.unwrap_or_else(|| compressor.clone());
+            return Ok(CodecsMetadata::V2 { filters: filters.clone(), compressor, order: *order, endian: *endian });
+        }
+        let kept = || {
+            let at = stored.codecs.iter().position(|codec| SERIALIZERS.contains(&codec.name.as_str()));
+            let mut compressors = stored.codecs.iter().skip(at.map_or(0, |at| at + 1));
+            compressors.find(|codec| !is_checksum(&codec.name)).map(to_v2)
+        };
+        let object_codec = match source.data_type() {
+            DataType::VariableString => Some("vlen-utf8"),
+            DataType::VariableBytes => Some("vlen-bytes"),
+            _ => None,
+        };
+        let filters = object_codec.map(|id| Map::from_iter([("id".to_string(), json!(id))])).into_iter().collect();
+        Ok(CodecsMetadata::V2 {
+            filters,
+            compressor: given.unwrap_or_else(kept),
+            order: Order::C,
+            endian: Endian::Little,
+        })
+    }
+}
+
+/// A compressor by name, with a level behind a colon where it has one: `zstd`, `zstd:5`, `gzip:1`, `blosc`, `none`.
+///
+/// # Errors
+/// `InvalidArgument` for other names; say those as JSON.
+pub fn compressor_named(text: &str) -> Result<Vec<Extension>> {
+    let (name, level) = text.split_once(':').unwrap_or((text, ""));
+    let unknown = || {
+        let message = format!("'{text}' is no compressor that has a short name");
+        Error::new(ErrorKind::InvalidArgument, message)
+            .with_hint("use none, zstd, gzip or blosc, with a level as in 'zstd:5', or the codec's JSON")
+    };
+    if text.trim_start().starts_with('{') {
+        let value: Value = serde_json::from_str(text).map_err(|error| unknown().with_source(error))?;
+        return Ok(vec![Extension::from_json(&value, "compressors")?]);
+    }
+    let level = |default: i64| if level.is_empty() { Ok(default) } else { level.parse().map_err(|_| unknown()) };
+    let configuration = match name {
+        "none" => return Ok(Vec::new()),
+        "zstd" => json!({"level": level(3)?, "checksum": false}),
+        "gzip" => json!({"level": level(5)?}),
+        "blosc" => json!({"cname": "lz4", "clevel": level(5)?, "shuffle": "shuffle", "blocksize": 0}),
+        _ => return Err(unknown()),
+    };
+    let codec = json!({"name": name, "configuration": configuration});
+    Ok(vec![Extension::from_json(&codec, "compressors")?])
+}
+
+/// All codecs of a chunk, as JSON lists them in v3.
+///
+/// # Errors
+/// `InvalidArgument` for text that is no such list.
+pub fn codecs_from_json(text: &str) -> Result<Vec<Extension>> {
+    let codecs: Vec<Value> = serde_json::from_str(text).map_err(|error| {
+        let message = format!("'{text}' is no JSON list of codecs");
+        let hint =
+            r#"write them as zarr.json does: [{"name": "bytes"}, {"name": "gzip", "configuration": {"level": 5}}]"#;
+        Error::new(ErrorKind::InvalidArgument, message).with_hint(hint).with_source(error)
+    })?;
+    parse_codecs(&codecs, "codecs")
+}
+
+/// An array's chunks, shards and, in v3, the codecs of its chunks.
+struct Stored {
+    chunk: Vec<u64>,
+    shard: Option<Vec<u64>>,
+    codecs: Vec<Extension>,
+}
+
+impl Stored {
+    /// Of shards inside of shards the outermost and the innermost count.
+    fn of(metadata: &ArrayMetadata) -> Stored {
+        let outer = metadata.chunk_grid().chunk_shape().to_vec();
+        let mut stored = Stored { chunk: outer.clone(), shard: None, codecs: Vec::new() };
+        let CodecsMetadata::V3(codecs) = metadata.codecs() else { return stored };
+        stored.codecs.clone_from(codecs);
+        while let Some(sharding) = stored.codecs.iter().find(|codec| codec.name == "sharding_indexed") {
+            let inner = |member: &str| sharding.configuration.get(member).and_then(Value::as_array);
+            let extents = inner("chunk_shape").map(|all| all.iter().filter_map(Value::as_u64).collect::<Vec<_>>());
+            let codecs =
+                inner("codecs").map(|all| all.iter().filter_map(|one| Extension::from_json(one, "codecs").ok()));
+            let (Some(extents), Some(codecs)) = (extents, codecs) else { break };
+            let codecs = codecs.collect();
+            (stored.chunk, stored.shard, stored.codecs) = (extents, Some(outer.clone()), codecs);
+        }
+        stored
+    }
+}
+
+fn parse_codecs(codecs: &[Value], member: &str) -> Result<Vec<Extension>> {
+    codecs.iter().map(|codec| Extension::from_json(codec, member)).collect()
+}
+
+fn parse_extents(extents: &[Value]) -> Result<Vec<Option<u64>>> {
+    let parse = |value: &Value| match value {
+        Value::Null => Ok(None),
+        value => match value.as_u64() {
+            Some(extent) if extent > 0 => Ok(Some(extent)),
+            _ => Err(Error::new(ErrorKind::InvalidArgument, format!("an extent of chunks cannot be {value}"))),
+        },
+    };
+    extents.iter().map(parse).collect()
+}
+
+/// Extents with the open ones as large as the array, in multiples of `unit`.
+fn whole_where_open(extents: &[Option<u64>], shape: &[u64], unit: &[u64], what: &str) -> Result<Vec<u64>> {
+    if extents.len() != shape.len() {
+        let message = format!("{what} have {} dimensions, the array has {}", extents.len(), shape.len());
+        return Err(Error::new(ErrorKind::InvalidArgument, message));
+    }
+    let whole = |(&len, &unit): (&u64, &u64)| len.div_ceil(unit).max(1).saturating_mul(unit);
+    let axes = extents.iter().zip(shape.iter().zip(unit));
+    Ok(axes.map(|(extent, axis)| extent.unwrap_or_else(|| whole(axis))).collect())
+}
+
+/// The codec from elements to bytes that nobody chose.
+pub(super) fn serializer(data_type: &DataType) -> Extension {
+    match data_type {
+        DataType::VariableString => Extension::new("vlen-utf8", Map::new()),
+        DataType::VariableBytes => Extension::new("vlen-bytes", Map::new()),
+        other if other.swap_units().is_empty() => Extension::new("bytes", Map::new()),
+        _ => Extension::new("bytes", Map::from_iter([("endian".to_string(), json!("little"))])),
+    }
+}
+
+fn is_checksum(name: &str) -> bool {
+    ["crc32c", "crc32", "adler32", "fletcher32"].contains(&name.trim_start_matches("numcodecs."))
+}
+
+fn default_zstd() -> Map<String, Value> {
+    Map::from_iter([("level".to_string(), json!(0)), ("checksum".to_string(), json!(false))])
+}
+
+/// A compressor of v2 as v3 names it.
+fn to_v3(codec: &Map<String, Value>, data_type: &DataType) -> Extension {
+    let get =
+        |member: &str, default: Value| codec.get(member).filter(|value| !value.is_null()).cloned().unwrap_or(default);
+    let size_bytes = data_type.size_bytes().unwrap_or(1);
+    let configuration = match codec.get("id").and_then(Value::as_str) {
+        Some("zstd") => json!({"level": get("level", json!(0)), "checksum": get("checksum", json!(false))}),
+        Some("gzip") => json!({"level": get("level", json!(1))}),
+        Some("blosc") => {
+            let shuffle = match get("shuffle", json!(1)).as_i64() {
+                Some(0) => "noshuffle",
+                Some(2) => "bitshuffle",
+                Some(-1) if size_bytes == 1 => "bitshuffle",
+                _ => "shuffle",
+            };
+            json!({
+                "cname": get("cname", json!("lz4")), "clevel": get("clevel", json!(5)), "shuffle": shuffle,
+                "typesize": size_bytes.min(255), "blocksize": get("blocksize", json!(0)),
+            })
+        }
+        _ => return Extension::new("zstd", default_zstd()),
+    };
+    let name = codec.get("id").and_then(Value::as_str).unwrap_or("zstd");
+    match configuration {
+        Value::Object(configuration) => Extension::new(name, configuration),
+        _ => Extension::new("zstd", default_zstd()),
+    }
+}
+
+/// A compressor of v3 as v2 names it.
+fn to_v2(codec: &Extension) -> Map<String, Value> {
+    let mut members = Map::from_iter([("id".to_string(), json!(codec.name))]);
+    members.extend(codec.configuration.clone());
+    match codec.name.as_str() {
+        // The default says nothing, and tensorstore knows no such member.
+        "zstd" if members.get("checksum") == Some(&json!(false)) => drop(members.shift_remove("checksum")),
+        "zstd" | "gzip" => {}
+        "blosc" => {
+            let shuffle = match members.get("shuffle").and_then(Value::as_str) {
+                Some("noshuffle") => 0,
+                Some("bitshuffle") => 2,
+                _ => 1,
+            };
+            members.insert("shuffle".into(), json!(shuffle));
+            // numcodecs takes it from the elements.
+            drop(members.shift_remove("typesize"));
+        }
+        name => match name.strip_prefix("numcodecs.") {
+            Some(id) => drop(members.insert("id".into(), json!(id))),
+            None => members = Map::from_iter([("id".to_string(), json!("zstd")), ("level".to_string(), json!(0))]),
+        },
+    }
+    members
+}
+
+/// A codec with what follows from the elements, where nobody said it: their byte order, and for Blosc their size.
+fn completed(codec: &Extension, data_type: &DataType) -> Extension {
+    let mut codec = codec.clone();
+    if codec.name == "bytes" && codec.configuration.is_empty() && serializer(data_type).name == "bytes" {
+        return serializer(data_type);
+    }
+    let shuffles = codec.configuration.get("shuffle").is_none_or(|shuffle| shuffle != "noshuffle");
+    if codec.name == "blosc" && shuffles && !codec.configuration.contains_key("typesize") {
+        let size_bytes = data_type.size_bytes().unwrap_or(1).min(255);
+        codec.configuration.insert("typesize".into(), json!(size_bytes));
+    }
+    codec
+}

@@ -1,0 +1,242 @@
+//! Expressions of arrays in stores: computed and stored region by region, within the memory limit.
+
+#[path = "../../cuzarr/tests/model/mod.rs"]
+mod model;
+
+use std::sync::Arc;
+
+use cuzarr::ErrorKind;
+use cuzarr::node::{Array, ArrayOptions};
+use cuzarr::plan::Selection;
+use cuzarr::store::{MemoryStore, Store, StoreExt};
+use cuzarr_compute::{ComputeOptions, Expr, Op, Operand, ReduceOp, Reduction};
+use cuzarr_device::{DType, Device, NdBuffer, Order};
+use model::{bytes_codec, devices, metadata, sharding, zstd_codec};
+use serde_json::{Value, json};
+
+fn create(store: &Arc<dyn Store>, path: &str, shape: &[u64], chunks: &[u64], codecs: Value) -> Array {
+    let metadata = metadata(shape, chunks, "int32", json!(0), codecs);
+    Array::create(Arc::clone(store), path, metadata, false, ArrayOptions::default()).unwrap()
+}
+
+fn plain() -> Value {
+    json!([bytes_codec("little"), zstd_codec()])
+}
+
+/// An array of 0, 1, 2, ….
+fn counting(store: &Arc<dyn Store>, path: &str, shape: &[u64], chunks: &[u64]) -> (Array, Vec<i32>) {
+    let array = create(store, path, shape, chunks, plain());
+    let values: Vec<i32> = (0..shape.iter().product::<u64>() as i32).collect();
+    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
+    let shape: Vec<usize> = shape.iter().map(|&extent| extent as usize).collect();
+    let value = NdBuffer::from_host(Device::Cpu, DType::INT32, &shape, Order::C, &bytes).unwrap();
+    array.write(&Selection::all(array.shape()), &value).unwrap();
+    (array, values)
+}
+
+fn of(array: &Array) -> Operand {
+    Expr::array(array.clone()).unwrap().into()
+}
+
+fn bytes(values: impl Iterator<Item = i32>) -> Vec<u8> {
+    values.flat_map(i32::to_ne_bytes).collect()
+}
+
+/// Limits from just enough for one chunk at a time up to everything at once.
+const LIMITS: [u64; 4] = [4 << 10, 8 << 10, 64 << 10, 1 << 30];
+
+#[test]
+fn results_are_the_same_whatever_the_limit() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let (x, values) = counting(&store, "x", &[37, 50], &[5, 8]);
+    let (row, _) = counting(&store, "row", &[50], &[7]);
+    let twice = Expr::apply(Op::Multiply, &[of(&x), 2i64.into()]).unwrap();
+    let sum = Expr::apply(Op::Add, &[twice.into(), of(&row)]).unwrap();
+    let expected = bytes(values.iter().enumerate().map(|(at, value)| value * 2 + (at % 50) as i32));
+    for device in devices() {
+        for memory_limit_bytes in LIMITS {
+            let options = ComputeOptions { device, memory_limit_bytes, threads: 2, ..ComputeOptions::default() };
+            let out = sum.compute(&options).unwrap();
+            assert_eq!((out.device(), out.shape()), (device, &[37, 50][..]));
+            assert_eq!(out.to_host_bytes(Order::C).unwrap(), expected, "{device}, {memory_limit_bytes}");
+            let part = sum.compute_region(&[3, 40], &[20, 9], &options).unwrap();
+            let wanted = out.region(&[3, 40], &[20, 9], &[1, 1]).unwrap();
+            assert_eq!(part.to_host_bytes(Order::C).unwrap(), wanted.to_host_bytes(Order::C).unwrap());
+        }
+    }
+}
+
+#[test]
+fn work_that_was_interrupted_goes_on_behind_what_is_finished() {
+    for device in devices() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let (x, values) = counting(&store, "x", &[40, 50], &[5, 50]);
+        let target = create(&store, "y", &[40, 50], &[5, 50], plain());
+        let negative = Expr::apply(Op::Negative, &[of(&x)]).unwrap();
+        let options = ComputeOptions { device, memory_limit_bytes: 16 << 10, threads: 2, ..ComputeOptions::default() };
+        let chunk = |path: &str, row: u64| format!("{path}/c/{row}/0");
+        let (whole, first) = (store.get(&chunk("x", 6)).unwrap().unwrap(), chunk("y", 0));
+        store.write(&chunk("x", 6), b"damaged").unwrap();
+        negative.store_resumable(&target, &options).unwrap_err();
+        assert!(store.get(&first).unwrap().is_some() && store.get(&chunk("y", 7)).unwrap().is_none());
+        // Whoever computes it again would write it again.
+        store.delete(&first).unwrap();
+        store.write(&chunk("x", 6), &whole).unwrap();
+        negative.store_resumable(&target, &options).unwrap();
+        let read = |rows: u64| target.read(&Selection::region(&[5 * rows, 0], &[40 - 5 * rows, 50]).unwrap()).unwrap();
+        assert!(store.get(&first).unwrap().is_none(), "what was finished is computed again");
+        assert_eq!(read(1).to_host_bytes(Order::C).unwrap(), bytes(values[250..].iter().map(|value| -value)));
+        assert!(!store.list("y").unwrap().iter().any(|key| key.contains("work")));
+        // It is complete, so the next call begins anew; and so does one behind other work on the same chunks.
+        negative.store_resumable(&target, &options).unwrap();
+        assert_eq!(read(0).to_host_bytes(Order::C).unwrap(), bytes(values.iter().map(|value| -value)));
+        store.write(&chunk("x", 6), b"damaged").unwrap();
+        negative.store_resumable(&target, &options).unwrap_err();
+        store.write(&chunk("x", 6), &whole).unwrap();
+        Expr::array(x.clone()).unwrap().store(&target, &options).unwrap();
+        negative.store_resumable(&target, &options).unwrap();
+        assert_eq!(read(0).to_host_bytes(Order::C).unwrap(), bytes(values.iter().map(|value| -value)));
+    }
+}
+
+#[test]
+fn stored_results_are_what_computed_ones_are() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let (x, values) = counting(&store, "x", &[37, 50], &[5, 8]);
+    let negative = Expr::apply(Op::Negative, &[of(&x)]).unwrap();
+    let shards = sharding(&[4, 5], json!([bytes_codec("little"), zstd_codec()]), "end");
+    for device in devices() {
+        for (number, memory_limit_bytes) in LIMITS.into_iter().enumerate() {
+            for (kind, chunks, codecs) in [("plain", [6, 11], plain()), ("sharded", [8, 10], shards.clone())] {
+                let target = create(&store, &format!("{kind}-{number}-{device}"), &[37, 50], &chunks, codecs);
+                let options = ComputeOptions { device, memory_limit_bytes, threads: 2, ..ComputeOptions::default() };
+                negative.store(&target, &options).unwrap();
+                let read = target.read(&Selection::all(target.shape())).unwrap();
+                assert_eq!(read.to_host_bytes(Order::C).unwrap(), bytes(values.iter().map(|value| -value)));
+            }
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_done_is_refused_and_nothing_is_written() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let (x, _) = counting(&store, "x", &[40, 40], &[10, 10]);
+    let sum = Expr::apply(Op::Add, &[of(&x), 1i64.into()]).unwrap();
+    let options =
+        ComputeOptions { device: Device::Cpu, memory_limit_bytes: 1000, threads: 1, ..ComputeOptions::default() };
+    assert_eq!(sum.compute(&options).unwrap_err().kind(), ErrorKind::BudgetExceeded);
+    let enough = ComputeOptions { memory_limit_bytes: 1 << 20, ..options };
+    let again = Array::open(Arc::clone(&store), "x", ArrayOptions::default()).unwrap();
+    assert_eq!(sum.store(&again, &enough).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    assert_eq!(sum.refuse_overlap(&store, "x/inside").unwrap_err().kind(), ErrorKind::InvalidArgument);
+    sum.refuse_overlap(&store, "x2").unwrap();
+    let other = create(&store, "other", &[40, 41], &[10, 10], plain());
+    assert_eq!(sum.store(&other, &enough).unwrap_err().kind(), ErrorKind::ShapeMismatch);
+    let target = create(&store, "target", &[40, 40], &[40, 40], plain());
+    let small = ComputeOptions { memory_limit_bytes: 8000, ..options };
+    assert_eq!(sum.store(&target, &small).unwrap_err().kind(), ErrorKind::BudgetExceeded);
+    assert_eq!(target.nchunks_initialized().unwrap() + other.nchunks_initialized().unwrap(), 0);
+}
+
+#[test]
+fn an_array_that_is_used_twice_is_read_once() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let (x, values) = counting(&store, "x", &[16], &[4]);
+    let square = Expr::apply(Op::Multiply, &[of(&x), of(&x)]).unwrap();
+    let reads = std::sync::atomic::AtomicUsize::new(0);
+    let wrap = |store: &Arc<dyn Store>| {
+        reads.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        Arc::clone(store)
+    };
+    let options = ComputeOptions { wrap: Some(&wrap), ..ComputeOptions::default() };
+    let out = square.compute(&options).unwrap();
+    assert_eq!(out.to_host_bytes(Order::C).unwrap(), bytes(values.iter().map(|value| value * value)));
+    assert_eq!(reads.into_inner(), 1);
+}
+
+#[test]
+fn reductions_are_the_same_bits_on_every_device_whatever_chunks_are_missing() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let shards = sharding(&[3, 5], json!([bytes_codec("little"), zstd_codec()]), "end");
+    for (path, chunks, codecs) in [("plain", [5, 8], plain()), ("sharded", [6, 10], shards)] {
+        let metadata = metadata(&[37, 50], &chunks, "float32", json!(0.25), codecs);
+        let array = Array::create(Arc::clone(&store), path, metadata, false, ArrayOptions::default()).unwrap();
+        let values: Vec<u8> = (0..37 * 50).flat_map(|at| (1.0 / (at as f32 + 3.0)).to_ne_bytes()).collect();
+        let value = NdBuffer::from_host(Device::Cpu, DType::FLOAT32, &[37, 50], Order::C, &values).unwrap();
+        array.write(&Selection::all(array.shape()), &value).unwrap();
+        for missing in ["c/0/0", "c/2/3", "c/3/3", "c/6/4"] {
+            store.delete(&format!("{path}/{missing}")).unwrap();
+        }
+        let whole = array.read(&Selection::all(array.shape())).unwrap();
+        let roots = Expr::apply(Op::Sqrt, &[of(&array)]).unwrap();
+        for memory_limit_bytes in [4 << 10, 16 << 10] {
+            for (op, axes) in
+                [(ReduceOp::Mean, None), (ReduceOp::Var, Some(vec![0])), (ReduceOp::ArgMax, Some(vec![1]))]
+            {
+                let reduction = Reduction::new(op, axes);
+                let run = |device| {
+                    let options = ComputeOptions { device, memory_limit_bytes, threads: 3, ..Default::default() };
+                    let result = roots.reduce(&reduction, &options).unwrap();
+                    result.to_host_bytes(Order::C).unwrap()
+                };
+                let expected = run(Device::Cpu);
+                for device in devices() {
+                    assert_eq!(run(device), expected, "{path}, {reduction:?}, {device}, {memory_limit_bytes}");
+                }
+            }
+            for device in devices() {
+                let options = ComputeOptions { device, memory_limit_bytes, threads: 2, ..Default::default() };
+                let same = Expr::array(array.clone()).unwrap().compute(&options).unwrap();
+                assert_eq!(same.to_host_bytes(Order::C).unwrap(), whole.to_host_bytes(Order::C).unwrap());
+            }
+        }
+    }
+}
+
+#[test]
+fn damage_fails_a_reduction_and_names_the_chunk() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let (x, _) = counting(&store, "x", &[40, 50], &[5, 8]);
+    store.write("x/c/4/3", &[1, 2, 3]).unwrap();
+    // Elements that were not decoded may be refused sooner than the chunk.
+    let power = Expr::apply(Op::Power, &[2i64.into(), of(&x)]).unwrap();
+    for device in devices() {
+        for expr in [&Expr::array(x.clone()).unwrap(), &power] {
+            let options = ComputeOptions { device, memory_limit_bytes: 8 << 10, threads: 2, ..Default::default() };
+            let error = expr.reduce(&Reduction::new(ReduceOp::Sum, None), &options).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::ChunkCorrupt, "{device}: {error}");
+            assert!(error.to_string().contains("x/c/4/3"), "{device}: {error}");
+        }
+    }
+}
+
+#[test]
+fn work_that_fails_ends_the_reading() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let (x, _) = counting(&store, "x", &[40, 50], &[5, 8]);
+    let negative = Expr::apply(Op::Subtract, &[1000i64.into(), of(&x)]).unwrap();
+    let power = Expr::apply(Op::Power, &[of(&x), negative.into()]).unwrap();
+    for device in devices() {
+        let options = ComputeOptions { device, memory_limit_bytes: 8 << 10, threads: 2, ..Default::default() };
+        for _ in 0..5 {
+            let error = power.reduce(&Reduction::new(ReduceOp::Sum, None), &options).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{device}: {error}");
+        }
+    }
+}
+
+#[test]
+fn progress_tells_of_every_region() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let (x, _) = counting(&store, "x", &[40, 40], &[10, 10]);
+    let target = create(&store, "target", &[40, 40], &[10, 10], plain());
+    let told = std::sync::Mutex::new(Vec::new());
+    let tell = |now: &cuzarr_compute::Progress| told.lock().unwrap().push(*now);
+    let options = ComputeOptions { memory_limit_bytes: 20_000, progress: Some(&tell), ..ComputeOptions::default() };
+    Expr::apply(Op::Add, &[of(&x), 1i64.into()]).unwrap().store(&target, &options).unwrap();
+    let told = told.into_inner().unwrap();
+    let (last, size_bytes) = (told.last().unwrap(), 40 * 40 * 4);
+    assert!(told.len() > 1 && told.len() as u64 == last.regions, "{told:?}");
+    assert_eq!((last.regions_done, last.bytes_done, last.bytes), (last.regions, size_bytes, size_bytes));
+}

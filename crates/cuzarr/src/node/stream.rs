@@ -1,0 +1,91 @@
+//! Streams of regions: work on arrays that are larger than memory.
+
+use std::sync::mpsc::channel;
+use std::thread::Builder;
+
+use cuzarr_device::NdBuffer;
+use cuzarr_device::pool::in_flight;
+
+use super::array::Array;
+use crate::error::{ErrorKind, Result};
+use crate::plan::{Region, Selection};
+use crate::run::{no_thread, relay};
+
+impl Array {
+    /// Reads regions one after the other to the array's device, and hands each to `work` in the calling thread, in their order,
+    /// while the next `ahead` are read. So there is memory for `ahead + 1` regions at a time; what reading has in flight
+    /// beside them stays below the array's memory limit.
+    ///
+    /// The memory of a region is used again when `work` returns: kernels that read it must have ended by then.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use cuzarr::meta::ArrayMetadata;
+    /// use cuzarr::node::{Array, ArrayOptions};
+    /// use cuzarr::plan::Regions;
+    /// use cuzarr::store::MemoryStore;
+    ///
+    /// let metadata = ArrayMetadata::from_json(br#"{
+    ///     "zarr_format": 3, "node_type": "array", "shape": [10], "data_type": "uint8", "fill_value": 7,
+    ///     "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2]}},
+    ///     "chunk_key_encoding": {"name": "default"}, "codecs": ["bytes"]
+    /// }"#)?;
+    /// let array = Array::create(Arc::new(MemoryStore::new()), "a", metadata, false, ArrayOptions::default())?;
+    /// let regions = Regions::new(array.shape(), vec![4])?.from(0).collect::<cuzarr::Result<Vec<_>>>()?;
+    /// let mut sum = 0u64;
+    /// array.stream(&regions, 1, |_, elements| {
+    ///     sum += elements.host_slice::<u8>()?.iter().map(|&element| u64::from(element)).sum::<u64>();
+    ///     Ok(())
+    /// })?;
+    /// assert_eq!(sum, 70);
+    /// # Ok::<(), cuzarr::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The first failure of reading, as [`Array::read`], or of `work`. `work` may have seen regions before damage was noticed
+    /// in them: its results count when this returns without an error.
+    pub fn stream(
+        &self,
+        regions: &[Region],
+        ahead: usize,
+        mut work: impl FnMut(&Region, &NdBuffer) -> Result<()>,
+    ) -> Result<()> {
+        if self.reads_in_turn() {
+            return self.stream_in_turn(regions, ahead, work);
+        }
+        let read = |region: &&Region| in_flight(|| self.read(&region.selection()?));
+        relay(regions.iter().map(Ok), ahead.max(1), read, |region, elements| work(region, &elements))
+    }
+
+    /// Like [`Array::stream`], by one pipeline: regions that follow are fetched and decoded while one is worked on, without a
+    /// pipeline that fills and drains, and scratch memory, for each.
+    fn stream_in_turn(
+        &self,
+        regions: &[Region],
+        ahead: usize,
+        mut work: impl FnMut(&Region, &NdBuffer) -> Result<()>,
+    ) -> Result<()> {
+        let selections = regions.iter().map(Region::selection).collect::<Result<Vec<Selection>>>()?;
+        let (sender, receiver) = channel();
+        std::thread::scope(|scope| {
+            let reader = move || in_flight(|| self.read_in_turn(selections, ahead + 1, sender));
+            let reader = Builder::new().name("cuzarr-read".into()).spawn_scoped(scope, reader);
+            let reader = reader.map_err(|error| no_thread(&error))?;
+            let mut worked = Ok(());
+            for region in regions {
+                // The reader ended before all regions came; its error says why.
+                let Ok(arrived) = receiver.recv() else { break };
+                worked = arrived.elements().and_then(|elements| work(region, elements));
+                if worked.is_err() {
+                    break;
+                }
+            }
+            drop(receiver);
+            let read = reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            match read {
+                Err(error) if worked.is_ok() || error.kind() != ErrorKind::Cancelled => Err(error),
+                _ => worked,
+            }
+        })
+    }
+}
