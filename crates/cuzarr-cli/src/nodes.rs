@@ -1,7 +1,5 @@
 //! Opening nodes by path, and `cuzarr info` and `cuzarr tree`.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,7 +9,7 @@ use cuzarr::display::{self, Display};
 use cuzarr::meta::NodeMetadata;
 use cuzarr::meta::node::DOCUMENT_NAMES;
 use cuzarr::node::{self, Array, ArrayOptions, Group, Node};
-use cuzarr::store::{LocalStore, ReadOnly, join_key};
+use cuzarr::store::{LocalStore, ReadOnly, Registry, Store, Url, is_zip, join_key};
 use cuzarr::{Error, ErrorKind, Result};
 use cuzarr_device::Device;
 
@@ -59,74 +57,67 @@ impl Tree {
     }
 }
 
-/// The array or group in the directory `path`; without a device, on the configured one.
+/// The array or group in the directory or ZIP file `path`; without a device, on the configured one.
 pub fn open(path: &str, device: Option<Device>) -> Result<Node> {
     let mut options = ArrayOptions::from(&Config::from_environment()?);
     options.device = device.unwrap_or(options.device);
-    let store = ReadOnly::new(Arc::new(directory(path)?));
+    let store = ReadOnly::new(source(path)?);
     node::open_existing(Arc::new(store), "", None, options)
 }
 
-/// The store in the directory `path`, which may be written as a URL.
+/// The store at a path or URL that is read: a directory or a ZIP file.
 ///
 /// # Errors
-/// Other URLs, ZIP files and other files are no directories.
-pub fn directory(path: &str) -> Result<LocalStore> {
-    let place = match path.split_once("://") {
-        Some(("file", place)) => place,
-        Some((scheme, _)) if scheme.chars().all(|letter| letter.is_ascii_alphanumeric()) => {
-            let message = format!("'{path}' is a URL, and the command line works on directories");
-            return Err(Error::new(ErrorKind::Unsupported, message)
-                .with_hint("use Python, where cuzarr.open takes URLs and stores"));
+/// Other files, and URLs of other schemes, are refused.
+fn source(path: &str) -> Result<Arc<dyn Store>> {
+    let url = Url::parse(path)?;
+    if url.scheme() == "file" && url.wrapped().is_none() {
+        let place = Path::new(url.path());
+        if place.is_file() && !is_zip(place) {
+            return Err(not_a_directory(path, place));
         }
-        _ => path,
-    };
-    let place = Path::new(place);
-    if !place.is_file() {
-        return LocalStore::new(place);
     }
-    if is_zip(place) {
-        let message = format!("'{path}' is a ZIP file, and the command line works on directories");
-        let hint = format!("unpack it with 'unzip', or use Python: cuzarr.open('{path}')");
-        return Err(Error::new(ErrorKind::Unsupported, message).with_hint(hint));
-    }
+    Registry::new().open_url(&url).map_err(|error| match error.kind() {
+        ErrorKind::Unsupported if error.trail().is_empty() => {
+            let message = format!("'{path}' is a URL, and the command line works on directories and ZIP files");
+            let hint = "use Python, where cuzarr.open takes URLs and stores";
+            Error::new(ErrorKind::Unsupported, message).with_hint(hint).with_source(error)
+        }
+        _ => error,
+    })
+}
+
+fn not_a_directory(path: &str, place: &Path) -> Error {
     let error = Error::new(ErrorKind::InvalidArgument, format!("'{path}' is a file, expected a directory"));
     let name = place.file_name().and_then(|name| name.to_str()).unwrap_or("");
-    Err(match place.parent() {
+    match place.parent() {
         Some(parent) if DOCUMENT_NAMES.contains(&name) => {
             let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
             error.with_hint(format!("use the directory that it lies in: {}", parent.display()))
         }
         _ => error.with_hint("use a directory that holds zarr.json, .zarray or .zgroup"),
-    })
+    }
 }
 
 /// The store in a directory that is written to.
 ///
 /// # Errors
-/// As [`directory`]; no directory is made whose name promises a ZIP file.
+/// Files and other URLs are refused; no directory is made whose name promises a ZIP file.
 pub fn target_directory(path: &str) -> Result<LocalStore> {
-    let place = Path::new(path.strip_prefix("file://").unwrap_or(path));
-    if has_zip_name(place) && !place.is_dir() {
-        let message = format!("cannot write the ZIP file '{path}': the command line works on directories");
+    let url = Url::parse(path)?;
+    if url.scheme() != "file" || url.wrapped().is_some() {
+        let message = format!("cannot write to '{path}': the command line writes to directories");
+        return Err(Error::new(ErrorKind::Unsupported, message)
+            .with_hint("use Python, where cuzarr.open takes URLs and stores"));
+    }
+    let place = Path::new(url.path());
+    let has_zip_name = place.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("zip"));
+    if !place.is_dir() && (has_zip_name || (place.is_file() && is_zip(place))) {
+        let message = format!("cannot write the ZIP file '{path}': the command line writes to directories");
         return Err(Error::new(ErrorKind::Unsupported, message)
             .with_hint("write to a directory, then pack it: cd DIRECTORY && zip -0 -r ../NAME.zip ."));
     }
-    directory(path)
-}
-
-fn has_zip_name(place: &Path) -> bool {
-    place.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("zip"))
-}
-
-/// Whether a file is a ZIP file, by its name or how it begins.
-fn is_zip(place: &Path) -> bool {
-    let begin = || -> std::io::Result<[u8; 4]> {
-        let mut begin = [0; 4];
-        File::open(place)?.read_exact(&mut begin)?;
-        Ok(begin)
-    };
-    has_zip_name(place) || begin().is_ok_and(|begin| begin == *b"PK\x03\x04")
+    if place.is_file() { Err(not_a_directory(path, place)) } else { LocalStore::new(place) }
 }
 
 /// A node's name, and why its metadata cannot be read.
@@ -163,7 +154,7 @@ pub fn name_below(path: &str, array: &Array) -> String {
     }
 }
 
-/// The array in the directory `path`.
+/// The array in the directory or ZIP file `path`.
 pub fn open_array(path: &str, device: Option<Device>) -> Result<Array> {
     match open(path, device)? {
         Node::Array(array) => Ok(array),

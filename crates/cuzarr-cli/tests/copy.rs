@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use cuzarr::meta::ArrayMetadata;
 use cuzarr::node::{Array, ArrayOptions};
 use cuzarr::plan::Selection;
-use cuzarr::store::LocalStore;
+use cuzarr::store::{LocalStore, Store, StoreExt};
 use cuzarr_device::{DType, Device, NdBuffer, Order};
 use serde_json::{Value, json};
 
@@ -179,7 +179,7 @@ fn a_report_of_a_finished_copy_says_that_it_is_complete() {
 }
 
 #[test]
-fn zip_files_and_other_files_are_refused_by_every_command() {
+fn zip_files_are_no_targets_and_other_files_are_refused_by_every_command() {
     let directory = tempfile::tempdir().unwrap();
     let from = directory.path().join("from");
     source(&from);
@@ -198,10 +198,7 @@ fn zip_files_and_other_files_are_refused_by_every_command() {
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), before, "{arguments:?} wrote something");
     };
     let document = from.join("zarr.json");
-    let unpack = "unpack it with 'unzip', or use Python";
     for (name, kind, message, hint) in [
-        (place("real.zip"), "Unsupported", "is a ZIP file", unpack),
-        (place("unnamed"), "Unsupported", "is a ZIP file", unpack),
         (place("notes.txt"), "InvalidArgument", "is a file, expected a directory", "a directory that holds zarr.json"),
         (document, "InvalidArgument", "is a file, expected a directory", text(&from)),
     ] {
@@ -229,8 +226,64 @@ fn zip_files_and_other_files_are_refused_by_every_command() {
             check(&[&arguments[..], &["--dry-run"]].concat(), "Unsupported", "cannot write", "pack it");
         }
     }
+    for (name, message) in [("real.zip", "no ZIP file"), ("unnamed", "no ZIP file"), ("none.zip", "nothing")] {
+        let output = cuzarr(&["info", text(&place(name)), "--json"]);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let error = &json(&output)["error"];
+        assert!(name == "none.zip" || error["message"].as_str().unwrap().contains(message), "{error:#}");
+    }
     let into = cuzarr(&["copy", text(&from), text(&place("folder.zip"))]);
     assert_eq!(into.status.code(), Some(0), "a directory may have any name: {into:?}");
+}
+
+#[test]
+fn zip_files_are_read_as_directories_are() {
+    let directory = tempfile::tempdir().unwrap();
+    let (from, packed) = (directory.path().join("from"), directory.path().join("packed.zip"));
+    source(&from);
+    pack(&from, &packed);
+    let answer = |arguments: &[&str]| {
+        let output = cuzarr(&[arguments, &["--json"]].concat());
+        assert_eq!(output.status.code(), Some(0), "{arguments:?} {output:?}");
+        json(&output)
+    };
+    let chained = format!("zip::file://{}", text(&packed));
+    for zip in [text(&packed), &chained] {
+        assert_eq!(answer(&["info", zip])["shape"], answer(&["info", text(&from)])["shape"]);
+        let count = |path: &str| answer(&["stats", path])["arrays"][0]["count"].clone();
+        assert_eq!(count(zip), count(text(&from)));
+    }
+    let back = directory.path().join("back");
+    answer(&["copy", text(&packed), text(&back)]);
+    assert_eq!(
+        answer(&["stats", text(&back)])["arrays"][0]["max"],
+        answer(&["stats", text(&from)])["arrays"][0]["max"]
+    );
+}
+
+/// Packs a directory into a ZIP file of stored members.
+fn pack(from: &Path, to: &Path) {
+    let store = LocalStore::new(from).unwrap();
+    let (mut file, mut entries) = (Vec::new(), Vec::new());
+    let keys = store.list("").unwrap();
+    for key in &keys {
+        let value = store.get(key).unwrap().unwrap();
+        let header_at = file.len() as u32;
+        // Everything between the version that is needed and the name; no checksum is looked at in stored members.
+        let mut common = [0; 26];
+        common[0] = 20;
+        common[14..18].copy_from_slice(&(value.len() as u32).to_le_bytes());
+        common[18..22].copy_from_slice(&(value.len() as u32).to_le_bytes());
+        common[22..24].copy_from_slice(&(key.len() as u16).to_le_bytes());
+        file.extend_from_slice(&[&b"PK\x03\x04"[..], &common, key.as_bytes(), &value].concat());
+        let rest = [&[0; 10][..], &header_at.to_le_bytes(), key.as_bytes()].concat();
+        entries.extend_from_slice(&[&b"PK\x01\x02\x14\0"[..], &common, &rest].concat());
+    }
+    let (count, directory_at) = (keys.len() as u16, file.len() as u32);
+    let counts = [&[0; 4][..], &count.to_le_bytes(), &count.to_le_bytes()].concat();
+    let directory = [(entries.len() as u32).to_le_bytes(), directory_at.to_le_bytes()].concat();
+    file.extend_from_slice(&[&entries[..], b"PK\x05\x06", &counts, &directory, &[0, 0]].concat());
+    std::fs::write(to, file).unwrap();
 }
 
 #[test]

@@ -53,6 +53,11 @@ pub(super) trait Object: Send + Sync {
         Ok(None)
     }
 
+    /// Whether several threads may fill the parts of one large read.
+    fn is_divisible(&self) -> bool {
+        true
+    }
+
     /// Fails when the value was changed in place since it was opened.
     fn check_unchanged(&self) -> Result<()>;
 }
@@ -206,7 +211,8 @@ impl<S: Source> Shared<S> {
             Err(error) => return self.done(item, Err(error)),
         };
         let size_bytes = lease.bytes().len();
-        if let Some(helpers) = self.helpers.as_ref().filter(|_| self.threads > 1 && size_bytes >= 2 * PART_BYTES) {
+        let is_divided = self.threads > 1 && size_bytes >= 2 * PART_BYTES && object.is_divisible();
+        if let Some(helpers) = self.helpers.as_ref().filter(|_| is_divided) {
             let shared = Arc::clone(self);
             let span = (offset..offset + size_bytes as u64, self.is_watched(item));
             match Parts::divide(object, span, lease, move |outcome| shared.done(item, outcome)) {

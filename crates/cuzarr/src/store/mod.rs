@@ -20,6 +20,10 @@
 //! - [`Version`]: which state of a value was read: inode and time of a file, the ETag of an object. Reads of parts of one value
 //!   use it to stay with one state, and [`Condition::Unchanged`] writes only over that state.
 //!
+//! # Opening
+//! [`Registry`] turns URLs into stores. It is a value: another crate adds its schemes by [`Registry::with`], and schemes that wrap
+//! a store, such as `zip::`, open that store by the registry that they are given.
+//!
 //! # Stopping
 //! A store does not know whether its caller still waits. The sink does: [`ReadSink::check`] and [`ReadSink::reserve`] fail when
 //! the call was cancelled, by the token that travels in the call's options ([`crate::CancellationToken`]).
@@ -39,9 +43,12 @@ mod layers;
 mod local;
 mod memory;
 mod parts;
+mod registry;
 pub mod testing;
+mod url;
 mod values;
 mod version;
+mod zip;
 
 use std::any::Any;
 use std::fmt;
@@ -60,7 +67,10 @@ pub use key::{Key, join_key, validate_key, validate_prefix};
 pub use layers::{Prefixed, ReadOnly, Split};
 pub use local::{DirectIo, Durability, LocalOptions, LocalStore, Symlinks};
 pub use memory::MemoryStore;
+pub use registry::{Opener, Registry, is_zip};
+pub use url::Url;
 pub use version::{OpenLimit, OpenValues, Version};
+pub use zip::ZipStore;
 
 /// Which bytes of a value are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

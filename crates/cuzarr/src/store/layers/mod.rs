@@ -7,4 +7,5 @@ mod split;
 pub use prefix::Prefixed;
 pub use read_only::ReadOnly;
 pub(super) use read_only::read_only_error;
+pub(super) use split::Side;
 pub use split::Split;

@@ -30,10 +30,16 @@ impl Split {
     }
 }
 
-/// The sink of one side's items, under their places in the whole batch.
-struct Side {
+/// The sink of some of a batch's items, under their places in the whole batch.
+pub(in crate::store) struct Side {
     sink: Arc<dyn ReadSink>,
     places: Vec<usize>,
+}
+
+impl Side {
+    pub(in crate::store) fn new(sink: Arc<dyn ReadSink>, places: Vec<usize>) -> Self {
+        Side { sink, places }
+    }
 }
 
 #[deny(clippy::missing_trait_methods)]
@@ -79,7 +85,7 @@ impl Store for Split {
             }
             if !places.is_empty() {
                 let part = places.iter().map(|&place| batch[place].clone()).collect();
-                store.read(part, Arc::new(Side { sink: Arc::clone(&sink), places }), workers);
+                store.read(part, Arc::new(Side::new(Arc::clone(&sink), places)), workers);
             }
         }
     }

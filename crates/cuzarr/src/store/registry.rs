@@ -1,0 +1,207 @@
+//! Which scheme of a URL opens which store.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::url::Url;
+use super::{LocalOptions, LocalStore, MemoryStore, Prefixed, Store, Symlinks, ZipStore};
+use crate::error::{Error, ErrorKind, Result};
+
+/// Opens the store of a URL. A scheme that wraps another store opens that one by the registry that it is given.
+pub type Opener = dyn Fn(&Registry, &Url) -> Result<Arc<dyn Store>> + Send + Sync;
+
+/// Turns URLs into stores. It never changes: [`Registry::with`] makes another one that knows one scheme more.
+///
+/// | URL | store |
+/// |---|---|
+/// | a path, `file://path` | a directory, or the ZIP file of that path |
+/// | `memory://name` | the store in memory of that name, the same for the whole process |
+/// | `zip::URL` | the ZIP file at that URL, for reading; `zip://inside::URL` a part of it |
+///
+/// ```
+/// use std::sync::Arc;
+/// use cuzarr::store::{MemoryStore, Registry, Store, StoreExt};
+/// let registry = Registry::new().with("empty", |_, _| Ok(Arc::new(MemoryStore::new())));
+/// assert_eq!(registry.open("empty://")?.list("")?.len(), 0);
+/// registry.open("memory://example")?.write("a", b"1")?;
+/// assert!(registry.open("memory://example")?.exists("a")?);
+/// # Ok::<(), cuzarr::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Registry {
+    openers: BTreeMap<String, Arc<Opener>>,
+}
+
+impl Registry {
+    /// The schemes of this crate: `file`, `memory` and `zip`.
+    pub fn new() -> Registry {
+        let none = Registry { openers: BTreeMap::new() };
+        none.with("file", open_file).with("memory", open_memory).with("zip", open_zip)
+    }
+
+    /// A registry in which `scheme` is opened by `opener`, also where this one knows the scheme.
+    #[must_use]
+    pub fn with(
+        &self,
+        scheme: &str,
+        opener: impl Fn(&Registry, &Url) -> Result<Arc<dyn Store>> + Send + Sync + 'static,
+    ) -> Registry {
+        let mut openers = self.openers.clone();
+        openers.insert(scheme.to_ascii_lowercase(), Arc::new(opener));
+        Registry { openers }
+    }
+
+    /// The schemes that are known.
+    pub fn schemes(&self) -> impl Iterator<Item = &str> {
+        self.openers.keys().map(String::as_str)
+    }
+
+    /// Opens the store at a path or URL. What is not there yet is opened as an empty store where it can be made.
+    ///
+    /// # Errors
+    /// `Unsupported` for a scheme that is not known; what the store reports.
+    pub fn open(&self, url: &str) -> Result<Arc<dyn Store>> {
+        self.open_url(&Url::parse(url)?)
+    }
+
+    /// Like [`Registry::open`], of a URL that was parsed.
+    ///
+    /// # Errors
+    /// As [`Registry::open`].
+    pub fn open_url(&self, url: &Url) -> Result<Arc<dyn Store>> {
+        let Some(opener) = self.openers.get(url.scheme()) else {
+            let message = format!("'{url}': no store is known for the scheme '{}'", url.scheme());
+            let known: Vec<_> = self.schemes().collect();
+            return Err(
+                Error::new(ErrorKind::Unsupported, message).with_hint(format!("known here: {}", known.join(", ")))
+            );
+        };
+        opener(self, url)
+    }
+}
+
+impl Default for Registry {
+    fn default() -> Self {
+        Registry::new()
+    }
+}
+
+fn refuse_wrapping(url: &Url) -> Result<()> {
+    match url.wrapped() {
+        None => Ok(()),
+        Some(_) => {
+            let message = format!("'{url}': the scheme '{}' wraps no other store", url.scheme());
+            Err(Error::new(ErrorKind::InvalidArgument, message))
+        }
+    }
+}
+
+fn open_file(_registry: &Registry, url: &Url) -> Result<Arc<dyn Store>> {
+    refuse_wrapping(url)?;
+    let place = Path::new(url.path());
+    if place.is_file() && is_zip(place) { open_zip_file(place) } else { Ok(Arc::new(LocalStore::new(place)?)) }
+}
+
+/// Whether a file is a ZIP file, by its name or by how it begins.
+pub fn is_zip(place: &Path) -> bool {
+    let begin = || -> std::io::Result<[u8; 4]> {
+        let mut begin = [0; 4];
+        File::open(place)?.read_exact(&mut begin)?;
+        Ok(begin)
+    };
+    let is_named = place.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("zip"));
+    is_named || begin().is_ok_and(|begin| begin == *b"PK\x03\x04" || begin == *b"PK\x05\x06")
+}
+
+fn open_zip_file(place: &Path) -> Result<Arc<dyn Store>> {
+    let name = place.file_name().and_then(|name| name.to_str()).unwrap_or("");
+    let folder = place.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // The user named this file, so it may be a link to anywhere.
+    let options = LocalOptions { symlinks: Symlinks::Everywhere, read_only: true, ..LocalOptions::default() };
+    let folder = LocalStore::with_options(folder, options)?;
+    Ok(Arc::new(ZipStore::open(Arc::new(folder), name)?))
+}
+
+fn open_memory(_registry: &Registry, url: &Url) -> Result<Arc<dyn Store>> {
+    // The one state of the process: which store has which name.
+    static NAMED: Mutex<BTreeMap<String, MemoryStore>> = Mutex::new(BTreeMap::new());
+    refuse_wrapping(url)?;
+    let (name, prefix) = url.path().split_once('/').unwrap_or((url.path(), ""));
+    let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
+    let store = named.entry(name.to_string()).or_default().clone();
+    drop(named);
+    below(Arc::new(store), prefix)
+}
+
+fn below(store: Arc<dyn Store>, prefix: &str) -> Result<Arc<dyn Store>> {
+    let prefix = prefix.trim_matches('/');
+    Ok(if prefix.is_empty() { store } else { Arc::new(Prefixed::new(store, prefix)?) })
+}
+
+fn open_zip(registry: &Registry, url: &Url) -> Result<Arc<dyn Store>> {
+    let Some(wrapped) = url.wrapped() else { return open_zip_file(Path::new(url.path())) };
+    let zip = if wrapped.scheme() == "file" && wrapped.wrapped().is_none() {
+        open_zip_file(Path::new(wrapped.path()))?
+    } else {
+        let (folder, name) = wrapped.split_name()?;
+        Arc::new(ZipStore::open(registry.open_url(&folder)?, &name)?)
+    };
+    below(zip, url.path())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::StoreExt;
+
+    const ARCHIVE: &[u8] = include_bytes!("../../tests/data/zip/deflated.zip");
+
+    #[test]
+    fn opens_directories_and_zip_files_by_path_and_url() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        std::fs::write(path("x.zip"), ARCHIVE).unwrap();
+        std::fs::write(path("unnamed"), ARCHIVE).unwrap();
+        let registry = Registry::new();
+        for url in
+            [path("x.zip"), path("unnamed"), format!("file://{}", path("x.zip")), format!("zip::{}", path("unnamed"))]
+        {
+            assert_eq!(registry.open(&url).unwrap().list("").unwrap().len(), 4, "{url}");
+        }
+        let part = registry.open(&format!("zip://a::file://{}", path("x.zip"))).unwrap();
+        assert_eq!(part.size_bytes("long").unwrap(), Some(12_000));
+        let directory = registry.open(&path("new")).unwrap();
+        directory.write("a", b"1").unwrap();
+        assert!(registry.open(&format!("file://{}", path("new"))).unwrap().exists("a").unwrap());
+        assert_eq!(directory.identity(), registry.open(&path("./new")).unwrap().identity());
+    }
+
+    #[test]
+    fn a_scheme_of_another_crate_is_wrapped_like_our_own() {
+        let holding = |_: &Registry, url: &Url| -> Result<Arc<dyn Store>> {
+            let store = MemoryStore::new();
+            store.write("deep/x.zip", ARCHIVE)?;
+            below(Arc::new(store), url.path())
+        };
+        let plain = Registry::new();
+        let registry = plain.with("Far", holding);
+        assert_eq!(registry.open("zip::far://deep/x.zip").unwrap().list("").unwrap().len(), 4);
+        assert_eq!(registry.open("zip://a::far://deep/x.zip").unwrap().list("").unwrap().len(), 3);
+        let error = plain.open("zip::far://deep/x.zip").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert!(error.hint().unwrap().contains("file, memory, zip"));
+        assert_eq!(plain.open("file://a::file://b").unwrap_err().kind(), ErrorKind::InvalidArgument);
+    }
+
+    #[test]
+    fn a_name_in_memory_is_one_store_for_the_process() {
+        let name = format!("memory://{}", module_path!().replace(':', "-"));
+        Registry::new().open(&name).unwrap().write("a/b", b"1").unwrap();
+        let part = Registry::default().open(&format!("{name}/a")).unwrap();
+        assert_eq!(part.list("").unwrap(), ["b"]);
+        assert_eq!(part.identity(), Registry::new().open(&name).unwrap().identity().below("a"));
+    }
+}

@@ -1,0 +1,102 @@
+//! Where a store is, as users write it.
+
+use std::fmt;
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// Where a store is: a path, a URL, or a chain of them (`zip::file:///data/a.zip`), of which each wraps the next.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Url {
+    scheme: String,
+    path: String,
+    wrapped: Option<Box<Url>>,
+}
+
+impl Url {
+    /// Reads a path, a URL, or a chain of them. A text without a scheme is a path of the local file system.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when it is empty, or a link of a chain is.
+    pub fn parse(text: &str) -> Result<Url> {
+        let (first, rest) = match text.split_once("::") {
+            Some((first, rest)) if is_scheme(first.split("://").next().unwrap_or("")) => (first, Some(rest)),
+            _ => (text, None),
+        };
+        let wrapped = rest.map(|rest| Url::parse(rest).map(Box::new)).transpose()?;
+        let (scheme, path) = match first.split_once("://") {
+            Some((scheme, path)) if is_scheme(scheme) => (scheme.to_ascii_lowercase(), path),
+            _ if wrapped.is_some() => (first.to_ascii_lowercase(), ""),
+            _ => ("file".to_string(), first),
+        };
+        if wrapped.is_none() && path.is_empty() && scheme == "file" {
+            return Err(Error::new(ErrorKind::InvalidArgument, format!("'{text}' names no store: a path is missing")));
+        }
+        Ok(Url { scheme, path: path.to_string(), wrapped })
+    }
+
+    /// `file`, `memory`, `zip`, …, in lower case.
+    pub fn scheme(&self) -> &str {
+        &self.scheme
+    }
+
+    /// What follows the scheme, up to the URL that it wraps.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The URL of the folder that this one's path lies in, and the name in that folder, for files in a store.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the path has no name at its end.
+    pub fn split_name(&self) -> Result<(Url, String)> {
+        let (folder, name) = self.path.rsplit_once('/').unwrap_or(("", &self.path));
+        if name.is_empty() {
+            return Err(Error::new(ErrorKind::InvalidArgument, format!("'{self}' names no file")));
+        }
+        Ok((Url { path: folder.to_string(), ..self.clone() }, name.to_string()))
+    }
+
+    /// The URL of what this one wraps.
+    pub fn wrapped(&self) -> Option<&Url> {
+        self.wrapped.as_deref()
+    }
+}
+
+/// Schemes as RFC 3986, section 3.1, has them; one letter is a drive.
+fn is_scheme(text: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
+    text.len() > 1 && text.as_bytes()[0].is_ascii_alphabetic() && text.bytes().all(is_part)
+}
+
+impl fmt::Display for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.wrapped {
+            Some(wrapped) if self.path.is_empty() => write!(f, "{}::{wrapped}", self.scheme),
+            Some(wrapped) => write!(f, "{}://{}::{wrapped}", self.scheme, self.path),
+            None => write!(f, "{}://{}", self.scheme, self.path),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_paths_urls_and_chains() {
+        let shown = |text: &str| Url::parse(text).map(|url| url.to_string()).unwrap();
+        assert_eq!(shown("a/b"), "file://a/b");
+        assert_eq!(shown("FILE:///a/b"), "file:///a/b");
+        assert_eq!(shown("zip::file:///a.zip"), "zip::file:///a.zip");
+        assert_eq!(shown("zip::a.zip"), "zip::file://a.zip");
+        assert_eq!(shown("zip://in/it::s3://bucket/a.zip"), "zip://in/it::s3://bucket/a.zip");
+        assert_eq!(shown("a::b"), "file://a::b", "a name of one letter is no scheme");
+        assert_eq!(shown("C:/data"), "file://C:/data");
+        let url = Url::parse("zip://in/it::memory://x/a.zip").unwrap();
+        assert_eq!((url.scheme(), url.path()), ("zip", "in/it"));
+        assert_eq!(url.wrapped().map(|url| (url.scheme(), url.path())), Some(("memory", "x/a.zip")));
+        for text in ["", "zip::", "file://"] {
+            assert_eq!(Url::parse(text).unwrap_err().kind(), ErrorKind::InvalidArgument, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,169 @@
+use super::*;
+use crate::store::testing::Observed;
+use crate::store::{MemoryStore, Prefixed};
+
+/// Made by `tests/data/zip/make.py`, by Python's zipfile and by Info-ZIP's zip.
+const GOLDEN: [(&str, &[u8]); 5] = [
+    ("seekable", include_bytes!("../../../tests/data/zip/seekable.zip")),
+    ("streamed", include_bytes!("../../../tests/data/zip/streamed.zip")),
+    ("stored", include_bytes!("../../../tests/data/zip/stored.zip")),
+    ("deflated", include_bytes!("../../../tests/data/zip/deflated.zip")),
+    ("zip64", include_bytes!("../../../tests/data/zip/zip64.zip")),
+];
+
+fn members() -> Vec<(&'static str, Vec<u8>)> {
+    let document = br#"{"zarr_format": 3, "node_type": "group", "attributes": {"title": "packed"}}"#;
+    vec![
+        ("a/c/0/1", (0..=255).collect::<Vec<u8>>().repeat(4)),
+        ("a/empty", Vec::new()),
+        ("a/long", b"the same over and over. ".repeat(500)),
+        ("zarr.json", document.to_vec()),
+    ]
+}
+
+fn holding(bytes: &[u8]) -> Arc<dyn Store> {
+    let store = MemoryStore::new();
+    store.write("in/x.zip", bytes).unwrap();
+    Arc::new(store)
+}
+
+fn open(bytes: &[u8]) -> Result<ZipStore> {
+    ZipStore::open(holding(bytes), "in/x.zip")
+}
+
+#[test]
+fn reads_what_others_pack() {
+    for (name, bytes) in GOLDEN {
+        let store = open(bytes).unwrap();
+        let keys: Vec<_> = members().iter().map(|(key, _)| key.to_string()).collect();
+        assert_eq!(store.list("").unwrap(), keys, "{name}");
+        let listing = store.list_dir("a").unwrap();
+        assert_eq!((listing.keys.len(), listing.prefixes), (2, vec!["a/c".to_string()]), "{name}");
+        for (key, value) in members() {
+            assert_eq!(store.get(key).unwrap().as_deref(), Some(&value[..]), "{name}: {key}");
+            assert_eq!(store.size_bytes(key).unwrap(), Some(value.len() as u64));
+            let middle = ByteRange::Span { offset: value.len() as u64 / 3, size_bytes: value.len() as u64 / 2 };
+            let expected = &value[value.len() / 3..value.len() / 3 + value.len() / 2];
+            assert_eq!(store.get_range(key, middle).unwrap().as_deref(), Some(expected), "{name}: {key}");
+            let end = store.get_range(key, ByteRange::Suffix { size_bytes: 7 }).unwrap().unwrap();
+            assert_eq!(end, &value[value.len().saturating_sub(7)..], "{name}: {key}");
+            let beyond = ByteRange::Span { offset: 1, size_bytes: value.len() as u64 };
+            assert_eq!(store.get_range(key, beyond).unwrap_err().kind(), ErrorKind::StoreFailed);
+        }
+        assert_eq!(store.get("a/nothing").unwrap(), None);
+        assert_eq!(store.get("../a").unwrap_err().kind(), ErrorKind::KeyInvalid);
+        assert_eq!(store.get("a").unwrap(), None);
+    }
+}
+
+#[test]
+fn reads_a_mixed_batch_by_as_few_requests_as_there_are_items() {
+    let seen = Arc::new(Observed::new(holding(GOLDEN[0].1)));
+    let store = ZipStore::open(Arc::clone(&seen) as Arc<dyn Store>, "in/x.zip").unwrap();
+    seen.take_operations();
+    let request = |key: &str| ReadRequest { key: key.into(), range: ByteRange::Full };
+    let keys = ["zarr.json", "a/long", "no", "a/empty", "a/c/0/1"];
+    let items = store.get_many(keys.iter().map(|key| request(key)).collect());
+    let sizes: Vec<_> = items.into_iter().map(|item| item.unwrap().map(|value| value.len())).collect();
+    assert_eq!(sizes, [Some(75), Some(12_000), None, Some(0), Some(1024)]);
+    store.get("zarr.json").unwrap();
+    let reads = seen.take_reads();
+    assert!(reads.len() <= 9, "headers once, and one read of each member: {reads:?}");
+    assert!(reads.iter().all(|(key, _)| key == "in/x.zip"));
+}
+
+#[test]
+fn refuses_writes_and_tells_what_it_is() {
+    let inner = holding(GOLDEN[2].1);
+    let store = ZipStore::open(Arc::clone(&inner), "in/x.zip").unwrap();
+    let refusals = [
+        store.write("new", b"x").unwrap_err(),
+        store.write_if_absent("zarr.json", b"x").unwrap_err(),
+        store.delete("zarr.json").unwrap_err(),
+        store.delete_prefix("a").unwrap_err(),
+    ];
+    assert!(refusals.iter().all(|error| error.kind() == ErrorKind::ReadOnly));
+    let said = store.capabilities();
+    assert!(said.read_only && !said.deletes && said.divides_reads && !said.far);
+    let below = Prefixed::new(Arc::clone(&inner), "in").unwrap();
+    let again = ZipStore::open(Arc::new(below), "x.zip").unwrap();
+    assert_eq!(again.identity(), store.identity());
+    assert!(store.identity().overlaps(&inner.identity()));
+}
+
+#[test]
+fn notices_that_the_file_was_replaced() {
+    for (name, bytes) in [GOLDEN[2], GOLDEN[3]] {
+        let inner = holding(bytes);
+        let store = ZipStore::open(Arc::clone(&inner), "in/x.zip").unwrap();
+        store.get("a/long").unwrap();
+        inner.write("in/x.zip", bytes).unwrap();
+        assert_eq!(store.get("a/long").unwrap_err().kind(), ErrorKind::StoreFailed, "{name}");
+        inner.delete("in/x.zip").unwrap();
+        assert_eq!(store.get("a/long").unwrap_err().kind(), ErrorKind::StoreFailed, "{name}");
+    }
+}
+
+#[test]
+fn members_that_overlap_or_lie_outside_are_refused() {
+    let bytes = GOLDEN[2].1;
+    let entries: Vec<usize> = (0..bytes.len()).filter(|&at| bytes[at..].starts_with(b"PK\x01\x02")).collect();
+    let mut overlapping = bytes.to_vec();
+    let first: Vec<u8> = bytes[entries[1] + 42..entries[1] + 46].to_vec();
+    overlapping[entries[2] + 42..entries[2] + 46].copy_from_slice(&first);
+    let error = open(&overlapping).unwrap_err();
+    assert!(error.message().contains("overlap"), "{error}");
+    let mut outside = bytes.to_vec();
+    outside[entries[1] + 42..entries[1] + 46].copy_from_slice(&0x7fff_ffffu32.to_le_bytes());
+    assert!(open(&outside).unwrap_err().message().contains("outside"));
+    let mut many = bytes.to_vec();
+    let end = bytes.len() - END_BYTES;
+    many[end + 10..end + 12].copy_from_slice(&65_534u16.to_le_bytes());
+    assert!(open(&many).unwrap_err().message().contains("claims 65534 members"));
+    let mut bomb = GOLDEN[3].1.to_vec();
+    let entry = (0..bomb.len()).find(|&at| bomb[at..].starts_with(b"PK\x01\x02") && bomb[at + 10] == 8).unwrap();
+    bomb[entry + 24..entry + 28].copy_from_slice(&0xfff0_0000u32.to_le_bytes());
+    assert!(open(&bomb).unwrap_err().message().contains("cannot have"));
+}
+
+/// What is left of a damaged file may be read, wrongly where no checksum is looked at; nothing panics or takes much memory.
+#[test]
+fn damaged_files_are_errors_or_answers() {
+    for (name, bytes) in GOLDEN {
+        for length in 0..bytes.len() {
+            assert!(open(&bytes[..length]).is_err(), "{name} cut to {length}");
+        }
+        let mut seed = 7u64;
+        for _ in 0..3000 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let bit = (seed >> 20) as usize % (bytes.len() * 8);
+            let mut flipped = bytes.to_vec();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            let Ok(store) = open(&flipped) else { continue };
+            for key in store.list("").unwrap() {
+                if let Ok(Some(value)) = store.get_at_most(&key, 1 << 20) {
+                    assert!(value.len() <= 1 << 20);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_deflated_member_that_is_damaged_fails_its_checksum() {
+    let bytes = GOLDEN[3].1;
+    let (mut wrong, mut right) = (0, 0);
+    for at in 30..bytes.len() / 2 {
+        let mut damaged = bytes.to_vec();
+        damaged[at] ^= 0x10;
+        let Ok(store) = open(&damaged) else { continue };
+        for (key, value) in members().into_iter().filter(|(key, _)| *key == "a/long") {
+            match store.get(key) {
+                Ok(Some(read)) if read == value => right += 1,
+                Ok(Some(_)) => panic!("byte {at}: wrong bytes of {key}"),
+                _ => wrong += 1,
+            }
+        }
+    }
+    assert!(wrong > 0 && right > 0);
+}
