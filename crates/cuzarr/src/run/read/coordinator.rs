@@ -13,21 +13,24 @@ use crate::run::access::Access;
 use crate::run::context::Context;
 use crate::run::options::INDEXES_SHARE;
 use crate::run::read::fetch::{Fetched, Request, fetch};
-use crate::run::read::in_flight::{Flight, shorter};
+use crate::run::read::in_flight::{BatchRoute, InFlight, shorter};
 use crate::run::read::indexes::VersionedIndex;
 use crate::store::ByteRange;
 
 /// Where a read's elements go: host memory, a device, a table of variable-length elements.
 pub(crate) trait Destination {
+    /// What its route does with one batch.
+    type Route: BatchRoute;
+
     /// What a batch may hold.
     fn room(&self) -> Room;
 
     /// Launches a batch; gives it back when there is no memory for it now. With `alone`, nothing else of this call is on
     /// its way: then it may wait for other calls, or fails.
-    fn launch(&mut self, launcher: &Launcher<'_>, batch: Batch, alone: bool) -> Result<Launch>;
+    fn launch(&mut self, launcher: &Launcher<'_>, batch: Batch, alone: bool) -> Result<Launch<Self::Route>>;
 
     /// A batch came back: every unit has landed, is missing, or has failed.
-    fn close(&mut self, flight: Arc<Flight>, number: usize) -> Result<()>;
+    fn close(&mut self, flight: Arc<InFlight<Self::Route>>, number: usize) -> Result<()>;
 
     /// The call is about to wait for the store: time for what need not be done at once.
     fn idle(&mut self) -> Result<()> {
@@ -39,8 +42,8 @@ pub(crate) trait Destination {
 }
 
 /// Whether a batch went on its way.
-pub(crate) enum Launch {
-    Launched(Arc<Flight>),
+pub(crate) enum Launch<R> {
+    Launched(Arc<InFlight<R>>),
     NoMemory(Batch),
 }
 
@@ -55,43 +58,58 @@ pub(crate) struct Launcher<'a> {
 ///
 /// # Errors
 /// The first failure, with the others beside it.
-pub(crate) fn read(call: &Arc<Context>, access: &Access, plan: Plan, destination: &mut dyn Destination) -> Result<()> {
+pub(crate) fn read<D: Destination>(
+    call: &Arc<Context>,
+    access: &Access,
+    plan: Plan,
+    destination: &mut D,
+) -> Result<()> {
     let (sender, receiver) = channel();
     hold_small_shards(call, access, &plan);
-    let mut reading =
-        Reading { call, access, plan, sender, receiver, flying: HashMap::new(), launched: 0, looked: Instant::now() };
-    if let Err(error) = reading.run(destination) {
+    let mut reading = Reading {
+        call,
+        access,
+        destination,
+        plan,
+        sender,
+        receiver,
+        flying: HashMap::new(),
+        launched: 0,
+        looked: Instant::now(),
+    };
+    if let Err(error) = reading.run() {
         call.fail(error);
     }
-    reading.land_the_rest(destination);
-    let finished = destination.finish();
+    reading.land_the_rest();
+    let finished = reading.destination.finish();
     call.outcome()?;
     finished
 }
 
-struct Reading<'a> {
+struct Reading<'a, D: Destination> {
     call: &'a Arc<Context>,
     access: &'a Access,
+    destination: &'a mut D,
     plan: Plan,
     sender: Sender<usize>,
     receiver: Receiver<usize>,
-    flying: HashMap<usize, Arc<Flight>>,
+    flying: HashMap<usize, Arc<InFlight<D::Route>>>,
     launched: usize,
     /// When the call's token was polled last.
     looked: Instant,
 }
 
-impl Reading<'_> {
-    fn run(&mut self, destination: &mut dyn Destination) -> Result<()> {
-        let room = destination.room();
+impl<D: Destination> Reading<'_, D> {
+    fn run(&mut self) -> Result<()> {
+        let room = self.destination.room();
         while !self.call.is_cancelled() {
             match self.plan.next(&room)? {
                 Step::Done => break,
                 Step::Indexes(wanted) => self.learn(wanted)?,
-                Step::Batch(batch) => self.launch(batch, destination)?,
+                Step::Batch(batch) => self.launch(batch)?,
             }
             while let Ok(number) = self.receiver.try_recv() {
-                self.close(number, destination)?;
+                self.close(number)?;
             }
             self.look()?;
         }
@@ -108,10 +126,10 @@ impl Reading<'_> {
         self.call.cancellation.poll()
     }
 
-    fn launch(&mut self, mut batch: Batch, destination: &mut dyn Destination) -> Result<()> {
+    fn launch(&mut self, mut batch: Batch) -> Result<()> {
         while !self.call.is_cancelled() {
             let launcher = Launcher { call: self.call, number: self.launched, sender: &self.sender };
-            match destination.launch(&launcher, batch, self.flying.is_empty())? {
+            match self.destination.launch(&launcher, batch, self.flying.is_empty())? {
                 Launch::Launched(flight) => {
                     self.flying.insert(self.launched, flight);
                     self.launched += 1;
@@ -119,19 +137,19 @@ impl Reading<'_> {
                 }
                 Launch::NoMemory(refused) => batch = refused,
             }
-            self.close_next(destination)?;
+            self.close_next()?;
         }
         Ok(())
     }
 
-    fn close_next(&mut self, destination: &mut dyn Destination) -> Result<()> {
+    fn close_next(&mut self) -> Result<()> {
         if let Ok(number) = self.receiver.try_recv() {
-            return self.close(number, destination);
+            return self.close(number);
         }
-        destination.idle()?;
+        self.destination.idle()?;
         loop {
             match self.receiver.recv_timeout(POLL_INTERVAL) {
-                Ok(number) => return self.close(number, destination),
+                Ok(number) => return self.close(number),
                 Err(RecvTimeoutError::Timeout) => self.call.cancellation.poll()?,
                 // The reading holds a sender itself.
                 Err(RecvTimeoutError::Disconnected) => {
@@ -141,17 +159,17 @@ impl Reading<'_> {
         }
     }
 
-    fn close(&mut self, number: usize, destination: &mut dyn Destination) -> Result<()> {
+    fn close(&mut self, number: usize) -> Result<()> {
         match self.flying.remove(&number) {
-            Some(flight) => destination.close(flight, number),
+            Some(flight) => self.destination.close(flight, number),
             None => Ok(()),
         }
     }
 
     /// After the last launch, or a failure: waits until no thread touches the call's memory any more.
-    fn land_the_rest(&mut self, destination: &mut dyn Destination) {
+    fn land_the_rest(&mut self) {
         while !self.flying.is_empty() {
-            if let Err(error) = self.close_next(destination) {
+            if let Err(error) = self.close_next() {
                 self.call.fail(error);
             }
         }

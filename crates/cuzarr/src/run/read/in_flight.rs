@@ -1,4 +1,4 @@
-//! From the store's memory to the destination: one batch of a plan on its way.
+//! One batch of a plan on its way: from the store's memory to its place. What is done with its bytes is its route's.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -20,8 +20,8 @@ use crate::store::{ByteRange, Lease, OpenValues, ReadOutcome, ReadRequest, ReadS
 /// Packed bytes of one read above which its units are decoded by several threads.
 const SHARED_READ_BYTES: usize = 1 << 18;
 
-/// Where the bytes of one batch go.
-pub(crate) trait Landing: Send + Sync {
+/// What a route does with the bytes of one batch, by whichever thread brings them.
+pub(crate) trait BatchRoute: Send + Sync + 'static {
     /// Memory for a read of `size_bytes`: its final place, or scratch.
     fn lease(&self, batch: &Batch, read: usize, size_bytes: usize) -> Result<Box<dyn Lease>>;
 
@@ -55,36 +55,42 @@ pub(crate) trait Landing: Send + Sync {
     fn complete(&self, _batch: &Batch, _landed: &[usize]) {}
 }
 
-/// What a unit came to.
-const UNKNOWN: u8 = 0;
-const LANDED: u8 = 1;
-const MISSING: u8 = 2;
-/// Its bytes came in device memory.
-const RESIDENT: u8 = 3;
-
-/// A batch on its way.
-pub(crate) struct Flight<L: ?Sized + Landing = dyn Landing> {
-    pub(crate) batch: Batch,
-    outcomes: Mutex<Vec<u8>>,
-    pub(crate) landing: L,
+/// What became of a unit.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    /// It is on its way, or failed.
+    Unknown,
+    /// Its elements, or bytes to be decoded, are where its route wants them.
+    Landed,
+    /// Its chunk does not exist.
+    Missing,
+    /// Its bytes came in device memory.
+    Resident,
 }
 
-impl Flight {
+/// A batch on its way.
+pub(crate) struct InFlight<R> {
+    pub(crate) batch: Batch,
+    outcomes: Mutex<Vec<Outcome>>,
+    pub(crate) route: R,
+}
+
+impl<R> InFlight<R> {
     /// Units whose elements lie in their place.
     pub(crate) fn landed(&self) -> Vec<usize> {
-        self.units_that(LANDED)
+        self.units_that(Outcome::Landed)
     }
 
     /// Units whose chunk does not exist.
     pub(crate) fn missing(&self) -> Vec<usize> {
-        self.units_that(MISSING)
+        self.units_that(Outcome::Missing)
     }
 
-    fn units_that(&self, outcome: u8) -> Vec<usize> {
+    fn units_that(&self, outcome: Outcome) -> Vec<usize> {
         self.outcomes().iter().enumerate().filter(|(_, came)| **came == outcome).map(|(unit, _)| unit).collect()
     }
 
-    fn outcomes(&self) -> MutexGuard<'_, Vec<u8>> {
+    fn outcomes(&self) -> MutexGuard<'_, Vec<Outcome>> {
         self.outcomes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -100,10 +106,10 @@ struct Ticket {
 }
 
 impl Ticket {
-    fn end(&self, flight: &Flight, units: usize) {
+    fn end<R: BatchRoute>(&self, flight: &InFlight<R>, units: usize) {
         if self.remaining.fetch_sub(units, Ordering::AcqRel) == units {
             if !self.call.is_cancelled() {
-                flight.landing.complete(&flight.batch, &flight.landed());
+                flight.route.complete(&flight.batch, &flight.landed());
             }
             self.send();
         }
@@ -126,8 +132,8 @@ impl Drop for Ticket {
     }
 }
 
-struct Sink {
-    flight: Arc<Flight>,
+struct Sink<R> {
+    flight: Arc<InFlight<R>>,
     ticket: Arc<Ticket>,
     /// When each read began, in nanoseconds of the call.
     begun_ns: Vec<AtomicU64>,
@@ -140,13 +146,13 @@ struct Sink {
 }
 
 /// Starts reading a batch. Its number comes through `sender` when every unit ended; failures are the call's.
-pub(crate) fn launch<L: Landing + 'static>(
+pub(crate) fn launch<R: BatchRoute>(
     call: &Arc<Context>,
     batch: Batch,
-    landing: L,
+    route: R,
     number: usize,
     sender: &Sender<usize>,
-) -> Arc<Flight> {
+) -> Arc<InFlight<R>> {
     let requests: Arc<[ReadRequest]> =
         batch.reads.iter().map(|read| ReadRequest { key: read.key.to_string(), range: read.range }).collect();
     let ticket = Arc::new(Ticket {
@@ -157,8 +163,8 @@ pub(crate) fn launch<L: Landing + 'static>(
         call: Arc::clone(call),
         sender: sender.clone(),
     });
-    let outcomes = Mutex::new(vec![UNKNOWN; batch.units.len()]);
-    let flight: Arc<Flight> = Arc::new(Flight { batch, outcomes, landing });
+    let outcomes = Mutex::new(vec![Outcome::Unknown; batch.units.len()]);
+    let flight = Arc::new(InFlight { batch, outcomes, route });
     fill(&flight, &ticket);
     if !requests.is_empty() {
         let numbers = || flight.batch.reads.iter().map(|_| AtomicU64::new(0)).collect();
@@ -184,7 +190,7 @@ fn is_brief(call: &Context, batch: &Batch) -> bool {
 }
 
 /// Fills what the plan knows to be missing, as many boxes at a time as there are threads.
-fn fill(flight: &Arc<Flight>, ticket: &Arc<Ticket>) {
+fn fill<R: BatchRoute>(flight: &Arc<InFlight<R>>, ticket: &Arc<Ticket>) {
     let count = flight.batch.fills.len();
     let share = count.div_ceil(ticket.call.threads).max(1);
     for from in (0..count).step_by(share) {
@@ -192,7 +198,7 @@ fn fill(flight: &Arc<Flight>, ticket: &Arc<Ticket>) {
         ticket.workers.clone().spawn(Box::new(move || {
             let units = flight.batch.units.len();
             for (at, fill) in flight.batch.fills.iter().enumerate().take(from + share).skip(from) {
-                let filled = ticket.call.check_cancelled().and_then(|()| flight.landing.fill(units + at, fill));
+                let filled = ticket.call.check_cancelled().and_then(|()| flight.route.fill(units + at, fill));
                 if let Err(error) = filled {
                     ticket.call.fail(error);
                 }
@@ -202,7 +208,7 @@ fn fill(flight: &Arc<Flight>, ticket: &Arc<Ticket>) {
     }
 }
 
-impl Sink {
+impl<R: BatchRoute> Sink<R> {
     fn begin(&self, index: usize, size_bytes: usize) {
         // Kept where it began before.
         let now_ns = self.ticket.call.elapsed_ns();
@@ -211,7 +217,7 @@ impl Sink {
     }
 }
 
-impl ReadSink for Sink {
+impl<R: BatchRoute> ReadSink for Sink<R> {
     fn check(&self) -> Result<()> {
         self.ticket.call.check_cancelled()
     }
@@ -232,11 +238,11 @@ impl ReadSink for Sink {
         let size_bytes = check_size(batch.reads.get(index).ok_or_else(|| foreign_item(index))?, size_bytes)?;
         self.begin(index, size_bytes);
         self.size_bytes[index].store(size_bytes as u64, Ordering::Relaxed);
-        self.flight.landing.lease(batch, index, size_bytes)
+        self.flight.route.lease(batch, index, size_bytes)
     }
 
     fn device(&self) -> Device {
-        self.flight.landing.device()
+        self.flight.route.device()
     }
 
     fn reserve_on_device(&self, index: usize, size_bytes: u64) -> Result<Buffer> {
@@ -245,7 +251,7 @@ impl ReadSink for Sink {
         let batch = &self.flight.batch;
         let size_bytes = check_size(batch.reads.get(index).ok_or_else(|| foreign_item(index))?, size_bytes)?;
         self.begin(index, size_bytes);
-        self.flight.landing.lease_on_device(batch, index, size_bytes)
+        self.flight.route.lease_on_device(batch, index, size_bytes)
     }
 
     fn done(&self, index: usize, outcome: Result<ReadOutcome>) {
@@ -268,11 +274,11 @@ impl ReadSink for Sink {
                 let begun = if begun == 0 { self.ticket.call.elapsed_ns() } else { begun };
                 let time = Duration::from_nanos(self.ticket.call.elapsed_ns().saturating_sub(begun));
                 self.ticket.call.counters.add(Stage::Fetch, size_bytes, time);
-                let landing = &self.flight.landing;
+                let route = &self.flight.route;
                 let arrived = check_size(read, size_bytes)
-                    .and_then(|_| landing.arrived_on_device(&self.flight.batch, index, bytes));
+                    .and_then(|_| route.arrived_on_device(&self.flight.batch, index, bytes));
                 match arrived {
-                    Ok(()) => self.flight.outcomes()[read.units.clone()].fill(RESIDENT),
+                    Ok(()) => self.flight.outcomes()[read.units.clone()].fill(Outcome::Resident),
                     Err(error) => {
                         let name = &self.flight.batch.units[read.units.start].name;
                         self.ticket.call.fail(error.at(name.to_string()));
@@ -281,10 +287,10 @@ impl ReadSink for Sink {
                 self.ticket.end(&self.flight, read.units.len());
             }
             Ok(ReadOutcome::Missing) => {
-                self.flight.outcomes()[read.units.clone()].fill(MISSING);
+                self.flight.outcomes()[read.units.clone()].fill(Outcome::Missing);
                 for number in read.units.clone() {
                     for fill in self.flight.batch.units[number].fills() {
-                        if let Err(error) = self.flight.landing.fill(number, &fill) {
+                        if let Err(error) = self.flight.route.fill(number, &fill) {
                             self.ticket.call.fail(error);
                         }
                     }
@@ -300,14 +306,14 @@ impl ReadSink for Sink {
     }
 }
 
-impl Sink {
+impl<R: BatchRoute> Sink<R> {
     fn filled(&self, index: usize, lease: Box<dyn Lease>) {
         let (flight, ticket) = (&self.flight, &self.ticket);
         let units = flight.batch.reads[index].units.clone();
-        let stored = match flight.landing.arrived(&flight.batch, index, lease) {
+        let stored = match flight.route.arrived(&flight.batch, index, lease) {
             Ok(Some(stored)) => Arc::new(stored),
             Ok(None) => {
-                flight.outcomes()[units.clone()].fill(LANDED);
+                flight.outcomes()[units.clone()].fill(Outcome::Landed);
                 return ticket.end(flight, units.len());
             }
             Err(error) => {
@@ -329,7 +335,7 @@ impl Sink {
     }
 }
 
-fn land(flight: &Flight, ticket: &Ticket, read: usize, unit: usize, stored: &[u8]) {
+fn land<R: BatchRoute>(flight: &InFlight<R>, ticket: &Ticket, read: usize, unit: usize, stored: &[u8]) {
     let batch = &flight.batch;
     let name = || batch.units[unit].name.to_string();
     let work = || {
@@ -340,13 +346,13 @@ fn land(flight: &Flight, ticket: &Ticket, read: usize, unit: usize, stored: &[u8
                 .get(from..from + size_bytes)
                 .ok_or_else(|| Error::new(ErrorKind::ChunkCorrupt, "the read was too short"))?,
         };
-        flight.landing.land(batch, unit, stored)
+        flight.route.land(batch, unit, stored)
     };
     // A codec that panics fails its chunk, and nobody waits for ever.
     let landed = catch_unwind(AssertUnwindSafe(work))
         .unwrap_or_else(|_| Err(Error::new(ErrorKind::ChunkCorrupt, "a codec panicked; please report this")));
     match landed.at(name) {
-        Ok(()) => flight.outcomes()[unit] = LANDED,
+        Ok(()) => flight.outcomes()[unit] = Outcome::Landed,
         Err(error) => ticket.call.fail(error),
     }
     ticket.end(flight, 1);

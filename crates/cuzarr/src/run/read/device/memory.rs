@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use cuzarr_device::Slab;
 
-use super::{DeviceDestination, Placing};
+use super::{DeviceDestination, InDecoding};
 use crate::codec::native::Native;
 use crate::error::Result;
 use crate::plan::{PLAIN_COPIES, Route};
@@ -45,13 +45,13 @@ impl DeviceDestination {
     /// Gives back the memory of batches whose elements are in their place; with `wait`, of at least one.
     pub(super) fn collect(&mut self, wait: bool) -> Result<()> {
         let mut wait = wait;
-        while let Some(placing) = self.placing.front() {
+        while let Some(placing) = self.decoding.front() {
             if std::mem::take(&mut wait) {
                 placing.done.synchronize()?;
             } else if !placing.done.is_done()? {
                 break;
             }
-            if let Some(placing) = self.placing.pop_front() {
+            if let Some(placing) = self.decoding.pop_front() {
                 self.check(placing)?;
             }
         }
@@ -59,7 +59,7 @@ impl DeviceDestination {
     }
 
     /// Asks what became of the frames of a batch that is done.
-    pub(super) fn check(&mut self, placing: Placing) -> Result<()> {
+    pub(super) fn check(&mut self, placing: InDecoding) -> Result<()> {
         if let Some(Scratch { reserved, is_spare: true }) = placing.scratch {
             self.spare = Spare::Kept(reserved);
         }
@@ -81,7 +81,7 @@ impl DeviceDestination {
             self.collect(false)?;
             let missing = if matches!(self.spare, Spare::None) { scratch_bytes } else { 0 };
             let held = match call.memory.try_take(with(missing), call.limit_bytes) {
-                None if self.placing.is_empty() && alone => {
+                None if self.decoding.is_empty() && alone => {
                     // Others may wait for what this call keeps while it waits for what they keep.
                     self.spare = Spare::None;
                     Some((call.memory.take(with(scratch_bytes), call.limit_bytes)?, scratch_bytes))
@@ -94,7 +94,7 @@ impl DeviceDestination {
                 }
                 return Ok(Some(held));
             }
-            if self.placing.is_empty() {
+            if self.decoding.is_empty() {
                 return Ok(None);
             }
             self.collect(true)?;
@@ -138,7 +138,7 @@ impl DeviceDestination {
             if let Some(slab) = self.ring.try_acquire(slab_bytes)? {
                 return Ok(Some((slab, held)));
             }
-            if !self.placing.is_empty() {
+            if !self.decoding.is_empty() {
                 self.collect(true)?;
             } else if alone {
                 return Ok(Some((self.ring.acquire(slab_bytes)?, held)));
@@ -170,7 +170,7 @@ impl DeviceDestination {
                 spare => self.spare = spare,
             }
             match &self.spare {
-                _ if !self.placing.is_empty() => self.collect(true)?,
+                _ if !self.decoding.is_empty() => self.collect(true)?,
                 Spare::Kept(reserved) if is_whole => {
                     is_whole = false;
                     prepare_within(ready, reserved.bytes() as usize)?;

@@ -3,31 +3,32 @@
 //! and the one before that is scattered. Where the device has kernels for the codec, chunks cross the bus encoded
 //! (`route/kernels.rs`).
 
-mod landing;
+mod batch;
 mod memory;
 mod out;
 mod slab_plan;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::Arc;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex};
 
 use cuzarr_device::transfer::{fill_boxes_on, scatter_on};
-use cuzarr_device::{Buffer, Event, NdBuffer, Slab, SlabRing, Stream, Tail, Transfer, TransferBox, pool};
+use cuzarr_device::{Buffer, Device, Event, NdBuffer, Slab, SlabRing, Stream, Tail, Transfer, TransferBox, pool};
 
-use self::landing::{DeviceLanding, Pieces, carve};
+use self::batch::{DeviceBatch, Fetched, FetchedBytes, Fetching, FetchingBytes, Pieces, State, Way};
 use self::memory::{Scratch, Spare};
 pub(crate) use self::out::{Arrived, InTurn, Out};
 use self::slab_plan::{PIECE_ALIGNMENT_BYTES, SlabPlan};
 use crate::codec::Program;
+use crate::codec::native::Native;
 use crate::error::Result;
 use crate::plan::{Batch, Circumstances, ReadPlacement, Resident, Room, Route};
 use crate::run::access::Access;
 use crate::run::context::Context;
 use crate::run::options::Options;
 use crate::run::read::coordinator::{Destination, Launch, Launcher};
-use crate::run::read::in_flight::{Flight, launch};
-use crate::run::read::route::kernels::{Decoders, Dense, Packed, Pending, Ready, Slabs, finish};
-use crate::run::read::route::resident::{ResidentFrames, ResidentReads};
+use crate::run::read::in_flight::{InFlight, launch};
+use crate::run::read::route::kernels::{Decoders, Decoding, Packed, Pending, Ready, Slabs, StoredUnits, finish};
+use crate::run::read::route::resident::{Placer, ResidentFrames, ResidentReads};
 use crate::run::report::Stage;
 use crate::run::schedule::budget::{Cost, Held, Reserved};
 
@@ -48,7 +49,20 @@ struct Target {
     program: Arc<Program>,
     /// What is done with bytes that come in device memory; `None` where none may come so.
     resident: Option<Resident>,
+    device: Device,
     read_missing: bool,
+}
+
+impl Target {
+    /// Whether no codec has to run between stored and packed bytes.
+    fn stored_is_packed(&self) -> bool {
+        self.program.stored_is_packed()
+    }
+
+    /// The device in whose memory bytes may come as well as in the host's; `cpu` when they may not.
+    fn resident_device(&self) -> Device {
+        if self.resident.is_some() { self.device } else { Device::Cpu }
+    }
 }
 
 /// A box of the result: its start and its extent.
@@ -68,19 +82,20 @@ pub(crate) struct DeviceDestination {
     batch_bytes: usize,
     copies: Stream,
     kernels: Stream,
-    /// Batches on their way from the store.
-    loading: HashMap<usize, Loading>,
+    /// How many batches are on their way from the store.
+    fetching: usize,
     /// Batches that came before one that was launched sooner, where order matters; and how many were placed.
-    early: BTreeMap<usize, Arc<Flight>>,
+    early: BTreeMap<usize, Arc<InFlight<DeviceBatch>>>,
     placed: usize,
     /// Batches on their way to the result, oldest first.
-    placing: VecDeque<Placing>,
+    decoding: VecDeque<InDecoding>,
     decoders: Decoders,
     /// Scratch memory of one batch that kernels decode.
     spare: Spare,
 }
 
-struct Placing {
+/// A batch on its way to the result: what it takes until `done`, and what must be asked then.
+struct InDecoding {
     done: Event,
     _held: Held,
     scratch: Option<Scratch>,
@@ -88,14 +103,6 @@ struct Placing {
     /// Frames that came in device memory, and what they reserved beyond the batch's share.
     frames: Option<ResidentFrames>,
     _extra: Vec<Reserved>,
-}
-
-struct Loading {
-    /// With the device memory that its bytes go to as they come.
-    slab: Option<(Slab, Buffer)>,
-    pieces: Arc<Pieces>,
-    resident: Arc<ResidentReads>,
-    held: Held,
 }
 
 impl DeviceDestination {
@@ -121,6 +128,7 @@ impl DeviceDestination {
             call: Arc::clone(call),
             program: Arc::clone(program),
             resident,
+            device,
             read_missing: options.read_missing_chunks,
         };
         let (copies, kernels) = (call.streams.take(device)?, call.streams.take(device)?);
@@ -136,10 +144,10 @@ impl DeviceDestination {
             batch_bytes: usize::try_from(batch_bytes).unwrap_or(limit_bytes),
             copies,
             kernels,
-            loading: HashMap::new(),
+            fetching: 0,
             early: BTreeMap::new(),
             placed: 0,
-            placing: VecDeque::new(),
+            decoding: VecDeque::new(),
             decoders: Decoders::new(device, call.streams.clone()),
             spare: Spare::default(),
         })
@@ -172,74 +180,80 @@ impl DeviceDestination {
     }
 
     /// Puts the boxes that landed, and those that have no chunk, to their places.
-    fn place(&mut self, flight: &Flight, loading: Loading) -> Result<()> {
-        let Loading { slab, pieces, resident, held } = loading;
-        let landed = flight.landed();
-        let (ready, scratch) = self.ready(&pieces)?;
-        let (mut packed, frames) =
-            resident.place(&flight.batch, &self.target.program, &mut self.decoders, &self.kernels)?;
-        let (done, _extra) = (self.kernels.record()?, resident.take_extra());
-        let placing = Placing { done, _held: held, scratch, decoded: None, frames, _extra };
+    fn place(&mut self, flight: &InFlight<DeviceBatch>, fetched: Fetched) -> Result<()> {
+        let Fetched { held, bytes, mut resident } = fetched;
+        let target = Arc::clone(&self.target);
+        let (bytes, scratch) = match (bytes, &flight.route.way) {
+            (FetchedBytes::Kernels(ready), Way::Kernels(decoding)) => {
+                let (ready, scratch) = self.with_scratch(ready?, decoding)?;
+                (FetchedBytes::Kernels(Ok(ready)), scratch)
+            }
+            (bytes, _) => (bytes, None),
+        };
+        let kernels = self.kernels.clone();
+        let placer = Placer { call: &target.call, batch: &flight.batch, program: &target.program, scatters: &kernels };
+        let (mut packed, frames) = resident.place(target.resident.as_ref(), &mut self.decoders, &placer)?;
+        let (done, _extra) = (kernels.record()?, resident.into_extra());
         // Kept before anything can fail: what was damaged must be asked in any case.
-        self.placing.push_back(placing);
-        packed.extend(match (&pieces.dense, ready) {
-            (Some(dense), Some(ready)) => self.decode(flight, dense, ready)?,
-            _ => self.place_landed(flight, slab, pieces, &landed)?.into_iter().collect(),
+        self.decoding.push_back(InDecoding { done, _held: held, scratch, decoded: None, frames, _extra });
+        packed.extend(match (bytes, &flight.route.way) {
+            (FetchedBytes::Kernels(ready), Way::Kernels(decoding)) => self.decode(&flight.batch, *ready?, decoding)?,
+            (FetchedBytes::Slab(pieces), Way::Slab(hybrid)) => {
+                let native = hybrid.as_ref().map(|(_, native)| &**native);
+                self.place_landed(&flight.batch, &flight.landed(), pieces, native)?.into_iter().collect()
+            }
+            _ => Vec::new(),
         });
         self.put(packed, boxes_without_chunk(flight))?;
         let done = self.kernels.record()?;
-        if let Some(placing) = self.placing.back_mut() {
+        if let Some(placing) = self.decoding.back_mut() {
             placing.done = done;
         }
         Ok(())
     }
 
-    /// What came of a batch that kernels decode, with the scratch memory that they need.
-    fn ready(&mut self, pieces: &Pieces) -> Result<(Option<Ready>, Option<Scratch>)> {
-        let Some(dense) = &pieces.dense else { return Ok((None, None)) };
-        let Some(mut ready) = dense.take_ready()? else { return Ok((None, None)) };
+    /// A batch that kernels decode, with the scratch memory that they need.
+    fn with_scratch(&mut self, mut ready: Box<Ready>, decoding: &Decoding) -> Result<(Box<Ready>, Option<Scratch>)> {
         let scratch = match ready.take_scratch() {
             Some(reserved) => Some(Scratch::of(reserved)),
-            None => self.scratch(&mut ready, |ready, bytes| ready.prepare_within(dense, bytes))?,
+            None => self.scratch(&mut ready, |ready, bytes| ready.prepare_within(decoding, bytes))?,
         };
-        Ok((Some(ready), scratch))
+        Ok((ready, scratch))
     }
 
     /// Decodes what came of a batch.
-    fn decode(&mut self, flight: &Flight, dense: &Dense, ready: Ready) -> Result<Vec<Packed>> {
-        let plan = (&flight.batch, &*self.target.program);
-        let decoded = ready.place(dense, plan, (&self.copies, &self.kernels), &self.target.call)?;
+    fn decode(&mut self, batch: &Batch, ready: Ready, decoding: &Decoding) -> Result<Vec<Packed>> {
+        let Target { call, program, .. } = &*self.target;
+        let decoded = ready.place(decoding, batch, program, &self.copies, &self.kernels, call)?;
         if decoded.unknown {
             (self.route, self.spare) = (Route::Host, Spare::None);
         }
-        if let Some(placing) = self.placing.back_mut() {
+        if let Some(placing) = self.decoding.back_mut() {
             placing.decoded = decoded.pending;
         }
         Ok(decoded.packed)
     }
 
-    /// Uploads what landed in a slab.
+    /// Uploads what landed in a slab; kernels do what the host left of it.
     fn place_landed(
         &mut self,
-        flight: &Flight,
-        slab: Option<(Slab, Buffer)>,
-        pieces: Arc<Pieces>,
+        batch: &Batch,
         landed: &[usize],
+        pieces: Pieces,
+        hybrid: Option<&Native>,
     ) -> Result<Option<Packed>> {
+        let Pieces { slab, unit_offsets: offsets, .. } = pieces;
         let counters = &self.target.call.counters;
-        let (offsets, hybrid) = (pieces.unit_offsets.clone(), pieces.hybrid.clone());
         let boxes: Vec<TransferBox> =
-            landed.iter().flat_map(|&unit| flight.batch.units[unit].transfer_boxes(offsets[unit])).collect();
-        // Pieces of chunks that did not come: the slab must have no user left.
-        drop(pieces);
+            landed.iter().flat_map(|&unit| batch.units[unit].transfer_boxes(offsets[unit])).collect();
         let Some((mut slab, arena)) = slab.filter(|_| !boxes.is_empty()) else { return Ok(None) };
         let copied = slab.finish_upload()?;
         copied.iter().try_for_each(|copy| self.kernels.wait(&copy.end))?;
         counters.add_copies(Stage::Upload, copied);
-        let Some((_, native)) = hybrid else { return Ok(Some((arena, boxes))) };
-        let units = landed.iter().map(|&unit| (&flight.batch.units[unit], offsets[unit]));
-        let (packed, pending) = finish(&native, &arena, units, &self.kernels, &self.target.call)?;
-        if let Some(placing) = self.placing.back_mut() {
+        let Some(native) = hybrid else { return Ok(Some((arena, boxes))) };
+        let units = landed.iter().map(|&unit| (&batch.units[unit], offsets[unit]));
+        let (packed, pending) = finish(native, &arena, units, &self.kernels, &self.target.call)?;
+        if let Some(placing) = self.decoding.back_mut() {
             placing.decoded = Some(pending);
         }
         Ok(Some(packed))
@@ -288,24 +302,14 @@ impl DeviceDestination {
     }
 
     /// A batch came whose predecessors were placed, where that matters.
-    fn close_now(&mut self, flight: &Flight, number: usize) -> Result<()> {
+    fn close_now(&mut self, flight: &InFlight<DeviceBatch>) -> Result<()> {
         self.placed += 1;
-        let Some(loading) = self.loading.remove(&number) else { return Ok(()) };
-        let cancelled = self.target.call.is_cancelled();
-        if let Some((slab, _)) = loading.slab.as_ref().filter(|_| cancelled || flight.landed().is_empty()) {
-            slab.stop_upload();
-        }
-        // Whoever still holds the flight is about to drop it; the pieces must be gone before the slab's upload ends.
-        loading.pieces.clear();
-        if cancelled {
-            loading.resident.clear();
-            return Ok(());
-        }
-        self.place(flight, loading)
+        self.fetching = self.fetching.saturating_sub(1);
+        flight.route.take().map_or(Ok(()), |fetched| self.place(flight, fetched))
     }
 }
 
-fn boxes_without_chunk(flight: &Flight) -> Vec<Extent> {
+fn boxes_without_chunk<R>(flight: &InFlight<R>) -> Vec<Extent> {
     let missing = flight.missing();
     let missing = missing.iter().flat_map(|&unit| &flight.batch.units[unit].places);
     let missing = missing.map(|place| (place.start.clone(), place.extent.clone()));
@@ -314,19 +318,21 @@ fn boxes_without_chunk(flight: &Flight) -> Vec<Extent> {
 }
 
 impl Destination for DeviceDestination {
+    type Route = DeviceBatch;
+
     fn room(&self) -> Room {
         Room { packed_bytes: self.batch_bytes, units: BATCH_UNITS, alignment_bytes: PIECE_ALIGNMENT_BYTES }
     }
 
-    fn launch(&mut self, launcher: &Launcher<'_>, batch: Batch, alone: bool) -> Result<Launch> {
-        let stored_is_packed = self.target.program.stored_is_packed();
-        if !alone && self.loading.len() >= self.most_loading() {
+    fn launch(&mut self, launcher: &Launcher<'_>, batch: Batch, alone: bool) -> Result<Launch<DeviceBatch>> {
+        if !alone && self.fetching >= self.most_loading() {
             return Ok(Launch::NoMemory(batch));
         }
-        let plan = SlabPlan::new(&batch, stored_is_packed);
+        let plan = SlabPlan::new(&batch, self.target.stored_is_packed());
         let resident = self.target.resident.clone();
         let scratch_bytes = self.scratch_bytes(plan.total_bytes);
-        let slab_bytes = if self.route.kernels().is_some() { Dense::slab_bytes(&batch) } else { plan.total_bytes };
+        let slab_bytes =
+            if self.route.kernels().is_some() { StoredUnits::slab_bytes(&batch) } else { plan.total_bytes };
         let (cost, series_bytes) = (self.cost(slab_bytes, plan.total_bytes), self.ring.series_bytes(slab_bytes));
         let in_series = resident.is_none() && self.comes_in_series(slab_bytes, series_bytes);
         let bytes = plan.total_bytes.max(slab_bytes);
@@ -350,10 +356,14 @@ impl Destination for DeviceDestination {
                 None => return Ok(Launch::NoMemory(batch)),
             },
         };
-        let (slab, pieces) = match self.route.kernels() {
-            Some(native) => {
-                let stream = self.decoders.stream()?;
-                let most = scratch_bytes.max(self.target.call.limit_bytes / SCRATCH_SHARE) as usize;
+        let way = Way::by(&self.route, |native| {
+            let most = scratch_bytes.max(self.target.call.limit_bytes / SCRATCH_SHARE) as usize;
+            let (stream, packed_size_bytes) = (self.decoders.stream()?, self.target.program.packed_size_bytes());
+            Ok(Decoding { native, stream, packed_size_bytes, scratch_limit_bytes: most })
+        })?;
+        let bytes = match &way {
+            Way::Slab(_) => FetchingBytes::Slab(Pieces::carve(slab, &plan)?),
+            Way::Kernels(_) => {
                 let slabs = match slab {
                     None if in_series => {
                         let arena = pool::allocate(slab_bytes, &self.copies)?;
@@ -361,36 +371,23 @@ impl Destination for DeviceDestination {
                     }
                     slab => slab.map(|(slab, arena)| (Slabs::Whole(slab), arena)),
                 };
-                (
-                    None,
-                    Pieces::dense(Dense::new(
-                        slabs,
-                        batch.units.len(),
-                        (Arc::clone(native), self.target.program.packed_size_bytes()),
-                        stream,
-                        most,
-                    )),
-                )
+                FetchingBytes::Kernels(StoredUnits::new(slabs, batch.units.len()))
             }
-            None => carve(slab, &plan, &self.route)?,
         };
-        let (pieces, resident) =
-            (Arc::new(pieces), Arc::new(ResidentReads::new(launcher.call, resident, self.kernels.device())));
-        let loading = Loading { slab, pieces: Arc::clone(&pieces), resident: Arc::clone(&resident), held };
-        self.loading.insert(launcher.number, loading);
-        let landing =
-            DeviceLanding { target: Arc::clone(&self.target), pieces, resident, units: plan.units, stored_is_packed };
-        Ok(Launch::Launched(launch(launcher.call, batch, landing, launcher.number, launcher.sender)))
+        self.fetching += 1;
+        let state = Mutex::new(State::Fetching(Fetching { held, bytes, resident: ResidentReads::default() }));
+        let route = DeviceBatch { target: Arc::clone(&self.target), way, units: plan.units, state };
+        Ok(Launch::Launched(launch(launcher.call, batch, route, launcher.number, launcher.sender)))
     }
 
-    fn close(&mut self, flight: Arc<Flight>, number: usize) -> Result<()> {
+    fn close(&mut self, flight: Arc<InFlight<DeviceBatch>>, number: usize) -> Result<()> {
         self.collect(false)?;
         if let Out::Whole(_) = self.out {
-            return self.close_now(&flight, number);
+            return self.close_now(&flight);
         }
         self.early.insert(number, flight);
         while let Some(flight) = self.early.remove(&self.placed) {
-            self.close_now(&flight, self.placed)?;
+            self.close_now(&flight)?;
         }
         Ok(())
     }
@@ -402,19 +399,18 @@ impl Destination for DeviceDestination {
 
     fn finish(&mut self) -> Result<()> {
         // There are some when the call failed: then nothing of them is placed.
-        for (number, flight) in std::mem::take(&mut self.early) {
-            self.close_now(&flight, number)?;
+        for flight in std::mem::take(&mut self.early).into_values() {
+            self.close_now(&flight)?;
         }
-        self.loading.drain().for_each(|(_, loading)| loading.resident.clear());
         let copied = self.copies.synchronize();
         // What ended is looked at while the last batch decodes, so that little is left behind it.
         let mut looked = self.target.call.counters.settle();
-        while looked.is_ok() && !self.placing.is_empty() {
+        while looked.is_ok() && !self.decoding.is_empty() {
             looked = self.collect(true);
         }
         let decoded = self.decoders.synchronize();
         let placed = self.kernels.synchronize();
-        let placing = std::mem::take(&mut self.placing);
+        let placing = std::mem::take(&mut self.decoding);
         let checked: Vec<Result<()>> = placing.into_iter().map(|placing| self.check(placing)).collect();
         self.spare = Spare::None;
         // What was decoded on the host after all is on its way only now.

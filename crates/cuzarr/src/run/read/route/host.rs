@@ -15,7 +15,7 @@ use crate::run::access::Access;
 use crate::run::context::Context;
 use crate::run::options::Options;
 use crate::run::read::coordinator::{Destination, Launch, Launcher};
-use crate::run::read::in_flight::{Flight, Landing, launch};
+use crate::run::read::in_flight::{BatchRoute, InFlight, launch};
 use crate::run::report::Stage;
 use crate::run::schedule::budget::Reserved;
 use crate::run::schedule::scratch::ScratchBlock;
@@ -73,11 +73,13 @@ impl HostDestination {
 }
 
 impl Destination for HostDestination {
+    type Route = HostBatch;
+
     fn room(&self) -> Room {
         Room { packed_bytes: self.batch_bytes, units: BATCH_UNITS, alignment_bytes: 1 }
     }
 
-    fn launch(&mut self, launcher: &Launcher<'_>, batch: Batch, alone: bool) -> Result<Launch> {
+    fn launch(&mut self, launcher: &Launcher<'_>, batch: Batch, alone: bool) -> Result<Launch<Self::Route>> {
         if !alone && self.reserved.len() >= MOST_BATCHES {
             return Ok(Launch::NoMemory(batch));
         }
@@ -90,11 +92,11 @@ impl Destination for HostDestination {
         };
         let lent = self.writer.lend(parts_of(&batch))?;
         self.reserved.insert(launcher.number, reserved);
-        let landing = HostLanding { target: Arc::clone(&self.target), lent };
-        Ok(Launch::Launched(launch(call, batch, landing, launcher.number, launcher.sender)))
+        let route = HostBatch { target: Arc::clone(&self.target), lent };
+        Ok(Launch::Launched(launch(call, batch, route, launcher.number, launcher.sender)))
     }
 
-    fn close(&mut self, _flight: Arc<Flight>, number: usize) -> Result<()> {
+    fn close(&mut self, _flight: Arc<InFlight<Self::Route>>, number: usize) -> Result<()> {
         self.reserved.remove(&number);
         Ok(())
     }
@@ -162,7 +164,7 @@ impl Target {
     }
 }
 
-struct HostLanding {
+pub(crate) struct HostBatch {
     target: Arc<Target>,
     /// What the batch writes, a part for each unit and fill.
     lent: Lent,
@@ -227,7 +229,7 @@ impl Lease for Stored {
     }
 }
 
-impl Landing for HostLanding {
+impl BatchRoute for HostBatch {
     fn lease(&self, batch: &Batch, read: usize, size_bytes: usize) -> Result<Box<dyn Lease>> {
         let numbers = batch.reads[read].units.clone();
         let units = &batch.units[numbers.clone()];

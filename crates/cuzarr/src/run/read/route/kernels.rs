@@ -3,7 +3,7 @@
 //! however few there are, and several batches decode at once, on streams of their own.
 //!
 //! Each thread reads the headers of the frames that it brings. The one that brings a batch's last bytes lays the decoding out
-//! and, where there is scratch memory at once, launches it ([`Dense::prepare`]): it is awake, where the calling thread may have to wait for a core. What else is to
+//! and, where there is scratch memory at once, launches it ([`Decoding::prepare`]): it is awake, where the calling thread may have to wait for a core. What else is to
 //! be done, waiting for memory too, is the calling thread's ([`Ready::place`]).
 
 use std::any::Any;
@@ -36,7 +36,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Where the bytes of one unit are.
-enum Place {
+pub(crate) enum Place {
     /// As they are stored, from this byte of the batch on, with what the headers say where kernels know them.
     Stored { offset_bytes: usize, size_bytes: usize, headers: Option<Headers> },
     /// Decoded already, because the slab had no room for them.
@@ -83,19 +83,21 @@ impl Slabs {
     }
 }
 
-/// The slabs of one batch, filled in any order by any thread, and where their bytes cross to.
-pub(crate) struct Dense {
-    native: Arc<Native>,
+/// How kernels decode one batch.
+pub(crate) struct Decoding {
+    pub(crate) native: Arc<Native>,
     /// Where the batch decodes.
-    stream: Stream,
+    pub(crate) stream: Stream,
     /// Bytes of a decoded chunk.
-    packed_size_bytes: usize,
+    pub(crate) packed_size_bytes: usize,
     /// Scratch memory that the batch may take, about.
-    scratch_limit_bytes: usize,
-    /// With the memory of the device that they cross to, until all came.
-    slabs: Mutex<Option<(Slabs, Buffer)>>,
-    places: Mutex<Vec<Option<Place>>>,
-    ready: Mutex<Option<Result<Ready>>>,
+    pub(crate) scratch_limit_bytes: usize,
+}
+
+/// The slabs of one batch while any thread fills them in any order, and where their bytes cross to.
+pub(crate) struct StoredUnits {
+    slabs: Option<(Slabs, Buffer)>,
+    places: Vec<Option<Place>>,
 }
 
 /// What came of a batch, sorted by who decodes it.
@@ -150,16 +152,9 @@ impl Lease for InSlab {
     }
 }
 
-impl Dense {
-    pub(crate) fn new(
-        slabs: Option<(Slabs, Buffer)>,
-        units: usize,
-        (native, packed_size_bytes): (Arc<Native>, usize),
-        stream: Stream,
-        scratch_limit_bytes: usize,
-    ) -> Dense {
-        let (slabs, places) = (Mutex::new(slabs), Mutex::new((0..units).map(|_| None).collect()));
-        Dense { native, stream, packed_size_bytes, scratch_limit_bytes, slabs, places, ready: Mutex::default() }
+impl StoredUnits {
+    pub(crate) fn new(slabs: Option<(Slabs, Buffer)>, units: usize) -> StoredUnits {
+        StoredUnits { slabs, places: (0..units).map(|_| None).collect() }
     }
 
     /// Bytes that the slabs of a batch must hold: what its reads bring. A frame that is larger than its chunk has no room
@@ -173,56 +168,53 @@ impl Dense {
     }
 
     /// Room for the bytes of a read; `None` when the slabs have none.
-    pub(crate) fn lease(&self, size_bytes: usize) -> Result<Option<InSlab>> {
-        let carved = lock(&self.slabs).as_mut().map(|(slabs, _)| slabs.carve(size_bytes)).transpose()?;
+    pub(crate) fn lease(&mut self, size_bytes: usize) -> Result<Option<InSlab>> {
+        let carved = self.slabs.as_mut().map(|(slabs, _)| slabs.carve(size_bytes)).transpose()?;
         Ok(carved.flatten().map(|(at_bytes, piece)| InSlab::new(at_bytes, piece)))
     }
 
+    /// Notes where a unit is.
+    pub(crate) fn put(&mut self, unit: usize, place: Place) {
+        self.places[unit] = Some(place);
+    }
+}
+
+impl Decoding {
     /// A read lies in the slab: its headers are read here, by many threads side by side, as each look is a miss of their caches.
-    pub(crate) fn arrived(&self, batch: &Batch, read: &Read, lease: &InSlab) -> Result<()> {
+    pub(crate) fn look(
+        &self,
+        batch: &Batch,
+        read: &Read,
+        lease: &InSlab,
+        mut put: impl FnMut(usize, Place) -> Result<()>,
+    ) -> Result<()> {
         let held = || Error::new(ErrorKind::StoreFailed, "the store ended a read whose memory it has not given back");
         let bytes = lease.piece.whole().ok_or_else(held)?;
         for unit in read.units.clone() {
             let (from, size_bytes) = batch.unit_span(read, unit).unwrap_or((0, lease.size_bytes));
             let too_short = || Error::new(ErrorKind::ChunkCorrupt, "the read was too short");
             let headers = self.native.headers(bytes.get(from..from + size_bytes).ok_or_else(too_short)?);
-            let offset_bytes = lease.at_bytes + from;
-            lock(&self.places)[unit] = Some(Place::Stored { offset_bytes, size_bytes, headers });
+            put(unit, Place::Stored { offset_bytes: lease.at_bytes + from, size_bytes, headers })?;
         }
         Ok(())
     }
 
-    /// Takes in what is stored for a unit that found no room.
-    pub(crate) fn land(&self, program: &Program, call: &Context, unit: usize, stored: &[u8]) -> Result<()> {
-        let packed = decode(program, call, stored)?;
-        lock(&self.places)[unit] = Some(Place::Packed(packed));
-        Ok(())
-    }
-
     /// Sends the rest of the slab across the bus, lays the decoding of what `landed` out, and launches it where scratch memory
-    /// is at hand. Nobody fills the slab any more.
-    pub(crate) fn prepare(&self, landed: &[usize], call: &Context) {
-        let ready = self.sort(landed, call).and_then(|mut ready| {
-            ready.prepare_within(self, self.scratch_limit_bytes)?;
-            if let bytes @ 1.. = ready.scratch_bytes() {
-                ready.scratch = call.memory.device.try_take(bytes, call.limit_bytes);
-                ready.scratch.is_some().then(|| ready.launch(self, call)).transpose()?;
-            }
-            Ok(ready)
-        });
-        *lock(&self.ready) = Some(ready);
+    /// is at hand.
+    pub(crate) fn prepare(&self, stored: StoredUnits, landed: &[usize], call: &Context) -> Result<Ready> {
+        let mut ready = Ready::sort(stored, landed, call)?;
+        ready.prepare_within(self, self.scratch_limit_bytes)?;
+        if let bytes @ 1.. = ready.scratch_bytes() {
+            ready.scratch = call.memory.device.try_take(bytes, call.limit_bytes);
+            ready.scratch.is_some().then(|| ready.launch(self, call)).transpose()?;
+        }
+        Ok(ready)
     }
+}
 
-    /// What [`Dense::prepare`] made, once.
-    ///
-    /// # Errors
-    /// What it met.
-    pub(crate) fn take_ready(&self) -> Result<Option<Ready>> {
-        lock(&self.ready).take().transpose()
-    }
-
-    fn sort(&self, landed: &[usize], call: &Context) -> Result<Ready> {
-        let (mut slabs, mut places) = (lock(&self.slabs).take(), std::mem::take(&mut *lock(&self.places)));
+impl Ready {
+    fn sort(stored: StoredUnits, landed: &[usize], call: &Context) -> Result<Ready> {
+        let StoredUnits { mut slabs, mut places } = stored;
         // The bus first: the rest is done while the last bytes cross.
         let copied = slabs.as_mut().map_or(Ok(Vec::new()), |(slabs, _)| slabs.finish_upload())?;
         let ends = copied.iter().map(|copy| copy.end.clone()).collect();
@@ -244,9 +236,7 @@ impl Dense {
         let (frames, headers) = known.into_iter().unzip();
         Ok(Ready { slabs, copied: ends, frames, headers, batch: None, decoded: None, scratch: None, unknown, packed })
     }
-}
 
-impl Ready {
     /// Scratch memory that the decoding needs; 0 when nothing waits for it.
     pub(crate) fn scratch_bytes(&self) -> u64 {
         let waiting = self.batch.as_ref().filter(|_| self.decoded.is_none());
@@ -259,24 +249,24 @@ impl Ready {
     }
 
     /// Puts the decoding behind what crosses the bus; its scratch memory is reserved.
-    fn launch(&mut self, dense: &Dense, call: &Context) -> Result<()> {
-        let (Some(batch), stream) = (&mut self.batch, &dense.stream) else { return Ok(()) };
+    fn launch(&mut self, decoding: &Decoding, call: &Context) -> Result<()> {
+        let (Some(batch), stream) = (&mut self.batch, &decoding.stream) else { return Ok(()) };
         self.copied.iter().try_for_each(|end| stream.wait(end))?;
-        let size_bytes = (self.frames.len() * dense.packed_size_bytes) as u64;
+        let size_bytes = (self.frames.len() * decoding.packed_size_bytes) as u64;
         call.counters.time_on(Stage::Decode, size_bytes, stream, || batch.run(stream))?;
         self.decoded = Some(stream.record()?);
         Ok(())
     }
 
     /// Lays the decoding out, once more perhaps, within so many bytes of scratch memory where that can be.
-    pub(crate) fn prepare_within(&mut self, dense: &Dense, scratch_limit_bytes: usize) -> Result<()> {
+    pub(crate) fn prepare_within(&mut self, decoding: &Decoding, scratch_limit_bytes: usize) -> Result<()> {
         // Memory for packed bytes is there for one layout at a time.
         self.batch = None;
         let (Some((slabs, arena)), false) = (&self.slabs, self.frames.is_empty()) else { return Ok(()) };
         let ranges = self.frames.iter().map(|frame| frame.src.clone()).collect();
         let (buffer, host) = (&arena.slice(..slabs.carved_bytes())?, slabs.bytes()?);
         let source = Source { buffer, ranges, host, headers: &self.headers };
-        self.batch = Some(dense.native.prepare(source, scratch_limit_bytes, &dense.stream)?);
+        self.batch = Some(decoding.native.prepare(source, scratch_limit_bytes, &decoding.stream)?);
         Ok(())
     }
 
@@ -290,25 +280,27 @@ impl Ready {
     /// Scratch memory is reserved.
     pub(crate) fn place(
         mut self,
-        dense: &Dense,
-        (plan, program): (&Batch, &Program),
-        (copies, scatters): (&Stream, &Stream),
+        decoding: &Decoding,
+        plan: &Batch,
+        program: &Program,
+        copies: &Stream,
+        scatters: &Stream,
         call: &Context,
     ) -> Result<Decoded> {
         if self.decoded.is_none() {
-            self.launch(dense, call)?;
+            self.launch(decoding, call)?;
         }
         let Ready { slabs, copied, frames, batch, decoded: end, unknown, mut packed, .. } = self;
         let all_unknown = frames.is_empty() && !unknown.is_empty();
         if let (Some((slabs, arena)), false) = (&slabs, unknown.is_empty()) {
             let stored = match slabs.bytes()? {
-                Some(bytes) => Stored::Slab(bytes),
+                Some(bytes) => StoredAt::Slab(bytes),
                 None => {
                     copied.iter().try_for_each(Event::synchronize)?;
-                    Stored::Device(arena, copies)
+                    StoredAt::Device(arena, copies)
                 }
             };
-            packed.extend(decode_on_host(&unknown, (plan, &stored), program, call));
+            packed.extend(decode_on_host(&unknown, plan, &stored, program, call));
         }
         let mut decoded = Decoded { packed: Vec::new(), pending: None, unknown: all_unknown };
         for (unit, block) in packed {
@@ -326,7 +318,7 @@ impl Ready {
     }
 }
 
-fn decode(program: &Program, call: &Context, stored: &[u8]) -> Result<ScratchBlock> {
+pub(crate) fn decode(program: &Program, call: &Context, stored: &[u8]) -> Result<ScratchBlock> {
     let size_bytes = program.packed_size_bytes();
     let mut packed = call.scratch.take(size_bytes)?;
     call.counters.time(Stage::Decode, size_bytes as u64, || program.decode(stored, &mut packed))?;
@@ -398,17 +390,17 @@ impl Decoders {
 }
 
 /// Where the stored bytes of a batch are by now.
-enum Stored<'a> {
+enum StoredAt<'a> {
     Slab(&'a [u8]),
     /// On the device alone.
     Device(&'a Buffer, &'a Stream),
 }
 
-impl Stored<'_> {
+impl StoredAt<'_> {
     fn decode(&self, program: &Program, call: &Context, range: Range<usize>) -> Result<ScratchBlock> {
         match self {
-            Stored::Slab(bytes) => decode(program, call, &bytes[range]),
-            Stored::Device(arena, stream) => {
+            StoredAt::Slab(bytes) => decode(program, call, &bytes[range]),
+            StoredAt::Device(arena, stream) => {
                 let mut stored = call.scratch.take(range.len())?;
                 stream.d2h(&arena.slice(range)?, &mut stored)?;
                 decode(program, call, &stored)
@@ -421,7 +413,8 @@ impl Stored<'_> {
 /// to the call.
 fn decode_on_host(
     frames: &[Frame],
-    (plan, stored): (&Batch, &Stored<'_>),
+    plan: &Batch,
+    stored: &StoredAt<'_>,
     program: &Program,
     call: &Context,
 ) -> Vec<(usize, ScratchBlock)> {

@@ -4,9 +4,8 @@
 //! host knows.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cuzarr_device::{Buffer, Device, Stream, TransferBox, pool};
+use cuzarr_device::{Buffer, Stream, TransferBox, pool};
 
 use crate::codec::Program;
 use crate::codec::native::{Native, NativeBatch, Source};
@@ -21,91 +20,70 @@ use crate::run::schedule::budget::Reserved;
 const ALIGNMENT_BYTES: usize = 256;
 /// Elements of any type are aligned when packed bytes begin at a multiple of this.
 const ELEMENT_ALIGNMENT_BYTES: usize = 16;
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+/// The reads of one batch whose bytes came in device memory.
+#[derive(Default)]
+pub(crate) struct ResidentReads {
+    reads: Vec<(usize, Buffer)>,
+    /// For stored bytes beyond what the batch reserved.
+    extra: Vec<Reserved>,
 }
 
-/// The reads of one batch that came so.
-pub(crate) struct ResidentReads {
-    call: Arc<Context>,
-    /// What is done with them; `None` where bytes may not come so.
-    route: Option<Resident>,
-    device: Device,
-    reads: Mutex<Vec<(usize, Buffer)>>,
-    /// For stored bytes beyond what the batch reserved.
-    extra: Mutex<Vec<Reserved>>,
+/// What reading a batch to a device shares, and where its elements are put in order.
+pub(crate) struct Placer<'a> {
+    pub(crate) call: &'a Context,
+    pub(crate) batch: &'a plan::Batch,
+    pub(crate) program: &'a Program,
+    pub(crate) scatters: &'a Stream,
 }
 
 impl ResidentReads {
-    pub(crate) fn new(call: &Arc<Context>, route: Option<Resident>, device: Device) -> ResidentReads {
-        ResidentReads { call: Arc::clone(call), route, device, reads: Mutex::default(), extra: Mutex::default() }
-    }
-
-    /// Where bytes may come; `cpu` when they may not.
-    pub(crate) fn device(&self) -> Device {
-        if self.route.is_some() { self.device } else { Device::Cpu }
-    }
-
-    /// Memory for stored bytes, of which the batch has counted `counted_bytes`.
-    pub(crate) fn lease(&self, size_bytes: usize, counted_bytes: usize) -> Result<Buffer> {
-        if !self.reserve(size_bytes.saturating_sub(counted_bytes)) {
-            let (used, limit) = (self.call.memory.device.used_bytes(), self.call.limit_bytes);
-            let message =
-                format!("a stored chunk has {size_bytes} bytes, {used} are in flight, the memory limit is {limit}");
-            return Err(Error::new(ErrorKind::BudgetExceeded, message).with_hint("raise the memory limit"));
+    /// Reserves memory for stored bytes, of which the batch has counted `counted_bytes`.
+    pub(crate) fn reserve_for(&mut self, call: &Context, size_bytes: usize, counted_bytes: usize) -> Result<()> {
+        if self.reserve(call, size_bytes.saturating_sub(counted_bytes)) {
+            return Ok(());
         }
-        Ok(pool::in_flight(|| Buffer::empty(self.device, size_bytes))?)
+        let (used, limit) = (call.memory.device.used_bytes(), call.limit_bytes);
+        let message =
+            format!("a stored chunk has {size_bytes} bytes, {used} are in flight, the memory limit is {limit}");
+        Err(Error::new(ErrorKind::BudgetExceeded, message).with_hint("raise the memory limit"))
     }
 
     /// Reserves bytes beyond the batch's share, for as long as the batch; says whether they were to be had.
-    fn reserve(&self, bytes: usize) -> bool {
+    fn reserve(&mut self, call: &Context, bytes: usize) -> bool {
         if bytes == 0 {
             return true;
         }
-        let reserved = self.call.memory.device.try_take(bytes as u64, self.call.limit_bytes);
+        let reserved = call.memory.device.try_take(bytes as u64, call.limit_bytes);
         let was_there = reserved.is_some();
-        lock(&self.extra).extend(reserved);
+        self.extra.extend(reserved);
         was_there
     }
 
-    /// What was reserved beyond the batch's share. Whoever still holds the flight then holds no memory.
-    pub(crate) fn take_extra(&self) -> Vec<Reserved> {
-        std::mem::take(&mut *lock(&self.extra))
+    /// What was reserved beyond the batch's share.
+    pub(crate) fn into_extra(self) -> Vec<Reserved> {
+        self.extra
     }
 
-    /// Forgets what came, after a failure.
-    pub(crate) fn clear(&self) {
-        lock(&self.reads).clear();
-        lock(&self.extra).clear();
-    }
-
-    pub(crate) fn arrived(&self, read: usize, bytes: Buffer) -> Result<()> {
-        if bytes.device() != self.device() || self.device() == Device::Cpu {
-            let message = format!("the store handed over memory of {}, asked for {}", bytes.device(), self.device());
-            return Err(Error::new(ErrorKind::StoreFailed, message));
-        }
-        lock(&self.reads).push((read, bytes));
-        Ok(())
+    /// Notes what came for a read.
+    pub(crate) fn put(&mut self, read: usize, bytes: Buffer) {
+        self.reads.push((read, bytes));
     }
 
     /// What is to be scattered, in the order of `scatters`, and the batch that must be checked afterwards.
     pub(crate) fn place(
-        &self,
-        plan: &plan::Batch,
-        program: &Program,
+        &mut self,
+        route: Option<&Resident>,
         decoders: &mut Decoders,
-        scatters: &Stream,
+        placer: &Placer<'_>,
     ) -> Result<(Vec<Packed>, Option<ResidentFrames>)> {
-        let reads = std::mem::take(&mut *lock(&self.reads));
-        match &self.route {
+        let reads = std::mem::take(&mut self.reads);
+        match route {
             _ if reads.is_empty() => Ok((Vec::new(), None)),
-            Some(Resident::Frames(native)) => {
-                self.decode(plan, &reads, (program, native), &decoders.stream()?, scatters)
-            }
+            Some(Resident::Frames(native)) => self.decode(&reads, native, &decoders.stream()?, placer),
             Some(Resident::Packed) | None => {
                 let mut packed = Vec::with_capacity(reads.len());
                 for (read, bytes) in &reads {
-                    packed.extend(in_place(plan, *read, bytes, scatters)?);
+                    packed.extend(in_place(placer.batch, *read, bytes, placer.scatters)?);
                 }
                 Ok((packed, None))
             }
@@ -113,13 +91,13 @@ impl ResidentReads {
     }
 
     fn decode(
-        &self,
-        plan: &plan::Batch,
+        &mut self,
         reads: &[(usize, Buffer)],
-        (program, native): (&Program, &Native),
+        native: &Native,
         stream: &Stream,
-        scatters: &Stream,
+        placer: &Placer<'_>,
     ) -> Result<(Vec<Packed>, Option<ResidentFrames>)> {
+        let Placer { call, batch: plan, program, scatters } = *placer;
         let size_bytes: usize =
             reads.iter().map(|(_, bytes)| bytes.size_bytes().next_multiple_of(ALIGNMENT_BYTES)).sum();
         let (mut at, mut ranges, mut sources) = (0, Vec::new(), Vec::new());
@@ -132,14 +110,14 @@ impl ResidentReads {
                         ranges.push(at + from..at + from + size_bytes);
                         sources.push(&plan.units[unit]);
                     }
-                    Err(error) => self.call.fail(error.at(plan.units[unit].name.to_string())),
+                    Err(error) => call.fail(error.at(plan.units[unit].name.to_string())),
                 }
             }
             at += bytes.size_bytes().next_multiple_of(ALIGNMENT_BYTES);
         }
         let decoded_bytes = program.packed_size_bytes() * ranges.len();
-        if !self.reserve(size_bytes.saturating_sub(decoded_bytes)) {
-            return Ok((self.decode_on_host(plan, reads, program)?, None));
+        if !self.reserve(call, size_bytes.saturating_sub(decoded_bytes)) {
+            return Ok((decode_on_host(reads, placer)?, None));
         }
         let arena = pool::allocate(size_bytes, stream)?;
         let mut at = 0;
@@ -152,10 +130,10 @@ impl ResidentReads {
         let most = (native.scratch_copies() as usize).saturating_mul(decoded_bytes);
         let source = Source { buffer: &arena, ranges: ranges.clone(), host: None, headers: &[] };
         let mut batch = native.prepare(source, most, stream)?;
-        if !self.reserve(batch.scratch_bytes().saturating_sub(most)) {
-            return Ok((self.decode_on_host(plan, reads, program)?, None));
+        if !self.reserve(call, batch.scratch_bytes().saturating_sub(most)) {
+            return Ok((decode_on_host(reads, placer)?, None));
         }
-        self.call.counters.time_on(Stage::Decode, decoded_bytes as u64, stream, || batch.run(stream))?;
+        call.counters.time_on(Stage::Decode, decoded_bytes as u64, stream, || batch.run(stream))?;
         scatters.wait(&stream.record()?)?;
         let (decoded, offsets) = batch.packed();
         let boxes = sources.iter().zip(offsets).flat_map(|(unit, offset)| unit.transfer_boxes(offset)).collect();
@@ -168,23 +146,24 @@ impl ResidentReads {
         let frames = frames.collect();
         Ok((vec![packed], Some(ResidentFrames { batch, frames, arena })))
     }
+}
 
-    /// The way of frames for which the device has no scratch memory left within the limit. What fails is handed to the call.
-    fn decode_on_host(&self, plan: &plan::Batch, reads: &[(usize, Buffer)], program: &Program) -> Result<Vec<Packed>> {
-        let mut packed = Vec::new();
-        for (read, bytes) in reads {
-            let read = &plan.reads[*read];
-            for unit in read.units.clone() {
-                let (from, size_bytes) = plan.unit_span(read, unit).unwrap_or((0, bytes.size_bytes()));
-                let unit = &plan.units[unit];
-                match decode_one(&bytes.slice(from..from + size_bytes)?, &self.call, program) {
-                    Ok(decoded) => packed.push((decoded, unit.transfer_boxes(0).collect())),
-                    Err(error) => self.call.fail(error.at(unit.name.to_string())),
-                }
+/// The way of frames for which the device has no scratch memory left within the limit. What fails is handed to the call.
+fn decode_on_host(reads: &[(usize, Buffer)], placer: &Placer<'_>) -> Result<Vec<Packed>> {
+    let Placer { call, batch: plan, program, .. } = *placer;
+    let mut packed = Vec::new();
+    for (read, bytes) in reads {
+        let read = &plan.reads[*read];
+        for unit in read.units.clone() {
+            let (from, size_bytes) = plan.unit_span(read, unit).unwrap_or((0, bytes.size_bytes()));
+            let unit = &plan.units[unit];
+            match decode_one(&bytes.slice(from..from + size_bytes)?, call, program) {
+                Ok(decoded) => packed.push((decoded, unit.transfer_boxes(0).collect())),
+                Err(error) => call.fail(error.at(unit.name.to_string())),
             }
         }
-        Ok(packed)
     }
+    Ok(packed)
 }
 
 /// The units of a read whose bytes are packed; those that begin at odd addresses are copied to better ones.

@@ -12,7 +12,7 @@ use crate::run::access::Access;
 use crate::run::context::Context;
 use crate::run::options::Options;
 use crate::run::read::coordinator::{Destination, Launch, Launcher};
-use crate::run::read::in_flight::{Flight, Landing, launch};
+use crate::run::read::in_flight::{BatchRoute, InFlight, launch};
 use crate::run::read::route::host::{Stored, check_missing, foreign_memory};
 use crate::run::report::Stage;
 use crate::store::Lease;
@@ -179,21 +179,23 @@ pub(crate) fn strided_places(first: usize, strides: Vec<isize>, extent: &[usize]
 }
 
 impl Destination for VariableDestination {
+    type Route = VariableBatch;
+
     fn room(&self) -> Room {
         // The size of such chunks is not known before they are decoded, so few are under way at once.
         Room { packed_bytes: usize::MAX, units: self.threads * 2, alignment_bytes: 1 }
     }
 
-    fn launch(&mut self, launcher: &Launcher<'_>, batch: Batch, alone: bool) -> Result<Launch> {
+    fn launch(&mut self, launcher: &Launcher<'_>, batch: Batch, alone: bool) -> Result<Launch<Self::Route>> {
         if !alone && self.on_their_way.len() > 1 {
             return Ok(Launch::NoMemory(batch));
         }
         self.on_their_way.insert(launcher.number, ());
-        let landing = VariableLanding(Arc::clone(&self.target));
-        Ok(Launch::Launched(launch(launcher.call, batch, landing, launcher.number, launcher.sender)))
+        let route = VariableBatch(Arc::clone(&self.target));
+        Ok(Launch::Launched(launch(launcher.call, batch, route, launcher.number, launcher.sender)))
     }
 
-    fn close(&mut self, _flight: Arc<Flight>, number: usize) -> Result<()> {
+    fn close(&mut self, _flight: Arc<InFlight<Self::Route>>, number: usize) -> Result<()> {
         self.on_their_way.remove(&number);
         Ok(())
     }
@@ -203,12 +205,12 @@ impl Destination for VariableDestination {
     }
 }
 
-struct VariableLanding(Arc<Target>);
+pub(crate) struct VariableBatch(Arc<Target>);
 
 /// What an element of the result takes at least while it is put together: where it comes from, and where it begins.
 const LEAST_ELEMENT_BYTES: u64 = 16;
 
-impl Landing for VariableLanding {
+impl BatchRoute for VariableBatch {
     fn lease(&self, _batch: &Batch, _read: usize, size_bytes: usize) -> Result<Box<dyn Lease>> {
         Ok(Stored::take(&self.0.call, size_bytes, 0)?)
     }
