@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use cuzarr_device::Device;
 
-use super::contract::{
-    ArrayToArray, ArrayToBytes, BytesToBytes, Size, TailPart, VariableToBytes, above_bound, corrupt,
-};
+use super::damage::{above_bound, corrupt};
+use super::host::{ArrayToArray, ArrayToBytes, BytesToBytes, TailPart, VariableToBytes};
+use super::open::{Opened, Request};
 use super::program::{Leave, Program, leave_nothing, tail_split};
-use super::registry::{self, Opened, Request};
+use super::registry::{self, Found};
+use super::size::Size;
 use super::{ChunkSpec, Sharding, VariableElements, v2};
 use crate::meta::{ArrayMetadata, CodecsMetadata, Endian, Extension};
 use crate::{Error, ErrorKind, Result, ResultExt};
@@ -105,7 +106,7 @@ impl Builder {
     }
 
     /// Opens a codec for what the chain gives so far.
-    pub(crate) fn open(&self, codec: &Extension) -> Result<Opened> {
+    pub(crate) fn open(&self, codec: &Extension) -> Result<Found> {
         registry::open(&self.request(codec))
     }
 
@@ -121,24 +122,24 @@ impl Builder {
     }
 
     /// Adds an opened codec.
-    pub(crate) fn push(&mut self, opened: Opened) -> Result<()> {
-        match (opened, self.is_serialized()) {
-            (Opened::Array(codec), false) => {
+    pub(crate) fn push(&mut self, found: impl Into<Found>) -> Result<()> {
+        match (found.into(), self.is_serialized()) {
+            (Found::Codec(Opened::Array(codec)), false) => {
                 self.current = codec.encoded_spec().clone();
                 self.size = self.current.size()?;
                 self.arrays.push(codec);
             }
-            (Opened::Serializer(codec), false) => {
+            (Found::Codec(Opened::Serializer(codec)), false) => {
                 self.size = codec.encoded_size();
                 self.serialized = self.size;
                 self.serializer = Some(Serializer::Fixed(codec));
             }
-            (Opened::Sharding(codec), false) => {
+            (Found::Sharding(codec), false) => {
                 self.size = codec.encoded_bound();
                 self.serialized = self.size;
                 self.serializer = Some(Serializer::Sharding(codec));
             }
-            (Opened::Variable(codec), false) => {
+            (Found::Codec(Opened::Variable(codec)), false) => {
                 if !self.arrays.is_empty() {
                     let message =
                         format!("codec '{}' behind array codecs: they take elements of one size", codec.name());
@@ -148,18 +149,18 @@ impl Builder {
                 self.serialized = self.size;
                 self.serializer = Some(Serializer::Variable(codec));
             }
-            (Opened::Bytes(codec), true) => {
+            (Found::Codec(Opened::Bytes(codec)), true) => {
                 let decoded = self.size;
                 self.size = codec.encoded_size(decoded).within(self.serialized);
                 self.bytes.push(BytesStep { codec, decoded });
             }
-            (Opened::Bytes(codec), false) => {
+            (Found::Codec(Opened::Bytes(codec)), false) => {
                 return Err(misplaced(codec.name(), "bytes→bytes", "stands before the array→bytes codec"));
             }
-            (Opened::Array(codec), true) => {
+            (Found::Codec(Opened::Array(codec)), true) => {
                 return Err(misplaced(codec.name(), "array→array", "stands behind the array→bytes codec"));
             }
-            (Opened::Serializer(_) | Opened::Sharding(_) | Opened::Variable(_), true) => {
+            (Found::Sharding(_) | Found::Codec(Opened::Serializer(_) | Opened::Variable(_)), true) => {
                 let message = "a chain has exactly one array→bytes codec, got a second";
                 return Err(Error::new(ErrorKind::MetadataInvalid, message));
             }
@@ -223,7 +224,7 @@ impl Chain {
         for (index, codec) in codecs.iter().enumerate() {
             let at = || format!("codecs[{index}]");
             let opened = registry::open_direct(&builder.request(codec)).at(at)?;
-            if matches!(opened, Opened::Bytes(_)) && !builder.is_serialized() {
+            if matches!(opened, Found::Codec(Opened::Bytes(_))) && !builder.is_serialized() {
                 builder.push_bytes()?;
             }
             builder.push(opened).at(at)?;

@@ -1,41 +1,20 @@
 //! Four bytes of checksum before or behind the data: what `crc32c`, `crc32`, `adler32` and `fletcher32` share.
 
 use std::borrow::Cow;
-use std::ops::Range;
 
 use cuzarr_device::checksum;
 
 use super::configuration::Configuration;
-use super::contract::{BytesToBytes, Size, above_limit, corrupt, expect_encoded_size};
-use super::native::Step;
+use super::damage::{above_limit, corrupt, expect_encoded_size};
+use super::host::BytesToBytes;
+use super::size::Size;
+use super::step::{CHECKSUM_BYTES, Location, Step};
 use crate::{Error, ErrorKind, Result};
-
-/// Bytes of every checksum here.
-pub(crate) const CHECKSUM_BYTES: usize = 4;
-
-/// Where the checksum is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Location {
-    /// Before the data.
-    Start,
-    /// Behind them.
-    End,
-}
 
 /// numcodecs' member `location`, since its version 0.13.
 pub(crate) fn location(configuration: &Configuration<'_>, default: Location) -> Result<Location> {
     let choices = [("start", Location::Start), ("end", Location::End)];
     Ok(configuration.choice("location", &choices)?.unwrap_or(default))
-}
-
-impl Location {
-    /// Where the data are in so many bytes of both, which are at least [`CHECKSUM_BYTES`].
-    pub(crate) fn payload(self, len: usize) -> Range<usize> {
-        match self {
-            Location::Start => CHECKSUM_BYTES..len,
-            Location::End => 0..len - CHECKSUM_BYTES,
-        }
-    }
 }
 
 /// Data with their checksum beside them.

@@ -7,8 +7,10 @@ use std::sync::{Arc, RwLock};
 use serde_json::{Map, Value};
 
 use super::ChunkSpec;
-use super::contract::{ArrayToArray, ArrayToBytes, BytesToBytes, Size, above_limit, expect_size, unencodable};
-use super::registry::{Opened, Request};
+use super::damage::{above_limit, expect_size, unencodable};
+use super::host::{ArrayToArray, ArrayToBytes, BytesToBytes};
+use super::open::{Opened, Request};
+use super::size::Size;
 use crate::{Result, ResultExt};
 
 /// What an external codec is opened with.

@@ -2,84 +2,79 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
+use serde_json::Map;
 
-use super::contract::{ArrayToArray, ArrayToBytes, BytesToBytes, Size, VariableToBytes};
 use super::device::DeviceDecoder;
+use super::open::{Opened, Request};
+use super::size::Size;
 use super::{ChunkSpec, Sharding, external};
 use crate::meta::{DataType, FillValue};
 use crate::{Error, ErrorKind, Result};
 
-/// What a codec is opened with.
-pub(crate) struct Request<'a> {
-    /// As metadata spells it.
-    pub(crate) name: &'a str,
-    pub(crate) configuration: &'a Map<String, Value>,
-    pub(crate) zarr_format: u8,
-    /// The array before this codec; behind the array→bytes codec the array that was before that one.
-    pub(crate) spec: &'a ChunkSpec,
-    /// How many bytes reach this codec.
-    pub(crate) decoded: Size,
-    /// Bytes of an element of the array, where they are equal.
-    pub(crate) element_bytes: Option<usize>,
-}
-
-/// An opened codec.
-#[derive(Clone, Debug)]
-pub(crate) enum Opened {
-    Array(Arc<dyn ArrayToArray>),
-    Serializer(Arc<dyn ArrayToBytes>),
+/// A codec of a chain, opened.
+pub(crate) enum Found {
+    Codec(Opened),
+    /// Chains know shards, which hold chains themselves.
     Sharding(Arc<Sharding>),
-    Variable(Arc<dyn VariableToBytes>),
-    Bytes(Arc<dyn BytesToBytes>),
 }
 
-impl Opened {
-    pub(crate) fn bytes(codec: impl BytesToBytes + 'static) -> Opened {
-        Opened::Bytes(Arc::new(codec))
-    }
-
-    pub(crate) fn array(codec: impl ArrayToArray + 'static) -> Opened {
-        Opened::Array(Arc::new(codec))
-    }
-
-    pub(crate) fn serializer(codec: impl ArrayToBytes + 'static) -> Opened {
-        Opened::Serializer(Arc::new(codec))
+impl From<Opened> for Found {
+    fn from(opened: Opened) -> Found {
+        Found::Codec(opened)
     }
 }
 
-type Open = fn(&Request<'_>) -> Result<Opened>;
+/// How a codec is opened.
+#[derive(Clone, Copy)]
+enum Open {
+    Codec(fn(&Request<'_>) -> Result<Opened>),
+    Sharding(fn(&Request<'_>) -> Result<Sharding>),
+}
+
+impl Open {
+    fn call(self, request: &Request<'_>) -> Result<Found> {
+        match self {
+            Open::Codec(open) => open(request).map(Found::Codec),
+            Open::Sharding(open) => Ok(Found::Sharding(Arc::new(open(request)?))),
+        }
+    }
+}
 
 /// Every built-in codec: its names in v3 metadata (the first is its own), its id in v2 metadata, and how to open it.
 const BUILT_IN: &[(&[&str], Option<&str>, Open)] = &[
-    (&["bytes", "endian"], None, super::bytes::open),
-    (&["transpose"], None, super::transpose::open),
-    (&["sharding_indexed"], None, super::sharding_indexed::open),
-    (&["blosc", "numcodecs.blosc"], Some("blosc"), super::blosc::open),
-    (&["zstd", "numcodecs.zstd"], Some("zstd"), super::zstd::open),
-    (&["gzip", "numcodecs.gzip"], Some("gzip"), super::gzip::open),
-    (&["numcodecs.zlib", "zlib"], Some("zlib"), super::zlib::open),
-    (&["numcodecs.bz2", "bz2"], Some("bz2"), super::bz2::open),
-    (&["numcodecs.lz4", "lz4"], Some("lz4"), super::lz4::open),
-    (&["crc32c", "numcodecs.crc32c"], Some("crc32c"), super::crc32c::open),
-    (&["numcodecs.crc32", "crc32"], Some("crc32"), super::crc32::open),
-    (&["numcodecs.adler32", "adler32"], Some("adler32"), super::adler32::open),
-    (&["numcodecs.fletcher32", "fletcher32"], Some("fletcher32"), super::fletcher32::open),
-    (&["numcodecs.shuffle", "shuffle"], Some("shuffle"), super::shuffle::open),
-    (&["numcodecs.delta", "delta"], Some("delta"), super::delta::open),
-    (&["numcodecs.fixedscaleoffset", "fixedscaleoffset"], Some("fixedscaleoffset"), super::fixedscaleoffset::open),
-    (&["numcodecs.quantize", "quantize"], Some("quantize"), super::quantize::open),
-    (&["bitround", "numcodecs.bitround"], Some("bitround"), super::bitround::open),
-    (&["numcodecs.packbits"], Some("packbits"), super::packbits::open),
-    (&["numcodecs.astype", "astype"], Some("astype"), super::astype::open),
-    (&["scale_offset"], None, super::scale_offset::open),
-    (&["cast_value"], None, super::cast_value::open),
-    (&["vlen-utf8", "numcodecs.vlen-utf8"], Some("vlen-utf8"), super::vlen_utf8::open),
-    (&["vlen-bytes", "numcodecs.vlen-bytes"], Some("vlen-bytes"), super::vlen_bytes::open),
+    (&["bytes", "endian"], None, Open::Codec(super::bytes::open)),
+    (&["transpose"], None, Open::Codec(super::transpose::open)),
+    (&["sharding_indexed"], None, Open::Sharding(super::sharding_indexed::open)),
+    (&["blosc", "numcodecs.blosc"], Some("blosc"), Open::Codec(super::blosc::open)),
+    (&["zstd", "numcodecs.zstd"], Some("zstd"), Open::Codec(super::zstd::open)),
+    (&["gzip", "numcodecs.gzip"], Some("gzip"), Open::Codec(super::gzip::open)),
+    (&["numcodecs.zlib", "zlib"], Some("zlib"), Open::Codec(super::zlib::open)),
+    (&["numcodecs.bz2", "bz2"], Some("bz2"), Open::Codec(super::bz2::open)),
+    (&["numcodecs.lz4", "lz4"], Some("lz4"), Open::Codec(super::lz4::open)),
+    (&["crc32c", "numcodecs.crc32c"], Some("crc32c"), Open::Codec(super::crc32c::open)),
+    (&["numcodecs.crc32", "crc32"], Some("crc32"), Open::Codec(super::crc32::open)),
+    (&["numcodecs.adler32", "adler32"], Some("adler32"), Open::Codec(super::adler32::open)),
+    (&["numcodecs.fletcher32", "fletcher32"], Some("fletcher32"), Open::Codec(super::fletcher32::open)),
+    (&["numcodecs.shuffle", "shuffle"], Some("shuffle"), Open::Codec(super::shuffle::open)),
+    (&["numcodecs.delta", "delta"], Some("delta"), Open::Codec(super::delta::open)),
+    (
+        &["numcodecs.fixedscaleoffset", "fixedscaleoffset"],
+        Some("fixedscaleoffset"),
+        Open::Codec(super::fixedscaleoffset::open),
+    ),
+    (&["numcodecs.quantize", "quantize"], Some("quantize"), Open::Codec(super::quantize::open)),
+    (&["bitround", "numcodecs.bitround"], Some("bitround"), Open::Codec(super::bitround::open)),
+    (&["numcodecs.packbits"], Some("packbits"), Open::Codec(super::packbits::open)),
+    (&["numcodecs.astype", "astype"], Some("astype"), Open::Codec(super::astype::open)),
+    (&["scale_offset"], None, Open::Codec(super::scale_offset::open)),
+    (&["cast_value"], None, Open::Codec(super::cast_value::open)),
+    (&["vlen-utf8", "numcodecs.vlen-utf8"], Some("vlen-utf8"), Open::Codec(super::vlen_utf8::open)),
+    (&["vlen-bytes", "numcodecs.vlen-bytes"], Some("vlen-bytes"), Open::Codec(super::vlen_bytes::open)),
 ];
 
 /// Codecs that no metadata names, for frames that a caller holds.
-const DIRECT: &[(&str, Open)] = &[("deflate", super::deflate::open), ("lz4_raw", super::lz4::open_raw)];
+const DIRECT: &[(&str, Open)] =
+    &[("deflate", Open::Codec(super::deflate::open)), ("lz4_raw", Open::Codec(super::lz4::open_raw))];
 
 /// Codecs that zarr-python or numcodecs register and that are refused here, with why.
 pub const REFUSED: &[(&str, &str)] = &[
@@ -125,9 +120,9 @@ fn known(zarr_format: u8) -> impl Iterator<Item = &'static str> {
 }
 
 /// Opens a codec by name for frames that a caller holds: those of metadata, and others.
-pub(crate) fn open_direct(request: &Request<'_>) -> Result<Opened> {
+pub(crate) fn open_direct(request: &Request<'_>) -> Result<Found> {
     match DIRECT.iter().find(|(name, _)| *name == request.name) {
-        Some((_, open)) => open(request),
+        Some((_, open)) => open.call(request),
         None => open(request),
     }
 }
@@ -141,21 +136,21 @@ pub fn device_decoder(name: &str) -> Result<&'static dyn DeviceDecoder> {
     let (decoded, element_bytes) = (Size::Exact(1), Some(1));
     let request = Request { name, configuration: &configuration, zarr_format: 3, spec: &spec, decoded, element_bytes };
     let decoder = match open_direct(&request)? {
-        Opened::Bytes(codec) => codec.device_decoder(),
+        Found::Codec(Opened::Bytes(codec)) => codec.device_decoder(),
         _ => None,
     };
     decoder.ok_or_else(|| Error::new(ErrorKind::Unsupported, format!("no kernels decode '{name}'")))
 }
 
 /// Opens a codec by name: built in, or from elsewhere.
-pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
+pub(crate) fn open(request: &Request<'_>) -> Result<Found> {
     if let Some(open) = find(request.name, request.zarr_format) {
-        return open(request);
+        return open.call(request);
     }
     let bare = request.name.strip_prefix("numcodecs.").unwrap_or(request.name);
     // Whoever opens pickle asks first whether that is allowed.
     if let Some(opened) = external::open(request)? {
-        return Ok(opened);
+        return Ok(Found::Codec(opened));
     }
     let reason = REFUSED.iter().find(|(name, _)| *name == bare).map(|(_, reason)| *reason);
     let refused = |why: &str| Error::new(ErrorKind::UnknownCodec, format!("codec '{}' is {why}", request.name));

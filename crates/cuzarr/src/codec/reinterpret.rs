@@ -2,7 +2,8 @@
 
 use super::ChunkSpec;
 use super::bytes::cpu::{Bytes, swap};
-use super::contract::{ArrayToArray, expect_encoded_size};
+use super::damage::expect_encoded_size;
+use super::host::ArrayToArray;
 use crate::Result;
 
 /// Elements to the bytes they would be stored as, and those as elements of another type.

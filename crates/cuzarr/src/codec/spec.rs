@@ -6,7 +6,7 @@ use cuzarr_device::{DType, DTypeKind};
 use serde_json::Value;
 
 use super::configuration::ALL_DTYPES;
-use super::contract::Size;
+use super::size::Size;
 use crate::meta::{DataType, FillValue};
 use crate::{Error, ErrorKind, Result};
 

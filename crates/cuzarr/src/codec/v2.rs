@@ -9,7 +9,8 @@ use serde_json::{Map, Value};
 
 use super::chain::{Builder, Chain};
 use super::configuration::NumpyDType;
-use super::registry::Opened;
+use super::open::Opened;
+use super::registry::Found;
 use super::reinterpret::Reinterpret;
 use super::spec::data_type_of;
 use super::{ChunkSpec, bytes, transpose};
@@ -92,7 +93,7 @@ fn add(builder: &mut Builder, codec: &Map<String, Value>, endian: &mut Endian) -
         reinterpret(builder, *endian, view)?;
     }
     let opened = match builder.open(&extension)? {
-        opened @ Opened::Bytes(_) if !builder.is_serialized() => {
+        opened @ Found::Codec(Opened::Bytes(_)) if !builder.is_serialized() => {
             serialize(builder, *endian)?;
             // Again, now that the number of bytes is known.
             drop(opened);

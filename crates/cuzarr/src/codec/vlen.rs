@@ -5,7 +5,8 @@
 //! ```
 
 use super::VariableElements;
-use super::contract::{VariableToBytes, corrupt, unencodable};
+use super::damage::{corrupt, unencodable};
+use super::host::VariableToBytes;
 use crate::{Result, ResultExt};
 
 /// A codec of this layout.

@@ -22,7 +22,7 @@ use cuzarr_device::cpu::cast::is_supported;
 
 use super::configuration::Configuration;
 use super::elements::{Stepped, cast_step, input_dtype, output_spec};
-use super::registry::{Opened, Request};
+use super::open::{Opened, Request};
 use crate::Result;
 
 /// Opens the codec from its configuration.

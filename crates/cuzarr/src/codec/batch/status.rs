@@ -1,6 +1,6 @@
 //! What kernels say about each unit.
 
-use crate::codec::contract::corrupt;
+use crate::codec::damage::corrupt;
 use crate::{Error, ErrorKind, Result};
 
 /// Bytes of a status.

@@ -22,7 +22,7 @@ use cuzarr_device::{DType, ElementStep};
 
 use super::configuration::Configuration;
 use super::elements::Stepped;
-use super::registry::{Opened, Request};
+use super::open::{Opened, Request};
 use crate::Result;
 
 /// Opens the codec from its configuration.

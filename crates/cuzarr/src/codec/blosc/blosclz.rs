@@ -8,7 +8,7 @@
 //! ```
 
 use crate::Result;
-use crate::codec::contract::corrupt;
+use crate::codec::damage::corrupt;
 
 const NEAR_DISTANCE: usize = 8191;
 const FAR_DISTANCE: usize = 65535 + NEAR_DISTANCE;
@@ -49,7 +49,7 @@ pub(super) fn decompress(stream: &[u8], decoded: &mut [u8]) -> Result<()> {
         copy_match(decoded, out, distance, length);
         out += length;
     }
-    crate::codec::contract::expect_size(out, decoded.len())
+    crate::codec::damage::expect_size(out, decoded.len())
 }
 
 fn too_long(at: usize) -> crate::Error {

@@ -9,7 +9,7 @@
 //! DONT_SPLIT is clear, it is not the short last one, and the streams are neither too many nor too short.
 
 use crate::Result;
-use crate::codec::contract::corrupt;
+use crate::codec::damage::corrupt;
 
 /// Bytes of the header.
 pub(crate) const HEADER_BYTES: usize = 16;

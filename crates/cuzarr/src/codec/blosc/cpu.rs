@@ -14,10 +14,12 @@ use super::container::{
 use super::cuda::Decoder;
 use super::encode::Encoder;
 use super::{Compressor, Shuffling, blosclz};
-use crate::codec::contract::{BytesToBytes, Size, above_limit, corrupt, expect_size, unencodable};
+use crate::codec::damage::{above_limit, corrupt, expect_size, unencodable};
 use crate::codec::device::{DeviceDecoder, DeviceEncoder};
 use crate::codec::gzip::cpu::{zlib_encode, zlib_into};
+use crate::codec::host::BytesToBytes;
 use crate::codec::lz4::encode::{self as lz4_encode, Framing};
+use crate::codec::size::Size;
 use crate::codec::{lz4 as lz4_codec, scratch, zstd as zstd_codec};
 use crate::{Result, ResultExt};
 

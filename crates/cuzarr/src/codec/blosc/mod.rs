@@ -40,7 +40,7 @@ use container::{Compressor, Shuffling};
 pub(crate) use scan::described;
 
 use super::configuration::Configuration;
-use super::registry::{Opened, Request};
+use super::open::{Opened, Request};
 use crate::Result;
 
 /// Opens the codec from its configuration, in the spelling of v3 or of numcodecs.

@@ -5,7 +5,7 @@ use cuzarr_device::Device;
 use super::container::{Compressor, HEADER_BYTES, Header, Shuffling};
 use super::streams::{Stream, streams};
 use crate::codec::batch::frames::{FrameEntry, Kind};
-use crate::codec::contract::corrupt;
+use crate::codec::damage::corrupt;
 use crate::codec::device::{DeviceDecoder, Request, Unit};
 use crate::codec::lz4::blocks::Block;
 use crate::codec::{deflate, zstd};

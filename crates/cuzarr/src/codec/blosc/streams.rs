@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::container::{HEADER_BYTES, Header, stream};
-use crate::codec::contract::corrupt;
+use crate::codec::damage::corrupt;
 use crate::{Error, ErrorKind, Result};
 
 /// One stream: its bytes in the frame, and where they go among the frame's shuffled bytes.

@@ -5,7 +5,9 @@ use std::borrow::Cow;
 use cuzarr_device::ElementStep;
 
 use crate::Result;
-use crate::codec::contract::{ArrayToBytes, Size, expect_encoded_size};
+use crate::codec::damage::expect_encoded_size;
+use crate::codec::host::ArrayToBytes;
+use crate::codec::size::Size;
 use crate::meta::SwapUnit;
 
 #[derive(Debug)]

@@ -20,7 +20,7 @@ pub(crate) mod cpu;
 
 use super::ChunkSpec;
 use super::configuration::Configuration;
-use super::registry::{Opened, Request};
+use super::open::{Opened, Request};
 use crate::Result;
 use crate::meta::{DataType, Endian, SwapUnit};
 

@@ -7,7 +7,9 @@ use bzip2::Compression;
 use bzip2::bufread::{BzEncoder, MultiBzDecoder};
 
 use crate::Result;
-use crate::codec::contract::{BytesToBytes, Size, read_exactly, read_to_limit, unencodable};
+use crate::codec::damage::{read_exactly, read_to_limit, unencodable};
+use crate::codec::host::BytesToBytes;
+use crate::codec::size::Size;
 
 #[derive(Debug)]
 pub(super) struct Bz2 {

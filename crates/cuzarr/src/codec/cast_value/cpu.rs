@@ -8,8 +8,9 @@ use cuzarr_device::{DType, Tail};
 
 use super::ChunkSpec;
 use super::number::{Number, integer_range, round_to_float, round_to_integer, write_float, write_integer};
-use crate::codec::contract::{ArrayToArray, TailPart, corrupt, expect_encoded_size, unencodable};
+use crate::codec::damage::{corrupt, expect_encoded_size, unencodable};
 use crate::codec::elements::{cast_step, is_float};
+use crate::codec::host::{ArrayToArray, TailPart};
 use crate::codec::native::{Map, Step};
 use crate::codec::scale_offset::EncodedFill;
 use crate::{Error, Result};

@@ -32,7 +32,7 @@ use serde_json::Value;
 use super::ChunkSpec;
 use super::configuration::Configuration;
 use super::elements::{is_float, is_real};
-use super::registry::{Opened, Request};
+use super::open::{Opened, Request};
 use super::scale_offset::with_encoded_fill;
 use super::spec::data_type_of;
 use crate::Result;

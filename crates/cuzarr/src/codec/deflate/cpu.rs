@@ -5,9 +5,11 @@ use std::borrow::Cow;
 use flate2::{Decompress, FlushDecompress, Status};
 
 use crate::Result;
-use crate::codec::contract::{BytesToBytes, Size, corrupt, expect_size, read_to_limit, unencodable};
+use crate::codec::damage::{corrupt, expect_size, read_to_limit, unencodable};
 use crate::codec::device::DeviceDecoder;
 use crate::codec::gzip::cpu::{with_compressor, with_decompressor};
+use crate::codec::host::BytesToBytes;
+use crate::codec::size::Size;
 
 #[derive(Debug)]
 pub(super) struct Deflate {

@@ -30,7 +30,7 @@ mod members;
 mod split;
 
 use super::configuration::Configuration;
-use super::registry::{Opened, Request};
+use super::open::{Opened, Request};
 use crate::Result;
 
 /// Opens the codec from its configuration.

@@ -5,8 +5,9 @@ use cuzarr_device::{Arithmetic, DType, Tail};
 
 use crate::Result;
 use crate::codec::ChunkSpec;
-use crate::codec::contract::{ArrayToArray, expect_encoded_size};
+use crate::codec::damage::expect_encoded_size;
 use crate::codec::elements::{Compute, cast_step, typed};
+use crate::codec::host::ArrayToArray;
 use crate::codec::native::{Map, Step};
 
 #[derive(Debug)]

@@ -26,7 +26,7 @@ use cuzarr_device::cpu::cast::is_supported;
 
 use super::configuration::Configuration;
 use super::elements::{input_dtype, is_real, output_spec};
-use super::registry::{Opened, Request};
+use super::open::{Opened, Request};
 use crate::Result;
 
 /// Opens the codec from its configuration.

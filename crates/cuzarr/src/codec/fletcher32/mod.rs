@@ -20,9 +20,10 @@ mod cpu;
 
 use cuzarr_device::checksum::Checksum as Kind;
 
-use super::checksum::{Checksum, Location};
+use super::checksum::Checksum;
 use super::configuration::Configuration;
-use super::registry::{Opened, Request};
+use super::open::{Opened, Request};
+use super::step::Location;
 use crate::Result;
 
 /// Opens the codec from its configuration.

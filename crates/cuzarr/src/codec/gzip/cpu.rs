@@ -7,10 +7,12 @@ use std::io::{BufRead, Read};
 use flate2::bufread::GzDecoder;
 use libdeflater::{CompressionLvl, Compressor, DecompressionError, Decompressor};
 
-use crate::codec::contract::{BytesToBytes, Size, corrupt, expect_size, read_exactly, read_to_limit, unencodable};
+use crate::codec::damage::{corrupt, expect_size, read_exactly, read_to_limit, unencodable};
 use crate::codec::deflate::cpu::walk;
 use crate::codec::deflate::cuda::GZIP;
 use crate::codec::device::DeviceDecoder;
+use crate::codec::host::BytesToBytes;
+use crate::codec::size::Size;
 use crate::{Error, ErrorKind, Result};
 
 /// Checksum and size behind a member's stream.

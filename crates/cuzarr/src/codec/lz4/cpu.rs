@@ -8,8 +8,10 @@ use lz4::block::{CompressionMode, compress_bound, compress_to_buffer, decompress
 use super::encode::{Encoder, Framing};
 use super::{HEADER_BYTES, cuda};
 use crate::Result;
-use crate::codec::contract::{BytesToBytes, Size, above_limit, corrupt, expect_size, unencodable};
+use crate::codec::damage::{above_limit, corrupt, expect_size, unencodable};
 use crate::codec::device::{DeviceDecoder, DeviceEncoder};
+use crate::codec::host::BytesToBytes;
+use crate::codec::size::Size;
 
 #[derive(Debug)]
 pub(super) struct Lz4 {

@@ -27,7 +27,7 @@ pub(crate) mod encode;
 pub(crate) use cuda::HEADERS;
 
 use super::configuration::Configuration;
-use super::registry::{Opened, Request};
+use super::open::{Opened, Request};
 use crate::Result;
 
 /// Bytes of the decoded size in front of a frame's block.

@@ -11,9 +11,9 @@ use cuzarr_device::{
 
 use super::{Map, Source, Step};
 use crate::codec::batch::{self, Batch, STATUS_BYTES, result_of};
-use crate::codec::checksum::Location;
-use crate::codec::contract::expect_encoded_size;
+use crate::codec::damage::expect_encoded_size;
 use crate::codec::device::Headers;
+use crate::codec::step::Location;
 use crate::{Error, ErrorKind, Result, ResultExt};
 
 /// Chunks between steps begin at multiples of this.

@@ -14,88 +14,18 @@ mod undo;
 
 use std::ops::Range;
 
-use cuzarr_device::checksum::Checksum;
-use cuzarr_device::convert::Conversion;
-use cuzarr_device::{Buffer, DType, Packing, Stream, Tail};
+use cuzarr_device::{Buffer, Stream};
 
 pub(crate) use launches::{Chunks, NativeBatch};
 pub(crate) use steps::{array_steps, bytes_steps, header_step, serializer_steps};
 pub(crate) use undo::{Strided, Undo, Undone};
 
-use super::checksum::{CHECKSUM_BYTES, Location};
-use super::contract::{Size, corrupt, expect_encoded_size};
-use super::device::{DeviceDecoder, Headers, MOST_FRAME_BYTES};
+use super::damage::{corrupt, expect_encoded_size};
+use super::device::{Headers, MOST_FRAME_BYTES};
+use super::size::Size;
+use super::step::CHECKSUM_BYTES;
+pub(crate) use super::step::{Map, Step};
 use crate::Result;
-
-/// What a device does in place of one codec.
-#[derive(Clone, Debug)]
-pub enum Step {
-    /// Frames become bytes.
-    Decode {
-        /// By these kernels.
-        decoder: &'static dyn DeviceDecoder,
-        /// How many bytes, exactly.
-        decoded_bytes: usize,
-    },
-    /// A checksum beside the bytes.
-    Check {
-        /// Which.
-        checksum: Checksum,
-        /// Before or behind them.
-        location: Location,
-    },
-    /// A first byte that must be this one.
-    Header {
-        /// The byte.
-        expected: u8,
-    },
-    /// Byte planes become units.
-    Unshuffle {
-        /// Bytes of a unit.
-        unit_bytes: usize,
-    },
-    /// Elements change one by one, or their axes change places.
-    Map(Map),
-    /// Element `i` becomes the sum of elements 0 to `i`.
-    Sum(DType),
-    /// Elements become others exactly, or are reported.
-    Convert {
-        /// How.
-        conversion: Conversion,
-        /// How many.
-        len: usize,
-    },
-}
-
-/// A movement of all elements of a chunk.
-#[derive(Clone, Debug)]
-pub struct Map {
-    /// How they lie, and what each goes through.
-    pub tail: Tail,
-    /// Extents of what comes out.
-    pub shape: Vec<usize>,
-    /// Elements between neighbours of what comes in, per dimension of what comes out.
-    pub packed_strides: Vec<isize>,
-}
-
-impl Map {
-    /// Elements that stay in their order.
-    pub(crate) fn flat(tail: Tail, len: usize) -> Map {
-        Map { tail, shape: vec![len], packed_strides: vec![1] }
-    }
-
-    fn packed_bytes(&self) -> usize {
-        let len = self.shape.iter().product::<usize>();
-        match self.tail.packing {
-            Packing::Bits => len.div_ceil(8),
-            _ => len * self.tail.packed.size_bytes(),
-        }
-    }
-
-    fn decoded_bytes(&self) -> usize {
-        self.shape.iter().product::<usize>() * self.tail.dtype.size_bytes()
-    }
-}
 
 /// The steps that a device does of a program, up to packed chunks.
 #[derive(Clone, Debug)]
@@ -115,13 +45,6 @@ pub(crate) struct Source<'a> {
     pub(crate) host: Option<&'a [u8]>,
     /// What [`Native::headers`] read of every chunk; else none.
     pub(crate) headers: &'a [Headers],
-}
-
-impl Step {
-    /// Whether the step leaves the bytes where they are.
-    pub(crate) fn looks(&self) -> bool {
-        matches!(self, Step::Check { .. } | Step::Header { .. })
-    }
 }
 
 /// Scratch memory of steps that decode nothing, in times the packed bytes.

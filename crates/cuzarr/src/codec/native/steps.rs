@@ -4,8 +4,9 @@ use cuzarr_device::{DType, Packing, Tail};
 
 use super::{Map, Step};
 use crate::codec::ChunkSpec;
-use crate::codec::contract::{ArrayToArray, ArrayToBytes, BytesToBytes, ON_HOST, Size, TailPart};
-use crate::codec::packbits;
+use crate::codec::host::{ArrayToArray, ArrayToBytes, BytesToBytes, ON_HOST, TailPart};
+use crate::codec::size::Size;
+use crate::codec::step::PackedBits;
 
 /// The steps of a bytes→bytes codec, or why the host does it.
 pub(crate) fn bytes_steps(codec: &dyn BytesToBytes, decoded: Size) -> Result<Vec<Step>, &'static str> {
@@ -55,7 +56,7 @@ pub(crate) fn array_steps(codec: &dyn ArrayToArray, decoded: &ChunkSpec) -> Resu
 }
 
 /// The byte before packed bits.
-pub(crate) fn header_step(header: &packbits::Header) -> Step {
+pub(crate) fn header_step(header: &PackedBits) -> Step {
     Step::Header { expected: header.padding }
 }
 

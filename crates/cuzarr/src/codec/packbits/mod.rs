@@ -19,11 +19,10 @@
 
 mod cpu;
 
-pub use cpu::Header;
-
 use super::ChunkSpec;
 use super::configuration::Configuration;
-use super::registry::{Opened, Request};
+use super::open::{Opened, Request};
+use super::step::PackedBits;
 use crate::Result;
 use crate::meta::{DataType, FillValue};
 
@@ -36,7 +35,7 @@ pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     if *spec.data_type != DataType::Bool {
         return Err(configuration.invalid(format!("takes bool, got {:?}", spec.data_type)));
     }
-    let header = Header::of(spec.size_bytes()?);
+    let header = PackedBits::of(spec.size_bytes()?);
     let encoded = ChunkSpec::new(vec![1 + header.bits_bytes as u64], DataType::UInt8, FillValue::Element(vec![0]));
     Ok(Opened::array(cpu::PackBits { header, encoded }))
 }

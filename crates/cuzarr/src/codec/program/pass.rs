@@ -3,7 +3,10 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::codec::contract::{ArrayToArray, ArrayToBytes, BytesToBytes, Size, above_bound, expect_encoded_size};
+use crate::codec::damage::{above_bound, expect_encoded_size};
+use crate::codec::host::{ArrayToArray, ArrayToBytes, BytesToBytes};
+use crate::codec::size::Size;
+use crate::codec::step::PackedBits;
 use crate::codec::{packbits, scratch};
 use crate::{Result, ResultExt};
 
@@ -24,7 +27,7 @@ pub(super) enum Pass {
         encoded: usize,
     },
     /// The first byte of `packbits`, which a tail does not know.
-    BitsHeader(packbits::Header),
+    BitsHeader(PackedBits),
 }
 
 impl Pass {

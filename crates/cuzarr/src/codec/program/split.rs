@@ -3,8 +3,8 @@
 use cuzarr_device::{ElementStep, Packing};
 
 use crate::codec::chain::{Chain, Serializer};
-use crate::codec::contract::TailPart;
-use crate::codec::packbits;
+use crate::codec::host::TailPart;
+use crate::codec::step::PackedBits;
 
 /// How many codecs of each kind, counted from the array, the tail takes over.
 #[derive(Clone, Debug)]
@@ -18,7 +18,7 @@ pub(crate) struct TailSplit {
     /// In order of writing.
     pub(super) write: Vec<ElementStep>,
     pub(super) axes: Vec<usize>,
-    pub(super) bits: Option<packbits::Header>,
+    pub(super) bits: Option<PackedBits>,
 }
 
 /// Leaves nothing to the tail.

@@ -22,7 +22,7 @@ use serde_json::Number;
 
 use super::configuration::Configuration;
 use super::elements::{Stepped, arithmetic, cast_step, input_dtype, output_spec, round_step};
-use super::registry::{Opened, Request};
+use super::open::{Opened, Request};
 use crate::Result;
 
 /// Opens the codec from its configuration.

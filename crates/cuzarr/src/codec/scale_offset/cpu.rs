@@ -6,8 +6,9 @@ use cuzarr_device::convert::{Conversion, Rule};
 use super::EncodedFill;
 use crate::Result;
 use crate::codec::ChunkSpec;
-use crate::codec::contract::{ArrayToArray, TailPart, corrupt, expect_encoded_size, unencodable};
+use crate::codec::damage::{corrupt, expect_encoded_size, unencodable};
 use crate::codec::elements::typed;
+use crate::codec::host::{ArrayToArray, TailPart};
 use crate::codec::native::Step;
 
 #[derive(Debug)]

@@ -24,9 +24,9 @@ use serde_json::Value;
 
 use super::ChunkSpec;
 use super::configuration::Configuration;
-use super::contract::ArrayToArray;
 use super::elements::{Stepped, is_float, is_real};
-use super::registry::{Opened, Request};
+use super::host::ArrayToArray;
+use super::open::{Opened, Request};
 use crate::Result;
 use crate::meta::{FillValue, ZarrFormat};
 

@@ -1,7 +1,7 @@
 //! The index of a shard, and shards made of encoded chunks.
 
 use super::Sharding;
-use crate::codec::contract::{corrupt, expect_encoded_size, unencodable};
+use crate::codec::damage::{corrupt, expect_encoded_size, unencodable};
 use crate::{Error, ErrorKind, Result, ResultExt};
 
 /// Both halves of an entry for a chunk that is not there.

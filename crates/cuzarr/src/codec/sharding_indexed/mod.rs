@@ -36,9 +36,9 @@ use serde_json::{Value, json};
 pub use index::ShardIndex;
 
 use super::configuration::Configuration;
-use super::contract::Size;
+use super::open::Request;
 use super::program::Program;
-use super::registry::{Opened, Request};
+use super::size::Size;
 use super::{Chain, ChunkSpec};
 use crate::meta::{DataType, Extension, FillValue};
 use crate::store::ByteRange;
@@ -76,7 +76,7 @@ fn extensions(configuration: &Configuration<'_>, key: &str, default: &Value) -> 
 }
 
 /// Opens the codec from its configuration.
-pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
+pub(crate) fn open(request: &Request<'_>) -> Result<Sharding> {
     let known = ["chunk_shape", "codecs", "index_codecs", "index_location"];
     let configuration = Configuration::new(request.name, request.configuration, &known)?;
     let spec = request.spec;
@@ -92,7 +92,7 @@ pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
         return Err(configuration.invalid("'index_codecs' must encode to a fixed size, without compression"));
     };
     let index_at_start = configuration.choice("index_location", &[("start", true), ("end", false)])?.unwrap_or(false);
-    Ok(Opened::Sharding(Arc::new(Sharding {
+    Ok(Sharding {
         shard_shape: spec.shape.clone(),
         grid,
         inner,
@@ -101,7 +101,7 @@ pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
         index_size_bytes,
         index_at_start,
         write_order: None,
-    })))
+    })
 }
 
 /// Inner chunks per dimension: they must fill the shard.

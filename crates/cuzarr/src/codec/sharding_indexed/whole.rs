@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 
 use super::{ShardIndex, Sharding};
-use crate::codec::contract::{ArrayToBytes, Size, above_limit, corrupt};
+use crate::codec::damage::{above_limit, corrupt};
+use crate::codec::host::ArrayToBytes;
+use crate::codec::size::Size;
 use crate::codec::{Program, VariableElements, scratch};
 use crate::{Error, ErrorKind, Result, ResultExt};
 

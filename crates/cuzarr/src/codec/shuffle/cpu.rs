@@ -11,8 +11,10 @@ use cuzarr_device::Packing;
 use cuzarr_device::cpu::shuffle::{shuffle, unshuffle};
 
 use crate::Result;
-use crate::codec::contract::{BytesToBytes, Size, above_limit, corrupt, expect_encoded_size, unencodable};
+use crate::codec::damage::{above_limit, corrupt, expect_encoded_size, unencodable};
+use crate::codec::host::BytesToBytes;
 use crate::codec::native::Step;
+use crate::codec::size::Size;
 
 #[derive(Debug)]
 pub(super) struct Shuffle {

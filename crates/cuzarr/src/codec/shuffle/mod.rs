@@ -20,7 +20,7 @@
 mod cpu;
 
 use super::configuration::Configuration;
-use super::registry::{Opened, Request};
+use super::open::{Opened, Request};
 use crate::Result;
 
 /// Opens the codec from its configuration. Without `elementsize`, a v3 codec takes the size of the array's elements, a

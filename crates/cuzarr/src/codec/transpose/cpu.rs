@@ -2,7 +2,8 @@
 
 use crate::Result;
 use crate::codec::ChunkSpec;
-use crate::codec::contract::{ArrayToArray, TailPart, expect_encoded_size};
+use crate::codec::damage::expect_encoded_size;
+use crate::codec::host::{ArrayToArray, TailPart};
 
 #[derive(Debug)]
 pub(super) struct Transpose {

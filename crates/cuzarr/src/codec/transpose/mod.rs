@@ -22,7 +22,7 @@ use serde_json::Value;
 
 use super::ChunkSpec;
 use super::configuration::Configuration;
-use super::registry::{Opened, Request};
+use super::open::{Opened, Request};
 use crate::Result;
 
 /// Opens the codec from its configuration.

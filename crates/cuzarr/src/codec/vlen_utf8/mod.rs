@@ -19,7 +19,7 @@
 use std::sync::Arc;
 
 use super::configuration::Configuration;
-use super::registry::{Opened, Request};
+use super::open::{Opened, Request};
 use super::vlen::VLen;
 use crate::Result;
 use crate::meta::DataType;

@@ -3,10 +3,12 @@
 use std::borrow::Cow;
 
 use crate::Result;
-use crate::codec::contract::{BytesToBytes, Size, read_to_limit};
+use crate::codec::damage::read_to_limit;
 use crate::codec::deflate::cuda::ZLIB;
 use crate::codec::device::DeviceDecoder;
 use crate::codec::gzip::cpu::{zlib_encode, zlib_into};
+use crate::codec::host::BytesToBytes;
+use crate::codec::size::Size;
 
 #[derive(Debug)]
 pub(super) struct Zlib {

@@ -9,8 +9,10 @@ use zstd::zstd_safe::{CParameter, ResetDirective, compress_bound};
 use super::cuda::Decoder;
 use super::scan::scan;
 use super::table::Tables;
-use crate::codec::contract::{BytesToBytes, Size, corrupt, expect_size, read_to_limit, unencodable};
+use crate::codec::damage::{corrupt, expect_size, read_to_limit, unencodable};
 use crate::codec::device::DeviceDecoder;
+use crate::codec::host::BytesToBytes;
+use crate::codec::size::Size;
 use crate::codec::threads::threads;
 use crate::{Error, ErrorKind, Result};
 

@@ -32,7 +32,7 @@ pub(crate) use cuda::HEADERS;
 pub(crate) use scan::described;
 
 use super::configuration::Configuration;
-use super::registry::{Opened, Request};
+use super::open::{Opened, Request};
 use crate::Result;
 
 /// Opens the codec from its configuration.

@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use super::table::{Block, FrameEntry, Literals, Tables, UnitEntry};
-use crate::codec::contract::corrupt;
+use crate::codec::damage::corrupt;
 use crate::{Error, ErrorKind, Result};
 
 const MAGIC: u32 = 0xfd2f_b528;

@@ -13,11 +13,12 @@ use self::pass::{Pass, decode_passes, encode_passes};
 pub(super) use self::split::tail_split;
 use self::split::{TailSplit, no_split};
 use super::chain::{Chain, Serializer};
-use super::checksum::Location;
-use super::contract::{Size, TailPart};
 use super::device::{DeviceDecoder, DeviceEncoder, MOST_FRAME_BYTES};
 use super::elements::is_float;
+use super::host::TailPart;
 use super::native::{Native, Step, Undo, array_steps, bytes_steps, header_step, serializer_steps};
+use super::size::Size;
+use super::step::Location;
 use crate::{Error, ErrorKind, Result};
 
 /// A chain bound to a device. Used by many threads at once.

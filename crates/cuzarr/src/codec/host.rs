@@ -1,72 +1,20 @@
-//! What a codec is to a chain: three small traits, and the sizes they promise.
+//! What a codec does on the host: small traits for each side of a chain.
 
 use std::borrow::Cow;
 use std::fmt;
-use std::io::Read;
 use std::sync::Arc;
 
 use cuzarr_device::convert::Conversion;
 use cuzarr_device::{ElementStep, Packing};
 
 use super::device::{DeviceDecoder, DeviceEncoder};
-use super::native::Step;
-use super::{ChunkSpec, VariableElements};
-use crate::{Error, ErrorKind, Result};
-
-/// How many bytes there are before they are seen. Comes from metadata only, never from a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Size {
-    /// Always this many.
-    Exact(u64),
-    /// Never more than this.
-    AtMost(u64),
-    /// Metadata does not bound it (variable-length elements).
-    Unknown,
-}
+use super::size::Size;
+use super::spec::{ChunkSpec, VariableElements};
+use super::step::{PackedBits, Step};
+use crate::Result;
 
 /// Why the host does what kernels do not, unless a codec knows better.
 pub const ON_HOST: &str = "decoded on the host in this version";
-
-/// How many times as large as their elements the bytes behind several compressors may be.
-const MOST_GROWTH: u64 = 4;
-
-impl Size {
-    /// The bound, where there is one.
-    pub fn bound(self) -> Option<u64> {
-        match self {
-            Size::Exact(bytes) | Size::AtMost(bytes) => Some(bytes),
-            Size::Unknown => None,
-        }
-    }
-
-    /// The size after `extra` more bytes.
-    pub fn plus(self, extra: u64) -> Size {
-        match self {
-            Size::Exact(bytes) => bytes.checked_add(extra).map_or(Size::Unknown, Size::Exact),
-            Size::AtMost(bytes) => bytes.checked_add(extra).map_or(Size::Unknown, Size::AtMost),
-            Size::Unknown => Size::Unknown,
-        }
-    }
-
-    /// The size as part of a chain whose elements have `serialized` bytes: behind any number of compressors, each with its room,
-    /// nothing real has more than a few times as many.
-    pub(crate) fn within(self, serialized: Size) -> Size {
-        match (self, serialized.bound()) {
-            (Size::AtMost(bytes), Some(serialized)) => {
-                Size::AtMost(bytes.min(serialized.saturating_mul(MOST_GROWTH).saturating_add(1 << 20)))
-            }
-            _ => self,
-        }
-    }
-
-    /// The size after a general compressor: anyone's encoder, so with room for stored blocks, flushes and small blocks.
-    pub fn compressed(self) -> Size {
-        match self.bound().and_then(|bytes| bytes.checked_mul(2)?.checked_add(1 << 16)) {
-            Some(bytes) => Size::AtMost(bytes),
-            None => Size::Unknown,
-        }
-    }
-}
 
 /// A codec between bytes and bytes: compressors, checksums, shuffles.
 pub trait BytesToBytes: Send + Sync + fmt::Debug {
@@ -135,7 +83,7 @@ pub enum TailPart {
         write: Vec<ElementStep>,
     },
     /// Elements become bits behind a header that the host checks.
-    Bits(super::packbits::Header),
+    Bits(PackedBits),
 }
 
 /// A codec between arrays. Arrays are elements in native byte order, C order, without gaps.
@@ -209,67 +157,4 @@ pub trait VariableToBytes: Send + Sync + fmt::Debug {
 
     /// Encodes a chunk.
     fn encode(&self, elements: &VariableElements) -> Result<Vec<u8>>;
-}
-
-/// An error about encoded bytes.
-pub(crate) fn corrupt(message: impl Into<String>) -> Error {
-    Error::new(ErrorKind::ChunkCorrupt, message)
-}
-
-/// An error about what cannot be encoded.
-pub(crate) fn unencodable(message: impl Into<String>) -> Error {
-    Error::new(ErrorKind::EncodeFailed, message)
-}
-
-/// Refuses a decoded size other than the expected one.
-pub(crate) fn expect_size(got: usize, expected: usize) -> Result<()> {
-    match got == expected {
-        true => Ok(()),
-        false => Err(corrupt(format!("decodes to {got} bytes, expected {expected}"))),
-    }
-}
-
-/// Refuses bytes that are not there.
-pub(crate) fn expect_encoded_size(got: usize, expected: usize) -> Result<()> {
-    match got == expected {
-        true => Ok(()),
-        false => Err(corrupt(format!("got {got} encoded bytes, expected {expected}"))),
-    }
-}
-
-/// An error about bytes that decode to more than the caller's limit.
-pub(crate) fn above_limit(got: impl fmt::Display, limit_bytes: u64) -> Error {
-    let message = format!("decodes to {got} bytes, at most {limit_bytes} are allowed");
-    Error::new(ErrorKind::BudgetExceeded, message)
-}
-
-/// The same where the limit comes from metadata: then nobody's limit is too low, and the bytes are damaged.
-pub(crate) fn above_bound(error: Error) -> Error {
-    if error.kind() == ErrorKind::BudgetExceeded { corrupt(error.message()) } else { error }
-}
-
-/// Reads a decoder to its end, growing with what really comes, to at most `limit_bytes`.
-pub(crate) fn read_to_limit(decoder: impl Read, limit_bytes: u64) -> Result<Vec<u8>> {
-    let mut decoded = Vec::new();
-    let mut bounded = decoder.take(limit_bytes.saturating_add(1));
-    bounded.read_to_end(&mut decoded).map_err(|error| corrupt(error.to_string()))?;
-    match decoded.len() as u64 > limit_bytes {
-        true => Err(above_limit("more", limit_bytes)),
-        false => Ok(decoded),
-    }
-}
-
-/// Reads exactly `decoded.len()` bytes from a decoder and then its end.
-pub(crate) fn read_exactly(mut decoder: impl Read, decoded: &mut [u8]) -> Result<()> {
-    let mut filled = 0;
-    while filled < decoded.len() {
-        match decoder.read(&mut decoded[filled..]).map_err(|error| corrupt(error.to_string()))? {
-            0 => return expect_size(filled, decoded.len()),
-            count => filled += count,
-        }
-    }
-    match decoder.read(&mut [0]).map_err(|error| corrupt(error.to_string()))? {
-        0 => Ok(()),
-        _ => Err(corrupt(format!("decodes to more than the expected {filled} bytes"))),
-    }
 }

@@ -1,0 +1,69 @@
+//! Errors about encoded bytes, and reading that cannot be made to take more memory than metadata allows.
+
+use std::fmt;
+use std::io::Read;
+
+use crate::{Error, ErrorKind, Result};
+
+/// An error about encoded bytes.
+pub(crate) fn corrupt(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::ChunkCorrupt, message)
+}
+
+/// An error about what cannot be encoded.
+pub(crate) fn unencodable(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::EncodeFailed, message)
+}
+
+/// Refuses a decoded size other than the expected one.
+pub(crate) fn expect_size(got: usize, expected: usize) -> Result<()> {
+    match got == expected {
+        true => Ok(()),
+        false => Err(corrupt(format!("decodes to {got} bytes, expected {expected}"))),
+    }
+}
+
+/// Refuses bytes that are not there.
+pub(crate) fn expect_encoded_size(got: usize, expected: usize) -> Result<()> {
+    match got == expected {
+        true => Ok(()),
+        false => Err(corrupt(format!("got {got} encoded bytes, expected {expected}"))),
+    }
+}
+
+/// An error about bytes that decode to more than the caller's limit.
+pub(crate) fn above_limit(got: impl fmt::Display, limit_bytes: u64) -> Error {
+    let message = format!("decodes to {got} bytes, at most {limit_bytes} are allowed");
+    Error::new(ErrorKind::BudgetExceeded, message)
+}
+
+/// Turns an error of [`above_limit`] into damage, where the limit comes from metadata and so cannot be too low.
+pub(crate) fn above_bound(error: Error) -> Error {
+    if error.kind() == ErrorKind::BudgetExceeded { corrupt(error.message()) } else { error }
+}
+
+/// Reads a decoder to its end, growing with what really comes, to at most `limit_bytes`.
+pub(crate) fn read_to_limit(decoder: impl Read, limit_bytes: u64) -> Result<Vec<u8>> {
+    let mut decoded = Vec::new();
+    let mut bounded = decoder.take(limit_bytes.saturating_add(1));
+    bounded.read_to_end(&mut decoded).map_err(|error| corrupt(error.to_string()))?;
+    match decoded.len() as u64 > limit_bytes {
+        true => Err(above_limit("more", limit_bytes)),
+        false => Ok(decoded),
+    }
+}
+
+/// Reads exactly `decoded.len()` bytes from a decoder and then its end.
+pub(crate) fn read_exactly(mut decoder: impl Read, decoded: &mut [u8]) -> Result<()> {
+    let mut filled = 0;
+    while filled < decoded.len() {
+        match decoder.read(&mut decoded[filled..]).map_err(|error| corrupt(error.to_string()))? {
+            0 => return expect_size(filled, decoded.len()),
+            count => filled += count,
+        }
+    }
+    match decoder.read(&mut [0]).map_err(|error| corrupt(error.to_string()))? {
+        0 => Ok(()),
+        _ => Err(corrupt(format!("decodes to more than the expected {filled} bytes"))),
+    }
+}

@@ -1,0 +1,144 @@
+//! What a device does in place of one codec, as a value: codecs give steps, [`native`](super::native) runs them.
+
+use std::ops::Range;
+
+use cuzarr_device::checksum::Checksum;
+use cuzarr_device::convert::Conversion;
+use cuzarr_device::{DType, Packing, Tail};
+
+use super::damage::{corrupt, expect_encoded_size};
+use super::device::DeviceDecoder;
+use crate::Result;
+
+/// Bytes of every checksum here.
+pub(crate) const CHECKSUM_BYTES: usize = 4;
+
+/// What a device does in place of one codec.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// Frames become bytes.
+    Decode {
+        /// By these kernels.
+        decoder: &'static dyn DeviceDecoder,
+        /// How many bytes, exactly.
+        decoded_bytes: usize,
+    },
+    /// A checksum beside the bytes.
+    Check {
+        /// Which.
+        checksum: Checksum,
+        /// Before or behind them.
+        location: Location,
+    },
+    /// A first byte that must be this one.
+    Header {
+        /// The byte.
+        expected: u8,
+    },
+    /// Byte planes become units.
+    Unshuffle {
+        /// Bytes of a unit.
+        unit_bytes: usize,
+    },
+    /// Elements change one by one, or their axes change places.
+    Map(Map),
+    /// Element `i` becomes the sum of elements 0 to `i`.
+    Sum(DType),
+    /// Elements become others exactly, or are reported.
+    Convert {
+        /// How.
+        conversion: Conversion,
+        /// How many.
+        len: usize,
+    },
+}
+
+/// A movement of all elements of a chunk.
+#[derive(Clone, Debug)]
+pub struct Map {
+    /// How they lie, and what each goes through.
+    pub tail: Tail,
+    /// Extents of what comes out.
+    pub shape: Vec<usize>,
+    /// Elements between neighbours of what comes in, per dimension of what comes out.
+    pub packed_strides: Vec<isize>,
+}
+
+impl Map {
+    /// Elements that stay in their order.
+    pub(crate) fn flat(tail: Tail, len: usize) -> Map {
+        Map { tail, shape: vec![len], packed_strides: vec![1] }
+    }
+
+    pub(super) fn packed_bytes(&self) -> usize {
+        let len = self.shape.iter().product::<usize>();
+        match self.tail.packing {
+            Packing::Bits => len.div_ceil(8),
+            _ => len * self.tail.packed.size_bytes(),
+        }
+    }
+
+    pub(super) fn decoded_bytes(&self) -> usize {
+        self.shape.iter().product::<usize>() * self.tail.dtype.size_bytes()
+    }
+}
+
+impl Step {
+    /// Whether the step leaves the bytes where they are.
+    pub(crate) fn looks(&self) -> bool {
+        matches!(self, Step::Check { .. } | Step::Header { .. })
+    }
+}
+
+/// Where the checksum is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Location {
+    /// Before the data.
+    Start,
+    /// Behind them.
+    End,
+}
+
+impl Location {
+    /// Where the data are in so many bytes of both, which are at least [`CHECKSUM_BYTES`].
+    pub(crate) fn payload(self, len: usize) -> Range<usize> {
+        match self {
+            Location::Start => CHECKSUM_BYTES..len,
+            Location::End => 0..len - CHECKSUM_BYTES,
+        }
+    }
+}
+
+/// Bits of booleans behind a first byte that says how many bits are padding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PackedBits {
+    /// Bits of the last byte that are padding.
+    pub padding: u8,
+    /// Bytes behind the header.
+    pub bits_bytes: usize,
+}
+
+impl PackedBits {
+    /// The header of `count` booleans.
+    pub(crate) fn of(count: usize) -> PackedBits {
+        let bits_bytes = count.div_ceil(8);
+        PackedBits { padding: (bits_bytes * 8 - count) as u8, bits_bytes }
+    }
+
+    /// The bits behind the header, which must be what metadata says.
+    pub(crate) fn check<'a>(&self, encoded: &'a [u8]) -> Result<&'a [u8]> {
+        expect_encoded_size(encoded.len(), self.bits_bytes + 1)?;
+        match encoded.split_first() {
+            Some((&padding, bits)) if padding == self.padding => Ok(bits),
+            _ => {
+                let got = encoded.first().copied().unwrap_or_default();
+                Err(corrupt(format!("byte 0: the header says {got} bits of padding, expected {}", self.padding)))
+            }
+        }
+    }
+
+    /// The header and the bits.
+    pub(crate) fn put_before(&self, bits: &[u8]) -> Vec<u8> {
+        [&[self.padding], bits].concat()
+    }
+}
