@@ -448,6 +448,7 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/cuzarr-device/src/ops/transfer/cuda.rs",
     "crates/cuzarr-device/src/ops/transfer/mod.rs",
     "crates/cuzarr-device/src/stream.rs",
+    "crates/cuzarr/tests/run_length/cuda.rs",
     "python/src/decoder.rs",
     "python/src/foreign.rs",
     "python/src/memory.rs",

@@ -30,6 +30,15 @@ pub struct ExternalRequest<'a> {
 pub trait ExternalCodecs: Send + Sync {
     /// Opens a codec, or says that its name is not known there.
     fn open(&self, request: &ExternalRequest<'_>) -> Result<Option<ExternalCodec>>;
+
+    /// Opens a codec between bytes that may run on devices too. Asked before [`open`](Self::open).
+    ///
+    /// # Errors
+    /// What is wrong with the configuration.
+    fn open_bytes(&self, request: &ExternalRequest<'_>) -> Result<Option<Arc<dyn BytesToBytes>>> {
+        let _ = request;
+        Ok(None)
+    }
 }
 
 /// Decoding and encoding of whole chunks in host memory. Arrays are elements in native byte order, C order.
@@ -73,6 +82,9 @@ pub(super) fn open(request: &Request<'_>) -> Result<Option<Opened>> {
     let Some(codecs) = codecs else { return Ok(None) };
     let Request { name, configuration, zarr_format, spec, .. } = *request;
     let asked = ExternalRequest { name, configuration, zarr_format, spec };
+    if let Some(codec) = codecs.open_bytes(&asked).at(|| format!("codec '{name}'"))? {
+        return Ok(Some(Opened::Bytes(codec)));
+    }
     let Some(ExternalCodec { kind, codec }) = codecs.open(&asked).at(|| format!("codec '{name}'"))? else {
         return Ok(None);
     };

@@ -33,13 +33,14 @@ use cuzarr_device::{Buffer, Device, Event, Header, Stream, header, pool};
 pub use super::device::Unit;
 use super::device::{Decode, DeviceDecoder, Headers, MOST_FRAME_BYTES, Request, Task};
 use crate::{Error, ErrorKind, Result};
-pub(crate) use encode::{Blank, place_frames};
+pub(crate) use encode::Blank;
+pub use encode::place_frames;
 pub use encode::{EncodeBatch, Encoded};
 pub(crate) use fields::Fields;
 pub(crate) use status::{STATUS_BYTES, result_of};
 
-/// Headers of this folder that kernels include.
-pub(crate) const HEADERS: &[Header] = &[
+/// Headers of this folder that codecs' kernels include.
+pub const HEADERS: &[Header] = &[
     header!("codec/batch/encode/encoded.cuh"),
     header!("codec/batch/frames.cuh"),
     header!("codec/batch/headers/headers.cuh"),

@@ -37,11 +37,12 @@ pub(super) fn wanted(blank: Option<&Blank<'_>>, count: usize, stream: &Stream) -
     Ok(wanted)
 }
 
-/// Completes entries that say how large frames are: one frame begins behind the other.
+/// Completes entries that say how large frames are ([`Launched::frames`](crate::codec::device::Launched::frames)): one frame
+/// begins behind the other.
 ///
 /// # Errors
 /// `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.
-pub(crate) fn place_frames(frames: &Buffer, stream: &Stream) -> Result<()> {
+pub fn place_frames(frames: &Buffer, stream: &Stream) -> Result<()> {
     let count = (frames.size_bytes() / FRAME_ENTRY_BYTES) as u32;
     let kernel = ENCODED.kernel(stream.device(), "encode_places")?;
     // SAFETY: the parameters of encode_places, one warp for all entries; as many as the buffer holds.

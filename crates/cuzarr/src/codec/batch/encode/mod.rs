@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use cuzarr_device::{Buffer, Device, Event, Stream};
 
-pub(crate) use self::cuda::place_frames;
+pub use self::cuda::place_frames;
 use crate::codec::device::{ChunkRow, DeviceEncoder, Encode, EncodeTask, FRAME_ENTRY_BYTES, Launched};
 use crate::{Error, ErrorKind, Result};
 
