@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use cuzarr::meta::ArrayMetadata;
 use cuzarr::plan::Selection;
-use cuzarr::store::{LocalStore, Store};
+use cuzarr::store::{LocalStore, Store, StoreExt};
 use cuzarr_device::Device;
 use model::{Dice, Story, bytes_codec, random_metadata, sharding, zstd_codec};
 use serde_json::json;
