@@ -81,14 +81,18 @@ def write(folder, devices, shape, codecs):
                     zarr.create_array(path, shape=truth.shape, chunks=chunks, dtype="f4", compressors=CODECS[codec])[...] = truth
                 case["stores"].append((name, device, paths))
     flat = truths[0].reshape(-1)[: 64 * SMALL]
-    zarr.create_array(case["small"], shape=flat.shape, chunks=(SMALL,), dtype="f4", compressors=CODECS["blosc-lz4-shuffle"])[...] = flat
+    zarr.create_array(case["small"], shape=flat.shape, chunks=(SMALL,), dtype="f4", compressors=CODECS["blosc-lz4-shuffle"])[
+        ...
+    ] = flat
     (folder / "case.json").write_text(json.dumps(case))
     return folder / "case.json"
 
 
 def turn(site, case):
     path = os.pathsep.join([str(site), *filter(None, [os.environ.get("PYTHONPATH")])])
-    run = subprocess.run([sys.executable, "-c", TURN, str(case)], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
+    run = subprocess.run(
+        [sys.executable, "-c", TURN, str(case)], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True
+    )
     if run.returncode:
         sys.exit(run.stderr)
     return json.loads(run.stdout.splitlines()[-1])
