@@ -130,7 +130,7 @@ impl Copy {
         Copy::shrinking(source, store, path, metadata, existing, None)
     }
 
-    /// As [`Copy::new`], every element of the target made of several of the source's.
+    /// Like [`Copy::new`], every element of the target made of several of the source's.
     pub(super) fn shrinking(
         source: &Array,
         store: Arc<dyn Store>,

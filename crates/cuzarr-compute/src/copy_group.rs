@@ -27,7 +27,7 @@ pub struct Copied {
 /// dimensions; everything else of all of them.
 ///
 /// # Errors
-/// As [`Copy::new`]; the first node whose metadata cannot be read.
+/// Those of [`Copy::new`]; the first node whose metadata cannot be read.
 pub fn copy_node(
     source: Node,
     store: Arc<dyn Store>,
@@ -97,7 +97,7 @@ impl Copied {
     /// Copies everything, one array after the other. `progress` hears of each array's regions.
     ///
     /// # Errors
-    /// As [`Copy::run`].
+    /// Those of [`Copy::run`].
     pub fn run(self, progress: &(dyn Fn(&str, &Progress) + Sync)) -> Result<Node> {
         let Copied { source, store, path, existing, groups, copies } = self;
         let options = options_of(&source);

@@ -42,7 +42,7 @@ impl Processor {
     /// Waits for kernels.
     ///
     /// # Errors
-    /// As [`Stream::synchronize`].
+    /// Those of [`Stream::synchronize`].
     pub(crate) fn finish(&self) -> Result<()> {
         self.stream.as_ref().map_or(Ok(()), |stream| Ok(stream.synchronize()?))
     }

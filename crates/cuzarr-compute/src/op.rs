@@ -325,7 +325,7 @@ impl Op {
 /// The type that these are promoted to together.
 ///
 /// # Errors
-/// As [`promote`]; `InvalidArgument` when there is none.
+/// Those of [`promote`]; `InvalidArgument` when there is none.
 pub(crate) fn promote_all(dtypes: impl IntoIterator<Item = DType>) -> Result<DType> {
     let mut dtypes = dtypes.into_iter();
     let first = dtypes.next().ok_or_else(|| Error::new(ErrorKind::InvalidArgument, "there is no operand"))?;

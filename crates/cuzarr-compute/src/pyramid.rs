@@ -131,7 +131,7 @@ impl Pyramid {
     /// Makes all levels. `progress` hears of each level's regions.
     ///
     /// # Errors
-    /// As [`Copy::run`].
+    /// Those of [`Copy::run`].
     pub fn run(self, progress: &(dyn Fn(&str, &Progress) + Sync)) -> Result<Group> {
         let options = self.source.options().clone();
         options.cancellation.check()?;

@@ -171,7 +171,7 @@ impl<'a> Job<'a> {
     /// The same for somebody who goes through them several times.
     ///
     /// # Errors
-    /// As [`Job::regions`].
+    /// Those of [`Job::regions`].
     pub(crate) fn regions_of_passes(&mut self, unit: Vec<u64>, limit_bytes: u64, passes: u64) -> Result<Vec<Region>> {
         let limit_bytes = plannable_bytes(limit_bytes);
         let cost = |extent: &[u64], ahead: u64| {
@@ -390,10 +390,10 @@ impl Expr {
         self.compute_region(&vec![0; self.ndim()], self.shape(), options)
     }
 
-    /// As [`Expr::compute`], of the box of `extent` elements that begins at `start` alone.
+    /// Like [`Expr::compute`], of the box of `extent` elements that begins at `start` alone.
     ///
     /// # Errors
-    /// As [`Expr::compute`]; `SelectionInvalid` when the box lies outside.
+    /// Those of [`Expr::compute`]; `SelectionInvalid` when the box lies outside.
     pub fn compute_region(&self, start: &[u64], extent: &[u64], options: &ComputeOptions<'_>) -> Result<NdBuffer> {
         let part = Region { number: 0, start: start.to_vec(), extent: extent.to_vec() };
         if let (Kind::Summary(summary, of), true) = (&self.0.kind, extent == self.shape()) {
@@ -429,11 +429,11 @@ impl Expr {
         self.store_noting(target, options, false)
     }
 
-    /// As [`Expr::store`], in a way that can be taken up again: how far it came is noted beside the target's chunks, and another call
+    /// Like [`Expr::store`], in a way that can be taken up again: how far it came is noted beside the target's chunks, and another call
     /// with the same arrays, target and memory limit goes on there. It trusts that neither they nor operands in memory have changed.
     ///
     /// # Errors
-    /// As [`Expr::store`].
+    /// Those of [`Expr::store`].
     pub fn store_resumable(&self, target: &Array, options: &ComputeOptions<'_>) -> Result<()> {
         self.store_noting(target, options, true)
     }

@@ -35,7 +35,7 @@ impl Summary {
     /// What comes of an expression's elements, in new memory of the device.
     ///
     /// # Errors
-    /// As [`Expr::compute`].
+    /// Those of [`Expr::compute`].
     pub(crate) fn compute(&self, of: &Expr, options: &ComputeOptions<'_>) -> Result<NdBuffer> {
         match self {
             Summary::Reduction(reduction) => of.reduce(reduction, options),

@@ -170,7 +170,7 @@ impl Stream {
         self.mark(false)
     }
 
-    /// As [`Stream::record`], with a time that [`Event::elapsed_ms`] reads. Costs a little more.
+    /// Like [`Stream::record`], with a time that [`Event::elapsed_ms`] reads. Costs a little more.
     ///
     /// # Errors
     /// `DeviceFailed`

@@ -393,7 +393,7 @@ impl Expr {
     /// The least and the greatest element, of which there is one, in one pass; NaN where one is NaN.
     ///
     /// # Errors
-    /// As [`Expr::reduce`].
+    /// Those of [`Expr::reduce`].
     pub(super) fn extremes(&self, options: &ComputeOptions<'_>) -> Result<(f64, f64)> {
         let axes = sorted_axes(None, self.ndim())?;
         let both = self.gather(&axes, [Accumulator::Least, Accumulator::Greatest], false, options)?;

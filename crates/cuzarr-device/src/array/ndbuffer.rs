@@ -73,7 +73,7 @@ impl NdBuffer {
     /// New memory of zero bytes, packed in `order`. On the host this costs nothing until the memory is touched.
     ///
     /// # Errors
-    /// As [`NdBuffer::empty`].
+    /// Those of [`NdBuffer::empty`].
     pub fn zeroed(device: Device, dtype: DType, shape: &[usize], order: Order) -> Result<NdBuffer> {
         let layout = Layout::contiguous(shape, dtype.size_bytes(), order)?;
         Ok(NdBuffer { buffer: Buffer::zeroed(device, layout.size_bytes())?, dtype, layout })
@@ -82,7 +82,7 @@ impl NdBuffer {
     /// A copy of packed host bytes.
     ///
     /// # Errors
-    /// As [`NdBuffer::empty`]; `InvalidArgument` when there are more or fewer bytes than the shape needs.
+    /// Those of [`NdBuffer::empty`]; `InvalidArgument` when there are more or fewer bytes than the shape needs.
     pub fn from_host(device: Device, dtype: DType, shape: &[usize], order: Order, bytes: &[u8]) -> Result<NdBuffer> {
         let layout = Layout::contiguous(shape, dtype.size_bytes(), order)?;
         if bytes.len() != layout.size_bytes() {

@@ -24,7 +24,7 @@ impl Buffer {
     /// Memory that is all zero.
     ///
     /// # Errors
-    /// As [`Buffer::empty`].
+    /// Those of [`Buffer::empty`].
     pub fn zeroed(device: Device, size_bytes: usize) -> Result<Buffer> {
         match device {
             Device::Cpu => Buffer::zeroed_on_host(size_bytes),
@@ -41,7 +41,7 @@ impl Buffer {
     /// A copy of host bytes on `device`.
     ///
     /// # Errors
-    /// As [`Buffer::empty`].
+    /// Those of [`Buffer::empty`].
     pub fn from_bytes(device: Device, bytes: &[u8]) -> Result<Buffer> {
         let buffer = Buffer::empty(device, bytes.len())?;
         Stream::legacy(device)?.h2d(bytes, &buffer)?;
@@ -51,7 +51,7 @@ impl Buffer {
     /// Copies the bytes to `device`; shares them when they are there already.
     ///
     /// # Errors
-    /// As [`Buffer::empty`] and [`Buffer::copy_from`].
+    /// Those of [`Buffer::empty`] and [`Buffer::copy_from`].
     pub fn to_device(&self, device: Device) -> Result<Buffer> {
         if self.device() == device {
             return Ok(self.clone());
@@ -64,7 +64,7 @@ impl Buffer {
     /// Whether both hold the same bytes, wherever they are.
     ///
     /// # Errors
-    /// As [`Buffer::to_vec`]: bytes on a device are compared on the host.
+    /// Those of [`Buffer::to_vec`]: bytes on a device are compared on the host.
     pub fn equals(&self, other: &Buffer) -> Result<bool> {
         if self.size_bytes() != other.size_bytes() {
             return Ok(false);

@@ -97,7 +97,7 @@ impl Buffer {
     /// Leases for one copy, whose source and target may overlap.
     ///
     /// # Errors
-    /// As [`Buffer::lease_of`].
+    /// Those of [`Buffer::lease_of`].
     pub(crate) fn lease_for_copy(
         (src, from): (&Buffer, Option<Footprint>),
         (dst, to): (&Buffer, Option<Footprint>),

@@ -24,7 +24,7 @@ impl Stream {
     /// Copies a buffer into host memory; returns when it is there.
     ///
     /// # Errors
-    /// As [`Stream::h2d`].
+    /// Those of [`Stream::h2d`].
     pub fn d2h(&self, src: &Buffer, dst: &mut [u8]) -> Result<()> {
         require_equal_sizes(src.size_bytes(), dst.len())?;
         // SAFETY: the slice has the buffer's size, as was checked, and is borrowed alone until the stream has passed the copy.
@@ -36,7 +36,7 @@ impl Stream {
     /// finds; memory that it cannot reach so goes by way of the host, and is there when this returns.
     ///
     /// # Errors
-    /// As [`Stream::h2d`].
+    /// Those of [`Stream::h2d`].
     pub fn d2d(&self, src: &Buffer, dst: &Buffer) -> Result<()> {
         require_equal_sizes(src.size_bytes(), dst.size_bytes())?;
         dst.require_writable()?;
@@ -115,7 +115,7 @@ impl Stream {
     /// Copies `dst.size_bytes()` host bytes in stream order. On `cpu`, at once.
     ///
     /// # Errors
-    /// As [`Stream::h2d`]. A copy that was begun is waited for.
+    /// Those of [`Stream::h2d`]. A copy that was begun is waited for.
     ///
     /// # Safety
     /// `src` names that many readable bytes, unchanged until the stream has passed.
@@ -142,7 +142,7 @@ impl Stream {
     /// Copies a buffer to host memory in stream order. On `cpu`, at once.
     ///
     /// # Errors
-    /// As [`Stream::h2d`]. A copy that was begun is waited for.
+    /// Those of [`Stream::h2d`]. A copy that was begun is waited for.
     ///
     /// # Safety
     /// `dst` names `src.size_bytes()` writable bytes that nobody else touches until the stream has passed.

@@ -38,7 +38,7 @@ impl DirectFile {
     /// Writes all bytes of `source`, which are ready, to the file from `offset` on.
     ///
     /// # Errors
-    /// As [`DirectFile::read_exact_at`].
+    /// Those of [`DirectFile::read_exact_at`].
     pub fn write_all_at(&self, source: &Buffer, offset: u64) -> Result<()> {
         self.transfer(Direction::Write, source, offset)
     }

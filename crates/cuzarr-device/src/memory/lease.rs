@@ -128,7 +128,7 @@ impl Lease {
     /// Leases for one copy, whose source and target may overlap: it reads and writes through pointers, one at a time.
     ///
     /// # Errors
-    /// As [`Lease::take`].
+    /// Those of [`Lease::take`].
     pub(crate) fn for_copy(
         (src, from): (&Arc<Allocation>, Option<Footprint>),
         (dst, to): (&Arc<Allocation>, Option<Footprint>),

@@ -88,11 +88,11 @@ pub fn upload_table(bytes: &[u8], stream: &Stream) -> Result<Buffer> {
     write_table(bytes.len(), stream, |table| table.copy_from_slice(bytes))
 }
 
-/// As [`upload_table`], with a table of `size_bytes` that `write` makes where it begins its way: a large one needs no memory of
+/// Like [`upload_table`], with a table of `size_bytes` that `write` makes where it begins its way: a large one needs no memory of
 /// its own, whose pages the system would have to give first. What `write` leaves out is anything.
 ///
 /// # Errors
-/// As [`upload_table`].
+/// Those of [`upload_table`].
 pub fn write_table(size_bytes: usize, stream: &Stream, write: impl FnOnce(&mut [u8])) -> Result<Buffer> {
     let ring = TABLES.of(context(stream)?).ring(stream.device())?;
     let table = pool::allocate(size_bytes, stream)?;

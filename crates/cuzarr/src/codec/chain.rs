@@ -204,7 +204,7 @@ impl Chain {
     /// A chain of v3 codecs for decoded chunks of `spec`.
     ///
     /// # Errors
-    /// As [`Chain::new`].
+    /// Those of [`Chain::new`].
     pub fn from_extensions(codecs: &[Extension], spec: ChunkSpec) -> Result<Chain> {
         let mut builder = Builder::new(3, spec)?;
         for (index, codec) in codecs.iter().enumerate() {
@@ -214,11 +214,11 @@ impl Chain {
         builder.finish()
     }
 
-    /// As [`Chain::from_extensions`], for frames that a caller holds: the array→bytes codec may be left out, and is `bytes`,
+    /// Like [`Chain::from_extensions`], for frames that a caller holds: the array→bytes codec may be left out, and is `bytes`,
     /// little-endian, then; and there is a codec that no metadata names, `deflate`.
     ///
     /// # Errors
-    /// As [`Chain::new`].
+    /// Those of [`Chain::new`].
     pub fn from_codecs(codecs: &[Extension], spec: ChunkSpec) -> Result<Chain> {
         let mut builder = Builder::new(3, spec)?;
         for (index, codec) in codecs.iter().enumerate() {
@@ -306,7 +306,7 @@ impl Chain {
         self.stages(device, Way::Decoding(&leave_nothing))
     }
 
-    /// As [`Chain::describe`], for a call that leaves to the host what `leave` gives a reason for.
+    /// Like [`Chain::describe`], for a call that leaves to the host what `leave` gives a reason for.
     pub fn describe_beside(&self, device: Device, leave: Leave<'_>) -> Vec<Stage> {
         self.stages(device, Way::Decoding(leave))
     }

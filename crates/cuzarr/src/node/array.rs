@@ -42,7 +42,7 @@ impl Array {
     /// Opens the array at `path`, of one format.
     ///
     /// # Errors
-    /// As [`Array::open`].
+    /// Those of [`Array::open`].
     pub fn open_format(
         store: Arc<dyn Store>,
         path: &str,
@@ -90,7 +90,7 @@ impl Array {
     /// [`Array::from_metadata`], and calls this when all are there, shows readers the whole array or none.
     ///
     /// # Errors
-    /// As [`Array::create`] without `overwrite`, but for chunks.
+    /// Those of [`Array::create`] without `overwrite`, but for chunks.
     pub fn adopt(store: Arc<dyn Store>, path: &str, metadata: ArrayMetadata, options: ArrayOptions) -> Result<Array> {
         let path = normalize_path(path)?;
         let array = Array::opened(store, path, metadata, options, Vec::new())?;
@@ -196,7 +196,7 @@ impl Array {
     /// dimension.
     ///
     /// # Errors
-    /// As [`Array::chain`].
+    /// Those of [`Array::chain`].
     pub fn chunk_shape(&self) -> Result<Vec<u64>> {
         let chain = self.chain()?;
         Ok(chain.sharding().map_or(&chain.spec().shape, |sharding| &sharding.inner().spec().shape).clone())
@@ -205,7 +205,7 @@ impl Array {
     /// Elements of a shard along each dimension; `None` without sharding.
     ///
     /// # Errors
-    /// As [`Array::chain`].
+    /// Those of [`Array::chain`].
     pub fn shard_shape(&self) -> Result<Option<Vec<u64>>> {
         let chain = self.chain()?;
         Ok(chain.sharding().map(|_| chain.spec().shape.clone()))
@@ -347,7 +347,7 @@ impl Array {
     /// Reads the metadata again: others may have changed it.
     ///
     /// # Errors
-    /// As [`Array::open`].
+    /// Those of [`Array::open`].
     pub fn refresh(&mut self) -> Result<()> {
         let format = Some(self.metadata.zarr_format());
         let (metadata, warnings) = documents::find_array(&*self.store, &self.path, format)?;

@@ -91,7 +91,7 @@ impl Array {
     /// read together.
     ///
     /// # Errors
-    /// As [`Array::read_into`].
+    /// Those of [`Array::read_into`].
     pub fn read_many(&self, selections: &[Selection], dtype: Option<DType>) -> Result<Vec<NdBuffer>> {
         let work = || -> Result<Vec<NdBuffer>> {
             let mut results: Vec<Option<NdBuffer>> = vec![None; selections.len()];
@@ -110,7 +110,7 @@ impl Array {
     /// Reads selections that differ in their place alone into one nd-buffer with a first dimension for them.
     ///
     /// # Errors
-    /// As [`Array::read_into`]; `ShapeMismatch` when they are not alike, or there is none.
+    /// Those of [`Array::read_into`]; `ShapeMismatch` when they are not alike, or there is none.
     pub fn read_stack(&self, selections: &[Selection], dtype: Option<DType>) -> Result<NdBuffer> {
         self.stack(selections, dtype).at(|| self.place())
     }
@@ -128,10 +128,10 @@ impl Array {
         Ok(out)
     }
 
-    /// As [`Array::read_stack`], into memory of the caller, on any device.
+    /// Like [`Array::read_stack`], into memory of the caller, on any device.
     ///
     /// # Errors
-    /// As [`Array::read_into`], [`Array::read_stack`].
+    /// Those of [`Array::read_into`], [`Array::read_stack`].
     pub fn read_stack_into(&self, selections: &[Selection], out: &NdBuffer) -> Result<()> {
         self.read_many_to(selections, out).at(|| self.place())
     }
@@ -153,7 +153,7 @@ impl Array {
     /// their order; there is memory for `at_once` of them. None counts unless this returns without an error.
     ///
     /// # Errors
-    /// As [`Array::read`]; `MemorySpace` where [`Array::reads_in_turn`] says no.
+    /// Those of [`Array::read`]; `MemorySpace` where [`Array::reads_in_turn`] says no.
     pub(crate) fn read_in_turn(
         &self,
         selections: Vec<Selection>,
@@ -174,7 +174,7 @@ impl Array {
     /// another type are converted on the way, as NumPy's `astype` does it.
     ///
     /// # Errors
-    /// As [`Array::read`]; `ShapeMismatch` when `out` does not fit, `DTypeMismatch` when the types do not convert.
+    /// Those of [`Array::read`]; `ShapeMismatch` when `out` does not fit, `DTypeMismatch` when the types do not convert.
     pub fn read_into(&self, selection: &Selection, out: &NdBuffer) -> Result<()> {
         self.read_to(selection, out).at(|| self.place())
     }
@@ -196,7 +196,7 @@ impl Array {
     /// Writes to the selected elements. The value may be on any device; its shape broadcasts to the selection's.
     ///
     /// # Errors
-    /// As [`Array::read_into`]; `ReadOnly`. Chunks that were written before a failure keep their new elements; no chunk
+    /// Those of [`Array::read_into`]; `ReadOnly`. Chunks that were written before a failure keep their new elements; no chunk
     /// is half written.
     pub fn write(&self, selection: &Selection, value: &NdBuffer) -> Result<()> {
         let _turn = self.turn(selection).at(|| self.place())?;
@@ -220,7 +220,7 @@ impl Array {
     /// Reads elements of variable length, in C order, into host memory.
     ///
     /// # Errors
-    /// As [`Array::read`]; `Unsupported` when the elements have one size.
+    /// Those of [`Array::read`]; `Unsupported` when the elements have one size.
     pub fn read_variable(&self, selection: &Selection) -> Result<VariableElements> {
         let work = || -> Result<VariableElements> {
             let access = self.access(Device::Cpu)?;
@@ -235,7 +235,7 @@ impl Array {
     /// Writes elements of variable length, given in the C order of the selection.
     ///
     /// # Errors
-    /// As [`Array::write`]; `Unsupported` when the elements have one size.
+    /// Those of [`Array::write`]; `Unsupported` when the elements have one size.
     pub fn write_variable(&self, selection: &Selection, value: &VariableElements) -> Result<()> {
         let _turn = self.turn(selection).at(|| self.place())?;
         self.write_variable_alone(selection, value)
@@ -280,7 +280,7 @@ impl Array {
     /// What writing to the selection would do with elements that are on the array's device, and why; nothing is written.
     ///
     /// # Errors
-    /// As [`Array::explain`].
+    /// Those of [`Array::explain`].
     pub fn explain_write(&self, selection: &Selection) -> Result<Explanation> {
         let explanation = self.explain(selection)?;
         let access = self.access(self.device()).at(|| self.place())?;

@@ -111,7 +111,7 @@ impl Group {
     /// Creates a group of metadata, and the groups above it.
     ///
     /// # Errors
-    /// As [`Group::create`].
+    /// Those of [`Group::create`].
     pub fn create_from(
         store: Arc<dyn Store>,
         path: &str,
@@ -334,7 +334,7 @@ impl Group {
     /// Creates a group at a path relative to this group, of the same format.
     ///
     /// # Errors
-    /// As [`Group::create`].
+    /// Those of [`Group::create`].
     pub fn create_group(&self, path: &str, attributes: Map<String, Value>, overwrite: bool) -> Result<Group> {
         let (_, absolute) = self.member_path(path)?;
         let format = self.metadata.zarr_format();
@@ -344,7 +344,7 @@ impl Group {
     /// Creates an array at a path relative to this group; its metadata must be of the group's format.
     ///
     /// # Errors
-    /// As [`Array::create`]; `InvalidArgument` for metadata of another format.
+    /// Those of [`Array::create`]; `InvalidArgument` for metadata of another format.
     pub fn create_array(&self, path: &str, metadata: ArrayMetadata, overwrite: bool) -> Result<Array> {
         let (_, absolute) = self.member_path(path)?;
         let (got, expected) = (metadata.zarr_format().number(), self.metadata.zarr_format().number());

@@ -60,7 +60,7 @@ impl Array {
 }
 
 impl Update {
-    /// As [`Array::write`].
+    /// Like [`Array::write`].
     ///
     /// # Errors
     /// The same.
@@ -68,7 +68,7 @@ impl Update {
         self.array.write_alone(&self.selection, value)
     }
 
-    /// As [`Array::write_variable`].
+    /// Like [`Array::write_variable`].
     ///
     /// # Errors
     /// The same.

@@ -207,7 +207,7 @@ pub fn check_strict(chain: &Chain, device: Device) -> Result<()> {
 /// Refuses a chain of which something would run on the host although what is written is on a device.
 ///
 /// # Errors
-/// As [`check_strict`].
+/// Those of [`check_strict`].
 pub fn check_strict_writing(chain: &Chain, device: Device) -> Result<()> {
     refuse_fallen(placed(chain.describe_encoding(device, None)))
 }

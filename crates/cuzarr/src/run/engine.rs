@@ -146,7 +146,7 @@ impl Engine {
     /// for them.
     ///
     /// # Errors
-    /// As [`Engine::read`]; `ShapeMismatch` also when the selections are not alike.
+    /// Those of [`Engine::read`]; `ShapeMismatch` also when the selections are not alike.
     pub fn read_many(
         &self,
         access: &Access,
@@ -226,7 +226,7 @@ impl Engine {
     /// Reads elements of variable length, in C order.
     ///
     /// # Errors
-    /// As [`Engine::read`].
+    /// Those of [`Engine::read`].
     pub fn read_variable(
         &self,
         access: &Access,
@@ -285,7 +285,7 @@ impl Engine {
     /// Writes elements of variable length, in the C order of the selection.
     ///
     /// # Errors
-    /// As [`Engine::write`].
+    /// Those of [`Engine::write`].
     pub fn write_variable(
         &self,
         access: &Access,

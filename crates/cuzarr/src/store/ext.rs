@@ -61,7 +61,7 @@ pub trait StoreExt: Store {
     /// Part of a value, in new memory of `device`; `None` when the key does not exist.
     ///
     /// # Errors
-    /// As [`StoreExt::get_range`]; what the device reports.
+    /// Those of [`StoreExt::get_range`]; what the device reports.
     fn get_buffer(&self, key: &Key, range: ByteRange, device: Device) -> Result<Option<Buffer>> {
         let (sender, receiver) = std::sync::mpsc::channel();
         let sink = Arc::new(OneBuffer { device, sender: Mutex::new(sender) });
@@ -73,7 +73,7 @@ pub trait StoreExt: Store {
     /// Writes a value, whole and atomically.
     ///
     /// # Errors
-    /// As [`Store::put`].
+    /// Those of [`Store::put`].
     fn write(&self, key: &Key, value: &[u8]) -> Result<()> {
         self.put(key, Payload::Bytes(value), &Condition::Always).map(|_| ())
     }
@@ -81,7 +81,7 @@ pub trait StoreExt: Store {
     /// Like [`StoreExt::write`], for a value that may lie in device memory; see [`Payload::Buffer`].
     ///
     /// # Errors
-    /// As [`Store::put`].
+    /// Those of [`Store::put`].
     fn write_buffer(&self, key: &Key, value: &Buffer) -> Result<()> {
         self.put(key, Payload::Buffer(value), &Condition::Always).map(|_| ())
     }
@@ -89,7 +89,7 @@ pub trait StoreExt: Store {
     /// Writes a value unless the key exists; says whether it wrote.
     ///
     /// # Errors
-    /// As [`Store::put`].
+    /// Those of [`Store::put`].
     fn write_if_absent(&self, key: &Key, value: &[u8]) -> Result<bool> {
         self.put(key, Payload::Bytes(value), &Condition::Absent)
     }
@@ -97,7 +97,7 @@ pub trait StoreExt: Store {
     /// Deletes a value; a missing key is no error.
     ///
     /// # Errors
-    /// As [`Store::delete_many`].
+    /// Those of [`Store::delete_many`].
     fn delete(&self, key: &Key) -> Result<()> {
         self.delete_many(&[key.to_string()])
     }
@@ -105,7 +105,7 @@ pub trait StoreExt: Store {
     /// Size of a value, or `None` when the key does not exist.
     ///
     /// # Errors
-    /// As [`Store::stat`].
+    /// Those of [`Store::stat`].
     fn size_bytes(&self, key: &Key) -> Result<Option<u64>> {
         Ok(self.stat(key)?.map(|stat| stat.size_bytes))
     }
@@ -113,7 +113,7 @@ pub trait StoreExt: Store {
     /// Whether the key has a value.
     ///
     /// # Errors
-    /// As [`Store::stat`].
+    /// Those of [`Store::stat`].
     fn exists(&self, key: &Key) -> Result<bool> {
         Ok(self.stat(key)?.is_some())
     }

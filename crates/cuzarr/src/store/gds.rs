@@ -66,7 +66,7 @@ impl GdsStore {
     /// The values below `root`. Loads no library yet.
     ///
     /// # Errors
-    /// As [`LocalStore::new`].
+    /// Those of [`LocalStore::new`].
     pub fn new(root: impl AsRef<Path>, gds: Gds, options: LocalOptions) -> Result<Self> {
         Ok(GdsStore { local: LocalStore::with_options(root, options)?, gds, files: Arc::default() })
     }

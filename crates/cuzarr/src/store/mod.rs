@@ -183,7 +183,7 @@ pub trait ReadSink: Send + Sync {
     /// Memory of the sink's device for item `index`, instead of [`ReadSink::reserve`].
     ///
     /// # Errors
-    /// As [`ReadSink::reserve`]; `MemorySpace` when the sink wants bytes on the host.
+    /// Those of [`ReadSink::reserve`]; `MemorySpace` when the sink wants bytes on the host.
     fn reserve_on_device(&self, _index: usize, _size_bytes: u64) -> Result<Buffer> {
         Err(Error::new(ErrorKind::MemorySpace, "the bytes are wanted on the host"))
     }

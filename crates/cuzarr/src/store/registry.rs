@@ -70,7 +70,7 @@ impl Registry {
     /// Like [`Registry::open`], of a URL that was parsed.
     ///
     /// # Errors
-    /// As [`Registry::open`].
+    /// Those of [`Registry::open`].
     pub fn open_url(&self, url: &Url) -> Result<Arc<dyn Store>> {
         let Some(opener) = self.openers.get(url.scheme()) else {
             let message = format!("'{url}': no store is known for the scheme '{}'", url.scheme());

@@ -51,7 +51,7 @@ pub fn export_versioned(array: &NdBuffer, is_copied: bool) -> Result<NonNull<DLM
 /// The array as the structure that DLPack had before version 1.
 ///
 /// # Errors
-/// As [`export_versioned`]; also `Unsupported` for read-only memory, which that structure cannot express.
+/// Those of [`export_versioned`]; also `Unsupported` for read-only memory, which that structure cannot express.
 pub fn export_legacy(array: &NdBuffer) -> Result<NonNull<DLManagedTensor>> {
     unsafe extern "C" fn deleter(tensor: *mut DLManagedTensor) {
         if !tensor.is_null() {

@@ -62,7 +62,7 @@ pub unsafe fn import_versioned(
 /// Takes over a structure of DLPack before version 1, as [`import_versioned`] does.
 ///
 /// # Errors
-/// As [`import_versioned`].
+/// Those of [`import_versioned`].
 ///
 /// # Safety
 /// As [`import_versioned`].

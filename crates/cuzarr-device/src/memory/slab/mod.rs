@@ -147,7 +147,7 @@ impl Slab {
     /// Puts the copy of `src` to byte `offset_bytes` of this slab on `stream`. [`Slab::bytes`] waits for it.
     ///
     /// # Errors
-    /// As [`Slab::upload`].
+    /// Those of [`Slab::upload`].
     pub fn download(&mut self, src: &Buffer, offset_bytes: usize, stream: &Stream) -> Result<()> {
         let end = offset_bytes.saturating_add(src.size_bytes());
         self.require_copy(&(offset_bytes..end), src.size_bytes())?;
@@ -172,7 +172,7 @@ impl Slab {
     /// The bytes for writing, as [`Slab::bytes`].
     ///
     /// # Errors
-    /// As [`Slab::bytes`].
+    /// Those of [`Slab::bytes`].
     pub fn bytes_mut(&mut self) -> Result<&mut [u8]> {
         self.require_no_pieces()?;
         self.wait()?;

@@ -97,10 +97,10 @@ impl SlabRing {
         self.lease(size_bytes)
     }
 
-    /// As [`SlabRing::acquire`], but `None` instead of blocking.
+    /// Like [`SlabRing::acquire`], but `None` instead of blocking.
     ///
     /// # Errors
-    /// As [`SlabRing::acquire`].
+    /// Those of [`SlabRing::acquire`].
     pub fn try_acquire(&self, min_bytes: usize) -> Result<Option<Slab>> {
         let size_bytes = self.0.size_for(min_bytes)?;
         let mut state = self.0.reap(lock(&self.0.state), false)?;

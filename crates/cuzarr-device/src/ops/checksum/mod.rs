@@ -116,7 +116,7 @@ pub fn verify_on(
 /// Puts `CUZARR_BAD_HEADER` and the span's byte into its word of `statuses` where it is not. In stream order.
 ///
 /// # Errors
-/// As [`verify_on`].
+/// Those of [`verify_on`].
 pub fn expect_byte_on(expected: u8, data: &Buffer, statuses: &Buffer, spans: &[Span], stream: &Stream) -> Result<()> {
     check_stored(data, 1, statuses, spans)?;
     check(data, [data, statuses], spans, stream)?;
@@ -126,7 +126,7 @@ pub fn expect_byte_on(expected: u8, data: &Buffer, statuses: &Buffer, spans: &[S
 /// The checksum of each range of `data`. Waits for it.
 ///
 /// # Errors
-/// As [`verify_on`].
+/// Those of [`verify_on`].
 pub fn compute(checksum: Checksum, data: &Buffer, ranges: &[Range<usize>], stream: &Stream) -> Result<Vec<u32>> {
     let span = |bytes: &Range<usize>| Span { bytes: bytes.clone(), stored_offset_bytes: 0, status: 0, at: 0 };
     let spans: Vec<Span> = ranges.iter().map(span).collect();

@@ -15,7 +15,7 @@ impl NdBuffer {
     /// equals NaN only with `equal_nan`.
     ///
     /// # Errors
-    /// As [`NdBuffer::to_device`]: elements are compared where `self` is.
+    /// Those of [`NdBuffer::to_device`]: elements are compared where `self` is.
     pub fn all_equal(&self, other: &NdBuffer, equal_nan: bool) -> Result<bool> {
         if self.shape() != other.shape() || self.dtype() != other.dtype() {
             return Ok(false);

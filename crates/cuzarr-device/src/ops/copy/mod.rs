@@ -14,17 +14,17 @@ impl NdBuffer {
     /// A packed copy on the same device.
     ///
     /// # Errors
-    /// As [`NdBuffer::empty`].
+    /// Those of [`NdBuffer::empty`].
     pub fn copy(&self, order: Order) -> Result<NdBuffer> {
         let target = NdBuffer::empty(self.device(), self.dtype(), self.shape(), order)?;
         target.copy_from(self)?;
         Ok(target)
     }
 
-    /// As [`NdBuffer::reshape`], copying where a view is not possible.
+    /// Like [`NdBuffer::reshape`], copying where a view is not possible.
     ///
     /// # Errors
-    /// As [`NdBuffer::reshape`] for the number of elements, and [`NdBuffer::copy`].
+    /// Those of [`NdBuffer::reshape`] for the number of elements, and [`NdBuffer::copy`].
     pub fn reshape_copy(&self, shape: &[usize]) -> Result<NdBuffer> {
         match self.layout().reshape(shape)? {
             Some(layout) => Ok(self.with_layout(layout)),
@@ -55,10 +55,10 @@ impl NdBuffer {
         self.copy_from_cast(source)
     }
 
-    /// As [`NdBuffer::copy_from`], converting elements as [`NdBuffer::astype`] does where the dtypes differ.
+    /// Like [`NdBuffer::copy_from`], converting elements as [`NdBuffer::astype`] does where the dtypes differ.
     ///
     /// # Errors
-    /// As [`NdBuffer::copy_from`]; `Unsupported` when the conversion has no meaning.
+    /// Those of [`NdBuffer::copy_from`]; `Unsupported` when the conversion has no meaning.
     pub fn copy_from_cast(&self, source: &NdBuffer) -> Result<()> {
         if source.shape() != self.shape() {
             return Err(Error::invalid(format!("cannot copy shape {:?} into {:?}", source.shape(), self.shape())));
@@ -74,7 +74,7 @@ impl NdBuffer {
     /// A packed copy on `device`, in C order unless the elements are packed in F order; shares memory when it is there.
     ///
     /// # Errors
-    /// As [`NdBuffer::empty`].
+    /// Those of [`NdBuffer::empty`].
     pub fn to_device(&self, device: Device) -> Result<NdBuffer> {
         if self.device() == device {
             return Ok(self.clone());

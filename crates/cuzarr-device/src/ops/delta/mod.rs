@@ -43,7 +43,7 @@ pub fn accumulate_on(dtype: DType, src: &Buffer, dst: &Buffer, chunks: &[Chunk],
 /// chunk stays. The two buffers are apart.
 ///
 /// # Errors
-/// As [`accumulate_on`]; `InvalidArgument` also for views of one block.
+/// Those of [`accumulate_on`]; `InvalidArgument` also for views of one block.
 pub fn differ_on(dtype: DType, src: &Buffer, dst: &Buffer, chunks: &[Chunk], stream: &Stream) -> Result<()> {
     check(dtype, src, dst, chunks, stream)?;
     if src.shares_memory_with(dst) {

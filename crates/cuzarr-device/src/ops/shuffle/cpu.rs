@@ -34,7 +34,7 @@ pub fn shuffle(source: &[u8], target: &mut [u8], unit_bytes: usize) -> Result<()
 /// The inverse of [`shuffle`].
 ///
 /// # Errors
-/// As [`shuffle`].
+/// Those of [`shuffle`].
 pub fn unshuffle(source: &[u8], target: &mut [u8], unit_bytes: usize) -> Result<()> {
     check(source, target, unit_bytes)?;
     unshuffle_part(source, 0, unit_bytes, target);
@@ -98,7 +98,7 @@ pub(crate) fn shuffle_part(source: &[u8], at: usize, unit_bytes: usize, chunk: &
     unsafe { shuffle_part_into(source, at, unit_bytes, chunk.as_mut_ptr(), chunk.len()) }
 }
 
-/// As [`shuffle_part`], for memory that others may write elsewhere.
+/// Like [`shuffle_part`], for memory that others may write elsewhere.
 ///
 /// # Safety
 /// `chunk` names `chunk_bytes` writable bytes, `at + source.len() <= chunk_bytes`, and the two do not overlap.
@@ -198,7 +198,7 @@ widest! {
     fn interleave<const N: usize>(planes: [&[u8]; N], target: &mut [u8]) = interleave_tiles
 }
 
-/// As [`interleave`], in vectors: for so many planes that the compiler finds nothing better.
+/// Like [`interleave`], in vectors: for so many planes that the compiler finds nothing better.
 fn interleave_vectors<const N: usize>(planes: [&[u8]; N], target: &mut [u8]) {
     let (units, _) = target.as_chunks_mut::<N>();
     let count = units.len();
@@ -256,7 +256,7 @@ fn interleave_eight<const MOST: usize>(planes: [&[u8]; 8], target: &mut [u8]) {
 /// that fill no element, follow unchanged.
 ///
 /// # Errors
-/// As [`shuffle`].
+/// Those of [`shuffle`].
 pub fn bitshuffle(source: &[u8], target: &mut [u8], unit_bytes: usize) -> Result<()> {
     check(source, target, unit_bytes)?;
     let whole = source.len() / unit_bytes / 8 * 8 * unit_bytes;
@@ -323,7 +323,7 @@ fn bitshuffle_any(source: &[u8], target: &mut [u8], unit_bytes: usize) {
 /// The inverse of [`bitshuffle`].
 ///
 /// # Errors
-/// As [`shuffle`].
+/// Those of [`shuffle`].
 pub fn bitunshuffle(source: &[u8], target: &mut [u8], unit_bytes: usize) -> Result<()> {
     check(source, target, unit_bytes)?;
     let whole = source.len() / unit_bytes / 8 * 8 * unit_bytes;

@@ -50,7 +50,7 @@ pub fn shuffle(
 /// The inverse of [`shuffle`].
 ///
 /// # Errors
-/// As [`shuffle`].
+/// Those of [`shuffle`].
 pub fn unshuffle(
     kind: Shuffle,
     src: &Buffer,

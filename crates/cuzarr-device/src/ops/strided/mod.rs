@@ -156,7 +156,7 @@ pub(crate) fn for_each(
     });
 }
 
-/// As [`for_each`], stopping at the first `false`, which it returns.
+/// Like [`for_each`], stopping at the first `false`, which it returns.
 pub(crate) fn all_rows(
     outer: &[Dimension],
     source: *const u8,

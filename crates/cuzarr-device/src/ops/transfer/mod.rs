@@ -33,7 +33,7 @@ impl NdBuffer {
     /// New memory, every element the one whose bytes are `element`.
     ///
     /// # Errors
-    /// As [`NdBuffer::empty`]; `InvalidArgument` when `element` has the wrong size.
+    /// Those of [`NdBuffer::empty`]; `InvalidArgument` when `element` has the wrong size.
     pub fn full(device: Device, dtype: DType, shape: &[usize], order: Order, element: &[u8]) -> Result<NdBuffer> {
         if element.len() == dtype.size_bytes() && element.iter().all(|&byte| byte == 0) {
             return NdBuffer::zeroed(device, dtype, shape, order);
@@ -109,7 +109,7 @@ pub fn scatter(packed: &Buffer, transfer: &Transfer, target: &NdBuffer) -> Resul
 /// [`scatter`] in stream order: on a GPU it returns once the work is on `stream`, on `cpu` when it is done.
 ///
 /// # Errors
-/// As [`scatter`]; `MemorySpace` when `stream` is another device's.
+/// Those of [`scatter`]; `MemorySpace` when `stream` is another device's.
 pub fn scatter_on(packed: &Buffer, transfer: &Transfer, target: &NdBuffer, stream: &Stream) -> Result<()> {
     check_pair(packed, transfer, target, stream)?;
     target.buffer().require_writable()?;
@@ -125,7 +125,7 @@ pub fn scatter_on(packed: &Buffer, transfer: &Transfer, target: &NdBuffer, strea
 /// Packed bytes (packed bits) that no box covers keep their values.
 ///
 /// # Errors
-/// As [`scatter`].
+/// Those of [`scatter`].
 pub fn gather(source: &NdBuffer, transfer: &Transfer, packed: &Buffer) -> Result<()> {
     let stream = Stream::legacy(source.device())?;
     gather_on(source, transfer, packed, &stream)?;
@@ -135,7 +135,7 @@ pub fn gather(source: &NdBuffer, transfer: &Transfer, packed: &Buffer) -> Result
 /// [`gather`] in stream order: on a GPU it returns once the work is on `stream`, on `cpu` when it is done.
 ///
 /// # Errors
-/// As [`scatter_on`].
+/// Those of [`scatter_on`].
 pub fn gather_on(source: &NdBuffer, transfer: &Transfer, packed: &Buffer, stream: &Stream) -> Result<()> {
     check_pair(packed, transfer, source, stream)?;
     packed.require_writable()?;
@@ -170,7 +170,7 @@ pub fn copy_pieces_on(pieces: &[(Buffer, Buffer)], stream: &Stream) -> Result<()
 /// [`scatter`] from host bytes, for callers that decode into memory of their own. `target` must be on the host.
 ///
 /// # Errors
-/// As [`scatter`].
+/// Those of [`scatter`].
 pub fn scatter_host(packed: &[u8], transfer: &Transfer, target: &NdBuffer) -> Result<()> {
     require_host(target)?;
     transfer.check(packed.len(), target)?;
@@ -183,7 +183,7 @@ pub fn scatter_host(packed: &[u8], transfer: &Transfer, target: &NdBuffer) -> Re
 /// [`gather`] into host bytes. `source` must be on the host.
 ///
 /// # Errors
-/// As [`gather`].
+/// Those of [`gather`].
 pub fn gather_host(source: &NdBuffer, transfer: &Transfer, packed: &mut [u8]) -> Result<()> {
     source.reader()?.gather(transfer, packed)
 }
@@ -201,7 +201,7 @@ pub fn fill_boxes(target: &NdBuffer, boxes: &[(Vec<usize>, Vec<usize>)], element
 /// [`fill_boxes`] in stream order: on a GPU it returns once the work is on `stream`, on `cpu` when it is done.
 ///
 /// # Errors
-/// As [`fill_boxes`]; `MemorySpace` when `stream` is another device's.
+/// Those of [`fill_boxes`]; `MemorySpace` when `stream` is another device's.
 pub fn fill_boxes_on(
     target: &NdBuffer,
     boxes: &[(Vec<usize>, Vec<usize>)],

@@ -121,11 +121,11 @@ impl Batch {
         Batch::prepare_within(decoder, src, dst, units, host, usize::MAX)
     }
 
-    /// As [`Batch::prepare`], in parts that follow each other, so that a run takes about `scratch_limit_bytes` of device
+    /// Like [`Batch::prepare`], in parts that follow each other, so that a run takes about `scratch_limit_bytes` of device
     /// memory at most; more only for a single frame that needs it.
     ///
     /// # Errors
-    /// As [`Batch::prepare`].
+    /// Those of [`Batch::prepare`].
     pub fn prepare_within(
         decoder: &'static dyn DeviceDecoder,
         src: &Buffer,
@@ -138,7 +138,7 @@ impl Batch {
         Batch::prepare_read(decoder, src, dst, units, scratch_limit_bytes)
     }
 
-    /// As [`Batch::prepare_within`], with the headers of all units where they were read before.
+    /// Like [`Batch::prepare_within`], with the headers of all units where they were read before.
     pub(crate) fn prepare_read(
         decoder: &'static dyn DeviceDecoder,
         Source { buffer: src, host, headers }: Source<'_>,

@@ -137,7 +137,7 @@ impl Blocks {
     /// Puts the decoding of all blocks on the stream.
     ///
     /// # Errors
-    /// As [`Decode::launch`].
+    /// Those of [`Decode::launch`].
     pub(crate) fn launch(&self, task: &Task<'_>) -> Result<()> {
         if self.count() == 0 {
             return Ok(());

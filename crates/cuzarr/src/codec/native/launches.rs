@@ -268,7 +268,7 @@ impl NativeBatch {
     /// Puts all steps on `stream`. Where a chunk is damaged, its packed bytes are anything; others are not touched by it.
     ///
     /// # Errors
-    /// As [`Batch::run`].
+    /// Those of [`Batch::run`].
     pub(crate) fn run(&mut self, stream: &Stream) -> Result<()> {
         if self.chunks.ranges.is_empty() {
             return Ok(());
@@ -289,7 +289,7 @@ impl NativeBatch {
     /// was not content found, with its name in the trail.
     ///
     /// # Errors
-    /// As [`Batch::check`].
+    /// Those of [`Batch::check`].
     pub(crate) fn check(&mut self) -> Result<Vec<Result<()>>> {
         let count = self.chunks.ranges.len();
         let mut results: Vec<Result<()>> = (0..count).map(|_| Ok(())).collect();

@@ -141,7 +141,7 @@ impl Native {
     /// `scratch_limit_bytes` where they can.
     ///
     /// # Errors
-    /// As [`Batch::prepare`]; `ChunkCorrupt` for a range that [`Native::check_size`] refuses.
+    /// Those of [`Batch::prepare`]; `ChunkCorrupt` for a range that [`Native::check_size`] refuses.
     pub(crate) fn prepare(
         &self,
         source: Source<'_>,
@@ -156,10 +156,10 @@ impl Native {
         matches!(self.steps.last(), Some((Step::Decode { .. }, _)))
     }
 
-    /// As [`Native::prepare`], with packed chunks in memory of the caller's where a decoder writes them.
+    /// Like [`Native::prepare`], with packed chunks in memory of the caller's where a decoder writes them.
     ///
     /// # Errors
-    /// As [`Native::prepare`].
+    /// Those of [`Native::prepare`].
     pub(crate) fn prepare_to(
         &self,
         source: Source<'_>,

@@ -352,7 +352,7 @@ impl Program {
     /// device's first step gets.
     ///
     /// # Errors
-    /// As [`Program::decode`].
+    /// Those of [`Program::decode`].
     pub(crate) fn decode_host_passes(&self, host_passes: usize, stored: &[u8], decoded: &mut [u8]) -> Result<()> {
         decode_passes(&self.passes[..host_passes], stored, decoded)
     }
@@ -422,7 +422,7 @@ impl Program {
     /// none.
     ///
     /// # Errors
-    /// As [`Program::encode`].
+    /// Those of [`Program::encode`].
     pub(crate) fn encode_behind_device(&self, frame: &[u8]) -> Result<Option<Vec<u8>>> {
         match self.passes_behind_device() {
             [] => Ok(None),

@@ -84,7 +84,7 @@ impl Sharding {
         }
     }
 
-    /// As [`Sharding::encode`], with an object even for no chunks at all.
+    /// Like [`Sharding::encode`], with an object even for no chunks at all.
     pub(super) fn encode_object(&self, chunks: Vec<Option<Vec<u8>>>) -> Result<Vec<u8>> {
         if chunks.len() != self.len() {
             let message = format!("got {} inner chunks for a shard of {}", chunks.len(), self.len());

@@ -62,7 +62,7 @@ impl Memory {
         Some(Held { device, _others: [pinned, host] })
     }
 
-    /// As [`Bytes::take`]. Everybody waits for the kinds in this order, so nobody waits for somebody who waits for him.
+    /// Like [`Bytes::take`]. Everybody waits for the kinds in this order, so nobody waits for somebody who waits for him.
     pub(crate) fn take(&self, cost: Cost, limit_bytes: u64) -> Result<Held> {
         let most = cost.pinned.max(cost.device).max(cost.host);
         if most > limit_bytes {

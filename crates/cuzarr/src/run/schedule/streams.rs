@@ -17,7 +17,7 @@ impl Streams {
     /// A stream of `device` that nobody else uses.
     ///
     /// # Errors
-    /// As [`Stream::new`].
+    /// Those of [`Stream::new`].
     pub(crate) fn take(&self, device: Device) -> Result<Stream> {
         let mut free = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = free.iter().position(|stream| stream.device() == device).map(|at| free.swap_remove(at));

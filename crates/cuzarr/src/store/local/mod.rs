@@ -143,7 +143,7 @@ impl LocalStore {
     /// Like [`LocalStore::new`], with options.
     ///
     /// # Errors
-    /// As [`LocalStore::new`].
+    /// Those of [`LocalStore::new`].
     pub fn with_options(root: impl AsRef<Path>, options: LocalOptions) -> Result<Self> {
         let root = Root::new(root.as_ref(), options.symlinks)?;
         Ok(LocalStore { root: Arc::new(root), options })

@@ -63,7 +63,7 @@ impl Arrived {
     /// The elements, once they are in their place.
     ///
     /// # Errors
-    /// As [`Event::synchronize`].
+    /// Those of [`Event::synchronize`].
     pub(crate) fn elements(&self) -> Result<&NdBuffer> {
         self.done.synchronize()?;
         Ok(&self.elements)

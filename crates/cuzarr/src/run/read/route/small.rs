@@ -16,12 +16,12 @@ use crate::run::{Access, Engine, Options};
 use crate::store::Store;
 
 impl Engine {
-    /// As [`Engine::read`], into memory of another device than the one that `on_host` is bound to, by way of the host; `None`
+    /// Like [`Engine::read`], into memory of another device than the one that `on_host` is bound to, by way of the host; `None`
     /// when that is not the way for this read: it is for one small chunk of a store at hand, into memory that lies in one
     /// piece, and not under `strict`, where a device does all that it can.
     ///
     /// # Errors
-    /// As [`Engine::read`].
+    /// Those of [`Engine::read`].
     pub fn read_small(
         &self,
         on_host: &Access,
