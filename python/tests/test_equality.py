@@ -324,3 +324,31 @@ def test_operators_of_cupy_take_arrays_and_plans_on_the_gpu() -> None:
         changed = left.copy()
         changed += operand
         np.testing.assert_array_equal(changed.get(), truth + values)
+
+
+def test_in_place_operators_of_pytorch_change_the_tensor() -> None:
+    torch = pytest.importorskip("torch", reason="skipped: PyTorch is not installed")
+    truth = np.arange(1, 7, dtype="f4")
+    array = cuzarr.array(truth, store={}, chunks=4)
+    for operand, values in ((array, truth), (array * 2, truth * 2)):
+        for change in (
+            operator.iadd,
+            operator.isub,
+            operator.imul,
+            operator.itruediv,
+            operator.ifloordiv,
+            operator.imod,
+            operator.ipow,
+        ):
+            tensor = torch.full((6,), 7.0)
+            assert change(tensor, operand) is tensor
+            np.testing.assert_allclose(tensor.numpy(), change(np.full(6, 7.0, "f4"), values), rtol=1e-6)
+        np.testing.assert_array_equal((torch.ones(6) + operand).compute(), values + 1)
+        assert bool((torch.from_numpy(values) == operand).compute().all())
+    bits, flags = torch.tensor([6, 7]), cuzarr.array(np.array([3, 5]), store={}, chunks=1)
+    before = bits
+    bits &= flags
+    assert bits is before and bits.tolist() == [2, 5]
+    with pytest.raises(UnsupportedError, match="cannot be changed in place"):
+        bits += array
+    assert bits.tolist() == [2, 5]

@@ -8,7 +8,10 @@ from typing import Any
 from cuzarr._numpy import check_dtype
 from cuzarr._operators import dispatch
 from cuzarr._operators.numpy_protocol import Methods, as_numpy_wants
-from cuzarr.errors import DTypeMismatchError, InvalidArgumentError, MemorySpaceError
+from cuzarr.errors import DTypeMismatchError, InvalidArgumentError, MemorySpaceError, UnsupportedError
+
+# PyTorch's names of `&=` and the like; those of the other in-place operators end in one underscore.
+_IN_PLACE_BITS = frozenset({"__iand__", "__ior__", "__ixor__", "__ilshift__", "__irshift__"})
 
 
 class Operators(Methods):
@@ -161,6 +164,33 @@ class Operators(Methods):
         import cupy
 
         return cupy.asarray(self._elements())  # type: ignore[attr-defined]
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        """Lets PyTorch's in-place operators change their tensor: ``tensor += array``. Other operators are left to this class.
+
+        Raises
+        ------
+        UnsupportedError
+            PyTorch has no such elements, or cannot put them into the tensor.
+        """
+        name = getattr(func, "__name__", "")
+        if not (name.endswith("_") and (not name.startswith("__") or name in _IN_PLACE_BITS)):
+            return NotImplemented
+        import torch
+
+        def tensor(x: Any) -> Any:
+            if not isinstance(x, Operators):
+                return x
+            return torch.as_tensor(x if hasattr(x, "__cuda_array_interface__") else x._elements())  # type: ignore[attr-defined]
+
+        try:
+            return func(*map(tensor, args), **(kwargs or {}))
+        except (TypeError, RuntimeError) as error:  # after a TypeError Python would compute a new value instead
+            raise UnsupportedError(
+                f"a tensor cannot be changed in place: {error}",
+                hint="convert and move the elements: tensor += torch.as_tensor(x)",
+            ) from error
 
 
 def _changing(name: str) -> Any:
