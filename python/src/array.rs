@@ -82,7 +82,7 @@ impl PyArray {
         dropped: Vec<usize>,
     ) -> PyResult<PyNdBuffer> {
         let selection = selection(&start, &count, &step, &dropped)?;
-        Ok(PyNdBuffer { inner: self.run_reading(py, move |array| array.read(&selection))? })
+        Ok(PyNdBuffer { inner: self.run_reading(py, move |array| array.read_buffer(&selection))? })
     }
 
     /// The selected elements, into memory of the same shape.
@@ -143,7 +143,7 @@ impl PyArray {
     ) -> PyResult<()> {
         let selection = selection(&start, &count, &step, &dropped)?;
         let value = value.inner.clone();
-        self.run(py, move |array| array.write(&selection, &value))
+        self.run(py, move |array| array.write_buffer(&selection, &value))
     }
 
     /// Writes elements of variable length, given as `read_variable` gives them.

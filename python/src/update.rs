@@ -32,7 +32,7 @@ impl PyUpdate {
     /// Writes elements, whose shape broadcasts to the selection's.
     fn write(&self, py: Python<'_>, value: &PyNdBuffer) -> PyResult<()> {
         let (update, value) = (self.update()?, value.inner.clone());
-        interruptible(py, &self.watch, move || update.write(&value))
+        interruptible(py, &self.watch, move || update.write_buffer(&value))
     }
 
     /// Writes elements of variable length, given as `Array.read_variable` gives them.

@@ -73,7 +73,7 @@ impl Read {
             output.progress("read", turn, self.repeat);
             let array = if turn + 1 == self.repeat { &traced } else { &array };
             let started = Instant::now();
-            let values = array.read(&everything)?;
+            let values = array.read_buffer(&everything)?;
             seconds.push(started.elapsed().as_secs_f64());
             array_bytes = values.size_bytes() as u64;
             if self.verify && turn + 1 == self.repeat {
@@ -139,14 +139,15 @@ impl Read {
         let host = array.with_options(options);
         let shape = array.metadata().shape().to_vec();
         let Some(&rows) = shape.first() else {
-            return Ok(host.read(&Selection::all(&shape))?.to_host_bytes(Order::C)? == values.to_host_bytes(Order::C)?);
+            return Ok(host.read_buffer(&Selection::all(&shape))?.to_host_bytes(Order::C)?
+                == values.to_host_bytes(Order::C)?);
         };
         let step = array.metadata().chunk_grid().chunk_shape()[0].max(1);
         let mut first = 0;
         while first < rows {
             let (mut start, mut extent) = (vec![0; shape.len()], shape.clone());
             (start[0], extent[0]) = (first, step.min(rows - first));
-            let expected = host.read(&Selection::region(&start, &extent)?)?;
+            let expected = host.read_buffer(&Selection::region(&start, &extent)?)?;
             let part = values.region(&lens(&start)?, &lens(&extent)?, &vec![1; shape.len()])?;
             if expected.to_host_bytes(Order::C)? != part.to_host_bytes(Order::C)? {
                 return Ok(false);

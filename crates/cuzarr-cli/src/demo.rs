@@ -105,7 +105,7 @@ impl Demo {
             flip_a_byte(&root.join(case.name))?;
         }
         let started = Instant::now();
-        let result = array.read(&Selection::all(array.metadata().shape()));
+        let result = array.read_buffer(&Selection::all(array.metadata().shape()));
         let read_seconds = started.elapsed().as_secs_f64();
         let (verified, failure) = match result {
             Ok(values) => (is_true(&values)?, None),
@@ -264,7 +264,7 @@ fn write(array: &Array, device: Device) -> Result<f64> {
         let values = truth_bytes(plane * shape[1] * shape[2], elems);
         let values = NdBuffer::from_host(device, DType::FLOAT32, &lens, Order::C, &values)?;
         let started = Instant::now();
-        array.write(&Selection::region(&[plane, 0, 0], &extent)?, &values)?;
+        array.write_buffer(&Selection::region(&[plane, 0, 0], &extent)?, &values)?;
         seconds += started.elapsed().as_secs_f64();
     }
     Ok(seconds)

@@ -97,7 +97,7 @@ impl Preview {
         let total = plane.shape().iter().product::<u64>() * size;
         let mut values = Vec::new();
         for band in bands(plane, &array.chunk_shape()?)? {
-            let part = array.read(&band)?.to_device(Device::Cpu)?.astype(DType::FLOAT64, Order::C)?;
+            let part = array.read_buffer(&band)?.to_device(Device::Cpu)?.astype(DType::FLOAT64, Order::C)?;
             values.extend_from_slice(&part.host_slice::<f64>()?);
             output.throughput(&label, values.len() as u64 * size, total, begun.elapsed().as_secs_f64());
         }

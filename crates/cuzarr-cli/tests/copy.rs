@@ -53,7 +53,7 @@ fn source(path: &Path) -> NdBuffer {
     let bytes: Vec<u8> = (1..=elems).flat_map(|at| (at.wrapping_mul(2_654_435_761) >> 8).to_ne_bytes()).collect();
     let shape = SHAPE.map(|extent| extent as usize);
     let value = NdBuffer::from_host(Device::Cpu, DType::UINT32, &shape, Order::C, &bytes).unwrap();
-    array.write(&Selection::all(&SHAPE), &value).unwrap();
+    array.write_buffer(&Selection::all(&SHAPE), &value).unwrap();
     value
 }
 
@@ -109,7 +109,7 @@ fn a_killed_rechunk_is_resumed_and_right() {
     let after = objects(&to);
     assert!(before.iter().all(|(key, written)| after.get(key) == Some(written)), "finished chunks were written again");
     assert_eq!(after.len(), 64);
-    assert!(open(&to).read(&Selection::all(&SHAPE)).unwrap().all_equal(&value, false).unwrap());
+    assert!(open(&to).read_buffer(&Selection::all(&SHAPE)).unwrap().all_equal(&value, false).unwrap());
     let leftovers: Vec<_> = std::fs::read_dir(&to).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(!leftovers.iter().any(|name| name.to_string_lossy().starts_with(".cuzarr-copy")), "{leftovers:?}");
 }
@@ -141,13 +141,13 @@ fn copies_to_the_other_format_and_refuses_nonsense() {
     assert_eq!(copied.status.code(), Some(0), "{copied:?}");
     assert!(json(&copied)["gigabytes_per_second"].as_f64().unwrap() > 0.0);
     assert!(to.join(".zarray").exists());
-    assert!(open(&to).read(&Selection::all(&SHAPE)).unwrap().all_equal(&value, false).unwrap());
+    assert!(open(&to).read_buffer(&Selection::all(&SHAPE)).unwrap().all_equal(&value, false).unwrap());
     let chain = directory.path().join("chain");
     let codecs = r#"["bytes", {"name": "gzip", "configuration": {"level": 1}}, "crc32c"]"#;
     let copied = cuzarr(&["copy", text(&from), text(&chain), "--codecs", codecs]);
     assert_eq!(copied.status.code(), Some(0), "{copied:?}");
     assert!(std::fs::read_to_string(chain.join("zarr.json")).unwrap().contains("crc32c"));
-    assert!(open(&chain).read(&Selection::all(&SHAPE)).unwrap().all_equal(&value, false).unwrap());
+    assert!(open(&chain).read_buffer(&Selection::all(&SHAPE)).unwrap().all_equal(&value, false).unwrap());
     for (arguments, kind) in [
         (vec!["copy", text(&from), "/nowhere", "--codecs", "gzip", "--json"], "InvalidArgument"),
         (vec!["copy", text(&from), "/nowhere", "--codecs", codecs, "--zarr-format", "2", "--json"], "InvalidArgument"),
@@ -355,7 +355,7 @@ fn a_preview_has_the_elements_of_the_plane() {
     let mut reader = decoder.read_info().unwrap();
     let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
     reader.next_frame(&mut pixels).unwrap();
-    let plane = open(&from).read(&Selection::region(&[3, 0, 10], &[1, 128, 32]).unwrap()).unwrap();
+    let plane = open(&from).read_buffer(&Selection::region(&[3, 0, 10], &[1, 128, 32]).unwrap()).unwrap();
     let light = |at: usize| pixels[at * 3..at * 3 + 3].iter().map(|&part| u32::from(part)).sum::<u32>();
     let values = plane.host_slice::<u32>().unwrap();
     let (brightest, darkest) = (
@@ -381,8 +381,8 @@ fn a_pyramid_is_made_and_named() {
     assert!(!to.exists());
     assert_eq!(cuzarr(&arguments).status.code(), Some(0));
     let level = open(&to.join("1"));
-    let whole = open(&from).read(&Selection::region(&[0, 0, 0], &[2, 2, 2]).unwrap()).unwrap();
-    let first = level.read(&Selection::region(&[0, 0, 0], &[1, 1, 1]).unwrap()).unwrap();
+    let whole = open(&from).read_buffer(&Selection::region(&[0, 0, 0], &[2, 2, 2]).unwrap()).unwrap();
+    let first = level.read_buffer(&Selection::region(&[0, 0, 0], &[1, 1, 1]).unwrap()).unwrap();
     assert_eq!(first.host_slice::<u32>().unwrap()[0], *whole.host_slice::<u32>().unwrap().iter().max().unwrap());
     assert_eq!(json(&cuzarr(&arguments))["error"]["kind"], "ContainsGroup");
 }
@@ -398,7 +398,7 @@ fn an_expression_of_arrays_is_stored_or_printed() {
     assert_eq!((&plan["dtype"], &plan["chunk_shape"]), (&json!("float64"), &json!([1, 128, 128])), "{plan:#}");
     assert!(!to.exists());
     assert_eq!(cuzarr(&arguments).status.code(), Some(0));
-    let stored = open(&to).read(&Selection::all(&SHAPE)).unwrap();
+    let stored = open(&to).read_buffer(&Selection::all(&SHAPE)).unwrap();
     let elements = value.host_slice::<u32>().unwrap();
     let expected = elements.iter().map(|&value| f64::from(value) * 2.5 - 1.0);
     assert!(stored.host_slice::<f64>().unwrap().iter().copied().eq(expected));
@@ -420,6 +420,6 @@ fn an_expression_of_arrays_is_stored_or_printed() {
         let output = cuzarr(&arguments);
         assert_eq!((output.status.code(), &json(&output)["error"]["kind"]), (Some(1), &kind.into()), "{arguments:?}");
     }
-    let kept = open(&from).read(&Selection::all(&SHAPE)).unwrap();
+    let kept = open(&from).read_buffer(&Selection::all(&SHAPE)).unwrap();
     assert!(kept.all_equal(&value, false).unwrap(), "a refused target is not deleted before");
 }

@@ -106,12 +106,12 @@ impl Copy {
     /// }"#)?;
     /// let source = Array::create(Arc::new(MemoryStore::new()), "a", metadata, false, ArrayOptions::default())?;
     /// let everything = Selection::all(&[2, 4]);
-    /// source.write(&everything, &NdBuffer::from_host(Device::Cpu, DType::UINT8, &[2, 4], Order::C, &[1, 2, 3, 4, 5, 6, 7, 8])?)?;
+    /// source.write_buffer(&everything, &NdBuffer::from_host(Device::Cpu, DType::UINT8, &[2, 4], Order::C, &[1, 2, 3, 4, 5, 6, 7, 8])?)?;
     /// let changes = Changes { chunks: Some(vec![None, Some(2)]), ..Changes::default() };
     /// let copy = Copy::new(&source, Arc::new(MemoryStore::new()), "b", changes.apply(source.metadata())?, Existing::Refuse)?;
     /// let target = copy.run(&|_| ())?;
     /// assert_eq!(target.chunk_shape()?, [2, 2]);
-    /// assert_eq!(target.read(&everything)?.host_slice::<u8>()?, [1, 2, 3, 4, 5, 6, 7, 8]);
+    /// assert_eq!(target.read_buffer(&everything)?.host_slice::<u8>()?, [1, 2, 3, 4, 5, 6, 7, 8]);
     /// # Ok::<(), cuzarr::Error>(())
     /// ```
     ///

@@ -75,7 +75,7 @@ impl Pass {
     pub(super) fn write(&self, region: &Region, elements: &Elements) -> Result<()> {
         let selection = region.selection()?;
         match elements {
-            Elements::Fixed(elements) => self.target.write(&selection, elements),
+            Elements::Fixed(elements) => self.target.write_buffer(&selection, elements),
             Elements::Variable(elements) => self.target.write_variable(&selection, elements),
         }
     }
@@ -127,7 +127,7 @@ impl Pass {
 fn read(source: &Array, region: &Region) -> Result<Elements> {
     let selection = region.selection()?;
     match source.metadata().data_type().size_bytes() {
-        Some(_) => source.read(&selection).map(Elements::Fixed),
+        Some(_) => source.read_buffer(&selection).map(Elements::Fixed),
         None => source.read_variable(&selection).map(Elements::Variable),
     }
 }

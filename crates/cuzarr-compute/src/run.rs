@@ -286,7 +286,7 @@ impl<'a> Job<'a> {
     /// # Errors
     /// What reading reports.
     pub(crate) fn read(&self, region: &Region) -> Result<Vec<NdBuffer>> {
-        let elements = self.operands(region, |array, part| array.read(&part.selection()?))?;
+        let elements = self.operands(region, |array, part| array.read_buffer(&part.selection()?))?;
         self.note_read(region);
         Ok(elements)
     }
@@ -467,7 +467,7 @@ impl Expr {
                 &rest,
                 |region, inputs| job.work(region, &inputs),
                 |region, part| {
-                    target.write(&region.selection()?, &part)?;
+                    target.write_buffer(&region.selection()?, &part)?;
                     noted.as_mut().map_or(Ok(()), |noted| noted.note(region.number + 1))
                 },
             )?;

@@ -36,7 +36,7 @@ impl Work {
             |path| Array::create(Arc::new(MemoryStore::new()), path, metadata.clone(), false, options.clone()).unwrap();
         let (source, target) = (create("source"), create("target"));
         let host = ArrayOptions { device: Device::Cpu, memory_limit_bytes: 1 << 30, ..options.clone() };
-        source.with_options(host).write(&Selection::all(source.shape()), value).unwrap();
+        source.with_options(host).write_buffer(&Selection::all(source.shape()), value).unwrap();
         Work { source, target, device, limit }
     }
 

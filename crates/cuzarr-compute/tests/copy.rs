@@ -34,7 +34,7 @@ fn source(store: Arc<dyn Store>, chunk: [u64; 3], options: ArrayOptions) -> Arra
     });
     let metadata = ArrayMetadata::from_json(document.to_string().as_bytes()).unwrap();
     let array = Array::create(store, "deep/source", metadata, false, options).unwrap();
-    array.write(&Selection::all(&SHAPE), &numbers(Device::Cpu)).unwrap();
+    array.write_buffer(&Selection::all(&SHAPE), &numbers(Device::Cpu)).unwrap();
     array
 }
 
@@ -48,7 +48,7 @@ fn numbers(device: Device) -> NdBuffer {
 }
 
 fn check(array: &Array) {
-    let read = array.read(&Selection::all(&SHAPE)).unwrap();
+    let read = array.read_buffer(&Selection::all(&SHAPE)).unwrap();
     assert!(read.to_device(Device::Cpu).unwrap().all_equal(&numbers(Device::Cpu), false).unwrap());
 }
 
@@ -109,7 +109,7 @@ fn every_chunk_is_stored_where_a_copy_has_no_fill_value() {
                 let copy = Copy::new(source, memory(), "", target, Existing::Refuse).unwrap().run(&|_| ()).unwrap();
                 assert_eq!(copy.nchunks_initialized().unwrap(), 6 * 6, "{device} {compressor}");
                 let all = Selection::all(&SHAPE);
-                assert!(copy.read(&all).unwrap().all_equal(&source.read(&all).unwrap(), false).unwrap());
+                assert!(copy.read_buffer(&all).unwrap().all_equal(&source.read_buffer(&all).unwrap(), false).unwrap());
             }
         }
     }
@@ -129,7 +129,7 @@ fn no_object_is_written_twice_and_two_passes_read_less_than_one() {
     let elems = 512 * 512 * 4;
     let bytes: Vec<u8> = (1..=elems).flat_map(|at: i32| at.to_ne_bytes()).collect();
     let value = NdBuffer::from_host(Device::Cpu, DType::INT32, &[512, 512, 4], Order::C, &bytes).unwrap();
-    source.write(&Selection::all(source.shape()), &value).unwrap();
+    source.write_buffer(&Selection::all(source.shape()), &value).unwrap();
     let target = changes(json!({"chunks": [512, 1, 4]})).apply(source.metadata()).unwrap();
     let copy = Copy::new(&source, Arc::clone(&store) as Arc<dyn Store>, "t", target, Existing::Refuse).unwrap();
     assert_eq!(copy.passes().len(), 2);
@@ -149,7 +149,7 @@ fn no_object_is_written_twice_and_two_passes_read_less_than_one() {
     written.sort_unstable();
     written.dedup();
     assert_eq!(written.len(), all, "an object was written twice");
-    assert!(copy.read(&Selection::all(&[512, 512, 4])).unwrap().all_equal(&value, false).unwrap());
+    assert!(copy.read_buffer(&Selection::all(&[512, 512, 4])).unwrap().all_equal(&value, false).unwrap());
     assert_eq!(store.list("t").unwrap().len(), 513, "what lay between the passes is gone, and so is the journal");
 }
 

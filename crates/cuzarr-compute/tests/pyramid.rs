@@ -27,7 +27,7 @@ fn image(options: ArrayOptions) -> (Array, NdBuffer) {
         (0..count).flat_map(|at| (dice.below(9) as u16 * 100 + (at % 7) as u16).to_ne_bytes()).collect();
     let value =
         NdBuffer::from_host(Device::Cpu, DType::UINT16, &SHAPE.map(|len| len as usize), Order::C, &bytes).unwrap();
-    array.write(&Selection::all(&SHAPE), &value).unwrap();
+    array.write_buffer(&Selection::all(&SHAPE), &value).unwrap();
     (array, value)
 }
 
@@ -43,7 +43,7 @@ fn check_levels(group: &Group, value: &NdBuffer, method: Downsampling) {
     let mut expected = value.clone();
     for level in 0..3 {
         let array = group.array(&level.to_string()).unwrap();
-        let read = array.read(&Selection::all(array.shape())).unwrap().to_device(Device::Cpu).unwrap();
+        let read = array.read_buffer(&Selection::all(array.shape())).unwrap().to_device(Device::Cpu).unwrap();
         assert!(read.all_equal(&expected, false).unwrap(), "level {level} by {method:?}");
         expected = downsample(&expected, &[1, 2, 2, 2], method).unwrap();
     }

@@ -164,7 +164,7 @@ fn arrays_in_stores_are_reduced_region_by_region() {
     let array = Array::create(store, "x", metadata, false, ArrayOptions::default()).unwrap();
     let mut values = dice(40 * 33);
     (values[20 * 33 + 5], values[30 * 33 + 5]) = (900.0, 900.0);
-    array.write(&Selection::all(array.shape()), &floats(&[40, 33], &values)).unwrap();
+    array.write_buffer(&Selection::all(array.shape()), &floats(&[40, 33], &values)).unwrap();
     let x = Expr::array(array).unwrap();
     for device in devices() {
         for memory_limit_bytes in [4 << 10, 8 << 10, 1 << 30] {
@@ -191,7 +191,7 @@ fn many_results_are_gathered_on_the_device_as_on_the_host() {
     let array = Array::create(store, "x", metadata, false, ArrayOptions::default()).unwrap();
     let mut values = dice(22 * 3 * 75);
     (0..40).for_each(|at| values[at * 97] = f32::NAN);
-    array.write(&Selection::all(array.shape()), &floats(&[22, 3, 75], &values)).unwrap();
+    array.write_buffer(&Selection::all(array.shape()), &floats(&[22, 3, 75], &values)).unwrap();
     let x = Expr::array(array).unwrap();
     for op in [ReduceOp::Prod, ReduceOp::Std, ReduceOp::Max, ReduceOp::ArgMax, ReduceOp::All] {
         for axes in [vec![0], vec![0, 1]] {

@@ -39,7 +39,7 @@ fn stored(values: &NdBuffer, chunk: &[u64]) -> Expr {
     let shape: Vec<u64> = values.shape().iter().map(|&extent| extent as u64).collect();
     let metadata = metadata(&shape, chunk, &values.dtype().to_string(), json!(0), json!([bytes_codec("little")]));
     let array = Array::create(store, "x", metadata, false, ArrayOptions::default()).unwrap();
-    array.write(&Selection::all(array.shape()), values).unwrap();
+    array.write_buffer(&Selection::all(array.shape()), values).unwrap();
     Expr::array(array).unwrap()
 }
 

@@ -133,7 +133,7 @@ fn an_array_is_read_once_whatever_the_limit_is() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let metadata = metadata(&shape, &[7, 16, 50], "float32", json!(0.0), json!([bytes_codec("little")]));
     let array = Array::create(store, "", metadata, false, ArrayOptions::default()).unwrap();
-    array.write(&Selection::all(&shape), &elements).unwrap();
+    array.write_buffer(&Selection::all(&shape), &elements).unwrap();
     let expr = Expr::array(array).unwrap();
     let mut histograms = Vec::new();
     for device in devices() {

@@ -30,7 +30,7 @@ fn counting(store: &Arc<dyn Store>, path: &str, shape: &[u64], chunks: &[u64]) -
     let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
     let shape: Vec<usize> = shape.iter().map(|&extent| extent as usize).collect();
     let value = NdBuffer::from_host(Device::Cpu, DType::INT32, &shape, Order::C, &bytes).unwrap();
-    array.write(&Selection::all(array.shape()), &value).unwrap();
+    array.write_buffer(&Selection::all(array.shape()), &value).unwrap();
     (array, values)
 }
 
@@ -83,7 +83,8 @@ fn work_that_was_interrupted_goes_on_behind_what_is_finished() {
         store.delete(&first).unwrap();
         store.write(&chunk("x", 6), &whole).unwrap();
         negative.store_resumable(&target, &options).unwrap();
-        let read = |rows: u64| target.read(&Selection::region(&[5 * rows, 0], &[40 - 5 * rows, 50]).unwrap()).unwrap();
+        let read =
+            |rows: u64| target.read_buffer(&Selection::region(&[5 * rows, 0], &[40 - 5 * rows, 50]).unwrap()).unwrap();
         assert!(store.get(&first).unwrap().is_none(), "what was finished is computed again");
         assert_eq!(read(1).to_host_bytes(Order::C).unwrap(), bytes(values[250..].iter().map(|value| -value)));
         assert!(!store.list("y").unwrap().iter().any(|key| key.contains("work")));
@@ -111,7 +112,7 @@ fn stored_results_are_what_computed_ones_are() {
                 let target = create(&store, &format!("{kind}-{number}-{device}"), &[37, 50], &chunks, codecs);
                 let options = ComputeOptions { device, memory_limit_bytes, threads: 2, ..ComputeOptions::default() };
                 negative.store(&target, &options).unwrap();
-                let read = target.read(&Selection::all(target.shape())).unwrap();
+                let read = target.read_buffer(&Selection::all(target.shape())).unwrap();
                 assert_eq!(read.to_host_bytes(Order::C).unwrap(), bytes(values.iter().map(|value| -value)));
             }
         }
@@ -164,11 +165,11 @@ fn reductions_are_the_same_bits_on_every_device_whatever_chunks_are_missing() {
         let array = Array::create(Arc::clone(&store), path, metadata, false, ArrayOptions::default()).unwrap();
         let values: Vec<u8> = (0..37 * 50).flat_map(|at| (1.0 / (at as f32 + 3.0)).to_ne_bytes()).collect();
         let value = NdBuffer::from_host(Device::Cpu, DType::FLOAT32, &[37, 50], Order::C, &values).unwrap();
-        array.write(&Selection::all(array.shape()), &value).unwrap();
+        array.write_buffer(&Selection::all(array.shape()), &value).unwrap();
         for missing in ["c/0/0", "c/2/3", "c/3/3", "c/6/4"] {
             store.delete(&format!("{path}/{missing}")).unwrap();
         }
-        let whole = array.read(&Selection::all(array.shape())).unwrap();
+        let whole = array.read_buffer(&Selection::all(array.shape())).unwrap();
         let roots = Expr::apply(Op::Sqrt, &[of(&array)]).unwrap();
         for memory_limit_bytes in [4 << 10, 16 << 10] {
             for (op, axes) in

@@ -143,7 +143,7 @@ fn write(bench: &Bench, chunk: &str, codec: &str, plain: &[u8]) -> Result<(Arc<d
     let options = ArrayOptions { memory_limit_bytes: 8 << 30, ..ArrayOptions::default() };
     let array = Array::create(Arc::clone(&store), "a", metadata.clone(), false, options)?;
     let value = NdBuffer::from_host(Device::Cpu, DType::FLOAT32, &[bench.rows, SIDE, SIDE], Order::C, plain)?;
-    array.write(&Selection::all(array.shape()), &value)?;
+    array.write_buffer(&Selection::all(array.shape()), &value)?;
     let mut stored = 0;
     for key in store.list("a")? {
         stored += store.size_bytes(&key)?.unwrap_or(0);

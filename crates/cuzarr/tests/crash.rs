@@ -117,7 +117,7 @@ fn resizing_a_large_grid_deletes_what_is_stored_alone() {
         Array::create(Arc::clone(&store), "a", metadata(ZarrFormat::V3, 1 << 40), false, options()).unwrap();
     for at in [0, 5000, 1 << 39] {
         let value = NdBuffer::from_host(Device::Cpu, DType::UINT8, &[1], Order::C, &[7]).unwrap();
-        array.write(&Selection::region(&[at], &[1]).unwrap(), &value).unwrap();
+        array.write_buffer(&Selection::region(&[at], &[1]).unwrap(), &value).unwrap();
     }
     array.resize(vec![4096]).unwrap();
     assert_eq!(store.list("a/c").unwrap(), ["a/c/0"]);

@@ -176,10 +176,10 @@ fn an_element_of_a_huge_array_is_read_and_written_alone() {
         let chunks = vec![1; shape.len()];
         let array = opened(&document(&shape, &chunks, json!("uint16"), json!(7), little())).unwrap();
         let one = first(&array);
-        assert_eq!(array.read(&one).unwrap().to_host_bytes(Order::C).unwrap(), 7u16.to_le_bytes(), "{shape:?}");
+        assert_eq!(array.read_buffer(&one).unwrap().to_host_bytes(Order::C).unwrap(), 7u16.to_le_bytes(), "{shape:?}");
         let value = NdBuffer::full(Device::Cpu, DType::UINT16, &vec![1; shape.len()], Order::C, &[5, 0]).unwrap();
-        array.write(&one, &value).unwrap();
-        assert_eq!(array.read(&one).unwrap().to_host_bytes(Order::C).unwrap(), 5u16.to_le_bytes(), "{shape:?}");
+        array.write_buffer(&one, &value).unwrap();
+        assert_eq!(array.read_buffer(&one).unwrap().to_host_bytes(Order::C).unwrap(), 5u16.to_le_bytes(), "{shape:?}");
         assert_eq!(array.stored_chunks().unwrap().len(), 1, "{shape:?}");
     }
 }
@@ -191,14 +191,14 @@ fn lists_of_a_shards_chunks_are_in_the_budget() {
     let array = opened(&document(&[1 << 32], &[1 << 32], json!("int8"), json!(0), shards.clone())).unwrap();
     let value = NdBuffer::full(Device::Cpu, DType::INT8, &[1], Order::C, &[5]).unwrap();
     let peak = peak_bytes(|| {
-        let error = array.write(&first(&array), &value).unwrap_err();
+        let error = array.write_buffer(&first(&array), &value).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::BudgetExceeded, "{error}");
     });
     assert!(peak < most_bytes(), "{} MB", peak >> 20);
     // So many as real shards have are no reason to refuse.
     let array = opened(&document(&[1 << 17], &[1 << 17], json!("int8"), json!(0), shards)).unwrap();
-    array.write(&first(&array), &value).unwrap();
-    assert_eq!(array.read(&first(&array)).unwrap().to_host_bytes(Order::C).unwrap(), [5]);
+    array.write_buffer(&first(&array), &value).unwrap();
+    assert_eq!(array.read_buffer(&first(&array)).unwrap().to_host_bytes(Order::C).unwrap(), [5]);
 }
 
 #[test]
@@ -338,7 +338,7 @@ fn frames_inside_frames_stay_near_the_size_of_their_chunk() {
     }
     array.store().write("c/0", &stored).unwrap();
     let peak = peak_bytes(|| {
-        let error = array.read(&first(&array)).unwrap_err();
+        let error = array.read_buffer(&first(&array)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ChunkCorrupt, "{error}");
     });
     assert!(peak < 32 << 20, "{} MB", peak >> 20);

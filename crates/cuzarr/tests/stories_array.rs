@@ -48,11 +48,11 @@ fn many_selections_come_by_one_pipeline() {
         {"cname": "lz4", "clevel": 5, "shuffle": "shuffle", "typesize": 4, "blocksize": 0}});
     for codecs in [json!([bytes_codec("little")]), sharding(&[2, 4], json!([bytes_codec("little"), blosc]), "end")] {
         let (array, store) = create(metadata(&[9, 8], &[4, 4], "int32", json!(-5), codecs));
-        array.write(&Selection::all(array.shape()), &numbers(&array)).unwrap();
+        array.write_buffer(&Selection::all(array.shape()), &numbers(&array)).unwrap();
         store.delete("a/c/1/1").unwrap();
         for device in devices() {
             let array = array.with_options(ArrayOptions { device, threads: 2, ..array.options().clone() });
-            let each: Vec<_> = crops().iter().map(|crop| array.read(crop).unwrap()).collect();
+            let each: Vec<_> = crops().iter().map(|crop| array.read_buffer(crop).unwrap()).collect();
             let together = array.read_many(&crops(), None).unwrap();
             assert_eq!(together.len(), each.len());
             for (one, other) in together.iter().zip(&each) {
@@ -70,7 +70,7 @@ fn many_selections_come_by_one_pipeline() {
 fn one_small_chunk_reaches_a_device_in_one_copy() {
     let (array, store) =
         create(metadata(&[9, 8], &[4, 4], "int32", json!(-5), json!([bytes_codec("big"), zstd_codec()])));
-    array.write(&Selection::all(array.shape()), &numbers(&array)).unwrap();
+    array.write_buffer(&Selection::all(array.shape()), &numbers(&array)).unwrap();
     store.delete("a/c/1/1").unwrap();
     let corner = AxisSelection { start: 8, count: 1, step: 1, dropped: true };
     let strided = Selection::new(vec![corner, AxisSelection { start: 4, count: 2, step: 3, dropped: false }]).unwrap();
@@ -83,26 +83,26 @@ fn one_small_chunk_reaches_a_device_in_one_copy() {
         // Of a chunk that is scattered by the device, all of it crosses the bus.
         let crossed = |array: &Array| array.last_report().unwrap().stage(Stage::Upload).size_bytes;
         for selection in &within {
-            let got = on_device.read(selection).unwrap();
+            let got = on_device.read_buffer(selection).unwrap();
             assert_eq!(got.device(), device);
-            assert!(host(&got) == host(&array.read(selection).unwrap()), "{selection}");
+            assert!(host(&got) == host(&array.read_buffer(selection).unwrap()), "{selection}");
             assert_eq!(crossed(&on_device), got.size_bytes() as u64, "{selection}");
         }
         let wide = NdBuffer::empty(device, DType::FLOAT64, &[3, 3], Order::C).unwrap();
         on_device.read_into(&within[0], &wide).unwrap();
-        let expected = array.read(&within[0]).unwrap().astype(DType::FLOAT64, Order::C).unwrap();
+        let expected = array.read_buffer(&within[0]).unwrap().astype(DType::FLOAT64, Order::C).unwrap();
         assert_eq!(host(&wide), host(&expected));
-        let got = on_device.read(&across).unwrap();
+        let got = on_device.read_buffer(&across).unwrap();
         assert!(crossed(&on_device) > CHUNK_BYTES);
-        assert!(host(&got) == host(&array.read(&across).unwrap()));
+        assert!(host(&got) == host(&array.read_buffer(&across).unwrap()));
         // Under `strict` the device does all that it can, and elsewhere memory that does not lie in one piece is scattered to.
         let strict = on_device.with_options(ArrayOptions { strict: true, ..on_device.options().clone() });
-        assert!(host(&strict.read(&within[0]).unwrap()) == host(&array.read(&within[0]).unwrap()));
+        assert!(host(&strict.read_buffer(&within[0]).unwrap()) == host(&array.read_buffer(&within[0]).unwrap()));
         assert_ne!(crossed(&strict), 9 * 4);
         let columns = NdBuffer::empty(device, DType::INT32, &[3, 3], Order::F).unwrap();
         on_device.read_into(&within[0], &columns).unwrap();
         assert_eq!(crossed(&on_device), CHUNK_BYTES);
-        assert_eq!(host(&columns), host(&array.read(&within[0]).unwrap()));
+        assert_eq!(host(&columns), host(&array.read_buffer(&within[0]).unwrap()));
     }
 }
 
@@ -111,7 +111,7 @@ fn elements_are_converted_on_the_way() {
     let codecs = [json!([bytes_codec("little")]), json!([bytes_codec("big"), zstd_codec()])];
     for codecs in codecs {
         let (array, store) = create(metadata(&[9, 8], &[4, 3], "int32", json!(-7), codecs));
-        array.write(&Selection::all(array.shape()), &numbers(&array)).unwrap();
+        array.write_buffer(&Selection::all(array.shape()), &numbers(&array)).unwrap();
         store.delete("a/c/0/1").unwrap();
         let selection = Selection::from_slices(&[SliceArg::Index(2), SliceArg::Ellipsis], array.shape()).unwrap();
         let expected: Vec<u8> = [16.0, 17.0, 18.0, -7.0, -7.0, -7.0, 22.0, 23.0]
@@ -132,11 +132,11 @@ fn elements_are_converted_on_the_way() {
 fn results_are_where_and_how_the_options_say() {
     for device in devices() {
         let (array, _) = create(plain());
-        array.write(&Selection::all(array.shape()), &numbers(&array)).unwrap();
+        array.write_buffer(&Selection::all(array.shape()), &numbers(&array)).unwrap();
         for order_is_f in [false, true] {
             let array = array.with_options(ArrayOptions { device, order_is_f, ..array.options().clone() });
             let args = [SliceArg::Slice { start: Some(1), stop: None, step: Some(3) }, SliceArg::Ellipsis];
-            let read = array.read(&Selection::from_slices(&args, array.shape()).unwrap()).unwrap();
+            let read = array.read_buffer(&Selection::from_slices(&args, array.shape()).unwrap()).unwrap();
             assert_eq!((read.device(), read.shape()), (device, &[3, 8][..]));
             assert!(read.is_contiguous(if order_is_f { Order::F } else { Order::C }));
             let expected: Vec<u8> =
@@ -154,9 +154,9 @@ fn results_are_where_and_how_the_options_say() {
 #[test]
 fn errors_lead_from_the_array_to_the_chunk() {
     let (array, store) = create(plain());
-    array.write(&Selection::all(array.shape()), &numbers(&array)).unwrap();
+    array.write_buffer(&Selection::all(array.shape()), &numbers(&array)).unwrap();
     store.write("a/c/1/2", b"nonsense").unwrap();
-    let error = array.read(&Selection::all(array.shape())).unwrap_err();
+    let error = array.read_buffer(&Selection::all(array.shape())).unwrap_err();
     assert!(error.trail()[0].ends_with("array '/a'"), "{error}");
     assert_eq!(error.trail()[1], "chunk 'a/c/1/2'");
     assert_eq!(error.trail()[2], "codec 'zstd'");
@@ -165,9 +165,9 @@ fn errors_lead_from_the_array_to_the_chunk() {
 #[test]
 fn a_changed_shape_is_seen_by_the_next_call() {
     let (mut array, _) = create(plain());
-    array.write(&Selection::all(array.shape()), &numbers(&array)).unwrap();
+    array.write_buffer(&Selection::all(array.shape()), &numbers(&array)).unwrap();
     array.resize(vec![12, 2]).unwrap();
-    let read = array.read(&Selection::all(array.shape())).unwrap();
+    let read = array.read_buffer(&Selection::all(array.shape())).unwrap();
     let at = |place: i32| if place / 2 < 9 { place / 2 * 8 + place % 2 } else { 0 };
     let expected: Vec<u8> = (0..24).flat_map(|place| at(place).to_ne_bytes()).collect();
     assert_eq!((read.shape(), read.to_host_bytes(Order::C).unwrap()), (&[12, 2][..], expected));
@@ -202,7 +202,7 @@ fn strict_refuses_what_would_run_on_the_host() {
             let array = array.with_options(ArrayOptions { device, strict: true, ..array.options().clone() });
             let all = Selection::all(array.shape());
             let value = numbers(&array).to_device(device).unwrap();
-            let outcomes = [array.write(&all, &value).err(), array.read(&all).err()];
+            let outcomes = [array.write_buffer(&all, &value).err(), array.read_buffer(&all).err()];
             for error in outcomes {
                 assert_eq!(error.map(|error| error.kind()), refused.then_some(ErrorKind::FallbackRefused));
             }
@@ -215,7 +215,7 @@ fn verifying_finds_every_damaged_object_and_nothing_else() {
     let sharded = sharding(&[2, 3], json!([bytes_codec("little"), {"name": "crc32c"}]), "end");
     for (metadata, offset) in [(plain(), 0), (self::metadata(&[9, 8], &[4, 3], "int32", json!(0), sharded), 3)] {
         let (array, store) = create(metadata);
-        array.write(&Selection::all(array.shape()), &numbers(&array)).unwrap();
+        array.write_buffer(&Selection::all(array.shape()), &numbers(&array)).unwrap();
         assert!(array.verify(&|_, _| ()).unwrap().is_empty());
         for key in ["c/0/1", "c/2/2"] {
             let mut bytes = store.get(&format!("a/{key}")).unwrap().unwrap();
@@ -273,7 +273,7 @@ fn elements_of_variable_length_are_written_and_read() {
         let blank = VariableElements { offsets: (0..71).collect(), data: b"-".repeat(70) };
         array.write_variable(&Selection::all(array.shape()), &blank).unwrap();
         assert_eq!(store.list("a").unwrap(), ["a/zarr.json"], "empty chunks are not stored");
-        assert_eq!(array.read(&Selection::all(array.shape())).unwrap_err().kind(), ErrorKind::Unsupported);
+        assert_eq!(array.read_buffer(&Selection::all(array.shape())).unwrap_err().kind(), ErrorKind::Unsupported);
     }
     let (array, _) = create(plain());
     assert_eq!(array.read_variable(&Selection::all(array.shape())).unwrap_err().kind(), ErrorKind::Unsupported);

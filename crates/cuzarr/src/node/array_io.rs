@@ -62,8 +62,8 @@ impl Array {
     /// }"#)?;
     /// let array = Array::create(Arc::new(MemoryStore::new()), "a", metadata, false, ArrayOptions::default())?;
     /// let row = NdBuffer::from_host(Device::Cpu, DType::UINT8, &[4], Order::C, &[1, 2, 3, 4])?;
-    /// array.write(&Selection::from_slices(&[SliceArg::Index(1)], array.shape())?, &row)?;
-    /// let column = array.read(&Selection::from_slices(&[SliceArg::Ellipsis, SliceArg::Index(2)], array.shape())?)?;
+    /// array.write_buffer(&Selection::from_slices(&[SliceArg::Index(1)], array.shape())?, &row)?;
+    /// let column = array.read_buffer(&Selection::from_slices(&[SliceArg::Ellipsis, SliceArg::Index(2)], array.shape())?)?;
     /// assert_eq!(column.to_host_bytes(Order::C)?, [9, 3, 9]);
     /// # Ok::<(), cuzarr::Error>(())
     /// ```
@@ -71,7 +71,7 @@ impl Array {
     /// # Errors
     /// `SelectionInvalid`; `Unsupported` for elements of variable length; `FallbackRefused` under `strict`; what the
     /// store and the codecs report, with the chunk in the trail.
-    pub fn read(&self, selection: &Selection) -> Result<NdBuffer> {
+    pub fn read_buffer(&self, selection: &Selection) -> Result<NdBuffer> {
         let work = || -> Result<NdBuffer> {
             selection.check(self.shape())?;
             let dtype = self.metadata().data_type().device_dtype().ok_or_else(variable)?;
@@ -153,7 +153,7 @@ impl Array {
     /// their order; there is memory for `at_once` of them. None counts unless this returns without an error.
     ///
     /// # Errors
-    /// Those of [`Array::read`]; `MemorySpace` where [`Array::reads_in_turn`] says no.
+    /// Those of [`Array::read_buffer`]; `MemorySpace` where [`Array::reads_in_turn`] says no.
     pub(crate) fn read_in_turn(
         &self,
         selections: Vec<Selection>,
@@ -174,7 +174,7 @@ impl Array {
     /// another type are converted on the way, as NumPy's `astype` does it.
     ///
     /// # Errors
-    /// Those of [`Array::read`]; `ShapeMismatch` when `out` does not fit, `DTypeMismatch` when the types do not convert.
+    /// Those of [`Array::read_buffer`]; `ShapeMismatch` when `out` does not fit, `DTypeMismatch` when the types do not convert.
     pub fn read_into(&self, selection: &Selection, out: &NdBuffer) -> Result<()> {
         self.read_to(selection, out).at(|| self.place())
     }
@@ -198,12 +198,12 @@ impl Array {
     /// # Errors
     /// Those of [`Array::read_into`]; `ReadOnly`. Chunks that were written before a failure keep their new elements; no chunk
     /// is half written.
-    pub fn write(&self, selection: &Selection, value: &NdBuffer) -> Result<()> {
+    pub fn write_buffer(&self, selection: &Selection, value: &NdBuffer) -> Result<()> {
         let _turn = self.turn(selection).at(|| self.place())?;
         self.write_alone(selection, value)
     }
 
-    /// Like [`Array::write`], for whoever has the turn of the selection's objects.
+    /// Like [`Array::write_buffer`], for whoever has the turn of the selection's objects.
     pub(super) fn write_alone(&self, selection: &Selection, value: &NdBuffer) -> Result<()> {
         let work = || -> Result<()> {
             let access = self.access(Device::Cpu)?;
@@ -220,7 +220,7 @@ impl Array {
     /// Reads elements of variable length, in C order, into host memory.
     ///
     /// # Errors
-    /// Those of [`Array::read`]; `Unsupported` when the elements have one size.
+    /// Those of [`Array::read_buffer`]; `Unsupported` when the elements have one size.
     pub fn read_variable(&self, selection: &Selection) -> Result<VariableElements> {
         let work = || -> Result<VariableElements> {
             let access = self.access(Device::Cpu)?;
@@ -235,7 +235,7 @@ impl Array {
     /// Writes elements of variable length, given in the C order of the selection.
     ///
     /// # Errors
-    /// Those of [`Array::write`]; `Unsupported` when the elements have one size.
+    /// Those of [`Array::write_buffer`]; `Unsupported` when the elements have one size.
     pub fn write_variable(&self, selection: &Selection, value: &VariableElements) -> Result<()> {
         let _turn = self.turn(selection).at(|| self.place())?;
         self.write_variable_alone(selection, value)

@@ -42,7 +42,7 @@ impl Array {
     /// ```
     ///
     /// # Errors
-    /// The first failure of reading, as [`Array::read`], or of `work`. `work` may have seen regions before damage was noticed
+    /// The first failure of reading, as [`Array::read_buffer`], or of `work`. `work` may have seen regions before damage was noticed
     /// in them: its results count when this returns without an error.
     pub fn stream(
         &self,
@@ -53,7 +53,7 @@ impl Array {
         if self.reads_in_turn() {
             return self.stream_in_turn(regions, ahead, work);
         }
-        let read = |region: &&Region| in_flight(|| self.read(&region.selection()?));
+        let read = |region: &&Region| in_flight(|| self.read_buffer(&region.selection()?));
         relay(regions.iter().map(Ok), ahead.max(1), read, |region, elements| work(region, &elements))
     }
 

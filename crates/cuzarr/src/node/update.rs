@@ -42,12 +42,12 @@ impl Array {
     ///     for _ in 0..3 {
     ///         threads.spawn(|| -> cuzarr::Result<()> {
     ///             let update = array.update(&counter)?;
-    ///             let count = array.read(&counter)?.to_host_bytes(Order::C)?[0] + 1;
-    ///             update.write(&NdBuffer::from_host(Device::Cpu, DType::UINT8, &[1], Order::C, &[count])?)
+    ///             let count = array.read_buffer(&counter)?.to_host_bytes(Order::C)?[0] + 1;
+    ///             update.write_buffer(&NdBuffer::from_host(Device::Cpu, DType::UINT8, &[1], Order::C, &[count])?)
     ///         });
     ///     }
     /// });
-    /// assert_eq!(array.read(&counter)?.to_host_bytes(Order::C)?, [3]);
+    /// assert_eq!(array.read_buffer(&counter)?.to_host_bytes(Order::C)?, [3]);
     /// # Ok::<(), cuzarr::Error>(())
     /// ```
     ///
@@ -60,11 +60,11 @@ impl Array {
 }
 
 impl Update {
-    /// Like [`Array::write`].
+    /// Like [`Array::write_buffer`].
     ///
     /// # Errors
     /// The same.
-    pub fn write(&self, value: &NdBuffer) -> Result<()> {
+    pub fn write_buffer(&self, value: &NdBuffer) -> Result<()> {
         self.array.write_alone(&self.selection, value)
     }
 
@@ -135,12 +135,13 @@ mod tests {
                         let array = open(store()); // by everybody for himself
                         for row in (first..ROWS).step_by(6) {
                             let selection = Selection::region(&[row, 0], &[1, 5]).unwrap();
-                            array.write(&selection, &bytes(&[1, 5], &[row as u8 + 1; 5])).unwrap();
+                            array.write_buffer(&selection, &bytes(&[1, 5], &[row as u8 + 1; 5])).unwrap();
                         }
                     });
                 }
             });
-            let found = open(store()).read(&Selection::all(&[ROWS, 5])).unwrap().to_host_bytes(Order::C).unwrap();
+            let found =
+                open(store()).read_buffer(&Selection::all(&[ROWS, 5])).unwrap().to_host_bytes(Order::C).unwrap();
             let expected: Vec<u8> = (1..=ROWS as u8).flat_map(|row| [row; 5]).collect();
             assert_eq!(found, expected, "sharded: {is_sharded}");
         }
@@ -154,18 +155,18 @@ mod tests {
         let first = Selection::region(&[0, 0], &[16, 5]).unwrap();
         let second = Selection::region(&[16, 0], &[8, 5]).unwrap();
         let update = mine.update(&first).unwrap();
-        theirs.write(&second, &bytes(&[], &[7])).unwrap();
+        theirs.write_buffer(&second, &bytes(&[], &[7])).unwrap();
         let (sender, receiver) = channel();
         scope(|threads| {
             threads.spawn(|| {
                 sender.send(()).unwrap();
-                theirs.write(&first, &bytes(&[], &[9])).unwrap();
+                theirs.write_buffer(&first, &bytes(&[], &[9])).unwrap();
             });
             receiver.recv().unwrap();
-            update.write(&bytes(&[], &[8])).unwrap();
+            update.write_buffer(&bytes(&[], &[8])).unwrap();
             drop(update);
         });
-        let found = mine.read(&Selection::all(&[ROWS, 5])).unwrap().to_host_bytes(Order::C).unwrap();
+        let found = mine.read_buffer(&Selection::all(&[ROWS, 5])).unwrap().to_host_bytes(Order::C).unwrap();
         assert_eq!((found[0], found[79], found[80]), (9, 9, 7), "who waited wrote last");
     }
 
@@ -174,8 +175,8 @@ mod tests {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
         create(Arc::clone(&store), false);
         let (array, all) = (open(store), Selection::all(&[ROWS, 5]));
-        array.write(&all, &bytes(&[3], &[1, 2, 3])).unwrap_err();
+        array.write_buffer(&all, &bytes(&[3], &[1, 2, 3])).unwrap_err();
         array.update(&Selection::all(&[ROWS, 6])).err().unwrap();
-        array.write(&all, &bytes(&[], &[4])).unwrap();
+        array.write_buffer(&all, &bytes(&[], &[4])).unwrap();
     }
 }

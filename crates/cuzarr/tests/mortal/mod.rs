@@ -51,11 +51,11 @@ pub fn metadata(format: ZarrFormat, length: u64) -> ArrayMetadata {
 
 pub fn fill(array: &Array, values: &[u8]) {
     let elements = NdBuffer::from_host(Device::Cpu, DType::UINT8, &[values.len()], Order::C, values).unwrap();
-    array.write(&Selection::all(array.shape()), &elements).unwrap();
+    array.write_buffer(&Selection::all(array.shape()), &elements).unwrap();
 }
 
 pub fn elements(array: &Array) -> Vec<u8> {
-    array.read(&Selection::all(array.shape())).unwrap().to_host_bytes(Order::C).unwrap()
+    array.read_buffer(&Selection::all(array.shape())).unwrap().to_host_bytes(Order::C).unwrap()
 }
 
 /// Arrays `a`, `g/b` and `g/h/c` of elements that count from 1.
