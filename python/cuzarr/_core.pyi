@@ -6,6 +6,7 @@ from typing import Any, final
 
 __all__ = [
     "Array",
+    "Checkpoint",
     "ChunkReply",
     "ChunkRequest",
     "ChunkStore",
@@ -19,13 +20,11 @@ __all__ = [
     "Module",
     "NdBuffer",
     "Pyramid",
-    "Resumption",
     "StartedRead",
     "Store",
     "Update",
     "Watch",
     "__version__",
-    "check_journal_place",
     "cli",
     "error_kinds",
     "has_codec",
@@ -267,8 +266,10 @@ class Copy:
     def run(self) -> None: ...
 
 @final
-class Resumption:
-    def __new__(cls, target: Array, work: str, region_shape: Sequence[int]) -> Resumption: ...
+class Checkpoint:
+    def __new__(cls, target: Array, work: str, region_shape: Sequence[int]) -> Checkpoint: ...
+    @staticmethod
+    def check_place(target: tuple[Store, str]) -> None: ...
     @staticmethod
     def forget(target: Array) -> None: ...
     @property
@@ -307,7 +308,6 @@ def memory_of_arrays(device: str) -> dict[str, int]: ...
 def trim_memory(device: str) -> None: ...
 def reset_memory_peak(device: str) -> None: ...
 def set_allocator(function: Callable[[int, str], tuple[int, Any]] | None) -> None: ...
-def check_journal_place(target: tuple[Store, str]) -> None: ...
 def refuse_overlap(source: tuple[Store, str], target: tuple[Store, str]) -> None: ...
 def region_shape(
     shape: Sequence[int],

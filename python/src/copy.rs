@@ -7,7 +7,7 @@ use cuzarr::node::{self, ArrayOptions, Consolidation, Group, Node};
 use cuzarr::plan::Regions;
 use cuzarr::store::Store;
 use cuzarr::{Error, ErrorKind};
-use cuzarr_compute::{Changes, Copied, Existing, Pyramid, PyramidOptions, Resumption, copy_node};
+use cuzarr_compute::{Changes, Checkpoint, Copied, Existing, Pyramid, PyramidOptions, copy_node};
 use cuzarr_device::downsample::Downsampling;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -168,12 +168,6 @@ pub fn refuse_overlap(source: (PyRef<'_, PyStore>, String), target: (PyRef<'_, P
     cuzarr::node::refuse_overlap((&source.0.inner, &source.1), (&target.0.inner, &target.1)).py()
 }
 
-/// Refuses a place in which work cannot be resumed.
-#[pyfunction]
-pub fn check_journal_place(target: (PyRef<'_, PyStore>, String)) -> PyResult<()> {
-    cuzarr_compute::check_journal_place(&*target.0.inner, &target.1).py()
-}
-
 /// The shape of regions in which to work through an array within a number of bytes: whole objects of shape `unit`, with which
 /// chunks of these shapes are read as few times as possible.
 #[pyfunction]
@@ -189,23 +183,29 @@ pub fn region_shape(
 }
 
 /// How far work on an array came, noted beside its chunks.
-#[pyclass(name = "Resumption", module = "cuzarr._core")]
-pub struct PyResumption(Resumption);
+#[pyclass(name = "Checkpoint", module = "cuzarr._core")]
+pub struct PyCheckpoint(Checkpoint);
 
 #[pymethods]
-impl PyResumption {
+impl PyCheckpoint {
     /// Looks how far this work, in regions of this shape, came before.
     #[new]
-    fn new(py: Python<'_>, target: &PyArray, work: &str, region_shape: Vec<u64>) -> PyResult<PyResumption> {
+    fn new(py: Python<'_>, target: &PyArray, work: &str, region_shape: Vec<u64>) -> PyResult<PyCheckpoint> {
         let target = target.array().clone();
-        py.detach(|| Resumption::open(&target, work, &region_shape)).map(PyResumption).py()
+        py.detach(|| Checkpoint::resume(&target, work, &region_shape)).map(PyCheckpoint).py()
     }
 
-    /// For work that begins anew.
+    /// Refuses a place in which work cannot be resumed.
+    #[staticmethod]
+    fn check_place(target: (PyRef<'_, PyStore>, String)) -> PyResult<()> {
+        Checkpoint::check_place(&*target.0.inner, &target.1).py()
+    }
+
+    /// Deletes the checkpoint of an array that is about to be written anew.
     #[staticmethod]
     fn forget(py: Python<'_>, target: &PyArray) -> PyResult<()> {
         let target = target.array().clone();
-        py.detach(|| Resumption::forget(&target)).py()
+        py.detach(|| Checkpoint::forget(&target)).py()
     }
 
     /// Regions that are finished.
@@ -214,12 +214,12 @@ impl PyResumption {
         self.0.finished()
     }
 
-    /// Notes that so many are.
+    /// Notes how many are finished.
     fn note(&mut self, py: Python<'_>, finished: u64) -> PyResult<()> {
         py.detach(|| self.0.note(finished)).py()
     }
 
-    /// All are.
+    /// Deletes the checkpoint, because all are finished.
     fn end(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| self.0.end()).py()
     }

@@ -165,7 +165,7 @@ def test_a_copy_that_died_while_it_deleted_is_not_taken_up_where_another_one_was
         store = Mortal({}, changes)
         with contextlib.suppress(Exception):
             cuzarr.copy(source, store, **job)
-        if any(key.endswith(".cuzarr-copy.json") for key in store) and sum("/c/" in key for key in store) > 2:
+        if any(key.endswith(".cuzarr-work.json") for key in store) and sum("/c/" in key for key in store) > 2:
             before = dict(store)
     assert before
     for changes in range(len(before)):

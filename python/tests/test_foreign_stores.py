@@ -287,7 +287,7 @@ def test_values_are_those_of_zarr_python(pair: Pair) -> None:
         assert store.get(key, start=2) == value[2:], key
         assert store.get_parts(key, [(0, 2), (-1, None), (None, None)]) == [value[:2], value[-1:], value], key
         assert store.getsize(key) == len(value), key
-    for key in ("g", "t", "g/nothing", "nothing/zarr.json", "t/.cuzarr-copy.json"):
+    for key in ("g", "t", "g/nothing", "nothing/zarr.json", "t/.cuzarr-work.json"):
         assert not store.exists(key) and store.get(key) is None and store.get(key, start=1, stop=2) is None, key
 
 

@@ -3,8 +3,10 @@
 //! The target is written region by region, and regions are made of whole stored objects, so that none is written twice. A
 //! region is as large as the budget allows where that saves reads of the source. Where chunks lie so far across each other
 //! that the source would be read several times nevertheless, the copy takes two passes, by way of an array whose chunks
-//! suit both sides (the idea of Pangeo's `rechunker`, <https://rechunker.readthedocs.io/en/latest/algorithm.html>). What
-//! makes it resumable is in `journal`.
+//! suit both sides (the idea of Pangeo's `rechunker`, <https://rechunker.readthedocs.io/en/latest/algorithm.html>).
+//!
+//! The target's metadata is written when all of its chunks are there: until then there is no array that could be read
+//! half-written, only objects, each whole, and a `Checkpoint`, by which a copy that was killed goes on.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,18 +14,15 @@ use std::time::Instant;
 use cuzarr_device::pool::{in_flight, within};
 use serde_json::{Map, Value, json};
 
-use super::journal::Journal;
+use super::checkpoint::{Checkpoint, Found, PassNote, refuse_resuming};
 use super::pass::{Pass, Shrink};
 use super::regions::{limit_for, plannable_bytes};
-use super::resumption::check_journal_place;
-use super::resumption::refuse_resuming;
 use super::target::serializer;
 use cuzarr::meta::{ArrayMetadata, CodecsMetadata, Extension, FillValue, NewArray};
-use cuzarr::node::refuse_overlap;
-use cuzarr::node::{self, Array, ArrayOptions, Node, normalize_path};
+use cuzarr::node::{self, Array, ArrayOptions, Node, OLD_COPY_CHECKPOINT, normalize_path, refuse_overlap};
 use cuzarr::plan::{Region, Regions};
 use cuzarr::run::relay;
-use cuzarr::store::{Store, join_key};
+use cuzarr::store::{Store, StoreExt, join_key};
 use cuzarr::{Error, ErrorKind, Result, ResultExt};
 
 /// Where the array between two passes is, below the target's path.
@@ -70,7 +69,7 @@ pub struct Progress {
 pub struct Copy {
     source: Array,
     target: Array,
-    journal: Journal,
+    checkpoint: Checkpoint,
     passes: Vec<Pass>,
     begin: Begin,
     shrink: Option<Shrink>,
@@ -142,7 +141,7 @@ impl Copy {
         let path = normalize_path(path)?;
         check_alike(source.metadata(), &metadata, shrink.as_ref())?;
         refuse_overlap((source.store(), source.path()), (&store, &path))?;
-        check_journal_place(&*store, &path)?;
+        Checkpoint::check_place(&*store, &path)?;
         if existing == Existing::Resume {
             refuse_resuming(&*store)?;
         }
@@ -152,17 +151,18 @@ impl Copy {
         let write_empty_chunks = own.write_empty_chunks || *metadata.fill_value() == FillValue::Undefined;
         let memory_limit_bytes = plannable / 2;
         let options = ArrayOptions { memory_limit_bytes, order_is_f: false, write_empty_chunks, ..own.clone() };
-        let mut journal = Journal::new(source, &metadata);
         let target = Array::from_metadata(store, &path, metadata, options.clone())?;
         target.chain()?;
-        let begin = look(&target, &mut journal, existing)?;
+        let checkpoint = Checkpoint::new(&target, &origin(source, shrink.as_ref()));
+        let (begin, noted) = look(&target, &checkpoint, existing)?;
         let source = source.with_options(options);
-        let mut copy = Copy { source, target, journal, passes: Vec::new(), begin, shrink, options: own };
-        if begin != Begin::Complete {
-            copy.passes = copy.plan(plannable / 4)?;
-            copy.journal.passes =
-                copy.passes.iter().map(|pass| (pass.regions.shape().to_vec(), pass.finished)).collect();
-        }
+        let mut copy = Copy { source, target, checkpoint, passes: Vec::new(), begin, shrink, options: own };
+        copy.passes = match begin {
+            Begin::Fresh | Begin::Delete => copy.plan(plannable / 4)?,
+            Begin::GoOn => copy.planned_before(noted, plannable / 4)?,
+            Begin::Complete => Vec::new(),
+        };
+        copy.checkpoint.passes = copy.passes.iter().map(note).collect();
         Ok(copy)
     }
 
@@ -210,7 +210,7 @@ impl Copy {
                 let metadata = self.target.metadata().clone();
                 Array::create(Arc::clone(&store), &path, metadata, false, self.options.clone())?;
             } else {
-                self.journal.write(&*store, &path)?;
+                self.checkpoint.write()?;
             }
         }
         let mut meter = Meter::new(&self.passes, element_bytes(&self.source));
@@ -227,44 +227,37 @@ impl Copy {
         if was_consolidated {
             node::refresh_consolidated(&*store, &path, true)?;
         }
-        if self.journal.between.is_some() {
+        if self.passes.len() > 1 {
             node::delete_node(&*store, &join_key(&path, BETWEEN))?;
         }
         if !self.is_committed_by_caller() {
-            Journal::remove(&*store, &path)?;
+            self.checkpoint.end()?;
         }
         Ok(array)
     }
 
-    /// Whether the target is no array for anybody before the caller commits it, so that no journal is needed, and none is kept.
+    /// Whether the target is no array for anybody before the caller commits it, so that no checkpoint is needed, and none is kept.
     fn is_committed_by_caller(&self) -> bool {
         self.target.store().capabilities().transactional
     }
 
     fn run_pass(&mut self, number: usize, meter: &mut Meter, progress: &(dyn Fn(&Progress) + Sync)) -> Result<()> {
         let pass = self.passes[number].clone();
-        let (store, path) = (Arc::clone(self.target.store()), self.target.path().to_string());
         let rest = pass.unfinished(self.begin == Begin::GoOn)?;
         let read = |(region, _): &(Region, Option<u64>)| in_flight(|| pass.read(region)).at(|| region.to_string());
         relay(rest, 1, read, |(region, finished), elements| {
             let elements = in_flight(|| pass.shrunk(elements)).at(|| region.to_string())?;
             pass.write(&region, &elements).at(|| region.to_string())?;
             meter.add(region.elems(), finished.is_some());
-            if let Some(finished) = finished {
-                self.journal.passes[number].1 = finished;
-                if !self.is_committed_by_caller() {
-                    self.journal.write(&*store, &path)?;
-                }
+            if let Some(finished) = finished.filter(|_| !self.is_committed_by_caller()) {
+                self.checkpoint.note_pass(number, finished)?;
             }
             progress(&meter.now());
             Ok(())
         })
     }
 
-    fn plan(&mut self, most_bytes: u64) -> Result<Vec<Pass>> {
-        if self.begin == Begin::GoOn {
-            return self.planned_before(most_bytes);
-        }
+    fn plan(&self, most_bytes: u64) -> Result<Vec<Pass>> {
         if let Some(shrink) = &self.shrink {
             return self.plan_shrinking(shrink, most_bytes).map(|pass| vec![pass]);
         }
@@ -287,7 +280,6 @@ impl Copy {
             let again = WRITING_AGAIN + OBJECT_BYTES / between_bytes.max(1.0);
             if reads_first + reads_second + again < direct_reads {
                 let middle = self.between(&between)?;
-                self.journal.between = Some(between);
                 return Ok(vec![
                     Pass::new(&self.source, &middle, first, 0, reads_first),
                     Pass::new(&middle, &self.target, second, 0, reads_second),
@@ -330,18 +322,21 @@ impl Copy {
             .with_hint("raise the memory limit, or write smaller chunks or shards"))
     }
 
-    /// The passes that the journal tells of.
-    fn planned_before(&self, most_bytes: u64) -> Result<Vec<Pass>> {
+    /// The passes that the checkpoint tells of.
+    fn planned_before(&self, noted: Vec<PassNote>, most_bytes: u64) -> Result<Vec<Pass>> {
         let mut steps = vec![self.source.clone(), self.target.clone()];
-        if let Some(between) = &self.journal.between {
-            steps.insert(1, self.between(between)?);
+        if let [first, _] = &noted[..] {
+            steps.insert(1, self.between(&first.chunk_shape)?);
         }
-        if self.journal.passes.len() + 1 != steps.len() {
-            return Err(Error::new(ErrorKind::MetadataInvalid, "the journal of the copy contradicts itself")
-                .with_hint("begin again with overwrite"));
+        let target_chunk = self.target.metadata().chunk_grid().chunk_shape();
+        if noted.len() + 1 != steps.len() || noted.last().is_none_or(|last| last.chunk_shape != target_chunk) {
+            return Err(self.checkpoint.unreadable());
         }
-        let passes = steps.windows(2).zip(&self.journal.passes).map(|(step, (region_shape, finished))| {
-            let regions = Regions::new(self.target.shape(), region_shape.clone())?;
+        let passes = steps.windows(2).zip(noted).map(|(step, PassNote { region_shape, finished, .. })| {
+            let regions = Regions::new(self.target.shape(), region_shape)?;
+            if finished > regions.len() {
+                return Err(self.checkpoint.unreadable());
+            }
             let bytes = regions.most_bytes(element_bytes(&self.source));
             if bytes > most_bytes {
                 let message =
@@ -350,7 +345,7 @@ impl Copy {
                     .with_hint("raise the memory limit to what it was, or begin again with overwrite"));
             }
             let reads = regions.reads(&step[0].chunk_shape()?);
-            Ok(Pass { shrink: self.shrink.clone(), ..Pass::new(&step[0], &step[1], regions, *finished, reads) })
+            Ok(Pass { shrink: self.shrink.clone(), ..Pass::new(&step[0], &step[1], regions, finished, reads) })
         });
         passes.collect()
     }
@@ -421,35 +416,53 @@ impl Meter {
     }
 }
 
-/// What is at the target, and what that means. A journal of the same copy takes the place of the given one.
-fn look(target: &Array, journal: &mut Journal, existing: Existing) -> Result<Begin> {
+/// What is copied, in which way: a text that no other work has.
+fn origin(source: &Array, shrink: Option<&Shrink>) -> String {
+    let documents = source.metadata().documents();
+    let documents: Vec<_> = documents.iter().map(|(name, bytes)| (name, String::from_utf8_lossy(bytes))).collect();
+    let shrink = shrink.map(|shrink| json!([shrink.factors, shrink.method.name()]));
+    json!(["copy", source.store().to_string(), source.path(), documents, shrink]).to_string()
+}
+
+fn note(pass: &Pass) -> PassNote {
+    PassNote {
+        chunk_shape: pass.target.metadata().chunk_grid().chunk_shape().to_vec(),
+        region_shape: pass.regions.shape().to_vec(),
+        finished: pass.finished,
+    }
+}
+
+/// What is at the target, what that means, and the passes of a copy that goes on.
+fn look(target: &Array, checkpoint: &Checkpoint, existing: Existing) -> Result<(Begin, Vec<PassNote>)> {
     if existing == Existing::Overwrite {
-        return Ok(Begin::Delete);
+        return Ok((Begin::Delete, Vec::new()));
     }
     let (store, path) = (target.store(), target.path());
     let contains =
         |kind: ErrorKind, what: &str| Error::new(kind, format!("{store}: there is {what} at '/{path}' already"));
-    if let Some(found) = Journal::read(&**store, path)? {
-        let error = match (existing, found.is_of(journal)) {
-            (Existing::Resume, true) => {
-                *journal = found;
-                return Ok(Begin::GoOn);
-            }
-            (_, true) => {
+    match (checkpoint.find()?, existing) {
+        (Found::Same(passes), Existing::Resume) => return Ok((Begin::GoOn, passes)),
+        (Found::Same(_), _) => {
+            return Err(
                 contains(ErrorKind::ContainsArray, "an unfinished copy").with_hint("resume it, or overwrite it")
-            }
-            (_, false) => {
-                contains(ErrorKind::ContainsArray, "an unfinished copy of something else, or to other chunks or codecs")
-                    .with_hint("copy as it was begun, or overwrite it")
-            }
-        };
-        return Err(error);
+            );
+        }
+        (Found::Other, _) => {
+            let what = "unfinished work of another kind, of something else, or to other chunks or codecs";
+            return Err(contains(ErrorKind::ContainsArray, what).with_hint("copy as it was begun, or overwrite it"));
+        }
+        (Found::Unreadable, _) => return Err(checkpoint.unreadable()),
+        (Found::Nothing, _) if store.size_bytes(&join_key(path, OLD_COPY_CHECKPOINT))?.is_some() => {
+            let what = "an unfinished copy that another version of cuzarr began";
+            return Err(contains(ErrorKind::ContainsArray, what).with_hint("begin again with overwrite"));
+        }
+        (Found::Nothing, _) => {}
     }
     match node::open_existing(Arc::clone(store), path, None, target.options().clone()) {
         Ok(Node::Array(array)) => {
             let same = array.metadata().documents() == target.metadata().documents();
             if existing == Existing::Resume && same {
-                return Ok(Begin::Complete);
+                return Ok((Begin::Complete, Vec::new()));
             }
             Err(contains(ErrorKind::ContainsArray, "an array").with_hint("copy to another place, or overwrite it"))
         }
@@ -457,7 +470,7 @@ fn look(target: &Array, journal: &mut Journal, existing: Existing) -> Result<Beg
             Err(contains(ErrorKind::ContainsGroup, "a group").with_hint("copy to another place, or overwrite it"))
         }
         Err(error) if error.kind() != ErrorKind::NodeNotFound => Err(error),
-        Err(_) if target.stored_chunks()?.is_empty() => Ok(Begin::Fresh),
+        Err(_) if target.stored_chunks()?.is_empty() => Ok((Begin::Fresh, Vec::new())),
         Err(_) => Err(contains(ErrorKind::ContainsArray, "a set of chunks without metadata")
             .with_hint("copy to another place, or overwrite it")),
     }

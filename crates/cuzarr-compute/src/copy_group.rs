@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::checkpoint::Checkpoint;
 use super::copy::{Copy, Existing, Progress};
-use super::resumption::check_journal_place;
 use super::target::Changes;
 use cuzarr::meta::{GroupMetadata, ZarrFormat};
 use cuzarr::node::refuse_overlap;
@@ -51,7 +51,7 @@ pub fn copy_node(
 impl Copied {
     fn plan_group(&mut self, group: &Group, changes: &Changes) -> Result<()> {
         refuse_overlap((group.store(), group.path()), (&self.store, &self.path))?;
-        check_journal_place(&*self.store, &self.path)?;
+        Checkpoint::check_place(&*self.store, &self.path)?;
         if self.existing == Existing::Refuse {
             self.refuse_what_is_there(group)?;
         }

@@ -24,6 +24,7 @@
 //! Results equal NumPy's: exactly, but for functions that only approximate (at most 2 ulp from the true value, 3 for
 //! `arcsinh` and `arccosh` of binary64 on GPUs). Elements that are NaN may have another payload.
 
+mod checkpoint;
 mod copy;
 mod copy_group;
 mod count;
@@ -33,7 +34,6 @@ mod elementwise;
 mod evaluate;
 mod expr;
 mod histogram;
-mod journal;
 mod layout;
 mod meter;
 mod op;
@@ -45,13 +45,13 @@ mod pyramid;
 mod quantile;
 mod reduce;
 mod regions;
-mod resumption;
 mod run;
 mod source;
 mod statistics;
 mod summary;
 mod target;
 
+pub use checkpoint::Checkpoint;
 pub use copy::{Copy, Existing, Progress};
 pub use copy_group::{Copied, copy_node};
 pub use elementwise::{ElementwiseArgument, ElementwiseCall, ElementwiseKernel};
@@ -64,7 +64,6 @@ pub use promote::Weak;
 pub use pyramid::{Pyramid, PyramidOptions};
 pub use quantile::{Quantile, QuantileMethod};
 pub use reduce::{ReduceOp, Reduction};
-pub use resumption::{Resumption, check_journal_place};
 pub use run::{ComputeOptions, Tell, Wrap};
 pub use statistics::Statistics;
 pub use target::{Changes, codecs_from_json, compressor_named};

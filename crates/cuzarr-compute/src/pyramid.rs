@@ -8,9 +8,9 @@ use std::sync::Arc;
 use cuzarr_device::downsample::Downsampling;
 use serde_json::{Map, Value, json};
 
+use super::checkpoint::Checkpoint;
 use super::copy::{Copy, Existing, Progress};
 use super::pass::Shrink;
-use super::resumption::check_journal_place;
 use super::target::Changes;
 use cuzarr::meta::{ArrayMetadata, ZarrFormat};
 use cuzarr::node::refuse_overlap;
@@ -181,7 +181,7 @@ impl Pyramid {
 
     fn check_target(&self) -> Result<()> {
         refuse_overlap((self.source.store(), self.source.path()), (&self.store, &self.path))?;
-        check_journal_place(&*self.store, &self.path)?;
+        Checkpoint::check_place(&*self.store, &self.path)?;
         if self.existing != Existing::Refuse {
             return Ok(());
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use cuzarr_device::pool::{Within, in_flight, within};
 use cuzarr_device::{Device, NdBuffer, Order};
 
+use super::checkpoint::Checkpoint;
 use super::copy::Progress;
 use super::evaluate::{Processor, memory_shape};
 use super::expr::{Expr, Kind};
@@ -12,7 +13,6 @@ use super::meter::Meter;
 use super::program::{Input, Program, lower};
 use super::reduce::view::state_bytes;
 use super::regions::{operand_region, plannable_bytes, regions};
-use super::resumption::Resumption;
 use cuzarr::node::{Array, ArrayOptions, refuse_overlap};
 use cuzarr::plan::Region;
 use cuzarr::run::{walk, write_behind};
@@ -456,10 +456,10 @@ impl Expr {
         let target = options.wrap.map_or(target.clone(), |wrap| target.with_store(wrap(target.store())));
         let shape = regions.first().map_or(&[][..], |region| &region.extent);
         let mut noted = match is_noted {
-            true => Some(Resumption::open(&target, &self.origin()?, shape)?),
-            false => Resumption::forget(&target).map(|()| None)?,
+            true => Some(Checkpoint::resume(&target, &self.origin()?, shape)?),
+            false => Checkpoint::forget(&target).map(|()| None)?,
         };
-        let finished = noted.as_ref().map_or(0, Resumption::finished);
+        let finished = noted.as_ref().map_or(0, Checkpoint::finished);
         let rest: Vec<Region> = regions.into_iter().filter(|region| region.number >= finished).collect();
         if !rest.is_empty() {
             for_each_region(

@@ -13,6 +13,7 @@ use cuzarr::store::testing::{Observed, Operation};
 use cuzarr::store::{LocalStore, MemoryStore, Prefixed, Split, Store, StoreExt};
 use cuzarr::{Error, ErrorKind};
 use cuzarr_compute::{Changes, ComputeOptions, Copy, Existing, Expr, Pyramid, PyramidOptions, copy_node};
+use cuzarr_device::downsample::Downsampling;
 use cuzarr_device::{DType, Device, NdBuffer, Order};
 use model::devices;
 use serde_json::{Value, json};
@@ -150,7 +151,7 @@ fn no_object_is_written_twice_and_two_passes_read_less_than_one() {
     written.dedup();
     assert_eq!(written.len(), all, "an object was written twice");
     assert!(copy.read_buffer(&Selection::all(&[512, 512, 4])).unwrap().all_equal(&value, false).unwrap());
-    assert_eq!(store.list("t").unwrap().len(), 513, "what lay between the passes is gone, and so is the journal");
+    assert_eq!(store.list("t").unwrap().len(), 513, "what lay between the passes is gone, and so is the checkpoint");
 }
 
 #[test]
@@ -224,7 +225,7 @@ fn transaction(kept: &Arc<dyn Store>) -> Arc<dyn Store> {
 }
 
 #[test]
-fn what_is_committed_as_a_whole_gets_its_metadata_first_and_no_journal() {
+fn what_is_committed_as_a_whole_gets_its_metadata_first_and_no_checkpoint() {
     let source = source(memory(), [30, 4, 4], options(1 << 17));
     let target = changes(json!({"chunks": [5, 11, 26]})).apply(source.metadata()).unwrap();
     let kept = memory();
@@ -249,6 +250,120 @@ fn another_copy_is_not_resumed() {
     let error = Copy::new(&source, Arc::clone(&kept), "t", other.clone(), Existing::Resume).err().unwrap();
     assert_eq!(error.kind(), ErrorKind::ContainsArray);
     check(&Copy::new(&source, kept, "t", other, Existing::Overwrite).unwrap().run(&|_| ()).unwrap());
+}
+
+const CHECKPOINT: &str = "t/.cuzarr-work.json";
+
+/// What an interrupted copy of `source` to "t" left.
+fn interrupted(source: &Array, target: &ArrayMetadata) -> Arc<dyn Store> {
+    let kept = memory();
+    let copy = Copy::new(source, failing(&kept, 3), "t", target.clone(), Existing::Refuse).unwrap();
+    copy.run(&|_| ()).unwrap_err();
+    kept
+}
+
+#[test]
+fn the_checkpoint_of_other_work_is_not_resumed() {
+    let source = source(memory(), [30, 4, 4], options(1 << 17));
+    let target = changes(json!({"chunks": [5, 11, 26]})).apply(source.metadata()).unwrap();
+    let resume = |source: &Array, kept: &Arc<dyn Store>| {
+        Copy::new(source, Arc::clone(kept), "t", target.clone(), Existing::Resume).err().map(|error| error.kind())
+    };
+    let kept = interrupted(&source, &target);
+    let moved = Array::create(memory(), "moved", source.metadata().clone(), false, options(1 << 17)).unwrap();
+    assert_eq!(resume(&moved, &kept), Some(ErrorKind::ContainsArray));
+    assert_eq!(resume(&source, &kept), None);
+    // A computation into an array whose documents are those of the copy.
+    let array = Array::create(Arc::clone(&kept), "t", target.clone(), true, options(1 << 17)).unwrap();
+    let expr = Expr::array(source.clone()).unwrap();
+    let compute = ComputeOptions { memory_limit_bytes: 1 << 19, threads: 2, ..ComputeOptions::default() };
+    let failing_array = array.with_store(failing(&kept, 3));
+    assert_eq!(expr.store_resumable(&failing_array, &compute).unwrap_err().kind(), ErrorKind::StoreFailed);
+    assert!(kept.get(CHECKPOINT).unwrap().is_some());
+    assert_eq!(resume(&source, &kept), Some(ErrorKind::ContainsArray), "half of the array is not computed");
+    // And the other way round: the copy was killed after its last region.
+    let document = json!({"version": 2, "work": "0", "target": "0", "passes": []});
+    kept.write(CHECKPOINT, document.to_string().as_bytes()).unwrap();
+    expr.store_resumable(&array, &compute).unwrap();
+    check(&array);
+    assert!(kept.get(CHECKPOINT).unwrap().is_none());
+}
+
+#[test]
+fn a_pyramid_goes_on_by_the_same_method_alone() {
+    let source = source(memory(), [30, 44, 26], options(1 << 20));
+    let kept = memory();
+    let plan = |store: Arc<dyn Store>, method, existing| {
+        let changes = changes(json!({"chunks": [5, 11, 13]}));
+        let options = PyramidOptions { method, levels: Some(2), changes, ..PyramidOptions::default() };
+        let axes = Some(["z", "y", "x"].map(String::from).to_vec());
+        Pyramid::new(&source, store, "t", existing, PyramidOptions { axes, ..options }).unwrap()
+    };
+    let level: Arc<dyn Store> = Arc::new(Observed::new(Arc::clone(&kept)).with_failure(|operation| match operation {
+        Operation::Write(key, _) if key == "t/1/c/2/0/0" => Some(Error::new(ErrorKind::StoreFailed, "the power went")),
+        _ => None,
+    }));
+    plan(level, Downsampling::Mean, Existing::Refuse).run(&|_, _| ()).unwrap_err();
+    let error = plan(Arc::clone(&kept), Downsampling::Max, Existing::Resume).run(&|_, _| ()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ContainsArray, "{error}");
+    plan(kept, Downsampling::Mean, Existing::Resume).run(&|_, _| ()).unwrap();
+}
+
+#[test]
+fn a_checkpoint_that_cannot_be_read_is_named_and_overwritten() {
+    let source = source(memory(), [30, 4, 4], options(1 << 17));
+    let target = changes(json!({"chunks": [5, 11, 26]})).apply(source.metadata()).unwrap();
+    let kept = interrupted(&source, &target);
+    let good: Value = serde_json::from_slice(&kept.get(CHECKPOINT).unwrap().unwrap()).unwrap();
+    let with = |pointer: &str, value: Value| {
+        let mut document = good.clone();
+        *document.pointer_mut(pointer).unwrap() = value;
+        document.to_string().into_bytes()
+    };
+    let damaged = [
+        b"{".to_vec(),
+        b"[]".to_vec(),
+        b"{}".to_vec(),
+        vec![0xff; 100],
+        with("/version", json!(1)),
+        with("/version", json!(3)),
+        with("/passes", json!(null)),
+        with("/passes", json!([])),
+        with("/passes/0/finished", json!(-1)),
+        with("/passes/0/finished", json!(1u64 << 40)),
+        with("/passes/0/chunk_shape", json!([1, 1, 1])),
+    ];
+    for bytes in &damaged {
+        kept.write(CHECKPOINT, bytes).unwrap();
+        for existing in [Existing::Resume, Existing::Refuse] {
+            let copy = Copy::new(&source, Arc::clone(&kept), "t", target.clone(), existing);
+            let (error, text) = (copy.err().unwrap(), String::from_utf8_lossy(bytes));
+            let is_read = existing == Existing::Refuse && error.kind() == ErrorKind::ContainsArray;
+            assert!(is_read || error.kind() == ErrorKind::MetadataInvalid, "{text}: {error}");
+            assert!(error.hint().unwrap().contains("overwrite"), "{text}: {error}");
+        }
+    }
+    check(&Copy::new(&source, kept, "t", target, Existing::Overwrite).unwrap().run(&|_| ()).unwrap());
+}
+
+#[test]
+fn a_copy_of_a_version_before_is_refused_until_it_is_overwritten() {
+    let source = source(memory(), [30, 4, 4], options(1 << 17));
+    let target = changes(json!({"chunks": [5, 11, 26]})).apply(source.metadata()).unwrap();
+    let kept = memory();
+    kept.write("t/.cuzarr-copy.json", br#"{"version":1,"source":{},"target":"","between":null,"passes":[]}"#).unwrap();
+    let plan = |existing| Copy::new(&source, Arc::clone(&kept), "t", target.clone(), existing);
+    for existing in [Existing::Refuse, Existing::Resume] {
+        let error = plan(existing).err().unwrap();
+        assert_eq!((error.kind(), error.hint()), (ErrorKind::ContainsArray, Some("begin again with overwrite")));
+    }
+    check(&plan(Existing::Overwrite).unwrap().run(&|_| ()).unwrap());
+    assert!(!kept.list("t").unwrap().iter().any(|key| key.contains("cuzarr")));
+    // A computation of version 1 was noted beside an array that is gone: there is nothing to go on with.
+    let kept = memory();
+    kept.write(CHECKPOINT, br#"{"of":{"work":"","target":[],"region_shape":[5,11,26]},"finished":9}"#).unwrap();
+    check(&Copy::new(&source, Arc::clone(&kept), "t", target, Existing::Resume).unwrap().run(&|_| ()).unwrap());
+    assert!(kept.get(CHECKPOINT).unwrap().is_none());
 }
 
 #[test]

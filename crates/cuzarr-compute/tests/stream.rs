@@ -101,6 +101,49 @@ fn work_that_was_interrupted_goes_on_behind_what_is_finished() {
 }
 
 #[test]
+fn what_another_version_or_damage_left_is_not_trusted() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let (x, values) = counting(&store, "x", &[40, 50], &[5, 50]);
+    let target = create(&store, "y", &[40, 50], &[5, 50], plain());
+    let negative = Expr::apply(Op::Negative, &[of(&x)]).unwrap();
+    let options = ComputeOptions { memory_limit_bytes: 16 << 10, threads: 2, ..ComputeOptions::default() };
+    let key = "y/.cuzarr-work.json";
+    let whole = store.get("x/c/6/0").unwrap().unwrap();
+    store.write("x/c/6/0", b"damaged").unwrap();
+    negative.store_resumable(&target, &options).unwrap_err();
+    store.write("x/c/6/0", &whole).unwrap();
+    let good: Value = serde_json::from_slice(&store.get(key).unwrap().unwrap()).unwrap();
+    assert!(good["version"] == 2 && good["passes"][0]["finished"].as_u64() > Some(0), "{good:#}");
+    let with = |member: &str, value: Value| {
+        let mut document = good.clone();
+        document[member] = value;
+        document.to_string().into_bytes()
+    };
+    let of_version_1 = json!({"of": {"work": "", "target": [], "region_shape": [5, 50]}, "finished": 7});
+    for bytes in [
+        of_version_1.to_string().into_bytes(),
+        b"damaged".to_vec(),
+        with("version", json!(3)),
+        with("work", json!("another")),
+        with("target", json!("another")),
+        with("passes", json!([{"chunk_shape": [5, 50], "region_shape": [1, 1], "finished": 7}])),
+    ] {
+        target
+            .write(
+                &Selection::all(target.shape()),
+                &NdBuffer::from_host(Device::Cpu, DType::INT32, &[40, 50], Order::C, &[0; 8000]).unwrap(),
+            )
+            .unwrap();
+        store.write(key, &bytes).unwrap();
+        negative.store_resumable(&target, &options).unwrap();
+        let read = target.read(&Selection::all(target.shape())).unwrap();
+        let expected = self::bytes(values.iter().map(|value| -value));
+        assert_eq!(read.to_host_bytes(Order::C).unwrap(), expected, "{}", String::from_utf8_lossy(&bytes));
+        assert!(store.get(key).unwrap().is_none());
+    }
+}
+
+#[test]
 fn stored_results_are_what_computed_ones_are() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let (x, values) = counting(&store, "x", &[37, 50], &[5, 8]);

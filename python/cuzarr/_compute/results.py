@@ -54,7 +54,7 @@ class Target:
             place = {name: settings.pop(name, None) for name in ("storage_options", "metadata_store")}
             out = make_store_path(out, path=settings.pop("name", None), mode="a", **place)
             if resume:
-                _core.check_journal_place((out.store.handle, out.path))
+                _core.Checkpoint.check_place((out.store.handle, out.path))
                 with contextlib.suppress(ArrayNotFoundError):
                     out = _sources.nodes.open_array(out, mode="r+")
         if resume and out is None:
@@ -138,7 +138,7 @@ class Results:
     ) -> None:
         self._target, self._unit, self._origin, self._limit, self._watch = target, unit, origin, limit, watch
         self._hears = written
-        self._noted: _core.Resumption | None = None
+        self._noted: _core.Checkpoint | None = None
         self._looked = False
         self._writer = ThreadPoolExecutor(1, "cuzarr-write")
         self._writing: Future[None] | None = None
@@ -174,9 +174,9 @@ class Results:
         self._looked = True
         handle = self._target.array._handle()
         if self._origin:
-            self._noted = _core.Resumption(handle, self._origin, list(self._unit))
+            self._noted = _core.Checkpoint(handle, self._origin, list(self._unit))
         else:
-            _core.Resumption.forget(handle)
+            _core.Checkpoint.forget(handle)
 
     def put(self, place: BlockInfo, result: Any) -> None:
         """Takes the next result."""

@@ -22,14 +22,14 @@ use crate::meta::node::{self, ZARR_JSON, ZARRAY, ZATTRS, ZGROUP, ZMETADATA};
 use crate::meta::{ArrayMetadata, Consolidated, NodeMetadata};
 use crate::store::{ByteRange, ReadRequest, Store, StoreExt, join_key};
 
-/// Says how far a copy to the array beside it came.
-pub const COPY_PROGRESS: &str = ".cuzarr-copy.json";
-/// Says how far a computation into the array beside it came.
-pub const WORK_PROGRESS: &str = ".cuzarr-work.json";
+/// Name of the object that says how far unfinished work on the array beside it came.
+pub const CHECKPOINT: &str = ".cuzarr-work.json";
+/// Name of the object that said so of copies before the release of 0.1.0.
+pub const OLD_COPY_CHECKPOINT: &str = ".cuzarr-copy.json";
 
 /// What goes before everything else below a node's path, in three batches. Attributes go behind `.zarray`, because an array without
 /// them is another one, and before `.zgroup`, because a later group would take them over.
-const FIRST: [&[&str]; 3] = [&[COPY_PROGRESS, WORK_PROGRESS, ZMETADATA, ZARR_JSON, ZARRAY], &[ZATTRS], &[ZGROUP]];
+const FIRST: [&[&str]; 3] = [&[CHECKPOINT, OLD_COPY_CHECKPOINT, ZMETADATA, ZARR_JSON, ZARRAY], &[ZATTRS], &[ZGROUP]];
 
 /// Above so many chunks, those that are stored are listed, instead of trying to delete each.
 const LIST_INSTEAD_OF_DELETE: u64 = 1000;
@@ -229,7 +229,7 @@ pub(super) fn delete_chunks(
     let delete = || {
         // It counts chunks that will be gone.
         if !store.capabilities().transactional {
-            store.delete(&join_key(path, WORK_PROGRESS))?;
+            store.delete(&join_key(path, CHECKPOINT))?;
         }
         store.delete_many(&keys)
     };

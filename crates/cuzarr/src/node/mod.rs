@@ -38,7 +38,7 @@ use crate::store::Store;
 
 pub use crate::run::Options as ArrayOptions;
 pub use array::Array;
-pub use deletion::{COPY_PROGRESS, WORK_PROGRESS, delete_node, delete_tree, refresh_consolidated};
+pub use deletion::{CHECKPOINT, OLD_COPY_CHECKPOINT, delete_node, delete_tree, refresh_consolidated};
 pub use group::{Consolidation, Group};
 pub use hierarchy::{consolidate_metadata, create_hierarchy};
 pub use mode::Mode;
