@@ -149,6 +149,17 @@ def test_an_interrupted_copy_is_resumed(source: cuzarr.Array) -> None:
     assert not any("cuzarr" in key for key in target)
 
 
+@pytest.mark.parametrize("name", [".cuzarr-copy.json", ".cuzarr-work.json"])
+def test_a_checkpoint_that_cannot_be_gone_on_with_is_only_overwritten(source: cuzarr.Array, name: str) -> None:
+    target = {name: b'{"version": 1, "source": {}, "target": "", "between": null, "passes": []}'}
+    for resume in (False, True):
+        with pytest.raises(cuzarr.CuzarrError) as raised:
+            cuzarr.copy(source, target, resume=resume)
+        assert raised.value.hint == "begin again with overwrite"
+    np.testing.assert_array_equal(cuzarr.copy(source, target, overwrite=True)[...], VALUES)
+    assert name not in target
+
+
 def test_progress_hears_of_objects_while_they_are_written(source: cuzarr.Array) -> None:
     heard = threading.Event()
 

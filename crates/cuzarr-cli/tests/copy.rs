@@ -179,6 +179,25 @@ fn a_report_of_a_finished_copy_says_that_it_is_complete() {
 }
 
 #[test]
+fn a_copy_that_an_older_version_began_is_only_overwritten() {
+    let directory = tempfile::tempdir().unwrap();
+    let (from, to) = (directory.path().join("from"), directory.path().join("to"));
+    let value = source(&from);
+    std::fs::create_dir(&to).unwrap();
+    std::fs::write(to.join(".cuzarr-copy.json"), b"{}").unwrap();
+    for option in [&[][..], &["--resume"]] {
+        let output = cuzarr(&[&["copy", text(&from), text(&to), "--json"], option].concat());
+        let error = &json(&output)["error"];
+        assert_eq!((output.status.code(), &error["kind"]), (Some(1), &"ContainsArray".into()), "{output:?}");
+        assert_eq!(error["hint"], "begin again with overwrite");
+    }
+    let output = cuzarr(&["copy", text(&from), text(&to), "--overwrite"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(open(&to).read(&Selection::all(&SHAPE)).unwrap().all_equal(&value, false).unwrap());
+    assert!(!to.join(".cuzarr-copy.json").exists());
+}
+
+#[test]
 fn zip_files_are_no_targets_and_other_files_are_refused_by_every_command() {
     let directory = tempfile::tempdir().unwrap();
     let from = directory.path().join("from");
