@@ -129,14 +129,14 @@ fn what_another_version_or_damage_left_is_not_trusted() {
         with("passes", json!([{"chunk_shape": [5, 50], "region_shape": [1, 1], "finished": 7}])),
     ] {
         target
-            .write(
+            .write_buffer(
                 &Selection::all(target.shape()),
                 &NdBuffer::from_host(Device::Cpu, DType::INT32, &[40, 50], Order::C, &[0; 8000]).unwrap(),
             )
             .unwrap();
         store.write(key, &bytes).unwrap();
         negative.store_resumable(&target, &options).unwrap();
-        let read = target.read(&Selection::all(target.shape())).unwrap();
+        let read = target.read_buffer(&Selection::all(target.shape())).unwrap();
         let expected = self::bytes(values.iter().map(|value| -value));
         assert_eq!(read.to_host_bytes(Order::C).unwrap(), expected, "{}", String::from_utf8_lossy(&bytes));
         assert!(store.get(key).unwrap().is_none());
