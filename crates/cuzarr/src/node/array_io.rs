@@ -10,7 +10,7 @@ use super::array::Array;
 use crate::codec::VariableElements;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::plan::{Explanation, Selection, check_strict, check_strict_writing, chunks_touched};
-use crate::run::{Access, Arrived, Engine, Report, SMALL_BYTES, Turn, in_threads, memory_shape, reads_in_turn};
+use crate::run::{Access, Arrived, Engine, Report, Turn, in_threads, memory_shape, reads_in_turn};
 use crate::store::{Identity, join_key};
 
 /// What an array keeps between calls: its chain bound to the devices it was used on, and what its last call did. A clone
@@ -180,15 +180,8 @@ impl Array {
     }
 
     fn read_to(&self, selection: &Selection, out: &NdBuffer) -> Result<()> {
-        let (engine, store, options) = (Engine::get(), self.store(), self.options());
         self.check_strict(out.device())?;
-        let may_be_small = out.device() != Device::Cpu && out.size_bytes() <= SMALL_BYTES;
-        let on_host = may_be_small.then(|| self.access_on(Device::Cpu, out.dtype())).transpose()?;
-        let small = on_host.map(|on_host| engine.read_small(&on_host, store, selection, out, options));
-        let report = match small.transpose()?.flatten() {
-            Some(report) => report,
-            None => engine.read(&*self.access_as(out)?, store, selection, out, options)?,
-        };
+        let report = Engine::get().read(&*self.access_as(out)?, self.store(), selection, out, self.options())?;
         self.io.state().report = Some(report);
         Ok(())
     }
@@ -338,13 +331,9 @@ impl Array {
 
     /// What reads into `out`.
     fn access_as(&self, out: &NdBuffer) -> Result<Arc<Access>> {
-        self.access_on(out.device(), out.dtype())
-    }
-
-    fn access_on(&self, device: Device, dtype: DType) -> Result<Arc<Access>> {
-        let access = self.access(device)?;
+        let access = self.access(out.device())?;
         match access.dtype() {
-            Some(own) if own != dtype => access.reading_as(dtype).map(Arc::new),
+            Some(own) if own != out.dtype() => access.reading_as(out.dtype()).map(Arc::new),
             _ => Ok(access),
         }
     }

@@ -141,6 +141,11 @@ pub struct Batch {
 }
 
 impl Batch {
+    /// Packed bytes of the units of a read.
+    pub fn packed_bytes(&self, read: usize) -> usize {
+        self.units[self.reads[read].units.clone()].iter().map(|unit| unit.packed_size_bytes).sum()
+    }
+
     /// Where a unit's bytes begin in its read, and how many they are; `None` for the whole of it.
     pub fn unit_span(&self, read: &Read, unit: usize) -> Option<(usize, usize)> {
         match (read.range, self.units[unit].range) {

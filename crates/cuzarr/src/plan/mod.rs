@@ -25,7 +25,9 @@ pub use explanation::{
     Decoding, Explanation, Placed, Placement, check_strict, check_strict_writing, encoding_placements, placements,
 };
 pub(crate) use geometry::strides;
-pub(crate) use placement::{Circumstances, PLAIN_COPIES, ReadPlacement, Resident, Route, encoding, placed};
+pub(crate) use placement::{
+    Circumstances, PLAIN_COPIES, ReadPlacement, Resident, Route, SMALL_BYTES, encoding, placed,
+};
 pub use read::{Entries, IndexPlace, IndexRead, Plan, PlanOptions, Room, Step};
 pub use regions::{Region, Regions};
 pub use selection::{AxisSelection, Selection, SliceArg};

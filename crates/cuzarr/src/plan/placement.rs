@@ -28,6 +28,10 @@ const DECODING_BATCHES: u64 = 3;
 /// 8 GiB within 2 GiB took 1.04 times as long as reading them, with three batches 1.20, with five 1.18 (`docs/notes/engine.md`).
 const DECODING_IN_TURN: u64 = 4;
 
+/// Bytes up to which a single chunk is read by the calling thread: another one would take longer to wake up, and work on a device
+/// longer to begin.
+pub(crate) const SMALL_BYTES: usize = 128 << 10;
+
 /// What a placement goes by, beside the array's codecs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Circumstances {
@@ -49,24 +53,26 @@ pub(crate) struct Circumstances {
     pub(crate) in_turn: bool,
     /// Whether the store keeps values in the device's memory.
     pub(crate) is_resident: bool,
+    /// Bytes of the result, of a read of one chunk of a store at hand into memory that lies in one piece.
+    pub(crate) one_chunk_bytes: Option<usize>,
 }
 
-/// How chunks that come in host memory get to a device.
+/// How the batches of one read are carried out. Where each route is: `run/read/route`.
 #[derive(Clone, Debug)]
 pub(crate) enum Route {
-    /// The host decodes them into pinned memory; packed bytes cross the bus.
+    /// The host decodes to where elements belong in its own memory.
     Host,
-    /// They cross the bus as they are stored, and kernels decode them.
+    /// The host decodes elements of variable length.
+    Variable,
+    /// The host decodes one small chunk, and its elements go to the device in one copy.
+    Small,
+    /// The host decodes into pinned memory, and packed bytes cross the bus. Where it undoes the last passes of encoding only, so
+    /// many, kernels undo the others behind the bus.
+    Hybrid(Option<(usize, Arc<Native>)>),
+    /// Chunks cross the bus as they are stored, and kernels decode them.
     Kernels(Arc<Native>),
-    /// The host undoes the last passes of encoding, so many; kernels undo the others behind the bus.
-    Hybrid { host_passes: usize, native: Arc<Native> },
-}
-
-impl Route {
-    /// What kernels do, where they do everything.
-    pub(crate) fn kernels(&self) -> Option<&Arc<Native>> {
-        if let Route::Kernels(native) = self { Some(native) } else { None }
-    }
+    /// Chunks come in the device's memory.
+    Resident(Resident),
 }
 
 /// What is done with chunks that come in the device's memory.
@@ -78,37 +84,44 @@ pub(crate) enum Resident {
     Frames(Arc<Native>),
 }
 
-/// Where the chunks of one read into device memory are decoded.
+/// Where the chunks of one read are decoded.
 #[derive(Clone, Debug)]
 pub(crate) struct ReadPlacement {
-    /// Of chunks that come in host memory.
     pub(crate) route: Route,
-    /// Of those that come in device memory; `None` where none may come so.
-    pub(crate) resident: Option<Resident>,
     /// Packed bytes of one batch.
     pub(crate) batch_bytes: u64,
 }
 
 impl ReadPlacement {
-    /// The placement of a read of a program's chunks.
-    pub(crate) fn new(program: &Program, given: &Circumstances) -> ReadPlacement {
+    /// The placement of a read into memory of `device`. Without a program elements differ in length.
+    pub(crate) fn new(program: Option<&Program>, device: Device, given: &Circumstances) -> ReadPlacement {
+        let by = |route, batch_bytes| ReadPlacement { route, batch_bytes };
+        let Some(program) = program else { return by(Route::Variable, given.slab_bytes) };
+        if device == Device::Cpu {
+            return by(Route::Host, given.slab_bytes);
+        }
+        let is_small = |bytes: usize| bytes.max(program.packed_size_bytes()) <= SMALL_BYTES;
+        if !given.strict && !given.is_resident && given.one_chunk_bytes.is_some_and(is_small) {
+            return by(Route::Small, given.slab_bytes);
+        }
         let batch_bytes = batch_bytes(program, given);
-        let route = match divide(program, given) {
-            Division { host_passes: 0, native: Some(native), .. } => Route::Kernels(Arc::new(native)),
-            Division { host_passes, native: Some(native), .. } => {
-                Route::Hybrid { host_passes, native: Arc::new(native) }
-            }
-            Division { native: None, .. } => Route::Host,
+        let resident = given.is_resident.then(|| Resident::new(program, given.memory_limit_bytes)).flatten();
+        if let Some(resident) = resident {
+            let bytes = match &resident {
+                Resident::Packed => batch_bytes,
+                Resident::Frames(native) => {
+                    let share = given.memory_limit_bytes / (2 * (RESIDENT_FRAME_COPIES + native.scratch_copies()));
+                    batch_bytes.saturating_mul(LARGER_BATCHES).min(share).max(batch_bytes)
+                }
+            };
+            return by(Route::Resident(resident), bytes);
+        }
+        let Division { host_passes, native, .. } = divide(program, given);
+        let route = match native.map(Arc::new) {
+            Some(native) if host_passes == 0 => Route::Kernels(native),
+            native => Route::Hybrid(native.map(|native| (host_passes, native))),
         };
-        let resident = if given.is_resident { Resident::new(program, given.memory_limit_bytes) } else { None };
-        let batch_bytes = match &resident {
-            Some(Resident::Frames(native)) => {
-                let share = given.memory_limit_bytes / (2 * (RESIDENT_FRAME_COPIES + native.scratch_copies()));
-                batch_bytes.saturating_mul(LARGER_BATCHES).min(share).max(batch_bytes)
-            }
-            _ => batch_bytes,
-        };
-        ReadPlacement { route, resident, batch_bytes }
+        by(route, batch_bytes)
     }
 }
 
@@ -228,7 +241,12 @@ impl EncodingLoad {
 
 #[cfg(test)]
 mod tests {
+    use cuzarr_device::DType;
+    use serde_json::{Value, json};
+
     use super::*;
+    use crate::codec::{ChunkSpec, data_type_of};
+    use crate::meta::{Extension, FillValue};
 
     #[test]
     fn little_is_encoded_by_the_host_and_much_by_the_device() {
@@ -239,5 +257,59 @@ mod tests {
         assert!(prefers(1, 16 << 20, 16), "the device divides one chunk, the host does not");
         assert!(prefers(512, 1 << 20, 16) && prefers(8192, 64 << 10, 16));
         assert!(!prefers(8192, 64 << 10, 200), "threads enough");
+    }
+
+    /// The route of a read of chunks of so many floats that `codecs` encode; `change` says how it differs from a large read.
+    fn route(codecs: &Value, floats: u64, device: Device, change: impl Fn(&mut Circumstances)) -> Route {
+        let codecs = codecs.as_array().unwrap().iter().map(|codec| Extension::from_json(codec, "codecs").unwrap());
+        let data_type = data_type_of(DType::FLOAT32).unwrap();
+        let fill_value = FillValue::default_of(&data_type);
+        let spec = ChunkSpec::new(vec![floats], data_type, fill_value);
+        let program = Chain::from_codecs(&codecs.collect::<Vec<_>>(), spec).unwrap().bind(device).unwrap();
+        let mut given = Circumstances {
+            multiprocessors: 132,
+            threads: 4,
+            strict: false,
+            memory_limit_bytes: 1 << 30,
+            slab_bytes: 16 << 20,
+            decode_batch_bytes: 64 << 20,
+            chunks: 4096,
+            in_turn: false,
+            is_resident: false,
+            one_chunk_bytes: None,
+        };
+        change(&mut given);
+        ReadPlacement::new(Some(&program), device, &given).route
+    }
+
+    #[test]
+    fn a_route_follows_from_where_bytes_are_and_what_decodes_them() {
+        let (gpu, floats, large) = (Device::Cuda(0), 1 << 18, |_: &mut Circumstances| {});
+        let (plain, zstd) = (json!(["bytes"]), json!(["bytes", {"name": "zstd", "configuration": {"level": 3}}]));
+        assert!(matches!(route(&zstd, floats, Device::Cpu, large), Route::Host));
+        assert!(matches!(route(&zstd, floats, gpu, large), Route::Kernels(_)));
+        assert!(matches!(route(&plain, floats, gpu, large), Route::Hybrid(None)));
+        let little = |given: &mut Circumstances| given.memory_limit_bytes = 1 << 20;
+        assert!(matches!(route(&zstd, floats, gpu, little), Route::Hybrid(None)));
+        let resident = |given: &mut Circumstances| given.is_resident = true;
+        assert!(matches!(route(&plain, floats, gpu, resident), Route::Resident(Resident::Packed)));
+        assert!(matches!(route(&zstd, floats, gpu, resident), Route::Resident(Resident::Frames(_))));
+    }
+
+    #[test]
+    fn one_small_chunk_goes_by_the_host_unless_the_device_must_decode() {
+        let is_small = |floats: u64, bytes: usize, change: &dyn Fn(&mut Circumstances)| {
+            let route = route(&json!(["bytes"]), floats, Device::Cuda(0), |given| {
+                given.one_chunk_bytes = Some(bytes);
+                change(given);
+            });
+            matches!(route, Route::Small)
+        };
+        assert!(is_small(1 << 15, SMALL_BYTES, &|_| {}));
+        assert!(!is_small((1 << 15) + 1, 8, &|_| {}), "all of the chunk is decoded");
+        assert!(!is_small(1 << 15, SMALL_BYTES + 1, &|_| {}));
+        assert!(!is_small(1 << 15, 8, &|given| given.strict = true));
+        assert!(!is_small(1 << 15, 8, &|given| given.is_resident = true));
+        assert!(!is_small(1 << 15, 8, &|given| given.one_chunk_bytes = None));
     }
 }

@@ -8,6 +8,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use super::batch::{Batch, ChunkName, CoalesceLimits, Fill, Place, SizeRule, Unit, coalesce};
+use super::explanation::chunks_touched;
 use super::geometry::{first_elem, number_in, packed_strides, region, whole};
 use super::pieces::{PackedAxis, PieceLimits, divide};
 use super::selection::{AxisSelection, Selection};
@@ -228,6 +229,19 @@ impl Plan {
             known_entries: 0,
             pieces: VecDeque::new(),
         })
+    }
+
+    /// A plan of the same read of the array in another binding, whose packed chunks may lie otherwise.
+    ///
+    /// # Errors
+    /// Those of [`Plan::new`].
+    pub(crate) fn rebound(self, source: &Arc<Source>) -> Result<Plan> {
+        Plan::of(Arc::clone(source), self.selections, self.stacking, self.options)
+    }
+
+    /// Whether the plan is of one selection, which lies in one chunk.
+    pub(crate) fn is_one_chunk(&self) -> bool {
+        matches!(&self.selections[..], [one] if self.stacking == Stacking::One && chunks_touched(&self.source, one) == 1)
     }
 
     /// Whether results lie behind a first dimension.

@@ -1,6 +1,6 @@
 //! An array as `run` sees it: its chain bound to a device, and what plans need to know of it.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use cuzarr_device::{DType, Device, NdBuffer, Order, Packing};
 
@@ -24,6 +24,8 @@ pub struct Access {
     dtype: Option<DType>,
     fill: Vec<u8>,
     indexes: Indexes,
+    /// The array bound to the host, for an array that is bound to another device; its elements are not converted.
+    host: OnceLock<Arc<Access>>,
 }
 
 impl Access {
@@ -41,28 +43,14 @@ impl Access {
         let levels = levels(&chain);
         let leaf = leaf(&chain);
         let program = if leaf.is_variable() { None } else { Some(Arc::new(leaf.bind(device)?)) };
-        let packed = match &program {
-            Some(program) => PackedLayout {
-                size_bytes: program.packed_size_bytes(),
-                element_bytes: program.tail().packed.size_bytes(),
-                axes: program.packed_axes().to_vec(),
-                stored_is_packed: program.stored_is_packed(),
-                divisible: program.tail().packing == Packing::Plain,
-            },
-            None => PackedLayout {
-                size_bytes: 0,
-                element_bytes: 0,
-                axes: (0..metadata.ndim()).collect(),
-                stored_is_packed: false,
-                divisible: false,
-            },
-        };
+        let packed = packed_layout(program.as_deref(), metadata.ndim());
         let data_type = metadata.data_type();
         Ok(Access {
             source: Arc::new(Source { shape: metadata.shape().to_vec(), levels, packed, key }),
             dtype: data_type.device_dtype(),
             fill: metadata.fill_value().element(data_type).into_owned(),
             indexes: Indexes::default(),
+            host: OnceLock::new(),
             chain,
             device,
             program,
@@ -79,6 +67,7 @@ impl Access {
             program: self.program.clone(),
             fill: self.fill.clone(),
             indexes: self.indexes.clone(),
+            host: OnceLock::new(),
             ..*self
         }
     }
@@ -101,7 +90,39 @@ impl Access {
             dtype: Some(dtype),
             fill: fill.astype(dtype, Order::C)?.to_host_bytes(Order::C)?,
             indexes: self.indexes.clone(),
+            host: if self.device == Device::Cpu { OnceLock::new() } else { self.bound_to_host()?.into() },
         })
+    }
+
+    /// This array bound to the host: what a small read decodes by.
+    ///
+    /// # Errors
+    /// Those of [`Access::new`] and [`Access::reading_as`].
+    pub(crate) fn on_host(&self) -> Result<Arc<Access>> {
+        let host = self.bound_to_host()?;
+        match self.dtype {
+            Some(dtype) if host.dtype != Some(dtype) => host.reading_as(dtype).map(Arc::new),
+            _ => Ok(host),
+        }
+    }
+
+    fn bound_to_host(&self) -> Result<Arc<Access>> {
+        if let Some(host) = self.host.get() {
+            return Ok(Arc::clone(host));
+        }
+        let program = self.leaf().bind(Device::Cpu)?;
+        let packed = packed_layout(Some(&program), self.source.shape.len());
+        let host = Access {
+            chain: Arc::clone(&self.chain),
+            device: Device::Cpu,
+            source: Arc::new(Source { packed, ..(*self.source).clone() }),
+            program: Some(Arc::new(program)),
+            dtype: self.dtype,
+            fill: self.fill.clone(),
+            indexes: self.indexes.clone(),
+            host: OnceLock::new(),
+        };
+        Ok(Arc::clone(self.host.get_or_init(|| Arc::new(host))))
     }
 
     /// Where results are.
@@ -164,6 +185,25 @@ impl Access {
     /// The chain of the innermost chunks.
     pub(crate) fn leaf(&self) -> &Chain {
         leaf(&self.chain)
+    }
+}
+
+fn packed_layout(program: Option<&Program>, ndim: usize) -> PackedLayout {
+    match program {
+        Some(program) => PackedLayout {
+            size_bytes: program.packed_size_bytes(),
+            element_bytes: program.tail().packed.size_bytes(),
+            axes: program.packed_axes().to_vec(),
+            stored_is_packed: program.stored_is_packed(),
+            divisible: program.tail().packing == Packing::Plain,
+        },
+        None => PackedLayout {
+            size_bytes: 0,
+            element_bytes: 0,
+            axes: (0..ndim).collect(),
+            stored_is_packed: false,
+            divisible: false,
+        },
     }
 }
 

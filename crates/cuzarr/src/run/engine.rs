@@ -16,9 +16,8 @@ use crate::run::access::Access;
 use crate::run::context::{Context, Failures};
 use crate::run::options::Options;
 use crate::run::read::coordinator;
-use crate::run::read::device::{Arrived, DeviceDestination, InTurn, Out};
-use crate::run::read::route::host::HostDestination;
-use crate::run::read::route::variable::{self, VariableDestination};
+use crate::run::read::out::{Arrived, InTurn, Out};
+use crate::run::read::route::variable;
 use crate::run::report::{Counters, Report};
 use crate::run::schedule::budget::Memory;
 use crate::run::schedule::pool::Pool;
@@ -92,7 +91,7 @@ impl Engine {
 
     /// For a read into device memory, one of whose threads is the calling one: what it puts on the device must not wait until
     /// a worker leaves it a core, which takes milliseconds.
-    fn driven_call(&self, store: &Arc<dyn Store>, device: Device, options: &Options) -> Arc<Context> {
+    pub(crate) fn driven_call(&self, store: &Arc<dyn Store>, device: Device, options: &Options) -> Arc<Context> {
         self.call_by(&self.driven_pool, options.threads.saturating_sub(1).max(1), store, device, options)
     }
 
@@ -176,19 +175,8 @@ impl Engine {
             return Err(Error::new(ErrorKind::MemorySpace, message).with_hint(hint));
         }
         let _range = profile::range("read", out.size_bytes() as u64);
-        let strides = plan.packed_strides();
-        let call;
-        if access.device() == Device::Cpu {
-            call = self.call(store, Device::Cpu, options);
-            let mut destination = HostDestination::new(&call, access, out, strides, options)?;
-            coordinator::read(&call, access, plan, &mut destination)?;
-        } else {
-            call = self.driven_call(store, access.device(), options);
-            let out = Out::Whole(out.clone());
-            let mut destination = DeviceDestination::new(&call, access, out, strides, options)?;
-            coordinator::read(&call, access, plan, &mut destination)?;
-        }
-        Ok(call.report())
+        let (_, report) = coordinator::read(self, access, store, plan, Out::Whole(out.clone()), options)?;
+        Ok(report)
     }
 
     /// Reads boxes of an array to the device that `access` is bound to, one after the other by one pipeline, and hands each
@@ -215,12 +203,10 @@ impl Engine {
         }
         let dtype = access.dtype().ok_or_else(|| Error::new(ErrorKind::Unsupported, "elements differ in length"))?;
         let _range = profile::range("read", 0);
-        let call = self.driven_call(store, device, options);
         let out = Out::InTurn(InTurn::new(dtype, &selections, at_once, deliver)?);
         let plan = Plan::in_turn(Arc::clone(access.source()), selections, options.plan())?;
-        let mut destination = DeviceDestination::new(&call, access, out, plan.packed_strides(), options)?;
-        coordinator::read(&call, access, plan, &mut destination)?;
-        Ok(call.report())
+        let (_, report) = coordinator::read(self, access, store, plan, out, options)?;
+        Ok(report)
     }
 
     /// Reads elements of variable length, in C order.
@@ -236,12 +222,10 @@ impl Engine {
     ) -> Result<(VariableElements, Report)> {
         variable::require(access)?;
         let _range = profile::range("read", 0);
-        let call = self.call(store, Device::Cpu, options);
         let plan = Plan::new(Arc::clone(access.source()), selection.clone(), options.plan())?;
-        let mut destination = VariableDestination::new(&call, access, plan.packed_strides(), options)?;
-        coordinator::read(&call, access, plan, &mut destination)?;
-        let elements = destination.assemble(&selection.shape(), access.fill())?;
-        Ok((elements, call.report()))
+        let out = Out::Elements(selection.shape());
+        let (elements, report) = coordinator::read(self, access, store, plan, out, options)?;
+        Ok((elements.unwrap_or_default(), report))
     }
 
     /// Waits for the turn of a write to an array; `None` when it touches no object.

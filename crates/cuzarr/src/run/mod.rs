@@ -28,8 +28,7 @@ pub use decoder::{Decoder, DecoderBatch, Frames};
 pub use engine::Engine;
 pub(crate) use engine::{memory_shape, reads_in_turn};
 pub use options::Options;
-pub(crate) use options::SMALL_BYTES;
-pub(crate) use read::device::Arrived;
+pub(crate) use read::out::Arrived;
 
 pub use report::{Report, Span, Stage, StageReport};
 pub use schedule::budget::Memory;

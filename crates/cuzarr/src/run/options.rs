@@ -12,9 +12,6 @@ pub(crate) const INDEXES_SHARE: u64 = 64;
 /// Bytes of shard indexes that one call fetches at once, or of shards that are fetched whole instead.
 const INDEX_WINDOW_BYTES: u64 = 16 << 20;
 
-/// Packed bytes up to which a single read is done by the calling thread: another one would take longer to wake up.
-pub(crate) const SMALL_BYTES: usize = 128 << 10;
-
 /// Multiprocessors of the GPU whose costs are shipped.
 const MEASURED_MULTIPROCESSORS: u32 = 132;
 
@@ -98,6 +95,7 @@ impl Options {
             chunks,
             in_turn: false,
             is_resident: false,
+            one_chunk_bytes: None,
         }
     }
 

@@ -1,4 +1,5 @@
-//! Reading: a plan's batches are launched while memory lasts, and closed as they come back.
+//! Reading: a route is chosen once for each call. Then a plan's batches are launched while memory lasts, and closed as they come
+//! back.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,21 +7,80 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Instant;
 
 use crate::cancellation::POLL_INTERVAL;
-use crate::codec::{Chain, Sharding};
+use cuzarr_device::Device;
+
+use crate::codec::{Chain, Sharding, VariableElements};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
-use crate::plan::{Batch, IndexRead, Plan, Room, SizeRule, Step, WholeShards};
+use crate::plan::{Batch, Circumstances, IndexRead, Plan, ReadPlacement, Room, Route, SizeRule, Step, WholeShards};
 use crate::run::access::Access;
 use crate::run::context::Context;
-use crate::run::options::INDEXES_SHARE;
+use crate::run::engine::Engine;
+use crate::run::options::{INDEXES_SHARE, Options};
+use crate::run::read::device::DeviceDestination;
 use crate::run::read::fetch::{Fetched, Request, fetch};
 use crate::run::read::in_flight::{BatchRoute, InFlight, shorter};
 use crate::run::read::indexes::VersionedIndex;
-use crate::store::ByteRange;
+use crate::run::read::out::Out;
+use crate::run::read::route::host::HostDestination;
+use crate::run::read::route::small;
+use crate::run::read::route::variable::VariableDestination;
+use crate::run::report::Report;
+use crate::store::{ByteRange, Store};
+
+/// Reads what `plan` wants into `out`, by the route that its placement says. Gives the elements when they have variable length.
+///
+/// # Errors
+/// The first failure, with the others beside it.
+pub(crate) fn read(
+    engine: &Engine,
+    access: &Access,
+    store: &Arc<dyn Store>,
+    plan: Plan,
+    out: Out,
+    options: &Options,
+) -> Result<(Option<VariableElements>, Report)> {
+    let (device, strides) = (access.device(), plan.packed_strides());
+    let program = access.program().ok().map(|program| &**program);
+    let chunks = out.len().div_ceil(access.chunk_elements().max(1)) as u64;
+    let one_chunk = || store.capabilities().divides_reads && plan.is_one_chunk();
+    let given = Circumstances {
+        in_turn: matches!(out, Out::InTurn(_)),
+        is_resident: store.is_on(device),
+        one_chunk_bytes: out.contiguous_bytes().filter(|_| device != Device::Cpu && one_chunk()),
+        ..options.circumstances(device, chunks)
+    };
+    let placement = ReadPlacement::new(program, device, &given);
+    match &placement.route {
+        Route::Host => {
+            let call = engine.call(store, device, options);
+            let mut destination = HostDestination::new(&call, access, out.whole()?, strides, options)?;
+            run(&call, access, plan, &mut destination)?;
+            Ok((None, call.report()))
+        }
+        Route::Small => {
+            let call = engine.call(store, device, options);
+            small::read(&call, access, plan, out.whole()?, options)?;
+            Ok((None, call.report()))
+        }
+        Route::Variable => {
+            let call = engine.call(store, device, options);
+            let mut destination = VariableDestination::new(&call, access, strides, options)?;
+            run(&call, access, plan, &mut destination)?;
+            Ok((Some(destination.assemble(out.elements()?, access.fill())?), call.report()))
+        }
+        Route::Hybrid(_) | Route::Kernels(_) | Route::Resident(_) => {
+            let call = engine.driven_call(store, device, options);
+            let mut destination = DeviceDestination::new(&call, access, out, strides, placement, options)?;
+            run(&call, access, plan, &mut destination)?;
+            Ok((None, call.report()))
+        }
+    }
+}
 
 /// Where a read's elements go: host memory, a device, a table of variable-length elements.
 pub(crate) trait Destination {
     /// What its route does with one batch.
-    type Route: BatchRoute;
+    type Route: BatchRoute + ?Sized;
 
     /// What a batch may hold.
     fn room(&self) -> Room;
@@ -42,7 +102,7 @@ pub(crate) trait Destination {
 }
 
 /// Whether a batch went on its way.
-pub(crate) enum Launch<R> {
+pub(crate) enum Launch<R: ?Sized> {
     Launched(Arc<InFlight<R>>),
     NoMemory(Batch),
 }
@@ -58,12 +118,7 @@ pub(crate) struct Launcher<'a> {
 ///
 /// # Errors
 /// The first failure, with the others beside it.
-pub(crate) fn read<D: Destination>(
-    call: &Arc<Context>,
-    access: &Access,
-    plan: Plan,
-    destination: &mut D,
-) -> Result<()> {
+pub(crate) fn run<D: Destination>(call: &Arc<Context>, access: &Access, plan: Plan, destination: &mut D) -> Result<()> {
     let (sender, receiver) = channel();
     hold_small_shards(call, access, &plan);
     let mut reading = Reading {

@@ -5,9 +5,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::plan::SizeRule;
+use crate::plan::{SMALL_BYTES, SizeRule};
 use crate::run::context::Context;
-use crate::run::options::SMALL_BYTES;
 use crate::run::report::Stage;
 use crate::run::schedule::budget::exceeded;
 use crate::run::schedule::pool::Here;

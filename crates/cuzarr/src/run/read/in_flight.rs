@@ -1,4 +1,11 @@
-//! One batch of a plan on its way: from the store's memory to its place. What is done with its bytes is its route's.
+//! One batch of a plan on its way, and how far it is. What it holds on the way is its route's.
+//!
+//! | state | what happens | who does it |
+//! |---|---|---|
+//! | `Fetching` | bytes come: [`BatchRoute::lease`], [`arrived`](BatchRoute::arrived), [`land`](BatchRoute::land), [`fill`](BatchRoute::fill) | any thread |
+//! | `Fetched` | every unit ended: [`BatchRoute::complete`]. In host memory nothing is left to do | the thread that ended the last unit |
+//! | `Decoding` | kernels decode, and scatter the elements: [`DeviceRoute::decode`] | the calling thread, on streams |
+//! | `Placed` | the kernels ended: [`DeviceRoute::check`]. Memory goes back | the calling thread |
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -6,12 +13,12 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use cuzarr_device::{Buffer, Device, profile};
+use cuzarr_device::{Buffer, Device, Stream, TransferBox, profile};
 
 use crate::error::{Error, ErrorKind, Result, ResultExt};
-use crate::plan::{Batch, Fill, Read, SizeRule, Unit};
+use crate::plan::{Batch, Fill, Read, SMALL_BYTES, SizeRule, Unit};
 use crate::run::context::Context;
-use crate::run::options::SMALL_BYTES;
+use crate::run::read::coordinator::Launcher;
 use crate::run::read::route::host::{Stored, foreign_memory};
 use crate::run::report::Stage;
 use crate::run::schedule::pool::{Here, Share, is_worker};
@@ -52,7 +59,95 @@ pub(crate) trait BatchRoute: Send + Sync + 'static {
 
     /// Every unit of the batch ended, these by landing: time for work on all of them together, on the thread that ended the
     /// last one. Not told to a call that failed.
-    fn complete(&self, _batch: &Batch, _landed: &[usize]) {}
+    fn complete(&self, _landed: &[usize]) {}
+}
+
+/// Packed bytes on the device, and the boxes that lie in them.
+pub(crate) type Packed = (Buffer, Vec<TransferBox>);
+
+/// What a route into device memory does with a batch that was fetched, all of it on the calling thread.
+pub(crate) trait DeviceRoute: BatchRoute {
+    /// Scratch memory that the batch's kernels wait for; 0 when they wait for none.
+    fn scratch_bytes(&self) -> u64 {
+        0
+    }
+
+    /// Lays the decoding out once more, within so many bytes of scratch memory. `None` leaves it to the host.
+    fn lay_out(&self, _scratch_bytes: Option<usize>) -> Result<()> {
+        Ok(())
+    }
+
+    /// Puts on streams what is left to do, and gives the packed elements that `scatters` will find there. What the host decodes
+    /// goes by `copies`. Scratch memory is reserved.
+    fn decode(&self, batch: &Batch, copies: &Stream, scatters: &Stream) -> Result<Vec<Packed>>;
+
+    /// The elements are in their place. Hands what was damaged to the call, and gives elements that the host had to decode
+    /// after all.
+    fn check(&self) -> Result<Vec<Packed>>;
+
+    /// The call failed: gives the batch's memory back.
+    fn give_up(&self);
+}
+
+/// How far a batch is, with what its route holds there.
+pub(crate) enum State<Fetching, Fetched, Decoding> {
+    Fetching(Fetching),
+    Fetched(Fetched),
+    Decoding(Decoding),
+    Placed,
+}
+
+/// The state of one batch, which threads change one after the other.
+pub(crate) struct Life<Fetching, Fetched, Decoding>(Mutex<State<Fetching, Fetched, Decoding>>);
+
+impl<Fetching, Fetched, Decoding> Life<Fetching, Fetched, Decoding> {
+    /// A batch whose bytes come.
+    pub(crate) fn new(fetching: Fetching) -> Self {
+        Life(Mutex::new(State::Fetching(fetching)))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<Fetching, Fetched, Decoding>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does something with a batch that is fetched.
+    ///
+    /// # Errors
+    /// `StoreFailed` when all of it came before.
+    pub(crate) fn fetching<T>(&self, work: impl FnOnce(&mut Fetching) -> Result<T>) -> Result<T> {
+        match &mut *self.state() {
+            State::Fetching(fetching) => work(fetching),
+            _ => Err(Error::new(ErrorKind::StoreFailed, "the store spoke of a batch whose reads had all ended")),
+        }
+    }
+
+    /// All of the batch came. No other thread fills it, or waits for its state.
+    pub(crate) fn fetched(&self, next: impl FnOnce(Fetching) -> Result<Fetched>) -> Result<()> {
+        let mut state = self.state();
+        if let State::Fetching(fetching) = std::mem::replace(&mut *state, State::Placed) {
+            *state = State::Fetched(next(fetching)?);
+        }
+        Ok(())
+    }
+
+    /// What a batch holds that was fetched and does not decode yet.
+    pub(crate) fn when_fetched<T>(&self, work: impl FnOnce(&mut Fetched) -> T) -> Option<T> {
+        if let State::Fetched(fetched) = &mut *self.state() { Some(work(fetched)) } else { None }
+    }
+
+    /// A batch that was fetched is decoded: gives what `next` gives beside the batch's new state.
+    pub(crate) fn decoding<T: Default>(&self, next: impl FnOnce(Fetched) -> Result<(Decoding, T)>) -> Result<T> {
+        let mut state = self.state();
+        let State::Fetched(fetched) = std::mem::replace(&mut *state, State::Placed) else { return Ok(T::default()) };
+        let (decoding, packed) = next(fetched)?;
+        *state = State::Decoding(decoding);
+        Ok(packed)
+    }
+
+    /// Ends the batch, and gives what it held last.
+    pub(crate) fn end(&self) -> State<Fetching, Fetched, Decoding> {
+        std::mem::replace(&mut *self.state(), State::Placed)
+    }
 }
 
 /// What became of a unit.
@@ -69,15 +164,15 @@ enum Outcome {
 }
 
 /// A batch on its way.
-pub(crate) struct InFlight<R> {
+pub(crate) struct InFlight<R: ?Sized> {
     pub(crate) batch: Batch,
     outcomes: Mutex<Vec<Outcome>>,
     pub(crate) route: R,
 }
 
-impl<R> InFlight<R> {
+impl<R: ?Sized> InFlight<R> {
     /// Units whose elements lie in their place.
-    pub(crate) fn landed(&self) -> Vec<usize> {
+    fn landed(&self) -> Vec<usize> {
         self.units_that(Outcome::Landed)
     }
 
@@ -109,7 +204,7 @@ impl Ticket {
     fn end<R: BatchRoute>(&self, flight: &InFlight<R>, units: usize) {
         if self.remaining.fetch_sub(units, Ordering::AcqRel) == units {
             if !self.call.is_cancelled() {
-                flight.route.complete(&flight.batch, &flight.landed());
+                flight.route.complete(&flight.landed());
             }
             self.send();
         }
@@ -146,13 +241,8 @@ struct Sink<R> {
 }
 
 /// Starts reading a batch. Its number comes through `sender` when every unit ended; failures are the call's.
-pub(crate) fn launch<R: BatchRoute>(
-    call: &Arc<Context>,
-    batch: Batch,
-    route: R,
-    number: usize,
-    sender: &Sender<usize>,
-) -> Arc<InFlight<R>> {
+pub(crate) fn launch<R: BatchRoute>(launcher: &Launcher<'_>, batch: Batch, route: R) -> Arc<InFlight<R>> {
+    let Launcher { call, number, sender } = *launcher;
     let requests: Arc<[ReadRequest]> =
         batch.reads.iter().map(|read| ReadRequest { key: read.key.to_string(), range: read.range }).collect();
     let ticket = Arc::new(Ticket {
@@ -209,11 +299,16 @@ fn fill<R: BatchRoute>(flight: &Arc<InFlight<R>>, ticket: &Arc<Ticket>) {
 }
 
 impl<R: BatchRoute> Sink<R> {
-    fn begin(&self, index: usize, size_bytes: usize) {
+    /// A read begins that brings so many bytes, if that is what it may bring.
+    fn begin(&self, index: usize, size_bytes: u64) -> Result<usize> {
+        self.ticket.call.check_cancelled()?;
+        let read = self.flight.batch.reads.get(index).ok_or_else(|| foreign_item(index))?;
+        let size_bytes = check_size(read, size_bytes)?;
         // Kept where it began before.
         let now_ns = self.ticket.call.elapsed_ns();
         let _ = self.begun_ns[index].compare_exchange(0, now_ns, Ordering::Relaxed, Ordering::Relaxed);
         self.ranges[index].store(profile::start(Stage::Fetch.name(), size_bytes as u64), Ordering::Relaxed);
+        Ok(size_bytes)
     }
 }
 
@@ -232,13 +327,9 @@ impl<R: BatchRoute> ReadSink for Sink<R> {
     }
 
     fn reserve(&self, index: usize, size_bytes: u64) -> Result<Box<dyn Lease>> {
-        let call = &self.ticket.call;
-        call.check_cancelled()?;
-        let batch = &self.flight.batch;
-        let size_bytes = check_size(batch.reads.get(index).ok_or_else(|| foreign_item(index))?, size_bytes)?;
-        self.begin(index, size_bytes);
+        let size_bytes = self.begin(index, size_bytes)?;
         self.size_bytes[index].store(size_bytes as u64, Ordering::Relaxed);
-        self.flight.route.lease(batch, index, size_bytes)
+        self.flight.route.lease(&self.flight.batch, index, size_bytes)
     }
 
     fn device(&self) -> Device {
@@ -246,12 +337,8 @@ impl<R: BatchRoute> ReadSink for Sink<R> {
     }
 
     fn reserve_on_device(&self, index: usize, size_bytes: u64) -> Result<Buffer> {
-        let call = &self.ticket.call;
-        call.check_cancelled()?;
-        let batch = &self.flight.batch;
-        let size_bytes = check_size(batch.reads.get(index).ok_or_else(|| foreign_item(index))?, size_bytes)?;
-        self.begin(index, size_bytes);
-        self.flight.route.lease_on_device(batch, index, size_bytes)
+        let size_bytes = self.begin(index, size_bytes)?;
+        self.flight.route.lease_on_device(&self.flight.batch, index, size_bytes)
     }
 
     fn done(&self, index: usize, outcome: Result<ReadOutcome>) {

@@ -5,4 +5,5 @@ pub(crate) mod device;
 pub(crate) mod fetch;
 pub(crate) mod in_flight;
 pub(crate) mod indexes;
+pub(crate) mod out;
 pub(crate) mod route;

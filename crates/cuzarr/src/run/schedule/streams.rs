@@ -9,6 +9,9 @@ use crate::error::Result;
 /// Unused streams that are kept at most.
 const KEPT: usize = 32;
 
+/// Batches of one call that decode at once.
+const DECODING: usize = 4;
+
 /// Where streams come from and go back to. Clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct Streams(Arc<Mutex<Vec<Stream>>>);
@@ -31,5 +34,38 @@ impl Streams {
         if free.len() < KEPT {
             free.push(stream.clone());
         }
+    }
+}
+
+/// The streams that the batches of one call decode on, in turn.
+pub(crate) struct Decoders {
+    device: Device,
+    source: Streams,
+    streams: Vec<Stream>,
+    next: usize,
+}
+
+impl Decoders {
+    pub(crate) fn new(device: Device, source: &Streams) -> Decoders {
+        Decoders { device, source: source.clone(), streams: Vec::new(), next: 0 }
+    }
+
+    /// The next stream in turn.
+    pub(crate) fn next(&mut self) -> Result<Stream> {
+        self.next = (self.next + 1) % DECODING;
+        while self.streams.len() <= self.next {
+            self.streams.push(self.source.take(self.device)?);
+        }
+        Ok(self.streams[self.next].clone())
+    }
+
+    /// Waits for all of them.
+    pub(crate) fn synchronize(&self) -> Result<()> {
+        self.streams.iter().try_for_each(|stream| Ok(stream.synchronize()?))
+    }
+
+    /// Gives the streams back, on which nothing is under way any more.
+    pub(crate) fn give_back(&mut self) {
+        self.streams.drain(..).for_each(|stream| self.source.give_back(&stream));
     }
 }

@@ -3,8 +3,8 @@
 //!
 //! A batch reserves its slab, the bytes that come of it and their packed bytes when it is launched, and scratch memory of
 //! its decoder only when it decodes, as many bytes as its headers ask for. So that batches on their way never take what the
-//! first of them needs to go on, a call keeps scratch memory for one batch (`Spare`) from its first launch on. Whoever holds
-//! something waits for no other call: without scratch memory a batch is decoded in parts within the spare, or by the host.
+//! first of them needs to go on, a call keeps scratch memory for one batch (`spare`) from its first launch on. A call that
+//! holds something waits for no other call: without scratch memory a batch is decoded in parts within the spare, or by the host.
 
 use std::sync::Arc;
 
@@ -14,31 +14,13 @@ use super::{DeviceDestination, InDecoding};
 use crate::codec::native::Native;
 use crate::error::Result;
 use crate::plan::{PLAIN_COPIES, Route};
-use crate::run::read::route::kernels::Ready;
+use crate::run::read::in_flight::DeviceRoute;
 use crate::run::schedule::budget::{Cost, Held, Reserved};
 
-/// Scratch memory that a call keeps for one batch.
-#[derive(Default)]
-pub(crate) enum Spare {
-    /// Nothing was launched that needs some.
-    #[default]
-    None,
-    Kept(Reserved),
-    /// A batch decodes with it.
-    Lent,
-}
-
 /// Scratch memory while a batch decodes.
-pub(crate) struct Scratch {
+pub(super) struct Scratch {
     reserved: Reserved,
     is_spare: bool,
-}
-
-impl Scratch {
-    /// What was reserved beside the spare.
-    pub(super) fn of(reserved: Reserved) -> Scratch {
-        Scratch { reserved, is_spare: false }
-    }
 }
 
 impl DeviceDestination {
@@ -61,36 +43,32 @@ impl DeviceDestination {
     /// Asks what became of the frames of a batch that is done.
     pub(super) fn check(&mut self, placing: InDecoding) -> Result<()> {
         if let Some(Scratch { reserved, is_spare: true }) = placing.scratch {
-            self.spare = Spare::Kept(reserved);
+            self.spare = Some(reserved);
         }
-        if let Some(decoded) = placing.decoded {
-            decoded.check(&self.target.call);
-        }
-        if let Some(frames) = placing.frames {
-            let again = frames.check(&self.target.call, &self.target.program)?;
-            self.put(again, Vec::new())?;
-        }
-        Ok(())
+        let again = placing.flight.route.check()?;
+        if again.is_empty() { Ok(()) } else { self.put(again, Vec::new()) }
     }
 
     /// Memory for a batch, and `scratch_bytes` to spare where the call has none yet; `None` when there is none now.
     pub(super) fn reserve(&mut self, cost: Cost, scratch_bytes: u64, alone: bool) -> Result<Option<Held>> {
         let call = Arc::clone(&self.target.call);
+        let is_lent = |placing: &InDecoding| placing.scratch.as_ref().is_some_and(|scratch| scratch.is_spare);
         let with = |spare: u64| Cost { device: cost.device.saturating_add(spare), ..cost };
         loop {
             self.collect(false)?;
-            let missing = if matches!(self.spare, Spare::None) { scratch_bytes } else { 0 };
+            let has_spare = self.spare.is_some() || self.decoding.iter().any(is_lent);
+            let missing = if has_spare { 0 } else { scratch_bytes };
             let held = match call.memory.try_take(with(missing), call.limit_bytes) {
                 None if self.decoding.is_empty() && alone => {
                     // Others may wait for what this call keeps while it waits for what they keep.
-                    self.spare = Spare::None;
+                    self.spare = None;
                     Some((call.memory.take(with(scratch_bytes), call.limit_bytes)?, scratch_bytes))
                 }
                 held => held.map(|held| (held, missing)),
             };
             if let Some((mut held, spare_bytes)) = held {
                 if spare_bytes > 0 {
-                    self.spare = Spare::Kept(held.split_off_device(spare_bytes));
+                    self.spare = Some(held.split_off_device(spare_bytes));
                 }
                 return Ok(Some(held));
             }
@@ -103,8 +81,7 @@ impl DeviceDestination {
 
     /// What a batch with a slab of so many bytes takes: on the device as much again, and where kernels decode the packed
     /// bytes beside it; on the host what is stored, where it is decoded there (counted as many as packed bytes). Scratch
-    /// memory of decoders that begin where the host ends is with it; for those that do everything see
-    /// [`Self::scratch_bytes`].
+    /// memory of decoders that begin where the host ends is with it; of those that do everything it is reserved apart.
     pub(super) fn cost(&self, slab_bytes: usize, packed_bytes: usize) -> Cost {
         let (slab, packed) = (slab_bytes as u64, packed_bytes as u64);
         let chunk_bytes = self.target.program.packed_size_bytes().max(1) as u64;
@@ -112,18 +89,13 @@ impl DeviceDestination {
             let between = packed.div_ceil(chunk_bytes).saturating_mul(native.extra_bytes() as u64);
             copies.saturating_mul(packed).saturating_add(between)
         };
-        let decoding = match &self.route {
-            Route::Kernels(native) => decoding(native, PLAIN_COPIES - 1),
-            Route::Hybrid { native, .. } => decoding(native, PLAIN_COPIES - 1 + native.scratch_copies()),
-            Route::Host => 0,
+        let (decoding, is_kernels) = match &self.route {
+            Route::Kernels(native) => (decoding(native, PLAIN_COPIES - 1), true),
+            Route::Hybrid(Some((_, native))) => (decoding(native, PLAIN_COPIES - 1 + native.scratch_copies()), false),
+            _ => (0, false),
         };
-        let stored_as_is = self.route.kernels().is_some() || self.target.program.stored_is_packed();
+        let stored_as_is = is_kernels || self.target.program.stored_is_packed();
         Cost { host: if stored_as_is { 0 } else { packed }, pinned: slab, device: slab.saturating_add(decoding) }
-    }
-
-    /// Scratch memory that kernels need for a batch, about, where they do everything.
-    pub(super) fn scratch_bytes(&self, packed_bytes: usize) -> u64 {
-        self.route.kernels().map_or(0, |native| native.scratch_copies().saturating_mul(packed_bytes as u64))
     }
 
     /// Memory for a batch, with a slab.
@@ -150,32 +122,24 @@ impl DeviceDestination {
     }
 
     /// Scratch memory for the kernels of a batch that came, which is left to the host where there is too little.
-    pub(super) fn scratch(
-        &mut self,
-        ready: &mut Ready,
-        prepare_within: impl Fn(&mut Ready, usize) -> Result<()>,
-    ) -> Result<Option<Scratch>> {
+    pub(super) fn scratch(&mut self, route: &dyn DeviceRoute) -> Result<Option<Scratch>> {
         let call = Arc::clone(&self.target.call);
         let mut is_whole = true;
-        while let bytes @ 1.. = ready.scratch_bytes() {
+        while let bytes @ 1.. = route.scratch_bytes() {
             self.collect(false)?;
             if let Some(reserved) = call.memory.device.try_take(bytes, call.limit_bytes) {
-                return Ok(Some(Scratch::of(reserved)));
+                return Ok(Some(Scratch { reserved, is_spare: false }));
             }
-            match std::mem::take(&mut self.spare) {
-                Spare::Kept(reserved) if reserved.bytes() >= bytes => {
-                    self.spare = Spare::Lent;
-                    return Ok(Some(Scratch { reserved, is_spare: true }));
-                }
-                spare => self.spare = spare,
+            if let Some(reserved) = self.spare.take_if(|spare| spare.bytes() >= bytes) {
+                return Ok(Some(Scratch { reserved, is_spare: true }));
             }
             match &self.spare {
                 _ if !self.decoding.is_empty() => self.collect(true)?,
-                Spare::Kept(reserved) if is_whole => {
+                Some(spare) if is_whole => {
                     is_whole = false;
-                    prepare_within(ready, reserved.bytes() as usize)?;
+                    route.lay_out(Some(spare.bytes() as usize))?;
                 }
-                _ => ready.give_up_kernels(),
+                _ => route.lay_out(None)?,
             }
         }
         Ok(None)

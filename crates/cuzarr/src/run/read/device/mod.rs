@@ -3,34 +3,32 @@
 //! and the one before that is scattered. Where the device has kernels for the codec, chunks cross the bus encoded
 //! (`route/kernels.rs`).
 
-mod batch;
 mod memory;
-mod out;
-mod slab_plan;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use cuzarr_device::transfer::{fill_boxes_on, scatter_on};
-use cuzarr_device::{Buffer, Device, Event, NdBuffer, Slab, SlabRing, Stream, Tail, Transfer, TransferBox, pool};
+use cuzarr_device::{Buffer, Device, Event, NdBuffer, Slab, SlabRing, Stream, Tail, Transfer, pool};
 
-use self::batch::{DeviceBatch, Fetched, FetchedBytes, Fetching, FetchingBytes, Pieces, State, Way};
-use self::memory::{Scratch, Spare};
-pub(crate) use self::out::{Arrived, InTurn, Out};
-use self::slab_plan::{PIECE_ALIGNMENT_BYTES, SlabPlan};
+use self::memory::Scratch;
 use crate::codec::Program;
 use crate::codec::native::Native;
 use crate::error::Result;
-use crate::plan::{Batch, Circumstances, ReadPlacement, Resident, Room, Route};
+use crate::plan::{Batch, ReadPlacement, Resident, Room, Route};
 use crate::run::access::Access;
 use crate::run::context::Context;
 use crate::run::options::Options;
 use crate::run::read::coordinator::{Destination, Launch, Launcher};
-use crate::run::read::in_flight::{InFlight, launch};
-use crate::run::read::route::kernels::{Decoders, Decoding, Packed, Pending, Ready, Slabs, StoredUnits, finish};
-use crate::run::read::route::resident::{Placer, ResidentFrames, ResidentReads};
+use crate::run::read::in_flight::{DeviceRoute, InFlight, Life, Packed, launch};
+use crate::run::read::out::{Extent, Out, by_number};
+use crate::run::read::route::hybrid::{HybridBatch, PIECE_ALIGNMENT_BYTES, SlabPlan};
+use crate::run::read::route::kernels::{self, KernelsBatch, Slabs};
+use crate::run::read::route::resident::ResidentBatch;
 use crate::run::report::Stage;
-use crate::run::schedule::budget::{Cost, Held, Reserved};
+use crate::run::schedule::budget::{Cost, Reserved};
+use crate::run::schedule::streams::Decoders;
 
 /// One part in so many of the limit is what a batch may take as scratch memory where it needs more than was expected.
 const SCRATCH_SHARE: u64 = 2;
@@ -44,29 +42,17 @@ const DIVIDED_LOADING: usize = 4;
 const BATCH_UNITS: usize = 4096;
 
 /// What every batch of a read into device memory shares.
-struct Target {
-    call: Arc<Context>,
-    program: Arc<Program>,
-    /// What is done with bytes that come in device memory; `None` where none may come so.
-    resident: Option<Resident>,
-    device: Device,
-    read_missing: bool,
+pub(crate) struct Target {
+    pub(crate) call: Arc<Context>,
+    pub(crate) program: Arc<Program>,
+    pub(crate) device: Device,
+    pub(crate) read_missing: bool,
+    /// Cleared when kernels knew no frame of a batch: then the host had better decode the others too.
+    pub(crate) kernels_help: AtomicBool,
 }
 
-impl Target {
-    /// Whether no codec has to run between stored and packed bytes.
-    fn stored_is_packed(&self) -> bool {
-        self.program.stored_is_packed()
-    }
-
-    /// The device in whose memory bytes may come as well as in the host's; `cpu` when they may not.
-    fn resident_device(&self) -> Device {
-        if self.resident.is_some() { self.device } else { Device::Cpu }
-    }
-}
-
-/// A box of the result: its start and its extent.
-type Extent = (Vec<usize>, Vec<usize>);
+/// A batch of any of the routes into device memory.
+type DeviceFlight = InFlight<dyn DeviceRoute>;
 
 /// Reads into an nd-buffer on a device, or into several in turn.
 pub(crate) struct DeviceDestination {
@@ -85,24 +71,20 @@ pub(crate) struct DeviceDestination {
     /// How many batches are on their way from the store.
     fetching: usize,
     /// Batches that came before one that was launched sooner, where order matters; and how many were placed.
-    early: BTreeMap<usize, Arc<InFlight<DeviceBatch>>>,
+    early: BTreeMap<usize, Arc<DeviceFlight>>,
     placed: usize,
     /// Batches on their way to the result, oldest first.
     decoding: VecDeque<InDecoding>,
     decoders: Decoders,
-    /// Scratch memory of one batch that kernels decode.
-    spare: Spare,
+    /// Scratch memory that the call keeps for one batch that kernels decode.
+    spare: Option<Reserved>,
 }
 
-/// A batch on its way to the result: what it takes until `done`, and what must be asked then.
+/// A batch on its way to the result: its elements are there at `done`.
 struct InDecoding {
     done: Event,
-    _held: Held,
+    flight: Arc<DeviceFlight>,
     scratch: Option<Scratch>,
-    decoded: Option<Pending>,
-    /// Frames that came in device memory, and what they reserved beyond the batch's share.
-    frames: Option<ResidentFrames>,
-    _extra: Vec<Reserved>,
 }
 
 impl DeviceDestination {
@@ -111,25 +93,18 @@ impl DeviceDestination {
         access: &Access,
         out: Out,
         packed_strides: Vec<isize>,
+        placement: ReadPlacement,
         options: &Options,
     ) -> Result<DeviceDestination> {
-        let program = access.program()?;
-        let device = access.device();
+        let (program, device, ReadPlacement { route, batch_bytes }) = (access.program()?, access.device(), placement);
         let limit_bytes = usize::try_from(call.limit_bytes).unwrap_or(usize::MAX);
         let slab_bytes = usize::try_from(options.batch_bytes(device)).unwrap_or(limit_bytes);
-        let chunks = out.len().div_ceil(access.chunk_elements().max(1)) as u64;
-        let given = Circumstances {
-            in_turn: matches!(out, Out::InTurn(_)),
-            is_resident: call.store.is_on(device),
-            ..options.circumstances(device, chunks)
-        };
-        let ReadPlacement { route, resident, batch_bytes } = ReadPlacement::new(program, &given);
         let target = Target {
             call: Arc::clone(call),
             program: Arc::clone(program),
-            resident,
             device,
             read_missing: options.read_missing_chunks,
+            kernels_help: AtomicBool::new(true),
         };
         let (copies, kernels) = (call.streams.take(device)?, call.streams.take(device)?);
         call.counters.begin_on(&copies)?;
@@ -148,15 +123,15 @@ impl DeviceDestination {
             early: BTreeMap::new(),
             placed: 0,
             decoding: VecDeque::new(),
-            decoders: Decoders::new(device, call.streams.clone()),
-            spare: Spare::default(),
+            decoders: Decoders::new(device, &call.streams),
+            spare: None,
         })
     }
 
     /// Most slabs on their way at once: enough for every thread to have a chunk, and some that cross the bus meanwhile.
     fn most_loading(&self) -> usize {
         let call = &self.target.call;
-        let fetched_as_stored = self.route.kernels().is_some() || self.target.program.stored_is_packed();
+        let fetched_as_stored = matches!(self.route, Route::Kernels(_)) || self.target.program.stored_is_packed();
         if fetched_as_stored && call.store.capabilities().divides_reads {
             return DIVIDED_LOADING;
         }
@@ -164,12 +139,67 @@ impl DeviceDestination {
         call.threads.div_ceil(chunks_a_batch) + 3
     }
 
-    /// Whether a batch of so many stored bytes comes by several slabs, which have so many bytes together: one that is used again soon
-    /// is in the host's cache still.
-    fn comes_in_series(&self, slab_bytes: usize, series_bytes: usize) -> bool {
-        let reads_frames = self.route.kernels().is_none_or(|native| native.reads_frames());
-        let most_bytes = self.target.call.limit_bytes / SERIES_SHARE;
-        !reads_frames && slab_bytes > LEAST_SLABS * self.ring.slab_bytes() && series_bytes as u64 <= most_bytes
+    /// A batch that kernels decode; `None` when there is no memory for it now.
+    fn by_kernels(&mut self, native: Arc<Native>, batch: &Batch, alone: bool) -> Result<Option<KernelsBatch>> {
+        let packed_bytes = SlabPlan::new(batch, self.target.program.stored_is_packed()).total_bytes;
+        let (slab_bytes, limit_bytes) = (kernels::slab_bytes(batch), self.target.call.limit_bytes);
+        let scratch_bytes = native.scratch_copies().saturating_mul(packed_bytes as u64);
+        let (cost, series_bytes) = (self.cost(slab_bytes, packed_bytes), self.ring.series_bytes(slab_bytes));
+        // A slab that is used again soon is in the host's cache still.
+        let in_series = !native.reads_frames()
+            && slab_bytes > LEAST_SLABS * self.ring.slab_bytes()
+            && series_bytes as u64 <= limit_bytes / SERIES_SHARE;
+        let (slabs, held) = if packed_bytes.max(slab_bytes) == 0 {
+            (None, self.target.call.memory.take(Cost::default(), limit_bytes)?)
+        } else if in_series {
+            let cost = Cost { pinned: series_bytes as u64, ..cost };
+            let Some(held) = self.reserve(cost, scratch_bytes, alone)? else { return Ok(None) };
+            let arena = pool::allocate(slab_bytes, &self.copies)?;
+            (Some(Slabs::Series(self.ring.series(&arena, &self.copies), arena)), held)
+        } else {
+            let Some((slab, held)) = self.acquire(slab_bytes, cost, scratch_bytes, alone)? else { return Ok(None) };
+            let (slab, arena) = self.with_arena(slab, slab_bytes)?;
+            (Some(Slabs::Whole(slab, arena)), held)
+        };
+        Ok(Some(KernelsBatch {
+            target: Arc::clone(&self.target),
+            native,
+            stream: self.decoders.next()?,
+            scratch_limit_bytes: scratch_bytes.max(limit_bytes / SCRATCH_SHARE) as usize,
+            life: Life::new(kernels::Fetching::new(held, slabs, batch)),
+        }))
+    }
+
+    /// A batch that the host decodes, or begins to; `None` when there is no memory for it now.
+    fn by_host(
+        &mut self,
+        rest: Option<(usize, Arc<Native>)>,
+        batch: &Batch,
+        alone: bool,
+    ) -> Result<Option<HybridBatch>> {
+        let plan = SlabPlan::new(batch, self.target.program.stored_is_packed());
+        let (slab, held) = match plan.total_bytes {
+            0 => (None, self.target.call.memory.take(Cost::default(), self.target.call.limit_bytes)?),
+            bytes => {
+                let Some((slab, held)) = self.acquire(bytes, self.cost(bytes, bytes), 0, alone)? else {
+                    return Ok(None);
+                };
+                (Some(self.with_arena(slab, bytes)?), held)
+            }
+        };
+        HybridBatch::new(&self.target, rest, plan, slab, held).map(Some)
+    }
+
+    /// A batch whose bytes come in device memory; `None` when there is no memory for it now.
+    fn by_lending(&mut self, resident: &Resident, batch: &Batch, alone: bool) -> Result<Option<ResidentBatch>> {
+        let packed_bytes = SlabPlan::new(batch, self.target.program.stored_is_packed()).total_bytes;
+        let cost = Cost { device: resident.device_bytes(packed_bytes, batch.units.len()), ..Cost::default() };
+        let Some(held) = self.reserve(cost, 0, alone)? else { return Ok(None) };
+        let kernels = match resident {
+            Resident::Packed => None,
+            Resident::Frames(native) => Some((Arc::clone(native), self.decoders.next()?)),
+        };
+        Ok(Some(ResidentBatch::new(&self.target, kernels, held)))
     }
 
     /// Lets the bytes of a slab cross the bus as they come, to memory of the device beside it.
@@ -180,83 +210,22 @@ impl DeviceDestination {
     }
 
     /// Puts the boxes that landed, and those that have no chunk, to their places.
-    fn place(&mut self, flight: &InFlight<DeviceBatch>, fetched: Fetched) -> Result<()> {
-        let Fetched { held, bytes, mut resident } = fetched;
-        let target = Arc::clone(&self.target);
-        let (bytes, scratch) = match (bytes, &flight.route.way) {
-            (FetchedBytes::Kernels(ready), Way::Kernels(decoding)) => {
-                let (ready, scratch) = self.with_scratch(ready?, decoding)?;
-                (FetchedBytes::Kernels(Ok(ready)), scratch)
-            }
-            (bytes, _) => (bytes, None),
-        };
-        let kernels = self.kernels.clone();
-        let placer = Placer { call: &target.call, batch: &flight.batch, program: &target.program, scatters: &kernels };
-        let (mut packed, frames) = resident.place(target.resident.as_ref(), &mut self.decoders, &placer)?;
-        let (done, _extra) = (kernels.record()?, resident.into_extra());
+    fn place(&mut self, flight: Arc<DeviceFlight>) -> Result<()> {
+        if self.target.call.is_cancelled() {
+            flight.route.give_up();
+            return Ok(());
+        }
+        let scratch = self.scratch(&flight.route)?;
+        let done = self.kernels.record()?;
         // Kept before anything can fail: what was damaged must be asked in any case.
-        self.decoding.push_back(InDecoding { done, _held: held, scratch, decoded: None, frames, _extra });
-        packed.extend(match (bytes, &flight.route.way) {
-            (FetchedBytes::Kernels(ready), Way::Kernels(decoding)) => self.decode(&flight.batch, *ready?, decoding)?,
-            (FetchedBytes::Slab(pieces), Way::Slab(hybrid)) => {
-                let native = hybrid.as_ref().map(|(_, native)| &**native);
-                self.place_landed(&flight.batch, &flight.landed(), pieces, native)?.into_iter().collect()
-            }
-            _ => Vec::new(),
-        });
-        self.put(packed, boxes_without_chunk(flight))?;
+        self.decoding.push_back(InDecoding { done, flight: Arc::clone(&flight), scratch });
+        let packed = flight.route.decode(&flight.batch, &self.copies, &self.kernels)?;
+        self.put(packed, boxes_without_chunk(&flight))?;
         let done = self.kernels.record()?;
         if let Some(placing) = self.decoding.back_mut() {
             placing.done = done;
         }
         Ok(())
-    }
-
-    /// A batch that kernels decode, with the scratch memory that they need.
-    fn with_scratch(&mut self, mut ready: Box<Ready>, decoding: &Decoding) -> Result<(Box<Ready>, Option<Scratch>)> {
-        let scratch = match ready.take_scratch() {
-            Some(reserved) => Some(Scratch::of(reserved)),
-            None => self.scratch(&mut ready, |ready, bytes| ready.prepare_within(decoding, bytes))?,
-        };
-        Ok((ready, scratch))
-    }
-
-    /// Decodes what came of a batch.
-    fn decode(&mut self, batch: &Batch, ready: Ready, decoding: &Decoding) -> Result<Vec<Packed>> {
-        let Target { call, program, .. } = &*self.target;
-        let decoded = ready.place(decoding, batch, program, &self.copies, &self.kernels, call)?;
-        if decoded.unknown {
-            (self.route, self.spare) = (Route::Host, Spare::None);
-        }
-        if let Some(placing) = self.decoding.back_mut() {
-            placing.decoded = decoded.pending;
-        }
-        Ok(decoded.packed)
-    }
-
-    /// Uploads what landed in a slab; kernels do what the host left of it.
-    fn place_landed(
-        &mut self,
-        batch: &Batch,
-        landed: &[usize],
-        pieces: Pieces,
-        hybrid: Option<&Native>,
-    ) -> Result<Option<Packed>> {
-        let Pieces { slab, unit_offsets: offsets, .. } = pieces;
-        let counters = &self.target.call.counters;
-        let boxes: Vec<TransferBox> =
-            landed.iter().flat_map(|&unit| batch.units[unit].transfer_boxes(offsets[unit])).collect();
-        let Some((mut slab, arena)) = slab.filter(|_| !boxes.is_empty()) else { return Ok(None) };
-        let copied = slab.finish_upload()?;
-        copied.iter().try_for_each(|copy| self.kernels.wait(&copy.end))?;
-        counters.add_copies(Stage::Upload, copied);
-        let Some(native) = hybrid else { return Ok(Some((arena, boxes))) };
-        let units = landed.iter().map(|&unit| (&batch.units[unit], offsets[unit]));
-        let (packed, pending) = finish(native, &arena, units, &self.kernels, &self.target.call)?;
-        if let Some(placing) = self.decoding.back_mut() {
-            placing.decoded = Some(pending);
-        }
-        Ok(Some(packed))
     }
 
     /// Moves packed elements to their places, and fills boxes without a chunk.
@@ -265,7 +234,7 @@ impl DeviceDestination {
             packed.into_iter().try_for_each(|packed| self.scatter(packed, out))?;
             return self.fill(&fills, out);
         }
-        for (number, (packed, fills)) in out::by_number(packed, fills) {
+        for (number, (packed, fills)) in by_number(packed, fills) {
             let Out::InTurn(in_turn) = &mut self.out else { break };
             let out = in_turn.memory(number, &self.kernels)?;
             let elems = packed.iter().flat_map(|(_, boxes)| boxes).map(|item| &item.extent);
@@ -302,14 +271,22 @@ impl DeviceDestination {
     }
 
     /// A batch came whose predecessors were placed, where that matters.
-    fn close_now(&mut self, flight: &InFlight<DeviceBatch>) -> Result<()> {
+    fn close_now(&mut self, flight: Arc<DeviceFlight>) -> Result<()> {
         self.placed += 1;
         self.fetching = self.fetching.saturating_sub(1);
-        flight.route.take().map_or(Ok(()), |fetched| self.place(flight, fetched))
+        self.place(flight)
     }
 }
 
-fn boxes_without_chunk<R>(flight: &InFlight<R>) -> Vec<Extent> {
+/// Launches a batch by a route that has memory for it.
+fn launched<R: DeviceRoute>(launcher: &Launcher<'_>, route: Option<R>, batch: Batch) -> Launch<dyn DeviceRoute> {
+    match route {
+        Some(route) => Launch::Launched(launch(launcher, batch, route)),
+        None => Launch::NoMemory(batch),
+    }
+}
+
+fn boxes_without_chunk(flight: &DeviceFlight) -> Vec<Extent> {
     let missing = flight.missing();
     let missing = missing.iter().flat_map(|&unit| &flight.batch.units[unit].places);
     let missing = missing.map(|place| (place.start.clone(), place.extent.clone()));
@@ -318,76 +295,39 @@ fn boxes_without_chunk<R>(flight: &InFlight<R>) -> Vec<Extent> {
 }
 
 impl Destination for DeviceDestination {
-    type Route = DeviceBatch;
+    type Route = dyn DeviceRoute;
 
     fn room(&self) -> Room {
         Room { packed_bytes: self.batch_bytes, units: BATCH_UNITS, alignment_bytes: PIECE_ALIGNMENT_BYTES }
     }
 
-    fn launch(&mut self, launcher: &Launcher<'_>, batch: Batch, alone: bool) -> Result<Launch<DeviceBatch>> {
+    fn launch(&mut self, launcher: &Launcher<'_>, batch: Batch, alone: bool) -> Result<Launch<dyn DeviceRoute>> {
+        if !self.target.kernels_help.swap(true, Ordering::Relaxed) {
+            (self.route, self.spare) = (Route::Hybrid(None), None);
+        }
         if !alone && self.fetching >= self.most_loading() {
             return Ok(Launch::NoMemory(batch));
         }
-        let plan = SlabPlan::new(&batch, self.target.stored_is_packed());
-        let resident = self.target.resident.clone();
-        let scratch_bytes = self.scratch_bytes(plan.total_bytes);
-        let slab_bytes =
-            if self.route.kernels().is_some() { StoredUnits::slab_bytes(&batch) } else { plan.total_bytes };
-        let (cost, series_bytes) = (self.cost(slab_bytes, plan.total_bytes), self.ring.series_bytes(slab_bytes));
-        let in_series = resident.is_none() && self.comes_in_series(slab_bytes, series_bytes);
-        let bytes = plan.total_bytes.max(slab_bytes);
-        let resident_cost = resident
-            .as_ref()
-            .map(|resident| Cost { device: resident.device_bytes(bytes, batch.units.len()), ..Cost::default() });
-        let (slab, held) = match (bytes, resident_cost) {
-            (_, Some(cost)) => match self.reserve(cost, 0, alone)? {
-                Some(held) => (None, held),
-                None => return Ok(Launch::NoMemory(batch)),
-            },
-            (0, None) => (None, self.target.call.memory.take(Cost::default(), self.target.call.limit_bytes)?),
-            (_, None) if in_series => {
-                match self.reserve(Cost { pinned: series_bytes as u64, ..cost }, scratch_bytes, alone)? {
-                    Some(held) => (None, held),
-                    None => return Ok(Launch::NoMemory(batch)),
-                }
-            }
-            (_, None) => match self.acquire(slab_bytes, cost, scratch_bytes, alone)? {
-                Some((slab, held)) => (Some(self.with_arena(slab, slab_bytes)?), held),
-                None => return Ok(Launch::NoMemory(batch)),
-            },
-        };
-        let way = Way::by(&self.route, |native| {
-            let most = scratch_bytes.max(self.target.call.limit_bytes / SCRATCH_SHARE) as usize;
-            let (stream, packed_size_bytes) = (self.decoders.stream()?, self.target.program.packed_size_bytes());
-            Ok(Decoding { native, stream, packed_size_bytes, scratch_limit_bytes: most })
-        })?;
-        let bytes = match &way {
-            Way::Slab(_) => FetchingBytes::Slab(Pieces::carve(slab, &plan)?),
-            Way::Kernels(_) => {
-                let slabs = match slab {
-                    None if in_series => {
-                        let arena = pool::allocate(slab_bytes, &self.copies)?;
-                        Some((Slabs::Series(self.ring.series(&arena, &self.copies)), arena))
-                    }
-                    slab => slab.map(|(slab, arena)| (Slabs::Whole(slab), arena)),
-                };
-                FetchingBytes::Kernels(StoredUnits::new(slabs, batch.units.len()))
+        let launch = match self.route.clone() {
+            Route::Kernels(native) => launched(launcher, self.by_kernels(native, &batch, alone)?, batch),
+            Route::Resident(resident) => launched(launcher, self.by_lending(&resident, &batch, alone)?, batch),
+            route => {
+                let rest = if let Route::Hybrid(rest) = route { rest } else { None };
+                launched(launcher, self.by_host(rest, &batch, alone)?, batch)
             }
         };
-        self.fetching += 1;
-        let state = Mutex::new(State::Fetching(Fetching { held, bytes, resident: ResidentReads::default() }));
-        let route = DeviceBatch { target: Arc::clone(&self.target), way, units: plan.units, state };
-        Ok(Launch::Launched(launch(launcher.call, batch, route, launcher.number, launcher.sender)))
+        self.fetching += usize::from(matches!(launch, Launch::Launched(_)));
+        Ok(launch)
     }
 
-    fn close(&mut self, flight: Arc<InFlight<DeviceBatch>>, number: usize) -> Result<()> {
+    fn close(&mut self, flight: Arc<DeviceFlight>, number: usize) -> Result<()> {
         self.collect(false)?;
         if let Out::Whole(_) = self.out {
-            return self.close_now(&flight);
+            return self.close_now(flight);
         }
         self.early.insert(number, flight);
         while let Some(flight) = self.early.remove(&self.placed) {
-            self.close_now(&flight)?;
+            self.close_now(flight)?;
         }
         Ok(())
     }
@@ -400,7 +340,7 @@ impl Destination for DeviceDestination {
     fn finish(&mut self) -> Result<()> {
         // There are some when the call failed: then nothing of them is placed.
         for flight in std::mem::take(&mut self.early).into_values() {
-            self.close_now(&flight)?;
+            self.close_now(flight)?;
         }
         let copied = self.copies.synchronize();
         // What ended is looked at while the last batch decodes, so that little is left behind it.
@@ -412,7 +352,7 @@ impl Destination for DeviceDestination {
         let placed = self.kernels.synchronize();
         let placing = std::mem::take(&mut self.decoding);
         let checked: Vec<Result<()>> = placing.into_iter().map(|placing| self.check(placing)).collect();
-        self.spare = Spare::None;
+        self.spare = None;
         // What was decoded on the host after all is on its way only now.
         let placed_again = self.kernels.synchronize();
         copied?;

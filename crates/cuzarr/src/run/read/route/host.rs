@@ -93,7 +93,7 @@ impl Destination for HostDestination {
         let lent = self.writer.lend(parts_of(&batch))?;
         self.reserved.insert(launcher.number, reserved);
         let route = HostBatch { target: Arc::clone(&self.target), lent };
-        Ok(Launch::Launched(launch(call, batch, route, launcher.number, launcher.sender)))
+        Ok(Launch::Launched(launch(launcher, batch, route)))
     }
 
     fn close(&mut self, _flight: Arc<InFlight<Self::Route>>, number: usize) -> Result<()> {
@@ -190,6 +190,14 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
+    /// Scratch memory that comes back, or else the other memory that its route lends.
+    pub(crate) fn or<L: Any>(lease: Box<dyn Lease>) -> Result<std::result::Result<Box<Stored>, Box<L>>> {
+        match lease.into_any().downcast::<Stored>() {
+            Ok(stored) => Ok(Ok(stored)),
+            Err(other) => other.downcast().map(Err).map_err(|_| foreign_memory()),
+        }
+    }
+
     /// Memory for `size_bytes` stored bytes of which `counted_bytes` are in the batch's reservation.
     pub(crate) fn take(call: &Context, size_bytes: usize, counted_bytes: usize) -> Result<Box<Stored>> {
         // Stored blocks and headers: bytes that do not compress grow a little.
@@ -238,16 +246,11 @@ impl BatchRoute for HostBatch {
         {
             return Ok(Box::new(InPlace(self.lent.part(numbers.start)?.into_bytes(range)?)));
         }
-        let counted = units.iter().map(|unit| unit.packed_size_bytes).sum();
-        Ok(Stored::take(&self.target.call, size_bytes, counted)?)
+        Ok(Stored::take(&self.target.call, size_bytes, batch.packed_bytes(read))?)
     }
 
     fn arrived(&self, _batch: &Batch, _read: usize, lease: Box<dyn Lease>) -> Result<Option<Box<Stored>>> {
-        match lease.into_any().downcast::<Stored>() {
-            Ok(stored) => Ok(Some(stored)),
-            Err(other) if other.is::<InPlace>() => Ok(None),
-            Err(_) => Err(foreign_memory()),
-        }
+        Ok(Stored::or::<InPlace>(lease)?.ok())
     }
 
     fn land(&self, batch: &Batch, unit: usize, stored: &[u8]) -> Result<()> {

@@ -3,106 +3,55 @@
 //! however few there are, and several batches decode at once, on streams of their own.
 //!
 //! Each thread reads the headers of the frames that it brings. The one that brings a batch's last bytes lays the decoding out
-//! and, where there is scratch memory at once, launches it ([`Decoding::prepare`]): it is awake, where the calling thread may have to wait for a core. What else is to
-//! be done, waiting for memory too, is the calling thread's ([`Ready::place`]).
+//! and, where there is scratch memory at once, launches it: it is awake, where the calling thread may have to wait for a core.
+//! What else is to be done, waiting for memory too, is the calling thread's.
 
 use std::any::Any;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use cuzarr_device::{Buffer, Copied, Device, Event, Slab, SlabPiece, SlabSeries, Stream, TransferBox, pool};
+use cuzarr_device::{Buffer, Copied, Event, Slab, SlabPiece, SlabSeries, Stream, pool};
 
-use crate::codec::Program;
 use crate::codec::device::Headers;
 use crate::codec::native::{Native, NativeBatch, Source};
 use crate::error::{Error, ErrorKind, Result};
-use crate::plan::{Batch, Read, SizeRule, Unit};
+use crate::plan::{Batch, Fill, SizeRule, Unit};
 use crate::run::context::Context;
+use crate::run::read::device::Target;
+use crate::run::read::in_flight::{BatchRoute, DeviceRoute, Life, Packed, State};
+use crate::run::read::route::host::{Stored, check_missing};
 use crate::run::report::Stage;
-use crate::run::schedule::budget::Reserved;
+use crate::run::schedule::budget::{Held, Reserved};
 use crate::run::schedule::pool::in_threads;
 use crate::run::schedule::scratch::ScratchBlock;
-use crate::run::schedule::streams::Streams;
 use crate::store::Lease;
 
-/// Decoded chunks begin at multiples of this, and reads in a slab too.
-pub(crate) const ALIGNMENT_BYTES: usize = 256;
-/// Batches that decode at once.
-const STREAMS: usize = 4;
+/// Reads in a slab begin at multiples of this.
+const ALIGNMENT_BYTES: usize = 256;
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Where the bytes of one unit are.
-pub(crate) enum Place {
-    /// As they are stored, from this byte of the batch on, with what the headers say where kernels know them.
-    Stored { offset_bytes: usize, size_bytes: usize, headers: Option<Headers> },
-    /// Decoded already, because the slab had no room for them.
-    Packed(ScratchBlock),
-}
-
-/// Memory that the stored bytes of one batch come to, and that they cross from.
-pub(crate) enum Slabs {
-    /// One for all of them, as their frames are looked at once more when they are there.
-    Whole(Slab),
-    /// Several, one behind the other.
-    Series(SlabSeries),
-}
-
-impl Slabs {
-    /// Room for so many bytes, and where they come to lie on the device.
-    fn carve(&mut self, size_bytes: usize) -> Result<Option<(usize, SlabPiece)>> {
-        Ok(match self {
-            Slabs::Whole(slab) => slab.carve(size_bytes).map(|piece| (piece.offset_bytes(), piece)),
-            Slabs::Series(series) => series.carve(size_bytes)?,
-        })
-    }
-
-    fn carved_bytes(&self) -> usize {
-        match self {
-            Slabs::Whole(slab) => slab.carved_bytes(),
-            Slabs::Series(series) => series.carved_bytes(),
-        }
-    }
-
-    fn finish_upload(&mut self) -> Result<Vec<Copied>> {
-        Ok(match self {
-            Slabs::Whole(slab) => slab.finish_upload()?,
-            Slabs::Series(series) => series.finish()?,
-        })
-    }
-
-    /// All of them, where they are still there.
-    fn bytes(&self) -> Result<Option<&[u8]>> {
-        match self {
-            Slabs::Whole(slab) => Ok(Some(&slab.bytes()?[..slab.carved_bytes()])),
-            Slabs::Series(_) => Ok(None),
-        }
-    }
-}
-
-/// How kernels decode one batch.
-pub(crate) struct Decoding {
+/// A batch that kernels decode.
+pub(crate) struct KernelsBatch {
+    pub(crate) target: Arc<Target>,
     pub(crate) native: Arc<Native>,
     /// Where the batch decodes.
     pub(crate) stream: Stream,
-    /// Bytes of a decoded chunk.
-    pub(crate) packed_size_bytes: usize,
     /// Scratch memory that the batch may take, about.
     pub(crate) scratch_limit_bytes: usize,
+    pub(crate) life: Life<Fetching, Box<Fetched>, Decoding>,
 }
 
-/// The slabs of one batch while any thread fills them in any order, and where their bytes cross to.
-pub(crate) struct StoredUnits {
-    slabs: Option<(Slabs, Buffer)>,
+/// Any thread fills the slabs, in any order.
+pub(crate) struct Fetching {
+    held: Held,
+    slabs: Option<Slabs>,
     places: Vec<Option<Place>>,
 }
 
-/// What came of a batch, sorted by who decodes it.
-pub(crate) struct Ready {
-    slabs: Option<(Slabs, Buffer)>,
+/// All of it came, and is on its way across the bus. It is sorted by who decodes it.
+pub(crate) struct Fetched {
+    held: Held,
+    slabs: Option<Slabs>,
     /// Behind each copy of the slabs.
     copied: Vec<Event>,
     /// What kernels decode, in the order of `batch`.
@@ -116,6 +65,29 @@ pub(crate) struct Ready {
     unknown: Vec<Frame>,
     /// What was decoded already.
     packed: Vec<(usize, ScratchBlock)>,
+}
+
+/// Kernels are at it.
+pub(crate) struct Decoding {
+    launched: Option<Launched>,
+    _held: Held,
+    _scratch: Option<Reserved>,
+}
+
+/// Memory that the stored bytes of one batch come to, and where they cross to.
+pub(crate) enum Slabs {
+    /// One slab for all of them, as their frames are looked at once more when they are there.
+    Whole(Slab, Buffer),
+    /// Several, one behind the other.
+    Series(SlabSeries, Buffer),
+}
+
+/// Where the bytes of one unit are.
+enum Place {
+    /// As they are stored, among those of the batch, with what the headers say where kernels know them.
+    Stored(Range<usize>, Option<Headers>),
+    /// Decoded already, because the slab had no room for them.
+    Packed(ScratchBlock),
 }
 
 /// A unit, by its number, and its stored bytes among those of the batch.
@@ -152,186 +124,289 @@ impl Lease for InSlab {
     }
 }
 
-impl StoredUnits {
-    pub(crate) fn new(slabs: Option<(Slabs, Buffer)>, units: usize) -> StoredUnits {
-        StoredUnits { slabs, places: (0..units).map(|_| None).collect() }
+impl Slabs {
+    /// Room for so many bytes; `None` when there is none.
+    fn carve(&mut self, size_bytes: usize) -> Result<Option<InSlab>> {
+        Ok(match self {
+            Slabs::Whole(slab, _) => slab.carve(size_bytes).map(|piece| InSlab::new(piece.offset_bytes(), piece)),
+            Slabs::Series(series, _) => series.carve(size_bytes)?.map(|(at, piece)| InSlab::new(at, piece)),
+        })
     }
 
-    /// Bytes that the slabs of a batch must hold: what its reads bring. A frame that is larger than its chunk has no room
-    /// planned, and nothing to gain.
-    pub(crate) fn slab_bytes(batch: &Batch) -> usize {
-        let sizes = batch.reads.iter().map(|read| match read.size {
-            SizeRule::Exact(size_bytes) => size_bytes as usize,
-            _ => batch.units[read.units.clone()].iter().map(|unit| unit.packed_size_bytes).sum(),
-        });
-        sizes.fold(0, |total: usize, size_bytes| total.next_multiple_of(ALIGNMENT_BYTES) + size_bytes)
+    fn finish_upload(&mut self) -> Result<Vec<Copied>> {
+        Ok(match self {
+            Slabs::Whole(slab, _) => slab.finish_upload()?,
+            Slabs::Series(series, _) => series.finish()?,
+        })
     }
 
-    /// Room for the bytes of a read; `None` when the slabs have none.
-    pub(crate) fn lease(&mut self, size_bytes: usize) -> Result<Option<InSlab>> {
-        let carved = self.slabs.as_mut().map(|(slabs, _)| slabs.carve(size_bytes)).transpose()?;
-        Ok(carved.flatten().map(|(at_bytes, piece)| InSlab::new(at_bytes, piece)))
-    }
-
-    /// Notes where a unit is.
-    pub(crate) fn put(&mut self, unit: usize, place: Place) {
-        self.places[unit] = Some(place);
-    }
-}
-
-impl Decoding {
-    /// A read lies in the slab: its headers are read here, by many threads side by side, as each look is a miss of their caches.
-    pub(crate) fn look(
-        &self,
-        batch: &Batch,
-        read: &Read,
-        lease: &InSlab,
-        mut put: impl FnMut(usize, Place) -> Result<()>,
-    ) -> Result<()> {
-        let held = || Error::new(ErrorKind::StoreFailed, "the store ended a read whose memory it has not given back");
-        let bytes = lease.piece.whole().ok_or_else(held)?;
-        for unit in read.units.clone() {
-            let (from, size_bytes) = batch.unit_span(read, unit).unwrap_or((0, lease.size_bytes));
-            let too_short = || Error::new(ErrorKind::ChunkCorrupt, "the read was too short");
-            let headers = self.native.headers(bytes.get(from..from + size_bytes).ok_or_else(too_short)?);
-            put(unit, Place::Stored { offset_bytes: lease.at_bytes + from, size_bytes, headers })?;
-        }
-        Ok(())
-    }
-
-    /// Sends the rest of the slab across the bus, lays the decoding of what `landed` out, and launches it where scratch memory
-    /// is at hand.
-    pub(crate) fn prepare(&self, stored: StoredUnits, landed: &[usize], call: &Context) -> Result<Ready> {
-        let mut ready = Ready::sort(stored, landed, call)?;
-        ready.prepare_within(self, self.scratch_limit_bytes)?;
-        if let bytes @ 1.. = ready.scratch_bytes() {
-            ready.scratch = call.memory.device.try_take(bytes, call.limit_bytes);
-            ready.scratch.is_some().then(|| ready.launch(self, call)).transpose()?;
-        }
-        Ok(ready)
+    /// The bytes on the device, and those that the host has still.
+    fn bytes(&self) -> Result<(Buffer, Option<&[u8]>)> {
+        Ok(match self {
+            Slabs::Whole(slab, arena) => {
+                let carved = ..slab.carved_bytes();
+                (arena.slice(carved)?, Some(&slab.bytes()?[carved]))
+            }
+            Slabs::Series(series, arena) => (arena.slice(..series.carved_bytes())?, None),
+        })
     }
 }
 
-impl Ready {
-    fn sort(stored: StoredUnits, landed: &[usize], call: &Context) -> Result<Ready> {
-        let StoredUnits { mut slabs, mut places } = stored;
+/// Bytes that the slabs of a batch must hold: what its reads bring. A frame that is larger than its chunk has no room
+/// planned, and nothing to gain.
+pub(crate) fn slab_bytes(batch: &Batch) -> usize {
+    let sizes = batch.reads.iter().enumerate().map(|(number, read)| match read.size {
+        SizeRule::Exact(size_bytes) => size_bytes as usize,
+        _ => batch.packed_bytes(number),
+    });
+    sizes.fold(0, |total: usize, size_bytes| total.next_multiple_of(ALIGNMENT_BYTES) + size_bytes)
+}
+
+impl Fetching {
+    pub(crate) fn new(held: Held, slabs: Option<Slabs>, batch: &Batch) -> Fetching {
+        Fetching { held, slabs, places: batch.units.iter().map(|_| None).collect() }
+    }
+
+    /// Sends the rest of the slabs across the bus, and sorts what `landed`.
+    fn sort(self, landed: &[usize], call: &Context) -> Result<Box<Fetched>> {
+        let Fetching { held, mut slabs, mut places } = self;
         // The bus first: the rest is done while the last bytes cross.
-        let copied = slabs.as_mut().map_or(Ok(Vec::new()), |(slabs, _)| slabs.finish_upload())?;
+        let copied = slabs.as_mut().map_or(Ok(Vec::new()), Slabs::finish_upload)?;
         let ends = copied.iter().map(|copy| copy.end.clone()).collect();
         call.counters.add_copies(Stage::Upload, copied);
         let (mut known, mut unknown, mut packed) = (Vec::with_capacity(landed.len()), Vec::new(), Vec::new());
         for &unit in landed {
             match places[unit].take() {
-                Some(Place::Stored { offset_bytes, size_bytes, headers }) => {
-                    let frame = Frame { unit, src: offset_bytes..offset_bytes + size_bytes };
-                    match headers {
-                        Some(headers) => known.push((frame, headers)),
-                        None => unknown.push(frame),
-                    }
-                }
+                Some(Place::Stored(src, Some(headers))) => known.push((Frame { unit, src }, headers)),
+                Some(Place::Stored(src, None)) => unknown.push(Frame { unit, src }),
                 Some(Place::Packed(block)) => packed.push((unit, block)),
                 None => {}
             }
         }
         let (frames, headers) = known.into_iter().unzip();
-        Ok(Ready { slabs, copied: ends, frames, headers, batch: None, decoded: None, scratch: None, unknown, packed })
+        let (batch, decoded, scratch) = (None, None, None);
+        Ok(Box::new(Fetched { held, slabs, copied: ends, frames, headers, batch, decoded, scratch, unknown, packed }))
     }
+}
 
+impl Fetched {
     /// Scratch memory that the decoding needs; 0 when nothing waits for it.
-    pub(crate) fn scratch_bytes(&self) -> u64 {
+    fn scratch_bytes(&self) -> u64 {
         let waiting = self.batch.as_ref().filter(|_| self.decoded.is_none());
         waiting.map_or(0, |batch| batch.scratch_bytes() as u64)
     }
 
-    /// What was reserved for kernels that are launched already.
-    pub(crate) fn take_scratch(&mut self) -> Option<Reserved> {
-        self.scratch.take()
+    /// Lays the decoding out, once more perhaps, within so many bytes of scratch memory where that can be.
+    fn lay_out(&mut self, route: &KernelsBatch, scratch_bytes: usize) -> Result<()> {
+        // Memory for packed bytes is there for one layout at a time.
+        self.batch = None;
+        let (Some(slabs), false) = (&self.slabs, self.frames.is_empty()) else { return Ok(()) };
+        let ranges = self.frames.iter().map(|frame| frame.src.clone()).collect();
+        let (buffer, host) = slabs.bytes()?;
+        let source = Source { buffer: &buffer, ranges, host, headers: &self.headers };
+        self.batch = Some(route.native.prepare(source, scratch_bytes, &route.stream)?);
+        Ok(())
     }
 
     /// Puts the decoding behind what crosses the bus; its scratch memory is reserved.
-    fn launch(&mut self, decoding: &Decoding, call: &Context) -> Result<()> {
-        let (Some(batch), stream) = (&mut self.batch, &decoding.stream) else { return Ok(()) };
+    fn launch(&mut self, route: &KernelsBatch) -> Result<()> {
+        let (Some(batch), None) = (&mut self.batch, &self.decoded) else { return Ok(()) };
+        let (Target { call, program, .. }, stream) = (&*route.target, &route.stream);
         self.copied.iter().try_for_each(|end| stream.wait(end))?;
-        let size_bytes = (self.frames.len() * decoding.packed_size_bytes) as u64;
+        let size_bytes = (self.frames.len() * program.packed_size_bytes()) as u64;
         call.counters.time_on(Stage::Decode, size_bytes, stream, || batch.run(stream))?;
         self.decoded = Some(stream.record()?);
         Ok(())
     }
 
-    /// Lays the decoding out, once more perhaps, within so many bytes of scratch memory where that can be.
-    pub(crate) fn prepare_within(&mut self, decoding: &Decoding, scratch_limit_bytes: usize) -> Result<()> {
-        // Memory for packed bytes is there for one layout at a time.
-        self.batch = None;
-        let (Some((slabs, arena)), false) = (&self.slabs, self.frames.is_empty()) else { return Ok(()) };
-        let ranges = self.frames.iter().map(|frame| frame.src.clone()).collect();
-        let (buffer, host) = (&arena.slice(..slabs.carved_bytes())?, slabs.bytes()?);
-        let source = Source { buffer, ranges, host, headers: &self.headers };
-        self.batch = Some(decoding.native.prepare(source, scratch_limit_bytes, &decoding.stream)?);
-        Ok(())
-    }
-
-    /// Leaves all of it to the host.
-    pub(crate) fn give_up_kernels(&mut self) {
-        self.batch = None;
-        self.unknown.append(&mut self.frames);
-    }
-
-    /// Launches the decoding unless that was done; `scatters` then waits for it. What the host decodes goes by `copies`.
-    /// Scratch memory is reserved.
-    pub(crate) fn place(
-        mut self,
-        decoding: &Decoding,
-        plan: &Batch,
-        program: &Program,
-        copies: &Stream,
-        scatters: &Stream,
-        call: &Context,
-    ) -> Result<Decoded> {
-        if self.decoded.is_none() {
-            self.launch(decoding, call)?;
+    /// Decodes frames that kernels do not know, which is rare, on as many threads as the call may have. What fails is handed
+    /// to the call.
+    fn decode_unknown(&mut self, target: &Target, plan: &Batch, copies: &Stream) -> Result<()> {
+        let (Some(slabs), false) = (&self.slabs, self.unknown.is_empty()) else { return Ok(()) };
+        let (arena, host) = slabs.bytes()?;
+        if host.is_none() {
+            self.copied.iter().try_for_each(Event::synchronize)?;
         }
-        let Ready { slabs, copied, frames, batch, decoded: end, unknown, mut packed, .. } = self;
-        let all_unknown = frames.is_empty() && !unknown.is_empty();
-        if let (Some((slabs, arena)), false) = (&slabs, unknown.is_empty()) {
-            let stored = match slabs.bytes()? {
-                Some(bytes) => StoredAt::Slab(bytes),
-                None => {
-                    copied.iter().try_for_each(Event::synchronize)?;
-                    StoredAt::Device(arena, copies)
+        let (Target { call, .. }, frames) = (target, &self.unknown);
+        let decode = |range: Range<usize>| match host {
+            Some(bytes) => decode(target, &bytes[range]),
+            None => {
+                let mut stored = call.scratch.take(range.len())?;
+                copies.d2h(&arena.slice(range)?, &mut stored)?;
+                decode(target, &stored)
+            }
+        };
+        let (next, packed) = (AtomicUsize::new(0), Mutex::new(Vec::with_capacity(frames.len())));
+        let work = || {
+            while let Some(frame) = frames.get(next.fetch_add(1, Ordering::Relaxed)) {
+                match call.check_cancelled().and_then(|()| decode(frame.src.clone())) {
+                    Ok(block) => packed.lock().unwrap_or_else(PoisonError::into_inner).push((frame.unit, block)),
+                    Err(error) => call.fail(error.at(plan.units[frame.unit].name.to_string())),
                 }
-            };
-            packed.extend(decode_on_host(&unknown, plan, &stored, program, call));
-        }
-        let mut decoded = Decoded { packed: Vec::new(), pending: None, unknown: all_unknown };
-        for (unit, block) in packed {
-            let buffer = pool::allocate(block.len(), copies)?;
-            call.counters.time(Stage::Upload, block.len() as u64, || copies.h2d(&block, &buffer))?;
-            decoded.packed.push((buffer, plan.units[unit].transfer_boxes(0).collect()));
-        }
-        if let (Some(batch), Some(end)) = (batch, end) {
-            scatters.wait(&end)?;
-            let (packed, pending) = packed_units(batch, frames.iter().map(|frame| &plan.units[frame.unit]));
-            decoded.packed.push(packed);
-            decoded.pending = Some(pending);
-        }
-        Ok(decoded)
+            }
+        };
+        in_threads(call.threads.min(frames.len()), work);
+        self.packed.extend(packed.into_inner().unwrap_or_else(PoisonError::into_inner));
+        Ok(())
     }
 }
 
-pub(crate) fn decode(program: &Program, call: &Context, stored: &[u8]) -> Result<ScratchBlock> {
+impl BatchRoute for KernelsBatch {
+    fn lease(&self, batch: &Batch, read: usize, size_bytes: usize) -> Result<Box<dyn Lease>> {
+        let carve = |fetching: &mut Fetching| fetching.slabs.as_mut().map(|slabs| slabs.carve(size_bytes)).transpose();
+        match self.life.fetching(carve)?.flatten() {
+            Some(lease) => Ok(Box::new(lease)),
+            None => Ok(Stored::take(&self.target.call, size_bytes, batch.packed_bytes(read))?),
+        }
+    }
+
+    /// A read that lies in the slab: its headers are read here, by many threads side by side, as each look is a miss of their
+    /// caches.
+    fn arrived(&self, batch: &Batch, read: usize, lease: Box<dyn Lease>) -> Result<Option<Box<Stored>>> {
+        let lease = match Stored::or::<InSlab>(lease)? {
+            Ok(stored) => return Ok(Some(stored)),
+            Err(in_slab) => in_slab,
+        };
+        let held = || Error::new(ErrorKind::StoreFailed, "the store ended a read whose memory it has not given back");
+        let (bytes, read) = (lease.piece.whole().ok_or_else(held)?, &batch.reads[read]);
+        for unit in read.units.clone() {
+            let (from, size_bytes) = batch.unit_span(read, unit).unwrap_or((0, lease.size_bytes));
+            let too_short = || Error::new(ErrorKind::ChunkCorrupt, "the read was too short");
+            let headers = self.native.headers(bytes.get(from..from + size_bytes).ok_or_else(too_short)?);
+            let from = lease.at_bytes + from;
+            self.put(unit, Place::Stored(from..from + size_bytes, headers))?;
+        }
+        Ok(None)
+    }
+
+    fn land(&self, _batch: &Batch, unit: usize, stored: &[u8]) -> Result<()> {
+        self.put(unit, Place::Packed(decode(&self.target, stored)?))
+    }
+
+    fn fill(&self, _number: usize, fill: &Fill) -> Result<()> {
+        check_missing(self.target.read_missing, fill)
+    }
+
+    /// Lays the decoding out, and launches it where scratch memory is at hand.
+    fn complete(&self, landed: &[usize]) {
+        let call = &self.target.call;
+        let fetched = self.life.fetched(|fetching| {
+            let mut fetched = fetching.sort(landed, call)?;
+            fetched.lay_out(self, self.scratch_limit_bytes)?;
+            if let bytes @ 1.. = fetched.scratch_bytes() {
+                fetched.scratch = call.memory.device.try_take(bytes, call.limit_bytes);
+                fetched.scratch.is_some().then(|| fetched.launch(self)).transpose()?;
+            }
+            Ok(fetched)
+        });
+        if let Err(error) = fetched {
+            call.fail(error);
+        }
+    }
+}
+
+impl DeviceRoute for KernelsBatch {
+    fn scratch_bytes(&self) -> u64 {
+        self.life.when_fetched(|fetched| fetched.scratch_bytes()).unwrap_or(0)
+    }
+
+    fn lay_out(&self, scratch_bytes: Option<usize>) -> Result<()> {
+        let work = |fetched: &mut Box<Fetched>| match scratch_bytes {
+            Some(scratch_bytes) => fetched.lay_out(self, scratch_bytes),
+            None => {
+                fetched.batch = None;
+                fetched.unknown.append(&mut fetched.frames);
+                Ok(())
+            }
+        };
+        self.life.when_fetched(work).unwrap_or(Ok(()))
+    }
+
+    fn decode(&self, plan: &Batch, copies: &Stream, scatters: &Stream) -> Result<Vec<Packed>> {
+        self.life.decoding(|mut fetched| {
+            fetched.launch(self)?;
+            if fetched.frames.is_empty() && !fetched.unknown.is_empty() {
+                self.target.kernels_help.store(false, Ordering::Relaxed);
+            }
+            fetched.decode_unknown(&self.target, plan, copies)?;
+            let Fetched { held, frames, batch, decoded, scratch, packed: on_host, .. } = *fetched;
+            let mut packed = upload(&self.target, plan, on_host, copies)?;
+            let mut launched = None;
+            if let (Some(batch), Some(end)) = (batch, decoded) {
+                scatters.wait(&end)?;
+                let (elements, under_way) = Launched::new(batch, frames.iter().map(|frame| &plan.units[frame.unit]));
+                packed.push(elements);
+                launched = Some(under_way);
+            }
+            Ok((Decoding { launched, _held: held, _scratch: scratch }, packed))
+        })
+    }
+
+    fn check(&self) -> Result<Vec<Packed>> {
+        if let State::Decoding(Decoding { launched: Some(launched), .. }) = self.life.end() {
+            launched.check(&self.target.call);
+        }
+        Ok(Vec::new())
+    }
+
+    fn give_up(&self) {
+        self.life.end();
+    }
+}
+
+impl KernelsBatch {
+    /// Notes where a unit is.
+    fn put(&self, unit: usize, place: Place) -> Result<()> {
+        self.life.fetching(|fetching| {
+            fetching.places[unit] = Some(place);
+            Ok(())
+        })
+    }
+}
+
+/// Decodes one chunk on the host.
+pub(crate) fn decode(target: &Target, stored: &[u8]) -> Result<ScratchBlock> {
+    let Target { call, program, .. } = target;
     let size_bytes = program.packed_size_bytes();
     let mut packed = call.scratch.take(size_bytes)?;
     call.counters.time(Stage::Decode, size_bytes as u64, || program.decode(stored, &mut packed))?;
     Ok(packed)
 }
 
+/// Brings chunks to the device that the host decoded.
+pub(crate) fn upload(
+    target: &Target,
+    plan: &Batch,
+    decoded: Vec<(usize, ScratchBlock)>,
+    copies: &Stream,
+) -> Result<Vec<Packed>> {
+    let upload = |(unit, block): (usize, ScratchBlock)| {
+        let buffer = pool::allocate(block.len(), copies)?;
+        let copy = || copies.h2d(&block, &buffer);
+        target.call.counters.time(Stage::Upload, block.len() as u64, copy)?;
+        Ok((buffer, plan.units[unit].transfer_boxes(0).collect()))
+    };
+    decoded.into_iter().map(upload).collect()
+}
+
 /// A batch that was put on a stream, to be checked when it is done.
-pub(crate) struct Pending {
+pub(crate) struct Launched {
     batch: NativeBatch,
     names: Vec<String>,
 }
 
-impl Pending {
+impl Launched {
+    /// With it, where the packed bytes of its units will lie, in the order of the batch.
+    pub(crate) fn new<'a>(batch: NativeBatch, units: impl Iterator<Item = &'a Unit>) -> (Packed, Launched) {
+        let (packed, offsets) = batch.packed();
+        let (mut boxes, mut names) = (Vec::with_capacity(offsets.len()), Vec::with_capacity(offsets.len()));
+        for (unit, offset) in units.zip(offsets) {
+            boxes.extend(unit.transfer_boxes(offset));
+            names.push(unit.name.to_string());
+        }
+        ((packed.clone(), boxes), Launched { batch, names })
+    }
+
     /// Hands what is damaged to the call. Waits for the batch.
     pub(crate) fn check(mut self, call: &Context) {
         match self.batch.check() {
@@ -343,119 +418,4 @@ impl Pending {
             Err(error) => call.fail(error),
         }
     }
-}
-
-/// Packed bytes on the device, and the boxes that lie in them.
-pub(crate) type Packed = (Buffer, Vec<TransferBox>);
-
-/// What became of one batch.
-pub(crate) struct Decoded {
-    pub(crate) packed: Vec<Packed>,
-    pub(crate) pending: Option<Pending>,
-    /// Whether kernels knew none of its frames: then the host had better decode the others too.
-    pub(crate) unknown: bool,
-}
-
-/// The streams that batches decode on, in turn.
-pub(crate) struct Decoders {
-    device: Device,
-    source: Streams,
-    streams: Vec<Stream>,
-    next: usize,
-}
-
-impl Decoders {
-    pub(crate) fn new(device: Device, source: Streams) -> Decoders {
-        Decoders { device, source, streams: Vec::new(), next: 0 }
-    }
-
-    /// Gives the streams back, on which nothing is under way any more.
-    pub(crate) fn give_back(&mut self) {
-        self.streams.drain(..).for_each(|stream| self.source.give_back(&stream));
-    }
-
-    /// Waits for all of them.
-    pub(crate) fn synchronize(&self) -> Result<()> {
-        self.streams.iter().try_for_each(|stream| Ok(stream.synchronize()?))
-    }
-
-    /// The next stream in turn.
-    pub(crate) fn stream(&mut self) -> Result<Stream> {
-        self.next = (self.next + 1) % STREAMS;
-        while self.streams.len() <= self.next {
-            self.streams.push(self.source.take(self.device)?);
-        }
-        Ok(self.streams[self.next].clone())
-    }
-}
-
-/// Where the stored bytes of a batch are by now.
-enum StoredAt<'a> {
-    Slab(&'a [u8]),
-    /// On the device alone.
-    Device(&'a Buffer, &'a Stream),
-}
-
-impl StoredAt<'_> {
-    fn decode(&self, program: &Program, call: &Context, range: Range<usize>) -> Result<ScratchBlock> {
-        match self {
-            StoredAt::Slab(bytes) => decode(program, call, &bytes[range]),
-            StoredAt::Device(arena, stream) => {
-                let mut stored = call.scratch.take(range.len())?;
-                stream.d2h(&arena.slice(range)?, &mut stored)?;
-                decode(program, call, &stored)
-            }
-        }
-    }
-}
-
-/// Decodes frames that kernels do not know, which is rare, on as many threads as the call may have. What fails is handed
-/// to the call.
-fn decode_on_host(
-    frames: &[Frame],
-    plan: &Batch,
-    stored: &StoredAt<'_>,
-    program: &Program,
-    call: &Context,
-) -> Vec<(usize, ScratchBlock)> {
-    let (next, packed) = (AtomicUsize::new(0), Mutex::new(Vec::with_capacity(frames.len())));
-    let work = || {
-        while let Some(frame) = frames.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let decoded = call.check_cancelled().and_then(|()| stored.decode(program, call, frame.src.clone()));
-            match decoded {
-                Ok(block) => lock(&packed).push((frame.unit, block)),
-                Err(error) => call.fail(error.at(plan.units[frame.unit].name.to_string())),
-            }
-        }
-    };
-    in_threads(call.threads.min(frames.len()), work);
-    packed.into_inner().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Runs the device's passes over what the host decoded of these units, each from its offset in `arena` on.
-pub(crate) fn finish<'a>(
-    native: &Native,
-    arena: &Buffer,
-    units: impl Iterator<Item = (&'a Unit, usize)>,
-    stream: &Stream,
-    call: &Context,
-) -> Result<(Packed, Pending)> {
-    let size_bytes = native.input_bytes().unwrap_or(0);
-    let (units, ranges): (Vec<&Unit>, Vec<_>) = units.map(|(unit, at)| (unit, at..at + size_bytes)).unzip();
-    let source = Source { buffer: arena, ranges, host: None, headers: &[] };
-    let mut batch = native.prepare(source, usize::MAX, stream)?;
-    let decoded_bytes = units.iter().map(|unit| unit.packed_size_bytes as u64).sum();
-    call.counters.time_on(Stage::Decode, decoded_bytes, stream, || batch.run(stream))?;
-    Ok(packed_units(batch, units.into_iter()))
-}
-
-/// Where the packed bytes of units lie, in the order of the batch.
-fn packed_units<'a>(batch: NativeBatch, units: impl Iterator<Item = &'a Unit>) -> (Packed, Pending) {
-    let (packed, offsets) = batch.packed();
-    let (mut boxes, mut names) = (Vec::with_capacity(offsets.len()), Vec::with_capacity(offsets.len()));
-    for (unit, offset) in units.zip(offsets) {
-        boxes.extend(unit.transfer_boxes(offset));
-        names.push(unit.name.to_string());
-    }
-    ((packed.clone(), boxes), Pending { batch, names })
 }

@@ -4,50 +4,79 @@
 //! host knows.
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use cuzarr_device::{Buffer, Stream, TransferBox, pool};
+use cuzarr_device::{Buffer, Device, Stream, TransferBox, pool};
 
-use crate::codec::Program;
 use crate::codec::native::{Native, NativeBatch, Source};
 use crate::error::{Error, ErrorKind, Result};
-use crate::plan::{self, Resident};
+use crate::plan::{Batch, Fill};
 use crate::run::context::Context;
-use crate::run::read::route::kernels::{Decoders, Packed};
+use crate::run::read::device::Target;
+use crate::run::read::in_flight::{BatchRoute, DeviceRoute, Life, Packed, State};
+use crate::run::read::route::host::{Stored, check_missing};
+use crate::run::read::route::hybrid::ELEMENT_ALIGNMENT_BYTES;
+use crate::run::read::route::kernels::{decode, upload};
 use crate::run::report::Stage;
-use crate::run::schedule::budget::Reserved;
+use crate::run::schedule::budget::{Held, Reserved};
+use crate::run::schedule::scratch::ScratchBlock;
+use crate::store::Lease;
 
 /// Frames begin at multiples of this.
 const ALIGNMENT_BYTES: usize = 256;
-/// Elements of any type are aligned when packed bytes begin at a multiple of this.
-const ELEMENT_ALIGNMENT_BYTES: usize = 16;
-/// The reads of one batch whose bytes came in device memory.
-#[derive(Default)]
-pub(crate) struct ResidentReads {
+
+/// A batch whose bytes come in the device's memory.
+pub(crate) struct ResidentBatch {
+    target: Arc<Target>,
+    /// What decodes its frames, and where; `None` where they are packed.
+    kernels: Option<(Arc<Native>, Stream)>,
+    life: Life<Fetched, Fetched, Decoding>,
+}
+
+/// What came so far, or all of it.
+struct Fetched {
+    memory: Memory,
     reads: Vec<(usize, Buffer)>,
-    /// For stored bytes beyond what the batch reserved.
+    /// Units that came in host memory, decoded.
+    packed: Vec<(usize, ScratchBlock)>,
+}
+
+/// Memory that the batch reserved, and more for stored bytes beyond it.
+struct Memory {
+    _held: Held,
     extra: Vec<Reserved>,
 }
 
-/// What reading a batch to a device shares, and where its elements are put in order.
-pub(crate) struct Placer<'a> {
-    pub(crate) call: &'a Context,
-    pub(crate) batch: &'a plan::Batch,
-    pub(crate) program: &'a Program,
-    pub(crate) scatters: &'a Stream,
+/// Kernels are at it, where there are frames.
+struct Decoding {
+    frames: Option<Frames>,
+    _memory: Memory,
 }
 
-impl ResidentReads {
-    /// Reserves memory for stored bytes, of which the batch has counted `counted_bytes`.
-    pub(crate) fn reserve_for(&mut self, call: &Context, size_bytes: usize, counted_bytes: usize) -> Result<()> {
-        if self.reserve(call, size_bytes.saturating_sub(counted_bytes)) {
-            return Ok(());
-        }
-        let (used, limit) = (call.memory.device.used_bytes(), call.limit_bytes);
-        let message =
-            format!("a stored chunk has {size_bytes} bytes, {used} are in flight, the memory limit is {limit}");
-        Err(Error::new(ErrorKind::BudgetExceeded, message).with_hint("raise the memory limit"))
-    }
+/// Frames that kernels decode, to be checked when they are done.
+struct Frames {
+    batch: NativeBatch,
+    frames: Vec<Frame>,
+    arena: Buffer,
+}
 
+struct Frame {
+    name: String,
+    /// Its bytes in the arena.
+    range: Range<usize>,
+    /// Its elements, once they are packed at 0.
+    items: Vec<TransferBox>,
+}
+
+impl ResidentBatch {
+    pub(crate) fn new(target: &Arc<Target>, kernels: Option<(Arc<Native>, Stream)>, held: Held) -> ResidentBatch {
+        let memory = Memory { _held: held, extra: Vec::new() };
+        let life = Life::new(Fetched { memory, reads: Vec::new(), packed: Vec::new() });
+        ResidentBatch { target: Arc::clone(target), kernels, life }
+    }
+}
+
+impl Memory {
     /// Reserves bytes beyond the batch's share, for as long as the batch; says whether they were to be had.
     fn reserve(&mut self, call: &Context, bytes: usize) -> bool {
         if bytes == 0 {
@@ -58,116 +87,196 @@ impl ResidentReads {
         self.extra.extend(reserved);
         was_there
     }
+}
 
-    /// What was reserved beyond the batch's share.
-    pub(crate) fn into_extra(self) -> Vec<Reserved> {
-        self.extra
+impl BatchRoute for ResidentBatch {
+    fn lease(&self, batch: &Batch, read: usize, size_bytes: usize) -> Result<Box<dyn Lease>> {
+        Ok(Stored::take(&self.target.call, size_bytes, batch.packed_bytes(read))?)
     }
 
-    /// Notes what came for a read.
-    pub(crate) fn put(&mut self, read: usize, bytes: Buffer) {
-        self.reads.push((read, bytes));
+    fn arrived(&self, _batch: &Batch, _read: usize, lease: Box<dyn Lease>) -> Result<Option<Box<Stored>>> {
+        Ok(Stored::or::<Stored>(lease)?.ok())
     }
 
-    /// What is to be scattered, in the order of `scatters`, and the batch that must be checked afterwards.
-    pub(crate) fn place(
-        &mut self,
-        route: Option<&Resident>,
-        decoders: &mut Decoders,
-        placer: &Placer<'_>,
-    ) -> Result<(Vec<Packed>, Option<ResidentFrames>)> {
-        let reads = std::mem::take(&mut self.reads);
-        match route {
-            _ if reads.is_empty() => Ok((Vec::new(), None)),
-            Some(Resident::Frames(native)) => self.decode(&reads, native, &decoders.stream()?, placer),
-            Some(Resident::Packed) | None => {
-                let mut packed = Vec::with_capacity(reads.len());
-                for (read, bytes) in &reads {
-                    packed.extend(in_place(placer.batch, *read, bytes, placer.scatters)?);
-                }
-                Ok((packed, None))
+    fn device(&self) -> Device {
+        self.target.device
+    }
+
+    fn lease_on_device(&self, batch: &Batch, read: usize, size_bytes: usize) -> Result<Buffer> {
+        let (call, beyond) = (&self.target.call, size_bytes.saturating_sub(batch.packed_bytes(read)));
+        self.life.fetching(|fetching| match fetching.memory.reserve(call, beyond) {
+            true => Ok(()),
+            false => {
+                let (used, limit) = (call.memory.device.used_bytes(), call.limit_bytes);
+                let message =
+                    format!("a stored chunk has {size_bytes} bytes, {used} are in flight, the memory limit is {limit}");
+                Err(Error::new(ErrorKind::BudgetExceeded, message).with_hint("raise the memory limit"))
             }
+        })?;
+        Ok(pool::in_flight(|| Buffer::empty(self.target.device, size_bytes))?)
+    }
+
+    fn arrived_on_device(&self, _batch: &Batch, read: usize, bytes: Buffer) -> Result<()> {
+        if bytes.device() != self.device() {
+            let message = format!("the store handed over memory of {}, asked for {}", bytes.device(), self.device());
+            return Err(Error::new(ErrorKind::StoreFailed, message));
+        }
+        self.life.fetching(|fetching| {
+            fetching.reads.push((read, bytes));
+            Ok(())
+        })
+    }
+
+    fn land(&self, _batch: &Batch, unit: usize, stored: &[u8]) -> Result<()> {
+        let block = decode(&self.target, stored)?;
+        self.life.fetching(|fetching| {
+            fetching.packed.push((unit, block));
+            Ok(())
+        })
+    }
+
+    fn fill(&self, _number: usize, fill: &Fill) -> Result<()> {
+        check_missing(self.target.read_missing, fill)
+    }
+
+    fn complete(&self, _landed: &[usize]) {
+        if let Err(error) = self.life.fetched(Ok) {
+            self.target.call.fail(error);
         }
     }
+}
 
-    fn decode(
-        &mut self,
+impl DeviceRoute for ResidentBatch {
+    fn decode(&self, batch: &Batch, copies: &Stream, scatters: &Stream) -> Result<Vec<Packed>> {
+        self.life.decoding(|Fetched { mut memory, reads, packed }| {
+            let mut packed = upload(&self.target, batch, packed, copies)?;
+            let mut frames = None;
+            match &self.kernels {
+                Some((native, stream)) if !reads.is_empty() => {
+                    match self.launch(&mut memory, &reads, batch, (native, stream))? {
+                        Some((elements, launched)) => {
+                            scatters.wait(&stream.record()?)?;
+                            packed.push(elements);
+                            frames = Some(launched);
+                        }
+                        None => packed.extend(self.decode_on_host(&reads, batch)?),
+                    }
+                }
+                _ => {
+                    for (read, bytes) in &reads {
+                        packed.extend(in_place(batch, *read, bytes, scatters)?);
+                    }
+                }
+            }
+            Ok((Decoding { frames, _memory: memory }, packed))
+        })
+    }
+
+    /// Decodes on the host what only the host knows.
+    fn check(&self) -> Result<Vec<Packed>> {
+        let State::Decoding(Decoding { frames: Some(launched), _memory }) = self.life.end() else {
+            return Ok(Vec::new());
+        };
+        let (Frames { mut batch, frames, arena }, mut again) = (launched, Vec::new());
+        for (result, frame) in batch.check()?.into_iter().zip(frames) {
+            let decoded = match result {
+                Ok(()) => continue,
+                Err(error) if error.kind() == ErrorKind::Unsupported => self.decode_one(&arena.slice(frame.range)?),
+                Err(error) => Err(error),
+            };
+            match decoded {
+                Ok(packed) => again.push((packed, frame.items)),
+                Err(error) => self.target.call.fail(error.at(frame.name)),
+            }
+        }
+        Ok(again)
+    }
+
+    fn give_up(&self) {
+        self.life.end();
+    }
+}
+
+impl ResidentBatch {
+    /// Puts frames beside each other and lets kernels decode them; `None` where memory does not suffice for that.
+    fn launch(
+        &self,
+        memory: &mut Memory,
         reads: &[(usize, Buffer)],
-        native: &Native,
-        stream: &Stream,
-        placer: &Placer<'_>,
-    ) -> Result<(Vec<Packed>, Option<ResidentFrames>)> {
-        let Placer { call, batch: plan, program, scatters } = *placer;
-        let size_bytes: usize =
-            reads.iter().map(|(_, bytes)| bytes.size_bytes().next_multiple_of(ALIGNMENT_BYTES)).sum();
-        let (mut at, mut ranges, mut sources) = (0, Vec::new(), Vec::new());
+        plan: &Batch,
+        (native, stream): (&Native, &Stream),
+    ) -> Result<Option<(Packed, Frames)>> {
+        let Target { call, program, .. } = &*self.target;
+        let (mut size_bytes, mut ranges, mut units, mut copies) = (0, Vec::new(), Vec::new(), Vec::new());
         for (read, bytes) in reads {
             let read = &plan.reads[*read];
             for unit in read.units.clone() {
-                let (from, size_bytes) = plan.unit_span(read, unit).unwrap_or((0, bytes.size_bytes()));
-                match native.check_size(size_bytes) {
+                let (from, unit_bytes) = plan.unit_span(read, unit).unwrap_or((0, bytes.size_bytes()));
+                match native.check_size(unit_bytes) {
                     Ok(()) => {
-                        ranges.push(at + from..at + from + size_bytes);
-                        sources.push(&plan.units[unit]);
+                        ranges.push(size_bytes + from..size_bytes + from + unit_bytes);
+                        units.push(&plan.units[unit]);
                     }
                     Err(error) => call.fail(error.at(plan.units[unit].name.to_string())),
                 }
             }
-            at += bytes.size_bytes().next_multiple_of(ALIGNMENT_BYTES);
+            copies.push((bytes, size_bytes..size_bytes + bytes.size_bytes()));
+            size_bytes += bytes.size_bytes().next_multiple_of(ALIGNMENT_BYTES);
         }
         let decoded_bytes = program.packed_size_bytes() * ranges.len();
-        if !self.reserve(call, size_bytes.saturating_sub(decoded_bytes)) {
-            return Ok((decode_on_host(reads, placer)?, None));
+        if !memory.reserve(call, size_bytes.saturating_sub(decoded_bytes)) {
+            return Ok(None);
         }
         let arena = pool::allocate(size_bytes, stream)?;
-        let mut at = 0;
-        for (_, bytes) in reads {
-            stream.d2d(bytes, &arena.slice(at..at + bytes.size_bytes())?)?;
-            at += bytes.size_bytes().next_multiple_of(ALIGNMENT_BYTES);
-        }
+        copies
+            .into_iter()
+            .try_for_each(|(bytes, range)| -> Result<()> { Ok(stream.d2d(bytes, &arena.slice(range)?)?) })?;
         // Headers are read from the arena when the batch is prepared.
         stream.synchronize()?;
         let most = (native.scratch_copies() as usize).saturating_mul(decoded_bytes);
         let source = Source { buffer: &arena, ranges: ranges.clone(), host: None, headers: &[] };
         let mut batch = native.prepare(source, most, stream)?;
-        if !self.reserve(call, batch.scratch_bytes().saturating_sub(most)) {
-            return Ok((decode_on_host(reads, placer)?, None));
+        if !memory.reserve(call, batch.scratch_bytes().saturating_sub(most)) {
+            return Ok(None);
         }
         call.counters.time_on(Stage::Decode, decoded_bytes as u64, stream, || batch.run(stream))?;
-        scatters.wait(&stream.record()?)?;
         let (decoded, offsets) = batch.packed();
-        let boxes = sources.iter().zip(offsets).flat_map(|(unit, offset)| unit.transfer_boxes(offset)).collect();
+        let boxes = units.iter().zip(offsets).flat_map(|(unit, offset)| unit.transfer_boxes(offset)).collect();
         let packed = (decoded.clone(), boxes);
-        let frames = ranges.into_iter().zip(&sources).map(|(range, unit)| Frame {
+        let frames = ranges.into_iter().zip(&units).map(|(range, unit)| Frame {
             name: unit.name.to_string(),
             range,
             items: unit.transfer_boxes(0).collect(),
         });
         let frames = frames.collect();
-        Ok((vec![packed], Some(ResidentFrames { batch, frames, arena })))
+        Ok(Some((packed, Frames { batch, frames, arena })))
     }
-}
 
-/// The way of frames for which the device has no scratch memory left within the limit. What fails is handed to the call.
-fn decode_on_host(reads: &[(usize, Buffer)], placer: &Placer<'_>) -> Result<Vec<Packed>> {
-    let Placer { call, batch: plan, program, .. } = *placer;
-    let mut packed = Vec::new();
-    for (read, bytes) in reads {
-        let read = &plan.reads[*read];
-        for unit in read.units.clone() {
-            let (from, size_bytes) = plan.unit_span(read, unit).unwrap_or((0, bytes.size_bytes()));
-            let unit = &plan.units[unit];
-            match decode_one(&bytes.slice(from..from + size_bytes)?, call, program) {
-                Ok(decoded) => packed.push((decoded, unit.transfer_boxes(0).collect())),
-                Err(error) => call.fail(error.at(unit.name.to_string())),
+    /// The way of frames for which the device has no scratch memory left within the limit. What fails is handed to the call.
+    fn decode_on_host(&self, reads: &[(usize, Buffer)], plan: &Batch) -> Result<Vec<Packed>> {
+        let mut packed = Vec::new();
+        for (read, bytes) in reads {
+            let read = &plan.reads[*read];
+            for unit in read.units.clone() {
+                let (from, size_bytes) = plan.unit_span(read, unit).unwrap_or((0, bytes.size_bytes()));
+                let unit = &plan.units[unit];
+                match self.decode_one(&bytes.slice(from..from + size_bytes)?) {
+                    Ok(decoded) => packed.push((decoded, unit.transfer_boxes(0).collect())),
+                    Err(error) => self.target.call.fail(error.at(unit.name.to_string())),
+                }
             }
         }
+        Ok(packed)
     }
-    Ok(packed)
+
+    /// Decodes a frame that lies on the device by the host, and puts what it gives there again.
+    fn decode_one(&self, frame: &Buffer) -> Result<Buffer> {
+        Ok(Buffer::from_bytes(frame.device(), &decode(&self.target, &frame.to_vec()?)?)?)
+    }
 }
 
 /// The units of a read whose bytes are packed; those that begin at odd addresses are copied to better ones.
-fn in_place(plan: &plan::Batch, read: usize, bytes: &Buffer, scatters: &Stream) -> Result<Vec<Packed>> {
+fn in_place(plan: &Batch, read: usize, bytes: &Buffer, scatters: &Stream) -> Result<Vec<Packed>> {
     let read = &plan.reads[read];
     let (mut aligned, mut packed) = (Vec::new(), Vec::new());
     for unit in read.units.clone() {
@@ -185,50 +294,4 @@ fn in_place(plan: &plan::Batch, read: usize, bytes: &Buffer, scatters: &Stream) 
         packed.push((bytes.clone(), aligned));
     }
     Ok(packed)
-}
-
-struct Frame {
-    name: String,
-    /// Its bytes in the arena.
-    range: Range<usize>,
-    /// Its elements, once they are packed at 0.
-    items: Vec<TransferBox>,
-}
-
-/// Frames that kernels decode, to be checked when they are done.
-pub(crate) struct ResidentFrames {
-    batch: NativeBatch,
-    frames: Vec<Frame>,
-    arena: Buffer,
-}
-
-impl ResidentFrames {
-    /// Waits for the batch; hands what is damaged to the call, and decodes on the host what only the host knows. Returns the
-    /// latter, to be scattered once more.
-    pub(crate) fn check(mut self, call: &Context, program: &Program) -> Result<Vec<Packed>> {
-        let mut again = Vec::new();
-        for (result, frame) in self.batch.check()?.into_iter().zip(&self.frames) {
-            let decoded = match result {
-                Ok(()) => continue,
-                Err(error) if error.kind() == ErrorKind::Unsupported => {
-                    decode_one(&self.arena.slice(frame.range.clone())?, call, program)
-                }
-                Err(error) => Err(error),
-            };
-            match decoded {
-                Ok(packed) => again.push((packed, frame.items.clone())),
-                Err(error) => call.fail(error.at(frame.name.clone())),
-            }
-        }
-        Ok(again)
-    }
-}
-
-/// Decodes a frame that lies on the device by the host, and puts what it gives there again.
-fn decode_one(frame: &Buffer, call: &Context, program: &Program) -> Result<Buffer> {
-    let stored = frame.to_vec()?;
-    let mut packed = call.scratch.take(program.packed_size_bytes())?;
-    let size_bytes = packed.len() as u64;
-    call.counters.time(Stage::Decode, size_bytes, || program.decode(&stored, &mut packed))?;
-    Ok(Buffer::from_bytes(frame.device(), &packed)?)
 }

@@ -6,54 +6,25 @@ use std::sync::Arc;
 use cuzarr_device::{Device, NdBuffer, Order};
 
 use crate::error::Result;
-use crate::plan::{Plan, Selection, chunks_touched};
-use crate::run::engine::{check_array, memory_shape};
-use crate::run::options::SMALL_BYTES;
+use crate::plan::Plan;
+use crate::run::context::Context;
 use crate::run::read::coordinator;
 use crate::run::read::route::host::HostDestination;
-use crate::run::report::{Report, Stage};
-use crate::run::{Access, Engine, Options};
-use crate::store::Store;
+use crate::run::report::Stage;
+use crate::run::{Access, Options};
 
-impl Engine {
-    /// Like [`Engine::read`], into memory of another device than the one that `on_host` is bound to, by way of the host; `None`
-    /// when that is not the way for this read: it is for one small chunk of a store at hand, into memory that lies in one
-    /// piece, and not under `strict`, where a device does all that it can.
-    ///
-    /// # Errors
-    /// Those of [`Engine::read`].
-    pub fn read_small(
-        &self,
-        on_host: &Access,
-        store: &Arc<dyn Store>,
-        selection: &Selection,
-        out: &NdBuffer,
-        options: &Options,
-    ) -> Result<Option<Report>> {
-        let source = on_host.source();
-        let is_small = |bytes: usize| bytes <= SMALL_BYTES;
-        let is_small_read = !options.strict
-            && is_small(out.size_bytes().max(on_host.program()?.packed_size_bytes()))
-            && chunks_touched(source, selection) == 1
-            && store.capabilities().divides_reads
-            && !store.is_on(out.device())
-            && out.is_contiguous(Order::C);
-        if !is_small_read {
-            return Ok(None);
-        }
-        check_array(on_host, &memory_shape(selection)?, out)?;
-        let (plan, size_bytes) = (Plan::new(Arc::clone(source), selection.clone(), options.plan())?, out.size_bytes());
-        let call = self.call(store, out.device(), options);
-        let staged = NdBuffer::empty(Device::Cpu, out.dtype(), out.shape(), Order::C)?;
-        let mut destination = HostDestination::new(&call, on_host, &staged, plan.packed_strides(), options)?;
-        coordinator::read(&call, on_host, plan, &mut destination)?;
-        drop(destination);
-        let begin = out.layout().offset_bytes();
-        let target = out.buffer().slice(begin..begin + size_bytes)?;
-        let stream = call.streams.take(out.device())?;
-        let copy = || stream.h2d(&staged.buffer().host_bytes()?, &target);
-        call.counters.time(Stage::Upload, size_bytes as u64, copy)?;
-        call.streams.give_back(&stream);
-        Ok(Some(call.report()))
-    }
+/// Reads what `plan` wants into `out`, which lies in one piece in C order.
+pub(crate) fn read(call: &Arc<Context>, access: &Access, plan: Plan, out: &NdBuffer, options: &Options) -> Result<()> {
+    let on_host = access.on_host()?;
+    let plan = plan.rebound(on_host.source())?;
+    let staged = NdBuffer::empty(Device::Cpu, out.dtype(), out.shape(), Order::C)?;
+    let strides = plan.packed_strides();
+    coordinator::run(call, &on_host, plan, &mut HostDestination::new(call, &on_host, &staged, strides, options)?)?;
+    let (begin, size_bytes) = (out.layout().offset_bytes(), out.size_bytes());
+    let target = out.buffer().slice(begin..begin + size_bytes)?;
+    let stream = call.streams.take(out.device())?;
+    let copy = || stream.h2d(&staged.buffer().host_bytes()?, &target);
+    call.counters.time(Stage::Upload, size_bytes as u64, copy)?;
+    call.streams.give_back(&stream);
+    Ok(())
 }

@@ -192,7 +192,7 @@ impl Destination for VariableDestination {
         }
         self.on_their_way.insert(launcher.number, ());
         let route = VariableBatch(Arc::clone(&self.target));
-        Ok(Launch::Launched(launch(launcher.call, batch, route, launcher.number, launcher.sender)))
+        Ok(Launch::Launched(launch(launcher, batch, route)))
     }
 
     fn close(&mut self, _flight: Arc<InFlight<Self::Route>>, number: usize) -> Result<()> {

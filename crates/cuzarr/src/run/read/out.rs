@@ -1,4 +1,4 @@
-//! Where the elements of a read go: to one result, or to one region after the other, each of which somebody takes when it is
+//! Where the elements of a read go: to one result, or to one region after the other, each of which the caller takes when it is
 //! whole, so that one pipeline reads more than memory holds.
 
 use std::collections::BTreeMap;
@@ -6,15 +6,20 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use cuzarr_device::{Buffer, DType, Event, Layout, NdBuffer, Order, Stream, pool};
 
-use super::{Extent, Packed};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Selection;
 use crate::run::memory_shape;
+use crate::run::read::in_flight::Packed;
+
+/// A box of the result: its start and its extent.
+pub(crate) type Extent = (Vec<usize>, Vec<usize>);
 
 /// Where elements go.
 pub(crate) enum Out {
     Whole(NdBuffer),
     InTurn(InTurn),
+    /// To a new table of elements of variable length, of this shape.
+    Elements(Vec<u64>),
 }
 
 /// Regions that come whole, in their order, in memory that is used again and again.
@@ -135,10 +140,42 @@ impl InTurn {
 }
 
 impl Out {
+    /// How many elements.
     pub(crate) fn len(&self) -> usize {
         match self {
             Out::Whole(out) => out.len(),
             Out::InTurn(in_turn) => in_turn.len(),
+            Out::Elements(shape) => usize::try_from(shape.iter().product::<u64>()).unwrap_or(usize::MAX),
+        }
+    }
+
+    /// Bytes of one result that lies in one piece, in C order.
+    pub(crate) fn contiguous_bytes(&self) -> Option<usize> {
+        match self {
+            Out::Whole(out) if out.is_contiguous(Order::C) => Some(out.size_bytes()),
+            _ => None,
+        }
+    }
+
+    /// The memory of one result.
+    ///
+    /// # Errors
+    /// `Unsupported` where there is none.
+    pub(crate) fn whole(&self) -> Result<&NdBuffer> {
+        match self {
+            Out::Whole(out) => Ok(out),
+            _ => Err(Error::new(ErrorKind::Unsupported, "this way of reading has one result, in memory of its own")),
+        }
+    }
+
+    /// The shape of a table of elements of variable length.
+    ///
+    /// # Errors
+    /// `Unsupported` for elements of one size.
+    pub(crate) fn elements(&self) -> Result<&[u64]> {
+        match self {
+            Out::Elements(shape) => Ok(shape),
+            _ => Err(Error::new(ErrorKind::Unsupported, "elements of variable length have no nd-buffer")),
         }
     }
 }

@@ -1,0 +1,223 @@
+//! Host, then kernels: all cores decode chunks into pieces of a slab of pinned memory, which cross the bus as they are filled.
+//! Where the host undid the last passes of encoding alone, kernels undo the others behind the bus. Chunks that are stored as
+//! they are packed are fetched into the slab.
+
+use std::sync::Arc;
+
+use cuzarr_device::{Buffer, Slab, SlabPiece, Stream, TransferBox};
+
+use crate::codec::native::{Native, Source};
+use crate::error::{Error, ErrorKind, Result};
+use crate::plan::{Batch, Fill, Read};
+use crate::run::read::device::Target;
+use crate::run::read::in_flight::{BatchRoute, DeviceRoute, Life, Packed, State};
+use crate::run::read::route::host::{Stored, check_missing};
+use crate::run::read::route::kernels::{InSlab, Launched};
+use crate::run::report::Stage;
+use crate::run::schedule::budget::Held;
+use crate::store::Lease;
+
+/// Pieces of a slab begin at multiples of this.
+pub(crate) const PIECE_ALIGNMENT_BYTES: usize = 256;
+/// Elements of any type are aligned when packed bytes begin at a multiple of this.
+pub(crate) const ELEMENT_ALIGNMENT_BYTES: usize = 16;
+
+/// A batch that the host decodes into a slab.
+pub(crate) struct HybridBatch {
+    target: Arc<Target>,
+    /// Passes that the host undoes, and what kernels do with the outcome; `None` where the host undoes all.
+    rest: Option<(usize, Arc<Native>)>,
+    /// The piece that each unit is in, and where in the slab its packed bytes begin.
+    units: Vec<(usize, usize)>,
+    life: Life<Fetching, Fetched, Decoding>,
+}
+
+/// Any thread fills any piece.
+struct Fetching {
+    held: Held,
+    slab: Option<(Slab, Buffer)>,
+    /// One for each read when stored bytes are packed bytes, else one for each unit.
+    pieces: Vec<Option<SlabPiece>>,
+}
+
+/// All pieces are filled, and cross the bus.
+struct Fetched {
+    held: Held,
+    slab: Option<(Slab, Buffer)>,
+    landed: Vec<usize>,
+}
+
+/// Kernels undo what the host left.
+struct Decoding {
+    launched: Option<Launched>,
+    _held: Held,
+}
+
+/// Where reads and units lie in a slab, and how large it must be.
+pub(crate) struct SlabPlan {
+    piece_bytes: Vec<usize>,
+    /// Piece and offset in it, for each unit.
+    units: Vec<(usize, usize)>,
+    pub(crate) total_bytes: usize,
+}
+
+impl SlabPlan {
+    pub(crate) fn new(batch: &Batch, stored_is_packed: bool) -> SlabPlan {
+        let mut plan = SlabPlan { piece_bytes: Vec::new(), units: Vec::new(), total_bytes: 0 };
+        for read in &batch.reads {
+            match stored_is_packed.then(|| in_place(batch, read)).flatten() {
+                Some(offsets) => {
+                    let end = offsets.iter().zip(read.units.clone());
+                    let size = end.map(|(offset, unit)| offset + batch.units[unit].packed_size_bytes).max();
+                    plan.units.extend(offsets.iter().map(|&offset| (plan.piece_bytes.len(), offset)));
+                    plan.push(size.unwrap_or(0));
+                }
+                None => {
+                    for unit in read.units.clone() {
+                        plan.units.push((plan.piece_bytes.len(), 0));
+                        plan.push(batch.units[unit].packed_size_bytes);
+                    }
+                }
+            }
+        }
+        plan
+    }
+
+    fn push(&mut self, size_bytes: usize) {
+        self.total_bytes = self.total_bytes.next_multiple_of(PIECE_ALIGNMENT_BYTES) + size_bytes;
+        self.piece_bytes.push(size_bytes);
+    }
+}
+
+/// Offsets of a read's units when they can stay where the read brings them: the whole of it, or aligned parts.
+fn in_place(batch: &Batch, read: &Read) -> Option<Vec<usize>> {
+    let offsets: Vec<usize> =
+        read.units.clone().map(|unit| batch.unit_span(read, unit).map_or(0, |(from, _)| from)).collect();
+    let aligned = offsets.iter().all(|offset| offset.is_multiple_of(ELEMENT_ALIGNMENT_BYTES));
+    aligned.then_some(offsets)
+}
+
+impl HybridBatch {
+    /// A batch whose bytes come to pieces of `slab`, or that has none.
+    pub(crate) fn new(
+        target: &Arc<Target>,
+        rest: Option<(usize, Arc<Native>)>,
+        plan: SlabPlan,
+        mut slab: Option<(Slab, Buffer)>,
+        held: Held,
+    ) -> Result<HybridBatch> {
+        let mut pieces = Vec::with_capacity(plan.piece_bytes.len());
+        for &size_bytes in &plan.piece_bytes {
+            let piece = slab.as_mut().and_then(|(slab, _)| slab.carve(size_bytes));
+            if piece.is_none() && slab.is_some() {
+                let message = format!("a slab has no {size_bytes} bytes left for a piece that was planned");
+                return Err(Error::new(ErrorKind::DeviceFailed, message));
+            }
+            pieces.push(piece);
+        }
+        let begin = |piece: usize| pieces[piece].as_ref().map_or(0, SlabPiece::offset_bytes);
+        let units = plan.units.into_iter().map(|(piece, offset)| (piece, begin(piece) + offset)).collect();
+        let life = Life::new(Fetching { held, slab, pieces });
+        Ok(HybridBatch { target: Arc::clone(target), rest, units, life })
+    }
+
+    /// Memory that a unit is decoded to, or its read fills.
+    fn piece(&self, unit: usize) -> Result<SlabPiece> {
+        let twice = || Error::new(ErrorKind::StoreFailed, "the store asked twice for the memory of one item");
+        let (piece, _) = self.units[unit];
+        self.life.fetching(|fetching| fetching.pieces.get_mut(piece).and_then(Option::take).ok_or_else(twice))
+    }
+}
+
+impl BatchRoute for HybridBatch {
+    fn lease(&self, batch: &Batch, number: usize, size_bytes: usize) -> Result<Box<dyn Lease>> {
+        let read = &batch.reads[number];
+        if self.target.program.stored_is_packed() && in_place(batch, read).is_some() {
+            return Ok(Box::new(InSlab::new(0, self.piece(read.units.start)?)));
+        }
+        Ok(Stored::take(&self.target.call, size_bytes, batch.packed_bytes(number))?)
+    }
+
+    fn arrived(&self, _batch: &Batch, _read: usize, lease: Box<dyn Lease>) -> Result<Option<Box<Stored>>> {
+        Ok(Stored::or::<InSlab>(lease)?.ok())
+    }
+
+    fn land(&self, _batch: &Batch, unit: usize, stored: &[u8]) -> Result<()> {
+        let Target { call, program, .. } = &*self.target;
+        let mut packed = self.piece(unit)?;
+        if program.stored_is_packed() {
+            packed.copy_from_slice(stored);
+            return Ok(());
+        }
+        call.counters.time(Stage::Decode, packed.len() as u64, || match &self.rest {
+            Some((host_passes, native)) => {
+                let decoded = native.input_bytes().and_then(|size_bytes| packed.get_mut(..size_bytes));
+                program.decode_host_passes(*host_passes, stored, decoded.unwrap_or_default())
+            }
+            None => program.decode(stored, &mut packed),
+        })
+    }
+
+    fn fill(&self, _number: usize, fill: &Fill) -> Result<()> {
+        // The boxes themselves are filled on the device, when the batch is placed.
+        check_missing(self.target.read_missing, fill)
+    }
+
+    fn complete(&self, landed: &[usize]) {
+        let fetched = self.life.fetched(|Fetching { held, slab, pieces }| {
+            if let (Some((slab, _)), true) = (&slab, landed.is_empty()) {
+                slab.stop_upload();
+            }
+            // A slab whose upload ends has no other user.
+            drop(pieces);
+            Ok(Fetched { held, slab, landed: landed.to_vec() })
+        });
+        if let Err(error) = fetched {
+            self.target.call.fail(error);
+        }
+    }
+}
+
+impl DeviceRoute for HybridBatch {
+    fn decode(&self, batch: &Batch, _copies: &Stream, scatters: &Stream) -> Result<Vec<Packed>> {
+        self.life.decoding(|Fetched { held, slab, landed }| {
+            let unit = |&unit: &usize| (&batch.units[unit], self.units[unit].1);
+            let units = landed.iter().map(unit);
+            let boxes: Vec<TransferBox> = units.clone().flat_map(|(unit, at)| unit.transfer_boxes(at)).collect();
+            let Some((mut slab, arena)) = slab.filter(|_| !boxes.is_empty()) else {
+                return Ok((Decoding { launched: None, _held: held }, Vec::new()));
+            };
+            let (Target { call, .. }, copied) = (&*self.target, slab.finish_upload()?);
+            copied.iter().try_for_each(|copy| scatters.wait(&copy.end))?;
+            call.counters.add_copies(Stage::Upload, copied);
+            let Some((_, native)) = &self.rest else {
+                return Ok((Decoding { launched: None, _held: held }, vec![(arena, boxes)]));
+            };
+            let size_bytes = native.input_bytes().unwrap_or(0);
+            let ranges = units.clone().map(|(_, at)| at..at + size_bytes).collect();
+            let source = Source { buffer: &arena, ranges, host: None, headers: &[] };
+            let mut decoder = native.prepare(source, usize::MAX, scatters)?;
+            let decoded_bytes = units.clone().map(|(unit, _)| unit.packed_size_bytes as u64).sum();
+            call.counters.time_on(Stage::Decode, decoded_bytes, scatters, || decoder.run(scatters))?;
+            let (packed, launched) = Launched::new(decoder, units.map(|(unit, _)| unit));
+            Ok((Decoding { launched: Some(launched), _held: held }, vec![packed]))
+        })
+    }
+
+    fn check(&self) -> Result<Vec<Packed>> {
+        if let State::Decoding(Decoding { launched: Some(launched), .. }) = self.life.end() {
+            launched.check(&self.target.call);
+        }
+        Ok(Vec::new())
+    }
+
+    fn give_up(&self) {
+        // Without anything to place, nothing more crosses the bus.
+        let ended = self.life.end();
+        if let State::Fetching(Fetching { slab: Some((slab, _)), .. })
+        | State::Fetched(Fetched { slab: Some((slab, _)), .. }) = &ended
+        {
+            slab.stop_upload();
+        }
+    }
+}
