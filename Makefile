@@ -34,7 +34,7 @@ test: test-rust test-python ## run every test
 # Every test program runs with the kernels built for the CPU, so that launching them is tested without a GPU.
 test-rust: $(VENV)/.environment
 	runner=CARGO_TARGET_$$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')_RUNNER; \
-	env "$$runner=$(CURDIR)/scripts/with-simt" cargo test --workspace --locked --no-fail-fast
+	env "$$runner=$(CURDIR)/scripts/with-simt" cargo test --workspace --all-features --locked --no-fail-fast
 
 # Looks for undefined behaviour in what holds and lends host memory. Needs a toolchain with Miri, such as
 # `rustup toolchain install nightly --component miri`; MIRI_TOOLCHAIN names it. Takes minutes, and is no part of the other targets.
@@ -90,7 +90,7 @@ ruff: $(VENV)/.environment ## format and lint of everything in Python
 	$(VENV)/bin/ruff check --config python/pyproject.toml $(PYTHON_FOLDERS)
 
 clippy: $(VENV)/.environment
-	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
 
 # Unoptimised, because it builds in a minute and runs in a second; outside the checkout, so that fresh clones share it.
 DENY_VERSION := 0.20.2
@@ -121,7 +121,7 @@ bench: build ## cuzarr beside zarrs and tensorstore on this machine, answers che
 	$(PYTHON_RUN) bench/read.py --record bench/record
 
 docs: build ## the Rust documentation, warnings denied, and Python's reference and support matrix from docstrings and tests
-	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked
+	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --all-features --no-deps --locked
 	$(PYTHON_RUN) scripts/write_docs.py target/doc/python
 
 python/cuzarr/cubins/MANIFEST.sha256: $(VENV)/.nvrtc $(KERNELS) scripts/compile_kernels.py

@@ -31,8 +31,9 @@ mod probe;
 mod stream;
 
 pub use array::dtype::{DType, DTypeKind};
+pub use array::elements::HostElement;
 pub use array::layout::{Layout, Order};
-pub use array::ndbuffer::{HostElement, NdBuffer};
+pub use array::ndbuffer::NdBuffer;
 pub use array::writer::{ElementBox, Lent, Part, PartBytes, Reader, Writer};
 pub use device::Device;
 pub use driver::cufile::CuFile;

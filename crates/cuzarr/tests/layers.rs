@@ -397,7 +397,7 @@ fn workspace() -> Vec<(PathBuf, String)> {
 
 /// The files of the device layer and of the Python package's crate that hold `unsafe`, exactly.
 const UNSAFE_FILES: &[&str] = &[
-    "crates/cuzarr-device/src/array/ndbuffer.rs",
+    "crates/cuzarr-device/src/array/elements.rs",
     "crates/cuzarr-device/src/array/writer.rs",
     "crates/cuzarr-device/src/c_layout.rs",
     "crates/cuzarr-device/src/driver/backend.rs",

@@ -1,6 +1,7 @@
 //! Typed, strided, N-dimensional memory: element types, layouts, nd-buffers, and writers that share one among threads.
 
 pub(crate) mod dtype;
+pub(crate) mod elements;
 pub(crate) mod layout;
 pub(crate) mod ndbuffer;
 pub(crate) mod writer;

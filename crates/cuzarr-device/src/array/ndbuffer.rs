@@ -8,7 +8,6 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::memory::buffer::Buffer;
 use crate::memory::footprint::Footprint;
-use crate::memory::host_bytes::HostSlice;
 use crate::memory::lease::{Access, Lease};
 
 /// Typed, strided, N-dimensional memory on one device: a [`Buffer`], a [`DType`] and a [`Layout`] (offset and strides
@@ -32,32 +31,6 @@ pub struct NdBuffer {
     buffer: Buffer,
     dtype: DType,
     layout: Layout,
-}
-
-/// A Rust type whose values are the elements of a [`DType`] and for which every bit pattern is a value.
-///
-/// # Safety
-/// The type has the size of its dtype, no padding and no invalid bit patterns.
-pub unsafe trait HostElement: Copy {
-    /// Whether elements of `dtype` can be read as this type.
-    fn matches(dtype: DType) -> bool;
-}
-
-macro_rules! host_elements {
-    ($($name:ty: $($dtype:ident)|+;)*) => {$(
-        // SAFETY: a plain number of that size.
-        unsafe impl HostElement for $name {
-            fn matches(dtype: DType) -> bool {
-                $(dtype == DType::$dtype)||+
-            }
-        }
-    )*};
-}
-
-host_elements! {
-    i8: INT8; i16: INT16; i32: INT32; i64: INT64;
-    u8: UINT8 | BOOL; u16: UINT16 | FLOAT16 | BFLOAT16; u32: UINT32; u64: UINT64;
-    f32: FLOAT32; f64: FLOAT64;
 }
 
 impl NdBuffer {
@@ -291,36 +264,6 @@ impl NdBuffer {
         }
         let (got, expected) = (element.len(), self.dtype.size_bytes());
         Err(Error::invalid(format!("an element of {} has {expected} bytes, got {got}", self.dtype)))
-    }
-
-    /// The elements in place, when they are on the host and contiguous in C order. While the result lives, writing them is
-    /// refused.
-    ///
-    /// `u16` also reads the 2-byte floats, and `u8` bool.
-    ///
-    /// # Errors
-    /// `MemorySpace` when they are elsewhere; `InvalidArgument` when they are not contiguous, not aligned, not of this type, or
-    /// being written.
-    pub fn host_slice<T: HostElement>(&self) -> Result<HostSlice<'_, T>> {
-        if !T::matches(self.dtype) {
-            let name = std::any::type_name::<T>();
-            return Err(Error::invalid(format!("elements are {}, not {name}", self.dtype)));
-        }
-        if !self.is_contiguous(Order::C) {
-            return Err(Error::invalid("elements are not contiguous").with_hint("copy them first"));
-        }
-        self.buffer.require_host()?;
-        let lease = self.lease(Access::Read)?;
-        if self.is_empty() {
-            return Ok(HostSlice::new(&[], lease));
-        }
-        if !self.address().is_multiple_of(align_of::<T>()) {
-            return Err(Error::invalid("elements are not aligned").with_hint("copy them first"));
-        }
-        // SAFETY: `len` contiguous, aligned elements of host memory (constructors checked where they lie), for which every bit
-        // pattern is a value of `T`; alive as long as `self`; the lease, which lives as long as the slice, keeps writers away.
-        let elements = unsafe { std::slice::from_raw_parts(self.address() as *const T, self.len()) };
-        Ok(HostSlice::new(elements, lease))
     }
 }
 

@@ -128,6 +128,19 @@ impl Buffer {
         &*self.allocation.owner
     }
 
+    /// The owner of the block, for its last user; this buffer when the block has other users, or an owner of another type.
+    pub(crate) fn into_owner<T: Any>(self) -> Result<T, Buffer> {
+        if !self.owner().is::<T>() {
+            return Err(self);
+        }
+        let (offset_bytes, size_bytes, read_only) = (self.offset_bytes, self.size_bytes, self.read_only);
+        match Arc::try_unwrap(self.allocation).map(|allocation| allocation.owner.downcast::<T>()) {
+            Ok(Ok(owner)) => Ok(*owner),
+            Ok(Err(_)) => unreachable!("the owner's type was checked"),
+            Err(allocation) => Err(Buffer { allocation, offset_bytes, size_bytes, read_only }),
+        }
+    }
+
     /// Size of the whole block that this buffer is a view of.
     pub fn allocation_bytes(&self) -> usize {
         self.allocation.size_bytes

@@ -77,7 +77,7 @@ impl HostMemory {
             if after > 0 {
                 let _ = mm::munmap((start + size_bytes) as *mut _, after);
             }
-            let _ = mm::madvise(start as *mut _, size_bytes, mm::Advice::LinuxHugepage);
+            advise_huge_pages(start, size_bytes);
             Some(HostMemory { pointer: NonNull::new(start as *mut u8)?, source: Source::Mapping { size_bytes } })
         }
     }
@@ -86,6 +86,19 @@ impl HostMemory {
     pub(crate) fn address(&self) -> usize {
         self.pointer.as_ptr() as usize
     }
+}
+
+/// Asks the system to back large memory by huge pages, as far as whole ones lie in it. It is a hint, which may fail.
+pub(crate) fn advise_huge_pages(address: usize, size_bytes: usize) {
+    #[cfg(target_os = "linux")]
+    if size_bytes >= MAPPED_BYTES {
+        let start = address.next_multiple_of(HUGE_PAGE_BYTES);
+        let end = (address + size_bytes) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+        // SAFETY: the advice changes neither what the memory holds nor who may use it.
+        let _ = unsafe { mm::madvise(start as *mut _, end.saturating_sub(start), mm::Advice::LinuxHugepage) };
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = (address, size_bytes);
 }
 
 impl Drop for HostMemory {

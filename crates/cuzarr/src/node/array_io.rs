@@ -47,34 +47,13 @@ impl Clone for ArrayIo {
 impl Array {
     /// Reads the selected elements into new memory on the array's device.
     ///
-    /// ```
-    /// use std::sync::Arc;
-    /// use cuzarr::meta::ArrayMetadata;
-    /// use cuzarr::node::{Array, ArrayOptions};
-    /// use cuzarr::plan::{Selection, SliceArg};
-    /// use cuzarr::store::MemoryStore;
-    /// use cuzarr_device::{DType, Device, NdBuffer, Order, pool};
-    ///
-    /// let metadata = ArrayMetadata::from_json(br#"{
-    ///     "zarr_format": 3, "node_type": "array", "shape": [3, 4], "data_type": "uint8", "fill_value": 9,
-    ///     "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2, 2]}},
-    ///     "chunk_key_encoding": {"name": "default"}, "codecs": ["bytes"]
-    /// }"#)?;
-    /// let array = Array::create(Arc::new(MemoryStore::new()), "a", metadata, false, ArrayOptions::default())?;
-    /// let row = NdBuffer::from_host(Device::Cpu, DType::UINT8, &[4], Order::C, &[1, 2, 3, 4])?;
-    /// array.write_buffer(&Selection::from_slices(&[SliceArg::Index(1)], array.shape())?, &row)?;
-    /// let column = array.read_buffer(&Selection::from_slices(&[SliceArg::Ellipsis, SliceArg::Index(2)], array.shape())?)?;
-    /// assert_eq!(column.to_host_bytes(Order::C)?, [9, 3, 9]);
-    /// # Ok::<(), cuzarr::Error>(())
-    /// ```
-    ///
     /// # Errors
     /// `SelectionInvalid`; `Unsupported` for elements of variable length; `FallbackRefused` under `strict`; what the
     /// store and the codecs report, with the chunk in the trail.
     pub fn read_buffer(&self, selection: &Selection) -> Result<NdBuffer> {
         let work = || -> Result<NdBuffer> {
             selection.check(self.shape())?;
-            let dtype = self.metadata().data_type().device_dtype().ok_or_else(variable)?;
+            let dtype = self.device_dtype()?;
             let shape = memory_shape(selection)?;
             let order = if self.options().order_is_f { Order::F } else { Order::C };
             let _within = pool::within(self.device(), self.options().memory_limit_bytes);
@@ -117,7 +96,7 @@ impl Array {
 
     fn stack(&self, selections: &[Selection], dtype: Option<DType>) -> Result<NdBuffer> {
         selections.iter().try_for_each(|selection| selection.check(self.shape()))?;
-        let own = self.metadata().data_type().device_dtype().ok_or_else(variable)?;
+        let own = self.device_dtype()?;
         let first = selections.first().ok_or_else(|| Error::new(ErrorKind::ShapeMismatch, "there is no selection"))?;
         let shape = [&[selections.len()], &memory_shape(first)?[..]].concat();
         let _within = pool::within(self.device(), self.options().memory_limit_bytes);
@@ -358,11 +337,6 @@ impl Array {
         }
         Ok(())
     }
-}
-
-fn variable() -> Error {
-    let message = "elements differ in length, so they have no nd-buffer";
-    Error::new(ErrorKind::Unsupported, message).with_hint("read them as variable-length elements")
 }
 
 /// Numbers of selections that differ in their place alone, group by group.

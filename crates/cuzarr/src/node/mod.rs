@@ -25,10 +25,14 @@ mod documents;
 mod group;
 mod hierarchy;
 mod mode;
+#[cfg(feature = "ndarray")]
+mod ndarray;
 mod path;
 mod place;
 mod stream;
+mod typed;
 mod update;
+mod values;
 
 use std::sync::Arc;
 
@@ -45,6 +49,7 @@ pub use mode::Mode;
 pub use path::normalize_path;
 pub use place::refuse_overlap;
 pub use update::Update;
+pub use values::{HostData, HostView, Values};
 
 /// An array or a group.
 #[derive(Clone, Debug)]

@@ -60,6 +60,14 @@ impl Array {
 }
 
 impl Update {
+    pub(super) fn array(&self) -> &Array {
+        &self.array
+    }
+
+    pub(super) fn selection(&self) -> &Selection {
+        &self.selection
+    }
+
     /// Like [`Array::write_buffer`].
     ///
     /// # Errors

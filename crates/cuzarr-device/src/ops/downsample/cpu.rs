@@ -1,8 +1,9 @@
 //! Downsampling on the host. Arguments were checked by the public function (`crate::ops::downsample`).
 
 use crate::array::dtype::{DType, DTypeKind};
+use crate::array::elements::HostElement;
 use crate::array::layout::Order;
-use crate::array::ndbuffer::{HostElement, NdBuffer};
+use crate::array::ndbuffer::NdBuffer;
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::downsample::Downsampling;
@@ -11,7 +12,7 @@ use crate::ops::downsample::Downsampling;
 const ELEMS_A_THREAD: usize = 1 << 15;
 
 /// A number of which boxes are reduced.
-trait Number: HostElement + Send + Sync + PartialOrd + Default {
+trait Number: HostElement + PartialOrd + Default {
     fn mean(values: &[Self]) -> Self;
     fn append(self, bytes: &mut Vec<u8>);
 }

@@ -1,0 +1,163 @@
+//! Elements in host memory: what typed reads give, and what typed writes take.
+
+use std::borrow::Cow;
+use std::ops::{Deref, DerefMut};
+
+use cuzarr_device::{HostElement, Layout, NdBuffer, Order};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::plan::Selection;
+use crate::run::memory_shape;
+
+/// Elements that were read: a vector in C order, and its shape.
+///
+/// It is used like a slice. With the feature `ndarray` it turns into an `ndarray::ArrayD`, and [`Values::view`] shows it as one.
+///
+/// ```
+/// use cuzarr::node::Values;
+/// let values = Values::new(&[2, 3], vec![1, 2, 3, 4, 5, 6])?;
+/// assert_eq!(values.element(&[1, 0]), Some(&4));
+/// assert_eq!(values.iter().sum::<i32>(), 21);
+/// # Ok::<(), cuzarr::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Values<T> {
+    pub(super) shape: Vec<usize>,
+    pub(super) elements: Vec<T>,
+}
+
+impl<T> Values<T> {
+    /// Joins a vector in C order with its shape.
+    ///
+    /// # Errors
+    /// `ShapeMismatch` when the vector has more or fewer elements than the shape.
+    pub fn new(shape: &[usize], elements: Vec<T>) -> Result<Values<T>> {
+        match Layout::contiguous(shape, size_of::<T>(), Order::C) {
+            Ok(layout) if layout.len() == elements.len() => Ok(Values { shape: shape.to_vec(), elements }),
+            _ => {
+                let message = format!("got {} elements for shape {shape:?}", elements.len());
+                Err(Error::new(ErrorKind::ShapeMismatch, message))
+            }
+        }
+    }
+
+    /// Extents.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// The element at an index of each dimension; `None` outside of the shape.
+    pub fn element(&self, index: &[usize]) -> Option<&T> {
+        let is_inside = index.len() == self.shape.len() && index.iter().zip(&self.shape).all(|(at, len)| at < len);
+        let place = index.iter().zip(&self.shape).fold(0, |place, (at, len)| place * len + at);
+        is_inside.then(|| &self.elements[place])
+    }
+
+    /// The vector.
+    pub fn into_vec(self) -> Vec<T> {
+        self.elements
+    }
+}
+
+impl<T> Deref for Values<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &self.elements
+    }
+}
+
+impl<T> DerefMut for Values<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        &mut self.elements
+    }
+}
+
+/// Host memory that typed writes take elements from: slices, vectors and arrays of elements in C order, [`Values`], and with the
+/// feature `ndarray` its arrays and views.
+///
+/// Slices, vectors and arrays take the shape of the selection. The others have a shape, which broadcasts to the selection's.
+pub trait HostData {
+    /// The elements' type.
+    type Element: HostElement;
+
+    /// The elements where they are, or packed when they have gaps between them.
+    fn view(&self) -> HostView<'_, Self::Element>;
+}
+
+/// A view of host memory; see [`HostData`].
+pub struct HostView<'a, T: HostElement> {
+    elements: Cow<'a, [T]>,
+    /// Where they are in the slice; `None` for packed elements that take the selection's shape.
+    layout: Option<Result<Layout>>,
+}
+
+impl<'a, T: HostElement> HostView<'a, T> {
+    /// Elements in C order that take the shape of the selection.
+    pub fn unshaped(elements: &'a [T]) -> HostView<'a, T> {
+        HostView { elements: Cow::Borrowed(elements), layout: None }
+    }
+
+    /// Elements in C order of a shape.
+    pub fn shaped(elements: impl Into<Cow<'a, [T]>>, shape: &[usize]) -> HostView<'a, T> {
+        let layout = Layout::contiguous(shape, size_of::<T>(), Order::C).map_err(Error::from);
+        HostView { elements: elements.into(), layout: Some(layout) }
+    }
+
+    /// Elements at these distances from one another in each dimension, in elements; the first one is `elements[start]`.
+    pub fn strided(elements: &'a [T], shape: &[usize], strides: &[isize], start: usize) -> HostView<'a, T> {
+        let bytes = size_of::<T>();
+        let strides: Vec<isize> = strides.iter().map(|&stride| stride.saturating_mul(bytes as isize)).collect();
+        let layout = Layout::strided(shape, &strides, start.saturating_mul(bytes), bytes, size_of_val(elements));
+        HostView { elements: Cow::Borrowed(elements), layout: Some(layout.map_err(Error::from)) }
+    }
+
+    /// Lends the elements to `work` as an nd-buffer.
+    pub(super) fn lend(self, selection: &Selection, work: impl FnOnce(&NdBuffer) -> Result<()>) -> Result<()> {
+        let layout = match self.layout {
+            Some(layout) => layout?,
+            None => {
+                let (got, expected) = (self.elements.len(), selection.len());
+                if expected != Some(got as u64) {
+                    let message =
+                        format!("got {got} elements, selection {selection} has shape {:?}", selection.shape());
+                    return Err(Error::new(ErrorKind::ShapeMismatch, message));
+                }
+                Layout::contiguous(&memory_shape(selection)?, size_of::<T>(), Order::C)?
+            }
+        };
+        NdBuffer::lend(&self.elements, layout, work)?
+    }
+}
+
+impl<T: HostElement> HostData for [T] {
+    type Element = T;
+
+    fn view(&self) -> HostView<'_, T> {
+        HostView::unshaped(self)
+    }
+}
+
+impl<T: HostElement, const N: usize> HostData for [T; N] {
+    type Element = T;
+
+    fn view(&self) -> HostView<'_, T> {
+        HostView::unshaped(self)
+    }
+}
+
+impl<T: HostElement> HostData for Vec<T> {
+    type Element = T;
+
+    fn view(&self) -> HostView<'_, T> {
+        HostView::unshaped(self)
+    }
+}
+
+impl<T: HostElement> HostData for Values<T> {
+    type Element = T;
+
+    fn view(&self) -> HostView<'_, T> {
+        HostView::shaped(&self.elements[..], &self.shape)
+    }
+}
