@@ -1,6 +1,6 @@
-// The primitives of cuzarr/kernel.cuh, each checked against what it must give: the test of `simt` itself, and of the header
+// The primitives of cuzarr/kernel.cuh and warp.cuh, each checked against what it must give: the test of `simt` itself, and of the headers
 // on a GPU. Every kernel writes one number a thread, or nothing but mischief.
-#include "cuzarr/kernel.cuh"
+#include "cuzarr/warp.cuh"
 
 /// out[i] = sum of in over the block, by a tree in shared memory.
 CUZARR_KERNEL(primitives_block_sum, const u32* in, u32* out) {
@@ -18,14 +18,10 @@ CUZARR_KERNEL(primitives_block_sum, const u32* in, u32* out) {
 /// out[i] = inclusive sum of in over the warp, by shuffles, plus the lanes below that vote yes.
 CUZARR_KERNEL(primitives_warp_scan, const u32* in, u32* out) {
     u32 global = block_index() * thread_count() + thread_index(), lane = thread_index() % CUZARR_WARP;
-    u32 sum = in[global];
-    for (u32 by = 1; by < CUZARR_WARP; by *= 2) {
-        u32 other = warp_shuffle_up(CUZARR_ALL_LANES, sum, by);
-        if (lane >= by) sum += other;
-    }
+    u32 sum = inclusive_sum(in[global], lane);
     u32 votes = warp_ballot(CUZARR_ALL_LANES, in[global] & 1);
     u64 wide = warp_shuffle_xor(CUZARR_ALL_LANES, (u64)lane << 40, 1u) >> 40;
-    out[global] = sum + count_ones(votes & ((1u << lane) - 1)) * 1000000 + (wide == (lane ^ 1) ? 0 : 1);
+    out[global] = sum + votes_below(votes, lane) * 1000000 + (wide == (lane ^ 1) ? 0 : 1);
 }
 
 /// Half of a warp works while the other half does not, and each half talks among itself.

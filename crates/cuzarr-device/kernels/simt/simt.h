@@ -185,9 +185,6 @@ inline u32 reverse_bits(u32 value) {
     for (u32 i = 0; i < 32; ++i) reversed |= (value >> i & 1) << (31 - i);
     return reversed;
 }
-inline u32 funnel_shift(u32 low, u32 high, u32 by) {
-    return static_cast<u32>((static_cast<u64>(high) << 32 | low) >> (by & 31));
-}
 inline u32 count_ones(u32 value) { return static_cast<u32>(__builtin_popcount(value)); }
 inline u32 dot_bytes(u32 a, u32 b, u32 sum) {
     for (u32 i = 0; i < 32; i += 8) sum += (a >> i & 255) * (b >> i & 255);

@@ -18,13 +18,14 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// Headers that every kernel may include: those of `kernels/include`.
 const SHARED: &[Header] = &[
-    Header { name: "cuzarr/bits.cuh", text: include_str!("../../kernels/include/cuzarr/bits.cuh") },
     Header { name: "cuzarr/checksum.cuh", text: include_str!("../../kernels/include/cuzarr/checksum.cuh") },
     Header { name: "cuzarr/elements.cuh", text: include_str!("../../kernels/include/cuzarr/elements.cuh") },
     Header { name: "cuzarr/kernel.cuh", text: include_str!("../../kernels/include/cuzarr/kernel.cuh") },
+    Header { name: "cuzarr/planes.cuh", text: include_str!("../../kernels/include/cuzarr/planes.cuh") },
     Header { name: "cuzarr/regions.cuh", text: include_str!("../../kernels/include/cuzarr/regions.cuh") },
     Header { name: "cuzarr/search.cuh", text: include_str!("../../kernels/include/cuzarr/search.cuh") },
     Header { name: "cuzarr/status.cuh", text: include_str!("../../kernels/include/cuzarr/status.cuh") },
+    Header { name: "cuzarr/warp.cuh", text: include_str!("../../kernels/include/cuzarr/warp.cuh") },
 ];
 
 /// The header of `simt`, which `kernel.cuh` includes there alone.

@@ -7,6 +7,7 @@
 // the words of a lane, the lanes of the warp, and the pieces of a span are joined by their powers.
 // Bits are reflected as both CRCs define them: the highest bit of a word is the coefficient of x^0.
 #pragma once
+#include "cuzarr/search.cuh"
 #include "cuzarr/status.cuh"
 
 /// Which checksum. `Checksum` in checksum.rs.
@@ -57,14 +58,8 @@ CUZARR_DEVICE const ChecksumSpan* spans_of(const ChecksumTable* table) { return 
 /// The last span whose first piece is at or before `piece`. Empty spans have the number of the next one's.
 CUZARR_DEVICE const ChecksumSpan& span_of_piece(const ChecksumTable* table, u32 piece, u32& index) {
     const ChecksumSpan* spans = spans_of(table);
-    u32 low = 0, high = table->spans;
-    while (high - low > 1) {
-        u32 middle = low + (high - low) / 2;
-        if (spans[middle].first_piece <= piece) low = middle;
-        else high = middle;
-    }
-    index = low;
-    return spans[low];
+    index = last_from(table->spans, piece, [=](u32 span) { return spans[span].first_piece; });
+    return spans[index];
 }
 
 CUZARR_DEVICE u32 crc_times_x(u32 a, u32 polynomial) { return a >> 1 ^ (a & 1 ? polynomial : 0); }

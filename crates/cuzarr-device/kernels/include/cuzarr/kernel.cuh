@@ -96,12 +96,10 @@ CUZARR_DEVICE u32 count_leading_zeros(u32 value) { return (u32)__clz((int)value)
 CUZARR_DEVICE u32 count_leading_zeros(u64 value) { return (u32)__clzll((long long)value); }
 CUZARR_DEVICE u32 count_trailing_zeros(u32 value) { return (u32)__clz((int)__brev(value)); }
 CUZARR_DEVICE u32 reverse_bits(u32 value) { return __brev(value); }
-/// The lower half of `high:low` moved down by 0 to 31 bits.
-CUZARR_DEVICE u32 funnel_shift(u32 low, u32 high, u32 by) { return __funnelshift_r(low, high, by); }
 CUZARR_DEVICE u32 count_ones(u32 value) { return (u32)__popc(value); }
 /// `sum` plus the products of the four bytes of `a` with those of `b`.
 CUZARR_DEVICE u32 dot_bytes(u32 a, u32 b, u32 sum) { return __dp4a(a, b, sum); }
-/// The 32 bits of `high:low` from bit `by` on; `by` is below 32.
+/// The 32 bits of `high:low` from bit `by` on, of which the lowest five bits count.
 CUZARR_DEVICE u32 funnel_shift_right(u32 low, u32 high, u32 by) { return __funnelshift_r(low, high, by); }
 /// The upper 32 bits of `high:low` moved up by `by`, of which the lowest five bits count.
 CUZARR_DEVICE u32 funnel_shift_left(u32 low, u32 high, u32 by) { return __funnelshift_l(low, high, by); }
@@ -170,6 +168,11 @@ CUZARR_DEVICE double double_of(u64 bits) { return __longlong_as_double((long lon
 #define CUZARR_WARP 32u
 /// Every lane of a warp.
 #define CUZARR_ALL_LANES 0xffffffffu
+
+/// The 64 bits of `high:middle:low` from bit `by` on, of which the lowest five bits count.
+CUZARR_DEVICE u64 funnel_shift_right(u32 low, u32 middle, u32 high, u32 by) {
+    return (u64)funnel_shift_right(middle, high, by) << 32 | funnel_shift_right(low, middle, by);
+}
 
 /// A little-endian number from any address.
 CUZARR_DEVICE u32 load_u32(const u8* from) {

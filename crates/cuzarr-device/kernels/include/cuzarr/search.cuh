@@ -3,8 +3,8 @@
 #include "cuzarr/kernel.cuh"
 
 /// The last of `count` lines that begins at `at` or before, by `begin(line)`, which never falls. The first, when none does.
-template <class Begin>
-CUZARR_DEVICE u32 last_from(u32 count, u64 at, Begin begin) {
+template <class At, class Begin>
+CUZARR_DEVICE u32 last_from(u32 count, At at, Begin begin) {
     u32 low = 0, high = count;
     while (high - low > 1) {
         u32 middle = low + (high - low) / 2;

@@ -11,6 +11,8 @@
 // Floor: three times the bytes / 3.3 TB/s on an H100 (two where chunks have one tile). Floats: some 6 cycles an element and
 // chunk; a chunk of 4-byte floats comes at 1 GB/s, however many others do.
 #include "cuzarr/elements.cuh"
+#include "cuzarr/search.cuh"
+#include "cuzarr/warp.cuh"
 
 /// One chunk. `Entry` in cuda.rs.
 struct Chunk {
@@ -27,13 +29,7 @@ static_assert(sizeof(Chunk) == 32, "as delta/cuda.rs has it");
 #define CUZARR_DELTA_WARP_BYTES (512u * CUZARR_DELTA_ROUNDS)
 
 CUZARR_DEVICE u32 chunk_of_tile(const Chunk* chunks, u32 count, u32 tile) {
-    u32 low = 0, high = count;
-    while (high - low > 1) {
-        u32 middle = low + (high - low) / 2;
-        if (chunks[middle].first_tile <= tile) low = middle;
-        else high = middle;
-    }
-    return low;
+    return last_from(count, tile, [=](u32 chunk) { return chunks[chunk].first_tile; });
 }
 
 /// 16 bytes as two words; those at or behind `rest` count as zero.
@@ -78,11 +74,7 @@ CUZARR_DEVICE Value scan_value(Value value, T sum) {
 /// The sum of all lanes below; `total` becomes that of all.
 template <class T>
 CUZARR_DEVICE T sum_below(T value, u32 lane, T& total) {
-    T sum = value;
-    for (u32 by = 1; by < CUZARR_WARP; by *= 2) {
-        T other = warp_shuffle_up(CUZARR_ALL_LANES, sum, by);
-        if (lane >= by) sum = (T)(sum + other);
-    }
+    T sum = inclusive_sum(value, lane);
     total = warp_shuffle(CUZARR_ALL_LANES, sum, 31);
     return (T)(sum - value);
 }

@@ -13,8 +13,9 @@
 // 8 follow unchanged, which the host copies.
 //
 // Floor: 2 x bytes moved / 4.3 TB/s on an H200.
-#include "cuzarr/bits.cuh"
+#include "cuzarr/planes.cuh"
 #include "cuzarr/regions.cuh"
+#include "cuzarr/search.cuh"
 
 CUZARR_DEVICE u32 byte_at(u16 x, u32 k) { return x >> 8 * k & 255; }
 CUZARR_DEVICE u32 byte_at(u32 x, u32 k) { return x >> 8 * k & 255; }
@@ -40,14 +41,6 @@ struct Single {
     }
     CUZARR_DEVICE void store(u8* to, u32 unit) { *(typename Word<Bytes>::Type*)to = swap_bytes(value, unit); }
 };
-
-/// 4 x 4 bytes transposed: of word `k` comes byte `k` of each. Its own inverse.
-CUZARR_DEVICE void transpose_bytes(u32* words) {
-    u32 a = permute_bytes(words[0], words[1], 0x5140), b = permute_bytes(words[0], words[1], 0x7362);
-    u32 c = permute_bytes(words[2], words[3], 0x5140), d = permute_bytes(words[2], words[3], 0x7362);
-    words[0] = permute_bytes(a, c, 0x5410), words[1] = permute_bytes(a, c, 0x7632);
-    words[2] = permute_bytes(b, d, 0x5410), words[3] = permute_bytes(b, d, 0x7632);
-}
 
 /// A word of each plane: four elements.
 template <int Bytes>
@@ -99,8 +92,8 @@ struct Quad : Planes<Bytes> {
 template <>
 struct Quad<2> : Planes<2> {
     CUZARR_DEVICE void store(u8* to, u32 unit) {
-        u32 low = permute_bytes(planes[0], planes[1], 0x5140), high = permute_bytes(planes[0], planes[1], 0x7362);
-        *(u64*)to = swap_bytes((u64)high << 32 | low, unit);
+        u64 low = interleave_low(planes[0], planes[1]), high = interleave_high(planes[0], planes[1]);
+        *(u64*)to = swap_bytes(high << 32 | low, unit);
     }
     CUZARR_DEVICE void load(const u8* from, u32 unit) {
         u64 elements = swap_bytes(*(const u64*)from, unit);
@@ -190,20 +183,7 @@ struct Span {
 static_assert(sizeof(Span) == 32, "as shuffle/cuda.rs has it");
 
 CUZARR_DEVICE const Span& span_of(const Span* spans, u32 count, u64 group) {
-    u32 low = 0, high = count;
-    while (high - low > 1) {
-        u32 middle = low + (high - low) / 2;
-        if (spans[middle].first_group <= group) low = middle;
-        else high = middle;
-    }
-    return spans[low];
-}
-
-/// The 8 bytes of one byte position of a group's 8 elements, from the 8 planes that hold its bits.
-CUZARR_DEVICE u64 group_bytes(const u8* from, u64 groups, u32 byte) {
-    u64 bits = 0;
-    for (u32 plane = 0; plane < 8; ++plane) bits |= (u64)from[(byte * 8ull + plane) * groups] << 8 * plane;
-    return transpose_bits(bits);
+    return spans[last_from(count, group, [=](u32 span) { return spans[span].first_group; })];
 }
 
 /// A thread takes one group, so consecutive threads read consecutive bytes of a plane.
@@ -215,15 +195,11 @@ CUZARR_KERNEL(
         const Span& span = span_of(spans, span_count, group);
         u64 at = group - span.first_group;
         const u8* from = src + span.src_offset + at;
-        u8* to = dst + span.dst_offset + at * 8 * unit;
-        for (u32 byte = 0; byte < unit; ++byte) {
-            u64 bits = group_bytes(from, span.groups, byte);
-            for (u32 element = 0; element < 8; ++element) to[(u64)element * unit + byte] = (u8)(bits >> 8 * element);
-        }
+        bitunshuffle_group(from, dst + span.dst_offset + at * 8 * unit, span.groups, unit);
     }
 }
 
-/// The same where the target is aligned to 8 bytes: a group is put together in registers and stored 8 bytes at a time.
+/// Like `bitunshuffle`, where the target is a multiple of 8.
 template <int Bytes>
 CUZARR_DEVICE void bitunshuffle_words(const u8* src, u8* dst, const Span* spans, u32 span_count, u64 groups) {
     u64 stride = (u64)block_count() * thread_count();
@@ -231,21 +207,7 @@ CUZARR_DEVICE void bitunshuffle_words(const u8* src, u8* dst, const Span* spans,
         const Span& span = span_of(spans, span_count, group);
         u64 at = group - span.first_group;
         const u8* from = src + span.src_offset + at;
-        u64* to = (u64*)(dst + span.dst_offset + at * 8 * Bytes);
-        u64 columns[Bytes];
-#pragma unroll
-        for (u32 byte = 0; byte < Bytes; ++byte) columns[byte] = group_bytes(from, span.groups, byte);
-#pragma unroll
-        for (u32 word = 0; word < Bytes; ++word) {
-            u64 joined = 0;
-#pragma unroll
-            for (u32 k = 0; k < 8; ++k) {
-                // Byte k of this word is byte `place % Bytes` of element `place / Bytes`.
-                u32 place = word * 8 + k;
-                joined |= (columns[place % Bytes] >> 8 * (place / Bytes) & 255) << 8 * k;
-            }
-            to[word] = joined;
-        }
+        bitunshuffle_group<Bytes>(from, (u64*)(dst + span.dst_offset + at * 8 * Bytes), span.groups);
     }
 }
 

@@ -5,7 +5,7 @@
 //                      the sizes before it; stored bytes are copied, others decoded, into scratch when they are shuffled
 //     blosc_join       what is wrong with a stream that other kernels decoded -> its frame
 //     blosc_unshuffle  scratch -> place, by tiles of the output, block by block
-#include "cuzarr/bits.cuh"
+#include "cuzarr/planes.cuh"
 #include "codec/lz4/lz4.cuh"
 
 #define CUZARR_BLOSC_HEADER 16u
@@ -93,16 +93,6 @@ CUZARR_DEVICE void unshuffle_bytes(const u8* from, u8* to, u32 elems, u32 unit, 
     }
 }
 
-/// Columns of four planes become four elements' words.
-CUZARR_DEVICE uint4 transpose_4(u32 a, u32 b, u32 c, u32 d) {
-    u32 ab = permute_bytes(a, b, 0x5140), cd = permute_bytes(c, d, 0x5140);
-    u32 ab_high = permute_bytes(a, b, 0x7362), cd_high = permute_bytes(c, d, 0x7362);
-    uint4 elements;
-    elements.x = permute_bytes(ab, cd, 0x5410), elements.y = permute_bytes(ab, cd, 0x7632);
-    elements.z = permute_bytes(ab_high, cd_high, 0x5410), elements.w = permute_bytes(ab_high, cd_high, 0x7632);
-    return elements;
-}
-
 /// Four elements at a time, from the first that begins at `begin` or behind; returns where the bytes begin that are left to
 /// do, which is `begin` when planes or target are not aligned.
 CUZARR_DEVICE u32 unshuffle_words(const u8* from, u8* to, u32 elems, u32 unit, u32 begin, u32 end) {
@@ -120,46 +110,18 @@ CUZARR_DEVICE u32 unshuffle_words(const u8* from, u8* to, u32 elems, u32 unit, u
         }
         u8* target = to + (u64)i * group;
         if (unit == 2) {
-            ((u32*)target)[0] = permute_bytes(planes[0], planes[1], 0x5140);
-            ((u32*)target)[1] = permute_bytes(planes[0], planes[1], 0x7362);
+            ((u32*)target)[0] = interleave_low(planes[0], planes[1]);
+            ((u32*)target)[1] = interleave_high(planes[0], planes[1]);
         } else if (unit == 4) {
-            *(uint4*)target = transpose_4(planes[0], planes[1], planes[2], planes[3]);
+            transpose_bytes(planes);
+            *(uint4*)target = uint4{planes[0], planes[1], planes[2], planes[3]};
         } else {
-            uint4 low = transpose_4(planes[0], planes[1], planes[2], planes[3]);
-            uint4 high = transpose_4(planes[4], planes[5], planes[6], planes[7]);
-            uint4 two;
-            two.x = low.x, two.y = high.x, two.z = low.y, two.w = high.y;
-            ((uint4*)target)[0] = two;
-            two.x = low.z, two.y = high.z, two.z = low.w, two.w = high.w;
-            ((uint4*)target)[1] = two;
+            transpose_bytes(planes), transpose_bytes(planes + 4);
+            ((uint4*)target)[0] = uint4{planes[0], planes[4], planes[1], planes[5]};
+            ((uint4*)target)[1] = uint4{planes[2], planes[6], planes[3], planes[7]};
         }
     }
     return last * group;
-}
-
-/// The 8 bytes of one byte position of a group's 8 elements, from the 8 planes that hold its bits.
-CUZARR_DEVICE u64 group_column(const u8* from, u32 groups, u32 byte) {
-    u64 bits = 0;
-    for (u32 plane = 0; plane < 8; ++plane) bits |= (u64)from[(byte * 8ull + plane) * groups] << 8 * plane;
-    return transpose_bits(bits);
-}
-
-/// A whole group of 8 elements in registers, stored 8 bytes at a time.
-template <int Bytes>
-CUZARR_DEVICE void bitunshuffle_group(const u8* from, u8* to, u32 groups) {
-    u64 columns[Bytes];
-#pragma unroll
-    for (u32 byte = 0; byte < Bytes; ++byte) columns[byte] = group_column(from, groups, byte);
-#pragma unroll
-    for (u32 word = 0; word < Bytes; ++word) {
-        u64 joined = 0;
-#pragma unroll
-        for (u32 k = 0; k < 8; ++k) {
-            u32 place = word * 8 + k;
-            joined |= (columns[place % Bytes] >> 8 * (place / Bytes) & 255) << 8 * k;
-        }
-        ((u64*)to)[word] = joined;
-    }
 }
 
 /// Groups of 8 elements that begin in [begin, end). Blosc shuffles bits only when groups are whole.
@@ -169,16 +131,11 @@ CUZARR_DEVICE void bitunshuffle(const u8* from, u8* to, u32 groups, u32 unit, u3
     bool words = (u64)to % 8 == 0;
     for (u32 i = first + thread_index(); i < stop; i += thread_count()) {
         u8* target = to + (u64)i * group;
-        if (words && unit == 1) bitunshuffle_group<1>(from + i, target, groups);
-        else if (words && unit == 2) bitunshuffle_group<2>(from + i, target, groups);
-        else if (words && unit == 4) bitunshuffle_group<4>(from + i, target, groups);
-        else if (words && unit == 8) bitunshuffle_group<8>(from + i, target, groups);
-        else {
-            for (u32 byte = 0; byte < unit; ++byte) {
-                u64 bits = group_column(from + i, groups, byte);
-                for (u32 element = 0; element < 8; ++element) target[(u64)element * unit + byte] = (u8)(bits >> 8 * element);
-            }
-        }
+        if (words && unit == 1) bitunshuffle_group<1>(from + i, (u64*)target, groups);
+        else if (words && unit == 2) bitunshuffle_group<2>(from + i, (u64*)target, groups);
+        else if (words && unit == 4) bitunshuffle_group<4>(from + i, (u64*)target, groups);
+        else if (words && unit == 8) bitunshuffle_group<8>(from + i, (u64*)target, groups);
+        else bitunshuffle_group(from + i, target, groups, unit);
     }
 }
 

@@ -20,6 +20,7 @@
 #include "codec/deflate/deflate_matches.cuh"
 #include "codec/deflate/deflate_tables.cuh"
 #include "codec/batch/frames.cuh"
+#include "cuzarr/warp.cuh"
 
 /// Words of the stream that a lane decodes in a round, an odd number, so that lanes read from banks of their own; and bits
 /// after which it looks whether it is in step.
@@ -58,7 +59,7 @@ CUZARR_DEVICE void deflate_stage(DeflateShared& shared, const DeflateInput& inpu
 /// The 32 bits that begin `at` bits behind the first that was brought.
 CUZARR_DEVICE u32 deflate_staged(const DeflateShared& shared, u32 at) {
     const u32* words = shared.words + at / 32;
-    return funnel_shift(words[0], words[1], at % 32);
+    return funnel_shift_right(words[0], words[1], at % 32);
 }
 
 /// Counts what a segment decodes to.
@@ -114,13 +115,13 @@ CUZARR_DEVICE void deflate_run(
         if (going) {
             const u32* words = shared.words + at / 32;
             u32 low = words[0], middle = words[1], high = words[2];
-            u32 bits = funnel_shift(low, middle, at % 32), behind = funnel_shift(middle, high, at % 32);
+            u32 bits = funnel_shift_right(low, middle, at % 32), behind = funnel_shift_right(middle, high, at % 32);
             u32 entry = deflate_look_up(shared.literals, CUZARR_DEFLATE_LITERAL_BITS, bits);
             u32 value = entry >> 8 & 0xffff, used = entry & 15, extra = entry >> 4 & 15;
             u32 length = value + (bits >> used & ((1u << extra) - 1));
             used += extra;
             // As if it were a match, in every lane: branches would cost more than what they save.
-            u32 rest = funnel_shift(bits, behind, used);
+            u32 rest = funnel_shift_right(bits, behind, used);
             u32 second = deflate_look_up(shared.distances, CUZARR_DEFLATE_DISTANCE_BITS, rest), word = second & 15;
             extra = second >> 4 & 15;
             u32 distance = (second >> 8 & 0xffff) + (rest >> word & ((1u << extra) - 1));
@@ -135,14 +136,6 @@ CUZARR_DEVICE void deflate_run(
         }
     }
     position = origin + at;
-}
-
-CUZARR_DEVICE u32 inclusive_sum(u32 value, u32 lane) {
-    for (u32 by = 1; by < CUZARR_WARP; by *= 2) {
-        u32 other = warp_shuffle_up(CUZARR_ALL_LANES, value, by);
-        if (lane >= by) value += other;
-    }
-    return value;
 }
 
 /// How far a warp has come: the same in all lanes.
@@ -322,7 +315,7 @@ CUZARR_DEVICE bool deflate_lengths(
         u32 end = at + inclusive_sum(repeats, lane), begin = end - repeats;
         // What 16 repeats: the last before it that is not 16.
         u32 others = warp_ballot(CUZARR_ALL_LANES, symbol != 16), value = symbol > 16 ? 0 : symbol;
-        u32 before = others & ((1u << lane) - 1), told = warp_shuffle(CUZARR_ALL_LANES, value, 31 - count_leading_zeros(before | 1));
+        u32 before = others & lanes_below(lane), told = warp_shuffle(CUZARR_ALL_LANES, value, highest_bit(before | 1));
         if (symbol == 16) value = before ? told : last;
         bool there = begin < count;
         bool wrong = symbol > 18 || origin + place + own >= input.end || (symbol == 16 && begin == 0) || end > count;
@@ -334,7 +327,7 @@ CUZARR_DEVICE bool deflate_lengths(
         if (there && value) {
             for (u32 i = begin; i < end; ++i) building.sequence[i] = (u8)value;
         }
-        u32 final = 31 - count_leading_zeros(warp_ballot(CUZARR_ALL_LANES, there));
+        u32 final = highest_bit(warp_ballot(CUZARR_ALL_LANES, there));
         at = warp_shuffle(CUZARR_ALL_LANES, end, final), last = warp_shuffle(CUZARR_ALL_LANES, value, final);
         place += warp_shuffle(CUZARR_ALL_LANES, own + used + (symbol < 16 ? 0 : extra), final);
         // The steps have been read.

@@ -38,7 +38,7 @@ CUZARR_DEVICE DeflateBits deflate_seek(const DeflateInput& input, u32 position) 
 }
 
 /// The next 32 bits.
-CUZARR_DEVICE u32 deflate_peek(const DeflateBits& bits) { return funnel_shift(bits.low, bits.high, bits.position % 32); }
+CUZARR_DEVICE u32 deflate_peek(const DeflateBits& bits) { return funnel_shift_right(bits.low, bits.high, bits.position % 32); }
 
 /// Passes over at most 32 bits.
 CUZARR_DEVICE void deflate_skip(const DeflateInput& input, DeflateBits& bits, u32 count) {

@@ -1,6 +1,7 @@
 // Where a deflate stream's bytes go, and the copying of matches there by one warp.
 #pragma once
 #include "codec/deflate/deflate_tables.cuh"
+#include "cuzarr/warp.cuh"
 
 /// Elements that are copied at a time: most matches are no longer.
 #define CUZARR_DEFLATE_ELEMENTS 8u
@@ -23,7 +24,7 @@ CUZARR_DEVICE DeflateEight<kWords> deflate_load(const u8* from) {
     for (u32 i = 0; i <= kWords; ++i) words[i] = aligned[i];
     DeflateEight<kWords> eight;
 #pragma unroll
-    for (u32 i = 0; i < kWords; ++i) eight.words[i] = funnel_shift(words[i], words[i + 1], skew * 8);
+    for (u32 i = 0; i < kWords; ++i) eight.words[i] = funnel_shift_right(words[i], words[i + 1], skew * 8);
     return eight;
 }
 
@@ -149,7 +150,7 @@ CUZARR_DEVICE u32 deflate_compact(u64* queue, u32 count, u32 lane) {
         u32 there = warp_ballot(CUZARR_ALL_LANES, match != 0);
         // Every lane has read its place before another one takes it.
         warp_barrier(CUZARR_ALL_LANES);
-        if (match) queue[kept + count_ones(there & ((1u << lane) - 1))] = match;
+        if (match) queue[kept + votes_below(there, lane)] = match;
         kept += count_ones(there);
     }
     warp_barrier(CUZARR_ALL_LANES);

@@ -266,7 +266,7 @@ CUZARR_DEVICE void lz_store_bytes(u8* unit, const LzPlace& place, const u32* lin
 /// a place, as what lies before the segment. `put(at, four)` gets all links, by fours.
 template <class Put>
 CUZARR_DEVICE void lz_take_marks(const u32* marks, const LzChain& chain, u32 low, u32 high, const u32* links, const u32* finals, Put put) {
-    u32 tile_log = 31 - count_leading_zeros(thread_count() * CUZARR_LZ_OWN);
+    u32 tile_log = highest_bit(thread_count() * CUZARR_LZ_OWN);
     // Places of the chain are counted from its begin; those before wrap around.
     u32 base = chain.begin + CUZARR_LZ_TILE;
     bool any_final = finals[CUZARR_LZ_FINALS / 32] != 0;

@@ -3,6 +3,7 @@
 #include "codec/lz/lz.cuh"
 #include "codec/lz/lz_sequences.cuh"
 #include "cuzarr/status.cuh"
+#include "cuzarr/warp.cuh"
 
 /// Bytes of a tile that a thread owns.
 #define CUZARR_LZ_OWN 32u
@@ -50,7 +51,7 @@ CUZARR_DEVICE u32 lz_find(const LzSequence* sequences, u32 count, u32 at, u32 la
     while (high - low > 1) {
         u32 step = (high - low + CUZARR_WARP - 1) / CUZARR_WARP, probe = low + lane * step;
         u32 votes = warp_ballot(CUZARR_ALL_LANES, probe < high && sequences[probe].out <= at);
-        low += (31 - count_leading_zeros(votes | 1)) * step;
+        low += highest_bit(votes | 1) * step;
         high = high - low < step ? high : low + step;
     }
     return low;

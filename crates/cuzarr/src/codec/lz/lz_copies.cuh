@@ -8,6 +8,7 @@
 // are copied by the whole warp.
 #pragma once
 #include "codec/lz/lz_sequences.cuh"
+#include "cuzarr/warp.cuh"
 
 /// Most bytes of a run that one lane copies.
 #define CUZARR_LZ_SHORT 32u
@@ -204,7 +205,7 @@ CUZARR_DEVICE LzMatch lz_unpacked(const LzCopies& copies, u64 packed) {
 
 /// Puts the matches of some lanes behind the `count` that are there.
 CUZARR_DEVICE void lz_put_aside(u64* aside, u32& count, u64 packed, u32 lanes, u32 lane) {
-    if (lanes >> lane & 1) aside[count + count_ones(lanes & ((1u << lane) - 1))] = packed;
+    if (lanes >> lane & 1) aside[count + votes_below(lanes, lane)] = packed;
     count += count_ones(lanes);
 }
 

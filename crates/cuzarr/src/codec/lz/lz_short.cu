@@ -32,7 +32,7 @@ CUZARR_KERNEL_SIZED(
     LzChain chain = chains[tile.chain];
     if (statuses[chain.status]) return;
     LzCopies copies = {dst + chain.dst, tile.tile * tile_bytes, chain.bytes - tile.tile * tile_bytes, tile.tile,
-                       31 - count_leading_zeros(tile_bytes), done + chain.first_flag, (u8*)bytes, there};
+                       highest_bit(tile_bytes), done + chain.first_flag, (u8*)bytes, there};
     copies.size = copies.size < tile_bytes ? copies.size : tile_bytes;
     sequences += chain.first_sequence;
     u32 count = counts[chain.unit];

@@ -17,6 +17,7 @@
 #pragma once
 #include "codec/batch/frames.cuh"
 #include "codec/lz/lz.cuh"
+#include "cuzarr/warp.cuh"
 
 #define CUZARR_LZ4_LAST_LITERALS 5u
 #define CUZARR_LZ4_END_OUTPUT 12u
@@ -32,7 +33,6 @@ struct Lz4Sequence {
     u32 byte;      // byte `begin + lane` of the stream
 };
 
-CUZARR_DEVICE u32 lowest_bit(u32 bits) { return 31 - count_leading_zeros(bits & (0 - bits)); }
 
 /// A length's further bytes from `at` on; moves `at` behind them, behind the end when they are cut off. Saturates, so that
 /// what is added to it does not wrap.

@@ -15,6 +15,7 @@
 #include "codec/lz/lz.cuh"
 #include "codec/lz/lz_sequences.cuh"
 #include "cuzarr/status.cuh"
+#include "cuzarr/warp.cuh"
 
 /// Bytes of a span that a thread owns, and most threads.
 #define CUZARR_LZ4_OWN 32u
@@ -56,7 +57,7 @@ CUZARR_DEVICE u32 lz4_run_end(const Lz4Span& span, u32 at) {
         row = span.filled[row + 1], at = row * 32, bits = span.others[row];
         if (bits == 0) return span.size;
     }
-    at += 31 - count_leading_zeros(bits & (0 - bits));
+    at += lowest_bit(bits);
     return at < span.size ? at : span.size;
 }
 

@@ -28,9 +28,7 @@ CUZARR_DEVICE void window_load(BitWindow& window) {
 }
 
 CUZARR_DEVICE u64 window_behind(const BitWindow& window) {
-    u32 shift = (u32)window.at;
-    return (u64)funnel_shift_right(window.middle, window.high, shift) << 32 |
-           funnel_shift_right(window.low, window.middle, shift);
+    return funnel_shift_right(window.low, window.middle, window.high, (u32)window.at);
 }
 
 /// The words that hold bits [at - 64, at) of a stream; zeros where it has none.
@@ -44,9 +42,9 @@ CUZARR_DEVICE void window_words(const u32* words, i32 last, u32 cut, i32 at, u32
 
 /// Bits [at - 64, at) of a stream, wherever they lie.
 CUZARR_DEVICE u64 window_bits(const u32* words, i32 last, u32 cut, i32 at) {
-    u32 word[3], shift = (u32)at;
+    u32 word[3];
     window_words(words, last, cut, at, word);
-    return (u64)funnel_shift_right(word[1], word[2], shift) << 32 | funnel_shift_right(word[0], word[1], shift);
+    return funnel_shift_right(word[0], word[1], word[2], (u32)at);
 }
 
 /// Goes to a place in the stream.

@@ -1,6 +1,7 @@
 // Tables of finite state entropy codes (RFC 8878, section 4.1), read by one lane and built by a whole warp.
 #pragma once
-#include "cuzarr/kernel.cuh"
+#include "cuzarr/search.cuh"
+#include "cuzarr/warp.cuh"
 
 /// Symbols of a table that is described: offsets have 32, match lengths 53.
 #define CUZARR_FSE_SYMBOLS 64u
@@ -90,13 +91,8 @@ CUZARR_DEVICE void fse_build(FseSpace& space, u32 lane, Store store) {
         bool spread = state < total;
         u32 votes = warp_ballot(CUZARR_ALL_LANES, spread);
         if (spread) {
-            u32 index = done + count_ones(votes & ((1u << lane) - 1)), low = 0, high = symbols;
-            while (high - low > 1) {
-                u32 middle = (low + high) / 2;
-                if (space.first[middle] <= index) low = middle;
-                else high = middle;
-            }
-            cells[state] = (u8)low;
+            u32 index = done + votes_below(votes, lane);
+            cells[state] = (u8)last_from(symbols, index, [&](u32 symbol) { return space.first[symbol]; });
         }
         done += count_ones(votes);
     }
@@ -109,11 +105,11 @@ CUZARR_DEVICE void fse_build(FseSpace& space, u32 lane, Store store) {
     warp_barrier(CUZARR_ALL_LANES);
     for (u32 state = lane; state < size; state += CUZARR_WARP) {
         u32 symbol = cells[state], same = warp_match(CUZARR_ALL_LANES, symbol);
-        u32 before = count_ones(same & ((1u << lane) - 1)), next = space.first[symbol] + before;
+        u32 before = votes_below(same, lane), next = space.first[symbol] + before;
         warp_barrier(CUZARR_ALL_LANES);
         if (before == 0) space.first[symbol] = (u16)(next + count_ones(same));
         warp_barrier(CUZARR_ALL_LANES);
-        u32 bits = log - (31 - count_leading_zeros(next));
+        u32 bits = log - highest_bit(next);
         store(state, symbol, bits, (next << bits) - size);
     }
     warp_barrier(CUZARR_ALL_LANES);

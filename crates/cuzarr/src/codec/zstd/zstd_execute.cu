@@ -4,6 +4,7 @@
 // scans. `zstd_finish` knows then for each sequence where its bytes go, where its literals lie and how far back it repeats.
 #include "codec/zstd/xxh64.cuh"
 #include "codec/zstd/zstd.cuh"
+#include "cuzarr/warp.cuh"
 
 /// Places the blocks of a frame that begins at `at` of its unit, `copies` sequences behind its first; moves both behind it.
 /// False when it is damaged.
@@ -39,7 +40,7 @@ CUZARR_DEVICE bool place_frame(
         // 32 blocks of at most 128 KiB, behind at most 2 GiB: no overflow.
         u32 over = warp_ballot(CUZARR_ALL_LANES, mine && (bytes > most || at + end > unit.dst_bytes));
         if (over) {
-            u32 which = 31 - count_leading_zeros(over & (0 - over));
+            u32 which = lowest_bit(over);
             if (lane == which) {
                 zstd_report(task, task.blocks[index], bytes > most ? CUZARR_ZSTD_LARGE_BLOCK : CUZARR_TOO_LONG);
             }

@@ -175,8 +175,7 @@ CUZARR_DEVICE u32 chain_step(
     u32 words[3] = {load_shared_u32<0>(stage, place), load_shared_u32<4>(stage, place), load_shared_u32<8>(stage, place)};
     u32 states = chain.literal | chain.offset << 16, state = chain.match | (u32)chain.at << 16;
     store_shared_u64(ring, at, (u64)state << 32 | states);
-    u64 top = (u64)funnel_shift_right(words[1], words[2], (u32)chain.at) << 32 |
-              funnel_shift_right(words[0], words[1], (u32)chain.at);
+    u64 top = funnel_shift_right(words[0], words[1], words[2], (u32)chain.at);
     u32 sum = entries.literal + entries.offset + entries.match;
     i32 left = zstd_left(sum);
     chain.at += left - 64;

@@ -1,5 +1,6 @@
 // What the encoders of all codecs share: which chunks are encoded at all, and where their frames lie.
 #include "codec/batch/encode/encoded.cuh"
+#include "cuzarr/warp.cuh"
 
 /// Whether two elements of `bytes` bytes at most are NaNs. `kind`: 0 no floats, else bytes of a binary one; 3 bfloat16.
 CUZARR_DEVICE bool is_nan(const u8* at, u32 kind) {
@@ -42,10 +43,7 @@ CUZARR_KERNEL(encode_places, EncodedFrame* frames, u32 count) {
         u32 index = first + lane;
         u64 size = index < count ? frames[index].size : 0, end = (size + CUZARR_FRAME_ALIGNMENT - 1) & ~(u64)(CUZARR_FRAME_ALIGNMENT - 1);
         u64 own = end;
-        for (u32 by = 1; by < CUZARR_WARP; by *= 2) {
-            u64 other = warp_shuffle_up(CUZARR_ALL_LANES, end, by);
-            if (lane >= by) end += other;
-        }
+        end = inclusive_sum(end, lane);
         if (index < count) frames[index].at = begin + end - own;
         begin += warp_shuffle(CUZARR_ALL_LANES, end, CUZARR_WARP - 1);
     }

@@ -63,7 +63,7 @@ CUZARR_KERNEL(deflate_find, const u8* src, const FrameTable* table, u32 count, u
             u32 could = (u32)(~(x >> 1) & x >> 2 & ~many_literals & ~many_distances);
             for (; could; could &= could - 1) {
                 u32 bit = count_trailing_zeros(could), position = word * 32 + bit;
-                u32 v0 = funnel_shift(w[0], w[1], bit), v1 = funnel_shift(w[1], w[2], bit), v2 = funnel_shift(w[2], w[3], bit);
+                u32 v0 = funnel_shift_right(w[0], w[1], bit), v1 = funnel_shift_right(w[1], w[2], bit), v2 = funnel_shift_right(w[2], w[3], bit);
                 if (position < input.begin || !deflate_could_begin(quarters, v0, v1, v2)) continue;
                 u32 place = atomic_add(&split.counts->places, 1u);
                 DeflatePlaceFound found = {index, position};
@@ -643,13 +643,8 @@ CUZARR_KERNEL(deflate_finish, u8* dst, const FrameTable* table, u32 count, u32 t
         if (state.split == 0) continue;
         u32 begin = (tile - frame.first_tile) * CUZARR_DEFLATE_TILE, end = min_of(begin + CUZARR_DEFLATE_TILE, frame.dst_bytes);
         // The last group that begins at or before the tile.
-        u32 low = 0, high = state.groups;
-        while (high - low > 1) {
-            u32 middle = low + (high - low) / 2;
-            if (split.groups[frame.block_bytes + middle].at <= begin) low = middle;
-            else high = middle;
-        }
-        for (u32 group = low; group < state.groups && begin < end; ++group) {
+        u32 first = last_from(state.groups, begin, [&](u32 group) { return split.groups[frame.block_bytes + group].at; });
+        for (u32 group = first; group < state.groups && begin < end; ++group) {
             u32 at = split.groups[frame.block_bytes + group].at, group_end = deflate_group_end(split, frame, state, group);
             u32 stop = min_of(end, group_end);
             // No other group refers to the last one.

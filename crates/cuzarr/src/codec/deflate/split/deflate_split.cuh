@@ -155,7 +155,7 @@ CUZARR_DEVICE u32 deflate_take(u32* taken, u32 lane) {
 /// are to use up all words. `quarters` holds what four lengths take of them.
 CUZARR_DEVICE bool deflate_could_begin(const u8* quarters, u32 w0, u32 w1, u32 w2) {
     u32 lengths = 4 + (w0 >> 13 & 15);
-    u64 bits = (u64)funnel_shift(w1, w2, 17) << 32 | funnel_shift(w0, w1, 17);
+    u64 bits = funnel_shift_right(w0, w1, w2, 17);
     bits &= (1ull << 3 * lengths) - 1;
     u32 used = 0;
 #pragma unroll
