@@ -45,7 +45,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use event::Event;
 pub use interop::dlpack;
 pub use kernel::module::{Function, LaunchShape, Module};
-pub use kernel::{Arguments, Kernel, defined, set_cubin_directory};
+pub use kernel::{Arguments, Kernel, WARP, defined, set_cubin_directory, stated_size};
 pub use memory::allocator::DeviceAllocator;
 pub use memory::buffer::Buffer;
 pub use memory::direct_file::DirectFile;

@@ -11,6 +11,7 @@
 //! a function of the test library, under the same name.
 
 mod arguments;
+mod defined;
 pub(crate) mod module;
 
 use std::collections::HashMap;
@@ -30,46 +31,10 @@ use crate::stream::Stream;
 pub use crate::driver::cubin::set_cubin_directory;
 
 pub use arguments::Arguments;
+pub use defined::{defined, stated_size};
 
-/// The number that a kernel's text defines as `name`, so that what launches it need not repeat it:
-/// `const SPANS: u32 = defined(include_str!("find.cu"), "SPANS");`.
-///
-/// # Panics
-/// When there is no line `#define NAME`, a decimal number, perhaps a `u`: in a constant, the program does not compile.
-pub const fn defined(text: &str, name: &str) -> u32 {
-    let (text, name, define) = (text.as_bytes(), name.as_bytes(), b"#define ");
-    let mut at = 0;
-    while at < text.len() {
-        let value = at + define.len() + name.len();
-        if starts_with(text, at, define) && starts_with(text, at + define.len(), name) && starts_with(text, value, b" ")
-        {
-            return number(text, value + 1);
-        }
-        at += 1;
-    }
-    panic!("no such definition");
-}
-
-const fn starts_with(text: &[u8], at: usize, sought: &[u8]) -> bool {
-    let mut i = 0;
-    while i < sought.len() && at + i < text.len() && text[at + i] == sought[i] {
-        i += 1;
-    }
-    i == sought.len()
-}
-
-/// The decimal number that begins at a place.
-const fn number(text: &[u8], mut at: usize) -> u32 {
-    let (begin, mut value) = (at, 0);
-    while at < text.len() && text[at].is_ascii_digit() {
-        value = value * 10 + (text[at] - b'0') as u32;
-        at += 1;
-    }
-    assert!(at > begin, "not a number");
-    let behind = if at < text.len() && text[at] == b'u' { at + 1 } else { at };
-    assert!(behind == text.len() || text[behind] == b'\n', "not a number alone");
-    value
-}
+/// Threads in a warp.
+pub const WARP: u32 = defined(include_str!("../../kernels/include/cuzarr/kernel.cuh"), "CUZARR_WARP");
 
 /// Kernels that were loaded on each device.
 static KERNELS: PerDevice<Kernels> = PerDevice::new();
@@ -217,28 +182,5 @@ impl Kernel {
         // and what the kernel touches; the pointers are to `arguments`, which lives through the call.
         unsafe { self.context.backend.launch(self.entry.function, grid, stream.raw_handle(), &mut pointers) }?;
         stream.end_use(buffers)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::defined;
-
-    #[test]
-    fn definitions_are_found_by_their_whole_name() {
-        let text = "#define GROUPS 128u\n#define GROUP 16\n#define GROUPED 7u\n";
-        assert_eq!([defined(text, "GROUP"), defined(text, "GROUPS"), defined(text, "GROUPED")], [16, 128, 7]);
-    }
-
-    #[test]
-    #[should_panic(expected = "no such definition")]
-    fn nothing_is_made_up() {
-        defined("#define GROUPS 128u\n", "GROUP");
-    }
-
-    #[test]
-    #[should_panic(expected = "not a number alone")]
-    fn expressions_are_refused() {
-        defined("#define GROUP 16 * 2\n", "GROUP");
     }
 }

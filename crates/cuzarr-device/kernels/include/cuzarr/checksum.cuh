@@ -45,6 +45,7 @@ struct ChecksumTable {
 struct ChecksumSums {
     u64 first, second;
 };
+static_assert(sizeof(ChecksumSums) == 16, "as the host counts them");
 
 /// The field of one CRC: its polynomial, the period of x, and x^(2^k).
 struct CrcField {

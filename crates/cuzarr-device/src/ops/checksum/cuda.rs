@@ -3,9 +3,10 @@
 use crate::c_layout::c_layout;
 use crate::driver::source::KernelSource;
 use crate::error::{Error, Result};
+use crate::kernel::WARP;
 use crate::memory::buffer::Buffer;
 use crate::memory::pool;
-use crate::ops::checksum::{Checksum, CrcField, Span};
+use crate::ops::checksum::{Checksum, CrcField, SUMS_BYTES, Span};
 use crate::ops::launch::{blocks, threads, upload};
 use crate::stream::Stream;
 
@@ -16,8 +17,6 @@ const LARGEST_PIECE_BYTES: usize = 64 << 10;
 const SMALLEST_PIECE_BYTES: usize = 4 << 10;
 /// Warps that a multiprocessor has at a time.
 const WARPS_PER_MULTIPROCESSOR: usize = 64;
-const SUMS_BYTES: usize = 16;
-const WARP: u32 = 32;
 
 /// One line of the table, 32 bytes. `ChecksumSpan` in checksum.cuh; what stands in front of them, `ChecksumTable`, has the
 /// same size.

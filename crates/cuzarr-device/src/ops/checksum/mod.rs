@@ -10,21 +10,26 @@ use std::ops::Range;
 use crate::c_layout::c_layout;
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
+use crate::kernel::{defined, stated_size};
 use crate::memory::buffer::Buffer;
 use crate::ops::launch::require_statuses;
 use crate::stream::Stream;
 
-/// Which checksum. `CUZARR_CRC32C`, … in checksum.cuh.
+const HEADER: &str = include_str!("../../../kernels/include/cuzarr/checksum.cuh");
+/// Bytes that kernels keep of each span: `ChecksumSums` in checksum.cuh.
+pub const SUMS_BYTES: usize = stated_size(HEADER, "ChecksumSums");
+
+/// Which checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Checksum {
     /// CRC-32C (Castagnoli, RFC 3720).
-    Crc32c = 0,
+    Crc32c = defined(HEADER, "CUZARR_CRC32C") as isize,
     /// CRC-32 of gzip and zlib's `crc32`.
-    Crc32 = 1,
+    Crc32 = defined(HEADER, "CUZARR_CRC32") as isize,
     /// Adler-32 (RFC 1950).
-    Adler32 = 2,
+    Adler32 = defined(HEADER, "CUZARR_ADLER32") as isize,
     /// HDF5's Fletcher-32: two sums modulo 65535 over big-endian words; an odd last byte is the upper half of one.
-    Fletcher32 = 3,
+    Fletcher32 = defined(HEADER, "CUZARR_FLETCHER32") as isize,
 }
 
 /// Bytes with a checksum that is stored somewhere.

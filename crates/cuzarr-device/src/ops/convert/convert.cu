@@ -44,6 +44,9 @@ struct ConvertSpan {
 };
 static_assert(sizeof(ConvertTask) == 64 && sizeof(ConvertPair) == 16 && sizeof(ConvertSpan) == 24, "as convert/cuda.rs has them");
 
+/// Elements of a thread in a tile.
+#define CUZARR_CONVERT_ELEMS 8u
+
 /// An integer between -2^64 and 2^64, or what is left of one beyond: its low bits and its sign.
 struct Wide {
     u64 magnitude;
@@ -259,12 +262,12 @@ CUZARR_DEVICE bool convert_element(const ConvertTask& task, const ConvertPair* p
 CUZARR_KERNEL(
     convert_checked, const u8* src, u8* dst, const ConvertSpan* spans, const ConvertPair* pairs, u64* statuses, ConvertTask task
 ) {
-    u32 threads = thread_count(), tile_elems = 8 * threads;
+    u32 threads = thread_count(), tile_elems = CUZARR_CONVERT_ELEMS * threads;
     u64 tiles = (task.elems + tile_elems - 1) / tile_elems;
     for (u64 tile = block_index(); tile < tiles * task.count; tile += block_count()) {
         const ConvertSpan& span = spans[tile / tiles];
         u64 first = tile % tiles * tile_elems + thread_index();
-        for (u32 round = 0; round < 8; ++round) {
+        for (u32 round = 0; round < CUZARR_CONVERT_ELEMS; ++round) {
             u64 index = first + (u64)round * threads;
             if (index >= task.elems) break;
             u64 at = index * task.from_bytes, result = 0;

@@ -4,6 +4,7 @@ use crate::array::dtype::{DType, DTypeKind};
 use crate::c_layout::c_layout;
 use crate::driver::source::KernelSource;
 use crate::error::{Error, Result};
+use crate::kernel::defined;
 use crate::memory::buffer::Buffer;
 use crate::ops::convert::{Conversion, Rule, Span};
 use crate::ops::launch::{blocks, threads, upload};
@@ -12,8 +13,8 @@ use crate::stream::Stream;
 
 static CONVERT: KernelSource = KernelSource { name: "convert", text: include_str!("convert.cu"), headers: &[] };
 
-/// Elements of a thread in a tile, as in convert.cu.
-const ELEMS_PER_THREAD: usize = 8;
+/// Elements of a thread in a tile.
+const ELEMS_PER_THREAD: usize = defined(CONVERT.text, "CUZARR_CONVERT_ELEMS") as usize;
 
 /// `ConvertSpan` in convert.cu.
 #[repr(C)]

@@ -4,6 +4,7 @@ use crate::array::dtype::{DType, DTypeKind};
 use crate::c_layout::c_layout;
 use crate::driver::source::KernelSource;
 use crate::error::{Error, Result};
+use crate::kernel::{WARP, defined};
 use crate::memory::buffer::Buffer;
 use crate::memory::pool;
 use crate::ops::delta::Chunk;
@@ -13,9 +14,8 @@ use crate::stream::Stream;
 
 static DELTA: KernelSource = KernelSource { name: "delta", text: include_str!("delta.cu"), headers: &[] };
 
-/// Bytes of a tile that one warp takes. `CUZARR_DELTA_WARP_BYTES` in delta.cu.
-const WARP_BYTES: usize = 2 << 10;
-const WARP: u32 = 32;
+/// Bytes of a tile that one warp takes.
+const WARP_BYTES: usize = defined(DELTA.text, "CUZARR_DELTA_WARP_BYTES") as usize;
 
 /// One chunk. `Chunk` in delta.cu.
 #[repr(C)]

@@ -8,25 +8,27 @@ use crate::array::layout::Order;
 use crate::array::ndbuffer::NdBuffer;
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
+use crate::kernel::defined;
 use crate::stream::Stream;
 
 /// Elements of a box at most: the host looks at them one by one.
 const MOST_BOX_ELEMS: usize = 1 << 16;
 
-/// Dimensions at most. `CUZARR_DOWNSAMPLE_AXES` in downsample.cu.
-pub(crate) const MOST_AXES: usize = 8;
+const TEXT: &str = include_str!("downsample.cu");
+/// Dimensions at most.
+pub(crate) const MOST_AXES: usize = defined(TEXT, "CUZARR_DOWNSAMPLE_AXES") as usize;
 
-/// What one element comes of. The numbers of the first three are those of downsample.cu.
+/// What one element comes of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Downsampling {
     /// The mean, of floats in binary64; of integers exactly, ties to even.
-    Mean = 0,
+    Mean = defined(TEXT, "CUZARR_MEAN") as isize,
     /// The largest; NaN when there is one.
-    Max = 1,
+    Max = defined(TEXT, "CUZARR_MAX") as isize,
     /// The most frequent one, of several the smallest: for labels.
-    Mode = 2,
+    Mode,
     /// The first one.
-    Nearest = 3,
+    Nearest,
 }
 
 impl Downsampling {

@@ -2,12 +2,14 @@
 
 use crate::c_layout::c_layout;
 use crate::error::{Error, ErrorKind, Result};
+use crate::kernel::defined;
 use crate::ops::regions::{Boxes, Item};
 
+const HEADER: &str = include_str!("../../../kernels/include/cuzarr/regions.cuh");
 /// Dimensions that a kernel takes.
-pub(crate) const MAX_NDIM: usize = 8;
+pub(crate) const MAX_NDIM: usize = defined(HEADER, "CUZARR_MAX_NDIM") as usize;
 /// Elements that one thread moves in one tile.
-pub(crate) const UNROLL: u32 = 4;
+pub(crate) const UNROLL: u32 = defined(HEADER, "CUZARR_UNROLL");
 /// Most regions that dimensions above [`MAX_NDIM`] may turn one transfer into.
 const MAX_REGIONS: usize = 1 << 22;
 /// A square is worth its two barriers from this many elements a side.

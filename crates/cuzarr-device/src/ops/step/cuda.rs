@@ -3,12 +3,14 @@
 use crate::array::dtype::{DType, DTypeKind};
 use crate::c_layout::c_layout;
 use crate::error::{Error, ErrorKind, Result};
+use crate::kernel::defined;
 use crate::ops::element::arithmetic::Arithmetic;
 use crate::ops::step::ElementStep;
 use crate::ops::transfer::tail::Packing;
 
+const HEADER: &str = include_str!("../../../kernels/include/cuzarr/elements.cuh");
 /// Steps that a launch carries.
-const MAX_STEPS: usize = 16;
+const MAX_STEPS: usize = defined(HEADER, "CUZARR_MAX_STEPS") as usize;
 
 /// One step. `Step` in elements.cuh.
 #[repr(C)]
@@ -150,4 +152,49 @@ pub(crate) fn swap_unit(steps: &[ElementStep]) -> Option<usize> {
         }
     }
     Some(unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The names of the enumeration of a text that begins with `first`, in their order.
+    fn names<'a>(text: &'a str, first: &str) -> Vec<&'a str> {
+        let body = text.split("enum {").find(|body| body.trim_start().starts_with(first)).unwrap();
+        body.split('}').next().unwrap().split(',').map(str::trim).collect()
+    }
+
+    #[test]
+    fn kernels_number_types_as_the_host_does() {
+        for (number, name) in names(HEADER, "BOOL").into_iter().enumerate() {
+            let dtype = if name == "OPAQUE" { DType::opaque(3) } else { name.to_lowercase().parse().unwrap() };
+            assert_eq!(usize::from(code(dtype).unwrap()), number, "{name}");
+        }
+    }
+
+    #[test]
+    fn kernels_number_steps_and_packings_as_the_host_does() {
+        let arithmetic = |operation| ElementStep::Arithmetic { operation, dtype: DType::FLOAT32, operand: [0; 8] };
+        let steps = [
+            ("SWAP", ElementStep::SwapBytes { unit_bytes: 4 }),
+            ("CAST", ElementStep::Cast { from: DType::INT8, to: DType::INT16 }),
+            ("ADD", arithmetic(Arithmetic::Add)),
+            ("SUBTRACT", arithmetic(Arithmetic::Subtract)),
+            ("MULTIPLY", arithmetic(Arithmetic::Multiply)),
+            ("DIVIDE", arithmetic(Arithmetic::Divide)),
+            ("ROUND", arithmetic(Arithmetic::Round)),
+            ("ROUND_BITS", ElementStep::RoundBits { dtype: DType::FLOAT32, dropped_bits: 3 }),
+        ];
+        let numbered = names(HEADER, "STEP_");
+        assert_eq!(numbered, steps.map(|(name, _)| format!("STEP_{name}")));
+        for (number, (name, step)) in steps.into_iter().enumerate() {
+            assert_eq!(usize::from(Step::of(&step).unwrap().operation), number, "{name}");
+        }
+        let packings = [Packing::Plain, Packing::Shuffled { unit_bytes: 4 }, Packing::Bits];
+        assert_eq!(
+            names(include_str!("../transfer/elements.cu"), "PACKING_"),
+            ["PACKING_PLAIN", "PACKING_SHUFFLED", "PACKING_BITS"]
+        );
+        assert_eq!(packings.map(|packing| Packed::new(packing, true, true).packing), [0, 1, 2]);
+    }
 }

@@ -37,6 +37,8 @@ struct FrameTable {
     u64 reserved[7];
 };
 
+static_assert(sizeof(Frame) == 64 && sizeof(FrameTable) == 64, "as frames.rs writes them");
+
 CUZARR_DEVICE const Frame* frames_of(const FrameTable* table) { return (const Frame*)(table + 1); }
 
 /// The last frame whose first stream is at or before `stream`. Frames without streams have the number of the next one's.

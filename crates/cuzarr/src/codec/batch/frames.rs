@@ -1,17 +1,20 @@
 //! The table of frames that kernels start from: `codec/batch/frames.cuh`. Written by the host from bytes it has at hand, or by a
 //! scan kernel: same layout.
 
-/// Bytes of an entry, and of what stands in front of them.
-pub(crate) const ENTRY_BYTES: usize = 64;
+use cuzarr_device::{defined, stated_size};
 
-/// What a frame holds, as kernels see it. `CUZARR_FRAME_…` in frames.cuh.
+const HEADER: &str = include_str!("frames.cuh");
+/// Bytes of an entry, and of what stands in front of them.
+pub(crate) const ENTRY_BYTES: usize = stated_size(HEADER, "Frame");
+
+/// What a frame holds, as kernels see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub(crate) enum Kind {
-    Damaged = 0,
-    Copied = 1,
-    Streams = 2,
-    Stored = 3,
+    Damaged = defined(HEADER, "CUZARR_FRAME_DAMAGED") as u16,
+    Copied = defined(HEADER, "CUZARR_FRAME_COPIED") as u16,
+    Streams = defined(HEADER, "CUZARR_FRAME_STREAMS") as u16,
+    Stored = defined(HEADER, "CUZARR_FRAME_STORED") as u16,
 }
 
 /// One line of the table. `Frame` in frames.cuh.

@@ -6,12 +6,12 @@
 //     blosc_join       what is wrong with a stream that other kernels decoded -> its frame
 //     blosc_unshuffle  scratch -> place, by tiles of the output, block by block
 #include "cuzarr/planes.cuh"
+#include "codec/blosc/blosc.cuh"
 #include "codec/lz4/lz4.cuh"
 
-#define CUZARR_BLOSC_HEADER 16u
-/// Bytes of a piece of a frame that is stored as it is. `COPY_PIECE_BYTES` in scan.rs.
+/// Bytes of a piece of a frame that is stored as it is.
 #define CUZARR_BLOSC_PIECE (32u << 10)
-/// Bytes of output that a block unshuffles at a time. `TILE_BYTES` in scan.rs.
+/// Bytes of output that a block unshuffles at a time.
 #define CUZARR_TILE (16u << 10)
 
 /// Decodes stream `number` of a frame of streams. Returns the damage, with its place in the frame in `at`.

@@ -1,17 +1,13 @@
 // The headers inside of Blosc containers, and of the zstd frames in them, listed for the host.
+#include "codec/blosc/blosc.cuh"
 #include "codec/zstd/zstd_headers.cuh"
-
-/// As in container.rs.
-#define CUZARR_BLOSC_HEADER 16u
-#define CUZARR_BLOSC_COPIED 2u
-#define CUZARR_BLOSC_UNSPLIT 16u
-#define CUZARR_BLOSC_ZSTD 4u
 
 /// The streams of block `block`, and the headers inside of them.
 CUZARR_DEVICE void headers_of_streams(const HeaderWalk& walk, u32 block, u32 blocks, u32 flags, u32 type_bytes) {
     u32 decoded = walk.number(4, 4), most = walk.number(8, 4), begin = block * most;
     u32 size = decoded - begin < most ? decoded - begin : most;
-    bool splits = !(flags & CUZARR_BLOSC_UNSPLIT) && size == most && type_bytes <= 16 && size / type_bytes >= 128;
+    bool splits = !(flags & CUZARR_BLOSC_UNSPLIT) && size == most && type_bytes <= CUZARR_BLOSC_MOST_SPLITS &&
+                  size / type_bytes >= CUZARR_BLOSC_LEAST_SPLIT;
     u32 count = splits ? type_bytes : 1, split_bytes = size / count, at = walk.number(CUZARR_BLOSC_HEADER + block * 4, 4);
     if (at < CUZARR_BLOSC_HEADER + blocks * 4 || at >= walk.size) return;
     for (u32 split = 0; split < count; ++split) {

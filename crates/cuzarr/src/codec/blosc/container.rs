@@ -8,24 +8,27 @@
 //! A split's size equal to its decoded size means stored bytes. A block is split into `typesize` streams when the flag
 //! DONT_SPLIT is clear, it is not the short last one, and the streams are neither too many nor too short.
 
+use cuzarr_device::defined;
+
 use crate::Result;
 use crate::codec::damage::corrupt;
 
+const TEXT: &str = include_str!("blosc.cuh");
 /// Bytes of the header.
-pub(crate) const HEADER_BYTES: usize = 16;
+pub(crate) const HEADER_BYTES: usize = defined(TEXT, "CUZARR_BLOSC_HEADER") as usize;
 /// The version of the container that is written; 1 is read, too.
 pub(super) const VERSION: u8 = 2;
 /// Most splits of a block.
-pub(super) const MAX_SPLITS: usize = 16;
+pub(super) const MAX_SPLITS: usize = defined(TEXT, "CUZARR_BLOSC_MOST_SPLITS") as usize;
 /// Fewest bytes of a split.
-pub(super) const MIN_SPLIT_BYTES: usize = 128;
+pub(super) const MIN_SPLIT_BYTES: usize = defined(TEXT, "CUZARR_BLOSC_LEAST_SPLIT") as usize;
 /// Most decoded bytes: sizes are C's `int`, with room for a header.
 pub(super) const MAX_DECODED_BYTES: usize = i32::MAX as usize - HEADER_BYTES;
 
-pub(super) const FLAG_SHUFFLE: u8 = 1;
-pub(super) const FLAG_MEMCPYED: u8 = 2;
-pub(super) const FLAG_BITSHUFFLE: u8 = 4;
-pub(super) const FLAG_DONT_SPLIT: u8 = 16;
+pub(super) const FLAG_SHUFFLE: u8 = defined(TEXT, "CUZARR_BLOSC_BYTES") as u8;
+pub(super) const FLAG_MEMCPYED: u8 = defined(TEXT, "CUZARR_BLOSC_COPIED") as u8;
+pub(super) const FLAG_BITSHUFFLE: u8 = defined(TEXT, "CUZARR_BLOSC_BITS") as u8;
+pub(super) const FLAG_DONT_SPLIT: u8 = defined(TEXT, "CUZARR_BLOSC_UNSPLIT") as u8;
 
 /// Who compresses the blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

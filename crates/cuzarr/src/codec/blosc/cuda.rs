@@ -1,6 +1,6 @@
 //! Launches of `blosc.cu`, and of the kernels of other codecs for the streams inside.
 
-use cuzarr_device::{Buffer, Device, KernelSource, pool, upload_table};
+use cuzarr_device::{Buffer, Device, Header, KernelSource, header, pool, upload_table};
 
 use super::cost;
 use super::scan::{Inner, Scan, Target, knows};
@@ -12,15 +12,18 @@ use crate::codec::lz4::blocks::Blocks;
 use crate::codec::{batch, lz, lz4, zstd};
 use crate::{Error, Result};
 
+/// Headers of this folder that kernels include.
+const HEADERS: &[Header] = &[header!("codec/blosc/blosc.cuh")];
+
 static BLOSC: KernelSource = KernelSource {
     name: "blosc",
     text: include_str!("blosc.cu"),
-    headers: &[lz4::HEADERS, lz::HEADERS, batch::HEADERS],
+    headers: &[HEADERS, lz4::HEADERS, lz::HEADERS, batch::HEADERS],
 };
 static WALK: KernelSource = KernelSource {
     name: "blosc_headers",
     text: include_str!("blosc_headers.cu"),
-    headers: &[zstd::HEADERS, batch::HEADERS],
+    headers: &[HEADERS, zstd::HEADERS, batch::HEADERS],
 };
 
 /// Few warps a block, so that a block's place is free as soon as its slowest stream is done.

@@ -1,6 +1,6 @@
 //! Reads the headers of frames: what kernels copy and unshuffle, and whose kernels decode which streams.
 
-use cuzarr_device::Device;
+use cuzarr_device::{Device, defined};
 
 use super::container::{Compressor, HEADER_BYTES, Header, Shuffling};
 use super::streams::{Stream, streams};
@@ -11,10 +11,11 @@ use crate::codec::lz4::blocks::Block;
 use crate::codec::{deflate, zstd};
 use crate::{Error, ErrorKind, Result};
 
-/// Bytes of a piece of a frame that is stored as it is. `CUZARR_BLOSC_PIECE` in blosc.cu.
-const COPY_PIECE_BYTES: usize = 32 << 10;
-/// Bytes of output that a block of threads finishes at a time. `CUZARR_TILE` in blosc.cu.
-const TILE_BYTES: usize = 16 << 10;
+const TEXT: &str = include_str!("blosc.cu");
+/// Bytes of a piece of a frame that is stored as it is.
+const COPY_PIECE_BYTES: usize = defined(TEXT, "CUZARR_BLOSC_PIECE") as usize;
+/// Bytes of output that a block of threads finishes at a time.
+const TILE_BYTES: usize = defined(TEXT, "CUZARR_TILE") as usize;
 /// Shuffled bytes of a frame begin in scratch at multiples of this.
 const WORK_ALIGNMENT_BYTES: usize = 64;
 /// LZ4 streams up to this size are decoded by a warp each, in order; in `simt`, fewer, so that both ways are tested.

@@ -1,9 +1,10 @@
 //! Launches of `deflate.cu`: a warp a frame, then checksums by tiles of what was decoded. Few frames, or large ones, go the
 //! way of `split` first.
 
-use cuzarr_device::checksum::{Checksum, CrcField};
-use cuzarr_device::{Buffer, Device, Header, KernelSource, header, pool, upload_table};
+use cuzarr_device::checksum::{Checksum, CrcField, SUMS_BYTES};
+use cuzarr_device::{Buffer, Device, KernelSource, WARP, defined, pool, stated_size, upload_table};
 
+use super::container::{self, Container, HEADERS, STATE_BYTES};
 use super::cost;
 use super::members::members;
 use super::split::cuda::Split;
@@ -13,29 +14,15 @@ use crate::codec::cost::Speeds;
 use crate::codec::device::{Decode, DeviceDecoder, Headers, Prepared, Request, Task, Unit};
 use crate::{Error, ErrorKind, Result};
 
-/// Headers of this folder that kernels include.
-pub(super) const HEADERS: &[Header] = &[
-    header!("codec/deflate/deflate.cuh"),
-    header!("codec/deflate/deflate_bits.cuh"),
-    header!("codec/deflate/deflate_container.cuh"),
-    header!("codec/deflate/deflate_matches.cuh"),
-    header!("codec/deflate/deflate_tables.cuh"),
-    header!("codec/deflate/split/deflate_split.cuh"),
-];
-
 static DEFLATE: KernelSource =
     KernelSource { name: "deflate", text: include_str!("deflate.cu"), headers: &[HEADERS, batch::HEADERS] };
 
-/// Frames from so many bytes on are left to the host. `CUZARR_DEFLATE_MOST_BYTES` in deflate_container.cuh.
-const MOST_BYTES: usize = 1 << 28;
-/// Bytes of a target that one warp checks at a time. `CUZARR_DEFLATE_TILE` in deflate.cu.
-const TILE_BYTES: usize = 16 << 10;
-/// `DeflateTrailer` in deflate_container.cuh, `ChecksumSums` in checksum.cuh.
-const TRAILER_BYTES: usize = 16;
-const SUMS_BYTES: usize = 16;
-/// `DeflateMembers` in deflate.cu, `DeflateState` in deflate_split.cuh.
-const MEMBERS_BYTES: usize = 8;
-pub(super) const STATE_BYTES: usize = 16;
+/// Frames from so many bytes on are left to the host.
+const MOST_BYTES: usize = defined(container::TEXT, "CUZARR_DEFLATE_MOST_BYTES") as usize;
+/// Bytes of a target that one warp checks at a time.
+const TILE_BYTES: usize = defined(container::TEXT, "CUZARR_DEFLATE_TILE") as usize;
+const TRAILER_BYTES: usize = stated_size(container::TEXT, "DeflateTrailer");
+const MEMBERS_BYTES: usize = stated_size(DEFLATE.text, "DeflateMembers");
 /// Blocks that check checksums, for each multiprocessor.
 const CHECK_BLOCKS: u32 = 8;
 /// Decoded bytes in a microsecond, seen on an H200 with float32 fields of gzip 5: by one warp, and by many warps a frame.
@@ -43,15 +30,6 @@ const WARP_BYTES_PER_US: usize = 45;
 const SPLIT_BYTES_PER_US: usize = 24_000;
 /// What splitting takes however little there is.
 const SPLIT_US: usize = 900;
-pub(super) const WARP: u32 = 32;
-
-/// What stands around the stream. `CUZARR_DEFLATE_…` in deflate_container.cuh.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Container {
-    Raw = 0,
-    Zlib = 1,
-    Gzip = 2,
-}
 
 /// Kernels for deflate streams.
 #[derive(Debug)]

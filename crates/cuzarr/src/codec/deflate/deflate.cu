@@ -82,6 +82,7 @@ CUZARR_KERNEL(
 struct DeflateMembers {
     u32 first, count;
 };
+static_assert(sizeof(DeflateMembers) == 8, "as cuda.rs writes them");
 
 /// Frames of which all members came out are done. A warp for each frame.
 CUZARR_KERNEL(

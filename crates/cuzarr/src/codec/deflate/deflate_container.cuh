@@ -11,7 +11,7 @@
 /// Frames from so many bytes on are left to the host: positions are bits in 32 bits.
 #define CUZARR_DEFLATE_MOST_BYTES (1u << 28)
 
-/// Bytes of a frame's target that are taken at a time once they are decoded. TILE_BYTES in cuda.rs.
+/// Bytes of a frame's target that are taken at a time once they are decoded.
 #define CUZARR_DEFLATE_TILE (16u << 10)
 
 /// What remains to be compared when a frame is decoded: the checksum of its bytes from `begin` on. 16 bytes.
@@ -21,6 +21,7 @@ struct DeflateTrailer {
     u32 at;      // byte of the frame that the checksum stands at
     u32 wanted;  // 0: nothing to compare
 };
+static_assert(sizeof(DeflateTrailer) == 16, "as cuda.rs counts them");
 
 /// A frame while it is decoded: a byte of it, and what is wrong there.
 struct DeflatePlace {

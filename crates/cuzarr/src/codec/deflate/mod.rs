@@ -23,6 +23,7 @@
 //! keep to the RFC where libdeflate takes more: a dynamic block with more than 286 and 30 codes, or without one for its end,
 //! is damaged, and so are bits that a code of one word does not have.
 
+mod container;
 mod cost;
 pub(crate) mod cpu;
 pub(crate) mod cuda;

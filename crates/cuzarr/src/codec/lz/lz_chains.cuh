@@ -44,6 +44,7 @@ struct LzChain {
 struct LzTile {
     u32 chain, tile;
 };
+static_assert(sizeof(LzChain) == 64 && sizeof(LzTile) == 8, "as mod.rs writes them");
 
 /// The last sequence that begins at `at` or before; by a whole warp, 32 probes at a time.
 CUZARR_DEVICE u32 lz_find(const LzSequence* sequences, u32 count, u32 at, u32 lane) {

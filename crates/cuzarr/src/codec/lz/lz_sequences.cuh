@@ -16,6 +16,7 @@ struct alignas(16) LzSequence {
     u32 match;     // where in the output its match begins
     u32 offset;    // how far back that repeats: from 1 to `match`; below its length, it repeats itself
 };
+static_assert(sizeof(LzSequence) == 16, "as decoders count them");
 
 /// The one behind the last.
 CUZARR_DEVICE LzSequence lz_sentinel(u32 unit_bytes) { return {unit_bytes, 0, unit_bytes, 0}; }

@@ -12,12 +12,15 @@ pub(crate) use cuda::{Engine, HEADERS};
 
 use std::ops::Range;
 
-use cuzarr_device::Device;
+use cuzarr_device::{Device, WARP, defined, stated_size};
 
 use super::batch::Fields;
 
-/// Bytes of a tile that a thread owns. `CUZARR_LZ_OWN` in lz.cu.
-const THREAD_BYTES: usize = 32;
+const CHAINS: &str = include_str!("lz_chains.cuh");
+/// Bytes of a sequence that a decoder writes for the engine.
+pub(crate) const SEQUENCE_BYTES: usize = stated_size(include_str!("lz_sequences.cuh"), "LzSequence");
+/// Bytes of a tile that a thread owns.
+const THREAD_BYTES: usize = defined(CHAINS, "CUZARR_LZ_OWN") as usize;
 /// Tiles of so many others make up for waiting in a row: about 2 microseconds a tile, at 250 GB/s for all; where sequences are
 /// short 10, at 110 for segments.
 const ROW_COST: usize = 64;
@@ -42,7 +45,7 @@ const TURNS: usize = 1024;
 
 /// Threads of a block: few in `simt`, where each is a fiber.
 fn threads(device: Device) -> u32 {
-    if device == Device::Simt { 32 } else { 256 }
+    if device == Device::Simt { WARP } else { defined(CHAINS, "CUZARR_LZ_THREADS") }
 }
 
 /// Whether units of so many tiles are made by a lane for each sequence, when sequences are short. In `simt`, where tests are
@@ -101,8 +104,8 @@ struct Chain {
 }
 
 /// Bytes of a chain, and of a tile, in their tables.
-const CHAIN_BYTES: usize = 64;
-const TILE_ENTRY_BYTES: usize = 8;
+const CHAIN_BYTES: usize = stated_size(CHAINS, "LzChain");
+const TILE_ENTRY_BYTES: usize = stated_size(CHAINS, "LzTile");
 
 /// One tile of a chain. `LzTile` in lz_chains.cuh.
 type Tile = (u32, u32);

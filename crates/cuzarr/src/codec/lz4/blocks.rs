@@ -3,23 +3,23 @@
 
 use std::ops::Range;
 
-use cuzarr_device::{Device, defined};
+use cuzarr_device::{Device, WARP, defined, stated_size};
 
-use super::cuda::LZ4_TEXT;
 use crate::codec::lz;
 
-/// Bytes of a block that a thread owns. `CUZARR_LZ4_OWN` in lz4_tokens.cuh.
-const THREAD_BYTES: usize = 32;
-/// Bytes of a sequence, and of a block's entry.
-pub(super) const SEQUENCE_BYTES: usize = 16;
-pub(super) const ENTRY_BYTES: usize = 48;
+const TEXT: &str = include_str!("lz4.cu");
+const TOKENS: &str = include_str!("lz4_tokens.cuh");
+/// Bytes of a block that a thread owns.
+const THREAD_BYTES: usize = defined(TOKENS, "CUZARR_LZ4_OWN") as usize;
+/// Bytes of a block's entry.
+pub(super) const ENTRY_BYTES: usize = stated_size(TEXT, "Lz4Unit");
 /// A block walks when it has less than this share of all bytes: one block of threads finds tokens at 1/32 to 1/128 of the
 /// speed of all, the less, the shorter sequences are.
 const WALK_COST: usize = 48;
 /// Spans that the path is followed over at a time.
-pub(super) const GROUP_SPANS: u32 = defined(LZ4_TEXT, "CUZARR_LZ4_GROUP");
+pub(super) const GROUP_SPANS: u32 = defined(TEXT, "CUZARR_LZ4_GROUP");
 /// Spans that all units together have in their windows, and the most of one; few in `simt`, so that there are several windows.
-const WINDOW_SPANS: usize = (defined(LZ4_TEXT, "CUZARR_LZ4_GROUPS") * GROUP_SPANS) as usize;
+const WINDOW_SPANS: usize = (defined(TEXT, "CUZARR_LZ4_GROUPS") * GROUP_SPANS) as usize;
 const WINDOW_SIMT_SPANS: usize = 64;
 /// Encoded bytes for which the launches of the other way take as long as a walk.
 const WALK_FREE_BYTES: usize = 64 << 10;
@@ -77,7 +77,7 @@ fn most_sequences(block: &Block) -> usize {
 
 impl Blocks {
     pub(crate) fn new(device: Device, blocks: &[Block]) -> Blocks {
-        let threads: u32 = if device == Device::Simt { 32 } else { 256 };
+        let threads = if device == Device::Simt { WARP } else { defined(TOKENS, "CUZARR_LZ4_THREADS") };
         let span_bytes = threads as usize * THREAD_BYTES;
         let total: usize = blocks.iter().map(|block| block.src.len()).sum();
         // In `simt` both ways are to be tested with little.
@@ -134,7 +134,7 @@ impl Blocks {
     /// Device memory that a launch takes.
     pub(crate) fn scratch_bytes(&self) -> usize {
         let map: usize = self.map_bytes().iter().sum();
-        let sequences = self.sequences * SEQUENCE_BYTES;
+        let sequences = self.sequences * lz::SEQUENCE_BYTES;
         self.table.len() + sequences + self.count() * 4 + map + self.engine.scratch_bytes()
     }
 }

@@ -3,7 +3,7 @@
 use cuzarr_device::{Buffer, Device, Header, KernelSource, header, pool, upload_table};
 
 use super::HEADER_BYTES;
-use super::blocks::{Block, Blocks, ENTRY_BYTES, GROUP_SPANS, SEQUENCE_BYTES, Windows};
+use super::blocks::{Block, Blocks, ENTRY_BYTES, GROUP_SPANS, Windows};
 use super::cost;
 use crate::Result;
 use crate::codec::batch::frames::{FrameEntry, table};
@@ -14,9 +14,8 @@ use crate::codec::{batch, lz};
 /// Headers of this folder that kernels include.
 pub(crate) const HEADERS: &[Header] = &[header!("codec/lz4/lz4.cuh"), header!("codec/lz4/lz4_tokens.cuh")];
 
-pub(super) const LZ4_TEXT: &str = include_str!("lz4.cu");
 static LZ4: KernelSource =
-    KernelSource { name: "lz4", text: LZ4_TEXT, headers: &[HEADERS, lz::HEADERS, batch::HEADERS] };
+    KernelSource { name: "lz4", text: include_str!("lz4.cu"), headers: &[HEADERS, lz::HEADERS, batch::HEADERS] };
 
 /// Few warps a block, so that a block's place is free as soon as its slowest frame is done.
 const WARPS_PER_BLOCK: u32 = 2;
@@ -144,7 +143,7 @@ impl Blocks {
         }
         let Task { stream, src, statuses, .. } = *task;
         let table = upload_table(&self.table, stream)?;
-        let sequences = pool::allocate(self.sequences * SEQUENCE_BYTES, stream)?;
+        let sequences = pool::allocate(self.sequences * lz::SEQUENCE_BYTES, stream)?;
         let counts = pool::allocate(self.count() * 4, stream)?;
         if self.walkers > 0 {
             let kernel = LZ4.kernel(stream.device(), "lz4_walk")?;

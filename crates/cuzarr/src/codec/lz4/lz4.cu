@@ -43,6 +43,7 @@ struct Lz4Unit {
     u32 first_span;      // of the spans of all units
     u32 reserved[2];
 };
+static_assert(sizeof(Lz4Unit) == 48, "as blocks.rs writes them");
 
 CUZARR_DEVICE Lz4Block lz4_block_of(const Lz4Unit& unit, const u8* src, LzSequence* sequences) {
     return {src + unit.src_offset, unit.src_bytes, unit.dst_bytes, sequences + unit.first_sequence};
@@ -137,9 +138,9 @@ CUZARR_DEVICE u32 lz4_lone_next(const Lz4Block& block, const Lz4Span& span, u32 
     return at < block.size ? at : block.size;
 }
 
-/// Spans that are joined to a group, so that the path is followed group by group first. blocks.rs reads it here.
+/// Spans that are joined to a group, so that the path is followed group by group first.
 #define CUZARR_LZ4_GROUP 16u
-/// Most groups of a window. blocks.rs reads it here.
+/// Most groups of a window.
 #define CUZARR_LZ4_GROUPS 128u
 /// Loads of a thread that are on their way at the same time.
 #define CUZARR_LZ4_TOGETHER 8u

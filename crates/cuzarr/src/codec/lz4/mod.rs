@@ -31,7 +31,7 @@ use super::open::{Opened, Request};
 use crate::Result;
 
 /// Bytes of the decoded size in front of a frame's block.
-pub(crate) const HEADER_BYTES: usize = 4;
+pub(crate) const HEADER_BYTES: usize = cuzarr_device::defined(include_str!("lz4.cu"), "CUZARR_LZ4_HEADER") as usize;
 
 /// Opens the codec from its configuration.
 pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {

@@ -1,10 +1,12 @@
 //! Launches of zstd's kernels over a batch of units whose headers the host has read.
 
-use cuzarr_device::{Buffer, Device, Header, Kernel, KernelSource, Stream, header, pool, write_table};
+use cuzarr_device::{
+    Buffer, Device, Header, Kernel, KernelSource, Stream, WARP, defined, header, pool, stated_size, write_table,
+};
 
 use super::cost;
 use super::scan::scan;
-use super::table::{COPY_BYTES, Layout, RESULT_BYTES, SEQUENCE_BYTES, TABLES_BYTES, TREE_BYTES, Tables};
+use super::table::{Layout, RESULT_BYTES, SEQUENCE_BYTES, SYMBOLIC_OFFSET, TABLES_BYTES, TREE_BYTES, Tables};
 use crate::codec::cost::Speeds;
 use crate::codec::device::{Decode, DeviceDecoder, HeaderWalk, Headers, Prepared, Request, Task, Unit};
 use crate::codec::{batch, lz};
@@ -30,22 +32,21 @@ static WALK: KernelSource =
 static EXECUTE: KernelSource =
     KernelSource { name: "zstd_execute", text: include_str!("zstd_execute.cu"), headers: &[HEADERS, lz::HEADERS] };
 
-const WARP: u32 = 32;
 /// Parts of scratch begin at multiples of this.
 const ALIGNMENT_BYTES: usize = 256;
-/// CUZARR_ZSTD_LITERALS and CUZARR_ZSTD_LITERALS_BESIDE in zstd_entropy.cu.
-const LITERALS: u32 = 1;
-const LITERALS_BESIDE: u32 = 4;
-/// `EntropySpace` of zstd_entropy there.
-const ENTROPY_SHARED_BYTES: u32 = 54_080;
+/// Blocks whose literals a warp decodes, by themselves and beside sequences.
+const LITERALS: u32 = defined(ENTROPY.text, "CUZARR_ZSTD_LITERALS");
+const LITERALS_BESIDE: u32 = defined(ENTROPY.text, "CUZARR_ZSTD_LITERALS_BESIDE");
+/// Shared memory of `zstd_entropy`.
+const ENTROPY_SHARED_BYTES: u32 = stated_size(ENTROPY.text, "SpaceOfMany") as u32;
 /// Groups that a multiprocessor has before literals are decoded behind sequences, and no longer beside them.
 const GROUPS_BESIDE: u32 = 4;
 /// Groups for each multiprocessor up to which fewer blocks share one.
 const GROUPS_ALONE: u32 = 2;
 /// Few warps a block of threads, so that its place is free as soon as its slowest unit is done.
 const WARPS_PER_BLOCK: u32 = 2;
-/// Offsets are counted in 30 bits, some of which say other things: `CUZARR_ZSTD_SYMBOLIC`.
-const LARGEST_UNIT_BYTES: usize = 3 << 28;
+/// Real offsets are below the symbolic ones.
+const LARGEST_UNIT_BYTES: usize = SYMBOLIC_OFFSET;
 
 /// Tables of one unit alone, and why it was refused if it was.
 struct Read {
@@ -155,7 +156,7 @@ impl Scratch {
             tables: aligned(tables.tables as usize * TABLES_BYTES),
             sequences: aligned(tables.sequences as usize * SEQUENCE_BYTES),
             literals: aligned(tables.literal_bytes as usize),
-            copies: aligned(tables.copies() as usize * COPY_BYTES),
+            copies: aligned(tables.copies() as usize * lz::SEQUENCE_BYTES),
             copy_counts: aligned(tables.units.len() * 4),
         }
     }
@@ -265,9 +266,9 @@ impl Zstd {
 /// Blocks of data whose sequences share a block of threads, and the kernel that has so many.
 #[derive(Clone, Copy)]
 enum Group {
-    Few = 2,
-    Some = 4,
-    Many = 8,
+    Few = defined(ENTROPY.text, "CUZARR_ZSTD_FEW") as isize,
+    Some = defined(ENTROPY.text, "CUZARR_ZSTD_SOME") as isize,
+    Many = defined(ENTROPY.text, "CUZARR_ZSTD_MANY") as isize,
 }
 
 impl Group {

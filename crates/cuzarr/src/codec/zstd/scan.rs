@@ -4,13 +4,15 @@
 
 use std::ops::Range;
 
-use super::table::{Block, FrameEntry, Literals, Tables, UnitEntry};
+use cuzarr_device::defined;
+
+use super::table::{Block, FrameEntry, Literals, MOST_BLOCK_BYTES, PREDEFINED, Tables, UnitEntry};
 use crate::codec::damage::corrupt;
 use crate::{Error, ErrorKind, Result};
 
-const MAGIC: u32 = 0xfd2f_b528;
-const SKIPPABLE_MAGIC: u32 = 0x184d_2a50;
-const BLOCK_BYTES: usize = 128 << 10;
+const WALK: &str = include_str!("zstd_headers.cuh");
+const MAGIC: u32 = defined(WALK, "CUZARR_ZSTD_MAGIC");
+const SKIPPABLE_MAGIC: u32 = defined(WALK, "CUZARR_ZSTD_SKIPPABLE");
 const SHORTEST_MATCH: usize = 3;
 const LARGEST_WINDOW_LOG: u32 = 31;
 /// Four streams of Huffman codes have at least so many literals.
@@ -18,8 +20,6 @@ const FOUR_STREAMS_LITERALS: usize = 6;
 /// Memory for tables of codes that a unit may want, by its bytes: blocks of other writers are far larger than that.
 const TABLE_BYTES_PER_BYTE: usize = 8;
 const TABLE_BYTES: usize = 256 << 10;
-/// The slot of the predefined tables.
-const PREDEFINED: u32 = 0;
 
 /// Bytes with a place, of which errors tell.
 #[derive(Clone, Copy)]
@@ -149,7 +149,7 @@ impl Scan<'_> {
         if single_segment {
             window_bytes = content;
         }
-        let block_limit = window_bytes.map_or(BLOCK_BYTES, |bytes| bytes.min(BLOCK_BYTES as u64) as usize);
+        let block_limit = window_bytes.map_or(MOST_BLOCK_BYTES, |bytes| bytes.min(MOST_BLOCK_BYTES as u64) as usize);
         let first_block = tables.blocks.len() as u32;
         let mut earlier = Earlier::default();
         while !self.block(tables, block_limit, &mut earlier)? {}
@@ -287,7 +287,7 @@ impl Scan<'_> {
                 rest => Err(damaged(reader.at, format!("{rest} bytes follow the end of a block without sequences"))),
             };
         }
-        if count * SHORTEST_MATCH + block.literal_bytes as usize > (*limit).max(BLOCK_BYTES) {
+        if count * SHORTEST_MATCH + block.literal_bytes as usize > (*limit).max(MOST_BLOCK_BYTES) {
             return Err(damaged(begin, format!("a block of {count} sequences decodes to more than it may")));
         }
         self.claim(begin, count * SHORTEST_MATCH)?;

@@ -3,19 +3,26 @@
 use std::cmp::Reverse;
 use std::ops::Range;
 
+use cuzarr_device::{defined, stated_size};
+
 use crate::codec::batch::Fields;
 
-/// Of a slot: `CUZARR_ZSTD_TREE_WORDS` and `CUZARR_ZSTD_TABLE_WORDS`.
-pub(super) const TREE_BYTES: usize = 4 * (1024 + 4);
-pub(super) const TABLES_BYTES: usize = 4 * 1284;
-pub(super) const RESULT_BYTES: usize = 56;
-pub(super) const SEQUENCE_BYTES: usize = 8;
-/// A sequence for the engine that copies: `LzSequence`.
-pub(super) const COPY_BYTES: usize = 16;
-/// `ZstdUnit`, `ZstdFrame` and `ZstdBlock`.
-const UNIT_BYTES: usize = 48;
-const FRAME_BYTES: usize = 32;
-const BLOCK_BYTES: usize = 80;
+const HEADER: &str = include_str!("zstd.cuh");
+/// Of a slot.
+pub(super) const TREE_BYTES: usize = 4 * defined(HEADER, "CUZARR_ZSTD_TREE_WORDS") as usize;
+pub(super) const TABLES_BYTES: usize = 4 * defined(HEADER, "CUZARR_ZSTD_TABLE_WORDS") as usize;
+pub(super) const RESULT_BYTES: usize = stated_size(HEADER, "ZstdResult");
+/// A `u64` of `zstd_sequence`.
+pub(super) const SEQUENCE_BYTES: usize = size_of::<u64>();
+const UNIT_BYTES: usize = stated_size(HEADER, "ZstdUnit");
+const FRAME_BYTES: usize = stated_size(HEADER, "ZstdFrame");
+const BLOCK_BYTES: usize = stated_size(HEADER, "ZstdBlock");
+/// Most bytes that a block decodes to.
+pub(super) const MOST_BLOCK_BYTES: usize = defined(HEADER, "CUZARR_ZSTD_BLOCK_BYTES") as usize;
+/// The slot of the predefined tables.
+pub(super) const PREDEFINED: u32 = defined(HEADER, "CUZARR_ZSTD_PREDEFINED");
+/// Offsets are counted in 30 bits, and those from here on say other things.
+pub(super) const SYMBOLIC_OFFSET: usize = defined(HEADER, "CUZARR_ZSTD_SYMBOLIC") as usize;
 /// Literals of a block begin at multiples of this.
 const LITERALS_ALIGNMENT_BYTES: u64 = 16;
 /// Below so many bytes a sequence is short.
@@ -45,12 +52,12 @@ pub(super) struct FrameEntry {
     pub(super) blocks: u32,
 }
 
-/// `CUZARR_ZSTD_RAW` and so on.
+/// How literals are stored.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Literals {
-    Raw = 0,
-    Rle = 1,
-    Huffman = 2,
+    Raw = defined(HEADER, "CUZARR_ZSTD_RAW") as isize,
+    Rle = defined(HEADER, "CUZARR_ZSTD_RLE") as isize,
+    Huffman = defined(HEADER, "CUZARR_ZSTD_HUFFMAN") as isize,
 }
 
 /// `ZstdBlock`, before its place in scratch is known.

@@ -7,15 +7,16 @@
 #include "codec/zstd/zstd_literals.cuh"
 #include "codec/zstd/zstd_sequences.cuh"
 
-/// Blocks of data whose sequences a block of threads decodes, with a warp for each and one more: `Group` in cuda.rs.
-#ifdef CUZARR_SIMT
-#define CUZARR_ZSTD_MANY 2
-#else
+/// Blocks of data whose sequences a block of threads decodes, with a warp for each and one more: `Group` in cuda.rs, which
+/// reads the first of two definitions.
+#ifndef CUZARR_SIMT
 #define CUZARR_ZSTD_MANY 8
+#else
+#define CUZARR_ZSTD_MANY 2
 #endif
 #define CUZARR_ZSTD_SOME 4
 #define CUZARR_ZSTD_FEW 2
-/// Blocks of data whose literals a warp decodes, beside sequences and by themselves: LITERALS_BESIDE and LITERALS in cuda.rs.
+/// Blocks of data whose literals a warp decodes, beside sequences and by themselves.
 #define CUZARR_ZSTD_LITERALS_BESIDE 4
 #define CUZARR_ZSTD_LITERALS 1
 

@@ -2,6 +2,10 @@
 #pragma once
 #include "codec/batch/headers/headers.cuh"
 
+/// What a frame begins with, and a skippable one but for four bits.
+#define CUZARR_ZSTD_MAGIC 0xfd2fb528u
+#define CUZARR_ZSTD_SKIPPABLE 0x184d2a50u
+
 /// Where the sequences' header of a compressed block stands whose content begins at `at`; `end` when nowhere.
 CUZARR_DEVICE u32 headers_of_block(const HeaderWalk& walk, u32 at, u32 end) {
     if (at >= end) return end;
@@ -45,7 +49,7 @@ CUZARR_DEVICE void headers_of_zstd(const HeaderWalk& walk, u32 at, u32 end) {
     while (at < end) {
         if (!walk.take(at) || end - at < 5) return;
         u32 magic = walk.number(at, 4);
-        if ((magic & ~15u) == 0x184d2a50u) {
+        if ((magic & ~15u) == CUZARR_ZSTD_SKIPPABLE) {
             if (end - at < 8) return;
             u32 size = walk.number(at + 4, 4);
             at += 8;
@@ -53,7 +57,7 @@ CUZARR_DEVICE void headers_of_zstd(const HeaderWalk& walk, u32 at, u32 end) {
             at += size;
             continue;
         }
-        if (magic != 0xfd2fb528u) return;
+        if (magic != CUZARR_ZSTD_MAGIC) return;
         u32 descriptor = walk.frame[at + 4], single = descriptor >> 5 & 1, size = descriptor >> 6, dictionary = descriptor & 3;
         u32 header = 5 + (1 - single) + (dictionary == 3 ? 4 : dictionary) + (size ? 1u << size : single);
         if (header > end - at) {

@@ -1,6 +1,6 @@
 //! Launches of `encoded.cu`: what the encoders of all codecs share.
 
-use cuzarr_device::{Buffer, Device, KernelSource, Stream, pool};
+use cuzarr_device::{Buffer, Device, KernelSource, Stream, WARP, pool};
 
 use super::Blank;
 use crate::Result;
@@ -9,7 +9,6 @@ use crate::codec::device::FRAME_ENTRY_BYTES;
 
 static ENCODED: KernelSource = KernelSource { name: "encoded", text: include_str!("encoded.cu"), headers: &[HEADERS] };
 
-const WARP: u32 = 32;
 /// Blocks of the kernels that only compare: what a multiprocessor holds at once.
 const BLOCKS_PER_MULTIPROCESSOR: u32 = 8;
 

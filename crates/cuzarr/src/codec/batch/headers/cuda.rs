@@ -1,18 +1,18 @@
 //! Launches of a codec's [`HeaderWalk`], which lists the headers inside of frames for the host.
 
-use cuzarr_device::{Buffer, Device, Stream, pool, upload_table};
+use cuzarr_device::{Buffer, Device, Stream, WARP, defined, pool, stated_size, upload_table};
 
 use crate::Result;
 use crate::codec::device::{HeaderWalk, Unit};
 
-/// `HeaderPiece` in headers.cuhh.
-const PIECE_BYTES: usize = 32;
-const PIECE_DATA: usize = 16;
+const HEADER: &str = include_str!("headers.cuh");
+/// `HeaderPiece` in headers.cuh, and what of a frame it holds.
+const PIECE_BYTES: usize = stated_size(HEADER, "HeaderPiece");
+const PIECE_DATA: usize = defined(HEADER, "CUZARR_HEADER_BYTES") as usize;
 /// Room of the list: pieces for each frame, and one for so many bytes, stored and decoded. Blocks of known writers are far
 /// larger; what has no room is read whole.
 const PIECES_PER_FRAME: usize = 16;
 const BYTES_PER_PIECE: usize = 1 << 10;
-const WARP: u32 = 32;
 /// Frames whose walks share a block of threads.
 const THREADS: u32 = 128;
 

@@ -25,6 +25,8 @@ struct HeaderPiece {
     u8 bytes[CUZARR_HEADER_BYTES];
 };
 
+static_assert(sizeof(HeaderPiece) == 32, "as cuda.rs reads them");
+
 /// The list that all walks share. Behind `count`, a word for each frame: not 0 when the list had no room.
 struct HeaderList {
     HeaderPiece* pieces;

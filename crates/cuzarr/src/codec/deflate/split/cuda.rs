@@ -1,18 +1,18 @@
 //! Scratch memory and launches of `deflate_split.cu`: large frames, decoded by many warps.
 
-use cuzarr_device::{Buffer, Device, Kernel, KernelSource, pool};
+use cuzarr_device::{Buffer, Device, Kernel, KernelSource, WARP, defined, pool, stated_size};
 
 use crate::Result;
 use crate::codec::batch;
 use crate::codec::batch::frames::FrameEntry;
-use crate::codec::deflate::cuda::{Container, HEADERS, STATE_BYTES, WARP};
+use crate::codec::deflate::container::{Container, HEADERS, STATE_BYTES};
 use crate::codec::device::Task;
 
 static SPLIT: KernelSource =
     KernelSource { name: "deflate_split", text: include_str!("deflate_split.cu"), headers: &[HEADERS, batch::HEADERS] };
 
-/// `CUZARR_DEFLATE_SLOT_BITS` in deflate_split.cuh.
-const SLOT_BYTES: usize = 1 << 10;
+const HEADER: &str = include_str!("deflate_split.cuh");
+const SLOT_BYTES: usize = defined(HEADER, "CUZARR_DEFLATE_SLOT_BITS") as usize / 8;
 /// Rounds of an entry, each of some 3 KiB decoded, and warps that measure a region: when there is little to do for the device,
 /// and otherwise. A row of `warps` rounds is measured at a time; entries do not reach from one to the next.
 const FEW: Measuring = Measuring { rounds: 2, warps: 8, inside_slots: 16, kernel: "deflate_measure_8" };
@@ -22,7 +22,9 @@ const INSIDE_SLOTS_SIMT: u32 = 2;
 const LITTLE_BYTES: usize = 32 << 20;
 const LITTLE_SIMT_BYTES: usize = 60_000;
 /// How far back a match reaches.
-const WINDOW_BYTES: usize = 32 << 10;
+const WINDOW_BYTES: usize = defined(include_str!("../deflate_matches.cuh"), "CUZARR_DEFLATE_WINDOW") as usize;
+/// Threads of a block that together have a window.
+const WINDOW_THREADS: u32 = WINDOW_BYTES as u32 / defined(SPLIT.text, "CUZARR_DEFLATE_MANY");
 /// How much longer 32 KiB of a group take than the last ones of a group.
 const WINDOWS_PER_STEP: usize = 2;
 /// Least decoded bytes of a group.
@@ -43,16 +45,19 @@ const MEASURING_WARPS: u32 = 32;
 /// What scratch memory is divided into.
 const LISTS: usize = 10;
 
-/// Bytes of what lists hold: `Deflate…` in deflate_split.cuh.
-const COUNTS_BYTES: usize = 64;
-const REGION_BYTES: usize = 32;
-const GROUP_ENTRY_BYTES: usize = 8;
-const PLACE_BYTES: usize = 8;
-const ENTRY_BYTES: usize = 28;
-const ROUND_BYTES: usize = 136;
-const TABLE_BYTES: usize = 4 * 1740;
-const LISTED_BYTES: usize = 4;
-const ELEMENT_BYTES: usize = 2;
+/// Bytes of what lists hold.
+const COUNTS_BYTES: usize = stated_size(HEADER, "DeflateCounts");
+const REGION_BYTES: usize = stated_size(HEADER, "DeflateRegion");
+const GROUP_ENTRY_BYTES: usize = stated_size(HEADER, "DeflateGroup");
+const PLACE_BYTES: usize = stated_size(HEADER, "DeflatePlaceFound");
+const ENTRY_BYTES: usize = stated_size(HEADER, "DeflateEntry");
+const ROUND_BYTES: usize = stated_size(HEADER, "DeflateRound");
+const TABLE_BYTES: usize = 4 * defined(
+    concat!(include_str!("deflate_split.cuh"), include_str!("../deflate_tables.cuh")),
+    "CUZARR_DEFLATE_KEPT_WORDS",
+) as usize;
+const LISTED_BYTES: usize = size_of::<u32>();
+const ELEMENT_BYTES: usize = size_of::<u16>();
 const ALIGNMENT_BYTES: usize = 256;
 
 /// `DeflateSplit` in deflate_split.cuh.
@@ -213,8 +218,7 @@ impl Split {
         let kernel = |name| SPLIT.kernel(device, name);
         // Few threads in `simt`, where each is a fiber.
         let threads = if device == Device::Simt { WARP } else { 256 };
-        // A block of so many has a window: `CUZARR_DEFLATE_MANY` in deflate_split.cu.
-        let wide_threads = if device == Device::Simt { WARP } else { 1024 };
+        let wide_threads = if device == Device::Simt { WARP } else { WINDOW_THREADS };
         let blocks = |kernel: &Kernel, wanted: u64, each: u32| {
             wanted.clamp(1, u64::from(kernel.multiprocessors() * each)) as u32
         };

@@ -4,12 +4,13 @@
 // 0.15 ms, chaining 160 regions in 0.06 ms, emitting in 0.1 ms, 16 groups and 16 windows in 0.1 ms each: 12 GB/s.
 #include "codec/deflate/split/deflate_split.cuh"
 
-/// Elements that a thread has on their way at a time: of the window, where a block has all of it, and elsewhere.
-#ifdef CUZARR_SIMT
+/// Elements that a thread has on their way at a time: of the window, where a block has all of it, and elsewhere. The host reads
+/// the first of two definitions.
+#ifndef CUZARR_SIMT
+#define CUZARR_DEFLATE_MANY 32u
+#else
 // 32 threads instead of 1024, as each is a fiber.
 #define CUZARR_DEFLATE_MANY 1024u
-#else
-#define CUZARR_DEFLATE_MANY 32u
 #endif
 #define CUZARR_DEFLATE_FEW 8u
 /// Slots ahead of where a frame's regions are followed that are brought near, by four: a line of the cache has five.

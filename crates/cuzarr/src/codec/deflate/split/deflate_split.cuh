@@ -103,6 +103,10 @@ struct DeflatePlaceFound {
     u32 frame, position;
 };
 
+static_assert(sizeof(DeflateRegion) == 32 && sizeof(DeflateEntry) == 28 && sizeof(DeflateRound) == 136 &&
+              sizeof(DeflateGroup) == 8 && sizeof(DeflateState) == 16 && sizeof(DeflateCounts) == 64 &&
+              sizeof(DeflatePlaceFound) == 8, "as cuda.rs counts them");
+
 /// All of it, in scratch memory. `Tables` in codec/deflate/split/cuda.rs.
 struct DeflateSplit {
     DeflateCounts* counts;

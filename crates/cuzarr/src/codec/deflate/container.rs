@@ -1,0 +1,26 @@
+//! What stands around a deflate stream, and what all launches of this folder share.
+
+use cuzarr_device::{Header, defined, header, stated_size};
+
+pub(super) const TEXT: &str = include_str!("deflate_container.cuh");
+
+/// Headers of this folder that kernels include.
+pub(super) const HEADERS: &[Header] = &[
+    header!("codec/deflate/deflate.cuh"),
+    header!("codec/deflate/deflate_bits.cuh"),
+    header!("codec/deflate/deflate_container.cuh"),
+    header!("codec/deflate/deflate_matches.cuh"),
+    header!("codec/deflate/deflate_tables.cuh"),
+    header!("codec/deflate/split/deflate_split.cuh"),
+];
+
+/// Bytes of `DeflateState`: what became of a frame.
+pub(super) const STATE_BYTES: usize = stated_size(include_str!("split/deflate_split.cuh"), "DeflateState");
+
+/// What stands around the stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Container {
+    Raw = defined(TEXT, "CUZARR_DEFLATE_RAW") as isize,
+    Zlib = defined(TEXT, "CUZARR_DEFLATE_ZLIB") as isize,
+    Gzip = defined(TEXT, "CUZARR_DEFLATE_GZIP") as isize,
+}
