@@ -40,7 +40,7 @@ pub use driver::cufile::CuFile;
 pub use driver::device::MemoryInfo;
 pub use driver::library::set_library_search_paths;
 pub use driver::nvtx as profile;
-pub use driver::source::{Header, KernelSource};
+pub use driver::source::{Header, KernelSource, STATUS_HEADER};
 pub use error::{Error, ErrorKind, Result};
 pub use event::Event;
 pub use interop::dlpack;

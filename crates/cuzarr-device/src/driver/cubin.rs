@@ -13,7 +13,7 @@ use std::sync::RwLock;
 use sha2::{Digest, Sha256};
 
 use crate::driver::nvrtc::{Compiled, Job, Nvrtc};
-use crate::driver::source::{Header, KernelSource};
+use crate::driver::source::{Header, KernelSource, STATUS_HEADER};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Headers that every kernel may include: those of `kernels/include`.
@@ -24,7 +24,7 @@ const SHARED: &[Header] = &[
     Header { name: "cuzarr/planes.cuh", text: include_str!("../../kernels/include/cuzarr/planes.cuh") },
     Header { name: "cuzarr/regions.cuh", text: include_str!("../../kernels/include/cuzarr/regions.cuh") },
     Header { name: "cuzarr/search.cuh", text: include_str!("../../kernels/include/cuzarr/search.cuh") },
-    Header { name: "cuzarr/status.cuh", text: include_str!("../../kernels/include/cuzarr/status.cuh") },
+    STATUS_HEADER,
     Header { name: "cuzarr/warp.cuh", text: include_str!("../../kernels/include/cuzarr/warp.cuh") },
 ];
 

@@ -21,6 +21,10 @@ pub struct Header {
     pub text: &'static str,
 }
 
+/// The header `cuzarr/status.cuh`: what kernels report of damaged units, and in what words.
+pub const STATUS_HEADER: Header =
+    Header { name: "cuzarr/status.cuh", text: include_str!("../../kernels/include/cuzarr/status.cuh") };
+
 /// The [`Header`] in this file of the crate's folder `src`: `header!("codec/zstd/zstd.cuh")`.
 #[macro_export]
 macro_rules! header {

@@ -13,7 +13,7 @@ use std::any::Any;
 use std::fmt;
 use std::ops::Range;
 
-use cuzarr_device::{Buffer, Device, KernelSource, Stream, defined};
+use cuzarr_device::{Buffer, Device, Header, KernelSource, Stream, defined};
 
 use super::cost::{EncodingSpeeds, Speeds};
 use crate::{Error, Result};
@@ -48,6 +48,11 @@ pub trait DeviceDecoder: Send + Sync + fmt::Debug {
     /// Reads a frame's headers; `None` for a frame that the host has to decode or refuse. The thread that fetched the frame
     /// calls this, so that the headers of a batch are read by many threads.
     fn headers(&self, frame: &[u8], decoded_bytes: usize) -> Option<Headers>;
+
+    /// Headers that define what kernels report of damaged frames, beside `cuzarr/status.cuh`. They say it in words, too.
+    fn damages(&self) -> &'static [Header] {
+        &[]
+    }
 
     /// The kernel that brings headers to the host from frames that lie on the device alone. `None` for a decoder whose
     /// kernels read all headers by themselves.

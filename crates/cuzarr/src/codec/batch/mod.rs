@@ -261,7 +261,8 @@ impl Batch {
         // Not on the stream of the run, which may have other work by now.
         let bytes = statuses.to_vec()?;
         let words = bytes.as_chunks::<STATUS_BYTES>().0.iter().map(|word| u64::from_ne_bytes(*word));
-        let mut results: Vec<Result<()>> = words.map(result_of).collect();
+        let damages = self.decoder.damages();
+        let mut results: Vec<Result<()>> = words.map(|status| result_of(status, damages)).collect();
         for (index, error) in &self.refused {
             results[*index] = Err(Error::new(error.kind(), error.message()));
         }

@@ -1,75 +1,73 @@
 //! What kernels say about each unit.
 
+use cuzarr_device::{Header, STATUS_HEADER, defined};
+
 use crate::codec::damage::corrupt;
 use crate::{Error, ErrorKind, Result};
 
 /// Bytes of a status.
 pub(crate) const STATUS_BYTES: usize = 8;
 
-/// What is wrong, by the code that a kernel reported. `cuzarr/status.cuh` names the same.
-fn damage(code: u64) -> &'static str {
-    match code {
-        1 => "the stream is cut off",
-        2 => "a match has the offset 0",
-        3 => "a match begins before the stream's first byte",
-        4 => "the stream decodes to more than its place",
-        5 => "the stream decodes to less than its place",
-        6 => "bytes follow the end of the stream",
-        7 => "the header says another decoded size than expected",
-        8 => "the header says what cannot be",
-        10 => "a block or stream there leaves the frame",
-        12 => "the element there has no value in the array's data type",
-        32 => "a table of codes cannot be",
-        33 => "a stream of codes does not end where its bits do",
-        34 => "a block decodes to more than 128 KiB, or than its frame's window",
-        64 => "the lengths of a block's codes are no code",
-        65 => "bits that no code has",
-        66 => "a block of no known type, or a stored one whose size contradicts itself",
-        _ => "damaged in an unknown way",
-    }
+/// A container or compressor that kernels do not decode.
+const OTHER_FORMAT: u32 = defined(STATUS_HEADER.text, "CUZARR_OTHER_FORMAT");
+const WRONG_CHECKSUM: u32 = defined(STATUS_HEADER.text, "CUZARR_WRONG_CHECKSUM");
+
+/// The codes that a header defines, with what it says of them.
+fn codes(header: &Header) -> impl Iterator<Item = (u32, &'static str)> {
+    header.text.lines().filter_map(|line| {
+        let (code, words) = line.strip_prefix("#define CUZARR_")?.split_once("// ")?;
+        Some((code.split_whitespace().nth(1)?.strip_suffix('u')?.parse().ok()?, words))
+    })
 }
 
-/// A container or compressor that kernels do not decode.
-const OTHER_FORMAT: u64 = 9;
-
-const WRONG_CHECKSUM: u64 = 11;
-
-/// What a status means: the damage in the lowest byte, above it how far its place is from 2³² - 1.
-pub(crate) fn result_of(status: u64) -> Result<()> {
+/// What a status means: the damage in the lowest byte, above it how far its place is from 2³² - 1. `damages` are headers that
+/// define codes beside those of every format.
+pub(crate) fn result_of(status: u64, damages: &[Header]) -> Result<()> {
     if status == 0 {
         return Ok(());
     }
-    let at = u32::MAX - (status >> 8) as u32;
-    match status & 255 {
-        OTHER_FORMAT => {
-            let message = format!("byte {at}: a container or compressor that kernels do not decode");
-            Err(Error::new(ErrorKind::Unsupported, message))
-        }
-        WRONG_CHECKSUM => {
-            let message = format!("byte {at}: the checksum there is not that of the data");
-            Err(Error::new(ErrorKind::ChecksumMismatch, message))
-        }
-        code => Err(corrupt(format!("byte {at}: {}", damage(code)))),
-    }
+    let (at, code) = (u32::MAX - (status >> 8) as u32, status as u32 & 255);
+    let mut known = [STATUS_HEADER].iter().chain(damages).flat_map(codes);
+    let words = known.find(|(known, _)| *known == code).map_or("damaged in an unknown way", |(_, words)| words);
+    let message = format!("byte {at}: {words}");
+    Err(match code {
+        OTHER_FORMAT => Error::new(ErrorKind::Unsupported, message),
+        WRONG_CHECKSUM => Error::new(ErrorKind::ChecksumMismatch, message),
+        _ => corrupt(message),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codec::device_decoder;
 
     #[test]
-    fn kernels_and_host_name_the_same_damage() {
-        let header = include_str!("../../../../cuzarr-device/kernels/include/cuzarr/status.cuh");
-        let codes = header.lines().filter_map(|line| line.strip_prefix("#define CUZARR_")).filter_map(|line| {
-            let mut words = line.split_whitespace();
-            Some((words.next()?, words.next()?.strip_suffix('u')?.parse::<u64>().ok()?))
-        });
-        let codes: Vec<_> = codes.filter(|&(_, code)| code > 0).collect();
-        assert!(codes.len() >= 10, "{codes:?}");
-        for (name, code) in codes {
-            assert!(code < 256, "{name}");
-            let message = result_of(code).unwrap_err();
-            assert!(!message.message().contains("unknown"), "{name} {code}: {message}");
+    fn every_code_has_words_and_one_meaning() {
+        let blosc = device_decoder("blosc").unwrap();
+        let headers: Vec<Header> = [STATUS_HEADER].iter().chain(blosc.damages()).copied().collect();
+        let mut seen = std::collections::BTreeMap::new();
+        for header in &headers {
+            let defined = header.text.lines().filter(|line| line.starts_with("#define ") && !line.ends_with("INTACT 0u"));
+            assert_eq!(defined.count(), codes(header).count(), "{}: a code without words", header.name);
+            for (code, words) in codes(header) {
+                assert!((1..256).contains(&code) && (code < 32) == (header.name == STATUS_HEADER.name), "{code}");
+                assert_eq!(seen.insert(code, words), None, "{code} means two things");
+            }
         }
+        assert!(seen.len() >= 18, "{seen:?}");
+        for decoder in ["zstd", "gzip"].map(|name| device_decoder(name).unwrap()) {
+            assert!(decoder.damages().iter().all(|own| blosc.damages().iter().any(|known| known.name == own.name)));
+        }
+    }
+
+    #[test]
+    fn statuses_become_errors_that_name_the_byte() {
+        let of = |code: u64| result_of((u64::from(u32::MAX) - 7) << 8 | code, &[]).unwrap_err();
+        assert_eq!((of(1).kind(), of(1).message()), (ErrorKind::ChunkCorrupt, "byte 7: the stream is cut off"));
+        assert_eq!(of(9).kind(), ErrorKind::Unsupported);
+        assert_eq!(of(11).kind(), ErrorKind::ChecksumMismatch);
+        assert_eq!(of(250).message(), "byte 7: damaged in an unknown way");
+        assert!(result_of(0, &[]).is_ok());
     }
 }

@@ -9,7 +9,7 @@ use crate::codec::batch::status::STATUS_BYTES;
 use crate::codec::cost::Speeds;
 use crate::codec::device::{Decode, DeviceDecoder, HeaderWalk, Headers, Prepared, Request, Task};
 use crate::codec::lz4::blocks::Blocks;
-use crate::codec::{batch, lz, lz4, zstd};
+use crate::codec::{batch, deflate, lz, lz4, zstd};
 use crate::{Error, Result};
 
 /// Headers of this folder that kernels include.
@@ -42,6 +42,11 @@ impl DeviceDecoder for Decoder {
 
     fn speeds(&self) -> &'static Speeds {
         &cost::SPEEDS
+    }
+
+    /// A stream inside may be damaged as its codec says.
+    fn damages(&self) -> &'static [Header] {
+        &[zstd::DAMAGE, deflate::DAMAGE]
     }
 
     fn scratch_copies(&self, _: usize) -> u64 {

@@ -4,11 +4,14 @@ use cuzarr_device::{Header, defined, header, stated_size};
 
 pub(super) const TEXT: &str = include_str!("deflate_container.cuh");
 
+/// What kernels report of damaged streams.
+pub(crate) const DAMAGE: Header = header!("codec/deflate/deflate_damage.cuh");
 /// Headers of this folder that kernels include.
 pub(super) const HEADERS: &[Header] = &[
     header!("codec/deflate/deflate.cuh"),
     header!("codec/deflate/deflate_bits.cuh"),
     header!("codec/deflate/deflate_container.cuh"),
+    DAMAGE,
     header!("codec/deflate/deflate_matches.cuh"),
     header!("codec/deflate/deflate_tables.cuh"),
     header!("codec/deflate/split/deflate_split.cuh"),

@@ -2,9 +2,9 @@
 //! way of `split` first.
 
 use cuzarr_device::checksum::{Checksum, CrcField, SUMS_BYTES};
-use cuzarr_device::{Buffer, Device, KernelSource, WARP, defined, pool, stated_size, upload_table};
+use cuzarr_device::{Buffer, Device, Header, KernelSource, WARP, defined, pool, stated_size, upload_table};
 
-use super::container::{self, Container, HEADERS, STATE_BYTES};
+use super::container::{self, Container, DAMAGE, HEADERS, STATE_BYTES};
 use super::cost;
 use super::members::members;
 use super::split::cuda::Split;
@@ -64,6 +64,10 @@ impl DeviceDecoder for Decoder {
 
     fn headers(&self, frame: &[u8], _: usize) -> Option<Headers> {
         (frame.len() < MOST_BYTES).then(Headers::known)
+    }
+
+    fn damages(&self) -> &'static [Header] {
+        &[DAMAGE]
     }
 
     fn reads_frames(&self) -> bool {

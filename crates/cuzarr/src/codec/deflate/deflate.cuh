@@ -17,6 +17,7 @@
 // copying what is ready (Sitaridi et al., Gompresso, ICPP 2016).
 #pragma once
 #include "codec/deflate/deflate_bits.cuh"
+#include "codec/deflate/deflate_damage.cuh"
 #include "codec/deflate/deflate_matches.cuh"
 #include "codec/deflate/deflate_tables.cuh"
 #include "codec/batch/frames.cuh"

@@ -30,6 +30,8 @@ pub(crate) mod cuda;
 mod members;
 mod split;
 
+pub(crate) use container::DAMAGE;
+
 use super::configuration::Configuration;
 use super::open::{Opened, Request};
 use crate::Result;

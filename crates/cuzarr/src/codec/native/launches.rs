@@ -308,7 +308,7 @@ impl NativeBatch {
                 Launch::Decode(batch) => batch.check()?,
                 Launch::Check { .. } | Launch::Header { .. } | Launch::Convert { .. } => {
                     let words = words.next().unwrap_or_default();
-                    words.iter().map(|word| result_of(u64::from_ne_bytes(*word))).collect()
+                    words.iter().map(|word| result_of(u64::from_ne_bytes(*word), &[])).collect()
                 }
                 _ => continue,
             };

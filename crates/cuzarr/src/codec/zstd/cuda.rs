@@ -12,12 +12,15 @@ use crate::codec::device::{Decode, DeviceDecoder, HeaderWalk, Headers, Prepared,
 use crate::codec::{batch, lz};
 use crate::{Error, ErrorKind, Result};
 
+/// What kernels report of damaged frames.
+pub(crate) const DAMAGE: Header = header!("codec/zstd/zstd_damage.cuh");
 /// Headers of this folder that kernels include.
 pub(crate) const HEADERS: &[Header] = &[
     header!("codec/zstd/bit_window.cuh"),
     header!("codec/zstd/fse.cuh"),
     header!("codec/zstd/xxh64.cuh"),
     header!("codec/zstd/zstd.cuh"),
+    DAMAGE,
     header!("codec/zstd/zstd_headers.cuh"),
     header!("codec/zstd/zstd_literals.cuh"),
     header!("codec/zstd/zstd_sequences.cuh"),
@@ -84,6 +87,10 @@ impl DeviceDecoder for Decoder {
         let refused = scan(&mut tables, frame, 0..frame.len(), 0..decoded_bytes).err();
         let unknown = refused.as_ref().is_some_and(|error| error.kind() == ErrorKind::Unsupported);
         (decoded_bytes < LARGEST_UNIT_BYTES && !unknown).then(|| Headers::read(Read { tables, refused }))
+    }
+
+    fn damages(&self) -> &'static [Header] {
+        &[DAMAGE]
     }
 
     fn header_walk(&self) -> Option<HeaderWalk> {

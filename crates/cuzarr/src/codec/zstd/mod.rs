@@ -26,7 +26,7 @@ pub(crate) mod cuda;
 mod scan;
 mod table;
 
-pub(crate) use cuda::HEADERS;
+pub(crate) use cuda::{DAMAGE, HEADERS};
 
 #[cfg(test)]
 pub(crate) use scan::described;

@@ -6,7 +6,7 @@
 // the streams themselves say is checked here.
 #pragma once
 #include "codec/lz/lz_sequences.cuh"
-#include "cuzarr/status.cuh"
+#include "codec/zstd/zstd_damage.cuh"
 
 #define CUZARR_ZSTD_BLOCK_BYTES (128u << 10)
 

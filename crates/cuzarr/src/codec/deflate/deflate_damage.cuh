@@ -1,0 +1,7 @@
+// What is wrong with a deflate stream, beside what any format may have (`cuzarr/status.cuh`): 64 to 95.
+#pragma once
+#include "cuzarr/status.cuh"
+
+#define CUZARR_BAD_CODE 64u   // the lengths of a block's codes are no code
+#define CUZARR_NO_SYMBOL 65u  // bits that no code has
+#define CUZARR_BAD_BLOCK 66u  // a block of no known type, or a stored one whose size contradicts itself

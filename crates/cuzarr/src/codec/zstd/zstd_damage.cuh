@@ -1,0 +1,7 @@
+// What is wrong with a zstd frame, beside what any format may have (`cuzarr/status.cuh`): 32 to 63.
+#pragma once
+#include "cuzarr/status.cuh"
+
+#define CUZARR_ZSTD_BAD_TABLE 32u    // a table of codes cannot be
+#define CUZARR_ZSTD_BAD_BITS 33u     // a stream of codes does not end where its bits do
+#define CUZARR_ZSTD_LARGE_BLOCK 34u  // a block decodes to more than 128 KiB, or than its frame's window
