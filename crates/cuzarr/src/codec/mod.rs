@@ -44,10 +44,12 @@
 //! others may come from [`ExternalCodecs`].
 
 mod adler32;
+mod array;
 mod astype;
 pub mod batch;
 mod bitround;
 mod blosc;
+mod builder;
 mod bytes;
 mod bz2;
 mod cast_value;
@@ -92,13 +94,13 @@ mod vlen_utf8;
 mod zlib;
 mod zstd;
 
-pub use chain::{Chain, Stage, Support};
+pub use chain::Chain;
 pub(crate) use checksum::seal;
 pub(crate) use damage::above_bound;
 pub use external::{ExternalCodec, ExternalCodecs, ExternalKind, ExternalRequest, HostCodec, set_external};
 pub use host::{ArrayToArray, ArrayToBytes, BytesToBytes, TailPart, VariableToBytes};
 pub(crate) use program::{Division, leave_nothing};
-pub use program::{Leave, Program, Work};
+pub use program::{Leave, Program, Stage, Support, Work};
 pub use registry::{REFUSED, device_decoder, is_built_in, names};
 pub use sharding_indexed::{ShardIndex, Sharding};
 pub use size::Size;

@@ -6,8 +6,9 @@ use serde_json::Map;
 
 use super::device::DeviceDecoder;
 use super::open::{Opened, Request};
+use super::sharding_indexed::{self, BuildChain, Sharding};
 use super::size::Size;
-use super::{ChunkSpec, Sharding, external};
+use super::{ChunkSpec, external};
 use crate::meta::{DataType, FillValue};
 use crate::{Error, ErrorKind, Result};
 
@@ -28,14 +29,14 @@ impl From<Opened> for Found {
 #[derive(Clone, Copy)]
 enum Open {
     Codec(fn(&Request<'_>) -> Result<Opened>),
-    Sharding(fn(&Request<'_>) -> Result<Sharding>),
+    Sharding(fn(&Request<'_>, BuildChain) -> Result<Sharding>),
 }
 
 impl Open {
-    fn call(self, request: &Request<'_>) -> Result<Found> {
+    fn call(self, request: &Request<'_>, build: BuildChain) -> Result<Found> {
         match self {
             Open::Codec(open) => open(request).map(Found::Codec),
-            Open::Sharding(open) => Ok(Found::Sharding(Arc::new(open(request)?))),
+            Open::Sharding(open) => Ok(Found::Sharding(Arc::new(open(request, build)?))),
         }
     }
 }
@@ -44,7 +45,7 @@ impl Open {
 const BUILT_IN: &[(&[&str], Option<&str>, Open)] = &[
     (&["bytes", "endian"], None, Open::Codec(super::bytes::open)),
     (&["transpose"], None, Open::Codec(super::transpose::open)),
-    (&["sharding_indexed"], None, Open::Sharding(super::sharding_indexed::open)),
+    (&["sharding_indexed"], None, Open::Sharding(sharding_indexed::open)),
     (&["blosc", "numcodecs.blosc"], Some("blosc"), Open::Codec(super::blosc::open)),
     (&["zstd", "numcodecs.zstd"], Some("zstd"), Open::Codec(super::zstd::open)),
     (&["gzip", "numcodecs.gzip"], Some("gzip"), Open::Codec(super::gzip::open)),
@@ -119,11 +120,16 @@ fn known(zarr_format: u8) -> impl Iterator<Item = &'static str> {
         .copied()
 }
 
+fn find_direct(name: &str, zarr_format: u8) -> Option<Open> {
+    let direct = DIRECT.iter().find(|(known, _)| *known == name).map(|(_, open)| *open);
+    direct.or_else(|| find(name, zarr_format))
+}
+
 /// Opens a codec by name for frames that a caller holds: those of metadata, and others.
-pub(crate) fn open_direct(request: &Request<'_>) -> Result<Found> {
-    match DIRECT.iter().find(|(name, _)| *name == request.name) {
-        Some((_, open)) => open.call(request),
-        None => open(request),
+pub(crate) fn open_direct(request: &Request<'_>, build: BuildChain) -> Result<Found> {
+    match find_direct(request.name, request.zarr_format) {
+        Some(open) => open.call(request, build),
+        None => open_external(request).map(Found::Codec),
     }
 }
 
@@ -135,22 +141,32 @@ pub fn device_decoder(name: &str) -> Result<&'static dyn DeviceDecoder> {
     let (configuration, spec) = (Map::new(), ChunkSpec::new(vec![1], DataType::UInt8, FillValue::Element(vec![0])));
     let (decoded, element_bytes) = (Size::Exact(1), Some(1));
     let request = Request { name, configuration: &configuration, zarr_format: 3, spec: &spec, decoded, element_bytes };
-    let decoder = match open_direct(&request)? {
-        Found::Codec(Opened::Bytes(codec)) => codec.device_decoder(),
+    let opened = match find_direct(name, 3) {
+        Some(Open::Codec(open)) => Some(open(&request)?),
+        Some(Open::Sharding(_)) => None,
+        None => Some(open_external(&request)?),
+    };
+    let decoder = match opened {
+        Some(Opened::Bytes(codec)) => codec.device_decoder(),
         _ => None,
     };
     decoder.ok_or_else(|| Error::new(ErrorKind::Unsupported, format!("no kernels decode '{name}'")))
 }
 
 /// Opens a codec by name: built in, or from elsewhere.
-pub(crate) fn open(request: &Request<'_>) -> Result<Found> {
-    if let Some(open) = find(request.name, request.zarr_format) {
-        return open.call(request);
+pub(crate) fn open(request: &Request<'_>, build: BuildChain) -> Result<Found> {
+    match find(request.name, request.zarr_format) {
+        Some(open) => open.call(request, build),
+        None => open_external(request).map(Found::Codec),
     }
+}
+
+/// Opens a codec that is not built in.
+fn open_external(request: &Request<'_>) -> Result<Opened> {
     let bare = request.name.strip_prefix("numcodecs.").unwrap_or(request.name);
     // Whoever opens pickle asks first whether that is allowed.
     if let Some(opened) = external::open(request)? {
-        return Ok(Found::Codec(opened));
+        return Ok(opened);
     }
     let reason = REFUSED.iter().find(|(name, _)| *name == bare).map(|(_, reason)| *reason);
     let refused = |why: &str| Error::new(ErrorKind::UnknownCodec, format!("codec '{}' is {why}", request.name));

@@ -7,7 +7,8 @@
 
 use serde_json::{Map, Value};
 
-use super::chain::{Builder, Chain};
+use super::builder::Builder;
+use super::chain::Chain;
 use super::configuration::NumpyDType;
 use super::open::Opened;
 use super::registry::Found;

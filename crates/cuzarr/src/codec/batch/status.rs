@@ -48,7 +48,8 @@ mod tests {
         let headers: Vec<Header> = [STATUS_HEADER].iter().chain(blosc.damages()).copied().collect();
         let mut seen = std::collections::BTreeMap::new();
         for header in &headers {
-            let defined = header.text.lines().filter(|line| line.starts_with("#define ") && !line.ends_with("INTACT 0u"));
+            let defined =
+                header.text.lines().filter(|line| line.starts_with("#define ") && !line.ends_with("INTACT 0u"));
             assert_eq!(defined.count(), codes(header).count(), "{}: a code without words", header.name);
             for (code, words) in codes(header) {
                 assert!((1..256).contains(&code) && (code < 32) == (header.name == STATUS_HEADER.name), "{code}");

@@ -4,10 +4,10 @@ use std::borrow::Cow;
 
 use flate2::{Decompress, FlushDecompress, Status};
 
+use super::libdeflate::{with_compressor, with_decompressor};
 use crate::Result;
 use crate::codec::damage::{corrupt, expect_size, read_to_limit, unencodable};
 use crate::codec::device::DeviceDecoder;
-use crate::codec::gzip::cpu::{with_compressor, with_decompressor};
 use crate::codec::host::BytesToBytes;
 use crate::codec::size::Size;
 

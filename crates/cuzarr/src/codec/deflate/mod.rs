@@ -27,6 +27,7 @@ mod container;
 mod cost;
 pub(crate) mod cpu;
 pub(crate) mod cuda;
+pub(crate) mod libdeflate;
 mod members;
 mod split;
 

@@ -1,15 +1,14 @@
 //! libdeflate for one member of known size, zlib-rs for everything else.
 
 use std::borrow::Cow;
-use std::cell::RefCell;
 use std::io::{BufRead, Read};
 
 use flate2::bufread::GzDecoder;
-use libdeflater::{CompressionLvl, Compressor, DecompressionError, Decompressor};
 
 use crate::codec::damage::{corrupt, expect_size, read_exactly, read_to_limit, unencodable};
 use crate::codec::deflate::cpu::walk;
 use crate::codec::deflate::cuda::GZIP;
+use crate::codec::deflate::libdeflate::{with_compressor, with_decompressor};
 use crate::codec::device::DeviceDecoder;
 use crate::codec::host::BytesToBytes;
 use crate::codec::size::Size;
@@ -18,33 +17,9 @@ use crate::{Error, ErrorKind, Result};
 /// Checksum and size behind a member's stream.
 const TRAILER_BYTES: usize = 8;
 
-thread_local! {
-    static DECOMPRESSOR: RefCell<Decompressor> = RefCell::default();
-    static COMPRESSOR: RefCell<Option<(i32, Compressor)>> = const { RefCell::new(None) };
-}
-
 #[derive(Debug)]
 pub(super) struct Gzip {
     pub(super) level: i32,
-}
-
-/// Runs `work` with this thread's decompressor.
-pub(crate) fn with_decompressor<T>(
-    work: impl FnOnce(&mut Decompressor) -> Result<T, DecompressionError>,
-) -> Result<T, DecompressionError> {
-    DECOMPRESSOR.with_borrow_mut(work)
-}
-
-/// Runs `work` with this thread's compressor of `level`.
-pub(crate) fn with_compressor<T>(level: i32, work: impl FnOnce(&mut Compressor) -> Result<T>) -> Result<T> {
-    let wanted = CompressionLvl::new(level).map_err(|_| unencodable(format!("level {level} does not exist")))?;
-    COMPRESSOR.with_borrow_mut(|kept| {
-        let kept = match kept {
-            Some(kept) if kept.0 == level => kept,
-            other => other.insert((level, Compressor::new(wanted))),
-        };
-        work(&mut kept.1)
-    })
 }
 
 /// Reads member after member, then only zeros.

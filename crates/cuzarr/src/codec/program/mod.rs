@@ -2,6 +2,7 @@
 
 mod pass;
 mod split;
+mod stages;
 
 use std::sync::Arc;
 
@@ -10,8 +11,8 @@ use cuzarr_device::convert::Conversion;
 use cuzarr_device::{DType, Device, ElementStep, Tail};
 
 use self::pass::{Pass, decode_passes, encode_passes};
-pub(super) use self::split::tail_split;
-use self::split::{TailSplit, no_split};
+use self::split::{TailSplit, no_split, tail_split};
+pub use self::stages::{Stage, Support};
 use super::chain::{Chain, Serializer};
 use super::device::{DeviceDecoder, DeviceEncoder, MOST_FRAME_BYTES};
 use super::elements::is_float;
@@ -172,6 +173,16 @@ impl Encoded {
             };
         }
         Err("nothing is encoded: what is gathered is stored")
+    }
+}
+
+impl Chain {
+    /// What runs where, made once per array and device.
+    ///
+    /// # Errors
+    /// `Unsupported` for elements of variable length.
+    pub fn bind(&self, device: Device) -> Result<Program> {
+        Program::new(self, device)
     }
 }
 

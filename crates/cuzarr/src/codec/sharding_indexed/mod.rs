@@ -75,8 +75,11 @@ fn extensions(configuration: &Configuration<'_>, key: &str, default: &Value) -> 
     list.iter().enumerate().map(|(at, codec)| Extension::from_json(codec, &format!("{key}[{at}]"))).collect()
 }
 
-/// Opens the codec from its configuration.
-pub(crate) fn open(request: &Request<'_>) -> Result<Sharding> {
+/// Makes the chain of the codecs that shards hold.
+pub(super) type BuildChain = fn(&[Extension], ChunkSpec) -> Result<Chain>;
+
+/// Opens the codec from its configuration. `build` makes the chains that it holds.
+pub(crate) fn open(request: &Request<'_>, build: BuildChain) -> Result<Sharding> {
     let known = ["chunk_shape", "codecs", "index_codecs", "index_location"];
     let configuration = Configuration::new(request.name, request.configuration, &known)?;
     let spec = request.spec;
@@ -84,10 +87,10 @@ pub(crate) fn open(request: &Request<'_>) -> Result<Sharding> {
     let grid = grid(&configuration, &spec.shape, &chunk_shape)?;
     let codecs = extensions(&configuration, "codecs", &default_codecs())?;
     let inner_spec = ChunkSpec { shape: chunk_shape, ..spec.clone() };
-    let inner = Chain::from_extensions(&codecs, inner_spec).at(|| "codec 'sharding_indexed': inner chunks")?;
+    let inner = build(&codecs, inner_spec).at(|| "codec 'sharding_indexed': inner chunks")?;
     let inner_program = if inner.is_variable() { None } else { Some(Program::whole(&inner)?) };
     let index_codecs = extensions(&configuration, "index_codecs", &default_index_codecs())?;
-    let index = index_chain(&configuration, &grid, &index_codecs)?;
+    let index = index_chain(&configuration, &grid, &index_codecs, build)?;
     let Size::Exact(index_size_bytes) = index.encoded_size() else {
         return Err(configuration.invalid("'index_codecs' must encode to a fixed size, without compression"));
     };
@@ -114,10 +117,15 @@ fn grid(configuration: &Configuration<'_>, shard: &[u64], chunk: &[u64]) -> Resu
     }
 }
 
-fn index_chain(configuration: &Configuration<'_>, grid: &[u64], codecs: &[Extension]) -> Result<Chain> {
+fn index_chain(
+    configuration: &Configuration<'_>,
+    grid: &[u64],
+    codecs: &[Extension],
+    build: BuildChain,
+) -> Result<Chain> {
     let shape = [grid, &[2]].concat();
     let spec = ChunkSpec::new(shape, DataType::UInt64, FillValue::Element(vec![0xff; 8]));
-    Chain::from_extensions(codecs, spec).map_err(|error| {
+    build(codecs, spec).map_err(|error| {
         let message = format!("'index_codecs': {}", error.message());
         configuration.invalid(message).with_source(error)
     })

@@ -1,0 +1,21 @@
+//! The chain of an array, as its metadata says.
+
+use super::chain::Chain;
+use super::{ChunkSpec, v2};
+use crate::Result;
+use crate::meta::{ArrayMetadata, CodecsMetadata};
+
+impl Chain {
+    /// The chain of an array: v3 codecs, or v2's order, filters, byte order and compressor as the same chain.
+    ///
+    /// # Errors
+    /// `UnknownCodec`, or `MetadataInvalid` and `UnsupportedFeature` naming the codec.
+    pub fn new(metadata: &ArrayMetadata) -> Result<Chain> {
+        let shape = metadata.chunk_grid().chunk_shape().to_vec();
+        let spec = ChunkSpec::new(shape, metadata.data_type().clone(), metadata.fill_value().clone());
+        match metadata.codecs() {
+            CodecsMetadata::V3(codecs) => Chain::from_extensions(codecs, spec),
+            CodecsMetadata::V2 { .. } => v2::chain(metadata.codecs(), spec),
+        }
+    }
+}
