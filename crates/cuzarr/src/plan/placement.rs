@@ -285,7 +285,7 @@ mod tests {
     #[test]
     fn a_route_follows_from_where_bytes_are_and_what_decodes_them() {
         let (gpu, floats, large) = (Device::Cuda(0), 1 << 18, |_: &mut Circumstances| {});
-        let (plain, zstd) = (json!(["bytes"]), json!(["bytes", {"name": "zstd", "configuration": {"level": 3}}]));
+        let (plain, zstd) = (json!([]), json!([{"name": "zstd", "configuration": {"level": 3}}]));
         assert!(matches!(route(&zstd, floats, Device::Cpu, large), Route::Host));
         assert!(matches!(route(&zstd, floats, gpu, large), Route::Kernels(_)));
         assert!(matches!(route(&plain, floats, gpu, large), Route::Hybrid(None)));
@@ -299,7 +299,7 @@ mod tests {
     #[test]
     fn one_small_chunk_goes_by_the_host_unless_the_device_must_decode() {
         let is_small = |floats: u64, bytes: usize, change: &dyn Fn(&mut Circumstances)| {
-            let route = route(&json!(["bytes"]), floats, Device::Cuda(0), |given| {
+            let route = route(&json!([]), floats, Device::Cuda(0), |given| {
                 given.one_chunk_bytes = Some(bytes);
                 change(given);
             });
