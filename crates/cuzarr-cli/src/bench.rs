@@ -1,4 +1,4 @@
-//! `cuzarr bench`: how fast an array of the user's own is read.
+//! `cuzarr bench`: measures how fast one of the user's arrays is read.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -64,7 +64,7 @@ impl Read {
         if self.dry_run {
             return self.show_plan(&array, output);
         }
-        // Only the last read, so that the others are as fast as they can be.
+        // Only the last read is traced, so that tracing slows no other.
         let traced = array.with_options(ArrayOptions { trace: drawing.is_some(), ..array.options().clone() });
         let everything = Selection::all(&shape);
         let mut seconds = Vec::new();
@@ -84,7 +84,7 @@ impl Read {
         let best = counted.iter().copied().fold(f64::INFINITY, f64::min);
         let rate = output::gigabytes_per_second(array_bytes, best);
         let report = traced.last_report();
-        // A picture of an array of which nothing is stored has none.
+        // An array without stored chunks has no roofline; its picture is drawn without one.
         let measured = (self.roofline || drawing.is_some()).then(|| Roofline::measure(&array, array_bytes));
         let roofline = if self.roofline { measured.transpose()? } else { measured.and_then(Result::ok) };
         let notes: Vec<String> = roofline.iter().map(|roofline| roofline.line(rate)).collect();
@@ -111,7 +111,7 @@ impl Read {
             text += &format!("\n{report}\n");
         }
         if let Some(verified) = verified {
-            text += if verified { "\nevery element was compared and right" } else { "\nWRONG DATA" };
+            text += if verified { "\nevery element was compared and is right" } else { "\nWRONG DATA" };
         }
         output.answer(&document, &text);
         Ok(if verified == Some(false) { Verdict::Failed } else { Verdict::Passed })
@@ -132,7 +132,7 @@ impl Read {
         Ok(Verdict::Passed)
     }
 
-    /// Reads again into host memory along the first dimension, a chunk's extent at a time, and compares bytes.
+    /// Reads the array again into host memory, one row of chunks along the first dimension at a time, and compares bytes.
     fn agrees(&self, array: &Array, values: &NdBuffer) -> Result<bool> {
         let mut options = array.options().clone();
         options.device = Device::Cpu;
@@ -158,7 +158,7 @@ impl Read {
     }
 }
 
-/// Where a picture goes, by the end of its name.
+/// The file of a picture; the end of its name decides the format.
 enum Drawing<'a> {
     Svg(&'a Path),
     Png(&'a Path),
@@ -172,8 +172,8 @@ impl Drawing<'_> {
             Some("svg") => Ok(Drawing::Svg(path)),
             Some("png") => Ok(Drawing::Png(path)),
             _ => {
-                let message = format!("'{}' is no name of a picture", path.display());
-                Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("end it in .svg or .png"))
+                let message = format!("'{}' is not the name of a picture", path.display());
+                Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("use a name that ends in .svg or .png"))
             }
         }
     }

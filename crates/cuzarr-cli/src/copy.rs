@@ -1,4 +1,4 @@
-//! `cuzarr copy` and `cuzarr rechunk`: arrays and hierarchies to another place, to other chunks, codecs or the other format.
+//! `cuzarr copy` and `cuzarr rechunk`: copy arrays and hierarchies, to other chunks, codecs or the other format if wanted.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -89,7 +89,7 @@ pub struct Rechunk {
     copy: Copy,
 }
 
-/// Extents along each dimension, `None` for whole ones; nothing at all for `none`.
+/// Extents along each dimension, `None` for a whole dimension. The outer `None` is the word `none`.
 #[derive(Clone)]
 pub struct Extents(pub Option<Vec<Option<u64>>>);
 
@@ -101,7 +101,7 @@ pub fn extents(text: &str) -> Result<Extents, String> {
         "-1" => Ok(None),
         number => match number.parse() {
             Ok(extent) if extent > 0 => Ok(Some(extent)),
-            _ => Err(format!("'{number}' is no extent: numbers above 0, or -1 for a whole dimension")),
+            _ => Err(format!("'{number}' is not an extent, expected a number above 0, or -1 for a whole dimension")),
         },
     };
     Ok(Extents(Some(text.split(',').map(parse).collect::<Result<_, _>>()?)))
@@ -151,7 +151,7 @@ impl Copy {
             })?;
         }
         let seconds = started.elapsed().as_secs_f64();
-        // What was there before took no time now; what lies between two passes is no result.
+        // Neither chunks of an earlier attempt nor bytes between two passes count: only what this run wrote to the target.
         let made_bytes = written.values().sum::<u64>().min(array_bytes);
         let rate = output::gigabytes_per_second(made_bytes, seconds);
         let document = json!({
@@ -164,7 +164,7 @@ impl Copy {
     }
 }
 
-/// The plan of copies that were made.
+/// The JSON of a plan after its copies were made.
 fn carried_out(mut copies: Value) -> Value {
     for copy in copies.as_array_mut().into_iter().flatten() {
         copy["complete"] = json!(true);
@@ -176,7 +176,7 @@ fn carried_out(mut copies: Value) -> Value {
 }
 
 impl Place {
-    /// What happens when something is at the target already.
+    /// What to do when the target exists already.
     pub fn existing(&self) -> Existing {
         match (self.overwrite, self.resume) {
             (true, _) => Existing::Overwrite,
@@ -185,7 +185,7 @@ impl Place {
         }
     }
 
-    /// The source, on the device and within the limit that were asked for.
+    /// Opens the source, with the device and the memory limit that the user asked for.
     pub fn open_source(&self) -> Result<Node> {
         let mut node = nodes::open(&self.source, self.device)?;
         if let Some(limit) = &self.memory_limit {

@@ -1,7 +1,7 @@
-//! `cuzarr demo`: the main job on data whose truth is a formula.
+//! `cuzarr demo`: writes and reads arrays whose values come from a formula.
 //!
-//! Arrays larger than the memory budget are written with several codecs, sharded and unsharded, read back into the
-//! device's memory through the whole data path, and compared with the formula, element by element.
+//! The arrays are larger than the memory budget. They are written with several codecs, sharded and unsharded, and read back into
+//! device memory through the whole data path. Then every element is compared with the formula.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -47,14 +47,14 @@ pub struct Demo {
     dry_run: bool,
 }
 
-/// One array of the demo: how it is stored.
+/// How one array of the demo is stored.
 struct Case {
     name: &'static str,
     codec: Option<(&'static str, Value)>,
     sharded: bool,
 }
 
-/// What became of one array.
+/// The result for one array.
 struct Outcome {
     case: &'static str,
     array_bytes: u64,
@@ -94,7 +94,7 @@ impl Demo {
         Ok(if verified { Verdict::Passed } else { Verdict::Failed })
     }
 
-    /// Writes, reads and checks one array. Corrupt data is an outcome; only failures to get so far are errors.
+    /// Writes, reads and checks one array. Corrupt data is an outcome; only failures before the comparison are errors.
     fn play(&self, root: &Path, device: Device, case: &Case) -> Result<Outcome> {
         let store: Arc<dyn Store> = Arc::new(LocalStore::new(root)?);
         let options = ArrayOptions { device, memory_limit_bytes: self.budget_mib << 20, ..ArrayOptions::default() };
@@ -178,7 +178,7 @@ impl Case {
         if let Some((name, configuration)) = &self.codec {
             codecs.push(extension(name, configuration.clone()));
         }
-        // The checksum is what makes a flipped byte an error with every codec, and with none.
+        // With the checksum, a flipped byte is an error with every codec, and without one.
         codecs.push(extension("crc32c", json!({})));
         if self.sharded {
             let inner: Vec<Value> = codecs.iter().map(Extension::to_json).collect();
@@ -238,7 +238,7 @@ fn extension(name: &str, configuration: Value) -> Extension {
     Extension::new(name, configuration)
 }
 
-/// The value of element `index` (in C order): waves along the two inner dimensions, and noise that makes codecs work.
+/// The value of element `index` (in C order): waves along the two inner dimensions, plus noise that gives codecs work.
 fn truth(index: u64) -> f32 {
     let (column, row) = (index % PLANE[1], index / PLANE[1] % PLANE[0]);
     let wave = (column * 3 % 2048).abs_diff(1024) + (row * 5 % 1024).abs_diff(512);
@@ -252,8 +252,8 @@ fn truth_bytes(start: u64, count: u64) -> Vec<u8> {
     (start..start + count).flat_map(|index| truth(index).to_ne_bytes()).collect()
 }
 
-/// Writes the array shard row by shard row, from the device's memory, and gives the seconds that took; making the values
-/// does not count.
+/// Writes the array from device memory, one row of shards at a time. Returns the seconds that the writes took, without the
+/// time to make the values.
 fn write(array: &Array, device: Device) -> Result<f64> {
     let mut seconds = 0.0;
     let shape = array.metadata().shape().to_vec();

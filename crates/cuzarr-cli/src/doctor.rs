@@ -1,4 +1,4 @@
-//! `cuzarr doctor`: what was found on this machine, what is missing, and what that costs.
+//! `cuzarr doctor`: shows what was found on this machine, what is missing, and what that costs.
 
 use clap::Args;
 use cuzarr::Result;
@@ -72,7 +72,7 @@ fn text(probe: &Probe, threads: usize) -> String {
     match &probe.cache_directory {
         Some(directory) => lines.push(format!("[ok]      kernel cache: {}", directory.display())),
         None => {
-            lines.push("[missing] kernel cache: no home directory; kernels are compiled anew by every process".into())
+            lines.push("[missing] kernel cache: no home directory; every process compiles its kernels again".into())
         }
     }
     lines.join("\n")

@@ -1,4 +1,4 @@
-//! `cuzarr eval`: an expression of arrays, computed region by region.
+//! `cuzarr eval`: computes an expression of arrays, region by region.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,7 +19,7 @@ use crate::copy::{Extents, extents};
 use crate::nodes;
 use crate::output::{self, Output};
 
-/// Results up to so many elements are printed when there is nowhere to store them.
+/// Most elements of a result that is printed instead of stored.
 const MOST_PRINTED: u64 = 1000;
 
 #[derive(Args)]
@@ -78,7 +78,7 @@ impl Eval {
         document["chunk_shape"] = json!(metadata.chunk_grid().chunk_shape());
         let what = format!("{} of shape {:?}", expr.dtype(), expr.shape());
         let store: Arc<dyn Store> = Arc::new(nodes::target_directory(&path)?);
-        // What is there may be about to be deleted.
+        // Before the old output is deleted: it may be one of the sources.
         expr.refuse_overlap(&store, "")?;
         if self.dry_run {
             document["dry_run"] = json!(true);
@@ -96,7 +96,7 @@ impl Eval {
                 let mut output = shown.lock().unwrap_or_else(PoisonError::into_inner);
                 output.throughput(&name, now.bytes_done, now.bytes, now.seconds);
             };
-            // Always: whoever interrupts it says only later that it should go on.
+            // Always resumable: users ask for --resume only after an interruption.
             expr.store_resumable(&target, &ComputeOptions { progress: Some(&tell), ..options })?;
         }
         let seconds = started.elapsed().as_secs_f64();
@@ -107,7 +107,7 @@ impl Eval {
         Ok(Verdict::Passed)
     }
 
-    /// What is stored into: what is there already, where that should go on.
+    /// The array to store into: a new one, or with --resume the one that is there already.
     fn target(&self, store: Arc<dyn Store>, metadata: ArrayMetadata, settings: ArrayOptions) -> Result<Array> {
         let known = match self.resume {
             true => Array::open(Arc::clone(&store), "", settings.clone()),
@@ -118,8 +118,8 @@ impl Eval {
                 Array::create(store, "", metadata, false, settings)
             }
             Ok(array) if array.metadata().documents() != metadata.documents() => {
-                let message = "the array at the output is not one that this expression makes";
-                Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("say --overwrite instead of --resume"))
+                let message = "the array at the output does not fit this expression";
+                Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("use --overwrite instead of --resume"))
             }
             known => known,
         }
@@ -128,7 +128,7 @@ impl Eval {
     fn open(&self) -> Result<Vec<(String, Array)>> {
         let open = |given: &String| {
             let Some((name, path)) = given.split_once('=') else {
-                let message = format!("'{given}' gives no name a meaning");
+                let message = format!("'{given}' does not name an array");
                 return Err(
                     Error::new(ErrorKind::InvalidArgument, message).with_hint("write NAME=PATH, as in u=u.zarr")
                 );
@@ -139,14 +139,14 @@ impl Eval {
         for given in &self.names {
             let (name, array) = open(given)?;
             if arrays.iter().any(|(other, _)| *other == name) {
-                return Err(Error::new(ErrorKind::InvalidArgument, format!("'{name}' is given two meanings")));
+                return Err(Error::new(ErrorKind::InvalidArgument, format!("the name '{name}' is given twice")));
             }
             arrays.push((name, array));
         }
         Ok(arrays)
     }
 
-    /// Elements of a small result.
+    /// Prints the elements of a small result.
     fn print(
         &self,
         expr: &Expr,
@@ -157,7 +157,7 @@ impl Eval {
         let elems = expr.shape().iter().fold(1u64, |elems, &extent| elems.saturating_mul(extent));
         if elems > MOST_PRINTED && !self.dry_run {
             let message = format!("the result has {elems} elements, of shape {:?}", expr.shape());
-            return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("say where to store it, with -o"));
+            return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("store it with -o PATH"));
         }
         if !self.dry_run {
             let shown = Mutex::new(&mut *output);
@@ -174,7 +174,7 @@ impl Eval {
         Ok(Verdict::Passed)
     }
 
-    /// Of the array that is made.
+    /// The metadata of the new array.
     fn metadata(&self, expr: &Expr, arrays: &[(String, Array)]) -> Result<ArrayMetadata> {
         let shape = expr.shape();
         let like = arrays.iter().map(|(_, array)| array).find(|array| array.shape() == shape);
@@ -183,7 +183,7 @@ impl Eval {
                 extents.iter().zip(shape).map(|(extent, &len)| extent.unwrap_or(len.max(1))).collect()
             }
             (Some(_), _) => {
-                let message = format!("--chunks do not fit a result of {} dimensions", shape.len());
+                let message = format!("--chunks does not fit a result of {} dimensions", shape.len());
                 return Err(Error::new(ErrorKind::InvalidArgument, message));
             }
             (None, Some(array)) => array.chunk_shape()?,
@@ -212,7 +212,7 @@ impl Eval {
     }
 }
 
-/// What stores call elements of this type.
+/// The Zarr data type of elements of this type.
 fn data_type_of(dtype: DType) -> Result<DataType> {
     const TYPES: [(DType, DataType); 15] = [
         (DType::BOOL, DataType::Bool),
@@ -232,10 +232,10 @@ fn data_type_of(dtype: DType) -> Result<DataType> {
         (DType::COMPLEX128, DataType::Complex128),
     ];
     let found = TYPES.into_iter().find(|(device, _)| *device == dtype).map(|(_, stored)| stored);
-    found.ok_or_else(|| Error::new(ErrorKind::Unsupported, format!("there is no array of {dtype}")))
+    found.ok_or_else(|| Error::new(ErrorKind::Unsupported, format!("no Zarr array can hold elements of {dtype}")))
 }
 
-/// Elements as lists inside of lists; what JSON has no number for is null.
+/// The elements as nested lists. Values that are not JSON numbers, such as NaN, become null.
 fn nested(array: &NdBuffer) -> Result<Value> {
     fn lists(shape: &[usize], values: &[f64]) -> Value {
         match shape {

@@ -1,12 +1,12 @@
-//! Letters of five by seven pixels, for pictures that have no font: capitals, digits and what stands between them.
+//! Letters of five by seven pixels, for pictures without a font: capitals, digits and punctuation.
 
 /// Pixels from one letter to the next.
 pub const ADVANCE: usize = 6;
 /// Pixels of a letter from top to foot.
 pub const HEIGHT: usize = 7;
 
-/// The rows of a letter from the top, of five bits each, the leftmost the highest. Small letters are drawn as capitals, and
-/// what is not known as a box.
+/// The rows of a letter, from the top. Each row has five bits, and the highest bit is the leftmost pixel. Small letters are
+/// drawn as capitals, unknown characters as a box.
 pub fn rows(letter: char) -> [u8; HEIGHT] {
     match letter.to_ascii_uppercase() {
         ' ' => [0; HEIGHT],

@@ -68,19 +68,19 @@ enum Command {
     Doctor(doctor::Doctor),
 }
 
-/// How a command ended when nothing failed: `Failed` is an answer (bad chunks, wrong data), not an error.
+/// The outcome of a command without an error. `Failed` is an answer too: bad chunks or wrong data.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Passed,
     Failed,
 }
 
-/// Runs the command with these arguments (the first one is the program's name) and gives its exit status.
+/// Runs the command with these arguments (the first is the program's name) and returns its exit status.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     let arguments = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
         Err(error) => {
-            // A closed pipe is the only way this can fail, and there is nobody left to tell.
+            // This fails only when the pipe is closed, and then no reader is left.
             let _ = error.print();
             return error.exit_code();
         }

@@ -48,7 +48,7 @@ impl Info {
 impl Tree {
     pub fn run(self, output: &mut Output) -> Result<Verdict> {
         let Node::Group(group) = open(&self.path, None)? else {
-            let message = format!("'{}' is an array; only groups have a tree", self.path);
+            let message = format!("'{}' is an array, but only groups have a tree", self.path);
             return Err(Error::new(ErrorKind::GroupNotFound, message).with_hint("use cuzarr info"));
         };
         let tree = display::tree(&group, self.level)?;
@@ -57,7 +57,7 @@ impl Tree {
     }
 }
 
-/// The array or group in the directory or ZIP file `path`; without a device, on the configured one.
+/// Opens the array or group in the directory or ZIP file `path`. Without a device it uses the configured one.
 pub fn open(path: &str, device: Option<Device>) -> Result<Node> {
     let mut options = ArrayOptions::from(&Config::from_environment()?);
     options.device = device.unwrap_or(options.device);
@@ -65,10 +65,10 @@ pub fn open(path: &str, device: Option<Device>) -> Result<Node> {
     node::open_existing(Arc::new(store), "", None, options)
 }
 
-/// The store at a path or URL that is read: a directory or a ZIP file.
+/// Opens the store at a path or URL for reading: a directory or a ZIP file.
 ///
 /// # Errors
-/// Other files, and URLs of other schemes, are refused.
+/// `InvalidArgument` for other files; `Unsupported` for other URLs.
 fn source(path: &str) -> Result<Arc<dyn Store>> {
     let url = Url::parse(path)?;
     if url.scheme() == "file" && url.wrapped().is_none() {
@@ -79,7 +79,7 @@ fn source(path: &str) -> Result<Arc<dyn Store>> {
     }
     Registry::new().open_url(&url).map_err(|error| match error.kind() {
         ErrorKind::Unsupported if error.trail().is_empty() => {
-            let message = format!("'{path}' is a URL, and the command line works on directories and ZIP files");
+            let message = format!("'{path}' is a URL, but the command line only reads directories and ZIP files");
             let hint = "use Python, where cuzarr.open takes URLs and stores";
             Error::new(ErrorKind::Unsupported, message).with_hint(hint).with_source(error)
         }
@@ -93,38 +93,37 @@ fn not_a_directory(path: &str, place: &Path) -> Error {
     match place.parent() {
         Some(parent) if DOCUMENT_NAMES.contains(&name) => {
             let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-            error.with_hint(format!("use the directory that it lies in: {}", parent.display()))
+            error.with_hint(format!("use the directory that contains it: {}", parent.display()))
         }
-        _ => error.with_hint("use a directory that holds zarr.json, .zarray or .zgroup"),
+        _ => error.with_hint("use a directory that contains zarr.json, .zarray or .zgroup"),
     }
 }
 
-/// The store in a directory that is written to.
+/// Opens the store in a directory for writing.
 ///
 /// # Errors
-/// Files and other URLs are refused; no directory is made whose name promises a ZIP file.
+/// When `path` is a file or a URL of another scheme, or when its name ends like that of a ZIP file.
 pub fn target_directory(path: &str) -> Result<LocalStore> {
     let url = Url::parse(path)?;
     if url.scheme() != "file" || url.wrapped().is_some() {
-        let message = format!("cannot write to '{path}': the command line writes to directories");
+        let message = format!("cannot write to '{path}': the command line only writes to directories");
         return Err(Error::new(ErrorKind::Unsupported, message)
             .with_hint("use Python, where cuzarr.open takes URLs and stores"));
     }
     let place = Path::new(url.path());
     let has_zip_name = place.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("zip"));
     if !place.is_dir() && (has_zip_name || (place.is_file() && is_zip(place))) {
-        let message = format!("cannot write the ZIP file '{path}': the command line writes to directories");
+        let message = format!("cannot write the ZIP file '{path}': the command line only writes to directories");
         return Err(Error::new(ErrorKind::Unsupported, message)
             .with_hint("write to a directory, then pack it: cd DIRECTORY && zip -0 -r ../NAME.zip ."));
     }
     if place.is_file() { Err(not_a_directory(path, place)) } else { LocalStore::new(place) }
 }
 
-/// A node's name, and why its metadata cannot be read.
+/// A node's name, and the error of reading its metadata.
 pub type Unreadable = (String, Error);
 
-/// Every array below a group, and the names of nodes whose metadata cannot be read, each with its error. Codecs are not
-/// looked at yet.
+/// Every array below a group, and every node whose metadata cannot be read. Codecs are not checked yet.
 pub fn arrays_below(group: &Group) -> Result<(Vec<Array>, Vec<Unreadable>)> {
     let (mut arrays, mut unreadable) = (Vec::new(), Vec::new());
     group.walk(None, &mut |path, metadata| {
@@ -146,7 +145,7 @@ pub fn arrays_below(group: &Group) -> Result<(Vec<Array>, Vec<Unreadable>)> {
     Ok((arrays, unreadable))
 }
 
-/// What to call an array that was found in the directory `path`, or below it.
+/// The name to show for an array in the directory `path`, or below it.
 pub fn name_below(path: &str, array: &Array) -> String {
     match array.path() {
         "" => path.to_string(),
@@ -154,12 +153,12 @@ pub fn name_below(path: &str, array: &Array) -> String {
     }
 }
 
-/// The array in the directory or ZIP file `path`.
+/// Opens the array in the directory or ZIP file `path`.
 pub fn open_array(path: &str, device: Option<Device>) -> Result<Array> {
     match open(path, device)? {
         Node::Array(array) => Ok(array),
         Node::Group(_) => {
-            let message = format!("'{path}' is a group, this command needs an array");
+            let message = format!("'{path}' is a group, expected an array");
             Err(Error::new(ErrorKind::ArrayNotFound, message).with_hint("use cuzarr tree to see what is in it"))
         }
     }

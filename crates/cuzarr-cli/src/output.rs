@@ -1,4 +1,4 @@
-//! Where results, progress and errors go.
+//! Output of results, progress and errors.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use cuzarr::{is_printable, printable, printable_lines};
 use cuzarr_device::{DType, DTypeKind};
 use serde_json::{Value, json};
 
-/// Text or JSON on standard output; progress on standard error, only when that is a terminal.
+/// Writes text or JSON to standard output. Progress goes to standard error, but only when that is a terminal.
 pub struct Output {
     json: bool,
     progress: bool,
@@ -19,23 +19,23 @@ impl Output {
         Output { json, progress: std::io::stderr().is_terminal(), last_progress: None }
     }
 
-    /// The command's answer: `document` with `--json`, else `text`.
+    /// Prints the command's answer: `document` with `--json`, else `text`.
     pub fn answer(&mut self, document: &Value, text: &str) {
         self.answer_with_picture(document, text, "");
     }
 
-    /// The command's answer with a picture below the text, whose colours reach the terminal as they are.
+    /// Prints the command's answer with a picture below the text. The picture's colour codes are not escaped.
     pub fn answer_with_picture(&mut self, document: &Value, text: &str, picture: &str) {
         self.clear_progress();
         let printed = match self.json {
             true => json_text(document),
             false => format!("{}{picture}", printable_lines(text)).trim_end().to_string(),
         };
-        // Writing fails when the reader has left; the exit status still tells.
+        // Writing fails when the reader has closed the pipe. The exit status is still right.
         let _ = writeln!(std::io::stdout(), "{printed}");
     }
 
-    /// An error, on standard error; with `--json` also as the answer.
+    /// Prints an error to standard error, and with `--json` also as the answer.
     pub fn error(&mut self, error: &cuzarr::Error) {
         self.clear_progress();
         let _ = writeln!(std::io::stderr(), "cuzarr: {error}");
@@ -47,7 +47,7 @@ impl Output {
         }
     }
 
-    /// How far a long piece of work is, at most ten times a second.
+    /// Shows the progress of long work, at most ten times a second.
     pub fn progress(&mut self, what: &str, done: u64, total: u64) {
         let due = self.last_progress.is_none_or(|last| last.elapsed() >= Duration::from_millis(100));
         if self.progress && due {
@@ -57,7 +57,7 @@ impl Output {
         }
     }
 
-    /// How far work on bytes is, how fast it goes, and how long it will take.
+    /// Shows the progress of work on bytes, its speed, and the time left.
     pub fn throughput(&mut self, what: &str, done: u64, total: u64, seconds: f64) {
         let due = self.last_progress.is_none_or(|last| last.elapsed() >= Duration::from_millis(100));
         if self.progress && due {
@@ -78,7 +78,7 @@ impl Output {
     }
 }
 
-/// A document as indented JSON, in which every character that a terminal might obey is an escape.
+/// A document as indented JSON. Characters that could control a terminal are escaped.
 fn json_text(document: &Value) -> String {
     let mut shown = String::new();
     for character in format!("{document:#}").chars() {
@@ -93,7 +93,7 @@ fn json_text(document: &Value) -> String {
     shown
 }
 
-/// Rows with aligned columns; the first column is text, the others are numbers.
+/// A table with aligned columns. The first column is text, the others are numbers.
 pub fn table(header: &[&str], rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
@@ -128,13 +128,13 @@ pub fn bytes(count: u64) -> String {
     if unit == 0 { format!("{count} B") } else { format!("{value:.2} {}", UNITS[unit]) }
 }
 
-/// A number for people: nine digits, without zeros at the end.
+/// A number for people: up to nine digits, without zeros at the end.
 pub fn number(value: f64) -> String {
     let rounded = format!("{value:.8e}").parse().unwrap_or(value);
     format!("{rounded:?}")
 }
 
-/// An element of this type: the shortest text that means it.
+/// An element of this type, as the shortest text that stands for it.
 pub fn element(value: f64, dtype: Option<DType>) -> String {
     match dtype {
         Some(DType::FLOAT16 | DType::BFLOAT16 | DType::FLOAT32) => format!("{:?}", value as f32),
@@ -143,7 +143,7 @@ pub fn element(value: f64, dtype: Option<DType>) -> String {
     }
 }
 
-/// `bytes` in `seconds`, as 10⁹ bytes a second.
+/// The rate of `bytes` in `seconds`, in 10⁹ bytes per second.
 pub fn gigabytes_per_second(bytes: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { bytes as f64 / seconds / 1e9 } else { 0.0 }
 }

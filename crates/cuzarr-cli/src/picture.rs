@@ -1,4 +1,4 @@
-//! Pictures: as PNG files, and on terminals.
+//! Pictures as PNG files and on terminals.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -10,17 +10,17 @@ use cuzarr::{Error, ErrorKind, Result};
 
 use crate::letters;
 
-/// Pixels of red, green and blue.
+/// A picture of red, green and blue pixels.
 pub struct Picture {
     width: usize,
     height: usize,
     pixels: Vec<u8>,
 }
 
-/// Whether a file may be written there: asked before work whose result it will show.
+/// Checks that a picture can be written to `path`, before the work that it will show.
 ///
 /// # Errors
-/// `StoreFailed` when its directory is not there, or it is one.
+/// `StoreFailed` when `path` is a directory, or its parent does not exist.
 pub fn check_place(path: &Path) -> Result<()> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let problem = match (directory.is_dir(), path.is_dir()) {
@@ -32,25 +32,25 @@ pub fn check_place(path: &Path) -> Result<()> {
 }
 
 impl Picture {
-    /// One colour.
+    /// A picture of one colour.
     pub fn new(width: usize, height: usize, colour: [u8; 3]) -> Picture {
         Picture { width, height, pixels: colour.repeat(width * height) }
     }
 
-    /// Numbers between two bounds from dark to light; what is no number is grey.
+    /// A picture of numbers: dark at the lower bound, light at the upper bound, grey for NaN.
     pub fn of(width: usize, height: usize, values: &[f64], (low, high): (f64, f64)) -> Picture {
         let scale = |value: f64| if high > low { ((value - low) / (high - low)).clamp(0.0, 1.0) } else { 0.5 };
         let colour = |&value: &f64| if value.is_nan() { [128, 128, 128] } else { viridis(scale(value)) };
         Picture { width, height, pixels: values.iter().flat_map(colour).collect() }
     }
 
-    /// A call's stages over time.
+    /// A picture of a call's stages over time.
     pub fn of_stages(gantt: &Gantt) -> Picture {
         let mut picture = Picture::new(gantt.width as usize, gantt.height as usize, [255; 3]);
         for mark in &gantt.marks {
             match mark {
                 Mark::Bar { place: [x, y, width, height], colour, .. } => {
-                    // However short, a bar is seen.
+                    // At least one column, so that short bars are visible.
                     let columns = *x as usize..(x + width).ceil().max(x.floor() + 1.0) as usize;
                     picture.fill_inside(columns, *y as usize..(y + height).round() as usize, *colour);
                 }
@@ -65,7 +65,7 @@ impl Picture {
         picture
     }
 
-    /// Letters of so many times five by seven pixels, which stand on row `foot`.
+    /// Writes letters of five by seven pixels, times `scale`. They stand on row `foot`.
     fn write(&mut self, left: usize, foot: usize, scale: usize, content: &str) {
         for (number, letter) in content.chars().enumerate() {
             for (row, bits) in letters::rows(letter).into_iter().enumerate() {
@@ -78,7 +78,7 @@ impl Picture {
         }
     }
 
-    /// Fills the part of a box that lies inside.
+    /// Fills the part of a box that lies inside the picture.
     fn fill_inside(&mut self, columns: Range<usize>, rows: Range<usize>, colour: [u8; 3]) {
         let within = |range: Range<usize>, end: usize| range.start.min(end)..range.end.min(end);
         self.fill(within(columns, self.width), within(rows, self.height), colour);
@@ -111,7 +111,7 @@ impl Picture {
         writer.finish().map_err(|error| failed(error.into()))
     }
 
-    /// Two rows of pixels a line, for terminals with colours.
+    /// The picture for terminals with colours: two rows of pixels per line.
     pub fn in_colour(&self) -> String {
         let pixel = |column: usize, row: usize| {
             let at = (row.min(self.height - 1) * self.width + column) * 3;
@@ -128,7 +128,7 @@ impl Picture {
         text
     }
 
-    /// One character a pixel, for everything else.
+    /// The picture for other outputs: one character per pixel.
     pub fn in_characters(&self) -> String {
         const RAMP: &[u8] = b" .:-=+*#%@";
         let line = |row: &[u8]| {
@@ -143,13 +143,13 @@ impl Picture {
     }
 }
 
-/// A bar of so many eighths of a cell.
+/// A bar whose length is `eighths` eighths of a character.
 pub fn bar(eighths: usize) -> String {
     const PARTS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     "█".repeat(eighths / 8) + PARTS[eighths % 8]
 }
 
-/// A colour between dark blue and yellow, along the points of matplotlib's viridis that are an eighth apart.
+/// The colour at `at` (0 to 1), from dark blue to yellow: between nine points of matplotlib's viridis.
 fn viridis(at: f64) -> [u8; 3] {
     const POINTS: [[f64; 3]; 9] = [
         [68.0, 1.0, 84.0],

@@ -1,4 +1,4 @@
-//! `cuzarr preview`: a plane of an array as a picture.
+//! `cuzarr preview`: draws a plane of an array.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -48,7 +48,7 @@ impl Preview {
         let array = nodes::open_array(&self.path, self.device)?;
         let dtype = array.metadata().data_type().device_dtype();
         if dtype.is_none_or(|dtype| matches!(dtype.kind(), DTypeKind::Complex | DTypeKind::Opaque)) {
-            let message = format!("no picture of elements of {}", array.metadata().data_type());
+            let message = format!("cannot draw elements of type {}", array.metadata().data_type());
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
         let width = self.width.unwrap_or(if self.png.is_some() { 1024 } else { 100 });
@@ -65,7 +65,7 @@ impl Preview {
         let low = self.min.unwrap_or_else(|| finite().fold(f64::INFINITY, f64::min));
         let high = self.max.unwrap_or_else(|| finite().fold(f64::NEG_INFINITY, f64::max));
         if (self.min.is_some() || self.max.is_some()) && low > high {
-            let message = format!("the darkest number, {low}, is above the lightest, {high}");
+            let message = format!("--min, {low}, is above --max, {high}");
             return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("change --min or --max"));
         }
         let picture = Picture::of(columns, rows, &values, (low, high));
@@ -91,7 +91,7 @@ impl Preview {
         Ok(Verdict::Passed)
     }
 
-    /// The elements of a plane, some rows of chunks after the other.
+    /// Reads the elements of a plane, a few rows of chunks at a time.
     fn read(&self, array: &Array, plane: &Selection, output: &mut Output) -> Result<Vec<f64>> {
         let (begun, label, size) = (Instant::now(), format!("preview {}", self.path), size_of::<f64>() as u64);
         let total = plane.shape().iter().product::<u64>() * size;
@@ -118,7 +118,7 @@ impl Preview {
         Ok(Verdict::Passed)
     }
 
-    /// The plane that was asked for, in full.
+    /// The plane that the user asked for, before it is thinned.
     fn plane(&self, array: &Array) -> Result<Selection> {
         let shape = array.shape();
         let args = match &self.slice {
@@ -131,13 +131,15 @@ impl Preview {
                 "a picture has 2 dimensions with elements, the selection {selection} has shape {:?}",
                 selection.shape()
             );
-            return Err(Error::new(ErrorKind::SelectionInvalid, message).with_hint("say --slice, as in '0,:,:'"));
+            return Err(
+                Error::new(ErrorKind::SelectionInvalid, message).with_hint("choose a plane with --slice '0,:,:'")
+            );
         }
         Ok(selection)
     }
 }
 
-/// Every so many elements, so that there are no more than `width` columns; pixels stay square.
+/// Keeps every n-th element along both dimensions, so that there are at most `width` columns and pixels stay square.
 fn thinned(selection: &Selection, width: u64) -> Result<Selection> {
     let columns = selection.shape()[1];
     let step = columns.div_ceil(width);
@@ -148,10 +150,10 @@ fn thinned(selection: &Selection, width: u64) -> Result<Selection> {
     Selection::new(axes.collect())
 }
 
-/// Bands of rows at most.
+/// Most bands of rows.
 const BANDS: u64 = 32;
 
-/// A plane in bands of rows, none of whose chunks is in two of them.
+/// Divides a plane into bands of rows so that no chunk lies in two bands.
 fn bands(plane: &Selection, chunk_shape: &[u64]) -> Result<Vec<Selection>> {
     let axes = plane.axes();
     let Some(rows) = axes.iter().position(|axis| !axis.dropped) else { return Ok(vec![plane.clone()]) };
@@ -169,10 +171,10 @@ fn bands(plane: &Selection, chunk_shape: &[u64]) -> Result<Vec<Selection>> {
     Ok(bands)
 }
 
-/// A slice as NumPy writes it.
+/// Parses a slice in NumPy's form.
 fn parse_slice(text: &str) -> Result<Vec<SliceArg>> {
     let wrong = |part: &str| {
-        let message = format!("'{part}' is no part of a slice");
+        let message = format!("'{part}' is not a valid part of --slice");
         Error::new(ErrorKind::InvalidArgument, message).with_hint("use numbers, start:stop:step and '...', as in NumPy")
     };
     let number = |part: &str| part.trim().parse::<i64>().map_err(|_| wrong(part));

@@ -1,4 +1,4 @@
-//! `cuzarr pyramid`: an array at several scales, as OME-Zarr 0.5.
+//! `cuzarr pyramid`: makes an OME-Zarr 0.5 image with several scales from an array.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -47,11 +47,11 @@ pub struct Pyramid {
 impl Pyramid {
     pub fn run(self, output: &mut Output) -> Result<Verdict> {
         let method = Downsampling::named(&self.method).ok_or_else(|| {
-            let message = format!("'{}' is no way of downsampling", self.method);
+            let message = format!("unknown method '{}'", self.method);
             Error::new(ErrorKind::InvalidArgument, message).with_hint("use mean, max, nearest or mode")
         })?;
         let Node::Array(source) = self.place.open_source()? else {
-            let message = format!("'{}' is a group, a pyramid is made of an array", self.place.source);
+            let message = format!("'{}' is a group, expected an array", self.place.source);
             return Err(Error::new(ErrorKind::ArrayNotFound, message));
         };
         let changes = Changes {

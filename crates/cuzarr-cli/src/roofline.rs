@@ -1,5 +1,5 @@
-//! What the machine could do at best for an array: the page cache into pinned memory, the bus, the decoders, each alone and
-//! in the same run as the reads that are measured against them.
+//! The roofline of an array: how fast each part of the machine could be alone. The parts are copies from the page cache to
+//! pinned memory, the bus, and the decoders. They are measured in the same run as the reads that are compared with them.
 
 use std::any::Any;
 use std::ops::Range;
@@ -17,18 +17,19 @@ use serde_json::json;
 
 use crate::output;
 
-/// Stored bytes that are fetched at a time: much, and what stays in the cache, where memory bounds more than storage does.
+/// Stored bytes per round of fetching: a large round, and one that stays in the processor's cache, for machines whose memory
+/// is the limit.
 const ROUND_BYTES: [u64; 2] = [256 << 20, 64 << 20];
-/// Bytes of one copy, as reads make them.
+/// Bytes of one copy, the same as in reads.
 const COPY_BYTES: usize = 16 << 20;
 /// Frames begin at multiples of this in the device's memory.
 const FRAME_ALIGNMENT_BYTES: usize = 256;
-/// Memory that decoders may take beside frames and chunks.
+/// Most scratch memory of decoders, beside frames and chunks.
 const SCRATCH_BYTES: usize = 8 << 30;
-/// How often each part is measured; the best counts, after one that does not.
+/// Measurements of each part after one warm-up. The best counts.
 const TURNS: usize = 4;
 
-/// GB/s of array that each part of the machine allows.
+/// The speed that each part of the machine allows, in GB/s of array.
 pub struct Roofline {
     fetch: f64,
     bus: Option<f64>,
@@ -36,7 +37,7 @@ pub struct Roofline {
 }
 
 impl Roofline {
-    /// Measures what reads of all of `array` are bound by. On `cpu` there is no bus.
+    /// Measures the limits of a read of the whole `array`. On `cpu` there is no bus.
     pub fn measure(array: &Array, array_bytes: u64) -> Result<Roofline> {
         let keys = array.stored_chunks()?;
         let mut sizes = Vec::with_capacity(keys.len());
@@ -54,14 +55,14 @@ impl Roofline {
         Ok(Roofline { fetch, bus, decode: decode(array, &keys, array_bytes)? })
     }
 
-    /// The seconds that each part takes at best for so many bytes of array.
+    /// The seconds that each part takes at best for `array_bytes` of array.
     pub fn seconds(&self, array_bytes: u64) -> Vec<(Stage, f64)> {
         let parts = [(Stage::Fetch, Some(self.fetch)), (Stage::Upload, self.bus), (Stage::Decode, self.decode)];
         let known = parts.into_iter().filter_map(|(stage, rate)| Some((stage, rate?)));
         known.map(|(stage, rate)| (stage, array_bytes as f64 / rate / 1e9)).collect()
     }
 
-    /// What the slowest part allows.
+    /// The speed of the slowest part.
     pub fn bound(&self) -> f64 {
         [Some(self.fetch), self.bus, self.decode].into_iter().flatten().fold(f64::INFINITY, f64::min)
     }
@@ -90,7 +91,7 @@ fn best(turns: usize, mut seconds: impl FnMut() -> Result<f64>) -> Result<f64> {
     })
 }
 
-/// Lends slabs, and tells of items that ended.
+/// A sink that lends slabs and reports items that ended.
 struct Sink {
     pieces: Vec<Mutex<Option<SlabPiece>>>,
     ended: Mutex<Sender<Result<()>>>,
@@ -122,12 +123,12 @@ impl ReadSink for Sink {
     }
 
     fn done(&self, _index: usize, outcome: Result<ReadOutcome>) {
-        // Without a receiver nobody waits any more.
+        // Without a receiver, no thread waits any more.
         let _ = self.ended.lock().unwrap_or_else(PoisonError::into_inner).send(outcome.map(drop));
     }
 }
 
-/// GB/s of stored bytes from the store into pinned memory, by as many threads as reads have.
+/// Measures fetching: GB/s of stored bytes from the store into pinned memory, with as many threads as reads have.
 fn fetch(array: &Array, keys: &[String], sizes: &[u64]) -> Result<f64> {
     let rates = ROUND_BYTES.map(|round_bytes| fetch_by(array, keys, sizes, round_bytes));
     rates.into_iter().try_fold(0.0, |best, rate| Ok(f64::max(best, rate?)))
@@ -163,7 +164,7 @@ fn fetch_round(store: &Arc<dyn Store>, keys: &[String], pieces: Vec<SlabPiece>, 
     Ok(started.elapsed().as_secs_f64())
 }
 
-/// GB/s from pinned memory to the device, one copy behind the other.
+/// Measures the bus: GB/s from pinned memory to the device, one copy after the other.
 fn bus(device: Device) -> Result<f64> {
     const COPIES: usize = 16;
     let ring = SlabRing::new(device, COPY_BYTES, COPY_BYTES)?;
@@ -181,8 +182,9 @@ fn bus(device: Device) -> Result<f64> {
     Ok(output::gigabytes_per_second((COPIES * COPY_BYTES) as u64, seconds))
 }
 
-/// GB/s of array by the decoders alone: what is stored lies in the device's memory, and is decoded to memory that is there,
-/// one chunk behind the other. `None` where the device has no room for all of it, and for elements of variable length.
+/// Measures the decoders alone, in GB/s of array. The stored bytes lie in device memory already and are decoded to memory that
+/// is allocated already, one chunk after the other. `None` where the device has too little memory, and for elements of variable
+/// length.
 fn decode(array: &Array, keys: &[String], array_bytes: u64) -> Result<Option<f64>> {
     let (device, chain) = (array.device(), array.chain()?);
     let mut chunk = chain.as_ref();
@@ -227,7 +229,7 @@ fn decode(array: &Array, keys: &[String], array_bytes: u64) -> Result<Option<f64
     Ok(Some(output::gigabytes_per_second(array_bytes, seconds)))
 }
 
-/// Where the frames of an object lie that begins at byte `at`: all of it, or the inner chunks of a shard.
+/// Adds the ranges of an object's frames: the whole object, or the inner chunks of a shard. The object begins at byte `at`.
 fn add_frames(chain: &Chain, object: &[u8], at: usize, ranges: &mut Vec<Range<usize>>) -> Result<()> {
     let Some(sharding) = chain.sharding() else {
         ranges.push(at..at + object.len());
@@ -241,7 +243,7 @@ fn add_frames(chain: &Chain, object: &[u8], at: usize, ranges: &mut Vec<Range<us
     let index = sharding.decode_index(index)?;
     index.validate(object.len() as u64)?;
     for (offset, size) in (0..index.len()).filter_map(|linear| index.get(linear)) {
-        // Validated: it lies inside the object.
+        // Validated: the chunk lies inside the object.
         let (from, to) = (offset as usize, (offset + size) as usize);
         add_frames(sharding.inner(), &object[from..to], at + from, ranges)?;
     }

@@ -1,4 +1,4 @@
-//! `cuzarr stats`: smallest, largest, mean, deviation and histogram of arrays of any size, in one pass.
+//! `cuzarr stats`: shows minimum, maximum, mean, standard deviation and histogram of arrays of any size, in one pass.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -15,7 +15,7 @@ use crate::nodes;
 use crate::output::{self, Output};
 use crate::picture::{self, Picture};
 
-/// Rows of a histogram on a terminal, and cells of its longest bar.
+/// Rows of a histogram on a terminal.
 const ROWS: usize = 16;
 const BAR: usize = 48;
 
@@ -47,7 +47,7 @@ impl Stats {
             }
         };
         if let (Some(_), true) = (&self.png, arrays.len() != 1) {
-            let message = format!("--png draws one array, there are {}", arrays.len());
+            let message = format!("--png draws one array, got {}", arrays.len());
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
         if let Some(path) = &self.png {
@@ -72,7 +72,7 @@ impl Stats {
                 Some(dtype) => Known::of(array, name, dtype, output)?,
                 None if arrays.len() > 1 => continue,
                 None => {
-                    let message = format!("{name}: no statistics of {}", array.metadata().data_type());
+                    let message = format!("{name}: cannot compute statistics of {}", array.metadata().data_type());
                     return Err(Error::new(ErrorKind::Unsupported, message));
                 }
             };
@@ -100,13 +100,13 @@ impl Stats {
     }
 }
 
-/// The element type, if it is a real number.
+/// The element type, if its elements are real numbers.
 fn number(array: &Array) -> Option<DType> {
     let dtype = array.metadata().data_type().device_dtype()?;
     (!matches!(dtype.kind(), DTypeKind::Complex | DTypeKind::Opaque)).then_some(dtype)
 }
 
-/// What is known of an array.
+/// The statistics of one array.
 struct Known {
     name: String,
     dtype: DType,

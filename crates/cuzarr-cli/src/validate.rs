@@ -1,4 +1,4 @@
-//! `cuzarr validate`: decode every chunk, check every checksum, list the bad ones.
+//! `cuzarr validate`: decodes every chunk, checks every checksum and lists the bad chunks.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -18,7 +18,7 @@ pub struct Validate {
     path: String,
 }
 
-/// What was found in one array, or in a node whose metadata cannot be read.
+/// The bad chunks of one array, or a node whose metadata cannot be read.
 struct Finding {
     node: String,
     chunks: u64,

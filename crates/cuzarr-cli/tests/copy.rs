@@ -218,7 +218,12 @@ fn zip_files_are_no_targets_and_other_files_are_refused_by_every_command() {
     };
     let document = from.join("zarr.json");
     for (name, kind, message, hint) in [
-        (place("notes.txt"), "InvalidArgument", "is a file, expected a directory", "a directory that holds zarr.json"),
+        (
+            place("notes.txt"),
+            "InvalidArgument",
+            "is a file, expected a directory",
+            "a directory that contains zarr.json",
+        ),
         (document, "InvalidArgument", "is a file, expected a directory", text(&from)),
     ] {
         let name = text(&name);

@@ -1,8 +1,8 @@
-//! The one way in which a call is told to stop.
+//! Cancellation tokens: the one way to tell a call to stop.
 //!
-//! A token travels in the options of a call, as an abort signal does in a web request: the store never holds it. The engine asks
-//! it before each object that it reads or writes, and every 50 ms while it waits, so a cancelled call ends at its next object
-//! and never inside one.
+//! A token travels in the options of a call, like an abort signal in a web request. The store never holds it. The engine asks
+//! the token before each object that it reads or writes, and every 50 ms while it waits. So a cancelled call ends at its next
+//! object, never inside one.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// How often a thread that waits for others calls [`CancellationToken::poll`].
+/// Time between two calls of [`CancellationToken::poll`] by a thread that waits for others.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Tells calls to stop, from any thread. Clones share one state; it is never taken back.
+/// A token that tells calls to stop, from any thread. Clones share one state. A cancelled token stays cancelled.
 ///
 /// ```
 /// use cuzarr::{CancellationToken, ErrorKind};
@@ -41,20 +41,20 @@ impl CancellationToken {
         CancellationToken::default()
     }
 
-    /// A token that is cancelled as soon as one of `parents` is, and can be cancelled without them.
+    /// A token that is cancelled as soon as one of `parents` is. It can also be cancelled alone.
     #[must_use]
     pub fn under(parents: Vec<CancellationToken>) -> Self {
         CancellationToken(Arc::new(State { parents, ..State::default() }))
     }
 
-    /// Like [`CancellationToken::under`]. The thread that waits for the call also asks `listen` from time to time, and cancels
-    /// the token when that returns true.
+    /// Like [`CancellationToken::under`], with a listener. The thread that waits for the call also calls `listen` from time to
+    /// time, and cancels the token when that returns true.
     #[must_use]
     pub fn listening(parents: Vec<CancellationToken>, listen: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         CancellationToken(Arc::new(State { parents, listen: Some(Box::new(listen)), ..State::default() }))
     }
 
-    /// Lets calls under this token fail before their next object.
+    /// Cancels the token: calls that carry it fail before their next object.
     pub fn cancel(&self) {
         self.0.cancelled.store(true, Ordering::Release);
     }
@@ -64,7 +64,7 @@ impl CancellationToken {
         self.0.cancelled.load(Ordering::Acquire) || self.0.parents.iter().any(CancellationToken::is_cancelled)
     }
 
-    /// Whether the caller still wants what it asked for.
+    /// Checks that the token is not cancelled.
     ///
     /// # Errors
     /// `Cancelled`
@@ -72,7 +72,7 @@ impl CancellationToken {
         if self.is_cancelled() { Err(Error::new(ErrorKind::Cancelled, "the call was cancelled")) } else { Ok(()) }
     }
 
-    /// Like [`CancellationToken::check`], for the thread that waits: it asks the listener first.
+    /// Like [`CancellationToken::check`], for the thread that waits: it calls the listener first.
     ///
     /// # Errors
     /// `Cancelled`

@@ -1,5 +1,4 @@
-//! A picture of a call: one band a stage, one bar for each piece of work, time from left to right, and how long each stage
-//! would take at best.
+//! A picture of a call over time: one band per stage, one bar per piece of work, and the best possible time of each stage.
 
 use std::fmt::Write;
 
@@ -11,52 +10,52 @@ const RIGHT: f64 = 20.0;
 const LANE_HEIGHT: f64 = 7.0;
 const GAP: f64 = 12.0;
 const TOP: f64 = 44.0;
-/// Bars of a band beside each other; more threads than that share lanes.
+/// Most lanes of a band. More threads than this share lanes.
 const MOST_LANES: usize = 24;
-/// Bars of a picture: of more, every so many are drawn.
+/// Most bars of a picture. Of more, only every n-th is drawn.
 const MOST_BARS: usize = 20_000;
-/// What the machine could do at best is drawn as a line of this height and colour, above the bars of its stage.
+/// Height of the line above a stage's bars that shows what the machine could do at best.
 const CEILING_HEIGHT: f64 = 3.0;
 const CEILING_COLOUR: [u8; 3] = [0x22, 0x22, 0x22];
 
-/// Something drawn. Places and sizes are pixels from the upper left corner.
+/// A shape in the picture. Places and sizes are in pixels from the upper left corner.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mark {
-    /// A filled box, and what it says when it is pointed at.
+    /// A filled box with a tooltip.
     Bar {
         /// Left, upper edge, width, height.
         place: [f64; 4],
         /// Red, green, blue.
         colour: [u8; 3],
-        /// What it is.
+        /// The tooltip.
         title: String,
     },
     /// A thin vertical line.
     Line {
-        /// Where it is from left to right.
+        /// Distance from the left edge.
         x: f64,
-        /// From where to where it goes.
+        /// Upper and lower end.
         y: [f64; 2],
     },
-    /// Letters, whose foot stands at a height.
+    /// A line of text.
     Text {
-        /// Where they begin, and stand.
+        /// Left end, and baseline.
         place: [f64; 2],
-        /// How high the letters are.
+        /// Height of the letters.
         size: u32,
-        /// What they say.
+        /// The text.
         content: String,
     },
 }
 
-/// A picture of a call.
+/// A picture of a call over time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gantt {
-    /// Pixels from left to right.
+    /// Width in pixels.
     pub width: f64,
-    /// Pixels from top to bottom.
+    /// Height in pixels.
     pub height: f64,
-    /// What is drawn, the first first.
+    /// The shapes, in drawing order.
     pub marks: Vec<Mark>,
 }
 
@@ -71,8 +70,8 @@ fn colour(stage: Stage) -> [u8; 3] {
 }
 
 impl Gantt {
-    /// The report of a traced call. Under the title stand `notes`; `ceilings` are stages and the seconds that each would take
-    /// at best, alone: the roofline of the call.
+    /// Draws the report of a traced call. `notes` appear under the title. `ceilings` is the roofline of the call: the seconds
+    /// that each stage would take at best, alone.
     pub fn new(report: &Report, title: &str, notes: &[String], ceilings: &[(Stage, f64)]) -> Gantt {
         let spans_ns = report.spans.iter().map(|span| span.end_ns as f64);
         let total_ns = spans_ns.chain(ceilings.iter().map(|(_, seconds)| seconds * 1e9)).fold(1.0, f64::max);
@@ -119,7 +118,7 @@ impl Gantt {
         picture
     }
 
-    /// As SVG.
+    /// The picture as SVG.
     pub fn to_svg(&self) -> String {
         let (width, height) = (self.width, self.height);
         let mut svg = format!(
@@ -145,7 +144,7 @@ impl Gantt {
         svg + "</svg>\n"
     }
 
-    /// Marks at round times.
+    /// Draws the time axis, with marks at round times.
     fn axis(&mut self, top: f64, total_ns: f64, scale: f64) {
         let mut step = 10f64.powf((total_ns / 8.0).log10().floor());
         while total_ns / step > 12.0 {
@@ -169,7 +168,7 @@ fn escaped(content: &str) -> String {
     content.replace('&', "&amp;").replace('<', "&lt;")
 }
 
-/// For each span the first lane that is free when it starts.
+/// The lane of each span: the first one that is free when the span starts.
 fn lanes(spans: &[Span]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..spans.len()).collect();
     order.sort_by_key(|&at| (spans[at].start_ns, spans[at].end_ns));
@@ -226,7 +225,7 @@ mod tests {
         let picture = Gantt::new(&report, "", &[], &[(Stage::Fetch, 500e-9), (Stage::Decode, 250e-9)]);
         let [ceiling, work] = bars(&picture)[..] else { panic!("{picture:?}") };
         assert!((ceiling[2] * 2.0 - work[2]).abs() < 1e-6 && ceiling[1] < work[1], "half the work's time, above it");
-        // Of a stage that did nothing, nothing is drawn.
+        // A stage that did nothing is not drawn.
         assert!(picture.to_svg().contains("<title>fetch at best: 0.00 ms</title>"));
     }
 }

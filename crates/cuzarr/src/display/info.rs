@@ -1,4 +1,4 @@
-//! What one array or group is: the rows of zarr-python's `info`.
+//! A description of one array or group, with the rows of zarr-python's `info`.
 
 use std::borrow::Cow;
 
@@ -10,13 +10,13 @@ use crate::meta::{CodecsMetadata, Extension, NodeMetadata, Order};
 use crate::node::{Array, Group};
 use crate::store::Store;
 
-/// Characters of a value that people read of it: a fill value may have megabytes.
+/// Most characters of a value that are shown, because a fill value may have megabytes.
 const LONGEST_VALUE: usize = 200;
 
 /// Describes an array; `complete` also looks at every stored chunk.
 ///
 /// # Errors
-/// What the codecs lack; what the store reports.
+/// `Unsupported` for codecs that are missing; what the store reports.
 pub fn array_info(array: &Array, complete: bool) -> Result<Description> {
     let metadata = array.metadata();
     let mut info = Description::default();
@@ -111,7 +111,7 @@ fn add_store(info: &mut Description, store: &dyn Store) {
     info.add_text("store", "Store", store.to_string());
 }
 
-/// Filters, serializer and compressors; of a sharded array those of its inner chunks, as in zarr-python.
+/// Adds filters, serializer and compressors. For a sharded array these are the codecs of its inner chunks, as in zarr-python.
 fn add_codecs(info: &mut Description, array: &Array) -> Result<()> {
     match array.metadata().codecs() {
         CodecsMetadata::V3(codecs) => {
@@ -119,7 +119,7 @@ fn add_codecs(info: &mut Description, array: &Array) -> Result<()> {
             let mut json: Vec<Value> = codecs.iter().map(Extension::to_json).collect();
             info.add_hidden("codecs", json.clone());
             while let Some(sharding) = chain.sharding() {
-                // The chain resolves shards only where sharding is its one codec.
+                // The chain reads inner chunks only where sharding is its only codec.
                 let inner = json.first().and_then(|codec| codec.pointer("/configuration/codecs")?.as_array());
                 (chain, json) = (sharding.inner(), inner.cloned().unwrap_or_default());
             }
@@ -143,7 +143,7 @@ fn add_codec_row(info: &mut Description, key: &'static str, label: &'static str,
     info.add(key, label, codecs.to_vec(), if text.is_empty() { "none".to_string() } else { text.join(", ") });
 }
 
-/// `zstd(level=3, checksum=false)`, of either format's JSON.
+/// A codec as text, from either format's JSON: `zstd(level=3, checksum=false)`.
 fn codec_text(codec: &Value) -> String {
     let name = codec.as_str().or_else(|| codec["name"].as_str()).or_else(|| codec["id"].as_str()).unwrap_or("?");
     let own = codec.as_object().filter(|members| members.contains_key("id"));
@@ -153,7 +153,7 @@ fn codec_text(codec: &Value) -> String {
     if text.is_empty() { name.to_string() } else { format!("{name}({})", text.join(", ")) }
 }
 
-/// JSON, a text without its quotes; the beginning of a long one.
+/// A JSON value as text: strings without quotes, long values cut off.
 fn plain(value: &Value) -> String {
     let text = value.as_str().map_or_else(|| Cow::Owned(value.to_string()), Cow::Borrowed);
     match text.char_indices().nth(LONGEST_VALUE) {
@@ -162,7 +162,7 @@ fn plain(value: &Value) -> String {
     }
 }
 
-/// `33554432 (32.0M)`, as zarr-python writes it.
+/// A byte count in zarr-python's form: `33554432 (32.0M)`.
 fn readable(bytes: u64) -> String {
     let units = [(1u64 << 50, "P"), (1 << 40, "T"), (1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K")];
     match units.into_iter().find(|(size, _)| bytes >= *size) {

@@ -1,4 +1,4 @@
-//! What arrays and groups look like to people and programs: one description, as text, HTML and JSON.
+//! Descriptions of arrays and groups for people and programs, as text, HTML and JSON.
 
 mod gantt;
 mod info;
@@ -12,7 +12,7 @@ pub use gantt::{Gantt, Mark};
 pub use info::{array_info, group_info};
 pub use tree::{Tree, tree};
 
-/// Rows of a name and a value, in order.
+/// A table of names and values, in order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Description {
     rows: Vec<Row>,
@@ -55,12 +55,12 @@ impl Description {
     }
 }
 
-/// Something that people and programs look at.
+/// A thing that can be shown to people and given to programs.
 pub trait Display {
     /// Plain text, without a newline at the end.
     fn to_text(&self) -> String;
 
-    /// An HTML fragment; everything that comes from data is escaped.
+    /// An HTML fragment. Everything that comes from data is escaped.
     fn to_html(&self) -> String;
 
     /// JSON.
@@ -84,14 +84,14 @@ impl Display for Description {
     }
 }
 
-/// A shape as Python writes it: `(3, 4)`, `(5,)`, `()`.
+/// A shape in Python's form: `(3, 4)`, `(5,)`, `()`.
 pub(crate) fn shape_text(shape: &[u64]) -> String {
     let extents: Vec<String> = shape.iter().map(u64::to_string).collect();
     let comma = if shape.len() == 1 { "," } else { "" };
     format!("({}{comma})", extents.join(", "))
 }
 
-/// Text as it may stand in HTML.
+/// Escapes text for HTML.
 pub(crate) fn escape(text: &str) -> String {
     printable(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

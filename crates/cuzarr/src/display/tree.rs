@@ -9,7 +9,7 @@ use crate::error::{Result, printable};
 use crate::meta::NodeMetadata;
 use crate::node::Group;
 
-/// A group with everything below it, or an array.
+/// A node of a hierarchy: a group with everything below it, or an array.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tree {
     name: String,
@@ -24,14 +24,14 @@ enum Kind {
         shape: Vec<u64>,
         data_type: String,
     },
-    /// Its metadata cannot be read, because of this.
+    /// The node's metadata cannot be read, for this reason.
     Unreadable(String),
 }
 
-/// The hierarchy below `group`, down to `max_depth` levels of it. A node whose metadata cannot be read is shown as such.
+/// Reads the hierarchy below `group`, down to `max_depth` levels. A node whose metadata cannot be read is shown as such.
 ///
 /// # Errors
-/// What the store reports when it is asked for a listing.
+/// What the store reports when it lists the keys.
 pub fn tree(group: &Group, max_depth: Option<usize>) -> Result<Tree> {
     let mut root = Tree { name: group.name(), kind: Kind::Group, members: BTreeMap::new() };
     group.walk(max_depth, &mut |path, metadata| {

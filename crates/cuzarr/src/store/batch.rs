@@ -1,4 +1,4 @@
-//! How stores whose values open like files serve a batch: requests of one value share its opening, and the lent threads
+//! Reading a batch from a store whose values open like files. Requests of one value share one opening, and the lent threads
 //! take units of work until none is left.
 
 use std::collections::HashMap;
@@ -12,18 +12,19 @@ use super::parts::{PART_BYTES, Parts};
 use super::{ByteRange, Key, Lease, ReadOutcome, ReadRequest, ReadSink, Version, Workers};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 
-/// Most requests of one value that one thread takes at a time: many small ranges of a large shard spread over the threads,
-/// and a thread is not sent back to the queue after each of them.
+/// Most requests of one value that a thread takes at a time. Many small ranges of a large shard spread over the threads, and
+/// a thread need not return to the queue after each range.
 const UNIT_REQUESTS: usize = 16;
 
-/// Bytes after which a unit of several ranges ends: as many as one part of a large one, so that threads share both alike.
+/// Bytes after which a unit of several ranges ends. This is the size of one part of a divided read, so units and parts take
+/// a thread equally long.
 const UNIT_BYTES: u64 = PART_BYTES as u64;
 
-/// Where values are opened.
+/// A place where values are opened.
 pub(super) trait Source: Send + Sync + 'static {
     type Object: Object;
 
-    /// Opens a value; `None` when there is none.
+    /// Opens a value; `None` when the key does not exist.
     fn open(&self, key: &Key) -> Result<Option<Self::Object>>;
 
     /// The place that errors name.
@@ -34,7 +35,7 @@ pub(super) trait Source: Send + Sync + 'static {
 pub(super) trait Object: Send + Sync {
     fn size_bytes(&self) -> u64;
 
-    /// Which version of the value this is; `None` where that is not known.
+    /// The version of the value; `None` where it is not known.
     fn version(&self) -> Option<Version> {
         None
     }
@@ -42,8 +43,8 @@ pub(super) trait Object: Send + Sync {
     /// Fills `bytes` from `offset` on; the range was checked against `size_bytes`.
     fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> Result<()>;
 
-    /// The same range in memory of `device`: the value's own, or what `reserve` gives, filled. `None` when the bytes only
-    /// come by way of the host.
+    /// The bytes of `range` in memory of `device`: either the value's own memory, or memory from `reserve`, filled. `None` when
+    /// the bytes must go through the host.
     fn on_device(
         &self,
         _device: Device,
@@ -95,7 +96,7 @@ enum Opening<O> {
     Closed,
 }
 
-/// Part of a group's items, by position.
+/// A unit of work: some of a group's items, by position.
 struct Unit {
     group: usize,
     positions: Range<usize>,
@@ -113,7 +114,7 @@ struct Shared<S: Source> {
     helpers: Option<Arc<dyn Workers>>,
 }
 
-/// Groups in the order in which their keys appear, so that what was asked first tends to come first.
+/// Groups the requests by key. The groups keep the order of the requests, so early requests tend to be answered first.
 fn group_by_key<S: Source>(batch: &[ReadRequest]) -> Vec<Group<S>> {
     let mut groups: Vec<Group<S>> = Vec::new();
     let mut known: HashMap<&str, usize> = HashMap::with_capacity(batch.len());
@@ -195,7 +196,7 @@ impl<S: Source> Shared<S> {
         Ok(self.source.open(key)?.map(|object| kept.keep(key, Arc::new(object))))
     }
 
-    /// Whether a change of the value while the item is read must be found out.
+    /// Whether the read must fail when the value changes while the item is read.
     fn is_watched(&self, item: usize) -> bool {
         self.batch[item].range == ByteRange::Full || self.sink.open_values().is_some()
     }
@@ -225,7 +226,7 @@ impl<S: Source> Shared<S> {
         self.done(item, unchanged.map(|()| ReadOutcome::Filled(lease)));
     }
 
-    /// Takes memory for an item, or its bytes when they are on the device already.
+    /// Takes memory for an item. When the item's bytes come on the device, it returns them instead.
     fn begin(&self, object: &S::Object, item: usize) -> Result<Begun> {
         if let Some(version) = object.version() {
             self.sink.opened(item, version)?;
@@ -253,14 +254,14 @@ impl<S: Source> Shared<S> {
     }
 }
 
-/// How the read of an item began.
+/// The state of an item's read after [`Shared::begin`].
 enum Begun {
-    /// Into lent memory, from this byte of the value on.
+    /// The item is read into lent memory, from this byte of the value on.
     Lent(u64, Box<dyn Lease>),
     OnDevice(Buffer),
 }
 
-/// Threads may drop jobs that they never ran: whoever waits for those items must still hear of them.
+/// Threads may drop jobs that they never ran. Their items end here, so that no caller waits for them for ever.
 impl<S: Source> Drop for Shared<S> {
     fn drop(&mut self) {
         let untouched = self.units.get(*self.next.get_mut()..).unwrap_or(&[]);
@@ -272,7 +273,7 @@ impl<S: Source> Drop for Shared<S> {
     }
 }
 
-/// Offset and size of a range of a value of `total_bytes`.
+/// Resolves a range of a value of `total_bytes` to its offset and size.
 ///
 /// # Errors
 /// `StoreFailed` when the range is not inside the value.
@@ -294,21 +295,24 @@ pub(super) fn resolve(range: ByteRange, total_bytes: u64) -> Result<(u64, u64)> 
             ByteRange::From { offset } => format!("the bytes from byte {offset} on"),
             ByteRange::Full | ByteRange::Suffix { .. } => "bytes".to_string(),
         };
-        Error::new(ErrorKind::StoreFailed, format!("value is too short: asked {wanted}, it has {total_bytes} bytes"))
+        Error::new(
+            ErrorKind::StoreFailed,
+            format!("value is too short: asked for {wanted}, it has {total_bytes} bytes"),
+        )
     })
 }
 
-/// Memory from the sink, of the size that was asked for.
+/// Reserves memory from the sink and checks that it has the requested size.
 pub(super) fn reserve(sink: &dyn ReadSink, item: usize, size_bytes: u64) -> Result<Box<dyn Lease>> {
     let mut lease = sink.reserve(item, size_bytes)?;
     let lent_bytes = lease.bytes().len();
     if lent_bytes as u64 == size_bytes {
         return Ok(lease);
     }
-    Err(Error::new(ErrorKind::InvalidArgument, format!("lent memory has {lent_bytes} bytes, asked {size_bytes}")))
+    Err(Error::new(ErrorKind::InvalidArgument, format!("lent memory has {lent_bytes} bytes, expected {size_bytes}")))
 }
 
-/// The same failure once more, for another item that it also failed.
+/// A copy of an error, for another item that failed for the same reason.
 pub(super) fn copy_of(error: &Error) -> Error {
     let copy = Error::new(error.kind(), error.message());
     let copy = error.trail().iter().rev().fold(copy, |copy, place| copy.at(place));

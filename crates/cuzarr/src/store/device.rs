@@ -1,8 +1,8 @@
-//! Values in the memory of a device.
+//! A store that keeps its values in the memory of a device.
 //!
-//! Chunks stay where they were computed: what an array on the device writes uncompressed is handed over, and what a read
-//! on that device wants is lent, neither with a copy through the host. Metadata documents are read by the host alone, so
-//! they live in host memory, as everything does on `cpu`.
+//! Chunks stay where they were computed. A device array that writes uncompressed chunks hands its memory over, and a read on
+//! that device gets the store's memory lent. Neither copies through the host. Metadata documents are only read by the host,
+//! so they always live in host memory. On the device `cpu`, everything does.
 
 use std::fmt;
 use std::ops::Range;
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::error::Result;
 
-/// Values in the memory of a device. Cloning shares them.
+/// A store that keeps its values in the memory of a device. Clones share the values.
 ///
 /// ```
 /// use cuzarr::store::{GpuMemoryStore, Store, StoreExt};
@@ -39,17 +39,17 @@ pub struct GpuMemoryStore {
 }
 
 impl GpuMemoryStore {
-    /// An empty store. Uses no device yet.
+    /// An empty store. The device is not used yet.
     pub fn new(device: Device) -> Self {
         GpuMemoryStore { device, values: Values::default(), identity: Identity::unique() }
     }
 
-    /// Where values are.
+    /// The device that holds the values.
     pub fn device(&self) -> Device {
         self.device
     }
 
-    /// The value itself, where it is: on the device, or on the host for a metadata document. Nobody may write it.
+    /// The stored value itself, read-only: on the device, or in host memory for a metadata document.
     ///
     /// # Errors
     /// `KeyInvalid`
@@ -64,7 +64,7 @@ impl GpuMemoryStore {
     fn take_in(&self, place: Device, value: Payload<'_>) -> Result<Buffer> {
         match value {
             Payload::Bytes(bytes) => Ok(Buffer::from_bytes(place, bytes)?),
-            // A view would keep all of its block alive, and a block that others own can change.
+            // A view would keep its whole block alive, and a block that others own can change.
             Payload::Buffer(value) if value.device() == place && value.size_bytes() == value.allocation_bytes() => {
                 Ok(value.clone())
             }
@@ -95,7 +95,7 @@ impl Object for Buffer {
     }
 
     fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> Result<()> {
-        // `batch` resolved the range inside this very value, which never changes.
+        // `batch` resolved the range inside this value, which never changes.
         let offset = offset as usize;
         let part = self.slice(offset..offset + bytes.len())?;
         match part.host_bytes() {
@@ -127,7 +127,7 @@ impl Object for Buffer {
 
 impl Store for GpuMemoryStore {
     fn read(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: &dyn Workers) {
-        // Lending is a look into the table: threads would cost more.
+        // Lending is one look into the table; threads would cost more.
         match self.is_on(sink.device()) {
             true => batch::run(self.clone(), batch, sink, &InlineWorkers),
             false => batch::run(self.clone(), batch, sink, workers),

@@ -1,4 +1,4 @@
-//! Plain calls on stores, for values that the calling thread waits for: metadata, indexes, tests.
+//! Blocking calls on stores, for metadata, indexes and tests.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
@@ -7,7 +7,7 @@ use cuzarr_device::{Buffer, Device};
 use super::{ByteRange, Condition, Key, Lease, Payload, ReadOutcome, ReadRequest, ReadSink, Store, Workers};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Runs each job at once, on the calling thread.
+/// [`Workers`] that run each job at once, on the calling thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct InlineWorkers;
 
@@ -21,9 +21,9 @@ impl Workers for InlineWorkers {
     }
 }
 
-/// Plain calls on every store: they wait, and return new vectors.
+/// Blocking calls on every store: they wait for the store, and return values in new memory.
 pub trait StoreExt: Store {
-    /// A whole value; `None` when the key does not exist.
+    /// Reads a whole value; `None` when the key does not exist.
     ///
     /// # Errors
     /// What the store reports.
@@ -31,16 +31,16 @@ pub trait StoreExt: Store {
         self.get_at_most(key, u64::MAX)
     }
 
-    /// A whole value that must not be larger than `limit_bytes`.
+    /// Reads a whole value that must not be larger than `limit_bytes`.
     ///
     /// # Errors
-    /// `StoreFailed` when it is larger; nothing was read then.
+    /// `BudgetExceeded` when it is larger; nothing was read then.
     fn get_at_most(&self, key: &Key, limit_bytes: u64) -> Result<Option<Vec<u8>>> {
         let request = ReadRequest { key: key.to_string(), range: ByteRange::Full };
         only(collect(self, vec![request], limit_bytes))
     }
 
-    /// Part of a value; `None` when the key does not exist.
+    /// Reads part of a value; `None` when the key does not exist.
     ///
     /// # Errors
     /// `StoreFailed` when the value is shorter than the range.
@@ -48,17 +48,17 @@ pub trait StoreExt: Store {
         only(collect(self, vec![ReadRequest { key: key.to_string(), range }], u64::MAX))
     }
 
-    /// A batch, each item with its own outcome, in the order of the requests.
+    /// Reads a batch. The results are in the order of the requests, and each item succeeds or fails alone.
     fn get_many(&self, requests: Vec<ReadRequest>) -> Vec<Result<Option<Vec<u8>>>> {
         collect(self, requests, u64::MAX)
     }
 
-    /// Like [`StoreExt::get_many`]; a value that is larger than `limit_bytes` is an error of its item.
+    /// Like [`StoreExt::get_many`], with a limit: an item whose value is larger than `limit_bytes` fails.
     fn get_many_at_most(&self, requests: Vec<ReadRequest>, limit_bytes: u64) -> Vec<Result<Option<Vec<u8>>>> {
         collect(self, requests, limit_bytes)
     }
 
-    /// Part of a value, in new memory of `device`; `None` when the key does not exist.
+    /// Reads part of a value into new memory of `device`; `None` when the key does not exist.
     ///
     /// # Errors
     /// Those of [`StoreExt::get_range`]; what the device reports.
@@ -66,7 +66,7 @@ pub trait StoreExt: Store {
         let (sender, receiver) = std::sync::mpsc::channel();
         let sink = Arc::new(OneBuffer { device, sender: Mutex::new(sender) });
         self.read([ReadRequest { key: key.to_string(), range }].into(), sink, &InlineWorkers);
-        let lost = || Err(Error::new(ErrorKind::StoreFailed, "the store gave up a read without saying why"));
+        let lost = || Err(Error::new(ErrorKind::StoreFailed, "the store dropped a read without an outcome"));
         receiver.recv().unwrap_or_else(|_| lost())
     }
 
@@ -86,7 +86,7 @@ pub trait StoreExt: Store {
         self.put(key, Payload::Buffer(value), &Condition::Always).map(|_| ())
     }
 
-    /// Writes a value unless the key exists; says whether it wrote.
+    /// Writes a value unless the key exists; returns whether it wrote.
     ///
     /// # Errors
     /// Those of [`Store::put`].
@@ -94,7 +94,7 @@ pub trait StoreExt: Store {
         self.put(key, Payload::Bytes(value), &Condition::Absent)
     }
 
-    /// Deletes a value; a missing key is no error.
+    /// Deletes a value. A missing key is not an error.
     ///
     /// # Errors
     /// Those of [`Store::delete_many`].
@@ -102,7 +102,7 @@ pub trait StoreExt: Store {
         self.delete_many(&[key.to_string()])
     }
 
-    /// Size of a value, or `None` when the key does not exist.
+    /// The size of a value, or `None` when the key does not exist.
     ///
     /// # Errors
     /// Those of [`Store::stat`].
@@ -157,7 +157,7 @@ impl Collector {
 impl ReadSink for Collector {
     fn reserve(&self, _index: usize, size_bytes: u64) -> Result<Box<dyn Lease>> {
         if size_bytes > self.limit_bytes {
-            let message = format!("value has {size_bytes} bytes, at most {} are accepted here", self.limit_bytes);
+            let message = format!("value has {size_bytes} bytes, expected at most {}", self.limit_bytes);
             return Err(Error::new(ErrorKind::BudgetExceeded, message));
         }
         Ok(Box::new(zeroed(size_bytes)?))
@@ -169,7 +169,7 @@ impl ReadSink for Collector {
             ReadOutcome::OnDevice(buffer) => Ok(Some(buffer.to_vec()?)),
             ReadOutcome::Filled(lease) => match lease.into_any().downcast::<Vec<u8>>() {
                 Ok(bytes) => Ok(Some(*bytes)),
-                Err(_) => Err(Error::new(ErrorKind::StoreFailed, "the store handed back memory that it was not lent")),
+                Err(_) => Err(Error::new(ErrorKind::StoreFailed, "the store returned memory that was not lent to it")),
             },
         });
         let mut items = self.items.lock().unwrap_or_else(PoisonError::into_inner);
@@ -180,7 +180,7 @@ impl ReadSink for Collector {
     }
 }
 
-/// Takes one value, in memory of a device.
+/// A sink that takes one value, in memory of a device.
 struct OneBuffer {
     device: Device,
     sender: Mutex<std::sync::mpsc::Sender<Result<Option<Buffer>>>>,
@@ -190,7 +190,7 @@ impl OneBuffer {
     fn take(&self, outcome: ReadOutcome) -> Result<Option<Buffer>> {
         match outcome {
             ReadOutcome::Missing => Ok(None),
-            // What the store keeps must not be written through what is given away.
+            // The caller may write the result, so it must not share the store's memory.
             ReadOutcome::OnDevice(buffer) if buffer.is_read_only() => {
                 let copy = Buffer::empty(self.device, buffer.size_bytes())?;
                 copy.copy_from(&buffer)?;
@@ -200,7 +200,7 @@ impl OneBuffer {
             ReadOutcome::Filled(lease) => match lease.into_any().downcast::<Vec<u8>>() {
                 Ok(bytes) if self.device == Device::Cpu => Ok(Some(Buffer::from_vec(*bytes))),
                 Ok(bytes) => Ok(Some(Buffer::from_bytes(self.device, &bytes)?)),
-                Err(_) => Err(Error::new(ErrorKind::StoreFailed, "the store handed back memory that it was not lent")),
+                Err(_) => Err(Error::new(ErrorKind::StoreFailed, "the store returned memory that was not lent to it")),
             },
         }
     }
@@ -216,20 +216,22 @@ impl ReadSink for OneBuffer {
     }
 
     fn reserve_on_device(&self, _index: usize, size_bytes: u64) -> Result<Buffer> {
-        let no_memory = |_| Error::new(ErrorKind::OutOfMemory, format!("no memory for a value of {size_bytes} bytes"));
+        let no_memory =
+            |_| Error::new(ErrorKind::OutOfMemory, format!("not enough memory for a value of {size_bytes} bytes"));
         Ok(Buffer::empty(self.device, usize::try_from(size_bytes).map_err(no_memory)?)?)
     }
 
     fn done(&self, _index: usize, outcome: Result<ReadOutcome>) {
         let outcome = outcome.and_then(|outcome| self.take(outcome));
-        // The receiver waits for one outcome, and a second one is nobody's.
+        // The receiver takes one outcome and drops any other.
         let _ = self.sender.lock().unwrap_or_else(PoisonError::into_inner).send(outcome);
     }
 }
 
-/// Zeroed memory, or an error where there is not that much.
+/// Allocates zeroed memory; an error when there is not enough.
 fn zeroed(size_bytes: u64) -> Result<Vec<u8>> {
-    let no_memory = || Error::new(ErrorKind::OutOfMemory, format!("no memory for a value of {size_bytes} bytes"));
+    let no_memory =
+        || Error::new(ErrorKind::OutOfMemory, format!("not enough memory for a value of {size_bytes} bytes"));
     let size = usize::try_from(size_bytes).map_err(|_| no_memory())?;
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(size).map_err(|_| no_memory())?;

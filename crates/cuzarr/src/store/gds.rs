@@ -1,11 +1,11 @@
-//! A directory whose values go between files and GPU memory by cuFile (GPUDirect Storage).
+//! A local directory whose files are read into and written from GPU memory by cuFile (GPUDirect Storage).
 //!
-//! Reads of a sink on a GPU land in its memory without passing through ours; where the kernel module `nvidia-fs` is
-//! there, not through the host at all. Everything else is [`LocalStore`]'s: keys, links, listings, atomic writes. cuFile's
-//! compatibility mode is slower than our own pinned slabs, so [`Gds::Auto`] uses cuFile only where it is direct.
+//! Reads into GPU memory do not use our host memory. With the kernel module `nvidia-fs` they bypass the host completely.
+//! Everything else is done by [`LocalStore`]: keys, links, listings, atomic writes. cuFile's compatibility mode is slower than
+//! our own pinned slabs, so [`Gds::Auto`] uses cuFile only where it is direct.
 //!
-//! A file is registered with cuFile once, and stays so while it is among the last that were used: registering costs more
-//! than a small read. What is opened is still looked up by its key, so a value that was replaced is never mistaken.
+//! Registering a file with cuFile costs more than a small read. So a file is registered once, and stays registered while it is
+//! among the last used. Each read still opens the value by its key, so a replaced value is never mistaken for the old one.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -25,18 +25,18 @@ use super::{
 };
 use crate::error::{Error, ErrorKind, Result};
 
-/// Files that stay registered.
+/// Number of files that stay registered.
 const REGISTERED: usize = 128;
 
-/// When values go by way of cuFile.
+/// When values are read and written with cuFile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Gds {
-    /// Where the library is installed and drives can write to GPU memory.
+    /// Use cuFile where the library is installed and drives can write to GPU memory.
     #[default]
     Auto,
-    /// Always: also in the library's compatibility mode; without the library reads to a GPU fail.
+    /// Use cuFile always, also in its compatibility mode. Without the library, reads into GPU memory fail.
     On,
-    /// Never.
+    /// Never use cuFile.
     Off,
 }
 
@@ -53,8 +53,8 @@ impl FromStr for Gds {
     }
 }
 
-/// A directory of the local file system, read and written by cuFile where memory is a GPU's. Cloning shares what is
-/// registered.
+/// A directory of the local file system, read and written by cuFile where the memory is a GPU's. Clones share the registered
+/// files.
 #[derive(Clone)]
 pub struct GdsStore {
     local: LocalStore,
@@ -63,7 +63,7 @@ pub struct GdsStore {
 }
 
 impl GdsStore {
-    /// The values below `root`. Loads no library yet.
+    /// A store of the values below `root`. The library is not loaded yet.
     ///
     /// # Errors
     /// Those of [`LocalStore::new`].
@@ -76,7 +76,7 @@ impl GdsStore {
         self.local.root()
     }
 
-    /// Whether values between files and this device's memory go by way of cuFile. Loads the library for a GPU.
+    /// Whether cuFile moves values between files and this device's memory. Loads the library when `device` is a GPU.
     pub fn uses_cufile(&self, device: Device) -> bool {
         device != Device::Cpu
             && match self.gds {
@@ -87,7 +87,7 @@ impl GdsStore {
     }
 }
 
-/// The files that are registered. They are open, so none of their inodes is used for another file.
+/// The registered files. They are open, so the system cannot reuse their inodes for other files.
 #[derive(Default)]
 struct Files(Mutex<Registered>);
 
@@ -102,7 +102,7 @@ impl Files {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The registered twin of an open file.
+    /// The registered handle of an open file; registers the file when it is not known.
     fn get(&self, file: &OpenFile) -> Result<Arc<DirectFile>> {
         let version = file.version();
         if let Some(version) = &version {
@@ -114,7 +114,7 @@ impl Files {
                 return Ok(Arc::clone(known));
             }
         }
-        // Without the lock: registering takes long, and twice the same file does no harm.
+        // Without the lock: registering is slow, and registering one file twice does no harm.
         let fresh =
             Arc::new(DirectFile::new(for_reading(file.file()).map_err(|error| failed("cannot open it", &error))?)?);
         let Some(version) = version else { return Ok(fresh) };
@@ -134,8 +134,8 @@ impl Files {
     }
 }
 
-/// The same file once more, without the flags it was opened with (cuFile refuses some of them); past the page cache where
-/// drives write to GPU memory and the file system can.
+/// Opens the file again, without its flags, of which cuFile refuses some. Where drives can write to GPU memory and the file
+/// system allows it, the new handle bypasses the page cache.
 fn for_reading(file: &File) -> io::Result<File> {
     #[cfg(target_os = "linux")]
     {
@@ -152,12 +152,12 @@ fn for_reading(file: &File) -> io::Result<File> {
     file.try_clone()
 }
 
-/// What helps where cuFile is there and refuses a file.
+/// Adds a hint for the case that cuFile is installed but refuses a file.
 fn with_hint(error: Error) -> Error {
     match error.hint() {
         Some(_) => error,
         None => error
-            .with_hint("set gds to 'auto', or let cuFile do without its kernel module: CUFILE_FORCE_COMPAT_MODE=true"),
+            .with_hint("set gds to 'auto', or set CUFILE_FORCE_COMPAT_MODE=true so that cuFile needs no kernel module"),
     }
 }
 
@@ -214,7 +214,7 @@ impl Object for Value {
         match self.files.get(&self.file) {
             Ok(direct) => direct.read_exact_at(&buffer, range.start)?,
             Err(_) if self.gds == Gds::Auto => {
-                // A file system that cuFile does not know, on a machine where it knows others.
+                // cuFile works on this machine, but not on this file system.
                 let host = Buffer::zeroed(Device::Cpu, buffer.size_bytes())?;
                 self.file.read_exact_at(&mut host.host_bytes_mut()?, range.start)?;
                 buffer.copy_from(&host)?;
@@ -254,7 +254,7 @@ impl Store for GdsStore {
     }
 
     fn delete_prefix(&self, prefix: &Key) -> Result<()> {
-        // What is registered is open, and would keep the disk's space.
+        // Registered files are open, so their disk space would not be freed.
         self.files.clear();
         self.local.delete_prefix(prefix)
     }

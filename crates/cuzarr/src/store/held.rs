@@ -1,4 +1,4 @@
-//! Values of another store that were read whole before parts of them are asked for.
+//! Values of another store that are already in memory as a whole, so that parts of them can be read without the store.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use super::batch::{self, Object, Source};
 use super::{Key, ReadRequest, ReadSink, Workers};
 use crate::error::Result;
 
-/// Some values, as they were when they were read. Cloning shares them.
+/// Values of a store as they were when they were read. Clones share them.
 #[derive(Clone)]
 pub(crate) struct HeldValues {
-    /// The store that they are of, for error messages.
+    /// The name of their store, for error messages.
     name: String,
     /// `None` for keys that do not exist.
     values: Arc<HashMap<String, Option<Arc<Vec<u8>>>>>,
@@ -22,12 +22,12 @@ impl HeldValues {
         HeldValues { name, values: Arc::new(values.collect()) }
     }
 
-    /// Whether all of a batch is about these keys.
+    /// Whether every request of a batch is for one of these keys.
     pub(crate) fn have(&self, batch: &[ReadRequest]) -> bool {
         batch.iter().all(|request| self.values.contains_key(&request.key))
     }
 
-    /// As `Store::read`.
+    /// Reads a batch like `Store::read`.
     pub(crate) fn read(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: &dyn Workers) {
         batch::run(self.clone(), batch, sink, workers);
     }
@@ -53,7 +53,7 @@ impl Object for HeldValue {
     }
 
     fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> Result<()> {
-        // `batch` resolved the range inside this very value, which never changes.
+        // `batch` resolved the range inside this value, which never changes.
         let offset = offset as usize;
         bytes.copy_from_slice(&self.0[offset..offset + bytes.len()]);
         Ok(())

@@ -1,4 +1,4 @@
-//! Which values a store is about, so that two handles of the same values are known to be the same.
+//! The identity of a store: it tells whether two handles hold the same values.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -7,46 +7,47 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Key;
 
-/// Which values a store, or a part of a store, is about: a value of its own, never parsed from a name that is meant for people.
+/// The identity of a store, or of a part of a store. It is never parsed from a name that is meant for people.
 ///
-/// Two stores have one identity when every key means the same value in both. Writes to the same chunks wait for each other by it,
-/// copies refuse to overlap by it, and caches find what they know.
+/// Two stores have one identity when every key means the same value in both. Write locks, checks for overlapping copies and
+/// caches compare it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
     data: Place,
-    /// Where the documents of arrays and groups are, when they are elsewhere.
+    /// The place of the documents of arrays and groups, when it differs from `data`.
     metadata: Option<Place>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Place {
     root: Root,
-    /// Below the root; in the file system an absolute path with every link resolved.
+    /// The path below the root. In the file system it is absolute, with every link resolved.
     path: PathBuf,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Root {
     FileSystem,
-    /// Something of this process alone.
+    /// A thing that only this process knows, such as values in memory.
     Process(u64),
-    /// What an address names, such as the bucket of an object store.
+    /// The thing that an address names, such as the bucket of an object store.
     Address(Arc<str>),
 }
 
 impl Identity {
-    /// The directory at `path`, which need not exist. Relative paths, links and repeated separators lead to one identity.
+    /// The identity of the directory at `path`, which need not exist. Relative paths, links and repeated separators make no
+    /// difference.
     pub fn directory(path: impl AsRef<Path>) -> Identity {
         Identity::at(Root::FileSystem, resolved(path.as_ref()))
     }
 
-    /// Something that no other store of this process is about. A store makes it once, and its clones share it.
+    /// A new identity that no other store has. A store makes it once, and its clones share it.
     pub fn unique() -> Identity {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         Identity::at(Root::Process(NUMBER.fetch_add(1, Ordering::Relaxed)), PathBuf::new())
     }
 
-    /// What an address names. A `file://` address is the directory of that path.
+    /// The identity of what an address names. A `file://` address is the directory at that path.
     pub fn address(address: &str) -> Identity {
         match address.strip_prefix("file://") {
             Some(path) => Identity::directory(path),
@@ -58,7 +59,7 @@ impl Identity {
         Identity { data: Place { root, path }, metadata: None }
     }
 
-    /// The part below a prefix or a node's path.
+    /// The identity of the part below a prefix or a node's path.
     #[must_use]
     pub fn below(&self, prefix: &Key) -> Identity {
         let below = |place: &Place| {
@@ -69,19 +70,19 @@ impl Identity {
         Identity { data: below(&self.data), metadata: self.metadata.as_ref().map(below) }
     }
 
-    /// Two stores as one: the documents of arrays and groups are in the second.
+    /// The identity of a split store: the documents of arrays and groups are in `other`, everything else is here.
     #[must_use]
     pub fn with_metadata_in(self, other: Identity) -> Identity {
         let metadata = Some(other.metadata.unwrap_or(other.data)).filter(|place| *place != self.data);
         Identity { data: self.data, metadata }
     }
 
-    /// Whether chunks of both are the same: writers of one must wait for writers of the other.
+    /// Whether both have the same chunks. Then writers of one must wait for writers of the other.
     pub fn has_same_chunks(&self, other: &Identity) -> bool {
         self.data == other.data
     }
 
-    /// Whether something of one is, or lies in, something of the other.
+    /// Whether a place of one is a place of the other, or lies inside it.
     pub fn overlaps(&self, other: &Identity) -> bool {
         self.places().any(|one| other.places().any(|other| one.overlaps(other)))
     }
@@ -97,7 +98,7 @@ impl Place {
     }
 }
 
-/// The real path, as far as there is one.
+/// The real path: links are resolved as far as the path exists.
 fn resolved(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
     let real = path.ancestors().find_map(|above| {
@@ -108,7 +109,6 @@ fn resolved(path: &Path) -> PathBuf {
     real.unwrap_or(path)
 }
 
-/// For messages.
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let separator = if self.data.path.as_os_str().is_empty() { "" } else { "/" };

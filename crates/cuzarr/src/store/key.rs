@@ -1,12 +1,12 @@
-//! Keys: which texts are keys, and how they are joined.
+//! Keys: which strings are valid keys, and how keys are joined.
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// A key: segments joined by `/`. The empty key is the root prefix, and never names a value. [`validate_key`] has the rules.
+/// A key: segments joined by `/`. The empty key is the root prefix and never names a value. See [`validate_key`] for the rules.
 pub type Key = str;
 
-/// Refuses texts that are no key in every store: empty ones, a leading, trailing or doubled `/`, the segments `.` and `..`,
-/// NUL, and `\`, which some systems take for a separator.
+/// Checks that `key` is a valid key for every store. It refuses the empty string, a leading, trailing or doubled `/`, the
+/// segments `.` and `..`, NUL, and `\`, which is a separator on some systems.
 ///
 /// # Errors
 /// `KeyInvalid`, with the reason.
@@ -17,10 +17,10 @@ pub fn validate_key(key: &Key) -> Result<()> {
     for segment in key.split('/') {
         let reason = match segment {
             "" => "a segment is empty",
-            "." | ".." => "segments '.' and '..' are refused",
-            _ if segment.bytes().any(|byte| byte == 0) => "it holds a NUL",
-            _ if segment.contains('\\') => "it holds a backslash",
-            _ if cfg!(windows) && segment.contains(':') => "it holds a colon",
+            "." | ".." => "segments '.' and '..' are not allowed",
+            _ if segment.bytes().any(|byte| byte == 0) => "it contains a NUL",
+            _ if segment.contains('\\') => "it contains a backslash",
+            _ if cfg!(windows) && segment.contains(':') => "it contains a colon",
             _ => continue,
         };
         return Err(invalid(key, reason));
@@ -28,7 +28,7 @@ pub fn validate_key(key: &Key) -> Result<()> {
     Ok(())
 }
 
-/// Like [`validate_key`], for prefixes: these may be empty.
+/// Like [`validate_key`], for prefixes, which may be empty.
 ///
 /// # Errors
 /// `KeyInvalid`, with the reason.
@@ -36,19 +36,19 @@ pub fn validate_prefix(prefix: &Key) -> Result<()> {
     if prefix.is_empty() { Ok(()) } else { validate_key(prefix) }
 }
 
-/// Whether a key is of a document that describes an array or a group, of either Zarr format.
+/// Whether a key names a metadata document of an array or a group, in either Zarr format.
 pub(super) fn is_document(key: &Key) -> bool {
     let name = key.rsplit('/').next().unwrap_or(key);
     ["zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata"].contains(&name)
 }
 
-/// `prefix/name`, or `name` below the root.
+/// Joins a prefix and a name: `prefix/name`, or `name` below the root.
 pub fn join_key(prefix: &Key, name: &str) -> String {
     if prefix.is_empty() { name.to_string() } else { format!("{prefix}/{name}") }
 }
 
 fn invalid(key: &Key, reason: &str) -> Error {
-    Error::new(ErrorKind::KeyInvalid, format!("{key:?} is no key: {reason}"))
+    Error::new(ErrorKind::KeyInvalid, format!("{key:?} is not a valid key: {reason}"))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Values in host memory.
+//! A store that keeps its values in host memory.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::error::Result;
 
-/// Values in host memory. Cloning shares them.
+/// A store that keeps its values in host memory. Clones share the values.
 ///
 /// ```
 /// use cuzarr::store::{MemoryStore, Store, StoreExt};
@@ -28,7 +28,7 @@ pub struct MemoryStore {
     identity: Identity,
 }
 
-/// A value, with a number that no other has.
+/// A value with a unique number, which is its version.
 #[derive(Clone)]
 pub(super) struct Value {
     bytes: Arc<[u8]>,
@@ -81,7 +81,7 @@ impl Object for Value {
     }
 
     fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> Result<()> {
-        // `batch` resolved the range inside this very value, which never changes.
+        // `batch` resolved the range inside this value, which never changes.
         let offset = offset as usize;
         bytes.copy_from_slice(&self.bytes[offset..offset + bytes.len()]);
         Ok(())

@@ -1,35 +1,36 @@
-//! Stores: keys and their bytes. A store knows nothing of codecs, and reads into memory that its caller lends.
+//! Stores: keys and their bytes. A store knows nothing about codecs, and reads into memory that its caller lends.
 //!
 //! # One small trait
-//! [`Store`] has ten methods and no defaults. A back end writes ten methods; a layer that forwards them forwards all of them, and
-//! the compiler says so when one is added. What is convenient (`get`, `write`, `exists`) is in [`StoreExt`], for every store.
+//! [`Store`] has ten methods and no defaults. A back end writes ten methods. A layer forwards all ten, and the compiler
+//! complains when a new one is missing. Convenient calls (`get`, `write`, `exists`) are in [`StoreExt`], for every store.
 //!
 //! # Completion-based, without async
-//! [`Store::read`] takes a batch of (key, range) and returns when it likes. Every item comes back once through the
-//! [`ReadSink`], in any order, from any thread. So a store may serve items one by one, by a thread pool, by `io_uring` or by
-//! hundreds of requests in flight, and no executor is forced on its users.
+//! [`Store::read`] takes a batch of (key, range) and may return before the items are done. Each item ends once, through the
+//! [`ReadSink`], in any order and on any thread. So a store may serve items one by one, with a thread pool, with `io_uring` or
+//! with hundreds of requests in flight. Users of a store need no async executor.
 //!
 //! # Lent memory
-//! A store asks the sink for memory when it knows an item's size, fills it and hands it back ([`Lease`]). Who reads decides where
-//! bytes land (a slab of pinned memory, the result itself), how many are in flight, and what is refused before a byte is moved.
+//! A store asks the sink for memory when it knows an item's size, fills it and hands it back ([`Lease`]). So the caller decides
+//! where bytes land (a slab of pinned memory, or the result itself) and how many are in flight. It can also refuse an item
+//! before a byte is moved.
 //!
 //! # What a store says about itself
-//! - [`Identity`]: which values it is about, as a value. Two handles of one directory are equal, however they were opened. Write
-//!   locks, checks for overlaps and caches go by it; names (`Display`) are for messages alone.
-//! - [`Capabilities`]: what it can do, and how it likes to be used. Callers ask before they begin, not when something fails.
-//! - [`Version`]: which state of a value was read: inode and time of a file, the ETag of an object. Reads of parts of one value
-//!   use it to stay with one state, and [`Condition::Unchanged`] writes only over that state.
+//! - [`Identity`]: which values it holds. Two handles of one directory are equal, however they were opened. Write locks, checks
+//!   for overlaps and caches compare identities; names (`Display`) are only for messages.
+//! - [`Capabilities`]: what it can do, and how it is used best. Callers ask before they begin, not when something fails.
+//! - [`Version`]: which state of a value was read, such as inode and time of a file, or the ETag of an object. Reads of several
+//!   parts of one value use it to stay with one state. [`Condition::Unchanged`] only writes over that state.
 //!
 //! # Opening
-//! [`Registry`] turns URLs into stores. It is a value: another crate adds its schemes by [`Registry::with`], and schemes that wrap
-//! a store, such as `zip::`, open that store by the registry that they are given.
+//! [`Registry`] turns URLs into stores. Another crate adds its schemes with [`Registry::with`]. A scheme that wraps a store, such
+//! as `zip::`, opens the inner store with the registry that it is given.
 //!
 //! # Stopping
-//! A store does not know whether its caller still waits. The sink does: [`ReadSink::check`] and [`ReadSink::reserve`] fail when
-//! the call was cancelled, by the token that travels in the call's options ([`crate::CancellationToken`]).
+//! A store does not know whether its caller still waits. The sink does: [`ReadSink::check`] and [`ReadSink::reserve`] fail after
+//! the call was cancelled through the token in its options ([`crate::CancellationToken`]).
 //!
 //! # Promises
-//! [`conformance`] is a suite of all that is promised here. Every back end and every layer runs it.
+//! [`conformance`] is a test suite for everything that is promised here. Every back end and every layer runs it.
 
 mod batch;
 pub mod conformance;
@@ -72,12 +73,12 @@ pub use url::Url;
 pub use version::{OpenLimit, OpenValues, Version};
 pub use zip::ZipStore;
 
-/// Which bytes of a value are wanted.
+/// The bytes of a value that a request wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ByteRange {
-    /// All of them.
+    /// All bytes.
     Full,
-    /// `size_bytes` bytes from `offset`; an error when the value is shorter.
+    /// `size_bytes` bytes from `offset` on; an error when the value is shorter.
     Span {
         /// First byte.
         offset: u64,
@@ -89,7 +90,7 @@ pub enum ByteRange {
         /// First byte.
         offset: u64,
     },
-    /// The last bytes; all of them when the value is shorter.
+    /// The last `size_bytes` bytes; all bytes when the value is shorter.
     Suffix {
         /// How many bytes.
         size_bytes: u64,
@@ -105,17 +106,17 @@ pub struct ReadRequest {
     pub range: ByteRange,
 }
 
-/// Memory lent to a store for the bytes of one item. It is owned, so neither side can touch it while the other has it.
+/// Memory lent to a store for the bytes of one item. It has one owner at a time, so only one side can touch it.
 pub trait Lease: Send {
-    /// The memory, exactly as long as was asked for. What it holds before is unspecified.
+    /// The memory, of exactly the reserved size. Its content before the read is unspecified.
     fn bytes(&mut self) -> &mut [u8];
 
-    /// For the lender, to get its own type back.
+    /// Lets the lender get its own type back.
     fn into_any(self: Box<Self>) -> Box<dyn Any>;
 
-    /// Keeps the first `at` bytes and gives the others as memory of their own, so that several threads can fill one item;
-    /// `None` when this memory cannot be divided. The store drops what it was given here before it hands the first part
-    /// back, which then stands for all of the item.
+    /// Keeps the first `at` bytes and returns the rest as separate memory, so that several threads can fill one item. `None` when
+    /// this memory cannot be divided. The store drops the separate parts before it hands the first part back, which then stands
+    /// for the whole item.
     fn split_off(&mut self, at: usize) -> Option<Box<dyn Lease>> {
         let _ = at;
         None
@@ -132,63 +133,63 @@ impl Lease for Vec<u8> {
     }
 }
 
-/// How one item ended, when nothing failed.
+/// The outcome of one item that did not fail.
 pub enum ReadOutcome {
-    /// The lent memory holds the bytes, and goes back to its lender.
+    /// The lent memory holds the bytes and returns to its lender.
     Filled(Box<dyn Lease>),
-    /// The bytes lie in memory of the sink's device: the store's own, which nobody writes any more, or what
-    /// [`ReadSink::reserve_on_device`] gave. They are ready on every stream.
+    /// The bytes lie in memory of the sink's device: the store's own memory, which is never written again, or memory from
+    /// [`ReadSink::reserve_on_device`]. They are ready on every stream.
     OnDevice(Buffer),
     /// The key does not exist; nothing was reserved.
     Missing,
 }
 
-/// Where a batch's bytes go. Called from any thread.
+/// The receiver of a batch's bytes. Its methods are called from any thread.
 pub trait ReadSink: Send + Sync {
-    /// Memory for item `index`, which turned out to have `size_bytes` bytes. A store calls this at most once an item, and
-    /// either fills all of the memory and hands it back through `done`, or drops it.
+    /// Reserves memory for item `index`, which has `size_bytes` bytes. A store calls this at most once per item. It either fills
+    /// all of the memory and hands it back through `done`, or drops it.
     ///
     /// # Errors
-    /// When the size is above what the item may have, the budget refuses it, or the batch was cancelled; the store
-    /// passes that error on to `done`.
+    /// When the item is larger than allowed, the budget refuses it, or the batch was cancelled. The store passes the error on
+    /// to `done`.
     fn reserve(&self, index: usize, size_bytes: u64) -> Result<Box<dyn Lease>>;
 
-    /// Whether the items are still wanted. A store that reads one after the other asks before each of them.
+    /// Checks that the items are still wanted. A store that reads one item after the other asks before each item.
     ///
     /// # Errors
-    /// When the batch was cancelled; the store passes that error on to `done`.
+    /// When the batch was cancelled. The store passes the error on to `done`.
     fn check(&self) -> Result<()> {
         Ok(())
     }
 
-    /// Values that the caller keeps open between its batches, when it does: a store that opens values looks here first, and
-    /// leaves here what it opened. It also makes sure, after each read of such a value, that the value has not changed.
+    /// Values that the caller keeps open between its batches, if it does. A store that opens values looks here first, and adds
+    /// the values that it opens. After each read of such a value, it checks that the value has not changed.
     fn open_values(&self) -> Option<&OpenValues> {
         None
     }
 
-    /// Item `index` is of this version of its value. A store that knows versions says it before it reserves memory.
+    /// Tells the version of the value of item `index`. A store that knows versions calls this before it reserves memory.
     ///
     /// # Errors
-    /// When another version is wanted; the store passes that error on to `done`.
+    /// When another version is wanted. The store passes the error on to `done`.
     fn opened(&self, _index: usize, _version: Version) -> Result<()> {
         Ok(())
     }
 
-    /// The device in whose memory the sink takes bytes as well; `cpu` when it wants all of them on the host.
+    /// The device whose memory the sink also accepts; `cpu` when it wants all bytes on the host.
     fn device(&self) -> Device {
         Device::Cpu
     }
 
-    /// Memory of the sink's device for item `index`, instead of [`ReadSink::reserve`].
+    /// Reserves memory of the sink's device for item `index`, instead of [`ReadSink::reserve`].
     ///
     /// # Errors
     /// Those of [`ReadSink::reserve`]; `MemorySpace` when the sink wants bytes on the host.
     fn reserve_on_device(&self, _index: usize, _size_bytes: u64) -> Result<Buffer> {
-        Err(Error::new(ErrorKind::MemorySpace, "the bytes are wanted on the host"))
+        Err(Error::new(ErrorKind::MemorySpace, "this sink takes bytes in host memory only"))
     }
 
-    /// Item `index` ended. Called exactly once an item.
+    /// Ends item `index` with its outcome. It is called exactly once per item.
     fn done(&self, index: usize, outcome: Result<ReadOutcome>);
 }
 
@@ -200,13 +201,13 @@ pub trait Workers: Send + Sync {
     /// How many jobs run at once.
     fn count(&self) -> usize;
 
-    /// The same threads, for jobs that begin jobs of their own; `None` when there are none beside the caller's.
+    /// A handle to these threads, for jobs that spawn more jobs; `None` when there is only the caller's thread.
     fn handle(&self) -> Option<Arc<dyn Workers>> {
         None
     }
 }
 
-/// What is directly below a prefix.
+/// The keys and prefixes directly below a prefix.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
     /// Full keys of values.
@@ -215,18 +216,18 @@ pub struct Listing {
     pub prefixes: Vec<String>,
 }
 
-/// A value that is written.
+/// A value to write.
 #[derive(Clone, Copy, Debug)]
 pub enum Payload<'a> {
-    /// Bytes of the host.
+    /// Bytes in host memory.
     Bytes(&'a [u8]),
-    /// A buffer, which may be in device memory. It is ready on every stream, and its memory is not written any more: the store
-    /// may keep it.
+    /// A buffer, which may be in device memory. It is ready on every stream. Its memory is never written again, so the store may
+    /// keep it.
     Buffer(&'a Buffer),
 }
 
 impl Payload<'_> {
-    /// How many bytes it has.
+    /// The size of the value.
     pub fn size_bytes(&self) -> usize {
         match self {
             Payload::Bytes(bytes) => bytes.len(),
@@ -252,16 +253,16 @@ impl Payload<'_> {
 /// When a value is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// Whatever is there.
+    /// Write always, also over another value.
     Always,
-    /// When the key has no value.
+    /// Write when the key has no value.
     Absent,
-    /// When the key has a value of this version. Only for stores that say [`Capabilities::conditional_writes`].
+    /// Write when the key has a value of this version. Only for stores with [`Capabilities::conditional_writes`].
     Unchanged(Version),
 }
 
 impl Condition {
-    /// Whether a value may be written over one of version `found`; `None` where there is no value.
+    /// Whether a value may be written over a value of version `found`, which is `None` where there is no value.
     pub fn allows(&self, found: Option<&Version>) -> bool {
         match self {
             Condition::Always => true,
@@ -270,7 +271,7 @@ impl Condition {
         }
     }
 
-    /// For stores that cannot compare a version and write in one step.
+    /// Refuses conditions on versions, for stores that cannot compare a version and write in one step.
     ///
     /// # Errors
     /// `Unsupported` for [`Condition::Unchanged`].
@@ -278,14 +279,14 @@ impl Condition {
         match self {
             Condition::Always | Condition::Absent => Ok(()),
             Condition::Unchanged(_) => {
-                let message = format!("{store}: key '{key}': this store cannot write over one version of a value only");
+                let message = format!("{store}: key '{key}': this store cannot check a value's version when it writes");
                 Err(Error::new(ErrorKind::Unsupported, message))
             }
         }
     }
 }
 
-/// What is known of a value without reading it.
+/// What a store knows about a value without reading it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stat {
     /// Its size.
@@ -294,26 +295,26 @@ pub struct Stat {
     pub version: Option<Version>,
 }
 
-/// What a store can do, and how it likes to be used.
+/// What a store can do, and how it is used best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     /// Every write is refused.
     pub read_only: bool,
-    /// Values can be deleted; those of a ZIP file cannot. A caller that needs to delete asks before it writes anything.
+    /// Values can be deleted. (Values of a ZIP file cannot.) A caller that needs to delete checks this before it writes anything.
     pub deletes: bool,
-    /// [`Condition::Unchanged`] is understood.
+    /// [`Condition::Unchanged`] is supported.
     pub conditional_writes: bool,
-    /// Writes become visible when the caller commits them, as in a session of Icechunk. Such a store takes no keys but those of
-    /// Zarr's documents and of chunks, and chunks only of arrays whose metadata is there.
+    /// Writes become visible when the caller commits them, as in an Icechunk session. Such a store only accepts keys of Zarr's
+    /// documents and of chunks, and chunks only for arrays whose metadata exists.
     pub transactional: bool,
-    /// A request takes long however little it asks for, as over a network: one request for more bytes is then better than two
-    /// in a row.
+    /// Each request takes long, even for few bytes, as over a network. Then one request for more bytes is better than two in a
+    /// row.
     pub far: bool,
-    /// One large read is spread over all lent threads, so that few reads at a time keep them busy.
+    /// The store spreads one large read over all lent threads, so a few reads at a time keep them busy.
     pub divides_reads: bool,
 }
 
-/// A store at hand that can write and delete.
+/// The capabilities of a local store that can write and delete.
 impl Default for Capabilities {
     fn default() -> Self {
         Capabilities {
@@ -327,58 +328,58 @@ impl Default for Capabilities {
     }
 }
 
-/// Keys and their bytes. The [module](self) says why it looks as it does.
+/// A store: keys and their bytes. The [module](self) explains its design.
 pub trait Store: fmt::Debug + fmt::Display + Send + Sync {
-    /// Reads a batch. May return before the items are done. A span that ends beyond its value is an error, never a short
-    /// read; a key that has no meaning fails its own item only.
+    /// Reads a batch. It may return before the items are done. A span that ends beyond its value is an error, never a short
+    /// read. An invalid key fails only its own item.
     fn read(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: &dyn Workers);
 
-    /// Writes a value when the condition holds, whole and atomically: readers see the old value or the new one. Says whether it
-    /// wrote.
+    /// Writes a value when the condition holds; returns whether it wrote. The write is atomic: readers see the old value or the
+    /// new one.
     ///
     /// # Errors
-    /// `ReadOnly`; `Unsupported` for a condition that the store does not understand; what the store reports.
+    /// `ReadOnly`; `Unsupported` for a condition that the store does not support; what the store reports.
     fn put(&self, key: &Key, value: Payload<'_>, condition: &Condition) -> Result<bool>;
 
-    /// Deletes values, in any order, as one batch where the store has a way to; missing keys are no error. Values that were
-    /// deleted before a failure are gone.
+    /// Deletes values in any order, as one batch where the store can. Missing keys are not an error. After a failure, some values
+    /// may be gone already.
     ///
     /// # Errors
     /// `ReadOnly`; what the store reports.
     fn delete_many(&self, keys: &[String]) -> Result<()>;
 
-    /// Deletes everything below a prefix (`""`: everything), in any order.
+    /// Deletes everything below a prefix (`""`: the whole store), in any order.
     ///
     /// # Errors
     /// `ReadOnly`; what the store reports.
     fn delete_prefix(&self, prefix: &Key) -> Result<()>;
 
-    /// Size and version of a value, or `None` when the key does not exist.
+    /// The size and version of a value, or `None` when the key does not exist.
     ///
     /// # Errors
     /// What the store reports.
     fn stat(&self, key: &Key) -> Result<Option<Stat>>;
 
-    /// Keys and prefixes directly below a prefix (`""`: the root), sorted. A store on a file system may list a prefix below
-    /// which there is nothing any more.
+    /// Lists the keys and prefixes directly below a prefix (`""`: the root), sorted. A store on a file system may still list a
+    /// prefix whose values are all deleted.
     ///
     /// # Errors
     /// What the store reports.
     fn list_dir(&self, prefix: &Key) -> Result<Listing>;
 
-    /// Every key below a prefix, sorted.
+    /// Lists every key below a prefix, sorted.
     ///
     /// # Errors
     /// What the store reports.
     fn list(&self, prefix: &Key) -> Result<Vec<String>>;
 
-    /// Which values the store is about.
+    /// The identity of the store's values.
     fn identity(&self) -> Identity;
 
     /// What the store can do.
     fn capabilities(&self) -> Capabilities;
 
-    /// Whether values go to and come from memory of `device` without a way through the host's: reads by a sink of that
-    /// device then all end as [`ReadOutcome::OnDevice`].
+    /// Whether values move to and from memory of `device` without passing through host memory. Then all reads into a sink of that
+    /// device end as [`ReadOutcome::OnDevice`].
     fn is_on(&self, device: Device) -> bool;
 }

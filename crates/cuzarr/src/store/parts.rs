@@ -1,7 +1,7 @@
-//! One large read, filled by several threads: its memory is divided, and whoever ends the last part ends the item.
+//! A large read that several threads fill: its memory is divided, and the thread that ends the last part ends the item.
 //!
-//! One thread copies from the page cache at about a tenth of what a machine's threads together reach, and a device waits
-//! for the bytes of the first large chunk before it can do anything.
+//! One thread copies from the page cache at about a tenth of the speed of all threads together, and a device cannot start
+//! before it has the first large chunk.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -12,16 +12,16 @@ use super::batch::Object;
 use super::{Lease, ReadOutcome, Workers};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Bytes of one part: a thread is busy with it for about a fifth of a millisecond.
+/// Bytes of one part. A thread fills it in about a fifth of a millisecond.
 pub(super) const PART_BYTES: usize = 1 << 20;
 
-/// What is called, once, with the outcome of the item.
+/// The function that is called once with the outcome of the item.
 type End = Box<dyn FnOnce(Result<ReadOutcome>) + Send>;
 
 /// A read whose memory was divided.
 pub(super) struct Parts<O: Object> {
     object: Arc<O>,
-    /// Whether a change of the value while it is read must be found out.
+    /// Whether the read must fail when the value changes meanwhile.
     watched: bool,
     waiting: Mutex<VecDeque<Part>>,
     remaining: AtomicUsize,
@@ -29,7 +29,7 @@ pub(super) struct Parts<O: Object> {
 }
 
 struct Part {
-    /// The memory of the first part stands for all of the item.
+    /// The memory of the first part stands for the whole item.
     first: bool,
     offset: u64,
     lease: Box<dyn Lease>,
@@ -46,7 +46,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl<O: Object + 'static> Parts<O> {
-    /// Divides `lease`, the memory for bytes `span` of the value; the memory itself when it cannot be divided.
+    /// Divides `lease`, the memory for bytes `span` of the value. Returns `lease` when it cannot be divided.
     pub(super) fn divide(
         object: &Arc<O>,
         (span, watched): (Range<u64>, bool),
@@ -55,11 +55,11 @@ impl<O: Object + 'static> Parts<O> {
     ) -> Result<Arc<Parts<O>>, Box<dyn Lease>> {
         let size_bytes = lease.bytes().len();
         let mut waiting = VecDeque::new();
-        // Down to 0: what stands for the item and is kept to its end has no bytes, so that the first ones need not wait for the last.
+        // Down to 0: the first part is kept until the item ends. It has no bytes, so that no bytes wait for the others.
         for at in (0..size_bytes).step_by(PART_BYTES).rev() {
             match lease.split_off(at) {
                 Some(lease) => waiting.push_front(Part { first: false, offset: span.start + at as u64, lease }),
-                // What is not split off stays with the part before it.
+                // Memory that cannot be split off here stays with the part before it.
                 None if waiting.is_empty() => return Err(lease),
                 None => {}
             }
@@ -70,8 +70,7 @@ impl<O: Object + 'static> Parts<O> {
         Ok(Arc::new(Parts { object: Arc::clone(object), watched, waiting: Mutex::new(waiting), remaining, result }))
     }
 
-    /// Lets as many threads as are of use fill the parts, one part a job: between them the threads may have something to do
-    /// that began earlier.
+    /// Fills the parts on up to `threads` threads, one part per job. Between two parts a thread can do work that began earlier.
     pub(super) fn fill(self: Arc<Self>, workers: &Arc<dyn Workers>, threads: usize) {
         for _ in 0..threads.min(lock(&self.waiting).len()) {
             Arc::clone(&self).spawn_part(Arc::clone(workers));
@@ -87,7 +86,7 @@ impl<O: Object + 'static> Parts<O> {
         }));
     }
 
-    /// Fills the next part; says whether others wait.
+    /// Fills the next part; returns whether more parts wait.
     fn fill_one(&self) -> bool {
         let mut waiting = lock(&self.waiting);
         let (part, others_wait) = (waiting.pop_front(), !waiting.is_empty());
@@ -127,7 +126,7 @@ impl<O: Object + 'static> Parts<O> {
     }
 }
 
-/// A thread that panicked never ends its part: whoever waits must still hear of the item.
+/// A thread that panicked never ends its part. The item ends here, so that no caller waits for it for ever.
 impl<O: Object> Drop for Parts<O> {
     fn drop(&mut self) {
         let end = self.result.get_mut().unwrap_or_else(PoisonError::into_inner).end.take();
@@ -218,7 +217,7 @@ mod tests {
         let end = move |outcome: Result<ReadOutcome>| sender.send(outcome.map(drop)).unwrap();
         let parts = Parts::divide(&Arc::new(value), (span, whole), lease, end).ok().unwrap();
         let workers: Arc<dyn Workers> = Arc::new(Threads);
-        // As threads that are lent do, which outlive a panic.
+        // Lent threads outlive a panic, and so does this one.
         let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| parts.fill(&workers, 3)));
         let outcome = ended.recv().unwrap();
         assert!(ended.recv().is_err(), "an item ends once");

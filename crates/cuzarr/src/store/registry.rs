@@ -1,4 +1,4 @@
-//! Which scheme of a URL opens which store.
+//! The registry that opens the store of a URL by its scheme.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -10,15 +10,16 @@ use super::url::Url;
 use super::{LocalOptions, LocalStore, MemoryStore, Prefixed, Store, Symlinks, ZipStore};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Opens the store of a URL. A scheme that wraps another store opens that one by the registry that it is given.
+/// A function that opens the store of a URL. A scheme that wraps another store opens that one with the registry it is given.
 pub type Opener = dyn Fn(&Registry, &Url) -> Result<Arc<dyn Store>> + Send + Sync;
 
-/// Turns URLs into stores. It never changes: [`Registry::with`] makes another one that knows one scheme more.
+/// A table of schemes that turns URLs into stores. It never changes: [`Registry::with`] returns another one with one more
+/// scheme.
 ///
 /// | URL | store |
 /// |---|---|
 /// | a path, `file://path` | a directory, or the ZIP file of that path |
-/// | `memory://name` | the store in memory of that name, the same for the whole process |
+/// | `memory://name` | the store in memory of that name, one for the whole process |
 /// | `zip::URL` | the ZIP file at that URL, for reading; `zip://inside::URL` a part of it |
 ///
 /// ```
@@ -36,13 +37,13 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// The schemes of this crate: `file`, `memory` and `zip`.
+    /// A registry with the schemes of this crate: `file`, `memory` and `zip`.
     pub fn new() -> Registry {
         let none = Registry { openers: BTreeMap::new() };
         none.with("file", open_file).with("memory", open_memory).with("zip", open_zip)
     }
 
-    /// A registry in which `scheme` is opened by `opener`, also where this one knows the scheme.
+    /// A registry that opens `scheme` with `opener`, and all other schemes like this one.
     #[must_use]
     pub fn with(
         &self,
@@ -54,30 +55,29 @@ impl Registry {
         Registry { openers }
     }
 
-    /// The schemes that are known.
+    /// The known schemes.
     pub fn schemes(&self) -> impl Iterator<Item = &str> {
         self.openers.keys().map(String::as_str)
     }
 
-    /// Opens the store at a path or URL. What is not there yet is opened as an empty store where it can be made.
+    /// Opens the store at a path or URL. A store that does not exist yet opens as an empty one where it can be created.
     ///
     /// # Errors
-    /// `Unsupported` for a scheme that is not known; what the store reports.
+    /// `Unsupported` for an unknown scheme; what the store reports.
     pub fn open(&self, url: &str) -> Result<Arc<dyn Store>> {
         self.open_url(&Url::parse(url)?)
     }
 
-    /// Like [`Registry::open`], of a URL that was parsed.
+    /// Like [`Registry::open`], for a parsed URL.
     ///
     /// # Errors
     /// Those of [`Registry::open`].
     pub fn open_url(&self, url: &Url) -> Result<Arc<dyn Store>> {
         let Some(opener) = self.openers.get(url.scheme()) else {
-            let message = format!("'{url}': no store is known for the scheme '{}'", url.scheme());
+            let message = format!("'{url}': unknown scheme '{}'", url.scheme());
             let known: Vec<_> = self.schemes().collect();
-            return Err(
-                Error::new(ErrorKind::Unsupported, message).with_hint(format!("known here: {}", known.join(", ")))
-            );
+            return Err(Error::new(ErrorKind::Unsupported, message)
+                .with_hint(format!("use one of these schemes: {}", known.join(", "))));
         };
         opener(self, url)
     }
@@ -93,7 +93,7 @@ fn refuse_wrapping(url: &Url) -> Result<()> {
     match url.wrapped() {
         None => Ok(()),
         Some(_) => {
-            let message = format!("'{url}': the scheme '{}' wraps no other store", url.scheme());
+            let message = format!("'{url}': the scheme '{}' cannot wrap another store", url.scheme());
             Err(Error::new(ErrorKind::InvalidArgument, message))
         }
     }
@@ -105,7 +105,7 @@ fn open_file(_registry: &Registry, url: &Url) -> Result<Arc<dyn Store>> {
     if place.is_file() && is_zip(place) { open_zip_file(place) } else { Ok(Arc::new(LocalStore::new(place)?)) }
 }
 
-/// Whether a file is a ZIP file, by its name or by how it begins.
+/// Whether a file is a ZIP file, by its name or its first bytes.
 pub fn is_zip(place: &Path) -> bool {
     let begin = || -> std::io::Result<[u8; 4]> {
         let mut begin = [0; 4];
@@ -126,7 +126,7 @@ fn open_zip_file(place: &Path) -> Result<Arc<dyn Store>> {
 }
 
 fn open_memory(_registry: &Registry, url: &Url) -> Result<Arc<dyn Store>> {
-    // The one state of the process: which store has which name.
+    // The only state of the process: the stores by name.
     static NAMED: Mutex<BTreeMap<String, MemoryStore>> = Mutex::new(BTreeMap::new());
     refuse_wrapping(url)?;
     let (name, prefix) = url.path().split_once('/').unwrap_or((url.path(), ""));

@@ -1,4 +1,4 @@
-//! A store that watches, delays or fails another, for tests of whatever stands above stores.
+//! A store for tests: it watches, delays or fails the operations of another store.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::error::{Error, ErrorKind, Result};
 
-/// What was asked of a store.
+/// An operation that a store was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// One item of a batch.
@@ -27,7 +27,7 @@ pub enum Operation {
     Delete(String),
     /// A deletion of everything below a prefix.
     DeletePrefix(String),
-    /// A question for a value's size.
+    /// A request for a value's size.
     Size(String),
     /// A listing of one level.
     ListDir(String),
@@ -37,7 +37,7 @@ pub enum Operation {
 
 type Failure = dyn Fn(&Operation) -> Option<Error> + Send + Sync;
 
-/// Watches another store: keeps what was asked, counts the bytes that were read, and on demand delays or fails operations.
+/// A store that watches another one. It records operations, counts the bytes read, and can delay or fail operations.
 pub struct Observed {
     inner: Arc<dyn Store>,
     operations: Mutex<Vec<Operation>>,
@@ -49,7 +49,7 @@ pub struct Observed {
     transactional: bool,
 }
 
-/// Items of reads that were asked and have not ended, and the most that ever were.
+/// The number of items that are being read, and the largest number so far.
 #[derive(Default)]
 struct InFlight {
     now: AtomicUsize,
@@ -58,7 +58,7 @@ struct InFlight {
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Jobs that a thread of their own runs, each a while after it came.
+/// Jobs that run on a separate thread, each after a delay.
 struct Delayed {
     delay: Duration,
     jobs: Sender<(Instant, Job)>,
@@ -67,7 +67,7 @@ struct Delayed {
 impl Delayed {
     fn new(delay: Duration) -> Delayed {
         let (jobs, waiting) = channel::<(Instant, Job)>();
-        // All wait equally long, so they come in the order in which they are due. Ends with the store.
+        // All jobs wait equally long, so they arrive in the order in which they are due. The thread ends with the store.
         std::thread::spawn(move || {
             for (due, job) in waiting {
                 std::thread::sleep(due.saturating_duration_since(Instant::now()));
@@ -93,46 +93,46 @@ impl Observed {
         }
     }
 
-    /// Lets each item of a read take at least `delay`, any number of them at the same time, as a store far away does: no
-    /// thread of the caller waits.
+    /// Makes each item of a read take at least `delay`, like a remote store. Any number of items wait at the same time, and no
+    /// thread of the caller does.
     #[must_use]
     pub fn with_read_delay(mut self, delay: Duration) -> Self {
         self.delayed = Some(Delayed::new(delay));
         self
     }
 
-    /// Says that nobody sees what is written before it is committed; see [`Capabilities::transactional`].
+    /// Claims that writes are invisible until they are committed; see [`Capabilities::transactional`].
     #[must_use]
     pub fn transactional(mut self) -> Self {
         self.transactional = true;
         self
     }
 
-    /// The most items of reads that were on their way at the same time.
+    /// The largest number of items that were being read at the same time.
     pub fn most_in_flight(&self) -> usize {
         self.in_flight.most.load(Ordering::Relaxed)
     }
 
-    /// Asks `failure` before each operation; what it returns is the operation's outcome.
+    /// Calls `failure` before each operation. The operation fails with the error that it returns, if any.
     #[must_use]
     pub fn with_failure(mut self, failure: impl Fn(&Operation) -> Option<Error> + Send + Sync + 'static) -> Self {
         self.failure = Some(Box::new(failure));
         self
     }
 
-    /// Says that values cannot be deleted, as a ZIP file does.
+    /// Claims that values cannot be deleted, like a ZIP file.
     #[must_use]
     pub fn without_deletes(mut self) -> Self {
         self.refuses_deletes = true;
         self
     }
 
-    /// What was asked since the last call.
+    /// The operations since the last call.
     pub fn take_operations(&self) -> Vec<Operation> {
         std::mem::take(&mut *self.operations.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The keys and ranges that were read since the last call; other operations are forgotten.
+    /// The keys and ranges that were read since the last call. Other operations are dropped.
     pub fn take_reads(&self) -> Vec<(String, ByteRange)> {
         let reads = self.take_operations().into_iter().filter_map(|operation| match operation {
             Operation::Read(request) => Some((request.key, request.range)),
@@ -141,7 +141,7 @@ impl Observed {
         reads.collect()
     }
 
-    /// Bytes that reads delivered since the store was made.
+    /// The bytes that reads delivered since the store was made.
     pub fn read_bytes(&self) -> u64 {
         self.read_bytes.load(Ordering::Relaxed)
     }
@@ -153,7 +153,7 @@ impl Observed {
     }
 }
 
-/// Passes one item's calls on to the batch it belongs to.
+/// A sink that passes one item's calls on to its batch.
 struct ItemSink {
     item: usize,
     sink: Arc<dyn ReadSink>,
@@ -170,7 +170,7 @@ impl ItemSink {
     }
 }
 
-/// A job that is dropped unrun ends its item too.
+/// A job that is dropped before it runs also ends its item.
 impl Drop for ItemSink {
     fn drop(&mut self) {
         if !*self.ended.get_mut() {
@@ -237,7 +237,7 @@ impl Store for Observed {
             let job = Box::new(move || inner.read([request].into(), Arc::new(item_sink), &InlineWorkers));
             match &self.delayed {
                 None => workers.spawn(job),
-                // Without its thread the job is dropped, which ends the item.
+                // Without the thread the job is dropped, which ends the item.
                 Some(Delayed { delay, jobs }) => drop(jobs.send((Instant::now() + *delay, job))),
             }
         }
@@ -289,7 +289,7 @@ impl Store for Observed {
             deletes: inner.deletes && !self.refuses_deletes,
             far: inner.far || self.delayed.is_some(),
             transactional: inner.transactional || self.transactional,
-            // Items are handed on one by one.
+            // Items are passed on one by one.
             divides_reads: false,
             ..inner
         }

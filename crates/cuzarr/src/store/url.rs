@@ -1,10 +1,10 @@
-//! Where a store is, as users write it.
+//! URLs of stores, as users write them.
 
 use std::fmt;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// Where a store is: a path, a URL, or a chain of them (`zip::file:///data/a.zip`), of which each wraps the next.
+/// The address of a store: a path, a URL, or a chain in which each URL wraps the next (`zip::file:///data/a.zip`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Url {
     scheme: String,
@@ -13,10 +13,10 @@ pub struct Url {
 }
 
 impl Url {
-    /// Reads a path, a URL, or a chain of them. A text without a scheme is a path of the local file system.
+    /// Parses a path, a URL, or a chain of them. Text without a scheme is a path of the local file system.
     ///
     /// # Errors
-    /// `InvalidArgument` when it is empty, or a link of a chain is.
+    /// `InvalidArgument` when the text or a part of a chain is empty.
     pub fn parse(text: &str) -> Result<Url> {
         let (first, rest) = match text.split_once("::") {
             Some((first, rest)) if is_scheme(first.split("://").next().unwrap_or("")) => (first, Some(rest)),
@@ -29,25 +29,28 @@ impl Url {
             _ => ("file".to_string(), first),
         };
         if wrapped.is_none() && path.is_empty() && scheme == "file" {
-            return Err(Error::new(ErrorKind::InvalidArgument, format!("'{text}' names no store: a path is missing")));
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                format!("'{text}' names no store: the path is missing"),
+            ));
         }
         Ok(Url { scheme, path: path.to_string(), wrapped })
     }
 
-    /// `file`, `memory`, `zip`, …, in lower case.
+    /// The scheme in lower case: `file`, `memory`, `zip`, …
     pub fn scheme(&self) -> &str {
         &self.scheme
     }
 
-    /// What follows the scheme, up to the URL that it wraps.
+    /// The text after the scheme, up to the URL that it wraps.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The URL of the folder that this one's path lies in, and the name in that folder, for files in a store.
+    /// Splits the URL of a file into the URL of its folder and the file's name.
     ///
     /// # Errors
-    /// `InvalidArgument` when the path has no name at its end.
+    /// `InvalidArgument` when the path does not end in a name.
     pub fn split_name(&self) -> Result<(Url, String)> {
         let (folder, name) = self.path.rsplit_once('/').unwrap_or(("", &self.path));
         if name.is_empty() {
@@ -56,13 +59,13 @@ impl Url {
         Ok((Url { path: folder.to_string(), ..self.clone() }, name.to_string()))
     }
 
-    /// The URL of what this one wraps.
+    /// The URL that this one wraps.
     pub fn wrapped(&self) -> Option<&Url> {
         self.wrapped.as_deref()
     }
 }
 
-/// Schemes as RFC 3986, section 3.1, has them; one letter is a drive.
+/// Whether `text` is a scheme by RFC 3986, section 3.1. A single letter is a drive, not a scheme.
 fn is_scheme(text: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
     text.len() > 1 && text.as_bytes()[0].is_ascii_alphabetic() && text.bytes().all(is_part)

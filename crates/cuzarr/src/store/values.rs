@@ -1,4 +1,4 @@
-//! A table of keys and values, and what listing and deleting mean in one: shared by the stores whose values are in memory.
+//! A table of keys and values, with listing and deleting. The stores that keep values in memory share it.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -8,7 +8,7 @@ use super::key::{join_key, validate_key, validate_prefix};
 use super::{Key, Listing};
 use crate::error::Result;
 
-/// Keys and values, in order. Cloning shares them.
+/// A table of keys and values, sorted by key. Clones share it.
 pub(super) struct Values<V>(Arc<RwLock<BTreeMap<String, V>>>);
 
 impl<V> Clone for Values<V> {
@@ -37,7 +37,7 @@ impl<V: Clone> Values<V> {
         Ok(self.read().get(key).cloned())
     }
 
-    /// Puts a value where `may_replace` allows it, which gets the value that is there; says whether it did.
+    /// Inserts a value if `may_replace` allows it; returns whether it did. `may_replace` gets the old value, if any.
     pub(super) fn insert_if(&self, key: &Key, value: V, may_replace: impl FnOnce(Option<&V>) -> bool) -> Result<bool> {
         validate_key(key)?;
         let mut values = self.write();
@@ -45,7 +45,7 @@ impl<V: Clone> Values<V> {
             return Ok(false);
         }
         let old = values.insert(key.to_string(), value);
-        // The old value is dropped without the lock: giving device memory back may wait.
+        // The old value is dropped without the lock, because freeing device memory may wait.
         drop(values);
         drop(old);
         Ok(true)
@@ -81,7 +81,7 @@ impl<V: Clone> Values<V> {
         validate_prefix(prefix)?;
         let (values, start) = (self.read(), join_key(prefix, ""));
         let (mut listing, mut from) = (Listing::default(), start.clone());
-        // Jumps over whole sub-prefixes, so the cost is the number of entries, not of keys below them.
+        // The loop jumps over whole sub-prefixes, so its cost is the number of entries, not of keys below them.
         while let Some((key, _)) = values.range::<str, _>((Bound::Included(from.as_str()), Bound::Unbounded)).next() {
             let Some(name) = key.strip_prefix(&start) else { break };
             match name.split_once('/') {
@@ -95,7 +95,7 @@ impl<V: Clone> Values<V> {
                 }
             }
         }
-        // 'a' < 'a-b' < 'a/c': prefixes are met in the order of 'a/', and sorted as 'a'.
+        // 'a' < 'a-b' < 'a/c': the loop finds 'a-b' before the prefix 'a', so the prefixes need sorting.
         listing.prefixes.sort_unstable();
         Ok(listing)
     }

@@ -1,8 +1,8 @@
-//! Which version of a value was opened, and values that stay open while a caller reads from them again and again.
+//! Versions of values, and values that stay open while a caller reads from them repeatedly.
 //!
-//! Values stay open for one call, not for as long as an array is open: a later call must look whether there is a newer file
-//! anyway, which takes half as long as opening it (3 of 6 microseconds for a local file), and files that nobody reads would
-//! hold the room of what was deleted.
+//! Values stay open for one call, not for as long as an array is open. A later call must check for a newer file anyway, and the
+//! check takes half as long as opening (3 of 6 microseconds for a local file). Also, an open file keeps its disk space after it
+//! was deleted.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -12,16 +12,16 @@ use std::time::{Duration, SystemTime};
 
 use super::Key;
 
-/// Clocks of file systems tick as rarely as every two seconds: what changed within one tick may look unchanged.
+/// The coarsest tick of a file system's clock. A file that changes twice within one tick may look unchanged.
 const TICK: Duration = Duration::from_secs(2);
 
-/// What tells one version of a value from another.
+/// A value's version: it differs when the value was changed or replaced.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Version(Kind);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Kind {
-    /// A file: its file system, its number there, its size, when its bytes changed, and when it or its name did.
+    /// A file: its file system, its inode, its size, the time its bytes changed, and the time its name or attributes changed.
     File {
         identity: [u64; 4],
         changed_ns: u64,
@@ -31,20 +31,20 @@ enum Kind {
 }
 
 impl Version {
-    /// Of a file: its file system and its number there, its size, and when its bytes and when its name or its attributes
-    /// changed, in nanoseconds since 1970.
+    /// The version of a file: its file system and inode, its size, the time its bytes changed, and the time its name or
+    /// attributes changed. Times are in nanoseconds since 1970.
     pub fn of_file((device, inode): (u64, u64), size_bytes: u64, modified_ns: u64, changed_ns: u64) -> Version {
         let changed_ns = changed_ns.max(modified_ns);
         Version(Kind::File { identity: [device, inode, size_bytes, modified_ns], changed_ns })
     }
 
-    /// Of a value that was given this number, which no other value of this process ever has.
+    /// The version of a value with this number, which no other value of this process ever gets.
     pub fn numbered(number: u64) -> Version {
         Version(Kind::Number(number))
     }
 
-    /// Of a value with this entity tag. A weak tag (`W/"..."`) is no version: values with one tag may differ in their bytes
-    /// (RFC 9110, section 8.8.1).
+    /// The version of a value with this entity tag. `None` for a weak tag (`W/"..."`): values with the same weak tag may differ
+    /// in their bytes (RFC 9110, section 8.8.1).
     pub fn of_etag(tag: &str) -> Option<Version> {
         let tag = tag.trim();
         (!tag.is_empty() && !tag.starts_with("W/")).then(|| Version(Kind::ETag(tag.into())))
@@ -58,7 +58,7 @@ impl Version {
         }
     }
 
-    /// Whether both are of the same bytes: names and attributes may have changed.
+    /// Whether both versions have the same bytes. Names and attributes may have changed.
     pub fn has_same_bytes(&self, other: &Version) -> bool {
         match (&self.0, &other.0) {
             (Kind::File { identity, .. }, Kind::File { identity: other, .. }) => identity == other,
@@ -66,7 +66,7 @@ impl Version {
         }
     }
 
-    /// Whether a later change cannot have the same version: a file that was written in the same tick of the clock could.
+    /// Whether every later change gets another version. A change within the same tick of the clock may not.
     pub fn is_settled(&self) -> bool {
         let Kind::File { changed_ns, .. } = self.0 else { return true };
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -74,7 +74,7 @@ impl Version {
     }
 }
 
-/// How many values may be kept open, of all callers together: systems allow a process a thousand files or so.
+/// A limit on the values that all callers together keep open. Systems allow a process about a thousand open files.
 #[derive(Debug)]
 pub struct OpenLimit {
     most: usize,
@@ -82,7 +82,7 @@ pub struct OpenLimit {
 }
 
 impl OpenLimit {
-    /// At most `most` values.
+    /// A limit of `most` values.
     pub fn new(most: usize) -> OpenLimit {
         OpenLimit { most, now: AtomicUsize::new(0) }
     }
@@ -97,8 +97,8 @@ impl OpenLimit {
     }
 }
 
-/// Values that a caller keeps open from one of its batches to the next, so that it reads one version of each, and opens each
-/// once: as many as the limit allows, those that were used last.
+/// Values that a caller keeps open between its batches. So it opens each value once and reads one version of it. The values
+/// that were used last stay open, as many as the limit allows.
 pub struct OpenValues {
     limit: Arc<OpenLimit>,
     state: Mutex<State>,
@@ -122,7 +122,7 @@ struct Kept {
 }
 
 impl OpenValues {
-    /// Keeps nothing open yet.
+    /// An empty set of open values.
     pub fn new(limit: Arc<OpenLimit>) -> OpenValues {
         OpenValues { limit, state: Mutex::default() }
     }
@@ -131,12 +131,12 @@ impl OpenValues {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The value of a key, when it is open and of this type.
+    /// The open value of a key; `None` when it is not open or not of type `T`.
     pub fn get<T: Any + Send + Sync>(&self, key: &Key) -> Option<Arc<T>> {
         self.state().get(key)
     }
 
-    /// Keeps a value open where the limit allows it, unless another one was put there meanwhile: gives the one to be used.
+    /// Keeps a value open if the limit allows it. Returns the value to use: another thread may have opened the key meanwhile.
     pub fn keep<T: Any + Send + Sync>(&self, key: &Key, value: Arc<T>) -> Arc<T> {
         let mut state = self.state();
         if let Some(earlier) = state.get(key) {
@@ -145,7 +145,7 @@ impl OpenValues {
         let mut closed = None;
         if !self.limit.take() {
             let oldest = state.values.iter().min_by_key(|(_, kept)| kept.last_use).map(|(key, _)| key.clone());
-            // Others have all that the limit allows.
+            // Other callers use up the limit.
             let Some(oldest) = oldest else { return value };
             closed = state.values.remove(&oldest);
         }
@@ -155,7 +155,7 @@ impl OpenValues {
             self.limit.give_back(1);
         }
         drop(state);
-        // Closing may take a while, so others need not wait for it.
+        // Closing may be slow, so it happens without the lock.
         drop((closed, replaced));
         value
     }

@@ -1,4 +1,4 @@
-//! Stores that are views of other stores. A layer passes on every method, so that a store behind it loses no ability.
+//! Layers: stores that are views of other stores. A layer forwards every method, so the store behind it loses no ability.
 
 mod prefix;
 mod read_only;

@@ -1,4 +1,4 @@
-//! The part of a store below a prefix, as a store of its own.
+//! A store that shows the part of another store below a prefix.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::store::{
     Capabilities, Condition, Identity, Key, Listing, Payload, ReadRequest, ReadSink, Stat, Store, Workers,
 };
 
-/// What lies below a prefix of another store, as a store of its own.
+/// A store that shows the values below a prefix of another store.
 #[derive(Clone, Debug)]
 pub struct Prefixed {
     inner: Arc<dyn Store>,
@@ -19,10 +19,10 @@ pub struct Prefixed {
 }
 
 impl Prefixed {
-    /// The values below `prefix`.
+    /// A view of the values below `prefix`.
     ///
     /// # Errors
-    /// `KeyInvalid` when the prefix has no meaning.
+    /// `KeyInvalid` when the prefix is not valid.
     pub fn new(inner: Arc<dyn Store>, prefix: &Key) -> Result<Self> {
         validate_prefix(prefix)?;
         Ok(Prefixed { inner, prefix: prefix.to_string() })
@@ -47,7 +47,7 @@ impl Prefixed {
 #[deny(clippy::missing_trait_methods)]
 impl Store for Prefixed {
     fn read(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: &dyn Workers) {
-        // An invalid key stays as it is when its prefix would make it valid: the store below must refuse it.
+        // The prefix could make an invalid key valid. `//` keeps it invalid, so that the inner store refuses it.
         let inner_key = |key: &str| self.key(key).unwrap_or_else(|_| format!("{}//{key}", self.prefix));
         let batch = batch.iter().map(|request| ReadRequest { key: inner_key(&request.key), range: request.range });
         self.inner.read(batch.collect(), sink, workers);

@@ -17,13 +17,13 @@ pub struct ReadOnly {
 }
 
 impl ReadOnly {
-    /// The same values, for reading only.
+    /// A read-only view of `inner`.
     pub fn new(inner: Arc<dyn Store>) -> Self {
         ReadOnly { inner }
     }
 }
 
-/// The refusal of every store that was opened for reading only.
+/// The error for a write to a store that was opened for reading only.
 pub(in crate::store) fn read_only_error(store: &dyn Store, key: &Key) -> Error {
     let message = format!("{store}: key '{key}': the store was opened for reading only");
     Error::new(ErrorKind::ReadOnly, message).with_hint("open it with mode 'r+' or 'a'")

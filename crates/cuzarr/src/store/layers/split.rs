@@ -1,4 +1,4 @@
-//! Metadata in one store, everything else in another.
+//! A store that keeps metadata in one store and everything else in another.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::store::{
     Stat, Store, Version, Workers,
 };
 
-/// Two stores as one: documents that describe arrays and groups live in the second, chunks and all else in the first.
+/// Two stores as one. The first holds chunks and everything else; the second holds the documents of arrays and groups.
 #[derive(Clone, Debug)]
 pub struct Split {
     data: Arc<dyn Store>,
@@ -20,7 +20,7 @@ pub struct Split {
 }
 
 impl Split {
-    /// Metadata in `metadata`, the rest in `data`.
+    /// A store that keeps documents in `metadata` and the rest in `data`.
     pub fn new(data: Arc<dyn Store>, metadata: Arc<dyn Store>) -> Self {
         Split { data, metadata }
     }
@@ -30,7 +30,7 @@ impl Split {
     }
 }
 
-/// The sink of some of a batch's items, under their places in the whole batch.
+/// A sink for some items of a batch. It passes each call on with the item's place in the whole batch.
 pub(in crate::store) struct Side {
     sink: Arc<dyn ReadSink>,
     places: Vec<usize>,
@@ -53,7 +53,7 @@ impl ReadSink for Side {
     }
 
     fn open_values(&self) -> Option<&OpenValues> {
-        // A key has its place in one of the two stores.
+        // Each key belongs to one of the two stores, so both can share these.
         self.sink.open_values()
     }
 
@@ -106,7 +106,7 @@ impl Store for Split {
     }
 
     fn delete_prefix(&self, prefix: &Key) -> Result<()> {
-        // Metadata first: what is left behind when the second half fails belongs to nothing that can be opened.
+        // Metadata first: when the second half fails, the chunks that are left belong to no node that can be opened.
         self.metadata.delete_prefix(prefix)?;
         self.data.delete_prefix(prefix)
     }

@@ -1,12 +1,17 @@
-//! Reading around the page cache (`O_DIRECT`): what is not in memory comes from the drive in large aligned parts.
+//! Reading around the page cache (`O_DIRECT`): bytes that are not in memory come from the drive in large aligned parts.
 //!
-//! The parts land in memory of our own in huge pages, and are copied from there to where they are wanted, whose alignment
-//! does not matter then. Drives pay for each page that a read is scattered over, and for reads that lie far apart: a virtual one
-//! (virtio, 16 files of 64 MiB) gave 2.6 GB/s into huge pages to four threads, 1.8 to sixteen, 1.8 into pages of 4 KiB to four,
-//! and 1.5 through the page cache.
+//! The parts land in our own huge pages and are copied from there, so the target needs no alignment. Drives pay for each page
+//! that a read is scattered over, and for reads that lie far apart. Measured on a virtual drive (virtio, 16 files of 64 MiB):
 //!
-//! `io_uring` was tried and left out: rings of 4, 8 and 16 reads into registered huge pages gave 2.1, 2.2 and 2.0 there, and the
-//! threads that read are there anyway.
+//! | read | GB/s |
+//! |---|---|
+//! | into huge pages, 4 threads | 2.6 |
+//! | into huge pages, 16 threads | 1.8 |
+//! | into pages of 4 KiB, 4 threads | 1.8 |
+//! | through the page cache | 1.5 |
+//! | `io_uring` into registered huge pages, rings of 4 / 8 / 16 reads | 2.1 / 2.2 / 2.0 |
+//!
+//! `io_uring` was left out: it is not faster, and the reading threads exist anyway.
 
 use std::fs::File;
 use std::io;
@@ -20,30 +25,32 @@ use std::time::Duration;
 use cuzarr_device::{Buffer, Device, HostBytesMut, resident_bytes};
 use rustix::fs::OFlags;
 
-/// Reads of fewer bytes are left to the page cache: their neighbours are wanted soon, and other readers look there too.
+/// Smallest read that bypasses the page cache. Smaller reads use the cache: their neighbours are probably wanted soon, and
+/// other readers look there too.
 pub(super) const LEAST_BYTES: usize = 64 << 10;
 
-/// What any drive takes as the alignment of an offset, a size and an address.
+/// Alignment of offsets, sizes and addresses that every drive accepts.
 const ALIGNMENT_BYTES: u64 = 4096;
 
-/// Most reads at once: they keep a drive's queue full, and more of them lie further apart.
+/// Most reads at once. This many keep a drive's queue full; more would lie further apart.
 const MOST_READERS: usize = 4;
 
-/// A thread that waited so long reads all the same: another drive hangs, or this process was forked while others read.
+/// Longest wait for a turn. After it a thread reads anyway: another drive may hang, or this process was forked while other
+/// threads read.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
 
-/// Bytes of one read, two of which are made at a time: a huge page.
+/// Bytes of one read: a huge page. Two such landings are allocated at a time.
 const LANDING_BYTES: usize = 2 << 20;
 
-/// Whether most of a range of a file is outside the page cache; not where the system does not say it. Trying to read it without
-/// waiting (`RWF_NOWAIT`) would tell as well, and begin to read it through the page cache.
+/// Whether most of a range of a file is outside the page cache; false where the system does not tell. A read without waiting
+/// (`RWF_NOWAIT`) would tell it too, but would begin to read the range through the page cache.
 pub(super) fn is_cold(file: &File, range: Range<u64>) -> bool {
     let size_bytes = range.end - range.start;
     resident_bytes(file, range).is_some_and(|resident| resident < size_bytes / 2)
 }
 
-/// Whether the page cache has room for `size_bytes` more. It has as long as less than half of what was free at first was read
-/// through it: beyond, nothing would stay there until it is wanted again.
+/// Counts `size_bytes` more read through the page cache, and tells whether the cache has room for them. It has room until the
+/// process has read half as much as was free at first. After that, nothing would stay there until it is wanted again.
 pub(super) fn page_cache_has_room(size_bytes: usize) -> bool {
     static READ: AtomicU64 = AtomicU64::new(0);
     static ROOM: OnceLock<u64> = OnceLock::new();
@@ -51,7 +58,7 @@ pub(super) fn page_cache_has_room(size_bytes: usize) -> bool {
     read < *ROOM.get_or_init(|| free_memory_bytes() / 2)
 }
 
-/// What the machine, or the group of processes that this one is in, can still use.
+/// Bytes of memory that the machine can still use, or the limit of this process's cgroup where that is smaller.
 fn free_memory_bytes() -> u64 {
     let available = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
         let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
@@ -61,16 +68,16 @@ fn free_memory_bytes() -> u64 {
     available.map_or(0, |kib| kib << 10).min(of_group.unwrap_or(u64::MAX))
 }
 
-/// The same file, for reading around the page cache; `None` where its file system cannot.
+/// Opens the file again, for reading around the page cache; `None` where its file system does not support that.
 pub(super) fn open(file: &File) -> Option<File> {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     std::fs::OpenOptions::new().read(true).custom_flags(OFlags::DIRECT.bits() as i32).open(path).ok()
 }
 
-/// Fills `bytes` from `offset` on, of a file that [`open`] gave.
+/// Fills `bytes` from `offset` on. `file` comes from [`open`].
 ///
 /// # Errors
-/// `UnexpectedEof` when the file ends before that; else what the system says.
+/// `UnexpectedEof` when the file ends too early; else the system's error.
 pub(super) fn read_exact_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<()> {
     let mut landing = take_landing().map_err(io::Error::other)?;
     let filled = fill_by(&mut landing, file, bytes, offset);
@@ -100,7 +107,7 @@ fn fill_by(landing: &mut [u8], file: &File, bytes: &mut [u8], offset: u64) -> io
     Ok(())
 }
 
-/// Memory that drives write to, aligned and in one piece for them: what nobody uses now.
+/// Unused landings: aligned memory in huge pages, into which drives write.
 fn landings() -> MutexGuard<'static, Vec<HostBytesMut>> {
     static LANDINGS: Mutex<Vec<HostBytesMut>> = Mutex::new(Vec::new());
     LANDINGS.lock().unwrap_or_else(PoisonError::into_inner)
@@ -115,7 +122,7 @@ fn take_landing() -> cuzarr_device::Result<HostBytesMut> {
     Ok(both)
 }
 
-/// Leave to read from a drive.
+/// Permission to read from a drive; dropping it lets another thread read.
 struct Turn;
 
 static READERS: Mutex<usize> = Mutex::new(0);
@@ -147,8 +154,8 @@ mod tests {
         (at.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8
     }
 
-    /// A file of the working directory, whose file system is a real one more often than that of temporary files, out of the
-    /// page cache; its descriptors for both ways.
+    /// A file outside the page cache, with handles for both ways of reading. It is made in the working directory, which is on a
+    /// real file system more often than the directory of temporary files.
     fn cold_file(size_bytes: u64) -> (tempfile::NamedTempFile, File, Option<File>) {
         let named = tempfile::NamedTempFile::new_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         let bytes: Vec<u8> = (0..size_bytes).map(byte).collect();

@@ -25,9 +25,9 @@ pub(in super::super) struct OpenFile {
 }
 
 impl OpenFile {
-    /// Wraps an open file; `None` when it is a directory, so no value.
+    /// Wraps an open file; `None` when it is a directory, which is not a value.
     pub(super) fn new(file: File, direct_io: DirectIo) -> Result<Option<Self>> {
-        let metadata = file.metadata().map_err(|error| io_error("cannot ask for the value's size", error))?;
+        let metadata = file.metadata().map_err(|error| io_error("cannot get the value's size", error))?;
         if metadata.is_dir() {
             return Ok(None);
         }
@@ -46,11 +46,11 @@ impl OpenFile {
     }
 }
 
-/// How what is not in the page cache is read.
+/// How bytes that are not in the page cache are read.
 #[cfg(target_os = "linux")]
 struct Cold {
     direct_io: DirectIo,
-    /// The same file for reading around the page cache, once that is needed; `None` where it cannot be.
+    /// The file opened for reading around the page cache, once that is needed; `None` where the file system cannot.
     around: OnceLock<Option<File>>,
 }
 
@@ -70,7 +70,7 @@ impl OpenFile {
             && (*direct_io == DirectIo::On || !direct::page_cache_has_room(size_bytes));
         if is_around {
             let around = around.get_or_init(|| direct::open(&self.file));
-            // Whatever fails here, the plain way says it, or does better.
+            // On any failure the plain read below tries again, and reports its own error.
             if let Some(Ok(())) = around.as_ref().map(|around| direct::read_exact_at(around, bytes, offset)) {
                 return Ok(());
             }
@@ -115,12 +115,12 @@ impl Object for OpenFile {
     }
 
     fn check_unchanged(&self) -> Result<()> {
-        let metadata = self.file.metadata().map_err(|error| io_error("cannot ask for the value's size", error))?;
+        let metadata = self.file.metadata().map_err(|error| io_error("cannot get the value's size", error))?;
         if metadata.len() != self.size_bytes {
             return Err(changed(&format!("it had {} bytes, and has {} now", self.size_bytes, metadata.len())));
         }
         if metadata.modified().ok() != self.modified {
-            return Err(changed("its time of modification moved"));
+            return Err(changed("its modification time changed"));
         }
         Ok(())
     }
@@ -151,7 +151,7 @@ fn read_exact_at(file: &File, mut bytes: &mut [u8], mut offset: u64) -> io::Resu
     Ok(())
 }
 
-/// Gives a file its final name, unless that name is taken; says whether it did.
+/// Gives a file its final name, unless that name is taken; returns whether it did.
 pub(super) fn rename_if_absent(partial: &Path, target: &Path) -> io::Result<bool> {
     #[cfg(target_os = "linux")]
     {
@@ -172,7 +172,7 @@ pub(super) fn rename_if_absent(partial: &Path, target: &Path) -> io::Result<bool
     }
 }
 
-/// The name is taken: by a value, or by a directory, which no value can replace.
+/// The answer when the name is taken: false for a value, an error for a directory, which no value can replace.
 fn taken(target: &Path) -> io::Result<bool> {
     if target.is_dir() { Err(io::ErrorKind::IsADirectory.into()) } else { Ok(false) }
 }

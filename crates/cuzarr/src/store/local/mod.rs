@@ -1,19 +1,19 @@
-//! A directory of the local file system: keys are paths below it, values are files.
+//! A store in a directory of the local file system: keys are paths below it, values are files.
 //!
 //! **Writing is atomic.** A value is written to a file of another name in the same directory, then renamed. Readers see the
-//! old value or the new one; an interrupted write leaves the old one and, when the process died, a `.cuzarr-….partial` file,
-//! which no listing shows and no key names.
+//! old value or the new one. An interrupted write leaves the old value. When the process died, it also leaves a
+//! `.cuzarr-….partial` file, which no listing shows and no key names.
 //!
-//! **A write waits for the disk only when asked** ([`Durability`], the configuration key `fsync`); by default for nothing, as
-//! zarr-python.
+//! **A write waits for the disk only when asked** ([`Durability`], the configuration key `fsync`). By default it does not
+//! wait, like zarr-python.
 //!
-//! **No key leaves the root.** Keys with `..`, absolute ones and the like are refused by name, and so are symbolic links
-//! that lead outside (see [`Symlinks`]). On Linux the kernel checks this in the one call that opens the value (`openat2`
-//! with `RESOLVE_BENEATH`); elsewhere, and for writes, the real path is compared with the root's.
+//! **No key leaves the root.** Keys that are absolute or contain `..` are refused, and so are symbolic links that lead outside
+//! (see [`Symlinks`]). On Linux the kernel checks this in the call that opens the value (`openat2` with `RESOLVE_BENEATH`).
+//! On other systems, and for writes, the real path is compared with the root's.
 //!
-//! **Reading** opens each value of a batch once, and each shard of a call, and fills the lent memory by positioned reads on the
-//! lent threads: from the page cache what is there, through it or around it what is not ([`DirectIo`], the configuration key
-//! `direct_io`).
+//! **Reading** opens each value of a batch once, and each shard once a call. The lent threads fill the lent memory by positioned
+//! reads. Bytes in the page cache come from there; other bytes come through it or around it ([`DirectIo`], the configuration
+//! key `direct_io`).
 
 #[cfg(target_os = "linux")]
 mod direct;
@@ -38,16 +38,16 @@ use crate::error::{Error, ErrorKind, Result, ResultExt};
 pub(super) use file::OpenFile;
 use root::{Reader, Root};
 
-/// What a write waits for before it returns.
+/// What a write waits for before it returns: the setting `fsync`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// Nothing: the operating system writes when it likes. A crash of the process loses nothing, a power cut may lose
+    /// The write does not wait: the operating system writes later. A crash of the process loses nothing. A power cut may lose
     /// values written shortly before.
     #[default]
     Process,
-    /// The value's bytes are on the disk before it gets its name: a power cut leaves the old value or the new one.
+    /// The value's bytes are on the disk before it gets its name. A power cut leaves the old value or the new one.
     Data,
-    /// The name is on the disk too: what was written before a power cut is there after it.
+    /// The name is on the disk too. A value whose write has returned survives a power cut.
     DataAndName,
 }
 
@@ -68,16 +68,18 @@ impl FromStr for Durability {
     }
 }
 
-/// How reads bring what is not in the system's page cache: through it, where the next read finds it, or around it
-/// (`O_DIRECT`), faster by what the drive allows. Small reads, and those on file systems that cannot, go through it always.
+/// How reads get bytes that are not in the page cache: the setting `direct_io`.
+///
+/// A read through the cache leaves the bytes there for the next read. A read around it (`O_DIRECT`) is faster on fast drives.
+/// Small reads always go through the cache, and so do reads on file systems without `O_DIRECT`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DirectIo {
-    /// Through it, as long as what the process reads so fits into half of the memory that was free; then around it.
+    /// Through the cache at first. Once the process has read half as much as memory was free, around it.
     #[default]
     Auto,
-    /// Around it.
+    /// Around the cache.
     On,
-    /// Through it.
+    /// Through the cache.
     Off,
 }
 
@@ -101,14 +103,15 @@ impl FromStr for DirectIo {
 /// Which symbolic links are followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Symlinks {
-    /// Those whose target is inside the root. Others are errors when a key leads through them, and not listed.
+    /// Follow links whose target is inside the root. A key that leads through any other link is an error, and listings leave
+    /// such links out.
     #[default]
     WithinRoot,
-    /// All. The root's path itself may always lead through links.
+    /// Follow all links. The root's path itself may always lead through links.
     Everywhere,
 }
 
-/// How a [`LocalStore`] behaves.
+/// Options of a [`LocalStore`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LocalOptions {
     /// Refuse writes.
@@ -117,25 +120,25 @@ pub struct LocalOptions {
     pub durability: Durability,
     /// Which symbolic links are followed.
     pub symlinks: Symlinks,
-    /// How what is not in the page cache is read.
+    /// How bytes that are not in the page cache are read.
     pub direct_io: DirectIo,
 }
 
-/// A directory of the local file system. Writes are atomic, and no key leaves the root.
+/// A store in a directory of the local file system. Writes are atomic, and no key leaves the root.
 #[derive(Clone)]
 pub struct LocalStore {
     root: Arc<Root>,
     options: LocalOptions,
 }
 
-/// How often a write is tried again when its directory vanishes under it, because another writer deletes a prefix.
+/// Most attempts of a write whose directory vanishes because another writer deletes a prefix.
 const WRITE_ATTEMPTS: usize = 100;
 
 impl LocalStore {
-    /// The values below `root`. The directory is created by the first write; until then every key is missing.
+    /// A store of the values below `root`. The first write creates the directory; until then every key is missing.
     ///
     /// # Errors
-    /// `StoreFailed` when the working directory, which a relative path starts from, is gone, or `root` is a file.
+    /// `StoreFailed` when `root` is a file, or when it is relative and the working directory is gone.
     pub fn new(root: impl AsRef<Path>) -> Result<Self> {
         LocalStore::with_options(root, LocalOptions::default())
     }
@@ -159,7 +162,7 @@ impl LocalStore {
         self.options
     }
 
-    /// Opens a value as files are opened for a batch.
+    /// Opens one value, like a batch does.
     pub(super) fn open_value(&self, key: &Key) -> Result<Option<OpenFile>> {
         Reader::new(Arc::clone(&self.root), self.options.direct_io).open(key)
     }
@@ -172,7 +175,7 @@ impl LocalStore {
         if self.options.read_only { Err(read_only_error(self, key)) } else { Ok(()) }
     }
 
-    /// Like [`Store::put`], of the bytes that `fill` writes to the empty file that it gets.
+    /// Like [`Store::put`], but `fill` writes the bytes to the empty file that it gets.
     pub(super) fn put_by(
         &self,
         key: &Key,
@@ -204,8 +207,8 @@ impl LocalStore {
         }
     }
 
-    /// Lets `fill` write a file of a temporary name and then calls `publish(temporary, target)`. The temporary file is gone
-    /// afterwards, whatever happened.
+    /// Lets `fill` write a file of a temporary name, then calls `publish(temporary, target)`. The temporary file is gone
+    /// afterwards, also after a failure.
     fn write_then<T>(
         &self,
         key: &Key,
@@ -334,7 +337,7 @@ impl fmt::Debug for LocalStore {
     }
 }
 
-/// A value on its way, under a name that no key has. Dropping it removes what is left of it.
+/// The file of an unfinished value, under a name that no key can have. Dropping it removes the file.
 struct Partial {
     path: PathBuf,
 }
@@ -347,7 +350,7 @@ impl Partial {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         loop {
             let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-            // The process id keeps processes of one machine apart, the random number those of several that share a disk.
+            // The process id tells processes of one machine apart. The random number tells machines apart that share a disk.
             let name = format!("{PARTIAL_START}{:x}-{:x}-{number:x}{PARTIAL_END}", std::process::id(), random_number());
             let path = directory.join(name);
             match fs::OpenOptions::new().write(true).create_new(true).open(&path) {
@@ -361,12 +364,12 @@ impl Partial {
 
 impl Drop for Partial {
     fn drop(&mut self) {
-        // After a rename there is nothing to remove, and a failure to remove is not worth hiding the first one.
+        // After a rename there is no file to remove. After another failure, that failure is the one to report.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// A number that other processes do not draw: the standard library seeds its hash maps so.
+/// A random number. The standard library seeds its hash maps with one.
 fn random_number() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     std::hash::RandomState::new().build_hasher().finish()
@@ -376,11 +379,11 @@ fn is_partial(name: &str) -> bool {
     name.starts_with(PARTIAL_START) && name.ends_with(PARTIAL_END)
 }
 
-/// Keys of values, here: those that no temporary file can have.
+/// Checks that `key` is valid and cannot be the name of a temporary file.
 fn validate_value_key(key: &Key) -> Result<()> {
     validate_key(key)?;
     if key.split('/').any(is_partial) {
-        return Err(Error::new(ErrorKind::KeyInvalid, format!("{key:?} is a name that unfinished values have")));
+        return Err(Error::new(ErrorKind::KeyInvalid, format!("{key:?} is a name reserved for unfinished values")));
     }
     Ok(())
 }
@@ -394,7 +397,7 @@ fn io_error(what: &str, error: io::Error) -> Error {
     Error::new(ErrorKind::StoreFailed, format!("{what}: {error}")).with_source(error)
 }
 
-/// Whether an error says that nothing has this name. A file where a directory would have to be says so too.
+/// Whether an error means that no value has this name. A file in the place of a parent directory means that too.
 fn is_absence(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }

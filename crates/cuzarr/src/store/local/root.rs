@@ -1,4 +1,4 @@
-//! The root directory, and the ways into it that cannot lead out again.
+//! The root directory of a local store, and access to it that cannot leave it.
 
 use std::fs;
 use std::io;
@@ -12,7 +12,7 @@ use super::file::OpenFile;
 use super::{DirectIo, io_error, is_absence, is_partial};
 use crate::error::{Error, ErrorKind, Result};
 
-/// How often deleting a directory starts again because a concurrent writer put something into it.
+/// Most attempts to delete a directory into which another writer puts files.
 const DELETE_ATTEMPTS: usize = 100;
 
 /// The root directory of a store. It need not exist.
@@ -23,9 +23,9 @@ pub(super) struct Root {
 
 impl Root {
     pub(super) fn new(path: &Path, symlinks: Symlinks) -> Result<Self> {
-        let path = std::path::absolute(path).map_err(|error| io_error("the store's path has no meaning", error))?;
+        let path = std::path::absolute(path).map_err(|error| io_error("cannot resolve the store's path", error))?;
         if path.is_file() {
-            let message = format!("'{}' is a file; a store is a directory", path.display());
+            let message = format!("'{}' is a file, expected a directory", path.display());
             return Err(Error::new(ErrorKind::StoreFailed, message));
         }
         Ok(Root { path, symlinks })
@@ -35,14 +35,14 @@ impl Root {
         &self.path
     }
 
-    /// The real path of the directory that holds what is below `prefix`; `None` when there is none.
+    /// The real path of the directory of `prefix`; `None` when it does not exist.
     pub(super) fn directory(&self, prefix: &Key) -> Result<Option<PathBuf>> {
         let Some(real) = self.resolve(prefix)? else { return Ok(None) };
         Ok(real.is_dir().then_some(real))
     }
 
-    /// Like [`Root::directory`], and creates what is missing, one level at a time so that no level leads outside. `None`
-    /// when a level vanished meanwhile, because another writer deletes a prefix.
+    /// Like [`Root::directory`], but creates missing levels one at a time, so that none leads outside. `None` when a level
+    /// vanished meanwhile because another writer deletes a prefix.
     pub(super) fn create_directory(&self, prefix: &Key) -> Result<Option<PathBuf>> {
         if let Some(real) = self.resolve(prefix)? {
             return require_directory(real, prefix);
@@ -56,7 +56,7 @@ impl Root {
         };
         match created {
             Ok(()) => {}
-            // Another writer made it; a link that leads nowhere stands in the way too, and is found out below.
+            // Another writer made it. A link that leads nowhere ends here too, and is detected below.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(io_error(&format!("cannot create the directory of '{prefix}'"), error)),
@@ -67,7 +67,7 @@ impl Root {
         }
     }
 
-    /// The real path of a key or prefix, all links followed; `None` when nothing is there.
+    /// The real path of a key or prefix, with all links followed; `None` when nothing is there.
     ///
     /// # Errors
     /// `KeyInvalid` when a link leads outside and such links are refused.
@@ -94,8 +94,8 @@ impl Root {
         Ok(real.starts_with(root))
     }
 
-    /// Names in a directory that can be part of keys, and whether each is a directory. Unfinished values, names that are
-    /// not UTF-8, links that are not followed and special files are none.
+    /// The names in a directory that can be part of keys, and whether each is a directory. Left out are unfinished values, names
+    /// that are not UTF-8, links that are not followed, and special files.
     pub(super) fn entries(&self, directory: &Path) -> Result<Vec<(String, bool)>> {
         let reader = match fs::read_dir(directory) {
             Ok(reader) => reader,
@@ -116,7 +116,7 @@ impl Root {
         Ok(entries)
     }
 
-    /// Whether an entry is a directory (`true`) or a file (`false`), through links that are followed.
+    /// Whether an entry is a directory (`true`) or a file (`false`), after following allowed links; `None` for other kinds.
     fn kind_of(&self, entry: &fs::DirEntry) -> Result<Option<bool>> {
         let file_type = match entry.file_type() {
             Ok(file_type) => file_type,
@@ -133,7 +133,7 @@ impl Root {
         Ok(fs::metadata(&real).ok().filter(|target| target.is_dir() || target.is_file()).map(|target| target.is_dir()))
     }
 
-    /// Every key below a directory. `above` holds the real paths from the start to here: a link back to one of them would
+    /// Lists every key below a directory. `above` holds the real paths from the start to here; a link back to one of them would
     /// never end.
     pub(super) fn walk(
         &self,
@@ -158,13 +158,13 @@ impl Root {
         Ok(())
     }
 
-    /// Deletes a directory and all in it; links are removed, not followed.
+    /// Deletes a directory and everything in it. Links are removed, not followed.
     pub(super) fn delete_directory(&self, parent: &Key, name: &str) -> Result<()> {
         let Some(directory) = self.directory(parent)? else { return Ok(()) };
         delete(&directory.join(name))
     }
 
-    /// Deletes all in the root directory, not the directory itself.
+    /// Deletes everything in the root directory, but not the directory itself.
     pub(super) fn clear(&self) -> Result<()> {
         let entries = match fs::read_dir(&self.path) {
             Ok(entries) => entries,
@@ -185,7 +185,7 @@ impl Root {
     }
 }
 
-/// Deletes a directory tree; a link to one is removed alone. A file of this name is a value, and nothing lies below it.
+/// Deletes a directory tree. Of a link to a directory, only the link is removed. A file of this name is a value and stays.
 fn delete(directory: &Path) -> Result<()> {
     match fs::symlink_metadata(directory) {
         Err(error) if is_absence(&error) => return Ok(()),
@@ -207,11 +207,12 @@ fn delete(directory: &Path) -> Result<()> {
 }
 
 fn leads_outside() -> Error {
-    Error::new(ErrorKind::KeyInvalid, "a symbolic link leads outside the store")
-        .with_hint("open the store with symlinks followed everywhere, if its author is trusted")
+    Error::new(ErrorKind::KeyInvalid, "a symbolic link leads outside the store").with_hint(
+        "replace the link by the data that it points to, or in Rust open the store with Symlinks::Everywhere",
+    )
 }
 
-/// The path, when it is a directory; `None` when it vanished meanwhile.
+/// Checks that the path is a directory; `None` when it vanished meanwhile.
 fn require_directory(real: PathBuf, prefix: &Key) -> Result<Option<PathBuf>> {
     match fs::metadata(&real) {
         Ok(found) if found.is_dir() => Ok(Some(real)),
@@ -228,8 +229,8 @@ fn require_directory(real: PathBuf, prefix: &Key) -> Result<Option<PathBuf>> {
 pub(super) struct Reader {
     root: Arc<Root>,
     direct_io: DirectIo,
-    /// The root directory, opened by the first value. Not kept longer: a directory that is deleted and made anew has
-    /// another handle.
+    /// The root directory, opened with the first value. It is kept for one batch only, because a directory that is deleted and
+    /// made again needs a new handle.
     #[cfg(target_os = "linux")]
     handle: OnceLock<Option<fs::File>>,
 }
@@ -257,8 +258,8 @@ impl Reader {
         }
     }
 
-    /// Opens a value by one call that cannot leave the root; `None` when that call does not settle it: no such kernel, an
-    /// absolute link (which may still lead inside), or a race with a rename.
+    /// Opens a value by one system call that cannot leave the root. `None` when that call gives no answer: the kernel is too old,
+    /// a link is absolute (and may still lead inside), or a rename interfered.
     #[cfg(target_os = "linux")]
     fn open_beneath(&self, key: &Key) -> Option<Result<Option<OpenFile>>> {
         use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
@@ -292,8 +293,8 @@ impl Source for Reader {
     }
 }
 
-/// Opens a file whose path was checked. It does not wait for the other end of a pipe, nor follow a link that took the
-/// file's place meanwhile.
+/// Opens a file whose path was checked. It does not wait for the other end of a pipe, and does not follow a link that took
+/// the file's place meanwhile.
 fn open_for_reading(path: &Path) -> io::Result<fs::File> {
     let mut options = fs::OpenOptions::new();
     options.read(true);

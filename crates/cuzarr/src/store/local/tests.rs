@@ -200,7 +200,7 @@ fn make_cold(path: &Path) {
 #[test]
 #[cfg(target_os = "linux")]
 fn reads_the_same_around_the_page_cache_and_through_it() {
-    // Temporary files are often in memory, where there is no way around it.
+    // Temporary files are often in memory, where the page cache cannot be bypassed.
     let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
     let value: Vec<u8> = (0..3_000_777u64).map(|at| (at.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8).collect();
     for direct_io in ["auto", "on", "off"] {
@@ -253,7 +253,7 @@ fn errors_name_store_and_key() {
 
 const CHILD: &str = "CUZARR_TEST_WRITE_UNTIL_KILLED";
 
-/// Not a test of its own: the process that [`killed_writer_leaves_a_whole_value`] kills.
+/// The process that [`killed_writer_leaves_a_whole_value`] kills; not a test itself.
 #[test]
 fn child_that_writes_until_killed() {
     let Some(root) = std::env::var_os(CHILD) else { return };
