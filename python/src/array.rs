@@ -210,7 +210,7 @@ impl PyArray {
     }
 
     /// The array under a watch and those of this thread.
-    fn watched(&self, watch: &Arc<Watch>) -> Array {
+    pub fn watched(&self, watch: &Arc<Watch>) -> Array {
         let watches = Watches::current(watch);
         watches.array(&self.array, watches.token())
     }

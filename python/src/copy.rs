@@ -162,6 +162,14 @@ fn parse_existing(name: &str) -> PyResult<Existing> {
     }
 }
 
+/// Copies all elements of an array into another one, whose documents Python writes.
+#[pyfunction]
+pub fn copy_elements(py: Python<'_>, source: &PyArray, target: &PyArray) -> PyResult<()> {
+    let watch = Arc::new(Watch::default());
+    let (source, target) = (source.watched(&watch), target.watched(&watch));
+    interruptible(py, &watch, move || cuzarr_compute::copy_elements(&source, &target, &|_| ()))
+}
+
 /// Refuses a target that is the source, or lies in it, or around it.
 #[pyfunction]
 pub fn refuse_overlap(source: (PyRef<'_, PyStore>, String), target: (PyRef<'_, PyStore>, String)) -> PyResult<()> {

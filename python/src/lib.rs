@@ -53,7 +53,7 @@ mod _core {
     #[pymodule_export]
     use super::array::PyArray;
     #[pymodule_export]
-    use super::copy::{PyCheckpoint, PyCopy, PyPyramid, refuse_overlap, region_shape};
+    use super::copy::{PyCheckpoint, PyCopy, PyPyramid, copy_elements, refuse_overlap, region_shape};
     #[pymodule_export]
     use super::decoder::{PyDecoder, PyDecoderBatch};
     #[pymodule_export]

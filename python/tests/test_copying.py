@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import signal
 import subprocess
@@ -330,6 +331,56 @@ def test_a_new_array_has_the_elements_of_a_stored_one(tmp_path: Path, dtype: Any
     made = cuzarr.from_array(store, data=source, chunks=(3, 2), shards=(6, 4))
     assert made.dtype == source.dtype and made.chunks == (3, 2) and made.shards == (6, 4)
     np.testing.assert_array_equal(made[...], source[...])
+
+
+def test_numbers_become_another_type_on_their_way(source: cuzarr.Array) -> None:
+    made = cuzarr.create(VALUES.shape, data=source, dtype="float32", chunks=(7, 20, 10))
+    np.testing.assert_array_equal(made[...], VALUES.astype("float32"))
+    dates = cuzarr.create_array({}, data=np.array(["1970-01-02", "NaT"], "M8[D]"), chunks=(1,))
+    made = cuzarr.create((2,), data=dates, dtype="M8[h]", chunks=(1,))
+    np.testing.assert_array_equal(made[...], np.array(["1970-01-02", "NaT"], "M8[h]"))
+
+
+def test_an_array_without_dimensions_and_one_without_elements_are_made_of_stored_ones() -> None:
+    number = cuzarr.create_array({}, data=np.array(7, "i4"))
+    assert cuzarr.from_array({}, data=number)[...] == 7
+    for dtype in ("i4", "string"):
+        empty = cuzarr.create_array({}, shape=(0, 3), chunks=(1, 3), dtype=dtype)
+        assert cuzarr.from_array({}, data=empty).shape == (0, 3)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "string", [("a", "i2"), ("b", "f4")]], ids=str)
+def test_chunks_of_a_store_far_away_are_read_and_written_many_at_a_time(dtype: Any) -> None:
+    """Each request waits for as many others: a loop of single ones would wait in vain."""
+    memory_store = pytest.importorskip("zarr.storage").MemoryStore
+    values = np.arange(1, 97)
+    if dtype == "string":
+        values = values.astype(str).astype(object)
+    elif not isinstance(dtype, str):
+        values = np.array([(number, number) for number in range(1, 97)], dtype)
+
+    class Far(memory_store):  # type: ignore[misc,valid-type]
+        reads: asyncio.Barrier | None = None
+        writes: asyncio.Barrier | None = None
+
+        async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
+            if self.reads and key.startswith("c/"):
+                await asyncio.wait_for(self.reads.wait(), 20)
+            return await super().get(key, prototype, byte_range)
+
+        async def set(self, key: str, value: Any, byte_range: Any = None) -> None:
+            if self.writes and key.startswith("c/"):
+                await asyncio.wait_for(self.writes.wait(), 20)
+            await super().set(key, value)
+
+    far, target = Far(), Far()
+    source = cuzarr.create_array(far, shape=96, chunks=1, dtype=dtype)
+    source[...] = values
+    # Of strings a chunk is read first, to see how long they are.
+    far.reads, target.writes = asyncio.Barrier(1 if dtype == "string" else 96), asyncio.Barrier(16)
+    with cuzarr.config.set({"threading.max_workers": 16}):
+        made = cuzarr.from_array(target, data=source)
+    np.testing.assert_array_equal(made[...], values)
 
 
 def test_a_new_array_is_made_of_a_stored_one_within_the_memory_limit(source: cuzarr.Array) -> None:

@@ -11,19 +11,18 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use cuzarr_device::pool::{in_flight, within};
+use cuzarr_device::pool::within;
 use serde_json::{Map, Value, json};
 
 use super::checkpoint::{Checkpoint, Found, PassNote, refuse_resuming};
 use super::pass::{Pass, Shrink};
-use super::regions::{limit_for, plannable_bytes};
+use super::regions::{OBJECT_SHARE, REGION_SHARE, limit_for, plannable_bytes};
 use super::target::serializer;
 use cuzarr::meta::{ArrayMetadata, CodecsMetadata, Extension, FillValue, NewArray};
 use cuzarr::node::{self, Array, ArrayOptions, Node, OLD_COPY_CHECKPOINT, normalize_path, refuse_overlap};
-use cuzarr::plan::{Region, Regions};
-use cuzarr::run::relay;
+use cuzarr::plan::Regions;
 use cuzarr::store::{Store, StoreExt, join_key};
-use cuzarr::{Error, ErrorKind, Result, ResultExt};
+use cuzarr::{Error, ErrorKind, Result};
 
 /// Where the array between two passes is, below the target's path.
 const BETWEEN: &str = ".cuzarr-between";
@@ -158,8 +157,8 @@ impl Copy {
         let source = source.with_options(options);
         let mut copy = Copy { source, target, checkpoint, passes: Vec::new(), begin, shrink, options: own };
         copy.passes = match begin {
-            Begin::Fresh | Begin::Delete => copy.plan(plannable / 4)?,
-            Begin::GoOn => copy.planned_before(noted, plannable / 4)?,
+            Begin::Fresh | Begin::Delete => copy.plan(plannable / REGION_SHARE)?,
+            Begin::GoOn => copy.planned_before(noted, plannable / REGION_SHARE)?,
             Begin::Complete => Vec::new(),
         };
         copy.checkpoint.passes = copy.passes.iter().map(note).collect();
@@ -244,10 +243,7 @@ impl Copy {
     fn run_pass(&mut self, number: usize, meter: &mut Meter, progress: &(dyn Fn(&Progress) + Sync)) -> Result<()> {
         let pass = self.passes[number].clone();
         let rest = pass.unfinished(self.begin == Begin::GoOn)?;
-        let read = |(region, _): &(Region, Option<u64>)| in_flight(|| pass.read(region)).at(|| region.to_string());
-        relay(rest, 1, read, |(region, finished), elements| {
-            let elements = in_flight(|| pass.shrunk(elements)).at(|| region.to_string())?;
-            pass.write(&region, &elements).at(|| region.to_string())?;
+        pass.run(rest, |region, finished| {
             meter.add(region.elems(), finished.is_some());
             if let Some(finished) = finished.filter(|_| !self.is_committed_by_caller()) {
                 self.checkpoint.note_pass(number, finished)?;
@@ -307,10 +303,9 @@ impl Copy {
         Ok(Pass { shrink: Some(shrink.clone()), ..Pass::new(&self.source, &self.target, regions, 0, reads) })
     }
 
-    /// Writing an object takes its elements three times: packed, and twice as scratch memory.
     fn check_budget(&self, object: &[u64]) -> Result<()> {
         let one = object.iter().fold(element_bytes(&self.source), |bytes, &extent| bytes.saturating_mul(extent));
-        let (planned, limit) = (one.saturating_mul(6), self.options.memory_limit_bytes);
+        let (planned, limit) = (one.saturating_mul(OBJECT_SHARE), self.options.memory_limit_bytes);
         if planned <= plannable_bytes(limit) {
             return Ok(());
         }
@@ -386,14 +381,14 @@ impl Copy {
 }
 
 /// Counts what was written.
-struct Meter {
+pub(super) struct Meter {
     begun: Instant,
     element_bytes: u64,
     progress: Progress,
 }
 
 impl Meter {
-    fn new(passes: &[Pass], element_bytes: u64) -> Meter {
+    pub(super) fn new(passes: &[Pass], element_bytes: u64) -> Meter {
         let regions = passes.iter().map(|pass| pass.regions.len()).sum();
         let regions_done = passes.iter().map(|pass| pass.finished).sum();
         let left = |pass: &Pass| {
@@ -406,12 +401,12 @@ impl Meter {
         Meter { begun: Instant::now(), element_bytes, progress }
     }
 
-    fn add(&mut self, elems: u64, finished: bool) {
+    pub(super) fn add(&mut self, elems: u64, finished: bool) {
         self.progress.bytes_done += elems.saturating_mul(self.element_bytes);
         self.progress.regions_done += u64::from(finished);
     }
 
-    fn now(&self) -> Progress {
+    pub(super) fn now(&self) -> Progress {
         Progress { seconds: self.begun.elapsed().as_secs_f64(), ..self.progress }
     }
 }
@@ -481,10 +476,7 @@ fn check_alike(source: &ArrayMetadata, target: &ArrayMetadata, shrink: Option<&S
         Some(shrink) => shrink.shape(source.shape()),
         None => source.shape().to_vec(),
     };
-    if expected != target.shape() {
-        let message = format!("the source has shape {expected:?}, the target {:?}", target.shape());
-        return Err(Error::new(ErrorKind::ShapeMismatch, message));
-    }
+    refuse_other_shape(&expected, target.shape())?;
     if source.data_type() != target.data_type() {
         let message =
             format!("the source has elements of {}, the target of {}", source.data_type(), target.data_type());
@@ -493,7 +485,15 @@ fn check_alike(source: &ArrayMetadata, target: &ArrayMetadata, shrink: Option<&S
     Ok(())
 }
 
-fn element_bytes(array: &Array) -> u64 {
+pub(super) fn refuse_other_shape(source: &[u64], target: &[u64]) -> Result<()> {
+    if source == target {
+        return Ok(());
+    }
+    let message = format!("the source has shape {source:?}, the target {target:?}");
+    Err(Error::new(ErrorKind::ShapeMismatch, message))
+}
+
+pub(super) fn element_bytes(array: &Array) -> u64 {
     array.metadata().data_type().size_bytes().map_or(VARIABLE_BYTES, |size_bytes| size_bytes as u64)
 }
 

@@ -26,6 +26,7 @@
 
 mod checkpoint;
 mod copy;
+mod copy_elements;
 mod copy_group;
 mod count;
 mod cpu;
@@ -53,6 +54,7 @@ mod target;
 
 pub use checkpoint::Checkpoint;
 pub use copy::{Copy, Existing, Progress};
+pub use copy_elements::copy_elements;
 pub use copy_group::{Copied, copy_node};
 pub use elementwise::{ElementwiseArgument, ElementwiseCall, ElementwiseKernel};
 pub use expr::{Expr, Operand};

@@ -2,13 +2,15 @@
 
 use std::collections::HashSet;
 
-use cuzarr_device::NdBuffer;
 use cuzarr_device::downsample::{Downsampling, downsample};
+use cuzarr_device::pool::in_flight;
+use cuzarr_device::{DType, NdBuffer, Order};
 
-use cuzarr::Result;
 use cuzarr::codec::VariableElements;
 use cuzarr::node::Array;
 use cuzarr::plan::{Region, Regions};
+use cuzarr::run::relay;
+use cuzarr::{Result, ResultExt};
 
 /// One way through all elements.
 #[derive(Clone, Debug)]
@@ -22,6 +24,8 @@ pub struct Pass {
     /// How many times the bytes of the pass's source are read on average.
     pub reads: f64,
     pub(super) shrink: Option<Shrink>,
+    /// The type that elements are converted to.
+    pub(super) cast: Option<DType>,
 }
 
 /// Elements of the source along each dimension that one element of the target comes of, and how.
@@ -39,7 +43,7 @@ impl Shrink {
 }
 
 /// Elements on their way.
-pub(super) enum Elements {
+enum Elements {
     Fixed(NdBuffer),
     Variable(VariableElements),
 }
@@ -47,11 +51,35 @@ pub(super) enum Elements {
 impl Pass {
     /// A pass that changes no element.
     pub(super) fn new(source: &Array, target: &Array, regions: Regions, finished: u64, reads: f64) -> Pass {
-        Pass { source: source.clone(), target: target.clone(), regions, finished, reads, shrink: None }
+        Pass { source: source.clone(), target: target.clone(), regions, finished, reads, shrink: None, cast: None }
+    }
+
+    /// Copies regions one after the other, the next one being read while one is written. `done` hears of each, with what came with it.
+    ///
+    /// # Errors
+    /// The first failure, with the region in the trail.
+    pub(super) fn run<T: Send>(
+        &self,
+        regions: impl Iterator<Item = Result<(Region, T)>>,
+        mut done: impl FnMut(&Region, T) -> Result<()>,
+    ) -> Result<()> {
+        let read = |(region, _): &(Region, T)| in_flight(|| self.read(region)).at(|| region.to_string());
+        relay(regions, 1, read, |(region, note), elements| {
+            self.write(&region, elements).at(|| region.to_string())?;
+            done(&region, note)
+        })
+    }
+
+    /// Copies one region.
+    ///
+    /// # Errors
+    /// Those of [`Pass::run`].
+    pub(super) fn copy(&self, region: &Region) -> Result<()> {
+        self.read(region).and_then(|elements| self.write(region, elements)).at(|| region.to_string())
     }
 
     /// What a region of the target is made of.
-    pub(super) fn read(&self, region: &Region) -> Result<Elements> {
+    fn read(&self, region: &Region) -> Result<Elements> {
         let Some(shrink) = &self.shrink else { return read(&self.source, region) };
         let start: Vec<u64> = region.start.iter().zip(&shrink.factors).map(|(start, factor)| start * factor).collect();
         let ends = region.extent.iter().zip(&shrink.factors).zip(start.iter().zip(self.source.shape()));
@@ -60,23 +88,27 @@ impl Pass {
     }
 
     /// The elements of the target that come of those of the source.
-    pub(super) fn shrunk(&self, elements: Elements) -> Result<Elements> {
-        match (&self.shrink, elements) {
-            (Some(shrink), Elements::Fixed(elements)) => {
-                // They are bounded by the elements of a box.
-                let factors: Vec<usize> = shrink.factors.iter().map(|&factor| factor as usize).collect();
-                Ok(Elements::Fixed(downsample(&elements, &factors, shrink.method)?))
-            }
-            (_, elements) => Ok(elements),
+    fn made(&self, mut elements: NdBuffer) -> Result<NdBuffer> {
+        if let Some(shrink) = &self.shrink {
+            // They are bounded by the elements of a box.
+            let factors: Vec<usize> = shrink.factors.iter().map(|&factor| factor as usize).collect();
+            elements = downsample(&elements, &factors, shrink.method)?;
+        }
+        match self.cast {
+            Some(dtype) => Ok(elements.astype(dtype, Order::C)?),
+            None => Ok(elements),
         }
     }
 
-    /// Writes what comes of a region.
-    pub(super) fn write(&self, region: &Region, elements: &Elements) -> Result<()> {
+    /// Writes what the elements of a region become.
+    fn write(&self, region: &Region, elements: Elements) -> Result<()> {
         let selection = region.selection()?;
         match elements {
-            Elements::Fixed(elements) => self.target.write_buffer(&selection, elements),
-            Elements::Variable(elements) => self.target.write_variable(&selection, elements),
+            Elements::Fixed(elements) => {
+                let made = in_flight(|| self.made(elements))?;
+                self.target.write_buffer(&selection, &made)
+            }
+            Elements::Variable(elements) => self.target.write_variable(&selection, &elements),
         }
     }
 

@@ -8,6 +8,11 @@ const PLANNED_WHOLE_BYTES: u64 = 448 << 20;
 /// What is left of higher limits: two of the pools' pieces of 32 MiB.
 const GAPS_BYTES: u64 = 64 << 20;
 
+/// A copy of an object takes its elements so many times: read, and while the one before is written, packed and twice as scratch memory.
+pub(crate) const OBJECT_SHARE: u64 = 6;
+/// One part in so many of the memory limit is for a region of a copy.
+pub(crate) const REGION_SHARE: u64 = 4;
+
 /// What of a memory limit work out of core plans with: the rest is for gaps between blocks of many sizes on a device. It is the
 /// same wherever is computed, since results depend on it.
 pub(crate) fn plannable_bytes(limit_bytes: u64) -> u64 {

@@ -12,7 +12,9 @@ use cuzarr::plan::Selection;
 use cuzarr::store::testing::{Observed, Operation};
 use cuzarr::store::{LocalStore, MemoryStore, Prefixed, Split, Store, StoreExt};
 use cuzarr::{Error, ErrorKind};
-use cuzarr_compute::{Changes, ComputeOptions, Copy, Existing, Expr, Pyramid, PyramidOptions, copy_node};
+use cuzarr_compute::{
+    Changes, ComputeOptions, Copy, Existing, Expr, Pyramid, PyramidOptions, copy_elements, copy_node,
+};
 use cuzarr_device::downsample::Downsampling;
 use cuzarr_device::{DType, Device, NdBuffer, Order};
 use model::devices;
@@ -477,6 +479,120 @@ fn strings_and_arrays_without_elements_are_copied() {
     let copy =
         Copy::new(&empty, memory(), "", empty.metadata().clone(), Existing::Refuse).unwrap().run(&|_| ()).unwrap();
     assert_eq!(copy.shape(), [0]);
+}
+
+/// An array whose documents somebody else writes.
+fn undocumented(store: Arc<dyn Store>, like: &Array, changes: Value) -> Array {
+    let metadata = Changes::from_json(&changes).unwrap().apply(like.metadata()).unwrap();
+    Array::from_metadata(store, "t", metadata, like.options().clone()).unwrap()
+}
+
+#[test]
+fn elements_alone_are_copied_into_any_store_each_object_once() {
+    for device in devices() {
+        let options = ArrayOptions { device, ..options(1 << 20) };
+        let source = source(memory(), [7, 8, 26], options);
+        for case in [json!({"chunks": [30, 11, 13]}), json!({"chunks": [3, 44, 26], "shards": [15, null, null]})] {
+            let (zip, session) = (Observed::new(memory()).without_deletes(), Observed::new(memory()).transactional());
+            for store in [Arc::new(zip), Arc::new(session)] {
+                let target = undocumented(Arc::clone(&store) as Arc<dyn Store>, &source, case.clone());
+                let told = AtomicU64::new(0);
+                copy_elements(&source, &target, &|now| told.store(now.bytes_done, Ordering::Relaxed)).unwrap();
+                assert_eq!(told.load(Ordering::Relaxed), SHAPE.iter().product::<u64>() * 4);
+                check(&target);
+                let keys = store.list("").unwrap();
+                assert!(keys.iter().all(|key| key.starts_with("t/c/")), "{keys:?}");
+                let written = store.take_operations().into_iter().filter(|one| matches!(one, Operation::Write(..)));
+                assert_eq!(written.count(), keys.len(), "an object was written twice");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_becomes_one_object_is_read_as_one_batch() {
+    let store = Arc::new(Observed::new(memory()).with_read_delay(std::time::Duration::from_millis(1)));
+    let source = source(Arc::clone(&store) as Arc<dyn Store>, [3, 11, 13], options(1 << 20));
+    store.take_operations();
+    copy_elements(&source, &undocumented(memory(), &source, json!({})), &|_| ()).unwrap();
+    assert_eq!((store.most_in_flight(), store.take_reads().len()), (80, 80), "all at once, each chunk once");
+}
+
+#[test]
+fn an_object_that_is_large_for_the_limit_is_copied_by_itself() {
+    let source = source(memory(), [3, 11, 13], options(1 << 18));
+    let whole = || changes(json!({"chunks": [null, null, null]})).apply(source.metadata()).unwrap();
+    let refused = Copy::new(&source, memory(), "t", whole(), Existing::Refuse).err().unwrap();
+    assert_eq!(refused.kind(), ErrorKind::BudgetExceeded);
+    let target = undocumented(memory(), &source, json!({"chunks": [15, 44, 26]}));
+    let told = AtomicU64::new(0);
+    copy_elements(&source, &target, &|now| told.store(now.regions, Ordering::Relaxed)).unwrap();
+    assert_eq!(told.load(Ordering::Relaxed), 2);
+    check(&target);
+    let tight = source.with_options(options(1 << 10));
+    let error = copy_elements(&tight, &undocumented(memory(), &tight, json!({})), &|_| ()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::BudgetExceeded, "{error}");
+}
+
+#[test]
+fn numbers_are_converted_and_nothing_else() {
+    let of_type = |data_type: &str, path: &str| {
+        let document = json!({
+            "zarr_format": 3, "node_type": "array", "shape": [4], "data_type": data_type, "fill_value": 0,
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [3]}},
+            "chunk_key_encoding": {"name": "default"}, "codecs": [{"name": "bytes", "configuration": {"endian": "big"}}],
+        });
+        let metadata = ArrayMetadata::from_json(document.to_string().as_bytes()).unwrap();
+        Array::create(memory(), path, metadata, false, options(1 << 20)).unwrap()
+    };
+    let floats = of_type("float32", "a");
+    let bytes: Vec<u8> = [1.5f32, -2.5, 300.0, 0.0].into_iter().flat_map(f32::to_ne_bytes).collect();
+    let value = NdBuffer::from_host(Device::Cpu, DType::FLOAT32, &[4], Order::C, &bytes).unwrap();
+    floats.write_buffer(&Selection::all(&[4]), &value).unwrap();
+    let integers = of_type("int16", "a");
+    copy_elements(&floats, &integers, &|_| ()).unwrap();
+    let read = integers.read_buffer(&Selection::all(&[4])).unwrap();
+    assert_eq!(read.host_slice::<i16>().unwrap(), [1, -2, 300, 0]);
+    let refusal = |from: &Array, to: &Array| copy_elements(from, to, &|_| ()).unwrap_err().kind();
+    let mut time = floats.metadata().to_json();
+    time = String::from_utf8(time)
+        .unwrap()
+        .replace("\"float32\"", r#"{"name": "numpy.datetime64", "configuration": {"unit": "s", "scale_factor": 1}}"#)
+        .into_bytes();
+    let time = ArrayMetadata::from_json(&time).unwrap();
+    let time = Array::create(memory(), "a", time, false, options(1 << 20)).unwrap();
+    assert_eq!(refusal(&time, &integers), ErrorKind::DTypeMismatch, "a date is no number");
+    assert_eq!(refusal(&integers, &time), ErrorKind::DTypeMismatch);
+    assert_eq!(refusal(&floats, &floats), ErrorKind::InvalidArgument, "they overlap");
+    let mut shorter = floats.metadata().clone();
+    shorter.set_shape(vec![3]).unwrap();
+    let shorter = Array::from_metadata(memory(), "b", shorter, options(1 << 20)).unwrap();
+    assert_eq!(refusal(&floats, &shorter), ErrorKind::ShapeMismatch);
+}
+
+#[test]
+fn long_strings_are_copied_a_few_at_a_time() {
+    let metadata = json!({
+        "zarr_format": 3, "node_type": "array", "shape": [64], "data_type": "string", "fill_value": "",
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2]}},
+        "chunk_key_encoding": {"name": "default"}, "codecs": ["vlen-utf8"],
+    });
+    let metadata = ArrayMetadata::from_json(metadata.to_string().as_bytes()).unwrap();
+    let source = Array::create(memory(), "", metadata, false, options(1 << 20)).unwrap();
+    let words = |size_bytes: u64| cuzarr::codec::VariableElements {
+        offsets: (0..=64).map(|at| at * size_bytes).collect(),
+        data: (0..64 * size_bytes).map(|at| b'a' + (at / size_bytes % 26) as u8).collect(),
+    };
+    let everything = Selection::all(&[64]);
+    for (size_bytes, regions) in [(1, 1), (10_000, 4)] {
+        source.write_variable(&everything, &words(size_bytes)).unwrap();
+        let target = undocumented(memory(), &source, json!({}));
+        let told = AtomicU64::new(0);
+        copy_elements(&source, &target, &|now| told.store(now.regions, Ordering::Relaxed)).unwrap();
+        assert_eq!(told.load(Ordering::Relaxed), regions, "{size_bytes} bytes each");
+        let read = target.read_variable(&everything).unwrap();
+        assert_eq!((read.offsets, read.data), (words(size_bytes).offsets, words(size_bytes).data));
+    }
 }
 
 #[test]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import copy as _copying
 import warnings
-from contextlib import suppress
 from typing import Any
 
-from cuzarr._compute.evaluate import plan
+from cuzarr import _core
 from cuzarr._compute.sources import is_array, metadata_of, place_of
 from cuzarr._memory.foreign import host_array
 from cuzarr._metadata.array import AnyArrayMetadata, ArrayV2Metadata
@@ -18,8 +17,7 @@ from cuzarr._metadata.dtype import ZarrFormat
 from cuzarr._node.arguments import check_data, default_format, device_like, dtype_of, refuse_plan, shape_and_chunks, warn_ignored
 from cuzarr._node.array import Array
 from cuzarr._node.array_config import ArrayConfigLike, parse_array_config
-from cuzarr._numpy import is_computable
-from cuzarr.errors import BudgetExceededError, CuzarrRuntimeWarning, CuzarrUserWarning, InvalidArgumentError
+from cuzarr.errors import CuzarrRuntimeWarning, CuzarrUserWarning, DTypeMismatchError, InvalidArgumentError
 from cuzarr.storage import StorePath, make_store_path
 
 
@@ -247,18 +245,17 @@ def _keep(source: AnyArrayMetadata, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def fill(array: Array, data: Any) -> None:
-    """Writes all elements. Those of an array of a store stream from one to the other, each stored object written once."""
+    """Writes all elements. Those of an array of a store are copied in batches, each stored object written once."""
     if not is_array(data):
         if array.ndim == 0 or array.size:
             array[...] = data
         return
     source = data if isinstance(data, Array) else Array(place_of(data), metadata_of(data))
-    if is_computable(array.dtype) and array.size:
-        with suppress(BudgetExceededError):  # one object alone takes more than the memory limit
-            plan(source).store(array)
-            return
-    for region in regions(array.shape, array.metadata._stored_chunks):
-        array[region] = source[region]
+    try:
+        _core.copy_elements(source._handle(), array._handle())
+    except DTypeMismatchError:  # of elements that are not numbers, NumPy alone knows what becomes of them
+        for region in regions(array.shape, array.metadata._stored_chunks):
+            array[region] = source[region]
 
 
 def create(

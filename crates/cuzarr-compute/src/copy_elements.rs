@@ -1,0 +1,110 @@
+//! Copying the elements of one array into another, whose documents the caller writes.
+
+use cuzarr_device::pool::within;
+use cuzarr_device::{DType, DTypeKind};
+
+use super::copy::{Meter, Progress, element_bytes, refuse_other_shape};
+use super::pass::Pass;
+use super::regions::{OBJECT_SHARE, REGION_SHARE, plannable_bytes};
+use cuzarr::meta::DataType;
+use cuzarr::node::{Array, ArrayOptions, refuse_overlap};
+use cuzarr::plan::{Region, Regions};
+use cuzarr::{Error, ErrorKind, Result};
+
+/// Copies all elements of an array into another one of the same shape, and converts numbers to its type as NumPy's `astype` does.
+/// Neither metadata nor a checkpoint is written, so the target may lie in any store that takes its chunks, ZIP files among them.
+///
+/// Regions are copied one after the other: each is a batch of reads and a batch of writes, the next is read while one is written,
+/// and every object is written once. They take at most half of the source's memory limit, reading and writing them the other half.
+/// Where that is too little for one object, objects are copied one at a time, as far as reading and writing them stays within the limit.
+///
+/// ```
+/// use std::sync::Arc;
+/// use cuzarr::meta::ArrayMetadata;
+/// use cuzarr::node::{Array, ArrayOptions};
+/// use cuzarr::plan::Selection;
+/// use cuzarr::store::MemoryStore;
+/// use cuzarr_compute::copy_elements;
+/// let array = |chunk: u64| {
+///     let text = format!(r#"{{
+///         "zarr_format": 3, "node_type": "array", "shape": [4], "data_type": "uint8", "fill_value": 7, "codecs": ["bytes"],
+///         "chunk_grid": {{"name": "regular", "configuration": {{"chunk_shape": [{chunk}]}}}},
+///         "chunk_key_encoding": {{"name": "default"}}
+///     }}"#);
+///     let metadata = ArrayMetadata::from_json(text.as_bytes())?;
+///     Array::create(Arc::new(MemoryStore::new()), "a", metadata, false, ArrayOptions::default())
+/// };
+/// let (source, target) = (array(1)?, array(3)?);
+/// copy_elements(&source, &target, &|_| ())?;
+/// assert_eq!(target.read_buffer(&Selection::all(&[4]))?.host_slice::<u8>()?, [7, 7, 7, 7]);
+/// # Ok::<(), cuzarr::Error>(())
+/// ```
+///
+/// # Errors
+/// `ShapeMismatch`; `DTypeMismatch` for types that are not the same, unless both are numbers; `InvalidArgument` when source and
+/// target overlap; what reading and writing report, with the region in the trail. What was written before a failure stays.
+pub fn copy_elements(source: &Array, target: &Array, progress: &(dyn Fn(&Progress) + Sync)) -> Result<()> {
+    refuse_other_shape(source.shape(), target.shape())?;
+    let cast = conversion(source.metadata().data_type(), target.metadata().data_type())?;
+    refuse_overlap((source.store(), source.path()), (target.store(), target.path()))?;
+    let unit = target.metadata().chunk_grid().chunk_shape();
+    let bytes = copied_element_bytes(source, target)?;
+    let object_bytes = unit.iter().fold(bytes, |bytes, &extent| bytes.saturating_mul(extent));
+    let limit_bytes = source.options().memory_limit_bytes;
+    let plannable = plannable_bytes(limit_bytes);
+    let fits = object_bytes.saturating_mul(OBJECT_SHARE) <= plannable;
+    let most_bytes = if fits { plannable / REGION_SHARE } else { object_bytes };
+    let memory_limit_bytes = if fits { plannable / 2 } else { limit_bytes };
+    let limited = |array: &Array| {
+        array.with_options(ArrayOptions { memory_limit_bytes, order_is_f: false, ..array.options().clone() })
+    };
+    let chunk = source.chunk_shape()?;
+    let regions = Regions::plan(source.shape(), bytes, unit, &[&chunk], most_bytes)?;
+    let reads = regions.reads(&chunk);
+    let pass = Pass { cast, ..Pass::new(&limited(source), &limited(target), regions, 0, reads) };
+    let mut meter = Meter::new(std::slice::from_ref(&pass), bytes);
+    let regions = pass.regions.from(0).map(|region| region.map(|region| (region, ())));
+    let mut done = |region: &Region| {
+        meter.add(region.elems(), true);
+        progress(&meter.now());
+    };
+    if fits {
+        let _within = within(source.device(), limit_bytes);
+        return pass.run(regions, |region, ()| Ok(done(region)));
+    }
+    for region in regions {
+        let (region, ()) = region?;
+        pass.copy(&region)?;
+        done(&region);
+    }
+    Ok(())
+}
+
+/// The type that elements are converted to; `None` where they are what the target holds.
+fn conversion(source: &DataType, target: &DataType) -> Result<Option<DType>> {
+    let number = |data_type: &DataType| {
+        let is_time = matches!(data_type, DataType::DateTime64 { .. } | DataType::TimeDelta64 { .. });
+        data_type.device_dtype().filter(|dtype| !is_time && dtype.kind() != DTypeKind::Opaque)
+    };
+    match (number(source), number(target)) {
+        _ if source == target => Ok(None),
+        (Some(_), Some(dtype)) => Ok(Some(dtype)),
+        _ => {
+            let message = format!("the source has elements of {source}, which are not converted to {target}");
+            Err(Error::new(ErrorKind::DTypeMismatch, message))
+        }
+    }
+}
+
+/// Bytes of one element in memory, of the larger of the two types. Those of variable length are as long as the elements of the
+/// first object are on average, unless these are short.
+fn copied_element_bytes(source: &Array, target: &Array) -> Result<u64> {
+    let least = element_bytes(source).max(element_bytes(target));
+    if source.metadata().data_type().size_bytes().is_some() {
+        return Ok(least);
+    }
+    let unit = target.metadata().chunk_grid().chunk_shape().to_vec();
+    let Some(first) = Regions::new(source.shape(), unit)?.from(0).next().transpose()? else { return Ok(least) };
+    let elements = source.read_variable(&first.selection()?)?;
+    Ok(least.max((elements.data.len() as u64).div_ceil(first.elems().max(1))))
+}
