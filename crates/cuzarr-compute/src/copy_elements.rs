@@ -67,15 +67,16 @@ pub fn copy_elements(source: &Array, target: &Array, progress: &(dyn Fn(&Progres
     let mut done = |region: &Region| {
         meter.add(region.elems(), true);
         progress(&meter.now());
+        Ok(())
     };
     if fits {
         let _within = within(source.device(), limit_bytes);
-        return pass.run(regions, |region, ()| Ok(done(region)));
+        return pass.run(regions, |region, ()| done(region));
     }
     for region in regions {
         let (region, ()) = region?;
         pass.copy(&region)?;
-        done(&region);
+        done(&region)?;
     }
     Ok(())
 }
