@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Args;
-use cuzarr::meta::{ArrayMetadata, DataType, Extension, FillValue};
+use cuzarr::meta::{ArrayMetadata, DataType, Extension};
 use cuzarr::node::{Array, ArrayOptions};
 use cuzarr::plan::Selection;
 use cuzarr::run::Report;
@@ -180,16 +180,8 @@ impl Case {
         }
         // With the checksum, a flipped byte is an error with every codec, and without one.
         codecs.push(extension("crc32c", json!({})));
-        if self.sharded {
-            let inner: Vec<Value> = codecs.iter().map(Extension::to_json).collect();
-            let index = json!([{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}]);
-            let sharding =
-                json!({"chunk_shape": CHUNK, "codecs": inner, "index_codecs": index, "index_location": "end"});
-            codecs = vec![extension("sharding_indexed", sharding)];
-        }
-        let chunk_shape = if self.sharded { SHARD } else { CHUNK };
-        let fill = FillValue::Element(0f32.to_ne_bytes().to_vec());
-        ArrayMetadata::new_v3(vec![planes, PLANE[0], PLANE[1]], DataType::Float32, chunk_shape.to_vec(), fill, codecs)
+        let array = Array::builder([planes, PLANE[0], PLANE[1]], DataType::Float32).chunks(CHUNK).codecs(codecs);
+        if self.sharded { array.shards(SHARD).metadata() } else { array.metadata() }
     }
 }
 

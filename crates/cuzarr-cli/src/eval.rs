@@ -6,13 +6,13 @@ use std::time::Instant;
 
 use clap::Args;
 use cuzarr::config::{Config, parse_bytes};
-use cuzarr::meta::{ArrayMetadata, CodecsMetadata, DataType, Extension, FillValue, NewArray};
+use cuzarr::meta::{ArrayMetadata, DataType};
 use cuzarr::node::{Array, ArrayOptions};
 use cuzarr::store::Store;
 use cuzarr::{Error, ErrorKind, Result};
-use cuzarr_compute::{ComputeOptions, Expr, Progress, compressor_named, parse};
+use cuzarr_compute::{ComputeOptions, Expr, Progress, parse};
 use cuzarr_device::{DType, Device, NdBuffer, Order};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::Verdict;
 use crate::copy::{Extents, extents};
@@ -189,50 +189,14 @@ impl Eval {
             (None, Some(array)) => array.chunk_shape()?,
             (None, None) => shape.iter().map(|&len| len.clamp(1, 256)).collect(),
         };
-        let data_type = data_type_of(expr.dtype())?;
-        let mut codecs = vec![match data_type.swap_units().is_empty() {
-            true => Extension::new("bytes", Map::new()),
-            false => Extension::new("bytes", Map::from_iter([("endian".to_string(), json!("little"))])),
-        }];
-        codecs.extend(compressor_named(&self.compressor)?);
-        let mut configured = codecs;
-        for codec in configured.iter_mut().filter(|codec| codec.name == "blosc") {
-            codec.configuration.insert("typesize".into(), json!(expr.dtype().size_bytes()));
+        let names = like.and_then(|array| array.metadata().xarray_dimensions());
+        let array = Array::builder(shape, DataType::try_from(expr.dtype())?).chunks(chunk_shape);
+        let mut metadata = array.compressor(&self.compressor).metadata()?;
+        if let Some(names) = names {
+            metadata.set_dimension_names(names)?;
         }
-        ArrayMetadata::new(NewArray {
-            shape: shape.to_vec(),
-            fill_value: FillValue::default_of(&data_type),
-            data_type,
-            chunk_shape,
-            codecs: CodecsMetadata::V3(configured),
-            chunk_key_encoding: None,
-            attributes: Map::new(),
-            dimension_names: like.and_then(|array| array.metadata().xarray_dimensions()),
-        })
+        Ok(metadata)
     }
-}
-
-/// The Zarr data type of elements of this type.
-fn data_type_of(dtype: DType) -> Result<DataType> {
-    const TYPES: [(DType, DataType); 15] = [
-        (DType::BOOL, DataType::Bool),
-        (DType::INT8, DataType::Int8),
-        (DType::INT16, DataType::Int16),
-        (DType::INT32, DataType::Int32),
-        (DType::INT64, DataType::Int64),
-        (DType::UINT8, DataType::UInt8),
-        (DType::UINT16, DataType::UInt16),
-        (DType::UINT32, DataType::UInt32),
-        (DType::UINT64, DataType::UInt64),
-        (DType::FLOAT16, DataType::Float16),
-        (DType::FLOAT32, DataType::Float32),
-        (DType::FLOAT64, DataType::Float64),
-        (DType::BFLOAT16, DataType::BFloat16),
-        (DType::COMPLEX64, DataType::Complex64),
-        (DType::COMPLEX128, DataType::Complex128),
-    ];
-    let found = TYPES.into_iter().find(|(device, _)| *device == dtype).map(|(_, stored)| stored);
-    found.ok_or_else(|| Error::new(ErrorKind::Unsupported, format!("no Zarr array can hold elements of {dtype}")))
 }
 
 /// The elements as nested lists. Values that are not JSON numbers, such as NaN, become null.

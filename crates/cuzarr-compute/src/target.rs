@@ -2,10 +2,14 @@
 
 use serde_json::{Map, Value, json};
 
+use cuzarr::meta::encoding::{self, completed, to_v2};
 use cuzarr::meta::{
     ArrayMetadata, CodecsMetadata, DataType, Endian, Extension, NewArray, Order, ZarrFormat, translate,
 };
 use cuzarr::{Error, ErrorKind, Result};
+
+pub use cuzarr::meta::encoding::compressor_named;
+pub(super) use cuzarr::meta::encoding::serializer;
 
 /// Codecs from elements to bytes: those before one of them are filters, those behind it compress.
 const SERIALIZERS: &[&str] = &["bytes", "endian", "vlen-utf8", "vlen-bytes", "packbits"];
@@ -162,12 +166,7 @@ impl Changes {
             codecs.extend(compressors.iter().map(|codec| completed(codec, source.data_type())));
         }
         if sharded {
-            let codecs: Vec<Value> = codecs.iter().map(Extension::to_json).collect();
-            let sharding = json!({"name": "sharding_indexed", "configuration": {
-                "chunk_shape": chunk, "codecs": codecs, "index_location": "end",
-                "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}],
-            }});
-            return Ok(CodecsMetadata::V3(vec![Extension::from_json(&sharding, "codecs")?]));
+            return Ok(CodecsMetadata::V3(vec![encoding::sharding(chunk, &codecs)?]));
         }
         Ok(CodecsMetadata::V3(codecs))
     }
@@ -219,33 +218,6 @@ impl Changes {
             endian: Endian::Little,
         })
     }
-}
-
-/// A compressor by name, with a level behind a colon where it has one: `zstd`, `zstd:5`, `gzip:1`, `blosc`, `none`.
-///
-/// # Errors
-/// `InvalidArgument` for other names; say those as JSON.
-pub fn compressor_named(text: &str) -> Result<Vec<Extension>> {
-    let (name, level) = text.split_once(':').unwrap_or((text, ""));
-    let unknown = || {
-        let message = format!("'{text}' is no compressor that has a short name");
-        Error::new(ErrorKind::InvalidArgument, message)
-            .with_hint("use none, zstd, gzip or blosc, with a level as in 'zstd:5', or the codec's JSON")
-    };
-    if text.trim_start().starts_with('{') {
-        let value: Value = serde_json::from_str(text).map_err(|error| unknown().with_source(error))?;
-        return Ok(vec![Extension::from_json(&value, "compressors")?]);
-    }
-    let level = |default: i64| if level.is_empty() { Ok(default) } else { level.parse().map_err(|_| unknown()) };
-    let configuration = match name {
-        "none" => return Ok(Vec::new()),
-        "zstd" => json!({"level": level(3)?, "checksum": false}),
-        "gzip" => json!({"level": level(5)?}),
-        "blosc" => json!({"cname": "lz4", "clevel": level(5)?, "shuffle": "shuffle", "blocksize": 0}),
-        _ => return Err(unknown()),
-    };
-    let codec = json!({"name": name, "configuration": configuration});
-    Ok(vec![Extension::from_json(&codec, "compressors")?])
 }
 
 /// All codecs of a chunk, as JSON lists them in v3.
@@ -315,22 +287,8 @@ fn whole_where_open(extents: &[Option<u64>], shape: &[u64], unit: &[u64], what: 
     Ok(axes.map(|(extent, axis)| extent.unwrap_or_else(|| whole(axis))).collect())
 }
 
-/// The codec from elements to bytes that nobody chose.
-pub(super) fn serializer(data_type: &DataType) -> Extension {
-    match data_type {
-        DataType::VariableString => Extension::new("vlen-utf8", Map::new()),
-        DataType::VariableBytes => Extension::new("vlen-bytes", Map::new()),
-        other if other.swap_units().is_empty() => Extension::new("bytes", Map::new()),
-        _ => Extension::new("bytes", Map::from_iter([("endian".to_string(), json!("little"))])),
-    }
-}
-
 fn is_checksum(name: &str) -> bool {
     ["crc32c", "crc32", "adler32", "fletcher32"].contains(&name.trim_start_matches("numcodecs."))
-}
-
-fn default_zstd() -> Map<String, Value> {
-    Map::from_iter([("level".to_string(), json!(0)), ("checksum".to_string(), json!(false))])
 }
 
 /// A compressor of v2 as v3 names it.
@@ -353,51 +311,11 @@ fn to_v3(codec: &Map<String, Value>, data_type: &DataType) -> Extension {
                 "typesize": size_bytes.min(255), "blocksize": get("blocksize", json!(0)),
             })
         }
-        _ => return Extension::new("zstd", default_zstd()),
+        _ => return encoding::default_compressor(),
     };
     let name = codec.get("id").and_then(Value::as_str).unwrap_or("zstd");
     match configuration {
         Value::Object(configuration) => Extension::new(name, configuration),
-        _ => Extension::new("zstd", default_zstd()),
+        _ => encoding::default_compressor(),
     }
-}
-
-/// A compressor of v3 as v2 names it.
-fn to_v2(codec: &Extension) -> Map<String, Value> {
-    let mut members = Map::from_iter([("id".to_string(), json!(codec.name))]);
-    members.extend(codec.configuration.clone());
-    match codec.name.as_str() {
-        // The default says nothing, and tensorstore knows no such member.
-        "zstd" if members.get("checksum") == Some(&json!(false)) => drop(members.shift_remove("checksum")),
-        "zstd" | "gzip" => {}
-        "blosc" => {
-            let shuffle = match members.get("shuffle").and_then(Value::as_str) {
-                Some("noshuffle") => 0,
-                Some("bitshuffle") => 2,
-                _ => 1,
-            };
-            members.insert("shuffle".into(), json!(shuffle));
-            // numcodecs takes it from the elements.
-            drop(members.shift_remove("typesize"));
-        }
-        name => match name.strip_prefix("numcodecs.") {
-            Some(id) => drop(members.insert("id".into(), json!(id))),
-            None => members = Map::from_iter([("id".to_string(), json!("zstd")), ("level".to_string(), json!(0))]),
-        },
-    }
-    members
-}
-
-/// A codec with what follows from the elements, where nobody said it: their byte order, and for Blosc their size.
-fn completed(codec: &Extension, data_type: &DataType) -> Extension {
-    let mut codec = codec.clone();
-    if codec.name == "bytes" && codec.configuration.is_empty() && serializer(data_type).name == "bytes" {
-        return serializer(data_type);
-    }
-    let shuffles = codec.configuration.get("shuffle").is_none_or(|shuffle| shuffle != "noshuffle");
-    if codec.name == "blosc" && shuffles && !codec.configuration.contains_key("typesize") {
-        let size_bytes = data_type.size_bytes().unwrap_or(1).min(255);
-        codec.configuration.insert("typesize".into(), json!(size_bytes));
-    }
-    codec
 }

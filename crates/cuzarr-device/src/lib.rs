@@ -31,7 +31,7 @@ mod probe;
 mod stream;
 
 pub use array::dtype::{DType, DTypeKind};
-pub use array::elements::HostElement;
+pub use array::elements::{HostElement, bytes_of};
 pub use array::layout::{Layout, Order};
 pub use array::ndbuffer::NdBuffer;
 pub use array::writer::{ElementBox, Lent, Part, PartBytes, Reader, Writer};

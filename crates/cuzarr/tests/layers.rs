@@ -16,7 +16,8 @@ const LEVELS: &[&[&str]] = &[
     &["plan"],
     &["run"],
     &["node"],
-    &["display"],
+    &["display", "open"],
+    &["prelude"],
 ];
 
 /// The rooms of `cuzarr-device`, lowest first.

@@ -82,8 +82,8 @@ unsafe impl<const N: usize> HostElement for [u8; N] {
     };
 }
 
-/// The bytes of elements.
-fn bytes_of<T: HostElement>(elements: &[T]) -> &[u8] {
+/// The bytes of elements, in native byte order.
+pub fn bytes_of<T: HostElement>(elements: &[T]) -> &[u8] {
     // SAFETY: the type has no padding, so all bytes are initialised; the result borrows them as long as `elements`.
     unsafe { std::slice::from_raw_parts(elements.as_ptr().cast(), size_of_val(elements)) }
 }

@@ -11,8 +11,7 @@ use super::configuration::Configuration;
 use super::damage::expect_encoded_size;
 use super::host::{ArrayToArray, TailPart};
 use super::open::Request;
-use super::spec::data_type_of;
-use crate::meta::FillValue;
+use crate::meta::{DataType, FillValue};
 use crate::{Error, ErrorKind, Result};
 
 /// Elements that go through all steps together, so that they stay in the cache.
@@ -75,7 +74,7 @@ pub(crate) fn output_spec(spec: &ChunkSpec, dtype: DType) -> Result<ChunkSpec> {
     }
     let mut fill = vec![0; dtype.size_bytes()];
     cast(own, dtype, &spec.fill_bytes(), &mut fill)?;
-    Ok(ChunkSpec::new(spec.shape.clone(), data_type_of(dtype)?, FillValue::Element(fill)))
+    Ok(ChunkSpec::new(spec.shape.clone(), DataType::try_from(dtype)?, FillValue::Element(fill)))
 }
 
 /// Whether arithmetic is defined in `dtype`.

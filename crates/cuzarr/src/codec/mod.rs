@@ -104,7 +104,6 @@ pub use program::{Leave, Program, Stage, Support, Work};
 pub use registry::{REFUSED, device_decoder, is_built_in, names};
 pub use sharding_indexed::{ShardIndex, Sharding};
 pub use size::Size;
-pub(crate) use spec::data_type_of;
 pub use spec::{ChunkSpec, VariableElements};
 pub(crate) use step::Location;
 pub(crate) use threads::with_threads;

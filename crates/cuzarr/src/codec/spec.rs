@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use cuzarr_device::{DType, DTypeKind};
-use serde_json::Value;
+use cuzarr_device::DType;
 
-use super::configuration::ALL_DTYPES;
 use super::size::Size;
 use crate::meta::{DataType, FillValue};
 use crate::{Error, ErrorKind, Result};
@@ -72,15 +70,6 @@ impl ChunkSpec {
     pub(crate) fn fill_bytes(&self) -> Vec<u8> {
         self.fill_value.element(&self.data_type).into_owned()
     }
-}
-
-/// The data type that has `dtype`'s bits.
-pub(crate) fn data_type_of(dtype: DType) -> Result<DataType> {
-    if dtype.kind() == DTypeKind::Opaque {
-        return Ok(DataType::RawBytes { size: dtype.size_bytes() });
-    }
-    let name = ALL_DTYPES.iter().find(|(_, known)| *known == dtype).map_or("", |(name, _)| name);
-    DataType::from_v3(&Value::from(name))
 }
 
 /// Variable-length elements of a chunk or selection, in C order: element `i` is `data[offsets[i]..offsets[i + 1]]`.

@@ -13,7 +13,6 @@ use super::configuration::NumpyDType;
 use super::open::Opened;
 use super::registry::Found;
 use super::reinterpret::Reinterpret;
-use super::spec::data_type_of;
 use super::{ChunkSpec, bytes, transpose};
 use crate::meta::{CodecsMetadata, DataType, Endian, Extension, Order};
 use crate::{Error, ErrorKind, Result, ResultExt};
@@ -124,7 +123,7 @@ fn reinterpret(builder: &mut Builder, endian: Endian, view: NumpyDType) -> Resul
     // numcodecs flattens; where elements keep their size the shape only matters for the product.
     let shape =
         if element == current.dtype()?.size_bytes() { current.shape.clone() } else { vec![(size / element) as u64] };
-    let data_type = data_type_of(view.dtype)?;
+    let data_type = DataType::try_from(view.dtype)?;
     let fill_value = crate::meta::FillValue::default_of(&data_type);
     let before = bytes::swapper(current, endian)?;
     let encoded = ChunkSpec::new(shape, data_type, fill_value);

@@ -60,6 +60,22 @@ pub struct NewArray {
     pub dimension_names: Option<Vec<Option<String>>>,
 }
 
+impl NewArray {
+    /// An array with the default fill value and chunk keys, no attributes and no names of dimensions.
+    pub fn plain(shape: &[u64], data_type: DataType, chunk_shape: &[u64], codecs: CodecsMetadata) -> NewArray {
+        NewArray {
+            shape: shape.to_vec(),
+            fill_value: FillValue::default_of(&data_type),
+            data_type,
+            chunk_shape: chunk_shape.to_vec(),
+            codecs,
+            chunk_key_encoding: None,
+            attributes: Map::new(),
+            dimension_names: None,
+        }
+    }
+}
+
 /// Checked metadata of one array, with the document it came from.
 #[derive(Clone, Debug)]
 pub struct ArrayMetadata {
@@ -95,51 +111,6 @@ impl ArrayMetadata {
             CodecsMetadata::V3(codecs) => v3::parse_array(v3::array_document(&new, codecs)?),
             CodecsMetadata::V2 { .. } => v2::parse_array(v2::array_document(&new)?, object_from_map(&new.attributes)?),
         }
-    }
-
-    /// A new v3 array with default chunk keys, no attributes and no dimension names.
-    pub fn new_v3(
-        shape: Vec<u64>,
-        data_type: DataType,
-        chunk_shape: Vec<u64>,
-        fill_value: FillValue,
-        codecs: Vec<Extension>,
-    ) -> Result<Self> {
-        let codecs = CodecsMetadata::V3(codecs);
-        let (chunk_key_encoding, attributes, dimension_names) = (None, Map::new(), None);
-        ArrayMetadata::new(NewArray {
-            shape,
-            data_type,
-            chunk_shape,
-            fill_value,
-            codecs,
-            chunk_key_encoding,
-            attributes,
-            dimension_names,
-        })
-    }
-
-    /// A new v2 array in C order and little-endian, with `.` in its chunk keys and no attributes.
-    pub fn new_v2(
-        shape: Vec<u64>,
-        data_type: DataType,
-        chunk_shape: Vec<u64>,
-        fill_value: FillValue,
-        filters: Vec<Map<String, Value>>,
-        compressor: Option<Map<String, Value>>,
-    ) -> Result<Self> {
-        let codecs = CodecsMetadata::V2 { filters, compressor, order: Order::C, endian: Endian::Little };
-        let (chunk_key_encoding, attributes, dimension_names) = (None, Map::new(), None);
-        ArrayMetadata::new(NewArray {
-            shape,
-            data_type,
-            chunk_shape,
-            fill_value,
-            codecs,
-            chunk_key_encoding,
-            attributes,
-            dimension_names,
-        })
     }
 
     /// The format of the document.

@@ -35,6 +35,7 @@ mod array;
 pub mod chunk_key;
 pub mod consolidated;
 pub mod dtype;
+pub mod encoding;
 pub mod extension;
 pub mod fill;
 pub mod grid;

@@ -20,6 +20,7 @@
 
 mod array;
 mod array_io;
+mod builder;
 mod deletion;
 mod documents;
 mod group;
@@ -42,6 +43,7 @@ use crate::store::Store;
 
 pub use crate::run::Options as ArrayOptions;
 pub use array::Array;
+pub use builder::ArrayBuilder;
 pub use deletion::{CHECKPOINT, OLD_COPY_CHECKPOINT, delete_node, delete_tree, refresh_consolidated};
 pub use group::{Consolidation, Group};
 pub use hierarchy::{consolidate_metadata, create_hierarchy};

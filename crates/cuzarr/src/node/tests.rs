@@ -1,5 +1,5 @@
 use super::*;
-use crate::meta::{CodecsMetadata, DataType, Extension, FillValue, GroupMetadata, NewArray};
+use crate::meta::{DataType, Extension, GroupMetadata};
 use crate::store::testing::{Observed, Operation};
 use crate::store::{LocalStore, MemoryStore, StoreExt};
 use serde_json::{Map, Value, json};
@@ -13,15 +13,13 @@ fn options() -> ArrayOptions {
 }
 
 fn array_v3(shape: &[u64], chunks: &[u64]) -> ArrayMetadata {
-    let fill = FillValue::Element(vec![0; 4]);
-    let codecs =
-        vec![Extension::from_json(&json!({"name": "bytes", "configuration": {"endian": "little"}}), "codecs").unwrap()];
-    ArrayMetadata::new_v3(shape.to_vec(), DataType::Int32, chunks.to_vec(), fill, codecs).unwrap()
+    let array = Array::builder(shape, DataType::Int32).chunks(chunks).compressor("none");
+    array.metadata().unwrap()
 }
 
 fn array_v2(shape: &[u64], chunks: &[u64]) -> ArrayMetadata {
-    let fill = FillValue::Element(vec![0; 4]);
-    ArrayMetadata::new_v2(shape.to_vec(), DataType::Int32, chunks.to_vec(), fill, vec![], None).unwrap()
+    let array = Array::builder(shape, DataType::Int32).chunks(chunks).compressor("none");
+    array.zarr_format(ZarrFormat::V2).metadata().unwrap()
 }
 
 fn attributes(value: Value) -> Map<String, Value> {
@@ -100,10 +98,8 @@ fn creation_refuses_what_is_there_and_overwrites_when_asked() {
 #[test]
 fn metadata_with_unknown_codecs_is_refused_before_anything_is_stored() {
     let store = memory();
-    let codecs = vec![Extension::from_json(&json!("nonsense"), "codecs").unwrap()];
-    let fill = FillValue::Element(vec![0; 4]);
-    let metadata = ArrayMetadata::new_v3(vec![4], DataType::Int32, vec![2], fill, codecs).unwrap();
-    let error = Array::create(Arc::clone(&store), "x", metadata, true, options()).unwrap_err();
+    let array = Array::builder([4], DataType::Int32).codecs([Extension::new("nonsense", Map::new())]).overwrite(true);
+    let error = array.create_in(Arc::clone(&store), "x").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnknownCodec, "{error}");
     assert_eq!(store.list("").unwrap(), Vec::<String>::new());
 }
@@ -378,22 +374,7 @@ fn hierarchies_are_created_whole_or_not_at_all() {
 
 #[test]
 fn arrays_say_their_chunks_and_shards() {
-    let inner = json!([{"name": "bytes", "configuration": {"endian": "little"}}]);
-    let sharding = json!({"name": "sharding_indexed", "configuration": {
-        "chunk_shape": [2, 2], "codecs": inner,
-        "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}]
-    }});
-    let metadata = ArrayMetadata::new(NewArray {
-        shape: vec![8, 8],
-        data_type: DataType::Int32,
-        chunk_shape: vec![4, 8],
-        fill_value: FillValue::Element(vec![0; 4]),
-        codecs: CodecsMetadata::V3(vec![Extension::from_json(&sharding, "codecs").unwrap()]),
-        chunk_key_encoding: None,
-        attributes: Map::new(),
-        dimension_names: None,
-    });
-    let array = Array::from_metadata(memory(), "x", metadata.unwrap(), options()).unwrap();
+    let array = Array::builder([8, 8], DataType::Int32).chunks([2, 2]).shards([4, 8]).create_in(memory(), "x").unwrap();
     assert_eq!(array.chunk_shape().unwrap(), [2, 2]);
     assert_eq!(array.shard_shape().unwrap(), Some(vec![4, 8]));
     let plain = Array::from_metadata(memory(), "x", array_v3(&[8], &[3]), options()).unwrap();

@@ -245,8 +245,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::codec::{ChunkSpec, data_type_of};
-    use crate::meta::{Extension, FillValue};
+    use crate::codec::ChunkSpec;
+    use crate::meta::{DataType, Extension, FillValue};
 
     #[test]
     fn little_is_encoded_by_the_host_and_much_by_the_device() {
@@ -262,7 +262,7 @@ mod tests {
     /// The route of a read of chunks of so many floats that `codecs` encode; `change` says how it differs from a large read.
     fn route(codecs: &Value, floats: u64, device: Device, change: impl Fn(&mut Circumstances)) -> Route {
         let codecs = codecs.as_array().unwrap().iter().map(|codec| Extension::from_json(codec, "codecs").unwrap());
-        let data_type = data_type_of(DType::FLOAT32).unwrap();
+        let data_type = DataType::try_from(DType::FLOAT32).unwrap();
         let fill_value = FillValue::default_of(&data_type);
         let spec = ChunkSpec::new(vec![floats], data_type, fill_value);
         let program = Chain::from_codecs(&codecs.collect::<Vec<_>>(), spec).unwrap().bind(device).unwrap();

@@ -34,7 +34,6 @@ use super::configuration::Configuration;
 use super::elements::{is_float, is_real};
 use super::open::{Opened, Request};
 use super::scale_offset::with_encoded_fill;
-use super::spec::data_type_of;
 use crate::Result;
 use crate::meta::{DataType, FillValue, ZarrFormat};
 
@@ -74,7 +73,7 @@ pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
 
 fn numeric(configuration: &Configuration<'_>, data_type: &DataType) -> Result<DType> {
     match data_type.device_dtype() {
-        Some(dtype) if is_real(dtype) && data_type_of(dtype)? == *data_type => Ok(dtype),
+        Some(dtype) if is_real(dtype) && DataType::try_from(dtype)? == *data_type => Ok(dtype),
         _ => Err(configuration.invalid(format!("takes integers and floats, got {data_type:?}"))),
     }
 }

@@ -28,14 +28,14 @@ use super::elements::{Stepped, is_float, is_real};
 use super::host::ArrayToArray;
 use super::open::{Opened, Request};
 use crate::Result;
-use crate::meta::{FillValue, ZarrFormat};
+use crate::meta::{DataType, FillValue, ZarrFormat};
 
 /// Opens the codec from its configuration.
 pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     let configuration = Configuration::new(request.name, request.configuration, &["offset", "scale"])?;
     let spec = request.spec;
     let dtype = spec.dtype()?;
-    let dates = *spec.data_type != super::spec::data_type_of(dtype)?;
+    let dates = *spec.data_type != DataType::try_from(dtype)?;
     if !is_real(dtype) || dates {
         return Err(configuration.invalid(format!("takes integers and floats, got {:?}", spec.data_type)));
     }

@@ -10,8 +10,9 @@ pub mod v2;
 pub mod v3;
 
 use std::fmt;
+use std::str::FromStr;
 
-use cuzarr_device::DType;
+use cuzarr_device::{DType, DTypeKind};
 use serde_json::Value;
 
 use crate::{Error, ErrorKind, Result, ResultExt};
@@ -94,6 +95,28 @@ pub enum DataType {
     VariableString,
     /// Bytes of any length: v3 `variable_length_bytes` and `bytes`, v2 `|O` with the filter `vlen-bytes`.
     VariableBytes,
+}
+
+impl TryFrom<DType> for DataType {
+    type Error = Error;
+
+    /// The data type of the same bits: raw bytes for opaque elements.
+    fn try_from(dtype: DType) -> Result<DataType> {
+        match dtype.kind() {
+            DTypeKind::Opaque => Ok(DataType::RawBytes { size: dtype.size_bytes() }),
+            // Devices and Zarr v3 name numbers alike.
+            _ => DataType::from_v3(&Value::from(dtype.to_string())),
+        }
+    }
+}
+
+impl FromStr for DataType {
+    type Err = Error;
+
+    /// By its name in Zarr v3.
+    fn from_str(name: &str) -> Result<DataType> {
+        DataType::from_v3(&Value::from(name))
+    }
 }
 
 /// A field of a structure.

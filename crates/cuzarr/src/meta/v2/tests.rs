@@ -109,8 +109,10 @@ fn chunk_size_of_an_empty_dimension_may_be_zero() {
 fn new_array_reads_back() {
     let zlib = json!({"id": "zlib", "level": 1}).as_object().cloned();
     let fill = FillValue::Element(vec![7, 0]);
-    let array =
-        ArrayMetadata::new_v2(vec![4, 4], DataType::UInt16, vec![2, 2], fill.clone(), vec![], zlib.clone()).unwrap();
+    let codecs =
+        CodecsMetadata::V2 { filters: vec![], compressor: zlib, order: Order::C, endian: crate::meta::Endian::Little };
+    let new = NewArray::plain(&[4, 4], DataType::UInt16, &[2, 2], codecs);
+    let array = ArrayMetadata::new(NewArray { fill_value: fill.clone(), ..new }).unwrap();
     let expected = json!({
         "shape": [4, 4], "chunks": [2, 2], "dtype": "<u2", "fill_value": 7, "order": "C", "filters": null,
         "dimension_separator": ".", "compressor": {"id": "zlib", "level": 1}, "zarr_format": 2

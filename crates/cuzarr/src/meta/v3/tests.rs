@@ -137,8 +137,9 @@ fn new_array_reads_back() {
 
 #[test]
 fn new_array_is_checked_like_a_read_one() {
-    let new = |shape, data_type, chunk_shape, fill| {
-        ArrayMetadata::new_v3(shape, data_type, chunk_shape, fill, vec![]).unwrap_err().kind()
+    let new = |shape: Vec<u64>, data_type, chunk_shape: Vec<u64>, fill_value| {
+        let new = NewArray::plain(&shape, data_type, &chunk_shape, CodecsMetadata::V3(vec![]));
+        ArrayMetadata::new(NewArray { fill_value, ..new }).unwrap_err().kind()
     };
     let zero = || FillValue::Element(vec![0]);
     assert_eq!(new(vec![4], DataType::Int8, vec![0], zero()), ErrorKind::MetadataInvalid);

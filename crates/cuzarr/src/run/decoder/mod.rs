@@ -119,7 +119,7 @@ impl Decoder {
         let shape: Vec<u64> = shape.iter().map(|&extent| extent as u64).collect();
         match &self.codecs {
             Codecs::Named(codecs) => {
-                let data_type = crate::codec::data_type_of(dtype)?;
+                let data_type = crate::meta::DataType::try_from(dtype)?;
                 let fill_value = FillValue::default_of(&data_type);
                 Chain::from_codecs(codecs, ChunkSpec::new(shape, data_type, fill_value))?.bind(self.device)
             }

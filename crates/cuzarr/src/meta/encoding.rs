@@ -1,0 +1,159 @@
+//! The codecs and chunks of new arrays, where the user says little or nothing about them.
+
+use serde_json::{Map, Value, json};
+
+use super::{DataType, Extension};
+use crate::{Error, ErrorKind, Result};
+
+/// The compressor of arrays for which none was chosen; zarr-python has the same.
+pub fn default_compressor() -> Extension {
+    let members = [("level".to_string(), json!(0)), ("checksum".to_string(), json!(false))];
+    Extension::new("zstd", Map::from_iter(members))
+}
+
+/// The compressors that a short name means, with a level behind a colon where it has one (`none`, `zstd`, `zstd:5`, `gzip:1`,
+/// `blosc`), or a codec's JSON.
+///
+/// # Errors
+/// `InvalidArgument` for other names.
+pub fn compressor_named(text: &str) -> Result<Vec<Extension>> {
+    let (name, level) = text.split_once(':').unwrap_or((text, ""));
+    let unknown = || {
+        let message = format!("unknown compressor '{text}'");
+        Error::new(ErrorKind::InvalidArgument, message)
+            .with_hint("use none, zstd, gzip or blosc, with a level as in 'zstd:5', or the codec's JSON")
+    };
+    if text.trim_start().starts_with('{') {
+        let value: Value = serde_json::from_str(text).map_err(|error| unknown().with_source(error))?;
+        return Ok(vec![Extension::from_json(&value, "compressors")?]);
+    }
+    let level = |default: i64| if level.is_empty() { Ok(default) } else { level.parse().map_err(|_| unknown()) };
+    let configuration = match name {
+        "none" => return Ok(Vec::new()),
+        "zstd" => json!({"level": level(3)?, "checksum": false}),
+        "gzip" => json!({"level": level(5)?}),
+        "blosc" => json!({"cname": "lz4", "clevel": level(5)?, "shuffle": "shuffle", "blocksize": 0}),
+        _ => return Err(unknown()),
+    };
+    let codec = json!({"name": name, "configuration": configuration});
+    Ok(vec![Extension::from_json(&codec, "compressors")?])
+}
+
+/// The codec from elements to bytes, where none was chosen.
+pub fn serializer(data_type: &DataType) -> Extension {
+    match data_type {
+        DataType::VariableString => Extension::new("vlen-utf8", Map::new()),
+        DataType::VariableBytes => Extension::new("vlen-bytes", Map::new()),
+        other if other.swap_units().is_empty() => Extension::new("bytes", Map::new()),
+        _ => Extension::new("bytes", Map::from_iter([("endian".to_string(), json!("little"))])),
+    }
+}
+
+/// The codec with what follows from the elements, where it was not said: their byte order, and for Blosc their size.
+pub fn completed(codec: &Extension, data_type: &DataType) -> Extension {
+    let mut codec = codec.clone();
+    if codec.name == "bytes" && codec.configuration.is_empty() && serializer(data_type).name == "bytes" {
+        return serializer(data_type);
+    }
+    let shuffles = codec.configuration.get("shuffle").is_none_or(|shuffle| shuffle != "noshuffle");
+    if codec.name == "blosc" && shuffles && !codec.configuration.contains_key("typesize") {
+        let size_bytes = data_type.size_bytes().unwrap_or(1).min(255);
+        codec.configuration.insert("typesize".into(), json!(size_bytes));
+    }
+    codec
+}
+
+/// A compressor of v3 as v2 names it; the default one where v2 has none of that name.
+pub fn to_v2(codec: &Extension) -> Map<String, Value> {
+    let mut members = Map::from_iter([("id".to_string(), json!(codec.name))]);
+    members.extend(codec.configuration.clone());
+    match codec.name.as_str() {
+        // The default says nothing, and tensorstore knows no such member.
+        "zstd" if members.get("checksum") == Some(&json!(false)) => drop(members.shift_remove("checksum")),
+        "zstd" | "gzip" => {}
+        "blosc" => {
+            let shuffle = match members.get("shuffle").and_then(Value::as_str) {
+                Some("noshuffle") => 0,
+                Some("bitshuffle") => 2,
+                _ => 1,
+            };
+            members.insert("shuffle".into(), json!(shuffle));
+            // numcodecs takes it from the elements.
+            drop(members.shift_remove("typesize"));
+        }
+        name => match name.strip_prefix("numcodecs.") {
+            Some(id) => drop(members.insert("id".into(), json!(id))),
+            None => members = to_v2(&default_compressor()),
+        },
+    }
+    members
+}
+
+/// The codec of shards that hold chunks of `chunk_shape`, which `codecs` encode.
+///
+/// # Errors
+/// `MetadataInvalid`.
+pub fn sharding(chunk_shape: &[u64], codecs: &[Extension]) -> Result<Extension> {
+    let codecs: Vec<Value> = codecs.iter().map(Extension::to_json).collect();
+    let sharding = json!({"name": "sharding_indexed", "configuration": {
+        "chunk_shape": chunk_shape, "codecs": codecs, "index_location": "end",
+        "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}],
+    }});
+    Extension::from_json(&sharding, "codecs")
+}
+
+/// Bytes of the largest chunk that is chosen, and of the largest in a shard.
+const LARGEST_CHUNK: [f64; 2] = [64.0 * 1024.0 * 1024.0, 1024.0 * 1024.0];
+
+/// Chunks of an array for which none were chosen; zarr-python chooses the same.
+///
+/// Their bytes grow with the logarithm of the array's size, from 128 KiB to 64 MiB (1 MiB in shards). Dimensions are halved in
+/// turn, the first one first, until a chunk is near enough.
+pub fn guess_chunks(shape: &[u64], element_bytes: usize, sharded: bool) -> Vec<u64> {
+    const MIB: f64 = 1024.0 * 1024.0;
+    let mut chunks: Vec<u64> = shape.iter().map(|&extent| extent.max(1)).collect();
+    if element_bytes == 0 || shape.is_empty() {
+        return chunks;
+    }
+    let bytes = |chunks: &[u64]| chunks.iter().map(|&extent| extent as f64).product::<f64>() * element_bytes as f64;
+    let largest = LARGEST_CHUNK[usize::from(sharded)];
+    let target = (MIB / 4.0 * (bytes(&chunks) / MIB).log10().exp2()).max(MIB / 8.0).min(largest);
+    let mut axis = 0;
+    while chunks.iter().any(|&extent| extent > 1) {
+        let size = bytes(&chunks);
+        if (size < target || (size - target).abs() / target < 0.5) && size < largest {
+            break;
+        }
+        chunks[axis] = chunks[axis].div_ceil(2);
+        axis = (axis + 1) % chunks.len();
+    }
+    chunks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chosen_chunks_are_those_of_zarr_python() {
+        for (shape, element_bytes, sharded, expected) in CHOSEN {
+            assert_eq!(guess_chunks(shape, *element_bytes, *sharded), *expected, "{shape:?} {element_bytes} {sharded}");
+        }
+    }
+
+    /// What `cuzarr.create_array` and zarr-python 3.4 choose in Python.
+    const CHOSEN: &[(&[u64], usize, bool, &[u64])] = &[
+        (&[], 4, false, &[]),
+        (&[0], 8, false, &[1]),
+        (&[10], 1, false, &[10]),
+        (&[1000000], 4, false, &[125000]),
+        (&[1000, 1000], 8, false, &[250, 250]),
+        (&[4096, 4096], 4, true, &[256, 512]),
+        (&[365, 721, 1440], 4, false, &[46, 91, 180]),
+        (&[3, 100000, 7], 2, false, &[1, 50000, 4]),
+        (&[1099511627776, 1048576], 8, false, &[2097152, 2]),
+        (&[1099511627776, 1048576], 8, true, &[65536, 1]),
+        (&[5, 0, 9], 4, false, &[5, 1, 9]),
+        (&[1], 0, false, &[1]),
+    ];
+}

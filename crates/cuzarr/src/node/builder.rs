@@ -1,0 +1,273 @@
+//! New arrays, said step by step.
+
+use std::sync::Arc;
+
+use cuzarr_device::{DType, HostElement, bytes_of};
+use serde_json::{Map, Value};
+
+use super::ArrayOptions;
+use super::array::Array;
+use crate::error::{Error, ErrorKind, Result};
+use crate::meta::encoding::{
+    completed, compressor_named, default_compressor, guess_chunks, serializer, sharding, to_v2,
+};
+use crate::meta::{ArrayMetadata, CodecsMetadata, DataType, Endian, Extension, FillValue, NewArray, Order, ZarrFormat};
+use crate::store::{Registry, Store};
+
+/// A new array, said step by step; begun by [`Array::builder`].
+///
+/// What is wrong with a step is an error of the last one: [`create`](ArrayBuilder::create),
+/// [`create_in`](ArrayBuilder::create_in) or [`metadata`](ArrayBuilder::metadata).
+#[derive(Debug)]
+#[must_use = "a builder does nothing until `create`, `create_in` or `metadata`"]
+pub struct ArrayBuilder {
+    shape: Vec<u64>,
+    data_type: DataType,
+    chunks: Option<Vec<u64>>,
+    shards: Option<Vec<u64>>,
+    codecs: Codecs,
+    fill_value: Option<Fill>,
+    zarr_format: ZarrFormat,
+    attributes: Map<String, Value>,
+    dimension_names: Option<Vec<Option<String>>>,
+    overwrite: bool,
+    options: ArrayOptions,
+}
+
+#[derive(Debug)]
+enum Codecs {
+    Default,
+    Compressor(String),
+    All(Vec<Extension>),
+}
+
+#[derive(Debug)]
+enum Fill {
+    /// Its type and its bytes.
+    Element(DType, Vec<u8>),
+    Json(Value),
+}
+
+impl Array {
+    /// Begins a new array of this shape and data type. Left alone, it has format 3, chunks of a size that suits the array, no shards, zstd
+    /// as its compressor, and zeros where nothing was written.
+    ///
+    /// ```
+    /// use cuzarr::meta::DataType;
+    /// use cuzarr::node::Array;
+    ///
+    /// let array = Array::builder([365, 180, 360], DataType::Float32)
+    ///     .chunks([1, 90, 90])
+    ///     .shards([73, 180, 360])
+    ///     .compressor("zstd:5")
+    ///     .fill_value(f32::NAN)
+    ///     .dimension_names(["time", "latitude", "longitude"])
+    ///     .attribute("units", "K")
+    ///     .create("memory://climate/temperature")?;
+    /// assert_eq!(array.chunk_shape()?, [1, 90, 90]);
+    /// # Ok::<(), cuzarr::Error>(())
+    /// ```
+    pub fn builder(shape: impl Into<Vec<u64>>, data_type: DataType) -> ArrayBuilder {
+        ArrayBuilder {
+            shape: shape.into(),
+            data_type,
+            chunks: None,
+            shards: None,
+            codecs: Codecs::Default,
+            fill_value: None,
+            zarr_format: ZarrFormat::V3,
+            attributes: Map::new(),
+            dimension_names: None,
+            overwrite: false,
+            options: ArrayOptions::default(),
+        }
+    }
+}
+
+impl ArrayBuilder {
+    /// Elements of a chunk along each dimension: the unit that is decoded.
+    pub fn chunks(mut self, shape: impl Into<Vec<u64>>) -> ArrayBuilder {
+        self.chunks = Some(shape.into());
+        self
+    }
+
+    /// Elements of a shard along each dimension, multiples of a chunk's: the stored object that holds many chunks.
+    pub fn shards(mut self, shape: impl Into<Vec<u64>>) -> ArrayBuilder {
+        self.shards = Some(shape.into());
+        self
+    }
+
+    /// The compressor: `zstd`, `gzip` or `blosc`, with a level as in `zstd:5`; `none`; or a codec's JSON as Zarr v3 has it.
+    pub fn compressor(mut self, name: impl Into<String>) -> ArrayBuilder {
+        self.codecs = Codecs::Compressor(name.into());
+        self
+    }
+
+    /// All codecs of a chunk in place of a compressor, from elements to bytes, by their names in Zarr v3.
+    pub fn codecs(mut self, codecs: impl IntoIterator<Item = Extension>) -> ArrayBuilder {
+        self.codecs = Codecs::All(codecs.into_iter().collect());
+        self
+    }
+
+    /// The value of elements that were never written, of the array's type.
+    pub fn fill_value<T: HostElement>(mut self, value: T) -> ArrayBuilder {
+        self.fill_value = Some(Fill::Element(T::DTYPE, bytes_of(&[value]).to_vec()));
+        self
+    }
+
+    /// The value of elements that were never written, as metadata has it: of strings, times and structures, too.
+    pub fn fill_value_json(mut self, value: impl Into<Value>) -> ArrayBuilder {
+        self.fill_value = Some(Fill::Json(value.into()));
+        self
+    }
+
+    /// The storage format; 3 is the default.
+    pub fn zarr_format(mut self, format: ZarrFormat) -> ArrayBuilder {
+        self.zarr_format = format;
+        self
+    }
+
+    /// Adds an attribute.
+    pub fn attribute(mut self, name: impl Into<String>, value: impl Into<Value>) -> ArrayBuilder {
+        self.attributes.insert(name.into(), value.into());
+        self
+    }
+
+    /// Adds attributes.
+    pub fn attributes(mut self, attributes: Map<String, Value>) -> ArrayBuilder {
+        self.attributes.extend(attributes);
+        self
+    }
+
+    /// Names the dimensions, in format 3.
+    pub fn dimension_names(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> ArrayBuilder {
+        self.dimension_names = Some(names.into_iter().map(|name| Some(name.into())).collect());
+        self
+    }
+
+    /// Whether what is at the array's place already is deleted. Otherwise it is an error.
+    pub fn overwrite(mut self, overwrite: bool) -> ArrayBuilder {
+        self.overwrite = overwrite;
+        self
+    }
+
+    /// How the array behaves while it is used; nothing of this is stored.
+    pub fn options(mut self, options: ArrayOptions) -> ArrayBuilder {
+        self.options = options;
+        self
+    }
+
+    /// Creates the array at a path or URL that [`Registry::new`] knows, and the groups above it in its store.
+    ///
+    /// # Errors
+    /// Those of [`Registry::open`], [`ArrayBuilder::metadata`] and [`Array::create`].
+    pub fn create(self, url: &str) -> Result<Array> {
+        self.create_in(Registry::new().open(url)?, "")
+    }
+
+    /// Creates the array at a path in a store, and the groups above it.
+    ///
+    /// # Errors
+    /// Those of [`ArrayBuilder::metadata`] and [`Array::create`].
+    pub fn create_in(self, store: Arc<dyn Store>, path: &str) -> Result<Array> {
+        let (overwrite, options) = (self.overwrite, self.options.clone());
+        Array::create(store, path, self.metadata()?, overwrite, options)
+    }
+
+    /// The metadata of the array, without storing anything.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for shards that are no multiples of chunks, an unknown compressor, and what format 2 lacks; `DTypeMismatch`
+    /// for a fill value of another type; `MetadataInvalid` for what breaks the specification.
+    pub fn metadata(self) -> Result<ArrayMetadata> {
+        if self.zarr_format == ZarrFormat::V2 {
+            self.check_v2()?;
+        }
+        let element_bytes = self.data_type.size_bytes().unwrap_or(0);
+        let chunks =
+            self.chunks.clone().unwrap_or_else(|| guess_chunks(&self.shape, element_bytes, self.shards.is_some()));
+        let (outer, codecs) = match self.zarr_format {
+            ZarrFormat::V2 => (chunks, self.codecs_v2()?),
+            ZarrFormat::V3 => {
+                let codecs = self.codecs_v3()?;
+                match self.shards.clone() {
+                    None => (chunks, CodecsMetadata::V3(codecs)),
+                    Some(shards) => {
+                        check_shards(&shards, &chunks)?;
+                        (shards, CodecsMetadata::V3(vec![sharding(&chunks, &codecs)?]))
+                    }
+                }
+            }
+        };
+        let fill_value = self.fill()?;
+        let mut new = NewArray::plain(&self.shape, self.data_type, &outer, codecs);
+        (new.attributes, new.dimension_names) = (self.attributes, self.dimension_names);
+        new.fill_value = fill_value.unwrap_or(new.fill_value);
+        ArrayMetadata::new(new)
+    }
+
+    fn check_v2(&self) -> Result<()> {
+        let wrong = match self {
+            _ if self.shards.is_some() => "shards",
+            _ if self.dimension_names.is_some() => "names of dimensions",
+            _ if matches!(self.codecs, Codecs::All(_)) => "list of codecs",
+            _ => return Ok(()),
+        };
+        let message = format!("an array of format 2 has no {wrong}");
+        Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("leave them out, or create it in format 3"))
+    }
+
+    fn compressors(&self) -> Result<Vec<Extension>> {
+        match &self.codecs {
+            Codecs::Compressor(name) => compressor_named(name),
+            _ => Ok(vec![default_compressor()]),
+        }
+    }
+
+    fn codecs_v3(&self) -> Result<Vec<Extension>> {
+        let codecs = match &self.codecs {
+            Codecs::All(codecs) => codecs.clone(),
+            _ => [vec![serializer(&self.data_type)], self.compressors()?].concat(),
+        };
+        Ok(codecs.iter().map(|codec| completed(codec, &self.data_type)).collect())
+    }
+
+    fn codecs_v2(&self) -> Result<CodecsMetadata> {
+        let object_codec = match self.data_type {
+            DataType::VariableString => Some("vlen-utf8"),
+            DataType::VariableBytes => Some("vlen-bytes"),
+            _ => None,
+        };
+        let filter = |id: &str| Map::from_iter([("id".to_string(), Value::from(id))]);
+        Ok(CodecsMetadata::V2 {
+            filters: object_codec.map(filter).into_iter().collect(),
+            compressor: self.compressors()?.first().map(to_v2),
+            order: Order::C,
+            endian: Endian::Little,
+        })
+    }
+
+    fn fill(&self) -> Result<Option<FillValue>> {
+        match &self.fill_value {
+            None => Ok(None),
+            Some(Fill::Json(value)) => FillValue::from_json(value, &self.data_type, self.zarr_format).map(Some),
+            Some(Fill::Element(dtype, bytes)) if Some(*dtype) == self.data_type.device_dtype() => {
+                Ok(Some(FillValue::Element(bytes.clone())))
+            }
+            Some(Fill::Element(dtype, _)) => {
+                let message = format!("fill value: got {dtype}, the array has elements of type {}", self.data_type);
+                let hint = "give it the array's type, or use `fill_value_json`";
+                Err(Error::new(ErrorKind::DTypeMismatch, message).with_hint(hint))
+            }
+        }
+    }
+}
+
+fn check_shards(shards: &[u64], chunks: &[u64]) -> Result<()> {
+    let fits = |(shard, chunk): (&u64, &u64)| shard.checked_rem(*chunk) == Some(0);
+    if shards.len() == chunks.len() && shards.iter().zip(chunks).all(fits) {
+        return Ok(());
+    }
+    let message = format!("shards of shape {shards:?} are no multiples of chunks of shape {chunks:?}");
+    Err(Error::new(ErrorKind::InvalidArgument, message))
+}
