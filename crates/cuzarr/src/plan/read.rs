@@ -4,53 +4,27 @@
 //! so that a selection of millions of chunks is never listed as a whole. Where the way leads through a shard whose index
 //! is not known yet, the plan says which indexes it needs, is told them, and is asked again.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+mod descent;
+mod units;
+
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use super::batch::{Batch, ChunkName, CoalesceLimits, Fill, Place, SizeRule, Unit, coalesce};
+pub use self::descent::{Entries, IndexPlace, IndexRead};
+use self::descent::{Frame, Shard, find, missing_name};
+use self::units::Filling;
+use super::batch::{Batch, CoalesceLimits, Unit, coalesce};
 use super::explanation::chunks_touched;
-use super::geometry::{first_elem, number_in, packed_strides, region, whole};
-use super::pieces::{PackedAxis, PieceLimits, divide};
+use super::geometry::{packed_strides, whole};
 use super::selection::{AxisSelection, Selection};
-use super::source::{ShardLayout, Source};
-use super::tour::{Spot, Tour, Want};
-use super::walk::{Walk, cells_touched};
+use super::source::Source;
+use super::tour::{Tour, Want};
+use super::walk::cells_touched;
 use super::whole::{WholeShards, whole_shards};
-use crate::codec::ShardIndex;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{ByteRange, Version};
 
 /// Reads of so many bytes are not joined with their neighbours: bandwidth, not their number, decides their time.
 const ENOUGH_BYTES: u64 = 1 << 20;
-
-/// Where the inner chunks of one shard lie: (offset, size) from the shard's first byte, by C-order number.
-pub trait Entries: Send + Sync {
-    /// The place of an inner chunk, or `None` when it does not exist.
-    fn get(&self, linear: usize) -> Option<(u64, u64)>;
-
-    /// How many inner chunks there are, stored or not.
-    fn len(&self) -> usize;
-
-    /// Whether there are no inner chunks.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The version of the object that they are of: chunks must come from the same. `None` when it is not known.
-    fn version(&self) -> Option<Version> {
-        None
-    }
-}
-
-impl Entries for ShardIndex {
-    fn get(&self, linear: usize) -> Option<(u64, u64)> {
-        ShardIndex::get(self, linear)
-    }
-
-    fn len(&self) -> usize {
-        ShardIndex::len(self)
-    }
-}
 
 /// Cells of the array's own grid that are listed at once for several selections, about.
 const LISTED_CELLS: u64 = 64 << 10;
@@ -84,32 +58,6 @@ pub struct Room {
     pub alignment_bytes: usize,
 }
 
-/// Where an index is, for [`Plan::learn`].
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct IndexPlace {
-    /// The object.
-    pub key: Arc<str>,
-    /// Where the shard begins in the object.
-    pub shard_offset: u64,
-    /// Level whose chunks are such shards: the first inner shard may begin where the outer one does.
-    pub level: usize,
-}
-
-/// The index of one shard, to be fetched.
-#[derive(Clone, Debug)]
-pub struct IndexRead {
-    /// What to say to [`Plan::learn`].
-    pub place: IndexPlace,
-    /// Its bytes in the object.
-    pub range: ByteRange,
-    /// How many they are.
-    pub size_bytes: u64,
-    /// Which version of the object it must be of, when another index led here.
-    pub version: Option<Version>,
-    /// The shard, for error messages.
-    pub name: ChunkName,
-}
-
 /// What a plan wants next.
 #[derive(Debug)]
 pub enum Step {
@@ -119,32 +67,6 @@ pub enum Step {
     Indexes(Vec<IndexRead>),
     /// Everything was handed out.
     Done,
-}
-
-/// One grid on the way down from the array to a chunk that is decoded.
-struct Frame {
-    level: usize,
-    tour: Tour,
-    /// The shard whose inner chunks are walked; `None` for the array's own grid.
-    shard: Option<Shard>,
-}
-
-struct Shard {
-    key: Arc<str>,
-    offset: u64,
-    /// `None` for an object of its own, whose size is not known.
-    size_bytes: Option<u64>,
-    grid: Vec<u64>,
-    entries: Arc<dyn Entries>,
-    inner: Vec<u64>,
-}
-
-/// A stored chunk that was found: where its bytes are.
-struct Found {
-    name: ChunkName,
-    /// Offset and size in the object; `None` for the whole object.
-    span: Option<(u64, u64)>,
-    version: Option<Version>,
 }
 
 /// How the results of a plan's selections lie.
@@ -381,223 +303,6 @@ impl Plan {
         };
         let (units, reads) = coalesce(filling.units, limits);
         Step::Batch(Batch { reads, units, fills: filling.fills })
-    }
-
-    /// The index of the shard at hand, and those of the shards that follow it in the same grid.
-    fn wanted_indexes(&self, level: usize, layout: &ShardLayout) -> Result<Vec<IndexRead>> {
-        let Some(frame) = self.stack.last() else { return Ok(Vec::new()) };
-        let most = if self.is_stacked() { 4096 } else { 256 };
-        let window = (self.options.index_window_bytes / layout.index_size_bytes.max(1)).clamp(1, most) as usize;
-        let (mut wanted, mut places) = (Vec::new(), HashSet::new());
-        // Those of boxes that come later, too: one round for many of them.
-        let later = self.selections[self.next..].iter().filter(|_| self.stacking == Stacking::InTurn && level == 0);
-        let later = later.flat_map(|selection| cells_of(selection, &self.source.levels[0].chunk_shape));
-        for at in frame.tour.places().chain(later) {
-            if wanted.len() >= window {
-                break;
-            }
-            let Some(found) = find(&self.source, frame, &at)? else { continue };
-            let size_bytes = layout.index_size_bytes;
-            let (shard_offset, range) = match (found.span, layout.index_range) {
-                (None, range) => (0, range),
-                (Some((offset, shard_bytes)), range) => {
-                    let begin = match range {
-                        ByteRange::Suffix { .. } => shard_bytes.checked_sub(size_bytes).map(|at| offset + at),
-                        _ => (shard_bytes >= size_bytes).then_some(offset),
-                    };
-                    let Some(offset_of_index) = begin else {
-                        let message = format!("shard has {shard_bytes} bytes, its index alone has {size_bytes}");
-                        return Err(Error::new(ErrorKind::ChunkCorrupt, message).at(found.name.to_string()));
-                    };
-                    (offset, ByteRange::Span { offset: offset_of_index, size_bytes })
-                }
-            };
-            let place = IndexPlace { key: Arc::clone(&found.name.key), shard_offset, level };
-            if !self.known.contains_key(&place) && places.insert(place.clone()) {
-                wanted.push(IndexRead { place, range, size_bytes, version: found.version, name: found.name });
-            }
-        }
-        Ok(wanted)
-    }
-
-    /// The box of the result that a cell's elements fill: starts and extents of the kept dimensions.
-    fn region(&self, selection: usize, inside: &[(u64, u64)]) -> (Vec<usize>, Vec<usize>) {
-        self.is_stacked().then_some((selection, 1)).into_iter().chain(region(self.axes(), inside)).unzip()
-    }
-
-    fn fill(&self, name: &ChunkName, spot: &Spot, fills: &mut Vec<Fill>) {
-        for want in &spot.wants {
-            let (start, extent) = self.region(want.selection, &want.inside);
-            fills.push(Fill { name: name.clone(), start, extent });
-        }
-    }
-
-    /// Turns a stored chunk into units: itself, or pieces of it when its bytes can be taken as they are.
-    fn plan_chunk(&mut self, found: &Found, spot: &Spot) -> Result<()> {
-        let packed = &self.source.packed;
-        let whole_bytes = packed.size_bytes as u64;
-        let size = match (packed.stored_is_packed, self.source.leaf().bound_bytes, found.span) {
-            (true, _, _) => SizeRule::Exact(whole_bytes),
-            (false, Some(bound), _) => SizeRule::AtMost(bound),
-            (false, None, _) => SizeRule::Any,
-        };
-        let size = match found.span {
-            None => size,
-            Some((_, stored_bytes)) => {
-                if !size.allows(stored_bytes) {
-                    let message = format!("index gives {stored_bytes} bytes, expected {size}");
-                    return Err(Error::new(ErrorKind::ChunkCorrupt, message).at(found.name.to_string()));
-                }
-                SizeRule::Exact(stored_bytes)
-            }
-        };
-        if packed.stored_is_packed && packed.divisible && packed.element_bytes > 0 {
-            return spot.wants.iter().try_for_each(|want| self.plan_pieces(found, &spot.origin, want));
-        }
-        let range = match found.span {
-            None => ByteRange::Full,
-            Some((offset, size_bytes)) => ByteRange::Span { offset, size_bytes },
-        };
-        let place = |want: &Want| {
-            let (start, extent) = self.region(want.selection, &want.inside);
-            Place { first_elem: self.first_elem(&spot.origin, want), start, extent }
-        };
-        self.pieces.push_back(Unit {
-            name: found.name.clone(),
-            version: found.version.clone(),
-            range,
-            size,
-            packed_size_bytes: packed.size_bytes,
-            whole: true,
-            places: spot.wants.iter().map(place).collect(),
-        });
-        Ok(())
-    }
-
-    /// Index, in the packed chunk that begins at `origin`, of the first element that is wanted.
-    fn first_elem(&self, origin: &[u64], want: &Want) -> usize {
-        first_elem(self.selections[want.selection].axes(), &self.strides, origin, &want.inside)
-    }
-
-    fn plan_pieces(&mut self, found: &Found, origin: &[u64], want: &Want) -> Result<()> {
-        let first = self.first_elem(origin, want) as u64;
-        let packed = &self.source.packed;
-        let (element_bytes, whole_bytes) = (packed.element_bytes as u64, packed.size_bytes as u64);
-        let packed_axis = |&dim: &usize| PackedAxis {
-            count: want.inside[dim].1 - want.inside[dim].0,
-            distance: self.axes()[dim].step.saturating_mul(self.strides[dim]),
-        };
-        let axes: Vec<_> = packed.axes.iter().map(packed_axis).collect();
-        let limits =
-            PieceLimits { max_bytes: self.options.piece_max_bytes, gap_bytes: self.options.coalesce_gap_bytes };
-        let pieces = divide(&axes, element_bytes, limits);
-        for piece in pieces {
-            let mut inside = want.inside.clone();
-            for (&dim, &(from, to)) in packed.axes.iter().zip(&piece.inside) {
-                inside[dim] = (want.inside[dim].0 + from, want.inside[dim].0 + to);
-            }
-            let (start, extent) = self.region(want.selection, &inside);
-            let offset = first * element_bytes + piece.offset_bytes;
-            let size_bytes = piece.size_bytes;
-            let range = match found.span {
-                // Asking for all of the object, or all from here on, shows an object that is too long.
-                None if size_bytes == whole_bytes => ByteRange::Full,
-                None if offset + size_bytes == whole_bytes => ByteRange::From { offset },
-                None => ByteRange::Span { offset, size_bytes },
-                Some((begin, _)) => {
-                    let Some(offset) = begin.checked_add(offset) else {
-                        let message = format!("index places the chunk at byte {begin}, behind any object's end");
-                        return Err(Error::new(ErrorKind::ChunkCorrupt, message).at(found.name.to_string()));
-                    };
-                    ByteRange::Span { offset, size_bytes }
-                }
-            };
-            self.pieces.push_back(Unit {
-                name: found.name.clone(),
-                version: found.version.clone(),
-                range,
-                size: SizeRule::Exact(size_bytes),
-                packed_size_bytes: size_bytes as usize,
-                whole: size_bytes == whole_bytes,
-                places: vec![Place { first_elem: 0, start, extent }],
-            });
-        }
-        Ok(())
-    }
-}
-
-/// The places of the cells of the array's own grid that a selection touches.
-fn cells_of(selection: &Selection, cell: &[u64]) -> impl Iterator<Item = Vec<u64>> {
-    Walk::new(selection.axes(), &vec![0; cell.len()], cell, &whole(selection.axes())).map(|cell| cell.at)
-}
-
-/// The stored chunk of a cell, or `None` when the shard's index says that there is none.
-fn find(source: &Source, frame: &Frame, at: &[u64]) -> Result<Option<Found>> {
-    let Some(shard) = &frame.shard else {
-        let key = (source.key)(at).into();
-        return Ok(Some(Found { name: ChunkName { key, inner: Vec::new() }, span: None, version: None }));
-    };
-    let Some((offset, size_bytes)) = shard.entries.get(number_in(&shard.grid, at)) else { return Ok(None) };
-    let name = missing_name(source, frame, at);
-    let end =
-        offset.checked_add(size_bytes).filter(|&end| shard.size_bytes.is_none_or(|shard_bytes| end <= shard_bytes));
-    match (shard.offset.checked_add(offset), end.and_then(|end| shard.offset.checked_add(end))) {
-        (Some(begin), Some(_)) => {
-            Ok(Some(Found { name, span: Some((begin, size_bytes)), version: shard.entries.version() }))
-        }
-        _ => {
-            let what =
-                shard.size_bytes.map_or("any object".into(), |size_bytes| format!("its shard of {size_bytes} bytes"));
-            let message = format!("index places {size_bytes} bytes at byte {offset}, behind the end of {what}");
-            Err(Error::new(ErrorKind::ChunkCorrupt, message).at(name.to_string()))
-        }
-    }
-}
-
-fn missing_name(source: &Source, frame: &Frame, at: &[u64]) -> ChunkName {
-    match &frame.shard {
-        None => ChunkName { key: (source.key)(at).into(), inner: Vec::new() },
-        Some(shard) => {
-            let inner = shard.inner.iter().chain(at).copied().collect();
-            ChunkName { key: Arc::clone(&shard.key), inner }
-        }
-    }
-}
-
-/// A batch in the making.
-struct Filling {
-    room: Room,
-    used_bytes: usize,
-    /// Of all units.
-    places: usize,
-    units: Vec<Unit>,
-    fills: Vec<Fill>,
-}
-
-impl Filling {
-    fn is_empty(&self) -> bool {
-        self.units.is_empty() && self.fills.is_empty()
-    }
-
-    fn is_full(&self) -> bool {
-        self.places + self.fills.len() >= self.room.units.max(1)
-    }
-
-    /// Whether the unit fits. One that is too large for any batch comes alone.
-    fn has_room_for(&self, unit: &Unit) -> bool {
-        let fits = self.used_bytes.checked_add(self.cost(unit)).is_some_and(|used| used <= self.room.packed_bytes);
-        (fits || self.units.is_empty()) && (!self.is_full() || self.is_empty())
-    }
-
-    fn add(&mut self, unit: Unit) {
-        self.used_bytes = self.used_bytes.saturating_add(self.cost(&unit));
-        self.places += unit.places.len();
-        self.units.push(unit);
-    }
-
-    fn cost(&self, unit: &Unit) -> usize {
-        let alignment = self.room.alignment_bytes.max(1);
-        unit.packed_size_bytes.checked_next_multiple_of(alignment).unwrap_or(usize::MAX)
     }
 }
 

@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::plan::selection::AxisSelection;
-use crate::plan::source::{Level, PackedLayout};
+use crate::plan::batch::SizeRule;
+use crate::plan::source::{Level, PackedLayout, ShardLayout};
+use crate::store::ByteRange;
 
 /// A small generator of numbers; the tests need variety, not quality.
 struct Dice(u64);

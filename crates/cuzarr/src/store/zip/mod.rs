@@ -4,9 +4,13 @@
 //! file, so reads of it are passed on as reads of the file: the store behind serves them with its own threads. A deflated member is
 //! decompressed for each read, in bounded memory.
 //!
+//! Checksums are verified where all of a member is read. A range of a member is read without: its checksum is of the whole.
+//!
 //! Nothing in the file is trusted. The directory must lie in the file, as must each member, before the directory and beside the
 //! other members; names that are no keys are left out; a deflated member may be as large as deflate can make it, and no larger.
 //! Format: APPNOTE.TXT 6.3.10, sections 4.3 (records) and 4.5.3 (ZIP64).
+
+mod stored;
 
 use std::fmt;
 use std::io::{self, Read};
@@ -15,12 +19,13 @@ use std::sync::{Arc, OnceLock};
 use cuzarr_device::Device;
 use flate2::read::DeflateDecoder;
 
+use self::stored::{Item, Stored};
 use super::batch::{self, Object, Source};
 use super::key::validate_key;
 use super::values::Values;
 use super::{
-    ByteRange, Capabilities, Condition, Identity, Key, Lease, Listing, OpenValues, Payload, ReadOutcome, ReadRequest,
-    ReadSink, Stat, Store, StoreExt, Version, Workers,
+    ByteRange, Capabilities, Condition, Identity, Key, Listing, Payload, ReadRequest, ReadSink, Stat, Store, StoreExt,
+    Version, Workers,
 };
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 
@@ -303,50 +308,6 @@ fn zip64(fields: [u32; 3], extra: &[u8]) -> Result<[u64; 3]> {
     Ok(found)
 }
 
-/// Passes reads of stored members on as reads of the file, under their places in the whole batch.
-struct Stored {
-    archive: Arc<Archive>,
-    sink: Arc<dyn ReadSink>,
-    places: Vec<usize>,
-}
-
-#[deny(clippy::missing_trait_methods)]
-impl ReadSink for Stored {
-    fn check(&self) -> Result<()> {
-        self.sink.check()
-    }
-
-    fn reserve(&self, index: usize, size_bytes: u64) -> Result<Box<dyn Lease>> {
-        self.sink.reserve(self.places[index], size_bytes)
-    }
-
-    fn open_values(&self) -> Option<&OpenValues> {
-        self.sink.open_values()
-    }
-
-    fn opened(&self, index: usize, version: Version) -> Result<()> {
-        self.archive.check_version(&version)?;
-        self.sink.opened(self.places[index], version)
-    }
-
-    // Not all members can come in memory of a device.
-    fn device(&self) -> Device {
-        Device::Cpu
-    }
-
-    fn reserve_on_device(&self, _index: usize, _size_bytes: u64) -> Result<cuzarr_device::Buffer> {
-        Err(Error::new(ErrorKind::MemorySpace, "the bytes are wanted on the host"))
-    }
-
-    fn done(&self, index: usize, outcome: Result<ReadOutcome>) {
-        let outcome = outcome.and_then(|outcome| match outcome {
-            ReadOutcome::Missing => Err(damaged("the ZIP file is gone")),
-            outcome => Ok(outcome),
-        });
-        self.sink.done(self.places[index], outcome);
-    }
-}
-
 /// Serves deflated members, and says which keys are missing.
 struct Deflated(ZipStore);
 
@@ -440,7 +401,7 @@ impl Store for ZipStore {
         let stored: Vec<_> = found.iter().flatten().filter(|member| !member.is_deflated).cloned().collect();
         // A member that cannot be located fails by itself, below.
         let _ = self.locate(&stored);
-        let (mut ranges, mut places, mut others) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut ranges, mut items, mut others) = (Vec::new(), Vec::new(), Vec::new());
         for (place, (request, member)) in requests.iter().zip(&found).enumerate() {
             let located = member.as_ref().filter(|member| !member.is_deflated);
             let Some((member, &data_at)) = located.and_then(|member| Some((member, member.data_at.get()?))) else {
@@ -450,13 +411,14 @@ impl Store for ZipStore {
             match batch::resolve(request.range, member.size_bytes) {
                 Ok((offset, size_bytes)) => {
                     ranges.push(self.archive.request(data_at + offset, size_bytes));
-                    places.push(place);
+                    let checksum = (size_bytes == member.size_bytes).then_some(member.checksum);
+                    items.push(Item::new(place, format!("{self}: key '{}'", request.key), checksum));
                 }
                 Err(error) => sink.done(place, Err(error.at(format!("{self}: key '{}'", request.key)))),
             }
         }
         if !ranges.is_empty() {
-            let stored = Stored { archive: Arc::clone(&self.archive), sink: Arc::clone(&sink), places };
+            let stored = Stored { archive: Arc::clone(&self.archive), sink: Arc::clone(&sink), items };
             self.archive.inner.read(ranges.into(), Arc::new(stored), workers);
         }
         if !others.is_empty() {

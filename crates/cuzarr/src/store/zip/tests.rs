@@ -1,6 +1,11 @@
+use std::any::Any;
+use std::sync::Mutex;
+use std::sync::mpsc::{Sender, channel};
+
 use super::*;
+use crate::run::Pool;
 use crate::store::testing::Observed;
-use crate::store::{MemoryStore, Prefixed};
+use crate::store::{Lease, LocalStore, MemoryStore, Prefixed, ReadOutcome};
 
 /// Made by `tests/data/zip/make.py`, by Python's zipfile and by Info-ZIP's zip.
 const GOLDEN: [(&str, &[u8]); 5] = [
@@ -145,6 +150,106 @@ fn damaged_files_are_errors_or_answers() {
                     assert!(value.len() <= 1 << 20);
                 }
             }
+        }
+    }
+}
+
+/// Each byte of each stored member, damaged: all of the member is refused, a range of the others is read.
+#[test]
+fn a_stored_member_that_is_damaged_fails_its_checksum_where_all_of_it_is_read() {
+    let bytes = GOLDEN[2].1;
+    for (key, value) in members().into_iter().filter(|(_, value)| !value.is_empty()) {
+        let place = bytes.windows(value.len()).position(|window| window == value).unwrap();
+        for at in (place..place + value.len()).step_by(value.len() / 5) {
+            let mut damaged = bytes.to_vec();
+            damaged[at] ^= 0x10;
+            let store = open(&damaged).unwrap();
+            for range in [ByteRange::Full, ByteRange::From { offset: 0 }, ByteRange::Suffix { size_bytes: u64::MAX }] {
+                let error = store.get_range(key, range).unwrap_err();
+                assert_eq!((error.kind(), error.message()), (ErrorKind::StoreFailed, "the member's checksum is wrong"));
+                assert!(error.trail().iter().any(|place| place.contains(key)), "{error}");
+            }
+            let part = ByteRange::Span { offset: 0, size_bytes: value.len() as u64 - 1 };
+            assert_eq!(store.get_range(key, part).unwrap().unwrap(), damaged[place..place + value.len() - 1]);
+            for (other, value) in members().into_iter().filter(|(other, _)| *other != key) {
+                assert_eq!(store.get(other).unwrap(), Some(value));
+            }
+        }
+    }
+}
+
+/// Memory of a vector, in parts; those that are split off are copied together when they are dropped.
+struct Divisible {
+    part: Vec<u8>,
+    at: usize,
+    all: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Lease for Divisible {
+    fn bytes(&mut self) -> &mut [u8] {
+        &mut self.part
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+
+    fn split_off(&mut self, at: usize) -> Option<Box<dyn Lease>> {
+        let part = self.part.split_off(at);
+        Some(Box::new(Divisible { part, at: self.at + at, all: Arc::clone(&self.all) }))
+    }
+}
+
+impl Drop for Divisible {
+    fn drop(&mut self) {
+        self.all.lock().unwrap()[self.at..self.at + self.part.len()].copy_from_slice(&self.part);
+    }
+}
+
+/// A sink of one item.
+struct One(Arc<Mutex<Vec<u8>>>, Sender<Result<()>>);
+
+impl ReadSink for One {
+    fn reserve(&self, _index: usize, size_bytes: u64) -> Result<Box<dyn Lease>> {
+        *self.0.lock().unwrap() = vec![0; size_bytes as usize];
+        Ok(Box::new(Divisible { part: vec![0; size_bytes as usize], at: 0, all: Arc::clone(&self.0) }))
+    }
+
+    fn done(&self, _index: usize, outcome: Result<ReadOutcome>) {
+        self.1.send(outcome.map(|outcome| assert!(matches!(outcome, ReadOutcome::Filled(_))))).unwrap();
+    }
+}
+
+/// A ZIP file with one stored member of this name.
+fn packed(name: &str, value: &[u8]) -> Vec<u8> {
+    let (crc, size, length) = (crc32fast::hash(value), value.len() as u32, name.len() as u16);
+    let sizes = [crc.to_le_bytes(), size.to_le_bytes(), size.to_le_bytes()].concat();
+    let names = [length.to_le_bytes(), [0; 2]].concat();
+    let local = [b"PK\x03\x04", &[20, 0][..], &[0; 8], &sizes, &names, name.as_bytes(), value].concat();
+    let entry = [b"PK\x01\x02", &[20, 0, 20, 0][..], &[0; 8], &sizes, &names, &[0; 14], name.as_bytes()].concat();
+    let (entry_bytes, at) = ((entry.len() as u32).to_le_bytes(), (local.len() as u32).to_le_bytes());
+    let end = [b"PK\x05\x06", &[0; 4][..], &[1, 0, 1, 0], &entry_bytes, &at, &[0; 2]].concat();
+    [local, entry, end].concat()
+}
+
+#[test]
+fn large_members_are_verified_by_the_threads_that_fill_their_parts() {
+    let value: Vec<u8> = (0..5_000_001u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let directory = tempfile::tempdir().unwrap();
+    for damaged_at in [None, Some(0), Some(3_000_000), Some(5_000_000)] {
+        let mut bytes = packed("c/0", &value);
+        let place = bytes.len() - value.len() - (END_BYTES + ENTRY_BYTES + 3);
+        damaged_at.iter().for_each(|at| bytes[place + at] ^= 1);
+        std::fs::write(directory.path().join("x.zip"), &bytes).unwrap();
+        let local: Arc<dyn Store> = Arc::new(LocalStore::new(directory.path()).unwrap());
+        let store = ZipStore::open(local, "x.zip").unwrap();
+        let (all, (sender, ended)) = (Arc::default(), channel());
+        let request = ReadRequest { key: "c/0".into(), range: ByteRange::Full };
+        store.read(vec![request].into(), Arc::new(One(Arc::clone(&all), sender)), &Pool::new(3));
+        match (ended.recv().unwrap(), damaged_at) {
+            (Ok(()), None) => assert!(*all.lock().unwrap() == value),
+            (Err(error), Some(_)) => assert_eq!(error.message(), "the member's checksum is wrong"),
+            (outcome, _) => panic!("damaged at {damaged_at:?}: {outcome:?}"),
         }
     }
 }

@@ -1,0 +1,173 @@
+//! The way down from the array through shards to a chunk: grids, the indexes of shards, and the bytes that these point at.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::{Plan, Stacking};
+use crate::codec::ShardIndex;
+use crate::error::{Error, ErrorKind, Result};
+use crate::plan::batch::ChunkName;
+use crate::plan::geometry::{number_in, whole};
+use crate::plan::selection::Selection;
+use crate::plan::source::{ShardLayout, Source};
+use crate::plan::tour::Tour;
+use crate::plan::walk::Walk;
+use crate::store::{ByteRange, Version};
+
+/// Where the inner chunks of one shard lie: (offset, size) from the shard's first byte, by C-order number.
+pub trait Entries: Send + Sync {
+    /// The place of an inner chunk, or `None` when it does not exist.
+    fn get(&self, linear: usize) -> Option<(u64, u64)>;
+
+    /// How many inner chunks there are, stored or not.
+    fn len(&self) -> usize;
+
+    /// Whether there are no inner chunks.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The version of the object that they are of: chunks must come from the same. `None` when it is not known.
+    fn version(&self) -> Option<Version> {
+        None
+    }
+}
+
+impl Entries for ShardIndex {
+    fn get(&self, linear: usize) -> Option<(u64, u64)> {
+        ShardIndex::get(self, linear)
+    }
+
+    fn len(&self) -> usize {
+        ShardIndex::len(self)
+    }
+}
+
+/// Where an index is, for [`Plan::learn`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct IndexPlace {
+    /// The object.
+    pub key: Arc<str>,
+    /// Where the shard begins in the object.
+    pub shard_offset: u64,
+    /// Level whose chunks are such shards: the first inner shard may begin where the outer one does.
+    pub level: usize,
+}
+
+/// The index of one shard, to be fetched.
+#[derive(Clone, Debug)]
+pub struct IndexRead {
+    /// What to say to [`Plan::learn`].
+    pub place: IndexPlace,
+    /// Its bytes in the object.
+    pub range: ByteRange,
+    /// How many they are.
+    pub size_bytes: u64,
+    /// Which version of the object it must be of, when another index led here.
+    pub version: Option<Version>,
+    /// The shard, for error messages.
+    pub name: ChunkName,
+}
+
+/// One grid on the way down from the array to a chunk that is decoded.
+pub(super) struct Frame {
+    pub(super) level: usize,
+    pub(super) tour: Tour,
+    /// The shard whose inner chunks are walked; `None` for the array's own grid.
+    pub(super) shard: Option<Shard>,
+}
+
+pub(super) struct Shard {
+    pub(super) key: Arc<str>,
+    pub(super) offset: u64,
+    /// `None` for an object of its own, whose size is not known.
+    pub(super) size_bytes: Option<u64>,
+    pub(super) grid: Vec<u64>,
+    pub(super) entries: Arc<dyn Entries>,
+    pub(super) inner: Vec<u64>,
+}
+
+/// A stored chunk that was found: where its bytes are.
+pub(super) struct Found {
+    pub(super) name: ChunkName,
+    /// Offset and size in the object; `None` for the whole object.
+    pub(super) span: Option<(u64, u64)>,
+    pub(super) version: Option<Version>,
+}
+
+impl Plan {
+    /// The index of the shard at hand, and those of the shards that follow it in the same grid.
+    pub(super) fn wanted_indexes(&self, level: usize, layout: &ShardLayout) -> Result<Vec<IndexRead>> {
+        let Some(frame) = self.stack.last() else { return Ok(Vec::new()) };
+        let most = if self.is_stacked() { 4096 } else { 256 };
+        let window = (self.options.index_window_bytes / layout.index_size_bytes.max(1)).clamp(1, most) as usize;
+        let (mut wanted, mut places) = (Vec::new(), HashSet::new());
+        // Those of boxes that come later, too: one round for many of them.
+        let later = self.selections[self.next..].iter().filter(|_| self.stacking == Stacking::InTurn && level == 0);
+        let later = later.flat_map(|selection| cells_of(selection, &self.source.levels[0].chunk_shape));
+        for at in frame.tour.places().chain(later) {
+            if wanted.len() >= window {
+                break;
+            }
+            let Some(found) = find(&self.source, frame, &at)? else { continue };
+            let size_bytes = layout.index_size_bytes;
+            let (shard_offset, range) = match (found.span, layout.index_range) {
+                (None, range) => (0, range),
+                (Some((offset, shard_bytes)), range) => {
+                    let begin = match range {
+                        ByteRange::Suffix { .. } => shard_bytes.checked_sub(size_bytes).map(|at| offset + at),
+                        _ => (shard_bytes >= size_bytes).then_some(offset),
+                    };
+                    let Some(offset_of_index) = begin else {
+                        let message = format!("shard has {shard_bytes} bytes, its index alone has {size_bytes}");
+                        return Err(Error::new(ErrorKind::ChunkCorrupt, message).at(found.name.to_string()));
+                    };
+                    (offset, ByteRange::Span { offset: offset_of_index, size_bytes })
+                }
+            };
+            let place = IndexPlace { key: Arc::clone(&found.name.key), shard_offset, level };
+            if !self.known.contains_key(&place) && places.insert(place.clone()) {
+                wanted.push(IndexRead { place, range, size_bytes, version: found.version, name: found.name });
+            }
+        }
+        Ok(wanted)
+    }
+}
+
+/// The places of the cells of the array's own grid that a selection touches.
+fn cells_of(selection: &Selection, cell: &[u64]) -> impl Iterator<Item = Vec<u64>> {
+    Walk::new(selection.axes(), &vec![0; cell.len()], cell, &whole(selection.axes())).map(|cell| cell.at)
+}
+
+/// The stored chunk of a cell, or `None` when the shard's index says that there is none.
+pub(super) fn find(source: &Source, frame: &Frame, at: &[u64]) -> Result<Option<Found>> {
+    let Some(shard) = &frame.shard else {
+        let key = (source.key)(at).into();
+        return Ok(Some(Found { name: ChunkName { key, inner: Vec::new() }, span: None, version: None }));
+    };
+    let Some((offset, size_bytes)) = shard.entries.get(number_in(&shard.grid, at)) else { return Ok(None) };
+    let name = missing_name(source, frame, at);
+    let end =
+        offset.checked_add(size_bytes).filter(|&end| shard.size_bytes.is_none_or(|shard_bytes| end <= shard_bytes));
+    match (shard.offset.checked_add(offset), end.and_then(|end| shard.offset.checked_add(end))) {
+        (Some(begin), Some(_)) => {
+            Ok(Some(Found { name, span: Some((begin, size_bytes)), version: shard.entries.version() }))
+        }
+        _ => {
+            let what =
+                shard.size_bytes.map_or("any object".into(), |size_bytes| format!("its shard of {size_bytes} bytes"));
+            let message = format!("index places {size_bytes} bytes at byte {offset}, behind the end of {what}");
+            Err(Error::new(ErrorKind::ChunkCorrupt, message).at(name.to_string()))
+        }
+    }
+}
+
+pub(super) fn missing_name(source: &Source, frame: &Frame, at: &[u64]) -> ChunkName {
+    match &frame.shard {
+        None => ChunkName { key: (source.key)(at).into(), inner: Vec::new() },
+        Some(shard) => {
+            let inner = shard.inner.iter().chain(at).copied().collect();
+            ChunkName { key: Arc::clone(&shard.key), inner }
+        }
+    }
+}

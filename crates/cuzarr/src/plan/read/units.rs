@@ -1,0 +1,154 @@
+//! What a stored chunk becomes: units, or a box that is filled, and the batch that takes them.
+
+use super::descent::Found;
+use super::{Plan, Room};
+use crate::error::{Error, ErrorKind, Result};
+use crate::plan::batch::{ChunkName, Fill, Place, SizeRule, Unit};
+use crate::plan::geometry::{first_elem, region};
+use crate::plan::pieces::{PackedAxis, PieceLimits, divide};
+use crate::plan::tour::{Spot, Want};
+use crate::store::ByteRange;
+
+impl Plan {
+    /// The box of the result that a cell's elements fill: starts and extents of the kept dimensions.
+    fn region(&self, selection: usize, inside: &[(u64, u64)]) -> (Vec<usize>, Vec<usize>) {
+        self.is_stacked().then_some((selection, 1)).into_iter().chain(region(self.axes(), inside)).unzip()
+    }
+
+    pub(super) fn fill(&self, name: &ChunkName, spot: &Spot, fills: &mut Vec<Fill>) {
+        for want in &spot.wants {
+            let (start, extent) = self.region(want.selection, &want.inside);
+            fills.push(Fill { name: name.clone(), start, extent });
+        }
+    }
+
+    /// Turns a stored chunk into units: itself, or pieces of it when its bytes can be taken as they are.
+    pub(super) fn plan_chunk(&mut self, found: &Found, spot: &Spot) -> Result<()> {
+        let packed = &self.source.packed;
+        let whole_bytes = packed.size_bytes as u64;
+        let size = match (packed.stored_is_packed, self.source.leaf().bound_bytes, found.span) {
+            (true, _, _) => SizeRule::Exact(whole_bytes),
+            (false, Some(bound), _) => SizeRule::AtMost(bound),
+            (false, None, _) => SizeRule::Any,
+        };
+        let size = match found.span {
+            None => size,
+            Some((_, stored_bytes)) => {
+                if !size.allows(stored_bytes) {
+                    let message = format!("index gives {stored_bytes} bytes, expected {size}");
+                    return Err(Error::new(ErrorKind::ChunkCorrupt, message).at(found.name.to_string()));
+                }
+                SizeRule::Exact(stored_bytes)
+            }
+        };
+        if packed.stored_is_packed && packed.divisible && packed.element_bytes > 0 {
+            return spot.wants.iter().try_for_each(|want| self.plan_pieces(found, &spot.origin, want));
+        }
+        let range = match found.span {
+            None => ByteRange::Full,
+            Some((offset, size_bytes)) => ByteRange::Span { offset, size_bytes },
+        };
+        let place = |want: &Want| {
+            let (start, extent) = self.region(want.selection, &want.inside);
+            Place { first_elem: self.first_elem(&spot.origin, want), start, extent }
+        };
+        self.pieces.push_back(Unit {
+            name: found.name.clone(),
+            version: found.version.clone(),
+            range,
+            size,
+            packed_size_bytes: packed.size_bytes,
+            whole: true,
+            places: spot.wants.iter().map(place).collect(),
+        });
+        Ok(())
+    }
+
+    /// Index, in the packed chunk that begins at `origin`, of the first element that is wanted.
+    fn first_elem(&self, origin: &[u64], want: &Want) -> usize {
+        first_elem(self.selections[want.selection].axes(), &self.strides, origin, &want.inside)
+    }
+
+    fn plan_pieces(&mut self, found: &Found, origin: &[u64], want: &Want) -> Result<()> {
+        let first = self.first_elem(origin, want) as u64;
+        let packed = &self.source.packed;
+        let (element_bytes, whole_bytes) = (packed.element_bytes as u64, packed.size_bytes as u64);
+        let packed_axis = |&dim: &usize| PackedAxis {
+            count: want.inside[dim].1 - want.inside[dim].0,
+            distance: self.axes()[dim].step.saturating_mul(self.strides[dim]),
+        };
+        let axes: Vec<_> = packed.axes.iter().map(packed_axis).collect();
+        let limits =
+            PieceLimits { max_bytes: self.options.piece_max_bytes, gap_bytes: self.options.coalesce_gap_bytes };
+        let pieces = divide(&axes, element_bytes, limits);
+        for piece in pieces {
+            let mut inside = want.inside.clone();
+            for (&dim, &(from, to)) in packed.axes.iter().zip(&piece.inside) {
+                inside[dim] = (want.inside[dim].0 + from, want.inside[dim].0 + to);
+            }
+            let (start, extent) = self.region(want.selection, &inside);
+            let offset = first * element_bytes + piece.offset_bytes;
+            let size_bytes = piece.size_bytes;
+            let range = match found.span {
+                // Asking for all of the object, or all from here on, shows an object that is too long.
+                None if size_bytes == whole_bytes => ByteRange::Full,
+                None if offset + size_bytes == whole_bytes => ByteRange::From { offset },
+                None => ByteRange::Span { offset, size_bytes },
+                Some((begin, _)) => {
+                    let Some(offset) = begin.checked_add(offset) else {
+                        let message = format!("index places the chunk at byte {begin}, behind any object's end");
+                        return Err(Error::new(ErrorKind::ChunkCorrupt, message).at(found.name.to_string()));
+                    };
+                    ByteRange::Span { offset, size_bytes }
+                }
+            };
+            self.pieces.push_back(Unit {
+                name: found.name.clone(),
+                version: found.version.clone(),
+                range,
+                size: SizeRule::Exact(size_bytes),
+                packed_size_bytes: size_bytes as usize,
+                whole: size_bytes == whole_bytes,
+                places: vec![Place { first_elem: 0, start, extent }],
+            });
+        }
+        Ok(())
+    }
+}
+
+/// A batch in the making.
+pub(super) struct Filling {
+    pub(super) room: Room,
+    pub(super) used_bytes: usize,
+    /// Of all units.
+    pub(super) places: usize,
+    pub(super) units: Vec<Unit>,
+    pub(super) fills: Vec<Fill>,
+}
+
+impl Filling {
+    pub(super) fn is_empty(&self) -> bool {
+        self.units.is_empty() && self.fills.is_empty()
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.places + self.fills.len() >= self.room.units.max(1)
+    }
+
+    /// Whether the unit fits. One that is too large for any batch comes alone.
+    pub(super) fn has_room_for(&self, unit: &Unit) -> bool {
+        let fits = self.used_bytes.checked_add(self.cost(unit)).is_some_and(|used| used <= self.room.packed_bytes);
+        (fits || self.units.is_empty()) && (!self.is_full() || self.is_empty())
+    }
+
+    pub(super) fn add(&mut self, unit: Unit) {
+        self.used_bytes = self.used_bytes.saturating_add(self.cost(&unit));
+        self.places += unit.places.len();
+        self.units.push(unit);
+    }
+
+    fn cost(&self, unit: &Unit) -> usize {
+        let alignment = self.room.alignment_bytes.max(1);
+        unit.packed_size_bytes.checked_next_multiple_of(alignment).unwrap_or(usize::MAX)
+    }
+}

@@ -1,0 +1,178 @@
+//! What a layer over another store must let through.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use cuzarr_device::{Buffer, Device};
+
+use super::{ok, request};
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::{
+    ByteRange, Capabilities, Condition, Identity, InlineWorkers, Key, Lease, Listing, MemoryStore, OpenValues, Payload,
+    ReadOutcome, ReadRequest, ReadSink, Stat, Store, StoreExt, Version, Workers,
+};
+
+/// Runs the checks of a layer: `wrap` gives a store that is a view of the whole of the given one, or of a part. What was asked of
+/// the layer must arrive behind it, and what the store says about itself must come through.
+///
+/// # Panics
+/// When the layer keeps something back.
+pub fn forwards(wrap: &dyn Fn(Arc<dyn Store>) -> Arc<dyn Store>) {
+    for (far, conditional_writes, divides_reads) in [(true, false, true), (false, true, false), (true, true, false)] {
+        for (deletes, transactional) in [(true, false), (false, true)] {
+            let said =
+                Capabilities { read_only: false, deletes, conditional_writes, transactional, far, divides_reads };
+            let inner = Arc::new(Behind { values: MemoryStore::new(), said, heard: Mutex::default() });
+            let layer = wrap(Arc::clone(&inner) as Arc<dyn Store>);
+            let read_only = layer.capabilities().read_only;
+            assert_eq!(layer.capabilities(), Capabilities { read_only, ..said });
+            assert!(layer.is_on(Device::Simt) && !layer.is_on(Device::Cpu));
+            assert!(layer.identity().overlaps(&inner.values.identity()), "the layer is about other values");
+            if !read_only {
+                forwards_writes(&layer, &inner);
+            }
+            let sink = Arc::new(Asked::default());
+            layer.read(
+                vec![request("asked", ByteRange::Full)].into(),
+                Arc::clone(&sink) as Arc<dyn ReadSink>,
+                &InlineWorkers,
+            );
+            assert_eq!(
+                *sink.0.lock().unwrap(),
+                ["check", "open_values", "opened 0", "device", "reserve_on_device 0", "done 0"]
+            );
+        }
+    }
+}
+
+fn forwards_writes(layer: &Arc<dyn Store>, inner: &Behind) {
+    ok(layer.write_buffer("a", &Buffer::from_vec(vec![1])));
+    ok(layer.put("a", Payload::Bytes(&[1, 2]), &Condition::Absent));
+    ok(layer.delete_many(&["a".into(), "b".into()]));
+    ok(layer.delete_prefix("p"));
+    assert_eq!(inner.heard.lock().unwrap()[..2], ["buffer of 1, Always", "bytes of 2, Absent"]);
+    let deleted: Vec<String> = inner.heard.lock().unwrap()[2..].to_vec();
+    assert!(deleted.iter().any(|heard| heard == "delete 2 keys"), "one batch became many: {deleted:?}");
+    assert!(deleted.iter().any(|heard| heard == "delete prefix"), "{deleted:?}");
+}
+
+/// A store behind a layer, which hears what comes through.
+#[derive(Debug)]
+struct Behind {
+    values: MemoryStore,
+    said: Capabilities,
+    heard: Mutex<Vec<String>>,
+}
+
+impl Behind {
+    fn hear(&self, what: String) {
+        self.heard.lock().unwrap().push(what);
+    }
+}
+
+impl fmt::Display for Behind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.values, f)
+    }
+}
+
+impl Store for Behind {
+    fn read(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, _workers: &dyn Workers) {
+        // Asks all that a store may ask a sink.
+        for index in 0..batch.len() {
+            ok(sink.check());
+            assert!(sink.open_values().is_none());
+            ok(sink.opened(index, Version::numbered(0)));
+            assert_eq!(sink.device(), Device::Simt);
+            assert!(sink.reserve_on_device(index, 1).is_err());
+            sink.done(index, Ok(ReadOutcome::Missing));
+        }
+    }
+
+    fn put(&self, _key: &Key, value: Payload<'_>, condition: &Condition) -> Result<bool> {
+        let kind = if matches!(value, Payload::Buffer(_)) { "buffer" } else { "bytes" };
+        self.hear(format!("{kind} of {}, {condition:?}", value.size_bytes()));
+        Ok(true)
+    }
+
+    fn delete_many(&self, keys: &[String]) -> Result<()> {
+        self.hear(format!("delete {} keys", keys.len()));
+        Ok(())
+    }
+
+    fn delete_prefix(&self, _prefix: &Key) -> Result<()> {
+        self.hear("delete prefix".into());
+        Ok(())
+    }
+
+    fn stat(&self, key: &Key) -> Result<Option<Stat>> {
+        self.values.stat(key)
+    }
+
+    fn list_dir(&self, prefix: &Key) -> Result<Listing> {
+        self.values.list_dir(prefix)
+    }
+
+    fn list(&self, prefix: &Key) -> Result<Vec<String>> {
+        self.values.list(prefix)
+    }
+
+    fn identity(&self) -> Identity {
+        self.values.identity()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.said
+    }
+
+    fn is_on(&self, device: Device) -> bool {
+        device == Device::Simt
+    }
+}
+
+/// A sink that keeps what it was asked.
+#[derive(Default)]
+struct Asked(Mutex<Vec<String>>);
+
+impl Asked {
+    fn note(&self, what: impl Into<String>) {
+        self.0.lock().unwrap().push(what.into());
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl ReadSink for Asked {
+    fn check(&self) -> Result<()> {
+        self.note("check");
+        Ok(())
+    }
+
+    fn reserve(&self, index: usize, size_bytes: u64) -> Result<Box<dyn Lease>> {
+        self.note(format!("reserve {index}"));
+        Ok(Box::new(vec![0; size_bytes as usize]))
+    }
+
+    fn open_values(&self) -> Option<&OpenValues> {
+        self.note("open_values");
+        None
+    }
+
+    fn opened(&self, index: usize, _version: Version) -> Result<()> {
+        self.note(format!("opened {index}"));
+        Ok(())
+    }
+
+    fn device(&self) -> Device {
+        self.note("device");
+        Device::Simt
+    }
+
+    fn reserve_on_device(&self, index: usize, _size_bytes: u64) -> Result<Buffer> {
+        self.note(format!("reserve_on_device {index}"));
+        Err(Error::new(ErrorKind::MemorySpace, "this sink only listens"))
+    }
+
+    fn done(&self, index: usize, _outcome: Result<ReadOutcome>) {
+        self.note(format!("done {index}"));
+    }
+}
