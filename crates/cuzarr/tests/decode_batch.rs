@@ -4,9 +4,12 @@
 mod frames;
 mod model;
 
+use std::ops::Range;
+
 use cuzarr::ErrorKind;
 use cuzarr::codec::batch::{Batch, Unit};
-use cuzarr::codec::{Chain, ChunkSpec};
+use cuzarr::codec::device::{Request, Task};
+use cuzarr::codec::{Chain, ChunkSpec, device_decoder};
 use cuzarr::meta::{DataType, Extension, FillValue};
 use cuzarr_device::cpu::shuffle::{bitshuffle, shuffle};
 use cuzarr_device::{Buffer, Device, Stream};
@@ -463,4 +466,38 @@ fn what_cannot_be_a_batch_is_refused() {
         Batch::prepare(Format::Lz4.decoder(), &host, &host, &[], None).unwrap_err().kind(),
         ErrorKind::MemorySpace
     );
+}
+
+/// The traits of decoders are public: whoever calls them without a batch reaches no memory but what was prepared for.
+#[test]
+fn decoding_is_launched_only_with_memory_that_has_room_for_it() {
+    let plain = vec![7; 5000];
+    let Frame { encoded, decoded_bytes } = lz4_frame(&plain, CompressionMode::DEFAULT);
+    let decoder = device_decoder("lz4").unwrap();
+    for device in devices() {
+        let request = |units| Request { device, units, host: Some(&encoded), headers: &[] };
+        let backwards = Unit { src: 0..encoded.len(), dst: Range { start: 9, end: 3 } };
+        assert_eq!(decoder.prepare(&request(&[backwards])).err().unwrap().kind(), ErrorKind::InvalidArgument);
+        let units = [Unit { src: 0..encoded.len(), dst: 100..100 + decoded_bytes }];
+        let (decode, refused) = decoder.prepare(&request(&units)).unwrap().into_parts();
+        assert!(refused.is_empty());
+        let stream = Stream::new(device).unwrap();
+        let src = Buffer::from_bytes(device, &encoded).unwrap();
+        let (dst, statuses) = (Buffer::zeroed(device, 5100).unwrap(), Buffer::zeroed(device, 16).unwrap());
+        let task = Task { stream: &stream, src: &src, dst: &dst, statuses: &statuses };
+        let refuses = |task: Task<'_>| decode.launch(&task).unwrap_err().kind();
+        let part = |buffer: &Buffer, from, to| buffer.slice(from..to).unwrap();
+        let short =
+            [part(&src, 1, src.size_bytes()), part(&dst, 0, 5099), part(&statuses, 0, 4), part(&statuses, 4, 16)];
+        assert_eq!(refuses(Task { src: &short[0], ..task }), ErrorKind::InvalidArgument);
+        assert_eq!(refuses(Task { dst: &short[1], ..task }), ErrorKind::InvalidArgument);
+        assert_eq!(refuses(Task { statuses: &short[2], ..task }), ErrorKind::InvalidArgument);
+        assert_eq!(refuses(Task { statuses: &short[3], ..task }), ErrorKind::InvalidArgument);
+        assert_eq!(refuses(Task { dst: &dst.clone().into_read_only(), ..task }), ErrorKind::ReadOnly);
+        let host = Buffer::zeroed(Device::Cpu, 5100).unwrap();
+        assert_eq!(refuses(Task { dst: &host, ..task }), ErrorKind::MemorySpace);
+        decode.launch(&task).unwrap();
+        stream.synchronize().unwrap();
+        assert_eq!(dst.to_vec().unwrap()[100..], plain);
+    }
 }

@@ -6,7 +6,7 @@ mod model;
 
 use std::sync::Arc;
 
-use cuzarr::codec::batch::EncodeBatch;
+use cuzarr::codec::batch::{EncodeBatch, place_frames};
 use cuzarr::codec::device::DeviceEncoder;
 use cuzarr::codec::{Chain, ChunkSpec, Program};
 use cuzarr::meta::{DataType, Extension, FillValue};
@@ -172,7 +172,20 @@ fn chunks_outside_their_buffer_are_refused() {
             let error = EncodeBatch::prepare(&**encoder, &src, stride, count).unwrap_err();
             assert_eq!(error.kind(), cuzarr::ErrorKind::InvalidArgument, "{stride} {count}");
         }
+        let skewed = EncodeBatch::prepare(&**encoder, &src.slice(4..).unwrap(), 256, 1).unwrap_err();
+        assert!(skewed.message().contains("multiple of 16"), "{skewed}");
         let none = EncodeBatch::prepare(&**encoder, &src, 256, 0).unwrap();
         assert!(none.finish().unwrap().frames.is_empty());
+    }
+}
+
+#[test]
+fn entries_that_kernels_cannot_write_are_refused() {
+    for device in devices() {
+        let (entries, stream) = (Buffer::zeroed(device, 64).unwrap(), Stream::new(device).unwrap());
+        assert!(place_frames(&entries, &stream).is_ok());
+        for entries in [entries.slice(4..36).unwrap(), entries.into_read_only()] {
+            assert_eq!(place_frames(&entries, &stream).unwrap_err().kind(), cuzarr::ErrorKind::InvalidArgument);
+        }
     }
 }

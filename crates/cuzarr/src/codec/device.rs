@@ -16,7 +16,10 @@ use std::ops::Range;
 use cuzarr_device::{Buffer, Device, Header, KernelSource, Stream, defined};
 
 use super::cost::{EncodingSpeeds, Speeds};
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
+
+/// Bytes of the status of a unit.
+pub const STATUS_BYTES: usize = 8;
 
 /// Frames have fewer bytes, encoded and decoded: kernels count positions in 32 bits, with room to add.
 pub const MOST_FRAME_BYTES: usize = 1 << 31;
@@ -112,7 +115,8 @@ pub struct HeaderWalk {
     pub threads: u32,
 }
 
-/// What a decoder gets to prepare. Every range was checked: inside its buffer, and below [`MOST_FRAME_BYTES`].
+/// What a decoder gets to prepare. A [`Batch`](super::batch::Batch) has checked every range: inside its buffer, and below
+/// [`MOST_FRAME_BYTES`].
 pub struct Request<'a> {
     /// Where the frames are decoded.
     pub device: Device,
@@ -127,10 +131,67 @@ pub struct Request<'a> {
 
 /// Units that are ready to be decoded.
 pub struct Prepared {
-    /// What decodes them.
-    pub decode: Box<dyn Decode>,
-    /// What the host found wrong already: number of the unit, and why. `decode` leaves these out.
-    pub refused: Vec<(usize, Error)>,
+    decode: Checked,
+    refused: Vec<(usize, Error)>,
+}
+
+impl Prepared {
+    /// What decodes the units of a request, and what the host found wrong already: number of the unit, and why. `decode` leaves
+    /// these out. It is launched only with memory that has room for all units, on the device of the request.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a range that ends before it begins, or has [`MOST_FRAME_BYTES`].
+    pub fn new(request: &Request<'_>, decode: impl Decode + 'static, refused: Vec<(usize, Error)>) -> Result<Prepared> {
+        let (mut src_bytes, mut dst_bytes) = (0, 0);
+        for (index, Unit { src, dst }) in request.units.iter().enumerate() {
+            if [src, dst].iter().any(|range| range.start > range.end || range.len() >= MOST_FRAME_BYTES) {
+                let message = format!("unit {index}: kernels cannot decode from bytes {src:?} to bytes {dst:?}");
+                return Err(Error::new(ErrorKind::InvalidArgument, message));
+            }
+            (src_bytes, dst_bytes) = (src.end.max(src_bytes), dst.end.max(dst_bytes));
+        }
+        let status_bytes = request.units.len() * STATUS_BYTES;
+        let decode = Box::new(decode);
+        Ok(Prepared { decode: Checked { device: request.device, src_bytes, dst_bytes, status_bytes, decode }, refused })
+    }
+
+    /// What decodes the units, and what the host refused.
+    pub fn into_parts(self) -> (Box<dyn Decode>, Vec<(usize, Error)>) {
+        (Box::new(self.decode), self.refused)
+    }
+}
+
+/// A [`Decode`] that is launched only with the memory that it was prepared for.
+struct Checked {
+    device: Device,
+    src_bytes: usize,
+    dst_bytes: usize,
+    status_bytes: usize,
+    decode: Box<dyn Decode>,
+}
+
+impl Decode for Checked {
+    fn scratch_bytes(&self) -> usize {
+        self.decode.scratch_bytes()
+    }
+
+    fn launch(&self, task: &Task<'_>) -> Result<()> {
+        let Task { stream, src, dst, statuses } = *task;
+        if [stream.device(), src.device(), dst.device(), statuses.device()] != [self.device; 4] {
+            let message = format!("a decoding on {} was given a stream or memory of another device", self.device);
+            return Err(Error::new(ErrorKind::MemorySpace, message));
+        }
+        if dst.is_read_only() || statuses.is_read_only() {
+            return Err(Error::new(ErrorKind::ReadOnly, "the target or the statuses of a decoding are read-only"));
+        }
+        let sizes = [src, dst, statuses].map(Buffer::size_bytes);
+        let least = [self.src_bytes, self.dst_bytes, self.status_bytes];
+        if sizes.iter().zip(&least).any(|(size, least)| size < least) || statuses.address() % STATUS_BYTES != 0 {
+            let message = format!("got {sizes:?} bytes of source, target and statuses, expected {least:?} or more");
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        self.decode.launch(task)
+    }
 }
 
 /// Decodes what it was prepared for, as often as it is launched.
@@ -139,7 +200,8 @@ pub trait Decode: Send + Sync {
     /// [`cuzarr_device::pool`] in the order of the stream, so batches that follow each other use the same memory.
     fn scratch_bytes(&self) -> usize;
 
-    /// Puts the decoding on the stream, without waiting for anything. Kernels report damage in the statuses.
+    /// Puts the decoding on the stream, without waiting for anything. Kernels report damage in the statuses. [`Prepared`] has
+    /// checked the task.
     ///
     /// # Errors
     /// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.
@@ -213,15 +275,30 @@ pub trait Encode: Send + Sync {
     fn launch(&self, task: &EncodeTask<'_>) -> Result<Launched>;
 }
 
-/// One launch of an [`Encode`].
+/// One launch of an [`Encode`]. Only an [`EncodeBatch`](super::batch::EncodeBatch) makes one, which has checked that the chunks
+/// lie in their memory.
 #[derive(Clone, Copy)]
 pub struct EncodeTask<'a> {
+    pub(crate) stream: &'a Stream,
+    pub(crate) src: &'a Buffer,
+    pub(crate) wanted: &'a Buffer,
+}
+
+impl<'a> EncodeTask<'a> {
     /// The stream that runs it.
-    pub stream: &'a Stream,
-    /// Memory of the chunks.
-    pub src: &'a Buffer,
+    pub fn stream(&self) -> &'a Stream {
+        self.stream
+    }
+
+    /// Memory of the chunks, which begins at a multiple of 16.
+    pub fn src(&self) -> &'a Buffer {
+        self.src
+    }
+
     /// A `u32` for each chunk; a chunk with 0 becomes a frame of no bytes.
-    pub wanted: &'a Buffer,
+    pub fn wanted(&self) -> &'a Buffer {
+        self.wanted
+    }
 }
 
 /// Where the results of a launch are, once the stream has come so far.

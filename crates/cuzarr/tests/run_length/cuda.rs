@@ -44,7 +44,7 @@ impl DeviceDecoder for Decoder {
             places.chain([unit.src.len() as u32, unit.dst.len() as u32].into_iter().flat_map(u32::to_ne_bytes))
         });
         let frames = Frames { ranges: ranges.collect(), count: request.units.len() as u32 };
-        Ok(Prepared { decode: Box::new(frames), refused: Vec::new() })
+        Prepared::new(request, frames, Vec::new())
     }
 }
 
@@ -65,8 +65,8 @@ impl Decode for Frames {
         let kernel = RUN_LENGTH.kernel(stream.device(), "run_length_decode")?;
         let arguments = (src.address(), dst.address(), ranges.address(), self.count, statuses.address());
         let buffers = [src, dst, &ranges, statuses];
-        // SAFETY: the parameters of run_length_decode. The batch has checked that ranges lie in source and target, the kernel
-        // stays in them, and there is a status for each frame.
+        // SAFETY: the parameters of run_length_decode. `Prepared` has checked that source, target and statuses have room for every
+        // frame, and the kernel stays in a frame's ranges.
         Ok(unsafe { kernel.launch(stream, self.count.div_ceil(THREADS), THREADS, arguments, &buffers) }?)
     }
 }
@@ -111,7 +111,7 @@ struct Chunks {
 
 impl Encode for Chunks {
     fn launch(&self, task: &EncodeTask<'_>) -> Result<Launched> {
-        let EncodeTask { stream, src, wanted } = *task;
+        let (stream, src, wanted) = (task.stream(), task.src(), task.wanted());
         let frames = pool::allocate(self.count as usize * FRAME_ENTRY_BYTES, stream)?;
         let out = pool::allocate(self.encoder.output_bound_bytes(self.count as usize), stream)?;
         let (chunks, blocks) = ((src.address(), self.stride_bytes), self.count.div_ceil(THREADS));

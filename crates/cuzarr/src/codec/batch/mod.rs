@@ -30,6 +30,7 @@ use std::ops::Range;
 
 use cuzarr_device::{Buffer, Device, Event, Header, Stream, header, pool};
 
+pub(crate) use super::device::STATUS_BYTES;
 pub use super::device::Unit;
 use super::device::{Decode, DeviceDecoder, Headers, MOST_FRAME_BYTES, Request, Task};
 use crate::{Error, ErrorKind, Result};
@@ -37,7 +38,7 @@ pub(crate) use encode::Blank;
 pub use encode::place_frames;
 pub use encode::{EncodeBatch, Encoded};
 pub(crate) use fields::Fields;
-pub(crate) use status::{STATUS_BYTES, result_of};
+pub(crate) use status::result_of;
 
 /// Headers of this folder that codecs' kernels include.
 pub const HEADERS: &[Header] = &[
@@ -189,14 +190,15 @@ impl Batch {
         let units = &all[range.clone()];
         let headers = read.get(range.clone()).unwrap_or_default();
         let prepared = self.decoder.prepare(&Request { device: self.src.device(), units, host, headers })?;
-        let wanted = prepared.decode.scratch_bytes();
+        let (decode, refused) = prepared.into_parts();
+        let wanted = decode.scratch_bytes();
         if wanted <= limit_bytes || units.len() == 1 {
-            let refused = prepared.refused.into_iter().map(|(index, error)| (range.start + index, error));
+            let refused = refused.into_iter().map(|(index, error)| (range.start + index, error));
             self.refused.extend(refused);
-            self.parts.push(Part { units: range, decode: prepared.decode });
+            self.parts.push(Part { units: range, decode });
             return Ok(());
         }
-        drop(prepared);
+        drop(decode);
         let parts = wanted.div_ceil(limit_bytes.max(1)).clamp(2, units.len());
         let each = units.len().div_ceil(parts);
         range.clone().step_by(each).try_for_each(|start| {

@@ -5,9 +5,6 @@ use cuzarr_device::{Header, STATUS_HEADER, defined};
 use crate::codec::damage::corrupt;
 use crate::{Error, ErrorKind, Result};
 
-/// Bytes of a status.
-pub(crate) const STATUS_BYTES: usize = 8;
-
 /// A container or compressor that kernels do not decode.
 const OTHER_FORMAT: u32 = defined(STATUS_HEADER.text, "CUZARR_OTHER_FORMAT");
 const WRONG_CHECKSUM: u32 = defined(STATUS_HEADER.text, "CUZARR_WRONG_CHECKSUM");

@@ -5,9 +5,8 @@ use cuzarr_device::{Buffer, Device, Header, KernelSource, header, pool, upload_t
 use super::cost;
 use super::scan::{Inner, Scan, Target, knows};
 use crate::codec::batch::frames::table;
-use crate::codec::batch::status::STATUS_BYTES;
 use crate::codec::cost::Speeds;
-use crate::codec::device::{Decode, DeviceDecoder, HeaderWalk, Headers, Prepared, Request, Task};
+use crate::codec::device::{Decode, DeviceDecoder, HeaderWalk, Headers, Prepared, Request, STATUS_BYTES, Task};
 use crate::codec::lz4::blocks::Blocks;
 use crate::codec::{batch, deflate, lz, lz4, zstd};
 use crate::{Error, Result};
@@ -98,7 +97,8 @@ struct Frames {
 /// Prepares streams of one compressor; what that refuses, it refuses of the frames.
 fn prepare_inner(request: &Request<'_>, inner: Inner, refused: &mut Vec<(usize, Error)>) -> Result<Streams> {
     let prepared = inner.decoder.prepare(&Request { units: &inner.units, headers: &[], ..*request })?;
-    for (stream, error) in prepared.refused {
+    let (decode, refused_streams) = prepared.into_parts();
+    for (stream, error) in refused_streams {
         let (frame, place) = inner.owners[stream];
         if !refused.iter().any(|(other, _)| *other == frame as usize) {
             let message = format!("byte {place}: the stream there: {}", error.message());
@@ -107,7 +107,7 @@ fn prepare_inner(request: &Request<'_>, inner: Inner, refused: &mut Vec<(usize, 
     }
     Ok(Streams {
         target: inner.target,
-        decode: prepared.decode,
+        decode,
         owners: inner
             .owners
             .iter()
@@ -131,7 +131,7 @@ fn prepare(request: &Request<'_>) -> Result<Prepared> {
         threads: if request.device == Device::Simt { 32 } else { 256 },
         large: scan.blocks.map(|blocks| Blocks::new(request.device, &blocks)),
     };
-    Ok(Prepared { decode: Box::new(frames), refused: scan.refused })
+    Prepared::new(request, frames, scan.refused)
 }
 
 impl Streams {

@@ -119,7 +119,7 @@ fn prepare(container: Container, request: &Request<'_>) -> Result<Prepared> {
     if frames.members.is_some() {
         frames.split = None;
     }
-    Ok(Prepared { decode: Box::new(frames), refused: Vec::new() })
+    Prepared::new(request, frames, Vec::new())
 }
 
 impl Members {

@@ -106,7 +106,7 @@ fn prepare(header_bytes: usize, request: &Request<'_>) -> Result<Prepared> {
         count: entries.len() as u32,
         blocks: Blocks::new(request.device, &blocks),
     };
-    Ok(Prepared { decode: Box::new(frames), refused: Vec::new() })
+    Prepared::new(request, frames, Vec::new())
 }
 
 impl Decode for Frames {

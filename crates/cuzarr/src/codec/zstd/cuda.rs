@@ -140,7 +140,7 @@ fn prepare(request: &Request<'_>) -> Result<Prepared> {
     });
     let engine = lz::Engine::new(request.device, &units.collect::<Vec<_>>(), tables.has_short_sequences());
     let (layout, scratch) = (tables.layout(), Scratch::of(&tables));
-    Ok(Prepared { decode: Box::new(Zstd { tables, layout, scratch, engine }), refused })
+    Prepared::new(request, Zstd { tables, layout, scratch, engine }, refused)
 }
 
 /// Sizes of the parts of scratch.

@@ -3,9 +3,9 @@
 use cuzarr_device::{Buffer, Device, KernelSource, Stream, WARP, pool};
 
 use super::Blank;
-use crate::Result;
 use crate::codec::batch::HEADERS;
 use crate::codec::device::FRAME_ENTRY_BYTES;
+use crate::{Error, ErrorKind, Result};
 
 static ENCODED: KernelSource = KernelSource { name: "encoded", text: include_str!("encoded.cu"), headers: &[HEADERS] };
 
@@ -30,8 +30,8 @@ pub(super) fn wanted(blank: Option<&Blank<'_>>, count: usize, stream: &Stream) -
     let (from, to, size_bytes) = (chunks.address(), blank.address(), blank.size_bytes() as u32);
     let arguments = (from, to, *stride_bytes as u64, count as u32, size_bytes, *nan, wanted.address());
     let buffers = [*chunks, *blank, &wanted];
-    // SAFETY: the parameters of encode_differs. The caller of `EncodeBatch` gave as many chunks, each as large as `blank`, as
-    // there are words.
+    // SAFETY: the parameters of encode_differs. `run_unless_blank` has checked that as many chunks, each as large as `blank`, lie
+    // in their memory as there are words, at multiples of 16 bytes.
     unsafe { kernel.launch(stream, blocks, threads, arguments, &buffers) }?;
     Ok(wanted)
 }
@@ -40,8 +40,12 @@ pub(super) fn wanted(blank: Option<&Blank<'_>>, count: usize, stream: &Stream) -
 /// begins behind the other.
 ///
 /// # Errors
-/// `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.
+/// `InvalidArgument` for read-only entries, and entries that do not begin at a multiple of 8 bytes; `MemorySpace` for a stream of
+/// another device, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.
 pub fn place_frames(frames: &Buffer, stream: &Stream) -> Result<()> {
+    if frames.is_read_only() || !frames.address().is_multiple_of(8) {
+        return Err(Error::new(ErrorKind::InvalidArgument, "entries of frames are read-only, or not aligned"));
+    }
     let count = (frames.size_bytes() / FRAME_ENTRY_BYTES) as u32;
     let kernel = ENCODED.kernel(stream.device(), "encode_places")?;
     // SAFETY: the parameters of encode_places, one warp for all entries; as many as the buffer holds.

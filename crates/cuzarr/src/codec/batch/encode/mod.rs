@@ -56,7 +56,7 @@ impl EncodeBatch {
     /// Plans the encoding of `count` chunks of `src`, `stride_bytes` from one to the next. Nothing is put on the device yet.
     ///
     /// # Errors
-    /// `InvalidArgument` for chunks that are not inside `src`, `MemorySpace` for host memory; `DeviceUnavailable`,
+    /// `InvalidArgument` for chunks that are not inside `src` or do not begin at multiples of 16, `MemorySpace` for host memory; `DeviceUnavailable`,
     /// `LibraryMissing`, `KernelCompileFailed`.
     pub fn prepare(
         encoder: &dyn DeviceEncoder,
@@ -75,6 +75,10 @@ impl EncodeBatch {
             let message =
                 format!("{count} chunks of {chunk} bytes, {stride_bytes} from one to the next, in a buffer of {have}");
             return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        if !src.address().is_multiple_of(16) {
+            let message = "chunks for kernels begin at a multiple of 16 bytes of memory, and these do not";
+            return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("copy them to memory of their own"));
         }
         let encode = encoder.prepare(&ChunkRow { device: src.device(), count, stride_bytes })?;
         Ok(EncodeBatch { src: src.clone(), encode, len: count, running: None })
@@ -96,6 +100,14 @@ impl EncodeBatch {
     /// Like [`EncodeBatch::run`], but leaves out the chunks that are equal to `blank`.
     pub(crate) fn run_unless_blank(&mut self, blank: Option<&Blank<'_>>, stream: &Stream) -> Result<()> {
         self.running = None;
+        if let Some(Blank { chunks, stride_bytes, blank, .. }) = blank {
+            let last = stride_bytes.saturating_mul(self.len.saturating_sub(1));
+            let is_aligned = [chunks.address(), blank.address(), *stride_bytes].iter().all(|at| at.is_multiple_of(16));
+            if !is_aligned || last.saturating_add(blank.size_bytes()) > chunks.size_bytes() {
+                let message = format!("{} chunks are not comparable with a blank one", self.len);
+                return Err(Error::new(ErrorKind::InvalidArgument, message));
+            }
+        }
         if self.len > 0 {
             let wanted = cuda::wanted(blank, self.len, stream)?;
             let launched = self.encode.launch(&EncodeTask { stream, src: &self.src, wanted: &wanted })?;
