@@ -1,6 +1,7 @@
 //! No safe call reads host memory while another writes it, hands out writable views twice, or writes what is read-only.
 #![forbid(unsafe_code)]
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cuzarr_device::transfer::{fill_boxes, gather_host, scatter_host};
@@ -180,4 +181,27 @@ fn an_allocator_that_gives_something_else_is_refused() {
     let larger = pool::allocate_on(Device::Simt, 60);
     pool::set_allocator(None);
     assert_eq!(larger.unwrap().size_bytes(), 60);
+}
+
+#[test]
+fn an_overlapping_copy_takes_memory_from_the_allocator_that_was_chosen() {
+    #[derive(Default)]
+    struct Counting(AtomicUsize);
+    impl pool::DeviceAllocator for Counting {
+        fn allocate(&self, device: Device, size_bytes: usize) -> Result<Buffer> {
+            self.0.fetch_add(size_bytes, Ordering::Relaxed);
+            pool::Pool.allocate(device, size_bytes)
+        }
+    }
+    let _allocator = ALLOCATOR.lock().unwrap_or_else(PoisonError::into_inner);
+    let Ok(()) = Device::Simt.initialize() else { return println!("skipped: no {}", Device::Simt) };
+    let before: Vec<u8> = (0..200).collect();
+    let block = Buffer::from_bytes(Device::Simt, &before).unwrap();
+    let chosen = Arc::new(Counting::default());
+    pool::set_allocator(Some(Arc::clone(&chosen) as Arc<dyn pool::DeviceAllocator>));
+    let copied = block.slice(10..110).unwrap().copy_from(&block.slice(..100).unwrap());
+    pool::set_allocator(None);
+    copied.unwrap();
+    assert_eq!(chosen.0.load(Ordering::Relaxed), 100);
+    assert_eq!(block.to_vec().unwrap(), [&before[..10], &before[..100], &before[110..]].concat());
 }

@@ -5,7 +5,6 @@ use crate::driver::context::Context;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::buffer::Buffer;
 use crate::memory::lease::Access;
-use crate::memory::pool;
 use crate::memory::pool::pooled::PooledMemory;
 use crate::stream::Stream;
 
@@ -216,8 +215,9 @@ pub(crate) fn buffer_to_buffer(source: &Buffer, target: &Buffer) -> Result<()> {
             let size_bytes = source.size_bytes();
             let stream = Stream::legacy(device)?;
             if device == other && from < to + size_bytes && to < from + size_bytes && from != to {
-                // Device copies do not allow overlap.
-                let apart = pool::allocate(size_bytes, &stream)?;
+                // Device copies do not allow overlap. The memory between them is as large as a result, so it comes from where
+                // results come from.
+                let apart = Buffer::empty(device, size_bytes)?;
                 stream.d2d(source, &apart)?;
                 stream.d2d(&apart, target)?;
             } else if (device, from) != (other, to) {
