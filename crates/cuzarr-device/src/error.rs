@@ -3,7 +3,7 @@
 use std::error::Error as StdError;
 use std::fmt;
 
-/// What went wrong, for callers that handle kinds differently.
+/// The kind of an error, for callers that handle kinds differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -60,17 +60,17 @@ impl Error {
         self
     }
 
-    /// What happened.
+    /// The kind of the error.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// What happened, on what, in words; without hint and source.
+    /// The message: what happened, and on what; without hint and source.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// What the reader can do about it.
+    /// The hint: what the reader can do about it.
     pub fn hint(&self) -> Option<&str> {
         self.0.hint.as_deref()
     }

@@ -59,7 +59,7 @@ pub use ops::{checksum, convert, delta, downsample, shuffle, transfer};
 pub use probe::{GpuReport, LibraryReport, Probe, probe};
 pub use stream::Stream;
 
-/// What runs on the host: plain functions that codecs use on their own byte slices.
+/// Functions on the host, which codecs use on their own byte slices.
 pub mod cpu {
     pub use crate::ops::shuffle::cpu as shuffle;
     pub use crate::ops::step::bits;

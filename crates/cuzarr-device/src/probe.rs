@@ -1,4 +1,4 @@
-//! What this machine offers, and why the rest is missing: for `cuzarr doctor` and for error reports.
+//! The devices and libraries of this machine, and why others are missing: for `cuzarr doctor` and for error reports.
 
 use std::path::PathBuf;
 
@@ -12,9 +12,9 @@ use crate::error::Result;
 /// A library that is found at run time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LibraryReport {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
-    /// What it is for.
+    /// Its purpose.
     pub purpose: &'static str,
     /// Where it was found.
     pub path: Option<PathBuf>,
@@ -29,7 +29,7 @@ pub struct LibraryReport {
 pub struct GpuReport {
     /// N of `cuda:N`.
     pub ordinal: u32,
-    /// What the driver calls it.
+    /// The driver's name of it.
     pub name: String,
     /// Compute capability.
     pub compute_capability: (u32, u32),
@@ -41,7 +41,7 @@ pub struct GpuReport {
     pub memory_pools: bool,
 }
 
-/// What this machine offers.
+/// The devices and libraries of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probe {
     /// The driver.

@@ -4,7 +4,7 @@
 //! that uses it has been put on a stream: memory of our pool is given back in the order of the streams that used it, and
 //! memory of other owners is kept until the stream has passed. Two streams are ordered only by [`Stream::wait`].
 //!
-//! What a stream writes may be read by the host only after [`Stream::synchronize`] or [`Event::synchronize`].
+//! The host may read bytes that a stream writes only after [`Stream::synchronize`] or [`Event::synchronize`].
 
 use std::any::Any;
 use std::fmt;
@@ -32,7 +32,7 @@ struct Queue {
     /// Whether we made the stream and so end it.
     owned: bool,
     _foreign_owner: Option<Box<dyn Any + Send + Sync>>,
-    /// What work on this stream still uses, and the mark behind that work; oldest first.
+    /// Memory that work on this stream still uses, and the mark behind that work; oldest first.
     kept: Mutex<Vec<(Event, Arc<dyn Any + Send + Sync>)>>,
     urgent: OnceLock<Stream>,
 }
@@ -78,7 +78,7 @@ impl Stream {
         Ok(Self::queue(Context::get(device)?, 0, false, None))
     }
 
-    /// Wraps somebody else's stream: a `CUstream` as an integer, with CUDA's 0, 1 (legacy) and 2 (per thread).
+    /// Wraps another library's stream: a `CUstream` as an integer, with CUDA's 0, 1 (legacy) and 2 (per thread).
     ///
     /// # Errors
     /// `DeviceUnavailable` when the device cannot be used; `InvalidArgument` for a handle on `cpu`.
@@ -109,9 +109,9 @@ impl Stream {
         })))
     }
 
-    /// A queue beside this one, the same each time, whose kernels go before those of ordinary queues that have not begun: for those
-    /// that need long for little, and would wait for all blocks of another queue's large launch. Events order the two. A stream
-    /// that is wrapped, and the host, are their own.
+    /// A second queue beside this one, the same at each call. Its kernels start before kernels of ordinary queues that have not begun. It
+    /// is for kernels that take long for little work, and would otherwise wait for all blocks of a large launch of another queue. Events
+    /// order the two queues. For a wrapped stream, and on the host, it is the stream itself.
     ///
     /// # Errors
     /// `DeviceFailed`
@@ -200,7 +200,7 @@ impl Stream {
     /// Keeps memory alive until the stream has passed what was put on it so far. When that fails, the stream has passed.
     pub(crate) fn keep(&self, memory: impl Iterator<Item = Arc<dyn Any + Send + Sync>>) -> Result<()> {
         let Some(queue) = self.queue_or_host() else { return Ok(()) };
-        // Without a mark nobody would know when the work is done.
+        // Without a mark it would not be known when the work is done.
         let event = self.record().or_else(|error| self.synchronize().and(Err(error)))?;
         let mut finished = Vec::new();
         {

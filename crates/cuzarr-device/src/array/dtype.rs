@@ -1,11 +1,11 @@
 //! Element types as devices see them: a kind and a size, always in native byte order.
 //!
-//! Byte order, calendars, string encodings and fields belong to whoever stores the elements; to a device a datetime is
+//! Byte order, calendars, string encodings and fields belong to the code that stores the elements; to a device a datetime is
 //! an 8-byte integer and a structure is opaque bytes.
 
 use std::fmt;
 
-/// What the bits of an element mean to arithmetic.
+/// The meaning of an element's bits to arithmetic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DTypeKind {
     /// One byte, 0 or 1.
@@ -88,7 +88,7 @@ impl DType {
         DType { kind: DTypeKind::Opaque, size_bytes }
     }
 
-    /// What the bits mean.
+    /// The meaning of the bits.
     pub const fn kind(self) -> DTypeKind {
         self.kind
     }

@@ -87,7 +87,7 @@ impl Layout {
         self.element_bytes
     }
 
-    /// The same bytes as elements of another size, more or fewer along the last dimension. `None` when that is not packed, its bytes
+    /// A view of the bytes as elements of another size, more or fewer along the last dimension. `None` when that is not packed, its bytes
     /// make up no whole elements, or these would not all begin at multiples of `alignment_bytes`.
     pub fn with_element_bytes(&self, element_bytes: usize, alignment_bytes: usize) -> Option<Layout> {
         let mut layout = Layout { element_bytes, ..self.clone() };
@@ -126,7 +126,7 @@ impl Layout {
         Some(from as usize..from as usize + width)
     }
 
-    /// Whether no two elements have a byte in common. Says no of some strides so odd that nobody makes them.
+    /// Whether no two elements have a byte in common. Also `false` for some odd strides whose elements are apart.
     pub(crate) fn is_injective(&self) -> bool {
         let mut axes: Vec<(usize, usize)> =
             self.strides.iter().map(|stride| stride.unsigned_abs()).zip(self.shape.iter().copied()).collect();
@@ -287,7 +287,7 @@ impl Layout {
         Ok(Layout { shape: shape.to_vec(), strides, ..*self })
     }
 
-    /// The same elements in C order under another shape, or `None` when no strides express that (a copy is needed).
+    /// The layout of these elements, in C order, under another shape; `None` when no strides express that (a copy is needed).
     ///
     /// # Errors
     /// `InvalidArgument` when the number of elements differs.

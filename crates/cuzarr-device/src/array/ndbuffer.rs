@@ -179,7 +179,7 @@ impl NdBuffer {
         NdBuffer { buffer: self.buffer.clone(), dtype: self.dtype, layout }
     }
 
-    /// The same bits as another type. Where its size is another, the last dimension has more or fewer elements.
+    /// A view of the bits as another type. Where its size is another, the last dimension has more or fewer elements.
     ///
     /// # Errors
     /// `InvalidArgument` when sizes differ and the last dimension is not packed, its bytes do not make up whole elements, or

@@ -13,7 +13,7 @@ use crate::array::ndbuffer::NdBuffer;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::lease::{Access, Lease};
 
-/// The right to read the elements of an nd-buffer in host memory. Clones share it. While it lives, nobody writes them.
+/// The right to read the elements of an nd-buffer in host memory. Clones share it. While it lives, writing them is refused.
 #[derive(Clone)]
 pub struct Reader(Arc<Held>);
 
@@ -63,7 +63,7 @@ impl NdBuffer {
     /// The right to write the elements, in parts by many threads, when they are in host memory.
     ///
     /// # Errors
-    /// `MemorySpace` when they are elsewhere; `InvalidArgument` when they are read-only, in use, or lie on each other.
+    /// `MemorySpace` when they are elsewhere; `InvalidArgument` when they are read-only, in use, or overlap.
     pub fn writer(&self) -> Result<Writer> {
         Writer::new(self)
     }
@@ -103,7 +103,7 @@ impl ElementBox {
     }
 }
 
-/// The right to write the elements of an nd-buffer in host memory. While it and what it lends live, nobody else reads or writes
+/// The right to write the elements of an nd-buffer in host memory. While it and what it lends live, no other code reads or writes
 /// them.
 ///
 /// ```
@@ -125,11 +125,11 @@ impl ElementBox {
 /// ```
 pub struct Writer {
     grant: Arc<Grant>,
-    /// What was lent and may live.
+    /// The boxes that were lent and may still be in use.
     lent: Vec<Weak<Parts>>,
 }
 
-/// The lease of a writer, which ends when the writer and all parts that threads have are gone. Boxes that nobody has any more may
+/// The lease of a writer, which ends when the writer and all parts that threads have are gone. Boxes that were given back may
 /// live on, and give no parts.
 struct Grant {
     array: NdBuffer,
@@ -166,14 +166,14 @@ pub struct Lent(Arc<Parts>);
 struct Parts {
     grant: Arc<Grant>,
     boxes: Vec<Vec<ElementBox>>,
-    /// Whether somebody has the part.
+    /// Whether the part is lent.
     taken: Vec<AtomicBool>,
 }
 
 impl Writer {
     pub(crate) fn new(array: &NdBuffer) -> Result<Writer> {
         if !array.layout().is_injective() {
-            let message = format!("elements of an array with strides {:?} lie on each other", array.strides());
+            let message = format!("elements of an array with strides {:?} overlap", array.strides());
             return Err(Error::invalid(message).with_hint("copy it first"));
         }
         require_host(array)?;
@@ -239,10 +239,10 @@ fn first_overlap<O: PartialEq>(mut boxes: Vec<(O, &ElementBox)>) -> Option<(&Ele
 }
 
 impl Lent {
-    /// A part, for whoever has it.
+    /// A part, for the thread that fills it.
     ///
     /// # Errors
-    /// `InvalidArgument` when there is no such part, somebody has it, or the writer has ended.
+    /// `InvalidArgument` when there is no such part, it is lent already, or the writer has ended.
     pub fn part(&self, number: usize) -> Result<Part> {
         let Some(taken) = self.0.taken.get(number) else {
             return Err(Error::invalid(format!("part {number} of {}", self.0.taken.len())));
@@ -320,7 +320,7 @@ impl Deref for PartBytes {
         if self.len == 0 {
             return &[];
         }
-        // SAFETY: `into_bytes` found that these are the bytes of the part, which is nobody else's and keeps them alive.
+        // SAFETY: `into_bytes` found that these are the bytes of the part, which no other code has and which keeps them alive.
         unsafe { std::slice::from_raw_parts(self.address as *const u8, self.len) }
     }
 }

@@ -19,7 +19,7 @@ pub(crate) struct Grid {
     pub(crate) shared_bytes: u32,
 }
 
-/// What the driver knows of a kernel, for checks before a launch.
+/// The driver's facts about a kernel, for checks before a launch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FunctionInfo {
     /// Most threads of a block, with the registers it takes.
@@ -32,7 +32,7 @@ pub(crate) struct FunctionInfo {
     pub(crate) parameter_bytes: Option<Vec<usize>>,
 }
 
-/// What a device can do, asked once.
+/// The properties of a device, asked once.
 #[derive(Clone, Debug)]
 pub(crate) struct Properties {
     pub(crate) name: String,
@@ -61,7 +61,7 @@ pub(crate) trait Backend: Send + Sync {
     /// Bytes that its pools have taken from the system.
     fn held_bytes(&self) -> Result<u64>;
     fn allocate(&self, size_bytes: usize, stream: RawStream) -> Result<usize>;
-    /// The same from the pool of what is in flight, which takes no more of the system than was said to `bound` last; `None` when
+    /// Like `allocate`, from the pool of memory in flight, which takes no more of the system than `bound` was told last; `None` when
     /// there is no such pool.
     fn allocate_bounded(&self, size_bytes: usize, stream: RawStream) -> Result<Option<usize>>;
     unsafe fn free(&self, address: usize, stream: RawStream) -> Result<()>;
@@ -69,7 +69,7 @@ pub(crate) trait Backend: Send + Sync {
     fn allocate_apart(&self, size_bytes: usize) -> Result<usize>;
     /// Gives it back to the system. May wait for the device.
     unsafe fn free_apart(&self, address: usize, size_bytes: usize) -> Result<()>;
-    /// Overwrites memory that nobody uses yet, where tests want to see who reads what was never written.
+    /// Overwrites memory that is not used yet, so that tests notice reads of bytes that were never written.
     unsafe fn spoil(&self, _address: usize, _size_bytes: usize) {}
     /// Lets the pool of what is in flight begin again with so many bytes at most, or end with 0. What it gave before stays as it is.
     fn bound(&self, limit_bytes: u64) -> Result<()>;
@@ -100,7 +100,7 @@ pub(crate) trait Backend: Send + Sync {
     unsafe fn h2d(&self, src: *const u8, dst: usize, size_bytes: usize, stream: RawStream) -> Result<()>;
     unsafe fn d2h(&self, src: usize, dst: *mut u8, size_bytes: usize, stream: RawStream) -> Result<()>;
     unsafe fn d2d(&self, src: usize, dst: usize, size_bytes: usize, stream: RawStream) -> Result<()>;
-    /// What others call this device; `None` when there can be no other of its kind.
+    /// The device's name to other devices; `None` when there can be no other of its kind.
     fn peer(&self) -> Option<Peer> {
         None
     }

@@ -98,7 +98,7 @@ pub(crate) struct Found {
     pub(crate) origin: String,
 }
 
-/// What decides the machine code of a source, architecture and compiler aside.
+/// The hash of everything that decides the machine code of a source, except architecture and compiler.
 pub(crate) fn key(source: &KernelSource, headers: &[Header]) -> String {
     let mut hash = Sha256::new();
     let mut add = |text: &str| {
@@ -175,7 +175,7 @@ pub(crate) fn compile_user(
         flags.push(format!("--gpu-architecture=sm_{}{}", capability.0, capability.1));
     }
     flags.extend(nvrtc.include_folders().iter().map(|folder| format!("--include-path={}", folder.display())));
-    // What is not ours is the compiler's to find, or to miss.
+    // The compiler finds headers of others, or reports that they are missing.
     let (headers, _) = reached(text, own);
     let mut hash = Sha256::new();
     for part in [KEY_FORMAT, file, text, name_expression.unwrap_or_default()]
@@ -217,7 +217,7 @@ fn cache_file(name: &str, key: &str, capability: (u32, u32)) -> Option<PathBuf> 
     Some(cache_directory()?.join(file))
 }
 
-/// Reads a kept cubin; one that is damaged, or that somebody else could have put there, is as good as none.
+/// Reads a kept cubin; `None` for one that is damaged, or that another user could have put there.
 fn read_cached(path: &Path) -> Option<Found> {
     if !is_private(path.parent()?) {
         return None;

@@ -16,7 +16,7 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// Names the library to use instead of looking for one.
 pub(crate) const LIBRARY_VARIABLE: &str = "CUZARR_CUFILE_LIBRARY";
-/// What the library is called.
+/// The library's file name.
 pub(crate) const LIBRARY_NAMES: [&str; 2] = ["libcufile.so.0", "libcufile.so"];
 
 const HINT: &str =
@@ -56,7 +56,7 @@ struct Properties {
     rest: [u64; 32],
 }
 
-// Of cufile.h, version 1.0 and later. The library writes a `CUfileDrvProps_t`, of 56 bytes in version 1, into `Properties`.
+// The layouts of cufile.h, version 1.0 and later. The library writes a `CUfileDrvProps_t`, of 56 bytes in version 1, into `Properties`.
 #[cfg(target_pointer_width = "64")]
 mod layouts {
     use super::*;
@@ -158,7 +158,7 @@ fn check(call: &str, status: Status) -> Result<()> {
     }
 }
 
-/// What a code of the library means, for those that users meet.
+/// The meaning of the library's codes that users meet.
 fn describe(code: c_int) -> String {
     let words = match code {
         5001 => "the nvidia-fs module is not loaded and compatibility mode is off",

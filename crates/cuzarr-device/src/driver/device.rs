@@ -17,7 +17,7 @@ impl Device {
         })
     }
 
-    /// How much memory the device has, and how much of it nobody uses. Starts CUDA for a GPU.
+    /// How much memory the device has, and how much of it is free. Starts CUDA for a GPU.
     ///
     /// # Errors
     /// `DeviceUnavailable` when the device cannot be used, `Unsupported` when the host does not say.
@@ -45,7 +45,7 @@ impl Device {
         if self == Device::Cpu { Ok(()) } else { Context::get(self).map(|_| ()) }
     }
 
-    /// How many multiprocessors a GPU has: what speeds that were measured on another are scaled by.
+    /// How many multiprocessors a GPU has. Speeds that were measured on another GPU are scaled by it.
     ///
     /// # Errors
     /// `Unsupported` for `cpu`, `DeviceUnavailable` when the device cannot be used.

@@ -1,4 +1,4 @@
-//! Finding libraries at run time: the driver, NVRTC, cuFile and whoever else may or may not be installed.
+//! Finding libraries at run time: the driver, NVRTC, cuFile and others that may or may not be installed.
 //!
 //! Nothing here initialises CUDA. A library is looked for by path, in this order: the environment variable that names it,
 //! folders given by [`set_library_search_paths`] (the Python package passes `site-packages/nvidia/*/lib`), `CUDA_HOME`

@@ -42,7 +42,7 @@ pub(crate) struct Nvrtc {
 
 /// One text to be compiled.
 pub(crate) struct Job<'a> {
-    /// What messages call it; a file name.
+    /// The name of the text in messages; a file name.
     pub(crate) file: &'a str,
     pub(crate) text: &'a str,
     /// Texts that it may include, by name.
@@ -52,7 +52,7 @@ pub(crate) struct Job<'a> {
     pub(crate) name_expression: Option<&'a str>,
 }
 
-/// What came of it.
+/// The result of a compilation.
 pub(crate) struct Compiled {
     pub(crate) cubin: Vec<u8>,
     /// The name in machine code of the kernel that was asked for.

@@ -19,7 +19,7 @@ use crate::error::{Error, ErrorKind, Result};
 /// Set by profilers.
 const LIBRARY_VARIABLE: &str = "NVTX_INJECTION64_PATH";
 
-/// What the ranges are listed under.
+/// The name that profilers list the ranges under.
 const DOMAIN: &std::ffi::CStr = c"cuzarr";
 
 /// Where a profiler puts its functions: a table for each module of NVTX, of which we call five of one.
@@ -134,7 +134,7 @@ struct Attributes {
     message: *const c_char,
 }
 
-// Of NVTX 3: `nvtxEventAttributes_v2` in nvToolsExt.h, the others in nvtxDetail/nvtxTypes.h.
+// The layouts of NVTX 3: `nvtxEventAttributes_v2` in nvToolsExt.h, the others in nvtxDetail/nvtxTypes.h.
 #[cfg(target_pointer_width = "64")]
 mod layouts {
     use super::*;
@@ -172,7 +172,7 @@ fn profiler() -> Option<&'static Profiler> {
 /// `LibraryMissing` when none does.
 pub(crate) fn attached() -> Result<PathBuf> {
     profiler().map(|profiler| profiler.path.clone()).ok_or_else(|| {
-        let message = format!("no profiler listens: it would name its library in {LIBRARY_VARIABLE}");
+        let message = format!("no profiler is attached: {LIBRARY_VARIABLE} is not set");
         Error::new(ErrorKind::LibraryMissing, message)
     })
 }

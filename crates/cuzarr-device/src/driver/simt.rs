@@ -26,9 +26,9 @@ const COMPILED: &[u8] = b"simt:";
 
 /// Fills fresh memory, so that a kernel which reads before it writes gives wrong answers.
 const POISON: u8 = 0xA5;
-/// What a GPU's allocations are aligned to.
+/// The alignment of a GPU's allocations.
 const ALIGNMENT_BYTES: usize = 256;
-/// What the pretended device holds, so that running out of memory can be tested.
+/// The memory of the simulated device: it is small, so that running out of memory can be tested.
 const TOTAL_BYTES: usize = 1 << 30;
 
 type Find = unsafe extern "C" fn(*const c_char) -> *mut c_void;
@@ -132,7 +132,7 @@ fn compile_in(folder: &Path, (file, text): (&str, &str), flags: &str, library: &
     Ok(object)
 }
 
-/// Removes what compiling left; a folder that stays is only untidy.
+/// Removes the compiler's files. A folder that stays does no harm.
 fn discard(folder: &Path) {
     let _ = std::fs::remove_dir_all(folder);
 }
@@ -195,7 +195,7 @@ impl Backend for SimtBackend {
     }
 
     unsafe fn free_apart(&self, address: usize, _size_bytes: usize) -> Result<()> {
-        // SAFETY: the caller promises that nobody uses it any more.
+        // SAFETY: the caller promises that no work uses it any more.
         unsafe { self.free(address, 0) }
     }
 

@@ -9,7 +9,7 @@ use crate::memory::buffer::Buffer;
 use crate::memory::lease::Owner;
 use crate::memory::pool;
 
-/// What the two interfaces' dictionaries say. Whoever speaks Python turns it into one, or one into it.
+/// The contents of the dictionaries of both interfaces. The Python crate converts between this and a dictionary.
 ///
 /// ```
 /// use cuzarr_device::{DType, Device, NdBuffer, Order, dlpack::ArrayInterface};
@@ -36,7 +36,7 @@ pub struct ArrayInterface {
 }
 
 impl ArrayInterface {
-    /// Describes an array. The description borrows nothing: whoever hands it on keeps the nd-buffer alive.
+    /// Describes an array. The description borrows nothing: the caller keeps the nd-buffer alive while others use it.
     ///
     /// # Errors
     /// `InvalidArgument` when `stream` is 0 (CUDA's legacy default stream is 1 here).

@@ -1,4 +1,4 @@
-//! From a `.cu` file to a kernel that can be launched.
+//! Kernels: from a `.cu` file to a launch.
 //!
 //! A [`KernelSource`] is the text of a file, embedded with `include_str!`. Machine code for it is looked for under a key
 //! made of everything that decides it, in this order:
@@ -95,7 +95,7 @@ impl KernelSource {
         Ok(Kernel { context, entry, shared_bytes: 0 })
     }
 
-    /// What decides its machine code beside architecture and compiler: part of the name of its cubins.
+    /// The hash of everything that decides its machine code except architecture and compiler: part of the name of its cubins.
     ///
     /// # Errors
     /// `KernelCompileFailed` when it includes a header that it does not carry.
@@ -169,7 +169,9 @@ impl Kernel {
             return Err(Error::new(ErrorKind::MemorySpace, message));
         }
         if blocks == 0 || threads == 0 {
-            return Err(Error::invalid(format!("a launch of {blocks} blocks of {threads} threads does nothing")));
+            return Err(Error::invalid(format!(
+                "got a launch of {blocks} blocks of {threads} threads, expected at least one of each"
+            )));
         }
         check_arguments(&self.entry.name, self.entry.parameter_bytes.as_deref(), &arguments.sizes())?;
         for buffer in buffers {

@@ -1,4 +1,4 @@
-//! Kernels of the user's own: CUDA C++ that is compiled when the program runs, for the device it runs on.
+//! Kernels that the user writes: CUDA C++ that is compiled when the program runs, for the device it runs on.
 //!
 //! ```no_run
 //! use cuzarr_device::{Buffer, Device, LaunchShape, Module, Stream};
@@ -215,7 +215,7 @@ impl Function {
         Ok(Function { loaded, raw, name: name.to_string(), info })
     }
 
-    /// As it was asked for.
+    /// The name that it was asked for by.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -235,7 +235,7 @@ impl Function {
         self.info.registers
     }
 
-    /// Local memory of a thread, in bytes: what did not fit into registers.
+    /// Local memory of a thread, in bytes: variables that did not fit into registers.
     pub fn local_bytes(&self) -> u32 {
         self.info.local_bytes
     }
@@ -292,13 +292,14 @@ impl Function {
     fn check(&self, shape: LaunchShape, sizes: &[usize]) -> Result<()> {
         let threads = shape.block.iter().map(|&extent| u64::from(extent)).product::<u64>();
         if threads == 0 || shape.grid.contains(&0) {
-            let message = format!("kernel '{}': a launch of {shape:?} does nothing", self.name);
+            let message = format!("kernel '{}': got an empty launch, {shape:?}", self.name);
             return Err(Error::invalid(message));
         }
         if threads > u64::from(self.info.max_threads) {
             let (name, most, registers) = (&self.name, self.info.max_threads, self.info.registers);
             let message = format!("kernel '{name}': got blocks of {threads} threads, at most {most} fit");
-            return Err(Error::invalid(message).with_hint(format!("it takes {registers} registers a thread")));
+            return Err(Error::invalid(message)
+                .with_hint(format!("launch smaller blocks: a thread takes {registers} registers")));
         }
         check_arguments(&self.name, self.parameter_bytes(), sizes)
     }

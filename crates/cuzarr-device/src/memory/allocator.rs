@@ -93,11 +93,11 @@ impl DeviceAllocator for Pool {
     }
 }
 
-/// Who gives memory for results; nobody else than our pool by default.
+/// The allocator of memory for results; `None` is our own pool.
 static RESULTS: RwLock<Option<Arc<dyn DeviceAllocator>>> = RwLock::new(None);
 
-/// Takes memory for results from another library's pool from now on, so that two pools do not fight over one GPU; `None` is
-/// our own. Scratch memory always comes from ours.
+/// Takes memory for results from another library's pool from now on, so that two pools do not fight over one GPU. `None` chooses our
+/// own. Scratch memory of kernels always comes from ours.
 pub fn set_allocator(allocator: Option<Arc<dyn DeviceAllocator>>) {
     *RESULTS.write().unwrap_or_else(PoisonError::into_inner) = allocator;
 }
@@ -115,13 +115,13 @@ pub fn allocate_on(device: Device, size_bytes: usize) -> Result<Buffer> {
     check_given(chosen.allocate(device, size_bytes)?, device, size_bytes)
 }
 
-/// What an allocator gave, if it is what it was asked for.
+/// The memory that an allocator gave, if it is as it was asked for.
 fn check_given(given: Buffer, device: Device, size_bytes: usize) -> Result<Buffer> {
     if given.device() != device || given.size_bytes() < size_bytes || given.is_read_only() {
         let what = if given.is_read_only() { "read-only bytes" } else { "bytes" };
         let (got, place) = (given.size_bytes(), given.device());
         let message = format!("the allocator gave {got} {what} on {place}, expected {size_bytes} bytes on {device}");
-        return Err(Error::invalid(message).with_hint("mend the allocator, or give memory back to cuzarr's own pool"));
+        return Err(Error::invalid(message).with_hint("fix the allocator, or choose cuzarr's own"));
     }
     given.slice(..size_bytes)
 }

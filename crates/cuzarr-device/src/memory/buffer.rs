@@ -14,7 +14,7 @@ use crate::memory::lease::{Access, Allocation, Lease, Owner};
 
 /// Flat, untyped bytes on a device. Cloning and slicing share the memory; copying is always a word of its own.
 ///
-/// As with NumPy's arrays, writing (`copy_from`, an nd-buffer's `fill`, a transfer) goes through shared references. Each access
+/// Writing (`copy_from`, an nd-buffer's `fill`, a transfer) goes through shared references, as with NumPy's arrays. Each access
 /// to host memory leases the bytes that it touches for as long as it takes: many may read them, one may write them, and what
 /// does not go together is refused. Memory that code outside of this crate reaches (wrapped by [`Buffer::from_raw`], or handed
 /// to another library) is known to no lease there: those who share it agree on who writes when.
@@ -42,11 +42,11 @@ impl Buffer {
         unsafe { Buffer::from_raw(Device::Cpu, address, size_bytes, Box::new(bytes)) }
     }
 
-    /// Wraps memory that somebody else owns, without copying.
+    /// Wraps memory that other code owns, without copying.
     ///
     /// # Safety
     /// `address` names `size_bytes` initialised bytes on `device` that stay valid, and are not freed or moved, until `owner` is
-    /// dropped. Nobody else writes host memory while a call on the buffer, or a view that it gave, reads it; nobody else reads it
+    /// dropped. No other code writes host memory while a call on the buffer, or a view that it gave, reads it; no other code reads it
     /// while one writes it; and no other buffer is made of the same bytes meanwhile.
     pub unsafe fn from_raw(device: Device, address: usize, size_bytes: usize, owner: Owner) -> Self {
         let allocation = Allocation::new(device, address, size_bytes, owner);
@@ -106,7 +106,7 @@ impl Buffer {
         Lease::for_copy((&src.allocation, from), (&dst.allocation, to))
     }
 
-    /// Whether nobody reads or writes the block.
+    /// Whether the block is neither read nor written now.
     #[cfg(test)]
     pub(crate) fn is_free(&self) -> bool {
         self.allocation.is_free()
@@ -146,7 +146,7 @@ impl Buffer {
         self.allocation.size_bytes
     }
 
-    /// The same memory, but every attempt to write through this view (or views of it) is refused.
+    /// A view of this memory through which, and through views of which, every write is refused.
     #[must_use]
     pub fn into_read_only(self) -> Buffer {
         Buffer { read_only: true, ..self }

@@ -31,8 +31,8 @@ impl Stream {
         self.synchronize()
     }
 
-    /// Copies one buffer to another, in stream order. Between two GPUs the bytes take the way that joins them, which the driver
-    /// finds; memory that it cannot reach so goes by way of the host, and is there when this returns.
+    /// Copies one buffer to another, in stream order. Between two GPUs the driver chooses the fastest connection. Memory that it cannot
+    /// reach directly goes by way of the host, and is there when this returns.
     ///
     /// # Errors
     /// Those of [`Stream::h2d`].
@@ -82,7 +82,7 @@ impl Stream {
             if copied.is_ok() {
                 return self.end_use(&[src, dst]);
             }
-            // Refused, as memory of another library's pool is that nobody opened. A lost device says so again below.
+            // Memory of another library's pool is refused unless it was opened to this GPU. A lost device says so again below.
         }
         self.synchronize()?;
         copy_by_host(src, dst)
@@ -144,7 +144,7 @@ impl Stream {
     /// Those of [`Stream::h2d`]. A copy that was begun is waited for.
     ///
     /// # Safety
-    /// `dst` names `src.size_bytes()` writable bytes that nobody else touches until the stream has passed.
+    /// `dst` names `src.size_bytes()` writable bytes that no other code touches until the stream has passed.
     pub unsafe fn d2h_async(&self, src: &Buffer, dst: *mut u8) -> Result<()> {
         require_device(self, src)?;
         let size_bytes = src.size_bytes();
@@ -222,7 +222,7 @@ pub(crate) fn buffer_to_buffer(source: &Buffer, target: &Buffer) -> Result<()> {
                 stream.d2d(&apart, target)?;
             } else if (device, from) != (other, to) {
                 if device != other {
-                    // As a copy on the target's own legacy stream would be.
+                    // The order that a copy on the target's own legacy stream would have.
                     stream.wait(&Stream::legacy(other)?.record()?)?;
                 }
                 stream.d2d(source, target)?;
@@ -242,7 +242,7 @@ pub(crate) fn try_zeroed_vec(size_bytes: usize) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// What a copy by way of the host takes there.
+/// Host memory that a copy by way of the host takes.
 const PIECE_BYTES: usize = 16 << 20;
 
 /// Copies between two devices, a piece at a time; both have the same size.

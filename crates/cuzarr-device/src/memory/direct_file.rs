@@ -49,7 +49,7 @@ impl DirectFile {
         }
         let size_bytes = memory.size_bytes();
         if i64::try_from(offset).ok().and_then(|offset| offset.checked_add_unsigned(size_bytes as u64)).is_none() {
-            return Err(Error::invalid(format!("no file has a byte {offset}")));
+            return Err(Error::invalid(format!("no file reaches byte {offset}")));
         }
         let backend = &*Context::get(memory.device())?.backend;
         // SAFETY: `memory` keeps these bytes of the device alive through the call, which waits; the last byte's place in the file

@@ -129,7 +129,7 @@ mod tests {
         for size_bytes in [0, 1, 63, 4096, (4 << 20) - 1, 4 << 20, (9 << 20) + 1] {
             let memory = HostMemory::zeroed(size_bytes).unwrap();
             assert_eq!(memory.address() % ALIGNMENT_BYTES, 0);
-            // SAFETY: this many bytes, which nobody else knows, zeroed.
+            // SAFETY: this many bytes, which no other code knows, zeroed.
             let bytes = unsafe { std::slice::from_raw_parts_mut(memory.address() as *mut u8, size_bytes) };
             assert!(bytes.iter().all(|&byte| byte == 0), "{size_bytes}");
             bytes.fill(7);

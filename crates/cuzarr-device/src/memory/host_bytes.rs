@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::memory::lease::Lease;
 
-/// Bytes of host memory to read. While it lives, nobody writes them.
+/// Bytes of host memory to read. While it lives, writing them is refused.
 pub struct HostBytes<'a> {
     bytes: &'a [u8],
     _lease: Lease,
@@ -50,7 +50,7 @@ impl fmt::Debug for HostBytes<'_> {
     }
 }
 
-/// Elements of host memory to read. While it lives, nobody writes them.
+/// Elements of host memory to read. While it lives, writing them is refused.
 pub struct HostSlice<'a, T> {
     elements: &'a [T],
     _lease: Lease,
@@ -107,7 +107,7 @@ impl<T: fmt::Debug> fmt::Debug for HostSlice<'_, T> {
 pub struct HostBytesMut {
     address: usize,
     len: usize,
-    /// Of all parts into which the memory was split.
+    /// The lease of all parts into which the memory was split.
     _lease: Arc<Lease>,
 }
 

@@ -32,14 +32,14 @@ impl Allocation {
         Allocation { device, address, size_bytes, owner, leases: Leases::default() }
     }
 
-    /// Whether nobody reads or writes the memory.
+    /// Whether the memory is neither read nor written now.
     #[cfg(test)]
     pub(crate) fn is_free(&self) -> bool {
         lock(&self.leases.0).live.is_empty()
     }
 }
 
-/// What a lease allows.
+/// The kind of access that a lease allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     Read,

@@ -1,4 +1,4 @@
-//! Pinned host memory, kept for the next user when nobody uses it.
+//! Pinned host memory, kept for the next use.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,10 +14,10 @@ pub(crate) struct Block {
     heap: Option<Vec<u8>>,
 }
 
-/// What tables of kernels may have pinned beside what work is allowed.
+/// Pinned bytes that tables of kernels may have beside those that work is allowed.
 pub(crate) const TABLES_BYTES: usize = 64 << 20;
 
-/// Blocks that nobody uses now, kept for the next one.
+/// Blocks that are not in use, kept for the next use.
 #[derive(Default)]
 pub(crate) struct PinnedCache {
     cached: Mutex<Cached>,

@@ -53,7 +53,7 @@ pub fn resident_bytes(file: &File, range: Range<u64>) -> Option<u64> {
     (failed == 0).then(|| counts.cached * rustix::param::page_size() as u64)
 }
 
-/// As on Linux, whose other versions do not say it either.
+/// Always `None`: only Linux 6.5 and later tell.
 #[cfg(not(target_os = "linux"))]
 pub fn resident_bytes(_file: &File, _range: Range<u64>) -> Option<u64> {
     None

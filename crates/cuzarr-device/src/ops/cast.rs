@@ -1,6 +1,6 @@
 //! Conversions between element types, bit for bit as NumPy's `astype` (and ml_dtypes', for bfloat16) on x86-64.
 //!
-//! What C leaves undefined is defined by what that processor does, found by experiment with NumPy 2.5 (golden values in
+//! Where C leaves a result undefined, that processor's result counts, found by experiment with NumPy 2.5 (golden values in
 //! `tests/data`):
 //!
 //! - Float to an integer of up to 32 bits, except uint32: truncated to int32, where NaN and everything outside becomes

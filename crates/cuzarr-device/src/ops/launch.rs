@@ -1,4 +1,4 @@
-//! What every launch over regions needs: the table on the device, and a grid that fits it.
+//! Helpers of every launch over regions: the table on the device, and a grid that fits it.
 
 use std::sync::OnceLock;
 
@@ -54,7 +54,7 @@ pub(crate) fn require_statuses(statuses: &Buffer) -> Result<()> {
     statuses.require_writable()?;
     match statuses.address().is_multiple_of(size_of::<u64>()) {
         true => Ok(()),
-        false => Err(Error::invalid("statuses begin in the middle of a word")),
+        false => Err(Error::invalid("statuses do not begin at a multiple of 8 bytes")),
     }
 }
 
@@ -63,7 +63,7 @@ pub(crate) fn threads(device: Device) -> u32 {
     if device == Device::Simt { 32 } else { 256 }
 }
 
-/// As many blocks as there is work for, and as the device holds at once.
+/// The number of blocks for so much work, and at most as many as the device holds at once.
 pub(crate) fn blocks(kernel: &Kernel, tiles: u64) -> u32 {
     tiles.clamp(1, u64::from(kernel.multiprocessors() * BLOCKS_PER_MULTIPROCESSOR)) as u32
 }

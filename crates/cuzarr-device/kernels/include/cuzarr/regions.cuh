@@ -26,7 +26,7 @@ struct Region {
     u32 shifts[CUZARR_MAX_NDIM];
 };
 
-/// What the regions of one launch share. `Walk` in lower.rs.
+/// The strides and counts that the regions of one launch share. `Walk` in lower.rs.
 struct Walk {
     u64 tiles;
     u32 region_count;

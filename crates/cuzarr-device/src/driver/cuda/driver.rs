@@ -8,7 +8,7 @@ use crate::driver::cuda::functions::*;
 use crate::driver::library;
 use crate::error::{Error, ErrorKind, Result};
 
-/// What helps when a device is full.
+/// The hint for a device that is full.
 pub(crate) const MEMORY_HINT: &str = "read a smaller selection, lower memory_limit, or free other libraries' caches";
 
 /// The driver, initialised. It exists once a process, and only after something asked for a GPU.
@@ -87,7 +87,7 @@ impl Driver {
         Ok(count.max(0) as u32)
     }
 
-    /// What GPU `ordinal` is; makes no context.
+    /// The properties of GPU `ordinal`; makes no context.
     pub(crate) fn properties(&self, ordinal: u32) -> Result<Properties> {
         let device = self.device(ordinal)?;
         let mut name = [0 as c_char; 256];

@@ -124,7 +124,7 @@ pub(super) struct PoolAccess {
     pub(super) flags: c_int,
 }
 
-// Of cuda.h, CUDA 12.
+// The layouts of cuda.h, CUDA 12.
 #[cfg(target_pointer_width = "64")]
 mod layouts {
     use super::*;

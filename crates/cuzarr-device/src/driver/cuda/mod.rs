@@ -65,7 +65,7 @@ impl CudaBackend {
         self.driver.check(call, code)
     }
 
-    /// Does `work`; once more without the pool's unused memory when the driver has none left for it.
+    /// Does `work`. When the driver has no memory left for it, gives the pool's unused memory back and does it once more.
     fn with_room<T>(&self, work: impl Fn() -> Result<T>) -> Result<T> {
         match work() {
             Err(error) if error.kind() == ErrorKind::OutOfMemory => {

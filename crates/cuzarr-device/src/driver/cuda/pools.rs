@@ -25,7 +25,7 @@ const POOL_ATTRIBUTE_RESERVED_BYTES: c_int = 5;
 /// A GPU's pools.
 pub(super) struct Pools {
     results: usize,
-    /// The one of what is in flight; 0 before there is one, and for drivers whose pools have no greatest size.
+    /// The pool of memory in flight; 0 before there is one, and for drivers whose pools have no greatest size.
     bounded: RwLock<usize>,
     /// Every pool with a greatest size there ever was, by that size. None is destroyed: blocks of it may be in use, for which
     /// drivers were seen to crash, and there are no more than a program has limits that differ by a piece.
@@ -45,7 +45,7 @@ impl CudaBackend {
         })
     }
 
-    /// A pool that keeps what it once got: giving memory back and asking again costs milliseconds a gigabyte. It never takes more
+    /// A pool that keeps the memory that it took: giving memory back and asking again costs milliseconds a gigabyte. It never takes more
     /// than `most_bytes`; 0 is no bound.
     fn create_pool(&self, most_bytes: usize) -> Result<usize> {
         let _current = self.enter()?;
@@ -67,7 +67,7 @@ impl CudaBackend {
         Ok(pool as usize)
     }
 
-    /// How much a pool keeps of what is unused when a stream is waited for.
+    /// How much unused memory a pool keeps when a stream is waited for.
     fn pool_keep(&self, pool: usize, mut size_bytes: u64) -> Result<()> {
         let (pool, value) = (pool as *mut c_void, (&raw mut size_bytes).cast());
         // This attribute is a u64.
@@ -143,7 +143,7 @@ impl Pools {
         let mut bounded = self.bounded.write().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::take(&mut *bounded);
         if before != 0 {
-            // What is in use of it goes back to the driver when it is freed.
+            // Memory of it that is in use goes back to the driver when it is freed.
             backend.pool_keep(before, 0)?;
             backend.pool_trim(before, 0)?;
         }

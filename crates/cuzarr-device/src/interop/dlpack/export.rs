@@ -12,7 +12,7 @@ use crate::interop::dlpack::{
 };
 use crate::memory::pool;
 
-/// What an exported structure points to; its deleter drops it.
+/// The owner of an exported structure's memory; its deleter drops it.
 struct Exported<T> {
     tensor: T,
     _array: NdBuffer,
@@ -108,7 +108,7 @@ fn boxed<T>(
     let exported = Exported { tensor: wrap(tensor), _array: array.clone(), _shape: shape, _strides: strides };
     let exported = Box::leak(Box::new(exported));
     let context: *mut Exported<T> = exported;
-    // SAFETY: just leaked, so valid and nobody else's; the deleter takes the box back through this pointer.
+    // SAFETY: just leaked, so valid and known to no other code; the deleter takes the box back through this pointer.
     let tensor = unsafe {
         set_context(&mut (*context).tensor, context.cast());
         &raw mut (*context).tensor
@@ -117,7 +117,7 @@ fn boxed<T>(
     Ok(unsafe { NonNull::new_unchecked(tensor) })
 }
 
-/// What DLPack calls a device. The memory of the simulated one, for tests, is the host's.
+/// DLPack's name of a device. The simulated device of tests has host memory.
 ///
 /// # Errors
 /// `Unsupported` when its number is too large.

@@ -18,7 +18,7 @@ struct Taken<T: Managed>(NonNull<T>);
 
 impl<T: Managed> Drop for Taken<T> {
     fn drop(&mut self) {
-        // SAFETY: the importing function promised a live structure that nobody else ends; this value is dropped once.
+        // SAFETY: the caller of the importing function promised a live structure that no other code ends; this value is dropped once.
         unsafe { T::delete(self.0) }
     }
 }
@@ -39,7 +39,7 @@ unsafe impl<T: Managed> Sync for Taken<T> {}
 /// strides that make no sense.
 ///
 /// # Safety
-/// `tensor` is a live structure that nobody else takes over; its memory is as large as its shape and strides say, and
+/// `tensor` is a live structure that no other code takes over; its memory is as large as its shape and strides say, and
 /// may be touched when this is called (see the stream rules of [`crate::interop::dlpack`]).
 pub unsafe fn import_versioned(
     tensor: NonNull<DLManagedTensorVersioned>,
@@ -65,7 +65,7 @@ pub unsafe fn import_versioned(
 /// Those of [`import_versioned`].
 ///
 /// # Safety
-/// As [`import_versioned`].
+/// The conditions of [`import_versioned`].
 pub unsafe fn import_legacy(tensor: NonNull<DLManagedTensor>, own: impl FnOnce(Owner) -> Owner) -> Result<NdBuffer> {
     let owner = own(Box::new(Taken(tensor)));
     // SAFETY: live, by the caller's promise.
@@ -92,7 +92,7 @@ unsafe fn import(tensor: &DLTensor, owner: Owner, read_only: bool) -> Result<NdB
         let strides = unsafe { std::slice::from_raw_parts(tensor.strides, ndim) };
         let is_empty = shape.contains(&0);
         let in_bytes = |(&stride, &extent): (&i64, &usize)| match isize::try_from(stride).ok()?.checked_mul(size) {
-            // Nobody takes a step along such a dimension, and producers write anything there.
+            // No step is taken along such a dimension, and producers write anything there.
             None if extent <= 1 || is_empty => Some(size),
             bytes => bytes,
         };

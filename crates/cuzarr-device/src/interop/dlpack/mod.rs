@@ -2,7 +2,7 @@
 //!
 //! **Order of work.** Neither side copies, so both must agree on when the memory may be touched.
 //!
-//! - *Exporting by DLPack*: the consumer passes the stream it will use to `__dlpack__(stream=…)`; whoever answers puts that
+//! - *Exporting by DLPack*: the consumer passes the stream it will use to `__dlpack__(stream=…)`; the producer puts that
 //!   stream behind the work that fills the array ([`crate::Stream::wait`]), or, for `-1`, nothing. `None` means the legacy
 //!   default stream. The structures made here carry no stream.
 //! - *Importing by DLPack*: the caller passes the stream on which it will use the array to the producer's `__dlpack__`,
@@ -11,7 +11,7 @@
 //!   Exported arrays carry the stream that the caller names, or `None` when their work is done.
 //!
 //! Memory of our own pool that leaves through here is marked as shared, so that it returns to the pool only when the
-//! whole device is idle: nobody knows which streams the other library used.
+//! whole device is idle: it is not known which streams the other library used.
 //!
 //! Specification: <https://dmlc.github.io/dlpack/latest/c_api.html> (the structures below are its `dlpack.h`, version 1.1),
 //! <https://numba.readthedocs.io/en/stable/cuda/cuda_array_interface.html>,
@@ -100,7 +100,7 @@ pub struct DLManagedTensor {
     pub dl_tensor: DLTensor,
     /// The owner's.
     pub manager_ctx: *mut c_void,
-    /// Ends the array's life; called once, by whoever took it over.
+    /// Ends the array's life; called once, by the code that took it over.
     pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensor)>,
 }
 
@@ -112,7 +112,7 @@ pub struct DLManagedTensorVersioned {
     pub version: DLPackVersion,
     /// The owner's.
     pub manager_ctx: *mut c_void,
-    /// Ends the array's life; called once, by whoever took it over.
+    /// Ends the array's life; called once, by the code that took it over.
     pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensorVersioned)>,
     /// `FLAG_` bits.
     pub flags: u64,
@@ -120,7 +120,7 @@ pub struct DLManagedTensorVersioned {
     pub dl_tensor: DLTensor,
 }
 
-// Of `dlpack.h`, version 1.1, on machines with 8-byte pointers.
+// The layouts of `dlpack.h`, version 1.1, on machines with 8-byte pointers.
 #[cfg(target_pointer_width = "64")]
 mod layouts {
     use super::*;
@@ -148,7 +148,7 @@ pub const FLAG_SUBBYTE_TYPE_PADDED: u64 = 4;
 
 /// The two structures that capsules hold.
 pub trait Managed {
-    /// Name of a capsule whose structure nobody has taken yet.
+    /// Name of a capsule whose structure has not been taken yet.
     const CAPSULE: &'static CStr;
     /// Name of a capsule whose structure a consumer has taken; the capsule no longer owns it.
     const USED_CAPSULE: &'static CStr;
@@ -332,7 +332,7 @@ mod tests {
         let array = counted(&dropped);
         let (versioned, legacy) = (export_versioned(&array, false).unwrap(), export_legacy(&array).unwrap());
         drop(array);
-        // SAFETY: both were made here, and nobody took them.
+        // SAFETY: both were made here, and no consumer took them.
         unsafe { Managed::delete(versioned) };
         assert_eq!(dropped.load(Ordering::SeqCst), 0);
         // SAFETY: as above.
@@ -349,7 +349,7 @@ mod tests {
             let tensor = export_versioned(array, is_copied).unwrap();
             // SAFETY: alive until it is deleted in the next line.
             assert_eq!(unsafe { (*tensor.as_ptr()).flags }, expected);
-            // SAFETY: made here, and taken by nobody.
+            // SAFETY: made here, and taken by no consumer.
             unsafe { Managed::delete(tensor) };
         }
     }

@@ -1,7 +1,7 @@
 //! One piece of memory, cut into blocks of any size.
 //!
-//! A block is cut from the smallest hole that is large enough, rather from one that nobody has to wait for; what is given back is
-//! joined with the holes beside it. A hole keeps marks: whoever takes a block of it has to be behind them.
+//! A block is cut from the smallest hole that is large enough, preferably one without marks to wait for. A block that is given back is
+//! joined with the holes beside it. A hole keeps marks: a stream that takes a block of it has to be behind them.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -26,7 +26,7 @@ struct Hole<M> {
 }
 
 impl<M: Clone> Arena<M> {
-    /// A piece that nobody uses. `address` is aligned, and so is its size.
+    /// A piece that is not in use. `address` is aligned, and so is its size.
     pub(super) fn new(address: usize, size_bytes: usize) -> Arena<M> {
         let holes = BTreeMap::from([(address, Hole { size_bytes, marks: Vec::new() })]);
         Arena { address, size_bytes, holes, blocks: HashMap::new() }
@@ -68,7 +68,7 @@ impl<M: Clone> Arena<M> {
         Some((address, marks))
     }
 
-    /// The block at `address` is a hole again, for whoever is behind `mark`.
+    /// Makes the block at `address` a hole again, for streams that are behind `mark`.
     pub(super) fn give_back(&mut self, address: usize, mark: M, is_passed: impl Fn(&M) -> bool) {
         let Some(mut size_bytes) = self.blocks.remove(&address) else { return };
         let (mut start, mut marks) = (address, vec![mark]);
@@ -95,8 +95,8 @@ mod tests {
 
     const BASE: usize = 1 << 30;
 
-    /// Against a table of bytes: blocks never overlap or leave the piece, and whoever takes one hears of every mark that was
-    /// put on its bytes since somebody passed it.
+    /// Against a table of bytes: blocks never overlap or leave the piece, and a taker of one hears of every mark that was
+    /// put on its bytes since it was passed.
     #[test]
     fn blocks_never_overlap_and_carry_the_marks_of_their_bytes() {
         const UNITS: usize = 300;

@@ -1,14 +1,14 @@
-//! Memory in flight: what work within a limit takes beside its results.
+//! Memory in flight: the memory that work within a limit takes beside its results.
 //!
-//! CUDA's pools take more of the driver before they give out again what another stream freed and has not passed, and between
-//! blocks of many sizes they keep gaps. One that may not grow any more lets the stream that asks wait for the other one instead.
-//! So memory in flight comes from a pool of its own that is never larger than the limit, and results from another. Where the
-//! bounded pool has no room in one piece, what it keeps unused goes back to the driver first, then all streams are waited for;
-//! only then the other pool gives the memory.
+//! CUDA's pools take more memory of the driver before they reuse memory that another stream freed and has not passed. Between blocks
+//! of many sizes they also keep gaps. A pool that may not grow makes the stream that asks wait for the other one instead. So memory
+//! in flight comes from a pool of its own, which is never larger than the limit, and results come from another. Where the bounded
+//! pool has no room in one piece, its unused memory goes back to the driver first; then all streams are waited for; only then the
+//! other pool gives the memory.
 //!
-//! Pools take 32 MiB at a time, which is much of a small limit. Work within one has a piece of memory as large as the limit, cut by
-//! [`Arena`]; its results come from the driver one by one, in units of 2 MiB. Where the piece has no room for a block, pinned
-//! memory of the host serves instead, slower: what the driver counts stays within the limit.
+//! Pools take 32 MiB at a time, which is much of a small limit. Work within a small limit has a piece of memory as large as the
+//! limit, cut by [`Arena`]. Its results come from the driver one by one, in units of 2 MiB. Where the piece has no room for a block,
+//! pinned memory of the host serves instead, slower, so that the device memory that the driver counts stays within the limit.
 
 use std::cell::Cell;
 use std::sync::Mutex;
@@ -27,7 +27,7 @@ use crate::memory::pool::counters::out_of_memory;
 const SMALL_LIMITS_BYTES: u64 = 512 << 20;
 /// The driver gives large memory in units of so many bytes; small limits are rounded up to them.
 const UNIT_BYTES: u64 = 2 << 20;
-/// What work takes beside what it counts: tables of kernels, statuses.
+/// Memory that work takes without counting it: tables of kernels, statuses.
 const UNCOUNTED_BYTES: u64 = 1 << 20;
 
 thread_local! {
@@ -40,8 +40,7 @@ pub struct Within {
     limit_bytes: u64,
 }
 
-/// Says that work on `device` begins that may have so many bytes in flight. What is kept unused from work that could have more is
-/// given back.
+/// Begins work on `device` that may have so many bytes in flight. Gives back unused memory of work that was allowed more.
 pub fn within(device: Device, limit_bytes: u64) -> Within {
     let context = if device == Device::Cpu { None } else { Context::get(device).ok() };
     if let Some(context) = context {
@@ -126,7 +125,7 @@ impl Limits {
         let pinned = PinnedCache::of(Some(context));
         pinned.set_limit(most);
         let small_bytes = if most < SMALL_LIMITS_BYTES { most.max(1).next_multiple_of(UNIT_BYTES) } else { 0 };
-        // What fails here fails again when memory is asked for.
+        // A failure here comes again when memory is asked for.
         let _ = context.backend.bound(if small_bytes == 0 { most } else { 0 });
         let _ = lock(&self.small).set(context, small_bytes as usize);
         if before > most || small_bytes > 0 {
@@ -205,7 +204,7 @@ impl Limits {
         };
         let behind = marks.iter().try_for_each(|mark| mark.hold_back(context, stream));
         if let Err(error) = behind {
-            // Nobody used it, but nobody may before those that it waits for.
+            // It was not used, but must not be used before the work that it waits for.
             self.give_back_small(context, address, stream)?;
             return Err(error);
         }
@@ -214,7 +213,7 @@ impl Limits {
         Ok(Some((address, Source::Small)))
     }
 
-    /// The block at `address` is free for whoever is behind what `stream` has to do now.
+    /// Frees the block at `address` for streams that are behind the present work of `stream`.
     pub(super) fn give_back_small(&self, context: &'static Context, address: usize, stream: usize) -> Result<()> {
         lock(&self.small).give_back(context, address, stream)
     }
@@ -261,7 +260,7 @@ impl Source {
 /// Memory of work within small limits.
 #[derive(Default)]
 struct Small {
-    /// What there may be; 0 while limits are large.
+    /// The size of the piece; 0 while limits are large.
     most_bytes: usize,
     /// One as large as that, or several together where limits rose while blocks were in use.
     arenas: Vec<Arena<Event>>,
@@ -295,7 +294,7 @@ impl Small {
     }
 
     fn give_back(&mut self, context: &'static Context, address: usize, stream: usize) -> Result<()> {
-        // Under the lock of all others: nobody gets the block before it has the mark.
+        // Under the lock of all others: no thread gets the block before it has the mark.
         let mark = Event::record(context, stream, false)?;
         if let Some(arena) = self.arenas.iter_mut().find(|arena| arena.gave(address)) {
             arena.give_back(address, mark, is_passed);

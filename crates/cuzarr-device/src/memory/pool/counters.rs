@@ -1,4 +1,4 @@
-//! What the pool of each device has given, and the names of results.
+//! Counts of the memory that the pool of each device has given, and the names of results.
 
 use std::collections::HashMap;
 use std::sync::Mutex;

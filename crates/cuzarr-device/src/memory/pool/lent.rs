@@ -20,7 +20,7 @@ pub(super) struct Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        // Before somebody else gets this address.
+        // Before other code gets this address.
         drop(self.name.take());
         let is_lost = self.shared.load(Ordering::Acquire) && self.context.backend.synchronize_device().is_err();
         if is_lost {
@@ -37,7 +37,7 @@ impl Drop for Lent {
 /// `DeviceUnavailable` when the device cannot be used.
 ///
 /// # Safety
-/// As [`Buffer::from_raw`].
+/// The conditions of [`Buffer::from_raw`].
 pub unsafe fn lend(device: Device, address: usize, size_bytes: usize, owner: Owner) -> Result<Buffer> {
     let context = Context::get(device)?;
     let lent = Lent { context, owner: Some(owner), shared: AtomicBool::new(false), name: OnceLock::new() };

@@ -1,12 +1,14 @@
 //! Where device memory comes from.
 //!
-//! Ours are two stream-ordered pools per GPU that keep what they once got: one for results, one for what is in flight within
-//! a limit; work within a small limit has a piece of memory of that size instead (`within.rs`). The rule of their memory: it is allocated in the order of one stream; any stream that uses it through
-//! this crate is put behind the allocation, and noted; when the last buffer over it is dropped, it is freed in the order of
-//! the stream that used it last, after all the others. So dropping never blocks and never pulls memory from under running
-//! work. Memory whose address was given to code outside ([`mark_shared`]) is freed only after the whole device is idle.
+//! We have two stream-ordered pools per GPU, which keep memory that they once took: one for results, one for memory in flight
+//! within a limit. Work within a small limit has a piece of memory of that size instead (`budget.rs`).
 //!
-//! Other libraries' pools come in through [`DeviceAllocator`] and [`lend`].
+//! Memory is allocated in the order of one stream. Any stream that uses it through this crate is put behind the allocation, and
+//! noted. When the last buffer over it is dropped, it is freed in the order of the stream that used it last, after all the others.
+//! So dropping never blocks, and never takes memory from running work. Memory whose address was given to other code
+//! ([`mark_shared`]) is freed only after the whole device is idle.
+//!
+//! Pools of other libraries come in through [`DeviceAllocator`] and [`lend`].
 
 mod arena;
 mod budget;
@@ -44,8 +46,8 @@ pub fn allocate(size_bytes: usize, stream: &Stream) -> Result<Buffer> {
     }
 }
 
-/// Says that code outside knows this memory's address (DLPack, CUDA array interface) and may use it on streams we do not
-/// know: its return waits for the whole device.
+/// Says that other code knows this memory's address (DLPack, CUDA array interface) and may use it on streams that are not known
+/// here. Freeing it then waits for the whole device.
 pub fn mark_shared(buffer: &Buffer) {
     if let Some(pooled) = buffer.owner().downcast_ref::<PooledMemory>() {
         pooled.shared.store(true, Ordering::Release);
@@ -54,7 +56,7 @@ pub fn mark_shared(buffer: &Buffer) {
     }
 }
 
-/// Names the array that a result on a device is of, for [`named_bytes`], as long as somebody holds the result.
+/// Names the array of a result on a device, for [`named_bytes`], as long as the result is held.
 pub fn name_result(buffer: &Buffer, name: impl FnOnce() -> String) {
     let pooled = buffer.owner().downcast_ref::<PooledMemory>().map(|pooled| (pooled.context, &pooled.name));
     let lent = || buffer.owner().downcast_ref::<Lent>().map(|lent| (lent.context, &lent.name));
@@ -65,7 +67,7 @@ pub fn name_result(buffer: &Buffer, name: impl FnOnce() -> String) {
     }
 }
 
-/// Bytes of results on `device` that somebody holds, by the name that [`name_result`] gave them.
+/// Bytes of results on `device` that are held, by the name that [`name_result`] gave them.
 pub fn named_bytes(device: Device) -> BTreeMap<String, u64> {
     let mut bytes = BTreeMap::new();
     if let Ok(context) = used_context(device) {
@@ -76,7 +78,7 @@ pub fn named_bytes(device: Device) -> BTreeMap<String, u64> {
     bytes
 }
 
-/// What our pool has given on one device.
+/// Counts of the memory that our pool has given on one device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolStats {
     /// Bytes in use now.
@@ -95,7 +97,7 @@ pub struct PoolStats {
     pub pinned_bytes: u64,
 }
 
-/// What our pool has given on `device`. Zeroes for `cpu` and for a device that was not used.
+/// Counts of the memory that our pool has given on `device`. Zeroes for `cpu` and for a device that was not used.
 pub fn stats(device: Device) -> PoolStats {
     let Ok(context) = used_context(device) else { return PoolStats::default() };
     let counters = Counters::of(context);
@@ -147,10 +149,9 @@ fn used_context(device: Device) -> Result<&'static Context> {
 }
 
 impl Buffer {
-    /// One view of buffers that fill a stretch of memory, in whatever order, and where in it each begins; `None` when they leave
-    /// gaps, overlap, are blocks of the pool side by side, of which streams know each by itself, or blocks of host memory, whose
-    /// leases are counted apart. It is for kernels: what
-    /// the driver copies may not cross from one block to another.
+    /// One view of buffers that together fill a stretch of memory, in any order, and where in it each begins. `None` when they leave
+    /// gaps or overlap, and for blocks of the pool or of host memory, which streams and leases know one by one. For kernels only: a copy
+    /// by the driver may not cross from one block to another.
     pub fn joined(parts: &[Buffer]) -> Option<(Buffer, Vec<usize>)> {
         let mut sorted: Vec<&Buffer> = parts.iter().filter(|part| part.size_bytes() > 0).collect();
         sorted.sort_by_key(|part| part.address());

@@ -23,7 +23,7 @@ pub(crate) struct PooledMemory {
     home: Option<Stream>,
     /// Passed once the memory may be used on other streams; none when it may at once.
     ready: Option<Event>,
-    /// What the stream it was allocated on did with it.
+    /// The uses by the stream that it was allocated on.
     at_home: Mutex<HomeUses>,
     /// Other streams that used it, the last one last.
     users: Mutex<Vec<Stream>>,
@@ -92,8 +92,8 @@ impl PooledMemory {
         Ok(())
     }
 
-    /// Marks the end of the last use that was noted, on the stream that it was noted for. Where every use by the stream that
-    /// the memory was allocated on is marked so, its return does not wait for what that stream does meanwhile.
+    /// Marks the end of the last use that was noted, on its stream. When every use by the stream that the memory was allocated on is
+    /// marked, returning the memory does not wait for later work of that stream.
     pub(crate) fn note_end(&self, stream: &Stream) -> Result<()> {
         if self.is_home(stream) {
             let mut at_home = lock(&self.at_home);
@@ -141,7 +141,7 @@ impl PooledMemory {
     }
 
     /// # Safety
-    /// Called once. Nobody views the memory, and `stream`, which lives, is behind every stream that used it.
+    /// Called once. No buffer views the memory, and `stream`, which lives, is behind every stream that used it.
     unsafe fn free(&mut self, stream: usize) -> Result<()> {
         let (context, address) = (self.context, self.address);
         match std::mem::replace(&mut self.source, Source::Results) {
@@ -201,11 +201,11 @@ fn take(context: &'static Context, size_bytes: usize, stream: usize, is_in_fligh
     Ok((or_trim(context, size_bytes, &|| backend.allocate(size_bytes, stream))?, Source::Results))
 }
 
-/// What `allocate` gives; where the device is full, once more without what is kept unused.
+/// Calls `allocate`; where the device is full, gives unused memory back and calls it once more.
 fn or_trim(context: &'static Context, size_bytes: usize, allocate: &dyn Fn() -> Result<usize>) -> Result<usize> {
     if size_bytes as u64 > context.backend.properties().total_bytes {
         // Trimming could not help, and drivers call some such sizes invalid rather than too large.
-        let cause = Error::new(ErrorKind::OutOfMemory, "more than the device has");
+        let cause = Error::new(ErrorKind::OutOfMemory, "the device does not have so much memory");
         return Err(out_of_memory(context, size_bytes, cause));
     }
     match allocate() {

@@ -1,8 +1,7 @@
 //! Filled parts of a slab cross the bus while others are still being filled.
 //!
-//! The slab is divided into sections. A section crosses when all of it was carved and no piece in it lives any more;
-//! neighbours that are ready cross in one copy. So the bus begins with the first bytes that are there, and has little left
-//! to do when the last piece comes.
+//! The slab is divided into sections. A section crosses when all of it was carved and no piece in it lives any more; neighbours that
+//! are ready cross in one copy. So the bus starts early, and has little left to do when the last piece comes.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -35,7 +34,7 @@ struct State {
     sections: Vec<Section>,
 }
 
-/// What crossed, of one slab or of several.
+/// The copies of one slab or of several.
 #[derive(Default)]
 pub(super) struct Sent {
     pub(super) copied: Vec<Copied>,
@@ -60,7 +59,7 @@ impl Sent {
 
 #[derive(Clone, Copy, Default)]
 struct Section {
-    /// Bytes that nobody will write any more.
+    /// Bytes that will not be written any more.
     settled_bytes: usize,
     sent: bool,
 }
@@ -77,7 +76,7 @@ pub struct Copied {
 }
 
 impl Slab {
-    /// From now on, what was filled crosses to `dst` on `stream`, section by section: whoever drops the last piece of a
+    /// From now on, filled bytes cross to `dst` on `stream`, section by section: the thread that drops the last piece of a
     /// section puts the copy on the stream. [`Slab::finish_upload`] sends the rest. The slab has room for no more bytes than
     /// `dst` any more.
     ///
@@ -87,7 +86,7 @@ impl Slab {
         self.upload_beside(dst, stream, Arc::default())
     }
 
-    /// The same, with copies of others in `sent`.
+    /// Like `upload_as_filled`, with the copies of other slabs in `sent`.
     pub(super) fn upload_beside(&mut self, dst: &Buffer, stream: &Stream, sent: Arc<Mutex<Sent>>) -> Result<()> {
         if self.carved_bytes > 0 {
             return Err(Error::invalid(format!("{} bytes of the slab were carved already", self.carved_bytes)));
@@ -104,14 +103,14 @@ impl Slab {
             .map_err(|_| Error::invalid("the slab's filled parts cross by themselves already"))
     }
 
-    /// Lets nothing cross any more, because nobody wants it.
+    /// Lets nothing cross any more, because it is not wanted.
     pub fn stop_upload(&self) {
         if let Some(forward) = self.lease.forward.get() {
             lock(&forward.sent).stopped = true;
         }
     }
 
-    /// Nothing more will be carved of a slab whose filled parts cross by themselves: the rest crosses as soon as it is filled.
+    /// Says that nothing more will be carved of a slab whose filled parts cross by themselves. The rest crosses as soon as it is filled.
     pub(super) fn close(&self) {
         if let Some(forward) = self.lease.forward.get() {
             lock(&forward.state).closed = true;
@@ -126,7 +125,7 @@ impl Slab {
     /// `InvalidArgument` while a piece lives or without that call, `DeviceFailed`, also for copies that were sent before.
     pub fn finish_upload(&mut self) -> Result<Vec<Copied>> {
         self.require_no_pieces()?;
-        let none = || Error::invalid("the slab was not told where its filled parts go");
+        let none = || Error::invalid("the slab has no target for its filled parts");
         let forward = self.lease.forward.get().ok_or_else(none)?;
         self.close();
         let carved_bytes = lock(&forward.state).carved_bytes;
@@ -142,7 +141,7 @@ impl Forward {
         state.carved_bytes = end;
     }
 
-    /// Nobody will write `range` any more.
+    /// Says that `range` will not be written any more.
     pub(super) fn filled(&self, lease: &Lease, range: Range<usize>) {
         lock(&self.state).settle(range);
         self.send(lease);
@@ -178,7 +177,7 @@ impl Forward {
                 lease.note_done(&self.stream, false, end.clone());
                 Ok(Copied { start, end, size_bytes })
             }
-            // Without a mark nobody would know when the copy is done.
+            // Without a mark it would not be known when the copy is done.
             Err(error) => self.stream.synchronize().and(Err(error)),
         }
     }

@@ -36,10 +36,10 @@ impl SlabPiece {
         if Arc::strong_count(family) > 1 {
             return None;
         }
-        // What the threads that dropped the others wrote is visible from here on.
+        // Bytes that other threads wrote before they dropped their pieces are visible from here on.
         std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
         let address = self.lease.address() + family.start;
-        // SAFETY: initialised memory inside the slab, which nobody writes: the others are gone, this piece is borrowed, and the slab
+        // SAFETY: initialised memory inside the slab, which no thread writes: the others are gone, this piece is borrowed, and the slab
         // itself refuses while it lives. Copies under way only read.
         Some(unsafe { std::slice::from_raw_parts(address as *const u8, family.len()) })
     }

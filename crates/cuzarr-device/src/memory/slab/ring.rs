@@ -40,7 +40,9 @@ impl SlabRing {
     /// `InvalidArgument` for sizes of 0, `DeviceUnavailable` when the device cannot be used.
     pub fn new(device: Device, slab_bytes: usize, limit_bytes: usize) -> Result<SlabRing> {
         if slab_bytes == 0 || limit_bytes == 0 {
-            return Err(Error::invalid(format!("slabs of {slab_bytes} bytes within {limit_bytes} bytes hold nothing")));
+            return Err(Error::invalid(format!(
+                "got slabs of {slab_bytes} bytes within {limit_bytes} bytes, expected more than 0"
+            )));
         }
         let context = if device == Device::Cpu { None } else { Some(Context::get(device)?) };
         Ok(SlabRing(Arc::new(Ring {
@@ -195,7 +197,7 @@ impl Drop for Ring {
     }
 }
 
-/// What a slab and its pieces share; dropped by the last of them.
+/// The memory that a slab and its pieces share; dropped by the last of them.
 pub(super) struct Lease {
     ring: Arc<Ring>,
     leased_bytes: usize,
@@ -222,7 +224,7 @@ impl Lease {
     pub(super) fn note_copy(&self, stream: &Stream, into: bool) -> Result<()> {
         let done = match stream.record() {
             Ok(event) => event,
-            // Without a mark nobody would know when the copy is done.
+            // Without a mark it would not be known when the copy is done.
             Err(error) => return stream.synchronize().and(Err(error)),
         };
         self.note_done(stream, into, done);

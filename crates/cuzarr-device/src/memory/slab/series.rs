@@ -1,8 +1,7 @@
 //! Slabs one behind the other that fill one piece of a device's memory.
 //!
-//! A slab that was used a moment ago is still in the host's cache: filling it, and reading it for the bus, takes half as long
-//! as with memory that is not. So what is larger than a slab comes by several of them, each of which goes back as soon as its
-//! bytes have crossed.
+//! A slab that was used a moment ago is still in the host's cache: filling it, and reading it for the bus, takes half as long. So
+//! data larger than a slab goes through several of them, each of which goes back as soon as its bytes have crossed.
 
 use std::sync::{Arc, Mutex};
 

@@ -7,7 +7,7 @@
 #include "cuzarr/elements.cuh"
 #include "cuzarr/regions.cuh"
 
-/// What equal means. `Equality` in compare.rs.
+/// The meaning of equality. `Equality` in compare.rs.
 enum { EQUAL_BITS, EQUAL_PARTS, EQUAL_NUMBERS, EQUAL_NUMBERS_AND_NAN };
 
 struct Format {

@@ -12,16 +12,16 @@ use crate::stream::Stream;
 
 static COMPARE: KernelSource = KernelSource { name: "compare", text: include_str!("compare.cu"), headers: &[] };
 
-/// What equal means. `Equality` in compare.cu.
+/// The meaning of equality. `Equality` in compare.cu.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Equality {
     /// Bit for bit.
     Bits = 0,
     /// Bit for bit, but any NaN part equals any NaN part.
     Parts = 1,
-    /// As numbers: -0.0 equals 0.0, NaN nothing.
+    /// Elements are numbers: -0.0 equals 0.0, NaN equals nothing.
     Numbers = 2,
-    /// As numbers, but NaN equals NaN.
+    /// Elements are numbers, but NaN equals NaN.
     NumbersAndNan = 3,
 }
 

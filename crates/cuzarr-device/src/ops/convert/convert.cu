@@ -16,7 +16,7 @@ enum { NEAREST_EVEN, TOWARDS_ZERO, TOWARDS_POSITIVE, TOWARDS_NEGATIVE, NEAREST_A
 /// `OutOfRange` in mod.rs.
 enum { RANGE_ERROR, RANGE_CLAMP, RANGE_WRAP };
 
-/// What happens to an element. `Task` in cuda.rs.
+/// The conversion of every element of a launch. `Task` in cuda.rs.
 struct ConvertTask {
     u64 elems;  // of each chunk
     u32 count;  // of chunks

@@ -67,7 +67,7 @@ struct Pair {
 // `ConvertPair` in convert.cu, which states the size, too.
 c_layout! { plain Pair: 16 bytes { key at 0, value at 8 } }
 
-/// What elements become others by.
+/// The pairs of values that replace each other.
 struct Pairs {
     /// Sorted by their keys, each once; behind them what any zero becomes, and any NaN.
     table: Vec<Pair>,
@@ -168,7 +168,7 @@ pub(crate) fn convert(
     let tiles = elems.div_ceil(ELEMS_PER_THREAD * threads as usize) as u64 * u64::from(count);
     let pairs = Pairs::new(conversion);
     let task = Task::new(conversion, &pairs, elems, count)?;
-    // Nobody looks at pairs when there are none.
+    // The kernel does not look at pairs when there are none.
     let pairs = if pairs.count == 0 { table.clone() } else { upload(&pairs.table, stream)? };
     let arguments = (src.address(), dst.address(), table.address(), pairs.address(), statuses.address(), task);
     // SAFETY: the parameters of convert_checked; spans were checked to lie in both buffers, and to have a status each; there

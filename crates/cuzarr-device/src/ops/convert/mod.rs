@@ -27,7 +27,7 @@ pub enum Rounding {
     NearestAway,
 }
 
-/// What happens to a value that the target cannot hold. In the order of convert.cu.
+/// The treatment of a value that the target cannot hold. In the order of convert.cu.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutOfRange {
     /// It is reported.
@@ -38,10 +38,10 @@ pub enum OutOfRange {
     Wrap,
 }
 
-/// What a number becomes.
+/// The rule by which a number becomes another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// The same number, rounded. NaN and infinities have no integer.
+    /// The number itself, rounded. NaN and infinities have no integer.
     Cast {
         /// How.
         rounding: Rounding,
@@ -50,17 +50,17 @@ pub enum Rule {
     },
     /// `(x - offset) * scale` of integers of one type, each given as the bits of that type; a result out of range is reported.
     Scale {
-        /// What is subtracted.
+        /// The number that is subtracted.
         offset: [u8; 8],
-        /// What is multiplied by.
+        /// The factor.
         scale: [u8; 8],
     },
     /// `x / scale + offset` of integers of one type, each given as the bits of that type; a remainder, or a result out of range,
     /// is reported.
     Unscale {
-        /// What is added.
+        /// The number that is added.
         offset: [u8; 8],
-        /// What is divided by; not 0.
+        /// The divisor; not 0.
         scale: [u8; 8],
     },
 }
@@ -75,7 +75,7 @@ pub struct Conversion {
     pub from: DType,
     /// Type after.
     pub to: DType,
-    /// What numbers become.
+    /// The rule for numbers.
     pub rule: Rule,
     /// Elements, by their bits, that become others before anything else: equal bits first, then equal scalars, NaN being NaN.
     pub pairs: Vec<([u8; 8], [u8; 8])>,
@@ -124,7 +124,10 @@ pub fn convert_on(
 ) -> Result<()> {
     if !is_supported(conversion) {
         let (from, to) = (conversion.from, conversion.to);
-        return Err(Error::new(ErrorKind::Unsupported, format!("kernels do not convert {from} to {to} so")));
+        return Err(Error::new(
+            ErrorKind::Unsupported,
+            format!("kernels do not convert {from} to {to} by these rules"),
+        ));
     }
     if stream.device() == Device::Cpu || [src, dst, statuses].iter().any(|buffer| buffer.device() != stream.device()) {
         let message = format!("cannot convert from {} to {} on {}", src.device(), dst.device(), stream.device());
@@ -144,7 +147,8 @@ pub fn convert_on(
     };
     if let Some(span) = spans.iter().find(|span| !valid(span)) {
         let (from, to) = (src.size_bytes(), dst.size_bytes());
-        let message = format!("{span:?} of {elems} elements is odd, or not inside buffers of {from} and {to} bytes");
+        let message =
+            format!("{span:?} of {elems} elements is not aligned, or not inside buffers of {from} and {to} bytes");
         return Err(Error::invalid(message));
     }
     cuda::convert(conversion, [src, dst, statuses], (spans, elems), stream)

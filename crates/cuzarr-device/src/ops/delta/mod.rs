@@ -24,7 +24,7 @@ pub struct Chunk {
     pub size_bytes: usize,
 }
 
-/// Whether there are running sums in this type: integers and floats of 1 to 8 bytes.
+/// Whether elements of this type can be summed: integers and floats of 1 to 8 bytes.
 pub fn is_supported(dtype: DType) -> bool {
     matches!(dtype.kind(), DTypeKind::Int | DTypeKind::UInt | DTypeKind::Float | DTypeKind::BFloat)
 }
@@ -47,7 +47,7 @@ pub fn accumulate_on(dtype: DType, src: &Buffer, dst: &Buffer, chunks: &[Chunk],
 pub fn differ_on(dtype: DType, src: &Buffer, dst: &Buffer, chunks: &[Chunk], stream: &Stream) -> Result<()> {
     check(dtype, src, dst, chunks, stream)?;
     if src.shares_memory_with(dst) {
-        return Err(Error::invalid("differences are not taken in place"));
+        return Err(Error::invalid("source and target of differences overlap"));
     }
     cuda::differences(dtype, src, dst, chunks, stream)
 }
@@ -57,7 +57,8 @@ fn check(dtype: DType, src: &Buffer, dst: &Buffer, chunks: &[Chunk], stream: &St
         return Err(Error::new(ErrorKind::Unsupported, format!("no running sums in {dtype}")));
     }
     if stream.device() == Device::Cpu || src.device() != stream.device() || dst.device() != stream.device() {
-        let message = format!("no sums from {} to {} on {}", src.device(), dst.device(), stream.device());
+        let message =
+            format!("cannot sum from {} to {} on a stream of {}", src.device(), dst.device(), stream.device());
         return Err(Error::new(ErrorKind::MemorySpace, message));
     }
     dst.require_writable()?;
@@ -73,7 +74,9 @@ fn check(dtype: DType, src: &Buffer, dst: &Buffer, chunks: &[Chunk], stream: &St
     };
     if let Some(chunk) = chunks.iter().find(|chunk| !valid(chunk)) {
         let (from, to) = (src.size_bytes(), dst.size_bytes());
-        let message = format!("{chunk:?} of {dtype} is odd, or not inside buffers of {from} and {to} bytes");
+        let message = format!(
+            "{chunk:?} of {dtype} is not aligned, has part of an element, or is not inside buffers of {from} and {to} bytes"
+        );
         return Err(Error::invalid(message));
     }
     Ok(())

@@ -18,7 +18,7 @@ const TEXT: &str = include_str!("downsample.cu");
 /// Dimensions at most.
 pub(crate) const MOST_AXES: usize = defined(TEXT, "CUZARR_DOWNSAMPLE_AXES") as usize;
 
-/// What one element comes of.
+/// The way to make one element of a box of elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Downsampling {
     /// The mean, of floats in binary64; of integers exactly, ties to even.
@@ -61,7 +61,7 @@ impl Downsampling {
             Downsampling::Mode if exact => Ok(()),
             Downsampling::Mean | Downsampling::Max if real => Ok(()),
             _ => {
-                let message = format!("no {} of elements of {dtype}", self.name());
+                let message = format!("downsampling by {} does not take {dtype}", self.name());
                 Err(Error::new(ErrorKind::Unsupported, message).with_hint("use nearest"))
             }
         }
@@ -98,7 +98,7 @@ pub fn downsample(array: &NdBuffer, factors: &[usize], method: Downsampling) -> 
         return Err(Error::invalid(message));
     }
     if array.ndim() > MOST_AXES {
-        let message = format!("downsampling knows {MOST_AXES} dimensions at most, got {}", array.ndim());
+        let message = format!("downsampling takes at most {MOST_AXES} dimensions, got {}", array.ndim());
         return Err(Error::new(ErrorKind::Unsupported, message));
     }
     let shape = downsampled_shape(array.shape(), factors);

@@ -15,7 +15,7 @@ pub enum Arithmetic {
     Round,
 }
 
-/// What a type computes. Bool and complex numbers have none and stay as they are: `Tail::check` refuses
+/// The arithmetic of a type. Bool and complex numbers have none and stay as they are: `Tail::check` refuses
 /// such steps.
 pub(crate) trait Compute: Copy {
     fn compute(self, operation: Arithmetic, operand: Self) -> Self;

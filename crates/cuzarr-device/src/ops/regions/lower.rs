@@ -33,7 +33,7 @@ pub(crate) struct Region {
     shifts: [u32; MAX_NDIM],
 }
 
-/// What the regions of one launch share. `Walk` in regions.cuh.
+/// The strides and counts that the regions of one launch share. `Walk` in regions.cuh.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Walk {
@@ -174,7 +174,7 @@ fn square_side(access_bytes: usize) -> u32 {
 }
 
 impl Item {
-    /// What follows from the extents alone.
+    /// The numbers that follow from the extents alone.
     fn region(&self) -> Region {
         let mut region = Region { elems: 1, ..Region::default() };
         // `fit_sizes` saw to it that the product is below 2³¹.

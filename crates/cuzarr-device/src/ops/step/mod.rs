@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ops::cast;
 use crate::ops::element::arithmetic::Arithmetic;
 
-/// What happens to one element on its way. Steps are listed in the order of reading (packed → nd-buffer).
+/// One change of an element on its way. Steps are listed in the order of reading (packed → nd-buffer).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ElementStep {
     /// Reverses the bytes of every unit of `unit_bytes` (2, 4, 8 or 16) in the element.
@@ -26,7 +26,7 @@ pub enum ElementStep {
     },
     /// Arithmetic in `dtype` with a constant, given as the bits of that type in the low bytes.
     Arithmetic {
-        /// What to do.
+        /// The operation.
         operation: Arithmetic,
         /// In which type: an integer or float type of 1 to 8 bytes. The 2-byte floats compute in binary32 and round once.
         dtype: DType,

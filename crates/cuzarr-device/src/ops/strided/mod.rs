@@ -69,7 +69,7 @@ pub(crate) unsafe fn copy(
 /// Copies normalised dimensions.
 ///
 /// # Safety
-/// As [`copy`].
+/// The conditions of [`copy`].
 unsafe fn copy_normal(dimensions: &[Dimension], width: usize, source: *const u8, target: *mut u8) {
     let Some((&inner, outer)) = dimensions.split_last() else {
         // SAFETY: one element on each side, not overlapping.
@@ -129,7 +129,7 @@ fn longest_beside(rest: &[Dimension], plane: (Dimension, Dimension)) -> Option<u
 /// Copies runs along `long`, of a length that stays in a first-level cache, for every position of the short dimensions.
 ///
 /// # Safety
-/// As [`copy`].
+/// The conditions of [`copy`].
 unsafe fn copy_along(long: Dimension, short: &[Dimension], width: usize, source: *const u8, target: *mut u8) {
     const RUN_BYTES: usize = 8 << 10;
     let reach = long.source.unsigned_abs().max(long.target.unsigned_abs()).max(width);
@@ -191,7 +191,7 @@ pub(crate) fn all_rows(
 /// Copies one run of elements.
 ///
 /// # Safety
-/// As [`copy`].
+/// The conditions of [`copy`].
 unsafe fn copy_row(row: Dimension, width: usize, source: *const u8, target: *mut u8) {
     // SAFETY: the caller promises the same conditions.
     unsafe {
@@ -216,7 +216,7 @@ unsafe fn copy_row(row: Dimension, width: usize, source: *const u8, target: *mut
 }
 
 /// # Safety
-/// As [`copy`], with elements of `T`'s size.
+/// The conditions of [`copy`], with elements of `T`'s size.
 unsafe fn copy_row_of<T: Copy>(row: Dimension, source: *const u8, target: *mut u8) {
     let width = size_of::<T>() as isize;
     // Each branch repeats the loop so that the compiler sees the packed side.
@@ -243,7 +243,7 @@ unsafe fn copy_row_of<T: Copy>(row: Dimension, source: *const u8, target: *mut u
 /// Copies a plane in which the source is packed along the first dimension and the target along the second.
 ///
 /// # Safety
-/// As [`copy`].
+/// The conditions of [`copy`].
 unsafe fn transpose_plane(plane: (Dimension, Dimension), width: usize, source: *const u8, target: *mut u8) {
     // SAFETY: the caller promises the same conditions.
     unsafe {
@@ -275,7 +275,7 @@ struct Block {
 /// `SIDE` elements are the block's side, `SMALL` are 16 bytes; none for elements of which no power of two makes 16 bytes.
 ///
 /// # Safety
-/// As [`copy`], with elements of `WIDTH` bytes.
+/// The conditions of [`copy`], with elements of `WIDTH` bytes.
 unsafe fn transpose_plane_of<const WIDTH: usize, const SMALL: usize, const SIDE: usize>(
     (along_source, along_target): (Dimension, Dimension),
     source: *const u8,
@@ -307,7 +307,7 @@ unsafe fn transpose_plane_of<const WIDTH: usize, const SMALL: usize, const SIDE:
                 for down in 0..high {
                     let (line, staged) = (from(row + down, column), from_staged(down, 0).cast_mut());
                     match wide == SIDE {
-                        // Of a size that the compiler knows.
+                        // The compiler knows this size.
                         true => std::ptr::copy_nonoverlapping(line, staged, SIDE * WIDTH),
                         false => std::ptr::copy_nonoverlapping(line, staged, wide * WIDTH),
                     }
@@ -329,7 +329,7 @@ unsafe fn transpose_plane_of<const WIDTH: usize, const SMALL: usize, const SIDE:
                 }
                 for along in 0..wide {
                     match high == SIDE {
-                        // Of a size that the compiler knows.
+                        // The compiler knows this size.
                         true => std::ptr::copy_nonoverlapping(line(along, 0), to(column + along, row), SIDE * WIDTH),
                         false => std::ptr::copy_nonoverlapping(line(along, 0), to(column + along, row), high * WIDTH),
                     }
@@ -342,7 +342,7 @@ unsafe fn transpose_plane_of<const WIDTH: usize, const SMALL: usize, const SIDE:
 /// Sets elements to `element`.
 ///
 /// # Safety
-/// As [`copy`] for the target.
+/// The conditions of [`copy`] for the target.
 pub(crate) unsafe fn fill(shape: &[usize], element: &[u8], target: *mut u8, strides: &[isize]) {
     let Some(mut dimensions) = normalize(shape, strides, strides) else { return };
     let width = element.len();
@@ -363,7 +363,7 @@ pub(crate) unsafe fn fill(shape: &[usize], element: &[u8], target: *mut u8, stri
 /// `count` packed elements at `target` may be written.
 unsafe fn fill_row(element: &[u8], target: *mut u8, count: usize) {
     /// # Safety
-    /// As for the outer function, with elements of `T`'s size.
+    /// The conditions of the outer function, with elements of `T`'s size.
     unsafe fn fill_row_of<T: Copy>(element: &[u8], target: *mut u8, count: usize) {
         // SAFETY: `element` has `T`'s size, and `T` alignment 1.
         unsafe {

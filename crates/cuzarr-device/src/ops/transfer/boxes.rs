@@ -24,7 +24,7 @@ pub struct TransferBox {
 /// Many boxes between packed chunks of one kind and one nd-buffer.
 #[derive(Clone, Debug)]
 pub struct Transfer {
-    /// What the elements go through.
+    /// The steps that elements go through.
     pub tail: Tail,
     /// Elements between neighbours in a packed chunk, per dimension of the nd-buffer (selection steps and transposed
     /// axes included).

@@ -50,7 +50,7 @@ impl Scratch {
     }
 }
 
-/// What all boxes of one transfer have in common.
+/// The numbers that all boxes of one transfer share.
 struct Mover<'a> {
     direction: Direction,
     steps: Steps<'a>,
@@ -62,8 +62,8 @@ struct Mover<'a> {
 /// Moves every box of `transfer` from packed memory to `target`.
 ///
 /// # Safety
-/// [`Transfer::check`] accepted the transfer for `target` and for the size of `packed`, whose bytes nobody writes
-/// meanwhile and which do not overlap the target; nobody else accesses the boxes' elements.
+/// [`Transfer::check`] accepted the transfer for `target` and for the size of `packed`, whose bytes no thread writes
+/// meanwhile and which do not overlap the target; no other thread accesses the boxes' elements.
 pub(crate) unsafe fn scatter(packed: *const u8, transfer: &Transfer, target: &NdBuffer) {
     let tail = &transfer.tail;
     let steps = Steps::new(&tail.steps, tail.packed, tail.dtype);
@@ -74,7 +74,7 @@ pub(crate) unsafe fn scatter(packed: *const u8, transfer: &Transfer, target: &Nd
 /// Moves every box of `transfer` from `source` to packed memory.
 ///
 /// # Safety
-/// As [`scatter`], with the roles of the memories exchanged.
+/// The conditions of [`scatter`], with the roles of the memories exchanged.
 pub(crate) unsafe fn gather(source: &NdBuffer, transfer: &Transfer, packed: *mut u8) {
     let tail = &transfer.tail;
     let written = tail.steps_of_writing();
@@ -84,7 +84,7 @@ pub(crate) unsafe fn gather(source: &NdBuffer, transfer: &Transfer, packed: *mut
 }
 
 /// # Safety
-/// As [`scatter`] or [`gather`].
+/// The conditions of [`scatter`] or [`gather`].
 unsafe fn move_boxes(direction: Direction, steps: Steps<'_>, packed: *mut u8, transfer: &Transfer, array: &NdBuffer) {
     let elems = |item: &TransferBox| item.extent.iter().product::<usize>();
     let largest = transfer.boxes.iter().map(elems).max().unwrap_or(0);
@@ -119,7 +119,7 @@ unsafe fn move_boxes(direction: Direction, steps: Steps<'_>, packed: *mut u8, tr
 /// Copies elements, converting them where the dtypes differ (the caller knows that this is possible).
 ///
 /// # Safety
-/// The two have one shape, are on the host and do not overlap; nobody writes the source or accesses the target meanwhile.
+/// The two have one shape, are on the host and do not overlap; no other thread writes the source or accesses the target meanwhile.
 pub(crate) unsafe fn copy(source: &NdBuffer, target: &NdBuffer) {
     if source.is_empty() || source.dtype().size_bytes() == 0 {
         return;
@@ -138,7 +138,7 @@ pub(crate) unsafe fn copy(source: &NdBuffer, target: &NdBuffer) {
 /// Sets the elements of one box to `element`.
 ///
 /// # Safety
-/// The box lies inside `target`, which is on the host, `element` has the size of its elements, and nobody else accesses the box
+/// The box lies inside `target`, which is on the host, `element` has the size of its elements, and no other thread accesses the box
 /// meanwhile.
 pub(crate) unsafe fn fill_box(target: &NdBuffer, start: &[usize], extent: &[usize], element: &[u8]) {
     let corner = element_pointer(target, start, extent);
@@ -186,7 +186,7 @@ impl Mover<'_> {
     /// Moves one tile through scratch memory.
     ///
     /// # Safety
-    /// As [`Mover::move_box`]; the tile fits the scratch memory.
+    /// The conditions of [`Mover::move_box`]; the tile fits the scratch memory.
     unsafe fn move_tile(&mut self, tile: &[Dimension], packed: Packed, array: *mut u8) {
         let extent: Vec<usize> = tile.iter().map(|one| one.extent).collect();
         let count = extent.iter().product();
@@ -227,7 +227,7 @@ impl Mover<'_> {
     /// Moves rows that are packed on both sides, a piece that fits the cache at a time.
     ///
     /// # Safety
-    /// As [`Mover::move_box`].
+    /// The conditions of [`Mover::move_box`].
     unsafe fn move_rows(&self, dimensions: &[Dimension], packed_unit: isize, packed: Packed, array: *mut u8) {
         let (count, outer) = match dimensions.split_last() {
             Some((inner, outer)) => (inner.extent, outer),
@@ -241,7 +241,7 @@ impl Mover<'_> {
                 let row = [Dimension { extent, source: size_bytes as isize, target: packed_unit }];
                 let packed = packed.advanced(packed_offset + at as isize * packed_unit);
                 let array = array.wrapping_offset(array_offset).wrapping_add(at * size_bytes);
-                // SAFETY: these packed elements lie there on both sides, and nobody else accesses them.
+                // SAFETY: these packed elements lie there on both sides, and no other thread accesses them.
                 unsafe {
                     match (self.direction, packed) {
                         (Direction::Read, _) => {
@@ -294,7 +294,7 @@ unsafe fn load(tile: &[Dimension], packed: Packed, element_bytes: usize, scratch
             }
         }
         Packed::Shuffled { chunk, chunk_bytes, unit_bytes, first } => {
-            // SAFETY: a chunk of this size begins there, and nobody writes it while it is read.
+            // SAFETY: a chunk of this size begins there, and no thread writes it while it is read.
             let chunk = unsafe { std::slice::from_raw_parts(chunk.cast_const(), chunk_bytes) };
             for_each_run(tile, first, |index, count| {
                 let size_bytes = count * element_bytes;
@@ -317,7 +317,7 @@ unsafe fn load(tile: &[Dimension], packed: Packed, element_bytes: usize, scratch
 /// Stores a tile of packed elements: the inverse of [`load`].
 ///
 /// # Safety
-/// As [`load`], for writing.
+/// The conditions of [`load`], for writing.
 unsafe fn store(tile: &[Dimension], packed: Packed, element_bytes: usize, scratch: &[u8]) {
     let mut at = 0;
     match packed {

@@ -1,4 +1,4 @@
-//! What packed elements go through on their way to an nd-buffer, and back.
+//! The steps that packed elements go through on their way to an nd-buffer, and back.
 
 use std::borrow::Cow;
 
@@ -21,7 +21,7 @@ pub enum Packing {
     Bits,
 }
 
-/// What packed elements go through between packed memory and an nd-buffer.
+/// The steps that elements go through between packed memory and an nd-buffer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tail {
     /// How elements lie in packed memory.
