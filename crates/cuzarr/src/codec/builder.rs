@@ -21,7 +21,7 @@ pub(crate) struct Builder {
     serializer: Option<Serializer>,
     bytes: Vec<BytesStep>,
     size: Size,
-    /// What the array→bytes codec gives.
+    /// The size of the array→bytes codec's output.
     serialized: Size,
     pub(crate) variable_order_f: bool,
 }

@@ -59,7 +59,7 @@ impl Chain {
         }
     }
 
-    /// The same chain, whose shards are written with their inner chunks in these orders, the outermost shards' first. An
+    /// A copy of this chain, whose shards are written with their inner chunks in these orders, the outermost shards' first. An
     /// order lists C-order numbers; it is no part of the metadata, and readers do not need it.
     ///
     /// # Errors
@@ -94,7 +94,7 @@ impl Chain {
         &self.bytes
     }
 
-    /// Whether elements differ in length, so that [`Chain::decode_variable`] is the way.
+    /// Whether elements differ in length: decode them by [`Chain::decode_variable`].
     pub fn is_variable(&self) -> bool {
         self.spec.data_type.size_bytes().is_none()
     }

@@ -30,7 +30,7 @@ pub(crate) fn seal(data: &[u8], checksum: u32, location: Location) -> Vec<u8> {
 #[derive(Debug)]
 pub(crate) struct Checksum {
     pub(crate) name: &'static str,
-    /// The same for kernels.
+    /// The checksum as kernels know it.
     pub(crate) kind: checksum::Checksum,
     pub(crate) location: Location,
     pub(crate) compute: fn(&[u8]) -> u32,

@@ -1,4 +1,4 @@
-//! What decoding and encoding cost, as each codec's `cost.rs` says it. `plan::Costs` compares and decides.
+//! The costs of decoding and encoding, which each codec's `cost.rs` states. `plan::Costs` compares them and decides.
 
 /// Sizes of frames, in decoded bytes, that [`Speeds`] are given for.
 pub const FRAME_BYTES: [f64; 5] = [65_536.0, 262_144.0, 1_048_576.0, 8_388_608.0, 67_108_864.0];
@@ -14,11 +14,11 @@ pub struct Speeds {
     pub thread_busy: f64,
     /// One frame alone on the device, for each of [`FRAME_BYTES`].
     pub one_frame: [f64; 5],
-    /// As many frames as fill the device, for each of [`FRAME_BYTES`].
+    /// The speed with enough frames to fill the device, for each of [`FRAME_BYTES`].
     pub many_frames: [f64; 5],
 }
 
-/// What encoding chunks of any size costs, measured on the same machine.
+/// The cost of encoding chunks of any size, measured on the same machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EncodingSpeeds {
     /// One thread of the host, with shuffling: GB/s of chunks.

@@ -1,4 +1,4 @@
-//! What a codec does on a device: the traits of decoders and encoders of frames.
+//! Codecs on a device: the traits of decoders and encoders of frames.
 //!
 //! A codec hands its decoder out by [`BytesToBytes::device_decoder`](super::BytesToBytes::device_decoder). A decoder
 //! prepares many frames together into a [`Decode`], which a stream runs. Only ranges connect a decoder with where its bytes
@@ -29,7 +29,7 @@ pub trait DeviceDecoder: Send + Sync + fmt::Debug {
     /// The kind of frame, in messages and explanations.
     fn name(&self) -> &'static str;
 
-    /// What decoding costs here and on the host.
+    /// The speeds of decoding here and on the host.
     fn speeds(&self) -> &'static Speeds;
 
     /// Why kernels do not take frames of `decoded_bytes`; `None` when they do.
@@ -45,14 +45,14 @@ pub trait DeviceDecoder: Send + Sync + fmt::Debug {
         1
     }
 
-    /// Scratch memory for frames of this size, in times what they decode to, rounded up.
+    /// Scratch memory for frames of this size, as a multiple of their decoded bytes, rounded up.
     fn scratch_copies(&self, decoded_bytes: usize) -> u64;
 
     /// Reads a frame's headers; `None` for a frame that the host has to decode or refuse. The thread that fetched the frame
     /// calls this, so that the headers of a batch are read by many threads.
     fn headers(&self, frame: &[u8], decoded_bytes: usize) -> Option<Headers>;
 
-    /// Headers that define what kernels report of damaged frames, beside `cuzarr/status.cuh`. They say it in words, too.
+    /// Headers that define codes of damage and their words, beside `cuzarr/status.cuh`.
     fn damages(&self) -> &'static [Header] {
         &[]
     }
@@ -84,11 +84,11 @@ pub struct Unit {
     pub dst: Range<usize>,
 }
 
-/// What the headers of one frame say: a value that only the decoder understands that read them.
+/// The headers of one frame: a value that only the decoder understands that read them.
 pub struct Headers(Option<Box<dyn Any + Send + Sync>>);
 
 impl Headers {
-    /// For decoders that need nothing of a frame before their kernels run.
+    /// The headers of decoders that need nothing of a frame before their kernels run.
     pub fn known() -> Headers {
         Headers(None)
     }
@@ -98,7 +98,7 @@ impl Headers {
         Headers(Some(Box::new(value)))
     }
 
-    /// What [`Headers::read`] kept.
+    /// The value that [`Headers::read`] kept.
     pub fn get<T: Any>(&self) -> Option<&T> {
         self.0.as_ref()?.downcast_ref()
     }
@@ -115,7 +115,7 @@ pub struct HeaderWalk {
     pub threads: u32,
 }
 
-/// What a decoder gets to prepare. A [`Batch`](super::batch::Batch) has checked every range: inside its buffer, and below
+/// The frames that a decoder shall prepare. A [`Batch`](super::batch::Batch) has checked every range: inside its buffer, and below
 /// [`MOST_FRAME_BYTES`].
 pub struct Request<'a> {
     /// Where the frames are decoded.
@@ -136,8 +136,8 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// What decodes the units of a request, and what the host found wrong already: number of the unit, and why. `decode` leaves
-    /// these out. It is launched only with memory that has room for all units, on the device of the request.
+    /// Joins the decoding of a request's units with the errors that the host found already, by the unit's number. `decode` leaves
+    /// those units out. It is launched only with memory that has room for all units, on the device of the request.
     ///
     /// # Errors
     /// `InvalidArgument` for a range that ends before it begins, or has [`MOST_FRAME_BYTES`].
@@ -155,7 +155,7 @@ impl Prepared {
         Ok(Prepared { decode: Checked { device: request.device, src_bytes, dst_bytes, status_bytes, decode }, refused })
     }
 
-    /// What decodes the units, and what the host refused.
+    /// The decoding, and the units that the host refused.
     pub fn into_parts(self) -> (Box<dyn Decode>, Vec<(usize, Error)>) {
         (Box::new(self.decode), self.refused)
     }
@@ -194,7 +194,7 @@ impl Decode for Checked {
     }
 }
 
-/// Decodes what it was prepared for, as often as it is launched.
+/// A decoding that was prepared, and can be launched many times.
 pub trait Decode: Send + Sync {
     /// Most device memory that a launch takes beside source, target and statuses. Launches take it from
     /// [`cuzarr_device::pool`] in the order of the stream, so batches that follow each other use the same memory.
@@ -229,7 +229,7 @@ pub const FRAME_ENTRY_BYTES: usize = defined(ENCODED, "CUZARR_FRAME_ENTRY_BYTES"
 
 /// Kernels that make frames of chunks that all have one size.
 ///
-/// The codec makes the encoder for that size, with its own parameters: level, blocks, what stands around them.
+/// The codec makes the encoder for that size, with its own parameters: level, size of blocks, container.
 pub trait DeviceEncoder: Send + Sync + fmt::Debug {
     /// Bytes of one chunk.
     fn chunk_bytes(&self) -> usize;
@@ -237,7 +237,7 @@ pub trait DeviceEncoder: Send + Sync + fmt::Debug {
     /// Most bytes of one frame.
     fn frame_bound_bytes(&self) -> usize;
 
-    /// What encoding costs here and on the host.
+    /// The speeds of encoding here and on the host.
     fn speeds(&self) -> &'static EncodingSpeeds;
 
     /// Most device memory that a launch takes beside the chunks, its results included.
@@ -266,7 +266,7 @@ pub struct ChunkRow {
     pub stride_bytes: usize,
 }
 
-/// Encodes the chunks that it was prepared for, as often as it is launched.
+/// An encoding that was prepared, and can be launched many times.
 pub trait Encode: Send + Sync {
     /// Puts the encoding on the stream, without waiting for anything.
     ///
@@ -301,7 +301,7 @@ impl<'a> EncodeTask<'a> {
     }
 }
 
-/// Where the results of a launch are, once the stream has come so far.
+/// The results of a launch. They are there once the stream has passed it.
 pub struct Launched {
     /// The frames, in the order of the chunks.
     pub out: Buffer,

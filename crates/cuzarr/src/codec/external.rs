@@ -1,4 +1,4 @@
-//! Codecs from elsewhere: Python's registries, or a program's own. They see host memory and whole chunks.
+//! External codecs: those of Python's registries, or of the program. They see host memory and whole chunks.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,7 +13,7 @@ use super::open::{Opened, Request};
 use super::size::Size;
 use crate::{Result, ResultExt};
 
-/// What an external codec is opened with.
+/// The name, the configuration and the surroundings that an external codec is opened with.
 #[derive(Clone, Copy, Debug)]
 pub struct ExternalRequest<'a> {
     /// The name as metadata spells it: a v3 name, or a v2 id.
@@ -26,7 +26,7 @@ pub struct ExternalRequest<'a> {
     pub spec: &'a ChunkSpec,
 }
 
-/// Where codecs come from that are not built in. Asked once per codec and array.
+/// A source of codecs that are not built in. It is asked once per codec and array.
 pub trait ExternalCodecs: Send + Sync {
     /// Opens a codec, or says that its name is not known there.
     fn open(&self, request: &ExternalRequest<'_>) -> Result<Option<ExternalCodec>>;
@@ -34,7 +34,7 @@ pub trait ExternalCodecs: Send + Sync {
     /// Opens a codec between bytes that may run on devices too. Asked before [`open`](Self::open).
     ///
     /// # Errors
-    /// What is wrong with the configuration.
+    /// An error about the configuration.
     fn open_bytes(&self, request: &ExternalRequest<'_>) -> Result<Option<Arc<dyn BytesToBytes>>> {
         let _ = request;
         Ok(None)
@@ -49,7 +49,7 @@ pub trait HostCodec: Send + Sync + fmt::Debug {
     fn encode(&self, decoded: &[u8]) -> Result<Vec<u8>>;
 }
 
-/// What stands on both sides of an external codec.
+/// The kinds of data on both sides of an external codec.
 #[derive(Clone, Debug)]
 pub enum ExternalKind {
     /// Array → array; what the array is after encoding.
@@ -63,15 +63,15 @@ pub enum ExternalKind {
 /// An opened external codec.
 #[derive(Clone, Debug)]
 pub struct ExternalCodec {
-    /// What it stands between.
+    /// The kinds of data on both sides of it.
     pub kind: ExternalKind,
-    /// What it does.
+    /// The codec.
     pub codec: Arc<dyn HostCodec>,
 }
 
 static EXTERNAL: RwLock<Option<Arc<dyn ExternalCodecs>>> = RwLock::new(None);
 
-/// Says, for the whole process, where codecs come from that are not built in. Arrays opened before keep their codecs.
+/// Sets the source of codecs that are not built in, for the whole process. Arrays opened before keep their codecs.
 pub fn set_external(codecs: Option<Arc<dyn ExternalCodecs>>) {
     *EXTERNAL.write().unwrap_or_else(std::sync::PoisonError::into_inner) = codecs;
 }

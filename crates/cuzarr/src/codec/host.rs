@@ -1,4 +1,4 @@
-//! What a codec does on the host: small traits for each side of a chain.
+//! Codecs on the host: small traits for each side of a chain.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,7 +13,7 @@ use super::spec::{ChunkSpec, VariableElements};
 use super::step::{PackedBits, Step};
 use crate::Result;
 
-/// Why the host does what kernels do not, unless a codec knows better.
+/// The default reason why the host runs a codec.
 pub const ON_HOST: &str = "decoded on the host in this version";
 
 /// A codec between bytes and bytes: compressors, checksums, shuffles.
@@ -27,10 +27,10 @@ pub trait BytesToBytes: Send + Sync + fmt::Debug {
     /// Decodes to exactly `decoded.len()` bytes; anything else is an error.
     fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()>;
 
-    /// Decodes when the size is not known, to at most `limit_bytes`; `BudgetExceeded` for what is longer.
+    /// Decodes when the size is not known, to at most `limit_bytes`; longer results are `BudgetExceeded`.
     fn decode(&self, encoded: &[u8], limit_bytes: u64) -> Result<Vec<u8>>;
 
-    /// For codecs whose decoded bytes lie inside the encoded ones: checks them and says where.
+    /// Where the decoded bytes lie inside the encoded ones, once they were checked: for checksums and the like.
     fn view<'a>(&self, encoded: &'a [u8]) -> Option<Result<&'a [u8]>> {
         let _ = encoded;
         None
@@ -55,20 +55,20 @@ pub trait BytesToBytes: Send + Sync + fmt::Debug {
         None
     }
 
-    /// For other codecs that a device does over whole batches: how. `decoded` is the size in bytes.
+    /// The step by which a device decodes whole batches, for codecs without frames. `decoded` is the size in bytes.
     fn native(&self, decoded: Size) -> Option<Step> {
         let _ = decoded;
         None
     }
 
-    /// For codecs that only move bytes: how a tail reads them packed. `decoded` is the size in bytes.
+    /// The packing as which a tail reads the encoded bytes, for codecs that only move bytes. `decoded` is the size in bytes.
     fn packing(&self, decoded: u64) -> Option<Packing> {
         let _ = decoded;
         None
     }
 }
 
-/// What an array codec leaves to the tail.
+/// The part of an array codec's work that the tail does.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TailPart {
     /// Nothing: it runs on the host, because of this.
@@ -91,7 +91,7 @@ pub trait ArrayToArray: Send + Sync + fmt::Debug {
     /// The name in messages: the Zarr v3 name.
     fn name(&self) -> &str;
 
-    /// What the array is after encoding.
+    /// The array after encoding.
     fn encoded_spec(&self) -> &ChunkSpec;
 
     /// Decodes a whole chunk.
@@ -105,23 +105,23 @@ pub trait ArrayToArray: Send + Sync + fmt::Debug {
         false
     }
 
-    /// What a device can do in this codec's place over whole batches, where a tail can do nothing.
+    /// The step that a device can do in this codec's place over whole batches, where a tail can do nothing.
     fn native(&self) -> Option<Vec<Step>> {
         None
     }
 
-    /// Whether those steps the other way are how it encodes, of any elements.
+    /// Whether those steps, run the other way, encode any elements.
     fn native_is_undone(&self) -> bool {
         false
     }
 
-    /// What a device can do of encoding whole batches, where it is no step the other way: each element becomes another, or is
-    /// reported; then the host says what is wrong with it.
+    /// The conversion by which a device can encode whole batches, for codecs that are not a step the other way. It replaces each
+    /// element by another, or reports it; then the host says what is wrong.
     fn native_encoding(&self) -> Option<Conversion> {
         None
     }
 
-    /// What a tail can do in this codec's place.
+    /// The steps that a tail can do in this codec's place.
     fn tail(&self) -> TailPart {
         TailPart::Host("needs whole chunks")
     }
@@ -141,7 +141,7 @@ pub trait ArrayToBytes: Send + Sync + fmt::Debug {
     /// Encodes a whole chunk.
     fn encode(&self, decoded: Cow<'_, [u8]>) -> Result<Vec<u8>>;
 
-    /// The steps that do the same element by element, when bytes are just elements in some byte order: reading order.
+    /// The steps of reading, element by element, for codecs whose bytes are just elements in some byte order.
     fn steps(&self) -> Option<Vec<ElementStep>> {
         None
     }

@@ -25,7 +25,7 @@
 //! A [`Chain`] is validated once per array: array→array codecs, exactly one array→bytes codec, bytes→bytes codecs, each
 //! opened for the shape, data type and fill value that the codec before it gives. Bound to a device it is a [`Program`]:
 //! **passes**, one chunk at a time, and a **tail**. The tail is the longest run of steps, ending at the array, that only
-//! move elements or change them one by one (unshuffle, byte order, casts, scale and offset, transposition); whoever writes
+//! move elements or change them one by one (unshuffle, byte order, casts, scale and offset, transposition). Code that writes
 //! elements to their place applies it in the same movement, on any device. What lies between passes and tail is the
 //! **packed** chunk, of a size that metadata alone decides. A GPU runs the passes itself, each over a whole batch of
 //! chunks, from the first one on behind which it has kernels for all: checksums, decoders of frames ([`batch`]), running

@@ -8,9 +8,9 @@ use super::host::{ArrayToArray, ArrayToBytes, BytesToBytes, VariableToBytes};
 use super::size::Size;
 use super::spec::ChunkSpec;
 
-/// What a codec is opened with.
+/// The name, the configuration and the surroundings that a codec is opened with.
 pub(crate) struct Request<'a> {
-    /// As metadata spells it.
+    /// The codec's name as metadata spells it.
     pub(crate) name: &'a str,
     pub(crate) configuration: &'a Map<String, Value>,
     pub(crate) zarr_format: u8,

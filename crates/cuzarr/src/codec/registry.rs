@@ -164,7 +164,7 @@ pub(crate) fn open(request: &Request<'_>, build: BuildChain) -> Result<Found> {
 /// Opens a codec that is not built in.
 fn open_external(request: &Request<'_>) -> Result<Opened> {
     let bare = request.name.strip_prefix("numcodecs.").unwrap_or(request.name);
-    // Whoever opens pickle asks first whether that is allowed.
+    // An external codec that opens pickle asks first whether that is allowed.
     if let Some(opened) = external::open(request)? {
         return Ok(opened);
     }

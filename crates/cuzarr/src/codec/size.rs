@@ -1,6 +1,6 @@
 //! How many bytes a chunk has between codecs, as far as metadata says.
 
-/// How many bytes there are before they are seen. Comes from metadata only, never from a frame.
+/// A number of bytes as far as metadata tells it. It never comes from a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
     /// Always this many.
@@ -43,7 +43,7 @@ impl Size {
         }
     }
 
-    /// The size after a general compressor: anyone's encoder, so with room for stored blocks, flushes and small blocks.
+    /// The size after a general compressor, by any encoder: with room for stored blocks, flushes and small blocks.
     pub fn compressed(self) -> Size {
         match self.bound().and_then(|bytes| bytes.checked_mul(2)?.checked_add(1 << 16)) {
             Some(bytes) => Size::AtMost(bytes),

@@ -1,4 +1,4 @@
-//! What codecs know of a chunk, and chunks of variable-length elements.
+//! The facts about a chunk that codecs know, and chunks of variable-length elements.
 
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ use crate::{Error, ErrorKind, Result};
 pub struct ChunkSpec {
     /// Extents.
     pub shape: Vec<u64>,
-    /// What an element is. Every codec of a chain has a spec, and a structure of thousands of fields is kept once.
+    /// The data type. Every codec of a chain has a spec, and a structure of thousands of fields is kept once.
     pub data_type: Arc<DataType>,
-    /// What elements are that were never written; it may be megabytes, so it is kept once, too.
+    /// The value of elements that were never written. It may have megabytes, so it is kept once, too.
     pub fill_value: Arc<FillValue>,
 }
 

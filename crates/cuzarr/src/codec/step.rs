@@ -1,4 +1,4 @@
-//! What a device does in place of one codec, as a value: codecs give steps, [`native`](super::native) runs them.
+//! The steps by which a device does one codec's work: codecs give them as values, [`native`](super::native) runs them.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use crate::Result;
 /// Bytes of every checksum here.
 pub(crate) const CHECKSUM_BYTES: usize = 4;
 
-/// What a device does in place of one codec.
+/// A device's way to do one codec's work.
 #[derive(Clone, Debug)]
 pub enum Step {
     /// Frames become bytes.
@@ -60,7 +60,7 @@ pub struct Map {
     pub tail: Tail,
     /// Extents of what comes out.
     pub shape: Vec<usize>,
-    /// Elements between neighbours of what comes in, per dimension of what comes out.
+    /// For each dimension of the output, how many elements of the input lie between neighbours.
     pub packed_strides: Vec<isize>,
 }
 

@@ -1,4 +1,4 @@
-//! What a v2 array says, as a chain.
+//! The chain of a v2 array.
 //!
 //! numcodecs passes NumPy arrays from filter to filter, and each filter views what it gets as the data type of its own
 //! configuration. So the chain carries, beside the array, in which byte order its bytes would be stored, and where a

@@ -7,7 +7,7 @@ const HEADER: &str = include_str!("frames.cuh");
 /// Bytes of an entry, and of what stands in front of them.
 pub(crate) const ENTRY_BYTES: usize = stated_size(HEADER, "Frame");
 
-/// What a frame holds, as kernels see it.
+/// The kind of a frame's contents, as kernels see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub(crate) enum Kind {

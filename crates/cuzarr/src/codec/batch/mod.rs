@@ -55,10 +55,10 @@ struct Running {
     done: Event,
 }
 
-/// Encoded frames in device memory, and what the host knows of them.
+/// Encoded frames in device memory, and the host's copies and headers of them.
 pub(crate) struct Source<'a> {
     pub(crate) buffer: &'a Buffer,
-    /// The same bytes on the host, where they are at hand.
+    /// A copy of the bytes on the host, where there is one.
     pub(crate) host: Option<&'a [u8]>,
     /// The headers of all frames, where they were read before; else none.
     pub(crate) headers: &'a [Headers],
@@ -78,7 +78,7 @@ pub struct Batch {
     len: usize,
     /// One after the other, each within the scratch memory that was allowed.
     parts: Vec<Part>,
-    /// What the host found wrong already, by unit.
+    /// The errors that the host found already, by unit.
     refused: Vec<(usize, Error)>,
     /// Statuses of the last run, and the mark behind it.
     running: Option<Running>,

@@ -1,4 +1,4 @@
-//! What kernels say about each unit.
+//! Statuses: what kernels report about each unit.
 
 use cuzarr_device::{Header, STATUS_HEADER, defined};
 
@@ -17,7 +17,7 @@ fn codes(header: &Header) -> impl Iterator<Item = (u32, &'static str)> {
     })
 }
 
-/// What a status means: the damage in the lowest byte, above it how far its place is from 2³² - 1. `damages` are headers that
+/// The meaning of a status: the damage in the lowest byte, above it how far its place is from 2³² - 1. `damages` are headers that
 /// define codes beside those of every format.
 pub(crate) fn result_of(status: u64, damages: &[Header]) -> Result<()> {
     if status == 0 {

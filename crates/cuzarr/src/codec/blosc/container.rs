@@ -69,7 +69,7 @@ impl Compressor {
     }
 }
 
-/// What happened to a block before compression.
+/// The shuffle of a block before compression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shuffling {
     None,

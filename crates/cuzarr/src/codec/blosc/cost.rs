@@ -1,8 +1,8 @@
-//! What Blosc costs on a device and on the host.
+//! Speeds and scratch memory of Blosc on a device and on the host.
 
 use crate::codec::cost::Speeds;
 
-/// Of containers with LZ4 inside.
+/// Speeds of containers with LZ4 inside.
 pub(super) static SPEEDS: Speeds = Speeds {
     thread_alone: 2.4,
     thread_busy: 1.5,

@@ -115,7 +115,7 @@ impl Blosc {
         if block > unit { block / unit * unit } else { block }
     }
 
-    /// What the header says of shuffle, splits and compressor.
+    /// The header's flags for shuffle, splits and compressor.
     fn flags(&self, block_bytes: usize) -> u8 {
         let shuffle_flag = match self.shuffling {
             Shuffling::None => 0,
@@ -158,7 +158,7 @@ impl Blosc {
             Compressor::Lz4Hc => lz4(CompressionMode::HIGHCOMPRESSION(level)),
             Compressor::Zlib => Some(zlib_encode(part, level)?),
             Compressor::Zstd => {
-                // As c-blosc: levels to 8 are zstd's 1, 3, 5, …; 9 is its highest.
+                // The levels of c-blosc: those to 8 are zstd's 1, 3, 5, …; 9 is its highest.
                 let level = if level < 9 { level * 2 - 1 } else { 22 };
                 let mut stream = Vec::with_capacity(part.len());
                 zstd_codec::cpu::compress(part, level, &mut stream).is_ok().then_some(stream)

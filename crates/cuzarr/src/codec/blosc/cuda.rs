@@ -85,7 +85,7 @@ struct Frames {
     streams: u64,
     /// Tiles of all targets.
     tiles: u32,
-    /// Of shuffled bytes.
+    /// How many bytes of scratch hold shuffled blocks.
     work_bytes: usize,
     /// Threads of a block: few in `simt`, where each is a fiber.
     threads: u32,

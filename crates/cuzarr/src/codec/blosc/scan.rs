@@ -39,7 +39,7 @@ pub(super) struct Inner {
     pub(super) owners: Vec<(u32, u32)>,
 }
 
-/// What the headers of a batch say.
+/// The contents of the headers of a batch.
 #[derive(Default)]
 pub(super) struct Scan {
     pub(super) entries: Vec<FrameEntry>,
@@ -47,7 +47,7 @@ pub(super) struct Scan {
     pub(super) streams: u64,
     /// Tiles of all targets.
     pub(super) tiles: u32,
-    /// Of shuffled bytes.
+    /// How many bytes of scratch hold shuffled blocks.
     pub(super) work_bytes: usize,
     /// LZ4 streams that all threads decode, to scratch and to their place.
     pub(super) blocks: [Vec<Block>; 2],
@@ -216,7 +216,7 @@ impl Scan {
     }
 }
 
-/// What the headers of units say, refusals too: the tables, in words.
+/// The tables that the headers of units give, in words, with refusals.
 #[cfg(test)]
 pub(crate) fn described(device: Device, host: &[u8], units: &[Unit]) -> Result<Vec<String>> {
     let scan = Scan::new(&Request { device, units, host: Some(host), headers: &[] })?;

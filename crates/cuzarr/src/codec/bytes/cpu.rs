@@ -14,7 +14,7 @@ use crate::meta::SwapUnit;
 pub(crate) struct Bytes {
     pub(super) size_bytes: usize,
     pub(super) element_bytes: usize,
-    /// What is reversed in every element.
+    /// The bytes that are reversed together in every element.
     pub(super) units: Vec<SwapUnit>,
     /// When all of an element is units of one size: that size, 1 for nothing to reverse.
     pub(crate) uniform: Option<usize>,

@@ -50,7 +50,7 @@ fn open_swapping(spec: &ChunkSpec, units: Vec<SwapUnit>) -> Result<Opened> {
     Ok(Opened::serializer(swapper_of(spec, units)?))
 }
 
-/// What brings elements into the byte order of a v2 array, and back.
+/// The codec that brings elements into the byte order of a v2 array, and back.
 pub(crate) fn swapper(spec: &ChunkSpec, endian: Endian) -> Result<cpu::Bytes> {
     swapper_of(spec, spec.data_type.stored_swap_units(endian))
 }

@@ -52,7 +52,7 @@ impl Conversion {
         }
     }
 
-    /// The same as kernels do it; `None` when they do not.
+    /// The conversion as kernels do it; `None` when they do not.
     fn on_device(&self) -> Option<convert::Conversion> {
         let rule = Rule::Cast { rounding: self.rounding, out_of_range: self.out_of_range };
         let bits = |element: &[u8]| {

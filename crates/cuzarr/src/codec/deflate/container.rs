@@ -1,10 +1,10 @@
-//! What stands around a deflate stream, and what all launches of this folder share.
+//! The container of a deflate stream, and the headers and sizes that all launches of this folder share.
 
 use cuzarr_device::{Header, defined, header, stated_size};
 
 pub(super) const TEXT: &str = include_str!("deflate_container.cuh");
 
-/// What kernels report of damaged streams.
+/// The header of the codes that kernels report for damaged streams.
 pub(crate) const DAMAGE: Header = header!("codec/deflate/deflate_damage.cuh");
 /// Headers of this folder that kernels include.
 pub(super) const HEADERS: &[Header] = &[
@@ -20,7 +20,7 @@ pub(super) const HEADERS: &[Header] = &[
 /// Bytes of `DeflateState`: what became of a frame.
 pub(super) const STATE_BYTES: usize = stated_size(include_str!("split/deflate_split.cuh"), "DeflateState");
 
-/// What stands around the stream.
+/// The container of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Container {
     Raw = defined(TEXT, "CUZARR_DEFLATE_RAW") as isize,

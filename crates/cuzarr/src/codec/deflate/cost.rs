@@ -1,4 +1,4 @@
-//! What deflate costs on a device and on the host, whatever stands around its stream.
+//! Speeds and scratch memory of deflate on a device and on the host, for every container.
 
 use crate::codec::cost::Speeds;
 

@@ -28,7 +28,7 @@ const CHECK_BLOCKS: u32 = 8;
 /// Decoded bytes in a microsecond, seen on an H200 with float32 fields of gzip 5: by one warp, and by many warps a frame.
 const WARP_BYTES_PER_US: usize = 45;
 const SPLIT_BYTES_PER_US: usize = 24_000;
-/// What splitting takes however little there is.
+/// The least time that splitting takes.
 const SPLIT_US: usize = 900;
 
 /// Kernels for deflate streams.
@@ -81,7 +81,7 @@ impl DeviceDecoder for Decoder {
 
 /// Frames of several members, side by side.
 struct Members {
-    /// Of each frame, the number of its first member and how many there are.
+    /// For each frame, the number of its first member and how many there are.
     spans: Vec<u8>,
     count: usize,
     frames: Box<Frames>,
@@ -123,7 +123,7 @@ fn prepare(container: Container, request: &Request<'_>) -> Result<Prepared> {
 }
 
 impl Members {
-    /// Of all frames, those without known ones being one; `None` when no frame has known ones.
+    /// The members of all frames, where a frame without known members is one; `None` when no frame has known members.
     fn new(device: Device, units: &[Unit], host: &[u8]) -> Result<Option<Members>> {
         let of = |unit: &Unit| host.get(unit.src.clone()).and_then(|encoded| members(encoded, unit));
         let known: Vec<_> = units.iter().map(of).collect();

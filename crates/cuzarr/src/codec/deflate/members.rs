@@ -122,7 +122,7 @@ mod tests {
         let starts = [100, 100 + parts[0].len(), 100 + encoded.len() - parts[3].len()];
         assert_eq!(found.iter().map(|unit| unit.src.start).collect::<Vec<_>>(), starts);
         assert_eq!(found[2].src.end, unit.src.end);
-        // What looks like a header inside of a member makes the sizes too much.
+        // Bytes inside of a member that look like a header make the sizes too large.
         let within = [9, 9, 9, 9, 9, 9, 9, 9, 9, 1, 0, 0, 0, 0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0];
         let encoded = [plain_member(10, &within), plain_member(5, &[])].concat();
         assert!(members(&encoded, &Unit { src: 0..encoded.len(), dst: 0..15 }).is_none());

@@ -112,7 +112,7 @@ pub(crate) fn zlib_into(encoded: &[u8], decoded: &mut [u8]) -> Result<()> {
     }
 }
 
-/// What is wrong with a stream that libdeflate refused, and at which byte.
+/// The error for a stream that libdeflate refused, with the byte where it is damaged.
 fn zlib_damage(encoded: &[u8], decoded: &mut [u8]) -> Error {
     let Some((header, stream)) = encoded.split_first_chunk::<2>() else {
         return corrupt(format!("byte {}: the stream is cut off", encoded.len()));

@@ -34,7 +34,7 @@ pub(crate) struct Engine {
     short: bool,
 }
 
-/// What a launch reads, and counts with.
+/// The table that a launch reads, and the counters that it uses.
 pub(crate) struct Brought {
     table: Buffer,
     counters: Buffer,

@@ -25,7 +25,7 @@ const THREAD_BYTES: usize = defined(CHAINS, "CUZARR_LZ_OWN") as usize;
 /// short 10, at 110 for segments.
 const ROW_COST: usize = 64;
 const ROW_COST_SHORT: usize = 130;
-/// The same for rows of at most so many tiles: they end while chains of other batches run, and segments would cost those the more.
+/// Like `ROW_COST`, for rows of at most so many tiles: they end while chains of other batches run, and segments would slow those.
 const BRIEF_ROW: usize = 128;
 const ROW_COST_BRIEF: usize = 60;
 /// So many tiles of all units for each of the longest, and a lane a sequence is faster: a tile in a row waits 25 microseconds for
@@ -33,7 +33,7 @@ const ROW_COST_BRIEF: usize = 60;
 const SHORT_SHARE: usize = 400;
 /// A row of so few tiles is not worth a second pass.
 const SHORT_ROW: usize = 16;
-/// What settling a segment costs, in tiles of a row; where sequences are short.
+/// The cost of settling a segment, in tiles of a row; and where sequences are short.
 const SETTLE_COST: f64 = 0.6;
 const SETTLE_COST_SHORT: f64 = 2.2;
 /// Tiles of a segment, where so many tiles are there for each segment of a unit that settling one after the other is hidden behind
@@ -81,7 +81,7 @@ pub(crate) struct Unit {
     pub(crate) literals: u64,
     /// Where its second one begins in scratch.
     pub(crate) scratch_literals: u64,
-    /// Of its sequences in the array of all units'.
+    /// The index of its first sequence in the array of all units' sequences.
     pub(crate) first_sequence: u64,
     /// The status that is about it: nothing is written when it says damage.
     pub(crate) status: u32,
@@ -260,7 +260,7 @@ mod tests {
     fn units_among_enough_others_are_rows() {
         let (small, large) = (128, 1024);
         assert!(is_row(large, 64 * large, false) && !is_row(large, 63 * large, false));
-        // Of short sequences 64 of 8 MiB take 10 milliseconds in rows, and 5 in segments.
+        // 64 units of 8 MiB with short sequences take 10 milliseconds in rows, and 5 in segments.
         assert!(is_row(large, 130 * large, true) && !is_row(large, 64 * large, true));
         assert!(is_row(small, 60 * small, true) && !is_row(small, 59 * small, true));
         assert!(is_row(SHORT_ROW, SHORT_ROW, false) && is_row(SHORT_ROW, SHORT_ROW, true));

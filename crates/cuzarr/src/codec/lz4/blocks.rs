@@ -52,9 +52,9 @@ pub(crate) struct Blocks {
 /// How the spans of large blocks are looked at side by side.
 #[derive(Clone, Copy)]
 pub(super) struct Windows {
-    /// Of all blocks.
+    /// Spans of all blocks.
     pub(super) spans: u32,
-    /// Of one block's window: whole groups.
+    /// Spans of one block's window: whole groups.
     pub(super) window_spans: u32,
     /// One after the other.
     pub(super) count: u32,

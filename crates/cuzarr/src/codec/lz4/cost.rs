@@ -1,4 +1,4 @@
-//! What LZ4 costs on a device and on the host.
+//! Speeds and scratch memory of LZ4 on a device and on the host.
 
 use crate::codec::cost::{EncodingSpeeds, Speeds};
 

@@ -41,7 +41,7 @@ enum Launch {
 /// Chunks that a device brings from where its steps begin to packed bytes.
 pub(crate) struct NativeBatch {
     launches: Vec<(Launch, String)>,
-    /// What steps that look have found, a word for each of them and each chunk.
+    /// The findings of steps that look, a word for each of them and each chunk.
     statuses: Option<Buffer>,
     memory_bytes: usize,
     chunks: Chunks,

@@ -1,4 +1,4 @@
-//! What a device does of a program by itself: its passes from some point on, each over a whole batch of chunks.
+//! The part of a program that a device runs by itself: its passes from some point on, each over a whole batch of chunks.
 //!
 //! ```text
 //! stored ──[crc32c: looked at]──[zstd: decoded]──[delta: summed]── packed ──tail──> elements
@@ -43,7 +43,7 @@ pub(crate) struct Source<'a> {
     pub(crate) ranges: Vec<Range<usize>>,
     /// The bytes of the buffer, when the host has them too. They need not be in the buffer yet.
     pub(crate) host: Option<&'a [u8]>,
-    /// What [`Native::headers`] read of every chunk; else none.
+    /// The headers that [`Native::headers`] read of every chunk; else none.
     pub(crate) headers: &'a [Headers],
 }
 
@@ -64,7 +64,7 @@ impl Native {
     }
 
     /// Whether the steps take a stored chunk, with what its frame's headers say: its size fits, and kernels know its frame.
-    /// What they do not take is the host's to decode, or to refuse.
+    /// The host decodes, or refuses, frames that they do not take.
     pub(crate) fn headers(&self, stored: &[u8]) -> Option<Headers> {
         let mut inside = stored;
         for (step, _) in &self.steps {
@@ -89,7 +89,7 @@ impl Native {
         matches!(first, Some((Step::Decode { decoder, .. }, _)) if decoder.reads_frames())
     }
 
-    /// Refuses a stored chunk that has too few bytes for what stands beside its data, or another size than metadata fixes.
+    /// Refuses a stored chunk that is too short for its headers and checksums, or whose size is not the one that metadata fixes.
     ///
     /// # Errors
     /// `ChunkCorrupt`
@@ -123,7 +123,7 @@ impl Native {
         copies.max().unwrap_or(PLAIN_SCRATCH_COPIES)
     }
 
-    /// Bytes of device memory that a chunk takes beside its stored and packed ones.
+    /// Device memory, in bytes, that a chunk takes beside its stored and packed bytes.
     pub(crate) fn extra_bytes(&self) -> usize {
         let written = self.steps.iter().filter_map(|(step, _)| match step {
             Step::Decode { decoded_bytes, .. } => Some(*decoded_bytes),

@@ -14,7 +14,7 @@ use super::{Map, Step};
 use crate::codec::batch::STATUS_BYTES;
 use crate::{Error, ErrorKind, Result, ResultExt};
 
-/// What undoes the steps of some codecs, in order of encoding, for chunks of one size.
+/// The way back through the steps of some codecs, in order of encoding, for chunks of one size.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Undo {
     /// Each with the name of its codec, and the size of what it gives.
@@ -23,7 +23,7 @@ pub(crate) struct Undo {
 
 #[derive(Clone, Debug)]
 enum Inverse {
-    /// Of a sum.
+    /// Differences undo a sum.
     Differences(DType),
     Shuffle {
         unit_bytes: usize,
@@ -40,7 +40,7 @@ enum Inverse {
     },
 }
 
-/// What becomes frames, and what was reported of it.
+/// The chunks that become frames, and the statuses of their elements.
 pub(crate) struct Undone {
     pub(crate) chunks: Strided,
     /// A status for each chunk and each conversion, conversion by conversion; `None` where nothing is reported.
@@ -207,7 +207,7 @@ impl Inverse {
     }
 }
 
-/// The same byte for each chunk, as an array of `[count, 1]`.
+/// One byte, repeated for each chunk, as an array of `[count, 1]`.
 fn repeated(byte: u8, count: usize, device: Device) -> Result<NdBuffer> {
     let layout = Layout::strided(&[count, 1], &[0, 1], 0, 1, 1)?;
     Ok(NdBuffer::from_parts(Buffer::from_bytes(device, &[byte])?, DType::UINT8, layout)?)

@@ -28,7 +28,7 @@ pub struct Program {
     device: Device,
     /// In order of decoding.
     passes: Vec<Pass>,
-    /// What a device can do in place of each pass.
+    /// For each pass, the steps that a device can do in its place.
     natives: Vec<PassOnDevice>,
     /// How many bytes are stored.
     stored: Size,
@@ -42,7 +42,7 @@ pub struct Program {
     packed_axes: Vec<usize>,
 }
 
-/// What a device could do for a chunk, and the host may do faster.
+/// Work that a device could do for a chunk, and that the host may do faster.
 #[derive(Clone, Copy, Debug)]
 pub enum Work {
     /// A frame that these kernels decode to so many bytes.
@@ -59,7 +59,7 @@ pub(crate) fn leave_nothing(_: Work) -> Option<&'static str> {
     None
 }
 
-/// What a device can do in place of one pass.
+/// The steps that a device can do in place of one pass.
 #[derive(Clone, Debug)]
 struct PassOnDevice {
     /// The pass's codec, counted in order of encoding; `None` for a pass that is only part of one.
@@ -68,7 +68,7 @@ struct PassOnDevice {
     steps: Result<Vec<Step>, &'static str>,
 }
 
-/// What a device does of encoding.
+/// The part of encoding that a device does.
 #[derive(Clone, Debug)]
 struct Encoded {
     /// The passes before the one that makes frames.
@@ -90,7 +90,7 @@ pub(crate) struct Division {
 }
 
 impl Division {
-    /// What the device does when it does all.
+    /// The device's work, if it does all.
     pub(crate) fn whole(self) -> Option<Native> {
         self.native.filter(|_| self.host_passes == 0)
     }
@@ -123,11 +123,11 @@ struct EncodingPass {
     pass: Pass,
     /// The number of its codec.
     codec: Option<usize>,
-    /// What a device does in its place, where it can.
+    /// The device's way to do it, if there is one.
     native: Option<NativeEncoding>,
 }
 
-/// What a device does in place of an encoding pass.
+/// The device's way to do an encoding pass.
 enum NativeEncoding {
     /// These steps of decoding, the other way.
     Undone(Vec<Step>),
@@ -177,7 +177,7 @@ impl Encoded {
 }
 
 impl Chain {
-    /// What runs where, made once per array and device.
+    /// The chain's program on a device, made once per array and device.
     ///
     /// # Errors
     /// `Unsupported` for elements of variable length.
@@ -276,7 +276,7 @@ impl Program {
         self.encoding.is_empty()
     }
 
-    /// The same program with elements converted to `dtype` behind the tail, as NumPy's `astype` does. For reading only.
+    /// A copy of this program that converts elements to `dtype` behind the tail, as NumPy's `astype` does. For reading only.
     ///
     /// # Errors
     /// `DTypeMismatch` when such elements cannot be converted.
@@ -314,7 +314,7 @@ impl Program {
         };
         let reasons: Vec<_> = self.natives.iter().map(on_host).collect();
         let mut first = reasons.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
-        // What the host decodes crosses the bus in no more bytes than packed ones, and is looked at where it was decoded.
+        // Bytes that the host decodes cross the bus in no more bytes than packed ones, and are looked at where they were decoded.
         while (1..self.passes.len()).contains(&first) && !self.begins_behind_the_host(first) {
             first += 1;
         }
@@ -330,7 +330,7 @@ impl Program {
         Division { host_passes: first, native, via_host }
     }
 
-    /// What the device does of decoding when it does all of it: no steps at all where stored bytes are packed ones.
+    /// The device's work when it does all of decoding: no steps at all where stored bytes are packed ones.
     pub(crate) fn all_native(&self, division: Division) -> Option<Native> {
         let nothing = self.passes.is_empty() && self.device != Device::Cpu;
         let none = || nothing.then(|| Native::new(Vec::new(), self.stored, self.packed_size_bytes));
@@ -400,7 +400,7 @@ impl Program {
         self.on_device.as_ref().map(|encoded| &encoded.encoder).map_err(|reason| *reason)
     }
 
-    /// What a device does to packed chunks before.
+    /// The device's work on packed chunks before it encodes them.
     pub(crate) fn device_undo(&self) -> Undo {
         self.on_device.as_ref().map_or_else(|_| Undo::default(), |encoded| encoded.undo.clone())
     }
@@ -441,7 +441,7 @@ impl Program {
         }
     }
 
-    /// What elements go through between packed memory and an nd-buffer, both ways.
+    /// The steps that elements go through between packed memory and an nd-buffer, both ways.
     pub fn tail(&self) -> &Tail {
         &self.tail
     }

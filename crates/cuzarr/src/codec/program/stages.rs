@@ -38,7 +38,7 @@ impl Chain {
         self.stages(device, Way::Decoding(&leave_nothing))
     }
 
-    /// Like [`Chain::describe`], for a call that leaves to the host what `leave` gives a reason for.
+    /// Like [`Chain::describe`], for a call that leaves work to the host where `leave` gives a reason.
     pub fn describe_beside(&self, device: Device, leave: Leave<'_>) -> Vec<Stage> {
         self.stages(device, Way::Decoding(leave))
     }

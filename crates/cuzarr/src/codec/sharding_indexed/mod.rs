@@ -24,7 +24,8 @@
 //! ```
 //!
 //! The index is read in full before a chunk is. That an entry lies inside the object is seen when its chunk is read, so that a
-//! damaged entry keeps nobody from the other chunks. Shards may hold bytes that no entry names. Chunks are written without gaps, in C order unless [`Chain::with_write_orders`] chose another.
+//! damaged entry does not spoil the other chunks. Shards may hold bytes that no entry names. Chunks are written without gaps, in C
+//! order unless [`Chain::with_write_orders`] chose another.
 
 mod index;
 mod whole;
@@ -153,7 +154,7 @@ impl Sharding {
         self.len() == 0
     }
 
-    /// The same shards, written in other orders: this level's first, then those of shards inside.
+    /// A copy that writes shards in other orders: this level's first, then those of shards inside.
     pub(super) fn with_write_orders(&self, orders: &[Arc<[u32]>]) -> Result<Sharding> {
         let Some((order, deeper)) = orders.split_first() else { return Ok(self.clone()) };
         let mut seen = vec![false; self.len()];

@@ -1,4 +1,4 @@
-//! What zstd costs on a device and on the host.
+//! Speeds and scratch memory of zstd on a device and on the host.
 
 use crate::codec::cost::Speeds;
 

@@ -27,10 +27,10 @@ struct Blocks {
 
 /// A GPU follows one block's sequences and literals in order, and many blocks at once.
 const SMALL: Blocks = Blocks { most_bytes: 64 << 10, part_bytes: 16 << 10 };
-/// Of chunks that jobs encode, which have many blocks anyhow: all headers of a frame are read one after the other.
+/// The size of blocks in chunks that jobs encode. They have many blocks anyhow, and all headers of a frame are read one by one.
 const SMALL_BY_JOBS: Blocks = Blocks { part_bytes: 0, ..SMALL };
 const LARGE: Blocks = Blocks { most_bytes: 0, part_bytes: 0 };
-/// What becomes smaller than this share of itself has large blocks: the headers of small ones would be 1 % of it and more.
+/// Chunks that become smaller than this share of themselves get large blocks: headers of small ones would be 1 % and more.
 const WELL_COMPRESSED: usize = 16;
 /// Chunks of two of these and more are encoded by jobs of so many bytes, whatever the number of threads, so that equal chunks
 /// give equal bytes.
@@ -54,7 +54,7 @@ pub(crate) fn decompress(encoded: &[u8], decoded: &mut [u8]) -> Result<usize> {
     })
 }
 
-/// What is wrong with frames that libzstd refused, and at which byte as far as their headers tell: it does not say.
+/// The error for frames that libzstd refused. libzstd does not say at which byte, so the headers are searched for it.
 fn damage(error: &std::io::Error, encoded: &[u8], decoded_bytes: usize) -> Error {
     let said = lower(error);
     let mut tables = Tables::new();

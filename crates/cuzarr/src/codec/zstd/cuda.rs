@@ -12,7 +12,7 @@ use crate::codec::device::{Decode, DeviceDecoder, HeaderWalk, Headers, Prepared,
 use crate::codec::{batch, lz};
 use crate::{Error, ErrorKind, Result};
 
-/// What kernels report of damaged frames.
+/// The header of the codes that kernels report for damaged frames.
 pub(crate) const DAMAGE: Header = header!("codec/zstd/zstd_damage.cuh");
 /// Headers of this folder that kernels include.
 pub(crate) const HEADERS: &[Header] = &[

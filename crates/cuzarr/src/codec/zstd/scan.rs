@@ -52,7 +52,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What a frame's blocks may refer to.
+/// The tables and windows that a frame's blocks may refer to.
 #[derive(Clone, Copy, Default)]
 struct Earlier {
     tree: Option<u32>,
@@ -318,7 +318,7 @@ impl Scan<'_> {
     }
 }
 
-/// What the headers of units say, refusals too: the tables, in words. `apart`: each unit's are read by themselves first.
+/// The tables that the headers of units give, in words, with refusals. `apart`: each unit's headers are read by themselves first.
 #[cfg(test)]
 pub(crate) fn described(host: &[u8], units: &[crate::codec::batch::Unit], apart: bool) -> Vec<String> {
     let mut tables = Tables::new();

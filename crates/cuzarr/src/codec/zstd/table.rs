@@ -8,7 +8,7 @@ use cuzarr_device::{defined, stated_size};
 use crate::codec::batch::Fields;
 
 const HEADER: &str = include_str!("zstd.cuh");
-/// Of a slot.
+/// Bytes of a slot of either kind of table.
 pub(super) const TREE_BYTES: usize = 4 * defined(HEADER, "CUZARR_ZSTD_TREE_WORDS") as usize;
 pub(super) const TABLES_BYTES: usize = 4 * defined(HEADER, "CUZARR_ZSTD_TABLE_WORDS") as usize;
 pub(super) const RESULT_BYTES: usize = stated_size(HEADER, "ZstdResult");
@@ -134,7 +134,7 @@ pub(super) struct Tables {
     pub(super) sequences: u64,
 }
 
-/// What [`Tables`] held at a time.
+/// The lengths of [`Tables`] at one moment.
 pub(super) struct Mark {
     frames: usize,
     blocks: usize,

@@ -1,4 +1,4 @@
-//! Launches of `encoded.cu`: what the encoders of all codecs share.
+//! Launches of `encoded.cu`, whose kernels the encoders of all codecs share.
 
 use cuzarr_device::{Buffer, Device, KernelSource, Stream, WARP, pool};
 

@@ -84,7 +84,7 @@ impl EncodeBatch {
         Ok(EncodeBatch { src: src.clone(), encode, len: count, running: None })
     }
 
-    /// Most device memory that a run takes beside the chunks, what it gives included.
+    /// Most device memory that a run takes beside the chunks, its results included.
     pub fn memory_bytes(encoder: &dyn DeviceEncoder, row: &ChunkRow) -> usize {
         encoder.memory_bytes(row).saturating_add(row.count.saturating_mul(WANTED_BYTES))
     }

@@ -18,7 +18,7 @@ const SLOT_BYTES: usize = defined(HEADER, "CUZARR_DEFLATE_SLOT_BITS") as usize /
 const FEW: Measuring = Measuring { rounds: 2, warps: 8, inside_slots: 16, kernel: "deflate_measure_8" };
 const MANY: Measuring = Measuring { rounds: 4, warps: 4, inside_slots: 32, kernel: "deflate_measure_4" };
 const INSIDE_SLOTS_SIMT: u32 = 2;
-/// What counts as little, in decoded bytes; less in `simt`, so that tests take both ways.
+/// Decoded bytes below which there is little to do; fewer in `simt`, so that tests take both ways.
 const LITTLE_BYTES: usize = 32 << 20;
 const LITTLE_SIMT_BYTES: usize = 60_000;
 /// How far back a match reaches.
@@ -42,7 +42,7 @@ const WARP_BLOCKS: u32 = 16;
 const THREAD_BLOCKS: u32 = 8;
 const WIDE_BLOCKS: u32 = 2;
 const MEASURING_WARPS: u32 = 32;
-/// What scratch memory is divided into.
+/// The number of parts that scratch memory is divided into.
 const LISTS: usize = 10;
 
 /// Bytes of what lists hold.
@@ -93,7 +93,7 @@ struct Measuring {
     kernel: &'static str,
 }
 
-/// What the frames of a batch take.
+/// Sizes of the lists that the frames of a batch need.
 #[derive(Debug, Default)]
 pub(in crate::codec::deflate) struct Split {
     frames: u32,
