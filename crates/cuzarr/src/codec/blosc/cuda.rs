@@ -150,7 +150,8 @@ impl Streams {
         let kernel = BLOSC.kernel(stream.device(), "blosc_join")?;
         let count = self.count as u32;
         let arguments = (statuses.address(), owners.address(), count, task.statuses.address());
-        // SAFETY: the parameters of blosc_join; a status and an owner for each stream, whose frames have statuses.
+        // SAFETY: the parameters of blosc_join. The statuses were allocated here, one for each stream; `Scan` has written an
+        // owner for each stream, whose frame is one of the request's, and `Prepared` has checked that these have statuses.
         unsafe {
             kernel.launch(stream, count.div_ceil(threads), threads, arguments, &[&statuses, &owners, task.statuses])
         }?;
@@ -177,8 +178,8 @@ impl Decode for Frames {
             let addresses = (src.address(), dst.address(), work.address(), table.address());
             let arguments = (addresses.0, addresses.1, addresses.2, addresses.3, self.count, statuses.address());
             let buffers = [src, dst, &work, &table, statuses];
-            // SAFETY: the parameters of blosc_streams. The table's ranges were checked to lie in the buffers, scratch holds
-            // every frame that is shuffled, and a warp stays in its stream.
+            // SAFETY: the parameters of blosc_streams. `Prepared` has checked that source, target and statuses have room for
+            // every frame, `Scan` has counted scratch for every frame that is shuffled, and a warp stays in its stream.
             unsafe { kernel.launch(stream, blocks, WARPS_PER_BLOCK * 32, arguments, &buffers) }?;
         }
         self.large[Target::Work as usize].launch(&Task { dst: &work, ..*task })?;
@@ -188,7 +189,8 @@ impl Decode for Frames {
             let kernel = BLOSC.kernel(device, "blosc_unshuffle")?;
             let blocks = self.tiles.min(kernel.multiprocessors() * BLOCKS_PER_MULTIPROCESSOR).max(1);
             let arguments = (work.address(), dst.address(), table.address(), self.count, self.tiles);
-            // SAFETY: the parameters of blosc_unshuffle; it reads a frame's scratch and writes its target.
+            // SAFETY: the parameters of blosc_unshuffle. It reads scratch, which `Scan` has counted, and writes targets,
+            // which `Prepared` has checked.
             unsafe { kernel.launch(stream, blocks, self.threads, arguments, &[&work, dst, &table]) }?;
         }
         Ok(())

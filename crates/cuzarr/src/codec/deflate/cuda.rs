@@ -154,7 +154,8 @@ impl Members {
         let kernel = DEFLATE.kernel(stream.device(), "deflate_join")?;
         let count = (self.spans.len() / MEMBERS_BYTES) as u32;
         let arguments = (spans.address(), count, statuses.address(), states.address(), trailers.address());
-        // SAFETY: the parameters of deflate_join: a warp, a state and a trailer for each frame, and a status for each member.
+        // SAFETY: the parameters of deflate_join. A frame has a warp, and a state and a trailer that `launch` allocated; a
+        // member has a status that was allocated here, and `members` has numbered the members of each frame.
         unsafe { kernel.launch(stream, count, WARP, arguments, &[&spans, &statuses, states, trailers]) }?;
         Ok(())
     }
@@ -198,15 +199,17 @@ impl Frames {
             let (places, counts) = ((dst.address(), table.address()), (self.count, self.tiles));
             let arguments =
                 (places.0, places.1, counts.0, counts.1, container, field, trailers.address(), sums.address());
-            // SAFETY: the parameters of deflate_check, which reads targets only, whose ranges were checked; a trailer begins
-            // inside its frame, and there are sums for each.
+            // SAFETY: the parameters of deflate_check, which reads targets; `Prepared` has checked that the target has room
+            // for every frame. `deflate_frames` lets a trailer begin inside of its frame, and the sums of each frame were
+            // allocated here.
             unsafe { kernel.launch(stream, blocks, threads, arguments, &[dst, table, trailers, &sums]) }?;
         }
         let kernel = DEFLATE.kernel(device, "deflate_compare")?;
         let arguments =
             (table.address(), self.count, container, trailers.address(), sums.address(), statuses.address());
         let buffers = [table, trailers, &sums, statuses];
-        // SAFETY: the parameters of deflate_compare; there is a trailer, a sum and a status for each frame.
+        // SAFETY: the parameters of deflate_compare. Trailers and sums were allocated for each frame, and `Prepared` has
+        // checked that there is a status for each.
         unsafe { kernel.launch(stream, self.count.div_ceil(threads), threads, arguments, &buffers) }?;
         Ok(())
     }
@@ -244,8 +247,9 @@ impl Decode for Frames {
             (from, to, table.address(), self.count, container, field, states, trailers.address(), statuses.address());
         let mut buffers = vec![src, dst, &table, &trailers, statuses];
         buffers.extend(split.iter().map(|(scratch, _)| scratch));
-        // SAFETY: the parameters of deflate_frames, with one warp a block. The table's ranges were checked to lie in source
-        // and target, and a warp stays in its frame's; there is a trailer and a status for each frame.
+        // SAFETY: the parameters of deflate_frames, with one warp a block. `Prepared` has checked that source, target and
+        // statuses have room for every frame, and a warp stays in the ranges of its own. A trailer was allocated for each
+        // frame.
         unsafe { kernel.launch(stream, self.count, WARP, arguments, &buffers) }?;
         match self.container {
             Container::Raw => Ok(()),

@@ -117,8 +117,9 @@ impl Engine {
             let read = read(0);
             let to = dst.address();
             let arguments = (literals.0, literals.1, to, read.0, read.1, read.2, read.3, read.4, read.5, flags);
-            // SAFETY: the parameters of lz_tiles and lz_short, a block for each entry of the list, of 32 bytes a thread as the plan
-            // has it. Sequences of units without damage were checked by who wrote them; flags and tiles are the plan's.
+            // SAFETY: the parameters of lz_tiles and lz_short, a block of threads for each tile of the list, which `Plan` has
+            // cut for so many threads. The decoder's kernels have checked the sequences of every unit that they did not
+            // report as damaged; `Plan` has counted flags and tiles.
             unsafe { kernel.launch(stream, tiles[0] as u32, self.threads, arguments, &buffers) }?;
         }
         if tiles[1] > 0 {
@@ -126,14 +127,15 @@ impl Engine {
             let read = read(1);
             let to = (dst.address(), marks.address());
             let arguments = (literals.0, literals.1, to.0, to.1, read.0, read.1, read.2, read.3, read.4, read.5, flags);
-            // SAFETY: the parameters of lz_marks, as above; marks are the plan's.
+            // SAFETY: the parameters of lz_marks. The conditions are those above, and `Plan` has counted the marks.
             unsafe { kernel.launch(stream, tiles[1] as u32, self.threads, arguments, &buffers) }?;
         }
         if tiles[2] > 0 {
             let kernel = LZ_SETTLE.kernel(stream.device(), if self.short { "lz_settle_short" } else { "lz_settle" })?;
             let read = (marks.address(), dst.address(), table.address(), list(2), statuses.address());
             let arguments = (read.0, read.1, read.2, read.3, read.4, ticket(2), flags, settled);
-            // SAFETY: the parameters of both; marks hold literals and earlier places of the same unit, and flags say where none are.
+            // SAFETY: the parameters of both. `lz_marks` has written marks that are literals or earlier places of the same
+            // unit, and flags that say which tiles have none.
             unsafe { kernel.launch(stream, tiles[2] as u32, self.threads, arguments, &buffers) }?;
         }
         Ok(())

@@ -125,8 +125,8 @@ impl Decode for Frames {
         let (header, from, to) = (self.header_bytes as u32, src.address(), dst.address());
         let arguments = (from, to, table.address(), self.count, header, statuses.address());
         let blocks = self.count.div_ceil(WARPS_PER_BLOCK);
-        // SAFETY: the parameters of lz4_frames. The table's ranges were checked to lie in source and target, and a warp stays
-        // in its frame's; there is a status for each frame.
+        // SAFETY: the parameters of lz4_frames. `Prepared` has checked that source, target and statuses have room for every
+        // frame, and a warp stays in the ranges of its own.
         unsafe { kernel.launch(stream, blocks, WARPS_PER_BLOCK * 32, arguments, &[src, dst, &table, statuses]) }?;
         Ok(())
     }
@@ -149,8 +149,8 @@ impl Blocks {
             let kernel = LZ4.kernel(stream.device(), "lz4_walk")?;
             let arguments = (src.address(), table.address(), sequences.address(), counts.address(), statuses.address());
             let buffers = [src, &table, &sequences, &counts, statuses];
-            // SAFETY: the parameters of lz4_walk, a block for each entry. The table's ranges lie in source and sequences; a
-            // block has room for as many sequences as it can hold.
+            // SAFETY: the parameters of lz4_walk, a block of threads for each entry. `Prepared` has checked that the entries'
+            // ranges lie in the source; `Blocks::new` has counted room for as many sequences as an LZ4 block can hold.
             unsafe { kernel.launch(stream, self.walkers, self.threads, arguments, &buffers) }?;
         }
         if self.large > 0 {
@@ -178,8 +178,9 @@ impl Blocks {
         let Windows { spans, window_spans: window, count: windows } = self.windows;
         let kernel = |name| LZ4.kernel(stream.device(), name);
         let join_threads = if stream.device() == Device::Simt { threads } else { JOIN_THREADS };
-        // SAFETY: the parameters of each kernel; a block of threads for each span or unit, or span or group of a window, as they
-        // are written. Maps have room for every byte of every window, sequences for as many as a block can hold.
+        // SAFETY: the parameters of each kernel; a block of threads for each span or unit, or span or group of a window, as
+        // they are written. `Prepared` has checked that the entries' ranges lie in the source. `Blocks::new` and `Windows`
+        // have counted room for every byte of every window, and for as many sequences as an LZ4 block can hold.
         unsafe {
             kernel("lz4_leads")?.launch(stream, spans, threads, (frames, units, count, leads), &maps)?;
             for _ in 0..windows {

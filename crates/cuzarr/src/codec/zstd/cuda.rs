@@ -322,8 +322,9 @@ impl Decode for Zstd {
             if blocks == 0 {
                 return Ok(());
             }
-            // SAFETY: the parameter of every kernel of zstd. The scan has checked that sections lie in their units and units in
-            // source and target, and scratch has room for what the tables say; kernels check what they read in streams.
+            // SAFETY: the parameter of every kernel of zstd. The scan has checked that sections lie in their units, and
+            // `Prepared` that source, target and statuses have room for all units. `Scratch::of` and `Layout` have counted
+            // the room that the tables need, and kernels check what they read in streams.
             Ok(unsafe { kernel.launch(stream, blocks, threads, (kernel_task,), &buffers) }?)
         };
         let launch = |kernel: &Kernel, blocks: u32, threads: u32| launch_on(&urgent, kernel, blocks, threads);

@@ -48,7 +48,8 @@ pub fn place_frames(frames: &Buffer, stream: &Stream) -> Result<()> {
     }
     let count = (frames.size_bytes() / FRAME_ENTRY_BYTES) as u32;
     let kernel = ENCODED.kernel(stream.device(), "encode_places")?;
-    // SAFETY: the parameters of encode_places, one warp for all entries; as many as the buffer holds.
+    // SAFETY: the parameters of encode_places, one warp for all entries. `count` is how many the buffer holds, which may be
+    // written and is aligned, as was checked above.
     unsafe { kernel.launch(stream, 1, WARP, (frames.address(), count), &[frames]) }?;
     Ok(())
 }

@@ -224,9 +224,9 @@ impl Split {
         };
         let (count, from, to, lines) = (self.frames, src.address(), dst.address(), table.address());
         let buffers = [src, dst, table, trailers, &scratch];
-        // SAFETY, for all launches: parameters as in deflate_split.cu. The table's ranges were checked to lie in source and
-        // target; every list has the room that `tables` says, regions and groups as many as `add` counted; there is an
-        // element for each byte of a target.
+        // SAFETY, for all launches: the parameters of the kernels in deflate_split.cu. `Prepared` has checked that source and
+        // target have room for every frame. `sizes` has given every list the room that `tables` says: regions, groups
+        // and an element for each byte of a target, as many as `add` counted. Kernels stop at the end of a list.
         let find = kernel("deflate_find")?;
         let grid = blocks(&find, (self.slots as u64).div_ceil(u64::from(threads / WARP)), THREAD_BLOCKS);
         // SAFETY: as above.
