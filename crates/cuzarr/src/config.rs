@@ -21,8 +21,8 @@ use cuzarr_device::Device;
 
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 
-/// Threads that this process can run at once, as the system said when it was first asked: on Linux an answer takes reading
-/// files, for longer than a small chunk does.
+/// Threads that this process can run at once. The system is asked once, because on Linux it reads files for the answer,
+/// which takes longer than reading a small chunk.
 pub fn cores() -> usize {
     static CORES: OnceLock<usize> = OnceLock::new();
     *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
@@ -76,7 +76,7 @@ impl fmt::Display for ConfigValue {
     }
 }
 
-/// What a key's text may be.
+/// The kind of value that a key takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Flag,
@@ -116,7 +116,7 @@ const KEYS: &[Key] = &[
         "direct_io",
         Kind::Words(&["auto", "on", "off"]),
         "auto",
-        "files outside the page cache are read around it: when more was read than it can hold, always, never",
+        "O_DIRECT for files outside the page cache: once it cannot hold all that is read, always, never",
     ),
     key("memory_limit", Kind::Bytes, "4 GiB", "bytes in flight, on the device and in pinned memory each"),
     key("metadata_max_bytes", Kind::Bytes, "256 MiB", "metadata documents larger than this are refused"),
@@ -167,7 +167,7 @@ pub struct Setting {
     pub value: ConfigValue,
     /// Where it came from.
     pub origin: Origin,
-    /// What it means, in one line.
+    /// The setting's meaning, in one line.
     pub meaning: &'static str,
 }
 
@@ -220,7 +220,7 @@ impl Config {
         Ok(config)
     }
 
-    /// The same with one key changed. Text is what a person would write: `true`, `8 GiB`, `cuda:1`, `none`.
+    /// A copy with one key changed. `text` is a value as people write it: `true`, `8 GiB`, `cuda:1`, `none`.
     ///
     /// # Errors
     /// `ConfigInvalid` when there is no such key, or the text has no meaning for it.

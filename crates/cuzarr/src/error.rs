@@ -1,5 +1,5 @@
-//! The one error of the library: what happened ([`ErrorKind`]), the trail to where (array, chunk, codec), a hint, the
-//! cause, and how many others failed beside it.
+//! The error of the library: its kind ([`ErrorKind`]), a trail to the place (array, chunk, codec), a hint, the cause, and
+//! how many others failed beside it.
 
 use std::borrow::Cow;
 use std::error::Error as StdError;
@@ -8,7 +8,7 @@ use std::fmt;
 /// Declares [`ErrorKind`] together with the list that other languages mirror.
 macro_rules! kinds {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What went wrong, for callers that handle kinds differently.
+        /// The kind of an error, for callers that handle kinds differently.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum ErrorKind {
@@ -111,7 +111,7 @@ struct Inner {
 /// Characters of the longest message, and of the longest place in a trail: names, shapes and keys in them come from stored bytes.
 const LONGEST_MESSAGE: usize = 2000;
 
-/// The text, or its beginning where nobody would read all of it.
+/// The text, or its beginning where it is too long to read.
 fn shortened(mut text: String) -> String {
     if let Some((end, _)) = text.char_indices().nth(LONGEST_MESSAGE) {
         text.truncate(end);
@@ -173,12 +173,12 @@ impl Error {
         self
     }
 
-    /// What happened.
+    /// The kind of the error.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// What happened, in words; without trail, hint and source.
+    /// The message: what happened; without trail, hint and source.
     pub fn message(&self) -> &str {
         &self.0.message
     }
@@ -188,12 +188,12 @@ impl Error {
         &self.0.trail
     }
 
-    /// What the reader can do about it.
+    /// The hint: what the reader can do about it.
     pub fn hint(&self) -> Option<&str> {
         self.0.hint.as_deref()
     }
 
-    /// What else failed in the same call.
+    /// Other errors of the same call.
     pub fn others(&self) -> &[Error] {
         &self.0.others
     }
@@ -232,7 +232,7 @@ impl From<cuzarr_device::Error> for Error {
 }
 
 /// Text that is safe to show on a terminal: characters that steer it, end a line or turn the direction of writing are
-/// written as escapes, such as `\u{1b}`. Names and attributes come from files that anybody may have written.
+/// written as escapes, such as `\u{1b}`. Names and attributes come from files of any author.
 ///
 /// ```
 /// assert_eq!(cuzarr::printable("tas\u{1b}]0;owned\u{7}"), "tas\\u{1b}]0;owned\\u{7}");
@@ -274,7 +274,7 @@ impl fmt::Display for Error {
         for place in &self.0.trail {
             write!(f, "{}: ", printable(place))?;
         }
-        // What a compiler says has several lines.
+        // The messages of a compiler have several lines.
         match self.0.kind {
             ErrorKind::KernelCompileFailed => f.write_str(&printable_lines(&self.0.message))?,
             _ => f.write_str(&printable(&self.0.message))?,

@@ -377,7 +377,7 @@ fn damage_is_told_with_its_place() {
         let cases = match codec["name"].as_str().unwrap() {
             "zstd" => vec![
                 (flip(&frame, 1), ChecksumMismatch, format!("byte {}: the checksum", len - 4)),
-                (behind(&frame), ChunkCorrupt, format!("byte {len}: no zstd frame")),
+                (behind(&frame), ChunkCorrupt, format!("byte {len}: not a zstd frame")),
                 (b"\x28\xb5\x2f\xfd\x21\x4d\x10\x01\0\0".to_vec(), Unsupported, "needs dictionary 77".into()),
             ],
             "gzip" => vec![

@@ -354,7 +354,7 @@ fn hostile_streams_are_refused_with_their_place() {
     let literals = |pairs: &[(usize, u32)]| lengths(257, pairs);
     let cases: &[(Frame, &str)] = &[
         (frame(vec![], 300), "byte 0: the stream is cut off"),
-        (frame(vec![0x78, 0x9d, 1], 300), "byte 0: the header says what cannot be"),
+        (frame(vec![0x78, 0x9d, 1], 300), "byte 0: the header is invalid"),
         (frame(vec![0x78, 0x9c], 300), "byte 2: the stream is cut off"),
         (zeros(&|to| _ = to.put(7, 3)), "byte 2: a block of no known type"),
         (zeros(&|to| _ = to.put(1, 8).put(0xfff0_0010, 32)), "byte 2: a block of no known type, or a stored"),
@@ -367,11 +367,11 @@ fn hostile_streams_are_refused_with_their_place() {
         (zeros(&|to| _ = to.dynamic(&literals(&[(0, 2), (256, 2)]), &[0])), "the lengths of a block's codes"),
         (zeros(&|to| _ = to.dynamic(&literals(&[(0, 1), (1, 1)]), &[0])), "the lengths of a block's codes"),
         (zeros(&|to| _ = to.dynamic(&literals(&[(256, 1)]), &[2, 2]).put(0, 9)), "the lengths of a block's codes"),
-        (zeros(&|to| _ = to.dynamic(&literals(&[(256, 1)]), &[0]).put(1, 1)), "bits that no code has"),
+        (zeros(&|to| _ = to.dynamic(&literals(&[(256, 1)]), &[0]).put(1, 1)), "bits that match no code"),
         (zeros(&|to| _ = to.put(3, 3).code(1, 7).code(0, 5)), "a match begins before"),
         (zeros(&|to| _ = to.put(3, 3).code(0x30, 8).code(1, 7).code(1, 5)), "a match begins before"),
-        (zeros(&|to| _ = to.put(3, 3).code(0x30, 8).code(1, 7).code(30, 5)), "bits that no code has"),
-        (zeros(&|to| _ = to.put(3, 3).code(0xc6, 8)), "bits that no code has"),
+        (zeros(&|to| _ = to.put(3, 3).code(0x30, 8).code(1, 7).code(30, 5)), "bits that match no code"),
+        (zeros(&|to| _ = to.put(3, 3).code(0xc6, 8)), "bits that match no code"),
         (zeros(&|to| _ = to.put(3, 3).code(0x30, 8).code(0, 7)), "the stream decodes to less"),
         (
             zeros(&|to| _ = (0..400).fold(to.put(3, 3), |to, _| to.code(0x30, 8)).code(0, 7)),

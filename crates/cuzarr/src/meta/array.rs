@@ -21,12 +21,12 @@ pub enum Order {
     F,
 }
 
-/// What the metadata says about encoding.
+/// The codecs of the array, in the words of its format.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CodecsMetadata {
     /// The chain of a v3 array, in order of encoding.
     V3(Vec<Extension>),
-    /// What a v2 array says instead.
+    /// The filters, compressor, order and byte order of a v2 array.
     V2 {
         /// Filters in order of encoding; each has an `id`.
         filters: Vec<Map<String, Value>>,
@@ -39,7 +39,7 @@ pub enum CodecsMetadata {
     },
 }
 
-/// What a new array is made of; see [`ArrayMetadata::new`].
+/// The members of a new array's metadata; see [`ArrayMetadata::new`].
 #[derive(Clone, Debug)]
 pub struct NewArray {
     /// Elements along each dimension.
@@ -100,12 +100,12 @@ impl ArrayMetadata {
         v3::parse_array(Json::parse_object(zarr_json)?)
     }
 
-    /// From the bytes of a v2 `.zarray`, and of `.zattrs` if there is one.
+    /// Parses the bytes of a v2 `.zarray`, and of `.zattrs` if there is one.
     pub fn from_json_v2(zarray: &[u8], zattrs: Option<&[u8]>) -> Result<Self> {
         v2::parse_array(Json::parse_object(zarray)?, parse_zattrs(zattrs)?)
     }
 
-    /// A new array. What it is made of is checked as if it had been read.
+    /// A new array. Its members are checked as if they had been read.
     pub fn new(new: NewArray) -> Result<Self> {
         match &new.codecs {
             CodecsMetadata::V3(codecs) => v3::parse_array(v3::array_document(&new, codecs)?),
@@ -154,7 +154,7 @@ impl ArrayMetadata {
         &self.fill_value
     }
 
-    /// What the metadata says about encoding.
+    /// The codecs of the array, in the words of its format.
     pub fn codecs(&self) -> &CodecsMetadata {
         &self.codecs
     }

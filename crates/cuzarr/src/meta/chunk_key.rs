@@ -6,7 +6,7 @@ use super::extension::Extension;
 use super::invalid;
 use crate::{Error, ErrorKind, Result};
 
-/// What stands between the numbers of a key.
+/// The character between the numbers of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Separator {
     /// `.`
@@ -125,7 +125,7 @@ impl ChunkKeyEncoding {
         })
     }
 
-    /// As the `chunk_key_encoding` member of a v3 document.
+    /// The `chunk_key_encoding` member of a v3 document.
     pub fn to_json(&self) -> Value {
         let (name, separator) = match self {
             ChunkKeyEncoding::Default { separator } => ("default", separator),
@@ -134,7 +134,7 @@ impl ChunkKeyEncoding {
         json!({"name": name, "configuration": {"separator": separator.as_str()}})
     }
 
-    /// What stands between the numbers.
+    /// The character between the numbers.
     pub fn separator(&self) -> Separator {
         match self {
             ChunkKeyEncoding::Default { separator } | ChunkKeyEncoding::V2 { separator } => *separator,

@@ -32,7 +32,7 @@ struct Entry {
 }
 
 impl Consolidated {
-    /// Of `nodes`, which are given by their path relative to the group and must all be of `format`. Sorted by depth, then
+    /// Consolidates `nodes`, which are given by their path relative to the group and must all be of `format`. Sorted by depth, then
     /// by path, as zarr-python does.
     pub fn from_nodes<'a>(
         format: ZarrFormat,
@@ -122,7 +122,7 @@ impl Consolidated {
         Ok(Consolidated { format: ZarrFormat::V2, entries })
     }
 
-    /// As the `consolidated_metadata` member of a v3 group.
+    /// The `consolidated_metadata` member of a v3 group.
     pub(super) fn to_v3(&self) -> Json {
         let documents: Object =
             self.entries.iter().map(|(path, entry)| (path.clone(), Json::Object(entry.document.clone()))).collect();
@@ -138,7 +138,7 @@ impl Consolidated {
         )
     }
 
-    /// As the `.zmetadata` of a v2 group, whose own documents are given.
+    /// The `.zmetadata` of a v2 group, whose own documents are given.
     pub(super) fn to_v2(&self, zgroup: &Object, zattrs: &Object) -> Object {
         let mut documents = Object::new();
         documents.insert(ZGROUP.into(), Json::Object(zgroup.clone()));
@@ -201,14 +201,14 @@ impl Consolidated {
         self.paths().any(|other| is_at_or_below(other, path))
     }
 
-    /// The same without the nodes at and below `path`.
+    /// A copy without the nodes at and below `path`.
     #[must_use]
     pub fn without(&self, path: &str) -> Consolidated {
         let rest = self.entries.iter().filter(|(other, _)| !is_at_or_below(other, path));
         Consolidated { format: self.format, entries: rest.map(|(path, entry)| (path.clone(), entry.clone())).collect() }
     }
 
-    /// The same with another node at `path`, which must be of the same format.
+    /// A copy with another node at `path`, which must be of the same format.
     #[must_use]
     pub fn with(&self, path: &str, node: &NodeMetadata) -> Consolidated {
         let mut changed = self.clone();
@@ -239,7 +239,7 @@ impl Entry {
             },
             NodeMetadata::Group(group) => {
                 let mut document = group.document.clone();
-                // What is consolidated below it has its own place.
+                // Nodes that are consolidated below it have their own place.
                 document.shift_remove("consolidated_metadata");
                 let zattrs = (group.format == ZarrFormat::V2).then(|| group.zattrs.clone());
                 Entry { is_array: false, document, zattrs }
@@ -264,7 +264,7 @@ impl Entry {
     }
 }
 
-/// Refuses a path of more groups in each other than any store has: what lists a hierarchy follows it level by level.
+/// Refuses a path of more nested groups than any store has, because a hierarchy is listed level by level.
 fn check_depth(path: &str) -> Result<()> {
     match path.split('/').count() {
         depth if depth <= MAX_DEPTH => Ok(()),
@@ -275,7 +275,7 @@ fn check_depth(path: &str) -> Result<()> {
     }
 }
 
-/// What follows `group` in `path`, if the path lies below it.
+/// The part of `path` behind `group`, if the path lies below it.
 fn below<'a>(path: &'a str, group: &str) -> Option<&'a str> {
     match group {
         "" => Some(path),

@@ -47,8 +47,8 @@ impl Extension {
         if named { Ok(extension) } else { Err(invalid(member, value, expected)) }
     }
 
-    /// As JSON: `name`, `configuration` unless it is empty, `must_understand` if it is `false`. numcodecs' codecs keep an empty
-    /// one, because zarr-python does not read them without.
+    /// The extension as JSON: `name`, `configuration` unless it is empty, `must_understand` if it is `false`. Codecs of
+    /// numcodecs keep an empty configuration, because zarr-python does not read them without one.
     pub fn to_json(&self) -> Value {
         let mut members = Map::new();
         members.insert("name".into(), self.name.clone().into());

@@ -37,7 +37,7 @@ impl GroupMetadata {
         v3::parse_group(Json::parse_object(zarr_json)?)
     }
 
-    /// From the bytes of a v2 `.zgroup`, and of `.zattrs` and `.zmetadata` where they exist.
+    /// Parses the bytes of a v2 `.zgroup`, and of `.zattrs` and `.zmetadata` where they exist.
     pub fn from_json_v2(zgroup: &[u8], zattrs: Option<&[u8]>, zmetadata: Option<&[u8]>) -> Result<Self> {
         let mut group = v2::parse_group(Json::parse_object(zgroup)?, parse_zattrs(zattrs)?)?;
         if let Some(bytes) = zmetadata {
@@ -129,7 +129,7 @@ impl GroupMetadata {
             (ZarrFormat::V3, _) => vec![(node::ZARR_JSON, self.to_json())],
             (ZarrFormat::V2, zmetadata) => {
                 let mut documents = vec![(node::ZGROUP, self.to_json()), (node::ZATTRS, to_bytes(&self.zattrs))];
-                // On one line, as zarr-python writes it: it can be large, and nobody reads it.
+                // On one line, as zarr-python writes it: it can be large, and people do not read it.
                 let zmetadata = zmetadata.as_ref().map(|members| object_to_text(members, None));
                 documents.extend(zmetadata.map(|text| (node::ZMETADATA, text.into_bytes())));
                 documents

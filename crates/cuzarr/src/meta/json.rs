@@ -11,7 +11,7 @@ use serde_json::{Map, Number, Value};
 
 use crate::{Error, ErrorKind, Result};
 
-/// Arrays and objects may lie this deep in each other; deeper documents are refused, so that recursion stays bounded.
+/// The most nesting of arrays and objects. Deeper documents are refused, so that recursion stays bounded.
 const MAX_DEPTH: usize = 128;
 
 /// The members of an object, in their author's order.

@@ -26,7 +26,7 @@
 //!   setters edit it in place; [`ArrayMetadata::documents`] gives what to store under which key.
 //! - Every error names the member, what was got and what was expected, as [`ErrorKind::MetadataInvalid`],
 //!   [`ErrorKind::UnsupportedFeature`] or [`ErrorKind::UnknownDataType`].
-//! - Codecs are only taken apart into names and configurations here; what they mean is the codec chain's business.
+//! - Codecs are only taken apart into names and configurations here; the codec chain gives them a meaning.
 //!
 //! Specifications: <https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html>,
 //! <https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html>. Where they are silent, zarr-python 3.4 is followed.
@@ -95,9 +95,7 @@ pub(crate) fn invalid(member: &str, got: &Value, expected: &str) -> Error {
 
 /// A member that must be there.
 pub(crate) fn required<'a>(document: &'a Map<String, Value>, member: &str) -> Result<&'a Value> {
-    document.get(member).ok_or_else(|| {
-        Error::new(ErrorKind::MetadataInvalid, format!("member '{member}': got nothing, expected it to be there"))
-    })
+    document.get(member).ok_or_else(|| Error::new(ErrorKind::MetadataInvalid, format!("member '{member}' is missing")))
 }
 
 /// `zarr_format` must be `expected`.

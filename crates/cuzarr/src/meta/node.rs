@@ -85,7 +85,7 @@ pub enum NodeMetadata {
 }
 
 impl NodeMetadata {
-    /// What the documents describe; `None` if they describe nothing. v3 goes before v2 and arrays before groups, as in
+    /// The node that the documents describe; `None` if they describe none. v3 goes before v2 and arrays before groups, as in
     /// zarr-python.
     pub fn from_documents(documents: &Documents<'_>) -> Result<Option<NodeMetadata>> {
         if let Some(bytes) = documents.zarr_json {

@@ -206,7 +206,7 @@ pub(super) fn node_type(document: &Object) -> Result<&str> {
     match document.get("node_type") {
         Some(Json::String(name)) if name == "array" || name == "group" => Ok(name),
         Some(other) => Err(invalid("node_type", &other.to_value(), "\"array\" or \"group\"")),
-        None => Err(Error::new(ErrorKind::MetadataInvalid, "member 'node_type': got nothing, expected it to be there")),
+        None => Err(Error::new(ErrorKind::MetadataInvalid, "member 'node_type' is missing")),
     }
 }
 

@@ -7,7 +7,7 @@
 //! | elements of chunks that are not stored | `fill_value` | `fill_value` |
 //!
 //! So one member of format 2 has two meanings. An array of format 3 without a missing value gets the fill value `null` in
-//! format 2, which says nothing about chunks that are not stored: who writes such an array has to store all of them.
+//! format 2, which says nothing about chunks that are not stored: a writer of such an array has to store all of them.
 //! Arrays that do not name their dimensions cannot be opened by xarray, and keep fill value and attributes.
 //!
 //! xarray's reader of format 3 knows no missing value of bytes, dates and structures: it is left out there. Of text it
@@ -29,7 +29,7 @@ use crate::Result;
 
 const DIMENSIONS: &str = "_ARRAY_DIMENSIONS";
 const MISSING: &str = "_FillValue";
-/// What xarray takes for missing beside [`MISSING`], in either format, as plain JSON.
+/// Attributes by which xarray marks missing elements beside [`MISSING`], in either format, as plain JSON.
 const ALSO_MISSING: &str = "missing_value";
 
 /// Attributes that say what elements mean, whichever array of the same kind they are in.
@@ -148,7 +148,7 @@ fn netcdf_dimensions(document: &Object) -> Option<Vec<Option<String>>> {
     Some(names.into_iter().map(|name| name.and_then(last)).collect())
 }
 
-/// Notes in attributes of format 3 which elements of a format 2 array are missing.
+/// Writes into attributes of format 3 which elements of a format 2 array are missing.
 fn note_missing(attributes: &mut Object, source: &ArrayMetadata) -> Result<()> {
     let data_type = &source.data_type;
     let noted = attributes.shift_remove(MISSING).map(|value| value.to_value());
@@ -204,7 +204,7 @@ fn encode(value: &FillValue, data_type: &DataType) -> Result<Option<Value>> {
     })
 }
 
-/// What an attribute of format 3 says is missing, also where another program than xarray wrote it as plain JSON; `None`
+/// The value that an attribute of format 3 marks as missing, also where another program than xarray wrote it as plain JSON; `None`
 /// when that is no element.
 fn decode(value: &Value, data_type: &DataType) -> Option<FillValue> {
     let double = |part: &Value| {

@@ -13,7 +13,7 @@
 #define CUZARR_TOO_SHORT 5u        // the stream decodes to less than its place
 #define CUZARR_TRAILING 6u         // bytes follow the end of the stream
 #define CUZARR_OTHER_SIZE 7u       // the header says another decoded size than expected
-#define CUZARR_BAD_HEADER 8u       // the header says what cannot be
+#define CUZARR_BAD_HEADER 8u       // the header is invalid
 #define CUZARR_OTHER_FORMAT 9u     // a container or compressor that kernels do not decode
 #define CUZARR_OUTSIDE 10u         // a block or stream there leaves the frame
 #define CUZARR_WRONG_CHECKSUM 11u  // the checksum there is not that of the data

@@ -14,8 +14,14 @@ const BASES: usize = 256;
 const SMALL_BATCHES: usize = 48;
 
 /// What the formats call damage, and libraries on the host take: CORRECTNESS says so.
-const STRICTER: [&str; 6] =
-    ["offset 0", "does not end where", "are no code", "bits that no code has", "are allowed", "its frame's window"];
+const STRICTER: [&str; 6] = [
+    "offset 0",
+    "does not end where",
+    "do not make a code",
+    "bits that match no code",
+    "are allowed",
+    "its frame's window",
+];
 
 struct Base {
     encoded: Vec<u8>,

@@ -129,7 +129,9 @@ impl Header {
             None => return Err(corrupt(format!("byte 2: unknown compressor format {format}"))),
         };
         if decoded_bytes > 0 && (block_bytes == 0 || type_bytes == 0 || decoded_bytes > MAX_DECODED_BYTES) {
-            let message = format!("sizes {decoded_bytes}, blocks of {block_bytes}, types of {type_bytes} cannot be");
+            let message = format!(
+                "the header's sizes contradict each other: {decoded_bytes}, blocks of {block_bytes}, types of {type_bytes}"
+            );
             return Err(corrupt(format!("byte 3: {message}")));
         }
         let may_split = flags & FLAG_DONT_SPLIT == 0;

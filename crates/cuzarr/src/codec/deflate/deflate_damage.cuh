@@ -2,6 +2,6 @@
 #pragma once
 #include "cuzarr/status.cuh"
 
-#define CUZARR_BAD_CODE 64u   // the lengths of a block's codes are no code
-#define CUZARR_NO_SYMBOL 65u  // bits that no code has
+#define CUZARR_BAD_CODE 64u   // the code lengths of a block do not make a code
+#define CUZARR_NO_SYMBOL 65u  // bits that match no code
 #define CUZARR_BAD_BLOCK 66u  // a block of no known type, or a stored one whose size contradicts itself

@@ -118,7 +118,7 @@ fn zlib_damage(encoded: &[u8], decoded: &mut [u8]) -> Error {
         return corrupt(format!("byte {}: the stream is cut off", encoded.len()));
     };
     if header[0] & 15 != 8 || header[1] & 32 != 0 || u16::from_be_bytes(*header) % 31 != 0 {
-        return corrupt("byte 0: the header says what cannot be");
+        return corrupt("byte 0: the header is invalid");
     }
     match walk(stream, header.len(), decoded) {
         Err(error) => error,

@@ -238,7 +238,7 @@ impl NativeBatch {
         let stride = size_bytes.next_multiple_of(ALIGNMENT_BYTES);
         let count = self.chunks.ranges.len();
         let total_bytes = stride.checked_mul(count).ok_or_else(|| {
-            Error::new(ErrorKind::OutOfMemory, format!("{count} chunks of {size_bytes} bytes are more than memory"))
+            Error::new(ErrorKind::OutOfMemory, format!("{count} chunks of {size_bytes} bytes do not fit into memory"))
         })?;
         self.memory_bytes += total_bytes;
         let ranges = (0..count).map(|index| index * stride..index * stride + size_bytes).collect();

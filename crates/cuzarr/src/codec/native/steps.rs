@@ -15,7 +15,7 @@ pub(crate) fn bytes_steps(codec: &dyn BytesToBytes, decoded: Size) -> Result<Vec
             let decoded_bytes = usize::try_from(bytes).map_err(|_| ON_HOST)?;
             Ok(vec![Step::Decode { decoder, decoded_bytes }])
         }
-        (Some(_), _) => Err("metadata does not fix the size of what it decodes to"),
+        (Some(_), _) => Err("metadata does not fix its decoded size"),
         (None, _) => codec.native(decoded).map(|step| vec![step]).ok_or(codec.host_reason()),
     }
 }

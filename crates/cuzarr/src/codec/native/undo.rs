@@ -116,7 +116,7 @@ impl Undo {
             let total_bytes = stride_bytes.checked_mul(count).ok_or_else(|| {
                 Error::new(
                     ErrorKind::OutOfMemory,
-                    format!("{count} chunks of {given_bytes} bytes are more than memory"),
+                    format!("{count} chunks of {given_bytes} bytes do not fit into memory"),
                 )
             })?;
             let given = Strided { buffer: pool::allocate(total_bytes.max(1), stream)?, stride_bytes };

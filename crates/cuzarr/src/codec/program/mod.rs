@@ -172,7 +172,7 @@ impl Encoded {
                 _ => return Err(ENCODED_ON_HOST),
             };
         }
-        Err("nothing is encoded: what is gathered is stored")
+        Err("nothing is encoded: bytes are stored as they are gathered")
     }
 }
 

@@ -61,7 +61,7 @@ impl Chain {
             _ if device == Device::Cpu => None,
             (Ok(program), Way::Encoding(left)) => self.encoding_reason(program, index, left),
             (Ok(_), Way::Decoding(_)) => division.as_ref().and_then(|division| division.reason(index)),
-            (Err(_), _) => Some("elements of variable length are host memory"),
+            (Err(_), _) => Some("elements of variable length stay in host memory"),
         };
         let support = |index| reason(index).map_or(Support::Native, Support::ViaHost);
         let stages = names.enumerate().map(|(index, name)| Stage { name: name.into(), support: support(index) });

@@ -113,7 +113,7 @@ impl Scan<'_> {
             } else if magic == MAGIC {
                 self.frame(tables, begin)?;
             } else {
-                return Err(damaged(begin, format!("no zstd frame: it begins with {magic:#010x}")));
+                return Err(damaged(begin, format!("not a zstd frame: it begins with {magic:#010x}")));
             }
         }
         Ok(())
@@ -252,7 +252,7 @@ impl Scan<'_> {
             block.literals = Literals::Huffman;
             block.streams = if format == 0 { 1 } else { 4 };
             if regenerated == 0 || compressed == 0 || (format > 0 && regenerated < FOUR_STREAMS_LITERALS) {
-                return Err(damaged(begin, format!("{regenerated} literals in {compressed} bytes cannot be")));
+                return Err(damaged(begin, format!("{regenerated} literals do not fit into {compressed} bytes")));
             }
             if kind == 2 {
                 block.own_tree = true;

@@ -2,6 +2,6 @@
 #pragma once
 #include "cuzarr/status.cuh"
 
-#define CUZARR_ZSTD_BAD_TABLE 32u    // a table of codes cannot be
+#define CUZARR_ZSTD_BAD_TABLE 32u    // a table of codes is invalid
 #define CUZARR_ZSTD_BAD_BITS 33u     // a stream of codes does not end where its bits do
 #define CUZARR_ZSTD_LARGE_BLOCK 34u  // a block decodes to more than 128 KiB, or than its frame's window

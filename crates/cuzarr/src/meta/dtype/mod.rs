@@ -1,4 +1,4 @@
-//! Data types as metadata names them.
+//! Data types by the names of metadata.
 //!
 //! A [`DataType`] says what an element means; in memory it is always in native (little-endian) byte order. How it is
 //! stored is said beside it: by the v3 `bytes` codec, by the [`Endian`] of a v2 array, or, in a v2 structure, by each
@@ -24,7 +24,7 @@ pub const MAX_SIZE_BYTES: usize = 1 << 24;
 /// ask for a list of millions.
 const MAX_SWAP_UNITS: usize = 1 << 16;
 
-/// What an element is.
+/// The type of an element.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum DataType {
     /// One byte, 0 or 1.
@@ -124,7 +124,7 @@ impl FromStr for DataType {
 pub struct Field {
     /// Unique in its structure.
     pub name: String,
-    /// Of fixed size.
+    /// The type of the field, which has a fixed size.
     pub data_type: DataType,
     /// How a v2 array stores it; [`Endian::Little`] where it does not matter. In v3 the `bytes` codec decides.
     pub endian: Endian,
@@ -161,7 +161,7 @@ pub enum Endian {
 /// one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SwapUnit {
-    /// Of the first unit, in bytes from the start of the element.
+    /// Where the first unit begins, in bytes from the start of the element.
     pub offset: usize,
     /// Bytes that are reversed together: 2, 4 or 8.
     pub unit_bytes: usize,
@@ -315,7 +315,7 @@ impl DataType {
         units
     }
 
-    /// What must be reversed to get native elements from those of a v2 array whose dtype has the byte order `endian`. In
+    /// The bytes to reverse to get native elements from those of a v2 array whose dtype has the byte order `endian`. In
     /// a structure each field's own byte order counts.
     pub fn stored_swap_units(&self, endian: Endian) -> Vec<SwapUnit> {
         let mut units = Vec::new();
@@ -360,7 +360,7 @@ impl DataType {
         size.saturating_mul(repeat)
     }
 
-    /// What `numpy.dtype` accepts for the native elements, after its lists of fields became lists of tuples: `"<f4"`, or
+    /// The argument of `numpy.dtype` for the native elements, after its lists of fields became lists of tuples: `"<f4"`, or
     /// `[["a", "<i4"], ["b", "<f8", [2]]]`. `bfloat16` needs `ml_dtypes`; variable lengths are `"T"` and `"|O"`.
     pub fn numpy_descr(&self) -> Value {
         match self {

@@ -29,7 +29,7 @@ impl DataType {
         })
     }
 
-    /// As the `dtype` member of a v2 document; `endian` is the byte order of a plain type.
+    /// The `dtype` member of a v2 document; `endian` is the byte order of a plain type.
     pub fn to_v2(&self, endian: Endian) -> Value {
         to_name(self, endian, FieldOrder::Stored)
     }

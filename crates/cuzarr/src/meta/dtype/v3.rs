@@ -31,7 +31,7 @@ impl DataType {
         from_extension(&Extension::from_json(data_type, "data_type")?, data_type)
     }
 
-    /// As the `data_type` member of a v3 document. A structure whose fields have shapes has none.
+    /// The `data_type` member of a v3 document. A structure whose fields have shapes has none.
     pub fn to_v3(&self) -> Result<Value> {
         let with_length = |name: &str, length: usize| json!({"name": name, "configuration": {"length_bytes": length}});
         let time = |name: &str, unit: TimeUnit, scale: u32| {
@@ -108,7 +108,7 @@ fn raw_bits(name: &str) -> Option<DataType> {
 fn configured<'a>(extension: &'a Extension, member: &str) -> Result<&'a Value> {
     extension.configuration.get(member).ok_or_else(|| {
         let message = format!("member 'data_type.configuration.{member}' of '{}'", extension.name);
-        Error::new(ErrorKind::MetadataInvalid, format!("{message}: got nothing, expected it to be there"))
+        Error::new(ErrorKind::MetadataInvalid, format!("{message} is missing"))
     })
 }
 

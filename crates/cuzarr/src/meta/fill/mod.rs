@@ -1,4 +1,4 @@
-//! Fill values: what elements are that no chunk holds.
+//! Fill values: the values of elements that no chunk holds.
 //!
 //! A fill value is kept as the bytes of one native element, so that a NaN's payload or the last bit of a `uint64` is
 //! never lost. JSON forms, by data type:
@@ -29,7 +29,7 @@ use crate::{Error, ErrorKind, Result, ResultExt};
 /// Integers beyond this are not exact as floats, so a float there may stand for another integer.
 const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
 
-/// What missing elements are.
+/// The value of elements that no chunk holds.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum FillValue {
     /// The bytes of one element in native (little-endian) order; for data types of variable length the value's bytes.
@@ -74,7 +74,7 @@ impl FillValue {
         (parts.len() == count).then(|| FillValue::Element(element()))
     }
 
-    /// As the `fill_value` member of a document.
+    /// The `fill_value` member of a document.
     pub fn to_json(&self, data_type: &DataType, format: ZarrFormat) -> Result<Value> {
         match (self, format) {
             (FillValue::Element(bytes), _) => {

@@ -46,7 +46,7 @@ fn integers_out_of_range_are_refused_and_never_wrap() {
     refused(&DataType::UInt8, json!(256.0));
     refused(&DataType::Int64, json!(9223372036854775808u64));
     refused(&DataType::UInt64, json!(18446744073709551616.0));
-    // As a float this is i64::MIN, but the text may have said one less.
+    // This float is i64::MIN, but the text may have said one less.
     refused(&DataType::Int64, json!(-9223372036854775808.0));
     refused(&DataType::Int32, json!(1.5));
     refused(&DataType::Int32, json!("x"));

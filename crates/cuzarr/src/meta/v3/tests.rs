@@ -71,7 +71,7 @@ fn broken_members_are_refused() {
     }
     for member in ["zarr_format", "node_type", "shape", "data_type", "chunk_grid", "fill_value", "codecs"] {
         let error = parse(|members| drop(members.shift_remove(member))).unwrap_err();
-        assert_eq!(error.message(), format!("member '{member}': got nothing, expected it to be there"));
+        assert_eq!(error.message(), format!("member '{member}' is missing"));
     }
 }
 

@@ -105,7 +105,7 @@ fn a_fill_value_of_format_3_marks_nothing_as_missing_in_format_2() {
     let translated = translate(&source, V2).unwrap();
     assert_eq!(translated.fill_value, FillValue::Undefined);
     assert_eq!(attributes(&translated), json!({"_ARRAY_DIMENSIONS": ["time"]}));
-    // What no element can have stays as it is, which is what xarray reads in format 2.
+    // A value that no element can have stays as it is: xarray reads it so in format 2.
     let source = v3(json!("int8"), json!(0), json!({"_FillValue": 255}), json!(["x"]));
     let translated = translate(&source, V2).unwrap();
     assert_eq!(translated.fill_value, FillValue::Undefined);

@@ -65,7 +65,7 @@ impl EncodeBatch {
         count: usize,
     ) -> Result<EncodeBatch> {
         if src.device() == Device::Cpu {
-            return Err(Error::new(ErrorKind::MemorySpace, "kernels do not encode what is in host memory"));
+            return Err(Error::new(ErrorKind::MemorySpace, "kernels do not encode chunks in host memory"));
         }
         let (last, chunk) = (stride_bytes.checked_mul(count.saturating_sub(1)), encoder.chunk_bytes());
         let end = last.and_then(|last| last.checked_add(chunk)).unwrap_or(usize::MAX);
