@@ -476,8 +476,8 @@ fn decoding_is_launched_only_with_memory_that_has_room_for_it() {
     let decoder = device_decoder("lz4").unwrap();
     for device in devices() {
         let request = |units| Request { device, units, host: Some(&encoded), headers: &[] };
-        let backwards = Unit { src: 0..encoded.len(), dst: Range { start: 9, end: 3 } };
-        assert_eq!(decoder.prepare(&request(&[backwards])).err().unwrap().kind(), ErrorKind::InvalidArgument);
+        let backwards = [Unit { src: 0..encoded.len(), dst: Range { start: 9, end: 3 } }];
+        assert_eq!(decoder.prepare(&request(&backwards)).err().unwrap().kind(), ErrorKind::InvalidArgument);
         let units = [Unit { src: 0..encoded.len(), dst: 100..100 + decoded_bytes }];
         let (decode, refused) = decoder.prepare(&request(&units)).unwrap().into_parts();
         assert!(refused.is_empty());

@@ -46,7 +46,7 @@ fn differences(dtype: DType, bytes: &mut [u8]) -> Result<()> {
     }, half_by_half(dtype, bytes, |before, element| (element - before, false)))
 }
 
-/// Like `accumulate`, for 2-byte floats, which compute in binary32 and round each time. `step` takes what it carries and an
+/// Sums or differences of 2-byte floats, which compute in binary32 and round each time. `step` takes what it carries and an
 /// element, and gives the new element and whether to carry that one instead of the old.
 fn half_by_half(dtype: DType, bytes: &mut [u8], step: impl Fn(f32, f32) -> (f32, bool)) -> Result<()> {
     let widen = |half: &[u8; 2]| {
