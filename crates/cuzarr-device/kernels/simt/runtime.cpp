@@ -3,7 +3,7 @@
 // Every thread of a block is a fiber on the host thread that launches. A few blocks are resident at once. The scheduler goes
 // round: over the resident blocks and, inside, over the threads, both in an order shuffled anew each time from a seed
 // (CUZARR_SIMT_SEED), and runs each until it waits at a barrier, at a warp operation, yields, or ends. So a kernel that
-// relies on an order fails sooner or later, and a run can be repeated. A round in which nobody moves is a deadlock, which is
+// relies on an order fails sooner or later, and a run can be repeated. A round in which no fiber moves is a deadlock, which is
 // reported, not waited for.
 //
 // AddressSanitizer is told of every change of stack, shared memory is a heap block of its own for each array, so that it
@@ -67,7 +67,7 @@ struct Fiber {
     State state = State::Ready;
     Block* block = nullptr;
     u32 thread = 0;
-    // What it waits for in its warp, and what it got.
+    // The operation that it waits for in its warp, and the result.
     WarpOperation operation = WarpOperation::Barrier;
     u32 lanes = 0;
     u64 value = 0;
@@ -145,7 +145,7 @@ void fiber_main() {
     fiber->state = State::Done;
     --fiber->block->live;
     scheduler.leave(true);
-    std::abort();  // nobody enters a fiber that is done
+    std::abort();  // a fiber that is done is not entered again
 }
 
 void Scheduler::enter(Fiber* fiber) {
@@ -203,7 +203,7 @@ Fiber* Scheduler::take() {
     fiber->state = State::Ready;
     fiber->fake_stack = nullptr;
 #if defined(__x86_64__)
-    // What the switch pops: six registers and the address to return to, on a stack aligned as after a call.
+    // The values that the switch pops: six registers and the address to return to, on a stack aligned as after a call.
     void** top = reinterpret_cast<void**>(fiber->stack + kStackBytes - 56);
     top[0] = nullptr;
     top[-1] = reinterpret_cast<void*>(fiber_main);
@@ -232,7 +232,7 @@ void Scheduler::start(Block& block) {
 void Scheduler::release_barrier(Block& block) {
     u32 waiting = 0;
     for (Fiber* fiber : block.threads) waiting += fiber->state == State::Barrier;
-    // As on a GPU, threads that ended do not count.
+    // Threads that ended do not count, as on a GPU.
     if (waiting == 0 || waiting < block.live) return;
     for (Fiber* fiber : block.threads) {
         if (fiber->state == State::Barrier) fiber->state = State::Ready;

@@ -165,7 +165,7 @@ impl Stream {
 }
 
 impl Buffer {
-    /// Copies all bytes of `source`, from whichever device, into this memory. Both may be views of the same block.
+    /// Copies all bytes of `source`, on any device, into this memory. Both may be views of the same block.
     ///
     /// # Errors
     /// `InvalidArgument` when the sizes differ or this buffer is read-only.

@@ -23,7 +23,7 @@ pub struct Speeds {
 pub struct EncodingSpeeds {
     /// One thread of the host, with shuffling: GB/s of chunks.
     pub host_thread_gb_s: f64,
-    /// The device, with what comes before and behind the kernels: GB/s of chunks.
+    /// The device, with the work before and behind the kernels: GB/s of chunks.
     pub device_gb_s: f64,
     /// Seconds that the smallest batch takes on the device.
     pub device_s: f64,

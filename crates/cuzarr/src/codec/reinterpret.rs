@@ -9,7 +9,7 @@ use crate::Result;
 /// Elements to the bytes they would be stored as, and those as elements of another type.
 #[derive(Debug)]
 pub(super) struct Reinterpret {
-    /// Byte order of what comes in.
+    /// Byte order of the input.
     pub(super) before: Bytes,
     /// Bytes that are reversed together to make what goes out native; 1 for none.
     pub(super) after: usize,

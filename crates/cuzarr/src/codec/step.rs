@@ -58,7 +58,7 @@ pub enum Step {
 pub struct Map {
     /// How they lie, and what each goes through.
     pub tail: Tail,
-    /// Extents of what comes out.
+    /// Extents of the output.
     pub shape: Vec<usize>,
     /// For each dimension of the output, how many elements of the input lie between neighbours.
     pub packed_strides: Vec<isize>,

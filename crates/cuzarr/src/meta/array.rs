@@ -1,5 +1,4 @@
-//! Metadata of one array, whichever format it came from. [`v2`](super::v2) and [`v3`](super::v3) parse and build the
-//! documents.
+//! Metadata of one array, of either format. [`v2`](super::v2) and [`v3`](super::v3) parse and build the documents.
 
 use serde_json::{Map, Value, json};
 

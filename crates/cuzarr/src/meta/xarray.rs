@@ -32,7 +32,7 @@ const MISSING: &str = "_FillValue";
 /// Attributes by which xarray marks missing elements beside [`MISSING`], in either format, as plain JSON.
 const ALSO_MISSING: &str = "missing_value";
 
-/// Attributes that say what elements mean, whichever array of the same kind they are in.
+/// Attributes that describe the meaning of elements, in every array of the same kind.
 const DECODING: [&str; 8] =
     [MISSING, ALSO_MISSING, "scale_factor", "add_offset", "_Unsigned", "units", "calendar", "dtype"];
 

@@ -33,7 +33,7 @@ struct ChecksumSpan {
     u32 at;             // the byte that is named then
 };
 
-/// What stands in front of the spans: made by the host, or by a kernel that knows the spans first.
+/// The head of the table of spans: made by the host, or by a kernel that knows the spans first.
 struct ChecksumTable {
     u32 spans;
     u32 pieces;
@@ -41,7 +41,7 @@ struct ChecksumTable {
     u32 reserved[5];
 };
 
-/// What the pieces of one span come to: a CRC's remainder in `first`, or the two sums.
+/// The sums over the pieces of one span: a CRC's remainder in `first`, or the two sums.
 struct ChecksumSums {
     u64 first, second;
 };
@@ -101,7 +101,7 @@ CUZARR_DEVICE void crc_fill_tables(const CrcField& field, u32* tables) {
     block_barrier();
 }
 
-/// What a lane's remainders are multiplied with so that they end where the last lane's do: x^(128 * (31 - lane)).
+/// The factor of a lane's remainders, so that they end where the last lane's do: x^(128 * (31 - lane)).
 CUZARR_DEVICE u32 crc_lane_factor(const CrcField& field, u32 lane) {
     u32 factor = CUZARR_CRC_ONE;
     for (u32 bit = 0; bit < 5; ++bit) {
@@ -147,7 +147,7 @@ CUZARR_DEVICE Piece piece_of(const u8* data, const ChecksumSpan& span, u32 numbe
     return piece;
 }
 
-/// What a piece adds to the remainder of its span, by a whole warp: right in lane 0. The first four bytes of the span are
+/// The share of a piece in the remainder of its span, by a whole warp: right in lane 0. The first four bytes of the span are
 /// inverted here, which is what starting from all ones means; `crc_finish` does it for spans of fewer.
 CUZARR_DEVICE u32 crc_of_piece(
     const u32* tables, const CrcField& field, u32 lane_factor, const Piece& piece, u32 lane
@@ -193,7 +193,7 @@ CUZARR_DEVICE u64 warp_sum(u64 value) {
     return value;
 }
 
-/// What a piece adds to the sums of its span: the sum of its values, and the sum, modulo, of each value times how many of
+/// The share of a piece in the sums of its span: the sum of its values, and the sum, modulo, of each value times how many of
 /// the span's values begin with it or behind it. Values are bytes (Adler-32) or big-endian words (Fletcher-32).
 ///
 ///     lane: for each of its 16 bytes: sum += values, inside += values * (how many of the 16 begin behind), before += sum

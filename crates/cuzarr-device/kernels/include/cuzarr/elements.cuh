@@ -16,7 +16,7 @@ enum {
     FLOAT16, BFLOAT16, FLOAT32, FLOAT64, COMPLEX64, COMPLEX128, OPAQUE
 };
 
-/// What a step does. `Step` in elements.rs.
+/// The operation of a step. `Step` in step/cuda.rs.
 enum { STEP_SWAP, STEP_CAST, STEP_ADD, STEP_SUBTRACT, STEP_MULTIPLY, STEP_DIVIDE, STEP_ROUND, STEP_ROUND_BITS };
 
 struct Step {

@@ -1,6 +1,6 @@
 // The dialect all kernels are written in: integer types, qualifiers, indices, and the primitives of a warp and a block.
 //
-// The same .cu files are compiled three ways: by NVRTC (which has no standard headers, so none is included), by nvcc, and by
+// All .cu files are compiled in three ways: by NVRTC (which has no standard headers, so none is included), by nvcc, and by
 // the system's C++ compiler for `simt`, where a thread is a fiber and these names mean functions of kernels/simt.
 // Blocks and grids have one dimension.
 #pragma once
@@ -21,9 +21,9 @@ typedef long long i64;
 #define CUZARR_DEVICE __device__ __forceinline__
 /// A kernel that the host finds by this name; at most 256 threads a block.
 #define CUZARR_KERNEL(name, ...) extern "C" __global__ void __launch_bounds__(256) name(__VA_ARGS__)
-/// The same, of at most 1024 threads.
+/// A kernel of at most 1024 threads a block.
 #define CUZARR_WIDE_KERNEL(name, ...) extern "C" __global__ void __launch_bounds__(1024) name(__VA_ARGS__)
-/// The same with at most `threads` a block, of which a multiprocessor should hold `blocks` at a time.
+/// A kernel of at most `threads` a block; a multiprocessor should hold `blocks` of them at a time.
 #define CUZARR_KERNEL_SIZED(threads, blocks, name, ...) extern "C" __global__ void __launch_bounds__(threads, blocks) name(__VA_ARGS__)
 /// A table that never changes, `CUZARR_CONSTANT(u32, PRIMES, 3) = {2, 3, 5};` outside functions.
 #define CUZARR_CONSTANT(type, name, count) __constant__ type name[count]
@@ -82,7 +82,7 @@ CUZARR_DEVICE u32 volatile_load(const u32* address) { return *(const volatile u3
 CUZARR_DEVICE void volatile_store(u32* address, u32 value) { *(volatile u32*)address = value; }
 /// Stores before it are seen by other blocks before stores after it.
 CUZARR_DEVICE void device_fence() { __threadfence(); }
-/// The same for threads of the block, and what they share.
+/// Stores before it are seen by other threads of the block before stores after it, in shared memory too.
 CUZARR_DEVICE void block_fence() { __threadfence_block(); }
 /// Loads of what other blocks stored while this one ran, behind a flag: they pass by this multiprocessor's own cache.
 CUZARR_DEVICE u8 load_new(const u8* address) { return __ldcg(address); }

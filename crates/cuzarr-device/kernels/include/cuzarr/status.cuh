@@ -1,4 +1,4 @@
-// What kernels say about each unit they decode: one u64, 0 while nothing is wrong.
+// Statuses: one u64 for each unit that kernels decode, 0 while nothing is wrong.
 //
 // Codes below 32 are for every format. A codec has codes of its own in its folder, from 32 on and other ones than all other
 // codecs, since a container's frames may hold theirs. The comment behind a code is what the host says of it.

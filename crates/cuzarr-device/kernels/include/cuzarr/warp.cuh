@@ -1,4 +1,4 @@
-// What the lanes of a warp work out together, and the bits of their votes.
+// Computations of all lanes of a warp together, and the bits of their votes.
 #pragma once
 #include "cuzarr/kernel.cuh"
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::memory::slab::ring::Lease;
 
-/// Part of a slab, to be filled by whichever thread has it. Keeps the slab out until it is dropped.
+/// Part of a slab, for one thread to fill. The ring gets the slab back only after this is dropped.
 pub struct SlabPiece {
     pub(super) lease: Arc<Lease>,
     pub(super) offset_bytes: usize,

@@ -1,4 +1,4 @@
-//! Copies of elements between nd-buffers, on whichever devices they are.
+//! Copies of elements between nd-buffers on any devices.
 
 use crate::array::dtype::DType;
 use crate::array::layout::Order;

@@ -40,7 +40,7 @@ impl<'a> Steps<'a> {
         self.steps.iter().map(after).fold(self.from.size_bytes().max(self.to.size_bytes()).max(1), usize::max)
     }
 
-    /// Takes `count` packed elements in `first` through the steps. The result is in whichever scratch is returned.
+    /// Takes `count` packed elements in `first` through the steps. The returned scratch memory holds the result.
     pub(crate) fn run<'b>(&self, mut first: &'b mut [u8], mut second: &'b mut [u8], count: usize) -> &'b mut [u8] {
         let mut current = self.from;
         for step in self.steps {

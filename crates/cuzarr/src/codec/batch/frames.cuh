@@ -8,7 +8,7 @@
 #include "cuzarr/search.cuh"
 #include "cuzarr/status.cuh"
 
-/// What a frame holds. `kind` of an entry.
+/// The kind of a frame's contents. `kind` of an entry.
 #define CUZARR_FRAME_DAMAGED 0u  // nothing that can be decoded: its status says why
 #define CUZARR_FRAME_COPIED 1u   // its data as they are
 #define CUZARR_FRAME_STREAMS 2u  // compressed streams
@@ -31,7 +31,7 @@ struct Frame {
     u16 shuffling;     // 0 none, 1 bytes, 2 bits
 };
 
-/// What stands in front of the entries.
+/// The head of the table, in front of the entries.
 struct FrameTable {
     u64 streams;
     u64 reserved[7];

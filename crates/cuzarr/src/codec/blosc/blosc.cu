@@ -76,7 +76,7 @@ struct BloscOwner {
     u32 frame, place;
 };
 
-/// What is wrong with streams is wrong with their frames, at the same byte of those.
+/// Reports the damage of streams for their frames, at the same byte of those.
 CUZARR_KERNEL(blosc_join, const u64* streams, const BloscOwner* owners, u32 count, u64* statuses) {
     u32 index = block_index() * thread_count() + thread_index();
     if (index >= count || streams[index] == 0) return;

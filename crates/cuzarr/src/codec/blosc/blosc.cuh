@@ -1,4 +1,4 @@
-// What container.rs and the kernels know of Blosc-1 containers.
+// The numbers of Blosc-1 containers, for container.rs and the kernels.
 #pragma once
 
 /// Bytes of the header.

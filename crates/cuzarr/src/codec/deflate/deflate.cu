@@ -100,7 +100,7 @@ CUZARR_KERNEL(
     }
 }
 
-/// What each tile adds to the checksum of its frame.
+/// The share of each tile in the checksum of its frame.
 CUZARR_KERNEL(
     deflate_check, const u8* dst, const FrameTable* table, u32 count, u32 tiles, u32 container, CrcField field,
     const DeflateTrailer* trailers, ChecksumSums* sums

@@ -33,13 +33,13 @@
 /// Matches that a round has at most. A segment has no more than its bits / 2 and one.
 #define CUZARR_DEFLATE_MATCHES 640u
 
-/// What a lane may come to beside damage: the end of the block.
+/// A lane's state, beside damage: at the end of the block.
 #define CUZARR_DEFLATE_ENDED 0x100u
 
 /// No place, nothing.
 #define CUZARR_DEFLATE_NONE 0xffffffffu
 
-/// What a warp has in shared memory.
+/// A warp's shared memory.
 struct DeflateShared {
     u64 matches[CUZARR_DEFLATE_MATCHES];  // while a block's tables are made: DeflateBuilding
     u32 literals[CUZARR_DEFLATE_LITERAL_ENTRIES];
@@ -121,7 +121,7 @@ CUZARR_DEVICE void deflate_run(
             u32 value = entry >> 8 & 0xffff, used = entry & 15, extra = entry >> 4 & 15;
             u32 length = value + (bits >> used & ((1u << extra) - 1));
             used += extra;
-            // As if it were a match, in every lane: branches would cost more than what they save.
+            // Every lane goes on as if it had a match: branches would cost more than they save.
             u32 rest = funnel_shift_right(bits, behind, used);
             u32 second = deflate_look_up(shared.distances, CUZARR_DEFLATE_DISTANCE_BITS, rest), word = second & 15;
             extra = second >> 4 & 15;
@@ -146,7 +146,7 @@ struct DeflateProgress {
     u32 damage;
 };
 
-/// What a lane found in its segment.
+/// A lane's findings in its segment.
 struct DeflateSegment {
     u32 start, exit, state;
     u32 bytes, matches;
@@ -314,7 +314,7 @@ CUZARR_DEVICE bool deflate_lengths(
         u32 used = entry & 15, extra = symbol == 16 ? 2 : symbol == 17 ? 3 : 7;
         u32 repeats = symbol < 16 ? 1 : (symbol == 18 ? 11 : 3) + (window >> used & ((1u << extra) - 1));
         u32 end = at + inclusive_sum(repeats, lane), begin = end - repeats;
-        // What 16 repeats: the last before it that is not 16.
+        // Symbol 16 repeats the last one before it that is not 16.
         u32 others = warp_ballot(CUZARR_ALL_LANES, symbol != 16), value = symbol > 16 ? 0 : symbol;
         u32 before = others & lanes_below(lane), told = warp_shuffle(CUZARR_ALL_LANES, value, highest_bit(before | 1));
         if (symbol == 16) value = before ? told : last;
@@ -421,7 +421,7 @@ CUZARR_DEVICE DeflateBlock deflate_open(
         return block;
     }
     progress.position += 3;
-    // What the last block left in shared memory has been read.
+    // The last block's shared memory has been read.
     warp_barrier(CUZARR_ALL_LANES);
     if (block.kind == 1) deflate_fixed(shared, lane);
     if (block.kind != 2) return block;

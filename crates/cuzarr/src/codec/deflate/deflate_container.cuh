@@ -1,4 +1,4 @@
-// What stands around a deflate stream: nothing, zlib's (RFC 1950) or gzip's header and trailer (RFC 1952).
+// The container of a deflate stream: none, zlib's (RFC 1950) or gzip's header and trailer (RFC 1952).
 #pragma once
 #include "cuzarr/checksum.cuh"
 #include "codec/deflate/deflate.cuh"
@@ -14,7 +14,7 @@
 /// Bytes of a frame's target that are taken at a time once they are decoded.
 #define CUZARR_DEFLATE_TILE (16u << 10)
 
-/// What remains to be compared when a frame is decoded: the checksum of its bytes from `begin` on. 16 bytes.
+/// The comparison that remains when a frame is decoded: the checksum of its bytes from `begin` on. 16 bytes.
 struct DeflateTrailer {
     u32 begin;
     u32 expected;

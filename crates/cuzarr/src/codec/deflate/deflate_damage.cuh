@@ -1,4 +1,4 @@
-// What is wrong with a deflate stream, beside what any format may have (`cuzarr/status.cuh`): 64 to 95.
+// Codes of damage of deflate streams, beside those of every format (`cuzarr/status.cuh`): 64 to 95.
 #pragma once
 #include "cuzarr/status.cuh"
 

@@ -114,7 +114,7 @@ CUZARR_DEVICE DeflateMatch deflate_unpack(u64 packed, u32 round) {
 /// Copies one match by one lane, eight elements at a time.
 template <class Target>
 CUZARR_DEVICE void deflate_copy(const Target& target, const DeflateMatch& match) {
-    // What repeats every so many elements repeats at every multiple, too: from the second eight on one of at least eight.
+    // Elements that repeat with a period repeat with every multiple of it, too: from the second eight on one of at least eight.
     u32 far = match.distance;
     while (far < CUZARR_DEFLATE_ELEMENTS) far += match.distance;
     for (u32 done = 0; done < match.length; done += CUZARR_DEFLATE_ELEMENTS) {

@@ -28,7 +28,7 @@
 #define CUZARR_DEFLATE_SECOND (1u << 30)
 #define CUZARR_DEFLATE_MOST_BITS 15u
 
-/// What building takes beside the tables, in shared memory.
+/// Shared memory for building, beside the tables.
 struct DeflateBuilding {
     u8 lengths[CUZARR_DEFLATE_LITERALS + CUZARR_DEFLATE_DISTANCES];  // of literals, then of distances
     u8 sequence[CUZARR_DEFLATE_LITERALS + CUZARR_DEFLATE_DISTANCES]; // as the stream has them
@@ -65,7 +65,7 @@ CUZARR_DEVICE u32 deflate_symbol(const DeflateBuilding& building, const DeflateC
     return building.sorted[(start & 0xffffu) + ((word - (start >> 16)) >> (CUZARR_DEFLATE_MOST_BITS - length))];
 }
 
-/// What a code's symbols stand for.
+/// The meaning of a code's symbols.
 enum class DeflateAlphabet { Literals, Distances, Lengths };
 
 /// The entry of a symbol with a word of so many bits.

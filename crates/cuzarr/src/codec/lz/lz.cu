@@ -32,7 +32,7 @@ struct LzPlace {
     u32 count;        // of the unit's sequences
 };
 
-/// What of a sequence a tile holds: places of the unit.
+/// The part of a sequence that a tile holds: places of the unit.
 struct LzRun {
     u32 at, end;
 };
@@ -75,7 +75,7 @@ CUZARR_DEVICE void lz_fill_short(SharedPlace links, const LzPlace& place, const 
     lz_load_literals(literals, count, bytes);
     u32 from = match < run.end ? lz_source(sequence, match) : 0;
     for (u32 at = match; at < run.end;) {
-        // As far as links grow by one a byte.
+        // The run as far as links grow by one a byte.
         u32 stop = from < place.begin && place.begin < sequence.match ? place.begin : sequence.match;
         u32 part = stop - from < run.end - at ? stop - from : run.end - at, link = lz_link(from, place), to = 4 * (at - place.begin);
         at += part, from = from + part == sequence.match ? from + part - sequence.offset : from + part;
@@ -118,7 +118,7 @@ CUZARR_DEVICE void lz_fill_piece(u32* links, const LzPlace& place, const LzSeque
     for (u32 at = match + lane; at < run.end; at += CUZARR_WARP) {
         links[at - place.begin] = lz_link(sequence.match - sequence.offset + ahead, place);
         ahead += step;
-        // What does not repeat itself stays below.
+        // A match that does not repeat itself stays below.
         if (ahead >= sequence.offset) ahead -= sequence.offset;
     }
 }

@@ -59,7 +59,7 @@ CUZARR_DEVICE void copy_far(const u8* from, u8* to, u32 count, u32 lane) {
 
 /// The rest of a match of `count` bytes whose first 32 were written: `to` is where it began, `offset` how far back it repeats.
 ///
-/// What repeats every `offset` bytes repeats at every multiple of it, too: bytes are written one by one until there is a
+/// Bytes that repeat every `offset` bytes repeat at every multiple of it, too: bytes are written one by one until there is a
 /// multiple that is far enough back, and from there on 16 at a time.
 CUZARR_DEVICE void finish_match(u8* to, u32 offset, u32 count, u32 lane) {
     u32 done = CUZARR_WARP, distance = offset;

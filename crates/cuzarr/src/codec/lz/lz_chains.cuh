@@ -19,7 +19,7 @@
 /// Groups of a thread whose loads are on their way at the same time.
 #define CUZARR_LZ_TOGETHER 4u
 
-/// What a tile's flag says: its bytes or marks are there; its bytes are there, and it has no marks. Of those a segment has at most so
+/// The values of a tile's flag: its bytes or marks are there; its bytes are there, and it has no marks. Of those a segment has at most so
 /// many, among its first tiles.
 #define CUZARR_LZ_DONE 1u
 #define CUZARR_LZ_FINAL 2u

@@ -146,7 +146,7 @@ CUZARR_DEVICE void lz_copy_short(const LzCopies& copies, const LzMatch& match) {
         }
         return;
     }
-    // What of it is before the tile, eight bytes on their way at a time, then what is in it.
+    // First the part before the tile, eight bytes on their way at a time, then the part in it.
     u32 before = first < copies.begin ? copies.begin - first : 0;
     before = before < match.bytes ? before : match.bytes;
     for (u32 done = 0; done < before; done += 8) {
@@ -167,7 +167,7 @@ CUZARR_DEVICE void lz_copy_long(const LzCopies& copies, const LzMatch& match, u3
     u8* to = copies.bytes + (match.at - copies.begin);
     u32 first = match.at - match.offset, step = CUZARR_WARP % match.offset, ahead = lane % match.offset;
     const u8* near = copies.bytes - copies.begin;
-    // What overlaps itself repeats its first `offset` bytes.
+    // A match that overlaps itself repeats its first `offset` bytes.
     for (u32 done = lane; done < match.bytes; done += CUZARR_WARP) {
         u32 place = first + (match.offset < match.bytes ? ahead : done);
         to[done] = place < copies.begin ? load_new(copies.unit + place) : near[place];
@@ -195,7 +195,7 @@ CUZARR_DEVICE u32 lz_try(const LzCopies& copies, const LzMatch& match, u32 recen
     return warp_ballot(CUZARR_ALL_LANES, has_one && !ready);
 }
 
-/// What was put aside: the offset, the place in the tile and the length, which are below 2^16.
+/// A match that is put aside: the offset, the place in the tile and the length, which are below 2^16.
 CUZARR_DEVICE u64 lz_packed(const LzCopies& copies, const LzMatch& match) {
     return (u64)match.offset << 32 | (match.at - copies.begin) << 16 | match.bytes;
 }
@@ -224,7 +224,7 @@ CUZARR_DEVICE void lz_copy_tile(const LzCopies& copies, const LzSequence* sequen
             LzSequence sequence = {tile_end, 0, tile_end, 1};
             u32 end = tile_end;
             if (next < count) sequence = sequences[next], end = sequences[next + 1].out;
-            // What of it lies in the tile.
+            // The part of it that lies in the tile.
             end = end < tile_end ? end : tile_end;
             u32 at = sequence.out > copies.begin ? sequence.out : copies.begin;
             u32 match = sequence.match > at ? sequence.match : at;

@@ -1,4 +1,4 @@
-// What entropy decoders hand to the engine that copies (lz.cu): the sequences of a unit, with the places they write to.
+// The input of the engine that copies (lz.cu), from entropy decoders: the sequences of a unit, with the places they write to.
 //
 // Sorted by `out`, without gaps: the first begins at 0, each ends where the next begins, and behind the last stands a
 // sentinel that begins where the unit's output ends. Each covers at least one byte. Who writes them checks them, and reports

@@ -1,8 +1,8 @@
-// What `lz_marks` left open becomes bytes, when all segments before are bytes: see lz.cu.
+// Places that `lz_marks` left open become bytes, when all segments before are bytes: see lz.cu.
 #include "codec/lz/lz_chains.cuh"
 #include "cuzarr/status.cuh"
 
-/// What of four marks is a place becomes the byte there: a load each.
+/// Replaces those of four marks that are places by the bytes there: a load each.
 CUZARR_DEVICE void lz_gather_bytes(const u8* unit, u32 count, u32 (*groups)[4], const u32* ats) {
 #pragma unroll
     for (u32 group = 0; group < CUZARR_LZ_TOGETHER; ++group) {
@@ -14,7 +14,7 @@ CUZARR_DEVICE void lz_gather_bytes(const u8* unit, u32 count, u32 (*groups)[4], 
     }
 }
 
-/// The same where most bytes are open, in short runs: what is repeated together mostly lies in one or two aligned words, and each
+/// Like `lz_gather_bytes`, where most bytes are open, in short runs: their sources mostly lie in one or two aligned words, and each
 /// is loaded once. Touches up to 3 bytes around a place.
 CUZARR_DEVICE void lz_gather_words(const u8* unit, u32 count, u32 (*groups)[4], const u32* ats) {
     u32 skew = (u32)((u64)unit & 3), words[CUZARR_LZ_TOGETHER][4];
@@ -60,7 +60,7 @@ CUZARR_DEVICE void lz_settle_tile(
     size = size < tile_bytes ? size : tile_bytes;
     u8* unit = dst + chain.dst;
     marks += chain.first_mark;
-    // Whoever waits for this tile waits for all before it.
+    // A tile that waits for this one waits for all before it.
     bool is_final = done[chain.first_flag + tile.tile] == CUZARR_LZ_FINAL;
     if (is_final) size = 0;
     u32 bytes[CUZARR_LZ_GROUPS][4];

@@ -256,7 +256,7 @@ CUZARR_DEVICE Lz4Total lz4_bounded(const Lz4Total& total) {
     return {total.bytes < CUZARR_LZ4_MOST_BYTES ? total.bytes : CUZARR_LZ4_MOST_BYTES, total.sequences, 0};
 }
 
-/// What the spans on the path hold: first how much, then, by what stands before each span, the sequences themselves.
+/// The sequences of the spans on the path: first their numbers, then, from the sums before each span, the sequences themselves.
 template <bool Emit>
 CUZARR_DEVICE void lz4_span(
     const u8* src, const Lz4Unit* units, u32 count, const u32* entries, Lz4Total* totals, LzSequence* sequences, u64* statuses

@@ -21,7 +21,7 @@
 #define CUZARR_LZ4_OWN 32u
 #define CUZARR_LZ4_THREADS 256u
 #define CUZARR_LZ4_SPAN (CUZARR_LZ4_OWN * CUZARR_LZ4_THREADS)
-/// What a warp owns.
+/// Bytes that a warp owns.
 #define CUZARR_LZ4_WARP_BYTES (CUZARR_LZ4_OWN * CUZARR_WARP)
 #define CUZARR_LZ4_NOWHERE 0xffffffffu
 #define CUZARR_LZ4_LONGEST 0x7fffffffu
@@ -193,7 +193,7 @@ struct Lz4Total {
 
 CUZARR_DEVICE Lz4Total lz4_sum(const Lz4Total& a, const Lz4Total& b) { return {a.bytes + b.bytes, a.sequences + b.sequences, 0}; }
 
-/// What stands before the thread's in the block, and the sum of all; `sums` has a place for each warp. All threads.
+/// The sum over the threads before this one in the block, and the sum of all; `sums` has a place for each warp. All threads.
 CUZARR_DEVICE Lz4Total lz4_scan(const Lz4Total& own, Lz4Total* sums, Lz4Total& all) {
     u32 lane = thread_index() % CUZARR_WARP, warp = thread_index() / CUZARR_WARP, warps = thread_count() / CUZARR_WARP;
     Lz4Total sum = own;
@@ -214,7 +214,7 @@ CUZARR_DEVICE Lz4Total lz4_scan(const Lz4Total& own, Lz4Total* sums, Lz4Total& a
     return before;
 }
 
-/// What the thread's own tokens make, but for the one that leaves.
+/// The sum over the thread's own tokens, but for the one that leaves.
 CUZARR_DEVICE Lz4Total lz4_count(const Lz4Span& span, u32 own, u32 leaving) {
     u32 end = (thread_index() + 1) * 32;
     Lz4Total total = {0, 0, 0};
@@ -239,7 +239,7 @@ struct Lz4Placed {
     u32 literals_at, literals, offset, match;
 };
 
-/// What is wrong with a token; `last` when it ends the block, and then has no match.
+/// The damage of a token, if any; `last` when it ends the block, and then has no match.
 CUZARR_DEVICE u32 lz4_check(const Lz4Block& block, const Lz4Placed& token, u32 first_byte, bool& last) {
     last = false;
     if (token.literals_at > block.size || token.literals > block.size - token.literals_at) return CUZARR_CUT_OFF;

@@ -43,7 +43,7 @@ pub(crate) fn tail_split(chain: &Chain) -> TailSplit {
             return split;
         }
         match codec.tail() {
-            // Dimension i of what comes out is dimension axes[i] of what the codec before gave.
+            // Dimension i of the result is dimension axes[i] of the array before.
             TailPart::Axes(axes) => split.axes = axes.iter().map(|&axis| split.axes[axis]).collect(),
             TailPart::Steps { read, write } => {
                 split.read.splice(0..0, read);

@@ -19,7 +19,7 @@ struct BitWindow {
     u32 cut;                // that word, without what lies behind the stream
 };
 
-/// Loads the words behind. Those that lie before the stream are others, whose bits nobody asks for; the stream's first word
+/// Loads the words behind. Those that lie before the stream are others, whose bits are never asked for; the stream's first word
 /// is loaded only where more follow, as it may be its last one, with bytes behind the stream.
 CUZARR_DEVICE void window_load(BitWindow& window) {
     i32 index = (window.at - 128) >> 5;

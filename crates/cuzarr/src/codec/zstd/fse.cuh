@@ -8,10 +8,10 @@
 /// States of the largest one.
 #define CUZARR_FSE_STATES 512u
 
-/// What a warp needs to build tables, in shared memory.
+/// A warp's shared memory for building tables.
 struct FseSpace {
     u32 symbols, log, used;                // of the description that was read; `used` bytes, 0 when it is damaged
-    u32 reserved;                          // so that whoever loads these together loads nothing that others write
+    u32 reserved;                          // so that a load of several of these touches nothing that others write
     i16 counts[CUZARR_FSE_SYMBOLS];        // of states a symbol has; -1: one, at the table's end
     u16 first[CUZARR_FSE_SYMBOLS + 1];     // states of the symbols before, those at the end left out
     u32 cells[CUZARR_FSE_STATES / 4];      // each state's symbol, a byte

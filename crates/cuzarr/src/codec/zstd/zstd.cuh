@@ -1,4 +1,4 @@
-// What the kernels of zstd share: the tables that the host makes of frames' and blocks' headers
+// Shared by the kernels of zstd: the tables that the host makes of frames' and blocks' headers
 // (crates/cuzarr/src/codec/zstd/scan.rs), and the scratch they hand on.
 //
 // A unit is what metadata calls one chunk: frames, one behind the other. Blocks are numbered through over all units, those
@@ -30,7 +30,7 @@ struct ZstdFrame {
 #define CUZARR_ZSTD_RAW 0u
 #define CUZARR_ZSTD_RLE 1u
 #define CUZARR_ZSTD_HUFFMAN 2u
-/// Of sequences' tables: as RFC 8878, section 3.1.1.3.2.1 numbers them.
+/// The kinds of sequences' tables, numbered as in RFC 8878, section 3.1.1.3.2.1.
 #define CUZARR_ZSTD_PREDEFINED 0u
 #define CUZARR_ZSTD_CODED 2u
 #define CUZARR_ZSTD_REPEAT 3u
@@ -58,7 +58,7 @@ struct ZstdBlock {
 };
 static_assert(sizeof(ZstdUnit) == 48 && sizeof(ZstdFrame) == 32 && sizeof(ZstdBlock) == 80, "as table.rs writes them");
 
-/// What kernels find out about a block.
+/// The findings of kernels about a block.
 struct ZstdResult {
     u32 out_bytes;         // decoded, when it has sequences
     u32 tree_bytes;        // of the description of its Huffman code
@@ -105,7 +105,7 @@ CUZARR_DEVICE u32 zstd_entry(u32 kind, u32 next, u32 symbol, u32 extra, u32 bits
     u32 share = kind == 1 ? 22 : 21;
     return bits | symbol << 5 | next << 13 | (share - extra - bits) << 24;
 }
-/// Of the sum of a sequence's entries.
+/// The bits of 64 that a sequence leaves, from the sum of its entries.
 CUZARR_DEVICE i32 zstd_left(u32 entries) { return (i32)entries >> 24; }
 /// In the lowest five bits, which is what shifts look at.
 CUZARR_DEVICE u32 zstd_state_bits(u32 entry) { return entry; }
@@ -134,14 +134,14 @@ CUZARR_DEVICE u32 zstd_less(u32 offset, u32 number) {
     return offset > number ? offset - number : 0;
 }
 
-/// What an offset is when the block began with these.
+/// The value of an offset when the block began with these.
 CUZARR_DEVICE u32 zstd_resolve(u32 offset, u32 first, u32 second, u32 third) {
     if (offset < CUZARR_ZSTD_SYMBOLIC) return offset;
     u32 slot = offset >> 26 & 3;
     return zstd_less(slot == 0 ? first : slot == 1 ? second : third, offset & ((1u << 26) - 1));
 }
 
-/// What sequences do to the repeat offsets: each new one is a number, or one of the old ones less a number.
+/// The change of the repeat offsets by sequences: each new one is a number, or one of the old ones less a number.
 struct Repeats {
     u32 first, second, third;
 };
@@ -158,7 +158,7 @@ CUZARR_DEVICE Repeats compose(const Repeats& before, const Repeats& after) {
     };
 }
 
-/// What each lane has from lane `from`.
+/// The value of lane `from`, for each lane.
 CUZARR_DEVICE Repeats shuffle_repeats(const Repeats& repeats, u32 from) {
     return {
         warp_shuffle(CUZARR_ALL_LANES, repeats.first, from),
@@ -167,7 +167,7 @@ CUZARR_DEVICE Repeats shuffle_repeats(const Repeats& repeats, u32 from) {
     };
 }
 
-/// What the lanes up to each one do, one behind the other.
+/// The change by all lanes up to each one, one behind the other.
 CUZARR_DEVICE Repeats scan_repeats(Repeats repeats, u32 lane) {
     for (u32 step = 1; step < CUZARR_WARP; step *= 2) {
         Repeats before = shuffle_repeats(repeats, lane >= step ? lane - step : lane);

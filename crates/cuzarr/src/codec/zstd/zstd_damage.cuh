@@ -1,4 +1,4 @@
-// What is wrong with a zstd frame, beside what any format may have (`cuzarr/status.cuh`): 32 to 63.
+// Codes of damage of zstd frames, beside those of every format (`cuzarr/status.cuh`): 32 to 63.
 #pragma once
 #include "cuzarr/status.cuh"
 

@@ -1,6 +1,6 @@
 // zstd, second pass: the sequences and literals of all blocks, by groups.
 //
-// What takes longest begins first: sequences, of blocks that have many. Chains that share a warp step slower, the more they are
+// The longest work begins first: sequences, of blocks that have many. Chains that share a warp step slower, the more they are
 // (54 nanoseconds for two, 68 for eight), but what many blocks need is warps: so the fewer blocks, the fewer share one. Of few
 // blocks literals are decoded beside them; of many, `zstd_literals` does it by itself: more of its groups fit on a
 // multiprocessor.
@@ -29,7 +29,7 @@ union EntropySpace {
     SequenceSpace<BLOCKS, WORDS> sequences;
     u32 trees[CUZARR_ZSTD_LITERALS_WORDS(CUZARR_ZSTD_LITERALS_BESIDE)];
 };
-/// Of many blocks there is no room for entries of two words.
+/// With many blocks there is no room for entries of two words.
 typedef EntropySpace<CUZARR_ZSTD_MANY, 1> SpaceOfMany;
 typedef EntropySpace<CUZARR_ZSTD_SOME, 2> SpaceOfSome;
 typedef EntropySpace<CUZARR_ZSTD_FEW, 2> SpaceOfFew;

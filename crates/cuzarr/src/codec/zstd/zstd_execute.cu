@@ -34,7 +34,7 @@ CUZARR_DEVICE bool place_frame(
             if (lane >= step) end += before_end, count_end += before_count;
         }
         repeats = compose(carried, scan_repeats(repeats, lane));
-        // What each block begins with: what the one before left.
+        // The repeat offsets that each block begins with: those that the one before left.
         Repeats begins = shuffle_repeats(repeats, lane ? lane - 1 : 0);
         if (lane == 0) begins = carried;
         // 32 blocks of at most 128 KiB, behind at most 2 GiB: no overflow.
@@ -136,7 +136,7 @@ CUZARR_DEVICE void finish_block(const ZstdTask& task, const ZstdBlock& block, co
     LzSequence* to = task.copies + unit.first_copy + result.first_copy;
     u32 literals = literals_place(unit, block), at = result.out_at, thread = thread_index();
     if (block.sequences == 0) {
-        // What is all the same is one byte, and a match that repeats it.
+        // Literals that are all equal are one byte, and a match that repeats it.
         u32 stored = block.literals_kind == CUZARR_ZSTD_RLE ? 1 : block.literal_bytes;
         if (thread == 0) *to = {at, literals, at + stored, 1};
         return;

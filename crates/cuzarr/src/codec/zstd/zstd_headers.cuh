@@ -2,7 +2,7 @@
 #pragma once
 #include "codec/batch/headers/headers.cuh"
 
-/// What a frame begins with, and a skippable one but for four bits.
+/// The first four bytes of a frame; those of a skippable one are equal but for four bits.
 #define CUZARR_ZSTD_MAGIC 0xfd2fb528u
 #define CUZARR_ZSTD_SKIPPABLE 0x184d2a50u
 

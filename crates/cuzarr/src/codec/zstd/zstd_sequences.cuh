@@ -38,12 +38,12 @@ CUZARR_CONSTANT(u32, MATCH_LENGTH_BASE, 53) = {0,  1,  2,  3,  4,  5,  6,  7,  8
 /// Words below that of a sequence's window that may be read up to the end of the second step from its own: 2 x 32 and itself, of
 /// at most 89 bits, and a window.
 #define CUZARR_ZSTD_STAGE_BELOW 188
-/// Of bases: the bits that follow, above.
+/// In words of bases, the place of the number of bits that follow.
 #define CUZARR_ZSTD_EXTRA_AT 24u
 #define CUZARR_ZSTD_MATCH_BASES_AT 64u
 #define CUZARR_ZSTD_BASES_WORDS 128u
 
-/// What the warps share about a block.
+/// The facts about a block that the warps share.
 struct SequenceChain {
     const u32* words;  // of its stream, see BitWindow
     i32 last;
@@ -103,7 +103,7 @@ struct SequenceEntries {
     u32 literal, offset, match;
 };
 
-/// The same, and where the next states begin where an entry says it.
+/// Like `SequenceEntries`, with where the next states begin where an entry says it.
 struct ChainEntries {
     u32 literal, offset, match, literal_next, offset_next, match_next;
 };
@@ -244,7 +244,7 @@ CUZARR_DEVICE void stage_words(const SequenceChain& chain, u32* stage, i32& stag
     }
 }
 
-/// What a warp that makes sequences of states has of a block.
+/// The facts about a block for a warp that makes sequences of states.
 struct SequenceSums {
     Repeats repeats;
     u32 literals, out;  // a lane's share
@@ -252,7 +252,7 @@ struct SequenceSums {
     i32 staged;         // words above are in the stage
 };
 
-/// What sequences do to the three repeat offsets where none of them is one less: of each, in a byte, which it was (0 to 2), or
+/// The change of the three repeat offsets by sequences where none of them is one less: of each, in a byte, which it was (0 to 2), or
 /// 128 and the lane that brings it.
 #define CUZARR_ZSTD_KEEPS 0x020100u
 
@@ -319,7 +319,7 @@ CUZARR_DEVICE void make_sequences(
     sums.out += run + match_less_3 + 3;
 }
 
-/// What a block's sequences come to, by the warp that made them.
+/// The sums over a block's sequences, by the warp that made them.
 CUZARR_DEVICE void sum_sequences(const ZstdTask& task, u32 index, const SequenceSums& sums, u32 lane) {
     const ZstdBlock& block = task.blocks[index];
     u32 literals = sums.literals, out = sums.out;
@@ -367,7 +367,7 @@ CUZARR_DEVICE void open_chains(const ZstdTask& task, u32 group, SequenceSpace<BL
     }
 }
 
-/// What a maker does in a step: the words for the step after the next into the stage, and the sequences of the states that the
+/// A maker's work in a step: the words for the step after the next into the stage, and the sequences of the states that the
 /// chain left in `ring` a step before, from sequence `base` on.
 CUZARR_DEVICE void make_step(
     const ZstdTask& task, const SequenceChain& chain, SharedPlace tables, SharedPlace bases, u32* stage, const u64* ring, u32 base,

@@ -16,7 +16,7 @@ CUZARR_CONSTANT(i16, MATCH_LENGTH_COUNTS, 53) = {1, 4, 3, 2, 2, 2, 2, 2, 2, 1, 1
 #define CUZARR_ZSTD_WEIGHT_LOG 6u
 #define CUZARR_ZSTD_SYMBOLS 256u
 
-/// What a warp has in shared memory.
+/// A warp's shared memory.
 struct TableSpace {
     FseSpace fse;
     u32 weight_states[1u << CUZARR_ZSTD_WEIGHT_LOG];  // symbol | bits << 8 | next << 16
@@ -83,7 +83,7 @@ CUZARR_DEVICE void sequence_tables(const ZstdTask& task, FseSpace& fse, u32 inde
             warp_barrier(CUZARR_ALL_LANES);
         }
         if (used != ~0u) continue;
-        // What follows cannot be found.
+        // The sections behind it cannot be found.
         for (u32 rest = kind + lane; rest < 3; rest += CUZARR_WARP) {
             u32 rest_mode = block.modes >> (6 - 2 * rest) & 3;
             if (rest_mode != CUZARR_ZSTD_PREDEFINED && rest_mode != CUZARR_ZSTD_REPEAT)

@@ -45,7 +45,7 @@ fn from_object_codec(object_codec: Option<&str>) -> Result<DataType> {
     Err(Error::new(ErrorKind::UnknownDataType, message))
 }
 
-/// A type string; `None` if it is none of ours.
+/// Parses a type string; `None` if no type is written so.
 fn from_name(name: &str) -> Option<(DataType, Endian)> {
     if name == "bfloat16" {
         return Some((DataType::BFloat16, Endian::Little));

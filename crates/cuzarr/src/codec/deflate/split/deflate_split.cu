@@ -119,11 +119,11 @@ CUZARR_KERNEL(deflate_begin, const u8* src, const FrameTable* table, u32 count, 
     }
 }
 
-/// What a block of threads has in shared memory that measures: the words of a row of rounds are more.
+/// The shared memory of a block of threads that measures; the words of a row of rounds come on top.
 template <u32 kWarps>
 struct DeflateMeasuring : DeflateShared {
     u32 words[CUZARR_DEFLATE_SEGMENT_WORDS * CUZARR_WARP * kWarps + 4];
-    // Of each warp: how its last lane ends, lanes that are wrong or ended, the last lane whose matches the queue holds, sums.
+    // For each warp: how its last lane ends, lanes that are wrong or ended, the last lane whose matches the queue holds, sums.
     u32 exits[kWarps], states[kWarps], wrong[kWarps], ended[kWarps], queued[kWarps], bytes[kWarps];
     u32 numbers[2];  // of entries and rounds that were taken
     u32 table;
@@ -139,7 +139,7 @@ CUZARR_DEVICE DeflateBlock deflate_open_shared(
     DeflateProgress& progress, u32& table
 ) {
     u32 thread = thread_index();
-    // What shared memory held has been read.
+    // Shared memory has been read.
     block_barrier();
     if (inside) {
         deflate_bring_kept<kWarps * CUZARR_WARP>(shared, split, CUZARR_DEFLATE_FIXED);
@@ -322,7 +322,7 @@ CUZARR_DEVICE void deflate_measure_region(
             progress.position = shared.progress.position, progress.damage = shared.progress.damage;
             if (last_entry == none || bytes > frame.dst_bytes - progress.at) progress.damage = CUZARR_TOO_LONG;
             else progress.at += bytes;
-            // What the row left in shared memory has been read.
+            // The row's shared memory has been read.
             block_barrier();
             if (progress.position == stop && progress.damage == 0) link = CUZARR_DEFLATE_INSIDE;
             // Arrived behind the place: it was none, and may have led others astray.

@@ -27,7 +27,7 @@
 
 /// Encoded bytes that have at most one beginning of a region.
 #define CUZARR_DEFLATE_SLOT_BITS 8192u
-/// Of a place to begin at: it is inside a block of the fixed codes.
+/// A bit of a place to begin at: it is inside a block of the fixed codes.
 #define CUZARR_DEFLATE_INSIDE 0x80000000u
 /// Bits that are passed to fall into step with the fixed codes, and bits that must then be symbols.
 #define CUZARR_DEFLATE_STEP_BITS 1024u
@@ -85,7 +85,7 @@ struct DeflateGroup {
     u32 at;
 };
 
-/// What became of a frame: 16 bytes, zero before.
+/// The outcome of a frame: 16 bytes, zero before.
 struct DeflateState {
     u32 split;     // 1: goes this way
     u32 groups;
@@ -125,7 +125,7 @@ struct DeflateSplit {
     u32 inside_slots;  // one slot of so many may have a beginning inside a block
 };
 
-// Of a frame's entry in the table: first_stream and streams number its slots and, behind them, its first region;
+// A frame's entry in the table: first_stream and streams number its slots and, behind them, its first region;
 // block_bytes is the number of its first group, work_offset that of its first element.
 
 CUZARR_DEVICE u32 deflate_slot(u32 position) { return (position & ~CUZARR_DEFLATE_INSIDE) / CUZARR_DEFLATE_SLOT_BITS; }
@@ -167,7 +167,7 @@ CUZARR_DEVICE bool deflate_could_begin(const u8* quarters, u32 w0, u32 w1, u32 w
     return used == 128;
 }
 
-/// What four lengths of 3 bits take of 128 words; saturated.
+/// The share of four lengths of 3 bits in 128 words; saturated.
 CUZARR_DEVICE u8 deflate_quarter(u32 bits) {
     u32 used = 0;
     for (u32 i = 0; i < 12; i += 3) {
