@@ -271,7 +271,7 @@ fn damage_is_told_with_its_place() {
         (
             Frame { encoded: b"no zstd".to_vec(), decoded_bytes: 3 },
             ErrorKind::ChunkCorrupt,
-            "byte 0: no zstd".to_string(),
+            "byte 0: not a zstd".to_string(),
         ),
     ];
     let all: Vec<Frame> = cases.iter().map(|(frame, ..)| frame.clone()).collect();
