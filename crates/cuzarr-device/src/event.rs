@@ -19,7 +19,8 @@ enum EventInner {
 impl Drop for EventInner {
     fn drop(&mut self) {
         if let EventInner::Mark { context, raw } = self {
-            // SAFETY: `record` made the event, and this value, dropped once, alone has it; the driver keeps what waits for it working.
+            // SAFETY: `record` made the event, and this value, dropped once, alone has it; the driver keeps what waits for it
+            // working.
             let _ = unsafe { context.backend.destroy_event(*raw) };
         }
     }

@@ -46,9 +46,9 @@ impl Drop for Queue {
             std::mem::forget(kept);
         }
         if self.owned {
-            // SAFETY: `Stream::queue` was told that we made the stream, and this value, dropped once, alone has it. The driver lets work
-            // that is under way finish. A failure here means
-            // that the device failed, which the next call on it reports.
+            // SAFETY: `Stream::queue` was told that we made the stream, and this value, dropped once, alone has it. The
+            // driver lets work that is under way finish. A failure here means that the device failed, which the next call on
+            // it reports.
             let _ = unsafe { self.context.backend.destroy_stream(self.raw) };
         }
     }
@@ -109,9 +109,9 @@ impl Stream {
         })))
     }
 
-    /// A second queue beside this one, the same at each call. Its kernels start before kernels of ordinary queues that have not begun. It
-    /// is for kernels that take long for little work, and would otherwise wait for all blocks of a large launch of another queue. Events
-    /// order the two queues. For a wrapped stream, and on the host, it is the stream itself.
+    /// A second queue beside this one, the same at each call. Its kernels start before kernels of ordinary queues that have
+    /// not begun. It is for kernels that take long for little work, and would otherwise wait for all blocks of a large launch
+    /// of another queue. Events order the two queues. For a wrapped stream, and on the host, it is the stream itself.
     ///
     /// # Errors
     /// `DeviceFailed`

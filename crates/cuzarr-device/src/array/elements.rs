@@ -23,8 +23,8 @@ use crate::memory::lease::Access;
 /// | `num_complex::Complex<f32>`, `Complex<f64>` (feature `num-complex`) | `complex64`, `complex128` |
 ///
 /// # Safety
-/// The type has the size of `DTYPE`, no padding and no interior mutability. Bytes of which [`HostElement::are_values`] says so are
-/// values of it; zeros always are.
+/// The type has the size of `DTYPE`, no padding and no interior mutability. Bytes of which [`HostElement::are_values`] says
+/// so are values of it; zeros always are.
 pub unsafe trait HostElement: Copy + Send + Sync + 'static {
     /// The elements that values of this type are.
     const DTYPE: DType;
@@ -122,8 +122,8 @@ impl NdBuffer {
         let layout = Layout::contiguous(shape, size_of::<T>(), Order::C)?;
         check_count(&elements, shape, &layout)?;
         let (address, size_bytes) = (elements.as_mut_ptr() as usize, size_of_val(&elements[..]));
-        // SAFETY: the vector owns these bytes, which are initialised (its type has no padding), and moves into the owner. Bytes that
-        // are no value of its type may be written; `into_vec` looks for them before it gives the vector back.
+        // SAFETY: the vector owns these bytes, which are initialised (its type has no padding), and moves into the owner.
+        // Bytes that are no value of its type may be written; `into_vec` looks for them before it gives the vector back.
         let buffer = unsafe { Buffer::from_raw(Device::Cpu, address, size_bytes, Box::new(elements)) };
         NdBuffer::from_parts(buffer, T::DTYPE, layout)
     }
@@ -171,8 +171,8 @@ impl NdBuffer {
         }
     }
 
-    /// Lends elements to `work` as a read-only nd-buffer, without copying. It returns when every view of them is dropped, so a view
-    /// that `work` keeps for ever lets it wait for ever.
+    /// Lends elements to `work` as a read-only nd-buffer, without copying. It returns when every view of them is dropped, so
+    /// a view that `work` keeps for ever lets it wait for ever.
     ///
     /// # Errors
     /// `InvalidArgument` when an element of the layout would lie outside of the slice.
@@ -180,9 +180,9 @@ impl NdBuffer {
         let (owner, ended) = channel::<()>();
         let _returned = Loan(ended);
         let (address, size_bytes) = (elements.as_ptr() as usize, size_of_val(elements));
-        // SAFETY: initialised bytes of the host. They are borrowed, so that nobody writes them, until this function returns; that it
-        // does when the owner was dropped, by `_returned`, which is dropped behind the buffer, also when `work` panics. Nobody writes
-        // through the buffer, which is read-only, so it does no harm when the slice is lent twice.
+        // SAFETY: initialised bytes of the host. They are borrowed, so that nobody writes them, until this function returns;
+        // that it does when the owner was dropped, by `_returned`, which is dropped behind the buffer, also when `work`
+        // panics. Nobody writes through the buffer, which is read-only, so it does no harm when the slice is lent twice.
         let buffer = unsafe { Buffer::from_raw(Device::Cpu, address, size_bytes, Box::new(owner)) };
         let buffer = NdBuffer::from_parts(buffer.into_read_only(), T::DTYPE, layout)?;
         Ok(work(&buffer))
@@ -212,8 +212,8 @@ impl NdBuffer {
         if !self.address().is_multiple_of(align_of::<T>()) {
             return Err(Error::invalid("elements are not aligned").with_hint("copy them first"));
         }
-        // SAFETY: `size_bytes` contiguous, initialised bytes of host memory (constructors checked where they lie), alive as long as
-        // `self`; the lease keeps writers away.
+        // SAFETY: `size_bytes` contiguous, initialised bytes of host memory (constructors checked where they lie), alive as
+        // long as `self`; the lease keeps writers away.
         let bytes = unsafe { std::slice::from_raw_parts(self.address() as *const u8, self.size_bytes()) };
         if !T::are_values(bytes) {
             return Err(Error::invalid(format!("elements are {}, but bytes among them are not", self.dtype())));

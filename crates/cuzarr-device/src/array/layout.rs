@@ -87,8 +87,8 @@ impl Layout {
         self.element_bytes
     }
 
-    /// A view of the bytes as elements of another size, more or fewer along the last dimension. `None` when that is not packed, its bytes
-    /// make up no whole elements, or these would not all begin at multiples of `alignment_bytes`.
+    /// A view of the bytes as elements of another size, more or fewer along the last dimension. `None` when that is not
+    /// packed, its bytes make up no whole elements, or these would not all begin at multiples of `alignment_bytes`.
     pub fn with_element_bytes(&self, element_bytes: usize, alignment_bytes: usize) -> Option<Layout> {
         let mut layout = Layout { element_bytes, ..self.clone() };
         let (extent, stride) = (layout.shape.last_mut()?, layout.strides.last_mut()?);

@@ -1,8 +1,8 @@
 //! Reading and writing the elements of one nd-buffer in host memory by many threads at once.
 //!
-//! A [`Reader`] or [`Writer`] takes one lease for the whole call. A writer lends boxes of elements, a batch at a time; it checks once
-//! that the boxes of a batch overlap neither each other nor those of other batches that live. Each thread then takes the part of
-//! its chunk, without a lock.
+//! A [`Reader`] or [`Writer`] takes one lease for the whole call. A writer lends boxes of elements, a batch at a time; it
+//! checks once that the boxes of a batch overlap neither each other nor those of other batches that live. Each thread then
+//! takes the part of its chunk, without a lock.
 
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

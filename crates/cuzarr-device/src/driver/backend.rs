@@ -61,8 +61,8 @@ pub(crate) trait Backend: Send + Sync {
     /// Bytes that its pools have taken from the system.
     fn held_bytes(&self) -> Result<u64>;
     fn allocate(&self, size_bytes: usize, stream: RawStream) -> Result<usize>;
-    /// Like `allocate`, from the pool of memory in flight, which takes no more of the system than `bound` was told last; `None` when
-    /// there is no such pool.
+    /// Like `allocate`, from the pool of memory in flight, which takes no more of the system than `bound` was told last;
+    /// `None` when there is no such pool.
     fn allocate_bounded(&self, size_bytes: usize, stream: RawStream) -> Result<Option<usize>>;
     unsafe fn free(&self, address: usize, stream: RawStream) -> Result<()>;
     /// Memory of its own, of the system's units, which every stream may use at once.
@@ -71,7 +71,8 @@ pub(crate) trait Backend: Send + Sync {
     unsafe fn free_apart(&self, address: usize, size_bytes: usize) -> Result<()>;
     /// Overwrites memory that is not used yet, so that tests notice reads of bytes that were never written.
     unsafe fn spoil(&self, _address: usize, _size_bytes: usize) {}
-    /// Lets the pool of what is in flight begin again with so many bytes at most, or end with 0. What it gave before stays as it is.
+    /// Lets the pool of what is in flight begin again with so many bytes at most, or end with 0. What it gave before stays as
+    /// it is.
     fn bound(&self, limit_bytes: u64) -> Result<()>;
     /// Gives what the pool of what is in flight keeps unused back to the system, without waiting, as `trim_to`.
     fn trim_bounded(&self) -> Result<()>;

@@ -1,9 +1,9 @@
 //! Where machine code comes from: shipped with the package, kept on disk, or compiled now.
 //!
-//! A cubin's key is the SHA-256 of a format number, the flags, the source and every header that it includes. Shipped cubins are named
-//! `<source>-<key>.sm_<arch>.cubin` and listed with their own hashes in `MANIFEST.sha256` (as `sha256sum` writes it), so
-//! finding them needs no compiler, and a stale or damaged one is simply not found. `scripts/compile_kernels.py` computes the
-//! same key; a test compares the two.
+//! A cubin's key is the SHA-256 of a format number, the flags, the source and every header that it includes. Shipped cubins
+//! are named `<source>-<key>.sm_<arch>.cubin` and listed with their own hashes in `MANIFEST.sha256` (as `sha256sum` writes
+//! it), so finding them needs no compiler, and a stale or damaged one is simply not found. `scripts/compile_kernels.py`
+//! computes the same key; a test compares the two.
 
 use std::collections::BTreeMap;
 use std::io::Write;

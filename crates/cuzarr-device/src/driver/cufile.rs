@@ -56,7 +56,8 @@ struct Properties {
     rest: [u64; 32],
 }
 
-// The layouts of cufile.h, version 1.0 and later. The library writes a `CUfileDrvProps_t`, of 56 bytes in version 1, into `Properties`.
+// The layouts of cufile.h, version 1.0 and later. The library writes a `CUfileDrvProps_t`, of 56 bytes in version 1, into
+// `Properties`.
 #[cfg(target_pointer_width = "64")]
 mod layouts {
     use super::*;
@@ -237,8 +238,8 @@ impl FileHandle {
             let (mut count, mut errno) = (0, 0);
             // The library works on the context that is current.
             backend.with_current(&mut || {
-                // SAFETY: the handle is registered until `drop`; the caller promises `size_bytes` bytes of this device at `address`,
-                // of which the last `rest` begin at `done`.
+                // SAFETY: the handle is registered until `drop`; the caller promises `size_bytes` bytes of this device at
+                // `address`, of which the last `rest` begin at `done`.
                 count = unsafe { function(handle, address, rest, at, done as i64) };
                 errno = std::io::Error::last_os_error().raw_os_error().unwrap_or(0);
             })?;

@@ -96,8 +96,8 @@ impl DeviceAllocator for Pool {
 /// The allocator of memory for results; `None` is our own pool.
 static RESULTS: RwLock<Option<Arc<dyn DeviceAllocator>>> = RwLock::new(None);
 
-/// Takes memory for results from another library's pool from now on, so that two pools do not fight over one GPU. `None` chooses our
-/// own. Scratch memory of kernels always comes from ours.
+/// Takes memory for results from another library's pool from now on, so that two pools do not fight over one GPU. `None`
+/// chooses our own. Scratch memory of kernels always comes from ours.
 pub fn set_allocator(allocator: Option<Arc<dyn DeviceAllocator>>) {
     *RESULTS.write().unwrap_or_else(PoisonError::into_inner) = allocator;
 }

@@ -45,9 +45,9 @@ impl Buffer {
     /// Wraps memory that other code owns, without copying.
     ///
     /// # Safety
-    /// `address` names `size_bytes` initialised bytes on `device` that stay valid, and are not freed or moved, until `owner` is
-    /// dropped. No other code writes host memory while a call on the buffer, or a view that it gave, reads it; no other code reads it
-    /// while one writes it; and no other buffer is made of the same bytes meanwhile.
+    /// `address` names `size_bytes` initialised bytes on `device` that stay valid, and are not freed or moved, until `owner`
+    /// is dropped. No other code writes host memory while a call on the buffer, or a view that it gave, reads it; no other
+    /// code reads it while one writes it; and no other buffer is made of the same bytes meanwhile.
     pub unsafe fn from_raw(device: Device, address: usize, size_bytes: usize, owner: Owner) -> Self {
         let allocation = Allocation::new(device, address, size_bytes, owner);
         Buffer { allocation: Arc::new(allocation), offset_bytes: 0, size_bytes, read_only: false }
@@ -205,8 +205,8 @@ impl Buffer {
         if self.size_bytes == 0 {
             return Ok(HostBytes::new(&[], lease));
         }
-        // SAFETY: initialised host memory of this size (constructors promise it), alive as long as `self`; the lease, which lives as
-        // long as the slice, keeps writers away.
+        // SAFETY: initialised host memory of this size (constructors promise it), alive as long as `self`; the lease, which
+        // lives as long as the slice, keeps writers away.
         let bytes = unsafe { std::slice::from_raw_parts(self.address() as *const u8, self.size_bytes) };
         Ok(HostBytes::new(bytes, lease))
     }

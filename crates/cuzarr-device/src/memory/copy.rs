@@ -31,8 +31,8 @@ impl Stream {
         self.synchronize()
     }
 
-    /// Copies one buffer to another, in stream order. Between two GPUs the driver chooses the fastest connection. Memory that it cannot
-    /// reach directly goes by way of the host, and is there when this returns.
+    /// Copies one buffer to another, in stream order. Between two GPUs the driver chooses the fastest connection. Memory that
+    /// it cannot reach directly goes by way of the host, and is there when this returns.
     ///
     /// # Errors
     /// Those of [`Stream::h2d`].
@@ -44,7 +44,8 @@ impl Stream {
             require_device(self, src)?;
             require_device(self, dst)?;
             let _leases = Buffer::lease_for_copy((src, src.footprint()), (dst, dst.footprint()))?;
-            // SAFETY: both are host memory of this size, as was compared, and leased; `copy` allows views of one block to overlap.
+            // SAFETY: both are host memory of this size, as was compared, and leased; `copy` allows views of one block to
+            // overlap.
             unsafe { std::ptr::copy(src.address() as *const u8, dst.address() as *mut u8, size_bytes) };
             return Ok(());
         };

@@ -64,7 +64,8 @@ impl HostMemory {
         let size_bytes = size_bytes.checked_next_multiple_of(HUGE_PAGE_BYTES)?;
         let wide = size_bytes.checked_add(HUGE_PAGE_BYTES)?;
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: the mapping is new and known to this function alone; what is unmapped are its ends, outside of what is returned.
+        // SAFETY: the mapping is new and known to this function alone; what is unmapped are its ends, outside of what is
+        // returned.
         unsafe {
             let base = mm::mmap_anonymous(std::ptr::null_mut(), wide, access, MapFlags::PRIVATE).ok()?;
             let address = base as usize;

@@ -117,8 +117,8 @@ impl PinnedCache {
         cached.held_bytes -= block.size_bytes;
         drop(cached);
         if let (Some(context), None) = (context, &block.heap) {
-            // SAFETY: it came from `allocate_host` with this size, and its user gave it back after its last copy. A failure means that the
-            // device is lost, which the next call on it reports.
+            // SAFETY: it came from `allocate_host` with this size, and its user gave it back after its last copy. A failure
+            // means that the device is lost, which the next call on it reports.
             let _ = unsafe { context.backend.free_host(block.address, block.size_bytes) };
         }
     }

@@ -46,9 +46,8 @@ pub fn resident_bytes(file: &File, range: Range<u64>) -> Option<u64> {
         return Some(0); // for the system it would mean all that follows
     }
     let (mut counts, file, flags) = (Counts::default(), file.as_raw_fd() as c_uint, 0 as c_uint);
-    // SAFETY: `file` is open; both structures have the layout of the call, as was checked above, and live through it; the second is
-    // written. A system that does not
-    // know the call touches neither.
+    // SAFETY: `file` is open; both structures have the layout of the call, as was checked above, and live through it; the
+    // second is written. A system that does not know the call touches neither.
     let failed = unsafe { syscall(NUMBER, file, &raw const span, &raw mut counts, flags) };
     (failed == 0).then(|| counts.cached * rustix::param::page_size() as u64)
 }

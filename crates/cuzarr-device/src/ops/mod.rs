@@ -1,4 +1,5 @@
-//! Operations on memory: one folder each, with `mod.rs` as its face, `cpu.rs` and `cuda.rs` behind it, and its kernels beside them.
+//! Operations on memory: one folder each, with `mod.rs` as its face, `cpu.rs` and `cuda.rs` behind it, and its kernels beside
+//! them.
 
 pub mod cast;
 pub mod checksum;

@@ -115,8 +115,8 @@ pub struct HeaderWalk {
     pub threads: u32,
 }
 
-/// The frames that a decoder shall prepare. A [`Batch`](super::batch::Batch) has checked every range: inside its buffer, and below
-/// [`MOST_FRAME_BYTES`].
+/// The frames that a decoder shall prepare. A [`Batch`](super::batch::Batch) has checked every range: inside its buffer, and
+/// below [`MOST_FRAME_BYTES`].
 pub struct Request<'a> {
     /// Where the frames are decoded.
     pub device: Device,

@@ -32,8 +32,8 @@ struct Entry {
 }
 
 impl Consolidated {
-    /// Consolidates `nodes`, which are given by their path relative to the group and must all be of `format`. Sorted by depth, then
-    /// by path, as zarr-python does.
+    /// Consolidates `nodes`, which are given by their path relative to the group and must all be of `format`. Sorted by
+    /// depth, then by path, as zarr-python does.
     pub fn from_nodes<'a>(
         format: ZarrFormat,
         nodes: impl IntoIterator<Item = (String, &'a NodeMetadata)>,

@@ -204,8 +204,8 @@ fn encode(value: &FillValue, data_type: &DataType) -> Result<Option<Value>> {
     })
 }
 
-/// The value that an attribute of format 3 marks as missing, also where another program than xarray wrote it as plain JSON; `None`
-/// when that is no element.
+/// The value that an attribute of format 3 marks as missing, also where another program than xarray wrote it as plain JSON;
+/// `None` when that is no element.
 fn decode(value: &Value, data_type: &DataType) -> Option<FillValue> {
     let double = |part: &Value| {
         let bytes = BASE64.decode(part.as_str()?).ok()?;

@@ -45,8 +45,8 @@ impl CudaBackend {
         })
     }
 
-    /// A pool that keeps the memory that it took: giving memory back and asking again costs milliseconds a gigabyte. It never takes more
-    /// than `most_bytes`; 0 is no bound.
+    /// A pool that keeps the memory that it took: giving memory back and asking again costs milliseconds a gigabyte. It never
+    /// takes more than `most_bytes`; 0 is no bound.
     fn create_pool(&self, most_bytes: usize) -> Result<usize> {
         let _current = self.enter()?;
         const PINNED_DEVICE_MEMORY: c_int = 1;

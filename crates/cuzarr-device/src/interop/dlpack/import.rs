@@ -18,7 +18,8 @@ struct Taken<T: Managed>(NonNull<T>);
 
 impl<T: Managed> Drop for Taken<T> {
     fn drop(&mut self) {
-        // SAFETY: the caller of the importing function promised a live structure that no other code ends; this value is dropped once.
+        // SAFETY: the caller of the importing function promised a live structure that no other code ends; this value is
+        // dropped once.
         unsafe { T::delete(self.0) }
     }
 }

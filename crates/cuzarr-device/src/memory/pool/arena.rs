@@ -1,7 +1,8 @@
 //! One piece of memory, cut into blocks of any size.
 //!
-//! A block is cut from the smallest hole that is large enough, preferably one without marks to wait for. A block that is given back is
-//! joined with the holes beside it. A hole keeps marks: a stream that takes a block of it has to be behind them.
+//! A block is cut from the smallest hole that is large enough, preferably one without marks to wait for. A block that is
+//! given back is joined with the holes beside it. A hole keeps marks: a stream that takes a block of it has to be behind
+//! them.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -1,14 +1,15 @@
 //! Memory in flight: the memory that work within a limit takes beside its results.
 //!
-//! CUDA's pools take more memory of the driver before they reuse memory that another stream freed and has not passed. Between blocks
-//! of many sizes they also keep gaps. A pool that may not grow makes the stream that asks wait for the other one instead. So memory
-//! in flight comes from a pool of its own, which is never larger than the limit, and results come from another. Where the bounded
-//! pool has no room in one piece, its unused memory goes back to the driver first; then all streams are waited for; only then the
-//! other pool gives the memory.
+//! CUDA's pools take more memory of the driver before they reuse memory that another stream freed and has not passed. Between
+//! blocks of many sizes they also keep gaps. A pool that may not grow makes the stream that asks wait for the other one
+//! instead. So memory in flight comes from a pool of its own, which is never larger than the limit, and results come from
+//! another. Where the bounded pool has no room in one piece, its unused memory goes back to the driver first; then all
+//! streams are waited for; only then the other pool gives the memory.
 //!
-//! Pools take 32 MiB at a time, which is much of a small limit. Work within a small limit has a piece of memory as large as the
-//! limit, cut by [`Arena`]. Its results come from the driver one by one, in units of 2 MiB. Where the piece has no room for a block,
-//! pinned memory of the host serves instead, slower, so that the device memory that the driver counts stays within the limit.
+//! Pools take 32 MiB at a time, which is much of a small limit. Work within a small limit has a piece of memory as large as
+//! the limit, cut by [`Arena`]. Its results come from the driver one by one, in units of 2 MiB. Where the piece has no room
+//! for a block, pinned memory of the host serves instead, slower, so that the device memory that the driver counts stays
+//! within the limit.
 
 use std::cell::Cell;
 use std::sync::Mutex;
@@ -308,8 +309,8 @@ impl Small {
             return Ok(());
         }
         self.arenas.drain(..).try_for_each(|arena| {
-            // SAFETY: `allocate` got it from `allocate_apart` with this size, no block of it is out, as was checked under the lock, and the
-            // driver waits for streams.
+            // SAFETY: `allocate` got it from `allocate_apart` with this size, no block of it is out, as was checked under the
+            // lock, and the driver waits for streams.
             unsafe { context.backend.free_apart(arena.address(), arena.size_bytes()) }
         })
     }

@@ -3,10 +3,10 @@
 //! We have two stream-ordered pools per GPU, which keep memory that they once took: one for results, one for memory in flight
 //! within a limit. Work within a small limit has a piece of memory of that size instead (`budget.rs`).
 //!
-//! Memory is allocated in the order of one stream. Any stream that uses it through this crate is put behind the allocation, and
-//! noted. When the last buffer over it is dropped, it is freed in the order of the stream that used it last, after all the others.
-//! So dropping never blocks, and never takes memory from running work. Memory whose address was given to other code
-//! ([`mark_shared`]) is freed only after the whole device is idle.
+//! Memory is allocated in the order of one stream. Any stream that uses it through this crate is put behind the allocation,
+//! and noted. When the last buffer over it is dropped, it is freed in the order of the stream that used it last, after all
+//! the others. So dropping never blocks, and never takes memory from running work. Memory whose address was given to other
+//! code ([`mark_shared`]) is freed only after the whole device is idle.
 //!
 //! Pools of other libraries come in through [`DeviceAllocator`] and [`lend`].
 
@@ -149,9 +149,9 @@ fn used_context(device: Device) -> Result<&'static Context> {
 }
 
 impl Buffer {
-    /// One view of buffers that together fill a stretch of memory, in any order, and where in it each begins. `None` when they leave
-    /// gaps or overlap, and for blocks of the pool or of host memory, which streams and leases know one by one. For kernels only: a copy
-    /// by the driver may not cross from one block to another.
+    /// One view of buffers that together fill a stretch of memory, in any order, and where in it each begins. `None` when
+    /// they leave gaps or overlap, and for blocks of the pool or of host memory, which streams and leases know one by one.
+    /// For kernels only: a copy by the driver may not cross from one block to another.
     pub fn joined(parts: &[Buffer]) -> Option<(Buffer, Vec<usize>)> {
         let mut sorted: Vec<&Buffer> = parts.iter().filter(|part| part.size_bytes() > 0).collect();
         sorted.sort_by_key(|part| part.address());
@@ -171,8 +171,8 @@ impl Buffer {
         } else if first.device().is_host_accessible() || sorted.iter().any(|part| part.owner().is::<PooledMemory>()) {
             return None;
         } else {
-            // SAFETY: every byte belongs to one of the parts, which touch each other as was checked, and the owner keeps all of them. It is
-            // memory of a device, which needs no leases.
+            // SAFETY: every byte belongs to one of the parts, which touch each other as was checked, and the owner keeps all
+            // of them. It is memory of a device, which needs no leases.
             unsafe { Buffer::from_raw(first.device(), start, size_bytes, Box::new(parts.to_vec())) }
         };
         Some((if read_only { joined.into_read_only() } else { joined }, offsets))

@@ -92,8 +92,8 @@ impl PooledMemory {
         Ok(())
     }
 
-    /// Marks the end of the last use that was noted, on its stream. When every use by the stream that the memory was allocated on is
-    /// marked, returning the memory does not wait for later work of that stream.
+    /// Marks the end of the last use that was noted, on its stream. When every use by the stream that the memory was
+    /// allocated on is marked, returning the memory does not wait for later work of that stream.
     pub(crate) fn note_end(&self, stream: &Stream) -> Result<()> {
         if self.is_home(stream) {
             let mut at_home = lock(&self.at_home);
@@ -136,7 +136,8 @@ impl PooledMemory {
                 event.hold_back(context, raw)?;
             }
         }
-        // SAFETY: `drop` calls this once, with the last view gone; the loop above put the stream behind every stream that used it.
+        // SAFETY: `drop` calls this once, with the last view gone; the loop above put the stream behind every stream that
+        // used it.
         unsafe { self.free(raw) }
     }
 

@@ -1,7 +1,7 @@
 //! Filled parts of a slab cross the bus while others are still being filled.
 //!
-//! The slab is divided into sections. A section crosses when all of it was carved and no piece in it lives any more; neighbours that
-//! are ready cross in one copy. So the bus starts early, and has little left to do when the last piece comes.
+//! The slab is divided into sections. A section crosses when all of it was carved and no piece in it lives any more;
+//! neighbours that are ready cross in one copy. So the bus starts early, and has little left to do when the last piece comes.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -110,7 +110,8 @@ impl Slab {
         }
     }
 
-    /// Says that nothing more will be carved of a slab whose filled parts cross by themselves. The rest crosses as soon as it is filled.
+    /// Says that nothing more will be carved of a slab whose filled parts cross by themselves. The rest crosses as soon as it
+    /// is filled.
     pub(super) fn close(&self) {
         if let Some(forward) = self.lease.forward.get() {
             lock(&forward.state).closed = true;

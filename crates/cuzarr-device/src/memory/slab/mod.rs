@@ -128,8 +128,9 @@ impl Slab {
         self.require_copy(&range, dst.size_bytes())?;
         // Later pieces begin behind what is being copied.
         self.carved_bytes = self.carved_bytes.max(range.end);
-        // SAFETY: inside the slab, as `require_copy` checked, which no thread writes while the copy runs: no piece lives, `bytes_mut` and
-        // `reset` wait for the mark that `note_copy` leaves, and so does the ring before it hands the slab out.
+        // SAFETY: inside the slab, as `require_copy` checked, which no thread writes while the copy runs: no piece lives,
+        // `bytes_mut` and `reset` wait for the mark that `note_copy` leaves, and so does the ring before it hands the slab
+        // out.
         unsafe { stream.h2d_async((self.lease.address() + range.start) as *const u8, dst) }?;
         self.lease.note_copy(stream, false)
     }
@@ -151,8 +152,9 @@ impl Slab {
     pub fn download(&mut self, src: &Buffer, offset_bytes: usize, stream: &Stream) -> Result<()> {
         let end = offset_bytes.saturating_add(src.size_bytes());
         self.require_copy(&(offset_bytes..end), src.size_bytes())?;
-        // SAFETY: inside the slab, as `require_copy` checked, which no thread touches while the copy runs: no piece lives, `bytes`,
-        // `bytes_mut` and `reset` wait for the mark that `note_copy` leaves, and so does the ring before it hands the slab out.
+        // SAFETY: inside the slab, as `require_copy` checked, which no thread touches while the copy runs: no piece lives,
+        // `bytes`, `bytes_mut` and `reset` wait for the mark that `note_copy` leaves, and so does the ring before it hands
+        // the slab out.
         unsafe { stream.d2h_async(src, (self.lease.address() + offset_bytes) as *mut u8) }?;
         self.carved_bytes = self.carved_bytes.max(end);
         self.lease.note_copy(stream, true)
@@ -165,7 +167,8 @@ impl Slab {
     pub fn bytes(&self) -> Result<&[u8]> {
         self.require_no_pieces()?;
         self.wait_for_downloads()?;
-        // SAFETY: initialised memory of this size, and no thread writes it: there is no piece and no such copy, and both need `&mut self`.
+        // SAFETY: initialised memory of this size, and no thread writes it: there is no piece and no such copy, and both need
+        // `&mut self`.
         Ok(unsafe { std::slice::from_raw_parts(self.lease.address() as *const u8, self.size_bytes) })
     }
 
@@ -188,8 +191,8 @@ impl Slab {
         self.require_no_pieces()?;
         self.wait()?;
         let (address, size_bytes) = (self.lease.address(), self.size_bytes);
-        // SAFETY: initialised memory of this size; the slab, which is the owner from now on, keeps it from the ring and from pieces,
-        // and copies under way were waited for.
+        // SAFETY: initialised memory of this size; the slab, which is the owner from now on, keeps it from the ring and from
+        // pieces, and copies under way were waited for.
         Ok(unsafe { Buffer::from_raw(Device::Cpu, address, size_bytes, Box::new(self)) })
     }
 

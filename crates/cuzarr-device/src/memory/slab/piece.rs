@@ -39,8 +39,8 @@ impl SlabPiece {
         // Bytes that other threads wrote before they dropped their pieces are visible from here on.
         std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
         let address = self.lease.address() + family.start;
-        // SAFETY: initialised memory inside the slab, which no thread writes: the others are gone, this piece is borrowed, and the slab
-        // itself refuses while it lives. Copies under way only read.
+        // SAFETY: initialised memory inside the slab, which no thread writes: the others are gone, this piece is borrowed,
+        // and the slab itself refuses while it lives. Copies under way only read.
         Some(unsafe { std::slice::from_raw_parts(address as *const u8, family.len()) })
     }
 }

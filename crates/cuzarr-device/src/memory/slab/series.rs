@@ -46,8 +46,8 @@ impl SlabRing {
         }
     }
 
-    /// Most bytes that the slabs of a series have, together, for pieces of `size_bytes` in all: a slab may end with too little room for the
-    /// next piece, a third of its bytes at most.
+    /// Most bytes that the slabs of a series have, together, for pieces of `size_bytes` in all: a slab may end with too
+    /// little room for the next piece, a third of its bytes at most.
     pub fn series_bytes(&self, size_bytes: usize) -> usize {
         size_bytes.saturating_add(size_bytes / 2).saturating_add(self.slab_bytes())
     }
@@ -59,8 +59,8 @@ impl SlabSeries {
         self.carved_bytes
     }
 
-    /// The next piece, for any thread to fill, and where in the buffer it comes to lie: at a multiple of 256 bytes. `None` when there is
-    /// no room, in the buffer or in the ring.
+    /// The next piece, for any thread to fill, and where in the buffer it comes to lie: at a multiple of 256 bytes. `None`
+    /// when there is no room, in the buffer or in the ring.
     ///
     /// # Errors
     /// `OutOfMemory`, `DeviceFailed`.

@@ -110,10 +110,12 @@ pub(crate) fn nd_to_nd(source: &NdBuffer, target: &NdBuffer) -> Result<()> {
                 let apart = NdBuffer::empty(Device::Cpu, source.dtype(), source.shape(), Order::C)?;
                 // SAFETY: the source is leased, and no other code knows the memory between them, which has its shape.
                 unsafe { transfer::cpu::copy(source, &apart) };
-                // SAFETY: the target is leased for writing, and no other code knows the memory between them; it has the target's shape.
+                // SAFETY: the target is leased for writing, and no other code knows the memory between them; it has the
+                // target's shape.
                 unsafe { transfer::cpu::copy(&apart, target) };
             } else if !same {
-                // SAFETY: source and target are leased, and do not overlap, as was compared; `copy_from_cast` compared the shapes.
+                // SAFETY: source and target are leased, and do not overlap, as was compared; `copy_from_cast` compared the
+                // shapes.
                 unsafe { transfer::cpu::copy(source, target) };
             }
             Ok(())

@@ -119,7 +119,8 @@ unsafe fn move_boxes(direction: Direction, steps: Steps<'_>, packed: *mut u8, tr
 /// Copies elements, converting them where the dtypes differ (the caller knows that this is possible).
 ///
 /// # Safety
-/// The two have one shape, are on the host and do not overlap; no other thread writes the source or accesses the target meanwhile.
+/// The two have one shape, are on the host and do not overlap; no other thread writes the source or accesses the target
+/// meanwhile.
 pub(crate) unsafe fn copy(source: &NdBuffer, target: &NdBuffer) {
     if source.is_empty() || source.dtype().size_bytes() == 0 {
         return;
@@ -138,8 +139,8 @@ pub(crate) unsafe fn copy(source: &NdBuffer, target: &NdBuffer) {
 /// Sets the elements of one box to `element`.
 ///
 /// # Safety
-/// The box lies inside `target`, which is on the host, `element` has the size of its elements, and no other thread accesses the box
-/// meanwhile.
+/// The box lies inside `target`, which is on the host, `element` has the size of its elements, and no other thread accesses
+/// the box meanwhile.
 pub(crate) unsafe fn fill_box(target: &NdBuffer, start: &[usize], extent: &[usize], element: &[u8]) {
     let corner = element_pointer(target, start, extent);
     // SAFETY: the caller checked the box, and the constructors that all elements lie in their memory.

@@ -1,8 +1,8 @@
 //! Batches of frames that a device decodes by itself: encoded bytes in device memory become decoded bytes there.
 //!
-//! A [`Batch`] is prepared for frames of one [`DeviceDecoder`], run in the order of a stream, and checked. It costs the host a look
-//! at each frame's headers, in the caller's bytes when they are at hand; otherwise kernels read the headers, or bring those
-//! that stand inside of frames to the host (`headers.cu`) while a batch is prepared. Runs read nothing back.
+//! A [`Batch`] is prepared for frames of one [`DeviceDecoder`], run in the order of a stream, and checked. It costs the host
+//! a look at each frame's headers, in the caller's bytes when they are at hand; otherwise kernels read the headers, or bring
+//! those that stand inside of frames to the host (`headers.cu`) while a batch is prepared. Runs read nothing back.
 //!
 //! ```
 //! use cuzarr::codec::batch::{Batch, Unit};

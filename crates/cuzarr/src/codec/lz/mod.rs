@@ -36,8 +36,8 @@ const SHORT_ROW: usize = 16;
 /// The cost of settling a segment, in tiles of a row; and where sequences are short.
 const SETTLE_COST: f64 = 0.6;
 const SETTLE_COST_SHORT: f64 = 2.2;
-/// Tiles of a segment, where so many tiles are there for each segment of a unit that settling one after the other is hidden behind
-/// the other units': short segments have less to wait for.
+/// Tiles of a segment, where so many tiles are there for each segment of a unit that settling one after the other is hidden
+/// behind the other units': short segments have less to wait for.
 const SEGMENT_TILES: usize = 5;
 const SETTLE_SHARE: usize = 340;
 /// Chains whose tiles take turns: as many as are at work at once, so that what they repeat is still in the cache.
@@ -55,7 +55,8 @@ fn by_lanes(device: Device, tiles: impl Iterator<Item = usize> + Clone) -> bool 
     tiles.clone().max().is_some_and(|longest| longest * share <= tiles.sum())
 }
 
-/// Whether a unit of so many tiles, among so many of all, becomes bytes in a row; `short`: whether the sequences are of a few bytes.
+/// Whether a unit of so many tiles, among so many of all, becomes bytes in a row; `short`: whether the sequences are of a few
+/// bytes.
 fn is_row(tiles: usize, total: usize, short: bool) -> bool {
     let cost = match (short, tiles <= BRIEF_ROW) {
         (false, _) => ROW_COST,

@@ -23,9 +23,9 @@
 //! # Ok::<(), cuzarr::Error>(())
 //! ```
 //!
-//! The index is read in full before a chunk is. That an entry lies inside the object is seen when its chunk is read, so that a
-//! damaged entry does not spoil the other chunks. Shards may hold bytes that no entry names. Chunks are written without gaps, in C
-//! order unless [`Chain::with_write_orders`] chose another.
+//! The index is read in full before a chunk is. That an entry lies inside the object is seen when its chunk is read, so that
+//! a damaged entry does not spoil the other chunks. Shards may hold bytes that no entry names. Chunks are written without
+//! gaps, in C order unless [`Chain::with_write_orders`] chose another.
 
 mod index;
 mod whole;

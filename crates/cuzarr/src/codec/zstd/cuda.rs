@@ -306,8 +306,8 @@ impl Decode for Zstd {
         self.scratch.bytes() + self.layout.size_bytes + self.engine.scratch_bytes()
     }
 
-    /// Chains of states need a millisecond for however little, and leave most of the device to others. So what is before the copies
-    /// goes before another batch's copies, which would let none of its blocks begin until all of theirs have.
+    /// Chains of states need a millisecond for however little, and leave most of the device to others. So what is before the
+    /// copies goes before another batch's copies, which would let none of its blocks begin until all of theirs have.
     fn launch(&self, copies: &Task<'_>) -> Result<()> {
         let urgent = copies.stream.urgent()?;
         urgent.wait(&copies.stream.record()?)?;

@@ -198,8 +198,8 @@ impl Tables {
         self.blocks.push(block);
     }
 
-    /// Adds the one unit of `other`, which lies at the beginning of both sides there and at `src` and `dst` here; `false` when those
-    /// are of other sizes.
+    /// Adds the one unit of `other`, which lies at the beginning of both sides there and at `src` and `dst` here; `false`
+    /// when those are of other sizes.
     pub(super) fn append(&mut self, other: &Tables, src: &Range<usize>, dst: &Range<usize>) -> bool {
         let [unit] = &other.units[..] else { return false };
         if (unit.src.len(), unit.dst.len()) != (src.len(), dst.len()) {

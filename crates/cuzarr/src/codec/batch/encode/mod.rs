@@ -56,8 +56,8 @@ impl EncodeBatch {
     /// Plans the encoding of `count` chunks of `src`, `stride_bytes` from one to the next. Nothing is put on the device yet.
     ///
     /// # Errors
-    /// `InvalidArgument` for chunks that are not inside `src` or do not begin at multiples of 16, `MemorySpace` for host memory; `DeviceUnavailable`,
-    /// `LibraryMissing`, `KernelCompileFailed`.
+    /// `InvalidArgument` for chunks that are not inside `src` or do not begin at multiples of 16, `MemorySpace` for host
+    /// memory; `DeviceUnavailable`, `LibraryMissing`, `KernelCompileFailed`.
     pub fn prepare(
         encoder: &dyn DeviceEncoder,
         src: &Buffer,
