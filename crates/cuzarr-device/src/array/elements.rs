@@ -88,6 +88,13 @@ pub fn bytes_of<T: HostElement>(elements: &[T]) -> &[u8] {
     unsafe { std::slice::from_raw_parts(elements.as_ptr().cast(), size_of_val(elements)) }
 }
 
+fn require_values<T: HostElement>(bytes: &[u8]) -> Result<()> {
+    match T::are_values(bytes) {
+        true => Ok(()),
+        false => Err(Error::invalid(format!("elements are {}, but bytes among them are not", T::DTYPE))),
+    }
+}
+
 fn check_count<T>(elements: &[T], shape: &[usize], layout: &Layout) -> Result<()> {
     let (got, expected) = (elements.len(), layout.len());
     match got == expected {
@@ -123,7 +130,7 @@ impl NdBuffer {
         check_count(&elements, shape, &layout)?;
         let (address, size_bytes) = (elements.as_mut_ptr() as usize, size_of_val(&elements[..]));
         // SAFETY: the vector owns these bytes, which are initialised (its type has no padding), and moves into the owner.
-        // Bytes that are no value of its type may be written; `into_vec` looks for them before it gives the vector back.
+        // Bytes that are no value of its type may be written. `into_vec` looks for them when it alone has the vector.
         let buffer = unsafe { Buffer::from_raw(Device::Cpu, address, size_bytes, Box::new(elements)) };
         NdBuffer::from_parts(buffer, T::DTYPE, layout)
     }
@@ -166,7 +173,14 @@ impl NdBuffer {
         let (buffer, layout) = (self.buffer().clone(), self.layout().clone());
         drop(self);
         match buffer.into_owner::<Vec<T>>() {
-            Ok(elements) => Ok(elements),
+            Ok(elements) => {
+                // SAFETY: initialised bytes of a vector that this function alone has, read without looking at its type.
+                let bytes = unsafe {
+                    std::slice::from_raw_parts(elements.as_ptr().cast(), elements.len() * T::DTYPE.size_bytes())
+                };
+                // Other threads may have written after the look above, while they had a view.
+                require_values::<T>(bytes).map(|()| elements)
+            }
             Err(buffer) => Ok(NdBuffer::from_parts(buffer, T::DTYPE, layout)?.host_slice::<T>()?.to_vec()),
         }
     }
@@ -180,9 +194,9 @@ impl NdBuffer {
         let (owner, ended) = channel::<()>();
         let _returned = Loan(ended);
         let (address, size_bytes) = (elements.as_ptr() as usize, size_of_val(elements));
-        // SAFETY: initialised bytes of the host. They are borrowed, so that nobody writes them, until this function returns;
+        // SAFETY: initialised bytes of the host. They are borrowed, so that no code writes them, until this function returns;
         // that it does when the owner was dropped, by `_returned`, which is dropped behind the buffer, also when `work`
-        // panics. Nobody writes through the buffer, which is read-only, so it does no harm when the slice is lent twice.
+        // panics. The buffer is read-only, so the slice may be lent twice.
         let buffer = unsafe { Buffer::from_raw(Device::Cpu, address, size_bytes, Box::new(owner)) };
         let buffer = NdBuffer::from_parts(buffer.into_read_only(), T::DTYPE, layout)?;
         Ok(work(&buffer))
@@ -215,9 +229,7 @@ impl NdBuffer {
         // SAFETY: `size_bytes` contiguous, initialised bytes of host memory (constructors checked where they lie), alive as
         // long as `self`; the lease keeps writers away.
         let bytes = unsafe { std::slice::from_raw_parts(self.address() as *const u8, self.size_bytes()) };
-        if !T::are_values(bytes) {
-            return Err(Error::invalid(format!("elements are {}, but bytes among them are not", self.dtype())));
-        }
+        require_values::<T>(bytes)?;
         // SAFETY: these bytes are aligned and were seen to be values of `T`; the lease lives as long as the slice.
         let elements = unsafe { std::slice::from_raw_parts(self.address() as *const T, self.len()) };
         Ok(HostSlice::new(elements, lease))
