@@ -294,6 +294,21 @@ mod tests {
     }
 
     #[test]
+    fn a_vector_comes_out_with_values_alone_while_another_thread_writes() {
+        for _ in 0..500 {
+            let array = NdBuffer::from_vec(vec![true; 64], &[64]).unwrap();
+            let view = array.clone();
+            let writer = std::thread::spawn(move || view.fill(&[2]).is_ok());
+            if let Ok(elements) = array.into_vec::<bool>() {
+                // SAFETY: the vector's initialised bytes, read without looking at its type.
+                let bytes = unsafe { std::slice::from_raw_parts(elements.as_ptr().cast::<u8>(), elements.len()) };
+                assert!(bool::are_values(bytes));
+            }
+            writer.join().unwrap();
+        }
+    }
+
+    #[test]
     fn counts_and_types_are_checked() {
         for error in [
             NdBuffer::from_vec(vec![1_u8], &[2]).unwrap_err(),
