@@ -362,7 +362,10 @@ fn hostile_streams_are_refused_with_their_place() {
         // 288 codes of literals, 32 of distances, a repetition of nothing.
         (zeros(&|to| _ = to.put(5, 3).put(31, 5).put(0, 60)), "byte 2: the code lengths of a block"),
         (zeros(&|to| _ = to.put(5, 3).put(0, 5).put(31, 5).put(0, 60)), "byte 2: the code lengths of a block"),
-        (zeros(&|to| _ = to.put(5, 3).put(0, 14).put(1, 3).put(1, 9).put(0, 60)), "byte 5: the lengths of a block's"),
+        (
+            zeros(&|to| _ = to.put(5, 3).put(0, 14).put(1, 3).put(1, 9).put(0, 60)),
+            "byte 5: the code lengths of a block",
+        ),
         (zeros(&|to| _ = to.dynamic(&literals(&[(0, 1), (1, 1), (256, 1)]), &[0])), "the code lengths of a block"),
         (zeros(&|to| _ = to.dynamic(&literals(&[(0, 2), (256, 2)]), &[0])), "the code lengths of a block"),
         (zeros(&|to| _ = to.dynamic(&literals(&[(0, 1), (1, 1)]), &[0])), "the code lengths of a block"),
