@@ -6,7 +6,7 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use cuzarr::codec::VariableElements;
-use cuzarr::meta::ArrayMetadata;
+use cuzarr::meta::NodeMetadata;
 use cuzarr::node::{Array, ArrayOptions};
 use cuzarr::plan::{AxisSelection, Selection};
 use cuzarr::{Error, ErrorKind};
@@ -17,6 +17,7 @@ use pyo3::types::{PyBytes, PyDict};
 use crate::error::{IntoPython, PyResult};
 use crate::helper::Helper;
 use crate::ndbuffer::{PyNdBuffer, parse_device, parse_dtype};
+use crate::nodes::parse_documents;
 use crate::store::PyStore;
 use crate::update::PyUpdate;
 use crate::watch::{Signals, Watch, Watches};
@@ -32,21 +33,14 @@ pub struct PyArray {
 
 #[pymethods]
 impl PyArray {
-    /// An array whose metadata is known: `zarr.json` or `.zarray` as bytes. Reads nothing.
+    /// An array whose documents are known, by their names. Reads nothing.
     #[new]
-    fn new(
-        store: &PyStore,
-        path: &str,
-        document: &[u8],
-        zarr_format: u8,
-        options: &Bound<'_, PyDict>,
-    ) -> PyResult<Self> {
-        let metadata = match zarr_format {
-            2 => ArrayMetadata::from_json_v2(document, None),
-            _ => ArrayMetadata::from_json(document),
+    fn new(store: &PyStore, path: &str, documents: &Bound<'_, PyDict>, options: &Bound<'_, PyDict>) -> PyResult<Self> {
+        let NodeMetadata::Array(metadata) = parse_documents(documents)?.check().py()? else {
+            let message = format!("the documents at '{path}' are a group's, expected an array's");
+            return Err(Error::new(ErrorKind::InvalidArgument, message)).py();
         };
-        let array =
-            Array::from_metadata(Arc::clone(&store.inner), path, metadata.py()?, parse_options(options)?).py()?;
+        let array = Array::from_metadata(Arc::clone(&store.inner), path, *metadata, parse_options(options)?).py()?;
         array.chain().py()?;
         Ok(PyArray { array })
     }
@@ -65,11 +59,6 @@ impl PyArray {
     /// For an array whose shape has changed: deletes the chunks that it had by the former one alone.
     fn delete_outside(&self, py: Python<'_>, before: Vec<u64>, after: Vec<u64>) -> PyResult<()> {
         self.run(py, move |array| array.delete_outside(&before, &after))
-    }
-
-    /// Refuses to make this array of chunks that are left of another one.
-    fn refuse_left_over(&self, py: Python<'_>) -> PyResult<()> {
-        self.run(py, Array::refuse_left_over)
     }
 
     /// The selected elements, in C order, in new memory of the device.

@@ -9,9 +9,11 @@ mod error;
 mod expr;
 mod foreign;
 mod helper;
+mod json;
 mod memory;
 mod module;
 mod ndbuffer;
+mod nodes;
 mod pipeline;
 mod replies;
 mod store;
@@ -64,6 +66,8 @@ mod _core {
     use super::module::{PyElementwiseKernel, PyFunction, PyUserModule};
     #[pymodule_export]
     use super::ndbuffer::PyNdBuffer;
+    #[pymodule_export]
+    use super::nodes::{PyNewNodes, find_node, gather_nodes, lay_out_node, walk_nodes};
     #[pymodule_export]
     use super::pipeline::{PyChunkRequest, PyChunkStore, PyChunks, PyStartedRead, has_codec};
     #[pymodule_export]

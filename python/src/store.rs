@@ -102,12 +102,6 @@ impl PyStore {
         Ok(value.map(|bytes| PyBytes::new(py, &bytes)))
     }
 
-    /// All bytes of a key, which is refused if it has more than `limit_bytes`; `None` when it does not exist.
-    fn get_at_most<'py>(&self, py: Python<'py>, key: &str, limit_bytes: u64) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let value = py.detach(|| self.inner.get_at_most(key, limit_bytes)).py()?;
-        Ok(value.map(|bytes| PyBytes::new(py, &bytes)))
-    }
-
     /// Several parts of one value, which is opened once; `None` when the key does not exist.
     fn get_parts<'py>(
         &self,
@@ -181,11 +175,6 @@ impl PyStore {
     /// Deletes a node with all that is below it, and what groups above have consolidated of it; says whether they had something.
     fn delete_node(&self, py: Python<'_>, path: &str) -> PyResult<bool> {
         py.detach(|| cuzarr::node::delete_node(&*self.inner, path)).py()
-    }
-
-    /// Brings what groups above have consolidated of a node up to its own documents.
-    fn refresh_consolidated(&self, py: Python<'_>, path: &str, is_added: bool) -> PyResult<bool> {
-        py.detach(|| cuzarr::node::refresh_consolidated(&*self.inner, path, is_added)).py()
     }
 
     fn getsize(&self, py: Python<'_>, key: &str) -> PyResult<Option<u64>> {
@@ -291,14 +280,14 @@ impl PythonStore {
     }
 
     /// Asks for all values of a batch, which come later; nobody waits for them here.
-    fn start(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: Arc<dyn Workers>) {
+    fn start(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: Option<Arc<dyn Workers>>) {
         let name = self.name.clone();
         let explain = move |py: Python<'_>, request: &ReadRequest, exception| {
             from_python(py, ErrorKind::StoreFailed, &format!("store '{name}': get '{}'", request.key), exception)
         };
         let pending = Pending::new(batch, sink, Box::new(explain));
         let started = pending.batch.iter().map(bounds).collect::<cuzarr::Result<Vec<_>>>().and_then(|requests| {
-            let reply = PyChunkReply { pending: Arc::clone(&pending), workers: Some(workers) };
+            let reply = PyChunkReply { pending: Arc::clone(&pending), workers };
             self.call("get", |_, adapter| adapter.call_method1("start", (requests, reply)).map(|_| ()))
         });
         if let Err(error) = started {
@@ -408,8 +397,8 @@ impl Store for PythonStore {
     // Else on the calling thread: the interpreter's lock would serialise threads anyway, and who can fetch many values at once
     // does so when asked for many.
     fn read(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: &dyn Workers) {
-        if let Some(workers) = workers.handle().filter(|_| self.is_asynchronous) {
-            return self.start(batch, sink, workers);
+        if self.is_asynchronous {
+            return self.start(batch, sink, workers.handle());
         }
         for (number, requests) in batch.chunks(self.requests_at_once).enumerate() {
             let from = number * self.requests_at_once;

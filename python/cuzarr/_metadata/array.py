@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
+from cuzarr import _core
 from cuzarr._checks import parse_shape
 from cuzarr._config import config
 from cuzarr._metadata.chunk_grid import grid_shape
@@ -21,44 +22,12 @@ from cuzarr._metadata.dtype import DataType, ZarrFormat, from_json_v2, from_json
 from cuzarr.codecs.chain import ShardingCodec, parse_codec
 from cuzarr.codecs.numcodecs import NumcodecsCodec, from_numcodecs_config
 from cuzarr.codecs.values import Codec
-from cuzarr.errors import (
-    InvalidArgumentError,
-    MetadataValidationError,
-    NodeTypeValidationError,
-    UnsupportedFeatureError,
-)
+from cuzarr.errors import MetadataValidationError, NodeTypeValidationError, UnsupportedFeatureError
 
 ZARR_JSON = "zarr.json"
 ZARRAY = ".zarray"
 ZGROUP = ".zgroup"
 ZATTRS = ".zattrs"
-ZMETADATA = ".zmetadata"
-
-
-def decode_document(raw: bytes) -> dict[str, Any]:
-    """A JSON object from stored bytes.
-
-    Raises
-    ------
-    MetadataValidationError
-        They are no JSON object.
-    """
-    try:
-        document = json.loads(raw)
-    except (ValueError, RecursionError) as error:
-        raise MetadataValidationError(f"not JSON: {error}") from error
-    if not isinstance(document, dict):
-        raise MetadataValidationError(f"expected a JSON object, got {type(document).__name__}")
-    return document
-
-
-def encode_document(document: Mapping[str, Any], *, compact: bool = False) -> bytes:
-    """A JSON object as stored bytes; ``compact`` for those that are not stored, which takes a fraction of the time."""
-    try:
-        indent = None if compact else config.get("json_indent")
-        return json.dumps(document, indent=indent, default=_plain_json).encode()
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidArgumentError(f"metadata cannot be written as JSON: {error}") from error
 
 
 def _plain_json(value: Any) -> Any:
@@ -89,7 +58,38 @@ def as_mapping(value: Any, what: str) -> Mapping[str, Any]:
     return value
 
 
-class ArrayMetadata:
+Documents = dict[str, dict[str, Any]]
+"""What is stored of a node, by the key relative to it."""
+
+
+class NodeMetadata:
+    """What metadata of arrays and of groups have."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document, attributes inside."""
+        raise NotImplementedError  # each kind has its own
+
+    def stored(self) -> tuple[Documents, dict[str, Documents] | None]:
+        """What is stored: of the node alone, and by their paths of what is consolidated below it."""
+        raise NotImplementedError  # each kind has its own
+
+    def documents(self) -> dict[str, bytes]:
+        """The bytes of what is stored, by the key relative to the node."""
+        return _core.lay_out_node(*self.stored(), config.get("json_indent"))
+
+    def same_as(self, other: object) -> bool:
+        """Whether both say the same: what ``==`` says of metadata, too."""
+        # As JSON: not-a-number equals itself there, and a tuple the list it is written as.
+        return isinstance(other, NodeMetadata) and canonical_json(self.to_dict()) == canonical_json(other.to_dict())
+
+    def __eq__(self, other: object) -> bool:
+        return self.same_as(other)
+
+    def __hash__(self) -> int:
+        return hash(canonical_json(self.to_dict()))
+
+
+class ArrayMetadata(NodeMetadata):
     """What both formats' array metadata have."""
 
     zarr_format: ClassVar[ZarrFormat]
@@ -158,8 +158,13 @@ class ArrayMetadata:
         return cls(document, attributes)  # type: ignore[call-arg]
 
     def to_dict(self) -> dict[str, Any]:
-        """The document, attributes inside."""
+        # Attributes keep their place among the members.
         return {**self.document, "attributes": self.attributes}
+
+    def described(self) -> Documents:
+        """What describes the elements: what is stored, without attributes."""
+        name = ZARR_JSON if self.zarr_format == 3 else ZARRAY
+        return {name: {key: value for key, value in self.document.items() if key != "attributes"}}
 
     def update_shape(self, shape: Iterable[int]) -> Self:
         """The same with another shape."""
@@ -172,21 +177,6 @@ class ArrayMetadata:
     def update_attributes(self, attributes: Mapping[str, Any]) -> Self:
         """The same with other attributes."""
         return type(self)(self.document, dict(attributes))  # type: ignore[call-arg]
-
-    def documents(self) -> dict[str, bytes]:
-        """What is stored, by the key relative to the array."""
-        raise NotImplementedError  # each format has its own
-
-    def same_as(self, other: object) -> bool:
-        """Whether both say the same: what ``==`` says of metadata, too."""
-        # As JSON: not-a-number equals itself there, and a tuple the list it is written as.
-        return isinstance(other, ArrayMetadata) and canonical_json(self.to_dict()) == canonical_json(other.to_dict())
-
-    def __eq__(self, other: object) -> bool:
-        return self.same_as(other)
-
-    def __hash__(self) -> int:
-        return hash(canonical_json(self.to_dict()))
 
 
 def canonical_json(document: Mapping[str, Any]) -> str:
@@ -340,13 +330,8 @@ class ArrayV3Metadata(ArrayMetadata):
         """Storage transformers; none are supported."""
         return tuple(self.document.get("storage_transformers") or ())
 
-    def to_dict(self) -> dict[str, Any]:
-        # Attributes keep their place among the members.
-        document = {**self.document, "attributes": self.attributes}
-        return document
-
-    def documents(self) -> dict[str, bytes]:
-        return {ZARR_JSON: encode_document(self.to_dict())}
+    def stored(self) -> tuple[Documents, None]:
+        return {ZARR_JSON: self.to_dict()}, None
 
 
 def _named_document(spec: Any) -> dict[str, Any]:
@@ -420,8 +405,8 @@ class ArrayV2Metadata(ArrayMetadata):
         """The value of elements that were never written; ``None`` leaves it open."""
         return self.data_type.fill_from_json(self.document.get("fill_value"), 2)
 
-    def documents(self) -> dict[str, bytes]:
-        return {ZARRAY: encode_document(self.document), ZATTRS: encode_document(self.attributes)}
+    def stored(self) -> tuple[Documents, None]:
+        return {ZARRAY: self.document, ZATTRS: self.attributes}, None
 
 
 AnyArrayMetadata = ArrayV2Metadata | ArrayV3Metadata

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
@@ -12,14 +12,13 @@ from cuzarr._metadata.array import (
     ZARRAY,
     ZATTRS,
     ZGROUP,
-    ZMETADATA,
     AnyArrayMetadata,
     ArrayMetadata,
     ArrayV2Metadata,
     ArrayV3Metadata,
+    Documents,
+    NodeMetadata,
     as_mapping,
-    canonical_json,
-    encode_document,
 )
 from cuzarr._metadata.dtype import ZarrFormat
 from cuzarr.errors import ContainsArrayError, MetadataValidationError, NodeTypeValidationError
@@ -36,19 +35,20 @@ class ConsolidatedMetadata:
     @property
     def metadata(self) -> dict[str, AnyArrayMetadata | GroupMetadata]:
         """The direct children; groups among them know theirs."""
+        return dict(self.nodes(0))
+
+    def nodes(self, max_depth: int | None) -> Iterator[tuple[str, AnyArrayMetadata | GroupMetadata]]:
+        """Paths and nodes, to so many levels below the direct children, each group before its members; groups know theirs."""
         # By one look at every path, however many groups there are.
         inside: dict[str, dict[str, AnyArrayMetadata | GroupMetadata]] = {}
         for key, child in self.flattened_metadata.items():
-            name, slash, rest = key.partition("/")
-            if slash:
-                inside.setdefault(name, {})[rest] = child
-        return {
-            name: replace(node, consolidated_metadata=ConsolidatedMetadata(inside.get(name, {})))
-            if isinstance(node, GroupMetadata)
-            else node
-            for name, node in self.flattened_metadata.items()
-            if "/" not in name
-        }
+            for end in (place for place, character in enumerate(key) if character == "/"):
+                inside.setdefault(key[:end], {})[key[end + 1 :]] = child
+        for key, node in sorted(self.flattened_metadata.items(), key=lambda item: item[0].split("/")):
+            if max_depth is None or key.count("/") <= max_depth:
+                if isinstance(node, GroupMetadata):
+                    node = replace(node, consolidated_metadata=ConsolidatedMetadata(inside.get(key, {})))
+                yield key, node
 
     def below(self, name: str) -> AnyArrayMetadata | GroupMetadata:
         """The node called ``name``, a group with all that is below it."""
@@ -71,7 +71,7 @@ class ConsolidatedMetadata:
 
 
 @dataclass(frozen=True, eq=False)
-class GroupMetadata:
+class GroupMetadata(NodeMetadata):
     """Metadata of a group."""
 
     attributes: dict[str, Any] = field(default_factory=dict)
@@ -109,35 +109,14 @@ class GroupMetadata:
         """The same with other attributes."""
         return replace(self, attributes=dict(attributes))
 
-    def documents(self) -> dict[str, bytes]:
-        """What is stored, by the key relative to the group."""
-        if self.zarr_format == 3:
-            return {ZARR_JSON: encode_document(self.to_dict())}
-        stored = {ZGROUP: encode_document({"zarr_format": 2} | self.extra), ZATTRS: encode_document(self.attributes)}
-        if self.consolidated_metadata is not None:
-            stored[ZMETADATA] = encode_document(self._consolidated_v2())
-        return stored
-
-    def _consolidated_v2(self) -> dict[str, Any]:
-        assert self.consolidated_metadata is not None
-        documents: dict[str, Any] = {ZATTRS: self.attributes, ZGROUP: {"zarr_format": 2} | self.extra}
-        for path, node in sorted(self.consolidated_metadata.flattened_metadata.items()):
-            documents[f"{path}/{ZATTRS}"] = node.attributes
-            if isinstance(node, GroupMetadata):
-                documents[f"{path}/{ZGROUP}"] = {"zarr_format": 2} | node.extra
-            else:
-                documents[f"{path}/{ZARRAY}"] = node.document
-        return {"metadata": documents, "zarr_consolidated_format": 1}
-
-    def same_as(self, other: object) -> bool:
-        """Whether both say the same: what ``==`` says of metadata, too."""
-        return isinstance(other, GroupMetadata) and canonical_json(self.to_dict()) == canonical_json(other.to_dict())
-
-    def __eq__(self, other: object) -> bool:
-        return self.same_as(other)
-
-    def __hash__(self) -> int:
-        return hash(canonical_json(self.to_dict()))
+    def stored(self) -> tuple[Documents, dict[str, Documents] | None]:
+        below = self.consolidated_metadata
+        documents = (
+            {ZARR_JSON: {"attributes": self.attributes, "zarr_format": 3, "node_type": "group"} | self.extra}
+            if self.zarr_format == 3
+            else {ZGROUP: {"zarr_format": 2} | self.extra, ZATTRS: self.attributes}
+        )
+        return documents, None if below is None else {path: node.stored()[0] for path, node in below.flattened_metadata.items()}
 
 
 def parse_node(data: Mapping[str, Any]) -> AnyArrayMetadata | GroupMetadata:
@@ -147,6 +126,28 @@ def parse_node(data: Mapping[str, Any]) -> AnyArrayMetadata | GroupMetadata:
         is_array = "shape" in data
         return ArrayV2Metadata.from_dict(data) if is_array else GroupMetadata.from_dict(data)
     return ArrayV3Metadata.from_dict(data) if data.get("node_type") == "array" else GroupMetadata.from_dict(data)
+
+
+def node_of(
+    documents: Mapping[str, Mapping[str, Any]], consolidated: Mapping[str, Documents] | None = None
+) -> AnyArrayMetadata | GroupMetadata:
+    """The value of what is stored of a node, and of what is consolidated below it.
+
+    Raises
+    ------
+    MetadataValidationError
+        It says that it is neither an array nor a group, or lacks something.
+    """
+    if ZARR_JSON in documents:
+        node = parse_node(documents[ZARR_JSON])
+    elif ZARRAY in documents:
+        return ArrayV2Metadata(dict(documents[ZARRAY]), dict(documents.get(ZATTRS, {})))
+    else:
+        node = GroupMetadata.from_dict({**documents[ZGROUP], "attributes": documents.get(ZATTRS, {})})
+    if consolidated is None or not isinstance(node, GroupMetadata):
+        return node
+    below = {path: node_of(below) for path, below in consolidated.items()}
+    return replace(node, consolidated_metadata=ConsolidatedMetadata(below))
 
 
 def as_node(node: Any) -> AnyArrayMetadata | GroupMetadata:
@@ -166,13 +167,7 @@ def as_node(node: Any) -> AnyArrayMetadata | GroupMetadata:
     from zarr.core.buffer.cpu import buffer_prototype
 
     # What zarr-python would write is the one form of its metadata that it promises.
-    written = {name: json.loads(value.to_bytes()) for name, value in node.to_buffer_dict(buffer_prototype).items()}
-    if ZARR_JSON in written:
-        return parse_node(written[ZARR_JSON])
-    attributes = written.get(ZATTRS, {})
-    if ZARRAY in written:
-        return ArrayV2Metadata(written[ZARRAY], attributes)
-    return GroupMetadata.from_dict(written[ZGROUP] | {"attributes": attributes})
+    return node_of({name: json.loads(value.to_bytes()) for name, value in node.to_buffer_dict(buffer_prototype).items()})
 
 
 def _parse_consolidated(data: Any) -> ConsolidatedMetadata | None:
@@ -182,31 +177,4 @@ def _parse_consolidated(data: Any) -> ConsolidatedMetadata | None:
         raise MetadataValidationError(f"consolidated_metadata has no 'metadata', got {data!r}")
     if data.get("kind") != "inline":
         raise MetadataValidationError(f"consolidated_metadata is of kind {data.get('kind')!r}, expected 'inline'")
-    return ConsolidatedMetadata({_checked_path(key): parse_node(node) for key, node in data["metadata"].items()})
-
-
-# Names of the longest path. What lists a hierarchy follows it level by level, so a document must not say how deep it goes.
-_MOST_NAMES = 128
-
-
-def _checked_path(path: str) -> str:
-    if (depth := path.count("/") + 1) > _MOST_NAMES:
-        raise MetadataValidationError(
-            f"consolidated metadata has a path of {depth} names, expected at most {_MOST_NAMES}: {path!r}"
-        )
-    return path
-
-
-def parse_consolidated_v2(document: Mapping[str, Any]) -> ConsolidatedMetadata:
-    """Consolidated metadata of format 2, from ``.zmetadata``."""
-    stored = document.get("metadata")
-    if not isinstance(stored, Mapping):
-        raise MetadataValidationError(f"'{ZMETADATA}' has no 'metadata'")
-    nodes: dict[str, dict[str, Any]] = {}
-    for key, value in stored.items():
-        path, _, name = _checked_path(key).rpartition("/")
-        if path and name in (ZARRAY, ZGROUP):
-            nodes.setdefault(path, {}).update(as_mapping(value, f"'{key}'"))
-        elif path and name == ZATTRS:
-            nodes.setdefault(path, {})["attributes"] = value
-    return ConsolidatedMetadata({path: parse_node(node) for path, node in nodes.items() if "zarr_format" in node})
+    return ConsolidatedMetadata({key: parse_node(node) for key, node in data["metadata"].items()})

@@ -15,7 +15,7 @@ from cuzarr._compute.evaluate import plan
 from cuzarr._compute.expression import Expression
 from cuzarr._memory.box import Box, basic_box, ensure_tuple
 from cuzarr._memory.convert import result_array
-from cuzarr._metadata.array import AnyArrayMetadata, ArrayMetadata, ArrayV2Metadata, ArrayV3Metadata, encode_document
+from cuzarr._metadata.array import AnyArrayMetadata, ArrayMetadata, ArrayV2Metadata, ArrayV3Metadata, canonical_json
 from cuzarr._metadata.chunk_grid import axis_extents, grid_shape, regions
 from cuzarr._metadata.documents import read_array
 from cuzarr._metadata.group import parse_node
@@ -674,7 +674,7 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
 
     def __dask_tokenize__(self) -> tuple[Any, ...]:
         # The same for the same array in every process: dask names its tasks by it.
-        document = encode_document(self._metadata.to_dict())
+        document = canonical_json(self._metadata.to_dict())
         return type(self).__name__, str(self.store), self.path, document, tuple(self._config.to_dict().items()), self.device
 
     def _repr_html_(self) -> str:

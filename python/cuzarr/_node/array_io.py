@@ -19,7 +19,7 @@ from cuzarr._memory.box import Box
 from cuzarr._memory.device_array import DeviceArray
 from cuzarr._memory.element_types import core_dtype
 from cuzarr._memory.strings import decode_variable, encode_variable
-from cuzarr._metadata.array import AnyArrayMetadata, encode_document
+from cuzarr._metadata.array import AnyArrayMetadata, canonical_json
 from cuzarr._node.array_config import ArrayConfig
 from cuzarr._node.indexing import FancySelection, Fields, check_fields, one_field
 from cuzarr._text import printable
@@ -58,7 +58,7 @@ _told: set[tuple[str, str]] = set()
 _SETTINGS = ("strict", "memory_limit", "threading.max_workers", "array.variable_chunk_max_bytes")
 
 # Documents of arrays, and devices, for which that was asked; no more than so many are kept.
-_looked_at: set[tuple[bytes, str]] = set()
+_looked_at: set[tuple[str, str]] = set()
 _LOOKED_AT_MOST = 1024
 
 
@@ -68,7 +68,7 @@ def open_handle(array: OpenArray, device: str | None = None) -> _core.Array:
     settings = tuple(map(global_config.get, _SETTINGS))
     is_new = device not in array._handles
     if is_new or array._handles[device][0] != settings:
-        document = {key: value for key, value in array._metadata.document.items() if key != "attributes"}
+        documents = array._metadata.described()
         options = {
             "device": device,
             "strict": settings[0],
@@ -80,13 +80,14 @@ def open_handle(array: OpenArray, device: str | None = None) -> _core.Array:
             "coalesce_gap_bytes": array._config.sharding_coalesce_max_gap_bytes,
             "coalesce_max_bytes": array._config.sharding_coalesce_max_bytes,
         }
-        raw, zarr_format = encode_document(document, compact=True), array._metadata.zarr_format
-        array._handles[device] = settings, _core.Array(array.store._handle, array.path, raw, zarr_format, options)
-        if is_new and device != "cpu" and not options["strict"] and (raw, device) not in _looked_at:
-            strict = _core.Array(array.store._handle, array.path, raw, zarr_format, {**options, "strict": True})
-            _warn_of_fallbacks(strict, array.ndim, device)
-            if len(_looked_at) < _LOOKED_AT_MOST:
-                _looked_at.add((raw, device))
+        array._handles[device] = settings, _core.Array(array.store._handle, array.path, documents, options)
+        if is_new and device != "cpu" and not options["strict"]:
+            looked_at = canonical_json(documents), device
+            if looked_at not in _looked_at:
+                strict = _core.Array(array.store._handle, array.path, documents, {**options, "strict": True})
+                _warn_of_fallbacks(strict, array.ndim, device)
+                if len(_looked_at) < _LOOKED_AT_MOST:
+                    _looked_at.add(looked_at)
     return array._handles[device][1]
 
 

@@ -140,8 +140,6 @@ def create_node(
     """Writes a new array: its elements, if there are any yet, then its metadata and that of the groups above it."""
     array = Array(place, metadata, config, device)  # refused here, when the codecs do not fit
     with new_node(place, metadata, overwrite=overwrite):
-        if not overwrite:
-            array._handle().refuse_left_over()
         if data is not None:
             fill(array, data)
     return array

@@ -9,14 +9,14 @@ import numpy as np
 
 from cuzarr._checks import dictionary, parse_shape, whole
 from cuzarr._metadata import create as new
-from cuzarr._metadata.array import AnyArrayMetadata, encode_document, parse_attributes
+from cuzarr._metadata.array import AnyArrayMetadata, canonical_json, parse_attributes
 from cuzarr._metadata.documents import (
     AnyNodeMetadata,
     array_not_found,
     check_zarr_format,
+    find_node,
     group_not_found,
     read_group,
-    read_node,
     write_new,
 )
 from cuzarr._metadata.dtype import ZarrFormat, parse_dtype
@@ -218,15 +218,19 @@ class Group(Node):
     def __len__(self) -> int:
         return self.nmembers()
 
-    def _walk(self, max_depth: int | None) -> Iterator[tuple[str, AnyNodeMetadata]]:
-        return members.walk(self._store_path, self._metadata, max_depth)
+    def _walk(self, max_depth: int | None, **kwargs: Any) -> Iterator[tuple[str, AnyNodeMetadata]]:
+        return members.walk(self._store_path, self._metadata, max_depth, **kwargs)
 
     def members(
         self, max_depth: int | None = 0, *, use_consolidated_for_children: bool = True
     ) -> tuple[tuple[str, Array | Self], ...]:
-        """Paths and nodes below this group: directly below it, deeper by ``max_depth``, or all (``None``)."""
+        """Paths and nodes below this group: directly below it, deeper by ``max_depth``, or all (``None``).
+
+        ``use_consolidated_for_children=False`` lists groups among them whose own consolidated metadata would serve.
+        """
         _check_depth(max_depth)
-        return tuple((path, self._node(path, metadata)) for path, metadata in self._walk(max_depth))
+        found = self._walk(max_depth, use_consolidated_for_children=use_consolidated_for_children)
+        return tuple((path, self._node(path, metadata)) for path, metadata in found)
 
     def nmembers(self, max_depth: int | None = 0) -> int:
         """Number of nodes below this group."""
@@ -276,7 +280,7 @@ class Group(Node):
         """The hierarchy as text: ``level`` levels deep, at most ``max_nodes`` nodes, ``plain`` without bold names."""
         if expand is not None:
             raise UnsupportedError("tree has no expand")
-        return members.tree(self.name, self._walk(level), max_nodes, plain)
+        return members.tree(self.name, self._walk(level, most=max_nodes + 1), max_nodes, plain)
 
     # -------------------------------------------------------------------------------------------- making and deleting
 
@@ -437,7 +441,7 @@ class Group(Node):
 
         save_array(self._store_path / key, value, zarr_format=self._metadata.zarr_format, overwrite=True)
         if self._metadata.consolidated_metadata is not None:
-            self._note(key, read_node(self._store_path / key, self._metadata.zarr_format))
+            self._note(key, find_node(self._store_path / key, self._metadata.zarr_format))
 
     def __delitem__(self, key: str) -> None:
         """Deletes the array or group at a path, with all that is below it."""
@@ -487,7 +491,7 @@ class Group(Node):
 
     def __dask_tokenize__(self) -> tuple[Any, ...]:
         # The same for the same group in every process: dask names its tasks by it.
-        return type(self).__name__, str(self.store), self.path, encode_document(self._metadata.to_dict()), self._own_device
+        return type(self).__name__, str(self.store), self.path, canonical_json(self._metadata.to_dict()), self._own_device
 
     def _repr_html_(self) -> str:
         return self.info._repr_html_()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from cuzarr._metadata.documents import AnyNodeMetadata, contains, hierarchy_with_parents, read_node, write_new
+from cuzarr._metadata import documents
+from cuzarr._metadata.documents import AnyNodeMetadata
 from cuzarr._metadata.group import GroupMetadata
 from cuzarr._node.array import Array
-from cuzarr._node.create import create_node
-from cuzarr.errors import ContainsArrayError, ContainsGroupError
+from cuzarr.errors import InvalidArgumentError
 from cuzarr.storage import StorePath
 
 
@@ -24,20 +24,16 @@ def create_nodes(
     """
     if not nodes:
         return
-    complete, zarr_format = hierarchy_with_parents(nodes), next(iter(nodes.values())).zarr_format
-    for path, node in complete.items():
-        kind = contains(place / path, zarr_format)
-        if kind == "array" and (node is None or not overwrite):
-            raise ContainsArrayError(f"an array is in store {place.store} at path '{path}'")
-        if kind == "group" and node is not None and not overwrite:
-            raise ContainsGroupError(f"a group is in store {place.store} at path '{path}'")
-    for path, node in complete.items():
-        here = place / path
-        if node is None and read_node(here, zarr_format) is not None:
-            continue
-        node = GroupMetadata(zarr_format=zarr_format) if node is None else node
-        if isinstance(node, GroupMetadata):
-            write_new(here, node, overwrite=overwrite)
-            yield here.path, node
-        else:
-            yield here.path, create_node(here, node, overwrite, None, None)
+    formats = {node.zarr_format for node in nodes.values()}
+    if len(formats) > 1:
+        raise InvalidArgumentError("the nodes are of both Zarr formats, and a hierarchy has one")
+    places = {path: place / path for path in nodes}
+    # Arrays that cannot be used are refused here.
+    created: dict[str, GroupMetadata | Array] = {
+        places[path].path: node if isinstance(node, GroupMetadata) else Array(places[path], node) for path, node in nodes.items()
+    }
+    implicit = GroupMetadata(zarr_format=formats.pop())
+    with documents.create_nodes(place, nodes, overwrite=overwrite) as paths:
+        pass
+    lead = f"{place.path}/" if place.path else ""
+    yield from ((path, created.get(path, implicit)) for path in paths if f"{path}/".startswith(lead))

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from cuzarr._metadata.documents import AnyNodeMetadata, iterate_members, read_node
+from cuzarr import _core
+from cuzarr._config import config
+from cuzarr._metadata.documents import AnyNodeMetadata, find_node, value_of
 from cuzarr._metadata.group import GroupMetadata
 from cuzarr._names import did_you_mean
 from cuzarr._node.display import Tree, draw_tree
+from cuzarr.errors import NodeTypeValidationError
 from cuzarr.storage import LocalStore, MemoryStore, StorePath, normalize_path
 
 
@@ -16,7 +19,7 @@ def find(place: StorePath, group: GroupMetadata, path: str) -> AnyNodeMetadata |
     """The metadata of the node at a path below a group, or ``None``."""
     consolidated = group.consolidated_metadata
     if consolidated is None:
-        return read_node(place / path, group.zarr_format)
+        return find_node(place / path, group.zarr_format)
     name = normalize_path(path)
     return consolidated.below(name) if name in consolidated.flattened_metadata else None
 
@@ -39,20 +42,36 @@ def _names_beside(place: StorePath, group: GroupMetadata, path: str) -> list[str
 
 
 def walk(
-    place: StorePath, group: GroupMetadata, max_depth: int | None, prefix: str = ""
+    place: StorePath,
+    group: GroupMetadata,
+    max_depth: int | None,
+    *,
+    most: int | None = None,
+    use_consolidated_for_children: bool = True,
 ) -> Iterator[tuple[str, AnyNodeMetadata]]:
-    """Paths and metadata of what is below, each group before its members."""
-    consolidated = group.consolidated_metadata
-    if consolidated is None:
-        found = iterate_members(place, group.zarr_format)
-    else:
-        found = iter(sorted(consolidated.metadata.items()))
-    for name, metadata in found:
-        path = f"{prefix}{name}"
+    """Paths and metadata of what is below, each group before its members: of ``most`` nodes the first."""
+    if group.consolidated_metadata is not None:
+        yield from group.consolidated_metadata.nodes(max_depth)
+        return
+    found = _core.walk_nodes(
+        place.store.handle,
+        place.path,
+        group.zarr_format,
+        max_depth,
+        most,
+        use_consolidated_for_children,
+        config.get("metadata_max_bytes"),
+    )
+    for path, documents in found:
+        try:
+            metadata = value_of(place / path, documents)
+        except NodeTypeValidationError:  # neither an array nor a group
+            continue
         yield path, metadata
-        if isinstance(metadata, GroupMetadata) and (max_depth is None or max_depth > 0):
-            deeper = None if max_depth is None else max_depth - 1
-            yield from walk(place / name, metadata, deeper, f"{path}/")
+        if isinstance(metadata, GroupMetadata) and metadata.consolidated_metadata is not None:
+            depth = None if max_depth is None else max_depth - path.count("/") - 1
+            if depth is None or depth >= 0:
+                yield from ((f"{path}/{below}", node) for below, node in metadata.consolidated_metadata.nodes(depth))
 
 
 def noted(group: GroupMetadata, name: str, node: AnyNodeMetadata | None) -> GroupMetadata:

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
 from typing import Any, Literal
 
+from cuzarr import _core
 from cuzarr._compute import sources
 from cuzarr._compute.sources import is_array, place_of
-from cuzarr._metadata.array import AnyArrayMetadata
-from cuzarr._metadata.documents import check_zarr_format, group_not_found, nothing_found, read_array, read_group
+from cuzarr._config import config as global_config
+from cuzarr._metadata.documents import (
+    check_zarr_format,
+    find_node,
+    group_not_found,
+    nothing_found,
+    read_array,
+    read_group,
+    value_of,
+)
 from cuzarr._metadata.dtype import ZarrFormat
-from cuzarr._metadata.group import ConsolidatedMetadata, GroupMetadata
+from cuzarr._metadata.group import GroupMetadata
 from cuzarr._node.arguments import default_format, device_like, warn_ignored
 from cuzarr._node.array import Array
 from cuzarr._node.array_config import ArrayConfigLike
 from cuzarr._node.create import create, create_array, like_arguments
 from cuzarr._node.group import Group
-from cuzarr._node.members import walk
 from cuzarr._operators.signs import is_operand
 from cuzarr._text import printable
 from cuzarr.errors import (
@@ -87,10 +94,12 @@ def open(
     place = make_store_path(store, mode=mode, path=path, storage_options=storage_options, metadata_store=metadata_store)
     if "shape" not in kwargs and mode in (*_READ_MODES, "w"):
         if mode in _READ_MODES:
-            try:
-                return Array(place, read_array(place, check_zarr_format(zarr_format)), config, device)
-            except (ArrayNotFoundError, NodeTypeValidationError):
-                pass
+            found = find_node(place, check_zarr_format(zarr_format))
+            if found is not None and not isinstance(found, GroupMetadata):
+                return Array(place, found, config, device)
+            if found is not None and not kwargs:
+                _refuse_config(config, place)
+                return Group(place, found, device)
         _refuse_config(config, place)
         try:
             return open_group(place, zarr_format=zarr_format, mode=mode, device=device, **kwargs)
@@ -290,16 +299,12 @@ def consolidate_metadata(store: Any, path: str | None = None, zarr_format: ZarrF
         There is no group.
     """
     place = make_store_path(store, path=path)
-    before = read_group(place, check_zarr_format(zarr_format), use_consolidated=False)
-    found = dict(walk(place, before, None))
-    plain: dict[str, AnyArrayMetadata | GroupMetadata] = {
-        name: replace(node, consolidated_metadata=None) if isinstance(node, GroupMetadata) else node
-        for name, node in found.items()
-    }
-    if before.zarr_format == 3:
+    zarr_format = read_group(place, check_zarr_format(zarr_format), use_consolidated=False).zarr_format
+    if zarr_format == 3:
         message = "consolidated metadata is not part of the Zarr format 3 specification yet"
         warnings.warn(message, CuzarrUserWarning, stacklevel=2)
-    metadata = replace(before, consolidated_metadata=ConsolidatedMetadata(plain))
+    most = global_config.get("metadata_max_bytes")
+    metadata: Any = value_of(place, _core.gather_nodes(place.store.handle, place.path, zarr_format, most))
     place.write(metadata.documents())
     return Group(place, metadata)
 

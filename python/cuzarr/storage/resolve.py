@@ -8,10 +8,9 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from pathlib import Path
 from typing import Any, Literal
 
-from cuzarr._config import config
 from cuzarr._names import did_you_mean
 from cuzarr._text import printable
-from cuzarr.errors import BudgetExceededError, InvalidArgumentError, KeyInvalidError, ReadOnlyError
+from cuzarr.errors import InvalidArgumentError, KeyInvalidError, ReadOnlyError
 from cuzarr.storage.foreign import SCHEMES, ForeignStore, open_url
 from cuzarr.storage.local import LocalStore
 from cuzarr.storage.memory import MemoryStore
@@ -54,20 +53,6 @@ class StorePath:
     def get(self, name: str) -> bytes | None:
         """The bytes of ``name`` below this place."""
         return self.store.get(self.key(name))
-
-    def get_document(self, name: str) -> bytes | None:
-        """The bytes of the metadata document ``name`` below this place.
-
-        Raises
-        ------
-        BudgetExceededError
-            It is larger than ``metadata_max_bytes`` of the configuration.
-        """
-        try:
-            return self.store.handle.get_at_most(self.key(name), config.get("metadata_max_bytes"))
-        except BudgetExceededError as error:
-            error.hint = "if you trust the store, raise metadata_max_bytes"
-            raise
 
     def write(self, documents: Mapping[str, bytes]) -> None:
         """Writes values below this place."""

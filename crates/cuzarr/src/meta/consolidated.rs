@@ -7,8 +7,8 @@ use indexmap::IndexMap;
 use serde_json::Value;
 
 use super::json::{Json, Object};
-use super::node::{NodeMetadata, ZARRAY, ZATTRS, ZGROUP};
-use super::{ZarrFormat, invalid, v2, v3};
+use super::node::{NodeDocuments, NodeMetadata, ZARRAY, ZATTRS, ZGROUP};
+use super::{ZarrFormat, invalid, v3};
 use crate::{Error, ErrorKind, Result, ResultExt};
 
 /// The most names of a path.
@@ -18,26 +18,13 @@ const MAX_DEPTH: usize = 128;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Consolidated {
     format: ZarrFormat,
-    entries: IndexMap<String, Entry>,
-}
-
-/// The documents of one node.
-#[derive(Clone, Debug, PartialEq)]
-struct Entry {
-    is_array: bool,
-    /// `zarr.json`, `.zarray` or `.zgroup`.
-    document: Object,
-    /// `.zattrs`; unused in v3.
-    zattrs: Option<Object>,
+    entries: IndexMap<String, NodeDocuments>,
 }
 
 impl Consolidated {
     /// Consolidates `nodes`, which are given by their path relative to the group and must all be of `format`. Sorted by
     /// depth, then by path, as zarr-python does.
-    pub fn from_nodes<'a>(
-        format: ZarrFormat,
-        nodes: impl IntoIterator<Item = (String, &'a NodeMetadata)>,
-    ) -> Result<Self> {
+    pub fn from_nodes(format: ZarrFormat, nodes: impl IntoIterator<Item = (String, NodeDocuments)>) -> Result<Self> {
         let mut entries = IndexMap::new();
         for (path, node) in nodes {
             if node.zarr_format() != format {
@@ -46,7 +33,7 @@ impl Consolidated {
                     format!("node '{path}': got format {}, expected {}", node.zarr_format().number(), format.number()),
                 ));
             }
-            entries.insert(path, Entry::of(node));
+            entries.insert(path, node);
         }
         let mut consolidated = Consolidated { format, entries };
         consolidated.sort();
@@ -54,9 +41,9 @@ impl Consolidated {
     }
 
     /// From the `consolidated_metadata` member of a v3 group.
-    pub(super) fn from_v3(value: &Json) -> Result<Self> {
+    pub(super) fn from_v3(value: Json) -> Result<Self> {
         const MEMBER: &str = "consolidated_metadata";
-        let Json::Object(members) = value else {
+        let Json::Object(mut members) = value else {
             return Err(invalid(MEMBER, &value.to_value(), "an object"));
         };
         match members.get("kind") {
@@ -69,23 +56,22 @@ impl Consolidated {
                 ));
             }
         }
-        let documents = match members.get("metadata") {
+        let documents = match members.swap_remove("metadata") {
             Some(Json::Object(documents)) => documents,
             other => {
-                let got = other.map_or(Value::Null, Json::to_value);
+                let got = other.as_ref().map_or(Value::Null, Json::to_value);
                 return Err(invalid("consolidated_metadata.metadata", &got, "an object"));
             }
         };
-        let mut entries = IndexMap::new();
+        let mut entries = IndexMap::with_capacity(documents.len());
         for (path, document) in documents {
             let place = || format!("consolidated metadata of '{path}'");
-            check_depth(path).at(place)?;
+            check_depth(&path).at(place)?;
             let Json::Object(document) = document else {
                 return Err(invalid("metadata", &document.to_value(), "an object")).at(place);
             };
-            let is_array = v3::node_type(document).at(place)? == "array";
-            let entry = Entry { is_array, document: document.clone(), zattrs: None };
-            entries.insert(normal(path), entry);
+            v3::node_type(&document).at(place)?;
+            entries.insert(normal(&path), NodeDocuments::v3(document));
         }
         Ok(Consolidated { format: ZarrFormat::V3, entries })
     }
@@ -115,8 +101,7 @@ impl Consolidated {
         for (path, [zarray, zgroup, zattrs]) in found {
             // The group's own documents are beside `.zmetadata` as well; attributes without a node describe nothing.
             if let (false, Some(document)) = (path.is_empty(), zarray.or(zgroup)) {
-                let entry = Entry { is_array: zarray.is_some(), document: document.clone(), zattrs: zattrs.cloned() };
-                entries.insert(path, entry);
+                entries.insert(path, NodeDocuments::v2(zarray.is_some(), document.clone(), zattrs.cloned()));
             }
         }
         Ok(Consolidated { format: ZarrFormat::V2, entries })
@@ -124,8 +109,8 @@ impl Consolidated {
 
     /// The `consolidated_metadata` member of a v3 group.
     pub(super) fn to_v3(&self) -> Json {
-        let documents: Object =
-            self.entries.iter().map(|(path, entry)| (path.clone(), Json::Object(entry.document.clone()))).collect();
+        let document = |node: &NodeDocuments| Json::Object(node.document.clone());
+        let documents: Object = self.entries.iter().map(|(path, node)| (path.clone(), document(node))).collect();
         Json::Object(
             [
                 ("kind", Json::String("inline".into())),
@@ -143,11 +128,10 @@ impl Consolidated {
         let mut documents = Object::new();
         documents.insert(ZGROUP.into(), Json::Object(zgroup.clone()));
         documents.insert(ZATTRS.into(), Json::Object(zattrs.clone()));
-        for (path, entry) in &self.entries {
-            let name = if entry.is_array { ZARRAY } else { ZGROUP };
-            let zattrs = entry.zattrs.clone().unwrap_or_default();
+        for (path, node) in &self.entries {
+            let zattrs = node.zattrs.clone().unwrap_or_default();
             documents.insert(format!("{path}/{ZATTRS}"), Json::Object(zattrs));
-            documents.insert(format!("{path}/{name}"), Json::Object(entry.document.clone()));
+            documents.insert(format!("{path}/{}", node.name()), Json::Object(node.document.clone()));
         }
         [("metadata", Json::Object(documents)), ("zarr_consolidated_format", Json::Number("1".into()))]
             .map(|(name, member)| (name.to_owned(), member))
@@ -165,9 +149,14 @@ impl Consolidated {
         self.entries.keys().map(String::as_str)
     }
 
+    /// The path and the documents of every node, in stored order.
+    pub fn nodes(&self) -> impl ExactSizeIterator<Item = (&str, &NodeDocuments)> {
+        self.entries.iter().map(|(path, node)| (path.as_str(), node))
+    }
+
     /// Whether the node at `path` is an array; `None` if there is none.
     pub fn is_array(&self, path: &str) -> Option<bool> {
-        self.entries.get(path).map(|entry| entry.is_array)
+        self.entries.get(path).map(NodeDocuments::is_array)
     }
 
     /// The names of the nodes directly below `path`; the group itself is at `""`.
@@ -186,14 +175,10 @@ impl Consolidated {
 
     /// Like [`node`](Self::node), but a group comes without what is below it: finding that takes a look at every path.
     pub fn node_alone(&self, path: &str) -> Result<Option<NodeMetadata>> {
-        let Some(entry) = self.entries.get(path) else {
+        let Some(node) = self.entries.get(path) else {
             return Ok(None);
         };
-        let node = match entry.is_array {
-            true => entry.array(self.format).map(|array| NodeMetadata::Array(Box::new(array))),
-            false => entry.group(self.format).map(|group| NodeMetadata::Group(Box::new(group))),
-        };
-        node.map(Some).at(|| format!("consolidated metadata of '{path}'"))
+        node.clone().alone().check().map(Some).at(|| format!("consolidated metadata of '{path}'"))
     }
 
     /// Whether there is a node at or below `path`.
@@ -205,14 +190,14 @@ impl Consolidated {
     #[must_use]
     pub fn without(&self, path: &str) -> Consolidated {
         let rest = self.entries.iter().filter(|(other, _)| !is_at_or_below(other, path));
-        Consolidated { format: self.format, entries: rest.map(|(path, entry)| (path.clone(), entry.clone())).collect() }
+        Consolidated { format: self.format, entries: rest.map(|(path, node)| (path.clone(), node.clone())).collect() }
     }
 
     /// A copy with another node at `path`, which must be of the same format.
     #[must_use]
-    pub fn with(&self, path: &str, node: &NodeMetadata) -> Consolidated {
+    pub fn with(&self, path: &str, node: NodeDocuments) -> Consolidated {
         let mut changed = self.clone();
-        changed.entries.insert(path.to_owned(), Entry::of(node));
+        changed.entries.insert(path.to_owned(), node);
         changed.sort();
         changed
     }
@@ -224,43 +209,8 @@ impl Consolidated {
 
     /// The part below `path`.
     pub fn under(&self, path: &str) -> Consolidated {
-        let part = |(it, entry): (&String, &Entry)| below(it, path).map(|rest| (rest.to_owned(), entry.clone()));
+        let part = |(it, node): (&String, &NodeDocuments)| below(it, path).map(|rest| (rest.to_owned(), node.clone()));
         Consolidated { format: self.format, entries: self.entries.iter().filter_map(part).collect() }
-    }
-}
-
-impl Entry {
-    fn of(node: &NodeMetadata) -> Entry {
-        match node {
-            NodeMetadata::Array(array) => Entry {
-                is_array: true,
-                document: array.document.clone(),
-                zattrs: (array.format == ZarrFormat::V2).then(|| array.zattrs.clone()),
-            },
-            NodeMetadata::Group(group) => {
-                let mut document = group.document.clone();
-                // Nodes that are consolidated below it have their own place.
-                document.shift_remove("consolidated_metadata");
-                let zattrs = (group.format == ZarrFormat::V2).then(|| group.zattrs.clone());
-                Entry { is_array: false, document, zattrs }
-            }
-        }
-    }
-
-    fn array(&self, format: ZarrFormat) -> Result<super::ArrayMetadata> {
-        match format {
-            ZarrFormat::V2 => v2::parse_array(self.document.clone(), self.zattrs.clone().unwrap_or_default()),
-            ZarrFormat::V3 => v3::parse_array(self.document.clone()),
-        }
-    }
-
-    fn group(&self, format: ZarrFormat) -> Result<super::GroupMetadata> {
-        let mut document = self.document.clone();
-        document.shift_remove("consolidated_metadata");
-        match format {
-            ZarrFormat::V2 => v2::parse_group(document, self.zattrs.clone().unwrap_or_default()),
-            ZarrFormat::V3 => v3::parse_group(document),
-        }
     }
 }
 
@@ -302,7 +252,7 @@ mod tests {
     }
 
     fn v3(value: Value) -> Result<Consolidated> {
-        Consolidated::from_v3(&Json::parse(value.to_string().as_bytes()).unwrap())
+        Consolidated::from_v3(Json::parse(value.to_string().as_bytes()).unwrap())
     }
 
     fn inline(metadata: Value) -> Value {
@@ -370,7 +320,8 @@ mod tests {
     fn nodes_of_another_format_are_refused() {
         let group = super::super::GroupMetadata::new(ZarrFormat::V2, serde_json::Map::new()).unwrap();
         let node = NodeMetadata::Group(Box::new(group));
-        let error = Consolidated::from_nodes(ZarrFormat::V3, [("a".to_owned(), &node)]).unwrap_err();
+        let error =
+            Consolidated::from_nodes(ZarrFormat::V3, [("a".to_owned(), NodeDocuments::from(&node))]).unwrap_err();
         assert_eq!(error.message(), "node 'a': got format 2, expected 3");
     }
 }

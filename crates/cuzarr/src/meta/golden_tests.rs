@@ -206,7 +206,7 @@ fn consolidating_again_gives_the_same_nodes() {
     for (case, mut group) in consolidated() {
         let paths = names(&case["arrays"]).into_iter().chain(names(&case["groups"]));
         let nodes: Vec<(String, NodeMetadata)> = paths.map(|path| (path.clone(), read(&case, &path))).collect();
-        let by_path = nodes.iter().map(|(path, node)| (path.clone(), node));
+        let by_path = nodes.iter().map(|(path, node)| (path.clone(), NodeDocuments::from(node)));
         let new = Consolidated::from_nodes(group.zarr_format(), by_path).unwrap();
         if !case["name"].as_str().unwrap().starts_with("zarr2") {
             let order: Vec<&str> = group.consolidated().unwrap().paths().collect();

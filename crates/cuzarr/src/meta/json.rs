@@ -15,11 +15,11 @@ use crate::{Error, ErrorKind, Result};
 const MAX_DEPTH: usize = 128;
 
 /// The members of an object, in their author's order.
-pub(crate) type Object = IndexMap<String, Json>;
+pub type Object = IndexMap<String, Json>;
 
-/// One JSON value.
+/// One JSON value, numbers as they are written.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Json {
+pub enum Json {
     /// `null`
     Null,
     /// `true` or `false`

@@ -59,7 +59,8 @@ pub use fill::FillValue;
 pub use grid::RegularGrid;
 pub use group::GroupMetadata;
 pub(crate) use json::abbreviate;
-pub use node::{Documents, NodeMetadata};
+pub use json::{Json, Object};
+pub use node::{Documents, NodeDocuments, NodeMetadata};
 pub use xarray::{Translated, translate};
 
 use serde_json::{Map, Value};

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use super::json::Json;
-use super::{ArrayMetadata, GroupMetadata, ZarrFormat, v3};
+use super::json::{Json, Object, object_to_text};
+use super::{ArrayMetadata, Consolidated, GroupMetadata, ZarrFormat, v2, v3};
 use crate::{Result, ResultExt};
 
 /// The document of a v3 array or group.
@@ -75,6 +75,195 @@ impl<'a> Documents<'a> {
     }
 }
 
+/// The documents of one node as JSON, each an object and nothing else checked. So a node that this library cannot use is still
+/// listed and consolidated as its author wrote it; [`NodeDocuments::check`] makes metadata of them.
+///
+/// ```
+/// use cuzarr::meta::{Documents, NodeDocuments};
+/// let zarr_json = br#"{"zarr_format": 3, "node_type": "array", "data_type": "unheard_of"}"#;
+/// let found = NodeDocuments::parse(&Documents { zarr_json: Some(zarr_json), ..Documents::default() })?.unwrap();
+/// assert!(found.is_array() && found.check().is_err());
+/// # Ok::<(), cuzarr::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeDocuments {
+    pub(super) format: ZarrFormat,
+    pub(super) is_array: bool,
+    /// `zarr.json`, `.zarray` or `.zgroup`.
+    pub(super) document: Object,
+    /// `.zattrs`, if there is one; unused in v3.
+    pub(super) zattrs: Option<Object>,
+    /// `.zmetadata`, if there is one; unused in v3.
+    zmetadata: Option<Object>,
+}
+
+impl NodeDocuments {
+    /// Takes documents apart; `None` if they describe nothing. v3 goes before v2 and arrays before groups, as in zarr-python.
+    ///
+    /// # Errors
+    /// `MetadataInvalid` when a document is no JSON object.
+    pub fn parse(documents: &Documents<'_>) -> Result<Option<NodeDocuments>> {
+        let object = |name: &'static str, bytes: Option<&[u8]>| -> Result<Option<Object>> {
+            bytes.map(|bytes| Json::parse_object(bytes).at(|| name)).transpose()
+        };
+        if let Some(document) = object(ZARR_JSON, documents.zarr_json)? {
+            return Ok(Some(NodeDocuments::v3(document)));
+        }
+        let is_array = documents.zarray.is_some();
+        let (name, bytes) = if is_array { (ZARRAY, documents.zarray) } else { (ZGROUP, documents.zgroup) };
+        let Some(document) = object(name, bytes)? else { return Ok(None) };
+        let zattrs = object(ZATTRS, documents.zattrs).at(|| name)?;
+        let zmetadata = if is_array { None } else { object(ZMETADATA, documents.zmetadata).at(|| name)? };
+        Ok(Some(NodeDocuments { zmetadata, ..NodeDocuments::v2(is_array, document, zattrs) }))
+    }
+
+    /// Puts together documents that were taken apart already, given by their names; `None` if they describe nothing.
+    pub fn from_members(members: impl IntoIterator<Item = (String, Object)>) -> Option<NodeDocuments> {
+        let mut members: std::collections::BTreeMap<String, Object> = members.into_iter().collect();
+        if let Some(document) = members.remove(ZARR_JSON) {
+            return Some(NodeDocuments::v3(document));
+        }
+        let zattrs = members.remove(ZATTRS);
+        match (members.remove(ZARRAY), members.remove(ZGROUP)) {
+            (Some(zarray), _) => Some(NodeDocuments::v2(true, zarray, zattrs)),
+            (None, Some(zgroup)) => {
+                let zmetadata = members.remove(ZMETADATA);
+                Some(NodeDocuments { zmetadata, ..NodeDocuments::v2(false, zgroup, zattrs) })
+            }
+            (None, None) => None,
+        }
+    }
+
+    pub(super) fn v3(document: Object) -> NodeDocuments {
+        let is_array = matches!(document.get("node_type"), Some(Json::String(name)) if name == "array");
+        NodeDocuments { format: ZarrFormat::V3, is_array, document, zattrs: None, zmetadata: None }
+    }
+
+    pub(super) fn v2(is_array: bool, document: Object, zattrs: Option<Object>) -> NodeDocuments {
+        NodeDocuments { format: ZarrFormat::V2, is_array, document, zattrs, zmetadata: None }
+    }
+
+    /// The format of the documents.
+    pub fn zarr_format(&self) -> ZarrFormat {
+        self.format
+    }
+
+    /// Whether they say that they are an array's.
+    pub fn is_array(&self) -> bool {
+        self.is_array
+    }
+
+    /// Whether they say that they are a group's. A v3 document may say that it is something else.
+    pub fn is_group(&self) -> bool {
+        match self.format {
+            ZarrFormat::V2 => !self.is_array,
+            ZarrFormat::V3 => matches!(self.document.get("node_type"), Some(Json::String(name)) if name == "group"),
+        }
+    }
+
+    /// Each document's name and members.
+    pub fn members(&self) -> Vec<(&'static str, &Object)> {
+        let zattrs = self.zattrs.as_ref().map(|members| (ZATTRS, members));
+        let zmetadata = self.zmetadata.as_ref().map(|members| (ZMETADATA, members));
+        [(self.name(), &self.document)].into_iter().chain(zattrs).chain(zmetadata).collect()
+    }
+
+    /// Every document to store: its name below the node's path, and its bytes, with `indent` spaces a level or on one line. The
+    /// first one makes the node.
+    pub fn documents(&self, indent: Option<usize>) -> Vec<(&'static str, Vec<u8>)> {
+        let bytes = |members: &Object, indent| object_to_text(members, indent).into_bytes();
+        let mut documents = vec![(self.name(), bytes(&self.document, indent))];
+        if self.format == ZarrFormat::V2 {
+            documents.push((ZATTRS, self.zattrs.as_ref().map_or_else(|| b"{}".to_vec(), |it| bytes(it, indent))));
+        }
+        // On one line, as zarr-python writes it: it can be large, and nobody reads it.
+        documents.extend(self.zmetadata.as_ref().map(|members| (ZMETADATA, bytes(members, None))));
+        documents
+    }
+
+    /// What is consolidated below a group, taken out of its documents; `None` if nothing is.
+    ///
+    /// # Errors
+    /// `MetadataInvalid` and `UnsupportedFeature` when it has another form.
+    pub fn take_consolidated(&mut self) -> Result<Option<Consolidated>> {
+        let v3 = match self.is_array {
+            true => None,
+            false => self.document.shift_remove("consolidated_metadata"),
+        };
+        match (v3, self.zmetadata.take()) {
+            (None | Some(Json::Null), None) => Ok(None),
+            (Some(member), _) => Consolidated::from_v3(member).map(Some).at(|| ZARR_JSON),
+            (None, Some(zmetadata)) => Consolidated::from_v2(&zmetadata).map(Some).at(|| ZMETADATA),
+        }
+    }
+
+    /// The documents without what is consolidated below a group.
+    #[must_use]
+    pub fn alone(mut self) -> NodeDocuments {
+        if !self.is_array {
+            self.document.shift_remove("consolidated_metadata");
+        }
+        NodeDocuments { zmetadata: None, ..self }
+    }
+
+    /// Puts what is consolidated below a group into its documents.
+    pub fn set_consolidated(&mut self, consolidated: &Consolidated) {
+        match self.format {
+            ZarrFormat::V3 => drop(self.document.insert("consolidated_metadata".into(), consolidated.to_v3())),
+            ZarrFormat::V2 => {
+                let zattrs = self.zattrs.get_or_insert_default();
+                self.zmetadata = Some(consolidated.to_v2(&self.document, zattrs));
+            }
+        }
+    }
+
+    /// The metadata that the documents describe.
+    ///
+    /// # Errors
+    /// `MetadataInvalid`, `UnsupportedFeature`, `UnknownDataType`.
+    pub fn check(self) -> Result<NodeMetadata> {
+        let zattrs = self.zattrs.unwrap_or_default();
+        Ok(match (self.format, self.is_array) {
+            (ZarrFormat::V3, _) => match v3::node_type(&self.document)? {
+                "array" => NodeMetadata::Array(Box::new(v3::parse_array(self.document)?)),
+                _ => NodeMetadata::Group(Box::new(v3::parse_group(self.document)?)),
+            },
+            (ZarrFormat::V2, true) => NodeMetadata::Array(Box::new(v2::parse_array(self.document, zattrs)?)),
+            (ZarrFormat::V2, false) => {
+                let mut group = v2::parse_group(self.document, zattrs)?;
+                if let Some(zmetadata) = self.zmetadata {
+                    group.consolidated = Some(Consolidated::from_v2(&zmetadata).at(|| ZMETADATA)?);
+                    group.zmetadata = Some(zmetadata);
+                }
+                NodeMetadata::Group(Box::new(group))
+            }
+        })
+    }
+
+    /// The name of the document that makes the node.
+    pub fn name(&self) -> &'static str {
+        match (self.format, self.is_array) {
+            (ZarrFormat::V3, _) => ZARR_JSON,
+            (ZarrFormat::V2, true) => ZARRAY,
+            (ZarrFormat::V2, false) => ZGROUP,
+        }
+    }
+}
+
+impl From<&NodeMetadata> for NodeDocuments {
+    fn from(node: &NodeMetadata) -> Self {
+        let (format, document, zattrs, zmetadata) = match node {
+            NodeMetadata::Array(array) => (array.format, &array.document, &array.zattrs, None),
+            NodeMetadata::Group(group) => (group.format, &group.document, &group.zattrs, group.zmetadata.clone()),
+        };
+        if format == ZarrFormat::V3 {
+            return NodeDocuments::v3(document.clone());
+        }
+        let is_array = node.as_array().is_some();
+        NodeDocuments { zmetadata, ..NodeDocuments::v2(is_array, document.clone(), Some(zattrs.clone())) }
+    }
+}
+
 /// Metadata of an array or a group.
 #[derive(Clone, Debug)]
 pub enum NodeMetadata {
@@ -88,23 +277,9 @@ impl NodeMetadata {
     /// The node that the documents describe; `None` if they describe none. v3 goes before v2 and arrays before groups, as in
     /// zarr-python.
     pub fn from_documents(documents: &Documents<'_>) -> Result<Option<NodeMetadata>> {
-        if let Some(bytes) = documents.zarr_json {
-            let document = Json::parse_object(bytes).at(|| ZARR_JSON)?;
-            let node = match v3::node_type(&document).at(|| ZARR_JSON)? {
-                "array" => v3::parse_array(document).map(|array| NodeMetadata::Array(Box::new(array))),
-                _ => v3::parse_group(document).map(|group| NodeMetadata::Group(Box::new(group))),
-            };
-            return node.map(Some).at(|| ZARR_JSON);
-        }
-        if let Some(bytes) = documents.zarray {
-            let array = ArrayMetadata::from_json_v2(bytes, documents.zattrs).at(|| ZARRAY)?;
-            return Ok(Some(NodeMetadata::Array(Box::new(array))));
-        }
-        if let Some(bytes) = documents.zgroup {
-            let group = GroupMetadata::from_json_v2(bytes, documents.zattrs, documents.zmetadata).at(|| ZGROUP)?;
-            return Ok(Some(NodeMetadata::Group(Box::new(group))));
-        }
-        Ok(None)
+        let Some(found) = NodeDocuments::parse(documents)? else { return Ok(None) };
+        let name = found.name();
+        found.check().map(Some).at(|| name)
     }
 
     /// The array, if it is one.

@@ -70,7 +70,7 @@ pub(super) fn parse_array(mut document: Object) -> Result<ArrayMetadata> {
 pub(super) fn parse_group(document: Object) -> Result<GroupMetadata> {
     let consolidated = match document.get("consolidated_metadata") {
         None | Some(Json::Null) => None,
-        Some(member) => Some(Consolidated::from_v3(member)?),
+        Some(member) => Some(Consolidated::from_v3(member.clone())?),
     };
     // Consolidated metadata can be large and was read above; the plain members do not need it.
     let plain: Object = document

@@ -9,13 +9,14 @@ use serde_json::{Map, Value};
 
 use super::ArrayOptions;
 use super::array_io::ArrayIo;
+use super::creation::{NewNodes, create_node};
 use super::deletion;
 use super::documents;
 use super::path::normalize_path;
 use crate::cancellation::CancellationToken;
 use crate::codec::Chain;
 use crate::error::{ErrorKind, Result, ResultExt};
-use crate::meta::{ArrayMetadata, NodeMetadata, ZarrFormat};
+use crate::meta::{ArrayMetadata, NodeDocuments, NodeMetadata, ZarrFormat};
 use crate::store::{Store, StoreExt, join_key};
 
 /// An array in a store. Cloning is cheap and shares nothing that changes: each clone has its own metadata and options.
@@ -82,7 +83,7 @@ impl Array {
         let path = normalize_path(path)?;
         let array = Array::opened(store, path, metadata, options, Vec::new())?;
         let node = NodeMetadata::Array(Box::new((*array.metadata).clone()));
-        documents::create(&*array.store, &array.path, &node, overwrite)?;
+        create_node(&*array.store, &array.path, &node, overwrite)?;
         Ok(array)
     }
 
@@ -94,7 +95,9 @@ impl Array {
     pub fn adopt(store: Arc<dyn Store>, path: &str, metadata: ArrayMetadata, options: ArrayOptions) -> Result<Array> {
         let path = normalize_path(path)?;
         let array = Array::opened(store, path, metadata, options, Vec::new())?;
-        documents::adopt(&*array.store, &array.path, &array.metadata)?;
+        let node = NodeMetadata::Array(Box::new((*array.metadata).clone()));
+        let node = (array.path.clone(), NodeDocuments::from(&node));
+        NewNodes::adopt(&*array.store, vec![node])?.publish(&*array.store, Some(2))?;
         Ok(array)
     }
 
@@ -314,14 +317,6 @@ impl Array {
         deletion::refresh_consolidated(&*self.store, &self.path, false)?;
         self.options.cancellation.check()?;
         deletion::delete_chunks(&*self.store, &self.path, &self.metadata, before, &[after])
-    }
-
-    /// Refuses to make this array of chunks that lie at its path already, left of another one.
-    ///
-    /// # Errors
-    /// `ContainsArray`; what the store reports.
-    pub fn refuse_left_over(&self) -> Result<()> {
-        deletion::refuse_left_over(&*self.store, &self.path, &self.metadata)
     }
 
     /// Replaces the attributes, here and in the store.

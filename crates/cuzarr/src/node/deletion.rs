@@ -12,14 +12,14 @@
 //!    deletes those that it would take in.
 
 use std::cmp::{Ordering, Reverse};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::documents::{self, Found};
+use super::documents::{self, Found, each};
 use super::group::Consolidation;
 use super::path::{ancestors, normalize_path};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::meta::node::{self, ZARR_JSON, ZARRAY, ZATTRS, ZGROUP, ZMETADATA};
-use crate::meta::{ArrayMetadata, Consolidated, NodeMetadata};
+use crate::meta::{ArrayMetadata, Consolidated, NodeDocuments, NodeMetadata};
 use crate::store::{ByteRange, ReadRequest, Store, StoreExt, join_key};
 
 /// Name of the object that says how far unfinished work on the array beside it came.
@@ -41,10 +41,25 @@ const LIST_INSTEAD_OF_DELETE: u64 = 1000;
 /// What the store reports; `ReadOnly`.
 pub fn delete_node(store: &dyn Store, path: &str) -> Result<bool> {
     let path = normalize_path(path)?;
-    let was_consolidated =
-        edit_consolidated(store, &path, &|consolidated, relative| Ok(consolidated.without(relative)))?;
-    delete_tree(store, &path)?;
-    Ok(was_consolidated)
+    Ok(!delete_nodes(store, std::slice::from_ref(&path))?.is_empty())
+}
+
+/// Deletes whatever is at and below several paths, none of which lies below another. Gives those of which groups above had something
+/// consolidated.
+///
+/// # Errors
+/// What the store reports; `ReadOnly`.
+pub(super) fn delete_nodes(store: &dyn Store, paths: &[String]) -> Result<Vec<String>> {
+    let mut were_consolidated = Vec::new();
+    if !groups_with_consolidated(store, paths.iter().flat_map(|path| ancestors(path)))?.is_empty() {
+        for path in paths {
+            if edit_consolidated(store, path, &|consolidated, relative| Ok(consolidated.without(relative)))? {
+                were_consolidated.push(path.clone());
+            }
+        }
+    }
+    each(store, paths, |path| delete_tree(store, path))?;
+    Ok(were_consolidated)
 }
 
 /// Deletes everything below a prefix (`""`: everything), documents first, those of members before those of their groups.
@@ -78,7 +93,9 @@ pub fn refresh_consolidated(store: &dyn Store, path: &str, is_added: bool) -> Re
             found = Some(documents::find(store, &path, format, &Consolidation::Never)?.map(|found| found.metadata));
         }
         match found.as_ref().and_then(Option::as_ref) {
-            Some(node) if node.zarr_format() == consolidated.zarr_format() => Ok(consolidated.with(relative, node)),
+            Some(node) if node.zarr_format() == consolidated.zarr_format() => {
+                Ok(consolidated.with(relative, NodeDocuments::from(node).alone()))
+            }
             _ => Ok(consolidated.without(relative)),
         }
     })
@@ -96,22 +113,8 @@ fn edit_consolidated(
 
 /// Replaces the consolidated metadata of the groups above a node, where it has something at or below the node's path.
 fn edit_consolidated_where(store: &dyn Store, path: &str, is_added: bool, edit: &mut Edit<'_>) -> Result<bool> {
-    let above: Vec<&str> = ancestors(path).collect();
-    let requests = above.iter().flat_map(|group| [ZARR_JSON, ZMETADATA].map(|name| node::key(group, name)));
-    let requests = requests.map(|key| ReadRequest { key, range: ByteRange::Full }).collect();
-    // Nobody goes by a document that cannot be read.
-    let readable = |value: Result<Option<Vec<u8>>>| match value {
-        Err(error) if error.kind() == ErrorKind::StoreFailed => Err(error),
-        value => Ok(value.ok().flatten()),
-    };
-    let mut values = store.get_many_at_most(requests, documents::limit_bytes()).into_iter().map(readable);
     let mut edited = false;
-    for group in above {
-        let (document, zmetadata) = (values.next().transpose()?.flatten(), values.next().transpose()?.flatten());
-        let is_consolidated = document.is_some_and(|bytes| contains(&bytes, b"\"consolidated_metadata\""));
-        if !is_consolidated && zmetadata.is_none() {
-            continue;
-        }
+    for group in groups_with_consolidated(store, ancestors(path))? {
         let found = match documents::find(store, group, None, &Consolidation::WhenPresent) {
             Err(error) if error.kind() == ErrorKind::StoreFailed => return Err(error),
             found => found.ok().flatten(),
@@ -128,6 +131,27 @@ fn edit_consolidated_where(store: &dyn Store, path: &str, is_added: bool, edit: 
         edited = true;
     }
     Ok(edited)
+}
+
+/// Those of some groups that seem to have consolidated metadata, by one batch of requests.
+fn groups_with_consolidated<'a>(store: &dyn Store, groups: impl Iterator<Item = &'a str>) -> Result<Vec<&'a str>> {
+    let groups: BTreeSet<&str> = groups.collect();
+    let requests = groups.iter().flat_map(|group| [ZARR_JSON, ZMETADATA].map(|name| node::key(group, name)));
+    let requests = requests.map(|key| ReadRequest { key, range: ByteRange::Full }).collect();
+    // Nobody goes by a document that cannot be read.
+    let readable = |value: Result<Option<Vec<u8>>>| match value {
+        Err(error) if error.kind() == ErrorKind::StoreFailed => Err(error),
+        value => Ok(value.ok().flatten()),
+    };
+    let mut values = store.get_many_at_most(requests, documents::limit_bytes()).into_iter().map(readable);
+    let mut found = Vec::new();
+    for group in groups {
+        let (document, zmetadata) = (values.next().transpose()?.flatten(), values.next().transpose()?.flatten());
+        if zmetadata.is_some() || document.is_some_and(|bytes| contains(&bytes, b"\"consolidated_metadata\"")) {
+            found.push(group);
+        }
+    }
+    Ok(found)
 }
 
 fn contains(bytes: &[u8], part: &[u8]) -> bool {

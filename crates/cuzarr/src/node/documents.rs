@@ -1,14 +1,15 @@
-//! Metadata documents in stores: finding what is at a path, and writing what is new there.
+//! Metadata documents in stores: finding what is at a path.
 
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
-use super::deletion;
 use super::group::Consolidation;
-use super::path::ancestors;
+use crate::cancellation::CancellationToken;
 use crate::config::Config;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::meta::node::{self, Documents, ZARR_JSON, ZARRAY, ZATTRS, ZGROUP, ZMETADATA};
-use crate::meta::{ArrayMetadata, GroupMetadata, NodeMetadata, ZarrFormat};
+use crate::meta::{ArrayMetadata, Consolidated, NodeDocuments, NodeMetadata, ZarrFormat};
+use crate::run::in_threads;
 use crate::store::{ByteRange, ReadRequest, Store, StoreExt};
 
 /// Bytes of the largest metadata document that is read: `metadata_max_bytes` of the process's configuration. Documents are read
@@ -26,7 +27,78 @@ fn with_limit_hint(error: Error) -> Error {
     }
 }
 
-/// What was found at a path.
+/// What is looked for at a path, and how.
+#[derive(Clone, Debug)]
+pub struct Lookup {
+    /// Only documents of this format.
+    pub format: Option<ZarrFormat>,
+    /// Only documents of arrays (`true`) or of groups; in v3 both have the one name, and either is found.
+    pub arrays: Option<bool>,
+    /// Whether what groups have consolidated is looked at.
+    pub consolidation: Consolidation,
+    /// Bytes of the largest document that is read.
+    pub max_bytes: u64,
+    /// Ends a call on many nodes between two batches.
+    pub cancellation: CancellationToken,
+}
+
+/// Everything there may be; documents up to `metadata_max_bytes` of the process's configuration.
+impl Default for Lookup {
+    fn default() -> Self {
+        Lookup {
+            format: None,
+            arrays: None,
+            consolidation: Consolidation::WhenPresent,
+            max_bytes: limit_bytes(),
+            cancellation: CancellationToken::default(),
+        }
+    }
+}
+
+/// The documents that were found at a path.
+#[derive(Clone, Debug)]
+pub struct FoundNode {
+    /// Those of the node alone.
+    pub documents: NodeDocuments,
+    /// What is consolidated below it, if that was looked at.
+    pub consolidated: Option<Consolidated>,
+    /// What is odd about the documents.
+    pub warnings: Vec<String>,
+}
+
+impl FoundNode {
+    fn new(documents: NodeDocuments, warnings: Vec<String>, consolidation: &Consolidation) -> Result<FoundNode> {
+        let mut documents = documents;
+        let consolidated = match consolidation {
+            Consolidation::Never => None,
+            _ => documents.take_consolidated()?,
+        };
+        Ok(FoundNode { documents: documents.alone(), consolidated, warnings })
+    }
+}
+
+/// The documents at a path; `None` if no node is there. v3 wins. All of them are one batch, but for a v2 group's consolidated
+/// metadata, which is read when there is a group.
+///
+/// # Errors
+/// `InvalidArgument` when consolidated metadata is required and is not there; `MetadataInvalid`; what the store reports.
+pub fn find_documents(store: &dyn Store, path: &str, lookup: &Lookup) -> Result<Option<FoundNode>> {
+    let Some((documents, warnings)) = look(store, path, lookup)? else { return Ok(None) };
+    let found = FoundNode::new(documents, warnings, &lookup.consolidation).at(|| place(store, path))?;
+    let required = matches!(lookup.consolidation, Consolidation::Required | Consolidation::Named(_));
+    if required && !found.documents.is_array() && found.consolidated.is_none() {
+        return Err(not_consolidated(store, path));
+    }
+    Ok(Some(found))
+}
+
+/// The error for a group whose consolidated metadata was asked for.
+pub(super) fn not_consolidated(store: &dyn Store, path: &str) -> Error {
+    let message = format!("{store}: the group '/{path}' has no consolidated metadata, which was asked for");
+    Error::new(ErrorKind::InvalidArgument, message).with_hint("consolidate it first")
+}
+
+/// What was found at a path, as metadata.
 pub(super) struct Found {
     pub metadata: NodeMetadata,
     pub warnings: Vec<String>,
@@ -54,31 +126,79 @@ pub(super) fn find(
     format: Option<ZarrFormat>,
     consolidation: &Consolidation,
 ) -> Result<Option<Found>> {
-    let names = document_names(format);
-    let values = read(store, [path], &names);
+    let lookup = Lookup { format, consolidation: consolidation.clone(), ..Lookup::default() };
+    let Some((documents, warnings)) = look(store, path, &lookup)? else { return Ok(None) };
+    let name = documents.name();
+    let metadata = documents.check().at(|| name).at(|| place(store, path))?;
+    Ok(Some(Found { metadata, warnings }))
+}
+
+/// The documents at a path, and what is odd about them.
+fn look(store: &dyn Store, path: &str, lookup: &Lookup) -> Result<Option<(NodeDocuments, Vec<String>)>> {
+    let names = document_names(lookup.format, lookup.arrays);
+    let values = read(store, [path], &names, lookup.max_bytes);
     let mut found = Stored::new(&names, values).at(|| place(store, path))?;
     if found.is_v2_group()
-        && let Some(name) = consolidation.document()
+        && let Some(name) = lookup.consolidation.document()
     {
         found.zmetadata = store
-            .get_at_most(&node::key(path, name), limit_bytes())
+            .get_at_most(&node::key(path, name), lookup.max_bytes)
             .map_err(with_limit_hint)
             .at(|| place(store, path))?;
     }
     let warnings = found.warnings(store, path);
-    let metadata = NodeMetadata::from_documents(&found.documents()).at(|| place(store, path))?;
-    Ok(metadata.map(|metadata| Found { metadata, warnings }))
+    let documents = NodeDocuments::parse(&found.documents()).at(|| place(store, path))?;
+    Ok(documents.map(|documents| (documents, warnings)))
 }
 
-/// The metadata at each of several paths, without what is consolidated there.
-pub(super) fn find_many(store: &dyn Store, paths: &[String], format: ZarrFormat) -> Vec<Result<Option<NodeMetadata>>> {
-    let names = document_names(Some(format));
-    let mut values = read(store, paths.iter().map(String::as_str), &names).into_iter();
+/// The documents at each of several paths, as one batch. With consolidated metadata only where it is wanted.
+pub(super) fn find_many(
+    store: &dyn Store,
+    paths: &[String],
+    format: ZarrFormat,
+    lookup: &Lookup,
+) -> Vec<Result<Option<FoundNode>>> {
+    let mut names = document_names(Some(format), None);
+    if format == ZarrFormat::V2 && lookup.consolidation != Consolidation::Never {
+        names.push(ZMETADATA);
+    }
+    let mut values = read(store, paths.iter().map(String::as_str), &names, lookup.max_bytes).into_iter();
     let parse = |path: &String| {
         let stored = Stored::new(&names, values.by_ref().take(names.len()).collect())?;
-        NodeMetadata::from_documents(&stored.documents()).at(|| place(store, path))
+        let found = NodeDocuments::parse(&stored.documents());
+        let found = found.and_then(|documents| {
+            documents.map(|documents| FoundNode::new(documents, Vec::new(), &lookup.consolidation)).transpose()
+        });
+        found.at(|| place(store, path))
     };
     paths.iter().map(parse).collect()
+}
+
+/// Requests under way at once to a store whose requests take long.
+const REQUESTS_AT_ONCE: usize = 64;
+
+/// Makes a request for each item, many at once where requests take long. Results come in the order of the items.
+pub(super) fn each<I: Sync, T: Send>(
+    store: &dyn Store,
+    items: &[I],
+    request: impl Fn(&I) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    let threads = if store.capabilities().far { items.len().min(REQUESTS_AT_ONCE) } else { 1 };
+    if threads <= 1 {
+        return items.iter().map(request).collect();
+    }
+    let next = AtomicUsize::new(0);
+    let results: Vec<Mutex<Option<Result<T>>>> = items.iter().map(|_| Mutex::new(None)).collect();
+    in_threads(threads, || {
+        while let Some((item, result)) = {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            items.get(at).zip(results.get(at))
+        } {
+            *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(request(item));
+        }
+    });
+    let results = results.into_iter().map(|result| result.into_inner().unwrap_or_else(PoisonError::into_inner));
+    results.flatten().collect()
 }
 
 /// Whether an array (`true`) or a group is at a path; `None` also when what is there cannot be read.
@@ -90,20 +210,24 @@ pub(super) fn kind_at(store: &dyn Store, path: &str) -> Result<Option<bool>> {
     }
 }
 
-fn document_names(format: Option<ZarrFormat>) -> Vec<&'static str> {
-    match format {
-        Some(ZarrFormat::V3) => vec![ZARR_JSON],
-        Some(ZarrFormat::V2) => vec![ZARRAY, ZGROUP, ZATTRS],
-        None => vec![ZARR_JSON, ZARRAY, ZGROUP, ZATTRS],
-    }
+/// The names of documents of one format or either, of arrays (`true`), of groups, or of either.
+fn document_names(format: Option<ZarrFormat>, arrays: Option<bool>) -> Vec<&'static str> {
+    let v3 = (format != Some(ZarrFormat::V2)).then_some(ZARR_JSON);
+    let v2 = match (format, arrays) {
+        (Some(ZarrFormat::V3), _) => &[][..],
+        (_, None) => &[ZARRAY, ZGROUP, ZATTRS],
+        (_, Some(true)) => &[ZARRAY, ZATTRS],
+        (_, Some(false)) => &[ZGROUP, ZATTRS],
+    };
+    v3.into_iter().chain(v2.iter().copied()).collect()
 }
 
 type Value = Result<Option<Vec<u8>>>;
 
-fn read<'a>(store: &dyn Store, paths: impl IntoIterator<Item = &'a str>, names: &[&str]) -> Vec<Value> {
+fn read<'a>(store: &dyn Store, paths: impl IntoIterator<Item = &'a str>, names: &[&str], max_bytes: u64) -> Vec<Value> {
     let request = |path: &str, name: &&str| ReadRequest { key: node::key(path, name), range: ByteRange::Full };
     let requests = paths.into_iter().flat_map(|path| names.iter().map(move |name| request(path, name)));
-    let values = store.get_many_at_most(requests.collect(), limit_bytes());
+    let values = store.get_many_at_most(requests.collect(), max_bytes);
     values.into_iter().map(|value| value.map_err(with_limit_hint)).collect()
 }
 
@@ -125,6 +249,7 @@ impl Stored {
                 ZARR_JSON => &mut stored.zarr_json,
                 ZARRAY => &mut stored.zarray,
                 ZGROUP => &mut stored.zgroup,
+                ZMETADATA => &mut stored.zmetadata,
                 _ => &mut stored.zattrs,
             };
             *place = value?;
@@ -158,112 +283,6 @@ impl Stored {
         }
         warnings
     }
-}
-
-/// Refuses when a node of this format is at the path already.
-pub(super) fn require_absent(store: &dyn Store, path: &str, format: ZarrFormat) -> Result<()> {
-    let found = find(store, path, Some(format), &Consolidation::Never);
-    match found {
-        Ok(None) => Ok(()),
-        Ok(Some(found)) => Err(contains(store, path, found.metadata.as_array().is_some())),
-        Err(error) if error.kind() == ErrorKind::StoreFailed => Err(error),
-        Err(error) => Err(error.with_hint("replace it with overwrite, if what is there is of no use")),
-    }
-}
-
-fn contains(store: &dyn Store, path: &str, is_array: bool) -> Error {
-    let (kind, what) = match is_array {
-        true => (ErrorKind::ContainsArray, "an array"),
-        false => (ErrorKind::ContainsGroup, "a group"),
-    };
-    Error::new(kind, format!("{store}: there is {what} at '/{path}' already"))
-        .with_hint("open it, or replace it with overwrite")
-}
-
-/// Creates a node of metadata, and the groups above it that are not there yet. See [`make_room`] and [`publish`].
-pub(super) fn create(store: &dyn Store, path: &str, metadata: &NodeMetadata, overwrite: bool) -> Result<()> {
-    let was_consolidated = make_room(store, path, metadata.zarr_format(), overwrite)?;
-    if !overwrite {
-        refuse_left_over(store, path, metadata)?;
-    }
-    publish(store, path, metadata.zarr_format(), &metadata.documents())?;
-    if was_consolidated {
-        deletion::refresh_consolidated(store, path, true)?;
-    }
-    Ok(())
-}
-
-/// Makes sure that a node can be created at a path: deletes what is there when it is to be replaced. Says whether that was part of
-/// consolidated metadata.
-///
-/// # Errors
-/// `ReadOnly`; `ContainsArray`, `ContainsGroup`; what the store reports.
-fn make_room(store: &dyn Store, path: &str, format: ZarrFormat, overwrite: bool) -> Result<bool> {
-    if store.capabilities().read_only {
-        let message = format!("{store}: cannot create '/{path}': the store is for reading only");
-        return Err(Error::new(ErrorKind::ReadOnly, message));
-    }
-    require_no_array_above(store, path, format)?;
-    match overwrite {
-        true => deletion::delete_node(store, path),
-        false => require_absent(store, path, format).map(|()| false),
-    }
-}
-
-/// Refuses to make an array of chunks that are there already; groups have no chunks.
-pub(super) fn refuse_left_over(store: &dyn Store, path: &str, metadata: &NodeMetadata) -> Result<()> {
-    metadata.as_array().map_or(Ok(()), |array| deletion::refuse_left_over(store, path, array))
-}
-
-/// Creates an array of the chunks that lie at its path already.
-///
-/// # Errors
-/// As of [`make_room`].
-pub(super) fn adopt(store: &dyn Store, path: &str, metadata: &ArrayMetadata) -> Result<()> {
-    make_room(store, path, metadata.zarr_format(), false)?;
-    publish(store, path, metadata.zarr_format(), &metadata.documents())
-}
-
-/// Stores the documents of a new node, and of the groups above it that are not there yet.
-///
-/// The document that makes the node is written last, so a node is never without its attributes, nor with those of another one that
-/// was there before. It is written only where there is none, so of two writers that create one node at the same time, one succeeds
-/// and one hears of the other.
-fn publish(store: &dyn Store, path: &str, format: ZarrFormat, documents: &[(&'static str, Vec<u8>)]) -> Result<()> {
-    let parents = GroupMetadata::new(format, Default::default())?.documents();
-    for parent in ancestors(path) {
-        for (name, bytes) in &parents {
-            store.write_if_absent(&node::key(parent, name), bytes)?;
-        }
-    }
-    let Some(((name, bytes), others)) = documents.split_first() else { return Ok(()) };
-    replace(store, path, others)?;
-    if !store.write_if_absent(&node::key(path, name), bytes)? {
-        require_absent(store, path, format)?;
-        let message = format!("{store}: '/{path}' was created and deleted by others meanwhile");
-        return Err(Error::new(ErrorKind::StoreFailed, message));
-    }
-    Ok(())
-}
-
-/// Only groups have children.
-fn require_no_array_above(store: &dyn Store, path: &str, format: ZarrFormat) -> Result<()> {
-    for parent in ancestors(path) {
-        let is_array = match format {
-            ZarrFormat::V2 => store.exists(&node::key(parent, ZARRAY))?,
-            // A document that cannot be read is no array, and is left alone.
-            ZarrFormat::V3 => matches!(
-                find(store, parent, Some(format), &Consolidation::Never),
-                Ok(Some(Found { metadata: NodeMetadata::Array(_), .. }))
-            ),
-        };
-        if is_array {
-            let message =
-                format!("{store}: cannot create '/{path}': '/{parent}' is an array, and only groups have members");
-            return Err(Error::new(ErrorKind::ContainsArray, message));
-        }
-    }
-    Ok(())
 }
 
 /// Replaces the documents of a node.

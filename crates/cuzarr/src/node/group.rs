@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::ArrayOptions;
 use super::array::Array;
+use super::creation::create_node;
 use super::documents::{self, CONSOLIDATED_V2};
 use super::hierarchy;
 use super::path::normalize_path;
@@ -74,8 +75,7 @@ impl Group {
         };
         let required = matches!(consolidation, Consolidation::Required | Consolidation::Named(_));
         if required && metadata.consolidated().is_none() {
-            let message = format!("{store}: the group '/{path}' has no consolidated metadata, which was asked for");
-            return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("consolidate it first"));
+            return Err(documents::not_consolidated(&*store, &path));
         }
         let mut group = Group::opened(store, path, metadata, options, warnings);
         group.uses_consolidated &= consolidation != Consolidation::Never;
@@ -121,7 +121,7 @@ impl Group {
     ) -> Result<Group> {
         let path = normalize_path(path)?;
         let node = NodeMetadata::Group(Box::new(metadata.clone()));
-        documents::create(&*store, &path, &node, overwrite)?;
+        create_node(&*store, &path, &node, overwrite)?;
         Ok(Group::opened(store, path, metadata, options, Vec::new()))
     }
 

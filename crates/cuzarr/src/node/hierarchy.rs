@@ -1,19 +1,82 @@
-//! Many nodes at once: walking, consolidating, creating and deleting.
+//! Many nodes at once: walking, consolidating and creating.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::ArrayOptions;
-use super::documents;
+use super::creation::NewNodes;
+use super::documents::{self, FoundNode, Lookup, each};
 use super::group::{Consolidation, Group};
 use super::path::normalize_path;
-use crate::error::{Error, ErrorKind, Result};
-use crate::meta::{Consolidated, NodeMetadata, ZarrFormat};
+use crate::error::{ErrorKind, Result, ResultExt};
+use crate::meta::{Consolidated, NodeDocuments, NodeMetadata, ZarrFormat};
 use crate::store::{Store, join_key};
 
 type Visit<'a> = dyn FnMut(&str, Result<NodeMetadata>) -> Result<()> + 'a;
 
-/// Visits the nodes of `format` below a group; see [`Group::walk`]. The documents of a level are read as one batch.
+/// The nodes of `format` below the group at a path, by their paths relative to it, to `max_depth` levels below the direct members
+/// (`Some(0)`: those alone; `None`: all). Each group comes before its members, which are sorted. A node whose documents cannot be
+/// read comes as an error. Of `most` nodes, if given, the first are found.
+///
+/// A level is two batches: its groups are listed, then the documents of all their members are read. Groups that have consolidated
+/// metadata bring it, if the lookup wants it, and are not listed.
+///
+/// # Errors
+/// What the store reports; `Cancelled`.
+pub fn walk_documents(
+    store: &dyn Store,
+    group: &str,
+    format: ZarrFormat,
+    max_depth: Option<usize>,
+    most: Option<usize>,
+    lookup: &Lookup,
+) -> Result<Vec<(String, Result<FoundNode>)>> {
+    let absolute = |relative: &str| if relative.is_empty() { group.to_string() } else { join_key(group, relative) };
+    let mut found: Vec<(String, Result<FoundNode>)> = Vec::new();
+    let mut groups = vec![String::new()];
+    for depth in 0.. {
+        if groups.is_empty() || max_depth.is_some_and(|most| depth > most) {
+            break;
+        }
+        lookup.cancellation.check()?;
+        let listings = each(store, &groups, |group| store.list_dir(&absolute(group)))?;
+        let name = |path: &String| path.rsplit_once('/').map_or(path.as_str(), |(_, name)| name).to_string();
+        let members = groups.iter().zip(&listings);
+        let mut members: Vec<String> = members
+            .flat_map(|(group, listing)| listing.prefixes.iter().map(|path| join_key(group, &name(path))))
+            .collect();
+        sort(&mut members, |member| member);
+        for members in members.chunks(most.unwrap_or(usize::MAX).max(1)) {
+            lookup.cancellation.check()?;
+            let paths: Vec<String> = members.iter().map(|member| absolute(member)).collect();
+            let documents = documents::find_many(store, &paths, format, lookup);
+            let nodes =
+                members.iter().zip(documents).filter_map(|(path, node)| Some((path.clone(), node.transpose()?)));
+            found.extend(nodes);
+            sort(&mut found, |(path, _)| path);
+            // Whatever else is read comes behind the last one.
+            if let Some((last, most)) = members.last().zip(most)
+                && found.len() >= most
+                && found[most - 1].0.split('/').le(last.split('/'))
+            {
+                break;
+            }
+        }
+        found.truncate(most.unwrap_or(usize::MAX));
+        let is_listed = |(path, node): &&(String, Result<FoundNode>)| {
+            let is_open = |node: &FoundNode| node.documents.is_group() && node.consolidated.is_none();
+            path.matches('/').count() == depth && node.as_ref().is_ok_and(is_open)
+        };
+        groups = found.iter().filter(is_listed).map(|(path, _)| path.clone()).collect();
+    }
+    Ok(found)
+}
+
+/// Sorts by the names of paths, so that a group comes before its members and those before what follows the group.
+fn sort<T>(items: &mut [T], path: impl Fn(&T) -> &String) {
+    items.sort_by(|a, b| path(a).split('/').cmp(path(b).split('/')));
+}
+
+/// Visits the nodes of `format` below a group; see [`Group::walk`].
 pub(super) fn walk(
     store: &dyn Store,
     group: &str,
@@ -21,37 +84,13 @@ pub(super) fn walk(
     max_depth: Option<usize>,
     visit: &mut Visit<'_>,
 ) -> Result<()> {
-    walk_level(store, group, "", format, max_depth, visit)
-}
-
-fn walk_level(
-    store: &dyn Store,
-    group: &str,
-    relative: &str,
-    format: ZarrFormat,
-    levels: Option<usize>,
-    visit: &mut Visit<'_>,
-) -> Result<()> {
-    let here = if relative.is_empty() { group.to_string() } else { join_key(group, relative) };
-    let paths = store.list_dir(&here)?.prefixes;
-    let found = documents::find_many(store, &paths, format);
-    for (path, metadata) in paths.iter().zip(found) {
-        let name = path.rsplit_once('/').map_or(path.as_str(), |(_, name)| name);
-        let member = join_key(relative, name);
-        let metadata = match metadata {
-            Ok(None) => continue,
-            Ok(Some(metadata)) => Ok(metadata),
-            Err(error) => Err(error),
-        };
-        let is_group = matches!(metadata, Ok(NodeMetadata::Group(_)));
-        visit(&member, metadata)?;
-        let below = levels.map(|levels| levels.checked_sub(1));
-        match below {
-            _ if !is_group => {}
-            Some(None) => {}
-            None => walk_level(store, group, &member, format, None, visit)?,
-            Some(deeper) => walk_level(store, group, &member, format, deeper, visit)?,
-        }
+    let lookup = Lookup { consolidation: Consolidation::Never, ..Lookup::default() };
+    for (path, found) in walk_documents(store, group, format, max_depth, None, &lookup)? {
+        let metadata = found.and_then(|found| {
+            let name = found.documents.name();
+            found.documents.check().at(|| name).at(|| documents::place(store, &join_key(group, &path)))
+        });
+        visit(&path, metadata)?;
     }
     Ok(())
 }
@@ -76,74 +115,62 @@ pub(super) fn walk_consolidated(
     Ok(())
 }
 
-/// Reads the metadata of everything below the group at `path`, and stores it with the group.
+/// The group at a path with the documents of everything below it, as it may be consolidated. Nodes need not be of a kind that this
+/// library can use. Writes nothing.
 ///
 /// # Errors
-/// `GroupNotFound`; the first node whose metadata cannot be read; what the store reports.
+/// `GroupNotFound`; the first node whose documents cannot be read; what the store reports; `Cancelled`.
+pub fn gather_documents(store: &dyn Store, path: &str, lookup: &Lookup) -> Result<FoundNode> {
+    let lookup = Lookup { arrays: Some(false), consolidation: Consolidation::Never, ..lookup.clone() };
+    let group = documents::find_documents(store, path, &lookup)?.filter(|found| found.documents.is_group());
+    let mut group = group.ok_or_else(|| documents::not_found(ErrorKind::GroupNotFound, store, path))?;
+    let format = group.documents.zarr_format();
+    let mut below = Vec::new();
+    for (path, node) in walk_documents(store, path, format, None, None, &lookup)? {
+        let documents = node?.documents;
+        if documents.is_array() || documents.is_group() {
+            below.push((path, documents));
+        }
+    }
+    group.consolidated = Some(Consolidated::from_nodes(format, below)?);
+    Ok(group)
+}
+
+/// Reads the documents of everything below the group at `path`, and stores them with the group.
+///
+/// # Errors
+/// Those of [`gather_documents`]; what the group's metadata lacks.
 pub fn consolidate_metadata(
     store: Arc<dyn Store>,
     path: &str,
     format: Option<ZarrFormat>,
     options: ArrayOptions,
 ) -> Result<Group> {
-    let group = Group::open(Arc::clone(&store), path, format, Consolidation::Never, options.clone())?;
-    let mut nodes = Vec::new();
-    group.walk(None, &mut |path, metadata| {
-        nodes.push((path.to_string(), metadata?));
-        Ok(())
-    })?;
-    let format = group.metadata().zarr_format();
-    let consolidated = Consolidated::from_nodes(format, nodes.iter().map(|(path, node)| (path.clone(), node)))?;
-    let mut metadata = group.metadata().clone();
-    metadata.set_consolidated(Some(consolidated))?;
-    let mut group =
-        Group::opened(store, group.path().to_string(), group.metadata().clone(), options.clone(), Vec::new());
-    group.replace_metadata(metadata.clone())?;
-    Group::from_metadata(Arc::clone(group.store()), group.path(), metadata, options)
+    let path = normalize_path(path)?;
+    let found = gather_documents(&*store, &path, &Lookup { format, ..Lookup::default() })?;
+    let group = |documents: NodeDocuments| {
+        let name = documents.name();
+        match documents.check().at(|| name).at(|| documents::place(&*store, &path))? {
+            NodeMetadata::Group(metadata) => Ok(*metadata),
+            NodeMetadata::Array(_) => Err(documents::not_found(ErrorKind::GroupNotFound, &*store, &path)),
+        }
+    };
+    let mut metadata = group(found.documents)?;
+    let before = metadata.documents();
+    metadata.set_consolidated(found.consolidated)?;
+    documents::replace(&*store, &path, &documents::changed(&before, metadata.documents()))?;
+    Group::from_metadata(Arc::clone(&store), &path, metadata, options)
 }
 
-/// Creates many nodes, given by path, and the groups above them, one after the other. Nothing is stored when one of them cannot be
-/// created. Returns the paths of the given nodes, parents first.
+/// Creates many nodes, given by path, and the groups above them. Nothing is stored when one of them cannot be created. Returns the
+/// paths of the given nodes, parents first.
 ///
 /// # Errors
-/// `InvalidArgument` when formats differ or a path comes twice; `ContainsArray` when a node would lie below an array;
-/// `ContainsArray` or `ContainsGroup` when something is there and `overwrite` is off.
+/// Those of [`NewNodes::make_room`] and [`NewNodes::publish`].
 pub fn create_hierarchy(store: &dyn Store, nodes: Vec<(String, NodeMetadata)>, overwrite: bool) -> Result<Vec<String>> {
-    let mut sorted: BTreeMap<Vec<String>, NodeMetadata> = BTreeMap::new();
-    for (path, metadata) in nodes {
-        let path = normalize_path(&path)?;
-        let segments = path.split('/').filter(|segment| !segment.is_empty()).map(String::from).collect();
-        if sorted.insert(segments, metadata).is_some() {
-            return Err(Error::new(ErrorKind::InvalidArgument, format!("the path '/{path}' comes twice")));
-        }
-    }
-    let Some(format) = sorted.values().next().map(NodeMetadata::zarr_format) else { return Ok(Vec::new()) };
-    for (segments, metadata) in &sorted {
-        let path = segments.join("/");
-        if metadata.zarr_format() != format {
-            let (got, expected) = (metadata.zarr_format().number(), format.number());
-            let message = format!("node '/{path}': got format {got}, others have format {expected}");
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
-        }
-        for length in 0..segments.len() {
-            if sorted.get(&segments[..length]).is_some_and(|above| above.as_array().is_some()) {
-                let above = segments[..length].join("/");
-                let message = format!("node '/{path}': '/{above}' is an array, and only groups have members");
-                return Err(Error::new(ErrorKind::ContainsArray, message));
-            }
-        }
-        if !overwrite {
-            documents::require_absent(store, &path, format)?;
-            documents::refuse_left_over(store, &path, metadata)?;
-        }
-    }
-    let mut created: Vec<String> = Vec::new();
-    for (segments, metadata) in &sorted {
-        let path = segments.join("/");
-        // What was replaced with a group above is gone already.
-        let is_below = (0..segments.len()).any(|length| sorted.contains_key(&segments[..length]));
-        documents::create(store, &path, metadata, overwrite && !is_below)?;
-        created.push(path);
-    }
-    Ok(created)
+    let nodes: Vec<_> = nodes.iter().map(|(path, node)| (path.clone(), NodeDocuments::from(node))).collect();
+    let given = nodes.iter().map(|(path, _)| normalize_path(path)).collect::<Result<Vec<_>>>()?;
+    let new = NewNodes::make_room(store, nodes, overwrite)?;
+    new.publish(store, Some(2))?;
+    Ok(new.paths().filter(|path| given.contains(path)).collect())
 }

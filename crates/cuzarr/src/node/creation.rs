@@ -1,0 +1,248 @@
+//! Creating nodes, one or many, in an order that a killed process cannot do harm by.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::deletion;
+use super::documents::{self, FoundNode, Lookup, each};
+use super::group::Consolidation;
+use super::path::{ancestors, normalize_path};
+use crate::error::{Error, ErrorKind, Result, ResultExt};
+use crate::meta::node::{self, NodeDocuments, ZARRAY};
+use crate::meta::{GroupMetadata, NodeMetadata, ZarrFormat};
+use crate::store::{Condition, Payload, Store, StoreExt};
+
+/// Nodes that are about to be created, with the groups above them that are not there yet.
+///
+/// Room for them is made first, then their documents are stored. Chunks may be written in between, so that readers see a whole
+/// array or none.
+///
+/// ```
+/// use cuzarr::meta::{GroupMetadata, NodeMetadata, ZarrFormat};
+/// use cuzarr::node::NewNodes;
+/// use cuzarr::store::{MemoryStore, Store};
+///
+/// let store = MemoryStore::new();
+/// let group = NodeMetadata::Group(Box::new(GroupMetadata::new(ZarrFormat::V3, Default::default())?));
+/// let new = NewNodes::make_room(&store, vec![("a/b".into(), (&group).into())], false)?;
+/// assert_eq!(new.paths().collect::<Vec<_>>(), ["", "a", "a/b"]);
+/// new.publish(&store, Some(2))?;
+/// assert_eq!(store.list("")?, ["a/b/zarr.json", "a/zarr.json", "zarr.json"]);
+/// # Ok::<(), cuzarr::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct NewNodes {
+    format: ZarrFormat,
+    /// By the names of their paths, so parents come first; `None` for groups that were not given.
+    nodes: BTreeMap<Vec<String>, Option<NodeDocuments>>,
+    /// Paths that were part of consolidated metadata.
+    were_consolidated: Vec<String>,
+}
+
+impl NewNodes {
+    /// Makes sure that nodes can be created at their paths: deletes what is there when it is to be replaced. Nothing is deleted
+    /// when one of the nodes cannot be created.
+    ///
+    /// # Errors
+    /// `ReadOnly`; `InvalidArgument` when formats differ or a path comes twice; `ContainsArray` when a node would lie below an
+    /// array, or chunks lie where an array would have its own; `ContainsArray` or `ContainsGroup` when something is there and
+    /// `overwrite` is off; what an array's metadata lacks; what the store reports.
+    pub fn make_room(store: &dyn Store, nodes: Vec<(String, NodeDocuments)>, overwrite: bool) -> Result<NewNodes> {
+        let new = NewNodes::plan(store, nodes, overwrite)?;
+        if !overwrite {
+            let given: Vec<_> = new.given().collect();
+            each(store, &given, |(path, documents)| {
+                let NodeMetadata::Array(array) = (*documents).clone().check().at(|| documents::place(store, path))?
+                else {
+                    return Ok(());
+                };
+                deletion::refuse_left_over(store, path, &array)
+            })?;
+        }
+        new.delete_old(store, overwrite)
+    }
+
+    /// Like [`NewNodes::make_room`] without `overwrite`, for arrays whose chunks are there already.
+    ///
+    /// # Errors
+    /// Those of [`NewNodes::make_room`], but for chunks.
+    pub(super) fn adopt(store: &dyn Store, nodes: Vec<(String, NodeDocuments)>) -> Result<NewNodes> {
+        NewNodes::plan(store, nodes, false)
+    }
+
+    /// Looks at all documents at and above the paths, as one batch.
+    fn plan(store: &dyn Store, nodes: Vec<(String, NodeDocuments)>, overwrite: bool) -> Result<NewNodes> {
+        let mut new = NewNodes::sorted(nodes)?;
+        if store.capabilities().read_only {
+            let path = new.given().next().map(|(path, _)| path).unwrap_or_default();
+            let message = format!("{store}: cannot create '/{path}': the store is for reading only");
+            return Err(Error::new(ErrorKind::ReadOnly, message));
+        }
+        let given: BTreeMap<String, bool> = new.given().map(|(path, node)| (path, node.is_array())).collect();
+        let above: BTreeSet<&str> = given.keys().flat_map(|path| ancestors(path)).collect();
+        let paths: BTreeSet<&str> = given.keys().map(String::as_str).chain(above.iter().copied()).collect();
+        let paths: Vec<String> = paths.into_iter().map(String::from).collect();
+        let lookup = Lookup { consolidation: Consolidation::Never, ..Lookup::default() };
+        let found = documents::find_many(store, &paths, new.format, &lookup);
+        for (path, found) in paths.iter().zip(found) {
+            match given.contains_key(path) {
+                true if overwrite => drop(readable(found)?),
+                true => require_absent(store, path, found)?,
+                false => {
+                    if is_array(store, path, new.format, &found)? {
+                        let below = given.keys().find(|given| ancestors(given).any(|above| above == path));
+                        return Err(inside_array(store, below.map_or("", String::as_str), path));
+                    }
+                    if matches!(readable(found)?, Some(None)) {
+                        new.nodes.insert(segments(path), None);
+                    }
+                }
+            }
+        }
+        Ok(new)
+    }
+
+    fn sorted(nodes: Vec<(String, NodeDocuments)>) -> Result<NewNodes> {
+        let format = nodes.first().map_or(ZarrFormat::V3, |(_, node)| node.zarr_format());
+        let mut sorted: BTreeMap<Vec<String>, Option<NodeDocuments>> = BTreeMap::new();
+        for (path, node) in nodes {
+            let path = normalize_path(&path)?;
+            if node.zarr_format() != format {
+                let (got, expected) = (node.zarr_format().number(), format.number());
+                let message = format!("node '/{path}': got format {got}, others have format {expected}");
+                return Err(Error::new(ErrorKind::InvalidArgument, message));
+            }
+            if sorted.insert(segments(&path), Some(node)).is_some() {
+                return Err(Error::new(ErrorKind::InvalidArgument, format!("the path '/{path}' comes twice")));
+            }
+        }
+        for path in sorted.keys() {
+            let is_array =
+                |above: &&[String]| sorted.get(*above).and_then(Option::as_ref).is_some_and(NodeDocuments::is_array);
+            if let Some(above) = (0..path.len()).map(|length| &path[..length]).find(is_array) {
+                let (path, above) = (path.join("/"), above.join("/"));
+                let message = format!("node '/{path}': '/{above}' is an array, and only groups have members");
+                return Err(Error::new(ErrorKind::ContainsArray, message));
+            }
+        }
+        Ok(NewNodes { format, nodes: sorted, were_consolidated: Vec::new() })
+    }
+
+    fn given(&self) -> impl Iterator<Item = (String, &NodeDocuments)> {
+        self.nodes.iter().filter_map(|(path, node)| Some((path.join("/"), node.as_ref()?)))
+    }
+
+    fn delete_old(mut self, store: &dyn Store, overwrite: bool) -> Result<NewNodes> {
+        if overwrite {
+            let given: BTreeSet<String> = self.given().map(|(path, _)| path).collect();
+            // What is below another one is deleted with it.
+            let is_top = |path: &&String| !ancestors(path).any(|above| given.contains(above));
+            let top: Vec<String> = given.iter().filter(is_top).cloned().collect();
+            self.were_consolidated = deletion::delete_nodes(store, &top)?;
+        }
+        Ok(self)
+    }
+
+    /// The paths of the nodes, those of groups above them that will be created among them. Parents come first.
+    pub fn paths(&self) -> impl Iterator<Item = String> {
+        self.nodes.keys().map(|path| path.join("/"))
+    }
+
+    /// Stores the documents, with `indent` spaces a level: those of one depth as one batch, groups before what is in them.
+    ///
+    /// The document that makes a node is written last, so a node is never without its attributes, nor with those of another one
+    /// that was there before. It is written only where there is none, so of two writers that create one node at the same time, one
+    /// succeeds and one hears of the other.
+    ///
+    /// # Errors
+    /// `ContainsArray` or `ContainsGroup` when another writer was faster; what the store reports.
+    pub fn publish(&self, store: &dyn Store, indent: Option<usize>) -> Result<()> {
+        let group =
+            NodeDocuments::from(&NodeMetadata::Group(Box::new(GroupMetadata::new(self.format, Default::default())?)));
+        let mut batches: BTreeMap<(usize, bool), Vec<Write>> = BTreeMap::new();
+        for (path, node) in &self.nodes {
+            let documents = node.as_ref().unwrap_or(&group).documents(indent);
+            for (at, (name, bytes)) in documents.into_iter().enumerate() {
+                let (makes_node, is_given) = (at == 0, node.is_some());
+                let write = Write { path: path.join("/"), name, bytes, is_given };
+                batches.entry((path.len(), makes_node)).or_default().push(write);
+            }
+        }
+        for ((_, makes_nodes), batch) in &batches {
+            each(store, batch, |write| write.store(store, self.format, *makes_nodes))?;
+        }
+        self.were_consolidated.iter().try_for_each(|path| deletion::refresh_consolidated(store, path, true).map(drop))
+    }
+}
+
+/// Creates a node, and the groups above it that are not there yet; see [`NewNodes`].
+pub(super) fn create_node(store: &dyn Store, path: &str, node: &NodeMetadata, overwrite: bool) -> Result<()> {
+    let node = (path.to_string(), NodeDocuments::from(node));
+    NewNodes::make_room(store, vec![node], overwrite)?.publish(store, Some(2))
+}
+
+/// A document of a new node.
+struct Write {
+    path: String,
+    name: &'static str,
+    bytes: Vec<u8>,
+    is_given: bool,
+}
+
+impl Write {
+    fn store(&self, store: &dyn Store, format: ZarrFormat, makes_node: bool) -> Result<()> {
+        let key = node::key(&self.path, self.name);
+        let condition = if makes_node || !self.is_given { Condition::Absent } else { Condition::Always };
+        let written = store.put(&key, Payload::Bytes(&self.bytes), &condition);
+        if written.at(|| documents::place(store, &self.path))? || !(makes_node && self.is_given) {
+            return Ok(());
+        }
+        let lookup = Lookup { consolidation: Consolidation::Never, ..Lookup::default() };
+        for found in documents::find_many(store, std::slice::from_ref(&self.path), format, &lookup) {
+            require_absent(store, &self.path, found)?;
+        }
+        let message = format!("{store}: '/{}' was created and deleted by others meanwhile", self.path);
+        Err(Error::new(ErrorKind::StoreFailed, message))
+    }
+}
+
+fn segments(path: &str) -> Vec<String> {
+    path.split('/').filter(|segment| !segment.is_empty()).map(String::from).collect()
+}
+
+/// What was found, `None` when it cannot be read; an error when the store failed.
+fn readable(found: Result<Option<FoundNode>>) -> Result<Option<Option<FoundNode>>> {
+    match found {
+        Err(error) if error.kind() == ErrorKind::StoreFailed => Err(error),
+        found => Ok(found.ok()),
+    }
+}
+
+/// Whether an array was found. Of v2 documents the name says it; a v3 document that cannot be read is no array, and is left alone.
+fn is_array(store: &dyn Store, path: &str, format: ZarrFormat, found: &Result<Option<FoundNode>>) -> Result<bool> {
+    match found {
+        Ok(found) => Ok(found.as_ref().is_some_and(|found| found.documents.is_array())),
+        Err(_) if format == ZarrFormat::V2 => store.exists(&node::key(path, ZARRAY)),
+        Err(_) => Ok(false),
+    }
+}
+
+fn inside_array(store: &dyn Store, path: &str, parent: &str) -> Error {
+    let message = format!("{store}: cannot create '/{path}': '/{parent}' is an array, and only groups have members");
+    Error::new(ErrorKind::ContainsArray, message)
+}
+
+/// Refuses when a node was found.
+fn require_absent(store: &dyn Store, path: &str, found: Result<Option<FoundNode>>) -> Result<()> {
+    let found = match found {
+        Ok(None) => return Ok(()),
+        Err(error) if error.kind() == ErrorKind::StoreFailed => return Err(error),
+        Err(error) => return Err(error.with_hint("replace it with overwrite, if what is there is of no use")),
+        Ok(Some(found)) => found,
+    };
+    let (kind, what) = match found.documents.is_array() {
+        true => (ErrorKind::ContainsArray, "an array"),
+        false => (ErrorKind::ContainsGroup, "a group"),
+    };
+    let error = Error::new(kind, format!("{store}: there is {what} at '/{path}' already"));
+    Err(error.with_hint("open it, or replace it with overwrite"))
+}

@@ -1,0 +1,133 @@
+//! JSON values between Python and the library.
+
+use cuzarr::meta::{Json, Object};
+use cuzarr::{Error, ErrorKind};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+
+use crate::error::{IntoPython, PyResult};
+
+/// Containers may lie this deep in each other; documents that are deeper would not be read again.
+const MAX_DEPTH: usize = 128;
+
+/// A JSON object as a dictionary.
+pub fn to_dict<'py>(py: Python<'py>, members: &Object) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    for (name, member) in members {
+        dict.set_item(name, to_python(py, member)?)?;
+    }
+    Ok(dict)
+}
+
+fn to_python<'py>(py: Python<'py>, value: &Json) -> PyResult<Bound<'py, PyAny>> {
+    Ok(match value {
+        Json::Null => py.None().into_bound(py),
+        Json::Bool(value) => PyBool::new(py, *value).to_owned().into_any(),
+        Json::Number(text) => number(py, text)?,
+        Json::String(text) => PyString::new(py, text).into_any(),
+        Json::Array(elements) => {
+            let elements = elements.iter().map(|element| to_python(py, element)).collect::<PyResult<Vec<_>>>()?;
+            PyList::new(py, elements)?.into_any()
+        }
+        Json::Object(members) => to_dict(py, members)?.into_any(),
+    })
+}
+
+fn number<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyAny>> {
+    if let Ok(integer) = text.parse::<i64>() {
+        return Ok(integer.into_pyobject(py)?.into_any());
+    }
+    if text.bytes().all(|byte| byte == b'-' || byte.is_ascii_digit()) {
+        let message = |error: PyErr| Error::new(ErrorKind::MetadataInvalid, format!("not JSON: {error}"));
+        return py.get_type::<PyInt>().call1((text,)).map_err(message).py();
+    }
+    // Rust reads what Python writes of numbers that are not finite, and rounds as Python does.
+    let message = || Error::new(ErrorKind::MetadataInvalid, format!("not JSON: '{text}' is no number"));
+    Ok(PyFloat::new(py, text.parse().map_err(|_| message()).py()?).into_any())
+}
+
+/// The JSON object of a dictionary, whose values are written as Python's `json` writes them. NumPy's scalars and arrays count as
+/// Python's numbers and lists.
+pub fn from_dict(dict: &Bound<'_, PyDict>) -> PyResult<Object> {
+    object(dict, 0)
+}
+
+fn refused(what: impl std::fmt::Display) -> PyErr {
+    let error = Error::new(ErrorKind::InvalidArgument, format!("metadata cannot be written as JSON: {what}"));
+    crate::error::to_python(&error)
+}
+
+fn type_name(value: &Bound<'_, PyAny>) -> String {
+    value.get_type().name().map_or_else(|_| "?".into(), |name| name.to_string())
+}
+
+fn object(dict: &Bound<'_, PyDict>, depth: usize) -> PyResult<Object> {
+    if depth > MAX_DEPTH {
+        return Err(refused(format!("more than {MAX_DEPTH} containers lie in each other")));
+    }
+    let mut members = Object::new();
+    for (name, member) in dict {
+        members.insert(key(&name)?, from_python(&member, depth + 1)?);
+    }
+    Ok(members)
+}
+
+fn key(name: &Bound<'_, PyAny>) -> PyResult<String> {
+    match scalar(name)? {
+        Some(Json::String(text) | Json::Number(text)) => Ok(text),
+        Some(Json::Bool(value)) => Ok(value.to_string()),
+        Some(Json::Null) => Ok("null".into()),
+        _ => Err(refused(format!("keys must be str, int, float, bool or None, not {}", type_name(name)))),
+    }
+}
+
+fn from_python(value: &Bound<'_, PyAny>, depth: usize) -> PyResult<Json> {
+    if let Some(scalar) = scalar(value)? {
+        return Ok(scalar);
+    }
+    if let Ok(dict) = value.cast::<PyDict>() {
+        return object(dict, depth).map(Json::Object);
+    }
+    if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
+        if depth > MAX_DEPTH {
+            return Err(refused(format!("more than {MAX_DEPTH} containers lie in each other")));
+        }
+        let elements = value.try_iter()?.map(|element| from_python(&element?, depth + 1));
+        return elements.collect::<PyResult<_>>().map(Json::Array);
+    }
+    let numpy = value.py().import("numpy")?;
+    if value.is_instance(&numpy.getattr("generic")?)? || value.is_instance(&numpy.getattr("ndarray")?)? {
+        let plain = value.call_method0("tolist")?;
+        // What NumPy has no other form for comes back as it is.
+        if !plain.is_instance(&numpy.getattr("generic")?)? {
+            return from_python(&plain, depth + 1);
+        }
+    }
+    Err(refused(format!("{} has no JSON form", type_name(value))))
+}
+
+/// A value that is no container; `None` for those that are.
+fn scalar(value: &Bound<'_, PyAny>) -> PyResult<Option<Json>> {
+    Ok(Some(if value.is_none() {
+        Json::Null
+    } else if let Ok(text) = value.cast::<PyString>() {
+        Json::String(text.to_str().map_err(refused)?.to_owned())
+    } else if let Ok(value) = value.cast::<PyBool>() {
+        Json::Bool(value.is_true())
+    } else if value.is_instance_of::<PyInt>() {
+        match value.extract::<i64>() {
+            Ok(integer) => Json::Number(integer.to_string()),
+            // The number itself, also of a class that shows itself otherwise.
+            Err(_) => Json::Number(value.py().get_type::<PyInt>().call_method1("__repr__", (value,))?.extract()?),
+        }
+    } else if let Ok(float) = value.cast::<PyFloat>() {
+        let number = float.value();
+        Json::Number(match number.is_finite() {
+            true => PyFloat::new(value.py(), number).repr()?.extract()?,
+            false if number.is_nan() => "NaN".into(),
+            false => if number > 0.0 { "Infinity" } else { "-Infinity" }.into(),
+        })
+    } else {
+        return Ok(None);
+    }))
+}

@@ -1,0 +1,190 @@
+//! Documents of arrays and groups for Python: found, listed, consolidated and stored by the library. Python makes values of them.
+
+use std::sync::Arc;
+
+use cuzarr::meta::{Consolidated, NodeDocuments, ZarrFormat};
+use cuzarr::node::{self, Consolidation, FoundNode, Lookup};
+use cuzarr::{Error, ErrorKind};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+
+use crate::array::interruptible;
+use crate::error::{IntoPython, PyResult};
+use crate::json;
+use crate::store::PyStore;
+use crate::watch::{Watch, Watches};
+
+/// The documents of a node by their names, those of what is consolidated below it by paths, and warnings.
+type Found<'py> = (Bound<'py, PyDict>, Option<Bound<'py, PyDict>>, Vec<String>);
+
+/// The documents of the node at a path: of a format or either; of arrays (`arrays`), of groups (`False`) or of either.
+/// `use_consolidated` says whether consolidated metadata must (`True`), may (`None`) or must not (`False`) serve; a string names its
+/// key.
+#[pyfunction]
+pub fn find_node<'py>(
+    py: Python<'py>,
+    store: &PyStore,
+    path: &str,
+    zarr_format: Option<u8>,
+    arrays: Option<bool>,
+    use_consolidated: &Bound<'_, PyAny>,
+    max_bytes: u64,
+) -> PyResult<Option<Found<'py>>> {
+    let consolidation = parse_consolidation(use_consolidated)?;
+    let lookup = Lookup { format: zarr_format.map(format), arrays, consolidation, max_bytes, ..Lookup::default() };
+    let found = py.detach(|| node::find_documents(&*store.inner, path, &lookup)).py()?;
+    found.map(|found| to_python(py, found)).transpose()
+}
+
+/// Paths and documents of the nodes below a group, each group before its members: the first `most` of them, to `max_depth` levels
+/// below the direct members. Groups that have consolidated metadata bring it, if it is used, instead of their members.
+#[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "Python hands over each setting by itself")]
+pub fn walk_nodes<'py>(
+    py: Python<'py>,
+    store: &PyStore,
+    path: String,
+    zarr_format: u8,
+    max_depth: Option<usize>,
+    most: Option<usize>,
+    use_consolidated: bool,
+    max_bytes: u64,
+) -> PyResult<Vec<(String, Found<'py>)>> {
+    let consolidation = if use_consolidated { Consolidation::WhenPresent } else { Consolidation::Never };
+    let watch = Arc::new(Watch::default());
+    let cancellation = Watches::current(&watch).token();
+    let lookup = Lookup { consolidation, max_bytes, cancellation, ..Lookup::default() };
+    let store = Arc::clone(&store.inner);
+    let walk = move || node::walk_documents(&*store, &path, format(zarr_format), max_depth, most, &lookup);
+    let nodes = interruptible(py, &watch, walk)?;
+    nodes.into_iter().map(|(path, found)| Ok((path, to_python(py, found.py()?)?))).collect()
+}
+
+/// The documents of the group at a path and of everything below it, as they may be consolidated.
+#[pyfunction]
+pub fn gather_nodes<'py>(
+    py: Python<'py>,
+    store: &PyStore,
+    path: String,
+    zarr_format: u8,
+    max_bytes: u64,
+) -> PyResult<Found<'py>> {
+    let watch = Arc::new(Watch::default());
+    let cancellation = Watches::current(&watch).token();
+    let lookup = Lookup { format: Some(format(zarr_format)), max_bytes, cancellation, ..Lookup::default() };
+    let store = Arc::clone(&store.inner);
+    to_python(py, interruptible(py, &watch, move || node::gather_documents(&*store, &path, &lookup))?)
+}
+
+/// What is stored of a node, by names, of its documents and of those of what is consolidated below it.
+#[pyfunction]
+pub fn lay_out_node<'py>(
+    py: Python<'py>,
+    documents: &Bound<'py, PyDict>,
+    consolidated: Option<&Bound<'py, PyDict>>,
+    indent: Option<usize>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let laid_out = PyDict::new(py);
+    for (name, bytes) in parse_node(documents, consolidated)?.documents(indent) {
+        laid_out.set_item(name, PyBytes::new(py, &bytes))?;
+    }
+    Ok(laid_out)
+}
+
+/// Nodes that are about to be created, with the groups above them that are not there yet.
+#[pyclass(name = "NewNodes", module = "cuzarr._core", frozen)]
+pub struct PyNewNodes {
+    store: Arc<dyn cuzarr::store::Store>,
+    nodes: node::NewNodes,
+}
+
+/// A path, and the documents of a node and of what is consolidated below it.
+type Given<'py> = (String, Bound<'py, PyDict>, Option<Bound<'py, PyDict>>);
+
+#[pymethods]
+impl PyNewNodes {
+    /// Makes room for nodes: deletes what is there when it is to be replaced, else refuses it.
+    #[new]
+    fn new(py: Python<'_>, store: &PyStore, nodes: Vec<Given<'_>>, overwrite: bool) -> PyResult<Self> {
+        let parse = |(path, documents, consolidated): &Given<'_>| {
+            Ok((path.clone(), parse_node(documents, consolidated.as_ref())?))
+        };
+        let nodes = nodes.iter().map(parse).collect::<PyResult<Vec<_>>>()?;
+        let store = Arc::clone(&store.inner);
+        let nodes = py.detach(|| node::NewNodes::make_room(&*store, nodes, overwrite)).py()?;
+        Ok(PyNewNodes { store, nodes })
+    }
+
+    /// The paths of all nodes that will be there, parents first.
+    #[getter]
+    fn paths(&self) -> Vec<String> {
+        self.nodes.paths().collect()
+    }
+
+    /// Stores the documents.
+    fn publish(&self, py: Python<'_>, indent: Option<usize>) -> PyResult<()> {
+        py.detach(|| self.nodes.publish(&*self.store, indent)).py()
+    }
+}
+
+fn format(number: u8) -> ZarrFormat {
+    if number == 2 { ZarrFormat::V2 } else { ZarrFormat::V3 }
+}
+
+fn parse_consolidation(given: &Bound<'_, PyAny>) -> PyResult<Consolidation> {
+    if given.is_none() {
+        return Ok(Consolidation::WhenPresent);
+    }
+    if let Ok(name) = given.extract::<String>() {
+        return Ok(Consolidation::Named(name));
+    }
+    let refused = |_| PyTypeError::new_err("use_consolidated is True, False, None or the name of a key");
+    Ok(if given.is_truthy().map_err(refused)? { Consolidation::Required } else { Consolidation::Never })
+}
+
+fn to_python<'py>(py: Python<'py>, found: FoundNode) -> PyResult<Found<'py>> {
+    let consolidated = found.consolidated.map(|consolidated| {
+        let below = PyDict::new(py);
+        for (path, node) in consolidated.nodes() {
+            below.set_item(path, to_dict(py, node)?)?;
+        }
+        PyResult::Ok(below)
+    });
+    Ok((to_dict(py, &found.documents)?, consolidated.transpose()?, found.warnings))
+}
+
+/// The documents of a node by their names, without what is consolidated below it.
+fn to_dict<'py>(py: Python<'py>, node: &NodeDocuments) -> PyResult<Bound<'py, PyDict>> {
+    let documents = PyDict::new(py);
+    for (name, members) in node.members() {
+        let document = json::to_dict(py, members)?;
+        if node.is_group() && document.contains("consolidated_metadata")? {
+            document.del_item("consolidated_metadata")?;
+        }
+        documents.set_item(name, document)?;
+    }
+    Ok(documents)
+}
+
+/// The documents of a node, given by their names.
+pub fn parse_documents(documents: &Bound<'_, PyDict>) -> PyResult<NodeDocuments> {
+    let mut members = Vec::with_capacity(documents.len());
+    for (name, document) in documents {
+        members.push((name.extract()?, json::from_dict(document.cast::<PyDict>()?)?));
+    }
+    let missing = || Error::new(ErrorKind::InvalidArgument, "the documents describe no node");
+    NodeDocuments::from_members(members).ok_or_else(missing).py()
+}
+
+fn parse_node(documents: &Bound<'_, PyDict>, consolidated: Option<&Bound<'_, PyDict>>) -> PyResult<NodeDocuments> {
+    let mut node = parse_documents(documents)?;
+    if let Some(consolidated) = consolidated {
+        let mut below = Vec::with_capacity(consolidated.len());
+        for (path, documents) in consolidated {
+            below.push((path.extract()?, parse_documents(documents.cast::<PyDict>()?)?));
+        }
+        node.set_consolidated(&Consolidated::from_nodes(node.zarr_format(), below).py()?);
+    }
+    Ok(node)
+}
