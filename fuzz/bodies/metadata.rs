@@ -4,7 +4,7 @@
 use cuzarr::codec::Chain;
 use cuzarr::meta::{
     ArrayMetadata, ChunkKeyEncoding, CodecsMetadata, Consolidated, DataType, Documents, Endian, FillValue,
-    GroupMetadata, NewArray, NodeMetadata, ZarrFormat,
+    GroupMetadata, NewArray, NodeDocuments, NodeMetadata, ZarrFormat,
 };
 use cuzarr_device::Device;
 use serde_json::Value;
@@ -113,7 +113,7 @@ fn check_consolidated_again(consolidated: &Consolidated) {
         .paths()
         .filter_map(|path| Some((path.to_owned(), consolidated.node(path).ok().flatten()?)))
         .collect();
-    let by_path = nodes.iter().map(|(path, node)| (path.clone(), node));
+    let by_path = nodes.iter().map(|(path, node)| (path.clone(), NodeDocuments::from(node)));
     let again = Consolidated::from_nodes(consolidated.zarr_format(), by_path).expect("nodes of one format");
     assert_eq!(again.paths().len(), nodes.len());
 }

@@ -33,7 +33,7 @@ impl Consolidated {
                     format!("node '{path}': got format {}, expected {}", node.zarr_format().number(), format.number()),
                 ));
             }
-            entries.insert(path, node);
+            entries.insert(path, node.alone());
         }
         let mut consolidated = Consolidated { format, entries };
         consolidated.sort();
