@@ -136,10 +136,10 @@ def axis_number(axis: Any, ndim: int, names: Sequence[str | None] | None = None)
     try:
         number = operator.index(axis)
     except TypeError:
-        hint = "give a number, a name, a tuple of them, or None for all"
+        hint = "pass a number, a name, a tuple of them, or None for all dimensions"
         raise ArgumentTypeError(f"axis is {axis!r}, expected a dimension of the array", hint=hint) from None
     if not -ndim <= number < ndim:
-        raise InvalidArgumentError(f"axis {number} is none of an array of {ndim} dimensions")
+        raise InvalidArgumentError(f"axis {number} is out of range for an array of {ndim} dimensions")
     return number % ndim
 
 
@@ -158,16 +158,16 @@ def parse_shape(shape: object) -> tuple[int, ...]:
     try:
         extents = tuple(operator.index(extent) for extent in shape)  # type: ignore[attr-defined]
     except TypeError as error:
-        raise TypeError(f"a shape is an integer or an iterable of integers, got {shape!r}") from error
+        raise TypeError(f"shape is {shape!r}, expected an integer or an iterable of integers") from error
     if len(extents) > MAX_NDIM:
         raise UnsupportedFeatureError(
             f"got {len(extents)} dimensions, NumPy {np.__version__} has at most {MAX_NDIM}",
             hint="install NumPy 2" if len(extents) <= 64 else None,
         )
     if any(extent < 0 for extent in extents):
-        raise InvalidArgumentError(f"a shape has no negative extents, got {extents}")
+        raise InvalidArgumentError(f"shape is {extents}, expected no negative extents")
     if any(extent > MAX_EXTENT for extent in extents):
-        raise InvalidArgumentError("a shape has extents of at most 2^63 - 1, got a larger one")
+        raise InvalidArgumentError("shape has an extent above 2^63 - 1")
     return extents
 
 

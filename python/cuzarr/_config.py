@@ -207,7 +207,7 @@ def resolve_class(name: Any) -> Any:
     try:
         return getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigInvalidError(f"there is no class '{name}'", hint="give its full dotted name, or the class") from error
+        raise ConfigInvalidError(f"there is no class '{name}'", hint="use its full dotted name, or the class itself") from error
 
 
 def _check_class(key: str, value: Any, origin: str) -> Any:
@@ -246,7 +246,7 @@ def _complete(values: dict[str, Any], device: str, origin: str) -> dict[str, Any
     on_cpu = {key: value == "cpu" if key == "device" else _is_on_cpu(value) for key, value in given.items()}
     if len(set(on_cpu.values())) > 1:
         said = ", ".join(f"{key} = {value!r}" for key, value in given.items())
-        raise ConfigInvalidError(f"these contradict each other ({origin}): {said}", hint="set 'buffer' alone, or 'device' alone")
+        raise ConfigInvalidError(f"these contradict each other ({origin}): {said}", hint="set only 'buffer', or only 'device'")
     cpu = next(iter(on_cpu.values()))
     buffer, ndbuffer = given.get("buffer"), given.get("ndbuffer")
     kind = f"cuzarr.buffer.{'cpu' if cpu else 'gpu'}"
@@ -430,7 +430,7 @@ class Config:
             The key is unknown and no default was given.
         """
         if not isinstance(key, str):
-            raise ConfigInvalidError(f"a configuration key is text, got {key!r}")
+            raise ConfigInvalidError(f"configuration key is {key!r}, expected a string")
         key = key if key in DEFAULTS else _normalize(key)
         local = self._local.get()
         if key in local:
@@ -641,7 +641,7 @@ def _refuse_files(paths: Any) -> None:
     if paths:
         raise ConfigInvalidError(
             f"cuzarr reads no configuration files, got {paths!r}",
-            hint="load the file yourself, and give its contents to cuzarr.config.update",
+            hint="load the file yourself and pass its contents to cuzarr.config.update",
         )
 
 

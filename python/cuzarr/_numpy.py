@@ -102,7 +102,7 @@ def conversion(dtype: np.dtype[Any]) -> Iterator[None]:
         if isinstance(error, OverflowError):
             hint = "use a wider element type, or wrap it first: numpy.asarray(value).astype(dtype)"
             raise OutOfRangeError(message, hint=hint) from error
-        raise ConversionError(message, hint="convert it first; of a complex number, take the real part") from error
+        raise ConversionError(message, hint="convert it first; for a complex number, take the real part") from error
 
 
 def element(value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
@@ -149,6 +149,6 @@ def check_dtype(dtype: np.dtype[Any], what: str) -> None:
     check_type(dtype)
     if not is_computable(dtype):
         raise DTypeMismatchError(
-            f"{what}: elements of {dtype} have no arithmetic here",
+            f"{what}: cuzarr does not compute with elements of {dtype}",
             hint="read the array and use NumPy" + (", or view dates as int64" if dtype.kind in "mM" else ""),
         )

@@ -58,7 +58,7 @@ def listener(progress: Any, what: str, unit: str = "objects") -> Callable[[int, 
     if progress is True:
         return _Bar(what, unit)
     if isinstance(progress, dict | set | type) or not (hasattr(progress, "update") or callable(progress)):
-        raise ArgumentTypeError(f"progress is {progress!r}, expected True, a function, or an object with update() as tqdm's")
+        raise ArgumentTypeError(f"progress is {progress!r}, expected True, a function, or an object with update() like tqdm's")
     return _Meter(progress) if hasattr(progress, "update") else progress  # type: ignore[no-any-return]
 
 

@@ -73,7 +73,7 @@ def meta(array: Array) -> Any:
 
         return cupy.empty(empty.shape, array.dtype)
     raise InvalidArgumentError(
-        f"dask computes on {array.device} with CuPy's arrays, and CuPy is not installed or has no elements of {array.dtype}",
+        f"dask on {array.device} needs CuPy, which is not installed or has no elements of {array.dtype}",
         hint="install cupy-cuda12x, or use array.with_device('cpu')",
     )
 

@@ -121,7 +121,7 @@ def VariableLengthBytes() -> DataType:  # noqa: N802
 
 def Struct(*, fields: Iterable[tuple[str, Any]]) -> DataType:  # noqa: N802
     """Elements of several named fields, each with a type of its own."""
-    with refusing("fields", "give pairs of a name and a type"):
+    with refusing("fields", "pass pairs of a name and a type"):
         return DataType(np.dtype([(name, _dtypes.parse_dtype(field, 3).native) for name, field in fields]))
 
 

@@ -68,11 +68,11 @@ class CompatCompressor:
 
 def _refuse_overwrites(normalize_keys: bool, overwrites: Sequence[Any]) -> None:
     if normalize_keys:
-        raise InvalidArgumentError("keys are not made lower-case", hint="leave out normalize_keys")
+        raise InvalidArgumentError("normalize_keys is not supported", hint="leave out normalize_keys")
     formats = {_format(overwrite) for overwrite in overwrites if overwrite is not None}
     if len(formats) > 1 or not formats <= set(_nvcomp.COMMON):
         raise InvalidArgumentError(
-            f"codecs of one format, {' or '.join(_nvcomp.COMMON)}, serve the CPU and the GPU, got {' and '.join(sorted(formats))}",
+            f"got codecs of the formats {' and '.join(sorted(formats))}, expected one format: {' or '.join(_nvcomp.COMMON)}",
             hint="leave out compressor_config_overwrite and decompressor_config_overwrite",
         )
 
@@ -130,7 +130,7 @@ class _Items:
 def _root(root: Any, path: Any) -> Any:
     """The directory, which zarr-python 3's stores call ``root``, and KvikIO's before them ``path``."""
     if (root is None) == (path is None):
-        raise InvalidArgumentError(f"a GDSStore has one directory, got root={root!r} and path={path!r}", hint="give root")
+        raise InvalidArgumentError(f"a GDSStore has one directory, got root={root!r} and path={path!r}", hint="pass only root=")
     return path if root is None else root
 
 
@@ -282,5 +282,5 @@ def _check_compressor(array: Array) -> None:
         return
     raise InvalidArgumentError(
         f"the array at {array.store_path} was written using a non-CUDA compatible compressor: {array.compressor!r}",
-        hint="open it by cuzarr.open_array(…, device='cuda'), or write it with CompatCompressor.lz4()",
+        hint="open it with cuzarr.open_array(…, device='cuda'), or write it with CompatCompressor.lz4()",
     )

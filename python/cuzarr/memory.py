@@ -171,7 +171,7 @@ def use_allocator(library: Library) -> None:
     """
     global _chosen
     if not isinstance(library, str) or library not in _ALLOCATORS:
-        raise InvalidArgumentError(f"the allocator is one of {', '.join(_ALLOCATORS)}, got {library!r}")
+        raise InvalidArgumentError(f"allocator is {library!r}, expected one of {', '.join(_ALLOCATORS)}")
     make = _ALLOCATORS[library]
     _core.set_allocator(None if make is None else make())
     _chosen = library

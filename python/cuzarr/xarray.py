@@ -140,7 +140,7 @@ def _dimensions(array: Array, name: str) -> tuple[str, ...]:
     if names is None or len(names) != array.ndim or not all(isinstance(one, str) for one in names):
         raise MetadataValidationError(
             f"array '{name}' does not name its {array.ndim} dimensions, as xarray wants, got {names!r}",
-            hint=f"create it with dimension_names, or drop it: drop_variables={name!r}",
+            hint=f"create it with dimension_names=, or leave it out with drop_variables={name!r}",
         )
     return tuple(names)
 

@@ -1,5 +1,4 @@
-//! Arrays as Python holds them: an array of the library with the options of one device. Metadata, modes and hierarchies are
-//! the Python side's.
+//! Arrays for Python: an array of the library with the options of one device. Python handles metadata, modes and hierarchies.
 
 use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
@@ -22,7 +21,7 @@ use crate::store::PyStore;
 use crate::update::PyUpdate;
 use crate::watch::{Signals, Watch, Watches};
 
-/// How often a waiting call looks for signals.
+/// Time between two checks for signals while a call waits.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// An array, bound to the device of its options.
@@ -33,11 +32,11 @@ pub struct PyArray {
 
 #[pymethods]
 impl PyArray {
-    /// An array whose documents are known, by their names. Reads nothing.
+    /// Makes an array from its metadata documents, given by name. It reads nothing.
     #[new]
     fn new(store: &PyStore, path: &str, documents: &Bound<'_, PyDict>, options: &Bound<'_, PyDict>) -> PyResult<Self> {
         let NodeMetadata::Array(metadata) = parse_documents(documents)?.check().py()? else {
-            let message = format!("the documents at '{path}' are a group's, expected an array's");
+            let message = format!("the documents at '{path}' describe a group, expected an array");
             return Err(Error::new(ErrorKind::InvalidArgument, message)).py();
         };
         let array = Array::from_metadata(Arc::clone(&store.inner), path, *metadata, parse_options(options)?).py()?;
@@ -45,23 +44,23 @@ impl PyArray {
         Ok(PyArray { array })
     }
 
-    /// The element type as devices see it; `None` for elements of variable length.
+    /// The element type on devices; `None` for elements of variable length.
     #[getter]
     fn dtype(&self) -> Option<String> {
         self.array.metadata().data_type().device_dtype().map(|dtype| dtype.to_string())
     }
 
-    /// For an array that is about to get this shape: deletes chunks that it would take in, left of a resize that was killed.
+    /// Deletes chunks that an interrupted resize left where the array will grow. Call it before the array gets `shape`.
     fn delete_left_over(&self, py: Python<'_>, shape: Vec<u64>) -> PyResult<()> {
         self.run(py, move |array| array.delete_left_over(&shape))
     }
 
-    /// For an array whose shape has changed: deletes the chunks that it had by the former one alone.
+    /// Deletes the chunks that only belong to the former shape of a resized array.
     fn delete_outside(&self, py: Python<'_>, before: Vec<u64>, after: Vec<u64>) -> PyResult<()> {
         self.run(py, move |array| array.delete_outside(&before, &after))
     }
 
-    /// The selected elements, in C order, in new memory of the device.
+    /// Reads the selected elements, in C order, into new memory of the device.
     fn read(
         &self,
         py: Python<'_>,
@@ -74,7 +73,7 @@ impl PyArray {
         Ok(PyNdBuffer { inner: self.run_reading(py, move |array| array.read_buffer(&selection))? })
     }
 
-    /// The selected elements, into memory of the same shape.
+    /// Reads the selected elements into memory of the same shape.
     fn read_into(
         &self,
         py: Python<'_>,
@@ -89,23 +88,23 @@ impl PyArray {
         self.run_reading(py, move |array| array.read_into(&selection, &out))
     }
 
-    /// Many selections by one plan and one pipeline, each in memory of its own shape, of the array's elements or of another
-    /// type.
+    /// Reads many selections with one plan, each into new memory of its own shape. The elements are of the array's type or of
+    /// `dtype`.
     fn read_many(&self, py: Python<'_>, selections: Vec<Lists>, dtype: Option<&str>) -> PyResult<Vec<PyNdBuffer>> {
         let (selections, dtype) = (parse_selections(&selections)?, dtype.map(parse_dtype).transpose()?);
         let results = self.run(py, move |array| array.read_many(&selections, dtype))?;
         Ok(results.into_iter().map(|inner| PyNdBuffer { inner }).collect())
     }
 
-    /// The same for selections that differ in their place alone, into memory with a first dimension for them.
+    /// Reads many selections of one shape with one plan. The first dimension of `out` counts the selections.
     fn read_stack_into(&self, py: Python<'_>, selections: Vec<Lists>, out: &PyNdBuffer) -> PyResult<()> {
         let selections = parse_selections(&selections)?;
         let out = out.inner.clone();
         self.run(py, move |array| array.read_stack_into(&selections, &out))
     }
 
-    /// The selected elements of variable length, in C order: where each begins and ends (native 8-byte integers, one more
-    /// than elements), and their bytes.
+    /// Reads the selected elements of variable length, in C order. Returns their offsets (native 8-byte integers, one more than
+    /// elements) and their bytes.
     fn read_variable<'py>(
         &self,
         py: Python<'py>,
@@ -120,7 +119,7 @@ impl PyArray {
         Ok((PyBytes::new(py, &offsets), PyBytes::new(py, &elements.data)))
     }
 
-    /// Writes elements, whose shape broadcasts to the selection's.
+    /// Writes elements. Their shape is broadcast to the selection's.
     fn write(
         &self,
         py: Python<'_>,
@@ -135,7 +134,7 @@ impl PyArray {
         self.run(py, move |array| array.write_buffer(&selection, &value))
     }
 
-    /// Writes elements of variable length, given as `read_variable` gives them.
+    /// Writes elements of variable length, in the form that `read_variable` returns.
     #[expect(clippy::too_many_arguments, reason = "a selection is four lists")]
     fn write_variable(
         &self,
@@ -152,7 +151,7 @@ impl PyArray {
         self.run(py, move |array| array.write_variable(&selection, &elements))
     }
 
-    /// The turn of the selection's objects: what is written to them meanwhile waits.
+    /// Begins an update of the selection. Other writes to its objects wait until it ends.
     fn update(
         &self,
         py: Python<'_>,
@@ -166,7 +165,7 @@ impl PyArray {
         PyUpdate::begin(py, self.watched(&watch), selection, watch)
     }
 
-    /// What reading or writing would do, in words and as JSON.
+    /// Explains what reading or writing would do, as text and as JSON.
     fn explain(
         &self,
         py: Python<'_>,
@@ -182,7 +181,7 @@ impl PyArray {
         Ok((explanation.to_string(), explanation.to_json().to_string()))
     }
 
-    /// What the last read or write did, as JSON.
+    /// The report of the last read or write, as JSON.
     fn last_report(&self) -> Option<String> {
         self.array.last_report().map(|report| report.to_json().to_string())
     }
@@ -198,7 +197,7 @@ impl PyArray {
         &self.array
     }
 
-    /// The array under a watch and those of this thread.
+    /// The array under `watch` and the watches of this thread.
     pub fn watched(&self, watch: &Arc<Watch>) -> Array {
         let watches = Watches::current(watch);
         watches.array(&self.array, watches.token())
@@ -215,8 +214,8 @@ impl PyArray {
         interruptible(py, &watch, move || call(&array))
     }
 
-    /// The same for a read. One of files is done on this thread, which looks for signals while it waits for them: what another thread
-    /// would take to wake up is a fiftieth of reading half a gigabyte.
+    /// Runs a read without the interpreter's lock, under the watches of this thread. A read of files runs on this thread, which
+    /// checks for signals while it waits: waking another thread would take a fiftieth of the time to read half a gigabyte.
     fn run_reading<T: Send + 'static>(
         &self,
         py: Python<'_>,
@@ -226,7 +225,7 @@ impl PyArray {
             return self.run(py, call);
         }
         let watch = Arc::new(Watch::default());
-        // Other threads have none to look for, and would wait for the interpreter's lock in vain.
+        // Only the main thread gets signals. Another thread would wait for the interpreter's lock for nothing.
         let signals = is_main_thread(py)?.then(|| Arc::new(Signals::default()));
         let watches = Watches::current(&watch);
         let token = signals.as_ref().map_or_else(|| watches.token(), |signals| watches.listening(signals));
@@ -239,8 +238,8 @@ impl PyArray {
     }
 }
 
-/// Does work without the interpreter's lock. Where Python's main thread asks for it, the work is done by another one, and an
-/// interrupt cancels it by `watch`: it ends at its next object, and comes back as Python's own exception.
+/// Does work without the interpreter's lock. Work for Python's main thread runs on another thread, and an interrupt cancels it
+/// through `watch`. Then the work ends at its next object, and the call raises Python's own exception.
 pub fn interruptible<T: Send + 'static>(
     py: Python<'_>,
     watch: &Watch,
@@ -262,7 +261,7 @@ pub fn interruptible<T: Send + 'static>(
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Err(Error::new(ErrorKind::Cancelled, "the call ended without an answer"));
+                    return Err(Error::new(ErrorKind::Cancelled, "the call ended without a result"));
                 }
             }
         }
@@ -280,7 +279,7 @@ fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
     Ok(threading.call_method0("current_thread")?.is(&threading.call_method0("main_thread")?))
 }
 
-/// Starts, counts, steps and dropped dimensions of a selection.
+/// The starts, counts, steps and dropped dimensions of a selection.
 type Lists = (Vec<u64>, Vec<u64>, Vec<u64>, Vec<usize>);
 
 fn parse_selections(lists: &[Lists]) -> PyResult<Vec<Selection>> {
@@ -289,7 +288,7 @@ fn parse_selections(lists: &[Lists]) -> PyResult<Vec<Selection>> {
 
 fn selection(start: &[u64], count: &[u64], step: &[u64], dropped: &[usize]) -> PyResult<Selection> {
     if [count.len(), step.len()] != [start.len(); 2] || dropped.iter().any(|&axis| axis >= start.len()) {
-        return Err(PyValueError::new_err("a selection is three lists of one length, and dimensions of them"));
+        return Err(PyValueError::new_err("start, count and step have different lengths, or dropped is out of range"));
     }
     let axes = (0..start.len()).map(|axis| AxisSelection {
         start: start[axis],
@@ -300,7 +299,7 @@ fn selection(start: &[u64], count: &[u64], step: &[u64], dropped: &[usize]) -> P
     Selection::new(axes.collect()).py()
 }
 
-/// Elements of variable length as Python packs them.
+/// Elements of variable length from Python's packed form.
 pub fn variable_elements(offsets: &[u8], data: &[u8]) -> PyResult<VariableElements> {
     let (words, rest) = offsets.as_chunks::<8>();
     let offsets: Vec<u64> = words.iter().map(|word| u64::from_ne_bytes(*word)).collect();
@@ -312,7 +311,7 @@ pub fn variable_elements(offsets: &[u8], data: &[u8]) -> PyResult<VariableElemen
     Ok(VariableElements { offsets, data: data.to_vec() })
 }
 
-/// Options that are given replace the defaults; `None` is not given.
+/// The default options, replaced by the given ones. A value of `None` keeps the default.
 pub fn parse_options(given: &Bound<'_, PyDict>) -> PyResult<ArrayOptions> {
     let mut options = ArrayOptions::default();
     for (name, value) in given {

@@ -11,7 +11,7 @@ use pyo3::types::{PyBytes, PyTuple};
 
 use crate::error::{PyResult, from_python};
 
-/// From now on names that are not built in are looked for in Python.
+/// Makes the library look up codecs in Python when they are not built in.
 pub fn install() {
     set_external(Some(Arc::new(Registries)));
 }
@@ -60,7 +60,7 @@ fn encoded_spec(shape: Vec<u64>, data_type: &str) -> cuzarr::Result<ChunkSpec> {
     Ok(ChunkSpec::new(shape, data_type, fill_value))
 }
 
-/// A codec written in Python, behind its adapter. Every call takes the interpreter's lock.
+/// A codec written in Python, behind its adapter. Each call takes the interpreter's lock.
 struct PythonCodec {
     codec: Py<PyAny>,
     name: String,

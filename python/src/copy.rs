@@ -1,4 +1,4 @@
-//! Copying arrays and hierarchies, and making pyramids of arrays, by stores and paths.
+//! Copies of arrays and hierarchies, and pyramids of arrays.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::error::{IntoPython, PyResult};
 use crate::store::PyStore;
 use crate::watch::{Watch, Watches};
 
-/// A copy that was planned: what `cuzarr.copy` and `cuzarr.rechunk` do.
+/// A planned copy, for `cuzarr.copy` and `cuzarr.rechunk`.
 #[pyclass(name = "Copy", module = "cuzarr._core")]
 pub struct PyCopy {
     copied: Option<Copied>,
@@ -27,8 +27,8 @@ pub struct PyCopy {
 
 #[pymethods]
 impl PyCopy {
-    /// Plans a copy of the node at a path; `changes` are JSON, `existing` is `refuse`, `overwrite` or `resume`. Writes
-    /// nothing.
+    /// Plans a copy of the node at a path and writes nothing. `changes` are JSON; `existing` is `refuse`, `overwrite` or
+    /// `resume`.
     #[new]
     fn new(
         py: Python<'_>,
@@ -59,7 +59,7 @@ impl PyCopy {
     }
 }
 
-/// A pyramid that was planned: what `cuzarr.pyramid` does.
+/// A planned pyramid, for `cuzarr.pyramid`.
 #[pyclass(name = "Pyramid", module = "cuzarr._core")]
 pub struct PyPyramid {
     pyramid: Option<Pyramid>,
@@ -68,7 +68,7 @@ pub struct PyPyramid {
 
 #[pymethods]
 impl PyPyramid {
-    /// Plans a pyramid of the array at a path. Writes nothing.
+    /// Plans a pyramid of the array at a path and writes nothing.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "Python hands over what it has, by position")]
     fn new(
@@ -86,15 +86,17 @@ impl PyPyramid {
     ) -> PyResult<Self> {
         let (changes, existing) = (parse_changes(changes)?, parse_existing(existing)?);
         let unknown = || {
-            let error = Error::new(ErrorKind::InvalidArgument, format!("'{method}' is no way of downsampling"));
-            error.with_hint("use mean, max, nearest or mode")
+            let error = Error::new(ErrorKind::InvalidArgument, format!("unknown method '{method}'"));
+            error.with_hint("use method='mean', 'max', 'nearest' or 'mode'")
         };
         let method = Downsampling::named(method).ok_or_else(unknown).py()?;
         let settings = PyramidOptions { method, levels, axes, scale, units, changes };
         let places = Places::new(source, target, parse_options(options)?);
         let pyramid = py.detach(|| match places.open_source()? {
             Node::Array(array) => Pyramid::new(&array, Arc::clone(&places.to), &places.to_path, existing, settings),
-            Node::Group(_) => Err(Error::new(ErrorKind::ArrayNotFound, "a pyramid is made of an array, got a group")),
+            Node::Group(_) => {
+                Err(Error::new(ErrorKind::ArrayNotFound, "expected an array to make a pyramid of, got a group"))
+            }
         });
         Ok(PyPyramid { pyramid: Some(pyramid.py()?), watch: places.watch })
     }
@@ -111,10 +113,10 @@ impl PyPyramid {
     }
 }
 
-/// A node as Python has opened it: store, path, format, and whether a group's members are those of its consolidated metadata.
+/// A node that Python has opened: its store, path and format, and whether a group lists its members from consolidated metadata.
 type Opened<'py> = (PyRef<'py, PyStore>, String, u8, bool);
 
-/// From where to where, under one watch.
+/// Source and target of a copy, under one watch.
 struct Places {
     from: Arc<dyn Store>,
     from_path: String,
@@ -158,11 +160,11 @@ fn parse_existing(name: &str) -> PyResult<Existing> {
         "refuse" => Ok(Existing::Refuse),
         "overwrite" => Ok(Existing::Overwrite),
         "resume" => Ok(Existing::Resume),
-        other => Err(PyValueError::new_err(format!("'{other}' is none of refuse, overwrite and resume"))),
+        other => Err(PyValueError::new_err(format!("existing is '{other}', expected refuse, overwrite or resume"))),
     }
 }
 
-/// Copies all elements of an array into another one, whose documents Python writes.
+/// Copies all elements of an array into another one. Python writes the target's documents.
 #[pyfunction]
 pub fn copy_elements(py: Python<'_>, source: &PyArray, target: &PyArray) -> PyResult<()> {
     let watch = Arc::new(Watch::default());
@@ -170,14 +172,14 @@ pub fn copy_elements(py: Python<'_>, source: &PyArray, target: &PyArray) -> PyRe
     interruptible(py, &watch, move || cuzarr_compute::copy_elements(&source, &target, &|_| ()))
 }
 
-/// Refuses a target that is the source, or lies in it, or around it.
+/// Refuses a target that is the source, lies inside it, or contains it.
 #[pyfunction]
 pub fn refuse_overlap(source: (PyRef<'_, PyStore>, String), target: (PyRef<'_, PyStore>, String)) -> PyResult<()> {
     cuzarr::node::refuse_overlap((&source.0.inner, &source.1), (&target.0.inner, &target.1)).py()
 }
 
-/// The shape of regions in which to work through an array within a number of bytes: whole objects of shape `unit`, with which
-/// chunks of these shapes are read as few times as possible.
+/// The shape of the regions in which to work through an array within a number of bytes. Regions are whole objects of shape
+/// `unit`, chosen so that chunks of the given shapes are read as few times as possible.
 #[pyfunction]
 pub fn region_shape(
     shape: Vec<u64>,
@@ -190,44 +192,44 @@ pub fn region_shape(
     Ok(Regions::plan(&shape, element_bytes, &unit, &chunks, most_bytes).py()?.shape().to_vec())
 }
 
-/// How far work on an array came, noted beside its chunks.
+/// The progress of work on an array, noted in the array's store.
 #[pyclass(name = "Checkpoint", module = "cuzarr._core")]
 pub struct PyCheckpoint(Checkpoint);
 
 #[pymethods]
 impl PyCheckpoint {
-    /// Looks how far this work, in regions of this shape, came before.
+    /// Reads how far this work, in regions of this shape, came before.
     #[new]
     fn new(py: Python<'_>, target: &PyArray, work: &str, region_shape: Vec<u64>) -> PyResult<PyCheckpoint> {
         let target = target.array().clone();
         py.detach(|| Checkpoint::resume(&target, work, &region_shape)).map(PyCheckpoint).py()
     }
 
-    /// Refuses a place in which work cannot be resumed.
+    /// Refuses a place where work cannot be resumed.
     #[staticmethod]
     fn check_place(target: (PyRef<'_, PyStore>, String)) -> PyResult<()> {
         Checkpoint::check_place(&*target.0.inner, &target.1).py()
     }
 
-    /// Deletes the checkpoint of an array that is about to be written anew.
+    /// Deletes the checkpoint of an array that will be written from the start.
     #[staticmethod]
     fn forget(py: Python<'_>, target: &PyArray) -> PyResult<()> {
         let target = target.array().clone();
         py.detach(|| Checkpoint::forget(&target)).py()
     }
 
-    /// Regions that are finished.
+    /// The number of finished regions.
     #[getter]
     fn finished(&self) -> u64 {
         self.0.finished()
     }
 
-    /// Notes how many are finished.
+    /// Notes the number of finished regions.
     fn note(&mut self, py: Python<'_>, finished: u64) -> PyResult<()> {
         py.detach(|| self.0.note(finished)).py()
     }
 
-    /// Deletes the checkpoint, because all are finished.
+    /// Deletes the checkpoint, because all regions are finished.
     fn end(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| self.0.end()).py()
     }

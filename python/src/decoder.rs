@@ -1,4 +1,4 @@
-//! Codecs used directly, on frames and memory that Python holds.
+//! Decoders that work directly on frames and memory of Python.
 
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ pub struct PyDecoder {
     inner: Decoder,
 }
 
-/// Frames that are ready to be decoded.
+/// A batch of frames that is ready to be decoded.
 #[pyclass(name = "DecoderBatch", module = "cuzarr._core", frozen)]
 pub struct PyDecoderBatch {
     inner: Mutex<DecoderBatch>,
@@ -30,14 +30,14 @@ fn bytes_of(array: &PyNdBuffer) -> PyResult<Buffer> {
 
 #[pymethods]
 impl PyDecoder {
-    /// `codecs` is JSON: one codec, or a list of them.
+    /// Makes a decoder. `codecs` is JSON: one codec, or a list of them.
     #[new]
     fn new(codecs: &str, device: &str) -> PyResult<Self> {
         let codecs = serde_json::from_str(codecs).map_err(|error| PyValueError::new_err(error.to_string()))?;
         Ok(PyDecoder { inner: Decoder::new(&codecs, parse_device(device)?).py()? })
     }
 
-    /// Frames in buffers of their own, each with its output.
+    /// Prepares frames that lie in separate buffers, each with its output.
     fn prepare(
         &self,
         py: Python<'_>,
@@ -49,7 +49,7 @@ impl PyDecoder {
         self.prepare_frames(py, Frames::Apart(frames), &outs, scratch_limit)
     }
 
-    /// Frames in one buffer, by offset and size.
+    /// Prepares frames that lie in one buffer, by offset and size.
     fn prepare_slab(
         &self,
         py: Python<'_>,
@@ -59,7 +59,8 @@ impl PyDecoder {
         scratch_limit: Option<usize>,
     ) -> PyResult<PyDecoderBatch> {
         let range = |(offset, size): (usize, usize)| -> PyResult<Range<usize>> {
-            let end = offset.checked_add(size).ok_or_else(|| PyValueError::new_err("a frame ends beyond memory"))?;
+            let end =
+                offset.checked_add(size).ok_or_else(|| PyValueError::new_err("offset + size of a frame overflows"))?;
             Ok(offset..end)
         };
         let ranges = ranges.into_iter().map(range).collect::<PyResult<Vec<_>>>()?;
@@ -94,27 +95,27 @@ impl PyDecoderBatch {
         py.detach(|| self.lock().len())
     }
 
-    /// Device memory that the batch holds and its runs take.
+    /// The device memory that the batch and its runs use.
     #[getter]
     fn scratch_bytes(&self, py: Python<'_>) -> usize {
         py.detach(|| self.lock().scratch_bytes())
     }
 
-    /// Why host threads decode; `None` when the device does.
+    /// The reason why host threads decode; `None` when the device decodes.
     #[getter]
     fn via_host(&self, py: Python<'_>) -> Option<&'static str> {
         py.detach(|| self.lock().via_host())
     }
 
-    /// Puts the decoding on a stream, which `owner` keeps alive: a `CUstream` as an integer.
+    /// Puts the decoding on a stream. `stream` is a `CUstream` as an integer, and `owner` keeps it alive.
     fn run(&self, py: Python<'_>, stream: usize, owner: Py<PyAny>) -> PyResult<()> {
         if self.lock().is_empty() {
             return Ok(());
         }
         let stream = match self.device {
             Device::Cuda(_) => {
-                // SAFETY: `cuzarr.codecs` alone calls this, with the handle of a stream of this device that belongs to
-                // `owner`, or is one of CUDA's own.
+                // SAFETY: only `cuzarr.codecs` calls this. It passes the handle of a stream of this device that belongs to
+                // `owner`, or of one of CUDA's own streams.
                 unsafe { Stream::from_raw(self.device, stream, Some(Box::new(owner))) }.py()?
             }
             device => Stream::new(device).py()?,
@@ -122,7 +123,7 @@ impl PyDecoderBatch {
         py.detach(|| self.lock().run(&stream)).py()
     }
 
-    /// Waits, and gives for each frame `None` or its exception.
+    /// Waits for the batch, and returns `None` or an exception for each frame.
     fn check(&self, py: Python<'_>) -> PyResult<Vec<Option<Py<PyAny>>>> {
         let results = py.detach(|| self.lock().check()).py()?;
         let exception =

@@ -1,14 +1,14 @@
-//! Errors of the library as Python's exceptions, and the other way round.
+//! Conversion between errors of the library and Python's exceptions.
 
 use cuzarr::{Error, ErrorKind};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-/// What every function here returns towards Python.
+/// The result of a function that Python calls.
 pub type PyResult<T> = pyo3::PyResult<T>;
 
-/// The exception for an error. The classes are written in Python (`cuzarr.errors`): the stable ABI of Python 3.11 cannot
-/// derive from `ValueError` and its like in Rust.
+/// The Python exception for an error. Its classes are written in Python (`cuzarr.errors`), because with the stable ABI of Python
+/// 3.11 a Rust class cannot derive from `ValueError` and other built-in exceptions.
 pub fn to_python(error: &Error) -> PyErr {
     Python::attach(|py| match instance(py, error) {
         Ok(exception) => PyErr::from_value(exception),
@@ -30,8 +30,8 @@ fn instance<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'py, PyAny>> 
     ))
 }
 
-/// The exception that a store or codec written in Python raised, when it says more than the kind does: those of ours, and
-/// interrupts.
+/// The exception that a Python store or codec raised, when it says more than the error's kind. These are cuzarr's own
+/// exceptions, and interrupts.
 fn source_exception(py: Python<'_>, error: &Error) -> Option<PyErr> {
     let source = std::error::Error::source(error)?.downcast_ref::<PyErr>()?;
     let ours = py.import("cuzarr.errors").and_then(|errors| errors.getattr("CuzarrError")).ok()?;
@@ -39,11 +39,11 @@ fn source_exception(py: Python<'_>, error: &Error) -> Option<PyErr> {
     keep.then(|| source.clone_ref(py))
 }
 
-/// An error for an exception that Python code raised below the library.
+/// The error for an exception from Python code that the library called.
 pub fn from_python(py: Python<'_>, kind: ErrorKind, what: &str, exception: PyErr) -> Error {
     let value = exception.value(py);
     let mut told = value.repr().map_or_else(|_| "?".into(), |repr| repr.to_string());
-    // Some exceptions say what happened by other means than their arguments.
+    // Some exceptions have no arguments, but their text says what happened.
     if let (Some(name), Ok(text)) = (told.strip_suffix("()"), value.str()) {
         told = format!("{name}: {text}").trim_end_matches([':', ' ']).to_string();
     }
@@ -51,9 +51,9 @@ pub fn from_python(py: Python<'_>, kind: ErrorKind, what: &str, exception: PyErr
     Error::new(kind, message).with_source(exception)
 }
 
-/// `result.py()?`: hands an error of the library to Python.
+/// Converts errors of the library for Python: `result.py()?`.
 pub trait IntoPython<T> {
-    /// The same result with Python's exception.
+    /// The result, with the error as Python's exception.
     fn py(self) -> PyResult<T>;
 }
 

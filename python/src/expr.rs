@@ -1,4 +1,4 @@
-//! Expressions as Python holds them.
+//! Expressions for Python.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ use crate::error::{IntoPython, PyResult};
 use crate::ndbuffer::{PyNdBuffer, parse_device, parse_dtype};
 use crate::watch::{Watch, Watches};
 
-/// What is computed, of what.
+/// An expression: an operation and its operands.
 #[pyclass(name = "Expr", module = "cuzarr._core", frozen)]
 pub struct PyExpr(pub Expr);
 
-/// An expression, or a number of Python's, which takes the type of what it meets.
+/// Converts an operand: an expression, or a Python number, which takes the type of the other operand.
 fn operand(value: &Bound<'_, PyAny>) -> PyResult<Operand> {
     if let Ok(expr) = value.cast::<PyExpr>() {
         return Ok(Operand::Expr(expr.get().0.clone()));
@@ -44,36 +44,36 @@ fn operand(value: &Bound<'_, PyAny>) -> PyResult<Operand> {
 
 #[pymethods]
 impl PyExpr {
-    /// Elements in memory.
+    /// The expression for elements in memory.
     #[staticmethod]
     fn buffer(buffer: &PyNdBuffer) -> PyResult<PyExpr> {
         Expr::buffer(buffer.inner.clone()).map(PyExpr).py()
     }
 
-    /// The elements of an array.
+    /// The expression for the elements of an array.
     #[staticmethod]
     fn array(array: &PyArray) -> PyResult<PyExpr> {
         Expr::array(array.array().clone()).map(PyExpr).py()
     }
 
-    /// An operation, by NumPy's name.
+    /// Applies an operation, by NumPy's name.
     #[staticmethod]
     fn apply(name: &str, operands: Vec<Bound<'_, PyAny>>) -> PyResult<PyExpr> {
         let unknown = || {
             Error::new(ErrorKind::Unsupported, format!("there is no function '{name}'"))
-                .with_hint("use CuPy's or NumPy's on the arrays: both take them without copying")
+                .with_hint("call CuPy's or NumPy's function on the arrays: both take them without copying")
         };
         let op = Op::named(name).ok_or_else(unknown).py()?;
         let operands = operands.iter().map(operand).collect::<PyResult<Vec<_>>>()?;
         Expr::apply(op, &operands).map(PyExpr).py()
     }
 
-    /// Elements of another type.
+    /// Converts the elements to another type.
     fn astype(&self, dtype: &str) -> PyResult<PyExpr> {
         self.0.astype(parse_dtype(dtype)?).map(PyExpr).py()
     }
 
-    /// What a reduction, by NumPy's name, makes of the elements.
+    /// Reduces the elements, by NumPy's name.
     fn reduced(
         &self,
         name: &str,
@@ -109,7 +109,7 @@ impl PyExpr {
         self.0.quantile(quantile).map(PyExpr).py()
     }
 
-    /// How many elements lie in each of some even bins, and the edges of these, of a type if one is given.
+    /// A histogram with bins of equal width: the counts, and the edges, whose type can be given.
     fn histogram(
         &self,
         bins: u64,
@@ -125,7 +125,7 @@ impl PyExpr {
         Ok((PyExpr(counts), PyExpr(edges)))
     }
 
-    /// The same of bins between edges in host memory.
+    /// A histogram with bins between given edges, which are in host memory.
     fn histogram_between(&self, edges: &PyNdBuffer, density: bool) -> PyResult<(PyExpr, PyExpr)> {
         let histogram = Histogram::between(&edges.inner).py()?.density(density);
         let (counts, edges) = self.0.histogram(histogram).py()?;
@@ -142,14 +142,14 @@ impl PyExpr {
         self.0.dtype().to_string()
     }
 
-    /// The result, of inputs that are in the memory of this device.
+    /// Computes the result from inputs in the memory of this device.
     fn evaluate(&self, py: Python<'_>, device: &str) -> PyResult<PyNdBuffer> {
         let device = parse_device(device)?;
         let inner = py.detach(|| self.0.evaluate(device)).py()?;
         Ok(PyNdBuffer { inner })
     }
 
-    /// The result's elements in a box, region by region, within a number of bytes.
+    /// Computes the result's elements in a box, region by region, within a number of bytes.
     #[pyo3(signature = (start, extent, device, memory_limit_bytes, threads))]
     fn compute(
         &self,
@@ -163,7 +163,7 @@ impl PyExpr {
         let device = parse_device(device)?;
         let expr = self.0.clone();
         if expr.is_in_memory() {
-            // Nothing that could be cancelled, and so no thread of its own, which takes as long as a small kernel.
+            // This cannot be cancelled, so it needs no other thread. Starting one takes as long as a small kernel.
             let options = ComputeOptions { device, memory_limit_bytes, threads, ..ComputeOptions::default() };
             let inner = py.detach(|| expr.compute_region(&start, &extent, &options)).py()?;
             return Ok(PyNdBuffer { inner });
@@ -178,7 +178,7 @@ impl PyExpr {
         Ok(PyNdBuffer { inner })
     }
 
-    /// Computes the result into an array, region by region, within a number of bytes; goes on where it ended before if asked to.
+    /// Computes the result into an array, region by region, within a number of bytes. It can continue interrupted work.
     fn store(
         &self,
         py: Python<'_>,
@@ -204,7 +204,7 @@ impl PyExpr {
     }
 }
 
-/// Runs a call under the watches of this thread, which the stores it uses are to be put under.
+/// Runs a call under the watches of this thread. The call must put the stores that it uses under them.
 fn run_watched<T: Send + 'static>(
     py: Python<'_>,
     call: impl FnOnce(&Watches) -> cuzarr::Result<T> + Send + 'static,

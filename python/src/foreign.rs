@@ -1,5 +1,5 @@
-//! Memory of other Python libraries, and ours for them: capsules of DLPack and dictionaries of the CUDA array interface.
-//! What these hold is read and written by [`cuzarr_device::dlpack`]; nothing here copies unless the consumer asks for it.
+//! Exchange of memory with other Python libraries: DLPack capsules and dictionaries of the CUDA array interface.
+//! [`cuzarr_device::dlpack`] reads and writes their contents. Nothing here copies unless the consumer asks for it.
 //!
 //! The Python side of DLPack: <https://dmlc.github.io/dlpack/latest/python_spec.html>.
 
@@ -16,25 +16,25 @@ use pyo3::types::{PyCapsule, PyDict, PyTuple};
 use crate::error::{IntoPython, PyResult, to_python};
 use crate::ndbuffer::parse_device;
 
-/// CUDA's number of the legacy default stream, on which producers make their memory ready.
+/// CUDA's number of the legacy default stream. Producers make their memory ready on it.
 const LEGACY_STREAM: usize = 1;
-/// The newest CUDA array interface that we know.
+/// The newest supported version of the CUDA array interface.
 const INTERFACE_VERSION: i64 = 3;
 
-/// A Python object, or more, that keeps memory alive; any thread may give it up.
+/// A Python object, or several, that keeps memory alive. Any thread may drop it.
 struct PythonOwner<T>(Option<T>);
 
 impl<T> Drop for PythonOwner<T> {
     fn drop(&mut self) {
-        // Given up while the interpreter is attached, or it would live until somebody attaches to it next. When the interpreter
-        // has ended before a thread let go of the memory, the object ends with the process.
+        // Dropped while this thread is attached to the interpreter; otherwise it would live until the next thread attaches. When
+        // the interpreter has already ended, the object ends with the process.
         let mut object = self.0.take();
         Python::try_attach(|_| drop(object.take()));
         std::mem::forget(object);
     }
 }
 
-/// What keeps memory alive that belongs to Python; dropping it takes the interpreter's lock.
+/// An owner that keeps Python's memory alive. Dropping it takes the interpreter's lock.
 pub fn python_owner<T: Send + Sync + 'static>(owner: T) -> Owner {
     Box::new(PythonOwner(Some(owner)))
 }
@@ -44,7 +44,7 @@ pub fn foreign(message: impl Into<String>) -> PyErr {
     to_python(&Error::new(ErrorKind::InvalidArgument, message))
 }
 
-/// Why memory cannot be handed to another library, as protocols want it: a `BufferError`.
+/// The error for memory that cannot be handed to another library: a `BufferError`, as the protocols require.
 pub fn export_error(py: Python<'_>, error: &Error) -> PyErr {
     let refused = || {
         let arguments = PyDict::new(py);
@@ -62,13 +62,13 @@ fn unsupported(message: String) -> Error {
     Error::new(ErrorKind::Unsupported, message)
 }
 
-/// DLPack's device type and number of where memory is.
+/// The DLPack device type and number of a device.
 pub fn dlpack_device(device: Device) -> PyResult<(i32, i32)> {
     let device = dlpack::device(device).py()?;
     Ok((device.device_type, device.device_id))
 }
 
-/// What a consumer says to `__dlpack__`.
+/// The arguments that a consumer passes to `__dlpack__`.
 pub struct Request {
     pub stream: Option<i64>,
     pub max_version: Option<(u32, u32)>,
@@ -76,20 +76,20 @@ pub struct Request {
     pub copy: Option<bool>,
 }
 
-/// A capsule over the memory.
+/// Makes a DLPack capsule over the memory.
 pub fn export<'py>(py: Python<'py>, buffer: &NdBuffer, request: &Request) -> PyResult<Bound<'py, PyAny>> {
     let own = dlpack_device(buffer.device())?;
     let is_host = own.0 == dlpack::DEVICE_CPU;
-    // Results are ready on every stream before anybody holds them, so only nonsense is looked for.
+    // Results are ready on every stream before the user gets them, so only impossible values are refused.
     if request.stream.is_some_and(|stream| stream < -1 || (stream == 0 && !is_host)) {
         let stream = request.stream.unwrap_or_default();
-        let message = format!("DLPack names no stream {stream} of a GPU");
+        let message = format!("stream {stream} is not a DLPack stream of a GPU");
         let hint = "pass 1 (legacy default), 2 (per-thread default), a CUstream above 2, or -1 (no waiting)";
         return Err(to_python(&Error::new(ErrorKind::InvalidArgument, message).with_hint(hint)));
     }
     let moves = request.device.is_some_and(|wanted| wanted != own);
     if moves && (request.device != Some((dlpack::DEVICE_CPU, 0)) || request.copy == Some(false)) {
-        let message = format!("the memory is on {}, not on the DLPack device asked for", buffer.device());
+        let message = format!("the memory is on {}, not on the requested DLPack device", buffer.device());
         return Err(export_error(py, &unsupported(message).with_hint("copy it there first, or leave out dl_device")));
     }
     let copies = moves || request.copy == Some(true);
@@ -113,19 +113,19 @@ pub fn export<'py>(py: Python<'py>, buffer: &NdBuffer, request: &Request) -> PyR
 /// A capsule that owns a structure until a consumer renames it.
 ///
 /// # Safety
-/// The structure is alive, and nobody else owns it.
+/// The structure is alive, and nothing else owns it.
 unsafe fn capsule<T: Managed>(py: Python<'_>, tensor: NonNull<T>) -> PyResult<Bound<'_, PyAny>> {
     // SAFETY: a pointer that is not null, and a name that lives forever.
     let capsule = unsafe { ffi::PyCapsule_New(tensor.as_ptr().cast(), T::CAPSULE.as_ptr(), Some(drop_capsule::<T>)) };
     // SAFETY: a new reference, or null with an exception set.
     let capsule = unsafe { Bound::from_owned_ptr_or_err(py, capsule) };
-    // SAFETY: without a capsule nobody else can end the structure.
+    // SAFETY: without a capsule, nothing else owns the structure.
     capsule.inspect_err(|_| unsafe { T::delete(tensor) })
 }
 
-/// Frees a structure that no consumer took: one that did renamed the capsule.
+/// Frees a structure that no consumer took. (A consumer renames the capsule when it takes the structure.)
 unsafe extern "C" fn drop_capsule<T: Managed>(capsule: *mut ffi::PyObject) {
-    // SAFETY: the interpreter calls this once, with a capsule that was made above; under its first name it owns the structure.
+    // SAFETY: the interpreter calls this once, with a capsule from `capsule`. Under its first name it owns the structure.
     unsafe {
         if ffi::PyCapsule_IsValid(capsule, T::CAPSULE.as_ptr()) == 1
             && let Some(tensor) = NonNull::new(ffi::PyCapsule_GetPointer(capsule, T::CAPSULE.as_ptr()))
@@ -135,10 +135,10 @@ unsafe extern "C" fn drop_capsule<T: Managed>(capsule: *mut ffi::PyObject) {
     }
 }
 
-/// Takes the structure out of a capsule of this kind; `None` when it is of another, or was taken before.
+/// Takes the structure out of a capsule of this kind. `None` for another kind of capsule, and when the structure was taken.
 fn take<T: Managed>(capsule: &Bound<'_, PyCapsule>) -> PyResult<Option<NonNull<T>>> {
     let pointer = capsule.as_ptr();
-    // SAFETY: a capsule. Under this name it owns a structure of this kind, and under the next one no more.
+    // SAFETY: the object is a capsule. Under this name it owns a structure of this kind; under the next name it does not.
     unsafe {
         if ffi::PyCapsule_IsValid(pointer, T::CAPSULE.as_ptr()) != 1 {
             return Ok(None);
@@ -160,30 +160,30 @@ fn ask_for_capsule<'py>(object: &Bound<'py, PyAny>, is_on_gpu: bool) -> PyResult
     let plain = arguments.copy()?;
     arguments.set_item("max_version", (dlpack::VERSION.major, dlpack::VERSION.minor))?;
     match object.call_method("__dlpack__", (), Some(&arguments)) {
-        // Producers from before DLPack 1 do not know the argument.
+        // Producers older than DLPack 1 do not know the argument.
         Err(error) if error.is_instance_of::<PyTypeError>(py) => object.call_method("__dlpack__", (), Some(&plain)),
         other => other,
     }
 }
 
-/// The memory of an object with `__dlpack__`.
+/// Imports the memory of an object with `__dlpack__`.
 pub fn import(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<NdBuffer> {
     let (device_type, _): (i32, i32) = object.call_method0("__dlpack_device__")?.extract()?;
     let is_on_gpu = matches!(device_type, dlpack::DEVICE_CUDA | dlpack::DEVICE_CUDA_MANAGED);
     let given = ask_for_capsule(object, is_on_gpu)?;
-    let capsule = given.cast::<PyCapsule>().map_err(|_| foreign(format!("__dlpack__ gave no capsule: {given}")))?;
-    // The producer lives as long: some free their memory with it in spite of the structure. Deleters of some want the
+    let capsule = given.cast::<PyCapsule>().map_err(|_| foreign(format!("__dlpack__ returned no capsule: {given}")))?;
+    // The producer stays alive too, because some libraries free the memory with the producer. Some deleters need the
     // interpreter.
     let producer = object.clone().unbind();
     let own = |structure: Owner| python_owner((structure, producer));
     let memory = if let Some(tensor) = take::<DLManagedTensorVersioned>(capsule)? {
-        // SAFETY: taken out of its capsule; DLPack promises the memory that it describes, until the deleter is called.
+        // SAFETY: the structure was taken out of its capsule. DLPack promises its memory until the deleter is called.
         unsafe { dlpack::import_versioned(tensor, own) }.py()?
     } else if let Some(tensor) = take::<DLManagedTensor>(capsule)? {
         // SAFETY: as above.
         unsafe { dlpack::import_legacy(tensor, own) }.py()?
     } else {
-        return Err(foreign("the capsule holds no DLPack structure, or another consumer has taken it"));
+        return Err(foreign("the capsule has no DLPack structure, or another consumer has taken it"));
     };
     if memory.device() != Device::Cpu {
         py.detach(|| wait(memory.device(), LEGACY_STREAM)).py()?;
@@ -191,13 +191,13 @@ pub fn import(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<NdBuffer> {
     Ok(memory)
 }
 
-/// Waits until everything put on somebody else's stream is done, so that the memory is ready on all of ours.
+/// Waits until all work on a producer's stream is done, so that its memory is ready on all our streams.
 fn wait(device: Device, stream: usize) -> cuzarr_device::Result<()> {
-    // SAFETY: the producer named this stream in an interface that is being read, so it is alive.
+    // SAFETY: the producer named this stream in the interface that is being read, so it is alive.
     unsafe { Stream::from_raw(device, stream, None) }?.synchronize()
 }
 
-/// What `__cuda_array_interface__` says of our memory.
+/// The dictionary of `__cuda_array_interface__` for our memory.
 pub fn cuda_array_interface<'py>(py: Python<'py>, buffer: &NdBuffer) -> PyResult<Bound<'py, PyDict>> {
     // Results are ready on every stream, so there is none to wait for.
     let interface = ArrayInterface::export(buffer, None).py()?;
@@ -222,7 +222,7 @@ fn member<'py, T: FromPyObjectOwned<'py>>(interface: &Bound<'py, PyDict>, name: 
     }
 }
 
-/// The memory of an object whose `__cuda_array_interface__` this is. Without a device, the driver says which GPU's it is.
+/// Imports the memory of an object with this `__cuda_array_interface__`. Without a device, the driver tells which GPU owns it.
 pub fn import_cuda_array_interface(
     py: Python<'_>,
     members: &Bound<'_, PyDict>,
@@ -232,11 +232,11 @@ pub fn import_cuda_array_interface(
     let missing = |name: &str| foreign(format!("__cuda_array_interface__ has no '{name}'"));
     let version = member::<i64>(members, "version")?.unwrap_or(0);
     if !(0..=INTERFACE_VERSION).contains(&version) {
-        let message = format!("version {version} of the CUDA array interface, expected 0 to {INTERFACE_VERSION}");
-        return Err(to_python(&unsupported(message).with_hint("hand the array over by DLPack")));
+        let message = format!("got version {version} of the CUDA array interface, expected 0 to {INTERFACE_VERSION}");
+        return Err(to_python(&unsupported(message).with_hint("hand the array over with DLPack")));
     }
     if member::<Py<PyAny>>(members, "mask")?.is_some() {
-        let message = "an array with a mask".to_string();
+        let message = "got an array with a mask".to_string();
         return Err(to_python(&unsupported(message).with_hint("fill in the masked elements first")));
     }
     let (address, read_only) = member::<(usize, bool)>(members, "data")?.ok_or_else(|| missing("data"))?;
@@ -258,7 +258,7 @@ pub fn import_cuda_array_interface(
         None if interface.address == 0 => Device::Cuda(0),
         None => Device::of_address(interface.address).py()?,
     };
-    // SAFETY: the interface's promise, for as long as its object lives.
+    // SAFETY: the interface promises this memory for as long as its object lives.
     let memory = unsafe { interface.import(device, python_owner(owner.clone().unbind())) }.py()?;
     if let (Some(stream), false) = (interface.stream, device == Device::Cpu) {
         py.detach(|| wait(device, stream)).py()?;

@@ -1,5 +1,5 @@
-//! The thread that does a call while Python's main thread listens for signals. It is kept for the next call: starting one, and
-//! what CUDA makes for each thread that comes to it, takes longer than reading a small array.
+//! The helper thread that runs a call while Python's main thread checks for signals. It is kept for the next call, because a new
+//! thread, and what CUDA sets up for each thread, take longer than reading a small array.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, SendError, Sender, channel};
@@ -7,23 +7,23 @@ use std::sync::{Mutex, PoisonError};
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// A thread that waits for jobs, of this process; it ends when this is dropped.
+/// A thread of this process that waits for jobs. It ends when the value is dropped.
 pub struct Helper {
     process: u32,
     jobs: Sender<Job>,
 }
 
-/// The one that waits, unless it is at work.
+/// The helper that waits; `None` while it works.
 static WAITING: Mutex<Option<Helper>> = Mutex::new(None);
 
 impl Helper {
-    /// The one that waits, or a new one; `None` when the system refuses a thread.
+    /// Takes the helper that waits, or starts a new one. `None` when the system refuses a thread.
     pub fn take() -> Option<Helper> {
         let waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner).take();
         match waiting {
             Some(helper) if helper.process == std::process::id() => Some(helper),
             other => {
-                // A parent's thread does not exist here, and its locks may be held for ever.
+                // After a fork, the parent's thread does not exist here, and its locks may be held for ever.
                 std::mem::forget(other);
                 Helper::start()
             }
@@ -37,11 +37,11 @@ impl Helper {
         Some(Helper { process: std::process::id(), jobs })
     }
 
-    /// Begins `work`, whose result comes through what is returned; nothing comes when it panics.
+    /// Begins `work`. Its result comes through the returned channel; after a panic, the channel closes without one.
     pub fn begin<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
         let (sender, receiver) = channel();
         let job: Job = Box::new(move || {
-            // Nobody listens only when the caller's thread is gone.
+            // This fails only when the caller's thread is gone.
             let _ = sender.send(work());
         });
         if let Err(SendError(job)) = self.jobs.send(job) {
@@ -50,13 +50,13 @@ impl Helper {
         receiver
     }
 
-    /// Keeps the thread, whose work is done, for the next call.
+    /// Keeps the thread for the next call, after its work is done.
     pub fn keep(self) {
         *WAITING.lock().unwrap_or_else(PoisonError::into_inner) = Some(self);
     }
 }
 
 fn run(job: Job) {
-    // The caller learns of a panic by the end of the channel.
+    // After a panic, the channel closes, which tells the caller.
     let _ = catch_unwind(AssertUnwindSafe(job));
 }

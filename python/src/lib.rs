@@ -1,5 +1,5 @@
-//! The Rust side of the Python package `cuzarr`: arrays, stores and memory, as `cuzarr._core`. What Python programs see is
-//! written in Python on top of it.
+//! The Rust side of the Python package `cuzarr`: arrays, stores and memory, as the module `cuzarr._core`. The package that Python
+//! programs see is written in Python on top of it.
 
 mod array;
 mod codecs;
@@ -24,27 +24,27 @@ use std::path::PathBuf;
 
 use pyo3::prelude::*;
 
-/// Names of every kind of error that Rust can raise.
+/// The names of all kinds of errors that Rust can raise.
 #[pyfunction]
 fn error_kinds() -> Vec<&'static str> {
     cuzarr::ErrorKind::ALL.iter().map(|kind| kind.name()).collect()
 }
 
-/// Says where NVIDIA's libraries and the shipped kernels may be. Loads nothing.
+/// Sets where to look for NVIDIA's libraries and the shipped kernels. It loads nothing.
 #[pyfunction]
 fn set_library_paths(libraries: Vec<PathBuf>, cubins: Option<PathBuf>) {
     cuzarr_device::set_library_search_paths(libraries);
     cuzarr_device::set_cubin_directory(cubins);
 }
 
-/// The known name that a wrong one was probably meant to be.
+/// The known name that is nearest to a wrong one.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "Python hands over lists of its own")]
 fn nearest(name: &str, known: Vec<String>) -> Option<String> {
     cuzarr::nearest(name, known.iter().map(String::as_str)).map(str::to_string)
 }
 
-/// Runs the `cuzarr` command with these arguments (the first one is its name) and gives its exit status.
+/// Runs the `cuzarr` command with these arguments (the first is its name) and returns its exit status.
 #[pyfunction]
 fn cli(py: Python<'_>, arguments: Vec<std::ffi::OsString>) -> i32 {
     py.detach(|| cuzarr_cli::main(arguments))

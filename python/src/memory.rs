@@ -1,4 +1,4 @@
-//! What memory is in use, and whose pool results come from.
+//! Memory in use, and the choice of the allocator for results.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::error::{IntoPython, PyResult};
 use crate::foreign::python_owner;
 use crate::ndbuffer::parse_device;
 
-/// Numbers of bytes on a device: of its driver, our pool, pinned slabs, calls in flight.
+/// The bytes in use on a device: by the driver, our pool, pinned slabs and calls in flight.
 #[pyfunction]
 pub fn memory_info<'py>(py: Python<'py>, device: &str) -> PyResult<Bound<'py, PyDict>> {
     let device = parse_device(device)?;
@@ -32,28 +32,28 @@ pub fn memory_info<'py>(py: Python<'py>, device: &str) -> PyResult<Bound<'py, Py
     Ok(numbers)
 }
 
-/// Bytes of results on a device that somebody holds, by the array that was read.
+/// The bytes of results that are alive on a device, by the array that was read.
 #[pyfunction]
 pub fn memory_of_arrays(device: &str) -> PyResult<BTreeMap<String, u64>> {
     Ok(pool::named_bytes(parse_device(device)?))
 }
 
-/// Gives memory that the pool keeps unused back to the device.
+/// Returns unused memory of the pool to the device.
 #[pyfunction]
 pub fn trim_memory(py: Python<'_>, device: &str) -> PyResult<()> {
     let device = parse_device(device)?;
     py.detach(|| pool::trim(device)).py()
 }
 
-/// Lets the peak begin again at what is in use now.
+/// Resets the peak to the bytes in use now.
 #[pyfunction]
 pub fn reset_memory_peak(device: &str) -> PyResult<()> {
     pool::reset_peak(parse_device(device)?);
     Ok(())
 }
 
-/// Takes memory for results from a function of a number of bytes and a device's name, which gives an address and the object
-/// that owns it; `None`: from our pool.
+/// Sets the allocator of results: a function that takes a number of bytes and a device's name, and returns an address and the
+/// object that owns the memory. `None` chooses our pool.
 #[pyfunction]
 pub fn set_allocator(function: Option<Py<PyAny>>) {
     pool::set_allocator(function.map(|function| Arc::new(PythonAllocator(function)) as Arc<dyn DeviceAllocator>));
@@ -67,12 +67,13 @@ impl DeviceAllocator for PythonAllocator {
             let given = self.0.call1(py, (size_bytes, device.to_string()));
             let given = given.and_then(|given| given.extract::<(usize, Py<PyAny>)>(py));
             let failed = |error: PyErr| {
-                let message = format!("the chosen allocator gave no {size_bytes} bytes on {device}: {error}");
+                let message =
+                    format!("the chosen allocator failed to allocate {size_bytes} bytes on {device}: {error}");
                 Error::new(ErrorKind::OutOfMemory, message)
                     .with_hint("lower memory_limit, read a smaller selection, or choose cuzarr's own pool")
             };
             let (address, owner) = given.map_err(failed)?;
-            // SAFETY: the function's promise, for as long as the owner lives.
+            // SAFETY: the function promises this memory for as long as the owner lives.
             unsafe { pool::lend(device, address, size_bytes, python_owner(owner)) }
         })
     }

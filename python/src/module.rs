@@ -1,4 +1,4 @@
-//! Kernels of the user's own, compiled when the program runs.
+//! Kernels that the user writes in CUDA C++, compiled when the program runs.
 
 use cuzarr_compute::{ElementwiseArgument, ElementwiseCall, ElementwiseKernel};
 use cuzarr_device::{Device, Function, LaunchShape, Module, NdBuffer, Stream};
@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use crate::error::{IntoPython, PyResult};
 use crate::ndbuffer::{PyNdBuffer, parse_device, parse_dtype};
 
-/// A text of CUDA C++, compiled for one device.
+/// A module: CUDA C++ compiled for one device.
 #[pyclass(name = "Module", module = "cuzarr._core", frozen)]
 pub struct PyUserModule(Module);
 
@@ -24,11 +24,11 @@ pub enum Argument {
     Value(Vec<u8>),
 }
 
-/// Somebody's stream, or the legacy default stream.
+/// The caller's stream, or the legacy default stream.
 fn queue(device: Device, stream: Option<usize>) -> cuzarr_device::Result<Stream> {
     match stream {
         None => Stream::legacy(device),
-        // SAFETY: the caller's stream, which they keep until their work is done, as in every library.
+        // SAFETY: callers keep their stream alive until its work is done, as every library requires.
         Some(handle) => unsafe { Stream::from_raw(device, handle, None) },
     }
 }
@@ -41,7 +41,7 @@ impl PyUserModule {
         py.detach(|| Module::compile(device, file, text, &options)).map(PyUserModule).py()
     }
 
-    /// Whether a text compiles for a GPU of this compute capability; needs no GPU.
+    /// Checks that a text compiles for a GPU of this compute capability. It needs no GPU.
     #[staticmethod]
     fn check(py: Python<'_>, text: &str, file: &str, options: Vec<String>, capability: (u32, u32)) -> PyResult<()> {
         py.detach(|| Module::check(file, text, &options, capability)).py()
@@ -80,7 +80,8 @@ impl PyFunction {
         self.0.parameter_bytes().map(<[usize]>::to_vec)
     }
 
-    /// Launches it: on somebody's stream, where it goes on running, or on the legacy default stream and to its end.
+    /// Launches the kernel. On the caller's stream it may still run when the call returns. Without a stream, the call waits for
+    /// its end.
     fn launch(
         &self,
         py: Python<'_>,
@@ -109,7 +110,7 @@ impl PyFunction {
         py.detach(|| {
             let queue = queue(device, stream)?;
             let buffers: Vec<_> = arrays.iter().collect();
-            // SAFETY: number and sizes of the arguments are checked; what the kernel does with them is the user's.
+            // SAFETY: number and sizes of the arguments are checked. What the kernel does with them is the user's duty.
             unsafe { self.0.launch(&queue, shape, values, &buffers) }?;
             if stream.is_none() { queue.synchronize() } else { Ok(()) }
         })
@@ -117,11 +118,11 @@ impl PyFunction {
     }
 }
 
-/// One expression over whole arrays, made into a kernel.
+/// A kernel that computes one expression for every element of whole arrays.
 #[pyclass(name = "ElementwiseKernel", module = "cuzarr._core", frozen)]
 pub struct PyElementwiseKernel(ElementwiseKernel);
 
-/// What is passed for an input.
+/// A value that is passed for an input.
 #[derive(FromPyObject)]
 pub enum Input {
     /// Elements in the memory of the kernel's GPU.
@@ -145,13 +146,14 @@ impl PyElementwiseKernel {
         Ok(PyElementwiseKernel(kernel.with_preamble(preamble).with_options(&options)))
     }
 
-    /// How many inputs and outputs there are.
+    /// The numbers of inputs and outputs.
     #[getter]
     fn counts(&self) -> (usize, usize) {
         self.0.counts()
     }
 
-    /// Runs it: on somebody's stream, where it goes on running, or on the legacy default stream and to its end.
+    /// Runs the kernel. On the caller's stream it may still run when the call returns. Without a stream, the call waits for its
+    /// end.
     #[expect(clippy::too_many_arguments, reason = "Python hands over what it has, by position")]
     fn run(
         &self,
@@ -180,7 +182,7 @@ impl PyElementwiseKernel {
         let call = ElementwiseCall { inputs: &passed, outputs: given.as_deref(), size, block_threads };
         let made = py.detach(|| {
             let queue = queue(device, stream)?;
-            // SAFETY: what is passed is checked; what the operation does beyond its elements is the user's.
+            // SAFETY: the arguments are checked. What the operation does beyond its elements is the user's duty.
             let made = unsafe { self.0.run(&queue, &call) }?;
             if stream.is_none() {
                 queue.synchronize()?;

@@ -1,4 +1,4 @@
-//! N-d memory as Python holds it: over the buffer protocol, DLPack and the CUDA array interface.
+//! N-d memory for Python, with the buffer protocol, DLPack and the CUDA array interface.
 
 use std::ffi::{c_int, c_void};
 
@@ -18,7 +18,7 @@ pub struct PyNdBuffer {
     pub inner: NdBuffer,
 }
 
-/// An element type by its name: `float32`, `opaque12`.
+/// Parses the name of an element type: `float32`, `opaque12`.
 pub fn parse_dtype(name: &str) -> PyResult<DType> {
     if let Some(size_bytes) = name.strip_prefix("opaque").and_then(|size| size.parse().ok()) {
         return Ok(DType::opaque(size_bytes));
@@ -27,7 +27,7 @@ pub fn parse_dtype(name: &str) -> PyResult<DType> {
     DType::NUMBERS.into_iter().find(|dtype| dtype.to_string() == name).ok_or_else(unknown).py()
 }
 
-/// A device by its name.
+/// Parses the name of a device.
 pub fn parse_device(name: &str) -> PyResult<Device> {
     name.parse::<Device>().py()
 }
@@ -37,7 +37,7 @@ fn parse_order(name: &str) -> Order {
 }
 
 impl PyNdBuffer {
-    /// First byte of the buffer that an element touches, and the one behind the last.
+    /// The bytes of the buffer that the elements touch: the first, and the one behind the last.
     fn span(&self) -> (usize, usize) {
         // Constructors checked that the span lies inside the memory.
         let first = self.inner.layout().offset_bytes();
@@ -47,7 +47,7 @@ impl PyNdBuffer {
 
 #[pymethods]
 impl PyNdBuffer {
-    /// Memory without meaning yet.
+    /// Allocates memory without setting its elements.
     #[staticmethod]
     fn empty(py: Python<'_>, shape: Vec<usize>, dtype: &str, device: &str, order: &str) -> PyResult<Self> {
         let (dtype, device) = (parse_dtype(dtype)?, parse_device(device)?);
@@ -55,7 +55,7 @@ impl PyNdBuffer {
         Ok(PyNdBuffer { inner: py.detach(|| NdBuffer::empty(device, dtype, &shape, order)).py()? })
     }
 
-    /// Host memory of a Python object, by the address of its first element.
+    /// Wraps host memory of a Python object, by the address of its first element.
     #[staticmethod]
     fn wrap(
         address: usize,
@@ -66,14 +66,14 @@ impl PyNdBuffer {
         owner: Py<PyAny>,
     ) -> PyResult<Self> {
         let (dtype, owner) = (parse_dtype(dtype)?, python_owner(owner));
-        // SAFETY: `host_view` and `wrap_host` of `cuzarr._memory.foreign` alone call this, with a NumPy array's own
+        // SAFETY: only `host_view` and `wrap_host` of `cuzarr._memory.foreign` call this. They pass a NumPy array's own
         // address, shape, strides and flag, and the array as owner.
         let inner = unsafe { dlpack::wrap(Device::Cpu, dtype, address, &shape, &strides, owner, read_only) }.py()?;
         Ok(PyNdBuffer { inner })
     }
 
-    /// Memory of an object with `__cuda_array_interface__`, which is `interface`; waits for the stream it names. Without a
-    /// device, the driver says which GPU's memory it is.
+    /// Wraps the memory of an object whose `__cuda_array_interface__` is `interface`. It waits for the stream that the interface
+    /// names. Without a device, the driver tells which GPU owns the memory.
     #[staticmethod]
     fn from_cuda_array_interface(
         py: Python<'_>,
@@ -84,12 +84,12 @@ impl PyNdBuffer {
         Ok(PyNdBuffer { inner: foreign::import_cuda_array_interface(py, interface, device, owner)? })
     }
 
-    /// What `__cuda_array_interface__` says of this memory.
+    /// The dictionary of `__cuda_array_interface__` for this memory.
     fn cuda_array_interface<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         foreign::cuda_array_interface(py, &self.inner)
     }
 
-    /// Memory of an object with `__dlpack__`.
+    /// Wraps the memory of an object with `__dlpack__`.
     #[staticmethod]
     fn from_dlpack(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Self> {
         Ok(PyNdBuffer { inner: foreign::import(py, object)? })
@@ -115,20 +115,20 @@ impl PyNdBuffer {
         PyTuple::new(py, self.inner.strides())
     }
 
-    /// Address of the first element. Who asks may use it on any stream.
+    /// The address of the first element. It may be used on any stream.
     #[getter]
     fn address(&self) -> usize {
         pool::mark_shared(self.inner.buffer());
         self.inner.address()
     }
 
-    /// Bytes that the elements fill.
+    /// The bytes of all elements.
     #[getter]
     fn nbytes(&self) -> usize {
         self.inner.size_bytes()
     }
 
-    /// The elements on another device; this object when they are there.
+    /// The elements on another device. Returns this object when they are on that device already.
     fn to(slf: PyRef<'_, Self>, py: Python<'_>, device: &str) -> PyResult<Py<Self>> {
         let device = parse_device(device)?;
         if slf.inner.device() == device {
@@ -139,13 +139,13 @@ impl PyNdBuffer {
         Py::new(py, PyNdBuffer { inner: moved })
     }
 
-    /// Whether writing is refused.
+    /// Whether the memory is read-only.
     #[getter]
     fn is_read_only(&self) -> bool {
         self.inner.is_read_only()
     }
 
-    /// A view under another shape, elements in C order; a copy where a view is not possible.
+    /// A view with another shape, elements in C order; a copy where a view is not possible.
     fn reshape(&self, py: Python<'_>, shape: Vec<usize>) -> PyResult<Self> {
         Ok(PyNdBuffer { inner: py.detach(|| self.inner.reshape_copy(&shape)).py()? })
     }
@@ -161,7 +161,7 @@ impl PyNdBuffer {
         Ok(PyNdBuffer { inner })
     }
 
-    /// The same bits as another type; where its size is another, the last dimension has more or fewer elements.
+    /// A view of the same bits as another type. When the types differ in size, the length of the last dimension changes.
     fn reinterpret(&self, dtype: &str) -> PyResult<Self> {
         Ok(PyNdBuffer { inner: self.inner.reinterpret(parse_dtype(dtype)?).py()? })
     }
@@ -178,18 +178,18 @@ impl PyNdBuffer {
         Ok(PyNdBuffer { inner: py.detach(|| self.inner.copy(order)).py()? })
     }
 
-    /// Copies elements from any device; they broadcast, and are converted where the types differ.
+    /// Copies elements from any device. It broadcasts them, and converts them where the types differ.
     fn copy_from(&self, py: Python<'_>, source: &PyNdBuffer) -> PyResult<()> {
         let copy = || self.inner.copy_from_cast(&source.inner.broadcast_to(self.inner.shape())?);
         py.detach(copy).py()
     }
 
-    /// Sets every element to the one with these bytes.
+    /// Sets every element to these bytes.
     fn fill(&self, py: Python<'_>, element: &[u8]) -> PyResult<()> {
         py.detach(|| self.inner.fill(element)).py()
     }
 
-    /// Whether shape, type and every element are equal, compared where this one is.
+    /// Whether shape, type and every element are equal. The comparison runs on this buffer's device.
     fn all_equal(&self, py: Python<'_>, other: &PyNdBuffer, equal_nan: bool) -> PyResult<bool> {
         py.detach(|| self.inner.all_equal(&other.inner, equal_nan)).py()
     }
@@ -216,27 +216,28 @@ impl PyNdBuffer {
         foreign::dlpack_device(self.inner.device())
     }
 
-    /// Where the first element begins in the bytes that the buffer protocol gives.
+    /// The offset of the first element in the bytes of the buffer protocol.
     #[getter]
     fn offset_bytes(&self) -> usize {
         self.inner.layout().offset_bytes() - self.span().0
     }
 
-    /// The bytes from the lowest element to the end of the highest, flat, when they are in host memory.
+    /// Lends the bytes from the lowest element to the end of the highest, flat. The memory must be on the host.
     ///
     /// # Safety
-    /// Called by the interpreter, with a view to fill.
+    /// The interpreter calls this with a view to fill.
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let inner = &slf.get().inner;
         if !inner.device().is_host_accessible() {
-            let message = format!("the bytes are on {}, the buffer protocol is for host memory", inner.device());
-            let error = Error::new(ErrorKind::Unsupported, message).with_hint("copy them: `.cpu()`");
+            let message = format!("the memory is on {}, but the buffer protocol is for host memory", inner.device());
+            let error =
+                Error::new(ErrorKind::Unsupported, message).with_hint("copy the elements to the host with .cpu()");
             return Err(export_error(slf.py(), &error));
         }
         let (low, end) = slf.get().span();
         // A layout's span fits `isize`.
         let size = (end - low) as ffi::Py_ssize_t;
-        // SAFETY: `view` is the interpreter's; the memory lives as long as this object, to which the view holds a reference.
+        // SAFETY: the interpreter owns `view`. The memory lives as long as this object, to which the view holds a reference.
         let filled = unsafe {
             ffi::PyBuffer_FillInfo(
                 view,
@@ -250,7 +251,7 @@ impl PyNdBuffer {
         if filled == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
     }
 
-    /// Nothing was taken by `__getbuffer__`.
+    /// Does nothing: `__getbuffer__` takes nothing that must be returned.
     unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {}
 
     fn __repr__(&self) -> String {

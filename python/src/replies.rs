@@ -1,4 +1,4 @@
-//! Values that Python's stores hand over, some now and some later, from whichever thread.
+//! Values that Python's stores hand over, at once or later, from any thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,13 +11,13 @@ use pyo3::prelude::*;
 
 use crate::error::PyResult;
 
-/// A key, and which of its bytes, as adapters take them: from where (negative: the last ones) and up to where.
+/// A request in the form that adapters take: a key, the first byte, and the end. A negative first byte asks for the last bytes.
 pub type Bounds = (String, Option<i64>, Option<u64>);
 
-/// What to ask an adapter for.
+/// The request in the form that adapters take.
 pub fn bounds(request: &ReadRequest) -> cuzarr::Result<Bounds> {
     let signed = |value: u64| {
-        i64::try_from(value).map_err(|_| Error::new(ErrorKind::StoreFailed, format!("no value has a byte {value}")))
+        i64::try_from(value).map_err(|_| Error::new(ErrorKind::StoreFailed, format!("byte {value} is out of range")))
     };
     let (start, stop) = match request.range {
         ByteRange::Full => (None, None),
@@ -28,10 +28,10 @@ pub fn bounds(request: &ReadRequest) -> cuzarr::Result<Bounds> {
     Ok((request.key.clone(), start, stop))
 }
 
-/// What an exception is that came in place of an item.
+/// A function that makes an error of an exception that came in place of an item.
 pub type Explain = Box<dyn Fn(Python<'_>, &ReadRequest, PyErr) -> Error + Send + Sync>;
 
-/// Items that are not done yet. What is left when nobody can end it any more fails.
+/// The items of a batch that are not done yet. Items that are left when it is dropped fail.
 pub struct Pending {
     pub batch: Arc<[ReadRequest]>,
     sink: Arc<dyn ReadSink>,
@@ -55,7 +55,7 @@ impl Pending {
         (0..self.batch.len()).for_each(|index| self.end(index, Err(failed())));
     }
 
-    /// Memory for a value of `size_bytes`, once the value is known to be what was asked for.
+    /// Reserves memory for a value of `size_bytes`, after a check that this is the requested size.
     fn reserve(&self, index: usize, size_bytes: usize) -> cuzarr::Result<Box<dyn Lease>> {
         let request = &self.batch[index];
         if let ByteRange::Span { offset, size_bytes: expected } = request.range
@@ -76,7 +76,7 @@ impl Pending {
         self.end(index, outcome);
     }
 
-    /// The bytes that came in place of an item; `None` when there are none.
+    /// The bytes that came for an item; `None` when the key does not exist.
     pub fn classify(&self, py: Python<'_>, index: usize, value: &Bound<'_, PyAny>) -> cuzarr::Result<Option<Held>> {
         if value.is_none() {
             return Ok(None);
@@ -91,7 +91,7 @@ impl Pending {
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        self.end_all(|| Error::new(ErrorKind::Cancelled, "the store gave up the read"));
+        self.end_all(|| Error::new(ErrorKind::Cancelled, "the store dropped the read"));
     }
 }
 
@@ -103,7 +103,7 @@ impl Held {
         let buffer = PyBuffer::<u8>::get(value)?;
         match buffer.is_c_contiguous() {
             true => Ok(Held(buffer)),
-            false => Err(pyo3::exceptions::PyBufferError::new_err("the bytes of a value lie apart")),
+            false => Err(pyo3::exceptions::PyBufferError::new_err("the bytes of a value are not contiguous")),
         }
     }
 
@@ -114,25 +114,25 @@ impl Held {
     fn copy_to(&self, dst: &mut [u8]) {
         assert_eq!(dst.len(), self.len());
         if self.len() > 0 {
-            // SAFETY: the exporter keeps `len` contiguous bytes in place as long as the buffer is held, and `dst` is
-            // memory of our own of the same length. Values of a store are replaced, never changed in place; somebody
-            // who does that nevertheless gets some mixture of old and new bytes, which decoders check.
+            // SAFETY: the exporter keeps `len` contiguous bytes in place while the buffer is held, and `dst` is our own
+            // memory of the same length. Values of a store are replaced, never changed in place. A program that changes
+            // them anyway gets a mixture of old and new bytes, which decoders check.
             unsafe { std::ptr::copy_nonoverlapping(self.0.buf_ptr().cast::<u8>(), dst.as_mut_ptr(), dst.len()) };
         }
     }
 }
 
-/// Through which a store's own code hands over the values of one batch.
+/// The object through which a store's own code hands over the values of one batch.
 #[pyclass(name = "ChunkReply", module = "cuzarr._core", frozen)]
 pub struct PyChunkReply {
     pub pending: Arc<Pending>,
-    /// Who copies values; `None` for the thread that brings them.
+    /// The threads that copy values; `None` for the thread that brings them.
     pub workers: Option<Arc<dyn Workers>>,
 }
 
 #[pymethods]
 impl PyChunkReply {
-    /// The value of a request: bytes-like, `None` when there is none, or an exception.
+    /// Hands over the value of a request: bytes-like, `None` for a missing key, or an exception.
     fn __call__(&self, py: Python<'_>, index: usize, value: &Bound<'_, PyAny>) -> PyResult<()> {
         if index >= self.pending.batch.len() {
             return Err(pyo3::exceptions::PyIndexError::new_err(index));
@@ -151,7 +151,7 @@ impl PyChunkReply {
         Ok(())
     }
 
-    /// Whether anybody still waits for the values.
+    /// Whether the caller still waits for the values.
     fn is_wanted(&self, py: Python<'_>) -> bool {
         py.detach(|| self.pending.sink.check().is_ok())
     }

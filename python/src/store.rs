@@ -1,4 +1,4 @@
-//! Stores as Python holds them, and stores that are written in Python.
+//! Stores for Python, and stores that are written in Python.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,41 +17,41 @@ use crate::error::{IntoPython, PyResult, from_python};
 use crate::ndbuffer::{PyNdBuffer, parse_device};
 use crate::replies::{Pending, PyChunkReply, bounds};
 
-/// A store, shared by Python and the arrays opened in it.
+/// A store that Python and the arrays opened in it share.
 #[pyclass(name = "Store", module = "cuzarr._core", frozen)]
 pub struct PyStore {
     /// The store.
     pub inner: Arc<dyn Store>,
 }
 
-/// How a directory behaves whose writes wait as `fsync` (`none`, `data`, `full`) says, and whose files are read around the page
-/// cache as `direct_io` (`auto`, `on`, `off`) says.
+/// The options of a directory: `fsync` (`none`, `data`, `full`) is what writes wait for, and `direct_io` (`auto`, `on`, `off`)
+/// is whether reads bypass the page cache.
 fn local_options(fsync: &str, direct_io: &str) -> cuzarr::Result<LocalOptions> {
     Ok(LocalOptions { durability: fsync.parse()?, direct_io: direct_io.parse()?, ..LocalOptions::default() })
 }
 
 #[pymethods]
 impl PyStore {
-    /// A directory.
+    /// A store in a directory.
     #[staticmethod]
     fn local(py: Python<'_>, root: std::path::PathBuf, fsync: &str, direct_io: &str) -> PyResult<Self> {
         let store = py.detach(|| LocalStore::with_options(root, local_options(fsync, direct_io)?)).py()?;
         Ok(PyStore { inner: Arc::new(store) })
     }
 
-    /// This process's memory.
+    /// A store in host memory.
     #[staticmethod]
     fn memory() -> Self {
         PyStore { inner: Arc::new(MemoryStore::new()) }
     }
 
-    /// Memory of a device.
+    /// A store in memory of a device.
     #[staticmethod]
     fn device_memory(device: &str) -> PyResult<Self> {
         Ok(PyStore { inner: Arc::new(GpuMemoryStore::new(parse_device(device)?)) })
     }
 
-    /// A directory that is read into GPU memory, and written from it, by cuFile, as `gds` (`auto`, `on`, `off`) says.
+    /// A store in a directory that cuFile reads into and writes from GPU memory, if `gds` (`auto`, `on`, `off`) allows it.
     #[staticmethod]
     fn gds(py: Python<'_>, root: std::path::PathBuf, gds: &str, fsync: &str, direct_io: &str) -> PyResult<Self> {
         let gds = gds.parse::<Gds>().py()?;
@@ -59,7 +59,7 @@ impl PyStore {
         Ok(PyStore { inner: Arc::new(store) })
     }
 
-    /// One store of which the metadata of arrays and groups lives in another.
+    /// A store that keeps the metadata of arrays and groups in `metadata` and everything else in `data`.
     #[staticmethod]
     fn split(data: &PyStore, metadata: &PyStore) -> Self {
         PyStore { inner: Arc::new(Split::new(Arc::clone(&data.inner), Arc::clone(&metadata.inner))) }
@@ -69,7 +69,7 @@ impl PyStore {
     #[staticmethod]
     fn python(py: Python<'_>, adapter: Py<PyAny>) -> PyResult<Self> {
         let name: String = adapter.call_method0(py, "describe")?.extract(py)?;
-        // What an adapter describes by an address is the same wherever it is opened; Python's objects are it by where they are.
+        // An adapter with an address, or with the address of a Python object in memory, is the same store wherever it is opened.
         let has_address = name.contains("://") || name.contains(" at 0x");
         let identity = if has_address { Identity::address(&name) } else { Identity::unique() };
         let requests_at_once = adapter.getattr(py, "requests_at_once")?.extract::<usize>(py)?.max(1);
@@ -78,7 +78,7 @@ impl PyStore {
         let capabilities = Capabilities {
             deletes: adapter.getattr(py, "supports_deletes")?.extract(py)?,
             transactional: adapter.getattr(py, "is_transactional")?.extract(py)?,
-            // A store that is asked for many values at once has a way to go for each.
+            // A store that fetches many values at once is probably remote.
             far: requests_at_once > 1,
             ..Capabilities::default()
         };
@@ -89,7 +89,7 @@ impl PyStore {
         Ok(PyStore { inner: Arc::new(store) })
     }
 
-    /// Bytes of a key, or of part of its value; a negative `start` counts from the end.
+    /// Reads the value of a key, or part of it. A negative `start` counts from the end.
     #[pyo3(signature = (key, start=None, stop=None))]
     fn get<'py>(
         &self,
@@ -102,7 +102,7 @@ impl PyStore {
         Ok(value.map(|bytes| PyBytes::new(py, &bytes)))
     }
 
-    /// Several parts of one value, which is opened once; `None` when the key does not exist.
+    /// Reads several parts of one value, which is opened once; `None` when the key does not exist.
     fn get_parts<'py>(
         &self,
         py: Python<'py>,
@@ -115,7 +115,7 @@ impl PyStore {
         values.map(|value| Ok(value.py()?.map(|bytes| PyBytes::new(py, &bytes)))).collect()
     }
 
-    /// Bytes of a key, as [`PyStore::get`], in new memory of a device.
+    /// Like [`PyStore::get`], but the bytes land in new memory of a device.
     #[pyo3(signature = (key, device, start=None, stop=None))]
     fn get_on(
         &self,
@@ -130,14 +130,14 @@ impl PyStore {
         value.map(|buffer| flat(buffer).py()).transpose()
     }
 
-    /// Writes a copy of elements, wherever they are, in the order of rows.
+    /// Writes a copy of elements on any device, in C order.
     fn set_from(&self, py: Python<'_>, key: &str, value: &PyNdBuffer) -> PyResult<()> {
         let array = &value.inner;
         py.detach(|| {
             if !array.is_contiguous(Order::C) {
                 return self.inner.write_buffer(key, &elements(&array.copy(Order::C)?)?);
             }
-            // Whoever owns the memory may write it again.
+            // The memory's owner may write it again, so the store gets a copy.
             let bytes = elements(array)?;
             let copy = Buffer::empty(bytes.device(), bytes.size_bytes())?;
             copy.copy_from(&bytes)?;
@@ -146,7 +146,7 @@ impl PyStore {
         .py()
     }
 
-    /// Whether values go to and come from memory of this device without a way through the host's.
+    /// Whether values move to and from memory of this device without passing through host memory.
     fn is_on(&self, device: &str) -> PyResult<bool> {
         Ok(self.inner.is_on(parse_device(device)?))
     }
@@ -167,12 +167,13 @@ impl PyStore {
         py.detach(|| cuzarr::node::delete_tree(&*self.inner, prefix)).py()
     }
 
-    /// Whether nobody sees what is written before it is committed; chunks are then taken only of arrays that are there.
+    /// Whether writes become visible only when they are committed. Such a store accepts chunks only for arrays that exist.
     fn is_transactional(&self) -> bool {
         self.inner.capabilities().transactional
     }
 
-    /// Deletes a node with all that is below it, and what groups above have consolidated of it; says whether they had something.
+    /// Deletes a node with everything below it, and its entries in the consolidated metadata of groups above. Returns whether
+    /// there were such entries.
     fn delete_node(&self, py: Python<'_>, path: &str) -> PyResult<bool> {
         py.detach(|| cuzarr::node::delete_node(&*self.inner, path)).py()
     }
@@ -196,19 +197,19 @@ impl PyStore {
     }
 }
 
-/// The bytes of elements that lie one behind the other.
+/// The bytes of packed elements.
 fn elements(array: &NdBuffer) -> cuzarr::Result<Buffer> {
     let start = array.layout().offset_bytes();
     Ok(array.buffer().slice(start..start + array.size_bytes())?)
 }
 
-/// Bytes as an array.
+/// The bytes of a buffer as an array.
 fn flat(buffer: Buffer) -> cuzarr::Result<PyNdBuffer> {
     let layout = Layout::contiguous(&[buffer.size_bytes()], 1, Order::C)?;
     Ok(PyNdBuffer { inner: NdBuffer::from_parts(buffer, DType::UINT8, layout)? })
 }
 
-/// A value as an adapter brings it.
+/// A value that an adapter returns.
 enum Value {
     Host(Vec<u8>),
     OnDevice(Buffer),
@@ -250,19 +251,19 @@ fn range(start: Option<i64>, stop: Option<u64>) -> ByteRange {
     }
 }
 
-/// A store written in Python. Every call takes the interpreter's lock, on whichever thread it comes.
+/// A store written in Python. Every call takes the interpreter's lock, on any thread.
 struct PythonStore {
     adapter: Py<PyAny>,
     name: String,
-    /// Values that are asked for at once: more than one where the store fetches them beside each other.
+    /// Values that are requested at once: more than one when the store fetches values in parallel.
     requests_at_once: usize,
-    /// Whether it takes requests and brings their values later.
+    /// Whether the store takes requests and brings their values later.
     is_asynchronous: bool,
     capabilities: Capabilities,
     identity: Identity,
-    /// Whether sizes cost nothing and values much, so that a value's place is asked for before the value.
+    /// Whether sizes are cheap and values expensive. Then memory for a value is reserved before the value is requested.
     has_sizes: bool,
-    /// Where values are.
+    /// The device that holds the values.
     device: Option<Device>,
 }
 
@@ -279,7 +280,7 @@ impl PythonStore {
         })
     }
 
-    /// Asks for all values of a batch, which come later; nobody waits for them here.
+    /// Requests all values of a batch and returns without waiting for them.
     fn start(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: Option<Arc<dyn Workers>>) {
         let name = self.name.clone();
         let explain = move |py: Python<'_>, request: &ReadRequest, exception| {
@@ -295,7 +296,7 @@ impl PythonStore {
         }
     }
 
-    /// Asks for some values at once. The bytes are copied out of Python's objects one by one.
+    /// Requests some values at once. The bytes are copied out of Python's objects one value after the other.
     fn fetch(&self, from: usize, requests: &[ReadRequest], sink: &dyn ReadSink) -> cuzarr::Result<()> {
         if self.has_sizes {
             return self.fetch_by_size(from, requests, sink);
@@ -324,7 +325,7 @@ impl PythonStore {
         Ok(())
     }
 
-    /// Asks for the values one by one, each when there is memory for as many bytes as the store says that it has.
+    /// Requests the values one by one, each after memory of the size that the store tells is reserved.
     fn fetch_by_size(&self, from: usize, requests: &[ReadRequest], sink: &dyn ReadSink) -> cuzarr::Result<()> {
         for (index, request) in requests.iter().enumerate().map(|(at, request)| (from + at, request)) {
             let read = || {
@@ -343,7 +344,8 @@ impl PythonStore {
                         Ok(ReadOutcome::Filled(lease))
                     }
                     (Some(_), Some(value)) => {
-                        let message = format!("'{}' has {} bytes, not as many as it says", request.key, value.len());
+                        let message =
+                            format!("'{}' has {} bytes, which differs from its size", request.key, value.len());
                         Err(Error::new(ErrorKind::StoreFailed, message))
                     }
                     (_, value) => self.hand_over(request, index, value.map(Value::Host), sink),
@@ -394,8 +396,8 @@ impl fmt::Display for PythonStore {
 }
 
 impl Store for PythonStore {
-    // Else on the calling thread: the interpreter's lock would serialise threads anyway, and who can fetch many values at once
-    // does so when asked for many.
+    // A store that is not asynchronous is read on the calling thread. The interpreter's lock would serialise threads anyway, and
+    // a store that can fetch many values at once gets them as one request.
     fn read(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: &dyn Workers) {
         if self.is_asynchronous {
             return self.start(batch, sink, workers.handle());
@@ -422,7 +424,7 @@ impl Store for PythonStore {
         }
         match (value, self.device.filter(|device| *device != Device::Cpu)) {
             (Payload::Buffer(value), Some(device)) => {
-                // A view would keep all of its block alive, and a block that others own can change.
+                // A view would keep its whole block alive, and a block that others own can change.
                 let own = value.device() == device && value.size_bytes() == value.allocation_bytes();
                 let copy = if own { value.clone() } else { Buffer::empty(device, value.size_bytes())? };
                 if !own {

@@ -1,4 +1,4 @@
-//! Changing elements by what they are, for Python: a `with` block in which no other write of the process comes between.
+//! Updates for Python: a `with` block that reads and writes elements while other writes of the process wait.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,7 +12,7 @@ use crate::error::PyResult;
 use crate::ndbuffer::PyNdBuffer;
 use crate::watch::Watch;
 
-/// The turn of a selection's objects, from when it is made to the end of its `with` block.
+/// An update of a selection. Other writes to its objects wait until its `with` block ends.
 #[pyclass(name = "Update", module = "cuzarr._core", frozen)]
 pub struct PyUpdate {
     update: Mutex<Option<Arc<Update>>>,
@@ -29,13 +29,13 @@ impl PyUpdate {
         self.update.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
-    /// Writes elements, whose shape broadcasts to the selection's.
+    /// Writes elements. Their shape is broadcast to the selection's.
     fn write(&self, py: Python<'_>, value: &PyNdBuffer) -> PyResult<()> {
         let (update, value) = (self.update()?, value.inner.clone());
         interruptible(py, &self.watch, move || update.write_buffer(&value))
     }
 
-    /// Writes elements of variable length, given as `Array.read_variable` gives them.
+    /// Writes elements of variable length, in the form that `Array.read_variable` returns.
     fn write_variable(&self, py: Python<'_>, offsets: &[u8], data: &[u8]) -> PyResult<()> {
         let (update, elements) = (self.update()?, variable_elements(offsets, data)?);
         interruptible(py, &self.watch, move || update.write_variable(&elements))
@@ -43,7 +43,7 @@ impl PyUpdate {
 }
 
 impl PyUpdate {
-    /// Waits until others are done with the selection's objects.
+    /// Waits until other writes to the selection's objects are done.
     pub fn begin(py: Python<'_>, array: Array, selection: Selection, watch: Arc<Watch>) -> PyResult<PyUpdate> {
         let update = interruptible(py, &watch, move || array.update(&selection))?;
         Ok(PyUpdate { update: Mutex::new(Some(Arc::new(update))), watch })

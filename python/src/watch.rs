@@ -1,4 +1,4 @@
-//! Watching a read or write from outside: stopping it, and counting the objects it has reached.
+//! Watches that stop reads and writes from outside, and count the objects that they have reached.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -17,11 +17,11 @@ use pyo3::prelude::*;
 use crate::error::PyResult;
 
 thread_local! {
-    /// The watches that this thread's calls are under, the innermost last.
+    /// The watches over this thread's calls, the innermost last.
     static CURRENT: RefCell<Vec<Arc<Watch>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// What stops calls, and the keys that they have reached.
+/// A watch: it can stop calls, and remembers the keys that they have reached.
 #[derive(Default)]
 pub struct Watch {
     cancellation: CancellationToken,
@@ -43,12 +43,12 @@ impl Watch {
         Watch { lists_missing: true, ..Watch::default() }
     }
 
-    /// The keys that were missing so far, since this was last asked.
+    /// The keys that were missing since the last call.
     pub fn take_missing(&self) -> HashSet<String> {
         std::mem::take(&mut self.keys.lock().unwrap_or_else(PoisonError::into_inner).missing)
     }
 
-    /// Lets calls fail before their next object.
+    /// Makes calls fail before their next object.
     pub fn cancel(&self) {
         self.cancellation.cancel();
     }
@@ -60,12 +60,12 @@ impl Watch {
     }
 }
 
-/// All watches that one call is under.
+/// All watches over one call.
 #[derive(Clone)]
 pub struct Watches(Arc<[Arc<Watch>]>);
 
 impl Watches {
-    /// Those of this thread, and `own`.
+    /// The watches of this thread, and `own`.
     pub fn current(own: &Arc<Watch>) -> Watches {
         let with_own = |stack: &Vec<Arc<Watch>>| stack.iter().chain([own]).map(Arc::clone).collect();
         Watches(CURRENT.with_borrow(with_own))
@@ -75,23 +75,23 @@ impl Watches {
         self.0.iter().map(|watch| watch.cancellation.clone()).collect()
     }
 
-    /// The token of a call under these watches.
+    /// A cancellation token for a call under these watches.
     pub fn token(&self) -> CancellationToken {
         CancellationToken::under(self.tokens())
     }
 
-    /// Like [`Watches::token`]; the thread that waits for the call also looks for signals.
+    /// Like [`Watches::token`], but the thread that waits for the call also checks for signals.
     pub fn listening(&self, signals: &Arc<Signals>) -> CancellationToken {
         let signals = Arc::clone(signals);
         CancellationToken::listening(self.tokens(), move || signals.look())
     }
 
-    /// The array, its calls under these watches and stopped by `token`.
+    /// The array with its calls under these watches. `token` stops them.
     pub fn array(&self, array: &Array, token: CancellationToken) -> Array {
         array.under(token).with_store(self.store(array.store()))
     }
 
-    /// The store, seen by those of the watches that note keys.
+    /// The store, with the watches that note keys.
     pub fn store(&self, store: &Arc<dyn Store>) -> Arc<dyn Store> {
         match self.0.iter().any(|watch| watch.counts || watch.lists_missing) {
             true => Arc::new(Watched { inner: Arc::clone(store), watches: self.clone() }),
@@ -113,7 +113,7 @@ impl Watches {
     }
 }
 
-/// A watch as Python holds it: calls that begin on this thread inside its `with` block are under it.
+/// A watch for Python, over all calls that begin on this thread inside its `with` block.
 #[pyclass(name = "Watch", module = "cuzarr._core", frozen)]
 pub struct PyWatch {
     watch: Arc<Watch>,
@@ -127,12 +127,12 @@ impl PyWatch {
         PyWatch { watch: Arc::new(Watch { counts, ..Watch::default() }) }
     }
 
-    /// Ends the calls under this watch at their next object, and those to come at once; from any thread.
+    /// Ends the calls under this watch at their next object, and later calls at once. Any thread may call it.
     fn cancel(&self) {
         self.watch.cancel();
     }
 
-    /// How many objects of the store were read, and how many written or deleted, so far.
+    /// The numbers of objects of the store that were read, and that were written or deleted, so far.
     fn counts(&self) -> (usize, usize) {
         let keys = self.watch.keys.lock().unwrap_or_else(PoisonError::into_inner);
         (keys.read.len(), keys.written.len())
@@ -152,7 +152,7 @@ impl PyWatch {
     }
 }
 
-/// Signals that Python's main thread looks for while it waits.
+/// Checks for signals while Python's main thread waits.
 #[derive(Default)]
 pub struct Signals {
     raised: Mutex<Option<PyErr>>,
@@ -181,7 +181,7 @@ struct Watched {
     watches: Watches,
 }
 
-/// Notes each item that has arrived.
+/// A sink that notes each item that has arrived.
 struct WatchedSink {
     inner: Arc<dyn ReadSink>,
     batch: Arc<[ReadRequest]>,
@@ -243,7 +243,7 @@ impl Store for Watched {
 
     fn put(&self, key: &Key, value: Payload<'_>, condition: &Condition) -> cuzarr::Result<bool> {
         let wrote = self.inner.put(key, value, condition)?;
-        // Whether a document is there already is no progress.
+        // The attempt to create a document that may exist already is not progress.
         if *condition != Condition::Absent {
             self.watches.note_written(key);
         }

@@ -122,7 +122,7 @@ def test_full_is_what_numpys_full_is(device: str, dtype: Any, value: Any) -> Non
 )
 def test_fill_values_beyond_the_type_are_out_of_range(dtype: str, value: Any) -> None:
     for make in (cuzarr.full, cuzarr.create):
-        with pytest.raises(OutOfRangeError, match=f"is no {np.dtype(dtype)}") as raised:
+        with pytest.raises(OutOfRangeError, match=f"is not a valid {np.dtype(dtype)}") as raised:
             make((2,), fill_value=value, dtype=dtype)
         assert isinstance(raised.value, OverflowError) and isinstance(raised.value, InvalidArgumentError)
 

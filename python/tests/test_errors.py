@@ -70,7 +70,7 @@ MISTAKES: dict[str, tuple[Callable[[str], Any], str]] = {
     "a new axis": (lambda root: cuzarr.open(root)["x"][None], "index the result"),
     "one index of many": (lambda root: cuzarr.open(root)["x"].oindex[[0, -4]], "index -4 is out of bounds for a dimension of 3"),
     "a mask of another shape": (lambda root: cuzarr.open(root)["x"].vindex[np.ones((9, 9), bool)], r"mask of shape \(3,\); got bool\[9, 9\]"),
-    "a list for results": (lambda root: cuzarr.open(root)["x"].get_basic_selection(out=[0]), "out is no array: list"),
+    "a list for results": (lambda root: cuzarr.open(root)["x"].get_basic_selection(out=[0]), "out is list, expected an array"),
     "a URL of nothing": (lambda root: cuzarr.open("s3://", mode="r"), "'s3://' is a URL without a place"),
     "a URL with one slash": (lambda root: cuzarr.open("s3:/b/c", mode="r"), "write 's3://b/c'"),
     "a home that no shell put in": (lambda root: cuzarr.open("~/c.zarr", mode="r"), "'~' is not expanded"),
@@ -93,7 +93,7 @@ def test_mistakes_that_are_no_errors_of_ours_are_told_with_what_helps() -> None:
         new(dtype="quaternion")
     with pytest.raises(TypeError, match=r"ZstdCodec is a class, .* ZstdCodec\(\)"):
         new(compressors=cuzarr.codecs.ZstdCodec)
-    with pytest.raises(TypeError, match="hint: give its store_path"):
+    with pytest.raises(TypeError, match="hint: pass its store_path"):
         cuzarr.open_group(cuzarr.create_group({}))
 
 

@@ -324,7 +324,7 @@ def test_copies_are_made_when_asked_for_and_say_so() -> None:
     assert structure.tensor.data == array.ctypes.data and structure.tensor.device.device_type == CPU
     del capsule
     for device in ((CUDA, 0), (CUDA_HOST, 0), (CPU, 1)):
-        with pytest.raises(ExportError, match="not on the DLPack device"):
+        with pytest.raises(ExportError, match="not on the requested DLPack device"):
             buffer.__dlpack__(max_version=(1, 0), dl_device=device)
 
 

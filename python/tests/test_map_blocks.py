@@ -86,7 +86,7 @@ def test_arguments_without_meaning_are_named(source: cuzarr.Array) -> None:
         cuzarr.map_blocks(np.sin, source, overlap=-1)
     with pytest.raises(InvalidArgumentError, match="overlaps the source"):
         cuzarr.map_blocks(np.sin, source, out=source)
-    with pytest.raises(InvalidArgumentError, match="needs an array of a store"):
+    with pytest.raises(InvalidArgumentError, match="needs an array in a store"):
         cuzarr.map_blocks(np.sin, VALUES)
     with pytest.raises(BudgetExceededError):
         cuzarr.map_blocks(np.sin, source, memory_limit=1024)
@@ -189,7 +189,7 @@ def test_work_that_was_interrupted_goes_on_behind_what_is_finished(source: cuzar
     seen.clear()
     run()
     assert seen[0] == 0, "what is complete begins anew"
-    with pytest.raises(InvalidArgumentError, match="resume needs an array"):
+    with pytest.raises(InvalidArgumentError, match="resume=True needs an array"):
         cuzarr.map_blocks(f, source, resume=True)
 
 

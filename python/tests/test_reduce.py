@@ -153,7 +153,7 @@ def test_arguments_without_meaning_are_named(source: cuzarr.Array) -> None:
         cuzarr.reduce(np.sum, np.add, source, axis=3)
     with pytest.raises(InvalidArgumentError, match="along an axis"):
         cuzarr.reduce(np.sum, np.add, source, out={})
-    with pytest.raises(InvalidArgumentError, match="needs an array of a store"):
+    with pytest.raises(InvalidArgumentError, match="needs an array in a store"):
         cuzarr.reduce(np.sum, np.add, VALUES)
     with pytest.raises(InvalidArgumentError, match="overlaps the source"):
         cuzarr.reduce(lambda block: block.sum(0), np.add, source, axis=0, out=source.store_path)

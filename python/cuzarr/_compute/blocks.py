@@ -122,15 +122,15 @@ class Sources:
             for one in arrays
         ]
         if any(is_lazy(one) and not is_array(one) for one in arrays):
-            hint = "compute its steps in the function, of the arrays that it is made of; or store it first"
+            hint = "pass its arrays and compute it inside the function, or store it first"
             raise UnsupportedError(f"{what}: got an expression, expected arrays and numbers", hint=hint)
         own = [array for array in arrays if _has_elements(array)]
         in_stores = [array for array in own if is_stored(array)]
         if not in_stores:
-            hint = "call the function on arrays in memory itself"
-            raise InvalidArgumentError(f"{what} needs an array of a store", hint=hint)
+            hint = "for arrays in memory, call the function directly"
+            raise InvalidArgumentError(f"{what} needs an array in a store", hint=hint)
         if any(array.metadata.data_type.is_variable for array in in_stores):
-            raise UnsupportedError("blocks have elements of one size, not strings of variable length")
+            raise UnsupportedError(f"{what} does not support elements of variable length")
         shapes = [tuple(array.shape) for array in own]
         try:
             self.shape = np.broadcast_shapes(*shapes)
@@ -141,8 +141,8 @@ class Sources:
         on_gpu = next((array for array in own if self.device == "cpu" and foreign.is_on_device(array)), None)
         if on_gpu is not None:
             where = foreign.device_of(on_gpu)
-            hint = f"say device={where!r}, or move it: cuzarr.xp.asarray(x, device='cpu')"
-            raise MemorySpaceError(f"{what}: got an array on {where}, and blocks are on the CPU", hint=hint)
+            hint = f"pass device={where!r}, or move the array: cuzarr.xp.asarray(x, device='cpu')"
+            raise MemorySpaceError(f"{what}: got an array on {where}, but blocks are on the CPU", hint=hint)
 
     def chunks(self) -> tuple[int, ...]:
         """Extents of stored objects of the first array, in the shape that all broadcast to."""

@@ -65,14 +65,14 @@ def _opened(source: Any, device: str | None) -> Any:
 def _extents(extents: Any, source: Any, what: str) -> list[int | None]:
     if isinstance(extents, Mapping):
         if not is_stored(source):
-            raise InvalidArgumentError(f"{what} of a group's arrays are a tuple, for arrays of as many dimensions")
+            raise InvalidArgumentError(f"{what} is {extents!r}, expected a tuple, because the source is a group")
         own = (source.shards or source.chunks) if what == "shards" else source.chunks
         names = dimension_names(source)
         named = {axis_number(axis, source.ndim, names): extent for axis, extent in extents.items()}
         extents = [named.get(axis, extent) for axis, extent in enumerate(own)]
     elif isinstance(extents, int):
         if not is_stored(source):
-            raise InvalidArgumentError(f"{what} of a group's arrays are a tuple, for arrays of as many dimensions")
+            raise InvalidArgumentError(f"{what} is {extents!r}, expected a tuple, because the source is a group")
         extents = (extents,) * source.ndim
     given = items(extents, what, "whole numbers, one for each dimension, or a dictionary of dimensions")
     sizes = [None if extent is None else whole(extent, what, -1) for extent in given]
@@ -107,7 +107,7 @@ class _Job:
     ) -> None:
         overwrite, resume = existing
         if overwrite and resume:
-            raise InvalidArgumentError("what is there is either overwritten or resumed")
+            raise InvalidArgumentError("overwrite and resume cannot both be set")
         self.node = node = _opened(source, device)
         self.place = place = make_store_path(target, path=path, mode="a", storage_options=storage_options)
         self.device = device
@@ -338,7 +338,7 @@ def pyramid(
     names = None if axes is None else [str(axis) for axis in (axes if isinstance(axes, str) else items(axes, "axes", "names"))]
     named_units = None if units is None else [str(unit or "") for unit in items(units, "units", "names of units, or None")]
     changes = _changes(job.node, None, chunks, shards, compressors, codecs)
-    with refusing("scale", "give a number for each dimension"):
+    with refusing("scale", "pass one number for each dimension"):
         steps = None if scale is None else list(map(float, scale))
     levels = None if levels is None else whole(levels, "levels", 1)
     method = str(method)  # type: ignore[assignment]

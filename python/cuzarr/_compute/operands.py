@@ -135,7 +135,7 @@ def plan_device(values: tuple[Any, ...]) -> str | None:
         return named
     if named not in (None, memory, memory.removesuffix(":0")):
         raise MemorySpaceError(
-            f"got an array on {memory} beside one that is read to {named}",
+            f"got an array on {memory} and one that is read to {named}",
             hint=f"read that one to {memory}: .with_device({memory!r}); or move this one: cuzarr.xp.asarray(x, device={named!r})",
         )
     return memory

@@ -112,8 +112,8 @@ def reduce(
             "resume": resume or None,
         }
         if said := [name for name, value in (given | kwargs).items() if value is not None]:
-            hint = f"name all dimensions: axis={tuple(range(len(sources.shape)))}"
-            raise InvalidArgumentError(f"{', '.join(said)}: these are for reductions along an axis", hint=hint)
+            hint = f"to reduce all dimensions, pass axis={tuple(range(len(sources.shape)))} too"
+            raise InvalidArgumentError(f"these arguments are only for reductions along an axis: {', '.join(said)}", hint=hint)
         blocks = cut(sources.shape, sources.region(sources.chunks(), 0, limit))
         if not blocks:
             return fold.of_nothing()
@@ -184,7 +184,7 @@ class _Fold:
     def of_nothing(self) -> Any:
         """What becomes of no blocks."""
         if self._initial is None:
-            raise InvalidArgumentError("there are no elements to reduce", hint="give initial, the result of none")
+            raise InvalidArgumentError("there are no elements to reduce", hint="pass initial=, the result for no elements")
         return self._finished(copy.deepcopy(self._initial))
 
     def _finished(self, total: Any) -> Any:

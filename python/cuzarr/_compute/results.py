@@ -46,7 +46,7 @@ class Target:
         settings: dict[str, Any],
     ) -> None:
         if settings and (out is None or is_stored(out)):
-            raise TypeError(f"{', '.join(settings)}: these are for an array that is created: say where, by out")
+            raise TypeError(f"these arguments are for a new array, so pass its place as out= too: {', '.join(settings)}")
         # What says the size of blocks must be the same when work is resumed, whose results have a type by then.
         likely = (out if is_stored(out) else sources.stored).dtype if dtype is None else element_type(dtype)
         self.item_bytes = likely.itemsize
@@ -58,7 +58,7 @@ class Target:
                 with contextlib.suppress(ArrayNotFoundError):
                     out = _sources.nodes.open_array(out, mode="r+")
         if resume and out is None:
-            raise InvalidArgumentError("resume needs an array of a store to go on with", hint="give out")
+            raise InvalidArgumentError("resume=True needs an array to continue", hint="pass it as out=")
         if out is not None:
             sources.refuse_overlap(out)
         self.array: Any = out if is_stored(out) else None
@@ -94,7 +94,7 @@ class Target:
         if not is_stored(self.array):
             spaces = foreign.device_of(self.array), foreign.device_of(result)
             if (spaces[0] == "cpu") != (spaces[1] == "cpu"):
-                hint = "return arrays of one device, or give out"
+                hint = "return arrays on one device, or pass out="
                 raise MemorySpaceError(f"the result of {place} is on {spaces[1]}, those before on {spaces[0]}", hint=hint)
             self.array[place.slices] = foreign.as_numpy(result) if spaces[1] == "cpu" else result
             return None

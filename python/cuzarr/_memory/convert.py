@@ -61,7 +61,7 @@ def _cupy_array(buffer: _core.NdBuffer, dtype: np.dtype[Any]) -> Any | None:
         return None
     if not cupy_holds(dtype):
         if config.get("array_type") == "cupy" and importlib.util.find_spec("cupy") is None:
-            raise LibraryMissingError("array_type is 'cupy', and CuPy is not installed", hint="pip install cupy-cuda12x")
+            raise LibraryMissingError("array_type is 'cupy', but CuPy is not installed", hint="pip install cupy-cuda12x")
         return None
     import cupy
 
@@ -127,11 +127,11 @@ def device_elements(value: Any, data_type: DataType) -> _core.NdBuffer:
     own = element_type(value)
     try:
         if data_type.is_variable:
-            raise UnsupportedError("elements of any length have no place in device memory")
+            raise UnsupportedError("device memory cannot hold elements of variable length")
         return DeviceArray(buffer, own).astype(data_type.native.newbyteorder("="))._buffer
     except UnsupportedError as error:
         message = f"got elements of {own} on {buffer.device}, the array holds {data_type}: {error.message}"
-        raise DTypeMismatchError(message, hint="convert them on the host: array[...] = x.cpu(), of CuPy's x.get()") from error
+        raise DTypeMismatchError(message, hint="convert on the host: array[...] = x.cpu(), or x.get() for CuPy") from error
 
 
 def _has_elements_of(native: np.dtype[Any], value: Any, buffer: _core.NdBuffer) -> bool:
@@ -172,15 +172,15 @@ def check_out(out: Any, shape: tuple[int, ...], native: np.dtype[Any], device: s
         It is not what the selection gives.
     """
     if not hasattr(out, "shape"):
-        raise InvalidArgumentError(f"out is no array: {type(out).__name__}")
+        raise InvalidArgumentError(f"out is {type(out).__name__}, expected an array")
     if tuple(out.shape) != shape:
         raise ShapeMismatchError(f"out has shape {tuple(out.shape)}, the selection {shape}")
     is_numpys, is_on_gpu = isinstance(out, np.ndarray), is_on_device(out)
     if not is_numpys and not is_on_gpu and not hasattr(out, "__dlpack__"):
-        raise InvalidArgumentError(f"out is no array of NumPy's or of a GPU, and has no __dlpack__: {type(out).__name__}")
+        raise InvalidArgumentError(f"out is {type(out).__name__}, expected an array of NumPy, on a GPU, or with __dlpack__")
     if not is_on_gpu and device != "cpu":
-        hint = f"make out there: cuzarr.xp.empty(shape, dtype, device={device!r}); or read with device='cpu'"
-        raise MemorySpaceError(f"out is in host memory, and elements are read to {device}", hint=hint)
+        hint = f"make out with cuzarr.xp.empty(shape, dtype, device={device!r}), or read with device='cpu'"
+        raise MemorySpaceError(f"out is in host memory, but elements are read to {device}", hint=hint)
     buffer = None if is_numpys else _writable_buffer(out)
     if out.dtype != native if buffer is None else not _has_elements_of(native, out, buffer):
         raise DTypeMismatchError(f"out has elements of {out.dtype}, the result of {native}")
@@ -193,10 +193,10 @@ def check_out(out: Any, shape: tuple[int, ...], native: np.dtype[Any], device: s
 def _writable_buffer(out: Any) -> _core.NdBuffer:
     """The memory of a caller's own result array of another library than NumPy."""
     if any(getattr(out, name, bool)() for name in ("is_conj", "is_neg")):
-        raise InvalidArgumentError("out is the conjugate or the negative of its memory", hint="pass out=torch.empty(...)")
+        raise InvalidArgumentError("out is a conjugate or negative view", hint="pass out=torch.empty(...)")
     buffer = device_buffer(out)
     if buffer.is_read_only:
-        raise InvalidArgumentError("out is read-only", hint="pass memory that may be written")
+        raise InvalidArgumentError("out is read-only", hint="pass a writable array")
     if any(extent > 1 and stride == 0 for extent, stride in zip(buffer.shape, buffer.strides, strict=True)):
         raise InvalidArgumentError(f"out repeats its elements (strides {buffer.strides})", hint="pass out=torch.empty(...)")
     return buffer
@@ -222,4 +222,4 @@ def writable_view(out: Any) -> Any:
 def check_writable(out: np.ndarray[Any, Any]) -> None:
     """Refuses a caller's memory that is read-only."""
     if not out.flags.writeable:
-        raise InvalidArgumentError("out is read-only", hint="pass memory that may be written")
+        raise InvalidArgumentError("out is read-only", hint="pass a writable array")

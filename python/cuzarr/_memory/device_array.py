@@ -152,7 +152,7 @@ class DeviceArray(OnDevice, NumpyProtocol, OneElement, Operators, Reductions, Sh
         try:
             box = basic_box(key, self.shape)
         except SelectionInvalidError as error:
-            error.hint = "use CuPy's, which takes index arrays and masks: cupy.asarray(x)[…]"
+            error.hint = "use CuPy for index arrays and masks: cupy.asarray(x)[…]"
             raise
         return DeviceArray(self._buffer.region(box.start, box.count, box.step, box.dropped), self.dtype)
 
@@ -273,7 +273,7 @@ class DeviceArray(OnDevice, NumpyProtocol, OneElement, Operators, Reductions, Sh
         if changed is NotImplemented:
             return changed
         if not np.can_cast(changed.dtype, self.dtype, "same_kind"):
-            message = f"{name} in place: elements of {changed.dtype} do not go into those of {self.dtype}"
+            message = f"{name} in place: elements of {changed.dtype} cannot be stored as {self.dtype}"
             raise DTypeMismatchError(message, hint="convert with astype, or make a new array: x = x + y")
         if changed.shape != self.shape:
             raise ShapeMismatchError(f"{name} in place: a result of shape {changed.shape} does not fit into {self.shape}")
@@ -310,5 +310,5 @@ def _resolve(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
         return shape
     others = math.prod(extent for extent in shape if extent != -1)
     if shape.count(-1) > 1 or not others or size % others:
-        raise InvalidArgumentError(f"{size} elements have no shape {shape}")
+        raise InvalidArgumentError(f"{size} elements cannot have shape {shape}")
     return tuple(size // others if extent == -1 else extent for extent in shape)

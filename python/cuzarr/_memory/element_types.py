@@ -56,8 +56,8 @@ def memory_type(dtype: np.dtype[Any]) -> str:
     if dtype.name == "bfloat16":
         return "bfloat16"
     if dtype.kind in "OT":
-        what = "Python objects" if dtype.kind == "O" else "strings of any length"
-        raise UnsupportedError(f"{what} have no place in device memory", hint="keep them on the CPU")
+        what = "Python objects" if dtype.kind == "O" else "strings of variable length"
+        raise UnsupportedError(f"device memory cannot hold {what}", hint="keep them on the CPU")
     return dtype.name if dtype.kind in "biufc" and dtype.isnative else f"opaque{dtype.itemsize}"
 
 

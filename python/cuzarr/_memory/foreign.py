@@ -146,7 +146,7 @@ def element_type(out: Any) -> np.dtype[Any]:
     """NumPy's type for the elements of a caller's result array of any library."""
     out = getattr(out, "as_ndarray_like", lambda: out)()
     if not hasattr(out, "dtype"):
-        raise InvalidArgumentError(f"out is no array: {type(out).__name__}")
+        raise InvalidArgumentError(f"out is {type(out).__name__}, expected an array")
     dtype = out.dtype
     return dtype if isinstance(dtype, np.dtype) else dtype_of(device_buffer(out).dtype)
 

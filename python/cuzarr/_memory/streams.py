@@ -18,4 +18,4 @@ def stream_handle(stream: Any) -> int | None:
         if hasattr(stream, name):
             handle = getattr(stream, name)
             return int(getattr(handle, "value", handle) or 0)
-    raise InvalidArgumentError(f"{type(stream).__name__} is no CUDA stream")
+    raise InvalidArgumentError(f"got {type(stream).__name__}, expected a CUDA stream")

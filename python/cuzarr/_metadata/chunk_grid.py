@@ -51,16 +51,16 @@ def guess_chunks(shape: tuple[int, ...], item_bytes: int, *, sharded: bool = Fal
 def _axis_size(size: object, extent: int, unit: int) -> int:
     if isinstance(size, Iterable):
         raise UnsupportedFeatureError(
-            f"chunks of different sizes along one axis are not supported, got {size!r}", hint="give one size per axis"
+            f"chunks of different sizes along one axis are not supported, got {size!r}", hint="pass one size per axis"
         )
     try:
         number = operator.index(size)  # type: ignore[arg-type]
     except TypeError as error:
-        raise TypeError(f"a chunk size is an integer, got {size!r}") from error
+        raise TypeError(f"chunk size is {size!r}, expected an integer") from error
     if number == -1:
         return unit * max(1, -(-extent // unit))
     if number < 1:
-        raise InvalidArgumentError(f"a chunk size is positive, or -1 for the whole axis, got {number}")
+        raise InvalidArgumentError(f"chunk size is {number}, expected a positive number, or -1 for the whole axis")
     return number
 
 
@@ -70,13 +70,13 @@ def parse_chunks(chunks: object, shape: tuple[int, ...], unit: Sequence[int] | N
     ``unit`` are sizes that whole-axis chunks must be multiples of (the chunks inside a shard).
     """
     if chunks is None or chunks is True:
-        raise InvalidArgumentError(f"{chunks!r} names no chunks, expected sizes, False or 'auto'")
+        raise InvalidArgumentError(f"chunks is {chunks!r}, expected sizes, False or 'auto'")
     if chunks is False:
         chunks = -1
     if isinstance(chunks, SupportsIndex) and not hasattr(chunks, "__len__"):
         chunks = (chunks,) * len(shape)
     if isinstance(chunks, str | Mapping) or not isinstance(chunks, Iterable):
-        raise TypeError(f"chunks are an integer or an iterable of integers, got {chunks!r}")
+        raise TypeError(f"chunks is {chunks!r}, expected an integer or an iterable of integers")
     sizes = tuple(chunks)
     if len(sizes) != len(shape):
         raise InvalidArgumentError(f"got chunks for {len(sizes)} dimensions, the shape has {len(shape)}")
@@ -112,7 +112,9 @@ def resolve_chunks(
     index_location = "end"
     if isinstance(shards, Mapping):
         if unknown := set(shards) - {"shape", "index_location"}:
-            raise InvalidArgumentError(f"shards have a shape and an index_location, got {sorted(map(str, unknown))}")
+            raise InvalidArgumentError(
+                f"unknown settings of shards {sorted(map(str, unknown))}, expected shape and index_location"
+            )
         index_location = shards.get("index_location") or "end"
         shards = shards["shape"]
     if isinstance(shards, str) and shards == "auto":
@@ -120,7 +122,7 @@ def resolve_chunks(
     else:
         outer = parse_chunks(shards, shape, unit=inner)
     if any(shard % chunk for shard, chunk in zip(outer, inner, strict=True)):
-        raise InvalidArgumentError(f"shards {outer} are no multiples of their chunks {inner}")
+        raise InvalidArgumentError(f"shards {outer} are not multiples of their chunks {inner}")
     return inner, outer, index_location
 
 
@@ -136,7 +138,7 @@ def axis_extents(shape: tuple[int, ...], chunks: tuple[int, ...]) -> tuple[tuple
     if (most := max(grid_shape(shape, chunks), default=0)) > _MOST_EXTENTS:
         raise UnsupportedError(
             f"a dimension has {most} chunks, at most {_MOST_EXTENTS} are listed",
-            hint="use chunks, shards and cdata_shape, which say the same",
+            hint="use chunks, shards and cdata_shape instead",
         )
     # One number that is repeated takes no memory but its places.
     return tuple(

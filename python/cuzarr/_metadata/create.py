@@ -34,7 +34,7 @@ def parse_fill_value(value: Any, data_type: DataType, zarr_format: ZarrFormat) -
         if zarr_format == 2:
             return None
         value = data_type.default_fill()
-    with refusing("fill_value", f"give one element of {data_type}"):
+    with refusing("fill_value", f"pass one element of {data_type}"):
         return data_type.fill_to_json(data_type.cast_fill(value), zarr_format)
 
 
@@ -59,7 +59,7 @@ def _require_role(codecs: tuple[Codec, ...], role: str, argument: str) -> tuple[
             object.__setattr__(codec, "role", role)  # only its place says what it is
         elif codec.role != role:
             kinds = role.replace("_", "-to-")
-            raise InvalidArgumentError(f"{argument} are {kinds} codecs, and '{codec.name}' is not")
+            raise InvalidArgumentError(f"{argument}: got codec '{codec.name}', expected {kinds} codecs")
     return codecs
 
 
@@ -93,14 +93,14 @@ def parse_chunk_key_encoding(encoding: Any, zarr_format: ZarrFormat) -> dict[str
     if isinstance(encoding, tuple):
         encoding = {"name": encoding[0], "separator": encoding[1]}
     if not isinstance(encoding, Mapping) or encoding.get("name") not in ("default", "v2"):
-        raise InvalidArgumentError(f"a chunk key encoding is 'default' or 'v2' with a separator, got {encoding!r}")
+        raise InvalidArgumentError(f"chunk key encoding is {encoding!r}, expected 'default' or 'v2' with a separator")
     name = encoding["name"]
     settings = encoding.get("configuration") or encoding
     separator = settings.get("separator", "/" if name == "default" else ".")
     if separator not in ("/", "."):
         raise InvalidArgumentError(f"separator is {separator!r}, expected '/' or '.'")
     if zarr_format == 2 and name != "v2":
-        raise InvalidArgumentError(f"format 2 has the chunk key encoding 'v2' only, got {name!r}")
+        raise InvalidArgumentError(f"format 2 only has the chunk key encoding 'v2', got {name!r}")
     return {"name": name, "configuration": {"separator": separator}}
 
 
@@ -141,8 +141,8 @@ def document_v3(
 def _config_v2(codec: Any, argument: str) -> dict[str, Any]:
     parsed = parse_codec(codec)
     if not isinstance(parsed, NumcodecsCodec):
-        hint = "take it from cuzarr.codecs.numcodecs, or from numcodecs"
-        raise InvalidArgumentError(f"{argument} of format 2 are numcodecs' codecs, and '{parsed.name}' is not", hint=hint)
+        hint = "use one of cuzarr.codecs.numcodecs, or of numcodecs"
+        raise InvalidArgumentError(f"{argument} of format 2: got codec '{parsed.name}', expected codecs of numcodecs", hint=hint)
     config = parsed.get_config()
     # The default says nothing, and tensorstore knows no such member.
     if config["id"] == "zstd" and config.get("checksum") is False:
@@ -294,7 +294,7 @@ def legacy_metadata(
     if zarr_format == 3:
         _refuse(3, dimension_separator=dimension_separator, filters=filters)
         if not is_auto(compressor):
-            raise InvalidArgumentError("format 3 has no compressor; name it among the codecs")
+            raise InvalidArgumentError("format 3 has no compressor; add it to the codecs")
         if order is not None:
             warn_order()
         chain = chain_v3(data_type, "auto", "auto", "auto") if codecs is None else as_codecs(codecs)

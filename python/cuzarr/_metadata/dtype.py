@@ -115,7 +115,7 @@ class DataType:
             return cast
         except (TypeError, ValueError, OverflowError) as error:
             kind = OutOfRangeError if isinstance(error, OverflowError) else InvalidArgumentError
-            raise kind(f"fill value {value!r} is no {self}: {error}") from error
+            raise kind(f"fill value {value!r} is not a valid {self}: {error}") from error
 
     def _cast_fill(self, value: Any) -> Any:
         if self.name == "string":
@@ -175,7 +175,7 @@ class DataType:
                 return base64.b64decode(value) if isinstance(value, str) else bytes(value or b"")
             return _scalar_from_json(value, self.native)
         except (TypeError, ValueError, OverflowError, KeyError) as error:
-            raise DataTypeValidationError(f"fill value {value!r} is no {self}") from error
+            raise DataTypeValidationError(f"fill value {value!r} is not a valid {self}") from error
 
     @property
     def _structure_is_bytes(self) -> bool:
@@ -269,7 +269,7 @@ def _from_native(native: np.dtype[Any]) -> DataType:
         return DataType(_string_dtype(), "string")
     if native.kind == "O":
         raise DataTypeValidationError(
-            "object arrays hold anything, so Zarr cannot tell what to store",
+            "an object array can hold anything, so its element type is unknown",
             hint="name the elements: dtype='string' or dtype='variable_length_bytes'",
         )
     if native.name == "bfloat16":
@@ -330,7 +330,7 @@ def _named(spec: Any) -> tuple[str, Mapping[str, Any]]:
         configuration = spec.get("configuration") or {}
         if isinstance(configuration, Mapping):
             return spec["name"], configuration
-    raise DataTypeValidationError(f"a data type is a name or has one, got {spec!r}")
+    raise DataTypeValidationError(f"data type is {spec!r}, expected a name, or a dictionary with one")
 
 
 def _configured_native(name: str, configuration: Mapping[str, Any]) -> np.dtype[Any] | None:

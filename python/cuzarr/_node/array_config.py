@@ -44,7 +44,7 @@ class ArrayConfig:
         names = cls.__dataclass_fields__
         data = dictionary(data, "config")
         if unknown := data.keys() - names:
-            raise TypeError(f"unknown array settings {sorted(map(str, unknown))}, there are {', '.join(names)}")
+            raise TypeError(f"unknown array settings {sorted(map(str, unknown))}, expected some of {', '.join(names)}")
         return cls(**{name: data.get(name, global_config.get(f"array.{name}")) for name in names})
 
     def to_dict(self) -> dict[str, Any]:

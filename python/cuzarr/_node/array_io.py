@@ -370,7 +370,7 @@ def into(out: Any, result: Any) -> Any:
         return result
     target = getattr(out, "as_ndarray_like", lambda: out)()  # zarr-python's NDBuffer
     if not hasattr(target, "shape"):
-        raise InvalidArgumentError(f"out is no array: {type(out).__name__}")
+        raise InvalidArgumentError(f"out is {type(out).__name__}, expected an array")
     if tuple(target.shape) != tuple(result.shape):
         raise ShapeMismatchError(f"out has shape {tuple(target.shape)}, the selection {tuple(result.shape)}")
     target = convert.writable_view(target)

@@ -43,7 +43,7 @@ def _is_number(dtype: np.dtype[Any]) -> bool:
 
 def _check_fixed(array: OpenArray) -> None:
     if array._metadata.data_type.is_variable:
-        raise UnsupportedError("elements of variable length are read by brackets: they have no memory of their own")
+        raise UnsupportedError("read does not support elements of variable length", hint="use brackets: array[...]")
 
 
 def read(array: OpenArray, selection: Any, out: Any, dtype: Any, prototype: Any) -> Any:
@@ -77,7 +77,7 @@ def read_to(array: OpenArray, selection: Any, out: Any, dtype: Any, prototype: A
         return read(array.with_device(device), selection, out, dtype, prototype)
     device = items(device, "device", "the name of one, or of several")
     if out is not None or prototype is not None or not device:
-        raise InvalidArgumentError("several devices take neither out nor prototype, and are at least one")
+        raise InvalidArgumentError("device is a list, which must not be empty and allows neither out nor prototype")
     parts = split(basic_box(selection, array.shape), array._metadata._stored_chunks, len(device))
     with ThreadPoolExecutor(len(device), thread_name_prefix="cuzarr-split") as pool:
         reads = [pool.submit(_read_box, array.with_device(one), part, dtype) for one, part in zip(device, parts, strict=True)]
@@ -123,7 +123,7 @@ def read_many(array: OpenArray, selections: Sequence[Any], out: Any, dtype: Any,
     native = _converted(array, dtype if dtype is not None else foreign.element_type(out))
     shapes = {box.shape for box in boxes}
     if len(shapes) > 1:
-        raise ShapeMismatchError(f"out holds selections of one shape, got {sorted(shapes)}")
+        raise ShapeMismatchError(f"got selections of shapes {sorted(shapes)}, out needs selections of one shape")
     shape = (len(boxes), *shapes.pop()) if shapes else tuple(out.shape)
     handle, lists = array._handle(device), [box.lists for box in boxes]
     read = (lambda memory: handle.read_stack_into(lists, memory)) if boxes else (lambda memory: None)

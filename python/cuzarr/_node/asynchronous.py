@@ -116,7 +116,7 @@ class _AsyncNode:
             return self.same_as(other)
         if is_operand(other):
             hint = "compare elements: await array.getitem(...) == x"
-            raise UnsupportedError(f"{type(self).__name__} is not compared with elements of {type(other).__name__}", hint=hint)
+            raise UnsupportedError(f"cannot compare {type(self).__name__} with elements of {type(other).__name__}", hint=hint)
         return NotImplemented
 
     __hash__ = None  # type: ignore[assignment]

@@ -39,7 +39,7 @@ class Columns:
         self.arrays = tuple(map(array_of, (sources,) if self.is_single else sources))
         lengths = {len(array) for array in self.arrays}
         if len(lengths) != 1:
-            raise InvalidArgumentError(f"the arrays are {sorted(lengths)} rows long, and should be equally long")
+            raise InvalidArgumentError(f"got arrays of {sorted(lengths)} rows, expected equal lengths")
         self.count = lengths.pop()
 
     def form(self, parts: Sequence[Any]) -> Any:

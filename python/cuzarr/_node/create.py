@@ -110,7 +110,7 @@ def create_array(
     arguments = dict(locals())
     if data is not None:
         if shape is not None or dtype is not None:
-            raise InvalidArgumentError("data has a shape and a dtype, so neither can be given")
+            raise InvalidArgumentError("data sets shape and dtype, so neither can be passed with it")
         del arguments["shape"], arguments["dtype"]
         return from_array(**arguments)
     if shape is None or dtype is None:
@@ -308,7 +308,7 @@ def create(
         object_codec=object_codec,
     )
     if chunks is not None and chunk_shape is not None:
-        raise InvalidArgumentError("chunks and chunk_shape are the same, give one")
+        raise InvalidArgumentError("chunks and chunk_shape mean the same; pass only one")
     mode = mode or "a"
     place = make_store_path(store, path=path, mode=mode, storage_options=storage_options, metadata_store=metadata_store)
     check_data(data, place, overwrite or mode == "w")

@@ -70,7 +70,7 @@ def as_arrays(selection: Sequence[Any]) -> tuple[Any, ...]:
     try:
         return tuple(np.asarray(item) if isinstance(item, list) else item for item in selection)
     except ValueError as error:
-        raise SelectionInvalidError(f"a list of a selection is no array: {error}") from error
+        raise SelectionInvalidError(f"cannot make an index array of a list: {error}") from error
 
 
 def _normalize_indices(indices: Any, extent: int) -> np.ndarray[Any, Any]:
@@ -182,7 +182,7 @@ def _axis_indices(item: Any, extent: int) -> np.ndarray[Any, Any]:
         return np.arange(count, dtype=np.intp) * step + start
     if is_mask(item):
         if item.ndim != 1 or item.shape[0] != extent:
-            raise SelectionInvalidError(f"a mask for a dimension of {extent} has that shape, got {item.shape}")
+            raise SelectionInvalidError(f"mask has shape {item.shape}, expected ({extent},)")
         return np.flatnonzero(item)
     if is_integer_array(item):
         if item.ndim != 1:

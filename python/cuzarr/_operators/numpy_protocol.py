@@ -86,7 +86,7 @@ def as_numpy_wants(x: Any, result: Any, name: str, numpys: dict[str, Any]) -> An
         if option not in ("dtype", "out"):
             raise TypeError(f"{name}() got an unexpected keyword argument '{option}'")
         if value is not None and not (option == "out" and isinstance(value, np.ndarray)):
-            raise UnsupportedError(f"{name} takes no {option}", hint="convert what goes in or comes out with astype")
+            raise UnsupportedError(f"{name} takes no {option}", hint="convert the arguments or the result with astype")
     if (out := numpys.get("out")) is not None:
         elements = host_elements(result)
         if np.shape(elements) != out.shape:
@@ -131,7 +131,7 @@ def call_with_elements(ufunc: Any, method: str, inputs: tuple[Any, ...], options
     """
     if into := [target for target in targets(method, inputs, options) if isinstance(target, Methods)]:
         message = f"numpy.{ufunc.__name__} does not write into {type(into[0]).__name__}"
-        raise UnsupportedError(message, hint="assign its result: z[...] = …; of any size: (x + y).store(z)")
+        raise UnsupportedError(message, hint="assign the result: z[...] = x + y; or for any size: (x + y).store(z)")
     given = {name: value if name == "out" else host_elements(value) for name, value in options.items()}
     return getattr(ufunc, method)(*map(host_elements, inputs), **given)
 

@@ -34,7 +34,7 @@ def _result(array: DeviceArray) -> Any:
 def _adopt(array: Any, what: str) -> Any:
     """An array in device memory, as CuPy's or ours; what is on the host is copied there, with a warning."""
     if not _foreign.is_on_device(array):
-        message = f"{what} was made of host memory, which is copied to {_current_device()}"
+        message = f"{what} was made from host memory, which is copied to {_current_device()}"
         if config.get("strict"):
             raise MemorySpaceError(message, hint="copy it explicitly: from_bytes, from_buffer or from_numpy_array")
         warnings.warn(message, CuzarrUserWarning, stacklevel=4)
@@ -122,7 +122,7 @@ class NDBuffer(DeviceMemory, _classes.NDBuffer):
 
     def __init__(self, array: NDArrayLike) -> None:
         if array.dtype == np.dtype("O"):
-            raise TypeError("Python objects have no place in device memory")
+            raise TypeError("device memory cannot hold Python objects")
         super().__init__(_adopt(array, "a gpu.NDBuffer"))
 
     @classmethod

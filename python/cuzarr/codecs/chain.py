@@ -128,7 +128,7 @@ def parse_codec(spec: Any) -> Codec:
     if isinstance(spec, Codec):
         return spec
     if isinstance(spec, type):
-        raise TypeError(f"{spec.__name__} is a class, and a codec is made by calling it: {spec.__name__}()")
+        raise TypeError(f"{spec.__name__} is a class, expected a codec: call {spec.__name__}()")
     tuned = getattr(spec, "_tunable_attrs", ())  # zarr-python's BloscCodec: what it would still decide itself
     role = _foreign_role(spec)
     if hasattr(spec, "to_dict"):
@@ -138,7 +138,7 @@ def parse_codec(spec: Any) -> Codec:
     if isinstance(spec, str):
         spec = {"name": spec}
     if not isinstance(spec, Mapping):
-        raise TypeError(f"a codec is a codec object, a dictionary or a name, got {spec!r}")
+        raise TypeError(f"codec is {spec!r}, expected a codec object, a dictionary or a name")
     if "id" in spec and "name" not in spec:
         return from_numcodecs_config(spec)
     name = spec.get("name")

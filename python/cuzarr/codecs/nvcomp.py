@@ -48,7 +48,7 @@ class Host:
         return np.asarray(codec.decode(source).cpu()).tobytes()
 
     def encode(self, decoded: bytes) -> bytes:
-        raise UnsupportedError("formats of nvCOMP's own are read, and not written", hint="write to an array with LZ4 or zstd")
+        raise UnsupportedError("nvCOMP's own formats can be read, but not written", hint="write to an array with LZ4 or zstd")
 
 
 def open_host(identifier: str, settings: dict[str, Any], shape: tuple[int, ...], itemsize: int) -> Any:

@@ -222,7 +222,7 @@ class TransposeCodec(Codec):
     def __init__(self, *, order: Iterable[int]) -> None:
         axes = tuple(whole(axis, "order") for axis in items(order, "order", "dimensions"))
         if sorted(axes) != list(range(len(axes))):
-            raise InvalidArgumentError(f"order {axes} is no permutation of {len(axes)} dimensions")
+            raise InvalidArgumentError(f"order {axes} is not a permutation of {len(axes)} dimensions")
         object.__setattr__(self, "order", axes)
 
     def configuration(self) -> dict[str, Any]:

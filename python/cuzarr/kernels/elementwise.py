@@ -21,7 +21,7 @@ def _number(value: Any, name: str) -> tuple[str, bytes]:
     """A number as its type and bytes."""
     array = np.asarray(value)
     if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
-        raise InvalidArgumentError(f"kernel '{name}' cannot take {value!r}", hint="give arrays in GPU memory, or real numbers")
+        raise InvalidArgumentError(f"kernel '{name}' cannot take {value!r}", hint="pass arrays in GPU memory, or real numbers")
     return core_dtype(array.dtype), array.tobytes()
 
 

@@ -76,12 +76,12 @@ def _value(value: Any, dtype: np.dtype[Any] | None, size_bytes: int | None, wher
     if not isinstance(value, bool | int | float):
         raise InvalidArgumentError(
             f"{where}: a kernel cannot take {type(value).__name__}",
-            hint="give arrays in GPU memory, numbers, NumPy scalars, or structures as bytes",
+            hint="pass arrays in GPU memory, numbers, NumPy scalars, or structures as bytes",
         )
     if dtype is None or size_bytes not in (None, dtype.itemsize):
         raise InvalidArgumentError(
-            f"{where}: the declaration does not tell what number the kernel takes there",
-            hint=f"say it with NumPy's types: np.float32({value}), np.int64({value})",
+            f"{where}: the kernel's declaration does not tell the type of this number",
+            hint=f"use NumPy's types: np.float32({value}), np.int64({value})",
         )
     if isinstance(value, float) and dtype.kind != "f":
         raise InvalidArgumentError(f"{where}: got the float {value}, the parameter is of type {dtype}")

@@ -31,7 +31,7 @@ def byte_bounds(byte_range: Any) -> ByteBounds:
         return byte_range.offset, None
     if hasattr(byte_range, "start") and hasattr(byte_range, "end"):
         return byte_range.start, byte_range.end
-    hint = "give a RangeByteRequest, an OffsetByteRequest or a SuffixByteRequest of zarr.abc.store, or start= and stop="
+    hint = "pass a RangeByteRequest, an OffsetByteRequest or a SuffixByteRequest of zarr.abc.store, or start= and stop="
     raise ArgumentTypeError(f"Unexpected byte_range, got {byte_range}.", hint=hint)
 
 
@@ -47,9 +47,9 @@ def _stored(value: Any) -> bytes | _core.NdBuffer:
     if array is None and hasattr(value, "__array__"):
         array = np.asarray(value)
     if array is not None and (array.dtype.hasobject or array.dtype.kind == "T"):
-        hint = "write it through an array of a store, or encode it"
-        raise ArgumentTypeError(f"value is an array of {array.dtype}, whose elements are no bytes", hint=hint)
-    with refusing("value", "give bytes, an array or a buffer"):
+        hint = "write it to an array in the store, or encode it"
+        raise ArgumentTypeError(f"value is an array of {array.dtype}, whose elements are not plain bytes", hint=hint)
+    with refusing("value", "pass bytes, an array or a buffer"):
         return memoryview(value).tobytes() if array is None else array.tobytes()
 
 

@@ -48,7 +48,7 @@ class ZipStore(Store):
         allowZip64: bool = True,  # noqa: N803 (zarr-python's name)
     ) -> None:
         if not isinstance(path, str | os.PathLike):
-            raise TypeError(f"path is a path, got {path!r}")
+            raise TypeError(f"path is {path!r}, expected a path")
         self.path = Path(path)
         self.compression = compression
         self.allowZip64 = allowZip64
@@ -159,7 +159,7 @@ class _Members(ListingAdapter):
         if self.getsize(key) is not None:
             raise UnsupportedError(
                 f"members of a ZIP file cannot be deleted: '{key}'",
-                hint="where a chunk is filled with the fill value, config={'write_empty_chunks': True} stores it; else write a new file",
+                hint="to store chunks of fill values, use config={'write_empty_chunks': True}; else write a new file",
             )
 
     def delete_dir(self, prefix: str) -> None:

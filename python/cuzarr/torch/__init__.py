@@ -99,9 +99,9 @@ class BatchDataset(IterableDataset[Any]):  # type: ignore[misc]
         **kwargs: Any,
     ) -> None:
         if (rank is None) != (world_size is None):
-            raise InvalidArgumentError("rank and world_size belong together", hint="give both, or neither")
+            raise InvalidArgumentError("rank and world_size belong together", hint="pass both, or neither")
         if rank is not None and world_size is not None and not 0 <= rank < world_size:
-            raise InvalidArgumentError(f"rank {rank} is none of {world_size}", hint="count ranks from 0 to world_size - 1")
+            raise InvalidArgumentError(f"rank is {rank}, expected 0 to {world_size - 1}")
         self.batches = Batches(arrays, size, **kwargs)
         self._rank, self._world_size = rank, world_size
         # Workers that live longer than a pass see another epoch in memory that they share alone.
@@ -124,8 +124,8 @@ class BatchDataset(IterableDataset[Any]):  # type: ignore[misc]
         if distributed.is_available() and distributed.is_initialized():
             return distributed.get_rank(), distributed.get_world_size()
         if get_worker_info() is None and int(os.environ.get("WORLD_SIZE") or 1) > 1:
-            message = "WORLD_SIZE is set, and torch.distributed is not initialised: every process reads all batches"
-            hint = "call init_process_group first, or give rank= and world_size="
+            message = "WORLD_SIZE is set, but torch.distributed is not initialised: every process reads all batches"
+            hint = "call init_process_group first, or pass rank= and world_size="
             warnings.warn(f"{message}\nhint: {hint}", CuzarrRuntimeWarning, stacklevel=4)
         return 0, 1
 

@@ -130,8 +130,8 @@ def _histogram(x: Any, bins: Any, range: tuple[Any, Any] | None, density: bool) 
     expr, device = _source(x, "histogram")
     if isinstance(bins, str):
         raise UnsupportedError(
-            f"histogram: bins are not found by the rule {bins!r}",
-            hint="give their number, or numpy.histogram_bin_edges of a part",
+            f"histogram: the rule {bins!r} for bins is not supported",
+            hint="pass the number of bins, or numpy.histogram_bin_edges of a part",
         )
     density = bool(density)
     edges = np.ascontiguousarray(host_array(bins, "bins"))
@@ -141,7 +141,7 @@ def _histogram(x: Any, bins: Any, range: tuple[Any, Any] | None, density: bool) 
     count = whole(bins, "bins", 1, "give their number, or the edges between them")
     if range is None:
         return *expr.histogram(count, None, None, density), device
-    with refusing("range", "give two numbers: range=(0, 1)"):
+    with refusing("range", "pass two numbers: range=(0, 1)"):
         first, last = range
         # As NumPy: numbers of Python's take the elements' type.
         joint = np.result_type(first, last, dtype_of(expr.dtype))

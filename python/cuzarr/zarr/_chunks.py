@@ -118,7 +118,7 @@ def _open_chunks(codecs: tuple[Any, ...], spec: Any) -> Chunks:
     try:
         text = json.dumps(document, default=_plain)
     except TypeError as error:
-        raise Fallback(f"a codec's configuration is no JSON: {error}") from None
+        raise Fallback(f"a codec's configuration is not JSON: {error}") from None
     try:
         core = _open(text.encode(), zarr_format, orders)
     except CuzarrError as error:
@@ -149,7 +149,7 @@ def _data_type(dtype: Any) -> DataType:
     if name in ("variable_length_bytes", "bytes"):
         return DataType(native, "variable_length_bytes")
     if native.kind not in "biufcmMSUV":
-        raise Fallback(f"no elements of {native} are known here")
+        raise Fallback(f"cuzarr does not know elements of {native}")
     return DataType(native.newbyteorder("="))
 
 

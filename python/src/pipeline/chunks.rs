@@ -11,25 +11,25 @@ use pyo3::prelude::*;
 
 use crate::error::{IntoPython, PyResult};
 
-/// Whether a codec is built in, by the name that metadata of that format gives it.
+/// Whether a codec is built in, by its name in metadata of that format.
 #[pyfunction]
 pub fn has_codec(name: &str, zarr_format: u8) -> bool {
     cuzarr::codec::is_built_in(name, zarr_format)
 }
 
-/// Chunks of one shape, element type and codec chain, wherever they are stored.
+/// Chunks of one shape, element type and codec chain, in any store.
 #[pyclass(name = "Chunks", module = "cuzarr._core", frozen)]
 pub struct PyChunks {
     pub(super) metadata: ArrayMetadata,
     pub(super) chain: Arc<Chain>,
-    /// The chain bound to the devices it was used on.
+    /// The chain, bound to each device that it was used on.
     accesses: Mutex<Vec<Arc<Access>>>,
 }
 
 #[pymethods]
 impl PyChunks {
-    /// Chunks as those of an array that is one chunk large: its `zarr.json` or `.zarray` as bytes. `write_orders` lists, for
-    /// every level of sharding, the C-order numbers of inner chunks in the order in which they are written.
+    /// Chunks described by an array of one chunk: `document` is its `zarr.json` or `.zarray`. For every level of sharding,
+    /// `write_orders` lists the C-order numbers of inner chunks in the order in which they are written.
     #[new]
     fn new(document: &[u8], zarr_format: u8, write_orders: Vec<Vec<u32>>) -> PyResult<Self> {
         let metadata = match zarr_format {
@@ -42,13 +42,13 @@ impl PyChunks {
         Ok(PyChunks { metadata, chain: Arc::new(chain), accesses: Mutex::default() })
     }
 
-    /// The element type as devices see it; `None` for elements of variable length.
+    /// The element type on devices; `None` for elements of variable length.
     #[getter]
     fn dtype(&self) -> Option<String> {
         self.metadata.data_type().device_dtype().map(|dtype| dtype.to_string())
     }
 
-    /// Whether parts of a chunk are stored chunks themselves.
+    /// Whether a chunk is a shard: its parts are chunks themselves.
     #[getter]
     fn is_sharded(&self) -> bool {
         self.chain.sharding().is_some()

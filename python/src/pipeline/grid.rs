@@ -1,39 +1,39 @@
-//! Which box a list of chunks makes up.
+//! The box that a list of chunks makes up.
 
 use std::sync::Arc;
 
 use cuzarr::plan::{AxisSelection, KeyOf, Selection};
 
-/// What one chunk contributes along one dimension.
+/// The part of one chunk along one dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// First element, in the chunk.
+    /// The first element, in the chunk.
     pub start: u64,
     /// How many elements.
     pub count: u64,
     /// Distance between neighbours.
     pub step: u64,
-    /// Where they lie in the result; `None` when the result has no such dimension.
+    /// The place of the first element in the result; `None` when the result does not have the dimension.
     pub out_start: Option<u64>,
 }
 
-/// A box of elements, as a selection of an array that has just the chunks that hold them.
+/// A box of elements, as a selection of an array that only has the chunks of the box.
 pub struct Grid {
     /// The array's shape.
     pub shape: Vec<u64>,
     /// The box.
     pub selection: Selection,
-    /// Where the box begins in the result, per dimension of the result.
+    /// The start of the box in the result, per dimension of the result.
     pub out_start: Vec<u64>,
-    /// Its extents in the result.
+    /// The extents of the box in the result.
     pub out_shape: Vec<u64>,
-    /// Which item each chunk is.
+    /// The item of each chunk.
     pub places: Arc<Places>,
 }
 
-/// From places in a grid to items.
+/// A map from places in a grid to items.
 pub struct Places {
-    /// Per dimension the places at which there are chunks, ascending.
+    /// The places of chunks along each dimension, ascending.
     positions: Vec<Vec<u64>>,
     /// The item of each chunk, C order of `positions`.
     items: Vec<usize>,
@@ -48,14 +48,14 @@ impl Places {
         self.items.get(linear).copied()
     }
 
-    /// Keys by place. A plan asks for no place at which nothing was selected.
+    /// A function from places to keys. A plan only asks for places where something was selected.
     pub fn keys(self: &Arc<Places>, keys: &Arc<[String]>) -> KeyOf {
         let (places, keys) = (Arc::clone(self), Arc::clone(keys));
         Arc::new(move |at| places.item(at).map(|item| keys[item].clone()).unwrap_or_default())
     }
 }
 
-/// One dimension of a box while it is put together.
+/// One dimension of a box while the box is built.
 struct Axis {
     /// The different parts along this dimension, by their place in the result.
     parts: Vec<Part>,
@@ -75,7 +75,7 @@ impl Axis {
         }
         let (mut expected, mut positions) = (out_first, Vec::with_capacity(parts.len()));
         for part in &parts {
-            // Where the part's first element is in an array whose first chunk is the box's first.
+            // The place of the part's first element in an array whose first chunk is the box's first.
             let element = (part.out_start.unwrap_or(0) - out_first).checked_mul(step)?.checked_add(first.start)?;
             let end = part.start.checked_add((part.count.checked_sub(1)?).checked_mul(step)?)?;
             let origin = element.checked_sub(part.start)?;
@@ -95,8 +95,8 @@ impl Axis {
 }
 
 impl Grid {
-    /// The box that the parts of chunks of `chunk_shape` make up; `None` when they are none. An item is `complete` when all
-    /// that the array has of its chunk is selected.
+    /// The box that parts of chunks of `chunk_shape` make up; `None` when they do not make up a box. An item is `complete` when
+    /// every element that the array has of its chunk is selected.
     pub fn of_parts(items: &[(Vec<Part>, bool)], chunk_shape: &[u64]) -> Option<Grid> {
         let ndim = chunk_shape.len();
         if chunk_shape.contains(&0) {
@@ -119,7 +119,7 @@ impl Grid {
                 let rank = axis.parts.binary_search_by_key(&part.out_start, |known| known.out_start).ok()?;
                 linear = linear * axis.parts.len() + rank;
                 if *complete && rank + 1 == axis.parts.len() {
-                    // Nothing of the array lies behind: what the chunk has there need not be kept.
+                    // The array ends here, so the rest of the chunk need not be kept.
                     shape[dim] = axis.positions[rank] * chunk_shape[dim] + part.start + part.count;
                 }
             }
@@ -142,8 +142,8 @@ impl Grid {
         Some(Grid { shape, out_shape: selection.shape(), selection, out_start, places })
     }
 
-    /// A box of an array of `shape`. Where a box ends within a chunk, the chunk counts as whole, so that what it holds behind
-    /// the array's edge is kept; with `keep_beyond` every chunk does. `None` for what is no box of such an array.
+    /// A box of an array of `shape`; `None` when the array has no such box. Where the box ends within a chunk, the chunk counts
+    /// as whole, so that its elements behind the array's edge are kept. With `keep_beyond` every chunk counts as whole.
     pub fn of_box(
         array_shape: &[u64],
         chunk_shape: &[u64],
@@ -168,7 +168,7 @@ impl Grid {
         Some(Grid { shape, out_start: vec![0; out_shape.len()], out_shape, selection, places })
     }
 
-    /// Whole chunks, one behind the other along the first dimension.
+    /// A box of whole chunks, stacked along the first dimension.
     pub fn stacked(count: usize, chunk_shape: &[u64]) -> Option<Grid> {
         let whole = |number: usize| {
             let part = |(dim, &extent): (usize, &u64)| Part {
@@ -183,8 +183,8 @@ impl Grid {
     }
 }
 
-/// Whether a selection takes all that an array of `extent` elements has of some chunk, and of the last one it touches; `None`
-/// when it takes nothing, or leaves the array.
+/// Whether a selection covers some chunk of an array of `extent` elements, and the last chunk that it touches. `None` when it
+/// selects nothing, or leaves the array.
 fn covers(axis: &AxisSelection, extent: u64, chunk: u64) -> Option<(bool, bool)> {
     let last = axis.count.checked_sub(1)?.checked_mul(axis.step)?.checked_add(axis.start)?;
     if last >= extent {

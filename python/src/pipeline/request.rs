@@ -1,4 +1,4 @@
-//! One request of zarr-python's: chunks, the part of each, and the part of the result.
+//! A request from zarr-python: chunks, a part of each, and the matching part of the result.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -26,7 +26,7 @@ use crate::watch::{Watch, Watches};
 #[pyclass(name = "ChunkRequest", module = "cuzarr._core", frozen)]
 pub struct PyChunkRequest {
     grid: Grid,
-    /// The key of a chunk by its place.
+    /// The keys of chunks by their place.
     key: KeyOf,
     /// The keys of the items.
     keys: Arc<[String]>,
@@ -35,9 +35,9 @@ pub struct PyChunkRequest {
 
 #[pymethods]
 impl PyChunkRequest {
-    /// The request that a batch of zarr-python's makes, when its parts make up a box of chunks of one shape; else `None`.
-    /// Keys are the `path` of each byte getter, or with `numbered` the item's number. With `keep_beyond`, what a chunk
-    /// holds beyond the array's edge is kept when the rest of it is written.
+    /// The request for a batch of zarr-python. `None` unless its parts make up a box of chunks of one shape. Keys are the `path`
+    /// of each byte getter, or with `numbered` the item's number. With `keep_beyond`, a write keeps the elements of a chunk
+    /// beyond the array's edge.
     #[staticmethod]
     fn of_batch(
         batch: &Bound<'_, PyList>,
@@ -70,9 +70,9 @@ impl PyChunkRequest {
         Ok(Grid::of_parts(&items, &chunk_shape).map(|grid| PyChunkRequest::new(grid, keys)))
     }
 
-    /// The request for a box of an array: per dimension the first element, how many, how far apart, and whether the result has
-    /// no such dimension. Keys are `prefix` and a chunk's place as the encoding (`default` or `v2`) writes it. `None` when it is
-    /// no box of the array, or takes nothing. Such a request does not list what is missing.
+    /// The request for a box of an array. Each dimension has a first element, a count, a step, and whether the result drops the
+    /// dimension. A key is `prefix` and the chunk's place in the encoding `default` or `v2`. `None` when the array has no such
+    /// box, or the box is empty. Such a request does not list missing chunks.
     #[staticmethod]
     fn of_box(
         shape: Vec<u64>,
@@ -98,7 +98,7 @@ impl PyChunkRequest {
         Some(PyChunkRequest { grid, key, keys: Arc::default(), watch: Arc::default() })
     }
 
-    /// Whole chunks, one behind the other along the first dimension.
+    /// The request for whole chunks, stacked along the first dimension.
     #[staticmethod]
     fn stacked(keys: Vec<String>, chunk_shape: Vec<u64>) -> PyResult<Self> {
         let grid = Grid::stacked(keys.len(), &chunk_shape)
@@ -106,24 +106,24 @@ impl PyChunkRequest {
         Ok(PyChunkRequest::new(grid, keys))
     }
 
-    /// Where the box begins in the result.
+    /// The start of the box in the result.
     #[getter]
     fn out_start<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, &self.grid.out_start)
     }
 
-    /// Extents of the box in the result.
+    /// The extents of the box in the result.
     #[getter]
     fn out_shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, &self.grid.out_shape)
     }
 
-    /// Lets a read or write that runs on another thread end at its next object.
+    /// Makes a read or write on another thread end at its next object.
     fn cancel(&self) {
         self.watch.cancel();
     }
 
-    /// Reads into memory of the box's shape; missing chunks give the fill value. Gives the items that are missing.
+    /// Reads into memory of the box's shape. Missing chunks give the fill value. Returns the missing items.
     fn read(
         &self,
         py: Python<'_>,
@@ -144,7 +144,7 @@ impl PyChunkRequest {
         .map(|((), missing)| missing)
     }
 
-    /// Begins such a read on a thread beside Python's, which needs no lock of the interpreter's where the store is not Python's.
+    /// Begins a read on another thread, which does not need the interpreter's lock unless the store is written in Python.
     fn start(
         &self,
         chunks: &PyChunks,
@@ -174,7 +174,7 @@ impl PyChunkRequest {
         Ok(PyStartedRead { ending, helper: Mutex::new(Some(helper)), store, _out: out })
     }
 
-    /// Reads elements of variable length, in C order: where each begins and ends, their bytes, and the missing items.
+    /// Reads elements of variable length, in C order. Returns their offsets, their bytes and the missing items.
     fn read_variable<'py>(
         &self,
         py: Python<'py>,
@@ -192,7 +192,7 @@ impl PyChunkRequest {
         Ok((PyBytes::new(py, &elements.0), PyBytes::new(py, &elements.1), missing))
     }
 
-    /// Writes elements, whose shape broadcasts to the box's.
+    /// Writes elements. Their shape is broadcast to the box's.
     fn write(
         &self,
         py: Python<'_>,
@@ -212,7 +212,7 @@ impl PyChunkRequest {
         .map(|_| ())
     }
 
-    /// Writes elements of variable length, given as `read_variable` gives them.
+    /// Writes elements of variable length, in the form that `read_variable` returns.
     fn write_variable(
         &self,
         py: Python<'_>,
@@ -265,7 +265,7 @@ impl PyChunkRequest {
         Ok(chunks.access(device)?.with_chunks(self.grid.shape.clone(), Arc::clone(&self.key)))
     }
 
-    /// Carries out a call on this thread, without the interpreter's lock. What the store's own code raised is raised again.
+    /// Runs a call on this thread, without the interpreter's lock. An exception from the store's own code is raised again.
     fn run<T: Send>(
         &self,
         py: Python<'_>,
@@ -280,11 +280,11 @@ impl PyChunkRequest {
     }
 }
 
-/// Of so many threads a read that began beside the interpreter leaves one core to it, which lists chunks meanwhile: on 16 cores
-/// zarr-python's reads of 512 chunks took 3 to 6 % less time so, by medians.
+/// With at least this many threads, a read on another thread leaves one core to the interpreter, which lists chunks meanwhile.
+/// On 16 cores, zarr-python's reads of 512 chunks took 3 to 6 % less time this way (medians).
 const MANY_THREADS: usize = 8;
 
-/// The end of a read that runs on another thread, and who waits for it.
+/// The end of a read that runs on another thread.
 #[derive(Default)]
 struct Ending {
     state: Mutex<EndingState>,
@@ -294,7 +294,7 @@ struct Ending {
 #[derive(Default)]
 struct EndingState {
     is_over: bool,
-    /// What came of it, until somebody asks; a panic of its thread as such.
+    /// The outcome until it is taken; `Err` when the thread panicked.
     outcome: Option<std::thread::Result<cuzarr::Result<()>>>,
     callback: Option<Py<PyAny>>,
 }
@@ -312,14 +312,14 @@ impl Ending {
         drop(state);
         self.over.notify_all();
         if let Some(callback) = callback {
-            // Where the interpreter has ended nobody waits, and the object ends with the process.
+            // When the interpreter has ended, no caller waits, and the callback ends with the process.
             let mut callback = Some(callback);
             Python::try_attach(|py| callback.take().map(|callback| call(py, &callback)));
             std::mem::forget(callback);
         }
     }
 
-    /// Waits for the end; what came of it is given once.
+    /// Waits for the end. Only the first call returns the outcome.
     fn wait(&self) -> Option<std::thread::Result<cuzarr::Result<()>>> {
         let state = self.over.wait_while(self.lock(), |state| !state.is_over);
         state.unwrap_or_else(PoisonError::into_inner).outcome.take()
@@ -332,20 +332,20 @@ fn call(py: Python<'_>, callback: &Py<PyAny>) {
     }
 }
 
-/// A read that runs on a thread beside Python's.
+/// A read that runs on another thread.
 #[pyclass(name = "StartedRead", module = "cuzarr._core", frozen)]
 pub struct PyStartedRead {
     ending: Arc<Ending>,
-    /// Its thread, until the end has been seen; one that nobody waits for ends with its read.
+    /// The read's thread, until `wait` returns. Without a call of `wait`, the thread ends with its read.
     helper: Mutex<Option<Helper>>,
     store: Py<PyChunkStore>,
-    /// Keeps the memory for its owner, who is to be the last to let go of it.
+    /// Keeps the memory alive until the read has ended, so that its owner frees it last.
     _out: Py<PyNdBuffer>,
 }
 
 #[pymethods]
 impl PyStartedRead {
-    /// Waits for its end, and raises what went wrong; once.
+    /// Waits for the end of the read, and raises its error. Only the first call raises.
     fn wait(&self, py: Python<'_>) -> PyResult<()> {
         let outcome = py.detach(|| self.ending.wait());
         if let Some(helper) = self.helper.lock().unwrap_or_else(PoisonError::into_inner).take() {
@@ -356,11 +356,11 @@ impl PyStartedRead {
             Some(Ok(Err(error))) => {
                 Err(self.store.get().take_failure().unwrap_or_else(|| crate::error::to_python(&error)))
             }
-            Some(Err(_)) => Err(PyRuntimeError::new_err("the thread of a read ended without an answer")),
+            Some(Err(_)) => Err(PyRuntimeError::new_err("the thread of a read panicked")),
         }
     }
 
-    /// Has `callback` called, once, when the read has ended: by its thread, or now. It takes the place of an earlier one.
+    /// Calls `callback` once when the read has ended: from its thread, or now. It replaces an earlier callback.
     fn when_over(&self, py: Python<'_>, callback: Py<PyAny>) {
         let mut state = self.ending.lock();
         let is_over = state.is_over;
@@ -373,7 +373,7 @@ impl PyStartedRead {
     }
 }
 
-/// What one item says, dimension by dimension; `None` when it is no part of a box.
+/// The part of one item along each dimension; `None` when it cannot be part of a box.
 fn parts(
     chunk_selection: &Bound<'_, PyAny>,
     out_selection: &Bound<'_, PyAny>,

@@ -1,4 +1,4 @@
-//! Where the chunks of a request are: a directory, or Python objects that are asked for them.
+//! Stores of the chunks of a request: a directory, a store of cuzarr, or a Python object.
 
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -17,7 +17,7 @@ use crate::error::{IntoPython, PyResult, from_python};
 use crate::replies::{Bounds, Pending, PyChunkReply, bounds};
 use crate::store::PyStore;
 
-/// Where chunks are.
+/// A store of chunks.
 #[pyclass(name = "ChunkStore", module = "cuzarr._core", frozen)]
 pub struct PyChunkStore {
     pub(super) inner: Arc<dyn Store>,
@@ -29,7 +29,7 @@ type Failure = Arc<Mutex<Option<PyErr>>>;
 
 #[pymethods]
 impl PyChunkStore {
-    /// A directory, whose symbolic links are followed wherever they lead, as zarr-python does.
+    /// A directory. Like zarr-python, it follows symbolic links to any place.
     #[staticmethod]
     fn local(root: std::path::PathBuf, direct_io: &str) -> PyResult<Self> {
         let direct_io = direct_io.parse().py()?;
@@ -38,15 +38,15 @@ impl PyChunkStore {
         Ok(PyChunkStore { inner: Arc::new(store), failure: Failure::default() })
     }
 
-    /// A store of cuzarr's.
+    /// A store of cuzarr.
     #[staticmethod]
     fn of(store: &PyStore) -> Self {
         PyChunkStore { inner: Arc::clone(&store.inner), failure: Failure::default() }
     }
 
-    /// A Python object with `fetch(requests, reply)`, `set(key, value)` and `delete(key)`. `fetch` gets (key, start, stop),
-    /// where a negative start counts from the end; it gives all values in a list, or `None` and calls `reply` with the
-    /// number of each request, from any thread, and its value. A value is bytes-like, `None`, or an exception.
+    /// A Python object with `fetch(requests, reply)`, `set(key, value)` and `delete(key)`. A request is (key, start, stop); a
+    /// negative start counts from the end. `fetch` either returns a list of all values, or returns `None` and calls `reply` with
+    /// the number and the value of each request, from any thread. A value is bytes-like, `None`, or an exception.
     #[staticmethod]
     fn python(adapter: Py<PyAny>) -> Self {
         let failure = Failure::default();
@@ -84,7 +84,7 @@ impl fmt::Debug for PythonChunks {
 
 impl fmt::Display for PythonChunks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a store of zarr-python's")
+        f.write_str("a zarr-python store")
     }
 }
 
@@ -100,7 +100,7 @@ impl PythonChunks {
         let values = answer.cast_into::<PyList>().map_err(|error| raised(error.into()))?;
         let count = pending.batch.len();
         if values.len() != count {
-            let message = format!("the store gave {} values for {count} requests", values.len());
+            let message = format!("the store returned {} values for {count} requests", values.len());
             return Err(Error::new(ErrorKind::StoreFailed, message));
         }
         let mut held = Vec::with_capacity(count);
@@ -111,7 +111,7 @@ impl PythonChunks {
                 Err(error) => py.detach(|| pending.end(index, Err(error))),
             }
         }
-        // Copied by the lent threads, without the interpreter's lock.
+        // The lent threads copy the values, without the interpreter's lock.
         let held = Arc::new(held);
         let next = Arc::new(std::sync::atomic::AtomicUsize::new(0));
         for _ in 0..workers.count().clamp(1, held.len().max(1)) {
@@ -131,7 +131,7 @@ impl PythonChunks {
 }
 
 fn no_such_call(what: &str) -> Error {
-    Error::new(ErrorKind::Unsupported, format!("{what} is not asked of the chunks of a request"))
+    Error::new(ErrorKind::Unsupported, format!("{what} is not supported for the chunks of a request"))
 }
 
 impl Store for PythonChunks {
@@ -168,7 +168,7 @@ impl Store for PythonChunks {
         Err(no_such_call("deleting a prefix"))
     }
 
-    // Only budgets want it before a value is read, and asking would be a request of its own.
+    // Only budgets use the size before a value is read, and asking for it would be one more request.
     fn stat(&self, _key: &Key) -> cuzarr::Result<Option<Stat>> {
         Ok(None)
     }

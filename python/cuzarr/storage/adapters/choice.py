@@ -29,8 +29,8 @@ def adapt_store(store: Any) -> StoreAdapter:
         return _adapt_zarr_store(store)
     missing = [name for name in ("get", "set", "delete", "list") if not callable(getattr(store, name, None))]
     if missing:
-        hint = "\nhint: give its store_path" if hasattr(store, "store_path") else ""
-        raise TypeError(f"{type(store).__name__} is no store: it has no {', '.join(missing)}{hint}")
+        hint = "\nhint: pass its store_path" if hasattr(store, "store_path") else ""
+        raise TypeError(f"got {type(store).__name__}, expected a store: it has no {', '.join(missing)}{hint}")
     from cuzarr.storage.adapters.object import ObjectAdapter
 
     return ObjectAdapter(store)
