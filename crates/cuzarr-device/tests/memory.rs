@@ -468,6 +468,27 @@ fn a_slab_carries_bytes_back_from_the_device() {
     }
 }
 
+/// On a GPU the copy is still under way when the first threads look.
+#[test]
+fn threads_that_look_at_a_slab_together_all_wait_for_what_comes_back() {
+    const SIZE_BYTES: usize = 64 << 20;
+    for device in all_devices() {
+        let stream = Stream::new(device).unwrap();
+        let memory = pool::allocate(SIZE_BYTES, &stream).unwrap();
+        let mut slab = SlabRing::new(device, SIZE_BYTES, SIZE_BYTES).unwrap().acquire(0).unwrap();
+        for round in 1..=3 {
+            stream.memset(&memory, round).unwrap();
+            slab.download(&memory, 0, &stream).unwrap();
+            let slab = &slab;
+            std::thread::scope(|scope| {
+                for _ in 0..4 {
+                    scope.spawn(move || assert_eq!(slab.bytes().unwrap().last(), Some(&round), "{device}"));
+                }
+            });
+        }
+    }
+}
+
 #[test]
 fn a_ring_blocks_at_its_limit_until_a_slab_returns() {
     for device in all_devices() {

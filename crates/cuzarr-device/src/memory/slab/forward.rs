@@ -13,7 +13,7 @@ use crate::lock::lock;
 use crate::memory::buffer::Buffer;
 use crate::memory::copy::require_device;
 use crate::memory::slab::Slab;
-use crate::memory::slab::ring::Lease;
+use crate::memory::slab::copies::Copies;
 use crate::stream::Stream;
 
 /// Bytes of a section: copies of fewer, with marks between them, leave gaps on the bus.
@@ -115,7 +115,7 @@ impl Slab {
     pub(super) fn close(&self) {
         if let Some(forward) = self.lease.forward.get() {
             lock(&forward.state).closed = true;
-            forward.send(&self.lease);
+            forward.send(self.lease.address(), &self.lease.copies);
         }
     }
 
@@ -142,21 +142,21 @@ impl Forward {
         state.carved_bytes = end;
     }
 
-    /// Says that `range` will not be written any more.
-    pub(super) fn filled(&self, lease: &Lease, range: Range<usize>) {
+    /// Says that `range` of the slab at `address` will not be written any more.
+    pub(super) fn filled(&self, address: usize, copies: &Copies, range: Range<usize>) {
         lock(&self.state).settle(range);
-        self.send(lease);
+        self.send(address, copies);
     }
 
     /// Sends the sections that are ready, neighbours together.
-    fn send(&self, lease: &Lease) {
+    fn send(&self, address: usize, copies: &Copies) {
         if lock(&self.sent).stopped {
             return;
         }
         // Its own statement: threads that carve and fill need the lock meanwhile.
         let ready = lock(&self.state).take_ready();
         for range in ready {
-            let copied = self.copy(lease, range);
+            let copied = self.copy(address, copies, range);
             let mut sent = lock(&self.sent);
             match copied {
                 Ok(copied) => sent.copied.push(copied),
@@ -165,17 +165,17 @@ impl Forward {
         }
     }
 
-    fn copy(&self, lease: &Lease, range: Range<usize>) -> Result<Copied> {
+    fn copy(&self, address: usize, copies: &Copies, range: Range<usize>) -> Result<Copied> {
         let size_bytes = range.len();
         let _range = nvtx::range("upload", size_bytes as u64);
-        let (address, dst) = (lease.address() + range.start, self.dst.slice(range)?);
+        let (address, dst) = (address + range.start, self.dst.slice(range)?);
         let start = self.stream.record_timed()?;
         // SAFETY: inside the slab, as `carved` counted. Every piece of the range was dropped and none is carved there again; what
         // else writes a slab waits for the mark that `note_done` leaves below.
         unsafe { self.stream.h2d_async(address as *const u8, &dst) }?;
         match self.stream.record_timed() {
             Ok(end) => {
-                lease.note_done(&self.stream, false, end.clone());
+                copies.note_done(&self.stream, false, end.clone());
                 Ok(Copied { start, end, size_bytes })
             }
             // Without a mark it would not be known when the copy is done.

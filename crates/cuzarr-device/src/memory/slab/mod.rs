@@ -19,6 +19,7 @@
 //! # Ok::<(), cuzarr_device::Error>(())
 //! ```
 
+mod copies;
 mod forward;
 mod piece;
 mod ring;
@@ -36,7 +37,7 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::lock::lock;
 use crate::memory::buffer::Buffer;
-use crate::memory::slab::ring::{Lease, UnderWay};
+use crate::memory::slab::ring::Lease;
 use crate::stream::Stream;
 
 /// Size of a slab unless something else is asked: large enough that copies run at the bus's speed.
@@ -107,16 +108,12 @@ impl Slab {
     /// # Errors
     /// `DeviceFailed`
     pub fn wait(&self) -> Result<()> {
-        let copies = std::mem::take(&mut *lock(&self.lease.copies));
-        copies.iter().try_for_each(|copy| copy.done.synchronize())
+        self.lease.copies.wait(false)
     }
 
     /// Blocks until every copy into this slab is done.
     fn wait_for_downloads(&self) -> Result<()> {
-        let mut copies = lock(&self.lease.copies);
-        let downloads: Vec<UnderWay> = copies.extract_if(.., |copy| copy.into).collect();
-        drop(copies);
-        downloads.iter().try_for_each(|copy| copy.done.synchronize())
+        self.lease.copies.wait(true)
     }
 
     /// Puts the copy of `range` of this slab into `dst` on `stream`; all pieces must have been dropped.
@@ -129,10 +126,10 @@ impl Slab {
         // Later pieces begin behind what is being copied.
         self.carved_bytes = self.carved_bytes.max(range.end);
         // SAFETY: inside the slab, as `require_copy` checked, which no thread writes while the copy runs: no piece lives,
-        // `bytes_mut` and `reset` wait for the mark that `note_copy` leaves, and so does the ring before it hands the slab
+        // `bytes_mut` and `reset` wait for the mark that `Copies::note` leaves, and so does the ring before it hands the slab
         // out.
         unsafe { stream.h2d_async((self.lease.address() + range.start) as *const u8, dst) }?;
-        self.lease.note_copy(stream, false)
+        self.lease.copies.note(stream, false)
     }
 
     /// Where the slab lies; devices reach pinned memory at the same address.
@@ -142,7 +139,7 @@ impl Slab {
 
     /// Work that reads the slab was put on `stream`: it is not written before that is done.
     pub(crate) fn note_use(&self, stream: &Stream) -> Result<()> {
-        self.lease.note_copy(stream, false)
+        self.lease.copies.note(stream, false)
     }
 
     /// Puts the copy of `src` to byte `offset_bytes` of this slab on `stream`. [`Slab::bytes`] waits for it.
@@ -153,11 +150,11 @@ impl Slab {
         let end = offset_bytes.saturating_add(src.size_bytes());
         self.require_copy(&(offset_bytes..end), src.size_bytes())?;
         // SAFETY: inside the slab, as `require_copy` checked, which no thread touches while the copy runs: no piece lives,
-        // `bytes`, `bytes_mut` and `reset` wait for the mark that `note_copy` leaves, and so does the ring before it hands
+        // `bytes`, `bytes_mut` and `reset` wait for the mark that `Copies::note` leaves, and so does the ring before it hands
         // the slab out.
         unsafe { stream.d2h_async(src, (self.lease.address() + offset_bytes) as *mut u8) }?;
         self.carved_bytes = self.carved_bytes.max(end);
-        self.lease.note_copy(stream, true)
+        self.lease.copies.note(stream, true)
     }
 
     /// The bytes, once no piece lives; waits for copies into the slab.
@@ -167,8 +164,8 @@ impl Slab {
     pub fn bytes(&self) -> Result<&[u8]> {
         self.require_no_pieces()?;
         self.wait_for_downloads()?;
-        // SAFETY: initialised memory of this size, and no thread writes it: there is no piece and no such copy, and both need
-        // `&mut self`.
+        // SAFETY: initialised memory of this size, and nothing writes it: there is no piece, and `Copies::wait` has waited for
+        // copies into the slab. New ones of either need `&mut self`.
         Ok(unsafe { std::slice::from_raw_parts(self.lease.address() as *const u8, self.size_bytes) })
     }
 

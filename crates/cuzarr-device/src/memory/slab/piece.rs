@@ -48,7 +48,11 @@ impl SlabPiece {
 impl Drop for SlabPiece {
     fn drop(&mut self) {
         if let Some(forward) = self.lease.forward.get() {
-            forward.filled(&self.lease, self.offset_bytes..self.offset_bytes + self.size_bytes);
+            forward.filled(
+                self.lease.address(),
+                &self.lease.copies,
+                self.offset_bytes..self.offset_bytes + self.size_bytes,
+            );
         }
     }
 }

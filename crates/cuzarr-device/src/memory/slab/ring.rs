@@ -10,8 +10,8 @@ use crate::event::Event;
 use crate::lock::lock;
 use crate::memory::pinned::{Block, PinnedCache};
 use crate::memory::slab::Slab;
+use crate::memory::slab::copies::Copies;
 use crate::memory::slab::forward::Forward;
-use crate::stream::Stream;
 
 /// Hands out slabs of one device, never more than its limit at once. Clones share the limit.
 #[derive(Clone)]
@@ -121,7 +121,7 @@ impl SlabRing {
                     ring: Arc::clone(&self.0),
                     leased_bytes: size_bytes,
                     block: Some(block),
-                    copies: Mutex::default(),
+                    copies: Copies::default(),
                     forward: OnceLock::new(),
                 };
                 Ok(Slab::new(lease, size_bytes))
@@ -203,47 +203,20 @@ pub(super) struct Lease {
     leased_bytes: usize,
     /// `None` only while it is being dropped.
     block: Option<Block>,
-    /// The last copy from, and the last into the slab on each stream.
-    pub(super) copies: Mutex<Vec<UnderWay>>,
+    pub(super) copies: Copies,
     pub(super) forward: OnceLock<Forward>,
-}
-
-/// A copy that was put on a stream.
-pub(super) struct UnderWay {
-    stream: Stream,
-    /// Whether it writes the slab.
-    pub(super) into: bool,
-    pub(super) done: Event,
 }
 
 impl Lease {
     pub(super) fn address(&self) -> usize {
         self.block.as_ref().map_or(0, |block| block.address)
     }
-
-    pub(super) fn note_copy(&self, stream: &Stream, into: bool) -> Result<()> {
-        let done = match stream.record() {
-            Ok(event) => event,
-            // Without a mark it would not be known when the copy is done.
-            Err(error) => return stream.synchronize().and(Err(error)),
-        };
-        self.note_done(stream, into, done);
-        Ok(())
-    }
-
-    pub(super) fn note_done(&self, stream: &Stream, into: bool, done: Event) {
-        let mut copies = lock(&self.copies);
-        match copies.iter_mut().find(|copy| copy.into == into && copy.stream.is_same_queue(stream)) {
-            Some(copy) => copy.done = done,
-            None => copies.push(UnderWay { stream: stream.clone(), into, done }),
-        }
-    }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
         let Some(block) = self.block.take() else { return };
-        let events: Vec<Event> = lock(&self.copies).drain(..).map(|copy| copy.done).collect();
+        let events = self.copies.take();
         let mut state = lock(&self.ring.state);
         // A reused block may be larger than what was asked; the ring counts what it asked for.
         state.leased_bytes = state.leased_bytes - self.leased_bytes + block.size_bytes;
