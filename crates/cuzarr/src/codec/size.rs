@@ -32,8 +32,8 @@ impl Size {
         }
     }
 
-    /// The size as part of a chain whose elements have `serialized` bytes: behind any number of compressors, each with its room,
-    /// nothing real has more than a few times as many.
+    /// The size within a chain whose elements have `serialized` bytes. Behind any number of compressors, each with room to
+    /// grow, real bytes are only a few times as many.
     pub(crate) fn within(self, serialized: Size) -> Size {
         match (self, serialized.bound()) {
             (Size::AtMost(bytes), Some(serialized)) => {

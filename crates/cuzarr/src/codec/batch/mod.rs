@@ -246,9 +246,8 @@ impl Batch {
         Ok(())
     }
 
-    /// Waits for the last run, and says for each frame whether it was decoded: `ChunkCorrupt` names the byte of the frame
-    /// where the damage was found, `Unsupported` a container or compressor that only the host decodes. Every frame's result
-    /// is an error of the caller when nothing ran.
+    /// Waits for the last run, and says for each frame whether it was decoded. `ChunkCorrupt` names the byte of the frame
+    /// where the damage was found; `Unsupported` names a container or compressor that only the host decodes.
     ///
     /// # Errors
     /// `DeviceFailed`; `InvalidArgument` when the batch was not run.

@@ -101,8 +101,8 @@ impl Blosc {
         self.compressor != Compressor::Zstd && unit <= MAX_SPLITS && block_bytes / unit >= MIN_SPLIT_BYTES
     }
 
-    /// Bytes of a block: what was asked for, or by level so that a block stays in the second-level cache and there are
-    /// enough of them to decode in parallel.
+    /// The size of blocks: as asked, or else by level, so that a block stays in the second-level cache and there are enough
+    /// blocks to decode in parallel.
     fn choose_block_bytes(&self, decoded: usize) -> usize {
         let unit = usize::from(self.type_bytes);
         let wanted = match (self.block_bytes, self.level) {

@@ -94,7 +94,8 @@ struct Frames {
     inner: Vec<Streams>,
 }
 
-/// Prepares streams of one compressor; what that refuses, it refuses of the frames.
+/// Prepares streams of one compressor. A frame is refused with the first of its streams that the compressor's decoder
+/// refuses.
 fn prepare_inner(request: &Request<'_>, inner: Inner, refused: &mut Vec<(usize, Error)>) -> Result<Streams> {
     let prepared = inner.decoder.prepare(&Request { units: &inner.units, headers: &[], ..*request })?;
     let (decode, refused_streams) = prepared.into_parts();

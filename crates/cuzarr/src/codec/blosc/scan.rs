@@ -168,7 +168,7 @@ impl Scan {
         Ok(())
     }
 
-    /// Leaves to other kernels what is not for a warp a stream: the entry keeps what is stored.
+    /// Leaves streams that a warp alone would decode too slowly to other kernels; the entry keeps the stored ones.
     fn hand_out(
         &mut self,
         device: Device,

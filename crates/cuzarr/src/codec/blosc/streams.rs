@@ -1,4 +1,4 @@
-//! Where the streams of a frame lie, from its tables: what decoders of the streams' own formats start from.
+//! The places of a frame's streams, from its tables. Decoders of the streams' own formats start from them.
 
 use std::ops::Range;
 

@@ -85,8 +85,8 @@ fn float_format(dtype: DType) -> (u32, i32) {
     }
 }
 
-/// `number` as a float of `dtype`, rounded; an infinity when a finite number is out of range. In an `f64`, which holds
-/// every value of the narrower types.
+/// `number` as a float of `dtype`, rounded; an infinity when a finite number is out of range. The result is an `f64`, which
+/// holds every value of the narrower types.
 pub(super) fn round_to_float(number: Number, dtype: DType, rounding: Rounding) -> f64 {
     match number {
         Number::Float(value) if !value.is_finite() || value == 0.0 => value,

@@ -1,7 +1,7 @@
-//! Where the members of a gzip frame lie: as they say themselves, written by bgzip with a subfield `BC` in the header's extra
-//! field (SAM/BAM specification, section 4.1), or where something like a header stands and the sizes in front of all of them
-//! add up to the frame's. Pure. What is found is only a hint: members are decoded side by side, and a frame where one of them
-//! turns out otherwise is decoded in order.
+//! The members of a gzip frame. Members of bgzip say where they end, in a subfield `BC` of the header's extra field (SAM/BAM
+//! specification, section 4.1). Other members are guessed: bytes look like a header, and the sizes in front of all of them
+//! add up to the frame's. This file is pure. Its answer is only a hint: members are decoded side by side, and a frame where
+//! the hint turns out wrong is decoded in order.
 
 use std::ops::Range;
 
@@ -36,8 +36,8 @@ fn size_of(member: &[u8]) -> Option<usize> {
     None
 }
 
-/// Bytes of the member that begins at `start`, if the next one is the first that looks like one: a header, and a decoded size in
-/// front of it that is not 0, as where an empty member ends it would say nothing. The last one has all that is left.
+/// The size of the member that begins at `start`: up to the next bytes that look like a header with a decoded size in front
+/// that is not 0. (An empty member's size would say nothing.) The last member has all bytes that are left.
 fn size_by_next_header(encoded: &[u8], start: usize) -> usize {
     let looks_like_one = |at: usize| {
         let [0x1f, 0x8b, 8, flags, ..] = encoded[at..] else { return false };

@@ -24,7 +24,7 @@ static LZ_SETTLE: KernelSource =
 const TICKETS: usize = 4;
 const WORD_BYTES: usize = 4;
 
-/// Turns the sequences of its units into bytes, as often as it is launched.
+/// The copies of a batch: turns the sequences of its units into bytes, and can be launched many times.
 pub(crate) struct Engine {
     plan: Plan,
     units: usize,

@@ -2,9 +2,9 @@
 //!
 //! A decoder writes the sequences of its units (`codec/lz/lz_sequences.cuh`) and launches an [`Engine`] behind. Not a codec.
 //!
-//! Two ways, for each unit by how much there is beside it. A unit whose tiles, one behind the other, take no longer than
-//! all others together becomes bytes at once. A larger one is cut into segments that are worked at side by side, with 4
-//! bytes of scratch memory for each byte, and then settled segment after segment.
+//! There are two ways, and each unit takes one by how much other work there is. A unit whose tiles, one behind the other,
+//! take no longer than all others together becomes bytes at once. A larger one is cut into segments that are worked at side
+//! by side, with 4 bytes of scratch memory for each byte, and then settled segment after segment.
 
 mod cuda;
 
@@ -21,23 +21,23 @@ const CHAINS: &str = include_str!("lz_chains.cuh");
 pub(crate) const SEQUENCE_BYTES: usize = stated_size(include_str!("lz_sequences.cuh"), "LzSequence");
 /// Bytes of a tile that a thread owns.
 const THREAD_BYTES: usize = defined(CHAINS, "CUZARR_LZ_OWN") as usize;
-/// Tiles of so many others make up for waiting in a row: about 2 microseconds a tile, at 250 GB/s for all; where sequences are
-/// short 10, at 110 for segments.
+/// How many tiles of other units hide the waiting of one tile in a row: about 2 microseconds a tile, at 250 GB/s for all;
+/// where sequences are short 10, at 110 for segments.
 const ROW_COST: usize = 64;
 const ROW_COST_SHORT: usize = 130;
 /// Like `ROW_COST`, for rows of at most so many tiles: they end while chains of other batches run, and segments would slow those.
 const BRIEF_ROW: usize = 128;
 const ROW_COST_BRIEF: usize = 60;
-/// So many tiles of all units for each of the longest, and a lane a sequence is faster: a tile in a row waits 25 microseconds for
-/// the one before, but all of them take 2.5 instead of 4.2 milliseconds for 512 MiB.
+/// From so many tiles of all units for each tile of the longest on, a lane a sequence is faster. A tile in a row then waits
+/// 25 microseconds for the one before, but all of them take 2.5 instead of 4.2 milliseconds for 512 MiB.
 const SHORT_SHARE: usize = 400;
 /// A row of so few tiles is not worth a second pass.
 const SHORT_ROW: usize = 16;
 /// The cost of settling a segment, in tiles of a row; and where sequences are short.
 const SETTLE_COST: f64 = 0.6;
 const SETTLE_COST_SHORT: f64 = 2.2;
-/// Tiles of a segment, where so many tiles are there for each segment of a unit that settling one after the other is hidden
-/// behind the other units': short segments have less to wait for.
+/// Tiles of a segment, where a unit has so many tiles for each segment that other units hide the settling of one segment
+/// after the other. Short segments have less to wait for.
 const SEGMENT_TILES: usize = 5;
 const SETTLE_SHARE: usize = 340;
 /// Chains whose tiles take turns: as many as are at work at once, so that what they repeat is still in the cache.

@@ -1,5 +1,5 @@
-//! LZ4 blocks that the whole GPU decodes: where their tokens are, then the copies of `codec::lz`. What to launch, and with
-//! how much memory; `cuda.rs` launches it.
+//! LZ4 blocks that the whole GPU decodes: kernels find their tokens, then `codec::lz` copies. This file decides what to
+//! launch and how much memory it takes; `cuda.rs` launches it.
 
 use std::ops::Range;
 
@@ -13,8 +13,8 @@ const TOKENS: &str = include_str!("lz4_tokens.cuh");
 const THREAD_BYTES: usize = defined(TOKENS, "CUZARR_LZ4_OWN") as usize;
 /// Bytes of a block's entry.
 pub(super) const ENTRY_BYTES: usize = stated_size(TEXT, "Lz4Unit");
-/// A block walks when it has less than this share of all bytes: one block of threads finds tokens at 1/32 to 1/128 of the
-/// speed of all, the less, the shorter sequences are.
+/// A block walks when it has less than this share of all bytes. One block of threads finds tokens at 1/32 to 1/128 of the
+/// speed of all; shorter sequences are found more slowly.
 const WALK_COST: usize = 48;
 /// Spans that the path is followed over at a time.
 pub(super) const GROUP_SPANS: u32 = defined(TEXT, "CUZARR_LZ4_GROUP");
@@ -119,7 +119,8 @@ impl Blocks {
         }
     }
 
-    /// Two words for each byte of the windows, a cursor for each block, and for each span an entry, what it leads with and sums.
+    /// The memory for finding tokens: two words for each byte of the windows, a cursor for each block, and for each span an
+    /// entry, its leading bytes and its sums.
     pub(super) fn map_bytes(&self) -> [usize; 6] {
         let (large, spans) = (self.large as usize, self.windows.spans as usize);
         let words = large * self.windows.window_spans as usize * self.span_bytes * 4;

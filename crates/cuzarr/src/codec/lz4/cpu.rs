@@ -37,7 +37,7 @@ pub(crate) fn block_into(block: &[u8], decoded: &mut [u8]) -> Result<()> {
     expect_size(count, decoded.len())
 }
 
-/// Where and how a block that liblz4 refused is damaged, which it does not say.
+/// The damage of a block that liblz4 refused, and its place: liblz4 does not say them.
 fn damage(block: &[u8], size: usize) -> (usize, &'static str) {
     const CUT_OFF: &str = "the stream is cut off";
     const TOO_LONG: &str = "the stream decodes to more than its place";

@@ -209,8 +209,8 @@ impl NativeBatch {
         Ok(Launch::Convert { conversion: conversion.clone(), len, src, dst, spans: spans? })
     }
 
-    /// Narrows every chunk to what `part` gives: the bytes inside, where that which is looked at stands, and at which byte
-    /// of the chunk that is.
+    /// Narrows every chunk to the part that `part` gives: the data, the bytes beside them that a step looks at, and the place
+    /// of those in the chunk.
     fn look(
         &mut self,
         number: usize,
@@ -285,8 +285,8 @@ impl NativeBatch {
         Ok(())
     }
 
-    /// Waits for the last run, and says for each chunk whether it was decoded: else what the first codec that
-    /// was not content found, with its name in the trail.
+    /// Waits for the last run, and says for each chunk whether it was decoded. An error is that of the first codec that
+    /// refused the chunk, with the codec's name in the trail.
     ///
     /// # Errors
     /// Those of [`Batch::check`].

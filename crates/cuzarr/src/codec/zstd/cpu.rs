@@ -32,8 +32,8 @@ const SMALL_BY_JOBS: Blocks = Blocks { part_bytes: 0, ..SMALL };
 const LARGE: Blocks = Blocks { most_bytes: 0, part_bytes: 0 };
 /// Chunks that become smaller than this share of themselves get large blocks: headers of small ones would be 1 % and more.
 const WELL_COMPRESSED: usize = 16;
-/// Chunks of two of these and more are encoded by jobs of so many bytes, whatever the number of threads, so that equal chunks
-/// give equal bytes.
+/// Chunks of two of these and more are encoded by jobs of so many bytes, for any number of threads, so that equal chunks give
+/// equal bytes.
 const JOB_BYTES: usize = 8 << 20;
 
 thread_local! {

@@ -306,8 +306,9 @@ impl Decode for Zstd {
         self.scratch.bytes() + self.layout.size_bytes + self.engine.scratch_bytes()
     }
 
-    /// Chains of states need a millisecond for however little, and leave most of the device to others. So what is before the
-    /// copies goes before another batch's copies, which would let none of its blocks begin until all of theirs have.
+    /// Chains of states take a millisecond for any amount of work, and leave most of the device free. So the launches before
+    /// the copies go onto a stream of their own, ahead of another batch's copies. Behind those copies, none of their blocks
+    /// could begin until all copies have.
     fn launch(&self, copies: &Task<'_>) -> Result<()> {
         let urgent = copies.stream.urgent()?;
         urgent.wait(&copies.stream.record()?)?;

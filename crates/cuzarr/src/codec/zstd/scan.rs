@@ -1,6 +1,6 @@
 //! The headers of frames, blocks and their sections (RFC 8878, section 3.1.1), read by the host into the tables that kernels
-//! start from. What the tables say is checked here against the unit's place, so that no memory is taken on a frame's word;
-//! what lies in the streams is the kernels' to check.
+//! start from. The sizes in the tables are checked here against the unit's place, so that memory is never taken on a frame's
+//! word alone. Kernels check the contents of the streams.
 
 use std::ops::Range;
 

@@ -1,6 +1,6 @@
-//! Headers of frames that lie on the device alone: a codec's kernel walks from one to the next and lists what stands there
-//! (`headers.cuh`), so that a few bytes of each frame come to the host, and not the frame. The host's scans then make of them
-//! what they make of whole frames.
+//! Headers of frames that lie on the device alone. A codec's kernel walks from one header to the next and lists them
+//! (`headers.cuh`), so that a few bytes of each frame come to the host instead of the frame. The host's scans read the list
+//! as they read whole frames.
 
 mod cuda;
 

@@ -29,7 +29,8 @@ const WINDOW_THREADS: u32 = WINDOW_BYTES as u32 / defined(SPLIT.text, "CUZARR_DE
 const WINDOWS_PER_STEP: usize = 2;
 /// Least decoded bytes of a group.
 const SMALLEST_GROUP_BYTES: usize = 128 << 10;
-/// One place in some 180 encoded bytes passes the first look; further ones are left out, which costs time only.
+/// Encoded bytes for one place in the list. About one place in 180 bytes passes the first look; places that do not fit are
+/// left out, which costs time only.
 const BYTES_PER_PLACE: usize = 64;
 /// An entry stands for a block, or some rounds of 1.4 KB encoded, and a round at least for a block; frames with more are
 /// decoded in order.
@@ -105,10 +106,11 @@ pub(in crate::codec::deflate) struct Split {
 }
 
 impl Split {
-    /// For frames of at most `largest_bytes` decoded.
+    /// A split of frames that decode to at most `largest_bytes`.
     ///
-    /// A block goes through a group 32 KiB after 32 KiB, then one block through the last 32 KiB of all groups of a frame,
-    /// faster. The two are as long where a group has as many windows as a frame has groups, by how much the latter is faster.
+    /// A block of threads goes through a group in steps of 32 KiB. Then one block goes through the last 32 KiB of all groups
+    /// of a frame, which is faster. Both take equally long where a group has as many windows as a frame has groups, times
+    /// that difference in speed.
     pub(in crate::codec::deflate) fn new(device: Device, largest_bytes: usize) -> Split {
         // Small in `simt`, so that small frames have several.
         let least_bytes = if device == Device::Simt { 1 } else { SMALLEST_GROUP_BYTES };
@@ -154,7 +156,7 @@ impl Split {
         if self.elements < little_bytes { &FEW } else { &MANY }
     }
 
-    /// Sizes of what follows each other; the first two are to be zero before, the next two all ones.
+    /// Sizes of the lists, one behind the other. The first two must be zero before a launch, the next two all ones.
     fn sizes(&self) -> [usize; LISTS] {
         [
             COUNTS_BYTES,
@@ -175,8 +177,8 @@ impl Split {
         self.sizes().iter().sum()
     }
 
-    /// Decodes what can be decoded side by side. Gives scratch memory, and in it the address of the states that say which
-    /// frames are done.
+    /// Decodes the regions that can be decoded side by side. Gives the scratch memory, and the address in it of the states
+    /// that say which frames are done.
     pub(in crate::codec::deflate) fn launch(
         &self,
         container: Container,
