@@ -197,7 +197,7 @@ impl Stream {
         }
     }
 
-    /// Keeps memory alive until the stream has passed what was put on it so far. When that fails, the stream has passed.
+    /// Keeps memory alive until the stream has passed the work that was put on it so far. On an error the stream has passed.
     pub(crate) fn keep(&self, memory: impl Iterator<Item = Arc<dyn Any + Send + Sync>>) -> Result<()> {
         let Some(queue) = self.queue_or_host() else { return Ok(()) };
         // Without a mark it would not be known when the work is done.

@@ -71,13 +71,13 @@ pub(crate) trait Backend: Send + Sync {
     unsafe fn free_apart(&self, address: usize, size_bytes: usize) -> Result<()>;
     /// Overwrites memory that is not used yet, so that tests notice reads of bytes that were never written.
     unsafe fn spoil(&self, _address: usize, _size_bytes: usize) {}
-    /// Lets the pool of what is in flight begin again with so many bytes at most, or end with 0. What it gave before stays as
-    /// it is.
+    /// Lets the pool of memory in flight begin again with so many bytes at most, or end with 0. Memory that it gave before
+    /// stays as it is.
     fn bound(&self, limit_bytes: u64) -> Result<()>;
-    /// Gives what the pool of what is in flight keeps unused back to the system, without waiting, as `trim_to`.
+    /// Gives the unused memory of the pool of memory in flight back to the system, without waiting, as `trim_to`.
     fn trim_bounded(&self) -> Result<()>;
-    /// Gives unused pool memory back to the system until it holds no more than so many bytes, as far as that goes. Does not
-    /// wait for what streams still use.
+    /// Gives unused pool memory back to the system until the pool holds no more than so many bytes, as far as possible. Does
+    /// not wait for memory that streams still use.
     fn trim_to(&self, size_bytes: u64) -> Result<()>;
     fn allocate_host(&self, size_bytes: usize) -> Result<usize>;
     unsafe fn free_host(&self, address: usize, size_bytes: usize) -> Result<()>;

@@ -14,7 +14,7 @@ use crate::lock::lock;
 pub(crate) struct Context {
     pub(crate) device: Device,
     pub(crate) backend: Box<dyn Backend>,
-    /// Orders what was given no stream: allocations for a device rather than for a stream.
+    /// The stream that orders allocations for a device, which have no stream of their own.
     pub(crate) home_stream: RawStream,
     /// Its place in every [`PerDevice`], below [`MOST_DEVICES`].
     place: usize,
@@ -24,7 +24,7 @@ pub(crate) struct Context {
 const MOST_DEVICES: usize = 64;
 
 /// One value for each device that was used, made at first use and kept for the life of the process. Rooms above this one keep
-/// so what belongs to a device: loaded kernels, counters, pinned memory.
+/// things of a device this way: loaded kernels, counters, pinned memory.
 pub(crate) struct PerDevice<T>([OnceLock<T>; MOST_DEVICES]);
 
 impl<T: Default> PerDevice<T> {

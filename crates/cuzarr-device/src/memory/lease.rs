@@ -63,7 +63,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// Whether another use may go on beside this one, of which one writes.
+    /// Whether this use allows another one beside it, when one of the two writes.
     fn check(&self, footprints: &[Footprint], access: Access) -> Result<()> {
         for footprint in footprints {
             if let Some(own) = self.footprints.iter().find(|own| own.overlaps(footprint)) {

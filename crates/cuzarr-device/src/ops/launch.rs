@@ -18,10 +18,10 @@ use crate::stream::Stream;
 
 static TABLE: KernelSource = KernelSource { name: "table", text: include_str!("table.cu"), headers: &[] };
 
-/// Tables go through pinned memory of their own, from where a kernel takes them: a copy from pageable memory would wait for
-/// the stream, and one by a copy engine for the slabs that are queued there.
+/// The rings of pinned memory for tables, from which a kernel fetches them. A copy from pageable memory would wait for the
+/// stream, and a copy by a copy engine would wait for the slabs that are queued there.
 const TABLE_SLAB_BYTES: usize = 1 << 20;
-/// Bytes of a table that a block of threads brings, and the most blocks: enough to have the bus to themselves.
+/// Bytes of a table that a block of threads fetches, and the most blocks: enough to have the bus to themselves.
 const TABLE_BLOCK_BYTES: usize = 8 << 10;
 const TABLE_BLOCKS: usize = 32;
 /// Regions of the first launch, and the most of one, whose table fits a slab. Each has twice as many as the one before, so that
@@ -88,8 +88,8 @@ pub fn upload_table(bytes: &[u8], stream: &Stream) -> Result<Buffer> {
     write_table(bytes.len(), stream, |table| table.copy_from_slice(bytes))
 }
 
-/// Like [`upload_table`], with a table of `size_bytes` that `write` makes where it begins its way: a large one needs no memory of
-/// its own, whose pages the system would have to give first. What `write` leaves out is anything.
+/// Like [`upload_table`], but `write` makes the table in the pinned memory where its way begins. A large table then needs no
+/// memory of its own, for which the system would first have to find pages. Bytes that `write` leaves out are unspecified.
 ///
 /// # Errors
 /// Those of [`upload_table`].

@@ -1,4 +1,4 @@
-//! Functions of the C library that Rust computes by formulas of its own, which lose digits near their zeros.
+//! Functions of the C library. Rust computes some of them by formulas of its own, which lose digits near their zeros.
 
 unsafe extern "C" {
     #[link_name = "asinh"]

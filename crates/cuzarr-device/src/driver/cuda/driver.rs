@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 /// The hint for a device that is full.
 pub(crate) const MEMORY_HINT: &str = "read a smaller selection, lower memory_limit, or free other libraries' caches";
 
-/// The driver, initialised. It exists once a process, and only after something asked for a GPU.
+/// The initialised driver. There is one in a process, and only after a GPU was asked for.
 pub(crate) struct Driver {
     pub(super) functions: Functions,
     pub(super) parameter_info: Option<ParameterInfo>,

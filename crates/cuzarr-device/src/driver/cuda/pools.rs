@@ -1,4 +1,4 @@
-//! CUDA's stream-ordered pools of one GPU: one for results, and one for what is in flight, which has a greatest size.
+//! CUDA's stream-ordered pools of one GPU: one for results, and one for memory in flight, which has a greatest size.
 
 use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
@@ -15,8 +15,8 @@ const LOCATION_DEVICE: c_int = 1;
 /// CUDA's pools take memory in pieces of so many bytes, and round their greatest size up to whole ones.
 const PIECE_BYTES: u64 = 32 << 20;
 
-/// Pieces of a limit that are left to the other pool: for the end of a result's last piece, and for what finds no room in the
-/// pool of what is in flight.
+/// Pieces of a limit that are left to the other pool: for the end of a result's last piece, and for blocks that do not fit
+/// into the pool of memory in flight.
 const LEFT_PIECES: u64 = 2;
 
 const POOL_ATTRIBUTE_RELEASE_THRESHOLD: c_int = 4;
@@ -27,8 +27,8 @@ pub(super) struct Pools {
     results: usize,
     /// The pool of memory in flight; 0 before there is one, and for drivers whose pools have no greatest size.
     bounded: RwLock<usize>,
-    /// Every pool with a greatest size there ever was, by that size. None is destroyed: blocks of it may be in use, for which
-    /// drivers were seen to crash, and there are no more than a program has limits that differ by a piece.
+    /// Every pool with a greatest size that was ever made, by that size. None is destroyed: blocks of it may be in use, for
+    /// which drivers were seen to crash. There are no more of them than a program has limits that differ by a piece.
     sized: Mutex<Vec<(u64, usize)>>,
     /// GPUs that were asked whether they reach the pools, and do.
     opened: Mutex<Vec<(c_int, bool)>>,

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 /// Blocks begin at multiples of this, as the driver's do.
 const ALIGNMENT_BYTES: usize = 256;
 
-/// More marks of a hole than this are looked through for those that were passed.
+/// The number of marks of a hole above which marks that were passed are dropped.
 const MOST_MARKS: usize = 8;
 
 pub(super) struct Arena<M> {

@@ -21,7 +21,7 @@ pub(crate) struct PooledMemory {
     source: Source,
     /// The stream it was allocated on; none when it was given to all of them.
     home: Option<Stream>,
-    /// Passed once the memory may be used on other streams; none when it may at once.
+    /// A mark that is passed once the memory may be used on other streams; none when it may at once.
     ready: Option<Event>,
     /// The uses by the stream that it was allocated on.
     at_home: Mutex<HomeUses>,

@@ -137,7 +137,7 @@ impl Slab {
         self.lease.address()
     }
 
-    /// Work that reads the slab was put on `stream`: it is not written before that is done.
+    /// Says that work that reads the slab was put on `stream`: the slab is not written before that is done.
     pub(crate) fn note_use(&self, stream: &Stream) -> Result<()> {
         self.lease.copies.note(stream, false)
     }

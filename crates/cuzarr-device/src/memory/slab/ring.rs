@@ -29,7 +29,7 @@ struct Ring {
 #[derive(Default)]
 struct RingState {
     leased_bytes: usize,
-    /// Given back, but copies of them are still under way; oldest first.
+    /// Slabs that were given back, but whose copies are still under way; oldest first.
     busy: VecDeque<(Vec<Event>, Block)>,
 }
 

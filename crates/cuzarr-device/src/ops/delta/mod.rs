@@ -1,6 +1,6 @@
-//! Running sums of whole chunks in device memory: element `i` becomes the sum of elements 0 to `i`, as `numpy.cumsum` gives
-//! it in the same type. Integers wrap; floats are added one after the other, so that they round as on the CPU. And the way
-//! back, which takes differences.
+//! Running sums of whole chunks in device memory, and the differences that undo them. Element `i` becomes the sum of elements
+//! 0 to `i`, as `numpy.cumsum` gives it in the same type. Integers wrap. Floats are added one after the other, so that they
+//! round as on the CPU.
 
 pub(crate) mod cuda;
 

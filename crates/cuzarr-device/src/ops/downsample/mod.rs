@@ -1,4 +1,4 @@
-//! Arrays made smaller: every box of elements becomes one, as multiscale pyramids want it.
+//! Smaller arrays: one element for every box of elements, as multiscale pyramids need it.
 
 pub(crate) mod cpu;
 pub(crate) mod cuda;

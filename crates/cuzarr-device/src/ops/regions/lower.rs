@@ -187,7 +187,7 @@ impl Item {
 }
 
 impl Region {
-    /// Counts the last two dimensions in squares; says how many squares there are in all.
+    /// Counts the last two dimensions in squares, and gives how many squares there are in all.
     fn cut_into_squares(&mut self, ndim: usize, side: u32) -> u64 {
         (self.rows, self.columns) = (self.extents[ndim - 2], self.extents[ndim - 1]);
         self.extents[ndim - 2] = self.rows.div_ceil(side);

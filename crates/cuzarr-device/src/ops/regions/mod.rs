@@ -12,7 +12,7 @@ pub(crate) mod lower;
 pub(crate) struct Item {
     pub(crate) src_offset: i64,
     pub(crate) dst_offset: i64,
-    /// Where the packed chunk begins, and its size, for packings that are not strided.
+    /// The beginning and the size of the packed chunk, for packings that are not strided.
     pub(crate) chunk_offset: i64,
     pub(crate) chunk_bytes: u64,
     pub(crate) extents: Vec<usize>,
@@ -111,7 +111,8 @@ impl Boxes {
         }
     }
 
-    /// Parts the boxes that can be moved 16 bytes at a time from the others, so that one odd edge does not narrow them all.
+    /// Separates the boxes that can be moved 16 bytes at a time from the others, so that one box with odd edges does not slow
+    /// down all.
     pub(crate) fn split_by_alignment(mut self, bases: (usize, usize)) -> Vec<Boxes> {
         let Some(inner) = self.src_strides.len().checked_sub(1) else { return vec![self] };
         let access = self.access_bytes;
@@ -124,9 +125,10 @@ impl Boxes {
         groups.map(|items| Boxes { items, ..self.clone() }).collect()
     }
 
-    /// Parts the boxes whose innermost runs are taken `count` elements at a time from the others: packed on both sides, in
-    /// elements of so many bytes (in the unit of the strides), of a multiple of `count`, and at offsets and strides that are
-    /// multiples of `multiples`, all of them powers of two. Boxes of the first part count in groups from then on.
+    /// Separates the boxes whose innermost runs can be taken `count` elements at a time from the others. Such runs are packed
+    /// on both sides, in elements of so many bytes (in the unit of the strides). They have a multiple of `count` elements, at
+    /// offsets and strides that are multiples of `multiples`, all of them powers of two. Boxes of the first part count in
+    /// groups from then on.
     pub(crate) fn split_groups(
         mut self,
         count: usize,

@@ -173,8 +173,8 @@ unsafe fn deinterleave<const N: usize>(source: &[u8], plane: impl Fn(usize) -> *
     }
 }
 
-/// Runs a function that was also compiled for AVX2 so, where the processor has it: the compiler makes twice the speed of
-/// the same source.
+/// Runs a function, in the version that was compiled for AVX2 where the processor has it: the same source is then twice as
+/// fast.
 macro_rules! widest {
     ($(#[$doc:meta])* fn $name:ident<const $N:ident: usize>($($argument:ident: $type:ty),*) = $body:ident) => {
         $(#[$doc])*
@@ -199,7 +199,7 @@ widest! {
     fn interleave<const N: usize>(planes: [&[u8]; N], target: &mut [u8]) = interleave_tiles
 }
 
-/// Like [`interleave`], in vectors: for so many planes that the compiler finds nothing better.
+/// Like [`interleave`], in vectors, for numbers of planes where the compiler finds nothing better.
 fn interleave_vectors<const N: usize>(planes: [&[u8]; N], target: &mut [u8]) {
     let (units, _) = target.as_chunks_mut::<N>();
     let count = units.len();
@@ -236,7 +236,8 @@ fn interleave_tiles<const N: usize>(planes: [&[u8]; N], target: &mut [u8]) {
     }
 }
 
-/// Eight planes of at most `MOST` bytes, by way of two halves: compilers vectorise four planes and a zip, but not eight planes.
+/// Interleaves eight planes of at most `MOST` bytes, by way of two halves: compilers vectorise four planes and a zip, but not
+/// eight planes.
 #[inline(always)]
 fn interleave_eight<const MOST: usize>(planes: [&[u8]; 8], target: &mut [u8]) {
     let (mut low, mut high) = ([[0_u8; 4]; MOST], [[0_u8; 4]; MOST]);

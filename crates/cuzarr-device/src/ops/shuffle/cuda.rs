@@ -123,7 +123,8 @@ fn run_on_host(forward: bool, kind: Shuffle, src: &Buffer, dst: &Buffer, span: &
     Stream::legacy(Device::Cpu)?.h2d(&shuffled, &target)
 }
 
-/// A scatter of bytes from chunks shuffled in this unit to flat memory, or the gather: the same kernels.
+/// The boxes of a scatter of bytes from chunks that are shuffled in this unit to flat memory, or of the gather: the kernels
+/// are the same.
 fn shuffle_bytes(
     forward: bool,
     src: &Buffer,
@@ -156,7 +157,7 @@ fn boxes(spans: &[Span], forward: bool, unit_bytes: usize) -> Boxes {
     Boxes { access_bytes: unit_bytes, src_strides: strides.clone(), dst_strides: strides, items: items.collect() }
 }
 
-/// Copies what follows the part of each span that is permuted, whose size `whole` says.
+/// Copies the rest of each span, behind the permuted part, whose size `whole` gives.
 fn copy_rests(spans: &[Span], ends: Ends<'_>, whole: impl Fn(usize) -> usize, stream: &Stream) -> Result<()> {
     let items = spans.iter().map(|span| {
         let done = whole(span.size_bytes);
@@ -176,7 +177,7 @@ fn copy_rests(spans: &[Span], ends: Ends<'_>, whole: impl Fn(usize) -> usize, st
     copy_boxes(rests, ends, 1, false, stream)
 }
 
-/// Units that no fast kernel takes: byte by byte, through the interpreter.
+/// Moves units that no fast kernel takes byte by byte, through the interpreter.
 fn shuffle_any(
     forward: bool,
     src: &Buffer,

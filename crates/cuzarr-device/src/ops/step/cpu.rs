@@ -16,7 +16,7 @@ pub(crate) struct Steps<'a> {
 }
 
 impl<'a> Steps<'a> {
-    /// `steps` take elements of `from` to `to`; [`crate::Tail::check`] or its like has said so.
+    /// The steps that take elements of `from` to `to`, which [`crate::Tail::check`] or a similar check has accepted.
     pub(crate) fn new(steps: &'a [ElementStep], from: DType, to: DType) -> Self {
         Steps { steps, from, to }
     }

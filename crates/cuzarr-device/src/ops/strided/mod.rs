@@ -103,7 +103,7 @@ unsafe fn copy_normal(dimensions: &[Dimension], width: usize, source: *const u8,
 
 /// Elements of a plane's side below which blocks do not pay.
 const SHORT: usize = 32;
-/// Bytes between the elements of a run above which every one of them lies in a page of its own, or nearly.
+/// A stride in bytes above which almost every element of a run lies in a page of its own.
 const NEAR_BYTES: usize = 512;
 
 /// The shorter and the longer side of a plane.
@@ -111,8 +111,8 @@ fn thin_side(plane: (Dimension, Dimension)) -> (Dimension, Dimension) {
     if plane.0.extent < plane.1.extent { plane } else { (plane.1, plane.0) }
 }
 
-/// The dimension to run along where a plane is short: one of the `rest` by its place, or `rest.len()` for the plane's own
-/// longer side; `None` where the plane is better cut into blocks.
+/// The dimension to run along where a plane is short: the index of one of the `rest`, or `rest.len()` for the plane's own
+/// longer side. `None` where the plane is better cut into blocks.
 fn longest_beside(rest: &[Dimension], plane: (Dimension, Dimension)) -> Option<usize> {
     let (short, long) = thin_side(plane);
     if short.extent >= SHORT {

@@ -267,7 +267,7 @@ impl Mover<'_> {
 }
 
 impl Packed {
-    /// From another first element: bytes for plain ones, else elements.
+    /// The transfer from another first element on: in bytes for plain packings, else in elements.
     fn advanced(self, by: isize) -> Packed {
         match self {
             Packed::Plain(pointer) => Packed::Plain(pointer.wrapping_offset(by)),

@@ -173,8 +173,8 @@ fn launch_copy(boxes: Boxes, ends: Ends<'_>, unit: usize, may_transpose: bool, s
     })
 }
 
-/// Chunks that are shuffled by their element size: four elements at a time where they lie so. Gives back the boxes that no
-/// kernel here takes: those of units of 16 bytes that do not lie so.
+/// Moves chunks that are shuffled by their element size, four elements at a time where they lie side by side. Gives back the
+/// boxes that no kernel here takes: those of units of 16 bytes that do not.
 pub(crate) fn shuffle_boxes(
     direction: Direction,
     mut boxes: Boxes,
@@ -215,7 +215,7 @@ fn launch_shuffle(name: &str, boxes: Boxes, ends: Ends<'_>, bytes: usize, unit: 
     })
 }
 
-/// Packed bits that become whole bytes or come from them, 32 or 8 at a time. Gives back the boxes that do not lie so.
+/// Moves packed bits that become whole bytes or come from them, 32 or 8 at a time. Gives back the boxes that do not lie so.
 fn bit_boxes(direction: Direction, mut boxes: Boxes, ends: Ends<'_>, stream: &Stream) -> Result<Boxes> {
     boxes.order_and_merge();
     let scatters = direction == Direction::Scatter;
@@ -286,7 +286,7 @@ fn element_boxes(
     })
 }
 
-/// Elements that lie side by side on both sides, four at a time. Gives back the boxes that do not lie so.
+/// Moves elements that lie side by side on both sides, four at a time. Gives back the boxes that do not lie so.
 fn quad_boxes(
     boxes: Boxes,
     ends: Ends<'_>,
@@ -309,8 +309,8 @@ fn quad_boxes(
     Ok(rest)
 }
 
-/// All elements of one nd-buffer to another of the same shape, converted where the dtypes differ, in stream order. The two
-/// do not overlap.
+/// Copies all elements of one nd-buffer to another of the same shape, converted where the dtypes differ, in stream order. The
+/// two do not overlap.
 pub(crate) fn copy(source: &NdBuffer, target: &NdBuffer, stream: &Stream) -> Result<()> {
     let ends =
         Ends { src: source.address(), dst: target.address(), src_buffer: source.buffer(), dst_buffer: target.buffer() };
@@ -344,13 +344,13 @@ pub(crate) fn whole(source: &NdBuffer, dst_strides: &[isize]) -> Boxes {
     }
 }
 
-/// Bytes that a launch reads an element from over and over: whole accesses of up to 16 bytes.
+/// The memory from which a launch reads one element again and again: whole accesses of up to 16 bytes.
 pub(crate) fn pattern(element: &[u8], stream: &Stream) -> Result<Buffer> {
     let repeats = if 16 % element.len().max(1) == 0 { 16 / element.len().max(1) } else { 1 };
     upload(&element.repeat(repeats), stream)
 }
 
-/// Every element of the boxes, (start, extent), becomes `element`, in stream order.
+/// Sets every element of the boxes, (start, extent), to `element`, in stream order.
 pub(crate) fn fill_boxes(
     target: &NdBuffer,
     boxes: &[(Vec<usize>, Vec<usize>)],
@@ -382,7 +382,7 @@ pub(crate) fn fill_boxes(
     copy_boxes(all, ends, 1, true, stream)
 }
 
-/// Many pieces, each from one buffer to another, in stream order. Offsets are whole addresses.
+/// Copies many pieces, each from one buffer to another, in stream order. Offsets are whole addresses.
 pub(crate) fn copy_pieces(pieces: &[(Buffer, Buffer)], stream: &Stream) -> Result<()> {
     let items = pieces.iter().map(|(src, dst)| Item {
         src_offset: src.address() as i64,

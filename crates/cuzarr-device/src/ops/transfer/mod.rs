@@ -30,7 +30,7 @@ pub use boxes::{Transfer, TransferBox};
 pub use tail::{Packing, Tail};
 
 impl NdBuffer {
-    /// New memory, every element the one whose bytes are `element`.
+    /// New memory in which every element has the bytes `element`.
     ///
     /// # Errors
     /// Those of [`NdBuffer::empty`]; `InvalidArgument` when `element` has the wrong size.
