@@ -35,7 +35,6 @@ pub use series::SlabSeries;
 
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::lock::lock;
 use crate::memory::buffer::Buffer;
 use crate::memory::slab::ring::Lease;
 use crate::stream::Stream;
